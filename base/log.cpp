@@ -1,0 +1,157 @@
+#include "base/log.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <system_error>
+
+namespace turnout::log {
+
+namespace {
+
+constexpr std::size_t kSubsystems = static_cast<std::size_t>(Subsystem::count);
+constexpr std::array<std::string_view, 6> kLevelNames = {"trace", "debug", "info",
+                                                         "warn",  "error", "off"};
+constexpr std::array<std::string_view, kSubsystems> kSubsystemNames = {
+    "base",      "hca",    "verbs",    "channel",  "connection", "protocol",
+    "selection", "memory", "endpoint", "provider", "cli"};
+
+constexpr std::uint8_t kDefault = static_cast<std::uint8_t>(Level::warn);
+
+// The file that lines go to; -1 is standard error. It stays open until another configure(), so that
+// a line logged while the process ends still finds it.
+std::atomic<int> output{-1};
+std::mutex configuring;
+std::string open_file;  // what `output` is; guarded by `configuring`
+
+std::string_view trim(std::string_view s) {
+  const auto first = s.find_first_not_of(" \t");
+  if (first == std::string_view::npos) return {};
+  return s.substr(first, s.find_last_not_of(" \t") - first + 1);
+}
+
+template <std::size_t N>
+std::optional<std::uint8_t> index_of(const std::array<std::string_view, N>& names,
+                                     std::string_view name) {
+  for (std::size_t i = 0; i < N; ++i) {
+    if (names[i] == name) return static_cast<std::uint8_t>(i);
+  }
+  return std::nullopt;
+}
+
+using Levels = std::array<std::uint8_t, kSubsystems>;
+
+std::optional<Levels> parse(std::string_view spec) {
+  Levels levels;
+  levels.fill(kDefault);
+  bool first = true;
+  while (first || !spec.empty()) {
+    const auto comma = spec.find(',');
+    const std::string_view item = trim(spec.substr(0, comma));
+    if (comma != std::string_view::npos && trim(spec.substr(comma + 1)).empty()) {
+      return std::nullopt;  // a comma with nothing behind it
+    }
+    spec = comma == std::string_view::npos ? std::string_view{} : spec.substr(comma + 1);
+    const auto equals = item.find('=');
+    if (equals == std::string_view::npos) {
+      // A level for all is meaningful only before the exceptions to it.
+      const auto level = index_of(kLevelNames, item);
+      if (!level || !first) return std::nullopt;
+      levels.fill(*level);
+    } else {
+      const auto subsystem = index_of(kSubsystemNames, trim(item.substr(0, equals)));
+      const auto level = index_of(kLevelNames, trim(item.substr(equals + 1)));
+      if (!subsystem || !level) return std::nullopt;
+      levels[*subsystem] = *level;
+    }
+    first = false;
+  }
+  return levels;
+}
+
+std::string expand(std::string_view file) {
+  std::string name;
+  for (std::size_t i = 0; i < file.size(); ++i) {
+    if (file[i] == '%' && i + 1 < file.size() && file[i + 1] == 'p') {
+      name += fmt::format("{}", ::getpid());
+      ++i;
+    } else {
+      name += file[i];
+    }
+  }
+  return name;
+}
+
+}  // namespace
+
+static_assert(kSubsystems == 11, "kSubsystemNames and `threshold` list every subsystem");
+constinit std::atomic<std::uint8_t> threshold[kSubsystems] = {
+    kDefault, kDefault, kDefault, kDefault, kDefault, kDefault,
+    kDefault, kDefault, kDefault, kDefault, kDefault};
+
+bool well_formed(std::string_view spec) {
+  return parse(spec).has_value();
+}
+
+bool configure(std::string_view spec, std::string_view file) {
+  const std::optional<Levels> levels = parse(spec);
+  if (!levels) return false;
+  const std::string name = expand(file);
+  int failure = 0;
+  {
+    const std::scoped_lock lock(configuring);
+    for (std::size_t i = 0; i < kSubsystems; ++i) {
+      threshold[i].store((*levels)[i], std::memory_order_relaxed);
+    }
+    if (name != open_file) {
+      int fd = -1;
+      if (!name.empty()) {
+        fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (fd < 0) failure = errno;
+      }
+      // The former file stays open: another thread may be writing to it at this moment, and a
+      // number that is used again could be anybody's file. That is once or twice in a process.
+      output.store(fd, std::memory_order_release);
+      open_file = failure == 0 ? name : std::string{};
+    }
+  }
+  if (failure != 0) {
+    TURNOUT_LOG(base, warn, "cannot append to the log file {} ({}); lines go to standard error",
+                name, std::generic_category().message(failure));
+  }
+  return true;
+}
+
+void write(Subsystem s, Level level, std::string_view text) {
+  const auto l = static_cast<std::size_t>(level);
+  const auto i = static_cast<std::size_t>(s);
+  std::string line = fmt::format("turnout[{}] {:5} {}: ", ::getpid(),
+                                 l < kLevelNames.size() ? kLevelNames[l] : "?",
+                                 i < kSubsystems ? kSubsystemNames[i] : "?");
+  while (!text.empty() && text.back() == '\n') text.remove_suffix(1);
+  for (const char c : text) {
+    // Peers and files name things: keep control characters away from the terminal.
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\n') {
+      line += "\n    ";
+    } else {
+      line += (byte < 0x20 && c != '\t') || byte == 0x7f ? '?' : c;
+    }
+  }
+  line += '\n';
+  int fd = output.load(std::memory_order_acquire);
+  if (fd < 0) fd = STDERR_FILENO;
+  // One write(2), so that lines of several processes do not mix. What the log cannot tell nobody
+  // can be told either: the result is looked at only for an interruption before the first byte.
+  const int saved = errno;
+  while (::write(fd, line.data(), line.size()) < 0 && errno == EINTR) {
+  }
+  errno = saved;
+}
+
+}  // namespace turnout::log

@@ -1,0 +1,60 @@
+// Settings: one typed field per line of settings.def, read once per process.
+//
+// Sources, the later wins: default, TOML file (TURNOUT_CONFIG), environment. Malformed or out-of-range
+// values are errors that name the variable, the value and what is accepted. Unknown TURNOUT_*
+// variables and unknown keys of the file are warned about once, with the nearest known name.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+
+namespace turnout {
+
+// Several libraries of one process read the settings; one of them tells about names nobody knows.
+enum class UnknownNames : std::uint8_t { warn, ignore };
+
+struct Settings {
+  using text = std::string;
+  using boolean = bool;
+  using count = std::uint64_t;
+  using bytes = std::uint64_t;
+  using duration = std::int64_t;  // nanoseconds
+  using real = double;
+
+#define TURNOUT_SETTING(name, kind, default_value, help) kind name{};
+#include "base/settings.def"
+#undef TURNOUT_SETTING
+
+  // All defaults, nothing read from outside.
+  [[nodiscard]] static Settings defaults();
+  // Defaults, then the file, then the environment; validated as a whole (ranges and relations
+  // between settings). Also configures the logger from `log` and `log_file`. A variable that is set
+  // but empty counts as not set.
+  [[nodiscard]] static Result<Settings> load(UnknownNames unknown = UnknownNames::warn);
+  // The settings of a TOML text: flat `name = value` lines. `file` is for messages. Not validated.
+  [[nodiscard]] Status apply_toml(std::string_view text, std::string_view file);
+  // Parse one value as the environment would; the error names the setting.
+  [[nodiscard]] Status set(std::string_view name, std::string_view value);
+  // Ranges and relations (settings_rules.cpp); the error names the variable, the value and the range.
+  [[nodiscard]] Status validate() const;
+};
+
+// One row of the table, for `turnout info --config` and the docs.
+struct SettingInfo {
+  std::string_view name;      // "memory_budget"
+  std::string variable;       // "TURNOUT_MEMORY_BUDGET"
+  std::string_view kind;      // "bytes"
+  std::string_view default_value;
+  std::string_view help;
+  std::string value;          // as in `settings`, printed with its unit
+};
+[[nodiscard]] std::vector<SettingInfo> describe(const Settings& settings);
+
+// The known setting whose name is nearest (edit distance), empty if nothing is near.
+[[nodiscard]] std::string_view nearest_setting(std::string_view name);
+
+}  // namespace turnout

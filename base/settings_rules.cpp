@@ -1,0 +1,152 @@
+// What the values of settings must satisfy: Settings::validate().
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cctype>
+
+#include "base/log.h"
+#include "base/settings.h"
+#include "base/value.h"
+
+namespace turnout {
+
+namespace {
+
+constexpr std::uint64_t kKi = 1024;
+constexpr std::uint64_t kMi = kKi * kKi;
+constexpr std::uint64_t kGi = kKi * kMi;
+constexpr std::int64_t kSecond = 1'000'000'000;
+
+std::string upper(std::string_view name) {
+  std::string variable = "TURNOUT_";
+  for (const char c : name) {
+    variable += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  return variable;
+}
+
+// Collects the first violation; later checks then do nothing.
+class Rules {
+ public:
+  void count(std::string_view name, std::uint64_t v, std::uint64_t least, std::uint64_t most) {
+    if (v < least || v > most) {
+      fail(name, fmt::format("{}", v), fmt::format("expected {} to {}", least, most));
+    }
+  }
+  void bytes(std::string_view name, std::uint64_t v, std::uint64_t least, std::uint64_t most) {
+    if (v < least || v > most) {
+      fail(name, value::print_bytes(v),
+           fmt::format("expected {} to {}", value::print_bytes(least), value::print_bytes(most)));
+    }
+  }
+  void duration(std::string_view name, std::int64_t v, std::int64_t least, std::int64_t most) {
+    if (v < least || v > most) {
+      fail(name, value::print_duration(v),
+           fmt::format("expected {} to {}", value::print_duration(least),
+                       value::print_duration(most)));
+    }
+  }
+  template <std::size_t N>
+  void one_of(std::string_view name, const std::string& v,
+              const std::array<std::string_view, N>& known) {
+    if (std::find(known.begin(), known.end(), v) == known.end()) {
+      fail(name, v, fmt::format("expected {}", fmt::join(known, " or ")));
+    }
+  }
+  void that(bool holds, std::string_view name, std::string_view v, std::string_view expected) {
+    if (!holds) fail(name, v, expected);
+  }
+  [[nodiscard]] Status result() const { return status_; }
+
+ private:
+  void fail(std::string_view name, std::string_view v, std::string_view expected) {
+    if (status_.ok()) {
+      status_ = {Code::invalid, fmt::format("{} = \"{}\": {}", upper(name), v, expected)};
+    }
+  }
+  Status status_;
+};
+
+// Letters, digits and . _ - : what becomes part of a file's name.
+bool is_plain_name(std::string_view name, std::size_t longest) {
+  return !name.empty() && name.size() <= longest && name.front() != '.' &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_' ||
+                  c == '-';
+         });
+}
+
+}  // namespace
+
+Status Settings::validate() const {
+  Rules rules;
+  rules.that(log::well_formed(log), "log", log,
+             "expected a level (trace debug info warn error off), then exceptions by subsystem: "
+             "warn,connection=debug");
+
+  rules.that(is_plain_name(device, 64), "device", device,
+             "expected virtual, auto or an adapter's name");
+  rules.that(is_plain_name(fabric, 64), "fabric", fabric,
+             "expected 1 to 64 letters, digits and . _ - not beginning with a point");
+  // The virtual fabric's headers and tables take some MiB; user space ends at 128 TiB.
+  rules.bytes("fabric_size", fabric_size, 64 * kMi, 64 * 1024 * kGi);
+  rules.bytes("memory_budget", memory_budget, 1, std::uint64_t{1} << 60);
+
+  rules.duration("interval", interval, 1000, 3600 * kSecond);
+  rules.one_of("policy", policy,
+               std::array<std::string_view, 3>{"aqps", "rc-rdma-od", "static:dc-sendrecv"});
+  rules.one_of("rendezvous", rendezvous, std::array<std::string_view, 1>{"getcqe"});
+
+  // The address (core/address.h) has room for this many DC targets.
+  rules.count("data_qps", data_qps, 1, 4);
+  rules.count("credit_qps", credit_qps, 1, 2);
+  rules.count("establishment_qps", establishment_qps, 1, 2);
+
+  rules.that(ring_entries >= 2 && ring_entries <= 128 && std::has_single_bit(ring_entries),
+             "ring_entries", fmt::format("{}", ring_entries), "expected a power of two, 2 to 128");
+  rules.bytes("ring_entry_size", ring_entry_size, 512, 64 * kKi);
+  rules.that(ring_entry_size % 64 == 0, "ring_entry_size", value::print_bytes(ring_entry_size),
+             "expected a multiple of 64 bytes");
+
+  // 32768 is the largest shared receive queue of mlx5 devices (max_srq_wr, rounded to a power of
+  // two).
+  rules.count("receive_buffers", receive_buffers, 2, 32768);
+  rules.count("control_buffers", control_buffers, 8, 32768);
+  rules.count("send_buffers", send_buffers, 8, 32768);
+  rules.count("credits", credits, 2, 32768);
+  rules.that(credits <= receive_buffers, "credits", fmt::format("{}", credits),
+             fmt::format("one source may not use more than all receives: at most "
+                         "TURNOUT_RECEIVE_BUFFERS, which is {}",
+                         receive_buffers));
+  rules.bytes("unexpected_memory", unexpected_memory, ring_entry_size, std::uint64_t{1} << 60);
+  rules.count("backlog", backlog, 1, std::uint64_t{1} << 20);
+  // IBTA: one message is at most 2^31 bytes.
+  rules.bytes("rendezvous_segment", rendezvous_segment, 4 * kKi, kGi);
+
+  rules.count("max_active_rc", max_active_rc, 0, std::uint64_t{1} << 20);
+  rules.count("max_channels", max_channels, 0, std::uint64_t{1} << 20);
+  rules.count("rc_pool", rc_pool, 0, std::uint64_t{1} << 20);
+
+  rules.duration("saving_dc_rdma", saving_dc_rdma, 1, kSecond);
+  rules.duration("saving_rc_rdma", saving_rc_rdma, 1, kSecond);
+  rules.duration("cost_poll", cost_poll, 0, kSecond);
+  rules.duration("cost_credit", cost_credit, 0, kSecond);
+  rules.duration("cost_setup_dc", cost_setup_dc, 0, 3600 * kSecond);
+  rules.duration("cost_setup_rc", cost_setup_rc, 0, 3600 * kSecond);
+  rules.duration("gain_threshold", gain_threshold, 0, kSecond);
+
+  rules.duration("keepalive", keepalive, 1'000'000, 3600 * kSecond);
+  rules.count("ack_timeout", ack_timeout, 1, 31);
+  rules.count("retry_count", retry_count, 0, 7);
+
+  rules.that(report == "0" || report == "1" || report.find('/') != std::string::npos, "report",
+             report, "expected 0, 1 or a folder, written with a slash (./reports)");
+  rules.that(report_job.empty() || is_plain_name(report_job, 128), "report_job", report_job,
+             "expected at most 128 letters, digits and . _ - not beginning with a point");
+  return rules.result();
+}
+
+}  // namespace turnout

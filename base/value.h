@@ -1,0 +1,36 @@
+// Values with units, from and to text: what settings, the `turnout` command and the reports read
+// and print. Pure functions, any thread.
+//
+// Parsing takes the whole text (surrounding blanks aside) and refuses anything left over, so that a
+// mistyped unit is an error and never another number. Bytes are powers of two throughout.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace turnout::value {
+
+// Errors: invalid; the text says what is accepted.
+[[nodiscard]] Result<bool> parse_boolean(std::string_view text);  // 1 true yes on / 0 false no off
+[[nodiscard]] Result<std::uint64_t> parse_count(std::string_view text);  // 26
+[[nodiscard]] Result<std::uint64_t> parse_bytes(std::string_view text);  // 4096, 4KiB, 1.5M
+[[nodiscard]] Result<std::int64_t> parse_duration(
+    std::string_view text);                                      // 150ns, 1.5s -> nanoseconds
+[[nodiscard]] Result<double> parse_real(std::string_view text);  // finite
+
+// Exact: parsing the result gives the value back. "4KiB", "4097", "1s", "1500ms", "0s".
+[[nodiscard]] std::string print_bytes(std::uint64_t bytes);
+[[nodiscard]] std::string print_duration(std::int64_t nanoseconds);
+
+// For people, three figures at most: "4.0 KiB", "1.24 GiB"; "850 ns", "1.2 s".
+[[nodiscard]] std::string human_bytes(std::uint64_t bytes);
+[[nodiscard]] std::string human_duration(std::int64_t nanoseconds);
+[[nodiscard]] std::string human_count(std::uint64_t count);  // "12,345"
+
+// Levenshtein distance, with a swap of neighbours counted as one edit.
+[[nodiscard]] std::size_t edit_distance(std::string_view a, std::string_view b);
+
+}  // namespace turnout::value

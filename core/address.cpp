@@ -1,0 +1,54 @@
+#include "core/address.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "core/channel/crc32.h"
+
+namespace turnout {
+namespace {
+std::uint32_t checksum(const Address& address) noexcept {
+  return crc32(&address, offsetof(Address, check));
+}
+}  // namespace
+
+void Address::seal() noexcept { check = checksum(*this); }
+
+Result<Address> Address::decode(const void* bytes, std::size_t length) {
+  if (length < sizeof(Address)) {
+    return Status{Code::invalid, fmt::format("address: {} bytes, {} are needed", length,
+                                             sizeof(Address))};
+  }
+  Address address;
+  std::memcpy(&address, bytes, sizeof address);
+  if (address.magic != kMagic) {
+    return Status{Code::invalid,
+                  fmt::format("address: magic {:#06x} is not Turnout's ({:#06x}); does every rank "
+                              "use the turnout provider?",
+                              address.magic, kMagic)};
+  }
+  if (address.version != kVersion) {
+    return Status{Code::version,
+                  fmt::format("address: process {} speaks version {} of Turnout's protocol, this "
+                              "one version {}: use one build of libturnout-fi.so for the whole job",
+                              address.pid, address.version, kVersion)};
+  }
+  if (address.check != checksum(address)) {
+    return Status{Code::invalid, "address: checksum does not agree, it was damaged on the way"};
+  }
+  const unsigned data = address.data_qps(), credit = address.credit_qps(),
+                 establishment = address.establishment_qps();
+  if (data < 1 || data > kMaxDataQps || credit < 1 || credit > kMaxCreditQps ||
+      establishment < 1 || establishment > kMaxEstablishmentQps) {
+    return Status{Code::invalid, fmt::format("address: counts of queue pairs {}/{}/{} are out of "
+                                             "range", data, credit, establishment)};
+  }
+  return address;
+}
+
+std::string Address::to_string() const {
+  return fmt::format("turnout://lid-{}/{:016x}/pid-{}", lid, id, pid);
+}
+
+}  // namespace turnout

@@ -1,0 +1,56 @@
+// Address: how one endpoint names itself to another. 64 bytes, exchanged by the application (an MPI
+// library's business-card exchange), so it is untrusted input: decode() checks every field.
+//
+// Byte order is little-endian; both ends of a job run the same architecture.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+
+namespace turnout {
+
+inline constexpr std::size_t kMaxDataQps = 4;
+inline constexpr std::size_t kMaxCreditQps = 2;
+inline constexpr std::size_t kMaxEstablishmentQps = 2;
+
+struct Address {
+  static constexpr std::uint16_t kMagic = 0x5455;  // "UT"
+  static constexpr std::uint16_t kVersion = 1;     // of address, wire and ring layouts together
+
+  std::uint16_t magic = kMagic;
+  std::uint16_t version = kVersion;
+  std::uint16_t lid = 0;
+  std::uint8_t counts = 0;       // data QPs (bits 0-3), credit (4-5), establishment (6-7)
+  std::uint8_t sizes = 0;        // log2 of data receive size - 9 (bits 0-3), log2 of credits (4-7)
+  std::uint64_t id = 0;          // unique per endpoint: never reused within a job
+  std::array<std::uint8_t, 16> gid{};
+  std::uint32_t pid = 0;         // of the process, for messages to people
+  std::array<std::array<std::uint8_t, 3>, kMaxDataQps + kMaxCreditQps + kMaxEstablishmentQps>
+      dct{};                     // DCT numbers: data, credit, establishment
+  std::uint32_t check = 0;       // CRC-32 of all bytes before it
+
+  [[nodiscard]] unsigned data_qps() const noexcept { return counts & 15u; }
+  [[nodiscard]] unsigned credit_qps() const noexcept { return counts >> 4 & 3u; }
+  [[nodiscard]] unsigned establishment_qps() const noexcept { return counts >> 6 & 3u; }
+  [[nodiscard]] std::uint32_t receive_size() const noexcept { return 512u << (sizes & 7u); }
+  [[nodiscard]] std::uint32_t credits() const noexcept { return 1u << (sizes >> 4); }
+  [[nodiscard]] std::uint32_t dct_number(std::size_t i) const noexcept {
+    return dct[i][0] | std::uint32_t{dct[i][1]} << 8 | std::uint32_t{dct[i][2]} << 16;
+  }
+  void set_dct_number(std::size_t i, std::uint32_t number) noexcept {
+    dct[i] = {static_cast<std::uint8_t>(number), static_cast<std::uint8_t>(number >> 8),
+              static_cast<std::uint8_t>(number >> 16)};
+  }
+
+  void seal() noexcept;          // computes `check`
+  // Errors: invalid (magic, check, counts), version (another Turnout).
+  [[nodiscard]] static Result<Address> decode(const void* bytes, std::size_t length);
+  [[nodiscard]] std::string to_string() const;
+  friend bool operator==(const Address&, const Address&) = default;
+};
+static_assert(sizeof(Address) == 64);
+
+}  // namespace turnout

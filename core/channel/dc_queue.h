@@ -1,0 +1,47 @@
+// DC queue pairs: DcInitiator sends to any DcTarget (mlx5dv_create_qp(3), mlx5dv_wr_set_dc_addr).
+//
+// A target accepts only initiators that know its 64-bit access key; ours is the endpoint's id. Every
+// message goes from a registered buffer that is kept until its completion, so that work flushed by one
+// dead destination can be posted again for the others. One thread.
+#pragma once
+
+#include "core/channel/send_queue.h"
+#include "core/verbs/device.h"
+
+namespace turnout {
+
+struct QpTuning {
+  std::uint8_t ack_timeout = 14;      // IBTA code: 4.096 us * 2^code
+  std::uint8_t retry_count = 7;
+  std::uint32_t max_inline = 0;       // bytes
+};
+
+class DcInitiator : public SendQueue {
+ public:
+  using SendQueue::SendQueue;
+  [[nodiscard]] Status create(const verbs::Device& device, ibv_cq* cq, std::uint32_t depth,
+                              const QpTuning& tuning);
+  // Undefined when full(). The record names operation, memory and destination.
+  [[nodiscard]] Status post(SendRecord record);
+  // Back to ready-to-send after an error; records must have been taken out.
+  [[nodiscard]] Status recover();
+
+ private:
+  [[nodiscard]] Status to_ready();
+  const verbs::Device* device_ = nullptr;
+  QpTuning tuning_;
+  ibv_qp_ex* ex_ = nullptr;
+  mlx5dv_qp_ex* mlx5_ = nullptr;
+};
+
+class DcTarget {
+ public:
+  [[nodiscard]] Status create(const verbs::Device& device, ibv_cq* cq, ibv_srq* srq,
+                              std::uint64_t access_key);
+  [[nodiscard]] std::uint32_t number() const noexcept { return qp_->qp_num; }
+
+ private:
+  verbs::Qp qp_;
+};
+
+}  // namespace turnout

@@ -1,0 +1,126 @@
+#include "core/channel/rc_queue.h"
+
+#include <cstring>
+
+namespace turnout {
+namespace {
+constexpr std::uint8_t kMaxReads = 16;      // as in dc_queue.cpp
+constexpr std::uint8_t kMinRnrTimer = 1;
+constexpr std::uint8_t kRnrRetryForever = 7;
+// Records of inline writes hold nothing: few completions are enough. Below half the depth.
+constexpr std::uint32_t kSignalInlineEvery = 32;
+constexpr std::uint32_t kSignalBufferEvery = 8;
+}  // namespace
+
+Status RcQueue::create(const verbs::Device& device, ibv_cq* cq, ibv_srq* srq, std::uint32_t depth,
+                       const QpTuning& tuning) {
+  device_ = &device;
+  tuning_ = tuning;
+  ibv_qp_init_attr attr{};
+  attr.send_cq = cq;
+  attr.recv_cq = cq;
+  attr.srq = srq;
+  attr.cap.max_send_wr = depth;
+  attr.cap.max_send_sge = 2;
+  attr.cap.max_inline_data = tuning.max_inline;
+  attr.qp_type = IBV_QPT_RC;
+  qp_.reset(ibv_create_qp(device.pd(), &attr));
+  if (!qp_) return verbs::failure("ibv_create_qp", "an RC queue pair", errno);
+  return {};
+}
+
+Status RcQueue::reset() {
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_RESET;
+  remote_ = 0;
+  const int error = ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE);
+  if (error != 0) return verbs::failure("ibv_modify_qp to RESET", "an RC queue pair", error);
+  return {};
+}
+
+Status RcQueue::connect(std::uint32_t qp_number, std::uint16_t lid,
+                        const std::array<std::uint8_t, 16>& gid) {
+  if (remote_ != 0) {
+    if (Status status = reset(); !status.ok()) return status;
+  }
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_INIT;
+  attr.port_num = device_->port_number();
+  attr.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  int error = ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+                                                  IBV_QP_ACCESS_FLAGS);
+  if (error != 0) return verbs::failure("ibv_modify_qp to INIT", "an RC queue pair", error);
+  attr = {};
+  attr.qp_state = IBV_QPS_RTR;
+  attr.path_mtu = device_->port().active_mtu;
+  attr.dest_qp_num = qp_number;
+  attr.max_dest_rd_atomic = kMaxReads;
+  attr.min_rnr_timer = kMinRnrTimer;
+  attr.ah_attr.dlid = lid;
+  attr.ah_attr.port_num = device_->port_number();
+  if (device_->global_addressing()) {
+    attr.ah_attr.is_global = 1;
+    attr.ah_attr.grh.hop_limit = 64;
+    attr.ah_attr.grh.sgid_index = device_->gid_index();
+    std::memcpy(attr.ah_attr.grh.dgid.raw, gid.data(), gid.size());
+  }
+  error = ibv_modify_qp(qp_.get(), &attr,
+                        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                            IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  if (error != 0) return verbs::failure("ibv_modify_qp to RTR", "an RC queue pair", error);
+  attr = {};
+  attr.qp_state = IBV_QPS_RTS;
+  attr.timeout = tuning_.ack_timeout;
+  attr.retry_cnt = tuning_.retry_count;
+  attr.rnr_retry = kRnrRetryForever;
+  attr.max_rd_atomic = kMaxReads;
+  error = ibv_modify_qp(qp_.get(), &attr,
+                        IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                            IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+  if (error != 0) return verbs::failure("ibv_modify_qp to RTS", "an RC queue pair", error);
+  remote_ = qp_number;
+  return {};
+}
+
+Status RcQueue::write_inline(const ibv_sge* pieces, int count, std::uint64_t remote,
+                             std::uint32_t rkey, PeerId peer) {
+  SendRecord record;
+  record.kind = SendRecord::Kind::message;
+  record.peer = peer;
+  record.signalled = decide_signal(false, false, kSignalInlineEvery);
+  ibv_send_wr request{};
+  request.wr_id = next_wr_id();
+  request.sg_list = const_cast<ibv_sge*>(pieces);
+  request.num_sge = count;
+  request.opcode = IBV_WR_RDMA_WRITE;
+  request.send_flags = static_cast<unsigned>(IBV_SEND_INLINE) | (record.signalled ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0u);
+  request.wr.rdma.remote_addr = remote;
+  request.wr.rdma.rkey = rkey;
+  ibv_send_wr* bad = nullptr;
+  const int error = ibv_post_send(qp_.get(), &request, &bad);
+  if (error != 0) return verbs::failure("ibv_post_send", "an RC queue pair", error);
+  push(record);
+  return {};
+}
+
+Status RcQueue::post(SendRecord record) {
+  record.signalled =
+      decide_signal(record.kind != SendRecord::Kind::message,
+                    record.pool != SendRecord::Pool::none, kSignalBufferEvery);
+  ibv_sge piece{record.local, record.length, record.lkey};
+  ibv_send_wr request{};
+  request.wr_id = next_wr_id();
+  request.sg_list = &piece;
+  request.num_sge = record.length > 0 ? 1 : 0;
+  request.opcode = static_cast<ibv_wr_opcode>(record.opcode);
+  request.send_flags = record.signalled ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0u;
+  request.wr.rdma.remote_addr = record.remote;
+  request.wr.rdma.rkey = record.rkey;
+  ibv_send_wr* bad = nullptr;
+  const int error = ibv_post_send(qp_.get(), &request, &bad);
+  if (error != 0) return verbs::failure("ibv_post_send", "an RC queue pair", error);
+  push(record);
+  return {};
+}
+
+}  // namespace turnout

@@ -1,0 +1,38 @@
+// RcQueue: the RC queue pair of one pair of endpoints; it serves both directions.
+//
+// Small ring writes go inline and unsignalled; larger ones from a registered buffer. A queue that no
+// direction uses any more is RESET and may be connected again, to any peer (the pool of AQPS 3.4).
+// It has the data receive queue attached but is only written to. One thread.
+#pragma once
+
+#include "core/channel/dc_queue.h"
+
+namespace turnout {
+
+class RcQueue : public SendQueue {
+ public:
+  using SendQueue::SendQueue;
+  [[nodiscard]] Status create(const verbs::Device& device, ibv_cq* cq, ibv_srq* srq,
+                              std::uint32_t depth, const QpTuning& tuning);
+  [[nodiscard]] std::uint32_t number() const noexcept { return qp_->qp_num; }
+  // 0 when not connected.
+  [[nodiscard]] std::uint32_t connected_to() const noexcept { return remote_; }
+  // RESET (if it was connected), then up to ready-to-send towards that queue pair.
+  [[nodiscard]] Status connect(std::uint32_t qp_number, std::uint16_t lid,
+                               const std::array<std::uint8_t, 16>& gid);
+  // Forgets the connection; records must have been taken out.
+  [[nodiscard]] Status reset();
+
+  [[nodiscard]] std::uint32_t max_inline() const noexcept { return tuning_.max_inline; }
+  // RDMA write of up to two pieces, inline. Undefined when full().
+  [[nodiscard]] Status write_inline(const ibv_sge* pieces, int count, std::uint64_t remote,
+                                    std::uint32_t rkey, PeerId peer);
+  [[nodiscard]] Status post(SendRecord record);
+
+ private:
+  const verbs::Device* device_ = nullptr;
+  QpTuning tuning_;
+  std::uint32_t remote_ = 0;
+};
+
+}  // namespace turnout

@@ -1,0 +1,108 @@
+// Rings: the receive side (memory that one peer writes) and the send side (where to write) of an
+// RDMA channel (AQPS 3.1: s entries, detected by polling memory).
+//
+// Messages lie right-aligned in their entry, header last, its last byte `lap` last of all: data lands
+// in order on these queue pairs, so the lap found means the message is whole. Entries are handed back
+// (credits) in order; one that holds an unexpected message may stay in use while later ones are read.
+#pragma once
+
+#include <atomic>
+#include <bitset>
+#include <cstdint>
+#include <cstring>
+
+#include "core/channel/wire.h"
+#include "core/memory/account.h"
+#include "core/verbs/registered_memory.h"
+
+namespace turnout {
+
+inline constexpr std::uint32_t kMaxRingEntries = 128;
+
+[[nodiscard]] constexpr std::uint8_t lap_of(std::uint64_t position, std::uint32_t entries) noexcept {
+  return static_cast<std::uint8_t>(1 + position / entries % 255);
+}
+
+class RingReceiver {
+ public:
+  [[nodiscard]] static Result<RingReceiver> create(const verbs::Device& device,
+                                                   MemoryAccount& account, std::uint32_t entries,
+                                                   std::uint32_t entry_size) {
+    RingReceiver ring;
+    ring.reservation_ =
+        Reservation::take(account, MemoryKind::rings, std::uint64_t{entries} * entry_size);
+    if (!ring.reservation_) return Status{Code::over_budget, "a ring"};
+    auto memory = verbs::RegisteredMemory::create(
+        device, std::size_t{entries} * entry_size, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    if (!memory) return memory.status();
+    ring.memory_ = std::move(memory).value();
+    ring.entries_ = entries;
+    ring.entry_size_ = entry_size;
+    return ring;
+  }
+
+  // True when the entry at the head holds a message; its header is copied out.
+  [[nodiscard]] bool poll(wire::Header* header) const noexcept {
+    const std::byte* const end = entry_end(position_);
+    const auto* const last = reinterpret_cast<const std::atomic<std::uint8_t>*>(end - 1);
+    if (last->load(std::memory_order_acquire) != lap_of(position_, entries_)) return false;
+    std::memcpy(header, end - sizeof(wire::Header), sizeof(wire::Header));
+    return true;
+  }
+  [[nodiscard]] const std::byte* payload(const wire::Header& header) const noexcept {
+    return entry_end(position_) - sizeof(wire::Header) - header.length;
+  }
+  [[nodiscard]] bool fits(const wire::Header& header) const noexcept {
+    return header.length + sizeof(wire::Header) <= entry_size_;
+  }
+  // Moves past the head entry, which stays in use until free(position) is called.
+  std::uint64_t advance() noexcept { return position_++; }
+  // Returns how many entries became free to be handed back (in order).
+  std::uint32_t free(std::uint64_t position) noexcept {
+    freed_.set(position % entries_);
+    std::uint32_t n = 0;
+    while (returned_ < position_ && freed_.test(returned_ % entries_)) {
+      freed_.reset(returned_ % entries_);
+      ++returned_;
+      ++n;
+    }
+    return n;
+  }
+
+  [[nodiscard]] std::uint64_t address() const noexcept {
+    return reinterpret_cast<std::uint64_t>(memory_.data());
+  }
+  [[nodiscard]] std::uint32_t rkey() const noexcept { return memory_.rkey(); }
+  [[nodiscard]] std::uint32_t entries() const noexcept { return entries_; }
+  [[nodiscard]] std::uint32_t entry_size() const noexcept { return entry_size_; }
+  // No entry is kept by an unexpected message.
+  [[nodiscard]] bool all_returned() const noexcept { return returned_ == position_; }
+
+ private:
+  [[nodiscard]] const std::byte* entry_end(std::uint64_t position) const noexcept {
+    return memory_.data() + (position % entries_ + 1) * entry_size_;
+  }
+  Reservation reservation_;
+  verbs::RegisteredMemory memory_;
+  std::uint32_t entries_ = 0;
+  std::uint32_t entry_size_ = 0;
+  std::uint64_t position_ = 0;   // next to read
+  std::uint64_t returned_ = 0;   // all before it were handed back
+  std::bitset<kMaxRingEntries> freed_;
+};
+
+struct RingSender {
+  std::uint64_t address = 0;
+  std::uint32_t rkey = 0;
+  std::uint32_t entries = 0;
+  std::uint32_t entry_size = 0;
+  std::uint32_t credits = 0;
+  std::uint64_t position = 0;
+
+  // Address behind the entry that the next message goes to.
+  [[nodiscard]] std::uint64_t entry_end() const noexcept {
+    return address + (position % entries + 1) * entry_size;
+  }
+};
+
+}  // namespace turnout

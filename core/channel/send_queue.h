@@ -1,0 +1,143 @@
+// SendQueue: the send side of one queue pair with a record of every work request in flight.
+//
+// Records complete in posting order, so most work requests need no completion of their own: the entry
+// of a signalled one retires all before it. After an error the records say what was not done, and a
+// DC initiator, which serves many peers, posts those of the living again (recover()).
+//
+// Owner: the endpoint; one thread. A wr_id is queue (24 bits) | epoch (8) | position (32); entries of
+// an earlier epoch are stale and ignored.
+#pragma once
+
+#include <infiniband/mlx5dv.h>
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "base/status.h"
+#include "core/completion.h"
+#include "core/verbs/handles.h"
+
+namespace turnout {
+
+struct Transfer;
+
+struct SendRecord {
+  enum class Kind : std::uint8_t { none, message, transfer, probe };
+  enum class Pool : std::uint8_t { none, data, control };
+  Kind kind = Kind::none;
+  Pool pool = Pool::none;         // where `buffer` goes when done
+  std::uint8_t opcode = IBV_WR_SEND;
+  bool signalled = false;
+  PeerId peer = kAnyPeer;
+  std::uint32_t buffer = 0;
+  std::uint32_t length = 0;
+  std::uint32_t lkey = 0;
+  std::uint32_t rkey = 0;
+  std::uint32_t dct = 0;
+  std::uint64_t local = 0;
+  std::uint64_t remote = 0;
+  Transfer* transfer = nullptr;
+  ibv_ah* ah = nullptr;
+  std::uint64_t dc_key = 0;
+};
+
+// Buffers of one pool held by requests that no signalled request follows yet, over all queues that use
+// the pool. Kept below a share of the pool: what is beyond it is signalled, so the pool cannot run dry
+// while nothing more can be posted that would retire them.
+struct UnsignalledBuffers {
+  std::uint32_t held = 0;
+  std::uint32_t limit = 0;
+};
+
+class SendQueue {
+ public:
+  // A queue pair that takes over the id of one destroyed starts where its epochs ended.
+  SendQueue(std::uint32_t id, std::uint32_t depth, UnsignalledBuffers& buffers,
+            std::uint8_t epoch = 0)
+      : records_(depth), buffers_(buffers), id_(id), epoch_(epoch) {}
+  ~SendQueue() { buffers_.held -= held_; }
+  SendQueue(const SendQueue&) = delete;
+  SendQueue& operator=(const SendQueue&) = delete;
+
+  [[nodiscard]] bool full() const noexcept { return tail_ - head_ == records_.size(); }
+  [[nodiscard]] std::size_t free_slots() const noexcept {
+    return records_.size() - static_cast<std::size_t>(tail_ - head_);
+  }
+  [[nodiscard]] bool idle() const noexcept { return tail_ == head_; }
+  // The latest record; undefined when idle().
+  [[nodiscard]] const SendRecord& newest() const noexcept {
+    return records_[(tail_ - 1) % records_.size()];
+  }
+  [[nodiscard]] std::uint32_t id() const noexcept { return id_; }
+  [[nodiscard]] std::uint8_t epoch() const noexcept { return epoch_; }
+  [[nodiscard]] ibv_qp* qp() const noexcept { return qp_.get(); }
+
+  static std::uint32_t queue_of(std::uint64_t wr_id) noexcept {
+    return static_cast<std::uint32_t>(wr_id >> 40);
+  }
+  // True if the entry belongs to a request that is still recorded.
+  [[nodiscard]] bool current(std::uint64_t wr_id) const noexcept {
+    const auto position = static_cast<std::uint32_t>(wr_id);
+    return static_cast<std::uint8_t>(wr_id >> 32) == epoch_ &&
+           position - static_cast<std::uint32_t>(head_) < static_cast<std::uint32_t>(tail_ - head_);
+  }
+  // Retires every record before `wr_id`'s through `done`, and that one too if `inclusive`.
+  template <class Done>
+  void retire(std::uint64_t wr_id, bool inclusive, Done&& done) {
+    std::uint32_t n = static_cast<std::uint32_t>(wr_id) - static_cast<std::uint32_t>(head_);
+    if (inclusive) ++n;
+    for (; n > 0; --n) {
+      const SendRecord record = records_[head_ % records_.size()];
+      ++head_;
+      done(record);
+    }
+  }
+  // Takes out all records, oldest first; entries still to come for them are stale from now on.
+  [[nodiscard]] std::vector<SendRecord> take_all() {
+    std::vector<SendRecord> all;
+    for (; head_ != tail_; ++head_) all.push_back(records_[head_ % records_.size()]);
+    ++epoch_;
+    signalled();
+    return all;
+  }
+
+ protected:
+  [[nodiscard]] std::uint64_t next_wr_id() const noexcept {
+    return std::uint64_t{id_} << 40 | std::uint64_t{epoch_} << 32 |
+           static_cast<std::uint32_t>(tail_);
+  }
+  // Signalled now? At least every `every`-th request is, or its records would never retire.
+  bool decide_signal(bool wanted, bool holds_buffer, std::uint32_t every) noexcept {
+    if (wanted || ++unsignalled_ >= every ||
+        (holds_buffer && buffers_.held >= buffers_.limit)) {
+      signalled();
+      return true;
+    }
+    if (holds_buffer) {
+      ++held_;
+      ++buffers_.held;
+    }
+    return false;
+  }
+  void push(const SendRecord& record) noexcept { records_[tail_++ % records_.size()] = record; }
+
+  verbs::Qp qp_;
+
+ private:
+  void signalled() noexcept {
+    unsignalled_ = 0;
+    buffers_.held -= held_;
+    held_ = 0;
+  }
+  std::vector<SendRecord> records_;
+  UnsignalledBuffers& buffers_;
+  std::uint32_t held_ = 0;
+  std::uint64_t head_ = 0;
+  std::uint64_t tail_ = 0;
+  std::uint32_t id_;
+  std::uint32_t unsignalled_ = 0;
+  std::uint8_t epoch_;
+};
+
+}  // namespace turnout

@@ -1,0 +1,100 @@
+#include "core/channel/wire.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+namespace turnout::wire {
+
+std::string_view explain(Refusal refusal) noexcept {
+  switch (refusal) {
+    case Refusal::none: return "accepted";
+    case Refusal::budget: return "its memory budget";
+    case Refusal::limit: return "its limit of active RC queue pairs";
+    case Refusal::busy: return "it is closing";
+    case Refusal::device: return "its adapter has no such channel";
+  }
+  return "an unknown reason";
+}
+
+Status check_header(const Header& header) {
+  if (header.type < Type::eager || header.type > Type::rma_data) {
+    return {Code::invalid, fmt::format("message: type {} is unknown",
+                                       static_cast<unsigned>(header.type))};
+  }
+  constexpr unsigned known = kTagged | kRemoteData | kIntroduced;
+  if ((header.flags & ~known) != 0) {
+    return {Code::invalid, fmt::format("message: flags {:#x} are unknown", header.flags)};
+  }
+  return {};
+}
+
+Status parse_data(const std::byte* bytes, std::size_t length, Parsed* parsed) {
+  if (length < sizeof(Header)) {
+    return {Code::invalid, fmt::format("message: {} bytes are less than a header", length)};
+  }
+  std::memcpy(&parsed->header, bytes, sizeof(Header));
+  if (Status status = check_header(parsed->header); !status.ok()) return status;
+  std::size_t at = sizeof(Header);
+  parsed->introduction = nullptr;
+  if ((parsed->header.flags & kIntroduced) != 0) {
+    if (length < at + sizeof(Introduction)) {
+      return {Code::invalid, "message: its introduction is cut short"};
+    }
+    parsed->introduction = reinterpret_cast<const Introduction*>(bytes + at);
+    at += sizeof(Introduction);
+  }
+  if (at + parsed->header.length != length) {
+    return {Code::invalid, fmt::format("message: length {} does not fit the {} bytes received",
+                                       parsed->header.length, length)};
+  }
+  parsed->payload = bytes + at;
+  return {};
+}
+
+Status parse_control(const std::byte* bytes, std::size_t length, ControlMessage* message) {
+  if (length != sizeof(ControlMessage)) {
+    return {Code::invalid, fmt::format("control message: {} bytes, {} expected", length,
+                                       sizeof(ControlMessage))};
+  }
+  std::memcpy(message, bytes, sizeof *message);
+  switch (message->type) {
+    case Control::credit:
+    case Control::welcome:
+    case Control::fin:
+    case Control::bye:
+    case Control::request:
+    case Control::accept:
+    case Control::ready:
+    case Control::switched:
+    case Control::refuse:
+    case Control::closed:
+      return {};
+  }
+  return {Code::invalid, fmt::format("control message: type {} is unknown",
+                                     static_cast<unsigned>(message->type))};
+}
+
+Status parse_rts(const std::byte* payload, std::size_t length, Rts* rts) {
+  if (length < kRtsBase) return {Code::invalid, "RTS: shorter than its fixed part"};
+  std::memcpy(static_cast<void*>(rts), payload, kRtsBase);
+  if (rts->segments > kMaxSegments) {
+    return {Code::invalid, fmt::format("RTS: {} segments, at most {}", rts->segments,
+                                       kMaxSegments)};
+  }
+  if (length != kRtsBase + rts->segments * sizeof(RtsSegment)) {
+    return {Code::invalid, "RTS: length and number of segments do not agree"};
+  }
+  std::memcpy(static_cast<void*>(rts->segment), payload + kRtsBase, rts->segments * sizeof(RtsSegment));
+  std::uint64_t sum = 0;
+  for (std::uint32_t i = 0; i < rts->segments; ++i) {
+    if (rts->segment[i].length > rts->total - sum) {
+      return {Code::invalid, "RTS: its segments are longer than the message"};
+    }
+    sum += rts->segment[i].length;
+  }
+  if (sum != rts->total) return {Code::invalid, "RTS: its segments do not add up to the message"};
+  return {};
+}
+
+}  // namespace turnout::wire

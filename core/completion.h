@@ -1,0 +1,98 @@
+// Completions: what an endpoint hands to the layer above when an operation ends.
+//
+// CompletionQueue is a growing ring of finished operations and one of failed ones. It is filled by the
+// endpoints bound to it during their progress and drained by the same thread (or under the lock that
+// the provider holds for both). Counter counts completions without an entry. Owner: the layer above;
+// both must outlive the operations that refer to them.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "base/status.h"
+
+namespace turnout {
+
+using PeerId = std::uint32_t;
+inline constexpr PeerId kAnyPeer = 0xffffffffu;
+
+enum CompletionFlag : std::uint32_t {
+  kSend = 1u << 0,
+  kRecv = 1u << 1,
+  kTagged = 1u << 2,
+  kMessage = 1u << 3,
+  kRmaWrite = 1u << 4,
+  kRmaRead = 1u << 5,
+  kRemoteData = 1u << 6,     // `data` holds the sender's 64-bit immediate
+  kMultiRecvDone = 1u << 7,  // the multi-receive buffer of `context` is used up (last entry for it)
+  kRemoteWrite = 1u << 8,    // a peer's RMA write with data ended here
+  kClaimed = 1u << 9,        // answer to a peek that claimed the message
+};
+
+struct Completion {
+  void* context = nullptr;      // of the operation
+  void* buffer = nullptr;       // where the message was put (multi-receive: inside the user's buffer)
+  std::size_t length = 0;       // bytes received; for truncation see `overflow`
+  std::uint64_t tag = 0;
+  std::uint64_t data = 0;
+  std::uint32_t flags = 0;      // CompletionFlag
+  PeerId source = kAnyPeer;     // of a received message
+};
+
+struct ErrorCompletion : Completion {
+  std::size_t overflow = 0;     // bytes of the message that did not fit (truncated)
+  Status status;
+};
+
+class CompletionQueue {
+ public:
+  explicit CompletionQueue(std::size_t expected = 1024) : ring_(round_up(expected)) {}
+
+  void push(const Completion& completion) {
+    if (count_ == ring_.size()) grow();
+    ring_[(head_ + count_) & (ring_.size() - 1)] = completion;
+    ++count_;
+  }
+  void push_error(ErrorCompletion completion) { errors_.push_back(std::move(completion)); }
+
+  [[nodiscard]] std::size_t size() const noexcept { return count_; }
+  [[nodiscard]] bool has_error() const noexcept { return !errors_.empty(); }
+  // Undefined when empty: ask first.
+  [[nodiscard]] const Completion& front() const noexcept { return ring_[head_]; }
+  void pop() noexcept {
+    head_ = (head_ + 1) & (ring_.size() - 1);
+    --count_;
+  }
+  [[nodiscard]] ErrorCompletion pop_error() {
+    ErrorCompletion e = std::move(errors_.front());
+    errors_.pop_front();
+    return e;
+  }
+
+ private:
+  static std::size_t round_up(std::size_t n) {
+    std::size_t size = 16;
+    while (size < n) size *= 2;
+    return size;
+  }
+  void grow() {
+    std::vector<Completion> bigger(ring_.size() * 2);
+    for (std::size_t i = 0; i < count_; ++i) bigger[i] = ring_[(head_ + i) & (ring_.size() - 1)];
+    ring_.swap(bigger);
+    head_ = 0;
+  }
+  std::vector<Completion> ring_;
+  std::size_t head_ = 0;
+  std::size_t count_ = 0;
+  std::deque<ErrorCompletion> errors_;
+};
+
+struct Counter {
+  std::atomic<std::uint64_t> value{0};
+  std::atomic<std::uint64_t> errors{0};
+};
+
+}  // namespace turnout

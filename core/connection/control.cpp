@@ -1,0 +1,379 @@
+// Credit and establishment messages, the peers' records, lost peers and how they are noticed.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/log.h"
+#include "core/endpoint_core.h"
+
+namespace turnout {
+namespace {
+
+// Peers asked in one keep-alive round at least; with a round every quarter of the setting, a process
+// with n peers notices a silent one within keepalive * (1 + n / (4 * kProbesPerRound)) + the retries.
+constexpr std::size_t kProbesPerRound = 16;
+
+// Our rank's and its rank's part in AQPS 3.1's (i + j) mod n; ids are random, so mixed evenly.
+std::uint8_t choose_queue(std::uint64_t a, std::uint64_t b, std::size_t n) noexcept {
+  return static_cast<std::uint8_t>((a % n + b % n) % n);
+}
+
+}  // namespace
+
+ibv_ah* EndpointCore::address_handle(const Address& address, Status* status) {
+  const auto key = std::make_pair(address.lid, address.gid);
+  if (const auto found = handles_.find(key); found != handles_.end()) return found->second.get();
+  ibv_ah_attr attr{};
+  attr.dlid = address.lid;
+  attr.port_num = device_->port_number();
+  if (device_->global_addressing()) {
+    attr.is_global = 1;
+    attr.grh.hop_limit = 64;
+    attr.grh.sgid_index = device_->gid_index();
+    std::memcpy(attr.grh.dgid.raw, address.gid.data(), address.gid.size());
+  }
+  verbs::Ah handle(ibv_create_ah(device_->pd(), &attr));
+  if (!handle) {
+    *status = verbs::failure("ibv_create_ah", address.to_string(), errno);
+    return nullptr;
+  }
+  return handles_.emplace(key, std::move(handle)).first->second.get();
+}
+
+Peer* EndpointCore::make_peer(const Address& address, Status* status) {
+  if (const auto found = by_id_.find(address.id); found != by_id_.end()) {
+    return peers_[found->second].get();
+  }
+  // The record and its places in tables; rings and queue pairs are accounted when they come.
+  Reservation bytes = Reservation::take(account_, MemoryKind::peers, sizeof(Peer) + 96);
+  if (!bytes) {
+    *status = Status{Code::over_budget,
+                     fmt::format("TURNOUT_MEMORY_BUDGET={} has no room for the record of peer "
+                                 "number {}; raise it",
+                                 account_.budget(), peers_.size() + 1)};
+    return nullptr;
+  }
+  ibv_ah* const ah = address_handle(address, status);
+  if (ah == nullptr) return nullptr;
+  auto peer = std::make_unique<Peer>();
+  peer->id = static_cast<PeerId>(peers_.size());
+  peer->address = address;
+  peer->self = address.id == address_.id;
+  peer->ah = ah;
+  peer->data_queue = choose_queue(address_.id, address.id, settings_.data_qps);
+  peer->credit_queue = choose_queue(address_.id, address.id, settings_.credit_qps);
+  peer->establishment_queue = choose_queue(address_.id, address.id, settings_.establishment_qps);
+  peer->credits = std::min<std::uint32_t>(static_cast<std::uint32_t>(settings_.credits),
+                                          address.credits());
+  peer->eager_size = std::min<std::uint32_t>(
+      static_cast<std::uint32_t>(settings_.ring_entry_size), address.receive_size());
+  peer->heard = clock_.now();
+  by_id_.emplace(address.id, peer->id);
+  peer_bytes_.push_back(std::move(bytes));
+  peers_.push_back(std::move(peer));
+  return peers_.back().get();
+}
+
+Result<PeerId> EndpointCore::peer(const Address& address) {
+  auto checked = Address::decode(&address, sizeof address);
+  if (!checked) return checked.status();
+  Status status;
+  Peer* const peer = make_peer(address, &status);
+  if (peer == nullptr) return status;
+  return peer->id;
+}
+
+void EndpointCore::send_control(Peer& peer, Purpose purpose, wire::ControlMessage message) {
+  if (peer.lost) return;
+  message.index = peer.remote_index;
+  message.sender = address_.id;
+  PendingControl pending{peer.id, purpose, message};
+  // Establishment messages of a pair keep their order: none overtakes one that waits.
+  if (!pending_control_.empty() || !post_control(pending)) pending_control_.push_back(pending);
+}
+
+bool EndpointCore::post_control(const PendingControl& pending) {
+  Peer& peer = *peers_[pending.peer];
+  if (peer.lost) return true;
+  const bool credit = pending.purpose == Purpose::credit;
+  DcInitiator& queue = *pool(pending.purpose)[credit ? peer.credit_queue : peer.establishment_queue];
+  if (queue.full()) return false;
+  const std::uint32_t buffer = control_send_pool_.take();
+  if (buffer == kNoBuffer) return false;
+  std::byte* const bytes = control_send_pool_.data(buffer);
+  std::memcpy(bytes, &pending.message, sizeof pending.message);
+  SendRecord record;
+  record.kind = SendRecord::Kind::message;
+  record.pool = SendRecord::Pool::control;
+  record.peer = peer.id;
+  record.buffer = buffer;
+  record.local = reinterpret_cast<std::uint64_t>(bytes);
+  record.lkey = control_send_pool_.lkey();
+  record.length = sizeof pending.message;
+  const unsigned first = peer.address.data_qps() + (credit ? 0 : peer.address.credit_qps());
+  const unsigned n = credit ? peer.address.credit_qps() : peer.address.establishment_qps();
+  record.dct = peer.address.dct_number(
+      first + (credit ? peer.credit_queue : peer.establishment_queue) % n);
+  record.ah = peer.ah;
+  record.dc_key = peer.address.id;
+  charge(Work::post, 1);
+  if (Status status = queue.post(record); !status.ok()) {
+    control_send_pool_.give_back(buffer);
+    lose_peer(peer, status);
+  }
+  return true;
+}
+
+bool EndpointCore::pump_control() {
+  bool moved = false;
+  while (!pending_control_.empty()) {
+    const PendingControl pending = pending_control_.front();
+    if (!post_control(pending)) break;
+    pending_control_.pop_front();
+    moved = true;
+  }
+  return moved;
+}
+
+void EndpointCore::send_credits(Peer& peer) {
+  if ((peer.owed == 0 && peer.owed_ring == 0) || peer.remote_index == wire::kUnknownIndex) return;
+  wire::ControlMessage message;
+  message.type = wire::Control::credit;
+  message.credits = static_cast<std::uint16_t>(peer.owed);
+  message.ring_credits = static_cast<std::uint16_t>(peer.owed_ring);
+  message.request = peer.ring_request;
+  peer.owed = 0;
+  peer.owed_ring = 0;
+  ++credit_messages_;
+  send_control(peer, Purpose::credit, message);
+}
+
+void EndpointCore::send_fin(Peer& peer, std::uint64_t operation, Status status) {
+  wire::ControlMessage message;
+  message.type = wire::Control::fin;
+  message.operation = operation;
+  message.status = static_cast<std::uint32_t>(status.code());
+  send_control(peer, Purpose::credit, message);
+}
+
+void EndpointCore::on_control(std::uint32_t buffer, std::uint32_t length) {
+  wire::ControlMessage message;
+  Status status = wire::parse_control(control_receive_pool_.data(buffer), length, &message);
+  if (!status.ok()) {
+    TURNOUT_LOG(connection, error, "dropped: {}", status.text());
+    return;
+  }
+  Peer* peer = find_peer(message.index);
+  if (peer == nullptr || peer->address.id != message.sender) {
+    // It does not know its index here yet, or it is of an endpoint that is gone.
+    const auto found = by_id_.find(message.sender);
+    peer = found != by_id_.end() ? peers_[found->second].get() : nullptr;
+  }
+  if (peer == nullptr || peer->lost) {
+    TURNOUT_LOG(connection, debug, "a control message of {:016x} is dropped", message.sender);
+    return;
+  }
+  peer->heard_since_tick = true;
+  switch (message.type) {
+    case wire::Control::credit:
+      peer->credits = std::min(peer->credits + message.credits, peer->address.credits());
+      if (peer->send_kind == ChannelKind::rc_rdma && message.request == peer->answered_request) {
+        peer->ring_sender.credits =
+            std::min(peer->ring_sender.credits + message.ring_credits, peer->ring_sender.entries);
+      }
+      break;
+    case wire::Control::welcome:
+      peer->remote_index = message.own_index;
+      break;
+    case wire::Control::fin:
+      on_fin(message, *peer);
+      break;
+    case wire::Control::bye:
+      peer->said_bye = true;
+      peer->last_old = message.last_sequence;
+      break;
+    case wire::Control::request: on_request(*peer, message); break;
+    case wire::Control::accept: on_accept(*peer, message); break;
+    case wire::Control::ready: on_ready(*peer, message); break;
+    case wire::Control::switched: on_switched(*peer, message); break;
+    case wire::Control::refuse: on_refuse(*peer, message); break;
+    case wire::Control::closed: on_closed(*peer); break;
+  }
+}
+
+// An initiator's work request failed; the queue pair is in the error state and everything behind the
+// request was flushed. Those are posted again, in order, but for a peer that is gone.
+void EndpointCore::recover(DcInitiator& queue, const ibv_wc& wc) {
+  std::vector<SendRecord> records = queue.take_all();
+  if (wc.status == IBV_WC_WR_FLUSH_ERR) {
+    TURNOUT_LOG(channel, warn, "a DC initiator failed without a reason; posting its work again");
+  } else if (!records.empty()) {
+    const SendRecord failed = records.front();
+    records.erase(records.begin());
+    Peer& peer = *peers_[failed.peer];
+    const bool key_refused = wc.status == IBV_WC_REM_ACCESS_ERR ||
+                             wc.status == IBV_WC_REM_INV_REQ_ERR ||
+                             wc.status == IBV_WC_LOC_PROT_ERR || wc.status == IBV_WC_LOC_LEN_ERR;
+    if (failed.kind == SendRecord::Kind::transfer && key_refused) {
+      on_transfer_done(*failed.transfer,
+                       Status{Code::permission,
+                              fmt::format("{}: RDMA {} of {} bytes at {:#x} with key {:#x} refused: "
+                                          "{}",
+                                          peer.address.to_string(),
+                                          failed.opcode == IBV_WR_RDMA_READ ? "read" : "write",
+                                          failed.length, failed.remote, failed.rkey,
+                                          ibv_wc_status_str(wc.status)),
+                              EACCES});
+    } else {
+      Status why{Code::peer_lost,
+                 fmt::format("{} does not answer: {}", peer.address.to_string(),
+                             ibv_wc_status_str(wc.status)),
+                 EHOSTDOWN};
+      if (failed.kind == SendRecord::Kind::transfer) {
+        lose_peer(peer, why);
+        on_transfer_done(*failed.transfer, why);
+      } else {
+        if (failed.kind == SendRecord::Kind::probe) --peer.probes;
+        if (failed.pool == SendRecord::Pool::data) send_pool_.give_back(failed.buffer);
+        if (failed.pool == SendRecord::Pool::control) control_send_pool_.give_back(failed.buffer);
+        lose_peer(peer, why);
+      }
+    }
+  }
+  if (Status status = queue.recover(); !status.ok()) {
+    TURNOUT_LOG(channel, error, "a DC initiator cannot be recovered: {}", status.text());
+  }
+  for (const SendRecord& record : records) {
+    Peer& peer = *peers_[record.peer];
+    if (peer.lost) {
+      if (record.kind == SendRecord::Kind::transfer) {
+        on_transfer_done(*record.transfer, peer.loss);
+      } else {
+        SendRecord done = record;
+        retire(done);
+      }
+      continue;
+    }
+    if (Status status = queue.post(record); !status.ok()) {
+      lose_peer(peer, status);
+      if (record.kind == SendRecord::Kind::transfer) {
+        on_transfer_done(*record.transfer, status);
+      } else {
+        retire(record);
+      }
+    }
+  }
+}
+
+void EndpointCore::lose_peer(Peer& peer, Status why) {
+  if (peer.lost) return;
+  peer.lost = true;
+  peer.loss = Status{Code::peer_lost, why.text(), why.sys_errno() != 0 ? why.sys_errno() : EHOSTDOWN};
+  if (peer.said_bye || closing_) {
+    TURNOUT_LOG(connection, debug, "{}", why.text());
+  } else {
+    TURNOUT_LOG(connection, error, "{}; its operations end with errors, other peers go on",
+                why.text());
+  }
+  if (peer.decision != 0) decided(peer, "peer lost");
+  while (SendOperation* const operation = peer.backlog.pop_front()) end_send(*operation, peer.loss);
+  for (std::size_t slot = 0; slot < awaiting_fin_.size(); ++slot) {
+    SendOperation* const operation = awaiting_fin_[slot];
+    if (operation != nullptr && operation->peer == &peer) end_send(*operation, peer.loss);
+  }
+  peer.awaiting_fin = 0;
+  for (const bool tagged : {true, false}) {
+    for (RecvOperation* r = matcher_.posted(tagged).first(); r != nullptr;) {
+      RecvOperation* const next = r->next;
+      if (r->match.peer == peer.id) {
+        unpost(*r);
+        --peer.directed_receives;
+        Completion completion;
+        completion.context = r->report.context;
+        completion.tag = r->match.tag;
+        completion.flags = kRecv | (tagged ? kTagged : kMessage);
+        completion.source = peer.id;
+        if (r->multi) completion.flags |= kMultiRecvDone;
+        fail(r->report, completion, peer.loss);
+        receives_.give_back(r);
+      }
+      r = next;
+    }
+  }
+  // Transfers with work left to post and none in flight would wait for ever.
+  for (Transfer* t = active_transfers_.first(); t != nullptr;) {
+    Transfer* const next = t->next;
+    if (t->peer == &peer && t->in_flight == 0) {
+      t->status = peer.loss;
+      pump(*t);
+    }
+    t = next;
+  }
+  if (peer.rc) discard_rc(peer);
+  if (peer.ring) {
+    rings_.erase(std::remove(rings_.begin(), rings_.end(), &peer), rings_.end());
+    // Messages that still lie in the ring keep it.
+    if (peer.ring->all_returned()) peer.ring.reset();
+  }
+  for (const HeldMessage& held : peer.held) to_post_.push_back(held.buffer);
+  receives_kept_ -= peer.held.size();
+  peer.held.clear();
+}
+
+// A zero-length RDMA write: the peer's adapter answers, its processor is not needed.
+void EndpointCore::probe(Peer& peer, DcInitiator& queue) {
+  if (queue.full()) return;
+  SendRecord record;
+  record.kind = SendRecord::Kind::probe;
+  record.opcode = IBV_WR_RDMA_WRITE;
+  record.peer = peer.id;
+  record.dct = peer.address.dct_number(0);
+  record.ah = peer.ah;
+  record.dc_key = peer.address.id;
+  ++peer.probes;
+  if (Status status = queue.post(record); !status.ok()) {
+    --peer.probes;
+    lose_peer(peer, status);
+  }
+}
+
+// Asks peers that something is expected of and that were silent; hands back credits that were owed
+// too few to be worth a message; ends what a peer that said goodbye will not answer any more.
+void EndpointCore::keep_alive(Nanoseconds now) {
+  const bool wildcards = [this] {
+    for (const bool tagged : {true, false}) {
+      for (RecvOperation* r = matcher_.posted(tagged).first(); r != nullptr; r = r->next) {
+        if (r->match.peer == kAnyPeer) return true;
+      }
+    }
+    return false;
+  }();
+  std::size_t probed = 0;
+  for (std::size_t n = peers_.size(); n > 0; --n) {
+    keepalive_at_ = keepalive_at_ + 1 < peers_.size() ? keepalive_at_ + 1 : 0;
+    Peer& peer = *peers_[keepalive_at_];
+    if (peer.lost || peer.self) continue;
+    if (peer.heard_since_tick) {
+      peer.heard = now;
+      peer.heard_since_tick = false;
+    }
+    send_credits(peer);
+    if (peer.said_bye && static_cast<std::int32_t>(peer.receive_sequence - peer.last_old) > 0) {
+      lose_peer(peer, Status{Code::peer_lost,
+                             fmt::format("{} has closed its endpoint", peer.address.to_string()),
+                             ESHUTDOWN});
+      continue;
+    }
+    const bool expected = peer.directed_receives > 0 || peer.awaiting_fin > 0 ||
+                          !peer.backlog.empty() || peer.receive_state != ReceiveState::steady ||
+                          peer.send_state != SendState::steady ||
+                          (wildcards && peer.remote_index != wire::kUnknownIndex);
+    if (!expected || peer.probes > 0 || now - peer.heard < settings_.keepalive) continue;
+    if (probed == std::max(kProbesPerRound, peers_.size() / 16)) continue;
+    ++probed;
+    probe(peer, *pool(Purpose::credit)[peer.credit_queue]);
+  }
+}
+
+}  // namespace turnout

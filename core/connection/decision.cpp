@@ -1,0 +1,135 @@
+// When and what to ask the selection, and carrying out its plan.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "core/endpoint_core.h"
+
+namespace turnout {
+namespace {
+constexpr std::size_t kDecisionsKept = 4096;
+// Share of the budget that rings and queue pairs leave to messages nobody waits for.
+constexpr std::uint64_t kUnexpectedShare = 8;
+}  // namespace
+
+void EndpointCore::decide(Nanoseconds now) {
+  std::uint64_t heard = 0;
+  for (const auto& peer : peers_) heard += peer->window;
+  const bool selecting = settings_.policy == "aqps" && settings_.switch_every == 0;
+  if (heard == 0 || !selecting || closing_) {
+    for (auto& peer : peers_) peer->window = 0;
+    return;
+  }
+  std::vector<selection::SourceView> sources;
+  std::uint64_t given_back = 0;
+  for (const auto& peer : peers_) {
+    const bool busy = peer->receive_state != ReceiveState::steady;
+    if (peer->lost || peer->self || busy || peer->remote_index == wire::kUnknownIndex) continue;
+    if (peer->window == 0 && !peer->ring) continue;
+    selection::SourceView view;
+    view.peer = peer->id;
+    view.current = peer->receive_kind;
+    view.messages = peer->window;
+    view.rc_exists = peer->rc != nullptr;
+    view.refused = now < peer->refused_until;
+    sources.push_back(view);
+    if (peer->ring) given_back += std::uint64_t{peer->ring->entries()} * peer->ring->entry_size();
+  }
+  selection::Input input;
+  input.sources = sources;
+  input.costs.saving_dc_rdma = static_cast<double>(settings_.saving_dc_rdma);
+  input.costs.saving_rc_rdma = static_cast<double>(settings_.saving_rc_rdma);
+  input.costs.poll = static_cast<double>(settings_.cost_poll);
+  input.costs.credit = static_cast<double>(settings_.cost_credit);
+  input.costs.setup_dc = static_cast<double>(settings_.cost_setup_dc);
+  input.costs.setup_rc = static_cast<double>(settings_.cost_setup_rc);
+  input.costs.ring_entries = static_cast<std::uint32_t>(settings_.ring_entries);
+  const auto h = static_cast<std::uint32_t>(settings_.max_active_rc);
+  input.limits.max_active_rc = h;
+  input.limits.max_channels = static_cast<std::uint32_t>(settings_.max_channels);
+  input.limits.dc_rdma_available = false;
+  const std::uint64_t kept_free = account_.budget() / kUnexpectedShare;
+  const std::uint64_t pooled = rc_pool_.size() * rc_bytes_;
+  input.limits.bytes_available =
+      (account_.available() + pooled > kept_free ? account_.available() + pooled - kept_free : 0) +
+      given_back;
+  input.limits.bytes_per_ring = settings_.ring_entries * settings_.ring_entry_size;
+  input.limits.bytes_per_rc = rc_bytes_;
+  input.gain_threshold = static_cast<double>(settings_.gain_threshold);
+
+  const selection::Plan plan = selection::select_aqps(input);
+  TURNOUT_LOG(selection, debug, "{} sources, gain {:.0f} -> {:.0f} ns, {}", sources.size(),
+              plan.gain_current, plan.gain_best, plan.changes ? "changes" : "no change");
+  for (const selection::PlanLine& line : plan.lines) {
+    Peer& peer = *peers_[line.peer];
+    const double seconds = static_cast<double>(settings_.interval) / 1e9;
+    const std::string why =
+        fmt::format("{} ({:.0f} messages/s)", selection::explain(line.reason),
+                    static_cast<double>(line.messages) / seconds);
+    if (line.reason != selection::Reason::refused_by_peer) peer.reason = why;
+    peer.predicted_gain = line.gain_per_message;
+    if (line.to != line.from) change_channel(peer, line.to, why, line.gain_per_message);
+  }
+  for (auto& peer : peers_) peer->window = 0;
+}
+
+// Policies that act on single messages.
+void EndpointCore::on_message_counted(Peer& peer) {
+  if (peer.receive_state != ReceiveState::steady || peer.self || closing_) return;
+  if (settings_.switch_every > 0) {
+    if (++peer.since_switch < settings_.switch_every) return;
+    peer.since_switch = 0;
+    change_channel(peer,
+                   peer.ring ? ChannelKind::dc_sendrecv : ChannelKind::rc_rdma,
+                   std::string(selection::explain(selection::Reason::forced)), 0);
+  } else if (!peer.ring && ring_at_first_message_ &&
+             (peer.refused_until == 0 || clock_.now() >= peer.refused_until)) {
+    change_channel(peer, ChannelKind::rc_rdma,
+                   std::string(selection::explain(selection::Reason::first_message)), 0);
+  }
+}
+
+void EndpointCore::change_channel(Peer& peer, ChannelKind to, const std::string& reason,
+                                  double gain) {
+  if (peer.lost || peer.remote_index == wire::kUnknownIndex ||
+      peer.receive_state != ReceiveState::steady || peer.receive_kind == to) {
+    return;
+  }
+  DecisionReport decision;
+  decision.time = age();
+  decision.peer = peer.id;
+  decision.from = peer.receive_kind;
+  decision.to = to;
+  decision.reason = reason;
+  decision.outcome = "under way";
+  if (decisions_.size() == kDecisionsKept) {
+    decisions_.pop_front();
+    ++decisions_dropped_;
+  }
+  decisions_.push_back(std::move(decision));
+  peer.decision = decisions_dropped_ + decisions_.size();
+  peer.predicted_gain = gain;
+  peer.reason = reason;
+  if (to == ChannelKind::dc_sendrecv) {
+    request_return(peer);
+    return;
+  }
+  if (Status status = request_ring(peer); !status.ok()) {
+    peer.reason = status.code() == Code::over_budget ? "left on DC: own memory budget"
+                                                     : status.text();
+    decided(peer, fmt::format("not done: {}", status.text()));
+    drop_rc_if_unused(peer);
+  }
+}
+
+void EndpointCore::decided(Peer& peer, const std::string& outcome) {
+  TURNOUT_LOG(connection, info, "{}: {} now, {}", peer.address.to_string(),
+              name(peer.receive_kind), outcome);
+  if (peer.decision > decisions_dropped_) {
+    decisions_[peer.decision - 1 - decisions_dropped_].outcome = outcome;
+  }
+  peer.decision = 0;
+}
+
+}  // namespace turnout

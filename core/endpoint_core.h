@@ -1,0 +1,262 @@
+// EndpointCore: the implementation of Endpoint. One class, its parts in files named after what they do:
+//
+//   endpoint_core.cpp            creation, end, the progress loop, ticks
+//   protocol/send_path.cpp       messages out: eager, RTS, credits, backlog
+//   protocol/receive_path.cpp    messages in: stream order, matching, unexpected, peek and claim
+//   protocol/transfer.cpp        RDMA: rendezvous reads (getcqe), one-sided operations
+//   connection/control.cpp       credit and establishment messages, peers, loss, keep-alive
+//   connection/negotiation.cpp   J1-J5: changing channels, the RC pool
+//   connection/decision.cpp      asking the selection, carrying out its plan
+//   endpoint_report.cpp          what happened, as data
+//
+// Driven by one thread at a time; everything it owns dies with it, queue pairs before their queues.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/channel/dc_queue.h"
+#include "core/channel/rc_queue.h"
+#include "core/connection/peer.h"
+#include "core/endpoint.h"
+#include "core/memory/account.h"
+#include "core/memory/buffer_pool.h"
+#include "core/memory/slab.h"
+#include "core/protocol/matcher.h"
+#include "core/protocol/operation.h"
+#include "core/report.h"
+#include "core/selection/policy.h"
+#include "core/verbs/device.h"
+
+namespace turnout {
+
+class EndpointCore final : public Endpoint {
+ public:
+  EndpointCore(const Settings& settings, Clock& clock, Processor* processor);
+  ~EndpointCore() override;
+  [[nodiscard]] Status start();
+
+  [[nodiscard]] const Address& address() const noexcept override { return address_; }
+  [[nodiscard]] Result<PeerId> peer(const Address& address) override;
+  [[nodiscard]] const Address& peer_address(PeerId peer) const noexcept override {
+    return peers_[peer]->address;
+  }
+  [[nodiscard]] Status send(const SendRequest& request) override;
+  [[nodiscard]] Status recv(const RecvRequest& request) override;
+  [[nodiscard]] Status peek(const PeekRequest& request) override;
+  [[nodiscard]] Status recv_claimed(const RecvRequest& request) override;
+  [[nodiscard]] Status discard_claimed(const Report& report) override;
+  [[nodiscard]] Status rma(const RmaRequest& request) override;
+  bool cancel(void* context) override;
+  void set_remote_write_report(const Report& report) override { remote_write_report_ = report; }
+  [[nodiscard]] Result<MemoryKey> register_memory(void* address, std::size_t length,
+                                                  unsigned access) override;
+  void deregister_memory(const MemoryKey& key) override;
+  bool progress() override;
+  [[nodiscard]] std::size_t inject_limit() const noexcept override { return kInjectLimit; }
+  [[nodiscard]] std::size_t eager_limit() const noexcept override {
+    return settings_.ring_entry_size - sizeof(wire::Header);
+  }
+  [[nodiscard]] std::size_t max_message() const noexcept override { return std::size_t{1} << 40; }
+  [[nodiscard]] EndpointReport report() const override;
+
+ private:
+  enum class Purpose : std::uint8_t { data, credit, establishment };
+  struct PendingControl {
+    PeerId peer;
+    Purpose purpose;
+    wire::ControlMessage message;
+  };
+  // One message of the data stream, wherever its bytes are.
+  struct StreamMessage {
+    wire::Type type = wire::Type::eager;
+    std::uint8_t flags = 0;
+    std::uint64_t tag = 0;
+    std::uint64_t data = 0;
+    const Pieces* pieces = nullptr;        // payload, or
+    const std::byte* bytes = nullptr;      // a single piece
+    std::size_t length = 0;
+  };
+  // Where a delivered message's payload lies, and how to let go of it.
+  struct Arrival {
+    UnexpectedMessage::Storage storage = UnexpectedMessage::Storage::none;
+    const std::byte* payload = nullptr;
+    std::uint32_t buffer = 0;
+    std::uint64_t position = 0;
+  };
+
+  // endpoint_core.cpp
+  [[nodiscard]] Status create_queues();
+  [[nodiscard]] Status create_dc_pool(Purpose purpose, std::size_t count, ibv_srq* srq,
+                                      std::size_t first_target);
+  void tick();
+  void flush_before_close();
+  bool poll_receive_queue();
+  bool poll_send_queue();
+  void on_send_completion(const ibv_wc& wc);
+  void retire(const SendRecord& record);
+  void post_receives();
+  void charge(Work work, std::uint64_t amount) noexcept {
+    if (processor_ != nullptr) [[unlikely]] processor_->charge(work, amount);
+  }
+  [[nodiscard]] Nanoseconds age() noexcept { return clock_.now() - born_; }
+  void finish(const Report& report, const Completion& completion);
+  void fail(const Report& report, const Completion& completion, Status status,
+            std::size_t overflow = 0);
+
+  // protocol/send_path.cpp
+  [[nodiscard]] Peer* find_peer(PeerId id) noexcept {
+    return id < peers_.size() ? peers_[id].get() : nullptr;
+  }
+  [[nodiscard]] std::size_t room(const Peer& peer) const noexcept;
+  [[nodiscard]] bool post_stream(Peer& peer, const StreamMessage& message);
+  [[nodiscard]] bool post_over_ring(Peer& peer, const StreamMessage& message);
+  [[nodiscard]] bool post_over_dc(Peer& peer, const StreamMessage& message);
+  void fill_header(Peer& peer, const StreamMessage& message, wire::Header* header);
+  void credits_given(Peer& peer, const wire::Header& header);
+  [[nodiscard]] bool try_operation(SendOperation& operation);
+  [[nodiscard]] Status prepare_rendezvous(SendOperation& operation);
+  void enqueue(SendOperation& operation);
+  void end_send(SendOperation& operation, Status status);
+  bool pump_backlogs();
+  void on_fin(const wire::ControlMessage& message, Peer& peer);
+
+  // protocol/receive_path.cpp
+  void on_data(std::uint32_t buffer, std::uint32_t length);
+  bool poll_rings();
+  bool poll_ring(Peer& peer);
+  void deliver_held(Peer& peer);
+  // True when the message's storage was let go of (copied or consumed).
+  void deliver(Peer& peer, const wire::Header& header, const Arrival& arrival);
+  void keep_unexpected(Peer& peer, const wire::Header& header, const Arrival& arrival);
+  void release_arrival(Peer& peer, UnexpectedMessage::Storage storage, std::uint32_t buffer,
+                       std::uint64_t position);
+  void release_unexpected(UnexpectedMessage& message);
+  void give_credit(Peer& peer, UnexpectedMessage::Storage storage, std::uint32_t count);
+  void receive_eager(RecvOperation& receive, Peer& peer, const wire::Header& header,
+                     const std::byte* payload);
+  // `origin` is the receive's place in a multi-receive buffer.
+  void end_receive(RecvOperation& receive, const Completion& completion, std::size_t overflow,
+                   Status status);
+  void unpost(RecvOperation& receive);
+  void take_unexpected(RecvOperation& receive, UnexpectedMessage& message);
+  void introduce(const wire::Introduction& introduction, PeerId* id);
+  [[nodiscard]] Completion completion_of(const wire::Header& header, PeerId peer,
+                                         std::size_t length) const;
+
+  // protocol/transfer.cpp
+  void start_get(RecvOperation& receive, Peer& peer, const wire::Header& header,
+                 const wire::Rts& rts);
+  void pump(Transfer& transfer);
+  bool pump_transfers();
+  void on_transfer_done(Transfer& transfer, Status status);
+  void end_transfer(Transfer& transfer);
+  [[nodiscard]] Status register_pieces(Transfer& transfer, const Pieces& pieces, bool remote_reads);
+
+  // connection/control.cpp
+  [[nodiscard]] Peer* make_peer(const Address& address, Status* status);
+  [[nodiscard]] ibv_ah* address_handle(const Address& address, Status* status);
+  void send_control(Peer& peer, Purpose purpose, wire::ControlMessage message);
+  bool pump_control();
+  [[nodiscard]] bool post_control(const PendingControl& pending);
+  void on_control(std::uint32_t buffer, std::uint32_t length);
+  void send_credits(Peer& peer);
+  void send_fin(Peer& peer, std::uint64_t operation, Status status);
+  void lose_peer(Peer& peer, Status why);
+  void keep_alive(Nanoseconds now);
+  void probe(Peer& peer, DcInitiator& queue);
+  void recover(DcInitiator& queue, const ibv_wc& wc);
+  [[nodiscard]] std::vector<std::unique_ptr<DcInitiator>>& pool(Purpose purpose) noexcept {
+    return initiators_[static_cast<std::size_t>(purpose)];
+  }
+
+  // connection/negotiation.cpp
+  [[nodiscard]] Status request_ring(Peer& peer);
+  void request_return(Peer& peer);
+  void on_request(Peer& peer, const wire::ControlMessage& message);
+  void on_accept(Peer& peer, const wire::ControlMessage& message);
+  void on_ready(Peer& peer, const wire::ControlMessage& message);
+  void on_switched(Peer& peer, const wire::ControlMessage& message);
+  void on_refuse(Peer& peer, const wire::ControlMessage& message);
+  void on_closed(Peer& peer);
+  void refuse(Peer& peer, const wire::ControlMessage& request, wire::Refusal why);
+  void finish_drain(Peer& peer);
+  [[nodiscard]] Status make_rc(Peer& peer);
+  [[nodiscard]] Status connect_rc(Peer& peer, std::uint32_t qp_number);
+  void drop_rc_if_unused(Peer& peer);
+  void discard_rc(Peer& peer);
+  [[nodiscard]] bool reserve_rc();
+  void destroy_rc(std::unique_ptr<RcQueue> queue);
+
+  // connection/decision.cpp
+  void decide(Nanoseconds now);
+  void on_message_counted(Peer& peer);
+  void change_channel(Peer& peer, ChannelKind to, const std::string& reason, double gain);
+  void decided(Peer& peer, const std::string& outcome);
+
+  Settings settings_;
+  Clock& clock_;
+  Processor* processor_;
+  Nanoseconds born_ = 0;
+  MemoryAccount account_;
+
+  // Order matters: destroyed from the last to the first.
+  std::unique_ptr<verbs::Device> device_;
+  std::map<std::pair<std::uint16_t, std::array<std::uint8_t, 16>>, verbs::Ah> handles_;
+  verbs::Cq receive_cq_, send_cq_;
+  verbs::Srq data_srq_, control_srq_;
+  BufferPool receive_pool_, control_receive_pool_, send_pool_, control_send_pool_;
+  std::vector<Reservation> fixed_;
+  UnsignalledBuffers unsignalled_data_, unsignalled_control_;
+  std::vector<DcTarget> targets_;
+  std::vector<std::unique_ptr<DcInitiator>> initiators_[3];
+  std::vector<SendQueue*> queues_;               // by id; null: free
+  std::vector<std::uint32_t> free_queue_ids_;
+  std::vector<std::uint8_t> queue_epochs_;       // where the next queue pair of an id starts
+  std::vector<std::unique_ptr<RcQueue>> rc_pool_;  // RESET, unconnected
+  std::uint64_t rc_bytes_ = 0;
+  std::uint32_t active_rc_ = 0;
+  QpTuning tuning_;
+
+  Address address_;
+  std::vector<std::unique_ptr<Peer>> peers_;
+  std::vector<Reservation> peer_bytes_;
+  std::unordered_map<std::uint64_t, PeerId> by_id_;
+  std::vector<Peer*> backlogged_;
+  std::vector<Peer*> rings_;                     // peers whose ring is polled
+  std::deque<PendingControl> pending_control_;
+  std::vector<std::uint32_t> to_post_, to_post_control_;  // receive buffers to post again
+  std::size_t receives_kept_ = 0;                // receive buffers held by messages
+
+  Slab<SendOperation> sends_;
+  Slab<RecvOperation> receives_;
+  Slab<UnexpectedMessage> messages_;
+  Slab<Transfer> transfers_;
+  Matcher<RecvOperation, UnexpectedMessage> matcher_;
+  LinkedList<UnexpectedMessage> claimed_;
+  LinkedList<Transfer> active_transfers_;
+  std::vector<SendOperation*> awaiting_fin_;     // by the low half of the operation's id
+  std::vector<std::uint32_t> free_fin_slots_;
+  std::uint32_t fin_generation_ = 1;
+  std::uint64_t unexpected_bytes_ = 0;
+  std::unordered_map<std::uint64_t, verbs::Mr> user_regions_;
+  std::uint64_t next_region_ = 1;
+  Report remote_write_report_;
+
+  std::uint32_t ticks_ = 0;
+  Nanoseconds next_decision_ = 0;
+  Nanoseconds next_keepalive_ = 0;
+  std::size_t keepalive_at_ = 0;
+  bool started_ = false;
+  bool closing_ = false;
+  bool ring_at_first_message_ = false;           // policy rc-rdma-od
+  std::deque<DecisionReport> decisions_;
+  std::uint64_t decisions_dropped_ = 0;
+  std::uint64_t unexpected_count_ = 0, rendezvous_count_ = 0, credit_messages_ = 0, refusals_ = 0;
+};
+
+}  // namespace turnout

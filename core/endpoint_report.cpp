@@ -1,0 +1,52 @@
+#include <unistd.h>
+
+#include <array>
+
+#include "core/endpoint_core.h"
+
+namespace turnout {
+
+EndpointReport EndpointCore::report() const {
+  EndpointReport report;
+  report.endpoint = address_.id;
+  report.pid = address_.pid;
+  const LauncherIdentity launcher = launcher_identity();
+  report.rank = launcher.rank;
+  report.ranks = launcher.ranks;
+  std::array<char, 256> host{};
+  if (gethostname(host.data(), host.size() - 1) == 0) report.host = host.data();
+  report.device = device_ ? device_->name() : "none";
+  report.policy = settings_.policy;
+  report.lifetime = clock_.now() - born_;
+  for (const auto& peer : peers_) {
+    PeerReport line;
+    line.peer = peer->id;
+    line.endpoint = peer->address.id;
+    line.pid = peer->address.pid;
+    line.send = peer->sent.report();
+    line.receive = peer->received.report();
+    line.reason = peer->reason;
+    line.predicted_gain = peer->predicted_gain;
+    line.bytes = sizeof(Peer) + (peer->rc ? rc_bytes_ : 0) +
+                 (peer->ring ? std::uint64_t{peer->ring->entries()} * peer->ring->entry_size() : 0);
+    line.lost = peer->lost && !peer->said_bye;
+    report.peers.push_back(std::move(line));
+  }
+  report.decisions.assign(decisions_.begin(), decisions_.end());
+  report.decisions_dropped = decisions_dropped_;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(MemoryKind::count); ++i) {
+    const auto kind = static_cast<MemoryKind>(i);
+    const MemoryAccount::Line& line = account_.line(kind);
+    report.memory.push_back({std::string(name(kind)), line.now, line.peak});
+  }
+  report.budget = account_.budget();
+  report.used = account_.used();
+  report.peak = account_.peak();
+  report.unexpected = unexpected_count_;
+  report.rendezvous = rendezvous_count_;
+  report.credit_messages = credit_messages_;
+  report.refusals = refusals_;
+  return report;
+}
+
+}  // namespace turnout

@@ -1,0 +1,125 @@
+// MemoryAccount: every byte the core allocates, by kind, against one hard budget (TURNOUT_MEMORY_BUDGET).
+//
+// reserve() before allocating, release() after freeing; a refusal is normal and leaves nothing
+// changed, so the budget is not exceeded even for an instant. One per endpoint, its thread only.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+namespace turnout {
+
+enum class MemoryKind : std::uint8_t {
+  queue_pairs,
+  queues,           // completion and shared receive queues
+  rings,
+  receive_buffers,
+  send_buffers,
+  unexpected,       // messages nobody waits for
+  peers,            // records of peers heard of
+  operations,       // pending sends and receives
+  decisions,        // statistics, decisions kept for the report
+  count,
+};
+
+[[nodiscard]] constexpr std::string_view name(MemoryKind kind) noexcept {
+  switch (kind) {
+    case MemoryKind::queue_pairs: return "queue pairs";
+    case MemoryKind::queues: return "completion and receive queues";
+    case MemoryKind::rings: return "rings";
+    case MemoryKind::receive_buffers: return "receive buffers";
+    case MemoryKind::send_buffers: return "send buffers";
+    case MemoryKind::unexpected: return "unexpected messages";
+    case MemoryKind::peers: return "peer records";
+    case MemoryKind::operations: return "operations";
+    case MemoryKind::decisions: return "statistics and decisions";
+    case MemoryKind::count: break;
+  }
+  return "?";
+}
+
+class MemoryAccount {
+ public:
+  struct Line {
+    std::uint64_t now = 0, peak = 0;
+  };
+
+  explicit MemoryAccount(std::uint64_t budget) noexcept : budget_(budget) {}
+
+  [[nodiscard]] bool reserve(MemoryKind kind, std::uint64_t bytes) noexcept {
+    if (bytes > budget_ - used_) return false;
+    used_ += bytes;
+    if (used_ > peak_) peak_ = used_;
+    Line& line = lines_[static_cast<std::size_t>(kind)];
+    line.now += bytes;
+    if (line.now > line.peak) line.peak = line.now;
+    return true;
+  }
+  void release(MemoryKind kind, std::uint64_t bytes) noexcept {
+    used_ -= bytes;
+    lines_[static_cast<std::size_t>(kind)].now -= bytes;
+  }
+
+  [[nodiscard]] std::uint64_t budget() const noexcept { return budget_; }
+  [[nodiscard]] std::uint64_t used() const noexcept { return used_; }
+  [[nodiscard]] std::uint64_t peak() const noexcept { return peak_; }
+  [[nodiscard]] std::uint64_t available() const noexcept { return budget_ - used_; }
+  [[nodiscard]] const Line& line(MemoryKind kind) const noexcept {
+    return lines_[static_cast<std::size_t>(kind)];
+  }
+
+ private:
+  std::uint64_t budget_;
+  std::uint64_t used_ = 0;
+  std::uint64_t peak_ = 0;
+  std::array<Line, static_cast<std::size_t>(MemoryKind::count)> lines_{};
+};
+
+// A reservation that ends with its owner. Move-only.
+class Reservation {
+ public:
+  Reservation() = default;
+  Reservation(Reservation&& other) noexcept { swap(other); }
+  Reservation& operator=(Reservation&& other) noexcept {
+    Reservation taken(std::move(other));
+    swap(taken);
+    return *this;
+  }
+  ~Reservation() {
+    if (account_ != nullptr) account_->release(kind_, bytes_);
+  }
+  // Empty (false) when the budget refuses.
+  [[nodiscard]] static Reservation take(MemoryAccount& account, MemoryKind kind,
+                                        std::uint64_t bytes) noexcept {
+    Reservation reservation;
+    if (account.reserve(kind, bytes)) {
+      reservation.account_ = &account;
+      reservation.kind_ = kind;
+      reservation.bytes_ = bytes;
+    }
+    return reservation;
+  }
+  explicit operator bool() const noexcept { return account_ != nullptr; }
+  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
+
+ private:
+  void swap(Reservation& other) noexcept {
+    std::swap(account_, other.account_);
+    std::swap(kind_, other.kind_);
+    std::swap(bytes_, other.bytes_);
+  }
+  MemoryAccount* account_ = nullptr;
+  MemoryKind kind_ = MemoryKind::queue_pairs;
+  std::uint64_t bytes_ = 0;
+};
+
+// What a queue pair takes at an mlx5 adapter: its send queue by rdma-core's providers/mlx5/verbs.c
+// (spec/cost-model.md, Memory) and 4 KiB for context and doorbell record.
+enum class QpService : std::uint8_t { rc, dci, dct, ud };
+[[nodiscard]] std::uint64_t queue_pair_bytes(QpService service, std::uint32_t max_send_wr,
+                                             std::uint32_t max_sge, std::uint32_t max_inline) noexcept;
+
+}  // namespace turnout

@@ -1,0 +1,53 @@
+// Slab: fixed-size records from blocks that are accounted when they are allocated and kept until the
+// slab ends. take() is O(1) and allocates only when a block is used up; it answers null when the
+// budget refuses. One thread.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/memory/account.h"
+
+namespace turnout {
+
+template <class T>
+class Slab {
+ public:
+  Slab(MemoryAccount& account, MemoryKind kind) noexcept : account_(account), kind_(kind) {}
+  Slab(const Slab&) = delete;
+  Slab& operator=(const Slab&) = delete;
+
+  [[nodiscard]] T* take() {
+    if (free_.empty() && !grow()) return nullptr;
+    T* const item = free_.back();
+    free_.pop_back();
+    ++in_use_;
+    return item;
+  }
+  void give_back(T* item) {
+    *item = T();  // what it owned (regions, copies) is freed now, not at reuse
+    free_.push_back(item);
+    --in_use_;
+  }
+  [[nodiscard]] std::size_t in_use() const noexcept { return in_use_; }
+
+ private:
+  static constexpr std::size_t kBlock = 64;
+  bool grow() {
+    Reservation reservation = Reservation::take(account_, kind_, kBlock * (sizeof(T) + sizeof(T*)));
+    if (!reservation) return false;
+    blocks_.push_back(std::make_unique<T[]>(kBlock));
+    reservations_.push_back(std::move(reservation));
+    free_.reserve(blocks_.size() * kBlock);
+    for (std::size_t i = kBlock; i-- > 0;) free_.push_back(&blocks_.back()[i]);
+    return true;
+  }
+  MemoryAccount& account_;
+  MemoryKind kind_;
+  std::vector<std::unique_ptr<T[]>> blocks_;
+  std::vector<Reservation> reservations_;
+  std::vector<T*> free_;
+  std::size_t in_use_ = 0;
+};
+
+}  // namespace turnout

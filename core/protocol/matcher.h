@@ -1,0 +1,108 @@
+// Matcher: MPI's matching rules on libfabric's terms: (peer, tag, ignore), wildcards, posting order,
+// arrival order, cancel, peek and claim. Pure: it owns no memory and touches no message; operations
+// and unexpected messages are linked in place.
+//
+// Tagged and untagged messages live in separate spaces. Posted receives match in the order they were
+// posted, messages in the order they were delivered; the caller delivers each source's messages in
+// its stream order, so MPI's order per (source, tag, communicator) follows. One thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/completion.h"
+
+namespace turnout {
+
+// A doubly linked list through members of its elements; O(1) everywhere, owns nothing.
+template <class T>
+class LinkedList {
+ public:
+  void push_back(T* item) noexcept {
+    item->previous = last_;
+    item->next = nullptr;
+    (last_ != nullptr ? last_->next : first_) = item;
+    last_ = item;
+    ++size_;
+  }
+  void push_front(T* item) noexcept {
+    item->previous = nullptr;
+    item->next = first_;
+    (first_ != nullptr ? first_->previous : last_) = item;
+    first_ = item;
+    ++size_;
+  }
+  void remove(T* item) noexcept {
+    (item->previous != nullptr ? item->previous->next : first_) = item->next;
+    (item->next != nullptr ? item->next->previous : last_) = item->previous;
+    item->previous = item->next = nullptr;
+    --size_;
+  }
+  T* pop_front() noexcept {
+    T* const item = first_;
+    if (item != nullptr) remove(item);
+    return item;
+  }
+  [[nodiscard]] T* first() const noexcept { return first_; }
+  [[nodiscard]] T* last() const noexcept { return last_; }
+  [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+
+ private:
+  T* first_ = nullptr;
+  T* last_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+// What a posted receive waits for.
+struct PostedMatch {
+  PeerId peer = kAnyPeer;
+  std::uint64_t tag = 0;
+  std::uint64_t ignore = 0;
+  bool tagged = false;
+
+  [[nodiscard]] bool accepts(PeerId from, std::uint64_t with_tag) const noexcept {
+    return (peer == kAnyPeer || peer == from) && (!tagged || ((tag ^ with_tag) & ~ignore) == 0);
+  }
+};
+
+// Posted is any struct with members `match` (PostedMatch), `next`, `previous`; Message one with
+// `peer`, `tag`, `tagged`, `next`, `previous`.
+template <class Posted, class Message>
+class Matcher {
+ public:
+  void post(Posted* receive) noexcept { posted_[receive->match.tagged].push_back(receive); }
+  void remove(Posted* receive) noexcept { posted_[receive->match.tagged].remove(receive); }
+
+  // The first posted receive that takes such a message; stays posted until remove().
+  [[nodiscard]] Posted* find_posted(PeerId peer, bool tagged, std::uint64_t tag) const noexcept {
+    for (Posted* p = posted_[tagged].first(); p != nullptr; p = p->next) {
+      if (p->match.accepts(peer, tag)) return p;
+    }
+    return nullptr;
+  }
+
+  void add_unexpected(Message* message) noexcept {
+    unexpected_[message->tagged].push_back(message);
+  }
+  void remove_unexpected(Message* message) noexcept {
+    unexpected_[message->tagged].remove(message);
+  }
+  [[nodiscard]] Message* find_unexpected(const PostedMatch& match) const noexcept {
+    for (Message* m = unexpected_[match.tagged].first(); m != nullptr; m = m->next) {
+      if (match.accepts(m->peer, m->tag)) return m;
+    }
+    return nullptr;
+  }
+
+  [[nodiscard]] LinkedList<Posted>& posted(bool tagged) noexcept { return posted_[tagged]; }
+  [[nodiscard]] LinkedList<Message>& unexpected(bool tagged) noexcept {
+    return unexpected_[tagged];
+  }
+
+ private:
+  LinkedList<Posted> posted_[2];
+  LinkedList<Message> unexpected_[2];
+};
+
+}  // namespace turnout

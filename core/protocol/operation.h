@@ -1,0 +1,136 @@
+// Operations in progress: sends that wait, posted receives, messages nobody waits for, and RDMA
+// transfers (the data of large messages, one-sided operations).
+//
+// All live in slabs of the endpoint and are linked into exactly one list at a time. Plain data; the
+// protocol code that moves them is in the .cpp files beside this one.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "core/channel/ring.h"
+#include "core/channel/wire.h"
+#include "core/endpoint.h"
+#include "core/protocol/matcher.h"
+#include "core/verbs/handles.h"
+
+namespace turnout {
+
+struct Peer;
+
+inline constexpr std::size_t kMaxIov = 8;
+
+// The caller's buffer: up to kMaxIov pieces.
+struct Pieces {
+  std::array<iovec, kMaxIov> iov{};
+  std::uint32_t count = 0;
+  std::size_t total = 0;
+
+  [[nodiscard]] bool set(std::span<const iovec> from) noexcept {
+    if (from.size() > kMaxIov) return false;
+    count = static_cast<std::uint32_t>(from.size());
+    total = 0;
+    for (std::uint32_t i = 0; i < count; ++i) {
+      iov[i] = from[i];
+      total += from[i].iov_len;
+    }
+    return true;
+  }
+  void copy_out(std::byte* to) const noexcept;
+  // Copies into the pieces from `offset` on; returns what fitted.
+  std::size_t copy_in(std::size_t offset, const std::byte* from, std::size_t length) const noexcept;
+};
+
+struct SendOperation {
+  SendOperation* next = nullptr;
+  SendOperation* previous = nullptr;
+  Peer* peer = nullptr;
+  wire::Type type = wire::Type::none;
+  std::uint8_t flags = 0;          // wire::Flag
+  bool rendezvous = false;
+  std::uint64_t tag = 0;
+  std::uint64_t data = 0;
+  Pieces pieces;
+  Report report;
+  std::uint32_t completion_flags = 0;
+  std::uint64_t id = 0;            // of a rendezvous that waits for its Fin
+  std::array<verbs::Mr, kMaxIov> regions;
+  std::unique_ptr<std::array<std::byte, kInjectLimit>> copy;  // of an injected message
+};
+
+struct RecvOperation {
+  RecvOperation* next = nullptr;
+  RecvOperation* previous = nullptr;
+  PostedMatch match;
+  Pieces pieces;
+  Report report;
+  bool posted = false;             // linked into the matcher
+  bool multi = false;
+  bool exhausted = false;          // multi: less than min_free left, no longer posted
+  std::size_t used = 0;            // multi: bytes taken
+  std::size_t min_free = 0;
+  std::uint32_t transfers = 0;     // multi: large messages still arriving into it
+};
+
+struct UnexpectedMessage {
+  enum class Storage : std::uint8_t { none, heap, buffer, ring };
+  UnexpectedMessage* next = nullptr;
+  UnexpectedMessage* previous = nullptr;
+  PeerId peer = kAnyPeer;
+  bool tagged = false;
+  std::uint64_t tag = 0;
+  wire::Header header;
+  Storage storage = Storage::none;
+  const std::byte* payload = nullptr;
+  std::unique_ptr<std::byte[]> heap;
+  std::uint32_t buffer = 0;        // receive buffer kept back
+  std::uint64_t position = 0;      // ring entry kept back
+  std::unique_ptr<wire::Rts> rts;
+  void* claim = nullptr;           // context of the peek that claimed it
+
+  [[nodiscard]] std::size_t length() const noexcept {
+    return rts ? rts->total : header.length;
+  }
+};
+
+// Data moved by RDMA between local and remote pieces, cut into segments with a bounded number in
+// flight.
+struct Transfer {
+  struct Local {
+    std::uint64_t address = 0, length = 0;
+    std::uint32_t lkey = 0;
+  };
+  Transfer* next = nullptr;
+  Transfer* previous = nullptr;
+  Peer* peer = nullptr;
+  bool write = false;
+  bool over_rc = false;
+  bool listed = false;             // in the endpoint's list of those with work left to post
+  std::array<Local, kMaxIov> local{};
+  std::array<wire::RtsSegment, wire::kMaxSegments> remote{};
+  std::uint32_t local_count = 0, remote_count = 0;
+  std::uint32_t local_at = 0, remote_at = 0;         // cursor: piece
+  std::uint64_t local_offset = 0, remote_offset = 0;  // and byte within it
+  std::uint64_t total = 0;
+  std::uint64_t posted = 0;
+  std::uint32_t in_flight = 0;
+  std::array<verbs::Mr, kMaxIov> regions;
+  std::uint32_t buffer = 0xffffffffu;                // send buffer holding a small write's data
+  Status status;
+  // A large message being received:
+  RecvOperation* receive = nullptr;
+  std::uint64_t fin = 0;                             // the sender's operation
+  std::size_t overflow = 0;
+  // What is reported:
+  Report report;
+  Completion completion;
+  // An RMA write that tells its target:
+  bool notify = false;
+  std::uint64_t notify_data = 0;
+};
+
+}  // namespace turnout

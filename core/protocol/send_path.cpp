@@ -1,0 +1,346 @@
+// Messages out: which channel, eager or rendezvous, credits and the backlog of what must wait.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/log.h"
+#include "core/endpoint_core.h"
+
+namespace turnout {
+namespace {
+constexpr std::uint32_t kMaxCreditsInHeader = 255;
+}
+
+// Payload bytes that one message to this peer can carry now.
+std::size_t EndpointCore::room(const Peer& peer) const noexcept {
+  std::size_t bytes = peer.send_kind == ChannelKind::rc_rdma ? peer.ring_sender.entry_size
+                                                             : peer.eager_size;
+  bytes -= sizeof(wire::Header);
+  if (peer.remote_index == wire::kUnknownIndex) bytes -= sizeof(wire::Introduction);
+  return bytes;
+}
+
+void EndpointCore::fill_header(Peer& peer, const StreamMessage& message, wire::Header* header) {
+  header->tag = message.tag;
+  header->data = message.data;
+  header->sequence = peer.send_sequence++;
+  header->index = peer.remote_index;
+  header->length = static_cast<std::uint16_t>(message.length);
+  header->type = message.type;
+  header->flags = message.flags;
+  header->credits = static_cast<std::uint8_t>(std::min(peer.owed, kMaxCreditsInHeader));
+  peer.owed -= header->credits;
+  header->ring_credits = static_cast<std::uint8_t>(std::min(peer.owed_ring, kMaxCreditsInHeader));
+  peer.owed_ring -= header->ring_credits;
+  header->ring = static_cast<std::uint8_t>(peer.ring_request);
+}
+
+bool EndpointCore::post_stream(Peer& peer, const StreamMessage& message) {
+  const bool posted = peer.send_kind == ChannelKind::rc_rdma ? post_over_ring(peer, message)
+                                                             : post_over_dc(peer, message);
+  if (posted) {
+    peer.sent.count(message.length);
+    charge(Work::post, 1);
+  }
+  return posted;
+}
+
+bool EndpointCore::post_over_ring(Peer& peer, const StreamMessage& message) {
+  RingSender& ring = peer.ring_sender;
+  if (ring.credits == 0 || peer.rc->full()) return false;
+  const std::size_t bytes = message.length + sizeof(wire::Header);
+  const std::uint64_t remote = ring.entry_end() - bytes;
+  Status status;
+  const bool small = bytes <= peer.rc->max_inline();
+  std::uint32_t buffer = kNoBuffer;
+  if (!small) {
+    buffer = send_pool_.take();
+    if (buffer == kNoBuffer) return false;
+  }
+  wire::Header header;
+  fill_header(peer, message, &header);
+  header.lap = lap_of(ring.position, ring.entries);
+  if (small) {
+    std::byte gathered[kInjectLimit + sizeof(wire::Header) + 64];
+    ibv_sge pieces[2];
+    int count = 0;
+    if (message.length > 0) {
+      const void* payload = message.bytes;
+      if (payload == nullptr && message.pieces->count == 1) {
+        payload = message.pieces->iov[0].iov_base;
+      } else if (payload == nullptr) {
+        message.pieces->copy_out(gathered);
+        payload = gathered;
+      }
+      pieces[count++] = {reinterpret_cast<std::uint64_t>(payload),
+                         static_cast<std::uint32_t>(message.length), 0};
+    }
+    pieces[count++] = {reinterpret_cast<std::uint64_t>(&header), sizeof header, 0};
+    status = peer.rc->write_inline(pieces, count, remote, ring.rkey, peer.id);
+  } else {
+    std::byte* const to = send_pool_.data(buffer);
+    if (message.bytes != nullptr) {
+      std::memcpy(to, message.bytes, message.length);
+    } else {
+      message.pieces->copy_out(to);
+    }
+    std::memcpy(to + message.length, &header, sizeof header);
+    charge(Work::copy, bytes);
+    SendRecord record;
+    record.kind = SendRecord::Kind::message;
+    record.pool = SendRecord::Pool::data;
+    record.opcode = IBV_WR_RDMA_WRITE;
+    record.peer = peer.id;
+    record.buffer = buffer;
+    record.local = reinterpret_cast<std::uint64_t>(to);
+    record.lkey = send_pool_.lkey();
+    record.length = static_cast<std::uint32_t>(bytes);
+    record.remote = remote;
+    record.rkey = ring.rkey;
+    status = peer.rc->post(record);
+    if (!status.ok()) send_pool_.give_back(buffer);
+  }
+  --ring.credits;
+  ++ring.position;
+  if (!status.ok()) lose_peer(peer, status);  // the sequence number is gone: the stream is broken
+  return true;
+}
+
+bool EndpointCore::post_over_dc(Peer& peer, const StreamMessage& message) {
+  DcInitiator& queue = *pool(Purpose::data)[peer.data_queue];
+  if (peer.credits == 0 || queue.full()) return false;
+  const std::uint32_t buffer = send_pool_.take();
+  if (buffer == kNoBuffer) return false;
+  wire::Header header;
+  fill_header(peer, message, &header);
+  std::byte* const start = send_pool_.data(buffer);
+  std::byte* to = start + sizeof header;
+  if (peer.remote_index == wire::kUnknownIndex) {
+    header.flags |= wire::kIntroduced;
+    wire::Introduction introduction;
+    introduction.address = address_;
+    introduction.index = peer.id;
+    std::memcpy(to, &introduction, sizeof introduction);
+    to += sizeof introduction;
+  }
+  std::memcpy(start, &header, sizeof header);
+  if (message.bytes != nullptr) {
+    std::memcpy(to, message.bytes, message.length);
+  } else if (message.pieces != nullptr) {
+    message.pieces->copy_out(to);
+  }
+  to += message.length;
+  charge(Work::copy, message.length);
+  SendRecord record;
+  record.kind = SendRecord::Kind::message;
+  record.pool = SendRecord::Pool::data;
+  record.peer = peer.id;
+  record.buffer = buffer;
+  record.local = reinterpret_cast<std::uint64_t>(start);
+  record.lkey = send_pool_.lkey();
+  record.length = static_cast<std::uint32_t>(to - start);
+  record.dct = peer.address.dct_number(peer.data_queue % peer.address.data_qps());
+  record.ah = peer.ah;
+  record.dc_key = peer.address.id;
+  --peer.credits;
+  if (Status status = queue.post(record); !status.ok()) {
+    send_pool_.give_back(buffer);
+    lose_peer(peer, status);
+  }
+  return true;
+}
+
+Status EndpointCore::send(const SendRequest& request) {
+  Peer* const peer = find_peer(request.peer);
+  if (peer == nullptr) return {Code::invalid, fmt::format("send: no peer {}", request.peer)};
+  if (peer->lost) return peer->loss;
+  Pieces pieces;
+  if (!pieces.set(request.data)) {
+    return {Code::invalid, fmt::format("send: {} pieces, at most {}", request.data.size(), kMaxIov)};
+  }
+  if (request.inject && pieces.total > kInjectLimit) {
+    return {Code::invalid, fmt::format("send: {} bytes cannot be injected, at most {}",
+                                       pieces.total, kInjectLimit)};
+  }
+  const auto flags = static_cast<std::uint8_t>((request.tagged ? wire::kTagged : 0) |
+                                               (request.has_remote_data ? wire::kRemoteData : 0));
+  const std::uint32_t completion_flags = kSend | (request.tagged ? kTagged : kMessage);
+  const bool eager = pieces.total <= room(*peer) && !request.delivery_complete;
+
+  if (eager && peer->backlog.empty()) {
+    StreamMessage message;
+    message.type = wire::Type::eager;
+    message.flags = flags;
+    message.tag = request.tag;
+    message.data = request.remote_data;
+    message.pieces = &pieces;
+    message.length = pieces.total;
+    if (post_stream(*peer, message)) {
+      Completion done;
+      done.context = request.report.context;
+      done.length = pieces.total;
+      done.tag = request.tag;
+      done.flags = completion_flags;
+      finish(request.report, done);
+      return {};
+    }
+  }
+  if (peer->backlog.size() >= settings_.backlog) return {Code::again, "the peer has no room"};
+  SendOperation* const operation = sends_.take();
+  if (operation == nullptr) return {Code::again, "no memory for the operation within the budget"};
+  operation->peer = peer;
+  operation->flags = flags;
+  operation->tag = request.tag;
+  operation->data = request.remote_data;
+  operation->pieces = pieces;
+  operation->report = request.report;
+  operation->completion_flags = completion_flags;
+  operation->rendezvous =
+      request.delivery_complete || pieces.total > peer->eager_size - sizeof(wire::Header) -
+                                                      sizeof(wire::Introduction);
+  if (request.inject) {
+    operation->copy = std::make_unique<std::array<std::byte, kInjectLimit>>();
+    pieces.copy_out(operation->copy->data());
+    operation->pieces.iov[0] = {operation->copy->data(), pieces.total};
+    operation->pieces.count = 1;
+    operation->rendezvous = false;
+  }
+  if (operation->rendezvous) {
+    if (Status status = prepare_rendezvous(*operation); !status.ok()) {
+      sends_.give_back(operation);
+      return status;
+    }
+  }
+  if (!peer->backlog.empty() || !try_operation(*operation)) enqueue(*operation);
+  return {};
+}
+
+Status EndpointCore::prepare_rendezvous(SendOperation& operation) {
+  const Pieces& pieces = operation.pieces;
+  for (std::uint32_t i = 0; i < pieces.count; ++i) {
+    if (pieces.iov[i].iov_len == 0) continue;
+    operation.regions[i].reset((ibv_reg_mr)(device_->pd(), pieces.iov[i].iov_base,
+                                            pieces.iov[i].iov_len, IBV_ACCESS_REMOTE_READ));
+    charge(Work::register_memory, pieces.iov[i].iov_len);
+    if (!operation.regions[i]) {
+      return verbs::failure("ibv_reg_mr", fmt::format("a message of {} bytes", pieces.total), errno);
+    }
+  }
+  std::uint32_t slot;
+  if (free_fin_slots_.empty()) {
+    slot = static_cast<std::uint32_t>(awaiting_fin_.size());
+    awaiting_fin_.push_back(nullptr);
+  } else {
+    slot = free_fin_slots_.back();
+    free_fin_slots_.pop_back();
+  }
+  awaiting_fin_[slot] = &operation;
+  operation.id = std::uint64_t{fin_generation_++} << 32 | slot;
+  return {};
+}
+
+// Puts the operation on its way if channel and credits allow.
+bool EndpointCore::try_operation(SendOperation& operation) {
+  Peer& peer = *operation.peer;
+  StreamMessage message;
+  message.flags = operation.flags;
+  message.tag = operation.tag;
+  message.data = operation.data;
+  if (!operation.rendezvous) {
+    message.type = operation.type == wire::Type::none ? wire::Type::eager : operation.type;
+    message.pieces = &operation.pieces;
+    message.length = operation.pieces.total;
+    if (!post_stream(peer, message)) return false;
+    end_send(operation, Status{});
+    return true;
+  }
+  wire::Rts rts;
+  rts.total = operation.pieces.total;
+  rts.operation = operation.id;
+  for (std::uint32_t i = 0; i < operation.pieces.count; ++i) {
+    const iovec& piece = operation.pieces.iov[i];
+    if (piece.iov_len == 0) continue;
+    rts.segment[rts.segments++] = {reinterpret_cast<std::uint64_t>(piece.iov_base), piece.iov_len,
+                                   operation.regions[i]->rkey, 0};
+  }
+  message.type = wire::Type::rts;
+  message.bytes = reinterpret_cast<const std::byte*>(&rts);
+  message.length = wire::kRtsBase + rts.segments * sizeof(wire::RtsSegment);
+  if (!post_stream(peer, message)) return false;
+  ++peer.awaiting_fin;
+  ++rendezvous_count_;
+  return true;
+}
+
+void EndpointCore::enqueue(SendOperation& operation) {
+  Peer& peer = *operation.peer;
+  peer.backlog.push_back(&operation);
+  if (!peer.backlogged) {
+    peer.backlogged = true;
+    backlogged_.push_back(&peer);
+  }
+}
+
+void EndpointCore::end_send(SendOperation& operation, Status status) {
+  if (operation.id != 0) {
+    const auto slot = static_cast<std::uint32_t>(operation.id);
+    awaiting_fin_[slot] = nullptr;
+    free_fin_slots_.push_back(slot);
+  }
+  Completion done;
+  done.context = operation.report.context;
+  done.length = operation.pieces.total;
+  done.tag = operation.tag;
+  done.flags = operation.completion_flags;
+  if (status.ok()) {
+    finish(operation.report, done);
+  } else {
+    fail(operation.report, done, std::move(status));
+  }
+  sends_.give_back(&operation);
+}
+
+bool EndpointCore::pump_backlogs() {
+  bool moved = false;
+  for (std::size_t i = 0; i < backlogged_.size();) {
+    Peer& peer = *backlogged_[i];
+    while (SendOperation* const operation = peer.backlog.first()) {
+      peer.backlog.remove(operation);
+      if (!try_operation(*operation)) {
+        peer.backlog.push_front(operation);
+        break;
+      }
+      moved = true;
+    }
+    if (peer.backlog.empty()) {
+      peer.backlogged = false;
+      backlogged_[i] = backlogged_.back();
+      backlogged_.pop_back();
+    } else {
+      ++i;
+    }
+  }
+  return moved;
+}
+
+void EndpointCore::on_fin(const wire::ControlMessage& message, Peer& peer) {
+  const auto slot = static_cast<std::uint32_t>(message.operation);
+  SendOperation* const operation = slot < awaiting_fin_.size() ? awaiting_fin_[slot] : nullptr;
+  if (operation == nullptr || operation->id != message.operation || operation->peer != &peer) {
+    TURNOUT_LOG(protocol, warn, "{}: FIN for operation {:#x}, which is not waiting",
+                peer.address.to_string(), message.operation);
+    return;
+  }
+  if (peer.awaiting_fin > 0) --peer.awaiting_fin;
+  Status status;
+  if (message.status != 0) {
+    status = Status{Code::peer_lost,
+                    fmt::format("{} could not fetch the message (its status {})",
+                                peer.address.to_string(), message.status),
+                    EIO};
+  }
+  end_send(*operation, std::move(status));
+}
+
+}  // namespace turnout

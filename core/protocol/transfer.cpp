@@ -1,0 +1,277 @@
+// RDMA transfers: the data of large messages, fetched by the receiver (`getcqe`, spec/rendezvous.md:
+// RTS, RDMA read, completion queue entry, FIN), and one-sided operations.
+//
+// A transfer is cut into segments with at most kMaxInFlight of them posted. Reads of a large message
+// use the pair's RC queue pair while the sender's ring is up, else DC. One-sided operations of the
+// application carry keys we did not make: they go over DC, where a refused key does not break the
+// pair's connection.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/log.h"
+#include "core/endpoint_core.h"
+
+namespace turnout {
+namespace {
+constexpr std::uint32_t kMaxInFlight = 4;
+}
+
+Status EndpointCore::register_pieces(Transfer& transfer, const Pieces& pieces, bool remote_reads) {
+  const int access = remote_reads ? 0 : IBV_ACCESS_LOCAL_WRITE;
+  transfer.local_count = 0;
+  for (std::uint32_t i = 0; i < pieces.count; ++i) {
+    const iovec& piece = pieces.iov[i];
+    if (piece.iov_len == 0) continue;
+    verbs::Mr& region = transfer.regions[transfer.local_count];
+    region.reset((ibv_reg_mr)(device_->pd(), piece.iov_base, piece.iov_len, access));
+    charge(Work::register_memory, piece.iov_len);
+    if (!region) {
+      return verbs::failure("ibv_reg_mr", fmt::format("a buffer of {} bytes", piece.iov_len), errno);
+    }
+    transfer.local[transfer.local_count++] = {reinterpret_cast<std::uint64_t>(piece.iov_base),
+                                              piece.iov_len, region->lkey};
+  }
+  return {};
+}
+
+void EndpointCore::start_get(RecvOperation& receive, Peer& peer, const wire::Header& header,
+                             const wire::Rts& rts) {
+  const std::size_t offset = receive.used;
+  const std::size_t length =
+      std::min<std::size_t>(rts.total, receive.pieces.total - offset);
+  Completion completion = completion_of(header, peer.id, length);
+  if (receive.pieces.count > 0) {
+    completion.buffer = static_cast<std::byte*>(receive.pieces.iov[0].iov_base) + offset;
+  }
+  Transfer* const transfer = transfers_.take();
+  if (transfer == nullptr || peer.lost) {
+    Status status = peer.lost ? peer.loss
+                              : Status{Code::over_budget,
+                                       "no memory within TURNOUT_MEMORY_BUDGET to fetch a message"};
+    if (transfer != nullptr) transfers_.give_back(transfer);
+    if (!peer.lost) send_fin(peer, rts.operation, status);
+    end_receive(receive, completion, 0, status);
+    return;
+  }
+  // The part of the receive's buffer that the message goes to.
+  Pieces target;
+  std::size_t skip = offset, left = length;
+  for (std::uint32_t i = 0; i < receive.pieces.count && left > 0; ++i) {
+    const iovec& piece = receive.pieces.iov[i];
+    if (skip >= piece.iov_len) {
+      skip -= piece.iov_len;
+      continue;
+    }
+    const std::size_t n = std::min(piece.iov_len - skip, left);
+    target.iov[target.count++] = {static_cast<std::byte*>(piece.iov_base) + skip, n};
+    left -= n;
+    skip = 0;
+  }
+  target.total = length;
+
+  transfer->peer = &peer;
+  transfer->receive = &receive;
+  transfer->fin = rts.operation;
+  transfer->completion = completion;
+  transfer->overflow = rts.total - length;
+  transfer->total = length;
+  transfer->remote_count = rts.segments;
+  std::copy_n(rts.segment, rts.segments, transfer->remote.begin());
+  transfer->over_rc = peer.rc && peer.ring && peer.receive_state == ReceiveState::steady;
+  ++receive.transfers;
+  if (receive.multi) {
+    receive.used += length;
+    if (receive.pieces.total - receive.used < std::max<std::size_t>(receive.min_free, 1)) {
+      receive.exhausted = true;
+      unpost(receive);
+    }
+  } else {
+    unpost(receive);
+  }
+  if (transfer->over_rc) ++peer.reads_over_rc;
+  if (Status status = register_pieces(*transfer, target, false); !status.ok()) {
+    transfer->status = status;
+    end_transfer(*transfer);
+    return;
+  }
+  pump(*transfer);
+}
+
+// Posts what may be posted now; ends the transfer when nothing is left to do.
+void EndpointCore::pump(Transfer& transfer) {
+  Peer& peer = *transfer.peer;
+  while (transfer.status.ok() && transfer.posted < transfer.total &&
+         transfer.in_flight < kMaxInFlight) {
+    SendQueue& queue = transfer.over_rc
+                           ? static_cast<SendQueue&>(*peer.rc)
+                           : static_cast<SendQueue&>(*pool(Purpose::data)[peer.data_queue]);
+    if (queue.full()) break;
+    const Transfer::Local& local = transfer.local[transfer.local_at];
+    const wire::RtsSegment& remote = transfer.remote[transfer.remote_at];
+    const std::uint64_t n = std::min({local.length - transfer.local_offset,
+                                      remote.length - transfer.remote_offset,
+                                      transfer.total - transfer.posted,
+                                      settings_.rendezvous_segment});
+    SendRecord record;
+    record.kind = SendRecord::Kind::transfer;
+    record.opcode = transfer.write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
+    record.peer = peer.id;
+    record.transfer = &transfer;
+    record.local = local.address + transfer.local_offset;
+    record.lkey = local.lkey;
+    record.length = static_cast<std::uint32_t>(n);
+    record.remote = remote.address + transfer.remote_offset;
+    record.rkey = remote.rkey;
+    Status status;
+    if (transfer.over_rc) {
+      status = peer.rc->post(record);
+    } else {
+      record.dct = peer.address.dct_number(peer.data_queue % peer.address.data_qps());
+      record.ah = peer.ah;
+      record.dc_key = peer.address.id;
+      status = pool(Purpose::data)[peer.data_queue]->post(record);
+    }
+    charge(Work::post, 1);
+    if (!status.ok()) {
+      transfer.status = status;
+      break;
+    }
+    ++transfer.in_flight;
+    transfer.posted += n;
+    transfer.local_offset += n;
+    transfer.remote_offset += n;
+    if (transfer.local_offset == local.length) {
+      ++transfer.local_at;
+      transfer.local_offset = 0;
+    }
+    if (transfer.remote_offset == remote.length) {
+      ++transfer.remote_at;
+      transfer.remote_offset = 0;
+    }
+  }
+  const bool left = transfer.status.ok() && transfer.posted < transfer.total;
+  if (left && !transfer.listed) {
+    transfer.listed = true;
+    active_transfers_.push_back(&transfer);
+  } else if (!left && transfer.listed) {
+    transfer.listed = false;
+    active_transfers_.remove(&transfer);
+  }
+  if (!left && transfer.in_flight == 0) end_transfer(transfer);
+}
+
+bool EndpointCore::pump_transfers() {
+  bool moved = false;
+  for (Transfer* transfer = active_transfers_.first(); transfer != nullptr;) {
+    Transfer* const next = transfer->next;
+    const std::uint64_t before = transfer->posted;
+    const bool stuck = transfer->in_flight >= kMaxInFlight;
+    if (!stuck) {
+      pump(*transfer);
+      // A transfer that has ended is not looked at again: it moved.
+      moved = moved || before != 0 || next == nullptr;
+    }
+    transfer = next;
+  }
+  return moved;
+}
+
+// One segment has ended.
+void EndpointCore::on_transfer_done(Transfer& transfer, Status status) {
+  --transfer.in_flight;
+  if (!status.ok() && transfer.status.ok()) transfer.status = std::move(status);
+  pump(transfer);
+}
+
+void EndpointCore::end_transfer(Transfer& transfer) {
+  Peer& peer = *transfer.peer;
+  for (auto& region : transfer.regions) region.reset();
+  if (transfer.buffer != kNoBuffer) send_pool_.give_back(transfer.buffer);
+  if (transfer.receive != nullptr) {
+    RecvOperation& receive = *transfer.receive;
+    --receive.transfers;
+    if (!peer.lost) send_fin(peer, transfer.fin, transfer.status);
+    if (transfer.over_rc) {
+      --peer.reads_over_rc;
+      if (peer.receive_state == ReceiveState::draining) finish_drain(peer);
+    }
+    end_receive(receive, transfer.completion, transfer.overflow, transfer.status);
+  } else if (transfer.status.ok()) {
+    if (transfer.notify) {
+      // The data has landed; the target is told in the stream, behind what was sent before.
+      SendOperation* const operation = sends_.take();
+      if (operation != nullptr) {
+        operation->peer = &peer;
+        operation->type = wire::Type::rma_data;
+        operation->data = transfer.notify_data;
+        operation->tag = transfer.total;
+        operation->report = Report{nullptr, transfer.report.errors, nullptr, nullptr};
+        if (!peer.backlog.empty() || !try_operation(*operation)) enqueue(*operation);
+      } else {
+        transfer.status = Status{Code::over_budget, "no memory for the remote data of a write"};
+      }
+    }
+    if (transfer.status.ok()) {
+      finish(transfer.report, transfer.completion);
+    } else {
+      fail(transfer.report, transfer.completion, transfer.status);
+    }
+  } else {
+    fail(transfer.report, transfer.completion, transfer.status);
+  }
+  transfers_.give_back(&transfer);
+}
+
+Status EndpointCore::rma(const RmaRequest& request) {
+  Peer* const peer = find_peer(request.peer);
+  if (peer == nullptr) return {Code::invalid, fmt::format("rma: no peer {}", request.peer)};
+  if (peer->lost) return peer->loss;
+  Pieces pieces;
+  if (!pieces.set(request.local)) {
+    return {Code::invalid, fmt::format("rma: {} pieces, at most {}", request.local.size(), kMaxIov)};
+  }
+  if (pieces.total != request.length) {
+    return {Code::invalid, fmt::format("rma: length {} is not that of the local buffer, {}",
+                                       request.length, pieces.total)};
+  }
+  if (request.key > 0xffffffffu) {
+    return {Code::permission, fmt::format("rma: key {:#x} is none of ours", request.key)};
+  }
+  if (pool(Purpose::data)[peer->data_queue]->full()) return {Code::again, "the queue is full"};
+  Transfer* const transfer = transfers_.take();
+  if (transfer == nullptr) return {Code::again, "no memory for the operation within the budget"};
+  transfer->peer = peer;
+  transfer->write = request.write;
+  transfer->total = request.length;
+  transfer->remote[0] = {request.remote_address, request.length,
+                         static_cast<std::uint32_t>(request.key), 0};
+  transfer->remote_count = 1;
+  transfer->report = request.report;
+  transfer->completion.context = request.report.context;
+  transfer->completion.length = request.length;
+  transfer->completion.flags = request.write ? kRmaWrite : kRmaRead;
+  transfer->notify = request.write && request.has_remote_data;
+  transfer->notify_data = request.remote_data;
+  if (request.write && request.length > 0 && request.length <= send_pool_.size()) {
+    transfer->buffer = send_pool_.take();
+  }
+  if (transfer->buffer != kNoBuffer) {
+    pieces.copy_out(send_pool_.data(transfer->buffer));
+    charge(Work::copy, request.length);
+    transfer->local[0] = {reinterpret_cast<std::uint64_t>(send_pool_.data(transfer->buffer)),
+                          request.length, send_pool_.lkey()};
+    transfer->local_count = 1;
+  } else if (request.inject && request.length > 0) {
+    transfers_.give_back(transfer);
+    return {Code::again, "no buffer is free to take the data over"};
+  } else if (Status status = register_pieces(*transfer, pieces, request.write); !status.ok()) {
+    transfers_.give_back(transfer);
+    return status;
+  }
+  pump(*transfer);
+  return {};
+}
+
+}  // namespace turnout

@@ -1,0 +1,284 @@
+// EndpointReport to and from JSON.
+#include "core/report.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+namespace turnout {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// What the layout below is; a reader refuses what it does not know.
+constexpr std::uint64_t kFormat = 1;
+
+// 64-bit identifiers are text: other tools' numbers are doubles.
+std::string hex(std::uint64_t id) {
+  return fmt::format("{:#018x}", id);
+}
+
+double finite(double v) {
+  return std::isfinite(v) ? v : 0;
+}
+
+Json direction_to_json(const DirectionReport& direction) {
+  Json spans = Json::array();
+  for (const ChannelSpan& span : direction.spans) {
+    spans.push_back({{"channel", std::string(name(span.channel))},
+                     {"since_ns", span.since},
+                     {"messages", span.messages},
+                     {"bytes", span.bytes}});
+  }
+  return {{"switches", direction.switches}, {"spans", std::move(spans)}};
+}
+
+// Reads members of one object; remembers the first thing that is wrong, with its place.
+class Reader {
+ public:
+  Reader(const Json& object, std::string place, Status* status)
+      : object_(object), place_(std::move(place)), status_(status) {
+    if (!object_.is_object()) wrong("", "an object");
+  }
+
+  void get(const char* key, std::string* out) const {
+    if (const Json* v = member(key)) {
+      if (v->is_string()) {
+        *out = v->get_ref<const std::string&>();
+      } else {
+        wrong(key, "text");
+      }
+    }
+  }
+  void get(const char* key, bool* out) const {
+    if (const Json* v = member(key)) {
+      if (v->is_boolean()) {
+        *out = v->get<bool>();
+      } else {
+        wrong(key, "true or false");
+      }
+    }
+  }
+  void get(const char* key, double* out) const {
+    if (const Json* v = member(key)) {
+      if (v->is_number()) {
+        *out = finite(v->get<double>());
+      } else {
+        wrong(key, "a number");
+      }
+    }
+  }
+  template <class Integer>
+  void get(const char* key, Integer* out) const {
+    static_assert(std::is_integral_v<Integer>);
+    const Json* v = member(key);
+    if (v == nullptr) return;
+    if (v->is_number_unsigned() && std::in_range<Integer>(v->get<std::uint64_t>())) {
+      *out = static_cast<Integer>(v->get<std::uint64_t>());
+    } else if (v->is_number_integer() && !v->is_number_unsigned() &&
+               std::in_range<Integer>(v->get<std::int64_t>())) {
+      *out = static_cast<Integer>(v->get<std::int64_t>());
+    } else {
+      wrong(key, "a whole number in range");
+    }
+  }
+  void get_hex(const char* key, std::uint64_t* out) const {
+    std::string text;
+    get(key, &text);
+    const char* const end = text.data() + text.size();
+    const std::size_t skip = text.starts_with("0x") ? 2 : 0;
+    const auto [next, error] = std::from_chars(text.data() + skip, end, *out, 16);
+    if (error != std::errc{} || next != end) wrong(key, "a hexadecimal number as text");
+  }
+  void get(const char* key, ChannelKind* out) const {
+    std::string text;
+    get(key, &text);
+    for (std::uint8_t k = 0; k <= static_cast<std::uint8_t>(ChannelKind::xrc_rdma); ++k) {
+      if (name(static_cast<ChannelKind>(k)) == text) {
+        *out = static_cast<ChannelKind>(k);
+        return;
+      }
+    }
+    wrong(key, "the name of a channel");
+  }
+  // Calls read(element, place) for every element of the array `key`.
+  template <class Read>
+  void each(const char* key, Read read) const {
+    const Json* v = member(key);
+    if (v == nullptr) return;
+    if (!v->is_array()) {
+      wrong(key, "an array");
+      return;
+    }
+    std::size_t i = 0;
+    for (const Json& element : *v) {
+      if (!status_->ok()) return;
+      read(element, fmt::format("{}{}[{}].", place_, key, i++));
+    }
+  }
+  [[nodiscard]] const Json* member(const char* key) const {
+    if (!status_->ok()) return nullptr;
+    const auto found = object_.find(key);
+    if (found != object_.end()) return &*found;
+    *status_ = {Code::invalid, fmt::format("a report without \"{}{}\"", place_, key)};
+    return nullptr;
+  }
+  [[nodiscard]] const std::string& place() const { return place_; }
+
+ private:
+  void wrong(const char* key, std::string_view expected) const {
+    if (status_->ok()) {
+      *status_ = {Code::invalid,
+                  fmt::format("a report whose \"{}{}\" is not {}", place_, key, expected)};
+    }
+  }
+  const Json& object_;
+  std::string place_;
+  Status* status_;
+};
+
+void direction_from_json(const Json& json, const std::string& place, DirectionReport* out,
+                         Status* status) {
+  const Reader reader(json, place, status);
+  reader.get("switches", &out->switches);
+  reader.each("spans", [&](const Json& element, const std::string& at) {
+    ChannelSpan span;
+    const Reader r(element, at, status);
+    r.get("channel", &span.channel);
+    r.get("since_ns", &span.since);
+    r.get("messages", &span.messages);
+    r.get("bytes", &span.bytes);
+    out->spans.push_back(span);
+  });
+}
+
+}  // namespace
+
+std::string to_json(const EndpointReport& report) {
+  Json peers = Json::array();
+  for (const PeerReport& peer : report.peers) {
+    peers.push_back({{"peer", peer.peer},
+                     {"endpoint", hex(peer.endpoint)},
+                     {"pid", peer.pid},
+                     {"send", direction_to_json(peer.send)},
+                     {"receive", direction_to_json(peer.receive)},
+                     {"reason", peer.reason},
+                     {"predicted_gain_ns", finite(peer.predicted_gain)},
+                     {"bytes", peer.bytes},
+                     {"lost", peer.lost}});
+  }
+  Json decisions = Json::array();
+  for (const DecisionReport& decision : report.decisions) {
+    decisions.push_back({{"time_ns", decision.time},
+                         {"peer", decision.peer},
+                         {"from", std::string(name(decision.from))},
+                         {"to", std::string(name(decision.to))},
+                         {"reason", decision.reason},
+                         {"outcome", decision.outcome}});
+  }
+  Json memory = Json::array();
+  for (const MemoryLine& line : report.memory) {
+    memory.push_back({{"kind", line.kind}, {"now", line.now}, {"peak", line.peak}});
+  }
+  const Json json = {{"turnout_report", kFormat},
+                     {"job", report.job},
+                     {"rank", report.rank},
+                     {"ranks", report.ranks},
+                     {"host", report.host},
+                     {"pid", report.pid},
+                     {"endpoint", hex(report.endpoint)},
+                     {"device", report.device},
+                     {"policy", report.policy},
+                     {"lifetime_ns", report.lifetime},
+                     {"budget", report.budget},
+                     {"used", report.used},
+                     {"peak", report.peak},
+                     {"unexpected", report.unexpected},
+                     {"rendezvous", report.rendezvous},
+                     {"credit_messages", report.credit_messages},
+                     {"refusals", report.refusals},
+                     {"rnr_stalls", report.rnr_stalls},
+                     {"memory", std::move(memory)},
+                     {"peers", std::move(peers)},
+                     {"decisions", std::move(decisions)},
+                     {"decisions_dropped", report.decisions_dropped}};
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Result<EndpointReport> report_from_json(std::string_view text) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) return Status{Code::invalid, "not JSON, or JSON that was cut off"};
+  Status status;
+  EndpointReport report;
+  const Reader reader(json, "", &status);
+  std::uint64_t format = 0;
+  reader.get("turnout_report", &format);
+  if (status.ok() && format != kFormat) {
+    return Status{Code::version,
+                  fmt::format("a report of layout {}; this turnout reads {}", format, kFormat)};
+  }
+  reader.get("job", &report.job);
+  reader.get("rank", &report.rank);
+  reader.get("ranks", &report.ranks);
+  reader.get("host", &report.host);
+  reader.get("pid", &report.pid);
+  reader.get_hex("endpoint", &report.endpoint);
+  reader.get("device", &report.device);
+  reader.get("policy", &report.policy);
+  reader.get("lifetime_ns", &report.lifetime);
+  reader.get("budget", &report.budget);
+  reader.get("used", &report.used);
+  reader.get("peak", &report.peak);
+  reader.get("unexpected", &report.unexpected);
+  reader.get("rendezvous", &report.rendezvous);
+  reader.get("credit_messages", &report.credit_messages);
+  reader.get("refusals", &report.refusals);
+  reader.get("rnr_stalls", &report.rnr_stalls);
+  reader.get("decisions_dropped", &report.decisions_dropped);
+  reader.each("memory", [&](const Json& element, const std::string& at) {
+    MemoryLine line;
+    const Reader r(element, at, &status);
+    r.get("kind", &line.kind);
+    r.get("now", &line.now);
+    r.get("peak", &line.peak);
+    report.memory.push_back(std::move(line));
+  });
+  reader.each("peers", [&](const Json& element, const std::string& at) {
+    PeerReport peer;
+    const Reader r(element, at, &status);
+    r.get("peer", &peer.peer);
+    r.get_hex("endpoint", &peer.endpoint);
+    r.get("pid", &peer.pid);
+    if (const Json* send = r.member("send")) {
+      direction_from_json(*send, at + "send.", &peer.send, &status);
+    }
+    if (const Json* receive = r.member("receive")) {
+      direction_from_json(*receive, at + "receive.", &peer.receive, &status);
+    }
+    r.get("reason", &peer.reason);
+    r.get("predicted_gain_ns", &peer.predicted_gain);
+    r.get("bytes", &peer.bytes);
+    r.get("lost", &peer.lost);
+    report.peers.push_back(std::move(peer));
+  });
+  reader.each("decisions", [&](const Json& element, const std::string& at) {
+    DecisionReport decision;
+    const Reader r(element, at, &status);
+    r.get("time_ns", &decision.time);
+    r.get("peer", &decision.peer);
+    r.get("from", &decision.from);
+    r.get("to", &decision.to);
+    r.get("reason", &decision.reason);
+    r.get("outcome", &decision.outcome);
+    report.decisions.push_back(std::move(decision));
+  });
+  if (!status.ok()) return status;
+  return report;
+}
+
+}  // namespace turnout

@@ -1,0 +1,106 @@
+// What an endpoint did, as data: filled by the core at any moment, turned into JSON and tables
+// here.
+//
+// One JobReport file per process; `turnout report DIR` and the last process of a job to end print
+// the per-rank tables and the sums. Plain values, no owner; any thread. Times are nanoseconds since
+// the endpoint was created, sizes bytes.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "core/selection/channel_kind.h"
+
+namespace turnout {
+
+struct ChannelSpan {  // one period of one direction on one channel
+  ChannelKind channel = ChannelKind::dc_sendrecv;
+  std::int64_t since = 0;
+  std::uint64_t messages = 0;
+  std::uint64_t bytes = 0;
+};
+
+struct DirectionReport {
+  std::vector<ChannelSpan> spans;  // oldest first; at most kMaxSpans, then neighbours are merged
+  std::uint64_t switches = 0;
+  static constexpr std::size_t kMaxSpans = 64;
+};
+
+struct PeerReport {
+  std::uint32_t peer = 0;      // id inside this process
+  std::uint64_t endpoint = 0;  // Address::id of the peer
+  std::uint32_t pid = 0;
+  DirectionReport send, receive;
+  std::string reason;         // of the latest decision, in words
+  double predicted_gain = 0;  // ns per message, of the channel now in use for receiving
+  std::uint64_t bytes = 0;    // memory this peer costs us now
+  bool lost = false;
+};
+
+struct DecisionReport {  // every change asked for, and its outcome
+  std::int64_t time = 0;
+  std::uint32_t peer = 0;
+  ChannelKind from = ChannelKind::dc_sendrecv, to = ChannelKind::dc_sendrecv;
+  std::string reason;   // words, with the numbers that mattered
+  std::string outcome;  // "done in 120 us", "refused by peer: its budget", ...
+};
+
+struct MemoryLine {
+  std::string kind;  // "queue pairs", "rings", ...
+  std::uint64_t now = 0, peak = 0;
+};
+
+struct EndpointReport {
+  std::uint64_t endpoint = 0;
+  std::uint32_t pid = 0;
+  int rank = -1, ranks = -1;  // from the launcher, -1 unknown
+  std::string job;            // groups the reports of one job; publish() fills it in
+  std::string host, device, policy;
+  std::int64_t lifetime = 0;
+  std::vector<PeerReport> peers;
+  std::vector<DecisionReport> decisions;
+  std::uint64_t decisions_dropped = 0;  // beyond the last 4096
+  std::vector<MemoryLine> memory;
+  std::uint64_t budget = 0, used = 0, peak = 0;
+  std::uint64_t unexpected = 0, rendezvous = 0, credit_messages = 0, refusals = 0, rnr_stalls = 0;
+};
+
+// Who this process is to its launcher (Open MPI, MPICH's and Intel's hydra, SLURM, any PMIx): -1
+// and empty when unknown. Reads the environment and, for hydra, /proc (its job has no name there).
+struct LauncherIdentity {
+  int rank = -1, ranks = -1;
+  int local_ranks = -1;  // of the job on this host
+  std::string job;
+};
+[[nodiscard]] LauncherIdentity launcher_identity();
+
+[[nodiscard]] std::string to_json(const EndpointReport& report);
+// Untrusted text. Errors: invalid, naming the field.
+[[nodiscard]] Result<EndpointReport> report_from_json(std::string_view text);
+
+// How much the tables tell of each rank; the sums count everything.
+struct TableLimits {
+  std::size_t peers = SIZE_MAX;      // the busiest ones
+  std::size_t decisions = SIZE_MAX;  // the latest ones
+};
+// Tables for people, at most 110 columns: one per rank, then sums over all; sorted by rank.
+[[nodiscard]] std::string format_reports(std::span<const EndpointReport> reports,
+                                         const TableLimits& limits = {});
+
+// Hands in the report of an endpoint that ends. `report_setting` and `job` as in Settings:
+//   "0"  nothing;
+//   "1"  the report goes into the job's folder, which is private to the user and below
+//        XDG_RUNTIME_DIR or /tmp; the last process of the job on this host prints the tables of all
+//        to standard error in one write and removes the folder. Without a launcher that tells rank
+//        and size, the own table is printed at once;
+//   path the report goes into that folder, which is made if need be; nothing is printed.
+// Errors: permission (a folder of another user, a link in its place), system, again (the folder
+// stays locked for seconds).
+Status publish(const EndpointReport& report, const std::string& report_setting,
+               const std::string& job);
+
+}  // namespace turnout

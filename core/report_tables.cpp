@@ -1,0 +1,268 @@
+// EndpointReports as tables for people: format_reports().
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <map>
+
+#include "base/value.h"
+#include "core/report.h"
+
+namespace turnout {
+
+namespace {
+
+constexpr std::size_t kWidth = 110;
+constexpr std::size_t kChannelWidth = 50;
+constexpr std::size_t kChannelKinds = static_cast<std::size_t>(ChannelKind::xrc_rdma) + 1;
+
+using Names = std::map<std::uint64_t, std::string>;  // endpoint -> "rank 3"
+
+// Reports may come from a file: control characters stay away from the terminal.
+std::string clean(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    out += byte < 0x20 || byte == 0x7f ? '?' : c;
+  }
+  return out;
+}
+
+// `text` after `lead`, broken at blanks so that lines end before kWidth; further lines are indented
+// as far as the lead reaches.
+std::string wrap(const std::string& lead, std::string_view text) {
+  std::string out = lead;
+  const std::size_t room = kWidth > lead.size() + 20 ? kWidth - lead.size() : 20;
+  const std::string indent(lead.size(), ' ');
+  while (text.size() > room) {
+    std::size_t cut = text.rfind(' ', room);
+    if (cut == std::string_view::npos || cut == 0) cut = room;
+    out += text.substr(0, cut);
+    out += '\n';
+    out += indent;
+    text.remove_prefix(cut);
+    text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
+  }
+  out += text;
+  out += '\n';
+  return out;
+}
+
+std::string seconds(std::int64_t nanoseconds) {
+  return fmt::format("{:.1f}s", static_cast<double>(nanoseconds) / 1e9);
+}
+
+std::string who(const EndpointReport& report) {
+  return report.rank >= 0 ? fmt::format("rank {}", report.rank) : fmt::format("pid {}", report.pid);
+}
+
+// "DC-sendrecv -> RC-RDMA @1.0s"; the middle is left out when there is no room for it.
+std::string over_time(const DirectionReport& direction) {
+  const auto& spans = direction.spans;
+  if (spans.empty()) return "-";
+  std::string full(name(spans.front().channel));
+  for (std::size_t i = 1; i < spans.size(); ++i) {
+    full += fmt::format(" -> {} @{}", name(spans[i].channel), seconds(spans[i].since));
+    if (full.size() > kChannelWidth) break;
+  }
+  if (full.size() <= kChannelWidth) return full;
+  return fmt::format("{} .. {} @{}, {} switches", name(spans.front().channel),
+                     name(spans.back().channel), seconds(spans.back().since), direction.switches);
+}
+
+// In 13 columns.
+std::string messages_text(std::uint64_t count) {
+  return count <= 9'999'999'999 ? value::human_count(count)
+                                : fmt::format("{:.3e}", static_cast<double>(count));
+}
+
+struct Total {
+  std::uint64_t messages = 0, bytes = 0;
+  void add(const ChannelSpan& span) {
+    messages += span.messages;
+    bytes += span.bytes;
+  }
+};
+
+Total total(const DirectionReport& direction) {
+  Total sum;
+  for (const ChannelSpan& span : direction.spans) sum.add(span);
+  return sum;
+}
+
+bool ever_on(const DirectionReport& direction, ChannelKind kind) {
+  return std::any_of(direction.spans.begin(), direction.spans.end(),
+                     [kind](const ChannelSpan& span) { return span.channel == kind; });
+}
+
+void peers_table(std::string* out, const EndpointReport& report, const Names& names,
+                 std::size_t most) {
+  if (report.peers.empty()) {
+    *out += "  no peers\n";
+    return;
+  }
+  std::vector<const PeerReport*> order;
+  for (const PeerReport& peer : report.peers) order.push_back(&peer);
+  const auto busy = [](const PeerReport* p) {
+    return total(p->send).messages + total(p->receive).messages;
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](const PeerReport* a, const PeerReport* b) { return busy(a) > busy(b); });
+  *out += fmt::format("  {:<11} {:<4} {:<{}} {:>13} {:>9} {:>9} {:>6}\n", "peer", "way",
+                      "channel over time", kChannelWidth, "messages", "bytes", "memory", "gain");
+  for (std::size_t i = 0; i < order.size() && i < most; ++i) {
+    const PeerReport& peer = *order[i];
+    const auto found = names.find(peer.endpoint);
+    const std::string label =
+        found != names.end() ? found->second : fmt::format("pid {}", peer.pid);
+    const Total sent = total(peer.send), received = total(peer.receive);
+    *out +=
+        fmt::format("  {:<11} {:<4} {:<{}} {:>13} {:>9}\n", label, "out", over_time(peer.send),
+                    kChannelWidth, messages_text(sent.messages), value::human_bytes(sent.bytes));
+    const std::string gain =
+        peer.predicted_gain != 0 ? fmt::format("{:.0f} ns", peer.predicted_gain) : std::string("-");
+    *out +=
+        fmt::format("  {:<11} {:<4} {:<{}} {:>13} {:>9} {:>9} {:>6}\n", peer.lost ? "LOST" : "",
+                    "in", over_time(peer.receive), kChannelWidth, messages_text(received.messages),
+                    value::human_bytes(received.bytes), value::human_bytes(peer.bytes), gain);
+    if (!peer.reason.empty()) *out += wrap("                   why: ", clean(peer.reason));
+  }
+  if (order.size() > most) {
+    *out += fmt::format("  and {} peers with fewer messages\n", order.size() - most);
+  }
+}
+
+void decisions_table(std::string* out, const EndpointReport& report, const Names& names,
+                     std::size_t most) {
+  if (report.decisions.empty() && report.decisions_dropped == 0) {
+    *out += "  no change of channel was decided here\n";
+    return;
+  }
+  std::map<std::uint32_t, std::string> labels;
+  for (const PeerReport& peer : report.peers) {
+    const auto found = names.find(peer.endpoint);
+    labels[peer.peer] = found != names.end() ? found->second : fmt::format("pid {}", peer.pid);
+  }
+  const std::size_t count = report.decisions.size();
+  const std::size_t first = count > most ? count - most : 0;
+  *out += "  decisions";
+  if (first > 0 || report.decisions_dropped > 0) {
+    *out += fmt::format(" (the last {} of {})", count - first, count + report.decisions_dropped);
+  }
+  *out += '\n';
+  for (std::size_t i = first; i < count; ++i) {
+    const DecisionReport& decision = report.decisions[i];
+    const auto label = labels.find(decision.peer);
+    const std::string lead =
+        fmt::format("  {:>8} {:<11} {:<26} ", seconds(decision.time),
+                    label != labels.end() ? label->second : fmt::format("peer {}", decision.peer),
+                    fmt::format("{} -> {}", name(decision.from), name(decision.to)));
+    *out += wrap(lead, fmt::format("{}: {}", clean(decision.outcome), clean(decision.reason)));
+  }
+}
+
+void memory_table(std::string* out, const EndpointReport& report) {
+  *out += fmt::format("  {:<32} {:>9} {:>9}\n", "memory", "now", "peak");
+  for (const MemoryLine& line : report.memory) {
+    if (line.peak == 0) continue;
+    *out += fmt::format("  {:<32} {:>9} {:>9}\n", clean(line.kind), value::human_bytes(line.now),
+                        value::human_bytes(line.peak));
+  }
+  *out += fmt::format("  {:<32} {:>9} {:>9}  of a budget of {}\n", "all",
+                      value::human_bytes(report.used), value::human_bytes(report.peak),
+                      value::human_bytes(report.budget));
+}
+
+void rank_tables(std::string* out, const EndpointReport& report, const Names& names,
+                 const TableLimits& limits) {
+  std::string head = who(report);
+  if (report.ranks >= 0) head += fmt::format(" of {}", report.ranks);
+  if (report.rank >= 0) head += fmt::format(", pid {}", report.pid);
+  *out += wrap("", fmt::format("{}, host {}, device {}, policy {}, {}", head, clean(report.host),
+                               clean(report.device), clean(report.policy),
+                               value::human_duration(report.lifetime)));
+  peers_table(out, report, names, limits.peers);
+  decisions_table(out, report, names, limits.decisions);
+  memory_table(out, report);
+  *out +=
+      wrap("  ",
+           fmt::format("{} unexpected messages, {} large messages by rendezvous, {} credit "
+                       "messages, {} requests refused, {} waits for a receive buffer",
+                       value::human_count(report.unexpected), value::human_count(report.rendezvous),
+                       value::human_count(report.credit_messages),
+                       value::human_count(report.refusals), value::human_count(report.rnr_stalls)));
+  *out += '\n';
+}
+
+void sums(std::string* out, std::span<const EndpointReport> reports) {
+  std::array<Total, kChannelKinds> by_channel{};
+  Total all;
+  std::uint64_t receiving_peers = 0, rc_now = 0, rc_ever = 0, switches = 0, decided = 0, lost = 0;
+  const EndpointReport* largest = nullptr;
+  for (const EndpointReport& report : reports) {
+    decided += report.decisions.size() + report.decisions_dropped;
+    if (largest == nullptr || report.peak > largest->peak) largest = &report;
+    for (const PeerReport& peer : report.peers) {
+      for (const ChannelSpan& span : peer.send.spans) {
+        by_channel[static_cast<std::size_t>(span.channel)].add(span);
+        all.add(span);
+      }
+      switches += peer.receive.switches;
+      lost += peer.lost ? 1 : 0;
+      if (peer.receive.spans.empty()) continue;
+      ++receiving_peers;
+      if (peer.receive.spans.back().channel == ChannelKind::rc_rdma) ++rc_now;
+      if (ever_on(peer.receive, ChannelKind::rc_rdma)) ++rc_ever;
+    }
+  }
+  *out += fmt::format("All processes: {}\n", reports.size());
+  *out +=
+      fmt::format("  {:<32} {:>13} {:>9} {:>7}\n", "sent by channel", "messages", "bytes", "share");
+  for (std::size_t k = 0; k < kChannelKinds; ++k) {
+    if (by_channel[k].messages == 0) continue;
+    *out += fmt::format(
+        "  {:<32} {:>13} {:>9} {:>6.1f}%\n", name(static_cast<ChannelKind>(k)),
+        messages_text(by_channel[k].messages), value::human_bytes(by_channel[k].bytes),
+        100.0 * static_cast<double>(by_channel[k].messages) / static_cast<double>(all.messages));
+  }
+  *out += fmt::format("  {:<32} {:>13} {:>9}\n", "all", messages_text(all.messages),
+                      value::human_bytes(all.bytes));
+  *out += fmt::format(
+      "  peers received from over RC-RDMA by own decision: {} of {} at the end, {} at "
+      "some time\n",
+      rc_now, receiving_peers, rc_ever);
+  *out += fmt::format("  changes of channel: {} decided, {} carried out\n",
+                      value::human_count(decided), value::human_count(switches));
+  if (largest != nullptr) {
+    *out += fmt::format("  memory of one process at most: {} of a budget of {} ({})\n",
+                        value::human_bytes(largest->peak), value::human_bytes(largest->budget),
+                        who(*largest));
+  }
+  if (lost > 0) *out += fmt::format("  peers lost: {}\n", lost);
+}
+
+}  // namespace
+
+std::string format_reports(std::span<const EndpointReport> reports, const TableLimits& limits) {
+  if (reports.empty()) return "no reports\n";
+  std::vector<const EndpointReport*> order;
+  Names names;
+  for (const EndpointReport& report : reports) {
+    order.push_back(&report);
+    names[report.endpoint] = who(report);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [](const EndpointReport* a, const EndpointReport* b) {
+                     return std::pair(a->rank, a->pid) < std::pair(b->rank, b->pid);
+                   });
+  const std::string rule = fmt::format("{:-<{}}\n", "-- turnout report ", kWidth);
+  std::string out = rule;
+  for (const EndpointReport* report : order) rank_tables(&out, *report, names, limits);
+  sums(&out, reports);
+  out += fmt::format("{:-<{}}\n", "", kWidth);
+  return out;
+}
+
+}  // namespace turnout

@@ -1,0 +1,31 @@
+// ChannelKind: the ways in which one direction (source -> destination) of a pair can be served
+// (AQPS 3.1 and its future work). Values travel in establishment messages: never renumber.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace turnout {
+
+enum class ChannelKind : std::uint8_t {
+  dc_sendrecv = 0,  // every pair starts here
+  dc_rdma = 1,      // ring written over the DC pool
+  rc_rdma = 2,      // ring written over an RC queue pair of the pair's own
+  rc_srq = 3,
+  ud_sendrecv = 4,
+  xrc_rdma = 5,
+};
+
+[[nodiscard]] constexpr std::string_view name(ChannelKind kind) noexcept {
+  switch (kind) {
+    case ChannelKind::dc_sendrecv: return "DC-sendrecv";
+    case ChannelKind::dc_rdma: return "DC-RDMA";
+    case ChannelKind::rc_rdma: return "RC-RDMA";
+    case ChannelKind::rc_srq: return "RC-SRQ";
+    case ChannelKind::ud_sendrecv: return "UD-sendrecv";
+    case ChannelKind::xrc_rdma: return "XRC-RDMA";
+  }
+  return "?";
+}
+
+}  // namespace turnout

@@ -1,0 +1,114 @@
+// Selection: (statistics, costs, budget, current map) -> plan. A pure function: no clock, no
+// device, no global state, any thread (design.md, seam 3). Acting on a plan is core/connection's
+// business.
+//
+// Times are nanoseconds (double: savings are fractions of one), memory bytes.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/selection/channel_kind.h"
+
+namespace turnout::selection {
+
+// What is known of one source in the window.
+struct SourceView {
+  std::uint32_t peer = 0;
+  ChannelKind current = ChannelKind::dc_sendrecv;  // serving source -> here now
+  std::uint64_t messages = 0;                      // received in the window
+  bool rc_exists = false;  // an RC queue pair to this peer exists: RC costs no set-up, no bytes
+  bool refused = false;    // this peer refused a channel lately: leave it as it is
+};
+
+// AQPS Table 2; savings are positive here (spec/aqps.md).
+struct CostModel {
+  double saving_dc_rdma = 100;      // d
+  double saving_rc_rdma = 150;      // r
+  double poll = 10;                 // p
+  double credit = 300;              // c
+  double setup_dc = 10'000;         // delta
+  double setup_rc = 10'000;         // rho
+  std::uint32_t ring_entries = 16;  // s
+};
+
+struct Limits {
+  std::uint32_t max_active_rc = 26;   // h
+  std::uint32_t max_channels = 256;   // tau
+  bool dc_rdma_available = false;     // without it l == m
+  std::uint64_t bytes_available = 0;  // left in the budget for new rings and queue pairs, plus what
+                                      // the channels of the current map would give back
+  std::uint64_t bytes_per_ring = 0;
+  std::uint64_t bytes_per_rc = 0;
+};
+
+enum class Reason : std::uint8_t {
+  gain,              // busiest sources: predicted gain pays for the channel
+  too_few_messages,  // does not pay its polls, credits and set-up
+  limit_active_rc,   // h reached
+  limit_channels,    // tau reached
+  limit_budget,      // no bytes left
+  below_threshold,   // the better map gains less than gamma per message
+  refused_by_peer,   // see SourceView::refused
+  first_message,     // rc-rdma-od
+  forced,            // a test or a static policy
+  idle,              // silent in the window, its channel is wanted elsewhere
+  kept,              // silent in the window, its channel stays while nobody wants its place
+};
+[[nodiscard]] std::string_view explain(Reason reason) noexcept;  // words for people
+
+struct PlanLine {
+  std::uint32_t peer = 0;
+  ChannelKind from = ChannelKind::dc_sendrecv;
+  ChannelKind to = ChannelKind::dc_sendrecv;  // == from: stays, and `reason` says why
+  Reason reason = Reason::gain;
+  std::uint64_t messages = 0;   // in the window
+  double gain_per_message = 0;  // predicted, ns, against DC-sendrecv, this source's own share
+};
+
+struct Plan {
+  std::vector<PlanLine> lines;  // one per source of the input, busiest first; downgrades first
+                                // among the changes so that their bytes are free for the upgrades
+  double gain_current = 0;      // ns in the window under the current map
+  double gain_best = 0;         // ns in the window under the best map found, set-up charged for
+                                // new channels: the plan's if `changes`, else gamma held it back
+  bool changes = false;
+};
+
+struct Input {
+  std::span<const SourceView> sources;  // any order; only sources that were heard of
+  CostModel costs;
+  Limits limits;
+  double gain_threshold = 25;  // gamma, ns per message
+};
+
+// FIND_MAP (AQPS 3.2, Fig. 6; the reading of spec/aqps.md): the optimum over (l, m), 0 <= m <=
+// min(l, h), l <= tau, by x(l,m) = A(l) + B(m) and a running maximum of B. Exact. Among equals the
+// map with the fewest channels.
+struct MapChoice {
+  std::uint32_t rc = 0;        // m: the first m of the sorted sources
+  std::uint32_t channels = 0;  // l
+  double gain = 0;             // x(l,m), ns
+};
+// O(min(n, tau)); counts_descending needs only its first tau entries.
+[[nodiscard]] MapChoice find_map(std::span<const std::uint64_t> counts_descending,
+                                 const CostModel& costs, std::uint32_t max_rc,
+                                 std::uint32_t max_channels, bool dc_rdma_available);
+// The same for counts in any order: O(n log tau + tau).
+[[nodiscard]] MapChoice find_map_unsorted(std::span<const std::uint64_t> counts,
+                                          const CostModel& costs, std::uint32_t max_rc,
+                                          std::uint32_t max_channels, bool dc_rdma_available);
+
+// Policy `aqps`: FIND_MAP's gain with set-up charged only for channels that do not exist, under all
+// limits, and gamma. Exact while there is no DC-RDMA; with it, the best of several maps, among them
+// the paper's and the current one improved, so never worse than either.
+//
+// - The polling term takes the largest count of all sources given, as the paper does.
+// - Refused peers stay as they are (their rings count); a limit that shrank is the one exception.
+// - Silent sources keep their channels in the room that the others leave.
+// - A current map beyond the limits is changed whatever gamma says.
+[[nodiscard]] Plan select_aqps(const Input& input);
+
+}  // namespace turnout::selection

@@ -1,0 +1,54 @@
+// Device: an open adapter with its protection domain and what the core needs to know of it.
+//
+// Owns the context and the domain; everything made from them must be gone before it. Choosing: the
+// setting `device` (virtual, a name, or auto). One thread at a time.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+
+#include "base/settings.h"
+#include "base/status.h"
+#include "core/verbs/handles.h"
+#include "core/verbs/library.h"
+
+namespace turnout::verbs {
+
+class Device {
+ public:
+  // Errors: no_device (with what was found instead), permission, unsupported (no DC), system.
+  [[nodiscard]] static Result<std::unique_ptr<Device>> open(const Settings& settings);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  [[nodiscard]] ibv_context* context() const noexcept { return context_; }
+  [[nodiscard]] ibv_pd* pd() const noexcept { return pd_.get(); }
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] const std::string& why() const noexcept { return why_; }  // it was chosen
+  [[nodiscard]] bool is_virtual() const noexcept { return virtual_; }
+  [[nodiscard]] const ibv_device_attr& attributes() const noexcept { return attributes_; }
+  [[nodiscard]] const ibv_port_attr& port() const noexcept { return port_; }
+  [[nodiscard]] std::uint8_t port_number() const noexcept { return port_number_; }
+  [[nodiscard]] const std::array<std::uint8_t, 16>& gid() const noexcept { return gid_; }
+  [[nodiscard]] std::uint8_t gid_index() const noexcept { return gid_index_; }
+  // True when destinations must be named by GID (RoCE).
+  [[nodiscard]] bool global_addressing() const noexcept {
+    return port_.link_layer == IBV_LINK_LAYER_ETHERNET;
+  }
+
+ private:
+  Device() = default;
+  ibv_context* context_ = nullptr;
+  Pd pd_;
+  std::string name_, why_;
+  bool virtual_ = false;
+  ibv_device_attr attributes_{};
+  ibv_port_attr port_{};
+  std::uint8_t port_number_ = 0;
+  std::uint8_t gid_index_ = 0;
+  std::array<std::uint8_t, 16> gid_{};
+};
+
+}  // namespace turnout::verbs

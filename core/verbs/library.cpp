@@ -1,0 +1,92 @@
+#include "core/verbs/library.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <mutex>
+
+namespace turnout::verbs {
+namespace {
+
+std::mutex mutex;
+Functions current;
+bool loaded = false;
+Library loaded_library = Library::system;
+std::atomic<int> users{0};
+
+std::string own_folder() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr) {
+    return ".";
+  }
+  std::string path = info.dli_fname;
+  if (path.find('/') == std::string::npos) {  // an executable found through PATH
+    char buffer[4096];
+    const ssize_t n = readlink("/proc/self/exe", buffer, sizeof buffer - 1);
+    if (n > 0) path.assign(buffer, static_cast<std::size_t>(n));
+  }
+  const auto slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash);
+}
+
+}  // namespace
+
+const Functions& functions() noexcept { return current; }
+
+std::string virtual_folder(const Settings& settings) {
+  if (!settings.verbs_path.empty()) return settings.verbs_path;
+  const std::string folder = own_folder();
+  for (const char* relative : {"/turnout", "/../lib/turnout"}) {
+    const std::string candidate = folder + relative;
+    if (access((candidate + "/libibverbs.so.1").c_str(), R_OK) == 0) return candidate;
+  }
+  return folder + "/turnout";
+}
+
+Status load(Library library, const Settings& settings) {
+  const std::lock_guard guard(mutex);
+  if (loaded && loaded_library == library) return {};
+  if (users.load() > 0) {
+    return {Code::invalid,
+            "another verbs library is in use in this process: close its endpoints before changing "
+            "TURNOUT_DEVICE"};
+  }
+  const std::string folder =
+      library == Library::virtual_adapter ? virtual_folder(settings) + "/" : std::string();
+  void* handles[2];
+  const char* names[2] = {"libibverbs.so.1", "libmlx5.so.1"};
+  for (int i = 0; i < 2; ++i) {
+    const std::string path = folder + names[i];
+    handles[i] = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handles[i] == nullptr) {
+      const char* why = dlerror();
+      return {Code::no_device,
+              fmt::format("cannot load {}: {}; {}", path, why ? why : "unknown reason",
+                          library == Library::virtual_adapter
+                              ? "set TURNOUT_VERBS_PATH to the folder that holds the virtual adapter"
+                              : "install rdma-core (ibverbs-providers), or use TURNOUT_DEVICE=virtual")};
+    }
+  }
+  Functions table;
+  void* const ibverbs = handles[0];
+  void* const mlx5 = handles[1];
+#define VERB(from, symbol)                                                              \
+  table.symbol##_fn = reinterpret_cast<decltype(table.symbol##_fn)>(dlsym(from, #symbol));        \
+  if (table.symbol##_fn == nullptr) {                                                        \
+    return {Code::unsupported, fmt::format("{}" #from " has no symbol " #symbol         \
+                                           ": rdma-core 34 or newer is needed", folder)}; \
+  }
+#include "core/verbs/functions.def"
+#undef VERB
+  current = table;
+  loaded = true;
+  loaded_library = library;
+  return {};
+}
+
+void retain() noexcept { users.fetch_add(1); }
+void release() noexcept { users.fetch_sub(1); }
+
+}  // namespace turnout::verbs

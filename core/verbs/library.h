@@ -1,0 +1,44 @@
+// Which libibverbs the core's verbs calls reach (design.md, seam 1).
+//
+// The core calls the public verbs API and links with no verbs library. load() opens libibverbs.so.1
+// and libmlx5.so.1, the system's or the virtual adapter's, and the ibv_* symbols linked into the core
+// (shim.cpp) forward to the one loaded. One library serves a process at a time: loading another is
+// refused while contexts of the first are open. The system's may be present in the process for other
+// users at the same time; neither is disturbed.
+//
+// load() may be called from any thread; afterwards reading is lock-free. Libraries stay loaded.
+#pragma once
+
+#include <infiniband/mlx5dv.h>
+#include <infiniband/verbs.h>
+
+#include <string>
+
+#include "base/settings.h"
+#include "base/status.h"
+
+namespace turnout::verbs {
+
+enum class Library { system, virtual_adapter };
+
+struct Functions {
+#define VERB(library, symbol) decltype(&::symbol) symbol##_fn = nullptr;
+#include "core/verbs/functions.def"
+#undef VERB
+};
+
+// The functions in use; null entries until load() succeeded.
+[[nodiscard]] const Functions& functions() noexcept;
+
+// Errors: no_device (library not found; the text says where it was looked for), unsupported (a symbol
+// is missing), invalid (another library is in use).
+[[nodiscard]] Status load(Library library, const Settings& settings);
+
+// Contexts keep the library in use; core/verbs/device.cpp calls these.
+void retain() noexcept;
+void release() noexcept;
+
+// Folder the virtual adapter's libraries are taken from, for messages and `turnout info`.
+[[nodiscard]] std::string virtual_folder(const Settings& settings);
+
+}  // namespace turnout::verbs
