@@ -1,0 +1,179 @@
+// The work-request builders (ibv_wr_post(3), mlx5dv_wr_post(3)): between ibv_wr_start and
+// ibv_wr_complete requests are assembled in the queue pair, then all executed or none.
+//
+// wr_start takes the queue pair's sq_lock, wr_complete and wr_abort give it back.
+#include <cerrno>
+#include <cstring>
+
+#include "hca/abi/verbs.h"
+
+namespace turnout::hca {
+namespace {
+
+void start(ibv_qp_ex* ex) {
+  Qp& qp = qp_of(ex);
+  qp.sq_lock.lock();
+  qp.building = true;
+  qp.build_error = 0;
+  qp.built = 0;
+}
+
+// Begins the next request of the batch.
+SendWqe& begin(ibv_qp_ex* ex, ibv_wr_opcode opcode) {
+  Qp& qp = qp_of(ex);
+  if (qp.built++ != 0) qp.batch.push_back(qp.scratch);
+  SendWqe& w = qp.scratch;
+  w.wr_id = ex->wr_id;
+  w.opcode = static_cast<std::uint8_t>(opcode);
+  w.flags = static_cast<std::uint8_t>(ex->wr_flags);
+  w.num_sge = 0;
+  w.is_inline = false;
+  w.reachable = true;
+  w.addressed = false;
+  w.length = 0;
+  w.rkey = 0;
+  w.imm = 0;
+  return w;
+}
+
+void send(ibv_qp_ex* ex) { begin(ex, IBV_WR_SEND); }
+void send_imm(ibv_qp_ex* ex, __be32 imm) { begin(ex, IBV_WR_SEND_WITH_IMM).imm = imm; }
+void rdma(ibv_qp_ex* ex, ibv_wr_opcode opcode, std::uint32_t rkey, std::uint64_t address) {
+  SendWqe& w = begin(ex, opcode);
+  w.rkey = rkey;
+  w.remote = address;
+}
+void rdma_write(ibv_qp_ex* ex, std::uint32_t rkey, std::uint64_t address) {
+  rdma(ex, IBV_WR_RDMA_WRITE, rkey, address);
+}
+void rdma_write_imm(ibv_qp_ex* ex, std::uint32_t rkey, std::uint64_t address, __be32 imm) {
+  rdma(ex, IBV_WR_RDMA_WRITE_WITH_IMM, rkey, address);
+  qp_of(ex).scratch.imm = imm;
+}
+void rdma_read(ibv_qp_ex* ex, std::uint32_t rkey, std::uint64_t address) {
+  rdma(ex, IBV_WR_RDMA_READ, rkey, address);
+}
+void compare_swap(ibv_qp_ex* ex, std::uint32_t rkey, std::uint64_t address, std::uint64_t compare,
+                  std::uint64_t swap) {
+  rdma(ex, IBV_WR_ATOMIC_CMP_AND_SWP, rkey, address);
+  qp_of(ex).scratch.compare_add = compare;
+  qp_of(ex).scratch.swap = swap;
+}
+void fetch_add(ibv_qp_ex* ex, std::uint32_t rkey, std::uint64_t address, std::uint64_t add) {
+  rdma(ex, IBV_WR_ATOMIC_FETCH_AND_ADD, rkey, address);
+  qp_of(ex).scratch.compare_add = add;
+}
+
+void set_sge_list(ibv_qp_ex* ex, std::size_t count, const ibv_sge* list) {
+  Qp& qp = qp_of(ex);
+  if (count > qp.init.cap.max_send_sge) {
+    qp.build_error = EINVAL;
+    return;
+  }
+  SendWqe& w = qp.scratch;
+  w.num_sge = static_cast<std::uint8_t>(count);
+  for (std::size_t i = 0; i < count; ++i) w.sge[i] = list[i];
+}
+void set_sge(ibv_qp_ex* ex, std::uint32_t lkey, std::uint64_t address, std::uint32_t length) {
+  const ibv_sge sge{address, length, lkey};
+  set_sge_list(ex, 1, &sge);
+}
+void set_inline_list(ibv_qp_ex* ex, std::size_t count, const ibv_data_buf* list) {
+  Qp& qp = qp_of(ex);
+  SendWqe& w = qp.scratch;
+  std::size_t length = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (list[i].length > qp.init.cap.max_inline_data - length) {
+      qp.build_error = EINVAL;
+      return;
+    }
+    std::memcpy(w.data + length, list[i].addr, list[i].length);
+    length += list[i].length;
+  }
+  w.is_inline = true;
+  w.length = static_cast<std::uint32_t>(length);
+}
+void set_inline(ibv_qp_ex* ex, void* address, std::size_t length) {
+  const ibv_data_buf one{address, length};
+  set_inline_list(ex, 1, &one);
+}
+
+void set_ud_addr(ibv_qp_ex* ex, ibv_ah* ah, std::uint32_t number, std::uint32_t qkey) {
+  Qp& qp = qp_of(ex);
+  SendWqe& w = qp.scratch;
+  const auto* to = reinterpret_cast<const Ah*>(ah);
+  w.addressed = true;
+  w.reachable = to->reachable;
+  w.global = to->attr.is_global != 0;
+  w.dest_qpn = number;
+  w.qkey = (qkey & 0x8000'0000U) != 0 ? qp.attr.qkey : qkey;
+}
+void set_dc_addr(mlx5dv_qp_ex* dv, ibv_ah* ah, std::uint32_t number, std::uint64_t key) {
+  SendWqe& w = qp_of(dv).scratch;
+  w.addressed = true;
+  w.reachable = reinterpret_cast<const Ah*>(ah)->reachable;
+  w.dest_qpn = number;
+  w.dc_key = key;
+}
+
+void finish(Qp& qp) {
+  qp.batch.clear();
+  qp.building = false;
+  qp.sq_lock.unlock();
+}
+
+int complete(ibv_qp_ex* ex) {
+  Qp& qp = qp_of(ex);
+  Engine& engine = *context_of(qp.verbs.qp_base.context).engine;
+  int error = qp.build_error;
+  if (error == 0 && qp.built == 1) [[likely]] {
+    error = engine.send(qp, qp.scratch);
+  } else if (error == 0 && qp.built > 1) {
+    // All or nothing: room and checks for the whole batch before any of it is seen by a peer.
+    if (qp.posted + qp.built - qp.reclaimed.load(std::memory_order_acquire) >
+        qp.init.cap.max_send_wr) {
+      error = ENOMEM;
+    }
+    for (auto it = qp.batch.begin(); error == 0 && it != qp.batch.end(); ++it) {
+      error = engine.check(qp, *it);
+    }
+    if (error == 0) error = engine.check(qp, qp.scratch);
+    if (error == 0) {
+      const SendWqe last = qp.scratch;
+      for (SendWqe& w : qp.batch) {
+        if (error == 0) error = engine.send(qp, w);
+      }
+      qp.scratch = last;
+      if (error == 0) error = engine.send(qp, qp.scratch);
+    }
+  }
+  finish(qp);
+  return error;
+}
+
+void abort_batch(ibv_qp_ex* ex) { finish(qp_of(ex)); }
+
+}  // namespace
+
+void fill_builders(Qp& qp, std::uint64_t send_ops) {
+  ibv_qp_ex& v = qp.verbs;
+  v.wr_start = start;
+  v.wr_complete = complete;
+  v.wr_abort = abort_batch;
+  v.wr_set_sge = set_sge;
+  v.wr_set_sge_list = set_sge_list;
+  v.wr_set_inline_data = set_inline;
+  v.wr_set_inline_data_list = set_inline_list;
+  if (qp.kind == QpKind::ud) v.wr_set_ud_addr = set_ud_addr;
+  if (qp.kind == QpKind::dci) qp.dv.wr_set_dc_addr = set_dc_addr;
+  if ((send_ops & IBV_QP_EX_WITH_SEND) != 0) v.wr_send = send;
+  if ((send_ops & IBV_QP_EX_WITH_SEND_WITH_IMM) != 0) v.wr_send_imm = send_imm;
+  if (qp.kind == QpKind::ud) return;
+  if ((send_ops & IBV_QP_EX_WITH_RDMA_WRITE) != 0) v.wr_rdma_write = rdma_write;
+  if ((send_ops & IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM) != 0) v.wr_rdma_write_imm = rdma_write_imm;
+  if ((send_ops & IBV_QP_EX_WITH_RDMA_READ) != 0) v.wr_rdma_read = rdma_read;
+  if ((send_ops & IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP) != 0) v.wr_atomic_cmp_swp = compare_swap;
+  if ((send_ops & IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD) != 0) v.wr_atomic_fetch_add = fetch_add;
+}
+
+}  // namespace turnout::hca

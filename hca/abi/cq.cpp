@@ -1,0 +1,145 @@
+// Completion queues: creation, polling in both styles.
+#include <pthread.h>
+#include <time.h>
+
+#include <cerrno>
+
+#include "hca/abi/verbs.h"
+#include "hca/device/rules.h"
+
+using namespace turnout::hca;
+
+namespace {
+
+Engine& engine_of(const Cq& cq) { return *context_of(cq.verbs.context).engine; }
+Cq& of(ibv_cq_ex* cq) { return *reinterpret_cast<Cq*>(cq); }
+
+class PollGuard {
+ public:
+  explicit PollGuard(Cq& cq) : cq_(cq) {
+    if (!cq_.single_threaded) cq_.poll_lock.lock();
+  }
+  ~PollGuard() {
+    if (!cq_.single_threaded) cq_.poll_lock.unlock();
+  }
+  PollGuard(const PollGuard&) = delete;
+  PollGuard& operator=(const PollGuard&) = delete;
+
+ private:
+  Cq& cq_;
+};
+
+bool next_entry(Cq& cq) {
+  if (!engine_of(cq).take(cq, cq.current)) return false;
+  cq.verbs.wr_id = cq.current.wr_id;
+  cq.verbs.status = static_cast<ibv_wc_status>(cq.current.status);
+  return true;
+}
+
+// start_poll keeps the lock until end_poll when it returns 0 (ibv_create_cq_ex(3)).
+int start_poll(ibv_cq_ex* current, ibv_poll_cq_attr* attr) {
+  if (attr->comp_mask != 0) return EINVAL;
+  Cq& cq = of(current);
+  if (!may_have_entry(cq)) return engine_of(cq).idle(cq) < 0 ? EIO : ENOENT;
+  if (!cq.single_threaded) cq.poll_lock.lock();
+  if (next_entry(cq)) return 0;
+  if (!cq.single_threaded) cq.poll_lock.unlock();
+  return ENOENT;
+}
+int next_poll(ibv_cq_ex* current) { return next_entry(of(current)) ? 0 : ENOENT; }
+void end_poll(ibv_cq_ex* current) {
+  if (!of(current).single_threaded) of(current).poll_lock.unlock();
+}
+
+void fill_readers(ibv_cq_ex& v) {
+  v.start_poll = start_poll;
+  v.next_poll = next_poll;
+  v.end_poll = end_poll;
+  v.read_opcode = [](ibv_cq_ex* c) { return static_cast<ibv_wc_opcode>(of(c).current.opcode); };
+  v.read_vendor_err = [](ibv_cq_ex* c) { return of(c).current.vendor_err; };
+  v.read_byte_len = [](ibv_cq_ex* c) { return of(c).current.byte_len; };
+  v.read_imm_data = [](ibv_cq_ex* c) { return __be32{of(c).current.imm}; };
+  v.read_qp_num = [](ibv_cq_ex* c) { return of(c).current.qpn; };
+  v.read_src_qp = [](ibv_cq_ex* c) { return of(c).current.src_qp; };
+  v.read_wc_flags = [](ibv_cq_ex* c) { return static_cast<unsigned>(of(c).current.flags); };
+  v.read_slid = [](ibv_cq_ex*) { return std::uint32_t{kLid}; };
+  v.read_sl = [](ibv_cq_ex*) { return std::uint8_t{0}; };
+  v.read_dlid_path_bits = [](ibv_cq_ex*) { return std::uint8_t{0}; };
+  v.read_completion_ts = [](ibv_cq_ex* c) { return of(c).current.timestamp; };
+  v.read_completion_wallclock_ns = [](ibv_cq_ex* c) {
+    timespec real{}, mono{};
+    clock_gettime(CLOCK_REALTIME, &real);
+    clock_gettime(CLOCK_MONOTONIC, &mono);
+    const auto ns = [](const timespec& t) {
+      return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000U +
+             static_cast<std::uint64_t>(t.tv_nsec);
+    };
+    return of(c).current.timestamp + (ns(real) - ns(mono));
+  };
+}
+
+}  // namespace
+
+namespace turnout::hca {
+
+ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) {
+  constexpr auto known = std::uint64_t{IBV_WC_STANDARD_FLAGS} |
+                         IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+                                  IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+  if ((attr->wc_flags & ~known) != 0 ||
+      (attr->comp_mask & ~static_cast<unsigned>(IBV_CQ_INIT_ATTR_MASK_FLAGS)) != 0) {
+    errno = EOPNOTSUPP;
+    return nullptr;
+  }
+  Cq* cq = context_of(context).engine->create_cq(context_of(context), *attr);
+  if (cq == nullptr) return nullptr;
+  cq->extended = true;
+  fill_readers(cq->verbs);
+  return &cq->verbs;
+}
+
+int modify_cq(ibv_cq*, ibv_modify_cq_attr* attr) {
+  // Moderation bounds how late an event may come: ours come at once.
+  return (attr->attr_mask & ~static_cast<unsigned>(IBV_CQ_ATTR_MODERATE)) != 0 ? EINVAL : 0;
+}
+
+int poll_cq(ibv_cq* verbs, int entries, ibv_wc* wc) {
+  Cq& cq = cq_of(verbs);
+  Engine& engine = engine_of(cq);
+  if (!may_have_entry(cq)) return engine.idle(cq);
+  const PollGuard guard(cq);
+  int n = 0;
+  Cqe entry;
+  while (n < entries && engine.take(cq, entry)) to_verbs(entry, wc[n++]);
+  return n;
+}
+
+int req_notify_cq(ibv_cq* verbs, int solicited_only) {
+  Cq& cq = cq_of(verbs);
+  return engine_of(cq).request_notify(cq, solicited_only != 0);
+}
+
+}  // namespace turnout::hca
+
+TURNOUT_EXPORT ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_context,
+                                     ibv_comp_channel* channel, int comp_vector) {
+  if (cqe <= 0 || comp_vector < 0) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  ibv_cq_init_attr_ex attr{};
+  attr.cqe = static_cast<std::uint32_t>(cqe);
+  attr.cq_context = cq_context;
+  attr.channel = channel;
+  attr.comp_vector = static_cast<std::uint32_t>(comp_vector);
+  Cq* cq = context_of(context).engine->create_cq(context_of(context), attr);
+  return cq != nullptr ? ibv_cq_ex_to_cq(&cq->verbs) : nullptr;
+}
+
+TURNOUT_EXPORT int ibv_resize_cq(ibv_cq* cq, int cqe) {
+  return engine_of(cq_of(cq)).resize_cq(cq_of(cq), cqe);
+}
+
+TURNOUT_EXPORT int ibv_destroy_cq(ibv_cq* cq) {
+  return engine_of(cq_of(cq)).destroy_cq(cq_of(cq));
+}

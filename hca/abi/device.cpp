@@ -1,0 +1,108 @@
+// Devices and contexts: listing, opening, closing.
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "base/log.h"
+#include "base/settings.h"
+#include "hca/abi/verbs.h"
+#include "hca/live/engine.h"
+#include "hca/live/fork_guard.h"
+
+using namespace turnout;
+using namespace turnout::hca;
+
+namespace {
+
+// The port's GUID: the same for every process of one user on one host and fabric, another elsewhere.
+std::uint64_t guid() {
+  const char* fabric = std::getenv("TURNOUT_FABRIC");
+  utsname host{};
+  uname(&host);
+  const std::string text =
+      std::string(host.nodename) + '/' + std::to_string(geteuid()) + '/' + (fabric ? fabric : "");
+  std::uint64_t h = 1469598103934665603ULL;  // FNV-1a
+  for (const char c : text) h = (h ^ static_cast<std::uint8_t>(c)) * 1099511628211ULL;
+  // EUI-64 with the locally-administered bit.
+  return (h & 0x00ff'ffff'ffff'ffffULL) | 0x0200'0000'0000'0000ULL;
+}
+
+Device& the_device() {
+  static Device* device = [] {
+    auto* d = new Device{};
+    d->verbs.node_type = IBV_NODE_CA;
+    d->verbs.transport_type = IBV_TRANSPORT_IB;
+    std::snprintf(d->verbs.name, sizeof d->verbs.name, "%s", kDeviceName);
+    std::snprintf(d->verbs.dev_name, sizeof d->verbs.dev_name, "uverbs_%s", kDeviceName);
+    d->magic = kObjectMagic;
+    d->mlx5 = &kMlx5Ops;
+    d->guid = guid();
+    return d;
+  }();
+  return *device;
+}
+
+}  // namespace
+
+TURNOUT_EXPORT ibv_device** ibv_get_device_list(int* num_devices) {
+  auto** list = static_cast<ibv_device**>(std::calloc(2, sizeof(ibv_device*)));
+  if (num_devices != nullptr) *num_devices = list != nullptr ? 1 : 0;
+  if (list == nullptr) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  list[0] = &the_device().verbs;
+  return list;
+}
+
+TURNOUT_EXPORT void ibv_free_device_list(ibv_device** list) { std::free(list); }
+
+TURNOUT_EXPORT const char* ibv_get_device_name(ibv_device* device) { return device->name; }
+
+TURNOUT_EXPORT int ibv_get_device_index(ibv_device*) { return -1; }  // no kernel device behind it
+
+TURNOUT_EXPORT __be64 ibv_get_device_guid(ibv_device* device) {
+  return htobe64(reinterpret_cast<Device*>(device)->guid);
+}
+
+TURNOUT_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
+  auto context = std::make_unique<Context>();
+  context->private_part = {kObjectMagic, &kMlx5Ops};
+  ibv_context& c = context->verbs.context;
+  c.device = device;
+  c.cmd_fd = -1;
+  c.async_fd = -1;
+  c.num_comp_vectors = kCompletionVectors;
+  pthread_mutex_init(&c.mutex, nullptr);
+  c.abi_compat = __VERBS_ABI_IS_EXTENDED;
+  context->verbs.sz = sizeof(verbs_context);
+  context->verbs.priv = reinterpret_cast<verbs_ex_private*>(&context->private_part);
+  auto engine = LiveEngine::open(*context);
+  if (!engine) {
+    const Status status = engine.status();
+    TURNOUT_LOG(hca, error, "{}: {}", kDeviceName, status.text());
+    errno = status.sys_errno() != 0 ? status.sys_errno() : EINVAL;
+    return nullptr;
+  }
+  fill_ops(*context);
+  fork_guard_add(*context);
+  return &context.release()->verbs.context;
+}
+
+TURNOUT_EXPORT int ibv_close_device(ibv_context* context) {
+  Context& c = context_of(context);
+  if (c.pid == getpid() && c.users.load() != 0) {
+    TURNOUT_LOG(hca, info, "ibv_close_device: {} objects are still open", c.users.load());
+    return EBUSY;
+  }
+  fork_guard_remove(c);
+  c.engine->close(c);
+  delete &c;
+  return 0;
+}

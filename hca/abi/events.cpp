@@ -1,0 +1,76 @@
+// Completion channels, completion events and asynchronous events, with their acknowledgements.
+#include <pthread.h>
+
+#include <cerrno>
+
+#include "hca/abi/verbs.h"
+
+using namespace turnout::hca;
+
+namespace {
+
+// Counts acknowledgements and wakes who waits to destroy the object.
+void acknowledge(pthread_mutex_t& mutex, pthread_cond_t& cond, std::uint32_t& count, unsigned n) {
+  pthread_mutex_lock(&mutex);
+  count += n;
+  pthread_cond_broadcast(&cond);
+  pthread_mutex_unlock(&mutex);
+}
+
+}  // namespace
+
+TURNOUT_EXPORT ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
+  Channel* channel = context_of(context).engine->create_channel(context_of(context));
+  return channel != nullptr ? &channel->verbs : nullptr;
+}
+
+TURNOUT_EXPORT int ibv_destroy_comp_channel(ibv_comp_channel* channel) {
+  return context_of(channel->context)
+      .engine->destroy_channel(*reinterpret_cast<Channel*>(channel));
+}
+
+TURNOUT_EXPORT int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) {
+  const int error = context_of(channel->context)
+                        .engine->get_cq_event(*reinterpret_cast<Channel*>(channel), cq, cq_context);
+  if (error == 0) return 0;
+  errno = error;
+  return -1;
+}
+
+TURNOUT_EXPORT void ibv_ack_cq_events(ibv_cq* cq, unsigned int nevents) {
+  acknowledge(cq->mutex, cq->cond, cq->comp_events_completed, nevents);
+}
+
+TURNOUT_EXPORT int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
+  const int error = context_of(context).engine->get_async_event(context_of(context), *event);
+  if (error == 0) return 0;
+  errno = error;
+  return -1;
+}
+
+TURNOUT_EXPORT void ibv_ack_async_event(ibv_async_event* event) {
+  switch (event->event_type) {
+    case IBV_EVENT_CQ_ERR: {
+      ibv_cq& cq = *event->element.cq;
+      acknowledge(cq.mutex, cq.cond, cq.async_events_completed, 1);
+      break;
+    }
+    case IBV_EVENT_SRQ_ERR:
+    case IBV_EVENT_SRQ_LIMIT_REACHED: {
+      ibv_srq& srq = *event->element.srq;
+      acknowledge(srq.mutex, srq.cond, srq.events_completed, 1);
+      break;
+    }
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+    case IBV_EVENT_COMM_EST:
+    case IBV_EVENT_SQ_DRAINED:
+    case IBV_EVENT_QP_LAST_WQE_REACHED: {
+      ibv_qp& qp = *event->element.qp;
+      acknowledge(qp.mutex, qp.cond, qp.events_completed, 1);
+      break;
+    }
+    default: break;  // of the device or port: nothing waits for it
+  }
+}

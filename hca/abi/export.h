@@ -1,0 +1,27 @@
+// What every exported function is marked with, and what the two libraries share.
+//
+// libmlx5.so.1 must work beside a libibverbs.so.1 that is not ours (or is ours under another path), so
+// it does not link to it: it reaches the implementation through Mlx5Ops, found behind the context or
+// device it is given and recognised by a magic number.
+#pragma once
+
+#include <infiniband/mlx5dv.h>
+#include <infiniband/verbs.h>
+
+#include "hca/device/objects.h"
+
+#define TURNOUT_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace turnout::hca {
+
+struct Mlx5Ops {
+  std::uint64_t size;  // of this struct, as the other library was built
+  ibv_qp* (*create_qp)(ibv_context*, ibv_qp_init_attr_ex*, mlx5dv_qp_init_attr*);
+  ibv_cq_ex* (*create_cq)(ibv_context*, ibv_cq_init_attr_ex*);
+  mlx5dv_qp_ex* (*qp_ex)(ibv_qp_ex*);
+  ibv_context* (*open_device)(ibv_device*);
+};
+
+extern const Mlx5Ops kMlx5Ops;
+
+}  // namespace turnout::hca

@@ -1,0 +1,30 @@
+// The op tables of a context, through which verbs.h's inline functions call.
+#include "hca/abi/verbs.h"
+
+namespace turnout::hca {
+
+void fill_ops(Context& context) {
+  verbs_context& v = context.verbs;
+  v.query_port = query_port;
+  v.query_device_ex = query_device_ex;
+  v.query_rt_values = query_rt_values;
+  v.create_cq_ex = create_cq_ex;
+  v.modify_cq = modify_cq;
+  v.create_qp_ex = create_qp_ex;
+  v.create_srq_ex = create_srq_ex;
+  v.get_srq_num = get_srq_num;
+  v.alloc_td = alloc_td;
+  v.dealloc_td = dealloc_td;
+  ibv_context_ops& o = v.context.ops;
+  o.poll_cq = poll_cq;
+  o.req_notify_cq = req_notify_cq;
+  o.post_send = post_send;
+  o.post_recv = post_recv;
+  o.post_srq_recv = post_srq_recv;
+  // Left null, which verbs.h answers with EOPNOTSUPP: memory windows, flows, counters, device memory,
+  // XRC, work queues, tag matching.
+  o.bind_mw = [](ibv_qp*, ibv_mw*, ibv_mw_bind*) { return unsupported("ibv_bind_mw"); };
+  o.dealloc_mw = [](ibv_mw*) { return unsupported("ibv_dealloc_mw"); };
+}
+
+}  // namespace turnout::hca

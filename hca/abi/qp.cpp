@@ -1,0 +1,177 @@
+// Queue pairs: creation in all styles, modification, and the classic ibv_post_send.
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+
+#include "hca/abi/verbs.h"
+
+using namespace turnout::hca;
+
+namespace {
+
+Engine& engine_of(const ibv_qp* qp) { return *context_of(qp->context).engine; }
+
+// Turns a classic work request into ours. 0 or errno.
+int convert(const Qp& qp, const ibv_send_wr& wr, SendWqe& w) {
+  w.wr_id = wr.wr_id;
+  w.opcode = static_cast<std::uint8_t>(wr.opcode);
+  w.flags = static_cast<std::uint8_t>(wr.send_flags);
+  w.imm = wr.imm_data;
+  w.is_inline = false;
+  w.reachable = true;
+  w.addressed = qp.kind == QpKind::rc;
+  w.length = 0;
+  if (wr.num_sge < 0) return EINVAL;
+  switch (wr.opcode) {
+    case IBV_WR_RDMA_WRITE:
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+    case IBV_WR_RDMA_READ:
+      w.remote = wr.wr.rdma.remote_addr;
+      w.rkey = wr.wr.rdma.rkey;
+      break;
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+      w.remote = wr.wr.atomic.remote_addr;
+      w.rkey = wr.wr.atomic.rkey;
+      w.compare_add = wr.wr.atomic.compare_add;
+      w.swap = wr.wr.atomic.swap;
+      break;
+    default: w.rkey = 0; break;
+  }
+  if (qp.kind == QpKind::ud) {
+    if (wr.wr.ud.ah == nullptr) return EINVAL;
+    const auto* ah = reinterpret_cast<const Ah*>(wr.wr.ud.ah);
+    w.addressed = true;
+    w.reachable = ah->reachable;
+    w.global = ah->attr.is_global != 0;
+    w.dest_qpn = wr.wr.ud.remote_qpn;
+    // IBTA 10.2.5: the top bit asks for the queue pair's own key.
+    w.qkey = (wr.wr.ud.remote_qkey & 0x8000'0000U) != 0 ? qp.attr.qkey : wr.wr.ud.remote_qkey;
+  }
+  if ((wr.send_flags & IBV_SEND_INLINE) != 0 &&
+      (wr.opcode == IBV_WR_SEND || wr.opcode == IBV_WR_SEND_WITH_IMM ||
+       wr.opcode == IBV_WR_RDMA_WRITE || wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM)) {
+    std::uint64_t length = 0;
+    for (int i = 0; i < wr.num_sge; ++i) {
+      const ibv_sge& sge = wr.sg_list[i];
+      if (length + sge.length > qp.init.cap.max_inline_data) return ENOMEM;  // as mlx5
+      std::memcpy(w.data + length, reinterpret_cast<const void*>(sge.addr), sge.length);  // NOLINT
+      length += sge.length;
+    }
+    w.is_inline = true;
+    w.num_sge = 0;
+    w.length = static_cast<std::uint32_t>(length);
+    return 0;
+  }
+  if (static_cast<std::uint32_t>(wr.num_sge) > qp.init.cap.max_send_sge) return EINVAL;
+  w.num_sge = static_cast<std::uint8_t>(wr.num_sge);
+  for (int i = 0; i < wr.num_sge; ++i) w.sge[i] = wr.sg_list[i];
+  return 0;
+}
+
+ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex& attr, const mlx5dv_qp_init_attr* dc) {
+  const bool builders = (attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
+  constexpr std::uint64_t known =
+      IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
+      IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |
+      IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+  constexpr std::uint32_t known_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS |
+                                       IBV_QP_INIT_ATTR_CREATE_FLAGS;
+  if ((attr.comp_mask & ~known_mask) != 0 || (builders && (attr.send_ops_flags & ~known) != 0) ||
+      ((attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr.create_flags != 0)) {
+    errno = EOPNOTSUPP;
+    return nullptr;
+  }
+  if ((attr.comp_mask & IBV_QP_INIT_ATTR_PD) == 0) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  Qp* qp = context_of(context).engine->create_qp(context_of(context), attr, dc);
+  if (qp == nullptr) return nullptr;
+  qp->extended = builders;
+  if (builders) fill_builders(*qp, attr.send_ops_flags);
+  return &qp->verbs.qp_base;
+}
+
+}  // namespace
+
+namespace turnout::hca {
+
+ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
+  return create(context, *attr, nullptr);
+}
+
+ibv_qp* create_qp_dc(ibv_context* context, ibv_qp_init_attr_ex* attr, mlx5dv_qp_init_attr* dc) {
+  if (dc == nullptr || dc->comp_mask == 0) return create(context, *attr, nullptr);
+  constexpr std::uint64_t known =
+      MLX5DV_QP_INIT_ATTR_MASK_DC | MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS;
+  // Scatter to CQE is an optimisation that may be asked for or forbidden: there is none here.
+  constexpr std::uint32_t known_flags =
+      MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE | MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE;
+  if ((dc->comp_mask & ~known) != 0 ||
+      ((dc->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS) != 0 &&
+       (dc->create_flags & ~known_flags) != 0)) {
+    errno = EOPNOTSUPP;
+    return nullptr;
+  }
+  return create(context, *attr, (dc->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_DC) != 0 ? dc : nullptr);
+}
+
+int post_send(ibv_qp* verbs, ibv_send_wr* wr, ibv_send_wr** bad) {
+  Qp& qp = qp_of(verbs);
+  Engine& engine = engine_of(verbs);
+  const std::lock_guard lock(qp.sq_lock);
+  for (; wr != nullptr; wr = wr->next) {
+    // A DCI's address is not in a classic request.
+    int error = qp.kind == QpKind::dci ? EINVAL : convert(qp, *wr, qp.scratch);
+    if (error == 0) error = engine.send(qp, qp.scratch);
+    if (error != 0) {
+      *bad = wr;
+      return error;
+    }
+  }
+  return 0;
+}
+
+}  // namespace turnout::hca
+
+TURNOUT_EXPORT ibv_qp* ibv_create_qp(ibv_pd* pd, ibv_qp_init_attr* attr) {
+  ibv_qp_init_attr_ex ex{};
+  ex.qp_context = attr->qp_context;
+  ex.send_cq = attr->send_cq;
+  ex.recv_cq = attr->recv_cq;
+  ex.srq = attr->srq;
+  ex.cap = attr->cap;
+  ex.qp_type = attr->qp_type;
+  ex.sq_sig_all = attr->sq_sig_all;
+  ex.comp_mask = IBV_QP_INIT_ATTR_PD;
+  ex.pd = pd;
+  ibv_qp* qp = create(pd->context, ex, nullptr);
+  if (qp != nullptr) attr->cap = ex.cap;
+  return qp;
+}
+
+TURNOUT_EXPORT ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* qp) {
+  return qp_of(qp).extended ? &qp_of(qp).verbs : nullptr;
+}
+
+TURNOUT_EXPORT int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
+  return engine_of(qp).modify_qp(qp_of(qp), *attr, mask);
+}
+
+TURNOUT_EXPORT int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attr, int, ibv_qp_init_attr* init) {
+  return engine_of(qp).query_qp(qp_of(qp), *attr, *init);
+}
+
+TURNOUT_EXPORT int ibv_destroy_qp(ibv_qp* qp) { return engine_of(qp).destroy_qp(qp_of(qp)); }
+
+TURNOUT_EXPORT int ibv_query_qp_data_in_order(ibv_qp*, ibv_wr_opcode, std::uint32_t flags) {
+  return flags == 0 ? 1 : 0;  // bytes of one request become visible in order, the last one last
+}
+
+TURNOUT_EXPORT int ibv_set_ece(ibv_qp*, ibv_ece* ece) { return ece->vendor_id == 0 ? 0 : EOPNOTSUPP; }
+
+TURNOUT_EXPORT int ibv_query_ece(ibv_qp*, ibv_ece* ece) {
+  *ece = {};  // no options to agree on
+  return 0;
+}

@@ -1,0 +1,39 @@
+// The exported verbs of libibverbs.so.1 that other files of this folder call or put into op tables.
+// Public prototypes are rdma-core's (<infiniband/verbs.h>); these are ours. Any thread may call.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include "hca/abi/export.h"
+#include "hca/device/engine.h"
+
+namespace turnout::hca {
+
+// Fills the op tables of a fresh context.
+void fill_ops(Context& context);
+// Fills the work-request builders of a queue pair.
+void fill_builders(Qp& qp, std::uint64_t send_ops);
+
+ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr);
+ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr);
+ibv_qp* create_qp_dc(ibv_context* context, ibv_qp_init_attr_ex* attr, mlx5dv_qp_init_attr* dc);
+ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attr);
+int get_srq_num(ibv_srq* srq, std::uint32_t* number);
+int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input,
+                    ibv_device_attr_ex* attr, std::size_t size);
+int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attr, std::size_t size);
+int query_rt_values(ibv_context* context, ibv_values_ex* values);
+int modify_cq(ibv_cq* cq, ibv_modify_cq_attr* attr);
+ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attr);
+int dealloc_td(ibv_td* td);
+
+int poll_cq(ibv_cq* cq, int entries, ibv_wc* wc);
+int req_notify_cq(ibv_cq* cq, int solicited_only);
+int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad);
+int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad);
+int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad);
+
+// One line, once for each name; returns EOPNOTSUPP.
+int unsupported(const char* name);
+
+}  // namespace turnout::hca

@@ -1,0 +1,63 @@
+// Engine: what moves data and time behind the verbs objects. The exported functions (hca/abi) check
+// nothing and decide nothing: they hand on to the engine of their context.
+//
+// Functions that make an object return null and set errno; the others return 0 or an errno value, as
+// the verb of the same name does (its man page is the source). Any thread may call.
+#pragma once
+
+#include <string>
+
+#include "hca/device/objects.h"
+
+namespace turnout::hca {
+
+class Engine {
+ public:
+  virtual ~Engine() = default;
+
+  // Objects.
+  virtual Pd* alloc_pd(Context& context) = 0;
+  virtual int dealloc_pd(Pd& pd) = 0;
+  virtual Mr* register_memory(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
+                              unsigned access) = 0;
+  virtual Mr* register_file(Pd& pd, std::uint64_t offset, std::uint64_t length, std::uint64_t iova,
+                            int fd, unsigned access) = 0;
+  virtual int deregister(Mr& mr) = 0;
+  virtual Channel* create_channel(Context& context) = 0;
+  virtual int destroy_channel(Channel& channel) = 0;
+  virtual Cq* create_cq(Context& context, const ibv_cq_init_attr_ex& attr) = 0;
+  virtual int resize_cq(Cq& cq, int entries) = 0;
+  virtual int destroy_cq(Cq& cq) = 0;
+  virtual Srq* create_srq(Pd& pd, ibv_srq_init_attr& attr) = 0;
+  virtual int modify_srq(Srq& srq, const ibv_srq_attr& attr, int mask) = 0;
+  virtual int query_srq(Srq& srq, ibv_srq_attr& attr) = 0;
+  virtual int destroy_srq(Srq& srq) = 0;
+  // dc: null for a kind of InfiniBand's own.
+  virtual Qp* create_qp(Context& context, ibv_qp_init_attr_ex& attr,
+                        const mlx5dv_qp_init_attr* dc) = 0;
+  virtual int modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask) = 0;
+  virtual int query_qp(Qp& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init) = 0;
+  virtual int destroy_qp(Qp& qp) = 0;
+  virtual Ah* create_ah(Pd& pd, const ibv_ah_attr& attr) = 0;
+  virtual int destroy_ah(Ah& ah) = 0;
+
+  // May this request be posted? 0 or errno.
+  virtual int check(const Qp& qp, const SendWqe& wqe) = 0;
+  // Data path. send: `wqe` is qp.scratch or stands in qp.batch, sq_lock is held.
+  virtual int send(Qp& qp, SendWqe& wqe) = 0;
+  virtual int post_recv(Qp& qp, ibv_recv_wr* wr, ibv_recv_wr** bad) = 0;
+  virtual int post_srq_recv(Srq& srq, ibv_recv_wr* wr, ibv_recv_wr** bad) = 0;
+  // Takes the next entry; false: empty. The caller holds the CQ's poll_lock.
+  virtual bool take(Cq& cq, Cqe& out) = 0;
+  // Called when a poll found nothing: -1 if the CQ is in error, else 0 after retries that are due.
+  virtual int idle(Cq& cq) = 0;
+  virtual int request_notify(Cq& cq, bool solicited_only) = 0;
+
+  // Events.
+  virtual int get_cq_event(Channel& channel, ibv_cq** cq, void** cq_context) = 0;
+  virtual int get_async_event(Context& context, ibv_async_event& event) = 0;
+
+  virtual void close(Context& context) = 0;
+};
+
+}  // namespace turnout::hca

@@ -1,0 +1,123 @@
+#include "hca/device/qp_state.h"
+
+#include <cerrno>
+
+namespace turnout::hca {
+namespace {
+
+struct Rule {
+  QpKind kind;
+  QpPhase from, to;
+  int required, optional;
+};
+
+constexpr int kAlternate = IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE;
+constexpr QpPhase reset = QpPhase::reset, init = QpPhase::init, rtr = QpPhase::rtr,
+                  rts = QpPhase::rts, sqd = QpPhase::sqd, sqe = QpPhase::sqe;
+
+// Transitions to reset and err are in check_transition: they are alike for all.
+constexpr Rule kRules[] = {
+    {QpKind::rc, reset, init, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0},
+    {QpKind::rc, init, init, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS},
+    {QpKind::rc, init, rtr,
+     IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+         IBV_QP_MIN_RNR_TIMER,
+     IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS | IBV_QP_ALT_PATH},
+    {QpKind::rc, rtr, rts,
+     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_TIMEOUT,
+     IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER | kAlternate},
+    {QpKind::rc, rts, rts, 0,
+     IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER | kAlternate},
+    {QpKind::rc, rts, sqd, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
+    {QpKind::rc, sqd, rts, 0,
+     IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER | kAlternate},
+    {QpKind::rc, sqd, sqd, 0,
+     IBV_QP_PORT | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_AV | IBV_QP_MAX_QP_RD_ATOMIC |
+         IBV_QP_MIN_RNR_TIMER | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+         IBV_QP_MAX_DEST_RD_ATOMIC | kAlternate},
+
+    {QpKind::ud, reset, init, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY, 0},
+    {QpKind::ud, init, init, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY},
+    {QpKind::ud, init, rtr, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY},
+    {QpKind::ud, rtr, rts, IBV_QP_SQ_PSN, IBV_QP_CUR_STATE | IBV_QP_QKEY},
+    {QpKind::ud, rts, rts, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY},
+    {QpKind::ud, rts, sqd, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
+    {QpKind::ud, sqd, rts, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY},
+    {QpKind::ud, sqd, sqd, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY},
+    {QpKind::ud, sqe, rts, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY},
+
+    {QpKind::dci, reset, init, IBV_QP_PKEY_INDEX | IBV_QP_PORT, 0},
+    {QpKind::dci, init, init, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT},
+    {QpKind::dci, init, rtr, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX | IBV_QP_AV},
+    {QpKind::dci, rtr, rts,
+     IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_SQ_PSN,
+     IBV_QP_MIN_RNR_TIMER},
+    {QpKind::dci, rts, rts, 0, IBV_QP_MIN_RNR_TIMER},
+
+    {QpKind::dct, reset, init, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0},
+    {QpKind::dct, init, rtr, IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_MIN_RNR_TIMER, 0},
+};
+
+}  // namespace
+
+ibv_qp_state to_verbs(QpPhase phase) noexcept {
+  return phase == QpPhase::free ? IBV_QPS_UNKNOWN
+                                : static_cast<ibv_qp_state>(static_cast<int>(phase));
+}
+
+bool from_verbs(ibv_qp_state state, QpPhase& phase) noexcept {
+  if (static_cast<int>(state) < IBV_QPS_RESET || static_cast<int>(state) > IBV_QPS_ERR) return false;
+  phase = static_cast<QpPhase>(static_cast<int>(state));
+  return true;
+}
+
+int check_transition(QpKind kind, QpPhase from, QpPhase to, int mask, const char** why) noexcept {
+  const int given = mask & ~IBV_QP_STATE;
+  if (to == QpPhase::reset || to == QpPhase::err) {
+    *why = "a DCT cannot go to this state: destroy it";
+    if (kind == QpKind::dct) return EINVAL;
+    *why = "reset -> err does not exist";
+    if (to == QpPhase::err && from == QpPhase::reset) return EINVAL;
+    *why = "no attribute may change on the way to reset or err";
+    return (given & ~IBV_QP_CUR_STATE) == 0 ? 0 : EINVAL;
+  }
+  for (const Rule& rule : kRules) {
+    if (rule.kind != kind || rule.from != from || rule.to != to) continue;
+    *why = "a required attribute is missing from the mask";
+    if ((given & rule.required) != rule.required) return EINVAL;
+    *why = "the mask has an attribute that this transition does not allow";
+    return (given & ~(rule.required | rule.optional)) == 0 ? 0 : EINVAL;
+  }
+  *why = "no such transition";
+  return EINVAL;
+}
+
+int check_values(const ibv_qp_attr& attr, int mask, const char** why) noexcept {
+  const auto bad = [&](int bit, bool wrong, const char* text) {
+    if ((mask & bit) == 0 || !wrong) return false;
+    *why = text;
+    return true;
+  };
+  if (bad(IBV_QP_PKEY_INDEX, attr.pkey_index != 0, "pkey_index: the table has one entry, 0") ||
+      bad(IBV_QP_PORT, attr.port_num != kPort, "port_num: the device has port 1 only") ||
+      bad(IBV_QP_PATH_MTU, attr.path_mtu < IBV_MTU_256 || attr.path_mtu > IBV_MTU_4096,
+          "path_mtu is none of the enumeration") ||
+      bad(IBV_QP_DEST_QPN, attr.dest_qp_num > 0xffffff, "dest_qp_num has more than 24 bits") ||
+      bad(IBV_QP_MIN_RNR_TIMER, attr.min_rnr_timer > 31, "min_rnr_timer is above 31") ||
+      bad(IBV_QP_TIMEOUT, attr.timeout > 31, "timeout is above 31") ||
+      bad(IBV_QP_RETRY_CNT, attr.retry_cnt > 7, "retry_cnt is above 7") ||
+      bad(IBV_QP_RNR_RETRY, attr.rnr_retry > 7, "rnr_retry is above 7") ||
+      bad(IBV_QP_MAX_QP_RD_ATOMIC, attr.max_rd_atomic > kMaxRdAtomic,
+          "max_rd_atomic is above the device's limit") ||
+      bad(IBV_QP_MAX_DEST_RD_ATOMIC, attr.max_dest_rd_atomic > kMaxRdAtomic,
+          "max_dest_rd_atomic is above the device's limit") ||
+      bad(IBV_QP_AV, attr.ah_attr.port_num != kPort, "ah_attr.port_num: the device has port 1 only") ||
+      bad(IBV_QP_AV, attr.ah_attr.is_global != 0 && attr.ah_attr.grh.sgid_index != 0,
+          "ah_attr.grh.sgid_index: the table has one entry, 0") ||
+      bad(IBV_QP_CAP, true, "queues cannot be resized")) {
+    return EINVAL;
+  }
+  return 0;
+}
+
+}  // namespace turnout::hca

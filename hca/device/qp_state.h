@@ -1,0 +1,29 @@
+// The queue-pair state machine: which transitions exist for a kind, which attributes each needs and
+// allows. Pure.
+//
+// Sources: ibv_modify_qp(3) for RC and UD (IBTA vol. 1, 11.2.5.2); for DCI and DCT what the Linux
+// mlx5 driver accepts. DCT: reset -> init -> rtr, then only destruction.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include "hca/device/layout.h"
+
+namespace turnout::hca {
+
+[[nodiscard]] ibv_qp_state to_verbs(QpPhase phase) noexcept;
+// False when `state` is none of the enumeration.
+[[nodiscard]] bool from_verbs(ibv_qp_state state, QpPhase& phase) noexcept;
+
+// 0, or EINVAL with `why` naming the attribute or transition.
+[[nodiscard]] int check_transition(QpKind kind, QpPhase from, QpPhase to, int mask,
+                                   const char** why) noexcept;
+// 0, or EINVAL: the values of the attributes in `mask` that have a range.
+[[nodiscard]] int check_values(const ibv_qp_attr& attr, int mask, const char** why) noexcept;
+
+// May its send queue, its receive side do anything in this state?
+[[nodiscard]] constexpr bool can_receive(QpPhase p) noexcept {
+  return p == QpPhase::rtr || p == QpPhase::rts || p == QpPhase::sqd || p == QpPhase::sqe;
+}
+
+}  // namespace turnout::hca

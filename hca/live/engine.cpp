@@ -1,0 +1,140 @@
+#include "hca/live/engine.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+
+#include "base/log.h"
+#include "base/settings.h"
+#include "hca/live/fork_guard.h"
+
+namespace turnout::hca {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::map<std::string, LiveEngine*> engines;  // by path of the fabric's file
+};
+Registry& registry() {
+  static auto* one = new Registry;  // contexts may be closed by exit handlers
+  return *one;
+}
+
+}  // namespace
+
+LiveEngine::LiveEngine(std::shared_ptr<Fabric> fabric)
+    : fabric_(std::move(fabric)), memory_(*fabric_) {}
+
+Result<LiveEngine*> LiveEngine::open(Context& context) {
+  auto loaded = Settings::load();
+  if (!loaded) return loaded.status();
+  const Settings& settings = loaded.value();
+  auto opened = Fabric::open(settings.fabric, settings.fabric_size);
+  if (!opened) return opened.status();
+  std::shared_ptr<Fabric> fabric = opened.value();
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  LiveEngine*& slot = all.engines[fabric->path()];
+  if (slot == nullptr) {
+    std::unique_ptr<LiveEngine> engine(new LiveEngine(fabric));
+    if (Status s = engine->start(); !s) {
+      all.engines.erase(fabric->path());
+      return s;
+    }
+    slot = engine.release();
+  }
+  int ends[2];
+  struct stat st {};
+  if (pipe2(ends, O_CLOEXEC) != 0 || fstat(ends[1], &st) != 0) {
+    return Status(Code::system, "pipe for asynchronous events", errno);
+  }
+  fcntl(ends[1], F_SETFL, O_NONBLOCK);
+  context.verbs.context.async_fd = ends[0];
+  context.async_write = ends[1];
+  context.async = PipeRef{st.st_ino, ends[1], 0};
+  context.engine = slot;
+  context.pid = getpid();
+  ++slot->contexts_;
+  return slot;
+}
+
+Status LiveEngine::start() {
+  void* p = mmap(nullptr, kMaxQps * sizeof(std::atomic<Qp*>), PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) return Status(Code::system, "memory for the queue-pair table", errno);
+  qps_ = static_cast<std::atomic<Qp*>*>(p);
+  watch_forks();
+  try {
+    firmware_ = std::thread([this] { firmware_main(); });
+  } catch (const std::exception& e) {
+    return Status(Code::system, std::string("the firmware thread does not start: ") + e.what(),
+                  EAGAIN);
+  }
+  // Peers begin to watch this process.
+  fabric_->wake_all();
+  return {};
+}
+
+LiveEngine::~LiveEngine() {
+  if (firmware_.joinable()) {
+    if (fabric_->pid() == getpid()) {
+      stop_.store(true, std::memory_order_release);
+      fabric_->wake(fabric_->me());
+      firmware_.join();
+    } else {
+      firmware_.detach();  // a fork's child has no such thread
+    }
+  }
+  if (qps_ != nullptr) munmap(qps_, kMaxQps * sizeof(std::atomic<Qp*>));
+}
+
+void LiveEngine::close(Context& context) {
+  if (context.pid == getpid()) {
+    ::close(context.verbs.context.async_fd);
+    ::close(context.async_write);
+  }
+  Registry& all = registry();
+  LiveEngine* gone = nullptr;
+  std::shared_ptr<Fabric> fabric;  // leaves after the engine
+  {
+    const std::lock_guard lock(all.mutex);
+    if (--contexts_ == 0) {
+      gone = this;
+      fabric = fabric_;
+      all.engines.erase(fabric_->path());
+    }
+  }
+  delete gone;
+}
+
+void LiveEngine::wait_unused(std::uint32_t key, std::uint32_t number) const noexcept {
+  // The invalidation before, the look at the hazards after: see executor.cpp.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const std::uint32_t high = std::min(fabric_->header().qp_high.load(), kMaxQps);
+  for (std::uint32_t i = kFirstQp; i < high; ++i) {
+    const Hazard& hazard = fabric_->hazard(i);
+    for (int round = 0;; ++round) {
+      const std::uint64_t h = hazard.load(std::memory_order_seq_cst);
+      const bool busy = (key != 0 && static_cast<std::uint32_t>(h) == key) ||
+                        (number != 0 && static_cast<std::uint32_t>(h >> 32) == number);
+      if (!busy) break;
+      if (round < 100) {
+        __builtin_ia32_pause();
+        continue;
+      }
+      const timespec nap{0, 20'000};
+      nanosleep(&nap, nullptr);
+      if (round % 64 == 0 && !fabric_->alive(fabric_->qp(i).owner.load())) break;
+    }
+  }
+}
+
+}  // namespace turnout::hca

@@ -1,0 +1,179 @@
+// LiveEngine: verbs among the processes of one host. The initiator executes a work request to its end
+// inside the post: it checks the target's records, moves the data, completes the target's receive and
+// then its own request.
+//
+// One per process and fabric, shared by the contexts opened on it. A firmware thread per engine reaps
+// dead peers and retries stalled queue pairs; it sleeps while there is nothing to do. Files: objects.cpp
+// (memory, channels, CQs, SRQs), qps.cpp, executor.cpp (requests), receives.cpp (receive queues),
+// completions.cpp, events.cpp, firmware.cpp (retries and the thread).
+//
+// Locks of this process, in order: stalled_mutex_ is only try-locked with sq_lock taken inside it by
+// try_lock; sq_lock -> locks of the shared state; poll_lock -> locks of the shared state.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.h"
+#include "hca/device/engine.h"
+#include "hca/live/fabric.h"
+#include "hca/live/memory.h"
+
+namespace turnout::hca {
+
+// An entry of a completion channel's or a context's pipe.
+struct EventRecord {
+  std::uint64_t cookie;
+  std::uint32_t index;
+  std::uint32_t generation;  // of a CQ or SRQ record; a QP's number
+  std::uint32_t type;        // ibv_event_type; kCompletion
+  std::uint32_t object;      // kCqEvent, kQpEvent, kSrqEvent
+};
+static_assert(sizeof(EventRecord) == 24);
+enum : std::uint32_t { kCqEvent = 1, kQpEvent = 2, kSrqEvent = 3 };
+inline constexpr std::uint32_t kCompletion = 0xffff;
+
+class LiveEngine final : public Engine {
+ public:
+  // The engine of the fabric that the settings name, with a context on it. Errors: Fabric::open's and
+  // those of the settings.
+  static Result<LiveEngine*> open(Context& context);
+  ~LiveEngine() override;
+
+  Pd* alloc_pd(Context& context) override;
+  int dealloc_pd(Pd& pd) override;
+  Mr* register_memory(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
+                      unsigned access) override;
+  Mr* register_file(Pd& pd, std::uint64_t offset, std::uint64_t length, std::uint64_t iova, int fd,
+                    unsigned access) override;
+  int deregister(Mr& mr) override;
+  Channel* create_channel(Context& context) override;
+  int destroy_channel(Channel& channel) override;
+  Cq* create_cq(Context& context, const ibv_cq_init_attr_ex& attr) override;
+  int resize_cq(Cq& cq, int entries) override;
+  int destroy_cq(Cq& cq) override;
+  Srq* create_srq(Pd& pd, ibv_srq_init_attr& attr) override;
+  int modify_srq(Srq& srq, const ibv_srq_attr& attr, int mask) override;
+  int query_srq(Srq& srq, ibv_srq_attr& attr) override;
+  int destroy_srq(Srq& srq) override;
+  Qp* create_qp(Context& context, ibv_qp_init_attr_ex& attr, const mlx5dv_qp_init_attr* dc) override;
+  int modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask) override;
+  int query_qp(Qp& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init) override;
+  int destroy_qp(Qp& qp) override;
+  Ah* create_ah(Pd& pd, const ibv_ah_attr& attr) override;
+  int destroy_ah(Ah& ah) override;
+
+  int check(const Qp& qp, const SendWqe& wqe) override;
+  int send(Qp& qp, SendWqe& wqe) override;
+  int post_recv(Qp& qp, ibv_recv_wr* wr, ibv_recv_wr** bad) override;
+  int post_srq_recv(Srq& srq, ibv_recv_wr* wr, ibv_recv_wr** bad) override;
+  bool take(Cq& cq, Cqe& out) override;
+  int idle(Cq& cq) override;
+  int request_notify(Cq& cq, bool solicited_only) override;
+
+  int get_cq_event(Channel& channel, ibv_cq** cq, void** cq_context) override;
+  int get_async_event(Context& context, ibv_async_event& event) override;
+
+  void close(Context& context) override;
+
+ private:
+  // How an attempt at a request ended.
+  enum class Step : std::uint8_t { done, receiver_not_ready, no_answer };
+  struct Segment {
+    std::uint8_t* data;
+    std::uint64_t length;
+  };
+  struct Segments {
+    Segment part[kMaxSge + 1];
+    std::uint32_t count = 0;
+    std::uint64_t length = 0;
+    void add(std::uint8_t* data, std::uint64_t n) {
+      part[count++] = {data, n};
+      length += n;
+    }
+  };
+  // A receive taken from a queue.
+  struct Receive {
+    std::uint64_t wr_id;
+    std::uint32_t num_sge;
+    std::uint32_t pd;
+    std::uint64_t room;
+    ReceiveSge sge[kMaxSge];
+  };
+  enum class Taken : std::uint8_t { yes, empty, damaged };
+
+  explicit LiveEngine(std::shared_ptr<Fabric> fabric);
+  Status start();
+
+  // executor.cpp. All with sq_lock held.
+  [[nodiscard]] Step execute(Qp& qp, SendWqe& wqe, ibv_wc_status& status) noexcept;
+  [[nodiscard]] QpRecord* find_target(Qp& qp, const SendWqe& wqe, std::uint32_t& number) noexcept;
+  [[nodiscard]] ibv_wc_status gather(Qp& qp, SendWqe& wqe, unsigned rights, Segments& out) noexcept;
+  [[nodiscard]] Step run_rdma(Qp& qp, SendWqe& wqe, QpRecord& target, std::uint32_t number,
+                              Segments& local, ibv_wc_status& status) noexcept;
+  [[nodiscard]] Step run_atomic(Qp& qp, SendWqe& wqe, QpRecord& target, Segments& local,
+                                ibv_wc_status& status) noexcept;
+  [[nodiscard]] Step run_send(Qp& qp, SendWqe& wqe, QpRecord& target, std::uint32_t number,
+                              Segments& local, ibv_wc_status& status) noexcept;
+  [[nodiscard]] Access scatter(Qp& qp, std::uint32_t number, const Receive& receive,
+                               const Segments& data) noexcept;
+  [[nodiscard]] ibv_wc_status remote_failure(QpRecord& target, std::uint32_t number, Access access,
+                                             ibv_event_type event) noexcept;
+  void complete(Qp& qp, const SendWqe& wqe, ibv_wc_status status) noexcept;
+  void fail(Qp& qp, QpPhase to) noexcept;
+  void flush_send_queue(Qp& qp) noexcept;
+
+  // firmware.cpp
+  void stall(Qp& qp, Step why) noexcept;
+  void progress(Qp& qp) noexcept;
+  void retry_due(bool firmware) noexcept;
+  void forget_stalled(Qp& qp) noexcept;
+  void firmware_main() noexcept;
+
+  // receives.cpp
+  [[nodiscard]] int post(ReceiveQueue& queue, ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept;
+  [[nodiscard]] Taken take_receive(Qp& qp, QpRecord& target, Receive& out) noexcept;
+  void flush_receives(QpRecord& record, std::uint32_t number) noexcept;
+  // Moves a QP (ours or a peer's) to err, completes its receives, tells its owner.
+  void fail_target(QpRecord& target, std::uint32_t number, ibv_event_type event) noexcept;
+  [[nodiscard]] int create_receive_queue(ReceiveQueue& queue, std::uint32_t max_wr,
+                                         std::uint32_t max_sge, std::uint32_t pd) noexcept;
+  void destroy_receive_queue(ReceiveQueue& queue) noexcept;
+
+  // completions.cpp
+  bool push(std::uint32_t cq, Token owner, const Cqe& entry, bool solicited) noexcept;
+  void drop_completions(Cq& cq, std::uint32_t number) noexcept;
+
+  // events.cpp
+  void raise(Token owner, const PipeRef& pipe, const EventRecord& event) noexcept;
+  void raise_qp(const QpRecord& record, std::uint32_t number, ibv_event_type type) noexcept;
+
+  // Waits until no initiator touches this region or queue pair. 0: not asked about.
+  void wait_unused(std::uint32_t key, std::uint32_t number) const noexcept;
+  [[nodiscard]] Mr* publish_region(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
+                                   unsigned access, MrKind kind, std::uint64_t location, int fd);
+  [[nodiscard]] bool names_this_port(const ibv_ah_attr& attr, const Context& context) const noexcept;
+
+  std::shared_ptr<Fabric> fabric_;
+  Memory memory_;
+  std::uint32_t contexts_ = 0;            // guarded by the registry's mutex
+  std::atomic<Qp*>* qps_ = nullptr;       // by index; ours only
+
+  std::mutex objects_mutex_;              // the maps
+  std::unordered_map<std::uint32_t, Cq*> cqs_;
+  std::unordered_map<std::uint32_t, Srq*> srqs_;
+
+  std::mutex stalled_mutex_;
+  std::vector<Qp*> stalled_;
+  std::atomic<std::uint64_t> next_retry_{UINT64_MAX};
+
+  std::thread firmware_;
+  std::atomic<bool> stop_{false};
+};
+
+}  // namespace turnout::hca

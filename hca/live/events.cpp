@@ -1,0 +1,91 @@
+// Events between processes: small records in the pipes behind channel->fd and context->async_fd.
+//
+// The initiator whose act causes an event writes the record into the owner's pipe. The record names the
+// object by index and generation, so an event of an object destroyed meanwhile is recognised.
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "base/log.h"
+#include "hca/live/engine.h"
+
+namespace turnout::hca {
+namespace {
+
+// Reads one record; blocks unless the user made the descriptor non-blocking. 0 or errno.
+int read_record(int fd, EventRecord& event) {
+  for (;;) {
+    const ssize_t n = read(fd, &event, sizeof event);
+    if (n == static_cast<ssize_t>(sizeof event)) return 0;
+    if (n < 0 && errno == EINTR) continue;
+    return n < 0 ? errno : EBADF;
+  }
+}
+
+}  // namespace
+
+void LiveEngine::raise(Token owner, const PipeRef& pipe, const EventRecord& event) noexcept {
+  if (!fabric_->write_pipe(owner, pipe, &event, sizeof event)) {
+    TURNOUT_LOG(hca, debug, "event {} of process slot {} was not taken", event.type, slot_of(owner));
+  }
+}
+
+void LiveEngine::raise_qp(const QpRecord& record, std::uint32_t number,
+                          ibv_event_type type) noexcept {
+  raise(record.owner.load(std::memory_order_relaxed), record.async,
+        {record.cookie, number & (kMaxQps - 1), number, static_cast<std::uint32_t>(type), kQpEvent});
+}
+
+int LiveEngine::get_cq_event(Channel& channel, ibv_cq** cq, void** cq_context) {
+  for (;;) {
+    EventRecord event;
+    if (const int error = read_record(channel.verbs.fd, event); error != 0) return error;
+    const std::lock_guard lock(objects_mutex_);
+    const auto found = cqs_.find(event.index);
+    if (event.object != kCqEvent || found == cqs_.end() ||
+        found->second->record->generation != event.generation) {
+      continue;  // of a CQ destroyed before its event was read
+    }
+    Cq& which = *found->second;
+    ++which.comp_events_read;
+    *cq = reinterpret_cast<ibv_cq*>(&which.verbs);
+    *cq_context = which.verbs.cq_context;
+    return 0;
+  }
+}
+
+int LiveEngine::get_async_event(Context& context, ibv_async_event& out) {
+  for (;;) {
+    EventRecord event;
+    if (const int error = read_record(context.verbs.context.async_fd, event); error != 0) {
+      return error;
+    }
+    const std::lock_guard lock(objects_mutex_);
+    out.event_type = static_cast<ibv_event_type>(event.type);
+    if (event.object == kCqEvent) {
+      const auto found = cqs_.find(event.index);
+      if (found == cqs_.end() || found->second->record->generation != event.generation) continue;
+      ++found->second->async_events_read;
+      out.element.cq = reinterpret_cast<ibv_cq*>(&found->second->verbs);
+      return 0;
+    }
+    if (event.object == kSrqEvent) {
+      const auto found = srqs_.find(event.index);
+      if (found == srqs_.end() || found->second->record->generation != event.generation) continue;
+      ++found->second->events_read;
+      out.element.srq = &found->second->verbs;
+      return 0;
+    }
+    if (event.object == kQpEvent) {
+      Qp* qp = qps_[event.index & (kMaxQps - 1)].load(std::memory_order_acquire);
+      if (qp == nullptr || qp->number != event.generation) continue;
+      ++qp->events_read;
+      out.element.qp = &qp->verbs.qp_base;
+      return 0;
+    }
+  }
+}
+
+}  // namespace turnout::hca

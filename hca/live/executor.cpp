@@ -1,0 +1,395 @@
+// The executor: one work request from its checks to its completions, in the initiator's thread.
+//
+// Order of an operation with a receive: take the receive, move the data, complete the receive, then the
+// request. Before it relies on a peer's queue pair or region the initiator names it in its hazard word
+// with a full barrier; the owner first invalidates, then looks at the hazards. So either the initiator
+// sees the invalidation, or the owner sees the initiator.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/log.h"
+#include "hca/device/qp_state.h"
+#include "hca/device/rules.h"
+#include "hca/live/engine.h"
+
+namespace turnout::hca {
+namespace {
+
+constexpr std::uint64_t hazard_of(std::uint32_t number, std::uint32_t key) {
+  return std::uint64_t{number} << 32 | key;
+}
+
+// What a UD message carries in front when its address is global (IBTA 8.3).
+struct Grh {
+  std::uint8_t bytes[kGrhBytes] = {};
+};
+
+}  // namespace
+
+int LiveEngine::check(const Qp& qp, const SendWqe& w) {
+  if (qp.kind == QpKind::dct) return EINVAL;
+  const auto phase =
+      static_cast<QpPhase>(qp.record->identity.load(std::memory_order_acquire) & 0xff);
+  if (phase < QpPhase::rts) return EINVAL;
+  if (qp.posted - qp.reclaimed.load(std::memory_order_acquire) >= qp.init.cap.max_send_wr) {
+    return ENOMEM;
+  }
+  if (!w.is_inline && w.num_sge > qp.init.cap.max_send_sge) return EINVAL;
+  switch (w.opcode) {
+    case IBV_WR_SEND:
+    case IBV_WR_SEND_WITH_IMM: break;
+    case IBV_WR_RDMA_WRITE:
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+      if (qp.kind == QpKind::ud) return EINVAL;
+      break;
+    case IBV_WR_RDMA_READ:
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+      if (qp.kind == QpKind::ud || w.is_inline) return EINVAL;
+      break;
+    default: return EOPNOTSUPP;
+  }
+  return (qp.kind == QpKind::ud || qp.kind == QpKind::dci) && !w.addressed ? EINVAL : 0;
+}
+
+int LiveEngine::send(Qp& qp, SendWqe& wqe) {
+  if (const int error = check(qp, wqe); error != 0) return error;
+  wqe.position = ++qp.posted;
+  const auto phase = static_cast<QpPhase>(qp.record->identity.load(std::memory_order_relaxed) & 0xff);
+  if (phase == QpPhase::rts && !qp.stalled.load(std::memory_order_relaxed)) [[likely]] {
+    ibv_wc_status status = IBV_WC_SUCCESS;
+    const Step step = execute(qp, wqe, status);
+    if (step == Step::done) [[likely]] {
+      if (status != IBV_WC_SUCCESS || qp.signal_all || (wqe.flags & IBV_SEND_SIGNALED) != 0) {
+        complete(qp, wqe, status);
+      }
+      return 0;
+    }
+    qp.rnr_left = qp.attr.rnr_retry;
+    qp.retries_left = qp.attr.retry_cnt;
+    qp.queue.push_back(wqe);
+    stall(qp, step);
+    return 0;
+  }
+  qp.queue.push_back(wqe);
+  if (phase == QpPhase::err || phase == QpPhase::sqe) {
+    flush_send_queue(qp);
+  } else if (phase != QpPhase::sqd && qp.retry_at <= monotonic()) {
+    progress(qp);
+  }
+  return 0;
+}
+
+QpRecord* LiveEngine::find_target(Qp& qp, const SendWqe& wqe, std::uint32_t& number) noexcept {
+  number = qp.kind == QpKind::rc ? qp.attr.dest_qp_num : wqe.dest_qpn;
+  if (!(qp.kind == QpKind::rc ? qp.reachable : wqe.reachable) || number > 0xffffff) return nullptr;
+  QpRecord& target = fabric_->qp(number & (kMaxQps - 1));
+  qp.hazard->exchange(hazard_of(number, wqe.rkey), std::memory_order_seq_cst);
+  const std::uint64_t identity = target.identity.load(std::memory_order_acquire);
+  if (identity >> 8 != number || !can_receive(static_cast<QpPhase>(identity & 0xff))) return nullptr;
+  switch (qp.kind) {
+    case QpKind::rc:
+      return target.kind == QpKind::rc && target.dest_qpn == qp.number ? &target : nullptr;
+    case QpKind::ud: return target.kind == QpKind::ud ? &target : nullptr;
+    case QpKind::dci: return target.kind == QpKind::dct ? &target : nullptr;
+    default: return nullptr;
+  }
+}
+
+ibv_wc_status LiveEngine::gather(Qp& qp, SendWqe& wqe, unsigned rights, Segments& out) noexcept {
+  if (wqe.is_inline) {
+    out.add(wqe.data, wqe.length);
+    return IBV_WC_SUCCESS;
+  }
+  const std::uint32_t pd = qp.record->pd;
+  for (std::uint32_t i = 0; i < wqe.num_sge; ++i) {
+    const ibv_sge& sge = wqe.sge[i];
+    if (sge.length == 0) continue;
+    Place place;
+    const Access access = memory_.find(sge.lkey, pd, sge.addr, sge.length, rights, place);
+    // A local key of another process's region would be a guess: only our own count.
+    if (access != Access::ok || place.direct == nullptr ||
+        fabric_->mr(sge.lkey >> 8).owner.load(std::memory_order_relaxed) != fabric_->me()) {
+      return IBV_WC_LOC_PROT_ERR;
+    }
+    out.add(place.direct, sge.length);
+  }
+  return out.length > kMaxMessage ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
+}
+
+LiveEngine::Step LiveEngine::execute(Qp& qp, SendWqe& wqe, ibv_wc_status& status) noexcept {
+  const bool fetches = wqe.opcode == IBV_WR_RDMA_READ || is_atomic(wqe.opcode);
+  Segments local;
+  status = gather(qp, wqe, fetches ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U, local);
+  if (status != IBV_WC_SUCCESS) return Step::done;
+  if (!wqe.is_inline) wqe.length = static_cast<std::uint32_t>(local.length);
+  if (qp.kind == QpKind::ud && wqe.length > kMtu) {
+    status = IBV_WC_LOC_LEN_ERR;
+    return Step::done;
+  }
+  if (is_send(wqe.opcode)) wqe.rkey = 0;
+  std::uint32_t number = 0;
+  QpRecord* target = find_target(qp, wqe, number);
+  Step step = Step::no_answer;
+  if (target == nullptr) {
+    if (qp.kind == QpKind::ud) step = Step::done;  // a datagram to nobody is lost
+  } else if (qp.kind == QpKind::dci && target->dc_key != wqe.dc_key) {
+    status = IBV_WC_REM_ACCESS_ERR;
+    step = Step::done;
+  } else if (is_send(wqe.opcode)) {
+    step = run_send(qp, wqe, *target, number, local, status);
+  } else if (is_atomic(wqe.opcode)) {
+    step = run_atomic(qp, wqe, *target, local, status);
+  } else {
+    step = run_rdma(qp, wqe, *target, number, local, status);
+  }
+  qp.hazard->store(0, std::memory_order_release);
+  return step;
+}
+
+ibv_wc_status LiveEngine::remote_failure(QpRecord& target, std::uint32_t number, Access access,
+                                         ibv_event_type event) noexcept {
+  ibv_wc_status status = IBV_WC_REM_ACCESS_ERR;
+  if (access == Access::failed) {
+    status = IBV_WC_REM_OP_ERR;
+    event = IBV_EVENT_QP_FATAL;
+  }
+  if (event == IBV_EVENT_QP_REQ_ERR) status = IBV_WC_REM_INV_REQ_ERR;
+  // A responder of RC fails with the request (IBTA 9.9.3); a DCT serves others and survives.
+  if (target.kind == QpKind::rc) fail_target(target, number, event);
+  return status;
+}
+
+LiveEngine::Step LiveEngine::run_rdma(Qp& qp, SendWqe& wqe, QpRecord& target, std::uint32_t number,
+                                      Segments& local, ibv_wc_status& status) noexcept {
+  const bool reads = wqe.opcode == IBV_WR_RDMA_READ;
+  const unsigned right = reads ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
+  Place place;
+  if ((target.access & right) == 0) {
+    status = remote_failure(target, number, Access::denied, IBV_EVENT_QP_ACCESS_ERR);
+    return Step::done;
+  }
+  if (local.length > 0) {  // IBTA 9.7.4.1.1: no key check for zero bytes
+    const Access found =
+        memory_.find(wqe.rkey, target.pd, wqe.remote, local.length, right, place);
+    if (found == Access::unreachable) return Step::no_answer;
+    if (found != Access::ok) {
+      status = remote_failure(target, number, found, IBV_EVENT_QP_ACCESS_ERR);
+      return Step::done;
+    }
+  }
+  Receive receive;
+  const bool receives = has_imm(wqe.opcode);
+  if (receives) {
+    const Taken taken = take_receive(qp, target, receive);
+    if (taken == Taken::empty) return Step::receiver_not_ready;
+    if (taken == Taken::damaged) {
+      status = IBV_WC_REM_OP_ERR;
+      return Step::done;
+    }
+  }
+  for (std::uint32_t i = 0; i < local.count; ++i) {
+    const Segment& part = local.part[i];
+    if (part.length == 0) continue;
+    const Access moved = reads ? memory_.read(part.data, place, part.length)
+                               : memory_.write(place, part.data, part.length);
+    if (moved != Access::ok) {
+      qp.record->taken.store(0, std::memory_order_release);
+      if (moved == Access::unreachable) return Step::no_answer;
+      status = remote_failure(target, number, moved, IBV_EVENT_QP_FATAL);
+      return Step::done;
+    }
+    if (place.direct != nullptr) place.direct += part.length;
+    place.remote += part.length;
+  }
+  if (receives) {
+    Cqe entry{};
+    entry.wr_id = receive.wr_id;
+    entry.qpn = number;
+    entry.src_qp = qp.number;
+    entry.byte_len = static_cast<std::uint32_t>(local.length);
+    entry.imm = wqe.imm;
+    entry.opcode = static_cast<std::uint8_t>(IBV_WC_RECV_RDMA_WITH_IMM);
+    entry.flags = IBV_WC_WITH_IMM;
+    qp.record->taken.store(0, std::memory_order_release);
+    push(target.recv_cq, target.owner.load(std::memory_order_relaxed), entry,
+         (wqe.flags & IBV_SEND_SOLICITED) != 0);
+  }
+  return Step::done;
+}
+
+LiveEngine::Step LiveEngine::run_atomic(Qp& qp, SendWqe& wqe, QpRecord& target, Segments& local,
+                                        ibv_wc_status& status) noexcept {
+  const auto number = static_cast<std::uint32_t>(qp.hazard->load() >> 32);
+  if (local.length != 8 || local.count != 1) {
+    status = IBV_WC_LOC_LEN_ERR;
+    return Step::done;
+  }
+  if ((wqe.remote & 7) != 0) {
+    status = remote_failure(target, number, Access::denied, IBV_EVENT_QP_REQ_ERR);
+    return Step::done;
+  }
+  Place place;
+  Access access = (target.access & IBV_ACCESS_REMOTE_ATOMIC) == 0
+                      ? Access::denied
+                      : memory_.find(wqe.rkey, target.pd, wqe.remote, 8, IBV_ACCESS_REMOTE_ATOMIC,
+                                     place);
+  std::uint64_t old = 0;
+  if (access == Access::ok && place.direct != nullptr &&
+      (reinterpret_cast<std::uintptr_t>(place.direct) & 7) != 0) {
+    access = Access::failed;  // an iova aligned otherwise than its memory
+  }
+  if (access == Access::ok) {
+    access = memory_.atomic(place, wqe.opcode == IBV_WR_ATOMIC_CMP_AND_SWP, wqe.compare_add,
+                            wqe.swap, old);
+  }
+  if (access == Access::unreachable) return Step::no_answer;
+  if (access != Access::ok) {
+    status = remote_failure(target, number, access, IBV_EVENT_QP_ACCESS_ERR);
+    return Step::done;
+  }
+  std::memcpy(local.part[0].data, &old, 8);
+  return Step::done;
+}
+
+Access LiveEngine::scatter(Qp& qp, std::uint32_t number, const Receive& receive,
+                           const Segments& data) noexcept {
+  std::uint32_t part = 0;
+  std::uint64_t used = 0;  // of data.part[part]
+  std::uint64_t left = data.length;
+  for (std::uint32_t i = 0; i < receive.num_sge && left > 0; ++i) {
+    const ReceiveSge& sge = receive.sge[i];
+    std::uint64_t room = std::min<std::uint64_t>(sge.length, left);
+    if (room == 0) continue;
+    qp.hazard->store(hazard_of(number, sge.key), std::memory_order_seq_cst);
+    Place place;
+    if (const Access found = memory_.find(sge.key, receive.pd, sge.address, room,
+                                          IBV_ACCESS_LOCAL_WRITE, place);
+        found != Access::ok) {
+      return found;
+    }
+    left -= room;
+    while (room > 0) {
+      const Segment& from = data.part[part];
+      const std::uint64_t n = std::min(room, from.length - used);
+      if (n > 0) {
+        if (const Access moved = memory_.write(place, from.data + used, n); moved != Access::ok) {
+          return moved;
+        }
+      }
+      if (place.direct != nullptr) place.direct += n;
+      place.remote += n;
+      room -= n;
+      used += n;
+      if (used == from.length) {
+        ++part;
+        used = 0;
+      }
+    }
+  }
+  return Access::ok;
+}
+
+LiveEngine::Step LiveEngine::run_send(Qp& qp, SendWqe& wqe, QpRecord& target, std::uint32_t number,
+                                      Segments& local, ibv_wc_status& status) noexcept {
+  const bool datagram = qp.kind == QpKind::ud;
+  if (datagram && target.qkey != wqe.qkey) return Step::done;  // IBTA 10.2.5: dropped
+  Receive receive;
+  const Taken taken = take_receive(qp, target, receive);
+  if (taken == Taken::empty) return datagram ? Step::done : Step::receiver_not_ready;
+  if (taken == Taken::damaged) {
+    status = IBV_WC_REM_OP_ERR;
+    return Step::done;
+  }
+  Cqe entry{};
+  entry.wr_id = receive.wr_id;
+  entry.qpn = number;
+  entry.src_qp = qp.number;
+  entry.imm = wqe.imm;
+  entry.opcode = static_cast<std::uint8_t>(IBV_WC_RECV);
+  entry.flags = has_imm(wqe.opcode) ? IBV_WC_WITH_IMM : 0;
+
+  Grh grh;
+  Segments framed;
+  const Segments* data = &local;
+  if (datagram) {
+    framed.add(grh.bytes, kGrhBytes);
+    for (std::uint32_t i = 0; i < local.count; ++i) {
+      framed.add(local.part[i].data, local.part[i].length);
+    }
+    data = &framed;
+  }
+  entry.byte_len = static_cast<std::uint32_t>(data->length);
+  ibv_event_type event = IBV_EVENT_QP_FATAL;
+  if (data->length > receive.room) {
+    entry.status = IBV_WC_LOC_LEN_ERR;
+    status = IBV_WC_REM_INV_REQ_ERR;
+    event = IBV_EVENT_QP_REQ_ERR;
+  } else if (const Access moved = scatter(qp, number, receive, *data); moved != Access::ok) {
+    if (moved == Access::unreachable) {
+      qp.record->taken.store(0, std::memory_order_release);
+      return datagram ? Step::done : Step::no_answer;
+    }
+    entry.status = IBV_WC_LOC_PROT_ERR;
+    status = IBV_WC_REM_OP_ERR;
+  }
+  qp.record->taken.store(0, std::memory_order_release);
+  push(target.recv_cq, target.owner.load(std::memory_order_relaxed), entry,
+       (wqe.flags & IBV_SEND_SOLICITED) != 0);
+  if (entry.status != IBV_WC_SUCCESS) {
+    if (target.kind != QpKind::dct) fail_target(target, number, event);
+    if (datagram) status = IBV_WC_SUCCESS;  // nothing comes back to the sender of a datagram
+  }
+  return Step::done;
+}
+
+void LiveEngine::complete(Qp& qp, const SendWqe& wqe, ibv_wc_status status) noexcept {
+  Cqe entry{};
+  entry.wr_id = wqe.wr_id;
+  entry.qpn = qp.number;
+  entry.src_qp = 0;
+  entry.byte_len = wqe.opcode == IBV_WR_RDMA_READ || is_atomic(wqe.opcode) ? wqe.length : 0;
+  entry.opcode = static_cast<std::uint8_t>(completion_opcode(wqe.opcode));
+  entry.status = static_cast<std::uint8_t>(status);
+  entry.sq_position = wqe.position;
+  entry.send = 1;
+  const bool pushed = push(qp.record->send_cq, fabric_->me(), entry, false);
+  if (status != IBV_WC_SUCCESS && status != IBV_WC_WR_FLUSH_ERR) {
+    // A datagram queue pair only stops sending (IBTA 10.3.1: SQE); the others go to error whole.
+    TURNOUT_LOG(hca, debug, "queue pair {:#x}: request {:#x} ended with status {}", qp.number,
+                wqe.wr_id, static_cast<int>(status));
+    fail(qp, qp.kind == QpKind::ud ? QpPhase::sqe : QpPhase::err);
+  } else if (!pushed && status == IBV_WC_SUCCESS) {
+    raise_qp(*qp.record, qp.number, IBV_EVENT_QP_FATAL);
+    fail(qp, qp.kind == QpKind::ud ? QpPhase::sqe : QpPhase::err);
+  }
+}
+
+void LiveEngine::fail(Qp& qp, QpPhase to) noexcept {
+  std::uint64_t identity = qp.record->identity.load(std::memory_order_acquire);
+  const std::uint64_t failed = std::uint64_t{qp.number} << 8 | static_cast<std::uint64_t>(to);
+  while (static_cast<QpPhase>(identity & 0xff) != QpPhase::err &&
+         !qp.record->identity.compare_exchange_weak(identity, failed)) {
+  }
+  if (to == QpPhase::err) {
+    if (qp.record->srq == kNone) {
+      flush_receives(*qp.record, qp.number);
+    } else if (qp.kind == QpKind::rc) {
+      raise_qp(*qp.record, qp.number, IBV_EVENT_QP_LAST_WQE_REACHED);
+    }
+  }
+  flush_send_queue(qp);
+}
+
+void LiveEngine::flush_send_queue(Qp& qp) noexcept {
+  qp.stalled.store(false, std::memory_order_release);
+  qp.retry_at = 0;
+  while (!qp.queue.empty()) {
+    const SendWqe wqe = qp.queue.front();
+    qp.queue.pop_front();
+    complete(qp, wqe, IBV_WC_WR_FLUSH_ERR);
+  }
+}
+
+}  // namespace turnout::hca

@@ -1,0 +1,166 @@
+// Fabric: this process's attachment to the shared state file /dev/shm/turnout-<euid>-<name>.
+//
+// One per process and fabric name, shared by all contexts opened on it (Fabric::open counts). Owns the
+// mapping, the process's slot and its wake pipe. The file is sparse and private to the user (0600);
+// processes prove that they are attached by a shared flock on it, and openers and leavers exclude each
+// other by an open-file-description lock on its first byte. A file without attached processes is
+// replaced; the last process to leave unlinks it.
+//
+// Everything read from the file may have been damaged by another process: accessors check indices and
+// offsets and answer null. Any thread may call anything. Lock order: table_lock, then a receive
+// queue's, then a CQ's.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "base/status.h"
+#include "hca/device/layout.h"
+
+namespace turnout::hca {
+
+class Fabric {
+ public:
+  // Errors: permission (another user's file), version, invalid (name, size, damaged), system.
+  static Result<std::shared_ptr<Fabric>> open(const std::string& name, std::uint64_t size);
+  ~Fabric();
+  Fabric(const Fabric&) = delete;
+  Fabric& operator=(const Fabric&) = delete;
+
+  [[nodiscard]] Header& header() const noexcept { return *at<Header>(0); }
+  [[nodiscard]] ProcessRecord& process(std::uint32_t i) const noexcept {
+    return at<ProcessRecord>(Layout::processes)[i];
+  }
+  [[nodiscard]] Hazard& hazard(std::uint32_t i) const noexcept {
+    return at<Hazard>(Layout::hazards)[i];
+  }
+  // Indices are the caller's to check (kMax...).
+  [[nodiscard]] QpRecord& qp(std::uint32_t i) const noexcept { return at<QpRecord>(Layout::qps)[i]; }
+  [[nodiscard]] CqRecord& cq(std::uint32_t i) const noexcept { return at<CqRecord>(Layout::cqs)[i]; }
+  [[nodiscard]] SrqRecord& srq(std::uint32_t i) const noexcept {
+    return at<SrqRecord>(Layout::srqs)[i];
+  }
+  [[nodiscard]] MrRecord& mr(std::uint32_t i) const noexcept { return at<MrRecord>(Layout::mrs)[i]; }
+  // `bytes` of the heap at `offset`, null when they do not lie in it.
+  [[nodiscard]] void* heap(std::uint64_t offset, std::uint64_t bytes) const noexcept {
+    if (offset < heap_begin_ || offset > size_ || bytes > size_ - offset) return nullptr;
+    return base_ + offset;
+  }
+
+  [[nodiscard]] Token me() const noexcept { return me_; }
+  [[nodiscard]] int pid() const noexcept { return pid_; }
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  [[nodiscard]] int wake_read() const noexcept { return wake_read_; }
+
+  // Is the process behind `token` attached and running? A system call or three.
+  [[nodiscard]] bool alive(Token token) const noexcept;
+
+  // Locks in shared memory; see lock.cpp. lock() steals from a dead holder.
+  void lock(Lock& l) const noexcept {
+    std::uint32_t expected = 0;
+    if (!l.owner.compare_exchange_strong(expected, me_, std::memory_order_acquire)) lock_slow(l);
+  }
+  void unlock(Lock& l) const noexcept { l.owner.store(0, std::memory_order_release); }
+
+  // Whole pages for a ring, zeroed, tagged as ours. 0 and errno ENOMEM when the heap or /dev/shm is
+  // full. Takes table_lock.
+  [[nodiscard]] std::uint64_t allocate(std::uint64_t bytes) noexcept;
+  void release(std::uint64_t offset, std::uint64_t bytes) noexcept;
+
+  // Destroys everything a dead process left (nothing when it lives). Takes table_lock.
+  void reap(Token token) noexcept;
+  // All dead processes of the table. True if any was found.
+  bool reap_dead() noexcept;
+
+  // Undoes what a process left half done when it died holding this queue's lock. Lock held.
+  void repair(ReceiveQueue& queue) const noexcept;
+
+  // Opens file descriptor `fd` of the process in `slot`; -1 and errno. flags as for open(2).
+  [[nodiscard]] int open_peer_fd(Token token, int fd, int flags) const noexcept;
+  // Writes to the write end of a peer's (or our own) pipe; the opened end is cached. False: the pipe
+  // is gone or full.
+  bool write_pipe(Token token, const PipeRef& pipe, const void* bytes, std::size_t length) noexcept;
+  void forget_pipes(Token token) noexcept;
+  // Wakes the firmware thread of a process, of all attached processes.
+  void wake(Token token) noexcept;
+  void wake_all() noexcept;
+
+  // At process exit: no longer counts as attached; unlinks when nobody else is.
+  void leave_at_exit() noexcept;
+
+ private:
+  friend class TableGuard;
+  Fabric() = default;
+  template <class T>
+  [[nodiscard]] T* at(std::uint64_t offset) const noexcept {
+    return reinterpret_cast<T*>(base_ + offset);
+  }
+  Status attach(const std::string& name, std::uint64_t size);
+  Status try_attach(std::uint64_t size, bool& again);
+  Status initialise(int fd, std::uint64_t size) const;
+  Status check(int fd, std::uint64_t& size) const;
+  Status join();
+  void leave() noexcept;
+  [[nodiscard]] bool others_attached() const noexcept;
+  void lock_slow(Lock& l) const noexcept;
+  void reap_locked(std::uint32_t slot, Token token) noexcept;
+  void put_back(QpRecord& qp) noexcept;
+  void free_pages(std::uint64_t first, std::uint64_t pages) noexcept;
+  [[nodiscard]] PageTag* tags() const noexcept { return at<PageTag>(Layout::tags); }
+  [[nodiscard]] bool room(std::uint64_t bytes) const noexcept;
+
+  std::string path_;
+  int fd_ = -1;
+  std::byte* base_ = nullptr;
+  std::uint64_t size_ = 0;
+  std::uint64_t heap_begin_ = 0;
+  Token me_ = 0;
+  int pid_ = 0;
+  int wake_read_ = -1, wake_write_ = -1;
+
+  struct OpenPipe {
+    Token token;
+    PipeRef ref;
+    int fd;
+  };
+  std::mutex pipes_mutex_;
+  std::unordered_map<std::uint64_t, OpenPipe> pipes_;  // by inode
+};
+
+// Holds Header::table_lock.
+class TableGuard {
+ public:
+  explicit TableGuard(const Fabric& fabric) noexcept : fabric_(fabric) {
+    fabric_.lock(fabric_.header().table_lock);
+  }
+  ~TableGuard() { fabric_.unlock(fabric_.header().table_lock); }
+  TableGuard(const TableGuard&) = delete;
+  TableGuard& operator=(const TableGuard&) = delete;
+
+ private:
+  const Fabric& fabric_;
+};
+
+// Holds one lock of the shared state.
+class SharedGuard {
+ public:
+  SharedGuard(const Fabric& fabric, Lock& lock) noexcept : fabric_(fabric), lock_(lock) {
+    fabric_.lock(lock_);
+  }
+  ~SharedGuard() { fabric_.unlock(lock_); }
+  SharedGuard(const SharedGuard&) = delete;
+  SharedGuard& operator=(const SharedGuard&) = delete;
+
+ private:
+  const Fabric& fabric_;
+  Lock& lock_;
+};
+
+// CLOCK_MONOTONIC in nanoseconds: the one clock of all processes of a host.
+[[nodiscard]] std::uint64_t monotonic() noexcept;
+
+}  // namespace turnout::hca

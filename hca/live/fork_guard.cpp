@@ -1,0 +1,113 @@
+#include "hca/live/fork_guard.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <mutex>
+#include <set>
+
+#include "base/log.h"
+
+namespace turnout::hca {
+namespace {
+
+struct Watched {
+  std::mutex mutex;
+  std::set<Context*> contexts;
+  std::set<Qp*> qps;
+};
+Watched& watched() {
+  static auto* one = new Watched;
+  return *one;
+}
+
+void complain() {
+  static bool said = false;
+  if (said) return;
+  said = true;
+  TURNOUT_LOG(hca, error,
+              "the virtual adapter was opened before fork(): open it in the child, or exec() there");
+}
+
+// In the child.
+int no_poll(ibv_cq*, int, ibv_wc*) {
+  complain();
+  return -1;
+}
+int no_notify(ibv_cq*, int) {
+  complain();
+  return EPERM;
+}
+int no_send(ibv_qp*, ibv_send_wr* wr, ibv_send_wr** bad) {
+  complain();
+  *bad = wr;
+  return EPERM;
+}
+int no_recv(ibv_qp*, ibv_recv_wr* wr, ibv_recv_wr** bad) {
+  complain();
+  *bad = wr;
+  return EPERM;
+}
+int no_srq_recv(ibv_srq*, ibv_recv_wr* wr, ibv_recv_wr** bad) {
+  complain();
+  *bad = wr;
+  return EPERM;
+}
+void no_start(ibv_qp_ex*) {}
+int no_complete(ibv_qp_ex*) {
+  complain();
+  return EPERM;
+}
+
+void before() { watched().mutex.lock(); }
+void in_parent() { watched().mutex.unlock(); }
+void in_child() {
+  Watched& all = watched();
+  for (Context* context : all.contexts) {
+    ibv_context_ops& ops = context->verbs.context.ops;
+    ops.poll_cq = no_poll;
+    ops.req_notify_cq = no_notify;
+    ops.post_send = no_send;
+    ops.post_recv = no_recv;
+    ops.post_srq_recv = no_srq_recv;
+  }
+  for (Qp* qp : all.qps) {
+    qp->verbs.wr_start = no_start;
+    qp->verbs.wr_abort = no_start;
+    qp->verbs.wr_complete = no_complete;
+  }
+  all.mutex.unlock();
+}
+
+}  // namespace
+
+void watch_forks() {
+  static std::once_flag once;
+  std::call_once(once, [] { pthread_atfork(before, in_parent, in_child); });
+}
+
+void fork_guard_add(Context& context) {
+  const std::lock_guard lock(watched().mutex);
+  watched().contexts.insert(&context);
+}
+void fork_guard_remove(Context& context) {
+  const std::lock_guard lock(watched().mutex);
+  watched().contexts.erase(&context);
+}
+void fork_guard_add(Qp& qp) {
+  const std::lock_guard lock(watched().mutex);
+  watched().qps.insert(&qp);
+}
+void fork_guard_remove(Qp& qp) {
+  const std::lock_guard lock(watched().mutex);
+  watched().qps.erase(&qp);
+}
+
+int refuse_child(const Context& context) noexcept {
+  if (context.pid == getpid()) return 0;
+  complain();
+  return EPERM;
+}
+
+}  // namespace turnout::hca

@@ -1,0 +1,21 @@
+// After fork() the child has this process's mappings but not its place on the fabric: there every call
+// on an object opened before is refused with EPERM and one line that says what to do.
+//
+// The child's data-path functions are replaced in the fork handler, so the parent pays nothing.
+#pragma once
+
+#include "hca/device/objects.h"
+
+namespace turnout::hca {
+
+// Installs the handler, once.
+void watch_forks();
+// Contexts and queue pairs whose functions are replaced in a child.
+void fork_guard_add(Context& context);
+void fork_guard_remove(Context& context);
+void fork_guard_add(Qp& qp);
+void fork_guard_remove(Qp& qp);
+// EPERM in a child of the process that opened `context`, else 0. Control path: one system call.
+[[nodiscard]] int refuse_child(const Context& context) noexcept;
+
+}  // namespace turnout::hca

@@ -1,0 +1,82 @@
+// The heap of the shared state: whole pages, each tagged with its owner's token.
+//
+// The tags are the only truth, so a process that dies at any point leaves pages that are free or
+// tagged as its own, and the reaper finds them all. Free pages are zero: a ring begins zeroed without
+// touching it.
+#include <fcntl.h>
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/log.h"
+#include "hca/live/fabric.h"
+
+namespace turnout::hca {
+namespace {
+
+constexpr std::uint64_t pages_of(std::uint64_t bytes) { return (bytes + kPage - 1) / kPage; }
+// From here on freed pages are given back to the system instead of being zeroed.
+constexpr std::uint64_t kPunchPages = 16;
+
+}  // namespace
+
+bool Fabric::room(std::uint64_t bytes) const noexcept {
+  // Pages of a full tmpfs raise SIGBUS when touched, so ask first, and leave a little for the others.
+  struct statvfs fs {};
+  if (fstatvfs(fd_, &fs) != 0) return true;
+  return fs.f_bavail * fs.f_frsize >= bytes + 1024 * 1024;
+}
+
+std::uint64_t Fabric::allocate(std::uint64_t bytes) noexcept {
+  const std::uint64_t pages = pages_of(bytes);
+  const std::uint64_t all = Layout::heap_pages(size_);
+  if (pages == 0 || pages > all || !room(pages * kPage)) {
+    TURNOUT_LOG(hca, warn, "no room for {} bytes in {}: free memory in /dev/shm", bytes, path_);
+    errno = ENOMEM;
+    return 0;
+  }
+  const TableGuard guard(*this);
+  Header& h = header();
+  PageTag* tag = tags();
+  std::uint64_t run = 0, first_free = all;
+  for (std::uint64_t page = std::min(h.heap_first_free, all); page < all; ++page) {
+    if (tag[page] != 0) {
+      run = 0;
+      continue;
+    }
+    if (first_free == all) first_free = page;
+    if (++run < pages) continue;
+    const std::uint64_t first = page + 1 - pages;
+    for (std::uint64_t i = first; i <= page; ++i) tag[i] = me_;
+    h.heap_first_free = first == first_free ? page + 1 : first_free;
+    h.heap_high = std::max(std::min(h.heap_high, all), page + 1);
+    return heap_begin_ + first * kPage;
+  }
+  TURNOUT_LOG(hca, warn, "no room for {} bytes in {}: set a larger TURNOUT_FABRIC_SIZE", bytes, path_);
+  errno = ENOMEM;
+  return 0;
+}
+
+void Fabric::free_pages(std::uint64_t first, std::uint64_t pages) noexcept {
+  std::byte* memory = base_ + heap_begin_ + first * kPage;
+  if (pages < kPunchPages ||
+      fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                static_cast<off_t>(heap_begin_ + first * kPage),
+                static_cast<off_t>(pages * kPage)) != 0) {
+    std::memset(memory, 0, pages * kPage);
+  }
+  PageTag* tag = tags();
+  for (std::uint64_t i = first; i < first + pages; ++i) tag[i] = 0;
+  Header& h = header();
+  h.heap_first_free = std::min(h.heap_first_free, first);
+}
+
+void Fabric::release(std::uint64_t offset, std::uint64_t bytes) noexcept {
+  if (offset == 0 || heap(offset, bytes) == nullptr || (offset - heap_begin_) % kPage != 0) return;
+  const TableGuard guard(*this);
+  free_pages((offset - heap_begin_) / kPage, pages_of(bytes));
+}
+
+}  // namespace turnout::hca

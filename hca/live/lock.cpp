@@ -1,0 +1,53 @@
+// Locks in shared memory that survive the death of their holder.
+//
+// The word is the holder's token, so a waiter can tell a slow holder from a dead one and take the lock
+// over. Everything guarded this way is written so that a holder's death between any two stores is
+// harmless: first the entry, then the index that makes it count.
+#include <sched.h>
+#include <time.h>
+
+#include "hca/live/fabric.h"
+
+namespace turnout::hca {
+
+std::uint64_t monotonic() noexcept {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U +
+         static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+void Fabric::lock_slow(Lock& l) const noexcept {
+  // Spin for about the length of a section, then let the holder run, then sleep and look whether it
+  // still lives. Sections take well under a microsecond; only a preempted holder is slower.
+  constexpr int kSpins = 100, kYields = 50;
+  std::uint64_t next_check = 0;
+  for (int round = 0;; ++round) {
+    std::uint32_t holder = l.owner.load(std::memory_order_relaxed);
+    if (holder == 0) {
+      if (l.owner.compare_exchange_weak(holder, me_, std::memory_order_acquire)) return;
+      continue;
+    }
+    if (round < kSpins) {
+      __builtin_ia32_pause();
+      continue;
+    }
+    if (round < kSpins + kYields) {
+      sched_yield();
+      continue;
+    }
+    const std::uint64_t now = monotonic();
+    if (next_check == 0) next_check = now + 1'000'000;
+    if (now >= next_check) {
+      next_check = now + 5'000'000;
+      if (holder != me_ && !alive(holder) &&
+          l.owner.compare_exchange_strong(holder, me_, std::memory_order_acquire)) {
+        return;
+      }
+    }
+    const timespec nap{0, 50'000};
+    nanosleep(&nap, nullptr);
+  }
+}
+
+}  // namespace turnout::hca

@@ -1,0 +1,289 @@
+#include "hca/live/memory.h"
+
+#include <fcntl.h>
+#include <infiniband/verbs.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/log.h"
+#include "hca/device/rules.h"
+
+namespace turnout::hca {
+namespace {
+
+// Moves bytes between our memory and a process's. Returns 0 or errno.
+int move_bytes(bool out, std::uint32_t pid, std::uint8_t* local, std::uint64_t remote,
+               std::uint64_t length) noexcept {
+  while (length > 0) {
+    iovec here{local, length};
+    iovec there{reinterpret_cast<void*>(remote), length};  // NOLINT: an address of the other process
+    const ssize_t n = out ? process_vm_writev(static_cast<pid_t>(pid), &here, 1, &there, 1, 0)
+                          : process_vm_readv(static_cast<pid_t>(pid), &here, 1, &there, 1, 0);
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      return errno;
+    }
+    if (n == 0) return EFAULT;
+    const auto moved = static_cast<std::uint64_t>(n);
+    local += moved;
+    remote += moved;
+    length -= moved;
+  }
+  return 0;
+}
+
+Access explain(int error, std::uint32_t pid) noexcept {
+  if (error == 0) return Access::ok;
+  if (error == ESRCH) return Access::unreachable;
+  if (error == EPERM) {
+    TURNOUT_LOG(hca, error,
+                "process {} refuses access to its memory: let it stay dumpable (PR_SET_DUMPABLE), run "
+                "both as one user with the same capabilities", pid);
+  }
+  return Access::failed;
+}
+
+}  // namespace
+
+// Not instrumented by the thread sanitizer: a real adapter's DMA is not either, and programs poll the
+// bytes it writes.
+__attribute__((no_sanitize("thread"))) void copy_in_order(std::uint8_t* to, const std::uint8_t* from,
+                                                          std::uint64_t length) noexcept {
+  if (length == 0) return;
+  const std::uint64_t body = length - 1;
+#if defined(__SANITIZE_THREAD__)
+  auto* t = to;
+  const auto* f = from;
+  std::uint64_t n = body;
+  asm volatile("rep movsb" : "+D"(t), "+S"(f), "+c"(n) : : "memory");
+#else
+  std::memcpy(to, from, body);
+#endif
+  const std::uint8_t last = from[body];
+  // x86 keeps stores in order; the barrier keeps the compiler from moving the last one up. memcpy ends
+  // its non-temporal stores with a fence.
+  asm volatile("" : : : "memory");
+  *static_cast<volatile std::uint8_t*>(to + body) = last;
+  asm volatile("" : : : "memory");
+}
+
+Memory::Memory(Fabric& fabric) : fabric_(fabric) {
+  void* p = mmap(nullptr, kMaxMrs * sizeof(View), PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  views_ = p == MAP_FAILED ? nullptr : static_cast<View*>(p);
+}
+
+Memory::~Memory() {
+  for (const Mapping& m : mappings_) {
+    if (m.address != nullptr) munmap(m.address, m.length);
+  }
+  if (views_ != nullptr) munmap(views_, kMaxMrs * sizeof(View));
+}
+
+Access Memory::find(std::uint32_t key, std::uint32_t pd, std::uint64_t address, std::uint64_t length,
+                    unsigned rights, Place& place) noexcept {
+  const std::uint32_t index = key >> 8;
+  if (index >= kMaxMrs || key == 0 || views_ == nullptr) return Access::bad_key;
+  MrRecord& record = fabric_.mr(index);
+  if (record.key.load(std::memory_order_acquire) != key) return Access::bad_key;
+  if (record.pd != pd) return Access::bad_pd;
+  if (!covers(record.iova, record.length, address, length)) return Access::bad_bounds;
+  if ((record.access & rights) != rights) return Access::denied;
+  View& view = views_[index];
+  if (view.key.load(std::memory_order_acquire) != key) {
+    if (const Access made = make_view(view, key, record); made != Access::ok) return made;
+  }
+  std::uint8_t* direct = view.direct.load(std::memory_order_relaxed);
+  const std::uint64_t offset = address - record.iova;
+  const bool shared = static_cast<MrKind>(record.kind) == MrKind::shared;
+  place.owner = shared ? 0 : record.owner.load(std::memory_order_relaxed);
+  place.remote = record.address + offset;
+  // A dead owner's record is reused without waiting for us: what was read may be of two regions.
+  if (record.key.load(std::memory_order_acquire) != key) return Access::bad_key;
+  if (direct != nullptr) {
+    place.direct = direct + offset;
+    return Access::ok;
+  }
+  place.direct = nullptr;
+  const std::uint32_t slot = slot_of(place.owner);
+  if (slot >= kMaxProcesses || fabric_.process(slot).token.load() != place.owner) {
+    return Access::unreachable;
+  }
+  place.pid = fabric_.process(slot).pid;
+  return Access::ok;
+}
+
+Access Memory::make_view(View& view, std::uint32_t key, MrRecord& record) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (view.key.load(std::memory_order_relaxed) == key) return Access::ok;
+  drop(view);
+  std::uint8_t* direct = nullptr;
+  std::uint32_t mapping = 0;
+  if (static_cast<MrKind>(record.kind) == MrKind::shared) {
+    Access why = Access::ok;
+    direct = map(record, key, mapping, why);
+    if (direct == nullptr) return why;
+  } else if (record.owner.load(std::memory_order_relaxed) == fabric_.me()) {
+    direct = reinterpret_cast<std::uint8_t*>(record.address);  // NOLINT: our own address
+  }
+  view.mapping.store(mapping, std::memory_order_relaxed);
+  view.direct.store(direct, std::memory_order_relaxed);
+  view.key.store(key, std::memory_order_release);
+  if (mapping != 0) used_.push_back(key >> 8);
+  return Access::ok;
+}
+
+std::uint8_t* Memory::map(MrRecord& record, std::uint32_t key, std::uint32_t& mapping,
+                          Access& why) noexcept {
+  const std::uint64_t offset = record.address, length = record.length;
+  const std::uint64_t device = record.device, inode = record.inode;
+  const Token owner = record.owner.load(std::memory_order_relaxed);
+  for (std::size_t i = 0; i < mappings_.size(); ++i) {
+    Mapping& m = mappings_[i];
+    if (m.address != nullptr && m.device == device && m.inode == inode &&
+        covers(0, m.length, offset, length)) {
+      ++m.users;
+      mapping = static_cast<std::uint32_t>(i + 1);
+      record.mapped.store(1, std::memory_order_relaxed);
+      return m.address + offset;
+    }
+  }
+  // First use of this file: map all of it, further regions of it come for free.
+  const int fd = owner == fabric_.me() ? fcntl(record.fd, F_DUPFD_CLOEXEC, 0)
+                                       : fabric_.open_peer_fd(owner, record.fd, O_RDWR);
+  struct stat st {};
+  const bool same = fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == device && st.st_ino == inode;
+  if (!same || record.key.load(std::memory_order_acquire) != key) {
+    const int error = errno;
+    if (fd >= 0) close(fd);
+    if (record.key.load(std::memory_order_acquire) != key) {
+      why = Access::bad_key;
+    } else if (!fabric_.alive(owner)) {
+      why = Access::unreachable;
+    } else {
+      TURNOUT_LOG(hca, error,
+                  "cannot open file {} of process {} ({}): let it stay dumpable (PR_SET_DUMPABLE) and "
+                  "run both as one user", record.fd,
+                  slot_of(owner) < kMaxProcesses ? fabric_.process(slot_of(owner)).pid : 0,
+                  fd < 0 ? std::strerror(error) : "another file has taken its number");
+      why = Access::failed;
+    }
+    return nullptr;
+  }
+  const auto size = static_cast<std::uint64_t>(st.st_size);
+  void* address = covers(0, size, offset, length)
+                      ? mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0)
+                      : MAP_FAILED;
+  close(fd);
+  if (address == MAP_FAILED) {
+    TURNOUT_LOG(hca, error, "cannot map {} bytes of registered memory: {}", size,
+                std::strerror(errno));
+    why = Access::failed;
+    return nullptr;
+  }
+  std::size_t free_entry = 0;
+  while (free_entry < mappings_.size() && mappings_[free_entry].address != nullptr) ++free_entry;
+  if (free_entry == mappings_.size()) mappings_.emplace_back();
+  mappings_[free_entry] = Mapping{device, inode, size, static_cast<std::uint8_t*>(address), 1};
+  mapping = static_cast<std::uint32_t>(free_entry + 1);
+  record.mapped.store(1, std::memory_order_relaxed);
+  return mappings_[free_entry].address + offset;
+}
+
+void Memory::drop(View& view) noexcept {
+  view.key.store(0, std::memory_order_release);
+  const std::uint32_t mapping = view.mapping.exchange(0, std::memory_order_relaxed);
+  if (mapping == 0) return;
+  std::erase(used_, static_cast<std::uint32_t>(&view - views_));
+  Mapping& m = mappings_[mapping - 1];
+  if (--m.users == 0) {
+    munmap(m.address, m.length);
+    m.address = nullptr;
+  }
+}
+
+void Memory::sweep(bool (*own_busy)(void*, std::uint32_t), void* argument) noexcept {
+  const std::lock_guard lock(mutex_);
+  const std::vector<std::uint32_t> indices = used_;
+  for (const std::uint32_t index : indices) {
+    View& view = views_[index];
+    const std::uint32_t key = view.key.load(std::memory_order_relaxed);
+    if (fabric_.mr(index).key.load(std::memory_order_acquire) == key) continue;
+    if (own_busy(argument, key)) continue;  // the next sweep finds it
+    drop(view);
+  }
+}
+
+Access Memory::write(const Place& to, const std::uint8_t* from, std::uint64_t length) noexcept {
+  if (to.direct != nullptr) {
+    copy_in_order(to.direct, from, length);
+    return Access::ok;
+  }
+  // The kernel copies in order inside one iovec but promises nothing between pages: the last byte goes
+  // in a remote iovec of its own, so that it is stored after the rest.
+  auto* source = const_cast<std::uint8_t*>(from);  // NOLINT: iovec has no const
+  if (length > 1) {
+    iovec here{source, length};
+    iovec there[2] = {{reinterpret_cast<void*>(to.remote), length - 1},             // NOLINT
+                      {reinterpret_cast<void*>(to.remote + length - 1), 1}};        // NOLINT
+    const ssize_t n = process_vm_writev(static_cast<pid_t>(to.pid), &here, 1, there, 2, 0);
+    if (n == static_cast<ssize_t>(length)) return Access::ok;
+    if (n < 0 && errno != EINTR) return explain(errno, to.pid);
+    const std::uint64_t moved = n > 0 ? static_cast<std::uint64_t>(n) : 0;
+    if (const int error = move_bytes(true, to.pid, source + moved, to.remote + moved,
+                                     length - 1 - moved);
+        error != 0) {
+      return explain(error, to.pid);
+    }
+  }
+  return explain(move_bytes(true, to.pid, source + length - 1, to.remote + length - 1, 1), to.pid);
+}
+
+Access Memory::read(std::uint8_t* to, const Place& from, std::uint64_t length) noexcept {
+  if (from.direct != nullptr) {
+    copy_in_order(to, from.direct, length);
+    return Access::ok;
+  }
+  return explain(move_bytes(false, from.pid, to, from.remote, length), from.pid);
+}
+
+Access Memory::atomic(const Place& at, bool swap, std::uint64_t add_or_compare, std::uint64_t value,
+                      std::uint64_t& old) noexcept {
+  const auto direct = [&](std::uint8_t* p) {
+    auto* word = reinterpret_cast<std::uint64_t*>(p);
+    if (swap) {
+      old = add_or_compare;
+      __atomic_compare_exchange_n(word, &old, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    } else {
+      old = __atomic_fetch_add(word, add_or_compare, __ATOMIC_SEQ_CST);
+    }
+  };
+  if (at.direct != nullptr && at.owner == 0) {
+    direct(at.direct);
+    return Access::ok;
+  }
+  // Memory that only its owner can address: everybody, the owner included, goes through its lock.
+  const std::uint32_t slot = slot_of(at.owner);
+  if (slot >= kMaxProcesses) return Access::unreachable;
+  const SharedGuard guard(fabric_, fabric_.process(slot).atomics);
+  if (at.direct != nullptr) {
+    direct(at.direct);
+    return Access::ok;
+  }
+  std::uint64_t now = 0;
+  auto* bytes = reinterpret_cast<std::uint8_t*>(&now);
+  if (const int error = move_bytes(false, at.pid, bytes, at.remote, 8); error != 0) {
+    return explain(error, at.pid);
+  }
+  old = now;
+  if (swap && now != add_or_compare) return Access::ok;
+  now = swap ? value : now + add_or_compare;
+  return explain(move_bytes(true, at.pid, bytes, at.remote, 8), at.pid);
+}
+
+}  // namespace turnout::hca

@@ -1,0 +1,82 @@
+// Memory: how this process reaches registered memory, its own and its peers'.
+//
+// A view of each region used is kept, found by the index in its key: where the bytes are in our address
+// space (our own memory, or a mapping of the owner's file), or that they must be moved by
+// process_vm_writev/readv. Lookups take no lock and make no system call once the view exists. The owner
+// of a region waits for hazards before it reuses the record, so a view that agrees with a valid key is
+// stable while the caller's hazard names that key.
+//
+// The last byte of every transfer is stored last, with release order: who polls it sees the rest.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "hca/live/fabric.h"
+
+namespace turnout::hca {
+
+// Results of an access, in the order of their severity.
+enum class Access : std::uint8_t { ok, bad_key, bad_pd, bad_bounds, denied, unreachable, failed };
+
+// Where a checked range of a region is.
+struct Place {
+  std::uint8_t* direct = nullptr;  // null: use the owner's pid and address
+  std::uint64_t remote = 0;        // address in the owner
+  Token owner = 0;                 // 0: pages of a file, anybody's
+  std::uint32_t pid = 0;
+};
+
+class Memory {
+ public:
+  explicit Memory(Fabric& fabric);
+  ~Memory();
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  // Checks key, domain, bounds and rights (IBV_ACCESS_* of the region that must all be set) and finds
+  // the bytes. For a peer's region the caller's hazard names `key` already.
+  [[nodiscard]] Access find(std::uint32_t key, std::uint32_t pd, std::uint64_t address,
+                            std::uint64_t length, unsigned rights, Place& place) noexcept;
+
+  // Moves `length` > 0 bytes; the last byte of the target last.
+  [[nodiscard]] Access write(const Place& to, const std::uint8_t* from,
+                             std::uint64_t length) noexcept;
+  [[nodiscard]] Access read(std::uint8_t* to, const Place& from, std::uint64_t length) noexcept;
+  // 64-bit atomics on an aligned address; `old` gets the former value.
+  [[nodiscard]] Access atomic(const Place& at, bool swap, std::uint64_t add_or_compare,
+                              std::uint64_t value, std::uint64_t& old) noexcept;
+
+  // Drops mappings of regions that are gone. own_busy: is this key named by one of our hazards?
+  void sweep(bool (*own_busy)(void*, std::uint32_t), void* argument) noexcept;
+
+ private:
+  struct View {
+    std::atomic<std::uint32_t> key;      // 0: none. The rest agrees with it.
+    std::atomic<std::uint32_t> mapping;  // index of mappings_ + 1, 0: none
+    std::atomic<std::uint8_t*> direct;   // address of iova, null: CMA
+  };
+  struct Mapping {
+    std::uint64_t device = 0, inode = 0;
+    std::uint64_t length = 0;
+    std::uint8_t* address = nullptr;     // null: entry free
+    std::uint32_t users = 0;
+  };
+  [[nodiscard]] Access make_view(View& view, std::uint32_t key, MrRecord& record) noexcept;
+  [[nodiscard]] std::uint8_t* map(MrRecord& record, std::uint32_t key, std::uint32_t& mapping,
+                                  Access& why) noexcept;
+  void drop(View& view) noexcept;
+
+  Fabric& fabric_;
+  View* views_ = nullptr;                // kMaxMrs, pages appear as they are used
+  std::mutex mutex_;                     // making and dropping views
+  std::vector<Mapping> mappings_;
+  std::vector<std::uint32_t> used_;      // indices of views with a mapping
+};
+
+// memcpy whose last byte becomes visible last.
+void copy_in_order(std::uint8_t* to, const std::uint8_t* from, std::uint64_t length) noexcept;
+
+}  // namespace turnout::hca

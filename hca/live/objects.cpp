@@ -1,0 +1,435 @@
+// Protection domains, regions, channels, completion queues, shared receive queues, address handles.
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "base/log.h"
+#include "hca/device/rules.h"
+#include "hca/live/engine.h"
+#include "hca/live/fork_guard.h"
+
+namespace turnout::hca {
+namespace {
+
+template <class T>
+T* failed(int error) {
+  errno = error;
+  return nullptr;
+}
+
+void init_sync(pthread_mutex_t& mutex, pthread_cond_t& cond) {
+  pthread_mutex_init(&mutex, nullptr);
+  pthread_cond_init(&cond, nullptr);
+}
+
+}  // namespace
+
+Pd* LiveEngine::alloc_pd(Context& context) {
+  if (const int error = refuse_child(context); error != 0) return failed<Pd>(error);
+  auto pd = std::make_unique<Pd>();
+  pd->verbs.context = &context.verbs.context;
+  pd->number = static_cast<std::uint32_t>(fabric_->header().next_pd.fetch_add(1));
+  pd->verbs.handle = pd->number;
+  ++context.users;
+  return pd.release();
+}
+
+int LiveEngine::dealloc_pd(Pd& pd) {
+  if (pd.users.load() != 0) return EBUSY;
+  --context_of(pd.verbs.context).users;
+  delete &pd;
+  return 0;
+}
+
+Mr* LiveEngine::publish_region(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
+                               unsigned access, MrKind kind, std::uint64_t location, int fd) {
+  auto mr = std::make_unique<Mr>();
+  struct stat st {};
+  if (fd >= 0 && fstat(fd, &st) != 0) return failed<Mr>(errno);
+  std::uint32_t key = 0;
+  {
+    const TableGuard guard(*fabric_);
+    Header& h = fabric_->header();
+    std::uint32_t index = 1;
+    // Each process begins at a place of its own: neighbours in a cache line have one owner.
+    const std::uint32_t start = 1 + slot_of(fabric_->me()) * 64;
+    for (std::uint32_t n = 0; n < kMaxMrs; ++n) {
+      index = (start + n) % kMaxMrs;
+      if (index != 0 && fabric_->mr(index).owner.load(std::memory_order_acquire) == 0) break;
+      index = 0;
+    }
+    if (index == 0) return failed<Mr>(ENOMEM);
+    if (h.mr_high.load() < index + 1) h.mr_high.store(index + 1);
+    MrRecord& r = fabric_->mr(index);
+    r.owner.store(fabric_->me(), std::memory_order_release);
+    r.generation = (r.generation + 1) & 0xff;
+    r.pd = pd.number;
+    r.access = access & 0xffff;
+    r.kind = static_cast<std::uint32_t>(kind) & 0xff;
+    r.iova = iova;
+    r.length = length;
+    r.address = location;
+    r.device = st.st_dev;
+    r.inode = st.st_ino;
+    r.fd = fd;
+    r.mapped.store(0, std::memory_order_relaxed);
+    key = index << 8 | r.generation;
+    r.key.store(key, std::memory_order_release);
+    mr->index = index;
+  }
+  mr->fd = fd;
+  mr->verbs.context = pd.verbs.context;
+  mr->verbs.pd = &pd.verbs;
+  mr->verbs.addr = address;
+  mr->verbs.length = length;
+  mr->verbs.handle = mr->index;
+  mr->verbs.lkey = mr->verbs.rkey = key;
+  ++pd.users;
+  return mr.release();
+}
+
+Mr* LiveEngine::register_memory(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
+                                unsigned access) {
+  if (const int error = refuse_child(context_of(pd.verbs.context)); error != 0) {
+    return failed<Mr>(error);
+  }
+  if (!valid_access(access) || length > kMaxMrBytes) return failed<Mr>(EINVAL);
+  return publish_region(pd, address, length, iova, access, MrKind::process,
+                        reinterpret_cast<std::uint64_t>(address), -1);
+}
+
+Mr* LiveEngine::register_file(Pd& pd, std::uint64_t offset, std::uint64_t length, std::uint64_t iova,
+                              int fd, unsigned access) {
+  if (const int error = refuse_child(context_of(pd.verbs.context)); error != 0) {
+    return failed<Mr>(error);
+  }
+  struct stat st {};
+  if (!valid_access(access) || length > kMaxMrBytes) return failed<Mr>(EINVAL);
+  if (fstat(fd, &st) != 0) return failed<Mr>(errno);
+  if (!S_ISREG(st.st_mode) || !covers(0, static_cast<std::uint64_t>(st.st_size), offset, length)) {
+    TURNOUT_LOG(hca, warn, "register: the file is too short or none that can be mapped (a memfd can)");
+    return failed<Mr>(EINVAL);
+  }
+  const int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (own < 0) return failed<Mr>(errno);
+  Mr* mr = publish_region(pd, nullptr, length, iova, access, MrKind::shared, offset, own);
+  if (mr == nullptr) {
+    const int error = errno;
+    ::close(own);
+    errno = error;
+  }
+  return mr;
+}
+
+int LiveEngine::deregister(Mr& mr) {
+  if (const int error = refuse_child(context_of(mr.verbs.context)); error != 0) return error;
+  MrRecord& r = fabric_->mr(mr.index);
+  r.key.store(0, std::memory_order_seq_cst);
+  wait_unused(mr.verbs.rkey, 0);
+  const bool mapped = r.mapped.load(std::memory_order_relaxed) != 0;
+  r.owner.store(0, std::memory_order_release);
+  if (mr.fd >= 0) ::close(mr.fd);
+  if (mapped) fabric_->wake_all();  // so that the peers unmap it
+  --reinterpret_cast<Pd*>(mr.verbs.pd)->users;
+  delete &mr;
+  return 0;
+}
+
+Channel* LiveEngine::create_channel(Context& context) {
+  if (const int error = refuse_child(context); error != 0) return failed<Channel>(error);
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return failed<Channel>(errno);
+  fcntl(ends[1], F_SETFL, O_NONBLOCK);
+  // One record for each armed CQ may wait: the most that an unprivileged process gets.
+  fcntl(ends[1], F_SETPIPE_SZ, 1 << 20);
+  struct stat st {};
+  fstat(ends[1], &st);
+  auto channel = std::make_unique<Channel>();
+  channel->verbs.context = &context.verbs.context;
+  channel->verbs.fd = ends[0];
+  channel->verbs.refcnt = 0;
+  channel->write = ends[1];
+  channel->pipe = PipeRef{st.st_ino, ends[1], 0};
+  ++context.users;
+  return channel.release();
+}
+
+int LiveEngine::destroy_channel(Channel& channel) {
+  if (channel.users.load() != 0) return EBUSY;
+  ::close(channel.verbs.fd);
+  ::close(channel.write);
+  --context_of(channel.verbs.context).users;
+  delete &channel;
+  return 0;
+}
+
+Cq* LiveEngine::create_cq(Context& context, const ibv_cq_init_attr_ex& attr) {
+  if (const int error = refuse_child(context); error != 0) return failed<Cq>(error);
+  if (attr.cqe == 0 || attr.cqe > kMaxCqe || attr.comp_vector >= kCompletionVectors) {
+    return failed<Cq>(EINVAL);
+  }
+  const std::uint32_t slots = std::bit_ceil(attr.cqe);
+  const std::uint64_t ring = fabric_->allocate(slots * sizeof(Cqe));
+  if (ring == 0) return failed<Cq>(ENOMEM);
+  auto cq = std::make_unique<Cq>();
+  auto* channel = reinterpret_cast<Channel*>(attr.channel);
+  std::uint32_t index = kMaxCqs;
+  {
+    const TableGuard guard(*fabric_);
+    Header& h = fabric_->header();
+    for (std::uint32_t n = 0; n < kMaxCqs; ++n) {
+      const std::uint32_t at = (slot_of(fabric_->me()) * 16 + n) % kMaxCqs;
+      if (fabric_->cq(at).owner.load(std::memory_order_acquire) == 0) {
+        index = at;
+        break;
+      }
+    }
+    if (index < kMaxCqs) {
+      if (h.cq_high.load() < index + 1) h.cq_high.store(index + 1);
+      CqRecord& r = fabric_->cq(index);
+      const SharedGuard lock(*fabric_, r.lock);
+      r.owner.store(fabric_->me(), std::memory_order_release);
+      ++r.generation;
+      r.slots = slots;
+      r.ring = ring;
+      r.tail = r.head_seen = 0;
+      r.head.store(0, std::memory_order_relaxed);
+      r.has_channel = channel != nullptr;
+      r.timestamps = (attr.wc_flags & (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+                                       IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)) != 0;
+      r.cookie = reinterpret_cast<std::uint64_t>(cq.get());
+      r.armed.store(Armed::no, std::memory_order_relaxed);
+      r.overflowed.store(0, std::memory_order_relaxed);
+      r.channel = channel != nullptr ? channel->pipe : PipeRef{};
+      r.async = context.async;
+      r.phase.store(ObjectPhase::live, std::memory_order_release);
+    }
+  }
+  if (index == kMaxCqs) {
+    fabric_->release(ring, slots * sizeof(Cqe));
+    return failed<Cq>(ENOMEM);
+  }
+  cq->index = index;
+  cq->record = &fabric_->cq(index);
+  cq->ring = static_cast<Cqe*>(fabric_->heap(ring, slots * sizeof(Cqe)));
+  cq->mask = slots - 1;
+  set_next(*cq);
+  cq->single_threaded = (attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 &&
+                        (attr.flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) != 0;
+  ibv_cq_ex& v = cq->verbs;
+  v.context = &context.verbs.context;
+  v.channel = attr.channel;
+  v.cq_context = attr.cq_context;
+  v.handle = index;
+  v.cqe = static_cast<int>(slots);
+  init_sync(v.mutex, v.cond);
+  if (channel != nullptr) {
+    ++channel->users;
+    ++channel->verbs.refcnt;
+  }
+  ++context.users;
+  const std::lock_guard lock(objects_mutex_);
+  cqs_[index] = cq.get();
+  return cq.release();
+}
+
+int LiveEngine::resize_cq(Cq& cq, int entries) {
+  if (const int error = refuse_child(context_of(cq.verbs.context)); error != 0) return error;
+  if (entries <= 0 || static_cast<std::uint32_t>(entries) > kMaxCqe) return EINVAL;
+  const std::uint64_t slots = std::bit_ceil(static_cast<std::uint32_t>(entries));
+  const std::uint64_t ring = fabric_->allocate(slots * sizeof(Cqe));
+  if (ring == 0) return ENOMEM;
+  auto* fresh = static_cast<Cqe*>(fabric_->heap(ring, slots * sizeof(Cqe)));
+  std::uint64_t old_ring = 0, old_slots = 0;
+  {
+    const std::lock_guard poll(cq.poll_lock);
+    CqRecord& r = *cq.record;
+    const SharedGuard guard(*fabric_, r.lock);
+    while (cq.ring[r.tail & cq.mask].sequence.load(std::memory_order_relaxed) == r.tail + 1) ++r.tail;
+    if (r.tail - cq.head > slots) {
+      old_ring = ring;  // does not fit: give the new one back
+      old_slots = slots;
+    } else {
+      for (std::uint64_t p = cq.head; p < r.tail; ++p) {
+        std::memcpy(static_cast<void*>(&fresh[p & (slots - 1)]), &cq.ring[p & cq.mask], sizeof(Cqe));
+      }
+      old_ring = r.ring;
+      old_slots = r.slots;
+      r.ring = ring;
+      r.slots = static_cast<std::uint32_t>(slots);
+      cq.ring = fresh;
+      cq.mask = slots - 1;
+      set_next(cq);
+      cq.verbs.cqe = static_cast<int>(slots);
+    }
+  }
+  fabric_->release(old_ring, old_slots * sizeof(Cqe));
+  return old_ring == ring ? EINVAL : 0;
+}
+
+int LiveEngine::destroy_cq(Cq& cq) {
+  if (const int error = refuse_child(context_of(cq.verbs.context)); error != 0) return error;
+  if (cq.users.load() != 0) return EBUSY;
+  std::uint32_t comp_read = 0, async_read = 0;
+  {
+    const std::lock_guard lock(objects_mutex_);
+    cqs_.erase(cq.index);  // from here on its events are not handed out any more
+    comp_read = cq.comp_events_read;
+    async_read = cq.async_events_read;
+  }
+  pthread_mutex_lock(&cq.verbs.mutex);
+  while (cq.verbs.comp_events_completed != comp_read ||
+         cq.verbs.async_events_completed != async_read) {
+    pthread_cond_wait(&cq.verbs.cond, &cq.verbs.mutex);
+  }
+  pthread_mutex_unlock(&cq.verbs.mutex);
+  CqRecord& r = *cq.record;
+  std::uint64_t ring = 0, bytes = 0;
+  {
+    const SharedGuard guard(*fabric_, r.lock);
+    r.phase.store(ObjectPhase::free, std::memory_order_release);
+    ring = r.ring;
+    bytes = r.slots * sizeof(Cqe);
+    r.slots = 0;
+  }
+  fabric_->release(ring, bytes);
+  r.owner.store(0, std::memory_order_release);
+  if (auto* channel = reinterpret_cast<Channel*>(cq.verbs.channel)) {
+    --channel->verbs.refcnt;
+    --channel->users;
+  }
+  --context_of(cq.verbs.context).users;
+  delete &cq;
+  return 0;
+}
+
+Srq* LiveEngine::create_srq(Pd& pd, ibv_srq_init_attr& attr) {
+  Context& context = context_of(pd.verbs.context);
+  if (const int error = refuse_child(context); error != 0) return failed<Srq>(error);
+  if (attr.attr.max_wr == 0 || attr.attr.max_wr > kMaxSrqWr || attr.attr.max_sge > kMaxSge) {
+    return failed<Srq>(EINVAL);
+  }
+  const std::uint32_t max_sge = std::max(attr.attr.max_sge, 1U);
+  auto srq = std::make_unique<Srq>();
+  std::uint32_t index = kMaxSrqs;
+  {
+    const TableGuard guard(*fabric_);
+    Header& h = fabric_->header();
+    for (std::uint32_t n = 0; n < kMaxSrqs && index == kMaxSrqs; ++n) {
+      const std::uint32_t at = (slot_of(fabric_->me()) * 4 + n) % kMaxSrqs;
+      if (fabric_->srq(at).owner.load(std::memory_order_acquire) == 0) index = at;
+    }
+    if (index == kMaxSrqs) return failed<Srq>(ENOMEM);
+    if (h.srq_high.load() < index + 1) h.srq_high.store(index + 1);
+    fabric_->srq(index).owner.store(fabric_->me(), std::memory_order_release);
+  }
+  SrqRecord& r = fabric_->srq(index);
+  ++r.generation;
+  r.cookie = reinterpret_cast<std::uint64_t>(srq.get());
+  r.async = context.async;
+  if (const int error = create_receive_queue(r.rq, attr.attr.max_wr, max_sge, pd.number);
+      error != 0) {
+    r.owner.store(0, std::memory_order_release);
+    return failed<Srq>(error);
+  }
+  r.phase.store(ObjectPhase::live, std::memory_order_release);
+  srq->index = index;
+  srq->record = &r;
+  srq->verbs.context = pd.verbs.context;
+  srq->verbs.srq_context = attr.srq_context;
+  srq->verbs.pd = &pd.verbs;
+  srq->verbs.handle = index;
+  init_sync(srq->verbs.mutex, srq->verbs.cond);
+  attr.attr.max_sge = max_sge;
+  ++pd.users;
+  const std::lock_guard lock(objects_mutex_);
+  srqs_[index] = srq.get();
+  return srq.release();
+}
+
+int LiveEngine::modify_srq(Srq& srq, const ibv_srq_attr& attr, int mask) {
+  if (const int error = refuse_child(context_of(srq.verbs.context)); error != 0) return error;
+  if ((mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT)) != 0) return EINVAL;
+  if ((mask & IBV_SRQ_MAX_WR) != 0) return EOPNOTSUPP;  // not in device_cap_flags either
+  if ((mask & IBV_SRQ_LIMIT) == 0) return 0;
+  SrqRecord& r = *srq.record;
+  bool below = false;
+  {
+    const SharedGuard guard(*fabric_, r.rq.lock);
+    if (attr.srq_limit > r.rq.max_wr) return EINVAL;
+    below = attr.srq_limit != 0 && r.rq.tail - r.rq.head < attr.srq_limit;
+    r.rq.limit = below ? 0 : attr.srq_limit;
+  }
+  if (below) {
+    raise(fabric_->me(), r.async,
+          {r.cookie, srq.index, r.generation, IBV_EVENT_SRQ_LIMIT_REACHED, kSrqEvent});
+  }
+  return 0;
+}
+
+int LiveEngine::query_srq(Srq& srq, ibv_srq_attr& attr) {
+  if (const int error = refuse_child(context_of(srq.verbs.context)); error != 0) return error;
+  const SharedGuard guard(*fabric_, srq.record->rq.lock);
+  attr.max_wr = srq.record->rq.max_wr;
+  attr.max_sge = srq.record->rq.max_sge;
+  attr.srq_limit = srq.record->rq.limit;
+  return 0;
+}
+
+int LiveEngine::destroy_srq(Srq& srq) {
+  if (const int error = refuse_child(context_of(srq.verbs.context)); error != 0) return error;
+  if (srq.users.load() != 0) return EBUSY;
+  std::uint32_t read = 0;
+  {
+    const std::lock_guard lock(objects_mutex_);
+    srqs_.erase(srq.index);
+    read = srq.events_read;
+  }
+  pthread_mutex_lock(&srq.verbs.mutex);
+  while (srq.verbs.events_completed != read) pthread_cond_wait(&srq.verbs.cond, &srq.verbs.mutex);
+  pthread_mutex_unlock(&srq.verbs.mutex);
+  srq.record->phase.store(ObjectPhase::free, std::memory_order_release);
+  destroy_receive_queue(srq.record->rq);
+  srq.record->owner.store(0, std::memory_order_release);
+  --reinterpret_cast<Pd*>(srq.verbs.pd)->users;
+  delete &srq;
+  return 0;
+}
+
+bool LiveEngine::names_this_port(const ibv_ah_attr& attr, const Context& context) const noexcept {
+  if (attr.dlid != 0 && attr.dlid != kLid) return false;
+  if (attr.is_global == 0) return attr.dlid == kLid;
+  const auto* device = reinterpret_cast<const Device*>(context.verbs.context.device);
+  const std::uint64_t prefix = htobe64(0xfe80'0000'0000'0000ULL), guid = htobe64(device->guid);
+  return attr.grh.dgid.global.subnet_prefix == prefix && attr.grh.dgid.global.interface_id == guid;
+}
+
+Ah* LiveEngine::create_ah(Pd& pd, const ibv_ah_attr& attr) {
+  Context& context = context_of(pd.verbs.context);
+  if (const int error = refuse_child(context); error != 0) return failed<Ah>(error);
+  if (attr.port_num != kPort || (attr.is_global != 0 && attr.grh.sgid_index != 0)) {
+    return failed<Ah>(EINVAL);
+  }
+  auto ah = std::make_unique<Ah>();
+  ah->verbs.context = pd.verbs.context;
+  ah->verbs.pd = &pd.verbs;
+  ah->attr = attr;
+  ah->reachable = names_this_port(attr, context);
+  ++pd.users;
+  return ah.release();
+}
+
+int LiveEngine::destroy_ah(Ah& ah) {
+  --reinterpret_cast<Pd*>(ah.verbs.pd)->users;
+  delete &ah;
+  return 0;
+}
+
+}  // namespace turnout::hca

@@ -1,0 +1,285 @@
+// Queue pairs: creation, modification, destruction.
+#include <pthread.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+
+#include "base/log.h"
+#include "hca/device/qp_state.h"
+#include "hca/live/engine.h"
+#include "hca/live/fork_guard.h"
+
+namespace turnout::hca {
+namespace {
+
+Qp* failed(int error) {
+  errno = error;
+  return nullptr;
+}
+
+constexpr std::uint64_t identity_of(std::uint32_t number, QpPhase phase) {
+  return std::uint64_t{number} << 8 | static_cast<std::uint64_t>(phase);
+}
+
+QpKind kind_of(const ibv_qp_init_attr_ex& attr, const mlx5dv_qp_init_attr* dc) {
+  if (attr.qp_type == IBV_QPT_RC && dc == nullptr) return QpKind::rc;
+  if (attr.qp_type == IBV_QPT_UD && dc == nullptr) return QpKind::ud;
+  if (attr.qp_type == IBV_QPT_DRIVER && dc != nullptr) {
+    if (dc->dc_init_attr.dc_type == MLX5DV_DCTYPE_DCI) return QpKind::dci;
+    if (dc->dc_init_attr.dc_type == MLX5DV_DCTYPE_DCT) return QpKind::dct;
+  }
+  return QpKind::none;
+}
+
+}  // namespace
+
+Qp* LiveEngine::create_qp(Context& context, ibv_qp_init_attr_ex& attr,
+                          const mlx5dv_qp_init_attr* dc) {
+  if (const int error = refuse_child(context); error != 0) return failed(error);
+  const QpKind kind = kind_of(attr, dc);
+  if (kind == QpKind::none) {
+    TURNOUT_LOG(hca, info, "create_qp: type {} is none of RC, UD, DCI, DCT",
+                static_cast<int>(attr.qp_type));
+    return failed(EOPNOTSUPP);
+  }
+  ibv_qp_cap& cap = attr.cap;
+  const bool sends = kind != QpKind::dct;
+  const bool own_receives = kind == QpKind::rc || kind == QpKind::ud ? attr.srq == nullptr : false;
+  if (attr.pd == nullptr || attr.recv_cq == nullptr || (sends && attr.send_cq == nullptr)) {
+    // A DCI never receives: its receive CQ may be missing.
+    if (attr.pd == nullptr || kind != QpKind::dci || attr.send_cq == nullptr) return failed(EINVAL);
+  }
+  if (kind == QpKind::dct && attr.srq == nullptr) return failed(EINVAL);
+  if (cap.max_send_wr > kMaxQpWr || cap.max_send_sge > kMaxSge || cap.max_inline_data > kMaxInline ||
+      (own_receives && (cap.max_recv_wr > kMaxQpWr || cap.max_recv_sge > kMaxSge))) {
+    return failed(EINVAL);
+  }
+  auto* pd = reinterpret_cast<Pd*>(attr.pd);
+  auto* srq = kind == QpKind::dci ? nullptr : reinterpret_cast<Srq*>(attr.srq);
+  std::unique_ptr<Qp> qp(new Qp{});
+
+  std::uint32_t index = 0;
+  {
+    const TableGuard guard(*fabric_);
+    Header& h = fabric_->header();
+    for (std::uint32_t n = 0; n < kMaxQps; ++n) {
+      const std::uint32_t at = (kFirstQp + slot_of(fabric_->me()) * 64 + n) % kMaxQps;
+      if (at >= kFirstQp && fabric_->qp(at).owner.load(std::memory_order_acquire) == 0) {
+        index = at;
+        break;
+      }
+    }
+    if (index == 0) return failed(ENOMEM);
+    if (h.qp_high.load() < index + 1) h.qp_high.store(index + 1);
+    fabric_->qp(index).owner.store(fabric_->me(), std::memory_order_release);
+  }
+  QpRecord& r = fabric_->qp(index);
+  r.kind = kind;
+  r.min_rnr_timer = 0;
+  r.access = 0;
+  r.pd = pd->number;
+  r.recv_cq = attr.recv_cq != nullptr ? cq_of(attr.recv_cq).index : kNone;
+  r.send_cq = attr.send_cq != nullptr ? cq_of(attr.send_cq).index : kNone;
+  r.srq = srq != nullptr ? srq->index : kNone;
+  r.dest_qpn = kNone;
+  r.qkey = 0;
+  r.wants_flush = 0;
+  r.dc_key = kind == QpKind::dct ? dc->dc_init_attr.dct_access_key : 0;
+  r.cookie = reinterpret_cast<std::uint64_t>(qp.get());
+  r.async = context.async;
+  r.taken.store(0, std::memory_order_relaxed);
+  fabric_->hazard(index).store(0, std::memory_order_relaxed);
+  if (own_receives && cap.max_recv_wr > 0) {
+    cap.max_recv_sge = std::max(cap.max_recv_sge, 1U);
+    if (const int error =
+            create_receive_queue(r.rq, cap.max_recv_wr, cap.max_recv_sge, pd->number);
+        error != 0) {
+      r.owner.store(0, std::memory_order_release);
+      return failed(error);
+    }
+  } else {
+    if (!own_receives) cap.max_recv_wr = cap.max_recv_sge = 0;
+    destroy_receive_queue(r.rq);
+  }
+  const std::uint32_t number = std::uint32_t{r.salt} << 16 | index;
+  r.identity.store(identity_of(number, QpPhase::reset), std::memory_order_release);
+
+  qp->magic = kObjectMagic;
+  qp->kind = kind;
+  qp->index = index;
+  qp->number = number;
+  qp->record = &r;
+  qp->hazard = &fabric_->hazard(index);
+  qp->signal_all = attr.sq_sig_all != 0;
+  qp->init.qp_context = attr.qp_context;
+  qp->init.send_cq = attr.send_cq;
+  qp->init.recv_cq = attr.recv_cq;
+  qp->init.srq = attr.srq;
+  qp->init.cap = cap;
+  qp->init.qp_type = attr.qp_type;
+  qp->init.sq_sig_all = attr.sq_sig_all;
+  qp->phase = QpPhase::reset;
+  ibv_qp& v = qp->verbs.qp_base;
+  v.context = &context.verbs.context;
+  v.qp_context = attr.qp_context;
+  v.pd = attr.pd;
+  v.send_cq = attr.send_cq;
+  v.recv_cq = attr.recv_cq;
+  v.srq = attr.srq;
+  v.handle = index;
+  v.qp_num = kind == QpKind::dct ? 0 : number;  // mlx5: a DCT gets its number with RTR
+  v.state = IBV_QPS_RESET;
+  v.qp_type = attr.qp_type;
+  pthread_mutex_init(&v.mutex, nullptr);
+  pthread_cond_init(&v.cond, nullptr);
+  ++pd->users;
+  if (attr.send_cq != nullptr) ++cq_of(attr.send_cq).users;
+  if (attr.recv_cq != nullptr) ++cq_of(attr.recv_cq).users;
+  if (srq != nullptr) ++srq->users;
+  qps_[index].store(qp.get(), std::memory_order_release);
+  fork_guard_add(*qp);
+  return qp.release();
+}
+
+int LiveEngine::modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask) {
+  if (const int error = refuse_child(context_of(qp.verbs.qp_base.context)); error != 0) return error;
+  const std::lock_guard lock(qp.sq_lock);
+  QpRecord& r = *qp.record;
+  std::uint64_t identity = r.identity.load(std::memory_order_acquire);
+  const auto from = static_cast<QpPhase>(identity & 0xff);
+  QpPhase to = from;
+  const char* why = "";
+  int error = 0;
+  QpPhase assumed = from;
+  if ((mask & IBV_QP_STATE) != 0 && !from_verbs(attr.qp_state, to)) {
+    why = "qp_state is none of the enumeration";
+    error = EINVAL;
+  } else if ((mask & IBV_QP_CUR_STATE) != 0 &&
+             (!from_verbs(attr.cur_qp_state, assumed) || assumed != from)) {
+    why = "cur_qp_state is not the state it is in";
+    error = EINVAL;
+  } else {
+    error = check_transition(qp.kind, from, to, mask, &why);
+    if (error == 0) error = check_values(attr, mask, &why);
+  }
+  if (error != 0) {
+    TURNOUT_LOG(hca, info, "modify queue pair {:#x} from state {} to {}, mask {:#x}: {}", qp.number,
+                static_cast<int>(from), static_cast<int>(to), mask, why);
+    return error;
+  }
+  if (to == QpPhase::err) {
+    if (from != QpPhase::err) {
+      while (static_cast<QpPhase>(identity & 0xff) != QpPhase::err &&
+             !r.identity.compare_exchange_weak(identity, identity_of(qp.number, QpPhase::err))) {
+      }
+      wait_unused(0, qp.number);  // nothing may succeed behind the flush
+      fail(qp, QpPhase::err);
+    }
+  } else if (to == QpPhase::reset) {
+    r.identity.store(identity_of(qp.number, QpPhase::reset), std::memory_order_seq_cst);
+    wait_unused(0, qp.number);
+    qp.queue.clear();
+    qp.stalled.store(false, std::memory_order_release);
+    forget_stalled(qp);
+    {
+      const SharedGuard guard(*fabric_, r.rq.lock);
+      r.rq.head = r.rq.tail;
+    }
+    if (qp.init.send_cq != nullptr) drop_completions(cq_of(qp.init.send_cq), qp.number);
+    if (qp.init.recv_cq != nullptr && qp.init.recv_cq != qp.init.send_cq) {
+      drop_completions(cq_of(qp.init.recv_cq), qp.number);
+    }
+    qp.posted = 0;
+    qp.reclaimed.store(0, std::memory_order_release);
+    qp.attr = {};
+    qp.reachable = false;
+    r.dest_qpn = kNone;
+    r.access = 0;
+    r.qkey = 0;
+    if (qp.kind == QpKind::dct) qp.verbs.qp_base.qp_num = 0;
+  } else {
+    ibv_qp_attr& a = qp.attr;
+    if ((mask & IBV_QP_ACCESS_FLAGS) != 0) r.access = a.qp_access_flags = attr.qp_access_flags;
+    if ((mask & IBV_QP_PKEY_INDEX) != 0) a.pkey_index = attr.pkey_index;
+    if ((mask & IBV_QP_PORT) != 0) a.port_num = attr.port_num;
+    if ((mask & IBV_QP_QKEY) != 0) r.qkey = a.qkey = attr.qkey;
+    if ((mask & IBV_QP_AV) != 0) {
+      a.ah_attr = attr.ah_attr;
+      qp.reachable = names_this_port(attr.ah_attr, context_of(qp.verbs.qp_base.context));
+    }
+    if ((mask & IBV_QP_PATH_MTU) != 0) a.path_mtu = attr.path_mtu;
+    if ((mask & IBV_QP_TIMEOUT) != 0) a.timeout = attr.timeout;
+    if ((mask & IBV_QP_RETRY_CNT) != 0) a.retry_cnt = attr.retry_cnt;
+    if ((mask & IBV_QP_RNR_RETRY) != 0) a.rnr_retry = attr.rnr_retry;
+    if ((mask & IBV_QP_RQ_PSN) != 0) a.rq_psn = attr.rq_psn & 0xffffff;
+    if ((mask & IBV_QP_SQ_PSN) != 0) a.sq_psn = attr.sq_psn & 0xffffff;
+    if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0) a.max_rd_atomic = attr.max_rd_atomic;
+    if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0) a.max_dest_rd_atomic = attr.max_dest_rd_atomic;
+    if ((mask & IBV_QP_MIN_RNR_TIMER) != 0) r.min_rnr_timer = a.min_rnr_timer = attr.min_rnr_timer;
+    if ((mask & IBV_QP_DEST_QPN) != 0) r.dest_qpn = a.dest_qp_num = attr.dest_qp_num;
+    // A peer may have failed it meanwhile: then that stands.
+    if (!r.identity.compare_exchange_strong(identity, identity_of(qp.number, to))) return EINVAL;
+    if (qp.kind == QpKind::dct && to == QpPhase::rtr) qp.verbs.qp_base.qp_num = qp.number;
+    if (to == QpPhase::rts && from == QpPhase::sqd) progress(qp);
+    if (to == QpPhase::sqd && from == QpPhase::rts && (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0 &&
+        attr.en_sqd_async_notify != 0 && qp.queue.empty()) {
+      raise_qp(r, qp.number, IBV_EVENT_SQ_DRAINED);
+    }
+  }
+  qp.phase = to;
+  qp.verbs.qp_base.state = to_verbs(to);
+  return 0;
+}
+
+int LiveEngine::query_qp(Qp& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init) {
+  if (const int error = refuse_child(context_of(qp.verbs.qp_base.context)); error != 0) return error;
+  const std::lock_guard lock(qp.sq_lock);
+  attr = qp.attr;
+  const auto phase = static_cast<QpPhase>(qp.record->identity.load() & 0xff);
+  attr.qp_state = attr.cur_qp_state = to_verbs(phase);
+  attr.cap = qp.init.cap;
+  attr.path_mig_state = IBV_MIG_MIGRATED;
+  attr.sq_draining = phase == QpPhase::sqd && !qp.queue.empty();
+  qp.verbs.qp_base.state = attr.qp_state;
+  init = qp.init;
+  return 0;
+}
+
+int LiveEngine::destroy_qp(Qp& qp) {
+  ibv_qp& v = qp.verbs.qp_base;
+  if (const int error = refuse_child(context_of(v.context)); error != 0) return error;
+  QpRecord& r = *qp.record;
+  fork_guard_remove(qp);
+  qp.sq_lock.lock();
+  r.identity.store(static_cast<std::uint64_t>(QpPhase::free), std::memory_order_seq_cst);
+  wait_unused(0, qp.number);
+  qp.queue.clear();
+  qp.stalled.store(false, std::memory_order_release);
+  forget_stalled(qp);
+  qp.sq_lock.unlock();
+  destroy_receive_queue(r.rq);
+  if (qp.init.send_cq != nullptr) drop_completions(cq_of(qp.init.send_cq), qp.number);
+  if (qp.init.recv_cq != nullptr && qp.init.recv_cq != qp.init.send_cq) {
+    drop_completions(cq_of(qp.init.recv_cq), qp.number);
+  }
+  std::uint32_t read = 0;
+  {
+    const std::lock_guard lock(objects_mutex_);
+    qps_[qp.index].store(nullptr, std::memory_order_release);
+    read = qp.events_read;
+  }
+  pthread_mutex_lock(&v.mutex);
+  while (v.events_completed != read) pthread_cond_wait(&v.cond, &v.mutex);
+  pthread_mutex_unlock(&v.mutex);
+  ++r.salt;
+  r.owner.store(0, std::memory_order_release);
+  --reinterpret_cast<Pd*>(v.pd)->users;
+  if (qp.init.send_cq != nullptr) --cq_of(qp.init.send_cq).users;
+  if (qp.init.recv_cq != nullptr) --cq_of(qp.init.recv_cq).users;
+  if (qp.kind != QpKind::dci && v.srq != nullptr) --reinterpret_cast<Srq*>(v.srq)->users;
+  delete &qp;
+  return 0;
+}
+
+}  // namespace turnout::hca

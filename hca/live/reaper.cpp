@@ -1,0 +1,139 @@
+// Reaping: what a dead process owned is destroyed by a living one, completely and more than once if
+// need be: every step may be cut short by the death of the reaper and is done again by the next.
+#include <algorithm>
+
+#include "base/log.h"
+#include "hca/live/fabric.h"
+
+namespace turnout::hca {
+
+void Fabric::repair(ReceiveQueue& queue) const noexcept {
+  if (queue.taker == 0) return;
+  if (queue.taker - 1 < kMaxQps) {
+    QpRecord& dead = qp(queue.taker - 1);
+    // It noted what it takes and died before it advanced the queue: nothing was taken.
+    if (dead.taken_position == queue.head) dead.taken.store(0, std::memory_order_release);
+  }
+  queue.taker = 0;
+}
+
+void Fabric::put_back(QpRecord& qp) noexcept {
+  // The dead process took a receive from a queue and never completed it: its owner would wait for ever.
+  const std::uint32_t kind = qp.taken.load(std::memory_order_acquire);
+  if (kind == 0) return;
+  ReceiveQueue* queue = nullptr;
+  if (kind == 1 && qp.taken_index < kMaxQps && this->qp(qp.taken_index).owner == qp.taken_owner) {
+    queue = &this->qp(qp.taken_index).rq;
+  } else if (kind == 2 && qp.taken_index < kMaxSrqs &&
+             srq(qp.taken_index).owner == qp.taken_owner) {
+    queue = &srq(qp.taken_index).rq;
+  }
+  if (queue != nullptr && qp.taken_sges <= kMaxSge) {
+    const SharedGuard guard(*this, queue->lock);
+    repair(*queue);
+    if (qp.taken.load(std::memory_order_acquire) == 0) return;
+    const std::uint64_t stride = receive_stride(queue->max_sge);
+    auto* ring = static_cast<std::byte*>(heap(queue->ring, queue->slots * stride));
+    if (queue->slots != 0 && ring != nullptr && queue->max_sge >= qp.taken_sges &&
+        queue->tail - queue->head < queue->slots) {
+      auto* wqe = reinterpret_cast<ReceiveWqe*>(ring + (queue->tail & (queue->slots - 1)) * stride);
+      wqe->wr_id = qp.taken_wr_id;
+      wqe->num_sge = qp.taken_sges;
+      std::copy_n(qp.taken_sge, qp.taken_sges, reinterpret_cast<ReceiveSge*>(wqe + 1));
+      ++queue->tail;
+    }
+  }
+  qp.taken.store(0, std::memory_order_release);
+}
+
+void Fabric::reap_locked(std::uint32_t slot, Token token) noexcept {
+  Header& h = header();
+  const auto high = [](const std::atomic<std::uint32_t>& n, std::uint32_t limit) {
+    return std::min(n.load(std::memory_order_acquire), limit);
+  };
+  // Queue pairs first: without one nobody looks up the rest.
+  const std::uint32_t qps = high(h.qp_high, kMaxQps);
+  for (std::uint32_t i = 0; i < qps; ++i) {
+    QpRecord& q = qp(i);
+    if (q.owner.load(std::memory_order_acquire) != token) continue;
+    {
+      const SharedGuard guard(*this, q.rq.lock);
+      q.identity.store(static_cast<std::uint64_t>(QpPhase::free), std::memory_order_release);
+      q.rq.slots = 0;
+    }
+    put_back(q);
+    hazard(i).store(0, std::memory_order_release);
+    ++q.salt;
+    q.owner.store(0, std::memory_order_release);
+  }
+  const std::uint32_t srqs = high(h.srq_high, kMaxSrqs);
+  for (std::uint32_t i = 0; i < srqs; ++i) {
+    SrqRecord& s = srq(i);
+    if (s.owner.load(std::memory_order_acquire) != token) continue;
+    {
+      const SharedGuard guard(*this, s.rq.lock);
+      s.phase.store(ObjectPhase::free, std::memory_order_release);
+      s.rq.slots = 0;
+    }
+    s.owner.store(0, std::memory_order_release);
+  }
+  const std::uint32_t cqs = high(h.cq_high, kMaxCqs);
+  for (std::uint32_t i = 0; i < cqs; ++i) {
+    CqRecord& c = cq(i);
+    if (c.owner.load(std::memory_order_acquire) != token) continue;
+    {
+      const SharedGuard guard(*this, c.lock);
+      c.phase.store(ObjectPhase::free, std::memory_order_release);
+      c.slots = 0;
+    }
+    c.owner.store(0, std::memory_order_release);
+  }
+  const std::uint32_t mrs = high(h.mr_high, kMaxMrs);
+  for (std::uint32_t i = 0; i < mrs; ++i) {
+    MrRecord& m = mr(i);
+    if (m.owner.load(std::memory_order_acquire) != token) continue;
+    m.key.store(0, std::memory_order_release);
+    m.owner.store(0, std::memory_order_release);
+  }
+  const std::uint64_t pages = std::min(h.heap_high, Layout::heap_pages(size_));
+  PageTag* tag = tags();
+  for (std::uint64_t page = 0; page < pages;) {
+    if (tag[page] != token) {
+      ++page;
+      continue;
+    }
+    std::uint64_t end = page;
+    while (end < pages && tag[end] == token) ++end;
+    free_pages(page, end - page);
+    page = end;
+  }
+  Token expected = token;
+  process(slot).token.compare_exchange_strong(expected, 0, std::memory_order_release);
+}
+
+void Fabric::reap(Token token) noexcept {
+  if (token == 0 || token == me_ || slot_of(token) >= kMaxProcesses || alive(token)) return;
+  {
+    const TableGuard guard(*this);
+    ProcessRecord& p = process(slot_of(token));
+    if (p.token.load(std::memory_order_acquire) != token) return;
+    TURNOUT_LOG(hca, info, "process {} (slot {}) is gone: reaping what it left", p.pid,
+                slot_of(token));
+    reap_locked(slot_of(token), token);
+  }
+  forget_pipes(token);
+}
+
+bool Fabric::reap_dead() noexcept {
+  bool found = false;
+  const std::uint32_t high = std::min(header().process_high.load(), kMaxProcesses);
+  for (std::uint32_t slot = 0; slot < high; ++slot) {
+    const Token token = process(slot).token.load(std::memory_order_acquire);
+    if (token == 0 || alive(token)) continue;
+    reap(token);
+    found = true;
+  }
+  return found;
+}
+
+}  // namespace turnout::hca

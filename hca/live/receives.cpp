@@ -1,0 +1,185 @@
+// Receive queues: posting by their owner, taking by initiators, flushing in error.
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+
+#include "base/log.h"
+#include "hca/device/qp_state.h"
+#include "hca/live/engine.h"
+
+namespace turnout::hca {
+namespace {
+
+ReceiveWqe* entry(void* ring, const ReceiveQueue& queue, std::uint32_t position) {
+  return reinterpret_cast<ReceiveWqe*>(static_cast<std::byte*>(ring) +
+                                       (position & (queue.slots - 1)) *
+                                           receive_stride(queue.max_sge));
+}
+
+void* ring_of(const Fabric& fabric, const ReceiveQueue& queue) noexcept {
+  const std::uint32_t slots = queue.slots;
+  if (slots == 0 || (slots & (slots - 1)) != 0 || queue.max_sge > kMaxSge) return nullptr;
+  return fabric.heap(queue.ring, slots * receive_stride(queue.max_sge));
+}
+
+}  // namespace
+
+int LiveEngine::create_receive_queue(ReceiveQueue& queue, std::uint32_t max_wr,
+                                     std::uint32_t max_sge, std::uint32_t pd) noexcept {
+  // One spare entry: what the reaper puts back finds room.
+  const std::uint32_t slots = std::bit_ceil(max_wr + 1);
+  const std::uint64_t ring = fabric_->allocate(slots * receive_stride(max_sge));
+  if (ring == 0) return ENOMEM;
+  const SharedGuard guard(*fabric_, queue.lock);
+  queue.ring = ring;
+  queue.max_wr = max_wr;
+  queue.max_sge = max_sge;
+  queue.head = queue.tail = 0;
+  queue.limit = 0;
+  queue.pd = pd;
+  queue.taker = 0;
+  queue.slots = slots;
+  return 0;
+}
+
+void LiveEngine::destroy_receive_queue(ReceiveQueue& queue) noexcept {
+  std::uint64_t ring = 0, bytes = 0;
+  {
+    const SharedGuard guard(*fabric_, queue.lock);
+    bytes = queue.slots * receive_stride(queue.max_sge);
+    ring = queue.slots != 0 ? queue.ring : 0;
+    queue.slots = 0;
+  }
+  if (ring != 0) fabric_->release(ring, bytes);
+}
+
+int LiveEngine::post(ReceiveQueue& queue, ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept {
+  const SharedGuard guard(*fabric_, queue.lock);
+  void* ring = ring_of(*fabric_, queue);
+  for (; wr != nullptr; wr = wr->next) {
+    int error = 0;
+    if (ring == nullptr || wr->num_sge < 0 ||
+        static_cast<std::uint32_t>(wr->num_sge) > queue.max_sge) {
+      error = EINVAL;
+    } else if (queue.tail - queue.head >= queue.max_wr) {
+      error = ENOMEM;
+    }
+    if (error != 0) {
+      *bad = wr;
+      return error;
+    }
+    ReceiveWqe* wqe = entry(ring, queue, queue.tail);
+    auto* sge = reinterpret_cast<ReceiveSge*>(wqe + 1);
+    wqe->wr_id = wr->wr_id;
+    wqe->num_sge = static_cast<std::uint32_t>(wr->num_sge);
+    for (int i = 0; i < wr->num_sge; ++i) {
+      sge[i] = {wr->sg_list[i].addr, wr->sg_list[i].length, wr->sg_list[i].lkey};
+    }
+    std::atomic_signal_fence(std::memory_order_release);  // the entry, then the index
+    ++queue.tail;
+  }
+  return 0;
+}
+
+int LiveEngine::post_recv(Qp& qp, ibv_recv_wr* wr, ibv_recv_wr** bad) {
+  const QpPhase phase = static_cast<QpPhase>(qp.record->identity.load() & 0xff);
+  if (phase == QpPhase::reset || qp.verbs.qp_base.srq != nullptr || qp.record->rq.slots == 0) {
+    *bad = wr;
+    return EINVAL;
+  }
+  const int error = post(qp.record->rq, wr, bad);
+  // A queue in error completes what is posted at once; it may have become so meanwhile.
+  if (static_cast<QpPhase>(qp.record->identity.load() & 0xff) == QpPhase::err) {
+    flush_receives(*qp.record, qp.number);
+  }
+  return error;
+}
+
+int LiveEngine::post_srq_recv(Srq& srq, ibv_recv_wr* wr, ibv_recv_wr** bad) {
+  return post(srq.record->rq, wr, bad);
+}
+
+LiveEngine::Taken LiveEngine::take_receive(Qp& qp, QpRecord& target, Receive& out) noexcept {
+  const std::uint32_t srq = target.srq;
+  if (srq != kNone && srq >= kMaxSrqs) return Taken::damaged;
+  ReceiveQueue& queue = srq == kNone ? target.rq : fabric_->srq(srq).rq;
+  EventRecord event{};
+  PipeRef pipe;
+  Token owner = 0;
+  {
+    const SharedGuard guard(*fabric_, queue.lock);
+    fabric_->repair(queue);
+    if (queue.slots == 0) return Taken::empty;  // being destroyed
+    void* ring = ring_of(*fabric_, queue);
+    if (ring == nullptr) return Taken::damaged;
+    if (queue.head == queue.tail) return Taken::empty;
+    const ReceiveWqe* wqe = entry(ring, queue, queue.head);
+    out.wr_id = wqe->wr_id;
+    out.num_sge = wqe->num_sge;
+    out.pd = queue.pd;
+    out.room = 0;
+    if (out.num_sge > queue.max_sge) return Taken::damaged;
+    const auto* sge = reinterpret_cast<const ReceiveSge*>(wqe + 1);
+    QpRecord& mine = *qp.record;
+    for (std::uint32_t i = 0; i < out.num_sge; ++i) {
+      out.sge[i] = sge[i];
+      out.room += sge[i].length;
+      mine.taken_sge[i] = sge[i];
+    }
+    queue.taker = qp.index + 1;
+    mine.taken_wr_id = out.wr_id;
+    mine.taken_sges = out.num_sge;
+    mine.taken_position = queue.head;
+    mine.taken_owner = target.owner.load(std::memory_order_relaxed);
+    mine.taken_index = srq == kNone ? static_cast<std::uint32_t>(&target - &fabric_->qp(0)) : srq;
+    mine.taken.store(srq == kNone ? 1 : 2, std::memory_order_release);
+    ++queue.head;
+    std::atomic_signal_fence(std::memory_order_release);
+    queue.taker = 0;
+    if (queue.limit != 0 && queue.tail - queue.head < queue.limit) {
+      queue.limit = 0;  // one event, then armed anew by the owner
+      if (srq != kNone) {
+        const SrqRecord& s = fabric_->srq(srq);
+        event = {s.cookie, srq, s.generation, IBV_EVENT_SRQ_LIMIT_REACHED, kSrqEvent};
+        pipe = s.async;
+        owner = s.owner.load(std::memory_order_relaxed);
+      }
+    }
+  }
+  if (event.object != 0) raise(owner, pipe, event);
+  return Taken::yes;
+}
+
+void LiveEngine::flush_receives(QpRecord& record, std::uint32_t number) noexcept {
+  // The queue's lock is kept so that two flushers do not mix their order.
+  const Token owner = record.owner.load(std::memory_order_relaxed);
+  const SharedGuard guard(*fabric_, record.rq.lock);
+  fabric_->repair(record.rq);
+  void* ring = ring_of(*fabric_, record.rq);
+  while (ring != nullptr && record.rq.head != record.rq.tail) {
+    Cqe done{};
+    done.wr_id = entry(ring, record.rq, record.rq.head)->wr_id;
+    done.qpn = number;
+    done.status = IBV_WC_WR_FLUSH_ERR;
+    done.opcode = IBV_WC_RECV;
+    ++record.rq.head;
+    if (!push(record.recv_cq, owner, done, false)) return;
+  }
+}
+
+void LiveEngine::fail_target(QpRecord& target, std::uint32_t number, ibv_event_type event) noexcept {
+  std::uint64_t identity = target.identity.load(std::memory_order_acquire);
+  const std::uint64_t failed = std::uint64_t{number} << 8 | static_cast<std::uint64_t>(QpPhase::err);
+  do {
+    if (identity >> 8 != number || !can_receive(static_cast<QpPhase>(identity & 0xff))) return;
+  } while (!target.identity.compare_exchange_weak(identity, failed, std::memory_order_acq_rel));
+  raise_qp(target, number, event);
+  if (target.srq != kNone) {
+    raise_qp(target, number, IBV_EVENT_QP_LAST_WQE_REACHED);
+  } else {
+    flush_receives(target, number);
+  }
+  fabric_->wake(target.owner.load(std::memory_order_relaxed));  // to flush its send queue
+}
+
+}  // namespace turnout::hca
