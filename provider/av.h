@@ -1,0 +1,56 @@
+// AddressVector: libfabric's fid_av. 64 bytes per address and nothing else: the peer of an address
+// is looked up by each endpoint when it is first used. A fi_addr_t is the index of its address, for
+// tables and maps alike. Owned by the program; bound endpoints count as references. Calls come
+// under the domain's lock. Addresses come from other processes: each is checked when it is
+// inserted.
+#pragma once
+
+#include <rdma/fi_domain.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "core/address.h"
+#include "provider/domain.h"
+
+namespace turnout::provider {
+
+struct EventQueue;
+
+struct AddressVector final : fid_av {
+  explicit AddressVector(Domain& owner) : domain(owner) { domain.references.fetch_add(1); }
+  ~AddressVector() { domain.references.fetch_sub(1); }
+
+  Domain& domain;
+  std::vector<Ep*> endpoints;  // bound ones: they forget what is removed
+  EventQueue* events = nullptr;
+  bool asynchronous = false;  // opened with FI_EVENT: insertions report to `events`
+  std::uint64_t index_mask = ~std::uint64_t{0};  // without the bits of fi_rx_addr
+
+  [[nodiscard]] std::uint64_t insert(const Address& address);
+  [[nodiscard]] bool remove(std::uint64_t index);
+  // Null when nothing is there.
+  [[nodiscard]] const Address* at(fi_addr_t address) const noexcept;
+  // The first index of this address, FI_ADDR_NOTAVAIL when it was never inserted. The first call
+  // builds a table of 4 to 16 bytes per address.
+  [[nodiscard]] fi_addr_t find(const Address& address);
+  [[nodiscard]] std::size_t size() const noexcept { return addresses_.size(); }
+
+  static int open(Domain& domain, fi_av_attr* attr, fid_av** av, void* context);
+  [[nodiscard]] static AddressVector& of(fid_av* f) noexcept {
+    return *static_cast<AddressVector*>(f);
+  }
+  [[nodiscard]] static AddressVector& of(::fid* f) noexcept {
+    return of(reinterpret_cast<fid_av*>(f));
+  }
+
+ private:
+  void rehash();
+  void enter(std::uint32_t index) noexcept;
+
+  std::vector<Address> addresses_;      // magic 0: free
+  std::vector<std::uint32_t> free_;     // lowest on top
+  std::vector<std::uint32_t> buckets_;  // open addressing by Address::id; index + 1, 0 is empty
+};
+
+}  // namespace turnout::provider

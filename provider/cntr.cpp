@@ -1,0 +1,133 @@
+#include "provider/cntr.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+
+#include "provider/endpoint.h"
+#include "provider/errors.h"
+#include "provider/ops.h"
+
+namespace turnout::provider {
+namespace {
+
+int close_counter(fid* f) {
+  Cntr& cntr = Cntr::of(f);
+  {
+    const Guard guard(cntr.domain.lock);
+    if (!cntr.endpoints.empty()) return -FI_EBUSY;
+  }
+  delete &cntr;
+  return 0;
+}
+
+std::uint64_t read_value(fid_cntr* f) {
+  Cntr& cntr = Cntr::of(f);
+  const int failed = contain([&] {
+    const Guard guard(cntr.domain.lock);
+    cntr.progress();
+    return 0;
+  });
+  static_cast<void>(failed);  // this call has no way to answer an error; the value is still right
+  return cntr.counter.value.load(std::memory_order_acquire);
+}
+
+std::uint64_t read_errors(fid_cntr* f) {
+  return Cntr::of(f).counter.errors.load(std::memory_order_acquire);
+}
+
+int add_value(fid_cntr* f, std::uint64_t value) {
+  Cntr::of(f).counter.value.fetch_add(value);
+  return 0;
+}
+
+int set_value(fid_cntr* f, std::uint64_t value) {
+  Cntr::of(f).counter.value.store(value);
+  return 0;
+}
+
+int add_errors(fid_cntr* f, std::uint64_t value) {
+  Cntr::of(f).counter.errors.fetch_add(value);
+  return 0;
+}
+
+int set_errors(fid_cntr* f, std::uint64_t value) {
+  Cntr::of(f).counter.errors.store(value);
+  return 0;
+}
+
+// fi_cntr(3): until the value reaches the threshold, an error is counted, or the time is over.
+int wait_value(fid_cntr* f, std::uint64_t threshold, int timeout) {
+  using Clock = std::chrono::steady_clock;
+  Cntr& cntr = Cntr::of(f);
+  const Clock::time_point end = Clock::now() + std::chrono::milliseconds(std::max(timeout, 0));
+  const std::uint64_t errors = cntr.counter.errors.load();
+  for (;;) {
+    const bool late = timeout >= 0 && Clock::now() >= end;
+    if (read_value(f) >= threshold) return 0;
+    if (cntr.counter.errors.load() != errors) return -FI_EAVAIL;
+    if (late) return -FI_ETIMEDOUT;
+    sched_yield();
+  }
+}
+
+fi_ops cntr_fid_ops = {
+    .size = sizeof(fi_ops),
+    .close = close_counter,
+    .bind = kNotHere,
+    .control = kNotHere,
+    .ops_open = kNotHere,
+    .tostr = nullptr,
+    .ops_set = kNotHere,
+};
+
+fi_ops_cntr cntr_ops = {
+    .size = sizeof(fi_ops_cntr),
+    .read = read_value,
+    .readerr = read_errors,
+    .add = add_value,
+    .set = set_value,
+    .wait = wait_value,
+    .adderr = add_errors,
+    .seterr = set_errors,
+};
+
+}  // namespace
+
+int Cntr::open(Domain& domain, fi_cntr_attr* attr, fid_cntr** cntr, void* context) {
+  if (attr == nullptr || attr->events != FI_CNTR_EVENTS_COMP) return -FI_EINVAL;
+  switch (attr->wait_obj) {
+    case FI_WAIT_NONE:
+    case FI_WAIT_UNSPEC:
+    case FI_WAIT_YIELD:
+      break;
+    default:
+      return -FI_ENOSYS;  // nothing would make a descriptor or a condition ready
+  }
+  if (attr->flags != 0) return -FI_EBADFLAGS;
+  auto made = std::make_unique<Cntr>(domain);
+  made->fid.fclass = FI_CLASS_CNTR;
+  made->fid.context = context;
+  made->fid.ops = &cntr_fid_ops;
+  made->ops = &cntr_ops;
+  *cntr = made.release();
+  return 0;
+}
+
+void Cntr::join(Ep& endpoint) {
+  if (std::find(endpoints.begin(), endpoints.end(), &endpoint) == endpoints.end()) {
+    endpoints.push_back(&endpoint);
+  }
+}
+
+void Cntr::leave(Ep& endpoint) noexcept {
+  std::erase(endpoints, &endpoint);
+}
+
+void Cntr::progress() {
+  for (Ep* endpoint : endpoints) endpoint->progress();
+}
+
+}  // namespace turnout::provider

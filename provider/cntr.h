@@ -1,0 +1,32 @@
+// Cntr: libfabric's fid_cntr. Counts completions of the operations that endpoints were bound for;
+// reading or waiting drives those endpoints (manual progress). Owned by the program; bound
+// endpoints count as references. add and set are atomic; the rest comes under the domain's lock.
+#pragma once
+
+#include <rdma/fi_eq.h>
+
+#include <vector>
+
+#include "core/completion.h"
+#include "provider/domain.h"
+
+namespace turnout::provider {
+
+struct Cntr final : fid_cntr {
+  explicit Cntr(Domain& owner) : domain(owner) { domain.references.fetch_add(1); }
+  ~Cntr() { domain.references.fetch_sub(1); }
+
+  Domain& domain;
+  Counter counter;
+  std::vector<Ep*> endpoints;
+
+  void join(Ep& endpoint);
+  void leave(Ep& endpoint) noexcept;
+  void progress();
+
+  static int open(Domain& domain, fi_cntr_attr* attr, fid_cntr** cntr, void* context);
+  [[nodiscard]] static Cntr& of(fid_cntr* f) noexcept { return *static_cast<Cntr*>(f); }
+  [[nodiscard]] static Cntr& of(::fid* f) noexcept { return of(reinterpret_cast<fid_cntr*>(f)); }
+};
+
+}  // namespace turnout::provider

@@ -1,0 +1,317 @@
+#include "provider/cq.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <type_traits>
+
+#include "provider/compat.h"
+#include "provider/endpoint.h"
+#include "provider/errors.h"
+#include "provider/info.h"
+#include "provider/ops.h"
+
+namespace turnout::provider {
+namespace {
+
+constexpr std::uint64_t flags_of(std::uint32_t flags) noexcept {
+  std::uint64_t out = 0;
+  if ((flags & kSend) != 0) out |= FI_SEND;
+  if ((flags & kRecv) != 0) out |= FI_RECV;
+  if ((flags & kTagged) != 0) out |= FI_TAGGED;
+  if ((flags & kMessage) != 0) out |= FI_MSG;
+  if ((flags & kRmaWrite) != 0) out |= FI_RMA | FI_WRITE;
+  if ((flags & kRmaRead) != 0) out |= FI_RMA | FI_READ;
+  if ((flags & kRemoteData) != 0) out |= FI_REMOTE_CQ_DATA;
+  if ((flags & kMultiRecvDone) != 0) out |= FI_MULTI_RECV;
+  if ((flags & kRemoteWrite) != 0) out |= FI_RMA | FI_REMOTE_WRITE;
+  return out;
+}
+
+// All values once: an entry's flags cost one load. kClaimed shows nowhere in libfabric's flags.
+constexpr std::size_t kFlagValues = 2 * kRemoteWrite;
+constexpr auto kEntryFlags = [] {
+  std::array<std::uint64_t, kFlagValues> table{};
+  for (std::uint32_t i = 0; i < kFlagValues; ++i) table[i] = flags_of(i);
+  return table;
+}();
+
+template <class Entry>
+void write_entry(Entry& out, const Completion& c) noexcept {
+  out.op_context = c.context;
+  if constexpr (!std::is_same_v<Entry, fi_cq_entry>) {
+    out.flags = entry_flags(c.flags);
+    out.len = c.length;
+  }
+  if constexpr (std::is_same_v<Entry, fi_cq_data_entry> ||
+                std::is_same_v<Entry, fi_cq_tagged_entry>) {
+    out.buf = c.buffer;
+    out.data = c.data;
+  }
+  if constexpr (std::is_same_v<Entry, fi_cq_tagged_entry>) out.tag = c.tag;
+}
+
+// Successes first, so that a failure is seen after what had ended before it; the queue is drained
+// before progress is made, so successes cannot hide a failure for long.
+template <class Entry>
+ssize_t read_locked(Cq& cq, void* buffer, std::size_t count, fi_addr_t* addresses) {
+  if (cq.unread() == 0 || count == 0) cq.progress();
+  auto* out = static_cast<Entry*>(buffer);
+  std::size_t n = 0;
+  for (auto& source : cq.sources) {
+    CompletionQueue& queue = source->queue;
+    while (n < count && queue.size() != 0) {
+      const Completion& c = queue.front();
+      write_entry(out[n], c);
+      if (addresses != nullptr) {
+        addresses[n] =
+            source->endpoint != nullptr ? source->endpoint->name_of(c.source) : FI_ADDR_NOTAVAIL;
+      }
+      queue.pop();
+      ++n;
+    }
+  }
+  if (n != 0) return static_cast<ssize_t>(n);
+  for (auto& source : cq.sources) {
+    if (source->queue.has_error()) return -FI_EAVAIL;
+  }
+  if (count == 0 && cq.unread() != 0) return 0;
+  return -FI_EAGAIN;
+}
+
+template <class Entry>
+ssize_t read_from(fid_cq* f, void* buffer, std::size_t count, fi_addr_t* addresses) {
+  return contain([&] {
+    Cq& cq = Cq::of(f);
+    const Guard guard(cq.domain.lock);
+    return read_locked<Entry>(cq, buffer, count, addresses);
+  });
+}
+
+template <class Entry>
+ssize_t read_entries(fid_cq* f, void* buffer, std::size_t count) {
+  return read_from<Entry>(f, buffer, count, nullptr);
+}
+
+// Waits by polling: every event of this provider comes from progress, and progress from this
+// thread.
+template <class Entry>
+ssize_t wait_from(fid_cq* f, void* buffer, std::size_t count, fi_addr_t* addresses,
+                  const void* condition, int timeout) {
+  using Clock = std::chrono::steady_clock;
+  Cq& cq = Cq::of(f);
+  if (!cq.may_wait) return -FI_EINVAL;
+  return contain([&]() -> ssize_t {
+    const Clock::time_point end = Clock::now() + std::chrono::milliseconds(std::max(timeout, 0));
+    std::size_t least = 1;
+    if (cq.by_threshold && condition != nullptr) {
+      least = std::clamp(reinterpret_cast<std::size_t>(condition), std::size_t{1},
+                         std::max(count, std::size_t{1}));
+    }
+    for (;;) {
+      const bool late = timeout >= 0 && Clock::now() >= end;
+      {
+        const Guard guard(cq.domain.lock);
+        cq.progress();
+        const bool failed = std::any_of(cq.sources.begin(), cq.sources.end(),
+                                        [](auto& s) { return s->queue.has_error(); });
+        if (cq.unread() >= least || failed || late) {
+          return read_locked<Entry>(cq, buffer, count, addresses);
+        }
+      }
+      unsigned pending = cq.signals.load();
+      while (pending != 0 && !cq.signals.compare_exchange_weak(pending, pending - 1)) {
+      }
+      if (pending != 0) return -FI_EAGAIN;
+      sched_yield();
+    }
+  });
+}
+
+template <class Entry>
+ssize_t wait_entries(fid_cq* f, void* buffer, std::size_t count, const void* condition,
+                     int timeout) {
+  return wait_from<Entry>(f, buffer, count, nullptr, condition, timeout);
+}
+
+// Never writes to memory that err_data of the program's entry points to: programs that leave the
+// entry uninitialised are common. Who passed err_data_size 0 gets a pointer to the text.
+void fill_error(Cq& cq, Cq::Source& source, ErrorCompletion& c, fi_cq_err_entry* out) {
+  const std::uint32_t api = cq.domain.api;
+  out->op_context = c.context;
+  out->flags = entry_flags(c.flags);
+  out->len = c.length;
+  out->buf = c.buffer;
+  out->data = c.data;
+  out->tag = c.tag;
+  out->olen = c.overflow;
+  out->err = fi_error(c.status);
+  out->prov_errno = provider_errno(c.status);
+  cq.error_text = c.status.text().substr(0, kMaxErrorText - 1);
+  cq.error_number = out->prov_errno;
+  if (api < kApi15) {
+    out->err_data = nullptr;
+  } else if (out->err_data_size == 0) {
+    out->err_data = cq.error_text.data();
+    out->err_data_size = cq.error_text.size() + 1;
+  } else {
+    out->err_data_size = 0;
+  }
+  if (api >= kApi120) {
+    auto* grown = reinterpret_cast<CqErrEntry120*>(out);
+    grown->src_addr =
+        source.endpoint != nullptr ? source.endpoint->name_of(c.source) : FI_ADDR_NOTAVAIL;
+  }
+}
+
+ssize_t read_error(fid_cq* f, fi_cq_err_entry* entry, std::uint64_t /*flags*/) {
+  return contain([&]() -> ssize_t {
+    Cq& cq = Cq::of(f);
+    const Guard guard(cq.domain.lock);
+    for (auto& source : cq.sources) {
+      if (!source->queue.has_error()) continue;
+      ErrorCompletion c = source->queue.pop_error();
+      fill_error(cq, *source, c, entry);
+      return 1;
+    }
+    return -FI_EAGAIN;
+  });
+}
+
+int signal_queue(fid_cq* f) {
+  Cq& cq = Cq::of(f);
+  if (!cq.may_wait) return -FI_EINVAL;
+  cq.signals.fetch_add(1);
+  return 0;
+}
+
+const char* error_text(fid_cq* f, int prov_errno, const void* /*err_data*/, char* buffer,
+                       std::size_t length) {
+  Cq& cq = Cq::of(f);
+  const Guard guard(cq.domain.lock);
+  std::string_view text = provider_error_text(prov_errno);
+  if (prov_errno == cq.error_number && !cq.error_text.empty()) text = cq.error_text;
+  if (buffer == nullptr || length == 0) return text.data();  // terminated: a literal or error_text
+  buffer[text.copy(buffer, length - 1)] = '\0';
+  return buffer;
+}
+
+int close_queue(fid* f) {
+  Cq& cq = Cq::of(f);
+  {
+    const Guard guard(cq.domain.lock);
+    if (cq.in_use()) return -FI_EBUSY;
+  }
+  delete &cq;
+  return 0;
+}
+
+fi_ops cq_fid_ops = {
+    .size = sizeof(fi_ops),
+    .close = close_queue,
+    .bind = kNotHere,
+    .control = kNotHere,
+    .ops_open = kNotHere,
+    .tostr = nullptr,
+    .ops_set = kNotHere,
+};
+
+template <class Entry>
+fi_ops_cq cq_ops = {
+    .size = sizeof(fi_ops_cq),
+    .read = read_entries<Entry>,
+    .readfrom = read_from<Entry>,
+    .readerr = read_error,
+    .sread = wait_entries<Entry>,
+    .sreadfrom = wait_from<Entry>,
+    .signal = signal_queue,
+    .strerror = error_text,
+};
+
+fi_ops_cq* ops_for(fi_cq_format format) noexcept {
+  switch (format) {
+    case FI_CQ_FORMAT_UNSPEC:
+    case FI_CQ_FORMAT_CONTEXT:
+      return &cq_ops<fi_cq_entry>;
+    case FI_CQ_FORMAT_MSG:
+      return &cq_ops<fi_cq_msg_entry>;
+    case FI_CQ_FORMAT_DATA:
+      return &cq_ops<fi_cq_data_entry>;
+    case FI_CQ_FORMAT_TAGGED:
+      return &cq_ops<fi_cq_tagged_entry>;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::uint64_t entry_flags(std::uint32_t flags) noexcept {
+  return kEntryFlags[flags & (kFlagValues - 1)];
+}
+
+int Cq::open(Domain& domain, fi_cq_attr* attr, fid_cq** cq, void* context) {
+  if (attr == nullptr) return -FI_EINVAL;
+  fi_ops_cq* table = ops_for(attr->format);
+  if (table == nullptr) return -FI_ENOSYS;
+  switch (attr->wait_obj) {
+    case FI_WAIT_NONE:
+    case FI_WAIT_UNSPEC:
+    case FI_WAIT_YIELD:
+      break;
+    default:
+      return -FI_ENOSYS;  // nothing would make a descriptor or a condition ready
+  }
+  if ((attr->flags & FI_PEER) != 0) return -FI_EOPNOTSUPP;
+  auto made = std::make_unique<Cq>(domain);
+  made->fid.fclass = FI_CLASS_CQ;
+  made->fid.context = context;
+  made->fid.ops = &cq_fid_ops;
+  made->ops = table;
+  // A program's size is a hint from outside; the queue grows by itself beyond what is reserved.
+  made->expected = attr->size == 0 ? kContextSize : std::min(attr->size, kContextSize);
+  made->may_wait = attr->wait_obj != FI_WAIT_NONE;
+  made->by_threshold = attr->wait_cond == FI_CQ_COND_THRESHOLD;
+  if (attr->format == FI_CQ_FORMAT_UNSPEC) attr->format = FI_CQ_FORMAT_CONTEXT;
+  *cq = made.release();
+  return 0;
+}
+
+CompletionQueue& Cq::join(Ep& endpoint) {
+  for (auto& source : sources) {
+    if (source->endpoint == &endpoint) return source->queue;
+  }
+  // Sources of closed endpoints that were drained make room.
+  std::erase_if(sources, [](auto& s) {
+    return s->endpoint == nullptr && s->queue.size() == 0 && !s->queue.has_error();
+  });
+  sources.push_back(std::make_unique<Source>(Source{&endpoint, CompletionQueue(expected)}));
+  return sources.back()->queue;
+}
+
+void Cq::leave(Ep& endpoint) noexcept {
+  for (auto& source : sources) {
+    if (source->endpoint == &endpoint) source->endpoint = nullptr;
+  }
+}
+
+bool Cq::in_use() const noexcept {
+  return std::any_of(sources.begin(), sources.end(),
+                     [](const auto& s) { return s->endpoint != nullptr; });
+}
+
+std::size_t Cq::unread() const noexcept {
+  std::size_t n = 0;
+  for (const auto& source : sources) n += source->queue.size();
+  return n;
+}
+
+void Cq::progress() {
+  for (auto& source : sources) {
+    if (source->endpoint != nullptr) source->endpoint->progress();
+  }
+}
+
+}  // namespace turnout::provider

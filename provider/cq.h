@@ -1,0 +1,56 @@
+// Cq: libfabric's fid_cq. Reading it drives the endpoints bound to it (manual progress).
+//
+// Each endpoint that is bound has a queue of its own inside (a Source), because a completion names
+// its peer by a number that only means something to its endpoint. A source outlives its endpoint
+// until it is drained. Owned by the program; bound endpoints count as references. Calls come under
+// the domain's lock, which a waiting read gives up between its polls.
+#pragma once
+
+#include <rdma/fi_eq.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/completion.h"
+#include "provider/domain.h"
+
+namespace turnout::provider {
+
+struct Cq final : fid_cq {
+  struct Source {
+    Ep* endpoint;  // null once it is closed
+    CompletionQueue queue;
+  };
+
+  explicit Cq(Domain& owner) : domain(owner) { domain.references.fetch_add(1); }
+  ~Cq() { domain.references.fetch_sub(1); }
+
+  Domain& domain;
+  std::size_t expected = 0;  // completions an endpoint is likely to have unread
+  bool may_wait = false;
+  bool by_threshold = false;         // waiting reads are given the least number of entries
+  std::atomic<unsigned> signals{0};  // of fi_cq_signal
+  std::string error_text;            // of the error entry read last
+  int error_number = 0;              // its prov_errno
+  std::vector<std::unique_ptr<Source>> sources;
+
+  // The queue for this endpoint's completions, made at its first bind.
+  [[nodiscard]] CompletionQueue& join(Ep& endpoint);
+  void leave(Ep& endpoint) noexcept;
+  [[nodiscard]] bool in_use() const noexcept;
+  [[nodiscard]] std::size_t unread() const noexcept;
+  // Moves every bound endpoint once.
+  void progress();
+
+  static int open(Domain& domain, fi_cq_attr* attr, fid_cq** cq, void* context);
+  [[nodiscard]] static Cq& of(fid_cq* f) noexcept { return *static_cast<Cq*>(f); }
+  [[nodiscard]] static Cq& of(::fid* f) noexcept { return of(reinterpret_cast<fid_cq*>(f)); }
+};
+
+// The FI_* flags of an entry for the core's CompletionFlag bits.
+[[nodiscard]] std::uint64_t entry_flags(std::uint32_t flags) noexcept;
+
+}  // namespace turnout::provider

@@ -1,0 +1,131 @@
+#include "provider/domain.h"
+
+#include <rdma/fi_atomic.h>
+
+#include "base/log.h"
+#include "core/clock.h"
+#include "provider/av.h"
+#include "provider/cntr.h"
+#include "provider/cq.h"
+#include "provider/endpoint.h"
+#include "provider/eq.h"
+#include "provider/errors.h"
+#include "provider/info.h"
+#include "provider/mr.h"
+#include "provider/ops.h"
+
+namespace turnout::provider {
+namespace {
+
+int close_domain(fid* f) {
+  Domain& domain = Domain::of(f);
+  if (domain.references.load() != 0) return -FI_EBUSY;
+  delete &domain;
+  return 0;
+}
+
+int bind_domain(fid* f, fid* other, std::uint64_t flags) {
+  if (other->fclass != FI_CLASS_EQ) return -FI_EINVAL;
+  if ((flags & FI_REG_MR) != 0) return -FI_EOPNOTSUPP;  // registration is never asynchronous here
+  Domain::of(f).events = &EventQueue::of(other);
+  return 0;
+}
+
+int open_vector(fid_domain* f, fi_av_attr* attr, fid_av** av, void* context) {
+  return contain([&] { return AddressVector::open(Domain::of(f), attr, av, context); });
+}
+
+int open_queue(fid_domain* f, fi_cq_attr* attr, fid_cq** cq, void* context) {
+  return contain([&] { return Cq::open(Domain::of(f), attr, cq, context); });
+}
+
+int open_counter(fid_domain* f, fi_cntr_attr* attr, fid_cntr** cntr, void* context) {
+  return contain([&] { return Cntr::open(Domain::of(f), attr, cntr, context); });
+}
+
+int open_endpoint(fid_domain* f, fi_info* info, fid_ep** ep, void* context) {
+  return contain([&] { return Ep::open(Domain::of(f), info, ep, context); });
+}
+
+int open_endpoint2(fid_domain* f, fi_info* info, fid_ep** ep, std::uint64_t flags, void* context) {
+  if (flags != 0) return -FI_EOPNOTSUPP;  // FI_PEER: objects of other providers
+  return open_endpoint(f, info, ep, context);
+}
+
+fi_ops domain_fid_ops = {
+    .size = sizeof(fi_ops),
+    .close = close_domain,
+    .bind = bind_domain,
+    .control = kNotHere,
+    .ops_open = kNotHere,
+    .tostr = nullptr,
+    .ops_set = kNotHere,
+};
+
+fi_ops_domain domain_ops = {
+    .size = sizeof(fi_ops_domain),
+    .av_open = open_vector,
+    .cq_open = open_queue,
+    .endpoint = open_endpoint,
+    .scalable_ep = kNotHere,
+    .cntr_open = open_counter,
+    .poll_open = kNotHere,
+    .stx_ctx = kNotHere,
+    .srx_ctx = kNotHere,
+    .query_atomic = kNotSupported,
+    .query_collective = kNotSupported,
+    .endpoint2 = open_endpoint2,
+};
+
+}  // namespace
+
+int Domain::open(Fabric& fabric, fi_info* info, fid_domain** domain, void* context) {
+  const Result<Settings>& settings = process_settings();
+  if (!settings.ok()) return -FI_ENODATA;  // logged when they were read
+  if (info == nullptr || info->domain_attr == nullptr) return -FI_EINVAL;
+  const fi_domain_attr& attr = *info->domain_attr;
+  if (attr.name != nullptr && "turnout-" + settings.value().device != attr.name) {
+    TURNOUT_LOG(provider, warn, "there is no domain {} here, only turnout-{} (TURNOUT_DEVICE)",
+                attr.name, settings.value().device);
+    return -FI_ENODATA;
+  }
+  auto made = std::make_unique<Domain>(fabric);
+  made->fid.fclass = FI_CLASS_DOMAIN;
+  made->fid.context = context;
+  made->fid.ops = &domain_fid_ops;
+  made->ops = &domain_ops;
+  made->mr = &region_ops();
+  made->api = fabric.api_version;
+  made->lock = attr.threading == FI_THREAD_DOMAIN ? nullptr : &made->mutex;
+  *domain = made.release();
+  return 0;
+}
+
+Result<std::unique_ptr<Endpoint>> Domain::take_core() {
+  if (spare != nullptr) return std::move(spare);
+  return Endpoint::create(process_settings().value(), live_clock());
+}
+
+Result<Endpoint*> Domain::core_of_regions() {
+  if (endpoints.size() > 1) {
+    Status status(Code::unsupported,
+                  fmt::format("memory for remote access in a domain with {} endpoints: a key is "
+                              "valid at one endpoint only, open one domain for each endpoint",
+                              endpoints.size()));
+    TURNOUT_LOG(provider, warn, "{}", status.text());
+    return status;
+  }
+  if (endpoints.size() == 1) return endpoints.front()->core.get();
+  if (spare == nullptr) {
+    Result<std::unique_ptr<Endpoint>> made = take_core();
+    if (!made.ok()) return made.status();
+    spare = std::move(made).value();
+  }
+  return spare.get();
+}
+
+void Domain::forget_core(Endpoint* core) {
+  for (Region* region : regions) region->leave(core);
+}
+
+}  // namespace turnout::provider

@@ -1,0 +1,51 @@
+// EventQueue: libfabric's fid_eq. Events of control operations (asynchronous insertion into a
+// vector) and those that the program writes itself. Own lock: any thread may call. Waits on a
+// condition.
+#pragma once
+
+#include <rdma/fi_eq.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <vector>
+
+#include "provider/fabric.h"
+
+namespace turnout::provider {
+
+struct EventQueue final : fid_eq {
+  explicit EventQueue(Fabric& owner) : fabric(owner) { fabric.references.fetch_add(1); }
+  ~EventQueue() { fabric.references.fetch_sub(1); }
+
+  struct Event {
+    std::uint32_t number;
+    std::vector<std::byte> data;
+  };
+
+  Fabric& fabric;
+  bool may_write = false;  // the program passed FI_WRITE
+  bool may_wait = false;
+  std::mutex mutex;
+  std::condition_variable arrived;
+  std::deque<Event> events;
+  std::deque<fi_eq_err_entry> errors;
+
+  void push(std::uint32_t number, const void* data, std::size_t length);
+  // An insertion of `context` into `vector` ended: `inserted` of them went well, each index in
+  // `failed` did not.
+  void push_insertion(::fid* vector, void* context, std::uint64_t inserted,
+                      const std::vector<std::pair<std::uint64_t, int>>& failed);
+  // Takes the first event if it fits. Precondition: mutex held. -FI_EAGAIN, -FI_EAVAIL,
+  // -FI_ETOOSMALL or the bytes written.
+  ssize_t take(std::uint32_t* number, void* buffer, std::size_t length, std::uint64_t flags);
+
+  static int open(Fabric& fabric, fi_eq_attr* attr, fid_eq** eq, void* context);
+  [[nodiscard]] static EventQueue& of(fid_eq* f) noexcept { return *static_cast<EventQueue*>(f); }
+  [[nodiscard]] static EventQueue& of(::fid* f) noexcept {
+    return of(reinterpret_cast<fid_eq*>(f));
+  }
+};
+
+}  // namespace turnout::provider

@@ -1,0 +1,80 @@
+#include "provider/fabric.h"
+
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+
+#include <memory>
+
+#include "base/log.h"
+#include "provider/domain.h"
+#include "provider/eq.h"
+#include "provider/errors.h"
+#include "provider/info.h"
+#include "provider/ops.h"
+
+namespace turnout::provider {
+namespace {
+
+int close_fabric(fid* f) {
+  Fabric& fabric = Fabric::of(f);
+  if (fabric.references.load() != 0) return -FI_EBUSY;
+  delete &fabric;
+  return 0;
+}
+
+int open_domain(fid_fabric* f, fi_info* info, fid_domain** domain, void* context) {
+  return contain([&] { return Domain::open(Fabric::of(f), info, domain, context); });
+}
+
+int open_domain2(fid_fabric* f, fi_info* info, fid_domain** domain, std::uint64_t flags,
+                 void* context) {
+  if (flags != 0) return -FI_EOPNOTSUPP;  // FI_PEER: objects of other providers
+  return open_domain(f, info, domain, context);
+}
+
+int open_event_queue(fid_fabric* f, fi_eq_attr* attr, fid_eq** eq, void* context) {
+  return contain([&] { return EventQueue::open(Fabric::of(f), attr, eq, context); });
+}
+
+fi_ops fabric_fid_ops = {
+    .size = sizeof(fi_ops),
+    .close = close_fabric,
+    .bind = kNotHere,
+    .control = kNotHere,
+    .ops_open = kNotHere,
+    .tostr = nullptr,
+    .ops_set = kNotHere,
+};
+
+fi_ops_fabric fabric_ops = {
+    .size = sizeof(fi_ops_fabric),
+    .domain = open_domain,
+    .passive_ep = kNotHere,
+    .eq_open = open_event_queue,
+    .wait_open = kNotHere,
+    .trywait = kNotHere,
+    .domain2 = open_domain2,
+};
+
+}  // namespace
+
+int Fabric::open(fi_fabric_attr* attr, fid_fabric** fabric, void* context) {
+  const Result<Settings>& settings = process_settings();
+  if (!settings.ok()) return -FI_ENODATA;  // logged when they were read
+  if (attr->name != nullptr && "turnout-" + settings.value().fabric != attr->name) {
+    TURNOUT_LOG(provider, warn, "there is no fabric {} here, only turnout-{} (TURNOUT_FABRIC)",
+                attr->name, settings.value().fabric);
+    return -FI_ENODATA;
+  }
+  auto made = std::make_unique<Fabric>();
+  made->fid.fclass = FI_CLASS_FABRIC;
+  made->fid.context = context;
+  made->fid.ops = &fabric_fid_ops;
+  made->ops = &fabric_ops;
+  made->api_version = attr->api_version;
+  *fabric = made.release();
+  return 0;
+}
+
+}  // namespace turnout::provider

@@ -1,0 +1,24 @@
+// Fabric: libfabric's fid_fabric. Owned by the program (fi_close); the domains and event queues
+// opened on it count as references, closing it before them is refused. Any thread may open and
+// close.
+#pragma once
+
+#include <rdma/fabric.h>
+
+#include <atomic>
+#include <cstdint>
+
+namespace turnout::provider {
+
+struct Fabric final : fid_fabric {
+  std::atomic<unsigned> references{0};
+
+  // Errors: -FI_ENODATA for a name or settings that are not ours.
+  static int open(fi_fabric_attr* attr, fid_fabric** fabric, void* context);
+  [[nodiscard]] static Fabric& of(fid_fabric* f) noexcept { return *static_cast<Fabric*>(f); }
+  [[nodiscard]] static Fabric& of(::fid* f) noexcept {
+    return of(reinterpret_cast<fid_fabric*>(f));
+  }
+};
+
+}  // namespace turnout::provider

@@ -1,0 +1,287 @@
+#include "provider/info.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "base/log.h"
+#include "provider/compat.h"
+#include "provider/library.h"
+
+namespace turnout::provider {
+namespace {
+
+// libfabric's name for "any layout of the 64 tag bits": alternating bits, one field each
+// (fi_endpoint(3)).
+constexpr std::uint64_t kAnyTagFormat = 0xaaaaaaaaaaaaaaaaull;
+constexpr std::uint32_t kHighestThreading = FI_THREAD_ENDPOINT;
+
+struct Wanted {  // the hints, with absent structures replaced by "anything"
+  std::uint32_t api = 0;
+  const fi_info* hints = nullptr;
+  const fi_tx_attr* tx = nullptr;
+  const fi_rx_attr* rx = nullptr;
+  const fi_ep_attr* ep = nullptr;
+  const fi_domain_attr* domain = nullptr;
+  const fi_fabric_attr* fabric = nullptr;
+};
+
+struct Names {
+  std::string fabric, domain;
+};
+
+std::uint64_t granted(std::uint64_t asked) noexcept {
+  if (asked == 0) return kCapabilities;
+  std::uint64_t caps = asked | FI_LOCAL_COMM | FI_REMOTE_COMM;
+  // No direction named means all directions (fi_getinfo(3), primary modifiers).
+  if ((caps & (FI_MSG | FI_TAGGED)) != 0 && (caps & (FI_SEND | FI_RECV)) == 0) {
+    caps |= FI_SEND | FI_RECV;
+  }
+  constexpr std::uint64_t rma = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+  if ((caps & FI_RMA) != 0 && (caps & rma) == 0) caps |= rma;
+  return caps;
+}
+
+// The registration mode for `caps`; -1 when the program does not offer what RMA needs.
+int registration_mode(const Wanted& w, std::uint64_t caps) noexcept {
+  if ((caps & FI_RMA) == 0) return w.api < kApi15 ? FI_MR_UNSPEC : 0;
+  if (w.domain == nullptr) return w.api < kApi15 ? FI_MR_BASIC : kMrMode;
+  const int offered = w.domain->mr_mode;
+  if (w.api < kApi15) {
+    return offered == FI_MR_UNSPEC || offered == FI_MR_BASIC ? FI_MR_BASIC : -1;
+  }
+  if ((offered & kMrMode) == kMrMode) return kMrMode;
+  return (offered & FI_MR_BASIC) != 0 ? FI_MR_BASIC : -1;
+}
+
+using Refusal = const char*;  // null: fits
+
+Refusal check_tx(const Wanted& w, std::uint64_t caps) noexcept {
+  if (w.tx == nullptr) return nullptr;
+  const fi_tx_attr& a = *w.tx;
+  if ((a.caps & ~(caps | kDomainCapabilities)) != 0) return "tx_attr caps beyond caps";
+  if ((a.op_flags & ~kTxOpFlags) != 0) return "tx_attr op_flags";
+  if ((a.msg_order & ~FI_ORDER_SAS) != 0) return "tx_attr msg_order other than SAS";
+  if (a.comp_order != FI_ORDER_NONE) return "tx_attr comp_order";
+  if (a.inject_size > kInjectLimit) return "tx_attr inject_size";
+  if (a.iov_limit > kIovLimit) return "tx_attr iov_limit";
+  if (a.rma_iov_limit > kRmaIovLimit) return "tx_attr rma_iov_limit";
+  return nullptr;
+}
+
+Refusal check_rx(const Wanted& w, std::uint64_t caps) noexcept {
+  if (w.rx == nullptr) return nullptr;
+  const fi_rx_attr& a = *w.rx;
+  if ((a.caps & ~(caps | kDomainCapabilities)) != 0) return "rx_attr caps beyond caps";
+  if ((a.op_flags & ~kRxOpFlags) != 0) return "rx_attr op_flags";
+  if ((a.msg_order & ~FI_ORDER_SAS) != 0) return "rx_attr msg_order other than SAS";
+  if (a.comp_order != FI_ORDER_NONE) return "rx_attr comp_order";
+  if (a.iov_limit > kIovLimit) return "rx_attr iov_limit";
+  return nullptr;
+}
+
+Refusal check_endpoint(const Wanted& w) noexcept {
+  if (w.ep == nullptr) return nullptr;
+  const fi_ep_attr& a = *w.ep;
+  if (a.type != FI_EP_UNSPEC && a.type != FI_EP_RDM) return "endpoint type other than FI_EP_RDM";
+  if (a.protocol != FI_PROTO_UNSPEC && a.protocol != kProtocol) return "protocol";
+  if (a.protocol != FI_PROTO_UNSPEC && a.protocol_version > Address::kVersion) {
+    return "protocol_version";
+  }
+  if (a.max_msg_size > kMaxMessage) return "max_msg_size";
+  if (a.max_order_raw_size != 0 || a.max_order_war_size != 0 || a.max_order_waw_size != 0) {
+    return "ordering of RMA data";
+  }
+  if (a.tx_ctx_cnt > 1) return "more than one transmit context";
+  if (a.rx_ctx_cnt > 1) return "more than one (or a shared) receive context";
+  if (a.auth_key_size != 0) return "auth_key";
+  return nullptr;
+}
+
+Refusal check_domain(const Wanted& w, const Names& names) noexcept {
+  if (w.domain == nullptr) return nullptr;
+  const fi_domain_attr& a = *w.domain;
+  if (a.name != nullptr && names.domain != a.name) return "domain name";
+  if (static_cast<std::uint32_t>(a.threading) > kHighestThreading) return "threading";
+  if (a.data_progress == FI_PROGRESS_AUTO) return "automatic data progress";
+  if (a.av_type != FI_AV_UNSPEC && a.av_type != FI_AV_MAP && a.av_type != FI_AV_TABLE) {
+    return "av_type";
+  }
+  if (a.mr_key_size != 0 && a.mr_key_size < sizeof(MemoryKey::remote)) return "mr_key_size";
+  if (a.cq_data_size > kRemoteDataSize) return "cq_data_size";
+  if (a.mr_iov_limit > 1) return "mr_iov_limit";
+  if ((a.caps & ~kDomainCapabilities) != 0) return "domain_attr caps";
+  if (a.auth_key_size != 0) return "auth_key";
+  if (a.max_ep_tx_ctx > 1 || a.max_ep_rx_ctx > 1) return "scalable endpoints";
+  if (a.max_ep_stx_ctx != 0 || a.max_ep_srx_ctx != 0) return "shared contexts";
+  return nullptr;
+}
+
+Refusal check(const Wanted& w, const Names& names, std::uint64_t caps) noexcept {
+  if (w.hints != nullptr) {
+    const fi_info& h = *w.hints;
+    if ((h.caps & ~kCapabilities) != 0) return "capabilities";
+    if (h.addr_format != FI_FORMAT_UNSPEC && h.addr_format != kAddressFormat) {
+      return "address format";
+    }
+    if (h.src_addr != nullptr) return "a source address (endpoints name themselves)";
+    if (h.dest_addr != nullptr && h.dest_addrlen != sizeof(Address)) return "destination address";
+  }
+  if (w.fabric != nullptr) {
+    if (w.fabric->name != nullptr && names.fabric != w.fabric->name) return "fabric name";
+  }
+  if (Refusal r = check_tx(w, caps)) return r;
+  if (Refusal r = check_rx(w, caps)) return r;
+  if (Refusal r = check_endpoint(w)) return r;
+  return check_domain(w, names);
+}
+
+void fill_contexts(const Wanted& w, std::uint64_t caps, fi_tx_attr& tx, fi_rx_attr& rx) noexcept {
+  tx.caps = caps & kTxCapabilities;
+  tx.op_flags = w.tx != nullptr ? w.tx->op_flags : 0;
+  tx.msg_order = FI_ORDER_SAS;
+  tx.comp_order = FI_ORDER_NONE;
+  tx.inject_size = kInjectLimit;
+  tx.size = w.tx != nullptr && w.tx->size > kContextSize ? w.tx->size : kContextSize;
+  tx.iov_limit = kIovLimit;
+  tx.rma_iov_limit = (caps & FI_RMA) != 0 ? kRmaIovLimit : 0;
+  tx.tclass = FI_TC_UNSPEC;
+
+  rx.caps = caps & kRxCapabilities;
+  rx.op_flags = w.rx != nullptr ? w.rx->op_flags : 0;
+  rx.msg_order = FI_ORDER_SAS;
+  rx.comp_order = FI_ORDER_NONE;
+  rx.size = w.rx != nullptr && w.rx->size > kContextSize ? w.rx->size : kContextSize;
+  rx.iov_limit = kIovLimit;
+}
+
+void fill_endpoint(const Wanted& w, fi_ep_attr& ep) noexcept {
+  ep.type = FI_EP_RDM;
+  ep.protocol = kProtocol;
+  ep.protocol_version = Address::kVersion;
+  ep.max_msg_size = kMaxMessage;
+  ep.mem_tag_format =
+      w.ep != nullptr && w.ep->mem_tag_format != 0 ? w.ep->mem_tag_format : kAnyTagFormat;
+  ep.tx_ctx_cnt = 1;
+  ep.rx_ctx_cnt = 1;
+}
+
+void fill_domain(const Wanted& w, int mr_mode, fi_domain_attr& domain) noexcept {
+  const fi_domain_attr none{};
+  const fi_domain_attr& asked = w.domain != nullptr ? *w.domain : none;
+  // An MPI library refuses a provider that answers another threading than it asked for.
+  domain.threading = asked.threading != FI_THREAD_UNSPEC ? asked.threading : FI_THREAD_SAFE;
+  domain.control_progress =
+      asked.control_progress != FI_PROGRESS_UNSPEC ? asked.control_progress : FI_PROGRESS_MANUAL;
+  domain.data_progress = FI_PROGRESS_MANUAL;
+  domain.resource_mgmt = asked.resource_mgmt != FI_RM_UNSPEC ? asked.resource_mgmt : FI_RM_ENABLED;
+  domain.av_type = asked.av_type;
+  domain.mr_mode = mr_mode;
+  domain.mr_key_size = sizeof(MemoryKey::remote);
+  domain.cq_data_size = kRemoteDataSize;
+  domain.cq_cnt = kContextSize;
+  domain.ep_cnt = kContextSize;
+  domain.tx_ctx_cnt = kContextSize;
+  domain.rx_ctx_cnt = kContextSize;
+  domain.max_ep_tx_ctx = 1;
+  domain.max_ep_rx_ctx = 1;
+  domain.cntr_cnt = kContextSize;
+  domain.mr_iov_limit = 1;
+  domain.caps = kDomainCapabilities;
+  domain.max_err_data = kMaxErrorText;
+  domain.mr_cnt = std::numeric_limits<std::uint32_t>::max();  // verbs' keys have 32 bits
+  if (library().version >= kApi25) {
+    auto& grown = reinterpret_cast<DomainAttr25&>(domain);
+    grown.max_cntr_value = std::numeric_limits<std::uint64_t>::max();
+    grown.max_err_cntr_value = std::numeric_limits<std::uint64_t>::max();
+  }
+}
+
+// libfabric releases these with free(). False when there is no memory.
+bool set_text(char*& place, const std::string& text) noexcept {
+  place = ::strdup(text.c_str());
+  return place != nullptr;
+}
+
+int build(const Wanted& w, const Names& names, std::uint64_t caps, int mr_mode,
+          fi_info** result) noexcept {
+  InfoPtr info(library().dupinfo(nullptr));
+  if (info == nullptr || info->tx_attr == nullptr || info->rx_attr == nullptr ||
+      info->ep_attr == nullptr || info->domain_attr == nullptr || info->fabric_attr == nullptr) {
+    return -FI_ENOMEM;
+  }
+  info->caps = caps;
+  info->mode = 0;
+  info->addr_format = kAddressFormat;
+  fill_contexts(w, caps, *info->tx_attr, *info->rx_attr);
+  fill_endpoint(w, *info->ep_attr);
+  fill_domain(w, mr_mode, *info->domain_attr);
+  if (w.domain != nullptr) info->domain_attr->domain = w.domain->domain;
+  if (w.fabric != nullptr) info->fabric_attr->fabric = w.fabric->fabric;
+  // prov_name stays null: libfabric fills it in.
+  info->fabric_attr->prov_version = kProviderVersion;
+  info->fabric_attr->api_version = w.api;
+  if (!set_text(info->fabric_attr->name, names.fabric)) return -FI_ENOMEM;
+  if (!set_text(info->domain_attr->name, names.domain)) return -FI_ENOMEM;
+  if (w.hints != nullptr && w.hints->dest_addr != nullptr) {
+    info->dest_addr = std::malloc(sizeof(Address));
+    if (info->dest_addr == nullptr) return -FI_ENOMEM;
+    std::memcpy(info->dest_addr, w.hints->dest_addr, sizeof(Address));
+    info->dest_addrlen = sizeof(Address);
+  }
+  *result = info.release();
+  return 0;
+}
+
+}  // namespace
+
+const Result<Settings>& process_settings() {
+  static const Result<Settings> settings = [] {
+    Result<Settings> loaded = Settings::load();
+    if (!loaded.ok()) {
+      TURNOUT_LOG(provider, error, "Turnout is not offered: {}", loaded.status().text());
+    }
+    return loaded;
+  }();
+  return settings;
+}
+
+int answer(const Settings& settings, std::uint32_t api, const char* node, std::uint64_t flags,
+           const fi_info* hints, fi_info** result) {
+  *result = nullptr;
+  Wanted w;
+  w.api = api;
+  // With FI_PROV_ATTR_ONLY the hints say no more than which provider is meant (fi_getinfo(3)).
+  if ((flags & FI_PROV_ATTR_ONLY) == 0 && hints != nullptr) {
+    w.hints = hints;
+    w.tx = hints->tx_attr;
+    w.rx = hints->rx_attr;
+    w.ep = hints->ep_attr;
+    w.domain = hints->domain_attr;
+    w.fabric = hints->fabric_attr;
+  }
+  const Names names{"turnout-" + settings.fabric, "turnout-" + settings.device};
+  std::uint64_t caps = granted(w.hints != nullptr ? w.hints->caps : 0);
+  Refusal refusal = nullptr;
+  if (node != nullptr) {
+    refusal = "a node name (addresses are exchanged by the program)";
+  } else {
+    refusal = check(w, names, caps);
+  }
+  int mr_mode = registration_mode(w, caps);
+  if (mr_mode < 0 && w.hints->caps == 0) {  // RMA was not asked for: offer the rest
+    caps &= ~(FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE);
+    mr_mode = registration_mode(w, caps);
+  }
+  if (refusal == nullptr && mr_mode < 0) {
+    refusal = "mr_mode without FI_MR_VIRT_ADDR, FI_MR_ALLOCATED and FI_MR_PROV_KEY";
+  }
+  if (refusal != nullptr) {
+    TURNOUT_LOG(provider, info, "hints of API {}.{} do not fit: {}", FI_MAJOR(api), FI_MINOR(api),
+                refusal);
+    return -FI_ENODATA;
+  }
+  return build(w, names, caps, mr_mode, result);
+}
+
+}  // namespace turnout::provider

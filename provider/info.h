@@ -1,0 +1,65 @@
+// What the provider offers: the answer of fi_getinfo for the hints of a program.
+//
+// Pure but for allocation through the running libfabric. Any thread. Source: fi_getinfo(3),
+// fi_endpoint(3), fi_domain(3) and what MPI libraries were seen to ask for.
+#pragma once
+
+#include <rdma/fabric.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "base/settings.h"
+#include "core/completion.h"
+#include "core/endpoint.h"
+
+namespace turnout::provider {
+
+inline constexpr std::uint32_t kProviderVersion = FI_VERSION(0, 1);
+
+// Both have the provider-specific bit set; the rest is the address's magic number and version.
+inline constexpr std::uint32_t kAddressFormat = FI_PROV_SPECIFIC | Address::kMagic;
+inline constexpr std::uint32_t kProtocol = FI_PROV_SPECIFIC | Address::kMagic;
+
+inline constexpr std::uint64_t kModifiers =
+    FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+inline constexpr std::uint64_t kCapabilities = FI_MSG | FI_TAGGED | FI_RMA | kModifiers |
+                                               FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE |
+                                               FI_LOCAL_COMM | FI_REMOTE_COMM;
+inline constexpr std::uint64_t kTxCapabilities =
+    FI_MSG | FI_TAGGED | FI_RMA | FI_SEND | FI_READ | FI_WRITE;
+inline constexpr std::uint64_t kRxCapabilities = FI_MSG | FI_TAGGED | FI_RMA | FI_RECV |
+                                                 FI_REMOTE_READ | FI_REMOTE_WRITE | FI_MULTI_RECV |
+                                                 FI_DIRECTED_RECV | FI_SOURCE;
+inline constexpr std::uint64_t kDomainCapabilities = FI_LOCAL_COMM | FI_REMOTE_COMM;
+
+// Registration as verbs has it: the region exists, is addressed by its virtual address, and the
+// adapter chooses the key. Never FI_MR_LOCAL: the core registers local buffers itself.
+inline constexpr int kMrMode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+
+inline constexpr std::uint64_t kCompletionLevels =
+    FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
+inline constexpr std::uint64_t kTxOpFlags = FI_COMPLETION | FI_INJECT | kCompletionLevels;
+inline constexpr std::uint64_t kRxOpFlags = FI_COMPLETION | FI_MULTI_RECV;
+
+inline constexpr std::size_t kIovLimit =
+    8;  // entries of one message; the core would take any number
+inline constexpr std::size_t kRmaIovLimit = 1;
+// Operations an endpoint is laid out for; more are taken, queues grow. As CompletionQueue's
+// default.
+inline constexpr std::size_t kContextSize = 1024;
+// Open MPI's MTL does not cut messages: no bound of our own below what a length can say.
+inline constexpr std::size_t kMaxMessage = std::numeric_limits<std::ptrdiff_t>::max();
+inline constexpr std::size_t kRemoteDataSize = sizeof(Completion::data);
+inline constexpr std::size_t kMaxErrorText = 1024;  // bytes of an error's text that are kept
+
+// The settings of this process, read once; a failure is logged once.
+[[nodiscard]] const Result<Settings>& process_settings();
+
+// fi_getinfo's work. *result is null unless 0 is returned. Errors: -FI_ENODATA when the hints ask
+// for what is not offered (the reason goes to the log at level info), -FI_ENOMEM.
+[[nodiscard]] int answer(const Settings& settings, std::uint32_t api, const char* node,
+                         std::uint64_t flags, const fi_info* hints, fi_info** result);
+
+}  // namespace turnout::provider

@@ -1,0 +1,58 @@
+#include "provider/library.h"
+
+#include <dlfcn.h>
+
+#include <cstring>
+
+#include "base/log.h"
+
+namespace turnout::provider {
+namespace {
+
+template <class Function>
+Function symbol(void* handle, const char* name) noexcept {
+  void* address = dlsym(handle, name);
+  Function function = nullptr;
+  static_assert(sizeof(function) == sizeof(address));
+  std::memcpy(&function, &address, sizeof(function));
+  return function;
+}
+
+bool load_from(void* handle, Library& library) noexcept {
+  const auto version = symbol<std::uint32_t (*)()>(handle, "fi_version");
+  const auto dup = symbol<fi_info* (*)(const fi_info*)>(handle, "fi_dupinfo");
+  const auto release = symbol<void (*)(fi_info*)>(handle, "fi_freeinfo");
+  if (version == nullptr || dup == nullptr || release == nullptr) return false;
+  library.dupinfo = dup;
+  library.freeinfo = release;
+  library.version = version();
+  return true;
+}
+
+}  // namespace
+
+bool Library::find(const void* caller) {
+  Dl_info where{};
+  if (dladdr(caller, &where) != 0 && where.dli_fname != nullptr) {
+    // The caller stays loaded for as long as it may call us: no reference of our own is needed.
+    if (void* handle = dlopen(where.dli_fname, RTLD_LAZY | RTLD_NOLOAD)) {
+      const bool found = load_from(handle, *this);
+      dlclose(handle);
+      if (found) return true;
+    }
+  }
+  // A program that has libfabric linked into itself, or calls the provider directly.
+  if (load_from(RTLD_DEFAULT, *this)) return true;
+  TURNOUT_LOG(provider, error,
+              "the library that loads this provider ({}) has no fi_version, fi_dupinfo and "
+              "fi_freeinfo: load the provider with libfabric 1.17 or newer",
+              where.dli_fname != nullptr ? where.dli_fname : "unknown");
+  return false;
+}
+
+Library& library() noexcept {
+  static Library instance;
+  return instance;
+}
+
+}  // namespace turnout::provider

@@ -1,0 +1,35 @@
+// Library: the functions of the libfabric that loaded this provider.
+//
+// Linking with libfabric would bind the old symbol versions of the headers this is built with, and
+// an old fi_dupinfo inside a new library allocates the old layout; an MPI library may also load its
+// libfabric where global symbol lookup does not see it. So the object that called fi_prov_ini is
+// found by its return address and asked for its default versions. Filled once by find() before any
+// other call of the provider; read by any thread afterwards.
+#pragma once
+
+#include <rdma/fabric.h>
+
+#include <cstdint>
+#include <memory>
+
+namespace turnout::provider {
+
+struct Library {
+  fi_info* (*dupinfo)(const fi_info*) = nullptr;
+  void (*freeinfo)(fi_info*) = nullptr;
+  std::uint32_t version = 0;  // FI_VERSION of the running library
+
+  // `caller`: an address inside the library. False (and a message in the log) if it is no
+  // libfabric.
+  [[nodiscard]] bool find(const void* caller);
+};
+
+// The one of this process.
+[[nodiscard]] Library& library() noexcept;
+
+struct FreeInfo {
+  void operator()(fi_info* info) const noexcept { library().freeinfo(info); }
+};
+using InfoPtr = std::unique_ptr<fi_info, FreeInfo>;  // a list made by dupinfo
+
+}  // namespace turnout::provider

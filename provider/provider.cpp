@@ -1,0 +1,50 @@
+// The entry point that libfabric finds in libturnout-fi.so (fi_provider(3), fi_provider(7)).
+#include <rdma/providers/fi_prov.h>
+
+#include <cstring>
+
+#include "provider/errors.h"
+#include "provider/fabric.h"
+#include "provider/info.h"
+#include "provider/library.h"
+
+namespace turnout::provider {
+namespace {
+
+int getinfo(std::uint32_t version, const char* node, const char* /*service*/, std::uint64_t flags,
+            const fi_info* hints, fi_info** info) {
+  return contain([&] {
+    *info = nullptr;
+    const Result<Settings>& settings = process_settings();
+    if (settings.ok()) return answer(settings.value(), version, node, flags, hints, info);
+    // Only "is this provider there at all" can be answered without valid settings.
+    if ((flags & FI_PROV_ATTR_ONLY) == 0) return -FI_ENODATA;
+    return answer(Settings::defaults(), version, node, flags, hints, info);
+  });
+}
+
+int fabric(fi_fabric_attr* attr, fid_fabric** made, void* context) {
+  return contain([&] { return Fabric::open(attr, made, context); });
+}
+
+void cleanup() {}  // every object belongs to the program; nothing is kept outside them
+
+fi_provider description{};
+
+}  // namespace
+}  // namespace turnout::provider
+
+extern "C" __attribute__((visibility("default"))) fi_provider* fi_prov_ini(void) {
+  using namespace turnout::provider;
+  if (!library().find(__builtin_return_address(0))) return nullptr;
+  description.version = kProviderVersion;
+  // A provider that declares less than a program asks for is refused, one that declares more than
+  // the library has is not loaded: declare exactly the library's. Newer layouts are handled in
+  // compat.h.
+  description.fi_version = library().version;
+  description.name = "turnout";
+  description.getinfo = getinfo;
+  description.fabric = fabric;
+  description.cleanup = cleanup;
+  return &description;
+}

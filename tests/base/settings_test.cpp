@@ -1,0 +1,198 @@
+#include "base/settings.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cctype>
+#include <set>
+
+#include "base/log.h"
+#include "tests/base/scratch.h"
+
+namespace turnout {
+namespace {
+
+using test::Variable;
+
+void expect_refused(const std::string& name, const std::string& value, const std::string& words) {
+  Settings settings = Settings::defaults();
+  Status status = settings.set(name, value);
+  if (status.ok()) status = settings.validate();
+  EXPECT_FALSE(status.ok()) << name << "=" << value;
+  EXPECT_EQ(status.code(), Code::invalid);
+  std::string variable = "TURNOUT_" + name;
+  for (char& c : variable) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  EXPECT_NE(status.text().find(variable), std::string::npos) << status.text();
+  EXPECT_NE(status.text().find(words), std::string::npos) << status.text();
+}
+
+TEST(Settings, DefaultsAreValidAndWhatTheTableSays) {
+  const Settings settings = Settings::defaults();
+  EXPECT_TRUE(settings.validate().ok()) << settings.validate().text();
+  EXPECT_EQ(settings.ring_entries, 16u);
+  EXPECT_EQ(settings.ring_entry_size, 4096u);
+  EXPECT_EQ(settings.interval, 1'000'000'000);
+  EXPECT_EQ(settings.saving_rc_rdma, 150);
+  std::set<std::string_view> names;
+  for (const SettingInfo& row : describe(settings)) {
+    EXPECT_TRUE(names.insert(row.name).second);
+    EXPECT_FALSE(row.help.empty()) << row.name;
+    EXPECT_EQ(row.value, row.default_value)
+        << row.name << ": the default is written as it is printed";
+    Settings copy = settings;
+    EXPECT_TRUE(copy.set(row.name, row.value).ok()) << row.name;
+  }
+}
+
+TEST(Settings, RangesAreNamed) {
+  expect_refused("ring_entries", "17", "power of two");
+  expect_refused("ring_entries", "256", "2 to 128");
+  expect_refused("ring_entry_size", "256", "512 to 64KiB");
+  expect_refused("ring_entry_size", "1000", "multiple of 64");
+  expect_refused("data_qps", "5", "1 to 4");
+  expect_refused("credit_qps", "0", "1 to 2");
+  expect_refused("establishment_qps", "3", "1 to 2");
+  expect_refused("retry_count", "8", "0 to 7");
+  expect_refused("ack_timeout", "0", "1 to 31");
+  expect_refused("ack_timeout", "32", "1 to 31");
+  expect_refused("interval", "0s", "1us to");
+  expect_refused("keepalive", "0", "1ms to");
+  expect_refused("policy", "best", "aqps or rc-rdma-od");
+  expect_refused("rendezvous", "telepathy", "getcqe");
+  expect_refused("log", "loud", "trace debug info warn error off");
+  expect_refused("fabric", "../x", "letters");
+  expect_refused("fabric", ".hidden", "letters");
+  expect_refused("fabric", "", "letters");
+  expect_refused("device", "a/b", "adapter's name");
+  expect_refused("report", "yes", "0, 1 or a folder");
+  expect_refused("report_job", "a/b", "letters");
+  expect_refused("memory_budget", "lots", "number of bytes");
+  expect_refused("memory_budget", "0", "1 to");
+  expect_refused("credits", "300", "TURNOUT_RECEIVE_BUFFERS, which is 256");
+  expect_refused("saving_dc_rdma", "100", "time with its unit");
+}
+
+TEST(Settings, UnknownNameIsAnError) {
+  Settings settings = Settings::defaults();
+  const Status status = settings.set("memory_bugdet", "1");
+  EXPECT_NE(status.text().find("memory_bugdet"), std::string::npos);
+}
+
+TEST(Settings, LaterSourcesWin) {
+  const test::Folder folder;
+  const std::string file =
+      folder.file("turnout.toml",
+                  "ring_entries = 32\ncredits = \"8\"\nreport = true\ngain_threshold = \"5ns\"\n");
+  const Variable config("TURNOUT_CONFIG", file), credits("TURNOUT_CREDITS", "4"),
+      backlog("TURNOUT_BACKLOG", "");
+  const Result<Settings> settings = Settings::load();
+  ASSERT_TRUE(settings.ok()) << settings.status().text();
+  EXPECT_EQ(settings.value().ring_entries, 32u) << "file over default";
+  EXPECT_EQ(settings.value().credits, 4u) << "environment over file";
+  EXPECT_EQ(settings.value().backlog, 64u) << "an empty variable is none";
+  EXPECT_EQ(settings.value().report, "1");
+  EXPECT_EQ(settings.value().gain_threshold, 5);
+}
+
+TEST(Settings, EnvironmentErrorsNameVariableValueAndRange) {
+  const Variable entries("TURNOUT_RING_ENTRIES", "0x10");
+  const Result<Settings> settings = Settings::load();
+  ASSERT_FALSE(settings.ok());
+  EXPECT_EQ(settings.status().text(),
+            "TURNOUT_RING_ENTRIES = \"0x10\": expected a whole number, 0 or more");
+}
+
+TEST(Settings, FileErrorsNameFileAndLine) {
+  const test::Folder folder;
+  for (const auto& [content, words] :
+       {std::pair{"ring_entries = ", "line 1"}, std::pair{"a = 1\nring_entries = [1]\n", "line 2"},
+        std::pair{"\n\nring_entries = \"many\"\n", "line 3"},
+        std::pair{"ring_entries = 1\nring_entries = 2\n", "line 2"},
+        std::pair{"interval = 1\n", "its unit"},
+        std::pair{"config = \"other\"\n", "cannot name another"},
+        std::pair{"[ring_entries]\nx = 1\n", "single value"},
+        std::pair{"credits = 1979-05-27\n", "single value"},
+        std::pair{"credits = -1\n", "whole number"}, std::pair{"\xff\xfe = 1\n", "line 1"}}) {
+    const std::string file = folder.file("t.toml", content);
+    const Variable config("TURNOUT_CONFIG", file);
+    test::CapturedStderr quiet;
+    const Result<Settings> settings = Settings::load();
+    ASSERT_FALSE(settings.ok()) << content;
+    EXPECT_NE(settings.status().text().find(words), std::string::npos) << settings.status().text();
+    EXPECT_NE(settings.status().text().find("t.toml"), std::string::npos)
+        << settings.status().text();
+  }
+}
+
+TEST(Settings, FilesThatAreNoFiles) {
+  const test::Folder folder;
+  const std::string pipe = (folder.path() / "pipe").string();
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  for (const auto& [path, words] :
+       {std::pair{std::string("/nonexistent.toml"), "No such file"},
+        std::pair{folder.path().string(), "not a regular file"},
+        std::pair{pipe, "not a regular file"},
+        std::pair{folder.file("big", std::string((1 << 20) + 1, '\n')), "at most"}}) {
+    const Variable config("TURNOUT_CONFIG", path);
+    const Result<Settings> settings = Settings::load();
+    ASSERT_FALSE(settings.ok()) << path;
+    EXPECT_NE(settings.status().text().find(words), std::string::npos) << settings.status().text();
+  }
+}
+
+TEST(Settings, UnknownNamesAreWarnedAboutOnceWithTheNearest) {
+  const test::Folder folder;
+  const std::string file = folder.file("u.toml", "intervall = \"1s\"\n");
+  const Variable config("TURNOUT_CONFIG", file), a("TURNOUT_MEMORY_BUGET", "1"),
+      b("TURNOUT_QWERTYUIOP", "1"), c("TURNOUT_log", "debug");
+  std::string text;
+  {
+    test::CapturedStderr captured;
+    EXPECT_TRUE(Settings::load().ok());
+    text = captured.text();
+  }
+  EXPECT_NE(text.find("TURNOUT_MEMORY_BUGET is not known and has no effect; did you mean "
+                      "TURNOUT_MEMORY_BUDGET?"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("\"intervall\""), std::string::npos) << text;
+  EXPECT_NE(text.find("did you mean interval?"), std::string::npos) << text;
+  EXPECT_NE(text.find("TURNOUT_QWERTYUIOP is not known and has no effect; see `turnout info"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("TURNOUT_log is not known and has no effect; did you mean TURNOUT_LOG?"),
+            std::string::npos)
+      << text;
+  test::CapturedStderr again;
+  EXPECT_TRUE(Settings::load().ok());
+  EXPECT_EQ(again.text(), "") << "once per process";
+}
+
+TEST(Settings, TheQuietReaderLeavesTheWarningToTheOther) {
+  const Variable odd("TURNOUT_NEVER_SEEN_BEFORE", "1");
+  test::CapturedStderr captured;
+  EXPECT_TRUE(Settings::load(UnknownNames::ignore).ok());
+  EXPECT_EQ(captured.text(), "");
+}
+
+TEST(Settings, LoadConfiguresTheLogger) {
+  {
+    const Variable level("TURNOUT_LOG", "off,memory=trace");
+    ASSERT_TRUE(Settings::load().ok());
+    EXPECT_TRUE(log::enabled(log::Subsystem::memory, log::Level::trace));
+    EXPECT_FALSE(log::enabled(log::Subsystem::base, log::Level::error));
+  }
+  ASSERT_TRUE(Settings::load().ok());
+}
+
+TEST(Settings, NearestName) {
+  EXPECT_EQ(nearest_setting("memory_buget"), "memory_budget");
+  EXPECT_EQ(nearest_setting("ring_entrys"), "ring_entries");
+  EXPECT_EQ(nearest_setting("lgo"), "log");
+  EXPECT_EQ(nearest_setting("budget"), "memory_budget");
+  EXPECT_EQ(nearest_setting("xyzzy"), "");
+  EXPECT_EQ(nearest_setting(""), "");
+}
+
+}  // namespace
+}  // namespace turnout

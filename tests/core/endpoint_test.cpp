@@ -1,0 +1,404 @@
+// What one endpoint promises another, case by case.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "tests/core/test_world.h"
+
+namespace turnout {
+namespace {
+
+std::vector<std::byte> pattern(std::size_t n, unsigned seed) {
+  std::vector<std::byte> bytes(n);
+  for (std::size_t i = 0; i < n; ++i) bytes[i] = static_cast<std::byte>(i * 131 + seed * 17 + 3);
+  return bytes;
+}
+
+iovec piece(std::vector<std::byte>& bytes) { return {bytes.data(), bytes.size()}; }
+
+SendRequest tagged_send(PeerId peer, const iovec& data, std::uint64_t tag, const Report& report) {
+  SendRequest request;
+  request.peer = peer;
+  request.data = {&data, 1};
+  request.tagged = true;
+  request.tag = tag;
+  request.report = report;
+  return request;
+}
+
+RecvRequest tagged_recv(PeerId peer, const iovec& buffer, std::uint64_t tag, const Report& report) {
+  RecvRequest request;
+  request.peer = peer;
+  request.buffer = {&buffer, 1};
+  request.tagged = true;
+  request.tag = tag;
+  request.report = report;
+  return request;
+}
+
+Completion take(CompletionQueue& queue) {
+  EXPECT_GT(queue.size(), 0u);
+  const Completion c = queue.front();
+  queue.pop();
+  return c;
+}
+
+class Sizes : public testing::TestWithParam<std::size_t> {};
+
+TEST_P(Sizes, PostedAndUnexpectedArriveWhole) {
+  TestWorld world(2);
+  for (const bool early : {true, false}) {
+    auto out = pattern(GetParam(), early);
+    std::vector<std::byte> in(GetParam() + 8);
+    const iovec to = piece(in), from = piece(out);
+    int context = 0;
+    if (early) {
+      ASSERT_TRUE(world[1].recv(tagged_recv(kAnyPeer, to, 5, world.report(1, &context))).ok());
+    }
+    ASSERT_TRUE(world[0].send(tagged_send(world.peer(0, 1), from, 5, world.report(0, nullptr))).ok());
+    if (!early) {
+      world.progress_all(20);
+      ASSERT_TRUE(world[1].recv(tagged_recv(world.peer(1, 0), to, 5, world.report(1, &context))).ok());
+    }
+    ASSERT_TRUE(world.until([&] { return world.queue(0).size() == 1 && world.queue(1).size() == 1; }));
+    const Completion sent = take(world.queue(0));
+    EXPECT_NE(sent.flags & kSend, 0u);
+    const Completion got = take(world.queue(1));
+    EXPECT_EQ(got.context, &context);
+    EXPECT_EQ(got.length, out.size());
+    EXPECT_EQ(got.tag, 5u);
+    EXPECT_EQ(got.source, world.peer(1, 0));
+    EXPECT_EQ(std::memcmp(in.data(), out.data(), out.size()), 0);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Core, Sizes,
+                         testing::Values(0, 1, 8, 192, 193, 256, 3991, 3992, 3993, 4063, 4064, 4065,
+                                         65536, 1 << 20, (3 << 20) + 5));
+
+TEST(Endpoint, TruncationIsReportedWithWhatDidNotFit) {
+  TestWorld world(2);
+  for (const std::size_t size : {std::size_t{100}, std::size_t{100000}}) {
+    auto out = pattern(size, 1);
+    std::vector<std::byte> in(60);
+    const iovec to = piece(in), from = piece(out);
+    ASSERT_TRUE(world[1].recv(tagged_recv(kAnyPeer, to, 1, world.report(1, nullptr))).ok());
+    ASSERT_TRUE(world[0].send(tagged_send(world.peer(0, 1), from, 1, world.report(0, nullptr))).ok());
+    ASSERT_TRUE(world.until([&] { return world.queue(1).has_error() && world.queue(0).size() == 1; }));
+    const ErrorCompletion error = world.queue(1).pop_error();
+    EXPECT_EQ(error.status.code(), Code::truncated);
+    EXPECT_EQ(error.overflow, size - 60);
+    EXPECT_EQ(std::memcmp(in.data(), out.data(), 60), 0);
+    take(world.queue(0));
+  }
+}
+
+TEST(Endpoint, PeekClaimAndDiscard) {
+  TestWorld world(2);
+  for (const std::size_t size : {std::size_t{10}, std::size_t{50000}}) {
+    auto out = pattern(size, 2);
+    const iovec from = piece(out);
+    PeekRequest peek;
+    int context = 0;
+    peek.report = world.report(1, &context);
+    peek.tag = 9;
+    ASSERT_TRUE(world[1].peek(peek).ok());
+    ASSERT_TRUE(world.queue(1).has_error());
+    EXPECT_EQ(world.queue(1).pop_error().status.code(), Code::no_message);
+    for (int i = 0; i < 3; ++i) {
+      ASSERT_TRUE(world[0].send(tagged_send(world.peer(0, 1), from, 9, world.report(0, nullptr))).ok());
+    }
+    world.progress_all(50);
+    ASSERT_TRUE(world[1].peek(peek).ok());  // looks only
+    EXPECT_EQ(take(world.queue(1)).length, size);
+    peek.claim = true;
+    ASSERT_TRUE(world[1].peek(peek).ok());
+    EXPECT_NE(take(world.queue(1)).flags & kClaimed, 0u);
+    peek.claim = false;
+    peek.discard = true;
+    ASSERT_TRUE(world[1].peek(peek).ok());
+    take(world.queue(1));
+    std::vector<std::byte> in(size);
+    const iovec to = piece(in);
+    // The claimed one is found by its context, whatever peer and tag say.
+    ASSERT_TRUE(world[1].recv_claimed(tagged_recv(kAnyPeer, to, 0, world.report(1, &context))).ok());
+    ASSERT_TRUE(world.until([&] { return world.queue(1).size() == 1; }));
+    take(world.queue(1));
+    EXPECT_EQ(in, out);
+    ASSERT_TRUE(world[1].recv(tagged_recv(kAnyPeer, to, 9, world.report(1, nullptr))).ok());
+    ASSERT_TRUE(world.until([&] { return world.queue(1).size() == 1 && world.queue(0).size() == 3; }));
+    take(world.queue(1));
+    for (int i = 0; i < 3; ++i) take(world.queue(0));
+    EXPECT_FALSE(world[1].recv_claimed(tagged_recv(kAnyPeer, to, 0, world.report(1, &context))).ok());
+  }
+}
+
+TEST(Endpoint, CancelEndsInAnErrorEntryOnce) {
+  TestWorld world(2);
+  std::vector<std::byte> in(10);
+  const iovec to = piece(in);
+  int context = 0;
+  ASSERT_TRUE(world[1].recv(tagged_recv(kAnyPeer, to, 1, world.report(1, &context))).ok());
+  EXPECT_TRUE(world[1].cancel(&context));
+  EXPECT_FALSE(world[1].cancel(&context));
+  ASSERT_TRUE(world.queue(1).has_error());
+  EXPECT_EQ(world.queue(1).pop_error().status.code(), Code::canceled);
+}
+
+TEST(Endpoint, MultiReceiveFillsOneBufferAndSaysWhenItIsDone) {
+  TestWorld world(2);
+  std::vector<std::byte> in(1000);
+  const iovec to = piece(in);
+  RecvRequest request;
+  request.buffer = {&to, 1};
+  request.multi = true;
+  request.min_free = 200;
+  request.report = world.report(1, &in);
+  ASSERT_TRUE(world[1].recv(request).ok());
+  auto out = pattern(300, 3);
+  const iovec from = piece(out);
+  for (int i = 0; i < 3; ++i) {
+    SendRequest send;
+    send.peer = world.peer(0, 1);
+    send.data = {&from, 1};
+    send.report = world.report(0, nullptr);
+    ASSERT_TRUE(world[0].send(send).ok());
+  }
+  ASSERT_TRUE(world.until([&] { return world.queue(1).size() == 3; }));
+  for (int i = 0; i < 3; ++i) {
+    const Completion c = take(world.queue(1));
+    EXPECT_EQ(c.buffer, in.data() + 300 * i);
+    EXPECT_EQ(c.length, 300u);
+    EXPECT_EQ((c.flags & kMultiRecvDone) != 0, i == 2);
+    EXPECT_EQ(std::memcmp(c.buffer, out.data(), 300), 0);
+  }
+}
+
+TEST(Endpoint, RmaWritesReadsAndRefusesBadKeys) {
+  TestWorld world(2);
+  auto target = pattern(200000, 4);
+  auto key = world[1].register_memory(target.data(), target.size(),
+                                      kAccessRemoteRead | kAccessRemoteWrite);
+  ASSERT_TRUE(key.ok());
+  for (const std::size_t size : {std::size_t{0}, std::size_t{8}, std::size_t{4096}, std::size_t{150000}}) {
+    auto local = pattern(size, 9);
+    const iovec from = piece(local);
+    RmaRequest write;
+    write.peer = world.peer(0, 1);
+    write.write = true;
+    write.local = {&from, 1};
+    write.length = size;
+    write.remote_address = reinterpret_cast<std::uint64_t>(target.data() + 100);
+    write.key = key.value().remote;
+    write.report = world.report(0, nullptr);
+    ASSERT_TRUE(world[0].rma(write).ok());
+    ASSERT_TRUE(world.until([&] { return world.queue(0).size() == 1; }));
+    EXPECT_NE(take(world.queue(0)).flags & kRmaWrite, 0u);
+    EXPECT_EQ(std::memcmp(target.data() + 100, local.data(), size), 0);
+    std::vector<std::byte> back(size);
+    const iovec to = piece(back);
+    RmaRequest read = write;
+    read.write = false;
+    read.local = {&to, 1};
+    ASSERT_TRUE(world[0].rma(read).ok());
+    ASSERT_TRUE(world.until([&] { return world.queue(0).size() == 1; }));
+    take(world.queue(0));
+    EXPECT_EQ(back, local);
+  }
+  auto local = pattern(64, 1);
+  const iovec from = piece(local);
+  RmaRequest bad;
+  bad.peer = world.peer(0, 1);
+  bad.write = true;
+  bad.local = {&from, 1};
+  bad.length = 64;
+  bad.remote_address = reinterpret_cast<std::uint64_t>(target.data() + target.size() - 10);
+  bad.key = key.value().remote;
+  bad.report = world.report(0, nullptr);
+  ASSERT_TRUE(world[0].rma(bad).ok());
+  ASSERT_TRUE(world.until([&] { return world.queue(0).has_error(); }));
+  EXPECT_EQ(world.queue(0).pop_error().status.code(), Code::permission);
+  // The channel it went over still works.
+  std::vector<std::byte> in(64);
+  const iovec to = piece(in);
+  ASSERT_TRUE(world[1].recv(tagged_recv(kAnyPeer, to, 3, world.report(1, nullptr))).ok());
+  ASSERT_TRUE(world[0].send(tagged_send(world.peer(0, 1), from, 3, world.report(0, nullptr))).ok());
+  ASSERT_TRUE(world.until([&] { return world.queue(1).size() == 1; }));
+  world[1].deregister_memory(key.value());
+}
+
+TEST(Endpoint, RemoteDataOfAWriteArrivesBehindIt) {
+  TestWorld world(2);
+  world[1].set_remote_write_report(world.report(1, nullptr));
+  std::vector<std::byte> target(100);
+  auto key = world[1].register_memory(target.data(), target.size(), kAccessRemoteWrite);
+  ASSERT_TRUE(key.ok());
+  auto local = pattern(100, 5);
+  const iovec from = piece(local);
+  RmaRequest write;
+  write.peer = world.peer(0, 1);
+  write.write = true;
+  write.has_remote_data = true;
+  write.remote_data = 0x1234;
+  write.local = {&from, 1};
+  write.length = 100;
+  write.remote_address = reinterpret_cast<std::uint64_t>(target.data());
+  write.key = key.value().remote;
+  write.report = world.report(0, nullptr);
+  ASSERT_TRUE(world[0].rma(write).ok());
+  ASSERT_TRUE(world.until([&] { return world.queue(1).size() == 1; }));
+  const Completion c = take(world.queue(1));
+  EXPECT_NE(c.flags & kRemoteWrite, 0u);
+  EXPECT_EQ(c.data, 0x1234u);
+  EXPECT_EQ(target, local);
+  world[1].deregister_memory(key.value());
+}
+
+TEST(Endpoint, ADirectionChangesChannelAndBackAndItsQueuePairIsReused) {
+  TestWorld world(2, {{"switch_every", "50"}});
+  std::vector<std::byte> in(16);
+  auto out = pattern(16, 6);
+  const iovec to = piece(in), from = piece(out);
+  for (int i = 0; i < 1000; ++i) {
+    ASSERT_TRUE(world[1].recv(tagged_recv(kAnyPeer, to, 1, world.report(1, nullptr))).ok());
+    ASSERT_TRUE(world[0].send(tagged_send(world.peer(0, 1), from, 1, world.report(0, nullptr))).ok());
+    ASSERT_TRUE(world.until([&] { return world.queue(1).size() == 1 && world.queue(0).size() == 1; }))
+        << "message " << i;
+    take(world.queue(0));
+    take(world.queue(1));
+  }
+  const EndpointReport report = world[1].report();
+  ASSERT_EQ(report.peers.size(), 1u);
+  EXPECT_GE(report.peers[0].receive.switches, 18u);
+  std::uint64_t over_rc = 0, messages = 0;
+  for (const ChannelSpan& span : report.peers[0].receive.spans) {
+    messages += span.messages;
+    if (span.channel == ChannelKind::rc_rdma) over_rc += span.messages;
+  }
+  EXPECT_EQ(messages, 1000u);
+  EXPECT_GT(over_rc, 300u);
+  EXPECT_LE(report.peak, report.budget);
+}
+
+TEST(Endpoint, SelectionMovesABusySourceToRcByItself) {
+  TestWorld world(2);
+  std::vector<std::byte> in(8);
+  auto out = pattern(8, 7);
+  const iovec to = piece(in), from = piece(out);
+  bool on_rc = false;
+  for (int i = 0; i < 20000 && !on_rc; ++i) {
+    ASSERT_TRUE(world[1].recv(tagged_recv(kAnyPeer, to, 1, world.report(1, nullptr))).ok());
+    ASSERT_TRUE(world[0].send(tagged_send(world.peer(0, 1), from, 1, world.report(0, nullptr))).ok());
+    ASSERT_TRUE(world.until([&] { return world.queue(1).size() == 1 && world.queue(0).size() == 1; }));
+    take(world.queue(0));
+    take(world.queue(1));
+    world.clock().advance(300'000);
+    const EndpointReport report = world[1].report();
+    on_rc = report.peers[0].receive.spans.back().channel == ChannelKind::rc_rdma;
+  }
+  ASSERT_TRUE(on_rc);
+  const EndpointReport report = world[1].report();
+  ASSERT_FALSE(report.decisions.empty());
+  EXPECT_EQ(report.decisions[0].to, ChannelKind::rc_rdma);
+  EXPECT_NE(report.decisions[0].outcome.find("done"), std::string::npos);
+  EXPECT_FALSE(report.peers[0].reason.empty());
+}
+
+TEST(Endpoint, AResponderWithoutBudgetRefusesAndTheReasonIsReported) {
+  // Enough for the start-up channels of both, not for one ring more.
+  TestWorld world(2, {{"switch_every", "20"}, {"max_active_rc", "0"}});
+  std::vector<std::byte> in(8);
+  auto out = pattern(8, 7);
+  const iovec to = piece(in), from = piece(out);
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(world[1].recv(tagged_recv(kAnyPeer, to, 1, world.report(1, nullptr))).ok());
+    ASSERT_TRUE(world[0].send(tagged_send(world.peer(0, 1), from, 1, world.report(0, nullptr))).ok());
+    ASSERT_TRUE(world.until([&] { return world.queue(1).size() == 1 && world.queue(0).size() == 1; }));
+    take(world.queue(0));
+    take(world.queue(1));
+  }
+  world.progress_all(50);
+  const EndpointReport report = world[1].report();
+  EXPECT_EQ(report.peers[0].receive.switches, 0u);
+  ASSERT_FALSE(report.decisions.empty());
+  EXPECT_NE(report.decisions[0].outcome.find("refused by peer: its limit"), std::string::npos)
+      << report.decisions[0].outcome;
+  EXPECT_GT(world[0].report().refusals, 0u);
+}
+
+TEST(Endpoint, ATooSmallBudgetIsRefusedAtTheStartWithWhatToDo) {
+  setenv("TURNOUT_FABRIC", ("core-test-" + std::to_string(getpid())).c_str(), 1);
+  Settings settings = Settings::defaults();
+  ASSERT_TRUE(settings.set("device", "virtual").ok());
+  ASSERT_TRUE(settings.set("memory_budget", "64KiB").ok());
+  TestClock clock;
+  auto endpoint = Endpoint::create(settings, clock);
+  ASSERT_FALSE(endpoint.ok());
+  EXPECT_EQ(endpoint.status().code(), Code::over_budget);
+  EXPECT_NE(endpoint.status().text().find("TURNOUT_MEMORY_BUDGET"), std::string::npos);
+}
+
+TEST(Endpoint, AClosedPeerEndsTheOperationsThatWaitForIt) {
+  TestWorld world(3);
+  std::vector<std::byte> in(8);
+  auto out = pattern(8, 1);
+  const iovec to = piece(in), from = piece(out);
+  // They know each other.
+  ASSERT_TRUE(world[1].send(tagged_send(world.peer(1, 0), from, 1, world.report(1, nullptr))).ok());
+  ASSERT_TRUE(world[0].recv(tagged_recv(kAnyPeer, to, 1, world.report(0, nullptr))).ok());
+  ASSERT_TRUE(world.until([&] { return world.queue(0).size() == 1; }));
+  take(world.queue(0));
+  ASSERT_TRUE(world[0].recv(tagged_recv(world.peer(0, 1), to, 2, world.report(0, nullptr))).ok());
+  world.progress_all(10);
+  const Address gone = world[1].address();
+  world.close(1);
+  ASSERT_TRUE(world.until(
+      [&] {
+        world.clock().advance(10'000'000);
+        return world.queue(0).has_error();
+      },
+      200000));
+  EXPECT_EQ(world.queue(0).pop_error().status.code(), Code::peer_lost);
+  auto id = world[0].peer(gone);
+  ASSERT_TRUE(id.ok());
+  EXPECT_EQ(world[0].send(tagged_send(id.value(), from, 1, world.report(0, nullptr))).code(),
+            Code::peer_lost);
+  // Others go on.
+  ASSERT_TRUE(world[2].recv(tagged_recv(kAnyPeer, to, 1, world.report(2, nullptr))).ok());
+  ASSERT_TRUE(world[0].send(tagged_send(world.peer(0, 2), from, 1, world.report(0, nullptr))).ok());
+  ASSERT_TRUE(world.until([&] { return world.queue(2).size() == 1; }));
+}
+
+TEST(Endpoint, MessagesToItselfArrive) {
+  TestWorld world(1);
+  for (const std::size_t size : {std::size_t{8}, std::size_t{100000}}) {
+    auto out = pattern(size, 8);
+    std::vector<std::byte> in(size);
+    const iovec to = piece(in), from = piece(out);
+    ASSERT_TRUE(world[0].recv(tagged_recv(kAnyPeer, to, 1, world.report(0, nullptr))).ok());
+    ASSERT_TRUE(world[0].send(tagged_send(world.peer(0, 0), from, 1, world.report(0, nullptr))).ok());
+    ASSERT_TRUE(world.until([&] { return world.queue(0).size() == 2; }));
+    take(world.queue(0));
+    take(world.queue(0));
+    EXPECT_EQ(in, out);
+  }
+}
+
+TEST(Endpoint, DeliveryCompleteWaitsForTheReceiver) {
+  TestWorld world(2);
+  auto out = pattern(8, 8);
+  std::vector<std::byte> in(8);
+  const iovec to = piece(in), from = piece(out);
+  SendRequest send = tagged_send(world.peer(0, 1), from, 1, world.report(0, nullptr));
+  send.delivery_complete = true;
+  ASSERT_TRUE(world[0].send(send).ok());
+  world.progress_all(200);
+  EXPECT_EQ(world.queue(0).size(), 0u);
+  ASSERT_TRUE(world[1].recv(tagged_recv(kAnyPeer, to, 1, world.report(1, nullptr))).ok());
+  ASSERT_TRUE(world.until([&] { return world.queue(0).size() == 1 && world.queue(1).size() == 1; }));
+  EXPECT_EQ(in, out);
+}
+
+}  // namespace
+}  // namespace turnout

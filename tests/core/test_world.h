@@ -1,0 +1,60 @@
+// TestWorld: several endpoints in one process on a virtual fabric of their own, driven by one thread
+// with a clock the test moves. What order things happen in comes from the test's seed.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/endpoint.h"
+
+namespace turnout {
+
+class TestClock final : public Clock {
+ public:
+  // Looking takes time, so that waiting with a deadline ends.
+  Nanoseconds now() noexcept override { return now_ += 100'000; }
+  void advance(Nanoseconds by) noexcept { now_ += by; }
+
+ private:
+  Nanoseconds now_ = 1'000'000'000;
+};
+
+class TestWorld {
+ public:
+  // Overrides are settings by name, as in settings.def.
+  explicit TestWorld(std::size_t endpoints,
+                     std::vector<std::pair<std::string, std::string>> overrides = {});
+  ~TestWorld();
+
+  [[nodiscard]] std::size_t size() const noexcept { return endpoints_.size(); }
+  Endpoint& operator[](std::size_t i) { return *endpoints_[i]; }
+  CompletionQueue& queue(std::size_t i) { return *queues_[i]; }
+  // The id of endpoint `of` at endpoint `at`.
+  PeerId peer(std::size_t at, std::size_t of);
+  void progress_all(int rounds = 1);
+  // Progress until the condition holds; false after too many rounds.
+  template <class Condition>
+  bool until(Condition&& condition, int rounds = 20000) {
+    for (int i = 0; i < rounds; ++i) {
+      if (condition()) return true;
+      progress_all();
+      clock_.advance(1000);
+    }
+    return condition();
+  }
+  void close(std::size_t i) { endpoints_[i].reset(); }
+  TestClock& clock() noexcept { return clock_; }
+  Report report(std::size_t i, void* context) {
+    return Report{queues_[i].get(), queues_[i].get(), nullptr, context};
+  }
+
+ private:
+  TestClock clock_;
+  std::vector<std::unique_ptr<CompletionQueue>> queues_;
+  std::vector<std::unique_ptr<Endpoint>> endpoints_;
+};
+
+}  // namespace turnout

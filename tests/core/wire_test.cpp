@@ -1,0 +1,117 @@
+#include "core/channel/wire.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <vector>
+
+namespace turnout {
+namespace {
+
+Address valid_address() {
+  Address address;
+  address.id = 42;
+  address.counts = 4 | 2 << 4 | 2 << 6;
+  address.seal();
+  return address;
+}
+
+TEST(Address, RoundTrip) {
+  Address address = valid_address();
+  address.set_dct_number(7, 0xabcdef);
+  address.seal();
+  auto decoded = Address::decode(&address, sizeof address);
+  ASSERT_TRUE(decoded.ok());
+  EXPECT_EQ(decoded.value(), address);
+  EXPECT_EQ(decoded.value().dct_number(7), 0xabcdefu);
+}
+
+TEST(Address, EveryDamagedByteIsNoticed) {
+  const Address address = valid_address();
+  for (std::size_t i = 0; i < sizeof address; ++i) {
+    std::byte bytes[sizeof address];
+    std::memcpy(bytes, &address, sizeof address);
+    bytes[i] ^= std::byte{0x10};
+    EXPECT_FALSE(Address::decode(bytes, sizeof bytes).ok()) << "byte " << i;
+  }
+  EXPECT_FALSE(Address::decode(&address, sizeof address - 1).ok());
+}
+
+TEST(Address, AnotherVersionSaysSo) {
+  Address address = valid_address();
+  address.version = Address::kVersion + 1;
+  address.seal();
+  auto decoded = Address::decode(&address, sizeof address);
+  EXPECT_EQ(decoded.status().code(), Code::version);
+  EXPECT_NE(decoded.status().text().find("one build"), std::string::npos);
+}
+
+TEST(Wire, DataMessageNeedsItsExactLength) {
+  std::vector<std::byte> bytes(sizeof(wire::Header) + 10);
+  wire::Header header;
+  header.type = wire::Type::eager;
+  header.length = 10;
+  std::memcpy(bytes.data(), &header, sizeof header);
+  wire::Parsed parsed;
+  EXPECT_TRUE(wire::parse_data(bytes.data(), bytes.size(), &parsed).ok());
+  EXPECT_EQ(parsed.payload, bytes.data() + sizeof header);
+  EXPECT_FALSE(wire::parse_data(bytes.data(), bytes.size() - 1, &parsed).ok());
+  EXPECT_FALSE(wire::parse_data(bytes.data(), sizeof header - 1, &parsed).ok());
+  header.flags = wire::kIntroduced;
+  std::memcpy(bytes.data(), &header, sizeof header);
+  EXPECT_FALSE(wire::parse_data(bytes.data(), bytes.size(), &parsed).ok());
+}
+
+TEST(Wire, UnknownTypesAndFlagsAreRefused) {
+  wire::Header header;
+  EXPECT_FALSE(wire::check_header(header).ok());
+  header.type = static_cast<wire::Type>(99);
+  EXPECT_FALSE(wire::check_header(header).ok());
+  header.type = wire::Type::eager;
+  header.flags = 0x80;
+  EXPECT_FALSE(wire::check_header(header).ok());
+}
+
+TEST(Wire, RtsSegmentsMustAddUp) {
+  wire::Rts rts;
+  rts.total = 100;
+  rts.segments = 2;
+  rts.segment[0].length = 60;
+  rts.segment[1].length = 40;
+  const std::size_t length = wire::kRtsBase + 2 * sizeof(wire::RtsSegment);
+  wire::Rts parsed;
+  const auto* bytes = reinterpret_cast<const std::byte*>(&rts);
+  EXPECT_TRUE(wire::parse_rts(bytes, length, &parsed).ok());
+  EXPECT_FALSE(wire::parse_rts(bytes, length - 1, &parsed).ok());
+  rts.segment[1].length = 41;
+  EXPECT_FALSE(wire::parse_rts(bytes, length, &parsed).ok());
+  rts.segment[1].length = ~std::uint64_t{0};
+  EXPECT_FALSE(wire::parse_rts(bytes, length, &parsed).ok());
+  rts.segments = wire::kMaxSegments + 1;
+  EXPECT_FALSE(wire::parse_rts(bytes, length, &parsed).ok());
+}
+
+// Any bytes are answered, never read beyond.
+TEST(Wire, RandomBytesAreAnswered) {
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 20000; ++i) {
+    std::vector<std::byte> bytes(random() % 300);
+    for (std::byte& b : bytes) b = static_cast<std::byte>(random());
+    if (bytes.size() > 28) bytes[28] = static_cast<std::byte>(random() % 6);
+    if (bytes.size() > 29) bytes[29] = static_cast<std::byte>(random() % 9);
+    wire::Parsed parsed;
+    if (wire::parse_data(bytes.data(), bytes.size(), &parsed).ok()) {
+      ASSERT_EQ(parsed.payload + parsed.header.length, bytes.data() + bytes.size());
+    }
+    wire::ControlMessage control;
+    (void)wire::parse_control(bytes.data(), bytes.size(), &control).ok();
+    wire::Rts rts;
+    if (wire::parse_rts(bytes.data(), bytes.size(), &rts).ok()) {
+      ASSERT_LE(rts.segments, wire::kMaxSegments);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace turnout

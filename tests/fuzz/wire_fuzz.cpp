@@ -1,0 +1,22 @@
+// libFuzzer target: every parser of what peers send.
+#include <cstddef>
+#include <cstdint>
+
+#include "core/address.h"
+#include "core/channel/wire.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace turnout;
+  const auto* bytes = reinterpret_cast<const std::byte*>(data);
+  wire::Parsed parsed;
+  if (wire::parse_data(bytes, size, &parsed).ok() &&
+      parsed.payload + parsed.header.length != bytes + size) {
+    __builtin_trap();
+  }
+  wire::ControlMessage control;
+  (void)wire::parse_control(bytes, size, &control).ok();
+  wire::Rts rts;
+  if (wire::parse_rts(bytes, size, &rts).ok() && rts.segments > wire::kMaxSegments) __builtin_trap();
+  (void)Address::decode(data, size).ok();
+  return 0;
+}

@@ -1,0 +1,289 @@
+// What the provider answers to the hints of MPI libraries and of programs that ask for too much.
+#include "provider/info.h"
+
+#include <gtest/gtest.h>
+
+#include <cctype>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <string>
+
+#include "provider/compat.h"
+#include "provider/library.h"
+#include "tests/provider/node.h"
+
+namespace turnout::testing {
+namespace {
+
+using provider::kMrMode;
+
+TEST(Provider, DeclaresTheVersionOfTheLibraryThatLoadsIt) {
+  EXPECT_STREQ(testing::provider().name, "turnout");
+  EXPECT_EQ(testing::provider().fi_version, fi_version());
+  EXPECT_EQ(provider::library().version, fi_version());
+}
+
+TEST(Info, NoHintsOfferEverything) {
+  constexpr std::uint32_t versions[] = {FI_VERSION(0, 0), FI_VERSION(1, 4), FI_VERSION(1, 5),
+                                        FI_VERSION(1, 17), FI_VERSION(2, 5)};
+  for (const std::uint32_t api : versions) {
+    InfoPtr info;
+    ASSERT_EQ(ask(api, nullptr, info), 0);
+    EXPECT_EQ(info->caps, provider::kCapabilities);
+    EXPECT_EQ(info->mode, 0u);
+    EXPECT_EQ(info->ep_attr->type, FI_EP_RDM);
+    EXPECT_EQ(info->domain_attr->mr_mode, api < FI_VERSION(1, 5) ? FI_MR_BASIC : kMrMode);
+    EXPECT_EQ(info->domain_attr->threading, FI_THREAD_SAFE);
+    EXPECT_EQ(info->domain_attr->data_progress, FI_PROGRESS_MANUAL);
+    EXPECT_GE(info->tx_attr->inject_size, 128u);
+    EXPECT_GT(info->ep_attr->max_msg_size, std::size_t{1} << 40);
+    EXPECT_EQ(info->fabric_attr->prov_name, nullptr);
+    EXPECT_EQ(info->fabric_attr->api_version, api);
+    EXPECT_EQ(info->next, nullptr);
+  }
+}
+
+// Hints as MPI libraries were seen to give them.
+struct Case {
+  const char* name;
+  std::uint32_t api;
+  std::uint64_t caps;
+  std::function<void(fi_info&)> set;
+  bool offered;
+};
+
+void mpich(fi_info& h) {
+  h.mode = FI_CONTEXT | FI_CONTEXT2 | FI_RX_CQ_DATA | FI_ASYNC_IOV;
+  h.ep_attr->type = FI_EP_RDM;
+  h.ep_attr->mem_tag_format = 0x00c000007fffffff;
+  h.domain_attr->threading = FI_THREAD_DOMAIN;
+  h.domain_attr->control_progress = FI_PROGRESS_MANUAL;
+  h.domain_attr->data_progress = FI_PROGRESS_MANUAL;
+  h.domain_attr->av_type = FI_AV_TABLE;
+  h.domain_attr->resource_mgmt = FI_RM_ENABLED;
+  h.domain_attr->cq_data_size = 4;
+  h.domain_attr->mr_mode = FI_MR_ENDPOINT | kMrMode;
+  h.tx_attr->op_flags = FI_COMPLETION;
+  h.tx_attr->msg_order = FI_ORDER_SAS;
+  h.rx_attr->msg_order = FI_ORDER_SAS;
+  h.tx_attr->comp_order = FI_ORDER_NONE;
+  h.rx_attr->op_flags = FI_COMPLETION;
+}
+
+void open_mpi(fi_info& h) {
+  h.mode = FI_CONTEXT | FI_CONTEXT2;
+  h.ep_attr->type = FI_EP_RDM;
+  h.domain_attr->threading = FI_THREAD_DOMAIN;
+  h.domain_attr->resource_mgmt = FI_RM_ENABLED;
+  h.domain_attr->av_type = FI_AV_MAP;
+  h.domain_attr->cq_data_size = 4;
+  h.tx_attr->op_flags = FI_COMPLETION;
+  h.tx_attr->msg_order = FI_ORDER_SAS;
+  h.rx_attr->msg_order = FI_ORDER_SAS;
+}
+
+void intel_mpi(fi_info& h) {
+  mpich(h);
+  h.domain_attr->av_type = FI_AV_MAP;
+  h.domain_attr->mr_mode = kMrMode;
+  h.domain_attr->cq_data_size = 0;
+  h.tx_attr->op_flags = 0;
+  h.tx_attr->msg_order = 0;
+  h.rx_attr->msg_order = 0;
+}
+
+constexpr std::uint64_t kMpichCaps = FI_MSG | FI_TAGGED | FI_RMA | FI_READ | FI_WRITE |
+                                     FI_REMOTE_READ | FI_REMOTE_WRITE | FI_SEND | FI_RECV |
+                                     FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE;
+constexpr std::uint64_t kOpenMpiCaps =
+    FI_MSG | FI_TAGGED | FI_DIRECTED_RECV | FI_LOCAL_COMM | FI_REMOTE_COMM;
+
+const Case kCases[] = {
+    {"MPICH", FI_VERSION(2, 5), kMpichCaps, mpich, true},
+    {"MPICH delivery complete", FI_VERSION(2, 5), kMpichCaps,
+     [](fi_info& h) { mpich(h), h.tx_attr->op_flags = FI_DELIVERY_COMPLETE | FI_COMPLETION; },
+     true},
+    {"MPICH without tags", FI_VERSION(2, 5), kMpichCaps & ~FI_TAGGED, mpich, true},
+    {"MPICH own keys", FI_VERSION(2, 5), kMpichCaps,
+     [](fi_info& h) { mpich(h), h.domain_attr->mr_mode = FI_MR_ENDPOINT; }, false},
+    {"MPICH own keys no RMA", FI_VERSION(2, 5), FI_MSG | FI_TAGGED | FI_MULTI_RECV,
+     [](fi_info& h) { mpich(h), h.domain_attr->mr_mode = FI_MR_ENDPOINT; }, true},
+    {"MPICH atomics", FI_VERSION(2, 5), kMpichCaps | FI_ATOMIC, mpich, false},
+    {"MPICH device memory", FI_VERSION(2, 5), kMpichCaps | FI_HMEM, mpich, false},
+    {"Open MPI 5", FI_VERSION(1, 18), kOpenMpiCaps, open_mpi, true},
+    {"Open MPI 5 device memory", FI_VERSION(1, 18), kOpenMpiCaps | FI_HMEM, open_mpi, false},
+    {"Open MPI 4", FI_VERSION(1, 5), kOpenMpiCaps, open_mpi, true},
+    {"Open MPI btl", FI_VERSION(1, 18), FI_RMA | FI_ATOMIC, open_mpi, false},
+    {"Intel MPI", FI_VERSION(1, 8), kMpichCaps, intel_mpi, true},
+    {"Intel MPI early", FI_VERSION(0, 0), kMpichCaps,
+     [](fi_info& h) { intel_mpi(h), h.domain_attr->mr_mode = FI_MR_BASIC; }, true},
+    {"scalable keys, old API", FI_VERSION(1, 4), FI_RMA,
+     [](fi_info& h) { h.domain_attr->mr_mode = FI_MR_SCALABLE; }, false},
+    {"any keys, old API", FI_VERSION(1, 4), FI_RMA, [](fi_info&) {}, true},
+    {"basic as a bit", FI_VERSION(1, 17), FI_RMA,
+     [](fi_info& h) { h.domain_attr->mr_mode = FI_MR_BASIC; }, true},
+    {"datagrams", FI_VERSION(1, 17), FI_MSG, [](fi_info& h) { h.ep_attr->type = FI_EP_DGRAM; },
+     false},
+    {"connections", FI_VERSION(1, 17), FI_MSG, [](fi_info& h) { h.ep_attr->type = FI_EP_MSG; },
+     false},
+    {"automatic progress", FI_VERSION(1, 17), FI_MSG,
+     [](fi_info& h) { h.domain_attr->data_progress = FI_PROGRESS_AUTO; }, false},
+    {"scalable endpoint", FI_VERSION(1, 17), FI_MSG, [](fi_info& h) { h.ep_attr->tx_ctx_cnt = 2; },
+     false},
+    {"shared receive context", FI_VERSION(1, 17), FI_MSG,
+     [](fi_info& h) { h.ep_attr->rx_ctx_cnt = FI_SHARED_CONTEXT; }, false},
+    {"long inject", FI_VERSION(1, 17), FI_MSG,
+     [](fi_info& h) { h.tx_attr->inject_size = kInjectLimit + 1; }, false},
+    {"long vectors", FI_VERSION(1, 17), FI_MSG, [](fi_info& h) { h.rx_attr->iov_limit = 9; },
+     false},
+    {"remote vectors", FI_VERSION(1, 17), FI_RMA,
+     [](fi_info& h) {
+       h.domain_attr->mr_mode = kMrMode;
+       h.tx_attr->rma_iov_limit = 2;
+     },
+     false},
+    {"write order", FI_VERSION(1, 17), FI_MSG,
+     [](fi_info& h) { h.tx_attr->msg_order = FI_ORDER_SAS | FI_ORDER_WAW; }, false},
+    {"completion order", FI_VERSION(1, 17), FI_MSG,
+     [](fi_info& h) { h.tx_attr->comp_order = FI_ORDER_STRICT; }, false},
+    {"remote data of 16 bytes", FI_VERSION(1, 17), FI_MSG,
+     [](fi_info& h) { h.domain_attr->cq_data_size = 16; }, false},
+    {"addresses of sockets", FI_VERSION(1, 17), FI_MSG,
+     [](fi_info& h) { h.addr_format = FI_SOCKADDR_IN; }, false},
+    {"receive caps beyond caps", FI_VERSION(1, 17), FI_MSG,
+     [](fi_info& h) { h.rx_attr->caps = FI_TAGGED; }, false},
+    {"another domain", FI_VERSION(1, 17), FI_MSG,
+     [](fi_info& h) { h.domain_attr->name = strdup("eth0"); }, false},
+    {"another fabric", FI_VERSION(1, 17), FI_MSG,
+     [](fi_info& h) { h.fabric_attr->name = strdup("10.0.0.0/8"); }, false},
+    {"authorization keys", FI_VERSION(1, 17), FI_MSG,
+     [](fi_info& h) { h.ep_attr->auth_key_size = 4; }, false},
+};
+
+class Hints : public ::testing::TestWithParam<Case> {};
+
+TEST_P(Hints, AreNegotiated) {
+  const Case& c = GetParam();
+  InfoPtr hints(fi_allocinfo());
+  hints->caps = c.caps;
+  c.set(*hints);
+  InfoPtr info;
+  const int error = ask(c.api, hints.get(), info);
+  hints->ep_attr->auth_key_size = 0;  // there is no key for fi_freeinfo
+  if (!c.offered) {
+    EXPECT_EQ(error, -FI_ENODATA);
+    EXPECT_EQ(info, nullptr);
+    return;
+  }
+  ASSERT_EQ(error, 0);
+  EXPECT_EQ(info->caps & c.caps, c.caps);
+  EXPECT_NE(info->caps & FI_LOCAL_COMM, 0u);
+  EXPECT_NE(info->caps & FI_REMOTE_COMM, 0u);
+  EXPECT_EQ(info->caps & ~(c.caps | provider::kModifiers | FI_LOCAL_COMM | FI_REMOTE_COMM), 0u)
+      << "no capability that was not asked for";
+  EXPECT_EQ(info->mode, 0u);
+  if (hints->domain_attr->threading != FI_THREAD_UNSPEC) {
+    EXPECT_EQ(info->domain_attr->threading, hints->domain_attr->threading);
+  }
+  EXPECT_EQ(info->domain_attr->av_type, hints->domain_attr->av_type);
+  EXPECT_EQ(info->domain_attr->mr_mode & FI_MR_LOCAL, 0);
+  if (c.api >= FI_VERSION(1, 5)) {
+    EXPECT_EQ(info->domain_attr->mr_mode & ~hints->domain_attr->mr_mode, 0)
+        << "nothing is required that was not offered";
+  }
+  EXPECT_EQ(info->tx_attr->op_flags, hints->tx_attr->op_flags);
+  EXPECT_EQ(info->tx_attr->msg_order, FI_ORDER_SAS);
+  if (hints->ep_attr->mem_tag_format != 0) {
+    EXPECT_EQ(info->ep_attr->mem_tag_format, hints->ep_attr->mem_tag_format);
+  }
+  // libfabric can print and copy what it got.
+  EXPECT_NE(fi_tostr(info.get(), FI_TYPE_INFO), nullptr);
+  InfoPtr copy(fi_dupinfo(info.get()));
+  ASSERT_NE(copy, nullptr);
+  EXPECT_STREQ(copy->domain_attr->name, info->domain_attr->name);
+}
+
+INSTANTIATE_TEST_SUITE_P(Libraries, Hints, ::testing::ValuesIn(kCases), [](const auto& c) {
+  std::string name = c.param.name;
+  for (char& letter : name) {
+    if (std::isalnum(static_cast<unsigned char>(letter)) == 0) letter = '_';
+  }
+  return name;
+});
+
+TEST(Info, WithoutKeysOfTheAdapterTheRestIsOfferedWhenNothingWasAsked) {
+  InfoPtr hints(fi_allocinfo()), info;
+  ASSERT_EQ(ask(FI_VERSION(1, 17), hints.get(), info), 0);
+  EXPECT_EQ(info->caps & FI_RMA, 0u);
+  EXPECT_NE(info->caps & FI_TAGGED, 0u);
+  EXPECT_EQ(info->domain_attr->mr_mode, 0);
+}
+
+TEST(Info, OneDirectionStaysOneDirection) {
+  InfoPtr hints = hints_for_all(), info;
+  hints->caps = FI_TAGGED | FI_SEND | FI_RMA | FI_WRITE;
+  ASSERT_EQ(ask(FI_VERSION(1, 17), hints.get(), info), 0);
+  EXPECT_EQ(info->caps & provider::kModifiers, FI_SEND | FI_WRITE);
+}
+
+TEST(Info, NodesAreNotAddresses) {
+  fi_info* info = nullptr;
+  EXPECT_EQ(testing::provider().getinfo(FI_VERSION(1, 17), "localhost", "7471", 0, nullptr, &info),
+            -FI_ENODATA);
+  EXPECT_EQ(info, nullptr);
+}
+
+TEST(Info, DestinationAddressIsHandedThrough) {
+  Node node;
+  const Address name = node.name();
+  InfoPtr hints = hints_for_all(), info;
+  hints->dest_addr = std::malloc(sizeof(name));
+  std::memcpy(hints->dest_addr, &name, sizeof(name));
+  hints->dest_addrlen = sizeof(name);
+  ASSERT_EQ(ask(FI_VERSION(1, 17), hints.get(), info), 0);
+  ASSERT_EQ(info->dest_addrlen, sizeof(name));
+  EXPECT_EQ(std::memcmp(info->dest_addr, &name, sizeof(name)), 0);
+  hints->dest_addrlen = 16;
+  EXPECT_EQ(ask(FI_VERSION(1, 17), hints.get(), info), -FI_ENODATA);
+}
+
+TEST(Info, AttributeQueryAnswersOnce) {
+  InfoPtr hints(fi_allocinfo()), info;
+  hints->caps = FI_ATOMIC;  // is not looked at
+  ASSERT_EQ(ask(FI_VERSION(1, 17), hints.get(), info, FI_PROV_ATTR_ONLY), 0);
+  EXPECT_EQ(info->next, nullptr);
+}
+
+TEST(Info, CountersOfNewerLibrariesAreFullWidth) {
+  if (fi_version() < FI_VERSION(2, 5)) {
+    // The layout of this library ends before: what lies behind it must not be written.
+    EXPECT_EQ(sizeof(fi_domain_attr), 192u);
+  } else {
+    InfoPtr info;
+    ASSERT_EQ(ask(FI_VERSION(2, 5), nullptr, info), 0);
+    const auto* grown = reinterpret_cast<provider::DomainAttr25*>(info->domain_attr);
+    EXPECT_EQ(grown->max_cntr_value, ~std::uint64_t{0});
+  }
+}
+
+TEST(Fabric, RefusesNamesThatAreNotOurs) {
+  InfoPtr info;
+  ASSERT_EQ(ask(FI_VERSION(1, 17), nullptr, info), 0);
+  char other[] = "another";
+  fi_fabric_attr attr = *info->fabric_attr;
+  attr.name = other;
+  fid_fabric* fabric = nullptr;
+  EXPECT_EQ(testing::provider().fabric(&attr, &fabric, nullptr), -FI_ENODATA);
+}
+
+TEST(Fabric, ClosesAfterItsChildren) {
+  Node node;
+  EXPECT_EQ(fi_close(&node.fabric->fid), -FI_EBUSY);
+  EXPECT_EQ(fi_close(&node.domain->fid), -FI_EBUSY);
+  EXPECT_EQ(fi_close(&node.av->fid), -FI_EBUSY);
+  EXPECT_EQ(fi_close(&node.cq->fid), -FI_EBUSY);
+}
+
+}  // namespace
+}  // namespace turnout::testing

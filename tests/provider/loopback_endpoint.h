@@ -1,0 +1,114 @@
+// A double of the messaging core: endpoints of one process that hand messages to each other.
+//
+// It implements turnout::Endpoint with the semantics that core/endpoint.h promises (matching in
+// order, unexpected messages, multi-receive buffers, peek and claim, cancel, one-sided access by
+// memcpy) and none of its transport. Messages move when the receiver makes progress; completions of
+// one-sided operations come with the initiator's progress. Single-threaded, or under the caller's
+// lock.
+#pragma once
+
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/endpoint.h"
+
+namespace turnout::testing {
+
+// What the next calls shall answer instead of working; reset() after each test.
+struct Faults {
+  Status create;        // of Endpoint::create, until reset
+  Status peer;          // of the next peer()
+  Status send;          // of the next send()
+  Status registration;  // of the next register_memory()
+  void reset() { *this = Faults{}; }
+};
+[[nodiscard]] Faults& faults();
+
+class LoopbackEndpoint final : public Endpoint {
+ public:
+  LoopbackEndpoint();
+  ~LoopbackEndpoint() override;
+
+  // All that are alive, oldest first.
+  [[nodiscard]] static std::vector<LoopbackEndpoint*>& alive();
+
+  [[nodiscard]] const Address& address() const noexcept override { return address_; }
+  [[nodiscard]] Result<PeerId> peer(const Address& address) override;
+  [[nodiscard]] const Address& peer_address(PeerId peer) const noexcept override {
+    return peers_[peer];
+  }
+  [[nodiscard]] Status send(const SendRequest& request) override;
+  [[nodiscard]] Status recv(const RecvRequest& request) override;
+  [[nodiscard]] Status peek(const PeekRequest& request) override;
+  [[nodiscard]] Status recv_claimed(const RecvRequest& request) override;
+  [[nodiscard]] Status discard_claimed(const Report& report) override;
+  [[nodiscard]] Status rma(const RmaRequest& request) override;
+  bool cancel(void* context) override;
+  void set_remote_write_report(const Report& report) override { remote_write_ = report; }
+  [[nodiscard]] Result<MemoryKey> register_memory(void* address, std::size_t length,
+                                                  unsigned access) override;
+  void deregister_memory(const MemoryKey& key) override;
+  bool progress() override;
+  [[nodiscard]] EndpointReport report() const override { return {}; }
+  [[nodiscard]] std::size_t inject_limit() const noexcept override { return kInjectLimit; }
+  [[nodiscard]] std::size_t eager_limit() const noexcept override { return 4096; }
+  [[nodiscard]] std::size_t max_message() const noexcept override { return SIZE_MAX / 2; }
+
+  // The peer is gone: what waits for it (or is sent to it from now on) ends with peer_lost.
+  void lose(PeerId peer);
+
+  [[nodiscard]] std::size_t regions() const noexcept { return regions_.size(); }
+  [[nodiscard]] std::size_t known_peers() const noexcept { return peers_.size(); }
+  std::size_t progress_calls = 0;
+  bool last_delivery_complete = false;  // of the last send() or rma()
+
+ private:
+  struct Message {
+    LoopbackEndpoint* from = nullptr;
+    PeerId source = kAnyPeer;
+    bool tagged = false, has_data = false, acknowledge = false;
+    std::uint64_t tag = 0, data = 0;
+    std::vector<char> bytes;
+    Report report;  // of the sender, for acknowledge
+    std::uint32_t flags = 0;
+  };
+  struct Posted {
+    RecvRequest request;
+    std::vector<iovec> buffer;
+    std::size_t used = 0;  // multi
+  };
+  struct Memory {
+    char* address;
+    std::size_t length;
+    unsigned access;
+  };
+  struct Finished {
+    Report report;
+    Completion completion;
+    Status status;
+  };
+
+  void finish(const Report& report, Completion completion);
+  void fail(const Report& report, Completion completion, Status status, std::size_t overflow = 0);
+  // True when the posted receive is used up.
+  bool deliver(Posted& posted, Message& message);
+  [[nodiscard]] bool matches(const RecvRequest& request, const Message& message) const noexcept;
+  void arrive(Message message);
+
+  Address address_;
+  std::vector<Address> peers_;
+  std::vector<bool> lost_;
+  std::deque<Message> inbox_;
+  std::list<Posted> posted_;
+  std::list<Message> unexpected_;
+  std::map<void*, Message> claimed_;
+  std::deque<Finished> finished_;
+  std::map<std::uint64_t, Memory> regions_;
+  Report remote_write_;
+};
+
+}  // namespace turnout::testing

@@ -1,0 +1,323 @@
+// Remote memory, its registration, counters, and the atomic calls that are not there.
+#include <gtest/gtest.h>
+#include <rdma/fi_atomic.h>
+
+#include <cstring>
+#include <string>
+
+#include "tests/provider/node.h"
+
+namespace turnout::testing {
+namespace {
+
+struct Rma : ::testing::Test {
+  PairOfNodes pair;
+  Node& a = pair.a;
+  Node& b = pair.b;
+  char memory[64] = "0123456789";
+  fid_mr* mr = nullptr;
+  int context = 0;
+
+  void SetUp() override {
+    ASSERT_EQ(fi_mr_reg(b.domain, memory, sizeof(memory), FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 0, 0,
+                        &mr, nullptr),
+              0);
+  }
+  void TearDown() override {
+    if (mr != nullptr) {
+      EXPECT_EQ(fi_close(&mr->fid), 0);
+    }
+    EXPECT_EQ(b.core == nullptr ? 0u : b.core->regions(), 0u);
+  }
+  [[nodiscard]] std::uint64_t at(std::size_t offset) const {
+    return reinterpret_cast<std::uint64_t>(memory) + offset;
+  }
+  void expect_done(std::uint64_t flags) {
+    const auto entry = a.next();
+    ASSERT_NE(entry, nullptr);
+    EXPECT_EQ(entry->flags, flags);
+    EXPECT_EQ(entry->op_context, &context);
+  }
+};
+
+TEST_F(Rma, EveryWayToReadAndWrite) {
+  const std::uint64_t key = fi_mr_key(mr);
+  EXPECT_NE(key, FI_KEY_NOTAVAIL);
+  char out[5] = {};
+  ASSERT_EQ(fi_read(a.ep, out, 4, nullptr, pair.to_b, at(2), key, &context), 0);
+  expect_done(FI_RMA | FI_READ);
+  EXPECT_STREQ(out, "2345");
+  const iovec halves[2] = {{out, 1}, {out + 1, 3}};
+  ASSERT_EQ(fi_readv(a.ep, halves, nullptr, 2, pair.to_b, at(4), key, &context), 0);
+  expect_done(FI_RMA | FI_READ);
+  EXPECT_STREQ(out, "4567");
+  const fi_rma_iov remote{at(0), 4, key};
+  fi_msg_rma msg{};
+  msg.msg_iov = halves;
+  msg.iov_count = 2;
+  msg.addr = pair.to_b;
+  msg.rma_iov = &remote;
+  msg.rma_iov_count = 1;
+  msg.context = &context;
+  msg.data = 11;
+  ASSERT_EQ(fi_readmsg(a.ep, &msg, FI_COMPLETION), 0);
+  expect_done(FI_RMA | FI_READ);
+  EXPECT_STREQ(out, "0123");
+  ASSERT_EQ(fi_write(a.ep, "ab", 2, nullptr, pair.to_b, at(0), key, &context), 0);
+  expect_done(FI_RMA | FI_WRITE);
+  ASSERT_EQ(fi_writev(a.ep, halves, nullptr, 2, pair.to_b, at(6), key, &context), 0);
+  expect_done(FI_RMA | FI_WRITE);
+  EXPECT_STREQ(memory, "ab23450123");
+  ASSERT_EQ(fi_inject_write(a.ep, "XY", 2, pair.to_b, at(2), key), 0);
+  EXPECT_EQ(a.next(), nullptr);
+  EXPECT_EQ(b.next(), nullptr) << "without data the target learns nothing";
+  ASSERT_EQ(fi_writemsg(a.ep, &msg, FI_REMOTE_CQ_DATA | FI_DELIVERY_COMPLETE), 0);
+  EXPECT_TRUE(a.core->last_delivery_complete);
+  expect_done(FI_RMA | FI_WRITE);
+  ASSERT_EQ(fi_writedata(a.ep, "cd", 2, nullptr, 22, pair.to_b, at(4), key, &context), 0);
+  expect_done(FI_RMA | FI_WRITE);
+  ASSERT_EQ(fi_inject_writedata(a.ep, "ef", 2, 33, pair.to_b, at(8), key), 0);
+  EXPECT_STREQ(memory, "0123cd01ef");
+  for (std::uint64_t i = 1; i <= 3; ++i) {
+    const auto arrived = b.next();
+    ASSERT_NE(arrived, nullptr);
+    EXPECT_EQ(arrived->flags, FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA);
+    EXPECT_EQ(arrived->data, 11 * i);
+    EXPECT_EQ(arrived->op_context, nullptr);
+  }
+}
+
+TEST_F(Rma, WhatDoesNotFitIsRefused) {
+  const fi_rma_iov remote[2] = {{at(0), 4, fi_mr_key(mr)}, {at(8), 4, fi_mr_key(mr)}};
+  char out[8];
+  const iovec part{out, 8};
+  fi_msg_rma msg{};
+  msg.msg_iov = &part;
+  msg.iov_count = 1;
+  msg.addr = pair.to_b;
+  msg.rma_iov = remote;
+  msg.rma_iov_count = 2;
+  EXPECT_EQ(fi_readmsg(a.ep, &msg, 0), -FI_EINVAL) << "one remote range only";
+  msg.rma_iov_count = 1;
+  EXPECT_EQ(fi_writemsg(a.ep, &msg, 0), -FI_EINVAL) << "lengths differ";
+  msg.iov_count = 9;
+  EXPECT_EQ(fi_writemsg(a.ep, &msg, 0), -FI_EINVAL);
+  char big[kInjectLimit + 1] = {};
+  EXPECT_EQ(fi_inject_write(a.ep, big, sizeof(big), pair.to_b, at(0), 0), -FI_EINVAL);
+}
+
+TEST_F(Rma, ABadKeyIsAnErrorEntry) {
+  char out[4];
+  ASSERT_EQ(fi_read(a.ep, out, 4, nullptr, pair.to_b, at(0), 1, &context), 0);
+  const fi_cq_err_entry error = a.next_error();
+  EXPECT_EQ(error.err, FI_EACCES);
+  EXPECT_EQ(error.flags, FI_RMA | FI_READ);
+  EXPECT_EQ(error.op_context, &context);
+}
+
+TEST_F(Rma, RegionsOutliveNeitherEndpointNorDomain) {
+  EXPECT_EQ(fi_close(&b.domain->fid), -FI_EBUSY);
+  ASSERT_EQ(fi_close(&b.ep->fid), 0);
+  b.ep = nullptr;
+  b.core = nullptr;
+  EXPECT_EQ(fi_mr_key(mr), FI_KEY_NOTAVAIL);
+}
+
+TEST_F(Rma, EveryWayToRegister) {
+  fid_mr* other = nullptr;
+  const iovec parts[2] = {{memory, 8}, {memory + 16, 8}};
+  ASSERT_EQ(fi_mr_regv(b.domain, parts, 1, FI_REMOTE_READ, 0, 0, 0, &other, nullptr), 0);
+  EXPECT_NE(fi_mr_key(other), fi_mr_key(mr));
+  EXPECT_NE(fi_mr_desc(other), nullptr);
+  EXPECT_EQ(fi_mr_enable(other), 0);
+  ASSERT_EQ(fi_mr_bind(other, &b.ep->fid, 0), 0);
+  EXPECT_EQ(fi_mr_bind(other, &a.ep->fid, 0), -FI_EDOMAIN);
+  EXPECT_EQ(fi_close(&other->fid), 0);
+  fi_mr_attr attr{};
+  attr.mr_iov = parts;
+  attr.iov_count = 1;
+  attr.access = FI_REMOTE_WRITE;
+  attr.requested_key = 77;
+  ASSERT_EQ(fi_mr_regattr(b.domain, &attr, 0, &other), 0);
+  EXPECT_NE(fi_mr_key(other), 77u) << "the adapter chooses";
+  EXPECT_EQ(fi_close(&other->fid), 0);
+  attr.iov_count = 2;
+  EXPECT_EQ(fi_mr_regattr(b.domain, &attr, 0, &other), -FI_EINVAL);
+  EXPECT_EQ(fi_mr_reg(b.domain, memory, 8, FI_REMOTE_READ, 4, 0, 0, &other, nullptr), -FI_EINVAL);
+  EXPECT_EQ(fi_mr_reg(b.domain, memory, 8, FI_REMOTE_READ, 0, 0, FI_RMA_EVENT, &other, nullptr),
+            -FI_EBADFLAGS);
+  EXPECT_EQ(fi_mr_reg(b.domain, nullptr, SIZE_MAX, FI_REMOTE_READ, 0, 0, 0, &other, nullptr),
+            -FI_EOPNOTSUPP)
+      << "the whole address space, as MPICH asks for dynamic windows";
+  EXPECT_EQ(fi_mr_reg(b.domain, memory, SIZE_MAX - 8, FI_REMOTE_READ, 0, 0, 0, &other, nullptr),
+            -FI_EINVAL);
+  faults().registration = Status(Code::over_budget, "no memory for a table of keys");
+  EXPECT_EQ(fi_mr_reg(b.domain, memory, 8, FI_REMOTE_READ, 0, 0, 0, &other, nullptr), -FI_ENOMEM);
+  EXPECT_EQ(b.core->regions(), 1u);
+}
+
+TEST_F(Rma, LocalRegistrationCostsNothing) {
+  fid_mr* local = nullptr;
+  ASSERT_EQ(fi_mr_reg(b.domain, memory, 8, FI_SEND | FI_RECV | FI_READ | FI_WRITE, 0, 0, 0, &local,
+                      nullptr),
+            0);
+  EXPECT_EQ(b.core->regions(), 1u);
+  EXPECT_EQ(fi_close(&local->fid), 0);
+}
+
+TEST(Region, BeforeTheEndpointHasAValidKey) {
+  NodeOptions options;
+  char memory[8] = "abcdefg";
+  fid_mr* mr = nullptr;
+  // A second domain object path: register first, then let Node open its endpoint on that domain.
+  InfoPtr hints = hints_for_all(), info;
+  ASSERT_EQ(ask(FI_VERSION(1, 17), hints.get(), info), 0);
+  fid_fabric* fabric = nullptr;
+  fid_domain* domain = nullptr;
+  ASSERT_EQ(provider().fabric(info->fabric_attr, &fabric, nullptr), 0);
+  ASSERT_EQ(fi_domain(fabric, info.get(), &domain, nullptr), 0);
+  ASSERT_EQ(fi_mr_reg(domain, memory, 8, FI_REMOTE_READ, 0, 0, 0, &mr, nullptr), 0);
+  const std::uint64_t key = fi_mr_key(mr);
+  {
+    options.domain = domain;
+    Node target(options), initiator;
+    EXPECT_EQ(target.core->regions(), 1u) << "the endpoint took over what the region made";
+    const fi_addr_t to = initiator.insert(target);
+    char out[8] = {};
+    ASSERT_EQ(fi_read(initiator.ep, out, 8, nullptr, to, reinterpret_cast<std::uint64_t>(memory),
+                      key, nullptr),
+              0);
+    EXPECT_NE(initiator.next(), nullptr);
+    EXPECT_STREQ(out, "abcdefg");
+    // With a second endpoint a key would be ambiguous: the error says so.
+    NodeOptions second_options;
+    second_options.domain = domain;
+    Node second(second_options);
+    fid_mr* ambiguous = nullptr;
+    EXPECT_EQ(fi_mr_reg(domain, memory, 8, FI_REMOTE_READ, 0, 0, 0, &ambiguous, nullptr),
+              -FI_EOPNOTSUPP);
+    // A region that is bound moves to the endpoint it is bound to.
+    ASSERT_EQ(fi_mr_bind(mr, &second.ep->fid, 0), 0);
+    EXPECT_NE(fi_mr_key(mr), key);
+    EXPECT_EQ(second.core->regions(), 1u);
+    EXPECT_EQ(target.core->regions(), 0u);
+  }
+  EXPECT_EQ(fi_close(&mr->fid), 0);
+  EXPECT_EQ(fi_close(&domain->fid), 0);
+  EXPECT_EQ(fi_close(&fabric->fid), 0);
+  EXPECT_TRUE(LoopbackEndpoint::alive().empty());
+}
+
+struct Counting {
+  fid_cntr* send = nullptr;
+  fid_cntr* recv = nullptr;
+  fid_cntr* write = nullptr;
+  fid_cntr* remote = nullptr;
+
+  void open(fid_domain* domain, fid_ep* ep) {
+    const std::pair<fid_cntr**, std::uint64_t> all[] = {{&send, FI_SEND},
+                                                        {&recv, FI_RECV},
+                                                        {&write, FI_WRITE | FI_READ},
+                                                        {&remote, FI_REMOTE_WRITE}};
+    for (const auto& [cntr, flags] : all) {
+      fi_cntr_attr attr{};
+      ASSERT_EQ(fi_cntr_open(domain, &attr, cntr, nullptr), 0);
+      ASSERT_EQ(fi_ep_bind(ep, &(*cntr)->fid, flags), 0);
+    }
+  }
+};
+
+TEST(Counters, CountWhatTheyAreBoundFor) {
+  Counting ca, cb;
+  NodeOptions options;
+  options.before_enable = [&](fid_domain* d, fid_ep* ep) { ca.open(d, ep); };
+  Node a(options);
+  options.before_enable = [&](fid_domain* d, fid_ep* ep) { cb.open(d, ep); };
+  Node b(options);
+  a.others = {&ca.send->fid, &ca.recv->fid, &ca.write->fid, &ca.remote->fid};
+  b.others = {&cb.send->fid, &cb.recv->fid, &cb.write->fid, &cb.remote->fid};
+  const fi_addr_t to_b = a.insert(b);
+  char in[8] = {};
+  EXPECT_EQ(fi_close(&cb.recv->fid), -FI_EBUSY);
+  ASSERT_EQ(fi_recv(b.ep, in, 8, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+  ASSERT_EQ(fi_inject(a.ep, "abc", 3, to_b), 0);
+  EXPECT_EQ(fi_cntr_read(ca.send), 1u) << "injected messages count";
+  EXPECT_EQ(fi_cntr_wait(cb.recv, 1, -1), 0);
+  EXPECT_EQ(fi_cntr_read(cb.recv), 1u);
+  fid_mr* mr = nullptr;
+  ASSERT_EQ(fi_mr_reg(b.domain, in, 8, FI_REMOTE_WRITE, 0, 0, 0, &mr, nullptr), 0);
+  ASSERT_EQ(fi_writedata(a.ep, "x", 1, nullptr, 7, to_b, reinterpret_cast<std::uint64_t>(in),
+                         fi_mr_key(mr), nullptr),
+            0);
+  EXPECT_EQ(fi_cntr_wait(ca.write, 1, -1), 0);
+  EXPECT_EQ(fi_cntr_read(cb.remote), 1u);
+  // A failure ends the wait for more.
+  ASSERT_EQ(fi_write(a.ep, "x", 1, nullptr, to_b, 0, 0, nullptr), 0);
+  EXPECT_EQ(fi_cntr_wait(ca.write, 2, -1), -FI_EAVAIL);
+  EXPECT_EQ(fi_cntr_readerr(ca.write), 1u);
+  EXPECT_EQ(fi_cntr_wait(ca.write, 2, 0), -FI_ETIMEDOUT);
+  EXPECT_EQ(fi_cntr_add(ca.write, 5), 0);
+  EXPECT_EQ(fi_cntr_read(ca.write), 6u);
+  EXPECT_EQ(fi_cntr_set(ca.write, 100), 0);
+  EXPECT_EQ(fi_cntr_read(ca.write), 100u);
+  EXPECT_EQ(fi_cntr_adderr(ca.write, 1), 0);
+  EXPECT_EQ(fi_cntr_readerr(ca.write), 2u);
+  EXPECT_EQ(fi_cntr_seterr(ca.write, 0), 0);
+  EXPECT_EQ(fi_cntr_readerr(ca.write), 0u);
+  EXPECT_EQ(fi_close(&mr->fid), 0);
+}
+
+TEST(Counters, ReplaceQueues) {
+  Counting counting;
+  NodeOptions options;
+  options.tx_bind = options.rx_bind = 0;
+  options.before_enable = [&](fid_domain* d, fid_ep* ep) { counting.open(d, ep); };
+  Node node(options);
+  node.others = {&counting.send->fid, &counting.recv->fid, &counting.write->fid,
+                 &counting.remote->fid};
+  const fi_addr_t self = node.insert(node);
+  char in[4] = {};
+  ASSERT_EQ(fi_recv(node.ep, in, 4, nullptr, FI_ADDR_UNSPEC, in), 0);
+  ASSERT_EQ(fi_send(node.ep, "abc", 3, nullptr, self, nullptr), 0);
+  EXPECT_EQ(fi_cntr_wait(counting.recv, 1, -1), 0);
+  EXPECT_STREQ(in, "abc");
+  // An error without a queue is counted (and logged), not kept.
+  ASSERT_EQ(fi_recv(node.ep, in, 4, nullptr, FI_ADDR_UNSPEC, in), 0);
+  ASSERT_EQ(fi_cancel(&node.ep->fid, in), 0);
+  EXPECT_EQ(fi_cntr_wait(counting.recv, 2, 0), -FI_ETIMEDOUT);
+  EXPECT_EQ(fi_cntr_readerr(counting.recv), 1u);
+}
+
+TEST(Counters, RemoteReadsAreNotSeen) {
+  NodeOptions options;
+  options.before_enable = [](fid_domain* domain, fid_ep* ep) {
+    fi_cntr_attr attr{};
+    fid_cntr* cntr = nullptr;
+    ASSERT_EQ(fi_cntr_open(domain, &attr, &cntr, nullptr), 0);
+    EXPECT_EQ(fi_ep_bind(ep, &cntr->fid, FI_REMOTE_READ), -FI_ENOSYS);
+    EXPECT_EQ(fi_ep_bind(ep, &cntr->fid, FI_ATOMIC), -FI_EBADFLAGS);
+    EXPECT_EQ(fi_close(&cntr->fid), 0);
+  };
+  Node node(options);
+}
+
+TEST(Atomics, AreNotSupportedForAnyTypeAndOperation) {
+  Node node;
+  std::size_t count = 0;
+  for (int type = 0; type < FI_DATATYPE_LAST; ++type) {
+    for (int op = 0; op < FI_ATOMIC_OP_LAST; ++op) {
+      const auto t = static_cast<fi_datatype>(type);
+      const auto o = static_cast<fi_op>(op);
+      EXPECT_EQ(fi_atomicvalid(node.ep, t, o, &count), -FI_EOPNOTSUPP);
+      EXPECT_EQ(fi_fetch_atomicvalid(node.ep, t, o, &count), -FI_EOPNOTSUPP);
+      EXPECT_EQ(fi_compare_atomicvalid(node.ep, t, o, &count), -FI_EOPNOTSUPP);
+    }
+  }
+  fi_atomic_attr attr{};
+  EXPECT_EQ(fi_query_atomic(node.domain, FI_INT64, FI_SUM, &attr, 0), -FI_EOPNOTSUPP);
+  std::int64_t x = 0;
+  EXPECT_EQ(fi_atomic(node.ep, &x, 1, nullptr, 0, 0, 0, FI_INT64, FI_SUM, nullptr), -FI_EOPNOTSUPP);
+}
+
+}  // namespace
+}  // namespace turnout::testing

@@ -1,0 +1,458 @@
+// Two processes over libturnout-fi.so as libfabric loads it: data, order, errors, remote memory.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "tests/provider/process.h"
+
+namespace turnout::testing {
+namespace {
+
+// Bytes that differ by message and position, so that what is lost, doubled or shifted shows.
+void fill(std::vector<unsigned char>& data, std::size_t seed) {
+  for (std::size_t i = 0; i < data.size(); ++i) {
+    data[i] = static_cast<unsigned char>(seed * 131 + i * 7 + (i >> 8));
+  }
+}
+
+const std::size_t kSizes[] = {0,    1,    8,    191,   192,   193,   1000,    4000,
+                              4095, 4096, 4097, 16384, 65536, 65537, 1 << 20, (4 << 20) + 3};
+
+void ping_pong(int role, int socket) {
+  Process p(role, socket);
+  for (std::size_t round = 0; round < std::size(kSizes); ++round) {
+    std::vector<unsigned char> out(kSizes[round]), in(kSizes[round], 0);
+    fill(out, round);
+    for (int turn = 0; turn < 20; ++turn) {
+      if (role == 0) p.send(out.data(), out.size(), round);
+      std::fill(in.begin(), in.end(), 0);
+      const fi_cq_tagged_entry got = p.receive(in.data(), in.size(), round);
+      CHECK_EQ(got.len, in.size());
+      CHECK_EQ(got.tag, round);
+      CHECK(in == out);
+      if (role == 1) p.send(out.data(), out.size(), round);
+    }
+  }
+  p.barrier();
+}
+
+// Sizes and ways to send mixed, receives posted late: order is kept, nothing is lost.
+void stream(int role, int socket) {
+  Process p(role, socket);
+  constexpr std::size_t kMessages = 20000;
+  const auto size_of = [](std::size_t i) {
+    return i % 500 == 499 ? std::size_t{100000} : (i * 37) % (i % 50 == 49 ? 9000 : 300);
+  };
+  if (role == 0) {
+    std::vector<std::vector<unsigned char>> buffers(64);
+    std::vector<int> busy(buffers.size(), 0);
+    std::size_t pending = 0;
+    const auto reap = [&] {
+      const fi_cq_tagged_entry entry = p.next();
+      --*static_cast<int*>(entry.op_context);
+      --pending;
+    };
+    for (std::size_t i = 0; i < kMessages; ++i) {
+      const std::size_t slot = i % buffers.size();
+      while (busy[slot] != 0) reap();
+      buffers[slot].resize(size_of(i));
+      fill(buffers[slot], i);
+      const auto& b = buffers[slot];
+      if (b.size() <= 192 && i % 3 == 0) {
+        p.post([&] { return fi_tinjectdata(p.ep, b.data(), b.size(), i, p.peer, 7); });
+      } else {
+        ++busy[slot];
+        ++pending;
+        p.post([&] {
+          return fi_tsenddata(p.ep, b.data(), b.size(), nullptr, i, p.peer, 7, &busy[slot]);
+        });
+      }
+    }
+    while (pending != 0) reap();
+  } else {
+    std::vector<unsigned char> in(100000), expected;
+    for (std::size_t i = 0; i < kMessages; ++i) {
+      const fi_cq_tagged_entry got = p.receive(in.data(), in.size(), 7);
+      CHECK_EQ(got.data, i);
+      CHECK_EQ(got.len, size_of(i));
+      CHECK((got.flags & FI_REMOTE_CQ_DATA) != 0);
+      expected.resize(got.len);
+      fill(expected, i);
+      CHECK(std::memcmp(in.data(), expected.data(), got.len) == 0);
+    }
+  }
+  p.barrier();
+}
+
+void matching(int role, int socket) {
+  Process p(role, socket);
+  char in[8] = {};
+  int contexts[4] = {};
+  const auto peek = [&](std::uint64_t tag, std::uint64_t flags, void* context) {
+    fi_msg_tagged msg{};
+    msg.addr = FI_ADDR_UNSPEC;
+    msg.tag = tag;
+    msg.context = context;
+    p.post([&] { return fi_trecvmsg(p.ep, &msg, flags); });
+  };
+  if (role == 0) {
+    p.barrier();  // the other side has peeked in vain
+    for (const char* text : {"one", "two", "six", "ten"}) p.send(text, 3, 1);
+    p.send("toolong", 7, 2);
+    std::vector<unsigned char> big(300000);
+    fill(big, 3);
+    int context = 0;
+    p.post([&] { return fi_tsend(p.ep, big.data(), big.size(), nullptr, p.peer, 3, &context); });
+    p.finish({&context});
+    p.barrier();
+    return;
+  }
+  peek(1, FI_PEEK, &contexts[0]);
+  CHECK_EQ(p.next_error().err, FI_ENOMSG);
+  p.post([&] { return fi_trecv(p.ep, in, 8, nullptr, p.peer, 99, 0, &contexts[3]); });
+  CHECK_EQ(fi_cancel(&p.ep->fid, &contexts[3]), 0);
+  const fi_cq_err_entry canceled = p.next_error();
+  CHECK_EQ(canceled.err, FI_ECANCELED);
+  CHECK(canceled.op_context == &contexts[3]);
+  p.barrier();
+  // Wait for the first by peeking, claim it, drop the second, receive the others around the claim.
+  for (;;) {
+    peek(1, FI_PEEK | FI_CLAIM, &contexts[0]);
+    fi_cq_tagged_entry entry;
+    ssize_t n = -FI_EAGAIN;
+    while (n == -FI_EAGAIN) n = fi_cq_read(p.cq, &entry, 1);
+    if (n == 1) {
+      CHECK_EQ(entry.len, 3u);
+      break;
+    }
+    CHECK_EQ(p.next_error().err, FI_ENOMSG);
+  }
+  for (;;) {
+    peek(1, FI_PEEK | FI_DISCARD, &contexts[1]);
+    fi_cq_tagged_entry entry;
+    ssize_t n = -FI_EAGAIN;
+    while (n == -FI_EAGAIN) n = fi_cq_read(p.cq, &entry, 1);
+    if (n == 1) break;
+    CHECK_EQ(p.next_error().err, FI_ENOMSG);
+  }
+  fi_addr_t source = FI_ADDR_NOTAVAIL;
+  p.post([&] {
+    return fi_trecv(p.ep, in, 8, nullptr, FI_ADDR_UNSPEC, 0, ~std::uint64_t{2}, &contexts[2]);
+  });
+  fi_cq_tagged_entry got = p.next(&source);
+  CHECK_EQ(source, p.peer);
+  CHECK_EQ(got.tag, 1u);
+  CHECK(std::memcmp(in, "six", 3) == 0);
+  const iovec part{in, 8};
+  fi_msg_tagged msg{};
+  msg.msg_iov = &part;
+  msg.iov_count = 1;
+  msg.context = &contexts[0];  // address 0, tag 0: a claim is found by its context
+  p.post([&] { return fi_trecvmsg(p.ep, &msg, FI_CLAIM); });
+  got = p.next();
+  CHECK(got.op_context == &contexts[0]);
+  CHECK(std::memcmp(in, "one", 3) == 0);
+  got = p.receive(in, 8, 1);
+  CHECK(std::memcmp(in, "ten", 3) == 0);
+  p.post([&] { return fi_trecv(p.ep, in, 4, nullptr, p.peer, 2, 0, &contexts[1]); });
+  const fi_cq_err_entry truncated = p.next_error();
+  CHECK_EQ(truncated.err, FI_ETRUNC);
+  CHECK_EQ(truncated.olen, 3u);
+  CHECK(std::memcmp(in, "tool", 4) == 0);
+  // A large message that was claimed before it was received.
+  for (;;) {
+    peek(3, FI_PEEK | FI_CLAIM, &contexts[0]);
+    fi_cq_tagged_entry entry;
+    ssize_t n = -FI_EAGAIN;
+    while (n == -FI_EAGAIN) n = fi_cq_read(p.cq, &entry, 1);
+    if (n == 1) {
+      CHECK_EQ(entry.len, 300000u);
+      break;
+    }
+    CHECK_EQ(p.next_error().err, FI_ENOMSG);
+  }
+  std::vector<unsigned char> big(300000), expected(300000);
+  fill(expected, 3);
+  const iovec halves[2] = {{big.data(), 100000}, {big.data() + 100000, 200000}};
+  msg.msg_iov = halves;
+  msg.iov_count = 2;
+  p.post([&] { return fi_trecvmsg(p.ep, &msg, FI_CLAIM); });
+  got = p.next();
+  CHECK_EQ(got.len, 300000u);
+  CHECK(big == expected);
+  p.barrier();
+}
+
+void multi_receive(int role, int socket) {
+  Process p(role, socket);
+  constexpr int kMessages = 3000;
+  constexpr std::size_t kBuffer = 65536, kLeast = 4096;
+  if (role == 0) {
+    for (int i = 0; i < kMessages; ++i) {
+      std::vector<unsigned char> out(static_cast<std::size_t>(i) % 3000);
+      fill(out, static_cast<std::size_t>(i));
+      int context = 0;
+      p.post([&] { return fi_send(p.ep, out.data(), out.size(), nullptr, p.peer, &context); });
+      p.finish({&context});
+    }
+    p.barrier();
+    return;
+  }
+  std::size_t least = kLeast;
+  CHECK_EQ(fi_setopt(&p.ep->fid, FI_OPT_ENDPOINT, FI_OPT_MIN_MULTI_RECV, &least, sizeof(least)), 0);
+  std::vector<unsigned char> buffers[2] = {std::vector<unsigned char>(kBuffer),
+                                           std::vector<unsigned char>(kBuffer)};
+  const auto post = [&](std::vector<unsigned char>& buffer) {
+    const iovec part{buffer.data(), buffer.size()};
+    fi_msg msg{};
+    msg.msg_iov = &part;
+    msg.iov_count = 1;
+    msg.addr = FI_ADDR_UNSPEC;
+    msg.context = &buffer;
+    p.post([&] { return fi_recvmsg(p.ep, &msg, FI_MULTI_RECV | FI_COMPLETION); });
+  };
+  post(buffers[0]);
+  post(buffers[1]);
+  for (int i = 0; i < kMessages;) {
+    const fi_cq_tagged_entry got = p.next();
+    auto& buffer = *static_cast<std::vector<unsigned char>*>(got.op_context);
+    if ((got.flags & FI_RECV) != 0) {
+      const auto* at = static_cast<unsigned char*>(got.buf);
+      CHECK(at >= buffer.data() && at + got.len <= buffer.data() + buffer.size());
+      std::vector<unsigned char> expected(static_cast<std::size_t>(i) % 3000);
+      fill(expected, static_cast<std::size_t>(i));
+      CHECK_EQ(got.len, expected.size());
+      CHECK(std::equal(expected.begin(), expected.end(), at));
+      ++i;
+    }
+    if ((got.flags & FI_MULTI_RECV) != 0) post(buffer);
+  }
+  p.barrier();
+}
+
+void remote_memory(int role, int socket) {
+  Process p(role, socket);
+  std::vector<unsigned char> window(1 << 20), local(1 << 20), expected(1 << 20);
+  fid_mr* mr = nullptr;
+  CHECK_EQ(fi_mr_reg(p.domain, window.data(), window.size(), FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 0,
+                     0, &mr, nullptr),
+           0);
+  fill(window, static_cast<std::size_t>(role) + 10);
+  const std::uint64_t key = p.swap(fi_mr_key(mr));
+  const std::uint64_t base = p.swap(reinterpret_cast<std::uint64_t>(window.data()));
+  int context = 0;
+  fill(expected, static_cast<std::size_t>(1 - role) + 10);
+  for (const std::size_t size : {std::size_t{1}, std::size_t{4096}, std::size_t{1} << 20}) {
+    std::fill(local.begin(), local.end(), 0);
+    p.post([&] { return fi_read(p.ep, local.data(), size, nullptr, p.peer, base, key, &context); });
+    const fi_cq_tagged_entry done = p.next();
+    CHECK_EQ(done.flags, FI_RMA | FI_READ);
+    CHECK(std::equal(expected.begin(), expected.begin() + static_cast<long>(size), local.begin()));
+  }
+  p.barrier();
+  if (role == 0) {
+    fill(local, 77);
+    p.post([&] {
+      return fi_write(p.ep, local.data(), local.size(), nullptr, p.peer, base, key, &context);
+    });
+    p.finish({&context});
+    p.post([&] { return fi_inject_write(p.ep, "inject", 6, p.peer, base, key); });
+    const iovec parts[2] = {{local.data(), 3}, {local.data() + 3, 5}};
+    const fi_rma_iov remote{base + 100, 8, key};
+    fi_msg_rma msg{};
+    msg.msg_iov = parts;
+    msg.iov_count = 2;
+    msg.addr = p.peer;
+    msg.rma_iov = &remote;
+    msg.rma_iov_count = 1;
+    msg.context = &context;
+    p.post([&] { return fi_writemsg(p.ep, &msg, FI_DELIVERY_COMPLETE | FI_COMPLETION); });
+    p.finish({&context});
+    p.post([&] {
+      return fi_writedata(p.ep, "data", 4, nullptr, 0x1122334455667788, p.peer, base + 200, key,
+                          &context);
+    });
+    p.finish({&context});
+    p.barrier();
+  } else {
+    const fi_cq_tagged_entry arrived = p.next();
+    CHECK_EQ(arrived.flags, FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA);
+    CHECK_EQ(arrived.data, 0x1122334455667788u);
+    fill(expected, 77);
+    std::memcpy(expected.data(), "inject", 6);
+    std::copy_n(expected.begin() + 3, 5, expected.begin() + 103);
+    fill(local, 77);
+    std::copy_n(local.begin(), 8, expected.begin() + 100);
+    std::memcpy(expected.data() + 200, "data", 4);
+    CHECK(window == expected);
+    p.barrier();
+  }
+  // A key that was given back is refused, and the endpoint lives on.
+  CHECK_EQ(fi_close(&mr->fid), 0);
+  p.barrier();
+  if (role == 0) {
+    p.post([&] { return fi_read(p.ep, local.data(), 8, nullptr, p.peer, base, key, &context); });
+    const fi_cq_err_entry refused = p.next_error();
+    CHECK(refused.err != 0);
+    CHECK(refused.op_context == &context);
+  }
+  p.barrier();
+  char hello[6] = "hello", in[6] = {};
+  if (role == 0) {
+    p.send(hello, 6, 5);
+  } else {
+    p.receive(in, 6, 5);
+    CHECK(std::memcmp(in, hello, 6) == 0);
+  }
+  p.barrier();
+}
+
+void completion_levels(int role, int socket) {
+  ProcessOptions options;
+  options.tx_bind = FI_TRANSMIT | FI_SELECTIVE_COMPLETION;
+  options.tx_op_flags = FI_DELIVERY_COMPLETE | FI_COMPLETION;
+  options.counters = true;
+  Process p(role, socket, options);
+  if (role == 0) {
+    int contexts[2] = {};
+    p.post([&] { return fi_tsend(p.ep, "abc", 3, nullptr, p.peer, 1, &contexts[0]); });
+    fi_cq_tagged_entry entry;
+    for (int i = 0; i < 1000; ++i) CHECK_EQ(fi_cq_read(p.cq, &entry, 1), -FI_EAGAIN);
+    p.barrier();  // only now the other side posts its receive
+    p.finish({&contexts[0]});
+    CHECK_EQ(fi_cntr_wait(p.tx_counter, 1, 30000), 0);
+    // Without FI_COMPLETION there is an increment and no entry.
+    char text[] = "def";
+    const iovec part{text, 3};
+    fi_msg_tagged msg{};
+    msg.msg_iov = &part;
+    msg.iov_count = 1;
+    msg.addr = p.peer;
+    msg.tag = 1;
+    p.post([&] { return fi_tsendmsg(p.ep, &msg, 0); });
+    CHECK_EQ(fi_cntr_wait(p.tx_counter, 2, 30000), 0);
+    CHECK_EQ(fi_cq_read(p.cq, &entry, 1), -FI_EAGAIN);
+  } else {
+    p.barrier();
+    char in[4] = {};
+    p.receive(in, 3, 1);
+    p.receive(in, 3, 1);
+    CHECK(std::memcmp(in, "def", 3) == 0);
+    CHECK_EQ(fi_cntr_wait(p.rx_counter, 2, 30000), 0);
+  }
+  p.barrier();
+}
+
+// Role 1 dies while role 0 waits for it and sends to it: both operations end with an error.
+void lost_peer(int role, int socket) {
+  auto p = std::make_unique<Process>(role, socket);
+  char in[8];
+  if (role == 0) p->send("hello", 5, 1);
+  if (role == 1) {
+    p->receive(in, 8, 1);
+    p->barrier();
+    std::raise(SIGKILL);
+  }
+  int contexts[2] = {};
+  p->post([&] { return fi_trecv(p->ep, in, 8, nullptr, p->peer, 2, 0, &contexts[0]); });
+  p->barrier();
+  std::vector<unsigned char> big(1 << 20);
+  const ssize_t sent = fi_tsend(p->ep, big.data(), big.size(), nullptr, p->peer, 3, &contexts[1]);
+  std::size_t expected =
+      sent == 0 ? 2 : 1;  // a send may be refused at once, if it is known already
+  while (expected-- != 0) CHECK(p->next_error().err != 0);
+  p.reset();  // and everything closes
+}
+
+// What a program sees when it cannot have an endpoint: an error, never a crash.
+int getinfo(fi_info*& info) {
+  fi_info* hints = fi_allocinfo();
+  hints->fabric_attr->prov_name = ::strdup("turnout");
+  hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+  const int error = fi_getinfo(FI_VERSION(1, 17), nullptr, nullptr, 0, hints, &info);
+  fi_freeinfo(hints);
+  return error;
+}
+
+void bad_setting(int, int) {
+  fi_info* info = nullptr;
+  CHECK_EQ(getinfo(info), -FI_ENODATA);
+}
+
+void bad_device(int, int) {
+  fi_info* info = nullptr;
+  CHECK_EQ(getinfo(info), 0);
+  fid_fabric* fabric = nullptr;
+  fid_domain* domain = nullptr;
+  fid_ep* ep = nullptr;
+  CHECK_EQ(fi_fabric(info->fabric_attr, &fabric, nullptr), 0);
+  CHECK_EQ(fi_domain(fabric, info, &domain, nullptr), 0);
+  const int error = fi_endpoint(domain, info, &ep, nullptr);
+  const char* expected = std::getenv("EXPECTED_ERROR");
+  CHECK_EQ(error, -std::stoi(expected));
+  fid_mr* mr = nullptr;
+  char memory[8];
+  CHECK_EQ(fi_mr_reg(domain, memory, 8, FI_REMOTE_READ, 0, 0, 0, &mr, nullptr), error);
+  CHECK_EQ(fi_close(&domain->fid), 0);
+  CHECK_EQ(fi_close(&fabric->fid), 0);
+  fi_freeinfo(info);
+}
+
+const bool registered = [] {
+  cases() = {{"ping_pong", ping_pong},         {"stream", stream},
+             {"matching", matching},           {"multi_receive", multi_receive},
+             {"remote_memory", remote_memory}, {"completion_levels", completion_levels},
+             {"lost_peer", lost_peer},         {"bad_setting", bad_setting},
+             {"bad_device", bad_device}};
+  return true;
+}();
+
+TEST(TwoProcesses, PingPongOfAllSizes) {
+  EXPECT_EQ(run_case("ping_pong"), "");
+}
+TEST(TwoProcesses, StreamKeepsOrder) {
+  EXPECT_EQ(run_case("stream"), "");
+}
+TEST(TwoProcesses, MatchingPeeksClaimsAndErrors) {
+  EXPECT_EQ(run_case("matching"), "");
+}
+TEST(TwoProcesses, MultiReceive) {
+  EXPECT_EQ(run_case("multi_receive"), "");
+}
+TEST(TwoProcesses, RemoteMemory) {
+  EXPECT_EQ(run_case("remote_memory"), "");
+}
+TEST(TwoProcesses, CompletionLevelsAndCounters) {
+  EXPECT_EQ(run_case("completion_levels"), "");
+}
+TEST(TwoProcesses, ALostPeerEndsItsOperations) {
+  EXPECT_EQ(run_case("lost_peer", 1), "");
+}
+
+TEST(BadInput, AMalformedSettingIsNotOffered) {
+  EXPECT_EQ(run_alone("bad_setting", {"TURNOUT_RING_ENTRIES=7"}), "");
+  EXPECT_EQ(run_alone("bad_setting", {"TURNOUT_MEMORY_BUDGET=much"}), "");
+  EXPECT_EQ(run_alone("bad_setting", {"TURNOUT_CONFIG=/nowhere/turnout.toml"}), "");
+}
+
+TEST(BadInput, AMissingDeviceIsAnError) {
+  EXPECT_EQ(run_alone("bad_device",
+                      {"TURNOUT_DEVICE=mlx5_99", "EXPECTED_ERROR=" + std::to_string(FI_ENODEV)}),
+            "");
+}
+
+TEST(BadInput, ABudgetTooSmallForAnEndpointIsAnError) {
+  EXPECT_EQ(run_alone("bad_device", {"TURNOUT_MEMORY_BUDGET=1MiB",
+                                     "EXPECTED_ERROR=" + std::to_string(FI_ENOMEM)}),
+            "");
+}
+
+}  // namespace
+}  // namespace turnout::testing
+
+int main(int argc, char** argv) {
+  return turnout::testing::run(argc, argv);
+}
