@@ -1,0 +1,54 @@
+# Turnout. The two commands that matter: `make demo` and `make test`.
+# Each installs what it needs (Debian packages as root or through sudo, a virtual environment in .venv)
+# and works without a network afterwards.
+.PHONY: help demo test test-all bench build clean distclean deps deps-all format check docs
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+RELEASE := build/release
+
+help:
+	@echo "make demo      real MPI programs over Turnout: HPCC on Open MPI, mpi4py on MPICH, with reports"
+	@echo "make test      build, all tests, then again with the address and thread sanitizers"
+	@echo "make test-all  also clang, the long suites, fuzzing, checks of the sources"
+	@echo "make bench     latency and bandwidth against other providers -> docs/benchmarks.md"
+	@echo "make build     the release build in $(RELEASE)"
+	@echo "make check     format, headers, clang-tidy;  make format puts the format right"
+	@echo "make docs      docs/configuration.md from the table of settings"
+	@echo "make clean     remove build/;  make distclean also .venv/ and .cache/"
+
+deps:
+	@tools/deps.sh tools/packages.txt
+
+deps-all:
+	@tools/deps.sh tools/packages.txt tools/packages-all.txt
+
+build: deps
+	@tools/build.sh release
+
+demo: build
+	@tools/demo.sh $(RELEASE)
+
+bench: build
+	@bench/run.sh $(RELEASE)
+
+test: deps
+	@tools/test.sh quick
+
+test-all: deps-all
+	@tools/test.sh quick long
+
+format: deps-all
+	@git ls-files -co --exclude-standard '*.h' '*.cpp' '*.c' | xargs clang-format-14 -i
+
+check: deps-all
+	@tools/build.sh release
+	@tools/check.sh
+
+docs: build
+	@$(RELEASE)/bin/turnout info --config --markdown > docs/configuration.md
+
+clean:
+	rm -rf build
+
+distclean: clean
+	rm -rf .venv .cache

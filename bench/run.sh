@@ -1,0 +1,10 @@
+#!/bin/sh
+# Measures Turnout against libfabric's shm and tcp providers and writes docs/benchmarks.md.
+#   bench/run.sh BUILD_DIR [options of bench/run.py]
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+build=${1:?usage: bench/run.sh BUILD_DIR [options of bench/run.py]}
+shift
+cmake --build "$build" --target fi_pingpong
+python=${TURNOUT_VENV:-$root/.venv}/bin/python
+exec "$python" "$root/bench/run.py" "$build" "$@"

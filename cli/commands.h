@@ -1,0 +1,27 @@
+// The subcommands of `turnout`. Each prints to standard output, what is wrong to standard error,
+// and returns the process's exit code: 0, or 1 when something it was asked for could not be had.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/settings.h"
+
+namespace turnout::cli {
+
+// The adapter chosen and why, the others found, costs and limits.
+int info();
+// The table of settings: values in force, or for docs/configuration.md (defaults only).
+int config_table(bool markdown);
+
+struct ReportOptions {
+  std::vector<std::string> paths;  // files, or folders of *.json
+  std::size_t peers = SIZE_MAX;
+  std::size_t decisions = SIZE_MAX;
+};
+int report(const ReportOptions& options);
+
+// The text of docs/configuration.md.
+[[nodiscard]] std::string configuration_page();
+
+}  // namespace turnout::cli

@@ -1,0 +1,164 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include "base/value.h"
+#include "cli/commands.h"
+#include "core/verbs/device.h"
+#include "core/verbs/library.h"
+
+namespace turnout::cli {
+
+namespace {
+
+constexpr std::string_view link_layer(std::uint8_t layer) {
+  switch (layer) {
+    case IBV_LINK_LAYER_INFINIBAND:
+      return "InfiniBand";
+    case IBV_LINK_LAYER_ETHERNET:
+      return "Ethernet (RoCE)";
+    default:
+      return "unspecified link layer";
+  }
+}
+
+constexpr std::string_view port_state(ibv_port_state state) {
+  switch (state) {
+    case IBV_PORT_DOWN:
+      return "down";
+    case IBV_PORT_INIT:
+      return "initializing";
+    case IBV_PORT_ARMED:
+      return "armed";
+    case IBV_PORT_ACTIVE:
+      return "active";
+    case IBV_PORT_ACTIVE_DEFER:
+      return "active, deferred";
+    default:
+      return "in an unknown state";
+  }
+}
+
+std::string gid_text(const std::array<std::uint8_t, 16>& gid) {
+  std::string text;
+  for (std::size_t i = 0; i < gid.size(); i += 2) {
+    text += fmt::format("{}{:02x}{:02x}", i == 0 ? "" : ":", gid[i], gid[i + 1]);
+  }
+  return text;
+}
+
+void line(std::string_view what, std::string_view value) {
+  fmt::print("  {:<26} {}\n", what, value);
+}
+
+// Every device that the library loaded now can see.
+void list_devices(std::string_view origin) {
+  int count = 0;
+  const std::unique_ptr<ibv_device*, decltype(&ibv_free_device_list)> devices(
+      ibv_get_device_list(&count), &ibv_free_device_list);
+  if (!devices || count == 0) {
+    line(origin, "none");
+    return;
+  }
+  for (int i = 0; i < count; ++i) {
+    ibv_device* const device = devices.get()[i];
+    std::string text = ibv_get_device_name(device);
+    if (!mlx5dv_is_supported(device)) text += ", not usable: no dynamically connected transport";
+    line(i == 0 ? origin : "", text);
+  }
+}
+
+void show_devices(const Settings& settings) {
+  fmt::print("adapters found\n");
+  for (const auto& [library, name] : {std::pair{verbs::Library::system, "the system's"},
+                                      std::pair{verbs::Library::virtual_adapter, "virtual"}}) {
+    if (const Status loaded = verbs::load(library, settings); loaded.ok()) {
+      list_devices(name);
+    } else {
+      line(name, loaded.text());
+    }
+  }
+}
+
+int show_chosen(const Settings& settings) {
+  fmt::print("adapter chosen (TURNOUT_DEVICE={})\n", settings.device);
+  const Result<std::unique_ptr<verbs::Device>> opened = verbs::Device::open(settings);
+  if (!opened) {
+    line("none", opened.status().text());
+    return 1;
+  }
+  const verbs::Device& device = *opened.value();
+  const ibv_device_attr& a = device.attributes();
+  const ibv_port_attr& port = device.port();
+  line("name", device.name());
+  line("because", device.why());
+  if (device.is_virtual()) {
+    line("fabric",
+         fmt::format("{}, at most {}", settings.fabric, value::print_bytes(settings.fabric_size)));
+    line("libraries", verbs::virtual_folder(settings));
+  }
+  line("firmware", std::string_view(a.fw_ver, strnlen(a.fw_ver, sizeof a.fw_ver)));
+  line("port", fmt::format("{} of {}, {}, {}, LID {}", device.port_number(), a.phys_port_cnt,
+                           link_layer(port.link_layer), port_state(port.state), port.lid));
+  line("GID", fmt::format("{} (index {})", gid_text(device.gid()), device.gid_index()));
+  line("queue pairs", fmt::format("{}, of {} work requests",
+                                  value::human_count(static_cast<std::uint64_t>(a.max_qp)),
+                                  value::human_count(static_cast<std::uint64_t>(a.max_qp_wr))));
+  line("shared receive queues",
+       fmt::format("{}, of {} receives", value::human_count(static_cast<std::uint64_t>(a.max_srq)),
+                   value::human_count(static_cast<std::uint64_t>(a.max_srq_wr))));
+  line("completion queues",
+       fmt::format("{}, of {} entries", value::human_count(static_cast<std::uint64_t>(a.max_cq)),
+                   value::human_count(static_cast<std::uint64_t>(a.max_cqe))));
+  line("memory regions",
+       fmt::format("{}, of {}", value::human_count(static_cast<std::uint64_t>(a.max_mr)),
+                   value::human_bytes(a.max_mr_size)));
+  line("reads in flight per QP", fmt::format("{}", a.max_qp_rd_atom));
+  return 0;
+}
+
+void show_selection(const Settings& s) {
+  const auto time = [](std::int64_t t) { return value::print_duration(t); };
+  fmt::print("selection\n");
+  line("policy", fmt::format("{}, every {}", s.policy, time(s.interval)));
+  line("profile",
+       "none measured: costs are settings, by default those of [AQPS] Table 2 (Connect-IB)");
+  line("saved per message",
+       fmt::format("{} on DC-RDMA, {} on RC-RDMA", time(s.saving_dc_rdma), time(s.saving_rc_rdma)));
+  line("paid",
+       fmt::format("{} a failed poll, {} a credit message, {} or {} to set up DC- or RC-RDMA",
+                   time(s.cost_poll), time(s.cost_credit), time(s.cost_setup_dc),
+                   time(s.cost_setup_rc)));
+  line("changes from", fmt::format("{} gained per message", time(s.gain_threshold)));
+  fmt::print("limits\n");
+  line("memory of one process", value::print_bytes(s.memory_budget));
+  line("RDMA channels", fmt::format("{}, of them {} with an RC queue pair in use", s.max_channels,
+                                    std::min(s.max_active_rc, s.max_channels)));
+  line("ring", fmt::format("{} entries of {} = {} a channel", s.ring_entries,
+                           value::print_bytes(s.ring_entry_size),
+                           value::human_bytes(s.ring_entries * s.ring_entry_size)));
+  line("receives posted", fmt::format("{} of {}, {} for control messages", s.receive_buffers,
+                                      value::print_bytes(s.ring_entry_size), s.control_buffers));
+  line("unexpected messages", value::print_bytes(s.unexpected_memory));
+  fmt::print("\nAll settings: turnout info --config\n");
+}
+
+}  // namespace
+
+int info() {
+  const Result<Settings> settings = Settings::load();
+  if (!settings) {
+    fmt::print(stderr, "turnout: {}\n", settings.status().text());
+    return 1;
+  }
+  fmt::print("turnout {}\n", TURNOUT_VERSION);
+  show_devices(settings.value());
+  const int code = show_chosen(settings.value());
+  show_selection(settings.value());
+  return code;
+}
+
+}  // namespace turnout::cli

@@ -1,0 +1,53 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "cli/commands.h"
+
+int main(int argc, char** argv) {
+  using namespace turnout;
+  CLI::App app{
+      "Turnout chooses the InfiniBand transport for every peer while a program runs.\n"
+      "MPI programs use it as a libfabric provider; this command tells what it would do and "
+      "did."};
+  app.name("turnout");
+  app.set_version_flag("--version", "turnout " TURNOUT_VERSION);
+  app.require_subcommand(1);
+
+  auto* const info = app.add_subcommand(
+      "info", "the adapter that would be used and why, adapters found, costs, limits, settings");
+  bool config = false, markdown = false;
+  info->add_flag("--config", config, "the table of settings: value, default, meaning");
+  info->add_flag("--markdown", markdown, "with --config: the page docs/configuration.md");
+
+  auto* const report = app.add_subcommand(
+      "report", "tables from the JSON reports that TURNOUT_REPORT=FOLDER leaves");
+  cli::ReportOptions options;
+  report->add_option("path", options.paths, "report files, or folders of them")->required();
+  report->add_option("--peers", options.peers, "show this many peers of each rank, the busiest");
+  report->add_option("--decisions", options.decisions,
+                     "show this many decisions of each rank, the last");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error);
+  }
+  int code = 0;
+  if (*info) {
+    if (markdown && !config) {
+      fmt::print(stderr, "turnout info: --markdown goes with --config\n");
+      return 1;
+    }
+    code = config ? cli::config_table(markdown) : cli::info();
+  } else {
+    code = cli::report(options);
+  }
+  // Output that nobody received (a full disk) is a failure; a reader that left (head) is none.
+  if (std::fflush(stdout) != 0 && errno != EPIPE) {
+    std::perror("turnout: standard output");
+    return 1;
+  }
+  return code;
+}

@@ -1,0 +1,77 @@
+#include "core/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+
+#include "cli/commands.h"
+
+namespace turnout::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// A report of thousands of peers and decisions has some MiB.
+constexpr std::uintmax_t kMaxFile = std::uintmax_t{64} << 20;
+
+bool complain(const fs::path& path, std::string_view why) {
+  fmt::print(stderr, "turnout: {}: {}\n", path.string(), why);
+  return false;
+}
+
+bool read(const fs::path& path, std::vector<EndpointReport>* reports) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) {
+    return complain(path, error ? error.message() : "neither a file nor a folder");
+  }
+  if (fs::file_size(path, error) > kMaxFile) return complain(path, "too long for a report");
+  std::ifstream file(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (!file) return complain(path, "cannot be read");
+  Result<EndpointReport> report = report_from_json(text);
+  if (!report) return complain(path, report.status().text());
+  reports->push_back(std::move(report).value());
+  return true;
+}
+
+bool read_folder(const fs::path& folder, std::vector<EndpointReport>* reports) {
+  std::error_code error;
+  std::vector<fs::path> files;
+  for (fs::directory_iterator i(folder, error), end; !error && i != end; i.increment(error)) {
+    const std::string name = i->path().filename().string();
+    if (name.ends_with(".json") && !name.starts_with('.')) files.push_back(i->path());
+  }
+  if (error) return complain(folder, error.message());
+  if (files.empty()) return complain(folder, "no report (*.json) in it");
+  std::sort(files.begin(), files.end());
+  bool good = true;
+  for (const fs::path& file : files) good = read(file, reports) && good;
+  return good;
+}
+
+}  // namespace
+
+int report(const ReportOptions& options) {
+  std::vector<EndpointReport> reports;
+  bool good = true;
+  for (const std::string& path : options.paths) {
+    std::error_code error;
+    good = (fs::is_directory(path, error) ? read_folder(path, &reports) : read(path, &reports)) &&
+           good;
+  }
+  std::map<std::string, std::vector<EndpointReport>> jobs;
+  for (EndpointReport& one : reports) jobs[one.job].push_back(std::move(one));
+  for (const auto& [job, members] : jobs) {
+    if (jobs.size() > 1) fmt::print("job {}\n", job.empty() ? "without a name" : job);
+    fmt::print("{}", format_reports(members, {options.peers, options.decisions}));
+  }
+  return good ? 0 : 1;
+}
+
+}  // namespace turnout::cli

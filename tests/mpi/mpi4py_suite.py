@@ -1,0 +1,257 @@
+#!/usr/bin/env python3
+"""Runs mpi4py's own test suite over libfabric providers and compares the tests that pass.
+
+    mpi4py_suite.py --np 2 --np 4 --provider tcp --provider turnout [--lib BUILD/lib] [--only REGEX]
+
+The suite comes from mpi4py's source distribution, of the version that is installed beside this
+Python, fetched once into --cache (no network is used when it is there). Every test module is one job
+under mpiexec of the installed MPICH, so a crash ends one module only; a test that crashes or hangs is
+noted, excluded, and the rest of its module is run again. The exit code is 0 when every test that
+passes over the first provider passes over the others too.
+"""
+
+import argparse
+import collections
+import hashlib
+import importlib.metadata
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+# sha256 of the source distributions on PyPI, so that the cache cannot hold something else.
+SDISTS = {"4.1.2": "56860286dc45f20e8821e93cb06669e30462348bf866f685553fa4b712d58d02"}
+# From good to bad; of the outcomes of one test on all ranks the worst counts.
+ORDER = ["skip", "pass", "fail", "error", "crash", "hang"]
+RERUNS = 12  # of a module, each without the test that did not end before
+
+
+def fetch(cache: pathlib.Path) -> pathlib.Path:
+    """The folder of the unpacked suite, downloaded on first use."""
+    version = importlib.metadata.version("mpi4py")
+    folder = cache / f"mpi4py-{version}"
+    if (folder / "test" / "main.py").exists():
+        return folder
+    cache.mkdir(parents=True, exist_ok=True)
+    archive = cache / f"mpi4py-{version}.tar.gz"
+    if not archive.exists():
+        subprocess.run(
+            [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary",
+             "mpi4py", "--dest", str(cache), f"mpi4py=={version}"],
+            check=True,
+        )
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    if digest != SDISTS.get(version, digest):
+        raise SystemExit(f"{archive.name}: sha256 {digest}, expected {SDISTS[version]}: remove it")
+    with tarfile.open(archive) as tar:
+        tar.extractall(cache, filter="data")
+    return folder
+
+
+def environment(provider: str, lib: pathlib.Path | None, fabric: str) -> dict:
+    env = dict(os.environ)
+    env.update(
+        MPIR_CVAR_CH4_NETMOD="ofi",
+        MPIR_CVAR_NOLOCAL="1",  # all traffic through the provider, none through MPI's own memory
+        MPIR_CVAR_CH4_PROGRESS_THROTTLE="1",  # more ranks than cores: let pollers sleep
+        MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT="16",
+        FI_PROVIDER=provider,
+        TURNOUT_FABRIC=fabric,
+        OMP_NUM_THREADS="1",
+        OPENBLAS_NUM_THREADS="1",
+    )
+    if provider == "tcp":
+        env.setdefault("FI_TCP_IFACE", "lo")
+    if lib is not None:
+        env["FI_PROVIDER_PATH"] = str(lib)
+    return env
+
+
+def mpiexec() -> str:
+    beside = pathlib.Path(sys.executable).parent / "mpiexec"
+    return str(beside) if beside.exists() else "mpiexec"
+
+
+def newest_line(record: pathlib.Path) -> float:
+    """When any rank last wrote to its record."""
+    return max((f.stat().st_mtime for f in record.glob("rank-*")), default=0.0)
+
+
+def run_job(np, env, record, suite, module, excluded, timeout, log):
+    """One mpiexec; returns its exit code, or None when no rank began or ended a test for `timeout`
+    seconds and the job was killed."""
+    command = [mpiexec(), "-launcher", "fork", "-n", str(np), sys.executable,
+               str(HERE / "suite_rank.py"), str(record), str(suite / "test"), "--no-builddir"]
+    for name in excluded:
+        command += ["-x", f"*{name}"]
+    # unittest's own options end before the names of modules
+    command += [module]
+    with log.open("ab") as out:
+        out.write((" ".join(command) + "\n").encode())
+        out.flush()
+        process = subprocess.Popen(command, env=env, stdout=out, stderr=out,
+                                   stdin=subprocess.DEVNULL, start_new_session=True)
+        started, code = time.time(), None
+        while code is None and time.time() - max(started, newest_line(record)) < timeout:
+            try:
+                code = process.wait(0.2)
+            except subprocess.TimeoutExpired:
+                continue
+        # the session is ours: whatever is left of the job ends with it
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.wait()
+    kill_leftovers(record)
+    return code
+
+
+def kill_leftovers(record: pathlib.Path):
+    """mpiexec's proxy puts ranks into sessions of their own: end those that name our folder."""
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            arguments = (entry / "cmdline").read_bytes().split(b"\0")
+            if str(record).encode() in arguments:
+                os.kill(int(entry.name), signal.SIGKILL)
+        except (OSError, ProcessLookupError):
+            continue
+
+
+def read_records(record: pathlib.Path):
+    """(outcomes: test -> worst outcome of all ranks, open: tests that some rank never ended)."""
+    outcomes, unfinished = {}, []
+    for file in sorted(record.glob("rank-*")):
+        current = None
+        for line in file.read_text(encoding="utf-8").splitlines():
+            outcome, _, test = line.partition(" ")
+            if outcome == "start":
+                current = test
+                continue
+            if outcome in ORDER:
+                worst = max(outcome, outcomes.get(test, "skip"), key=ORDER.index)
+                outcomes[test] = worst
+                if test == current:
+                    current = None
+        if current is not None:
+            unfinished.append(current)
+    return outcomes, unfinished
+
+
+def run_module(np, env, suite, module, timeout, folder: pathlib.Path):
+    """test -> outcome for one module, however often it has to be started."""
+    outcomes, excluded = {}, []
+    for attempt in range(RERUNS):
+        with tempfile.TemporaryDirectory(prefix="turnout-suite-") as record:
+            code = run_job(np, env, pathlib.Path(record), suite, module, excluded, timeout,
+                           folder / f"{module}.log")
+            seen, unfinished = read_records(pathlib.Path(record))
+        for test, outcome in seen.items():
+            outcomes[test] = max(outcome, outcomes.get(test, "skip"), key=ORDER.index)
+        if not unfinished:
+            if code not in (0, 1):
+                outcomes[f"{module}.(whole module)"] = "hang" if code is None else "crash"
+            break
+        # ranks may be in different tests when one gave up: the earliest is to blame, all end here
+        blamed = collections.Counter(unfinished).most_common(1)[0][0]
+        for test in set(unfinished):
+            if "hang" != outcomes.get(test):
+                outcomes[test] = "hang" if code is None else "crash"
+        excluded += sorted(set(unfinished))
+        print(f"    {blamed}: {outcomes[blamed]}, module started again without it", flush=True)
+    else:
+        outcomes[f"{module}.(whole module)"] = "crash"
+    return outcomes
+
+
+def run_suite(args, suite, provider, np):
+    modules = sorted(p.stem for p in (suite / "test").glob("test_*.py"))
+    if args.only:
+        modules = [m for m in modules if re.search(args.only, m)]
+    folder = args.out / f"{provider}-{np}"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    lib = args.lib if provider == "turnout" else None
+    outcomes = {}
+    for module in modules:
+        started = time.monotonic()
+        env = environment(provider, lib, f"suite-{os.getpid()}-{np}")
+        part = run_module(np, env, suite, module, args.timeout, folder)
+        outcomes.update(part)
+        counts = collections.Counter(part.values())
+        text = " ".join(f"{counts[o]} {o}" for o in ORDER if counts[o])
+        print(f"  {provider} np={np} {module}: {text} ({time.monotonic() - started:.1f} s)",
+              flush=True)
+    (folder / "outcomes.json").write_text(json.dumps(outcomes, indent=0, sort_keys=True))
+    return outcomes
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--np", type=int, action="append", help="processes (repeatable)")
+    parser.add_argument("--provider", action="append", help="the first one is the yardstick")
+    parser.add_argument("--lib", type=pathlib.Path, help="folder of libturnout-fi.so")
+    parser.add_argument("--only", help="regular expression of module names")
+    parser.add_argument("--timeout", type=float, default=45, help="seconds for one test")
+    parser.add_argument("--cache", type=pathlib.Path, default=HERE.parents[1] / ".cache")
+    parser.add_argument("--out", type=pathlib.Path, default=None,
+                        help="folder for logs and outcomes (a temporary one by default)")
+    parser.add_argument("--baseline", type=pathlib.Path, action="append", default=[],
+                        help="outcomes.json to compare with instead of running the first provider")
+    parser.add_argument("--fetch", action="store_true", help="fetch the suite and stop")
+    args = parser.parse_args()
+    suite = fetch(args.cache)
+    if args.fetch:
+        return 0
+    providers = args.provider or ["tcp", "turnout"]
+    if "turnout" in providers and args.lib is None:
+        parser.error("--lib: the folder of libturnout-fi.so is needed")
+    if args.lib is not None:
+        args.lib = args.lib.resolve()
+    if args.out is None:
+        args.out = pathlib.Path(tempfile.mkdtemp(prefix="turnout-suite-out-"))
+    bad = 0
+    for index, np in enumerate(args.np or [2, 4]):
+        results = {}
+        for provider in providers:
+            if provider == providers[0] and index < len(args.baseline):
+                results[provider] = json.loads(args.baseline[index].read_text())
+            else:
+                results[provider] = run_suite(args, suite, provider, np)
+        print(f"\nmpi4py {suite.name.removeprefix('mpi4py-')}, {np} processes")
+        for provider in providers:
+            counts = collections.Counter(results[provider].values())
+            print(f"  {provider:10}" + "".join(f" {counts[o]:5} {o}" for o in ORDER))
+            for test, outcome in sorted(results[provider].items()):
+                if outcome not in ("pass", "skip"):
+                    print(f"      {outcome:6} {test}")
+        yardstick = results[providers[0]]
+        for provider in providers[1:]:
+            worse = [(t, results[provider].get(t, "not run")) for t, o in sorted(yardstick.items())
+                     if o == "pass" and results[provider].get(t) != "pass"
+                     and (not args.only or re.search(args.only, t.split(".")[0]))]
+            better = [t for t, o in sorted(results[provider].items())
+                      if o == "pass" and yardstick.get(t, "pass") not in ("pass", "skip")]
+            print(f"  {len(worse)} tests pass over {providers[0]} but not over {provider}"
+                  f"{':' if worse else ''}")
+            for test, outcome in worse:
+                print(f"      {outcome:8} {test}")
+            if better:
+                print(f"  {len(better)} tests pass over {provider} but not over {providers[0]}")
+            bad += len(worse)
+    print(f"logs and outcomes: {args.out}")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include <limits>
+
+#include "core/report.h"
+#include "tests/report/sample.h"
+
+namespace turnout {
+namespace {
+
+TEST(ReportJson, ReadsBackWhatItWrote) {
+  const std::string text = to_json(test::sample_report(3, 8));
+  const Result<EndpointReport> read = report_from_json(text);
+  ASSERT_TRUE(read.ok()) << read.status().text();
+  EXPECT_EQ(to_json(read.value()), text);
+  EXPECT_EQ(read.value().peers.size(), 7u);
+  EXPECT_EQ(read.value().peers[0].receive.spans[1].channel, ChannelKind::rc_rdma);
+  EXPECT_EQ(read.value().endpoint, 0xabcd000000000003u);
+}
+
+TEST(ReportJson, ExtremesSurvive) {
+  EndpointReport report = test::sample_report(0, 2);
+  report.rank = report.ranks = -1;
+  report.endpoint = report.budget = std::numeric_limits<std::uint64_t>::max();
+  report.lifetime = std::numeric_limits<std::int64_t>::min();
+  report.peers[0].predicted_gain = std::numeric_limits<double>::quiet_NaN();
+  report.host = "\xff\"\\\n\x01";
+  const Result<EndpointReport> read = report_from_json(to_json(report));
+  ASSERT_TRUE(read.ok()) << read.status().text();
+  EXPECT_EQ(read.value().endpoint, report.endpoint);
+  EXPECT_EQ(read.value().budget, report.budget);
+  EXPECT_EQ(read.value().lifetime, report.lifetime);
+  EXPECT_EQ(read.value().rank, -1);
+  EXPECT_EQ(read.value().peers[0].predicted_gain, 0);
+}
+
+TEST(ReportJson, DamageIsNamed) {
+  const std::string text = to_json(test::sample_report(1, 3));
+  const auto changed = [&](const std::string& from, const std::string& to) {
+    std::string copy = text;
+    const auto at = copy.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return copy.replace(at, from.size(), to);
+  };
+  for (const auto& [damaged, words] :
+       {std::pair{text.substr(0, text.size() / 2), std::string("cut off")},
+        std::pair{std::string(), std::string("not JSON")},
+        std::pair{std::string("[]"), std::string("not an object")},
+        std::pair{std::string("{}"), std::string("without \"turnout_report\"")},
+        std::pair{changed("\"turnout_report\": 1", "\"turnout_report\": 2"),
+                  std::string("layout 2")},
+        std::pair{changed("\"rank\": 1", "\"rank\": 99999999999"), std::string("\"rank\"")},
+        std::pair{changed("\"rank\": 1", "\"rank\": 1.5"), std::string("\"rank\"")},
+        std::pair{changed("\"pid\": 5001", "\"pid\": -1"), std::string("\"pid\"")},
+        std::pair{changed("DC-sendrecv", "carrier pigeon"),
+                  std::string("peers[0].send.spans[0].channel")},
+        std::pair{changed("0xabcd000000000001", "0xnothing"), std::string("\"endpoint\"")},
+        std::pair{changed("\"lost\": false", "\"lost\": 0"), std::string("peers[0].lost")},
+        std::pair{changed("\"spans\": [", "\"spans\": 7, \"x\": ["),
+                  std::string("peers[0].send.spans")}}) {
+    const Result<EndpointReport> read = report_from_json(damaged);
+    ASSERT_FALSE(read.ok()) << damaged.substr(0, 200);
+    EXPECT_NE(read.status().text().find(words), std::string::npos) << read.status().text();
+  }
+}
+
+TEST(ReportJson, DeepNestingIsRefusedWithoutRecursion) {
+  EXPECT_FALSE(report_from_json(std::string(1'000'000, '[')).ok());
+  EXPECT_FALSE(report_from_json(std::string(100'000, '[') + std::string(100'000, ']')).ok());
+}
+
+RC_GTEST_PROP(ReportJsonProperty, AnyTextIsReadOrRefused, (const std::string& text)) {
+  (void)report_from_json(text).ok();
+}
+
+RC_GTEST_PROP(ReportJsonProperty, AnyByteOfAReportMayBeWrong, ()) {
+  std::string text = to_json(test::sample_report(1, 3));
+  const int n = *rc::gen::inRange(1, 4);
+  for (int i = 0; i < n; ++i) {
+    text[*rc::gen::inRange<std::size_t>(0, text.size())] = *rc::gen::arbitrary<char>();
+  }
+  const Result<EndpointReport> read = report_from_json(text);
+  if (read.ok()) RC_ASSERT(!format_reports({&read.value(), 1}).empty());
+}
+
+}  // namespace
+}  // namespace turnout

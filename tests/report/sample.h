@@ -1,0 +1,52 @@
+// Reports as a job of several ranks leaves them.
+#pragma once
+
+#include "core/report.h"
+
+namespace turnout::test {
+
+// Rank `rank` of `ranks`: everyone talks with everyone; lower neighbours are on RC-RDMA.
+inline EndpointReport sample_report(int rank, int ranks) {
+  EndpointReport report;
+  report.endpoint = 0xabcd000000000000u + static_cast<std::uint64_t>(rank);
+  report.pid = 5000u + static_cast<std::uint32_t>(rank);
+  report.rank = rank;
+  report.ranks = ranks;
+  report.job = "sample";
+  report.host = "node7";
+  report.device = "virtual_0";
+  report.policy = "aqps";
+  report.lifetime = 3'210'000'000;
+  for (int other = 0; other < ranks; ++other) {
+    if (other == rank) continue;
+    PeerReport peer;
+    peer.peer = static_cast<std::uint32_t>(other);
+    peer.endpoint = 0xabcd000000000000u + static_cast<std::uint64_t>(other);
+    peer.pid = 5000u + static_cast<std::uint32_t>(other);
+    peer.send.spans = {{ChannelKind::dc_sendrecv, 0, 12'345, 1 << 20}};
+    peer.receive.spans = {{ChannelKind::dc_sendrecv, 0, 1000, 4096}};
+    if (other < rank) {
+      peer.receive.spans.push_back({ChannelKind::rc_rdma, 1'000'000'000, 250'000, 1u << 30});
+      peer.receive.switches = 1;
+      peer.reason = "busy enough to pay for its channel (250000 messages/s)";
+      peer.predicted_gain = 126;
+      peer.bytes = 110'000;
+      report.decisions.push_back({1'000'000'000, peer.peer, ChannelKind::dc_sendrecv,
+                                  ChannelKind::rc_rdma, peer.reason, "done in 120 us"});
+    } else {
+      peer.reason = "too few messages to pay for a channel (1000 messages/s)";
+    }
+    report.peers.push_back(peer);
+  }
+  report.memory = {
+      {"queue pairs", 300'000, 400'000}, {"rings", 65536, 131072}, {"operations", 0, 0}};
+  report.budget = 256u << 20;
+  report.used = 365'536;
+  report.peak = 531'072 + static_cast<std::uint64_t>(rank);
+  report.unexpected = 17;
+  report.rendezvous = 3;
+  report.credit_messages = 99;
+  return report;
+}
+
+}  // namespace turnout::test

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Configures (once) and builds a preset of CMakePresets.json: tools/build.sh release [TARGETS]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+preset=$1
+shift
+fail() {
+  printf '== %s\n' "$@" >&2
+  exit 1
+}
+mkdir -p build
+if [ ! -f "build/$preset/build.ninja" ]; then
+  printf '== configuring build/%s\n' "$preset"
+  cmake --preset "$preset" >"build/$preset.configure.log" 2>&1 || {
+    tail -n 30 "build/$preset.configure.log" >&2
+    fail "configuring build/$preset failed (build/$preset.configure.log)." \
+      "If a package is not found, run: make deps"
+  }
+fi
+printf '== building build/%s\n' "$preset"
+# Another clone of the repository finds what this one has compiled.
+export CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1
+cmake --build --preset "$preset" "${@/#/--target=}" || fail \
+  "building build/$preset failed; the first error is above." \
+  "After a change of compiler or packages, 'make clean' and run this again."

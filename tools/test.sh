@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Builds and tests, step by step, and ends with one line: N passed, N failed.
+#
+#   tools/test.sh quick            release, then the address and thread sanitizers (`make test`)
+#   tools/test.sh long             clang, long suites, fuzzing, checks of the sources
+#   tools/test.sh quick long       both (`make test-all`)
+#
+# BEGIN_WITHIN, if set: no further step is begun after so many seconds.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+passed=0
+failed=0
+trouble=()
+
+begin() {
+  if [ -n "${BEGIN_WITHIN:-}" ] && [ "$SECONDS" -ge "$BEGIN_WITHIN" ]; then
+    printf '== %s: left out, the time is up\n' "$1"
+    return 1
+  fi
+  printf '\n== %s (after %d min)\n' "$1" $((SECONDS / 60))
+}
+
+# What is no test but must succeed counts as one when it fails.
+step() {
+  local name=$1
+  shift
+  begin "$name" || return 1
+  if "$@"; then return 0; fi
+  failed=$((failed + 1))
+  trouble+=("$name")
+  return 1
+}
+
+# ctest in build/PRESET; its closing line tells how many tests passed and failed.
+run_ctest() {
+  local preset=$1
+  shift
+  begin "tests of build/$preset" || return 0
+  local log=build/$preset.tests.log
+  ctest --test-dir "build/$preset" --output-on-failure --no-tests=error --timeout 600 "$@" 2>&1 |
+    tee "$log"
+  local status=${PIPESTATUS[0]}
+  local line
+  line=$(grep -E '^[0-9]+% tests passed, [0-9]+ tests failed out of [0-9]+' "$log" | tail -n 1)
+  if [[ $line =~ ([0-9]+)\ tests\ failed\ out\ of\ ([0-9]+) ]]; then
+    failed=$((failed + BASH_REMATCH[1]))
+    passed=$((passed + BASH_REMATCH[2] - BASH_REMATCH[1]))
+    [ "${BASH_REMATCH[1]}" -eq 0 ] || trouble+=("build/$preset: see $log")
+  elif [ "$status" -ne 0 ]; then
+    failed=$((failed + 1))
+    trouble+=("build/$preset: ctest ended with $status, see $log")
+  fi
+}
+
+# Reports of the sanitizers end the test; what the libraries of others do at exit is not ours.
+export ASAN_OPTIONS="${ASAN_OPTIONS:-abort_on_error=0:detect_leaks=1}"
+export UBSAN_OPTIONS="${UBSAN_OPTIONS:-print_stacktrace=1}"
+export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}"
+
+quick() {
+  step "release build" tools/build.sh release && run_ctest release -LE long
+  step "build with address and undefined-behaviour sanitizers" tools/build.sh asan &&
+    run_ctest asan -L sanitize -LE long
+  step "build with the thread sanitizer" tools/build.sh tsan && run_ctest tsan -L sanitize -LE long
+}
+
+long() {
+  [ -f build/release/build.ninja ] || step "release build" tools/build.sh release
+  run_ctest release -L long
+  step "clang build" tools/build.sh clang && run_ctest clang -LE "long|programs"
+  step "checks of the sources" tools/check.sh && passed=$((passed + 1))
+}
+
+for part in "$@"; do "$part"; done
+
+if [ ${#trouble[@]} -gt 0 ]; then
+  printf '\n== failed:\n'
+  printf '     %s\n' "${trouble[@]}"
+fi
+printf '\n%d passed, %d failed\n' "$passed" "$failed"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
