@@ -220,10 +220,35 @@ EndpointCore::~EndpointCore() {
   }
 }
 
+// From here on the application's buffers are its own again: nothing may be read from or put into them,
+// and nobody waits for completions any more. What was taken over as a copy stays.
+void EndpointCore::abandon_user_buffers() {
+  for (const bool tagged : {true, false}) {
+    while (RecvOperation* const receive = matcher_.posted(tagged).first()) unpost(*receive);
+  }
+  for (Peer* peer : backlogged_) {
+    for (SendOperation* operation = peer->backlog.first(); operation != nullptr;) {
+      SendOperation* const next = operation->next;
+      if (!operation->copy && operation->pieces.total > 0) {
+        peer->backlog.remove(operation);
+        end_send(*operation, Status{Code::canceled, "the endpoint closes"});
+      }
+      operation = next;
+    }
+  }
+  for (Transfer* transfer = active_transfers_.first(); transfer != nullptr;) {
+    Transfer* const next = transfer->next;
+    transfer->status = Status{Code::canceled, "the endpoint closes"};
+    pump(*transfer);
+    transfer = next;
+  }
+}
+
 // What was taken over from the application (injected messages, eager data) shall reach its peers, and
 // they shall know that nothing follows; but a peer that stopped receiving must not hold us for ever.
 void EndpointCore::flush_before_close() {
   closing_ = true;
+  abandon_user_buffers();
   const Nanoseconds deadline = clock_.now() + kCloseTimeout;
   std::uint32_t rounds = 0;
   const auto progress_until = [&](auto&& done) {
@@ -377,6 +402,7 @@ void EndpointCore::post_receives() {
 }
 
 void EndpointCore::finish(const Report& report, const Completion& completion) {
+  if (closing_) [[unlikely]] return;
   if (report.queue != nullptr) report.queue->push(completion);
   if (report.counter != nullptr) {
     report.counter->value.fetch_add(1, std::memory_order_release);
@@ -385,6 +411,7 @@ void EndpointCore::finish(const Report& report, const Completion& completion) {
 
 void EndpointCore::fail(const Report& report, const Completion& completion, Status status,
                         std::size_t overflow) {
+  if (closing_) return;
   CompletionQueue* const queue = report.errors != nullptr ? report.errors : report.queue;
   if (queue != nullptr) {
     ErrorCompletion error;

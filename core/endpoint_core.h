@@ -95,6 +95,7 @@ class EndpointCore final : public Endpoint {
                                       std::size_t first_target);
   void tick();
   void flush_before_close();
+  void abandon_user_buffers();
   bool poll_receive_queue();
   bool poll_send_queue();
   void on_send_completion(const ibv_wc& wc);

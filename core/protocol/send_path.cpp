@@ -296,6 +296,8 @@ void EndpointCore::end_send(SendOperation& operation, Status status) {
   if (status.ok()) {
     finish(operation.report, done);
   } else {
+    // An injected message has ended for its sender already: nobody knows this context.
+    if (operation.copy) operation.report.queue = operation.report.errors = nullptr;
     fail(operation.report, done, std::move(status));
   }
   sends_.give_back(&operation);
