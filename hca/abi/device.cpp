@@ -87,6 +87,8 @@ TURNOUT_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
   if (!engine) {
     const Status status = engine.status();
     TURNOUT_LOG(hca, error, "{}: {}", kDeviceName, status.text());
+    char* text = reinterpret_cast<Device*>(device)->last_error;
+    std::snprintf(text, sizeof Device::last_error, "%s", status.text().c_str());
     errno = status.sys_errno() != 0 ? status.sys_errno() : EINVAL;
     return nullptr;
   }

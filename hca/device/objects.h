@@ -29,7 +29,16 @@ struct Device {
   std::uint64_t magic;   // libmlx5 reads it behind an ibv_device: rdma-core's own are longer
   const Mlx5Ops* mlx5;
   std::uint64_t guid;    // host order
+  char last_error[512];  // why the latest ibv_open_device failed, for people; see open_error()
 };
+
+// The text of the latest failure to open `device`, null when it is not ours or there was none. Needs no
+// linking: works on any ibv_device. Read it in the thread whose ibv_open_device returned null.
+[[nodiscard]] inline const char* open_error(const ibv_device* device) noexcept {
+  if (device == nullptr || __builtin_strcmp(device->name, kDeviceName) != 0) return nullptr;
+  const auto* d = reinterpret_cast<const Device*>(device);
+  return d->magic == kObjectMagic && d->last_error[0] != '\0' ? d->last_error : nullptr;
+}
 
 // verbs_context::priv of ours. rdma-core's own private struct is longer than `magic`.
 struct ContextPrivate {

@@ -34,7 +34,7 @@ LiveEngine::LiveEngine(std::shared_ptr<Fabric> fabric)
     : fabric_(std::move(fabric)), memory_(*fabric_) {}
 
 Result<LiveEngine*> LiveEngine::open(Context& context) {
-  auto loaded = Settings::load();
+  auto loaded = Settings::load(UnknownNames::ignore);  // the provider's copy warns
   if (!loaded) return loaded.status();
   const Settings& settings = loaded.value();
   auto opened = Fabric::open(settings.fabric, settings.fabric_size);

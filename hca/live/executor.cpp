@@ -20,10 +20,22 @@ constexpr std::uint64_t hazard_of(std::uint32_t number, std::uint32_t key) {
   return std::uint64_t{number} << 32 | key;
 }
 
-// What a UD message carries in front when its address is global (IBTA 8.3).
+// What lies in front of a UD message: a global route header (IBTA 8.3) when its address is global,
+// else 40 bytes without meaning. Source and destination are the one port.
 struct Grh {
   std::uint8_t bytes[kGrhBytes] = {};
+  void fill(std::uint64_t guid, std::uint32_t length) noexcept {
+    ibv_grh grh{};
+    grh.version_tclass_flow = htobe32(6U << 28);
+    grh.paylen = htobe16(static_cast<std::uint16_t>(length));
+    grh.next_hdr = 0x1b;
+    grh.hop_limit = 0xff;
+    grh.sgid.global = {htobe64(0xfe80'0000'0000'0000ULL), htobe64(guid)};
+    grh.dgid = grh.sgid;
+    std::memcpy(bytes, &grh, sizeof grh);
+  }
 };
+static_assert(sizeof(ibv_grh) == kGrhBytes);
 
 }  // namespace
 
@@ -213,8 +225,11 @@ LiveEngine::Step LiveEngine::run_rdma(Qp& qp, SendWqe& wqe, QpRecord& target, st
     entry.opcode = static_cast<std::uint8_t>(IBV_WC_RECV_RDMA_WITH_IMM);
     entry.flags = IBV_WC_WITH_IMM;
     qp.record->taken.store(0, std::memory_order_release);
-    push(target.recv_cq, target.owner.load(std::memory_order_relaxed), entry,
-         (wqe.flags & IBV_SEND_SOLICITED) != 0);
+    if (!push(target.recv_cq, target.owner.load(std::memory_order_relaxed), entry,
+              (wqe.flags & IBV_SEND_SOLICITED) != 0) &&
+        target.kind != QpKind::dct) {
+      fail_target(target, number, IBV_EVENT_QP_FATAL);  // its CQ overflowed
+    }
   }
   return Step::done;
 }
@@ -314,6 +329,12 @@ LiveEngine::Step LiveEngine::run_send(Qp& qp, SendWqe& wqe, QpRecord& target, st
   Segments framed;
   const Segments* data = &local;
   if (datagram) {
+    if (wqe.global) {
+      const auto* device =
+          reinterpret_cast<const Device*>(qp.verbs.qp_base.context->device);
+      grh.fill(device->guid, wqe.length);
+      entry.flags = static_cast<std::uint8_t>(entry.flags | IBV_WC_GRH);
+    }
     framed.add(grh.bytes, kGrhBytes);
     for (std::uint32_t i = 0; i < local.count; ++i) {
       framed.add(local.part[i].data, local.part[i].length);
@@ -335,9 +356,11 @@ LiveEngine::Step LiveEngine::run_send(Qp& qp, SendWqe& wqe, QpRecord& target, st
     status = IBV_WC_REM_OP_ERR;
   }
   qp.record->taken.store(0, std::memory_order_release);
-  push(target.recv_cq, target.owner.load(std::memory_order_relaxed), entry,
-       (wqe.flags & IBV_SEND_SOLICITED) != 0);
-  if (entry.status != IBV_WC_SUCCESS) {
+  const bool pushed = push(target.recv_cq, target.owner.load(std::memory_order_relaxed), entry,
+                           (wqe.flags & IBV_SEND_SOLICITED) != 0);
+  if (!pushed && target.kind != QpKind::dct) {
+    fail_target(target, number, IBV_EVENT_QP_FATAL);  // its CQ overflowed
+  } else if (entry.status != IBV_WC_SUCCESS) {
     if (target.kind != QpKind::dct) fail_target(target, number, event);
     if (datagram) status = IBV_WC_SUCCESS;  // nothing comes back to the sender of a datagram
   }

@@ -1,0 +1,384 @@
+// The state file: whose it is, what may be wrong with it, and that it goes away.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "hca/device/objects.h"
+#include "hca/live/fabric.h"
+#include "tests/hca/rig.h"
+
+namespace turnout::hca::test {
+namespace {
+
+class State : public ::testing::Test {
+ protected:
+  void SetUp() override { path_ = use_own_fabric(); }
+  void TearDown() override { unlink(path_.c_str()); }
+
+  // What ibv_open_device says; empty when it succeeds.
+  static std::string open_text(int* error = nullptr) {
+    ibv_device** list = ibv_get_device_list(nullptr);
+    ibv_device* device = list[0];
+    ibv_free_device_list(list);
+    errno = 0;
+    ibv_context* context = ibv_open_device(device);
+    if (error != nullptr) *error = errno;
+    if (context != nullptr) {
+      EXPECT_EQ(ibv_close_device(context), 0);
+      return {};
+    }
+    EXPECT_NE(errno, 0);
+    const char* text = open_error(device);
+    return text != nullptr ? text : "?";
+  }
+  void write_file(const std::string& content) {
+    const int fd = ::open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600);
+    ASSERT_EQ(write(fd, content.data(), content.size()), static_cast<ssize_t>(content.size()));
+    close(fd);
+  }
+  // Changes a live file of another process, tries to open it, and gives the message.
+  std::string damage(const std::function<void(Header&)>& change) {
+    Exchange* x = exchange();
+    std::string text;
+    Children other = start(1, [&](unsigned) {
+      Rig rig;
+      set(x, 0, 1);
+      get(x, 1);
+      // It must be able to leave: undone before.
+    });
+    get(x, 0);
+    const int fd = ::open(path_.c_str(), O_RDWR);
+    alignas(Header) std::byte saved[sizeof(Header)], bytes[sizeof(Header)];
+    EXPECT_EQ(pread(fd, saved, sizeof saved, 0), static_cast<ssize_t>(sizeof saved));
+    std::memcpy(bytes, saved, sizeof bytes);
+    change(*reinterpret_cast<Header*>(bytes));
+    EXPECT_EQ(pwrite(fd, bytes, sizeof bytes, 0), static_cast<ssize_t>(sizeof bytes));
+    text = open_text();
+    EXPECT_EQ(pwrite(fd, saved, sizeof saved, 0), static_cast<ssize_t>(sizeof saved));
+    close(fd);
+    set(x, 1, 1);
+    finish(other);
+    return text;
+  }
+  std::string path_;
+};
+
+TEST_F(State, GoesAwayWithTheLast) {
+  Exchange* x = exchange();
+  EXPECT_FALSE(fabric_exists());
+  run(3, [&](unsigned rank) {
+    {
+      Rig rig;
+      EXPECT_TRUE(fabric_exists());
+      struct stat st {};
+      EXPECT_EQ(stat(fabric_path().c_str(), &st), 0);
+      EXPECT_EQ(st.st_mode & 0777, 0600U);
+      EXPECT_LT(st.st_blocks * 512, 512 * 1024);  // sparse
+      meet(x, 0, 3);
+      if (rank == 0) meet(x, 1, 1);
+    }
+    meet(x, 2, 3);
+    EXPECT_FALSE(fabric_exists());
+  });
+}
+
+TEST_F(State, GoesAwayAtExitWithoutClose) {
+  run(2, [&](unsigned) {
+    ibv_device** list = ibv_get_device_list(nullptr);
+    EXPECT_NE(ibv_open_device(list[0]), nullptr);
+    ibv_free_device_list(list);
+    exit(0);
+  });
+  EXPECT_FALSE(fabric_exists());
+}
+
+TEST_F(State, LastSurvivorCleansUpAfterTheKilled) {
+  Exchange* x = exchange();
+  Children children = start(3, [&](unsigned rank) {
+    Rig rig;
+    meet(x, 0, 3);
+    if (rank > 0) kill_self();
+    EXPECT_TRUE(eventually([&] { return x->word[5].load() == 1; }));
+  });
+  for (unsigned i = 1; i < 3; ++i) waitpid(children.pids[i], nullptr, 0);
+  x->word[5].store(1);
+  int status = 0;
+  waitpid(children.pids[0], &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_FALSE(fabric_exists());
+}
+
+TEST_F(State, StaleFileIsReplaced) {
+  Children children = start(1, [&](unsigned) {
+    Rig rig;
+    kill_self();
+  });
+  finish(children);
+  EXPECT_TRUE(fabric_exists());
+  EXPECT_EQ(open_text(), "");
+  EXPECT_FALSE(fabric_exists());
+  // Whatever a file without users holds, it is replaced.
+  for (const std::string& content : {std::string("garbage"), std::string(100000, 'x'), std::string()}) {
+    write_file(content);
+    EXPECT_EQ(open_text(), "");
+    EXPECT_FALSE(fabric_exists());
+  }
+}
+
+TEST_F(State, ForeignFile) {
+  const std::string target = path_ + ".elsewhere";
+  ASSERT_EQ(symlink(target.c_str(), path_.c_str()), 0);
+  EXPECT_NE(open_text().find("TURNOUT_FABRIC"), std::string::npos);
+  EXPECT_NE(access(target.c_str(), F_OK), 0);  // not followed
+  unlink(path_.c_str());
+  if (geteuid() == 0) {  // only root can make a file of another user
+    write_file("x");
+    ASSERT_EQ(chown(path_.c_str(), 65534, 65534), 0);
+    int error = 0;
+    const std::string text = open_text(&error);
+    EXPECT_NE(text.find("belongs to another user"), std::string::npos) << text;
+    EXPECT_NE(text.find("TURNOUT_FABRIC"), std::string::npos) << text;
+    EXPECT_TRUE(error == EPERM || error == EACCES) << error;
+    EXPECT_TRUE(fabric_exists());
+  }
+}
+
+TEST_F(State, OtherVersion) {
+  const std::string text = damage([](Header& h) { h.version = 77; });
+  EXPECT_NE(text.find("version"), std::string::npos) << text;
+  EXPECT_NE(text.find("77."), std::string::npos) << text;
+  EXPECT_NE(text.find(std::to_string(kLayoutVersion) + "."), std::string::npos) << text;
+  EXPECT_NE(damage([](Header& h) { h.layout ^= 1; }).find("version"), std::string::npos);
+}
+
+TEST_F(State, Damaged) {
+  for (const auto& change : std::initializer_list<std::function<void(Header&)>>{
+           [](Header& h) { h.magic = 0; }, [](Header& h) { h.file_size = 1; },
+           [](Header& h) { h.file_size += kPage; }, [](Header& h) { h.qp_high = kMaxQps + 1; },
+           [](Header& h) { h.heap_high = ~0ULL; }}) {
+    const std::string text = damage(change);
+    EXPECT_NE(text.find("damaged"), std::string::npos) << text;
+    EXPECT_NE(text.find("TURNOUT_FABRIC"), std::string::npos) << text;
+  }
+}
+
+TEST_F(State, OtherNamespaceOfProcesses) {
+  EXPECT_NE(damage([](Header& h) { h.pid_namespace = 1; }).find("namespace"), std::string::npos);
+}
+
+TEST_F(State, BadSettings) {
+  setenv("TURNOUT_FABRIC", "a/b", 1);
+  EXPECT_NE(open_text().find("TURNOUT_FABRIC"), std::string::npos);
+  use_own_fabric();
+  setenv("TURNOUT_FABRIC_SIZE", "4KiB", 1);
+  EXPECT_NE(open_text().find("TURNOUT_FABRIC_SIZE"), std::string::npos);
+  setenv("TURNOUT_FABRIC_SIZE", "many", 1);
+  EXPECT_NE(open_text().find("TURNOUT_FABRIC_SIZE"), std::string::npos);
+  int count = 0;
+  ibv_free_device_list(ibv_get_device_list(&count));
+  EXPECT_EQ(count, 1);
+}
+
+TEST_F(State, NamesAreSeparateWorlds) {
+  Rig first;
+  const std::string one = fabric_path();
+  use_own_fabric();
+  {
+    Rig second;
+    EXPECT_TRUE(fabric_exists());
+    ibv_qp* a = first.rc();
+    ibv_qp* b = second.rc();
+    connect(a, b->qp_num);
+    Region m = first.memory(4096);
+    ConnectOptions quick;
+    post(a, IBV_WR_SEND, {m.sge(0, 8)}, 1);
+    EXPECT_EQ(wait_wc(first.send_cq).status, IBV_WC_RETRY_EXC_ERR);
+  }
+  EXPECT_FALSE(fabric_exists());
+  EXPECT_EQ(access(one.c_str(), F_OK), 0);
+}
+
+TEST_F(State, ForkIsRefused) {
+  Rig rig;
+  ibv_qp* qp = rig.rc();
+  Region m = rig.memory(4096);
+  const int pid = fork();
+  if (pid == 0) {
+    ibv_sge sge = m.sge(0, 8);
+    ibv_send_wr wr{}, *bad = nullptr;
+    wr.sg_list = &sge;
+    wr.num_sge = 1;
+    bool good = ibv_post_send(qp, &wr, &bad) == EPERM;
+    ibv_wc wc{};
+    good = good && ibv_poll_cq(rig.send_cq, 1, &wc) == -1;
+    errno = 0;
+    good = good && ibv_alloc_pd(rig.context) == nullptr && errno == EPERM;
+    good = good && ibv_destroy_qp(qp) == EPERM;
+    good = good && open_text().find("fork") != std::string::npos;
+    _exit(good ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(fabric_exists());
+  EXPECT_EQ(state_of(qp), IBV_QPS_RESET);  // the parent goes on
+}
+
+// An idle child of fork that lives longer does not keep the file.
+TEST_F(State, ForkedChildDoesNotKeepTheFile) {
+  Exchange* x = exchange();
+  int pid = 0;
+  {
+    Rig rig;
+    pid = fork();
+    if (pid == 0) {
+      get(x, 0);
+      _exit(0);
+    }
+  }
+  EXPECT_FALSE(fabric_exists());
+  EXPECT_EQ(open_text(), "");
+  set(x, 0, 1);
+  waitpid(pid, nullptr, 0);
+}
+
+TEST_F(State, DamagedRingsDoNoHarm) {
+  // A peer's records are overwritten with nonsense: requests fail or stall, this process does not.
+  Rig rig;
+  ibv_srq* srq = rig.srq(8);
+  Region m = rig.memory(4096);
+  ibv_qp* dct = rig.dct(srq);
+  post_srq(srq, {m.sge(0, 64)}, 1);
+  ibv_ah* ah = rig.ah();
+  auto fabric = Fabric::open(getenv("TURNOUT_FABRIC"), 1ULL << 29);
+  SrqRecord& record = fabric.value()->srq(srq->handle);
+  const auto attempt = [&](const std::function<void()>& change, const std::function<void()>& undo) {
+    ibv_qp* dci = rig.dci();
+    ready_dci(dci);
+    change();
+    post_dc(dci, ah, dct->qp_num, IBV_WR_SEND, m.sge(64, 8), 1);
+    EXPECT_NE(wait_wc(rig.send_cq).status, IBV_WC_SUCCESS);
+    undo();
+    rig.destroy(dci);
+  };
+  const std::uint64_t ring = record.rq.ring;
+  const std::uint32_t slots = record.rq.slots, sges = record.rq.max_sge;
+  attempt([&] { record.rq.ring = 1ULL << 60; }, [&] { record.rq.ring = ring; });
+  attempt([&] { record.rq.slots = 7; }, [&] { record.rq.slots = slots; });
+  attempt([&] { record.rq.max_sge = 1U << 30; }, [&] { record.rq.max_sge = sges; });
+  // The number of a DCT that points to an SRQ beyond the table.
+  QpRecord& qp = fabric.value()->qp(dct->qp_num & 0xffff);
+  const std::uint32_t index = qp.srq;
+  attempt([&] { qp.srq = 1U << 20; }, [&] { qp.srq = index; });
+}
+
+// A process that has rdma-core's libraries loaded uses ours by path, side by side.
+TEST_F(State, BesideTheRealLibraries) {
+  Dl_info ours{};
+  ASSERT_NE(dladdr(reinterpret_cast<void*>(&ibv_create_comp_channel), &ours), 0);
+  const std::string folder =
+      std::string(ours.dli_fname).substr(0, std::string(ours.dli_fname).rfind('/'));
+  void* verbs = dlmopen(LM_ID_BASE, (folder + "/libibverbs.so.1").c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* mlx5 = dlmopen(LM_ID_BASE, (folder + "/libmlx5.so.1").c_str(), RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(verbs, nullptr) << dlerror();
+  ASSERT_NE(mlx5, nullptr) << dlerror();
+  const auto is_supported =
+      reinterpret_cast<bool (*)(ibv_device*)>(dlsym(mlx5, "mlx5dv_is_supported"));
+  const auto list_devices =
+      reinterpret_cast<ibv_device** (*)(int*)>(dlsym(verbs, "ibv_get_device_list"));
+  ASSERT_NE(is_supported, nullptr);
+  int count = 0;
+  ibv_device** list = list_devices(&count);
+  ASSERT_EQ(count, 1);
+  EXPECT_TRUE(is_supported(list[0]));
+  ibv_device foreign{};
+  std::strcpy(foreign.name, "mlx5_0");
+  EXPECT_FALSE(is_supported(&foreign));
+  ibv_free_device_list(list);
+}
+
+TEST_F(State, Queries) {
+  Rig rig;
+  ibv_device_attr device{};
+  EXPECT_EQ(ibv_query_device(rig.context, &device), 0);
+  EXPECT_GE(device.max_qp_wr, 16384);
+  EXPECT_GE(device.max_cqe, 1 << 20);
+  EXPECT_EQ(device.atomic_cap, IBV_ATOMIC_HCA);
+  ibv_device_attr_ex ex{};
+  EXPECT_EQ(ibv_query_device_ex(rig.context, nullptr, &ex), 0);
+  EXPECT_EQ(ex.orig_attr.max_qp, device.max_qp);
+  ibv_port_attr port{};
+  EXPECT_EQ(ibv_query_port(rig.context, 1, &port), 0);
+  EXPECT_EQ(port.state, IBV_PORT_ACTIVE);
+  EXPECT_EQ(port.link_layer, IBV_LINK_LAYER_INFINIBAND);
+  EXPECT_EQ(port.lid, 1);
+  EXPECT_EQ(ibv_query_port(rig.context, 2, &port), EINVAL);
+  ibv_gid gid{};
+  EXPECT_EQ(ibv_query_gid(rig.context, 1, 0, &gid), 0);
+  EXPECT_EQ(gid.raw[0], 0xfe);
+  EXPECT_EQ(gid.raw[1], 0x80);
+  ibv_gid_entry entry{};
+  EXPECT_EQ(ibv_query_gid_ex(rig.context, 1, 0, &entry, 0), 0);
+  EXPECT_EQ(std::memcmp(&entry.gid, &gid, sizeof gid), 0);
+  mlx5dv_context dv{};
+  EXPECT_EQ(mlx5dv_query_device(rig.context, &dv), 0);
+  EXPECT_TRUE(mlx5dv_is_supported(rig.context->device));
+  EXPECT_STREQ(ibv_wc_status_str(IBV_WC_SUCCESS), "success");
+  EXPECT_EQ(ibv_rate_to_mbps(IBV_RATE_100_GBPS), 103125);
+  EXPECT_EQ(ibv_create_counters(rig.context, nullptr), nullptr);
+  EXPECT_EQ(errno, EOPNOTSUPP);
+}
+
+TEST_F(State, ExtendedPolling) {
+  Rig rig;
+  ibv_cq_init_attr_ex attr{};
+  attr.cqe = 16;
+  attr.wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM |
+                  static_cast<std::uint64_t>(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP);
+  ibv_cq_ex* cq = ibv_create_cq_ex(rig.context, &attr);
+  ASSERT_NE(cq, nullptr);
+  {
+    QpOptions o;
+    o.recv_cq = ibv_cq_ex_to_cq(cq);
+    ibv_qp* a = rig.rc();
+    ibv_qp* b = rig.rc(o);
+    connect(a, b->qp_num);
+    connect(b, a->qp_num);
+    Region m = rig.memory(4096);
+    ibv_poll_cq_attr poll{};
+    EXPECT_EQ(ibv_start_poll(cq, &poll), ENOENT);
+    post_recv(b, {m.sge(0, 64)}, 5);
+    post_recv(b, {m.sge(64, 64)}, 6);
+    post(a, IBV_WR_SEND_WITH_IMM, {m.sge(128, 10)}, 1);
+    post(a, IBV_WR_SEND_WITH_IMM, {m.sge(128, 20)}, 2);
+    ASSERT_EQ(ibv_start_poll(cq, &poll), 0);
+    EXPECT_EQ(cq->wr_id, 5U);
+    EXPECT_EQ(cq->status, IBV_WC_SUCCESS);
+    EXPECT_EQ(ibv_wc_read_byte_len(cq), 10U);
+    EXPECT_EQ(ibv_wc_read_imm_data(cq), 0x55U);
+    EXPECT_EQ(ibv_wc_read_qp_num(cq), b->qp_num);
+    EXPECT_EQ(ibv_wc_read_opcode(cq), IBV_WC_RECV);
+    const std::uint64_t first = ibv_wc_read_completion_ts(cq);
+    EXPECT_GT(first, 0U);
+    ASSERT_EQ(ibv_next_poll(cq), 0);
+    EXPECT_EQ(cq->wr_id, 6U);
+    EXPECT_EQ(ibv_wc_read_byte_len(cq), 20U);
+    EXPECT_GE(ibv_wc_read_completion_ts(cq), first);
+    EXPECT_EQ(ibv_next_poll(cq), ENOENT);
+    ibv_end_poll(cq);
+    rig.destroy(a);
+    rig.destroy(b);
+  }
+  EXPECT_EQ(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)), 0);
+}
+
+}  // namespace
+}  // namespace turnout::hca::test
