@@ -92,7 +92,7 @@ Status Settings::validate() const {
   rules.that(is_plain_name(fabric, 64), "fabric", fabric,
              "expected 1 to 64 letters, digits and . _ - not beginning with a point");
   // The virtual fabric's headers and tables take some MiB; user space ends at 128 TiB.
-  rules.bytes("fabric_size", fabric_size, 64 * kMi, 64 * 1024 * kGi);
+  rules.bytes("fabric_size", fabric_size, 64 * kMi, 65536 * kGi);
   rules.bytes("memory_budget", memory_budget, 1, std::uint64_t{1} << 60);
 
   rules.duration("interval", interval, 1000, 3600 * kSecond);

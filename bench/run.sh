@@ -6,5 +6,5 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 build=${1:?usage: bench/run.sh BUILD_DIR [options of bench/run.py]}
 shift
 cmake --build "$build" --target fi_pingpong
-python=${TURNOUT_VENV:-$root/.venv}/bin/python
+python=${VENV:-$root/.venv}/bin/python
 exec "$python" "$root/bench/run.py" "$build" "$@"

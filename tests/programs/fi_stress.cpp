@@ -94,8 +94,8 @@ class Job {
       ok = false;
       shared_->stop.store(true);
       if (WIFSIGNALED(status)) {
-        fmt::print(stderr, "rank {}: ended by signal {} ({})\n", rank, WTERMSIG(status),
-                   strsignal(WTERMSIG(status)));
+        fmt::print(stderr, "rank {}: ended by signal {} ({}) {}\n", rank, WTERMSIG(status),
+                   strsignal(WTERMSIG(status)), shared_->rank[rank].text.data());
       } else {
         fmt::print(stderr, "rank {}: {}\n", rank, shared_->rank[rank].text.data());
       }
@@ -133,10 +133,16 @@ class Job {
  private:
   [[noreturn]] void run_child(std::uint32_t rank, pid_t parent) {
     int code = 1;
+    const auto tell = [&](const char* why) {
+      std::snprintf(shared_->rank[rank].text.data(), shared_->rank[rank].text.size(), "%s", why);
+    };
     try {
-      {
-        TrafficRank traffic(options_.traffic, rank, *shared_);
+      TrafficRank traffic(options_.traffic, rank, *shared_);
+      try {
         traffic.run();
+      } catch (const std::exception& e) {
+        tell(e.what());  // before anything is closed: that may end the process, too
+        throw;
       }
       code = shared_->stop.load() ? 2 : 0;
       if (code == 2 && shared_->rank[rank].text[0] == '\0') {
@@ -144,8 +150,7 @@ class Job {
                       "stopped because another rank failed");
       }
     } catch (const std::exception& e) {
-      std::snprintf(shared_->rank[rank].text.data(), shared_->rank[rank].text.size(), "%s",
-                    e.what());
+      tell(e.what());
       shared_->stop.store(true);
     }
     if (getppid() != parent) code = 3;
@@ -392,6 +397,7 @@ int main(int argc, char** argv) {
   const char* fabric = std::getenv("TURNOUT_FABRIC");
   options.fabric = fabric != nullptr ? fabric : fmt::format("stress-{}", getpid());
   setenv("TURNOUT_FABRIC", options.fabric.c_str(), 1);
+  if (killer->parsed()) setenv("TURNOUT_LOG", "off", 0);  // every survivor logs the loss: we look
   const auto set = [](const char* name, const std::string& value) {
     if (!value.empty() && value != "0") setenv(name, value.c_str(), 1);
   };

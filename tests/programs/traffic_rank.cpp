@@ -72,10 +72,10 @@ TrafficRank::TrafficRank(const TrafficOptions& options, std::uint32_t rank, Shar
       shared_(shared),
       contents_(options.seed),
       random_(options.seed * 1000 + rank),
-      node_(options.node),
       sources_(options.ranks),
       targets_(options.ranks),
-      unbound_(kKeys) {
+      unbound_(kKeys),
+      node_(options.node) {
   const std::uint64_t total = options.endless ? ~std::uint64_t{0} >> 16 : options.messages;
   const auto counts = pair_counts(options.seed, options.ranks, total);
   for (std::uint32_t p = 0; p < options.ranks; ++p) {
@@ -355,7 +355,10 @@ void TrafficRank::peer_failed(std::uint32_t peer, const std::string& what) {
 void TrafficRank::failed(const fi_cq_err_entry& entry) {
   const std::string what = node_.describe(entry);
   if (entry.op_context == nullptr) {
-    throw TrafficError("an error entry without context: " + what);
+    // An injected send has none; only one to the dead rank may fail.
+    if (shared_.victim.load() < 0) throw TrafficError("an injected send failed: " + what);
+    peer_failed(static_cast<std::uint32_t>(shared_.victim.load()), "injected send: " + what);
+    return;
   }
   // the context is the first member of every operation
   auto& operation = *static_cast<Operation*>(entry.op_context);

@@ -73,7 +73,6 @@ class TrafficRank {
   SharedArea& shared_;
   Contents contents_;
   Random random_;
-  FiNode node_;
   std::vector<fi_addr_t> peers_;
   std::vector<Source> sources_;
   std::vector<Target> targets_;
@@ -83,6 +82,7 @@ class TrafficRank {
   std::vector<Receive*> free_receives_;
   Receive* refused_ = nullptr;           // a receive that was answered FI_EAGAIN
   std::vector<std::deque<Receive*>> unbound_;  // wildcard-source receives in posted order, by key
+  FiNode node_;  // behind the buffers: closed before they go
   std::uint64_t to_send_ = 0, to_receive_ = 0;
   std::uint32_t idle_ = 0;
   bool lost_ = false;                    // the dead rank was noticed
