@@ -80,6 +80,8 @@ class EndpointCore final : public Endpoint {
     const Pieces* pieces = nullptr;        // payload, or
     const std::byte* bytes = nullptr;      // a single piece
     std::size_t length = 0;
+    std::uint64_t operation = 0;           // precedes the payload if flags ask to acknowledge
+    std::uint64_t counts_as = 0;           // bytes of the message itself, for the report
   };
   // Where a delivered message's payload lies, and how to let go of it.
   struct Arrival {
@@ -120,6 +122,7 @@ class EndpointCore final : public Endpoint {
   void fill_header(Peer& peer, const StreamMessage& message, wire::Header* header);
   void credits_given(Peer& peer, const wire::Header& header);
   [[nodiscard]] bool try_operation(SendOperation& operation);
+  void await_fin(SendOperation& operation);
   [[nodiscard]] Status prepare_rendezvous(SendOperation& operation);
   void enqueue(SendOperation& operation);
   void end_send(SendOperation& operation, Status status);
@@ -144,6 +147,8 @@ class EndpointCore final : public Endpoint {
   void end_receive(RecvOperation& receive, const Completion& completion, std::size_t overflow,
                    Status status);
   void unpost(RecvOperation& receive);
+  void acknowledge(Peer& peer, const std::byte* payload);
+  void drop_unexpected(UnexpectedMessage& message);
   void take_unexpected(RecvOperation& receive, UnexpectedMessage& message);
   void introduce(const wire::Introduction& introduction, PeerId* id);
   [[nodiscard]] Completion completion_of(const wire::Header& header, PeerId peer,

@@ -22,9 +22,13 @@ Status check_header(const Header& header) {
     return {Code::invalid, fmt::format("message: type {} is unknown",
                                        static_cast<unsigned>(header.type))};
   }
-  constexpr unsigned known = kTagged | kRemoteData | kIntroduced;
+  constexpr unsigned known = kTagged | kRemoteData | kIntroduced | kAcknowledge;
   if ((header.flags & ~known) != 0) {
     return {Code::invalid, fmt::format("message: flags {:#x} are unknown", header.flags)};
+  }
+  if ((header.flags & kAcknowledge) != 0 &&
+      (header.type != Type::eager || header.length < kOperationBytes)) {
+    return {Code::invalid, "message: it asks for an acknowledgement without naming its operation"};
   }
   return {};
 }

@@ -30,7 +30,10 @@ enum Flag : std::uint8_t {
   kTagged = 1,
   kRemoteData = 2,
   kIntroduced = 4,   // an Introduction follows the header (DC-sendrecv only)
+  kAcknowledge = 8,  // the payload begins with the sender's operation (8 bytes): send a fin when the
+                     // message has been put into its receive
 };
+inline constexpr std::size_t kOperationBytes = 8;
 
 struct Header {
   std::uint64_t tag = 0;

@@ -52,12 +52,13 @@ struct SendOperation {
   wire::Type type = wire::Type::none;
   std::uint8_t flags = 0;          // wire::Flag
   bool rendezvous = false;
+  bool acknowledged = false;       // eager, ends with the receiver's fin (delivery complete)
   std::uint64_t tag = 0;
   std::uint64_t data = 0;
   Pieces pieces;
   Report report;
   std::uint32_t completion_flags = 0;
-  std::uint64_t id = 0;            // of a rendezvous that waits for its Fin
+  std::uint64_t id = 0;            // of one that waits for its Fin
   std::array<verbs::Mr, kMaxIov> regions;
   std::unique_ptr<std::array<std::byte, kInjectLimit>> copy;  // of an injected message
 };
@@ -93,7 +94,8 @@ struct UnexpectedMessage {
   void* claim = nullptr;           // context of the peek that claimed it
 
   [[nodiscard]] std::size_t length() const noexcept {
-    return rts ? rts->total : header.length;
+    if (rts) return rts->total;
+    return header.length - ((header.flags & wire::kAcknowledge) != 0 ? wire::kOperationBytes : 0);
   }
 };
 

@@ -176,7 +176,13 @@ void EndpointCore::release_arrival(Peer& peer, UnexpectedMessage::Storage storag
 void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival& arrival) {
   ++peer.receive_sequence;
   ++peer.window;
-  peer.received.count(header.length);
+  std::uint64_t bytes = header.length;
+  if (header.type == wire::Type::rts && header.length >= sizeof bytes) {
+    std::memcpy(&bytes, arrival.payload, sizeof bytes);  // Rts::total
+  } else if ((header.flags & wire::kAcknowledge) != 0) {
+    bytes -= wire::kOperationBytes;
+  }
+  peer.received.count(bytes);
   credits_given(peer, header);
   charge(Work::match, 1);
   switch (header.type) {
@@ -295,7 +301,13 @@ void EndpointCore::receive_eager(RecvOperation& receive, Peer& peer, const wire:
   Completion completion = completion_of(header, peer.id, 0);
   const std::size_t offset = receive.used;
   const std::size_t free = receive.pieces.total - offset;
-  const std::size_t n = std::min<std::size_t>(header.length, free);
+  std::size_t length = header.length;
+  if ((header.flags & wire::kAcknowledge) != 0) {
+    acknowledge(peer, payload);
+    payload += wire::kOperationBytes;
+    length -= wire::kOperationBytes;
+  }
+  const std::size_t n = std::min(length, free);
   receive.pieces.copy_in(offset, payload, n);
   charge(Work::copy, n);
   completion.length = n;
@@ -303,7 +315,25 @@ void EndpointCore::receive_eager(RecvOperation& receive, Peer& peer, const wire:
     completion.buffer = static_cast<std::byte*>(receive.pieces.iov[0].iov_base) + offset;
   }
   if (receive.multi) receive.used += n;
-  end_receive(receive, completion, header.length - n, Status{});
+  end_receive(receive, completion, length - n, Status{});
+}
+
+// The sender waits until its message is out of our hands.
+void EndpointCore::acknowledge(Peer& peer, const std::byte* payload) {
+  std::uint64_t operation;
+  std::memcpy(&operation, payload, sizeof operation);
+  send_fin(peer, operation, Status{});
+}
+
+// The program does not want it: for its sender that is as good as received.
+void EndpointCore::drop_unexpected(UnexpectedMessage& message) {
+  Peer& peer = *peers_[message.peer];
+  if (message.rts) {
+    send_fin(peer, message.rts->operation, Status{});
+  } else if ((message.header.flags & wire::kAcknowledge) != 0) {
+    acknowledge(peer, message.payload);
+  }
+  release_unexpected(message);
 }
 
 void EndpointCore::unpost(RecvOperation& receive) {
@@ -421,8 +451,7 @@ Status EndpointCore::peek(const PeekRequest& request) {
     message->claim = request.report.context;
     claimed_.push_back(message);
   } else if (request.discard) {
-    if (message->rts) send_fin(*peers_[message->peer], message->rts->operation, Status{});
-    release_unexpected(*message);
+    drop_unexpected(*message);
   }
   finish(request.report, completion);
   return {};
@@ -453,8 +482,7 @@ Status EndpointCore::discard_claimed(const Report& report) {
     claimed_.remove(m);
     Completion completion = completion_of(m->header, m->peer, 0);
     completion.context = report.context;
-    if (m->rts) send_fin(*peers_[m->peer], m->rts->operation, Status{});
-    release_unexpected(*m);
+    drop_unexpected(*m);
     finish(report, completion);
     return {};
   }

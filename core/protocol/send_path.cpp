@@ -26,7 +26,9 @@ void EndpointCore::fill_header(Peer& peer, const StreamMessage& message, wire::H
   header->data = message.data;
   header->sequence = peer.send_sequence++;
   header->index = peer.remote_index;
-  header->length = static_cast<std::uint16_t>(message.length);
+  header->length = static_cast<std::uint16_t>(
+      message.length +
+      ((message.flags & wire::kAcknowledge) != 0 ? wire::kOperationBytes : 0));
   header->type = message.type;
   header->flags = message.flags;
   header->credits = static_cast<std::uint8_t>(std::min(peer.owed, kMaxCreditsInHeader));
@@ -40,7 +42,7 @@ bool EndpointCore::post_stream(Peer& peer, const StreamMessage& message) {
   const bool posted = peer.send_kind == ChannelKind::rc_rdma ? post_over_ring(peer, message)
                                                              : post_over_dc(peer, message);
   if (posted) {
-    peer.sent.count(message.length);
+    peer.sent.count(message.counts_as);
     charge(Work::post, 1);
   }
   return posted;
@@ -49,10 +51,12 @@ bool EndpointCore::post_stream(Peer& peer, const StreamMessage& message) {
 bool EndpointCore::post_over_ring(Peer& peer, const StreamMessage& message) {
   RingSender& ring = peer.ring_sender;
   if (ring.credits == 0 || peer.rc->full()) return false;
-  const std::size_t bytes = message.length + sizeof(wire::Header);
+  const bool acknowledged = (message.flags & wire::kAcknowledge) != 0;
+  const std::size_t prefix = acknowledged ? wire::kOperationBytes : 0;
+  const std::size_t bytes = prefix + message.length + sizeof(wire::Header);
   const std::uint64_t remote = ring.entry_end() - bytes;
   Status status;
-  const bool small = bytes <= peer.rc->max_inline();
+  const bool small = bytes <= peer.rc->max_inline() && !acknowledged;
   std::uint32_t buffer = kNoBuffer;
   if (!small) {
     buffer = send_pool_.take();
@@ -79,7 +83,9 @@ bool EndpointCore::post_over_ring(Peer& peer, const StreamMessage& message) {
     pieces[count++] = {reinterpret_cast<std::uint64_t>(&header), sizeof header, 0};
     status = peer.rc->write_inline(pieces, count, remote, ring.rkey, peer.id);
   } else {
-    std::byte* const to = send_pool_.data(buffer);
+    std::byte* const start = send_pool_.data(buffer);
+    std::memcpy(start, &message.operation, prefix);
+    std::byte* const to = start + prefix;
     if (message.bytes != nullptr) {
       std::memcpy(to, message.bytes, message.length);
     } else {
@@ -93,7 +99,7 @@ bool EndpointCore::post_over_ring(Peer& peer, const StreamMessage& message) {
     record.opcode = IBV_WR_RDMA_WRITE;
     record.peer = peer.id;
     record.buffer = buffer;
-    record.local = reinterpret_cast<std::uint64_t>(to);
+    record.local = reinterpret_cast<std::uint64_t>(start);
     record.lkey = send_pool_.lkey();
     record.length = static_cast<std::uint32_t>(bytes);
     record.remote = remote;
@@ -125,6 +131,10 @@ bool EndpointCore::post_over_dc(Peer& peer, const StreamMessage& message) {
     to += sizeof introduction;
   }
   std::memcpy(start, &header, sizeof header);
+  if ((message.flags & wire::kAcknowledge) != 0) {
+    std::memcpy(to, &message.operation, wire::kOperationBytes);
+    to += wire::kOperationBytes;
+  }
   if (message.bytes != nullptr) {
     std::memcpy(to, message.bytes, message.length);
   } else if (message.pieces != nullptr) {
@@ -166,7 +176,9 @@ Status EndpointCore::send(const SendRequest& request) {
   const auto flags = static_cast<std::uint8_t>((request.tagged ? wire::kTagged : 0) |
                                                (request.has_remote_data ? wire::kRemoteData : 0));
   const std::uint32_t completion_flags = kSend | (request.tagged ? kTagged : kMessage);
-  const bool eager = pieces.total <= room(*peer) && !request.delivery_complete;
+  // An injected message has no completion that could wait for its delivery.
+  const bool acknowledged = request.delivery_complete && !request.inject;
+  const bool eager = pieces.total <= room(*peer) && !acknowledged;
 
   if (eager && peer->backlog.empty()) {
     StreamMessage message;
@@ -175,7 +187,7 @@ Status EndpointCore::send(const SendRequest& request) {
     message.tag = request.tag;
     message.data = request.remote_data;
     message.pieces = &pieces;
-    message.length = pieces.total;
+    message.length = message.counts_as = pieces.total;
     if (post_stream(*peer, message)) {
       Completion done;
       done.context = request.report.context;
@@ -196,9 +208,9 @@ Status EndpointCore::send(const SendRequest& request) {
   operation->pieces = pieces;
   operation->report = request.report;
   operation->completion_flags = completion_flags;
-  operation->rendezvous =
-      request.delivery_complete || pieces.total > peer->eager_size - sizeof(wire::Header) -
-                                                      sizeof(wire::Introduction);
+  operation->rendezvous = pieces.total > peer->eager_size - sizeof(wire::Header) -
+                                             sizeof(wire::Introduction) - wire::kOperationBytes;
+  operation->acknowledged = acknowledged && !operation->rendezvous;
   if (request.inject) {
     operation->copy = std::make_unique<std::array<std::byte, kInjectLimit>>();
     pieces.copy_out(operation->copy->data());
@@ -212,8 +224,26 @@ Status EndpointCore::send(const SendRequest& request) {
       return status;
     }
   }
+  if (operation->acknowledged) {
+    operation->flags |= wire::kAcknowledge;
+    await_fin(*operation);
+  }
   if (!peer->backlog.empty() || !try_operation(*operation)) enqueue(*operation);
   return {};
+}
+
+// Gives the operation the id by which the peer's fin will name it.
+void EndpointCore::await_fin(SendOperation& operation) {
+  std::uint32_t slot;
+  if (free_fin_slots_.empty()) {
+    slot = static_cast<std::uint32_t>(awaiting_fin_.size());
+    awaiting_fin_.push_back(nullptr);
+  } else {
+    slot = free_fin_slots_.back();
+    free_fin_slots_.pop_back();
+  }
+  awaiting_fin_[slot] = &operation;
+  operation.id = std::uint64_t{fin_generation_++} << 32 | slot;
 }
 
 Status EndpointCore::prepare_rendezvous(SendOperation& operation) {
@@ -227,16 +257,7 @@ Status EndpointCore::prepare_rendezvous(SendOperation& operation) {
       return verbs::failure("ibv_reg_mr", fmt::format("a message of {} bytes", pieces.total), errno);
     }
   }
-  std::uint32_t slot;
-  if (free_fin_slots_.empty()) {
-    slot = static_cast<std::uint32_t>(awaiting_fin_.size());
-    awaiting_fin_.push_back(nullptr);
-  } else {
-    slot = free_fin_slots_.back();
-    free_fin_slots_.pop_back();
-  }
-  awaiting_fin_[slot] = &operation;
-  operation.id = std::uint64_t{fin_generation_++} << 32 | slot;
+  await_fin(operation);
   return {};
 }
 
@@ -250,8 +271,14 @@ bool EndpointCore::try_operation(SendOperation& operation) {
   if (!operation.rendezvous) {
     message.type = operation.type == wire::Type::none ? wire::Type::eager : operation.type;
     message.pieces = &operation.pieces;
-    message.length = operation.pieces.total;
+    message.length = message.counts_as = operation.pieces.total;
+    message.operation = operation.id;
+    const bool acknowledged = operation.acknowledged;
     if (!post_stream(peer, message)) return false;
+    if (acknowledged) {  // ended already if the peer was lost meanwhile
+      if (!peer.lost) ++peer.awaiting_fin;
+      return true;
+    }
     end_send(operation, Status{});
     return true;
   }
@@ -267,6 +294,7 @@ bool EndpointCore::try_operation(SendOperation& operation) {
   message.type = wire::Type::rts;
   message.bytes = reinterpret_cast<const std::byte*>(&rts);
   message.length = wire::kRtsBase + rts.segments * sizeof(wire::RtsSegment);
+  message.counts_as = rts.total;
   if (!post_stream(peer, message)) return false;
   ++peer.awaiting_fin;
   ++rendezvous_count_;

@@ -376,6 +376,11 @@ TEST_F(Processes, ReapedRecordsAreFree) {
 }
 
 // Who polls the last byte of a write sees the rest of it: on shared memory and through CMA.
+constexpr std::uint32_t kMost = 20000;
+std::uint32_t draw_length(std::mt19937& random, unsigned round) {
+  return 1 + static_cast<std::uint32_t>(random() % (round % 4 == 0 ? kMost : 300));
+}
+
 class WriteOrder : public ::testing::TestWithParam<bool> {};
 
 TEST_P(WriteOrder, LastByteLast) {
@@ -383,7 +388,7 @@ TEST_P(WriteOrder, LastByteLast) {
   Exchange* x = exchange();
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
-  constexpr unsigned kRounds = 3000, kMost = 20000;
+  constexpr unsigned kRounds = 3000;
   run(2, [&](unsigned rank) {
     Rig rig;
     Region m = rig.memory(1 << 16, GetParam());
@@ -395,7 +400,7 @@ TEST_P(WriteOrder, LastByteLast) {
       set(x, 2, m.address());
       set(x, 3, m.mr->rkey);
       for (unsigned round = 1; round <= kRounds; ++round) {
-        const std::uint32_t length = 1 + random() % (round % 4 == 0 ? kMost : 300);
+        const std::uint32_t length = draw_length(random, round);
         const auto mark = static_cast<std::uint8_t>(1 + round % 200);
         auto* last = reinterpret_cast<std::atomic<std::uint8_t>*>(m.data + length - 1);
         EXPECT_TRUE(eventually([&] { return last->load(std::memory_order_acquire) == mark; }));
@@ -410,7 +415,7 @@ TEST_P(WriteOrder, LastByteLast) {
     const std::uint64_t address = get(x, 2);
     const std::uint32_t key = get32(x, 3);
     for (unsigned round = 1; round <= kRounds; ++round) {
-      const std::uint32_t length = 1 + random() % (round % 4 == 0 ? kMost : 300);
+      const std::uint32_t length = draw_length(random, round);
       std::memset(m.data, static_cast<int>(1 + round % 200), length);
       const bool small = length <= 256 && round % 3 == 0;
       post(qp, IBV_WR_RDMA_WRITE, {m.sge(0, length)}, round, address, key,

@@ -30,7 +30,7 @@ void play(unsigned seed, unsigned ranks, unsigned messages) {
     const bool shared = (seed + rank) % 3 != 0;
     Region in = rig.memory(kSlots * kSlot, shared), out = rig.memory(kSlots * kSlot, shared);
     ibv_srq* srq = rig.srq(kSlots);
-    const unsigned initial = 1 + random() % 8;  // few: stalls are part of the game
+    const unsigned initial = 1 + static_cast<unsigned>(random() % 8);  // few: stalls are part of the game
     std::uint64_t free_from = initial;
     for (std::uint64_t i = 0; i < initial; ++i) post_srq(srq, {in.sge(i * kSlot, kSlot)}, i);
     ibv_qp* dct = rig.dct(srq);
@@ -91,7 +91,7 @@ void play(unsigned seed, unsigned ranks, unsigned messages) {
     };
     std::uint64_t targets[16] = {};
     while (sends < messages) {
-      const unsigned what = random() % 8;
+      const auto what = static_cast<unsigned>(random() % 8);
       if (what < 2) step_receive();
       if (what >= 2 && what < 4) step_send_cq();
       if (what < 4 || sends - done >= 32) {
@@ -100,7 +100,7 @@ void play(unsigned seed, unsigned ranks, unsigned messages) {
         if (::testing::Test::HasFatalFailure()) return;
         continue;
       }
-      const unsigned queue = random() % (kDcis + 1);
+      const auto queue = static_cast<unsigned>(random() % (kDcis + 1));
       const unsigned to = queue == kDcis ? next : static_cast<unsigned>(random() % ranks);
       Message m{rank << 8 | queue, sent[{queue, to}]++,
                 static_cast<std::uint32_t>(sizeof(Message) + random() % (kSlot - sizeof(Message))),
