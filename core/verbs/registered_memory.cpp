@@ -6,6 +6,8 @@
 
 #include <utility>
 
+#include "base/file_descriptor.h"
+
 namespace turnout::verbs {
 
 RegisteredMemory& RegisteredMemory::operator=(RegisteredMemory&& other) noexcept {
@@ -27,7 +29,7 @@ Result<RegisteredMemory> RegisteredMemory::create(const Device& device, std::siz
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   RegisteredMemory memory;
   const std::size_t size = (length + page - 1) / page * page;
-  memory.fd_ = memfd_create("turnout", MFD_CLOEXEC);
+  memory.fd_ = above_standard(memfd_create("turnout", MFD_CLOEXEC));
   if (memory.fd_ < 0 || ftruncate(memory.fd_, static_cast<off_t>(size)) != 0) {
     return failure("memfd_create", fmt::format("a buffer of {} bytes", size), errno);
   }

@@ -19,6 +19,7 @@
 #include <map>
 #include <new>
 
+#include "base/file_descriptor.h"
 #include "base/log.h"
 
 namespace turnout::hca {
@@ -155,7 +156,8 @@ Status Fabric::attach(const std::string& name, std::uint64_t size) {
 }
 
 Status Fabric::try_attach(std::uint64_t size, bool& again) {
-  const int fd = ::open(path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+  const int fd =
+      above_standard(::open(path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (fd < 0) {
     if (errno == EACCES || errno == EPERM) {
       return failure(Code::permission,

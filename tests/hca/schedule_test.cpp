@@ -45,7 +45,7 @@ void play(unsigned seed, unsigned ranks, unsigned messages) {
     const unsigned next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
     connect(right, static_cast<std::uint32_t>(get(x, 32 + next)));
     connect(left, static_cast<std::uint32_t>(get(x, 16 + previous)));
-    constexpr unsigned kDcis = 2;
+    constexpr unsigned kDcis = 2, kPerQueue = 20;
     ibv_qp* dci[kDcis];
     for (ibv_qp*& q : dci) {
       q = rig.dci();
@@ -53,6 +53,7 @@ void play(unsigned seed, unsigned ranks, unsigned messages) {
     }
     ibv_ah* ah = rig.ah();
 
+    meet(x, 2, ranks);  // everybody can receive
     // Streams: (queue pair, target). Sequence numbers per stream, checked by the target.
     std::map<std::pair<unsigned, unsigned>, std::uint32_t> sent, seen;
     std::map<std::uint32_t, std::uint64_t> completed;  // by queue pair
@@ -94,24 +95,26 @@ void play(unsigned seed, unsigned ranks, unsigned messages) {
       const auto what = static_cast<unsigned>(random() % 8);
       if (what < 2) step_receive();
       if (what >= 2 && what < 4) step_send_cq();
-      if (what < 4 || sends - done >= 32) {
+      const auto queue = static_cast<unsigned>(random() % (kDcis + 1));
+      ibv_qp* by = queue == kDcis ? right : dci[queue];
+      // Buffers are per queue: one stalled queue keeps its own only.
+      if (what < 4 || ids[queue] - completed[by->qp_num] >= kPerQueue) {
         step_receive();
         step_send_cq();
         if (::testing::Test::HasFatalFailure()) return;
         continue;
       }
-      const auto queue = static_cast<unsigned>(random() % (kDcis + 1));
       const unsigned to = queue == kDcis ? next : static_cast<unsigned>(random() % ranks);
       Message m{rank << 8 | queue, sent[{queue, to}]++,
                 static_cast<std::uint32_t>(sizeof(Message) + random() % (kSlot - sizeof(Message))),
                 static_cast<std::uint32_t>(random() % 256)};
-      const std::size_t slot = sends % kSlots;
+      const std::uint64_t id = ++ids[queue];
+      const std::size_t slot = queue * kPerQueue + id % kPerQueue;
       std::uint8_t* p = out.data + slot * kSlot;
       std::memset(p, static_cast<int>(m.fill), m.length);
       std::memcpy(p, &m, sizeof m);
       const bool small = m.length <= 256 && random() % 2 == 0;
       const unsigned flags = IBV_SEND_SIGNALED | (small ? unsigned{IBV_SEND_INLINE} : 0U);
-      const std::uint64_t id = ++ids[queue];
       if (queue == kDcis) {
         post(right, IBV_WR_SEND, {out.sge(slot * kSlot, m.length)}, id, 0, 0, flags);
       } else {

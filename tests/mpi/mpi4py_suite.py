@@ -31,6 +31,13 @@ HERE = pathlib.Path(__file__).resolve().parent
 SDISTS = {"4.1.2": "56860286dc45f20e8821e93cb06669e30462348bf866f685553fa4b712d58d02"}
 # From good to bad; of the outcomes of one test on all ranks the worst counts.
 ORDER = ["skip", "pass", "fail", "error", "crash", "hang"]
+# Tests whose outcome hangs on MPICH's own fault and on timing, whatever the provider: run and shown, but
+# no difference counts. (pattern of the test's name, MPICH's version, reason)
+KNOWN = [
+    (r"test_comm_topo\..*\.testDistgraphcomm$", "5.0.2",
+     "MPICH's any-source probe and receive see different messages when one is the rank's own "
+     "(tests/mpi/mpich_probe_self.c shows it over tcp)"),
+]
 RERUNS = 12  # of a module, each without the test that did not end before
 
 
@@ -162,16 +169,22 @@ def run_module(np, env, suite, module, timeout, folder: pathlib.Path):
             if code not in (0, 1):
                 outcomes[f"{module}.(whole module)"] = "hang" if code is None else "crash"
             break
-        # ranks may be in different tests when one gave up: the earliest is to blame, all end here
-        blamed = collections.Counter(unfinished).most_common(1)[0][0]
-        for test in set(unfinished):
-            if "hang" != outcomes.get(test):
-                outcomes[test] = "hang" if code is None else "crash"
-        excluded += sorted(set(unfinished))
+        # A rank that failed goes on to the next test alone: to blame is the test that other ranks have
+        # behind them, the later one is run again.
+        blamed = next((t for t in unfinished if t in seen), unfinished[0])
+        outcomes[blamed] = "hang" if code is None else "crash"
+        excluded.append(blamed)
         print(f"    {blamed}: {outcomes[blamed]}, module started again without it", flush=True)
     else:
         outcomes[f"{module}.(whole module)"] = "crash"
     return outcomes
+
+
+def known_reason(test):
+    """Why a difference in this test says nothing of the provider, or None."""
+    version = importlib.metadata.version("mpich")
+    return next((reason for pattern, mpich, reason in KNOWN
+                 if version == mpich and re.search(pattern, test)), None)
 
 
 def run_suite(args, suite, provider, np):
@@ -240,12 +253,16 @@ def main():
             worse = [(t, results[provider].get(t, "not run")) for t, o in sorted(yardstick.items())
                      if o == "pass" and results[provider].get(t) != "pass"
                      and (not args.only or re.search(args.only, t.split(".")[0]))]
+            known = [(t, o, reason) for t, o in worse for reason in [known_reason(t)] if reason]
+            worse = [(t, o) for t, o in worse if not known_reason(t)]
             better = [t for t, o in sorted(results[provider].items())
                       if o == "pass" and yardstick.get(t, "pass") not in ("pass", "skip")]
             print(f"  {len(worse)} tests pass over {providers[0]} but not over {provider}"
                   f"{':' if worse else ''}")
             for test, outcome in worse:
                 print(f"      {outcome:8} {test}")
+            for test, outcome, reason in known:
+                print(f"  not counted: {outcome} {test}: {reason}")
             if better:
                 print(f"  {len(better)} tests pass over {provider} but not over {providers[0]}")
             bad += len(worse)

@@ -341,6 +341,7 @@ void TrafficRank::received(Receive& receive, const fi_cq_tagged_entry& entry, fi
 
 // An operation with `peer` failed: what the test waits for if it is the dead one, else a failure.
 void TrafficRank::peer_failed(std::uint32_t peer, const std::string& what) {
+  if (all_done()) return;  // the others may have left already
   const std::int32_t victim = shared_.victim.load();
   if (victim < 0 || peer != static_cast<std::uint32_t>(victim)) {
     throw TrafficError(fmt::format("with rank {}{}: {}", peer,
@@ -363,6 +364,7 @@ void TrafficRank::failed(const fi_cq_err_entry& entry) {
   // the context is the first member of every operation
   auto& operation = *static_cast<Operation*>(entry.op_context);
   if (!operation.busy) throw TrafficError("an operation that had ended failed: " + what);
+  if (all_done()) return;
   operation.busy = false;
   if (operation.is_send) {
     peer_failed(operation.message.target, name(operation.message) + ": " + what);
@@ -425,6 +427,10 @@ bool TrafficRank::finished() const {
   return to_send_ == 0 && to_receive_ == 0 && free_sends_.size() == kSendWindow;
 }
 
+bool TrafficRank::all_done() const noexcept {
+  return shared_.done.load() >= (options_.endless ? options_.ranks - 1 : options_.ranks);
+}
+
 // After a loss: all directed operations to the dead rank have ended (if strict), the living still talk.
 bool TrafficRank::wake_is_over() {
   if (!lost_) return false;
@@ -445,7 +451,6 @@ bool TrafficRank::wake_is_over() {
 
 void TrafficRank::run() {
   bool counted = false;
-  const std::uint32_t all = options_.endless ? options_.ranks - 1 : options_.ranks;
   while (!shared_.stop.load(std::memory_order_relaxed)) {
     bool moved = poll();
     // receives are posted in bursts, so that some messages find one waiting and some do not
@@ -457,7 +462,7 @@ void TrafficRank::run() {
       counted = true;
       shared_.done.fetch_add(1);
     }
-    if (counted && shared_.done.load() >= all) break;
+    if (counted && all_done()) break;
     if (moved) {
       idle_ = 0;
     } else {

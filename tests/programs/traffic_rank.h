@@ -65,6 +65,7 @@ class TrafficRank {
   Message take_expected(std::uint32_t source, std::uint32_t key);
   [[nodiscard]] bool finished() const;
   [[nodiscard]] bool peer_is_dead(std::uint32_t peer) const noexcept;
+  [[nodiscard]] bool all_done() const noexcept;
   [[nodiscard]] bool wake_is_over();
   [[nodiscard]] std::string name(const Message& m) const;
 
