@@ -25,7 +25,8 @@ deps-all:
 build: deps
 	@tools/build.sh release
 
-demo: build
+demo: deps
+	@tools/build.sh release turnout_fi turnout_ibverbs turnout_mlx5 turnout
 	@tools/demo.sh $(RELEASE)
 
 bench: build

@@ -1,8 +1,9 @@
-// The one logger of Turnout: by level, by subsystem, off by default (TURNOUT_LOG, TURNOUT_LOG_FILE).
+// The one logger of Turnout: by level, by subsystem, off by default (TURNOUT_LOG,
+// TURNOUT_LOG_FILE).
 //
 // Lines go to standard error (or the file named) with process id, level and subsystem. Warnings and
-// errors are always shown: they tell what the user can do. Any thread may log. A disabled level costs
-// one load and one branch; arguments are not formatted.
+// errors are always shown: they tell what the user can do. Any thread may log. A disabled level
+// costs one load and one branch; arguments are not formatted.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,8 +15,20 @@
 namespace turnout::log {
 
 enum class Level : std::uint8_t { trace, debug, info, warn, error, off };
-enum class Subsystem : std::uint8_t { base, hca, verbs, channel, connection, protocol, selection,
-                                      memory, endpoint, provider, cli, count };
+enum class Subsystem : std::uint8_t {
+  base,
+  hca,
+  verbs,
+  channel,
+  connection,
+  protocol,
+  selection,
+  memory,
+  endpoint,
+  provider,
+  cli,
+  count
+};
 
 // The least level that is printed for each subsystem; written by configure(), read everywhere.
 extern std::atomic<std::uint8_t> threshold[static_cast<std::size_t>(Subsystem::count)];
@@ -41,6 +54,6 @@ void print(Subsystem s, Level level, fmt::format_string<Args...> format, Args&&.
 
 }  // namespace turnout::log
 
-#define TURNOUT_LOG(subsystem, level, ...)                                                   \
+#define TURNOUT_LOG(subsystem, level, ...)                                                  \
   ::turnout::log::print(::turnout::log::Subsystem::subsystem, ::turnout::log::Level::level, \
                         __VA_ARGS__)

@@ -1,8 +1,9 @@
 // Settings: one typed field per line of settings.def, read once per process.
 //
-// Sources, the later wins: default, TOML file (TURNOUT_CONFIG), environment. Malformed or out-of-range
-// values are errors that name the variable, the value and what is accepted. Unknown TURNOUT_*
-// variables and unknown keys of the file are warned about once, with the nearest known name.
+// Sources, the later wins: default, TOML file (TURNOUT_CONFIG), environment. Malformed or
+// out-of-range values are errors that name the variable, the value and what is accepted. Unknown
+// TURNOUT_* variables and unknown keys of the file are warned about once, with the nearest known
+// name.
 #pragma once
 
 #include <cstdint>
@@ -39,18 +40,19 @@ struct Settings {
   [[nodiscard]] Status apply_toml(std::string_view text, std::string_view file);
   // Parse one value as the environment would; the error names the setting.
   [[nodiscard]] Status set(std::string_view name, std::string_view value);
-  // Ranges and relations (settings_rules.cpp); the error names the variable, the value and the range.
+  // Ranges and relations (settings_rules.cpp); the error names the variable, the value and the
+  // range.
   [[nodiscard]] Status validate() const;
 };
 
 // One row of the table, for `turnout info --config` and the docs.
 struct SettingInfo {
-  std::string_view name;      // "memory_budget"
-  std::string variable;       // "TURNOUT_MEMORY_BUDGET"
-  std::string_view kind;      // "bytes"
+  std::string_view name;  // "memory_budget"
+  std::string variable;   // "TURNOUT_MEMORY_BUDGET"
+  std::string_view kind;  // "bytes"
   std::string_view default_value;
   std::string_view help;
-  std::string value;          // as in `settings`, printed with its unit
+  std::string value;  // as in `settings`, printed with its unit
 };
 [[nodiscard]] std::vector<SettingInfo> describe(const Settings& settings);
 

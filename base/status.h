@@ -17,19 +17,19 @@ namespace turnout {
 
 enum class Code : std::uint8_t {
   ok = 0,
-  again,           // back-pressure: make progress and try again; not a failure
-  no_message,      // a peek found nothing
-  canceled,        // the operation was cancelled by its owner
-  truncated,       // the message was longer than the buffer posted for it
-  peer_lost,       // the peer's process or its connection is gone
-  over_budget,     // the byte budget does not allow it
-  no_device,       // no adapter of that name
-  invalid,         // an argument, message or setting is out of range
-  version,         // two versions of Turnout meet
-  permission,      // the operating system or a key refused access
-  unsupported,     // this device or build cannot do it
-  system,          // an operating-system or verbs call failed: see sys_errno()
-  internal,        // a bug in Turnout
+  again,        // back-pressure: make progress and try again; not a failure
+  no_message,   // a peek found nothing
+  canceled,     // the operation was cancelled by its owner
+  truncated,    // the message was longer than the buffer posted for it
+  peer_lost,    // the peer's process or its connection is gone
+  over_budget,  // the byte budget does not allow it
+  no_device,    // no adapter of that name
+  invalid,      // an argument, message or setting is out of range
+  version,      // two versions of Turnout meet
+  permission,   // the operating system or a key refused access
+  unsupported,  // this device or build cannot do it
+  system,       // an operating-system or verbs call failed: see sys_errno()
+  internal,     // a bug in Turnout
 };
 
 [[nodiscard]] std::string_view code_name(Code code) noexcept;
@@ -38,9 +38,9 @@ class [[nodiscard]] Status {
  public:
   Status() noexcept = default;
   Status(Code code, std::string text, int sys_errno = 0)
-      : detail_(code == Code::ok ? nullptr
-                                 : std::make_shared<const Detail>(
-                                       Detail{code, sys_errno, std::move(text)})) {}
+      : detail_(code == Code::ok
+                    ? nullptr
+                    : std::make_shared<const Detail>(Detail{code, sys_errno, std::move(text)})) {}
 
   [[nodiscard]] bool ok() const noexcept { return detail_ == nullptr; }
   explicit operator bool() const noexcept { return ok(); }
@@ -61,8 +61,8 @@ class [[nodiscard]] Status {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}            // NOLINT
-  Result(Status status) : state_(std::in_place_index<1>, std::move(status)) {}     // NOLINT
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}         // NOLINT
+  Result(Status status) : state_(std::in_place_index<1>, std::move(status)) {}  // NOLINT
 
   [[nodiscard]] bool ok() const noexcept { return state_.index() == 0; }
   explicit operator bool() const noexcept { return ok(); }

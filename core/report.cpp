@@ -202,7 +202,6 @@ std::string to_json(const EndpointReport& report) {
                      {"rendezvous", report.rendezvous},
                      {"credit_messages", report.credit_messages},
                      {"refusals", report.refusals},
-                     {"rnr_stalls", report.rnr_stalls},
                      {"memory", std::move(memory)},
                      {"peers", std::move(peers)},
                      {"decisions", std::move(decisions)},
@@ -238,7 +237,6 @@ Result<EndpointReport> report_from_json(std::string_view text) {
   reader.get("rendezvous", &report.rendezvous);
   reader.get("credit_messages", &report.credit_messages);
   reader.get("refusals", &report.refusals);
-  reader.get("rnr_stalls", &report.rnr_stalls);
   reader.get("decisions_dropped", &report.decisions_dropped);
   reader.each("memory", [&](const Json& element, const std::string& at) {
     MemoryLine line;

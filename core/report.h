@@ -66,7 +66,7 @@ struct EndpointReport {
   std::uint64_t decisions_dropped = 0;  // beyond the last 4096
   std::vector<MemoryLine> memory;
   std::uint64_t budget = 0, used = 0, peak = 0;
-  std::uint64_t unexpected = 0, rendezvous = 0, credit_messages = 0, refusals = 0, rnr_stalls = 0;
+  std::uint64_t unexpected = 0, rendezvous = 0, credit_messages = 0, refusals = 0;
 };
 
 // Who this process is to its launcher (Open MPI, MPICH's and Intel's hydra, SLURM, any PMIx): -1

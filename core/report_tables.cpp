@@ -186,13 +186,12 @@ void rank_tables(std::string* out, const EndpointReport& report, const Names& na
   peers_table(out, report, names, limits.peers);
   decisions_table(out, report, names, limits.decisions);
   memory_table(out, report);
-  *out +=
-      wrap("  ",
-           fmt::format("{} unexpected messages, {} large messages by rendezvous, {} credit "
-                       "messages, {} requests refused, {} waits for a receive buffer",
-                       value::human_count(report.unexpected), value::human_count(report.rendezvous),
-                       value::human_count(report.credit_messages),
-                       value::human_count(report.refusals), value::human_count(report.rnr_stalls)));
+  *out += wrap(
+      "  ",
+      fmt::format("{} unexpected messages, {} large messages by rendezvous, {} credit "
+                  "messages, {} requests refused",
+                  value::human_count(report.unexpected), value::human_count(report.rendezvous),
+                  value::human_count(report.credit_messages), value::human_count(report.refusals)));
   *out += '\n';
 }
 

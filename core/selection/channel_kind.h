@@ -18,12 +18,18 @@ enum class ChannelKind : std::uint8_t {
 
 [[nodiscard]] constexpr std::string_view name(ChannelKind kind) noexcept {
   switch (kind) {
-    case ChannelKind::dc_sendrecv: return "DC-sendrecv";
-    case ChannelKind::dc_rdma: return "DC-RDMA";
-    case ChannelKind::rc_rdma: return "RC-RDMA";
-    case ChannelKind::rc_srq: return "RC-SRQ";
-    case ChannelKind::ud_sendrecv: return "UD-sendrecv";
-    case ChannelKind::xrc_rdma: return "XRC-RDMA";
+    case ChannelKind::dc_sendrecv:
+      return "DC-sendrecv";
+    case ChannelKind::dc_rdma:
+      return "DC-RDMA";
+    case ChannelKind::rc_rdma:
+      return "RC-RDMA";
+    case ChannelKind::rc_srq:
+      return "RC-SRQ";
+    case ChannelKind::ud_sendrecv:
+      return "UD-sendrecv";
+    case ChannelKind::xrc_rdma:
+      return "XRC-RDMA";
   }
   return "?";
 }

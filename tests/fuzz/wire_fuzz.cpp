@@ -16,7 +16,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   wire::ControlMessage control;
   (void)wire::parse_control(bytes, size, &control).ok();
   wire::Rts rts;
-  if (wire::parse_rts(bytes, size, &rts).ok() && rts.segments > wire::kMaxSegments) __builtin_trap();
+  if (wire::parse_rts(bytes, size, &rts).ok() && rts.segments > wire::kMaxSegments)
+    __builtin_trap();
   (void)Address::decode(data, size).ok();
   return 0;
 }

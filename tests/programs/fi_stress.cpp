@@ -316,6 +316,7 @@ bool run_kill(const Options& options, std::mt19937_64& random, std::vector<doubl
     }
     usleep(1000);
   }
+  if (!ok) fmt::print(stderr, "rank {} had been killed\n", victim);
   for (std::uint32_t r = 0; r < ranks; ++r) {
     if (r == victim) continue;
     const std::int64_t at = shared.rank[r].peer_error_at.load();

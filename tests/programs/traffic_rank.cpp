@@ -280,7 +280,14 @@ void TrafficRank::verify(const Receive& receive, const Message& m) const {
       header = fmt::format("; the header received says message {} of {}->{}, {} bytes", h.sequence,
                            h.source, h.target, h.size);
     }
-    throw TrafficError(fmt::format("{}: {}{}", name(m), what, header));
+    const std::int32_t victim = shared_.victim.load();
+    const std::string when =
+        victim < 0 ? std::string()
+                   : fmt::format("; {:.3f} s after rank {} was killed, {}, {} ranks had finished",
+                                 static_cast<double>(now_ns() - shared_.killed_at.load()) / 1e9,
+                                 victim, lost_ ? "which was known here" : "not yet known here",
+                                 shared_.done.load());
+    throw TrafficError(fmt::format("{}: {}{}{}", name(m), what, header, when));
   };
   if (receive.source != m.source) fail(fmt::format("came from {}", receive.source));
   if (receive.entry.len != m.size) fail(fmt::format("{} bytes received", receive.entry.len));
