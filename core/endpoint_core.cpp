@@ -221,15 +221,18 @@ EndpointCore::~EndpointCore() {
 }
 
 // From here on the application's buffers are its own again: nothing may be read from or put into them,
-// and nobody waits for completions any more. What was taken over as a copy stays.
+// and nobody waits for completions any more. What was taken over as a copy is still sent.
 void EndpointCore::abandon_user_buffers() {
   for (const bool tagged : {true, false}) {
     while (RecvOperation* const receive = matcher_.posted(tagged).first()) unpost(*receive);
   }
   for (Peer* peer : backlogged_) {
+    // What stands behind a message that cannot be sent any more is dropped with it: order is kept.
+    bool dropped = false;
     for (SendOperation* operation = peer->backlog.first(); operation != nullptr;) {
       SendOperation* const next = operation->next;
-      if (!operation->copy && operation->pieces.total > 0) {
+      dropped = dropped || (!operation->copy && operation->pieces.total > 0);
+      if (dropped) {
         peer->backlog.remove(operation);
         end_send(*operation, Status{Code::canceled, "the endpoint closes"});
       }

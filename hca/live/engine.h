@@ -103,9 +103,11 @@ class LiveEngine final : public Engine {
     std::uint32_t num_sge;
     std::uint32_t pd;
     std::uint64_t room;
+    std::uint32_t cq;
+    Token owner;
     ReceiveSge sge[kMaxSge];
   };
-  enum class Taken : std::uint8_t { yes, empty, damaged };
+  enum class Taken : std::uint8_t { yes, empty, gone, damaged };
 
   explicit LiveEngine(std::shared_ptr<Fabric> fabric);
   Status start();
@@ -137,7 +139,8 @@ class LiveEngine final : public Engine {
 
   // receives.cpp
   [[nodiscard]] int post(ReceiveQueue& queue, ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept;
-  [[nodiscard]] Taken take_receive(Qp& qp, QpRecord& target, Receive& out) noexcept;
+  [[nodiscard]] Taken take_receive(Qp& qp, QpRecord& target, std::uint32_t number,
+                                   Receive& out) noexcept;
   void flush_receives(QpRecord& record, std::uint32_t number) noexcept;
   // Moves a QP (ours or a peer's) to err, completes its receives, tells its owner.
   void fail_target(QpRecord& target, std::uint32_t number, ibv_event_type event) noexcept;

@@ -194,8 +194,9 @@ LiveEngine::Step LiveEngine::run_rdma(Qp& qp, SendWqe& wqe, QpRecord& target, st
   Receive receive;
   const bool receives = has_imm(wqe.opcode);
   if (receives) {
-    const Taken taken = take_receive(qp, target, receive);
+    const Taken taken = take_receive(qp, target, number, receive);
     if (taken == Taken::empty) return Step::receiver_not_ready;
+    if (taken == Taken::gone) return Step::no_answer;
     if (taken == Taken::damaged) {
       status = IBV_WC_REM_OP_ERR;
       return Step::done;
@@ -225,7 +226,7 @@ LiveEngine::Step LiveEngine::run_rdma(Qp& qp, SendWqe& wqe, QpRecord& target, st
     entry.opcode = static_cast<std::uint8_t>(IBV_WC_RECV_RDMA_WITH_IMM);
     entry.flags = IBV_WC_WITH_IMM;
     qp.record->taken.store(0, std::memory_order_release);
-    if (!push(target.recv_cq, target.owner.load(std::memory_order_relaxed), entry,
+    if (!push(receive.cq, receive.owner, entry,
               (wqe.flags & IBV_SEND_SOLICITED) != 0) &&
         target.kind != QpKind::dct) {
       fail_target(target, number, IBV_EVENT_QP_FATAL);  // its CQ overflowed
@@ -311,8 +312,9 @@ LiveEngine::Step LiveEngine::run_send(Qp& qp, SendWqe& wqe, QpRecord& target, st
   const bool datagram = qp.kind == QpKind::ud;
   if (datagram && target.qkey != wqe.qkey) return Step::done;  // IBTA 10.2.5: dropped
   Receive receive;
-  const Taken taken = take_receive(qp, target, receive);
+  const Taken taken = take_receive(qp, target, number, receive);
   if (taken == Taken::empty) return datagram ? Step::done : Step::receiver_not_ready;
+  if (taken == Taken::gone) return datagram ? Step::done : Step::no_answer;
   if (taken == Taken::damaged) {
     status = IBV_WC_REM_OP_ERR;
     return Step::done;
@@ -356,7 +358,7 @@ LiveEngine::Step LiveEngine::run_send(Qp& qp, SendWqe& wqe, QpRecord& target, st
     status = IBV_WC_REM_OP_ERR;
   }
   qp.record->taken.store(0, std::memory_order_release);
-  const bool pushed = push(target.recv_cq, target.owner.load(std::memory_order_relaxed), entry,
+  const bool pushed = push(receive.cq, receive.owner, entry,
                            (wqe.flags & IBV_SEND_SOLICITED) != 0);
   if (!pushed && target.kind != QpKind::dct) {
     fail_target(target, number, IBV_EVENT_QP_FATAL);  // its CQ overflowed

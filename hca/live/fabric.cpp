@@ -18,6 +18,7 @@
 #include <cstring>
 #include <map>
 #include <new>
+#include <vector>
 
 #include "base/file_descriptor.h"
 #include "base/log.h"
@@ -29,6 +30,7 @@ namespace {
 struct Attached {
   std::mutex mutex;
   std::map<std::string, std::weak_ptr<Fabric>> fabrics;
+  std::vector<std::shared_ptr<Fabric>> kept;  // at exit: those whose device is still open
 };
 Attached& attached() {
   static auto* one = new Attached;  // outlives every thread: exit handlers use it
@@ -43,8 +45,7 @@ void at_exit() {
   for (auto& [path, weak] : all.fabrics) {
     if (auto fabric = weak.lock()) {
       fabric->leave_at_exit();
-      // The device is still open: its destructor must not run after this one.
-      new std::shared_ptr<Fabric>(std::move(fabric));
+      all.kept.push_back(std::move(fabric));
     }
   }
 }

@@ -147,8 +147,6 @@ Channel* LiveEngine::create_channel(Context& context) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return failed<Channel>(errno);
   fcntl(ends[1], F_SETFL, O_NONBLOCK);
-  // One record for each armed CQ may wait: the most that an unprivileged process gets.
-  fcntl(ends[1], F_SETPIPE_SZ, 1 << 20);
   struct stat st {};
   fstat(ends[1], &st);
   auto channel = std::make_unique<Channel>();
@@ -231,8 +229,14 @@ Cq* LiveEngine::create_cq(Context& context, const ibv_cq_init_attr_ex& attr) {
   v.cqe = static_cast<int>(slots);
   init_sync(v.mutex, v.cond);
   if (channel != nullptr) {
-    ++channel->users;
+    const std::uint32_t queues = ++channel->users;
     ++channel->verbs.refcnt;
+    // One record for each armed CQ may wait. Enlarged only when needed: the system limits the sum of a
+    // user's pipes.
+    const auto bytes = static_cast<int>(queues * sizeof(EventRecord));
+    if (fcntl(channel->write, F_GETPIPE_SZ) < bytes) {
+      fcntl(channel->write, F_SETPIPE_SZ, 2 * bytes);
+    }
   }
   ++context.users;
   const std::lock_guard lock(objects_mutex_);

@@ -14,6 +14,11 @@
 #include "hca/live/fabric.h"
 
 namespace turnout::hca {
+namespace {
+
+constexpr std::size_t kMaxOpenPipes = 1024;
+
+}  // namespace
 
 int Fabric::open_peer_fd(Token token, int fd, int flags) const noexcept {
   const std::uint32_t slot = slot_of(token);
@@ -48,10 +53,21 @@ bool Fabric::write_pipe(Token token, const PipeRef& ref, const void* bytes,
     found = pipes_.end();
   }
   if (found == pipes_.end()) {
-    int fd = token == me_ ? fcntl(ref.fd, F_DUPFD_CLOEXEC, 0)
-                          : open_peer_fd(token, ref.fd, O_WRONLY | O_NONBLOCK);
+    // Opened for reading, too: so it never breaks, and a peer's death cannot send us SIGPIPE.
+    int fd = open_peer_fd(token, ref.fd, O_RDWR | O_NONBLOCK);
+    if (fd >= 0 && (fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDWR) {  // a duplicate: open it anew
+      char path[64];
+      std::snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+      const int whole = ::open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+      close(fd);
+      fd = whole;
+    }
     struct stat st {};
     if (fd < 0) return false;
+    if (pipes_.size() >= kMaxOpenPipes) {  // of channels long destroyed, most likely
+      for (const auto& [inode, pipe] : pipes_) close(pipe.fd);
+      pipes_.clear();
+    }
     if (fstat(fd, &st) != 0 || !S_ISFIFO(st.st_mode) || st.st_ino != ref.inode) {
       close(fd);
       return false;

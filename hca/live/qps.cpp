@@ -64,7 +64,7 @@ Qp* LiveEngine::create_qp(Context& context, ibv_qp_init_attr_ex& attr,
     const TableGuard guard(*fabric_);
     Header& h = fabric_->header();
     for (std::uint32_t n = 0; n < kMaxQps; ++n) {
-      const std::uint32_t at = (kFirstQp + slot_of(fabric_->me()) * 64 + n) % kMaxQps;
+      const std::uint32_t at = (slot_of(fabric_->me()) * 64 + n) % kMaxQps;
       if (at >= kFirstQp && fabric_->qp(at).owner.load(std::memory_order_acquire) == 0) {
         index = at;
         break;

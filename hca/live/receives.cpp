@@ -99,17 +99,25 @@ int LiveEngine::post_srq_recv(Srq& srq, ibv_recv_wr* wr, ibv_recv_wr** bad) {
   return post(srq.record->rq, wr, bad);
 }
 
-LiveEngine::Taken LiveEngine::take_receive(Qp& qp, QpRecord& target, Receive& out) noexcept {
+LiveEngine::Taken LiveEngine::take_receive(Qp& qp, QpRecord& target, std::uint32_t number,
+                                           Receive& out) noexcept {
+  // The record of a dead owner is reused without waiting for us: take a copy, then see that it was of
+  // the queue pair we mean.
   const std::uint32_t srq = target.srq;
+  const auto same = [&] { return target.identity.load(std::memory_order_acquire) >> 8 == number; };
+  out.cq = target.recv_cq;
+  out.owner = target.owner.load(std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (!same()) return Taken::gone;
   if (srq != kNone && srq >= kMaxSrqs) return Taken::damaged;
   ReceiveQueue& queue = srq == kNone ? target.rq : fabric_->srq(srq).rq;
   EventRecord event{};
   PipeRef pipe;
-  Token owner = 0;
   {
     const SharedGuard guard(*fabric_, queue.lock);
     fabric_->repair(queue);
-    if (queue.slots == 0) return Taken::empty;  // being destroyed
+    if (!same() || (srq != kNone && fabric_->srq(srq).owner.load() != out.owner)) return Taken::gone;
+    if (queue.slots == 0) return Taken::empty;  // none, or being destroyed
     void* ring = ring_of(*fabric_, queue);
     if (ring == nullptr) return Taken::damaged;
     if (queue.head == queue.tail) return Taken::empty;
@@ -130,7 +138,7 @@ LiveEngine::Taken LiveEngine::take_receive(Qp& qp, QpRecord& target, Receive& ou
     mine.taken_wr_id = out.wr_id;
     mine.taken_sges = out.num_sge;
     mine.taken_position = queue.head;
-    mine.taken_owner = target.owner.load(std::memory_order_relaxed);
+    mine.taken_owner = out.owner;
     mine.taken_index = srq == kNone ? static_cast<std::uint32_t>(&target - &fabric_->qp(0)) : srq;
     mine.taken.store(srq == kNone ? 1 : 2, std::memory_order_release);
     ++queue.head;
@@ -142,11 +150,10 @@ LiveEngine::Taken LiveEngine::take_receive(Qp& qp, QpRecord& target, Receive& ou
         const SrqRecord& s = fabric_->srq(srq);
         event = {s.cookie, srq, s.generation, IBV_EVENT_SRQ_LIMIT_REACHED, kSrqEvent};
         pipe = s.async;
-        owner = s.owner.load(std::memory_order_relaxed);
       }
     }
   }
-  if (event.object != 0) raise(owner, pipe, event);
+  if (event.object != 0) raise(out.owner, pipe, event);
   return Taken::yes;
 }
 

@@ -124,6 +124,23 @@ TEST(Settings, FileErrorsNameFileAndLine) {
   }
 }
 
+TEST(Settings, LettersOutsideAsciiInStringsAndCommentsOnly) {
+  Settings settings = Settings::defaults();
+  for (const char* good : {"# \u00fc\nlog_file = \"/tmp/\u00fc\"",
+                           "\xef\xbb\xbf"
+                           "credits = 8",
+                           "log_file = '\u00fc' # \u00fc", R"(log_file = """
+\u00fc""\u00fc""""" # "\u00fc)",
+                           R"(log_file = "a\"\u00fc")", "log_file = '''\u00fc'\n'''"}) {
+    const Status status = settings.apply_toml(good, "f");
+    EXPECT_TRUE(status.ok()) << good << ": " << status.text();
+  }
+  for (const char* bad : {"\u00fc = 1", "credits = \u0206", "a = '' \u00fc", "a = '\n\u00fc",
+                          "credits = 8\u00a0", "a = \"\"\u00fc", "'''a'''\u00fc"}) {
+    EXPECT_FALSE(settings.apply_toml(bad, "f").ok()) << bad;
+  }
+}
+
 TEST(Settings, FilesThatAreNoFiles) {
   const test::Folder folder;
   const std::string pipe = (folder.path() / "pipe").string();

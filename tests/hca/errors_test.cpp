@@ -501,6 +501,41 @@ TEST_F(Errors, Registration) {
   close(ends[1]);
 }
 
+TEST_F(Errors, GlobalDatagramCarriesItsRoute) {
+  Rig rig;
+  Region m = rig.memory(4096);
+  ibv_qp* a = rig.ud();
+  ibv_qp* b = rig.ud();
+  ready_ud(a);
+  ready_ud(b);
+  post_recv(b, {m.sge(0, 1000)}, 1);
+  ibv_ah_attr attr{};
+  attr.port_num = 1;
+  attr.is_global = 1;
+  EXPECT_EQ(ibv_query_gid(rig.context, 1, 0, &attr.grh.dgid), 0);
+  ibv_ah* ah = ibv_create_ah(rig.pd, &attr);
+  ASSERT_NE(ah, nullptr);
+  ibv_sge sge = m.sge(2000, 10);
+  ibv_send_wr wr{}, *bad = nullptr;
+  wr.sg_list = &sge;
+  wr.num_sge = 1;
+  wr.opcode = IBV_WR_SEND;
+  wr.wr.ud = {ah, b->qp_num, kQkey};
+  EXPECT_EQ(ibv_post_send(a, &wr, &bad), 0);
+  ibv_wc wc = wait_wc(rig.recv_cq);
+  EXPECT_EQ(wc.wc_flags, IBV_WC_GRH);
+  EXPECT_EQ(wc.byte_len, 50U);
+  // Answered by what it brought.
+  ibv_ah* back = ibv_create_ah_from_wc(rig.pd, &wc, reinterpret_cast<ibv_grh*>(m.data), 1);
+  ASSERT_NE(back, nullptr);
+  post_recv(a, {m.sge(0, 1000)}, 2);
+  wr.wr.ud = {back, wc.src_qp, kQkey};
+  EXPECT_EQ(ibv_post_send(b, &wr, &bad), 0);
+  EXPECT_EQ(wait_wc(rig.recv_cq).wr_id, 2U);
+  EXPECT_EQ(ibv_destroy_ah(ah), 0);
+  EXPECT_EQ(ibv_destroy_ah(back), 0);
+}
+
 TEST_F(Errors, CompletionQueueOverflow) {
   Pair p;
   ibv_cq* tiny = p.rig.cq(2);

@@ -251,6 +251,51 @@ TEST_F(Processes, KilledUnderLoad) {
   finish(children);
 }
 
+// Events and wake-ups for a peer that just died go nowhere, and do not kill the sender (SIGPIPE).
+TEST_F(Processes, EventsToTheDead) {
+  Exchange* x = exchange();
+  Children children = start(2, [&](unsigned rank) {
+    Rig rig;
+    Region m = rig.memory(4096);
+    if (rank == 1) {
+      ibv_srq* srq = rig.srq(64);
+      for (std::uint64_t i = 0; i < 60; ++i) post_srq(srq, {m.sge(0, 64)}, i);
+      ibv_comp_channel* channel = ibv_create_comp_channel(rig.context);
+      QpOptions o;
+      o.recv_cq = rig.cq(256, channel);
+      ibv_qp* dct = rig.dct(srq, o);
+      EXPECT_EQ(ibv_req_notify_cq(o.recv_cq, 0), 0);
+      set(x, 0, dct->qp_num);
+      set(x, 1, o.recv_cq->handle);
+      set(x, 3, m.mr->rkey);
+      set(x, 4, m.address());
+      meet(x, 0, 2);
+      kill_self();
+    }
+    ibv_qp* dci = rig.dci();
+    ready_dci(dci);
+    ibv_ah* ah = rig.ah();
+    const std::uint32_t number = get32(x, 0);
+    auto fabric = Fabric::open(getenv("TURNOUT_FABRIC"), 1ULL << 29);
+    CqRecord& cq = fabric.value()->cq(get32(x, 1));
+    Region own = rig.memory(4096);
+    post_dc(dci, ah, number, IBV_WR_RDMA_WRITE, own.sge(0, 8), 1, get(x, 4), get32(x, 3));
+    EXPECT_EQ(wait_wc(rig.send_cq).status, IBV_WC_SUCCESS);
+    post_dc(dci, ah, number, IBV_WR_SEND, own.sge(0, 8), 1);  // its pipe is open from now on
+    EXPECT_EQ(wait_wc(rig.send_cq).status, IBV_WC_SUCCESS);
+    meet(x, 0, 2);
+    for (int i = 0; i < 50; ++i) {
+      cq.armed.store(Armed::any);
+      post_dc(dci, ah, number, IBV_WR_SEND, own.sge(0, 8), 1);
+      if (wait_wc(rig.send_cq).status != IBV_WC_SUCCESS) break;  // noticed
+    }
+    fabric.value()->wake_all();
+  });
+  finish(children);
+  EXPECT_TRUE(children.killed[1]);
+  EXPECT_FALSE(children.killed[0]);
+}
+
 // A process that dies with a lock of the shared state: whoever waits takes it over.
 TEST_F(Processes, StolenLocks) {
   Exchange* x = exchange();

@@ -271,6 +271,8 @@ bool TrafficRank::try_post() {
 }
 
 void TrafficRank::verify(const Receive& receive, const Message& m) const {
+  // An endless run ends with sends under way: what a rank that closes had not sent leaves gaps.
+  if (options_.endless && all_done()) return;
   const std::span<const std::byte> got(receive.buffer.get(), receive.entry.len);
   const auto fail = [&](const std::string& what) {
     std::string header;
