@@ -188,49 +188,49 @@ Result<std::string> read_file(const std::string& path) {
   return text;
 }
 
-// toml++ 3.3 tests characters between tokens for exotic blanks with a function whose end is marked
-// unreachable and reached for letters such as U+0206 (is_non_ascii_horizontal_whitespace):
-// undefined behaviour. No name of ours needs them, so they are refused outside of strings and
-// comments.
-Status ascii_between_tokens(std::string_view text, std::string_view file) {
+// The text as toml++ may have it. Version 3.3 tests characters for exotic blanks with a function
+// whose end is marked unreachable and reached for letters such as U+0206
+// (is_non_ascii_horizontal_whitespace): undefined behaviour. So it gets ASCII only: other letters
+// vanish from comments and are refused elsewhere, where TOML's \u00fc says the same.
+Result<std::string> as_ascii(std::string_view text, std::string_view file) {
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // a byte-order mark is allowed
+  std::string ascii(text);
   std::size_t line = 1;
-  std::string_view quote;  // what ends the string we are in, empty between tokens
+  std::string_view quote;  // what ends the string we are in
   bool comment = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
+  for (std::size_t i = 0; i < ascii.size(); ++i) {
+    const char c = ascii[i];
+    const std::string_view rest = std::string_view(ascii).substr(i);
     if (c == '\n') {
       ++line;
       comment = false;
       if (quote.size() == 1) quote = {};  // an error, which toml++ tells about
+    } else if (static_cast<unsigned char>(c) >= 0x80) {
+      if (!comment) {
+        return Status{Code::invalid,
+                      fmt::format("{}, line {}: a letter outside ASCII; write it as \\u00fc in a "
+                                  "string with double quotes",
+                                  file, line)};
+      }
+      ascii[i] = '?';
     } else if (comment) {
       continue;
     } else if (!quote.empty()) {
       if (c == '\\' && quote.front() == '"') {
-        if (i + 1 < text.size() && text[i + 1] != '\n') ++i;
-      } else if (text.substr(i).starts_with(quote)) {
+        if (rest.size() > 1 && rest[1] != '\n') ++i;
+      } else if (rest.starts_with(quote)) {
         i += quote.size() - 1;
-        // Up to two quotes more may belong to the text of a multi-line string.
-        for (int more = 0;
-             quote.size() == 3 && more < 2 && i + 1 < text.size() && text[i + 1] == quote.front();
-             ++more) {
-          ++i;
-        }
         quote = {};
       }
     } else if (c == '#') {
       comment = true;
     } else if (c == '"' || c == '\'') {
       const std::string_view triple = c == '"' ? R"(""")" : "'''";
-      quote = text.substr(i).starts_with(triple) ? triple : triple.substr(0, 1);
+      quote = rest.starts_with(triple) ? triple : triple.substr(0, 1);
       i += quote.size() - 1;
-    } else if (static_cast<unsigned char>(c) >= 0x80) {
-      return {Code::invalid,
-              fmt::format("{}, line {}: letters outside ASCII are for strings and comments only",
-                          file, line)};
     }
   }
-  return {};
+  return ascii;
 }
 
 // A TOML value as the text that the environment would hold; nothing for tables, arrays and dates.
@@ -258,8 +258,9 @@ Status Settings::set(std::string_view name, std::string_view value) {
 }
 
 Status Settings::apply_toml(std::string_view text, std::string_view file) {
-  if (Status s = ascii_between_tokens(text, file); !s.ok()) return s;
-  const toml::parse_result parsed = toml::parse(text, std::string(file));
+  const Result<std::string> ascii = as_ascii(text, file);
+  if (!ascii) return ascii.status();
+  const toml::parse_result parsed = toml::parse(ascii.value(), std::string(file));
   if (!parsed) {
     const toml::parse_error& error = parsed.error();
     return {Code::invalid,

@@ -79,10 +79,14 @@ std::string temporary_folder(const std::string& job) {
   return fmt::format("{}/turnout-{}-report-{}", base, ::geteuid(), plain(job));
 }
 
-// The folder of a job: ours, private, and no link that somebody put in its place.
-Result<Fd> open_private(const std::string& path) {
-  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return failed("make", path, errno);
+// The folder of a job: ours, private, and no link that somebody put in its place. Without `make` an
+// empty Fd says that it is not there.
+Result<Fd> open_private(const std::string& path, bool make) {
+  if (make && ::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+    return failed("make", path, errno);
+  }
   Fd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd && errno == ENOENT && !make) return fd;
   if (!fd) return failed("open", path, errno);
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return failed("look at", path, errno);
@@ -241,7 +245,7 @@ std::size_t count_processes(const Fd& folder) {
 }
 
 // Whether an endpoint of this process (not of one it was forked from) handed in a report under this
-// name before: then a folder that is gone was printed already.
+// name before: then the job's table may be printed already.
 bool handed_in_before(const std::string& name, bool now) {
   static std::mutex mutex;
   static pid_t owner = 0;
@@ -254,14 +258,16 @@ bool handed_in_before(const std::string& name, bool now) {
 
 Status publish_with_job(const EndpointReport& report, std::size_t expected) {
   const std::string path = temporary_folder(report.job);
-  if (handed_in_before(path, false) && ::access(path.c_str(), F_OK) != 0) {
-    if (carried_anything(report)) print(format_reports({&report, 1}, kPrinted));
-    return {};
-  }
+  // The process's former endpoint may have been the last one that the table waited for.
+  const bool again = handed_in_before(path, false);
   // The last process of the job removes the folder; who opened it before then starts again.
   for (int attempt = 0; attempt < 8; ++attempt) {
-    Result<Fd> folder = open_private(path);
+    Result<Fd> folder = open_private(path, !again);
     if (!folder) return folder.status();
+    if (!folder.value()) {
+      if (carried_anything(report)) print(format_reports({&report, 1}, kPrinted));
+      return {};
+    }
     const Result<Fd> locked = lock_file(*folder, path);
     if (!locked) return locked.status();
     if (!same_place(*folder, path)) continue;

@@ -36,8 +36,12 @@ SendWqe& begin(ibv_qp_ex* ex, ibv_wr_opcode opcode) {
   return w;
 }
 
-void send(ibv_qp_ex* ex) { begin(ex, IBV_WR_SEND); }
-void send_imm(ibv_qp_ex* ex, __be32 imm) { begin(ex, IBV_WR_SEND_WITH_IMM).imm = imm; }
+void send(ibv_qp_ex* ex) {
+  begin(ex, IBV_WR_SEND);
+}
+void send_imm(ibv_qp_ex* ex, __be32 imm) {
+  begin(ex, IBV_WR_SEND_WITH_IMM).imm = imm;
+}
 void rdma(ibv_qp_ex* ex, ibv_wr_opcode opcode, std::uint32_t rkey, std::uint64_t address) {
   SendWqe& w = begin(ex, opcode);
   w.rkey = rkey;
@@ -151,7 +155,9 @@ int complete(ibv_qp_ex* ex) {
   return error;
 }
 
-void abort_batch(ibv_qp_ex* ex) { finish(qp_of(ex)); }
+void abort_batch(ibv_qp_ex* ex) {
+  finish(qp_of(ex));
+}
 
 }  // namespace
 

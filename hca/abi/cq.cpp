@@ -11,8 +11,12 @@ using namespace turnout::hca;
 
 namespace {
 
-Engine& engine_of(const Cq& cq) { return *context_of(cq.verbs.context).engine; }
-Cq& of(ibv_cq_ex* cq) { return *reinterpret_cast<Cq*>(cq); }
+Engine& engine_of(const Cq& cq) {
+  return *context_of(cq.verbs.context).engine;
+}
+Cq& of(ibv_cq_ex* cq) {
+  return *reinterpret_cast<Cq*>(cq);
+}
 
 class PollGuard {
  public:
@@ -46,7 +50,9 @@ int start_poll(ibv_cq_ex* current, ibv_poll_cq_attr* attr) {
   if (!cq.single_threaded) cq.poll_lock.unlock();
   return ENOENT;
 }
-int next_poll(ibv_cq_ex* current) { return next_entry(of(current)) ? 0 : ENOENT; }
+int next_poll(ibv_cq_ex* current) {
+  return next_entry(of(current)) ? 0 : ENOENT;
+}
 void end_poll(ibv_cq_ex* current) {
   if (!of(current).single_threaded) of(current).poll_lock.unlock();
 }
@@ -85,7 +91,7 @@ namespace turnout::hca {
 ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) {
   constexpr auto known = std::uint64_t{IBV_WC_STANDARD_FLAGS} |
                          IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
-                                  IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+                         IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
   if ((attr->wc_flags & ~known) != 0 ||
       (attr->comp_mask & ~static_cast<unsigned>(IBV_CQ_INIT_ATTR_MASK_FLAGS)) != 0) {
     errno = EOPNOTSUPP;

@@ -20,7 +20,8 @@ using namespace turnout::hca;
 
 namespace {
 
-// The port's GUID: the same for every process of one user on one host and fabric, another elsewhere.
+// The port's GUID: the same for every process of one user on one host and fabric, another
+// elsewhere.
 std::uint64_t guid() {
   const char* fabric = std::getenv("TURNOUT_FABRIC");
   utsname host{};
@@ -61,11 +62,17 @@ TURNOUT_EXPORT ibv_device** ibv_get_device_list(int* num_devices) {
   return list;
 }
 
-TURNOUT_EXPORT void ibv_free_device_list(ibv_device** list) { std::free(list); }
+TURNOUT_EXPORT void ibv_free_device_list(ibv_device** list) {
+  std::free(list);
+}
 
-TURNOUT_EXPORT const char* ibv_get_device_name(ibv_device* device) { return device->name; }
+TURNOUT_EXPORT const char* ibv_get_device_name(ibv_device* device) {
+  return device->name;
+}
 
-TURNOUT_EXPORT int ibv_get_device_index(ibv_device*) { return -1; }  // no kernel device behind it
+TURNOUT_EXPORT int ibv_get_device_index(ibv_device*) {
+  return -1;
+}  // no kernel device behind it
 
 TURNOUT_EXPORT __be64 ibv_get_device_guid(ibv_device* device) {
   return htobe64(reinterpret_cast<Device*>(device)->guid);

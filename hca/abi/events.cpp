@@ -25,8 +25,7 @@ TURNOUT_EXPORT ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
 }
 
 TURNOUT_EXPORT int ibv_destroy_comp_channel(ibv_comp_channel* channel) {
-  return context_of(channel->context)
-      .engine->destroy_channel(*reinterpret_cast<Channel*>(channel));
+  return context_of(channel->context).engine->destroy_channel(*reinterpret_cast<Channel*>(channel));
 }
 
 TURNOUT_EXPORT int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) {
@@ -71,6 +70,7 @@ TURNOUT_EXPORT void ibv_ack_async_event(ibv_async_event* event) {
       acknowledge(qp.mutex, qp.cond, qp.events_completed, 1);
       break;
     }
-    default: break;  // of the device or port: nothing waits for it
+    default:
+      break;  // of the device or port: nothing waits for it
   }
 }

@@ -1,8 +1,8 @@
 // What every exported function is marked with, and what the two libraries share.
 //
-// libmlx5.so.1 must work beside a libibverbs.so.1 that is not ours (or is ours under another path), so
-// it does not link to it: it reaches the implementation through Mlx5Ops, found behind the context or
-// device it is given and recognised by a magic number.
+// libmlx5.so.1 must work beside a libibverbs.so.1 that is not ours (or is ours under another path),
+// so it does not link to it: it reaches the implementation through Mlx5Ops, found behind the
+// context or device it is given and recognised by a magic number.
 #pragma once
 
 #include <infiniband/mlx5dv.h>

@@ -13,7 +13,9 @@ using namespace turnout::hca;
 
 namespace {
 
-Engine& engine_of(const ibv_pd* pd) { return *context_of(pd->context).engine; }
+Engine& engine_of(const ibv_pd* pd) {
+  return *context_of(pd->context).engine;
+}
 
 ibv_mr* region(ibv_pd* pd, void* address, std::size_t length, std::uint64_t iova, unsigned access) {
   Mr* mr = engine_of(pd).register_memory(*reinterpret_cast<Pd*>(pd), address, length, iova, access);

@@ -17,7 +17,9 @@ mlx5dv_qp_ex* qp_ex(ibv_qp_ex* ex) {
   return nullptr;
 }
 
-ibv_context* open_device(ibv_device* device) { return ibv_open_device(device); }
+ibv_context* open_device(ibv_device* device) {
+  return ibv_open_device(device);
+}
 
 }  // namespace
 

@@ -1,14 +1,16 @@
-// libmlx5.so.1: the rest of mlx5dv. Each function answers EOPNOTSUPP, or null and errno, whatever its
-// arguments: so it needs no prototype, and this file must not see rdma-core's.
+// libmlx5.so.1: the rest of mlx5dv. Each function answers EOPNOTSUPP, or null and errno, whatever
+// its arguments: so it needs no prototype, and this file must not see rdma-core's.
 #include <cerrno>
 
-#define TURNOUT_NO_POINTER(name)                                             \
-  extern "C" __attribute__((visibility("default"))) void* name() {           \
-    errno = EOPNOTSUPP;                                                      \
-    return nullptr;                                                          \
+#define TURNOUT_NO_POINTER(name)                                   \
+  extern "C" __attribute__((visibility("default"))) void* name() { \
+    errno = EOPNOTSUPP;                                            \
+    return nullptr;                                                \
   }
-#define TURNOUT_NO_INT(name) \
-  extern "C" __attribute__((visibility("default"))) int name() { return EOPNOTSUPP; }
+#define TURNOUT_NO_INT(name)                                     \
+  extern "C" __attribute__((visibility("default"))) int name() { \
+    return EOPNOTSUPP;                                           \
+  }
 
 TURNOUT_NO_POINTER(mlx5dv_alloc_dm)
 TURNOUT_NO_POINTER(mlx5dv_alloc_var)

@@ -9,7 +9,9 @@ using namespace turnout::hca;
 
 namespace {
 
-Engine& engine_of(const ibv_qp* qp) { return *context_of(qp->context).engine; }
+Engine& engine_of(const ibv_qp* qp) {
+  return *context_of(qp->context).engine;
+}
 
 // Turns a classic work request into ours. 0 or errno.
 int convert(const Qp& qp, const ibv_send_wr& wr, SendWqe& w) {
@@ -36,7 +38,9 @@ int convert(const Qp& qp, const ibv_send_wr& wr, SendWqe& w) {
       w.compare_add = wr.wr.atomic.compare_add;
       w.swap = wr.wr.atomic.swap;
       break;
-    default: w.rkey = 0; break;
+    default:
+      w.rkey = 0;
+      break;
   }
   if (qp.kind == QpKind::ud) {
     if (wr.wr.ud.ah == nullptr) return EINVAL;
@@ -54,7 +58,7 @@ int convert(const Qp& qp, const ibv_send_wr& wr, SendWqe& w) {
     std::uint64_t length = 0;
     for (int i = 0; i < wr.num_sge; ++i) {
       const ibv_sge& sge = wr.sg_list[i];
-      if (length + sge.length > qp.init.cap.max_inline_data) return ENOMEM;  // as mlx5
+      if (length + sge.length > qp.init.cap.max_inline_data) return ENOMEM;               // as mlx5
       std::memcpy(w.data + length, reinterpret_cast<const void*>(sge.addr), sge.length);  // NOLINT
       length += sge.length;
     }
@@ -71,12 +75,12 @@ int convert(const Qp& qp, const ibv_send_wr& wr, SendWqe& w) {
 
 ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex& attr, const mlx5dv_qp_init_attr* dc) {
   const bool builders = (attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
-  constexpr std::uint64_t known =
-      IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
-      IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |
-      IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
-  constexpr std::uint32_t known_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS |
-                                       IBV_QP_INIT_ATTR_CREATE_FLAGS;
+  constexpr std::uint64_t known = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+                                  IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
+                                  IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+                                  IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+  constexpr std::uint32_t known_mask =
+      IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_CREATE_FLAGS;
   if ((attr.comp_mask & ~known_mask) != 0 || (builders && (attr.send_ops_flags & ~known) != 0) ||
       ((attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr.create_flags != 0)) {
     errno = EOPNOTSUPP;
@@ -163,13 +167,17 @@ TURNOUT_EXPORT int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attr, int, ibv_qp_init_
   return engine_of(qp).query_qp(qp_of(qp), *attr, *init);
 }
 
-TURNOUT_EXPORT int ibv_destroy_qp(ibv_qp* qp) { return engine_of(qp).destroy_qp(qp_of(qp)); }
+TURNOUT_EXPORT int ibv_destroy_qp(ibv_qp* qp) {
+  return engine_of(qp).destroy_qp(qp_of(qp));
+}
 
 TURNOUT_EXPORT int ibv_query_qp_data_in_order(ibv_qp*, ibv_wr_opcode, std::uint32_t flags) {
   return flags == 0 ? 1 : 0;  // bytes of one request become visible in order, the last one last
 }
 
-TURNOUT_EXPORT int ibv_set_ece(ibv_qp*, ibv_ece* ece) { return ece->vendor_id == 0 ? 0 : EOPNOTSUPP; }
+TURNOUT_EXPORT int ibv_set_ece(ibv_qp*, ibv_ece* ece) {
+  return ece->vendor_id == 0 ? 0 : EOPNOTSUPP;
+}
 
 TURNOUT_EXPORT int ibv_query_ece(ibv_qp*, ibv_ece* ece) {
   *ece = {};  // no options to agree on

@@ -28,8 +28,8 @@ void fill(ibv_context* context, ibv_device_attr& a) {
   a.hw_ver = kLayoutVersion;
   a.max_qp = kMaxQps - kFirstQp;
   a.max_qp_wr = kMaxQpWr;
-  a.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_RC_RNR_NAK_GEN |
-                       IBV_DEVICE_SYS_IMAGE_GUID;
+  a.device_cap_flags =
+      IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID;
   a.max_sge = a.max_sge_rd = kMaxSge;
   a.max_cq = kMaxCqs;
   a.max_cqe = kMaxCqe;
@@ -37,8 +37,8 @@ void fill(ibv_context* context, ibv_device_attr& a) {
   a.max_pd = 1 << 24;
   a.max_qp_rd_atom = a.max_qp_init_rd_atom = kMaxRdAtomic;
   a.max_res_rd_atom = static_cast<int>(kMaxRdAtomic * kMaxQps);
-  // Atomic among requests to one region, and with the processor's instructions only where the region
-  // is pages of a file.
+  // Atomic among requests to one region, and with the processor's instructions only where the
+  // region is pages of a file.
   a.atomic_cap = IBV_ATOMIC_HCA;
   a.max_ah = 1 << 30;
   a.max_srq = kMaxSrqs;

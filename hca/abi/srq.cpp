@@ -7,8 +7,12 @@ using namespace turnout::hca;
 
 namespace {
 
-Srq& of(ibv_srq* srq) { return *reinterpret_cast<Srq*>(srq); }
-Engine& engine_of(ibv_srq* srq) { return *context_of(srq->context).engine; }
+Srq& of(ibv_srq* srq) {
+  return *reinterpret_cast<Srq*>(srq);
+}
+Engine& engine_of(ibv_srq* srq) {
+  return *context_of(srq->context).engine;
+}
 
 }  // namespace
 
@@ -55,4 +59,6 @@ TURNOUT_EXPORT int ibv_query_srq(ibv_srq* srq, ibv_srq_attr* attr) {
   return engine_of(srq).query_srq(of(srq), *attr);
 }
 
-TURNOUT_EXPORT int ibv_destroy_srq(ibv_srq* srq) { return engine_of(srq).destroy_srq(of(srq)); }
+TURNOUT_EXPORT int ibv_destroy_srq(ibv_srq* srq) {
+  return engine_of(srq).destroy_srq(of(srq));
+}

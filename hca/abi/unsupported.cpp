@@ -1,5 +1,5 @@
-// Public functions that this adapter has no use for: each answers EOPNOTSUPP, and says so once in the
-// log. And the 1.0 versions of names, whose structs went out of use in 2007.
+// Public functions that this adapter has no use for: each answers EOPNOTSUPP, and says so once in
+// the log. And the 1.0 versions of names, whose structs went out of use in 2007.
 #include <cerrno>
 #include <mutex>
 #include <set>
@@ -34,13 +34,27 @@ T* none(const char* name) {
 
 }  // namespace
 
-TURNOUT_EXPORT ibv_context* ibv_import_device(int) { return none<ibv_context>("ibv_import_device"); }
-TURNOUT_EXPORT ibv_pd* ibv_import_pd(ibv_context*, uint32_t) { return none<ibv_pd>("ibv_import_pd"); }
-TURNOUT_EXPORT void ibv_unimport_pd(ibv_pd*) { unsupported("ibv_unimport_pd"); }
-TURNOUT_EXPORT ibv_mr* ibv_import_mr(ibv_pd*, uint32_t) { return none<ibv_mr>("ibv_import_mr"); }
-TURNOUT_EXPORT void ibv_unimport_mr(ibv_mr*) { unsupported("ibv_unimport_mr"); }
-TURNOUT_EXPORT ibv_dm* ibv_import_dm(ibv_context*, uint32_t) { return none<ibv_dm>("ibv_import_dm"); }
-TURNOUT_EXPORT void ibv_unimport_dm(ibv_dm*) { unsupported("ibv_unimport_dm"); }
+TURNOUT_EXPORT ibv_context* ibv_import_device(int) {
+  return none<ibv_context>("ibv_import_device");
+}
+TURNOUT_EXPORT ibv_pd* ibv_import_pd(ibv_context*, uint32_t) {
+  return none<ibv_pd>("ibv_import_pd");
+}
+TURNOUT_EXPORT void ibv_unimport_pd(ibv_pd*) {
+  unsupported("ibv_unimport_pd");
+}
+TURNOUT_EXPORT ibv_mr* ibv_import_mr(ibv_pd*, uint32_t) {
+  return none<ibv_mr>("ibv_import_mr");
+}
+TURNOUT_EXPORT void ibv_unimport_mr(ibv_mr*) {
+  unsupported("ibv_unimport_mr");
+}
+TURNOUT_EXPORT ibv_dm* ibv_import_dm(ibv_context*, uint32_t) {
+  return none<ibv_dm>("ibv_import_dm");
+}
+TURNOUT_EXPORT void ibv_unimport_dm(ibv_dm*) {
+  unsupported("ibv_unimport_dm");
+}
 TURNOUT_EXPORT int ibv_attach_mcast(ibv_qp*, const ibv_gid*, uint16_t) {
   return unsupported("ibv_attach_mcast");
 }
@@ -53,13 +67,23 @@ TURNOUT_EXPORT int ibv_resolve_eth_l2_from_gid(ibv_context*, ibv_ah_attr*, uint8
 }
 
 // Nothing is pinned, so nothing needs to be kept from a fork's child.
-TURNOUT_EXPORT int ibv_fork_init() { return 0; }
-TURNOUT_EXPORT ibv_fork_status ibv_is_fork_initialized() { return IBV_FORK_UNNEEDED; }
-TURNOUT_EXPORT int ibv_dontfork_range(void*, std::size_t) { return 0; }
-TURNOUT_EXPORT int ibv_dofork_range(void*, std::size_t) { return 0; }
+TURNOUT_EXPORT int ibv_fork_init() {
+  return 0;
+}
+TURNOUT_EXPORT ibv_fork_status ibv_is_fork_initialized() {
+  return IBV_FORK_UNNEEDED;
+}
+TURNOUT_EXPORT int ibv_dontfork_range(void*, std::size_t) {
+  return 0;
+}
+TURNOUT_EXPORT int ibv_dofork_range(void*, std::size_t) {
+  return 0;
+}
 
 // There is no kernel device, so no sysfs and no conversion from kernel structs.
-TURNOUT_EXPORT const char* ibv_get_sysfs_path() { return "/sys"; }
+TURNOUT_EXPORT const char* ibv_get_sysfs_path() {
+  return "/sys";
+}
 TURNOUT_EXPORT int ibv_read_sysfs_file(const char*, const char*, char*, std::size_t) {
   errno = ENOENT;
   return -1;
@@ -81,17 +105,18 @@ TURNOUT_EXPORT void ibv_copy_path_rec_to_kern(ib_user_path_rec*, ibv_sa_path_rec
   unsupported("ibv_copy_path_rec_to_kern");
 }
 
-// A function that returns EOPNOTSUPP (or null and errno) whatever it is given, bound to an old version.
-#define TURNOUT_OLD_POINTER(symbol, version)                                              \
-  extern "C" __attribute__((visibility("default"), used)) void* turnout_old_##symbol() {  \
-    errno = unsupported(#symbol "@" version);                                             \
-    return nullptr;                                                                       \
-  }                                                                                       \
+// A function that returns EOPNOTSUPP (or null and errno) whatever it is given, bound to an old
+// version.
+#define TURNOUT_OLD_POINTER(symbol, version)                                             \
+  extern "C" __attribute__((visibility("default"), used)) void* turnout_old_##symbol() { \
+    errno = unsupported(#symbol "@" version);                                            \
+    return nullptr;                                                                      \
+  }                                                                                      \
   __asm__(".symver turnout_old_" #symbol "," #symbol "@" version);
-#define TURNOUT_OLD_INT(symbol, version)                                                \
-  extern "C" __attribute__((visibility("default"), used)) int turnout_old_##symbol() {  \
-    return unsupported(#symbol "@" version);                                            \
-  }                                                                                     \
+#define TURNOUT_OLD_INT(symbol, version)                                               \
+  extern "C" __attribute__((visibility("default"), used)) int turnout_old_##symbol() { \
+    return unsupported(#symbol "@" version);                                           \
+  }                                                                                    \
   __asm__(".symver turnout_old_" #symbol "," #symbol "@" version);
 
 TURNOUT_OLD_INT(ibv_ack_async_event, "IBVERBS_1.0")

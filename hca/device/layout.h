@@ -2,11 +2,11 @@
 // completion queues, shared receive queues and memory regions, plus a heap for their rings.
 //
 // Records hold offsets, indices and numbers, never pointers (a `cookie` is a pointer that only its
-// owner uses). Every record names its owner by a process token; the owner alone creates and destroys
-// it, the reaper (any live process, under Header::table_lock) destroys those of dead owners. What is
-// read here was possibly written by a damaged process: range-check before use. Records are
-// type-stable: their memory is a record of the same kind for ever, so a stale index is harmless to
-// lock. An engine with one process can keep the same records in private memory.
+// owner uses). Every record names its owner by a process token; the owner alone creates and
+// destroys it, the reaper (any live process, under Header::table_lock) destroys those of dead
+// owners. What is read here was possibly written by a damaged process: range-check before use.
+// Records are type-stable: their memory is a record of the same kind for ever, so a stale index is
+// harmless to lock. An engine with one process can keep the same records in private memory.
 #pragma once
 
 #include <atomic>
@@ -19,13 +19,15 @@
 namespace turnout::hca {
 
 inline constexpr std::uint64_t kMagic = 0x3141'5554'4f4e'5254ULL;  // "TRNOTUA1"
-inline constexpr std::uint32_t kLayoutVersion = 1;
+inline constexpr std::uint32_t kLayoutVersion = 2;
 inline constexpr std::uint64_t kPage = 4096;
 inline constexpr std::uint32_t kNone = 0xffff'ffff;  // no index
 
 // Who: (slot + 1) in the low 16 bits, generation of the slot above. 0: nobody.
 using Token = std::uint32_t;
-[[nodiscard]] constexpr std::uint32_t slot_of(Token token) noexcept { return (token & 0xffff) - 1; }
+[[nodiscard]] constexpr std::uint32_t slot_of(Token token) noexcept {
+  return (token & 0xffff) - 1;
+}
 [[nodiscard]] constexpr Token make_token(std::uint32_t slot, std::uint32_t generation) noexcept {
   return (slot + 1) | (generation << 16);
 }
@@ -45,28 +47,28 @@ struct PipeRef {
 struct alignas(64) Header {
   std::uint64_t magic;
   std::uint32_t version;
-  std::uint32_t layout;            // hash of all sizes below
+  std::uint32_t layout;  // hash of all sizes below
   std::uint64_t file_size;
-  std::uint64_t pid_namespace;     // inode: process ids mean something only inside one
-  std::uint64_t generation;        // random, new for every file
+  std::uint64_t pid_namespace;  // inode: process ids mean something only inside one
+  std::uint64_t generation;     // random, new for every file
   std::atomic<std::uint32_t> ready;
   std::uint32_t unused;
   std::atomic<std::uint64_t> next_pd;
-  alignas(64) Lock table_lock;     // creation and destruction of records, the heap, reaping
+  alignas(64) Lock table_lock;  // creation and destruction of records, the heap, reaping
   // One past the highest index ever used; scans stop there.
   std::atomic<std::uint32_t> process_high, qp_high, cq_high, srq_high, mr_high;
-  std::uint64_t heap_first_free;   // no free page lies below (a hint)
-  std::uint64_t heap_high;         // one past the highest page ever used
+  std::uint64_t heap_first_free;  // no free page lies below (a hint)
+  std::uint64_t heap_high;        // one past the highest page ever used
 };
 
 struct alignas(64) ProcessRecord {
-  std::atomic<Token> token;        // 0: slot free
-  std::uint32_t generation;        // of the slot, survives its users
+  std::atomic<Token> token;  // 0: slot free
+  std::uint32_t generation;  // of the slot, survives its users
   std::uint32_t pid;
   std::atomic<std::uint32_t> leaving;  // at exit: no longer counts as attached
-  std::uint64_t start_time;        // field 22 of /proc/PID/stat: tells a reused pid
-  PipeRef wake;                    // one byte wakes the process's firmware thread
-  Lock atomics;                    // read-modify-write of memory that peers cannot map
+  std::uint64_t start_time;            // field 22 of /proc/PID/stat: tells a reused pid
+  PipeRef wake;                        // one byte wakes the process's firmware thread
+  Lock atomics;                        // read-modify-write of memory that peers cannot map
   std::uint32_t unused2;
   std::uint64_t unused3;
 };
@@ -76,14 +78,14 @@ static_assert(sizeof(ProcessRecord) == 64);
 // Lock, head and tail share a cache line: a post and a take each move one line.
 struct alignas(64) ReceiveQueue {
   Lock lock;
-  std::uint32_t slots;             // power of two, 0: no queue
-  std::uint32_t max_wr;            // <= slots - 1
+  std::uint32_t slots;   // power of two, 0: no queue
+  std::uint32_t max_wr;  // <= slots - 1
   std::uint32_t max_sge;
-  std::uint64_t ring;              // heap offset
-  std::uint32_t head, tail;        // free-running; under lock
-  std::uint32_t limit;             // SRQ: raise the event when fewer are left; 0: not armed
+  std::uint64_t ring;        // heap offset
+  std::uint32_t head, tail;  // free-running; under lock
+  std::uint32_t limit;       // SRQ: raise the event when fewer are left; 0: not armed
   std::uint32_t pd;
-  std::uint32_t taker;             // QP index + 1 of who is taking now: left behind, it died there
+  std::uint32_t taker;  // QP index + 1 of who is taking now: left behind, it died there
   std::uint32_t unused[3];
 };
 static_assert(sizeof(ReceiveQueue) == 64);
@@ -93,7 +95,7 @@ struct ReceiveSge {
   std::uint32_t length;
   std::uint32_t key;
 };
-struct ReceiveWqe {                // followed by max_sge ReceiveSge
+struct ReceiveWqe {  // followed by max_sge ReceiveSge
   std::uint64_t wr_id;
   std::uint32_t num_sge;
   std::uint32_t unused;
@@ -110,18 +112,18 @@ struct alignas(64) QpRecord {
   std::atomic<std::uint64_t> identity;
   std::atomic<Token> owner;
   QpKind kind;
-  std::uint8_t salt;               // survives: top 8 bits of the next number
-  std::uint8_t min_rnr_timer;      // IBTA code 0..31
+  std::uint8_t salt;           // survives: top 8 bits of the next number
+  std::uint8_t min_rnr_timer;  // IBTA code 0..31
   std::uint8_t unused;
-  std::uint32_t access;            // IBV_ACCESS_REMOTE_*
+  std::uint32_t access;  // IBV_ACCESS_REMOTE_*
   std::uint32_t pd;
   std::uint32_t recv_cq, send_cq;
-  std::uint32_t srq;               // kNone: own receive queue
-  std::uint32_t dest_qpn;          // RC
-  std::uint32_t qkey;              // UD
-  std::uint32_t wants_flush;       // a peer moved it to err: the owner flushes its send queue
-  std::uint64_t dc_key;            // DCT
-  std::uint64_t cookie;            // the owner's object
+  std::uint32_t srq;          // kNone: own receive queue
+  std::uint32_t dest_qpn;     // RC
+  std::uint32_t qkey;         // UD
+  std::uint32_t unused2;
+  std::uint64_t dc_key;       // DCT
+  std::uint64_t cookie;       // the owner's object
 
   ReceiveQueue rq;
 
@@ -132,28 +134,28 @@ struct alignas(64) QpRecord {
   Token taken_owner;
   std::uint32_t taken_sges;
   std::uint64_t taken_wr_id;
-  std::uint32_t taken_position;    // the queue's head before
-  std::uint32_t unused2;
-  PipeRef async;                   // of the owner's context
-  std::uint64_t unused3;
+  std::uint32_t taken_position;  // the queue's head before
+  std::uint32_t taken_cq;        // where its completion goes
+  std::uint64_t entry_position;  // and which entry there: set under the CQ's lock
+  PipeRef async;  // of the owner's context
   ReceiveSge taken_sge[kMaxSge];
 };
 static_assert(sizeof(QpRecord) == 448);
 
 struct alignas(64) Cqe {
   std::uint64_t wr_id;
-  std::uint64_t timestamp;         // CLOCK_MONOTONIC, ns; 0 unless the CQ asks for it
+  std::uint64_t timestamp;  // CLOCK_MONOTONIC, ns; 0 unless the CQ asks for it
   std::uint32_t qpn;
   std::uint32_t src_qp;
   std::uint32_t byte_len;
-  std::uint32_t imm;               // network order, as in ibv_wc
-  std::uint32_t sq_position;       // send: everything up to here is done
-  std::uint8_t status;             // ibv_wc_status
-  std::uint8_t opcode;             // ibv_wc_opcode
-  std::uint8_t flags;              // ibv_wc_flags
-  std::uint8_t dropped;            // its QP was reset or destroyed: poll skips it
+  std::uint32_t imm;          // network order, as in ibv_wc
+  std::uint32_t sq_position;  // send: everything up to here is done
+  std::uint8_t status;        // ibv_wc_status
+  std::uint8_t opcode;        // ibv_wc_opcode
+  std::uint8_t flags;         // ibv_wc_flags
+  std::uint8_t dropped;       // its QP was reset or destroyed: poll skips it
   std::uint32_t vendor_err;
-  std::uint8_t send;               // 1: releases send-queue entries
+  std::uint8_t send;  // 1: releases send-queue entries
   std::uint8_t unused[3];
   // Position + 1 once the entry is whole: written last.
   std::atomic<std::uint64_t> sequence;
@@ -164,22 +166,24 @@ enum class ObjectPhase : std::uint32_t { free, live, error };
 enum class Armed : std::uint32_t { no, solicited, any };
 
 struct alignas(64) CqRecord {
-  Lock lock;                       // producers
+  Lock lock;  // producers
   std::atomic<ObjectPhase> phase;
   std::atomic<Token> owner;
-  std::uint32_t slots;             // power of two
-  std::uint64_t ring;              // heap offset
-  std::uint64_t tail;              // next position; under lock
-  std::uint64_t head_seen;         // producers' copy of head; under lock
-  std::uint32_t has_channel;
-  std::uint32_t timestamps;
+  std::uint32_t slots;      // power of two
+  std::uint64_t ring;       // heap offset
+  std::uint64_t tail;       // next position; under lock
+  std::uint64_t head_seen;  // producers' copy of head; under lock
+  // QP index + 1 of who completes a taken receive now: left behind, it died there.
+  std::atomic<std::uint32_t> pusher;
+  std::uint16_t has_channel;
+  std::uint16_t timestamps;
   std::uint64_t cookie;
 
   alignas(64) std::atomic<std::uint64_t> head;  // the owner's: next position to poll
   std::atomic<Armed> armed;
   std::atomic<std::uint32_t> overflowed;
   PipeRef channel, async;
-  std::uint32_t generation;        // of the record: tells events of a former CQ
+  std::uint32_t generation;  // of the record: tells events of a former CQ
   std::uint32_t unused;
 };
 static_assert(sizeof(CqRecord) == 128);
@@ -202,14 +206,14 @@ struct alignas(64) MrRecord {
   std::atomic<std::uint32_t> key;  // 0: not valid; else index << 8 | generation
   std::atomic<Token> owner;
   std::uint32_t pd;
-  std::uint32_t access : 16;       // IBV_ACCESS_*
+  std::uint32_t access : 16;  // IBV_ACCESS_*
   std::uint32_t kind : 8;
-  std::uint32_t generation : 8;    // survives
+  std::uint32_t generation : 8;  // survives
   std::uint64_t iova;
   std::uint64_t length;
-  std::uint64_t address;           // process: owner's address of iova; shared: offset in the file
-  std::uint64_t device, inode;     // shared: of the file
-  std::int32_t fd;                 // shared: in the owner's file table
+  std::uint64_t address;        // process: owner's address of iova; shared: offset in the file
+  std::uint64_t device, inode;  // shared: of the file
+  std::int32_t fd;              // shared: in the owner's file table
   std::atomic<std::uint32_t> mapped;  // a peer mapped it: tell peers when it goes
 };
 static_assert(sizeof(MrRecord) == 64);
@@ -227,7 +231,8 @@ using PageTag = std::uint32_t;
 
 struct Layout {
   static constexpr std::uint64_t processes = page_align(sizeof(Header));
-  static constexpr std::uint64_t hazards = processes + page_align(kMaxProcesses * sizeof(ProcessRecord));
+  static constexpr std::uint64_t hazards =
+      processes + page_align(kMaxProcesses * sizeof(ProcessRecord));
   static constexpr std::uint64_t qps = hazards + page_align(kMaxQps * sizeof(Hazard));
   static constexpr std::uint64_t cqs = qps + page_align(kMaxQps * sizeof(QpRecord));
   static constexpr std::uint64_t srqs = cqs + page_align(kMaxCqs * sizeof(CqRecord));
@@ -245,11 +250,11 @@ struct Layout {
 
   static constexpr std::uint32_t hash() {
     std::uint64_t h = 1469598103934665603ULL;  // FNV-1a
-    for (std::uint64_t v : {std::uint64_t{sizeof(Header)}, std::uint64_t{sizeof(ProcessRecord)},
-                            std::uint64_t{sizeof(QpRecord)}, std::uint64_t{sizeof(CqRecord)},
-                            std::uint64_t{sizeof(SrqRecord)}, std::uint64_t{sizeof(MrRecord)},
-                            std::uint64_t{sizeof(Cqe)}, processes, hazards, qps, cqs, srqs, mrs,
-                            tags}) {
+    for (std::uint64_t v :
+         {std::uint64_t{sizeof(Header)}, std::uint64_t{sizeof(ProcessRecord)},
+          std::uint64_t{sizeof(QpRecord)}, std::uint64_t{sizeof(CqRecord)},
+          std::uint64_t{sizeof(SrqRecord)}, std::uint64_t{sizeof(MrRecord)},
+          std::uint64_t{sizeof(Cqe)}, processes, hazards, qps, cqs, srqs, mrs, tags}) {
       h = (h ^ v) * 1099511628211ULL;
     }
     return static_cast<std::uint32_t>(h ^ (h >> 32));

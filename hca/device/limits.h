@@ -10,16 +10,16 @@
 namespace turnout::hca {
 
 inline constexpr char kDeviceName[] = "turnout0";
-inline constexpr std::uint16_t kLid = 1;             // one port, one LID for every process of the host
+inline constexpr std::uint16_t kLid = 1;  // one port, one LID for every process of the host
 inline constexpr std::uint8_t kPort = 1;
 
 // Tables of the shared state. Powers of two: keys and numbers are cut out of their indices.
 inline constexpr std::uint32_t kMaxProcesses = 4096;
-inline constexpr std::uint32_t kMaxQps = 1U << 16;   // 16 bits of a 24-bit number, 8 are salt
-inline constexpr std::uint32_t kFirstQp = 2;         // IBTA: numbers 0 and 1 are management QPs
+inline constexpr std::uint32_t kMaxQps = 1U << 16;  // 16 bits of a 24-bit number, 8 are salt
+inline constexpr std::uint32_t kFirstQp = 2;        // IBTA: numbers 0 and 1 are management QPs
 inline constexpr std::uint32_t kMaxCqs = 1U << 16;
 inline constexpr std::uint32_t kMaxSrqs = 1U << 14;
-inline constexpr std::uint32_t kMaxMrs = 1U << 18;   // 24 bits of a key are index, 8 generation
+inline constexpr std::uint32_t kMaxMrs = 1U << 18;  // 24 bits of a key are index, 8 generation
 
 inline constexpr std::uint32_t kMaxQpWr = 16384;
 inline constexpr std::uint32_t kMaxSrqWr = 32768;
@@ -28,7 +28,7 @@ inline constexpr std::uint32_t kMaxSge = 16;
 inline constexpr std::uint32_t kMaxInline = 512;
 inline constexpr std::uint32_t kMaxMessage = 1U << 31;  // IBTA: 2^31 bytes
 inline constexpr std::uint32_t kMtu = 4096;             // also the longest UD message
-inline constexpr std::uint32_t kGrhBytes = 40;          // IBTA: in front of every UD message received
+inline constexpr std::uint32_t kGrhBytes = 40;  // IBTA: in front of every UD message received
 inline constexpr std::uint8_t kMaxRdAtomic = 16;
 inline constexpr std::uint64_t kMaxMrBytes = 1ULL << 46;
 inline constexpr int kCompletionVectors = 1;

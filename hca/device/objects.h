@@ -1,9 +1,9 @@
 // The verbs objects of one process: what libibverbs hands out, with the adapter's part behind each.
 //
-// Every object begins with its public struct, so a pointer to one is a pointer to the other. Created
-// and destroyed by an Engine; an object keeps the ones it depends on alive by `users` counts (verbs
-// answers EBUSY while they are used). Verbs may be called from any thread; each member says what
-// guards it.
+// Every object begins with its public struct, so a pointer to one is a pointer to the other.
+// Created and destroyed by an Engine; an object keeps the ones it depends on alive by `users`
+// counts (verbs answers EBUSY while they are used). Verbs may be called from any thread; each
+// member says what guards it.
 #pragma once
 
 #include <infiniband/mlx5dv.h>
@@ -26,14 +26,15 @@ inline constexpr std::uint64_t kObjectMagic = 0x7475'726e'6f75'7431ULL;  // "tur
 
 struct Device {
   ibv_device verbs;
-  std::uint64_t magic;   // libmlx5 reads it behind an ibv_device: rdma-core's own are longer
+  std::uint64_t magic;  // libmlx5 reads it behind an ibv_device: rdma-core's own are longer
   const Mlx5Ops* mlx5;
   std::uint64_t guid;    // host order
   char last_error[512];  // why the latest ibv_open_device failed, for people; see open_error()
 };
 
-// The text of the latest failure to open `device`, null when it is not ours or there was none. Needs no
-// linking: works on any ibv_device. Read it in the thread whose ibv_open_device returned null.
+// The text of the latest failure to open `device`, null when it is not ours or there was none.
+// Needs no linking: works on any ibv_device. Read it in the thread whose ibv_open_device returned
+// null.
 [[nodiscard]] inline const char* open_error(const ibv_device* device) noexcept {
   if (device == nullptr || __builtin_strcmp(device->name, kDeviceName) != 0) return nullptr;
   const auto* d = reinterpret_cast<const Device*>(device);
@@ -49,11 +50,11 @@ struct ContextPrivate {
 struct Context {
   ContextPrivate private_part{};
   Engine* engine = nullptr;
-  int pid = 0;                           // of the process that opened it: a fork's child is refused
-  std::atomic<std::uint32_t> users{0};   // objects alive
-  int async_write = -1;                  // of the pipe whose read end is verbs.context.async_fd
+  int pid = 0;                          // of the process that opened it: a fork's child is refused
+  std::atomic<std::uint32_t> users{0};  // objects alive
+  int async_write = -1;                 // of the pipe whose read end is verbs.context.async_fd
   PipeRef async;
-  verbs_context verbs{};                 // ends in ibv_context
+  verbs_context verbs{};  // ends in ibv_context
 };
 [[nodiscard]] inline Context& context_of(ibv_context* context) noexcept {
   return *reinterpret_cast<Context*>(reinterpret_cast<char*>(context) -
@@ -62,20 +63,20 @@ struct Context {
 
 struct Pd {
   ibv_pd verbs;
-  std::uint32_t number;                  // unique on the fabric
+  std::uint32_t number;  // unique on the fabric
   std::atomic<std::uint32_t> users;
 };
 
 struct Mr {
   ibv_mr verbs;
   std::uint32_t index;
-  int fd;                                // our duplicate while registered, or -1
+  int fd;  // our duplicate while registered, or -1
 };
 
 struct Ah {
   ibv_ah verbs;
   ibv_ah_attr attr;
-  bool reachable;                        // names this port
+  bool reachable;  // names this port
 };
 
 struct Channel {
@@ -86,20 +87,20 @@ struct Channel {
 };
 
 struct Cq {
-  ibv_cq_ex verbs;                       // first part equals ibv_cq
+  ibv_cq_ex verbs;  // first part equals ibv_cq
   std::uint32_t index;
   CqRecord* record;
-  Cqe* ring;                             // this and the next two are guarded by poll_lock
+  Cqe* ring;  // this and the next two are guarded by poll_lock
   std::uint64_t mask;
   std::uint64_t head;
-  std::atomic<Cqe*> next;                // entry to be polled next and the sequence it will have:
-  std::atomic<std::uint64_t> expected;   // read without the lock, to find an empty queue fast
-  SpinLock poll_lock;                    // consumers of this process
-  bool single_threaded;                  // IBV_CREATE_CQ_ATTR_SINGLE_THREADED: no poll_lock
+  std::atomic<Cqe*> next;               // entry to be polled next and the sequence it will have:
+  std::atomic<std::uint64_t> expected;  // read without the lock, to find an empty queue fast
+  SpinLock poll_lock;                   // consumers of this process
+  bool single_threaded;                 // IBV_CREATE_CQ_ATTR_SINGLE_THREADED: no poll_lock
   bool extended;
-  Cqe current;                           // start_poll .. end_poll
+  Cqe current;  // start_poll .. end_poll
   std::atomic<std::uint32_t> users;
-  std::uint32_t comp_events_read;        // guarded by verbs.mutex
+  std::uint32_t comp_events_read;  // guarded by verbs.mutex
   std::uint32_t async_events_read;
 };
 // False: nothing to poll. One load of shared memory. True may be wrong when another thread polls.
@@ -112,35 +113,37 @@ inline void set_next(Cq& cq) noexcept {
   cq.next.store(&cq.ring[cq.head & cq.mask], std::memory_order_relaxed);
   cq.expected.store(cq.head + 1, std::memory_order_relaxed);
 }
-[[nodiscard]] inline Cq& cq_of(ibv_cq* cq) noexcept { return *reinterpret_cast<Cq*>(cq); }
+[[nodiscard]] inline Cq& cq_of(ibv_cq* cq) noexcept {
+  return *reinterpret_cast<Cq*>(cq);
+}
 
 struct Srq {
   ibv_srq verbs;
   std::uint32_t index;
   SrqRecord* record;
   std::atomic<std::uint32_t> users;
-  std::uint32_t events_read;             // guarded by verbs.mutex
+  std::uint32_t events_read;  // guarded by verbs.mutex
 };
 
 // One work request of a send queue, whichever call built it.
 struct SendWqe {
   std::uint64_t wr_id;
-  std::uint8_t opcode;                   // ibv_wr_opcode
-  std::uint8_t flags;                    // ibv_send_flags
+  std::uint8_t opcode;  // ibv_wr_opcode
+  std::uint8_t flags;   // ibv_send_flags
   std::uint8_t num_sge;
   bool is_inline;
-  bool reachable;                        // UD, DC: what the address handle says
-  bool addressed;                        // UD, DC: an address was set
-  bool global;                           // UD: the address has a GID
-  std::uint32_t length;                  // of the message
-  std::uint32_t imm;                     // network order
+  bool reachable;        // UD, DC: what the address handle says
+  bool addressed;        // UD, DC: an address was set
+  bool global;           // UD: the address has a GID
+  std::uint32_t length;  // of the message
+  std::uint32_t imm;     // network order
   std::uint32_t rkey;
   std::uint64_t remote;
   std::uint64_t compare_add, swap;
   std::uint32_t dest_qpn;
   std::uint32_t qkey;
   std::uint64_t dc_key;
-  std::uint32_t position;                // counts the queue's requests, first is 1
+  std::uint32_t position;  // counts the queue's requests, first is 1
   std::uint32_t unused;
   union {
     ibv_sge sge[kMaxSge];
@@ -149,11 +152,11 @@ struct SendWqe {
 };
 
 struct Qp {
-  ibv_qp_ex verbs;                       // first part equals ibv_qp
+  ibv_qp_ex verbs;  // first part equals ibv_qp
   mlx5dv_qp_ex dv;
   std::uint64_t magic;
   QpKind kind;
-  bool extended;                         // has the work-request builders
+  bool extended;  // has the work-request builders
   bool signal_all;
   std::uint32_t index;
   std::uint32_t number;
@@ -162,8 +165,7 @@ struct Qp {
   ibv_qp_init_attr init;
   std::uint64_t dc_key;
 
-  SpinLock sq_lock;                      // guards everything below, held while executing
-  QpPhase phase;
+  SpinLock sq_lock;  // guards everything below, held while executing
   ibv_qp_attr attr;                      // as modified so far
   bool reachable;                        // RC: the address vector names this port
   std::uint32_t posted;                  // requests accepted so far
@@ -171,18 +173,22 @@ struct Qp {
   SendWqe scratch;                       // the request being built or executed
   int build_error;
   bool building;
-  std::uint32_t built;                   // requests in this batch; the last one in scratch
-  std::deque<SendWqe> batch;             // the others
-  std::deque<SendWqe> queue;             // accepted, waiting behind a stalled head
-  std::atomic<bool> stalled;             // queue's head waits for `retry_at`; read unlocked
-  std::uint64_t retry_at;                // CLOCK_MONOTONIC, ns
-  bool waiting_rnr;                      // which kind of retry the head waits for
+  std::uint32_t built;        // requests in this batch; the last one in scratch
+  std::deque<SendWqe> batch;  // the others
+  std::deque<SendWqe> queue;  // accepted, waiting behind a stalled head
+  std::atomic<bool> stalled;  // queue's head waits for `retry_at`; read unlocked
+  std::uint64_t retry_at;     // CLOCK_MONOTONIC, ns
+  bool waiting_rnr;           // which kind of retry the head waits for
   std::uint32_t rnr_left, retries_left;
 
-  std::uint32_t events_read;             // guarded by verbs.qp_base.mutex
+  std::uint32_t events_read;  // guarded by verbs.qp_base.mutex
 };
-[[nodiscard]] inline Qp& qp_of(ibv_qp* qp) noexcept { return *reinterpret_cast<Qp*>(qp); }
-[[nodiscard]] inline Qp& qp_of(ibv_qp_ex* qp) noexcept { return *reinterpret_cast<Qp*>(qp); }
+[[nodiscard]] inline Qp& qp_of(ibv_qp* qp) noexcept {
+  return *reinterpret_cast<Qp*>(qp);
+}
+[[nodiscard]] inline Qp& qp_of(ibv_qp_ex* qp) noexcept {
+  return *reinterpret_cast<Qp*>(qp);
+}
 [[nodiscard]] inline Qp& qp_of(mlx5dv_qp_ex* dv) noexcept {
   return *reinterpret_cast<Qp*>(reinterpret_cast<char*>(dv) - offsetof(Qp, dv));
 }

@@ -66,7 +66,8 @@ ibv_qp_state to_verbs(QpPhase phase) noexcept {
 }
 
 bool from_verbs(ibv_qp_state state, QpPhase& phase) noexcept {
-  if (static_cast<int>(state) < IBV_QPS_RESET || static_cast<int>(state) > IBV_QPS_ERR) return false;
+  if (static_cast<int>(state) < IBV_QPS_RESET || static_cast<int>(state) > IBV_QPS_ERR)
+    return false;
   phase = static_cast<QpPhase>(static_cast<int>(state));
   return true;
 }
@@ -111,7 +112,8 @@ int check_values(const ibv_qp_attr& attr, int mask, const char** why) noexcept {
           "max_rd_atomic is above the device's limit") ||
       bad(IBV_QP_MAX_DEST_RD_ATOMIC, attr.max_dest_rd_atomic > kMaxRdAtomic,
           "max_dest_rd_atomic is above the device's limit") ||
-      bad(IBV_QP_AV, attr.ah_attr.port_num != kPort, "ah_attr.port_num: the device has port 1 only") ||
+      bad(IBV_QP_AV, attr.ah_attr.port_num != kPort,
+          "ah_attr.port_num: the device has port 1 only") ||
       bad(IBV_QP_AV, attr.ah_attr.is_global != 0 && attr.ah_attr.grh.sgid_index != 0,
           "ah_attr.grh.sgid_index: the table has one entry, 0") ||
       bad(IBV_QP_CAP, true, "queues cannot be resized")) {

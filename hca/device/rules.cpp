@@ -5,8 +5,9 @@ namespace turnout::hca {
 std::uint64_t rnr_wait(std::uint8_t code) noexcept {
   // IBTA table 45, in units of 10 us.
   static constexpr std::uint32_t kTimer[32] = {
-      65536, 1,   2,   3,   4,    6,    8,    12,   16,   24,   32,    48,    64,    96,    128,  192,
-      256,   384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192,  12288, 16384, 24576, 32768, 49152};
+      65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,
+      48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
+      2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
   return std::uint64_t{kTimer[code & 31]} * 10'000;
 }
 
@@ -17,11 +18,16 @@ std::uint64_t ack_wait(std::uint8_t code) noexcept {
 ibv_wc_opcode completion_opcode(std::uint8_t wr_opcode) noexcept {
   switch (wr_opcode) {
     case IBV_WR_RDMA_WRITE:
-    case IBV_WR_RDMA_WRITE_WITH_IMM: return IBV_WC_RDMA_WRITE;
-    case IBV_WR_RDMA_READ: return IBV_WC_RDMA_READ;
-    case IBV_WR_ATOMIC_CMP_AND_SWP: return IBV_WC_COMP_SWAP;
-    case IBV_WR_ATOMIC_FETCH_AND_ADD: return IBV_WC_FETCH_ADD;
-    default: return IBV_WC_SEND;
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+      return IBV_WC_RDMA_WRITE;
+    case IBV_WR_RDMA_READ:
+      return IBV_WC_RDMA_READ;
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+      return IBV_WC_COMP_SWAP;
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+      return IBV_WC_FETCH_ADD;
+    default:
+      return IBV_WC_SEND;
   }
 }
 

@@ -22,7 +22,8 @@ namespace turnout::hca {
   return address >= start && address - start <= size && length <= size - (address - start);
 }
 
-// May a region be registered with these flags? IBTA 10.6.3.1: remote write and atomic need local write.
+// May a region be registered with these flags? IBTA 10.6.3.1: remote write and atomic need local
+// write.
 [[nodiscard]] constexpr bool valid_access(unsigned access) noexcept {
   constexpr unsigned known = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                              IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |

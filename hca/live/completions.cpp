@@ -6,7 +6,8 @@
 
 namespace turnout::hca {
 
-bool LiveEngine::push(std::uint32_t index, Token owner, const Cqe& entry, bool solicited) noexcept {
+bool LiveEngine::push(std::uint32_t index, Token owner, const Cqe& entry, bool solicited,
+                      Qp* taker) noexcept {
   if (index >= kMaxCqs) return false;
   CqRecord& cq = fabric_->cq(index);
   EventRecord event{};
@@ -20,6 +21,7 @@ bool LiveEngine::push(std::uint32_t index, Token owner, const Cqe& entry, bool s
     const std::uint64_t slots = cq.slots;
     auto* ring = static_cast<Cqe*>(fabric_->heap(cq.ring, slots * sizeof(Cqe)));
     if (ring == nullptr || slots == 0 || (slots & (slots - 1)) != 0) return false;
+    fabric_->repair(cq);
     std::uint64_t tail = cq.tail;
     // A producer may have died between the entry and the index.
     while (ring[tail & (slots - 1)].sequence.load(std::memory_order_relaxed) == tail + 1) ++tail;
@@ -36,6 +38,10 @@ bool LiveEngine::push(std::uint32_t index, Token owner, const Cqe& entry, bool s
     }
     if (event.object == 0) {
       Cqe& slot = ring[tail & (slots - 1)];
+      if (taker != nullptr) {
+        taker->record->entry_position = tail;
+        cq.pusher.store(taker->index + 1, std::memory_order_release);
+      }
       slot.wr_id = entry.wr_id;
       slot.timestamp = cq.timestamps != 0 ? monotonic() : 0;
       slot.qpn = entry.qpn;
@@ -51,6 +57,10 @@ bool LiveEngine::push(std::uint32_t index, Token owner, const Cqe& entry, bool s
       slot.send = entry.send;
       slot.sequence.store(tail + 1, std::memory_order_release);
       cq.tail = tail + 1;
+      if (taker != nullptr) {
+        taker->record->taken.store(0, std::memory_order_release);
+        cq.pusher.store(0, std::memory_order_release);
+      }
       if (cq.has_channel != 0) {
         // The entry before the look at `armed`; the consumer arms before it looks for entries.
         std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -117,6 +127,7 @@ int LiveEngine::request_notify(Cq& cq, bool solicited_only) {
 void LiveEngine::drop_completions(Cq& cq, std::uint32_t number) noexcept {
   const std::lock_guard poll(cq.poll_lock);
   const SharedGuard guard(*fabric_, cq.record->lock);
+  fabric_->repair(*cq.record);
   for (std::uint64_t position = cq.head;; ++position) {
     Cqe& slot = cq.ring[position & cq.mask];
     if (slot.sequence.load(std::memory_order_acquire) != position + 1) return;

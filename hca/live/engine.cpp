@@ -28,6 +28,20 @@ Registry& registry() {
   return *one;
 }
 
+// A process may end with its devices open.
+struct ExitHook {
+  ~ExitHook() {
+    {
+      Registry& all = registry();
+      const std::unique_lock lock(all.mutex, std::try_to_lock);
+      if (lock.owns_lock()) {
+        for (auto& [path, engine] : all.engines) engine->stop();
+      }
+    }
+    Fabric::leave_all_at_exit();
+  }
+} exit_hook;
+
 }  // namespace
 
 LiveEngine::LiveEngine(std::shared_ptr<Fabric> fabric)
@@ -83,16 +97,19 @@ Status LiveEngine::start() {
   return {};
 }
 
-LiveEngine::~LiveEngine() {
-  if (firmware_.joinable()) {
-    if (fabric_->pid() == getpid()) {
-      stop_.store(true, std::memory_order_release);
-      fabric_->wake(fabric_->me());
-      firmware_.join();
-    } else {
-      firmware_.detach();  // a fork's child has no such thread
-    }
+void LiveEngine::stop() noexcept {
+  if (!firmware_.joinable()) return;
+  if (fabric_->pid() == getpid()) {
+    stop_.store(true, std::memory_order_release);
+    fabric_->wake(fabric_->me());
+    firmware_.join();
+  } else {
+    firmware_.detach();  // a fork's child has no such thread
   }
+}
+
+LiveEngine::~LiveEngine() {
+  stop();
   if (qps_ != nullptr) munmap(qps_, kMaxQps * sizeof(std::atomic<Qp*>));
 }
 

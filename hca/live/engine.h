@@ -1,14 +1,14 @@
-// LiveEngine: verbs among the processes of one host. The initiator executes a work request to its end
-// inside the post: it checks the target's records, moves the data, completes the target's receive and
-// then its own request.
+// LiveEngine: verbs among the processes of one host. The initiator executes a work request to its
+// end inside the post: it checks the target's records, moves the data, completes the target's
+// receive and then its own request.
 //
-// One per process and fabric, shared by the contexts opened on it. A firmware thread per engine reaps
-// dead peers and retries stalled queue pairs; it sleeps while there is nothing to do. Files: objects.cpp
-// (memory, channels, CQs, SRQs), qps.cpp, executor.cpp (requests), receives.cpp (receive queues),
-// completions.cpp, events.cpp, firmware.cpp (retries and the thread).
+// One per process and fabric, shared by the contexts opened on it. A firmware thread per engine
+// reaps dead peers and retries stalled queue pairs; it sleeps while there is nothing to do. Files:
+// objects.cpp (memory, channels, CQs, SRQs), qps.cpp, executor.cpp (requests), receives.cpp
+// (receive queues), completions.cpp, events.cpp, firmware.cpp (retries and the thread).
 //
-// Locks of this process, in order: stalled_mutex_ is only try-locked with sq_lock taken inside it by
-// try_lock; sq_lock -> locks of the shared state; poll_lock -> locks of the shared state.
+// Locks of this process, in order: stalled_mutex_ is only try-locked with sq_lock taken inside it
+// by try_lock; sq_lock -> locks of the shared state; poll_lock -> locks of the shared state.
 #pragma once
 
 #include <atomic>
@@ -40,10 +40,12 @@ inline constexpr std::uint32_t kCompletion = 0xffff;
 
 class LiveEngine final : public Engine {
  public:
-  // The engine of the fabric that the settings name, with a context on it. Errors: Fabric::open's and
-  // those of the settings.
+  // The engine of the fabric that the settings name, with a context on it. Errors: Fabric::open's
+  // and those of the settings.
   static Result<LiveEngine*> open(Context& context);
   ~LiveEngine() override;
+  // Ends the firmware thread. Once, at exit or destruction.
+  void stop() noexcept;
 
   Pd* alloc_pd(Context& context) override;
   int dealloc_pd(Pd& pd) override;
@@ -61,7 +63,8 @@ class LiveEngine final : public Engine {
   int modify_srq(Srq& srq, const ibv_srq_attr& attr, int mask) override;
   int query_srq(Srq& srq, ibv_srq_attr& attr) override;
   int destroy_srq(Srq& srq) override;
-  Qp* create_qp(Context& context, ibv_qp_init_attr_ex& attr, const mlx5dv_qp_init_attr* dc) override;
+  Qp* create_qp(Context& context, ibv_qp_init_attr_ex& attr,
+                const mlx5dv_qp_init_attr* dc) override;
   int modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask) override;
   int query_qp(Qp& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init) override;
   int destroy_qp(Qp& qp) override;
@@ -126,6 +129,9 @@ class LiveEngine final : public Engine {
                                const Segments& data) noexcept;
   [[nodiscard]] ibv_wc_status remote_failure(QpRecord& target, std::uint32_t number, Access access,
                                              ibv_event_type event) noexcept;
+  // Completes the receive taken from `target`.
+  void deliver(Qp& qp, const SendWqe& wqe, QpRecord& target, std::uint32_t number,
+               const Receive& receive, const Cqe& entry) noexcept;
   void complete(Qp& qp, const SendWqe& wqe, ibv_wc_status status) noexcept;
   void fail(Qp& qp, QpPhase to) noexcept;
   void flush_send_queue(Qp& qp) noexcept;
@@ -149,7 +155,8 @@ class LiveEngine final : public Engine {
   void destroy_receive_queue(ReceiveQueue& queue) noexcept;
 
   // completions.cpp
-  bool push(std::uint32_t cq, Token owner, const Cqe& entry, bool solicited) noexcept;
+  // taker: the queue pair whose taken receive this completes, or null.
+  bool push(std::uint32_t cq, Token owner, const Cqe& entry, bool solicited, Qp* taker) noexcept;
   void drop_completions(Cq& cq, std::uint32_t number) noexcept;
 
   // events.cpp
@@ -160,14 +167,15 @@ class LiveEngine final : public Engine {
   void wait_unused(std::uint32_t key, std::uint32_t number) const noexcept;
   [[nodiscard]] Mr* publish_region(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
                                    unsigned access, MrKind kind, std::uint64_t location, int fd);
-  [[nodiscard]] bool names_this_port(const ibv_ah_attr& attr, const Context& context) const noexcept;
+  [[nodiscard]] bool names_this_port(const ibv_ah_attr& attr,
+                                     const Context& context) const noexcept;
 
   std::shared_ptr<Fabric> fabric_;
   Memory memory_;
-  std::uint32_t contexts_ = 0;            // guarded by the registry's mutex
-  std::atomic<Qp*>* qps_ = nullptr;       // by index; ours only
+  std::uint32_t contexts_ = 0;       // guarded by the registry's mutex
+  std::atomic<Qp*>* qps_ = nullptr;  // by index; ours only
 
-  std::mutex objects_mutex_;              // the maps
+  std::mutex objects_mutex_;  // the maps
   std::unordered_map<std::uint32_t, Cq*> cqs_;
   std::unordered_map<std::uint32_t, Srq*> srqs_;
 

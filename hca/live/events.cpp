@@ -1,7 +1,7 @@
 // Events between processes: small records in the pipes behind channel->fd and context->async_fd.
 //
-// The initiator whose act causes an event writes the record into the owner's pipe. The record names the
-// object by index and generation, so an event of an object destroyed meanwhile is recognised.
+// The initiator whose act causes an event writes the record into the owner's pipe. The record names
+// the object by index and generation, so an event of an object destroyed meanwhile is recognised.
 #include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
@@ -28,14 +28,16 @@ int read_record(int fd, EventRecord& event) {
 
 void LiveEngine::raise(Token owner, const PipeRef& pipe, const EventRecord& event) noexcept {
   if (!fabric_->write_pipe(owner, pipe, &event, sizeof event)) {
-    TURNOUT_LOG(hca, debug, "event {} of process slot {} was not taken", event.type, slot_of(owner));
+    TURNOUT_LOG(hca, debug, "event {} of process slot {} was not taken", event.type,
+                slot_of(owner));
   }
 }
 
 void LiveEngine::raise_qp(const QpRecord& record, std::uint32_t number,
                           ibv_event_type type) noexcept {
-  raise(record.owner.load(std::memory_order_relaxed), record.async,
-        {record.cookie, number & (kMaxQps - 1), number, static_cast<std::uint32_t>(type), kQpEvent});
+  raise(
+      record.owner.load(std::memory_order_relaxed), record.async,
+      {record.cookie, number & (kMaxQps - 1), number, static_cast<std::uint32_t>(type), kQpEvent});
 }
 
 int LiveEngine::get_cq_event(Channel& channel, ibv_cq** cq, void** cq_context) {

@@ -1,9 +1,9 @@
 // The executor: one work request from its checks to its completions, in the initiator's thread.
 //
-// Order of an operation with a receive: take the receive, move the data, complete the receive, then the
-// request. Before it relies on a peer's queue pair or region the initiator names it in its hazard word
-// with a full barrier; the owner first invalidates, then looks at the hazards. So either the initiator
-// sees the invalidation, or the owner sees the initiator.
+// Order of an operation with a receive: take the receive, move the data, complete the receive, then
+// the request. Before it relies on a peer's queue pair or region the initiator names it in its
+// hazard word with a full barrier; the owner first invalidates, then looks at the hazards. So
+// either the initiator sees the invalidation, or the owner sees the initiator.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -50,7 +50,8 @@ int LiveEngine::check(const Qp& qp, const SendWqe& w) {
   if (!w.is_inline && w.num_sge > qp.init.cap.max_send_sge) return EINVAL;
   switch (w.opcode) {
     case IBV_WR_SEND:
-    case IBV_WR_SEND_WITH_IMM: break;
+    case IBV_WR_SEND_WITH_IMM:
+      break;
     case IBV_WR_RDMA_WRITE:
     case IBV_WR_RDMA_WRITE_WITH_IMM:
       if (qp.kind == QpKind::ud) return EINVAL;
@@ -60,7 +61,8 @@ int LiveEngine::check(const Qp& qp, const SendWqe& w) {
     case IBV_WR_ATOMIC_FETCH_AND_ADD:
       if (qp.kind == QpKind::ud || w.is_inline) return EINVAL;
       break;
-    default: return EOPNOTSUPP;
+    default:
+      return EOPNOTSUPP;
   }
   return (qp.kind == QpKind::ud || qp.kind == QpKind::dci) && !w.addressed ? EINVAL : 0;
 }
@@ -68,7 +70,8 @@ int LiveEngine::check(const Qp& qp, const SendWqe& w) {
 int LiveEngine::send(Qp& qp, SendWqe& wqe) {
   if (const int error = check(qp, wqe); error != 0) return error;
   wqe.position = ++qp.posted;
-  const auto phase = static_cast<QpPhase>(qp.record->identity.load(std::memory_order_relaxed) & 0xff);
+  const auto phase =
+      static_cast<QpPhase>(qp.record->identity.load(std::memory_order_relaxed) & 0xff);
   if (phase == QpPhase::rts && !qp.stalled.load(std::memory_order_relaxed)) [[likely]] {
     ibv_wc_status status = IBV_WC_SUCCESS;
     const Step step = execute(qp, wqe, status);
@@ -99,13 +102,17 @@ QpRecord* LiveEngine::find_target(Qp& qp, const SendWqe& wqe, std::uint32_t& num
   QpRecord& target = fabric_->qp(number & (kMaxQps - 1));
   qp.hazard->exchange(hazard_of(number, wqe.rkey), std::memory_order_seq_cst);
   const std::uint64_t identity = target.identity.load(std::memory_order_acquire);
-  if (identity >> 8 != number || !can_receive(static_cast<QpPhase>(identity & 0xff))) return nullptr;
+  if (identity >> 8 != number || !can_receive(static_cast<QpPhase>(identity & 0xff)))
+    return nullptr;
   switch (qp.kind) {
     case QpKind::rc:
       return target.kind == QpKind::rc && target.dest_qpn == qp.number ? &target : nullptr;
-    case QpKind::ud: return target.kind == QpKind::ud ? &target : nullptr;
-    case QpKind::dci: return target.kind == QpKind::dct ? &target : nullptr;
-    default: return nullptr;
+    case QpKind::ud:
+      return target.kind == QpKind::ud ? &target : nullptr;
+    case QpKind::dci:
+      return target.kind == QpKind::dct ? &target : nullptr;
+    default:
+      return nullptr;
   }
 }
 
@@ -183,8 +190,7 @@ LiveEngine::Step LiveEngine::run_rdma(Qp& qp, SendWqe& wqe, QpRecord& target, st
     return Step::done;
   }
   if (local.length > 0) {  // IBTA 9.7.4.1.1: no key check for zero bytes
-    const Access found =
-        memory_.find(wqe.rkey, target.pd, wqe.remote, local.length, right, place);
+    const Access found = memory_.find(wqe.rkey, target.pd, wqe.remote, local.length, right, place);
     if (found == Access::unreachable) return Step::no_answer;
     if (found != Access::ok) {
       status = remote_failure(target, number, found, IBV_EVENT_QP_ACCESS_ERR);
@@ -208,6 +214,14 @@ LiveEngine::Step LiveEngine::run_rdma(Qp& qp, SendWqe& wqe, QpRecord& target, st
     const Access moved = reads ? memory_.read(part.data, place, part.length)
                                : memory_.write(place, part.data, part.length);
     if (moved != Access::ok) {
+      if (receives && moved != Access::unreachable) {
+        Cqe flushed{};
+        flushed.wr_id = receive.wr_id;
+        flushed.qpn = number;
+        flushed.opcode = static_cast<std::uint8_t>(IBV_WC_RECV_RDMA_WITH_IMM);
+        flushed.status = IBV_WC_WR_FLUSH_ERR;
+        deliver(qp, wqe, target, number, receive, flushed);
+      }
       qp.record->taken.store(0, std::memory_order_release);
       if (moved == Access::unreachable) return Step::no_answer;
       status = remote_failure(target, number, moved, IBV_EVENT_QP_FATAL);
@@ -225,12 +239,7 @@ LiveEngine::Step LiveEngine::run_rdma(Qp& qp, SendWqe& wqe, QpRecord& target, st
     entry.imm = wqe.imm;
     entry.opcode = static_cast<std::uint8_t>(IBV_WC_RECV_RDMA_WITH_IMM);
     entry.flags = IBV_WC_WITH_IMM;
-    qp.record->taken.store(0, std::memory_order_release);
-    if (!push(receive.cq, receive.owner, entry,
-              (wqe.flags & IBV_SEND_SOLICITED) != 0) &&
-        target.kind != QpKind::dct) {
-      fail_target(target, number, IBV_EVENT_QP_FATAL);  // its CQ overflowed
-    }
+    deliver(qp, wqe, target, number, receive, entry);
   }
   return Step::done;
 }
@@ -247,10 +256,10 @@ LiveEngine::Step LiveEngine::run_atomic(Qp& qp, SendWqe& wqe, QpRecord& target, 
     return Step::done;
   }
   Place place;
-  Access access = (target.access & IBV_ACCESS_REMOTE_ATOMIC) == 0
-                      ? Access::denied
-                      : memory_.find(wqe.rkey, target.pd, wqe.remote, 8, IBV_ACCESS_REMOTE_ATOMIC,
-                                     place);
+  Access access =
+      (target.access & IBV_ACCESS_REMOTE_ATOMIC) == 0
+          ? Access::denied
+          : memory_.find(wqe.rkey, target.pd, wqe.remote, 8, IBV_ACCESS_REMOTE_ATOMIC, place);
   std::uint64_t old = 0;
   if (access == Access::ok && place.direct != nullptr &&
       (reinterpret_cast<std::uintptr_t>(place.direct) & 7) != 0) {
@@ -280,8 +289,8 @@ Access LiveEngine::scatter(Qp& qp, std::uint32_t number, const Receive& receive,
     if (room == 0) continue;
     qp.hazard->store(hazard_of(number, sge.key), std::memory_order_seq_cst);
     Place place;
-    if (const Access found = memory_.find(sge.key, receive.pd, sge.address, room,
-                                          IBV_ACCESS_LOCAL_WRITE, place);
+    if (const Access found =
+            memory_.find(sge.key, receive.pd, sge.address, room, IBV_ACCESS_LOCAL_WRITE, place);
         found != Access::ok) {
       return found;
     }
@@ -332,8 +341,7 @@ LiveEngine::Step LiveEngine::run_send(Qp& qp, SendWqe& wqe, QpRecord& target, st
   const Segments* data = &local;
   if (datagram) {
     if (wqe.global) {
-      const auto* device =
-          reinterpret_cast<const Device*>(qp.verbs.qp_base.context->device);
+      const auto* device = reinterpret_cast<const Device*>(qp.verbs.qp_base.context->device);
       grh.fill(device->guid, wqe.length);
       entry.flags = static_cast<std::uint8_t>(entry.flags | IBV_WC_GRH);
     }
@@ -357,16 +365,21 @@ LiveEngine::Step LiveEngine::run_send(Qp& qp, SendWqe& wqe, QpRecord& target, st
     entry.status = IBV_WC_LOC_PROT_ERR;
     status = IBV_WC_REM_OP_ERR;
   }
-  qp.record->taken.store(0, std::memory_order_release);
-  const bool pushed = push(receive.cq, receive.owner, entry,
-                           (wqe.flags & IBV_SEND_SOLICITED) != 0);
-  if (!pushed && target.kind != QpKind::dct) {
-    fail_target(target, number, IBV_EVENT_QP_FATAL);  // its CQ overflowed
-  } else if (entry.status != IBV_WC_SUCCESS) {
+  deliver(qp, wqe, target, number, receive, entry);
+  if (entry.status != IBV_WC_SUCCESS) {
     if (target.kind != QpKind::dct) fail_target(target, number, event);
     if (datagram) status = IBV_WC_SUCCESS;  // nothing comes back to the sender of a datagram
   }
   return Step::done;
+}
+
+void LiveEngine::deliver(Qp& qp, const SendWqe& wqe, QpRecord& target, std::uint32_t number,
+                         const Receive& receive, const Cqe& entry) noexcept {
+  const bool solicited = (wqe.flags & IBV_SEND_SOLICITED) != 0;
+  if (push(receive.cq, receive.owner, entry, solicited, &qp)) return;
+  qp.record->taken.store(0, std::memory_order_release);
+  // Its CQ overflowed, or is gone.
+  if (target.kind != QpKind::dct) fail_target(target, number, IBV_EVENT_QP_FATAL);
 }
 
 void LiveEngine::complete(Qp& qp, const SendWqe& wqe, ibv_wc_status status) noexcept {
@@ -379,7 +392,7 @@ void LiveEngine::complete(Qp& qp, const SendWqe& wqe, ibv_wc_status status) noex
   entry.status = static_cast<std::uint8_t>(status);
   entry.sq_position = wqe.position;
   entry.send = 1;
-  const bool pushed = push(qp.record->send_cq, fabric_->me(), entry, false);
+  const bool pushed = push(qp.record->send_cq, fabric_->me(), entry, false, nullptr);
   if (status != IBV_WC_SUCCESS && status != IBV_WC_WR_FLUSH_ERR) {
     // A datagram queue pair only stops sending (IBTA 10.3.1: SQE); the others go to error whole.
     TURNOUT_LOG(hca, debug, "queue pair {:#x}: request {:#x} ended with status {}", qp.number,

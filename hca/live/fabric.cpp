@@ -37,22 +37,6 @@ Attached& attached() {
   return *one;
 }
 
-void at_exit() {
-  // Exit with open devices is common; other threads may still run, so nothing is freed: peers reap.
-  Attached& all = attached();
-  const std::unique_lock lock(all.mutex, std::try_to_lock);
-  if (!lock.owns_lock()) return;
-  for (auto& [path, weak] : all.fabrics) {
-    if (auto fabric = weak.lock()) {
-      fabric->leave_at_exit();
-      all.kept.push_back(std::move(fabric));
-    }
-  }
-}
-struct ExitHook {
-  ~ExitHook() { at_exit(); }
-} exit_hook;
-
 Status failure(Code code, std::string text, int error = 0) {
   if (error != 0) text += fmt::format(" ({})", std::strerror(error));
   return Status(code, std::move(text), error);
@@ -104,7 +88,8 @@ void unlock_file(int fd) noexcept {
   fcntl(fd, F_OFD_SETLK, &l);
 }
 bool still_linked(int fd, const std::string& path) noexcept {
-  struct stat by_fd {}, by_path {};
+  struct stat by_fd {
+  }, by_path{};
   return fstat(fd, &by_fd) == 0 && lstat(path.c_str(), &by_path) == 0 &&
          by_fd.st_ino == by_path.st_ino && by_fd.st_dev == by_path.st_dev;
 }
@@ -115,13 +100,14 @@ Result<std::shared_ptr<Fabric>> Fabric::open(const std::string& name, std::uint6
   if (name.empty() || name.size() > 64 ||
       name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") !=
           std::string::npos) {
-    return failure(Code::invalid,
-                   fmt::format("TURNOUT_FABRIC=\"{}\": use 1 to 64 letters, digits, '.', '_', '-'",
-                               name));
+    return failure(
+        Code::invalid,
+        fmt::format("TURNOUT_FABRIC=\"{}\": use 1 to 64 letters, digits, '.', '_', '-'", name));
   }
   if (size < Layout::minimum_size) {
-    return failure(Code::invalid, fmt::format("TURNOUT_FABRIC_SIZE={}: at least {} bytes are needed",
-                                              size, Layout::minimum_size));
+    return failure(Code::invalid,
+                   fmt::format("TURNOUT_FABRIC_SIZE={}: at least {} bytes are needed", size,
+                               Layout::minimum_size));
   }
   Attached& all = attached();
   const std::lock_guard lock(all.mutex);
@@ -151,9 +137,9 @@ Status Fabric::attach(const std::string& name, std::uint64_t size) {
     if (s) TURNOUT_LOG(hca, info, "attached to fabric {} as process {}", path_, slot_of(me_));
     return s;
   }
-  return failure(Code::system,
-                 fmt::format("{} changes all the time: is something else using the name {}?", path_,
-                             name));
+  return failure(
+      Code::system,
+      fmt::format("{} changes all the time: is something else using the name {}?", path_, name));
 }
 
 Status Fabric::try_attach(std::uint64_t size, bool& again) {
@@ -161,14 +147,20 @@ Status Fabric::try_attach(std::uint64_t size, bool& again) {
       above_standard(::open(path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (fd < 0) {
     if (errno == EACCES || errno == EPERM) {
-      return failure(Code::permission,
-                     fmt::format("{} belongs to another user: set TURNOUT_FABRIC to another name, or "
-                                 "have its owner remove it", path_), errno);
+      return failure(
+          Code::permission,
+          fmt::format("{} belongs to another user: set TURNOUT_FABRIC to another name, or "
+                      "have its owner remove it",
+                      path_),
+          errno);
     }
     if (errno == ELOOP) {
-      return failure(Code::permission,
-                     fmt::format("{} is a symbolic link: remove it or set TURNOUT_FABRIC to another "
-                                 "name", path_), errno);
+      return failure(
+          Code::permission,
+          fmt::format("{} is a symbolic link: remove it or set TURNOUT_FABRIC to another "
+                      "name",
+                      path_),
+          errno);
     }
     return failure(Code::system, fmt::format("cannot open {}", path_), errno);
   }
@@ -183,15 +175,21 @@ Status Fabric::try_attach(std::uint64_t size, bool& again) {
   if (st.st_uid != geteuid()) {
     return failure(Code::permission,
                    fmt::format("{} belongs to another user (uid {}): set TURNOUT_FABRIC to another "
-                               "name, or have its owner remove it", path_, st.st_uid), EPERM);
+                               "name, or have its owner remove it",
+                               path_, st.st_uid),
+                   EPERM);
   }
   if (!S_ISREG(st.st_mode)) {
-    return failure(Code::permission, fmt::format("{} is not a regular file: remove it", path_), EPERM);
+    return failure(Code::permission, fmt::format("{} is not a regular file: remove it", path_),
+                   EPERM);
   }
   if (!lock_file(fd)) {
-    return failure(Code::system,
-                   fmt::format("{} is kept locked by another process: end it, or set TURNOUT_FABRIC "
-                               "to another name", path_), errno);
+    return failure(
+        Code::system,
+        fmt::format("{} is kept locked by another process: end it, or set TURNOUT_FABRIC "
+                    "to another name",
+                    path_),
+        errno);
   }
   struct Unlocker {
     int fd;
@@ -218,13 +216,14 @@ Status Fabric::try_attach(std::uint64_t size, bool& again) {
     return failure(Code::system, fmt::format("flock {}", path_), errno);
   }
   if (Status s = check(fd, size); !s) return s;
-  void* mapped =
-      mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+  void* mapped = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (mapped == MAP_FAILED) {
-    return failure(Code::system,
-                   fmt::format("cannot map {} bytes of {}: raise the address-space limit (ulimit -v) "
-                               "or set a smaller TURNOUT_FABRIC_SIZE for the first process",
-                               size, path_), errno);
+    return failure(
+        Code::system,
+        fmt::format("cannot map {} bytes of {}: raise the address-space limit (ulimit -v) "
+                    "or set a smaller TURNOUT_FABRIC_SIZE for the first process",
+                    size, path_),
+        errno);
   }
   madvise(mapped, size, MADV_DONTDUMP);
   base_ = static_cast<std::byte*>(mapped);
@@ -256,9 +255,10 @@ Status Fabric::try_attach(std::uint64_t size, bool& again) {
 
 Status Fabric::initialise(int fd, std::uint64_t size) const {
   if (ftruncate(fd, static_cast<off_t>(size)) != 0) {
-    return failure(Code::system,
-                   fmt::format("cannot make {} of {} bytes: set a smaller TURNOUT_FABRIC_SIZE", path_,
-                               size), errno);
+    return failure(
+        Code::system,
+        fmt::format("cannot make {} of {} bytes: set a smaller TURNOUT_FABRIC_SIZE", path_, size),
+        errno);
   }
   alignas(Header) std::byte bytes[sizeof(Header)] = {};
   auto* h = new (bytes) Header{};
@@ -284,9 +284,12 @@ Status Fabric::check(int fd, std::uint64_t& size) const {
   alignas(Header) std::byte bytes[sizeof(Header)];
   struct stat st {};
   const auto damaged = [&](const char* what) {
-    return failure(Code::invalid,
-                   fmt::format("{} is damaged ({}) and in use: end the processes that use it, remove "
-                               "it, or set TURNOUT_FABRIC to another name", path_, what), EBADF);
+    return failure(
+        Code::invalid,
+        fmt::format("{} is damaged ({}) and in use: end the processes that use it, remove "
+                    "it, or set TURNOUT_FABRIC to another name",
+                    path_, what),
+        EBADF);
   };
   if (fstat(fd, &st) != 0) return failure(Code::system, fmt::format("fstat {}", path_), errno);
   if (pread(fd, bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes)) {
@@ -295,13 +298,16 @@ Status Fabric::check(int fd, std::uint64_t& size) const {
   const auto* h = reinterpret_cast<const Header*>(bytes);
   if (h->magic != kMagic) return damaged("no header");
   if (h->version != kLayoutVersion || h->layout != Layout::hash()) {
-    return failure(Code::version,
-                   fmt::format("{} is in use by another version of Turnout: its layout is {}.{:08x}, "
-                               "ours {}.{:08x}. Run one version at a time, or set TURNOUT_FABRIC to "
-                               "another name", path_, h->version, h->layout, kLayoutVersion,
-                               Layout::hash()), EPROTO);
+    return failure(
+        Code::version,
+        fmt::format("{} is in use by another version of Turnout: its layout is {}.{:08x}, "
+                    "ours {}.{:08x}. Run one version at a time, or set TURNOUT_FABRIC to "
+                    "another name",
+                    path_, h->version, h->layout, kLayoutVersion, Layout::hash()),
+        EPROTO);
   }
-  if (h->file_size != static_cast<std::uint64_t>(st.st_size) || h->file_size < Layout::minimum_size) {
+  if (h->file_size != static_cast<std::uint64_t>(st.st_size) ||
+      h->file_size < Layout::minimum_size) {
     return damaged("its size");
   }
   if (h->process_high.load() > kMaxProcesses || h->qp_high.load() > kMaxQps ||
@@ -310,10 +316,12 @@ Status Fabric::check(int fd, std::uint64_t& size) const {
     return damaged("table bounds");
   }
   if (h->pid_namespace != pid_namespace()) {
-    return failure(Code::unsupported,
-                   fmt::format("{} is in use from another process-id namespace (a container): run all "
-                               "processes in one, or set TURNOUT_FABRIC to another name", path_),
-                   EXDEV);
+    return failure(
+        Code::unsupported,
+        fmt::format("{} is in use from another process-id namespace (a container): run all "
+                    "processes in one, or set TURNOUT_FABRIC to another name",
+                    path_),
+        EXDEV);
   }
   size = h->file_size;
   return {};
@@ -335,8 +343,9 @@ Status Fabric::join() {
   if (slot == kMaxProcesses) {
     close(wake_read_);
     close(wake_write_);
-    return failure(Code::system, fmt::format("{}: {} processes are attached, no more fit", path_,
-                                             kMaxProcesses), EMFILE);
+    return failure(Code::system,
+                   fmt::format("{}: {} processes are attached, no more fit", path_, kMaxProcesses),
+                   EMFILE);
   }
   ProcessRecord& p = process(slot);
   const std::uint32_t generation = (p.generation + 1) & 0xffff;
@@ -394,6 +403,19 @@ void Fabric::leave() noexcept {
   }
   if (last && locked && still_linked(fd_, path_)) unlink(path_.c_str());
   unlock_file(fd_);
+}
+
+void Fabric::leave_all_at_exit() noexcept {
+  // Exit with open devices is common; other threads may still run, so nothing is freed: peers reap.
+  Attached& all = attached();
+  const std::unique_lock lock(all.mutex, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  for (auto& [path, weak] : all.fabrics) {
+    if (auto fabric = weak.lock()) {
+      fabric->leave_at_exit();
+      all.kept.push_back(std::move(fabric));
+    }
+  }
 }
 
 void Fabric::leave_at_exit() noexcept {

@@ -1,13 +1,13 @@
 // Fabric: this process's attachment to the shared state file /dev/shm/turnout-<euid>-<name>.
 //
-// One per process and fabric name, shared by all contexts opened on it (Fabric::open counts). Owns the
-// mapping, the process's slot and its wake pipe. The file is sparse and private to the user (0600);
-// processes prove that they are attached by a shared flock on it, and openers and leavers exclude each
-// other by an open-file-description lock on its first byte. A file without attached processes is
-// replaced; the last process to leave unlinks it.
+// One per process and fabric name, shared by all contexts opened on it (Fabric::open counts). Owns
+// the mapping, the process's slot and its wake pipe. The file is sparse and private to the user
+// (0600); processes prove that they are attached by a shared flock on it, and openers and leavers
+// exclude each other by an open-file-description lock on its first byte. A file without attached
+// processes is replaced; the last process to leave unlinks it.
 //
-// Everything read from the file may have been damaged by another process: accessors check indices and
-// offsets and answer null. Any thread may call anything. Lock order: table_lock, then a receive
+// Everything read from the file may have been damaged by another process: accessors check indices
+// and offsets and answer null. Any thread may call anything. Lock order: table_lock, then a receive
 // queue's, then a CQ's.
 #pragma once
 
@@ -39,12 +39,18 @@ class Fabric {
     return at<Hazard>(Layout::hazards)[i];
   }
   // Indices are the caller's to check (kMax...).
-  [[nodiscard]] QpRecord& qp(std::uint32_t i) const noexcept { return at<QpRecord>(Layout::qps)[i]; }
-  [[nodiscard]] CqRecord& cq(std::uint32_t i) const noexcept { return at<CqRecord>(Layout::cqs)[i]; }
+  [[nodiscard]] QpRecord& qp(std::uint32_t i) const noexcept {
+    return at<QpRecord>(Layout::qps)[i];
+  }
+  [[nodiscard]] CqRecord& cq(std::uint32_t i) const noexcept {
+    return at<CqRecord>(Layout::cqs)[i];
+  }
   [[nodiscard]] SrqRecord& srq(std::uint32_t i) const noexcept {
     return at<SrqRecord>(Layout::srqs)[i];
   }
-  [[nodiscard]] MrRecord& mr(std::uint32_t i) const noexcept { return at<MrRecord>(Layout::mrs)[i]; }
+  [[nodiscard]] MrRecord& mr(std::uint32_t i) const noexcept {
+    return at<MrRecord>(Layout::mrs)[i];
+  }
   // `bytes` of the heap at `offset`, null when they do not lie in it.
   [[nodiscard]] void* heap(std::uint64_t offset, std::uint64_t bytes) const noexcept {
     if (offset < heap_begin_ || offset > size_ || bytes > size_ - offset) return nullptr;
@@ -78,19 +84,20 @@ class Fabric {
 
   // Undoes what a process left half done when it died holding this queue's lock. Lock held.
   void repair(ReceiveQueue& queue) const noexcept;
+  void repair(CqRecord& cq) const noexcept;
 
   // Opens file descriptor `fd` of the process in `slot`; -1 and errno. flags as for open(2).
   [[nodiscard]] int open_peer_fd(Token token, int fd, int flags) const noexcept;
-  // Writes to the write end of a peer's (or our own) pipe; the opened end is cached. False: the pipe
-  // is gone or full.
+  // Writes to the write end of a peer's (or our own) pipe; the opened end is cached. False: the
+  // pipe is gone or full.
   bool write_pipe(Token token, const PipeRef& pipe, const void* bytes, std::size_t length) noexcept;
   void forget_pipes(Token token) noexcept;
   // Wakes the firmware thread of a process, of all attached processes.
   void wake(Token token) noexcept;
   void wake_all() noexcept;
 
-  // At process exit: no longer counts as attached; unlinks when nobody else is.
-  void leave_at_exit() noexcept;
+  // At process exit: this process no longer counts as attached; unlinks where nobody else is.
+  static void leave_all_at_exit() noexcept;
 
  private:
   friend class TableGuard;
@@ -105,6 +112,7 @@ class Fabric {
   Status check(int fd, std::uint64_t& size) const;
   Status join();
   void leave() noexcept;
+  void leave_at_exit() noexcept;
   [[nodiscard]] bool others_attached() const noexcept;
   void lock_slow(Lock& l) const noexcept;
   void reap_locked(std::uint32_t slot, Token token) noexcept;

@@ -1,8 +1,9 @@
 // The firmware thread and the retries it shares with the threads that poll.
 //
-// A stalled queue pair waits for a time: the RNR timer of its target, or its own transport timer. The
-// first to come by after that time retries: a thread that polls an empty CQ, one that posts, or this
-// thread, which otherwise sleeps in ppoll until a peer dies, a wake byte arrives or a time is due.
+// A stalled queue pair waits for a time: the RNR timer of its target, or its own transport timer.
+// The first to come by after that time retries: a thread that polls an empty CQ, one that posts, or
+// this thread, which otherwise sleeps in ppoll until a peer dies, a wake byte arrives or a time is
+// due.
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -54,7 +55,8 @@ void LiveEngine::stall(Qp& qp, Step why) noexcept {
     complete(qp, wqe, exhausted);
     return;
   }
-  // A transport timer of 0 means for ever; the queue pair is looked at again when something happens.
+  // A transport timer of 0 means for ever; the queue pair is looked at again when something
+  // happens.
   const bool forever = wait == 0;
   qp.retry_at = forever ? UINT64_MAX - 1 : monotonic() + wait;
   qp.stalled.store(true, std::memory_order_release);
@@ -104,8 +106,9 @@ void LiveEngine::progress(Qp& qp) noexcept {
 void LiveEngine::retry_due(bool firmware) noexcept {
   const std::uint64_t now = monotonic();
   if (!firmware && now < next_retry_.load(std::memory_order_relaxed)) return;
-  // Taken out of the list to run: stall() puts back what is not done. sq_lock is only tried, so a thread
-  // that holds it and waits for stalled_mutex_ is no danger; it will find the queue pair due itself.
+  // Taken out of the list to run: stall() puts back what is not done. sq_lock is only tried, so a
+  // thread that holds it and waits for stalled_mutex_ is no danger; it will find the queue pair due
+  // itself.
   std::unique_lock lock(stalled_mutex_, std::defer_lock);
   if (firmware) {
     lock.lock();
@@ -156,8 +159,7 @@ void LiveEngine::firmware_main() noexcept {
   std::vector<Watch> watches;
   std::vector<pollfd> polls;
   const auto refresh = [&] {
-    const std::uint32_t high =
-        std::min(fabric_->header().process_high.load(), kMaxProcesses);
+    const std::uint32_t high = std::min(fabric_->header().process_high.load(), kMaxProcesses);
     std::erase_if(watches, [&](const Watch& w) {
       if (fabric_->process(slot_of(w.token)).token.load() == w.token) return false;
       ::close(w.pidfd);
@@ -214,8 +216,7 @@ void LiveEngine::firmware_main() noexcept {
       memory_.sweep(
           [](void* self, std::uint32_t key) {
             auto& engine = *static_cast<LiveEngine*>(self);
-            const std::uint32_t high =
-                std::min(engine.fabric_->header().qp_high.load(), kMaxQps);
+            const std::uint32_t high = std::min(engine.fabric_->header().qp_high.load(), kMaxQps);
             for (std::uint32_t i = 0; i < high; ++i) {
               if (static_cast<std::uint32_t>(engine.fabric_->hazard(i).load()) == key) return true;
             }

@@ -26,8 +26,9 @@ void complain() {
   static bool said = false;
   if (said) return;
   said = true;
-  TURNOUT_LOG(hca, error,
-              "the virtual adapter was opened before fork(): open it in the child, or exec() there");
+  TURNOUT_LOG(
+      hca, error,
+      "the virtual adapter was opened before fork(): open it in the child, or exec() there");
 }
 
 // In the child.
@@ -60,8 +61,12 @@ int no_complete(ibv_qp_ex*) {
   return EPERM;
 }
 
-void before() { watched().mutex.lock(); }
-void in_parent() { watched().mutex.unlock(); }
+void before() {
+  watched().mutex.lock();
+}
+void in_parent() {
+  watched().mutex.unlock();
+}
 void in_child() {
   Watched& all = watched();
   for (Context* context : all.contexts) {

@@ -1,8 +1,8 @@
 // The heap of the shared state: whole pages, each tagged with its owner's token.
 //
 // The tags are the only truth, so a process that dies at any point leaves pages that are free or
-// tagged as its own, and the reaper finds them all. Free pages are zero: a ring begins zeroed without
-// touching it.
+// tagged as its own, and the reaper finds them all. Free pages are zero: a ring begins zeroed
+// without touching it.
 #include <fcntl.h>
 #include <sys/statvfs.h>
 
@@ -16,14 +16,17 @@
 namespace turnout::hca {
 namespace {
 
-constexpr std::uint64_t pages_of(std::uint64_t bytes) { return (bytes + kPage - 1) / kPage; }
+constexpr std::uint64_t pages_of(std::uint64_t bytes) {
+  return (bytes + kPage - 1) / kPage;
+}
 // From here on freed pages are given back to the system instead of being zeroed.
 constexpr std::uint64_t kPunchPages = 16;
 
 }  // namespace
 
 bool Fabric::room(std::uint64_t bytes) const noexcept {
-  // Pages of a full tmpfs raise SIGBUS when touched, so ask first, and leave a little for the others.
+  // Pages of a full tmpfs raise SIGBUS when touched, so ask first, and leave a little for the
+  // others.
   struct statvfs fs {};
   if (fstatvfs(fd_, &fs) != 0) return true;
   return fs.f_bavail * fs.f_frsize >= bytes + 1024 * 1024;
@@ -54,17 +57,17 @@ std::uint64_t Fabric::allocate(std::uint64_t bytes) noexcept {
     h.heap_high = std::max(std::min(h.heap_high, all), page + 1);
     return heap_begin_ + first * kPage;
   }
-  TURNOUT_LOG(hca, warn, "no room for {} bytes in {}: set a larger TURNOUT_FABRIC_SIZE", bytes, path_);
+  TURNOUT_LOG(hca, warn, "no room for {} bytes in {}: set a larger TURNOUT_FABRIC_SIZE", bytes,
+              path_);
   errno = ENOMEM;
   return 0;
 }
 
 void Fabric::free_pages(std::uint64_t first, std::uint64_t pages) noexcept {
   std::byte* memory = base_ + heap_begin_ + first * kPage;
-  if (pages < kPunchPages ||
-      fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                static_cast<off_t>(heap_begin_ + first * kPage),
-                static_cast<off_t>(pages * kPage)) != 0) {
+  if (pages < kPunchPages || fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                       static_cast<off_t>(heap_begin_ + first * kPage),
+                                       static_cast<off_t>(pages * kPage)) != 0) {
     std::memset(memory, 0, pages * kPage);
   }
   PageTag* tag = tags();

@@ -1,8 +1,8 @@
 // Locks in shared memory that survive the death of their holder.
 //
-// The word is the holder's token, so a waiter can tell a slow holder from a dead one and take the lock
-// over. Everything guarded this way is written so that a holder's death between any two stores is
-// harmless: first the entry, then the index that makes it count.
+// The word is the holder's token, so a waiter can tell a slow holder from a dead one and take the
+// lock over. Everything guarded this way is written so that a holder's death between any two stores
+// is harmless: first the entry, then the index that makes it count.
 #include <sched.h>
 #include <time.h>
 

@@ -21,7 +21,8 @@ int move_bytes(bool out, std::uint32_t pid, std::uint8_t* local, std::uint64_t r
                std::uint64_t length) noexcept {
   while (length > 0) {
     iovec here{local, length};
-    iovec there{reinterpret_cast<void*>(remote), length};  // NOLINT: an address of the other process
+    iovec there{reinterpret_cast<void*>(remote),
+                length};  // NOLINT: an address of the other process
     const ssize_t n = out ? process_vm_writev(static_cast<pid_t>(pid), &here, 1, &there, 1, 0)
                           : process_vm_readv(static_cast<pid_t>(pid), &here, 1, &there, 1, 0);
     if (n < 0) {
@@ -41,18 +42,21 @@ Access explain(int error, std::uint32_t pid) noexcept {
   if (error == 0) return Access::ok;
   if (error == ESRCH) return Access::unreachable;
   if (error == EPERM) {
-    TURNOUT_LOG(hca, error,
-                "process {} refuses access to its memory: let it stay dumpable (PR_SET_DUMPABLE), run "
-                "both as one user with the same capabilities", pid);
+    TURNOUT_LOG(
+        hca, error,
+        "process {} refuses access to its memory: let it stay dumpable (PR_SET_DUMPABLE), run "
+        "both as one user with the same capabilities",
+        pid);
   }
   return Access::failed;
 }
 
 }  // namespace
 
-// Not instrumented by the thread sanitizer: a real adapter's DMA is not either, and programs poll the
-// bytes it writes.
-__attribute__((no_sanitize("thread"))) void copy_in_order(std::uint8_t* to, const std::uint8_t* from,
+// Not instrumented by the thread sanitizer: a real adapter's DMA is not either, and programs poll
+// the bytes it writes.
+__attribute__((no_sanitize("thread"))) void copy_in_order(std::uint8_t* to,
+                                                          const std::uint8_t* from,
                                                           std::uint64_t length) noexcept {
   if (length == 0) return;
   const std::uint64_t body = length - 1;
@@ -65,8 +69,8 @@ __attribute__((no_sanitize("thread"))) void copy_in_order(std::uint8_t* to, cons
   std::memcpy(to, from, body);
 #endif
   const std::uint8_t last = from[body];
-  // x86 keeps stores in order; the barrier keeps the compiler from moving the last one up. memcpy ends
-  // its non-temporal stores with a fence.
+  // x86 keeps stores in order; the barrier keeps the compiler from moving the last one up. memcpy
+  // ends its non-temporal stores with a fence.
   asm volatile("" : : : "memory");
   *static_cast<volatile std::uint8_t*>(to + body) = last;
   asm volatile("" : : : "memory");
@@ -85,8 +89,8 @@ Memory::~Memory() {
   if (views_ != nullptr) munmap(views_, kMaxMrs * sizeof(View));
 }
 
-Access Memory::find(std::uint32_t key, std::uint32_t pd, std::uint64_t address, std::uint64_t length,
-                    unsigned rights, Place& place) noexcept {
+Access Memory::find(std::uint32_t key, std::uint32_t pd, std::uint64_t address,
+                    std::uint64_t length, unsigned rights, Place& place) noexcept {
   const std::uint32_t index = key >> 8;
   if (index >= kMaxMrs || key == 0 || views_ == nullptr) return Access::bad_key;
   MrRecord& record = fabric_.mr(index);
@@ -94,13 +98,20 @@ Access Memory::find(std::uint32_t key, std::uint32_t pd, std::uint64_t address, 
   if (record.pd != pd) return Access::bad_pd;
   if (!covers(record.iova, record.length, address, length)) return Access::bad_bounds;
   if ((record.access & rights) != rights) return Access::denied;
-  View& view = views_[index];
-  if (view.key.load(std::memory_order_acquire) != key) {
-    if (const Access made = make_view(view, key, record); made != Access::ok) return made;
-  }
-  std::uint8_t* direct = view.direct.load(std::memory_order_relaxed);
   const std::uint64_t offset = address - record.iova;
   const bool shared = static_cast<MrKind>(record.kind) == MrKind::shared;
+  std::uint8_t* direct = nullptr;
+  if (shared) {
+    View& view = views_[index];
+    if (view.key.load(std::memory_order_acquire) != key ||
+        view.inode.load(std::memory_order_relaxed) != record.inode ||
+        view.iova.load(std::memory_order_relaxed) != record.iova) {
+      if (const Access made = make_view(view, key, record); made != Access::ok) return made;
+    }
+    direct = view.direct.load(std::memory_order_relaxed);
+  } else if (record.owner.load(std::memory_order_relaxed) == fabric_.me()) {
+    direct = reinterpret_cast<std::uint8_t*>(record.address);  // NOLINT: our own address
+  }
   place.owner = shared ? 0 : record.owner.load(std::memory_order_relaxed);
   place.remote = record.address + offset;
   // A dead owner's record is reused without waiting for us: what was read may be of two regions.
@@ -120,17 +131,20 @@ Access Memory::find(std::uint32_t key, std::uint32_t pd, std::uint64_t address, 
 
 Access Memory::make_view(View& view, std::uint32_t key, MrRecord& record) noexcept {
   const std::lock_guard lock(mutex_);
-  if (view.key.load(std::memory_order_relaxed) == key) return Access::ok;
-  drop(view);
-  std::uint8_t* direct = nullptr;
-  std::uint32_t mapping = 0;
-  if (static_cast<MrKind>(record.kind) == MrKind::shared) {
-    Access why = Access::ok;
-    direct = map(record, key, mapping, why);
-    if (direct == nullptr) return why;
-  } else if (record.owner.load(std::memory_order_relaxed) == fabric_.me()) {
-    direct = reinterpret_cast<std::uint8_t*>(record.address);  // NOLINT: our own address
+  if (view.key.load(std::memory_order_relaxed) == key &&
+      view.inode.load(std::memory_order_relaxed) == record.inode &&
+      view.iova.load(std::memory_order_relaxed) == record.iova) {
+    return Access::ok;
   }
+  drop(view);
+  std::uint32_t mapping = 0;
+  Access why = Access::ok;
+  const std::uint64_t inode = record.inode;
+  const std::uint64_t iova = record.iova;
+  std::uint8_t* const direct = map(record, key, mapping, why);
+  if (direct == nullptr) return why;
+  view.inode.store(inode, std::memory_order_relaxed);
+  view.iova.store(iova, std::memory_order_relaxed);
   view.mapping.store(mapping, std::memory_order_relaxed);
   view.direct.store(direct, std::memory_order_relaxed);
   view.key.store(key, std::memory_order_release);
@@ -166,19 +180,20 @@ std::uint8_t* Memory::map(MrRecord& record, std::uint32_t key, std::uint32_t& ma
     } else if (!fabric_.alive(owner)) {
       why = Access::unreachable;
     } else {
-      TURNOUT_LOG(hca, error,
-                  "cannot open file {} of process {} ({}): let it stay dumpable (PR_SET_DUMPABLE) and "
-                  "run both as one user", record.fd,
-                  slot_of(owner) < kMaxProcesses ? fabric_.process(slot_of(owner)).pid : 0,
-                  fd < 0 ? std::strerror(error) : "another file has taken its number");
+      TURNOUT_LOG(
+          hca, error,
+          "cannot open file {} of process {} ({}): let it stay dumpable (PR_SET_DUMPABLE) and "
+          "run both as one user",
+          record.fd, slot_of(owner) < kMaxProcesses ? fabric_.process(slot_of(owner)).pid : 0,
+          fd < 0 ? std::strerror(error) : "another file has taken its number");
       why = Access::failed;
     }
     return nullptr;
   }
   const auto size = static_cast<std::uint64_t>(st.st_size);
-  void* address = covers(0, size, offset, length)
-                      ? mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0)
-                      : MAP_FAILED;
+  void* address = covers(0, size, offset, length) ? mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                                                         MAP_SHARED | MAP_NORESERVE, fd, 0)
+                                                  : MAP_FAILED;
   close(fd);
   if (address == MAP_FAILED) {
     TURNOUT_LOG(hca, error, "cannot map {} bytes of registered memory: {}", size,
@@ -224,19 +239,19 @@ Access Memory::write(const Place& to, const std::uint8_t* from, std::uint64_t le
     copy_in_order(to.direct, from, length);
     return Access::ok;
   }
-  // The kernel copies in order inside one iovec but promises nothing between pages: the last byte goes
-  // in a remote iovec of its own, so that it is stored after the rest.
+  // The kernel copies in order inside one iovec but promises nothing between pages: the last byte
+  // goes in a remote iovec of its own, so that it is stored after the rest.
   auto* source = const_cast<std::uint8_t*>(from);  // NOLINT: iovec has no const
   if (length > 1) {
     iovec here{source, length};
-    iovec there[2] = {{reinterpret_cast<void*>(to.remote), length - 1},             // NOLINT
-                      {reinterpret_cast<void*>(to.remote + length - 1), 1}};        // NOLINT
+    iovec there[2] = {{reinterpret_cast<void*>(to.remote), length - 1},       // NOLINT
+                      {reinterpret_cast<void*>(to.remote + length - 1), 1}};  // NOLINT
     const ssize_t n = process_vm_writev(static_cast<pid_t>(to.pid), &here, 1, there, 2, 0);
     if (n == static_cast<ssize_t>(length)) return Access::ok;
     if (n < 0 && errno != EINTR) return explain(errno, to.pid);
     const std::uint64_t moved = n > 0 ? static_cast<std::uint64_t>(n) : 0;
-    if (const int error = move_bytes(true, to.pid, source + moved, to.remote + moved,
-                                     length - 1 - moved);
+    if (const int error =
+            move_bytes(true, to.pid, source + moved, to.remote + moved, length - 1 - moved);
         error != 0) {
       return explain(error, to.pid);
     }

@@ -1,10 +1,10 @@
 // Memory: how this process reaches registered memory, its own and its peers'.
 //
-// A view of each region used is kept, found by the index in its key: where the bytes are in our address
-// space (our own memory, or a mapping of the owner's file), or that they must be moved by
-// process_vm_writev/readv. Lookups take no lock and make no system call once the view exists. The owner
-// of a region waits for hazards before it reuses the record, so a view that agrees with a valid key is
-// stable while the caller's hazard names that key.
+// A view of each region used is kept, found by the index in its key: where the bytes are in our
+// address space (our own memory, or a mapping of the owner's file), or that they must be moved by
+// process_vm_writev/readv. Lookups take no lock and make no system call once the view exists. The
+// owner of a region waits for hazards before it reuses the record, so a view that agrees with a
+// valid key is stable while the caller's hazard names that key.
 //
 // The last byte of every transfer is stored last, with release order: who polls it sees the rest.
 #pragma once
@@ -36,8 +36,8 @@ class Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  // Checks key, domain, bounds and rights (IBV_ACCESS_* of the region that must all be set) and finds
-  // the bytes. For a peer's region the caller's hazard names `key` already.
+  // Checks key, domain, bounds and rights (IBV_ACCESS_* of the region that must all be set) and
+  // finds the bytes. For a peer's region the caller's hazard names `key` already.
   [[nodiscard]] Access find(std::uint32_t key, std::uint32_t pd, std::uint64_t address,
                             std::uint64_t length, unsigned rights, Place& place) noexcept;
 
@@ -56,12 +56,14 @@ class Memory {
   struct View {
     std::atomic<std::uint32_t> key;      // 0: none. The rest agrees with it.
     std::atomic<std::uint32_t> mapping;  // index of mappings_ + 1, 0: none
-    std::atomic<std::uint8_t*> direct;   // address of iova, null: CMA
+    std::atomic<std::uint8_t*> direct;   // address of iova
+    // Keys repeat after 256 registrations of a record: of which file and place this view is.
+    std::atomic<std::uint64_t> inode, iova;
   };
   struct Mapping {
     std::uint64_t device = 0, inode = 0;
     std::uint64_t length = 0;
-    std::uint8_t* address = nullptr;     // null: entry free
+    std::uint8_t* address = nullptr;  // null: entry free
     std::uint32_t users = 0;
   };
   [[nodiscard]] Access make_view(View& view, std::uint32_t key, MrRecord& record) noexcept;
@@ -70,10 +72,10 @@ class Memory {
   void drop(View& view) noexcept;
 
   Fabric& fabric_;
-  View* views_ = nullptr;                // kMaxMrs, pages appear as they are used
-  std::mutex mutex_;                     // making and dropping views
+  View* views_ = nullptr;  // kMaxMrs, pages appear as they are used
+  std::mutex mutex_;       // making and dropping views
   std::vector<Mapping> mappings_;
-  std::vector<std::uint32_t> used_;      // indices of views with a mapping
+  std::vector<std::uint32_t> used_;  // indices of views with a mapping
 };
 
 // memcpy whose last byte becomes visible last.

@@ -105,8 +105,8 @@ Mr* LiveEngine::register_memory(Pd& pd, void* address, std::uint64_t length, std
                         reinterpret_cast<std::uint64_t>(address), -1);
 }
 
-Mr* LiveEngine::register_file(Pd& pd, std::uint64_t offset, std::uint64_t length, std::uint64_t iova,
-                              int fd, unsigned access) {
+Mr* LiveEngine::register_file(Pd& pd, std::uint64_t offset, std::uint64_t length,
+                              std::uint64_t iova, int fd, unsigned access) {
   if (const int error = refuse_child(context_of(pd.verbs.context)); error != 0) {
     return failed<Mr>(error);
   }
@@ -114,7 +114,8 @@ Mr* LiveEngine::register_file(Pd& pd, std::uint64_t offset, std::uint64_t length
   if (!valid_access(access) || length > kMaxMrBytes) return failed<Mr>(EINVAL);
   if (fstat(fd, &st) != 0) return failed<Mr>(errno);
   if (!S_ISREG(st.st_mode) || !covers(0, static_cast<std::uint64_t>(st.st_size), offset, length)) {
-    TURNOUT_LOG(hca, warn, "register: the file is too short or none that can be mapped (a memfd can)");
+    TURNOUT_LOG(hca, warn,
+                "register: the file is too short or none that can be mapped (a memfd can)");
     return failed<Mr>(EINVAL);
   }
   const int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
@@ -199,6 +200,7 @@ Cq* LiveEngine::create_cq(Context& context, const ibv_cq_init_attr_ex& attr) {
       r.ring = ring;
       r.tail = r.head_seen = 0;
       r.head.store(0, std::memory_order_relaxed);
+      r.pusher.store(0, std::memory_order_relaxed);
       r.has_channel = channel != nullptr;
       r.timestamps = (attr.wc_flags & (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
                                        IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)) != 0;
@@ -231,8 +233,8 @@ Cq* LiveEngine::create_cq(Context& context, const ibv_cq_init_attr_ex& attr) {
   if (channel != nullptr) {
     const std::uint32_t queues = ++channel->users;
     ++channel->verbs.refcnt;
-    // One record for each armed CQ may wait. Enlarged only when needed: the system limits the sum of a
-    // user's pipes.
+    // One record for each armed CQ may wait. Enlarged only when needed: the system limits the sum
+    // of a user's pipes.
     const auto bytes = static_cast<int>(queues * sizeof(EventRecord));
     if (fcntl(channel->write, F_GETPIPE_SZ) < bytes) {
       fcntl(channel->write, F_SETPIPE_SZ, 2 * bytes);
@@ -256,13 +258,16 @@ int LiveEngine::resize_cq(Cq& cq, int entries) {
     const std::lock_guard poll(cq.poll_lock);
     CqRecord& r = *cq.record;
     const SharedGuard guard(*fabric_, r.lock);
-    while (cq.ring[r.tail & cq.mask].sequence.load(std::memory_order_relaxed) == r.tail + 1) ++r.tail;
+    fabric_->repair(r);
+    while (cq.ring[r.tail & cq.mask].sequence.load(std::memory_order_relaxed) == r.tail + 1)
+      ++r.tail;
     if (r.tail - cq.head > slots) {
       old_ring = ring;  // does not fit: give the new one back
       old_slots = slots;
     } else {
       for (std::uint64_t p = cq.head; p < r.tail; ++p) {
-        std::memcpy(static_cast<void*>(&fresh[p & (slots - 1)]), &cq.ring[p & cq.mask], sizeof(Cqe));
+        std::memcpy(static_cast<void*>(&fresh[p & (slots - 1)]), &cq.ring[p & cq.mask],
+                    sizeof(Cqe));
       }
       old_ring = r.ring;
       old_slots = r.slots;

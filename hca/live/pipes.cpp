@@ -1,7 +1,8 @@
 // Peers' file descriptors: memory to map and the write ends of their event pipes.
 //
-// /proc/PID/fd/N opens what the peer has open as N; pidfd_getfd duplicates it where that is refused.
-// Either may race with the peer closing or reusing N, so the caller compares device and inode.
+// /proc/PID/fd/N opens what the peer has open as N; pidfd_getfd duplicates it where that is
+// refused. Either may race with the peer closing or reusing N, so the caller compares device and
+// inode.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>

@@ -51,7 +51,8 @@ Qp* LiveEngine::create_qp(Context& context, ibv_qp_init_attr_ex& attr,
     if (attr.pd == nullptr || kind != QpKind::dci || attr.send_cq == nullptr) return failed(EINVAL);
   }
   if (kind == QpKind::dct && attr.srq == nullptr) return failed(EINVAL);
-  if (cap.max_send_wr > kMaxQpWr || cap.max_send_sge > kMaxSge || cap.max_inline_data > kMaxInline ||
+  if (cap.max_send_wr > kMaxQpWr || cap.max_send_sge > kMaxSge ||
+      cap.max_inline_data > kMaxInline ||
       (own_receives && (cap.max_recv_wr > kMaxQpWr || cap.max_recv_sge > kMaxSge))) {
     return failed(EINVAL);
   }
@@ -84,16 +85,15 @@ Qp* LiveEngine::create_qp(Context& context, ibv_qp_init_attr_ex& attr,
   r.srq = srq != nullptr ? srq->index : kNone;
   r.dest_qpn = kNone;
   r.qkey = 0;
-  r.wants_flush = 0;
   r.dc_key = kind == QpKind::dct ? dc->dc_init_attr.dct_access_key : 0;
   r.cookie = reinterpret_cast<std::uint64_t>(qp.get());
   r.async = context.async;
   r.taken.store(0, std::memory_order_relaxed);
+  r.taken_cq = kNone;
   fabric_->hazard(index).store(0, std::memory_order_relaxed);
   if (own_receives && cap.max_recv_wr > 0) {
     cap.max_recv_sge = std::max(cap.max_recv_sge, 1U);
-    if (const int error =
-            create_receive_queue(r.rq, cap.max_recv_wr, cap.max_recv_sge, pd->number);
+    if (const int error = create_receive_queue(r.rq, cap.max_recv_wr, cap.max_recv_sge, pd->number);
         error != 0) {
       r.owner.store(0, std::memory_order_release);
       return failed(error);
@@ -119,7 +119,6 @@ Qp* LiveEngine::create_qp(Context& context, ibv_qp_init_attr_ex& attr,
   qp->init.cap = cap;
   qp->init.qp_type = attr.qp_type;
   qp->init.sq_sig_all = attr.sq_sig_all;
-  qp->phase = QpPhase::reset;
   ibv_qp& v = qp->verbs.qp_base;
   v.context = &context.verbs.context;
   v.qp_context = attr.qp_context;
@@ -143,7 +142,8 @@ Qp* LiveEngine::create_qp(Context& context, ibv_qp_init_attr_ex& attr,
 }
 
 int LiveEngine::modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask) {
-  if (const int error = refuse_child(context_of(qp.verbs.qp_base.context)); error != 0) return error;
+  if (const int error = refuse_child(context_of(qp.verbs.qp_base.context)); error != 0)
+    return error;
   const std::lock_guard lock(qp.sq_lock);
   QpRecord& r = *qp.record;
   std::uint64_t identity = r.identity.load(std::memory_order_acquire);
@@ -227,13 +227,13 @@ int LiveEngine::modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask) {
       raise_qp(r, qp.number, IBV_EVENT_SQ_DRAINED);
     }
   }
-  qp.phase = to;
   qp.verbs.qp_base.state = to_verbs(to);
   return 0;
 }
 
 int LiveEngine::query_qp(Qp& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init) {
-  if (const int error = refuse_child(context_of(qp.verbs.qp_base.context)); error != 0) return error;
+  if (const int error = refuse_child(context_of(qp.verbs.qp_base.context)); error != 0)
+    return error;
   const std::lock_guard lock(qp.sq_lock);
   attr = qp.attr;
   const auto phase = static_cast<QpPhase>(qp.record->identity.load() & 0xff);

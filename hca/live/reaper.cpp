@@ -17,8 +17,30 @@ void Fabric::repair(ReceiveQueue& queue) const noexcept {
   queue.taker = 0;
 }
 
+void Fabric::repair(CqRecord& cq) const noexcept {
+  const std::uint32_t pusher = cq.pusher.load(std::memory_order_acquire);
+  if (pusher == 0) return;
+  const std::uint32_t slots = cq.slots;
+  const auto* ring = static_cast<const Cqe*>(heap(cq.ring, slots * sizeof(Cqe)));
+  if (pusher - 1 < kMaxQps && ring != nullptr && slots != 0 && (slots & (slots - 1)) == 0) {
+    QpRecord& dead = qp(pusher - 1);
+    const std::uint64_t position = dead.entry_position;
+    // It published the completion and died before it said so: the receive is done.
+    if (ring[position & (slots - 1)].sequence.load(std::memory_order_acquire) == position + 1) {
+      dead.taken.store(0, std::memory_order_release);
+    }
+  }
+  cq.pusher.store(0, std::memory_order_release);
+}
+
 void Fabric::put_back(QpRecord& qp) noexcept {
-  // The dead process took a receive from a queue and never completed it: its owner would wait for ever.
+  // The dead process took a receive from a queue and never completed it: its owner would wait for
+  // ever.
+  if (qp.taken_cq < kMaxCqs) {
+    CqRecord& target_cq = cq(qp.taken_cq);
+    const SharedGuard guard(*this, target_cq.lock);
+    repair(target_cq);
+  }
   const std::uint32_t kind = qp.taken.load(std::memory_order_acquire);
   if (kind == 0) return;
   ReceiveQueue* queue = nullptr;

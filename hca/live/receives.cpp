@@ -101,8 +101,8 @@ int LiveEngine::post_srq_recv(Srq& srq, ibv_recv_wr* wr, ibv_recv_wr** bad) {
 
 LiveEngine::Taken LiveEngine::take_receive(Qp& qp, QpRecord& target, std::uint32_t number,
                                            Receive& out) noexcept {
-  // The record of a dead owner is reused without waiting for us: take a copy, then see that it was of
-  // the queue pair we mean.
+  // The record of a dead owner is reused without waiting for us: take a copy, then see that it was
+  // of the queue pair we mean.
   const std::uint32_t srq = target.srq;
   const auto same = [&] { return target.identity.load(std::memory_order_acquire) >> 8 == number; };
   out.cq = target.recv_cq;
@@ -116,7 +116,8 @@ LiveEngine::Taken LiveEngine::take_receive(Qp& qp, QpRecord& target, std::uint32
   {
     const SharedGuard guard(*fabric_, queue.lock);
     fabric_->repair(queue);
-    if (!same() || (srq != kNone && fabric_->srq(srq).owner.load() != out.owner)) return Taken::gone;
+    if (!same() || (srq != kNone && fabric_->srq(srq).owner.load() != out.owner))
+      return Taken::gone;
     if (queue.slots == 0) return Taken::empty;  // none, or being destroyed
     void* ring = ring_of(*fabric_, queue);
     if (ring == nullptr) return Taken::damaged;
@@ -140,9 +141,12 @@ LiveEngine::Taken LiveEngine::take_receive(Qp& qp, QpRecord& target, std::uint32
     mine.taken_position = queue.head;
     mine.taken_owner = out.owner;
     mine.taken_index = srq == kNone ? static_cast<std::uint32_t>(&target - &fabric_->qp(0)) : srq;
+    mine.taken_cq = out.cq;
+    // The order of these four is what repair() relies on; the processor keeps it, so must the compiler.
     mine.taken.store(srq == kNone ? 1 : 2, std::memory_order_release);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
     ++queue.head;
-    std::atomic_signal_fence(std::memory_order_release);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
     queue.taker = 0;
     if (queue.limit != 0 && queue.tail - queue.head < queue.limit) {
       queue.limit = 0;  // one event, then armed anew by the owner
@@ -170,13 +174,15 @@ void LiveEngine::flush_receives(QpRecord& record, std::uint32_t number) noexcept
     done.status = IBV_WC_WR_FLUSH_ERR;
     done.opcode = IBV_WC_RECV;
     ++record.rq.head;
-    if (!push(record.recv_cq, owner, done, false)) return;
+    if (!push(record.recv_cq, owner, done, false, nullptr)) return;
   }
 }
 
-void LiveEngine::fail_target(QpRecord& target, std::uint32_t number, ibv_event_type event) noexcept {
+void LiveEngine::fail_target(QpRecord& target, std::uint32_t number,
+                             ibv_event_type event) noexcept {
   std::uint64_t identity = target.identity.load(std::memory_order_acquire);
-  const std::uint64_t failed = std::uint64_t{number} << 8 | static_cast<std::uint64_t>(QpPhase::err);
+  const std::uint64_t failed =
+      std::uint64_t{number} << 8 | static_cast<std::uint64_t>(QpPhase::err);
   do {
     if (identity >> 8 != number || !can_receive(static_cast<QpPhase>(identity & 0xff))) return;
   } while (!target.identity.compare_exchange_weak(identity, failed, std::memory_order_acq_rel));

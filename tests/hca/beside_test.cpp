@@ -74,8 +74,8 @@ int main(int argc, char** argv) {
       mlx5, "mlx5dv_create_qp")(context, &attr, &dc);
   expect(qp != nullptr, "DCI");
   ibv_qp_ex* ex = function<ibv_qp_ex*(ibv_qp*)>(ours, "ibv_qp_to_qp_ex")(qp);
-  expect(ex != nullptr &&
-             function<mlx5dv_qp_ex*(ibv_qp_ex*)>(mlx5, "mlx5dv_qp_ex_from_ibv_qp_ex")(ex) != nullptr,
+  expect(ex != nullptr && function<mlx5dv_qp_ex*(ibv_qp_ex*)>(
+                              mlx5, "mlx5dv_qp_ex_from_ibv_qp_ex")(ex) != nullptr,
          "builders");
   expect(function<int(ibv_qp*)>(ours, "ibv_destroy_qp")(qp) == 0, "destroy");
   expect(function<int(ibv_cq*)>(ours, "ibv_destroy_cq")(cq) == 0, "destroy CQ");

@@ -125,7 +125,8 @@ TEST_F(State, StaleFileIsReplaced) {
   EXPECT_EQ(open_text(), "");
   EXPECT_FALSE(fabric_exists());
   // Whatever a file without users holds, it is replaced.
-  for (const std::string& content : {std::string("garbage"), std::string(100000, 'x'), std::string()}) {
+  for (const std::string& content :
+       {std::string("garbage"), std::string(100000, 'x'), std::string()}) {
     write_file(content);
     EXPECT_EQ(open_text(), "");
     EXPECT_FALSE(fabric_exists());

@@ -1,4 +1,5 @@
-// hca_bench: what the virtual adapter's operations cost here. Prints medians of many rounds; no test.
+// hca_bench: what the virtual adapter's operations cost here. Prints medians of many rounds; no
+// test.
 #include <sched.h>
 #include <unistd.h>
 
@@ -41,7 +42,9 @@ void pin(unsigned cpu) {
 }
 
 // Every 256th request is signalled.
-unsigned signal_flag(unsigned i) { return i % 256 == 255 ? unsigned{IBV_SEND_SIGNALED} : 0U; }
+unsigned signal_flag(unsigned i) {
+  return i % 256 == 255 ? unsigned{IBV_SEND_SIGNALED} : 0U;
+}
 
 void drain(ibv_cq* cq) {
   ibv_wc wc[64];

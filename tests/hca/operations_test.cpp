@@ -52,7 +52,8 @@ TEST_P(Operations, RcWriteReadSend) {
         connect(qp, static_cast<std::uint32_t>(get(x, kNumber)));
         const std::uint64_t remote = get(x, kAddress);
         const auto rkey = static_cast<std::uint32_t>(get(x, kKey));
-        for (std::size_t i = 0; i < local.size; ++i) local.data[i] = static_cast<std::uint8_t>(i * 7);
+        for (std::size_t i = 0; i < local.size; ++i)
+          local.data[i] = static_cast<std::uint8_t>(i * 7);
         meet(x, 0, 2);
         // Writes of several sizes side by side, then read all of it back.
         std::size_t at = 0;
@@ -108,7 +109,8 @@ TEST_P(Operations, RcWriteReadSend) {
         EXPECT_EQ(wc.qp_num, qp->qp_num);
         std::uint8_t want[150];
         for (std::size_t i = 0; i < 100; ++i) want[i] = static_cast<std::uint8_t>(i * 7);
-        for (std::size_t i = 0; i < 50; ++i) want[100 + i] = static_cast<std::uint8_t>((1000 + i) * 7);
+        for (std::size_t i = 0; i < 50; ++i)
+          want[100 + i] = static_cast<std::uint8_t>((1000 + i) * 7);
         EXPECT_EQ(std::memcmp(in.data, want, 60), 0);
         EXPECT_EQ(std::memcmp(in.data + 1000, want + 60, 90), 0);
         wc = wait_wc(rig.recv_cq);
@@ -140,7 +142,8 @@ TEST_P(Operations, DcWriteReadSend) {
         const auto dctn = static_cast<std::uint32_t>(get(x, kNumber));
         const std::uint64_t remote = get(x, kAddress);
         const auto rkey = static_cast<std::uint32_t>(get(x, kKey));
-        for (std::size_t i = 0; i < local.size; ++i) local.data[i] = static_cast<std::uint8_t>(i * 3);
+        for (std::size_t i = 0; i < local.size; ++i)
+          local.data[i] = static_cast<std::uint8_t>(i * 3);
         post_dc(qp, ah, dctn, IBV_WR_RDMA_WRITE, local.sge(0, 5000), 1, remote, rkey);
         EXPECT_EQ(wait_wc(rig.send_cq).status, IBV_WC_SUCCESS);
         Region back = rig.memory(65536, GetParam().shared);
@@ -212,7 +215,7 @@ TEST_P(Operations, Atomics) {
         };
         EXPECT_EQ(atomic(IBV_WR_ATOMIC_FETCH_AND_ADD, 5, 0), 100U);
         EXPECT_EQ(atomic(IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0), 105U);
-        EXPECT_EQ(atomic(IBV_WR_ATOMIC_CMP_AND_SWP, 7, 9), 106U);    // not equal: nothing
+        EXPECT_EQ(atomic(IBV_WR_ATOMIC_CMP_AND_SWP, 7, 9), 106U);  // not equal: nothing
         EXPECT_EQ(atomic(IBV_WR_ATOMIC_CMP_AND_SWP, 106, 9), 106U);
         EXPECT_EQ(atomic(IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 0), 9U);
         meet(x, 1, 2);

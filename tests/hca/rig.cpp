@@ -27,15 +27,18 @@ std::string g_path;
 
 std::string use_own_fabric() {
   static unsigned count = 0;
-  const std::string name =
-      "test." + std::to_string(getpid()) + "." + std::to_string(count++);
+  const std::string name = "test." + std::to_string(getpid()) + "." + std::to_string(count++);
   setenv("TURNOUT_FABRIC", name.c_str(), 1);
   setenv("TURNOUT_FABRIC_SIZE", "512MiB", 0);  // sanitizers shadow what is mapped
   g_path = "/dev/shm/turnout-" + std::to_string(geteuid()) + "-" + name;
   return g_path;
 }
-std::string fabric_path() { return g_path; }
-bool fabric_exists() { return access(g_path.c_str(), F_OK) == 0; }
+std::string fabric_path() {
+  return g_path;
+}
+bool fabric_exists() {
+  return access(g_path.c_str(), F_OK) == 0;
+}
 
 Rig::Rig(int cqe) {
   int count = 0;
@@ -170,7 +173,9 @@ ibv_qp* Rig::dc(mlx5dv_dc_type type, ibv_srq* srq, const QpOptions& options) {
   return qp;
 }
 
-ibv_qp* Rig::dci(const QpOptions& options) { return dc(MLX5DV_DCTYPE_DCI, nullptr, options); }
+ibv_qp* Rig::dci(const QpOptions& options) {
+  return dc(MLX5DV_DCTYPE_DCI, nullptr, options);
+}
 
 ibv_qp* Rig::dct(ibv_srq* srq, const QpOptions& options) {
   ibv_qp* qp = dc(MLX5DV_DCTYPE_DCT, srq, options);
@@ -179,14 +184,15 @@ ibv_qp* Rig::dct(ibv_srq* srq, const QpOptions& options) {
   a.qp_state = IBV_QPS_INIT;
   a.port_num = 1;
   a.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-  EXPECT_EQ(ibv_modify_qp(qp, &a,
-                          IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), 0);
+  EXPECT_EQ(
+      ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
+      0);
   a.qp_state = IBV_QPS_RTR;
   a.path_mtu = IBV_MTU_4096;
   a.min_rnr_timer = 1;
   a.ah_attr.port_num = 1;
-  EXPECT_EQ(ibv_modify_qp(qp, &a,
-                          IBV_QP_STATE | IBV_QP_PATH_MTU | IBV_QP_MIN_RNR_TIMER | IBV_QP_AV), 0);
+  EXPECT_EQ(
+      ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PATH_MTU | IBV_QP_MIN_RNR_TIMER | IBV_QP_AV), 0);
   EXPECT_NE(qp->qp_num, 0U);
   return qp;
 }
@@ -256,8 +262,12 @@ void connect(ibv_qp* qp, std::uint32_t peer, const ConnectOptions& options) {
   to_rtr(qp, peer, options);
   to_rts(qp, options);
 }
-void ready_ud(ibv_qp* qp) { connect(qp, 0); }
-void ready_dci(ibv_qp* qp, const ConnectOptions& options) { connect(qp, 0, options); }
+void ready_ud(ibv_qp* qp) {
+  connect(qp, 0);
+}
+void ready_dci(ibv_qp* qp, const ConnectOptions& options) {
+  connect(qp, 0, options);
+}
 
 ibv_qp_state state_of(ibv_qp* qp) {
   ibv_qp_attr attr{};
@@ -304,13 +314,27 @@ void post_dc(ibv_qp* qp, ibv_ah* ah, std::uint32_t dctn, ibv_wr_opcode opcode, c
   ex->wr_id = wr_id;
   ex->wr_flags = flags;
   switch (opcode) {
-    case IBV_WR_SEND: ibv_wr_send(ex); break;
-    case IBV_WR_SEND_WITH_IMM: ibv_wr_send_imm(ex, 0x55); break;
-    case IBV_WR_RDMA_WRITE: ibv_wr_rdma_write(ex, rkey, remote); break;
-    case IBV_WR_RDMA_WRITE_WITH_IMM: ibv_wr_rdma_write_imm(ex, rkey, remote, 0x55); break;
-    case IBV_WR_RDMA_READ: ibv_wr_rdma_read(ex, rkey, remote); break;
-    case IBV_WR_ATOMIC_FETCH_AND_ADD: ibv_wr_atomic_fetch_add(ex, rkey, remote, 1); break;
-    default: ADD_FAILURE(); break;
+    case IBV_WR_SEND:
+      ibv_wr_send(ex);
+      break;
+    case IBV_WR_SEND_WITH_IMM:
+      ibv_wr_send_imm(ex, 0x55);
+      break;
+    case IBV_WR_RDMA_WRITE:
+      ibv_wr_rdma_write(ex, rkey, remote);
+      break;
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+      ibv_wr_rdma_write_imm(ex, rkey, remote, 0x55);
+      break;
+    case IBV_WR_RDMA_READ:
+      ibv_wr_rdma_read(ex, rkey, remote);
+      break;
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+      ibv_wr_atomic_fetch_add(ex, rkey, remote, 1);
+      break;
+    default:
+      ADD_FAILURE();
+      break;
   }
   mlx5dv_wr_set_dc_addr(dv, ah, dctn, key);
   if ((flags & IBV_SEND_INLINE) != 0) {
@@ -349,14 +373,17 @@ bool readable(int fd, int timeout_ms) {
 }
 
 Exchange* exchange() {
-  void* p = mmap(nullptr, sizeof(Exchange), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* p =
+      mmap(nullptr, sizeof(Exchange), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   return static_cast<Exchange*>(p);
 }
 void meet(Exchange* x, unsigned index, unsigned count) {
   x->arrived[index].fetch_add(1);
   EXPECT_TRUE(eventually([&] { return x->arrived[index].load() >= count; })) << "barrier " << index;
 }
-void set(Exchange* x, unsigned i, std::uint64_t value) { x->word[i].store(value | 1ULL << 63); }
+void set(Exchange* x, unsigned i, std::uint64_t value) {
+  x->word[i].store(value | 1ULL << 63);
+}
 std::uint64_t get(Exchange* x, unsigned i) {
   EXPECT_TRUE(eventually([&] { return x->word[i].load() != 0; })) << "word " << i;
   return x->word[i].load() & ~(1ULL << 63);
@@ -384,8 +411,8 @@ void finish(Children& children) {
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
       children.killed[i] = true;
     } else {
-      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "process " << i << ", status "
-                                                                 << status;
+      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0)
+          << "process " << i << ", status " << status;
     }
   }
 }

@@ -1,7 +1,8 @@
 // Rig: the smallest set of verbs objects a test needs, and processes to run them in.
 //
-// A Rig owns everything it makes and destroys it in the right order. Every Rig of one process uses the
-// fabric named by use_own_fabric(), so tests never meet each other. Helpers fail the running gtest.
+// A Rig owns everything it makes and destroys it in the right order. Every Rig of one process uses
+// the fabric named by use_own_fabric(), so tests never meet each other. Helpers fail the running
+// gtest.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,14 +17,14 @@
 
 namespace turnout::hca::test {
 
-// Sets TURNOUT_FABRIC to a name nobody else uses, and a small TURNOUT_FABRIC_SIZE. Returns the path of
-// the state file.
+// Sets TURNOUT_FABRIC to a name nobody else uses, and a small TURNOUT_FABRIC_SIZE. Returns the path
+// of the state file.
 std::string use_own_fabric();
 [[nodiscard]] std::string fabric_path();
 [[nodiscard]] bool fabric_exists();
 
-// Memory in a memfd, mapped here, registered through ibv_reg_dmabuf_mr with iova = address; or ordinary
-// memory registered through ibv_reg_mr.
+// Memory in a memfd, mapped here, registered through ibv_reg_dmabuf_mr with iova = address; or
+// ordinary memory registered through ibv_reg_mr.
 struct Region {
   std::uint8_t* data = nullptr;
   std::size_t size = 0;
@@ -49,7 +50,7 @@ struct QpOptions {
   bool builders = true;
 };
 struct ConnectOptions {
-  std::uint8_t timeout = 8;   // 1 ms
+  std::uint8_t timeout = 8;  // 1 ms
   std::uint8_t retry_cnt = 3, rnr_retry = 7, min_rnr_timer = 1;
   int access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 };
@@ -101,8 +102,8 @@ int modify_state(ibv_qp* qp, ibv_qp_state state);
 
 // Posts one request; fails the test unless the answer is `expect`.
 void post(ibv_qp* qp, ibv_wr_opcode opcode, std::vector<ibv_sge> sges, std::uint64_t wr_id,
-          std::uint64_t remote = 0, std::uint32_t rkey = 0,
-          unsigned flags = IBV_SEND_SIGNALED, int expect = 0);
+          std::uint64_t remote = 0, std::uint32_t rkey = 0, unsigned flags = IBV_SEND_SIGNALED,
+          int expect = 0);
 void post_recv(ibv_qp* qp, std::vector<ibv_sge> sges, std::uint64_t wr_id, int expect = 0);
 void post_srq(ibv_srq* srq, std::vector<ibv_sge> sges, std::uint64_t wr_id, int expect = 0);
 // Through the builders of a DCI.
@@ -128,8 +129,8 @@ void meet(Exchange* x, unsigned index, unsigned count);
 void set(Exchange* x, unsigned i, std::uint64_t value);
 std::uint64_t get(Exchange* x, unsigned i);  // waits until it was set
 
-// Forks before anything is opened; runs the function in each child; every child must end with success.
-// kill_self() inside a child ends it by SIGKILL, which is then expected.
+// Forks before anything is opened; runs the function in each child; every child must end with
+// success. kill_self() inside a child ends it by SIGKILL, which is then expected.
 struct Children {
   std::vector<int> pids;
   std::vector<bool> killed;

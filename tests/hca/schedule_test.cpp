@@ -1,7 +1,7 @@
-// Random schedules against a model: several DCIs and RC queue pairs of several processes send, write and
-// wait in an order drawn from a seed. Every message arrives once, whole, and in the order of its queue
-// pair; every signalled request completes once, in order. A failing seed is printed and runs alone with
-// TURNOUT_TEST_SEED.
+// Random schedules against a model: several DCIs and RC queue pairs of several processes send,
+// write and wait in an order drawn from a seed. Every message arrives once, whole, and in the order
+// of its queue pair; every signalled request completes once, in order. A failing seed is printed
+// and runs alone with TURNOUT_TEST_SEED.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -32,7 +32,8 @@ void play(unsigned seed, unsigned ranks, unsigned messages) {
     const bool shared = (seed + rank) % 3 != 0;
     Region in = rig.memory(kSlots * kSlot, shared), out = rig.memory(kSlots * kSlot, shared);
     ibv_srq* srq = rig.srq(kSlots);
-    const unsigned initial = 1 + static_cast<unsigned>(random() % 8);  // few: stalls are part of the game
+    const unsigned initial =
+        1 + static_cast<unsigned>(random() % 8);  // few: stalls are part of the game
     std::uint64_t free_from = initial;
     for (std::uint64_t i = 0; i < initial; ++i) post_srq(srq, {in.sge(i * kSlot, kSlot)}, i);
     ibv_qp* dct = rig.dct(srq);
@@ -134,8 +135,9 @@ void play(unsigned seed, unsigned ranks, unsigned messages) {
       return ::testing::Test::HasFatalFailure() ||
              (x->arrived[0].load() == ranks && done == sends &&
               received == x->word[64 + rank].load());
-    })) << "received " << received << " of " << x->word[64 + rank].load() << ", completed " << done
-        << " of " << sends;
+    })) << "received "
+        << received << " of " << x->word[64 + rank].load() << ", completed " << done << " of "
+        << sends;
     EXPECT_TRUE(empty(rig.recv_cq));
     meet(x, 1, ranks);
   });
@@ -195,12 +197,15 @@ TEST(Schedule, Threads) {
       sent += ibv_poll_cq(rig.send_cq, 1, &wc) == 1;
       received += ibv_poll_cq(rig.recv_cq, 1, &wc) == 1;
       return sent == kThreads * kEach && received == kThreads * kEach;
-    })) << sent << ' ' << received;
+    })) << sent
+        << ' ' << received;
   }
   EXPECT_FALSE(fabric_exists());
 }
 
-TEST(Schedule, ManyProcesses) { play(7, 12, 300); }
+TEST(Schedule, ManyProcesses) {
+  play(7, 12, 300);
+}
 
 }  // namespace
 }  // namespace turnout::hca::test

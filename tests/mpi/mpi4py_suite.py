@@ -59,7 +59,10 @@ def fetch(cache: pathlib.Path) -> pathlib.Path:
     if digest != SDISTS.get(version, digest):
         raise SystemExit(f"{archive.name}: sha256 {digest}, expected {SDISTS[version]}: remove it")
     with tarfile.open(archive) as tar:
-        tar.extractall(cache, filter="data")
+        # Python before 3.11.4 (Debian 12's) has no filters: refuse what would leave the folder.
+        if any(n.startswith("/") or ".." in pathlib.Path(n).parts for n in tar.getnames()):
+            raise SystemExit(f"{archive.name}: has members outside of its folder")
+        tar.extractall(cache)
     return folder
 
 
@@ -205,7 +208,7 @@ def run_suite(args, suite, provider, np):
         text = " ".join(f"{counts[o]} {o}" for o in ORDER if counts[o])
         print(f"  {provider} np={np} {module}: {text} ({time.monotonic() - started:.1f} s)",
               flush=True)
-    (folder / "outcomes.json").write_text(json.dumps(outcomes, indent=0, sort_keys=True))
+        (folder / "outcomes.json").write_text(json.dumps(outcomes, indent=0, sort_keys=True))
     return outcomes
 
 

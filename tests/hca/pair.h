@@ -1,0 +1,39 @@
+// Pair: two RC queue pairs of one process, connected to each other, each with a CQ of its own for
+// both directions, and memory for both.
+#pragma once
+
+#include "tests/hca/rig.h"
+
+namespace turnout::hca::test {
+
+struct Pair {
+  explicit Pair(const ConnectOptions& options = {}, const QpOptions& b_options = {}) {
+    QpOptions oa, ob = b_options;
+    oa.send_cq = oa.recv_cq = cq_a = rig.cq(64);
+    ob.send_cq = ob.recv_cq = cq_b = rig.cq(64);
+    a = rig.rc(oa);
+    b = rig.rc(ob);
+    connect(a, b->qp_num, options);
+    connect(b, a->qp_num, options);
+    local = rig.memory(65536);
+    remote = rig.memory(65536);
+  }
+  ibv_wc write(std::uint64_t address, std::uint32_t key, std::size_t length,
+               ibv_wr_opcode opcode = IBV_WR_RDMA_WRITE) {
+    post(a, opcode, {local.sge(0, length)}, 1, address, key);
+    return wait_wc(cq_a);
+  }
+  ibv_async_event event() {
+    ibv_async_event e{};
+    EXPECT_TRUE(readable(rig.context->async_fd, 10000));
+    EXPECT_EQ(ibv_get_async_event(rig.context, &e), 0);
+    ibv_ack_async_event(&e);
+    return e;
+  }
+  Rig rig;
+  ibv_cq *cq_a, *cq_b;
+  ibv_qp *a, *b;
+  Region local, remote;
+};
+
+}  // namespace turnout::hca::test
