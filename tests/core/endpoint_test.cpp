@@ -1,6 +1,7 @@
 // What one endpoint promises another, case by case.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <vector>
@@ -70,7 +71,7 @@ TEST_P(Sizes, PostedAndUnexpectedArriveWhole) {
     EXPECT_EQ(got.length, out.size());
     EXPECT_EQ(got.tag, 5u);
     EXPECT_EQ(got.source, world.peer(1, 0));
-    EXPECT_EQ(std::memcmp(in.data(), out.data(), out.size()), 0);
+    EXPECT_TRUE(std::equal(out.begin(), out.end(), in.begin()));
   }
 }
 INSTANTIATE_TEST_SUITE_P(Core, Sizes,
@@ -195,7 +196,7 @@ TEST(Endpoint, RmaWritesReadsAndRefusesBadKeys) {
     ASSERT_TRUE(world[0].rma(write).ok());
     ASSERT_TRUE(world.until([&] { return world.queue(0).size() == 1; }));
     EXPECT_NE(take(world.queue(0)).flags & kRmaWrite, 0u);
-    EXPECT_EQ(std::memcmp(target.data() + 100, local.data(), size), 0);
+    EXPECT_TRUE(std::equal(local.begin(), local.end(), target.begin() + 100));
     std::vector<std::byte> back(size);
     const iovec to = piece(back);
     RmaRequest read = write;
