@@ -19,7 +19,7 @@
 namespace turnout::hca {
 
 inline constexpr std::uint64_t kMagic = 0x3141'5554'4f4e'5254ULL;  // "TRNOTUA1"
-inline constexpr std::uint32_t kLayoutVersion = 2;
+inline constexpr std::uint32_t kLayoutVersion = 3;
 inline constexpr std::uint64_t kPage = 4096;
 inline constexpr std::uint32_t kNone = 0xffff'ffff;  // no index
 
@@ -118,12 +118,12 @@ struct alignas(64) QpRecord {
   std::uint32_t access;  // IBV_ACCESS_REMOTE_*
   std::uint32_t pd;
   std::uint32_t recv_cq, send_cq;
-  std::uint32_t srq;          // kNone: own receive queue
-  std::uint32_t dest_qpn;     // RC
-  std::uint32_t qkey;         // UD
+  std::uint32_t srq;       // kNone: own receive queue
+  std::uint32_t dest_qpn;  // RC
+  std::uint32_t qkey;      // UD
   std::uint32_t unused2;
-  std::uint64_t dc_key;       // DCT
-  std::uint64_t cookie;       // the owner's object
+  std::uint64_t dc_key;  // DCT
+  std::uint64_t cookie;  // the owner's object
 
   ReceiveQueue rq;
 
@@ -137,7 +137,7 @@ struct alignas(64) QpRecord {
   std::uint32_t taken_position;  // the queue's head before
   std::uint32_t taken_cq;        // where its completion goes
   std::uint64_t entry_position;  // and which entry there: set under the CQ's lock
-  PipeRef async;  // of the owner's context
+  PipeRef async;                 // of the owner's context
   ReceiveSge taken_sge[kMaxSge];
 };
 static_assert(sizeof(QpRecord) == 448);
@@ -202,6 +202,10 @@ static_assert(sizeof(SrqRecord) == 128);
 
 enum class MrKind : std::uint32_t { process, shared };  // owner's memory | pages of a file
 
+[[nodiscard]] constexpr std::uint32_t fold(std::uint64_t device) noexcept {
+  return static_cast<std::uint32_t>(device ^ (device >> 32));
+}
+
 struct alignas(64) MrRecord {
   std::atomic<std::uint32_t> key;  // 0: not valid; else index << 8 | generation
   std::atomic<Token> owner;
@@ -211,9 +215,12 @@ struct alignas(64) MrRecord {
   std::uint32_t generation : 8;  // survives
   std::uint64_t iova;
   std::uint64_t length;
-  std::uint64_t address;        // process: owner's address of iova; shared: offset in the file
-  std::uint64_t device, inode;  // shared: of the file
-  std::int32_t fd;              // shared: in the owner's file table
+  std::uint64_t address;  // process: owner's address of iova; shared: offset in the file
+  std::uint64_t inode;    // shared: of the file
+  std::uint32_t device;   // shared: fold(st_dev)
+  // Counts the registrations of this record: a key repeats after 256 of them, this does not.
+  std::uint32_t registration;
+  std::int32_t fd;                    // shared: in the owner's file table
   std::atomic<std::uint32_t> mapped;  // a peer mapped it: tell peers when it goes
 };
 static_assert(sizeof(MrRecord) == 64);

@@ -16,6 +16,11 @@
 namespace turnout::hca {
 namespace {
 
+// One registration, as a view remembers it.
+std::uint64_t name(std::uint32_t key, const MrRecord& record) noexcept {
+  return std::uint64_t{record.registration} << 32 | key;
+}
+
 // Moves bytes between our memory and a process's. Returns 0 or errno.
 int move_bytes(bool out, std::uint32_t pid, std::uint8_t* local, std::uint64_t remote,
                std::uint64_t length) noexcept {
@@ -103,9 +108,7 @@ Access Memory::find(std::uint32_t key, std::uint32_t pd, std::uint64_t address,
   std::uint8_t* direct = nullptr;
   if (shared) {
     View& view = views_[index];
-    if (view.key.load(std::memory_order_acquire) != key ||
-        view.inode.load(std::memory_order_relaxed) != record.inode ||
-        view.iova.load(std::memory_order_relaxed) != record.iova) {
+    if (view.of.load(std::memory_order_acquire) != name(key, record)) {
       if (const Access made = make_view(view, key, record); made != Access::ok) return made;
     }
     direct = view.direct.load(std::memory_order_relaxed);
@@ -131,23 +134,16 @@ Access Memory::find(std::uint32_t key, std::uint32_t pd, std::uint64_t address,
 
 Access Memory::make_view(View& view, std::uint32_t key, MrRecord& record) noexcept {
   const std::lock_guard lock(mutex_);
-  if (view.key.load(std::memory_order_relaxed) == key &&
-      view.inode.load(std::memory_order_relaxed) == record.inode &&
-      view.iova.load(std::memory_order_relaxed) == record.iova) {
-    return Access::ok;
-  }
+  const std::uint64_t of = name(key, record);
+  if (view.of.load(std::memory_order_relaxed) == of) return Access::ok;
   drop(view);
   std::uint32_t mapping = 0;
   Access why = Access::ok;
-  const std::uint64_t inode = record.inode;
-  const std::uint64_t iova = record.iova;
   std::uint8_t* const direct = map(record, key, mapping, why);
   if (direct == nullptr) return why;
-  view.inode.store(inode, std::memory_order_relaxed);
-  view.iova.store(iova, std::memory_order_relaxed);
   view.mapping.store(mapping, std::memory_order_relaxed);
   view.direct.store(direct, std::memory_order_relaxed);
-  view.key.store(key, std::memory_order_release);
+  view.of.store(of, std::memory_order_release);
   if (mapping != 0) used_.push_back(key >> 8);
   return Access::ok;
 }
@@ -155,7 +151,8 @@ Access Memory::make_view(View& view, std::uint32_t key, MrRecord& record) noexce
 std::uint8_t* Memory::map(MrRecord& record, std::uint32_t key, std::uint32_t& mapping,
                           Access& why) noexcept {
   const std::uint64_t offset = record.address, length = record.length;
-  const std::uint64_t device = record.device, inode = record.inode;
+  const std::uint32_t device = record.device;
+  const std::uint64_t inode = record.inode;
   const Token owner = record.owner.load(std::memory_order_relaxed);
   for (std::size_t i = 0; i < mappings_.size(); ++i) {
     Mapping& m = mappings_[i];
@@ -171,7 +168,8 @@ std::uint8_t* Memory::map(MrRecord& record, std::uint32_t key, std::uint32_t& ma
   const int fd = owner == fabric_.me() ? fcntl(record.fd, F_DUPFD_CLOEXEC, 0)
                                        : fabric_.open_peer_fd(owner, record.fd, O_RDWR);
   struct stat st {};
-  const bool same = fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == device && st.st_ino == inode;
+  const bool same =
+      fd >= 0 && fstat(fd, &st) == 0 && fold(st.st_dev) == device && st.st_ino == inode;
   if (!same || record.key.load(std::memory_order_acquire) != key) {
     const int error = errno;
     if (fd >= 0) close(fd);
@@ -211,7 +209,7 @@ std::uint8_t* Memory::map(MrRecord& record, std::uint32_t key, std::uint32_t& ma
 }
 
 void Memory::drop(View& view) noexcept {
-  view.key.store(0, std::memory_order_release);
+  view.of.store(0, std::memory_order_release);
   const std::uint32_t mapping = view.mapping.exchange(0, std::memory_order_relaxed);
   if (mapping == 0) return;
   std::erase(used_, static_cast<std::uint32_t>(&view - views_));
@@ -227,8 +225,12 @@ void Memory::sweep(bool (*own_busy)(void*, std::uint32_t), void* argument) noexc
   const std::vector<std::uint32_t> indices = used_;
   for (const std::uint32_t index : indices) {
     View& view = views_[index];
-    const std::uint32_t key = view.key.load(std::memory_order_relaxed);
-    if (fabric_.mr(index).key.load(std::memory_order_acquire) == key) continue;
+    const auto key = static_cast<std::uint32_t>(view.of.load(std::memory_order_relaxed));
+    const MrRecord& record = fabric_.mr(index);
+    if (record.key.load(std::memory_order_acquire) == key &&
+        view.of.load(std::memory_order_relaxed) == name(key, record)) {
+      continue;
+    }
     if (own_busy(argument, key)) continue;  // the next sweep finds it
     drop(view);
   }

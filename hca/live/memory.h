@@ -1,10 +1,10 @@
 // Memory: how this process reaches registered memory, its own and its peers'.
 //
-// A view of each region used is kept, found by the index in its key: where the bytes are in our
-// address space (our own memory, or a mapping of the owner's file), or that they must be moved by
-// process_vm_writev/readv. Lookups take no lock and make no system call once the view exists. The
-// owner of a region waits for hazards before it reuses the record, so a view that agrees with a
-// valid key is stable while the caller's hazard names that key.
+// Our own ordinary memory is used in place, a peer's is moved by process_vm_writev/readv. Of a
+// region that is pages of a file a view is kept, found by the index in its key: where our mapping
+// of the file has it. Lookups take no lock and make no system call once the view exists. The owner
+// of a region waits for hazards before it reuses the record, so a view that agrees with a valid
+// registration is stable while the caller's hazard names its key.
 //
 // The last byte of every transfer is stored last, with release order: who polls it sees the rest.
 #pragma once
@@ -54,14 +54,13 @@ class Memory {
 
  private:
   struct View {
-    std::atomic<std::uint32_t> key;      // 0: none. The rest agrees with it.
-    std::atomic<std::uint32_t> mapping;  // index of mappings_ + 1, 0: none
+    std::atomic<std::uint64_t> of;  // registration << 32 | key, 0: none. The rest agrees with it.
     std::atomic<std::uint8_t*> direct;   // address of iova
-    // Keys repeat after 256 registrations of a record: of which file and place this view is.
-    std::atomic<std::uint64_t> inode, iova;
+    std::atomic<std::uint32_t> mapping;  // index of mappings_ + 1
   };
   struct Mapping {
-    std::uint64_t device = 0, inode = 0;
+    std::uint32_t device = 0;
+    std::uint64_t inode = 0;
     std::uint64_t length = 0;
     std::uint8_t* address = nullptr;  // null: entry free
     std::uint32_t users = 0;

@@ -76,7 +76,8 @@ Mr* LiveEngine::publish_region(Pd& pd, void* address, std::uint64_t length, std:
     r.iova = iova;
     r.length = length;
     r.address = location;
-    r.device = st.st_dev;
+    r.device = fold(st.st_dev);
+    ++r.registration;
     r.inode = st.st_ino;
     r.fd = fd;
     r.mapped.store(0, std::memory_order_relaxed);

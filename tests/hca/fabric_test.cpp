@@ -182,6 +182,7 @@ TEST_F(State, BadSettings) {
   EXPECT_NE(open_text().find("TURNOUT_FABRIC_SIZE"), std::string::npos);
   setenv("TURNOUT_FABRIC_SIZE", "many", 1);
   EXPECT_NE(open_text().find("TURNOUT_FABRIC_SIZE"), std::string::npos);
+  unsetenv("TURNOUT_FABRIC_SIZE");
   int count = 0;
   ibv_free_device_list(ibv_get_device_list(&count));
   EXPECT_EQ(count, 1);

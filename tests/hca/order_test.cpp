@@ -159,5 +159,58 @@ TEST(Deregistration, NothingLandsAfterwards) {
   });
 }
 
+// A key repeats after 256 registrations of one record; what it named before must not be touched.
+class RepeatedKey : public ::testing::TestWithParam<bool> {};
+
+TEST_P(RepeatedKey, NamesTheNewMemory) {
+  use_own_fabric();
+  Exchange* x = exchange();
+  run(2, [&](unsigned rank) {
+    Rig rig;
+    ibv_srq* srq = rig.srq(4);
+    ibv_qp* dct = rig.dct(srq);
+    if (rank == 0) {
+      Region first = rig.memory(4096, GetParam());
+      const std::uint32_t key = first.mr->rkey;
+      set(x, 0, dct->qp_num);
+      set(x, 1, first.address());
+      set(x, 2, key);
+      meet(x, 0, 2);
+      meet(x, 1, 2);
+      EXPECT_EQ(first.data[0], 7);
+      first.data[0] = 0;
+      EXPECT_EQ(ibv_dereg_mr(first.mr), 0);
+      Region second = rig.memory(4096, GetParam());
+      for (int i = 0; i < 256 && second.mr->rkey != key; ++i) {
+        rig.drop(second);
+        second = rig.memory(4096, GetParam());
+      }
+      EXPECT_EQ(second.mr->rkey, key);
+      set(x, 3, second.address());
+      meet(x, 2, 2);
+      EXPECT_EQ(second.data[0], 7);
+      EXPECT_EQ(first.data[0], 0);
+      first.mr = ibv_reg_mr(rig.pd, first.data, 4096, IBV_ACCESS_LOCAL_WRITE);  // for the rig
+      rig.drop(first);
+      return;
+    }
+    Region local = rig.memory(4096);
+    local.data[0] = 7;
+    ibv_qp* dci = rig.dci();
+    ready_dci(dci);
+    ibv_ah* ah = rig.ah();
+    meet(x, 0, 2);
+    for (const unsigned address : {1U, 3U}) {
+      post_dc(dci, ah, get32(x, 0), IBV_WR_RDMA_WRITE, local.sge(0, 1), 1, get(x, address),
+              get32(x, 2));
+      EXPECT_EQ(wait_wc(rig.send_cq).status, IBV_WC_SUCCESS);
+      meet(x, address == 1 ? 1 : 2, 2);
+    }
+  });
+  EXPECT_FALSE(fabric_exists());
+}
+INSTANTIATE_TEST_SUITE_P(Memory, RepeatedKey, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "Shared" : "Plain"; });
+
 }  // namespace
 }  // namespace turnout::hca::test
