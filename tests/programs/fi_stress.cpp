@@ -1,5 +1,5 @@
-// fi_stress: random checked traffic between processes over any libfabric provider, and what happens to
-// the others when one of them is killed.
+// fi_stress: random checked traffic between processes over any libfabric provider, and what happens
+// to the others when one of them is killed.
 //
 //   fi_stress traffic --provider turnout --ranks 16 --messages 1000000 [--switch-every 200]
 //   fi_stress kill    --provider turnout --ranks 8 --repeat 100
@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -40,14 +41,14 @@ struct Options {
   std::uint64_t switch_every = 0;
   std::string interval, budget, report, fabric;
   std::uint64_t repeat = 1;
-  double stall = 60;        // seconds without any progress that count as a hang
-  double notice = 10;       // seconds in which a dead rank must be noticed
+  double stall = 60;   // seconds without any progress that count as a hang
+  double notice = 10;  // seconds in which a dead rank must be noticed
   bool allow_switchless = false;
 };
 
 SharedArea* map_shared_area() {
-  void* at = mmap(nullptr, sizeof(SharedArea), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-                  -1, 0);
+  void* at =
+      mmap(nullptr, sizeof(SharedArea), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) throw std::runtime_error(fmt::format("mmap: {}", std::strerror(errno)));
   return new (at) SharedArea;
 }
@@ -72,7 +73,10 @@ class Job {
     for (std::uint32_t rank = 0; rank < options_.traffic.ranks; ++rank) {
       const pid_t pid = fork();
       if (pid < 0) throw std::runtime_error(fmt::format("fork: {}", std::strerror(errno)));
-      if (pid == 0) run_child(rank, parent);
+      if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody watches it any more
+        run_child(rank, parent);
+      }
       pids_.push_back(pid);
     }
   }
@@ -208,8 +212,8 @@ bool check_reports(const Options& options) {
     const auto peak = report.value("peak", std::uint64_t{0});
     const auto limit = report.value("budget", std::uint64_t{0});
     if (peak == 0 || limit == 0 || peak > limit) {
-      fmt::print(stderr, "{}: peak {} bytes, budget {} bytes\n",
-                 entry.path().filename().string(), peak, limit);
+      fmt::print(stderr, "{}: peak {} bytes, budget {} bytes\n", entry.path().filename().string(),
+                 peak, limit);
       ok = false;
     }
     worst_peak = std::max(worst_peak, peak);
@@ -352,9 +356,10 @@ bool run_kills(Options options) {
     }
   }
   std::sort(notices.begin(), notices.end());
-  fmt::print("{} rounds; {} survivors got an error after {:.3f} s (median), {:.3f} s (longest)\n"
-             "for example: {}\n",
-             options.repeat, notices.size(), notices[notices.size() / 2], notices.back(), example);
+  fmt::print(
+      "{} rounds; {} survivors got an error after {:.3f} s (median), {:.3f} s (longest)\n"
+      "for example: {}\n",
+      options.repeat, notices.size(), notices[notices.size() / 2], notices.back(), example);
   return true;
 }
 
