@@ -35,8 +35,8 @@ using turnout::programs::FiNodeOptions;
 struct Options {
   FiNodeOptions node;
   std::vector<std::size_t> sizes;
-  double warm_up = 2.0;        // seconds
-  double duration = 0.5;       // seconds for one size
+  double warm_up = 2.0;   // seconds
+  double duration = 0.5;  // seconds for one size
   std::vector<int> cores;
   bool json = false;
 };
@@ -67,7 +67,10 @@ void pin(int core) {
 class Side {
  public:
   Side(const Options& options, int rank, Shared& shared)
-      : node_(options.node), rank_(rank), shared_(shared), out_(largest(options)),
+      : node_(options.node),
+        rank_(rank),
+        shared_(shared),
+        out_(largest(options)),
         in_(largest(options)) {
     std::memset(out_.data(), 0x5a, out_.size());
     std::memset(in_.data(), 0, in_.size());
@@ -147,8 +150,8 @@ std::uint64_t batch_size(std::size_t size) {
   return 10;
 }
 
-// Rank 0 decides how many batches come next, rank 1 follows. A step of no batches lets rank 0 run one
-// step ahead, hence two slots.
+// Rank 0 decides how many batches come next, rank 1 follows. A step of no batches lets rank 0 run
+// one step ahead, hence two slots.
 class Baton {
  public:
   Baton(int rank, Shared& shared) : rank_(rank), shared_(shared) {}
@@ -263,8 +266,8 @@ int main(int argc, char** argv) {
     options.sizes = {8, 64, 512, 2048, 4096, 8192, 16384, 65536, 262144, 1048576};
   }
   setenv("TURNOUT_FABRIC", fmt::format("pingpong-{}", getpid()).c_str(), 0);
-  void* at = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-                  0);
+  void* at =
+      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) {
     fmt::print(stderr, "mmap: {}\n", std::strerror(errno));
     return 1;

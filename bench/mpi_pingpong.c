@@ -2,8 +2,9 @@
  *
  *   mpiexec -n 2 mpi_pingpong WARM_UP_SECONDS SECONDS_PER_SIZE SIZE...
  *
- * Each rank pins itself to the rank-th core it may use. One way = half of a round trip; the median over
- * batches. Rank 0 tells rank 1 with each batch whether another one follows, outside the timing. */
+ * Each rank pins itself to the rank-th core it may use. One way = half of a round trip; the median
+ * over batches. Rank 0 tells rank 1 with each batch whether another one follows, outside the
+ * timing. */
 #define _GNU_SOURCE
 #include <mpi.h>
 #include <sched.h>

@@ -13,12 +13,14 @@ std::uint32_t checksum(const Address& address) noexcept {
 }
 }  // namespace
 
-void Address::seal() noexcept { check = checksum(*this); }
+void Address::seal() noexcept {
+  check = checksum(*this);
+}
 
 Result<Address> Address::decode(const void* bytes, std::size_t length) {
   if (length < sizeof(Address)) {
-    return Status{Code::invalid, fmt::format("address: {} bytes, {} are needed", length,
-                                             sizeof(Address))};
+    return Status{Code::invalid,
+                  fmt::format("address: {} bytes, {} are needed", length, sizeof(Address))};
   }
   Address address;
   std::memcpy(&address, bytes, sizeof address);
@@ -39,10 +41,11 @@ Result<Address> Address::decode(const void* bytes, std::size_t length) {
   }
   const unsigned data = address.data_qps(), credit = address.credit_qps(),
                  establishment = address.establishment_qps();
-  if (data < 1 || data > kMaxDataQps || credit < 1 || credit > kMaxCreditQps ||
-      establishment < 1 || establishment > kMaxEstablishmentQps) {
+  if (data < 1 || data > kMaxDataQps || credit < 1 || credit > kMaxCreditQps || establishment < 1 ||
+      establishment > kMaxEstablishmentQps) {
     return Status{Code::invalid, fmt::format("address: counts of queue pairs {}/{}/{} are out of "
-                                             "range", data, credit, establishment)};
+                                             "range",
+                                             data, credit, establishment)};
   }
   return address;
 }

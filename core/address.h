@@ -23,14 +23,14 @@ struct Address {
   std::uint16_t magic = kMagic;
   std::uint16_t version = kVersion;
   std::uint16_t lid = 0;
-  std::uint8_t counts = 0;       // data QPs (bits 0-3), credit (4-5), establishment (6-7)
-  std::uint8_t sizes = 0;        // log2 of data receive size - 9 (bits 0-3), log2 of credits (4-7)
-  std::uint64_t id = 0;          // unique per endpoint: never reused within a job
+  std::uint8_t counts = 0;  // data QPs (bits 0-3), credit (4-5), establishment (6-7)
+  std::uint8_t sizes = 0;   // log2 of data receive size - 9 (bits 0-3), log2 of credits (4-7)
+  std::uint64_t id = 0;     // unique per endpoint: never reused within a job
   std::array<std::uint8_t, 16> gid{};
-  std::uint32_t pid = 0;         // of the process, for messages to people
+  std::uint32_t pid = 0;  // of the process, for messages to people
   std::array<std::array<std::uint8_t, 3>, kMaxDataQps + kMaxCreditQps + kMaxEstablishmentQps>
-      dct{};                     // DCT numbers: data, credit, establishment
-  std::uint32_t check = 0;       // CRC-32 of all bytes before it
+      dct{};                // DCT numbers: data, credit, establishment
+  std::uint32_t check = 0;  // CRC-32 of all bytes before it
 
   [[nodiscard]] unsigned data_qps() const noexcept { return counts & 15u; }
   [[nodiscard]] unsigned credit_qps() const noexcept { return counts >> 4 & 3u; }
@@ -45,7 +45,7 @@ struct Address {
               static_cast<std::uint8_t>(number >> 16)};
   }
 
-  void seal() noexcept;          // computes `check`
+  void seal() noexcept;  // computes `check`
   // Errors: invalid (magic, check, counts), version (another Turnout).
   [[nodiscard]] static Result<Address> decode(const void* bytes, std::size_t length);
   [[nodiscard]] std::string to_string() const;

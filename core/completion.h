@@ -1,9 +1,9 @@
 // Completions: what an endpoint hands to the layer above when an operation ends.
 //
-// CompletionQueue is a growing ring of finished operations and one of failed ones. It is filled by the
-// endpoints bound to it during their progress and drained by the same thread (or under the lock that
-// the provider holds for both). Counter counts completions without an entry. Owner: the layer above;
-// both must outlive the operations that refer to them.
+// CompletionQueue is a growing ring of finished operations and one of failed ones. It is filled by
+// the endpoints bound to it during their progress and drained by the same thread (or under the lock
+// that the provider holds for both). Counter counts completions without an entry. Owner: the layer
+// above; both must outlive the operations that refer to them.
 #pragma once
 
 #include <atomic>
@@ -33,17 +33,17 @@ enum CompletionFlag : std::uint32_t {
 };
 
 struct Completion {
-  void* context = nullptr;      // of the operation
-  void* buffer = nullptr;       // where the message was put (multi-receive: inside the user's buffer)
-  std::size_t length = 0;       // bytes received; for truncation see `overflow`
+  void* context = nullptr;  // of the operation
+  void* buffer = nullptr;   // where the message was put (multi-receive: inside the user's buffer)
+  std::size_t length = 0;   // bytes received; for truncation see `overflow`
   std::uint64_t tag = 0;
   std::uint64_t data = 0;
-  std::uint32_t flags = 0;      // CompletionFlag
-  PeerId source = kAnyPeer;     // of a received message
+  std::uint32_t flags = 0;   // CompletionFlag
+  PeerId source = kAnyPeer;  // of a received message
 };
 
 struct ErrorCompletion : Completion {
-  std::size_t overflow = 0;     // bytes of the message that did not fit (truncated)
+  std::size_t overflow = 0;  // bytes of the message that did not fit (truncated)
   Status status;
 };
 

@@ -1,13 +1,13 @@
 // Endpoint: the progress engine and the one interface of the messaging core (provider and sim).
 //
-// An endpoint owns its device context, queue pairs, rings, buffers, peers and operations. One thread
-// at a time may call it; the layer above locks if it must. User buffers belong to the caller and must
-// stay as they are until the operation's completion. Nothing here blocks: progress() does bounded
-// work and returns. Lengths are bytes, times nanoseconds.
+// An endpoint owns its device context, queue pairs, rings, buffers, peers and operations. One
+// thread at a time may call it; the layer above locks if it must. User buffers belong to the caller
+// and must stay as they are until the operation's completion. Nothing here blocks: progress() does
+// bounded work and returns. Lengths are bytes, times nanoseconds.
 //
 // Errors: every call answers a Status; `again` means back-pressure (call progress(), try again). An
-// accepted operation always ends in exactly one completion (or error completion) unless it asked for
-// none; a lost peer ends its operations with peer_lost in bounded time.
+// accepted operation always ends in exactly one completion (or error completion) unless it asked
+// for none; a lost peer ends its operations with peer_lost in bounded time.
 #pragma once
 
 #include <sys/uio.h>
@@ -29,8 +29,8 @@ namespace turnout {
 // Bytes that one inject may carry; the provider promises it before an endpoint exists.
 inline constexpr std::size_t kInjectLimit = 192;
 
-// Where an operation's completion goes. A null queue suppresses the entry of a success (errors always
-// need one: `errors` is used then); a null counter counts nothing.
+// Where an operation's completion goes. A null queue suppresses the entry of a success (errors
+// always need one: `errors` is used then); a null counter counts nothing.
 struct Report {
   CompletionQueue* queue = nullptr;
   CompletionQueue* errors = nullptr;
@@ -43,8 +43,8 @@ struct SendRequest {
   std::span<const iovec> data;
   bool tagged = false;
   bool has_remote_data = false;
-  // The data may be reused on return (copied now); at most inject_limit() bytes; no completion entry
-  // unless report.queue is set.
+  // The data may be reused on return (copied now); at most inject_limit() bytes; no completion
+  // entry unless report.queue is set.
   bool inject = false;
   // Complete when the receiver's buffer holds the data, not when the send buffer is free.
   bool delivery_complete = false;
@@ -54,43 +54,43 @@ struct SendRequest {
 };
 
 struct RecvRequest {
-  PeerId peer = kAnyPeer;              // only from this peer, or kAnyPeer
+  PeerId peer = kAnyPeer;  // only from this peer, or kAnyPeer
   std::span<const iovec> buffer;
   bool tagged = false;
-  bool multi = false;                  // one buffer for many messages, until less than min_free is left
+  bool multi = false;  // one buffer for many messages, until less than min_free is left
   std::size_t min_free = 0;
   std::uint64_t tag = 0;
-  std::uint64_t ignore = 0;            // set bits of the tag that need not agree
+  std::uint64_t ignore = 0;  // set bits of the tag that need not agree
   Report report;
 };
 
 struct PeekRequest {
   PeerId peer = kAnyPeer;
   bool tagged = true;
-  bool claim = false;                  // keep the message aside for recv_claimed(report.context)
-  bool discard = false;                // drop the message
+  bool claim = false;    // keep the message aside for recv_claimed(report.context)
+  bool discard = false;  // drop the message
   std::uint64_t tag = 0;
   std::uint64_t ignore = 0;
-  Report report;                       // a hit: a Completion; a miss: an error entry no_message
+  Report report;  // a hit: a Completion; a miss: an error entry no_message
 };
 
 struct RmaRequest {
   PeerId peer = kAnyPeer;
-  bool write = false;                  // else read
-  bool inject = false;                 // write only; the data may be reused on return
+  bool write = false;   // else read
+  bool inject = false;  // write only; the data may be reused on return
   bool delivery_complete = false;
-  bool has_remote_data = false;        // write only: the target gets a kRemoteWrite completion
+  bool has_remote_data = false;  // write only: the target gets a kRemoteWrite completion
   std::span<const iovec> local;
   std::uint64_t remote_address = 0;
-  std::uint64_t key = 0;               // MemoryKey::remote of the target's region
-  std::size_t length = 0;              // equals the sum of `local`
+  std::uint64_t key = 0;   // MemoryKey::remote of the target's region
+  std::size_t length = 0;  // equals the sum of `local`
   std::uint64_t remote_data = 0;
   Report report;
 };
 
 struct MemoryKey {
-  std::uint64_t handle = 0;            // for deregister_memory
-  std::uint64_t remote = 0;            // rkey the peers use
+  std::uint64_t handle = 0;  // for deregister_memory
+  std::uint64_t remote = 0;  // rkey the peers use
 };
 
 enum Access : unsigned { kAccessLocal = 0, kAccessRemoteRead = 1, kAccessRemoteWrite = 2 };
@@ -103,7 +103,7 @@ class Endpoint {
   [[nodiscard]] static Result<std::unique_ptr<Endpoint>> create(const Settings& settings,
                                                                 Clock& clock,
                                                                 Processor* processor = nullptr);
-  virtual ~Endpoint() = default;       // flushes what it can in bounded time, then frees everything
+  virtual ~Endpoint() = default;  // flushes what it can in bounded time, then frees everything
 
   [[nodiscard]] virtual const Address& address() const noexcept = 0;
   // The record for this address, made on first use; the same address gives the same id.
@@ -114,13 +114,13 @@ class Endpoint {
   [[nodiscard]] virtual Status send(const SendRequest& request) = 0;
   [[nodiscard]] virtual Status recv(const RecvRequest& request) = 0;
   [[nodiscard]] virtual Status peek(const PeekRequest& request) = 0;
-  // Receive the message that a peek with report.context == context claimed; peer and tag are ignored.
-  // Errors: invalid when no such message is claimed.
+  // Receive the message that a peek with report.context == context claimed; peer and tag are
+  // ignored. Errors: invalid when no such message is claimed.
   [[nodiscard]] virtual Status recv_claimed(const RecvRequest& request) = 0;
   [[nodiscard]] virtual Status discard_claimed(const Report& report) = 0;
   [[nodiscard]] virtual Status rma(const RmaRequest& request) = 0;
-  // Cancels the newest-posted pending receive (or not yet started send) with that context; it ends in
-  // an error entry `canceled`. True if one was found.
+  // Cancels the newest-posted pending receive (or not yet started send) with that context; it ends
+  // in an error entry `canceled`. True if one was found.
   virtual bool cancel(void* context) = 0;
 
   // Where completions of peers' RMA writes with data go; null: they are dropped.
@@ -136,9 +136,9 @@ class Endpoint {
   // What was chosen for which peer and why, at this moment.
   [[nodiscard]] virtual EndpointReport report() const = 0;
 
-  [[nodiscard]] virtual std::size_t inject_limit() const noexcept = 0;   // bytes
-  [[nodiscard]] virtual std::size_t eager_limit() const noexcept = 0;    // bytes
-  [[nodiscard]] virtual std::size_t max_message() const noexcept = 0;    // bytes
+  [[nodiscard]] virtual std::size_t inject_limit() const noexcept = 0;  // bytes
+  [[nodiscard]] virtual std::size_t eager_limit() const noexcept = 0;   // bytes
+  [[nodiscard]] virtual std::size_t max_message() const noexcept = 0;   // bytes
 };
 
 }  // namespace turnout

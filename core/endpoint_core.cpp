@@ -13,11 +13,11 @@
 namespace turnout {
 namespace {
 
-constexpr std::uint32_t kDcDepth = 128;        // work requests of one DC initiator
+constexpr std::uint32_t kDcDepth = 128;  // work requests of one DC initiator
 constexpr std::uint32_t kControlSendBuffers = 128;
-constexpr std::uint32_t kWantedInline = 256;   // header, and kInjectLimit of payload
+constexpr std::uint32_t kWantedInline = 256;  // header, and kInjectLimit of payload
 constexpr int kPollBatch = 16;
-constexpr std::uint32_t kTickEvery = 64;       // progress calls between two looks at the clock
+constexpr std::uint32_t kTickEvery = 64;  // progress calls between two looks at the clock
 constexpr Nanoseconds kCloseTimeout = 1'000'000'000;
 constexpr std::uint64_t kControlReceive = std::uint64_t{1} << 32;  // wr_id bit
 
@@ -138,8 +138,8 @@ Status EndpointCore::create_queues() {
     return s;
   }
 
-  receive_cq_.reset(ibv_create_cq(device_->context(), static_cast<int>(receive_entries), nullptr,
-                                  nullptr, 0));
+  receive_cq_.reset(
+      ibv_create_cq(device_->context(), static_cast<int>(receive_entries), nullptr, nullptr, 0));
   if (!receive_cq_) return verbs::failure("ibv_create_cq", "the receive queue", errno);
   send_cq_.reset(
       ibv_create_cq(device_->context(), static_cast<int>(send_entries), nullptr, nullptr, 0));
@@ -220,8 +220,8 @@ EndpointCore::~EndpointCore() {
   }
 }
 
-// From here on the application's buffers are its own again: nothing may be read from or put into them,
-// and nobody waits for completions any more. What was taken over as a copy is still sent.
+// From here on the application's buffers are its own again: nothing may be read from or put into
+// them, and nobody waits for completions any more. What was taken over as a copy is still sent.
 void EndpointCore::abandon_user_buffers() {
   for (const bool tagged : {true, false}) {
     while (RecvOperation* const receive = matcher_.posted(tagged).first()) unpost(*receive);
@@ -247,8 +247,9 @@ void EndpointCore::abandon_user_buffers() {
   }
 }
 
-// What was taken over from the application (injected messages, eager data) shall reach its peers, and
-// they shall know that nothing follows; but a peer that stopped receiving must not hold us for ever.
+// What was taken over from the application (injected messages, eager data) shall reach its peers,
+// and they shall know that nothing follows; but a peer that stopped receiving must not hold us for
+// ever.
 void EndpointCore::flush_before_close() {
   closing_ = true;
   abandon_user_buffers();
@@ -269,7 +270,8 @@ void EndpointCore::flush_before_close() {
     send_control(*peer, Purpose::credit, bye);
   }
   progress_until([&] { return pending_control_.empty(); });
-  // RC queue pairs carry ring writes only, which wait for nobody; DC messages may wait for a receive.
+  // RC queue pairs carry ring writes only, which wait for nobody; DC messages may wait for a
+  // receive.
   for (auto& initiators : initiators_) {
     for (auto& queue : initiators) {
       if (queue->idle() || queue->full()) continue;
@@ -405,7 +407,8 @@ void EndpointCore::post_receives() {
 }
 
 void EndpointCore::finish(const Report& report, const Completion& completion) {
-  if (closing_) [[unlikely]] return;
+  if (closing_) [[unlikely]]
+    return;
   if (report.queue != nullptr) report.queue->push(completion);
   if (report.counter != nullptr) {
     report.counter->value.fetch_add(1, std::memory_order_release);
@@ -440,6 +443,8 @@ Result<MemoryKey> EndpointCore::register_memory(void* address, std::size_t lengt
   return key;
 }
 
-void EndpointCore::deregister_memory(const MemoryKey& key) { user_regions_.erase(key.handle); }
+void EndpointCore::deregister_memory(const MemoryKey& key) {
+  user_regions_.erase(key.handle);
+}
 
 }  // namespace turnout

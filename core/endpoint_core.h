@@ -1,4 +1,5 @@
-// EndpointCore: the implementation of Endpoint. One class, its parts in files named after what they do:
+// EndpointCore: the implementation of Endpoint. One class, its parts in files named after what they
+// do:
 //
 //   endpoint_core.cpp            creation, end, the progress loop, ticks
 //   protocol/send_path.cpp       messages out: eager, RTS, credits, backlog
@@ -77,11 +78,11 @@ class EndpointCore final : public Endpoint {
     std::uint8_t flags = 0;
     std::uint64_t tag = 0;
     std::uint64_t data = 0;
-    const Pieces* pieces = nullptr;        // payload, or
-    const std::byte* bytes = nullptr;      // a single piece
+    const Pieces* pieces = nullptr;    // payload, or
+    const std::byte* bytes = nullptr;  // a single piece
     std::size_t length = 0;
-    std::uint64_t operation = 0;           // precedes the payload if flags ask to acknowledge
-    std::uint64_t counts_as = 0;           // bytes of the message itself, for the report
+    std::uint64_t operation = 0;  // precedes the payload if flags ask to acknowledge
+    std::uint64_t counts_as = 0;  // bytes of the message itself, for the report
   };
   // Where a delivered message's payload lies, and how to let go of it.
   struct Arrival {
@@ -104,7 +105,8 @@ class EndpointCore final : public Endpoint {
   void retire(const SendRecord& record);
   void post_receives();
   void charge(Work work, std::uint64_t amount) noexcept {
-    if (processor_ != nullptr) [[unlikely]] processor_->charge(work, amount);
+    if (processor_ != nullptr) [[unlikely]]
+      processor_->charge(work, amount);
   }
   [[nodiscard]] Nanoseconds age() noexcept { return clock_.now() - born_; }
   void finish(const Report& report, const Completion& completion);
@@ -220,9 +222,9 @@ class EndpointCore final : public Endpoint {
   UnsignalledBuffers unsignalled_data_, unsignalled_control_;
   std::vector<DcTarget> targets_;
   std::vector<std::unique_ptr<DcInitiator>> initiators_[3];
-  std::vector<SendQueue*> queues_;               // by id; null: free
+  std::vector<SendQueue*> queues_;  // by id; null: free
   std::vector<std::uint32_t> free_queue_ids_;
-  std::vector<std::uint8_t> queue_epochs_;       // where the next queue pair of an id starts
+  std::vector<std::uint8_t> queue_epochs_;         // where the next queue pair of an id starts
   std::vector<std::unique_ptr<RcQueue>> rc_pool_;  // RESET, unconnected
   std::uint64_t rc_bytes_ = 0;
   std::uint32_t active_rc_ = 0;
@@ -233,10 +235,10 @@ class EndpointCore final : public Endpoint {
   std::vector<Reservation> peer_bytes_;
   std::unordered_map<std::uint64_t, PeerId> by_id_;
   std::vector<Peer*> backlogged_;
-  std::vector<Peer*> rings_;                     // peers whose ring is polled
+  std::vector<Peer*> rings_;  // peers whose ring is polled
   std::deque<PendingControl> pending_control_;
   std::vector<std::uint32_t> to_post_, to_post_control_;  // receive buffers to post again
-  std::size_t receives_kept_ = 0;                // receive buffers held by messages
+  std::size_t receives_kept_ = 0;                         // receive buffers held by messages
 
   Slab<SendOperation> sends_;
   Slab<RecvOperation> receives_;
@@ -245,7 +247,7 @@ class EndpointCore final : public Endpoint {
   Matcher<RecvOperation, UnexpectedMessage> matcher_;
   LinkedList<UnexpectedMessage> claimed_;
   LinkedList<Transfer> active_transfers_;
-  std::vector<SendOperation*> awaiting_fin_;     // by the low half of the operation's id
+  std::vector<SendOperation*> awaiting_fin_;  // by the low half of the operation's id
   std::vector<std::uint32_t> free_fin_slots_;
   std::uint32_t fin_generation_ = 1;
   std::uint64_t unexpected_bytes_ = 0;
@@ -259,7 +261,7 @@ class EndpointCore final : public Endpoint {
   std::size_t keepalive_at_ = 0;
   bool started_ = false;
   bool closing_ = false;
-  bool ring_at_first_message_ = false;           // policy rc-rdma-od
+  bool ring_at_first_message_ = false;  // policy rc-rdma-od
   std::deque<DecisionReport> decisions_;
   std::uint64_t decisions_dropped_ = 0;
   std::uint64_t unexpected_count_ = 0, rendezvous_count_ = 0, credit_messages_ = 0, refusals_ = 0;

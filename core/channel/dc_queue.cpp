@@ -135,8 +135,8 @@ Status DcTarget::create(const verbs::Device& device, ibv_cq* cq, ibv_srq* srq,
   qp.pkey_index = 0;
   qp.port_num = device.port_number();
   qp.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-  int error = ibv_modify_qp(qp_.get(), &qp, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-                                                IBV_QP_ACCESS_FLAGS);
+  int error = ibv_modify_qp(qp_.get(), &qp,
+                            IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
   if (error != 0) return verbs::failure("ibv_modify_qp to INIT", "a DC target", error);
   qp = {};
   qp.qp_state = IBV_QPS_RTR;

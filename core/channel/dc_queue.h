@@ -1,8 +1,8 @@
 // DC queue pairs: DcInitiator sends to any DcTarget (mlx5dv_create_qp(3), mlx5dv_wr_set_dc_addr).
 //
-// A target accepts only initiators that know its 64-bit access key; ours is the endpoint's id. Every
-// message goes from a registered buffer that is kept until its completion, so that work flushed by one
-// dead destination can be posted again for the others. One thread.
+// A target accepts only initiators that know its 64-bit access key; ours is the endpoint's id.
+// Every message goes from a registered buffer that is kept until its completion, so that work
+// flushed by one dead destination can be posted again for the others. One thread.
 #pragma once
 
 #include "core/channel/send_queue.h"
@@ -11,9 +11,9 @@
 namespace turnout {
 
 struct QpTuning {
-  std::uint8_t ack_timeout = 14;      // IBTA code: 4.096 us * 2^code
+  std::uint8_t ack_timeout = 14;  // IBTA code: 4.096 us * 2^code
   std::uint8_t retry_count = 7;
-  std::uint32_t max_inline = 0;       // bytes
+  std::uint32_t max_inline = 0;  // bytes
 };
 
 class DcInitiator : public SendQueue {

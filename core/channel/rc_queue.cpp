@@ -4,7 +4,7 @@
 
 namespace turnout {
 namespace {
-constexpr std::uint8_t kMaxReads = 16;      // as in dc_queue.cpp
+constexpr std::uint8_t kMaxReads = 16;  // as in dc_queue.cpp
 constexpr std::uint8_t kMinRnrTimer = 1;
 constexpr std::uint8_t kRnrRetryForever = 7;
 // Records of inline writes hold nothing: few completions are enough. Below half the depth.
@@ -47,8 +47,8 @@ Status RcQueue::connect(std::uint32_t qp_number, std::uint16_t lid,
   attr.qp_state = IBV_QPS_INIT;
   attr.port_num = device_->port_number();
   attr.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-  int error = ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-                                                  IBV_QP_ACCESS_FLAGS);
+  int error = ibv_modify_qp(qp_.get(), &attr,
+                            IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
   if (error != 0) return verbs::failure("ibv_modify_qp to INIT", "an RC queue pair", error);
   attr = {};
   attr.qp_state = IBV_QPS_RTR;
@@ -93,7 +93,8 @@ Status RcQueue::write_inline(const ibv_sge* pieces, int count, std::uint64_t rem
   request.sg_list = const_cast<ibv_sge*>(pieces);
   request.num_sge = count;
   request.opcode = IBV_WR_RDMA_WRITE;
-  request.send_flags = static_cast<unsigned>(IBV_SEND_INLINE) | (record.signalled ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0u);
+  request.send_flags = static_cast<unsigned>(IBV_SEND_INLINE) |
+                       (record.signalled ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0u);
   request.wr.rdma.remote_addr = remote;
   request.wr.rdma.rkey = rkey;
   ibv_send_wr* bad = nullptr;
@@ -104,9 +105,8 @@ Status RcQueue::write_inline(const ibv_sge* pieces, int count, std::uint64_t rem
 }
 
 Status RcQueue::post(SendRecord record) {
-  record.signalled =
-      decide_signal(record.kind != SendRecord::Kind::message,
-                    record.pool != SendRecord::Pool::none, kSignalBufferEvery);
+  record.signalled = decide_signal(record.kind != SendRecord::Kind::message,
+                                   record.pool != SendRecord::Pool::none, kSignalBufferEvery);
   ibv_sge piece{record.local, record.length, record.lkey};
   ibv_send_wr request{};
   request.wr_id = next_wr_id();

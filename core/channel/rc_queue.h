@@ -1,8 +1,8 @@
 // RcQueue: the RC queue pair of one pair of endpoints; it serves both directions.
 //
-// Small ring writes go inline and unsignalled; larger ones from a registered buffer. A queue that no
-// direction uses any more is RESET and may be connected again, to any peer (the pool of AQPS 3.4).
-// It has the data receive queue attached but is only written to. One thread.
+// Small ring writes go inline and unsignalled; larger ones from a registered buffer. A queue that
+// no direction uses any more is RESET and may be connected again, to any peer (the pool of
+// AQPS 3.4). It has the data receive queue attached but is only written to. One thread.
 #pragma once
 
 #include "core/channel/dc_queue.h"

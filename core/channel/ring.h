@@ -1,9 +1,10 @@
 // Rings: the receive side (memory that one peer writes) and the send side (where to write) of an
 // RDMA channel (AQPS 3.1: s entries, detected by polling memory).
 //
-// Messages lie right-aligned in their entry, header last, its last byte `lap` last of all: data lands
-// in order on these queue pairs, so the lap found means the message is whole. Entries are handed back
-// (credits) in order; one that holds an unexpected message may stay in use while later ones are read.
+// Messages lie right-aligned in their entry, header last, its last byte `lap` last of all: data
+// lands in order on these queue pairs, so the lap found means the message is whole. Entries are
+// handed back (credits) in order; one that holds an unexpected message may stay in use while later
+// ones are read.
 #pragma once
 
 #include <atomic>
@@ -19,7 +20,8 @@ namespace turnout {
 
 inline constexpr std::uint32_t kMaxRingEntries = 128;
 
-[[nodiscard]] constexpr std::uint8_t lap_of(std::uint64_t position, std::uint32_t entries) noexcept {
+[[nodiscard]] constexpr std::uint8_t lap_of(std::uint64_t position,
+                                            std::uint32_t entries) noexcept {
   return static_cast<std::uint8_t>(1 + position / entries % 255);
 }
 
@@ -32,8 +34,8 @@ class RingReceiver {
     ring.reservation_ =
         Reservation::take(account, MemoryKind::rings, std::uint64_t{entries} * entry_size);
     if (!ring.reservation_) return Status{Code::over_budget, "a ring"};
-    auto memory = verbs::RegisteredMemory::create(
-        device, std::size_t{entries} * entry_size, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    auto memory = verbs::RegisteredMemory::create(device, std::size_t{entries} * entry_size,
+                                                  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
     if (!memory) return memory.status();
     ring.memory_ = std::move(memory).value();
     ring.entries_ = entries;
@@ -86,8 +88,8 @@ class RingReceiver {
   verbs::RegisteredMemory memory_;
   std::uint32_t entries_ = 0;
   std::uint32_t entry_size_ = 0;
-  std::uint64_t position_ = 0;   // next to read
-  std::uint64_t returned_ = 0;   // all before it were handed back
+  std::uint64_t position_ = 0;  // next to read
+  std::uint64_t returned_ = 0;  // all before it were handed back
   std::bitset<kMaxRingEntries> freed_;
 };
 

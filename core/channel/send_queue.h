@@ -1,11 +1,11 @@
 // SendQueue: the send side of one queue pair with a record of every work request in flight.
 //
-// Records complete in posting order, so most work requests need no completion of their own: the entry
-// of a signalled one retires all before it. After an error the records say what was not done, and a
-// DC initiator, which serves many peers, posts those of the living again (recover()).
+// Records complete in posting order, so most work requests need no completion of their own: the
+// entry of a signalled one retires all before it. After an error the records say what was not done,
+// and a DC initiator, which serves many peers, posts those of the living again (recover()).
 //
-// Owner: the endpoint; one thread. A wr_id is queue (24 bits) | epoch (8) | position (32); entries of
-// an earlier epoch are stale and ignored.
+// Owner: the endpoint; one thread. A wr_id is queue (24 bits) | epoch (8) | position (32); entries
+// of an earlier epoch are stale and ignored.
 #pragma once
 
 #include <infiniband/mlx5dv.h>
@@ -26,7 +26,7 @@ struct SendRecord {
   enum class Kind : std::uint8_t { none, message, transfer, probe };
   enum class Pool : std::uint8_t { none, data, control };
   Kind kind = Kind::none;
-  Pool pool = Pool::none;         // where `buffer` goes when done
+  Pool pool = Pool::none;  // where `buffer` goes when done
   std::uint8_t opcode = IBV_WR_SEND;
   bool signalled = false;
   PeerId peer = kAnyPeer;
@@ -42,9 +42,9 @@ struct SendRecord {
   std::uint64_t dc_key = 0;
 };
 
-// Buffers of one pool held by requests that no signalled request follows yet, over all queues that use
-// the pool. Kept below a share of the pool: what is beyond it is signalled, so the pool cannot run dry
-// while nothing more can be posted that would retire them.
+// Buffers of one pool held by requests that no signalled request follows yet, over all queues that
+// use the pool. Kept below a share of the pool: what is beyond it is signalled, so the pool cannot
+// run dry while nothing more can be posted that would retire them.
 struct UnsignalledBuffers {
   std::uint32_t held = 0;
   std::uint32_t limit = 0;
@@ -109,8 +109,7 @@ class SendQueue {
   }
   // Signalled now? At least every `every`-th request is, or its records would never retire.
   bool decide_signal(bool wanted, bool holds_buffer, std::uint32_t every) noexcept {
-    if (wanted || ++unsignalled_ >= every ||
-        (holds_buffer && buffers_.held >= buffers_.limit)) {
+    if (wanted || ++unsignalled_ >= every || (holds_buffer && buffers_.held >= buffers_.limit)) {
       signalled();
       return true;
     }

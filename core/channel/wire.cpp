@@ -8,19 +8,24 @@ namespace turnout::wire {
 
 std::string_view explain(Refusal refusal) noexcept {
   switch (refusal) {
-    case Refusal::none: return "accepted";
-    case Refusal::budget: return "its memory budget";
-    case Refusal::limit: return "its limit of active RC queue pairs";
-    case Refusal::busy: return "it is closing";
-    case Refusal::device: return "its adapter has no such channel";
+    case Refusal::none:
+      return "accepted";
+    case Refusal::budget:
+      return "its memory budget";
+    case Refusal::limit:
+      return "its limit of active RC queue pairs";
+    case Refusal::busy:
+      return "it is closing";
+    case Refusal::device:
+      return "its adapter has no such channel";
   }
   return "an unknown reason";
 }
 
 Status check_header(const Header& header) {
   if (header.type < Type::eager || header.type > Type::rma_data) {
-    return {Code::invalid, fmt::format("message: type {} is unknown",
-                                       static_cast<unsigned>(header.type))};
+    return {Code::invalid,
+            fmt::format("message: type {} is unknown", static_cast<unsigned>(header.type))};
   }
   constexpr unsigned known = kTagged | kRemoteData | kIntroduced | kAcknowledge;
   if ((header.flags & ~known) != 0) {
@@ -58,8 +63,8 @@ Status parse_data(const std::byte* bytes, std::size_t length, Parsed* parsed) {
 
 Status parse_control(const std::byte* bytes, std::size_t length, ControlMessage* message) {
   if (length != sizeof(ControlMessage)) {
-    return {Code::invalid, fmt::format("control message: {} bytes, {} expected", length,
-                                       sizeof(ControlMessage))};
+    return {Code::invalid,
+            fmt::format("control message: {} bytes, {} expected", length, sizeof(ControlMessage))};
   }
   std::memcpy(message, bytes, sizeof *message);
   switch (message->type) {
@@ -75,21 +80,22 @@ Status parse_control(const std::byte* bytes, std::size_t length, ControlMessage*
     case Control::closed:
       return {};
   }
-  return {Code::invalid, fmt::format("control message: type {} is unknown",
-                                     static_cast<unsigned>(message->type))};
+  return {Code::invalid,
+          fmt::format("control message: type {} is unknown", static_cast<unsigned>(message->type))};
 }
 
 Status parse_rts(const std::byte* payload, std::size_t length, Rts* rts) {
   if (length < kRtsBase) return {Code::invalid, "RTS: shorter than its fixed part"};
   std::memcpy(static_cast<void*>(rts), payload, kRtsBase);
   if (rts->segments > kMaxSegments) {
-    return {Code::invalid, fmt::format("RTS: {} segments, at most {}", rts->segments,
-                                       kMaxSegments)};
+    return {Code::invalid,
+            fmt::format("RTS: {} segments, at most {}", rts->segments, kMaxSegments)};
   }
   if (length != kRtsBase + rts->segments * sizeof(RtsSegment)) {
     return {Code::invalid, "RTS: length and number of segments do not agree"};
   }
-  std::memcpy(static_cast<void*>(rts->segment), payload + kRtsBase, rts->segments * sizeof(RtsSegment));
+  std::memcpy(static_cast<void*>(rts->segment), payload + kRtsBase,
+              rts->segments * sizeof(RtsSegment));
   std::uint64_t sum = 0;
   for (std::uint32_t i = 0; i < rts->segments; ++i) {
     if (rts->segment[i].length > rts->total - sum) {

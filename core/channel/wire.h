@@ -3,10 +3,10 @@
 // which field is wrong.
 //
 // Data stream: every message of one direction (source -> destination) carries a sequence number, on
-// whatever channel it travels, and is delivered in that order; so a hand-over between channels cannot
-// reorder (AQPS 3.3, J4 and J5). On DC-sendrecv the header precedes the payload. In a ring entry the
-// message is right-aligned and the header ends it: its last byte is `lap`, and data lands in order,
-// last byte last, so one poll of the entry's last byte finds a complete message.
+// whatever channel it travels, and is delivered in that order; so a hand-over between channels
+// cannot reorder (AQPS 3.3, J4 and J5). On DC-sendrecv the header precedes the payload. In a ring
+// entry the message is right-aligned and the header ends it: its last byte is `lap`, and data lands
+// in order, last byte last, so one poll of the entry's last byte finds a complete message.
 #pragma once
 
 #include <cstdint>
@@ -21,17 +21,17 @@ inline constexpr std::uint32_t kUnknownIndex = 0xffffffffu;
 enum class Type : std::uint8_t {
   none = 0,
   eager = 1,
-  rts = 2,           // rendezvous: payload is Rts
-  hello = 3,         // introduces the sender when the message itself had no room for it
-  rma_data = 4,      // remote data of an RMA write that has landed
+  rts = 2,       // rendezvous: payload is Rts
+  hello = 3,     // introduces the sender when the message itself had no room for it
+  rma_data = 4,  // remote data of an RMA write that has landed
 };
 
 enum Flag : std::uint8_t {
   kTagged = 1,
   kRemoteData = 2,
   kIntroduced = 4,   // an Introduction follows the header (DC-sendrecv only)
-  kAcknowledge = 8,  // the payload begins with the sender's operation (8 bytes): send a fin when the
-                     // message has been put into its receive
+  kAcknowledge = 8,  // the payload begins with the sender's operation (8 bytes): send a fin when
+                     // the message has been put into its receive
 };
 inline constexpr std::size_t kOperationBytes = 8;
 
@@ -39,20 +39,20 @@ struct Header {
   std::uint64_t tag = 0;
   std::uint64_t data = 0;
   std::uint32_t sequence = 0;
-  std::uint32_t index = kUnknownIndex;   // of the sender in the receiver's table
-  std::uint16_t length = 0;              // payload bytes that follow (precede, in a ring)
-  std::uint8_t credits = 0;              // handed back for the other direction: DC-sendrecv
-  std::uint8_t ring_credits = 0;         // and its ring
+  std::uint32_t index = kUnknownIndex;  // of the sender in the receiver's table
+  std::uint16_t length = 0;             // payload bytes that follow (precede, in a ring)
+  std::uint8_t credits = 0;             // handed back for the other direction: DC-sendrecv
+  std::uint8_t ring_credits = 0;        // and its ring
   Type type = Type::none;
   std::uint8_t flags = 0;
-  std::uint8_t ring = 0;                 // low byte of the request that made the ring of ring_credits
-  std::uint8_t lap = 0;                  // ring only: 1..255, changes each time round
+  std::uint8_t ring = 0;  // low byte of the request that made the ring of ring_credits
+  std::uint8_t lap = 0;   // ring only: 1..255, changes each time round
 };
 static_assert(sizeof(Header) == 32);
 
 struct Introduction {
-  Address address;                       // of the sender
-  std::uint32_t index = kUnknownIndex;   // of the receiver in the sender's table
+  Address address;                      // of the sender
+  std::uint32_t index = kUnknownIndex;  // of the receiver in the sender's table
   std::uint32_t reserved = 0;
 };
 static_assert(sizeof(Introduction) == 72);
@@ -69,26 +69,26 @@ inline constexpr std::uint32_t kMaxSegments = 8;
 
 struct Rts {
   std::uint64_t total = 0;
-  std::uint64_t operation = 0;           // returned in Fin
+  std::uint64_t operation = 0;  // returned in Fin
   std::uint32_t segments = 0;
   std::uint32_t reserved = 0;
-  RtsSegment segment[kMaxSegments];      // only the first `segments` travel
+  RtsSegment segment[kMaxSegments];  // only the first `segments` travel
 };
 inline constexpr std::size_t kRtsBase = 24;
 static_assert(sizeof(Rts) == kRtsBase + kMaxSegments * sizeof(RtsSegment));
 
 // Control messages (256-byte receives).
 enum class Control : std::uint8_t {
-  credit = 1,        // hands back credits
-  welcome = 2,       // answers an Introduction: the index we gave you
-  fin = 3,           // a rendezvous has ended
-  bye = 4,           // the endpoint closes; last_sequence ends its stream
-  request = 10,      // J1
-  accept = 11,       // J2
-  ready = 12,        // J3
-  switched = 13,     // J4
+  credit = 1,     // hands back credits
+  welcome = 2,    // answers an Introduction: the index we gave you
+  fin = 3,        // a rendezvous has ended
+  bye = 4,        // the endpoint closes; last_sequence ends its stream
+  request = 10,   // J1
+  accept = 11,    // J2
+  ready = 12,     // J3
+  switched = 13,  // J4
   refuse = 14,
-  closed = 15,       // the ring of a direction is drained and gone
+  closed = 15,  // the ring of a direction is drained and gone
 };
 
 enum class Refusal : std::uint8_t { none = 0, budget = 1, limit = 2, busy = 3, device = 4 };
@@ -96,22 +96,22 @@ enum class Refusal : std::uint8_t { none = 0, budget = 1, limit = 2, busy = 3, d
 
 struct ControlMessage {
   Control type{};
-  std::uint8_t kind = 0;                 // ChannelKind asked for or switched to
+  std::uint8_t kind = 0;  // ChannelKind asked for or switched to
   Refusal refusal = Refusal::none;
-  std::uint8_t entry_log2 = 0;           // bytes of one ring entry
-  std::uint32_t index = kUnknownIndex;   // of the sender in the receiver's table
-  std::uint64_t sender = 0;              // Address::id of the sender
-  std::uint32_t request = 0;             // number of the request answered; credit: that made the ring
+  std::uint8_t entry_log2 = 0;          // bytes of one ring entry
+  std::uint32_t index = kUnknownIndex;  // of the sender in the receiver's table
+  std::uint64_t sender = 0;             // Address::id of the sender
+  std::uint32_t request = 0;  // number of the request answered; credit: that made the ring
   std::uint32_t qp_number = 0;
   std::uint64_t ring_address = 0;
   std::uint32_t ring_rkey = 0;
   std::uint32_t ring_entries = 0;
-  std::uint32_t last_sequence = 0;       // switched, bye: last one on the old channel
+  std::uint32_t last_sequence = 0;  // switched, bye: last one on the old channel
   std::uint16_t credits = 0;
   std::uint16_t ring_credits = 0;
-  std::uint64_t operation = 0;           // fin
+  std::uint64_t operation = 0;              // fin
   std::uint32_t own_index = kUnknownIndex;  // welcome: of the receiver in the sender's table
-  std::uint32_t status = 0;              // fin: 0 or a Code
+  std::uint32_t status = 0;                 // fin: 0 or a Code
 };
 static_assert(sizeof(ControlMessage) == 64);
 inline constexpr std::uint32_t kControlBuffer = 256;

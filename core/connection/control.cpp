@@ -10,8 +10,9 @@
 namespace turnout {
 namespace {
 
-// Peers asked in one keep-alive round at least; with a round every quarter of the setting, a process
-// with n peers notices a silent one within keepalive * (1 + n / (4 * kProbesPerRound)) + the retries.
+// Peers asked in one keep-alive round at least; with a round every quarter of the setting, a
+// process with n peers notices a silent one within keepalive * (1 + n / (4 * kProbesPerRound)) +
+// the retries.
 constexpr std::size_t kProbesPerRound = 16;
 
 // Our rank's and its rank's part in AQPS 3.1's (i + j) mod n; ids are random, so mixed evenly.
@@ -64,10 +65,10 @@ Peer* EndpointCore::make_peer(const Address& address, Status* status) {
   peer->data_queue = choose_queue(address_.id, address.id, settings_.data_qps);
   peer->credit_queue = choose_queue(address_.id, address.id, settings_.credit_qps);
   peer->establishment_queue = choose_queue(address_.id, address.id, settings_.establishment_qps);
-  peer->credits = std::min<std::uint32_t>(static_cast<std::uint32_t>(settings_.credits),
-                                          address.credits());
-  peer->eager_size = std::min<std::uint32_t>(
-      static_cast<std::uint32_t>(settings_.ring_entry_size), address.receive_size());
+  peer->credits =
+      std::min<std::uint32_t>(static_cast<std::uint32_t>(settings_.credits), address.credits());
+  peer->eager_size = std::min<std::uint32_t>(static_cast<std::uint32_t>(settings_.ring_entry_size),
+                                             address.receive_size());
   peer->heard = clock_.now();
   by_id_.emplace(address.id, peer->id);
   peer_bytes_.push_back(std::move(bytes));
@@ -97,7 +98,8 @@ bool EndpointCore::post_control(const PendingControl& pending) {
   Peer& peer = *peers_[pending.peer];
   if (peer.lost) return true;
   const bool credit = pending.purpose == Purpose::credit;
-  DcInitiator& queue = *pool(pending.purpose)[credit ? peer.credit_queue : peer.establishment_queue];
+  DcInitiator& queue =
+      *pool(pending.purpose)[credit ? peer.credit_queue : peer.establishment_queue];
   if (queue.full()) return false;
   const std::uint32_t buffer = control_send_pool_.take();
   if (buffer == kNoBuffer) return false;
@@ -113,8 +115,8 @@ bool EndpointCore::post_control(const PendingControl& pending) {
   record.length = sizeof pending.message;
   const unsigned first = peer.address.data_qps() + (credit ? 0 : peer.address.credit_qps());
   const unsigned n = credit ? peer.address.credit_qps() : peer.address.establishment_qps();
-  record.dct = peer.address.dct_number(
-      first + (credit ? peer.credit_queue : peer.establishment_queue) % n);
+  record.dct =
+      peer.address.dct_number(first + (credit ? peer.credit_queue : peer.establishment_queue) % n);
   record.ah = peer.ah;
   record.dc_key = peer.address.id;
   charge(Work::post, 1);
@@ -193,17 +195,29 @@ void EndpointCore::on_control(std::uint32_t buffer, std::uint32_t length) {
       peer->said_bye = true;
       peer->last_old = message.last_sequence;
       break;
-    case wire::Control::request: on_request(*peer, message); break;
-    case wire::Control::accept: on_accept(*peer, message); break;
-    case wire::Control::ready: on_ready(*peer, message); break;
-    case wire::Control::switched: on_switched(*peer, message); break;
-    case wire::Control::refuse: on_refuse(*peer, message); break;
-    case wire::Control::closed: on_closed(*peer); break;
+    case wire::Control::request:
+      on_request(*peer, message);
+      break;
+    case wire::Control::accept:
+      on_accept(*peer, message);
+      break;
+    case wire::Control::ready:
+      on_ready(*peer, message);
+      break;
+    case wire::Control::switched:
+      on_switched(*peer, message);
+      break;
+    case wire::Control::refuse:
+      on_refuse(*peer, message);
+      break;
+    case wire::Control::closed:
+      on_closed(*peer);
+      break;
   }
 }
 
-// An initiator's work request failed; the queue pair is in the error state and everything behind the
-// request was flushed. Those are posted again, in order, but for a peer that is gone.
+// An initiator's work request failed; the queue pair is in the error state and everything behind
+// the request was flushed. Those are posted again, in order, but for a peer that is gone.
 void EndpointCore::recover(DcInitiator& queue, const ibv_wc& wc) {
   std::vector<SendRecord> records = queue.take_all();
   if (wc.status == IBV_WC_WR_FLUSH_ERR) {
@@ -216,15 +230,15 @@ void EndpointCore::recover(DcInitiator& queue, const ibv_wc& wc) {
                              wc.status == IBV_WC_REM_INV_REQ_ERR ||
                              wc.status == IBV_WC_LOC_PROT_ERR || wc.status == IBV_WC_LOC_LEN_ERR;
     if (failed.kind == SendRecord::Kind::transfer && key_refused) {
-      on_transfer_done(*failed.transfer,
-                       Status{Code::permission,
-                              fmt::format("{}: RDMA {} of {} bytes at {:#x} with key {:#x} refused: "
-                                          "{}",
-                                          peer.address.to_string(),
-                                          failed.opcode == IBV_WR_RDMA_READ ? "read" : "write",
-                                          failed.length, failed.remote, failed.rkey,
-                                          ibv_wc_status_str(wc.status)),
-                              EACCES});
+      on_transfer_done(
+          *failed.transfer,
+          Status{Code::permission,
+                 fmt::format("{}: RDMA {} of {} bytes at {:#x} with key {:#x} refused: "
+                             "{}",
+                             peer.address.to_string(),
+                             failed.opcode == IBV_WR_RDMA_READ ? "read" : "write", failed.length,
+                             failed.remote, failed.rkey, ibv_wc_status_str(wc.status)),
+                 EACCES});
     } else {
       Status why{Code::peer_lost,
                  fmt::format("{} does not answer: {}", peer.address.to_string(),
@@ -269,7 +283,8 @@ void EndpointCore::recover(DcInitiator& queue, const ibv_wc& wc) {
 void EndpointCore::lose_peer(Peer& peer, Status why) {
   if (peer.lost) return;
   peer.lost = true;
-  peer.loss = Status{Code::peer_lost, why.text(), why.sys_errno() != 0 ? why.sys_errno() : EHOSTDOWN};
+  peer.loss =
+      Status{Code::peer_lost, why.text(), why.sys_errno() != 0 ? why.sys_errno() : EHOSTDOWN};
   if (peer.said_bye || closing_) {
     TURNOUT_LOG(connection, debug, "{}", why.text());
   } else {

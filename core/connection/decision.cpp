@@ -64,9 +64,8 @@ void EndpointCore::decide(Nanoseconds now) {
   for (const selection::PlanLine& line : plan.lines) {
     Peer& peer = *peers_[line.peer];
     const double seconds = static_cast<double>(settings_.interval) / 1e9;
-    const std::string why =
-        fmt::format("{} ({:.0f} messages/s)", selection::explain(line.reason),
-                    static_cast<double>(line.messages) / seconds);
+    const std::string why = fmt::format("{} ({:.0f} messages/s)", selection::explain(line.reason),
+                                        static_cast<double>(line.messages) / seconds);
     if (line.reason != selection::Reason::refused_by_peer) peer.reason = why;
     peer.predicted_gain = line.gain_per_message;
     if (line.to != line.from) change_channel(peer, line.to, why, line.gain_per_message);
@@ -80,8 +79,7 @@ void EndpointCore::on_message_counted(Peer& peer) {
   if (settings_.switch_every > 0) {
     if (++peer.since_switch < settings_.switch_every) return;
     peer.since_switch = 0;
-    change_channel(peer,
-                   peer.ring ? ChannelKind::dc_sendrecv : ChannelKind::rc_rdma,
+    change_channel(peer, peer.ring ? ChannelKind::dc_sendrecv : ChannelKind::rc_rdma,
                    std::string(selection::explain(selection::Reason::forced)), 0);
   } else if (!peer.ring && ring_at_first_message_ &&
              (peer.refused_until == 0 || clock_.now() >= peer.refused_until)) {
@@ -116,16 +114,16 @@ void EndpointCore::change_channel(Peer& peer, ChannelKind to, const std::string&
     return;
   }
   if (Status status = request_ring(peer); !status.ok()) {
-    peer.reason = status.code() == Code::over_budget ? "left on DC: own memory budget"
-                                                     : status.text();
+    peer.reason =
+        status.code() == Code::over_budget ? "left on DC: own memory budget" : status.text();
     decided(peer, fmt::format("not done: {}", status.text()));
     drop_rc_if_unused(peer);
   }
 }
 
 void EndpointCore::decided(Peer& peer, const std::string& outcome) {
-  TURNOUT_LOG(connection, info, "{}: {} now, {}", peer.address.to_string(),
-              name(peer.receive_kind), outcome);
+  TURNOUT_LOG(connection, info, "{}: {} now, {}", peer.address.to_string(), name(peer.receive_kind),
+              outcome);
   if (peer.decision > decisions_dropped_) {
     decisions_[peer.decision - 1 - decisions_dropped_].outcome = outcome;
   }

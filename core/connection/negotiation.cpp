@@ -1,16 +1,17 @@
-// J1-J5 of AQPS 3.3: how one direction of a pair changes between DC-sendrecv and an RC ring, with what
-// the paper leaves out: refusal, crossing requests, the way back, reuse of queue pairs.
+// J1-J5 of AQPS 3.3: how one direction of a pair changes between DC-sendrecv and an RC ring, with
+// what the paper leaves out: refusal, crossing requests, the way back, reuse of queue pairs.
 //
 // The receiver of the data asks (J1) with its ring and its RC queue pair. The sender makes its own,
-// connects it and accepts (J2), or refuses. The receiver connects (J3, ready); the sender switches and
-// tells the last sequence number of the old channel (J4). Order needs no more: every message carries
-// its sequence number and is delivered by it (J5). The way back has the same shape: request, switched,
-// and `closed` when the ring is drained.
+// connects it and accepts (J2), or refuses. The receiver connects (J3, ready); the sender switches
+// and tells the last sequence number of the old channel (J4). Order needs no more: every message
+// carries its sequence number and is delivered by it (J5). The way back has the same shape:
+// request, switched, and `closed` when the ring is drained.
 //
-// One RC queue pair serves both directions of a pair. Crossing requests need no winner: each names its
-// sender's queue pair and answers the other's as well. Establishment messages of a pair travel in
-// order, so when `closed` has been seen for both directions both ends know it and RESET their queue
-// pairs; a later request names a new one, and an end that still holds the old connection connects anew.
+// One RC queue pair serves both directions of a pair. Crossing requests need no winner: each names
+// its sender's queue pair and answers the other's as well. Establishment messages of a pair travel
+// in order, so when `closed` has been seen for both directions both ends know it and RESET their
+// queue pairs; a later request names a new one, and an end that still holds the old connection
+// connects anew.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -112,9 +113,9 @@ Status EndpointCore::request_ring(Peer& peer) {
   if (peer.remote_index == wire::kUnknownIndex) {
     return {Code::again, "the peer does not know this process yet"};
   }
-  auto ring = RingReceiver::create(*device_, account_,
-                                   static_cast<std::uint32_t>(settings_.ring_entries),
-                                   static_cast<std::uint32_t>(settings_.ring_entry_size));
+  auto ring =
+      RingReceiver::create(*device_, account_, static_cast<std::uint32_t>(settings_.ring_entries),
+                           static_cast<std::uint32_t>(settings_.ring_entry_size));
   if (!ring) return ring.status();
   if (Status status = make_rc(peer); !status.ok()) return status;
   peer.ring = std::make_unique<RingReceiver>(std::move(ring).value());
@@ -195,16 +196,16 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
   Status status = make_rc(peer);
   if (status.ok()) status = connect_rc(peer, message.qp_number);
   if (!status.ok()) {
-    refuse(peer, message, status.code() == Code::over_budget ? wire::Refusal::budget
-                                                             : wire::Refusal::device);
+    refuse(peer, message,
+           status.code() == Code::over_budget ? wire::Refusal::budget : wire::Refusal::device);
     if (status.code() != Code::over_budget) {
       TURNOUT_LOG(connection, warn, "{}: {}", peer.address.to_string(), status.text());
     }
     drop_rc_if_unused(peer);
     return;
   }
-  peer.offered_ring = RingSender{message.ring_address, message.ring_rkey, message.ring_entries,
-                                 entry_size, message.ring_entries, 0};
+  peer.offered_ring = RingSender{message.ring_address, message.ring_rkey,    message.ring_entries,
+                                 entry_size,           message.ring_entries, 0};
   peer.answered_request = message.request;
   peer.send_state = SendState::accepted;
   wire::ControlMessage answer;

@@ -1,7 +1,7 @@
 // Peer: what an endpoint knows of one other endpoint it has heard of or was told to talk to.
 //
-// One record per such peer, nothing for others (design.md). Rings, RC queue pair and history hang off
-// it only while they exist. Owned by the endpoint; one thread.
+// One record per such peer, nothing for others (design.md). Rings, RC queue pair and history hang
+// off it only while they exist. Owned by the endpoint; one thread.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +20,17 @@ namespace turnout {
 
 // The direction peer -> us, whose channel we choose (AQPS: we are the initiator).
 enum class ReceiveState : std::uint8_t {
-  steady,       // on `Peer::receive_kind`
-  requested,    // J1 sent, waiting for accept or refuse
-  accepted,     // J3 sent, waiting for the peer's switch
-  closing,      // asked the peer to leave the ring
-  draining,     // it has; the ring still holds messages or operations
+  steady,     // on `Peer::receive_kind`
+  requested,  // J1 sent, waiting for accept or refuse
+  accepted,   // J3 sent, waiting for the peer's switch
+  closing,    // asked the peer to leave the ring
+  draining,   // it has; the ring still holds messages or operations
 };
 
 // The direction us -> peer, which we change when the peer asks (we are the responder).
 enum class SendState : std::uint8_t {
-  steady,       // on `Peer::send_kind`
-  accepted,     // J2 sent, waiting for ready
+  steady,    // on `Peer::send_kind`
+  accepted,  // J2 sent, waiting for ready
 };
 
 // How many messages took which channel, oldest first; merged beyond a limit.
@@ -51,7 +51,7 @@ class ChannelHistory {
   std::uint64_t switches_ = 0;
 };
 
-struct HeldMessage {       // arrived on DC-sendrecv before its turn
+struct HeldMessage {  // arrived on DC-sendrecv before its turn
   std::uint32_t sequence = 0;
   std::uint32_t buffer = 0;
   std::uint32_t length = 0;
@@ -64,27 +64,27 @@ struct Peer {
   bool self = false;
   bool lost = false;
   bool said_bye = false;
-  bool backlogged = false;           // in the endpoint's list
-  bool introduced = false;           // it knows our address, or a message that tells it is under way
-  Status loss;                       // why it is lost
+  bool backlogged = false;  // in the endpoint's list
+  bool introduced = false;  // it knows our address, or a message that tells it is under way
+  Status loss;              // why it is lost
   ibv_ah* ah = nullptr;
-  std::uint8_t data_queue = 0;       // (i + j) mod n of AQPS 3.1: our initiator and its target
+  std::uint8_t data_queue = 0;  // (i + j) mod n of AQPS 3.1: our initiator and its target
   std::uint8_t credit_queue = 0;
   std::uint8_t establishment_queue = 0;
-  Nanoseconds heard = 0;             // last time anything came from it (tick resolution)
+  Nanoseconds heard = 0;  // last time anything came from it (tick resolution)
   bool heard_since_tick = false;
-  std::uint32_t probes = 0;          // in flight
+  std::uint32_t probes = 0;  // in flight
 
   // us -> peer
   ChannelKind send_kind = ChannelKind::dc_sendrecv;
   SendState send_state = SendState::steady;
-  std::uint32_t send_sequence = 0;   // of the next message
-  std::uint32_t credits = 0;         // DC-sendrecv messages we may still send
-  std::uint32_t eager_size = 0;      // bytes of its data receives, at most ours
+  std::uint32_t send_sequence = 0;  // of the next message
+  std::uint32_t credits = 0;        // DC-sendrecv messages we may still send
+  std::uint32_t eager_size = 0;     // bytes of its data receives, at most ours
   RingSender ring_sender;
-  RingSender offered_ring;           // while send_state is accepted
+  RingSender offered_ring;  // while send_state is accepted
   std::uint32_t answered_request = 0;
-  bool send_uses_rc = false;         // from ready until the peer's `closed`
+  bool send_uses_rc = false;  // from ready until the peer's `closed`
   LinkedList<SendOperation> backlog;
   ChannelHistory sent;
 
@@ -96,22 +96,22 @@ struct Peer {
   std::uint32_t owed_ring = 0;
   std::unique_ptr<RingReceiver> ring;
   std::vector<HeldMessage> held;
-  std::uint32_t request = 0;           // number of our latest request
-  std::uint32_t ring_request = 0;      // of the one that made `ring`: marks the credits of its entries
-  std::uint32_t last_old = 0;          // J4: last sequence number on the old channel
-  std::uint32_t reads_over_rc = 0;     // rendezvous reads in flight on the RC queue pair
+  std::uint32_t request = 0;        // number of our latest request
+  std::uint32_t ring_request = 0;   // of the one that made `ring`: marks the credits of its entries
+  std::uint32_t last_old = 0;       // J4: last sequence number on the old channel
+  std::uint32_t reads_over_rc = 0;  // rendezvous reads in flight on the RC queue pair
   Nanoseconds requested_at = 0;
-  std::size_t decision = 0;            // index + 1 of the decision being carried out
-  std::uint64_t window = 0;            // messages received in the current interval
-  std::uint32_t since_switch = 0;      // for the setting switch_every
+  std::size_t decision = 0;        // index + 1 of the decision being carried out
+  std::uint64_t window = 0;        // messages received in the current interval
+  std::uint32_t since_switch = 0;  // for the setting switch_every
   Nanoseconds refused_until = 0;
   ChannelHistory received;
   std::string reason;
   double predicted_gain = 0;
 
-  std::unique_ptr<RcQueue> rc;         // serves both directions
-  std::uint32_t directed_receives = 0; // posted for this peer only
-  std::uint32_t awaiting_fin = 0;      // our large messages it has not fetched yet
+  std::unique_ptr<RcQueue> rc;          // serves both directions
+  std::uint32_t directed_receives = 0;  // posted for this peer only
+  std::uint32_t awaiting_fin = 0;       // our large messages it has not fetched yet
 };
 
 }  // namespace turnout

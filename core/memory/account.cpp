@@ -12,8 +12,8 @@ std::uint64_t queue_pair_bytes(QpService service, std::uint32_t max_send_wr, std
   const auto align = [](std::uint64_t value, std::uint64_t to) {
     return (value + to - 1) / to * to;
   };
-  std::uint64_t overhead = 16 + 16;                      // control and remote-address segments
-  if (service != QpService::rc) overhead += 48;          // address vector
+  std::uint64_t overhead = 16 + 16;              // control and remote-address segments
+  if (service != QpService::rc) overhead += 48;  // address vector
   const std::uint64_t with_sges = overhead + 16 * std::uint64_t{max_sge};
   const std::uint64_t with_inline = overhead + align(4 + std::uint64_t{max_inline}, 16);
   const std::uint64_t entry = align(std::max(with_sges, with_inline), 64);

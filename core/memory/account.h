@@ -1,4 +1,5 @@
-// MemoryAccount: every byte the core allocates, by kind, against one hard budget (TURNOUT_MEMORY_BUDGET).
+// MemoryAccount: every byte the core allocates, by kind, against one hard budget
+// (TURNOUT_MEMORY_BUDGET).
 //
 // reserve() before allocating, release() after freeing; a refusal is normal and leaves nothing
 // changed, so the budget is not exceeded even for an instant. One per endpoint, its thread only.
@@ -14,29 +15,39 @@ namespace turnout {
 
 enum class MemoryKind : std::uint8_t {
   queue_pairs,
-  queues,           // completion and shared receive queues
+  queues,  // completion and shared receive queues
   rings,
   receive_buffers,
   send_buffers,
-  unexpected,       // messages nobody waits for
-  peers,            // records of peers heard of
-  operations,       // pending sends and receives
-  decisions,        // statistics, decisions kept for the report
+  unexpected,  // messages nobody waits for
+  peers,       // records of peers heard of
+  operations,  // pending sends and receives
+  decisions,   // statistics, decisions kept for the report
   count,
 };
 
 [[nodiscard]] constexpr std::string_view name(MemoryKind kind) noexcept {
   switch (kind) {
-    case MemoryKind::queue_pairs: return "queue pairs";
-    case MemoryKind::queues: return "completion and receive queues";
-    case MemoryKind::rings: return "rings";
-    case MemoryKind::receive_buffers: return "receive buffers";
-    case MemoryKind::send_buffers: return "send buffers";
-    case MemoryKind::unexpected: return "unexpected messages";
-    case MemoryKind::peers: return "peer records";
-    case MemoryKind::operations: return "operations";
-    case MemoryKind::decisions: return "statistics and decisions";
-    case MemoryKind::count: break;
+    case MemoryKind::queue_pairs:
+      return "queue pairs";
+    case MemoryKind::queues:
+      return "completion and receive queues";
+    case MemoryKind::rings:
+      return "rings";
+    case MemoryKind::receive_buffers:
+      return "receive buffers";
+    case MemoryKind::send_buffers:
+      return "send buffers";
+    case MemoryKind::unexpected:
+      return "unexpected messages";
+    case MemoryKind::peers:
+      return "peer records";
+    case MemoryKind::operations:
+      return "operations";
+    case MemoryKind::decisions:
+      return "statistics and decisions";
+    case MemoryKind::count:
+      break;
   }
   return "?";
 }
@@ -120,6 +131,7 @@ class Reservation {
 // (spec/cost-model.md, Memory) and 4 KiB for context and doorbell record.
 enum class QpService : std::uint8_t { rc, dci, dct, ud };
 [[nodiscard]] std::uint64_t queue_pair_bytes(QpService service, std::uint32_t max_send_wr,
-                                             std::uint32_t max_sge, std::uint32_t max_inline) noexcept;
+                                             std::uint32_t max_sge,
+                                             std::uint32_t max_inline) noexcept;
 
 }  // namespace turnout

@@ -1,7 +1,7 @@
 // BufferPool: equally sized registered buffers, handed out and taken back in O(1).
 //
-// One registered allocation, made at once and accounted by the owner; never grows. Buffers are named by
-// index. One thread.
+// One registered allocation, made at once and accounted by the owner; never grows. Buffers are
+// named by index. One thread.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ class BufferPool {
   BufferPool() = default;
   [[nodiscard]] static Result<BufferPool> create(const verbs::Device& device, std::uint32_t count,
                                                  std::uint32_t size) {
-    auto memory = verbs::RegisteredMemory::create(
-        device, std::size_t{count} * size, IBV_ACCESS_LOCAL_WRITE);
+    auto memory =
+        verbs::RegisteredMemory::create(device, std::size_t{count} * size, IBV_ACCESS_LOCAL_WRITE);
     if (!memory) return memory.status();
     BufferPool pool;
     pool.memory_ = std::move(memory).value();

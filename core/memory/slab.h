@@ -1,6 +1,6 @@
-// Slab: fixed-size records from blocks that are accounted when they are allocated and kept until the
-// slab ends. take() is O(1) and allocates only when a block is used up; it answers null when the
-// budget refuses. One thread.
+// Slab: fixed-size records from blocks that are accounted when they are allocated and kept until
+// the slab ends. take() is O(1) and allocates only when a block is used up; it answers null when
+// the budget refuses. One thread.
 #pragma once
 
 #include <memory>

@@ -1,10 +1,10 @@
-// Matcher: MPI's matching rules on libfabric's terms: (peer, tag, ignore), wildcards, posting order,
-// arrival order, cancel, peek and claim. Pure: it owns no memory and touches no message; operations
-// and unexpected messages are linked in place.
+// Matcher: MPI's matching rules on libfabric's terms: (peer, tag, ignore), wildcards, posting
+// order, arrival order, cancel, peek and claim. Pure: it owns no memory and touches no message;
+// operations and unexpected messages are linked in place.
 //
-// Tagged and untagged messages live in separate spaces. Posted receives match in the order they were
-// posted, messages in the order they were delivered; the caller delivers each source's messages in
-// its stream order, so MPI's order per (source, tag, communicator) follows. One thread.
+// Tagged and untagged messages live in separate spaces. Posted receives match in the order they
+// were posted, messages in the order they were delivered; the caller delivers each source's
+// messages in its stream order, so MPI's order per (source, tag, communicator) follows. One thread.
 #pragma once
 
 #include <cstddef>

@@ -50,15 +50,15 @@ struct SendOperation {
   SendOperation* previous = nullptr;
   Peer* peer = nullptr;
   wire::Type type = wire::Type::none;
-  std::uint8_t flags = 0;          // wire::Flag
+  std::uint8_t flags = 0;  // wire::Flag
   bool rendezvous = false;
-  bool acknowledged = false;       // eager, ends with the receiver's fin (delivery complete)
+  bool acknowledged = false;  // eager, ends with the receiver's fin (delivery complete)
   std::uint64_t tag = 0;
   std::uint64_t data = 0;
   Pieces pieces;
   Report report;
   std::uint32_t completion_flags = 0;
-  std::uint64_t id = 0;            // of one that waits for its Fin
+  std::uint64_t id = 0;  // of one that waits for its Fin
   std::array<verbs::Mr, kMaxIov> regions;
   std::unique_ptr<std::array<std::byte, kInjectLimit>> copy;  // of an injected message
 };
@@ -69,12 +69,12 @@ struct RecvOperation {
   PostedMatch match;
   Pieces pieces;
   Report report;
-  bool posted = false;             // linked into the matcher
+  bool posted = false;  // linked into the matcher
   bool multi = false;
-  bool exhausted = false;          // multi: less than min_free left, no longer posted
-  std::size_t used = 0;            // multi: bytes taken
+  bool exhausted = false;  // multi: less than min_free left, no longer posted
+  std::size_t used = 0;    // multi: bytes taken
   std::size_t min_free = 0;
-  std::uint32_t transfers = 0;     // multi: large messages still arriving into it
+  std::uint32_t transfers = 0;  // multi: large messages still arriving into it
 };
 
 struct UnexpectedMessage {
@@ -88,10 +88,10 @@ struct UnexpectedMessage {
   Storage storage = Storage::none;
   const std::byte* payload = nullptr;
   std::unique_ptr<std::byte[]> heap;
-  std::uint32_t buffer = 0;        // receive buffer kept back
-  std::uint64_t position = 0;      // ring entry kept back
+  std::uint32_t buffer = 0;    // receive buffer kept back
+  std::uint64_t position = 0;  // ring entry kept back
   std::unique_ptr<wire::Rts> rts;
-  void* claim = nullptr;           // context of the peek that claimed it
+  void* claim = nullptr;  // context of the peek that claimed it
 
   [[nodiscard]] std::size_t length() const noexcept {
     if (rts) return rts->total;
@@ -111,21 +111,21 @@ struct Transfer {
   Peer* peer = nullptr;
   bool write = false;
   bool over_rc = false;
-  bool listed = false;             // in the endpoint's list of those with work left to post
+  bool listed = false;  // in the endpoint's list of those with work left to post
   std::array<Local, kMaxIov> local{};
   std::array<wire::RtsSegment, wire::kMaxSegments> remote{};
   std::uint32_t local_count = 0, remote_count = 0;
-  std::uint32_t local_at = 0, remote_at = 0;         // cursor: piece
+  std::uint32_t local_at = 0, remote_at = 0;          // cursor: piece
   std::uint64_t local_offset = 0, remote_offset = 0;  // and byte within it
   std::uint64_t total = 0;
   std::uint64_t posted = 0;
   std::uint32_t in_flight = 0;
   std::array<verbs::Mr, kMaxIov> regions;
-  std::uint32_t buffer = 0xffffffffu;                // send buffer holding a small write's data
+  std::uint32_t buffer = 0xffffffffu;  // send buffer holding a small write's data
   Status status;
   // A large message being received:
   RecvOperation* receive = nullptr;
-  std::uint64_t fin = 0;                             // the sender's operation
+  std::uint64_t fin = 0;  // the sender's operation
   std::size_t overflow = 0;
   // What is reported:
   Report report;

@@ -227,8 +227,7 @@ void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival
   on_message_counted(peer);
 }
 
-void EndpointCore::keep_unexpected(Peer& peer, const wire::Header& header,
-                                   const Arrival& arrival) {
+void EndpointCore::keep_unexpected(Peer& peer, const wire::Header& header, const Arrival& arrival) {
   ++unexpected_count_;
   UnexpectedMessage* const message = messages_.take();
   if (message == nullptr) {
@@ -258,8 +257,8 @@ void EndpointCore::keep_unexpected(Peer& peer, const wire::Header& header,
   } else if (header.length == 0) {
     release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
   } else {
-    // Copied aside while the limit allows, so that the sender may go on. Beyond it the message stays
-    // where it came, and its credit with it; but never so many that others find no receive.
+    // Copied aside while the limit allows, so that the sender may go on. Beyond it the message
+    // stays where it came, and its credit with it; but never so many that others find no receive.
     const bool scarce = arrival.storage == UnexpectedMessage::Storage::buffer &&
                         receives_kept_ >= settings_.receive_buffers / 2;
     if ((unexpected_bytes_ + header.length <= settings_.unexpected_memory || scarce) &&
@@ -353,8 +352,8 @@ void EndpointCore::end_receive(RecvOperation& receive, const Completion& ended,
   }
   bool gone = !receive.multi;
   if (receive.multi) {
-    if (!receive.exhausted && receive.pieces.total - receive.used < std::max<std::size_t>(
-                                                                        receive.min_free, 1)) {
+    if (!receive.exhausted &&
+        receive.pieces.total - receive.used < std::max<std::size_t>(receive.min_free, 1)) {
       receive.exhausted = true;
       unpost(receive);
     }

@@ -14,8 +14,8 @@ constexpr std::uint32_t kMaxCreditsInHeader = 255;
 
 // Payload bytes that one message to this peer can carry now.
 std::size_t EndpointCore::room(const Peer& peer) const noexcept {
-  std::size_t bytes = peer.send_kind == ChannelKind::rc_rdma ? peer.ring_sender.entry_size
-                                                             : peer.eager_size;
+  std::size_t bytes =
+      peer.send_kind == ChannelKind::rc_rdma ? peer.ring_sender.entry_size : peer.eager_size;
   bytes -= sizeof(wire::Header);
   if (peer.remote_index == wire::kUnknownIndex) bytes -= sizeof(wire::Introduction);
   return bytes;
@@ -27,8 +27,7 @@ void EndpointCore::fill_header(Peer& peer, const StreamMessage& message, wire::H
   header->sequence = peer.send_sequence++;
   header->index = peer.remote_index;
   header->length = static_cast<std::uint16_t>(
-      message.length +
-      ((message.flags & wire::kAcknowledge) != 0 ? wire::kOperationBytes : 0));
+      message.length + ((message.flags & wire::kAcknowledge) != 0 ? wire::kOperationBytes : 0));
   header->type = message.type;
   header->flags = message.flags;
   header->credits = static_cast<std::uint8_t>(std::min(peer.owed, kMaxCreditsInHeader));
@@ -167,7 +166,8 @@ Status EndpointCore::send(const SendRequest& request) {
   if (peer->lost) return peer->loss;
   Pieces pieces;
   if (!pieces.set(request.data)) {
-    return {Code::invalid, fmt::format("send: {} pieces, at most {}", request.data.size(), kMaxIov)};
+    return {Code::invalid,
+            fmt::format("send: {} pieces, at most {}", request.data.size(), kMaxIov)};
   }
   if (request.inject && pieces.total > kInjectLimit) {
     return {Code::invalid, fmt::format("send: {} bytes cannot be injected, at most {}",
@@ -254,7 +254,8 @@ Status EndpointCore::prepare_rendezvous(SendOperation& operation) {
                                             pieces.iov[i].iov_len, IBV_ACCESS_REMOTE_READ));
     charge(Work::register_memory, pieces.iov[i].iov_len);
     if (!operation.regions[i]) {
-      return verbs::failure("ibv_reg_mr", fmt::format("a message of {} bytes", pieces.total), errno);
+      return verbs::failure("ibv_reg_mr", fmt::format("a message of {} bytes", pieces.total),
+                            errno);
     }
   }
   await_fin(operation);

@@ -1,10 +1,10 @@
-// RDMA transfers: the data of large messages, fetched by the receiver (`getcqe`, spec/rendezvous.md:
-// RTS, RDMA read, completion queue entry, FIN), and one-sided operations.
+// RDMA transfers: the data of large messages, fetched by the receiver (`getcqe`,
+// spec/rendezvous.md: RTS, RDMA read, completion queue entry, FIN), and one-sided operations.
 //
-// A transfer is cut into segments with at most kMaxInFlight of them posted. Reads of a large message
-// use the pair's RC queue pair while the sender's ring is up, else DC. One-sided operations of the
-// application carry keys we did not make: they go over DC, where a refused key does not break the
-// pair's connection.
+// A transfer is cut into segments with at most kMaxInFlight of them posted. Reads of a large
+// message use the pair's RC queue pair while the sender's ring is up, else DC. One-sided operations
+// of the application carry keys we did not make: they go over DC, where a refused key does not
+// break the pair's connection.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,7 +28,8 @@ Status EndpointCore::register_pieces(Transfer& transfer, const Pieces& pieces, b
     region.reset((ibv_reg_mr)(device_->pd(), piece.iov_base, piece.iov_len, access));
     charge(Work::register_memory, piece.iov_len);
     if (!region) {
-      return verbs::failure("ibv_reg_mr", fmt::format("a buffer of {} bytes", piece.iov_len), errno);
+      return verbs::failure("ibv_reg_mr", fmt::format("a buffer of {} bytes", piece.iov_len),
+                            errno);
     }
     transfer.local[transfer.local_count++] = {reinterpret_cast<std::uint64_t>(piece.iov_base),
                                               piece.iov_len, region->lkey};
@@ -39,8 +40,7 @@ Status EndpointCore::register_pieces(Transfer& transfer, const Pieces& pieces, b
 void EndpointCore::start_get(RecvOperation& receive, Peer& peer, const wire::Header& header,
                              const wire::Rts& rts) {
   const std::size_t offset = receive.used;
-  const std::size_t length =
-      std::min<std::size_t>(rts.total, receive.pieces.total - offset);
+  const std::size_t length = std::min<std::size_t>(rts.total, receive.pieces.total - offset);
   Completion completion = completion_of(header, peer.id, length);
   if (receive.pieces.count > 0) {
     completion.buffer = static_cast<std::byte*>(receive.pieces.iov[0].iov_base) + offset;
@@ -110,10 +110,9 @@ void EndpointCore::pump(Transfer& transfer) {
     if (queue.full()) break;
     const Transfer::Local& local = transfer.local[transfer.local_at];
     const wire::RtsSegment& remote = transfer.remote[transfer.remote_at];
-    const std::uint64_t n = std::min({local.length - transfer.local_offset,
-                                      remote.length - transfer.remote_offset,
-                                      transfer.total - transfer.posted,
-                                      settings_.rendezvous_segment});
+    const std::uint64_t n =
+        std::min({local.length - transfer.local_offset, remote.length - transfer.remote_offset,
+                  transfer.total - transfer.posted, settings_.rendezvous_segment});
     SendRecord record;
     record.kind = SendRecord::Kind::transfer;
     record.opcode = transfer.write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
@@ -230,7 +229,8 @@ Status EndpointCore::rma(const RmaRequest& request) {
   if (peer->lost) return peer->loss;
   Pieces pieces;
   if (!pieces.set(request.local)) {
-    return {Code::invalid, fmt::format("rma: {} pieces, at most {}", request.local.size(), kMaxIov)};
+    return {Code::invalid,
+            fmt::format("rma: {} pieces, at most {}", request.local.size(), kMaxIov)};
   }
   if (pieces.total != request.length) {
     return {Code::invalid, fmt::format("rma: length {} is not that of the local buffer, {}",

@@ -33,7 +33,9 @@ std::string own_folder() {
 
 }  // namespace
 
-const Functions& functions() noexcept { return current; }
+const Functions& functions() noexcept {
+  return current;
+}
 
 std::string virtual_folder(const Settings& settings) {
   if (!settings.verbs_path.empty()) return settings.verbs_path;
@@ -63,20 +65,22 @@ Status load(Library library, const Settings& settings) {
     if (handles[i] == nullptr) {
       const char* why = dlerror();
       return {Code::no_device,
-              fmt::format("cannot load {}: {}; {}", path, why ? why : "unknown reason",
-                          library == Library::virtual_adapter
-                              ? "set TURNOUT_VERBS_PATH to the folder that holds the virtual adapter"
-                              : "install rdma-core (ibverbs-providers), or use TURNOUT_DEVICE=virtual")};
+              fmt::format(
+                  "cannot load {}: {}; {}", path, why ? why : "unknown reason",
+                  library == Library::virtual_adapter
+                      ? "set TURNOUT_VERBS_PATH to the folder that holds the virtual adapter"
+                      : "install rdma-core (ibverbs-providers), or use TURNOUT_DEVICE=virtual")};
     }
   }
   Functions table;
   void* const ibverbs = handles[0];
   void* const mlx5 = handles[1];
-#define VERB(from, symbol)                                                              \
+#define VERB(from, symbol)                                                                        \
   table.symbol##_fn = reinterpret_cast<decltype(table.symbol##_fn)>(dlsym(from, #symbol));        \
-  if (table.symbol##_fn == nullptr) {                                                        \
-    return {Code::unsupported, fmt::format("{}" #from " has no symbol " #symbol         \
-                                           ": rdma-core 34 or newer is needed", folder)}; \
+  if (table.symbol##_fn == nullptr) {                                                             \
+    return {Code::unsupported,                                                                    \
+            fmt::format("{}" #from " has no symbol " #symbol ": rdma-core 34 or newer is needed", \
+                        folder)};                                                                 \
   }
 #include "core/verbs/functions.def"
 #undef VERB
@@ -86,7 +90,11 @@ Status load(Library library, const Settings& settings) {
   return {};
 }
 
-void retain() noexcept { users.fetch_add(1); }
-void release() noexcept { users.fetch_sub(1); }
+void retain() noexcept {
+  users.fetch_add(1);
+}
+void release() noexcept {
+  users.fetch_sub(1);
+}
 
 }  // namespace turnout::verbs

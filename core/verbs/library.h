@@ -1,10 +1,10 @@
 // Which libibverbs the core's verbs calls reach (design.md, seam 1).
 //
 // The core calls the public verbs API and links with no verbs library. load() opens libibverbs.so.1
-// and libmlx5.so.1, the system's or the virtual adapter's, and the ibv_* symbols linked into the core
-// (shim.cpp) forward to the one loaded. One library serves a process at a time: loading another is
-// refused while contexts of the first are open. The system's may be present in the process for other
-// users at the same time; neither is disturbed.
+// and libmlx5.so.1, the system's or the virtual adapter's, and the ibv_* symbols linked into the
+// core (shim.cpp) forward to the one loaded. One library serves a process at a time: loading
+// another is refused while contexts of the first are open. The system's may be present in the
+// process for other users at the same time; neither is disturbed.
 //
 // load() may be called from any thread; afterwards reading is lock-free. Libraries stay loaded.
 #pragma once
@@ -30,8 +30,8 @@ struct Functions {
 // The functions in use; null entries until load() succeeded.
 [[nodiscard]] const Functions& functions() noexcept;
 
-// Errors: no_device (library not found; the text says where it was looked for), unsupported (a symbol
-// is missing), invalid (another library is in use).
+// Errors: no_device (library not found; the text says where it was looked for), unsupported (a
+// symbol is missing), invalid (another library is in use).
 [[nodiscard]] Status load(Library library, const Settings& settings);
 
 // Contexts keep the library in use; core/verbs/device.cpp calls these.

@@ -33,16 +33,15 @@ Result<RegisteredMemory> RegisteredMemory::create(const Device& device, std::siz
   if (memory.fd_ < 0 || ftruncate(memory.fd_, static_cast<off_t>(size)) != 0) {
     return failure("memfd_create", fmt::format("a buffer of {} bytes", size), errno);
   }
-  void* const address =
-      mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd_, 0);
+  void* const address = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd_, 0);
   if (address == MAP_FAILED) {
     return failure("mmap", fmt::format("a buffer of {} bytes", size), errno);
   }
   memory.data_ = static_cast<std::byte*>(address);
   memory.size_ = size;
   if (device.is_virtual()) {
-    memory.mr_.reset(ibv_reg_dmabuf_mr(device.pd(), 0, size, reinterpret_cast<std::uint64_t>(address),
-                                       memory.fd_, access));
+    memory.mr_.reset(ibv_reg_dmabuf_mr(
+        device.pd(), 0, size, reinterpret_cast<std::uint64_t>(address), memory.fd_, access));
   } else {
     memory.mr_.reset((ibv_reg_mr)(device.pd(), address, size, access));
   }

@@ -40,7 +40,9 @@ HIDDEN int ibv_query_gid(struct ibv_context* context, uint8_t port, int index, u
 HIDDEN struct ibv_pd* ibv_alloc_pd(struct ibv_context* context) {
   return functions().ibv_alloc_pd_fn(context);
 }
-HIDDEN int ibv_dealloc_pd(struct ibv_pd* pd) { return functions().ibv_dealloc_pd_fn(pd); }
+HIDDEN int ibv_dealloc_pd(struct ibv_pd* pd) {
+  return functions().ibv_dealloc_pd_fn(pd);
+}
 HIDDEN struct ibv_mr* ibv_reg_mr(struct ibv_pd* pd, void* address, size_t length, int access) {
   return functions().ibv_reg_mr_fn(pd, address, length, access);
 }
@@ -52,20 +54,28 @@ HIDDEN struct ibv_mr* ibv_reg_dmabuf_mr(struct ibv_pd* pd, uint64_t offset, size
                                         uint64_t iova, int fd, int access) {
   return functions().ibv_reg_dmabuf_mr_fn(pd, offset, length, iova, fd, access);
 }
-HIDDEN int ibv_dereg_mr(struct ibv_mr* mr) { return functions().ibv_dereg_mr_fn(mr); }
+HIDDEN int ibv_dereg_mr(struct ibv_mr* mr) {
+  return functions().ibv_dereg_mr_fn(mr);
+}
 HIDDEN struct ibv_cq* ibv_create_cq(struct ibv_context* context, int cqe, void* user,
                                     struct ibv_comp_channel* channel, int vector) {
   return functions().ibv_create_cq_fn(context, cqe, user, channel, vector);
 }
-HIDDEN int ibv_destroy_cq(struct ibv_cq* cq) { return functions().ibv_destroy_cq_fn(cq); }
+HIDDEN int ibv_destroy_cq(struct ibv_cq* cq) {
+  return functions().ibv_destroy_cq_fn(cq);
+}
 HIDDEN struct ibv_srq* ibv_create_srq(struct ibv_pd* pd, struct ibv_srq_init_attr* attr) {
   return functions().ibv_create_srq_fn(pd, attr);
 }
-HIDDEN int ibv_destroy_srq(struct ibv_srq* srq) { return functions().ibv_destroy_srq_fn(srq); }
+HIDDEN int ibv_destroy_srq(struct ibv_srq* srq) {
+  return functions().ibv_destroy_srq_fn(srq);
+}
 HIDDEN struct ibv_ah* ibv_create_ah(struct ibv_pd* pd, struct ibv_ah_attr* attr) {
   return functions().ibv_create_ah_fn(pd, attr);
 }
-HIDDEN int ibv_destroy_ah(struct ibv_ah* ah) { return functions().ibv_destroy_ah_fn(ah); }
+HIDDEN int ibv_destroy_ah(struct ibv_ah* ah) {
+  return functions().ibv_destroy_ah_fn(ah);
+}
 HIDDEN struct ibv_qp* ibv_create_qp(struct ibv_pd* pd, struct ibv_qp_init_attr* attr) {
   return functions().ibv_create_qp_fn(pd, attr);
 }
@@ -76,7 +86,9 @@ HIDDEN int ibv_query_qp(struct ibv_qp* qp, struct ibv_qp_attr* attr, int mask,
                         struct ibv_qp_init_attr* init) {
   return functions().ibv_query_qp_fn(qp, attr, mask, init);
 }
-HIDDEN int ibv_destroy_qp(struct ibv_qp* qp) { return functions().ibv_destroy_qp_fn(qp); }
+HIDDEN int ibv_destroy_qp(struct ibv_qp* qp) {
+  return functions().ibv_destroy_qp_fn(qp);
+}
 HIDDEN struct ibv_qp_ex* ibv_qp_to_qp_ex(struct ibv_qp* qp) {
   return functions().ibv_qp_to_qp_ex_fn(qp);
 }

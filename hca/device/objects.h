@@ -165,7 +165,7 @@ struct Qp {
   ibv_qp_init_attr init;
   std::uint64_t dc_key;
 
-  SpinLock sq_lock;  // guards everything below, held while executing
+  SpinLock sq_lock;                      // guards everything below, held while executing
   ibv_qp_attr attr;                      // as modified so far
   bool reachable;                        // RC: the address vector names this port
   std::uint32_t posted;                  // requests accepted so far

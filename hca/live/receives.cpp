@@ -142,7 +142,8 @@ LiveEngine::Taken LiveEngine::take_receive(Qp& qp, QpRecord& target, std::uint32
     mine.taken_owner = out.owner;
     mine.taken_index = srq == kNone ? static_cast<std::uint32_t>(&target - &fabric_->qp(0)) : srq;
     mine.taken_cq = out.cq;
-    // The order of these four is what repair() relies on; the processor keeps it, so must the compiler.
+    // The order of these four is what repair() relies on; the processor keeps it, so must the
+    // compiler.
     mine.taken.store(srq == kNone ? 1 : 2, std::memory_order_release);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     ++queue.head;

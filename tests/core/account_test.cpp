@@ -44,11 +44,11 @@ TEST(MemoryAccount, KindsAlwaysAddUp) {
   EXPECT_EQ(account.used(), 0u);
 }
 
-// spec/cost-model.md: roundup_pow2(max_send_wr x align64(max(ov + 16 sge, ov + align16(4 + inline)))),
-// ov = 16 + 16, and 48 more for a DC initiator; 4 KiB for the context.
+// spec/cost-model.md: roundup_pow2(max_send_wr x align64(max(ov + 16 sge, ov + align16(4 +
+// inline)))), ov = 16 + 16, and 48 more for a DC initiator; 4 KiB for the context.
 TEST(MemoryAccount, QueuePairBytesFollowTheMlx5Formula) {
-  EXPECT_EQ(queue_pair_bytes(QpService::rc, 128, 2, 256), 4096u + 65536u);   // 128 x 320
-  EXPECT_EQ(queue_pair_bytes(QpService::dci, 128, 2, 0), 4096u + 16384u);    // 128 x 128
+  EXPECT_EQ(queue_pair_bytes(QpService::rc, 128, 2, 256), 4096u + 65536u);  // 128 x 320
+  EXPECT_EQ(queue_pair_bytes(QpService::dci, 128, 2, 0), 4096u + 16384u);   // 128 x 128
   EXPECT_EQ(queue_pair_bytes(QpService::dct, 0, 0, 0), 4096u);
 }
 

@@ -1,6 +1,6 @@
 // Random schedules: endpoints send, receive, progress and rest in an order drawn from a seed, with
-// channel switches forced all the time and little memory. Checked: every message exactly once, whole,
-// in MPI's order per (source, tag), the budget never exceeded, nothing left over.
+// channel switches forced all the time and little memory. Checked: every message exactly once,
+// whole, in MPI's order per (source, tag), the budget never exceeded, nothing left over.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -40,8 +40,12 @@ class Schedule {
                                  << sent_ << " sent of " << messages << state();
       const std::size_t at = random_() % n;
       switch (random_() % 4) {
-        case 0: send_one(at); break;
-        case 1: receive_one(at); break;
+        case 0:
+          send_one(at);
+          break;
+        case 1:
+          receive_one(at);
+          break;
         default:
           for (auto k = random_() % 8; k > 0; --k) world_[at].progress();
       }
@@ -99,10 +103,14 @@ class Schedule {
 
   std::size_t random_size() {
     switch (random_() % 8) {
-      case 0: return 0;
-      case 1: return 3900 + random_() % 250;
-      case 2: return random_() % 70000;
-      default: return random_() % 400;
+      case 0:
+        return 0;
+      case 1:
+        return 3900 + random_() % 250;
+      case 2:
+        return random_() % 70000;
+      default:
+        return random_() % 400;
     }
   }
 
@@ -112,8 +120,7 @@ class Schedule {
     const Target target = waiting.front();
     const Stamp stamp{static_cast<std::uint32_t>(at), target.tag,
                       numbers_[{at, target.peer, target.tag}],
-                      static_cast<std::uint32_t>(random_size()),
-                      random_() % 50 == 0 ? 1u : 0u};
+                      static_cast<std::uint32_t>(random_size()), random_() % 50 == 0 ? 1u : 0u};
     auto buffer = std::make_unique<Buffer>();
     buffer->owner = at;
     buffer->bytes.resize(sizeof stamp + stamp.length);
@@ -226,9 +233,12 @@ class Schedule {
 TEST(EndpointStress, ForcedSwitchesUnderRandomSchedules) {
   std::size_t switches = 0;
   for (unsigned seed = 1; seed <= 30; ++seed) {
-    Schedule run(seed, {{"switch_every", "7"}, {"credits", "4"}, {"ring_entries", "4"},
-                   {"receive_buffers", "64"}, {"send_buffers", "16"},
-                   {"unexpected_memory", "64KiB"}});
+    Schedule run(seed, {{"switch_every", "7"},
+                        {"credits", "4"},
+                        {"ring_entries", "4"},
+                        {"receive_buffers", "64"},
+                        {"send_buffers", "16"},
+                        {"unexpected_memory", "64KiB"}});
     run.play(600);
     if (HasFatalFailure()) return;
     switches += run.switches();

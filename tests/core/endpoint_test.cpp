@@ -17,7 +17,9 @@ std::vector<std::byte> pattern(std::size_t n, unsigned seed) {
   return bytes;
 }
 
-iovec piece(std::vector<std::byte>& bytes) { return {bytes.data(), bytes.size()}; }
+iovec piece(std::vector<std::byte>& bytes) {
+  return {bytes.data(), bytes.size()};
+}
 
 SendRequest tagged_send(PeerId peer, const iovec& data, std::uint64_t tag, const Report& report) {
   SendRequest request;
@@ -58,12 +60,15 @@ TEST_P(Sizes, PostedAndUnexpectedArriveWhole) {
     if (early) {
       ASSERT_TRUE(world[1].recv(tagged_recv(kAnyPeer, to, 5, world.report(1, &context))).ok());
     }
-    ASSERT_TRUE(world[0].send(tagged_send(world.peer(0, 1), from, 5, world.report(0, nullptr))).ok());
+    ASSERT_TRUE(
+        world[0].send(tagged_send(world.peer(0, 1), from, 5, world.report(0, nullptr))).ok());
     if (!early) {
       world.progress_all(20);
-      ASSERT_TRUE(world[1].recv(tagged_recv(world.peer(1, 0), to, 5, world.report(1, &context))).ok());
+      ASSERT_TRUE(
+          world[1].recv(tagged_recv(world.peer(1, 0), to, 5, world.report(1, &context))).ok());
     }
-    ASSERT_TRUE(world.until([&] { return world.queue(0).size() == 1 && world.queue(1).size() == 1; }));
+    ASSERT_TRUE(
+        world.until([&] { return world.queue(0).size() == 1 && world.queue(1).size() == 1; }));
     const Completion sent = take(world.queue(0));
     EXPECT_NE(sent.flags & kSend, 0u);
     const Completion got = take(world.queue(1));
@@ -85,8 +90,10 @@ TEST(Endpoint, TruncationIsReportedWithWhatDidNotFit) {
     std::vector<std::byte> in(60);
     const iovec to = piece(in), from = piece(out);
     ASSERT_TRUE(world[1].recv(tagged_recv(kAnyPeer, to, 1, world.report(1, nullptr))).ok());
-    ASSERT_TRUE(world[0].send(tagged_send(world.peer(0, 1), from, 1, world.report(0, nullptr))).ok());
-    ASSERT_TRUE(world.until([&] { return world.queue(1).has_error() && world.queue(0).size() == 1; }));
+    ASSERT_TRUE(
+        world[0].send(tagged_send(world.peer(0, 1), from, 1, world.report(0, nullptr))).ok());
+    ASSERT_TRUE(
+        world.until([&] { return world.queue(1).has_error() && world.queue(0).size() == 1; }));
     const ErrorCompletion error = world.queue(1).pop_error();
     EXPECT_EQ(error.status.code(), Code::truncated);
     EXPECT_EQ(error.overflow, size - 60);
@@ -108,7 +115,8 @@ TEST(Endpoint, PeekClaimAndDiscard) {
     ASSERT_TRUE(world.queue(1).has_error());
     EXPECT_EQ(world.queue(1).pop_error().status.code(), Code::no_message);
     for (int i = 0; i < 3; ++i) {
-      ASSERT_TRUE(world[0].send(tagged_send(world.peer(0, 1), from, 9, world.report(0, nullptr))).ok());
+      ASSERT_TRUE(
+          world[0].send(tagged_send(world.peer(0, 1), from, 9, world.report(0, nullptr))).ok());
     }
     world.progress_all(50);
     ASSERT_TRUE(world[1].peek(peek).ok());  // looks only
@@ -123,15 +131,18 @@ TEST(Endpoint, PeekClaimAndDiscard) {
     std::vector<std::byte> in(size);
     const iovec to = piece(in);
     // The claimed one is found by its context, whatever peer and tag say.
-    ASSERT_TRUE(world[1].recv_claimed(tagged_recv(kAnyPeer, to, 0, world.report(1, &context))).ok());
+    ASSERT_TRUE(
+        world[1].recv_claimed(tagged_recv(kAnyPeer, to, 0, world.report(1, &context))).ok());
     ASSERT_TRUE(world.until([&] { return world.queue(1).size() == 1; }));
     take(world.queue(1));
     EXPECT_EQ(in, out);
     ASSERT_TRUE(world[1].recv(tagged_recv(kAnyPeer, to, 9, world.report(1, nullptr))).ok());
-    ASSERT_TRUE(world.until([&] { return world.queue(1).size() == 1 && world.queue(0).size() == 3; }));
+    ASSERT_TRUE(
+        world.until([&] { return world.queue(1).size() == 1 && world.queue(0).size() == 3; }));
     take(world.queue(1));
     for (int i = 0; i < 3; ++i) take(world.queue(0));
-    EXPECT_FALSE(world[1].recv_claimed(tagged_recv(kAnyPeer, to, 0, world.report(1, &context))).ok());
+    EXPECT_FALSE(
+        world[1].recv_claimed(tagged_recv(kAnyPeer, to, 0, world.report(1, &context))).ok());
   }
 }
 
@@ -182,7 +193,8 @@ TEST(Endpoint, RmaWritesReadsAndRefusesBadKeys) {
   auto key = world[1].register_memory(target.data(), target.size(),
                                       kAccessRemoteRead | kAccessRemoteWrite);
   ASSERT_TRUE(key.ok());
-  for (const std::size_t size : {std::size_t{0}, std::size_t{8}, std::size_t{4096}, std::size_t{150000}}) {
+  for (const std::size_t size :
+       {std::size_t{0}, std::size_t{8}, std::size_t{4096}, std::size_t{150000}}) {
     auto local = pattern(size, 9);
     const iovec from = piece(local);
     RmaRequest write;
@@ -263,9 +275,12 @@ TEST(Endpoint, ADirectionChangesChannelAndBackAndItsQueuePairIsReused) {
   const iovec to = piece(in), from = piece(out);
   for (int i = 0; i < 1000; ++i) {
     ASSERT_TRUE(world[1].recv(tagged_recv(kAnyPeer, to, 1, world.report(1, nullptr))).ok());
-    ASSERT_TRUE(world[0].send(tagged_send(world.peer(0, 1), from, 1, world.report(0, nullptr))).ok());
-    ASSERT_TRUE(world.until([&] { return world.queue(1).size() == 1 && world.queue(0).size() == 1; }))
-        << "message " << i;
+    ASSERT_TRUE(
+        world[0].send(tagged_send(world.peer(0, 1), from, 1, world.report(0, nullptr))).ok());
+    ASSERT_TRUE(world.until([&] {
+      return world.queue(1).size() == 1 && world.queue(0).size() == 1;
+    })) << "message "
+        << i;
     take(world.queue(0));
     take(world.queue(1));
   }
@@ -290,8 +305,10 @@ TEST(Endpoint, SelectionMovesABusySourceToRcByItself) {
   bool on_rc = false;
   for (int i = 0; i < 20000 && !on_rc; ++i) {
     ASSERT_TRUE(world[1].recv(tagged_recv(kAnyPeer, to, 1, world.report(1, nullptr))).ok());
-    ASSERT_TRUE(world[0].send(tagged_send(world.peer(0, 1), from, 1, world.report(0, nullptr))).ok());
-    ASSERT_TRUE(world.until([&] { return world.queue(1).size() == 1 && world.queue(0).size() == 1; }));
+    ASSERT_TRUE(
+        world[0].send(tagged_send(world.peer(0, 1), from, 1, world.report(0, nullptr))).ok());
+    ASSERT_TRUE(
+        world.until([&] { return world.queue(1).size() == 1 && world.queue(0).size() == 1; }));
     take(world.queue(0));
     take(world.queue(1));
     world.clock().advance(300'000);
@@ -314,8 +331,10 @@ TEST(Endpoint, AResponderWithoutBudgetRefusesAndTheReasonIsReported) {
   const iovec to = piece(in), from = piece(out);
   for (int i = 0; i < 100; ++i) {
     ASSERT_TRUE(world[1].recv(tagged_recv(kAnyPeer, to, 1, world.report(1, nullptr))).ok());
-    ASSERT_TRUE(world[0].send(tagged_send(world.peer(0, 1), from, 1, world.report(0, nullptr))).ok());
-    ASSERT_TRUE(world.until([&] { return world.queue(1).size() == 1 && world.queue(0).size() == 1; }));
+    ASSERT_TRUE(
+        world[0].send(tagged_send(world.peer(0, 1), from, 1, world.report(0, nullptr))).ok());
+    ASSERT_TRUE(
+        world.until([&] { return world.queue(1).size() == 1 && world.queue(0).size() == 1; }));
     take(world.queue(0));
     take(world.queue(1));
   }
@@ -378,7 +397,8 @@ TEST(Endpoint, MessagesToItselfArrive) {
     std::vector<std::byte> in(size);
     const iovec to = piece(in), from = piece(out);
     ASSERT_TRUE(world[0].recv(tagged_recv(kAnyPeer, to, 1, world.report(0, nullptr))).ok());
-    ASSERT_TRUE(world[0].send(tagged_send(world.peer(0, 0), from, 1, world.report(0, nullptr))).ok());
+    ASSERT_TRUE(
+        world[0].send(tagged_send(world.peer(0, 0), from, 1, world.report(0, nullptr))).ok());
     ASSERT_TRUE(world.until([&] { return world.queue(0).size() == 2; }));
     take(world.queue(0));
     take(world.queue(0));
@@ -397,7 +417,8 @@ TEST(Endpoint, DeliveryCompleteWaitsForTheReceiver) {
   world.progress_all(200);
   EXPECT_EQ(world.queue(0).size(), 0u);
   ASSERT_TRUE(world[1].recv(tagged_recv(kAnyPeer, to, 1, world.report(1, nullptr))).ok());
-  ASSERT_TRUE(world.until([&] { return world.queue(0).size() == 1 && world.queue(1).size() == 1; }));
+  ASSERT_TRUE(
+      world.until([&] { return world.queue(0).size() == 1 && world.queue(1).size() == 1; }));
   EXPECT_EQ(in, out);
 }
 

@@ -1,5 +1,5 @@
-// TestWorld: several endpoints in one process on a virtual fabric of their own, driven by one thread
-// with a clock the test moves. What order things happen in comes from the test's seed.
+// TestWorld: several endpoints in one process on a virtual fabric of their own, driven by one
+// thread with a clock the test moves. What order things happen in comes from the test's seed.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,10 +1,11 @@
-/* Shows a fault of MPICH 5.0.2 that has nothing to do with the provider: MPI_Probe(MPI_ANY_SOURCE) and the
- * MPI_Recv(MPI_ANY_SOURCE) after it may see different messages when one of them comes from the rank
- * itself. MPICH keeps messages to oneself outside the network module; its probe asks the network module
- * first, its receive asks its own queue first. MPI_Dist_graph_create relies on the two being one message
- * (mpi4py's test_comm_topo.*.testDistgraphcomm).
+/* Shows a fault of MPICH 5.0.2 that has nothing to do with the provider: MPI_Probe(MPI_ANY_SOURCE)
+ * and the MPI_Recv(MPI_ANY_SOURCE) after it may see different messages when one of them comes from
+ * the rank itself. MPICH keeps messages to oneself outside the network module; its probe asks the
+ * network module first, its receive asks its own queue first. MPI_Dist_graph_create relies on the
+ * two being one message (mpi4py's test_comm_topo.*.testDistgraphcomm).
  *
- *   mpicc mpich_probe_self.c && MPIR_CVAR_CH4_NETMOD=ofi MPIR_CVAR_NOLOCAL=1 FI_PROVIDER=tcp mpiexec -n 2 ./a.out
+ *   mpicc mpich_probe_self.c && MPIR_CVAR_CH4_NETMOD=ofi MPIR_CVAR_NOLOCAL=1 FI_PROVIDER=tcp
+ * mpiexec -n 2 ./a.out
  *
  * Prints how often they differed; 0 is what MPI asks for. */
 #include <mpi.h>

@@ -85,10 +85,11 @@ std::vector<fi_addr_t> FiNode::insert(const std::vector<AddressBytes>& addresses
 
 std::string FiNode::describe(const fi_cq_err_entry& entry) const {
   std::array<char, 256> buffer{};
-  const char* detail = fi_cq_strerror(cq_.get(), entry.prov_errno, entry.err_data, buffer.data(),
-                                      buffer.size());
-  return std::string(fi_strerror(entry.err)) + " (" + std::to_string(entry.err) + "), provider: " +
-         (detail != nullptr ? detail : "") + " (" + std::to_string(entry.prov_errno) + ")";
+  const char* detail =
+      fi_cq_strerror(cq_.get(), entry.prov_errno, entry.err_data, buffer.data(), buffer.size());
+  return std::string(fi_strerror(entry.err)) + " (" + std::to_string(entry.err) +
+         "), provider: " + (detail != nullptr ? detail : "") + " (" +
+         std::to_string(entry.prov_errno) + ")";
 }
 
 }  // namespace turnout::programs

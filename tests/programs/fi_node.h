@@ -39,8 +39,8 @@ using AddressBytes = std::array<std::byte, 128>;  // large enough for every prov
 
 struct FiNodeOptions {
   std::string provider = "turnout";
-  bool source = true;               // FI_SOURCE and FI_DIRECTED_RECV
-  std::size_t queue_size = 1024;    // entries asked for: completions, sends, receives
+  bool source = true;             // FI_SOURCE and FI_DIRECTED_RECV
+  std::size_t queue_size = 1024;  // entries asked for: completions, sends, receives
 };
 
 class FiNode {

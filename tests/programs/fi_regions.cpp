@@ -1,6 +1,7 @@
-// fi_regions: many large messages one after the other between two processes, always from and into other
-// buffers, with runs of sends in one direction in between. Providers register such buffers one by one;
-// keys and whatever is remembered by them come round again, and nothing of an earlier buffer may stick.
+// fi_regions: many large messages one after the other between two processes, always from and into
+// other buffers, with runs of sends in one direction in between. Providers register such buffers
+// one by one; keys and whatever is remembered by them come round again, and nothing of an earlier
+// buffer may stick.
 //
 //   fi_regions --provider turnout
 //
@@ -31,7 +32,7 @@ using turnout::programs::FiNodeOptions;
 
 struct Options {
   FiNodeOptions node;
-  std::size_t size = 20'000;    // above any eager limit, and no multiple of a page
+  std::size_t size = 20'000;  // above any eager limit, and no multiple of a page
   std::uint32_t runs = 40;
 };
 
@@ -87,14 +88,14 @@ class Side {
 
   void check(const std::vector<unsigned char>& buffer, std::size_t index) const {
     const unsigned char want = expected_[index];
-    const auto at = std::find_if(buffer.begin(), buffer.end(),
-                                 [want](unsigned char b) { return b != want; });
+    const auto at =
+        std::find_if(buffer.begin(), buffer.end(), [want](unsigned char b) { return b != want; });
     if (at == buffer.end()) return;
-    throw std::runtime_error(fmt::format(
-        "after message {}: byte {} of the buffer of message {} is {}, not {}: {}", messages_,
-        at - buffer.begin(), index + 1, *at, want,
-        index + 1 == messages_ ? "the message did not arrive in its buffer"
-                               : "a later message was written there"));
+    throw std::runtime_error(
+        fmt::format("after message {}: byte {} of the buffer of message {} is {}, not {}: {}",
+                    messages_, at - buffer.begin(), index + 1, *at, want,
+                    index + 1 == messages_ ? "the message did not arrive in its buffer"
+                                           : "a later message was written there"));
   }
   template <class Start>
   void start(Start&& start) {
@@ -152,8 +153,8 @@ int main(int argc, char** argv) {
   app.add_option("--runs", options.runs, "runs of about 256 messages");
   CLI11_PARSE(app, argc, argv);
   setenv("TURNOUT_FABRIC", fmt::format("regions-{}", getpid()).c_str(), 0);
-  void* at = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-                  0);
+  void* at =
+      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) return 1;
   auto& shared = *new (at) Shared{};
   pid_t child[2];

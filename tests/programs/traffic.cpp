@@ -13,11 +13,15 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
 // Every scale between nothing and max_size occurs, small ones most often.
 std::size_t random_size(Random& random, std::size_t max_size) noexcept {
   const std::uint64_t dice = random.below(1000);
-  std::uint64_t low = 0, high = 64;                              // 55 %
-  if (dice >= 990) low = std::uint64_t{256} << 10, high = std::uint64_t{1} << 20;      // 1 %
-  else if (dice >= 960) low = std::uint64_t{32} << 10, high = std::uint64_t{256} << 10;  // 3 %
-  else if (dice >= 850) low = 4096 - 128, high = 32 << 10;       // 11 %, about the eager limit too
-  else if (dice >= 550) low = 64, high = 4096;                   // 30 %
+  std::uint64_t low = 0, high = 64;  // 55 %
+  if (dice >= 990)
+    low = std::uint64_t{256} << 10, high = std::uint64_t{1} << 20;  // 1 %
+  else if (dice >= 960)
+    low = std::uint64_t{32} << 10, high = std::uint64_t{256} << 10;  // 3 %
+  else if (dice >= 850)
+    low = 4096 - 128, high = 32 << 10;  // 11 %, about the eager limit too
+  else if (dice >= 550)
+    low = 64, high = 4096;  // 30 %
   return std::min<std::size_t>(low + random.below(high - low + 1), max_size);
 }
 

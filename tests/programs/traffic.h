@@ -1,8 +1,9 @@
 // Traffic: what every rank of a random test sends to every other, a function of the seed alone.
 //
 // Both ends of a pair generate the same stream, so the receiver knows what must come, to the byte,
-// without being told. Messages belong to one of four classes, told apart by tag bits, and each class
-// is received by one kind of receive, so that no receive can take a message that another needs:
+// without being told. Messages belong to one of four classes, told apart by tag bits, and each
+// class is received by one kind of receive, so that no receive can take a message that another
+// needs:
 //   exact      directed, tag exact         k-th receive of (source, tag) gets its k-th message
 //   any_source wildcard source, tag exact  per source in order
 //   any_any    wildcard source and tag     per source in order, across tags
@@ -19,9 +20,9 @@ namespace turnout::programs {
 
 enum class Kind : std::uint8_t { exact, any_source, any_any, any_tag };
 inline constexpr std::uint32_t kKinds = 4;
-inline constexpr std::uint32_t kTags = 4;                 // per class
-inline constexpr std::uint32_t kKeys = kKinds * kTags;    // what receives are told apart by
-inline constexpr std::uint64_t kTagBits = kTags - 1;      // of a tag; the class lies above
+inline constexpr std::uint32_t kTags = 4;               // per class
+inline constexpr std::uint32_t kKeys = kKinds * kTags;  // what receives are told apart by
+inline constexpr std::uint64_t kTagBits = kTags - 1;    // of a tag; the class lies above
 inline constexpr std::size_t kMaxSize = std::size_t{1} << 20;
 
 // A small generator of good quality (Steele, Lea, Flood: splitmix64, OOPSLA 2014).
@@ -38,11 +39,11 @@ class Random {
 
 struct Message {
   std::uint32_t source = 0, target = 0;
-  std::uint64_t sequence = 0;   // within the pair
+  std::uint64_t sequence = 0;  // within the pair
   std::size_t size = 0;
   Kind kind = Kind::exact;
   std::uint32_t tag_index = 0;
-  bool with_data = false;       // carries remote CQ data
+  bool with_data = false;  // carries remote CQ data
   [[nodiscard]] std::uint64_t tag() const noexcept {
     return static_cast<std::uint64_t>(kind) * kTags + tag_index;
   }
@@ -71,8 +72,8 @@ class PairStream {
 [[nodiscard]] std::vector<std::uint64_t> pair_counts(std::uint64_t seed, std::uint32_t ranks,
                                                      std::uint64_t total);
 
-// Contents: a slice of a table of random bytes, behind a header that names the message when there is
-// room for one. Differs for any two messages of a run with overwhelming probability.
+// Contents: a slice of a table of random bytes, behind a header that names the message when there
+// is room for one. Differs for any two messages of a run with overwhelming probability.
 class Contents {
  public:
   explicit Contents(std::uint64_t seed);

@@ -13,7 +13,7 @@
 namespace turnout::programs {
 namespace {
 
-constexpr std::size_t kGuard = 16;          // bytes behind every receive buffer that must stay
+constexpr std::size_t kGuard = 16;  // bytes behind every receive buffer that must stay
 constexpr std::byte kGuardByte{0xA5};
 constexpr std::uint64_t kLivingMessages = 64;  // that must still arrive after a rank was lost
 
@@ -34,28 +34,28 @@ struct TrafficRank::Operation {
   fi_context2 context{};
   bool is_send = false;
   bool busy = false;
-  Message message{};                  // of a send, or of a receive whose message is known
+  Message message{};  // of a send, or of a receive whose message is known
   std::unique_ptr<std::byte[]> buffer;
 };
 struct TrafficRank::Send : Operation {};
 struct TrafficRank::Receive : Operation {
-  bool bound = false;                 // `message` is what must come
+  bool bound = false;  // `message` is what must come
   Kind kind = Kind::exact;
   std::uint32_t key = 0, tag_index = 0;
   std::size_t capacity = 0;
   bool complete = false, in_error = false;
   fi_cq_tagged_entry entry{};
-  std::uint32_t source = 0;           // when complete
+  std::uint32_t source = 0;  // when complete
 };
 
 // What this rank knows of one source.
 struct TrafficRank::Source {
   std::optional<PairStream> stream;
-  std::uint64_t count = 0;            // messages it sends to us
+  std::uint64_t count = 0;  // messages it sends to us
   std::uint64_t generated = 0;
-  std::deque<Message> to_designate;   // generated, not yet in a block
-  std::vector<Message> block;         // shuffled; receives are posted from the back
-  std::uint64_t blocks_opened = 0;    // messages of all blocks so far
+  std::deque<Message> to_designate;  // generated, not yet in a block
+  std::vector<Message> block;        // shuffled; receives are posted from the back
+  std::uint64_t blocks_opened = 0;   // messages of all blocks so far
   std::array<std::deque<Message>, kKeys> expected;
 };
 
@@ -63,7 +63,7 @@ struct TrafficRank::Target {
   std::optional<PairStream> stream;
   std::uint64_t left = 0;
   std::uint64_t sent = 0;
-  std::optional<Message> next;        // generated, not yet accepted
+  std::optional<Message> next;  // generated, not yet accepted
 };
 
 TrafficRank::TrafficRank(const TrafficOptions& options, std::uint32_t rank, SharedArea& shared)
@@ -353,8 +353,8 @@ void TrafficRank::peer_failed(std::uint32_t peer, const std::string& what) {
   if (all_done()) return;  // the others may have left already
   const std::int32_t victim = shared_.victim.load();
   if (victim < 0 || peer != static_cast<std::uint32_t>(victim)) {
-    throw TrafficError(fmt::format("with rank {}{}: {}", peer,
-                                   victim < 0 ? "" : ", which lives", what));
+    throw TrafficError(
+        fmt::format("with rank {}{}: {}", peer, victim < 0 ? "" : ", which lives", what));
   }
   if (lost_) return;
   lost_ = true;
@@ -409,8 +409,8 @@ bool TrafficRank::poll() {
   if (n < 0) throw FiError("fi_cq_readfrom", static_cast<int>(n));
   for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
     if (entries[i].op_context == nullptr) {
-      throw TrafficError(fmt::format("a completion without context, flags {:#x}",
-                                     entries[i].flags));
+      throw TrafficError(
+          fmt::format("a completion without context, flags {:#x}", entries[i].flags));
     }
     auto& operation = *static_cast<Operation*>(entries[i].op_context);
     if (operation.is_send) {
@@ -440,7 +440,8 @@ bool TrafficRank::all_done() const noexcept {
   return shared_.done.load() >= (options_.endless ? options_.ranks - 1 : options_.ranks);
 }
 
-// After a loss: all directed operations to the dead rank have ended (if strict), the living still talk.
+// After a loss: all directed operations to the dead rank have ended (if strict), the living still
+// talk.
 bool TrafficRank::wake_is_over() {
   if (!lost_) return false;
   const auto to_the_dead = [&](const Operation& o, std::uint32_t peer) {

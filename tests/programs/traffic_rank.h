@@ -1,10 +1,11 @@
 // TrafficRank: one process of the random-traffic test. Sends its streams, posts receives of every
-// class in a shuffled order, and checks each message's order, length, tag, source, data and contents.
+// class in a shuffled order, and checks each message's order, length, tag, source, data and
+// contents.
 //
-// Windows are bounded so that any correct provider reaches the end: receives of a source are posted in
-// shuffled blocks of kBlock messages, and its sender may run at most kAhead messages past the last full
-// block; so every receive that is posted waits for a message that may be sent.
-// Owns its node and buffers; one thread. The first failure is an exception (TrafficError).
+// Windows are bounded so that any correct provider reaches the end: receives of a source are posted
+// in shuffled blocks of kBlock messages, and its sender may run at most kAhead messages past the
+// last full block; so every receive that is posted waits for a message that may be sent. Owns its
+// node and buffers; one thread. The first failure is an exception (TrafficError).
 #pragma once
 
 #include <cstdint>
@@ -29,11 +30,11 @@ class TrafficError : public std::runtime_error {
 struct TrafficOptions {
   FiNodeOptions node;
   std::uint32_t ranks = 16;
-  std::uint64_t messages = 1'000'000;   // in all; ignored when `endless`
+  std::uint64_t messages = 1'000'000;  // in all; ignored when `endless`
   std::uint64_t seed = 1;
   std::size_t max_size = kMaxSize;
-  bool endless = false;                 // until the launcher has killed a rank and all noticed
-  bool strict = true;                   // every operation to a dead rank must end, not only one
+  bool endless = false;  // until the launcher has killed a rank and all noticed
+  bool strict = true;    // every operation to a dead rank must end, not only one
 };
 
 class TrafficRank {
@@ -81,14 +82,14 @@ class TrafficRank {
   std::vector<std::unique_ptr<Receive>> receives_;
   std::vector<Send*> free_sends_;
   std::vector<Receive*> free_receives_;
-  Receive* refused_ = nullptr;           // a receive that was answered FI_EAGAIN
+  Receive* refused_ = nullptr;                 // a receive that was answered FI_EAGAIN
   std::vector<std::deque<Receive*>> unbound_;  // wildcard-source receives in posted order, by key
-  FiNode node_;  // behind the buffers: closed before they go
+  FiNode node_;                                // behind the buffers: closed before they go
   std::uint64_t to_send_ = 0, to_receive_ = 0;
   std::uint32_t idle_ = 0;
-  bool lost_ = false;                    // the dead rank was noticed
-  bool gap_ = false;                     // a wildcard receive failed on a message of the dead rank
-  std::uint64_t after_loss_ = 0;         // messages of the living received since
+  bool lost_ = false;             // the dead rank was noticed
+  bool gap_ = false;              // a wildcard receive failed on a message of the dead rank
+  std::uint64_t after_loss_ = 0;  // messages of the living received since
 };
 
 }  // namespace turnout::programs

@@ -1,6 +1,7 @@
 /* An MPI program that uses what MPI libraries ask of a libfabric provider, with checks: sizes over
- * every protocol, any-source and probes, matched probes, synchronous sends, cancel, persistent requests,
- * one-sided windows, collectives. Plain C and MPI-3, for any MPI library and any number of processes. */
+ * every protocol, any-source and probes, matched probes, synchronous sends, cancel, persistent
+ * requests, one-sided windows, collectives. Plain C and MPI-3, for any MPI library and any number
+ * of processes. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,12 +9,12 @@
 
 static int rank, size;
 
-#define CHECK(condition)                                                              \
-  do {                                                                                \
-    if (!(condition)) {                                                               \
-      fprintf(stderr, "rank %d: %s:%d: %s\n", rank, __FILE__, __LINE__, #condition);  \
-      MPI_Abort(MPI_COMM_WORLD, 1);                                                   \
-    }                                                                                 \
+#define CHECK(condition)                                                             \
+  do {                                                                               \
+    if (!(condition)) {                                                              \
+      fprintf(stderr, "rank %d: %s:%d: %s\n", rank, __FILE__, __LINE__, #condition); \
+      MPI_Abort(MPI_COMM_WORLD, 1);                                                  \
+    }                                                                                \
   } while (0)
 
 static void fill(unsigned char* data, int n, int seed) {
