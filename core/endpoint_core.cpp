@@ -48,7 +48,7 @@ EndpointCore::EndpointCore(const Settings& settings, Clock& clock, Processor* pr
       processor_(processor),
       born_(clock.now()),
       account_(settings.memory_budget),
-      sends_(account_, MemoryKind::operations),
+      sends_(account_, MemoryKind::operations, sizeof(SendOperation*) + sizeof(std::uint32_t)),
       receives_(account_, MemoryKind::operations),
       messages_(account_, MemoryKind::unexpected),
       transfers_(account_, MemoryKind::operations) {}
@@ -136,6 +136,19 @@ Status EndpointCore::create_queues() {
                       "the DC queue pairs");
       !s.ok()) {
     return s;
+  }
+
+  // A block of every kind of record, so that each has a few whatever the others took.
+  if (!sends_.ready() || !receives_.ready() || !messages_.ready() || !transfers_.ready()) {
+    return take(MemoryKind::operations, account_.available() + 1, "the first operations");
+  }
+  if (account_.available() < spare()) {
+    return {Code::over_budget,
+            fmt::format("TURNOUT_MEMORY_BUDGET={} is too small: {} are used before the first "
+                        "message, and an eighth must be left for messages; raise it to {}, or "
+                        "lower TURNOUT_RECEIVE_BUFFERS, TURNOUT_CONTROL_BUFFERS or "
+                        "TURNOUT_SEND_BUFFERS",
+                        account_.budget(), account_.used(), account_.used() * 8 / 7 + 1)};
   }
 
   receive_cq_.reset(
@@ -239,6 +252,7 @@ void EndpointCore::abandon_user_buffers() {
       operation = next;
     }
   }
+  while (UnexpectedMessage* const message = waiting_.pop_front()) release_unexpected(*message);
   for (Transfer* transfer = active_transfers_.first(); transfer != nullptr;) {
     Transfer* const next = transfer->next;
     transfer->status = Status{Code::canceled, "the endpoint closes"};
@@ -294,6 +308,8 @@ bool EndpointCore::progress() {
   if (!pending_control_.empty()) moved |= pump_control();
   if (!backlogged_.empty()) moved |= pump_backlogs();
   if (!active_transfers_.empty()) moved |= pump_transfers();
+  if (!waiting_.empty()) moved |= pump_waiting();
+  if (!stalled_.empty() || !strangers_.empty()) moved |= pump_stalled();
   if (!to_post_.empty() || !to_post_control_.empty()) post_receives();
   if (++ticks_ >= kTickEvery) {
     ticks_ = 0;

@@ -3,7 +3,8 @@
 //
 //   endpoint_core.cpp            creation, end, the progress loop, ticks
 //   protocol/send_path.cpp       messages out: eager, RTS, credits, backlog
-//   protocol/receive_path.cpp    messages in: stream order, matching, unexpected, peek and claim
+//   protocol/receive_path.cpp    messages in: stream order, matching, posted receives
+//   protocol/unexpected.cpp      messages nobody waits for yet, peek and claim, scarce memory
 //   protocol/transfer.cpp        RDMA: rendezvous reads (getcqe), one-sided operations
 //   connection/control.cpp       credit and establishment messages, peers, loss, keep-alive
 //   connection/negotiation.cpp   J1-J5: changing channels, the RC pool
@@ -136,32 +137,45 @@ class EndpointCore final : public Endpoint {
   bool poll_rings();
   bool poll_ring(Peer& peer);
   void deliver_held(Peer& peer);
-  // True when the message's storage was let go of (copied or consumed).
+  // The message is the next of its stream and may_deliver().
   void deliver(Peer& peer, const wire::Header& header, const Arrival& arrival);
-  void keep_unexpected(Peer& peer, const wire::Header& header, const Arrival& arrival);
+  void deliver_large(Peer& peer, const wire::Header& header, const Arrival& arrival);
   void release_arrival(Peer& peer, UnexpectedMessage::Storage storage, std::uint32_t buffer,
                        std::uint64_t position);
-  void release_unexpected(UnexpectedMessage& message);
   void give_credit(Peer& peer, UnexpectedMessage::Storage storage, std::uint32_t count);
   void receive_eager(RecvOperation& receive, Peer& peer, const wire::Header& header,
                      const std::byte* payload);
-  // `origin` is the receive's place in a multi-receive buffer.
   void end_receive(RecvOperation& receive, const Completion& completion, std::size_t overflow,
                    Status status);
   void unpost(RecvOperation& receive);
   void acknowledge(Peer& peer, const std::byte* payload);
-  void drop_unexpected(UnexpectedMessage& message);
-  void take_unexpected(RecvOperation& receive, UnexpectedMessage& message);
-  void introduce(const wire::Introduction& introduction, PeerId* id);
+  [[nodiscard]] bool introduce(const wire::Introduction& introduction, PeerId* id);
   [[nodiscard]] Completion completion_of(const wire::Header& header, PeerId peer,
                                          std::size_t length) const;
 
+  // protocol/unexpected.cpp
+  [[nodiscard]] bool may_deliver(Peer& peer, const wire::Header& header);
+  bool pump_stalled();
+  [[nodiscard]] UnexpectedMessage& store(Peer& peer, const wire::Header& header,
+                                         const Arrival& arrival);
+  [[nodiscard]] bool set_aside(UnexpectedMessage& message);
+  bool relieve(Peer& peer);
+  void look_after_held_back(Peer& peer, bool wildcards, Nanoseconds now);
+  void release_unexpected(UnexpectedMessage& message);
+  void drop_unexpected(UnexpectedMessage& message);
+  void take_unexpected(RecvOperation& receive, UnexpectedMessage& message);
+  void start_waiting(UnexpectedMessage& message);
+  bool pump_waiting();
+  [[nodiscard]] Status refusal();
+
   // protocol/transfer.cpp
+  [[nodiscard]] Place place_in(RecvOperation& receive, std::uint64_t total);
   void start_get(RecvOperation& receive, Peer& peer, const wire::Header& header,
-                 const wire::Rts& rts);
+                 const wire::Rts& rts, Place place);
   void pump(Transfer& transfer);
   bool pump_transfers();
   void on_transfer_done(Transfer& transfer, Status status);
+  void drop_transfer(Transfer& transfer);
   void end_transfer(Transfer& transfer);
   [[nodiscard]] Status register_pieces(Transfer& transfer, const Pieces& pieces, bool remote_reads);
 
@@ -173,6 +187,7 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] bool post_control(const PendingControl& pending);
   void on_control(std::uint32_t buffer, std::uint32_t length);
   void send_credits(Peer& peer);
+  [[nodiscard]] bool reject(const wire::Introduction& introduction);
   void send_fin(Peer& peer, std::uint64_t operation, Status status);
   void lose_peer(Peer& peer, Status why);
   void keep_alive(Nanoseconds now);
@@ -205,6 +220,10 @@ class EndpointCore final : public Endpoint {
   void on_message_counted(Peer& peer);
   void change_channel(Peer& peer, ChannelKind to, const std::string& reason, double gain);
   void decided(Peer& peer, const std::string& outcome);
+
+  // Of the budget, what rings and queue pairs leave to operations and messages nobody waits for: a
+  // process whose channels had taken everything could not go on with what it has begun.
+  [[nodiscard]] std::uint64_t spare() const noexcept { return account_.budget() / 8; }
 
   Settings settings_;
   Clock& clock_;
@@ -246,6 +265,13 @@ class EndpointCore final : public Endpoint {
   Slab<Transfer> transfers_;
   Matcher<RecvOperation, UnexpectedMessage> matcher_;
   LinkedList<UnexpectedMessage> claimed_;
+  LinkedList<UnexpectedMessage> waiting_;  // large ones that have a receive but no transfer yet
+  std::vector<Peer*> stalled_;             // peers whose next message cannot be delivered now
+  struct Stranger {
+    std::uint32_t buffer, length;
+  };
+  std::vector<Stranger> strangers_;  // messages whose senders shall be told to go
+  Nanoseconds refused_since_ = 0;    // operations, for lack of memory, without one accepted since
   LinkedList<Transfer> active_transfers_;
   std::vector<SendOperation*> awaiting_fin_;  // by the low half of the operation's id
   std::vector<std::uint32_t> free_fin_slots_;

@@ -27,12 +27,13 @@ inline constexpr std::uint32_t kMaxRingEntries = 128;
 
 class RingReceiver {
  public:
+  // Leaves `spare` bytes of the budget.
   [[nodiscard]] static Result<RingReceiver> create(const verbs::Device& device,
                                                    MemoryAccount& account, std::uint32_t entries,
-                                                   std::uint32_t entry_size) {
+                                                   std::uint32_t entry_size, std::uint64_t spare) {
     RingReceiver ring;
     ring.reservation_ =
-        Reservation::take(account, MemoryKind::rings, std::uint64_t{entries} * entry_size);
+        Reservation::take(account, MemoryKind::rings, std::uint64_t{entries} * entry_size, spare);
     if (!ring.reservation_) return Status{Code::over_budget, "a ring"};
     auto memory = verbs::RegisteredMemory::create(device, std::size_t{entries} * entry_size,
                                                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);

@@ -78,6 +78,7 @@ Status parse_control(const std::byte* bytes, std::size_t length, ControlMessage*
     case Control::switched:
     case Control::refuse:
     case Control::closed:
+    case Control::reject:
       return {};
   }
   return {Code::invalid,

@@ -89,6 +89,7 @@ enum class Control : std::uint8_t {
   switched = 13,  // J4
   refuse = 14,
   closed = 15,  // the ring of a direction is drained and gone
+  reject = 16,  // no memory for a record of the receiver of this message: nothing of it was taken
 };
 
 enum class Refusal : std::uint8_t { none = 0, budget = 1, limit = 2, busy = 3, device = 4 };

@@ -159,6 +159,36 @@ void EndpointCore::send_fin(Peer& peer, std::uint64_t operation, Status status) 
   send_control(peer, Purpose::credit, message);
 }
 
+// Tells one that we have no record for that it will not be heard. False: no room to say so now.
+bool EndpointCore::reject(const wire::Introduction& introduction) {
+  const Address& address = introduction.address;
+  Status status;
+  ibv_ah* const ah = address_handle(address, &status);
+  DcInitiator& queue = *pool(Purpose::credit).front();
+  if (ah == nullptr) return true;
+  if (queue.full()) return false;
+  const std::uint32_t buffer = control_send_pool_.take();
+  if (buffer == kNoBuffer) return false;
+  wire::ControlMessage message;
+  message.type = wire::Control::reject;
+  message.index = introduction.index;
+  message.sender = address_.id;
+  std::byte* const bytes = control_send_pool_.data(buffer);
+  std::memcpy(bytes, &message, sizeof message);
+  SendRecord record;
+  record.kind = SendRecord::Kind::message;
+  record.pool = SendRecord::Pool::control;
+  record.buffer = buffer;
+  record.local = reinterpret_cast<std::uint64_t>(bytes);
+  record.lkey = control_send_pool_.lkey();
+  record.length = sizeof message;
+  record.dct = address.dct_number(address.data_qps());
+  record.ah = ah;
+  record.dc_key = address.id;
+  if (!queue.post(record).ok()) control_send_pool_.give_back(buffer);
+  return true;
+}
+
 void EndpointCore::on_control(std::uint32_t buffer, std::uint32_t length) {
   wire::ControlMessage message;
   Status status = wire::parse_control(control_receive_pool_.data(buffer), length, &message);
@@ -213,6 +243,13 @@ void EndpointCore::on_control(std::uint32_t buffer, std::uint32_t length) {
     case wire::Control::closed:
       on_closed(*peer);
       break;
+    case wire::Control::reject:
+      lose_peer(*peer, Status{Code::peer_lost,
+                              fmt::format("{} has no memory for a record of this process; raise "
+                                          "TURNOUT_MEMORY_BUDGET there",
+                                          peer->address.to_string()),
+                              ENOMEM});
+      break;
   }
 }
 
@@ -225,11 +262,13 @@ void EndpointCore::recover(DcInitiator& queue, const ibv_wc& wc) {
   } else if (!records.empty()) {
     const SendRecord failed = records.front();
     records.erase(records.begin());
-    Peer& peer = *peers_[failed.peer];
     const bool key_refused = wc.status == IBV_WC_REM_ACCESS_ERR ||
                              wc.status == IBV_WC_REM_INV_REQ_ERR ||
                              wc.status == IBV_WC_LOC_PROT_ERR || wc.status == IBV_WC_LOC_LEN_ERR;
-    if (failed.kind == SendRecord::Kind::transfer && key_refused) {
+    if (failed.peer == kAnyPeer) {  // a stranger that was to be rejected
+      control_send_pool_.give_back(failed.buffer);
+    } else if (Peer& peer = *peers_[failed.peer];
+               failed.kind == SendRecord::Kind::transfer && key_refused) {
       on_transfer_done(
           *failed.transfer,
           Status{Code::permission,
@@ -259,6 +298,10 @@ void EndpointCore::recover(DcInitiator& queue, const ibv_wc& wc) {
     TURNOUT_LOG(channel, error, "a DC initiator cannot be recovered: {}", status.text());
   }
   for (const SendRecord& record : records) {
+    if (record.peer == kAnyPeer) {
+      if (!queue.post(record).ok()) retire(record);
+      continue;
+    }
     Peer& peer = *peers_[record.peer];
     if (peer.lost) {
       if (record.kind == SendRecord::Kind::transfer) {
@@ -356,14 +399,15 @@ void EndpointCore::probe(Peer& peer, DcInitiator& queue) {
 // Asks peers that something is expected of and that were silent; hands back credits that were owed
 // too few to be worth a message; ends what a peer that said goodbye will not answer any more.
 void EndpointCore::keep_alive(Nanoseconds now) {
-  const bool wildcards = [this] {
-    for (const bool tagged : {true, false}) {
-      for (RecvOperation* r = matcher_.posted(tagged).first(); r != nullptr; r = r->next) {
-        if (r->match.peer == kAnyPeer) return true;
-      }
+  bool wildcards = false;
+  bool awaited_from_any = false;  // a multi-receive is there always, not for what comes next
+  for (const bool tagged : {true, false}) {
+    for (RecvOperation* r = matcher_.posted(tagged).first(); r != nullptr; r = r->next) {
+      if (r->match.peer != kAnyPeer) continue;
+      wildcards = true;
+      awaited_from_any = awaited_from_any || !r->multi;
     }
-    return false;
-  }();
+  }
   std::size_t probed = 0;
   for (std::size_t n = peers_.size(); n > 0; --n) {
     keepalive_at_ = keepalive_at_ + 1 < peers_.size() ? keepalive_at_ + 1 : 0;
@@ -374,6 +418,8 @@ void EndpointCore::keep_alive(Nanoseconds now) {
       peer.heard_since_tick = false;
     }
     send_credits(peer);
+    look_after_held_back(peer, awaited_from_any, now);
+    if (peer.lost) continue;
     if (peer.said_bye && static_cast<std::int32_t>(peer.receive_sequence - peer.last_old) > 0) {
       lose_peer(peer, Status{Code::peer_lost,
                              fmt::format("{} has closed its endpoint", peer.address.to_string()),

@@ -9,8 +9,7 @@
 namespace turnout {
 namespace {
 constexpr std::size_t kDecisionsKept = 4096;
-// Share of the budget that rings and queue pairs leave to messages nobody waits for.
-constexpr std::uint64_t kUnexpectedShare = 8;
+constexpr std::uint64_t kDecisionBytes = sizeof(DecisionReport) + 160;  // with its words
 }  // namespace
 
 void EndpointCore::decide(Nanoseconds now) {
@@ -49,7 +48,7 @@ void EndpointCore::decide(Nanoseconds now) {
   input.limits.max_active_rc = h;
   input.limits.max_channels = static_cast<std::uint32_t>(settings_.max_channels);
   input.limits.dc_rdma_available = false;
-  const std::uint64_t kept_free = account_.budget() / kUnexpectedShare;
+  const std::uint64_t kept_free = spare();
   const std::uint64_t pooled = rc_pool_.size() * rc_bytes_;
   input.limits.bytes_available =
       (account_.available() + pooled > kept_free ? account_.available() + pooled - kept_free : 0) +
@@ -94,19 +93,27 @@ void EndpointCore::change_channel(Peer& peer, ChannelKind to, const std::string&
       peer.receive_state != ReceiveState::steady || peer.receive_kind == to) {
     return;
   }
-  DecisionReport decision;
-  decision.time = age();
-  decision.peer = peer.id;
-  decision.from = peer.receive_kind;
-  decision.to = to;
-  decision.reason = reason;
-  decision.outcome = "under way";
-  if (decisions_.size() == kDecisionsKept) {
-    decisions_.pop_front();
+  bool kept =
+      decisions_.size() < kDecisionsKept && account_.reserve(MemoryKind::decisions, kDecisionBytes);
+  if (!kept) {
     ++decisions_dropped_;
+    if (!decisions_.empty()) {  // the oldest gives its place
+      decisions_.pop_front();
+      kept = true;
+    }
   }
-  decisions_.push_back(std::move(decision));
-  peer.decision = decisions_dropped_ + decisions_.size();
+  peer.decision = 0;
+  if (kept) {
+    DecisionReport decision;
+    decision.time = age();
+    decision.peer = peer.id;
+    decision.from = peer.receive_kind;
+    decision.to = to;
+    decision.reason = reason;
+    decision.outcome = "under way";
+    decisions_.push_back(std::move(decision));
+    peer.decision = decisions_dropped_ + decisions_.size();
+  }
   peer.predicted_gain = gain;
   peer.reason = reason;
   if (to == ChannelKind::dc_sendrecv) {
@@ -117,6 +124,7 @@ void EndpointCore::change_channel(Peer& peer, ChannelKind to, const std::string&
     peer.reason =
         status.code() == Code::over_budget ? "left on DC: own memory budget" : status.text();
     decided(peer, fmt::format("not done: {}", status.text()));
+    if (ring_at_first_message_) peer.refused_until = clock_.now() + settings_.interval;
     drop_rc_if_unused(peer);
   }
 }

@@ -27,7 +27,7 @@ constexpr std::uint32_t kRcDepth = 128;  // ring entries, reads in flight and un
 
 // Within the budget, if need be at the cost of idle queue pairs.
 bool EndpointCore::reserve_rc() {
-  while (!account_.reserve(MemoryKind::queue_pairs, rc_bytes_)) {
+  while (!account_.reserve(MemoryKind::queue_pairs, rc_bytes_, spare())) {
     if (rc_pool_.empty()) return false;
     destroy_rc(std::move(rc_pool_.back()));
     rc_pool_.pop_back();
@@ -115,7 +115,7 @@ Status EndpointCore::request_ring(Peer& peer) {
   }
   auto ring =
       RingReceiver::create(*device_, account_, static_cast<std::uint32_t>(settings_.ring_entries),
-                           static_cast<std::uint32_t>(settings_.ring_entry_size));
+                           static_cast<std::uint32_t>(settings_.ring_entry_size), spare());
   if (!ring) return ring.status();
   if (Status status = make_rc(peer); !status.ok()) return status;
   peer.ring = std::make_unique<RingReceiver>(std::move(ring).value());

@@ -96,6 +96,12 @@ struct Peer {
   std::uint32_t owed_ring = 0;
   std::unique_ptr<RingReceiver> ring;
   std::vector<HeldMessage> held;
+  bool stalled = false;             // no memory to deliver the next message
+  bool stall_listed = false;        // in the endpoint's list of such peers
+  std::uint32_t withheld = 0;       // messages nobody waits for that keep their place and credit
+  std::uint32_t seen_at_round = 0;  // receive_sequence at the last keep-alive round
+  Nanoseconds stuck_since = 0;      // waited for, yet held back for lack of memory; 0: not
+  bool stuck_told = false;
   std::uint32_t request = 0;        // number of our latest request
   std::uint32_t ring_request = 0;   // of the one that made `ring`: marks the credits of its entries
   std::uint32_t last_old = 0;       // J4: last sequence number on the old channel

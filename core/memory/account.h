@@ -60,8 +60,10 @@ class MemoryAccount {
 
   explicit MemoryAccount(std::uint64_t budget) noexcept : budget_(budget) {}
 
-  [[nodiscard]] bool reserve(MemoryKind kind, std::uint64_t bytes) noexcept {
-    if (bytes > budget_ - used_) return false;
+  // `spare` bytes of the budget are left to others.
+  [[nodiscard]] bool reserve(MemoryKind kind, std::uint64_t bytes,
+                             std::uint64_t spare = 0) noexcept {
+    if (bytes > budget_ - used_ || spare > budget_ - used_ - bytes) return false;
     used_ += bytes;
     if (used_ > peak_) peak_ = used_;
     Line& line = lines_[static_cast<std::size_t>(kind)];
@@ -104,9 +106,9 @@ class Reservation {
   }
   // Empty (false) when the budget refuses.
   [[nodiscard]] static Reservation take(MemoryAccount& account, MemoryKind kind,
-                                        std::uint64_t bytes) noexcept {
+                                        std::uint64_t bytes, std::uint64_t spare = 0) noexcept {
     Reservation reservation;
-    if (account.reserve(kind, bytes)) {
+    if (account.reserve(kind, bytes, spare)) {
       reservation.account_ = &account;
       reservation.kind_ = kind;
       reservation.bytes_ = bytes;

@@ -1,6 +1,6 @@
 // Slab: fixed-size records from blocks that are accounted when they are allocated and kept until
 // the slab ends. take() is O(1) and allocates only when a block is used up; it answers null when
-// the budget refuses. One thread.
+// the budget refuses. `beside` are the bytes each record takes in tables of its owner. One thread.
 #pragma once
 
 #include <memory>
@@ -13,12 +13,15 @@ namespace turnout {
 template <class T>
 class Slab {
  public:
-  Slab(MemoryAccount& account, MemoryKind kind) noexcept : account_(account), kind_(kind) {}
+  Slab(MemoryAccount& account, MemoryKind kind, std::size_t beside = 0) noexcept
+      : account_(account), kind_(kind), beside_(beside) {}
   Slab(const Slab&) = delete;
   Slab& operator=(const Slab&) = delete;
 
+  // The next take() succeeds.
+  [[nodiscard]] bool ready() { return !free_.empty() || grow(); }
   [[nodiscard]] T* take() {
-    if (free_.empty() && !grow()) return nullptr;
+    if (!ready()) return nullptr;
     T* const item = free_.back();
     free_.pop_back();
     ++in_use_;
@@ -34,7 +37,8 @@ class Slab {
  private:
   static constexpr std::size_t kBlock = 64;
   bool grow() {
-    Reservation reservation = Reservation::take(account_, kind_, kBlock * (sizeof(T) + sizeof(T*)));
+    Reservation reservation =
+        Reservation::take(account_, kind_, kBlock * (sizeof(T) + sizeof(T*) + beside_));
     if (!reservation) return false;
     blocks_.push_back(std::make_unique<T[]>(kBlock));
     reservations_.push_back(std::move(reservation));
@@ -44,6 +48,7 @@ class Slab {
   }
   MemoryAccount& account_;
   MemoryKind kind_;
+  std::size_t beside_;
   std::vector<std::unique_ptr<T[]>> blocks_;
   std::vector<Reservation> reservations_;
   std::vector<T*> free_;

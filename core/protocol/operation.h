@@ -60,7 +60,7 @@ struct SendOperation {
   std::uint32_t completion_flags = 0;
   std::uint64_t id = 0;  // of one that waits for its Fin
   std::array<verbs::Mr, kMaxIov> regions;
-  std::unique_ptr<std::array<std::byte, kInjectLimit>> copy;  // of an injected message
+  std::unique_ptr<std::array<std::byte, kInjectLimit>> copy;  // of an injected message, accounted
 };
 
 struct RecvOperation {
@@ -74,7 +74,12 @@ struct RecvOperation {
   bool exhausted = false;  // multi: less than min_free left, no longer posted
   std::size_t used = 0;    // multi: bytes taken
   std::size_t min_free = 0;
-  std::uint32_t transfers = 0;  // multi: large messages still arriving into it
+  std::uint32_t transfers = 0;  // large messages still arriving into it
+};
+
+// Where in a receive's buffer a message goes.
+struct Place {
+  std::size_t offset = 0, length = 0;
 };
 
 struct UnexpectedMessage {
@@ -90,13 +95,11 @@ struct UnexpectedMessage {
   std::unique_ptr<std::byte[]> heap;
   std::uint32_t buffer = 0;    // receive buffer kept back
   std::uint64_t position = 0;  // ring entry kept back
-  std::unique_ptr<wire::Rts> rts;
-  void* claim = nullptr;  // context of the peek that claimed it
-
-  [[nodiscard]] std::size_t length() const noexcept {
-    if (rts) return rts->total;
-    return header.length - ((header.flags & wire::kAcknowledge) != 0 ? wire::kOperationBytes : 0);
-  }
+  std::uint64_t total = 0;     // bytes of the message itself; an RTS's payload only describes it
+  void* claim = nullptr;       // context of the peek that claimed it
+  // A large message that has its receive and waits for a transfer to be free:
+  RecvOperation* receive = nullptr;
+  Place place;
 };
 
 // Data moved by RDMA between local and remote pieces, cut into segments with a bounded number in
@@ -130,9 +133,7 @@ struct Transfer {
   // What is reported:
   Report report;
   Completion completion;
-  // An RMA write that tells its target:
-  bool notify = false;
-  std::uint64_t notify_data = 0;
+  SendOperation* announcement = nullptr;  // of an RMA write that tells its target
 };
 
 }  // namespace turnout

@@ -1,4 +1,4 @@
-// Messages in: the order of each source's stream, matching, unexpected messages, peek and claim.
+// Messages in: the order of each source's stream, matching, posted receives.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,15 +25,17 @@ Completion EndpointCore::completion_of(const wire::Header& header, PeerId peer,
   return completion;
 }
 
-void EndpointCore::introduce(const wire::Introduction& introduction, PeerId* id) {
+// False: its sender cannot be told now that it is refused; the message shall be looked at again.
+bool EndpointCore::introduce(const wire::Introduction& introduction, PeerId* id) {
+  *id = kAnyPeer;
   auto address = Address::decode(&introduction.address, sizeof(Address));
   Status status = address.status();
   Peer* peer = nullptr;
   if (address) peer = make_peer(address.value(), &status);
   if (peer == nullptr) {
-    TURNOUT_LOG(protocol, error, "a message from an unknown sender is dropped: {}", status.text());
-    *id = kAnyPeer;
-    return;
+    if (address && !reject(introduction)) return false;
+    TURNOUT_LOG(protocol, error, "a message from an unknown sender is refused: {}", status.text());
+    return true;
   }
   *id = peer->id;
   peer->remote_index = introduction.index;
@@ -42,6 +44,7 @@ void EndpointCore::introduce(const wire::Introduction& introduction, PeerId* id)
   welcome.type = wire::Control::welcome;
   welcome.own_index = peer->id;
   send_control(*peer, Purpose::credit, welcome);
+  return true;
 }
 
 void EndpointCore::on_data(std::uint32_t buffer, std::uint32_t length) {
@@ -54,7 +57,10 @@ void EndpointCore::on_data(std::uint32_t buffer, std::uint32_t length) {
     return;
   }
   PeerId id = parsed.header.index;
-  if (parsed.introduction != nullptr) introduce(*parsed.introduction, &id);
+  if (parsed.introduction != nullptr && !introduce(*parsed.introduction, &id)) {
+    strangers_.push_back({buffer, length});
+    return;
+  }
   Peer* const peer = find_peer(id);
   if (peer == nullptr || peer->lost) {
     if (id != kAnyPeer) TURNOUT_LOG(protocol, debug, "a message of peer {} is dropped", id);
@@ -63,7 +69,7 @@ void EndpointCore::on_data(std::uint32_t buffer, std::uint32_t length) {
   }
   peer->heard_since_tick = true;
   const std::uint32_t ahead = parsed.header.sequence - peer->receive_sequence;
-  if (ahead == 0) {
+  if (ahead == 0 && may_deliver(*peer, parsed.header)) {
     Arrival arrival{UnexpectedMessage::Storage::buffer, parsed.payload, buffer, 0};
     deliver(*peer, parsed.header, arrival);
     if (!peer->held.empty()) deliver_held(*peer);
@@ -78,21 +84,30 @@ void EndpointCore::on_data(std::uint32_t buffer, std::uint32_t length) {
 
 void EndpointCore::deliver_held(Peer& peer) {
   for (std::size_t i = 0; i < peer.held.size();) {
-    if (peer.held[i].sequence != peer.receive_sequence) {
+    const auto ahead = static_cast<std::int32_t>(peer.held[i].sequence - peer.receive_sequence);
+    if (ahead < 0) {  // twice here: a work request that was posted again
+      to_post_.push_back(peer.held[i].buffer);
+      peer.held.erase(peer.held.begin() + static_cast<std::ptrdiff_t>(i));
+      --receives_kept_;
+      continue;
+    }
+    if (ahead > 0) {
       ++i;
       continue;
     }
     const HeldMessage held = peer.held[i];
-    peer.held.erase(peer.held.begin() + static_cast<std::ptrdiff_t>(i));
-    --receives_kept_;
     wire::Parsed parsed;
     const Status status = wire::parse_data(receive_pool_.data(held.buffer), held.length, &parsed);
+    if (status.ok() && !may_deliver(peer, parsed.header)) return;
+    peer.held.erase(peer.held.begin() + static_cast<std::ptrdiff_t>(i));
+    --receives_kept_;
     if (!status.ok()) {  // it was parsed when it came
       to_post_.push_back(held.buffer);
       continue;
     }
     Arrival arrival{UnexpectedMessage::Storage::buffer, parsed.payload, held.buffer, 0};
     deliver(peer, parsed.header, arrival);
+    if (peer.lost) return;
     i = 0;
   }
 }
@@ -123,6 +138,7 @@ bool EndpointCore::poll_ring(Peer& peer) {
                                          status.ok() ? "length out of range" : status.text())});
       return true;
     }
+    if (!may_deliver(peer, header)) break;
     const std::byte* const payload = peer.ring->payload(header);
     const std::uint64_t position = peer.ring->advance();
     peer.heard_since_tick = true;
@@ -176,6 +192,7 @@ void EndpointCore::release_arrival(Peer& peer, UnexpectedMessage::Storage storag
 void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival& arrival) {
   ++peer.receive_sequence;
   ++peer.window;
+  peer.stalled = false;
   std::uint64_t bytes = header.length;
   if (header.type == wire::Type::rts && header.length >= sizeof bytes) {
     std::memcpy(&bytes, arrival.payload, sizeof bytes);  // Rts::total
@@ -186,28 +203,22 @@ void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival
   credits_given(peer, header);
   charge(Work::match, 1);
   switch (header.type) {
-    case wire::Type::eager:
-    case wire::Type::rts: {
+    case wire::Type::eager: {
       const bool tagged = (header.flags & wire::kTagged) != 0;
       RecvOperation* const receive = matcher_.find_posted(peer.id, tagged, header.tag);
       if (receive == nullptr) {
-        keep_unexpected(peer, header, arrival);
+        ++unexpected_count_;
+        matcher_.add_unexpected(&store(peer, header, arrival));
         break;
       }
-      if (header.type == wire::Type::eager) {
-        receive_eager(*receive, peer, header, arrival.payload);
-      } else {
-        wire::Rts rts;
-        if (Status status = wire::parse_rts(arrival.payload, header.length, &rts); !status.ok()) {
-          release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
-          lose_peer(peer, status);
-          return;
-        }
-        start_get(*receive, peer, header, rts);
-      }
+      receive_eager(*receive, peer, header, arrival.payload);
       release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
       break;
     }
+    case wire::Type::rts:
+      deliver_large(peer, header, arrival);
+      if (peer.lost) return;
+      break;
     case wire::Type::rma_data: {
       Completion completion;
       completion.context = remote_write_report_.context;
@@ -227,72 +238,30 @@ void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival
   on_message_counted(peer);
 }
 
-void EndpointCore::keep_unexpected(Peer& peer, const wire::Header& header, const Arrival& arrival) {
-  ++unexpected_count_;
-  UnexpectedMessage* const message = messages_.take();
-  if (message == nullptr) {
-    // Nothing is left even for the record. The stream cannot go on without this message.
-    lose_peer(peer,
-              Status{Code::over_budget,
-                     fmt::format("{}: no memory within TURNOUT_MEMORY_BUDGET={} for a message "
-                                 "nobody waits for; raise it",
-                                 peer.address.to_string(), account_.budget())});
-    if (arrival.storage == UnexpectedMessage::Storage::buffer) to_post_.push_back(arrival.buffer);
+void EndpointCore::deliver_large(Peer& peer, const wire::Header& header, const Arrival& arrival) {
+  wire::Rts rts;
+  if (Status status = wire::parse_rts(arrival.payload, header.length, &rts); !status.ok()) {
+    release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
+    lose_peer(peer, status);
     return;
   }
-  message->peer = peer.id;
-  message->tagged = (header.flags & wire::kTagged) != 0;
-  message->tag = header.tag;
-  message->header = header;
-  if (header.type == wire::Type::rts) {
-    message->rts = std::make_unique<wire::Rts>();
-    if (Status status = wire::parse_rts(arrival.payload, header.length, message->rts.get());
-        !status.ok()) {
-      messages_.give_back(message);
-      release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
-      lose_peer(peer, status);
-      return;
-    }
-    release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
-  } else if (header.length == 0) {
-    release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
-  } else {
-    // Copied aside while the limit allows, so that the sender may go on. Beyond it the message
-    // stays where it came, and its credit with it; but never so many that others find no receive.
-    const bool scarce = arrival.storage == UnexpectedMessage::Storage::buffer &&
-                        receives_kept_ >= settings_.receive_buffers / 2;
-    if ((unexpected_bytes_ + header.length <= settings_.unexpected_memory || scarce) &&
-        account_.reserve(MemoryKind::unexpected, header.length)) {
-      message->heap = std::make_unique<std::byte[]>(header.length);
-      std::memcpy(message->heap.get(), arrival.payload, header.length);
-      charge(Work::copy, header.length);
-      message->payload = message->heap.get();
-      message->storage = UnexpectedMessage::Storage::heap;
-      unexpected_bytes_ += header.length;
-      release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
-    } else {
-      message->payload = arrival.payload;
-      message->storage = arrival.storage;
-      message->buffer = arrival.buffer;
-      message->position = arrival.position;
-      if (arrival.storage == UnexpectedMessage::Storage::buffer) ++receives_kept_;
-    }
+  const bool tagged = (header.flags & wire::kTagged) != 0;
+  RecvOperation* const receive = matcher_.find_posted(peer.id, tagged, header.tag);
+  if (receive == nullptr) {
+    ++unexpected_count_;
+    matcher_.add_unexpected(&store(peer, header, arrival));
+    return;
   }
-  matcher_.add_unexpected(message);
-}
-
-// The message is in no list any more.
-void EndpointCore::release_unexpected(UnexpectedMessage& message) {
-  Peer& peer = *peers_[message.peer];
-  if (message.storage == UnexpectedMessage::Storage::heap) {
-    account_.release(MemoryKind::unexpected, message.header.length);
-    unexpected_bytes_ -= message.header.length;
-  } else {
-    if (message.storage == UnexpectedMessage::Storage::buffer) --receives_kept_;
-    release_arrival(peer, message.storage, message.buffer, message.position);
+  const Place place = place_in(*receive, rts.total);
+  if (transfers_.ready()) {
+    start_get(*receive, peer, header, rts, place);
+    release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
+    return;
   }
-  messages_.give_back(&message);
-  if (peer.receive_state == ReceiveState::draining) finish_drain(peer);
+  UnexpectedMessage& message = store(peer, header, arrival);
+  message.receive = receive;
+  message.place = place;
+  waiting_.push_back(&message);
 }
 
 void EndpointCore::receive_eager(RecvOperation& receive, Peer& peer, const wire::Header& header,
@@ -322,17 +291,6 @@ void EndpointCore::acknowledge(Peer& peer, const std::byte* payload) {
   std::uint64_t operation;
   std::memcpy(&operation, payload, sizeof operation);
   send_fin(peer, operation, Status{});
-}
-
-// The program does not want it: for its sender that is as good as received.
-void EndpointCore::drop_unexpected(UnexpectedMessage& message) {
-  Peer& peer = *peers_[message.peer];
-  if (message.rts) {
-    send_fin(peer, message.rts->operation, Status{});
-  } else if ((message.header.flags & wire::kAcknowledge) != 0) {
-    acknowledge(peer, message.payload);
-  }
-  release_unexpected(message);
 }
 
 void EndpointCore::unpost(RecvOperation& receive) {
@@ -372,24 +330,15 @@ void EndpointCore::end_receive(RecvOperation& receive, const Completion& ended,
   }
 }
 
-// A posted receive takes a message that was here first; the message is in no list any more.
-void EndpointCore::take_unexpected(RecvOperation& receive, UnexpectedMessage& message) {
-  Peer& peer = *peers_[message.peer];
-  if (message.rts) {
-    start_get(receive, peer, message.header, *message.rts);
-  } else {
-    receive_eager(receive, peer, message.header, message.payload);
-  }
-  release_unexpected(message);
-}
-
 Status EndpointCore::recv(const RecvRequest& request) {
   Peer* const peer = request.peer == kAnyPeer ? nullptr : find_peer(request.peer);
   if (request.peer != kAnyPeer && peer == nullptr) {
     return {Code::invalid, fmt::format("recv: no peer {}", request.peer)};
   }
   RecvOperation* const receive = receives_.take();
-  if (receive == nullptr) return {Code::again, "no memory for the operation within the budget"};
+  if (receive == nullptr) return refusal();
+  if (refused_since_ != 0) [[unlikely]]
+    refused_since_ = 0;
   if (!receive->pieces.set(request.buffer)) {
     receives_.give_back(receive);
     return {Code::invalid,
@@ -418,74 +367,6 @@ Status EndpointCore::recv(const RecvRequest& request) {
     return status;
   }
   return {};
-}
-
-Status EndpointCore::peek(const PeekRequest& request) {
-  const PostedMatch match{request.peer, request.tag, 0, request.tagged};
-  PostedMatch wanted = match;
-  wanted.ignore = request.ignore;
-  UnexpectedMessage* message = matcher_.find_unexpected(wanted);
-  if (message == nullptr) {
-    progress();
-    message = matcher_.find_unexpected(wanted);
-  }
-  Completion completion;
-  completion.context = request.report.context;
-  completion.tag = request.tag;
-  completion.flags = kRecv | (request.tagged ? kTagged : kMessage);
-  if (message == nullptr) {
-    Peer* const peer = request.peer == kAnyPeer ? nullptr : find_peer(request.peer);
-    if (peer != nullptr && peer->lost) {
-      fail(request.report, completion, peer->loss);
-    } else {
-      fail(request.report, completion, Status{Code::no_message, "no such message has arrived"});
-    }
-    return {};
-  }
-  completion = completion_of(message->header, message->peer, message->length());
-  completion.context = request.report.context;
-  if (request.discard || request.claim) matcher_.remove_unexpected(message);
-  if (request.claim) {
-    completion.flags |= kClaimed;
-    message->claim = request.report.context;
-    claimed_.push_back(message);
-  } else if (request.discard) {
-    drop_unexpected(*message);
-  }
-  finish(request.report, completion);
-  return {};
-}
-
-Status EndpointCore::recv_claimed(const RecvRequest& request) {
-  for (UnexpectedMessage* m = claimed_.first(); m != nullptr; m = m->next) {
-    if (m->claim != request.report.context) continue;
-    RecvOperation* const receive = receives_.take();
-    if (receive == nullptr) return {Code::again, "no memory for the operation within the budget"};
-    if (!receive->pieces.set(request.buffer)) {
-      receives_.give_back(receive);
-      return {Code::invalid,
-              fmt::format("recv: {} pieces, at most {}", request.buffer.size(), kMaxIov)};
-    }
-    receive->match = {kAnyPeer, m->tag, 0, m->tagged};
-    receive->report = request.report;
-    claimed_.remove(m);
-    take_unexpected(*receive, *m);
-    return {};
-  }
-  return {Code::invalid, "no claimed message belongs to this context"};
-}
-
-Status EndpointCore::discard_claimed(const Report& report) {
-  for (UnexpectedMessage* m = claimed_.first(); m != nullptr; m = m->next) {
-    if (m->claim != report.context) continue;
-    claimed_.remove(m);
-    Completion completion = completion_of(m->header, m->peer, 0);
-    completion.context = report.context;
-    drop_unexpected(*m);
-    finish(report, completion);
-    return {};
-  }
-  return {Code::invalid, "no claimed message belongs to this context"};
 }
 
 bool EndpointCore::cancel(void* context) {

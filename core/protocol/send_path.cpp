@@ -200,7 +200,9 @@ Status EndpointCore::send(const SendRequest& request) {
   }
   if (peer->backlog.size() >= settings_.backlog) return {Code::again, "the peer has no room"};
   SendOperation* const operation = sends_.take();
-  if (operation == nullptr) return {Code::again, "no memory for the operation within the budget"};
+  if (operation == nullptr) return refusal();
+  if (refused_since_ != 0) [[unlikely]]
+    refused_since_ = 0;
   operation->peer = peer;
   operation->flags = flags;
   operation->tag = request.tag;
@@ -212,6 +214,10 @@ Status EndpointCore::send(const SendRequest& request) {
                                              sizeof(wire::Introduction) - wire::kOperationBytes;
   operation->acknowledged = acknowledged && !operation->rendezvous;
   if (request.inject) {
+    if (!account_.reserve(MemoryKind::operations, kInjectLimit)) {
+      sends_.give_back(operation);
+      return refusal();
+    }
     operation->copy = std::make_unique<std::array<std::byte, kInjectLimit>>();
     pieces.copy_out(operation->copy->data());
     operation->pieces.iov[0] = {operation->copy->data(), pieces.total};
@@ -329,6 +335,7 @@ void EndpointCore::end_send(SendOperation& operation, Status status) {
     if (operation.copy) operation.report.queue = operation.report.errors = nullptr;
     fail(operation.report, done, std::move(status));
   }
+  if (operation.copy) account_.release(MemoryKind::operations, kInjectLimit);
   sends_.give_back(&operation);
 }
 

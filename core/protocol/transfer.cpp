@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/log.h"
 #include "core/endpoint_core.h"
@@ -37,24 +38,37 @@ Status EndpointCore::register_pieces(Transfer& transfer, const Pieces& pieces, b
   return {};
 }
 
+// Takes the part of the receive's buffer that a large message goes to.
+Place EndpointCore::place_in(RecvOperation& receive, std::uint64_t total) {
+  const Place place{receive.used,
+                    std::min<std::size_t>(total, receive.pieces.total - receive.used)};
+  ++receive.transfers;
+  if (receive.multi) {
+    receive.used += place.length;
+    if (receive.pieces.total - receive.used < std::max<std::size_t>(receive.min_free, 1)) {
+      receive.exhausted = true;
+      unpost(receive);
+    }
+  } else {
+    unpost(receive);
+  }
+  return place;
+}
+
+// The transfers are ready(), or the peer is lost.
 void EndpointCore::start_get(RecvOperation& receive, Peer& peer, const wire::Header& header,
-                             const wire::Rts& rts) {
-  const std::size_t offset = receive.used;
-  const std::size_t length = std::min<std::size_t>(rts.total, receive.pieces.total - offset);
+                             const wire::Rts& rts, Place place) {
+  const auto [offset, length] = place;
   Completion completion = completion_of(header, peer.id, length);
   if (receive.pieces.count > 0) {
     completion.buffer = static_cast<std::byte*>(receive.pieces.iov[0].iov_base) + offset;
   }
-  Transfer* const transfer = transfers_.take();
-  if (transfer == nullptr || peer.lost) {
-    Status status = peer.lost ? peer.loss
-                              : Status{Code::over_budget,
-                                       "no memory within TURNOUT_MEMORY_BUDGET to fetch a message"};
-    if (transfer != nullptr) transfers_.give_back(transfer);
-    if (!peer.lost) send_fin(peer, rts.operation, status);
-    end_receive(receive, completion, 0, status);
+  if (peer.lost) {
+    --receive.transfers;
+    end_receive(receive, completion, 0, peer.loss);
     return;
   }
+  Transfer* const transfer = transfers_.take();
   // The part of the receive's buffer that the message goes to.
   Pieces target;
   std::size_t skip = offset, left = length;
@@ -80,16 +94,6 @@ void EndpointCore::start_get(RecvOperation& receive, Peer& peer, const wire::Hea
   transfer->remote_count = rts.segments;
   std::copy_n(rts.segment, rts.segments, transfer->remote.begin());
   transfer->over_rc = peer.rc && peer.ring && peer.receive_state == ReceiveState::steady;
-  ++receive.transfers;
-  if (receive.multi) {
-    receive.used += length;
-    if (receive.pieces.total - receive.used < std::max<std::size_t>(receive.min_free, 1)) {
-      receive.exhausted = true;
-      unpost(receive);
-    }
-  } else {
-    unpost(receive);
-  }
   if (transfer->over_rc) ++peer.reads_over_rc;
   if (Status status = register_pieces(*transfer, target, false); !status.ok()) {
     transfer->status = status;
@@ -198,28 +202,19 @@ void EndpointCore::end_transfer(Transfer& transfer) {
     }
     end_receive(receive, transfer.completion, transfer.overflow, transfer.status);
   } else if (transfer.status.ok()) {
-    if (transfer.notify) {
+    if (SendOperation* const told = std::exchange(transfer.announcement, nullptr)) {
       // The data has landed; the target is told in the stream, behind what was sent before.
-      SendOperation* const operation = sends_.take();
-      if (operation != nullptr) {
-        operation->peer = &peer;
-        operation->type = wire::Type::rma_data;
-        operation->data = transfer.notify_data;
-        operation->tag = transfer.total;
-        operation->report = Report{nullptr, transfer.report.errors, nullptr, nullptr};
-        if (!peer.backlog.empty() || !try_operation(*operation)) enqueue(*operation);
-      } else {
-        transfer.status = Status{Code::over_budget, "no memory for the remote data of a write"};
-      }
+      if (!peer.backlog.empty() || !try_operation(*told)) enqueue(*told);
     }
-    if (transfer.status.ok()) {
-      finish(transfer.report, transfer.completion);
-    } else {
-      fail(transfer.report, transfer.completion, transfer.status);
-    }
+    finish(transfer.report, transfer.completion);
   } else {
     fail(transfer.report, transfer.completion, transfer.status);
   }
+  drop_transfer(transfer);
+}
+
+void EndpointCore::drop_transfer(Transfer& transfer) {
+  if (transfer.announcement != nullptr) sends_.give_back(transfer.announcement);
   transfers_.give_back(&transfer);
 }
 
@@ -241,7 +236,20 @@ Status EndpointCore::rma(const RmaRequest& request) {
   }
   if (pool(Purpose::data)[peer->data_queue]->full()) return {Code::again, "the queue is full"};
   Transfer* const transfer = transfers_.take();
-  if (transfer == nullptr) return {Code::again, "no memory for the operation within the budget"};
+  if (transfer == nullptr) return refusal();
+  if (request.write && request.has_remote_data) {
+    SendOperation* const told = sends_.take();
+    if (told == nullptr) {
+      drop_transfer(*transfer);
+      return refusal();
+    }
+    told->peer = peer;
+    told->type = wire::Type::rma_data;
+    told->data = request.remote_data;
+    told->tag = request.length;
+    told->report = Report{nullptr, request.report.errors, nullptr, nullptr};
+    transfer->announcement = told;
+  }
   transfer->peer = peer;
   transfer->write = request.write;
   transfer->total = request.length;
@@ -252,8 +260,6 @@ Status EndpointCore::rma(const RmaRequest& request) {
   transfer->completion.context = request.report.context;
   transfer->completion.length = request.length;
   transfer->completion.flags = request.write ? kRmaWrite : kRmaRead;
-  transfer->notify = request.write && request.has_remote_data;
-  transfer->notify_data = request.remote_data;
   if (request.write && request.length > 0 && request.length <= send_pool_.size()) {
     transfer->buffer = send_pool_.take();
   }
@@ -264,10 +270,10 @@ Status EndpointCore::rma(const RmaRequest& request) {
                           request.length, send_pool_.lkey()};
     transfer->local_count = 1;
   } else if (request.inject && request.length > 0) {
-    transfers_.give_back(transfer);
+    drop_transfer(*transfer);
     return {Code::again, "no buffer is free to take the data over"};
   } else if (Status status = register_pieces(*transfer, pieces, request.write); !status.ok()) {
-    transfers_.give_back(transfer);
+    drop_transfer(*transfer);
     return status;
   }
   pump(*transfer);

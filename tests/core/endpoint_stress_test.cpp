@@ -171,6 +171,11 @@ class Schedule {
     request.ignore = wild_[at] ? ~std::uint64_t{0} : 0;
     request.report = world_.report(at, buffer.get());
     const Status status = world_[at].recv(request);
+    if (status.code() == Code::again) {
+      planned.push_front(source);
+      world_[at].progress();
+      return;
+    }
     ASSERT_TRUE(status.ok()) << "seed " << seed_ << ": " << status.text();
     buffers_[buffer.get()] = std::move(buffer);
   }
@@ -244,6 +249,24 @@ TEST(EndpointStress, ForcedSwitchesUnderRandomSchedules) {
     switches += run.switches();
   }
   EXPECT_GT(switches, 100u);
+}
+
+// Little more than what an endpoint needs to begin.
+TEST(EndpointStress, ScarceMemoryUnderRandomSchedules) {
+  for (unsigned seed = 300; seed < 320; ++seed) {
+    Schedule run(seed, {{"switch_every", "7"},
+                        {"credits", "4"},
+                        {"ring_entries", "4"},
+                        {"receive_buffers", "32"},
+                        {"control_buffers", "32"},
+                        {"send_buffers", "16"},
+                        {"backlog", "1024"},
+                        {"rc_pool", "1"},
+                        {"max_active_rc", "1"},
+                        {"memory_budget", "1250KiB"}});
+    run.play(800);
+    if (HasFatalFailure()) return;
+  }
 }
 
 TEST(EndpointStress, DefaultsUnderRandomSchedules) {

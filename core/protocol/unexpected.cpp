@@ -1,0 +1,331 @@
+// Messages nobody waits for yet: where they are kept, how they find a receive, peek and claim; and
+// what happens when the budget has no room for more of them.
+//
+// A message is copied aside while TURNOUT_UNEXPECTED_MEMORY allows, so that its sender may go on.
+// Beyond that it stays in the buffer or ring entry it came in and its credit with it: the sender is
+// held back. If a receive waits for that peer all the same, what is behind may be what it waits
+// for, so the limit gives way up to the budget. Where even a record is refused, the stream of that
+// peer stops until one is free; its messages wait in their buffers.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/log.h"
+#include "core/endpoint_core.h"
+
+namespace turnout {
+namespace {
+// A peer held back this long, in units of TURNOUT_KEEPALIVE, while something waits for it: the user
+// is told; then its operations end, since a process that waits for ever tells nobody anything.
+constexpr int kTellAfter = 10;
+constexpr int kGiveUpAfter = 30;
+}  // namespace
+
+// Whether there is memory for whatever the next message of this stream needs.
+bool EndpointCore::may_deliver(Peer& peer, const wire::Header& header) {
+  if (messages_.ready()) [[likely]]
+    return true;
+  if (header.type != wire::Type::eager && header.type != wire::Type::rts) return true;
+  const bool tagged = (header.flags & wire::kTagged) != 0;
+  const bool awaited = matcher_.find_posted(peer.id, tagged, header.tag) != nullptr;
+  if (awaited && (header.type == wire::Type::eager || transfers_.ready())) return true;
+  peer.stalled = true;
+  if (!peer.stall_listed) {
+    peer.stall_listed = true;
+    stalled_.push_back(&peer);
+  }
+  return false;
+}
+
+// Messages held for lack of memory; those in rings are looked at by poll_rings().
+bool EndpointCore::pump_stalled() {
+  bool moved = false;
+  for (std::size_t n = strangers_.size(); n > 0; --n) {
+    const Stranger stranger = strangers_.front();
+    strangers_.erase(strangers_.begin());
+    on_data(stranger.buffer, stranger.length);
+  }
+  for (std::size_t i = 0; i < stalled_.size();) {
+    Peer& peer = *stalled_[i];
+    if (!peer.lost && !peer.held.empty()) {
+      const std::uint32_t before = peer.receive_sequence;
+      deliver_held(peer);
+      moved |= before != peer.receive_sequence;
+      if (peer.receive_state == ReceiveState::draining) finish_drain(peer);
+    }
+    if (peer.lost || !peer.stalled) {
+      peer.stall_listed = false;
+      stalled_[i] = stalled_.back();
+      stalled_.pop_back();
+    } else {
+      ++i;
+    }
+  }
+  return moved;
+}
+
+// Makes the record, for which may_deliver() has seen to it that there is room.
+UnexpectedMessage& EndpointCore::store(Peer& peer, const wire::Header& header,
+                                       const Arrival& arrival) {
+  UnexpectedMessage& message = *messages_.take();
+  message.peer = peer.id;
+  message.tagged = (header.flags & wire::kTagged) != 0;
+  message.tag = header.tag;
+  message.header = header;
+  message.total = header.length;
+  if (header.type == wire::Type::rts) {
+    std::memcpy(&message.total, arrival.payload, sizeof message.total);  // Rts::total
+  } else if ((header.flags & wire::kAcknowledge) != 0) {
+    message.total -= wire::kOperationBytes;
+  }
+  message.payload = arrival.payload;
+  message.storage = arrival.storage;
+  message.buffer = arrival.buffer;
+  message.position = arrival.position;
+  ++peer.withheld;
+  if (arrival.storage == UnexpectedMessage::Storage::buffer) ++receives_kept_;
+  // So many receive buffers kept that others find none are worse than memory over the limit.
+  const bool scarce = arrival.storage == UnexpectedMessage::Storage::buffer &&
+                      receives_kept_ > settings_.receive_buffers / 2;
+  const std::uint64_t bytes = header.length + sizeof(UnexpectedMessage);
+  if (unexpected_bytes_ + bytes <= settings_.unexpected_memory || scarce) {
+    (void)set_aside(message);  // if the budget refuses, it stays where it is
+  }
+  return message;
+}
+
+// Copies the message from where it came to memory of its own and hands its credit back.
+bool EndpointCore::set_aside(UnexpectedMessage& message) {
+  Peer& peer = *peers_[message.peer];
+  const std::size_t length = message.header.length;
+  const UnexpectedMessage::Storage from = message.storage;
+  if (length > 0) {
+    if (!account_.reserve(MemoryKind::unexpected, length)) return false;
+    message.heap = std::make_unique_for_overwrite<std::byte[]>(length);
+    std::memcpy(message.heap.get(), message.payload, length);
+    charge(Work::copy, length);
+  }
+  message.payload = message.heap.get();
+  message.storage =
+      length > 0 ? UnexpectedMessage::Storage::heap : UnexpectedMessage::Storage::none;
+  unexpected_bytes_ += length + sizeof(UnexpectedMessage);
+  --peer.withheld;
+  if (from == UnexpectedMessage::Storage::buffer) --receives_kept_;
+  release_arrival(peer, from, message.buffer, message.position);
+  return true;
+}
+
+// Lets a peer that is held back go on, as far as the budget allows.
+bool EndpointCore::relieve(Peer& peer) {
+  bool moved = false;
+  for (const bool tagged : {true, false}) {
+    for (UnexpectedMessage* m = matcher_.unexpected(tagged).first(); m != nullptr; m = m->next) {
+      if (peer.withheld == 0) return moved;
+      const bool in_place = m->storage == UnexpectedMessage::Storage::buffer ||
+                            m->storage == UnexpectedMessage::Storage::ring;
+      if (m->peer != peer.id || !in_place) continue;
+      if (!set_aside(*m)) return moved;
+      moved = true;
+    }
+  }
+  return moved;
+}
+
+// Once a keep-alive round.
+void EndpointCore::look_after_held_back(Peer& peer, bool wildcards, Nanoseconds now) {
+  const bool moving = peer.seen_at_round != peer.receive_sequence;
+  peer.seen_at_round = peer.receive_sequence;
+  if (moving || (peer.withheld == 0 && !peer.stalled)) {
+    peer.stuck_since = 0;
+    return;
+  }
+  const bool waited = wildcards || peer.directed_receives > 0;
+  const bool scarce = receives_kept_ > settings_.receive_buffers / 2;
+  if ((!waited && !scarce) || relieve(peer)) {
+    peer.stuck_since = 0;
+    return;
+  }
+  if (!waited) return;
+  if (peer.stuck_since == 0) {
+    peer.stuck_since = now;
+    peer.stuck_told = false;
+  }
+  const Nanoseconds stuck = now - peer.stuck_since;
+  if (stuck < kTellAfter * settings_.keepalive ||
+      (peer.stuck_told && stuck < kGiveUpAfter * settings_.keepalive)) {
+    return;
+  }
+  Status why{Code::over_budget,
+             fmt::format("{}: a receive waits for it, but its messages that nobody waits for fill "
+                         "TURNOUT_MEMORY_BUDGET={}; raise it, or receive in the order of sending",
+                         peer.address.to_string(), account_.budget())};
+  if (stuck >= kGiveUpAfter * settings_.keepalive) {
+    lose_peer(peer, std::move(why));
+  } else {
+    peer.stuck_told = true;
+    TURNOUT_LOG(protocol, warn, "{}", why.text());
+  }
+}
+
+// The message is in no list any more.
+void EndpointCore::release_unexpected(UnexpectedMessage& message) {
+  Peer& peer = *peers_[message.peer];
+  switch (message.storage) {
+    case UnexpectedMessage::Storage::heap:
+      account_.release(MemoryKind::unexpected, message.header.length);
+      [[fallthrough]];
+    case UnexpectedMessage::Storage::none:
+      unexpected_bytes_ -= message.header.length + sizeof(UnexpectedMessage);
+      break;
+    case UnexpectedMessage::Storage::buffer:
+      --receives_kept_;
+      [[fallthrough]];
+    case UnexpectedMessage::Storage::ring:
+      --peer.withheld;
+      release_arrival(peer, message.storage, message.buffer, message.position);
+      break;
+  }
+  messages_.give_back(&message);
+  if (peer.receive_state == ReceiveState::draining) finish_drain(peer);
+}
+
+// The program does not want it: for its sender that is as good as received.
+void EndpointCore::drop_unexpected(UnexpectedMessage& message) {
+  Peer& peer = *peers_[message.peer];
+  if (message.header.type == wire::Type::rts) {
+    wire::Rts rts;
+    if (wire::parse_rts(message.payload, message.header.length, &rts).ok()) {
+      send_fin(peer, rts.operation, Status{});
+    }
+  } else if ((message.header.flags & wire::kAcknowledge) != 0) {
+    acknowledge(peer, message.payload);
+  }
+  release_unexpected(message);
+}
+
+// A posted receive takes a message that was here first; the message is in no list any more.
+void EndpointCore::take_unexpected(RecvOperation& receive, UnexpectedMessage& message) {
+  if (message.header.type == wire::Type::rts) {
+    message.receive = &receive;
+    message.place = place_in(receive, message.total);
+    if (transfers_.ready()) {
+      start_waiting(message);
+    } else {
+      waiting_.push_back(&message);
+    }
+    return;
+  }
+  receive_eager(receive, *peers_[message.peer], message.header, message.payload);
+  release_unexpected(message);
+}
+
+// A transfer is free, or the peer is lost. The message is in no list any more.
+void EndpointCore::start_waiting(UnexpectedMessage& message) {
+  Peer& peer = *peers_[message.peer];
+  wire::Rts rts;
+  // It was parsed when it came; a ring is memory that its peer can still write.
+  if (Status status = wire::parse_rts(message.payload, message.header.length, &rts);
+      !status.ok() || rts.total != message.total) {
+    lose_peer(peer, status.ok() ? Status{Code::invalid, "RTS: changed after it was sent"} : status);
+  }
+  start_get(*message.receive, peer, message.header, rts, message.place);
+  release_unexpected(message);
+}
+
+bool EndpointCore::pump_waiting() {
+  bool moved = false;
+  for (UnexpectedMessage* message = waiting_.first(); message != nullptr;) {
+    UnexpectedMessage* const next = message->next;
+    if (peers_[message->peer]->lost || transfers_.ready()) {
+      waiting_.remove(message);
+      start_waiting(*message);
+      moved = true;
+    }
+    message = next;
+  }
+  return moved;
+}
+
+// Answers an operation for which there is no record: the caller tries again while others end.
+Status EndpointCore::refusal() {
+  const Nanoseconds now = clock_.now();
+  if (refused_since_ == 0) refused_since_ = now;
+  if (now - refused_since_ < kGiveUpAfter * settings_.keepalive) {
+    return {Code::again, "no memory for the operation within the budget"};
+  }
+  return {Code::over_budget,
+          fmt::format("TURNOUT_MEMORY_BUDGET={} has no room for another operation, and none has "
+                      "ended for {} s; raise it",
+                      account_.budget(), (now - refused_since_) / 1'000'000'000)};
+}
+
+Status EndpointCore::peek(const PeekRequest& request) {
+  const PostedMatch match{request.peer, request.tag, 0, request.tagged};
+  PostedMatch wanted = match;
+  wanted.ignore = request.ignore;
+  UnexpectedMessage* message = matcher_.find_unexpected(wanted);
+  if (message == nullptr) {
+    progress();
+    message = matcher_.find_unexpected(wanted);
+  }
+  Completion completion;
+  completion.context = request.report.context;
+  completion.tag = request.tag;
+  completion.flags = kRecv | (request.tagged ? kTagged : kMessage);
+  if (message == nullptr) {
+    Peer* const peer = request.peer == kAnyPeer ? nullptr : find_peer(request.peer);
+    if (peer != nullptr && peer->lost) {
+      fail(request.report, completion, peer->loss);
+    } else {
+      fail(request.report, completion, Status{Code::no_message, "no such message has arrived"});
+    }
+    return {};
+  }
+  completion = completion_of(message->header, message->peer, message->total);
+  completion.context = request.report.context;
+  if (request.discard || request.claim) matcher_.remove_unexpected(message);
+  if (request.claim) {
+    completion.flags |= kClaimed;
+    message->claim = request.report.context;
+    claimed_.push_back(message);
+  } else if (request.discard) {
+    drop_unexpected(*message);
+  }
+  finish(request.report, completion);
+  return {};
+}
+
+Status EndpointCore::recv_claimed(const RecvRequest& request) {
+  for (UnexpectedMessage* m = claimed_.first(); m != nullptr; m = m->next) {
+    if (m->claim != request.report.context) continue;
+    RecvOperation* const receive = receives_.take();
+    if (receive == nullptr) return refusal();
+    if (!receive->pieces.set(request.buffer)) {
+      receives_.give_back(receive);
+      return {Code::invalid,
+              fmt::format("recv: {} pieces, at most {}", request.buffer.size(), kMaxIov)};
+    }
+    receive->match = {kAnyPeer, m->tag, 0, m->tagged};
+    receive->report = request.report;
+    claimed_.remove(m);
+    take_unexpected(*receive, *m);
+    return {};
+  }
+  return {Code::invalid, "no claimed message belongs to this context"};
+}
+
+Status EndpointCore::discard_claimed(const Report& report) {
+  for (UnexpectedMessage* m = claimed_.first(); m != nullptr; m = m->next) {
+    if (m->claim != report.context) continue;
+    claimed_.remove(m);
+    Completion completion = completion_of(m->header, m->peer, 0);
+    completion.context = report.context;
+    drop_unexpected(*m);
+    finish(report, completion);
+    return {};
+  }
+  return {Code::invalid, "no claimed message belongs to this context"};
+}
+
+}  // namespace turnout
