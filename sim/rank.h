@@ -1,0 +1,136 @@
+// Rank: what a simulated program sees, in the shape of MPI: nonblocking sends and receives that are
+// waited for, a barrier, computation that takes virtual time.
+//
+// A program is a coroutine per rank. Nothing here blocks or spins: waiting costs no real time.
+// Every message's content is generated from (source, destination, tag, number) and checked at the
+// receiver, unless the simulation was told not to. Errors (a lost peer, a budget too small) are
+// thrown as SimulationError out of the operation that failed. Owner: Simulation; one thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+
+#include "base/status.h"
+#include "hca/virtual/profile.h"
+#include "sim/task.h"
+
+namespace turnout::sim {
+
+using hca::Picoseconds;
+
+class SimulationError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+inline constexpr std::uint32_t kAnySource = 0xffffffff;
+inline constexpr std::uint64_t kAnyTag = ~std::uint64_t{0};
+
+// A small generator of a rank's own, seeded from the simulation's seed and the rank (SplitMix64).
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) noexcept : state_(seed) {}
+  std::uint64_t next() noexcept {
+    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15ULL);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+    return z ^ (z >> 31);
+  }
+  // In [0, n); n > 0.
+  std::uint64_t below(std::uint64_t n) noexcept { return next() % n; }
+
+ private:
+  std::uint64_t state_;
+};
+
+// One send or receive under way. Copyable handle; valid until it was waited for.
+class Request {
+ public:
+  Request() = default;
+  [[nodiscard]] bool valid() const noexcept { return index_ != kNone; }
+
+ private:
+  friend class RankState;
+  static constexpr std::uint32_t kNone = 0xffffffff;
+  explicit Request(std::uint32_t index) noexcept : index_(index) {}
+  std::uint32_t index_ = kNone;
+};
+
+struct Received {  // of a receive that has ended
+  std::uint32_t source = kAnySource;
+  std::uint64_t tag = 0;
+  std::uint64_t bytes = 0;
+};
+
+class RankState;
+
+class Rank {
+ public:
+  explicit Rank(RankState& state) noexcept : state_(&state) {}
+
+  [[nodiscard]] std::uint32_t id() const noexcept;
+  [[nodiscard]] std::uint32_t size() const noexcept;
+  [[nodiscard]] Picoseconds now() const noexcept;
+  [[nodiscard]] Random& random() noexcept;
+
+  // Starts an operation; suspends only while the library has no room for it.
+  // co_await rank.isend(...) gives a Request.
+  struct StartAwaiter;
+  [[nodiscard]] StartAwaiter isend(std::uint32_t to, std::uint64_t bytes, std::uint64_t tag);
+  // At most `bytes`; from kAnySource, with kAnyTag.
+  [[nodiscard]] StartAwaiter irecv(std::uint32_t from, std::uint64_t bytes, std::uint64_t tag);
+
+  // co_await rank.wait(request) gives a Received (of a send: zeros).
+  struct WaitAwaiter;
+  [[nodiscard]] WaitAwaiter wait(Request request);
+  [[nodiscard]] Task wait_all(std::span<const Request> requests);
+  // Has it ended? Makes progress once. An ended request stays valid until waited for.
+  [[nodiscard]] bool test(Request request);
+
+  [[nodiscard]] Task send(std::uint32_t to, std::uint64_t bytes, std::uint64_t tag);
+  // co_await gives nothing; use irecv and wait for what was received.
+  [[nodiscard]] Task recv(std::uint32_t from, std::uint64_t bytes, std::uint64_t tag);
+  // Dissemination over messages of 1 byte; tags from 2^48 upwards are its own.
+  [[nodiscard]] Task barrier();
+  // The rank computes: no progress is made meanwhile.
+  struct ComputeAwaiter;
+  [[nodiscard]] ComputeAwaiter compute(Picoseconds time);
+
+  struct StartAwaiter {
+    RankState* state;
+    std::uint32_t peer;
+    std::uint64_t bytes, tag;
+    bool sends;
+    Request request;
+    bool await_ready();
+    void await_suspend(std::coroutine_handle<> handle);
+    [[nodiscard]] Request await_resume();
+  };
+  struct WaitAwaiter {
+    RankState* state;
+    Request request;
+    bool await_ready();
+    void await_suspend(std::coroutine_handle<> handle);
+    Received await_resume();
+  };
+  struct ComputeAwaiter {
+    RankState* state;
+    Picoseconds time;
+    bool await_ready() noexcept { return time <= 0; }
+    void await_suspend(std::coroutine_handle<> handle);
+    void await_resume() noexcept {}
+  };
+
+ private:
+  RankState* state_;
+};
+
+// What every rank runs. Called once for each rank; captured data is shared by all.
+using Program = std::function<Task(Rank)>;
+
+}  // namespace turnout::sim

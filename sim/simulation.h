@@ -1,0 +1,74 @@
+// Simulation: ranks as coroutines over Turnout's real endpoints on the virtual engine.
+//
+// run() plays the program to its end and gives what happened. Deterministic: equal options and
+// programs give equal results, to the event hash. One simulation at a time in a process; one
+// thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "core/report.h"
+#include "hca/virtual/world.h"
+#include "sim/rank.h"
+
+namespace turnout::sim {
+
+struct Options {
+  std::uint32_t ranks = 2;
+  std::uint32_t ranks_per_node = 1;
+  std::uint64_t seed = 1;
+  hca::Profile profile;
+  // Settings of Turnout by name, as in settings.def ("policy", "memory_budget", ...).
+  std::vector<std::pair<std::string, std::string>> settings;
+  bool check_content = true;  // generate and compare every byte
+  bool keep_reports = true;   // Outcome::reports; much memory for many ranks
+  bool keep_latencies = true;
+  Picoseconds time_limit = 0;  // virtual; 0: none
+  // Called now and then in real time: ranks that have ended, virtual time, events so far.
+  std::function<void(std::uint32_t ended, Picoseconds now, std::uint64_t events)> progress;
+  std::function<void(const hca::Trace&)> trace;
+};
+
+struct MemoryByKind {
+  std::string kind;
+  std::uint64_t largest = 0;  // peak of one rank, bytes
+  std::uint64_t sum = 0;      // of all ranks' peaks
+};
+
+struct Channels {
+  std::string channel;  // "dc-sendrecv", "rc-rdma", ...
+  std::uint64_t messages = 0, bytes = 0;
+};
+
+struct Outcome {
+  Picoseconds time = 0;            // when the last rank's program ended
+  std::vector<Picoseconds> ended;  // by rank
+  std::uint64_t messages = 0, bytes = 0;
+  // From the start of a send to the end of its receive, of messages whose receive was waited for;
+  // sorted. Empty without keep_latencies.
+  std::vector<Picoseconds> latencies;
+  std::vector<Channels> channels;    // messages sent, by channel
+  std::uint64_t switches = 0;        // changes of channel
+  std::uint64_t rc_connections = 0;  // RC queue pairs alive at the end, all ranks
+  std::uint64_t peers = 0;           // records of peers, all ranks
+  std::vector<MemoryByKind> memory;  // against budget
+  std::uint64_t memory_peak = 0;     // of the largest rank
+  std::uint64_t budget = 0;
+  hca::WorldStatistics world;
+  double real_seconds = 0;
+  std::uint64_t bytes_per_rank = 0;     // real memory of this process, per rank
+  std::vector<EndpointReport> reports;  // by rank, with keep_reports
+  // Messages sent, by (source, destination); with keep_reports.
+  std::vector<std::pair<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t>> pairs;
+};
+
+// Errors: invalid (options, settings), no_device (the virtual adapter's library), or what a rank
+// threw, with its number and the virtual time.
+[[nodiscard]] Result<Outcome> run(const Options& options, const Program& program);
+
+}  // namespace turnout::sim
