@@ -30,8 +30,10 @@ Result<std::uint64_t> parse(const Parameter& parameter, std::string_view text) {
   return value::parse_count(text);
 }
 
-std::string meant(std::string_view near) {
-  return near.empty() ? std::string() : fmt::format("; did you mean {}?", near);
+// What follows a name that is not known.
+std::string meant(std::string_view name, std::span<const std::string_view> known) {
+  const std::string_view near = value::nearest_name(name, known);
+  return near.empty() ? std::string(".") : fmt::format("; did you mean {}?", near);
 }
 
 }  // namespace
@@ -77,39 +79,14 @@ std::span<const Workload> workloads() {
   return all;
 }
 
-std::string_view nearest_name(std::string_view name, std::span<const std::string_view> known) {
-  std::string_view best;
-  std::size_t best_distance = name.size() / 3 + 2;
-  for (const std::string_view candidate : known) {
-    const std::size_t distance = value::edit_distance(name, candidate);
-    if (distance < best_distance) {
-      best_distance = distance;
-      best = candidate;
-    }
-  }
-  if (!best.empty()) return best;
-  // A part of the name, or more than it.
-  for (const std::string_view candidate : known) {
-    const bool shorter = name.size() < candidate.size();
-    const std::string_view part = shorter ? name : candidate;
-    if (part.size() >= 3 && (shorter ? candidate : name).find(part) != std::string_view::npos) {
-      return candidate;
-    }
-  }
-  return {};
-}
-
 Result<const Workload*> find_workload(std::string_view name) {
   std::vector<std::string_view> names;
   for (const Workload& workload : workloads()) {
     if (workload.name == name) return &workload;
     names.push_back(workload.name);
   }
-  return Status{
-      Code::invalid,
-      fmt::format("no workload is called \"{}\"{} Known: {}", name,
-                  nearest_name(name, names).empty() ? "." : meant(nearest_name(name, names)),
-                  fmt::join(names, ", "))};
+  return Status{Code::invalid, fmt::format("no workload is called \"{}\"{} Known: {}", name,
+                                           meant(name, names), fmt::join(names, ", "))};
 }
 
 Result<Values> parse_values(const Workload& workload, const NamedValues& given) {
@@ -120,11 +97,9 @@ Result<Values> parse_values(const Workload& workload, const NamedValues& given) 
     if (p == nullptr) {
       std::vector<std::string_view> names;
       for (const Parameter& known : workload.parameters) names.push_back(known.name);
-      return Status{
-          Code::invalid,
-          fmt::format("{} has no option \"{}\"{} It has: {}", workload.name, name,
-                      nearest_name(name, names).empty() ? "." : meant(nearest_name(name, names)),
-                      fmt::join(names, ", "))};
+      return Status{Code::invalid,
+                    fmt::format("{} has no option \"{}\"{} It has: {}", workload.name, name,
+                                meant(name, names), fmt::join(names, ", "))};
     }
     const Result<std::uint64_t> value = parse(*p, text);
     if (!value) {

@@ -108,8 +108,4 @@ using NamedValues = std::vector<std::pair<std::string, std::string>>;
 [[nodiscard]] Result<Instance> make_instance(const Workload& workload, const Values& values,
                                              const Place& place);
 
-// The known name nearest to a mistyped one, empty if none is near.
-[[nodiscard]] std::string_view nearest_name(std::string_view name,
-                                            std::span<const std::string_view> known);
-
 }  // namespace turnout::sim
