@@ -13,10 +13,14 @@
 #include "sim/simulation.h"
 #include "sim/study.h"
 #include "sim/timeline.h"
+#include "sim/trace.h"
+#include "sim/workloads/replay.h"
 
 namespace turnout::cli {
 
 namespace {
+
+constexpr std::uint32_t kDefaultRanks = 64, kMostRanks = 1U << 20;
 
 int complain(const Status& status) {
   fmt::print(stderr, "turnout sim: {}\n", status.text());
@@ -65,7 +69,7 @@ class Timelines {
       : path_(std::move(path)), title_(std::move(title)), several_(several) {}
 
   std::function<void(const hca::Trace&)> start(const std::string& policy) {
-    end();
+    if (!end().ok()) return {};
     Result<std::unique_ptr<sim::Timeline>> made =
         sim::Timeline::create(sim::timeline_path(path_, policy, several_), title_ + ", " + policy);
     if (!made) {
@@ -95,8 +99,8 @@ class Timelines {
 };
 
 Status check(const SimOptions& o) {
-  if (o.ranks == 0 || o.ranks > (1U << 20)) {
-    return invalid(fmt::format("--ranks {}: expected 1 to {}", o.ranks, 1U << 20));
+  if (o.ranks > kMostRanks) {
+    return invalid(fmt::format("--ranks {}: expected 1 to {}", o.ranks, kMostRanks));
   }
   if (o.ranks_per_node == 0 || o.ranks_per_node > 1024) {
     return invalid(fmt::format("--ranks-per-node {}: expected 1 to 1024", o.ranks_per_node));
@@ -108,6 +112,20 @@ Status check(const SimOptions& o) {
   return {};
 }
 
+Status add_replay(const SimOptions& o, sim::StudyOptions* study) {
+  if (!study->options.empty()) return invalid("replay has no options");
+  Result<sim::Trace> trace = sim::read_trace_file(o.trace);
+  if (!trace) return trace.status();
+  if (o.ranks == 0) study->place.ranks = trace.value().ranks();
+  Result<std::shared_ptr<const sim::Trace>> ready =
+      sim::prepare_replay(std::move(trace).value(), study->place.ranks);
+  if (!ready) return ready.status();
+  study->make = [ready = ready.value()](const sim::Place&) -> Result<sim::Instance> {
+    return sim::make_replay(ready);
+  };
+  return {};
+}
+
 int run_workload(const SimOptions& o) {
   if (Status s = check(o); !s.ok()) return complain(s);
   Result<Common> shared = common(o);
@@ -116,7 +134,10 @@ int run_workload(const SimOptions& o) {
   sim::StudyOptions study;
   study.workload = o.workload;
   study.options = shared->options;
-  study.place = {o.ranks, o.ranks_per_node, o.seed};
+  study.place = {o.ranks == 0 ? kDefaultRanks : o.ranks, o.ranks_per_node, o.seed};
+  if (!o.trace.empty()) {
+    if (Status s = add_replay(o, &study); !s.ok()) return complain(s);
+  }
   study.profile = std::move(shared->profile);
   study.settings = shared->settings;
   study.policies = std::move(shared->policies);
@@ -134,7 +155,7 @@ int run_workload(const SimOptions& o) {
   }
   study.progress = [&](const std::string& policy, std::uint32_t ended, sim::Picoseconds now,
                        std::uint64_t events) {
-    progress.show(policy, ended, o.ranks, now, events);
+    progress.show(policy, ended, study.place.ranks, now, events);
   };
   std::optional<Timelines> timelines;
   if (!o.timeline.empty()) {
@@ -170,16 +191,16 @@ int run_experiment(const SimOptions& o) {
   options.settings = std::move(shared->settings);
   for (const std::string& text : sim::split(o.sizes)) {
     const Result<std::uint64_t> size = value::parse_count(text);
-    if (!size || size.value() < 2 || size.value() > (1U << 20)) {
+    if (!size || size.value() < 2 || size.value() > kMostRanks) {
       return complain(
           invalid(fmt::format("--sizes {}: expected numbers of ranks from 2 to {}, "
                               "with commas between",
-                              o.sizes, 1U << 20)));
+                              o.sizes, kMostRanks)));
     }
     options.sizes.push_back(static_cast<std::uint32_t>(size.value()));
   }
   options.progress = [&](const std::string& what, std::uint32_t ranks, std::uint32_t ended,
-                         Picoseconds now, std::uint64_t events) {
+                         sim::Picoseconds now, std::uint64_t events) {
     progress.show(fmt::format("{} at {}", what, ranks), ended, ranks, now, events);
   };
   const Result<sim::ExperimentResult> result = experiment.value()->run(options, sim::run);
@@ -215,7 +236,7 @@ CLI::App* add_sim(CLI::App& app, SimOptions* o) {
   auto* const sim = app.add_subcommand(
       "sim", "run a workload or an experiment in virtual time, on a modelled adapter");
   sim->add_option("workload", o->workload, "what the ranks do; --list names all");
-  sim->add_option("--ranks", o->ranks, "number of ranks")->capture_default_str();
+  sim->add_option("--ranks", o->ranks, "number of ranks (64; of a replay the trace's)");
   sim->add_option("--ranks-per-node", o->ranks_per_node, "ranks that share one adapter")
       ->capture_default_str();
   sim->add_option("--policy", o->policies, "policies to compare, with commas between (aqps)");

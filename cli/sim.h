@@ -14,7 +14,8 @@ namespace turnout::cli {
 
 struct SimOptions {
   std::string workload;
-  std::uint32_t ranks = 64, ranks_per_node = 1;
+  std::uint32_t ranks = 0;  // 0: 64, of a replay the trace's
+  std::uint32_t ranks_per_node = 1;
   std::string policies;
   std::string profile = "connect-ib";
   std::uint64_t seed = 1;
