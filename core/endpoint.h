@@ -99,11 +99,21 @@ class Endpoint {
  public:
   // Opens the device and creates the start-up channels (3 DC-sendrecv pools).
   // Errors: no_device, over_budget, permission, version, system.
-  // remote_write_queue/-counter: where kRemoteWrite completions of peers' writes go (may be null).
+  // `id` tells endpoints apart on the wire; 0: a random one. Simulations give their own, to be
+  // repeatable.
   [[nodiscard]] static Result<std::unique_ptr<Endpoint>> create(const Settings& settings,
                                                                 Clock& clock,
-                                                                Processor* processor = nullptr);
+                                                                Processor* processor = nullptr,
+                                                                std::uint64_t id = 0);
   virtual ~Endpoint() = default;  // flushes what it can in bounded time, then frees everything
+
+  // The flush in steps, for callers that cannot wait in a destructor: true when nothing is left to
+  // do, or its time is over. Nothing but close() and destruction may follow the first call.
+  [[nodiscard]] virtual bool close() = 0;
+  // As if the process had died: the destructor frees everything and tells nobody.
+  virtual void abandon() noexcept = 0;
+  // When progress() has something to do at the latest though nothing arrives.
+  [[nodiscard]] virtual Nanoseconds next_deadline() const noexcept = 0;
 
   [[nodiscard]] virtual const Address& address() const noexcept = 0;
   // The record for this address, made on first use; the same address gives the same id.

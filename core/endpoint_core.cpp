@@ -32,9 +32,9 @@ std::uint64_t unique_id() {
 }  // namespace
 
 Result<std::unique_ptr<Endpoint>> Endpoint::create(const Settings& settings, Clock& clock,
-                                                   Processor* processor) {
+                                                   Processor* processor, std::uint64_t id) {
   if (Status status = settings.validate(); !status.ok()) return status;
-  auto endpoint = std::make_unique<EndpointCore>(settings, clock, processor);
+  auto endpoint = std::make_unique<EndpointCore>(settings, clock, processor, id);
   if (Status status = endpoint->start(); !status.ok()) {
     TURNOUT_LOG(endpoint, error, "no endpoint: {}", status.text());
     return status;
@@ -42,7 +42,8 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(const Settings& settings, Clo
   return std::unique_ptr<Endpoint>(std::move(endpoint));
 }
 
-EndpointCore::EndpointCore(const Settings& settings, Clock& clock, Processor* processor)
+EndpointCore::EndpointCore(const Settings& settings, Clock& clock, Processor* processor,
+                           std::uint64_t id)
     : settings_(settings),
       clock_(clock),
       processor_(processor),
@@ -51,14 +52,18 @@ EndpointCore::EndpointCore(const Settings& settings, Clock& clock, Processor* pr
       sends_(account_, MemoryKind::operations, sizeof(SendOperation*) + sizeof(std::uint32_t)),
       receives_(account_, MemoryKind::operations),
       messages_(account_, MemoryKind::unexpected),
-      transfers_(account_, MemoryKind::operations) {}
+      transfers_(account_, MemoryKind::operations),
+      // Under a virtual clock looking costs nothing, and every call may be the last for long.
+      tick_every_(processor == nullptr ? kTickEvery : 1) {
+  address_.id = id;
+}
 
 Status EndpointCore::start() {
   auto device = verbs::Device::open(settings_);
   if (!device) return device.status();
   device_ = std::move(device).value();
-  address_.id = unique_id();
-  address_.pid = static_cast<std::uint32_t>(getpid());
+  address_.pid = static_cast<std::uint32_t>(address_.id == 0 ? getpid() : address_.id & 0xffffff);
+  if (address_.id == 0) address_.id = unique_id();
   address_.lid = device_->port().lid;
   address_.gid = device_->gid();
   tuning_.ack_timeout = static_cast<std::uint8_t>(settings_.ack_timeout);
@@ -225,7 +230,8 @@ Status EndpointCore::create_dc_pool(Purpose purpose, std::size_t count, ibv_srq*
 
 EndpointCore::~EndpointCore() {
   if (!started_) return;
-  flush_before_close();
+  while (!close()) {
+  }
   if (settings_.report != "0" && !settings_.report.empty()) {
     if (Status s = publish(report(), settings_.report, settings_.report_job); !s.ok()) {
       TURNOUT_LOG(endpoint, warn, "no report: {}", s.text());
@@ -264,18 +270,35 @@ void EndpointCore::abandon_user_buffers() {
 // What was taken over from the application (injected messages, eager data) shall reach its peers,
 // and they shall know that nothing follows; but a peer that stopped receiving must not hold us for
 // ever.
-void EndpointCore::flush_before_close() {
-  closing_ = true;
-  abandon_user_buffers();
-  const Nanoseconds deadline = clock_.now() + kCloseTimeout;
-  std::uint32_t rounds = 0;
-  const auto progress_until = [&](auto&& done) {
-    while (!done()) {
-      progress();
-      if ((++rounds & 255u) == 0 && clock_.now() >= deadline) return;
-    }
-  };
-  progress_until([&] { return backlogged_.empty() && pending_control_.empty(); });
+bool EndpointCore::close() {
+  if (!started_ || closing_phase_ == Closing::closed) return true;
+  if (closing_phase_ == Closing::open) {
+    closing_ = true;
+    abandon_user_buffers();
+    close_deadline_ = clock_.now() + kCloseTimeout;
+    closing_phase_ = Closing::flushing;
+  }
+  progress();
+  const bool late = ticks_ == 0 && clock_.now() >= close_deadline_;
+  if (closing_phase_ == Closing::flushing) {
+    if (!late && !(backlogged_.empty() && pending_control_.empty())) return false;
+    say_goodbye();
+    closing_phase_ = Closing::parting;
+  }
+  if (closing_phase_ == Closing::parting) {
+    if (!late && !pending_control_.empty()) return false;
+    probe_before_close();
+    closing_phase_ = Closing::draining;
+  }
+  const bool drained =
+      std::all_of(queues_.begin(), queues_.begin() + static_cast<std::ptrdiff_t>(targets_.size()),
+                  [](const SendQueue* queue) { return queue->idle(); });
+  if (!late && !drained) return false;
+  closing_phase_ = Closing::closed;
+  return true;
+}
+
+void EndpointCore::say_goodbye() {
   for (auto& peer : peers_) {
     if (peer->lost || peer->self || peer->remote_index == wire::kUnknownIndex) continue;
     wire::ControlMessage bye;
@@ -283,9 +306,10 @@ void EndpointCore::flush_before_close() {
     bye.last_sequence = peer->send_sequence - 1;
     send_control(*peer, Purpose::credit, bye);
   }
-  progress_until([&] { return pending_control_.empty(); });
-  // RC queue pairs carry ring writes only, which wait for nobody; DC messages may wait for a
-  // receive.
+}
+
+// RC queue pairs carry ring writes only, which wait for nobody; DC messages may wait for a receive.
+void EndpointCore::probe_before_close() {
   for (auto& initiators : initiators_) {
     for (auto& queue : initiators) {
       if (queue->idle() || queue->full()) continue;
@@ -294,11 +318,6 @@ void EndpointCore::flush_before_close() {
       }
     }
   }
-  progress_until([&] {
-    return std::all_of(queues_.begin(),
-                       queues_.begin() + static_cast<std::ptrdiff_t>(targets_.size()),
-                       [](const SendQueue* queue) { return queue->idle(); });
-  });
 }
 
 bool EndpointCore::progress() {
@@ -311,7 +330,7 @@ bool EndpointCore::progress() {
   if (!waiting_.empty()) moved |= pump_waiting();
   if (!stalled_.empty() || !strangers_.empty()) moved |= pump_stalled();
   if (!to_post_.empty() || !to_post_control_.empty()) post_receives();
-  if (++ticks_ >= kTickEvery) {
+  if (++ticks_ >= tick_every_) {
     ticks_ = 0;
     tick();
   }

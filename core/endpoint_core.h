@@ -38,9 +38,15 @@ namespace turnout {
 
 class EndpointCore final : public Endpoint {
  public:
-  EndpointCore(const Settings& settings, Clock& clock, Processor* processor);
+  EndpointCore(const Settings& settings, Clock& clock, Processor* processor, std::uint64_t id);
   ~EndpointCore() override;
   [[nodiscard]] Status start();
+
+  [[nodiscard]] bool close() override;
+  void abandon() noexcept override { started_ = false; }
+  [[nodiscard]] Nanoseconds next_deadline() const noexcept override {
+    return next_decision_ < next_keepalive_ ? next_decision_ : next_keepalive_;
+  }
 
   [[nodiscard]] const Address& address() const noexcept override { return address_; }
   [[nodiscard]] Result<PeerId> peer(const Address& address) override;
@@ -98,7 +104,8 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] Status create_dc_pool(Purpose purpose, std::size_t count, ibv_srq* srq,
                                       std::size_t first_target);
   void tick();
-  void flush_before_close();
+  void say_goodbye();
+  void probe_before_close();
   void abandon_user_buffers();
   bool poll_receive_queue();
   bool poll_send_queue();
@@ -281,6 +288,10 @@ class EndpointCore final : public Endpoint {
   std::uint64_t next_region_ = 1;
   Report remote_write_report_;
 
+  enum class Closing : std::uint8_t { open, flushing, parting, draining, closed };
+  Closing closing_phase_ = Closing::open;
+  Nanoseconds close_deadline_ = 0;
+  std::uint32_t tick_every_ = 1;  // progress calls between two looks at the clock
   std::uint32_t ticks_ = 0;
   Nanoseconds next_decision_ = 0;
   Nanoseconds next_keepalive_ = 0;

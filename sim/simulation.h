@@ -29,6 +29,8 @@ struct Options {
   bool keep_reports = true;   // Outcome::reports; much memory for many ranks
   bool keep_latencies = true;
   Picoseconds time_limit = 0;  // virtual; 0: none
+  // Ranks killed as by SIGKILL, and when (after the start of the programs).
+  std::vector<std::pair<std::uint32_t, Picoseconds>> kills;
   // Called now and then in real time: ranks that have ended, virtual time, events so far.
   std::function<void(std::uint32_t ended, Picoseconds now, std::uint64_t events)> progress;
   std::function<void(const hca::Trace&)> trace;

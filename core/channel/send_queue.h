@@ -12,6 +12,7 @@
 #include <infiniband/verbs.h>
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -55,14 +56,14 @@ class SendQueue {
   // A queue pair that takes over the id of one destroyed starts where its epochs ended.
   SendQueue(std::uint32_t id, std::uint32_t depth, UnsignalledBuffers& buffers,
             std::uint8_t epoch = 0)
-      : records_(depth), buffers_(buffers), id_(id), epoch_(epoch) {}
+      : depth_(depth), buffers_(buffers), id_(id), epoch_(epoch) {}
   ~SendQueue() { buffers_.held -= held_; }
   SendQueue(const SendQueue&) = delete;
   SendQueue& operator=(const SendQueue&) = delete;
 
-  [[nodiscard]] bool full() const noexcept { return tail_ - head_ == records_.size(); }
+  [[nodiscard]] bool full() const noexcept { return tail_ - head_ == depth_; }
   [[nodiscard]] std::size_t free_slots() const noexcept {
-    return records_.size() - static_cast<std::size_t>(tail_ - head_);
+    return depth_ - static_cast<std::size_t>(tail_ - head_);
   }
   [[nodiscard]] bool idle() const noexcept { return tail_ == head_; }
   // The latest record; undefined when idle().
@@ -119,7 +120,10 @@ class SendQueue {
     }
     return false;
   }
-  void push(const SendRecord& record) noexcept { records_[tail_++ % records_.size()] = record; }
+  void push(const SendRecord& record) {
+    if (tail_ - head_ == records_.size()) grow();
+    records_[tail_++ % records_.size()] = record;
+  }
 
   verbs::Qp qp_;
 
@@ -129,6 +133,16 @@ class SendQueue {
     buffers_.held -= held_;
     held_ = 0;
   }
+  // Most queues never fill: the ring of records grows up to the depth, and is not moved again.
+  void grow() {
+    const std::size_t size = records_.empty() ? 8 : records_.size() * 2;
+    std::vector<SendRecord> records(size < depth_ ? size : depth_);
+    for (std::uint64_t i = head_; i != tail_; ++i) {
+      records[i % records.size()] = records_[i % records_.size()];
+    }
+    records_ = std::move(records);
+  }
+  std::size_t depth_;
   std::vector<SendRecord> records_;
   UnsignalledBuffers& buffers_;
   std::uint32_t held_ = 0;

@@ -114,7 +114,6 @@ void EndpointCore::deliver_held(Peer& peer) {
 
 bool EndpointCore::poll_rings() {
   bool moved = false;
-  charge(Work::poll_ring, rings_.size());
   for (std::size_t i = 0; i < rings_.size(); ++i) {
     Peer& peer = *rings_[i];
     moved |= poll_ring(peer);
@@ -126,6 +125,7 @@ bool EndpointCore::poll_rings() {
 
 bool EndpointCore::poll_ring(Peer& peer) {
   bool moved = false;
+  charge(Work::poll_ring, 1);
   wire::Header header;
   // A ring is read as long as it has messages, but not beyond one round: others wait too.
   for (std::uint32_t n = peer.ring->entries(); n > 0; --n) {

@@ -7,6 +7,7 @@
 #include <array>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/settings.h"
 #include "base/status.h"
@@ -28,6 +29,10 @@ class Device {
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] const std::string& why() const noexcept { return why_; }  // it was chosen
   [[nodiscard]] bool is_virtual() const noexcept { return virtual_; }
+  // All its peers are in this process, under a virtual clock.
+  [[nodiscard]] bool is_simulated() const noexcept {
+    return virtual_ && std::string_view(attributes_.fw_ver) == "virtual clock";
+  }
   [[nodiscard]] const ibv_device_attr& attributes() const noexcept { return attributes_; }
   [[nodiscard]] const ibv_port_attr& port() const noexcept { return port_; }
   [[nodiscard]] std::uint8_t port_number() const noexcept { return port_number_; }

@@ -12,6 +12,7 @@ namespace {
 
 std::mutex mutex;
 Functions current;
+void* loaded_ibverbs = nullptr;
 bool loaded = false;
 Library loaded_library = Library::system;
 std::atomic<int> users{0};
@@ -85,9 +86,15 @@ Status load(Library library, const Settings& settings) {
 #include "core/verbs/functions.def"
 #undef VERB
   current = table;
+  loaded_ibverbs = ibverbs;
   loaded = true;
   loaded_library = library;
   return {};
+}
+
+void* symbol(const char* name) noexcept {
+  const std::lock_guard guard(mutex);
+  return loaded_ibverbs == nullptr ? nullptr : dlsym(loaded_ibverbs, name);
 }
 
 void retain() noexcept {

@@ -34,6 +34,9 @@ struct Functions {
 // symbol is missing), invalid (another library is in use).
 [[nodiscard]] Status load(Library library, const Settings& settings);
 
+// A further symbol of the libibverbs in use; null when it has none of that name.
+[[nodiscard]] void* symbol(const char* name) noexcept;
+
 // Contexts keep the library in use; core/verbs/device.cpp calls these.
 void retain() noexcept;
 void release() noexcept;

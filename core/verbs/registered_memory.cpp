@@ -4,6 +4,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdlib>
 #include <utility>
 
 #include "base/file_descriptor.h"
@@ -15,12 +17,17 @@ RegisteredMemory& RegisteredMemory::operator=(RegisteredMemory&& other) noexcept
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   std::swap(fd_, other.fd_);
+  std::swap(heap_, other.heap_);
   return *this;
 }
 
 RegisteredMemory::~RegisteredMemory() {
   mr_.reset();
-  if (data_ != nullptr) munmap(data_, size_);
+  if (heap_ != nullptr) {
+    std::free(heap_);
+  } else if (data_ != nullptr) {
+    munmap(data_, size_);
+  }
   if (fd_ >= 0) close(fd_);
 }
 
@@ -28,6 +35,21 @@ Result<RegisteredMemory> RegisteredMemory::create(const Device& device, std::siz
                                                   int access) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   RegisteredMemory memory;
+  if (device.is_simulated()) {
+    constexpr std::size_t kLine = 64;
+    memory.heap_ = std::calloc(1, length + kLine);
+    if (memory.heap_ == nullptr) {
+      return failure("calloc", fmt::format("a buffer of {} bytes", length), ENOMEM);
+    }
+    const auto address = reinterpret_cast<std::uintptr_t>(memory.heap_);
+    memory.data_ = reinterpret_cast<std::byte*>((address + kLine - 1) / kLine * kLine);
+    memory.size_ = length;
+    memory.mr_.reset((ibv_reg_mr)(device.pd(), memory.data_, length, access));
+    if (!memory.mr_) {
+      return failure("ibv_reg_mr", fmt::format("a buffer of {} bytes", length), errno);
+    }
+    return memory;
+  }
   const std::size_t size = (length + page - 1) / page * page;
   memory.fd_ = above_standard(memfd_create("turnout", MFD_CLOEXEC));
   if (memory.fd_ < 0 || ftruncate(memory.fd_, static_cast<off_t>(size)) != 0) {

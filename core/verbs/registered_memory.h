@@ -2,7 +2,9 @@
 //
 // It lies in a memfd and is registered by its file descriptor where the device takes that
 // (ibv_reg_dmabuf_mr, which the virtual adapter answers for any mappable file: other processes then
-// write it directly), else by address. Zero-filled. Owns mapping, descriptor and region. Move-only.
+// write it directly), else by address. In a simulation all peers share our memory: there it comes
+// from the heap, since thousands of processes' worth of mappings would be too many. Zero-filled.
+// Owns memory, descriptor and region. Move-only.
 #pragma once
 
 #include <cstddef>
@@ -34,6 +36,7 @@ class RegisteredMemory {
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
   int fd_ = -1;
+  void* heap_ = nullptr;  // what data_ lies in, if it is no mapping
 };
 
 }  // namespace turnout::verbs

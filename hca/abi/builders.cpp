@@ -138,14 +138,14 @@ int complete(ibv_qp_ex* ex) {
         qp.init.cap.max_send_wr) {
       error = ENOMEM;
     }
-    for (auto it = qp.batch.begin(); error == 0 && it != qp.batch.end(); ++it) {
-      error = engine.check(qp, *it);
+    for (std::size_t i = 0; error == 0 && i < qp.batch.size(); ++i) {
+      error = engine.check(qp, qp.batch[i]);
     }
     if (error == 0) error = engine.check(qp, qp.scratch);
     if (error == 0) {
       const SendWqe last = qp.scratch;
-      for (SendWqe& w : qp.batch) {
-        if (error == 0) error = engine.send(qp, w);
+      for (std::size_t i = 0; error == 0 && i < qp.batch.size(); ++i) {
+        error = engine.send(qp, qp.batch[i]);
       }
       qp.scratch = last;
       if (error == 0) error = engine.send(qp, qp.scratch);

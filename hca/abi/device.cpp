@@ -14,6 +14,7 @@
 #include "hca/abi/verbs.h"
 #include "hca/live/engine.h"
 #include "hca/live/fork_guard.h"
+#include "hca/virtual/engine.h"
 
 using namespace turnout;
 using namespace turnout::hca;
@@ -90,6 +91,11 @@ TURNOUT_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
   c.abi_compat = __VERBS_ABI_IS_EXTENDED;
   context->verbs.sz = sizeof(verbs_context);
   context->verbs.priv = reinterpret_cast<verbs_ex_private*>(&context->private_part);
+  if (VirtualEngine* world = VirtualEngine::present(); world != nullptr) {
+    world->open(*context);
+    fill_ops(*context);
+    return &context.release()->verbs.context;
+  }
   auto engine = LiveEngine::open(*context);
   if (!engine) {
     const Status status = engine.status();
@@ -110,8 +116,13 @@ TURNOUT_EXPORT int ibv_close_device(ibv_context* context) {
     TURNOUT_LOG(hca, info, "ibv_close_device: {} objects are still open", c.users.load());
     return EBUSY;
   }
-  fork_guard_remove(c);
+  if (c.engine != VirtualEngine::present()) fork_guard_remove(c);
   c.engine->close(c);
   delete &c;
   return 0;
+}
+
+// The virtual clock, see hca/virtual/world.h.
+TURNOUT_EXPORT World* turnout_create_world(const WorldOptions& options) {
+  return new VirtualEngine(options);
 }

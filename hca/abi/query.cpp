@@ -8,6 +8,7 @@
 
 #include "hca/abi/verbs.h"
 #include "hca/live/fork_guard.h"
+#include "hca/virtual/engine.h"
 
 #undef ibv_query_port
 
@@ -19,7 +20,11 @@ constexpr __be16 kDefaultPkey = 0xffff;  // IBTA 10.9.2: default partition, full
 
 void fill(ibv_context* context, ibv_device_attr& a) {
   a = {};
-  std::snprintf(a.fw_ver, sizeof a.fw_ver, "%d.%d", 1, static_cast<int>(kLayoutVersion));
+  if (context_of(context).engine == VirtualEngine::present()) {
+    std::snprintf(a.fw_ver, sizeof a.fw_ver, "virtual clock");  // the core knows it by this
+  } else {
+    std::snprintf(a.fw_ver, sizeof a.fw_ver, "%d.%d", 1, static_cast<int>(kLayoutVersion));
+  }
   a.node_guid = a.sys_image_guid = ibv_get_device_guid(context->device);
   a.max_mr_size = kMaxMrBytes;
   a.page_size_cap = kPage;

@@ -219,7 +219,7 @@ struct alignas(64) MrRecord {
   std::uint64_t inode;    // shared: of the file
   std::uint32_t device;   // shared: fold(st_dev)
   // Counts the registrations of this record: a key repeats after 256 of them, this does not.
-  std::uint32_t registration;
+  std::atomic<std::uint32_t> registration;
   std::int32_t fd;                    // shared: in the owner's file table
   std::atomic<std::uint32_t> mapped;  // a peer mapped it: tell peers when it goes
 };

@@ -11,9 +11,9 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <vector>
 
+#include "hca/device/fifo.h"
 #include "hca/device/layout.h"
 #include "hca/device/spin_lock.h"
 
@@ -50,6 +50,7 @@ struct ContextPrivate {
 struct Context {
   ContextPrivate private_part{};
   Engine* engine = nullptr;
+  std::uint32_t process = 0;            // virtual engine: whose adapter it is
   int pid = 0;                          // of the process that opened it: a fork's child is refused
   std::atomic<std::uint32_t> users{0};  // objects alive
   int async_write = -1;                 // of the pipe whose read end is verbs.context.async_fd
@@ -174,8 +175,8 @@ struct Qp {
   int build_error;
   bool building;
   std::uint32_t built;        // requests in this batch; the last one in scratch
-  std::deque<SendWqe> batch;  // the others
-  std::deque<SendWqe> queue;  // accepted, waiting behind a stalled head
+  Fifo<SendWqe> batch;        // the others
+  Fifo<SendWqe> queue;        // accepted, waiting behind a stalled head
   std::atomic<bool> stalled;  // queue's head waits for `retry_at`; read unlocked
   std::uint64_t retry_at;     // CLOCK_MONOTONIC, ns
   bool waiting_rnr;           // which kind of retry the head waits for

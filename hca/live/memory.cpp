@@ -18,7 +18,7 @@ namespace {
 
 // One registration, as a view remembers it.
 std::uint64_t name(std::uint32_t key, const MrRecord& record) noexcept {
-  return std::uint64_t{record.registration} << 32 | key;
+  return std::uint64_t{record.registration.load(std::memory_order_relaxed)} << 32 | key;
 }
 
 // Moves bytes between our memory and a process's. Returns 0 or errno.

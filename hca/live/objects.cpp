@@ -77,7 +77,7 @@ Mr* LiveEngine::publish_region(Pd& pd, void* address, std::uint64_t length, std:
     r.length = length;
     r.address = location;
     r.device = fold(st.st_dev);
-    ++r.registration;
+    r.registration.fetch_add(1, std::memory_order_relaxed);
     r.inode = st.st_ino;
     r.fd = fd;
     r.mapped.store(0, std::memory_order_relaxed);

@@ -8,7 +8,8 @@
 namespace turnout {
 
 // Takes the place of the core's.
-Result<std::unique_ptr<Endpoint>> Endpoint::create(const Settings&, Clock&, Processor*) {
+Result<std::unique_ptr<Endpoint>> Endpoint::create(const Settings&, Clock&, Processor*,
+                                                   std::uint64_t) {
   if (!testing::faults().create.ok()) return testing::faults().create;
   return std::unique_ptr<Endpoint>(std::make_unique<testing::LoopbackEndpoint>());
 }

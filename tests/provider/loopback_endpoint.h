@@ -52,6 +52,9 @@ class LoopbackEndpoint final : public Endpoint {
   [[nodiscard]] Result<MemoryKey> register_memory(void* address, std::size_t length,
                                                   unsigned access) override;
   void deregister_memory(const MemoryKey& key) override;
+  bool close() override { return true; }
+  void abandon() noexcept override {}
+  Nanoseconds next_deadline() const noexcept override { return 0; }
   bool progress() override;
   [[nodiscard]] EndpointReport report() const override { return {}; }
   [[nodiscard]] std::size_t inject_limit() const noexcept override { return kInjectLimit; }

@@ -1,0 +1,398 @@
+// The target's adapter: finding the queue pair, its receive, its memory; moving the data.
+//
+// A request that is refused for now (no receive: RNR; no DC context: NACK) comes again later, and
+// what arrives behind it waits: order is kept. A target that is not there answers nothing, and the
+// sender gives up when its retries are over.
+#include <algorithm>
+#include <cstring>
+
+#include "hca/device/qp_state.h"
+#include "hca/device/rules.h"
+#include "hca/virtual/engine.h"
+
+namespace turnout::hca {
+
+VirtualQp* VirtualEngine::target_of(const Operation& operation) noexcept {
+  VirtualQp* const target = find_qp(operation.target);
+  if (target == nullptr || !can_receive(target->phase) || !processes_[target->process].alive) {
+    return nullptr;
+  }
+  if (operation.datagram) return target->kind == QpKind::ud ? target : nullptr;
+  if (operation.qp->kind == QpKind::dci) return target->kind == QpKind::dct ? target : nullptr;
+  return target->kind == QpKind::rc && target->dest_qpn == operation.source ? target : nullptr;
+}
+
+void VirtualEngine::arrive(Operation& operation) {
+  VirtualQp* const qp = operation.qp;
+  if (qp != nullptr && qp->broken) return;  // flushed with the others when the sender knows
+  if (qp != nullptr && !qp->refused.empty() && qp->refused.front() != &operation) {
+    qp->refused.push_back(&operation);
+    return;
+  }
+  VirtualQp* const target = target_of(operation);
+  if (target == nullptr) {
+    if (operation.datagram) {
+      free_operation(&operation);
+    } else {
+      no_answer(operation);
+    }
+    return;
+  }
+  Node& node = node_of(*target);
+  Picoseconds occupancy = profile_.adapter_receive_rc;
+  std::uint64_t context = target->number;
+  if (operation.datagram) {
+    occupancy = profile_.adapter_receive_ud;
+  } else if (qp->kind == QpKind::dci) {
+    if (target->dc_key != operation.wqe.dc_key) {
+      refuse(operation, IBV_WC_REM_ACCESS_ERR);
+      return;
+    }
+    occupancy = profile_.adapter_receive_dc;
+    context = kResponder | qp->number;
+    if (!admit(node, *qp, operation)) return;
+  }
+  const std::uint8_t opcode = operation.wqe.opcode;
+  const bool receives = is_send(opcode) || has_imm(opcode);
+  if (operation.datagram && target->qkey != operation.wqe.qkey) {  // IBTA 10.2.5: dropped
+    free_operation(&operation);
+    return;
+  }
+  if (receives && !take_receive(*target, operation)) {
+    if (operation.datagram) {
+      free_operation(&operation);
+    } else {
+      receiver_not_ready(*qp, *target, operation);
+    }
+    return;
+  }
+  if (qp != nullptr && !qp->refused.empty()) {  // it is the first of those, and through
+    qp->refused.pop_front();
+    qp->nack_wait = 0;
+    for (std::size_t i = 0; i < qp->refused.size(); ++i) {
+      ++qp->refused[i]->events;
+      schedule(now_, kArrive, qp->refused[i]);
+    }
+    qp->refused.clear();
+  }
+  Picoseconds latency = 0;
+  occupancy += context_cost(node, context, &latency);
+  node.receive_free = std::max(now_, node.receive_free) + occupancy;
+  Picoseconds done = node.receive_free + latency;
+  if (receives && target->srq != nullptr) done += profile_.adapter_shared_receive;
+  operation.answer_at = done + profile_.adapter_acknowledge + hop(operation);
+  note(Trace::Kind::arrive, *target, operation.source, operation.wqe.length);
+  const Picoseconds data = time_of(profile_.pcie_rate, operation.wqe.length);
+  const bool reads = opcode == IBV_WR_RDMA_READ || is_atomic(opcode);
+  ++operation.events;
+  schedule(done + (reads ? profile_.pcie_read : profile_.pcie_write) + data, kLand, &operation);
+}
+
+// A context for the initiator at the target's adapter; false: refused for now.
+bool VirtualEngine::admit(Node& node, VirtualQp& qp, Operation& operation) {
+  auto found = node.responders.find(qp.number);
+  if (found == node.responders.end()) {
+    const auto limit = static_cast<std::size_t>(profile_.dc_responder_contexts);
+    bool room = limit == 0 || node.responders.size() < limit;
+    if (!room) {  // one whose initiator waits for nothing is given up
+      for (auto idle = node.responders.begin(); idle != node.responders.end(); ++idle) {
+        if (idle->second != 0) continue;
+        node.contexts.forget(kResponder | idle->first);
+        node.responders.erase(idle);
+        room = true;
+        break;
+      }
+    }
+    if (!room || chance(profile_.fault_nack)) {
+      ++statistics_.dc_nacks;
+      note(Trace::Kind::nack, qp, operation.target, 0);
+      qp.nack_wait = qp.nack_wait == 0 ? profile_.dc_nack_wait : qp.nack_wait * 2;
+      if (profile_.dc_nack_wait_most > 0) {
+        qp.nack_wait = std::min(qp.nack_wait, profile_.dc_nack_wait_most);
+      }
+      again(qp, operation, qp.nack_wait);
+      return false;
+    }
+    found = node.responders.emplace(qp.number, 0).first;
+  }
+  ++found->second;
+  operation.at_responder = true;
+  return true;
+}
+
+void VirtualEngine::leave_responder(Operation& operation) {
+  if (!operation.at_responder) return;
+  operation.at_responder = false;
+  const VirtualQp* const target = find_qp(operation.target);
+  if (target == nullptr) return;
+  Node& node = node_of(*target);
+  const auto found = node.responders.find(operation.source);
+  if (found != node.responders.end() && found->second > 0) --found->second;
+}
+
+// The request comes again after the wait; what follows waits behind it.
+void VirtualEngine::again(VirtualQp& qp, Operation& operation, Picoseconds wait) {
+  if (qp.refused.empty()) qp.refused.push_back(&operation);
+  ++operation.events;
+  schedule(now_ + 2 * hop(operation) + wait, kArrive, &operation);
+}
+
+void VirtualEngine::receiver_not_ready(VirtualQp& qp, const VirtualQp& target,
+                                       Operation& operation) {
+  ++statistics_.rnr_waits;
+  note(Trace::Kind::rnr, qp, operation.target, 0);
+  leave_responder(operation);
+  constexpr std::uint32_t kForEver = 7;
+  if (qp.attr.rnr_retry != kForEver && operation.attempts++ >= qp.attr.rnr_retry) {
+    refuse(operation, IBV_WC_RNR_RETRY_EXC_ERR);
+    return;
+  }
+  again(qp, operation, static_cast<Picoseconds>(rnr_wait(target.min_rnr_timer)) * kNanosecond);
+}
+
+// The target says no: nothing behind this request is executed.
+void VirtualEngine::refuse(Operation& operation, ibv_wc_status status) {
+  operation.qp->broken = true;
+  operation.status = status;
+  operation.answer_at = now_ + profile_.adapter_acknowledge + hop(operation);
+  answer(operation);
+}
+
+// Nobody is there: the sender's adapter tries until its retries are over (IBTA 9.7.6.1.3).
+void VirtualEngine::no_answer(Operation& operation) {
+  VirtualQp& qp = *operation.qp;
+  qp.broken = true;
+  if (qp.attr.timeout == 0) return;  // for ever
+  statistics_.retransmissions += qp.attr.retry_cnt;
+  operation.status = IBV_WC_RETRY_EXC_ERR;
+  operation.answer_at = now_ + static_cast<Picoseconds>(ack_wait(qp.attr.timeout)) * kNanosecond *
+                                   (qp.attr.retry_cnt + 1);
+  answer(operation);
+}
+
+Picoseconds VirtualEngine::hop(const Operation& operation) noexcept {
+  const VirtualQp* const from = find_qp(operation.source);
+  const VirtualQp* const to = find_qp(operation.target);
+  const bool near = from != nullptr && to != nullptr &&
+                    processes_[from->process].node == processes_[to->process].node;
+  return near ? profile_.wire_loopback : profile_.wire_hop;
+}
+
+bool VirtualEngine::take_receive(VirtualQp& target, Operation& operation) {
+  Fifo<VirtualReceive>& queue = target.srq != nullptr ? target.srq->receives : target.receives;
+  if (queue.empty()) return false;
+  operation.receive = std::move(queue.front());
+  operation.took_receive = true;
+  queue.pop_front();
+  if (target.srq != nullptr && target.srq->limit != 0 && queue.size() < target.srq->limit) {
+    target.srq->limit = 0;  // one event, then armed anew by the owner
+    ibv_async_event event{};
+    event.event_type = IBV_EVENT_SRQ_LIMIT_REACHED;
+    event.element.srq = &target.srq->verbs;
+    raise(context_of(target.srq->verbs.context), event, &target.srq->events_read);
+  }
+  return true;
+}
+
+// Where the sender's data lie, into spans_. Checked when the request was posted.
+void VirtualEngine::gather(const Operation& operation) {
+  spans_.clear();
+  if (operation.datagram) {
+    spans_.push_back({const_cast<std::uint8_t*>(operation.copy.data()), operation.copy.size()});
+  } else if (operation.wqe.is_inline) {
+    spans_.push_back({const_cast<std::uint8_t*>(operation.wqe.data), operation.wqe.length});
+  } else {
+    for (std::uint32_t i = 0; i < operation.wqe.num_sge; ++i) {
+      const ibv_sge& sge = operation.wqe.sge[i];
+      const Region* const region = find_region(sge.lkey, sge.addr, sge.length, 0);
+      if (sge.length == 0) continue;
+      // A region deregistered meanwhile leaves its memory to its owner: zeros go instead.
+      static std::uint8_t nothing[1];
+      if (region == nullptr) {
+        spans_.push_back({nothing, 0});
+      } else {
+        spans_.push_back(
+            {reinterpret_cast<std::uint8_t*>(region->address + (sge.addr - region->iova)),
+             sge.length});
+      }
+    }
+  }
+}
+
+void VirtualEngine::copy_to_receive(Operation& operation, CompletionEntry& entry) {
+  const VirtualReceive& receive = operation.receive;
+  std::uint8_t grh[kGrhBytes] = {};
+  gather(operation);
+  if (operation.datagram) spans_.insert(spans_.begin(), Span{grh, sizeof grh});
+  std::uint64_t total = 0;
+  for (const Span& span : spans_) total += span.length;
+  entry.byte_len = static_cast<std::uint32_t>(total);
+  if (total > receive.room) {
+    entry.status = IBV_WC_LOC_LEN_ERR;
+    operation.status = IBV_WC_REM_INV_REQ_ERR;
+    return;
+  }
+  std::size_t at = 0;
+  std::uint64_t used = 0;  // of spans_[at]
+  for (std::uint32_t i = 0; i < receive.count && total > 0; ++i) {
+    const ibv_sge& sge = i == 0 ? receive.first : receive.more[i - 1];
+    const std::uint64_t room = std::min<std::uint64_t>(sge.length, total);
+    if (room == 0) continue;
+    const Region* const region = find_region(sge.lkey, sge.addr, room, IBV_ACCESS_LOCAL_WRITE);
+    if (region == nullptr) {
+      entry.status = IBV_WC_LOC_PROT_ERR;
+      operation.status = IBV_WC_REM_OP_ERR;
+      return;
+    }
+    auto* to = reinterpret_cast<std::uint8_t*>(region->address + (sge.addr - region->iova));
+    std::uint64_t left = room;
+    while (left > 0) {
+      const std::uint64_t n = std::min(left, spans_[at].length - used);
+      std::memcpy(to, spans_[at].data + used, n);
+      to += n;
+      left -= n;
+      used += n;
+      if (used == spans_[at].length) {
+        ++at;
+        used = 0;
+      }
+    }
+    total -= room;
+  }
+}
+
+void VirtualEngine::land(Operation& operation) {
+  VirtualQp* const target = target_of(operation);
+  if (target == nullptr) {  // it died with the data on the adapter
+    if (operation.datagram) {
+      free_operation(&operation);
+    } else {
+      no_answer(operation);
+    }
+    return;
+  }
+  const std::uint8_t opcode = operation.wqe.opcode;
+  CompletionEntry entry;
+  entry.wr_id = operation.receive.wr_id;
+  entry.qpn = target->number;
+  entry.src_qp = operation.source;
+  entry.imm = operation.wqe.imm;
+  entry.flags = has_imm(opcode) ? static_cast<std::uint8_t>(IBV_WC_WITH_IMM) : std::uint8_t{0};
+  if (is_send(opcode)) {
+    entry.opcode = IBV_WC_RECV;
+    copy_to_receive(operation, entry);
+  } else if (!land_rdma(*target, operation)) {
+    return;  // a read: its data are on the way back
+  } else {
+    entry.opcode = static_cast<std::uint8_t>(IBV_WC_RECV_RDMA_WITH_IMM);
+    entry.byte_len = operation.wqe.length;
+    if (operation.status != IBV_WC_SUCCESS) entry.status = IBV_WC_WR_FLUSH_ERR;
+  }
+  if (operation.took_receive) {
+    push(target->recv_cq, entry, (operation.wqe.flags & IBV_SEND_SOLICITED) != 0);
+  } else {
+    wake(target->process);
+  }
+  if (operation.datagram) {
+    free_operation(&operation);
+    return;
+  }
+  if (operation.status != IBV_WC_SUCCESS) {
+    operation.qp->broken = true;
+    // A responder of RC fails with the request (IBTA 9.9.3); a DCT serves others and survives.
+    if (target->kind == QpKind::rc) fail_target(*target, IBV_EVENT_QP_ACCESS_ERR);
+  }
+  // Of a write that nobody asks after no answer is needed here: RC's only free a queue entry.
+  if (operation.qp->kind == QpKind::rc && !operation.signalled &&
+      operation.status == IBV_WC_SUCCESS) {
+    retire(operation);
+    return;
+  }
+  answer(operation);
+}
+
+// Memory that the request names by its remote key. False: its data go back first.
+bool VirtualEngine::land_rdma(VirtualQp& target, Operation& operation) {
+  const SendWqe& w = operation.wqe;
+  const bool reads = w.opcode == IBV_WR_RDMA_READ;
+  const unsigned right = reads                 ? unsigned{IBV_ACCESS_REMOTE_READ}
+                         : is_atomic(w.opcode) ? unsigned{IBV_ACCESS_REMOTE_ATOMIC}
+                                               : unsigned{IBV_ACCESS_REMOTE_WRITE};
+  const Region* region = nullptr;
+  if (w.length > 0) region = find_region(w.rkey, w.remote, w.length, right);
+  if ((target.access & right) == 0 ||
+      (w.length > 0 && (region == nullptr || region->pd != target.pd))) {
+    operation.status = IBV_WC_REM_ACCESS_ERR;
+    return true;
+  }
+  if (is_atomic(w.opcode) && (w.length != 8 || (w.remote & 7) != 0)) {
+    operation.status = IBV_WC_REM_INV_REQ_ERR;
+    return true;
+  }
+  auto* const at =
+      region == nullptr
+          ? nullptr
+          : reinterpret_cast<std::uint8_t*>(region->address + (w.remote - region->iova));
+  if (reads || is_atomic(w.opcode)) {
+    operation.copy.resize(w.length);
+    if (w.length > 0) std::memcpy(operation.copy.data(), at, w.length);
+    if (is_atomic(w.opcode)) {
+      std::uint64_t value = 0;
+      std::memcpy(&value, at, sizeof value);
+      if (w.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+        value += w.compare_add;
+      } else if (value == w.compare_add) {
+        value = w.swap;
+      }
+      std::memcpy(at, &value, sizeof value);
+      wake(target.process);
+    }
+    Picoseconds back = now_;
+    const VirtualQp& qp = *operation.qp;
+    if (processes_[qp.process].node == processes_[target.process].node) {
+      back += profile_.wire_loopback;
+    } else {
+      back = serialise(node_of(target), now_, w.length) + profile_.wire_hop;
+    }
+    ++operation.events;
+    schedule(back + profile_.pcie_write + time_of(profile_.pcie_rate, w.length), kReturn,
+             &operation);
+    return false;
+  }
+  gather(operation);
+  std::uint64_t offset = 0;
+  for (const Span& span : spans_) {
+    if (span.length > 0) std::memcpy(at + offset, span.data, span.length);
+    offset += span.length;
+  }
+  return true;
+}
+
+// The data of a read, at the sender's memory.
+void VirtualEngine::give_back(Operation& operation) {
+  std::uint64_t offset = 0;
+  gather(operation);
+  for (const Span& span : spans_) {
+    if (span.length > 0) std::memcpy(span.data, operation.copy.data() + offset, span.length);
+    offset += span.length;
+  }
+  if (offset != operation.copy.size()) operation.status = IBV_WC_LOC_PROT_ERR;
+  operation.answer_at = now_;
+  answer(operation);
+}
+
+void VirtualEngine::answer(Operation& operation) {
+  ++operation.events;
+  schedule(operation.answer_at, kAnswer, &operation);
+}
+
+void VirtualEngine::fail_target(VirtualQp& target, ibv_event_type event) {
+  if (target.phase != QpPhase::err) {
+    raise_qp(target, event);
+    fail(target, QpPhase::err);
+  } else {
+    flush_receives(target);
+  }
+}
+
+}  // namespace turnout::hca

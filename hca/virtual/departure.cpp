@@ -1,0 +1,166 @@
+// The sender's adapter: the order of a queue's requests, the send side shared by the node's
+// processes, DC's connections, the link.
+//
+// A DCI serves one target at a time: before it turns to another it waits for the last answer of the
+// present one and disconnects; the first operation to the new one connects (cost-model.md, DC
+// switching between destinations).
+#include <algorithm>
+
+#include "hca/device/rules.h"
+#include "hca/virtual/engine.h"
+
+namespace turnout::hca {
+
+// Lets go what may go, in order.
+void VirtualEngine::start(VirtualQp& qp) {
+  while (qp.started < qp.operations.size()) {
+    Operation& operation = *qp.operations[qp.started];
+    if (operation.ready > now_ || qp.phase != QpPhase::rts || qp.broken) return;
+    if (operation.status != IBV_WC_SUCCESS) {  // found wrong when it was posted
+      qp.broken = true;
+      ++qp.started;
+      ++operation.events;
+      schedule(now_ + profile_.pcie_write, kComplete, &operation);
+      return;
+    }
+    if (!depart(qp, operation)) return;
+    ++qp.started;
+  }
+}
+
+Picoseconds VirtualEngine::context_cost(Node& node, std::uint64_t context, Picoseconds* latency) {
+  switch (node.contexts.use(context)) {
+    case ContextCache::Found::first:
+      return 0;
+    case ContextCache::Found::second:
+      ++statistics_.first_misses;
+      return profile_.cache_first_miss;
+    case ContextCache::Found::memory:
+      break;
+  }
+  ++statistics_.second_misses;
+  const auto fetcher = std::min_element(node.fetches.begin(), node.fetches.end());
+  *fetcher = std::max(*fetcher, now_) + profile_.cache_second_miss;
+  *latency += *fetcher - now_;
+  return profile_.cache_first_miss;
+}
+
+// The data's time on the node's link; when its last byte has left.
+Picoseconds VirtualEngine::serialise(Node& node, Picoseconds from,
+                                     std::uint64_t bytes) const noexcept {
+  const auto packet = static_cast<std::uint64_t>(profile_.wire_packet);
+  const std::uint64_t packets = bytes == 0 ? 1 : (bytes + packet - 1) / packet;
+  const std::uint64_t all = bytes + packets * static_cast<std::uint64_t>(profile_.wire_overhead);
+  node.link_free = std::max(from, node.link_free) + time_of(profile_.wire_rate, all);
+  return node.link_free;
+}
+
+// False: the request must wait; start() is called again.
+bool VirtualEngine::depart(VirtualQp& qp, Operation& operation) {
+  Node& node = node_of(qp);
+  Picoseconds occupancy =
+      qp.kind == QpKind::rc ? profile_.adapter_send_rc : profile_.adapter_send_ud;
+  Picoseconds latency = 0;
+  if (qp.kind == QpKind::dci) {
+    occupancy = profile_.adapter_send_dc;
+    if (qp.connected != operation.target) {
+      if (qp.waits) return false;
+      if (qp.unanswered > 0) {
+        qp.waits = true;
+        return false;
+      }
+      if (now_ < qp.connect_after) {
+        qp.waits = true;
+        schedule(qp.connect_after, kRestart, nullptr, qp.number);
+        return false;
+      }
+      release_responder(qp);
+      qp.connected = operation.target;
+      occupancy = profile_.adapter_send_dc_switch;
+      latency = profile_.dc_connect;
+      ++statistics_.dc_connects;
+      note(Trace::Kind::connect, qp, operation.target, 0);
+    }
+    ++qp.unanswered;
+  }
+  occupancy += context_cost(node, qp.number, &latency);
+  node.send_free = std::max(now_, node.send_free) + occupancy;
+  const bool fetches = operation.wqe.opcode == IBV_WR_RDMA_READ || is_atomic(operation.wqe.opcode);
+  const std::uint64_t bytes = fetches ? 0 : operation.wqe.length;
+  const Picoseconds leaves = node.send_free + latency;
+  const VirtualQp* const target = find_qp(operation.target);
+  Picoseconds arrival;
+  if (target != nullptr && processes_[target->process].node == processes_[qp.process].node) {
+    arrival = leaves + profile_.wire_loopback;
+  } else {
+    arrival = serialise(node, leaves, bytes) + profile_.wire_hop;
+  }
+  if (chance(profile_.fault_delay) && profile_.fault_delay_most > 0) {
+    arrival +=
+        static_cast<Picoseconds>(random() % static_cast<std::uint64_t>(profile_.fault_delay_most));
+    note(Trace::Kind::fault, qp, operation.target, bytes);
+  }
+  note(Trace::Kind::depart, qp, operation.target, bytes);
+  operation.place = Operation::Place::flying;
+  if (qp.kind == QpKind::ud) {
+    depart_datagram(qp, operation, arrival);
+    return true;
+  }
+  if (chance(profile_.fault_qp_error)) {
+    operation.status = IBV_WC_RETRY_EXC_ERR;
+    qp.broken = true;
+    operation.answer_at = arrival;
+    answer(operation);
+    return true;
+  }
+  if (chance(profile_.fault_loss)) {
+    ++statistics_.retransmissions;
+    arrival += static_cast<Picoseconds>(ack_wait(qp.attr.timeout)) * kNanosecond;
+    note(Trace::Kind::fault, qp, operation.target, bytes);
+  }
+  // What follows a delayed or lost packet waits for it.
+  qp.last_arrival = arrival = std::max(arrival, qp.last_arrival);
+  ++operation.events;
+  schedule(arrival, kArrive, &operation);
+  return true;
+}
+
+// A datagram travels by itself: its sender has completed when it has left.
+void VirtualEngine::depart_datagram(VirtualQp& qp, Operation& operation, Picoseconds arrival) {
+  const int copies = chance(profile_.fault_loss) ? 0 : chance(profile_.fault_duplicate) ? 2 : 1;
+  for (int i = 0; i < copies; ++i) {
+    Operation* const flying = new_operation();
+    flying->wqe.opcode = operation.wqe.opcode;
+    flying->wqe.flags = operation.wqe.flags;
+    flying->wqe.imm = operation.wqe.imm;
+    flying->wqe.qkey = operation.wqe.qkey;
+    flying->wqe.global = operation.wqe.global;
+    flying->wqe.length = operation.wqe.length;
+    flying->source = qp.number;
+    flying->target = operation.target;
+    flying->datagram = true;
+    flying->copy.resize(operation.wqe.length);
+    gather(operation);
+    std::size_t at = 0;
+    for (const Span& span : spans_) {
+      std::copy_n(span.data, span.length, flying->copy.data() + at);
+      at += span.length;
+    }
+    ++flying->events;
+    schedule(arrival, kArrive, flying);
+  }
+  operation.answer_at = now_;
+  answer(operation);
+}
+
+// The former target's adapter need not keep a context for this initiator any more.
+void VirtualEngine::release_responder(VirtualQp& qp) {
+  if (qp.connected == 0) return;
+  if (const VirtualQp* target = find_qp(qp.connected); target != nullptr) {
+    Node& node = node_of(*target);
+    node.responders.erase(qp.number);
+    node.contexts.forget(kResponder | qp.number);
+  }
+}
+
+}  // namespace turnout::hca

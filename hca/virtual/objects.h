@@ -1,0 +1,131 @@
+// The virtual engine's part of the verbs objects, and what stands behind them: processes, nodes,
+// regions, operations on their way.
+//
+// Everything belongs to one VirtualEngine and is used by one thread. The verbs objects begin with
+// those of hca/device/objects.h, so that the exported functions serve both engines.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "hca/device/fifo.h"
+#include "hca/device/objects.h"
+#include "hca/virtual/context_cache.h"
+#include "hca/virtual/world.h"
+
+namespace turnout::hca {
+
+struct VirtualQp;
+
+struct Node {
+  Picoseconds send_free = 0, link_free = 0, receive_free = 0;  // servers, first come first served
+  ContextCache contexts;
+  std::vector<Picoseconds> fetches;  // when each fetcher of contexts is free
+  // Responder contexts of DC in use: initiator's queue pair -> operations of it not yet answered.
+  std::map<std::uint32_t, std::uint32_t> responders;
+};
+
+struct Process {
+  std::uint32_t node = 0;
+  World::Callback wake = nullptr;
+  void* wake_context = nullptr;
+  Picoseconds busy = 0;  // its code has run up to here
+  bool alive = true;
+};
+
+struct Region {
+  std::uint32_t key = 0;  // 0: none
+  ProcessIndex owner = 0;
+  std::uint32_t pd = 0;
+  std::uint32_t access = 0;
+  std::uint8_t generation = 0;  // survives
+  std::uint64_t iova = 0, length = 0, address = 0;
+};
+
+struct VirtualReceive {
+  std::uint64_t wr_id = 0;
+  std::uint64_t room = 0;
+  std::uint32_t count = 0;
+  ibv_sge first{};
+  std::vector<ibv_sge> more;  // from the second on
+};
+
+struct CompletionEntry {
+  std::uint64_t wr_id = 0;
+  std::uint32_t qpn = 0, src_qp = 0, byte_len = 0, imm = 0;
+  std::uint32_t sq_position = 0;
+  std::uint8_t status = 0, opcode = 0, flags = 0;
+  bool send = false;
+  bool dropped = false;  // its queue pair was reset or destroyed
+};
+
+struct VirtualCq : Cq {
+  ProcessIndex process = 0;
+  std::uint32_t slots = 0;
+  Cqe gate{};  // what the exported poll looks at: its sequence tells whether there are entries
+  Fifo<CompletionEntry> entries;
+  bool overflowed = false;
+  Armed armed = Armed::no;
+};
+
+struct VirtualSrq : Srq {
+  ProcessIndex process = 0;
+  std::uint32_t pd = 0;
+  std::uint32_t max_wr = 0, max_sge = 0, limit = 0;
+  Fifo<VirtualReceive> receives;
+};
+
+struct VirtualChannel : Channel {
+  Fifo<VirtualCq*> events;
+};
+
+// One work request on its way.
+struct Operation {
+  enum class Place : std::uint8_t { queued, flying, done };
+  SendWqe wqe;
+  VirtualQp* qp = nullptr;  // null: nobody waits for it any more
+  Place place = Place::queued;
+  Picoseconds ready = 0;       // at the adapter
+  Picoseconds answer_at = 0;   // its answer is at the sender's adapter
+  std::uint32_t source = 0;    // number of the sender's queue pair
+  std::uint32_t target = 0;    // and of the receiver's
+  std::uint32_t events = 0;    // pending that name it
+  std::uint32_t attempts = 0;  // refused for lack of a receive
+  ibv_wc_status status = IBV_WC_SUCCESS;
+  bool signalled = false;
+  bool datagram = false;      // on its way by itself: the sender has completed
+  bool at_responder = false;  // DC: counted in Node::responders
+  VirtualReceive receive;     // taken at the target
+  bool took_receive = false;
+  std::vector<std::uint8_t> copy;  // of a datagram's data
+  Operation* next_free = nullptr;
+};
+
+struct VirtualQp : Qp {
+  ProcessIndex process = 0;
+  std::uint32_t pd = 0;
+  QpPhase phase = QpPhase::reset;
+  VirtualCq* send_cq = nullptr;
+  VirtualCq* recv_cq = nullptr;
+  VirtualSrq* srq = nullptr;
+  std::uint32_t access = 0, dest_qpn = 0, qkey = 0;
+  std::uint8_t min_rnr_timer = 0;
+  std::uint32_t max_recv_wr = 0, max_recv_sge = 0;
+  Fifo<VirtualReceive> receives;
+  Fifo<Operation*> operations;  // not ended, oldest first
+  std::size_t started = 0;      // of these, how many have left
+  Picoseconds last_ready = 0, last_arrival = 0;
+  bool broken = false;  // a request has failed at its target: what follows is not executed
+  // RNR: arrivals that wait behind the first one refused.
+  Fifo<Operation*> refused;
+  std::uint32_t rnr_left = 0;
+  // DCI
+  std::uint32_t connected = 0;    // target's number, 0: none
+  std::uint32_t unanswered = 0;   // operations to it
+  Picoseconds connect_after = 0;  // the former target's last answer and the disconnect behind it
+  Picoseconds nack_wait = 0;
+  bool waits = false;  // the head waits for the present target's last answer
+};
+
+}  // namespace turnout::hca

@@ -1,0 +1,188 @@
+// Processes and the kernel: the world's time, its events, its random numbers.
+#include <cstring>
+
+#include "hca/virtual/engine.h"
+
+namespace turnout::hca {
+namespace {
+VirtualEngine* world = nullptr;
+}
+
+VirtualEngine* VirtualEngine::present() noexcept {
+  return world;
+}
+
+VirtualEngine::VirtualEngine(const WorldOptions& options)
+    : profile_(options.profile), random_state_(options.seed), nodes_(options.nodes) {
+  for (Node& node : nodes_) {
+    node.contexts.limit(profile_.cache_first_entries, profile_.cache_second_entries);
+    node.fetches.resize(
+        static_cast<std::size_t>(profile_.cache_fetches > 0 ? profile_.cache_fetches : 1));
+  }
+  regions_.resize(1);  // key 0 is none
+  qps_.resize(kFirstQp);
+  world = this;
+}
+
+VirtualEngine::~VirtualEngine() {
+  world = nullptr;
+}
+
+ProcessIndex VirtualEngine::add_process(std::uint32_t node, Callback wake, void* context) {
+  Process process;
+  process.node = node;
+  process.wake = wake;
+  process.wake_context = context;
+  processes_.push_back(process);
+  return static_cast<ProcessIndex>(processes_.size() - 1);
+}
+
+void VirtualEngine::enter(ProcessIndex process) {
+  current_ = process;
+  Process& p = processes_[process];
+  if (p.busy < now_) p.busy = now_;
+}
+
+void VirtualEngine::kill(ProcessIndex process) {
+  processes_[process].alive = false;
+  for (VirtualQp* qp : qps_) {
+    if (qp == nullptr || qp->process != process) continue;
+    drop_operations(*qp);
+    qp->phase = QpPhase::err;
+  }
+}
+
+void VirtualEngine::at(Picoseconds time, Callback callback, void* context, std::uint64_t argument) {
+  Event event;
+  event.time = time < now_ ? now_ : time;
+  event.kind = kCallback;
+  event.callback = callback;
+  event.object = context;
+  event.argument = argument;
+  events_.push(event);
+}
+
+void VirtualEngine::schedule(Picoseconds time, Kind kind, void* object, std::uint64_t argument) {
+  Event event;
+  event.time = time < now_ ? now_ : time;
+  event.kind = kind;
+  event.object = object;
+  event.argument = argument;
+  events_.push(event);
+}
+
+bool VirtualEngine::run_one() {
+  if (events_.empty()) return false;
+  const Event event = events_.pop();
+  now_ = event.time;
+  ++statistics_.events;
+  // FNV-1a over what every run of a seed must repeat.
+  for (const std::uint64_t word :
+       {static_cast<std::uint64_t>(event.time), std::uint64_t{event.kind}}) {
+    statistics_.hash = (statistics_.hash ^ word) * 1099511628211ULL;
+  }
+  switch (static_cast<Kind>(event.kind)) {
+    case kCallback:
+      event.callback(event.object, event.argument);
+      return true;
+    case kRestart:
+      if (VirtualQp* qp = find_qp(static_cast<std::uint32_t>(event.argument)); qp != nullptr) {
+        qp->waits = false;
+        start(*qp);
+      }
+      return true;
+    case kNotify:
+      wake(static_cast<ProcessIndex>(event.argument));
+      return true;
+    default:
+      break;
+  }
+  auto& operation = *static_cast<Operation*>(event.object);
+  --operation.events;
+  if (operation.qp == nullptr && !operation.datagram) {  // its queue pair has let go of it
+    if (operation.events == 0) free_operation(&operation);
+    return true;
+  }
+  switch (static_cast<Kind>(event.kind)) {
+    case kReady:
+      start(*operation.qp);
+      break;
+    case kArrive:
+      arrive(operation);
+      break;
+    case kLand:
+      land(operation);
+      break;
+    case kReturn:
+      give_back(operation);
+      break;
+    case kAnswer:
+      answered(operation);
+      break;
+    case kComplete:
+      complete(operation);
+      break;
+    default:
+      break;
+  }
+  return true;
+}
+
+void VirtualEngine::wake(ProcessIndex process) {
+  const Process& p = processes_[process];
+  if (p.alive && p.wake != nullptr) p.wake(p.wake_context, process);
+}
+
+// SplitMix64.
+std::uint64_t VirtualEngine::random() noexcept {
+  std::uint64_t z = (random_state_ += 0x9e3779b97f4a7c15ULL);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+  return z ^ (z >> 31);
+}
+
+bool VirtualEngine::chance(std::int64_t ppm) noexcept {
+  if (ppm <= 0) return false;
+  const bool happens = random() % 1'000'000 < static_cast<std::uint64_t>(ppm);
+  if (happens) ++statistics_.faults;
+  return happens;
+}
+
+void VirtualEngine::note(Trace::Kind kind, const VirtualQp& qp, std::uint32_t peer,
+                         std::uint64_t bytes) {
+  if (!trace_) [[likely]]
+    return;
+  const VirtualQp* other = peer < qps_.size() ? qps_[peer] : nullptr;
+  trace_(Trace{kind, now_, qp.process, other != nullptr ? other->process : qp.process, qp.number,
+               static_cast<std::uint32_t>(bytes)});
+}
+
+Operation* VirtualEngine::new_operation() {
+  constexpr std::size_t kBlock = 256;
+  if (free_operations_ == nullptr) {
+    operation_blocks_.push_back(std::make_unique<Operation[]>(kBlock));
+    for (std::size_t i = 0; i < kBlock; ++i) {
+      operation_blocks_.back()[i].next_free = free_operations_;
+      free_operations_ = &operation_blocks_.back()[i];
+    }
+  }
+  Operation* const operation = free_operations_;
+  free_operations_ = operation->next_free;
+  operation->qp = nullptr;
+  operation->place = Operation::Place::queued;
+  operation->status = IBV_WC_SUCCESS;
+  operation->answer_at = 0;
+  operation->events = operation->attempts = 0;
+  operation->signalled = operation->datagram = false;
+  operation->at_responder = operation->took_receive = false;
+  operation->copy.clear();
+  return operation;
+}
+
+void VirtualEngine::free_operation(Operation* operation) noexcept {
+  operation->qp = nullptr;
+  operation->next_free = free_operations_;
+  free_operations_ = operation;
+}
+
+}  // namespace turnout::hca

@@ -1,0 +1,90 @@
+#include "sim/rank.h"
+
+#include <vector>
+
+#include "sim/rank_state.h"
+
+namespace turnout::sim {
+namespace {
+constexpr std::uint64_t kBarrierTags = std::uint64_t{1} << 48;
+}
+
+std::uint32_t Rank::id() const noexcept {
+  return state_->id();
+}
+std::uint32_t Rank::size() const noexcept {
+  return state_->size();
+}
+Picoseconds Rank::now() const noexcept {
+  return state_->now();
+}
+Random& Rank::random() noexcept {
+  return state_->random();
+}
+
+Rank::StartAwaiter Rank::isend(std::uint32_t to, std::uint64_t bytes, std::uint64_t tag) {
+  return {state_, to, bytes, tag, true, {}};
+}
+Rank::StartAwaiter Rank::irecv(std::uint32_t from, std::uint64_t bytes, std::uint64_t tag) {
+  return {state_, from, bytes, tag, false, {}};
+}
+bool Rank::StartAwaiter::await_ready() {
+  return state->try_start(*this);
+}
+void Rank::StartAwaiter::await_suspend(std::coroutine_handle<> handle) {
+  state->suspend_start(*this, handle);
+}
+Request Rank::StartAwaiter::await_resume() {
+  return request;
+}
+
+Rank::WaitAwaiter Rank::wait(Request request) {
+  return {state_, request};
+}
+bool Rank::WaitAwaiter::await_ready() {
+  return !request.valid() || state->is_done(request);
+}
+void Rank::WaitAwaiter::await_suspend(std::coroutine_handle<> handle) {
+  state->suspend_wait(request, handle);
+}
+Received Rank::WaitAwaiter::await_resume() {
+  return state->take(request);
+}
+
+Task Rank::wait_all(std::span<const Request> requests) {
+  for (const Request request : requests) co_await wait(request);
+}
+
+bool Rank::test(Request request) {
+  state_->progress_once();
+  return state_->is_done(request);
+}
+
+Task Rank::send(std::uint32_t to, std::uint64_t bytes, std::uint64_t tag) {
+  const Request request = co_await isend(to, bytes, tag);
+  co_await wait(request);
+}
+
+Task Rank::recv(std::uint32_t from, std::uint64_t bytes, std::uint64_t tag) {
+  const Request request = co_await irecv(from, bytes, tag);
+  co_await wait(request);
+}
+
+Task Rank::barrier() {
+  const std::uint64_t tag = kBarrierTags + state_->barriers++;
+  for (std::uint32_t distance = 1; distance < size(); distance *= 2) {
+    const Request in = co_await irecv((id() + size() - distance) % size(), 1, tag);
+    const Request out = co_await isend((id() + distance) % size(), 1, tag);
+    co_await wait(in);
+    co_await wait(out);
+  }
+}
+
+Rank::ComputeAwaiter Rank::compute(Picoseconds time) {
+  return {state_, time};
+}
+void Rank::ComputeAwaiter::await_suspend(std::coroutine_handle<> handle) {
+  state->suspend_compute(time, handle);
+}
+
+}  // namespace turnout::sim

@@ -1,0 +1,416 @@
+#include "sim/rank_state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace turnout::sim {
+namespace {
+
+std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
+  return Random(a * 0x9e3779b97f4a7c15ULL + b).next();
+}
+
+// Endpoints of a simulation are told apart by an id whose low half is the rank, so that the pools'
+// (i + j) mod n of AQPS 3.1 is that of ranks.
+std::uint64_t endpoint_id(std::uint64_t seed, std::uint32_t rank) noexcept {
+  return (mix(seed, rank) & 0xffff'ffff'ff00'0000ULL) | std::uint64_t{1} << 63 | rank;
+}
+std::uint32_t rank_of(std::uint64_t id) noexcept {
+  return static_cast<std::uint32_t>(id & 0xff'ffff);
+}
+
+// The content of a message: the number first, then bytes that follow from who, to whom and what.
+constexpr std::size_t kNumberBytes = 4;
+std::byte content(std::uint64_t key, std::size_t at) noexcept {
+  return static_cast<std::byte>((key >> (at % 7 * 8)) + at);
+}
+std::uint64_t content_key(std::uint32_t from, std::uint32_t to, std::uint64_t tag,
+                          std::uint32_t number) noexcept {
+  return mix(mix(mix(from, to), tag), number);
+}
+
+}  // namespace
+
+void RankProcessor::charge(Work work, std::uint64_t amount) noexcept {
+  const hca::Profile& profile = world_->profile();
+  switch (work) {
+    case Work::poll_ring:
+      world_->charge(profile.processor_poll_ring * static_cast<Picoseconds>(amount));
+      break;
+    case Work::match:
+      world_->charge(profile.processor_match * static_cast<Picoseconds>(amount));
+      break;
+    case Work::copy:
+      world_->charge(profile.processor_copy + hca::time_of(profile.processor_copy_rate, amount));
+      break;
+    case Work::post:
+    case Work::doorbell:
+    case Work::poll_cq:
+    case Work::register_memory:
+      break;  // charged by the adapter's driver
+  }
+}
+
+RankState::RankState(SimulationState& shared, std::uint32_t id)
+    : shared_(shared), id_(id), clock_(*shared.world), random_(mix(shared.options->seed, id)) {}
+
+RankState::~RankState() = default;
+
+Status RankState::open() {
+  auto endpoint = Endpoint::create(shared_.settings, clock_, shared_.processor.get(),
+                                   endpoint_id(shared_.options->seed, id_));
+  if (!endpoint) return endpoint.status();
+  endpoint_ = std::move(endpoint).value();
+  return {};
+}
+
+void RankState::start(const Program& program) {
+  program_ = std::make_unique<Program>(program);
+  root_ = (*program_)(Rank(*this));
+  started_ = true;
+}
+
+std::uint32_t RankState::size() const noexcept {
+  return shared_.options->ranks;
+}
+
+Picoseconds RankState::now() const noexcept {
+  return shared_.world->process_time();
+}
+
+void RankState::fail(const std::string& what) const {
+  throw SimulationError(what);
+}
+
+void RankState::kill() {
+  shared_.world->kill(id_);
+  killed_ = true;
+  if (!ended_) ++shared_.ended;
+  ended_ = true;
+  if (!closed_) ++shared_.closed;
+  closed_ = true;
+  if (endpoint_) endpoint_->abandon();
+}
+
+void RankState::wake() {
+  if (killed_ || closed_) return;
+  schedule(std::max(shared_.world->now(), shared_.world->busy_until(id_)));
+}
+
+void RankState::schedule(Picoseconds time) {
+  if (scheduled_ >= 0 && scheduled_ <= time) return;
+  scheduled_ = time;
+  shared_.world->at(
+      time,
+      [](void* self, std::uint64_t due) {
+        auto* rank = static_cast<RankState*>(self);
+        // A later one that an earlier replaced has nothing to do.
+        if (rank->scheduled_ == static_cast<Picoseconds>(due)) rank->run();
+      },
+      this, static_cast<std::uint64_t>(time));
+}
+
+void RankState::run() {
+  scheduled_ = -1;
+  if (killed_ || closed_ || !endpoint_) return;
+  hca::World& world = *shared_.world;
+  world.enter(id_);
+  try {
+    if (started_ && !ended_ && waits_ == Waits::nothing) {  // its very first step
+      root_.start();
+      shared_.last_step = world.now();
+    } else if (waits_ == Waits::compute) {
+      if (world.process_time() < compute_until_) {
+        schedule(compute_until_);
+        return;
+      }
+      waits_ = Waits::nothing;
+      std::exchange(handle_, nullptr).resume();
+      shared_.last_step = world.now();
+    }
+    bool moved = closing_ ? !(closed_ = endpoint_->close()) : endpoint_->progress();
+    if (closing_) {
+      if (closed_) {
+        ++shared_.closed;
+        return;
+      }
+      moved = false;
+    }
+    moved |= drain();
+    while (resume()) moved = true;
+    if (started_ && !ended_ && root_.done()) {
+      root_.rethrow();
+      ended_ = true;
+      ++shared_.ended;
+      shared_.ended_at[id_] = world.process_time();
+    }
+    if (moved || waits_ == Waits::compute) {
+      schedule(std::max(world.process_time(), world.now()));
+      return;
+    }
+  } catch (const std::exception& error) {
+    if (shared_.error.empty()) {
+      shared_.error = fmt::format("rank {} at {:.3f} us: {}", id_,
+                                  static_cast<double>(world.process_time()) / 1e6, error.what());
+    }
+    return;
+  }
+  sleep();
+}
+
+// Nothing moves: the next arrival wakes the rank, or what it has to do by itself.
+void RankState::sleep() {
+  if (ended_ && !closing_) return;
+  const Picoseconds deadline = endpoint_->next_deadline() * hca::kNanosecond + hca::kNanosecond;
+  if (timer_ >= 0 && timer_ <= deadline && timer_ > shared_.world->now()) return;
+  timer_ = deadline;
+  shared_.world->at(
+      deadline, [](void* self, std::uint64_t) { static_cast<RankState*>(self)->wake(); }, this, 0);
+}
+
+// Goes on with the coroutine if what it waits for is there.
+bool RankState::resume() {
+  switch (waits_) {
+    case Waits::start:
+      if (!try_start(*starting_)) return false;
+      break;
+    case Waits::request:
+      if (!is_done(wanted_)) return false;
+      break;
+    case Waits::nothing:
+    case Waits::compute:
+      return false;
+  }
+  waits_ = Waits::nothing;
+  shared_.last_step = shared_.world->now();
+  std::exchange(handle_, nullptr).resume();
+  return true;
+}
+
+bool RankState::drain() {
+  bool moved = false;
+  while (queue_.has_error()) {
+    const ErrorCompletion error = queue_.pop_error();
+    Slot& slot = *static_cast<Slot*>(error.context);
+    slot.done = true;
+    slot.error = error.status.text();
+    moved = true;
+  }
+  while (queue_.size() > 0) {
+    const Completion completion = queue_.front();
+    queue_.pop();
+    Slot& slot = *static_cast<Slot*>(completion.context);
+    slot.done = true;
+    moved = true;
+    if (slot.sends) continue;
+    const std::uint32_t source = rank_of(endpoint_->peer_address(completion.source).id);
+    slot.received = {source, completion.tag, completion.length};
+    const std::uint64_t key = mix(source, completion.tag);
+    if (shared_.options->keep_latencies) {
+      const auto found = streams_.find(key);
+      if (found != streams_.end() && !found->second.started.empty()) {
+        shared_.latencies.push_back(now() - found->second.started.front());
+        found->second.started.pop_front();
+        if (found->second.started.empty()) streams_.erase(found);
+      }
+    }
+    if (shared_.options->check_content) check(slot, completion, source);
+  }
+  return moved;
+}
+
+PeerId RankState::peer(std::uint32_t rank) {
+  const auto found = peers_.find(rank);
+  if (found != peers_.end()) return found->second;
+  auto made = endpoint_->peer(shared_.addresses[rank]);
+  if (!made) fail(made.status().text());
+  peers_.emplace(rank, made.value());
+  return made.value();
+}
+
+void RankState::fill(Slot& slot) const {
+  const std::uint64_t key = content_key(id_, slot.peer, slot.tag, slot.number);
+  slot.buffer.resize(slot.bytes);
+  std::size_t at = 0;
+  if (slot.bytes >= kNumberBytes) {
+    std::memcpy(slot.buffer.data(), &slot.number, kNumberBytes);
+    at = kNumberBytes;
+  }
+  for (; at < slot.bytes; ++at) slot.buffer[at] = content(key, at);
+}
+
+// Whole, of the message it says it is, and that one only once. Messages too short for a number are
+// taken to be the next.
+void RankState::check(const Slot& slot, const Completion& completion, std::uint32_t source) {
+  Checked& checked = checked_[mix(source, completion.tag)];
+  std::uint32_t number = checked.below;
+  std::size_t at = 0;
+  if (completion.length >= kNumberBytes) {
+    std::memcpy(&number, slot.buffer.data(), kNumberBytes);
+    at = kNumberBytes;
+    const bool twice =
+        number < checked.below ||
+        std::find(checked.beyond.begin(), checked.beyond.end(), number) != checked.beyond.end();
+    if (twice) fail(fmt::format("message {} from rank {} arrived twice", number, source));
+  }
+  const std::uint64_t key = content_key(source, id_, completion.tag, number);
+  for (; at < completion.length; ++at) {
+    if (slot.buffer[at] != content(key, at)) {
+      fail(fmt::format("byte {} of message {} from rank {} (tag {}, {} bytes) is not what was sent",
+                       at, number, source, completion.tag, completion.length));
+    }
+  }
+  checked.beyond.push_back(number);
+  for (auto next = checked.beyond.end();
+       (next = std::find(checked.beyond.begin(), checked.beyond.end(), checked.below)) !=
+       checked.beyond.end();) {
+    *next = checked.beyond.back();
+    checked.beyond.pop_back();
+    ++checked.below;
+  }
+}
+
+bool RankState::try_start(Rank::StartAwaiter& awaiter) {
+  std::uint32_t index;
+  if (free_slots_.empty()) {
+    index = static_cast<std::uint32_t>(slots_.size());
+    slots_.push_back(std::make_unique<Slot>());
+  } else {
+    index = free_slots_.back();
+    free_slots_.pop_back();
+  }
+  Slot& slot = *slots_[index];
+  slot.used = true;
+  slot.done = false;
+  slot.sends = awaiter.sends;
+  slot.peer = awaiter.peer;
+  slot.bytes = awaiter.bytes;
+  slot.tag = awaiter.tag;
+  slot.received = {};
+  slot.error.clear();
+  const bool checked = shared_.options->check_content;
+  iovec piece{};
+  piece.iov_len = awaiter.bytes;
+  Status status;
+  if (awaiter.sends) {
+    if (awaiter.peer >= size()) fail(fmt::format("send to rank {} of {}", awaiter.peer, size()));
+    std::uint32_t& number = sent_numbers_[mix(awaiter.peer, awaiter.tag)];
+    slot.number = number;
+    if (checked) fill(slot);
+    piece.iov_base = checked ? slot.buffer.data() : shared_.nothing.data();
+    SendRequest request;
+    request.peer = peer(awaiter.peer);
+    request.data = {&piece, 1};
+    request.tagged = true;
+    request.tag = awaiter.tag;
+    request.report = Report{&queue_, &queue_, nullptr, &slot};
+    const Picoseconds begun = now();
+    status = endpoint_->send(request);
+    if (status.ok()) {
+      ++number;
+      ++shared_.messages;
+      shared_.bytes += awaiter.bytes;
+      if (shared_.options->keep_latencies) {
+        shared_.ranks[awaiter.peer]->streams_[mix(id_, awaiter.tag)].started.push_back(begun);
+      }
+    }
+  } else {
+    if (checked) slot.buffer.assign(awaiter.bytes, std::byte{0});
+    piece.iov_base = checked ? slot.buffer.data() : shared_.anywhere.data();
+    RecvRequest request;
+    request.peer = awaiter.peer == kAnySource ? kAnyPeer : peer(awaiter.peer);
+    request.buffer = {&piece, 1};
+    request.tagged = true;
+    request.tag = awaiter.tag == kAnyTag ? 0 : awaiter.tag;
+    request.ignore = awaiter.tag == kAnyTag ? ~std::uint64_t{0} : 0;
+    request.report = Report{&queue_, &queue_, nullptr, &slot};
+    status = endpoint_->recv(request);
+  }
+  if (status.ok()) {
+    awaiter.request = Request(index);
+    return true;
+  }
+  slot.used = false;
+  free_slots_.push_back(index);
+  if (status.code() != Code::again) fail(status.text());
+  return false;
+}
+
+bool RankState::is_done(Request request) const noexcept {
+  return request.index_ < slots_.size() && slots_[request.index_]->done;
+}
+
+Received RankState::take(Request request) {
+  if (!request.valid() || request.index_ >= slots_.size() || !slots_[request.index_]->used) {
+    fail("waiting for a request that was waited for before");
+  }
+  Slot& slot = *slots_[request.index_];
+  slot.used = false;
+  slot.done = false;
+  free_slots_.push_back(request.index_);
+  if (!slot.error.empty()) {
+    fail(fmt::format("{} rank {}, {} bytes, tag {}: {}", slot.sends ? "send to" : "receive from",
+                     slot.peer, slot.bytes, slot.tag, slot.error));
+  }
+  return slot.received;
+}
+
+void RankState::progress_once() {
+  endpoint_->progress();
+  drain();
+}
+
+void RankState::suspend_start(Rank::StartAwaiter& awaiter, std::coroutine_handle<> handle) {
+  starting_ = &awaiter;
+  handle_ = handle;
+  waits_ = Waits::start;
+}
+
+void RankState::suspend_wait(Request request, std::coroutine_handle<> handle) {
+  wanted_ = request;
+  handle_ = handle;
+  waits_ = Waits::request;
+}
+
+void RankState::suspend_compute(Picoseconds time, std::coroutine_handle<> handle) {
+  shared_.world->charge(time);
+  compute_until_ = now();
+  handle_ = handle;
+  waits_ = Waits::compute;
+}
+
+void RankState::begin_close() {
+  if (closed_) return;
+  closing_ = true;
+  wake();
+}
+
+void RankState::release() {
+  if (!endpoint_) return;
+  shared_.world->enter(id_);
+  endpoint_.reset();
+  root_ = Task();
+}
+
+std::string RankState::waiting_for() const {
+  switch (waits_) {
+    case Waits::start:
+      return fmt::format("room to {} rank {}", starting_->sends ? "send to" : "receive from",
+                         starting_->peer);
+    case Waits::request: {
+      const Slot& slot = *slots_[wanted_.index_];
+      return fmt::format(
+          "the end of a {} rank {}, {} bytes, tag {}", slot.sends ? "send to" : "receive from",
+          slot.peer == kAnySource ? "any" : std::to_string(slot.peer), slot.bytes, slot.tag);
+    }
+    case Waits::compute:
+      return "the end of a computation";
+    case Waits::nothing:
+      break;
+  }
+  return "nothing";
+}
+
+}  // namespace turnout::sim

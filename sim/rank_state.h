@@ -1,0 +1,151 @@
+// RankState: one simulated process: its endpoint, its requests, its coroutine; and SimulationState,
+// what the ranks share. Internal to sim/.
+//
+// A rank runs when something woke it: one round of progress, then whatever its coroutine waited for
+// and has; rounds follow each other in virtual time while they move something, then the rank
+// sleeps.
+#pragma once
+
+#include <coroutine>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/completion.h"
+#include "core/endpoint.h"
+#include "hca/device/fifo.h"
+#include "sim/simulation.h"
+
+namespace turnout::sim {
+
+struct SimulationState;
+
+class RankClock final : public Clock {
+ public:
+  explicit RankClock(hca::World& world) noexcept : world_(&world) {}
+  Nanoseconds now() noexcept override { return world_->process_time() / hca::kNanosecond; }
+
+ private:
+  hca::World* world_;
+};
+
+// What the core says it does costs what the profile says. Posting, polling of completion queues and
+// registration are charged by the adapter's driver, which sees them itself.
+class RankProcessor final : public Processor {
+ public:
+  explicit RankProcessor(hca::World& world) noexcept : world_(&world) {}
+  void charge(Work work, std::uint64_t amount) noexcept override;
+
+ private:
+  hca::World* world_;
+};
+
+class RankState {
+ public:
+  RankState(SimulationState& shared, std::uint32_t id);
+  RankState(const RankState&) = delete;
+  RankState& operator=(const RankState&) = delete;
+  ~RankState();
+
+  [[nodiscard]] Status open();  // the endpoint; the rank was entered
+  void start(const Program& program);
+  void wake();  // at the world's time
+  [[nodiscard]] bool ended() const noexcept { return ended_; }
+  [[nodiscard]] bool killed() const noexcept { return killed_; }
+  void kill();
+  // Ends the endpoint in steps; wakes drive it.
+  void begin_close();
+  [[nodiscard]] bool closed() const noexcept { return closed_; }
+  void release();
+  [[nodiscard]] Endpoint& endpoint() noexcept { return *endpoint_; }
+  [[nodiscard]] bool has_endpoint() const noexcept { return endpoint_ != nullptr; }
+  [[nodiscard]] std::string waiting_for() const;
+
+  // For Rank and its awaiters.
+  [[nodiscard]] std::uint32_t id() const noexcept { return id_; }
+  [[nodiscard]] std::uint32_t size() const noexcept;
+  [[nodiscard]] Picoseconds now() const noexcept;
+  [[nodiscard]] Random& random() noexcept { return random_; }
+  bool try_start(Rank::StartAwaiter& awaiter);
+  [[nodiscard]] bool is_done(Request request) const noexcept;
+  [[nodiscard]] Received take(Request request);
+  void progress_once();
+  void suspend_start(Rank::StartAwaiter& awaiter, std::coroutine_handle<> handle);
+  void suspend_wait(Request request, std::coroutine_handle<> handle);
+  void suspend_compute(Picoseconds time, std::coroutine_handle<> handle);
+
+  std::uint32_t barriers = 0;
+
+ private:
+  enum class Waits : std::uint8_t { nothing, start, request, compute };
+  struct Slot {
+    bool used = false, done = false, sends = false;
+    std::uint32_t peer = 0;
+    std::uint64_t bytes = 0, tag = 0;
+    std::uint32_t number = 0;
+    Received received;
+    std::string error;
+    std::vector<std::byte> buffer;
+  };
+  struct Stream {  // of messages of one (source, tag) that have not been received
+    hca::Fifo<Picoseconds> started;
+  };
+  struct Checked {            // of one (source, tag): numbers received
+    std::uint32_t below = 0;  // all of them
+    std::vector<std::uint32_t> beyond;
+  };
+
+  void run();
+  bool drain();
+  [[nodiscard]] bool resume();
+  void sleep();
+  void schedule(Picoseconds time);
+  [[nodiscard]] PeerId peer(std::uint32_t rank);
+  void fill(Slot& slot) const;
+  void check(const Slot& slot, const Completion& completion, std::uint32_t source);
+  [[noreturn]] void fail(const std::string& what) const;
+
+  SimulationState& shared_;
+  std::uint32_t id_;
+  RankClock clock_;
+  std::unique_ptr<Endpoint> endpoint_;
+  CompletionQueue queue_;
+  Random random_;
+  std::vector<std::unique_ptr<Slot>> slots_;
+  std::vector<std::uint32_t> free_slots_;
+  std::unordered_map<std::uint32_t, PeerId> peers_;
+  std::unordered_map<std::uint64_t, std::uint32_t> sent_numbers_;  // by hash of (peer, tag)
+  std::unordered_map<std::uint64_t, Stream> streams_;
+  std::unordered_map<std::uint64_t, Checked> checked_;
+  std::unique_ptr<Program> program_;  // a lambda's captures live as long as its coroutine
+  Task root_;
+  Waits waits_ = Waits::nothing;
+  std::coroutine_handle<> handle_;
+  Rank::StartAwaiter* starting_ = nullptr;
+  Request wanted_;
+  Picoseconds compute_until_ = 0;
+  Picoseconds scheduled_ = -1;  // when run() is due; -1: not
+  Picoseconds timer_ = -1;
+  bool started_ = false, ended_ = false, killed_ = false, closing_ = false, closed_ = false;
+};
+
+struct SimulationState {
+  const Options* options = nullptr;
+  hca::World* world = nullptr;
+  Settings settings;
+  std::unique_ptr<RankProcessor> processor;
+  std::vector<std::unique_ptr<RankState>> ranks;
+  std::vector<Address> addresses;
+  std::vector<std::byte> nothing;  // what messages consist of when content is not checked
+  std::vector<std::byte> anywhere;
+  std::uint32_t ended = 0;
+  std::uint32_t closed = 0;
+  Picoseconds last_step = 0;  // when a coroutine last went on
+  std::string error;          // of the first rank that failed
+  std::vector<Picoseconds> ended_at;
+  std::uint64_t messages = 0, bytes = 0;
+  std::vector<Picoseconds> latencies;
+};
+
+}  // namespace turnout::sim

@@ -1,0 +1,233 @@
+#include "sim/simulation.h"
+
+#include <fmt/format.h>
+#include <malloc.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <memory>
+
+#include "core/verbs/library.h"
+#include "sim/rank_state.h"
+
+namespace turnout::sim {
+namespace {
+
+constexpr std::uint64_t kLargestMessage = std::uint64_t{64} << 20;
+// Virtual time in which no rank goes on: the program waits for what will not come.
+constexpr Picoseconds kHang = 120 * hca::kSecond;
+
+std::uint64_t resident_bytes() {
+  std::FILE* const file = std::fopen("/proc/self/statm", "r");
+  if (file == nullptr) return 0;
+  unsigned long long total = 0, resident = 0;
+  const int n = std::fscanf(file, "%llu %llu", &total, &resident);
+  std::fclose(file);
+  return n == 2 ? resident * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)) : 0;
+}
+
+Result<Settings> settings_of(const Options& options) {
+  Settings settings = Settings::defaults();
+  const std::pair<std::string, std::string> fixed[] = {{"device", "virtual"}, {"report", "0"}};
+  for (const auto& [name, value] : fixed) {
+    if (Status status = settings.set(name, value); !status.ok()) return status;
+  }
+  for (const auto& [name, value] : options.settings) {
+    if (Status status = settings.set(name, value); !status.ok()) return status;
+  }
+  if (Status status = settings.validate(); !status.ok()) return status;
+  return settings;
+}
+
+Result<std::unique_ptr<hca::World>> make_world(const Options& options, const Settings& settings) {
+  if (Status status = verbs::load(verbs::Library::virtual_adapter, settings); !status.ok()) {
+    return status;
+  }
+  auto* const create = reinterpret_cast<hca::CreateWorld*>(verbs::symbol("turnout_create_world"));
+  if (create == nullptr) {
+    return Status{Code::version, fmt::format("the virtual adapter in {} is an older one without a "
+                                             "virtual clock; build it anew or set "
+                                             "TURNOUT_VERBS_PATH",
+                                             verbs::virtual_folder(settings))};
+  }
+  hca::WorldOptions world;
+  world.profile = options.profile;
+  world.seed = options.seed;
+  world.nodes = (options.ranks + options.ranks_per_node - 1) / options.ranks_per_node;
+  return std::unique_ptr<hca::World>(create(world));
+}
+
+void collect(SimulationState& shared, Outcome* outcome) {
+  std::map<std::string, MemoryByKind> memory;
+  std::map<std::string, Channels> channels;
+  for (auto& rank : shared.ranks) {
+    if (!rank->has_endpoint() || rank->killed()) {
+      if (shared.options->keep_reports) outcome->reports.emplace_back();
+      continue;
+    }
+    EndpointReport report = rank->endpoint().report();
+    outcome->peers += report.peers.size();
+    outcome->memory_peak = std::max(outcome->memory_peak, report.peak);
+    outcome->budget = report.budget;
+    for (const MemoryLine& line : report.memory) {
+      MemoryByKind& kind = memory[line.kind];
+      kind.kind = line.kind;
+      kind.largest = std::max(kind.largest, line.peak);
+      kind.sum += line.peak;
+    }
+    for (const PeerReport& peer : report.peers) {
+      std::uint64_t sent = 0;
+      for (const ChannelSpan& span : peer.send.spans) {
+        Channels& channel = channels[std::string(name(span.channel))];
+        channel.channel = name(span.channel);
+        channel.messages += span.messages;
+        channel.bytes += span.bytes;
+        sent += span.messages;
+      }
+      outcome->switches += peer.receive.switches;
+      if (!peer.receive.spans.empty() &&
+          peer.receive.spans.back().channel == ChannelKind::rc_rdma) {
+        ++outcome->rc_connections;
+      }
+      if (shared.options->keep_reports && sent > 0) {
+        outcome->pairs.push_back(
+            {{rank->id(),
+              static_cast<std::uint32_t>(rank->endpoint().peer_address(peer.peer).id & 0xff'ffff)},
+             sent});
+      }
+    }
+    if (shared.options->keep_reports) outcome->reports.push_back(std::move(report));
+  }
+  for (auto& [name, kind] : memory) outcome->memory.push_back(std::move(kind));
+  for (auto& [name, channel] : channels) outcome->channels.push_back(std::move(channel));
+}
+
+std::string hang_text(const SimulationState& shared) {
+  std::string text = "no rank goes on:";
+  int shown = 0;
+  for (const auto& rank : shared.ranks) {
+    if (rank->ended()) continue;
+    if (++shown > 5) {
+      text += " ...";
+      break;
+    }
+    text += fmt::format(" rank {} waits for {};", rank->id(), rank->waiting_for());
+  }
+  return text;
+}
+
+// Plays events until `done` holds. Empty: it does; else why not.
+template <class Done>
+std::string play(SimulationState& shared, Done&& done) {
+  const Options& options = *shared.options;
+  hca::World& world = *shared.world;
+  std::uint64_t count = 0;
+  while (!done()) {
+    if (!shared.error.empty()) return shared.error;
+    if (!world.run_one()) return hang_text(shared);
+    if (options.time_limit > 0 && world.now() > options.time_limit) {
+      return fmt::format("the limit of {} us of virtual time is over; {} of {} ranks have ended",
+                         options.time_limit / hca::kMicrosecond, shared.ended, options.ranks);
+    }
+    if ((++count & 0xffff) == 0) {
+      if (options.progress) options.progress(shared.ended, world.now(), world.statistics().events);
+      if (world.now() - shared.last_step > kHang) return hang_text(shared);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Outcome> run(const Options& options, const Program& program) {
+  if (options.ranks == 0 || options.ranks > (1U << 24) || options.ranks_per_node == 0) {
+    return Status{Code::invalid, fmt::format("{} ranks, {} on a node: at least one, at most 2^24",
+                                             options.ranks, options.ranks_per_node)};
+  }
+  auto settings = settings_of(options);
+  if (!settings) return settings.status();
+  // Thousands of processes' buffers come from one heap, not from a mapping each.
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  const auto begun = std::chrono::steady_clock::now();
+  const std::uint64_t before = resident_bytes();
+  auto world = make_world(options, settings.value());
+  if (!world) return world.status();
+
+  SimulationState shared;
+  shared.options = &options;
+  shared.world = world.value().get();
+  shared.settings = std::move(settings).value();
+  shared.processor = std::make_unique<RankProcessor>(*shared.world);
+  shared.ended_at.resize(options.ranks);
+  if (!options.check_content) {
+    shared.nothing.resize(kLargestMessage);
+    shared.anywhere.resize(kLargestMessage);
+  }
+  if (options.trace) shared.world->set_trace(options.trace);
+  Status failed;
+  Picoseconds ready = 0;
+  for (std::uint32_t id = 0; id < options.ranks && failed.ok(); ++id) {
+    shared.ranks.push_back(std::make_unique<RankState>(shared, id));
+    (void)shared.world->add_process(
+        id / options.ranks_per_node,
+        [](void* context, std::uint64_t process) {
+          static_cast<SimulationState*>(context)->ranks[process]->wake();
+        },
+        &shared);
+    shared.world->enter(id);
+    failed = shared.ranks.back()->open();
+    ready = std::max(ready, shared.world->process_time());
+    if (failed.ok()) shared.addresses.push_back(shared.ranks.back()->endpoint().address());
+  }
+  Outcome outcome;
+  std::string error;
+  if (failed.ok()) {
+    // As MPI_Init ends: everybody knows everybody's address.
+    for (auto& rank : shared.ranks) {
+      rank->start(program);
+      shared.world->at(
+          ready, [](void* self, std::uint64_t) { static_cast<RankState*>(self)->wake(); },
+          rank.get(), 0);
+    }
+    for (const auto& [rank, time] : options.kills) {
+      if (rank >= options.ranks) continue;
+      shared.world->at(
+          ready + time, [](void* self, std::uint64_t) { static_cast<RankState*>(self)->kill(); },
+          shared.ranks[rank].get(), 0);
+    }
+    shared.last_step = ready;
+    error = play(shared, [&] { return shared.ended == options.ranks; });
+    outcome.time = *std::max_element(shared.ended_at.begin(), shared.ended_at.end()) - ready;
+    if (outcome.time < 0) outcome.time = 0;
+    for (const Picoseconds at : shared.ended_at) outcome.ended.push_back(at > 0 ? at - ready : 0);
+    outcome.bytes_per_rank = (resident_bytes() - before) / options.ranks;
+    collect(shared, &outcome);
+    if (error.empty()) {
+      for (auto& rank : shared.ranks) rank->begin_close();
+      shared.last_step = shared.world->now();
+      error = play(shared, [&] { return shared.closed == options.ranks; });
+    }
+  }
+  outcome.world = shared.world->statistics();
+  for (auto& rank : shared.ranks) {
+    if (rank->has_endpoint() && !rank->closed()) rank->endpoint().abandon();
+    rank->release();
+  }
+  // Every queue pair and region was given back.
+  outcome.world.qps_alive = shared.world->statistics().qps_alive;
+  outcome.world.regions_alive = shared.world->statistics().regions_alive;
+  if (!failed.ok()) return failed;
+  if (!error.empty()) return Status{Code::system, std::move(error)};
+  outcome.messages = shared.messages;
+  outcome.bytes = shared.bytes;
+  outcome.latencies = std::move(shared.latencies);
+  std::sort(outcome.latencies.begin(), outcome.latencies.end());
+  outcome.real_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  return outcome;
+}
+
+}  // namespace turnout::sim
