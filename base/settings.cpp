@@ -1,30 +1,15 @@
 #include "base/settings.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cctype>
-#include <cerrno>
+#include <cstdlib>
 #include <mutex>
 #include <optional>
 #include <set>
-#include <system_error>
 
 #include "base/log.h"
+#include "base/text_file.h"
+#include "base/toml.h"
 #include "base/value.h"
-
-#define TOML_HEADER_ONLY 1
-#define TOML_EXCEPTIONS 0
-#define TOML_ENABLE_FORMATTERS 0
-#ifdef __GNUC__
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wconversion"
-#endif
-#include <toml++/toml.h>
-#ifdef __GNUC__
-#pragma GCC diagnostic pop
-#endif
 
 extern char** environ;  // NOLINT: POSIX names it so
 
@@ -34,7 +19,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "TURNOUT_";
 // A settings file is some dozen lines; what is larger is another file.
-constexpr off_t kMaxFile = 1 << 20;
+constexpr std::uint64_t kMaxFile = 1 << 20;
 
 enum class Kind { text, boolean, count, bytes, duration, real };
 
@@ -150,89 +135,6 @@ void warn_unknown(std::string_view what, std::string_view shown, std::string_vie
   }
 }
 
-Result<std::string> read_file(const std::string& path) {
-  const auto failed = [&](int error) {
-    return Status{error == EACCES ? Code::permission : Code::system,
-                  fmt::format("cannot read the settings file {} (TURNOUT_CONFIG): {}", path,
-                              std::generic_category().message(error)),
-                  error};
-  };
-  // Non-blocking: a pipe without a writer must not hang the program at start.
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (fd < 0) return failed(errno);
-  struct stat info {};
-  Status status;
-  std::string text;
-  if (::fstat(fd, &info) != 0) {
-    status = failed(errno);
-  } else if (!S_ISREG(info.st_mode)) {
-    status = {Code::invalid, fmt::format("{} (TURNOUT_CONFIG) is not a regular file", path)};
-  } else if (info.st_size > kMaxFile) {
-    status = {Code::invalid,
-              fmt::format("{} (TURNOUT_CONFIG) has {} bytes; a settings file has at most {}", path,
-                          info.st_size, kMaxFile)};
-  } else {
-    text.resize(static_cast<std::size_t>(info.st_size));
-    std::size_t done = 0;
-    while (done < text.size()) {
-      const ssize_t n = ::read(fd, text.data() + done, text.size() - done);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) status = failed(errno);
-      if (n <= 0) break;
-      done += static_cast<std::size_t>(n);
-    }
-    text.resize(done);
-  }
-  ::close(fd);
-  if (!status.ok()) return status;
-  return text;
-}
-
-// The text as toml++ may have it. Version 3.3 tests characters for exotic blanks with a function
-// whose end is marked unreachable and reached for letters such as U+0206
-// (is_non_ascii_horizontal_whitespace): undefined behaviour. So it gets ASCII only: other letters
-// vanish from comments and are refused elsewhere, where TOML's \u00fc says the same.
-Result<std::string> as_ascii(std::string_view text, std::string_view file) {
-  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // a byte-order mark is allowed
-  std::string ascii(text);
-  std::size_t line = 1;
-  std::string_view quote;  // what ends the string we are in
-  bool comment = false;
-  for (std::size_t i = 0; i < ascii.size(); ++i) {
-    const char c = ascii[i];
-    const std::string_view rest = std::string_view(ascii).substr(i);
-    if (c == '\n') {
-      ++line;
-      comment = false;
-      if (quote.size() == 1) quote = {};  // an error, which toml++ tells about
-    } else if (static_cast<unsigned char>(c) >= 0x80) {
-      if (!comment) {
-        return Status{Code::invalid,
-                      fmt::format("{}, line {}: a letter outside ASCII; write it as \\u00fc in a "
-                                  "string with double quotes",
-                                  file, line)};
-      }
-      ascii[i] = '?';
-    } else if (comment) {
-      continue;
-    } else if (!quote.empty()) {
-      if (c == '\\' && quote.front() == '"') {
-        if (rest.size() > 1 && rest[1] != '\n') ++i;
-      } else if (rest.starts_with(quote)) {
-        i += quote.size() - 1;
-        quote = {};
-      }
-    } else if (c == '#') {
-      comment = true;
-    } else if (c == '"' || c == '\'') {
-      const std::string_view triple = c == '"' ? R"(""")" : "'''";
-      quote = rest.starts_with(triple) ? triple : triple.substr(0, 1);
-      i += quote.size() - 1;
-    }
-  }
-  return ascii;
-}
-
 // A TOML value as the text that the environment would hold; nothing for tables, arrays and dates.
 std::optional<std::string> as_text(const toml::node& node) {
   if (const auto* s = node.as_string()) return s->get();
@@ -258,7 +160,7 @@ Status Settings::set(std::string_view name, std::string_view value) {
 }
 
 Status Settings::apply_toml(std::string_view text, std::string_view file) {
-  const Result<std::string> ascii = as_ascii(text, file);
+  const Result<std::string> ascii = toml_ascii(text, file);
   if (!ascii) return ascii.status();
   const toml::parse_result parsed = toml::parse(ascii.value(), std::string(file));
   if (!parsed) {
@@ -292,7 +194,8 @@ Status Settings::apply_toml(std::string_view text, std::string_view file) {
 Result<Settings> Settings::load(UnknownNames unknown) {
   Settings settings = defaults();
   if (const char* const path = std::getenv("TURNOUT_CONFIG"); path != nullptr && *path != '\0') {
-    const Result<std::string> text = read_file(path);
+    const Result<std::string> text =
+        read_text_file(path, fmt::format("{} (TURNOUT_CONFIG)", path), "settings file", kMaxFile);
     if (!text) return text.status();
     if (Status s = settings.apply_toml(text.value(), path); !s.ok()) return s;
   }
@@ -334,24 +237,12 @@ std::vector<SettingInfo> describe(const Settings& settings) {
 }
 
 std::string_view nearest_setting(std::string_view name) {
-  // Two slips in a long name, one in a short one; a third of the letters is another word.
-  std::string_view best;
-  std::size_t best_distance = name.size() / 3 + 1;
-  for (const Row& row : kTable) {
-    const std::size_t distance = value::edit_distance(name, row.name);
-    if (distance < best_distance) {
-      best_distance = distance;
-      best = row.name;
-    }
-  }
-  if (!best.empty()) return best;
-  // Words left out or added: TURNOUT_BUDGET, TURNOUT_MEMORY_BUDGET_BYTES.
-  for (const Row& row : kTable) {
-    const std::string_view shorter = name.size() < row.name.size() ? name : row.name;
-    const std::string_view longer = name.size() < row.name.size() ? row.name : name;
-    if (shorter.size() >= 4 && longer.find(shorter) != std::string_view::npos) return row.name;
-  }
-  return {};
+  static const std::vector<std::string_view> known = [] {
+    std::vector<std::string_view> names;
+    for (const Row& row : kTable) names.push_back(row.name);
+    return names;
+  }();
+  return value::nearest_name(name, known);
 }
 
 }  // namespace turnout

@@ -215,4 +215,25 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
+std::string_view nearest_name(std::string_view name, std::span<const std::string_view> known) {
+  // A third of the letters is another word.
+  std::string_view best;
+  std::size_t best_distance = name.size() / 3 + 1;
+  for (const std::string_view candidate : known) {
+    const std::size_t distance = edit_distance(name, candidate);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = candidate;
+    }
+  }
+  if (!best.empty()) return best;
+  // Words left out or added: TURNOUT_BUDGET, TURNOUT_MEMORY_BUDGET_BYTES.
+  for (const std::string_view candidate : known) {
+    const std::string_view shorter = name.size() < candidate.size() ? name : candidate;
+    const std::string_view longer = name.size() < candidate.size() ? candidate : name;
+    if (shorter.size() >= 4 && longer.find(shorter) != std::string_view::npos) return candidate;
+  }
+  return {};
+}
+
 }  // namespace turnout::value

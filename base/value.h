@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -32,5 +33,10 @@ namespace turnout::value {
 
 // Levenshtein distance, with a swap of neighbours counted as one edit.
 [[nodiscard]] std::size_t edit_distance(std::string_view a, std::string_view b);
+
+// The known name that `name` was probably meant to be: two slips in a long one, one in a short one,
+// or words left out or added. Empty if nothing is near.
+[[nodiscard]] std::string_view nearest_name(std::string_view name,
+                                            std::span<const std::string_view> known);
 
 }  // namespace turnout::value

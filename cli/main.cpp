@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "cli/commands.h"
+#include "cli/sim.h"
 
 int main(int argc, char** argv) {
   using namespace turnout;
@@ -29,6 +30,9 @@ int main(int argc, char** argv) {
   report->add_option("--decisions", options.decisions,
                      "show this many decisions of each rank, the last");
 
+  cli::SimOptions sim_options;
+  auto* const sim = cli::add_sim(app, &sim_options);
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -41,6 +45,8 @@ int main(int argc, char** argv) {
       return 1;
     }
     code = config ? cli::config_table(markdown) : cli::info();
+  } else if (*sim) {
+    code = cli::run_sim(sim_options);
   } else {
     code = cli::report(options);
   }

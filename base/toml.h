@@ -1,0 +1,31 @@
+// toml++ as every part includes it: headers only, no exceptions; and the text as it may have it.
+//
+// Pure functions, any thread. Errors: invalid, naming the file and the line.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+#define TOML_HEADER_ONLY 1
+#define TOML_EXCEPTIONS 0
+#define TOML_ENABLE_FORMATTERS 0
+#ifdef __GNUC__
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wconversion"
+#endif
+#include <toml++/toml.h>
+#ifdef __GNUC__
+#pragma GCC diagnostic pop
+#endif
+
+namespace turnout {
+
+// The text with ASCII only. Version 3.3 of toml++ tests characters for exotic blanks with a
+// function whose end is marked unreachable and reached for letters such as U+0206
+// (is_non_ascii_horizontal_whitespace): undefined behaviour. So other letters vanish from comments
+// and are refused elsewhere, where TOML's \u00fc says the same. `file` is for messages.
+[[nodiscard]] Result<std::string> toml_ascii(std::string_view text, std::string_view file);
+
+}  // namespace turnout

@@ -1,0 +1,286 @@
+#include "cli/sim.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <limits>
+#include <optional>
+
+#include "base/value.h"
+#include "sim/experiment.h"
+#include "sim/profile_file.h"
+#include "sim/result_writer.h"
+#include "sim/simulation.h"
+#include "sim/study.h"
+#include "sim/timeline.h"
+#include "sim/trace.h"
+#include "sim/workloads/replay.h"
+
+namespace turnout::cli {
+
+namespace {
+
+constexpr std::uint32_t kDefaultRanks = 64, kMostRanks = 1U << 20;
+
+int complain(const Status& status) {
+  fmt::print(stderr, "turnout sim: {}\n", status.text());
+  return 1;
+}
+
+Status invalid(std::string text) {
+  return {Code::invalid, std::move(text)};
+}
+
+// In the source tree, or beside the installed command.
+std::string plot_script() {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::filesystem::path installed =
+      self.parent_path().parent_path() / "share" / "turnout" / "plot.py";
+  for (const std::filesystem::path& path :
+       {installed, std::filesystem::path(TURNOUT_SOURCE_TOOLS) / "plot.py"}) {
+    if (std::filesystem::is_regular_file(path, error)) return path.string();
+  }
+  return {};
+}
+
+// What both kinds of run share.
+struct Common {
+  sim::ProfileFile profile;
+  sim::NamedValues settings, options;
+  std::vector<std::string> policies;
+};
+
+Result<Common> common(const SimOptions& o) {
+  Result<sim::ProfileFile> profile = sim::find_profile(o.profile);
+  if (!profile) return profile.status();
+  Result<sim::NamedValues> settings = sim::parse_pairs(o.settings, "--set");
+  if (!settings) return settings.status();
+  Result<sim::NamedValues> options = sim::parse_pairs(o.options, "--option");
+  if (!options) return options.status();
+  return Common{std::move(profile).value(), std::move(settings).value(), std::move(options).value(),
+                sim::split(o.policies)};
+}
+
+// The timelines of the policies, one at a time.
+class Timelines {
+ public:
+  Timelines(std::string path, std::string title, bool several)
+      : path_(std::move(path)), title_(std::move(title)), several_(several) {}
+
+  std::function<void(const hca::Trace&)> start(const std::string& policy) {
+    if (!end().ok()) return {};
+    Result<std::unique_ptr<sim::Timeline>> made =
+        sim::Timeline::create(sim::timeline_path(path_, policy, several_), title_ + ", " + policy);
+    if (!made) {
+      if (status_.ok()) status_ = made.status();
+      return {};
+    }
+    current_ = std::move(made).value();
+    return [this](const hca::Trace& trace) { current_->add(trace); };
+  }
+  Status end() {
+    if (current_) {
+      if (Status s = current_->finish(); !s.ok() && status_.ok()) status_ = s;
+      if (current_->cut()) {
+        fmt::print(stderr, "turnout sim: the timeline is cut: its file reached {}\n",
+                   value::human_bytes(sim::Timeline::kDefaultLimit));
+      }
+      current_.reset();
+    }
+    return status_;
+  }
+
+ private:
+  std::string path_, title_;
+  bool several_;
+  std::unique_ptr<sim::Timeline> current_;
+  Status status_;
+};
+
+Status check(const SimOptions& o) {
+  if (o.ranks > kMostRanks) {
+    return invalid(fmt::format("--ranks {}: expected 1 to {}", o.ranks, kMostRanks));
+  }
+  if (o.ranks_per_node == 0 || o.ranks_per_node > 1024) {
+    return invalid(fmt::format("--ranks-per-node {}: expected 1 to 1024", o.ranks_per_node));
+  }
+  const bool replay = o.workload == "replay";
+  if (replay != !o.trace.empty()) {
+    return invalid(replay ? "replay needs --trace FILE" : "--trace goes with the workload replay");
+  }
+  return {};
+}
+
+Status add_replay(const SimOptions& o, sim::StudyOptions* study) {
+  if (!study->options.empty()) return invalid("replay has no options");
+  Result<sim::Trace> trace = sim::read_trace_file(o.trace);
+  if (!trace) return trace.status();
+  if (o.ranks == 0) study->place.ranks = trace.value().ranks();
+  Result<std::shared_ptr<const sim::Trace>> ready =
+      sim::prepare_replay(std::move(trace).value(), study->place.ranks);
+  if (!ready) return ready.status();
+  study->make = [ready = ready.value()](const sim::Place&) -> Result<sim::Instance> {
+    return sim::make_replay(ready);
+  };
+  return {};
+}
+
+int run_workload(const SimOptions& o) {
+  if (Status s = check(o); !s.ok()) return complain(s);
+  Result<Common> shared = common(o);
+  if (!shared) return complain(shared.status());
+  Progress progress;
+  sim::StudyOptions study;
+  study.workload = o.workload;
+  study.options = shared->options;
+  study.place = {o.ranks == 0 ? kDefaultRanks : o.ranks, o.ranks_per_node, o.seed};
+  if (!o.trace.empty()) {
+    if (Status s = add_replay(o, &study); !s.ok()) return complain(s);
+  }
+  study.profile = std::move(shared->profile);
+  study.settings = shared->settings;
+  study.policies = std::move(shared->policies);
+  if (study.policies.empty()) study.policies = {"aqps"};
+  study.check_content = !o.no_check;
+  if (!o.time_limit.empty()) {
+    const Result<std::int64_t> limit = value::parse_duration(o.time_limit);
+    if (!limit)
+      return complain(
+          invalid(fmt::format("--time-limit {}: {}", o.time_limit, limit.status().text())));
+    if (limit.value() <= 0 || limit.value() > 3'600'000'000'000) {
+      return complain(invalid(fmt::format("--time-limit {}: expected 1ns to 1h", o.time_limit)));
+    }
+    study.time_limit = limit.value() * hca::kNanosecond;
+  }
+  study.progress = [&](const std::string& policy, std::uint32_t ended, sim::Picoseconds now,
+                       std::uint64_t events) {
+    progress.show(policy, ended, study.place.ranks, now, events);
+  };
+  std::optional<Timelines> timelines;
+  if (!o.timeline.empty()) {
+    timelines.emplace(o.timeline, fmt::format("{} on {} (modelled)", o.workload, o.profile),
+                      study.policies.size() > 1);
+    study.trace = [&](const std::string& policy) { return timelines->start(policy); };
+  }
+  const Result<sim::Study> result = sim::run_study(study, sim::run);
+  progress.clear();
+  if (!result) return complain(result.status());
+  fmt::print("{}", sim::format_table(result.value()));
+  int code = 0;
+  const auto write = [&](const Status& s) {
+    if (!s.ok()) code = complain(s);
+  };
+  if (timelines) write(timelines->end());
+  if (!o.json.empty()) write(sim::write_text_file(o.json, sim::to_json(result.value())));
+  if (!o.csv.empty()) write(sim::write_text_file(o.csv, sim::to_csv(result.value())));
+  return code;
+}
+
+int run_experiment(const SimOptions& o) {
+  const Result<const sim::Experiment*> experiment = sim::find_experiment(o.experiment);
+  if (!experiment) return complain(experiment.status());
+  Result<Common> shared = common(o);
+  if (!shared) return complain(shared.status());
+  Progress progress;
+  sim::ExperimentOptions options;
+  options.profile = std::move(shared->profile);
+  options.seed = o.seed;
+  options.policies = std::move(shared->policies);
+  options.options = std::move(shared->options);
+  options.settings = std::move(shared->settings);
+  for (const std::string& text : sim::split(o.sizes)) {
+    const Result<std::uint64_t> size = value::parse_count(text);
+    if (!size || size.value() < 2 || size.value() > kMostRanks) {
+      return complain(
+          invalid(fmt::format("--sizes {}: expected numbers of ranks from 2 to {}, "
+                              "with commas between",
+                              o.sizes, kMostRanks)));
+    }
+    options.sizes.push_back(static_cast<std::uint32_t>(size.value()));
+  }
+  options.progress = [&](const std::string& what, std::uint32_t ranks, std::uint32_t ended,
+                         sim::Picoseconds now, std::uint64_t events) {
+    progress.show(fmt::format("{} at {}", what, ranks), ended, ranks, now, events);
+  };
+  const Result<sim::ExperimentResult> result = experiment.value()->run(options, sim::run);
+  progress.clear();
+  if (!result) return complain(result.status());
+  const Result<sim::Written> written =
+      sim::write_experiment(o.folder, o.experiment, result.value(), plot_script());
+  if (!written) return complain(written.status());
+  for (const std::string& file : written.value().files) fmt::print("{}\n", file);
+  if (!written.value().plot_skipped.empty()) {
+    fmt::print(stderr, "turnout sim: no plot: {}\n", written.value().plot_skipped);
+  }
+  return 0;
+}
+
+int show_profile(const std::string& name) {
+  const Result<sim::ProfileFile> profile = sim::find_profile(name);
+  if (!profile) return complain(profile.status());
+  const sim::ProfileFile& p = profile.value();
+  fmt::print("{}: {}\n", p.name, p.device);
+  if (!p.inherits.empty()) fmt::print("inherits {}\n", p.inherits);
+  if (!p.note.empty()) fmt::print("{}\n", p.note);
+  for (const sim::ProfileValue& v : p.values) {
+    fmt::print("{}.{} = {} {}  ({}{}{})\n    {}\n", v.group, v.name, v.value, v.unit, v.provenance,
+               v.source.empty() ? "" : " ", v.source, v.help);
+  }
+  return 0;
+}
+
+}  // namespace
+
+CLI::App* add_sim(CLI::App& app, SimOptions* o) {
+  auto* const sim = app.add_subcommand(
+      "sim", "run a workload or an experiment in virtual time, on a modelled adapter");
+  sim->add_option("workload", o->workload, "what the ranks do; --list names all");
+  sim->add_option("--ranks", o->ranks, "number of ranks (64; of a replay the trace's)");
+  sim->add_option("--ranks-per-node", o->ranks_per_node, "ranks that share one adapter")
+      ->capture_default_str();
+  sim->add_option("--policy", o->policies, "policies to compare, with commas between (aqps)");
+  sim->add_option("--profile", o->profile, "cost model: a name, or a TOML file")
+      ->capture_default_str();
+  sim->add_option("--seed", o->seed, "of everything random")->capture_default_str();
+  sim->add_option("--trace", o->trace, "the trace that `replay` plays");
+  sim->add_option("--set", o->settings, "name=value: a setting of Turnout, as in info --config")
+      ->allow_extra_args(false);
+  sim->add_option("--option", o->options, "name=value: an option of the workload")
+      ->allow_extra_args(false);
+  sim->add_option("--time-limit", o->time_limit, "longest virtual time (10s)");
+  sim->add_flag("--no-check", o->no_check, "do not make up and compare the messages' bytes");
+  sim->add_option("--json", o->json, "write the results to this file");
+  sim->add_option("--csv", o->csv, "write the results to this file");
+  sim->add_option("--timeline", o->timeline,
+                  "write what every rank did to this file, for ui.perfetto.dev; several policies: "
+                  "one file each");
+  sim->add_option("--experiment", o->experiment, "reproduce a figure of a paper; --list names all");
+  sim->add_option("--sizes", o->sizes, "with --experiment: numbers of ranks, with commas between");
+  sim->add_option("--output", o->folder, "with --experiment: folder of page, data and plot")
+      ->capture_default_str();
+  sim->add_flag("--list", o->list, "workloads and their options, experiments, policies, profiles");
+  sim->add_option("--show-profile", o->show_profile, "the values of a profile, and their sources");
+  sim->add_flag("--profiles-page", o->profiles_page, "print the page docs/profiles.md");
+  return sim;
+}
+
+int run_sim(const SimOptions& o) {
+  if (o.list) {
+    fmt::print("{}", sim_list());
+    return 0;
+  }
+  if (!o.show_profile.empty()) return show_profile(o.show_profile);
+  if (o.profiles_page) {
+    const Result<std::string> page = sim::profile_markdown();
+    if (!page) return complain(page.status());
+    fmt::print("{}", page.value());
+    return 0;
+  }
+  if (o.workload.empty() == o.experiment.empty()) {
+    return complain(invalid("give a workload or --experiment NAME; --list names both"));
+  }
+  return o.workload.empty() ? run_experiment(o) : run_workload(o);
+}
+
+}  // namespace turnout::cli

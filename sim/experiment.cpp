@@ -1,0 +1,139 @@
+#include "sim/experiment.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "base/value.h"
+#include "sim/experiments/list.h"
+#include "sim/result_writer.h"
+
+extern char** environ;  // NOLINT: POSIX names it so
+
+namespace turnout::sim {
+
+namespace {
+
+// What tools/plot.py answers when Python has no matplotlib.
+constexpr int kNoMatplotlib = 3;
+
+// Empty: the picture is there.
+std::string draw(const std::string& script, const std::string& data, const std::string& picture) {
+  if (script.empty()) return "plots were not asked for";
+  std::array<std::string, 4> words = {"python3", script, data, picture};
+  std::array<char*, 5> arguments{};
+  for (std::size_t i = 0; i < words.size(); ++i) arguments[i] = words[i].data();
+  pid_t child = 0;
+  const int error =
+      ::posix_spawnp(&child, arguments[0], nullptr, nullptr, arguments.data(), environ);
+  if (error != 0) {
+    return fmt::format("python3 cannot be started: {}", std::generic_category().message(error));
+  }
+  int state = 0;
+  while (::waitpid(child, &state, 0) < 0) {
+    if (errno != EINTR) {
+      return fmt::format("waiting for python3: {}", std::generic_category().message(errno));
+    }
+  }
+  if (WIFEXITED(state) && WEXITSTATUS(state) == 0) return {};
+  if (WIFEXITED(state) && WEXITSTATUS(state) == kNoMatplotlib) {
+    return "python3 has no matplotlib (Debian: python3-matplotlib)";
+  }
+  return fmt::format("{} failed", script);
+}
+
+}  // namespace
+
+std::span<const Experiment> experiments() {
+  static const std::vector<Experiment> all = [] {
+    std::vector<Experiment> list = latency_experiments();
+    for (Experiment& one : memory_experiments()) list.push_back(one);
+    std::sort(list.begin(), list.end(),
+              [](const Experiment& a, const Experiment& b) { return a.name < b.name; });
+    return list;
+  }();
+  return all;
+}
+
+Result<const Experiment*> find_experiment(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const Experiment& one : experiments()) {
+    if (one.name == name) return &one;
+    names.push_back(one.name);
+  }
+  const std::string_view near = value::nearest_name(name, names);
+  return Status{Code::invalid,
+                fmt::format("no experiment is called \"{}\"{} Known: {}", name,
+                            near.empty() ? "." : fmt::format("; did you mean {}?", near),
+                            fmt::join(names, ", "))};
+}
+
+std::string to_json(std::span<const Plot> plots) {
+  using Json = nlohmann::ordered_json;
+  Json list = Json::array();
+  for (const Plot& plot : plots) {
+    Json series = Json::array();
+    for (const Plot::Series& s : plot.series) {
+      Json x = Json::array(), y = Json::array();
+      for (const auto& [at, value] : s.points) {
+        x.push_back(at);
+        y.push_back(value);
+      }
+      series.push_back({{"name", s.name},
+                        {"from_paper", s.from_paper},
+                        {"x", std::move(x)},
+                        {"y", std::move(y)}});
+    }
+    list.push_back({{"title", plot.title},
+                    {"x_label", plot.x_label},
+                    {"y_label", plot.y_label},
+                    {"x_log", plot.x_log},
+                    {"y_log", plot.y_log},
+                    {"series", std::move(series)}});
+  }
+  return Json{{"format", 1}, {"plots", std::move(list)}}.dump(1, ' ', false,
+                                                              Json::error_handler_t::replace) +
+         "\n";
+}
+
+Result<Written> write_experiment(const std::string& folder, std::string_view name,
+                                 const ExperimentResult& result, const std::string& plot_script) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    return Status{Code::system,
+                  fmt::format("cannot make the folder {}: {}", folder, error.message()),
+                  error.value()};
+  }
+  const std::string base = fmt::format("{}/{}", folder, name);
+  Written written;
+  if (Status s = write_text_file(base + ".json", to_json(result.plots)); !s.ok()) return s;
+  written.files.push_back(base + ".json");
+  written.plot_skipped = draw(plot_script, base + ".json", base + ".svg");
+  std::string picture;
+  if (written.plot_skipped.empty()) {
+    written.files.push_back(base + ".svg");
+    picture = fmt::format("![{}]({}.svg)\n", name, name);
+  } else {
+    picture =
+        fmt::format("The data of the plot are in {}.json; `tools/plot.py` draws them.\n", name);
+  }
+  std::string page = result.page;
+  constexpr std::string_view kPlace = "{plot}\n";
+  if (const auto at = page.find(kPlace); at != std::string::npos) {
+    page.replace(at, kPlace.size(), picture);
+  }
+  if (Status s = write_text_file(base + ".md", page); !s.ok()) return s;
+  written.files.push_back(base + ".md");
+  return written;
+}
+
+}  // namespace turnout::sim

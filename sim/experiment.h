@@ -1,0 +1,72 @@
+// Experiment: a figure of a paper, reproduced on the model, with the paper's number beside ours.
+//
+// An experiment gives a page (Markdown) and the data of its plots; write_experiment() makes
+// NAME.md, NAME.json and, where Python has matplotlib, NAME.svg of them. What this build cannot run
+// is said to be missing on the page. One thread. Errors: those of run_study() and of files.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+#include "sim/study.h"
+
+namespace turnout::sim {
+
+struct Plot {
+  struct Series {
+    std::string name;
+    std::vector<std::pair<double, double>> points;
+    bool from_paper = false;  // drawn dashed
+  };
+  std::string title, x_label, y_label;
+  bool x_log = false, y_log = false;
+  std::vector<Series> series;
+};
+
+struct ExperimentOptions {
+  ProfileFile profile;
+  std::uint64_t seed = 1;
+  std::vector<std::uint32_t> sizes;   // ranks; empty: the paper's
+  std::vector<std::string> policies;  // empty: the paper's, as far as this build has them
+  NamedValues options;                // of the workload, over the experiment's own
+  NamedValues settings;               // of Turnout, over the experiment's own
+  // Told of each run: what runs, and as in Options::progress.
+  std::function<void(const std::string& what, std::uint32_t ranks, std::uint32_t ended,
+                     Picoseconds now, std::uint64_t events)>
+      progress;
+};
+
+struct ExperimentResult {
+  std::string page;  // Markdown; "{plot}" stands where the plot's picture belongs
+  std::vector<Plot> plots;
+};
+
+struct Experiment {
+  std::string_view name;
+  std::string_view help;
+  Result<ExperimentResult> (*run)(const ExperimentOptions& options, const Runner& runner) = nullptr;
+};
+
+// Sorted by name.
+[[nodiscard]] std::span<const Experiment> experiments();
+// Errors: invalid, with the nearest name.
+[[nodiscard]] Result<const Experiment*> find_experiment(std::string_view name);
+
+[[nodiscard]] std::string to_json(std::span<const Plot> plots);
+
+struct Written {
+  std::vector<std::string> files;
+  std::string plot_skipped;  // why there is no picture; empty: there is
+};
+// Makes the folder. `plot_script` is tools/plot.py, empty: no picture.
+[[nodiscard]] Result<Written> write_experiment(const std::string& folder, std::string_view name,
+                                               const ExperimentResult& result,
+                                               const std::string& plot_script);
+
+}  // namespace turnout::sim

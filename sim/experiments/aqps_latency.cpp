@@ -1,0 +1,231 @@
+// AQPS 4.3, figures 10 to 12: latency of a send in onetoall and alltoone, time of repeat.
+//
+// The paper's runs take minutes and decide every second. Ours are shorter: the selection decides
+// every 10 ms, and messages before those that are timed give it time to choose. A source still
+// brings hundreds of messages in a window, where a channel pays from about a hundred on.
+
+#include <fmt/format.h>
+
+#include <map>
+#include <optional>
+
+#include "sim/experiments/list.h"
+#include "sim/experiments/page.h"
+#include "sim/result_writer.h"
+
+namespace turnout::sim {
+
+namespace {
+
+struct Claim {
+  std::string_view id;
+  std::string_view against;  // a policy
+  double percent;            // change of aqps against it, at 64 ranks
+};
+
+struct Figure {
+  std::string_view name, workload, title, figure;
+  NamedValues options;
+  std::vector<Claim> claims;
+  bool whole;  // time of the whole run instead of one send
+};
+
+constexpr std::uint32_t kRanksOfClaims = 64;
+
+// Time of one send, or of all that was timed. Picoseconds.
+double measure(const PolicyResult& r, bool whole) {
+  double time = 0, messages = 0;
+  for (const Phase& p : r.phases) {
+    if (p.name == "warmup") continue;
+    time += static_cast<double>(p.end - p.begin);
+    messages += static_cast<double>(p.messages);
+  }
+  return whole || messages == 0 ? time : time / messages;
+}
+
+using Measured = std::map<std::uint32_t, std::map<std::string, double>>;
+
+std::string print(double time) {
+  return print_time(static_cast<Picoseconds>(time + 0.5));
+}
+
+std::string results_table(const Measured& measured, const std::vector<std::string>& policies) {
+  std::vector<std::vector<std::string>> rows(1, {"processes"});
+  for (const std::string& p : policies) rows[0].push_back(p);
+  for (const std::string& p : policies) {
+    if (p != "aqps") rows[0].push_back("aqps against " + p);
+  }
+  for (const auto& [ranks, times] : measured) {
+    std::vector<std::string> row = {fmt::format("{}", ranks)};
+    for (const std::string& p : policies) row.push_back(print(times.at(p)));
+    for (const std::string& p : policies) {
+      if (p == "aqps") continue;
+      const auto ours = times.find("aqps");
+      row.push_back(ours == times.end() ? "-"
+                                        : print_percent(change_percent(ours->second, times.at(p))));
+    }
+    rows.push_back(std::move(row));
+  }
+  return markdown_table(rows);
+}
+
+std::string claims_table(const Figure& figure, const Measured& measured) {
+  std::vector<std::vector<std::string>> rows = {
+      {"claim", "aqps against", "paper", "ours", "residual (percentage points)"}};
+  const auto at = measured.find(kRanksOfClaims);
+  for (const Claim& claim : figure.claims) {
+    std::vector<std::string> row = {std::string(claim.id), std::string(claim.against),
+                                    print_percent(claim.percent)};
+    std::optional<double> ours;
+    if (at != measured.end()) {
+      const auto aqps = at->second.find("aqps");
+      const auto other = at->second.find(std::string(claim.against));
+      if (aqps != at->second.end() && other != at->second.end()) {
+        ours = change_percent(aqps->second, other->second);
+      }
+    }
+    row.push_back(ours ? print_percent(*ours) : "not run");
+    row.push_back(ours ? fmt::format("{:+.1f}", *ours - claim.percent) : "-");
+    rows.push_back(std::move(row));
+  }
+  return markdown_table(rows);
+}
+
+// What served the timed messages, for the largest run.
+std::string channels_table(const Study& study) {
+  std::vector<std::vector<std::string>> rows = {{"policy", "channel", "messages", "DC connects",
+                                                 "first misses", "second misses",
+                                                 "RC queue pairs"}};
+  for (const PolicyResult& r : study.results) {
+    std::string first = r.policy;
+    for (const Channels& c : r.outcome.channels) {
+      const bool head = !first.empty();
+      const hca::WorldStatistics& w = r.outcome.world;
+      const auto once = [&](std::uint64_t n) {
+        return head ? fmt::format("{}", n) : std::string();
+      };
+      rows.push_back({first, c.channel, fmt::format("{}", c.messages), once(w.dc_connects),
+                      once(w.first_misses), once(w.second_misses), once(r.outcome.rc_connections)});
+      first.clear();
+    }
+  }
+  return markdown_table(rows);
+}
+
+Plot make_plot(const Figure& figure, const Measured& measured,
+               const std::vector<std::string>& policies) {
+  Plot plot;
+  plot.title = fmt::format("{} (modelled)", figure.title);
+  plot.x_label = "processes";
+  plot.y_label = figure.whole ? "time (ms)" : "time of one send (us)";
+  plot.x_log = true;
+  const double unit =
+      static_cast<double>(figure.whole ? 1000 * hca::kMicrosecond : hca::kMicrosecond);
+  for (const std::string& policy : policies) {
+    Plot::Series series{policy, {}, false};
+    for (const auto& [ranks, times] : measured) {
+      series.points.emplace_back(ranks, times.at(policy) / unit);
+    }
+    plot.series.push_back(std::move(series));
+  }
+  return plot;
+}
+
+Result<ExperimentResult> run(const Figure& figure, const ExperimentOptions& options,
+                             const Runner& runner) {
+  const Result<Available> policies =
+      available(options.policies, {"aqps", "dc-rdma-od", "rc-rdma-od"});
+  if (!policies) return policies.status();
+  const NamedValues settings = overlaid({{"interval", "10ms"}}, options.settings);
+  const NamedValues workload_options = overlaid(figure.options, options.options);
+  std::vector<std::uint32_t> sizes = options.sizes;
+  if (sizes.empty()) sizes = {8, 16, 32, 64};
+  Measured measured;
+  Study last;
+  for (const std::uint32_t ranks : sizes) {
+    StudyOptions study;
+    study.workload = figure.workload;
+    study.options = workload_options;
+    study.place = {ranks, 1, options.seed};
+    study.profile = options.profile;
+    study.settings = settings;
+    study.policies = policies.value().policies;
+    study.check_content = false;
+    if (options.progress) {
+      study.progress = [&](const std::string& policy, std::uint32_t ended, Picoseconds now,
+                           std::uint64_t events) {
+        options.progress(policy, ranks, ended, now, events);
+      };
+    }
+    Result<Study> result = run_study(study, runner);
+    if (!result) return result.status();
+    for (const PolicyResult& r : result.value().results) {
+      measured[ranks][r.policy] = measure(r, figure.whole);
+    }
+    last = std::move(result).value();
+  }
+  const std::vector<std::string>& names = policies.value().policies;
+  std::string page = fmt::format("# {}\n\n{} [AQPS {}].\n\n{}\n", figure.name, figure.title,
+                                 figure.figure, provenance(options.profile));
+  if (!policies.value().missing.empty()) page += policies.value().missing + "\n";
+  page += fmt::format("## Against the paper, {} processes\n\n{}\n", kRanksOfClaims,
+                      claims_table(figure, measured));
+  page += fmt::format("## {}\n\n{}\n{{plot}}\n\n", figure.whole ? "Time" : "Time of one send",
+                      results_table(measured, names));
+  page += fmt::format(
+      "## What the largest run did ({} processes, the part before the timed one "
+      "included)\n\n{}\n",
+      last.place.ranks, channels_table(last));
+  page += fmt::format("## How it was run\n\n{}",
+                      how_it_was_run(figure.name, options, workload_options, settings));
+  page +=
+      "\nThe paper decides once a second and runs for minutes; here the interval is shorter, so "
+      "that the\nchannels stand before the timed part begins.\n";
+  return ExperimentResult{std::move(page), {make_plot(figure, measured, names)}};
+}
+
+const Figure& one_to_all() {
+  static const Figure figure = {"aqps-onetoall",
+                                "onetoall",
+                                "Rank 0 sends 1-byte messages to all others round robin",
+                                "figure 10",
+                                {{"messages", "320000"}, {"warmup", "160000"}},
+                                {{"A1", "dc-rdma-od", -19}, {"A1", "rc-rdma-od", -24}},
+                                false};
+  return figure;
+}
+
+const Figure& all_to_one() {
+  static const Figure figure = {"aqps-alltoone",
+                                "alltoone",
+                                "All others send 1-byte messages to rank 0",
+                                "figure 11",
+                                {{"messages", "240000"}, {"warmup", "144000"}},
+                                {{"A2", "dc-rdma-od", -13}, {"A2", "rc-rdma-od", -13}},
+                                false};
+  return figure;
+}
+
+const Figure& repeat() {
+  static const Figure figure = {"aqps-repeat",
+                                "repeat",
+                                "onetoall, then alltoone, five times",
+                                "figure 12",
+                                {{"messages_out", "320000"}, {"messages_in", "240000"}},
+                                {{"A3", "dc-rdma-od", -21}, {"A3", "rc-rdma-od", -24}},
+                                true};
+  return figure;
+}
+
+}  // namespace
+
+std::vector<Experiment> latency_experiments() {
+  return {{"aqps-onetoall", "AQPS figure 10: latency of one send in onetoall (claim A1)",
+           [](const ExperimentOptions& o, const Runner& r) { return run(one_to_all(), o, r); }},
+          {"aqps-alltoone", "AQPS figure 11: latency of one send in alltoone (claim A2)",
+           [](const ExperimentOptions& o, const Runner& r) { return run(all_to_one(), o, r); }},
+          {"aqps-repeat", "AQPS figure 12: time of repeat (claim A3, held out of any fit)",
+           [](const ExperimentOptions& o, const Runner& r) { return run(repeat(), o, r); }}};
+}
+
+}  // namespace turnout::sim

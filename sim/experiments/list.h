@@ -1,0 +1,15 @@
+// The experiments, by file.
+#pragma once
+
+#include <vector>
+
+#include "sim/experiment.h"
+
+namespace turnout::sim {
+
+// AQPS figures 10 to 12: aqps-onetoall, aqps-alltoone, aqps-repeat.
+[[nodiscard]] std::vector<Experiment> latency_experiments();
+// AQPS figure 8: aqps-memory.
+[[nodiscard]] std::vector<Experiment> memory_experiments();
+
+}  // namespace turnout::sim

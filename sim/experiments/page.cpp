@@ -1,0 +1,119 @@
+#include "sim/experiments/page.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace turnout::sim {
+
+std::string markdown_table(const std::vector<std::vector<std::string>>& rows) {
+  std::string out;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    out += fmt::format("| {} |\n", fmt::join(rows[i], " | "));
+    if (i != 0) continue;
+    out += "|---|";
+    for (std::size_t column = 1; column < rows[0].size(); ++column) out += "---:|";
+    out += "\n";
+  }
+  return out;
+}
+
+double change_percent(double ours, double other) {
+  return other == 0 ? 0 : 100 * (ours - other) / other;
+}
+
+std::string print_percent(double percent) {
+  return fmt::format("{:+.1f} %", percent);
+}
+
+std::string provenance(const ProfileFile& profile) {
+  std::string out = fmt::format(
+      "All times on this page are **modelled**, not measured: the real messaging core on the "
+      "virtual\nadapter, profile `{}`{}.\n\n",
+      profile.name, profile.device.empty() ? "" : fmt::format(" ({})", profile.device));
+  std::vector<std::vector<std::string>> fitted = {{"parameter", "value", "what it was fitted to"}};
+  std::size_t assumed = 0;
+  for (const ProfileValue& v : profile.values) {
+    if (v.provenance == "F") {
+      fitted.push_back({fmt::format("`{}.{}`", v.group, v.name),
+                        fmt::format("{} {}", v.value, v.unit), v.source});
+    }
+    if (v.provenance == "assumed") ++assumed;
+  }
+  if (fitted.size() == 1) {
+    out += "No value of the profile was fitted";
+  } else {
+    out += fmt::format("Fitted values of the profile:\n\n{}\nThe others were not fitted",
+                       markdown_table(fitted));
+  }
+  if (assumed > 0) out += fmt::format("; {} are assumed", assumed);
+  return out + fmt::format(". `turnout sim --show-profile {}` tells where each comes from.\n",
+                           profile.name);
+}
+
+std::string how_it_was_run(std::string_view name, const ExperimentOptions& options,
+                           const NamedValues& workload_options, const NamedValues& settings) {
+  std::string command = fmt::format("turnout sim --experiment {} --profile {} --seed {}", name,
+                                    options.profile.name, options.seed);
+  if (!options.sizes.empty()) command += fmt::format(" --sizes {}", fmt::join(options.sizes, ","));
+  if (!options.policies.empty()) {
+    command += fmt::format(" --policy {}", fmt::join(options.policies, ","));
+  }
+  for (const auto& [key, value] : options.options)
+    command += fmt::format(" --option {}={}", key, value);
+  for (const auto& [key, value] : options.settings)
+    command += fmt::format(" --set {}={}", key, value);
+  std::vector<std::string> words;
+  for (const auto& [key, value] : workload_options)
+    words.push_back(fmt::format("`{}={}`", key, value));
+  std::string out = fmt::format("```sh\n{}\n```\n\n", command);
+  if (!words.empty()) out += fmt::format("Options of the workload: {}.\n", fmt::join(words, ", "));
+  words.clear();
+  for (const auto& [key, value] : settings) words.push_back(fmt::format("`{}={}`", key, value));
+  if (!words.empty()) {
+    out += fmt::format("Settings that are not the defaults: {}.\n", fmt::join(words, ", "));
+  }
+  return out;
+}
+
+NamedValues overlaid(NamedValues own, const NamedValues& given) {
+  for (const auto& [name, value] : given) {
+    const auto same =
+        std::find_if(own.begin(), own.end(), [&](const auto& pair) { return pair.first == name; });
+    if (same != own.end()) {
+      same->second = value;
+    } else {
+      own.emplace_back(name, value);
+    }
+  }
+  return own;
+}
+
+Result<Available> available(const std::vector<std::string>& asked,
+                            const std::vector<std::string>& of_paper) {
+  const std::vector<std::string_view> known = known_policies();
+  const auto has = [&](const std::string& policy) {
+    return std::find(known.begin(), known.end(), policy) != known.end();
+  };
+  Available result;
+  for (const std::string& policy : asked) {
+    if (Status s = check_settings(policy, {}); !s.ok()) return s;
+    result.policies.push_back(policy);
+  }
+  std::vector<std::string> missing;
+  for (const std::string& policy : of_paper) {
+    if (!has(policy)) missing.push_back(fmt::format("`{}`", policy));
+    if (asked.empty() && has(policy)) result.policies.push_back(policy);
+  }
+  if (!missing.empty()) {
+    result.missing = fmt::format(
+        "**Missing:** {} — this build has no such channel, so the paper's comparison with it is "
+        "not made\nhere. Without the DC-RDMA channel `aqps` itself chooses between DC-sendrecv and "
+        "RC-RDMA only.\n",
+        fmt::join(missing, ", "));
+  }
+  return result;
+}
+
+}  // namespace turnout::sim

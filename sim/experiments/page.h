@@ -1,0 +1,39 @@
+// What the pages of all experiments have: tables, how it was run, what was fitted.
+//
+// Pure; any thread. Text is Markdown.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/experiment.h"
+
+namespace turnout::sim {
+
+// The first row is the head; numbers are aligned to the right.
+[[nodiscard]] std::string markdown_table(const std::vector<std::vector<std::string>>& rows);
+
+// "-19.3 %": by how much `ours` is below (-) or above (+) `other`.
+[[nodiscard]] double change_percent(double ours, double other);
+[[nodiscard]] std::string print_percent(double percent);
+
+// "Modelled, not measured": profile, device, and the values of the profile that were fitted.
+[[nodiscard]] std::string provenance(const ProfileFile& profile);
+// The command that makes the page again, the settings and options it ran with.
+[[nodiscard]] std::string how_it_was_run(std::string_view name, const ExperimentOptions& options,
+                                         const NamedValues& workload_options,
+                                         const NamedValues& settings);
+
+// `own` with what the user gave in the place of values of the same name, or after them.
+[[nodiscard]] NamedValues overlaid(NamedValues own, const NamedValues& given);
+
+// Of the paper's policies those asked for and in this build, and a sentence on the others.
+struct Available {
+  std::vector<std::string> policies;
+  std::string missing;  // Markdown; empty: none
+};
+[[nodiscard]] Result<Available> available(const std::vector<std::string>& asked,
+                                          const std::vector<std::string>& of_paper);
+
+}  // namespace turnout::sim

@@ -1,0 +1,95 @@
+// docs/profiles.md.
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "sim/profile_file.h"
+
+namespace turnout::sim {
+
+namespace {
+
+constexpr std::array<std::string_view, 5> kShipped = {"connect-ib", "connectx-3", "connectx-5",
+                                                      "connectx-6", "ideal"};
+
+// '|' ends a cell, '<' begins a tag.
+std::string cell(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '|' || c == '<') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string profile_markdown(std::span<const ProfileFile> profiles) {
+  std::string page =
+      "# Profiles of the cost model\n"
+      "\n"
+      "<!-- Written from profiles/*.toml; a test compares the two. -->\n"
+      "\n"
+      "A profile says what one adapter, its PCI Express slot, its network and its host cost in\n"
+      "virtual time. `turnout sim --profile NAME` takes one by name, or a file of your own by its\n"
+      "path; a file that inherits from another gives only what differs:\n"
+      "\n"
+      "```toml\n"
+      "[profile]\n"
+      "name = \"slow-doorbell\"\n"
+      "device = \"Connect-IB behind a slow doorbell\"\n"
+      "inherits = \"connect-ib\"\n"
+      "[pcie]\n"
+      "doorbell = { value = 2, unit = \"us\", source = \"assumed to see what it does\" }\n"
+      "```\n"
+      "\n"
+      "Names are looked for in the folders of `TURNOUT_PROFILES`, in `share/turnout/profiles`\n"
+      "beside the folder of the command, and in the source tree. Times are written in ps, ns, us,\n"
+      "ms or s, rates in MB/s or GB/s (powers of ten) or `\"unlimited\"`. Every value names its\n"
+      "source, which begins with a tag:\n"
+      "\n"
+      "| tag | the value is |\n"
+      "|---|---|\n"
+      "| S | from a source paper |\n"
+      "| V | read in a public project's source or notes |\n"
+      "| A | from a paper's abstract |\n"
+      "| R | recalled from literature, not read again |\n"
+      "| D | derived; the text says how |\n"
+      "| F | fitted |\n"
+      "| assumed | nobody's figure: a guess of the right size |\n"
+      "| - | not given: the operation costs nothing |\n";
+  for (const ProfileFile& profile : profiles) {
+    page += fmt::format("\n## {}\n{}.", cell(profile.name), cell(profile.device));
+    if (!profile.inherits.empty()) {
+      page += fmt::format(" What is not its own comes from {}.", cell(profile.inherits));
+    }
+    page += "\n";
+    if (!profile.note.empty()) page += fmt::format("\n{}\n", cell(profile.note));
+    page +=
+        "\n"
+        "| parameter | value | tag | source | meaning |\n"
+        "|---|---|---|---|---|\n";
+    for (const ProfileValue& row : profile.values) {
+      const bool bare = row.unit == "count" || row.value == "unlimited";
+      const bool inherited = !row.from.empty() && row.from != profile.name;
+      page +=
+          fmt::format("| `{}.{}` | {}{}{} | {} | {}{} | {} |\n", row.group, row.name, row.value,
+                      bare ? "" : " ", bare ? "" : row.unit, row.provenance, cell(row.source),
+                      inherited ? fmt::format(" ({})", row.from) : std::string(), cell(row.help));
+    }
+  }
+  return page;
+}
+
+Result<std::string> profile_markdown() {
+  std::vector<ProfileFile> profiles;
+  for (const std::string_view name : kShipped) {
+    Result<ProfileFile> profile = find_profile(std::string(name));
+    if (!profile) return profile.status();
+    profiles.push_back(std::move(profile).value());
+  }
+  return profile_markdown(profiles);
+}
+
+}  // namespace turnout::sim

@@ -1,0 +1,167 @@
+#include "sim/study.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/settings.h"
+#include "base/value.h"
+
+namespace turnout::sim {
+
+namespace {
+
+// Of the papers and of settings.def; which of them this build has is asked of the settings.
+constexpr std::array<std::string_view, 4> kPolicies = {"aqps", "rc-rdma-od", "dc-rdma-od",
+                                                       "static:dc-sendrecv"};
+
+Status unknown_policy(std::string_view policy) {
+  const std::vector<std::string_view> known = known_policies();
+  if (std::find(kPolicies.begin(), kPolicies.end(), policy) != kPolicies.end()) {
+    return {Code::unsupported,
+            fmt::format("policy {}: its channels are not in this build, which has {}", policy,
+                        fmt::join(known, ", "))};
+  }
+  const std::string_view near = value::nearest_name(policy, known);
+  return {Code::invalid, fmt::format("no policy is called \"{}\"{} Known: {}", policy,
+                                     near.empty() ? "." : fmt::format("; did you mean {}?", near),
+                                     fmt::join(known, ", "))};
+}
+
+Result<Instance> make_from_registry(const StudyOptions& options) {
+  const Result<const Workload*> workload = find_workload(options.workload);
+  if (!workload) return workload.status();
+  const Result<Values> values = parse_values(*workload.value(), options.options);
+  if (!values) return values.status();
+  return make_instance(*workload.value(), values.value(), options.place);
+}
+
+// Options as printed in results: defaults too, so that a result tells all.
+std::map<std::string, std::string> printed(const StudyOptions& options) {
+  std::map<std::string, std::string> all;
+  const Result<const Workload*> workload = find_workload(options.workload);
+  if (options.make || !workload) {
+    for (const auto& [name, value] : options.options) all[name] = value;
+    return all;
+  }
+  const Result<Values> values = parse_values(*workload.value(), options.options);
+  if (!values) return all;
+  for (const Parameter& p : workload.value()->parameters) {
+    all[std::string(p.name)] = p.print(values.value()[p.name]);
+  }
+  return all;
+}
+
+Status check_place(const Place& place) {
+  if (place.ranks == 0 || place.ranks_per_node == 0) {
+    return {Code::invalid, "a simulation has at least one rank, and one on a node"};
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<std::string_view> known_policies() {
+  std::vector<std::string_view> known;
+  for (const std::string_view policy : kPolicies) {
+    Settings settings = Settings::defaults();
+    if (settings.set("policy", policy).ok() && settings.validate().ok()) known.push_back(policy);
+  }
+  return known;
+}
+
+Status check_settings(const std::string& policy, const NamedValues& given) {
+  const std::vector<std::string_view> known = known_policies();
+  if (std::find(known.begin(), known.end(), policy) == known.end()) return unknown_policy(policy);
+  Settings settings = Settings::defaults();
+  const std::vector<SettingInfo> table = describe(settings);
+  for (const auto& [name, text] : given) {
+    if (name == "policy") {
+      return {Code::invalid, "policies are chosen with --policy A,B,C, not with --set"};
+    }
+    if (std::none_of(table.begin(), table.end(),
+                     [&](const SettingInfo& row) { return row.name == name; })) {
+      const std::string_view near = nearest_setting(name);
+      return {Code::invalid, fmt::format("no setting is called \"{}\"{}", name,
+                                         near.empty() ? "; see `turnout info --config`"
+                                                      : fmt::format("; did you mean {}?", near))};
+    }
+    if (Status s = settings.set(name, text); !s.ok()) return s;
+  }
+  if (Status s = settings.set("policy", policy); !s.ok()) return s;
+  return settings.validate();
+}
+
+std::vector<std::string> split(std::string_view list, char between) {
+  std::vector<std::string> parts;
+  while (!list.empty()) {
+    const auto end = list.find(between);
+    if (end != 0) parts.emplace_back(list.substr(0, end));
+    if (end == std::string_view::npos) break;
+    list.remove_prefix(end + 1);
+  }
+  return parts;
+}
+
+Result<NamedValues> parse_pairs(const std::vector<std::string>& given, std::string_view option) {
+  NamedValues pairs;
+  for (const std::string& text : given) {
+    const auto equals = text.find('=');
+    if (equals == 0 || equals == std::string::npos) {
+      return Status{Code::invalid, fmt::format("{} {}: expected name=value", option, text)};
+    }
+    pairs.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return pairs;
+}
+
+Result<Study> run_study(const StudyOptions& options, const Runner& runner) {
+  if (Status s = check_place(options.place); !s.ok()) return s;
+  if (options.policies.empty()) return Status{Code::invalid, "no policy to run"};
+  for (const std::string& policy : options.policies) {
+    if (Status s = check_settings(policy, options.settings); !s.ok()) return s;
+  }
+  const auto make = [&] {
+    return options.make ? options.make(options.place) : make_from_registry(options);
+  };
+  Study study{options.workload,
+              printed(options),
+              options.place,
+              options.profile.name,
+              options.profile.device,
+              options.settings,
+              {}};
+  for (const std::string& policy : options.policies) {
+    const Result<Instance> instance = make();
+    if (!instance) return instance.status();
+    Options run;
+    run.ranks = options.place.ranks;
+    run.ranks_per_node = options.place.ranks_per_node;
+    run.seed = options.place.seed;
+    run.profile = options.profile.profile;
+    run.settings = options.settings;
+    run.settings.emplace_back("policy", policy);
+    run.check_content = options.check_content;
+    run.keep_reports = options.keep_reports;
+    run.time_limit = options.time_limit;
+    if (options.progress) {
+      run.progress = [&](std::uint32_t ended, Picoseconds now, std::uint64_t events) {
+        options.progress(policy, ended, now, events);
+      };
+    }
+    if (options.trace) run.trace = options.trace(policy);
+    Result<Outcome> outcome = runner(run, instance.value().program);
+    if (!outcome) {
+      const Status s = outcome.status();
+      return Status{s.code(), fmt::format("{} under {}: {}", options.workload, policy, s.text()),
+                    s.sys_errno()};
+    }
+    study.results.push_back({policy, std::move(outcome).value(), instance.value().phases->list()});
+  }
+  return study;
+}
+
+}  // namespace turnout::sim

@@ -1,0 +1,74 @@
+// Study: one workload under several policies, everything else equal.
+//
+// What `turnout sim WORKLOAD` and the experiments run. Everything is checked before the first run.
+// Results are those of the model, with the profile named in them. Plain values; one thread.
+// Errors: invalid (a policy, a setting, an option: with the nearest name), what a run answers,
+// with the policy it ran under.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "sim/profile_file.h"
+#include "sim/simulation.h"
+#include "sim/workload.h"
+
+namespace turnout::sim {
+
+// How a program is run: sim::run, or a test's own.
+using Runner = std::function<Result<Outcome>(const Options&, const Program&)>;
+
+struct StudyOptions {
+  std::string workload;
+  NamedValues options;  // of the workload
+  // Makes what is run, once for each policy; empty: the workload of that name.
+  std::function<Result<Instance>(const Place&)> make;
+  Place place;
+  ProfileFile profile;
+  NamedValues settings;  // of Turnout, without "policy"
+  std::vector<std::string> policies;
+  bool check_content = true;
+  bool keep_reports = false;
+  Picoseconds time_limit = 0;
+  // Of the run under way; may be empty.
+  std::function<void(const std::string& policy, std::uint32_t ended, Picoseconds now,
+                     std::uint64_t events)>
+      progress;
+  // What takes the trace of a policy's run; may be empty, or give an empty function.
+  std::function<std::function<void(const hca::Trace&)>(const std::string& policy)> trace;
+};
+
+struct PolicyResult {
+  std::string policy;
+  Outcome outcome;
+  std::vector<Phase> phases;
+};
+
+struct Study {
+  std::string workload;
+  std::map<std::string, std::string> options;  // all of them, printed with units
+  Place place;
+  std::string profile, device;
+  NamedValues settings;
+  std::vector<PolicyResult> results;  // in the order asked for
+};
+
+[[nodiscard]] Result<Study> run_study(const StudyOptions& options, const Runner& runner);
+
+// Policies this build can run, of base/settings.def.
+[[nodiscard]] std::vector<std::string_view> known_policies();
+// Settings as they would be in a run, checked as a whole. Errors: invalid.
+[[nodiscard]] Status check_settings(const std::string& policy, const NamedValues& settings);
+
+// "a,b,c" in its parts; empty ones are left out.
+[[nodiscard]] std::vector<std::string> split(std::string_view list, char between = ',');
+// "name=value" pairs. Errors: invalid, naming the option they were given to.
+[[nodiscard]] Result<NamedValues> parse_pairs(const std::vector<std::string>& given,
+                                              std::string_view option);
+
+}  // namespace turnout::sim

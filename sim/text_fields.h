@@ -1,0 +1,120 @@
+// Fields: the words of one line of a trace or recording, taken one by one and checked.
+//
+// The first failure is kept with the file, line and name of the field; later calls give zeros.
+// Borrows the line. One thread.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <concepts>
+#include <cstdint>
+#include <istream>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include "base/status.h"
+
+namespace turnout::sim {
+
+inline constexpr std::size_t kLongestLine = 4096;
+
+class Fields {
+ public:
+  Fields(const std::string& file, std::uint64_t line_number, std::string_view line)
+      : file_(file), line_number_(line_number), rest_(line) {}
+
+  // The next word; empty at the end of the line.
+  std::string_view word() {
+    const std::size_t begin = rest_.find_first_not_of(" \t");
+    rest_.remove_prefix(begin == std::string_view::npos ? rest_.size() : begin);
+    const std::string_view found = rest_.substr(0, rest_.find_first_of(" \t"));
+    rest_.remove_prefix(found.size());
+    return found;
+  }
+  // What is left of the line, without blanks around it.
+  std::string_view rest() {
+    const std::size_t begin = rest_.find_first_not_of(" \t");
+    if (begin == std::string_view::npos) return {};
+    const std::string_view found = rest_.substr(begin, rest_.find_last_not_of(" \t") - begin + 1);
+    rest_ = {};
+    return found;
+  }
+
+  template <std::unsigned_integral T>
+  T number(std::string_view name, std::uint64_t least, std::uint64_t most, int base = 10) {
+    const std::string_view text = word();
+    std::uint64_t value = 0;
+    const char* const end = text.data() + text.size();
+    const auto [next, error] = std::from_chars(text.data(), end, value, base);
+    if (error != std::errc{} || next != end || value < least || value > most) {
+      wrong(name,
+            fmt::format("\"{}\": expected {} {} to {}", text,
+                        base == 16 ? "a hexadecimal number," : "a whole number,", least, most));
+      return 0;
+    }
+    return static_cast<T>(value);
+  }
+  void at_end() {
+    if (const std::string_view more = word(); !more.empty()) {
+      wrong("end of the line", fmt::format("\"{}\" is too much", more));
+    }
+  }
+
+  void wrong(std::string_view name, std::string_view what) {
+    if (status_.ok()) {
+      status_ = {Code::invalid,
+                 fmt::format("{}, line {}: {}: {}", file_, line_number_, name, what)};
+    }
+  }
+  [[nodiscard]] const Status& status() const noexcept { return status_; }
+  [[nodiscard]] bool ok() const noexcept { return status_.ok(); }
+
+ private:
+  const std::string& file_;
+  std::uint64_t line_number_;
+  std::string_view rest_;
+  Status status_;
+};
+
+// The next line that holds something besides a comment (# to the end), of at most kLongestLine
+// letters; counts lines. False at the end of the text or when a line is too long (`status`).
+class Lines {
+ public:
+  Lines(std::istream& in, const std::string& file) : in_(in), file_(file) {}
+
+  bool next() {
+    for (;;) {
+      text_.clear();
+      ++number_;
+      std::streambuf* const buffer = in_.rdbuf();
+      int c = buffer == nullptr ? EOF : buffer->sbumpc();
+      if (c == EOF) return false;
+      for (; c != EOF && c != '\n'; c = buffer->sbumpc()) {
+        if (text_.size() == kLongestLine) {
+          status_ = {Code::invalid, fmt::format("{}, line {}: longer than {} letters", file_,
+                                                number_, kLongestLine)};
+          return false;
+        }
+        text_ += static_cast<char>(c);
+      }
+      if (!text_.empty() && text_.back() == '\r') text_.pop_back();
+      const std::size_t first = text_.find_first_not_of(" \t");
+      if (first == std::string::npos || text_[first] == '#') continue;
+      return true;
+    }
+  }
+  [[nodiscard]] Fields fields() const { return {file_, number_, text_}; }
+  [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
+  [[nodiscard]] const Status& status() const noexcept { return status_; }
+
+ private:
+  std::istream& in_;
+  const std::string& file_;
+  std::uint64_t number_ = 0;
+  std::string text_;
+  Status status_;
+};
+
+}  // namespace turnout::sim

@@ -1,0 +1,80 @@
+// Trace: what the ranks of a program sent, received and computed, in each rank's order.
+//
+// Recorded by Turnout (sim/recording.h), imported from GOAL (sim/goal.h), or written by hand;
+// docs/trace.md describes the text. Plain values, any thread. Bytes; computing in nanoseconds.
+// A trace is untrusted: read_trace() checks every number and that requests are started before they
+// are waited for, once each.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/status.h"
+
+namespace turnout::sim {
+
+struct TraceEvent {
+  enum class Kind : std::uint8_t { send, receive, wait, compute };
+
+  std::uint64_t tag = 0;           // send, receive
+  std::uint64_t amount = 0;        // bytes of a send or receive; nanoseconds of a compute
+  std::uint32_t peer = 0;          // destination; source, also of a receive from any
+  std::uint32_t communicator = 0;  // messages match within one
+  std::uint32_t request = 0;       // send, receive: its number; wait: whose end
+  Kind kind = Kind::compute;
+  bool any_source = false, any_tag = false;  // a receive that named neither; peer and tag then say
+                                             // what it got
+
+  friend bool operator==(const TraceEvent&, const TraceEvent&) = default;
+};
+static_assert(sizeof(TraceEvent) == 32);
+
+struct Trace {
+  std::string name, source;                       // one line each
+  std::vector<std::vector<TraceEvent>> programs;  // by rank
+
+  [[nodiscard]] std::uint32_t ranks() const noexcept {
+    return static_cast<std::uint32_t>(programs.size());
+  }
+  friend bool operator==(const Trace&, const Trace&) = default;
+};
+
+struct TraceLimits {
+  std::uint64_t ranks = std::uint64_t{1} << 20;
+  std::uint64_t events = std::uint64_t{1} << 28;
+};
+inline constexpr std::uint64_t kMostTraceBytes = std::uint64_t{1} << 40;   // of a message
+inline constexpr std::uint64_t kMostTraceCompute = 1'000'000'000'000'000;  // ns, 11 days
+inline constexpr std::uint32_t kMostRequest = 0xfffffffe;
+
+// `file` is for messages. Reads line by line. Errors: invalid, naming the line and the field;
+// version; system.
+[[nodiscard]] Result<Trace> read_trace(std::istream& in, const std::string& file,
+                                       const TraceLimits& limits = {});
+[[nodiscard]] Result<Trace> read_trace_file(const std::string& path,
+                                            const TraceLimits& limits = {});
+// What read_trace() gives back as it was. Errors: system; invalid (see check_trace).
+[[nodiscard]] Status write_trace(const Trace& trace, std::ostream& out);
+[[nodiscard]] Status write_trace_file(const Trace& trace, const std::string& path);
+
+// What read_trace() promises, of a trace made otherwise. Errors: invalid, naming rank and event.
+[[nodiscard]] Status check_trace(const Trace& trace, const TraceLimits& limits = {});
+
+// `copies` of the trace side by side, each with ranks of its own. Errors: invalid (0 copies, more
+// ranks or events than the limits).
+[[nodiscard]] Result<Trace> repeat_trace(const Trace& trace, std::uint32_t copies,
+                                         const TraceLimits& limits = {});
+
+// Numbers the pairs of communicator and tag from 0 in the order in which they are met, for players
+// that have one small tag; all communicators become 0. Gives how many there are.
+std::uint64_t compact_tags(Trace* trace);
+
+// Messages sent, by (source, destination).
+[[nodiscard]] std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> message_counts(
+    const Trace& trace);
+
+}  // namespace turnout::sim

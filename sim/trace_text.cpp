@@ -1,0 +1,234 @@
+// Traces from and to text (docs/trace.md).
+
+#include <fmt/format.h>
+#include <fmt/ostream.h>
+
+#include <cerrno>
+#include <fstream>
+#include <limits>
+#include <unordered_set>
+
+#include "sim/text_fields.h"
+#include "sim/text_stream.h"
+#include "sim/trace.h"
+
+namespace turnout::sim {
+
+namespace {
+
+constexpr std::string_view kMagic = "turnout-trace";
+constexpr std::uint64_t kVersion = 1;
+
+class TraceReader {
+ public:
+  TraceReader(std::istream& in, const std::string& file, const TraceLimits& limits)
+      : file_(file), limits_(limits), lines_(in, file) {}
+
+  Result<Trace> read() {
+    if (Status s = read_header(); !s.ok()) return s;
+    while (!ended_ && lines_.next()) {
+      Fields fields = lines_.fields();
+      read_line(fields);
+      if (!fields.ok()) return fields.status();
+    }
+    if (!lines_.status().ok()) return lines_.status();
+    if (!ended_) {
+      return Status{Code::invalid, fmt::format("{}, line {}: no \"end\": the trace was cut off",
+                                               file_, lines_.number())};
+    }
+    if (lines_.next()) {
+      return Status{Code::invalid,
+                    fmt::format("{}, line {}: something follows \"end\"", file_, lines_.number())};
+    }
+    if (!lines_.status().ok()) return lines_.status();
+    return std::move(trace_);
+  }
+
+ private:
+  Status read_header() {
+    if (!lines_.next()) {
+      if (!lines_.status().ok()) return lines_.status();
+      return {Code::invalid, fmt::format("{}: empty: no trace", file_)};
+    }
+    Fields first = lines_.fields();
+    if (first.word() != kMagic) {
+      first.wrong("first line", fmt::format("expected \"{} {}\"", kMagic, kVersion));
+    }
+    const auto version =
+        first.number<std::uint64_t>("version", 1, std::numeric_limits<std::uint32_t>::max());
+    first.at_end();
+    if (!first.ok()) return first.status();
+    if (version != kVersion) {
+      return {Code::version, fmt::format("{}: a trace of layout {}; this turnout reads {}", file_,
+                                         version, kVersion)};
+    }
+    while (lines_.next()) {
+      Fields fields = lines_.fields();
+      const std::string_view key = fields.word();
+      if (key == "name") {
+        trace_.name = text(fields, key);
+      } else if (key == "source") {
+        trace_.source = text(fields, key);
+      } else if (key == "ranks") {
+        trace_.programs.resize(fields.number<std::size_t>("ranks", 1, limits_.ranks));
+        fields.at_end();
+        return fields.status();
+      } else {
+        fields.wrong(key, "expected name, source or ranks");
+      }
+      if (!fields.ok()) return fields.status();
+    }
+    if (!lines_.status().ok()) return lines_.status();
+    return {Code::invalid, fmt::format("{}: the trace does not say how many ranks it has", file_)};
+  }
+
+  static std::string text(Fields& fields, std::string_view key) {
+    const std::string_view found = fields.rest();
+    for (const char c : found) {
+      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f || found.size() > 1000) {
+        fields.wrong(key, "expected at most 1000 letters without control characters");
+        return {};
+      }
+    }
+    return std::string(found);
+  }
+
+  void read_line(Fields& fields) {
+    const std::string_view word = fields.word();
+    if (word == "rank") {
+      next_rank(fields);
+    } else if (word == "end") {
+      fields.at_end();
+      ended_ = true;
+    } else if (program_ == nullptr) {
+      fields.wrong(word, "expected \"rank N\" before its events");
+    } else if (++events_ > limits_.events) {
+      fields.wrong("events", fmt::format("more than {}", limits_.events));
+    } else if (word == "s" || word == "r") {
+      read_message(fields, word == "s");
+    } else if (word == "w") {
+      TraceEvent event;
+      event.kind = TraceEvent::Kind::wait;
+      event.request = fields.number<std::uint32_t>("request", 0, kMostRequest);
+      fields.at_end();
+      if (fields.ok() && pending_.erase(event.request) == 0) {
+        fields.wrong("request", fmt::format("{} is not under way", event.request));
+      }
+      program_->push_back(event);
+    } else if (word == "c") {
+      TraceEvent event;
+      event.amount = fields.number<std::uint64_t>("nanoseconds", 0, kMostTraceCompute);
+      fields.at_end();
+      program_->push_back(event);
+    } else {
+      fields.wrong(word.substr(0, 40), "expected rank, s, r, w, c or end");
+    }
+  }
+
+  // Ranks come in order, each once; one that does nothing may be left out.
+  void next_rank(Fields& fields) {
+    const auto rank = fields.number<std::size_t>("rank", next_rank_, trace_.programs.size() - 1);
+    fields.at_end();
+    if (!fields.ok()) return;
+    program_ = &trace_.programs[rank];
+    next_rank_ = rank + 1;
+    pending_.clear();
+  }
+
+  void read_message(Fields& fields, bool sends) {
+    TraceEvent event;
+    event.kind = sends ? TraceEvent::Kind::send : TraceEvent::Kind::receive;
+    event.request = fields.number<std::uint32_t>("request", 0, kMostRequest);
+    event.peer = fields.number<std::uint32_t>(sends ? "destination" : "source", 0,
+                                              trace_.programs.size() - 1);
+    event.amount = fields.number<std::uint64_t>("bytes", 0, kMostTraceBytes);
+    event.tag = fields.number<std::uint64_t>("tag", 0, std::numeric_limits<std::uint64_t>::max());
+    event.communicator =
+        fields.number<std::uint32_t>("communicator", 0, std::numeric_limits<std::uint32_t>::max());
+    for (std::string_view word = fields.word(); !word.empty(); word = fields.word()) {
+      bool* const flag = word == "any-source" ? &event.any_source
+                         : word == "any-tag"  ? &event.any_tag
+                                              : nullptr;
+      if (sends || flag == nullptr || *flag) {
+        fields.wrong("end of the line", fmt::format("\"{}\": expected any-source or any-tag, of a "
+                                                    "receive, once each",
+                                                    word.substr(0, 40)));
+        return;
+      }
+      *flag = true;
+    }
+    if (fields.ok() && !pending_.insert(event.request).second) {
+      fields.wrong("request", fmt::format("{} is still under way", event.request));
+    }
+    program_->push_back(event);
+  }
+
+  const std::string& file_;
+  const TraceLimits& limits_;
+  Lines lines_;
+  Trace trace_;
+  std::vector<TraceEvent>* program_ = nullptr;
+  std::unordered_set<std::uint32_t> pending_;
+  std::size_t next_rank_ = 0;
+  std::uint64_t events_ = 0;
+  bool ended_ = false;
+};
+
+}  // namespace
+
+Result<Trace> read_trace(std::istream& in, const std::string& file, const TraceLimits& limits) {
+  return TraceReader(in, file, limits).read();
+}
+
+Result<Trace> read_trace_file(const std::string& path, const TraceLimits& limits) {
+  return read_stream(path, "trace", [&](std::istream& in) { return read_trace(in, path, limits); });
+}
+
+Status write_trace(const Trace& trace, std::ostream& out) {
+  if (Status s = check_trace(trace); !s.ok()) return s;
+  fmt::print(out, "{} {}\n", kMagic, kVersion);
+  if (!trace.name.empty()) fmt::print(out, "name {}\n", trace.name);
+  if (!trace.source.empty()) fmt::print(out, "source {}\n", trace.source);
+  fmt::print(out, "ranks {}\n", trace.ranks());
+  fmt::memory_buffer lines;
+  for (std::uint32_t rank = 0; rank < trace.ranks(); ++rank) {
+    if (trace.programs[rank].empty()) continue;
+    fmt::format_to(fmt::appender(lines), "rank {}\n", rank);
+    for (const TraceEvent& event : trace.programs[rank]) {
+      switch (event.kind) {
+        case TraceEvent::Kind::send:
+        case TraceEvent::Kind::receive:
+          fmt::format_to(fmt::appender(lines), "{} {} {} {} {} {}{}{}\n",
+                         event.kind == TraceEvent::Kind::send ? 's' : 'r', event.request,
+                         event.peer, event.amount, event.tag, event.communicator,
+                         event.any_source ? " any-source" : "", event.any_tag ? " any-tag" : "");
+          break;
+        case TraceEvent::Kind::wait:
+          fmt::format_to(fmt::appender(lines), "w {}\n", event.request);
+          break;
+        case TraceEvent::Kind::compute:
+          fmt::format_to(fmt::appender(lines), "c {}\n", event.amount);
+          break;
+      }
+      if (lines.size() >= 65536) {
+        out.write(lines.data(), static_cast<std::streamsize>(lines.size()));
+        lines.clear();
+      }
+    }
+  }
+  out.write(lines.data(), static_cast<std::streamsize>(lines.size()));
+  out << "end\n";
+  out.flush();
+  if (!out) return {Code::system, "the trace cannot be written: is the disk full?", EIO};
+  return {};
+}
+
+Status write_trace_file(const Trace& trace, const std::string& path) {
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  if (!out) return file_failure("write the trace", path, errno);
+  Status status = write_trace(trace, out);
+  if (status.ok()) return status;
+  return {status.code(), fmt::format("{}: {}", path, status.text()), status.sys_errno()};
+}
+
+}  // namespace turnout::sim

@@ -1,0 +1,158 @@
+// All ranks exchange at once: ring, shifts, alltoall in groups (spec/rendezvous.md).
+
+#include <algorithm>
+
+#include "sim/workloads/families.h"
+#include "sim/workloads/window.h"
+
+namespace turnout::sim {
+
+namespace {
+
+struct Pattern {
+  std::uint64_t rounds, bytes;
+  std::uint32_t group;  // of alltoall; of ring: 1 or 2 ways
+};
+
+std::uint32_t further(Rank rank, std::uint64_t distance) {
+  const std::uint64_t n = rank.size();
+  return static_cast<std::uint32_t>((rank.id() + distance) % n);
+}
+std::uint32_t before(Rank rank, std::uint64_t distance) {
+  const std::uint64_t n = rank.size();
+  return static_cast<std::uint32_t>((rank.id() + n - distance % n) % n);
+}
+
+// Rightward messages have tag kDataTag, leftward ones the next: with two ranks both neighbours are
+// the same.
+Task ring(Rank rank, Pattern p, std::shared_ptr<Phases> phases) {
+  const std::uint32_t left = before(rank, 1), right = further(rank, 1);
+  if (rank.id() == 0) phases->begin("ring", rank.now());
+  for (std::uint64_t i = 0; i < p.rounds; ++i) {
+    const Request in = co_await rank.irecv(left, p.bytes, kDataTag);
+    Request back;
+    if (p.group == 2) back = co_await rank.irecv(right, p.bytes, kDataTag + 1);
+    const Request out = co_await rank.isend(right, p.bytes, kDataTag);
+    if (p.group == 2) {
+      const Request to_left = co_await rank.isend(left, p.bytes, kDataTag + 1);
+      co_await rank.wait(back);
+      co_await rank.wait(to_left);
+    }
+    co_await rank.wait(in);
+    co_await rank.wait(out);
+  }
+  if (rank.id() == 0) phases->end(rank.now(), p.rounds * p.group * rank.size());
+}
+
+// The pseudo-code of the paper; what a rank sends to itself does not reach the library.
+Task all_to_all(Rank rank, Pattern p, std::shared_ptr<Phases> phases) {
+  const std::uint64_t n = rank.size();
+  if (rank.id() == 0) phases->begin("alltoall", rank.now());
+  std::vector<Request> requests;
+  requests.reserve(2 * std::size_t{p.group});
+  for (std::uint64_t i = 0; i < p.rounds; ++i) {
+    for (std::uint64_t first = 0; first < n; first += p.group) {
+      requests.clear();
+      const std::uint64_t last = std::min<std::uint64_t>(first + p.group, n);
+      for (std::uint64_t distance = std::max<std::uint64_t>(first, 1); distance < last;
+           ++distance) {
+        const Request out = co_await rank.isend(further(rank, distance), p.bytes, kDataTag);
+        requests.push_back(out);
+        const Request in = co_await rank.irecv(before(rank, distance), p.bytes, kDataTag);
+        requests.push_back(in);
+      }
+      co_await rank.wait_all(requests);
+    }
+  }
+  if (rank.id() == 0) phases->end(rank.now(), p.rounds * n * (n - 1));
+}
+
+struct Shifts {
+  std::uint64_t shifts, messages, bytes, stride;
+  std::uint32_t window, ahead;
+};
+
+// Shift k: so many messages to the rank k strides further on; then the partner changes.
+Task shifts(Rank rank, Shifts p, std::shared_ptr<Phases> phases) {
+  const std::uint64_t n = rank.size();
+  if (rank.id() == 0) phases->begin("shifts", rank.now());
+  Window sends(p.window), receives(p.ahead);
+  std::uint64_t total = 0;
+  for (std::uint64_t k = 1; k <= p.shifts; ++k) {
+    const std::uint64_t distance = k * p.stride % n;
+    if (distance == 0) continue;
+    const std::uint32_t from = before(rank, distance), to = further(rank, distance);
+    std::uint64_t posted = 0;
+    for (std::uint64_t i = 0; i < p.messages; ++i) {
+      for (; posted < p.messages && !receives.full(); ++posted) {
+        const Request in = co_await rank.irecv(from, p.bytes, kDataTag);
+        receives.push(in);
+      }
+      if (sends.full()) co_await rank.wait(sends.pop());
+      const Request out = co_await rank.isend(to, p.bytes, kDataTag);
+      sends.push(out);
+      co_await rank.wait(receives.pop());
+    }
+    while (!sends.empty()) co_await rank.wait(sends.pop());
+    total += p.messages * n;
+  }
+  if (rank.id() == 0) phases->end(rank.now(), total);
+}
+
+Result<Program> make_ring(const Values& v, const Place&, const std::shared_ptr<Phases>& phases) {
+  const Pattern p{v["rounds"], v["bytes"], v.small("ways")};
+  return Program([p, phases](Rank rank) { return ring(rank, p, phases); });
+}
+
+Result<Program> make_all_to_all(const Values& v, const Place&,
+                                const std::shared_ptr<Phases>& phases) {
+  const Pattern p{v["rounds"], v["bytes"], v.small("group")};
+  return Program([p, phases](Rank rank) { return all_to_all(rank, p, phases); });
+}
+
+Result<Program> make_shifts(const Values& v, const Place& place,
+                            const std::shared_ptr<Phases>& phases) {
+  const std::uint64_t all = place.ranks - 1;
+  const Shifts p{v["shifts"] == 0 ? all : v["shifts"],
+                 v["messages"],
+                 v["bytes"],
+                 v["stride"],
+                 v.small("window"),
+                 v.small("ahead")};
+  return Program([p, phases](Rank rank) { return shifts(rank, p, phases); });
+}
+
+}  // namespace
+
+std::vector<Workload> exchange_family() {
+  return {
+      {"ring",
+       "every rank sends to the next one",
+       2,
+       {parameter::rounds(100),
+        parameter::bytes(8),
+        {"ways", Parameter::Unit::count, 1, 1, 2, "2: to the one before as well"}},
+       make_ring},
+      {"alltoall",
+       "every rank to every other, a group of partners at a time [EuroMPI'13: groups of 4]",
+       2,
+       {parameter::rounds(1),
+        parameter::bytes(16 * 1024),
+        {"group", Parameter::Unit::count, 4, 1, parameter::kMostRequests,
+         "partners before the next wait"}},
+       make_all_to_all},
+      {"shifts",
+       "every rank sends a batch to rank i + 1, then to i + 2, and so on: partners change",
+       2,
+       {{"shifts", Parameter::Unit::count, 0, 0, UINT32_MAX, "how many partners, 0: all"},
+        {"messages", Parameter::Unit::count, 100, 1, parameter::kMostCount,
+         "messages of one rank to one partner"},
+        {"stride", Parameter::Unit::count, 1, 1, UINT32_MAX, "from one partner to the next"},
+        parameter::bytes(8),
+        parameter::window(16),
+        parameter::ahead(16)},
+       make_shifts},
+  };
+}
+
+}  // namespace turnout::sim

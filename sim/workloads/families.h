@@ -1,0 +1,53 @@
+// The families of workloads, one function and one file each, and the parameters they share.
+//
+// A program is a coroutine function that takes what it needs by value; the Program is a plain
+// function object that calls it, so that nothing a coroutine uses can go away before it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/workload.h"
+
+namespace turnout::sim {
+
+[[nodiscard]] std::vector<Workload> hot_rank_family();   // onetoall, alltoone, repeat
+[[nodiscard]] std::vector<Workload> pair_family();       // pingpong, bowtie
+[[nodiscard]] std::vector<Workload> tree_family();       // broadcast, trees
+[[nodiscard]] std::vector<Workload> exchange_family();   // ring, shifts, alltoall
+[[nodiscard]] std::vector<Workload> stencil_family();    // stencil2d, stencil3d
+[[nodiscard]] std::vector<Workload> neighbour_family();  // random
+[[nodiscard]] std::vector<Workload> task_family();       // masterworker
+[[nodiscard]] std::vector<Workload> steal_family();      // steal
+
+namespace parameter {
+
+inline constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
+inline constexpr std::uint64_t kMostCount = 1'000'000'000'000;
+inline constexpr std::uint64_t kMostRequests = 4096;
+inline constexpr std::uint64_t kMostTime = 3'600'000'000'000;  // ns
+
+constexpr Parameter bytes(std::uint64_t value) {
+  return {"bytes", Parameter::Unit::bytes, value, 0, kMostBytes, "bytes of a message"};
+}
+constexpr Parameter rounds(std::uint64_t value) {
+  return {"rounds", Parameter::Unit::count, value, 1, kMostCount, "how often the pattern is done"};
+}
+constexpr Parameter window(std::uint64_t value) {
+  return {"window", Parameter::Unit::count,   value,
+          1,        parameter::kMostRequests, "sends of one rank under way at one time"};
+}
+constexpr Parameter ahead(std::uint64_t value) {
+  return {"ahead", Parameter::Unit::count,   value,
+          1,       parameter::kMostRequests, "receives of one rank posted ahead"};
+}
+constexpr Parameter time(std::string_view name, std::uint64_t nanoseconds, std::string_view help) {
+  return {name, Parameter::Unit::duration, nanoseconds, 0, kMostTime, help};
+}
+
+}  // namespace parameter
+
+// Tag of messages of which a program has only one kind.
+inline constexpr std::uint64_t kDataTag = 1;
+
+}  // namespace turnout::sim

@@ -1,0 +1,229 @@
+// One rank against all others: onetoall, alltoone and repeat of AQPS 4.3.
+//
+// "Barriers are performed when a process receives more than 128 messages after a series of N-1
+// sends": after each series all ranks know how many messages the busiest receiver got since the
+// last barrier, one a series in onetoall, N-1 in alltoone; beyond 128 a barrier follows. Counts
+// are of all messages of the pattern, in onetoall those of rank 0, in alltoone those of all
+// senders together.
+
+#include <algorithm>
+
+#include "sim/workloads/families.h"
+#include "sim/workloads/window.h"
+
+namespace turnout::sim {
+
+namespace {
+
+struct Pattern {
+  std::uint64_t messages;
+  std::uint64_t bytes;
+  std::uint64_t barrier_after;  // 0: none
+  std::uint32_t window, ahead;
+  bool any_source;
+};
+
+// Series between two barriers, when the busiest receiver gets so many messages in each.
+std::uint64_t series_of(const Pattern& p, std::uint64_t per_series) {
+  return p.barrier_after == 0 ? 0 : p.barrier_after / per_series + 1;
+}
+
+// Of the messages dealt round robin to ranks 1..peers, those of `id`.
+std::uint64_t share(std::uint64_t messages, std::uint64_t peers, std::uint32_t id) {
+  return messages / peers + (id - 1 < messages % peers ? 1 : 0);
+}
+
+Task drain(Rank rank, Window& window) {
+  while (!window.empty()) co_await rank.wait(window.pop());
+}
+
+// `count` messages to or from rank 0, a barrier after each `every` of the first `full` ones.
+Task send_to_hot(Rank rank, Pattern p, std::uint64_t count, std::uint64_t full,
+                 std::uint64_t every) {
+  Window sends(p.window);
+  for (std::uint64_t i = 1; i <= count; ++i) {
+    if (sends.full()) co_await rank.wait(sends.pop());
+    const Request request = co_await rank.isend(0, p.bytes, kDataTag);
+    sends.push(request);
+    if (every != 0 && i <= full && i % every == 0) {
+      co_await drain(rank, sends);
+      co_await rank.barrier();
+    }
+  }
+  co_await drain(rank, sends);
+}
+
+Task receive_from_hot(Rank rank, Pattern p, std::uint64_t count, std::uint64_t full,
+                      std::uint64_t every) {
+  Window receives(p.ahead);
+  std::uint64_t posted = 0;
+  for (std::uint64_t i = 1; i <= count; ++i) {
+    for (; posted < count && !receives.full(); ++posted) {
+      const Request request = co_await rank.irecv(0, p.bytes, kDataTag);
+      receives.push(request);
+    }
+    co_await rank.wait(receives.pop());
+    if (every != 0 && i <= full && i % every == 0) co_await rank.barrier();
+  }
+}
+
+Task hot_sends(Rank rank, Pattern p, std::uint64_t every) {
+  const std::uint32_t peers = rank.size() - 1;
+  Window sends(p.window);
+  std::uint64_t series = 0;
+  std::uint32_t to = 0;
+  for (std::uint64_t i = 0; i < p.messages; ++i) {
+    if (sends.full()) co_await rank.wait(sends.pop());
+    const Request request = co_await rank.isend(1 + to, p.bytes, kDataTag);
+    sends.push(request);
+    if (++to < peers) continue;
+    to = 0;
+    if (every != 0 && ++series % every == 0) {
+      co_await drain(rank, sends);
+      co_await rank.barrier();
+    }
+  }
+  co_await drain(rank, sends);
+}
+
+Task hot_receives(Rank rank, Pattern p, std::uint64_t every) {
+  const std::uint32_t peers = rank.size() - 1;
+  const std::uint64_t per_barrier = every * peers, full = p.messages / peers * peers;
+  Window receives(p.ahead);
+  std::uint64_t posted = 0;
+  for (std::uint64_t i = 1; i <= p.messages; ++i) {
+    for (; posted < p.messages && !receives.full(); ++posted) {
+      const auto from = p.any_source ? kAnySource : 1 + static_cast<std::uint32_t>(posted % peers);
+      const Request request = co_await rank.irecv(from, p.bytes, kDataTag);
+      receives.push(request);
+    }
+    co_await rank.wait(receives.pop());
+    if (every != 0 && i <= full && i % per_barrier == 0) co_await rank.barrier();
+  }
+}
+
+Task one_to_all(Rank rank, Pattern p) {
+  const std::uint64_t peers = rank.size() - 1, every = series_of(p, 1);
+  if (rank.id() == 0) {
+    co_await hot_sends(rank, p, every);
+  } else {
+    co_await receive_from_hot(rank, p, share(p.messages, peers, rank.id()), p.messages / peers,
+                              every);
+  }
+  co_await rank.barrier();
+}
+
+Task all_to_one(Rank rank, Pattern p) {
+  const std::uint64_t peers = rank.size() - 1, every = series_of(p, peers);
+  if (rank.id() == 0) {
+    co_await hot_receives(rank, p, every);
+  } else {
+    co_await send_to_hot(rank, p, share(p.messages, peers, rank.id()), p.messages / peers, every);
+  }
+  co_await rank.barrier();
+}
+
+using Body = Task (*)(Rank, Pattern);
+
+Task timed(Rank rank, Body body, Pattern p, std::string_view name, std::shared_ptr<Phases> phases) {
+  const bool times = rank.id() == 0;
+  if (times) phases->begin(name, rank.now());
+  co_await body(rank, p);
+  if (times) phases->end(rank.now(), p.messages);
+}
+
+// A first part that is not counted gives the selection time to choose.
+Task warmed(Rank rank, Body body, Pattern p, std::uint64_t warmup, std::string_view name,
+            std::shared_ptr<Phases> phases) {
+  if (warmup > 0) {
+    Pattern first = p;
+    first.messages = warmup;
+    co_await timed(rank, body, first, "warmup", phases);
+  }
+  co_await timed(rank, body, p, name, phases);
+}
+
+Task repeated(Rank rank, Pattern one, Pattern all, std::uint64_t times,
+              std::shared_ptr<Phases> phases) {
+  for (std::uint64_t i = 0; i < times; ++i) {
+    co_await timed(rank, one_to_all, one, "onetoall", phases);
+    co_await timed(rank, all_to_one, all, "alltoone", phases);
+  }
+}
+
+Pattern pattern(const Values& v, std::string_view messages) {
+  return {v[messages],       v["bytes"],       v["barrier_after"],
+          v.small("window"), v.small("ahead"), v["any_source"] != 0};
+}
+
+Result<Program> make_one_to_all(const Values& v, const Place&,
+                                const std::shared_ptr<Phases>& phases) {
+  return Program([p = pattern(v, "messages"), warmup = v["warmup"], phases](Rank rank) {
+    return warmed(rank, one_to_all, p, warmup, "onetoall", phases);
+  });
+}
+
+Result<Program> make_all_to_one(const Values& v, const Place&,
+                                const std::shared_ptr<Phases>& phases) {
+  return Program([p = pattern(v, "messages"), warmup = v["warmup"], phases](Rank rank) {
+    return warmed(rank, all_to_one, p, warmup, "alltoone", phases);
+  });
+}
+
+Result<Program> make_repeat(const Values& v, const Place&, const std::shared_ptr<Phases>& phases) {
+  return Program([one = pattern(v, "messages_out"), all = pattern(v, "messages_in"),
+                  times = v["times"],
+                  phases](Rank rank) { return repeated(rank, one, all, times, phases); });
+}
+
+constexpr Parameter count_of(std::string_view name, std::uint64_t value, std::string_view help) {
+  return {name, Parameter::Unit::count, value, 1, parameter::kMostCount, help};
+}
+constexpr Parameter kWarmup = {
+    "warmup", Parameter::Unit::count, 0,
+    0,        parameter::kMostCount,  "messages before those that are timed"};
+constexpr Parameter kBarrierAfter = {
+    "barrier_after",
+    Parameter::Unit::count,
+    128,
+    0,
+    parameter::kMostCount,
+    "a barrier when a rank received more messages than this, 0: none"};
+constexpr Parameter kAnySourceFlag = {
+    "any_source",
+    Parameter::Unit::count,
+    0,
+    0,
+    1,
+    "1: rank 0 receives from any source, 0: from one after the other"};
+
+}  // namespace
+
+std::vector<Workload> hot_rank_family() {
+  return {
+      {"onetoall",
+       "rank 0 sends to all others round robin [AQPS 4.3]",
+       2,
+       {count_of("messages", 320'000, "messages of rank 0 [AQPS: multiples of 320000]"), kWarmup,
+        parameter::bytes(1), kBarrierAfter, parameter::window(16), parameter::ahead(16),
+        kAnySourceFlag},
+       make_one_to_all},
+      {"alltoone",
+       "all others send to rank 0 [AQPS 4.3]",
+       2,
+       {count_of("messages", 48'000, "messages of all together [AQPS: multiples of 48000]"),
+        kWarmup, parameter::bytes(1), kBarrierAfter, parameter::window(16), parameter::ahead(64),
+        kAnySourceFlag},
+       make_all_to_one},
+      {"repeat",
+       "onetoall, then alltoone, again and again [AQPS 4.3]",
+       2,
+       {count_of("times", 5, "how often the two follow each other"),
+        count_of("messages_out", 320'000, "messages of one onetoall"),
+        count_of("messages_in", 48'000, "messages of one alltoone"), parameter::bytes(1),
+        kBarrierAfter, parameter::window(16), parameter::ahead(64), kAnySourceFlag},
+       make_repeat},
+  };
+}
+
+}  // namespace turnout::sim

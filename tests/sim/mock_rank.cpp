@@ -1,0 +1,264 @@
+#include "tests/sim/mock_rank.h"
+
+#include <fmt/format.h>
+
+#include <deque>
+#include <list>
+#include <memory>
+#include <queue>
+#include <vector>
+
+namespace turnout::sim {
+
+namespace {
+
+constexpr Picoseconds kLatency = hca::kMicrosecond;
+
+struct Message {
+  std::uint32_t source, sender_slot;
+  std::uint64_t bytes, tag;
+};
+
+struct Event {
+  Picoseconds time;
+  std::uint64_t number;
+  std::function<void()> action;
+};
+struct Later {
+  bool operator()(const Event& a, const Event& b) const {
+    return a.time != b.time ? a.time > b.time : a.number > b.number;
+  }
+};
+
+}  // namespace
+
+class RankState {
+ public:
+  struct World {
+    mock::Options options;
+    mock::Outcome outcome;
+    Picoseconds now = 0;
+    std::uint64_t number = 0;
+    std::priority_queue<Event, std::vector<Event>, Later> events;
+    std::deque<RankState> ranks;
+    std::vector<std::coroutine_handle<>> at_barrier;
+
+    void at(Picoseconds time, std::function<void()> action) {
+      events.push({time, number++, std::move(action)});
+    }
+  };
+
+  RankState(World& world, std::uint32_t id)
+      : world(&world), id(id), random(world.options.seed * 1000 + id) {}
+
+  struct Slot {
+    bool used = false, done = false;
+    Received result;
+    std::coroutine_handle<> waiter;
+  };
+  struct Posted {
+    std::uint32_t from, slot;
+    std::uint64_t bytes, tag;
+  };
+
+  static std::uint32_t index(Request request) { return request.index_; }
+  static Request request(std::uint32_t index) { return Request(index); }
+
+  std::uint32_t take() {
+    std::uint32_t index = 0;
+    while (index < slots.size() && slots[index].used) ++index;
+    if (index == slots.size()) slots.emplace_back();
+    slots[index] = {};
+    slots[index].used = true;
+    world->outcome.most_requests = std::max(world->outcome.most_requests, ++used);
+    return index;
+  }
+  Slot& slot(Request request) {
+    if (!request.valid() || index(request) >= slots.size() || !slots[index(request)].used) {
+      throw SimulationError(fmt::format("rank {} waits for a request it does not have", id));
+    }
+    return slots[index(request)];
+  }
+  void end(std::uint32_t index, Received result) {
+    Slot& s = slots[index];
+    s.done = true;
+    s.result = result;
+    if (s.waiter) world->at(world->now, [h = s.waiter] { h.resume(); });
+  }
+  static bool fits(const Posted& p, const Message& m) {
+    return (p.from == kAnySource || p.from == m.source) && (p.tag == kAnyTag || p.tag == m.tag);
+  }
+  void match(const Posted& p, const Message& m) {
+    if (m.bytes > p.bytes) {
+      world->outcome.failure =
+          fmt::format("rank {}: {} bytes for a receive of {}", id, m.bytes, p.bytes);
+    }
+    end(p.slot, {m.source, m.tag, m.bytes});
+    if (world->options.synchronous) world->ranks[m.source].end(m.sender_slot, {});
+  }
+  void arrive(const Message& m) {
+    for (auto p = posted.begin(); p != posted.end(); ++p) {
+      if (!fits(*p, m)) continue;
+      const Posted found = *p;
+      posted.erase(p);
+      match(found, m);
+      return;
+    }
+    unexpected.push_back(m);
+  }
+  Request start(bool sends, std::uint32_t peer, std::uint64_t bytes, std::uint64_t tag) {
+    if (peer == id || (peer >= world->ranks.size() && (sends || peer != kAnySource))) {
+      throw SimulationError(fmt::format("rank {}: no peer {}", id, peer));
+    }
+    const std::uint32_t slot = take();
+    if (sends) {
+      mock::Outcome& o = world->outcome;
+      ++o.messages;
+      o.bytes += bytes;
+      ++o.pairs[{id, peer}];
+      Random mixed(o.hash ^ (std::uint64_t{id} << 40 | std::uint64_t{peer} << 16) ^ bytes ^
+                   tag << 56 ^ static_cast<std::uint64_t>(world->now));
+      o.hash = mixed.next();
+      if (!world->options.synchronous) end(slot, {});
+      world->at(world->now + kLatency,
+                [to = &world->ranks[peer], m = Message{id, slot, bytes, tag}] { to->arrive(m); });
+      return request(slot);
+    }
+    const Posted p{peer, slot, bytes, tag};
+    for (auto m = unexpected.begin(); m != unexpected.end(); ++m) {
+      if (!fits(p, *m)) continue;
+      const Message found = *m;
+      unexpected.erase(m);
+      match(p, found);
+      return request(slot);
+    }
+    posted.push_back(p);
+    return request(slot);
+  }
+
+  World* world;
+  std::uint32_t id;
+  Random random;
+  std::vector<Slot> slots;
+  std::size_t used = 0;
+  std::list<Posted> posted;
+  std::list<Message> unexpected;
+};
+
+std::uint32_t Rank::id() const noexcept {
+  return state_->id;
+}
+std::uint32_t Rank::size() const noexcept {
+  return state_->world->options.ranks;
+}
+Picoseconds Rank::now() const noexcept {
+  return state_->world->now;
+}
+Random& Rank::random() noexcept {
+  return state_->random;
+}
+Rank::StartAwaiter Rank::isend(std::uint32_t to, std::uint64_t bytes, std::uint64_t tag) {
+  return {state_, to, bytes, tag, true, {}};
+}
+Rank::StartAwaiter Rank::irecv(std::uint32_t from, std::uint64_t bytes, std::uint64_t tag) {
+  return {state_, from, bytes, tag, false, {}};
+}
+bool Rank::StartAwaiter::await_ready() {
+  request = state->start(sends, peer, bytes, tag);
+  return true;
+}
+void Rank::StartAwaiter::await_suspend(std::coroutine_handle<> /*handle*/) {}
+Request Rank::StartAwaiter::await_resume() {
+  return request;
+}
+Rank::WaitAwaiter Rank::wait(Request request) {
+  return {state_, request};
+}
+bool Rank::WaitAwaiter::await_ready() {
+  return state->slot(request).done;
+}
+void Rank::WaitAwaiter::await_suspend(std::coroutine_handle<> handle) {
+  state->slot(request).waiter = handle;
+}
+Received Rank::WaitAwaiter::await_resume() {
+  RankState::Slot& slot = state->slot(request);
+  slot.used = false;
+  --state->used;
+  return slot.result;
+}
+Task Rank::wait_all(std::span<const Request> requests) {
+  for (const Request request : requests) co_await wait(request);
+}
+bool Rank::test(Request request) {
+  return request.valid() && state_->slot(request).done;
+}
+Task Rank::send(std::uint32_t to, std::uint64_t bytes, std::uint64_t tag) {
+  const Request request = co_await isend(to, bytes, tag);
+  co_await wait(request);
+}
+Task Rank::recv(std::uint32_t from, std::uint64_t bytes, std::uint64_t tag) {
+  const Request request = co_await irecv(from, bytes, tag);
+  co_await wait(request);
+}
+Task Rank::barrier() {
+  struct Barrier {
+    RankState::World* world;
+    bool await_ready() {
+      if (world->at_barrier.size() + 1 < world->options.ranks) return false;
+      ++world->outcome.barriers;
+      for (const auto handle : world->at_barrier) {
+        world->at(world->now, [handle] { handle.resume(); });
+      }
+      world->at_barrier.clear();
+      return true;
+    }
+    void await_suspend(std::coroutine_handle<> handle) { world->at_barrier.push_back(handle); }
+    void await_resume() {}
+  };
+  co_await Barrier{state_->world};
+}
+Rank::ComputeAwaiter Rank::compute(Picoseconds time) {
+  return {state_, time};
+}
+void Rank::ComputeAwaiter::await_suspend(std::coroutine_handle<> handle) {
+  state->world->at(state->world->now + time, [handle] { handle.resume(); });
+}
+
+namespace mock {
+
+Outcome play(const Options& options, const Program& program) {
+  RankState::World world;
+  world.options = options;
+  for (std::uint32_t i = 0; i < options.ranks; ++i) world.ranks.emplace_back(world, i);
+  std::vector<Task> tasks;
+  for (RankState& state : world.ranks) tasks.push_back(program(Rank(state)));
+  for (Task& task : tasks) task.start();
+  while (!world.events.empty()) {
+    const Event event = world.events.top();
+    world.events.pop();
+    world.now = event.time;
+    event.action();
+  }
+  world.outcome.time = world.now;
+  const auto fail = [&](std::string text) {
+    if (world.outcome.failure.empty()) world.outcome.failure = std::move(text);
+  };
+  for (std::uint32_t i = 0; i < options.ranks; ++i) {
+    try {
+      tasks[i].rethrow();
+    } catch (const std::exception& e) {
+      fail(e.what());
+    }
+    const RankState& state = world.ranks[i];
+    if (!tasks[i].done()) fail(fmt::format("rank {} waits for ever", i));
+    if (state.used != 0) fail(fmt::format("rank {} leaves {} requests", i, state.used));
+    if (!state.unexpected.empty()) {
+      fail(fmt::format("rank {} leaves {} messages", i, state.unexpected.size()));
+    }
+  }
+  return world.outcome;
+}
+
+}  // namespace mock
+
+}  // namespace turnout::sim

@@ -1,0 +1,34 @@
+// A small runtime behind sim/rank.h for tests of workloads: messages take one microsecond, nothing
+// else costs time. It checks what a program may not do: leave requests or messages behind, wait
+// twice, post a receive too short, keep more requests than it said.
+//
+// Link it instead of the simulation, never beside it. One thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "sim/rank.h"
+
+namespace turnout::sim::mock {
+
+struct Options {
+  std::uint32_t ranks = 2;
+  std::uint64_t seed = 1;
+  bool synchronous = false;  // a send ends when its receive is there
+};
+
+struct Outcome {
+  std::string failure;  // empty: all ended well
+  Picoseconds time = 0;
+  std::uint64_t messages = 0, bytes = 0, barriers = 0;
+  std::size_t most_requests = 0;  // of one rank under way
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> pairs;
+  std::uint64_t hash = 0;  // over all messages in the order of their start
+};
+
+[[nodiscard]] Outcome play(const Options& options, const Program& program);
+
+}  // namespace turnout::sim::mock

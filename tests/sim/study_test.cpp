@@ -1,0 +1,295 @@
+// Studies, their writers and the experiments on a runner that makes results up.
+#include "sim/study.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "sim/experiment.h"
+#include "sim/experiments/page.h"
+#include "sim/experiments/paper_memory.h"
+#include "sim/result_writer.h"
+#include "tests/sim/mock_rank.h"
+
+namespace turnout::sim {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+// Plays the program on the tests' runtime; each policy gets a speed and memory of its own.
+Result<Outcome> play(const Options& options, const Program& program) {
+  const mock::Outcome played = mock::play({options.ranks, options.seed, false}, program);
+  if (!played.failure.empty()) return Status{Code::internal, played.failure};
+  const std::string policy = options.settings.back().second;
+  const std::uint64_t connections = policy == "static:dc-sendrecv" ? 0 : options.ranks - 1;
+  Outcome o;
+  o.time = played.time;
+  o.messages = played.messages;
+  o.bytes = played.bytes;
+  for (Picoseconds t = 1; t <= 200; ++t) o.latencies.push_back(t * 1000);
+  o.channels = {{connections == 0 ? "DC-sendrecv" : "RC-RDMA", played.messages, played.bytes}};
+  o.rc_connections = 2 * connections;
+  o.memory = {{"queue pairs", 1000 + 20 * connections, 0}, {"rings", 65536 * connections, 0}};
+  o.memory_peak = 1000 + 65556 * connections;
+  o.budget = 1 << 28;
+  o.world.events = 12345;
+  o.world.hash = 0xabcdef;
+  o.real_seconds = 0.5;
+  EndpointReport report;
+  report.memory = {{"queue pairs", 0, 1000 + 20 * connections},
+                   {"rings", 0, 65536 * connections},
+                   {"receive buffers", 0, 256 * 4096 + 256 * 256}};
+  if (options.keep_reports) o.reports.assign(options.ranks, report);
+  return o;
+}
+
+StudyOptions ring() {
+  StudyOptions options;
+  options.workload = "ring";
+  options.options = {{"rounds", "3"}};
+  options.place = {4, 1, 9};
+  options.profile.name = "ideal";
+  options.policies = {"aqps", "static:dc-sendrecv"};
+  return options;
+}
+
+TEST(StudyTest, RunsEachPolicyWithEverythingElseEqual) {
+  StudyOptions options = ring();
+  options.settings = {{"interval", "5ms"}};
+  std::vector<NamedValues> seen;
+  const Result<Study> study = run_study(options, [&](const Options& o, const Program& p) {
+    seen.push_back(o.settings);
+    EXPECT_EQ(o.seed, 9U);
+    return play(o, p);
+  });
+  ASSERT_TRUE(study.ok()) << study.status().text();
+  ASSERT_EQ(seen.size(), 2U);
+  EXPECT_EQ(seen[0], (NamedValues{{"interval", "5ms"}, {"policy", "aqps"}}));
+  EXPECT_EQ(seen[1].back().second, "static:dc-sendrecv");
+  EXPECT_EQ(study.value().results[0].outcome.messages, 12U);
+  EXPECT_EQ(study.value().results[0].phases.at(0).messages, 12U);
+  EXPECT_EQ(study.value().options.at("rounds"), "3");
+  EXPECT_EQ(study.value().options.at("bytes"), "8");
+}
+
+TEST(StudyTest, ChecksEverythingBeforeTheFirstRun) {
+  const auto text = [](auto change) {
+    StudyOptions options = ring();
+    change(options);
+    const Result<Study> study = run_study(options, [](const Options&, const Program&) {
+      ADD_FAILURE() << "nothing may run";
+      return Result<Outcome>(Outcome{});
+    });
+    return study.ok() ? std::string() : study.status().text();
+  };
+  EXPECT_THAT(text([](StudyOptions& o) {
+                o.policies = {"aqps", "rc-rdma"};
+              }),
+              HasSubstr("did you mean rc-rdma-od?"));
+  EXPECT_THAT(text([](StudyOptions& o) { o.policies = {}; }), HasSubstr("policy"));
+  EXPECT_THAT(text([](StudyOptions& o) { o.workload = "rings"; }), HasSubstr("did you mean ring?"));
+  EXPECT_THAT(text([](StudyOptions& o) {
+                o.settings = {{"memory_bugdet", "1M"}};
+              }),
+              HasSubstr("did you mean memory_budget?"));
+  EXPECT_THAT(text([](StudyOptions& o) {
+                o.settings = {{"ring_entries", "17"}};
+              }),
+              HasSubstr("power of two"));
+  EXPECT_THAT(text([](StudyOptions& o) {
+                o.settings = {{"policy", "aqps"}};
+              }),
+              HasSubstr("--policy"));
+  EXPECT_THAT(text([](StudyOptions& o) {
+                o.options = {{"round", "1"}};
+              }),
+              HasSubstr("did you mean rounds?"));
+  EXPECT_THAT(text([](StudyOptions& o) { o.place.ranks = 0; }), HasSubstr("rank"));
+}
+
+TEST(StudyTest, NamesThePolicyWhoseRunFailed) {
+  const Result<Study> study = run_study(ring(), [](const Options&, const Program&) {
+    return Result<Outcome>(Status{Code::over_budget, "rank 3 at 1.2 us: budget"});
+  });
+  EXPECT_EQ(study.status().code(), Code::over_budget);
+  EXPECT_THAT(study.status().text(), HasSubstr("ring under aqps: rank 3"));
+}
+
+TEST(StudyTest, PoliciesThatTheBuildLacksAreToldFromMistypedOnes) {
+  const std::vector<std::string_view> known = known_policies();
+  EXPECT_THAT(known, testing::Contains("aqps"));
+  for (const std::string_view policy : known) {
+    EXPECT_TRUE(check_settings(std::string(policy), {}).ok()) << policy;
+  }
+  if (std::find(known.begin(), known.end(), "dc-rdma-od") == known.end()) {
+    EXPECT_EQ(check_settings("dc-rdma-od", {}).code(), Code::unsupported);
+  }
+}
+
+TEST(Pairs, AreNamesAndValues) {
+  EXPECT_EQ(split("a,,b"), (std::vector<std::string>{"a", "b"}));
+  EXPECT_TRUE(split("").empty());
+  EXPECT_EQ(parse_pairs({"a=b=c", "d="}, "--set").value(), (NamedValues{{"a", "b=c"}, {"d", ""}}));
+  EXPECT_THAT(parse_pairs({"=x"}, "--set").status().text(), HasSubstr("--set =x"));
+  EXPECT_FALSE(parse_pairs({"x"}, "--set").ok());
+}
+
+TEST(Spread, IsByNearestRank) {
+  EXPECT_EQ(spread({}).median, 0);
+  const std::vector<Picoseconds> one = {7}, hundred = [] {
+    std::vector<Picoseconds> v;
+    for (Picoseconds i = 1; i <= 100; ++i) v.push_back(i);
+    return v;
+  }();
+  EXPECT_EQ(spread(one).median, 7);
+  EXPECT_EQ(spread(one).p99, 7);
+  EXPECT_EQ(spread(hundred).least, 1);
+  EXPECT_EQ(spread(hundred).median, 50);
+  EXPECT_EQ(spread(hundred).p99, 99);
+  EXPECT_EQ(spread(hundred).most, 100);
+}
+
+TEST(PrintTime, HasFourFigures) {
+  EXPECT_EQ(print_time(0), "0 ps");
+  EXPECT_EQ(print_time(999), "999 ps");
+  EXPECT_EQ(print_time(1'234), "1.234 ns");
+  EXPECT_EQ(print_time(12'345'678), "12.35 us");
+  EXPECT_EQ(print_time(999'960'000), "1.000 ms");
+  EXPECT_EQ(print_time(2 * hca::kSecond), "2.000 s");
+}
+
+TEST(Writers, TellWhatWasModelledWithWhat) {
+  const Result<Study> study = run_study(ring(), play);
+  ASSERT_TRUE(study.ok());
+  const std::string table = format_table(study.value());
+  EXPECT_THAT(table, HasSubstr("ring: 4 ranks, 1 a node, seed 9"));
+  EXPECT_THAT(table, HasSubstr("modelled, not measured: profile ideal"));
+  EXPECT_THAT(table, HasSubstr("on RC-RDMA"));
+  EXPECT_THAT(table, HasSubstr("0000000000abcdef"));
+  std::istringstream lines(table);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 160U) << line;
+
+  const auto json = nlohmann::json::parse(to_json(study.value()));
+  EXPECT_EQ(json["modelled"], true);
+  EXPECT_EQ(json["profile"], "ideal");
+  EXPECT_EQ(json["options"]["rounds"], "3");
+  ASSERT_EQ(json["results"].size(), 2U);
+  EXPECT_EQ(json["results"][1]["policy"], "static:dc-sendrecv");
+  EXPECT_EQ(json["results"][0]["latency"]["median_ps"], 100'000);
+  EXPECT_EQ(json["results"][0]["hash"], "0000000000abcdef");
+
+  const std::string csv = to_csv(study.value());
+  EXPECT_THAT(csv, HasSubstr("\nring,4,ideal,9,aqps,latency_ps,p99,198000\n"));
+  std::istringstream rows(csv);
+  for (std::string row; std::getline(rows, row);) {
+    EXPECT_EQ(std::count(row.begin(), row.end(), ','), 7) << row;
+  }
+}
+
+TEST(Writers, ReplaceAFileAtOnceOrLeaveIt) {
+  const std::filesystem::path folder =
+      std::filesystem::path(testing::TempDir()) / "turnout-writers";
+  std::filesystem::create_directories(folder);
+  const std::string path = folder / "out.json";
+  ASSERT_TRUE(write_text_file(path, "first").ok());
+  ASSERT_TRUE(write_text_file(path, "second").ok());
+  std::ifstream in(path);
+  std::string text;
+  in >> text;
+  EXPECT_EQ(text, "second");
+  EXPECT_THAT(write_text_file(folder / "none" / "x", "").text(), HasSubstr("none/x"));
+  std::filesystem::remove_all(folder);
+}
+
+ExperimentOptions small() {
+  ExperimentOptions options;
+  options.profile.name = "connect-ib";
+  options.sizes = {4, 8};
+  return options;
+}
+
+TEST(Experiments, AreFoundByName) {
+  EXPECT_THAT(find_experiment("aqps-onetoal").status().text(),
+              HasSubstr("did you mean aqps-onetoall?"));
+  for (const char* name : {"aqps-onetoall", "aqps-alltoone", "aqps-repeat", "aqps-memory"}) {
+    EXPECT_TRUE(find_experiment(name).ok()) << name;
+  }
+}
+
+TEST(Experiments, CompareWithThePaperAndSayWhatIsMissing) {
+  ExperimentOptions options = small();
+  options.sizes = {4, 64};
+  options.options = {{"messages", "630"}, {"warmup", "126"}};
+  const Result<ExperimentResult> result =
+      find_experiment("aqps-onetoall").value()->run(options, play);
+  ASSERT_TRUE(result.ok()) << result.status().text();
+  const std::string& page = result.value().page;
+  EXPECT_THAT(page, HasSubstr("| A1 | rc-rdma-od | -24.0 % | +0.0 % | +24.0 |"));
+  EXPECT_THAT(page, HasSubstr("No value of the profile was fitted"));
+  EXPECT_THAT(page, HasSubstr("turnout sim --experiment aqps-onetoall --profile connect-ib"));
+  if (!check_settings("dc-rdma-od", {}).ok()) {
+    EXPECT_THAT(page, HasSubstr("**Missing:** `dc-rdma-od`"));
+    EXPECT_THAT(page, HasSubstr("| A1 | dc-rdma-od | -19.0 % | not run | - |"));
+  }
+  ASSERT_EQ(result.value().plots.size(), 1U);
+  EXPECT_EQ(result.value().plots[0].series[0].points.size(), 2U);
+}
+
+TEST(Experiments, ListFittedValues) {
+  ProfileFile profile;
+  profile.name = "p";
+  ProfileValue fitted;
+  fitted.group = "adapter";
+  fitted.name = "send_dc";
+  fitted.value = "25.6";
+  fitted.unit = "ns";
+  fitted.provenance = "F";
+  fitted.source = "to A1";
+  profile.values = {fitted};
+  EXPECT_THAT(provenance(profile), HasSubstr("| `adapter.send_dc` | 25.6 ns | to A1 |"));
+}
+
+TEST(Experiments, ReadMemoryFromTheAccount) {
+  const Result<ExperimentResult> result =
+      find_experiment("aqps-memory").value()->run(small(), play);
+  ASSERT_TRUE(result.ok()) << result.status().text();
+  const std::string& page = result.value().page;
+  EXPECT_THAT(page, HasSubstr("take 1000 B + 20 B x RC queue pairs, exactly"));
+  EXPECT_THAT(page, HasSubstr("| A8 | one RDMA ring of 16 entries | 65536 B | 65536 B | yes |"));
+  EXPECT_THAT(page, HasSubstr("256 posted data and 256 control receives"));
+  EXPECT_THAT(page, Not(HasSubstr("**no**")));
+}
+
+TEST(Experiments, WritePageAndDataWithoutAPlotToo) {
+  const std::filesystem::path folder =
+      std::filesystem::path(testing::TempDir()) / "turnout-experiment";
+  ExperimentResult result;
+  result.page = "# x\n\n{plot}\nend\n";
+  result.plots = {{"t", "x", "y", true, false, {{"s", {{1, 2}}, false}}}};
+  const Result<Written> written = write_experiment(folder.string(), "x", result, "");
+  ASSERT_TRUE(written.ok()) << written.status().text();
+  EXPECT_FALSE(written.value().plot_skipped.empty());
+  std::ifstream page(folder / "x.md"), data(folder / "x.json");
+  std::stringstream text;
+  text << page.rdbuf();
+  EXPECT_THAT(text.str(), HasSubstr("x.json"));
+  EXPECT_THAT(text.str(), Not(HasSubstr("{plot}")));
+  EXPECT_EQ(nlohmann::json::parse(data)["plots"][0]["series"][0]["y"][0], 2.0);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(PaperMemory, AgreesWithThePaper) {
+  for (const paper::Check& c : paper::checks()) EXPECT_TRUE(c.agrees) << c.claim << " " << c.what;
+  EXPECT_EQ(paper::print(paper::dc_rdma_od()), "4.27 MB");
+  EXPECT_EQ(paper::print(paper::rc_rdma_od(1 << 16)), "93.3 GB");
+  EXPECT_EQ(paper::print(paper::statistics(1 << 16)), "87.4 MB");
+  EXPECT_EQ(paper::statistics(1024), 16384);
+}
+
+}  // namespace
+}  // namespace turnout::sim
