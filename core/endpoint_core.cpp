@@ -78,6 +78,7 @@ Status EndpointCore::start() {
   address_.sizes = static_cast<std::uint8_t>(sizes | credits << 4);
   address_.seal();
   ring_at_first_message_ = settings_.policy == "rc-rdma-od";
+  frees_before_drain_ = settings_.break_rule == "free-before-drain";
   started_ = true;
   const Nanoseconds now = clock_.now();
   next_decision_ = now + settings_.interval;
