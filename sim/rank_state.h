@@ -110,7 +110,7 @@ class RankState {
   std::uint32_t id_;
   RankClock clock_;
   std::unique_ptr<Endpoint> endpoint_;
-  CompletionQueue queue_;
+  CompletionQueue queue_{16};
   Random random_;
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<std::uint32_t> free_slots_;

@@ -188,8 +188,13 @@ Result<Outcome> run(const Options& options, const Program& program) {
     // As MPI_Init ends: everybody knows everybody's address.
     for (auto& rank : shared.ranks) {
       rank->start(program);
+      const Picoseconds apart =
+          options.start_spread > 0
+              ? static_cast<Picoseconds>(shared.world->random() %
+                                         static_cast<std::uint64_t>(options.start_spread))
+              : 0;
       shared.world->at(
-          ready, [](void* self, std::uint64_t) { static_cast<RankState*>(self)->wake(); },
+          ready + apart, [](void* self, std::uint64_t) { static_cast<RankState*>(self)->wake(); },
           rank.get(), 0);
     }
     for (const auto& [rank, time] : options.kills) {

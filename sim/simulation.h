@@ -28,6 +28,8 @@ struct Options {
   bool check_content = true;  // generate and compare every byte
   bool keep_reports = true;   // Outcome::reports; much memory for many ranks
   bool keep_latencies = true;
+  // Ranks begin at times drawn from the seed, at most so far apart: no job starts in step.
+  Picoseconds start_spread = hca::kMicrosecond;
   Picoseconds time_limit = 0;  // virtual; 0: none
   // Ranks killed as by SIGKILL, and when (after the start of the programs).
   std::vector<std::pair<std::uint32_t, Picoseconds>> kills;

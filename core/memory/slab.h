@@ -3,6 +3,7 @@
 // the budget refuses. `beside` are the bytes each record takes in tables of its owner. One thread.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -35,15 +36,18 @@ class Slab {
   [[nodiscard]] std::size_t in_use() const noexcept { return in_use_; }
 
  private:
-  static constexpr std::size_t kBlock = 64;
+  // The first block is small: most endpoints of a large job have little under way.
+  static constexpr std::size_t kFirst = 8, kMost = 64;
   bool grow() {
+    const std::size_t count = blocks_.empty() ? kFirst : std::min(kMost, total_);
     Reservation reservation =
-        Reservation::take(account_, kind_, kBlock * (sizeof(T) + sizeof(T*) + beside_));
+        Reservation::take(account_, kind_, count * (sizeof(T) + sizeof(T*) + beside_));
     if (!reservation) return false;
-    blocks_.push_back(std::make_unique<T[]>(kBlock));
+    blocks_.push_back(std::make_unique<T[]>(count));
     reservations_.push_back(std::move(reservation));
-    free_.reserve(blocks_.size() * kBlock);
-    for (std::size_t i = kBlock; i-- > 0;) free_.push_back(&blocks_.back()[i]);
+    total_ += count;
+    free_.reserve(total_);
+    for (std::size_t i = count; i-- > 0;) free_.push_back(&blocks_.back()[i]);
     return true;
   }
   MemoryAccount& account_;
@@ -53,6 +57,7 @@ class Slab {
   std::vector<Reservation> reservations_;
   std::vector<T*> free_;
   std::size_t in_use_ = 0;
+  std::size_t total_ = 0;
 };
 
 }  // namespace turnout

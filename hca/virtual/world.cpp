@@ -76,11 +76,10 @@ bool VirtualEngine::run_one() {
   const Event event = events_.pop();
   now_ = event.time;
   ++statistics_.events;
-  // FNV-1a over what every run of a seed must repeat.
-  for (const std::uint64_t word :
-       {static_cast<std::uint64_t>(event.time), std::uint64_t{event.kind}}) {
-    statistics_.hash = (statistics_.hash ^ word) * 1099511628211ULL;
-  }
+  // Over what every run of a seed must repeat.
+  std::uint64_t hash = statistics_.hash ^ static_cast<std::uint64_t>(event.time);
+  hash = (hash ^ (hash >> 32)) * 0x9e3779b97f4a7c15ULL + event.kind;
+  statistics_.hash = hash ^ (hash >> 29);
   switch (static_cast<Kind>(event.kind)) {
     case kCallback:
       event.callback(event.object, event.argument);
