@@ -84,8 +84,11 @@ void VirtualEngine::arrive(Operation& operation) {
   note(Trace::Kind::arrive, *target, operation.source, operation.wqe.length);
   const Picoseconds data = time_of(profile_.pcie_rate, operation.wqe.length);
   const bool reads = opcode == IBV_WR_RDMA_READ || is_atomic(opcode);
+  Picoseconds lands = done + (reads ? profile_.pcie_read : profile_.pcie_write) + data;
+  // Requests of one queue pair take effect in their order, whatever each waits for at the target.
+  if (qp != nullptr) qp->last_landing = lands = std::max(lands, qp->last_landing);
   ++operation.events;
-  schedule(done + (reads ? profile_.pcie_read : profile_.pcie_write) + data, kLand, &operation);
+  schedule(lands, kLand, &operation);
 }
 
 // A context for the initiator at the target's adapter; false: refused for now.
@@ -382,6 +385,9 @@ void VirtualEngine::give_back(Operation& operation) {
 }
 
 void VirtualEngine::answer(Operation& operation) {
+  // Answers come in the order of the requests, and none before its data were placed.
+  VirtualQp& qp = *operation.qp;
+  qp.last_answer = operation.answer_at = std::max({operation.answer_at, qp.last_answer, now_});
   ++operation.events;
   schedule(operation.answer_at, kAnswer, &operation);
 }

@@ -116,6 +116,7 @@ struct VirtualQp : Qp {
   Fifo<Operation*> operations;  // not ended, oldest first
   std::size_t started = 0;      // of these, how many have left
   Picoseconds last_ready = 0, last_arrival = 0;
+  Picoseconds last_landing = 0, last_answer = 0;  // at the target, from it
   bool broken = false;  // a request has failed at its target: what follows is not executed
   // RNR: arrivals that wait behind the first one refused.
   Fifo<Operation*> refused;
