@@ -165,13 +165,14 @@ int run_workload(const SimOptions& o) {
   }
   const Result<sim::Study> result = sim::run_study(study, sim::run);
   progress.clear();
-  if (!result) return complain(result.status());
-  fmt::print("{}", sim::format_table(result.value()));
   int code = 0;
   const auto write = [&](const Status& s) {
     if (!s.ok()) code = complain(s);
   };
+  // Of a run that failed too: it shows where it stood.
   if (timelines) write(timelines->end());
+  if (!result) return complain(result.status());
+  fmt::print("{}", sim::format_table(result.value()));
   if (!o.json.empty()) write(sim::write_text_file(o.json, sim::to_json(result.value())));
   if (!o.csv.empty()) write(sim::write_text_file(o.csv, sim::to_csv(result.value())));
   return code;

@@ -83,7 +83,7 @@ Status check_settings(const std::string& policy, const NamedValues& given) {
       return {Code::invalid, "policies are chosen with --policy A,B,C, not with --set"};
     }
     if (std::none_of(table.begin(), table.end(),
-                     [&](const SettingInfo& row) { return row.name == name; })) {
+                     [&wanted = name](const SettingInfo& row) { return row.name == wanted; })) {
       const std::string_view near = nearest_setting(name);
       return {Code::invalid, fmt::format("no setting is called \"{}\"{}", name,
                                          near.empty() ? "; see `turnout info --config`"

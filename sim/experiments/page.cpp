@@ -79,8 +79,9 @@ std::string how_it_was_run(std::string_view name, const ExperimentOptions& optio
 
 NamedValues overlaid(NamedValues own, const NamedValues& given) {
   for (const auto& [name, value] : given) {
-    const auto same =
-        std::find_if(own.begin(), own.end(), [&](const auto& pair) { return pair.first == name; });
+    const auto same = std::find_if(own.begin(), own.end(), [&wanted = name](const auto& pair) {
+      return pair.first == wanted;
+    });
     if (same != own.end()) {
       same->second = value;
     } else {

@@ -143,11 +143,12 @@ Task warmed(Rank rank, Body body, Pattern p, std::uint64_t warmup, std::string_v
   co_await timed(rank, body, p, name, phases);
 }
 
-Task repeated(Rank rank, Pattern one, Pattern all, std::uint64_t times,
+Task repeated(Rank rank, Pattern one, Pattern all, std::uint64_t warmup, std::uint64_t times,
               std::shared_ptr<Phases> phases) {
-  for (std::uint64_t i = 0; i < times; ++i) {
-    co_await timed(rank, one_to_all, one, "onetoall", phases);
-    co_await timed(rank, all_to_one, all, "alltoone", phases);
+  for (std::uint64_t i = 0; i < warmup + times; ++i) {
+    const bool counts = i >= warmup;
+    co_await timed(rank, one_to_all, one, counts ? "onetoall" : "warmup", phases);
+    co_await timed(rank, all_to_one, all, counts ? "alltoone" : "warmup", phases);
   }
 }
 
@@ -172,8 +173,8 @@ Result<Program> make_all_to_one(const Values& v, const Place&,
 
 Result<Program> make_repeat(const Values& v, const Place&, const std::shared_ptr<Phases>& phases) {
   return Program([one = pattern(v, "messages_out"), all = pattern(v, "messages_in"),
-                  times = v["times"],
-                  phases](Rank rank) { return repeated(rank, one, all, times, phases); });
+                  warmup = v["warmup"], times = v["times"],
+                  phases](Rank rank) { return repeated(rank, one, all, warmup, times, phases); });
 }
 
 constexpr Parameter count_of(std::string_view name, std::uint64_t value, std::string_view help) {
@@ -219,9 +220,15 @@ std::vector<Workload> hot_rank_family() {
        "onetoall, then alltoone, again and again [AQPS 4.3]",
        2,
        {count_of("times", 5, "how often the two follow each other"),
+        {"warmup", Parameter::Unit::count, 0, 0, parameter::kMostCount,
+         "how often before those that are timed"},
         count_of("messages_out", 320'000, "messages of one onetoall"),
-        count_of("messages_in", 48'000, "messages of one alltoone"), parameter::bytes(1),
-        kBarrierAfter, parameter::window(16), parameter::ahead(64), kAnySourceFlag},
+        count_of("messages_in", 48'000, "messages of one alltoone"),
+        parameter::bytes(1),
+        kBarrierAfter,
+        parameter::window(16),
+        parameter::ahead(64),
+        kAnySourceFlag},
        make_repeat},
   };
 }

@@ -102,6 +102,98 @@ info)
   ends_with 1
   has "TURNOUT_VERBS_PATH" out
   ;;
+sim)
+  run sim ring --ranks 8 --policy aqps,rc-rdma-od --seed 3 --option rounds=20 \
+    --json "$scratch/a.json" --csv "$scratch/a.csv" --timeline "$scratch/t.json"
+  ends_with 0
+  has "ring: 8 ranks" out
+  has "modelled, not measured: profile connect-ib" out
+  python3 - "$scratch" <<'END' || fail "what it wrote"
+import csv, json, sys
+folder = sys.argv[1]
+results = json.load(open(f"{folder}/a.json"))["results"]
+assert [r["policy"] for r in results] == ["aqps", "rc-rdma-od"], results
+assert results[0]["messages"] == 160
+rows = list(csv.DictReader(open(f"{folder}/a.csv")))
+assert {r["policy"] for r in rows} == {"aqps", "rc-rdma-od"}
+for policy in ("aqps", "rc-rdma-od"):
+    events = json.load(open(f"{folder}/t-{policy}.json"))["traceEvents"]
+    assert any(e["ph"] == "i" and e["name"] == "arrives" for e in events)
+END
+  # The same seed, the same events; another, others.
+  hash_of() { grep -o '"hash": "[0-9a-f]*"' "$1" | head -1; }
+  run sim ring --ranks 8 --seed 3 --option rounds=20 --json "$scratch/b.json"
+  [ "$(hash_of "$scratch/a.json")" = "$(hash_of "$scratch/b.json")" ] || fail "two runs of one seed differ"
+  run sim ring --ranks 8 --seed 4 --option rounds=20 --json "$scratch/c.json"
+  [ "$(hash_of "$scratch/a.json")" != "$(hash_of "$scratch/c.json")" ] || fail "two seeds do not differ"
+  ;;
+sim_workloads)
+  # Every pattern runs on the real core; alltoone over 64 ranks overflows the adapter's caches.
+  for workload in alltoall bowtie broadcast masterworker pingpong random ring shifts steal stencil2d \
+    stencil3d trees; do
+    run sim "$workload" --ranks 8 --policy aqps
+    ends_with 0
+  done
+  for workload in onetoall alltoone; do
+    run sim "$workload" --ranks 64 --policy static:dc-sendrecv,rc-rdma-od --option messages=2000
+    ends_with 0
+  done
+  run sim repeat --ranks 8 --option messages_out=500 --option messages_in=500
+  ends_with 0
+  printf 'turnout-trace 1\nranks 2\nrank 0\ns 1 1 8 7 0\nrank 1\nr 1 0 8 7 0\nw 1\nend\n' >"$scratch/trace"
+  run sim replay --trace "$scratch/trace" --ranks 4
+  ends_with 0
+  has "replay: 4 ranks" out
+  ;;
+sim_errors)
+  run sim rings
+  ends_with 1
+  has "did you mean ring?" err
+  run sim ring --policy aqsp
+  ends_with 1
+  has "did you mean aqps?" err
+  run sim ring --option round=3
+  ends_with 1
+  has "did you mean rounds?" err
+  run sim ring --option rounds
+  ends_with 1
+  has "--option rounds: expected name=value" err
+  run sim ring --set memory_bugdet=1
+  ends_with 1
+  has "did you mean memory_budget?" err
+  run sim ring --profile conect-ib
+  ends_with 1
+  has "connect-ib" err
+  run sim ring --trace "$scratch/none"
+  ends_with 1
+  has "--trace goes with" err
+  run sim replay --trace "$scratch/none"
+  ends_with 1
+  has "$scratch/none" err
+  run sim --experiment aqps-onetoal
+  ends_with 1
+  has "did you mean aqps-onetoall?" err
+  run sim
+  ends_with 1
+  has "--list" err
+  run sim ring --ranks 8 --json /nonexistent/x
+  ends_with 1
+  has "/nonexistent/x" err
+  run sim ring --ranks 8 --time-limit 1us
+  ends_with 1
+  has "ring under aqps" err
+  run sim --list
+  ends_with 0
+  has "alltoone" out
+  has "aqps-memory" out
+  ;;
+sim_experiment)
+  run sim --experiment aqps-onetoall --sizes 4,8 --option messages=2000 --option warmup=100 \
+    --output "$scratch/pages"
+  ends_with 0
+  grep -q "Against the paper" "$scratch/pages/aqps-onetoall.md" || fail "no page"
+  [ -s "$scratch/pages/aqps-onetoall.json" ] || fail "no data"
+  ;;
 *) fail "no case $case" ;;
 esac
 echo "ok"
