@@ -65,7 +65,7 @@ void write_archive(const Files& files, std::uint32_t destination) {
   OTF2_GlobalDefWriter_WriteRegion(definitions, 1, 0, 0, 0, OTF2_REGION_ROLE_POINT2POINT,
                                    OTF2_PARADIGM_MPI, OTF2_REGION_FLAG_NONE, 0, 0, 0);
   OTF2_GlobalDefWriter_WriteSystemTreeNode(definitions, 0, 0, 0, OTF2_UNDEFINED_SYSTEM_TREE_NODE);
-  for (const OTF2_LocationRef location : {7, 3}) {
+  for (const OTF2_LocationRef location : {OTF2_LocationRef{7}, OTF2_LocationRef{3}}) {
     const auto group = static_cast<OTF2_LocationGroupRef>(location);
     OTF2_GlobalDefWriter_WriteLocationGroup(definitions, group, 0, OTF2_LOCATION_GROUP_TYPE_PROCESS,
                                             0, OTF2_UNDEFINED_LOCATION_GROUP);
