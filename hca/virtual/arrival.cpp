@@ -362,8 +362,8 @@ bool VirtualEngine::land_rdma(VirtualQp& target, Operation& operation) {
       back = serialise(node_of(target), now_, w.length) + profile_.wire_hop;
     }
     ++operation.events;
-    schedule(back + profile_.pcie_write + time_of(profile_.pcie_rate, w.length), kReturn,
-             &operation);
+    // Into memory together with the completion, which tells of it.
+    schedule(back + time_of(profile_.pcie_rate, w.length), kReturn, &operation);
     return false;
   }
   gather(operation);
@@ -375,7 +375,7 @@ bool VirtualEngine::land_rdma(VirtualQp& target, Operation& operation) {
   return true;
 }
 
-// The data of a read, at the sender's memory.
+// The data of a read, at the sender's adapter.
 void VirtualEngine::give_back(Operation& operation) {
   std::uint64_t offset = 0;
   gather(operation);
