@@ -307,7 +307,7 @@ bool RankState::try_start(Rank::StartAwaiter& awaiter) {
     std::uint32_t& number = sent_numbers_[mix(awaiter.peer, awaiter.tag)];
     slot.number = number;
     if (checked) fill(slot);
-    piece.iov_base = checked ? slot.buffer.data() : shared_.nothing.data();
+    piece.iov_base = checked ? slot.buffer.data() : shared_.nothing.get();
     SendRequest request;
     request.peer = peer(awaiter.peer);
     request.data = {&piece, 1};
@@ -328,7 +328,7 @@ bool RankState::try_start(Rank::StartAwaiter& awaiter) {
     if (checked) slot.buffer.assign(awaiter.bytes, std::byte{0});
     wild_ = wild_ || awaiter.peer == kAnySource || awaiter.tag == kAnyTag;
     slot.ordered = checked && !wild_;
-    piece.iov_base = checked ? slot.buffer.data() : shared_.anywhere.data();
+    piece.iov_base = checked ? slot.buffer.data() : shared_.anywhere.get();
     RecvRequest request;
     request.peer = awaiter.peer == kAnySource ? kAnyPeer : peer(awaiter.peer);
     request.buffer = {&piece, 1};

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <coroutine>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -140,8 +141,9 @@ struct SimulationState {
   std::unique_ptr<RankProcessor> processor;
   std::vector<std::unique_ptr<RankState>> ranks;
   std::vector<Address> addresses;
-  std::vector<std::byte> nothing;  // what messages consist of when content is not checked
-  std::vector<std::byte> anywhere;
+  // Where messages come from and go to when content is not checked; pages are there when touched.
+  std::unique_ptr<void, void (*)(void*)> nothing{nullptr, std::free};
+  std::unique_ptr<void, void (*)(void*)> anywhere{nullptr, std::free};
   std::uint32_t ended = 0;
   std::uint32_t closed = 0;
   Picoseconds last_step = 0;  // when a coroutine last went on

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 #include <malloc.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <memory>
 
@@ -27,6 +30,28 @@ std::uint64_t resident_bytes() {
   const int n = std::fscanf(file, "%llu %llu", &total, &resident);
   std::fclose(file);
   return n == 2 ? resident * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)) : 0;
+}
+
+// Thousands of processes' buffers come from one heap, not from a mapping each; where there is room,
+// from large pages: a world is looked at all over, and page tables would be half of the time.
+void prepare_heap(std::uint32_t ranks) {
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  constexpr std::uint64_t kPerRank = std::uint64_t{2} << 20;  // with what large pages waste
+  const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  const std::uint64_t available = static_cast<std::uint64_t>(sysconf(_SC_AVPHYS_PAGES)) * page;
+  if (ranks * kPerRank > available / 2) return;
+  mallopt(M_TRIM_THRESHOLD, INT_MAX);
+  mallopt(M_TOP_PAD, static_cast<int>(std::min<std::uint64_t>(ranks * kPerRank, INT_MAX)));
+  void* const inside = std::malloc(std::size_t{1} << 20);  // makes the heap grow
+  constexpr std::uintptr_t kLarge = std::uintptr_t{2} << 20;
+  const auto begin = (reinterpret_cast<std::uintptr_t>(inside) + kLarge - 1) / kLarge * kLarge;
+  const auto end = reinterpret_cast<std::uintptr_t>(sbrk(0)) / kLarge * kLarge;
+  // With another allocator there is nothing between the two: then it stays as it is.
+  if (inside != nullptr && end > begin && end - begin < ranks * kPerRank + (kLarge << 6)) {
+    madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+  }
+  std::free(inside);
+  mallopt(M_TOP_PAD, 1 << 20);
 }
 
 Result<Settings> settings_of(const Options& options) {
@@ -149,8 +174,7 @@ Result<Outcome> run(const Options& options, const Program& program) {
   }
   auto settings = settings_of(options);
   if (!settings) return settings.status();
-  // Thousands of processes' buffers come from one heap, not from a mapping each.
-  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  prepare_heap(options.ranks);
   const std::uint64_t before = resident_bytes();
   auto world = make_world(options, settings.value());
   if (!world) return world.status();
@@ -162,8 +186,11 @@ Result<Outcome> run(const Options& options, const Program& program) {
   shared.processor = std::make_unique<RankProcessor>(*shared.world);
   shared.ended_at.resize(options.ranks);
   if (!options.check_content) {
-    shared.nothing.resize(kLargestMessage);
-    shared.anywhere.resize(kLargestMessage);
+    shared.nothing.reset(std::calloc(1, kLargestMessage));
+    shared.anywhere.reset(std::calloc(1, kLargestMessage));
+    if (!shared.nothing || !shared.anywhere) {
+      return Status{Code::system, "no memory for the messages' content"};
+    }
   }
   if (options.trace) shared.world->set_trace(options.trace);
   Status failed;
