@@ -79,6 +79,16 @@ bool is_plain_name(std::string_view name, std::size_t longest) {
          });
 }
 
+// A path whose every % is one that recordings fill in.
+bool is_trace_path(std::string_view path) {
+  for (std::size_t at = path.find('%'); at != std::string_view::npos; at = path.find('%', at + 2)) {
+    if (at + 1 == path.size() || std::string_view("pre").find(path[at + 1]) == path.npos) {
+      return false;
+    }
+  }
+  return path.find('/') != std::string_view::npos && path.find('\0') == std::string_view::npos;
+}
+
 }  // namespace
 
 Status Settings::validate() const {
@@ -146,6 +156,8 @@ Status Settings::validate() const {
              report, "expected 0, 1 or a folder, written with a slash (./reports)");
   rules.that(report_job.empty() || is_plain_name(report_job, 128), "report_job", report_job,
              "expected at most 128 letters, digits and . _ - not beginning with a point");
+  rules.that(trace.empty() || is_trace_path(trace), "trace", trace,
+             "expected a path, written with a slash (./recordings/), with %p, %r and %e only");
   return rules.result();
 }
 

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "base/log.h"
+#include "core/recording/recording_endpoint.h"
 
 namespace turnout {
 namespace {
@@ -38,6 +39,10 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(const Settings& settings, Clo
   if (Status status = endpoint->start(); !status.ok()) {
     TURNOUT_LOG(endpoint, error, "no endpoint: {}", status.text());
     return status;
+  }
+  if (!settings.trace.empty()) [[unlikely]] {
+    return std::unique_ptr<Endpoint>(
+        std::make_unique<RecordingEndpoint>(std::move(endpoint), settings.trace, clock, processor));
   }
   return std::unique_ptr<Endpoint>(std::move(endpoint));
 }
@@ -78,6 +83,7 @@ Status EndpointCore::start() {
   address_.sizes = static_cast<std::uint8_t>(sizes | credits << 4);
   address_.seal();
   ring_at_first_message_ = settings_.policy == "rc-rdma-od";
+  frees_before_drain_ = settings_.break_rule == "free-before-drain";
   started_ = true;
   const Nanoseconds now = clock_.now();
   next_decision_ = now + settings_.interval;

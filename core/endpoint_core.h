@@ -299,6 +299,7 @@ class EndpointCore final : public Endpoint {
   bool started_ = false;
   bool closing_ = false;
   bool ring_at_first_message_ = false;  // policy rc-rdma-od
+  bool frees_before_drain_ = false;     // setting break_rule
   std::deque<DecisionReport> decisions_;
   std::uint64_t decisions_dropped_ = 0;
   std::uint64_t unexpected_count_ = 0, rendezvous_count_ = 0, credit_messages_ = 0, refusals_ = 0;

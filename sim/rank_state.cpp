@@ -241,19 +241,26 @@ void RankState::fill(Slot& slot) const {
   for (; at < slot.bytes; ++at) slot.buffer[at] = content(key, at);
 }
 
-// Whole, of the message it says it is, and that one only once. Messages too short for a number are
-// taken to be the next.
+// Whole, of the message it says it is, in MPI's order, and that one only once. A message too short
+// to say its number has the one its receive must get; behind a wildcard that is not known.
 void RankState::check(const Slot& slot, const Completion& completion, std::uint32_t source) {
-  Checked& checked = checked_[mix(source, completion.tag)];
-  std::uint32_t number = checked.below;
+  std::uint32_t number = slot.number;
   std::size_t at = 0;
   if (completion.length >= kNumberBytes) {
     std::memcpy(&number, slot.buffer.data(), kNumberBytes);
     at = kNumberBytes;
-    const bool twice =
-        number < checked.below ||
-        std::find(checked.beyond.begin(), checked.beyond.end(), number) != checked.beyond.end();
-    if (twice) fail(fmt::format("message {} from rank {} arrived twice", number, source));
+  } else if (!slot.ordered) {
+    return;
+  }
+  if (slot.ordered && number != slot.number) {
+    fail(fmt::format("message {} from rank {} (tag {}) came where MPI's order wants {}", number,
+                     source, completion.tag, slot.number));
+  }
+  Checked& checked = checked_[mix(source, completion.tag)];
+  const auto before = std::find(checked.beyond.begin(), checked.beyond.end(), number);
+  if (number < checked.below || before != checked.beyond.end()) {
+    fail(fmt::format("message {} from rank {} (tag {}) arrived twice", number, source,
+                     completion.tag));
   }
   const std::uint64_t key = content_key(source, id_, completion.tag, number);
   for (; at < completion.length; ++at) {
@@ -289,6 +296,7 @@ bool RankState::try_start(Rank::StartAwaiter& awaiter) {
   slot.bytes = awaiter.bytes;
   slot.tag = awaiter.tag;
   slot.received = {};
+  slot.ordered = false;
   slot.error.clear();
   const bool checked = shared_.options->check_content;
   iovec piece{};
@@ -318,6 +326,8 @@ bool RankState::try_start(Rank::StartAwaiter& awaiter) {
     }
   } else {
     if (checked) slot.buffer.assign(awaiter.bytes, std::byte{0});
+    wild_ = wild_ || awaiter.peer == kAnySource || awaiter.tag == kAnyTag;
+    slot.ordered = checked && !wild_;
     piece.iov_base = checked ? slot.buffer.data() : shared_.anywhere.data();
     RecvRequest request;
     request.peer = awaiter.peer == kAnySource ? kAnyPeer : peer(awaiter.peer);
@@ -326,7 +336,9 @@ bool RankState::try_start(Rank::StartAwaiter& awaiter) {
     request.tag = awaiter.tag == kAnyTag ? 0 : awaiter.tag;
     request.ignore = awaiter.tag == kAnyTag ? ~std::uint64_t{0} : 0;
     request.report = Report{&queue_, &queue_, nullptr, &slot};
+    if (slot.ordered) slot.number = asked_numbers_[mix(awaiter.peer, awaiter.tag)];
     status = endpoint_->recv(request);
+    if (status.ok() && slot.ordered) ++asked_numbers_[mix(awaiter.peer, awaiter.tag)];
   }
   if (status.ok()) {
     awaiter.request = Request(index);

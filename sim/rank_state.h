@@ -84,6 +84,7 @@ class RankState {
     std::uint32_t peer = 0;
     std::uint64_t bytes = 0, tag = 0;
     std::uint32_t number = 0;
+    bool ordered = false;  // a receive that must get message `number` of its source and tag
     Received received;
     std::string error;
     std::vector<std::byte> buffer;
@@ -115,7 +116,9 @@ class RankState {
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<std::uint32_t> free_slots_;
   std::unordered_map<std::uint32_t, PeerId> peers_;
-  std::unordered_map<std::uint64_t, std::uint32_t> sent_numbers_;  // by hash of (peer, tag)
+  std::unordered_map<std::uint64_t, std::uint32_t> sent_numbers_;   // by hash of (peer, tag)
+  std::unordered_map<std::uint64_t, std::uint32_t> asked_numbers_;  // receives of (source, tag)
+  bool wild_ = false;  // a wildcard receive was posted: what others get is not known any more
   std::unordered_map<std::uint64_t, Stream> streams_;
   std::unordered_map<std::uint64_t, Checked> checked_;
   std::unique_ptr<Program> program_;  // a lambda's captures live as long as its coroutine

@@ -151,7 +151,6 @@ Result<Outcome> run(const Options& options, const Program& program) {
   if (!settings) return settings.status();
   // Thousands of processes' buffers come from one heap, not from a mapping each.
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
-  const auto begun = std::chrono::steady_clock::now();
   const std::uint64_t before = resident_bytes();
   auto world = make_world(options, settings.value());
   if (!world) return world.status();
@@ -204,7 +203,11 @@ Result<Outcome> run(const Options& options, const Program& program) {
           shared.ranks[rank].get(), 0);
     }
     shared.last_step = ready;
+    const auto begun = std::chrono::steady_clock::now();
     error = play(shared, [&] { return shared.ended == options.ranks; });
+    outcome.real_seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+    outcome.world = shared.world->statistics();
     outcome.time = *std::max_element(shared.ended_at.begin(), shared.ended_at.end()) - ready;
     if (outcome.time < 0) outcome.time = 0;
     for (const Picoseconds at : shared.ended_at) outcome.ended.push_back(at > 0 ? at - ready : 0);
@@ -216,7 +219,6 @@ Result<Outcome> run(const Options& options, const Program& program) {
       error = play(shared, [&] { return shared.closed == options.ranks; });
     }
   }
-  outcome.world = shared.world->statistics();
   for (auto& rank : shared.ranks) {
     if (rank->has_endpoint() && !rank->closed()) rank->endpoint().abandon();
     rank->release();
@@ -230,8 +232,6 @@ Result<Outcome> run(const Options& options, const Program& program) {
   outcome.bytes = shared.bytes;
   outcome.latencies = std::move(shared.latencies);
   std::sort(outcome.latencies.begin(), outcome.latencies.end());
-  outcome.real_seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
   return outcome;
 }
 

@@ -64,8 +64,8 @@ struct Outcome {
   std::uint64_t memory_peak = 0;     // of the largest rank
   std::uint64_t budget = 0;
   hca::WorldStatistics world;
-  double real_seconds = 0;
-  std::uint64_t bytes_per_rank = 0;     // real memory of this process, per rank
+  double real_seconds = 0;           // of playing the programs, without setting up and tearing down
+  std::uint64_t bytes_per_rank = 0;  // real memory of this process, per rank
   std::vector<EndpointReport> reports;  // by rank, with keep_reports
   // Messages sent, by (source, destination); with keep_reports.
   std::vector<std::pair<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t>> pairs;

@@ -33,6 +33,13 @@ class Fields {
     rest_.remove_prefix(found.size());
     return found;
   }
+  // Takes the next word if it is this one.
+  bool take(std::string_view expected) {
+    const std::string_view before = rest_;
+    if (word() == expected) return true;
+    rest_ = before;
+    return false;
+  }
   // What is left of the line, without blanks around it.
   std::string_view rest() {
     const std::size_t begin = rest_.find_first_not_of(" \t");

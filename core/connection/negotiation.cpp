@@ -275,8 +275,9 @@ void EndpointCore::on_switched(Peer& peer, const wire::ControlMessage& message) 
 // The ring goes when everything sent into it is delivered and no message or read still needs it.
 void EndpointCore::finish_drain(Peer& peer) {
   if (peer.receive_state != ReceiveState::draining || peer.lost) return;
-  if (static_cast<std::int32_t>(peer.receive_sequence - peer.last_old) <= 0) return;
-  if (!peer.ring->all_returned() || peer.reads_over_rc > 0) return;
+  const bool drained = static_cast<std::int32_t>(peer.receive_sequence - peer.last_old) > 0 &&
+                       peer.ring->all_returned() && peer.reads_over_rc == 0;
+  if (!drained && !frees_before_drain_) return;
   peer.receive_state = ReceiveState::steady;
   peer.receive_kind = ChannelKind::dc_sendrecv;
   peer.received.change(ChannelKind::dc_sendrecv, age());

@@ -80,15 +80,17 @@ void VirtualEngine::arrive(Operation& operation) {
   node.receive_free = std::max(now_, node.receive_free) + occupancy;
   Picoseconds done = node.receive_free + latency;
   if (receives && target->srq != nullptr) done += profile_.adapter_shared_receive;
-  operation.answer_at = done + profile_.adapter_acknowledge + hop(operation);
   note(Trace::Kind::arrive, *target, operation.source, operation.wqe.length);
   const Picoseconds data = time_of(profile_.pcie_rate, operation.wqe.length);
   const bool reads = opcode == IBV_WR_RDMA_READ || is_atomic(opcode);
-  Picoseconds lands = done + (reads ? profile_.pcie_read : profile_.pcie_write) + data;
-  // Requests of one queue pair take effect in their order, whatever each waits for at the target.
-  if (qp != nullptr) qp->last_landing = lands = std::max(lands, qp->last_landing);
+  Picoseconds landing = done + (reads ? profile_.pcie_read : profile_.pcie_write) + data;
+  if (qp != nullptr) {  // what one queue pair sent takes effect in its order
+    landing = qp->last_landing = std::max(landing, qp->last_landing);
+    done = std::max(done, landing - data - (reads ? profile_.pcie_read : profile_.pcie_write));
+  }
+  operation.answer_at = done + profile_.adapter_acknowledge + hop(operation);
   ++operation.events;
-  schedule(lands, kLand, &operation);
+  schedule(landing, kLand, &operation);
 }
 
 // A context for the initiator at the target's adapter; false: refused for now.
@@ -117,6 +119,7 @@ bool VirtualEngine::admit(Node& node, VirtualQp& qp, Operation& operation) {
       return false;
     }
     found = node.responders.emplace(qp.number, 0).first;
+    (void)node.contexts.use(kResponder | qp.number);  // made here by the connect, not fetched
   }
   ++found->second;
   operation.at_responder = true;
@@ -308,7 +311,8 @@ void VirtualEngine::land(Operation& operation) {
   // Of a write that nobody asks after no answer is needed here: RC's only free a queue entry.
   if (operation.qp->kind == QpKind::rc && !operation.signalled &&
       operation.status == IBV_WC_SUCCESS) {
-    retire(operation);
+    operation.place = Operation::Place::answered;
+    settle(*operation.qp);
     return;
   }
   answer(operation);
@@ -385,9 +389,6 @@ void VirtualEngine::give_back(Operation& operation) {
 }
 
 void VirtualEngine::answer(Operation& operation) {
-  // Answers come in the order of the requests, and none before its data were placed.
-  VirtualQp& qp = *operation.qp;
-  qp.last_answer = operation.answer_at = std::max({operation.answer_at, qp.last_answer, now_});
   ++operation.events;
   schedule(operation.answer_at, kAnswer, &operation);
 }

@@ -25,12 +25,29 @@ void VirtualEngine::answered(Operation& operation) {
     qp.connect_after = now_ + profile_.dc_disconnect;
     if (qp.waits) schedule(qp.connect_after, kRestart, nullptr, qp.number);
   }
-  if (operation.status != IBV_WC_SUCCESS || operation.signalled) {
+  operation.place = Operation::Place::answered;
+  settle(qp);
+}
+
+// Requests of one queue complete in their order, whichever was answered first.
+void VirtualEngine::settle(VirtualQp& qp) {
+  for (std::size_t i = 0; i < qp.operations.size(); ++i) {
+    Operation& operation = *qp.operations[i];
+    if (operation.place == Operation::Place::completing ||
+        operation.place == Operation::Place::done) {
+      continue;
+    }
+    if (operation.place != Operation::Place::answered) break;
+    if (operation.status == IBV_WC_SUCCESS && !operation.signalled) {
+      operation.place = Operation::Place::done;
+      continue;
+    }
+    operation.place = Operation::Place::completing;
     ++operation.events;
     schedule(now_ + profile_.pcie_write, kComplete, &operation);
-  } else {
-    retire(operation);
+    if (operation.status != IBV_WC_SUCCESS) break;  // the others are flushed then
   }
+  drop_done(qp);
 }
 
 void VirtualEngine::complete(Operation& operation) {
@@ -38,7 +55,8 @@ void VirtualEngine::complete(Operation& operation) {
   note(Trace::Kind::complete, qp, operation.target, operation.wqe.length);
   if (operation.status == IBV_WC_SUCCESS) {
     push(qp.send_cq, entry_of(operation, IBV_WC_SUCCESS), false);
-    retire(operation);
+    operation.place = Operation::Place::done;
+    drop_done(qp);
     return;
   }
   push(qp.send_cq, entry_of(operation, operation.status), false);
@@ -47,10 +65,7 @@ void VirtualEngine::complete(Operation& operation) {
   fail(qp, qp.kind == QpKind::ud ? QpPhase::sqe : QpPhase::err);
 }
 
-// Operations leave their queue in order.
-void VirtualEngine::retire(Operation& operation) {
-  VirtualQp& qp = *operation.qp;
-  operation.place = Operation::Place::done;
+void VirtualEngine::drop_done(VirtualQp& qp) {
   while (!qp.operations.empty() && qp.operations.front()->place == Operation::Place::done) {
     Operation* const first = qp.operations.front();
     qp.operations.pop_front();

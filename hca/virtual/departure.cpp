@@ -19,8 +19,8 @@ void VirtualEngine::start(VirtualQp& qp) {
     if (operation.status != IBV_WC_SUCCESS) {  // found wrong when it was posted
       qp.broken = true;
       ++qp.started;
-      ++operation.events;
-      schedule(now_ + profile_.pcie_write, kComplete, &operation);
+      operation.place = Operation::Place::answered;
+      settle(qp);
       return;
     }
     if (!depart(qp, operation)) return;
@@ -63,7 +63,7 @@ bool VirtualEngine::depart(VirtualQp& qp, Operation& operation) {
   Picoseconds latency = 0;
   if (qp.kind == QpKind::dci) {
     occupancy = profile_.adapter_send_dc;
-    if (qp.connected != operation.target) {
+    if (profile_.dc_serial != 0 && qp.connected != operation.target) {
       if (qp.waits) return false;
       if (qp.unanswered > 0) {
         qp.waits = true;

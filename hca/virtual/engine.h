@@ -156,7 +156,8 @@ class VirtualEngine final : public Engine, public World {
   // completion.cpp
   void answered(Operation& operation);
   void complete(Operation& operation);
-  void retire(Operation& operation);
+  void settle(VirtualQp& qp);
+  void drop_done(VirtualQp& qp);
   void fail(VirtualQp& qp, QpPhase to);
   void flush_receives(VirtualQp& qp);
   void push(VirtualCq* cq, const CompletionEntry& entry, bool solicited);

@@ -82,7 +82,7 @@ struct VirtualChannel : Channel {
 
 // One work request on its way.
 struct Operation {
-  enum class Place : std::uint8_t { queued, flying, done };
+  enum class Place : std::uint8_t { queued, flying, answered, completing, done };
   SendWqe wqe;
   VirtualQp* qp = nullptr;  // null: nobody waits for it any more
   Place place = Place::queued;
@@ -115,8 +115,7 @@ struct VirtualQp : Qp {
   Fifo<VirtualReceive> receives;
   Fifo<Operation*> operations;  // not ended, oldest first
   std::size_t started = 0;      // of these, how many have left
-  Picoseconds last_ready = 0, last_arrival = 0;
-  Picoseconds last_landing = 0, last_answer = 0;  // at the target, from it
+  Picoseconds last_ready = 0, last_arrival = 0, last_landing = 0;
   bool broken = false;  // a request has failed at its target: what follows is not executed
   // RNR: arrivals that wait behind the first one refused.
   Fifo<Operation*> refused;

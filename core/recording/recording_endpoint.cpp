@@ -1,0 +1,277 @@
+#include "core/recording/recording_endpoint.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <ctime>
+#include <utility>
+
+namespace turnout {
+
+namespace {
+
+// What is shorter is the MPI library's own way from one call to the next.
+constexpr Nanoseconds kLeastCompute = 1000;
+
+std::uint64_t length_of(std::span<const iovec> pieces) {
+  std::uint64_t length = 0;
+  for (const iovec& piece : pieces) length += piece.iov_len;
+  return length;
+}
+
+}  // namespace
+
+class RecordingEndpoint::Visit {
+ public:
+  explicit Visit(RecordingEndpoint& endpoint) : endpoint_(endpoint) {
+    const auto thread = static_cast<std::uint64_t>(pthread_self());
+    const Nanoseconds gap =
+        endpoint.left_ < 0 || thread != endpoint.thread_ ? 0 : endpoint.time() - endpoint.left_;
+    if (gap >= kLeastCompute) endpoint.computed_ += gap;
+    endpoint.thread_ = thread;
+  }
+  Visit(const Visit&) = delete;
+  Visit& operator=(const Visit&) = delete;
+  ~Visit() { endpoint_.left_ = endpoint_.time(); }
+  // An event follows: what was computed before it comes first.
+  void event() {
+    if (endpoint_.computed_ > 0) endpoint_.file_.compute(std::exchange(endpoint_.computed_, 0));
+  }
+
+ private:
+  RecordingEndpoint& endpoint_;
+};
+
+RecordingEndpoint::RecordingEndpoint(std::unique_ptr<Endpoint> endpoint, const std::string& setting,
+                                     Clock& clock, const Processor* processor)
+    : endpoint_(std::move(endpoint)),
+      file_(setting, endpoint_->address()),
+      virtual_clock_(processor != nullptr ? &clock : nullptr) {}
+
+RecordingEndpoint::~RecordingEndpoint() {
+  hand_on();
+  endpoint_.reset();
+  file_.close();
+}
+
+Nanoseconds RecordingEndpoint::time() const noexcept {
+  if (virtual_clock_ != nullptr) return virtual_clock_->now();
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return Nanoseconds{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+std::uint32_t RecordingEndpoint::next_request() noexcept {
+  constexpr std::uint32_t kMost = 0xfffffffe;  // of a trace
+  last_request_ = last_request_ == kMost ? 0 : last_request_ + 1;
+  return last_request_;
+}
+
+RecordingEndpoint::Operation& RecordingEndpoint::begin(const Report& report) {
+  operations_.emplace_back();
+  Operation& operation = operations_.back();
+  operation.report = report;
+  operation.self = std::prev(operations_.end());
+  return operation;
+}
+
+Report RecordingEndpoint::own_report(Operation& operation) noexcept {
+  return {&ended_, &ended_, nullptr, &operation};
+}
+
+Status RecordingEndpoint::send(const SendRequest& request) {
+  Visit visit(*this);
+  const std::uint64_t bytes = length_of(request.data);
+  Operation& operation = begin(request.report);
+  SendRequest own = request;
+  // A success that nobody is told of has no entry; it has ended by now.
+  const bool silent = request.inject && request.report.queue == nullptr;
+  if (!silent) own.report = own_report(operation);
+  if (Status status = endpoint_->send(own); !status.ok()) {
+    operations_.erase(operation.self);
+    return status;
+  }
+  operation.request = next_request();
+  visit.event();
+  file_.introduce(request.peer, endpoint_->peer_address(request.peer));
+  file_.send(operation.request, request.peer, bytes, request.tagged ? request.tag : 0,
+             request.tagged);
+  if (silent) {
+    file_.ended(operation.request);
+    operations_.erase(operation.self);
+  }
+  hand_on();
+  return {};
+}
+
+Status RecordingEndpoint::recv(const RecvRequest& request) {
+  Visit visit(*this);
+  Operation& operation = begin(request.report);
+  operation.receives = true;
+  operation.multi = request.multi;
+  operation.tagged = request.tagged;
+  RecvRequest own = request;
+  own.report = own_report(operation);
+  if (Status status = endpoint_->recv(own); !status.ok()) {
+    operations_.erase(operation.self);
+    return status;
+  }
+  // A buffer for many messages is told with each of them.
+  if (!request.multi) {
+    operation.request = next_request();
+    visit.event();
+    if (request.peer != kAnyPeer) {
+      file_.introduce(request.peer, endpoint_->peer_address(request.peer));
+    }
+    file_.receive(operation.request, request.peer, length_of(request.buffer),
+                  request.tagged ? request.tag : 0, request.tagged && request.ignore != 0,
+                  request.tagged);
+  }
+  hand_on();
+  return {};
+}
+
+Status RecordingEndpoint::peek(const PeekRequest& request) {
+  const Visit visit(*this);
+  Status status = endpoint_->peek(request);
+  hand_on();
+  return status;
+}
+
+Status RecordingEndpoint::recv_claimed(const RecvRequest& request) {
+  Visit visit(*this);
+  RecvRequest own = request;
+  own.report.queue = own.report.errors = &claimed_ended_;
+  own.report.counter = nullptr;
+  claimed_.emplace_back();
+  Operation& operation = claimed_.back();
+  operation.self = std::prev(claimed_.end());
+  operation.report = request.report;
+  operation.receives = true;
+  operation.tagged = request.tagged;
+  if (Status status = endpoint_->recv_claimed(own); !status.ok()) {
+    claimed_.erase(operation.self);
+    return status;
+  }
+  operation.request = next_request();
+  visit.event();
+  file_.receive(operation.request, kAnyPeer, length_of(request.buffer), 0, request.tagged,
+                request.tagged);
+  hand_on();
+  return {};
+}
+
+Status RecordingEndpoint::discard_claimed(const Report& report) {
+  const Visit visit(*this);
+  Status status = endpoint_->discard_claimed(report);
+  hand_on();
+  return status;
+}
+
+Status RecordingEndpoint::rma(const RmaRequest& request) {
+  const Visit visit(*this);
+  Status status = endpoint_->rma(request);
+  if (status.ok()) file_.one_sided();
+  hand_on();
+  return status;
+}
+
+bool RecordingEndpoint::cancel(void* context) {
+  const Visit visit(*this);
+  bool found = false;
+  for (auto at = operations_.rbegin(); !found && at != operations_.rend(); ++at) {
+    if (at->report.context == context) found = endpoint_->cancel(&*at);
+  }
+  hand_on();
+  return found;
+}
+
+bool RecordingEndpoint::progress() {
+  const Visit visit(*this);
+  const bool moved = endpoint_->progress();
+  hand_on();
+  return moved;
+}
+
+void RecordingEndpoint::write_match(const Operation& operation, const Completion& completion,
+                                    std::uint64_t bytes) {
+  if (computed_ > 0) file_.compute(std::exchange(computed_, 0));
+  std::uint32_t request = operation.request;
+  file_.introduce(completion.source, endpoint_->peer_address(completion.source));
+  const std::uint64_t tag = operation.tagged ? completion.tag : 0;
+  if (operation.multi) {
+    request = next_request();
+    file_.receive(request, kAnyPeer, bytes, tag, false, operation.tagged);
+  }
+  file_.matched(request, completion.source, bytes, tag);
+}
+
+void RecordingEndpoint::hand_on(Operation& operation, Completion& completion) {
+  if (operation.receives) {
+    write_match(operation, completion, completion.length);
+  } else {
+    if (computed_ > 0) file_.compute(std::exchange(computed_, 0));
+    file_.ended(operation.request);
+  }
+  completion.context = operation.report.context;
+  if (operation.report.queue != nullptr) operation.report.queue->push(completion);
+  if (operation.report.counter != nullptr) {
+    operation.report.counter->value.fetch_add(1, std::memory_order_release);
+  }
+}
+
+void RecordingEndpoint::hand_on_error(Operation& operation, ErrorCompletion& completion) {
+  // A message that was too long has arrived all the same: its sender's send has to match something.
+  if (operation.receives && completion.status.code() == Code::truncated &&
+      completion.source != kAnyPeer) {
+    write_match(operation, completion, completion.length + completion.overflow);
+  } else if (!operation.multi) {
+    file_.dropped(operation.request);
+  }
+  completion.context = operation.report.context;
+  CompletionQueue* const queue =
+      operation.report.errors != nullptr ? operation.report.errors : operation.report.queue;
+  if (queue != nullptr) queue->push_error(std::move(completion));
+  if (operation.report.counter != nullptr) {
+    operation.report.counter->errors.fetch_add(1, std::memory_order_release);
+  }
+}
+
+void RecordingEndpoint::hand_on() {
+  const auto done = [](const Operation& operation, const Completion& completion) {
+    return !operation.multi || (completion.flags & kMultiRecvDone) != 0;
+  };
+  while (ended_.size() != 0) {
+    Completion completion = ended_.front();
+    ended_.pop();
+    Operation& operation = *static_cast<Operation*>(completion.context);
+    hand_on(operation, completion);
+    if (done(operation, completion)) operations_.erase(operation.self);
+  }
+  while (ended_.has_error()) {
+    ErrorCompletion completion = ended_.pop_error();
+    Operation& operation = *static_cast<Operation*>(completion.context);
+    const bool last = done(operation, completion);
+    hand_on_error(operation, completion);
+    if (last) operations_.erase(operation.self);
+  }
+  const auto claimed = [this](void* context) {
+    return std::find_if(claimed_.begin(), claimed_.end(),
+                        [&](const Operation& o) { return o.report.context == context; });
+  };
+  while (claimed_ended_.size() != 0) {
+    Completion completion = claimed_ended_.front();
+    claimed_ended_.pop();
+    const auto at = claimed(completion.context);
+    hand_on(*at, completion);
+    claimed_.erase(at);
+  }
+  while (claimed_ended_.has_error()) {
+    ErrorCompletion completion = claimed_ended_.pop_error();
+    const auto at = claimed(completion.context);
+    hand_on_error(*at, completion);
+    claimed_.erase(at);
+  }
+}
+
+}  // namespace turnout

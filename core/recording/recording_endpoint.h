@@ -1,0 +1,93 @@
+// RecordingEndpoint: an endpoint that writes down what the layer above does with it, for
+// TURNOUT_TRACE. Stands before the real endpoint, which knows nothing of it: without the setting
+// there is nothing on the way of a message.
+//
+// Operations are given a completion queue of its own, so that it sees them end, and are handed on
+// from there to where they belong. Same owner, threads and errors as the endpoint it stands for.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <string>
+
+#include "core/endpoint.h"
+#include "core/recording/recording_file.h"
+
+namespace turnout {
+
+class RecordingEndpoint final : public Endpoint {
+ public:
+  // `processor`: as the endpoint's; not null in virtual time, whose clock then tells how long the
+  // program computes. Otherwise it is the processor time of the calling thread.
+  RecordingEndpoint(std::unique_ptr<Endpoint> endpoint, const std::string& setting, Clock& clock,
+                    const Processor* processor);
+  ~RecordingEndpoint() override;
+
+  [[nodiscard]] const Address& address() const noexcept override { return endpoint_->address(); }
+  [[nodiscard]] Result<PeerId> peer(const Address& address) override {
+    return endpoint_->peer(address);
+  }
+  [[nodiscard]] const Address& peer_address(PeerId peer) const noexcept override {
+    return endpoint_->peer_address(peer);
+  }
+  [[nodiscard]] Status send(const SendRequest& request) override;
+  [[nodiscard]] Status recv(const RecvRequest& request) override;
+  [[nodiscard]] Status peek(const PeekRequest& request) override;
+  [[nodiscard]] Status recv_claimed(const RecvRequest& request) override;
+  [[nodiscard]] Status discard_claimed(const Report& report) override;
+  [[nodiscard]] Status rma(const RmaRequest& request) override;
+  bool cancel(void* context) override;
+  void set_remote_write_report(const Report& report) override {
+    endpoint_->set_remote_write_report(report);
+  }
+  [[nodiscard]] Result<MemoryKey> register_memory(void* address, std::size_t length,
+                                                  unsigned access) override {
+    return endpoint_->register_memory(address, length, access);
+  }
+  void deregister_memory(const MemoryKey& key) override { endpoint_->deregister_memory(key); }
+  bool progress() override;
+  [[nodiscard]] EndpointReport report() const override { return endpoint_->report(); }
+  [[nodiscard]] std::size_t inject_limit() const noexcept override {
+    return endpoint_->inject_limit();
+  }
+  [[nodiscard]] std::size_t eager_limit() const noexcept override {
+    return endpoint_->eager_limit();
+  }
+  [[nodiscard]] std::size_t max_message() const noexcept override {
+    return endpoint_->max_message();
+  }
+
+ private:
+  struct Operation {
+    Report report;  // of the layer above
+    std::uint32_t request = 0;
+    bool receives = false;
+    bool multi = false;
+    bool tagged = false;
+    std::list<Operation>::iterator self;
+  };
+  class Visit;  // a call from the layer above: what lies between two is the program's
+
+  [[nodiscard]] Nanoseconds time() const noexcept;
+  Operation& begin(const Report& report);
+  [[nodiscard]] Report own_report(Operation& operation) noexcept;
+  void hand_on();
+  void hand_on(Operation& operation, Completion& completion);
+  void hand_on_error(Operation& operation, ErrorCompletion& completion);
+  void write_match(const Operation& operation, const Completion& completion, std::uint64_t bytes);
+  [[nodiscard]] std::uint32_t next_request() noexcept;
+
+  std::unique_ptr<Endpoint> endpoint_;
+  RecordingFile file_;
+  Clock* virtual_clock_;  // null: live
+  CompletionQueue ended_;
+  CompletionQueue claimed_ended_;    // contexts are the layer above's: they name what it claimed
+  std::list<Operation> operations_;  // newest last
+  std::list<Operation> claimed_;     // receives of claimed messages
+  std::uint32_t last_request_ = 0;
+  Nanoseconds left_ = -1;     // when the last call ended, -1: there was none
+  std::uint64_t thread_ = 0;  // that made it
+  Nanoseconds computed_ = 0;  // since the last event
+};
+
+}  // namespace turnout

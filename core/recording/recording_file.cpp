@@ -1,0 +1,144 @@
+#include "core/recording/recording_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+
+#include "base/log.h"
+#include "core/report.h"
+
+namespace turnout {
+
+namespace {
+
+constexpr std::size_t kFlushAt = 65536;
+
+}  // namespace
+
+RecordingFile::RecordingFile(std::string setting, const Address& self)
+    : setting_(std::move(setting)), self_(self) {}
+
+RecordingFile::~RecordingFile() {
+  flush();
+  if (fd_ >= 0) ::close(fd_);
+}
+
+std::string RecordingFile::path_of(std::string_view setting, int rank, const Address& self) {
+  std::string pattern(setting);
+  if (pattern.ends_with('/')) pattern += "rank-%r.%p.%e.recording";
+  std::string path;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    const char next = i + 1 < pattern.size() ? pattern[i + 1] : '\0';
+    if (pattern[i] == '%' && next == 'p') {
+      path += fmt::format("{}", self.pid);
+    } else if (pattern[i] == '%' && next == 'r') {
+      path += rank < 0 ? std::string("x") : fmt::format("{}", rank);
+    } else if (pattern[i] == '%' && next == 'e') {
+      path += fmt::format("{:016x}", self.id);
+    } else {
+      path += pattern[i];
+      continue;
+    }
+    ++i;
+  }
+  return path;
+}
+
+bool RecordingFile::open() {
+  if (fd_ >= 0) return true;
+  if (failed_) return false;
+  const LauncherIdentity launcher = launcher_identity();
+  path_ = path_of(setting_, launcher.rank, self_);
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), error);
+  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0600);
+  if (fd_ < 0) {
+    failed_ = true;
+    TURNOUT_LOG(endpoint, error, "TURNOUT_TRACE: nothing is recorded, {} cannot be written: {}",
+                path_, std::generic_category().message(errno));
+    return false;
+  }
+  const auto number = [](int n) { return n < 0 ? std::string("-") : fmt::format("{}", n); };
+  fmt::format_to(fmt::appender(pending_),
+                 "turnout-recording 1\nendpoint {:016x}\nrank {} {}\n"
+                 "pid {}\n",
+                 self_.id, number(launcher.rank), number(launcher.ranks), self_.pid);
+  if (!launcher.job.empty()) {
+    fmt::format_to(fmt::appender(pending_), "job {}\n", launcher.job);
+  }
+  return true;
+}
+
+void RecordingFile::flush() {
+  std::string_view text(pending_.data(), pending_.size());
+  while (fd_ >= 0 && !failed_ && !text.empty()) {
+    const ssize_t n = ::write(fd_, text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      failed_ = true;
+      TURNOUT_LOG(endpoint, error,
+                  "TURNOUT_TRACE: the recording ends here, {} cannot be written: "
+                  "{}",
+                  path_, std::generic_category().message(errno));
+      break;
+    }
+    text.remove_prefix(static_cast<std::size_t>(n));
+  }
+  pending_.clear();
+}
+
+template <class... Args>
+void RecordingFile::line(fmt::format_string<Args...> format, Args&&... args) {
+  if (failed_ || !open()) return;
+  fmt::format_to(fmt::appender(pending_), format, std::forward<Args>(args)...);
+  if (pending_.size() >= kFlushAt) flush();
+}
+
+void RecordingFile::introduce(PeerId peer, const Address& address) {
+  if (peer < introduced_.size() && introduced_[peer]) return;
+  if (peer >= introduced_.size()) introduced_.resize(std::size_t{peer} + 1);
+  introduced_[peer] = true;
+  line("p {} {:016x}\n", peer, address.id);
+}
+
+void RecordingFile::send(std::uint32_t request, PeerId to, std::uint64_t bytes, std::uint64_t tag,
+                         bool tagged) {
+  line("s {} {} {} {} {}\n", request, to, bytes, tag, tagged ? 0 : 1);
+}
+
+void RecordingFile::receive(std::uint32_t request, PeerId from, std::uint64_t bytes,
+                            std::uint64_t tag, bool any_tag, bool tagged) {
+  line("r {} {} {} {} {}\n", request, from == kAnyPeer ? std::string("*") : fmt::format("{}", from),
+       bytes, any_tag ? std::string("*") : fmt::format("{}", tag), tagged ? 0 : 1);
+}
+
+void RecordingFile::matched(std::uint32_t request, PeerId from, std::uint64_t bytes,
+                            std::uint64_t tag) {
+  line("m {} {} {} {}\n", request, from, bytes, tag);
+}
+
+void RecordingFile::ended(std::uint32_t request) {
+  line("w {}\n", request);
+}
+
+void RecordingFile::dropped(std::uint32_t request) {
+  line("x {}\n", request);
+}
+
+void RecordingFile::compute(std::int64_t nanoseconds) {
+  line("c {}\n", nanoseconds);
+}
+
+void RecordingFile::close() {
+  if (fd_ < 0) return;
+  if (one_sided_ != 0) line("o {}\n", one_sided_);
+  line("end\n");
+  flush();
+  ::close(std::exchange(fd_, -1));
+  failed_ = true;  // nothing follows
+}
+
+}  // namespace turnout

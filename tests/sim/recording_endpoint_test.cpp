@@ -1,0 +1,155 @@
+// Endpoints that record, in one process on the virtual adapter: what the layer above sees is what
+// it would see without, and what is written makes a trace.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+#include <vector>
+
+#include "core/recording/recording_file.h"
+#include "sim/recording.h"
+#include "tests/core/test_world.h"
+
+namespace turnout {
+namespace {
+
+using Kind = sim::TraceEvent::Kind;
+
+class RecordingEndpoints : public ::testing::Test {
+ protected:
+  RecordingEndpoints()
+      : folder_(std::filesystem::path(::testing::TempDir()) / "turnout-endpoints") {
+    std::filesystem::remove_all(folder_);
+  }
+  ~RecordingEndpoints() override { std::filesystem::remove_all(folder_); }
+
+  std::vector<std::pair<std::string, std::string>> setting() const {
+    return {{"trace", folder_.string() + "/"}};
+  }
+  sim::Trace merged() const {
+    const Result<sim::Trace> trace = sim::read_recordings({folder_.string()}, "");
+    EXPECT_TRUE(trace.ok()) << trace.status().text();
+    return trace.ok() ? trace.value() : sim::Trace{};
+  }
+
+  std::filesystem::path folder_;
+};
+
+Status send(TestWorld& world, std::vector<char>& data, std::size_t length, std::uint64_t tag,
+            bool tagged, void* context) {
+  iovec piece{data.data(), length};
+  SendRequest request;
+  request.peer = world.peer(0, 1);
+  request.data = {&piece, 1};
+  request.tagged = tagged;
+  request.tag = tag;
+  request.report = world.report(0, context);
+  return world[0].send(request);
+}
+
+TEST_F(RecordingEndpoints, HandOnEveryCompletion) {
+  std::vector<char> out(20000), in(65536);
+  int sent = 0, multi = 0, cut = 0, cancelled = 0, left = 0;
+  {
+    TestWorld world(2, setting());
+    const auto receive = [&](std::size_t length, std::uint64_t tag, void* context, bool many) {
+      iovec piece{in.data(), length};
+      RecvRequest request;
+      request.buffer = {&piece, 1};
+      request.tagged = !many;
+      request.tag = tag;
+      request.multi = many;
+      request.min_free = 1000;
+      request.report = world.report(1, context);
+      ASSERT_TRUE(world[1].recv(request).ok());
+    };
+    receive(4000, 0, &multi, true);
+    receive(10, 7, &cut, false);
+    receive(10, 8, &cancelled, false);
+    receive(10, 9, &left, false);  // pending to the end
+    ASSERT_TRUE(world[1].cancel(&cancelled));
+    EXPECT_FALSE(world[1].cancel(&sent));
+    ASSERT_TRUE(world.queue(1).has_error());
+    const ErrorCompletion gone = world.queue(1).pop_error();
+    EXPECT_EQ(gone.context, &cancelled);
+    EXPECT_EQ(gone.status.code(), Code::canceled);
+
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(send(world, out, 1100, 0, false, &sent).ok());
+    ASSERT_TRUE(send(world, out, 20, 7, true, &sent).ok());
+    ASSERT_TRUE(world.until([&] {
+      return world.queue(0).size() == 4 && world.queue(1).size() == 3 && world.queue(1).has_error();
+    }));
+    for (int i = 0; i < 4; ++i) {
+      EXPECT_EQ(world.queue(0).front().context, &sent);
+      world.queue(0).pop();
+    }
+    for (int i = 0; i < 3; ++i) {
+      const Completion& completion = world.queue(1).front();
+      EXPECT_EQ(completion.context, &multi);
+      EXPECT_EQ(completion.length, 1100u);
+      EXPECT_EQ((completion.flags & kMultiRecvDone) != 0, i == 2);
+      world.queue(1).pop();
+    }
+    const ErrorCompletion truncated = world.queue(1).pop_error();
+    EXPECT_EQ(truncated.context, &cut);
+    EXPECT_EQ(truncated.overflow, 10u);
+  }
+  const sim::Trace trace = merged();
+  ASSERT_EQ(trace.ranks(), 2u);
+  std::multiset<std::uint64_t> sends, receives;
+  for (const auto& program : trace.programs) {
+    for (const sim::TraceEvent& event : program) {
+      if (event.kind == Kind::send) sends.insert(event.amount);
+      if (event.kind == Kind::receive) receives.insert(event.amount);
+    }
+  }
+  EXPECT_EQ(sends, (std::multiset<std::uint64_t>{20, 1100, 1100, 1100}));
+  EXPECT_EQ(receives, sends);
+}
+
+// A peer that is gone before the end, operations of which nobody hears again.
+TEST_F(RecordingEndpoints, EndInAnyOrder) {
+  std::vector<char> out(300000);
+  int context = 0;
+  {
+    TestWorld world(2, setting());
+    ASSERT_TRUE(send(world, out, out.size(), 1, true, &context).ok());
+    world.progress_all(100);
+    world.close(1);
+    world.progress_all(100);
+  }
+  EXPECT_FALSE(sim::read_recordings({folder_.string()}, "").ok());  // one rank recorded nothing
+}
+
+TEST_F(RecordingEndpoints, WithoutMessagesLeaveNoFile) {
+  { TestWorld world(2, setting()); }
+  EXPECT_FALSE(std::filesystem::exists(folder_));
+}
+
+TEST_F(RecordingEndpoints, GoOnWhenNothingCanBeWritten) {
+  std::vector<char> out(10);
+  int context = 0;
+  TestWorld world(2, {{"trace", "/proc/nowhere/%p.%r.%e"}});
+  ASSERT_TRUE(send(world, out, out.size(), 1, true, &context).ok());
+  EXPECT_TRUE(world.until([&] { return world.queue(0).size() == 1; }));
+}
+
+TEST(RecordingPath, FillsInWhoItIs) {
+  Address self;
+  self.pid = 12;
+  self.id = 0xab;
+  EXPECT_EQ(RecordingFile::path_of("./x/", 3, self), "./x/rank-3.12.00000000000000ab.recording");
+  EXPECT_EQ(RecordingFile::path_of("/a/%p-%r-%e", -1, self), "/a/12-x-00000000000000ab");
+  Settings settings = Settings::defaults();
+  for (const char* good : {"", "./x/", "/a/%p", "/a/%r%e"}) {
+    ASSERT_TRUE(settings.set("trace", good).ok());
+    EXPECT_TRUE(settings.validate().ok()) << good;
+  }
+  for (const char* bad : {"x", "1", "./%", "./%d", "./%%p"}) {
+    ASSERT_TRUE(settings.set("trace", bad).ok());
+    EXPECT_NE(settings.validate().text().find("TURNOUT_TRACE"), std::string::npos) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace turnout

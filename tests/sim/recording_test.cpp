@@ -1,0 +1,128 @@
+// Recordings of processes and their merging into a trace.
+#include "sim/recording.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+namespace turnout::sim {
+namespace {
+
+using Kind = TraceEvent::Kind;
+
+Result<Recording> read(const std::string& text) {
+  std::istringstream in(text);
+  return read_recording(in, "test", {});
+}
+
+Recording good(const std::string& text) {
+  Result<Recording> recording = read(text);
+  EXPECT_TRUE(recording.ok()) << recording.status().text();
+  return recording.ok() ? std::move(recording).value() : Recording{};
+}
+
+const std::string kFirst =
+    "turnout-recording 1\nendpoint 00000000000000aa\nrank 0 2\npid 10\njob j\n"
+    "p 0 bb\ns 1 0 8 18446744073709551615 0\nw 1\nc 2000\n"
+    "r 2 * 64 * 0\nr 3 0 64 5 0\nr 4 * 64 9 0\nm 3 0 16 5\nm 2 0 8 7\nx 4\nr 6 * 1 1 0\no 3\nend\n";
+const std::string kSecond =
+    "turnout-recording 1\nendpoint 00000000000000bb\nrank 1 2\npid 9\njob j\n"
+    "p 7 aa\nr 1 * 100 * 0\nm 1 7 8 18446744073709551615\ns 2 7 16 5 0\ns 3 7 8 7 0\nw 3\nw 2\n"
+    "end\n";
+
+TEST(Recording, Merges) {
+  Recording first = good(kFirst);
+  EXPECT_EQ(first.one_sided, 3u);
+  EXPECT_EQ(first.unfinished, 1u);
+  const Result<Trace> merged = merge_recordings({good(kSecond), first}, "name");
+  ASSERT_TRUE(merged.ok()) << merged.status().text();
+  const Trace& trace = merged.value();
+  ASSERT_EQ(trace.ranks(), 2u);
+  ASSERT_EQ(trace.programs[0].size(), 7u);
+  EXPECT_EQ(trace.programs[0][0].peer, 1u);
+  EXPECT_EQ(trace.programs[0][2].kind, Kind::compute);
+  const TraceEvent& wildcard = trace.programs[0][3];
+  EXPECT_TRUE(wildcard.any_source && wildcard.any_tag);
+  EXPECT_EQ(wildcard.peer, 1u);
+  EXPECT_EQ(wildcard.tag, 7u);
+  EXPECT_EQ(wildcard.amount, 8u);
+  EXPECT_EQ(trace.programs[0][5].request, 3u);
+  EXPECT_EQ(message_counts(trace).at({1, 0}), 2u);
+}
+
+TEST(Recording, RanksFollowTheProcessesWhenNobodyToldThem) {
+  Recording first = good(kFirst), second = good(kSecond);
+  second.rank = -1;
+  const Result<Trace> trace = merge_recordings({first, second}, "");
+  ASSERT_TRUE(trace.ok());
+  EXPECT_EQ(trace.value().programs[1].size(), 7u);  // process 10 comes after 9
+}
+
+TEST(Recording, RanksWithoutMessagesDoNothing) {
+  Recording first = good(kFirst), second = good(kSecond);
+  first.ranks = 4;
+  Recording idle = good("turnout-recording 1\nendpoint c\nrank 0 4\npid 10\njob other\nc 1\nend\n");
+  const Result<Trace> trace = merge_recordings({idle, first, second}, "");
+  ASSERT_TRUE(trace.ok()) << trace.status().text();
+  EXPECT_EQ(trace.value().ranks(), 4u);
+}
+
+TEST(Recording, WhatDoesNotBelongTogetherIsRefused) {
+  const auto says = [](std::vector<Recording> recordings) {
+    const Result<Trace> trace = merge_recordings(std::move(recordings), "");
+    return trace.ok() ? std::string("accepted") : trace.status().text();
+  };
+  const Recording first = good(kFirst), second = good(kSecond);
+  Recording other = second;
+  EXPECT_NE(says({}).find("TURNOUT_TRACE"), std::string::npos);
+  EXPECT_NE(says({first}).find("no recording"), std::string::npos);
+  other.job = "k";
+  EXPECT_NE(says({first, other}).find("two jobs"), std::string::npos);
+  other = second;
+  other.rank = 0;
+  EXPECT_NE(says({first, other}).find("rank 0 has two recordings"), std::string::npos);
+  other.rank = 2;
+  EXPECT_NE(says({first, second, other}).find("is there twice"), std::string::npos);
+}
+
+struct Refusal {
+  const char* text;
+  const char* says;
+};
+
+TEST(Recording, WhatIsWrongIsRefusedWithItsLine) {
+  const Refusal table[] = {
+      {"", "empty"},
+      {"turnout-trace 1\n", "expected \"turnout-recording 1\""},
+      {"turnout-recording 7\n", "layout 7"},
+      {"turnout-recording 1\nend\n", "no endpoint"},
+      {"turnout-recording 1\nendpoint 0\nend\n", "line 2: endpoint"},
+      {"turnout-recording 1\nendpoint xyz\nend\n", "line 2: endpoint"},
+      {"turnout-recording 1\nendpoint a\n", "did not close"},
+      {"turnout-recording 1\nendpoint a\nrank 5\nend\n", "number of ranks"},
+      {"turnout-recording 1\nendpoint a\ns 1 0 8 7 0\nend\n", "line 3: peer: 0 has no line"},
+      {"turnout-recording 1\nendpoint a\np 0 b\np 0 c\nend\n", "line 4: peer: 0 is there twice"},
+      {"turnout-recording 1\nendpoint a\np 0 b\ns 1 * 8 7 0\nend\n", "line 4: peer"},
+      {"turnout-recording 1\nendpoint a\np 0 b\ns 1 0 8 * 0\nend\n", "line 4: tag"},
+      {"turnout-recording 1\nendpoint a\np 0 b\ns 1 0 9999999999999 1 0\nend\n", "bytes"},
+      {"turnout-recording 1\nendpoint a\np 0 b\ns 1 0 8 7 0 9\nend\n", "too much"},
+      {"turnout-recording 1\nendpoint a\np 0 b\ns 1 0 8 7 0\nr 1 0 8 7 0\nend\n",
+       "still under way"},
+      {"turnout-recording 1\nendpoint a\np 0 b\ns 1 0 8 7 0\nm 1 0 8 7\nend\n", "no receive"},
+      {"turnout-recording 1\nendpoint a\np 0 b\nr 1 0 8 7 0\nw 1\nend\n", "no send under way"},
+      {"turnout-recording 1\nendpoint a\np 0 b\nr 1 0 8 7 0\nm 1 0 8 8\nend\n", "line 5: tag"},
+      {"turnout-recording 1\nendpoint a\np 0 b\np 1 c\nr 1 0 8 7 0\nm 1 1 8 7\nend\n", "from 0"},
+      {"turnout-recording 1\nendpoint a\nx 1\nend\n", "no operation under way"},
+      {"turnout-recording 1\nendpoint a\nq\nend\n", "expected endpoint"},
+  };
+  for (const Refusal& row : table) {
+    const Result<Recording> recording = read(row.text);
+    ASSERT_FALSE(recording.ok()) << row.text;
+    EXPECT_NE(recording.status().text().find(row.says), std::string::npos)
+        << row.text << recording.status().text();
+  }
+  EXPECT_FALSE(read_recordings({"/nonexistent/x.recording"}, "").ok());
+}
+
+}  // namespace
+}  // namespace turnout::sim

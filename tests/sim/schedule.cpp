@@ -1,0 +1,171 @@
+#include "tests/sim/schedule.h"
+
+#include <fmt/format.h>
+
+#include <deque>
+#include <memory>
+
+#include "sim/simulation.h"
+
+namespace turnout::sim {
+namespace {
+
+struct Planned {
+  std::uint32_t from, to;
+  std::uint64_t bytes, tag;
+};
+
+struct Plan {
+  std::vector<std::vector<Planned>> sends, receives;  // by rank, in the program's order
+  std::vector<bool> wild;                             // ranks that receive from anyone
+  bool any_wild = false;
+  std::uint64_t pace;  // mean computation between two calls
+};
+
+std::uint64_t random_bytes(Random& random) {
+  switch (random.below(8)) {
+    case 0:
+      return 0;
+    case 1:
+      return 3900 + random.below(250);  // about the eager limit
+    case 2:
+      return random.below(70'000);
+    default:
+      return random.below(400);
+  }
+}
+
+// Sends and receives mixed at random, each list in its order; waits for them as room demands.
+Task play(Rank rank, std::shared_ptr<const Plan> plan) {
+  const auto& sends = plan->sends[rank.id()];
+  const auto& receives = plan->receives[rank.id()];
+  const bool wild = plan->wild[rank.id()];
+  std::size_t sent = 0, posted = 0;
+  std::deque<Request> open;
+  Random& random = rank.random();
+  while (sent < sends.size() || posted < receives.size()) {
+    const bool receive = sent == sends.size() || (posted < receives.size() && random.below(2) == 0);
+    if (receive) {
+      const Planned& p = receives[posted++];
+      const Request in = wild ? co_await rank.irecv(kAnySource, 80'000, kAnyTag)
+                              : co_await rank.irecv(p.from, p.bytes + random.below(2) * 100, p.tag);
+      open.push_back(in);
+    } else {
+      const Planned& p = sends[sent++];
+      const Request out = co_await rank.isend(p.to, p.bytes, p.tag);
+      open.push_back(out);
+    }
+    if (random.below(4) == 0) {
+      co_await rank.compute(static_cast<Picoseconds>(random.below(2 * plan->pace + 1)));
+    }
+    // Never wait for the oldest while a receive that others need is not posted: take what is done.
+    while (!open.empty() && random.below(3) == 0 && rank.test(open.front())) {
+      co_await rank.wait(open.front());
+      open.pop_front();
+    }
+  }
+  while (!open.empty()) {
+    co_await rank.wait(open.front());
+    open.pop_front();
+  }
+  // A wildcard receive would take the barrier's messages.
+  if (!plan->any_wild) co_await rank.barrier();
+}
+
+}  // namespace
+
+ScheduleOutcome play_schedule(std::uint64_t seed,
+                              const std::vector<std::pair<std::string, std::string>>& more) {
+  Random random(seed);
+  Options options;
+  options.seed = seed;
+  options.ranks = 2 + static_cast<std::uint32_t>(random.below(5));
+  options.ranks_per_node = 1 + static_cast<std::uint32_t>(random.below(2));
+  options.keep_latencies = false;
+  options.time_limit = 600 * hca::kSecond;
+  hca::Profile& profile = options.profile;
+  profile.processor_post = 40 * hca::kNanosecond;
+  profile.processor_entry = 20 * hca::kNanosecond;
+  profile.pcie_doorbell = static_cast<Picoseconds>(random.below(400'000));
+  profile.pcie_write = static_cast<Picoseconds>(random.below(400'000));
+  profile.wire_hop = 1 + static_cast<Picoseconds>(random.below(3'000'000));
+  profile.adapter_receive_dc = static_cast<Picoseconds>(random.below(200'000));
+  profile.dc_serial = static_cast<std::int64_t>(random.below(2));
+  profile.dc_connect = static_cast<Picoseconds>(random.below(2'000'000));
+  profile.dc_nack_wait = hca::kMicrosecond;
+  profile.cache_first_entries = static_cast<std::int64_t>(random.below(6));
+  profile.cache_second_miss = hca::kMicrosecond;
+  if (random.below(2) == 0) {
+    profile.fault_delay = static_cast<std::int64_t>(random.below(100'000));
+    profile.fault_delay_most = static_cast<Picoseconds>(random.below(100'000'000)) + 1;
+  }
+  if (random.below(4) == 0) profile.fault_loss = static_cast<std::int64_t>(random.below(10'000));
+  if (random.below(4) == 0) profile.fault_nack = static_cast<std::int64_t>(random.below(50'000));
+  const auto pick = [&](std::initializer_list<const char*> values) {
+    return std::string(*(values.begin() + random.below(values.size())));
+  };
+  options.settings = {{"credits", pick({"2", "4", "16"})},
+                      {"ring_entries", pick({"2", "4", "16"})},
+                      {"receive_buffers", pick({"32", "64", "256"})},
+                      {"send_buffers", pick({"8", "16", "128"})},
+                      {"unexpected_memory", pick({"4KiB", "64KiB", "32MiB"})},
+                      {"rc_pool", pick({"1", "128"})},
+                      {"max_active_rc", pick({"1", "26"})},
+                      {"data_qps", pick({"1", "4"})},
+                      {"interval", pick({"20us", "1ms"})}};
+  if (random.below(2) == 0) {
+    options.settings.emplace_back("switch_every", pick({"1", "3", "7", "20"}));
+  } else {
+    options.settings.emplace_back("policy", pick({"aqps", "rc-rdma-od"}));
+  }
+  options.settings.insert(options.settings.end(), more.begin(), more.end());
+
+  auto plan = std::make_shared<Plan>();
+  plan->sends.resize(options.ranks);
+  plan->receives.resize(options.ranks);
+  plan->pace = random.below(5'000'000);
+  for (std::uint32_t r = 0; r < options.ranks; ++r) {
+    plan->wild.push_back(random.below(8) == 0);
+    plan->any_wild = plan->any_wild || plan->wild.back();
+  }
+  const std::uint64_t count = 50 + random.below(250);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    Planned p{};
+    p.from = static_cast<std::uint32_t>(random.below(options.ranks));
+    p.to = static_cast<std::uint32_t>(random.below(options.ranks));
+    p.bytes = random_bytes(random);
+    p.tag = random.below(3);
+    plan->sends[p.from].push_back(p);
+    plan->receives[p.to].push_back(p);
+  }
+
+  ScheduleOutcome outcome;
+  outcome.messages = count;
+  outcome.told = fmt::format("seed {}: {} ranks, {} on a node, {} messages;", seed, options.ranks,
+                             options.ranks_per_node, count);
+  for (const auto& [name, value] : options.settings) {
+    outcome.told += fmt::format(" {}={}", name, value);
+  }
+  auto result = run(options, [plan](Rank rank) { return play(rank, plan); });
+  if (!result) {
+    outcome.broken = result.status().text();
+    return outcome;
+  }
+  const Outcome& o = result.value();
+  outcome.hash = o.world.hash;
+  outcome.switches = o.switches;
+  outcome.faults = o.world.faults;
+  std::uint64_t carried = 0;
+  for (const Channels& channel : o.channels) carried += channel.messages;
+  if (o.memory_peak > o.budget) {
+    outcome.broken = fmt::format("{} bytes are over the budget of {}", o.memory_peak, o.budget);
+  } else if (carried != o.messages) {
+    outcome.broken = fmt::format("{} messages on channels, {} were sent", carried, o.messages);
+  } else if (o.world.qps_alive != 0 || o.world.regions_alive != 0) {
+    outcome.broken = fmt::format("{} queue pairs and {} regions are left at the end",
+                                 o.world.qps_alive, o.world.regions_alive);
+  }
+  return outcome;
+}
+
+}  // namespace turnout::sim

@@ -1,0 +1,24 @@
+// Random schedules: a random program under random settings and faults, all drawn from one seed;
+// what must hold is checked while it runs (content, exactly once, MPI's order) and at its end
+// (budget, counts, everything freed).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace turnout::sim {
+
+struct ScheduleOutcome {
+  std::string broken;  // empty: all holds; else what does not
+  std::string told;    // the settings and sizes that the seed gave
+  std::uint64_t hash = 0;
+  std::uint64_t switches = 0, faults = 0, messages = 0;
+};
+
+// `more`: settings on top of those drawn.
+[[nodiscard]] ScheduleOutcome play_schedule(
+    std::uint64_t seed, const std::vector<std::pair<std::string, std::string>>& more = {});
+
+}  // namespace turnout::sim

@@ -1,0 +1,40 @@
+// Random schedules without end: `make soak`. Prints the seed and settings of every schedule that
+// breaks what must hold, and goes on; the exit code tells whether there was one.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+
+#include "tests/sim/schedule.h"
+
+int main(int argc, char** argv) {
+  CLI::App app{"plays random schedules in virtual time and checks what must hold"};
+  std::uint64_t first =
+      static_cast<std::uint64_t>(std::chrono::system_clock::now().time_since_epoch().count());
+  std::uint64_t count = 0;
+  std::string broken_rule;
+  app.add_option("--first", first, "first seed (default: drawn from the clock)");
+  app.add_option("--count", count, "schedules to play, 0: without end");
+  app.add_option("--break-rule", broken_rule, "setting break_rule of Turnout");
+  CLI11_PARSE(app, argc, argv);
+  std::vector<std::pair<std::string, std::string>> more;
+  if (!broken_rule.empty()) more.emplace_back("break_rule", broken_rule);
+  std::uint64_t failed = 0, switches = 0, faults = 0;
+  for (std::uint64_t i = 0; count == 0 || i < count; ++i) {
+    const auto outcome = turnout::sim::play_schedule(first + i, more);
+    switches += outcome.switches;
+    faults += outcome.faults;
+    if (!outcome.broken.empty()) {
+      ++failed;
+      fmt::print("{}\n  {}\n  again: sim_soak --first {} --count 1\n", outcome.told, outcome.broken,
+                 first + i);
+    }
+    if ((i + 1) % 1000 == 0 || i + 1 == count) {
+      fmt::print("{} schedules from seed {}, {} channel changes, {} faults, {} failed\n", i + 1,
+                 first, switches, faults, failed);
+    }
+    std::fflush(stdout);
+  }
+  return failed == 0 ? 0 : 1;
+}
