@@ -47,11 +47,11 @@ class Archive {
     if (OTF2_Reader_OpenEvtFiles(reader_.get()) != OTF2_SUCCESS) {
       return wrong("its events cannot be opened");
     }
-    for (rank_ = 0; rank_ < locations_.size(); ++rank_) {
-      if (!read_rank(local)) return failure(fmt::format("rank {} cannot be read", rank_));
-    }
+    bool read = true;
+    for (rank_ = 0; read && rank_ < locations_.size(); ++rank_) read = read_rank(local);
     if (local) OTF2_Reader_CloseDefFiles(reader_.get());
     OTF2_Reader_CloseEvtFiles(reader_.get());
+    if (!read) return failure(fmt::format("rank {} cannot be read", rank_ - 1));
     trace_.source = collectives_ == 0
                         ? std::string("imported from OTF2")
                         : fmt::format(

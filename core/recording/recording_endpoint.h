@@ -45,6 +45,11 @@ class RecordingEndpoint final : public Endpoint {
     return endpoint_->register_memory(address, length, access);
   }
   void deregister_memory(const MemoryKey& key) override { endpoint_->deregister_memory(key); }
+  bool close() override { return endpoint_->close(); }
+  void abandon() noexcept override { endpoint_->abandon(); }
+  [[nodiscard]] Nanoseconds next_deadline() const noexcept override {
+    return endpoint_->next_deadline();
+  }
   bool progress() override;
   [[nodiscard]] EndpointReport report() const override { return endpoint_->report(); }
   [[nodiscard]] std::size_t inject_limit() const noexcept override {
