@@ -55,6 +55,14 @@ std::map<std::string, std::string> printed(const StudyOptions& options) {
   return all;
 }
 
+NamedValues settings_of(const StudyOptions& options, const std::string& policy) {
+  NamedValues settings = options.settings;
+  if (const auto own = options.own_settings.find(policy); own != options.own_settings.end()) {
+    settings.insert(settings.end(), own->second.begin(), own->second.end());
+  }
+  return settings;
+}
+
 Status check_place(const Place& place) {
   if (place.ranks == 0 || place.ranks_per_node == 0) {
     return {Code::invalid, "a simulation has at least one rank, and one on a node"};
@@ -122,7 +130,7 @@ Result<Study> run_study(const StudyOptions& options, const Runner& runner) {
   if (Status s = check_place(options.place); !s.ok()) return s;
   if (options.policies.empty()) return Status{Code::invalid, "no policy to run"};
   for (const std::string& policy : options.policies) {
-    if (Status s = check_settings(policy, options.settings); !s.ok()) return s;
+    if (Status s = check_settings(policy, settings_of(options, policy)); !s.ok()) return s;
   }
   const auto make = [&] {
     return options.make ? options.make(options.place) : make_from_registry(options);
@@ -142,7 +150,7 @@ Result<Study> run_study(const StudyOptions& options, const Runner& runner) {
     run.ranks_per_node = options.place.ranks_per_node;
     run.seed = options.place.seed;
     run.profile = options.profile.profile;
-    run.settings = options.settings;
+    run.settings = settings_of(options, policy);
     run.settings.emplace_back("policy", policy);
     run.check_content = options.check_content;
     run.keep_reports = options.keep_reports;

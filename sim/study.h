@@ -32,6 +32,7 @@ struct StudyOptions {
   ProfileFile profile;
   NamedValues settings;  // of Turnout, without "policy"
   std::vector<std::string> policies;
+  std::map<std::string, NamedValues> own_settings;  // of one policy, over `settings`
   bool check_content = true;
   bool keep_reports = false;
   Picoseconds time_limit = 0;

@@ -151,6 +151,7 @@ Result<ExperimentResult> run(const Figure& figure, const ExperimentOptions& opti
     study.profile = options.profile;
     study.settings = settings;
     study.policies = policies.value().policies;
+    study.own_settings = settings_of_paper(options.settings, ranks);
     study.check_content = false;
     if (options.progress) {
       study.progress = [&](const std::string& policy, std::uint32_t ended, Picoseconds now,
@@ -179,6 +180,7 @@ Result<ExperimentResult> run(const Figure& figure, const ExperimentOptions& opti
       last.place.ranks, channels_table(last));
   page += fmt::format("## How it was run\n\n{}",
                       how_it_was_run(figure.name, options, workload_options, settings));
+  page += kSettingsOfPaper;
   page +=
       "\nThe paper decides once a second and runs for minutes; here the interval is shorter, so "
       "that the\nchannels stand before the timed part begins.\n";

@@ -210,6 +210,7 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
       study.profile = options.profile;
       study.settings = own_settings;
       study.policies = {policy};
+      study.own_settings = settings_of_paper(options.settings, ranks);
       study.check_content = false;
       study.keep_reports = true;
       if (options.progress) {
@@ -251,6 +252,7 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   }
   page += fmt::format("## How it was run\n\n{}",
                       how_it_was_run("aqps-memory", options, options.options, own_settings));
+  page += kSettingsOfPaper;
   return ExperimentResult{std::move(page), {make_plot(measured)}};
 }
 

@@ -91,6 +91,18 @@ NamedValues overlaid(NamedValues own, const NamedValues& given) {
   return own;
 }
 
+std::map<std::string, NamedValues> settings_of_paper(const NamedValues& given,
+                                                     std::uint32_t ranks) {
+  NamedValues unlimited;
+  for (const char* const name : {"max_active_rc", "max_channels", "rc_pool"}) {
+    if (std::none_of(given.begin(), given.end(),
+                     [&](const auto& pair) { return pair.first == name; })) {
+      unlimited.emplace_back(name, fmt::format("{}", ranks));
+    }
+  }
+  return {{"rc-rdma-od", unlimited}};
+}
+
 Result<Available> available(const std::vector<std::string>& asked,
                             const std::vector<std::string>& of_paper) {
   const std::vector<std::string_view> known = known_policies();

@@ -3,6 +3,7 @@
 // Pure; any thread. Text is Markdown.
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,16 @@ namespace turnout::sim {
 
 // `own` with what the user gave in the place of values of the same name, or after them.
 [[nodiscard]] NamedValues overlaid(NamedValues own, const NamedValues& given);
+
+// What makes a policy the paper's: rc-rdma-od has no limit but the number of sources, and keeps a
+// user's settings.
+[[nodiscard]] std::map<std::string, NamedValues> settings_of_paper(const NamedValues& given,
+                                                                   std::uint32_t ranks);
+inline constexpr std::string_view kSettingsOfPaper =
+    "`rc-rdma-od` runs with room for a connection to everyone (`max_active_rc`, `max_channels`,\n"
+    "`rc_pool` = the number of processes), as in the paper; the limits of `aqps` are those of "
+    "Table "
+    "2.\n";
 
 // Of the paper's policies those asked for and in this build, and a sentence on the others.
 struct Available {
