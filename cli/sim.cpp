@@ -13,7 +13,7 @@
 #include "sim/simulation.h"
 #include "sim/study.h"
 #include "sim/timeline.h"
-#include "sim/trace.h"
+#include "sim/trace_open.h"
 #include "sim/workloads/replay.h"
 
 namespace turnout::cli {
@@ -114,7 +114,7 @@ Status check(const SimOptions& o) {
 
 Status add_replay(const SimOptions& o, sim::StudyOptions* study) {
   if (!study->options.empty()) return invalid("replay has no options");
-  Result<sim::Trace> trace = sim::read_trace_file(o.trace);
+  Result<sim::Trace> trace = sim::open_trace(o.trace);
   if (!trace) return trace.status();
   if (o.ranks == 0) study->place.ranks = trace.value().ranks();
   Result<std::shared_ptr<const sim::Trace>> ready =
@@ -244,7 +244,7 @@ CLI::App* add_sim(CLI::App& app, SimOptions* o) {
   sim->add_option("--profile", o->profile, "cost model: a name, or a TOML file")
       ->capture_default_str();
   sim->add_option("--seed", o->seed, "of everything random")->capture_default_str();
-  sim->add_option("--trace", o->trace, "the trace that `replay` plays");
+  sim->add_option("--trace", o->trace, "what `replay` plays: a trace, a folder of recordings (TURNOUT_TRACE), a GOAL schedule (*.goal) or an OTF2 archive (*.otf2)");
   sim->add_option("--set", o->settings, "name=value: a setting of Turnout, as in info --config")
       ->allow_extra_args(false);
   sim->add_option("--option", o->options, "name=value: an option of the workload")

@@ -37,8 +37,13 @@ Json result_json(const PolicyResult& r) {
   for (const MemoryByKind& m : o.memory) {
     memory.push_back({{"kind", m.kind}, {"largest", m.largest}, {"sum", m.sum}});
   }
+  Json pairs = Json::array();  // [source, destination, messages]
+  for (const auto& [pair, count] : o.pairs) {
+    pairs.push_back({pair.first, pair.second, count});
+  }
   const hca::WorldStatistics& w = o.world;
   return {{"policy", r.policy},
+          {"pairs", std::move(pairs)},
           {"time_ps", o.time},
           {"messages", o.messages},
           {"bytes", o.bytes},

@@ -60,6 +60,10 @@ Result<Settings> settings_of(const Options& options) {
   for (const auto& [name, value] : fixed) {
     if (Status status = settings.set(name, value); !status.ok()) return status;
   }
+  // Where the adapter's library is follows from the installation, not from the experiment.
+  if (const char* path = std::getenv("TURNOUT_VERBS_PATH"); path != nullptr) {
+    if (Status status = settings.set("verbs_path", path); !status.ok()) return status;
+  }
   for (const auto& [name, value] : options.settings) {
     if (Status status = settings.set(name, value); !status.ok()) return status;
   }
@@ -113,10 +117,6 @@ void collect(SimulationState& shared, Outcome* outcome) {
         sent += span.messages;
       }
       outcome->switches += peer.receive.switches;
-      if (!peer.receive.spans.empty() &&
-          peer.receive.spans.back().channel == ChannelKind::rc_rdma) {
-        ++outcome->rc_connections;
-      }
       if (shared.options->keep_reports && sent > 0) {
         outcome->pairs.push_back(
             {{rank->id(),
@@ -230,6 +230,7 @@ Result<Outcome> run(const Options& options, const Program& program) {
           shared.ranks[rank].get(), 0);
     }
     shared.last_step = ready;
+    const std::uint64_t at_start = shared.world->statistics().qps_alive;
     const auto begun = std::chrono::steady_clock::now();
     error = play(shared, [&] { return shared.ended == options.ranks; });
     outcome.real_seconds =
@@ -239,6 +240,7 @@ Result<Outcome> run(const Options& options, const Program& program) {
     if (outcome.time < 0) outcome.time = 0;
     for (const Picoseconds at : shared.ended_at) outcome.ended.push_back(at > 0 ? at - ready : 0);
     outcome.bytes_per_rank = (resident_bytes() - before) / options.ranks;
+    outcome.rc_connections = outcome.world.qps_alive - at_start;
     collect(shared, &outcome);
     if (error.empty()) {
       for (auto& rank : shared.ranks) rank->begin_close();

@@ -1,0 +1,19 @@
+#include "sim/trace_open.h"
+
+#include <filesystem>
+
+#include "sim/goal.h"
+#include "sim/otf2.h"
+#include "sim/recording.h"
+
+namespace turnout::sim {
+
+Result<Trace> open_trace(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return read_recordings({path}, path);
+  if (path.ends_with(".otf2")) return read_otf2_file(path);
+  if (path.ends_with(".goal")) return read_goal_file(path);
+  return read_trace_file(path);
+}
+
+}  // namespace turnout::sim
