@@ -245,7 +245,8 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   page += fmt::format(
       "## The same objects in the paper's sizes\n\nOur connections, each counted with the 1424 KB "
       "(and so on) of Table 4: a process has no connection\nto itself, so there is one less than "
-      "the paper's n; `aqps` keeps h = 26 active.\n\n{}\n",
+      "the paper's n; `aqps` keeps h = 26 active, and\ntakes fewer where a source brings too few "
+      "messages in an interval to pay for one.\n\n{}\n",
       paper_sizes_table(measured));
   if (options.options.empty()) {
     page += "Messages: 768,000 under `aqps`, 400 of each process under the others.\n\n";
