@@ -1,7 +1,7 @@
 # Turnout. The two commands that matter: `make demo` and `make test`.
 # Each installs what it needs (Debian packages as root or through sudo, a virtual environment in .venv)
 # and works without a network afterwards.
-.PHONY: help demo test test-all bench build clean distclean deps deps-all format check docs
+.PHONY: help demo test test-all bench soak build clean distclean deps deps-all format check docs
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 RELEASE := build/release
@@ -11,6 +11,7 @@ help:
 	@echo "make test      build, all tests, then again with the address and thread sanitizers"
 	@echo "make test-all  also clang, the long suites, fuzzing, checks of the sources"
 	@echo "make bench     latency and bandwidth against other providers -> docs/benchmarks.md"
+	@echo "make soak      random schedules and faults in virtual time, without end"
 	@echo "make build     the release build in $(RELEASE)"
 	@echo "make check     format, headers, clang-tidy;  make format puts the format right"
 	@echo "make docs      docs/configuration.md from the table of settings"
@@ -32,6 +33,10 @@ demo: deps
 bench: build
 	@bench/run.sh $(RELEASE)
 
+soak: deps
+	@tools/build.sh release turnout_ibverbs turnout_mlx5 sim_soak
+	@$(RELEASE)/bin/sim_soak
+
 test: deps
 	@tools/test.sh quick
 
@@ -47,6 +52,7 @@ check: deps-all
 
 docs: build
 	@$(RELEASE)/bin/turnout info --config --markdown > docs/configuration.md
+	@$(RELEASE)/bin/turnout sim --profiles-page > docs/profiles.md
 
 clean:
 	rm -rf build

@@ -132,6 +132,7 @@ int run_workload(const SimOptions& o) {
   if (!shared) return complain(shared.status());
   Progress progress;
   sim::StudyOptions study;
+  study.keep_reports = !o.json.empty();  // for the messages of each pair
   study.workload = o.workload;
   study.options = shared->options;
   study.place = {o.ranks == 0 ? kDefaultRanks : o.ranks, o.ranks_per_node, o.seed};
@@ -244,7 +245,9 @@ CLI::App* add_sim(CLI::App& app, SimOptions* o) {
   sim->add_option("--profile", o->profile, "cost model: a name, or a TOML file")
       ->capture_default_str();
   sim->add_option("--seed", o->seed, "of everything random")->capture_default_str();
-  sim->add_option("--trace", o->trace, "what `replay` plays: a trace, a folder of recordings (TURNOUT_TRACE), a GOAL schedule (*.goal) or an OTF2 archive (*.otf2)");
+  sim->add_option("--trace", o->trace,
+                  "what `replay` plays: a trace, a folder of recordings (TURNOUT_TRACE), a GOAL "
+                  "schedule (*.goal) or an OTF2 archive (*.otf2)");
   sim->add_option("--set", o->settings, "name=value: a setting of Turnout, as in info --config")
       ->allow_extra_args(false);
   sim->add_option("--option", o->options, "name=value: an option of the workload")

@@ -134,6 +134,7 @@ void RankState::run() {
     if (closing_) {
       if (closed_) {
         ++shared_.closed;
+        if (failed_) endpoint_.reset();  // nobody answers for a process that has ended
         return;
       }
       moved = false;
@@ -151,6 +152,17 @@ void RankState::run() {
       return;
     }
   } catch (const std::exception& error) {
+    if (shared_.options->go_on_after_errors && !ended_) {
+      shared_.errors.emplace_back(id_, error.what());
+      ended_ = true;
+      ++shared_.ended;
+      shared_.ended_at[id_] = world.process_time();
+      waits_ = Waits::nothing;
+      handle_ = nullptr;
+      failed_ = true;
+      begin_close();  // as the process's end would
+      return;
+    }
     if (shared_.error.empty()) {
       shared_.error = fmt::format("rank {} at {:.3f} us: {}", id_,
                                   static_cast<double>(world.process_time()) / 1e6, error.what());
@@ -394,7 +406,7 @@ void RankState::suspend_compute(Picoseconds time, std::coroutine_handle<> handle
 }
 
 void RankState::begin_close() {
-  if (closed_) return;
+  if (closed_ || closing_) return;
   closing_ = true;
   wake();
 }

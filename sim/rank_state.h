@@ -132,6 +132,7 @@ class RankState {
   Picoseconds scheduled_ = -1;  // when run() is due; -1: not
   Picoseconds timer_ = -1;
   bool started_ = false, ended_ = false, killed_ = false, closing_ = false, closed_ = false;
+  bool failed_ = false;  // its program has ended with an error
 };
 
 struct SimulationState {
@@ -148,6 +149,7 @@ struct SimulationState {
   std::uint32_t closed = 0;
   Picoseconds last_step = 0;  // when a coroutine last went on
   std::string error;          // of the first rank that failed
+  std::vector<std::pair<std::uint32_t, std::string>> errors;
   std::vector<Picoseconds> ended_at;
   std::uint64_t messages = 0, bytes = 0;
   std::vector<Picoseconds> latencies;

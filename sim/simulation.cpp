@@ -257,6 +257,7 @@ Result<Outcome> run(const Options& options, const Program& program) {
   outcome.world.regions_alive = shared.world->statistics().regions_alive;
   if (!failed.ok()) return failed;
   if (!error.empty()) return Status{Code::system, std::move(error)};
+  outcome.errors = std::move(shared.errors);
   outcome.messages = shared.messages;
   outcome.bytes = shared.bytes;
   outcome.latencies = std::move(shared.latencies);

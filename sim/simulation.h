@@ -33,6 +33,8 @@ struct Options {
   Picoseconds time_limit = 0;  // virtual; 0: none
   // Ranks killed as by SIGKILL, and when (after the start of the programs).
   std::vector<std::pair<std::uint32_t, Picoseconds>> kills;
+  // A rank whose operation fails ends alone and the others go on: Outcome::errors. Else run() fails.
+  bool go_on_after_errors = false;
   // Called now and then in real time: ranks that have ended, virtual time, events so far.
   std::function<void(std::uint32_t ended, Picoseconds now, std::uint64_t events)> progress;
   std::function<void(const hca::Trace&)> trace;
@@ -58,11 +60,12 @@ struct Outcome {
   std::vector<Picoseconds> latencies;
   std::vector<Channels> channels;    // messages sent, by channel
   std::uint64_t switches = 0;        // changes of channel
-  std::uint64_t rc_connections = 0;     // RC queue pairs alive at the end, all ranks
+  std::uint64_t rc_connections = 0;  // RC queue pairs alive at the end, all ranks
   std::uint64_t peers = 0;           // records of peers, all ranks
   std::vector<MemoryByKind> memory;  // against budget
   std::uint64_t memory_peak = 0;     // of the largest rank
   std::uint64_t budget = 0;
+  std::vector<std::pair<std::uint32_t, std::string>> errors;  // ranks that ended so, in that order
   hca::WorldStatistics world;
   double real_seconds = 0;           // of playing the programs, without setting up and tearing down
   std::uint64_t bytes_per_rank = 0;  // real memory of this process, per rank

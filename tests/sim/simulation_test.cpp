@@ -15,12 +15,55 @@ Task ring(Rank rank, int rounds) {
   }
 }
 
+// Everybody with everybody, in step.
+Task exchange(Rank rank, int rounds, std::uint64_t bytes) {
+  for (int i = 0; i < rounds; ++i) {
+    for (std::uint32_t distance = 1; distance < rank.size(); ++distance) {
+      const Request in =
+          co_await rank.irecv((rank.id() + rank.size() - distance) % rank.size(), bytes, 1);
+      const Request out = co_await rank.isend((rank.id() + distance) % rank.size(), bytes, 1);
+      co_await rank.wait(in);
+      co_await rank.wait(out);
+    }
+  }
+}
+
 TEST(Simulation, ARingEnds) {
   Options options;
   options.ranks = 8;
   auto result = run(options, [](Rank rank) { return ring(rank, 10); });
   ASSERT_TRUE(result.ok()) << result.status().text();
   EXPECT_EQ(result.value().messages, 80u);
+}
+
+// A process dies at any moment: who waits for it is told within ten seconds, the others go on.
+TEST(Simulation, TheOthersSurviveADeath) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    Random random(seed);
+    Options options;
+    options.seed = seed;
+    options.ranks = 5;
+    options.go_on_after_errors = true;
+    options.profile.wire_hop = hca::kMicrosecond;
+    options.profile.pcie_doorbell = hca::kMicrosecond / 2;
+    options.settings = {{"policy", seed % 2 == 0 ? "rc-rdma-od" : "static:dc-sendrecv"}};
+    options.kills = {{2, static_cast<Picoseconds>(random.below(100)) * hca::kMicrosecond}};
+    const auto bytes = random.below(2) == 0 ? 100u : 20000u;
+    auto result = run(options, [bytes](Rank rank) { return exchange(rank, 100, bytes); });
+    ASSERT_TRUE(result.ok()) << "seed " << seed << ": " << result.status().text();
+    const Outcome& outcome = result.value();
+    EXPECT_LT(outcome.time, 10 * hca::kSecond) << "seed " << seed;
+    EXPECT_GE(outcome.errors.size(), 1u) << "seed " << seed;
+    for (const auto& [rank, text] : outcome.errors) {
+      EXPECT_NE(rank, 2u);
+      EXPECT_TRUE(text.find("does not answer") != std::string::npos ||
+                  text.find("failed") != std::string::npos ||
+                  text.find("has closed") != std::string::npos)
+          << "seed " << seed << ": " << text;
+    }
+    EXPECT_EQ(outcome.world.qps_alive, 0u) << "seed " << seed;
+    EXPECT_EQ(outcome.world.regions_alive, 0u) << "seed " << seed;
+  }
 }
 
 }  // namespace
