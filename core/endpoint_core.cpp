@@ -54,7 +54,7 @@ EndpointCore::EndpointCore(const Settings& settings, Clock& clock, Processor* pr
       processor_(processor),
       born_(clock.now()),
       account_(settings.memory_budget),
-      sends_(account_, MemoryKind::operations, sizeof(SendOperation*) + sizeof(std::uint32_t)),
+      sends_(account_, MemoryKind::operations, sizeof(void*) + sizeof(std::uint32_t)),
       receives_(account_, MemoryKind::operations),
       messages_(account_, MemoryKind::unexpected),
       transfers_(account_, MemoryKind::operations),
@@ -67,7 +67,8 @@ Status EndpointCore::start() {
   auto device = verbs::Device::open(settings_);
   if (!device) return device.status();
   device_ = std::move(device).value();
-  address_.pid = static_cast<std::uint32_t>(address_.id == 0 ? getpid() : address_.id & 0xffffff);
+  address_.pid = address_.id == 0 ? static_cast<std::uint32_t>(getpid())
+                                  : static_cast<std::uint32_t>(address_.id & 0xffffff);
   if (address_.id == 0) address_.id = unique_id();
   address_.lid = device_->port().lid;
   address_.gid = device_->gid();

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <chrono>
 #include <climits>
-#include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <memory>
 
@@ -24,12 +24,10 @@ constexpr std::uint64_t kLargestMessage = std::uint64_t{64} << 20;
 constexpr Picoseconds kHang = 120 * hca::kSecond;
 
 std::uint64_t resident_bytes() {
-  std::FILE* const file = std::fopen("/proc/self/statm", "r");
-  if (file == nullptr) return 0;
-  unsigned long long total = 0, resident = 0;
-  const int n = std::fscanf(file, "%llu %llu", &total, &resident);
-  std::fclose(file);
-  return n == 2 ? resident * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)) : 0;
+  std::ifstream file("/proc/self/statm");
+  std::uint64_t total = 0, resident = 0;
+  if (!(file >> total >> resident)) return 0;
+  return resident * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
 // Thousands of processes' buffers come from one heap, not from a mapping each; where there is room,

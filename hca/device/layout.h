@@ -253,7 +253,7 @@ struct Layout {
   static constexpr std::uint64_t heap(std::uint64_t size) {
     return tags + page_align(heap_pages(size) * sizeof(PageTag));
   }
-  static constexpr std::uint64_t minimum_size = tags + 16 * 1024 * 1024;
+  static constexpr std::uint64_t minimum_size = tags + (std::uint64_t{16} << 20);
 
   static constexpr std::uint32_t hash() {
     std::uint64_t h = 1469598103934665603ULL;  // FNV-1a

@@ -5,6 +5,7 @@
 // same on every machine and in every build.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 namespace turnout::hca {
@@ -15,23 +16,21 @@ inline constexpr Picoseconds kMicrosecond = 1'000'000;
 inline constexpr Picoseconds kSecond = 1'000'000'000'000;
 
 namespace unit {
-constexpr Picoseconds ns(double value) noexcept {
-  return static_cast<Picoseconds>(value * 1000.0 + (value < 0 ? -0.5 : 0.5));
+inline Picoseconds ns(double value) noexcept {
+  return std::llround(value * 1000.0);
 }
 // Picoseconds per KiB; 0: no limit.
-constexpr Picoseconds rate(double gigabytes_per_second) noexcept {
-  return gigabytes_per_second <= 0
-             ? 0
-             : static_cast<Picoseconds>(1024.0 * 1000.0 / gigabytes_per_second + 0.5);
+inline Picoseconds rate(double gigabytes_per_second) noexcept {
+  return gigabytes_per_second <= 0 ? 0 : std::llround(1024.0 * 1000.0 / gigabytes_per_second);
 }
-constexpr std::int64_t count(double value) noexcept {
-  return static_cast<std::int64_t>(value);
+inline std::int64_t count(double value) noexcept {
+  return std::llround(value);
 }
-constexpr std::int64_t bytes(double value) noexcept {
-  return static_cast<std::int64_t>(value);
+inline std::int64_t bytes(double value) noexcept {
+  return std::llround(value);
 }
-constexpr std::int64_t ppm(double value) noexcept {
-  return static_cast<std::int64_t>(value);
+inline std::int64_t ppm(double value) noexcept {
+  return std::llround(value);
 }
 }  // namespace unit
 
