@@ -24,9 +24,14 @@ VirtualQp* VirtualEngine::target_of(const Operation& operation) noexcept {
 
 void VirtualEngine::arrive(Operation& operation) {
   VirtualQp* const qp = operation.qp;
-  if (qp != nullptr && qp->broken) return;  // flushed with the others when the sender knows
+  // Flushed with the others when the sender knows.
+  if (qp != nullptr && qp->behind_failure(operation)) return;
   if (qp != nullptr && !qp->refused.empty() && qp->refused.front() != &operation) {
     qp->refused.push_back(&operation);
+    return;
+  }
+  if (operation.status != IBV_WC_SUCCESS) {  // a fault on its way
+    refuse(operation, operation.status);
     return;
   }
   VirtualQp* const target = target_of(operation);
@@ -69,11 +74,11 @@ void VirtualEngine::arrive(Operation& operation) {
   if (qp != nullptr && !qp->refused.empty()) {  // it is the first of those, and through
     qp->refused.pop_front();
     qp->nack_wait = 0;
-    for (std::size_t i = 0; i < qp->refused.size(); ++i) {
-      ++qp->refused[i]->events;
-      schedule(now_, kArrive, qp->refused[i]);
+    // One after the other: what arrives at this very time keeps its place behind them.
+    if (!qp->refused.empty()) {
+      ++qp->refused.front()->events;
+      schedule(now_, kArrive, qp->refused.front());
     }
-    qp->refused.clear();
   }
   Picoseconds latency = 0;
   occupancy += context_cost(node, context, &latency);
@@ -158,7 +163,7 @@ void VirtualEngine::receiver_not_ready(VirtualQp& qp, const VirtualQp& target,
 
 // The target says no: nothing behind this request is executed.
 void VirtualEngine::refuse(Operation& operation, ibv_wc_status status) {
-  operation.qp->broken = true;
+  operation.qp->break_at(operation);
   operation.status = status;
   operation.answer_at = now_ + profile_.adapter_acknowledge + hop(operation);
   answer(operation);
@@ -167,7 +172,7 @@ void VirtualEngine::refuse(Operation& operation, ibv_wc_status status) {
 // Nobody is there: the sender's adapter tries until its retries are over (IBTA 9.7.6.1.3).
 void VirtualEngine::no_answer(Operation& operation) {
   VirtualQp& qp = *operation.qp;
-  qp.broken = true;
+  qp.break_at(operation);
   if (qp.attr.timeout == 0) return;  // for ever
   statistics_.retransmissions += qp.attr.retry_cnt;
   operation.status = IBV_WC_RETRY_EXC_ERR;
@@ -198,6 +203,24 @@ bool VirtualEngine::take_receive(VirtualQp& target, Operation& operation) {
     raise(context_of(target.srq->verbs.context), event, &target.srq->events_read);
   }
   return true;
+}
+
+// The message will not come: its receive serves another, or is flushed with the others.
+void VirtualEngine::return_receive(Operation& operation) {
+  if (!operation.took_receive) return;
+  operation.took_receive = false;
+  VirtualQp* const target = find_qp(operation.target);
+  if (target == nullptr) return;
+  if (target->srq != nullptr) {
+    target->srq->receives.push_back(std::move(operation.receive));
+    return;
+  }
+  // A queue pair that was reset has forgotten its receives.
+  const bool forgotten = target->phase == QpPhase::reset ||
+                         (target->kind == QpKind::rc && target->dest_qpn != operation.source);
+  if (forgotten) return;
+  target->receives.push_back(std::move(operation.receive));
+  if (target->phase == QpPhase::err) flush_receives(*target);
 }
 
 // Where the sender's data lie, into spans_. Checked when the request was posted.
@@ -268,8 +291,14 @@ void VirtualEngine::copy_to_receive(Operation& operation, CompletionEntry& entry
 }
 
 void VirtualEngine::land(Operation& operation) {
+  // Flushed when the sender knows.
+  if (operation.qp != nullptr && operation.qp->behind_failure(operation)) {
+    return_receive(operation);
+    return;
+  }
   VirtualQp* const target = target_of(operation);
   if (target == nullptr) {  // it died with the data on the adapter
+    return_receive(operation);
     if (operation.datagram) {
       free_operation(&operation);
     } else {
@@ -295,6 +324,7 @@ void VirtualEngine::land(Operation& operation) {
     if (operation.status != IBV_WC_SUCCESS) entry.status = IBV_WC_WR_FLUSH_ERR;
   }
   if (operation.took_receive) {
+    operation.took_receive = false;
     push(target->recv_cq, entry, (operation.wqe.flags & IBV_SEND_SOLICITED) != 0);
   } else {
     wake(target->process);
@@ -304,7 +334,7 @@ void VirtualEngine::land(Operation& operation) {
     return;
   }
   if (operation.status != IBV_WC_SUCCESS) {
-    operation.qp->broken = true;
+    operation.qp->break_at(operation);
     // A responder of RC fails with the request (IBTA 9.9.3); a DCT serves others and survives.
     if (target->kind == QpKind::rc) fail_target(*target, IBV_EVENT_QP_ACCESS_ERR);
   }

@@ -143,6 +143,7 @@ class VirtualEngine final : public Engine, public World {
   [[nodiscard]] bool admit(Node& node, VirtualQp& qp, Operation& operation);
   void leave_responder(Operation& operation);
   [[nodiscard]] bool take_receive(VirtualQp& target, Operation& operation);
+  void return_receive(Operation& operation);
   void gather(const Operation& operation);
   void copy_to_receive(Operation& operation, CompletionEntry& entry);
   void again(VirtualQp& qp, Operation& operation, Picoseconds wait);
