@@ -1,8 +1,10 @@
-// The target's adapter: finding the queue pair, its receive, its memory; moving the data.
+// The target's adapter: finding the queue pair, its receive, its memory; moving
+// the data.
 //
-// A request that is refused for now (no receive: RNR; no DC context: NACK) comes again later, and
-// what arrives behind it waits: order is kept. A target that is not there answers nothing, and the
-// sender gives up when its retries are over.
+// A request that is refused for now (no receive: RNR; no DC context: NACK)
+// comes again later, and what arrives behind it waits: order is kept. A target
+// that is not there answers nothing, and the sender gives up when its retries
+// are over.
 #include <algorithm>
 #include <cstring>
 
@@ -74,7 +76,8 @@ void VirtualEngine::arrive(Operation& operation) {
   if (qp != nullptr && !qp->refused.empty()) {  // it is the first of those, and through
     qp->refused.pop_front();
     qp->nack_wait = 0;
-    // One after the other: what arrives at this very time keeps its place behind them.
+    // One after the other: what arrives at this very time keeps its place
+    // behind them.
     if (!qp->refused.empty()) {
       ++qp->refused.front()->events;
       schedule(now_, kArrive, qp->refused.front());
@@ -92,6 +95,18 @@ void VirtualEngine::arrive(Operation& operation) {
   if (qp != nullptr) {  // what one queue pair sent takes effect in its order
     landing = qp->last_landing = std::max(landing, qp->last_landing);
     done = std::max(done, landing - data - (reads ? profile_.pcie_read : profile_.pcie_write));
+  }
+  if (is_write(opcode) && operation.wqe.length > 1 && chance(profile_.fault_reorder)) {
+    // The tail lands now, the head as if it had taken the way once more. What
+    // follows lands behind both: a receive completed by it must find the whole
+    // write.
+    operation.tail_first = true;
+    ++operation.events;
+    schedule(landing, kLand, &operation);
+    const Picoseconds later = hop(operation);
+    landing = qp->last_landing = landing + later;
+    done += later;
+    note(Trace::Kind::fault, *qp, operation.target, operation.wqe.length);
   }
   operation.answer_at = done + profile_.adapter_acknowledge + hop(operation);
   ++operation.events;
@@ -169,7 +184,8 @@ void VirtualEngine::refuse(Operation& operation, ibv_wc_status status) {
   answer(operation);
 }
 
-// Nobody is there: the sender's adapter tries until its retries are over (IBTA 9.7.6.1.3).
+// Nobody is there: the sender's adapter tries until its retries are over
+// (IBTA 9.7.6.1.3).
 void VirtualEngine::no_answer(Operation& operation) {
   VirtualQp& qp = *operation.qp;
   qp.break_at(operation);
@@ -205,7 +221,8 @@ bool VirtualEngine::take_receive(VirtualQp& target, Operation& operation) {
   return true;
 }
 
-// The message will not come: its receive serves another, or is flushed with the others.
+// The message will not come: its receive serves another, or is flushed with the
+// others.
 void VirtualEngine::return_receive(Operation& operation) {
   if (!operation.took_receive) return;
   operation.took_receive = false;
@@ -223,7 +240,8 @@ void VirtualEngine::return_receive(Operation& operation) {
   if (target->phase == QpPhase::err) flush_receives(*target);
 }
 
-// Where the sender's data lie, into spans_. Checked when the request was posted.
+// Where the sender's data lie, into spans_. Checked when the request was
+// posted.
 void VirtualEngine::gather(const Operation& operation) {
   spans_.clear();
   if (operation.datagram) {
@@ -235,7 +253,8 @@ void VirtualEngine::gather(const Operation& operation) {
       const ibv_sge& sge = operation.wqe.sge[i];
       const Region* const region = find_region(sge.lkey, sge.addr, sge.length, 0);
       if (sge.length == 0) continue;
-      // A region deregistered meanwhile leaves its memory to its owner: zeros go instead.
+      // A region deregistered meanwhile leaves its memory to its owner: zeros
+      // go instead.
       static std::uint8_t nothing[1];
       if (region == nullptr) {
         spans_.push_back({nothing, 0});
@@ -291,11 +310,13 @@ void VirtualEngine::copy_to_receive(Operation& operation, CompletionEntry& entry
 }
 
 void VirtualEngine::land(Operation& operation) {
-  // Flushed when the sender knows.
+  // Flushed when the sender knows; or answered already, when its tail was not
+  // placed.
   if (operation.qp != nullptr && operation.qp->behind_failure(operation)) {
     return_receive(operation);
     return;
   }
+  if (operation.status != IBV_WC_SUCCESS) return;
   VirtualQp* const target = target_of(operation);
   if (target == nullptr) {  // it died with the data on the adapter
     return_receive(operation);
@@ -317,7 +338,7 @@ void VirtualEngine::land(Operation& operation) {
     entry.opcode = IBV_WC_RECV;
     copy_to_receive(operation, entry);
   } else if (!land_rdma(*target, operation)) {
-    return;  // a read: its data are on the way back
+    return;  // a read: its data are on the way back; a tail: the head is to come
   } else {
     entry.opcode = static_cast<std::uint8_t>(IBV_WC_RECV_RDMA_WITH_IMM);
     entry.byte_len = operation.wqe.length;
@@ -335,10 +356,12 @@ void VirtualEngine::land(Operation& operation) {
   }
   if (operation.status != IBV_WC_SUCCESS) {
     operation.qp->break_at(operation);
-    // A responder of RC fails with the request (IBTA 9.9.3); a DCT serves others and survives.
+    // A responder of RC fails with the request (IBTA 9.9.3); a DCT serves
+    // others and survives.
     if (target->kind == QpKind::rc) fail_target(*target, IBV_EVENT_QP_ACCESS_ERR);
   }
-  // Of a write that nobody asks after no answer is needed here: RC's only free a queue entry.
+  // Of a write that nobody asks after no answer is needed here: RC's only free
+  // a queue entry.
   if (operation.qp->kind == QpKind::rc && !operation.signalled &&
       operation.status == IBV_WC_SUCCESS) {
     operation.place = Operation::Place::answered;
@@ -348,7 +371,8 @@ void VirtualEngine::land(Operation& operation) {
   answer(operation);
 }
 
-// Memory that the request names by its remote key. False: its data go back first.
+// Memory that the request names by its remote key. False: more is to come
+// before the answer.
 bool VirtualEngine::land_rdma(VirtualQp& target, Operation& operation) {
   const SendWqe& w = operation.wqe;
   const bool reads = w.opcode == IBV_WR_RDMA_READ;
@@ -396,13 +420,32 @@ bool VirtualEngine::land_rdma(VirtualQp& target, Operation& operation) {
     schedule(back + time_of(profile_.pcie_rate, w.length), kReturn, &operation);
     return false;
   }
+  const std::uint32_t half = w.length / 2;
+  if (!operation.tail_first) {
+    place(operation, at, 0, w.length);
+  } else if (operation.tail_placed) {
+    place(operation, at, 0, half);
+  } else {
+    operation.tail_placed = true;
+    place(operation, at, half, w.length);
+    wake(target.process);
+    return false;
+  }
+  return true;
+}
+
+// Of the sender's data the bytes [from, to), to where they belong in the
+// target's memory.
+void VirtualEngine::place(const Operation& operation, std::uint8_t* target, std::uint64_t from,
+                          std::uint64_t to) {
   gather(operation);
   std::uint64_t offset = 0;
   for (const Span& span : spans_) {
-    if (span.length > 0) std::memcpy(at + offset, span.data, span.length);
+    const std::uint64_t begin = std::max(offset, from);
+    const std::uint64_t end = std::min(offset + span.length, to);
+    if (begin < end) std::memcpy(target + begin, span.data + (begin - offset), end - begin);
     offset += span.length;
   }
-  return true;
 }
 
 // The data of a read, at the sender's adapter.

@@ -98,6 +98,8 @@ struct Operation {
   bool at_responder = false;  // DC: counted in Node::responders
   VirtualReceive receive;     // taken at the target
   bool took_receive = false;
+  bool tail_first = false;         // its bytes are placed out of order, in two steps
+  bool tail_placed = false;        // the first of these is done
   std::vector<std::uint8_t> copy;  // of a datagram's data
   Operation* next_free = nullptr;
 };

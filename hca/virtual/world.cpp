@@ -177,6 +177,7 @@ Operation* VirtualEngine::new_operation() {
   operation->events = operation->attempts = 0;
   operation->signalled = operation->datagram = false;
   operation->at_responder = operation->took_receive = false;
+  operation->tail_first = operation->tail_placed = false;
   operation->copy.clear();
   return operation;
 }

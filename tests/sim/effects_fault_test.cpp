@@ -1,5 +1,5 @@
-// Faults and errors on the virtual engine, each alone: loss, delay, transport errors, refusals,
-// targets that are gone, processes that die.
+// Faults and errors on the virtual engine, each alone: loss, delay, out-of-order placement,
+// transport errors, refusals, targets that are gone, processes that die.
 #include <gtest/gtest.h>
 
 #include <cerrno>
@@ -188,6 +188,69 @@ TEST(FaultEffects, ResourcesAreRefused) {
   EXPECT_EQ(errno, ENOMEM);
   EXPECT_EQ(world->statistics().faults, 2u);
   EXPECT_EQ(world->statistics().qps_alive + world->statistics().regions_alive, 0u);
+}
+
+TEST(FaultEffects, AWriteIsPlacedTailFirst) {
+  hca::Profile profile = with_hop();
+  profile.fault_reorder = 1'000'000;
+  Pair pair(profile);
+  pair.a.word(0) = 1;
+  pair.a.word(8) = 2;
+  Work write;
+  write.length = 16;
+  EXPECT_EQ(pair.a.post(pair.to_b, pair.b, write), 0);
+  EXPECT_EQ(pair.a.post(pair.to_b, pair.b, send_of()), 0);
+  pair.world.enter(pair.b.process);
+  pair.b.receive(pair.to_a);
+  pair.b.woken = false;
+  while (!pair.b.woken && pair.world.run_one()) {
+  }
+  EXPECT_EQ(pair.world.now(), kHop);
+  EXPECT_EQ(pair.b.word(0), 0u);
+  EXPECT_EQ(pair.b.word(8), 2u);
+  pair.b.woken = false;
+  while (!pair.b.woken && pair.world.run_one()) {
+  }
+  EXPECT_EQ(pair.world.now(), 2 * kHop);
+  EXPECT_EQ(pair.b.word(0), 1u);
+  // A message behind it is told of when all is placed, and so is the sender.
+  const auto received = pair.b.wait(1);
+  ASSERT_EQ(received.size(), 1u);
+  EXPECT_EQ(received[0].at, 2 * kHop);
+  for (const Done& done : pair.a.wait(2)) EXPECT_EQ(done.at, 3 * kHop);
+  EXPECT_EQ(pair.world.statistics().faults, 1u);
+  // One byte has no order.
+  write.length = 1;
+  EXPECT_EQ(pair.timed(write), 2 * kHop);
+}
+
+// Between the two halves one of the two processes dies.
+TEST(FaultEffects, DeathBetweenTailAndHead) {
+  hca::Profile profile = with_hop();
+  profile.fault_reorder = 1'000'000;
+  QpOptions options;
+  options.timeout = 8;
+  for (const bool target : {true, false}) {
+    Pair pair(profile, options);
+    pair.a.word(0) = 1;
+    pair.a.word(8) = 2;
+    Work write;
+    write.length = 16;
+    EXPECT_EQ(pair.a.post(pair.to_b, pair.b, write), 0);
+    play_until(pair, kHop + kHop / 2);
+    EXPECT_EQ(pair.b.word(8), 2u);
+    pair.world.kill(target ? pair.b.process : pair.a.process);
+    const auto done = pair.a.wait(2);
+    EXPECT_EQ(statuses(done), target ? Statuses{IBV_WC_RETRY_EXC_ERR} : Statuses{});
+    EXPECT_EQ(pair.b.word(0), 0u);
+  }
+  // Dead before the first: the sender is told once.
+  Pair pair(profile, options);
+  Work write;
+  write.length = 16;
+  EXPECT_EQ(pair.a.post(pair.to_b, pair.b, write), 0);
+  pair.world.kill(pair.b.process);
+  EXPECT_EQ(statuses(pair.a.wait(2)), Statuses{IBV_WC_RETRY_EXC_ERR});
 }
 
 // Killed at any time of a message: its receiver and others are told nothing or all of it.
