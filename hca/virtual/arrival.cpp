@@ -1,8 +1,10 @@
-// The target's adapter: finding the queue pair, its receive, its memory; moving the data.
+// The target's adapter: finding the queue pair, its receive, its memory; moving
+// the data.
 //
-// A request that is refused for now (no receive: RNR; no DC context: NACK) comes again later, and
-// what arrives behind it waits: order is kept. A target that is not there answers nothing, and the
-// sender gives up when its retries are over.
+// A request that is refused for now (no receive: RNR; no DC context: NACK)
+// comes again later, and what arrives behind it waits: order is kept. A target
+// that is not there answers nothing, and the sender gives up when its retries
+// are over.
 #include <algorithm>
 #include <cstring>
 
@@ -24,9 +26,14 @@ VirtualQp* VirtualEngine::target_of(const Operation& operation) noexcept {
 
 void VirtualEngine::arrive(Operation& operation) {
   VirtualQp* const qp = operation.qp;
-  if (qp != nullptr && qp->broken) return;  // flushed with the others when the sender knows
+  // Flushed with the others when the sender knows.
+  if (qp != nullptr && qp->behind_failure(operation)) return;
   if (qp != nullptr && !qp->refused.empty() && qp->refused.front() != &operation) {
     qp->refused.push_back(&operation);
+    return;
+  }
+  if (operation.status != IBV_WC_SUCCESS) {  // a fault on its way
+    refuse(operation, operation.status);
     return;
   }
   VirtualQp* const target = target_of(operation);
@@ -69,11 +76,12 @@ void VirtualEngine::arrive(Operation& operation) {
   if (qp != nullptr && !qp->refused.empty()) {  // it is the first of those, and through
     qp->refused.pop_front();
     qp->nack_wait = 0;
-    for (std::size_t i = 0; i < qp->refused.size(); ++i) {
-      ++qp->refused[i]->events;
-      schedule(now_, kArrive, qp->refused[i]);
+    // One after the other: what arrives at this very time keeps its place
+    // behind them.
+    if (!qp->refused.empty()) {
+      ++qp->refused.front()->events;
+      schedule(now_, kArrive, qp->refused.front());
     }
-    qp->refused.clear();
   }
   Picoseconds latency = 0;
   occupancy += context_cost(node, context, &latency);
@@ -87,6 +95,18 @@ void VirtualEngine::arrive(Operation& operation) {
   if (qp != nullptr) {  // what one queue pair sent takes effect in its order
     landing = qp->last_landing = std::max(landing, qp->last_landing);
     done = std::max(done, landing - data - (reads ? profile_.pcie_read : profile_.pcie_write));
+  }
+  if (is_write(opcode) && operation.wqe.length > 1 && chance(profile_.fault_reorder)) {
+    // The tail lands now, the head as if it had taken the way once more. What
+    // follows lands behind both: a receive completed by it must find the whole
+    // write.
+    operation.tail_first = true;
+    ++operation.events;
+    schedule(landing, kLand, &operation);
+    const Picoseconds later = hop(operation);
+    landing = qp->last_landing = landing + later;
+    done += later;
+    note(Trace::Kind::fault, *qp, operation.target, operation.wqe.length);
   }
   operation.answer_at = done + profile_.adapter_acknowledge + hop(operation);
   ++operation.events;
@@ -158,16 +178,17 @@ void VirtualEngine::receiver_not_ready(VirtualQp& qp, const VirtualQp& target,
 
 // The target says no: nothing behind this request is executed.
 void VirtualEngine::refuse(Operation& operation, ibv_wc_status status) {
-  operation.qp->broken = true;
+  operation.qp->break_at(operation);
   operation.status = status;
   operation.answer_at = now_ + profile_.adapter_acknowledge + hop(operation);
   answer(operation);
 }
 
-// Nobody is there: the sender's adapter tries until its retries are over (IBTA 9.7.6.1.3).
+// Nobody is there: the sender's adapter tries until its retries are over
+// (IBTA 9.7.6.1.3).
 void VirtualEngine::no_answer(Operation& operation) {
   VirtualQp& qp = *operation.qp;
-  qp.broken = true;
+  qp.break_at(operation);
   if (qp.attr.timeout == 0) return;  // for ever
   statistics_.retransmissions += qp.attr.retry_cnt;
   operation.status = IBV_WC_RETRY_EXC_ERR;
@@ -200,7 +221,27 @@ bool VirtualEngine::take_receive(VirtualQp& target, Operation& operation) {
   return true;
 }
 
-// Where the sender's data lie, into spans_. Checked when the request was posted.
+// The message will not come: its receive serves another, or is flushed with the
+// others.
+void VirtualEngine::return_receive(Operation& operation) {
+  if (!operation.took_receive) return;
+  operation.took_receive = false;
+  VirtualQp* const target = find_qp(operation.target);
+  if (target == nullptr) return;
+  if (target->srq != nullptr) {
+    target->srq->receives.push_back(std::move(operation.receive));
+    return;
+  }
+  // A queue pair that was reset has forgotten its receives.
+  const bool forgotten = target->phase == QpPhase::reset ||
+                         (target->kind == QpKind::rc && target->dest_qpn != operation.source);
+  if (forgotten) return;
+  target->receives.push_back(std::move(operation.receive));
+  if (target->phase == QpPhase::err) flush_receives(*target);
+}
+
+// Where the sender's data lie, into spans_. Checked when the request was
+// posted.
 void VirtualEngine::gather(const Operation& operation) {
   spans_.clear();
   if (operation.datagram) {
@@ -212,7 +253,8 @@ void VirtualEngine::gather(const Operation& operation) {
       const ibv_sge& sge = operation.wqe.sge[i];
       const Region* const region = find_region(sge.lkey, sge.addr, sge.length, 0);
       if (sge.length == 0) continue;
-      // A region deregistered meanwhile leaves its memory to its owner: zeros go instead.
+      // A region deregistered meanwhile leaves its memory to its owner: zeros
+      // go instead.
       static std::uint8_t nothing[1];
       if (region == nullptr) {
         spans_.push_back({nothing, 0});
@@ -268,8 +310,16 @@ void VirtualEngine::copy_to_receive(Operation& operation, CompletionEntry& entry
 }
 
 void VirtualEngine::land(Operation& operation) {
+  // Flushed when the sender knows; or answered already, when its tail was not
+  // placed.
+  if (operation.qp != nullptr && operation.qp->behind_failure(operation)) {
+    return_receive(operation);
+    return;
+  }
+  if (operation.status != IBV_WC_SUCCESS) return;
   VirtualQp* const target = target_of(operation);
   if (target == nullptr) {  // it died with the data on the adapter
+    return_receive(operation);
     if (operation.datagram) {
       free_operation(&operation);
     } else {
@@ -288,13 +338,14 @@ void VirtualEngine::land(Operation& operation) {
     entry.opcode = IBV_WC_RECV;
     copy_to_receive(operation, entry);
   } else if (!land_rdma(*target, operation)) {
-    return;  // a read: its data are on the way back
+    return;  // a read: its data are on the way back; a tail: the head is to come
   } else {
     entry.opcode = static_cast<std::uint8_t>(IBV_WC_RECV_RDMA_WITH_IMM);
     entry.byte_len = operation.wqe.length;
     if (operation.status != IBV_WC_SUCCESS) entry.status = IBV_WC_WR_FLUSH_ERR;
   }
   if (operation.took_receive) {
+    operation.took_receive = false;
     push(target->recv_cq, entry, (operation.wqe.flags & IBV_SEND_SOLICITED) != 0);
   } else {
     wake(target->process);
@@ -304,11 +355,13 @@ void VirtualEngine::land(Operation& operation) {
     return;
   }
   if (operation.status != IBV_WC_SUCCESS) {
-    operation.qp->broken = true;
-    // A responder of RC fails with the request (IBTA 9.9.3); a DCT serves others and survives.
+    operation.qp->break_at(operation);
+    // A responder of RC fails with the request (IBTA 9.9.3); a DCT serves
+    // others and survives.
     if (target->kind == QpKind::rc) fail_target(*target, IBV_EVENT_QP_ACCESS_ERR);
   }
-  // Of a write that nobody asks after no answer is needed here: RC's only free a queue entry.
+  // Of a write that nobody asks after no answer is needed here: RC's only free
+  // a queue entry.
   if (operation.qp->kind == QpKind::rc && !operation.signalled &&
       operation.status == IBV_WC_SUCCESS) {
     operation.place = Operation::Place::answered;
@@ -318,7 +371,8 @@ void VirtualEngine::land(Operation& operation) {
   answer(operation);
 }
 
-// Memory that the request names by its remote key. False: its data go back first.
+// Memory that the request names by its remote key. False: more is to come
+// before the answer.
 bool VirtualEngine::land_rdma(VirtualQp& target, Operation& operation) {
   const SendWqe& w = operation.wqe;
   const bool reads = w.opcode == IBV_WR_RDMA_READ;
@@ -366,13 +420,32 @@ bool VirtualEngine::land_rdma(VirtualQp& target, Operation& operation) {
     schedule(back + time_of(profile_.pcie_rate, w.length), kReturn, &operation);
     return false;
   }
+  const std::uint32_t half = w.length / 2;
+  if (!operation.tail_first) {
+    place(operation, at, 0, w.length);
+  } else if (operation.tail_placed) {
+    place(operation, at, 0, half);
+  } else {
+    operation.tail_placed = true;
+    place(operation, at, half, w.length);
+    wake(target.process);
+    return false;
+  }
+  return true;
+}
+
+// Of the sender's data the bytes [from, to), to where they belong in the
+// target's memory.
+void VirtualEngine::place(const Operation& operation, std::uint8_t* target, std::uint64_t from,
+                          std::uint64_t to) {
   gather(operation);
   std::uint64_t offset = 0;
   for (const Span& span : spans_) {
-    if (span.length > 0) std::memcpy(at + offset, span.data, span.length);
+    const std::uint64_t begin = std::max(offset, from);
+    const std::uint64_t end = std::min(offset + span.length, to);
+    if (begin < end) std::memcpy(target + begin, span.data + (begin - offset), end - begin);
     offset += span.length;
   }
-  return true;
 }
 
 // The data of a read, at the sender's adapter.

@@ -17,7 +17,7 @@ void VirtualEngine::start(VirtualQp& qp) {
     Operation& operation = *qp.operations[qp.started];
     if (operation.ready > now_ || qp.phase != QpPhase::rts || qp.broken) return;
     if (operation.status != IBV_WC_SUCCESS) {  // found wrong when it was posted
-      qp.broken = true;
+      qp.break_at(operation);
       ++qp.started;
       operation.place = Operation::Place::answered;
       settle(qp);
@@ -106,13 +106,8 @@ bool VirtualEngine::depart(VirtualQp& qp, Operation& operation) {
     depart_datagram(qp, operation, arrival);
     return true;
   }
-  if (chance(profile_.fault_qp_error)) {
-    operation.status = IBV_WC_RETRY_EXC_ERR;
-    qp.broken = true;
-    operation.answer_at = arrival;
-    answer(operation);
-    return true;
-  }
+  // Told in its turn: what was sent before it is answered as ever.
+  if (chance(profile_.fault_qp_error)) operation.status = IBV_WC_RETRY_EXC_ERR;
   if (chance(profile_.fault_loss)) {
     ++statistics_.retransmissions;
     arrival += static_cast<Picoseconds>(ack_wait(qp.attr.timeout)) * kNanosecond;

@@ -138,11 +138,14 @@ class VirtualEngine final : public Engine, public World {
   void arrive(Operation& operation);
   void land(Operation& operation);
   [[nodiscard]] bool land_rdma(VirtualQp& target, Operation& operation);
+  void place(const Operation& operation, std::uint8_t* target, std::uint64_t from,
+             std::uint64_t to);
   void give_back(Operation& operation);
   [[nodiscard]] VirtualQp* target_of(const Operation& operation) noexcept;
   [[nodiscard]] bool admit(Node& node, VirtualQp& qp, Operation& operation);
   void leave_responder(Operation& operation);
   [[nodiscard]] bool take_receive(VirtualQp& target, Operation& operation);
+  void return_receive(Operation& operation);
   void gather(const Operation& operation);
   void copy_to_receive(Operation& operation, CompletionEntry& entry);
   void again(VirtualQp& qp, Operation& operation, Picoseconds wait);

@@ -98,6 +98,8 @@ struct Operation {
   bool at_responder = false;  // DC: counted in Node::responders
   VirtualReceive receive;     // taken at the target
   bool took_receive = false;
+  bool tail_first = false;         // its bytes are placed out of order, in two steps
+  bool tail_placed = false;        // the first of these is done
   std::vector<std::uint8_t> copy;  // of a datagram's data
   Operation* next_free = nullptr;
 };
@@ -116,7 +118,8 @@ struct VirtualQp : Qp {
   Fifo<Operation*> operations;  // not ended, oldest first
   std::size_t started = 0;      // of these, how many have left
   Picoseconds last_ready = 0, last_arrival = 0, last_landing = 0;
-  bool broken = false;  // a request has failed at its target: what follows is not executed
+  bool broken = false;          // a request has failed: what follows is not executed
+  std::uint32_t broken_at = 0;  // its position
   // RNR: arrivals that wait behind the first one refused.
   Fifo<Operation*> refused;
   std::uint32_t rnr_left = 0;
@@ -126,6 +129,22 @@ struct VirtualQp : Qp {
   Picoseconds connect_after = 0;  // the former target's last answer and the disconnect behind it
   Picoseconds nack_wait = 0;
   bool waits = false;  // the head waits for the present target's last answer
+
+  void break_at(const Operation& operation) noexcept {
+    if (broken && !is_before(operation.wqe.position, broken_at)) return;
+    broken = true;
+    broken_at = operation.wqe.position;
+  }
+  // What was sent before the failed request is executed as if it had not failed.
+  [[nodiscard]] bool behind_failure(const Operation& operation) const noexcept {
+    return broken && is_before(broken_at, operation.wqe.position);
+  }
+
+ private:
+  // Positions count on past 2^32.
+  [[nodiscard]] static bool is_before(std::uint32_t a, std::uint32_t b) noexcept {
+    return static_cast<std::int32_t>(a - b) < 0;
+  }
 };
 
 }  // namespace turnout::hca

@@ -177,6 +177,7 @@ void VirtualEngine::drop_operations(VirtualQp& qp) {
   release_responder(qp);
   for (std::size_t i = 0; i < qp.operations.size(); ++i) {
     Operation* const operation = qp.operations[i];
+    leave_responder(*operation);
     operation->qp = nullptr;
     if (operation->events == 0) free_operation(operation);
   }

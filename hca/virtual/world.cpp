@@ -99,7 +99,10 @@ bool VirtualEngine::run_one() {
   auto& operation = *static_cast<Operation*>(event.object);
   --operation.events;
   if (operation.qp == nullptr && !operation.datagram) {  // its queue pair has let go of it
-    if (operation.events == 0) free_operation(&operation);
+    if (operation.events == 0) {
+      return_receive(operation);
+      free_operation(&operation);
+    }
     return true;
   }
   switch (static_cast<Kind>(event.kind)) {
@@ -174,6 +177,7 @@ Operation* VirtualEngine::new_operation() {
   operation->events = operation->attempts = 0;
   operation->signalled = operation->datagram = false;
   operation->at_responder = operation->took_receive = false;
+  operation->tail_first = operation->tail_placed = false;
   operation->copy.clear();
   return operation;
 }
