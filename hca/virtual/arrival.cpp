@@ -20,6 +20,7 @@ VirtualQp* VirtualEngine::target_of(const Operation& operation) noexcept {
     return nullptr;
   }
   if (operation.datagram) return target->kind == QpKind::ud ? target : nullptr;
+  if (operation.qp == nullptr) return nullptr;
   if (operation.qp->kind == QpKind::dci) return target->kind == QpKind::dct ? target : nullptr;
   return target->kind == QpKind::rc && target->dest_qpn == operation.source ? target : nullptr;
 }
@@ -253,8 +254,7 @@ void VirtualEngine::gather(const Operation& operation) {
       const ibv_sge& sge = operation.wqe.sge[i];
       const Region* const region = find_region(sge.lkey, sge.addr, sge.length, 0);
       if (sge.length == 0) continue;
-      // A region deregistered meanwhile leaves its memory to its owner: zeros
-      // go instead.
+      // A region deregistered meanwhile leaves its memory to its owner: its part is left out.
       static std::uint8_t nothing[1];
       if (region == nullptr) {
         spans_.push_back({nothing, 0});
