@@ -33,7 +33,8 @@ struct Options {
   Picoseconds time_limit = 0;  // virtual; 0: none
   // Ranks killed as by SIGKILL, and when (after the start of the programs).
   std::vector<std::pair<std::uint32_t, Picoseconds>> kills;
-  // A rank whose operation fails ends alone and the others go on: Outcome::errors. Else run() fails.
+  // A rank whose operation fails ends alone and the others go on: Outcome::errors. Else run()
+  // fails.
   bool go_on_after_errors = false;
   // Called now and then in real time: ranks that have ended, virtual time, events so far.
   std::function<void(std::uint32_t ended, Picoseconds now, std::uint64_t events)> progress;

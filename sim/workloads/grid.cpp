@@ -1,7 +1,6 @@
 #include "sim/workloads/grid.h"
 
-#include <algorithm>
-#include <functional>
+#include <utility>
 
 namespace turnout::sim {
 
@@ -28,8 +27,12 @@ Extents balanced(std::uint32_t ranks, std::size_t dimensions) {
     rest /= extents[d];
   }
   extents[dimensions - 1] = rest;
-  std::sort(extents.begin(), extents.begin() + static_cast<std::ptrdiff_t>(dimensions),
-            std::greater<>());
+  // Largest first, by insertion: gcc 12 sees std::sort's other half as out of bounds of three.
+  for (std::size_t i = 1; i < dimensions; ++i) {
+    for (std::size_t k = i; k > 0 && extents[k - 1] < extents[k]; --k) {
+      std::swap(extents[k - 1], extents[k]);
+    }
+  }
   return extents;
 }
 
