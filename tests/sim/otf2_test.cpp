@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/base/scratch.h"
+
 // libotf2 3.0 keeps what it allocated for an archive whose anchor it refuses.
 extern "C" const char* __lsan_default_suppressions();
 extern "C" __attribute__((visibility("default"))) const char* __lsan_default_suppressions() {
@@ -25,12 +27,9 @@ constexpr OTF2_FlushCallbacks kFlush = {
     [](void*, OTF2_FileType, OTF2_LocationRef) -> OTF2_TimeStamp { return 0; }};
 
 struct Files {
-  Files() : folder(std::filesystem::path(::testing::TempDir()) / "turnout-otf2") {
-    std::filesystem::remove_all(folder);
-  }
-  ~Files() { std::filesystem::remove_all(folder); }
   std::string anchor() const { return (folder / "traces.otf2").string(); }
-  std::filesystem::path folder;
+  test::Folder scratch;
+  std::filesystem::path folder = scratch.path() / "archive";
 };
 
 // Two ranks, locations 7 and 3; rank 0 sends to rank 1 and back without blocking.

@@ -12,6 +12,8 @@
 #include <map>
 #include <sstream>
 
+#include "tests/base/scratch.h"
+
 namespace turnout::sim {
 namespace {
 
@@ -249,18 +251,15 @@ TEST(ProfileFile, EndlessAncestryIsRefused) {
 }
 
 TEST(ProfileFile, FoundByNamePathAndVariable) {
-  namespace fs = std::filesystem;
-  const fs::path folder = fs::path(::testing::TempDir()) / "turnout-profiles";
-  fs::create_directories(folder);
-  std::ofstream(folder / "mine.toml") << "[profile]\nname = \"mine\"\ndevice = \"M\"\n"
-                                         "inherits = \"connect-ib\"\n";
-  const ProfileFile by_path = load((folder / "mine.toml").string());
+  const test::Folder folder;
+  const ProfileFile by_path = load(folder.file(
+      "mine.toml", "[profile]\nname = \"mine\"\ndevice = \"M\"\ninherits = \"connect-ib\"\n"));
   EXPECT_EQ(by_path.profile.adapter_send_rc, 20'000);
   EXPECT_FALSE(find_profile("mine").ok());
-  ASSERT_EQ(setenv("TURNOUT_PROFILES", ("/nonexistent:" + folder.string()).c_str(), 1), 0);
-  EXPECT_EQ(load("mine").name, "mine");
-  unsetenv("TURNOUT_PROFILES");
-  fs::remove_all(folder);
+  {
+    const test::Variable variable("TURNOUT_PROFILES", "/nonexistent:" + folder.path().string());
+    EXPECT_EQ(load("mine").name, "mine");
+  }
 
   EXPECT_NE(text_of(find_profile("conect-ib")).find("did you mean connect-ib?"), std::string::npos);
   EXPECT_NE(text_of(find_profile("zzz")).find("known: connect-ib"), std::string::npos);

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "sim/recording.h"
+#include "tests/base/scratch.h"
 #include "tests/provider/process.h"
 
 namespace turnout::testing {
@@ -83,20 +84,14 @@ const bool registered = [] {
   return true;
 }();
 
-struct Folder {
-  Folder() : path(std::filesystem::path(::testing::TempDir()) / "turnout-recorded") {
-    std::filesystem::remove_all(path);
-    setenv("TURNOUT_TRACE", (path.string() + "/").c_str(), 1);
-  }
-  ~Folder() {
-    unsetenv("TURNOUT_TRACE");
-    std::filesystem::remove_all(path);
-  }
-  std::filesystem::path path;
+struct Recorded {
+  test::Folder scratch;
+  std::filesystem::path path = scratch.path() / "recordings";
+  test::Variable variable{"TURNOUT_TRACE", path.string() + "/"};
 };
 
 TEST(RecordedProcesses, MakeATrace) {
-  const Folder folder;
+  const Recorded folder;
   ASSERT_EQ(run_case("exchange"), "");
   const Result<sim::Trace> merged = sim::read_recordings({folder.path.string()}, "exchange");
   ASSERT_TRUE(merged.ok()) << merged.status().text();
@@ -129,7 +124,7 @@ TEST(RecordedProcesses, MakeATrace) {
 TEST(RecordedProcesses, NothingIsWrittenWithoutTheSetting) {
   std::filesystem::path path;
   {
-    const Folder folder;
+    const Recorded folder;
     path = folder.path;
   }
   ASSERT_EQ(run_case("exchange"), "");

@@ -8,6 +8,7 @@
 
 #include "core/recording/recording_file.h"
 #include "sim/recording.h"
+#include "tests/base/scratch.h"
 #include "tests/core/test_world.h"
 
 namespace turnout {
@@ -17,12 +18,6 @@ using Kind = sim::TraceEvent::Kind;
 
 class RecordingEndpoints : public ::testing::Test {
  protected:
-  RecordingEndpoints()
-      : folder_(std::filesystem::path(::testing::TempDir()) / "turnout-endpoints") {
-    std::filesystem::remove_all(folder_);
-  }
-  ~RecordingEndpoints() override { std::filesystem::remove_all(folder_); }
-
   std::vector<std::pair<std::string, std::string>> setting() const {
     return {{"trace", folder_.string() + "/"}};
   }
@@ -32,7 +27,8 @@ class RecordingEndpoints : public ::testing::Test {
     return trace.ok() ? trace.value() : sim::Trace{};
   }
 
-  std::filesystem::path folder_;
+  test::Folder scratch_;
+  std::filesystem::path folder_ = scratch_.path() / "recordings";  // made by the endpoints
 };
 
 Status send(TestWorld& world, std::vector<char>& data, std::size_t length, std::uint64_t tag,

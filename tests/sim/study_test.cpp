@@ -13,6 +13,7 @@
 #include "sim/experiments/page.h"
 #include "sim/experiments/paper_memory.h"
 #include "sim/result_writer.h"
+#include "tests/base/scratch.h"
 #include "tests/sim/mock_rank.h"
 
 namespace turnout::sim {
@@ -197,9 +198,8 @@ TEST(Writers, TellWhatWasModelledWithWhat) {
 }
 
 TEST(Writers, ReplaceAFileAtOnceOrLeaveIt) {
-  const std::filesystem::path folder =
-      std::filesystem::path(testing::TempDir()) / "turnout-writers";
-  std::filesystem::create_directories(folder);
+  const test::Folder scratch;
+  const std::filesystem::path& folder = scratch.path();
   const std::string path = folder / "out.json";
   ASSERT_TRUE(write_text_file(path, "first").ok());
   ASSERT_TRUE(write_text_file(path, "second").ok());
@@ -208,7 +208,6 @@ TEST(Writers, ReplaceAFileAtOnceOrLeaveIt) {
   in >> text;
   EXPECT_EQ(text, "second");
   EXPECT_THAT(write_text_file(folder / "none" / "x", "").text(), HasSubstr("none/x"));
-  std::filesystem::remove_all(folder);
 }
 
 ExperimentOptions small() {
@@ -273,8 +272,8 @@ TEST(Experiments, ReadMemoryFromTheAccount) {
 }
 
 TEST(Experiments, WritePageAndDataWithoutAPlotToo) {
-  const std::filesystem::path folder =
-      std::filesystem::path(testing::TempDir()) / "turnout-experiment";
+  const test::Folder scratch;
+  const std::filesystem::path folder = scratch.path() / "pages";
   ExperimentResult result;
   result.page = "# x\n\n{plot}\nend\n";
   result.plots = {{"t", "x", "y", true, false, {{"s", {{1, 2}}, false}}}};
@@ -287,7 +286,6 @@ TEST(Experiments, WritePageAndDataWithoutAPlotToo) {
   EXPECT_THAT(text.str(), HasSubstr("x.json"));
   EXPECT_THAT(text.str(), Not(HasSubstr("{plot}")));
   EXPECT_EQ(nlohmann::json::parse(data)["plots"][0]["series"][0]["y"][0], 2.0);
-  std::filesystem::remove_all(folder);
 }
 
 TEST(PaperMemory, AgreesWithThePaper) {

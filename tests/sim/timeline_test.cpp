@@ -6,6 +6,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tests/base/scratch.h"
+
 namespace turnout::sim {
 namespace {
 
@@ -13,12 +15,12 @@ using Kind = hca::Trace::Kind;
 
 class TimelineTest : public testing::Test {
  protected:
-  ~TimelineTest() override { std::filesystem::remove(path_); }
   [[nodiscard]] nlohmann::json read() const {
     std::ifstream in(path_);
     return nlohmann::json::parse(in)["traceEvents"];
   }
-  std::string path_ = testing::TempDir() + "turnout-timeline.json";
+  test::Folder folder_;
+  std::string path_ = folder_.path() / "timeline.json";
 };
 
 TEST_F(TimelineTest, MakesSlicesFromPostToCompletionInOrderOfAQueuePair) {
