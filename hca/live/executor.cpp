@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "hca/device/qp_state.h"
+#include "hca/device/queue_pair.h"
 #include "hca/device/rules.h"
 #include "hca/live/engine.h"
 
@@ -40,31 +41,8 @@ static_assert(sizeof(ibv_grh) == kGrhBytes);
 }  // namespace
 
 int LiveEngine::check(const Qp& qp, const SendWqe& w) {
-  if (qp.kind == QpKind::dct) return EINVAL;
-  const auto phase =
-      static_cast<QpPhase>(qp.record->identity.load(std::memory_order_acquire) & 0xff);
-  if (phase < QpPhase::rts) return EINVAL;
-  if (qp.posted - qp.reclaimed.load(std::memory_order_acquire) >= qp.init.cap.max_send_wr) {
-    return ENOMEM;
-  }
-  if (!w.is_inline && w.num_sge > qp.init.cap.max_send_sge) return EINVAL;
-  switch (w.opcode) {
-    case IBV_WR_SEND:
-    case IBV_WR_SEND_WITH_IMM:
-      break;
-    case IBV_WR_RDMA_WRITE:
-    case IBV_WR_RDMA_WRITE_WITH_IMM:
-      if (qp.kind == QpKind::ud) return EINVAL;
-      break;
-    case IBV_WR_RDMA_READ:
-    case IBV_WR_ATOMIC_CMP_AND_SWP:
-    case IBV_WR_ATOMIC_FETCH_AND_ADD:
-      if (qp.kind == QpKind::ud || w.is_inline) return EINVAL;
-      break;
-    default:
-      return EOPNOTSUPP;
-  }
-  return (qp.kind == QpKind::ud || qp.kind == QpKind::dci) && !w.addressed ? EINVAL : 0;
+  return check_request(
+      qp, static_cast<QpPhase>(qp.record->identity.load(std::memory_order_acquire) & 0xff), w);
 }
 
 int LiveEngine::send(Qp& qp, SendWqe& wqe) {

@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "base/log.h"
+#include "hca/device/address_handle.h"
 #include "hca/device/rules.h"
 #include "hca/live/engine.h"
 #include "hca/live/fork_guard.h"
@@ -424,21 +425,11 @@ bool LiveEngine::names_this_port(const ibv_ah_attr& attr, const Context& context
 Ah* LiveEngine::create_ah(Pd& pd, const ibv_ah_attr& attr) {
   Context& context = context_of(pd.verbs.context);
   if (const int error = refuse_child(context); error != 0) return failed<Ah>(error);
-  if (attr.port_num != kPort || (attr.is_global != 0 && attr.grh.sgid_index != 0)) {
-    return failed<Ah>(EINVAL);
-  }
-  auto ah = std::make_unique<Ah>();
-  ah->verbs.context = pd.verbs.context;
-  ah->verbs.pd = &pd.verbs;
-  ah->attr = attr;
-  ah->reachable = names_this_port(attr, context);
-  ++pd.users;
-  return ah.release();
+  return make_address_handle(pd, attr, names_this_port(attr, context));
 }
 
 int LiveEngine::destroy_ah(Ah& ah) {
-  --reinterpret_cast<Pd*>(ah.verbs.pd)->users;
-  delete &ah;
+  destroy_address_handle(ah);
   return 0;
 }
 

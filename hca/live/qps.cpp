@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "hca/device/qp_state.h"
+#include "hca/device/queue_pair.h"
 #include "hca/live/engine.h"
 #include "hca/live/fork_guard.h"
 
@@ -22,16 +23,6 @@ constexpr std::uint64_t identity_of(std::uint32_t number, QpPhase phase) {
   return std::uint64_t{number} << 8 | static_cast<std::uint64_t>(phase);
 }
 
-QpKind kind_of(const ibv_qp_init_attr_ex& attr, const mlx5dv_qp_init_attr* dc) {
-  if (attr.qp_type == IBV_QPT_RC && dc == nullptr) return QpKind::rc;
-  if (attr.qp_type == IBV_QPT_UD && dc == nullptr) return QpKind::ud;
-  if (attr.qp_type == IBV_QPT_DRIVER && dc != nullptr) {
-    if (dc->dc_init_attr.dc_type == MLX5DV_DCTYPE_DCI) return QpKind::dci;
-    if (dc->dc_init_attr.dc_type == MLX5DV_DCTYPE_DCT) return QpKind::dct;
-  }
-  return QpKind::none;
-}
-
 }  // namespace
 
 Qp* LiveEngine::create_qp(Context& context, ibv_qp_init_attr_ex& attr,
@@ -44,18 +35,8 @@ Qp* LiveEngine::create_qp(Context& context, ibv_qp_init_attr_ex& attr,
     return failed(EOPNOTSUPP);
   }
   ibv_qp_cap& cap = attr.cap;
-  const bool sends = kind != QpKind::dct;
-  const bool own_receives = kind == QpKind::rc || kind == QpKind::ud ? attr.srq == nullptr : false;
-  if (attr.pd == nullptr || attr.recv_cq == nullptr || (sends && attr.send_cq == nullptr)) {
-    // A DCI never receives: its receive CQ may be missing.
-    if (attr.pd == nullptr || kind != QpKind::dci || attr.send_cq == nullptr) return failed(EINVAL);
-  }
-  if (kind == QpKind::dct && attr.srq == nullptr) return failed(EINVAL);
-  if (cap.max_send_wr > kMaxQpWr || cap.max_send_sge > kMaxSge ||
-      cap.max_inline_data > kMaxInline ||
-      (own_receives && (cap.max_recv_wr > kMaxQpWr || cap.max_recv_sge > kMaxSge))) {
-    return failed(EINVAL);
-  }
+  const bool own_receives = has_own_receives(kind, attr);
+  if (const int error = check_creation(kind, attr); error != 0) return failed(error);
   auto* pd = reinterpret_cast<Pd*>(attr.pd);
   auto* srq = kind == QpKind::dci ? nullptr : reinterpret_cast<Srq*>(attr.srq);
   std::unique_ptr<Qp> qp(new Qp{});
@@ -105,37 +86,9 @@ Qp* LiveEngine::create_qp(Context& context, ibv_qp_init_attr_ex& attr,
   const std::uint32_t number = std::uint32_t{r.salt} << 16 | index;
   r.identity.store(identity_of(number, QpPhase::reset), std::memory_order_release);
 
-  qp->magic = kObjectMagic;
-  qp->kind = kind;
-  qp->index = index;
-  qp->number = number;
+  begin_qp(*qp, context, attr, kind, index, number);
   qp->record = &r;
   qp->hazard = &fabric_->hazard(index);
-  qp->signal_all = attr.sq_sig_all != 0;
-  qp->init.qp_context = attr.qp_context;
-  qp->init.send_cq = attr.send_cq;
-  qp->init.recv_cq = attr.recv_cq;
-  qp->init.srq = attr.srq;
-  qp->init.cap = cap;
-  qp->init.qp_type = attr.qp_type;
-  qp->init.sq_sig_all = attr.sq_sig_all;
-  ibv_qp& v = qp->verbs.qp_base;
-  v.context = &context.verbs.context;
-  v.qp_context = attr.qp_context;
-  v.pd = attr.pd;
-  v.send_cq = attr.send_cq;
-  v.recv_cq = attr.recv_cq;
-  v.srq = attr.srq;
-  v.handle = index;
-  v.qp_num = kind == QpKind::dct ? 0 : number;  // mlx5: a DCT gets its number with RTR
-  v.state = IBV_QPS_RESET;
-  v.qp_type = attr.qp_type;
-  pthread_mutex_init(&v.mutex, nullptr);
-  pthread_cond_init(&v.cond, nullptr);
-  ++pd->users;
-  if (attr.send_cq != nullptr) ++cq_of(attr.send_cq).users;
-  if (attr.recv_cq != nullptr) ++cq_of(attr.recv_cq).users;
-  if (srq != nullptr) ++srq->users;
   qps_[index].store(qp.get(), std::memory_order_release);
   fork_guard_add(*qp);
   return qp.release();
@@ -199,25 +152,14 @@ int LiveEngine::modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask) {
     r.qkey = 0;
     if (qp.kind == QpKind::dct) qp.verbs.qp_base.qp_num = 0;
   } else {
-    ibv_qp_attr& a = qp.attr;
-    if ((mask & IBV_QP_ACCESS_FLAGS) != 0) r.access = a.qp_access_flags = attr.qp_access_flags;
-    if ((mask & IBV_QP_PKEY_INDEX) != 0) a.pkey_index = attr.pkey_index;
-    if ((mask & IBV_QP_PORT) != 0) a.port_num = attr.port_num;
-    if ((mask & IBV_QP_QKEY) != 0) r.qkey = a.qkey = attr.qkey;
+    remember_attributes(qp.attr, attr, mask);
+    if ((mask & IBV_QP_ACCESS_FLAGS) != 0) r.access = attr.qp_access_flags;
+    if ((mask & IBV_QP_QKEY) != 0) r.qkey = attr.qkey;
+    if ((mask & IBV_QP_MIN_RNR_TIMER) != 0) r.min_rnr_timer = attr.min_rnr_timer;
+    if ((mask & IBV_QP_DEST_QPN) != 0) r.dest_qpn = attr.dest_qp_num;
     if ((mask & IBV_QP_AV) != 0) {
-      a.ah_attr = attr.ah_attr;
       qp.reachable = names_this_port(attr.ah_attr, context_of(qp.verbs.qp_base.context));
     }
-    if ((mask & IBV_QP_PATH_MTU) != 0) a.path_mtu = attr.path_mtu;
-    if ((mask & IBV_QP_TIMEOUT) != 0) a.timeout = attr.timeout;
-    if ((mask & IBV_QP_RETRY_CNT) != 0) a.retry_cnt = attr.retry_cnt;
-    if ((mask & IBV_QP_RNR_RETRY) != 0) a.rnr_retry = attr.rnr_retry;
-    if ((mask & IBV_QP_RQ_PSN) != 0) a.rq_psn = attr.rq_psn & 0xffffff;
-    if ((mask & IBV_QP_SQ_PSN) != 0) a.sq_psn = attr.sq_psn & 0xffffff;
-    if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0) a.max_rd_atomic = attr.max_rd_atomic;
-    if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0) a.max_dest_rd_atomic = attr.max_dest_rd_atomic;
-    if ((mask & IBV_QP_MIN_RNR_TIMER) != 0) r.min_rnr_timer = a.min_rnr_timer = attr.min_rnr_timer;
-    if ((mask & IBV_QP_DEST_QPN) != 0) r.dest_qpn = a.dest_qp_num = attr.dest_qp_num;
     // A peer may have failed it meanwhile: then that stands.
     if (!r.identity.compare_exchange_strong(identity, identity_of(qp.number, to))) return EINVAL;
     if (qp.kind == QpKind::dct && to == QpPhase::rtr) qp.verbs.qp_base.qp_num = qp.number;
@@ -274,10 +216,7 @@ int LiveEngine::destroy_qp(Qp& qp) {
   pthread_mutex_unlock(&v.mutex);
   ++r.salt;
   r.owner.store(0, std::memory_order_release);
-  --reinterpret_cast<Pd*>(v.pd)->users;
-  if (qp.init.send_cq != nullptr) --cq_of(qp.init.send_cq).users;
-  if (qp.init.recv_cq != nullptr) --cq_of(qp.init.recv_cq).users;
-  if (qp.kind != QpKind::dci && v.srq != nullptr) --reinterpret_cast<Srq*>(v.srq)->users;
+  end_qp(qp);
   delete &qp;
   return 0;
 }

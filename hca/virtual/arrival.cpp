@@ -22,7 +22,8 @@ VirtualQp* VirtualEngine::target_of(const Operation& operation) noexcept {
   if (operation.datagram) return target->kind == QpKind::ud ? target : nullptr;
   if (operation.qp == nullptr) return nullptr;
   if (operation.qp->kind == QpKind::dci) return target->kind == QpKind::dct ? target : nullptr;
-  return target->kind == QpKind::rc && target->dest_qpn == operation.source ? target : nullptr;
+  return target->kind == QpKind::rc && target->attr.dest_qp_num == operation.source ? target
+                                                                                    : nullptr;
 }
 
 void VirtualEngine::arrive(Operation& operation) {
@@ -62,7 +63,7 @@ void VirtualEngine::arrive(Operation& operation) {
   }
   const std::uint8_t opcode = operation.wqe.opcode;
   const bool receives = is_send(opcode) || has_imm(opcode);
-  if (operation.datagram && target->qkey != operation.wqe.qkey) {  // IBTA 10.2.5: dropped
+  if (operation.datagram && target->attr.qkey != operation.wqe.qkey) {  // IBTA 10.2.5: dropped
     free_operation(&operation);
     return;
   }
@@ -174,7 +175,7 @@ void VirtualEngine::receiver_not_ready(VirtualQp& qp, const VirtualQp& target,
     refuse(operation, IBV_WC_RNR_RETRY_EXC_ERR);
     return;
   }
-  again(qp, operation, static_cast<Picoseconds>(rnr_wait(target.min_rnr_timer)) * kNanosecond);
+  again(qp, operation, static_cast<Picoseconds>(rnr_wait(target.attr.min_rnr_timer)) * kNanosecond);
 }
 
 // The target says no: nothing behind this request is executed.
@@ -198,12 +199,10 @@ void VirtualEngine::no_answer(Operation& operation) {
   answer(operation);
 }
 
-Picoseconds VirtualEngine::hop(const Operation& operation) noexcept {
+Picoseconds VirtualEngine::hop(const Operation& operation) const noexcept {
   const VirtualQp* const from = find_qp(operation.source);
-  const VirtualQp* const to = find_qp(operation.target);
-  const bool near = from != nullptr && to != nullptr &&
-                    processes_[from->process].node == processes_[to->process].node;
-  return near ? profile_.wire_loopback : profile_.wire_hop;
+  return from != nullptr && near(*from, find_qp(operation.target)) ? profile_.wire_loopback
+                                                                   : profile_.wire_hop;
 }
 
 bool VirtualEngine::take_receive(VirtualQp& target, Operation& operation) {
@@ -234,8 +233,9 @@ void VirtualEngine::return_receive(Operation& operation) {
     return;
   }
   // A queue pair that was reset has forgotten its receives.
-  const bool forgotten = target->phase == QpPhase::reset ||
-                         (target->kind == QpKind::rc && target->dest_qpn != operation.source);
+  const bool forgotten =
+      target->phase == QpPhase::reset ||
+      (target->kind == QpKind::rc && target->attr.dest_qp_num != operation.source);
   if (forgotten) return;
   target->receives.push_back(std::move(operation.receive));
   if (target->phase == QpPhase::err) flush_receives(*target);
@@ -381,7 +381,7 @@ bool VirtualEngine::land_rdma(VirtualQp& target, Operation& operation) {
                                                : unsigned{IBV_ACCESS_REMOTE_WRITE};
   const Region* region = nullptr;
   if (w.length > 0) region = find_region(w.rkey, w.remote, w.length, right);
-  if ((target.access & right) == 0 ||
+  if ((target.attr.qp_access_flags & right) == 0 ||
       (w.length > 0 && (region == nullptr || region->pd != target.pd))) {
     operation.status = IBV_WC_REM_ACCESS_ERR;
     return true;
@@ -408,13 +408,7 @@ bool VirtualEngine::land_rdma(VirtualQp& target, Operation& operation) {
       std::memcpy(at, &value, sizeof value);
       wake(target.process);
     }
-    Picoseconds back = now_;
-    const VirtualQp& qp = *operation.qp;
-    if (processes_[qp.process].node == processes_[target.process].node) {
-      back += profile_.wire_loopback;
-    } else {
-      back = serialise(node_of(target), now_, w.length) + profile_.wire_hop;
-    }
+    const Picoseconds back = travel(target, operation.qp, now_, w.length);
     ++operation.events;
     // Into memory together with the completion, which tells of it.
     schedule(back + time_of(profile_.pcie_rate, w.length), kReturn, &operation);

@@ -55,6 +55,17 @@ Picoseconds VirtualEngine::serialise(Node& node, Picoseconds from,
   return node.link_free;
 }
 
+bool VirtualEngine::near(const VirtualQp& from, const VirtualQp* to) const noexcept {
+  return to != nullptr && processes_[from.process].node == processes_[to->process].node;
+}
+
+// When data that leave at `from`'s adapter have come to `to`'s; nobody (null) is far away.
+Picoseconds VirtualEngine::travel(const VirtualQp& from, const VirtualQp* to, Picoseconds leaves,
+                                  std::uint64_t bytes) noexcept {
+  if (near(from, to)) return leaves + profile_.wire_loopback;
+  return serialise(node_of(from), leaves, bytes) + profile_.wire_hop;
+}
+
 // False: the request must wait; start() is called again.
 bool VirtualEngine::depart(VirtualQp& qp, Operation& operation) {
   Node& node = node_of(qp);
@@ -88,13 +99,7 @@ bool VirtualEngine::depart(VirtualQp& qp, Operation& operation) {
   const bool fetches = operation.wqe.opcode == IBV_WR_RDMA_READ || is_atomic(operation.wqe.opcode);
   const std::uint64_t bytes = fetches ? 0 : operation.wqe.length;
   const Picoseconds leaves = node.send_free + latency;
-  const VirtualQp* const target = find_qp(operation.target);
-  Picoseconds arrival;
-  if (target != nullptr && processes_[target->process].node == processes_[qp.process].node) {
-    arrival = leaves + profile_.wire_loopback;
-  } else {
-    arrival = serialise(node, leaves, bytes) + profile_.wire_hop;
-  }
+  Picoseconds arrival = travel(qp, find_qp(operation.target), leaves, bytes);
   if (chance(profile_.fault_delay) && profile_.fault_delay_most > 0) {
     arrival +=
         static_cast<Picoseconds>(random() % static_cast<std::uint64_t>(profile_.fault_delay_most));

@@ -12,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/split_mix.h"
 #include "hca/device/engine.h"
 #include "hca/virtual/events.h"
 #include "hca/virtual/objects.h"
@@ -46,7 +47,7 @@ class VirtualEngine final : public Engine, public World {
   [[nodiscard]] Picoseconds now() const noexcept override { return now_; }
   void at(Picoseconds time, Callback callback, void* context, std::uint64_t argument) override;
   bool run_one() override;
-  [[nodiscard]] std::uint64_t random() noexcept override;
+  [[nodiscard]] std::uint64_t random() noexcept override { return random_.next(); }
   [[nodiscard]] const WorldStatistics& statistics() const noexcept override { return statistics_; }
   void set_trace(std::function<void(const Trace&)> trace) override { trace_ = std::move(trace); }
 
@@ -121,7 +122,7 @@ class VirtualEngine final : public Engine, public World {
                                        std::uint32_t max_sge, ibv_recv_wr* wr, ibv_recv_wr** bad);
 
   // queue_pairs.cpp
-  [[nodiscard]] VirtualQp* find_qp(std::uint32_t number) noexcept;
+  [[nodiscard]] VirtualQp* find_qp(std::uint32_t number) const noexcept;
   void drop_operations(VirtualQp& qp);
   void forget_completions(VirtualCq* cq, std::uint32_t number);
 
@@ -130,6 +131,9 @@ class VirtualEngine final : public Engine, public World {
   [[nodiscard]] bool depart(VirtualQp& qp, Operation& operation);
   void depart_datagram(VirtualQp& qp, Operation& operation, Picoseconds arrival);
   [[nodiscard]] Picoseconds context_cost(Node& node, std::uint64_t context, Picoseconds* latency);
+  [[nodiscard]] bool near(const VirtualQp& from, const VirtualQp* to) const noexcept;
+  [[nodiscard]] Picoseconds travel(const VirtualQp& from, const VirtualQp* to, Picoseconds leaves,
+                                   std::uint64_t bytes) noexcept;
   [[nodiscard]] Picoseconds serialise(Node& node, Picoseconds from,
                                       std::uint64_t bytes) const noexcept;
   void release_responder(VirtualQp& qp);
@@ -152,7 +156,7 @@ class VirtualEngine final : public Engine, public World {
   void receiver_not_ready(VirtualQp& qp, const VirtualQp& target, Operation& operation);
   void refuse(Operation& operation, ibv_wc_status status);
   void no_answer(Operation& operation);
-  [[nodiscard]] Picoseconds hop(const Operation& operation) noexcept;
+  [[nodiscard]] Picoseconds hop(const Operation& operation) const noexcept;
   void answer(Operation& operation);
   void fail_target(VirtualQp& target, ibv_event_type event);
 
@@ -179,7 +183,7 @@ class VirtualEngine final : public Engine, public World {
   std::function<void(const Trace&)> trace_;
   EventQueue events_;
   Picoseconds now_ = 0;
-  std::uint64_t random_state_;
+  SplitMix64 random_;
   std::vector<Node> nodes_;
   std::vector<Process> processes_;
   ProcessIndex current_ = 0;

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <memory>
 
+#include "hca/device/address_handle.h"
 #include "hca/device/rules.h"
 #include "hca/virtual/engine.h"
 
@@ -377,18 +378,12 @@ int VirtualEngine::post_recv(Qp& base, ibv_recv_wr* wr, ibv_recv_wr** bad) {
 }
 
 Ah* VirtualEngine::create_ah(Pd& pd, const ibv_ah_attr& attr) {
-  auto ah = std::make_unique<Ah>();
-  ah->verbs.context = pd.verbs.context;
-  ah->verbs.pd = &pd.verbs;
-  ah->attr = attr;
-  ah->reachable = true;  // every node of the world; who is meant is told by queue pair numbers
-  ++pd.users;
-  return ah.release();
+  // Every node of the world is; who is meant is told by queue pair numbers.
+  return make_address_handle(pd, attr, true);
 }
 
 int VirtualEngine::destroy_ah(Ah& ah) {
-  --reinterpret_cast<Pd*>(ah.verbs.pd)->users;
-  delete &ah;
+  destroy_address_handle(ah);
   return 0;
 }
 

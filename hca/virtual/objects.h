@@ -111,8 +111,6 @@ struct VirtualQp : Qp {
   VirtualCq* send_cq = nullptr;
   VirtualCq* recv_cq = nullptr;
   VirtualSrq* srq = nullptr;
-  std::uint32_t access = 0, dest_qpn = 0, qkey = 0;
-  std::uint8_t min_rnr_timer = 0;
   std::uint32_t max_recv_wr = 0, max_recv_sge = 0;
   Fifo<VirtualReceive> receives;
   Fifo<Operation*> operations;  // not ended, oldest first

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "hca/device/qp_state.h"
+#include "hca/device/queue_pair.h"
 #include "hca/device/rules.h"
 #include "hca/virtual/engine.h"
 
@@ -27,29 +28,15 @@ void copy_request(SendWqe& to, const SendWqe& from) {
 
 }  // namespace
 
-VirtualQp* VirtualEngine::find_qp(std::uint32_t number) noexcept {
+VirtualQp* VirtualEngine::find_qp(std::uint32_t number) const noexcept {
   return number < qps_.size() ? qps_[number] : nullptr;
 }
 
 Qp* VirtualEngine::create_qp(Context& context, ibv_qp_init_attr_ex& attr,
                              const mlx5dv_qp_init_attr* dc) {
-  QpKind kind = QpKind::none;
-  if (attr.qp_type == IBV_QPT_RC && dc == nullptr) kind = QpKind::rc;
-  if (attr.qp_type == IBV_QPT_UD && dc == nullptr) kind = QpKind::ud;
-  if (attr.qp_type == IBV_QPT_DRIVER && dc != nullptr) {
-    if (dc->dc_init_attr.dc_type == MLX5DV_DCTYPE_DCI) kind = QpKind::dci;
-    if (dc->dc_init_attr.dc_type == MLX5DV_DCTYPE_DCT) kind = QpKind::dct;
-  }
+  const QpKind kind = kind_of(attr, dc);
   if (kind == QpKind::none) return failed(EOPNOTSUPP);
-  ibv_qp_cap& cap = attr.cap;
-  const bool own_receives = (kind == QpKind::rc || kind == QpKind::ud) && attr.srq == nullptr;
-  if (attr.pd == nullptr || (kind != QpKind::dct && attr.send_cq == nullptr) ||
-      (kind != QpKind::dci && attr.recv_cq == nullptr) ||
-      (kind == QpKind::dct && attr.srq == nullptr) || cap.max_send_wr > kMaxQpWr ||
-      cap.max_send_sge > kMaxSge || cap.max_inline_data > kMaxInline ||
-      (own_receives && (cap.max_recv_wr > kMaxQpWr || cap.max_recv_sge > kMaxSge))) {
-    return failed(EINVAL);
-  }
+  if (const int error = check_creation(kind, attr); error != 0) return failed(error);
   charge(profile_.setup_create_qp);
   if (chance(profile_.fault_refuse)) return failed(ENOMEM);
   std::uint32_t number = 0;
@@ -63,44 +50,17 @@ Qp* VirtualEngine::create_qp(Context& context, ibv_qp_init_attr_ex& attr,
     qps_.push_back(nullptr);
   }
   auto qp = std::make_unique<VirtualQp>();
-  auto* pd = reinterpret_cast<Pd*>(attr.pd);
-  qp->magic = kObjectMagic;
-  qp->kind = kind;
+  ibv_qp_cap& cap = attr.cap;
+  if (!has_own_receives(kind, attr)) cap.max_recv_wr = cap.max_recv_sge = 0;
+  begin_qp(*qp, context, attr, kind, number, number);
   qp->process = context.process;
-  qp->pd = pd->number;
-  qp->index = qp->number = number;
-  qp->signal_all = attr.sq_sig_all != 0;
-  if (!own_receives) cap.max_recv_wr = cap.max_recv_sge = 0;
+  qp->pd = reinterpret_cast<Pd*>(attr.pd)->number;
   qp->max_recv_wr = cap.max_recv_wr;
   qp->max_recv_sge = std::max(cap.max_recv_sge, 1U);
   qp->send_cq = static_cast<VirtualCq*>(reinterpret_cast<Cq*>(attr.send_cq));
   qp->recv_cq = static_cast<VirtualCq*>(reinterpret_cast<Cq*>(attr.recv_cq));
   if (kind != QpKind::dci) qp->srq = static_cast<VirtualSrq*>(reinterpret_cast<Srq*>(attr.srq));
   qp->dc_key = kind == QpKind::dct ? dc->dc_init_attr.dct_access_key : 0;
-  qp->init.qp_context = attr.qp_context;
-  qp->init.send_cq = attr.send_cq;
-  qp->init.recv_cq = attr.recv_cq;
-  qp->init.srq = attr.srq;
-  qp->init.cap = cap;
-  qp->init.qp_type = attr.qp_type;
-  qp->init.sq_sig_all = attr.sq_sig_all;
-  ibv_qp& v = qp->verbs.qp_base;
-  v.context = &context.verbs.context;
-  v.qp_context = attr.qp_context;
-  v.pd = attr.pd;
-  v.send_cq = attr.send_cq;
-  v.recv_cq = attr.recv_cq;
-  v.srq = attr.srq;
-  v.handle = number;
-  v.qp_num = kind == QpKind::dct ? 0 : number;  // mlx5: a DCT gets its number with RTR
-  v.state = IBV_QPS_RESET;
-  v.qp_type = attr.qp_type;
-  pthread_mutex_init(&v.mutex, nullptr);
-  pthread_cond_init(&v.cond, nullptr);
-  ++pd->users;
-  if (qp->send_cq != nullptr) ++qp->send_cq->users;
-  if (qp->recv_cq != nullptr) ++qp->recv_cq->users;
-  if (qp->srq != nullptr) ++qp->srq->users;
   ++statistics_.qps_created;
   ++statistics_.qps_alive;
   qps_[number] = qp.get();
@@ -133,26 +93,10 @@ int VirtualEngine::modify_qp(Qp& base, const ibv_qp_attr& attr, int mask) {
     qp.posted = 0;
     qp.reclaimed.store(0, std::memory_order_relaxed);
     qp.attr = {};
-    qp.dest_qpn = qp.access = qp.qkey = 0;
     qp.broken = false;
     if (qp.kind == QpKind::dct) qp.verbs.qp_base.qp_num = 0;
   } else {
-    ibv_qp_attr& a = qp.attr;
-    if ((mask & IBV_QP_ACCESS_FLAGS) != 0) qp.access = a.qp_access_flags = attr.qp_access_flags;
-    if ((mask & IBV_QP_PKEY_INDEX) != 0) a.pkey_index = attr.pkey_index;
-    if ((mask & IBV_QP_PORT) != 0) a.port_num = attr.port_num;
-    if ((mask & IBV_QP_QKEY) != 0) qp.qkey = a.qkey = attr.qkey;
-    if ((mask & IBV_QP_AV) != 0) a.ah_attr = attr.ah_attr;
-    if ((mask & IBV_QP_PATH_MTU) != 0) a.path_mtu = attr.path_mtu;
-    if ((mask & IBV_QP_TIMEOUT) != 0) a.timeout = attr.timeout;
-    if ((mask & IBV_QP_RETRY_CNT) != 0) a.retry_cnt = attr.retry_cnt;
-    if ((mask & IBV_QP_RNR_RETRY) != 0) a.rnr_retry = attr.rnr_retry;
-    if ((mask & IBV_QP_RQ_PSN) != 0) a.rq_psn = attr.rq_psn & 0xffffff;
-    if ((mask & IBV_QP_SQ_PSN) != 0) a.sq_psn = attr.sq_psn & 0xffffff;
-    if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0) a.max_rd_atomic = attr.max_rd_atomic;
-    if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0) a.max_dest_rd_atomic = attr.max_dest_rd_atomic;
-    if ((mask & IBV_QP_MIN_RNR_TIMER) != 0) qp.min_rnr_timer = a.min_rnr_timer = attr.min_rnr_timer;
-    if ((mask & IBV_QP_DEST_QPN) != 0) qp.dest_qpn = a.dest_qp_num = attr.dest_qp_num;
+    remember_attributes(qp.attr, attr, mask);
     qp.phase = to;
     if (qp.kind == QpKind::dct && to == QpPhase::rtr) qp.verbs.qp_base.qp_num = qp.number;
     if (to == QpPhase::rts && from == QpPhase::sqd) start(qp);
@@ -208,38 +152,14 @@ int VirtualEngine::destroy_qp(Qp& base) {
   qps_[qp.number] = nullptr;
   free_qps_.push_back(qp.number);
   --statistics_.qps_alive;
-  --reinterpret_cast<Pd*>(qp.verbs.qp_base.pd)->users;
-  if (qp.send_cq != nullptr) --qp.send_cq->users;
-  if (qp.recv_cq != nullptr) --qp.recv_cq->users;
-  if (qp.srq != nullptr) --qp.srq->users;
+  end_qp(qp);
   delete &qp;
   return 0;
 }
 
 int VirtualEngine::check(const Qp& base, const SendWqe& w) {
   const auto& qp = static_cast<const VirtualQp&>(base);
-  if (qp.kind == QpKind::dct || qp.phase < QpPhase::rts) return EINVAL;
-  if (qp.posted - qp.reclaimed.load(std::memory_order_relaxed) >= qp.init.cap.max_send_wr) {
-    return ENOMEM;
-  }
-  if (!w.is_inline && w.num_sge > qp.init.cap.max_send_sge) return EINVAL;
-  switch (w.opcode) {
-    case IBV_WR_SEND:
-    case IBV_WR_SEND_WITH_IMM:
-      break;
-    case IBV_WR_RDMA_WRITE:
-    case IBV_WR_RDMA_WRITE_WITH_IMM:
-      if (qp.kind == QpKind::ud) return EINVAL;
-      break;
-    case IBV_WR_RDMA_READ:
-    case IBV_WR_ATOMIC_CMP_AND_SWP:
-    case IBV_WR_ATOMIC_FETCH_AND_ADD:
-      if (qp.kind == QpKind::ud || w.is_inline) return EINVAL;
-      break;
-    default:
-      return EOPNOTSUPP;
-  }
-  return (qp.kind == QpKind::ud || qp.kind == QpKind::dci) && !w.addressed ? EINVAL : 0;
+  return check_request(qp, qp.phase, w);
 }
 
 int VirtualEngine::send(Qp& base, SendWqe& wqe) {
@@ -255,7 +175,7 @@ int VirtualEngine::send(Qp& base, SendWqe& wqe) {
   SendWqe& w = operation->wqe;
   operation->qp = &qp;
   operation->source = qp.number;
-  operation->target = qp.kind == QpKind::rc ? qp.dest_qpn : w.dest_qpn;
+  operation->target = qp.kind == QpKind::rc ? qp.attr.dest_qp_num : w.dest_qpn;
   operation->signalled = qp.signal_all || (w.flags & IBV_SEND_SIGNALED) != 0;
   const bool fetches = w.opcode == IBV_WR_RDMA_READ || is_atomic(w.opcode);
   std::uint64_t length = w.length;

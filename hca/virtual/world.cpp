@@ -13,7 +13,7 @@ VirtualEngine* VirtualEngine::present() noexcept {
 }
 
 VirtualEngine::VirtualEngine(const WorldOptions& options)
-    : profile_(options.profile), random_state_(options.seed), nodes_(options.nodes) {
+    : profile_(options.profile), random_(options.seed), nodes_(options.nodes) {
   for (Node& node : nodes_) {
     node.contexts.limit(profile_.cache_first_entries, profile_.cache_second_entries);
     node.fetches.resize(
@@ -133,14 +133,6 @@ bool VirtualEngine::run_one() {
 void VirtualEngine::wake(ProcessIndex process) {
   const Process& p = processes_[process];
   if (p.alive && p.wake != nullptr) p.wake(p.wake_context, process);
-}
-
-// SplitMix64.
-std::uint64_t VirtualEngine::random() noexcept {
-  std::uint64_t z = (random_state_ += 0x9e3779b97f4a7c15ULL);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-  return z ^ (z >> 31);
 }
 
 bool VirtualEngine::chance(std::int64_t ppm) noexcept {

@@ -1,0 +1,122 @@
+#include "hca/device/queue_pair.h"
+
+#include <pthread.h>
+
+#include <cerrno>
+
+namespace turnout::hca {
+
+QpKind kind_of(const ibv_qp_init_attr_ex& attr, const mlx5dv_qp_init_attr* dc) noexcept {
+  if (attr.qp_type == IBV_QPT_RC && dc == nullptr) return QpKind::rc;
+  if (attr.qp_type == IBV_QPT_UD && dc == nullptr) return QpKind::ud;
+  if (attr.qp_type == IBV_QPT_DRIVER && dc != nullptr) {
+    if (dc->dc_init_attr.dc_type == MLX5DV_DCTYPE_DCI) return QpKind::dci;
+    if (dc->dc_init_attr.dc_type == MLX5DV_DCTYPE_DCT) return QpKind::dct;
+  }
+  return QpKind::none;
+}
+
+bool has_own_receives(QpKind kind, const ibv_qp_init_attr_ex& attr) noexcept {
+  return (kind == QpKind::rc || kind == QpKind::ud) && attr.srq == nullptr;
+}
+
+int check_creation(QpKind kind, const ibv_qp_init_attr_ex& attr) noexcept {
+  // A DCT never sends, a DCI never receives: that queue may be missing.
+  if (attr.pd == nullptr || (kind != QpKind::dct && attr.send_cq == nullptr) ||
+      (kind != QpKind::dci && attr.recv_cq == nullptr) ||
+      (kind == QpKind::dct && attr.srq == nullptr)) {
+    return EINVAL;
+  }
+  const ibv_qp_cap& cap = attr.cap;
+  const bool too_much =
+      cap.max_send_wr > kMaxQpWr || cap.max_send_sge > kMaxSge ||
+      cap.max_inline_data > kMaxInline ||
+      (has_own_receives(kind, attr) && (cap.max_recv_wr > kMaxQpWr || cap.max_recv_sge > kMaxSge));
+  return too_much ? EINVAL : 0;
+}
+
+void begin_qp(Qp& qp, Context& context, const ibv_qp_init_attr_ex& attr, QpKind kind,
+              std::uint32_t index, std::uint32_t number) noexcept {
+  qp.magic = kObjectMagic;
+  qp.kind = kind;
+  qp.index = index;
+  qp.number = number;
+  qp.signal_all = attr.sq_sig_all != 0;
+  qp.init.qp_context = attr.qp_context;
+  qp.init.send_cq = attr.send_cq;
+  qp.init.recv_cq = attr.recv_cq;
+  qp.init.srq = attr.srq;
+  qp.init.cap = attr.cap;
+  qp.init.qp_type = attr.qp_type;
+  qp.init.sq_sig_all = attr.sq_sig_all;
+  ibv_qp& v = qp.verbs.qp_base;
+  v.context = &context.verbs.context;
+  v.qp_context = attr.qp_context;
+  v.pd = attr.pd;
+  v.send_cq = attr.send_cq;
+  v.recv_cq = attr.recv_cq;
+  v.srq = attr.srq;
+  v.handle = index;
+  v.qp_num = kind == QpKind::dct ? 0 : number;  // mlx5: a DCT gets its number with RTR
+  v.state = IBV_QPS_RESET;
+  v.qp_type = attr.qp_type;
+  pthread_mutex_init(&v.mutex, nullptr);
+  pthread_cond_init(&v.cond, nullptr);
+  ++reinterpret_cast<Pd*>(attr.pd)->users;
+  if (attr.send_cq != nullptr) ++cq_of(attr.send_cq).users;
+  if (attr.recv_cq != nullptr) ++cq_of(attr.recv_cq).users;
+  if (kind != QpKind::dci && attr.srq != nullptr) ++reinterpret_cast<Srq*>(attr.srq)->users;
+}
+
+void end_qp(Qp& qp) noexcept {
+  const ibv_qp& v = qp.verbs.qp_base;
+  --reinterpret_cast<Pd*>(v.pd)->users;
+  if (v.send_cq != nullptr) --cq_of(v.send_cq).users;
+  if (v.recv_cq != nullptr) --cq_of(v.recv_cq).users;
+  if (qp.kind != QpKind::dci && v.srq != nullptr) --reinterpret_cast<Srq*>(v.srq)->users;
+}
+
+void remember_attributes(ibv_qp_attr& kept, const ibv_qp_attr& attr, int mask) noexcept {
+  if ((mask & IBV_QP_ACCESS_FLAGS) != 0) kept.qp_access_flags = attr.qp_access_flags;
+  if ((mask & IBV_QP_PKEY_INDEX) != 0) kept.pkey_index = attr.pkey_index;
+  if ((mask & IBV_QP_PORT) != 0) kept.port_num = attr.port_num;
+  if ((mask & IBV_QP_QKEY) != 0) kept.qkey = attr.qkey;
+  if ((mask & IBV_QP_AV) != 0) kept.ah_attr = attr.ah_attr;
+  if ((mask & IBV_QP_PATH_MTU) != 0) kept.path_mtu = attr.path_mtu;
+  if ((mask & IBV_QP_TIMEOUT) != 0) kept.timeout = attr.timeout;
+  if ((mask & IBV_QP_RETRY_CNT) != 0) kept.retry_cnt = attr.retry_cnt;
+  if ((mask & IBV_QP_RNR_RETRY) != 0) kept.rnr_retry = attr.rnr_retry;
+  if ((mask & IBV_QP_RQ_PSN) != 0) kept.rq_psn = attr.rq_psn & 0xffffff;
+  if ((mask & IBV_QP_SQ_PSN) != 0) kept.sq_psn = attr.sq_psn & 0xffffff;
+  if ((mask & IBV_QP_MAX_QP_RD_ATOMIC) != 0) kept.max_rd_atomic = attr.max_rd_atomic;
+  if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0) kept.max_dest_rd_atomic = attr.max_dest_rd_atomic;
+  if ((mask & IBV_QP_MIN_RNR_TIMER) != 0) kept.min_rnr_timer = attr.min_rnr_timer;
+  if ((mask & IBV_QP_DEST_QPN) != 0) kept.dest_qp_num = attr.dest_qp_num;
+}
+
+int check_request(const Qp& qp, QpPhase phase, const SendWqe& w) noexcept {
+  if (qp.kind == QpKind::dct || phase < QpPhase::rts) return EINVAL;
+  if (qp.posted - qp.reclaimed.load(std::memory_order_acquire) >= qp.init.cap.max_send_wr) {
+    return ENOMEM;
+  }
+  if (!w.is_inline && w.num_sge > qp.init.cap.max_send_sge) return EINVAL;
+  switch (w.opcode) {
+    case IBV_WR_SEND:
+    case IBV_WR_SEND_WITH_IMM:
+      break;
+    case IBV_WR_RDMA_WRITE:
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+      if (qp.kind == QpKind::ud) return EINVAL;
+      break;
+    case IBV_WR_RDMA_READ:
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+      if (qp.kind == QpKind::ud || w.is_inline) return EINVAL;
+      break;
+    default:
+      return EOPNOTSUPP;
+  }
+  return (qp.kind == QpKind::ud || qp.kind == QpKind::dci) && !w.addressed ? EINVAL : 0;
+}
+
+}  // namespace turnout::hca

@@ -1,0 +1,37 @@
+// What is the same for a queue pair whichever engine moves its data: which kind is asked for, what
+// its creation must give, the verbs object's own part, its attributes, what may be posted.
+//
+// Nothing here touches an engine's state or takes a lock; the caller holds what guards the queue
+// pair. Sources: ibv_create_qp(3), ibv_modify_qp(3), ibv_post_send(3), mlx5dv_create_qp(3).
+#pragma once
+
+#include <infiniband/mlx5dv.h>
+#include <infiniband/verbs.h>
+
+#include "hca/device/objects.h"
+
+namespace turnout::hca {
+
+// dc: null for a kind of InfiniBand's own. QpKind::none: a type that is not supported.
+[[nodiscard]] QpKind kind_of(const ibv_qp_init_attr_ex& attr,
+                             const mlx5dv_qp_init_attr* dc) noexcept;
+
+// Receives are posted to the queue pair itself, not to a shared queue or to none.
+[[nodiscard]] bool has_own_receives(QpKind kind, const ibv_qp_init_attr_ex& attr) noexcept;
+
+// 0, or EINVAL: a queue is missing, or a capacity is above the device's.
+[[nodiscard]] int check_creation(QpKind kind, const ibv_qp_init_attr_ex& attr) noexcept;
+
+// Fills the verbs part of a fresh queue pair in RESET and counts it as a user of what it uses.
+void begin_qp(Qp& qp, Context& context, const ibv_qp_init_attr_ex& attr, QpKind kind,
+              std::uint32_t index, std::uint32_t number) noexcept;
+// The opposite of the counting.
+void end_qp(Qp& qp) noexcept;
+
+// Takes over the attributes of `mask`, which were checked.
+void remember_attributes(ibv_qp_attr& kept, const ibv_qp_attr& attr, int mask) noexcept;
+
+// May this request be posted to the queue pair in this phase? 0 or errno.
+[[nodiscard]] int check_request(const Qp& qp, QpPhase phase, const SendWqe& wqe) noexcept;
+
+}  // namespace turnout::hca
