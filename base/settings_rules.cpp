@@ -108,6 +108,7 @@ Status Settings::validate() const {
   rules.duration("interval", interval, 1000, 3600 * kSecond);
   rules.one_of("policy", policy,
                std::array<std::string_view, 3>{"aqps", "rc-rdma-od", "static:dc-sendrecv"});
+  rules.one_of("break_rule", break_rule, std::array<std::string_view, 2>{"", "free-before-drain"});
   rules.one_of("rendezvous", rendezvous, std::array<std::string_view, 1>{"getcqe"});
 
   // The address (core/address.h) has room for this many DC targets.

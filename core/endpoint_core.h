@@ -173,6 +173,14 @@ class EndpointCore final : public Endpoint {
   void take_unexpected(RecvOperation& receive, UnexpectedMessage& message);
   void start_waiting(UnexpectedMessage& message);
   bool pump_waiting();
+  // A record for an operation of the caller; null: answer refusal().
+  template <class T>
+  [[nodiscard]] T* take_for_caller(Slab<T>& records) {
+    T* const record = records.take();
+    if (record != nullptr && refused_since_ != 0) [[unlikely]]
+      refused_since_ = 0;
+    return record;
+  }
   [[nodiscard]] Status refusal();
 
   // protocol/transfer.cpp
@@ -192,6 +200,9 @@ class EndpointCore final : public Endpoint {
   void send_control(Peer& peer, Purpose purpose, wire::ControlMessage message);
   bool pump_control();
   [[nodiscard]] bool post_control(const PendingControl& pending);
+  [[nodiscard]] bool post_control(DcInitiator& queue, PeerId peer, const Address& address,
+                                  ibv_ah* ah, unsigned target, const wire::ControlMessage& message,
+                                  Status* status);
   void on_control(std::uint32_t buffer, std::uint32_t length);
   void send_credits(Peer& peer);
   [[nodiscard]] bool reject(const wire::Introduction& introduction);

@@ -15,6 +15,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/split_mix.h"
 #include "base/status.h"
 #include "hca/virtual/profile.h"
 #include "sim/task.h"
@@ -31,21 +32,12 @@ class SimulationError : public std::runtime_error {
 inline constexpr std::uint32_t kAnySource = 0xffffffff;
 inline constexpr std::uint64_t kAnyTag = ~std::uint64_t{0};
 
-// A small generator of a rank's own, seeded from the simulation's seed and the rank (SplitMix64).
-class Random {
+// A generator of a rank's own, seeded from the simulation's seed and the rank.
+class Random : public SplitMix64 {
  public:
-  explicit Random(std::uint64_t seed) noexcept : state_(seed) {}
-  std::uint64_t next() noexcept {
-    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15ULL);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-    return z ^ (z >> 31);
-  }
+  using SplitMix64::SplitMix64;
   // In [0, n); n > 0.
   std::uint64_t below(std::uint64_t n) noexcept { return next() % n; }
-
- private:
-  std::uint64_t state_;
 };
 
 // One send or receive under way. Copyable handle; valid until it was waited for.

@@ -17,9 +17,6 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
 std::uint64_t endpoint_id(std::uint64_t seed, std::uint32_t rank) noexcept {
   return (mix(seed, rank) & 0xffff'ffff'ff00'0000ULL) | std::uint64_t{1} << 63 | rank;
 }
-std::uint32_t rank_of(std::uint64_t id) noexcept {
-  return static_cast<std::uint32_t>(id & 0xff'ffff);
-}
 
 // The content of a message: the number first, then bytes that follow from who, to whom and what.
 constexpr std::size_t kNumberBytes = 4;
@@ -311,6 +308,10 @@ bool RankState::try_start(Rank::StartAwaiter& awaiter) {
   slot.ordered = false;
   slot.error.clear();
   const bool checked = shared_.options->check_content;
+  if (!checked && awaiter.bytes > kLargestUnchecked) {
+    fail(fmt::format("a message of {} bytes: without check of content at most {}", awaiter.bytes,
+                     kLargestUnchecked));
+  }
   iovec piece{};
   piece.iov_len = awaiter.bytes;
   Status status;

@@ -135,6 +135,14 @@ class RankState {
   bool failed_ = false;  // its program has ended with an error
 };
 
+// The largest message when content is not checked: the size of the two buffers below.
+inline constexpr std::uint64_t kLargestUnchecked = std::uint64_t{256} << 20;
+
+// An endpoint's id holds its rank.
+inline std::uint32_t rank_of(std::uint64_t endpoint_id) noexcept {
+  return static_cast<std::uint32_t>(endpoint_id & 0xff'ffff);
+}
+
 struct SimulationState {
   const Options* options = nullptr;
   hca::World* world = nullptr;

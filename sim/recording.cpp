@@ -23,7 +23,7 @@ class RecordingReader {
       : file_(file), limits_(limits), lines_(in, file) {}
 
   Result<Recording> read() {
-    if (Status s = read_first(); !s.ok()) return s;
+    if (Status s = read_first_line(lines_, file_, kMagic, kVersion, "recording"); !s.ok()) return s;
     while (!ended_ && lines_.next()) {
       Fields fields = lines_.fields();
       read_line(fields);
@@ -46,23 +46,6 @@ class RecordingReader {
   }
 
  private:
-  Status read_first() {
-    if (!lines_.next()) {
-      if (!lines_.status().ok()) return lines_.status();
-      return {Code::invalid, fmt::format("{}: empty: no recording", file_)};
-    }
-    Fields first = lines_.fields();
-    if (first.word() != kMagic) {
-      first.wrong("first line", fmt::format("expected \"{} {}\"", kMagic, kVersion));
-    }
-    const auto version = first.number<std::uint64_t>("version", 1, kAny32);
-    first.at_end();
-    if (!first.ok()) return first.status();
-    if (version == kVersion) return {};
-    return {Code::version, fmt::format("{}: a recording of layout {}; this turnout reads {}", file_,
-                                       version, kVersion)};
-  }
-
   void read_line(Fields& fields) {
     const std::string_view word = fields.word();
     if (word.size() == 1 && ++events_ > limits_.events) {

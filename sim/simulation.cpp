@@ -19,7 +19,6 @@
 namespace turnout::sim {
 namespace {
 
-constexpr std::uint64_t kLargestMessage = std::uint64_t{64} << 20;
 // Virtual time in which no rank goes on: the program waits for what will not come.
 constexpr Picoseconds kHang = 120 * hca::kSecond;
 
@@ -117,9 +116,7 @@ void collect(SimulationState& shared, Outcome* outcome) {
       outcome->switches += peer.receive.switches;
       if (shared.options->keep_reports && sent > 0) {
         outcome->pairs.push_back(
-            {{rank->id(),
-              static_cast<std::uint32_t>(rank->endpoint().peer_address(peer.peer).id & 0xff'ffff)},
-             sent});
+            {{rank->id(), rank_of(rank->endpoint().peer_address(peer.peer).id)}, sent});
       }
     }
     if (shared.options->keep_reports) outcome->reports.push_back(std::move(report));
@@ -184,8 +181,8 @@ Result<Outcome> run(const Options& options, const Program& program) {
   shared.processor = std::make_unique<RankProcessor>(*shared.world);
   shared.ended_at.resize(options.ranks);
   if (!options.check_content) {
-    shared.nothing.reset(std::calloc(1, kLargestMessage));
-    shared.anywhere.reset(std::calloc(1, kLargestMessage));
+    shared.nothing.reset(std::calloc(1, kLargestUnchecked));
+    shared.anywhere.reset(std::calloc(1, kLargestUnchecked));
     if (!shared.nothing || !shared.anywhere) {
       return Status{Code::system, "no memory for the messages' content"};
     }

@@ -46,22 +46,7 @@ class TraceReader {
 
  private:
   Status read_header() {
-    if (!lines_.next()) {
-      if (!lines_.status().ok()) return lines_.status();
-      return {Code::invalid, fmt::format("{}: empty: no trace", file_)};
-    }
-    Fields first = lines_.fields();
-    if (first.word() != kMagic) {
-      first.wrong("first line", fmt::format("expected \"{} {}\"", kMagic, kVersion));
-    }
-    const auto version =
-        first.number<std::uint64_t>("version", 1, std::numeric_limits<std::uint32_t>::max());
-    first.at_end();
-    if (!first.ok()) return first.status();
-    if (version != kVersion) {
-      return {Code::version, fmt::format("{}: a trace of layout {}; this turnout reads {}", file_,
-                                         version, kVersion)};
-    }
+    if (Status s = read_first_line(lines_, file_, kMagic, kVersion, "trace"); !s.ok()) return s;
     while (lines_.next()) {
       Fields fields = lines_.fields();
       const std::string_view key = fields.word();

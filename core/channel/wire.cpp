@@ -38,6 +38,16 @@ Status check_header(const Header& header) {
   return {};
 }
 
+std::uint64_t message_bytes(const Header& header, const std::byte* payload) noexcept {
+  std::uint64_t bytes = header.length;
+  if (header.type == Type::rts && header.length >= sizeof bytes) {
+    std::memcpy(&bytes, payload, sizeof bytes);  // Rts::total
+  } else if ((header.flags & kAcknowledge) != 0) {
+    bytes -= kOperationBytes;
+  }
+  return bytes;
+}
+
 Status parse_data(const std::byte* bytes, std::size_t length, Parsed* parsed) {
   if (length < sizeof(Header)) {
     return {Code::invalid, fmt::format("message: {} bytes are less than a header", length)};

@@ -128,6 +128,9 @@ struct Parsed {
 [[nodiscard]] Status parse_control(const std::byte* bytes, std::size_t length,
                                    ControlMessage* message);
 [[nodiscard]] Status parse_rts(const std::byte* payload, std::size_t length, Rts* rts);
+// Bytes of the message itself: an RTS's payload only describes it, an acknowledged one's begins
+// with its operation. The header was checked; the payload is header.length long.
+[[nodiscard]] std::uint64_t message_bytes(const Header& header, const std::byte* payload) noexcept;
 // Checks of header fields that do not depend on where it was found.
 [[nodiscard]] Status check_header(const Header& header);
 

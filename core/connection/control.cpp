@@ -98,32 +98,41 @@ bool EndpointCore::post_control(const PendingControl& pending) {
   Peer& peer = *peers_[pending.peer];
   if (peer.lost) return true;
   const bool credit = pending.purpose == Purpose::credit;
-  DcInitiator& queue =
-      *pool(pending.purpose)[credit ? peer.credit_queue : peer.establishment_queue];
+  const std::uint8_t at = credit ? peer.credit_queue : peer.establishment_queue;
+  const unsigned first = peer.address.data_qps() + (credit ? 0 : peer.address.credit_qps());
+  const unsigned n = credit ? peer.address.credit_qps() : peer.address.establishment_qps();
+  Status status;
+  if (!post_control(*pool(pending.purpose)[at], peer.id, peer.address, peer.ah, first + at % n,
+                    pending.message, &status)) {
+    return false;
+  }
+  charge(Work::post, 1);
+  if (!status.ok()) lose_peer(peer, status);
+  return true;
+}
+
+// To the target number `target` of that address. False: no room now.
+bool EndpointCore::post_control(DcInitiator& queue, PeerId peer, const Address& address, ibv_ah* ah,
+                                unsigned target, const wire::ControlMessage& message,
+                                Status* status) {
   if (queue.full()) return false;
   const std::uint32_t buffer = control_send_pool_.take();
   if (buffer == kNoBuffer) return false;
   std::byte* const bytes = control_send_pool_.data(buffer);
-  std::memcpy(bytes, &pending.message, sizeof pending.message);
+  std::memcpy(bytes, &message, sizeof message);
   SendRecord record;
   record.kind = SendRecord::Kind::message;
   record.pool = SendRecord::Pool::control;
-  record.peer = peer.id;
+  record.peer = peer;
   record.buffer = buffer;
   record.local = reinterpret_cast<std::uint64_t>(bytes);
   record.lkey = control_send_pool_.lkey();
-  record.length = sizeof pending.message;
-  const unsigned first = peer.address.data_qps() + (credit ? 0 : peer.address.credit_qps());
-  const unsigned n = credit ? peer.address.credit_qps() : peer.address.establishment_qps();
-  record.dct =
-      peer.address.dct_number(first + (credit ? peer.credit_queue : peer.establishment_queue) % n);
-  record.ah = peer.ah;
-  record.dc_key = peer.address.id;
-  charge(Work::post, 1);
-  if (Status status = queue.post(record); !status.ok()) {
-    control_send_pool_.give_back(buffer);
-    lose_peer(peer, status);
-  }
+  record.length = sizeof message;
+  record.dct = address.dct_number(target);
+  record.ah = ah;
+  record.dc_key = address.id;
+  *status = queue.post(record);
+  if (!status->ok()) control_send_pool_.give_back(buffer);
   return true;
 }
 
@@ -164,29 +173,13 @@ bool EndpointCore::reject(const wire::Introduction& introduction) {
   const Address& address = introduction.address;
   Status status;
   ibv_ah* const ah = address_handle(address, &status);
-  DcInitiator& queue = *pool(Purpose::credit).front();
   if (ah == nullptr) return true;
-  if (queue.full()) return false;
-  const std::uint32_t buffer = control_send_pool_.take();
-  if (buffer == kNoBuffer) return false;
   wire::ControlMessage message;
   message.type = wire::Control::reject;
   message.index = introduction.index;
   message.sender = address_.id;
-  std::byte* const bytes = control_send_pool_.data(buffer);
-  std::memcpy(bytes, &message, sizeof message);
-  SendRecord record;
-  record.kind = SendRecord::Kind::message;
-  record.pool = SendRecord::Pool::control;
-  record.buffer = buffer;
-  record.local = reinterpret_cast<std::uint64_t>(bytes);
-  record.lkey = control_send_pool_.lkey();
-  record.length = sizeof message;
-  record.dct = address.dct_number(address.data_qps());
-  record.ah = ah;
-  record.dc_key = address.id;
-  if (!queue.post(record).ok()) control_send_pool_.give_back(buffer);
-  return true;
+  return post_control(*pool(Purpose::credit).front(), kAnyPeer, address, ah, address.data_qps(),
+                      message, &status);
 }
 
 void EndpointCore::on_control(std::uint32_t buffer, std::uint32_t length) {

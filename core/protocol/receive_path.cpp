@@ -193,13 +193,7 @@ void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival
   ++peer.receive_sequence;
   ++peer.window;
   peer.stalled = false;
-  std::uint64_t bytes = header.length;
-  if (header.type == wire::Type::rts && header.length >= sizeof bytes) {
-    std::memcpy(&bytes, arrival.payload, sizeof bytes);  // Rts::total
-  } else if ((header.flags & wire::kAcknowledge) != 0) {
-    bytes -= wire::kOperationBytes;
-  }
-  peer.received.count(bytes);
+  peer.received.count(wire::message_bytes(header, arrival.payload));
   credits_given(peer, header);
   charge(Work::match, 1);
   switch (header.type) {
@@ -335,10 +329,8 @@ Status EndpointCore::recv(const RecvRequest& request) {
   if (request.peer != kAnyPeer && peer == nullptr) {
     return {Code::invalid, fmt::format("recv: no peer {}", request.peer)};
   }
-  RecvOperation* const receive = receives_.take();
+  RecvOperation* const receive = take_for_caller(receives_);
   if (receive == nullptr) return refusal();
-  if (refused_since_ != 0) [[unlikely]]
-    refused_since_ = 0;
   if (!receive->pieces.set(request.buffer)) {
     receives_.give_back(receive);
     return {Code::invalid,

@@ -199,10 +199,8 @@ Status EndpointCore::send(const SendRequest& request) {
     }
   }
   if (peer->backlog.size() >= settings_.backlog) return {Code::again, "the peer has no room"};
-  SendOperation* const operation = sends_.take();
+  SendOperation* const operation = take_for_caller(sends_);
   if (operation == nullptr) return refusal();
-  if (refused_since_ != 0) [[unlikely]]
-    refused_since_ = 0;
   operation->peer = peer;
   operation->flags = flags;
   operation->tag = request.tag;

@@ -235,10 +235,10 @@ Status EndpointCore::rma(const RmaRequest& request) {
     return {Code::permission, fmt::format("rma: key {:#x} is none of ours", request.key)};
   }
   if (pool(Purpose::data)[peer->data_queue]->full()) return {Code::again, "the queue is full"};
-  Transfer* const transfer = transfers_.take();
+  Transfer* const transfer = take_for_caller(transfers_);
   if (transfer == nullptr) return refusal();
   if (request.write && request.has_remote_data) {
-    SendOperation* const told = sends_.take();
+    SendOperation* const told = take_for_caller(sends_);
     if (told == nullptr) {
       drop_transfer(*transfer);
       return refusal();

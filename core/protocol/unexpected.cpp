@@ -73,12 +73,7 @@ UnexpectedMessage& EndpointCore::store(Peer& peer, const wire::Header& header,
   message.tagged = (header.flags & wire::kTagged) != 0;
   message.tag = header.tag;
   message.header = header;
-  message.total = header.length;
-  if (header.type == wire::Type::rts) {
-    std::memcpy(&message.total, arrival.payload, sizeof message.total);  // Rts::total
-  } else if ((header.flags & wire::kAcknowledge) != 0) {
-    message.total -= wire::kOperationBytes;
-  }
+  message.total = wire::message_bytes(header, arrival.payload);
   message.payload = arrival.payload;
   message.storage = arrival.storage;
   message.buffer = arrival.buffer;
@@ -299,7 +294,7 @@ Status EndpointCore::peek(const PeekRequest& request) {
 Status EndpointCore::recv_claimed(const RecvRequest& request) {
   for (UnexpectedMessage* m = claimed_.first(); m != nullptr; m = m->next) {
     if (m->claim != request.report.context) continue;
-    RecvOperation* const receive = receives_.take();
+    RecvOperation* const receive = take_for_caller(receives_);
     if (receive == nullptr) return refusal();
     if (!receive->pieces.set(request.buffer)) {
       receives_.give_back(receive);
