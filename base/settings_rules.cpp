@@ -106,13 +106,15 @@ Status Settings::validate() const {
   rules.bytes("memory_budget", memory_budget, 1, std::uint64_t{1} << 60);
 
   rules.duration("interval", interval, 1000, 3600 * kSecond);
-  rules.one_of("policy", policy,
-               std::array<std::string_view, 3>{"aqps", "rc-rdma-od", "static:dc-sendrecv"});
+  rules.one_of(
+      "policy", policy,
+      std::array<std::string_view, 6>{"aqps", "dc-rdma-od", "rc-rdma-od", "static:dc-sendrecv",
+                                      "static:dc-rdma", "static:rc-rdma"});
   rules.one_of("break_rule", break_rule, std::array<std::string_view, 2>{"", "free-before-drain"});
   rules.one_of("rendezvous", rendezvous, std::array<std::string_view, 1>{"getcqe"});
 
+  rules.count("data_qps", data_qps, 0, 64);
   // The address (core/address.h) has room for this many DC targets.
-  rules.count("data_qps", data_qps, 1, 4);
   rules.count("credit_qps", credit_qps, 1, 2);
   rules.count("establishment_qps", establishment_qps, 1, 2);
 

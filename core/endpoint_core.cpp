@@ -61,6 +61,7 @@ EndpointCore::EndpointCore(const Settings& settings, Clock& clock, Processor* pr
       // Under a virtual clock looking costs nothing, and every call may be the last for long.
       tick_every_(processor == nullptr ? kTickEvery : 1) {
   address_.id = id;
+  if (settings_.data_qps == 0) settings_.data_qps = settings_.policy == "dc-rdma-od" ? 28 : 4;
 }
 
 Status EndpointCore::start() {
@@ -79,11 +80,15 @@ Status EndpointCore::start() {
   if (Status status = create_queues(); !status.ok()) return status;
   const auto sizes = static_cast<unsigned>(std::bit_width(settings_.ring_entry_size) - 1 - 9);
   const auto credits = static_cast<unsigned>(std::bit_width(settings_.credits) - 1);
-  address_.counts = static_cast<std::uint8_t>(settings_.data_qps | settings_.credit_qps << 4 |
+  address_.counts = static_cast<std::uint8_t>(data_targets() | settings_.credit_qps << 4 |
                                               settings_.establishment_qps << 6);
   address_.sizes = static_cast<std::uint8_t>(sizes | credits << 4);
   address_.seal();
-  ring_at_first_message_ = settings_.policy == "rc-rdma-od";
+  if (settings_.policy == "dc-rdma-od" || settings_.policy == "static:dc-rdma") {
+    first_message_ = ChannelKind::dc_rdma;
+  } else if (settings_.policy == "rc-rdma-od" || settings_.policy == "static:rc-rdma") {
+    first_message_ = ChannelKind::rc_rdma;
+  }
   frees_before_drain_ = settings_.break_rule == "free-before-drain";
   started_ = true;
   const Nanoseconds now = clock_.now();
@@ -114,6 +119,7 @@ Status EndpointCore::create_queues() {
   const auto buffer_size = static_cast<std::uint32_t>(settings_.ring_entry_size);
   const std::size_t initiators =
       settings_.data_qps + settings_.credit_qps + settings_.establishment_qps;
+  const std::size_t targets = data_targets() + settings_.credit_qps + settings_.establishment_qps;
 
   // A completion entry takes 64 bytes, a receive with one piece 32 (mlx5: one stride each).
   const std::uint32_t receive_entries = data_buffers + control_buffers;
@@ -143,8 +149,8 @@ Status EndpointCore::create_queues() {
     return s;
   }
   if (Status s = take(MemoryKind::queue_pairs,
-                      initiators * (queue_pair_bytes(QpService::dci, kDcDepth, 2, 0) +
-                                    queue_pair_bytes(QpService::dct, 0, 0, 0)),
+                      initiators * queue_pair_bytes(QpService::dci, kDcDepth, 2, 0) +
+                          targets * queue_pair_bytes(QpService::dct, 0, 0, 0),
                       "the DC queue pairs");
       !s.ok()) {
     return s;
@@ -205,32 +211,35 @@ Status EndpointCore::create_queues() {
     return {Code::system, "the first receives cannot be posted: see the log"};
   }
 
-  targets_.resize(initiators);
-  if (Status s = create_dc_pool(Purpose::data, settings_.data_qps, data_srq_.get(), 0); !s.ok())
-    return s;
-  if (Status s = create_dc_pool(Purpose::credit, settings_.credit_qps, control_srq_.get(),
-                                settings_.data_qps);
+  targets_.reserve(targets);
+  if (Status s = create_dc_pool(Purpose::data, settings_.data_qps, data_targets(), data_srq_.get());
       !s.ok())
     return s;
-  return create_dc_pool(Purpose::establishment, settings_.establishment_qps, control_srq_.get(),
-                        settings_.data_qps + settings_.credit_qps);
+  if (Status s = create_dc_pool(Purpose::credit, settings_.credit_qps, settings_.credit_qps,
+                                control_srq_.get());
+      !s.ok())
+    return s;
+  return create_dc_pool(Purpose::establishment, settings_.establishment_qps,
+                        settings_.establishment_qps, control_srq_.get());
 }
 
-Status EndpointCore::create_dc_pool(Purpose purpose, std::size_t count, ibv_srq* srq,
-                                    std::size_t first_target) {
+Status EndpointCore::create_dc_pool(Purpose purpose, std::size_t initiators, std::size_t targets,
+                                    ibv_srq* srq) {
   QpTuning tuning = tuning_;
   tuning.max_inline = 0;  // messages over DC stay in their buffers until done, see DcInitiator
-  for (std::size_t i = 0; i < count; ++i) {
+  for (std::size_t i = 0; i < initiators; ++i) {
     auto queue = std::make_unique<DcInitiator>(
         static_cast<std::uint32_t>(queues_.size()), kDcDepth,
         purpose == Purpose::data ? unsignalled_data_ : unsignalled_control_);
     if (Status s = queue->create(*device_, send_cq_.get(), kDcDepth, tuning); !s.ok()) return s;
     queues_.push_back(queue.get());
     pool(purpose).push_back(std::move(queue));
-    if (Status s = targets_[first_target + i].create(*device_, receive_cq_.get(), srq, address_.id);
-        !s.ok())
-      return s;
-    address_.set_dct_number(first_target + i, targets_[first_target + i].number());
+    ++dc_queues_;
+  }
+  for (std::size_t i = 0; i < targets; ++i) {
+    DcTarget& target = targets_.emplace_back();
+    if (Status s = target.create(*device_, receive_cq_.get(), srq, address_.id); !s.ok()) return s;
+    address_.set_dct_number(targets_.size() - 1, target.number());
   }
   return {};
 }
@@ -298,7 +307,7 @@ bool EndpointCore::close() {
     closing_phase_ = Closing::draining;
   }
   const bool drained =
-      std::all_of(queues_.begin(), queues_.begin() + static_cast<std::ptrdiff_t>(targets_.size()),
+      std::all_of(queues_.begin(), queues_.begin() + static_cast<std::ptrdiff_t>(dc_queues_),
                   [](const SendQueue* queue) { return queue->idle(); });
   if (!late && !drained) return false;
   closing_phase_ = Closing::closed;
@@ -398,7 +407,7 @@ void EndpointCore::on_send_completion(const ibv_wc& wc) {
     return;
   }
   queue->retire(wc.wr_id, false, [this](const SendRecord& record) { retire(record); });
-  if (id < targets_.size()) {
+  if (id < dc_queues_) {
     recover(static_cast<DcInitiator&>(*queue), wc);
     return;
   }

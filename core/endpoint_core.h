@@ -14,6 +14,7 @@
 // Driven by one thread at a time; everything it owns dies with it, queue pairs before their queues.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <memory>
@@ -101,8 +102,12 @@ class EndpointCore final : public Endpoint {
 
   // endpoint_core.cpp
   [[nodiscard]] Status create_queues();
-  [[nodiscard]] Status create_dc_pool(Purpose purpose, std::size_t count, ibv_srq* srq,
-                                      std::size_t first_target);
+  // One target serves all initiators; several take turns with completions of different peers.
+  [[nodiscard]] std::size_t data_targets() const noexcept {
+    return std::min<std::size_t>(settings_.data_qps, kMaxDataQps);
+  }
+  [[nodiscard]] Status create_dc_pool(Purpose purpose, std::size_t initiators, std::size_t targets,
+                                      ibv_srq* srq);
   void tick();
   void say_goodbye();
   void probe_before_close();
@@ -130,6 +135,8 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] bool post_over_ring(Peer& peer, const StreamMessage& message);
   [[nodiscard]] bool post_over_dc(Peer& peer, const StreamMessage& message);
   void fill_header(Peer& peer, const StreamMessage& message, wire::Header* header);
+  // To the peer's target of our data initiator for it.
+  void address_data(const Peer& peer, SendRecord* record) const noexcept;
   void credits_given(Peer& peer, const wire::Header& header);
   [[nodiscard]] bool try_operation(SendOperation& operation);
   void await_fin(SendOperation& operation);
@@ -216,15 +223,20 @@ class EndpointCore final : public Endpoint {
   }
 
   // connection/negotiation.cpp
-  [[nodiscard]] Status request_ring(Peer& peer);
-  void request_return(Peer& peer);
+  [[nodiscard]] Status request_ring(Peer& peer, ChannelKind to, ChannelKind otherwise);
+  void request_return(Peer& peer, ChannelKind to);
   void on_request(Peer& peer, const wire::ControlMessage& message);
+  void switch_sending(Peer& peer, ChannelKind to, const wire::ControlMessage& request,
+                      wire::Refusal refusal = wire::Refusal::none);
   void on_accept(Peer& peer, const wire::ControlMessage& message);
   void on_ready(Peer& peer, const wire::ControlMessage& message);
   void on_switched(Peer& peer, const wire::ControlMessage& message);
   void on_refuse(Peer& peer, const wire::ControlMessage& message);
+  void wait_before_asking(Peer& peer, wire::Refusal why, std::string_view instead);
   void on_closed(Peer& peer);
   void refuse(Peer& peer, const wire::ControlMessage& request, wire::Refusal why);
+  void switch_receiving(Peer& peer, ChannelKind to);
+  void drop_new_ring(Peer& peer);
   void finish_drain(Peer& peer);
   [[nodiscard]] Status make_rc(Peer& peer);
   [[nodiscard]] Status connect_rc(Peer& peer, std::uint32_t qp_number);
@@ -236,7 +248,8 @@ class EndpointCore final : public Endpoint {
   // connection/decision.cpp
   void decide(Nanoseconds now);
   void on_message_counted(Peer& peer);
-  void change_channel(Peer& peer, ChannelKind to, const std::string& reason, double gain);
+  void change_channel(Peer& peer, ChannelKind to, ChannelKind otherwise, const std::string& reason,
+                      double gain);
   void decided(Peer& peer, const std::string& outcome);
 
   // Of the budget, what rings and queue pairs leave to operations and messages nobody waits for: a
@@ -258,6 +271,7 @@ class EndpointCore final : public Endpoint {
   std::vector<Reservation> fixed_;
   UnsignalledBuffers unsignalled_data_, unsignalled_control_;
   std::vector<DcTarget> targets_;
+  std::size_t dc_queues_ = 0;  // DC initiators: they have the first ids of queues_
   std::vector<std::unique_ptr<DcInitiator>> initiators_[3];
   std::vector<SendQueue*> queues_;  // by id; null: free
   std::vector<std::uint32_t> free_queue_ids_;
@@ -309,8 +323,8 @@ class EndpointCore final : public Endpoint {
   std::size_t keepalive_at_ = 0;
   bool started_ = false;
   bool closing_ = false;
-  bool ring_at_first_message_ = false;  // policy rc-rdma-od
-  bool frees_before_drain_ = false;     // setting break_rule
+  ChannelKind first_message_ = ChannelKind::dc_sendrecv;  // asked for at a peer's first message
+  bool frees_before_drain_ = false;                       // setting break_rule
   std::deque<DecisionReport> decisions_;
   std::uint64_t decisions_dropped_ = 0;
   std::uint64_t unexpected_count_ = 0, rendezvous_count_ = 0, credit_messages_ = 0, refusals_ = 0;

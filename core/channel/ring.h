@@ -100,6 +100,7 @@ struct RingSender {
   std::uint32_t entries = 0;
   std::uint32_t entry_size = 0;
   std::uint32_t credits = 0;
+  std::uint32_t request = 0;  // number of the request that offered it: marks its credits
   std::uint64_t position = 0;
 
   // Address behind the entry that the next message goes to.

@@ -97,8 +97,8 @@ enum class Refusal : std::uint8_t { none = 0, budget = 1, limit = 2, busy = 3, d
 
 struct ControlMessage {
   Control type{};
-  std::uint8_t kind = 0;  // ChannelKind asked for or switched to
-  Refusal refusal = Refusal::none;
+  std::uint8_t kind = 0;                // ChannelKind asked for or switched to
+  Refusal refusal = Refusal::none;      // switched: why not to the kind asked for
   std::uint8_t entry_log2 = 0;          // bytes of one ring entry
   std::uint32_t index = kUnknownIndex;  // of the sender in the receiver's table
   std::uint64_t sender = 0;             // Address::id of the sender
@@ -113,8 +113,10 @@ struct ControlMessage {
   std::uint64_t operation = 0;              // fin
   std::uint32_t own_index = kUnknownIndex;  // welcome: of the receiver in the sender's table
   std::uint32_t status = 0;                 // fin: 0 or a Code
+  std::uint8_t otherwise = 0;  // request: the kind that will do if `kind` cannot be had; 0: none
+  std::uint8_t reserved[7] = {};
 };
-static_assert(sizeof(ControlMessage) == 64);
+static_assert(sizeof(ControlMessage) == 72);
 inline constexpr std::uint32_t kControlBuffer = 256;
 
 // A data message as found in a receive buffer.

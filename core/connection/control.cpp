@@ -203,7 +203,7 @@ void EndpointCore::on_control(std::uint32_t buffer, std::uint32_t length) {
   switch (message.type) {
     case wire::Control::credit:
       peer->credits = std::min(peer->credits + message.credits, peer->address.credits());
-      if (peer->send_kind == ChannelKind::rc_rdma && message.request == peer->answered_request) {
+      if (over_ring(peer->send_kind) && message.request == peer->ring_sender.request) {
         peer->ring_sender.credits =
             std::min(peer->ring_sender.credits + message.ring_credits, peer->ring_sender.entries);
       }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/log.h"
 #include "core/endpoint_core.h"
@@ -47,7 +48,7 @@ void EndpointCore::decide(Nanoseconds now) {
   const auto h = static_cast<std::uint32_t>(settings_.max_active_rc);
   input.limits.max_active_rc = h;
   input.limits.max_channels = static_cast<std::uint32_t>(settings_.max_channels);
-  input.limits.dc_rdma_available = false;
+  input.limits.dc_rdma_available = true;
   const std::uint64_t kept_free = spare();
   const std::uint64_t pooled = rc_pool_.size() * rc_bytes_;
   input.limits.bytes_available =
@@ -67,7 +68,9 @@ void EndpointCore::decide(Nanoseconds now) {
                                         static_cast<double>(line.messages) / seconds);
     if (line.reason != selection::Reason::refused_by_peer) peer.reason = why;
     peer.predicted_gain = line.gain_per_message;
-    if (line.to != line.from) change_channel(peer, line.to, why, line.gain_per_message);
+    if (line.to != line.from) {
+      change_channel(peer, line.to, line.otherwise, why, line.gain_per_message);
+    }
   }
   for (auto& peer : peers_) peer->window = 0;
 }
@@ -78,17 +81,25 @@ void EndpointCore::on_message_counted(Peer& peer) {
   if (settings_.switch_every > 0) {
     if (++peer.since_switch < settings_.switch_every) return;
     peer.since_switch = 0;
-    change_channel(peer, peer.ring ? ChannelKind::dc_sendrecv : ChannelKind::rc_rdma,
-                   std::string(selection::explain(selection::Reason::forced)), 0);
-  } else if (!peer.ring && ring_at_first_message_ &&
+    // Every change from one kind to another there is, in turn.
+    using enum ChannelKind;
+    static constexpr std::array kTour = {dc_rdma,     rc_rdma, dc_rdma,
+                                         dc_sendrecv, rc_rdma, dc_sendrecv};
+    ChannelKind to;
+    do {
+      to = kTour[peer.forced_step++ % kTour.size()];
+    } while (to == peer.receive_kind);
+    change_channel(peer, to, dc_rdma, std::string(selection::explain(selection::Reason::forced)),
+                   0);
+  } else if (first_message_ != peer.receive_kind &&
              (peer.refused_until == 0 || clock_.now() >= peer.refused_until)) {
-    change_channel(peer, ChannelKind::rc_rdma,
+    change_channel(peer, first_message_, ChannelKind::dc_sendrecv,
                    std::string(selection::explain(selection::Reason::first_message)), 0);
   }
 }
 
-void EndpointCore::change_channel(Peer& peer, ChannelKind to, const std::string& reason,
-                                  double gain) {
+void EndpointCore::change_channel(Peer& peer, ChannelKind to, ChannelKind otherwise,
+                                  const std::string& reason, double gain) {
   if (peer.lost || peer.remote_index == wire::kUnknownIndex ||
       peer.receive_state != ReceiveState::steady || peer.receive_kind == to) {
     return;
@@ -116,15 +127,15 @@ void EndpointCore::change_channel(Peer& peer, ChannelKind to, const std::string&
   }
   peer.predicted_gain = gain;
   peer.reason = reason;
-  if (to == ChannelKind::dc_sendrecv) {
-    request_return(peer);
+  if (to == ChannelKind::dc_sendrecv || peer.receive_kind == ChannelKind::rc_rdma) {
+    request_return(peer, to);
     return;
   }
-  if (Status status = request_ring(peer); !status.ok()) {
+  if (Status status = request_ring(peer, to, otherwise); !status.ok()) {
     peer.reason =
         status.code() == Code::over_budget ? "left on DC: own memory budget" : status.text();
     decided(peer, fmt::format("not done: {}", status.text()));
-    if (ring_at_first_message_) peer.refused_until = clock_.now() + settings_.interval;
+    if (over_ring(first_message_)) peer.refused_until = clock_.now() + settings_.interval;
     drop_rc_if_unused(peer);
   }
 }

@@ -21,10 +21,10 @@ namespace turnout {
 // The direction peer -> us, whose channel we choose (AQPS: we are the initiator).
 enum class ReceiveState : std::uint8_t {
   steady,     // on `Peer::receive_kind`
-  requested,  // J1 sent, waiting for accept or refuse
+  requested,  // J1 sent, waiting for accept, switched or refuse
   accepted,   // J3 sent, waiting for the peer's switch
-  closing,    // asked the peer to leave the ring
-  draining,   // it has; the ring still holds messages or operations
+  closing,    // asked the peer to leave the RC queue pair, or the ring
+  draining,   // it has; messages or operations are still under way on what it left
 };
 
 // The direction us -> peer, which we change when the peer asks (we are the responder).
@@ -91,8 +91,9 @@ struct Peer {
   // peer -> us
   ChannelKind receive_kind = ChannelKind::dc_sendrecv;
   ReceiveState receive_state = ReceiveState::steady;
-  std::uint32_t receive_sequence = 0;  // of the next message to deliver
-  std::uint32_t owed = 0;              // DC-sendrecv credits to hand back
+  ChannelKind wanted = ChannelKind::dc_sendrecv;  // what the change under way leads to
+  std::uint32_t receive_sequence = 0;             // of the next message to deliver
+  std::uint32_t owed = 0;                         // DC-sendrecv credits to hand back
   std::uint32_t owed_ring = 0;
   std::unique_ptr<RingReceiver> ring;
   std::vector<HeldMessage> held;
@@ -110,6 +111,7 @@ struct Peer {
   std::size_t decision = 0;        // index + 1 of the decision being carried out
   std::uint64_t window = 0;        // messages received in the current interval
   std::uint32_t since_switch = 0;  // for the setting switch_every
+  std::uint8_t forced_step = 0;
   Nanoseconds refused_until = 0;
   ChannelHistory received;
   std::string reason;

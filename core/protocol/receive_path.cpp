@@ -154,8 +154,8 @@ bool EndpointCore::poll_ring(Peer& peer) {
 void EndpointCore::credits_given(Peer& peer, const wire::Header& header) {
   peer.credits = std::min(peer.credits + header.credits, peer.address.credits());
   // Credits of a ring that was given up may come late: they are not the present one's.
-  if (header.ring_credits > 0 && peer.send_kind == ChannelKind::rc_rdma &&
-      header.ring == static_cast<std::uint8_t>(peer.answered_request)) {
+  if (header.ring_credits > 0 && over_ring(peer.send_kind) &&
+      header.ring == static_cast<std::uint8_t>(peer.ring_sender.request)) {
     peer.ring_sender.credits =
         std::min(peer.ring_sender.credits + header.ring_credits, peer.ring_sender.entries);
   }

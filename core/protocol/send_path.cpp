@@ -14,8 +14,7 @@ constexpr std::uint32_t kMaxCreditsInHeader = 255;
 
 // Payload bytes that one message to this peer can carry now.
 std::size_t EndpointCore::room(const Peer& peer) const noexcept {
-  std::size_t bytes =
-      peer.send_kind == ChannelKind::rc_rdma ? peer.ring_sender.entry_size : peer.eager_size;
+  std::size_t bytes = over_ring(peer.send_kind) ? peer.ring_sender.entry_size : peer.eager_size;
   bytes -= sizeof(wire::Header);
   if (peer.remote_index == wire::kUnknownIndex) bytes -= sizeof(wire::Introduction);
   return bytes;
@@ -38,8 +37,8 @@ void EndpointCore::fill_header(Peer& peer, const StreamMessage& message, wire::H
 }
 
 bool EndpointCore::post_stream(Peer& peer, const StreamMessage& message) {
-  const bool posted = peer.send_kind == ChannelKind::rc_rdma ? post_over_ring(peer, message)
-                                                             : post_over_dc(peer, message);
+  const bool posted =
+      over_ring(peer.send_kind) ? post_over_ring(peer, message) : post_over_dc(peer, message);
   if (posted) {
     peer.sent.count(message.counts_as);
     charge(Work::post, 1);
@@ -47,15 +46,24 @@ bool EndpointCore::post_stream(Peer& peer, const StreamMessage& message) {
   return posted;
 }
 
+void EndpointCore::address_data(const Peer& peer, SendRecord* record) const noexcept {
+  record->dct = peer.address.dct_number(peer.data_queue % peer.address.data_qps());
+  record->ah = peer.ah;
+  record->dc_key = peer.address.id;
+}
+
 bool EndpointCore::post_over_ring(Peer& peer, const StreamMessage& message) {
   RingSender& ring = peer.ring_sender;
-  if (ring.credits == 0 || peer.rc->full()) return false;
+  const bool rc = peer.send_kind == ChannelKind::rc_rdma;
+  DcInitiator& dc = *pool(Purpose::data)[peer.data_queue];
+  if (ring.credits == 0 || (rc ? peer.rc->full() : dc.full())) return false;
   const bool acknowledged = (message.flags & wire::kAcknowledge) != 0;
   const std::size_t prefix = acknowledged ? wire::kOperationBytes : 0;
   const std::size_t bytes = prefix + message.length + sizeof(wire::Header);
   const std::uint64_t remote = ring.entry_end() - bytes;
   Status status;
-  const bool small = bytes <= peer.rc->max_inline() && !acknowledged;
+  // What goes over DC stays in its buffer until done, see DcInitiator.
+  const bool small = rc && bytes <= peer.rc->max_inline() && !acknowledged;
   std::uint32_t buffer = kNoBuffer;
   if (!small) {
     buffer = send_pool_.take();
@@ -103,7 +111,12 @@ bool EndpointCore::post_over_ring(Peer& peer, const StreamMessage& message) {
     record.length = static_cast<std::uint32_t>(bytes);
     record.remote = remote;
     record.rkey = ring.rkey;
-    status = peer.rc->post(record);
+    if (rc) {
+      status = peer.rc->post(record);
+    } else {
+      address_data(peer, &record);
+      status = dc.post(record);
+    }
     if (!status.ok()) send_pool_.give_back(buffer);
   }
   --ring.credits;
@@ -149,9 +162,7 @@ bool EndpointCore::post_over_dc(Peer& peer, const StreamMessage& message) {
   record.local = reinterpret_cast<std::uint64_t>(start);
   record.lkey = send_pool_.lkey();
   record.length = static_cast<std::uint32_t>(to - start);
-  record.dct = peer.address.dct_number(peer.data_queue % peer.address.data_qps());
-  record.ah = peer.ah;
-  record.dc_key = peer.address.id;
+  address_data(peer, &record);
   --peer.credits;
   if (Status status = queue.post(record); !status.ok()) {
     send_pool_.give_back(buffer);

@@ -2,9 +2,9 @@
 // spec/rendezvous.md: RTS, RDMA read, completion queue entry, FIN), and one-sided operations.
 //
 // A transfer is cut into segments with at most kMaxInFlight of them posted. Reads of a large
-// message use the pair's RC queue pair while the sender's ring is up, else DC. One-sided operations
-// of the application carry keys we did not make: they go over DC, where a refused key does not
-// break the pair's connection.
+// message use the pair's RC queue pair while it serves this direction, else DC. One-sided
+// operations of the application carry keys we did not make: they go over DC, where a refused key
+// does not break the pair's connection.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -93,7 +93,8 @@ void EndpointCore::start_get(RecvOperation& receive, Peer& peer, const wire::Hea
   transfer->total = length;
   transfer->remote_count = rts.segments;
   std::copy_n(rts.segment, rts.segments, transfer->remote.begin());
-  transfer->over_rc = peer.rc && peer.ring && peer.receive_state == ReceiveState::steady;
+  transfer->over_rc = peer.rc && peer.receive_kind == ChannelKind::rc_rdma &&
+                      peer.receive_state == ReceiveState::steady;
   if (transfer->over_rc) ++peer.reads_over_rc;
   if (Status status = register_pieces(*transfer, target, false); !status.ok()) {
     transfer->status = status;
@@ -131,9 +132,7 @@ void EndpointCore::pump(Transfer& transfer) {
     if (transfer.over_rc) {
       status = peer.rc->post(record);
     } else {
-      record.dct = peer.address.dct_number(peer.data_queue % peer.address.data_qps());
-      record.ah = peer.ah;
-      record.dc_key = peer.address.id;
+      address_data(peer, &record);
       status = pool(Purpose::data)[peer.data_queue]->post(record);
     }
     charge(Work::post, 1);

@@ -16,6 +16,11 @@ enum class ChannelKind : std::uint8_t {
   xrc_rdma = 5,
 };
 
+// Messages are written into a ring of the receiver's.
+[[nodiscard]] constexpr bool over_ring(ChannelKind kind) noexcept {
+  return kind == ChannelKind::dc_rdma || kind == ChannelKind::rc_rdma;
+}
+
 [[nodiscard]] constexpr std::string_view name(ChannelKind kind) noexcept {
   switch (kind) {
     case ChannelKind::dc_sendrecv:

@@ -393,6 +393,10 @@ Plan Selector::plan() const {
     line.peer = sources_[i].peer;
     line.from = sources_[i].current;
     line.to = plan.changes ? best[i] : line.from;
+    if (line.to == ChannelKind::rc_rdma && allowed(i, ChannelKind::dc_rdma) &&
+        value(i, ChannelKind::dc_rdma) > 0) {
+      line.otherwise = ChannelKind::dc_rdma;
+    }
     line.reason = best[i] != line.to ? Reason::below_threshold : reason(best, usage, i);
     line.messages = sources_[i].messages;
     if (line.messages > 0) {

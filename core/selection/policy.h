@@ -62,7 +62,8 @@ enum class Reason : std::uint8_t {
 struct PlanLine {
   std::uint32_t peer = 0;
   ChannelKind from = ChannelKind::dc_sendrecv;
-  ChannelKind to = ChannelKind::dc_sendrecv;  // == from: stays, and `reason` says why
+  ChannelKind to = ChannelKind::dc_sendrecv;         // == from: stays, and `reason` says why
+  ChannelKind otherwise = ChannelKind::dc_sendrecv;  // pays too, if the peer cannot give `to`
   Reason reason = Reason::gain;
   std::uint64_t messages = 0;   // in the window
   double gain_per_message = 0;  // predicted, ns, against DC-sendrecv, this source's own share

@@ -49,7 +49,7 @@ TEST(Settings, RangesAreNamed) {
   expect_refused("ring_entries", "256", "2 to 128");
   expect_refused("ring_entry_size", "256", "512 to 64KiB");
   expect_refused("ring_entry_size", "1000", "multiple of 64");
-  expect_refused("data_qps", "5", "1 to 4");
+  expect_refused("data_qps", "65", "0 to 64");
   expect_refused("credit_qps", "0", "1 to 2");
   expect_refused("establishment_qps", "3", "1 to 2");
   expect_refused("retry_count", "8", "0 to 7");
@@ -57,7 +57,7 @@ TEST(Settings, RangesAreNamed) {
   expect_refused("ack_timeout", "32", "1 to 31");
   expect_refused("interval", "0s", "1us to");
   expect_refused("keepalive", "0", "1ms to");
-  expect_refused("policy", "best", "aqps or rc-rdma-od");
+  expect_refused("policy", "best", "aqps or dc-rdma-od or rc-rdma-od");
   expect_refused("rendezvous", "telepathy", "getcqe");
   expect_refused("log", "loud", "trace debug info warn error off");
   expect_refused("fabric", "../x", "letters");

@@ -323,28 +323,79 @@ TEST(Endpoint, SelectionMovesABusySourceToRcByItself) {
   EXPECT_FALSE(report.peers[0].reason.empty());
 }
 
-TEST(Endpoint, AResponderWithoutBudgetRefusesAndTheReasonIsReported) {
-  // Enough for the start-up channels of both, not for one ring more.
-  TestWorld world(2, {{"switch_every", "20"}, {"max_active_rc", "0"}});
+// `count` messages of 8 bytes from 0 to 1, one after the other, and what 1 reports then.
+EndpointReport after_messages(TestWorld& world, int count) {
   std::vector<std::byte> in(8);
   auto out = pattern(8, 7);
   const iovec to = piece(in), from = piece(out);
-  for (int i = 0; i < 100; ++i) {
-    ASSERT_TRUE(world[1].recv(tagged_recv(kAnyPeer, to, 1, world.report(1, nullptr))).ok());
-    ASSERT_TRUE(
+  for (int i = 0; i < count; ++i) {
+    EXPECT_TRUE(world[1].recv(tagged_recv(kAnyPeer, to, 1, world.report(1, nullptr))).ok());
+    EXPECT_TRUE(
         world[0].send(tagged_send(world.peer(0, 1), from, 1, world.report(0, nullptr))).ok());
-    ASSERT_TRUE(
+    EXPECT_TRUE(
         world.until([&] { return world.queue(1).size() == 1 && world.queue(0).size() == 1; }));
     take(world.queue(0));
     take(world.queue(1));
+    EXPECT_EQ(in, out);
   }
   world.progress_all(50);
-  const EndpointReport report = world[1].report();
+  return world[1].report();
+}
+
+TEST(Endpoint, AResponderWithoutAQueuePairRefusesAndTheReasonIsReported) {
+  TestWorld world(2, {{"policy", "static:rc-rdma"}, {"max_active_rc", "0"}});
+  const EndpointReport report = after_messages(world, 100);
   EXPECT_EQ(report.peers[0].receive.switches, 0u);
   ASSERT_FALSE(report.decisions.empty());
   EXPECT_NE(report.decisions[0].outcome.find("refused by peer: its limit"), std::string::npos)
       << report.decisions[0].outcome;
   EXPECT_GT(world[0].report().refusals, 0u);
+}
+
+TEST(Endpoint, AResponderWithoutAQueuePairOffersARingOverDcInstead) {
+  TestWorld world(2, {{"switch_every", "20"}, {"max_active_rc", "0"}});
+  const EndpointReport report = after_messages(world, 500);
+  bool offered = false;
+  for (const DecisionReport& decision : report.decisions) {
+    if (decision.to != ChannelKind::rc_rdma || decision.from != ChannelKind::dc_sendrecv) continue;
+    offered = true;
+    EXPECT_NE(decision.outcome.find("refused by peer: its limit"), std::string::npos);
+    EXPECT_NE(decision.outcome.find("it writes the ring over DC"), std::string::npos)
+        << decision.outcome;
+  }
+  EXPECT_TRUE(offered);
+  std::uint64_t over_dc_ring = 0;
+  for (const ChannelSpan& span : report.peers[0].receive.spans) {
+    EXPECT_NE(span.channel, ChannelKind::rc_rdma);
+    if (span.channel == ChannelKind::dc_rdma) over_dc_ring += span.messages;
+  }
+  EXPECT_GT(over_dc_ring, 100u);
+}
+
+TEST(Endpoint, EveryChangeBetweenTheKindsOfChannelIsMade) {
+  TestWorld world(2, {{"switch_every", "10"}});
+  const EndpointReport report = after_messages(world, 200);
+  std::set<std::pair<ChannelKind, ChannelKind>> made;
+  for (const DecisionReport& decision : report.decisions) {
+    if (decision.outcome.starts_with("done")) made.emplace(decision.from, decision.to);
+  }
+  EXPECT_EQ(made.size(), 6u);
+}
+
+TEST(Endpoint, OnDemandPoliciesGiveTheirChannelAtTheFirstMessage) {
+  for (const auto& [policy, kind] : std::vector<std::pair<std::string, ChannelKind>>{
+           {"dc-rdma-od", ChannelKind::dc_rdma},
+           {"static:dc-rdma", ChannelKind::dc_rdma},
+           {"rc-rdma-od", ChannelKind::rc_rdma},
+           {"static:rc-rdma", ChannelKind::rc_rdma},
+           {"static:dc-sendrecv", ChannelKind::dc_sendrecv}}) {
+    TestWorld world(2, {{"policy", policy}});
+    const EndpointReport report = after_messages(world, 50);
+    const auto& spans = report.peers[0].receive.spans;
+    EXPECT_EQ(spans.back().channel, kind) << policy;
+    EXPECT_GE(spans.back().messages, 40u) << policy;
+    EXPECT_LE(spans.size(), 2u) << policy;
+  }
 }
 
 TEST(Endpoint, ATooSmallBudgetIsRefusedAtTheStartWithWhatToDo) {

@@ -111,12 +111,12 @@ ScheduleOutcome play_schedule(std::uint64_t seed,
                       {"unexpected_memory", pick({"4KiB", "64KiB", "32MiB"})},
                       {"rc_pool", pick({"1", "128"})},
                       {"max_active_rc", pick({"1", "26"})},
-                      {"data_qps", pick({"1", "4"})},
+                      {"data_qps", pick({"1", "4", "28"})},
                       {"interval", pick({"20us", "1ms"})}};
   if (random.below(2) == 0) {
     options.settings.emplace_back("switch_every", pick({"1", "3", "7", "20"}));
   } else {
-    options.settings.emplace_back("policy", pick({"aqps", "rc-rdma-od"}));
+    options.settings.emplace_back("policy", pick({"aqps", "dc-rdma-od", "rc-rdma-od"}));
   }
   options.settings.insert(options.settings.end(), more.begin(), more.end());
 

@@ -11,7 +11,7 @@ namespace turnout::sim {
 namespace {
 
 // Of seed 7. A change of protocol, engine or schedule changes it, and is meant to be seen here.
-constexpr std::uint64_t kHashOfSeven = 0x4317cf895b96a9a9;
+constexpr std::uint64_t kHashOfSeven = 0x1fabc8bc473d994a;
 
 TEST(Schedules, HoldWhatMpiPromises) {
   std::uint64_t switches = 0, faults = 0;
