@@ -91,7 +91,7 @@ void EndpointCore::on_message_counted(Peer& peer) {
     } while (to == peer.receive_kind);
     change_channel(peer, to, dc_rdma, std::string(selection::explain(selection::Reason::forced)),
                    0);
-  } else if (first_message_ != peer.receive_kind &&
+  } else if (over_ring(first_message_) && !over_ring(peer.receive_kind) &&
              (peer.refused_until == 0 || clock_.now() >= peer.refused_until)) {
     change_channel(peer, first_message_, ChannelKind::dc_sendrecv,
                    std::string(selection::explain(selection::Reason::first_message)), 0);

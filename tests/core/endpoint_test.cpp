@@ -297,6 +297,25 @@ TEST(Endpoint, ADirectionChangesChannelAndBackAndItsQueuePairIsReused) {
   EXPECT_LE(report.peak, report.budget);
 }
 
+// `count` messages of 8 bytes from 0 to 1, one after the other, and what 1 reports then.
+EndpointReport after_messages(TestWorld& world, int count) {
+  std::vector<std::byte> in(8);
+  auto out = pattern(8, 7);
+  const iovec to = piece(in), from = piece(out);
+  for (int i = 0; i < count; ++i) {
+    EXPECT_TRUE(world[1].recv(tagged_recv(kAnyPeer, to, 1, world.report(1, nullptr))).ok());
+    EXPECT_TRUE(
+        world[0].send(tagged_send(world.peer(0, 1), from, 1, world.report(0, nullptr))).ok());
+    EXPECT_TRUE(
+        world.until([&] { return world.queue(1).size() == 1 && world.queue(0).size() == 1; }));
+    take(world.queue(0));
+    take(world.queue(1));
+    EXPECT_EQ(in, out);
+  }
+  world.progress_all(50);
+  return world[1].report();
+}
+
 TEST(Endpoint, SelectionMovesABusySourceToRcByItself) {
   TestWorld world(2);
   std::vector<std::byte> in(8);
@@ -320,26 +339,10 @@ TEST(Endpoint, SelectionMovesABusySourceToRcByItself) {
   ASSERT_FALSE(report.decisions.empty());
   EXPECT_EQ(report.decisions[0].to, ChannelKind::rc_rdma);
   EXPECT_NE(report.decisions[0].outcome.find("done"), std::string::npos);
+  const EndpointReport later = after_messages(world, 100);
+  EXPECT_EQ(later.peers[0].receive.spans.back().channel, ChannelKind::rc_rdma);
+  EXPECT_EQ(later.decisions.size(), report.decisions.size());
   EXPECT_FALSE(report.peers[0].reason.empty());
-}
-
-// `count` messages of 8 bytes from 0 to 1, one after the other, and what 1 reports then.
-EndpointReport after_messages(TestWorld& world, int count) {
-  std::vector<std::byte> in(8);
-  auto out = pattern(8, 7);
-  const iovec to = piece(in), from = piece(out);
-  for (int i = 0; i < count; ++i) {
-    EXPECT_TRUE(world[1].recv(tagged_recv(kAnyPeer, to, 1, world.report(1, nullptr))).ok());
-    EXPECT_TRUE(
-        world[0].send(tagged_send(world.peer(0, 1), from, 1, world.report(0, nullptr))).ok());
-    EXPECT_TRUE(
-        world.until([&] { return world.queue(1).size() == 1 && world.queue(0).size() == 1; }));
-    take(world.queue(0));
-    take(world.queue(1));
-    EXPECT_EQ(in, out);
-  }
-  world.progress_all(50);
-  return world[1].report();
 }
 
 TEST(Endpoint, AResponderWithoutAQueuePairRefusesAndTheReasonIsReported) {
