@@ -58,7 +58,7 @@ void VirtualEngine::arrive(Operation& operation) {
       return;
     }
     occupancy = profile_.adapter_receive_dc;
-    context = kResponder | qp->number;
+    if (profile_.cache_by_initiator != 0) context = kResponder | qp->number;
     if (!admit(node, *qp, operation)) return;
   }
   const std::uint8_t opcode = operation.wqe.opcode;
@@ -86,7 +86,7 @@ void VirtualEngine::arrive(Operation& operation) {
     }
   }
   Picoseconds latency = 0;
-  occupancy += context_cost(node, context, &latency);
+  occupancy += context_cost(node, context, profile_.cache_first_miss_receive, &latency);
   node.receive_free = std::max(now_, node.receive_free) + occupancy;
   Picoseconds done = node.receive_free + latency;
   if (receives && target->srq != nullptr) done += profile_.adapter_shared_receive;
@@ -141,7 +141,8 @@ bool VirtualEngine::admit(Node& node, VirtualQp& qp, Operation& operation) {
       return false;
     }
     found = node.responders.emplace(qp.number, 0).first;
-    (void)node.contexts.use(kResponder | qp.number);  // made here by the connect, not fetched
+    // Made here by the connect, not fetched.
+    if (profile_.cache_by_initiator != 0) (void)node.contexts.use(kResponder | qp.number);
   }
   ++found->second;
   operation.at_responder = true;

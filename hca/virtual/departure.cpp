@@ -28,13 +28,14 @@ void VirtualEngine::start(VirtualQp& qp) {
   }
 }
 
-Picoseconds VirtualEngine::context_cost(Node& node, std::uint64_t context, Picoseconds* latency) {
+Picoseconds VirtualEngine::context_cost(Node& node, std::uint64_t context, Picoseconds first_miss,
+                                        Picoseconds* latency) {
   switch (node.contexts.use(context)) {
     case ContextCache::Found::first:
       return 0;
     case ContextCache::Found::second:
       ++statistics_.first_misses;
-      return profile_.cache_first_miss;
+      return first_miss;
     case ContextCache::Found::memory:
       break;
   }
@@ -42,7 +43,7 @@ Picoseconds VirtualEngine::context_cost(Node& node, std::uint64_t context, Picos
   const auto fetcher = std::min_element(node.fetches.begin(), node.fetches.end());
   *fetcher = std::max(*fetcher, now_) + profile_.cache_second_miss;
   *latency += *fetcher - now_;
-  return profile_.cache_first_miss;
+  return first_miss;
 }
 
 // The data's time on the node's link; when its last byte has left.
@@ -94,7 +95,7 @@ bool VirtualEngine::depart(VirtualQp& qp, Operation& operation) {
     }
     ++qp.unanswered;
   }
-  occupancy += context_cost(node, qp.number, &latency);
+  occupancy += context_cost(node, qp.number, profile_.cache_first_miss, &latency);
   node.send_free = std::max(now_, node.send_free) + occupancy;
   const bool fetches = operation.wqe.opcode == IBV_WR_RDMA_READ || is_atomic(operation.wqe.opcode);
   const std::uint64_t bytes = fetches ? 0 : operation.wqe.length;

@@ -130,7 +130,9 @@ class VirtualEngine final : public Engine, public World {
   void start(VirtualQp& qp);
   [[nodiscard]] bool depart(VirtualQp& qp, Operation& operation);
   void depart_datagram(VirtualQp& qp, Operation& operation, Picoseconds arrival);
-  [[nodiscard]] Picoseconds context_cost(Node& node, std::uint64_t context, Picoseconds* latency);
+  // `first_miss` is that of the side which asks.
+  [[nodiscard]] Picoseconds context_cost(Node& node, std::uint64_t context, Picoseconds first_miss,
+                                         Picoseconds* latency);
   [[nodiscard]] bool near(const VirtualQp& from, const VirtualQp* to) const noexcept;
   [[nodiscard]] Picoseconds travel(const VirtualQp& from, const VirtualQp* to, Picoseconds leaves,
                                    std::uint64_t bytes) noexcept;

@@ -161,12 +161,13 @@ Turns in_turn(const hca::Profile& profile, std::size_t connections) {
 TEST(CacheEffects, FirstLevelAtSenderAndReceiver) {
   hca::Profile profile;
   profile.cache_first_miss = 12'001;
+  profile.cache_first_miss_receive = 7'001;
   EXPECT_EQ(in_turn(profile, 8).each, 0);
   profile.cache_first_entries = 4;
   EXPECT_EQ(in_turn(profile, 4).each, 0);
   // Least recently used out: one more than there is room for, and each is missed.
   const Turns missed = in_turn(profile, 5);
-  EXPECT_EQ(missed.each, 2 * 12'001);
+  EXPECT_EQ(missed.each, 12'001 + 7'001);
   EXPECT_EQ(missed.first_misses, 2u);
   EXPECT_EQ(missed.second_misses, 0u);
 }
@@ -183,9 +184,10 @@ TEST(CacheEffects, SecondLevelAtSenderAndReceiver) {
   EXPECT_EQ(missed.second_misses, 2u);
   // What memory has is in neither level.
   profile.cache_first_miss = 12'001;
+  profile.cache_first_miss_receive = 7'001;
   EXPECT_EQ(in_turn(profile, 2).each, 0);
-  EXPECT_EQ(in_turn(profile, 6).each, 2 * 12'001);
-  EXPECT_EQ(in_turn(profile, 7).each, 2 * 512'002);
+  EXPECT_EQ(in_turn(profile, 6).each, 12'001 + 7'001);
+  EXPECT_EQ(in_turn(profile, 7).each, 2 * 500'001 + 12'001 + 7'001);
 }
 
 // Many processes on one side, so that only one adapter has more contexts than room.
@@ -193,6 +195,7 @@ TEST(CacheEffects, OneSideAlone) {
   hca::Profile profile;
   profile.cache_first_entries = 1;
   profile.cache_first_miss = 12'001;
+  profile.cache_first_miss_receive = 7'001;
   for (const bool sender : {true, false}) {
     Cluster c;
     c.world = make_world(profile, 3);
@@ -220,7 +223,7 @@ TEST(CacheEffects, OneSideAlone) {
         last = done[0].at - begin;
       }
     }
-    EXPECT_EQ(last, 12'001) << sender;
+    EXPECT_EQ(last, sender ? 12'001 : 7'001) << sender;
   }
 }
 
@@ -251,12 +254,16 @@ TEST(CacheEffects, FetchesInParallel) {
   EXPECT_EQ(burst(profile, 8), 2 * 500'000);
 }
 
-// A DC responder keeps a context for every initiator it is connected to.
+// A DC responder keeps a context for every initiator it is connected to, or needs its own only.
 TEST(CacheEffects, InitiatorsTakeContextsAtTheirTarget) {
   hca::Profile profile;
   profile.cache_first_entries = 4;
   profile.cache_first_miss = 12'001;
-  for (const std::size_t initiators : {4u, 5u}) {
+  profile.cache_first_miss_receive = 7'001;
+  for (const auto& [initiators, by_initiator, expected] :
+       std::vector<std::tuple<std::size_t, bool, Picoseconds>>{
+           {4, true, 0}, {5, true, 12'001 + 7'001}, {4, false, 0}, {5, false, 12'001}}) {
+    profile.cache_by_initiator = by_initiator ? 1 : 0;
     Cluster c = client_and_targets(profile, 1, initiators, 1);
     Node& client = *c.nodes[0];
     Picoseconds last = 0;
@@ -270,7 +277,7 @@ TEST(CacheEffects, InitiatorsTakeContextsAtTheirTarget) {
         last = done[0].at - begin;
       }
     }
-    EXPECT_EQ(last, initiators == 4 ? 0 : 2 * 12'001) << initiators;
+    EXPECT_EQ(last, expected) << initiators << " " << by_initiator;
   }
 }
 
