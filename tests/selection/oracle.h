@@ -52,7 +52,11 @@ inline bool ring(ChannelKind kind) {
 inline double gain(const Input& input, const std::vector<ChannelKind>& map) {
   const CostModel& costs = input.costs;
   std::uint64_t most = 0;
-  for (const SourceView& s : input.sources) most = std::max(most, s.messages);
+  for (std::size_t i = 0; i < map.size(); ++i) {
+    if (input.leading == Leading::paper || ring(map[i])) {
+      most = std::max(most, input.sources[i].messages);
+    }
+  }
   double sum = 0;
   for (std::size_t i = 0; i < map.size(); ++i) {
     const SourceView& s = input.sources[i];
@@ -63,7 +67,7 @@ inline double gain(const Input& input, const std::vector<ChannelKind>& map) {
     sum -= static_cast<double>(most) * costs.poll / 2;
     if (map[i] == s.current) continue;
     if (rc && !s.rc_exists) sum -= costs.setup_rc;
-    if (!rc) sum -= costs.setup_dc;
+    if (!rc && !ring(s.current)) sum -= costs.setup_dc;
   }
   return sum;
 }
