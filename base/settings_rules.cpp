@@ -114,6 +114,7 @@ Status Settings::validate() const {
   rules.one_of("rendezvous", rendezvous, std::array<std::string_view, 1>{"getcqe"});
 
   rules.count("data_qps", data_qps, 0, 64);
+  rules.count("statistics_entries", statistics_entries, 0, 65536);
   // The address (core/address.h) has room for this many DC targets.
   rules.count("credit_qps", credit_qps, 1, 2);
   rules.count("establishment_qps", establishment_qps, 1, 2);

@@ -92,6 +92,7 @@ Status EndpointCore::start() {
   frees_before_drain_ = settings_.break_rule == "free-before-drain";
   started_ = true;
   const Nanoseconds now = clock_.now();
+  interval_began_ = now;
   next_decision_ = now + settings_.interval;
   next_keepalive_ = now + settings_.keepalive / 4;
   TURNOUT_LOG(endpoint, info, "{} on {} ({}), policy {}, {} of {} bytes used at start",

@@ -33,6 +33,8 @@
 #include "core/protocol/operation.h"
 #include "core/report.h"
 #include "core/selection/policy.h"
+#include "core/selection/statistics.h"
+#include "core/selection/windows.h"
 #include "core/verbs/device.h"
 
 namespace turnout {
@@ -247,6 +249,8 @@ class EndpointCore final : public Endpoint {
 
   // connection/decision.cpp
   void decide(Nanoseconds now);
+  [[nodiscard]] bool keep_counts(Nanoseconds now);
+  void carry_out(const selection::WindowSelection& selected, Nanoseconds now);
   void on_message_counted(Peer& peer);
   void change_channel(Peer& peer, ChannelKind to, ChannelKind otherwise, const std::string& reason,
                       double gain);
@@ -325,6 +329,10 @@ class EndpointCore final : public Endpoint {
   bool closing_ = false;
   ChannelKind first_message_ = ChannelKind::dc_sendrecv;  // asked for at a peer's first message
   bool frees_before_drain_ = false;                       // setting break_rule
+  std::unique_ptr<selection::Statistics> statistics_;     // made with the first counts to keep
+  selection::WindowState window_;
+  Nanoseconds interval_began_ = 0;
+  std::uint64_t statistics_bytes_ = 0;  // reserved
   std::deque<DecisionReport> decisions_;
   std::uint64_t decisions_dropped_ = 0;
   std::uint64_t unexpected_count_ = 0, rendezvous_count_ = 0, credit_messages_ = 0, refusals_ = 0;

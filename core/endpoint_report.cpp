@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <array>
@@ -26,6 +27,10 @@ EndpointReport EndpointCore::report() const {
     line.send = peer->sent.report();
     line.receive = peer->received.report();
     line.reason = peer->reason;
+    if (line.reason.empty() && peer->rate >= 0) {
+      line.reason =
+          fmt::format("{} ({:.0f} messages/s)", selection::explain(peer->verdict), peer->rate);
+    }
     line.predicted_gain = peer->predicted_gain;
     line.bytes = sizeof(Peer) + (peer->rc ? rc_bytes_ : 0) +
                  (peer->ring ? std::uint64_t{peer->ring->entries()} * peer->ring->entry_size() : 0);

@@ -13,30 +13,68 @@ constexpr std::size_t kDecisionsKept = 4096;
 constexpr std::uint64_t kDecisionBytes = sizeof(DecisionReport) + 160;  // with its words
 }  // namespace
 
-void EndpointCore::decide(Nanoseconds now) {
-  std::uint64_t heard = 0;
-  for (const auto& peer : peers_) heard += peer->window;
-  const bool selecting = settings_.policy == "aqps" && settings_.switch_every == 0;
-  if (heard == 0 || !selecting || closing_) {
-    for (auto& peer : peers_) peer->window = 0;
-    return;
+// Hands the counts of the interval that ends now to the statistics. False: there are none.
+bool EndpointCore::keep_counts(Nanoseconds now) {
+  const selection::TimeWindow interval{interval_began_, now};
+  interval_began_ = now;
+  std::size_t heard = 0;
+  for (const auto& peer : peers_) heard += peer->window > 0 ? 1 : 0;
+  if (heard == 0) return false;
+  if (!statistics_) {
+    selection::StatisticsOptions options;
+    if (settings_.statistics_entries > 0) {
+      options.store = selection::StatisticsStore::paper_table;
+      options.sigma = static_cast<std::uint32_t>(settings_.statistics_entries);
+      options.max_bytes = account_.budget();
+    }
+    auto made = selection::make_statistics(options);
+    if (!made) {
+      TURNOUT_LOG(selection, error, "no statistics, so no choice: {}", made.status().text());
+      return false;
+    }
+    statistics_ = std::move(made).value();
   }
+  const std::uint64_t needed = statistics_->bytes_during_next(heard);
+  if (needed > statistics_bytes_) {
+    if (!account_.reserve(MemoryKind::decisions, needed - statistics_bytes_)) {
+      TURNOUT_LOG(selection, info, "no room in the budget to count {} sources", heard);
+      return false;
+    }
+    statistics_bytes_ = needed;
+  }
+  if (Status status = statistics_->begin_interval(interval); !status.ok()) {
+    TURNOUT_LOG(selection, error, "an interval is left out: {}", status.text());
+    return false;
+  }
+  for (const auto& peer : peers_) {
+    if (peer->window > 0) statistics_->count(peer->id, peer->window, peer->ring != nullptr);
+  }
+  statistics_->end_interval();
+  const std::uint64_t held = statistics_->bytes() + statistics_->index_bytes();
+  account_.release(MemoryKind::decisions, statistics_bytes_ - held);
+  statistics_bytes_ = held;
+  return true;
+}
+
+void EndpointCore::decide(Nanoseconds now) {
+  const bool selecting = settings_.policy == "aqps" && settings_.switch_every == 0 && !closing_;
+  const bool kept = selecting && keep_counts(now);
+  for (auto& peer : peers_) peer->window = 0;
+  if (!kept) return;
   std::vector<selection::SourceView> sources;
   std::uint64_t given_back = 0;
   for (const auto& peer : peers_) {
     const bool busy = peer->receive_state != ReceiveState::steady;
     if (peer->lost || peer->self || busy || peer->remote_index == wire::kUnknownIndex) continue;
-    if (peer->window == 0 && !peer->ring) continue;
     selection::SourceView view;
     view.peer = peer->id;
     view.current = peer->receive_kind;
-    view.messages = peer->window;
     view.rc_exists = peer->rc != nullptr;
     view.refused = now < peer->refused_until;
     sources.push_back(view);
     if (peer->ring) given_back += std::uint64_t{peer->ring->entries()} * peer->ring->entry_size();
   }
-  selection::Input input;
+  selection::WindowInput input;
   input.sources = sources;
   input.costs.saving_dc_rdma = static_cast<double>(settings_.saving_dc_rdma);
   input.costs.saving_rc_rdma = static_cast<double>(settings_.saving_rc_rdma);
@@ -45,8 +83,7 @@ void EndpointCore::decide(Nanoseconds now) {
   input.costs.setup_dc = static_cast<double>(settings_.cost_setup_dc);
   input.costs.setup_rc = static_cast<double>(settings_.cost_setup_rc);
   input.costs.ring_entries = static_cast<std::uint32_t>(settings_.ring_entries);
-  const auto h = static_cast<std::uint32_t>(settings_.max_active_rc);
-  input.limits.max_active_rc = h;
+  input.limits.max_active_rc = static_cast<std::uint32_t>(settings_.max_active_rc);
   input.limits.max_channels = static_cast<std::uint32_t>(settings_.max_channels);
   input.limits.dc_rdma_available = true;
   const std::uint64_t kept_free = spare();
@@ -57,22 +94,29 @@ void EndpointCore::decide(Nanoseconds now) {
   input.limits.bytes_per_ring = settings_.ring_entries * settings_.ring_entry_size;
   input.limits.bytes_per_rc = rc_bytes_;
   input.gain_threshold = static_cast<double>(settings_.gain_threshold);
+  carry_out(selection::select_in_windows(*statistics_, window_, input), now);
+}
 
-  const selection::Plan plan = selection::select_aqps(input);
-  TURNOUT_LOG(selection, debug, "{} sources, gain {:.0f} -> {:.0f} ns, {}", sources.size(),
-              plan.gain_current, plan.gain_best, plan.changes ? "changes" : "no change");
+void EndpointCore::carry_out(const selection::WindowSelection& selected, Nanoseconds now) {
+  window_ = selected.next;
+  if (window_.current) statistics_->keep_border(window_.current->begin);
+  const selection::Plan& plan = selected.plan;
+  const double seconds = static_cast<double>(selected.window.length()) / 1e9;
+  TURNOUT_LOG(selection, debug, "{} sources in {:.3f} s, gain {:.0f} -> {:.0f} ns, {} window, {}",
+              plan.lines.size(), seconds, plan.gain_current, plan.gain_best,
+              selection::name(selected.chosen), plan.changes ? "changes" : "no change");
   for (const selection::PlanLine& line : plan.lines) {
     Peer& peer = *peers_[line.peer];
-    const double seconds = static_cast<double>(settings_.interval) / 1e9;
-    const std::string why = fmt::format("{} ({:.0f} messages/s)", selection::explain(line.reason),
-                                        static_cast<double>(line.messages) / seconds);
-    if (line.reason != selection::Reason::refused_by_peer) peer.reason = why;
+    peer.verdict = line.reason;
+    peer.rate = static_cast<float>(static_cast<double>(line.messages) / std::max(seconds, 1e-9));
     peer.predicted_gain = line.gain_per_message;
-    if (line.to != line.from) {
-      change_channel(peer, line.to, line.otherwise, why, line.gain_per_message);
-    }
+    if (now >= peer.refused_until) peer.reason.clear();
+    if (line.to == line.from) continue;
+    change_channel(
+        peer, line.to, line.otherwise,
+        fmt::format("{} ({:.0f} messages/s)", selection::explain(line.reason), peer.rate),
+        line.gain_per_message);
   }
-  for (auto& peer : peers_) peer->window = 0;
 }
 
 // Policies that act on single messages.

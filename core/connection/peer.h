@@ -14,7 +14,7 @@
 #include "core/channel/ring.h"
 #include "core/protocol/operation.h"
 #include "core/report.h"
-#include "core/selection/channel_kind.h"
+#include "core/selection/policy.h"
 
 namespace turnout {
 
@@ -114,7 +114,10 @@ struct Peer {
   std::uint8_t forced_step = 0;
   Nanoseconds refused_until = 0;
   ChannelHistory received;
+  // Why its channel is what it is: words of what was tried last, else the selection's verdict.
   std::string reason;
+  selection::Reason verdict = selection::Reason::too_few_messages;
+  float rate = -1;  // messages a second in the window of the verdict; below 0: no verdict yet
   double predicted_gain = 0;
 
   std::unique_ptr<RcQueue> rc;          // serves both directions

@@ -1,66 +1,18 @@
 #include "core/selection/policy.h"
 
 #include <algorithm>
-#include <functional>
+#include <array>
 #include <optional>
 #include <utility>
+
+#include "core/selection/best_map.h"
+#include "core/selection/costs.h"
+#include "core/selection/leading_ring.h"
+#include "core/selection/source_order.h"
 
 namespace turnout::selection {
 
 namespace {
-
-// What one message saves on a ring, its share of the credit messages taken off.
-double saving(const CostModel& costs, ChannelKind kind) {
-  const double credit = costs.credit / static_cast<double>(std::max(costs.ring_entries, 1u));
-  switch (kind) {
-    case ChannelKind::dc_rdma:
-      return costs.saving_dc_rdma - credit;
-    case ChannelKind::rc_rdma:
-      return costs.saving_rc_rdma - credit;
-    default:
-      return 0;
-  }
-}
-
-// What one more ring costs in the window: every message of the leading source is waited for, and
-// half of the other rings are polled in vain meanwhile (AQPS 3.2). The leading count is the largest
-// of all sources, as the paper has it; it is asked for in this one place.
-double poll_share(const CostModel& costs, std::uint64_t leading) {
-  return static_cast<double>(leading) * costs.poll / 2;
-}
-
-bool has_ring(ChannelKind kind) {
-  return kind == ChannelKind::dc_rdma || kind == ChannelKind::rc_rdma;
-}
-
-// The best (l, m) at a given cost of polling one more ring.
-MapChoice best_prefix(std::span<const std::uint64_t> counts_descending, double poll,
-                      const CostModel& costs, std::uint32_t max_rc, std::uint32_t max_channels,
-                      bool dc_rdma_available) {
-  MapChoice best;
-  const double dc = saving(costs, ChannelKind::dc_rdma);
-  const double rc = saving(costs, ChannelKind::rc_rdma);
-  const std::size_t last = std::min<std::size_t>(
-      counts_descending.size(), dc_rdma_available ? max_channels : std::min(max_channels, max_rc));
-  // x(l,m) = A(l) + B(m), m <= min(l,h): one pass over l with the best B so far. Without DC-RDMA
-  // every channel is an RC, m = l.
-  double a = 0, b = 0, best_b = 0;
-  std::uint32_t best_m = 0;
-  for (std::size_t l = 1; l <= last; ++l) {
-    const auto n = static_cast<double>(counts_descending[l - 1]);
-    const auto m = static_cast<std::uint32_t>(l);
-    a += n * dc - poll - costs.setup_dc;
-    if (l <= max_rc) {
-      b += n * (rc - dc) - (costs.setup_rc - costs.setup_dc);
-      if (b > best_b || !dc_rdma_available) {
-        best_b = b;
-        best_m = m;
-      }
-    }
-    if (a + best_b > best.gain) best = {best_m, m, a + best_b};
-  }
-  return best;
-}
 
 struct Usage {
   std::uint32_t rc = 0;
@@ -70,24 +22,31 @@ struct Usage {
 
 using Map = std::vector<ChannelKind>;  // by position in Selector::sources_
 
+// Sources alike but for their counts; see best_map.h.
+struct Group {
+  std::vector<double> counts;
+  std::vector<std::size_t> positions;
+};
+// By whether a ring exists, a queue pair exists, DC-RDMA is allowed.
+constexpr std::size_t kGroups = 8;
+
 class Selector {
  public:
   explicit Selector(const Input& input);
-  [[nodiscard]] Plan plan() const;
+  [[nodiscard]] Plan plan();
 
  private:
   [[nodiscard]] bool rc_exists(std::size_t i) const {
     return sources_[i].rc_exists || sources_[i].current == ChannelKind::rc_rdma;
   }
   [[nodiscard]] double setup(std::size_t i, ChannelKind kind) const {
-    if (kind == sources_[i].current) return 0;
     if (kind == ChannelKind::rc_rdma) return rc_exists(i) ? 0 : input_.costs.setup_rc;
-    return kind == ChannelKind::dc_rdma ? input_.costs.setup_dc : 0;
+    return has_ring(sources_[i].current) ? 0 : input_.costs.setup_dc;
   }
   // This source's own share of the gain.
-  [[nodiscard]] double value(std::size_t i, ChannelKind kind) const {
+  [[nodiscard]] double value(std::size_t i, ChannelKind kind, double poll) const {
     if (!has_ring(kind)) return 0;
-    return static_cast<double>(sources_[i].messages) * saving(input_.costs, kind) - poll_ -
+    return static_cast<double>(sources_[i].messages) * saving(input_.costs, kind) - poll -
            setup(i, kind);
   }
   [[nodiscard]] bool allowed(std::size_t i, ChannelKind kind) const {
@@ -97,36 +56,39 @@ class Selector {
   [[nodiscard]] std::uint64_t bytes(std::size_t i, ChannelKind kind) const;
   [[nodiscard]] bool fits(const Usage& usage, std::size_t i, ChannelKind kind) const;
   void take(Usage* usage, std::size_t i, ChannelKind kind) const;
-  void give(Usage* usage, std::size_t i, ChannelKind kind) const;
 
+  [[nodiscard]] double leading(const Map& map) const;  // n_1
+  [[nodiscard]] double poll(const Map& map) const;
   [[nodiscard]] double gain(const Map& map) const;
   [[nodiscard]] std::optional<Usage> usage_of(const Map& map) const;  // none: beyond a limit
   [[nodiscard]] Map fixed_map(Usage* usage) const;
-  [[nodiscard]] Map best_of_queue_pairs() const;
-  [[nodiscard]] Map paper_map() const;
-  [[nodiscard]] Map by_advantage() const;
+  void keep_idle(Map* map, Usage usage) const;
   [[nodiscard]] Map current_as_far_as_it_fits() const;
-  void improve(Map* map) const;
-  [[nodiscard]] Map best_map() const;
-  [[nodiscard]] Reason limit_met(const Usage& usage, std::size_t i) const;
-  [[nodiscard]] Reason reason(const Map& map, const Usage& usage, std::size_t i) const;
+  [[nodiscard]] RingRoom room_beside(const Usage& usage) const;
+  void give(const Group& group, std::size_t start, const GroupShare& share, Map* map,
+            Usage* usage) const;
+  [[nodiscard]] Map exact_map(Usage* usage, double* shortfall) const;
+  [[nodiscard]] Map best_map(double* shortfall) const;
+  [[nodiscard]] Reason limit_met(const Usage& usage, std::size_t i, double poll) const;
+  [[nodiscard]] Reason reason(const Map& map, const Usage& usage, std::size_t i,
+                              double leading) const;
 
   const Input& input_;
-  std::vector<SourceView> sources_;  // busiest first; equals: the one with a ring, then by peer
+  std::vector<SourceView> sources_;  // busiest_first
   std::vector<bool> fixed_;  // not ours to choose: refused, or a kind outside this selection
   std::vector<std::size_t> active_;  // positions with messages that are not fixed
   std::vector<std::size_t> idle_;    // silent ones with a ring
-  double poll_ = 0;
+  std::array<Group, kGroups> groups_;
   std::uint64_t messages_ = 0;
 };
 
-Selector::Selector(const Input& input)
-    : input_(input), sources_(input.sources.begin(), input.sources.end()) {
-  std::sort(sources_.begin(), sources_.end(), [](const SourceView& a, const SourceView& b) {
-    if (a.messages != b.messages) return a.messages > b.messages;
-    if (has_ring(a.current) != has_ring(b.current)) return has_ring(a.current);
-    return a.peer < b.peer;
-  });
+constexpr std::size_t group_number(bool ring, bool queue_pair, bool dc_allowed) {
+  // What exists comes first: among equals it is preferred.
+  return (ring ? 0u : 4u) + (queue_pair ? 0u : 2u) + (dc_allowed ? 0u : 1u);
+}
+
+Selector::Selector(const Input& input) : input_(input), sources_(busiest_first(input.sources)) {
+  fixed_.reserve(sources_.size());
   for (std::size_t i = 0; i < sources_.size(); ++i) {
     const SourceView& source = sources_[i];
     messages_ += source.messages;
@@ -136,11 +98,15 @@ Selector::Selector(const Input& input)
     if (fixed) continue;
     if (source.messages > 0) {
       active_.push_back(i);
+      Group& group = groups_[group_number(has_ring(source.current), rc_exists(i),
+                                          allowed(i, ChannelKind::dc_rdma))];
+      group.counts.push_back(static_cast<double>(source.messages));
+      group.positions.push_back(i);
     } else if (has_ring(source.current)) {
       idle_.push_back(i);
     }
   }
-  poll_ = sources_.empty() ? 0 : poll_share(input.costs, sources_.front().messages);
+  if (input.messages > 0) messages_ = input.messages;
 }
 
 std::uint64_t Selector::bytes(std::size_t i, ChannelKind kind) const {
@@ -165,16 +131,22 @@ void Selector::take(Usage* usage, std::size_t i, ChannelKind kind) const {
   usage->bytes += bytes(i, kind);
 }
 
-void Selector::give(Usage* usage, std::size_t i, ChannelKind kind) const {
-  if (!has_ring(kind)) return;
-  --usage->rings;
-  if (kind == ChannelKind::rc_rdma) --usage->rc;
-  usage->bytes -= bytes(i, kind);
+double Selector::leading(const Map& map) const {
+  if (sources_.empty()) return 0;
+  if (input_.leading == Leading::paper) return static_cast<double>(sources_.front().messages);
+  const auto first = std::find_if(map.begin(), map.end(), has_ring);
+  if (first == map.end()) return 0;
+  return static_cast<double>(sources_[static_cast<std::size_t>(first - map.begin())].messages);
+}
+
+double Selector::poll(const Map& map) const {
+  return poll_share(input_.costs, leading(map));
 }
 
 double Selector::gain(const Map& map) const {
+  const double each = poll(map);
   double sum = 0;
-  for (std::size_t i = 0; i < map.size(); ++i) sum += value(i, map[i]);
+  for (std::size_t i = 0; i < map.size(); ++i) sum += value(i, map[i], each);
   return sum;
 }
 
@@ -199,84 +171,14 @@ Map Selector::fixed_map(Usage* usage) const {
   return map;
 }
 
-// The exact optimum over maps of RC-RDMA only. Sources are of two prices, with and without a queue
-// pair of their own, and within each the busier is worth more: the optimum is a prefix of each.
-Map Selector::best_of_queue_pairs() const {
-  Usage usage;
-  Map map = fixed_map(&usage);
-  std::vector<std::size_t> existing, fresh;
-  for (const std::size_t i : active_) {
-    if (value(i, ChannelKind::rc_rdma) > 0) (rc_exists(i) ? existing : fresh).push_back(i);
+// Keeps the channels of silent sources in the room that is left: their place costs nothing while
+// nobody wants it.
+void Selector::keep_idle(Map* map, Usage usage) const {
+  for (const std::size_t i : idle_) {
+    if (!fits(usage, i, sources_[i].current)) continue;
+    (*map)[i] = sources_[i].current;
+    take(&usage, i, (*map)[i]);
   }
-  std::vector<double> sum_existing = {0};
-  for (const std::size_t i : existing) {
-    sum_existing.push_back(sum_existing.back() + value(i, ChannelKind::rc_rdma));
-  }
-  double best = 0, sum_fresh = 0;
-  std::size_t best_existing = 0, best_fresh = 0;
-  for (std::size_t f = 0; f <= fresh.size(); ++f) {
-    if (f > 0) {
-      if (!fits(usage, fresh[f - 1], ChannelKind::rc_rdma)) break;
-      take(&usage, fresh[f - 1], ChannelKind::rc_rdma);
-      sum_fresh += value(fresh[f - 1], ChannelKind::rc_rdma);
-    }
-    // How many of the others fit beside them; they are of equal size.
-    std::uint64_t room =
-        std::min(input_.limits.max_active_rc - std::min(input_.limits.max_active_rc, usage.rc),
-                 input_.limits.max_channels - std::min(input_.limits.max_channels, usage.rings));
-    if (input_.limits.bytes_per_ring > 0) {
-      const std::uint64_t left =
-          input_.limits.bytes_available - std::min(input_.limits.bytes_available, usage.bytes);
-      room = std::min(room, left / input_.limits.bytes_per_ring);
-    }
-    const std::size_t e = std::min<std::size_t>(existing.size(), room);
-    if (sum_existing[e] + sum_fresh > best) {
-      best = sum_existing[e] + sum_fresh;
-      best_existing = e;
-      best_fresh = f;
-    }
-  }
-  for (std::size_t e = 0; e < best_existing; ++e) map[existing[e]] = ChannelKind::rc_rdma;
-  for (std::size_t f = 0; f < best_fresh; ++f) map[fresh[f]] = ChannelKind::rc_rdma;
-  return map;
-}
-
-// FIND_MAP's answer as if no channel existed, cut where the limits end.
-Map Selector::paper_map() const {
-  Usage usage;
-  Map map = fixed_map(&usage);
-  std::vector<std::uint64_t> counts;
-  for (const std::size_t i : active_) counts.push_back(sources_[i].messages);
-  const MapChoice choice =
-      best_prefix(counts, poll_, input_.costs, input_.limits.max_active_rc - usage.rc,
-                  input_.limits.max_channels - usage.rings, input_.limits.dc_rdma_available);
-  for (std::size_t k = 0; k < choice.channels; ++k) {
-    const ChannelKind kind = k < choice.rc ? ChannelKind::rc_rdma : ChannelKind::dc_rdma;
-    if (!fits(usage, active_[k], kind)) break;
-    map[active_[k]] = kind;
-    take(&usage, active_[k], kind);
-  }
-  return map;
-}
-
-// RC-RDMA to those who gain most over their next best channel, then the rest by improve().
-Map Selector::by_advantage() const {
-  Usage usage;
-  Map map = fixed_map(&usage);
-  std::vector<std::pair<double, std::size_t>> order;
-  for (const std::size_t i : active_) {
-    const double other =
-        allowed(i, ChannelKind::dc_rdma) ? std::max(value(i, ChannelKind::dc_rdma), 0.0) : 0.0;
-    const double advantage = value(i, ChannelKind::rc_rdma) - other;
-    if (advantage > 0) order.emplace_back(-advantage, i);
-  }
-  std::sort(order.begin(), order.end());
-  for (const auto& [unused, i] : order) {
-    if (!fits(usage, i, ChannelKind::rc_rdma)) continue;
-    map[i] = ChannelKind::rc_rdma;
-    take(&usage, i, ChannelKind::rc_rdma);
-  }
-  return map;
 }
 
 Map Selector::current_as_far_as_it_fits() const {
@@ -287,75 +189,116 @@ Map Selector::current_as_far_as_it_fits() const {
     map[i] = sources_[i].current;
     take(&usage, i, map[i]);
   }
+  keep_idle(&map, usage);
   return map;
 }
 
-// Takes away what does not pay, gives what pays and fits, and keeps the channels of silent sources
-// in the room that is left: their place costs nothing while nobody wants it.
-void Selector::improve(Map* map) const {
-  for (const std::size_t i : active_) {
-    if (value(i, (*map)[i]) < 0) (*map)[i] = ChannelKind::dc_sendrecv;
-  }
-  Usage usage = *usage_of(*map);
-  for (const ChannelKind kind : {ChannelKind::rc_rdma, ChannelKind::dc_rdma}) {
-    std::vector<std::pair<double, std::size_t>> order;
-    for (const std::size_t i : active_) {
-      if (!allowed(i, kind)) continue;
-      const double more = value(i, kind) - value(i, (*map)[i]);
-      if (more > 0) order.emplace_back(-more, i);
-    }
-    std::sort(order.begin(), order.end());
-    for (const auto& [unused, i] : order) {
-      Usage changed = usage;
-      give(&changed, i, (*map)[i]);
-      if (!fits(changed, i, kind)) continue;
-      take(&changed, i, kind);
-      usage = changed;
-      (*map)[i] = kind;
-    }
-  }
-  for (const std::size_t i : idle_) {
-    if (!fits(usage, i, sources_[i].current)) continue;
-    (*map)[i] = sources_[i].current;
-    take(&usage, i, (*map)[i]);
+RingRoom Selector::room_beside(const Usage& usage) const {
+  const Limits& limits = input_.limits;
+  const auto left = [](std::uint64_t limit, std::uint64_t used) {
+    return limit > used ? limit - used : 0;
+  };
+  return {left(limits.max_channels, usage.rings), left(limits.max_active_rc, usage.rc),
+          left(limits.bytes_available, usage.bytes), limits.bytes_per_ring, limits.bytes_per_rc};
+}
+
+void Selector::give(const Group& group, std::size_t start, const GroupShare& share, Map* map,
+                    Usage* usage) const {
+  const bool rc_first =
+      saving(input_.costs, ChannelKind::rc_rdma) >= saving(input_.costs, ChannelKind::dc_rdma);
+  const std::uint32_t first = rc_first ? share.rc : share.dc;
+  for (std::uint32_t k = 0; k < share.rc + share.dc; ++k) {
+    const std::size_t i = group.positions[start + k];
+    const ChannelKind kind = (k < first) == rc_first ? ChannelKind::rc_rdma : ChannelKind::dc_rdma;
+    if (!fits(*usage, i, kind)) continue;
+    (*map)[i] = kind;
+    take(usage, i, kind);
   }
 }
 
-Map Selector::best_map() const {
-  // The first stays when others are only as good, so that nothing changes without a gain.
-  Map best = current_as_far_as_it_fits();
-  improve(&best);
-  double most = gain(best);
-  std::vector<Map> candidates;
-  candidates.push_back(best_of_queue_pairs());
-  if (input_.limits.dc_rdma_available) {
-    candidates.push_back(paper_map());
-    candidates.push_back(by_advantage());
+// The optimum over the sources that spoke and are ours to choose.
+Map Selector::exact_map(Usage* usage, double* shortfall) const {
+  Map map = fixed_map(usage);
+  const CostModel& costs = input_.costs;
+  std::vector<SourceGroup> groups;
+  std::uint64_t rings = 0, queue_pairs = 0;
+  for (std::size_t g = 0; g < kGroups; ++g) {
+    const bool ring = g < 4, queue_pair = g % 4 < 2, dc_allowed = g % 2 == 0;
+    const Group& group = groups_[g];
+    groups.push_back({group.counts, ring ? 0 : costs.setup_dc, queue_pair ? 0 : costs.setup_rc,
+                      dc_allowed, !queue_pair});
+    rings += ring ? group.counts.size() : 0;
+    queue_pairs += queue_pair ? group.counts.size() : 0;
   }
-  for (Map& candidate : candidates) {
-    improve(&candidate);
-    if (const double g = gain(candidate); g > most) {
-      most = g;
-      best = std::move(candidate);
-    }
+  const RingRoom room = room_beside(*usage);
+  const double dc = saving(costs, ChannelKind::dc_rdma), rc = saving(costs, ChannelKind::rc_rdma);
+  *shortfall = 0;
+  if (input_.leading == Leading::paper) {
+    const BestShares best = best_shares(groups, {dc, rc, poll(map)}, room);
+    for (std::size_t g = 0; g < kGroups; ++g) give(groups_[g], 0, best.shares[g], &map, usage);
+    return map;
   }
-  return best;
+  std::vector<double> counts;
+  counts.reserve(active_.size());
+  for (const std::size_t i : active_) counts.push_back(static_cast<double>(sources_[i].messages));
+  LeadingProblem problem;
+  problem.groups = groups;
+  problem.counts = counts;
+  problem.saving_dc = dc;
+  problem.saving_rc = rc;
+  problem.poll = costs.poll;
+  problem.room = room;
+  problem.fixed_rings = usage->rings;
+  problem.fixed_lead = leading(map);
+  problem.existing_rings = rings;
+  problem.existing_queue_pairs = queue_pairs;
+  problem.setup_dc = costs.setup_dc;
+  problem.setup_rc = costs.setup_rc;
+  const LeadingShares best = best_with_leading_ring(problem);
+  for (std::size_t g = 0; g < kGroups; ++g) {
+    give(groups_[g], best.starts[g], best.shares[g], &map, usage);
+  }
+  *shortfall = best.shortfall;
+  return map;
+}
+
+Map Selector::best_map(double* shortfall) const {
+  Map current = current_as_far_as_it_fits();
+  Usage usage;
+  Map best = exact_map(&usage, shortfall);
+  keep_idle(&best, usage);
+  // Nothing changes without a gain. Silent sources kept are polled, so maps are compared by what
+  // the others gain; where the polls' cost depends on the map, by all.
+  const auto worth = [&](const Map& map) {
+    if (input_.leading == Leading::rings) return gain(map);
+    const double each = poll(map);
+    double sum = 0;
+    for (const std::size_t i : active_) sum += value(i, map[i], each);
+    return sum;
+  };
+  const double now = worth(current), then = worth(best);
+  const double most = sources_.empty() ? 0 : static_cast<double>(sources_.front().messages);
+  const double rounding =
+      1e-12 * most *
+      std::max(std::abs(input_.costs.saving_rc_rdma), std::abs(input_.costs.saving_dc_rdma));
+  return then > now + rounding ? best : current;
 }
 
 // Which limit keeps source i, which would pay, from a ring beside `usage`.
-Reason Selector::limit_met(const Usage& usage, std::size_t i) const {
+Reason Selector::limit_met(const Usage& usage, std::size_t i, double poll) const {
   const Limits& limits = input_.limits;
   if (usage.rings >= limits.max_channels) return Reason::limit_channels;
-  const bool by_dc = allowed(i, ChannelKind::dc_rdma) && value(i, ChannelKind::dc_rdma) > 0;
+  const bool by_dc = allowed(i, ChannelKind::dc_rdma) && value(i, ChannelKind::dc_rdma, poll) > 0;
   if (!by_dc && usage.rc >= limits.max_active_rc) return Reason::limit_active_rc;
   return Reason::limit_budget;
 }
 
-Reason Selector::reason(const Map& map, const Usage& usage, std::size_t i) const {
+Reason Selector::reason(const Map& map, const Usage& usage, std::size_t i, double leading) const {
   const SourceView& source = sources_[i];
   const ChannelKind to = map[i];
+  const double poll = poll_share(input_.costs, leading);
   if (fixed_[i]) {
-    if (to != source.current) return limit_met(usage, i);
+    if (to != source.current) return limit_met(usage, i, poll);
     return source.refused ? Reason::refused_by_peer : Reason::forced;
   }
   if (source.messages == 0) {
@@ -364,43 +307,50 @@ Reason Selector::reason(const Map& map, const Usage& usage, std::size_t i) const
   }
   if (to == ChannelKind::rc_rdma) return Reason::gain;
   if (to == ChannelKind::dc_rdma) {
-    const bool displaced =
-        source.current == ChannelKind::rc_rdma && value(i, ChannelKind::rc_rdma) > value(i, to);
+    const bool displaced = source.current == ChannelKind::rc_rdma &&
+                           value(i, ChannelKind::rc_rdma, poll) > value(i, to, poll);
     if (!displaced) return Reason::gain;
     return usage.rc >= input_.limits.max_active_rc ? Reason::limit_active_rc : Reason::limit_budget;
   }
-  const bool pays = value(i, ChannelKind::rc_rdma) > 0 ||
-                    (allowed(i, ChannelKind::dc_rdma) && value(i, ChannelKind::dc_rdma) > 0);
-  return pays ? limit_met(usage, i) : Reason::too_few_messages;
+  const bool pays = value(i, ChannelKind::rc_rdma, poll) > 0 ||
+                    (allowed(i, ChannelKind::dc_rdma) && value(i, ChannelKind::dc_rdma, poll) > 0);
+  if (!pays) return Reason::too_few_messages;
+  const bool leads = input_.leading == Leading::rings && usage.rings > 0 &&
+                     static_cast<double>(source.messages) > leading;
+  return leads ? Reason::slows_others : limit_met(usage, i, poll);
 }
 
-Plan Selector::plan() const {
+Plan Selector::plan() {
   Plan plan;
   Map current;
+  current.reserve(sources_.size());
   for (const SourceView& source : sources_) current.push_back(source.current);
-  const Map best = best_map();
+  const Map best = best_map(&plan.shortfall);
   const Usage usage = *usage_of(best);
   plan.gain_current = gain(current);
   plan.gain_best = gain(best);
   const bool differs = best != current;
-  const bool forced = !usage_of(current).has_value();
+  plan.forced = !usage_of(current).has_value();
   const bool worth = messages_ > 0 && (plan.gain_best - plan.gain_current) >
                                           input_.gain_threshold * static_cast<double>(messages_);
-  plan.changes = differs && (forced || worth);
+  plan.changes = differs && (plan.forced || worth);
 
+  const double lead = leading(best);
+  const double each = poll(plan.changes ? best : current);
+  plan.lines.reserve(sources_.size());
   for (std::size_t i = 0; i < sources_.size(); ++i) {
     PlanLine line;
     line.peer = sources_[i].peer;
     line.from = sources_[i].current;
     line.to = plan.changes ? best[i] : line.from;
     if (line.to == ChannelKind::rc_rdma && allowed(i, ChannelKind::dc_rdma) &&
-        value(i, ChannelKind::dc_rdma) > 0) {
+        value(i, ChannelKind::dc_rdma, each) > 0) {
       line.otherwise = ChannelKind::dc_rdma;
     }
-    line.reason = best[i] != line.to ? Reason::below_threshold : reason(best, usage, i);
+    line.reason = best[i] != line.to ? Reason::below_threshold : reason(best, usage, i, lead);
     line.messages = sources_[i].messages;
     if (line.messages > 0) {
-      line.gain_per_message = value(i, line.to) / static_cast<double>(line.messages);
+      line.gain_per_message = value(i, line.to, each) / static_cast<double>(line.messages);
     }
     plan.lines.push_back(line);
   }
@@ -436,24 +386,10 @@ std::string_view explain(Reason reason) noexcept {
       return "silent, and its channel is wanted elsewhere";
     case Reason::kept:
       return "silent, kept while nobody else wants its place";
+    case Reason::slows_others:
+      return "so busy that waiting for the other rings' polls would cost more than its ring saves";
   }
   return "?";
-}
-
-MapChoice find_map(std::span<const std::uint64_t> counts_descending, const CostModel& costs,
-                   std::uint32_t max_rc, std::uint32_t max_channels, bool dc_rdma_available) {
-  if (counts_descending.empty()) return {};
-  return best_prefix(counts_descending, poll_share(costs, counts_descending.front()), costs, max_rc,
-                     max_channels, dc_rdma_available);
-}
-
-MapChoice find_map_unsorted(std::span<const std::uint64_t> counts, const CostModel& costs,
-                            std::uint32_t max_rc, std::uint32_t max_channels,
-                            bool dc_rdma_available) {
-  std::vector<std::uint64_t> busiest(std::min<std::size_t>(counts.size(), max_channels));
-  std::partial_sort_copy(counts.begin(), counts.end(), busiest.begin(), busiest.end(),
-                         std::greater<>());
-  return find_map(busiest, costs, max_rc, max_channels, dc_rdma_available);
 }
 
 Plan select_aqps(const Input& input) {

@@ -39,7 +39,7 @@ struct Limits {
   std::uint32_t max_channels = 256;   // tau
   bool dc_rdma_available = false;     // without it l == m
   std::uint64_t bytes_available = 0;  // left in the budget for new rings and queue pairs, plus what
-                                      // the channels of the current map would give back
+                                      // the rings of the current map would give back
   std::uint64_t bytes_per_ring = 0;
   std::uint64_t bytes_per_rc = 0;
 };
@@ -56,6 +56,7 @@ enum class Reason : std::uint8_t {
   forced,            // a test or a static policy
   idle,              // silent in the window, its channel is wanted elsewhere
   kept,              // silent in the window, its channel stays while nobody wants its place
+  slows_others,      // busier than any source with a ring, and all gain more without its ring
 };
 [[nodiscard]] std::string_view explain(Reason reason) noexcept;  // words for people
 
@@ -75,7 +76,15 @@ struct Plan {
   double gain_current = 0;      // ns in the window under the current map
   double gain_best = 0;         // ns in the window under the best map found, set-up charged for
                                 // new channels: the plan's if `changes`, else gamma held it back
+  double shortfall = 0;         // ns: no map gains more than gain_best and this; see select_aqps
   bool changes = false;
+  bool forced = false;  // the current map is beyond a limit: it changes whatever the gain
+};
+
+// Which count is n_1, the one whose messages wait for the polls of all rings (spec/aqps.md).
+enum class Leading : std::uint8_t {
+  paper,  // the largest of all sources, with a ring or without
+  rings,  // the largest among the rings polled: the busiest source may be better left without one
 };
 
 struct Input {
@@ -83,6 +92,9 @@ struct Input {
   CostModel costs;
   Limits limits;
   double gain_threshold = 25;  // gamma, ns per message
+  Leading leading = Leading::paper;
+  std::uint64_t messages = 0;  // received in the window, from sources not listed too, by which
+                               // gains are divided; 0: the sum of the sources' counts
 };
 
 // FIND_MAP (AQPS 3.2, Fig. 6; the reading of spec/aqps.md): the optimum over (l, m), 0 <= m <=
@@ -103,13 +115,20 @@ struct MapChoice {
                                           std::uint32_t max_channels, bool dc_rdma_available);
 
 // Policy `aqps`: FIND_MAP's gain with set-up charged only for channels that do not exist, under all
-// limits, and gamma. Exact while there is no DC-RDMA; with it, the best of several maps, among them
-// the paper's and the current one improved, so never worse than either.
+// limits, and gamma. O(n) beside sorting counts by digits, and O(tau + h) steps of a fixed cost.
 //
-// - The polling term takes the largest count of all sources given, as the paper does.
+// - Exact for every mix of RC-RDMA and DC-RDMA (best_map.h), with Leading::paper always. With
+//   Leading::rings it is exact unless thousands of counts could lead (leading_ring.h): `shortfall`
+//   is 0 where the optimum is proved, and else bounds what may be missed. Exact means: over the
+//   sources that spoke, to one part in 10^12 of the largest term.
+// - Leading::paper takes the largest count of all sources given, as the paper does.
+// - A change between DC-RDMA and RC-RDMA keeps the ring: to RC only a queue pair that does not
+//   exist is paid for (set-up and bytes), to DC nothing. A queue pair goes back to the pool, not to
+//   the budget.
 // - Refused peers stay as they are (their rings count); a limit that shrank is the one exception.
 // - Silent sources keep their channels in the room that the others leave.
 // - A current map beyond the limits is changed whatever gamma says.
+// - The current map stays when another is only as good.
 [[nodiscard]] Plan select_aqps(const Input& input);
 
 }  // namespace turnout::selection

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "core/selection/policy.h"
@@ -52,7 +53,11 @@ inline bool ring(ChannelKind kind) {
 inline double gain(const Input& input, const std::vector<ChannelKind>& map) {
   const CostModel& costs = input.costs;
   std::uint64_t most = 0;
-  for (const SourceView& s : input.sources) most = std::max(most, s.messages);
+  for (std::size_t i = 0; i < map.size(); ++i) {
+    if (input.leading == Leading::paper || ring(map[i])) {
+      most = std::max(most, input.sources[i].messages);
+    }
+  }
   double sum = 0;
   for (std::size_t i = 0; i < map.size(); ++i) {
     const SourceView& s = input.sources[i];
@@ -63,7 +68,7 @@ inline double gain(const Input& input, const std::vector<ChannelKind>& map) {
     sum -= static_cast<double>(most) * costs.poll / 2;
     if (map[i] == s.current) continue;
     if (rc && !s.rc_exists) sum -= costs.setup_rc;
-    if (!rc) sum -= costs.setup_dc;
+    if (!rc && !ring(s.current)) sum -= costs.setup_dc;
   }
   return sum;
 }
@@ -104,6 +109,75 @@ inline double best_gain(const Input& input) {
       }
     }
     if (possible && within_limits(input, map)) best = std::max(best, gain(input, map));
+  }
+  return best;
+}
+
+// The same by a table over (rings, RC, bytes' worth of new queue pairs), source after source: for
+// some tens of sources. `lead`: sources busier than that get no ring, and polls are priced by it.
+inline double best_gain_if_led_by(const Input& input, std::uint64_t lead) {
+  const Limits& limits = input.limits;
+  const CostModel& costs = input.costs;
+  const double never = -std::numeric_limits<double>::infinity();
+  const std::size_t n = input.sources.size();
+  const std::size_t rings = std::min<std::size_t>(limits.max_channels, n);
+  const std::size_t rcs = std::min<std::size_t>(limits.max_active_rc, n);
+  const auto at = [&](std::size_t l, std::size_t m, std::size_t f) {
+    return (l * (rcs + 1) + m) * (rcs + 1) + f;
+  };
+  std::vector<double> table((rings + 1) * (rcs + 1) * (rcs + 1), never);
+  table[0] = 0;
+  for (const SourceView& s : input.sources) {
+    std::vector<double> next(table.size(), never);
+    const double credit = costs.credit / static_cast<double>(costs.ring_entries);
+    const double poll = static_cast<double>(lead) * costs.poll / 2;
+    const bool exists = s.rc_exists || s.current == ChannelKind::rc_rdma;
+    for (const ChannelKind kind :
+         {ChannelKind::dc_sendrecv, ChannelKind::dc_rdma, ChannelKind::rc_rdma}) {
+      if (s.refused && kind != s.current) continue;
+      if (kind == ChannelKind::dc_rdma && !limits.dc_rdma_available &&
+          s.current != ChannelKind::dc_rdma) {
+        continue;
+      }
+      if (ring(kind) && s.messages > lead) continue;
+      const bool rc = kind == ChannelKind::rc_rdma;
+      double value = 0;
+      if (ring(kind)) {
+        value = static_cast<double>(s.messages) *
+                    ((rc ? costs.saving_rc_rdma : costs.saving_dc_rdma) - credit) -
+                poll;
+        if (rc && !exists) value -= costs.setup_rc;
+        if (!rc && !ring(s.current)) value -= costs.setup_dc;
+      }
+      const std::size_t dl = ring(kind) ? 1 : 0, dm = rc ? 1 : 0, df = rc && !exists ? 1 : 0;
+      for (std::size_t l = 0; l + dl <= rings; ++l) {
+        for (std::size_t m = 0; m + dm <= rcs; ++m) {
+          for (std::size_t f = 0; f + df <= rcs; ++f) {
+            if ((l + dl) * limits.bytes_per_ring + (f + df) * limits.bytes_per_rc >
+                limits.bytes_available) {
+              continue;
+            }
+            double& to = next[at(l + dl, m + dm, f + df)];
+            to = std::max(to, table[at(l, m, f)] + value);
+          }
+        }
+      }
+    }
+    table = std::move(next);
+  }
+  return *std::max_element(table.begin(), table.end());
+}
+
+inline double best_gain_by_table(const Input& input) {
+  double best = -std::numeric_limits<double>::infinity();
+  if (input.leading == Leading::paper) {
+    std::uint64_t most = 0;
+    for (const SourceView& s : input.sources) most = std::max(most, s.messages);
+    return best_gain_if_led_by(input, most);
+  }
+  best = std::max(best, best_gain_if_led_by(input, 0));
+  for (const SourceView& s : input.sources) {
+    best = std::max(best, best_gain_if_led_by(input, s.messages));
   }
   return best;
 }

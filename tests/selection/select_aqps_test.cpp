@@ -180,8 +180,76 @@ TEST(SelectAqps, WithDcRdmaTheBusiestGetQueuePairsTheNextRings) {
   expect_line(plan, 0, kDc, Reason::limit_channels);
 }
 
+// The ring stays: to RC-RDMA only a queue pair that does not exist is paid for, in time and bytes.
+TEST(SelectAqps, FromDcRdmaToRcRdmaKeepsTheRing) {
+  World world;
+  world.gamma = 0;
+  world.limits.dc_rdma_available = true;
+  world.limits.bytes_available = world.limits.bytes_per_ring + world.limits.bytes_per_rc;
+  const Plan plan = World(world).source(1000, kRing).plan();
+  expect_line(plan, 0, kRc, Reason::gain);
+  EXPECT_NEAR(plan.gain_best - plan.gain_current, 1000 * 50 - 10'000, 1e-6) << "rho, not delta";
+  EXPECT_FALSE(World(world).source(199, kRing).plan().changes) << "50 ns each do not pay 10 us";
+  EXPECT_TRUE(World(world).source(199, kRing, true).plan().changes) << "the queue pair exists";
+  world.limits.bytes_available -= 1;
+  EXPECT_FALSE(World(world).source(1000, kRing).plan().changes) << "no room for a queue pair";
+  EXPECT_TRUE(World(world).source(1000, kRing, true).plan().changes);
+}
+
+TEST(SelectAqps, FromRcRdmaToDcRdmaCostsNothing) {
+  World world;
+  world.gamma = 0;
+  world.limits.dc_rdma_available = true;
+  world.limits.max_active_rc = 1;
+  world.limits.bytes_available = 2 * world.limits.bytes_per_ring + world.limits.bytes_per_rc;
+  // 100 messages would not pay the set-up of a ring, but it exists.
+  const Plan plan = world.source(100, kRc).source(1000).plan();
+  EXPECT_TRUE(plan.changes);
+  expect_line(plan, 0, kRing, Reason::limit_active_rc);
+  expect_line(plan, 1, kRc, Reason::gain);
+  EXPECT_EQ(plan.lines.front().peer, 0u) << "downgrades first";
+  // 100 x (81.25 - 50) ns, and the other's 1000 x (131.25 - 5) ns less set-up.
+  EXPECT_NEAR(plan.gain_best, 3125 + 116'250, 1e-6);
+}
+
+// Gains are divided by what came in the window, from sources that are not listed too.
+TEST(SelectAqps, MessagesOfOthersDivideTheGain) {
+  World world;
+  world.source(10'000);
+  Input input{world.sources, world.costs, world.limits, 25};
+  EXPECT_TRUE(select_aqps(input).changes);
+  input.messages = 100'000;
+  const Plan held = select_aqps(input);
+  EXPECT_FALSE(held.changes);
+  EXPECT_FALSE(held.forced);
+}
+
+TEST(SelectAqps, ManySourcesAreOrderedAsFew) {
+  World world;
+  std::uint64_t n = 1;
+  for (int i = 0; i < 3000; ++i) {
+    n = n * 6364136223846793005u + 1442695040888963407u;
+    const std::uint64_t messages = i % 3 == 0 ? n >> 60 : i % 3 == 1 ? n >> 44 : n >> 30;
+    world.source(messages, i % 7 == 0 ? kRc : i % 11 == 0 ? kRing : kDc);
+  }
+  world.gamma = 1e9;
+  world.limits = {3000, 3000, true, ~std::uint64_t{0}, 1, 1};
+  const Plan plan = world.plan();
+  ASSERT_EQ(plan.lines.size(), 3000u);
+  for (std::size_t i = 1; i < plan.lines.size(); ++i) {
+    const PlanLine &a = plan.lines[i - 1], &b = plan.lines[i];
+    ASSERT_GE(a.messages, b.messages);
+    const auto favour = [](ChannelKind kind) { return kind == kRc ? 2 : kind == kRing ? 1 : 0; };
+    if (a.messages != b.messages) continue;
+    ASSERT_GE(favour(a.from), favour(b.from));
+    if (a.from == b.from) {
+      ASSERT_LT(a.peer, b.peer);
+    }
+  }
+}
+
 TEST(SelectAqps, EveryReasonHasWords) {
-  for (int r = 0; r <= static_cast<int>(Reason::kept); ++r) {
+  for (int r = 0; r <= static_cast<int>(Reason::slows_others); ++r) {
     EXPECT_GT(explain(static_cast<Reason>(r)).size(), 3u) << r;
   }
 }

@@ -1,0 +1,33 @@
+// The two terms of FIND_MAP's gain that its parts share (AQPS 3.2). Nanoseconds.
+#pragma once
+
+#include <algorithm>
+
+#include "core/selection/policy.h"
+
+namespace turnout::selection {
+
+[[nodiscard]] constexpr bool has_ring(ChannelKind kind) {
+  return kind == ChannelKind::dc_rdma || kind == ChannelKind::rc_rdma;
+}
+
+// What one message saves on a ring, its share of the credit messages taken off.
+[[nodiscard]] inline double saving(const CostModel& costs, ChannelKind kind) {
+  const double credit = costs.credit / static_cast<double>(std::max(costs.ring_entries, 1u));
+  switch (kind) {
+    case ChannelKind::dc_rdma:
+      return costs.saving_dc_rdma - credit;
+    case ChannelKind::rc_rdma:
+      return costs.saving_rc_rdma - credit;
+    default:
+      return 0;
+  }
+}
+
+// What one more ring costs in the window: every message of the leading source is waited for, and
+// half of the other rings are polled in vain meanwhile.
+[[nodiscard]] inline double poll_share(const CostModel& costs, double leading) {
+  return leading * costs.poll / 2;
+}
+
+}  // namespace turnout::selection

@@ -1,0 +1,110 @@
+#include "core/selection/paper_table.h"
+
+#include <algorithm>
+
+namespace turnout::selection {
+
+namespace {
+// A node of the hash table and its place in the buckets, which may be as many as the nodes twice.
+constexpr std::size_t kIndexPerSource = 48;
+}  // namespace
+
+std::size_t PaperTable::least_bytes(std::uint32_t sigma) {
+  return sizeof(PaperTable) + sigma * (sizeof(Interval) + sizeof(std::uint64_t)) + kIndexPerSource;
+}
+
+PaperTable::PaperTable(std::uint32_t sigma, std::size_t max_bytes)
+    : sigma_(sigma), max_bytes_(max_bytes), intervals_(sigma) {}
+
+std::size_t PaperTable::kept() const {
+  return std::min(begun_ - (open_ ? 1 : 0), open_ ? sigma_ - 1 : sigma_);
+}
+
+std::size_t PaperTable::column(std::size_t i) const {
+  return (begun_ - (open_ ? 1 : 0) - kept() + i) % sigma_;
+}
+
+Status PaperTable::begin_interval(TimeWindow interval) {
+  if (Status status = check_interval(interval, newest_); !status.ok()) return status;
+  if (open_) end_interval();
+  const std::size_t at = begun_++ % sigma_;
+  intervals_[at] = {interval, 0, 0};
+  for (auto& [peer, row] : rows_) row[at] = 0;
+  open_ = true;
+  return {};
+}
+
+void PaperTable::count(std::uint32_t peer, std::uint64_t messages, bool) {
+  if (!open_ || messages == 0) return;
+  const std::size_t at = (begun_ - 1) % sigma_;
+  intervals_[at].messages += messages;
+  auto row = rows_.find(peer);
+  if (row == rows_.end()) {
+    const std::size_t more = sigma_ * sizeof(std::uint64_t) + kIndexPerSource;
+    if (peer > kMaxPeer || bytes() + index_bytes() + more > max_bytes_) {
+      intervals_[at].missing = std::max(intervals_[at].missing, messages);
+      return;
+    }
+    row = rows_.emplace(peer, std::make_unique<std::uint64_t[]>(sigma_)).first;
+  }
+  row->second[at] = messages;
+}
+
+void PaperTable::end_interval() {
+  if (!open_) return;
+  newest_ = intervals_[(begun_ - 1) % sigma_].window;
+  open_ = false;
+}
+
+WindowCounts PaperTable::sum(std::size_t first, std::size_t last) const {
+  WindowCounts result;
+  result.window = {intervals_[column(first)].window.begin, intervals_[column(last)].window.end};
+  for (std::size_t i = first; i <= last; ++i) {
+    result.messages += intervals_[column(i)].messages;
+    result.missing += intervals_[column(i)].missing;
+  }
+  for (const auto& [peer, row] : rows_) {
+    std::uint64_t messages = 0;
+    for (std::size_t i = first; i <= last; ++i) messages += row[column(i)];
+    if (messages > 0) result.sources.push_back({peer, messages});
+  }
+  std::sort(result.sources.begin(), result.sources.end(),
+            [](const SourceCount& a, const SourceCount& b) { return a.peer < b.peer; });
+  return result;
+}
+
+WindowCounts PaperTable::counts(TimeWindow asked) const {
+  std::vector<TimeWindow> all;
+  for (std::size_t i = 0; i < kept(); ++i) all.push_back(intervals_[column(i)].window);
+  if (all.empty()) return {};
+  const SlotRange range = nearest_range(all, asked);
+  return sum(range.first, range.last);
+}
+
+void PaperTable::forget(std::uint32_t peer) {
+  const auto row = rows_.find(peer);
+  if (row == rows_.end()) return;
+  for (std::size_t at = 0; at < sigma_; ++at) intervals_[at].messages -= row->second[at];
+  rows_.erase(row);
+}
+
+std::vector<WindowCounts> PaperTable::slots() const {
+  std::vector<WindowCounts> all;
+  for (std::size_t i = 0; i < kept(); ++i) all.push_back(sum(i, i));
+  return all;
+}
+
+std::size_t PaperTable::bytes() const {
+  return sizeof(std::uint64_t) * sigma_ * rows_.size();
+}
+
+std::size_t PaperTable::index_bytes() const {
+  return sizeof(PaperTable) + sigma_ * sizeof(Interval) + rows_.size() * kIndexPerSource;
+}
+
+std::size_t PaperTable::bytes_during_next(std::size_t heard) const {
+  const std::size_t each = sigma_ * sizeof(std::uint64_t) + kIndexPerSource;
+  return std::min(max_bytes_, bytes() + index_bytes() + heard * each);
+}
+
+}  // namespace turnout::selection

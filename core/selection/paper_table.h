@@ -1,0 +1,50 @@
+// PaperTable: Statistics as the paper keeps them (AQPS 4.2): for each source heard of a ring of
+// sigma counts of 8 bytes, one for each of the last sigma intervals. Kept for comparison: n sources
+// take 8 * sigma * n bytes. See statistics.h.
+#pragma once
+
+#include <unordered_map>
+
+#include "core/selection/statistics.h"
+
+namespace turnout::selection {
+
+class PaperTable final : public Statistics {
+ public:
+  // For the times and totals and one source.
+  [[nodiscard]] static std::size_t least_bytes(std::uint32_t sigma);
+
+  PaperTable(std::uint32_t sigma, std::size_t max_bytes);
+
+  [[nodiscard]] Status begin_interval(TimeWindow interval) override;
+  void count(std::uint32_t peer, std::uint64_t messages, bool has_ring) override;
+  void end_interval() override;
+  [[nodiscard]] WindowCounts counts(TimeWindow asked) const override;
+  [[nodiscard]] std::optional<TimeWindow> newest() const override { return newest_; }
+  void keep_border(Time) override {}  // nothing is merged
+  void forget(std::uint32_t peer) override;
+  [[nodiscard]] std::vector<WindowCounts> slots() const override;
+  [[nodiscard]] std::size_t bytes() const override;
+  [[nodiscard]] std::size_t index_bytes() const override;
+  [[nodiscard]] std::size_t bytes_during_next(std::size_t heard) const override;
+
+ private:
+  struct Interval {
+    TimeWindow window;
+    std::uint64_t messages = 0;
+    std::uint64_t missing = 0;
+  };
+  [[nodiscard]] std::size_t kept() const;                 // intervals that ended
+  [[nodiscard]] std::size_t column(std::size_t i) const;  // of the i-th of them, oldest first
+  [[nodiscard]] WindowCounts sum(std::size_t first, std::size_t last) const;
+
+  std::size_t sigma_;
+  std::size_t max_bytes_;
+  std::vector<Interval> intervals_;  // ring of sigma
+  std::size_t begun_ = 0;            // intervals since the start
+  bool open_ = false;
+  std::optional<TimeWindow> newest_;
+  std::unordered_map<std::uint32_t, std::unique_ptr<std::uint64_t[]>> rows_;
+};
+
+}  // namespace turnout::selection

@@ -1,0 +1,17 @@
+// The order in which the selection looks at sources: busiest first, equals with an RC ring, with
+// another ring, then by peer. By digits, because comparing 65,536 sources takes longer than all the
+// rest of a decision.
+//
+// Pure. Any thread.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "core/selection/policy.h"
+
+namespace turnout::selection {
+
+[[nodiscard]] std::vector<SourceView> busiest_first(std::span<const SourceView> sources);
+
+}  // namespace turnout::selection

@@ -1,0 +1,91 @@
+#include "core/selection/windows.h"
+
+#include <utility>
+#include <vector>
+
+namespace turnout::selection {
+
+namespace {
+
+struct Evaluation {
+  Plan plan;
+  WindowGain gain;
+};
+
+Evaluation evaluate(const WindowCounts& counts, const WindowInput& input, double gain_threshold) {
+  std::vector<SourceView> sources(input.sources.begin(), input.sources.end());
+  for (SourceView& source : sources) source.messages = counts.of(source.peer);
+  Evaluation result;
+  result.plan = select_aqps(
+      {sources, input.costs, input.limits, gain_threshold, input.leading, counts.messages});
+  result.gain = {counts.window,         counts.messages,
+                 counts.missing,        result.plan.gain_current,
+                 result.plan.gain_best, 0};
+  if (counts.messages > 0) {
+    result.gain.per_message =
+        (result.plan.gain_best - result.plan.gain_current) / static_cast<double>(counts.messages);
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string_view name(WindowChoice choice) noexcept {
+  switch (choice) {
+    case WindowChoice::none:
+      return "none";
+    case WindowChoice::first:
+      return "first window";
+    case WindowChoice::extended:
+      return "extended window";
+    case WindowChoice::shrunk:
+      return "shrunk window";
+  }
+  return "?";
+}
+
+WindowSelection select_in_windows(const Statistics& statistics, const WindowState& state,
+                                  const WindowInput& input) {
+  WindowSelection result;
+  result.next = state;
+  const auto take = [&](Evaluation&& from) {
+    result.window = from.gain.window;
+    result.plan = std::move(from.plan);
+  };
+  const std::optional<TimeWindow> newest = statistics.newest();
+  if (!newest || !state.current) {  // T1
+    const WindowCounts counts = newest ? statistics.counts(*newest) : WindowCounts{};
+    Evaluation first = evaluate(counts, input, 0);
+    result.extended = result.shrunk = first.gain;
+    if (counts.messages > 0) {
+      result.next.current = counts.window;
+      result.chosen = WindowChoice::first;
+    }
+    take(std::move(first));
+    return result;
+  }
+
+  const TimeWindow current = *state.current;
+  const Time now = newest->end;
+  const Time half =
+      (input.growth == Growth::with_time ? now - current.begin : current.length()) / 2;
+  Evaluation extended =
+      evaluate(statistics.counts({current.begin, now}), input, input.gain_threshold);  // T2
+  Evaluation shrunk = evaluate(statistics.counts({now - half, now}), input, input.gain_threshold);
+  result.extended = extended.gain;
+  result.shrunk = shrunk.gain;
+
+  // T4. Of equals the longer window: it says more.
+  const bool shrunk_is_better = shrunk.gain.per_message > extended.gain.per_message;
+  Evaluation& better = shrunk_is_better ? shrunk : extended;
+  if (better.plan.changes) {
+    result.chosen = shrunk_is_better ? WindowChoice::shrunk : WindowChoice::extended;
+    result.next.current = better.gain.window;
+  } else if (input.growth == Growth::with_time) {
+    result.next.current = TimeWindow{current.begin, now};
+  }
+  take(std::move(better));
+  return result;
+}
+
+}  // namespace turnout::selection

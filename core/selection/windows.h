@@ -1,0 +1,79 @@
+// The windows of AQPS 3.4: which stretch of the past says what is best now (T1-T4).
+//
+// Every u, after the interval's counts were handed to the statistics and with t the end of that
+// interval, the best map is found for two windows and compared with the current map: the extended
+// one [beta, t), which holds if the job goes on as it did, and the shrunk one, the last half of the
+// current window, which holds if it changed. The improvement is divided by the messages received in
+// the window, and the better map is taken if that exceeds gamma.
+//
+// Readings, where the paper leaves room:
+// - T1: the first window is the first interval in which a message came. Its best map is taken
+//   whatever gamma says, if it gains anything.
+// - When the extended window is chosen it becomes the current one, likewise the shrunk one. When
+//   nothing is chosen beta stays and the window goes on growing (Growth::with_time), so that the
+//   shrunk window is the last half of [beta, t); or the current window stays as it was when it was
+//   chosen (Growth::by_choice, the paper's letter), so that the shrunk one keeps the length of half
+//   of it and a change in a long even phase is seen sooner.
+// - The windows differ in length, and so do their gains. Set-up is charged once and in full to
+//   each: a window predicts one more of its own length, so a short window has to repay the set-up
+//   with its own few messages. Only channels not yet established are charged, so the current map is
+//   charged nothing. All messages of the window divide, those of sources not listed too.
+// - A border lies where the statistics have one (statistics.h); what was answered is reported. A
+//   window that moved is shorter or longer, never torn: counts and messages are of the same
+//   stretch.
+// - If the current map is beyond a limit, the better of the two maps is taken whatever gamma says.
+//
+// Pure: no clock, no device; the statistics are read only. Any thread while nobody changes them.
+// Times are nanoseconds. The owner, the endpoint, keeps WindowState between calls and then calls
+// Statistics::keep_border(state.current->begin).
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "core/selection/policy.h"
+#include "core/selection/statistics.h"
+
+namespace turnout::selection {
+
+enum class Growth : std::uint8_t { with_time, by_choice };
+
+struct WindowState {
+  std::optional<TimeWindow> current;  // [beta, epsilon); none before the first message
+};
+
+enum class WindowChoice : std::uint8_t { none, first, extended, shrunk };
+[[nodiscard]] std::string_view name(WindowChoice choice) noexcept;
+
+struct WindowInput {
+  std::span<const SourceView> sources;  // their `messages` are not read
+  CostModel costs;
+  Limits limits;
+  double gain_threshold = 25;  // gamma, ns per message
+  Leading leading = Leading::paper;
+  Growth growth = Growth::with_time;
+};
+
+struct WindowGain {
+  TimeWindow window;           // as answered by the statistics
+  std::uint64_t messages = 0;  // received in it, from all sources
+  std::uint64_t missing = 0;   // no source's count is too small by more than this
+  double gain_current = 0;     // ns, b_cur
+  double gain_best = 0;        // ns, b_ext,ext or b_shr,shr
+  double per_message = 0;      // ns, g_ext or g_shr
+};
+
+struct WindowSelection {
+  Plan plan;          // of the window chosen; of the better one, without changes, if none was
+  TimeWindow window;  // that the plan's counts are of
+  WindowChoice chosen = WindowChoice::none;
+  WindowState next;
+  WindowGain extended, shrunk;
+};
+
+// Without any message heard so far: no changes, every source as it is. O(sources) twice.
+[[nodiscard]] WindowSelection select_in_windows(const Statistics& statistics,
+                                                const WindowState& state, const WindowInput& input);
+
+}  // namespace turnout::selection
