@@ -54,7 +54,7 @@ Status EndpointCore::make_rc(Peer& peer) {
   // "It stops creating RC-QPs after creating 128 of them" [AQPS 4.2]: those that a peer is slow to
   // let go of count too.
   if (active_rc_ >= std::max(settings_.rc_pool, settings_.max_active_rc)) {
-    return {Code::over_budget, "every queue pair of TURNOUT_RC_POOL is in use"};
+    return {Code::again, "every queue pair of TURNOUT_RC_POOL is in use"};
   }
   if (!reserve_rc()) return {Code::over_budget, "no memory within the budget for a queue pair"};
   std::uint32_t id;
