@@ -346,8 +346,8 @@ std::string what_was_run(const std::vector<std::uint32_t>& sizes, bool table_kno
       shape_of("aqps").wave * shape_of("aqps").waves, *std::max_element(sizes.begin(), sizes.end()),
       *std::max_element(sizes.begin(), sizes.end()) >= kLargest
           ? ""
-          : "; `--sizes 65536` runs the paper's\nlargest, here it lies on the exact line of those "
-            "run");
+          : ". 65536, the paper's\nlargest, lies on the exact line of those; `--sizes 65536` runs "
+            "it, at a cost that grows with the square");
   text +=
       "The paper counts n connections, one of them to oneself; a process of ours has none to "
       "itself, "
