@@ -1,5 +1,6 @@
-// Clock and Processor: how time and the cost of the processor's work reach the messaging core
-// (design.md, seam 4). The core never reads a clock, sleeps or spins by itself.
+// Clock and Processor: how time, the cost of the processor's work and the size of what the
+// adapter's driver allocates reach the messaging core (design.md, seam 4). The core never reads a
+// clock, sleeps or spins by itself.
 //
 // Live: Clock reads CLOCK_MONOTONIC and no Processor is set, which costs one predictable branch. In
 // virtual time both are the simulator's. Both outlive the endpoint that was given them; called only
@@ -21,10 +22,26 @@ class Clock {
 // What the core's processor does; the amount is bytes for copy, a number of entries otherwise.
 enum class Work : std::uint8_t { post, doorbell, poll_cq, poll_ring, copy, match, register_memory };
 
+// What the adapter's driver allocates. A pool is initiators of one purpose with their targets: its
+// objects are the initiators.
+enum class Object : std::uint8_t {
+  rc_queue_pair,
+  dc_data_pool,
+  dc_credit_pool,
+  dc_establishment_pool,
+  cq_entry,
+  srq_entry,
+};
+
 class Processor {
  public:
   virtual ~Processor() = default;
   virtual void charge(Work work, std::uint64_t amount) noexcept = 0;
+  // Bytes that `count` objects take together; `computed`: by the driver's own rules.
+  [[nodiscard]] virtual std::uint64_t object_bytes(Object, std::uint64_t /*count*/,
+                                                   std::uint64_t computed) const noexcept {
+    return computed;
+  }
 };
 
 // CLOCK_MONOTONIC of this machine; any thread.

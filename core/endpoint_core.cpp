@@ -14,8 +14,6 @@
 namespace turnout {
 namespace {
 
-constexpr std::uint32_t kDcDepth = 128;  // work requests of one DC initiator
-constexpr std::uint32_t kControlSendBuffers = 128;
 constexpr std::uint32_t kWantedInline = 256;  // header, and kInjectLimit of payload
 constexpr int kPollBatch = 16;
 constexpr std::uint32_t kTickEvery = 64;  // progress calls between two looks at the clock
@@ -76,7 +74,6 @@ Status EndpointCore::start() {
   tuning_.ack_timeout = static_cast<std::uint8_t>(settings_.ack_timeout);
   tuning_.retry_count = static_cast<std::uint8_t>(settings_.retry_count);
   tuning_.max_inline = kWantedInline;
-  rc_bytes_ = queue_pair_bytes(QpService::rc, kDcDepth, 2, tuning_.max_inline);
   if (Status status = create_queues(); !status.ok()) return status;
   const auto sizes = static_cast<unsigned>(std::bit_width(settings_.ring_entry_size) - 1 - 9);
   const auto credits = static_cast<unsigned>(std::bit_width(settings_.credits) - 1);
@@ -102,18 +99,6 @@ Status EndpointCore::start() {
 }
 
 Status EndpointCore::create_queues() {
-  const auto take = [this](MemoryKind kind, std::uint64_t bytes, const char* what) -> Status {
-    Reservation reservation = Reservation::take(account_, kind, bytes);
-    if (!reservation) {
-      return {Code::over_budget,
-              fmt::format("TURNOUT_MEMORY_BUDGET={} is too small: {} needs {} bytes and {} are "
-                          "used; raise it, or lower TURNOUT_RECEIVE_BUFFERS, "
-                          "TURNOUT_CONTROL_BUFFERS or TURNOUT_SEND_BUFFERS",
-                          account_.budget(), what, bytes, account_.used())};
-    }
-    fixed_.push_back(std::move(reservation));
-    return {};
-  };
   const auto data_buffers = static_cast<std::uint32_t>(settings_.receive_buffers);
   const auto control_buffers = static_cast<std::uint32_t>(settings_.control_buffers);
   const auto send_buffers = static_cast<std::uint32_t>(settings_.send_buffers);
@@ -122,44 +107,16 @@ Status EndpointCore::create_queues() {
       settings_.data_qps + settings_.credit_qps + settings_.establishment_qps;
   const std::size_t targets = data_targets() + settings_.credit_qps + settings_.establishment_qps;
 
-  // A completion entry takes 64 bytes, a receive with one piece 32 (mlx5: one stride each).
   const std::uint32_t receive_entries = data_buffers + control_buffers;
   const auto rc_limit = static_cast<std::uint32_t>(settings_.rc_pool + settings_.max_active_rc);
   const std::uint32_t send_entries = static_cast<std::uint32_t>(
       std::min<std::uint64_t>((initiators + rc_limit) * kDcDepth,
                               static_cast<std::uint64_t>(device_->attributes().max_cqe)));
-  if (Status s = take(MemoryKind::queues,
-                      std::uint64_t{64} * (receive_entries + send_entries) +
-                          std::uint64_t{32} * receive_entries,
-                      "the completion and receive queues");
-      !s.ok()) {
-    return s;
-  }
-  if (Status s = take(MemoryKind::receive_buffers,
-                      std::uint64_t{data_buffers} * buffer_size +
-                          std::uint64_t{control_buffers} * wire::kControlBuffer,
-                      "the receive buffers");
-      !s.ok()) {
-    return s;
-  }
-  if (Status s = take(MemoryKind::send_buffers,
-                      std::uint64_t{send_buffers} * buffer_size +
-                          std::uint64_t{kControlSendBuffers} * wire::kControlBuffer,
-                      "the send buffers");
-      !s.ok()) {
-    return s;
-  }
-  if (Status s = take(MemoryKind::queue_pairs,
-                      initiators * queue_pair_bytes(QpService::dci, kDcDepth, 2, 0) +
-                          targets * queue_pair_bytes(QpService::dct, 0, 0, 0),
-                      "the DC queue pairs");
-      !s.ok()) {
-    return s;
-  }
+  if (Status s = reserve_fixed(receive_entries, send_entries); !s.ok()) return s;
 
   // A block of every kind of record, so that each has a few whatever the others took.
   if (!sends_.ready() || !receives_.ready() || !messages_.ready() || !transfers_.ready()) {
-    return take(MemoryKind::operations, account_.available() + 1, "the first operations");
+    return reserve_fixed(MemoryKind::operations, account_.available() + 1, "the first operations");
   }
   if (account_.available() < spare()) {
     return {Code::over_budget,

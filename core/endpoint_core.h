@@ -2,6 +2,7 @@
 // do:
 //
 //   endpoint_core.cpp            creation, end, the progress loop, ticks
+//   memory/reservations.cpp      what is taken at the start, and the size of queue pairs
 //   protocol/send_path.cpp       messages out: eager, RTS, credits, backlog
 //   protocol/receive_path.cpp    messages in: stream order, matching, posted receives
 //   protocol/unexpected.cpp      messages nobody waits for yet, peek and claim, scarce memory
@@ -76,6 +77,9 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] EndpointReport report() const override;
 
  private:
+  static constexpr std::uint32_t kDcDepth = 128;  // work requests of one DC initiator
+  static constexpr std::uint32_t kControlSendBuffers = 128;
+
   enum class Purpose : std::uint8_t { data, credit, establishment };
   struct PendingControl {
     PeerId peer;
@@ -127,6 +131,13 @@ class EndpointCore final : public Endpoint {
   void finish(const Report& report, const Completion& completion);
   void fail(const Report& report, const Completion& completion, Status status,
             std::size_t overflow = 0);
+
+  // memory/reservations.cpp
+  [[nodiscard]] Status reserve_fixed(std::uint32_t receive_entries, std::uint32_t send_entries);
+  [[nodiscard]] Status reserve_fixed(MemoryKind kind, std::uint64_t bytes, const char* what);
+  // What `count` objects are accounted with: all queue pairs and queues ask here.
+  [[nodiscard]] std::uint64_t object_bytes(Object object, std::uint64_t count,
+                                           std::uint64_t computed) const noexcept;
 
   // protocol/send_path.cpp
   [[nodiscard]] Peer* find_peer(PeerId id) noexcept {

@@ -50,6 +50,35 @@ void RankProcessor::charge(Work work, std::uint64_t amount) noexcept {
   }
 }
 
+std::uint64_t RankProcessor::object_bytes(Object object, std::uint64_t count,
+                                          std::uint64_t computed) const noexcept {
+  const hca::Profile& profile = world_->profile();
+  std::int64_t each = 0, fixed = 0;
+  switch (object) {
+    case Object::rc_queue_pair:
+      each = profile.memory_rc_qp;
+      break;
+    case Object::dc_data_pool:
+      each = profile.memory_dc_data_qp;
+      fixed = profile.memory_dc_data_fixed;
+      break;
+    case Object::dc_credit_pool:
+      each = profile.memory_dc_credit_qp;
+      break;
+    case Object::dc_establishment_pool:
+      each = profile.memory_dc_establishment_qp;
+      break;
+    case Object::cq_entry:
+      each = profile.memory_cq_entry;
+      break;
+    case Object::srq_entry:
+      each = profile.memory_srq_entry;
+      break;
+  }
+  return (each == 0 ? computed : static_cast<std::uint64_t>(each) * count) +
+         static_cast<std::uint64_t>(fixed);
+}
+
 RankState::RankState(SimulationState& shared, std::uint32_t id)
     : shared_(shared), id_(id), clock_(*shared.world), random_(mix(shared.options->seed, id)) {}
 

@@ -31,12 +31,15 @@ class RankClock final : public Clock {
   hca::World* world_;
 };
 
-// What the core says it does costs what the profile says. Posting, polling of completion queues and
+// What the core says it does costs what the profile says, and what its driver allocates is as large
+// as the profile says. Posting, polling of completion queues and
 // registration are charged by the adapter's driver, which sees them itself.
 class RankProcessor final : public Processor {
  public:
   explicit RankProcessor(hca::World& world) noexcept : world_(&world) {}
   void charge(Work work, std::uint64_t amount) noexcept override;
+  [[nodiscard]] std::uint64_t object_bytes(Object object, std::uint64_t count,
+                                           std::uint64_t computed) const noexcept override;
 
  private:
   hca::World* world_;

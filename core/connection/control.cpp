@@ -328,6 +328,7 @@ void EndpointCore::lose_peer(Peer& peer, Status why) {
                 why.text());
   }
   if (peer.decision != 0) decided(peer, "peer lost");
+  if (statistics_) statistics_->forget(peer.id);
   while (SendOperation* const operation = peer.backlog.pop_front()) end_send(*operation, peer.loss);
   for (std::size_t slot = 0; slot < awaiting_fin_.size(); ++slot) {
     SendOperation* const operation = awaiting_fin_[slot];

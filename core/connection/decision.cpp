@@ -36,7 +36,7 @@ bool EndpointCore::keep_counts(Nanoseconds now) {
   }
   const std::uint64_t needed = statistics_->bytes_during_next(heard);
   if (needed > statistics_bytes_) {
-    if (!account_.reserve(MemoryKind::decisions, needed - statistics_bytes_)) {
+    if (!account_.reserve(MemoryKind::statistics, needed - statistics_bytes_)) {
       TURNOUT_LOG(selection, info, "no room in the budget to count {} sources", heard);
       return false;
     }
@@ -51,7 +51,7 @@ bool EndpointCore::keep_counts(Nanoseconds now) {
   }
   statistics_->end_interval();
   const std::uint64_t held = statistics_->bytes() + statistics_->index_bytes();
-  account_.release(MemoryKind::decisions, statistics_bytes_ - held);
+  account_.release(MemoryKind::statistics, statistics_bytes_ - held);
   statistics_bytes_ = held;
   return true;
 }
@@ -175,11 +175,17 @@ void EndpointCore::change_channel(Peer& peer, ChannelKind to, ChannelKind otherw
     request_return(peer, to);
     return;
   }
-  if (Status status = request_ring(peer, to, otherwise); !status.ok()) {
+  Status status = request_ring(peer, to, otherwise);
+  const bool settles = to == ChannelKind::rc_rdma && otherwise == ChannelKind::dc_rdma &&
+                       peer.receive_kind == ChannelKind::dc_sendrecv;
+  if (!status.ok() && settles) {
+    if (request_ring(peer, otherwise, otherwise).ok()) return;
+  }
+  if (!status.ok()) {
     peer.reason =
         status.code() == Code::over_budget ? "left on DC: own memory budget" : status.text();
     decided(peer, fmt::format("not done: {}", status.text()));
-    if (over_ring(first_message_)) peer.refused_until = clock_.now() + settings_.interval;
+    peer.refused_until = clock_.now() + settings_.interval;
     drop_rc_if_unused(peer);
   }
 }

@@ -56,6 +56,11 @@ Status EndpointCore::make_rc(Peer& peer) {
     ++active_rc_;
     return {};
   }
+  // "It stops creating RC-QPs after creating 128 of them" [AQPS 4.2]: those that a peer is slow to
+  // let go of count too.
+  if (active_rc_ >= std::max(settings_.rc_pool, settings_.max_active_rc)) {
+    return {Code::again, "every queue pair of TURNOUT_RC_POOL is in use"};
+  }
   if (!reserve_rc()) return {Code::over_budget, "no memory within the budget for a queue pair"};
   std::uint32_t id;
   if (free_queue_ids_.empty()) {
@@ -234,6 +239,8 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
     if (status.ok()) status = connect_rc(peer, message.qp_number);
     if (status.code() == Code::over_budget) {
       refusal = wire::Refusal::budget;
+    } else if (status.code() == Code::again) {
+      refusal = wire::Refusal::limit;
     } else if (!status.ok()) {
       refusal = wire::Refusal::device;
       TURNOUT_LOG(connection, warn, "{}: {}", peer.address.to_string(), status.text());

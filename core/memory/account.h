@@ -22,7 +22,8 @@ enum class MemoryKind : std::uint8_t {
   unexpected,  // messages nobody waits for
   peers,       // records of peers heard of
   operations,  // pending sends and receives
-  decisions,   // statistics, decisions kept for the report
+  statistics,  // tables of the selection
+  decisions,   // kept for the report
   count,
 };
 
@@ -44,8 +45,10 @@ enum class MemoryKind : std::uint8_t {
       return "peer records";
     case MemoryKind::operations:
       return "operations";
+    case MemoryKind::statistics:
+      return "statistics";
     case MemoryKind::decisions:
-      return "statistics and decisions";
+      return "decisions";
     case MemoryKind::count:
       break;
   }

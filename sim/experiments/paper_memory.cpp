@@ -22,10 +22,13 @@ double rc_rdma_od(std::uint64_t rc_qps) {
   return kCommon + static_cast<double>(kDataQps4) + static_cast<double>(kRcQp * rc_qps);
 }
 
+std::uint64_t sigma(std::uint64_t processes) {
+  const double beyond = std::log2(static_cast<double>(processes)) - 10;
+  return static_cast<std::uint64_t>(2048 / std::max(1.0, 2 * beyond));
+}
+
 double statistics(std::uint64_t processes) {
-  const double n = static_cast<double>(processes);
-  const double entries = 2048 / std::max(1.0, 2 * (std::log2(n) - 10));
-  return 8 * n * entries / static_cast<double>(kKB);
+  return static_cast<double>(8 * processes * sigma(processes)) / static_cast<double>(kKB);
 }
 
 double aqps(std::uint64_t processes, std::uint64_t rc_qps) {

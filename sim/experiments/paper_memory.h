@@ -22,7 +22,9 @@ inline constexpr std::uint64_t kRcPool = 128;                         // pi
 [[nodiscard]] double dc_rdma_od();
 [[nodiscard]] double rc_rdma_od(std::uint64_t rc_qps);
 [[nodiscard]] double aqps(std::uint64_t processes, std::uint64_t rc_qps);
-// 8 n sigma(n), sigma read as 2048 / max(1, 2 (log2 n - 10)); KB.
+// Entries of the table: 2048 / max(1, 2 (log2 n - 10)), whole.
+[[nodiscard]] std::uint64_t sigma(std::uint64_t processes);
+// 8 n sigma(n), KB.
 [[nodiscard]] double statistics(std::uint64_t processes);
 
 // "4.27 MB", by the rule above, three figures.

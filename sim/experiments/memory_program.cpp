@@ -1,0 +1,107 @@
+#include "sim/experiments/memory_program.h"
+
+#include <algorithm>
+
+#include "sim/workloads/window.h"
+
+namespace turnout::sim {
+
+namespace {
+
+constexpr std::uint64_t kData = 1, kGo = 2, kTick = 3, kTock = 4, kEnd = 5;
+constexpr std::uint32_t kAhead = 64, kUnderWay = 16;
+// Setting up the channels of a wave takes about 60 ms.
+constexpr int kRounds = 50;
+constexpr Picoseconds kRound = 2'000 * hca::kMicrosecond;
+
+std::uint32_t hot_sources(const MemoryProgram& p, std::uint32_t ranks) {
+  return static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(ranks - 1, std::uint64_t{p.wave} * p.waves));
+}
+
+// The next `count` messages of these sources, in turn.
+Task receive_from(Rank rank, std::uint32_t first, std::uint32_t last, std::uint64_t count) {
+  Window receives(kAhead);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    for (std::uint32_t from = first; from <= last; ++from) {
+      if (receives.full()) co_await rank.wait(receives.pop());
+      const Request in = co_await rank.irecv(from, 1, kData);
+      receives.push(in);
+    }
+  }
+  while (!receives.empty()) co_await rank.wait(receives.pop());
+}
+
+Task send_to_hearer(Rank rank, std::uint64_t count) {
+  Window sends(kUnderWay);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    if (sends.full()) co_await rank.wait(sends.pop());
+    const Request out = co_await rank.isend(0, 1, kData);
+    sends.push(out);
+  }
+  while (!sends.empty()) co_await rank.wait(sends.pop());
+}
+
+// Rank 0 and one source wait for what is still being set up; both go on with it meanwhile.
+Task settle(Rank rank, std::uint32_t source) {
+  for (int i = 0; i < kRounds; ++i) {
+    if (rank.id() == 0) {
+      co_await rank.send(source, 1, kTick);
+      co_await rank.recv(source, 1, kTock);
+    } else {
+      co_await rank.recv(0, 1, kTick);
+      co_await rank.compute(kRound);
+      co_await rank.send(0, 1, kTock);
+    }
+  }
+}
+
+std::uint32_t last_of_wave(const MemoryProgram& p, std::uint32_t ranks, std::uint32_t source) {
+  return std::min((source - 1) / p.wave * p.wave + p.wave, hot_sources(p, ranks));
+}
+
+Task send_go(Rank rank, std::uint32_t first, std::uint32_t last) {
+  for (std::uint32_t to = first; to <= last; ++to) co_await rank.send(to, 1, kGo);
+}
+
+Task hear(Rank rank, MemoryProgram p) {
+  const std::uint32_t sources = rank.size() - 1, hot = hot_sources(p, rank.size());
+  for (std::uint32_t from = 1; from <= sources; ++from) {
+    co_await receive_from(rank, from, from, p.first_messages);
+  }
+  co_await settle(rank, sources);
+  for (std::uint32_t first = 1; first <= hot; first += p.wave) {
+    const std::uint32_t last = last_of_wave(p, rank.size(), first);
+    co_await send_go(rank, first, last);
+    co_await receive_from(rank, first, last, p.burst);
+    co_await settle(rank, last);
+    co_await send_go(rank, first, last);
+  }
+  for (std::uint32_t from = 1; from <= hot; ++from) co_await rank.recv(from, 1, kEnd);
+  if (hot > 0) co_await settle(rank, sources);
+}
+
+Task speak(Rank rank, MemoryProgram p) {
+  const std::uint32_t hot = hot_sources(p, rank.size());
+  const bool last = rank.id() == rank.size() - 1;
+  co_await rank.compute(p.apart * rank.id());
+  co_await send_to_hearer(rank, p.first_messages);
+  if (last) co_await settle(rank, rank.id());
+  if (rank.id() <= hot) {
+    co_await rank.recv(0, 1, kGo);
+    co_await send_to_hearer(rank, p.burst);
+    if (rank.id() == last_of_wave(p, rank.size(), rank.id())) co_await settle(rank, rank.id());
+    co_await rank.recv(0, 1, kGo);
+    co_await rank.compute(p.busy);
+    co_await rank.send(0, 1, kEnd);
+  }
+  if (last && hot > 0) co_await settle(rank, rank.id());
+}
+
+}  // namespace
+
+Program memory_program(const MemoryProgram& shape) {
+  return [shape](Rank rank) { return rank.id() == 0 ? hear(rank, shape) : speak(rank, shape); };
+}
+
+}  // namespace turnout::sim
