@@ -110,7 +110,9 @@ class Flow {
 
   [[nodiscard]] Edges edges() const {
     Edges edges;
-    for (std::size_t g = 0; g < groups_.size(); ++g) offer_moves(&edges, g);
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      if (!groups_[g].counts.empty()) offer_moves(&edges, g);
+    }
     const auto open = [&](Node from, Node to, bool slack) {
       if (slack) edges[from][to] = {0, 0};
     };

@@ -8,8 +8,8 @@ namespace turnout::selection {
 
 namespace {
 
-// Paths followed in all: about 3 ms.
-constexpr std::uint64_t kMostPaths = 10'000;
+// Paths followed in all: a millisecond or two.
+constexpr std::uint64_t kMostPaths = 5'000;
 
 class Search {
  public:
@@ -19,8 +19,10 @@ class Search {
     for (const double n : p_.counts) sums_.push_back(sums_.back() + n);
     rings_ = p_.room.rings_beside(0);
     rc_ = std::min(p_.room.rc, rings_);
-    any_dc_ = std::any_of(p_.groups.begin(), p_.groups.end(),
-                          [](const SourceGroup& g) { return g.dc_allowed; });
+    std::uint64_t dc_sources = 0;
+    for (const SourceGroup& g : p_.groups) dc_sources += g.dc_allowed ? g.counts.size() : 0;
+    any_dc_ = dc_sources > 0;
+    dc_ = std::min(rings_ - rc_, dc_sources);
     saving_first_ = any_dc_ ? std::max(p_.saving_rc, p_.saving_dc) : p_.saving_rc;
     setup_first_ = any_dc_ ? std::min(p_.setup_rc, p_.setup_dc) : p_.setup_rc;
     free_first_ = p_.existing_queue_pairs + (any_dc_ ? p_.existing_rings : 0);
@@ -100,8 +102,7 @@ class Search {
   [[nodiscard]] double bound(double lead, std::size_t i) const {
     double sum = sum_above(i, rc_, saving_first_, poll(lead), free_first_, setup_first_);
     if (any_dc_ && i + rc_ < p_.counts.size()) {
-      sum += sum_above(i + rc_, rings_ - rc_, p_.saving_dc, poll(lead), p_.existing_rings,
-                       p_.setup_dc);
+      sum += sum_above(i + rc_, dc_, p_.saving_dc, poll(lead), p_.existing_rings, p_.setup_dc);
     }
     return sum - static_cast<double>(p_.fixed_rings) * poll(lead);
   }
@@ -118,14 +119,14 @@ class Search {
     const std::uint64_t rc = std::min(rc_, sources);
     double sum = slots(rc, saving_first_, free_first_, setup_first_);
     if (any_dc_) {
-      sum += slots(std::min(rings_, sources) - rc, p_.saving_dc, p_.existing_rings, p_.setup_dc);
+      sum += slots(std::min(dc_, sources - rc), p_.saving_dc, p_.existing_rings, p_.setup_dc);
     }
     return sum - static_cast<double>(p_.fixed_rings) * poll(p_.fixed_lead);
   }
 
   const LeadingProblem& p_;
-  std::vector<double> sums_;  // of the first i counts
-  std::uint64_t rings_ = 0, rc_ = 0;
+  std::vector<double> sums_;                   // of the first i counts
+  std::uint64_t rings_ = 0, rc_ = 0, dc_ = 0;  // most of all, of queue pairs, beside those
   bool any_dc_ = false;
   // What the first rc_ rings cannot beat.
   double saving_first_ = 0, setup_first_ = 0;

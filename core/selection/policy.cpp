@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -25,7 +26,7 @@ using Map = std::vector<ChannelKind>;  // by position in Selector::sources_
 // Sources alike but for their counts; see best_map.h.
 struct Group {
   std::vector<double> counts;
-  std::vector<std::size_t> positions;
+  std::vector<std::uint32_t> positions;
 };
 // By whether a ring exists, a queue pair exists, DC-RDMA is allowed.
 constexpr std::size_t kGroups = 8;
@@ -74,11 +75,12 @@ class Selector {
                               double leading) const;
 
   const Input& input_;
-  std::vector<SourceView> sources_;  // busiest_first
-  std::vector<bool> fixed_;  // not ours to choose: refused, or a kind outside this selection
-  std::vector<std::size_t> active_;  // positions with messages that are not fixed
-  std::vector<std::size_t> idle_;    // silent ones with a ring
+  std::vector<SourceView> sources_;   // busiest_first
+  std::vector<std::uint32_t> fixed_;  // not ours to choose: refused, or a kind not chosen from here
+  std::vector<std::uint32_t> spoke_;  // with a ring and messages, not fixed
+  std::vector<std::uint32_t> idle_;   // silent ones with a ring, not fixed
   std::array<Group, kGroups> groups_;
+  std::vector<double> counts_;  // Leading::rings: of all groups
   std::uint64_t messages_ = 0;
 };
 
@@ -87,24 +89,31 @@ constexpr std::size_t group_number(bool ring, bool queue_pair, bool dc_allowed) 
   return (ring ? 0u : 4u) + (queue_pair ? 0u : 2u) + (dc_allowed ? 0u : 1u);
 }
 
+bool is_fixed(const SourceView& source) {
+  return source.refused ||
+         (source.current != ChannelKind::dc_sendrecv && !has_ring(source.current));
+}
+
 Selector::Selector(const Input& input) : input_(input), sources_(busiest_first(input.sources)) {
-  fixed_.reserve(sources_.size());
-  for (std::size_t i = 0; i < sources_.size(); ++i) {
+  const bool any_may_lead = input.leading == Leading::rings;
+  if (any_may_lead) counts_.reserve(sources_.size());
+  for (std::uint32_t i = 0; i < sources_.size(); ++i) {
     const SourceView& source = sources_[i];
     messages_ += source.messages;
-    const bool fixed =
-        source.refused || (source.current != ChannelKind::dc_sendrecv && !has_ring(source.current));
-    fixed_.push_back(fixed);
-    if (fixed) continue;
-    if (source.messages > 0) {
-      active_.push_back(i);
-      Group& group = groups_[group_number(has_ring(source.current), rc_exists(i),
-                                          allowed(i, ChannelKind::dc_rdma))];
-      group.counts.push_back(static_cast<double>(source.messages));
-      group.positions.push_back(i);
-    } else if (has_ring(source.current)) {
-      idle_.push_back(i);
+    if (is_fixed(source)) {
+      fixed_.push_back(i);
+      continue;
     }
+    const bool ring = has_ring(source.current);
+    if (ring) (source.messages > 0 ? spoke_ : idle_).push_back(i);
+    if (source.messages == 0) continue;
+    const auto messages = static_cast<double>(source.messages);
+    if (any_may_lead) counts_.push_back(messages);
+    Group& group = groups_[group_number(ring, rc_exists(i), allowed(i, ChannelKind::dc_rdma))];
+    // The busiest of a group come first in any map.
+    if (!any_may_lead && group.counts.size() >= input.limits.max_channels) continue;
+    group.counts.push_back(messages);
+    group.positions.push_back(i);
   }
   if (input.messages > 0) messages_ = input.messages;
 }
@@ -146,13 +155,16 @@ double Selector::poll(const Map& map) const {
 double Selector::gain(const Map& map) const {
   const double each = poll(map);
   double sum = 0;
-  for (std::size_t i = 0; i < map.size(); ++i) sum += value(i, map[i], each);
+  for (std::size_t i = 0; i < map.size(); ++i) {
+    if (has_ring(map[i])) sum += value(i, map[i], each);
+  }
   return sum;
 }
 
 std::optional<Usage> Selector::usage_of(const Map& map) const {
   Usage usage;
   for (std::size_t i = 0; i < map.size(); ++i) {
+    if (!has_ring(map[i])) continue;
     if (!fits(usage, i, map[i])) return std::nullopt;
     take(&usage, i, map[i]);
   }
@@ -163,8 +175,8 @@ std::optional<Usage> Selector::usage_of(const Map& map) const {
 // the limits, which may have shrunk, leave room for it.
 Map Selector::fixed_map(Usage* usage) const {
   Map map(sources_.size(), ChannelKind::dc_sendrecv);
-  for (std::size_t i = 0; i < map.size(); ++i) {
-    if (!fixed_[i] || !fits(*usage, i, sources_[i].current)) continue;
+  for (const std::uint32_t i : fixed_) {
+    if (!fits(*usage, i, sources_[i].current)) continue;
     map[i] = sources_[i].current;
     take(usage, i, map[i]);
   }
@@ -174,7 +186,7 @@ Map Selector::fixed_map(Usage* usage) const {
 // Keeps the channels of silent sources in the room that is left: their place costs nothing while
 // nobody wants it.
 void Selector::keep_idle(Map* map, Usage usage) const {
-  for (const std::size_t i : idle_) {
+  for (const std::uint32_t i : idle_) {
     if (!fits(usage, i, sources_[i].current)) continue;
     (*map)[i] = sources_[i].current;
     take(&usage, i, (*map)[i]);
@@ -184,7 +196,7 @@ void Selector::keep_idle(Map* map, Usage usage) const {
 Map Selector::current_as_far_as_it_fits() const {
   Usage usage;
   Map map = fixed_map(&usage);
-  for (const std::size_t i : active_) {
+  for (const std::uint32_t i : spoke_) {
     if (!fits(usage, i, sources_[i].current)) continue;
     map[i] = sources_[i].current;
     take(&usage, i, map[i]);
@@ -238,12 +250,9 @@ Map Selector::exact_map(Usage* usage, double* shortfall) const {
     for (std::size_t g = 0; g < kGroups; ++g) give(groups_[g], 0, best.shares[g], &map, usage);
     return map;
   }
-  std::vector<double> counts;
-  counts.reserve(active_.size());
-  for (const std::size_t i : active_) counts.push_back(static_cast<double>(sources_[i].messages));
   LeadingProblem problem;
   problem.groups = groups;
-  problem.counts = counts;
+  problem.counts = counts_;
   problem.saving_dc = dc;
   problem.saving_rc = rc;
   problem.poll = costs.poll;
@@ -273,7 +282,9 @@ Map Selector::best_map(double* shortfall) const {
     if (input_.leading == Leading::rings) return gain(map);
     const double each = poll(map);
     double sum = 0;
-    for (const std::size_t i : active_) sum += value(i, map[i], each);
+    for (std::size_t i = 0; i < map.size() && sources_[i].messages > 0; ++i) {
+      if (has_ring(map[i])) sum += value(i, map[i], each);
+    }
     return sum;
   };
   const double now = worth(current), then = worth(best);
@@ -297,7 +308,7 @@ Reason Selector::reason(const Map& map, const Usage& usage, std::size_t i, doubl
   const SourceView& source = sources_[i];
   const ChannelKind to = map[i];
   const double poll = poll_share(input_.costs, leading);
-  if (fixed_[i]) {
+  if (is_fixed(source)) {
     if (to != source.current) return limit_met(usage, i, poll);
     return source.refused ? Reason::refused_by_peer : Reason::forced;
   }
@@ -337,9 +348,8 @@ Plan Selector::plan() {
 
   const double lead = leading(best);
   const double each = poll(plan.changes ? best : current);
-  plan.lines.reserve(sources_.size());
-  for (std::size_t i = 0; i < sources_.size(); ++i) {
-    PlanLine line;
+  const auto add_line = [&](std::size_t i) {
+    PlanLine& line = plan.lines.emplace_back();
     line.peer = sources_[i].peer;
     line.from = sources_[i].current;
     line.to = plan.changes ? best[i] : line.from;
@@ -352,11 +362,18 @@ Plan Selector::plan() {
     if (line.messages > 0) {
       line.gain_per_message = value(i, line.to, each) / static_cast<double>(line.messages);
     }
-    plan.lines.push_back(line);
+  };
+  const auto downgrade = [&](std::size_t i) {
+    return plan.changes && best[i] != current[i] &&
+           (!has_ring(best[i]) || current[i] == ChannelKind::rc_rdma);
+  };
+  plan.lines.reserve(sources_.size());
+  for (std::size_t i = 0; i < sources_.size(); ++i) {
+    if (downgrade(i)) add_line(i);
   }
-  std::stable_partition(plan.lines.begin(), plan.lines.end(), [](const PlanLine& line) {
-    return line.from != line.to && (!has_ring(line.to) || line.from == ChannelKind::rc_rdma);
-  });
+  for (std::size_t i = 0; i < sources_.size(); ++i) {
+    if (!downgrade(i)) add_line(i);
+  }
   return plan;
 }
 

@@ -1,5 +1,6 @@
 #include "core/selection/windows.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -12,9 +13,26 @@ struct Evaluation {
   WindowGain gain;
 };
 
+bool is_bystander(const SourceView& source) {
+  return source.messages == 0 && source.current == ChannelKind::dc_sendrecv;
+}
+
+// Of tens of thousands of known sources few spoke in the window. The others, without a ring, change
+// nothing in the selection, so it is not given them.
 Evaluation evaluate(const WindowCounts& counts, const WindowInput& input, double gain_threshold) {
-  std::vector<SourceView> sources(input.sources.begin(), input.sources.end());
-  for (SourceView& source : sources) source.messages = counts.of(source.peer);
+  std::vector<SourceView> sources;
+  auto at = counts.sources.begin();  // both mostly come in the order of peers
+  std::uint32_t last = 0;
+  for (SourceView source : input.sources) {
+    if (source.peer < last) {
+      source.messages = counts.of(source.peer);
+    } else {
+      last = source.peer;
+      while (at != counts.sources.end() && at->peer < last) ++at;
+      source.messages = at != counts.sources.end() && at->peer == last ? at->messages : 0;
+    }
+    if (!is_bystander(source)) sources.push_back(source);
+  }
   Evaluation result;
   result.plan = select_aqps(
       {sources, input.costs, input.limits, gain_threshold, input.leading, counts.messages});
@@ -26,6 +44,27 @@ Evaluation evaluate(const WindowCounts& counts, const WindowInput& input, double
         (result.plan.gain_best - result.plan.gain_current) / static_cast<double>(counts.messages);
   }
   return result;
+}
+
+// One line each for those that were left out, where select_aqps would have them: last, by peer.
+void add_bystanders(const WindowInput& input, Plan* plan) {
+  std::vector<std::uint32_t> present;
+  for (const PlanLine& line : plan->lines) present.push_back(line.peer);
+  std::sort(present.begin(), present.end());
+  const std::size_t first = plan->lines.size();
+  plan->lines.reserve(input.sources.size());
+  for (const SourceView& source : input.sources) {
+    if (source.current != ChannelKind::dc_sendrecv) continue;
+    if (std::binary_search(present.begin(), present.end(), source.peer)) continue;
+    PlanLine& line = plan->lines.emplace_back();
+    line.peer = source.peer;
+    line.reason = source.refused ? Reason::refused_by_peer : Reason::too_few_messages;
+  }
+  const auto by_peer = [](const PlanLine& a, const PlanLine& b) { return a.peer < b.peer; };
+  const auto begin = plan->lines.begin() + static_cast<std::ptrdiff_t>(first);
+  if (!std::is_sorted(begin, plan->lines.end(), by_peer)) {
+    std::sort(begin, plan->lines.end(), by_peer);
+  }
 }
 
 }  // namespace
@@ -51,6 +90,7 @@ WindowSelection select_in_windows(const Statistics& statistics, const WindowStat
   const auto take = [&](Evaluation&& from) {
     result.window = from.gain.window;
     result.plan = std::move(from.plan);
+    add_bystanders(input, &result.plan);
   };
   const std::optional<TimeWindow> newest = statistics.newest();
   if (!newest || !state.current) {  // T1

@@ -40,11 +40,11 @@ int compare(std::uint64_t seed, int rounds, std::size_t sources, Leading leading
 }
 
 TEST(BestMap, IsTheBestOfAllMaps) {
-  EXPECT_GT(compare(11, 24'000, 6, Leading::paper, oracle::best_gain), 10'000);
+  EXPECT_GT(compare(11, 20'000, 7, Leading::paper, oracle::best_gain), 10'000);
 }
 
 TEST(BestMap, IsTheBestOfAllMapsByTheRingsPolled) {
-  EXPECT_GT(compare(12, 24'000, 6, Leading::rings, oracle::best_gain), 10'000);
+  EXPECT_GT(compare(12, 20'000, 7, Leading::rings, oracle::best_gain), 10'000);
 }
 
 TEST(BestMap, OfTensOfSourcesIsTheTables) {

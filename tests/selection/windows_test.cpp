@@ -191,6 +191,7 @@ TEST(WindowsProperty, TheChoiceIsWhatThePaperSays) {
         if (!process.peers.contains(peer)) sources.push_back({peer, ChannelKind::dc_sendrecv});
       }
       const WindowSelection selection = process.step(counts);
+      if (seed % 4 == 0) process.peers.begin()->second.refused = random() % 4 == 0;
       if (!state.current) {
         ASSERT_EQ(selection.chosen, counts.empty() ? WindowChoice::none : WindowChoice::first);
         continue;
@@ -207,6 +208,17 @@ TEST(WindowsProperty, TheChoiceIsWhatThePaperSays) {
           messages += s.messages;
         }
         const Plan plan = select_aqps({sources, process.input.costs, process.input.limits, 25});
+        // The plan of the window is what it is when every source is looked at.
+        if (gain.window == selection.window) {
+          const Plan& found = selection.plan;
+          ASSERT_EQ(found.lines.size(), plan.lines.size());
+          for (std::size_t i = 0; i < plan.lines.size(); ++i) {
+            ASSERT_EQ(found.lines[i].peer, plan.lines[i].peer);
+            ASSERT_EQ(found.lines[i].to, plan.lines[i].to);
+            ASSERT_EQ(found.lines[i].reason, plan.lines[i].reason);
+            ASSERT_EQ(found.lines[i].messages, plan.lines[i].messages);
+          }
+        }
         ASSERT_EQ(gain.messages, messages);
         ASSERT_EQ(gain.missing, 0u);
         ASSERT_EQ(gain.gain_best, plan.gain_best);
