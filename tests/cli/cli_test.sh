@@ -20,6 +20,8 @@ run() {
 has() { grep -qF -- "$1" "$scratch/$2" || { cat "$scratch/out" "$scratch/err"; fail "no \"$1\" in std$2"; }; }
 ends_with() { [ "$status" -eq "$1" ] || { cat "$scratch/err"; fail "exit status $status, expected $1"; }; }
 
+has_matplotlib() { /usr/bin/python3 -c "import matplotlib" 2>/dev/null; }
+
 case $case in
 configuration_page)
   run info --config --markdown
@@ -192,7 +194,18 @@ sim_experiment)
     --output "$scratch/pages"
   ends_with 0
   grep -q "Against the paper" "$scratch/pages/aqps-onetoall.md" || fail "no page"
-  [ -s "$scratch/pages/aqps-onetoall.json" ] || fail "no data"
+  data=$scratch/pages/aqps-onetoall.json
+  [ -s "$data" ] || fail "no data"
+  if has_matplotlib; then
+    grep -qF "![aqps-onetoall](aqps-onetoall.svg)" "$scratch/pages/aqps-onetoall.md" || fail "no picture"
+    # Text stays text, and the same data give the same file.
+    grep -q "<text.*>processes</text>" "$scratch/pages/aqps-onetoall.svg" || fail "text drawn as paths"
+    /usr/bin/python3 "$here/../../tools/plot.py" "$data" "$scratch/again.svg" || fail "plot.py"
+    cmp "$scratch/pages/aqps-onetoall.svg" "$scratch/again.svg" || fail "two pictures of the same data"
+  else
+    has "python3-matplotlib" err
+    grep -q "tools/plot.py aqps-onetoall.json" "$scratch/pages/aqps-onetoall.md" || fail "no word on the plot"
+  fi
   ;;
 *) fail "no case $case" ;;
 esac
