@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "cli/commands.h"
+#include "cli/plot.h"
 #include "cli/sim.h"
 
 int main(int argc, char** argv) {
@@ -30,6 +31,9 @@ int main(int argc, char** argv) {
   report->add_option("--decisions", options.decisions,
                      "show this many decisions of each rank, the last");
 
+  cli::PlotSourcesOptions plot_options;
+  auto* const plot_sources = cli::add_plot(app, &plot_options);
+
   cli::SimOptions sim_options;
   auto* const sim = cli::add_sim(app, &sim_options);
 
@@ -45,6 +49,8 @@ int main(int argc, char** argv) {
       return 1;
     }
     code = config ? cli::config_table(markdown) : cli::info();
+  } else if (*plot_sources) {
+    code = cli::plot_sources(plot_options);
   } else if (*sim) {
     code = cli::run_sim(sim_options);
   } else {

@@ -22,6 +22,7 @@ matplotlib.rcParams.update({
     "lines.markersize": 4.5,
 })
 import matplotlib.pyplot as plt  # noqa: E402
+from matplotlib.colors import ListedColormap  # noqa: E402
 from matplotlib.ticker import FuncFormatter, NullLocator  # noqa: E402
 
 # A name has its colour in every plot, so that pages can be laid side by side.
@@ -71,11 +72,22 @@ def draw_lines(axis, plot):
     axis.legend(frameon=False)
 
 
+def greys():
+    """White is nothing at all: a single message beside a million can still be seen."""
+    full = matplotlib.colormaps["Greys"]
+    return ListedColormap([(1, 1, 1, 1)] + [full(0.15 + 0.85 * i / 255) for i in range(1, 256)])
+
+
+def enlarged(rows, pixels=800):
+    """Viewers smooth a picture of few pixels when they scale it; this leaves them only the edges."""
+    down, across = pixels // len(rows) + 1, pixels // len(rows[0]) + 1
+    return [[cell for cell in row for _ in range(across)] for row in rows for _ in range(down)]
+
+
 def draw_grid(axis, plot):
-    rows = plot["darkness"]
     extent = (plot["x_from"], plot["x_to"], plot["y_from"], plot["y_to"])
-    image = axis.imshow(rows, cmap="Greys", vmin=0, vmax=1, origin="lower", aspect="auto",
-                        interpolation="none", extent=extent)
+    image = axis.imshow(enlarged(plot["darkness"]), cmap=greys(), vmin=0, vmax=1, origin="lower",
+                        aspect="auto", interpolation="none", extent=extent)
     if plot["y_to"] - plot["y_from"] <= 24:
         axis.set_yticks([y + 0.5 for y in range(int(plot["y_from"]), int(plot["y_to"]))],
                         [str(y) for y in range(int(plot["y_from"]), int(plot["y_to"]))])
