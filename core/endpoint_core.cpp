@@ -86,6 +86,7 @@ Status EndpointCore::start() {
   ring_at_first_message_ = settings_.policy == "rc-rdma-od";
   frees_before_drain_ = settings_.break_rule == "free-before-drain";
   started_ = true;
+  if (!device_->is_simulated()) live_report_.open(address_.id, settings_.report_job);
   const Nanoseconds now = clock_.now();
   next_decision_ = now + settings_.interval;
   next_keepalive_ = now + settings_.keepalive / 4;
@@ -346,6 +347,7 @@ bool EndpointCore::progress() {
 
 void EndpointCore::tick() {
   const Nanoseconds now = clock_.now();
+  live_report_.tick(now, clock_, [this] { return report(); });
   if (now >= next_decision_) {
     next_decision_ = now + settings_.interval;
     decide(now);

@@ -31,6 +31,7 @@
 #include "core/protocol/matcher.h"
 #include "core/protocol/operation.h"
 #include "core/report.h"
+#include "core/report_live.h"
 #include "core/selection/policy.h"
 #include "core/verbs/device.h"
 
@@ -311,6 +312,7 @@ class EndpointCore final : public Endpoint {
   bool closing_ = false;
   bool ring_at_first_message_ = false;  // policy rc-rdma-od
   bool frees_before_drain_ = false;     // setting break_rule
+  LiveReport live_report_;
   std::deque<DecisionReport> decisions_;
   std::uint64_t decisions_dropped_ = 0;
   std::uint64_t unexpected_count_ = 0, rendezvous_count_ = 0, credit_messages_ = 0, refusals_ = 0;
