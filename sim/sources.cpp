@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
@@ -149,9 +150,13 @@ std::string to_plot_json(const SourceGrid& grid, const Arrivals& arrivals,
     rows.push_back(std::move(row));
   }
   Json ticks = Json::array({{{"at", 0}, {"text", "0"}}});
-  for (double count = 1; count < grid.most(); count *= 10) {
-    if (grid.darkness(count) > 0.93) break;  // the last one's own word needs the place
-    ticks.push_back({{"at", rounded(grid.darkness(count))}, {"text", fmt::format("{:g}", count)}});
+  std::uint64_t count = 1;
+  while (static_cast<double>(count) < grid.most()) {
+    const double at = grid.darkness(static_cast<double>(count));
+    if (at > 0.93) break;  // the last one's own word needs the place
+    ticks.push_back({{"at", rounded(at)}, {"text", fmt::format("{}", count)}});
+    if (count > std::numeric_limits<std::uint64_t>::max() / 10) break;
+    count *= 10;
   }
   if (grid.most() > 0) {
     ticks.push_back({{"at", 1}, {"text", fmt::format("{:.0f}", grid.most())}});
