@@ -2,10 +2,12 @@
 // and returns the process's exit code: 0, or 1 when something it was asked for could not be had.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "base/settings.h"
+#include "core/report.h"
 
 namespace turnout::cli {
 
@@ -20,6 +22,21 @@ struct ReportOptions {
   std::size_t decisions = SIZE_MAX;
 };
 int report(const ReportOptions& options);
+
+// The tables of each job.
+[[nodiscard]] std::string format_jobs(std::vector<EndpointReport> reports,
+                                      const TableLimits& limits);
+
+struct TopOptions {
+  bool once = false;
+  double wait = 10;       // seconds, with `once`, until somebody tells something
+  std::string job;        // only this one; empty: all
+  std::uint32_t pid = 0;  // only this process; 0: all
+  std::size_t peers = 8;
+  std::size_t decisions = 4;
+};
+// What running processes of this user did so far, again each second, until it is interrupted.
+int top(const TopOptions& options);
 
 // The text of docs/configuration.md.
 [[nodiscard]] std::string configuration_page();

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "cli/commands.h"
+#include "cli/plot.h"
 #include "cli/sim.h"
 
 int main(int argc, char** argv) {
@@ -30,6 +31,22 @@ int main(int argc, char** argv) {
   report->add_option("--decisions", options.decisions,
                      "show this many decisions of each rank, the last");
 
+  auto* const top = app.add_subcommand("top", "what running programs do, as report tells it");
+  cli::TopOptions top_options;
+  top->add_flag("--once", top_options.once, "print once and end");
+  top->add_option("--wait", top_options.wait, "with --once: seconds until somebody must have told")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 3600.0));
+  top->add_option("--job", top_options.job, "only this job");
+  top->add_option("--pid", top_options.pid, "only this process");
+  top->add_option("--peers", top_options.peers, "peers of each process, the busiest")
+      ->capture_default_str();
+  top->add_option("--decisions", top_options.decisions, "decisions of each process, the last")
+      ->capture_default_str();
+
+  cli::PlotSourcesOptions plot_options;
+  auto* const plot_sources = cli::add_plot(app, &plot_options);
+
   cli::SimOptions sim_options;
   auto* const sim = cli::add_sim(app, &sim_options);
 
@@ -45,6 +62,10 @@ int main(int argc, char** argv) {
       return 1;
     }
     code = config ? cli::config_table(markdown) : cli::info();
+  } else if (*top) {
+    code = cli::top(top_options);
+  } else if (*plot_sources) {
+    code = cli::plot_sources(plot_options);
   } else if (*sim) {
     code = cli::run_sim(sim_options);
   } else {

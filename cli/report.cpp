@@ -55,7 +55,27 @@ bool read_folder(const fs::path& folder, std::vector<EndpointReport>* reports) {
   return good;
 }
 
+// What a report says goes to a terminal.
+std::string printable(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  }
+  return text;
+}
+
 }  // namespace
+
+std::string format_jobs(std::vector<EndpointReport> reports, const TableLimits& limits) {
+  std::map<std::string, std::vector<EndpointReport>> jobs;
+  for (EndpointReport& one : reports) jobs[one.job].push_back(std::move(one));
+  std::string out;
+  for (const auto& [job, members] : jobs) {
+    if (jobs.size() > 1)
+      out += fmt::format("job {}\n", job.empty() ? "without a name" : printable(job));
+    out += format_reports(members, limits);
+  }
+  return out;
+}
 
 int report(const ReportOptions& options) {
   std::vector<EndpointReport> reports;
@@ -65,12 +85,7 @@ int report(const ReportOptions& options) {
     good = (fs::is_directory(path, error) ? read_folder(path, &reports) : read(path, &reports)) &&
            good;
   }
-  std::map<std::string, std::vector<EndpointReport>> jobs;
-  for (EndpointReport& one : reports) jobs[one.job].push_back(std::move(one));
-  for (const auto& [job, members] : jobs) {
-    if (jobs.size() > 1) fmt::print("job {}\n", job.empty() ? "without a name" : job);
-    fmt::print("{}", format_reports(members, {options.peers, options.decisions}));
-  }
+  fmt::print("{}", format_jobs(std::move(reports), {options.peers, options.decisions}));
   return good ? 0 : 1;
 }
 

@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <limits>
 #include <optional>
 
 #include "base/value.h"
+#include "cli/plot_script.h"
 #include "sim/experiment.h"
 #include "sim/profile_file.h"
 #include "sim/result_writer.h"
@@ -29,19 +29,6 @@ int complain(const Status& status) {
 
 Status invalid(std::string text) {
   return {Code::invalid, std::move(text)};
-}
-
-// In the source tree, or beside the installed command.
-std::string plot_script() {
-  std::error_code error;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::filesystem::path installed =
-      self.parent_path().parent_path() / "share" / "turnout" / "plot.py";
-  for (const std::filesystem::path& path :
-       {installed, std::filesystem::path(TURNOUT_SOURCE_TOOLS) / "plot.py"}) {
-    if (std::filesystem::is_regular_file(path, error)) return path.string();
-  }
-  return {};
 }
 
 // What both kinds of run share.

@@ -88,6 +88,7 @@ Status EndpointCore::start() {
   }
   frees_before_drain_ = settings_.break_rule == "free-before-drain";
   started_ = true;
+  if (!device_->is_simulated()) live_report_.open(address_.id, settings_.report_job);
   const Nanoseconds now = clock_.now();
   interval_began_ = now;
   next_decision_ = now + settings_.interval;
@@ -313,6 +314,7 @@ bool EndpointCore::progress() {
 
 void EndpointCore::tick() {
   const Nanoseconds now = clock_.now();
+  live_report_.tick(now, clock_, [this] { return report(); });
   if (now >= next_decision_) {
     next_decision_ = now + settings_.interval;
     decide(now);

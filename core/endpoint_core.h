@@ -33,6 +33,7 @@
 #include "core/protocol/matcher.h"
 #include "core/protocol/operation.h"
 #include "core/report.h"
+#include "core/report_live.h"
 #include "core/selection/policy.h"
 #include "core/selection/statistics.h"
 #include "core/selection/windows.h"
@@ -344,6 +345,7 @@ class EndpointCore final : public Endpoint {
   selection::WindowState window_;
   Nanoseconds interval_began_ = 0;
   std::uint64_t statistics_bytes_ = 0;  // reserved
+  LiveReport live_report_;
   std::deque<DecisionReport> decisions_;
   std::uint64_t decisions_dropped_ = 0;
   std::uint64_t unexpected_count_ = 0, rendezvous_count_ = 0, credit_messages_ = 0, refusals_ = 0;

@@ -2,55 +2,18 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <spawn.h>
-#include <sys/wait.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "base/value.h"
+#include "sim/draw.h"
 #include "sim/experiments/list.h"
 #include "sim/result_writer.h"
 
-extern char** environ;  // NOLINT: POSIX names it so
-
 namespace turnout::sim {
-
-namespace {
-
-// What tools/plot.py answers when Python has no matplotlib.
-constexpr int kNoMatplotlib = 3;
-
-// Empty: the picture is there.
-std::string draw(const std::string& script, const std::string& data, const std::string& picture) {
-  if (script.empty()) return "plots were not asked for";
-  std::array<std::string, 4> words = {"python3", script, data, picture};
-  std::array<char*, 5> arguments{};
-  for (std::size_t i = 0; i < words.size(); ++i) arguments[i] = words[i].data();
-  pid_t child = 0;
-  const int error =
-      ::posix_spawnp(&child, arguments[0], nullptr, nullptr, arguments.data(), environ);
-  if (error != 0) {
-    return fmt::format("python3 cannot be started: {}", std::generic_category().message(error));
-  }
-  int state = 0;
-  while (::waitpid(child, &state, 0) < 0) {
-    if (errno != EINTR) {
-      return fmt::format("waiting for python3: {}", std::generic_category().message(errno));
-    }
-  }
-  if (WIFEXITED(state) && WEXITSTATUS(state) == 0) return {};
-  if (WIFEXITED(state) && WEXITSTATUS(state) == kNoMatplotlib) {
-    return "python3 has no matplotlib (Debian: python3-matplotlib)";
-  }
-  return fmt::format("{} failed", script);
-}
-
-}  // namespace
 
 std::span<const Experiment> experiments() {
   static const std::vector<Experiment> all = [] {
@@ -117,14 +80,18 @@ Result<Written> write_experiment(const std::string& folder, std::string_view nam
   Written written;
   if (Status s = write_text_file(base + ".json", to_json(result.plots)); !s.ok()) return s;
   written.files.push_back(base + ".json");
-  written.plot_skipped = draw(plot_script, base + ".json", base + ".svg");
+  if (const Status drawn = draw(plot_script, base + ".json", base + ".svg"); !drawn.ok()) {
+    written.plot_skipped = drawn.text();
+  }
   std::string picture;
   if (written.plot_skipped.empty()) {
     written.files.push_back(base + ".svg");
     picture = fmt::format("![{}]({}.svg)\n", name, name);
   } else {
-    picture =
-        fmt::format("The data of the plot are in {}.json; `tools/plot.py` draws them.\n", name);
+    picture = fmt::format(
+        "The data of the plot are in {0}.json; `tools/plot.py {0}.json {0}.svg` draws "
+        "them, with matplotlib\n(Debian: python3-matplotlib).\n",
+        name);
   }
   std::string page = result.page;
   constexpr std::string_view kPlace = "{plot}\n";

@@ -20,6 +20,8 @@ run() {
 has() { grep -qF -- "$1" "$scratch/$2" || { cat "$scratch/out" "$scratch/err"; fail "no \"$1\" in std$2"; }; }
 ends_with() { [ "$status" -eq "$1" ] || { cat "$scratch/err"; fail "exit status $status, expected $1"; }; }
 
+has_matplotlib() { /usr/bin/python3 -c "import matplotlib" 2>/dev/null; }
+
 case $case in
 configuration_page)
   run info --config --markdown
@@ -192,7 +194,63 @@ sim_experiment)
     --output "$scratch/pages"
   ends_with 0
   grep -q "Against the paper" "$scratch/pages/aqps-onetoall.md" || fail "no page"
-  [ -s "$scratch/pages/aqps-onetoall.json" ] || fail "no data"
+  data=$scratch/pages/aqps-onetoall.json
+  [ -s "$data" ] || fail "no data"
+  if has_matplotlib; then
+    grep -qF "![aqps-onetoall](aqps-onetoall.svg)" "$scratch/pages/aqps-onetoall.md" || fail "no picture"
+    # Text stays text, and the same data give the same file.
+    grep -q "<text.*>processes</text>" "$scratch/pages/aqps-onetoall.svg" || fail "text drawn as paths"
+    /usr/bin/python3 "$here/../../tools/plot.py" "$data" "$scratch/again.svg" || fail "plot.py"
+    cmp "$scratch/pages/aqps-onetoall.svg" "$scratch/again.svg" || fail "two pictures of the same data"
+  else
+    has "python3-matplotlib" err
+    grep -q "tools/plot.py aqps-onetoall.json" "$scratch/pages/aqps-onetoall.md" || fail "no word on the plot"
+  fi
+  ;;
+plot_sources)
+  {
+    printf 'turnout-trace 1\nranks 3\nrank 0\n'
+    for i in $(seq 1 50); do printf 'r 1 1 8 7 0\nw 1\nc 1000\n'; done
+    for i in $(seq 1 50); do printf 'r 1 2 8 7 0\nw 1\n'; done
+    printf 'rank 1\n'
+    for i in $(seq 1 50); do printf 's 1 0 8 7 0\nw 1\n'; done
+    printf 'rank 2\n'
+    for i in $(seq 1 50); do printf 's 1 0 8 7 0\nw 1\n'; done
+    printf 'end\n'
+  } >"$scratch/a.trace"
+  run plot sources "$scratch/a.trace" --periods 5 --output "$scratch/a.svg" --json "$scratch/a.json"
+  has "100 messages of 3 sources in 5 periods and 3 groups" out
+  if has_matplotlib; then
+    ends_with 0
+    grep -q "Who sends to rank 0" "$scratch/a.svg" || fail "no picture"
+  else
+    ends_with 1
+    has "python3-matplotlib" err
+  fi
+  python3 - "$scratch/a.json" <<'END' || fail "what it computed"
+import json, sys
+plot = json.load(open(sys.argv[1]))["plots"][0]
+rows = plot["darkness"]
+assert rows[0] == [0] * 5, rows
+# 250 events: 50 messages of rank 1 in the first 150, those of rank 2 in the others.
+assert [cell > 0 for cell in rows[1]] == [True, True, True, False, False], rows
+assert [cell > 0 for cell in rows[2]] == [False, False, False, True, True], rows
+assert plot["x_to"] == 250 and max(map(max, rows)) == 1, plot
+END
+  run plot sources "$scratch/a.trace" --rank 3 --output "$scratch/b.svg"
+  ends_with 1
+  has "ranks 0 to 2" err
+  run plot sources "$here/reports" --output "$scratch/b.svg"
+  ends_with 1
+  has "TURNOUT_TRACE" err
+  run plot sources "$here/reports" "$scratch/a.trace"
+  ends_with 1
+  has "of one job" err
+  run plot sources "$scratch/none"
+  ends_with 1
+  has "none" err
+  run plot sources "$scratch/a.trace" --periods 0
+  [ "$status" -ne 0 ] || fail "no periods"
   ;;
 *) fail "no case $case" ;;
 esac

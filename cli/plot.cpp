@@ -1,0 +1,198 @@
+#include "cli/plot.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "base/value.h"
+#include "cli/plot_script.h"
+#include "sim/draw.h"
+#include "sim/recording.h"
+#include "sim/result_writer.h"
+#include "sim/source_history.h"
+#include "sim/sources.h"
+#include "sim/trace_open.h"
+
+namespace turnout::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uintmax_t kMaxReport = std::uintmax_t{64} << 20;
+
+int complain(const Status& status) {
+  fmt::print(stderr, "turnout plot: {}\n", status.text());
+  return 1;
+}
+
+Status invalid(std::string text) {
+  return {Code::invalid, std::move(text)};
+}
+
+// The files given, folders opened, by what they are.
+struct Inputs {
+  std::vector<std::string> recordings, reports, traces;
+};
+
+Status add(const fs::path& path, Inputs* inputs) {
+  const std::string extension = path.extension().string();
+  auto& list = extension == ".recording" ? inputs->recordings
+               : extension == ".json"    ? inputs->reports
+                                         : inputs->traces;
+  list.push_back(path.string());
+  return {};
+}
+
+Status add_folder(const fs::path& folder, Inputs* inputs) {
+  std::error_code error;
+  Inputs found;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (name.starts_with('.') || !(name.ends_with(".recording") || name.ends_with(".json"))) {
+      continue;
+    }
+    if (Status s = add(at->path(), &found); !s.ok()) return s;
+  }
+  if (error) {
+    return {Code::system, fmt::format("{}: {}", folder.string(), error.message()), error.value()};
+  }
+  if (found.recordings.empty() && found.reports.empty()) {
+    return invalid(
+        fmt::format("{}: neither recordings (TURNOUT_TRACE={}/) nor reports "
+                    "(TURNOUT_REPORT={}) in it",
+                    folder.string(), folder.string(), folder.string()));
+  }
+  // A folder that both were written to: recordings tell more.
+  auto& from = found.recordings.empty() ? found.reports : found.recordings;
+  auto& to = found.recordings.empty() ? inputs->reports : inputs->recordings;
+  to.insert(to.end(), from.begin(), from.end());
+  return {};
+}
+
+Result<Inputs> sort_out(const std::vector<std::string>& paths) {
+  Inputs inputs;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    if (!fs::exists(path, error)) {
+      return invalid(fmt::format("{}: {}", path, error ? error.message() : "is not there"));
+    }
+    Status s = fs::is_directory(path, error) ? add_folder(path, &inputs) : add(path, &inputs);
+    if (!s.ok()) return s;
+  }
+  const int kinds =
+      int{!inputs.recordings.empty()} + int{!inputs.reports.empty()} + int{!inputs.traces.empty()};
+  if (kinds != 1 || inputs.traces.size() > 1) {
+    return invalid("give the recordings of one job, its reports, or one trace");
+  }
+  return inputs;
+}
+
+Result<sim::ReportWithHistory> read_report(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return invalid(path + ": not a file");
+  if (fs::file_size(path, error) > kMaxReport) return invalid(path + ": too long for a report");
+  std::ifstream file(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (!file) return invalid(path + ": cannot be read");
+  Result<sim::ReportWithHistory> report = sim::read_report_with_history(text);
+  if (!report) return invalid(fmt::format("{}: {}", path, report.status().text()));
+  return report;
+}
+
+Result<sim::Arrivals> read_arrivals(const PlotSourcesOptions& o) {
+  Result<Inputs> inputs = sort_out(o.paths);
+  if (!inputs) return inputs.status();
+  if (!inputs->reports.empty()) {
+    std::vector<sim::ReportWithHistory> reports;
+    for (const std::string& path : inputs->reports) {
+      Result<sim::ReportWithHistory> report = read_report(path);
+      if (!report) return report.status();
+      reports.push_back(std::move(report).value());
+    }
+    const bool only = reports.size() == 1 && !o.rank_given;
+    return sim::arrivals_of_reports(reports, only ? -1 : o.rank);
+  }
+  const Result<sim::Trace> trace = inputs->traces.empty()
+                                       ? sim::read_recordings(inputs->recordings, "recordings")
+                                       : sim::open_trace(inputs->traces[0]);
+  if (!trace) return trace.status();
+  return sim::arrivals_of_trace(
+      trace.value(), static_cast<std::uint32_t>(o.rank),
+      o.axis == "computing" ? sim::TraceAxis::computing : sim::TraceAxis::events);
+}
+
+// Where the data lie while the picture is made: where they were asked for, or beside the picture.
+class DataFile {
+ public:
+  DataFile(const PlotSourcesOptions& o)
+      : kept_(!o.data.empty()),
+        path_(kept_ ? o.data : fmt::format("{}.{}.json", o.picture, ::getpid())) {}
+  ~DataFile() {
+    std::error_code ignored;
+    if (!kept_) fs::remove(path_, ignored);
+  }
+  DataFile(const DataFile&) = delete;
+  DataFile& operator=(const DataFile&) = delete;
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  bool kept_;
+  std::string path_;
+};
+
+}  // namespace
+
+CLI::App* add_plot(CLI::App& app, PlotSourcesOptions* o) {
+  auto* const plot = app.add_subcommand("plot", "pictures of what ran");
+  plot->require_subcommand(1);
+  auto* const sources = plot->add_subcommand("sources", "who sends to a rank over time");
+  sources
+      ->add_option("path", o->paths,
+                   "recordings (TURNOUT_TRACE) or reports (TURNOUT_REPORT) of a job or their "
+                   "folder, or a trace, GOAL schedule (*.goal) or OTF2 archive (*.otf2)")
+      ->required();
+  sources->add_option("--rank", o->rank, "whose messages")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber)
+      ->each([o](const std::string&) { o->rank_given = true; });
+  const auto cells = CLI::Range(1U, sim::SourceGrid::kMostCells);
+  sources->add_option("--periods", o->periods, "columns")->capture_default_str()->check(cells);
+  sources->add_option("--groups", o->groups, "rows at most")->capture_default_str()->check(cells);
+  sources
+      ->add_option("--axis", o->axis,
+                   "of recordings and traces, which have no times: events (the rank's own, one "
+                   "after the other) or computing (its processor time outside of communication)")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"events", "computing"}));
+  sources->add_option("--title", o->title, "above the picture");
+  sources->add_option("--output", o->picture, "the picture, SVG")->capture_default_str();
+  sources->add_option("--json", o->data, "keep the data of the picture in this file");
+  return sources;
+}
+
+int plot_sources(const PlotSourcesOptions& o) {
+  const Result<sim::Arrivals> arrivals = read_arrivals(o);
+  if (!arrivals) return complain(arrivals.status());
+  const Result<sim::SourceGrid> grid = sim::SourceGrid::make(arrivals.value(), o.periods, o.groups);
+  if (!grid) return complain(grid.status());
+  const std::string title = o.title.empty() ? fmt::format("Who sends to rank {}", o.rank) : o.title;
+  const DataFile data(o);
+  if (Status s = sim::write_text_file(data.path(),
+                                      sim::to_plot_json(grid.value(), arrivals.value(), title));
+      !s.ok()) {
+    return complain(s);
+  }
+  fmt::print("{:.0f} messages of {} sources in {} periods and {} groups\n", grid.value().total(),
+             arrivals.value().sources, grid.value().periods(), grid.value().groups());
+  if (!o.data.empty()) fmt::print("{}\n", o.data);
+  if (Status s = sim::draw(plot_script(), data.path(), o.picture); !s.ok()) return complain(s);
+  fmt::print("{}\n", o.picture);
+  return 0;
+}
+
+}  // namespace turnout::cli
