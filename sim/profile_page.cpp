@@ -10,8 +10,8 @@ namespace turnout::sim {
 
 namespace {
 
-constexpr std::array<std::string_view, 5> kShipped = {"connect-ib", "connectx-3", "connectx-5",
-                                                      "connectx-6", "ideal"};
+constexpr std::array<std::string_view, 6> kShipped = {"connect-ib", "connect-ib-aqps", "connectx-3",
+                                                      "connectx-5", "connectx-6",      "ideal"};
 
 // '|' ends a cell, '<' begins a tag.
 std::string cell(std::string_view text) {

@@ -44,8 +44,8 @@ std::string provenance(const ProfileFile& profile) {
   if (fitted.size() == 1) {
     out += "No value of the profile was fitted";
   } else {
-    out += fmt::format("Fitted values of the profile:\n\n{}\nThe others were not fitted",
-                       markdown_table(fitted));
+    out += fmt::format("Fitted values of the profile:\n\n{}\n{}\n\nThe others were not fitted",
+                       markdown_table(fitted), profile.note);
   }
   if (assumed > 0) out += fmt::format("; {} are assumed", assumed);
   return out + fmt::format(". `turnout sim --show-profile {}` tells where each comes from.\n",

@@ -47,7 +47,8 @@ double wire_ns(const Profile& p, std::int64_t bytes) {
 
 TEST(ProfileFile, EveryShippedProfileLoads) {
   const std::vector<std::string> names = list_profiles();
-  for (const char* name : {"connect-ib", "connectx-3", "connectx-5", "connectx-6", "ideal"}) {
+  for (const char* name :
+       {"connect-ib", "connect-ib-aqps", "connectx-3", "connectx-5", "connectx-6", "ideal"}) {
     EXPECT_NE(std::find(names.begin(), names.end(), name), names.end()) << name;
   }
   for (const std::string& name : names) {
