@@ -15,8 +15,9 @@ namespace turnout::sim {
 namespace {
 
 // Of the papers and of settings.def; which of them this build has is asked of the settings.
-constexpr std::array<std::string_view, 4> kPolicies = {"aqps", "rc-rdma-od", "dc-rdma-od",
-                                                       "static:dc-sendrecv"};
+constexpr std::array<std::string_view, 7> kPolicies = {
+    "turnout",        "aqps",           "rc-rdma-od",        "dc-rdma-od",
+    "static:dc-rdma", "static:rc-rdma", "static:dc-sendrecv"};
 
 Status unknown_policy(std::string_view policy) {
   const std::vector<std::string_view> known = known_policies();

@@ -1,9 +1,9 @@
 // AQPS 4.3, figures 10 to 12: latency of a send in onetoall and alltoone, time of repeat.
 //
-// The paper's runs take minutes and decide every second. Ours are shorter: the selection decides
-// every 10 ms, and messages before those that are timed give it time to choose, and rank 0 to make
-// 63 queue pairs of more than a millisecond each. A source still brings hundreds of messages in a
-// window, where a channel pays from about a hundred on.
+// The paper's runs take minutes and decide every second. Ours are shorter, and so is the interval
+// of each: messages before those that are timed give the selection time to choose, and rank 0 to
+// make 63 queue pairs of more than a millisecond each. A source still brings hundreds of messages
+// in a window, where a channel pays from about a hundred on.
 
 #include <fmt/format.h>
 

@@ -11,5 +11,7 @@ namespace turnout::sim {
 [[nodiscard]] std::vector<Experiment> latency_experiments();
 // AQPS figure 8: aqps-memory.
 [[nodiscard]] std::vector<Experiment> memory_experiments();
+// policies: all of them on many workloads.
+[[nodiscard]] std::vector<Experiment> comparison_experiments();
 
 }  // namespace turnout::sim

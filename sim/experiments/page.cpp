@@ -120,11 +120,9 @@ Result<Available> available(const std::vector<std::string>& asked,
     if (asked.empty() && has(policy)) result.policies.push_back(policy);
   }
   if (!missing.empty()) {
-    result.missing = fmt::format(
-        "**Missing:** {} — this build has no such channel, so the paper's comparison with it is "
-        "not made\nhere. Without the DC-RDMA channel `aqps` itself chooses between DC-sendrecv and "
-        "RC-RDMA only.\n",
-        fmt::join(missing, ", "));
+    result.missing =
+        fmt::format("**Missing:** {} — not in this build, so the comparison is not made.\n",
+                    fmt::join(missing, ", "));
   }
   return result;
 }

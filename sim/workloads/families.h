@@ -19,6 +19,7 @@ namespace turnout::sim {
 [[nodiscard]] std::vector<Workload> neighbour_family();  // random
 [[nodiscard]] std::vector<Workload> task_family();       // masterworker
 [[nodiscard]] std::vector<Workload> steal_family();      // steal
+[[nodiscard]] std::vector<Workload> changing_family();   // phases, hotspots
 
 namespace parameter {
 

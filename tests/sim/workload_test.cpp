@@ -66,9 +66,9 @@ TEST(Registry, NamesAreSortedAndEverythingIsDescribed) {
       EXPECT_EQ(again.value()[p.name], p.default_value);
     }
   }
-  for (const char* name :
-       {"onetoall", "alltoone", "repeat", "pingpong", "broadcast", "bowtie", "alltoall", "ring",
-        "stencil2d", "stencil3d", "random", "steal", "trees", "masterworker", "shifts"}) {
+  for (const char* name : {"onetoall", "alltoone", "repeat", "pingpong", "broadcast", "bowtie",
+                           "alltoall", "ring", "stencil2d", "stencil3d", "random", "steal", "trees",
+                           "masterworker", "shifts", "phases", "hotspots"}) {
     EXPECT_TRUE(find_workload(name).ok()) << name;
   }
 }

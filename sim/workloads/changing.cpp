@@ -1,0 +1,137 @@
+// Patterns that change while the program runs: new partners in every phase, hot spots that move.
+//
+// What a phase does follows from the simulation's seed and its number, so that everyone knows who
+// sends to whom. A barrier ends each phase.
+
+#include <algorithm>
+
+#include "sim/workloads/families.h"
+#include "sim/workloads/permutation.h"
+#include "sim/workloads/window.h"
+
+namespace turnout::sim {
+
+namespace {
+
+struct Pattern {
+  std::uint64_t phases, messages, bytes, seed;
+  std::uint32_t partners;  // of a rank in a phase; of hotspots: hot ranks
+  std::uint32_t window, ahead;
+};
+
+std::uint64_t key(const Pattern& p, std::uint64_t phase, std::uint64_t number) {
+  return Random(p.seed + (phase << 20) + number).next();
+}
+
+// Every rank sends to `partners` others in turn, each the next on a circle drawn for the phase.
+Task partners_of_a_phase(Rank rank, const Pattern& p, std::uint64_t phase) {
+  const std::uint32_t n = rank.size();
+  std::vector<std::uint32_t> to, from;
+  for (std::uint32_t k = 0; k < p.partners; ++k) {
+    const Permutation circle(n, key(p, phase, k));
+    const std::uint32_t place = circle.inverse(rank.id());
+    to.push_back(circle((place + 1) % n));
+    from.push_back(circle((place + n - 1) % n));
+  }
+  Window sends(p.window), receives(p.ahead);
+  std::uint64_t posted = 0;
+  for (std::uint64_t i = 0; i < p.messages; ++i) {
+    for (; posted < p.messages && !receives.full(); ++posted) {
+      const std::uint64_t k = posted % p.partners;  // the tag: two circles may give one neighbour
+      const Request in = co_await rank.irecv(from[k], p.bytes, kDataTag + k);
+      receives.push(in);
+    }
+    if (sends.full()) co_await rank.wait(sends.pop());
+    const std::uint64_t k = i % p.partners;
+    const Request out = co_await rank.isend(to[k], p.bytes, kDataTag + k);
+    sends.push(out);
+    co_await rank.wait(receives.pop());
+  }
+  while (!sends.empty()) co_await rank.wait(sends.pop());
+}
+
+Task phases_of(Rank rank, Pattern p, std::shared_ptr<Phases> phases) {
+  if (rank.id() == 0) phases->begin("phases", rank.now());
+  for (std::uint64_t phase = 0; phase < p.phases; ++phase) {
+    co_await partners_of_a_phase(rank, p, phase);
+    co_await rank.barrier();
+  }
+  if (rank.id() == 0) phases->end(rank.now(), p.phases * p.messages * rank.size());
+}
+
+// Hot ranks take `messages` from each of the others, one after the other; the others send to them
+// in turn.
+Task moving(Rank rank, Pattern p, std::shared_ptr<Phases> phases) {
+  const std::uint32_t n = rank.size();
+  if (rank.id() == 0) phases->begin("hotspots", rank.now());
+  for (std::uint64_t phase = 0; phase < p.phases; ++phase) {
+    const Permutation drawn(n, key(p, phase, 0));  // the first ones are hot
+    const bool hot = drawn.inverse(rank.id()) < p.partners;
+    Window requests(hot ? p.ahead : p.window);
+    for (std::uint64_t i = 0; i < p.messages; ++i) {
+      const std::uint32_t others = hot ? n : p.partners;
+      for (std::uint32_t k = hot ? p.partners : 0; k < others; ++k) {
+        if (requests.full()) co_await rank.wait(requests.pop());
+        const Request request = hot ? co_await rank.irecv(drawn(k), p.bytes, kDataTag)
+                                    : co_await rank.isend(drawn(k), p.bytes, kDataTag);
+        requests.push(request);
+      }
+    }
+    while (!requests.empty()) co_await rank.wait(requests.pop());
+    co_await rank.barrier();
+  }
+  if (rank.id() == 0) {
+    phases->end(rank.now(), p.phases * p.messages * p.partners * (n - p.partners));
+  }
+}
+
+Pattern pattern(const Values& v, const Place& place, std::string_view partners) {
+  return {v["phases"],       v["messages"],     v["bytes"],      place.seed,
+          v.small(partners), v.small("window"), v.small("ahead")};
+}
+
+Result<Program> make_phases(const Values& v, const Place& place,
+                            const std::shared_ptr<Phases>& phases) {
+  const Pattern p = pattern(v, place, "partners");
+  return Program([p, phases](Rank rank) { return phases_of(rank, p, phases); });
+}
+
+Result<Program> make_moving(const Values& v, const Place& place,
+                            const std::shared_ptr<Phases>& phases) {
+  Pattern p = pattern(v, place, "hot");
+  p.partners = std::min(p.partners, place.ranks - 1);
+  return Program([p, phases](Rank rank) { return moving(rank, p, phases); });
+}
+
+constexpr Parameter kPhases = {"phases", Parameter::Unit::count,         8, 1,
+                               1 << 20,  "how often the pattern changes"};
+
+}  // namespace
+
+std::vector<Workload> changing_family() {
+  return {
+      {"phases",
+       "every rank sends to a few others, which change from phase to phase",
+       2,
+       {kPhases,
+        {"messages", Parameter::Unit::count, 4000, 1, parameter::kMostCount,
+         "messages of one rank in one phase"},
+        {"partners", Parameter::Unit::count, 4, 1, 1024, "ranks that one rank sends to"},
+        parameter::bytes(8),
+        parameter::window(16),
+        parameter::ahead(16)},
+       make_phases},
+      {"hotspots",
+       "all send to a few hot ranks, which change from phase to phase",
+       2,
+       {kPhases,
+        {"messages", Parameter::Unit::count, 1000, 1, parameter::kMostCount,
+         "messages of one rank to one hot rank in one phase"},
+        {"hot", Parameter::Unit::count, 2, 1, 1024, "hot ranks of a phase, at most all but one"},
+        parameter::bytes(8),
+        parameter::window(16),
+        parameter::ahead(64)},
+       make_moving}};
+}
+
+}  // namespace turnout::sim
