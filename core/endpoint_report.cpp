@@ -30,6 +30,9 @@ EndpointReport EndpointCore::report() const {
     if (line.reason.empty() && peer->rate >= 0) {
       line.reason =
           fmt::format("{} ({:.0f} messages/s)", selection::explain(peer->verdict), peer->rate);
+    } else if (line.reason.empty()) {
+      line.reason = settings_.policy == "aqps" ? "no decision yet"
+                                               : selection::explain(selection::Reason::forced);
     }
     line.predicted_gain = peer->predicted_gain;
     line.bytes = sizeof(Peer) + (peer->rc ? rc_bytes_ : 0) +

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Runs HPCC over Turnout under every policy, and with a change of channel every 200 messages.
+
+    hpcc_policies.py BUILD_DIR [--ranks 8] [--order 400] [--policy NAME ...]
+
+HPCC runs on Debian's Open MPI; its own residual checks must pass. In the reports of the processes every
+other rank is named, and what one rank says it sent to another is what that one says it received.
+"""
+
+import argparse
+import collections
+import json
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+
+from hpcc_replay import hpcc_input
+
+POLICIES = ["aqps", "dc-rdma-od", "rc-rdma-od", "static:dc-sendrecv", "static:dc-rdma",
+            "static:rc-rdma"]
+
+
+def run(build, folder, ranks, order, settings):
+    (folder / "hpccinf.txt").write_text(hpcc_input(order, ranks), encoding="utf-8")
+    reports = folder / "reports"
+    reports.mkdir()
+    env = dict(os.environ)
+    env.update(settings, FI_PROVIDER_PATH=str(build / "lib"), TURNOUT_FABRIC=f"hpcc-{os.getpid()}",
+               TURNOUT_REPORT=str(reports), OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1",
+               OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    subprocess.run(
+        ["mpirun.openmpi", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), "--mca", "pml",
+         "cm", "--mca", "mtl", "ofi", "--mca", "mtl_ofi_provider_include", "turnout", "--mca", "btl",
+         "self", "--mca", "mpi_yield_when_idle", "1", "hpcc"],
+        cwd=folder, env=env, check=True, timeout=900, stdout=subprocess.DEVNULL)
+    summary = (folder / "hpccoutf.txt").read_text(encoding="utf-8", errors="replace")
+    passed = len(re.findall(r"\.\.\.+ PASSED", summary))
+    failed = len(re.findall(r"\.\.\.+ FAILED", summary))
+    if "Success=1" not in summary or failed or not passed:
+        raise SystemExit(f"HPCC: {passed} residual checks passed, {failed} failed")
+    return passed, [json.loads(p.read_text(encoding="utf-8")) for p in reports.glob("*.json")]
+
+
+def check(reports, ranks):
+    """Messages by channel; every pair's two ends agree."""
+    if len(reports) != ranks:
+        raise SystemExit(f"{len(reports)} reports of {ranks} processes")
+    rank_of = {r["endpoint"]: r["rank"] for r in reports}
+    sent, received, channels = {}, {}, collections.Counter()
+    for report in reports:
+        me = report["rank"]
+        for peer in report["peers"]:
+            other = rank_of.get(peer["endpoint"])
+            if other is None or other == me:
+                continue
+            if not peer["reason"] and any(s["messages"] for s in peer["receive"]["spans"]):
+                raise SystemExit(f"rank {me} gives no reason for rank {other}")
+            sent[me, other] = sum(s["messages"] for s in peer["send"]["spans"])
+            received[other, me] = sum(s["messages"] for s in peer["receive"]["spans"])
+            for span in peer["send"]["spans"]:
+                channels[span["channel"]] += span["messages"]
+    for pair in sorted(set(sent) | set(received)):
+        if sent.get(pair, 0) != received.get(pair, 0):
+            raise SystemExit(f"ranks {pair[0]} to {pair[1]}: {sent.get(pair, 0)} messages sent, "
+                             f"{received.get(pair, 0)} received")
+    if sum(sent.values()) != sum(channels.values()):
+        raise SystemExit("the channels' messages do not add up")
+    return len(sent), channels
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--ranks", type=int, default=8)
+    parser.add_argument("--order", type=int, default=400)
+    parser.add_argument("--policy", action="append")
+    args = parser.parse_args()
+    runs = [(p, {"TURNOUT_POLICY": p, "TURNOUT_INTERVAL": "200ms"}) for p in args.policy or POLICIES]
+    if not args.policy:
+        runs.append(("a change every 200 messages", {"TURNOUT_SWITCH_EVERY": "200"}))
+    for name, settings in runs:
+        with tempfile.TemporaryDirectory(prefix="turnout-hpcc-") as folder:
+            passed, reports = run(args.build.resolve(), pathlib.Path(folder), args.ranks, args.order,
+                                  settings)
+            pairs, channels = check(reports, args.ranks)
+        told = ", ".join(f"{count} over {channel}" for channel, count in sorted(channels.items()))
+        print(f"{name}: {passed} residual checks passed, {pairs} pairs agree: {told}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
