@@ -295,6 +295,7 @@ class EndpointCore final : public Endpoint {
   std::vector<std::unique_ptr<RcQueue>> rc_pool_;  // RESET, unconnected
   std::uint64_t rc_bytes_ = 0;
   std::uint32_t active_rc_ = 0;
+  std::uint64_t rc_peak_ = 0;  // most that existed at one time
   QpTuning tuning_;
 
   Address address_;
@@ -344,7 +345,8 @@ class EndpointCore final : public Endpoint {
   std::unique_ptr<selection::Statistics> statistics_;     // made with the first counts to keep
   selection::WindowState window_;
   Nanoseconds interval_began_ = 0;
-  std::uint64_t statistics_bytes_ = 0;  // reserved
+  std::uint64_t statistics_bytes_ = 0;  // reserved for the counts
+  std::uint64_t index_bytes_ = 0;       // and, as decisions, for finding them
   LiveReport live_report_;
   std::deque<DecisionReport> decisions_;
   std::uint64_t decisions_dropped_ = 0;

@@ -54,6 +54,7 @@ EndpointReport EndpointCore::report() const {
   report.rendezvous = rendezvous_count_;
   report.credit_messages = credit_messages_;
   report.refusals = refusals_;
+  report.rc_queue_pairs_peak = rc_peak_;
   return report;
 }
 

@@ -202,6 +202,7 @@ std::string to_json(const EndpointReport& report) {
                      {"rendezvous", report.rendezvous},
                      {"credit_messages", report.credit_messages},
                      {"refusals", report.refusals},
+                     {"rc_queue_pairs_peak", report.rc_queue_pairs_peak},
                      {"memory", std::move(memory)},
                      {"peers", std::move(peers)},
                      {"decisions", std::move(decisions)},
@@ -237,6 +238,7 @@ Result<EndpointReport> report_from_json(std::string_view text) {
   reader.get("rendezvous", &report.rendezvous);
   reader.get("credit_messages", &report.credit_messages);
   reader.get("refusals", &report.refusals);
+  reader.get("rc_queue_pairs_peak", &report.rc_queue_pairs_peak);
   reader.get("decisions_dropped", &report.decisions_dropped);
   reader.each("memory", [&](const Json& element, const std::string& at) {
     MemoryLine line;

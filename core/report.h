@@ -67,6 +67,7 @@ struct EndpointReport {
   std::vector<MemoryLine> memory;
   std::uint64_t budget = 0, used = 0, peak = 0;
   std::uint64_t unexpected = 0, rendezvous = 0, credit_messages = 0, refusals = 0;
+  std::uint64_t rc_queue_pairs_peak = 0;  // most that existed at one time, idle ones too
 };
 
 // Who this process is to its launcher (Open MPI, MPICH's and Intel's hydra, SLURM, any PMIx): -1

@@ -34,26 +34,29 @@ bool EndpointCore::keep_counts(Nanoseconds now) {
     }
     statistics_ = std::move(made).value();
   }
-  const std::uint64_t needed = statistics_->bytes_during_next(heard);
-  if (needed > statistics_bytes_) {
-    if (!account_.reserve(MemoryKind::statistics, needed - statistics_bytes_)) {
-      TURNOUT_LOG(selection, info, "no room in the budget to count {} sources", heard);
-      return false;
-    }
-    statistics_bytes_ = needed;
+  // What counting may need at most, until it is known what it took.
+  const std::uint64_t held = statistics_bytes_ + index_bytes_;
+  const std::uint64_t meanwhile =
+      std::max<std::uint64_t>(statistics_->bytes_during_next(heard), held) - held;
+  if (!account_.reserve(MemoryKind::decisions, meanwhile)) {
+    TURNOUT_LOG(selection, info, "no room in the budget to count {} sources", heard);
+    return false;
   }
   if (Status status = statistics_->begin_interval(interval); !status.ok()) {
     TURNOUT_LOG(selection, error, "an interval is left out: {}", status.text());
+    account_.release(MemoryKind::decisions, meanwhile);
     return false;
   }
   for (const auto& peer : peers_) {
     if (peer->window > 0) statistics_->count(peer->id, peer->window, peer->ring != nullptr);
   }
   statistics_->end_interval();
-  const std::uint64_t held = statistics_->bytes() + statistics_->index_bytes();
-  account_.release(MemoryKind::statistics, statistics_bytes_ - held);
-  statistics_bytes_ = held;
-  return true;
+  account_.release(MemoryKind::decisions, meanwhile + index_bytes_);
+  account_.release(MemoryKind::statistics, statistics_bytes_);
+  statistics_bytes_ = statistics_->bytes();
+  index_bytes_ = statistics_->index_bytes();
+  return account_.reserve(MemoryKind::statistics, statistics_bytes_) &&
+         account_.reserve(MemoryKind::decisions, index_bytes_);
 }
 
 void EndpointCore::decide(Nanoseconds now) {

@@ -81,6 +81,7 @@ Status EndpointCore::make_rc(Peer& peer) {
   queues_[id] = queue.get();
   peer.rc = std::move(queue);
   ++active_rc_;
+  rc_peak_ = std::max<std::uint64_t>(rc_peak_, active_rc_ + rc_pool_.size());
   return {};
 }
 
