@@ -14,6 +14,7 @@
 
 #include "base/split_mix.h"
 #include "hca/device/engine.h"
+#include "hca/device/rules.h"
 #include "hca/virtual/events.h"
 #include "hca/virtual/objects.h"
 #include "hca/virtual/world.h"
@@ -73,6 +74,9 @@ class VirtualEngine final : public Engine, public World {
   int modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask) override;
   int query_qp(Qp& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init) override;
   int destroy_qp(Qp& qp) override;
+  [[nodiscard]] bool data_in_order(ibv_wr_opcode opcode) const noexcept override {
+    return !is_write(static_cast<std::uint8_t>(opcode)) || profile_.fault_reorder <= 0;
+  }
   Ah* create_ah(Pd& pd, const ibv_ah_attr& attr) override;
   int destroy_ah(Ah& ah) override;
   int check(const Qp& qp, const SendWqe& wqe) override;
