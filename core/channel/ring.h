@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/split_mix.h"
 #include "core/channel/crc32c.h"
 #include "core/channel/wire.h"
 #include "core/memory/account.h"
@@ -54,7 +55,10 @@ class RingReceiver {
   }
 
   // Messages carry checksums from the first on. For a ring that was not offered to anybody yet.
-  void check() noexcept { checked_ = true; }
+  void check() noexcept {
+    checked_ = true;
+    for (std::uint64_t i = 0; i < entries_; ++i) overwrite(i, entry_size_);
+  }
   [[nodiscard]] bool checked() const noexcept { return checked_; }
 
   // True when the entry at the head holds a message; its header is copied out.
@@ -77,6 +81,11 @@ class RingReceiver {
   std::uint64_t advance() noexcept { return position_++; }
   // Returns how many entries became free to be handed back (in order).
   std::uint32_t free(std::uint64_t position) noexcept {
+    if (checked_) [[unlikely]] {
+      wire::Header header;  // it may have been written to since
+      std::memcpy(&header, entry_end(position) - sizeof header, sizeof header);
+      if (fits(header)) overwrite(position, header.length + sizeof header);
+    }
     freed_.set(position % entries_);
     std::uint32_t n = 0;
     while (returned_ < position_ && freed_.test(returned_ % entries_)) {
@@ -100,8 +109,8 @@ class RingReceiver {
   [[nodiscard]] const std::byte* entry_end(std::uint64_t position) const noexcept {
     return memory_.data() + (position % entries_ + 1) * entry_size_;
   }
-  // Bytes change from the old message's to the new one's, each once: what had the right checksum
-  // stays as it is.
+  // Bytes change from what was there to the message's, each once: what had the right checksum stays
+  // as it is.
   [[nodiscard]] bool whole(const wire::Header& header) noexcept {
     if (whole_ == position_ + 1) return true;
     if (!fits(header)) return false;  // its length is an old one's still
@@ -109,6 +118,20 @@ class RingReceiver {
     if (sum != header.index) return false;
     whole_ = position_ + 1;
     return true;
+  }
+  // The last `bytes` of the entry but the lap, with a pattern that no message has: a part of the
+  // next one that is still to come then differs from what is there. Else that message could be
+  // read, and its entry or the ring be given away, before the part has come.
+  void overwrite(std::uint64_t position, std::size_t bytes) noexcept {
+    SplitMix64 pattern(position);
+    std::byte* at = memory_.data() + (position % entries_ + 1) * entry_size_ - bytes;
+    for (--bytes; bytes > 0;) {
+      const std::uint64_t word = pattern.next();
+      const std::size_t n = bytes < sizeof word ? bytes : sizeof word;
+      std::memcpy(at, &word, n);
+      at += n;
+      bytes -= n;
+    }
   }
   Reservation reservation_;
   verbs::RegisteredMemory memory_;

@@ -131,7 +131,7 @@ bool EndpointCore::poll_ring(Peer& peer) {
   for (std::uint32_t n = peer.ring->entries(); n > 0; --n) {
     if (!peer.ring->poll(&header) || header.sequence != peer.receive_sequence) break;
     if (peer.ring->checked()) [[unlikely]]
-      charge(Work::copy, header.length + sizeof header);
+      charge(Work::copy, 2 * (header.length + sizeof header));  // summed, and overwritten when free
     if (Status status = wire::check_header(header);
         !status.ok() || !peer.ring->fits(header) || (header.flags & wire::kIntroduced) != 0) {
       lose_peer(peer, Status{Code::invalid,
