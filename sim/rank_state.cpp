@@ -143,6 +143,11 @@ void RankState::run() {
   if (killed_ || closed_ || !endpoint_) return;
   hca::World& world = *shared_.world;
   world.enter(id_);
+  stood_still_ = !stood_still_ && world.stand_still();
+  if (stood_still_) {
+    schedule(world.process_time());
+    return;
+  }
   try {
     if (started_ && !ended_ && waits_ == Waits::nothing) {  // its very first step
       root_.start();

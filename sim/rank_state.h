@@ -135,7 +135,8 @@ class RankState {
   Picoseconds scheduled_ = -1;  // when run() is due; -1: not
   Picoseconds timer_ = -1;
   bool started_ = false, ended_ = false, killed_ = false, closing_ = false, closed_ = false;
-  bool failed_ = false;  // its program has ended with an error
+  bool stood_still_ = false;  // before the step that comes now
+  bool failed_ = false;       // its program has ended with an error
 };
 
 // The largest message when content is not checked: the size of the two buffers below.

@@ -33,6 +33,7 @@ class VirtualEngine final : public Engine, public World {
   [[nodiscard]] const Profile& profile() const noexcept override { return profile_; }
   [[nodiscard]] ProcessIndex add_process(std::uint32_t node, Callback wake, void* context) override;
   void enter(ProcessIndex process) override;
+  [[nodiscard]] bool stand_still() override;
   [[nodiscard]] ProcessIndex current() const noexcept override { return current_; }
   [[nodiscard]] Picoseconds process_time() const noexcept override {
     return processes_[current_].busy;

@@ -11,7 +11,7 @@ namespace turnout::sim {
 namespace {
 
 // Of seed 7. A change of protocol, engine or schedule changes it, and is meant to be seen here.
-constexpr std::uint64_t kHashOfSeven = 0x1d776613e1af8e92;
+constexpr std::uint64_t kHashOfSeven = 0x60706718ba4bb6ef;
 
 TEST(Schedules, HoldWhatMpiPromises) {
   std::uint64_t switches = 0, faults = 0;
