@@ -36,6 +36,33 @@ TEST(Simulation, ARingEnds) {
   EXPECT_EQ(result.value().messages, 80u);
 }
 
+// Writes and reads one-sidedly while the others look on; both ways of keeping content.
+Task reach(Rank rank) {
+  if (rank.id() == 0) {
+    for (const std::uint64_t bytes : {0, 1, 4096, 300'000}) {
+      const Request out = co_await rank.iput(1, bytes);
+      const Request in = co_await rank.iget(2, bytes);
+      co_await rank.wait(out);
+      co_await rank.wait(in);
+    }
+  }
+  co_await rank.barrier();
+}
+
+TEST(Simulation, OneSidedOperationsEnd) {
+  for (const bool check : {true, false}) {
+    Options options;
+    options.ranks = 3;
+    options.check_content = check;
+    options.profile.wire_hop = hca::kMicrosecond;
+    auto result = run(options, [](Rank rank) { return reach(rank); });
+    ASSERT_TRUE(result.ok()) << result.status().text();
+    EXPECT_GT(result.value().time, 4 * 2 * hca::kMicrosecond);
+    EXPECT_EQ(result.value().world.regions_alive, 0u);
+    EXPECT_EQ(result.value().messages, 6u);  // the barrier's
+  }
+}
+
 // Processes that stand still now and then end later, with the same messages.
 TEST(Simulation, SlowProcessesTakeLonger) {
   const auto time = [](std::int64_t ppm, std::uint64_t* faults) {
