@@ -125,6 +125,8 @@ Status Settings::validate() const {
   rules.that(ring_entry_size % 64 == 0, "ring_entry_size", value::print_bytes(ring_entry_size),
              "expected a multiple of 64 bytes");
 
+  rules.one_of("ring_order", ring_order, std::array<std::string_view, 3>{"auto", "trust", "check"});
+
   // 32768 is the largest shared receive queue of mlx5 devices (max_srq_wr, rounded to a power of
   // two).
   rules.count("receive_buffers", receive_buffers, 2, 32768);

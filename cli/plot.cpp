@@ -121,9 +121,12 @@ Result<sim::Arrivals> read_arrivals(const PlotSourcesOptions& o) {
                                        ? sim::read_recordings(inputs->recordings, "recordings")
                                        : sim::open_trace(inputs->traces[0]);
   if (!trace) return trace.status();
-  return sim::arrivals_of_trace(
-      trace.value(), static_cast<std::uint32_t>(o.rank),
-      o.axis == "computing" ? sim::TraceAxis::computing : sim::TraceAxis::events);
+  const auto rank = static_cast<std::uint32_t>(o.rank);
+  const sim::TraceAxis axis = o.axis == "time"        ? sim::TraceAxis::time
+                              : o.axis == "events"    ? sim::TraceAxis::events
+                              : o.axis == "computing" ? sim::TraceAxis::computing
+                                                      : sim::usual_axis(trace.value(), rank);
+  return sim::arrivals_of_trace(trace.value(), rank, axis);
 }
 
 // Where the data lie while the picture is made: where they were asked for, or beside the picture.
@@ -165,10 +168,10 @@ CLI::App* add_plot(CLI::App& app, PlotSourcesOptions* o) {
   sources->add_option("--groups", o->groups, "rows at most")->capture_default_str()->check(cells);
   sources
       ->add_option("--axis", o->axis,
-                   "of recordings and traces, which have no times: events (the rank's own, one "
-                   "after the other) or computing (its processor time outside of communication)")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"events", "computing"}));
+                   "of recordings and traces: time (the default where they have it), events (the "
+                   "rank's own, one after the other) or computing (its processor time outside of "
+                   "communication)")
+      ->check(CLI::IsMember({"time", "events", "computing"}));
   sources->add_option("--title", o->title, "above the picture");
   sources->add_option("--output", o->picture, "the picture, SVG")->capture_default_str();
   sources->add_option("--json", o->data, "keep the data of the picture in this file");

@@ -14,7 +14,7 @@ struct PlotSourcesOptions {
   int rank = 0;
   bool rank_given = false;
   std::uint32_t periods = 100, groups = 100;
-  std::string axis = "events";
+  std::string axis;  // empty: the usual one
   std::string title;
   std::string picture = "sources.svg";
   std::string data;  // also keep the data here

@@ -52,6 +52,7 @@ EndpointCore::EndpointCore(const Settings& settings, Clock& clock, Processor* pr
       processor_(processor),
       born_(clock.now()),
       account_(settings.memory_budget),
+      placement_(settings.ring_order),
       sends_(account_, MemoryKind::operations, sizeof(void*) + sizeof(std::uint32_t)),
       receives_(account_, MemoryKind::operations),
       messages_(account_, MemoryKind::unexpected),
@@ -199,6 +200,7 @@ Status EndpointCore::create_dc_pool(Purpose purpose, std::size_t initiators, std
     DcTarget& target = targets_.emplace_back();
     if (Status s = target.create(*device_, receive_cq_.get(), srq, address_.id); !s.ok()) return s;
     address_.set_dct_number(targets_.size() - 1, target.number());
+    if (purpose == Purpose::data) placement_.ask_dc(target);
   }
   return {};
 }

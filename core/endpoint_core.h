@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "core/channel/dc_queue.h"
+#include "core/channel/placement.h"
 #include "core/channel/rc_queue.h"
 #include "core/connection/peer.h"
 #include "core/endpoint.h"
@@ -297,6 +298,7 @@ class EndpointCore final : public Endpoint {
   std::uint32_t active_rc_ = 0;
   std::uint64_t rc_peak_ = 0;  // most that existed at one time
   QpTuning tuning_;
+  Placement placement_;
 
   Address address_;
   std::vector<std::unique_ptr<Peer>> peers_;

@@ -178,6 +178,8 @@ class Player {
         match_posted(time, rank, op);
         break;
       case TraceEvent::Kind::wait:
+      case TraceEvent::Kind::put:
+      case TraceEvent::Kind::get:
         break;  // GOAL has none
     }
   }

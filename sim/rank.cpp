@@ -23,10 +23,16 @@ Random& Rank::random() noexcept {
 }
 
 Rank::StartAwaiter Rank::isend(std::uint32_t to, std::uint64_t bytes, std::uint64_t tag) {
-  return {state_, to, bytes, tag, true, {}};
+  return {state_, to, bytes, tag, StartAwaiter::Kind::send, {}};
 }
 Rank::StartAwaiter Rank::irecv(std::uint32_t from, std::uint64_t bytes, std::uint64_t tag) {
-  return {state_, from, bytes, tag, false, {}};
+  return {state_, from, bytes, tag, StartAwaiter::Kind::receive, {}};
+}
+Rank::StartAwaiter Rank::iput(std::uint32_t to, std::uint64_t bytes) {
+  return {state_, to, bytes, 0, StartAwaiter::Kind::put, {}};
+}
+Rank::StartAwaiter Rank::iget(std::uint32_t from, std::uint64_t bytes) {
+  return {state_, from, bytes, 0, StartAwaiter::Kind::get, {}};
 }
 bool Rank::StartAwaiter::await_ready() {
   return state->try_start(*this);

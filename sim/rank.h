@@ -40,7 +40,7 @@ class Random : public SplitMix64 {
   std::uint64_t below(std::uint64_t n) noexcept { return next() % n; }
 };
 
-// One send or receive under way. Copyable handle; valid until it was waited for.
+// One operation under way. Copyable handle; valid until it was waited for.
 class Request {
  public:
   Request() = default;
@@ -77,7 +77,12 @@ class Rank {
   // At most `bytes`; from kAnySource, with kAnyTag.
   [[nodiscard]] StartAwaiter irecv(std::uint32_t from, std::uint64_t bytes, std::uint64_t tag);
 
-  // co_await rank.wait(request) gives a Received (of a send: zeros).
+  // One-sided: writes into, or reads from, memory that the other rank lets everybody reach; nobody
+  // tells it. Content is not checked. At most 256 MiB.
+  [[nodiscard]] StartAwaiter iput(std::uint32_t to, std::uint64_t bytes);
+  [[nodiscard]] StartAwaiter iget(std::uint32_t from, std::uint64_t bytes);
+
+  // co_await rank.wait(request) gives a Received (zeros unless it receives).
   struct WaitAwaiter;
   [[nodiscard]] WaitAwaiter wait(Request request);
   [[nodiscard]] Task wait_all(std::span<const Request> requests);
@@ -94,10 +99,11 @@ class Rank {
   [[nodiscard]] ComputeAwaiter compute(Picoseconds time);
 
   struct StartAwaiter {
+    enum class Kind : std::uint8_t { send, receive, put, get };
     RankState* state;
     std::uint32_t peer;
     std::uint64_t bytes, tag;
-    bool sends;
+    Kind kind;
     Request request;
     bool await_ready();
     void await_suspend(std::coroutine_handle<> handle);

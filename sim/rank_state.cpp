@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace turnout::sim {
@@ -26,6 +27,11 @@ std::byte content(std::uint64_t key, std::size_t at) noexcept {
 std::uint64_t content_key(std::uint32_t from, std::uint32_t to, std::uint64_t tag,
                           std::uint32_t number) noexcept {
   return mix(mix(mix(from, to), tag), number);
+}
+
+const char* words_of(Rank::StartAwaiter::Kind kind) noexcept {
+  constexpr std::array kWords = {"send to", "receive from", "put to", "get from"};
+  return kWords[static_cast<std::size_t>(kind)];
 }
 
 }  // namespace
@@ -143,6 +149,11 @@ void RankState::run() {
   if (killed_ || closed_ || !endpoint_) return;
   hca::World& world = *shared_.world;
   world.enter(id_);
+  stood_still_ = !stood_still_ && world.stand_still();
+  if (stood_still_) {
+    schedule(world.process_time());
+    return;
+  }
   try {
     if (started_ && !ended_ && waits_ == Waits::nothing) {  // its very first step
       root_.start();
@@ -242,7 +253,7 @@ bool RankState::drain() {
     Slot& slot = *static_cast<Slot*>(completion.context);
     slot.done = true;
     moved = true;
-    if (slot.sends) continue;
+    if (slot.kind != Rank::StartAwaiter::Kind::receive) continue;
     const std::uint32_t source = rank_of(endpoint_->peer_address(completion.source).id);
     slot.received = {source, completion.tag, completion.length};
     const std::uint64_t key = mix(source, completion.tag);
@@ -329,7 +340,7 @@ bool RankState::try_start(Rank::StartAwaiter& awaiter) {
   Slot& slot = *slots_[index];
   slot.used = true;
   slot.done = false;
-  slot.sends = awaiter.sends;
+  slot.kind = awaiter.kind;
   slot.peer = awaiter.peer;
   slot.bytes = awaiter.bytes;
   slot.tag = awaiter.tag;
@@ -344,7 +355,10 @@ bool RankState::try_start(Rank::StartAwaiter& awaiter) {
   iovec piece{};
   piece.iov_len = awaiter.bytes;
   Status status;
-  if (awaiter.sends) {
+  using Kind = Rank::StartAwaiter::Kind;
+  if (awaiter.kind == Kind::put || awaiter.kind == Kind::get) {
+    status = start_one_sided(awaiter, slot);
+  } else if (awaiter.kind == Kind::send) {
     if (awaiter.peer >= size()) fail(fmt::format("send to rank {} of {}", awaiter.peer, size()));
     std::uint32_t& number = sent_numbers_[mix(awaiter.peer, awaiter.tag)];
     slot.number = number;
@@ -405,8 +419,8 @@ Received RankState::take(Request request) {
   slot.done = false;
   free_slots_.push_back(request.index_);
   if (!slot.error.empty()) {
-    fail(fmt::format("{} rank {}, {} bytes, tag {}: {}", slot.sends ? "send to" : "receive from",
-                     slot.peer, slot.bytes, slot.tag, slot.error));
+    fail(fmt::format("{} rank {}, {} bytes, tag {}: {}", words_of(slot.kind), slot.peer, slot.bytes,
+                     slot.tag, slot.error));
   }
   return slot.received;
 }
@@ -451,13 +465,12 @@ void RankState::release() {
 std::string RankState::waiting_for() const {
   switch (waits_) {
     case Waits::start:
-      return fmt::format("room to {} rank {}", starting_->sends ? "send to" : "receive from",
-                         starting_->peer);
+      return fmt::format("room to {} rank {}", words_of(starting_->kind), starting_->peer);
     case Waits::request: {
       const Slot& slot = *slots_[wanted_.index_];
-      return fmt::format(
-          "the end of a {} rank {}, {} bytes, tag {}", slot.sends ? "send to" : "receive from",
-          slot.peer == kAnySource ? "any" : std::to_string(slot.peer), slot.bytes, slot.tag);
+      return fmt::format("the end of a {} rank {}, {} bytes, tag {}", words_of(slot.kind),
+                         slot.peer == kAnySource ? "any" : std::to_string(slot.peer), slot.bytes,
+                         slot.tag);
     }
     case Waits::compute:
       return "the end of a computation";

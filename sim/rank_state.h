@@ -84,7 +84,8 @@ class RankState {
  private:
   enum class Waits : std::uint8_t { nothing, start, request, compute };
   struct Slot {
-    bool used = false, done = false, sends = false;
+    Rank::StartAwaiter::Kind kind{};
+    bool used = false, done = false;
     std::uint32_t peer = 0;
     std::uint64_t bytes = 0, tag = 0;
     std::uint32_t number = 0;
@@ -107,6 +108,9 @@ class RankState {
   void sleep();
   void schedule(Picoseconds time);
   [[nodiscard]] PeerId peer(std::uint32_t rank);
+  [[nodiscard]] Status start_one_sided(const Rank::StartAwaiter& awaiter, Slot& slot);
+  // Of this rank's memory that others may reach, at least so many bytes of it.
+  [[nodiscard]] MemoryKey window(std::uint64_t bytes);
   void fill(Slot& slot) const;
   void check(const Slot& slot, const Completion& completion, std::uint32_t source);
   [[noreturn]] void fail(const std::string& what) const;
@@ -124,6 +128,8 @@ class RankState {
   std::unordered_map<std::uint64_t, std::uint32_t> asked_numbers_;  // receives of (source, tag)
   bool wild_ = false;  // a wildcard receive was posted: what others get is not known any more
   std::unordered_map<std::uint64_t, Stream> streams_;
+  MemoryKey window_;
+  std::uint64_t window_bytes_ = 0;
   std::unordered_map<std::uint64_t, Checked> checked_;
   std::unique_ptr<Program> program_;  // a lambda's captures live as long as its coroutine
   Task root_;
@@ -135,7 +141,8 @@ class RankState {
   Picoseconds scheduled_ = -1;  // when run() is due; -1: not
   Picoseconds timer_ = -1;
   bool started_ = false, ended_ = false, killed_ = false, closing_ = false, closed_ = false;
-  bool failed_ = false;  // its program has ended with an error
+  bool stood_still_ = false;  // before the step that comes now
+  bool failed_ = false;       // its program has ended with an error
 };
 
 // The largest message when content is not checked: the size of the two buffers below.
@@ -156,6 +163,8 @@ struct SimulationState {
   // Where messages come from and go to when content is not checked; pages are there when touched.
   std::unique_ptr<void, void (*)(void*)> nothing{nullptr, std::free};
   std::unique_ptr<void, void (*)(void*)> anywhere{nullptr, std::free};
+  // What one-sided operations read and write, the same for all ranks.
+  std::unique_ptr<void, void (*)(void*)> window{nullptr, std::free};
   std::uint32_t ended = 0;
   std::uint32_t closed = 0;
   Picoseconds last_step = 0;  // when a coroutine last went on

@@ -13,7 +13,7 @@ namespace turnout::sim {
 namespace {
 
 constexpr std::string_view kMagic = "turnout-recording";
-constexpr std::uint64_t kVersion = 1;
+constexpr std::uint64_t kNewest = 2;  // 2: times, one-sided operations
 constexpr std::uint64_t kAny64 = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t kAny32 = std::numeric_limits<std::uint32_t>::max();
 
@@ -23,7 +23,10 @@ class RecordingReader {
       : file_(file), limits_(limits), lines_(in, file) {}
 
   Result<Recording> read() {
-    if (Status s = read_first_line(lines_, file_, kMagic, kVersion, "recording"); !s.ok()) return s;
+    const Result<std::uint64_t> version =
+        read_first_line(lines_, file_, kMagic, kNewest, "recording");
+    if (!version) return version.status();
+    version_ = version.value();
     while (!ended_ && lines_.next()) {
       Fields fields = lines_.fields();
       read_line(fields);
@@ -68,6 +71,8 @@ class RecordingReader {
       }
     } else if (word == "s" || word == "r") {
       read_start(fields, word == "s");
+    } else if (version_ >= 2 && (word == "u" || word == "g")) {
+      read_one_sided(fields, word == "u");
     } else if (word == "m") {
       read_match(fields);
     } else if (word == "w" || word == "x") {
@@ -75,16 +80,27 @@ class RecordingReader {
     } else if (word == "c") {
       TraceEvent event;
       event.amount = fields.number<std::uint64_t>("nanoseconds", 0, kMostTraceCompute);
+      event.time = read_time(fields);
       out_.events.push_back(event);
-    } else if (word == "o") {
+    } else if (version_ == 1 && word == "o") {
       out_.one_sided = fields.number<std::uint64_t>("one-sided operations", 0, kAny64);
     } else if (word == "end") {
       ended_ = true;
     } else {
       fields.wrong(word.substr(0, 40),
-                   "expected endpoint, rank, pid, job, p, s, r, m, w, x, c, o or end");
+                   version_ == 1
+                       ? "expected endpoint, rank, pid, job, p, s, r, m, w, x, c, o or end"
+                       : "expected endpoint, rank, pid, job, p, s, r, u, g, m, w, x, c or end");
     }
     fields.at_end();
+  }
+
+  // The last field of an event since layout 2.
+  std::int64_t read_time(Fields& fields) {
+    if (version_ == 1) return TraceEvent::kNoTime;
+    latest_ = static_cast<std::int64_t>(
+        fields.number<std::uint64_t>("time", static_cast<std::uint64_t>(latest_), kMostTraceTime));
+    return latest_;
   }
 
   // "-": unknown.
@@ -111,11 +127,26 @@ class RecordingReader {
     event.any_tag = !sends && fields.take("*");
     if (!event.any_tag) event.tag = fields.number<std::uint64_t>("tag", 0, kAny64);
     event.communicator = fields.number<std::uint32_t>("communicator", 0, kAny32);
-    auto& pending = sends ? sends_ : receives_;
+    event.time = read_time(fields);
+    begin(fields, event, sends ? &sends_ : &receives_);
+  }
+
+  void read_one_sided(Fields& fields, bool puts) {
+    TraceEvent event;
+    event.kind = puts ? TraceEvent::Kind::put : TraceEvent::Kind::get;
+    event.request = fields.number<std::uint32_t>("request", 0, kMostRequest);
+    event.peer = known_peer(fields);
+    event.amount = fields.number<std::uint64_t>("bytes", 0, kMostTraceBytes);
+    event.time = read_time(fields);
+    begin(fields, event, &sends_);  // it ends as a send does
+  }
+
+  void begin(Fields& fields, const TraceEvent& event,
+             std::unordered_map<std::uint32_t, std::size_t>* pending) {
     if (fields.ok() && (sends_.contains(event.request) || receives_.contains(event.request))) {
       fields.wrong("request", fmt::format("{} is still under way", event.request));
     }
-    pending[event.request] = out_.events.size();
+    (*pending)[event.request] = out_.events.size();
     out_.events.push_back(event);
   }
 
@@ -124,6 +155,7 @@ class RecordingReader {
     const std::uint32_t peer = known_peer(fields);
     const auto bytes = fields.number<std::uint64_t>("bytes", 0, kMostTraceBytes);
     const auto tag = fields.number<std::uint64_t>("tag", 0, kAny64);
+    const std::int64_t time = read_time(fields);
     const auto found = receives_.find(request);
     if (fields.ok() && found == receives_.end()) {
       fields.wrong("request", fmt::format("{} is no receive under way", request));
@@ -140,11 +172,12 @@ class RecordingReader {
     event.tag = tag;
     event.amount = bytes;
     receives_.erase(found);
-    add_wait(request);
+    add_wait(request, time);
   }
 
   void read_end(Fields& fields, bool drops) {
     const auto request = fields.number<std::uint32_t>("request", 0, kMostRequest);
+    const std::int64_t time = read_time(fields);
     if (!fields.ok()) return;
     auto* pending = &sends_;
     auto found = sends_.find(request);
@@ -158,13 +191,14 @@ class RecordingReader {
     }
     if (drops) dropped_.insert(found->second);
     pending->erase(found);
-    if (!drops) add_wait(request);
+    if (!drops) add_wait(request, time);
   }
 
-  void add_wait(std::uint32_t request) {
+  void add_wait(std::uint32_t request, std::int64_t time) {
     TraceEvent wait;
     wait.kind = TraceEvent::Kind::wait;
     wait.request = request;
+    wait.time = time;
     out_.events.push_back(wait);
   }
 
@@ -186,9 +220,12 @@ class RecordingReader {
   const TraceLimits& limits_;
   Lines lines_;
   Recording out_;
-  std::unordered_map<std::uint32_t, std::size_t> sends_, receives_;  // request to event
+  // Request to event; one-sided operations are among the sends.
+  std::unordered_map<std::uint32_t, std::size_t> sends_, receives_;
   std::set<std::size_t> dropped_;
   std::uint64_t events_ = 0;
+  std::uint64_t version_ = kNewest;
+  std::int64_t latest_ = 0;  // time of the events so far
   bool ended_ = false;
 };
 
@@ -197,9 +234,8 @@ std::string who(const Recording& r) {
 }
 
 bool carries_messages(const Recording& r) {
-  return std::any_of(r.events.begin(), r.events.end(), [](const TraceEvent& e) {
-    return e.kind == TraceEvent::Kind::send || e.kind == TraceEvent::Kind::receive;
-  });
+  return std::any_of(r.events.begin(), r.events.end(),
+                     [](const TraceEvent& e) { return e.is_message() || e.is_one_sided(); });
 }
 
 // Ranks of the recordings, in their order; the number of ranks.
@@ -273,7 +309,7 @@ Result<Trace> merge_recordings(std::vector<Recording> recordings, const std::str
   trace.programs.resize(ranks.value());
   for (Recording& r : recordings) {
     for (TraceEvent& event : r.events) {
-      if (event.kind != TraceEvent::Kind::send && event.kind != TraceEvent::Kind::receive) continue;
+      if (!event.is_message() && !event.is_one_sided()) continue;
       const auto peer = rank_of.find(r.peers[event.peer]);
       if (peer == rank_of.end()) {
         return Status{

@@ -23,8 +23,8 @@ struct Recording {
   std::string job;
   std::vector<TraceEvent> events;                          // `peer` is a key of `peers`
   std::unordered_map<std::uint32_t, std::uint64_t> peers;  // to endpoints
-  std::uint64_t one_sided = 0;                             // operations that are not in `events`
-  std::uint64_t unfinished = 0;                            // receives without a message, left out
+  std::uint64_t one_sided = 0;   // of layout 1: operations that are not in `events`
+  std::uint64_t unfinished = 0;  // receives without a message, left out
 };
 
 // `file` is for messages. Errors: invalid, naming the line and the field; version.

@@ -20,7 +20,21 @@ std::uint64_t step(const TraceEvent& event, TraceAxis axis) {
   return event.kind == Kind::compute ? event.amount : 0;
 }
 
+Status nothing_to_take(std::uint32_t rank, TraceAxis axis) {
+  return {Code::invalid,
+          axis == TraceAxis::time
+              ? fmt::format("rank {} has no times in this trace: use its events as the axis", rank)
+              : fmt::format("rank {} computes nothing in this trace: use its events as the axis",
+                            rank)};
+}
+
 }  // namespace
+
+TraceAxis usual_axis(const Trace& trace, std::uint32_t rank) noexcept {
+  const bool timed = rank < trace.ranks() && !trace.programs[rank].empty() &&
+                     trace.has_times(rank) && trace.programs[rank].back().time > 0;
+  return timed ? TraceAxis::time : TraceAxis::events;
+}
 
 Result<Arrivals> arrivals_of_trace(const Trace& trace, std::uint32_t rank, TraceAxis axis) {
   if (rank >= trace.ranks()) {
@@ -28,21 +42,22 @@ Result<Arrivals> arrivals_of_trace(const Trace& trace, std::uint32_t rank, Trace
                                              trace.ranks() == 0 ? 0 : trace.ranks() - 1)};
   }
   const std::vector<TraceEvent>& events = trace.programs[rank];
+  const bool timed = axis == TraceAxis::time;
   std::uint64_t length = 0;
-  for (const TraceEvent& event : events) length += step(event, axis);
-  if (length == 0 && !events.empty()) {
-    return Status{
-        Code::invalid,
-        fmt::format("rank {} computes nothing in this trace: use its events as the axis", rank)};
+  if (!timed) {
+    for (const TraceEvent& event : events) length += step(event, axis);
+  } else if (!events.empty() && trace.has_times(rank)) {
+    length = static_cast<std::uint64_t>(std::max<std::int64_t>(events.back().time, 0));
   }
+  if (length == 0 && !events.empty()) return nothing_to_take(rank, axis);
   Arrivals arrivals;
   arrivals.sources = trace.ranks();
   if (axis == TraceAxis::events) {
-    arrivals.axis =
-        fmt::format("events of rank {}, one after the other (a trace has no times)", rank);
+    arrivals.axis = fmt::format("events of rank {}, one after the other", rank);
     arrivals.length = static_cast<double>(length);
   } else {
-    arrivals.axis = fmt::format("processor time of rank {} outside of communication", rank);
+    arrivals.axis = timed ? fmt::format("time of rank {}", rank)
+                          : fmt::format("processor time of rank {} outside of communication", rank);
     arrivals.unit = std::string("s");
     arrivals.length = static_cast<double>(length) / 1e9;
   }
@@ -54,6 +69,7 @@ Result<Arrivals> arrivals_of_trace(const Trace& trace, std::uint32_t rank, Trace
   };
   std::uint64_t at = 0;
   for (const TraceEvent& event : events) {
+    if (timed) at = static_cast<std::uint64_t>(event.time);
     if (event.kind == Kind::receive) pending[event.request] = event.peer;
     if (event.kind == Kind::wait) {
       if (const auto found = pending.find(event.request); found != pending.end()) {
@@ -61,7 +77,7 @@ Result<Arrivals> arrivals_of_trace(const Trace& trace, std::uint32_t rank, Trace
         pending.erase(found);
       }
     }
-    at += step(event, axis);
+    if (!timed) at += step(event, axis);
   }
   for (const auto& [request, source] : pending) count(at, source);
   return arrivals;

@@ -30,11 +30,15 @@ struct Arrivals {
   std::string who = "source rank";  // what the numbers of sources are
 };
 
-// What the position of an event in a trace is taken from: a trace has no times.
+// What the position of an event in a trace is taken from.
 enum class TraceAxis : std::uint8_t {
+  time,      // since the rank's process began to communicate; not every trace has times
   events,    // the event's place among the rank's own sends, receives, waits and computing
   computing  // the processor time that the rank has computed so far, communication counting nothing
 };
+
+// The time if the rank's events have one, else the events.
+[[nodiscard]] TraceAxis usual_axis(const Trace& trace, std::uint32_t rank) noexcept;
 
 // A receive is counted where it was waited for; messages of a rank with itself are left out.
 // Errors: invalid: no such rank, or nothing to take positions from.

@@ -4,23 +4,23 @@
 
 namespace turnout::sim {
 
-Status read_first_line(Lines& lines, const std::string& file, std::string_view magic,
-                       std::uint64_t version, std::string_view what) {
+Result<std::uint64_t> read_first_line(Lines& lines, const std::string& file, std::string_view magic,
+                                      std::uint64_t newest, std::string_view what) {
   if (!lines.next()) {
     if (!lines.status().ok()) return lines.status();
-    return {Code::invalid, fmt::format("{}: empty: no {}", file, what)};
+    return Status{Code::invalid, fmt::format("{}: empty: no {}", file, what)};
   }
   Fields first = lines.fields();
   if (first.word() != magic) {
-    first.wrong("first line", fmt::format("expected \"{} {}\"", magic, version));
+    first.wrong("first line", fmt::format("expected \"{} {}\"", magic, newest));
   }
   const auto found =
       first.number<std::uint64_t>("version", 1, std::numeric_limits<std::uint32_t>::max());
   first.at_end();
   if (!first.ok()) return first.status();
-  if (found == version) return {};
-  return {Code::version,
-          fmt::format("{}: a {} of layout {}; this turnout reads {}", file, what, found, version)};
+  if (found <= newest) return found;
+  return Status{Code::version, fmt::format("{}: a {} of layout {}; this turnout reads up to {}",
+                                           file, what, found, newest)};
 }
 
 }  // namespace turnout::sim

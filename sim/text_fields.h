@@ -124,9 +124,11 @@ class Lines {
   Status status_;
 };
 
-// The first line of a file: its magic word and the version of its layout. `what` names the kind of
-// file in messages ("trace"). Errors: invalid, naming the line and field; version.
-[[nodiscard]] Status read_first_line(Lines& lines, const std::string& file, std::string_view magic,
-                                     std::uint64_t version, std::string_view what);
+// The first line of a file: its magic word and the version of its layout, 1 to `newest`. `what`
+// names the kind of file in messages ("trace"). Errors: invalid, naming the line and field;
+// version.
+[[nodiscard]] Result<std::uint64_t> read_first_line(Lines& lines, const std::string& file,
+                                                    std::string_view magic, std::uint64_t newest,
+                                                    std::string_view what);
 
 }  // namespace turnout::sim

@@ -26,8 +26,13 @@ std::uint64_t count_events(const Trace& trace) {
 }
 
 std::string wrong_in(const TraceEvent& event, std::uint32_t ranks,
-                     std::unordered_set<std::uint32_t>* pending) {
+                     std::unordered_set<std::uint32_t>* pending, std::int64_t* latest) {
   using Kind = TraceEvent::Kind;
+  if (event.time != TraceEvent::kNoTime) {
+    if (event.time < 0 || event.time > kMostTraceTime) return "its time is out of range";
+    if (event.time < *latest) return "its time is before that of an event before it";
+    *latest = event.time;
+  }
   if (event.kind == Kind::compute) {
     return event.amount <= kMostTraceCompute ? "" : "computes for more than 11 days";
   }
@@ -37,13 +42,19 @@ std::string wrong_in(const TraceEvent& event, std::uint32_t ranks,
   }
   if (event.peer >= ranks) return fmt::format("peer {} of {} ranks", event.peer, ranks);
   if (event.amount > kMostTraceBytes) return "a message of more than 1 TiB";
-  if (event.kind == Kind::send && (event.any_source || event.any_tag)) {
+  if (event.kind != Kind::receive && (event.any_source || event.any_tag)) {
     return "a send has one destination and one tag";
   }
   return pending->insert(event.request).second ? "" : "its request is still under way";
 }
 
 }  // namespace
+
+bool Trace::has_times(std::uint32_t rank) const noexcept {
+  const auto& program = programs[rank];
+  return std::all_of(program.begin(), program.end(),
+                     [](const TraceEvent& event) { return event.time != TraceEvent::kNoTime; });
+}
 
 Status check_trace(const Trace& trace, const TraceLimits& limits) {
   if (trace.programs.empty() || trace.programs.size() > limits.ranks) {
@@ -63,9 +74,10 @@ Status check_trace(const Trace& trace, const TraceLimits& limits) {
   }
   for (std::uint32_t rank = 0; rank < trace.ranks(); ++rank) {
     std::unordered_set<std::uint32_t> pending;
+    std::int64_t latest = 0;
     std::size_t at = 0;
     for (const TraceEvent& event : trace.programs[rank]) {
-      if (const std::string why = wrong_in(event, trace.ranks(), &pending); !why.empty()) {
+      if (const std::string why = wrong_in(event, trace.ranks(), &pending, &latest); !why.empty()) {
         return {Code::invalid, fmt::format("rank {}, event {}: {}", rank, at, why)};
       }
       ++at;
@@ -95,9 +107,7 @@ Result<Trace> repeat_trace(const Trace& trace, std::uint32_t copies, const Trace
     for (const auto& program : trace.programs) {
       out.programs.push_back(program);
       for (TraceEvent& event : out.programs.back()) {
-        const bool message =
-            event.kind == TraceEvent::Kind::send || event.kind == TraceEvent::Kind::receive;
-        if (message) event.peer += copy * trace.ranks();
+        if (event.is_message() || event.is_one_sided()) event.peer += copy * trace.ranks();
       }
     }
   }
@@ -108,7 +118,7 @@ std::uint64_t compact_tags(Trace* trace) {
   std::map<std::pair<std::uint32_t, std::uint64_t>, std::uint64_t> numbers;
   for (auto& program : trace->programs) {
     for (TraceEvent& event : program) {
-      if (event.kind != TraceEvent::Kind::send && event.kind != TraceEvent::Kind::receive) continue;
+      if (!event.is_message()) continue;
       event.tag =
           numbers.emplace(std::pair{event.communicator, event.tag}, numbers.size()).first->second;
       event.communicator = 0;

@@ -1,4 +1,5 @@
-// Trace: what the ranks of a program sent, received and computed, in each rank's order.
+// Trace: what the ranks of a program sent, received, moved one-sidedly and computed, in each rank's
+// order, and when, if that is known.
 //
 // Recorded by Turnout (sim/recording.h), imported from GOAL (sim/goal.h), or written by hand;
 // docs/trace.md describes the text. Plain values, any thread. Bytes; computing in nanoseconds.
@@ -18,20 +19,30 @@
 namespace turnout::sim {
 
 struct TraceEvent {
-  enum class Kind : std::uint8_t { send, receive, wait, compute };
+  // put and get: one-sided, into and out of the memory of the peer, which has no event for it.
+  enum class Kind : std::uint8_t { send, receive, wait, compute, put, get };
+  static constexpr std::int64_t kNoTime = -1;
 
   std::uint64_t tag = 0;           // send, receive
-  std::uint64_t amount = 0;        // bytes of a send or receive; nanoseconds of a compute
+  std::uint64_t amount = 0;        // bytes; nanoseconds of a compute
+  std::int64_t time = kNoTime;     // ns since its process began to communicate
   std::uint32_t peer = 0;          // destination; source, also of a receive from any
   std::uint32_t communicator = 0;  // messages match within one
-  std::uint32_t request = 0;       // send, receive: its number; wait: whose end
+  std::uint32_t request = 0;       // its number; wait: whose end
   Kind kind = Kind::compute;
   bool any_source = false, any_tag = false;  // a receive that named neither; peer and tag then say
                                              // what it got
 
+  // A send or receive: has a tag and is half of a message.
+  [[nodiscard]] bool is_message() const noexcept {
+    return kind == Kind::send || kind == Kind::receive;
+  }
+  [[nodiscard]] bool is_one_sided() const noexcept {
+    return kind == Kind::put || kind == Kind::get;
+  }
   friend bool operator==(const TraceEvent&, const TraceEvent&) = default;
 };
-static_assert(sizeof(TraceEvent) == 32);
+static_assert(sizeof(TraceEvent) == 40);
 
 struct Trace {
   std::string name, source;                       // one line each
@@ -40,6 +51,8 @@ struct Trace {
   [[nodiscard]] std::uint32_t ranks() const noexcept {
     return static_cast<std::uint32_t>(programs.size());
   }
+  // Has every event of the rank a time?
+  [[nodiscard]] bool has_times(std::uint32_t rank) const noexcept;
   friend bool operator==(const Trace&, const Trace&) = default;
 };
 
@@ -49,6 +62,7 @@ struct TraceLimits {
 };
 inline constexpr std::uint64_t kMostTraceBytes = std::uint64_t{1} << 40;   // of a message
 inline constexpr std::uint64_t kMostTraceCompute = 1'000'000'000'000'000;  // ns, 11 days
+inline constexpr std::int64_t kMostTraceTime = 1'000'000'000'000'000'000;  // ns, 31 years
 inline constexpr std::uint32_t kMostRequest = 0xfffffffe;
 
 // `file` is for messages. Reads line by line. Errors: invalid, naming the line and the field;
@@ -57,7 +71,8 @@ inline constexpr std::uint32_t kMostRequest = 0xfffffffe;
                                        const TraceLimits& limits = {});
 [[nodiscard]] Result<Trace> read_trace_file(const std::string& path,
                                             const TraceLimits& limits = {});
-// What read_trace() gives back as it was. Errors: system; invalid (see check_trace).
+// What read_trace() gives back as it was; of layout 1 where that can say it. Errors: system;
+// invalid (see check_trace).
 [[nodiscard]] Status write_trace(const Trace& trace, std::ostream& out);
 [[nodiscard]] Status write_trace_file(const Trace& trace, const std::string& path);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ostream.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <fstream>
 #include <limits>
@@ -17,7 +18,7 @@ namespace turnout::sim {
 namespace {
 
 constexpr std::string_view kMagic = "turnout-trace";
-constexpr std::uint64_t kVersion = 1;
+constexpr std::uint64_t kNewest = 2;  // 2: times, one-sided operations
 
 class TraceReader {
  public:
@@ -46,7 +47,9 @@ class TraceReader {
 
  private:
   Status read_header() {
-    if (Status s = read_first_line(lines_, file_, kMagic, kVersion, "trace"); !s.ok()) return s;
+    const Result<std::uint64_t> version = read_first_line(lines_, file_, kMagic, kNewest, "trace");
+    if (!version) return version.status();
+    version_ = version.value();
     while (lines_.next()) {
       Fields fields = lines_.fields();
       const std::string_view key = fields.word();
@@ -91,11 +94,13 @@ class TraceReader {
       fields.wrong("events", fmt::format("more than {}", limits_.events));
     } else if (word == "s" || word == "r") {
       read_message(fields, word == "s");
+    } else if (version_ >= 2 && (word == "u" || word == "g")) {
+      read_one_sided(fields, word == "u");
     } else if (word == "w") {
       TraceEvent event;
       event.kind = TraceEvent::Kind::wait;
       event.request = fields.number<std::uint32_t>("request", 0, kMostRequest);
-      fields.at_end();
+      read_time(fields, fields.word(), &event);
       if (fields.ok() && pending_.erase(event.request) == 0) {
         fields.wrong("request", fmt::format("{} is not under way", event.request));
       }
@@ -103,10 +108,11 @@ class TraceReader {
     } else if (word == "c") {
       TraceEvent event;
       event.amount = fields.number<std::uint64_t>("nanoseconds", 0, kMostTraceCompute);
-      fields.at_end();
+      read_time(fields, fields.word(), &event);
       program_->push_back(event);
     } else {
-      fields.wrong(word.substr(0, 40), "expected rank, s, r, w, c or end");
+      fields.wrong(word.substr(0, 40), version_ == 1 ? "expected rank, s, r, w, c or end"
+                                                     : "expected rank, s, r, u, g, w, c or end");
     }
   }
 
@@ -117,7 +123,38 @@ class TraceReader {
     if (!fields.ok()) return;
     program_ = &trace_.programs[rank];
     next_rank_ = rank + 1;
+    latest_ = 0;
     pending_.clear();
+  }
+
+  // "at TIME" ends a line of layout 2, if the time is known; `word` is what stands there.
+  void read_time(Fields& fields, std::string_view word, TraceEvent* event) {
+    if (word.empty()) return;
+    if (version_ == 1 || word != "at") {
+      return fields.wrong("end of the line", fmt::format("\"{}\" is too much", word.substr(0, 40)));
+    }
+    const auto time =
+        fields.number<std::uint64_t>("time", static_cast<std::uint64_t>(latest_), kMostTraceTime);
+    fields.at_end();
+    event->time = latest_ = static_cast<std::int64_t>(time);
+  }
+
+  void begin(Fields& fields, const TraceEvent& event) {
+    if (fields.ok() && !pending_.insert(event.request).second) {
+      fields.wrong("request", fmt::format("{} is still under way", event.request));
+    }
+    program_->push_back(event);
+  }
+
+  void read_one_sided(Fields& fields, bool puts) {
+    TraceEvent event;
+    event.kind = puts ? TraceEvent::Kind::put : TraceEvent::Kind::get;
+    event.request = fields.number<std::uint32_t>("request", 0, kMostRequest);
+    event.peer = fields.number<std::uint32_t>(puts ? "destination" : "source", 0,
+                                              trace_.programs.size() - 1);
+    event.amount = fields.number<std::uint64_t>("bytes", 0, kMostTraceBytes);
+    read_time(fields, fields.word(), &event);
+    begin(fields, event);
   }
 
   void read_message(Fields& fields, bool sends) {
@@ -131,6 +168,10 @@ class TraceReader {
     event.communicator =
         fields.number<std::uint32_t>("communicator", 0, std::numeric_limits<std::uint32_t>::max());
     for (std::string_view word = fields.word(); !word.empty(); word = fields.word()) {
+      if (version_ >= 2 && word == "at") {
+        read_time(fields, word, &event);
+        break;
+      }
       bool* const flag = word == "any-source" ? &event.any_source
                          : word == "any-tag"  ? &event.any_tag
                                               : nullptr;
@@ -142,10 +183,7 @@ class TraceReader {
       }
       *flag = true;
     }
-    if (fields.ok() && !pending_.insert(event.request).second) {
-      fields.wrong("request", fmt::format("{} is still under way", event.request));
-    }
-    program_->push_back(event);
+    begin(fields, event);
   }
 
   const std::string& file_;
@@ -156,8 +194,19 @@ class TraceReader {
   std::unordered_set<std::uint32_t> pending_;
   std::size_t next_rank_ = 0;
   std::uint64_t events_ = 0;
+  std::uint64_t version_ = kNewest;
+  std::int64_t latest_ = 0;  // time of the rank's events so far
   bool ended_ = false;
 };
+
+bool needs_layout_2(const Trace& trace) {
+  const auto newer = [](const TraceEvent& event) {
+    return event.time != TraceEvent::kNoTime || event.is_one_sided();
+  };
+  return std::any_of(trace.programs.begin(), trace.programs.end(), [&](const auto& program) {
+    return std::any_of(program.begin(), program.end(), newer);
+  });
+}
 
 }  // namespace
 
@@ -171,7 +220,7 @@ Result<Trace> read_trace_file(const std::string& path, const TraceLimits& limits
 
 Status write_trace(const Trace& trace, std::ostream& out) {
   if (Status s = check_trace(trace); !s.ok()) return s;
-  fmt::print(out, "{} {}\n", kMagic, kVersion);
+  fmt::print(out, "{} {}\n", kMagic, needs_layout_2(trace) ? 2 : 1);
   if (!trace.name.empty()) fmt::print(out, "name {}\n", trace.name);
   if (!trace.source.empty()) fmt::print(out, "source {}\n", trace.source);
   fmt::print(out, "ranks {}\n", trace.ranks());
@@ -183,18 +232,28 @@ Status write_trace(const Trace& trace, std::ostream& out) {
       switch (event.kind) {
         case TraceEvent::Kind::send:
         case TraceEvent::Kind::receive:
-          fmt::format_to(fmt::appender(lines), "{} {} {} {} {} {}{}{}\n",
+          fmt::format_to(fmt::appender(lines), "{} {} {} {} {} {}{}{}",
                          event.kind == TraceEvent::Kind::send ? 's' : 'r', event.request,
                          event.peer, event.amount, event.tag, event.communicator,
                          event.any_source ? " any-source" : "", event.any_tag ? " any-tag" : "");
           break;
         case TraceEvent::Kind::wait:
-          fmt::format_to(fmt::appender(lines), "w {}\n", event.request);
+          fmt::format_to(fmt::appender(lines), "w {}", event.request);
           break;
         case TraceEvent::Kind::compute:
-          fmt::format_to(fmt::appender(lines), "c {}\n", event.amount);
+          fmt::format_to(fmt::appender(lines), "c {}", event.amount);
+          break;
+        case TraceEvent::Kind::put:
+        case TraceEvent::Kind::get:
+          fmt::format_to(fmt::appender(lines), "{} {} {} {}",
+                         event.kind == TraceEvent::Kind::put ? 'u' : 'g', event.request, event.peer,
+                         event.amount);
           break;
       }
+      if (event.time != TraceEvent::kNoTime) {
+        fmt::format_to(fmt::appender(lines), " at {}", event.time);
+      }
+      lines.push_back('\n');
       if (lines.size() >= 65536) {
         out.write(lines.data(), static_cast<std::streamsize>(lines.size()));
         lines.clear();

@@ -39,6 +39,7 @@ class DcTarget {
   [[nodiscard]] Status create(const verbs::Device& device, ibv_cq* cq, ibv_srq* srq,
                               std::uint64_t access_key);
   [[nodiscard]] std::uint32_t number() const noexcept { return qp_->qp_num; }
+  [[nodiscard]] ibv_qp* qp() const noexcept { return qp_.get(); }
 
  private:
   verbs::Qp qp_;

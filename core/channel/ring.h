@@ -1,10 +1,11 @@
 // Rings: the receive side (memory that one peer writes) and the send side (where to write) of an
 // RDMA channel (AQPS 3.1: s entries, detected by polling memory).
 //
-// Messages lie right-aligned in their entry, header last, its last byte `lap` last of all: data
-// lands in order on these queue pairs, so the lap found means the message is whole. Entries are
-// handed back (credits) in order; one that holds an unexpected message may stay in use while later
-// ones are read.
+// Messages lie right-aligned in their entry, header last, its last byte `lap` last of all. Where
+// data lands in order the lap found means the message is whole. Where it may not, the ring is
+// checked: the lap only says that something has come, and a checksum over all bytes that all has
+// (docs/decisions/007). Entries are handed back (credits) in order; one that holds an unexpected
+// message may stay in use while later ones are read.
 #pragma once
 
 #include <atomic>
@@ -12,6 +13,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/split_mix.h"
+#include "core/channel/crc32c.h"
 #include "core/channel/wire.h"
 #include "core/memory/account.h"
 #include "core/verbs/registered_memory.h"
@@ -23,6 +26,13 @@ inline constexpr std::uint32_t kMaxRingEntries = 128;
 [[nodiscard]] constexpr std::uint8_t lap_of(std::uint64_t position,
                                             std::uint32_t entries) noexcept {
   return static_cast<std::uint8_t>(1 + position / entries % 255);
+}
+
+// Of a message in a checked ring; the header's index does not count.
+[[nodiscard]] inline std::uint32_t ring_checksum(std::uint32_t of_payload,
+                                                 wire::Header header) noexcept {
+  header.index = 0;
+  return crc32c(of_payload, &header, sizeof header);
 }
 
 class RingReceiver {
@@ -44,12 +54,21 @@ class RingReceiver {
     return ring;
   }
 
+  // Messages carry checksums from the first on. For a ring that was not offered to anybody yet.
+  void check() noexcept {
+    checked_ = true;
+    for (std::uint64_t i = 0; i < entries_; ++i) overwrite(i, entry_size_);
+  }
+  [[nodiscard]] bool checked() const noexcept { return checked_; }
+
   // True when the entry at the head holds a message; its header is copied out.
-  [[nodiscard]] bool poll(wire::Header* header) const noexcept {
+  [[nodiscard]] bool poll(wire::Header* header) noexcept {
     const std::byte* const end = entry_end(position_);
     const auto* const last = reinterpret_cast<const std::atomic<std::uint8_t>*>(end - 1);
     if (last->load(std::memory_order_acquire) != lap_of(position_, entries_)) return false;
     std::memcpy(header, end - sizeof(wire::Header), sizeof(wire::Header));
+    if (checked_) [[unlikely]]
+      return whole(*header);
     return true;
   }
   [[nodiscard]] const std::byte* payload(const wire::Header& header) const noexcept {
@@ -62,6 +81,11 @@ class RingReceiver {
   std::uint64_t advance() noexcept { return position_++; }
   // Returns how many entries became free to be handed back (in order).
   std::uint32_t free(std::uint64_t position) noexcept {
+    if (checked_) [[unlikely]] {
+      wire::Header header;  // it may have been written to since
+      std::memcpy(&header, entry_end(position) - sizeof header, sizeof header);
+      if (fits(header)) overwrite(position, header.length + sizeof header);
+    }
     freed_.set(position % entries_);
     std::uint32_t n = 0;
     while (returned_ < position_ && freed_.test(returned_ % entries_)) {
@@ -85,12 +109,38 @@ class RingReceiver {
   [[nodiscard]] const std::byte* entry_end(std::uint64_t position) const noexcept {
     return memory_.data() + (position % entries_ + 1) * entry_size_;
   }
+  // Bytes change from what was there to the message's, each once: what had the right checksum stays
+  // as it is.
+  [[nodiscard]] bool whole(const wire::Header& header) noexcept {
+    if (whole_ == position_ + 1) return true;
+    if (!fits(header)) return false;  // its length is an old one's still
+    const std::uint32_t sum = ring_checksum(crc32c(0, payload(header), header.length), header);
+    if (sum != header.index) return false;
+    whole_ = position_ + 1;
+    return true;
+  }
+  // The last `bytes` of the entry but the lap, with a pattern that no message has: a part of the
+  // next one that is still to come then differs from what is there. Else that message could be
+  // read, and its entry or the ring be given away, before the part has come.
+  void overwrite(std::uint64_t position, std::size_t bytes) noexcept {
+    SplitMix64 pattern(position);
+    std::byte* at = memory_.data() + (position % entries_ + 1) * entry_size_ - bytes;
+    for (--bytes; bytes > 0;) {
+      const std::uint64_t word = pattern.next();
+      const std::size_t n = bytes < sizeof word ? bytes : sizeof word;
+      std::memcpy(at, &word, n);
+      at += n;
+      bytes -= n;
+    }
+  }
   Reservation reservation_;
   verbs::RegisteredMemory memory_;
   std::uint32_t entries_ = 0;
   std::uint32_t entry_size_ = 0;
   std::uint64_t position_ = 0;  // next to read
   std::uint64_t returned_ = 0;  // all before it were handed back
+  std::uint64_t whole_ = 0;     // checked: 1 + the position found whole last
+  bool checked_ = false;
   std::bitset<kMaxRingEntries> freed_;
 };
 
@@ -102,6 +152,7 @@ struct RingSender {
   std::uint32_t credits = 0;
   std::uint32_t request = 0;  // number of the request that offered it: marks its credits
   std::uint64_t position = 0;
+  bool checked = false;  // messages carry checksums
 
   // Address behind the entry that the next message goes to.
   [[nodiscard]] std::uint64_t entry_end() const noexcept {

@@ -5,8 +5,9 @@
 // Data stream: every message of one direction (source -> destination) carries a sequence number, on
 // whatever channel it travels, and is delivered in that order; so a hand-over between channels
 // cannot reorder (AQPS 3.3, J4 and J5). On DC-sendrecv the header precedes the payload. In a ring
-// entry the message is right-aligned and the header ends it: its last byte is `lap`, and data lands
-// in order, last byte last, so one poll of the entry's last byte finds a complete message.
+// entry the message is right-aligned and the header ends it: its last byte is `lap`. Where data
+// lands in order, last byte last, one poll of the entry's last byte finds a complete message;
+// elsewhere the header carries a checksum too (docs/decisions/007).
 #pragma once
 
 #include <cstdint>
@@ -39,10 +40,12 @@ struct Header {
   std::uint64_t tag = 0;
   std::uint64_t data = 0;
   std::uint32_t sequence = 0;
-  std::uint32_t index = kUnknownIndex;  // of the sender in the receiver's table
-  std::uint16_t length = 0;             // payload bytes that follow (precede, in a ring)
-  std::uint8_t credits = 0;             // handed back for the other direction: DC-sendrecv
-  std::uint8_t ring_credits = 0;        // and its ring
+  // Of the sender in the receiver's table. A ring has one sender: in one that is checked, CRC-32C
+  // of payload and header, computed with 0 here.
+  std::uint32_t index = kUnknownIndex;
+  std::uint16_t length = 0;       // payload bytes that follow (precede, in a ring)
+  std::uint8_t credits = 0;       // handed back for the other direction: DC-sendrecv
+  std::uint8_t ring_credits = 0;  // and its ring
   Type type = Type::none;
   std::uint8_t flags = 0;
   std::uint8_t ring = 0;  // low byte of the request that made the ring of ring_credits
@@ -113,8 +116,9 @@ struct ControlMessage {
   std::uint64_t operation = 0;              // fin
   std::uint32_t own_index = kUnknownIndex;  // welcome: of the receiver in the sender's table
   std::uint32_t status = 0;                 // fin: 0 or a Code
-  std::uint8_t otherwise = 0;  // request: the kind that will do if `kind` cannot be had; 0: none
-  std::uint8_t reserved[7] = {};
+  std::uint8_t otherwise = 0;     // request: the kind that will do if `kind` cannot be had; 0: none
+  std::uint8_t ring_checked = 0;  // request: what is written into the ring carries checksums
+  std::uint8_t reserved[6] = {};
 };
 static_assert(sizeof(ControlMessage) == 72);
 inline constexpr std::uint32_t kControlBuffer = 256;

@@ -78,6 +78,7 @@ Status EndpointCore::make_rc(Peer& peer) {
     free_queue_ids_.push_back(id);
     return status;
   }
+  placement_.ask_rc(*queue, *device_);
   queues_[id] = queue.get();
   peer.rc = std::move(queue);
   ++active_rc_;
@@ -135,7 +136,13 @@ Status EndpointCore::request_ring(Peer& peer, ChannelKind to, ChannelKind otherw
   }
   if (to == ChannelKind::rc_rdma) {
     if (Status status = make_rc(peer); !status.ok()) return status;
+    if (peer.ring && !peer.ring->checked() && !placement_.rc_in_order().value_or(true)) {
+      return {Code::unsupported,
+              "left on DC-RDMA: the adapter places what comes over RC in any order, and the ring "
+              "there has no checksums"};
+    }
   }
+  if (fresh && placement_.checks()) fresh->check();
   wire::ControlMessage message;
   message.request = ++peer.request;
   if (fresh) {
@@ -153,6 +160,7 @@ Status EndpointCore::request_ring(Peer& peer, ChannelKind to, ChannelKind otherw
   message.ring_address = peer.ring->address();
   message.ring_rkey = peer.ring->rkey();
   message.ring_entries = peer.ring->entries();
+  message.ring_checked = peer.ring->checked() ? 1 : 0;
   message.entry_log2 = static_cast<std::uint8_t>(std::bit_width(peer.ring->entry_size()) - 1);
   send_control(peer, Purpose::establishment, message);
   return {};
@@ -225,7 +233,8 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
                                    entry_size,
                                    message.ring_entries,
                                    message.request,
-                                   0};
+                                   0,
+                                   message.ring_checked != 0};
   }
   if (over_dc) {
     peer.ring_sender = peer.offered_ring;

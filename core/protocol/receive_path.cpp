@@ -130,6 +130,8 @@ bool EndpointCore::poll_ring(Peer& peer) {
   // A ring is read as long as it has messages, but not beyond one round: others wait too.
   for (std::uint32_t n = peer.ring->entries(); n > 0; --n) {
     if (!peer.ring->poll(&header) || header.sequence != peer.receive_sequence) break;
+    if (peer.ring->checked()) [[unlikely]]
+      charge(Work::copy, 2 * (header.length + sizeof header));  // summed, and overwritten when free
     if (Status status = wire::check_header(header);
         !status.ok() || !peer.ring->fits(header) || (header.flags & wire::kIntroduced) != 0) {
       lose_peer(peer, Status{Code::invalid,

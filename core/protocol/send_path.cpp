@@ -87,6 +87,11 @@ bool EndpointCore::post_over_ring(Peer& peer, const StreamMessage& message) {
       pieces[count++] = {reinterpret_cast<std::uint64_t>(payload),
                          static_cast<std::uint32_t>(message.length), 0};
     }
+    if (ring.checked) [[unlikely]] {
+      const auto* payload = reinterpret_cast<const void*>(count > 0 ? pieces[0].addr : 0);
+      header.index = ring_checksum(crc32c(0, payload, message.length), header);
+      charge(Work::copy, bytes);
+    }
     pieces[count++] = {reinterpret_cast<std::uint64_t>(&header), sizeof header, 0};
     status = peer.rc->write_inline(pieces, count, remote, ring.rkey, peer.id);
   } else {
@@ -97,6 +102,10 @@ bool EndpointCore::post_over_ring(Peer& peer, const StreamMessage& message) {
       std::memcpy(to, message.bytes, message.length);
     } else {
       message.pieces->copy_out(to);
+    }
+    if (ring.checked) [[unlikely]] {
+      header.index = ring_checksum(crc32c(0, start, prefix + message.length), header);
+      charge(Work::copy, bytes);
     }
     std::memcpy(to + message.length, &header, sizeof header);
     charge(Work::copy, bytes);

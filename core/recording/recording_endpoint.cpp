@@ -34,9 +34,7 @@ class RecordingEndpoint::Visit {
   Visit& operator=(const Visit&) = delete;
   ~Visit() { endpoint_.left_ = endpoint_.time(); }
   // An event follows: what was computed before it comes first.
-  void event() {
-    if (endpoint_.computed_ > 0) endpoint_.file_.compute(std::exchange(endpoint_.computed_, 0));
-  }
+  void event() { endpoint_.write_computed(); }
 
  private:
   RecordingEndpoint& endpoint_;
@@ -46,7 +44,9 @@ RecordingEndpoint::RecordingEndpoint(std::unique_ptr<Endpoint> endpoint, const s
                                      Clock& clock, const Processor* processor)
     : endpoint_(std::move(endpoint)),
       file_(setting, endpoint_->address()),
-      virtual_clock_(processor != nullptr ? &clock : nullptr) {}
+      clock_(clock),
+      born_(clock.now()),
+      virtual_(processor != nullptr) {}
 
 RecordingEndpoint::~RecordingEndpoint() {
   hand_on();
@@ -55,10 +55,14 @@ RecordingEndpoint::~RecordingEndpoint() {
 }
 
 Nanoseconds RecordingEndpoint::time() const noexcept {
-  if (virtual_clock_ != nullptr) return virtual_clock_->now();
+  if (virtual_) return clock_.now();
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return Nanoseconds{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+void RecordingEndpoint::write_computed() {
+  if (computed_ > 0) file_.compute(age(), std::exchange(computed_, 0));
 }
 
 std::uint32_t RecordingEndpoint::next_request() noexcept {
@@ -94,10 +98,11 @@ Status RecordingEndpoint::send(const SendRequest& request) {
   operation.request = next_request();
   visit.event();
   file_.introduce(request.peer, endpoint_->peer_address(request.peer));
-  file_.send(operation.request, request.peer, bytes, request.tagged ? request.tag : 0,
+  const Nanoseconds at = age();
+  file_.send(at, operation.request, request.peer, bytes, request.tagged ? request.tag : 0,
              request.tagged);
   if (silent) {
-    file_.ended(operation.request);
+    file_.ended(at, operation.request);
     operations_.erase(operation.self);
   }
   hand_on();
@@ -123,7 +128,7 @@ Status RecordingEndpoint::recv(const RecvRequest& request) {
     if (request.peer != kAnyPeer) {
       file_.introduce(request.peer, endpoint_->peer_address(request.peer));
     }
-    file_.receive(operation.request, request.peer, length_of(request.buffer),
+    file_.receive(age(), operation.request, request.peer, length_of(request.buffer),
                   request.tagged ? request.tag : 0, request.tagged && request.ignore != 0,
                   request.tagged);
   }
@@ -155,7 +160,7 @@ Status RecordingEndpoint::recv_claimed(const RecvRequest& request) {
   }
   operation.request = next_request();
   visit.event();
-  file_.receive(operation.request, kAnyPeer, length_of(request.buffer), 0, request.tagged,
+  file_.receive(age(), operation.request, kAnyPeer, length_of(request.buffer), 0, request.tagged,
                 request.tagged);
   hand_on();
   return {};
@@ -169,11 +174,32 @@ Status RecordingEndpoint::discard_claimed(const Report& report) {
 }
 
 Status RecordingEndpoint::rma(const RmaRequest& request) {
-  const Visit visit(*this);
-  Status status = endpoint_->rma(request);
-  if (status.ok()) file_.one_sided();
+  Visit visit(*this);
+  Operation& operation = begin(request.report);
+  RmaRequest own = request;
+  // As a send: nobody is told of its success, so for the recording it has ended by now.
+  const bool silent = request.inject && request.report.queue == nullptr;
+  if (!silent) own.report = own_report(operation);
+  if (Status status = endpoint_->rma(own); !status.ok()) {
+    operations_.erase(operation.self);
+    return status;
+  }
+  operation.request = next_request();
+  visit.event();
+  file_.introduce(request.peer, endpoint_->peer_address(request.peer));
+  const Nanoseconds at = age();
+  if (request.has_remote_data) announcement_errors_ = request.report.errors;
+  if (request.write) {
+    file_.put(at, operation.request, request.peer, request.length);
+  } else {
+    file_.get(at, operation.request, request.peer, request.length);
+  }
+  if (silent) {
+    file_.ended(at, operation.request);
+    operations_.erase(operation.self);
+  }
   hand_on();
-  return status;
+  return {};
 }
 
 bool RecordingEndpoint::cancel(void* context) {
@@ -195,23 +221,24 @@ bool RecordingEndpoint::progress() {
 
 void RecordingEndpoint::write_match(const Operation& operation, const Completion& completion,
                                     std::uint64_t bytes) {
-  if (computed_ > 0) file_.compute(std::exchange(computed_, 0));
+  write_computed();
+  const Nanoseconds at = age();
   std::uint32_t request = operation.request;
   file_.introduce(completion.source, endpoint_->peer_address(completion.source));
   const std::uint64_t tag = operation.tagged ? completion.tag : 0;
   if (operation.multi) {
     request = next_request();
-    file_.receive(request, kAnyPeer, bytes, tag, false, operation.tagged);
+    file_.receive(at, request, kAnyPeer, bytes, tag, false, operation.tagged);
   }
-  file_.matched(request, completion.source, bytes, tag);
+  file_.matched(at, request, completion.source, bytes, tag);
 }
 
 void RecordingEndpoint::hand_on(Operation& operation, Completion& completion) {
   if (operation.receives) {
     write_match(operation, completion, completion.length);
   } else {
-    if (computed_ > 0) file_.compute(std::exchange(computed_, 0));
-    file_.ended(operation.request);
+    write_computed();
+    file_.ended(age(), operation.request);
   }
   completion.context = operation.report.context;
   if (operation.report.queue != nullptr) operation.report.queue->push(completion);
@@ -226,7 +253,7 @@ void RecordingEndpoint::hand_on_error(Operation& operation, ErrorCompletion& com
       completion.source != kAnyPeer) {
     write_match(operation, completion, completion.length + completion.overflow);
   } else if (!operation.multi) {
-    file_.dropped(operation.request);
+    file_.dropped(age(), operation.request);
   }
   completion.context = operation.report.context;
   CompletionQueue* const queue =
@@ -250,6 +277,10 @@ void RecordingEndpoint::hand_on() {
   }
   while (ended_.has_error()) {
     ErrorCompletion completion = ended_.pop_error();
+    if (completion.context == nullptr) {  // of no operation: the write itself has ended before
+      if (announcement_errors_ != nullptr) announcement_errors_->push_error(std::move(completion));
+      continue;
+    }
     Operation& operation = *static_cast<Operation*>(completion.context);
     const bool last = done(operation, completion);
     hand_on_error(operation, completion);

@@ -73,7 +73,9 @@ class RecordingEndpoint final : public Endpoint {
   };
   class Visit;  // a call from the layer above: what lies between two is the program's
 
-  [[nodiscard]] Nanoseconds time() const noexcept;
+  [[nodiscard]] Nanoseconds time() const noexcept;  // of what the program computes
+  [[nodiscard]] Nanoseconds age() noexcept { return clock_.now() - born_; }
+  void write_computed();
   Operation& begin(const Report& report);
   [[nodiscard]] Report own_report(Operation& operation) noexcept;
   void hand_on();
@@ -84,8 +86,11 @@ class RecordingEndpoint final : public Endpoint {
 
   std::unique_ptr<Endpoint> endpoint_;
   RecordingFile file_;
-  Clock* virtual_clock_;  // null: live
+  Clock& clock_;
+  Nanoseconds born_;
+  bool virtual_;
   CompletionQueue ended_;
+  CompletionQueue* announcement_errors_ = nullptr;  // of what a write with data tells its target
   CompletionQueue claimed_ended_;    // contexts are the layer above's: they name what it claimed
   std::list<Operation> operations_;  // newest last
   std::list<Operation> claimed_;     // receives of claimed messages

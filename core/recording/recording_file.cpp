@@ -63,7 +63,7 @@ bool RecordingFile::open() {
   }
   const auto number = [](int n) { return n < 0 ? std::string("-") : fmt::format("{}", n); };
   fmt::format_to(fmt::appender(pending_),
-                 "turnout-recording 1\nendpoint {:016x}\nrank {} {}\n"
+                 "turnout-recording 2\nendpoint {:016x}\nrank {} {}\n"
                  "pid {}\n",
                  self_.id, number(launcher.rank), number(launcher.ranks), self_.pid);
   if (!launcher.job.empty()) {
@@ -104,37 +104,45 @@ void RecordingFile::introduce(PeerId peer, const Address& address) {
   line("p {} {:016x}\n", peer, address.id);
 }
 
-void RecordingFile::send(std::uint32_t request, PeerId to, std::uint64_t bytes, std::uint64_t tag,
-                         bool tagged) {
-  line("s {} {} {} {} {}\n", request, to, bytes, tag, tagged ? 0 : 1);
+void RecordingFile::send(Nanoseconds at, std::uint32_t request, PeerId to, std::uint64_t bytes,
+                         std::uint64_t tag, bool tagged) {
+  line("s {} {} {} {} {} {}\n", request, to, bytes, tag, tagged ? 0 : 1, at);
 }
 
-void RecordingFile::receive(std::uint32_t request, PeerId from, std::uint64_t bytes,
+void RecordingFile::receive(Nanoseconds at, std::uint32_t request, PeerId from, std::uint64_t bytes,
                             std::uint64_t tag, bool any_tag, bool tagged) {
-  line("r {} {} {} {} {}\n", request, from == kAnyPeer ? std::string("*") : fmt::format("{}", from),
-       bytes, any_tag ? std::string("*") : fmt::format("{}", tag), tagged ? 0 : 1);
+  line("r {} {} {} {} {} {}\n", request,
+       from == kAnyPeer ? std::string("*") : fmt::format("{}", from), bytes,
+       any_tag ? std::string("*") : fmt::format("{}", tag), tagged ? 0 : 1, at);
 }
 
-void RecordingFile::matched(std::uint32_t request, PeerId from, std::uint64_t bytes,
+void RecordingFile::put(Nanoseconds at, std::uint32_t request, PeerId to, std::uint64_t bytes) {
+  line("u {} {} {} {}\n", request, to, bytes, at);
+}
+
+void RecordingFile::get(Nanoseconds at, std::uint32_t request, PeerId from, std::uint64_t bytes) {
+  line("g {} {} {} {}\n", request, from, bytes, at);
+}
+
+void RecordingFile::matched(Nanoseconds at, std::uint32_t request, PeerId from, std::uint64_t bytes,
                             std::uint64_t tag) {
-  line("m {} {} {} {}\n", request, from, bytes, tag);
+  line("m {} {} {} {} {}\n", request, from, bytes, tag, at);
 }
 
-void RecordingFile::ended(std::uint32_t request) {
-  line("w {}\n", request);
+void RecordingFile::ended(Nanoseconds at, std::uint32_t request) {
+  line("w {} {}\n", request, at);
 }
 
-void RecordingFile::dropped(std::uint32_t request) {
-  line("x {}\n", request);
+void RecordingFile::dropped(Nanoseconds at, std::uint32_t request) {
+  line("x {} {}\n", request, at);
 }
 
-void RecordingFile::compute(std::int64_t nanoseconds) {
-  line("c {}\n", nanoseconds);
+void RecordingFile::compute(Nanoseconds at, Nanoseconds duration) {
+  line("c {} {}\n", duration, at);
 }
 
 void RecordingFile::close() {
   if (fd_ < 0) return;
-  if (one_sided_ != 0) line("o {}\n", one_sided_);
   line("end\n");
   flush();
   ::close(std::exchange(fd_, -1));

@@ -3,7 +3,8 @@
 //
 // Opened at the first event, so that endpoints that only look around leave nothing. A file that
 // cannot be written is told about once and then forgotten: the program goes on. One thread at a
-// time; bytes and nanoseconds.
+// time; bytes and nanoseconds. Every event is given the time it happened at, since the endpoint's
+// creation; times do not run backwards.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "core/address.h"
+#include "core/clock.h"
 #include "core/completion.h"
 
 namespace turnout {
@@ -27,15 +29,19 @@ class RecordingFile {
   RecordingFile& operator=(const RecordingFile&) = delete;
 
   void introduce(PeerId peer, const Address& address);  // before its first event; once is enough
-  void send(std::uint32_t request, PeerId to, std::uint64_t bytes, std::uint64_t tag, bool tagged);
+  void send(Nanoseconds at, std::uint32_t request, PeerId to, std::uint64_t bytes,
+            std::uint64_t tag, bool tagged);
   // kAnyPeer: from anyone.
-  void receive(std::uint32_t request, PeerId from, std::uint64_t bytes, std::uint64_t tag,
-               bool any_tag, bool tagged);
-  void matched(std::uint32_t request, PeerId from, std::uint64_t bytes, std::uint64_t tag);
-  void ended(std::uint32_t request);
-  void dropped(std::uint32_t request);
-  void compute(std::int64_t nanoseconds);
-  void one_sided() noexcept { ++one_sided_; }
+  void receive(Nanoseconds at, std::uint32_t request, PeerId from, std::uint64_t bytes,
+               std::uint64_t tag, bool any_tag, bool tagged);
+  // One-sided.
+  void put(Nanoseconds at, std::uint32_t request, PeerId to, std::uint64_t bytes);
+  void get(Nanoseconds at, std::uint32_t request, PeerId from, std::uint64_t bytes);
+  void matched(Nanoseconds at, std::uint32_t request, PeerId from, std::uint64_t bytes,
+               std::uint64_t tag);
+  void ended(Nanoseconds at, std::uint32_t request);
+  void dropped(Nanoseconds at, std::uint32_t request);
+  void compute(Nanoseconds at, Nanoseconds duration);
   void close();
 
   // The setting's path with %p (process), %r (rank, "x" when unknown) and %e (endpoint) filled in;
@@ -52,7 +58,6 @@ class RecordingFile {
   Address self_;
   int fd_ = -1;
   bool failed_ = false;
-  std::uint64_t one_sided_ = 0;
   fmt::memory_buffer pending_;
   std::vector<bool> introduced_;  // by PeerId
 };

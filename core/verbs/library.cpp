@@ -76,8 +76,10 @@ Status load(Library library, const Settings& settings) {
   Functions table;
   void* const ibverbs = handles[0];
   void* const mlx5 = handles[1];
+#define OPTIONAL_VERB(from, symbol) \
+  table.symbol##_fn = reinterpret_cast<decltype(table.symbol##_fn)>(dlsym(from, #symbol));
 #define VERB(from, symbol)                                                                        \
-  table.symbol##_fn = reinterpret_cast<decltype(table.symbol##_fn)>(dlsym(from, #symbol));        \
+  OPTIONAL_VERB(from, symbol)                                                                     \
   if (table.symbol##_fn == nullptr) {                                                             \
     return {Code::unsupported,                                                                    \
             fmt::format("{}" #from " has no symbol " #symbol ": rdma-core 34 or newer is needed", \
@@ -85,6 +87,7 @@ Status load(Library library, const Settings& settings) {
   }
 #include "core/verbs/functions.def"
 #undef VERB
+#undef OPTIONAL_VERB
   current = table;
   loaded_ibverbs = ibverbs;
   loaded = true;

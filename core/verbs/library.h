@@ -23,7 +23,9 @@ enum class Library { system, virtual_adapter };
 
 struct Functions {
 #define VERB(library, symbol) decltype(&::symbol) symbol##_fn = nullptr;
+#define OPTIONAL_VERB VERB
 #include "core/verbs/functions.def"
+#undef OPTIONAL_VERB
 #undef VERB
 };
 

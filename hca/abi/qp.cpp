@@ -171,8 +171,9 @@ TURNOUT_EXPORT int ibv_destroy_qp(ibv_qp* qp) {
   return engine_of(qp).destroy_qp(qp_of(qp));
 }
 
-TURNOUT_EXPORT int ibv_query_qp_data_in_order(ibv_qp*, ibv_wr_opcode, std::uint32_t flags) {
-  return flags == 0 ? 1 : 0;  // bytes of one request become visible in order, the last one last
+TURNOUT_EXPORT int ibv_query_qp_data_in_order(ibv_qp* qp, ibv_wr_opcode opcode,
+                                              std::uint32_t flags) {
+  return flags == 0 && engine_of(qp).data_in_order(opcode) ? 1 : 0;
 }
 
 TURNOUT_EXPORT int ibv_set_ece(ibv_qp*, ibv_ece* ece) {

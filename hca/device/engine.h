@@ -38,6 +38,8 @@ class Engine {
   virtual int modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask) = 0;
   virtual int query_qp(Qp& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init) = 0;
   virtual int destroy_qp(Qp& qp) = 0;
+  // Are the bytes of such a request placed in order, the last one last?
+  [[nodiscard]] virtual bool data_in_order(ibv_wr_opcode opcode) const noexcept = 0;
   virtual Ah* create_ah(Pd& pd, const ibv_ah_attr& attr) = 0;
   virtual int destroy_ah(Ah& ah) = 0;
 

@@ -68,6 +68,7 @@ class LiveEngine final : public Engine {
   int modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask) override;
   int query_qp(Qp& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init) override;
   int destroy_qp(Qp& qp) override;
+  [[nodiscard]] bool data_in_order(ibv_wr_opcode) const noexcept override { return true; }
   Ah* create_ah(Pd& pd, const ibv_ah_attr& attr) override;
   int destroy_ah(Ah& ah) override;
 

@@ -34,6 +34,12 @@ void VirtualEngine::arrive(Operation& operation) {
     qp->refused.push_back(&operation);
     return;
   }
+  if (operation.lost) {  // nothing has arrived: its sender gives up
+    qp->break_at(operation);
+    operation.answer_at = now_;
+    answer(operation);
+    return;
+  }
   if (operation.status != IBV_WC_SUCCESS) {  // a fault on its way
     refuse(operation, operation.status);
     return;

@@ -114,10 +114,21 @@ bool VirtualEngine::depart(VirtualQp& qp, Operation& operation) {
   }
   // Told in its turn: what was sent before it is answered as ever.
   if (chance(profile_.fault_qp_error)) operation.status = IBV_WC_RETRY_EXC_ERR;
-  if (chance(profile_.fault_loss)) {
-    ++statistics_.retransmissions;
-    arrival += static_cast<Picoseconds>(ack_wait(qp.attr.timeout)) * kNanosecond;
+  const Picoseconds timeout = static_cast<Picoseconds>(ack_wait(qp.attr.timeout)) * kNanosecond;
+  for (std::uint32_t sent = 0; !operation.lost && chance(profile_.fault_loss);) {
     note(Trace::Kind::fault, qp, operation.target, bytes);
+    if (timeout == 0) {  // it waits for ever
+      qp.break_at(operation);
+      return true;
+    }
+    if (sent++ == qp.attr.retry_cnt) {  // IBTA 9.7.6.1.3
+      operation.lost = true;
+      operation.status = IBV_WC_RETRY_EXC_ERR;
+      arrival = leaves + timeout * sent;  // of the last timeout, at this end
+    } else {
+      ++statistics_.retransmissions;
+      arrival += timeout;
+    }
   }
   // What follows a delayed or lost packet waits for it.
   qp.last_arrival = arrival = std::max(arrival, qp.last_arrival);

@@ -14,6 +14,7 @@
 
 #include "base/split_mix.h"
 #include "hca/device/engine.h"
+#include "hca/device/rules.h"
 #include "hca/virtual/events.h"
 #include "hca/virtual/objects.h"
 #include "hca/virtual/world.h"
@@ -32,6 +33,7 @@ class VirtualEngine final : public Engine, public World {
   [[nodiscard]] const Profile& profile() const noexcept override { return profile_; }
   [[nodiscard]] ProcessIndex add_process(std::uint32_t node, Callback wake, void* context) override;
   void enter(ProcessIndex process) override;
+  [[nodiscard]] bool stand_still() override;
   [[nodiscard]] ProcessIndex current() const noexcept override { return current_; }
   [[nodiscard]] Picoseconds process_time() const noexcept override {
     return processes_[current_].busy;
@@ -73,6 +75,9 @@ class VirtualEngine final : public Engine, public World {
   int modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask) override;
   int query_qp(Qp& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init) override;
   int destroy_qp(Qp& qp) override;
+  [[nodiscard]] bool data_in_order(ibv_wr_opcode opcode) const noexcept override {
+    return !is_write(static_cast<std::uint8_t>(opcode)) || profile_.fault_reorder <= 0;
+  }
   Ah* create_ah(Pd& pd, const ibv_ah_attr& attr) override;
   int destroy_ah(Ah& ah) override;
   int check(const Qp& qp, const SendWqe& wqe) override;

@@ -94,6 +94,7 @@ struct Operation {
   std::uint32_t attempts = 0;  // refused for lack of a receive
   ibv_wc_status status = IBV_WC_SUCCESS;
   bool signalled = false;
+  bool lost = false;          // every time that it was sent
   bool datagram = false;      // on its way by itself: the sender has completed
   bool at_responder = false;  // DC: counted in Node::responders
   VirtualReceive receive;     // taken at the target

@@ -43,6 +43,13 @@ void VirtualEngine::enter(ProcessIndex process) {
   if (p.busy < now_) p.busy = now_;
 }
 
+bool VirtualEngine::stand_still() {
+  if (profile_.fault_slow_most <= 0 || !chance(profile_.fault_slow)) return false;
+  const auto most = static_cast<std::uint64_t>(profile_.fault_slow_most);
+  processes_[current_].busy += 1 + static_cast<Picoseconds>(random() % most);
+  return true;
+}
+
 void VirtualEngine::kill(ProcessIndex process) {
   processes_[process].alive = false;
   for (VirtualQp* qp : qps_) {
@@ -167,7 +174,7 @@ Operation* VirtualEngine::new_operation() {
   operation->status = IBV_WC_SUCCESS;
   operation->answer_at = 0;
   operation->events = operation->attempts = 0;
-  operation->signalled = operation->datagram = false;
+  operation->signalled = operation->datagram = operation->lost = false;
   operation->at_responder = operation->took_receive = false;
   operation->tail_first = operation->tail_placed = false;
   operation->copy.clear();

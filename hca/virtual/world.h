@@ -76,6 +76,9 @@ class World {
   // The code that follows is that process's, and begins at the world's time or when what it did
   // before has ended, if that is later.
   virtual void enter(ProcessIndex process) = 0;
+  // May the host have given the processor of the current process to another (fault.slow)? If so its
+  // code goes on at process_time(), not now. Asked before a step, not twice for one.
+  [[nodiscard]] virtual bool stand_still() = 0;
   [[nodiscard]] virtual ProcessIndex current() const noexcept = 0;
   // Of the current process.
   [[nodiscard]] virtual Picoseconds process_time() const noexcept = 0;

@@ -56,6 +56,18 @@ Task replay(Rank rank, std::shared_ptr<const Trace> trace, std::shared_ptr<Phase
           pending.add(event.request, in);
         }
         break;
+      case Kind::put:
+        if (event.peer != rank.id()) {
+          const Request out = co_await rank.iput(event.peer, event.amount);
+          pending.add(event.request, out);
+        }
+        break;
+      case Kind::get:
+        if (event.peer != rank.id()) {
+          const Request in = co_await rank.iget(event.peer, event.amount);
+          pending.add(event.request, in);
+        }
+        break;
       case Kind::wait:
         if (const Request request = pending.take(event.request); request.valid()) {
           co_await rank.wait(request);

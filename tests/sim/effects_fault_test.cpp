@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <set>
 
 #include "tests/sim/adapter_rig.h"
 
@@ -47,14 +48,47 @@ Work send_of(std::uint32_t length = 8) {
 
 TEST(FaultEffects, WhatIsLostIsSentAgainAfterTheTransportsTimeout) {
   hca::Profile profile = with_hop();
-  profile.fault_loss = 1'000'000;
+  profile.fault_loss = 500'000;
+  std::set<std::uint64_t> seen;
   for (const std::uint8_t code : {std::uint8_t{4}, std::uint8_t{14}}) {
-    QpOptions options;
-    options.timeout = code;
-    Pair pair(profile, options);
-    EXPECT_EQ(pair.timed({}), 2 * kHop + timeout(code));
-    EXPECT_EQ(pair.world.statistics().retransmissions, 1u);
+    for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+      QpOptions options;
+      options.timeout = code;
+      Pair pair(profile, options, false, seed);
+      EXPECT_EQ(pair.a.post(pair.to_b, pair.b, {}), 0);
+      const auto done = pair.a.wait(1);
+      ASSERT_EQ(done.size(), 1u);
+      if (done[0].entry.status != IBV_WC_SUCCESS) continue;
+      const std::uint64_t again = pair.world.statistics().retransmissions;
+      EXPECT_EQ(done[0].at, 2 * kHop + timeout(code) * static_cast<Picoseconds>(again)) << seed;
+      seen.insert(again);
+    }
   }
+  // A retransmission is lost as easily as the first.
+  EXPECT_TRUE(seen.contains(0) && seen.contains(1) && seen.contains(2) && seen.contains(3));
+}
+
+// IBTA 9.7.6.1.3: retry_cnt retransmissions, each after a timeout, and one timeout more.
+TEST(FaultEffects, WhatIsAlwaysLostEndsWhenItsRetriesAreOver) {
+  hca::Profile profile = with_hop();
+  profile.fault_loss = 1'000'000;
+  for (const std::uint8_t retries : {std::uint8_t{0}, std::uint8_t{1}, std::uint8_t{7}}) {
+    QpOptions options;
+    options.timeout = 4;
+    options.retry_count = retries;
+    Pair pair(profile, options);
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(pair.a.post(pair.to_b, pair.b, {}), 0);
+    const auto done = pair.a.wait(2);
+    EXPECT_EQ(statuses(done), (Statuses{IBV_WC_RETRY_EXC_ERR, IBV_WC_WR_FLUSH_ERR}));
+    EXPECT_EQ(done[0].at, timeout(4) * (retries + 1));
+    EXPECT_EQ(state_of(pair.to_b), IBV_QPS_ERR);
+  }
+  // Timeout 0 waits for ever.
+  QpOptions options;
+  options.timeout = 0;
+  Pair pair(profile, options);
+  EXPECT_EQ(pair.a.post(pair.to_b, pair.b, {}), 0);
+  EXPECT_TRUE(pair.a.wait(1).empty());
 }
 
 TEST(FaultEffects, ADelayHoldsUpWhatFollows) {

@@ -136,6 +136,18 @@ class RankState {
     return request(slot);
   }
 
+  // One-sided: there and back, and nobody else knows.
+  Request move(std::uint32_t peer, std::uint64_t bytes) {
+    if (peer == id || peer >= world->ranks.size()) {
+      throw SimulationError(fmt::format("rank {}: no peer {}", id, peer));
+    }
+    const std::uint32_t slot = take();
+    ++world->outcome.one_sided;
+    world->outcome.bytes += bytes;
+    world->at(world->now + 2 * kLatency, [this, slot] { end(slot, {}); });
+    return request(slot);
+  }
+
   World* world;
   std::uint32_t id;
   Random random;
@@ -158,13 +170,21 @@ Random& Rank::random() noexcept {
   return state_->random;
 }
 Rank::StartAwaiter Rank::isend(std::uint32_t to, std::uint64_t bytes, std::uint64_t tag) {
-  return {state_, to, bytes, tag, true, {}};
+  return {state_, to, bytes, tag, StartAwaiter::Kind::send, {}};
 }
 Rank::StartAwaiter Rank::irecv(std::uint32_t from, std::uint64_t bytes, std::uint64_t tag) {
-  return {state_, from, bytes, tag, false, {}};
+  return {state_, from, bytes, tag, StartAwaiter::Kind::receive, {}};
+}
+Rank::StartAwaiter Rank::iput(std::uint32_t to, std::uint64_t bytes) {
+  return {state_, to, bytes, 0, StartAwaiter::Kind::put, {}};
+}
+Rank::StartAwaiter Rank::iget(std::uint32_t from, std::uint64_t bytes) {
+  return {state_, from, bytes, 0, StartAwaiter::Kind::get, {}};
 }
 bool Rank::StartAwaiter::await_ready() {
-  request = state->start(sends, peer, bytes, tag);
+  request = kind == Kind::put || kind == Kind::get
+                ? state->move(peer, bytes)
+                : state->start(kind == Kind::send, peer, bytes, tag);
   return true;
 }
 void Rank::StartAwaiter::await_suspend(std::coroutine_handle<> /*handle*/) {}

@@ -23,7 +23,7 @@ struct Options {
 struct Outcome {
   std::string failure;  // empty: all ended well
   Picoseconds time = 0;
-  std::uint64_t messages = 0, bytes = 0, barriers = 0;
+  std::uint64_t messages = 0, one_sided = 0, bytes = 0, barriers = 0;
   std::size_t most_requests = 0;  // of one rank under way
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> pairs;
   std::uint64_t hash = 0;  // over all messages in the order of their start

@@ -103,6 +103,61 @@ TEST_F(RecordingEndpoints, HandOnEveryCompletion) {
   EXPECT_EQ(receives, sends);
 }
 
+TEST_F(RecordingEndpoints, WriteDownOneSidedOperationsAndTimes) {
+  std::vector<char> out(5000, 'x'), in(5000), there(5000, 'y');
+  int wrote = 0, read = 0;
+  {
+    TestWorld world(2, setting());
+    const Result<MemoryKey> key = world[1].register_memory(there.data(), there.size(),
+                                                           kAccessRemoteRead | kAccessRemoteWrite);
+    ASSERT_TRUE(key.ok()) << key.status().text();
+    ASSERT_TRUE(send(world, out, 20, 7, true, nullptr).ok());
+    iovec to{in.data(), in.size()};
+    RecvRequest receive;
+    receive.buffer = {&to, 1};
+    receive.tagged = true;
+    receive.tag = 7;
+    receive.report = world.report(1, nullptr);
+    ASSERT_TRUE(world[1].recv(receive).ok());
+    RmaRequest request;
+    iovec piece{out.data(), 3000};
+    request.peer = world.peer(0, 1);
+    request.write = true;
+    request.local = {&piece, 1};
+    request.length = piece.iov_len;
+    request.remote_address = reinterpret_cast<std::uint64_t>(there.data());
+    request.key = key.value().remote;
+    request.report = world.report(0, &wrote);
+    ASSERT_TRUE(world[0].rma(request).ok());
+    piece = {in.data(), 100};
+    request.write = false;
+    request.length = 100;
+    request.report = world.report(0, &read);
+    ASSERT_TRUE(world[0].rma(request).ok());
+    ASSERT_TRUE(
+        world.until([&] { return world.queue(0).size() == 3 && world.queue(1).size() == 1; }));
+    std::set<void*> contexts;
+    for (; world.queue(0).size() > 0; world.queue(0).pop()) {
+      contexts.insert(world.queue(0).front().context);
+    }
+    EXPECT_EQ(contexts, (std::set<void*>{nullptr, &wrote, &read}));
+    EXPECT_EQ(there[2999], 'x');
+    world[1].deregister_memory(key.value());
+  }
+  const sim::Trace trace = merged();
+  ASSERT_EQ(trace.ranks(), 2u);
+  std::multiset<std::uint64_t> put, got;
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    EXPECT_TRUE(trace.has_times(rank));
+    for (const sim::TraceEvent& event : trace.programs[rank]) {
+      if (event.kind == Kind::put) put.insert(event.amount);
+      if (event.kind == Kind::get) got.insert(event.amount);
+    }
+  }
+  EXPECT_EQ(put, (std::multiset<std::uint64_t>{3000}));
+  EXPECT_EQ(got, (std::multiset<std::uint64_t>{100}));
+}
+
 // A peer that is gone before the end, operations of which nobody hears again.
 TEST_F(RecordingEndpoints, EndInAnyOrder) {
   std::vector<char> out(300000);

@@ -50,6 +50,35 @@ TEST(Recording, Merges) {
   EXPECT_EQ(message_counts(trace).at({1, 0}), 2u);
 }
 
+// Layout 2: every event has its time, one-sided operations are events.
+TEST(Recording, HasTimesAndOneSidedOperations) {
+  const std::string text =
+      "turnout-recording 2\nendpoint aa\nrank 0 2\npid 10\n"
+      "p 0 bb\ns 1 0 8 5 0 100\nu 2 0 4096 120\ng 3 0 64 120\nw 1 130\nc 2000 2200\n"
+      "r 4 * 64 * 0 2210\nu 5 0 1 2220\nx 5 2230\nm 4 0 16 5 2300\nw 3 2400\nw 2 2500\nend\n";
+  const std::string other =
+      "turnout-recording 1\nendpoint bb\nrank 1 2\npid 9\np 7 aa\n"
+      "r 1 7 8 5 0\nm 1 7 8 5\ns 2 7 16 5 0\nw 2\nend\n";
+  const Result<Trace> merged = merge_recordings({good(text), good(other)}, "");
+  ASSERT_TRUE(merged.ok()) << merged.status().text();
+  const auto& events = merged.value().programs[0];
+  ASSERT_EQ(events.size(), 9u);  // without what failed
+  EXPECT_EQ(events[1].kind, Kind::put);
+  EXPECT_EQ(events[1].amount, 4096u);
+  EXPECT_EQ(events[1].peer, 1u);
+  EXPECT_EQ(events[1].time, 120);
+  EXPECT_EQ(events[2].kind, Kind::get);
+  EXPECT_EQ(events.back().time, 2500);
+  EXPECT_TRUE(merged.value().has_times(0));
+  EXPECT_FALSE(merged.value().has_times(1));  // of layout 1
+  // As a trace's text and back.
+  std::stringstream out;
+  ASSERT_TRUE(write_trace(merged.value(), out).ok());
+  const Result<Trace> again = read_trace(out, "again");
+  ASSERT_TRUE(again.ok()) << again.status().text();
+  EXPECT_EQ(again.value(), merged.value());
+}
+
 TEST(Recording, RanksFollowTheProcessesWhenNobodyToldThem) {
   Recording first = good(kFirst), second = good(kSecond);
   second.rank = -1;
@@ -93,7 +122,14 @@ struct Refusal {
 TEST(Recording, WhatIsWrongIsRefusedWithItsLine) {
   const Refusal table[] = {
       {"", "empty"},
-      {"turnout-trace 1\n", "expected \"turnout-recording 1\""},
+      {"turnout-trace 1\n", "expected \"turnout-recording 2\""},
+      {"turnout-recording 1\nendpoint a\np 0 b\nu 1 0 8\nend\n", "expected endpoint"},
+      {"turnout-recording 2\nendpoint a\no 3\nend\n", "expected endpoint"},
+      {"turnout-recording 2\nendpoint a\nc 5\nend\n", "line 3: time"},
+      {"turnout-recording 2\nendpoint a\nc 5 9\nc 5 8\nend\n", "line 4: time"},
+      {"turnout-recording 2\nendpoint a\nc 5 2000000000000000000\nend\n", "line 3: time"},
+      {"turnout-recording 2\nendpoint a\np 0 b\nu 1 0 8\nend\n", "line 4: time"},
+      {"turnout-recording 2\nendpoint a\np 0 b\ng 1 0 9999999999999 1\nend\n", "bytes"},
       {"turnout-recording 7\n", "layout 7"},
       {"turnout-recording 1\nend\n", "no endpoint"},
       {"turnout-recording 1\nendpoint 0\nend\n", "line 2: endpoint"},

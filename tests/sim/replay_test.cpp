@@ -61,6 +61,28 @@ TEST(Replay, PlaysWhatTheTraceSays) {
   }
 }
 
+TEST(Replay, MovesWhatWasOneSided) {
+  const Trace trace = parse(R"(turnout-trace 2
+ranks 2
+rank 0
+u 1 1 4096 at 10
+g 2 1 64 at 10
+u 3 0 8
+w 1 at 20
+w 2
+rank 1
+c 5 at 7
+end
+)");
+  const auto ready = prepare_replay(trace, 4);
+  ASSERT_TRUE(ready.ok()) << ready.status().text();
+  const mock::Outcome outcome = mock::play({4, 1, false}, make_replay(ready.value()).program);
+  EXPECT_EQ(outcome.failure, "");
+  EXPECT_EQ(outcome.messages, 0U);
+  EXPECT_EQ(outcome.one_sided, 4U);  // not what a rank does to itself
+  EXPECT_EQ(outcome.bytes, 2 * (4096U + 64U));
+}
+
 TEST(Replay, WantsAMultipleOfTheRanks) {
   const Trace trace = parse(kText);
   EXPECT_FALSE(prepare_replay(trace, 4).ok());

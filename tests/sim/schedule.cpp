@@ -99,7 +99,14 @@ ScheduleOutcome play_schedule(std::uint64_t seed,
     profile.fault_delay = static_cast<std::int64_t>(random.below(100'000));
     profile.fault_delay_most = static_cast<Picoseconds>(random.below(100'000'000)) + 1;
   }
-  if (random.below(4) == 0) profile.fault_loss = static_cast<std::int64_t>(random.below(10'000));
+  if (random.below(4) == 0) profile.fault_loss = static_cast<std::int64_t>(random.below(50'000));
+  if (random.below(4) == 0) {
+    profile.fault_reorder = static_cast<std::int64_t>(random.below(500'000));
+  }
+  if (random.below(4) == 0) {
+    profile.fault_slow = static_cast<std::int64_t>(random.below(50'000));
+    profile.fault_slow_most = static_cast<Picoseconds>(random.below(1'000'000'000)) + 1;
+  }
   if (random.below(4) == 0) profile.fault_nack = static_cast<std::int64_t>(random.below(50'000));
   const auto pick = [&](std::initializer_list<const char*> values) {
     return std::string(*(values.begin() + random.below(values.size())));

@@ -11,7 +11,7 @@ namespace turnout::sim {
 namespace {
 
 // Of seed 7. A change of protocol, engine or schedule changes it, and is meant to be seen here.
-constexpr std::uint64_t kHashOfSeven = 0x1fabc8bc473d994a;
+constexpr std::uint64_t kHashOfSeven = 0x60706718ba4bb6ef;
 
 TEST(Schedules, HoldWhatMpiPromises) {
   std::uint64_t switches = 0, faults = 0;
@@ -51,6 +51,19 @@ TEST(Schedules, FindABrokenHandOver) {
   const ScheduleOutcome first = play_schedule(found, broken), again = play_schedule(found, broken);
   EXPECT_EQ(first.broken, again.broken);
   EXPECT_EQ(play_schedule(found).broken, "") << first.told;
+}
+
+// Rings that trust the last byte are found out where writes are placed out of order; the same
+// seeds hold when the core asks the adapter.
+TEST(Schedules, FindTrustInAnAdapterThatPlacesOutOfOrder) {
+  const std::vector<std::pair<std::string, std::string>> trust = {{"ring_order", "trust"}};
+  std::uint64_t found = 0;
+  for (std::uint64_t seed = 1; seed <= 200 && found == 0; ++seed) {
+    if (!play_schedule(seed, trust).broken.empty()) found = seed;
+  }
+  ASSERT_NE(found, 0u);
+  const ScheduleOutcome asked = play_schedule(found);
+  EXPECT_EQ(asked.broken, "") << asked.told;
 }
 
 }  // namespace

@@ -36,6 +36,57 @@ TEST(Simulation, ARingEnds) {
   EXPECT_EQ(result.value().messages, 80u);
 }
 
+// Writes and reads one-sidedly while the others look on; both ways of keeping content.
+Task reach(Rank rank) {
+  if (rank.id() == 0) {
+    for (const std::uint64_t bytes : {0, 1, 4096, 300'000}) {
+      const Request out = co_await rank.iput(1, bytes);
+      const Request in = co_await rank.iget(2, bytes);
+      co_await rank.wait(out);
+      co_await rank.wait(in);
+    }
+  }
+  co_await rank.barrier();
+}
+
+TEST(Simulation, OneSidedOperationsEnd) {
+  for (const bool check : {true, false}) {
+    Options options;
+    options.ranks = 3;
+    options.check_content = check;
+    options.profile.wire_hop = hca::kMicrosecond;
+    auto result = run(options, [](Rank rank) { return reach(rank); });
+    ASSERT_TRUE(result.ok()) << result.status().text();
+    EXPECT_GT(result.value().time, 4 * 2 * hca::kMicrosecond);
+    EXPECT_EQ(result.value().world.regions_alive, 0u);
+    EXPECT_EQ(result.value().messages, 6u);  // the barrier's
+  }
+}
+
+// Processes that stand still now and then end later, with the same messages.
+TEST(Simulation, SlowProcessesTakeLonger) {
+  const auto time = [](std::int64_t ppm, std::uint64_t* faults) {
+    Options options;
+    options.ranks = 4;
+    options.profile.wire_hop = hca::kMicrosecond;
+    options.profile.fault_slow = ppm;
+    options.profile.fault_slow_most = 50 * hca::kMicrosecond;
+    auto result = run(options, [](Rank rank) { return exchange(rank, 20, 300); });
+    EXPECT_TRUE(result.ok()) << result.status().text();
+    EXPECT_EQ(result.value().messages, 4u * 3 * 20);
+    *faults = result.value().world.faults;
+    return result.value().time;
+  };
+  std::uint64_t none = 0, some = 0, all = 0;
+  const Picoseconds fast = time(0, &none), slow = time(20'000, &some),
+                    slowest = time(1'000'000, &all);
+  EXPECT_EQ(none, 0u);
+  EXPECT_GT(some, 0u);
+  EXPECT_GT(all, some);
+  EXPECT_GT(slow, fast);
+  EXPECT_GT(slowest, slow);
+}
+
 // A process dies at any moment: who waits for it is told within ten seconds, the others go on.
 TEST(Simulation, TheOthersSurviveADeath) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {

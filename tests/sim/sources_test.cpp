@@ -73,6 +73,25 @@ TEST(Sources, OrAtItsComputing) {
   EXPECT_FALSE(arrivals_of_trace(idle, 4, TraceAxis::events).ok());
 }
 
+TEST(Sources, OrAtItsTimeIfItHasOne) {
+  Trace trace = sample();
+  EXPECT_EQ(usual_axis(trace, 0), TraceAxis::events);
+  EXPECT_FALSE(arrivals_of_trace(trace, 0, TraceAxis::time).ok());
+  std::int64_t time = 0;
+  for (TraceEvent& event : trace.programs[0]) event.time = 1'000'000'000 * time++;
+  EXPECT_EQ(usual_axis(trace, 0), TraceAxis::time);
+  EXPECT_EQ(usual_axis(trace, 1), TraceAxis::events);  // does nothing
+  const Result<Arrivals> arrivals = arrivals_of_trace(trace, 0, TraceAxis::time);
+  ASSERT_TRUE(arrivals.ok()) << arrivals.status().text();
+  EXPECT_EQ(arrivals.value().length, 9);
+  EXPECT_EQ(arrivals.value().unit, "s");
+  const auto grid = SourceGrid::make(arrivals.value(), 9, 100);
+  ASSERT_TRUE(grid.ok());
+  EXPECT_EQ(grid.value().messages(1, 1), 1);
+  EXPECT_EQ(grid.value().messages(4, 2), 1);
+  EXPECT_EQ(grid.value().total(), 3);
+}
+
 TEST(Sources, ARankThatDoesNothingGivesAnEmptyGrid) {
   const Result<Arrivals> arrivals = arrivals_of_trace(sample(), 1, TraceAxis::computing);
   ASSERT_TRUE(arrivals.ok()) << arrivals.status().text();

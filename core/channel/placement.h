@@ -1,0 +1,40 @@
+// Placement: does the adapter place the bytes of an RDMA write in their order, so that a ring entry
+// whose last byte has come is whole (ibv_query_qp_data_in_order(3), docs/decisions/007)?
+//
+// Asked once for each kind of queue pair that rings of ours are written over, about our end: order
+// is a property of the receiving side. A library without the question (rdma-core before 36), and
+// one that does not know, mean no. Owner: the endpoint; one thread.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <optional>
+#include <string_view>
+
+#include "core/channel/rc_queue.h"
+#include "core/verbs/device.h"
+
+namespace turnout {
+
+class Placement {
+ public:
+  // Setting ring_order: auto, trust (in order, whatever the adapter says) or check (never).
+  explicit Placement(std::string_view ring_order) noexcept;
+
+  // A target that may be written to.
+  void ask_dc(const DcTarget& target) noexcept;
+  // A queue pair without a connection; it has none afterwards.
+  void ask_rc(RcQueue& queue, const verbs::Device& device) noexcept;
+
+  // Must a ring that is made now carry checksums? What is not known yet does not count.
+  [[nodiscard]] bool checks() const noexcept {
+    return !dc_in_order_.value_or(true) || !rc_in_order_.value_or(true);
+  }
+  // Unknown until ask_rc().
+  [[nodiscard]] std::optional<bool> rc_in_order() const noexcept { return rc_in_order_; }
+
+ private:
+  std::optional<bool> dc_in_order_, rc_in_order_;
+};
+
+}  // namespace turnout
