@@ -268,6 +268,7 @@ class EndpointCore final : public Endpoint {
   void change_channel(Peer& peer, ChannelKind to, ChannelKind otherwise, const std::string& reason,
                       double gain);
   void decided(Peer& peer, const std::string& outcome);
+  void done(Peer& peer);  // decided: as asked for
 
   // Of the budget, what rings and queue pairs leave to operations and messages nobody waits for: a
   // process whose channels had taken everything could not go on with what it has begun.

@@ -146,13 +146,16 @@ class TraceReader {
     program_->push_back(event);
   }
 
+  void read_transfer(Fields& fields, std::string_view peer, TraceEvent* event) {
+    event->request = fields.number<std::uint32_t>("request", 0, kMostRequest);
+    event->peer = fields.number<std::uint32_t>(peer, 0, trace_.programs.size() - 1);
+    event->amount = fields.number<std::uint64_t>("bytes", 0, kMostTraceBytes);
+  }
+
   void read_one_sided(Fields& fields, bool puts) {
     TraceEvent event;
     event.kind = puts ? TraceEvent::Kind::put : TraceEvent::Kind::get;
-    event.request = fields.number<std::uint32_t>("request", 0, kMostRequest);
-    event.peer = fields.number<std::uint32_t>(puts ? "destination" : "source", 0,
-                                              trace_.programs.size() - 1);
-    event.amount = fields.number<std::uint64_t>("bytes", 0, kMostTraceBytes);
+    read_transfer(fields, puts ? "destination" : "source", &event);
     read_time(fields, fields.word(), &event);
     begin(fields, event);
   }
@@ -160,10 +163,7 @@ class TraceReader {
   void read_message(Fields& fields, bool sends) {
     TraceEvent event;
     event.kind = sends ? TraceEvent::Kind::send : TraceEvent::Kind::receive;
-    event.request = fields.number<std::uint32_t>("request", 0, kMostRequest);
-    event.peer = fields.number<std::uint32_t>(sends ? "destination" : "source", 0,
-                                              trace_.programs.size() - 1);
-    event.amount = fields.number<std::uint64_t>("bytes", 0, kMostTraceBytes);
+    read_transfer(fields, sends ? "destination" : "source", &event);
     event.tag = fields.number<std::uint64_t>("tag", 0, std::numeric_limits<std::uint64_t>::max());
     event.communicator =
         fields.number<std::uint32_t>("communicator", 0, std::numeric_limits<std::uint32_t>::max());

@@ -193,6 +193,10 @@ void EndpointCore::change_channel(Peer& peer, ChannelKind to, ChannelKind otherw
   }
 }
 
+void EndpointCore::done(Peer& peer) {
+  decided(peer, fmt::format("done in {} us", (clock_.now() - peer.requested_at) / 1000));
+}
+
 void EndpointCore::decided(Peer& peer, const std::string& outcome) {
   TURNOUT_LOG(connection, info, "{}: {} now, {}", peer.address.to_string(), name(peer.receive_kind),
               outcome);

@@ -333,10 +333,9 @@ void EndpointCore::on_switched(Peer& peer, const wire::ControlMessage& message) 
   if (message.request != peer.request) return;
   const auto to = static_cast<ChannelKind>(message.kind);
   peer.last_old = message.last_sequence;
-  const auto took = [&] { return (clock_.now() - peer.requested_at) / 1000; };
   if (peer.receive_state == ReceiveState::accepted && to == ChannelKind::rc_rdma) {
     switch_receiving(peer, to);
-    decided(peer, fmt::format("done in {} us", took()));
+    done(peer);
   } else if (peer.receive_state == ReceiveState::requested && to == ChannelKind::dc_rdma &&
              !over_ring(peer.receive_kind)) {
     const bool instead = peer.wanted != to;
@@ -345,7 +344,7 @@ void EndpointCore::on_switched(Peer& peer, const wire::ControlMessage& message) 
       wait_before_asking(peer, message.refusal, "; it writes the ring over DC");
       drop_rc_if_unused(peer);
     } else {
-      decided(peer, fmt::format("done in {} us", took()));
+      done(peer);
     }
   } else if (peer.receive_state == ReceiveState::closing && to == peer.wanted) {
     peer.receive_state = ReceiveState::draining;
@@ -369,7 +368,7 @@ void EndpointCore::finish_drain(Peer& peer) {
     message.request = peer.request;
     send_control(peer, Purpose::establishment, message);
   }
-  decided(peer, fmt::format("done in {} us", (clock_.now() - peer.requested_at) / 1000));
+  done(peer);
   drop_rc_if_unused(peer);
 }
 

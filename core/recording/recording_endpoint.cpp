@@ -83,15 +83,17 @@ Report RecordingEndpoint::own_report(Operation& operation) noexcept {
   return {&ended_, &ended_, nullptr, &operation};
 }
 
-Status RecordingEndpoint::send(const SendRequest& request) {
+// Hands a send or a one-sided operation on, to be told of its end; `write` puts it into the file.
+template <class Request>
+Status RecordingEndpoint::start(const Request& request, Status (Endpoint::*call)(const Request&),
+                                const std::function<void(Nanoseconds, std::uint32_t)>& write) {
   Visit visit(*this);
-  const std::uint64_t bytes = length_of(request.data);
   Operation& operation = begin(request.report);
-  SendRequest own = request;
+  Request own = request;
   // A success that nobody is told of has no entry; it has ended by now.
   const bool silent = request.inject && request.report.queue == nullptr;
   if (!silent) own.report = own_report(operation);
-  if (Status status = endpoint_->send(own); !status.ok()) {
+  if (Status status = (*endpoint_.*call)(own); !status.ok()) {
     operations_.erase(operation.self);
     return status;
   }
@@ -99,14 +101,20 @@ Status RecordingEndpoint::send(const SendRequest& request) {
   visit.event();
   file_.introduce(request.peer, endpoint_->peer_address(request.peer));
   const Nanoseconds at = age();
-  file_.send(at, operation.request, request.peer, bytes, request.tagged ? request.tag : 0,
-             request.tagged);
+  write(at, operation.request);
   if (silent) {
     file_.ended(at, operation.request);
     operations_.erase(operation.self);
   }
   hand_on();
   return {};
+}
+
+Status RecordingEndpoint::send(const SendRequest& request) {
+  return start(request, &Endpoint::send, [&](Nanoseconds at, std::uint32_t number) {
+    file_.send(at, number, request.peer, length_of(request.data), request.tagged ? request.tag : 0,
+               request.tagged);
+  });
 }
 
 Status RecordingEndpoint::recv(const RecvRequest& request) {
@@ -174,32 +182,14 @@ Status RecordingEndpoint::discard_claimed(const Report& report) {
 }
 
 Status RecordingEndpoint::rma(const RmaRequest& request) {
-  Visit visit(*this);
-  Operation& operation = begin(request.report);
-  RmaRequest own = request;
-  // As a send: nobody is told of its success, so for the recording it has ended by now.
-  const bool silent = request.inject && request.report.queue == nullptr;
-  if (!silent) own.report = own_report(operation);
-  if (Status status = endpoint_->rma(own); !status.ok()) {
-    operations_.erase(operation.self);
-    return status;
-  }
-  operation.request = next_request();
-  visit.event();
-  file_.introduce(request.peer, endpoint_->peer_address(request.peer));
-  const Nanoseconds at = age();
-  if (request.has_remote_data) announcement_errors_ = request.report.errors;
-  if (request.write) {
-    file_.put(at, operation.request, request.peer, request.length);
-  } else {
-    file_.get(at, operation.request, request.peer, request.length);
-  }
-  if (silent) {
-    file_.ended(at, operation.request);
-    operations_.erase(operation.self);
-  }
-  hand_on();
-  return {};
+  return start(request, &Endpoint::rma, [&](Nanoseconds at, std::uint32_t number) {
+    if (request.has_remote_data) announcement_errors_ = request.report.errors;
+    if (request.write) {
+      file_.put(at, number, request.peer, request.length);
+    } else {
+      file_.get(at, number, request.peer, request.length);
+    }
+  });
 }
 
 bool RecordingEndpoint::cancel(void* context) {

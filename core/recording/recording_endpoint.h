@@ -6,6 +6,7 @@
 // from there to where they belong. Same owner, threads and errors as the endpoint it stands for.
 #pragma once
 
+#include <functional>
 #include <list>
 #include <memory>
 #include <string>
@@ -77,6 +78,9 @@ class RecordingEndpoint final : public Endpoint {
   [[nodiscard]] Nanoseconds age() noexcept { return clock_.now() - born_; }
   void write_computed();
   Operation& begin(const Report& report);
+  template <class Request>
+  [[nodiscard]] Status start(const Request& request, Status (Endpoint::*call)(const Request&),
+                             const std::function<void(Nanoseconds, std::uint32_t)>& write);
   [[nodiscard]] Report own_report(Operation& operation) noexcept;
   void hand_on();
   void hand_on(Operation& operation, Completion& completion);

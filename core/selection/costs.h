@@ -7,10 +7,6 @@
 
 namespace turnout::selection {
 
-[[nodiscard]] constexpr bool has_ring(ChannelKind kind) {
-  return kind == ChannelKind::dc_rdma || kind == ChannelKind::rc_rdma;
-}
-
 // What one message saves on a ring, its share of the credit messages taken off.
 [[nodiscard]] inline double saving(const CostModel& costs, ChannelKind kind) {
   const double credit = costs.credit / static_cast<double>(std::max(costs.ring_entries, 1u));

@@ -42,11 +42,11 @@ class Selector {
   }
   [[nodiscard]] double setup(std::size_t i, ChannelKind kind) const {
     if (kind == ChannelKind::rc_rdma) return rc_exists(i) ? 0 : input_.costs.setup_rc;
-    return has_ring(sources_[i].current) ? 0 : input_.costs.setup_dc;
+    return over_ring(sources_[i].current) ? 0 : input_.costs.setup_dc;
   }
   // This source's own share of the gain.
   [[nodiscard]] double value(std::size_t i, ChannelKind kind, double poll) const {
-    if (!has_ring(kind)) return 0;
+    if (!over_ring(kind)) return 0;
     return static_cast<double>(sources_[i].messages) * saving(input_.costs, kind) - poll -
            setup(i, kind);
   }
@@ -91,7 +91,7 @@ constexpr std::size_t group_number(bool ring, bool queue_pair, bool dc_allowed) 
 
 bool is_fixed(const SourceView& source) {
   return source.refused ||
-         (source.current != ChannelKind::dc_sendrecv && !has_ring(source.current));
+         (source.current != ChannelKind::dc_sendrecv && !over_ring(source.current));
 }
 
 Selector::Selector(const Input& input) : input_(input), sources_(busiest_first(input.sources)) {
@@ -104,7 +104,7 @@ Selector::Selector(const Input& input) : input_(input), sources_(busiest_first(i
       fixed_.push_back(i);
       continue;
     }
-    const bool ring = has_ring(source.current);
+    const bool ring = over_ring(source.current);
     if (ring) (source.messages > 0 ? spoke_ : idle_).push_back(i);
     if (source.messages == 0) continue;
     const auto messages = static_cast<double>(source.messages);
@@ -119,13 +119,13 @@ Selector::Selector(const Input& input) : input_(input), sources_(busiest_first(i
 }
 
 std::uint64_t Selector::bytes(std::size_t i, ChannelKind kind) const {
-  if (!has_ring(kind)) return 0;
+  if (!over_ring(kind)) return 0;
   const bool queue_pair = kind == ChannelKind::rc_rdma && !rc_exists(i);
   return input_.limits.bytes_per_ring + (queue_pair ? input_.limits.bytes_per_rc : 0);
 }
 
 bool Selector::fits(const Usage& usage, std::size_t i, ChannelKind kind) const {
-  if (!has_ring(kind)) return true;
+  if (!over_ring(kind)) return true;
   const Limits& limits = input_.limits;
   return usage.rings < limits.max_channels &&
          (kind != ChannelKind::rc_rdma || usage.rc < limits.max_active_rc) &&
@@ -134,7 +134,7 @@ bool Selector::fits(const Usage& usage, std::size_t i, ChannelKind kind) const {
 }
 
 void Selector::take(Usage* usage, std::size_t i, ChannelKind kind) const {
-  if (!has_ring(kind)) return;
+  if (!over_ring(kind)) return;
   ++usage->rings;
   if (kind == ChannelKind::rc_rdma) ++usage->rc;
   usage->bytes += bytes(i, kind);
@@ -143,7 +143,7 @@ void Selector::take(Usage* usage, std::size_t i, ChannelKind kind) const {
 double Selector::leading(const Map& map) const {
   if (sources_.empty()) return 0;
   if (input_.leading == Leading::paper) return static_cast<double>(sources_.front().messages);
-  const auto first = std::find_if(map.begin(), map.end(), has_ring);
+  const auto first = std::find_if(map.begin(), map.end(), over_ring);
   if (first == map.end()) return 0;
   return static_cast<double>(sources_[static_cast<std::size_t>(first - map.begin())].messages);
 }
@@ -156,7 +156,7 @@ double Selector::gain(const Map& map) const {
   const double each = poll(map);
   double sum = 0;
   for (std::size_t i = 0; i < map.size(); ++i) {
-    if (has_ring(map[i])) sum += value(i, map[i], each);
+    if (over_ring(map[i])) sum += value(i, map[i], each);
   }
   return sum;
 }
@@ -164,7 +164,7 @@ double Selector::gain(const Map& map) const {
 std::optional<Usage> Selector::usage_of(const Map& map) const {
   Usage usage;
   for (std::size_t i = 0; i < map.size(); ++i) {
-    if (!has_ring(map[i])) continue;
+    if (!over_ring(map[i])) continue;
     if (!fits(usage, i, map[i])) return std::nullopt;
     take(&usage, i, map[i]);
   }
@@ -283,7 +283,7 @@ Map Selector::best_map(double* shortfall) const {
     const double each = poll(map);
     double sum = 0;
     for (std::size_t i = 0; i < map.size() && sources_[i].messages > 0; ++i) {
-      if (has_ring(map[i])) sum += value(i, map[i], each);
+      if (over_ring(map[i])) sum += value(i, map[i], each);
     }
     return sum;
   };
@@ -313,7 +313,7 @@ Reason Selector::reason(const Map& map, const Usage& usage, std::size_t i, doubl
     return source.refused ? Reason::refused_by_peer : Reason::forced;
   }
   if (source.messages == 0) {
-    if (!has_ring(source.current)) return Reason::too_few_messages;
+    if (!over_ring(source.current)) return Reason::too_few_messages;
     return to == source.current ? Reason::kept : Reason::idle;
   }
   if (to == ChannelKind::rc_rdma) return Reason::gain;
@@ -365,7 +365,7 @@ Plan Selector::plan() {
   };
   const auto downgrade = [&](std::size_t i) {
     return plan.changes && best[i] != current[i] &&
-           (!has_ring(best[i]) || current[i] == ChannelKind::rc_rdma);
+           (!over_ring(best[i]) || current[i] == ChannelKind::rc_rdma);
   };
   plan.lines.reserve(sources_.size());
   for (std::size_t i = 0; i < sources_.size(); ++i) {

@@ -14,7 +14,7 @@ constexpr std::size_t kDigits = std::size_t{1} << kDigitBits;
 constexpr std::size_t kFew = 512;  // below, comparing is faster
 
 std::uint32_t favour(const SourceView& source) {
-  return source.current == ChannelKind::rc_rdma ? 2 : has_ring(source.current) ? 1 : 0;
+  return source.current == ChannelKind::rc_rdma ? 2 : over_ring(source.current) ? 1 : 0;
 }
 
 bool before(const SourceView& a, const SourceView& b) {

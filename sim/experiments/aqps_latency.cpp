@@ -36,12 +36,7 @@ constexpr std::uint32_t kRanksOfClaims = 64;
 
 // Time of one send, or of all that was timed. Picoseconds.
 double measure(const PolicyResult& r, bool whole) {
-  double time = 0, messages = 0;
-  for (const Phase& p : r.phases) {
-    if (p.name == "warmup") continue;
-    time += static_cast<double>(p.end - p.begin);
-    messages += static_cast<double>(p.messages);
-  }
+  const auto [time, messages] = timed_phases(r);
   return whole || messages == 0 ? time : time / messages;
 }
 
@@ -147,21 +142,12 @@ Result<ExperimentResult> run(const Figure& figure, const ExperimentOptions& opti
   Measured measured;
   Study last;
   for (const std::uint32_t ranks : sizes) {
-    StudyOptions study;
+    StudyOptions study = begin_study(options, ranks);
     study.workload = figure.workload;
     study.options = workload_options;
-    study.place = {ranks, 1, options.seed};
-    study.profile = options.profile;
     study.settings = settings;
     study.policies = policies.value().policies;
     study.own_settings = settings_of_paper(options.settings, ranks);
-    study.check_content = false;
-    if (options.progress) {
-      study.progress = [&](const std::string& policy, std::uint32_t ended, Picoseconds now,
-                           std::uint64_t events) {
-        options.progress(policy, ranks, ended, now, events);
-      };
-    }
     Result<Study> result = run_study(study, runner);
     if (!result) return result.status();
     for (const PolicyResult& r : result.value().results) {

@@ -319,24 +319,15 @@ MemoryProgram shape_of(const std::string& policy) {
 
 Result<Holdings> measure(const ExperimentOptions& options, const NamedValues& settings,
                          const std::string& policy, std::uint32_t ranks, const Runner& runner) {
-  StudyOptions study;
+  StudyOptions study = begin_study(options, ranks);
   study.workload = "aqps-memory";
   study.make = [&](const Place&) -> Result<Instance> {
     return Instance{memory_program(shape_of(policy)), std::make_shared<Phases>()};
   };
-  study.place = {ranks, 1, options.seed};
-  study.profile = options.profile;
   study.settings = settings;
   study.policies = {policy};
   study.own_settings = own_settings(options.settings, ranks);
-  study.check_content = false;
   study.keep_reports = true;
-  if (options.progress) {
-    study.progress = [&](const std::string& what, std::uint32_t ended, Picoseconds now,
-                         std::uint64_t events) {
-      options.progress(what, ranks, ended, now, events);
-    };
-  }
   const Result<Study> result = run_study(study, runner);
   if (!result) return result.status();
   return holdings(result.value().results.front());

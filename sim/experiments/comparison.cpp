@@ -52,14 +52,6 @@ const std::vector<std::string>& budgets() {
   return all;
 }
 
-double time_of(const PolicyResult& r) {
-  double time = 0;
-  for (const Phase& p : r.phases) {
-    if (p.name != "warmup") time += static_cast<double>(p.end - p.begin);
-  }
-  return time;
-}
-
 // By policy; negative: the run failed, which the page says.
 using Times = std::map<std::string, double>;
 
@@ -134,26 +126,17 @@ Result<Line> play(const Scenario& scenario, std::uint32_t ranks, const std::stri
     of_workload.emplace_back(name, fmt::format("{}", count * ranks));
   }
   for (const std::string& policy : policies) {
-    StudyOptions study;
+    StudyOptions study =
+        begin_study(options, ranks, fmt::format("{}, {}, ", scenario.title, budget));
     study.workload = scenario.workload;
     study.options = of_workload;
-    study.place = {ranks, 1, options.seed};
-    study.profile = options.profile;
     study.settings = overlaid(settings, {{"memory_budget", budget}});
     study.policies = {policy};
     study.own_settings = settings_of_paper(options.settings, ranks);
-    study.check_content = false;
     study.time_limit = 100'000'000 * hca::kMicrosecond;
-    if (options.progress) {
-      study.progress = [&](const std::string& what, std::uint32_t ended, Picoseconds now,
-                           std::uint64_t events) {
-        options.progress(fmt::format("{}, {}, {}", scenario.title, budget, what), ranks, ended, now,
-                         events);
-      };
-    }
     const Result<Study> result = run_study(study, runner);
     if (result) {
-      line.times[policy] = time_of(result.value().results.front());
+      line.times[policy] = timed_phases(result.value().results.front()).time;
     } else {
       line.times[policy] = -1;
       line.failures.push_back(fmt::format("{}, {} processes, {}, `{}`: {}", scenario.title, ranks,

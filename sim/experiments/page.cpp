@@ -103,6 +103,30 @@ std::map<std::string, NamedValues> settings_of_paper(const NamedValues& given,
   return {{"rc-rdma-od", unlimited}};
 }
 
+StudyOptions begin_study(const ExperimentOptions& options, std::uint32_t ranks,
+                         const std::string& what) {
+  StudyOptions study;
+  study.place = {ranks, 1, options.seed};
+  study.profile = options.profile;
+  study.check_content = false;
+  if (options.progress) {
+    study.progress = [told = options.progress, ranks, what](
+                         const std::string& policy, std::uint32_t ended, Picoseconds now,
+                         std::uint64_t events) { told(what + policy, ranks, ended, now, events); };
+  }
+  return study;
+}
+
+Timed timed_phases(const PolicyResult& result) {
+  Timed timed;
+  for (const Phase& p : result.phases) {
+    if (p.name == "warmup") continue;
+    timed.time += static_cast<double>(p.end - p.begin);
+    timed.messages += static_cast<double>(p.messages);
+  }
+  return timed;
+}
+
 Result<Available> available(const std::vector<std::string>& asked,
                             const std::vector<std::string>& of_paper) {
   const std::vector<std::string_view> known = known_policies();

@@ -39,6 +39,18 @@ inline constexpr std::string_view kSettingsOfPaper =
     "Table "
     "2.\n";
 
+// A study of so many ranks as an experiment asks for it, its progress told behind `what`; workload,
+// settings and policies are the caller's.
+[[nodiscard]] StudyOptions begin_study(const ExperimentOptions& options, std::uint32_t ranks,
+                                       const std::string& what = {});
+
+// Of all phases but the warm-up.
+struct Timed {
+  double time = 0;  // picoseconds
+  double messages = 0;
+};
+[[nodiscard]] Timed timed_phases(const PolicyResult& result);
+
 // Of the paper's policies those asked for and in this build, and a sentence on the others.
 struct Available {
   std::vector<std::string> policies;

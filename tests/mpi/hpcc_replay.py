@@ -29,15 +29,15 @@ def hpcc_input(order, ranks):
     return text.replace("$rows", str(rows)).replace("1200         values", f"{order}         values")
 
 
-def record(build, ranks, order, folder):
+def run_hpcc(build, ranks, order, folder, settings):
+    """Runs HPCC in `folder` with these variables; returns its summary and the folder of the reports."""
     (folder / "hpccinf.txt").write_text(hpcc_input(order, ranks), encoding="utf-8")
-    recordings, reports = folder / "recordings", folder / "reports"
-    recordings.mkdir()
+    reports = folder / "reports"
     reports.mkdir()
     env = dict(os.environ)
-    env.update(FI_PROVIDER_PATH=str(build / "lib"), TURNOUT_FABRIC=f"replay-{os.getpid()}",
-               TURNOUT_TRACE=f"{recordings}/", TURNOUT_REPORT=str(reports), OMP_NUM_THREADS="1",
-               OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    env.update(settings, FI_PROVIDER_PATH=str(build / "lib"), TURNOUT_FABRIC=f"hpcc-{os.getpid()}",
+               TURNOUT_REPORT=str(reports), OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1",
+               OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     subprocess.run(
         ["mpirun.openmpi", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), "--mca", "pml",
          "cm", "--mca", "mtl", "ofi", "--mca", "mtl_ofi_provider_include", "turnout", "--mca", "btl",
@@ -46,6 +46,13 @@ def record(build, ranks, order, folder):
     summary = (folder / "hpccoutf.txt").read_text(encoding="utf-8", errors="replace")
     if "Success=1" not in summary:
         raise SystemExit("HPCC did not succeed")
+    return summary, reports
+
+
+def record(build, ranks, order, folder):
+    recordings = folder / "recordings"
+    recordings.mkdir()
+    _, reports = run_hpcc(build, ranks, order, folder, {"TURNOUT_TRACE": f"{recordings}/"})
     return recordings, reports
 
 
