@@ -205,6 +205,9 @@ class EndpointCore final : public Endpoint {
   }
   [[nodiscard]] Status refusal();
 
+  // endpoint_report.cpp
+  void report_history(EndpointReport* report) const;
+
   // protocol/transfer.cpp
   [[nodiscard]] Place place_in(RecvOperation& receive, std::uint64_t total);
   void start_get(RecvOperation& receive, Peer& peer, const wire::Header& header,

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -54,6 +55,13 @@ struct MemoryLine {
   std::uint64_t now = 0, peak = 0;
 };
 
+// Who sent how much in a while. Old ones are long: neighbours are merged as they age.
+struct HistoryInterval {
+  std::int64_t begin = 0, end = 0;
+  std::uint64_t messages = 0;                                    // of all sources, listed or not
+  std::vector<std::pair<std::uint32_t, std::uint64_t>> sources;  // PeerReport::peer, messages
+};
+
 struct EndpointReport {
   std::uint64_t endpoint = 0;
   std::uint32_t pid = 0;
@@ -66,6 +74,10 @@ struct EndpointReport {
   std::uint64_t decisions_dropped = 0;  // beyond the last 4096
   std::vector<MemoryLine> memory;
   std::uint64_t budget = 0, used = 0, peak = 0;
+  // As the selection's statistics keep it, oldest first; empty where the policy keeps none. At most
+  // kMaxHistory sources in all: the oldest intervals are left out.
+  std::vector<HistoryInterval> history;
+  static constexpr std::size_t kMaxHistory = 65536;
   std::uint64_t unexpected = 0, rendezvous = 0, credit_messages = 0, refusals = 0;
 };
 

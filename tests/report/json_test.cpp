@@ -18,6 +18,9 @@ TEST(ReportJson, ReadsBackWhatItWrote) {
   EXPECT_EQ(read.value().peers.size(), 7u);
   EXPECT_EQ(read.value().peers[0].receive.spans[1].channel, ChannelKind::rc_rdma);
   EXPECT_EQ(read.value().endpoint, 0xabcd000000000003u);
+  ASSERT_EQ(read.value().history.size(), 3u);
+  EXPECT_EQ(read.value().history[2].begin, 2'000'000'000);
+  EXPECT_EQ(read.value().history[2].sources.size(), 7u);
 }
 
 TEST(ReportJson, ExtremesSurvive) {
@@ -57,6 +60,8 @@ TEST(ReportJson, DamageIsNamed) {
         std::pair{changed("DC-sendrecv", "carrier pigeon"),
                   std::string("peers[0].send.spans[0].channel")},
         std::pair{changed("0xabcd000000000001", "0xnothing"), std::string("\"endpoint\"")},
+        std::pair{changed("\"end_ns\": 1000000000", "\"end_ns\": -5"),
+                  std::string("history[0].end_ns")},
         std::pair{changed("\"lost\": false", "\"lost\": 0"), std::string("peers[0].lost")},
         std::pair{changed("\"spans\": [", "\"spans\": 7, \"x\": ["),
                   std::string("peers[0].send.spans")}}) {
@@ -64,6 +69,17 @@ TEST(ReportJson, DamageIsNamed) {
     ASSERT_FALSE(read.ok()) << damaged.substr(0, 200);
     EXPECT_NE(read.status().text().find(words), std::string::npos) << read.status().text();
   }
+}
+
+TEST(ReportJson, AHistoryThatIsTooLongIsRefused) {
+  EndpointReport report = test::sample_report(0, 2);
+  HistoryInterval interval{0, 1, 0, {}};
+  for (std::size_t i = 0; i < 2 * EndpointReport::kMaxHistory; ++i) {
+    interval.sources.emplace_back(report.peers[0].peer, i);
+  }
+  report.history = {interval};
+  EXPECT_NE(report_from_json(to_json(report)).status().text().find("\"history\""),
+            std::string::npos);
 }
 
 TEST(ReportJson, DeepNestingIsRefusedWithoutRecursion) {

@@ -40,6 +40,14 @@ inline EndpointReport sample_report(int rank, int ranks) {
   }
   report.memory = {
       {"queue pairs", 300'000, 400'000}, {"rings", 65536, 131072}, {"operations", 0, 0}};
+  for (std::int64_t second = 0; second < 3; ++second) {
+    HistoryInterval interval{second * 1'000'000'000, (second + 1) * 1'000'000'000, 0, {}};
+    for (const PeerReport& peer : report.peers) {
+      interval.sources.emplace_back(peer.peer, 300 + peer.peer);
+      interval.messages += 300 + peer.peer;
+    }
+    report.history.push_back(interval);
+  }
   report.budget = 256u << 20;
   report.used = 365'536;
   report.peak = 531'072 + static_cast<std::uint64_t>(rank);
