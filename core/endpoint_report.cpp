@@ -33,11 +33,13 @@ EndpointReport EndpointCore::report() const {
           fmt::format("{} ({:.0f} messages/s)", selection::explain(peer->verdict), peer->rate);
     }
     line.predicted_gain = peer->predicted_gain;
+    line.observed_gain = receive_cost_.gain(peer->receive_kind);
     line.bytes = sizeof(Peer) + (peer->rc ? rc_bytes_ : 0) +
                  (peer->ring ? std::uint64_t{peer->ring->entries()} * peer->ring->entry_size() : 0);
     line.lost = peer->lost && !peer->said_bye;
     report.peers.push_back(std::move(line));
   }
+  report.receive_costs = receive_cost_.lines();
   report_history(&report);
   report.decisions.assign(decisions_.begin(), decisions_.end());
   report.decisions_dropped = decisions_dropped_;

@@ -213,8 +213,18 @@ void interval_from_json(const Json& json, const std::string& place,
   });
 }
 
-// What not all reports have.
+// What reports have only since they can be measured and drawn, and not all of them.
 void optional_parts_from_json(const Reader& reader, EndpointReport* report, Status* status) {
+  if (reader.has("receive_costs")) {
+    reader.each("receive_costs", [&](const Json& element, const std::string& at) {
+      ReceiveCostLine line;
+      const Reader r(element, at, status);
+      r.get("channel", &line.channel);
+      r.get("messages", &line.messages);
+      r.get("mean_ns", &line.mean);
+      report->receive_costs.push_back(line);
+    });
+  }
   if (!reader.has("history")) return;
   std::set<std::uint32_t> peers;
   for (const PeerReport& peer : report->peers) peers.insert(peer.peer);
@@ -242,6 +252,8 @@ std::string to_json(const EndpointReport& report) {
                      {"receive", direction_to_json(peer.receive)},
                      {"reason", peer.reason},
                      {"predicted_gain_ns", finite(peer.predicted_gain)},
+                     {"observed_gain_ns",
+                      peer.observed_gain ? Json(finite(*peer.observed_gain)) : Json(nullptr)},
                      {"bytes", peer.bytes},
                      {"lost", peer.lost}});
   }
@@ -257,6 +269,12 @@ std::string to_json(const EndpointReport& report) {
   Json memory = Json::array();
   for (const MemoryLine& line : report.memory) {
     memory.push_back({{"kind", line.kind}, {"now", line.now}, {"peak", line.peak}});
+  }
+  Json costs = Json::array();
+  for (const ReceiveCostLine& line : report.receive_costs) {
+    costs.push_back({{"channel", std::string(name(line.channel))},
+                     {"messages", line.messages},
+                     {"mean_ns", finite(line.mean)}});
   }
   Json json = {{"turnout_report", kFormat},
                {"job", report.job},
@@ -278,7 +296,8 @@ std::string to_json(const EndpointReport& report) {
                {"memory", std::move(memory)},
                {"peers", std::move(peers)},
                {"decisions", std::move(decisions)},
-               {"decisions_dropped", report.decisions_dropped}};
+               {"decisions_dropped", report.decisions_dropped},
+               {"receive_costs", std::move(costs)}};
   if (!report.history.empty()) json["history"] = history_to_json(report.history);
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -334,6 +353,9 @@ Result<EndpointReport> report_from_json(std::string_view text) {
     }
     r.get("reason", &peer.reason);
     r.get("predicted_gain_ns", &peer.predicted_gain);
+    if (r.has("observed_gain_ns") && !r.member("observed_gain_ns")->is_null()) {
+      r.get("observed_gain_ns", &peer.observed_gain.emplace());
+    }
     r.get("bytes", &peer.bytes);
     r.get("lost", &peer.lost);
     report.peers.push_back(std::move(peer));

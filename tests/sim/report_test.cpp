@@ -1,4 +1,5 @@
-// What reports say of a run in virtual time: who sent when.
+// What reports say of a run in virtual time: who sent when, and what a message cost on each
+// channel.
 #include "core/report.h"
 
 #include <gtest/gtest.h>
@@ -69,6 +70,31 @@ TEST(Report, HistoryHasEveryMessageAndItsTime) {
 
 TEST(Report, APolicyThatKeepsNoStatisticsHasNoHistory) {
   EXPECT_TRUE(first_report("rc-rdma-od").history.empty());
+}
+
+TEST(Report, ObservedGainIsWhatTheProcessorSaves) {
+  const EndpointReport report = first_report("aqps");
+  std::map<ChannelKind, ReceiveCostLine> costs;
+  for (const ReceiveCostLine& line : report.receive_costs) costs[line.channel] = line;
+  ASSERT_TRUE(costs.contains(ChannelKind::dc_sendrecv));
+  const ReceiveCostLine& base = costs[ChannelKind::dc_sendrecv];
+  // An entry and a match at least.
+  EXPECT_GE(base.mean, 250);
+  EXPECT_LT(base.mean, 1000);
+  std::size_t observed = 0;
+  for (const PeerReport& peer : report.peers) {
+    const ChannelKind kind = peer.receive.spans.back().channel;
+    if (kind == ChannelKind::dc_sendrecv) {
+      EXPECT_FALSE(peer.observed_gain.has_value());
+    } else if (peer.observed_gain) {
+      ++observed;
+      EXPECT_DOUBLE_EQ(*peer.observed_gain, base.mean - costs[kind].mean);
+      // Without the entry, with the polls of three rings.
+      EXPECT_GT(*peer.observed_gain, 100);
+      EXPECT_LT(*peer.observed_gain, 1000);
+    }
+  }
+  EXPECT_GT(observed, 0u);
 }
 
 }  // namespace
