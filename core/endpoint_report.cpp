@@ -74,7 +74,7 @@ void EndpointCore::report_history(EndpointReport* report) const {
   }
   // A policy that keeps no statistics forgets the counts at each decision: then there is no
   // history.
-  if (next_decision_ - settings_.interval <= interval_began_) {
+  if (statistics_ || next_decision_ - settings_.interval <= interval_began_) {
     HistoryInterval now{age_of(interval_began_), report->lifetime, 0, {}};
     for (const auto& peer : peers_) {
       if (peer->window == 0) continue;
