@@ -92,14 +92,14 @@ Result<Inputs> sort_out(const std::vector<std::string>& paths) {
   return inputs;
 }
 
-Result<sim::ReportWithHistory> read_report(const std::string& path) {
+Result<EndpointReport> read_report(const std::string& path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) return invalid(path + ": not a file");
   if (fs::file_size(path, error) > kMaxReport) return invalid(path + ": too long for a report");
   std::ifstream file(path, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   if (!file) return invalid(path + ": cannot be read");
-  Result<sim::ReportWithHistory> report = sim::read_report_with_history(text);
+  Result<EndpointReport> report = report_from_json(text);
   if (!report) return invalid(fmt::format("{}: {}", path, report.status().text()));
   return report;
 }
@@ -108,9 +108,9 @@ Result<sim::Arrivals> read_arrivals(const PlotSourcesOptions& o) {
   Result<Inputs> inputs = sort_out(o.paths);
   if (!inputs) return inputs.status();
   if (!inputs->reports.empty()) {
-    std::vector<sim::ReportWithHistory> reports;
+    std::vector<EndpointReport> reports;
     for (const std::string& path : inputs->reports) {
-      Result<sim::ReportWithHistory> report = read_report(path);
+      Result<EndpointReport> report = read_report(path);
       if (!report) return report.status();
       reports.push_back(std::move(report).value());
     }

@@ -298,15 +298,26 @@ void EndpointCore::probe_before_close() {
 }
 
 bool EndpointCore::progress() {
-  bool moved = poll_receive_queue();
-  if (!rings_.empty()) moved |= poll_rings();
+  bool moved;
+  if (receive_cost_.due(delivered_)) [[unlikely]] {
+    moved = poll_measured();
+  } else {
+    moved = poll_receive_queue();
+    if (!rings_.empty()) moved |= poll_rings();
+  }
   moved |= poll_send_queue();
   if (!pending_control_.empty()) moved |= pump_control();
   if (!backlogged_.empty()) moved |= pump_backlogs();
   if (!active_transfers_.empty()) moved |= pump_transfers();
   if (!waiting_.empty()) moved |= pump_waiting();
   if (!stalled_.empty() || !strangers_.empty()) moved |= pump_stalled();
-  if (!to_post_.empty() || !to_post_control_.empty()) post_receives();
+  if (receive_cost_.is_open()) [[unlikely]] {
+    const Nanoseconds begun = clock_.now();
+    post_receives();
+    receive_cost_.close(clock_.now() - begun, delivered_);
+  } else if (!to_post_.empty() || !to_post_control_.empty()) {
+    post_receives();
+  }
   if (++ticks_ >= tick_every_) {
     ticks_ = 0;
     tick();

@@ -33,6 +33,7 @@
 #include "core/memory/slab.h"
 #include "core/protocol/matcher.h"
 #include "core/protocol/operation.h"
+#include "core/receive_cost.h"
 #include "core/report.h"
 #include "core/report_live.h"
 #include "core/selection/policy.h"
@@ -164,6 +165,9 @@ class EndpointCore final : public Endpoint {
   // protocol/receive_path.cpp
   void on_data(std::uint32_t buffer, std::uint32_t length);
   bool poll_rings();
+  template <class Poll>
+  bool poll_each_ring(Poll&& poll);
+  bool poll_measured();
   bool poll_ring(Peer& peer);
   void deliver_held(Peer& peer);
   // The message is the next of its stream and may_deliver().
@@ -204,6 +208,9 @@ class EndpointCore final : public Endpoint {
     return record;
   }
   [[nodiscard]] Status refusal();
+
+  // endpoint_report.cpp
+  void report_history(EndpointReport* report) const;
 
   // protocol/transfer.cpp
   [[nodiscard]] Place place_in(RecvOperation& receive, std::uint64_t total);
@@ -353,6 +360,8 @@ class EndpointCore final : public Endpoint {
   LiveReport live_report_;
   std::deque<DecisionReport> decisions_;
   std::uint64_t decisions_dropped_ = 0;
+  std::uint64_t delivered_ = 0;  // messages
+  ReceiveCost receive_cost_;
   std::uint64_t unexpected_count_ = 0, rendezvous_count_ = 0, credit_messages_ = 0, refusals_ = 0;
 };
 

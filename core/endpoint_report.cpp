@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 
 #include "core/endpoint_core.h"
@@ -35,11 +36,14 @@ EndpointReport EndpointCore::report() const {
                                                : selection::explain(selection::Reason::forced);
     }
     line.predicted_gain = peer->predicted_gain;
+    line.observed_gain = receive_cost_.gain(peer->receive_kind);
     line.bytes = sizeof(Peer) + (peer->rc ? rc_bytes_ : 0) +
                  (peer->ring ? std::uint64_t{peer->ring->entries()} * peer->ring->entry_size() : 0);
     line.lost = peer->lost && !peer->said_bye;
     report.peers.push_back(std::move(line));
   }
+  report.receive_costs = receive_cost_.lines();
+  report_history(&report);
   report.decisions.assign(decisions_.begin(), decisions_.end());
   report.decisions_dropped = decisions_dropped_;
   for (std::size_t i = 0; i < static_cast<std::size_t>(MemoryKind::count); ++i) {
@@ -56,6 +60,41 @@ EndpointReport EndpointCore::report() const {
   report.refusals = refusals_;
   report.rc_queue_pairs_peak = rc_peak_;
   return report;
+}
+
+// What the statistics keep, and the interval that they have not been given yet.
+void EndpointCore::report_history(EndpointReport* report) const {
+  const auto age_of = [this](Nanoseconds time) { return std::max<Nanoseconds>(time - born_, 0); };
+  if (statistics_) {
+    for (selection::WindowCounts& slot : statistics_->slots()) {
+      HistoryInterval& interval = report->history.emplace_back();
+      interval.begin = age_of(slot.window.begin);
+      interval.end = age_of(slot.window.end);
+      interval.messages = slot.messages;
+      for (const selection::SourceCount& source : slot.sources) {
+        interval.sources.emplace_back(source.peer, source.messages);
+      }
+    }
+  }
+  // A policy that keeps no statistics forgets the counts at each decision: then there is no
+  // history.
+  if (statistics_ || next_decision_ - settings_.interval <= interval_began_) {
+    HistoryInterval now{age_of(interval_began_), report->lifetime, 0, {}};
+    for (const auto& peer : peers_) {
+      if (peer->window == 0) continue;
+      now.messages += peer->window;
+      now.sources.emplace_back(peer->id, peer->window);
+    }
+    if (now.messages > 0) report->history.push_back(std::move(now));
+  }
+  std::size_t entries = 0, first = report->history.size();
+  while (first > 0) {
+    entries += report->history[first - 1].sources.size() + 1;
+    if (entries > EndpointReport::kMaxHistory) break;
+    --first;
+  }
+  report->history.erase(report->history.begin(),
+                        report->history.begin() + static_cast<std::ptrdiff_t>(first));
 }
 
 }  // namespace turnout

@@ -8,6 +8,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 namespace turnout {
 
@@ -121,6 +122,9 @@ class Reader {
       read(element, fmt::format("{}{}[{}].", place_, key, i++));
     }
   }
+  [[nodiscard]] bool has(const char* key) const {
+    return status_->ok() && object_.find(key) != object_.end();
+  }
   [[nodiscard]] const Json* member(const char* key) const {
     if (!status_->ok()) return nullptr;
     const auto found = object_.find(key);
@@ -130,13 +134,14 @@ class Reader {
   }
   [[nodiscard]] const std::string& place() const { return place_; }
 
- private:
   void wrong(const char* key, std::string_view expected) const {
     if (status_->ok()) {
       *status_ = {Code::invalid,
                   fmt::format("a report whose \"{}{}\" is not {}", place_, key, expected)};
     }
   }
+
+ private:
   const Json& object_;
   std::string place_;
   Status* status_;
@@ -157,6 +162,84 @@ void direction_from_json(const Json& json, const std::string& place, DirectionRe
   });
 }
 
+Json history_to_json(const std::vector<HistoryInterval>& history) {
+  Json intervals = Json::array();
+  for (const HistoryInterval& interval : history) {
+    Json sources = Json::array();
+    for (const auto& [peer, messages] : interval.sources) {
+      sources.push_back(Json::array({peer, messages}));
+    }
+    intervals.push_back({{"begin_ns", interval.begin},
+                         {"end_ns", interval.end},
+                         {"messages", interval.messages},
+                         {"sources", std::move(sources)}});
+  }
+  return intervals;
+}
+
+template <class Integer>
+bool whole(const Json& value, Integer* out) {
+  if (!value.is_number_unsigned()) return false;
+  const auto number = value.get<std::uint64_t>();
+  if (!std::in_range<Integer>(number)) return false;
+  *out = static_cast<Integer>(number);
+  return true;
+}
+
+void interval_from_json(const Json& json, const std::string& place,
+                        const std::set<std::uint32_t>& peers, HistoryInterval* out,
+                        Status* status) {
+  const Reader reader(json, place, status);
+  reader.get("begin_ns", &out->begin);
+  reader.get("end_ns", &out->end);
+  // Reports of others need not know of messages that no source is listed for.
+  if (reader.has("messages")) reader.get("messages", &out->messages);
+  if (status->ok() && out->begin < 0) reader.wrong("begin_ns", "a time since the beginning");
+  if (status->ok() && out->end < out->begin) reader.wrong("end_ns", "after its begin_ns");
+  reader.each("sources", [&](const Json& pair, std::string at) {
+    at.pop_back();  // the point
+    std::pair<std::uint32_t, std::uint64_t> source;
+    if (!pair.is_array() || pair.size() != 2) {
+      *status = {Code::invalid,
+                 fmt::format("a report whose \"{}\" is not a peer and its messages", at)};
+    } else if (!whole(pair[0], &source.first) || !peers.contains(source.first)) {
+      *status = {Code::invalid,
+                 fmt::format("a report whose \"{}[0]\" is not one of the report's peers", at)};
+    } else if (!whole(pair[1], &source.second)) {
+      *status = {Code::invalid,
+                 fmt::format("a report whose \"{}[1]\" is not a number of messages", at)};
+    }
+    out->sources.push_back(source);
+  });
+}
+
+// What reports have only since they can be measured and drawn, and not all of them.
+void optional_parts_from_json(const Reader& reader, EndpointReport* report, Status* status) {
+  if (reader.has("receive_costs")) {
+    reader.each("receive_costs", [&](const Json& element, const std::string& at) {
+      ReceiveCostLine line;
+      const Reader r(element, at, status);
+      r.get("channel", &line.channel);
+      r.get("messages", &line.messages);
+      r.get("mean_ns", &line.mean);
+      report->receive_costs.push_back(line);
+    });
+  }
+  if (!reader.has("history")) return;
+  std::set<std::uint32_t> peers;
+  for (const PeerReport& peer : report->peers) peers.insert(peer.peer);
+  std::size_t entries = 0;
+  reader.each("history", [&](const Json& element, const std::string& at) {
+    HistoryInterval interval;
+    interval_from_json(element, at, peers, &interval, status);
+    entries += interval.sources.size() + 1;
+    if (status->ok() && entries > 2 * EndpointReport::kMaxHistory) {
+      reader.wrong("history", fmt::format("at most {} sources long", EndpointReport::kMaxHistory));
+    }
+    report->history.push_back(std::move(interval));
+  });
+}
+
 }  // namespace
 
 std::string to_json(const EndpointReport& report) {
@@ -169,6 +252,8 @@ std::string to_json(const EndpointReport& report) {
                      {"receive", direction_to_json(peer.receive)},
                      {"reason", peer.reason},
                      {"predicted_gain_ns", finite(peer.predicted_gain)},
+                     {"observed_gain_ns",
+                      peer.observed_gain ? Json(finite(*peer.observed_gain)) : Json(nullptr)},
                      {"bytes", peer.bytes},
                      {"lost", peer.lost}});
   }
@@ -185,28 +270,36 @@ std::string to_json(const EndpointReport& report) {
   for (const MemoryLine& line : report.memory) {
     memory.push_back({{"kind", line.kind}, {"now", line.now}, {"peak", line.peak}});
   }
-  const Json json = {{"turnout_report", kFormat},
-                     {"job", report.job},
-                     {"rank", report.rank},
-                     {"ranks", report.ranks},
-                     {"host", report.host},
-                     {"pid", report.pid},
-                     {"endpoint", hex(report.endpoint)},
-                     {"device", report.device},
-                     {"policy", report.policy},
-                     {"lifetime_ns", report.lifetime},
-                     {"budget", report.budget},
-                     {"used", report.used},
-                     {"peak", report.peak},
-                     {"unexpected", report.unexpected},
-                     {"rendezvous", report.rendezvous},
-                     {"credit_messages", report.credit_messages},
-                     {"refusals", report.refusals},
-                     {"rc_queue_pairs_peak", report.rc_queue_pairs_peak},
-                     {"memory", std::move(memory)},
-                     {"peers", std::move(peers)},
-                     {"decisions", std::move(decisions)},
-                     {"decisions_dropped", report.decisions_dropped}};
+  Json costs = Json::array();
+  for (const ReceiveCostLine& line : report.receive_costs) {
+    costs.push_back({{"channel", std::string(name(line.channel))},
+                     {"messages", line.messages},
+                     {"mean_ns", finite(line.mean)}});
+  }
+  Json json = {{"turnout_report", kFormat},
+               {"job", report.job},
+               {"rank", report.rank},
+               {"ranks", report.ranks},
+               {"host", report.host},
+               {"pid", report.pid},
+               {"endpoint", hex(report.endpoint)},
+               {"device", report.device},
+               {"policy", report.policy},
+               {"lifetime_ns", report.lifetime},
+               {"budget", report.budget},
+               {"used", report.used},
+               {"peak", report.peak},
+               {"unexpected", report.unexpected},
+               {"rendezvous", report.rendezvous},
+               {"credit_messages", report.credit_messages},
+               {"refusals", report.refusals},
+               {"rc_queue_pairs_peak", report.rc_queue_pairs_peak},
+               {"memory", std::move(memory)},
+               {"peers", std::move(peers)},
+               {"decisions", std::move(decisions)},
+               {"decisions_dropped", report.decisions_dropped},
+               {"receive_costs", std::move(costs)}};
+  if (!report.history.empty()) json["history"] = history_to_json(report.history);
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -262,6 +355,9 @@ Result<EndpointReport> report_from_json(std::string_view text) {
     }
     r.get("reason", &peer.reason);
     r.get("predicted_gain_ns", &peer.predicted_gain);
+    if (r.has("observed_gain_ns") && !r.member("observed_gain_ns")->is_null()) {
+      r.get("observed_gain_ns", &peer.observed_gain.emplace());
+    }
     r.get("bytes", &peer.bytes);
     r.get("lost", &peer.lost);
     report.peers.push_back(std::move(peer));
@@ -277,6 +373,7 @@ Result<EndpointReport> report_from_json(std::string_view text) {
     r.get("outcome", &decision.outcome);
     report.decisions.push_back(std::move(decision));
   });
+  optional_parts_from_json(reader, &report, &status);
   if (!status.ok()) return status;
   return report;
 }

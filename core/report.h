@@ -7,9 +7,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -37,7 +39,10 @@ struct PeerReport {
   DirectionReport send, receive;
   std::string reason;         // of the latest decision, in words
   double predicted_gain = 0;  // ns per message, of the channel now in use for receiving
-  std::uint64_t bytes = 0;    // memory this peer costs us now
+  // The same as measured: what a message over DC-sendrecv costs the processor here, less what one
+  // over that channel does. Absent when one of the two was not measured.
+  std::optional<double> observed_gain;
+  std::uint64_t bytes = 0;  // memory this peer costs us now
   bool lost = false;
 };
 
@@ -54,6 +59,21 @@ struct MemoryLine {
   std::uint64_t now = 0, peak = 0;
 };
 
+// What messages received over one kind of channel cost the processor, from a sample of them: to
+// find, match and copy them, and to make room for the next.
+struct ReceiveCostLine {
+  ChannelKind channel = ChannelKind::dc_sendrecv;
+  std::uint64_t messages = 0;  // of the sample
+  double mean = 0;             // ns per message
+};
+
+// Who sent how much in a while. Old ones are long: neighbours are merged as they age.
+struct HistoryInterval {
+  std::int64_t begin = 0, end = 0;
+  std::uint64_t messages = 0;                                    // of all sources, listed or not
+  std::vector<std::pair<std::uint32_t, std::uint64_t>> sources;  // PeerReport::peer, messages
+};
+
 struct EndpointReport {
   std::uint64_t endpoint = 0;
   std::uint32_t pid = 0;
@@ -66,6 +86,11 @@ struct EndpointReport {
   std::uint64_t decisions_dropped = 0;  // beyond the last 4096
   std::vector<MemoryLine> memory;
   std::uint64_t budget = 0, used = 0, peak = 0;
+  std::vector<ReceiveCostLine> receive_costs;  // of the kinds that were measured
+  // As the selection's statistics keep it, oldest first; empty where the policy keeps none. At most
+  // kMaxHistory sources in all: the oldest intervals are left out.
+  std::vector<HistoryInterval> history;
+  static constexpr std::size_t kMaxHistory = 65536;
   std::uint64_t unexpected = 0, rendezvous = 0, credit_messages = 0, refusals = 0;
   std::uint64_t rc_queue_pairs_peak = 0;  // most that existed at one time, idle ones too
 };

@@ -15,7 +15,7 @@ namespace turnout {
 namespace {
 
 constexpr std::size_t kWidth = 110;
-constexpr std::size_t kChannelWidth = 50;
+constexpr std::size_t kChannelWidth = 41;
 constexpr std::size_t kChannelKinds = static_cast<std::size_t>(ChannelKind::xrc_rdma) + 1;
 
 using Names = std::map<std::uint64_t, std::string>;  // endpoint -> "rank 3"
@@ -68,14 +68,37 @@ std::string over_time(const DirectionReport& direction) {
     if (full.size() > kChannelWidth) break;
   }
   if (full.size() <= kChannelWidth) return full;
-  return fmt::format("{} .. {} @{}, {} switches", name(spans.front().channel),
-                     name(spans.back().channel), seconds(spans.back().since), direction.switches);
+  const std::string_view last = name(spans.back().channel);
+  const std::string switches = fmt::format("{} switches", direction.switches);
+  const std::string both = fmt::format("{} .. {}", name(spans.front().channel), last);
+  const std::string all = fmt::format("{} @{}, {}", both, seconds(spans.back().since), switches);
+  if (all.size() <= kChannelWidth) return all;
+  const std::string untimed = fmt::format("{}, {}", both, switches);
+  return untimed.size() <= kChannelWidth ? untimed
+                                         : fmt::format(".. {}, {}", last, direction.switches);
 }
 
 // In 13 columns.
 std::string messages_text(std::uint64_t count) {
   return count <= 9'999'999'999 ? value::human_count(count)
                                 : fmt::format("{:.3e}", static_cast<double>(count));
+}
+
+// Nanoseconds per message, in 7 columns.
+std::string gain_text(double nanoseconds) {
+  const std::string text = fmt::format("{:.0f} ns", nanoseconds);
+  return text.size() <= 7 ? text : fmt::format("{:.0e}", nanoseconds);
+}
+
+// What a message received costs, by channel: where the gains observed come from.
+void costs_line(std::string* out, std::span<const ReceiveCostLine> costs) {
+  if (costs.empty()) return;
+  std::string text = "processor time of a message received:";
+  for (const ReceiveCostLine& line : costs) {
+    text += fmt::format("{} {} {:.0f} ns ({} measured)", &line == &costs.front() ? "" : ",",
+                        name(line.channel), line.mean, value::human_count(line.messages));
+  }
+  *out += wrap("  ", text);
 }
 
 struct Total {
@@ -110,8 +133,9 @@ void peers_table(std::string* out, const EndpointReport& report, const Names& na
   };
   std::stable_sort(order.begin(), order.end(),
                    [&](const PeerReport* a, const PeerReport* b) { return busy(a) > busy(b); });
-  *out += fmt::format("  {:<11} {:<4} {:<{}} {:>13} {:>9} {:>9} {:>6}\n", "peer", "way",
-                      "channel over time", kChannelWidth, "messages", "bytes", "memory", "gain");
+  *out += fmt::format("  {:<11} {:<4} {:<{}} {:>13} {:>9} {:>9} {:>7} {:>7}\n", "peer", "way",
+                      "channel over time", kChannelWidth, "messages", "bytes", "memory", "predict",
+                      "observe");
   for (std::size_t i = 0; i < order.size() && i < most; ++i) {
     const PeerReport& peer = *order[i];
     const auto found = names.find(peer.endpoint);
@@ -121,12 +145,14 @@ void peers_table(std::string* out, const EndpointReport& report, const Names& na
     *out +=
         fmt::format("  {:<11} {:<4} {:<{}} {:>13} {:>9}\n", label, "out", over_time(peer.send),
                     kChannelWidth, messages_text(sent.messages), value::human_bytes(sent.bytes));
-    const std::string gain =
-        peer.predicted_gain != 0 ? fmt::format("{:.0f} ns", peer.predicted_gain) : std::string("-");
-    *out +=
-        fmt::format("  {:<11} {:<4} {:<{}} {:>13} {:>9} {:>9} {:>6}\n", peer.lost ? "LOST" : "",
-                    "in", over_time(peer.receive), kChannelWidth, messages_text(received.messages),
-                    value::human_bytes(received.bytes), value::human_bytes(peer.bytes), gain);
+    const std::string predicted =
+        peer.predicted_gain != 0 ? gain_text(peer.predicted_gain) : std::string("-");
+    const std::string observed =
+        peer.observed_gain ? gain_text(*peer.observed_gain) : std::string("-");
+    *out += fmt::format("  {:<11} {:<4} {:<{}} {:>13} {:>9} {:>9} {:>7} {:>7}\n",
+                        peer.lost ? "LOST" : "", "in", over_time(peer.receive), kChannelWidth,
+                        messages_text(received.messages), value::human_bytes(received.bytes),
+                        value::human_bytes(peer.bytes), predicted, observed);
     if (!peer.reason.empty()) *out += wrap("                   why: ", clean(peer.reason));
   }
   if (order.size() > most) {
@@ -186,6 +212,7 @@ void rank_tables(std::string* out, const EndpointReport& report, const Names& na
   peers_table(out, report, names, limits.peers);
   decisions_table(out, report, names, limits.decisions);
   memory_table(out, report);
+  costs_line(out, report.receive_costs);
   *out += wrap(
       "  ",
       fmt::format("{} unexpected messages, {} large messages by rendezvous, {} credit "
@@ -193,6 +220,26 @@ void rank_tables(std::string* out, const EndpointReport& report, const Names& na
                   value::human_count(report.unexpected), value::human_count(report.rendezvous),
                   value::human_count(report.credit_messages), value::human_count(report.refusals)));
   *out += '\n';
+}
+
+// Over all processes, each message of a sample with the same weight.
+std::vector<ReceiveCostLine> mean_costs(std::span<const EndpointReport> reports) {
+  std::array<ReceiveCostLine, kChannelKinds> by_channel{};
+  for (const EndpointReport& report : reports) {
+    for (const ReceiveCostLine& line : report.receive_costs) {
+      ReceiveCostLine& sum = by_channel[static_cast<std::size_t>(line.channel)];
+      sum.channel = line.channel;
+      sum.mean += line.mean * static_cast<double>(line.messages);  // divided below
+      sum.messages += line.messages;
+    }
+  }
+  std::vector<ReceiveCostLine> lines;
+  for (ReceiveCostLine& line : by_channel) {
+    if (line.messages == 0) continue;
+    line.mean /= static_cast<double>(line.messages);
+    lines.push_back(line);
+  }
+  return lines;
 }
 
 void sums(std::string* out, std::span<const EndpointReport> reports) {
@@ -232,6 +279,7 @@ void sums(std::string* out, std::span<const EndpointReport> reports) {
       "  peers received from over RC-RDMA by own decision: {} of {} at the end, {} at "
       "some time\n",
       rc_now, receiving_peers, rc_ever);
+  costs_line(out, mean_costs(reports));
   *out += fmt::format("  changes of channel: {} decided, {} carried out\n",
                       value::human_count(decided), value::human_count(switches));
   if (largest != nullptr) {

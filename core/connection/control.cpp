@@ -328,7 +328,9 @@ void EndpointCore::lose_peer(Peer& peer, Status why) {
                 why.text());
   }
   if (peer.decision != 0) decided(peer, "peer lost");
-  if (statistics_) statistics_->forget(peer.id);
+  // What a peer that ended as it should has sent stays in the history: at the end of a job that is
+  // everybody. The selection looks at the living only.
+  if (statistics_ && !peer.said_bye) statistics_->forget(peer.id);
   while (SendOperation* const operation = peer.backlog.pop_front()) end_send(*operation, peer.loss);
   for (std::size_t slot = 0; slot < awaiting_fin_.size(); ++slot) {
     SendOperation* const operation = awaiting_fin_[slot];

@@ -60,7 +60,8 @@ bool EndpointCore::keep_counts(Nanoseconds now) {
 }
 
 void EndpointCore::decide(Nanoseconds now) {
-  const bool selecting = settings_.policy == "aqps" && settings_.switch_every == 0 && !closing_;
+  if (closing_) return;
+  const bool selecting = settings_.policy == "aqps" && settings_.switch_every == 0;
   const bool kept = selecting && keep_counts(now);
   for (auto& peer : peers_) peer->window = 0;
   if (!kept) return;

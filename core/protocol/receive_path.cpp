@@ -112,14 +112,45 @@ void EndpointCore::deliver_held(Peer& peer) {
   }
 }
 
-bool EndpointCore::poll_rings() {
+template <class Poll>
+bool EndpointCore::poll_each_ring(Poll&& poll) {
   bool moved = false;
   for (std::size_t i = 0; i < rings_.size(); ++i) {
     Peer& peer = *rings_[i];
-    moved |= poll_ring(peer);
+    moved |= poll(peer);
     // The peer may have left the list meanwhile.
     if (i < rings_.size() && rings_[i] != &peer) --i;
   }
+  return moved;
+}
+
+bool EndpointCore::poll_rings() {
+  return poll_each_ring([this](Peer& peer) { return poll_ring(peer); });
+}
+
+// A round for ReceiveCost. A ring's messages pay for the rings that were looked into before it.
+bool EndpointCore::poll_measured() {
+  Nanoseconds begun = clock_.now();
+  std::uint64_t before = delivered_;
+  const std::size_t controls = to_post_control_.size();
+  bool moved = poll_receive_queue();
+  // Control messages in between would be counted as theirs.
+  if (delivered_ > before && to_post_control_.size() == controls) {
+    receive_cost_.open(clock_.now() - begun, delivered_ - before);
+  }
+  if (rings_.empty()) return moved;
+  begun = clock_.now();
+  moved |= poll_each_ring([&](Peer& peer) {
+    const ChannelKind kind = peer.receive_kind;
+    before = delivered_;
+    const bool got = poll_ring(peer);
+    if (delivered_ > before) {
+      const Nanoseconds now = clock_.now();
+      receive_cost_.add(kind, now - begun, delivered_ - before, delivered_);
+      begun = now;
+    }
+    return got;
+  });
   return moved;
 }
 
@@ -193,6 +224,7 @@ void EndpointCore::release_arrival(Peer& peer, UnexpectedMessage::Storage storag
 
 void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival& arrival) {
   ++peer.receive_sequence;
+  ++delivered_;
   ++peer.window;
   peer.stalled = false;
   peer.received.count(wire::message_bytes(header, arrival.payload));

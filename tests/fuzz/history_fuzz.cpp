@@ -8,7 +8,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace turnout::sim;
   const auto report =
-      read_report_with_history(std::string_view(reinterpret_cast<const char*>(data), size));
+      turnout::report_from_json(std::string_view(reinterpret_cast<const char*>(data), size));
   if (!report) return 0;
   const auto arrivals = arrivals_of_reports({&report.value(), 1}, -1);
   if (!arrivals) return 0;

@@ -18,6 +18,13 @@ TEST(ReportJson, ReadsBackWhatItWrote) {
   EXPECT_EQ(read.value().peers.size(), 7u);
   EXPECT_EQ(read.value().peers[0].receive.spans[1].channel, ChannelKind::rc_rdma);
   EXPECT_EQ(read.value().endpoint, 0xabcd000000000003u);
+  EXPECT_EQ(read.value().peers[0].observed_gain, 140.5);
+  EXPECT_FALSE(read.value().peers[6].observed_gain.has_value());
+  ASSERT_EQ(read.value().receive_costs.size(), 2u);
+  EXPECT_EQ(read.value().receive_costs[1].messages, 4096u);
+  ASSERT_EQ(read.value().history.size(), 3u);
+  EXPECT_EQ(read.value().history[2].begin, 2'000'000'000);
+  EXPECT_EQ(read.value().history[2].sources.size(), 7u);
 }
 
 TEST(ReportJson, ExtremesSurvive) {
@@ -57,6 +64,12 @@ TEST(ReportJson, DamageIsNamed) {
         std::pair{changed("DC-sendrecv", "carrier pigeon"),
                   std::string("peers[0].send.spans[0].channel")},
         std::pair{changed("0xabcd000000000001", "0xnothing"), std::string("\"endpoint\"")},
+        std::pair{changed("\"observed_gain_ns\": 140.5", "\"observed_gain_ns\": \"x\""),
+                  std::string("peers[0].observed_gain_ns")},
+        std::pair{changed("\"mean_ns\": 330.25", "\"mean_ns\": []"),
+                  std::string("receive_costs[0].mean_ns")},
+        std::pair{changed("\"end_ns\": 1000000000", "\"end_ns\": -5"),
+                  std::string("history[0].end_ns")},
         std::pair{changed("\"lost\": false", "\"lost\": 0"), std::string("peers[0].lost")},
         std::pair{changed("\"spans\": [", "\"spans\": 7, \"x\": ["),
                   std::string("peers[0].send.spans")}}) {
@@ -64,6 +77,34 @@ TEST(ReportJson, DamageIsNamed) {
     ASSERT_FALSE(read.ok()) << damaged.substr(0, 200);
     EXPECT_NE(read.status().text().find(words), std::string::npos) << read.status().text();
   }
+}
+
+// Reports of before had neither.
+TEST(ReportJson, HistoryAndWhatWasObservedMayBeMissing) {
+  EndpointReport report = test::sample_report(0, 3);
+  report.history.clear();
+  report.receive_costs.clear();
+  std::string text = to_json(report);
+  EXPECT_EQ(text.find("history"), std::string::npos);
+  for (std::string_view line : {"\"observed_gain_ns\": null,", "\"receive_costs\": []"}) {
+    for (auto at = text.find(line); at != std::string::npos; at = text.find(line)) {
+      text.replace(at, line.size(), line.back() == ',' ? "" : "\"more\": 1");
+    }
+  }
+  const Result<EndpointReport> read = report_from_json(text);
+  ASSERT_TRUE(read.ok()) << read.status().text();
+  EXPECT_EQ(to_json(read.value()), to_json(report));
+}
+
+TEST(ReportJson, AHistoryThatIsTooLongIsRefused) {
+  EndpointReport report = test::sample_report(0, 2);
+  HistoryInterval interval{0, 1, 0, {}};
+  for (std::size_t i = 0; i < 2 * EndpointReport::kMaxHistory; ++i) {
+    interval.sources.emplace_back(report.peers[0].peer, i);
+  }
+  report.history = {interval};
+  EXPECT_NE(report_from_json(to_json(report)).status().text().find("\"history\""),
+            std::string::npos);
 }
 
 TEST(ReportJson, DeepNestingIsRefusedWithoutRecursion) {

@@ -30,6 +30,7 @@ inline EndpointReport sample_report(int rank, int ranks) {
       peer.receive.switches = 1;
       peer.reason = "busy enough to pay for its channel (250000 messages/s)";
       peer.predicted_gain = 126;
+      peer.observed_gain = 140.5;
       peer.bytes = 110'000;
       report.decisions.push_back({1'000'000'000, peer.peer, ChannelKind::dc_sendrecv,
                                   ChannelKind::rc_rdma, peer.reason, "done in 120 us"});
@@ -40,6 +41,16 @@ inline EndpointReport sample_report(int rank, int ranks) {
   }
   report.memory = {
       {"queue pairs", 300'000, 400'000}, {"rings", 65536, 131072}, {"operations", 0, 0}};
+  report.receive_costs = {{ChannelKind::dc_sendrecv, 640, 330.25},
+                          {ChannelKind::rc_rdma, 4096, 189.75}};
+  for (std::int64_t second = 0; second < 3; ++second) {
+    HistoryInterval interval{second * 1'000'000'000, (second + 1) * 1'000'000'000, 0, {}};
+    for (const PeerReport& peer : report.peers) {
+      interval.sources.emplace_back(peer.peer, 300 + peer.peer);
+      interval.messages += 300 + peer.peer;
+    }
+    report.history.push_back(interval);
+  }
   report.budget = 256u << 20;
   report.used = 365'536;
   report.peak = 531'072 + static_cast<std::uint64_t>(rank);

@@ -27,6 +27,11 @@ TEST(ReportTables, RanksInOrderThenSums) {
   EXPECT_LT(text.find("rank 3 of 4"), text.find("All processes: 4"));
   EXPECT_NE(text.find("DC-sendrecv -> RC-RDMA @1.0s"), std::string::npos);
   EXPECT_NE(text.find("done in 120 us: busy enough to pay"), std::string::npos);
+  EXPECT_NE(text.find("126 ns  140 ns"), std::string::npos) << text;
+  EXPECT_NE(text.find("DC-sendrecv 330 ns (640 measured)"), std::string::npos);
+  EXPECT_NE(text.find("DC-sendrecv 330 ns (2,560 measured), RC-RDMA 190 ns (16,384"),
+            std::string::npos)
+      << "over all: " << text;
   // 12 directions, 6 of them on RC-RDMA.
   EXPECT_NE(text.find("by own decision: 6 of 12 at the end, 6 at some time"), std::string::npos)
       << text;

@@ -179,10 +179,10 @@ std::string report(const std::string& history, int rank = 0, std::uint64_t endpo
   return json.dump();
 }
 
-ReportWithHistory read(const std::string& text) {
-  Result<ReportWithHistory> read = read_report_with_history(text);
+EndpointReport read(const std::string& text) {
+  Result<EndpointReport> read = report_from_json(text);
   EXPECT_TRUE(read.ok()) << read.status().text();
-  return read.ok() ? std::move(read).value() : ReportWithHistory{};
+  return read.ok() ? std::move(read).value() : EndpointReport{};
 }
 
 constexpr const char* kHistory = R"([
@@ -190,7 +190,7 @@ constexpr const char* kHistory = R"([
   {"begin_ns": 1000000000, "end_ns": 2000000000, "sources": [[4, 8]]}])";
 
 TEST(SourceHistory, OfOneReportCountsItsPeers) {
-  const std::vector<ReportWithHistory> reports = {read(report(kHistory))};
+  const std::vector<EndpointReport> reports = {read(report(kHistory))};
   const Result<Arrivals> arrivals = arrivals_of_reports(reports, -1);
   ASSERT_TRUE(arrivals.ok()) << arrivals.status().text();
   EXPECT_EQ(arrivals.value().sources, 2U);
@@ -204,8 +204,8 @@ TEST(SourceHistory, OfOneReportCountsItsPeers) {
 }
 
 TEST(SourceHistory, OfAJobCountsRanks) {
-  const std::vector<ReportWithHistory> reports = {read(report("", 2, 2)), read(report(kHistory)),
-                                                  read(report("", 5, 3))};
+  const std::vector<EndpointReport> reports = {read(report("", 2, 2)), read(report(kHistory)),
+                                               read(report("", 5, 3))};
   const Result<Arrivals> arrivals = arrivals_of_reports(reports, 0);
   ASSERT_TRUE(arrivals.ok()) << arrivals.status().text();
   EXPECT_EQ(arrivals.value().sources, 6U);
@@ -215,7 +215,7 @@ TEST(SourceHistory, OfAJobCountsRanks) {
 }
 
 TEST(SourceHistory, AReportWithoutOneSaysWhatToDo) {
-  const std::vector<ReportWithHistory> reports = {read(report(""))};
+  const std::vector<EndpointReport> reports = {read(report(""))};
   const Result<Arrivals> arrivals = arrivals_of_reports(reports, 0);
   ASSERT_FALSE(arrivals.ok());
   EXPECT_NE(arrivals.status().text().find("TURNOUT_TRACE"), std::string::npos);
@@ -234,7 +234,7 @@ TEST(SourceHistory, ADamagedOneIsRefusedWithItsPlace) {
       {R"([{"begin_ns": 0, "end_ns": 1, "sources": [[0, -1]]}])", "history[0].sources[0][1]"},
   };
   for (const auto& [history, place] : cases) {
-    const auto read = read_report_with_history(report(history));
+    const auto read = report_from_json(report(history));
     ASSERT_FALSE(read.ok()) << history;
     EXPECT_NE(read.status().text().find(place), std::string::npos) << read.status().text();
   }
