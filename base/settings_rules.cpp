@@ -110,8 +110,7 @@ Status Settings::validate() const {
       "policy", policy,
       std::array<std::string_view, 7>{"aqps", "dc-rdma-od", "rc-rdma-od", "static:dc-sendrecv",
                                       "static:ud-sendrecv", "static:dc-rdma", "static:rc-rdma"});
-  rules.one_of("start_channel", start_channel,
-               std::array<std::string_view, 3>{"auto", "dc", "ud"});
+  rules.one_of("start_channel", start_channel, std::array<std::string_view, 3>{"auto", "dc", "ud"});
   const bool needs_dc = policy.find("dc-") != std::string::npos;
   rules.that(!needs_dc || start_channel != "ud", "policy", policy,
              "it needs DC, which TURNOUT_START_CHANNEL=ud rules out");

@@ -106,8 +106,7 @@ Status EndpointCore::start() {
 // DC where the device has it, unless the settings say otherwise.
 Status EndpointCore::choose_start_channel() {
   const bool dc_asked = settings_.start_channel == "dc";
-  const bool ud_asked =
-      settings_.start_channel == "ud" || settings_.policy == "static:ud-sendrecv";
+  const bool ud_asked = settings_.start_channel == "ud" || settings_.policy == "static:ud-sendrecv";
   const bool dc = !ud_asked && device_->has_dc();
   if (!dc && dc_asked) {
     return {Code::unsupported,
@@ -127,9 +126,10 @@ Status EndpointCore::choose_start_channel() {
   stream_overhead_ = sizeof(wire::Datagram) + sizeof(wire::Header);
   receive_offset_ = wire::kDatagramOffset;
   if (device_->mtu() < 512) {
-    return {Code::unsupported, fmt::format("{}: its port's MTU of {} bytes is too small for UD, 512 "
-                                           "are needed",
-                                           device_->name(), device_->mtu())};
+    return {Code::unsupported,
+            fmt::format("{}: its port's MTU of {} bytes is too small for UD, 512 "
+                        "are needed",
+                        device_->name(), device_->mtu())};
   }
   own_eager_size_ = std::min(own_eager_size_, device_->mtu()) - wire::kGrhBytes;
   kept_.resize(settings_.send_buffers);
@@ -212,15 +212,15 @@ Status EndpointCore::create_queues() {
       !s.ok())
     return s;
   if (Status s = create_pool(Purpose::credit, settings_.credit_qps, settings_.credit_qps,
-                                control_srq_.get());
+                             control_srq_.get());
       !s.ok())
     return s;
   return create_pool(Purpose::establishment, settings_.establishment_qps,
-                        settings_.establishment_qps, control_srq_.get());
+                     settings_.establishment_qps, control_srq_.get());
 }
 
 Status EndpointCore::create_pool(Purpose purpose, std::size_t initiators, std::size_t targets,
-                                    ibv_srq* srq) {
+                                 ibv_srq* srq) {
   UnsignalledBuffers& unsignalled =
       purpose == Purpose::data ? unsignalled_data_ : unsignalled_control_;
   const auto add = [&](std::unique_ptr<MessageQueue> queue) {
@@ -326,9 +326,10 @@ bool EndpointCore::close() {
     closing_phase_ = Closing::draining;
   }
   const bool drained =
-      over_datagrams() ? links_settled() :
-      std::all_of(queues_.begin(), queues_.begin() + static_cast<std::ptrdiff_t>(base_queues_),
-                  [](const SendQueue* queue) { return queue->idle(); });
+      over_datagrams() ? links_settled()
+                       : std::all_of(queues_.begin(),
+                                     queues_.begin() + static_cast<std::ptrdiff_t>(base_queues_),
+                                     [](const SendQueue* queue) { return queue->idle(); });
   if (!late && !drained) return false;
   closing_phase_ = Closing::closed;
   return true;

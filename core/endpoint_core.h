@@ -8,8 +8,8 @@
 //   protocol/unexpected.cpp      messages nobody waits for yet, peek and claim, scarce memory
 //   protocol/transfer.cpp        RDMA: rendezvous reads (getcqe), one-sided operations
 //   protocol/datagrams.cpp       UD in DC's place: acknowledgements, timers, sending again
-//   protocol/pieces.cpp          large messages where there is no RDMA: queue pair first, else pieces
-//   connection/control.cpp       credit and establishment messages, peers, loss, keep-alive
+//   protocol/pieces.cpp          large messages where there is no RDMA: queue pair first, else
+//   pieces connection/control.cpp       credit and establishment messages, peers, loss, keep-alive
 //   connection/negotiation.cpp   J1-J5: changing channels, the RC pool
 //   connection/decision.cpp      asking the selection, carrying out its plan
 //   endpoint_report.cpp          what happened, as data
@@ -261,7 +261,7 @@ class EndpointCore final : public Endpoint {
   void on_control_datagram(const std::byte* bytes, std::uint32_t length);
   // Acknowledgements and signs of life.
   void take_link_news(Peer& peer, const wire::Datagram& datagram);
-  // False: it is here already, and its buffer was taken back.
+  // False: it is not taken, and its buffer was taken back.
   [[nodiscard]] bool data_came(Peer& peer, const wire::Header& header, std::uint32_t buffer);
   void stamp(Peer& peer, wire::DatagramKind kind, wire::Datagram* datagram);
   void owe_ack(Peer& peer, bool at_once);

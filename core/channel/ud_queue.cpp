@@ -17,8 +17,8 @@ Status UdQueue::create(const verbs::Device& device, ibv_cq* send_cq, ibv_cq* rec
   qp.qp_state = IBV_QPS_INIT;
   qp.port_num = device.port_number();
   qp.qkey = datagram_key(endpoint);
-  int error = ibv_modify_qp(qp_.get(), &qp,
-                            IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
+  int error =
+      ibv_modify_qp(qp_.get(), &qp, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
   if (error != 0) return verbs::failure("ibv_modify_qp to INIT", "a UD queue pair", error);
   qp = {};
   qp.qp_state = IBV_QPS_RTR;

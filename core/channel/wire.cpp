@@ -91,8 +91,8 @@ Status parse_datagram(const std::byte* bytes, std::size_t length, Datagram* data
       expected = sizeof(Introduction);
       break;
     default:
-      return {Code::invalid, fmt::format("datagram: kind {} is unknown",
-                                         static_cast<unsigned>(datagram->kind))};
+      return {Code::invalid,
+              fmt::format("datagram: kind {} is unknown", static_cast<unsigned>(datagram->kind))};
   }
   if (body != expected) {
     return {Code::invalid, fmt::format("datagram: {} bytes follow, {} belong to kind {}", body,

@@ -47,9 +47,9 @@ Peer* EndpointCore::make_peer(const Address& address, Status* status) {
     return peers_[found->second].get();
   }
   // The record and its places in tables; rings and queue pairs are accounted when they come.
-  Reservation bytes = Reservation::take(account_, MemoryKind::peers,
-                                        sizeof(Peer) + 96 +
-                                            (over_datagrams() ? sizeof(ReliableLink) + 64 : 0));
+  Reservation bytes =
+      Reservation::take(account_, MemoryKind::peers,
+                        sizeof(Peer) + 96 + (over_datagrams() ? sizeof(ReliableLink) + 64 : 0));
   if (!bytes) {
     *status = Status{Code::over_budget,
                      fmt::format("TURNOUT_MEMORY_BUDGET={} has no room for the record of peer "
@@ -58,11 +58,12 @@ Peer* EndpointCore::make_peer(const Address& address, Status* status) {
     return nullptr;
   }
   if (address.datagrams() != over_datagrams()) {
-    *status = Status{Code::unsupported,
-                     fmt::format("{} starts on {}, this process on {}: set TURNOUT_START_CHANNEL=ud "
-                                 "for the whole job",
-                                 address.to_string(), address.datagrams() ? "UD" : "DC",
-                                 over_datagrams() ? "UD" : "DC")};
+    *status =
+        Status{Code::unsupported,
+               fmt::format("{} starts on {}, this process on {}: set TURNOUT_START_CHANNEL=ud "
+                           "for the whole job",
+                           address.to_string(), address.datagrams() ? "UD" : "DC",
+                           over_datagrams() ? "UD" : "DC")};
     return nullptr;
   }
   ibv_ah* const ah = address_handle(address, status);
@@ -82,8 +83,7 @@ Peer* EndpointCore::make_peer(const Address& address, Status* status) {
   peer->credits =
       std::min<std::uint32_t>(static_cast<std::uint32_t>(settings_.credits), address.credits());
   peer->eager_size =
-      std::min(own_eager_size_,
-               address.receive_size() - (over_datagrams() ? wire::kGrhBytes : 0));
+      std::min(own_eager_size_, address.receive_size() - (over_datagrams() ? wire::kGrhBytes : 0));
   peer->heard = clock_.now();
   by_id_.emplace(address.id, peer->id);
   peer_bytes_.push_back(std::move(bytes));

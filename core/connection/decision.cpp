@@ -10,8 +10,8 @@
 namespace turnout {
 namespace {
 constexpr std::size_t kDecisionsKept = 4096;
-// A message over DC takes 60 ns more than one over RC, over UD 30 (UCX, dc_mlx5.c and ud_iface.c), so
-// leaving UD saves that much less than the settings say of DC.
+// A message over DC takes 60 ns more than one over RC, over UD 30 (UCX, dc_mlx5.c and ud_iface.c),
+// so leaving UD saves that much less than the settings say of DC.
 constexpr double kUdBelowDc = 30;
 constexpr std::uint64_t kDecisionBytes = sizeof(DecisionReport) + 160;  // with its words
 }  // namespace
@@ -187,16 +187,15 @@ void EndpointCore::change_channel(Peer& peer, ChannelKind to, ChannelKind otherw
     return;
   }
   Status status = request_ring(peer, to, otherwise);
-  const bool settles = to == ChannelKind::rc_rdma && otherwise == ChannelKind::dc_rdma &&
-                       peer.receive_kind == base_;
+  const bool settles =
+      to == ChannelKind::rc_rdma && otherwise == ChannelKind::dc_rdma && peer.receive_kind == base_;
   if (!status.ok() && settles) {
     if (request_ring(peer, otherwise, otherwise).ok()) return;
   }
   if (!status.ok()) {
-    peer.reason =
-        status.code() == Code::over_budget
-            ? fmt::format("left on {}: own memory budget", over_datagrams() ? "UD" : "DC")
-            : status.text();
+    peer.reason = status.code() == Code::over_budget
+                      ? fmt::format("left on {}: own memory budget", over_datagrams() ? "UD" : "DC")
+                      : status.text();
     decided(peer, fmt::format("not done: {}", status.text()));
     peer.refused_until = clock_.now() + settings_.interval;
     drop_rc_if_unused(peer);

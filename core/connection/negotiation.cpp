@@ -1,6 +1,7 @@
 // J1-J5 of AQPS 3.3: how one direction of a pair changes between the start service (DC-sendrecv, or
-// UD-sendrecv where there is no DC), a ring written over DC and a ring written over an RC queue pair, with what the paper leaves out: refusal and
-// counter-offer, crossing requests, the way back, reuse of queue pairs.
+// UD-sendrecv where there is no DC), a ring written over DC and a ring written over an RC queue
+// pair, with what the paper leaves out: refusal and counter-offer, crossing requests, the way back,
+// reuse of queue pairs.
 //
 // To RC the receiver of the data asks (J1) with its ring and its RC queue pair. The sender makes
 // its own, connects it and accepts (J2), or refuses, or says that it writes into the ring over DC

@@ -56,11 +56,10 @@ Status EndpointCore::reserve_fixed(std::uint32_t receive_entries, std::uint32_t 
   if (over_datagrams()) {
     const std::uint64_t count =
         settings_.data_qps + settings_.credit_qps + settings_.establishment_qps;
-    return reserve_fixed(
-        MemoryKind::queue_pairs,
-        object_bytes(Object::ud_queue_pair, count,
-                     count * queue_pair_bytes(QpService::ud, kQueueDepth, 1, 0)),
-        "the UD queue pairs");
+    return reserve_fixed(MemoryKind::queue_pairs,
+                         object_bytes(Object::ud_queue_pair, count,
+                                      count * queue_pair_bytes(QpService::ud, kQueueDepth, 1, 0)),
+                         "the UD queue pairs");
   }
   const auto pool = [this](Object object, std::uint64_t initiators, std::uint64_t targets) {
     return object_bytes(object, initiators,

@@ -35,17 +35,18 @@ void EndpointCore::on_datagram(bool control, std::uint32_t buffer, std::uint32_t
   }
   if (!status.ok()) {
     TURNOUT_LOG(protocol, error, "dropped: {}", status.text());
-    if (!control) to_post_.push_back(buffer);
+    (control ? to_post_control_ : to_post_).push_back(buffer);
     return;
   }
   if (control) {
     on_control_datagram(bytes, length);
+    to_post_control_.push_back(buffer);
   } else {
     on_data(buffer, length - static_cast<std::uint32_t>(sizeof datagram));
   }
 }
 
-// A stream message of a peer. False: it is here already, and its buffer was taken back.
+// A stream message of a peer. False: it is not taken, and its buffer was taken back.
 bool EndpointCore::data_came(Peer& peer, const wire::Header& header, std::uint32_t buffer) {
   wire::Datagram datagram;
   std::memcpy(&datagram, receive_pool_.data(buffer) + wire::kGrhBytes, sizeof datagram);
@@ -59,8 +60,11 @@ bool EndpointCore::data_came(Peer& peer, const wire::Header& header, std::uint32
                        std::any_of(peer.held.begin(), peer.held.end(), [&](const auto& held) {
                          return held.sequence == header.sequence;
                        });
-    owe_ack(peer, twice || header.sequence != peer.receive_sequence);
-    taken = !twice;
+    const bool early = header.sequence != peer.receive_sequence;
+    owe_ack(peer, twice || early);
+    // Messages before their turn must leave receives to the one that they wait for; what is dropped
+    // here was not acknowledged and comes again.
+    taken = !twice && !(early && receives_kept_ >= settings_.receive_buffers / 2);
   }
   if (!taken) to_post_.push_back(buffer);
   return taken;
@@ -343,8 +347,8 @@ void EndpointCore::service_links(Nanoseconds now) {
     ReliableLink& link = *peer.link;
     if (!peer.lost && link.owes_ack && link.ack_at <= now) send_ack(peer);
     if (!peer.lost && link.due != 0 && link.due <= now) on_link_timeout(peer, now);
-    const bool blocked = link.control_sent < std::min(link.control.size(),
-                                                      ReliableLink::kControlWindow);
+    const bool blocked =
+        link.control_sent < std::min(link.control.size(), ReliableLink::kControlWindow);
     if (peer.lost || (link.due == 0 && !link.owes_ack && !blocked)) {
       link.listed = false;
       links_[i] = links_.back();

@@ -60,9 +60,9 @@ struct SendOperation {
   Pieces pieces;
   Report report;
   std::uint32_t completion_flags = 0;
-  std::uint64_t id = 0;      // of one that waits for its Fin
-  std::uint64_t pull = 0;    // the receiver's transfer that the message goes to in pieces; 0: none
-  std::size_t pulled = 0;    // bytes of it that were sent
+  std::uint64_t id = 0;    // of one that waits for its Fin
+  std::uint64_t pull = 0;  // the receiver's transfer that the message goes to in pieces; 0: none
+  std::size_t pulled = 0;  // bytes of it that were sent
   std::array<verbs::Mr, kMaxIov> regions;
   std::unique_ptr<std::array<std::byte, kInjectLimit>> copy;  // of an injected message, accounted
 };

@@ -26,10 +26,10 @@ EndpointCore::DataPath EndpointCore::data_path(Peer& peer) {
   if (peer.refused_until != 0 && clock_.now() < peer.refused_until) return DataPath::pieces;
   if (!peer.rc && active_rc_ >= settings_.max_active_rc) return DataPath::pieces;
   if (peer.remote_index == wire::kUnknownIndex) {
-    // It must know us first: a message that says nothing else tells it.
+    // It must know us first: if no message has told it yet, one that says nothing else does.
     StreamMessage hello;
     hello.type = wire::Type::hello;
-    if (!peer.introduced && peer.backlog.empty()) peer.introduced = post_stream(peer, hello);
+    if (peer.send_sequence == 0 && peer.backlog.empty()) (void)post_stream(peer, hello);
     return DataPath::wait;
   }
   change_channel(peer, ChannelKind::rc_rdma, base_, "large messages and one-sided operations", 0);
@@ -134,23 +134,20 @@ void EndpointCore::end_pulls(const Peer* peer) {
     if (transfer == nullptr || (peer != nullptr && transfer->peer != peer)) continue;
     pulls_.remove(transfer->pull);
     --transfer->peer->pieces;
-    transfer->status =
-        peer != nullptr ? peer->loss : Status{Code::canceled, "the endpoint closes"};
+    transfer->status = peer != nullptr ? peer->loss : Status{Code::canceled, "the endpoint closes"};
     end_transfer(*transfer);
   }
 }
 
 Status EndpointCore::rma_to_self(const RmaRequest& request, const Pieces& pieces) {
-  const auto region = std::find_if(user_regions_.begin(), user_regions_.end(), [&](const auto& r) {
-    return r.second->rkey == request.key;
-  });
+  const auto region = std::find_if(user_regions_.begin(), user_regions_.end(),
+                                   [&](const auto& r) { return r.second->rkey == request.key; });
   const auto begin = [&] { return reinterpret_cast<std::uint64_t>(region->second->addr); };
   if (region == user_regions_.end() || request.remote_address < begin() ||
       request.remote_address - begin() > region->second->length ||
       request.length > region->second->length - (request.remote_address - begin())) {
-    return {Code::permission,
-            fmt::format("rma: {} bytes at {:#x} are in no region of key {:#x}", request.length,
-                        request.remote_address, request.key)};
+    return {Code::permission, fmt::format("rma: {} bytes at {:#x} are in no region of key {:#x}",
+                                          request.length, request.remote_address, request.key)};
   }
   auto* const remote = reinterpret_cast<std::byte*>(request.remote_address);
   if (request.write) {

@@ -51,9 +51,8 @@ bool EndpointCore::introduce(const wire::Introduction& introduction, PeerId* id)
 
 void EndpointCore::on_data(std::uint32_t buffer, std::uint32_t length) {
   wire::Parsed parsed;
-  if (Status status = wire::parse_data(received(buffer),
-                                       std::min(length, receive_pool_.size() - receive_offset_),
-                                       &parsed);
+  if (Status status = wire::parse_data(
+          received(buffer), std::min(length, receive_pool_.size() - receive_offset_), &parsed);
       !status.ok()) {
     TURNOUT_LOG(protocol, error, "dropped: {}", status.text());
     to_post_.push_back(buffer);
@@ -197,8 +196,8 @@ void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival
   ++peer.receive_sequence;
   peer.stalled = false;
   credits_given(peer, header);
-  if (header.type == wire::Type::piece) {  // of a message that was counted
-    on_piece(peer, header, arrival.payload);
+  if (header.type == wire::Type::piece || header.type == wire::Type::hello) {  // no message counts
+    if (header.type == wire::Type::piece) on_piece(peer, header, arrival.payload);
     release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
     return;
   }

@@ -32,7 +32,9 @@ class GrowingQueue {
  public:
   [[nodiscard]] bool empty() const noexcept { return head_ == tail_; }
   [[nodiscard]] std::size_t size() const noexcept { return tail_ - head_; }
-  [[nodiscard]] T& operator[](std::size_t i) noexcept { return items_[(head_ + i) % items_.size()]; }
+  [[nodiscard]] T& operator[](std::size_t i) noexcept {
+    return items_[(head_ + i) % items_.size()];
+  }
   [[nodiscard]] const T& operator[](std::size_t i) const noexcept {
     return items_[(head_ + i) % items_.size()];
   }

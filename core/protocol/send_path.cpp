@@ -40,7 +40,8 @@ bool EndpointCore::post_stream(Peer& peer, const StreamMessage& message) {
   const bool posted =
       over_ring(peer.send_kind) ? post_over_ring(peer, message) : post_over_base(peer, message);
   if (posted) {
-    if (message.type != wire::Type::piece) peer.sent.count(message.counts_as);
+    const bool counts = message.type != wire::Type::piece && message.type != wire::Type::hello;
+    if (counts) peer.sent.count(message.counts_as);
     charge(Work::post, 1);
   }
   return posted;

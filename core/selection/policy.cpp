@@ -90,8 +90,7 @@ constexpr std::size_t group_number(bool ring, bool queue_pair, bool dc_allowed) 
 }
 
 bool is_fixed(const SourceView& source, ChannelKind base) {
-  return source.refused ||
-         (source.current != base && !has_ring(source.current));
+  return source.refused || (source.current != base && !has_ring(source.current));
 }
 
 Selector::Selector(const Input& input) : input_(input), sources_(busiest_first(input.sources)) {
@@ -171,8 +170,8 @@ std::optional<Usage> Selector::usage_of(const Map& map) const {
   return usage;
 }
 
-// The start service for all but the sources that are not ours to choose. Those keep what they have while
-// the limits, which may have shrunk, leave room for it.
+// The start service for all but the sources that are not ours to choose. Those keep what they have
+// while the limits, which may have shrunk, leave room for it.
 Map Selector::fixed_map(Usage* usage) const {
   Map map(sources_.size(), input_.base);
   for (const std::uint32_t i : fixed_) {
