@@ -108,8 +108,14 @@ Status Settings::validate() const {
   rules.duration("interval", interval, 1000, 3600 * kSecond);
   rules.one_of(
       "policy", policy,
-      std::array<std::string_view, 6>{"aqps", "dc-rdma-od", "rc-rdma-od", "static:dc-sendrecv",
-                                      "static:dc-rdma", "static:rc-rdma"});
+      std::array<std::string_view, 7>{"aqps", "dc-rdma-od", "rc-rdma-od", "static:dc-sendrecv",
+                                      "static:ud-sendrecv", "static:dc-rdma", "static:rc-rdma"});
+  rules.one_of("start_channel", start_channel, std::array<std::string_view, 3>{"auto", "dc", "ud"});
+  const bool needs_dc = policy.find("dc-") != std::string::npos;
+  rules.that(!needs_dc || start_channel != "ud", "policy", policy,
+             "it needs DC, which TURNOUT_START_CHANNEL=ud rules out");
+  rules.that(policy != "static:ud-sendrecv" || start_channel != "dc", "policy", policy,
+             "it needs UD, which TURNOUT_START_CHANNEL=dc rules out");
   rules.one_of("break_rule", break_rule, std::array<std::string_view, 2>{"", "free-before-drain"});
   rules.one_of("rendezvous", rendezvous, std::array<std::string_view, 1>{"getcqe"});
 
@@ -157,6 +163,7 @@ Status Settings::validate() const {
   rules.duration("keepalive", keepalive, 1'000'000, 3600 * kSecond);
   rules.count("ack_timeout", ack_timeout, 1, 31);
   rules.count("retry_count", retry_count, 0, 7);
+  rules.duration("ud_timeout", ud_timeout, 0, 3600 * kSecond);
 
   rules.that(report == "0" || report == "1" || report.find('/') != std::string::npos, "report",
              report, "expected 0, 1 or a folder, written with a slash (./reports)");

@@ -18,24 +18,28 @@ inline constexpr std::size_t kMaxEstablishmentQps = 2;
 
 struct Address {
   static constexpr std::uint16_t kMagic = 0x5455;  // "UT"
-  static constexpr std::uint16_t kVersion = 2;     // of address, wire and ring layouts together
+  static constexpr std::uint16_t kVersion = 3;     // of address, wire and ring layouts together
 
   std::uint16_t magic = kMagic;
   std::uint16_t version = kVersion;
   std::uint16_t lid = 0;
   std::uint8_t counts = 0;  // data targets (bits 0-3), credit (4-5), establishment (6-7)
-  std::uint8_t sizes = 0;   // log2 of data receive size - 9 (bits 0-3), log2 of credits (4-7)
-  std::uint64_t id = 0;     // unique per endpoint: never reused within a job
+  std::uint8_t sizes =
+      0;                 // log2 of data receive size - 9 (bits 0-2), UD (3), log2 of credits (4-7)
+  std::uint64_t id = 0;  // unique per endpoint: never reused within a job
   std::array<std::uint8_t, 16> gid{};
   std::uint32_t pid = 0;  // of the process, for messages to people
   std::array<std::array<std::uint8_t, 3>, kMaxDataQps + kMaxCreditQps + kMaxEstablishmentQps>
-      dct{};                // DCT numbers: data, credit, establishment
+      dct{};                // numbers of DCTs, or of UD queue pairs: data, credit, establishment
   std::uint32_t check = 0;  // CRC-32 of all bytes before it
 
   [[nodiscard]] unsigned data_qps() const noexcept { return counts & 15u; }
   [[nodiscard]] unsigned credit_qps() const noexcept { return counts >> 4 & 3u; }
   [[nodiscard]] unsigned establishment_qps() const noexcept { return counts >> 6 & 3u; }
   [[nodiscard]] std::uint32_t receive_size() const noexcept { return 512u << (sizes & 7u); }
+  // Its queue pairs are UD ones: it starts on UD-sendrecv.
+  [[nodiscard]] bool datagrams() const noexcept { return (sizes & kDatagrams) != 0; }
+  static constexpr std::uint8_t kDatagrams = 8;
   [[nodiscard]] std::uint32_t credits() const noexcept { return 1u << (sizes >> 4); }
   [[nodiscard]] std::uint32_t dct_number(std::size_t i) const noexcept {
     return dct[i][0] | std::uint32_t{dct[i][1]} << 8 | std::uint32_t{dct[i][2]} << 16;

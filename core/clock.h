@@ -29,6 +29,7 @@ enum class Object : std::uint8_t {
   dc_data_pool,
   dc_credit_pool,
   dc_establishment_pool,
+  ud_queue_pair,
   cq_entry,
   srq_entry,
 };

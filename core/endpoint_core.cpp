@@ -75,8 +75,12 @@ Status EndpointCore::start() {
   tuning_.ack_timeout = static_cast<std::uint8_t>(settings_.ack_timeout);
   tuning_.retry_count = static_cast<std::uint8_t>(settings_.retry_count);
   tuning_.max_inline = kWantedInline;
+  if (Status status = choose_start_channel(); !status.ok()) return status;
   if (Status status = create_queues(); !status.ok()) return status;
-  const auto sizes = static_cast<unsigned>(std::bit_width(settings_.ring_entry_size) - 1 - 9);
+  std::uint64_t receive_size = settings_.ring_entry_size;
+  if (over_datagrams()) receive_size = std::min<std::uint64_t>(receive_size, device_->mtu());
+  const unsigned sizes = static_cast<unsigned>(std::bit_width(receive_size) - 1 - 9) |
+                         (over_datagrams() ? Address::kDatagrams : 0u);
   const auto credits = static_cast<unsigned>(std::bit_width(settings_.credits) - 1);
   address_.counts = static_cast<std::uint8_t>(data_targets() | settings_.credit_qps << 4 |
                                               settings_.establishment_qps << 6);
@@ -100,6 +104,40 @@ Status EndpointCore::start() {
   return {};
 }
 
+// DC where the device has it, unless the settings say otherwise.
+Status EndpointCore::choose_start_channel() {
+  const bool dc_asked = settings_.start_channel == "dc";
+  const bool ud_asked = settings_.start_channel == "ud" || settings_.policy == "static:ud-sendrecv";
+  const bool dc = !ud_asked && device_->has_dc();
+  if (!dc && dc_asked) {
+    return {Code::unsupported,
+            fmt::format("TURNOUT_START_CHANNEL=dc: {} has no dynamically connected transport; use "
+                        "ud or auto",
+                        device_->name())};
+  }
+  if (!dc && settings_.policy.find("dc-") != std::string::npos) {
+    return {Code::unsupported,
+            fmt::format("TURNOUT_POLICY={} needs DC, which {} does not have; use aqps, rc-rdma-od, "
+                        "static:rc-rdma or static:ud-sendrecv",
+                        settings_.policy, device_->name())};
+  }
+  own_eager_size_ = static_cast<std::uint32_t>(settings_.ring_entry_size);
+  if (dc) return {};
+  base_ = ChannelKind::ud_sendrecv;
+  receive_cost_.set_base(base_);
+  stream_overhead_ = sizeof(wire::Datagram) + sizeof(wire::Header);
+  receive_offset_ = wire::kDatagramOffset;
+  if (device_->mtu() < 512) {
+    return {Code::unsupported,
+            fmt::format("{}: its port's MTU of {} bytes is too small for UD, 512 "
+                        "are needed",
+                        device_->name(), device_->mtu())};
+  }
+  own_eager_size_ = std::min(own_eager_size_, device_->mtu()) - wire::kGrhBytes;
+  kept_.resize(settings_.send_buffers);
+  return {};
+}
+
 Status EndpointCore::create_queues() {
   const auto data_buffers = static_cast<std::uint32_t>(settings_.receive_buffers);
   const auto control_buffers = static_cast<std::uint32_t>(settings_.control_buffers);
@@ -112,7 +150,7 @@ Status EndpointCore::create_queues() {
   const std::uint32_t receive_entries = data_buffers + control_buffers;
   const auto rc_limit = static_cast<std::uint32_t>(settings_.rc_pool + settings_.max_active_rc);
   const std::uint32_t send_entries = static_cast<std::uint32_t>(
-      std::min<std::uint64_t>((initiators + rc_limit) * kDcDepth,
+      std::min<std::uint64_t>((initiators + rc_limit) * kQueueDepth,
                               static_cast<std::uint64_t>(device_->attributes().max_cqe)));
   if (Status s = reserve_fixed(receive_entries, send_entries); !s.ok()) return s;
 
@@ -171,30 +209,51 @@ Status EndpointCore::create_queues() {
     return {Code::system, "the first receives cannot be posted: see the log"};
   }
 
-  targets_.reserve(targets);
-  if (Status s = create_dc_pool(Purpose::data, settings_.data_qps, data_targets(), data_srq_.get());
+  if (!over_datagrams()) targets_.reserve(targets);
+  if (Status s = create_pool(Purpose::data, settings_.data_qps, data_targets(), data_srq_.get());
       !s.ok())
     return s;
-  if (Status s = create_dc_pool(Purpose::credit, settings_.credit_qps, settings_.credit_qps,
-                                control_srq_.get());
+  if (Status s = create_pool(Purpose::credit, settings_.credit_qps, settings_.credit_qps,
+                             control_srq_.get());
       !s.ok())
     return s;
-  return create_dc_pool(Purpose::establishment, settings_.establishment_qps,
-                        settings_.establishment_qps, control_srq_.get());
+  return create_pool(Purpose::establishment, settings_.establishment_qps,
+                     settings_.establishment_qps, control_srq_.get());
 }
 
-Status EndpointCore::create_dc_pool(Purpose purpose, std::size_t initiators, std::size_t targets,
-                                    ibv_srq* srq) {
+Status EndpointCore::create_pool(Purpose purpose, std::size_t initiators, std::size_t targets,
+                                 ibv_srq* srq) {
+  UnsignalledBuffers& unsignalled =
+      purpose == Purpose::data ? unsignalled_data_ : unsignalled_control_;
+  const auto add = [&](std::unique_ptr<MessageQueue> queue) {
+    queues_.push_back(queue.get());
+    pool(purpose).push_back(std::move(queue));
+    ++base_queues_;
+  };
+  if (over_datagrams()) {  // each sends and receives; the first ones are known to the peers
+    const std::size_t first = purpose == Purpose::data     ? 0
+                              : purpose == Purpose::credit ? data_targets()
+                                                           : data_targets() + settings_.credit_qps;
+    for (std::size_t i = 0; i < std::max(initiators, targets); ++i) {
+      auto queue = std::make_unique<UdQueue>(static_cast<std::uint32_t>(queues_.size()),
+                                             kQueueDepth, unsignalled);
+      if (Status s = queue->create(*device_, send_cq_.get(), receive_cq_.get(), srq, kQueueDepth,
+                                   address_.id);
+          !s.ok()) {
+        return s;
+      }
+      if (i < targets) address_.set_dct_number(first + i, queue->number());
+      add(std::move(queue));
+    }
+    return {};
+  }
   QpTuning tuning = tuning_;
   tuning.max_inline = 0;  // messages over DC stay in their buffers until done, see DcInitiator
   for (std::size_t i = 0; i < initiators; ++i) {
-    auto queue = std::make_unique<DcInitiator>(
-        static_cast<std::uint32_t>(queues_.size()), kDcDepth,
-        purpose == Purpose::data ? unsignalled_data_ : unsignalled_control_);
-    if (Status s = queue->create(*device_, send_cq_.get(), kDcDepth, tuning); !s.ok()) return s;
-    queues_.push_back(queue.get());
-    pool(purpose).push_back(std::move(queue));
-    ++dc_queues_;
+    auto queue = std::make_unique<DcInitiator>(static_cast<std::uint32_t>(queues_.size()),
+                                               kQueueDepth, unsignalled);
+    if (Status s = queue->create(*device_, send_cq_.get(), kQueueDepth, tuning); !s.ok()) return s;
+    add(std::move(queue));
   }
   for (std::size_t i = 0; i < targets; ++i) {
     DcTarget& target = targets_.emplace_back();
@@ -236,6 +295,8 @@ void EndpointCore::abandon_user_buffers() {
     }
   }
   while (UnexpectedMessage* const message = waiting_.pop_front()) release_unexpected(*message);
+  while (SendOperation* const operation = pulled_.pop_front()) operation->pull = 0;
+  end_pulls(nullptr);
   for (Transfer* transfer = active_transfers_.first(); transfer != nullptr;) {
     Transfer* const next = transfer->next;
     transfer->status = Status{Code::canceled, "the endpoint closes"};
@@ -264,12 +325,14 @@ bool EndpointCore::close() {
   }
   if (closing_phase_ == Closing::parting) {
     if (!late && !pending_control_.empty()) return false;
-    probe_before_close();
+    if (!over_datagrams()) probe_before_close();
     closing_phase_ = Closing::draining;
   }
   const bool drained =
-      std::all_of(queues_.begin(), queues_.begin() + static_cast<std::ptrdiff_t>(dc_queues_),
-                  [](const SendQueue* queue) { return queue->idle(); });
+      over_datagrams() ? links_settled()
+                       : std::all_of(queues_.begin(),
+                                     queues_.begin() + static_cast<std::ptrdiff_t>(base_queues_),
+                                     [](const SendQueue* queue) { return queue->idle(); });
   if (!late && !drained) return false;
   closing_phase_ = Closing::closed;
   return true;
@@ -307,7 +370,9 @@ bool EndpointCore::progress() {
   }
   moved |= poll_send_queue();
   if (!pending_control_.empty()) moved |= pump_control();
+  if (links_blocked_) moved |= pump_blocked_links();
   if (!backlogged_.empty()) moved |= pump_backlogs();
+  if (!pulled_.empty()) moved |= pump_pulled();
   if (!active_transfers_.empty()) moved |= pump_transfers();
   if (!waiting_.empty()) moved |= pump_waiting();
   if (!stalled_.empty() || !strangers_.empty()) moved |= pump_stalled();
@@ -336,6 +401,7 @@ void EndpointCore::tick() {
     next_keepalive_ = now + std::max<Nanoseconds>(settings_.keepalive / 4, 1);
     keep_alive(now);
   }
+  if (now >= next_link_) service_links(now);
 }
 
 bool EndpointCore::poll_receive_queue() {
@@ -351,7 +417,9 @@ bool EndpointCore::poll_receive_queue() {
       (control ? to_post_control_ : to_post_).push_back(buffer);
       continue;
     }
-    if (control) {
+    if (over_datagrams()) {
+      on_datagram(control, buffer, wc.byte_len);
+    } else if (control) {
       on_control(buffer, wc.byte_len);
       to_post_control_.push_back(buffer);
     } else {
@@ -380,8 +448,8 @@ void EndpointCore::on_send_completion(const ibv_wc& wc) {
     return;
   }
   queue->retire(wc.wr_id, false, [this](const SendRecord& record) { retire(record); });
-  if (id < dc_queues_) {
-    recover(static_cast<DcInitiator&>(*queue), wc);
+  if (id < base_queues_) {
+    recover(static_cast<MessageQueue&>(*queue), wc);
     return;
   }
   for (auto& peer : peers_) {
@@ -397,6 +465,10 @@ void EndpointCore::on_send_completion(const ibv_wc& wc) {
 void EndpointCore::retire(const SendRecord& record) {
   if (record.pool == SendRecord::Pool::data) send_pool_.give_back(record.buffer);
   if (record.pool == SendRecord::Pool::control) control_send_pool_.give_back(record.buffer);
+  if (record.pool == SendRecord::Pool::kept) {
+    KeptBuffer& kept = kept_[record.buffer];
+    if (--kept.posted == 0 && kept.acknowledged) send_pool_.give_back(record.buffer);
+  }
   if (record.kind == SendRecord::Kind::transfer) {
     on_transfer_done(*record.transfer, Status{});
   } else if (record.kind == SendRecord::Kind::probe) {

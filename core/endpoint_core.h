@@ -7,7 +7,9 @@
 //   protocol/receive_path.cpp    messages in: stream order, matching, posted receives
 //   protocol/unexpected.cpp      messages nobody waits for yet, peek and claim, scarce memory
 //   protocol/transfer.cpp        RDMA: rendezvous reads (getcqe), one-sided operations
-//   connection/control.cpp       credit and establishment messages, peers, loss, keep-alive
+//   protocol/datagrams.cpp       UD in DC's place: acknowledgements, timers, sending again
+//   protocol/pieces.cpp          large messages where there is no RDMA: queue pair first, else
+//   pieces connection/control.cpp       credit and establishment messages, peers, loss, keep-alive
 //   connection/negotiation.cpp   J1-J5: changing channels, the RC pool
 //   connection/decision.cpp      asking the selection, carrying out its plan
 //   endpoint_report.cpp          what happened, as data
@@ -26,11 +28,13 @@
 #include "core/channel/dc_queue.h"
 #include "core/channel/placement.h"
 #include "core/channel/rc_queue.h"
+#include "core/channel/ud_queue.h"
 #include "core/connection/peer.h"
 #include "core/endpoint.h"
 #include "core/memory/account.h"
 #include "core/memory/buffer_pool.h"
 #include "core/memory/slab.h"
+#include "core/memory/slot_table.h"
 #include "core/protocol/matcher.h"
 #include "core/protocol/operation.h"
 #include "core/receive_cost.h"
@@ -52,7 +56,7 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] bool close() override;
   void abandon() noexcept override { started_ = false; }
   [[nodiscard]] Nanoseconds next_deadline() const noexcept override {
-    return next_decision_ < next_keepalive_ ? next_decision_ : next_keepalive_;
+    return std::min({next_decision_, next_keepalive_, next_link_});
   }
 
   [[nodiscard]] const Address& address() const noexcept override { return address_; }
@@ -74,13 +78,13 @@ class EndpointCore final : public Endpoint {
   bool progress() override;
   [[nodiscard]] std::size_t inject_limit() const noexcept override { return kInjectLimit; }
   [[nodiscard]] std::size_t eager_limit() const noexcept override {
-    return settings_.ring_entry_size - sizeof(wire::Header);
+    return own_eager_size_ - stream_overhead_;
   }
   [[nodiscard]] std::size_t max_message() const noexcept override { return std::size_t{1} << 40; }
   [[nodiscard]] EndpointReport report() const override;
 
  private:
-  static constexpr std::uint32_t kDcDepth = 128;  // work requests of one DC initiator
+  static constexpr std::uint32_t kQueueDepth = 128;  // work requests of one queue pair
   static constexpr std::uint32_t kControlSendBuffers = 128;
 
   enum class Purpose : std::uint8_t { data, credit, establishment };
@@ -115,8 +119,10 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] std::size_t data_targets() const noexcept {
     return std::min<std::size_t>(settings_.data_qps, kMaxDataQps);
   }
-  [[nodiscard]] Status create_dc_pool(Purpose purpose, std::size_t initiators, std::size_t targets,
-                                      ibv_srq* srq);
+  [[nodiscard]] Status choose_start_channel();
+  [[nodiscard]] Status create_pool(Purpose purpose, std::size_t initiators, std::size_t targets,
+                                   ibv_srq* srq);
+  [[nodiscard]] bool over_datagrams() const noexcept { return base_ == ChannelKind::ud_sendrecv; }
   void tick();
   void say_goodbye();
   void probe_before_close();
@@ -149,7 +155,7 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] std::size_t room(const Peer& peer) const noexcept;
   [[nodiscard]] bool post_stream(Peer& peer, const StreamMessage& message);
   [[nodiscard]] bool post_over_ring(Peer& peer, const StreamMessage& message);
-  [[nodiscard]] bool post_over_dc(Peer& peer, const StreamMessage& message);
+  [[nodiscard]] bool post_over_base(Peer& peer, const StreamMessage& message);
   void fill_header(Peer& peer, const StreamMessage& message, wire::Header* header);
   // To the peer's target of our data initiator for it.
   void address_data(const Peer& peer, SendRecord* record) const noexcept;
@@ -163,7 +169,11 @@ class EndpointCore final : public Endpoint {
   void on_fin(const wire::ControlMessage& message, Peer& peer);
 
   // protocol/receive_path.cpp
+  // Length of what follows the datagram's header, if there is one.
   void on_data(std::uint32_t buffer, std::uint32_t length);
+  [[nodiscard]] const std::byte* received(std::uint32_t buffer) const noexcept {
+    return receive_pool_.data(buffer) + receive_offset_;
+  }
   bool poll_rings();
   template <class Poll>
   bool poll_each_ring(Poll&& poll);
@@ -229,20 +239,68 @@ class EndpointCore final : public Endpoint {
   void send_control(Peer& peer, Purpose purpose, wire::ControlMessage message);
   bool pump_control();
   [[nodiscard]] bool post_control(const PendingControl& pending);
-  [[nodiscard]] bool post_control(DcInitiator& queue, PeerId peer, const Address& address,
-                                  ibv_ah* ah, unsigned target, const wire::ControlMessage& message,
+  // A message of the control pools: a datagram's header, if there is one, and its body.
+  struct ControlBytes {
+    const wire::Datagram* head = nullptr;
+    const void* body = nullptr;
+    std::size_t length = 0;
+  };
+  [[nodiscard]] bool post_control(MessageQueue& queue, PeerId peer, const Address& address,
+                                  ibv_ah* ah, unsigned target, const ControlBytes& bytes,
                                   Status* status);
+  // To the peer's queue pair for that purpose.
+  [[nodiscard]] bool post_control(Peer& peer, bool credit, const ControlBytes& bytes);
   void on_control(std::uint32_t buffer, std::uint32_t length);
+  void handle_control(Peer& peer, const wire::ControlMessage& message);
+  [[nodiscard]] Peer* find_sender(std::uint32_t index, std::uint64_t id) noexcept;
   void send_credits(Peer& peer);
   [[nodiscard]] bool reject(const wire::Introduction& introduction);
   void send_fin(Peer& peer, std::uint64_t operation, Status status);
   void lose_peer(Peer& peer, Status why);
   void keep_alive(Nanoseconds now);
-  void probe(Peer& peer, DcInitiator& queue);
-  void recover(DcInitiator& queue, const ibv_wc& wc);
-  [[nodiscard]] std::vector<std::unique_ptr<DcInitiator>>& pool(Purpose purpose) noexcept {
+  void probe(Peer& peer, MessageQueue& queue);
+  void recover(MessageQueue& queue, const ibv_wc& wc);
+  [[nodiscard]] std::vector<std::unique_ptr<MessageQueue>>& pool(Purpose purpose) noexcept {
     return initiators_[static_cast<std::size_t>(purpose)];
   }
+
+  // protocol/datagrams.cpp
+  void on_datagram(bool control, std::uint32_t buffer, std::uint32_t length);
+  void on_control_datagram(const std::byte* bytes, std::uint32_t length);
+  // Acknowledgements and signs of life.
+  void take_link_news(Peer& peer, const wire::Datagram& datagram);
+  // False: it is not taken, and its buffer was taken back.
+  [[nodiscard]] bool data_came(Peer& peer, const wire::Header& header, std::uint32_t buffer);
+  void stamp(Peer& peer, wire::DatagramKind kind, wire::Datagram* datagram);
+  void owe_ack(Peer& peer, bool at_once);
+  void send_ack(Peer& peer);
+  void answer_stranger(const wire::Introduction& introduction);
+  void keep_until_acknowledged(Peer& peer, std::uint32_t sequence, const SendRecord& record);
+  void release_kept(std::uint32_t buffer);
+  void send_control_over_link(Peer& peer, Purpose purpose, const wire::ControlMessage& message);
+  [[nodiscard]] bool transmit_control(Peer& peer);
+  [[nodiscard]] bool post_link_control(Peer& peer, std::size_t at);
+  bool pump_blocked_links();
+  void resend_data(Peer& peer, const ReliableLink::Sent& message);
+  void send_probe(Peer& peer);
+  void arm(Peer& peer, Nanoseconds now);
+  void list_link(Peer& peer, Nanoseconds at);
+  void service_links(Nanoseconds now);
+  void on_link_timeout(Peer& peer, Nanoseconds now);
+  void drop_link(Peer& peer);
+  [[nodiscard]] bool links_settled() const noexcept;
+  [[nodiscard]] Nanoseconds silence_of_the_lost() const noexcept;
+
+  // protocol/pieces.cpp
+  // How the data of a large message, or a one-sided operation, reach or leave this peer now.
+  enum class DataPath : std::uint8_t { dc, rc, pieces, wait };
+  [[nodiscard]] DataPath data_path(Peer& peer);
+  void start_pull(Transfer& transfer, const wire::Rts& rts);
+  void on_pull(Peer& peer, const wire::ControlMessage& message);
+  bool pump_pulled();
+  void on_piece(Peer& peer, const wire::Header& header, const std::byte* payload);
+  void end_pulls(const Peer* peer);
+  [[nodiscard]] Status rma_to_self(const RmaRequest& request, const Pieces& pieces);
 
   // connection/negotiation.cpp
   [[nodiscard]] Status request_ring(Peer& peer, ChannelKind to, ChannelKind otherwise);
@@ -296,8 +354,8 @@ class EndpointCore final : public Endpoint {
   std::vector<Reservation> fixed_;
   UnsignalledBuffers unsignalled_data_, unsignalled_control_;
   std::vector<DcTarget> targets_;
-  std::size_t dc_queues_ = 0;  // DC initiators: they have the first ids of queues_
-  std::vector<std::unique_ptr<DcInitiator>> initiators_[3];
+  std::size_t base_queues_ = 0;  // of the start service: they have the first ids of queues_
+  std::vector<std::unique_ptr<MessageQueue>> initiators_[3];
   std::vector<SendQueue*> queues_;  // by id; null: free
   std::vector<std::uint32_t> free_queue_ids_;
   std::vector<std::uint8_t> queue_epochs_;         // where the next queue pair of an id starts
@@ -307,6 +365,22 @@ class EndpointCore final : public Endpoint {
   std::uint64_t rc_peak_ = 0;  // most that existed at one time
   QpTuning tuning_;
   Placement placement_;
+
+  ChannelKind base_ = ChannelKind::dc_sendrecv;  // serves every pair at first
+  std::uint32_t own_eager_size_ = 0;             // bytes of a message that our receives take
+  std::size_t stream_overhead_ = sizeof(wire::Header);
+  std::uint32_t receive_offset_ = 0;  // where a stream message begins in a receive buffer
+  // Send buffers that wait for an acknowledgement, by number.
+  struct KeptBuffer {
+    std::uint32_t posted = 0;  // requests that still read it
+    bool acknowledged = false;
+  };
+  std::vector<KeptBuffer> kept_;
+  std::vector<Peer*> links_;    // peers with something unacknowledged, or an ack owed
+  bool links_blocked_ = false;  // one of them could not send for lack of room
+  Nanoseconds next_link_ = INT64_MAX;
+  LinkedList<SendOperation> pulled_;  // being sent in pieces
+  SlotTable<Transfer> pulls_;         // coming in pieces
 
   Address address_;
   std::vector<std::unique_ptr<Peer>> peers_;

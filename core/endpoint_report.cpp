@@ -32,8 +32,9 @@ EndpointReport EndpointCore::report() const {
       line.reason =
           fmt::format("{} ({:.0f} messages/s)", selection::explain(peer->verdict), peer->rate);
     } else if (line.reason.empty()) {
-      line.reason = settings_.policy == "aqps" ? "no decision yet"
-                                               : selection::explain(selection::Reason::forced);
+      line.reason = settings_.policy == "aqps" || settings_.policy == "turnout"
+                        ? "no decision yet"
+                        : selection::explain(selection::Reason::forced);
     }
     line.predicted_gain = peer->predicted_gain;
     line.observed_gain = receive_cost_.gain(peer->receive_kind);

@@ -13,9 +13,9 @@ std::vector<ReceiveCostLine> ReceiveCost::lines() const {
 }
 
 std::optional<double> ReceiveCost::gain(ChannelKind kind) const noexcept {
-  const Sum& base = sums_[static_cast<std::size_t>(ChannelKind::dc_sendrecv)];
+  const Sum& base = sums_[static_cast<std::size_t>(base_)];
   const Sum& own = sums_[static_cast<std::size_t>(kind)];
-  if (kind == ChannelKind::dc_sendrecv || base.messages < kLeastSample ||
+  if (kind == base_ || base.messages < kLeastSample ||
       own.messages < kLeastSample) {
     return {};
   }

@@ -1,8 +1,8 @@
 // ReceiveCost: what a message received over each kind of channel costs the processor, from a
 // sample: one round of progress is measured in about kEvery messages, with a few looks at the
 // clock; the others only compare two numbers. A kind that is new is measured more often: peers may
-// leave DC-sendrecv after their first second. Owner: the endpoint; one thread. Under a virtual
-// clock looking takes no time, and what is measured is what the core was charged.
+// leave the start service after their first second. Owner: the endpoint; one thread. Under a
+// virtual clock looking takes no time, and what is measured is what the core was charged.
 #pragma once
 
 #include <array>
@@ -24,6 +24,10 @@ class ReceiveCost {
   static constexpr Nanoseconds kInterrupted = 50'000;
   static constexpr std::uint64_t kLeastSample = 16;  // messages; fewer say nothing
 
+  // The service every pair starts on, DC-sendrecv or UD-sendrecv: gains are against it. Set before
+  // the first round.
+  void set_base(ChannelKind base) noexcept { base_ = base; }
+
   // Shall the round that begins after so many messages were delivered be measured?
   [[nodiscard]] bool due(std::uint64_t delivered) const noexcept { return delivered >= next_; }
 
@@ -36,20 +40,20 @@ class ReceiveCost {
     sum.messages += messages;
     sum.time += time;
   }
-  // Receives are posted anew at the end of a round: what came over DC-sendrecv in it waits for
-  // that.
+  // Receives are posted anew at the end of a round: what came over the start service in it
+  // waits for that.
   void open(Nanoseconds time, std::uint64_t messages) noexcept {
     open_messages_ = messages;
     open_time_ = time;
   }
   [[nodiscard]] bool is_open() const noexcept { return open_messages_ > 0; }
   void close(Nanoseconds posting, std::uint64_t delivered) noexcept {
-    add(ChannelKind::dc_sendrecv, open_time_ + posting, open_messages_, delivered);
+    add(base_, open_time_ + posting, open_messages_, delivered);
     open_messages_ = 0;
   }
 
   [[nodiscard]] std::vector<ReceiveCostLine> lines() const;
-  // Of the kind, against DC-sendrecv; none when one of them has too small a sample.
+  // Of the kind, against the start service; none when one of them has too small a sample.
   [[nodiscard]] std::optional<double> gain(ChannelKind kind) const noexcept;
 
  private:
@@ -61,6 +65,7 @@ class ReceiveCost {
     }
   };
   std::array<Sum, static_cast<std::size_t>(ChannelKind::xrc_rdma) + 1> sums_{};
+  ChannelKind base_ = ChannelKind::dc_sendrecv;
   std::uint64_t next_ = kEveryFirst;
   std::uint64_t open_messages_ = 0;
   Nanoseconds open_time_ = 0;

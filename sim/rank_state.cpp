@@ -74,6 +74,8 @@ std::uint64_t RankProcessor::object_bytes(Object object, std::uint64_t count,
     case Object::dc_establishment_pool:
       each = profile.memory_dc_establishment_qp;
       break;
+    case Object::ud_queue_pair:  // no paper measured one: what the driver's rules give
+      break;
     case Object::cq_entry:
       each = profile.memory_cq_entry;
       break;

@@ -5,26 +5,18 @@
 // flushed by one dead destination can be posted again for the others. One thread.
 #pragma once
 
-#include "core/channel/send_queue.h"
+#include "core/channel/message_queue.h"
 #include "core/verbs/device.h"
 
 namespace turnout {
 
-struct QpTuning {
-  std::uint8_t ack_timeout = 14;  // IBTA code: 4.096 us * 2^code
-  std::uint8_t retry_count = 7;
-  std::uint32_t max_inline = 0;  // bytes
-};
-
-class DcInitiator : public SendQueue {
+class DcInitiator final : public MessageQueue {
  public:
-  using SendQueue::SendQueue;
+  using MessageQueue::MessageQueue;
   [[nodiscard]] Status create(const verbs::Device& device, ibv_cq* cq, std::uint32_t depth,
                               const QpTuning& tuning);
-  // Undefined when full(). The record names operation, memory and destination.
-  [[nodiscard]] Status post(SendRecord record);
-  // Back to ready-to-send after an error; records must have been taken out.
-  [[nodiscard]] Status recover();
+  [[nodiscard]] Status post(SendRecord record) override;
+  [[nodiscard]] Status recover() override;
 
  private:
   [[nodiscard]] Status to_ready();

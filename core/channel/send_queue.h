@@ -25,7 +25,8 @@ struct Transfer;
 
 struct SendRecord {
   enum class Kind : std::uint8_t { none, message, transfer, probe };
-  enum class Pool : std::uint8_t { none, data, control };
+  // kept: a data buffer that stays until the peer has acknowledged it (protocol/reliable.h)
+  enum class Pool : std::uint8_t { none, data, control, kept };
   Kind kind = Kind::none;
   Pool pool = Pool::none;  // where `buffer` goes when done
   std::uint8_t opcode = IBV_WR_SEND;
@@ -35,12 +36,12 @@ struct SendRecord {
   std::uint32_t length = 0;
   std::uint32_t lkey = 0;
   std::uint32_t rkey = 0;
-  std::uint32_t dct = 0;
+  std::uint32_t dct = 0;  // number of the queue pair it goes to
   std::uint64_t local = 0;
   std::uint64_t remote = 0;
   Transfer* transfer = nullptr;
   ibv_ah* ah = nullptr;
-  std::uint64_t dc_key = 0;
+  std::uint64_t dc_key = 0;  // id of the endpoint it goes to
 };
 
 // Buffers of one pool held by requests that no signalled request follows yet, over all queues that

@@ -23,7 +23,7 @@ std::string_view explain(Refusal refusal) noexcept {
 }
 
 Status check_header(const Header& header) {
-  if (header.type < Type::eager || header.type > Type::rma_data) {
+  if (header.type < Type::eager || header.type > Type::piece) {
     return {Code::invalid,
             fmt::format("message: type {} is unknown", static_cast<unsigned>(header.type))};
   }
@@ -71,6 +71,36 @@ Status parse_data(const std::byte* bytes, std::size_t length, Parsed* parsed) {
   return {};
 }
 
+Status parse_datagram(const std::byte* bytes, std::size_t length, Datagram* datagram) {
+  if (length < sizeof(Datagram)) {
+    return {Code::invalid, fmt::format("datagram: {} bytes are less than its header", length)};
+  }
+  std::memcpy(datagram, bytes, sizeof *datagram);
+  const std::size_t body = length - sizeof(Datagram);
+  std::size_t expected = 0;
+  switch (datagram->kind) {
+    case DatagramKind::data:
+      return {};
+    case DatagramKind::ack:
+      break;
+    case DatagramKind::control:
+    case DatagramKind::reject:
+      expected = sizeof(ControlMessage);
+      break;
+    case DatagramKind::probe:
+      expected = sizeof(Introduction);
+      break;
+    default:
+      return {Code::invalid,
+              fmt::format("datagram: kind {} is unknown", static_cast<unsigned>(datagram->kind))};
+  }
+  if (body != expected) {
+    return {Code::invalid, fmt::format("datagram: {} bytes follow, {} belong to kind {}", body,
+                                       expected, static_cast<unsigned>(datagram->kind))};
+  }
+  return {};
+}
+
 Status parse_control(const std::byte* bytes, std::size_t length, ControlMessage* message) {
   if (length != sizeof(ControlMessage)) {
     return {Code::invalid,
@@ -89,6 +119,7 @@ Status parse_control(const std::byte* bytes, std::size_t length, ControlMessage*
     case Control::refuse:
     case Control::closed:
     case Control::reject:
+    case Control::pull:
       return {};
   }
   return {Code::invalid,

@@ -25,6 +25,8 @@ enum class Type : std::uint8_t {
   rts = 2,       // rendezvous: payload is Rts
   hello = 3,     // introduces the sender when the message itself had no room for it
   rma_data = 4,  // remote data of an RMA write that has landed
+  piece = 5,     // of a large message that its receiver asked for by `pull`: tag is the receiver's
+                 // transfer, data the offset
 };
 
 enum Flag : std::uint8_t {
@@ -93,6 +95,7 @@ enum class Control : std::uint8_t {
   refuse = 14,
   closed = 15,  // the ring of a direction is drained and gone
   reject = 16,  // no memory for a record of the receiver of this message: nothing of it was taken
+  pull = 17,    // send the large message `operation` in pieces for the transfer `ring_address`
 };
 
 enum class Refusal : std::uint8_t { none = 0, budget = 1, limit = 2, busy = 3, device = 4 };
@@ -118,10 +121,36 @@ struct ControlMessage {
   std::uint32_t status = 0;                 // fin: 0 or a Code
   std::uint8_t otherwise = 0;     // request: the kind that will do if `kind` cannot be had; 0: none
   std::uint8_t ring_checked = 0;  // request: what is written into the ring carries checksums
-  std::uint8_t reserved[6] = {};
+  std::uint8_t reserved[2] = {};
+  std::uint32_t sequence = 0;  // over UD: of the control messages to this peer
 };
 static_assert(sizeof(ControlMessage) == 72);
 inline constexpr std::uint32_t kControlBuffer = 256;
+
+// Over UD every message is preceded by this (and, in the receive buffer, by 40 bytes of the
+// adapter's). It acknowledges what came the other way; what is not sequenced (acks, probes,
+// rejects) is never sent again.
+enum class DatagramKind : std::uint8_t {
+  data = 1,     // Header, introduction, payload: sequenced by the header
+  control = 2,  // ControlMessage: by its own
+  ack = 3,      // nothing follows
+  probe = 4,    // Introduction: answered by an ack
+  reject = 5,   // ControlMessage, to one that has no record here
+};
+inline constexpr std::uint8_t kControlGap = 1;  // a control message came before its turn: dropped
+struct Datagram {
+  std::uint64_t sender = 0;             // Address::id
+  std::uint32_t index = kUnknownIndex;  // of the sender in the receiver's table
+  std::uint32_t data_ack = 0;           // all of the receiver's stream before it has been delivered
+  std::uint32_t held = 0;         // bit i: message data_ack + i is here and waits for its turn
+  std::uint32_t control_ack = 0;  // all of the receiver's control messages before it were taken
+  DatagramKind kind = DatagramKind::ack;
+  std::uint8_t flags = 0;
+  std::uint8_t reserved[6] = {};
+};
+static_assert(sizeof(Datagram) == 32);
+inline constexpr std::uint32_t kGrhBytes = 40;  // in front of every datagram received
+inline constexpr std::uint32_t kDatagramOffset = kGrhBytes + sizeof(Datagram);
 
 // A data message as found in a receive buffer.
 struct Parsed {
@@ -131,6 +160,8 @@ struct Parsed {
 };
 
 [[nodiscard]] Status parse_data(const std::byte* bytes, std::size_t length, Parsed* parsed);
+// The body that follows is looked at by the others; its length is checked against the kind.
+[[nodiscard]] Status parse_datagram(const std::byte* bytes, std::size_t length, Datagram* datagram);
 [[nodiscard]] Status parse_control(const std::byte* bytes, std::size_t length,
                                    ControlMessage* message);
 [[nodiscard]] Status parse_rts(const std::byte* payload, std::size_t length, Rts* rts);

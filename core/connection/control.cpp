@@ -47,7 +47,9 @@ Peer* EndpointCore::make_peer(const Address& address, Status* status) {
     return peers_[found->second].get();
   }
   // The record and its places in tables; rings and queue pairs are accounted when they come.
-  Reservation bytes = Reservation::take(account_, MemoryKind::peers, sizeof(Peer) + 96);
+  Reservation bytes =
+      Reservation::take(account_, MemoryKind::peers,
+                        sizeof(Peer) + 96 + (over_datagrams() ? sizeof(ReliableLink) + 64 : 0));
   if (!bytes) {
     *status = Status{Code::over_budget,
                      fmt::format("TURNOUT_MEMORY_BUDGET={} has no room for the record of peer "
@@ -55,9 +57,22 @@ Peer* EndpointCore::make_peer(const Address& address, Status* status) {
                                  account_.budget(), peers_.size() + 1)};
     return nullptr;
   }
+  if (address.datagrams() != over_datagrams()) {
+    *status =
+        Status{Code::unsupported,
+               fmt::format("{} starts on {}, this process on {}: set TURNOUT_START_CHANNEL=ud "
+                           "for the whole job",
+                           address.to_string(), address.datagrams() ? "UD" : "DC",
+                           over_datagrams() ? "UD" : "DC")};
+    return nullptr;
+  }
   ibv_ah* const ah = address_handle(address, status);
   if (ah == nullptr) return nullptr;
   auto peer = std::make_unique<Peer>();
+  peer->send_kind = peer->receive_kind = peer->wanted = base_;
+  peer->sent.begin(base_);
+  peer->received.begin(base_);
+  if (over_datagrams()) peer->link = std::make_unique<ReliableLink>();
   peer->id = static_cast<PeerId>(peers_.size());
   peer->address = address;
   peer->self = address.id == address_.id;
@@ -67,8 +82,8 @@ Peer* EndpointCore::make_peer(const Address& address, Status* status) {
   peer->establishment_queue = choose_queue(address_.id, address.id, settings_.establishment_qps);
   peer->credits =
       std::min<std::uint32_t>(static_cast<std::uint32_t>(settings_.credits), address.credits());
-  peer->eager_size = std::min<std::uint32_t>(static_cast<std::uint32_t>(settings_.ring_entry_size),
-                                             address.receive_size());
+  peer->eager_size =
+      std::min(own_eager_size_, address.receive_size() - (over_datagrams() ? wire::kGrhBytes : 0));
   peer->heard = clock_.now();
   by_id_.emplace(address.id, peer->id);
   peer_bytes_.push_back(std::move(bytes));
@@ -89,6 +104,10 @@ void EndpointCore::send_control(Peer& peer, Purpose purpose, wire::ControlMessag
   if (peer.lost) return;
   message.index = peer.remote_index;
   message.sender = address_.id;
+  if (peer.link) {
+    send_control_over_link(peer, purpose, message);
+    return;
+  }
   PendingControl pending{peer.id, purpose, message};
   // Establishment messages of a pair keep their order: none overtakes one that waits.
   if (!pending_control_.empty() || !post_control(pending)) pending_control_.push_back(pending);
@@ -97,13 +116,17 @@ void EndpointCore::send_control(Peer& peer, Purpose purpose, wire::ControlMessag
 bool EndpointCore::post_control(const PendingControl& pending) {
   Peer& peer = *peers_[pending.peer];
   if (peer.lost) return true;
-  const bool credit = pending.purpose == Purpose::credit;
+  return post_control(peer, pending.purpose == Purpose::credit,
+                      ControlBytes{nullptr, &pending.message, sizeof pending.message});
+}
+
+bool EndpointCore::post_control(Peer& peer, bool credit, const ControlBytes& bytes) {
   const std::uint8_t at = credit ? peer.credit_queue : peer.establishment_queue;
   const unsigned first = peer.address.data_qps() + (credit ? 0 : peer.address.credit_qps());
   const unsigned n = credit ? peer.address.credit_qps() : peer.address.establishment_qps();
   Status status;
-  if (!post_control(*pool(pending.purpose)[at], peer.id, peer.address, peer.ah, first + at % n,
-                    pending.message, &status)) {
+  if (!post_control(*pool(credit ? Purpose::credit : Purpose::establishment)[at], peer.id,
+                    peer.address, peer.ah, first + at % n, bytes, &status)) {
     return false;
   }
   charge(Work::post, 1);
@@ -112,14 +135,16 @@ bool EndpointCore::post_control(const PendingControl& pending) {
 }
 
 // To the target number `target` of that address. False: no room now.
-bool EndpointCore::post_control(DcInitiator& queue, PeerId peer, const Address& address, ibv_ah* ah,
-                                unsigned target, const wire::ControlMessage& message,
+bool EndpointCore::post_control(MessageQueue& queue, PeerId peer, const Address& address,
+                                ibv_ah* ah, unsigned target, const ControlBytes& message,
                                 Status* status) {
   if (queue.full()) return false;
   const std::uint32_t buffer = control_send_pool_.take();
   if (buffer == kNoBuffer) return false;
   std::byte* const bytes = control_send_pool_.data(buffer);
-  std::memcpy(bytes, &message, sizeof message);
+  const std::size_t head = message.head != nullptr ? sizeof *message.head : 0;
+  if (head > 0) std::memcpy(bytes, message.head, head);
+  if (message.length > 0) std::memcpy(bytes + head, message.body, message.length);
   SendRecord record;
   record.kind = SendRecord::Kind::message;
   record.pool = SendRecord::Pool::control;
@@ -127,7 +152,7 @@ bool EndpointCore::post_control(DcInitiator& queue, PeerId peer, const Address& 
   record.buffer = buffer;
   record.local = reinterpret_cast<std::uint64_t>(bytes);
   record.lkey = control_send_pool_.lkey();
-  record.length = sizeof message;
+  record.length = static_cast<std::uint32_t>(head + message.length);
   record.dct = address.dct_number(target);
   record.ah = ah;
   record.dc_key = address.id;
@@ -178,8 +203,12 @@ bool EndpointCore::reject(const wire::Introduction& introduction) {
   message.type = wire::Control::reject;
   message.index = introduction.index;
   message.sender = address_.id;
+  wire::Datagram head;
+  head.kind = wire::DatagramKind::reject;
+  head.sender = address_.id;
+  head.index = introduction.index;
   return post_control(*pool(Purpose::credit).front(), kAnyPeer, address, ah, address.data_qps(),
-                      message, &status);
+                      {over_datagrams() ? &head : nullptr, &message, sizeof message}, &status);
 }
 
 void EndpointCore::on_control(std::uint32_t buffer, std::uint32_t length) {
@@ -189,69 +218,78 @@ void EndpointCore::on_control(std::uint32_t buffer, std::uint32_t length) {
     TURNOUT_LOG(connection, error, "dropped: {}", status.text());
     return;
   }
-  Peer* peer = find_peer(message.index);
-  if (peer == nullptr || peer->address.id != message.sender) {
-    // It does not know its index here yet, or it is of an endpoint that is gone.
-    const auto found = by_id_.find(message.sender);
-    peer = found != by_id_.end() ? peers_[found->second].get() : nullptr;
-  }
+  Peer* const peer = find_sender(message.index, message.sender);
   if (peer == nullptr || peer->lost) {
     TURNOUT_LOG(connection, debug, "a control message of {:016x} is dropped", message.sender);
     return;
   }
   peer->heard_since_tick = true;
+  handle_control(*peer, message);
+}
+
+Peer* EndpointCore::find_sender(std::uint32_t index, std::uint64_t id) noexcept {
+  if (Peer* const peer = find_peer(index); peer != nullptr && peer->address.id == id) return peer;
+  // It does not know its index here yet, or it is of an endpoint that is gone.
+  const auto found = by_id_.find(id);
+  return found != by_id_.end() ? peers_[found->second].get() : nullptr;
+}
+
+void EndpointCore::handle_control(Peer& peer, const wire::ControlMessage& message) {
   switch (message.type) {
     case wire::Control::credit:
-      peer->credits = std::min(peer->credits + message.credits, peer->address.credits());
-      if (over_ring(peer->send_kind) && message.request == peer->ring_sender.request) {
-        peer->ring_sender.credits =
-            std::min(peer->ring_sender.credits + message.ring_credits, peer->ring_sender.entries);
+      peer.credits = std::min(peer.credits + message.credits, peer.address.credits());
+      if (over_ring(peer.send_kind) && message.request == peer.ring_sender.request) {
+        peer.ring_sender.credits =
+            std::min(peer.ring_sender.credits + message.ring_credits, peer.ring_sender.entries);
       }
       break;
     case wire::Control::welcome:
-      peer->remote_index = message.own_index;
+      peer.remote_index = message.own_index;
       break;
     case wire::Control::fin:
-      on_fin(message, *peer);
+      on_fin(message, peer);
       break;
     case wire::Control::bye:
-      peer->said_bye = true;
-      peer->last_old = message.last_sequence;
+      peer.said_bye = true;
+      peer.last_old = message.last_sequence;
       break;
     case wire::Control::request:
-      on_request(*peer, message);
+      on_request(peer, message);
       break;
     case wire::Control::accept:
-      on_accept(*peer, message);
+      on_accept(peer, message);
       break;
     case wire::Control::ready:
-      on_ready(*peer, message);
+      on_ready(peer, message);
       break;
     case wire::Control::switched:
-      on_switched(*peer, message);
+      on_switched(peer, message);
       break;
     case wire::Control::refuse:
-      on_refuse(*peer, message);
+      on_refuse(peer, message);
       break;
     case wire::Control::closed:
-      on_closed(*peer);
+      on_closed(peer);
+      break;
+    case wire::Control::pull:
+      on_pull(peer, message);
       break;
     case wire::Control::reject:
-      lose_peer(*peer, Status{Code::peer_lost,
-                              fmt::format("{} has no memory for a record of this process; raise "
-                                          "TURNOUT_MEMORY_BUDGET there",
-                                          peer->address.to_string()),
-                              ENOMEM});
+      lose_peer(peer, Status{Code::peer_lost,
+                             fmt::format("{} has no memory for a record of this process; raise "
+                                         "TURNOUT_MEMORY_BUDGET there",
+                                         peer.address.to_string()),
+                             ENOMEM});
       break;
   }
 }
 
 // An initiator's work request failed; the queue pair is in the error state and everything behind
 // the request was flushed. Those are posted again, in order, but for a peer that is gone.
-void EndpointCore::recover(DcInitiator& queue, const ibv_wc& wc) {
+void EndpointCore::recover(MessageQueue& queue, const ibv_wc& wc) {
   std::vector<SendRecord> records = queue.take_all();
   if (wc.status == IBV_WC_WR_FLUSH_ERR) {
-    TURNOUT_LOG(channel, warn, "a DC initiator failed without a reason; posting its work again");
+    TURNOUT_LOG(channel, warn, "a queue pair failed without a reason; posting its work again");
   } else if (!records.empty()) {
     const SendRecord failed = records.front();
     records.erase(records.begin());
@@ -280,15 +318,13 @@ void EndpointCore::recover(DcInitiator& queue, const ibv_wc& wc) {
         lose_peer(peer, why);
         on_transfer_done(*failed.transfer, why);
       } else {
-        if (failed.kind == SendRecord::Kind::probe) --peer.probes;
-        if (failed.pool == SendRecord::Pool::data) send_pool_.give_back(failed.buffer);
-        if (failed.pool == SendRecord::Pool::control) control_send_pool_.give_back(failed.buffer);
         lose_peer(peer, why);
+        retire(failed);
       }
     }
   }
   if (Status status = queue.recover(); !status.ok()) {
-    TURNOUT_LOG(channel, error, "a DC initiator cannot be recovered: {}", status.text());
+    TURNOUT_LOG(channel, error, "a queue pair cannot be recovered: {}", status.text());
   }
   for (const SendRecord& record : records) {
     if (record.peer == kAnyPeer) {
@@ -364,6 +400,8 @@ void EndpointCore::lose_peer(Peer& peer, Status why) {
     }
     t = next;
   }
+  end_pulls(&peer);
+  if (peer.link) drop_link(peer);
   if (peer.rc) discard_rc(peer);
   if (peer.ring) {
     rings_.erase(std::remove(rings_.begin(), rings_.end(), &peer), rings_.end());
@@ -376,7 +414,12 @@ void EndpointCore::lose_peer(Peer& peer, Status why) {
 }
 
 // A zero-length RDMA write: the peer's adapter answers, its processor is not needed.
-void EndpointCore::probe(Peer& peer, DcInitiator& queue) {
+// Over UD its process has to answer, see datagrams.cpp.
+void EndpointCore::probe(Peer& peer, MessageQueue& queue) {
+  if (peer.link) {
+    send_probe(peer);
+    return;
+  }
   if (queue.full()) return;
   SendRecord record;
   record.kind = SendRecord::Kind::probe;
@@ -422,7 +465,7 @@ void EndpointCore::keep_alive(Nanoseconds now) {
                              ESHUTDOWN});
       continue;
     }
-    const bool expected = peer.directed_receives > 0 || peer.awaiting_fin > 0 ||
+    const bool expected = peer.directed_receives > 0 || peer.awaiting_fin > 0 || peer.pieces > 0 ||
                           !peer.backlog.empty() || peer.receive_state != ReceiveState::steady ||
                           peer.send_state != SendState::steady ||
                           (wildcards && peer.remote_index != wire::kUnknownIndex);

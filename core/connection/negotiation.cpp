@@ -1,6 +1,7 @@
-// J1-J5 of AQPS 3.3: how one direction of a pair changes between DC-sendrecv, a ring written over
-// DC and a ring written over an RC queue pair, with what the paper leaves out: refusal and
-// counter-offer, crossing requests, the way back, reuse of queue pairs.
+// J1-J5 of AQPS 3.3: how one direction of a pair changes between the start service (DC-sendrecv, or
+// UD-sendrecv where there is no DC), a ring written over DC and a ring written over an RC queue
+// pair, with what the paper leaves out: refusal and counter-offer, crossing requests, the way back,
+// reuse of queue pairs.
 //
 // To RC the receiver of the data asks (J1) with its ring and its RC queue pair. The sender makes
 // its own, connects it and accepts (J2), or refuses, or says that it writes into the ring over DC
@@ -205,14 +206,14 @@ void EndpointCore::switch_sending(Peer& peer, ChannelKind to, const wire::Contro
 void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
   const auto to = static_cast<ChannelKind>(message.kind);
   const bool over_dc = to == ChannelKind::dc_rdma;
-  if (to == ChannelKind::dc_sendrecv || (over_dc && peer.send_kind == ChannelKind::rc_rdma)) {
+  if (to == base_ || (over_dc && peer.send_kind == ChannelKind::rc_rdma)) {
     switch_sending(peer, to, message);
     return;
   }
   const std::uint32_t entry_size =
       message.entry_log2 >= 9 && message.entry_log2 <= 16 ? 1u << message.entry_log2 : 0;
   if (!over_ring(to) || message.ring_entries == 0 || message.ring_entries > kMaxRingEntries ||
-      entry_size == 0 || (!over_dc && message.qp_number == 0)) {
+      entry_size == 0 || (!over_dc && message.qp_number == 0) || (over_dc && over_datagrams())) {
     TURNOUT_LOG(connection, error,
                 "{}: request of channel {} with {} entries of 2^{} bytes and queue pair {}",
                 peer.address.to_string(), message.kind, message.ring_entries, message.entry_log2,
@@ -258,7 +259,8 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
   }
   if (refusal != wire::Refusal::none) {
     drop_rc_if_unused(peer);
-    if (!has_ring && static_cast<ChannelKind>(message.otherwise) == ChannelKind::dc_rdma) {
+    if (!has_ring && !over_datagrams() &&
+        static_cast<ChannelKind>(message.otherwise) == ChannelKind::dc_rdma) {
       ++refusals_;
       peer.ring_sender = peer.offered_ring;
       switch_sending(peer, ChannelKind::dc_rdma, message, refusal);

@@ -13,6 +13,7 @@
 #include "core/channel/rc_queue.h"
 #include "core/channel/ring.h"
 #include "core/protocol/operation.h"
+#include "core/protocol/reliable.h"
 #include "core/report.h"
 #include "core/selection/policy.h"
 
@@ -40,6 +41,7 @@ class ChannelHistory {
     ++current_.messages;
     current_.bytes += bytes;
   }
+  void begin(ChannelKind kind) noexcept { current_.channel = kind; }
   void change(ChannelKind kind, std::int64_t now);
   [[nodiscard]] DirectionReport report() const;
   [[nodiscard]] std::uint64_t switches() const noexcept { return switches_; }
@@ -51,7 +53,7 @@ class ChannelHistory {
   std::uint64_t switches_ = 0;
 };
 
-struct HeldMessage {  // arrived on DC-sendrecv before its turn
+struct HeldMessage {  // arrived on the start service before its turn
   std::uint32_t sequence = 0;
   std::uint32_t buffer = 0;
   std::uint32_t length = 0;
@@ -79,8 +81,8 @@ struct Peer {
   ChannelKind send_kind = ChannelKind::dc_sendrecv;
   SendState send_state = SendState::steady;
   std::uint32_t send_sequence = 0;  // of the next message
-  std::uint32_t credits = 0;        // DC-sendrecv messages we may still send
-  std::uint32_t eager_size = 0;     // bytes of its data receives, at most ours
+  std::uint32_t credits = 0;        // messages on the start service we may still send
+  std::uint32_t eager_size = 0;     // bytes of a message its data receives take, at most ours
   RingSender ring_sender;
   RingSender offered_ring;  // while send_state is accepted
   std::uint32_t answered_request = 0;
@@ -93,7 +95,7 @@ struct Peer {
   ReceiveState receive_state = ReceiveState::steady;
   ChannelKind wanted = ChannelKind::dc_sendrecv;  // what the change under way leads to
   std::uint32_t receive_sequence = 0;             // of the next message to deliver
-  std::uint32_t owed = 0;                         // DC-sendrecv credits to hand back
+  std::uint32_t owed = 0;                         // credits of the start service to hand back
   std::uint32_t owed_ring = 0;
   std::unique_ptr<RingReceiver> ring;
   std::vector<HeldMessage> held;
@@ -106,7 +108,7 @@ struct Peer {
   std::uint32_t request = 0;        // number of our latest request
   std::uint32_t ring_request = 0;   // of the one that made `ring`: marks the credits of its entries
   std::uint32_t last_old = 0;       // J4: last sequence number on the old channel
-  std::uint32_t reads_over_rc = 0;  // rendezvous reads in flight on the RC queue pair
+  std::uint32_t reads_over_rc = 0;  // transfers of ours on the RC queue pair
   Nanoseconds requested_at = 0;
   std::size_t decision = 0;        // index + 1 of the decision being carried out
   std::uint64_t window = 0;        // messages received in the current interval
@@ -121,6 +123,8 @@ struct Peer {
   double predicted_gain = 0;
 
   std::unique_ptr<RcQueue> rc;          // serves both directions
+  std::unique_ptr<ReliableLink> link;   // where the start service is UD
+  std::uint32_t pieces = 0;             // large messages that it sends in pieces
   std::uint32_t directed_receives = 0;  // posted for this peer only
   std::uint32_t awaiting_fin = 0;       // our large messages it has not fetched yet
 };

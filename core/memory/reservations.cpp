@@ -26,7 +26,7 @@ Status EndpointCore::reserve_fixed(MemoryKind kind, std::uint64_t bytes, const c
 
 Status EndpointCore::reserve_fixed(std::uint32_t receive_entries, std::uint32_t send_entries) {
   rc_bytes_ = object_bytes(Object::rc_queue_pair, 1,
-                           queue_pair_bytes(QpService::rc, kDcDepth, 2, tuning_.max_inline));
+                           queue_pair_bytes(QpService::rc, kQueueDepth, 2, tuning_.max_inline));
 
   // A completion entry takes 64 bytes, a receive with one piece 32 (mlx5: one stride each).
   const std::uint64_t entries = std::uint64_t{receive_entries} + send_entries;
@@ -53,9 +53,17 @@ Status EndpointCore::reserve_fixed(std::uint32_t receive_entries, std::uint32_t 
       !s.ok()) {
     return s;
   }
+  if (over_datagrams()) {
+    const std::uint64_t count =
+        settings_.data_qps + settings_.credit_qps + settings_.establishment_qps;
+    return reserve_fixed(MemoryKind::queue_pairs,
+                         object_bytes(Object::ud_queue_pair, count,
+                                      count * queue_pair_bytes(QpService::ud, kQueueDepth, 1, 0)),
+                         "the UD queue pairs");
+  }
   const auto pool = [this](Object object, std::uint64_t initiators, std::uint64_t targets) {
     return object_bytes(object, initiators,
-                        initiators * queue_pair_bytes(QpService::dci, kDcDepth, 2, 0) +
+                        initiators * queue_pair_bytes(QpService::dci, kQueueDepth, 2, 0) +
                             targets * queue_pair_bytes(QpService::dct, 0, 0, 0));
   };
   const std::uint64_t data = settings_.data_qps, credit = settings_.credit_qps,

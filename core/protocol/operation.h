@@ -41,6 +41,8 @@ struct Pieces {
     return true;
   }
   void copy_out(std::byte* to) const noexcept;
+  // `length` bytes of them from `offset` on.
+  [[nodiscard]] Pieces slice(std::size_t offset, std::size_t length) const noexcept;
   // Copies into the pieces from `offset` on; returns what fitted.
   std::size_t copy_in(std::size_t offset, const std::byte* from, std::size_t length) const noexcept;
 };
@@ -58,7 +60,9 @@ struct SendOperation {
   Pieces pieces;
   Report report;
   std::uint32_t completion_flags = 0;
-  std::uint64_t id = 0;  // of one that waits for its Fin
+  std::uint64_t id = 0;    // of one that waits for its Fin
+  std::uint64_t pull = 0;  // the receiver's transfer that the message goes to in pieces; 0: none
+  std::size_t pulled = 0;  // bytes of it that were sent
   std::array<verbs::Mr, kMaxIov> regions;
   std::unique_ptr<std::array<std::byte, kInjectLimit>> copy;  // of an injected message, accounted
 };
@@ -128,7 +132,10 @@ struct Transfer {
   Status status;
   // A large message being received:
   RecvOperation* receive = nullptr;
-  std::uint64_t fin = 0;  // the sender's operation
+  std::uint64_t fin = 0;       // the sender's operation
+  std::uint64_t pull = 0;      // it comes in pieces, which name it so
+  std::uint64_t expected = 0;  // bytes of all pieces; `posted` of them have come
+  std::size_t offset = 0;      // in the receive's buffer
   std::size_t overflow = 0;
   // What is reported:
   Report report;

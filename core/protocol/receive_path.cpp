@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/log.h"
 #include "core/endpoint_core.h"
@@ -40,6 +41,7 @@ bool EndpointCore::introduce(const wire::Introduction& introduction, PeerId* id)
   *id = peer->id;
   peer->remote_index = introduction.index;
   // Its next messages need no introduction once it knows which record is its own here.
+  if (peer->link && std::exchange(peer->link->welcomed, true)) return true;  // under way
   wire::ControlMessage welcome;
   welcome.type = wire::Control::welcome;
   welcome.own_index = peer->id;
@@ -48,9 +50,9 @@ bool EndpointCore::introduce(const wire::Introduction& introduction, PeerId* id)
 }
 
 void EndpointCore::on_data(std::uint32_t buffer, std::uint32_t length) {
-  const std::byte* const bytes = receive_pool_.data(buffer);
   wire::Parsed parsed;
-  if (Status status = wire::parse_data(bytes, std::min(length, receive_pool_.size()), &parsed);
+  if (Status status = wire::parse_data(
+          received(buffer), std::min(length, receive_pool_.size() - receive_offset_), &parsed);
       !status.ok()) {
     TURNOUT_LOG(protocol, error, "dropped: {}", status.text());
     to_post_.push_back(buffer);
@@ -68,6 +70,7 @@ void EndpointCore::on_data(std::uint32_t buffer, std::uint32_t length) {
     return;
   }
   peer->heard_since_tick = true;
+  if (peer->link && !data_came(*peer, parsed.header, buffer)) return;
   const std::uint32_t ahead = parsed.header.sequence - peer->receive_sequence;
   if (ahead == 0 && may_deliver(*peer, parsed.header)) {
     Arrival arrival{UnexpectedMessage::Storage::buffer, parsed.payload, buffer, 0};
@@ -97,7 +100,7 @@ void EndpointCore::deliver_held(Peer& peer) {
     }
     const HeldMessage held = peer.held[i];
     wire::Parsed parsed;
-    const Status status = wire::parse_data(receive_pool_.data(held.buffer), held.length, &parsed);
+    const Status status = wire::parse_data(received(held.buffer), held.length, &parsed);
     if (status.ok() && !may_deliver(peer, parsed.header)) return;
     peer.held.erase(peer.held.begin() + static_cast<std::ptrdiff_t>(i));
     --receives_kept_;
@@ -224,11 +227,16 @@ void EndpointCore::release_arrival(Peer& peer, UnexpectedMessage::Storage storag
 
 void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival& arrival) {
   ++peer.receive_sequence;
+  peer.stalled = false;
+  credits_given(peer, header);
+  if (header.type == wire::Type::piece || header.type == wire::Type::hello) {  // no message counts
+    if (header.type == wire::Type::piece) on_piece(peer, header, arrival.payload);
+    release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
+    return;
+  }
   ++delivered_;
   ++peer.window;
-  peer.stalled = false;
   peer.received.count(wire::message_bytes(header, arrival.payload));
-  credits_given(peer, header);
   charge(Work::match, 1);
   switch (header.type) {
     case wire::Type::eager: {
@@ -258,6 +266,7 @@ void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival
       release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
       break;
     }
+    case wire::Type::piece:
     case wire::Type::hello:
     case wire::Type::none:
       release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
@@ -281,7 +290,7 @@ void EndpointCore::deliver_large(Peer& peer, const wire::Header& header, const A
     return;
   }
   const Place place = place_in(*receive, rts.total);
-  if (transfers_.ready()) {
+  if (transfers_.ready() && data_path(peer) != DataPath::wait) {
     start_get(*receive, peer, header, rts, place);
     release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
     return;

@@ -14,8 +14,8 @@ constexpr std::uint32_t kMaxCreditsInHeader = 255;
 
 // Payload bytes that one message to this peer can carry now.
 std::size_t EndpointCore::room(const Peer& peer) const noexcept {
-  std::size_t bytes = over_ring(peer.send_kind) ? peer.ring_sender.entry_size : peer.eager_size;
-  bytes -= sizeof(wire::Header);
+  std::size_t bytes = over_ring(peer.send_kind) ? peer.ring_sender.entry_size - sizeof(wire::Header)
+                                                : peer.eager_size - stream_overhead_;
   if (peer.remote_index == wire::kUnknownIndex) bytes -= sizeof(wire::Introduction);
   return bytes;
 }
@@ -38,9 +38,10 @@ void EndpointCore::fill_header(Peer& peer, const StreamMessage& message, wire::H
 
 bool EndpointCore::post_stream(Peer& peer, const StreamMessage& message) {
   const bool posted =
-      over_ring(peer.send_kind) ? post_over_ring(peer, message) : post_over_dc(peer, message);
+      over_ring(peer.send_kind) ? post_over_ring(peer, message) : post_over_base(peer, message);
   if (posted) {
-    peer.sent.count(message.counts_as);
+    const bool counts = message.type != wire::Type::piece && message.type != wire::Type::hello;
+    if (counts) peer.sent.count(message.counts_as);
     charge(Work::post, 1);
   }
   return posted;
@@ -55,7 +56,7 @@ void EndpointCore::address_data(const Peer& peer, SendRecord* record) const noex
 bool EndpointCore::post_over_ring(Peer& peer, const StreamMessage& message) {
   RingSender& ring = peer.ring_sender;
   const bool rc = peer.send_kind == ChannelKind::rc_rdma;
-  DcInitiator& dc = *pool(Purpose::data)[peer.data_queue];
+  MessageQueue& dc = *pool(Purpose::data)[peer.data_queue];
   if (ring.credits == 0 || (rc ? peer.rc->full() : dc.full())) return false;
   const bool acknowledged = (message.flags & wire::kAcknowledge) != 0;
   const std::size_t prefix = acknowledged ? wire::kOperationBytes : 0;
@@ -134,14 +135,21 @@ bool EndpointCore::post_over_ring(Peer& peer, const StreamMessage& message) {
   return true;
 }
 
-bool EndpointCore::post_over_dc(Peer& peer, const StreamMessage& message) {
-  DcInitiator& queue = *pool(Purpose::data)[peer.data_queue];
+bool EndpointCore::post_over_base(Peer& peer, const StreamMessage& message) {
+  MessageQueue& queue = *pool(Purpose::data)[peer.data_queue];
   if (peer.credits == 0 || queue.full()) return false;
   const std::uint32_t buffer = send_pool_.take();
   if (buffer == kNoBuffer) return false;
   wire::Header header;
   fill_header(peer, message, &header);
-  std::byte* const start = send_pool_.data(buffer);
+  std::byte* const whole = send_pool_.data(buffer);
+  std::byte* start = whole;
+  if (over_datagrams()) {
+    wire::Datagram datagram;
+    stamp(peer, wire::DatagramKind::data, &datagram);
+    std::memcpy(start, &datagram, sizeof datagram);
+    start += sizeof datagram;
+  }
   std::byte* to = start + sizeof header;
   if (peer.remote_index == wire::kUnknownIndex) {
     header.flags |= wire::kIntroduced;
@@ -165,17 +173,19 @@ bool EndpointCore::post_over_dc(Peer& peer, const StreamMessage& message) {
   charge(Work::copy, message.length);
   SendRecord record;
   record.kind = SendRecord::Kind::message;
-  record.pool = SendRecord::Pool::data;
+  record.pool = over_datagrams() ? SendRecord::Pool::kept : SendRecord::Pool::data;
   record.peer = peer.id;
   record.buffer = buffer;
-  record.local = reinterpret_cast<std::uint64_t>(start);
+  record.local = reinterpret_cast<std::uint64_t>(whole);
   record.lkey = send_pool_.lkey();
-  record.length = static_cast<std::uint32_t>(to - start);
+  record.length = static_cast<std::uint32_t>(to - whole);
   address_data(peer, &record);
   --peer.credits;
   if (Status status = queue.post(record); !status.ok()) {
     send_pool_.give_back(buffer);
     lose_peer(peer, status);
+  } else if (over_datagrams()) {
+    keep_until_acknowledged(peer, header.sequence, record);
   }
   return true;
 }
@@ -228,7 +238,7 @@ Status EndpointCore::send(const SendRequest& request) {
   operation->pieces = pieces;
   operation->report = request.report;
   operation->completion_flags = completion_flags;
-  operation->rendezvous = pieces.total > peer->eager_size - sizeof(wire::Header) -
+  operation->rendezvous = pieces.total > peer->eager_size - stream_overhead_ -
                                              sizeof(wire::Introduction) - wire::kOperationBytes;
   operation->acknowledged = acknowledged && !operation->rendezvous;
   if (request.inject) {
@@ -341,6 +351,7 @@ void EndpointCore::end_send(SendOperation& operation, Status status) {
     awaiting_fin_[slot] = nullptr;
     free_fin_slots_.push_back(slot);
   }
+  if (operation.pull != 0) pulled_.remove(&operation);
   Completion done;
   done.context = operation.report.context;
   done.length = operation.pieces.total;

@@ -4,7 +4,7 @@
 // A transfer is cut into segments with at most kMaxInFlight of them posted. Reads of a large
 // message use the pair's RC queue pair while it serves this direction, else DC. One-sided
 // operations of the application carry keys we did not make: they go over DC, where a refused key
-// does not break the pair's connection.
+// does not break the pair's connection. Where there is no DC, see pieces.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -93,8 +93,13 @@ void EndpointCore::start_get(RecvOperation& receive, Peer& peer, const wire::Hea
   transfer->total = length;
   transfer->remote_count = rts.segments;
   std::copy_n(rts.segment, rts.segments, transfer->remote.begin());
-  transfer->over_rc = peer.rc && peer.receive_kind == ChannelKind::rc_rdma &&
-                      peer.receive_state == ReceiveState::steady;
+  const DataPath path = data_path(peer);
+  if (path == DataPath::pieces) {
+    transfer->offset = offset;
+    start_pull(*transfer, rts);
+    return;
+  }
+  transfer->over_rc = path == DataPath::rc;
   if (transfer->over_rc) ++peer.reads_over_rc;
   if (Status status = register_pieces(*transfer, target, false); !status.ok()) {
     transfer->status = status;
@@ -107,7 +112,23 @@ void EndpointCore::start_get(RecvOperation& receive, Peer& peer, const wire::Hea
 // Posts what may be posted now; ends the transfer when nothing is left to do.
 void EndpointCore::pump(Transfer& transfer) {
   Peer& peer = *transfer.peer;
-  while (transfer.status.ok() && transfer.posted < transfer.total &&
+  if (over_datagrams() && !transfer.over_rc && transfer.status.ok() && transfer.total > 0) {
+    const DataPath path = data_path(peer);
+    transfer.over_rc = path == DataPath::rc;
+    if (transfer.over_rc) ++peer.reads_over_rc;
+    if (path == DataPath::pieces) {
+      transfer.status = Status{
+          Code::unsupported,
+          fmt::format("{}: one-sided operations need an RC queue pair where the adapter has no DC, "
+                      "and none can be had: {}; raise TURNOUT_MAX_ACTIVE_RC, TURNOUT_RC_POOL or "
+                      "TURNOUT_MEMORY_BUDGET at both ends",
+                      peer.address.to_string(),
+                      peer.reason.empty() ? "the policy has none" : peer.reason),
+          EOPNOTSUPP};
+    }
+  }
+  const bool way = !over_datagrams() || transfer.over_rc;
+  while (way && transfer.status.ok() && transfer.posted < transfer.total &&
          transfer.in_flight < kMaxInFlight) {
     SendQueue& queue = transfer.over_rc
                            ? static_cast<SendQueue&>(*peer.rc)
@@ -169,7 +190,8 @@ bool EndpointCore::pump_transfers() {
   for (Transfer* transfer = active_transfers_.first(); transfer != nullptr;) {
     Transfer* const next = transfer->next;
     const std::uint64_t before = transfer->posted;
-    const bool stuck = transfer->in_flight >= kMaxInFlight;
+    const bool stuck = transfer->in_flight >= kMaxInFlight ||
+                       (!transfer->over_rc && data_path(*transfer->peer) == DataPath::wait);
     if (!stuck) {
       pump(*transfer);
       // A transfer that has ended is not looked at again: it moved.
@@ -191,22 +213,26 @@ void EndpointCore::end_transfer(Transfer& transfer) {
   Peer& peer = *transfer.peer;
   for (auto& region : transfer.regions) region.reset();
   if (transfer.buffer != kNoBuffer) send_pool_.give_back(transfer.buffer);
+  const auto leave_rc = [&] {
+    if (!transfer.over_rc) return;
+    --peer.reads_over_rc;
+    if (peer.receive_state == ReceiveState::draining) finish_drain(peer);
+  };
   if (transfer.receive != nullptr) {
     RecvOperation& receive = *transfer.receive;
     --receive.transfers;
     if (!peer.lost) send_fin(peer, transfer.fin, transfer.status);
-    if (transfer.over_rc) {
-      --peer.reads_over_rc;
-      if (peer.receive_state == ReceiveState::draining) finish_drain(peer);
-    }
+    leave_rc();
     end_receive(receive, transfer.completion, transfer.overflow, transfer.status);
   } else if (transfer.status.ok()) {
+    leave_rc();
     if (SendOperation* const told = std::exchange(transfer.announcement, nullptr)) {
       // The data has landed; the target is told in the stream, behind what was sent before.
       if (!peer.backlog.empty() || !try_operation(*told)) enqueue(*told);
     }
     finish(transfer.report, transfer.completion);
   } else {
+    leave_rc();
     fail(transfer.report, transfer.completion, transfer.status);
   }
   drop_transfer(transfer);
@@ -233,6 +259,7 @@ Status EndpointCore::rma(const RmaRequest& request) {
   if (request.key > 0xffffffffu) {
     return {Code::permission, fmt::format("rma: key {:#x} is none of ours", request.key)};
   }
+  if (over_datagrams() && peer->self) return rma_to_self(request, pieces);
   if (pool(Purpose::data)[peer->data_queue]->full()) return {Code::again, "the queue is full"};
   Transfer* const transfer = take_for_caller(transfers_);
   if (transfer == nullptr) return refusal();

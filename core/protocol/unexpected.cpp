@@ -81,8 +81,10 @@ UnexpectedMessage& EndpointCore::store(Peer& peer, const wire::Header& header,
   ++peer.withheld;
   if (arrival.storage == UnexpectedMessage::Storage::buffer) ++receives_kept_;
   // So many receive buffers kept that others find none are worse than memory over the limit.
-  const bool scarce = arrival.storage == UnexpectedMessage::Storage::buffer &&
-                      receives_kept_ > settings_.receive_buffers / 2;
+  // Nor must they keep the pieces of a large message from coming.
+  const bool scarce = (arrival.storage == UnexpectedMessage::Storage::buffer &&
+                       receives_kept_ > settings_.receive_buffers / 2) ||
+                      peer.pieces > 0;
   const std::uint64_t bytes = header.length + sizeof(UnexpectedMessage);
   if (unexpected_bytes_ + bytes <= settings_.unexpected_memory || scarce) {
     (void)set_aside(message);  // if the budget refuses, it stays where it is
@@ -135,7 +137,7 @@ void EndpointCore::look_after_held_back(Peer& peer, bool wildcards, Nanoseconds 
     peer.stuck_since = 0;
     return;
   }
-  const bool waited = wildcards || peer.directed_receives > 0;
+  const bool waited = wildcards || peer.directed_receives > 0 || peer.pieces > 0;
   const bool scarce = receives_kept_ > settings_.receive_buffers / 2;
   if ((!waited && !scarce) || relieve(peer)) {
     peer.stuck_since = 0;
@@ -204,7 +206,7 @@ void EndpointCore::take_unexpected(RecvOperation& receive, UnexpectedMessage& me
   if (message.header.type == wire::Type::rts) {
     message.receive = &receive;
     message.place = place_in(receive, message.total);
-    if (transfers_.ready()) {
+    if (transfers_.ready() && data_path(*peers_[message.peer]) != DataPath::wait) {
       start_waiting(message);
     } else {
       waiting_.push_back(&message);
@@ -232,7 +234,8 @@ bool EndpointCore::pump_waiting() {
   bool moved = false;
   for (UnexpectedMessage* message = waiting_.first(); message != nullptr;) {
     UnexpectedMessage* const next = message->next;
-    if (peers_[message->peer]->lost || transfers_.ready()) {
+    Peer& peer = *peers_[message->peer];
+    if (peer.lost || (transfers_.ready() && data_path(peer) != DataPath::wait)) {
       waiting_.remove(message);
       start_waiting(*message);
       moved = true;

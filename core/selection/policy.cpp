@@ -89,9 +89,8 @@ constexpr std::size_t group_number(bool ring, bool queue_pair, bool dc_allowed) 
   return (ring ? 0u : 4u) + (queue_pair ? 0u : 2u) + (dc_allowed ? 0u : 1u);
 }
 
-bool is_fixed(const SourceView& source) {
-  return source.refused ||
-         (source.current != ChannelKind::dc_sendrecv && !over_ring(source.current));
+bool is_fixed(const SourceView& source, ChannelKind base) {
+  return source.refused || (source.current != base && !over_ring(source.current));
 }
 
 Selector::Selector(const Input& input) : input_(input), sources_(busiest_first(input.sources)) {
@@ -100,7 +99,7 @@ Selector::Selector(const Input& input) : input_(input), sources_(busiest_first(i
   for (std::uint32_t i = 0; i < sources_.size(); ++i) {
     const SourceView& source = sources_[i];
     messages_ += source.messages;
-    if (is_fixed(source)) {
+    if (is_fixed(source, input_.base)) {
       fixed_.push_back(i);
       continue;
     }
@@ -171,10 +170,10 @@ std::optional<Usage> Selector::usage_of(const Map& map) const {
   return usage;
 }
 
-// DC-sendrecv for all but the sources that are not ours to choose. Those keep what they have while
-// the limits, which may have shrunk, leave room for it.
+// The start service for all but the sources that are not ours to choose. Those keep what they have
+// while the limits, which may have shrunk, leave room for it.
 Map Selector::fixed_map(Usage* usage) const {
-  Map map(sources_.size(), ChannelKind::dc_sendrecv);
+  Map map(sources_.size(), input_.base);
   for (const std::uint32_t i : fixed_) {
     if (!fits(*usage, i, sources_[i].current)) continue;
     map[i] = sources_[i].current;
@@ -308,7 +307,7 @@ Reason Selector::reason(const Map& map, const Usage& usage, std::size_t i, doubl
   const SourceView& source = sources_[i];
   const ChannelKind to = map[i];
   const double poll = poll_share(input_.costs, leading);
-  if (is_fixed(source)) {
+  if (is_fixed(source, input_.base)) {
     if (to != source.current) return limit_met(usage, i, poll);
     return source.refused ? Reason::refused_by_peer : Reason::forced;
   }

@@ -14,7 +14,8 @@
 
 namespace turnout::selection {
 
-// What is known of one source in the window.
+// What is known of one source in the window. Kinds that are not named are the service that every
+// pair starts on: DC-sendrecv, or UD-sendrecv where the device has no DC (Input::base).
 struct SourceView {
   std::uint32_t peer = 0;
   ChannelKind current = ChannelKind::dc_sendrecv;  // serving source -> here now
@@ -95,6 +96,7 @@ struct Input {
   Leading leading = Leading::paper;
   std::uint64_t messages = 0;  // received in the window, from sources not listed too, by which
                                // gains are divided; 0: the sum of the sources' counts
+  ChannelKind base = ChannelKind::dc_sendrecv;  // what a source without a ring is served by
 };
 
 // FIND_MAP (AQPS 3.2, Fig. 6; the reading of spec/aqps.md): the optimum over (l, m), 0 <= m <=

@@ -13,8 +13,8 @@ struct Evaluation {
   WindowGain gain;
 };
 
-bool is_bystander(const SourceView& source) {
-  return source.messages == 0 && source.current == ChannelKind::dc_sendrecv;
+bool is_bystander(const SourceView& source, ChannelKind base) {
+  return source.messages == 0 && source.current == base;
 }
 
 // Of tens of thousands of known sources few spoke in the window. The others, without a ring, change
@@ -31,11 +31,11 @@ Evaluation evaluate(const WindowCounts& counts, const WindowInput& input, double
       while (at != counts.sources.end() && at->peer < last) ++at;
       source.messages = at != counts.sources.end() && at->peer == last ? at->messages : 0;
     }
-    if (!is_bystander(source)) sources.push_back(source);
+    if (!is_bystander(source, input.base)) sources.push_back(source);
   }
   Evaluation result;
-  result.plan = select_aqps(
-      {sources, input.costs, input.limits, gain_threshold, input.leading, counts.messages});
+  result.plan = select_aqps({sources, input.costs, input.limits, gain_threshold, input.leading,
+                             counts.messages, input.base});
   result.gain = {counts.window,         counts.messages,
                  counts.missing,        result.plan.gain_current,
                  result.plan.gain_best, 0};
@@ -54,10 +54,11 @@ void add_bystanders(const WindowInput& input, Plan* plan) {
   const std::size_t first = plan->lines.size();
   plan->lines.reserve(input.sources.size());
   for (const SourceView& source : input.sources) {
-    if (source.current != ChannelKind::dc_sendrecv) continue;
+    if (source.current != input.base) continue;
     if (std::binary_search(present.begin(), present.end(), source.peer)) continue;
     PlanLine& line = plan->lines.emplace_back();
     line.peer = source.peer;
+    line.from = line.to = source.current;
     line.reason = source.refused ? Reason::refused_by_peer : Reason::too_few_messages;
   }
   const auto by_peer = [](const PlanLine& a, const PlanLine& b) { return a.peer < b.peer; };

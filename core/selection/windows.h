@@ -53,6 +53,7 @@ struct WindowInput {
   double gain_threshold = 25;  // gamma, ns per message
   Leading leading = Leading::paper;
   Growth growth = Growth::with_time;
+  ChannelKind base = ChannelKind::dc_sendrecv;  // as in Input
 };
 
 struct WindowGain {

@@ -41,21 +41,45 @@ struct Found {
   ibv_port_attr port{};
   std::uint8_t port_number = 0;
   std::string name;
+  bool dc = false;
   std::string seen;  // what was looked at, for the error
 };
 
+// The driver knows of DC and makes an initiator: older adapters of the same driver do not.
+bool makes_dc(ibv_device* device, ibv_context* context) {
+  if (!mlx5dv_is_supported(device)) return false;
+  ibv_pd* const pd = ibv_alloc_pd(context);
+  ibv_cq* const cq = ibv_create_cq(context, 1, nullptr, nullptr, 0);
+  ibv_qp* qp = nullptr;
+  if (pd != nullptr && cq != nullptr) {
+    ibv_qp_init_attr_ex attr{};
+    attr.send_cq = attr.recv_cq = cq;
+    attr.cap.max_send_wr = attr.cap.max_send_sge = 1;
+    attr.qp_type = IBV_QPT_DRIVER;
+    attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    attr.pd = pd;
+    attr.send_ops_flags = IBV_QP_EX_WITH_SEND;
+    mlx5dv_qp_init_attr mlx5{};
+    mlx5.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC;
+    mlx5.dc_init_attr.dc_type = MLX5DV_DCTYPE_DCI;
+    qp = mlx5dv_create_qp(context, &attr, &mlx5);
+  }
+  if (qp != nullptr) ibv_destroy_qp(qp);
+  if (cq != nullptr) ibv_destroy_cq(cq);
+  if (pd != nullptr) ibv_dealloc_pd(pd);
+  return qp != nullptr;
+}
+
+enum class Dc : std::uint8_t { required, tried, ours };  // ours: the virtual adapter has it
+
 // Opens the device of that name, or the first usable one when `wanted` is empty.
-Found find(const std::string& wanted) {
+Found find(const std::string& wanted, Dc dc) {
   Found found;
   const DeviceList list;
   for (int i = 0; i < list.count; ++i) {
     const std::string name = ibv_get_device_name(list.devices[i]);
     if (!wanted.empty() && name != wanted) {
       found.seen += fmt::format("{} ", name);
-      continue;
-    }
-    if (!mlx5dv_is_supported(list.devices[i])) {
-      found.seen += fmt::format("{} (no dynamically connected transport) ", name);
       continue;
     }
     errno = 0;
@@ -72,6 +96,12 @@ Found find(const std::string& wanted) {
     }
     if (number == 0) {
       found.seen += fmt::format("{} (no active port) ", name);
+      ibv_close_device(context);
+      continue;
+    }
+    found.dc = dc == Dc::ours || makes_dc(list.devices[i], context);
+    if (!found.dc && dc == Dc::required) {
+      found.seen += fmt::format("{} (no dynamically connected transport) ", name);
       ibv_close_device(context);
       continue;
     }
@@ -96,8 +126,18 @@ Result<std::unique_ptr<Device>> Device::open(const Settings& settings) {
     const bool automatic = settings.device == "auto";
     const Status loaded = load(Library::system, settings);
     if (loaded.ok()) {
-      found = find(automatic ? std::string() : settings.device);
-      why = automatic ? "first real adapter with DC and an active port" : "asked for by name";
+      // With several adapters one with DC is preferred.
+      const std::string wanted = automatic ? std::string() : settings.device;
+      const bool ud = settings.start_channel == "ud" || settings.policy == "static:ud-sendrecv";
+      found = find(wanted, ud ? Dc::tried : Dc::required);
+      if (found.context == nullptr && settings.start_channel == "auto") {
+        const std::string seen = std::move(found.seen);
+        found = find(wanted, Dc::tried);
+        found.seen = seen;
+      }
+      why = !automatic ? "asked for by name"
+            : found.dc ? "first real adapter with DC and an active port"
+                       : "first real adapter with an active port";
       reasons = found.seen.empty() ? "no adapter at all" : found.seen;
     } else {
       reasons = loaded.text();
@@ -125,7 +165,7 @@ Result<std::unique_ptr<Device>> Device::open(const Settings& settings) {
   if (is_virtual) {
     if (Status loaded = load(Library::virtual_adapter, settings); !loaded.ok()) return loaded;
     // The adapter reads its fabric's name from the same settings when it is opened.
-    found = find({});
+    found = find({}, Dc::ours);
     if (found.context == nullptr) {
       return Status{errno == EACCES || errno == EPERM ? Code::permission : Code::no_device,
                     fmt::format("the virtual adapter of fabric '{}' cannot be used: {}; see the "
@@ -140,6 +180,7 @@ Result<std::unique_ptr<Device>> Device::open(const Settings& settings) {
   device->name_ = found.name;
   device->why_ = std::move(why);
   device->virtual_ = is_virtual;
+  device->has_dc_ = found.dc;
   device->attributes_ = found.attributes;
   device->port_ = found.port;
   device->port_number_ = found.port_number;

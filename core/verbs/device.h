@@ -18,7 +18,8 @@ namespace turnout::verbs {
 
 class Device {
  public:
-  // Errors: no_device (with what was found instead), permission, unsupported (no DC), system.
+  // Devices that have DC come first, unless the setting `start_channel` is ud; it may be dc.
+  // Errors: no_device (with what was found instead), permission, system.
   [[nodiscard]] static Result<std::unique_ptr<Device>> open(const Settings& settings);
   ~Device();
   Device(const Device&) = delete;
@@ -38,6 +39,11 @@ class Device {
   [[nodiscard]] std::uint8_t port_number() const noexcept { return port_number_; }
   [[nodiscard]] const std::array<std::uint8_t, 16>& gid() const noexcept { return gid_; }
   [[nodiscard]] std::uint8_t gid_index() const noexcept { return gid_index_; }
+  // Dynamically connected queue pairs can be made.
+  [[nodiscard]] bool has_dc() const noexcept { return has_dc_; }
+  [[nodiscard]] std::uint32_t mtu() const noexcept {  // bytes of the longest datagram
+    return 128u << static_cast<unsigned>(port_.active_mtu);
+  }
   // True when destinations must be named by GID (RoCE).
   [[nodiscard]] bool global_addressing() const noexcept {
     return port_.link_layer == IBV_LINK_LAYER_ETHERNET;
@@ -49,6 +55,7 @@ class Device {
   Pd pd_;
   std::string name_, why_;
   bool virtual_ = false;
+  bool has_dc_ = false;
   ibv_device_attr attributes_{};
   ibv_port_attr port_{};
   std::uint8_t port_number_ = 0;

@@ -63,6 +63,8 @@ Status load(Library library, const Settings& settings) {
   for (int i = 0; i < 2; ++i) {
     const std::string path = folder + names[i];
     handles[i] = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    // Without mlx5's library there is no DC, but every other adapter of the host.
+    if (handles[i] == nullptr && i == 1 && library == Library::system) continue;
     if (handles[i] == nullptr) {
       const char* why = dlerror();
       return {Code::no_device,
@@ -79,8 +81,10 @@ Status load(Library library, const Settings& settings) {
 #define OPTIONAL_VERB(from, symbol) \
   table.symbol##_fn = reinterpret_cast<decltype(table.symbol##_fn)>(dlsym(from, #symbol));
 #define VERB(from, symbol)                                                                        \
-  OPTIONAL_VERB(from, symbol)                                                                     \
-  if (table.symbol##_fn == nullptr) {                                                             \
+  if (from != nullptr) {                                                                          \
+    OPTIONAL_VERB(from, symbol)                                                                   \
+  }                                                                                               \
+  if (from != nullptr && table.symbol##_fn == nullptr) {                                          \
     return {Code::unsupported,                                                                    \
             fmt::format("{}" #from " has no symbol " #symbol ": rdma-core 34 or newer is needed", \
                         folder)};                                                                 \

@@ -2,9 +2,10 @@
 //
 // The core calls the public verbs API and links with no verbs library. load() opens libibverbs.so.1
 // and libmlx5.so.1, the system's or the virtual adapter's, and the ibv_* symbols linked into the
-// core (shim.cpp) forward to the one loaded. One library serves a process at a time: loading
-// another is refused while contexts of the first are open. The system's may be present in the
-// process for other users at the same time; neither is disturbed.
+// core (shim.cpp) forward to the one loaded. A system without libmlx5 has no DC:
+// mlx5dv_is_supported says so, and the other mlx5dv_* are not called then. One library serves a
+// process at a time: loading another is refused while contexts of the first are open. The system's
+// may be present in the process for other users at the same time; neither is disturbed.
 //
 // load() may be called from any thread; afterwards reading is lock-free. Libraries stay loaded.
 #pragma once

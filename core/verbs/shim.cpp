@@ -96,7 +96,8 @@ HIDDEN const char* ibv_wc_status_str(enum ibv_wc_status status) {
   return functions().ibv_wc_status_str_fn(status);
 }
 HIDDEN bool mlx5dv_is_supported(struct ibv_device* device) {
-  return functions().mlx5dv_is_supported_fn(device);
+  const auto supported = functions().mlx5dv_is_supported_fn;
+  return supported != nullptr && supported(device);
 }
 HIDDEN struct ibv_qp* mlx5dv_create_qp(struct ibv_context* context,
                                        struct ibv_qp_init_attr_ex* attr,

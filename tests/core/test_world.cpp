@@ -18,6 +18,10 @@ TestWorld::TestWorld(std::size_t endpoints,
   if (const char* path = getenv("TURNOUT_VERBS_PATH")) {
     EXPECT_TRUE(settings.set("verbs_path", path).ok());
   }
+  // The same tests on a device without DC.
+  if (const char* channel = getenv("TURNOUT_START_CHANNEL")) {
+    EXPECT_TRUE(settings.set("start_channel", channel).ok());
+  }
   for (const auto& [name, value] : overrides) {
     EXPECT_TRUE(settings.set(name, value).ok()) << name;
   }

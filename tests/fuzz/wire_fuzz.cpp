@@ -13,6 +13,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       parsed.payload + parsed.header.length != bytes + size) {
     __builtin_trap();
   }
+  wire::Datagram datagram;
+  (void)wire::parse_datagram(bytes, size, &datagram).ok();
   wire::ControlMessage control;
   (void)wire::parse_control(bytes, size, &control).ok();
   wire::Rts rts;

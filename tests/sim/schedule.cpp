@@ -36,7 +36,7 @@ std::uint64_t random_bytes(Random& random) {
 }
 
 // Sends and receives mixed at random, each list in its order; waits for them as room demands.
-Task play(Rank rank, std::shared_ptr<const Plan> plan) {
+Task take_part(Rank rank, std::shared_ptr<const Plan> plan) {
   const auto& sends = plan->sends[rank.id()];
   const auto& receives = plan->receives[rank.id()];
   const bool wild = plan->wild[rank.id()];
@@ -72,10 +72,9 @@ Task play(Rank rank, std::shared_ptr<const Plan> plan) {
   if (!plan->any_wild) co_await rank.barrier();
 }
 
-}  // namespace
-
-ScheduleOutcome play_schedule(std::uint64_t seed,
-                              const std::vector<std::pair<std::string, std::string>>& more) {
+// `datagrams`: UD in DC's place, with faults that only datagrams know.
+ScheduleOutcome play(std::uint64_t seed, bool datagrams,
+                     const std::vector<std::pair<std::string, std::string>>& more) {
   Random random(seed);
   Options options;
   options.seed = seed;
@@ -108,6 +107,12 @@ ScheduleOutcome play_schedule(std::uint64_t seed,
     profile.fault_slow_most = static_cast<Picoseconds>(random.below(1'000'000'000)) + 1;
   }
   if (random.below(4) == 0) profile.fault_nack = static_cast<std::int64_t>(random.below(50'000));
+  if (datagrams) {
+    Random faults(seed ^ 0x5544);
+    profile.fault_loss = static_cast<std::int64_t>(faults.below(100'000));
+    profile.fault_duplicate = static_cast<std::int64_t>(faults.below(100'000));
+    if (faults.below(4) == 0) profile.fault_loss = profile.fault_duplicate = 0;
+  }
   const auto pick = [&](std::initializer_list<const char*> values) {
     return std::string(*(values.begin() + random.below(values.size())));
   };
@@ -123,8 +128,10 @@ ScheduleOutcome play_schedule(std::uint64_t seed,
   if (random.below(2) == 0) {
     options.settings.emplace_back("switch_every", pick({"1", "3", "7", "20"}));
   } else {
-    options.settings.emplace_back("policy", pick({"aqps", "dc-rdma-od", "rc-rdma-od"}));
+    options.settings.emplace_back(
+        "policy", pick({"aqps", datagrams ? "static:ud-sendrecv" : "dc-rdma-od", "rc-rdma-od"}));
   }
+  if (datagrams) options.settings.emplace_back("start_channel", "ud");
   options.settings.insert(options.settings.end(), more.begin(), more.end());
 
   auto plan = std::make_shared<Plan>();
@@ -153,7 +160,7 @@ ScheduleOutcome play_schedule(std::uint64_t seed,
   for (const auto& [name, value] : options.settings) {
     outcome.told += fmt::format(" {}={}", name, value);
   }
-  auto result = run(options, [plan](Rank rank) { return play(rank, plan); });
+  auto result = run(options, [plan](Rank rank) { return take_part(rank, plan); });
   if (!result) {
     outcome.broken = result.status().text();
     return outcome;
@@ -173,6 +180,18 @@ ScheduleOutcome play_schedule(std::uint64_t seed,
                                  o.world.qps_alive, o.world.regions_alive);
   }
   return outcome;
+}
+
+}  // namespace
+
+ScheduleOutcome play_schedule(std::uint64_t seed,
+                              const std::vector<std::pair<std::string, std::string>>& more) {
+  return play(seed, false, more);
+}
+
+ScheduleOutcome play_datagram_schedule(std::uint64_t seed,
+                                       std::vector<std::pair<std::string, std::string>> more) {
+  return play(seed, true, more);
 }
 
 }  // namespace turnout::sim

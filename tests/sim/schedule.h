@@ -20,5 +20,8 @@ struct ScheduleOutcome {
 // `more`: settings on top of those drawn.
 [[nodiscard]] ScheduleOutcome play_schedule(
     std::uint64_t seed, const std::vector<std::pair<std::string, std::string>>& more = {});
+// The same on a device without DC: datagrams are lost, come twice and out of order.
+[[nodiscard]] ScheduleOutcome play_datagram_schedule(
+    std::uint64_t seed, std::vector<std::pair<std::string, std::string>> more = {});
 
 }  // namespace turnout::sim

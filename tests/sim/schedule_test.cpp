@@ -38,6 +38,20 @@ TEST(Schedules, AreRepeatableToTheBitAndDifferBySeed) {
   EXPECT_EQ(play_schedule(7).hash, kHashOfSeven);
 }
 
+// UD in DC's place: datagrams are lost, come twice and out of order; what MPI promises holds.
+TEST(Schedules, HoldOverDatagrams) {
+  std::uint64_t switches = 0, faults = 0;
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    const ScheduleOutcome outcome = play_datagram_schedule(seed);
+    ASSERT_EQ(outcome.broken, "") << outcome.told;
+    switches += outcome.switches;
+    faults += outcome.faults;
+  }
+  EXPECT_GT(switches, 1000u);
+  EXPECT_GT(faults, 10'000u);
+  EXPECT_EQ(play_datagram_schedule(7).hash, play_datagram_schedule(7).hash);
+}
+
 // A hand-over with two steps in the wrong order is found, and its seed finds it again.
 TEST(Schedules, FindABrokenHandOver) {
   const std::vector<std::pair<std::string, std::string>> broken = {

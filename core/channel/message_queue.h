@@ -1,0 +1,25 @@
+// MessageQueue: a queue pair that sends to any peer, of the start service: a DC initiator, or a UD
+// queue pair where the device has no DC. Owner: the endpoint; one thread.
+#pragma once
+
+#include "core/channel/send_queue.h"
+
+namespace turnout {
+
+struct QpTuning {
+  std::uint8_t ack_timeout = 14;  // IBTA code: 4.096 us * 2^code
+  std::uint8_t retry_count = 7;
+  std::uint32_t max_inline = 0;  // bytes
+};
+
+class MessageQueue : public SendQueue {
+ public:
+  using SendQueue::SendQueue;
+  virtual ~MessageQueue() = default;
+  // Undefined when full(). The record names operation, memory and destination.
+  [[nodiscard]] virtual Status post(SendRecord record) = 0;
+  // Back to ready-to-send after an error; records must have been taken out.
+  [[nodiscard]] virtual Status recover() = 0;
+};
+
+}  // namespace turnout

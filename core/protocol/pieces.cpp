@@ -1,0 +1,176 @@
+// Large messages and one-sided operations where the start service has no RDMA (UD).
+//
+// The receiver of a large message asks for an RC queue pair, as the selection would (J1-J5), and
+// reads over it. Where none can be had, by the policy or because a budget or limit refuses, it asks
+// the sender for the message in pieces (`pull`), which travel as messages of the stream, under its
+// credits, and are copied to where the message belongs. One-sided operations wait for the queue
+// pair too; without one they end with an error. On that queue pair a key that the target refuses
+// costs the connection (docs/decisions/004-user-rma-over-dc.md).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/log.h"
+#include "core/endpoint_core.h"
+
+namespace turnout {
+
+EndpointCore::DataPath EndpointCore::data_path(Peer& peer) {
+  if (!over_datagrams()) return DataPath::dc;
+  if (peer.lost) return DataPath::wait;  // whoever asked finds out
+  // Until it is `closed` the queue pair serves us, also while the direction leaves it.
+  if (peer.rc && peer.receive_kind == ChannelKind::rc_rdma) return DataPath::rc;
+  if (peer.receive_state != ReceiveState::steady) return DataPath::wait;
+  if (peer.self || closing_ || settings_.policy == "static:ud-sendrecv") return DataPath::pieces;
+  if (peer.refused_until != 0 && clock_.now() < peer.refused_until) return DataPath::pieces;
+  if (!peer.rc && active_rc_ >= settings_.max_active_rc) return DataPath::pieces;
+  if (peer.remote_index == wire::kUnknownIndex) {
+    // It must know us first: if no message has told it yet, one that says nothing else does.
+    StreamMessage hello;
+    hello.type = wire::Type::hello;
+    if (peer.send_sequence == 0 && peer.backlog.empty()) (void)post_stream(peer, hello);
+    return DataPath::wait;
+  }
+  change_channel(peer, ChannelKind::rc_rdma, base_, "large messages and one-sided operations", 0);
+  return peer.receive_state == ReceiveState::steady ? DataPath::pieces : DataPath::wait;
+}
+
+// At the receiver.
+void EndpointCore::start_pull(Transfer& transfer, const wire::Rts& rts) {
+  Peer& peer = *transfer.peer;
+  if (transfer.total == 0) {
+    end_transfer(transfer);
+    return;
+  }
+  transfer.expected = rts.total;
+  transfer.pull = pulls_.add(&transfer);
+  ++peer.pieces;
+  if (peer.withheld > 0) (void)relieve(peer);  // the pieces need the credits
+  wire::ControlMessage message;
+  message.type = wire::Control::pull;
+  message.operation = rts.operation;
+  message.ring_address = transfer.pull;
+  send_control(peer, Purpose::credit, message);
+}
+
+// At the sender.
+void EndpointCore::on_pull(Peer& peer, const wire::ControlMessage& message) {
+  const auto slot = static_cast<std::uint32_t>(message.operation);
+  SendOperation* const operation = slot < awaiting_fin_.size() ? awaiting_fin_[slot] : nullptr;
+  if (closing_ || operation == nullptr || operation->id != message.operation ||
+      operation->peer != &peer || !operation->rendezvous || operation->pull != 0 ||
+      message.ring_address == 0) {
+    if (!closing_) {
+      TURNOUT_LOG(protocol, warn, "{}: asks for pieces of operation {:#x}, which does not wait",
+                  peer.address.to_string(), message.operation);
+    }
+    return;
+  }
+  operation->pull = message.ring_address;
+  operation->pulled = 0;
+  pulled_.push_back(operation);
+}
+
+bool EndpointCore::pump_pulled() {
+  bool moved = false;
+  for (SendOperation* operation = pulled_.first(); operation != nullptr;) {
+    SendOperation* const next = operation->next;
+    Peer& peer = *operation->peer;
+    while (operation->pulled < operation->pieces.total) {
+      const std::size_t n = std::min(room(peer), operation->pieces.total - operation->pulled);
+      const Pieces part = operation->pieces.slice(operation->pulled, n);
+      StreamMessage message;
+      message.type = wire::Type::piece;
+      message.tag = operation->pull;
+      message.data = operation->pulled;
+      message.pieces = &part;
+      message.length = n;
+      if (!post_stream(peer, message)) break;
+      if (peer.lost) return true;  // its operations have ended, this one too
+      operation->pulled += n;
+      moved = true;
+    }
+    if (operation->pulled == operation->pieces.total) {  // it waits for its fin from now on
+      operation->pull = 0;
+      pulled_.remove(operation);
+    }
+    operation = next;
+  }
+  return moved;
+}
+
+// At the receiver; the stream keeps them in order.
+void EndpointCore::on_piece(Peer& peer, const wire::Header& header, const std::byte* payload) {
+  Transfer* const transfer = pulls_.find(header.tag);
+  if (transfer == nullptr || transfer->peer != &peer) {
+    TURNOUT_LOG(protocol, debug, "{}: a piece for transfer {:#x}, which is gone",
+                peer.address.to_string(), header.tag);
+    return;
+  }
+  if (header.data != transfer->posted || header.length > transfer->expected - transfer->posted) {
+    lose_peer(peer, Status{Code::invalid,
+                           fmt::format("{}: a piece of {} bytes at {}, while {} of {} have come",
+                                       peer.address.to_string(), header.length, header.data,
+                                       transfer->posted, transfer->expected)});
+    return;
+  }
+  if (transfer->posted < transfer->total) {
+    const std::size_t n = std::min<std::size_t>(header.length, transfer->total - transfer->posted);
+    transfer->receive->pieces.copy_in(transfer->offset + transfer->posted, payload, n);
+    charge(Work::copy, n);
+  }
+  transfer->posted += header.length;
+  if (transfer->posted < transfer->expected) return;
+  pulls_.remove(transfer->pull);
+  --peer.pieces;
+  end_transfer(*transfer);
+}
+
+// Of a peer that is lost; null: the endpoint closes, and the application's buffers are its own.
+void EndpointCore::end_pulls(const Peer* peer) {
+  for (std::size_t i = 0; i < pulls_.size(); ++i) {
+    Transfer* const transfer = pulls_.at(i);
+    if (transfer == nullptr || (peer != nullptr && transfer->peer != peer)) continue;
+    pulls_.remove(transfer->pull);
+    --transfer->peer->pieces;
+    transfer->status = peer != nullptr ? peer->loss : Status{Code::canceled, "the endpoint closes"};
+    end_transfer(*transfer);
+  }
+}
+
+Status EndpointCore::rma_to_self(const RmaRequest& request, const Pieces& pieces) {
+  const auto region = std::find_if(user_regions_.begin(), user_regions_.end(),
+                                   [&](const auto& r) { return r.second->rkey == request.key; });
+  const auto begin = [&] { return reinterpret_cast<std::uint64_t>(region->second->addr); };
+  if (region == user_regions_.end() || request.remote_address < begin() ||
+      request.remote_address - begin() > region->second->length ||
+      request.length > region->second->length - (request.remote_address - begin())) {
+    return {Code::permission, fmt::format("rma: {} bytes at {:#x} are in no region of key {:#x}",
+                                          request.length, request.remote_address, request.key)};
+  }
+  auto* const remote = reinterpret_cast<std::byte*>(request.remote_address);
+  if (request.write) {
+    pieces.copy_out(remote);
+  } else {
+    pieces.copy_in(0, remote, request.length);
+  }
+  charge(Work::copy, request.length);
+  if (request.write && request.has_remote_data) {
+    Completion told;
+    told.context = remote_write_report_.context;
+    told.length = request.length;
+    told.data = request.remote_data;
+    told.flags = kRemoteWrite | kRemoteData;
+    told.source = request.peer;
+    finish(remote_write_report_, told);
+  }
+  Completion completion;
+  completion.context = request.report.context;
+  completion.length = request.length;
+  completion.flags = request.write ? kRmaWrite : kRmaRead;
+  finish(request.report, completion);
+  return {};
+}
+
+}  // namespace turnout
