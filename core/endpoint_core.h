@@ -2,6 +2,7 @@
 // do:
 //
 //   endpoint_core.cpp            creation, end, the progress loop, ticks
+//   endpoint_queues.cpp          the start service (DC or UD), its queues and queue pairs
 //   memory/reservations.cpp      what is taken at the start, and the size of queue pairs
 //   protocol/send_path.cpp       messages out: eager, RTS, credits, backlog
 //   protocol/receive_path.cpp    messages in: stream order, matching, posted receives
@@ -113,7 +114,7 @@ class EndpointCore final : public Endpoint {
     std::uint64_t position = 0;
   };
 
-  // endpoint_core.cpp
+  // endpoint_queues.cpp
   [[nodiscard]] Status create_queues();
   // One target serves all initiators; several take turns with completions of different peers.
   [[nodiscard]] std::size_t data_targets() const noexcept {
@@ -123,6 +124,8 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] Status create_pool(Purpose purpose, std::size_t initiators, std::size_t targets,
                                    ibv_srq* srq);
   [[nodiscard]] bool over_datagrams() const noexcept { return base_ == ChannelKind::ud_sendrecv; }
+
+  // endpoint_core.cpp
   void tick();
   void say_goodbye();
   void probe_before_close();

@@ -43,6 +43,21 @@ void expect_line(const Plan& plan, std::uint32_t peer, ChannelKind to, Reason re
   EXPECT_EQ(explain(line.reason), explain(reason)) << "peer " << peer;
 }
 
+// Where the device has no DC every pair starts on UD, and RC is the only ring.
+TEST(SelectAqps, UdInPlaceOfDc) {
+  constexpr auto kUd = ChannelKind::ud_sendrecv;
+  World world;
+  world.source(10, kUd).source(100'000, kUd).source(50'000, kUd).source(0, kRc);
+  world.limits.max_active_rc = 1;
+  const Plan plan =
+      select_aqps({world.sources, world.costs, world.limits, world.gamma, Leading::paper, 0, kUd});
+  EXPECT_TRUE(plan.changes);
+  expect_line(plan, 0, kUd, Reason::too_few_messages);
+  expect_line(plan, 1, kRc, Reason::gain);
+  expect_line(plan, 2, kUd, Reason::limit_active_rc);
+  expect_line(plan, 3, kUd, Reason::idle);
+}
+
 TEST(SelectAqps, NobodyWasHeard) {
   const Plan plan = World{}.plan();
   EXPECT_TRUE(plan.lines.empty());

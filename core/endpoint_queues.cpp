@@ -1,0 +1,170 @@
+// The queues and queue pairs an endpoint has from its start on, and which service they are of.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/endpoint_core.h"
+
+namespace turnout {
+
+// DC where the device has it, unless the settings say otherwise.
+Status EndpointCore::choose_start_channel() {
+  const bool dc_asked = settings_.start_channel == "dc";
+  const bool ud_asked = settings_.start_channel == "ud" || settings_.policy == "static:ud-sendrecv";
+  const bool dc = !ud_asked && device_->has_dc();
+  if (!dc && dc_asked) {
+    return {Code::unsupported,
+            fmt::format("TURNOUT_START_CHANNEL=dc: {} has no dynamically connected transport; use "
+                        "ud or auto",
+                        device_->name())};
+  }
+  if (!dc && settings_.policy.find("dc-") != std::string::npos) {
+    return {Code::unsupported,
+            fmt::format("TURNOUT_POLICY={} needs DC, which {} does not have; use aqps, rc-rdma-od, "
+                        "static:rc-rdma or static:ud-sendrecv",
+                        settings_.policy, device_->name())};
+  }
+  own_eager_size_ = static_cast<std::uint32_t>(settings_.ring_entry_size);
+  if (dc) return {};
+  base_ = ChannelKind::ud_sendrecv;
+  receive_cost_.set_base(base_);
+  stream_overhead_ = sizeof(wire::Datagram) + sizeof(wire::Header);
+  receive_offset_ = wire::kDatagramOffset;
+  if (device_->mtu() < 512) {
+    return {Code::unsupported,
+            fmt::format("{}: its port's MTU of {} bytes is too small for UD, 512 "
+                        "are needed",
+                        device_->name(), device_->mtu())};
+  }
+  own_eager_size_ = std::min(own_eager_size_, device_->mtu()) - wire::kGrhBytes;
+  kept_.resize(settings_.send_buffers);
+  return {};
+}
+
+Status EndpointCore::create_queues() {
+  const auto data_buffers = static_cast<std::uint32_t>(settings_.receive_buffers);
+  const auto control_buffers = static_cast<std::uint32_t>(settings_.control_buffers);
+  const auto send_buffers = static_cast<std::uint32_t>(settings_.send_buffers);
+  const auto buffer_size = static_cast<std::uint32_t>(settings_.ring_entry_size);
+  const std::size_t initiators =
+      settings_.data_qps + settings_.credit_qps + settings_.establishment_qps;
+  const std::size_t targets = data_targets() + settings_.credit_qps + settings_.establishment_qps;
+
+  const std::uint32_t receive_entries = data_buffers + control_buffers;
+  const auto rc_limit = static_cast<std::uint32_t>(settings_.rc_pool + settings_.max_active_rc);
+  const std::uint32_t send_entries = static_cast<std::uint32_t>(
+      std::min<std::uint64_t>((initiators + rc_limit) * kQueueDepth,
+                              static_cast<std::uint64_t>(device_->attributes().max_cqe)));
+  if (Status s = reserve_fixed(receive_entries, send_entries); !s.ok()) return s;
+
+  // A block of every kind of record, so that each has a few whatever the others took.
+  if (!sends_.ready() || !receives_.ready() || !messages_.ready() || !transfers_.ready()) {
+    return reserve_fixed(MemoryKind::operations, account_.available() + 1, "the first operations");
+  }
+  if (account_.available() < spare()) {
+    return {Code::over_budget,
+            fmt::format("TURNOUT_MEMORY_BUDGET={} is too small: {} are used before the first "
+                        "message, and an eighth must be left for messages; raise it to {}, or "
+                        "lower TURNOUT_RECEIVE_BUFFERS, TURNOUT_CONTROL_BUFFERS or "
+                        "TURNOUT_SEND_BUFFERS",
+                        account_.budget(), account_.used(), account_.used() * 8 / 7 + 1)};
+  }
+
+  receive_cq_.reset(
+      ibv_create_cq(device_->context(), static_cast<int>(receive_entries), nullptr, nullptr, 0));
+  if (!receive_cq_) return verbs::failure("ibv_create_cq", "the receive queue", errno);
+  send_cq_.reset(
+      ibv_create_cq(device_->context(), static_cast<int>(send_entries), nullptr, nullptr, 0));
+  if (!send_cq_) return verbs::failure("ibv_create_cq", "the send queue", errno);
+  const auto make_srq = [this](verbs::Srq* srq, std::uint32_t count) -> Status {
+    ibv_srq_init_attr attr{};
+    attr.attr.max_wr = count;
+    attr.attr.max_sge = 1;
+    srq->reset(ibv_create_srq(device_->pd(), &attr));
+    if (!*srq) return verbs::failure("ibv_create_srq", fmt::format("{} receives", count), errno);
+    return {};
+  };
+  if (Status s = make_srq(&data_srq_, data_buffers); !s.ok()) return s;
+  if (Status s = make_srq(&control_srq_, control_buffers); !s.ok()) return s;
+
+  const auto make_pool = [this](BufferPool* pool, std::uint32_t count,
+                                std::uint32_t size) -> Status {
+    auto made = BufferPool::create(*device_, count, size);
+    if (!made) return made.status();
+    *pool = std::move(made).value();
+    return {};
+  };
+  if (Status s = make_pool(&receive_pool_, data_buffers, buffer_size); !s.ok()) return s;
+  if (Status s = make_pool(&control_receive_pool_, control_buffers, wire::kControlBuffer); !s.ok())
+    return s;
+  if (Status s = make_pool(&send_pool_, send_buffers, buffer_size); !s.ok()) return s;
+  if (Status s = make_pool(&control_send_pool_, kControlSendBuffers, wire::kControlBuffer); !s.ok())
+    return s;
+
+  unsignalled_data_.limit = send_buffers / 4;
+  unsignalled_control_.limit = kControlSendBuffers / 4;
+  for (std::uint32_t i = 0; i < data_buffers; ++i) to_post_.push_back(receive_pool_.take());
+  for (std::uint32_t i = 0; i < control_buffers; ++i) {
+    to_post_control_.push_back(control_receive_pool_.take());
+  }
+  post_receives();
+  if (!to_post_.empty() || !to_post_control_.empty()) {
+    return {Code::system, "the first receives cannot be posted: see the log"};
+  }
+
+  if (!over_datagrams()) targets_.reserve(targets);
+  if (Status s = create_pool(Purpose::data, settings_.data_qps, data_targets(), data_srq_.get());
+      !s.ok())
+    return s;
+  if (Status s = create_pool(Purpose::credit, settings_.credit_qps, settings_.credit_qps,
+                             control_srq_.get());
+      !s.ok())
+    return s;
+  return create_pool(Purpose::establishment, settings_.establishment_qps,
+                     settings_.establishment_qps, control_srq_.get());
+}
+
+Status EndpointCore::create_pool(Purpose purpose, std::size_t initiators, std::size_t targets,
+                                 ibv_srq* srq) {
+  UnsignalledBuffers& unsignalled =
+      purpose == Purpose::data ? unsignalled_data_ : unsignalled_control_;
+  const auto add = [&](std::unique_ptr<MessageQueue> queue) {
+    queues_.push_back(queue.get());
+    pool(purpose).push_back(std::move(queue));
+    ++base_queues_;
+  };
+  if (over_datagrams()) {  // each sends and receives; the first ones are known to the peers
+    const std::size_t first = purpose == Purpose::data     ? 0
+                              : purpose == Purpose::credit ? data_targets()
+                                                           : data_targets() + settings_.credit_qps;
+    for (std::size_t i = 0; i < std::max(initiators, targets); ++i) {
+      auto queue = std::make_unique<UdQueue>(static_cast<std::uint32_t>(queues_.size()),
+                                             kQueueDepth, unsignalled);
+      if (Status s = queue->create(*device_, send_cq_.get(), receive_cq_.get(), srq, kQueueDepth,
+                                   address_.id);
+          !s.ok()) {
+        return s;
+      }
+      if (i < targets) address_.set_dct_number(first + i, queue->number());
+      add(std::move(queue));
+    }
+    return {};
+  }
+  QpTuning tuning = tuning_;
+  tuning.max_inline = 0;  // messages over DC stay in their buffers until done, see DcInitiator
+  for (std::size_t i = 0; i < initiators; ++i) {
+    auto queue = std::make_unique<DcInitiator>(static_cast<std::uint32_t>(queues_.size()),
+                                               kQueueDepth, unsignalled);
+    if (Status s = queue->create(*device_, send_cq_.get(), kQueueDepth, tuning); !s.ok()) return s;
+    add(std::move(queue));
+  }
+  for (std::size_t i = 0; i < targets; ++i) {
+    DcTarget& target = targets_.emplace_back();
+    if (Status s = target.create(*device_, receive_cq_.get(), srq, address_.id); !s.ok()) return s;
+    address_.set_dct_number(targets_.size() - 1, target.number());
+    if (purpose == Purpose::data) placement_.ask_dc(target);
+  }
+  return {};
+}
+
+}  // namespace turnout
