@@ -6,6 +6,7 @@
 // name.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -29,6 +30,12 @@ struct Settings {
 #define TURNOUT_SETTING(name, kind, default_value, help) kind name{};
 #include "base/settings.def"
 #undef TURNOUT_SETTING
+
+  // Names that set(), a file or the environment gave a value, their default or another.
+  std::vector<std::string_view> given;
+  [[nodiscard]] bool is_given(std::string_view name) const noexcept {
+    return std::find(given.begin(), given.end(), name) != given.end();
+  }
 
   // All defaults, nothing read from outside.
   [[nodiscard]] static Settings defaults();

@@ -108,8 +108,8 @@ Status Settings::validate() const {
   rules.duration("interval", interval, 1000, 3600 * kSecond);
   rules.one_of(
       "policy", policy,
-      std::array<std::string_view, 6>{"aqps", "dc-rdma-od", "rc-rdma-od", "static:dc-sendrecv",
-                                      "static:dc-rdma", "static:rc-rdma"});
+      std::array<std::string_view, 7>{"aqps", "turnout", "dc-rdma-od", "rc-rdma-od",
+                                      "static:dc-sendrecv", "static:dc-rdma", "static:rc-rdma"});
   rules.one_of("break_rule", break_rule, std::array<std::string_view, 2>{"", "free-before-drain"});
   rules.one_of("rendezvous", rendezvous, std::array<std::string_view, 1>{"getcqe"});
 

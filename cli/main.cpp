@@ -19,9 +19,11 @@ int main(int argc, char** argv) {
 
   auto* const info = app.add_subcommand(
       "info", "the adapter that would be used and why, adapters found, costs, limits, settings");
-  bool config = false, markdown = false;
+  bool config = false, costs = false, markdown = false;
   info->add_flag("--config", config, "the table of settings: value, default, meaning");
-  info->add_flag("--markdown", markdown, "with --config: the page docs/configuration.md");
+  info->add_flag("--costs", costs, "what the selection knows of the device, and from where");
+  info->add_flag("--markdown", markdown,
+                 "with --config or --costs: the page docs/configuration.md or device-costs.md");
 
   auto* const report = app.add_subcommand(
       "report", "tables from the JSON reports that TURNOUT_REPORT=FOLDER leaves");
@@ -57,11 +59,11 @@ int main(int argc, char** argv) {
   }
   int code = 0;
   if (*info) {
-    if (markdown && !config) {
-      fmt::print(stderr, "turnout info: --markdown goes with --config\n");
+    if ((markdown && !config && !costs) || (config && costs)) {
+      fmt::print(stderr, "turnout info: --markdown goes with --config or --costs, one of them\n");
       return 1;
     }
-    code = config ? cli::config_table(markdown) : cli::info();
+    code = config ? cli::config_table(markdown) : costs ? cli::costs_table(markdown) : cli::info();
   } else if (*top) {
     code = cli::top(top_options);
   } else if (*plot_sources) {

@@ -63,6 +63,9 @@ EndpointCore::EndpointCore(const Settings& settings, Clock& clock, Processor* pr
 }
 
 Status EndpointCore::start() {
+  auto costs = selection::load_costs(settings_);
+  if (!costs) return costs.status();
+  costs_ = costs->costs;
   auto device = verbs::Device::open(settings_);
   if (!device) return device.status();
   device_ = std::move(device).value();

@@ -34,6 +34,7 @@
 #include "core/protocol/operation.h"
 #include "core/report.h"
 #include "core/report_live.h"
+#include "core/selection/device_costs.h"
 #include "core/selection/policy.h"
 #include "core/selection/statistics.h"
 #include "core/selection/windows.h"
@@ -343,6 +344,7 @@ class EndpointCore final : public Endpoint {
   bool frees_before_drain_ = false;                       // setting break_rule
   std::unique_ptr<selection::Statistics> statistics_;     // made with the first counts to keep
   selection::WindowState window_;
+  selection::DeviceCosts costs_;
   Nanoseconds interval_began_ = 0;
   std::uint64_t statistics_bytes_ = 0;  // reserved
   LiveReport live_report_;

@@ -76,13 +76,7 @@ void EndpointCore::decide(Nanoseconds now) {
   }
   selection::WindowInput input;
   input.sources = sources;
-  input.costs.saving_dc_rdma = static_cast<double>(settings_.saving_dc_rdma);
-  input.costs.saving_rc_rdma = static_cast<double>(settings_.saving_rc_rdma);
-  input.costs.poll = static_cast<double>(settings_.cost_poll);
-  input.costs.credit = static_cast<double>(settings_.cost_credit);
-  input.costs.setup_dc = static_cast<double>(settings_.cost_setup_dc);
-  input.costs.setup_rc = static_cast<double>(settings_.cost_setup_rc);
-  input.costs.ring_entries = static_cast<std::uint32_t>(settings_.ring_entries);
+  input.costs = selection::cost_model(costs_, static_cast<std::uint32_t>(settings_.ring_entries));
   input.limits.max_active_rc = static_cast<std::uint32_t>(settings_.max_active_rc);
   input.limits.max_channels = static_cast<std::uint32_t>(settings_.max_channels);
   input.limits.dc_rdma_available = true;

@@ -31,6 +31,22 @@ configuration_page)
   # The page shows defaults, whatever the environment says.
   TURNOUT_MEMORY_BUDGET=1GiB "$turnout" info --config --markdown | diff -q - "$scratch/out" || fail "environment"
   ;;
+costs_page)
+  run info --costs --markdown
+  ends_with 0
+  diff "$here/../../docs/device-costs.md" "$scratch/out" ||
+    fail "docs/device-costs.md differs from core/selection/device_costs.def: run make docs"
+  # What is printed is a file of costs, and a setting that is given wins over it.
+  "$turnout" info --costs >"$scratch/costs.toml" || fail "costs"
+  TURNOUT_COSTS=$scratch/costs.toml TURNOUT_COST_POLL=20ns run info --costs
+  ends_with 0
+  has 'poll = { value = 20, unit = "ns", uncertainty = 0, source = "S the setting cost_poll" }' out
+  [ "$(diff "$scratch/costs.toml" "$scratch/out" | grep -c '^>')" -eq 1 ] || fail "costs read again"
+  echo "[device" >"$scratch/broken.toml"
+  TURNOUT_COSTS=$scratch/broken.toml run info --costs
+  ends_with 1
+  has "broken.toml, line 1" err
+  ;;
 config_table)
   TURNOUT_MEMORY_BUDGET=64M run info --config
   ends_with 0
