@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "cli/calibrate.h"
 #include "cli/commands.h"
 #include "cli/plot.h"
 #include "cli/sim.h"
@@ -49,6 +50,9 @@ int main(int argc, char** argv) {
   cli::PlotSourcesOptions plot_options;
   auto* const plot_sources = cli::add_plot(app, &plot_options);
 
+  cli::CalibrateOptions calibrate_options;
+  auto* const calibrate = cli::add_calibrate(app, &calibrate_options);
+
   cli::SimOptions sim_options;
   auto* const sim = cli::add_sim(app, &sim_options);
 
@@ -68,6 +72,8 @@ int main(int argc, char** argv) {
     code = cli::top(top_options);
   } else if (*plot_sources) {
     code = cli::plot_sources(plot_options);
+  } else if (*calibrate) {
+    code = cli::run_calibrate(calibrate_options);
   } else if (*sim) {
     code = cli::run_sim(sim_options);
   } else {

@@ -47,6 +47,23 @@ costs_page)
   ends_with 1
   has "broken.toml, line 1" err
   ;;
+calibrate)
+  run calibrate --profile connect-ib --rounds 3 --output "$scratch/a.toml"
+  ends_with 0
+  run calibrate --profile connect-ib --rounds 3
+  ends_with 0
+  diff "$scratch/a.toml" "$scratch/out" || fail "two calibrations in virtual time differ"
+  TURNOUT_COSTS=$scratch/a.toml run info --costs
+  ends_with 0
+  grep -v '^note' "$scratch/a.toml" | diff - <(grep -v '^note' "$scratch/out") || fail "read again"
+  run calibrate --profile nosuch
+  ends_with 1
+  run calibrate --profile connect-ib --device virtual
+  [ "$status" -ne 0 ] || fail "a device and a profile"
+  TURNOUT_FABRIC=cli-calibrate-$$ run calibrate --device virtual --rounds 3
+  ends_with 0
+  has 'name = "turnout0"' out
+  ;;
 config_table)
   TURNOUT_MEMORY_BUDGET=64M run info --config
   ends_with 0
