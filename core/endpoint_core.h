@@ -9,6 +9,7 @@
 //   protocol/transfer.cpp        RDMA: rendezvous reads (getcqe), one-sided operations
 //   connection/control.cpp       credit and establishment messages, peers, loss, keep-alive
 //   connection/negotiation.cpp   J1-J5: changing channels, the RC pool
+//   connection/hints.cpp         what a sender measures of its side and tells the receiver
 //   connection/decision.cpp      asking the selection, carrying out its plan
 //   endpoint_report.cpp          what happened, as data
 //
@@ -260,6 +261,11 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] bool reserve_rc();
   void destroy_rc(std::unique_ptr<RcQueue> queue);
 
+  // connection/hints.cpp
+  void count_sent(Peer& peer) noexcept;
+  void tell_hints();
+  void on_hint(Peer& peer, const wire::ControlMessage& message) noexcept;
+
   // connection/decision.cpp
   void decide(Nanoseconds now);
   [[nodiscard]] bool keep_counts(Nanoseconds now);
@@ -345,6 +351,11 @@ class EndpointCore final : public Endpoint {
   std::unique_ptr<selection::Statistics> statistics_;     // made with the first counts to keep
   selection::WindowState window_;
   selection::DeviceCosts costs_;
+  bool hints_ = false;               // policy turnout
+  std::vector<PeerId> dci_targets_;  // by data initiator: whom its latest message was for
+  std::uint64_t sent_now_ = 0, switched_now_ = 0, received_now_ = 0;  // in the interval
+  double busy_ = 0;           // our share of the latest interval spent on messages
+  Nanoseconds interval_ = 0;  // until the next decision
   Nanoseconds interval_began_ = 0;
   std::uint64_t statistics_bytes_ = 0;  // reserved
   LiveReport live_report_;

@@ -15,8 +15,9 @@ namespace turnout::sim {
 namespace {
 
 // Of the papers and of settings.def; which of them this build has is asked of the settings.
-constexpr std::array<std::string_view, 6> kPolicies = {
-    "aqps", "rc-rdma-od", "dc-rdma-od", "static:dc-sendrecv", "static:dc-rdma", "static:rc-rdma"};
+constexpr std::array<std::string_view, 7> kPolicies = {
+    "aqps",           "turnout",       "rc-rdma-od", "dc-rdma-od", "static:dc-sendrecv",
+    "static:dc-rdma", "static:rc-rdma"};
 
 Status unknown_policy(std::string_view policy) {
   const std::vector<std::string_view> known = known_policies();

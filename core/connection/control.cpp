@@ -233,6 +233,9 @@ void EndpointCore::on_control(std::uint32_t buffer, std::uint32_t length) {
     case wire::Control::refuse:
       on_refuse(*peer, message);
       break;
+    case wire::Control::hint:
+      on_hint(*peer, message);
+      break;
     case wire::Control::closed:
       on_closed(*peer);
       break;

@@ -57,7 +57,9 @@ bool EndpointCore::keep_counts(Nanoseconds now) {
 }
 
 void EndpointCore::decide(Nanoseconds now) {
-  const bool selecting = settings_.policy == "aqps" && settings_.switch_every == 0 && !closing_;
+  const bool selecting =
+      (settings_.policy == "aqps" || hints_) && settings_.switch_every == 0 && !closing_;
+  if (hints_ && !closing_) tell_hints();
   const bool kept = selecting && keep_counts(now);
   for (auto& peer : peers_) peer->window = 0;
   if (!kept) return;
@@ -71,6 +73,7 @@ void EndpointCore::decide(Nanoseconds now) {
     view.current = peer->receive_kind;
     view.rc_exists = peer->rc != nullptr;
     view.refused = now < peer->refused_until;
+    view.hint = peer->hint;
     sources.push_back(view);
     if (peer->ring) given_back += std::uint64_t{peer->ring->entries()} * peer->ring->entry_size();
   }
@@ -88,6 +91,16 @@ void EndpointCore::decide(Nanoseconds now) {
   input.limits.bytes_per_ring = settings_.ring_entries * settings_.ring_entry_size;
   input.limits.bytes_per_rc = rc_bytes_;
   input.gain_threshold = static_cast<double>(settings_.gain_threshold);
+  selection::TurnoutTerms terms;
+  if (hints_) {
+    terms.costs = costs_;
+    terms.ring_entries = input.costs.ring_entries;
+    terms.busy = busy_;
+    for (const auto& peer : peers_) {
+      if (peer->rc && peer->receive_kind != ChannelKind::rc_rdma) ++terms.sending_rc;
+    }
+    input.turnout = &terms;
+  }
   carry_out(selection::select_in_windows(*statistics_, window_, input), now);
 }
 

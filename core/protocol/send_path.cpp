@@ -41,6 +41,7 @@ bool EndpointCore::post_stream(Peer& peer, const StreamMessage& message) {
       over_ring(peer.send_kind) ? post_over_ring(peer, message) : post_over_dc(peer, message);
   if (posted) {
     peer.sent.count(message.counts_as);
+    if (hints_) count_sent(peer);
     charge(Work::post, 1);
   }
   return posted;

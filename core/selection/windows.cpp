@@ -34,8 +34,10 @@ Evaluation evaluate(const WindowCounts& counts, const WindowInput& input, double
     if (!is_bystander(source)) sources.push_back(source);
   }
   Evaluation result;
-  result.plan = select_aqps(
-      {sources, input.costs, input.limits, gain_threshold, input.leading, counts.messages});
+  result.plan = input.turnout != nullptr
+                    ? select_turnout({sources, *input.turnout, input.limits, counts.messages})
+                    : select_aqps({sources, input.costs, input.limits, gain_threshold,
+                                   input.leading, counts.messages});
   result.gain = {counts.window,         counts.messages,
                  counts.missing,        result.plan.gain_current,
                  result.plan.gain_best, 0};

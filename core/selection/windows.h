@@ -34,6 +34,7 @@
 
 #include "core/selection/policy.h"
 #include "core/selection/statistics.h"
+#include "core/selection/turnout_policy.h"
 
 namespace turnout::selection {
 
@@ -53,6 +54,8 @@ struct WindowInput {
   double gain_threshold = 25;  // gamma, ns per message
   Leading leading = Leading::paper;
   Growth growth = Growth::with_time;
+  // Set: select_turnout decides, by these and not by costs, gain_threshold and leading.
+  const TurnoutTerms* turnout = nullptr;
 };
 
 struct WindowGain {
