@@ -330,7 +330,7 @@ void EndpointCore::tick() {
   live_report_.tick(now, clock_, [this] { return report(); });
   if (now >= next_decision_) {
     decide(now);
-    interval_ = std::min(2 * interval_, settings_.interval);
+    interval_ = std::min(interval_ + interval_ / 2 + 1, settings_.interval);
     next_decision_ = now + interval_;
   }
   if (now >= next_keepalive_) {

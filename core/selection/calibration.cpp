@@ -77,9 +77,10 @@ class Writer {
   Writer(CostsFile* out, const Measurements& measured) : out_(*out) {
     rounds_ = measured.dc_rdma.size();
   }
-  void put(CostValue DeviceCosts::*field, const Estimate& value, const std::string& how) {
+  void put(CostValue DeviceCosts::*field, const Estimate& value, const std::string& how,
+           double least = kLeastUncertainty) {
     const double part = value.value > 0 ? value.error / value.value : 1;
-    set(field, {value.value, std::clamp(part, kLeastUncertainty, 100.0)},
+    set(field, {value.value, std::clamp(part, least, 100.0)},
         fmt::format("M {}, median of {}", how, rounds_));
   }
   void set(CostValue DeviceCosts::*field, const CostValue& value, const std::string& source) {
@@ -169,10 +170,18 @@ CostsFile costs_of(const Measurements& m, const std::string& device, const std::
   Writer writer(&out, m);
   using C = DeviceCosts;
   if (!m.dc_sendrecv.empty()) {
-    const std::string how = "half a round trip of pingpong";
-    writer.put(&C::receiver_dc_sendrecv, estimate(m.dc_sendrecv), how);
-    writer.put(&C::receiver_dc_rdma, estimate(m.dc_rdma), how);
-    writer.put(&C::receiver_rc_rdma, estimate(m.rc_rdma), how);
+    // Only differences count: what is not known better is a part of them.
+    const Estimate slow = estimate(m.dc_sendrecv), ring = estimate(m.dc_rdma),
+                   fast = estimate(m.rc_rdma);
+    const double least = kLeastUncertainty * (std::max({slow.value, ring.value, fast.value}) -
+                                              std::min({slow.value, ring.value, fast.value}));
+    const auto put = [&](CostValue C::*field, const Estimate& value) {
+      writer.put(field, {value.value, std::max(value.error, least)},
+                 "half a round trip of pingpong", 0);
+    };
+    put(&C::receiver_dc_sendrecv, slow);
+    put(&C::receiver_dc_rdma, ring);
+    put(&C::receiver_rc_rdma, fast);
   }
   if (!m.dc_rdma_more_rings.empty() && m.extra_rings > 0) {
     // One of the two directions is slower by half of the rings' polls: a quarter of them in half a

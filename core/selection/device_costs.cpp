@@ -214,7 +214,11 @@ std::string quoted(std::string_view text) {
 // Four figures, never with an exponent.
 std::string figures(double value) {
   const double magnitude = std::abs(value);
-  const int decimals = magnitude >= 1000 ? 0 : magnitude >= 100 ? 1 : magnitude >= 10 ? 2 : 3;
+  const int decimals = magnitude >= 1000  ? 0
+                       : magnitude >= 100 ? 1
+                       : magnitude >= 10  ? 2
+                       : magnitude >= 1   ? 3
+                                          : 5;
   std::string text = fmt::format("{:.{}f}", value, decimals);
   if (text.find('.') != std::string::npos) {
     while (text.back() == '0') text.pop_back();

@@ -1,35 +1,24 @@
 #include "core/selection/turnout_policy.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <optional>
 #include <vector>
 
-#include "core/selection/costs.h"
 #include "core/selection/source_order.h"
+#include "core/selection/turnout_selector.h"
 
 namespace turnout::selection {
 
 namespace {
 
-using Map = std::vector<ChannelKind>;
-constexpr std::uint32_t kNobody = std::numeric_limits<std::uint32_t>::max();
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 // How much of a latency is waited for: a uniform part's deviation.
 const double kWaitedFor = 1 / std::sqrt(12.0);
-// Of the sources that no limit names, this many times the rings allowed are looked at.
-constexpr std::size_t kCandidates = 2;
 
-// What a source's share of the gain is made of; the gain is linear in the costs.
-struct Share {
-  double dc = 0, rc = 0;                // value of each channel in the window, without contexts
-  double dc_waited = 0, rc_waited = 0;  // of that, latencies
-};
+}  // namespace
 
-// Loss of one operation with so many queue pairs active at an adapter.
 double context_loss(const DeviceCosts& c, double active) {
   const auto beyond = [active](double entries, double loss) {
     return active > entries ? loss * (1 - entries / active) : 0;
@@ -38,78 +27,7 @@ double context_loss(const DeviceCosts& c, double active) {
          beyond(c.context_second_entries.value, c.context_second_beyond.value);
 }
 
-class Selector {
- public:
-  explicit Selector(const TurnoutInput& input);
-  [[nodiscard]] Plan plan() const;
-
- private:
-  [[nodiscard]] bool fixed(std::size_t i) const {
-    const SourceView& s = sources_[i];
-    return s.refused || (s.current != ChannelKind::dc_sendrecv && !has_ring(s.current));
-  }
-  [[nodiscard]] bool rc_exists(std::size_t i) const {
-    return sources_[i].rc_exists || sources_[i].current == ChannelKind::rc_rdma;
-  }
-  [[nodiscard]] double messages(std::size_t i) const {
-    return static_cast<double>(sources_[i].messages);
-  }
-  [[nodiscard]] Share share(std::size_t i) const;
-  [[nodiscard]] double worth(std::size_t i, ChannelKind kind) const {
-    return kind == ChannelKind::rc_rdma   ? shares_[i].rc
-           : kind == ChannelKind::dc_rdma ? shares_[i].dc
-                                          : 0;
-  }
-  // What the contexts of `map`'s queue pairs cost all operations over RC.
-  [[nodiscard]] double contexts(const Map& map) const;
-  [[nodiscard]] double gain(const Map& map) const;
-  struct Contexts {
-    double active = 0;      // queue pairs
-    double operations = 0;  // messages over them
-  };
-  [[nodiscard]] Contexts contexts_of(const Map& map) const;
-  [[nodiscard]] double loss(const Contexts& c) const {
-    return c.operations * context_loss(costs_, c.active);
-  }
-  [[nodiscard]] std::uint64_t bytes(std::size_t i, ChannelKind kind) const;
-  struct Usage {
-    std::uint64_t rings = 0, rc = 0, bytes = 0;
-  };
-  // A map on the way to the best one; `value` is without our own adapter's contexts.
-  struct Trial {
-    Map map;
-    Usage usage;
-    double value = 0;
-    Contexts contexts;
-  };
-  [[nodiscard]] double total(const Trial& t) const { return t.value - loss(t.contexts); }
-  void refill(const std::vector<std::uint32_t>& by_dc, Trial* trial) const;
-  [[nodiscard]] double rc_value(std::size_t i) const;
-  [[nodiscard]] std::array<std::uint32_t, 4> best_steps(const std::vector<std::uint32_t>& all,
-                                                        const Map& map) const;
-  [[nodiscard]] std::optional<Trial> add_queue_pair(const Trial& trial,
-                                                    const std::vector<std::uint32_t>& by_dc,
-                                                    std::uint32_t i) const;
-  [[nodiscard]] bool fits(const Usage& u, std::size_t i, ChannelKind kind) const;
-  void take(Usage* u, std::size_t i, ChannelKind kind) const;
-  [[nodiscard]] bool within(const Map& map) const;
-  [[nodiscard]] Map fixed_map(Usage* usage) const;
-  void keep_idle(Map* map, Usage usage) const;
-  [[nodiscard]] Map best_map() const;
-  [[nodiscard]] Map current_as_far_as_it_fits() const;
-  [[nodiscard]] double error(const Map& from, const Map& to) const;
-  [[nodiscard]] Reason reason(const Map& best, const Usage& usage, double active,
-                              std::size_t i) const;
-
-  const TurnoutInput& input_;
-  const DeviceCosts& costs_;
-  std::vector<SourceView> sources_;  // busiest_first
-  std::vector<Share> shares_;
-  double lead_ = 0;
-  double all_messages_ = 0;
-};
-
-Selector::Selector(const TurnoutInput& input)
+TurnoutSelector::TurnoutSelector(const TurnoutInput& input)
     : input_(input), costs_(input.terms.costs), sources_(busiest_first(input.sources)) {
   if (!sources_.empty()) lead_ = messages(0);
   shares_.reserve(sources_.size());
@@ -120,7 +38,7 @@ Selector::Selector(const TurnoutInput& input)
   if (input.messages > 0) all_messages_ = static_cast<double>(input.messages);
 }
 
-Share Selector::share(std::size_t i) const {
+Share TurnoutSelector::share(std::size_t i) const {
   const SourceView& s = sources_[i];
   const DeviceCosts& c = costs_;
   const double n = messages(i);
@@ -147,7 +65,7 @@ Share Selector::share(std::size_t i) const {
   return out;
 }
 
-Selector::Contexts Selector::contexts_of(const Map& map) const {
+TurnoutSelector::Contexts TurnoutSelector::contexts_of(const Map& map) const {
   Contexts out{static_cast<double>(input_.terms.sending_rc), 0};
   for (std::size_t i = 0; i < map.size(); ++i) {
     if (map[i] != ChannelKind::rc_rdma) continue;
@@ -157,7 +75,7 @@ Selector::Contexts Selector::contexts_of(const Map& map) const {
   return out;
 }
 
-double Selector::contexts(const Map& map) const {
+double TurnoutSelector::contexts(const Map& map) const {
   double theirs = 0;
   for (std::size_t i = 0; i < map.size(); ++i) {
     if (map[i] == ChannelKind::rc_rdma) theirs += shares_[i].rc - rc_value(i);
@@ -165,33 +83,33 @@ double Selector::contexts(const Map& map) const {
   return theirs + loss(contexts_of(map));
 }
 
-double Selector::gain(const Map& map) const {
+double TurnoutSelector::gain(const Map& map) const {
   double sum = -contexts(map);
   for (std::size_t i = 0; i < map.size(); ++i) sum += worth(i, map[i]);
   return sum;
 }
 
-std::uint64_t Selector::bytes(std::size_t i, ChannelKind kind) const {
+std::uint64_t TurnoutSelector::bytes(std::size_t i, ChannelKind kind) const {
   if (!has_ring(kind)) return 0;
   const bool queue_pair = kind == ChannelKind::rc_rdma && !rc_exists(i);
   return input_.limits.bytes_per_ring + (queue_pair ? input_.limits.bytes_per_rc : 0);
 }
 
-bool Selector::fits(const Usage& u, std::size_t i, ChannelKind kind) const {
+bool TurnoutSelector::fits(const Usage& u, std::size_t i, ChannelKind kind) const {
   const Limits& l = input_.limits;
   return !has_ring(kind) ||
          (u.rings < l.max_channels && (kind != ChannelKind::rc_rdma || u.rc < l.max_active_rc) &&
           u.bytes <= l.bytes_available && bytes(i, kind) <= l.bytes_available - u.bytes);
 }
 
-void Selector::take(Usage* u, std::size_t i, ChannelKind kind) const {
+void TurnoutSelector::take(Usage* u, std::size_t i, ChannelKind kind) const {
   if (!has_ring(kind)) return;
   ++u->rings;
   if (kind == ChannelKind::rc_rdma) ++u->rc;
   u->bytes += bytes(i, kind);
 }
 
-bool Selector::within(const Map& map) const {
+bool TurnoutSelector::within(const Map& map) const {
   Usage usage;
   for (std::size_t i = 0; i < map.size(); ++i) {
     if (!fits(usage, i, map[i])) return false;
@@ -200,7 +118,7 @@ bool Selector::within(const Map& map) const {
   return true;
 }
 
-Map Selector::fixed_map(Usage* usage) const {
+TurnoutSelector::Map TurnoutSelector::fixed_map(Usage* usage) const {
   Map map(sources_.size(), ChannelKind::dc_sendrecv);
   for (std::size_t i = 0; i < sources_.size(); ++i) {
     if (!fixed(i) || !fits(*usage, i, sources_[i].current)) continue;
@@ -211,7 +129,7 @@ Map Selector::fixed_map(Usage* usage) const {
 }
 
 // Their place costs nothing while nobody wants it.
-void Selector::keep_idle(Map* map, Usage usage) const {
+void TurnoutSelector::keep_idle(Map* map, Usage usage) const {
   for (std::size_t i = sources_.size(); i-- > 0 && sources_[i].messages == 0;) {
     const ChannelKind kind = sources_[i].current;
     if (fixed(i) || !has_ring(kind) || !fits(usage, i, kind)) continue;
@@ -220,7 +138,7 @@ void Selector::keep_idle(Map* map, Usage usage) const {
   }
 }
 
-Map Selector::current_as_far_as_it_fits() const {
+TurnoutSelector::Map TurnoutSelector::current_as_far_as_it_fits() const {
   Usage usage;
   Map map = fixed_map(&usage);
   for (std::size_t i = 0; i < sources_.size() && sources_[i].messages > 0; ++i) {
@@ -232,121 +150,8 @@ Map Selector::current_as_far_as_it_fits() const {
   return map;
 }
 
-Map Selector::best_map() const {
-  Usage usage;
-  Map best = fixed_map(&usage);
-  // The sources worth a look: the best of either kind, more than limits let through.
-  std::vector<std::uint32_t> all;
-  for (std::uint32_t i = 0; i < sources_.size() && sources_[i].messages > 0; ++i) {
-    if (!fixed(i) && std::max(shares_[i].dc, shares_[i].rc) > 0) all.push_back(i);
-  }
-  const std::size_t most = kCandidates * input_.limits.max_channels;
-  if (all.size() > most) {
-    std::vector<std::uint32_t> kept;
-    for (const ChannelKind kind : {ChannelKind::dc_rdma, ChannelKind::rc_rdma}) {
-      const auto at = all.begin() + static_cast<std::ptrdiff_t>(input_.limits.max_channels);
-      const auto before = [&](std::uint32_t a, std::uint32_t b) {
-        const double x = worth(a, kind), y = worth(b, kind);
-        return x != y ? x > y : a < b;
-      };
-      std::nth_element(all.begin(), at, all.end(), before);
-      kept.insert(kept.end(), all.begin(), at);
-    }
-    std::sort(kept.begin(), kept.end());
-    kept.erase(std::unique(kept.begin(), kept.end()), kept.end());
-    all = std::move(kept);
-  }
-  // Rings over DC first, the best ones that fit.
-  std::vector<std::uint32_t> by_dc = all;
-  std::sort(by_dc.begin(), by_dc.end(), [&](std::uint32_t a, std::uint32_t b) {
-    return shares_[a].dc != shares_[b].dc ? shares_[a].dc > shares_[b].dc : a < b;
-  });
-  Trial trial{best, usage, 0, contexts_of(best)};
-  refill(by_dc, &trial);
-  Trial found = trial;
-  // One queue pair more along the best exchange: a ring over DC becomes one over RC, or a new one
-  // does; rings over DC that no longer fit go, the worst first, and come back, the best first.
-  // Contexts cost in steps, so what loses now may gain with the next; what loses without them never
-  // does.
-  for (std::size_t round = 0; round < all.size(); ++round) {
-    std::optional<Trial> next;
-    for (const std::uint32_t i : best_steps(all, trial.map)) {
-      if (i == kNobody) continue;
-      std::optional<Trial> with = add_queue_pair(trial, by_dc, i);
-      if (with && (!next || total(*with) > total(*next))) next = std::move(with);
-    }
-    if (!next || next->value <= trial.value) break;
-    trial = std::move(*next);
-    if (total(trial) > total(found)) found = trial;
-  }
-  keep_idle(&found.map, found.usage);
-  return found.map;
-}
-
-// Rings over DC for the best sources that have none, as far as they fit.
-void Selector::refill(const std::vector<std::uint32_t>& by_dc, Trial* trial) const {
-  for (const std::uint32_t i : by_dc) {
-    if (shares_[i].dc <= 0) return;
-    if (trial->map[i] != ChannelKind::dc_sendrecv) continue;
-    if (!fits(trial->usage, i, ChannelKind::dc_rdma)) return;
-    trial->map[i] = ChannelKind::dc_rdma;
-    take(&trial->usage, i, ChannelKind::dc_rdma);
-    trial->value += shares_[i].dc;
-  }
-}
-
-// What an RC queue pair for source i is worth, the sender's contexts included.
-double Selector::rc_value(std::size_t i) const {
-  const double more = sources_[i].current == ChannelKind::rc_rdma ? 0 : 1;
-  return shares_[i].rc - messages(i) * context_loss(costs_, sources_[i].hint.active_rc + more);
-}
-
-// The best candidates for one more queue pair: those that differ in what they need of the limits.
-std::array<std::uint32_t, 4> Selector::best_steps(const std::vector<std::uint32_t>& all,
-                                                  const Map& map) const {
-  std::array<std::uint32_t, 4> best;
-  best.fill(kNobody);
-  std::array<double, 4> most;
-  most.fill(kNever);
-  for (const std::uint32_t i : all) {
-    if (map[i] == ChannelKind::rc_rdma) continue;
-    const bool converts = map[i] == ChannelKind::dc_rdma;
-    const std::size_t kind = (converts ? 2u : 0u) + (rc_exists(i) ? 1u : 0u);
-    const double value = rc_value(i) - (converts ? shares_[i].dc : 0);
-    if (value <= most[kind]) continue;
-    most[kind] = value;
-    best[kind] = i;
-  }
-  return best;
-}
-
-std::optional<Selector::Trial> Selector::add_queue_pair(const Trial& trial,
-                                                        const std::vector<std::uint32_t>& by_dc,
-                                                        std::uint32_t i) const {
-  Trial t = trial;
-  const auto drop = [&](std::uint32_t k) {
-    t.map[k] = ChannelKind::dc_sendrecv;
-    --t.usage.rings;
-    t.usage.bytes -= bytes(k, ChannelKind::dc_rdma);
-    t.value -= shares_[k].dc;
-  };
-  if (t.map[i] == ChannelKind::dc_rdma) drop(i);
-  for (auto at = by_dc.rbegin(); !fits(t.usage, i, ChannelKind::rc_rdma); ++at) {
-    while (at != by_dc.rend() && t.map[*at] != ChannelKind::dc_rdma) ++at;
-    if (at == by_dc.rend()) return std::nullopt;
-    drop(*at);
-  }
-  t.map[i] = ChannelKind::rc_rdma;
-  take(&t.usage, i, ChannelKind::rc_rdma);
-  t.value += rc_value(i);
-  t.contexts.active += 1;
-  t.contexts.operations += messages(i);
-  refill(by_dc, &t);
-  return t;
-}
-
 // The standard error of gain(to) - gain(from).
-double Selector::error(const Map& from, const Map& to) const {
+double TurnoutSelector::error(const Map& from, const Map& to) const {
   double counts = 0, waited = 0;
   // How much of each cost the difference holds: the change of the gain when the cost grows by one
   // standard error, since the gain is linear in all of them but the contexts' levels.
@@ -403,7 +208,8 @@ double Selector::error(const Map& from, const Map& to) const {
   return std::sqrt(variance);
 }
 
-Reason Selector::reason(const Map& best, const Usage& usage, double active, std::size_t i) const {
+Reason TurnoutSelector::reason(const Map& best, const Usage& usage, double active,
+                               std::size_t i) const {
   const SourceView& s = sources_[i];
   const ChannelKind to = best[i];
   if (fixed(i)) return s.refused ? Reason::refused_by_peer : Reason::forced;
@@ -436,7 +242,7 @@ Reason Selector::reason(const Map& best, const Usage& usage, double active, std:
   return std::max(d, r) < waiting / 4 ? Reason::too_busy : Reason::too_few_messages;
 }
 
-Plan Selector::plan() const {
+Plan TurnoutSelector::plan() const {
   Plan plan;
   Map current;
   current.reserve(sources_.size());
@@ -477,10 +283,8 @@ Plan Selector::plan() const {
   return plan;
 }
 
-}  // namespace
-
 Plan select_turnout(const TurnoutInput& input) {
-  return Selector(input).plan();
+  return TurnoutSelector(input).plan();
 }
 
 double busy_share(const DeviceCosts& costs, std::uint64_t sent, std::uint64_t switched,

@@ -21,15 +21,16 @@
 // every operation over RC pays x max(0, 1 - e/k), for each of the two levels. That, the ring limit
 // and the bytes bound the number of queue pairs; there is no constant h.
 //
-// When the map changes. An improvement D must exceed k standard errors of itself (kConfidence = 2)
+// When the map changes. An improvement D must exceed k standard errors of itself (kConfidence = 1)
 // instead of gamma. Its variance is the sum of: each cost's error times how much of it D holds
 // (errors of one cost are common to all sources); the counts', n messages having an error of
 // sqrt(n); and that of the latencies' part, since how much of a latency a program waits for is
 // known between nothing and all of it only: the deviation of a uniform part, 1/sqrt(12).
 //
-// Exact where no limit on rings and bytes binds. Where both rings and queue pairs compete for the
-// bytes, queue pairs are added one by one along the best exchange, which is exact for each number
-// of rings; the best of all numbers of queue pairs is taken. O(n) and O(h tau) beside.
+// The best map is found by adding queue pairs one by one along the best exchange with what the
+// limits leave to rings over DC, and taking the best of all numbers of them. That is exact where
+// rings, bytes and contexts do not bind, and misses little elsewhere: beyond a level a queue pair's
+// loss depends on the others'; the oracle in the tests bounds how often. O(n) and O(tau^2) beside.
 //
 // Any thread. Times are nanoseconds, sizes bytes.
 #pragma once
@@ -56,7 +57,7 @@ struct TurnoutInput {
   std::uint64_t messages = 0;  // received in the window; 0: the sum of the sources' counts
 };
 
-inline constexpr double kConfidence = 2;
+inline constexpr double kConfidence = 1;
 
 // As select_aqps: refused sources and channels of other kinds stay; silent sources keep theirs in
 // the room that is left; beyond a limit the map changes whatever the gain. Plan::threshold tells
