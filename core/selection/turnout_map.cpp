@@ -24,19 +24,17 @@ TurnoutSelector::Map TurnoutSelector::best_map() const {
   const std::size_t most = kCandidates * input_.limits.max_channels;
   if (all.size() > most) {
     std::vector<std::uint32_t> kept;
-    std::vector<std::pair<double, std::uint32_t>> ranked(all.size());
     for (const ChannelKind kind : {ChannelKind::dc_rdma, ChannelKind::rc_rdma}) {
-      for (std::size_t k = 0; k < all.size(); ++k) ranked[k] = {-worth(all[k], kind), all[k]};
-      const auto end = ranked.begin() + static_cast<std::ptrdiff_t>(input_.limits.max_channels);
-      std::nth_element(ranked.begin(), end, ranked.end());
-      for (auto at = ranked.begin(); at != end; ++at) kept.push_back(at->second);
+      const std::vector<std::uint32_t> best_of_kind = most_worth(all, kind);
+      kept.insert(kept.end(), best_of_kind.begin(), best_of_kind.end());
     }
     std::sort(kept.begin(), kept.end());
     kept.erase(std::unique(kept.begin(), kept.end()), kept.end());
     all = std::move(kept);
   }
   // Rings over DC first, the best ones that fit.
-  Pool pool{std::move(all), {}};
+  Pool pool{std::move(all), {}, {}};
+  for (const std::uint32_t i : pool.sources) pool.rc_values.push_back(rc_value(i));
   for (std::uint32_t k = 0; k < pool.sources.size(); ++k) pool.by_dc.push_back(k);
   const auto dc = [&](std::uint32_t k) { return shares_[pool.sources[k]].dc; };
   std::sort(pool.by_dc.begin(), pool.by_dc.end(), [&](std::uint32_t a, std::uint32_t b) {
@@ -64,13 +62,40 @@ TurnoutSelector::Map TurnoutSelector::best_map() const {
   return best;
 }
 
+// As many of `all` as rings are allowed, worth most on a channel of this kind. They come busiest
+// first, so that the first ones tell what nearly all others cannot reach.
+std::vector<std::uint32_t> TurnoutSelector::most_worth(const std::vector<std::uint32_t>& all,
+                                                       ChannelKind kind) const {
+  const std::size_t wanted = input_.limits.max_channels;
+  std::vector<std::pair<double, std::uint32_t>> ranked;
+  const auto cut = [&] {
+    if (ranked.size() <= wanted) return;
+    const auto end = ranked.begin() + static_cast<std::ptrdiff_t>(wanted);
+    std::nth_element(ranked.begin(), end, ranked.end());
+    ranked.erase(end, ranked.end());
+  };
+  double reached = std::numeric_limits<double>::infinity();  // of the negated worth
+  for (const std::uint32_t i : all) {
+    const double negated = -worth(i, kind);
+    if (negated > reached) continue;
+    ranked.emplace_back(negated, i);
+    if (ranked.size() < kCandidates * std::max<std::size_t>(wanted, 1)) continue;
+    cut();
+    if (!ranked.empty()) reached = std::max_element(ranked.begin(), ranked.end())->first;
+  }
+  cut();
+  std::vector<std::uint32_t> result;
+  for (const auto& [value, i] : ranked) result.push_back(i);
+  return result;
+}
+
 // Rings over DC for the best sources that have none, as far as they fit.
 void TurnoutSelector::refill(const Pool& pool, Trial* trial) const {
   for (const std::uint32_t k : pool.by_dc) {
     const std::uint32_t i = pool.sources[k];
     if (shares_[i].dc <= 0) return;
+    if (!fits(trial->usage, i, ChannelKind::dc_rdma)) return;  // all rings are of one size
     if (trial->map[k] != ChannelKind::dc_sendrecv) continue;
-    if (!fits(trial->usage, i, ChannelKind::dc_rdma)) return;
     trial->map[k] = ChannelKind::dc_rdma;
     take(&trial->usage, i, ChannelKind::dc_rdma);
     trial->value += shares_[i].dc;
@@ -96,7 +121,8 @@ std::array<std::uint32_t, 4> TurnoutSelector::best_steps(const Pool& pool,
     const std::uint32_t i = pool.sources[k];
     const bool converts = trial.map[k] == ChannelKind::dc_rdma;
     const std::size_t kind = (converts ? 2u : 0u) + (rc_exists(i) ? 1u : 0u);
-    const double value = rc_value(i) - messages(i) * loss_then - (converts ? shares_[i].dc : 0);
+    const double value =
+        pool.rc_values[k] - messages(i) * loss_then - (converts ? shares_[i].dc : 0);
     if (value <= most[kind]) continue;
     most[kind] = value;
     best[kind] = k;
@@ -124,7 +150,7 @@ std::optional<TurnoutSelector::Trial> TurnoutSelector::add_queue_pair(const Tria
   }
   t.map[added] = ChannelKind::rc_rdma;
   take(&t.usage, i, ChannelKind::rc_rdma);
-  t.value += rc_value(i);
+  t.value += pool.rc_values[added];
   t.contexts.active += 1;
   t.contexts.operations += messages(i);
   refill(pool, &t);

@@ -65,6 +65,7 @@ class TurnoutSelector {
   // the best for a ring over DC first.
   struct Pool {
     std::vector<std::uint32_t> sources, by_dc;
+    std::vector<double> rc_values;  // rc_value() of each
   };
   // A map of the pool on the way to the best one; `value` is without our own adapter's contexts.
   struct Trial {
@@ -74,6 +75,8 @@ class TurnoutSelector {
     Contexts contexts;
   };
   [[nodiscard]] double total(const Trial& t) const { return t.value - loss(t.contexts); }
+  [[nodiscard]] std::vector<std::uint32_t> most_worth(const std::vector<std::uint32_t>& all,
+                                                      ChannelKind kind) const;
   void refill(const Pool& pool, Trial* trial) const;
   [[nodiscard]] double rc_value(std::size_t i) const;
   [[nodiscard]] std::array<std::uint32_t, 4> best_steps(const Pool& pool, const Trial& trial) const;
