@@ -34,7 +34,9 @@ TurnoutSelector::Map TurnoutSelector::best_map() const {
   }
   // Rings over DC first, the best ones that fit.
   Pool pool{std::move(all), {}, {}};
-  for (const std::uint32_t i : pool.sources) pool.rc_values.push_back(rc_value(i));
+  for (const std::uint32_t i : pool.sources) {
+    pool.steps.push_back({rc_value(i), shares_[i].dc, messages(i), rc_exists(i)});
+  }
   for (std::uint32_t k = 0; k < pool.sources.size(); ++k) pool.by_dc.push_back(k);
   const auto dc = [&](std::uint32_t k) { return shares_[pool.sources[k]].dc; };
   std::sort(pool.by_dc.begin(), pool.by_dc.end(), [&](std::uint32_t a, std::uint32_t b) {
@@ -118,11 +120,10 @@ std::array<std::uint32_t, 4> TurnoutSelector::best_steps(const Pool& pool,
   most.fill(kNever);
   for (std::uint32_t k = 0; k < pool.sources.size(); ++k) {
     if (trial.map[k] == ChannelKind::rc_rdma) continue;
-    const std::uint32_t i = pool.sources[k];
+    const Step& step = pool.steps[k];
     const bool converts = trial.map[k] == ChannelKind::dc_rdma;
-    const std::size_t kind = (converts ? 2u : 0u) + (rc_exists(i) ? 1u : 0u);
-    const double value =
-        pool.rc_values[k] - messages(i) * loss_then - (converts ? shares_[i].dc : 0);
+    const std::size_t kind = (converts ? 2u : 0u) + (step.queue_pair ? 1u : 0u);
+    const double value = step.rc - step.messages * loss_then - (converts ? step.dc : 0);
     if (value <= most[kind]) continue;
     most[kind] = value;
     best[kind] = k;
@@ -150,7 +151,7 @@ std::optional<TurnoutSelector::Trial> TurnoutSelector::add_queue_pair(const Tria
   }
   t.map[added] = ChannelKind::rc_rdma;
   take(&t.usage, i, ChannelKind::rc_rdma);
-  t.value += pool.rc_values[added];
+  t.value += pool.steps[added].rc;
   t.contexts.active += 1;
   t.contexts.operations += messages(i);
   refill(pool, &t);

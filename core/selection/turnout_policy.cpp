@@ -84,9 +84,16 @@ double TurnoutSelector::contexts(const Map& map) const {
 }
 
 double TurnoutSelector::gain(const Map& map) const {
-  double sum = -contexts(map);
-  for (std::size_t i = 0; i < map.size(); ++i) sum += worth(i, map[i]);
-  return sum;
+  Contexts contexts{static_cast<double>(input_.terms.sending_rc), 0};
+  double sum = 0;
+  for (std::size_t i = 0; i < map.size(); ++i) {
+    if (map[i] == ChannelKind::dc_rdma) sum += shares_[i].dc;
+    if (map[i] != ChannelKind::rc_rdma) continue;
+    sum += rc_value(i);
+    contexts.active += 1;
+    contexts.operations += messages(i);
+  }
+  return sum - loss(contexts);
 }
 
 std::uint64_t TurnoutSelector::bytes(std::size_t i, ChannelKind kind) const {
@@ -249,9 +256,13 @@ Plan TurnoutSelector::plan() const {
   for (const SourceView& s : sources_) current.push_back(s.current);
   Map best = best_map();
   const Map kept = current_as_far_as_it_fits();
-  if (gain(best) <= gain(kept)) best = kept;
   plan.gain_current = gain(current);
   plan.gain_best = gain(best);
+  const double gain_kept = kept == current ? plan.gain_current : gain(kept);
+  if (plan.gain_best <= gain_kept) {
+    best = kept;
+    plan.gain_best = gain_kept;
+  }
   plan.forced = !within(current);
   plan.threshold = kConfidence * error(current, best);
   const double improvement = plan.gain_best - plan.gain_current;

@@ -61,11 +61,15 @@ class TurnoutSelector {
   struct Usage {
     std::uint64_t rings = 0, rc = 0, bytes = 0;
   };
+  struct Step {
+    double rc, dc, messages;  // rc: rc_value()
+    bool queue_pair;          // exists
+  };
   // The sources that may get a ring, as positions in sources_; by_dc are positions in `sources`,
   // the best for a ring over DC first.
   struct Pool {
     std::vector<std::uint32_t> sources, by_dc;
-    std::vector<double> rc_values;  // rc_value() of each
+    std::vector<Step> steps;  // what is looked at again and again, side by side
   };
   // A map of the pool on the way to the best one; `value` is without our own adapter's contexts.
   struct Trial {
