@@ -14,7 +14,7 @@ help:
 	@echo "make soak      random schedules and faults in virtual time, without end"
 	@echo "make build     the release build in $(RELEASE)"
 	@echo "make check     format, headers, clang-tidy;  make format puts the format right"
-	@echo "make docs      docs/configuration.md from the table of settings"
+	@echo "make docs      docs/configuration.md and other pages from their tables"
 	@echo "make clean     remove build/;  make distclean also .venv/ and .cache/"
 
 deps:
@@ -52,6 +52,7 @@ check: deps-all
 
 docs: build
 	@$(RELEASE)/bin/turnout info --config --markdown > docs/configuration.md
+	@$(RELEASE)/bin/turnout info --costs --markdown > docs/device-costs.md
 	@$(RELEASE)/bin/turnout sim --profiles-page > docs/profiles.md
 
 clean:

@@ -110,6 +110,7 @@ Status set_from(Settings* settings, std::string_view name, std::string_view valu
 #define TURNOUT_SETTING(field, kind, default_value, help)                  \
   if (name == #field) {                                                    \
     Status status = kind##_kind::parse(value, &settings->field);           \
+    if (!settings->is_given(name)) settings->given.push_back(#field);      \
     return status.ok() ? status : wrong_value(name, value, status, where); \
   }
 #include "base/settings.def"
@@ -152,6 +153,7 @@ Settings Settings::defaults() {
     // A default that does not parse is found by the tests; there is nobody to tell here.
     static_cast<void>(set_from(&settings, row.name, row.default_value, " (default)").ok());
   }
+  settings.given.clear();
   return settings;
 }
 

@@ -6,6 +6,8 @@
 // name.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -18,6 +20,11 @@ namespace turnout {
 // Several libraries of one process read the settings; one of them tells about names nobody knows.
 enum class UnknownNames : std::uint8_t { warn, ignore };
 
+// What `policy` may be.
+inline constexpr std::array<std::string_view, 8> kPolicyNames = {
+    "turnout",        "aqps",           "rc-rdma-od",         "dc-rdma-od",
+    "static:dc-rdma", "static:rc-rdma", "static:dc-sendrecv", "static:ud-sendrecv"};
+
 struct Settings {
   using text = std::string;
   using boolean = bool;
@@ -29,6 +36,12 @@ struct Settings {
 #define TURNOUT_SETTING(name, kind, default_value, help) kind name{};
 #include "base/settings.def"
 #undef TURNOUT_SETTING
+
+  // Names that set(), a file or the environment gave a value, their default or another.
+  std::vector<std::string_view> given;
+  [[nodiscard]] bool is_given(std::string_view name) const noexcept {
+    return std::find(given.begin(), given.end(), name) != given.end();
+  }
 
   // All defaults, nothing read from outside.
   [[nodiscard]] static Settings defaults();

@@ -106,10 +106,7 @@ Status Settings::validate() const {
   rules.bytes("memory_budget", memory_budget, 1, std::uint64_t{1} << 60);
 
   rules.duration("interval", interval, 1000, 3600 * kSecond);
-  rules.one_of(
-      "policy", policy,
-      std::array<std::string_view, 7>{"aqps", "dc-rdma-od", "rc-rdma-od", "static:dc-sendrecv",
-                                      "static:ud-sendrecv", "static:dc-rdma", "static:rc-rdma"});
+  rules.one_of("policy", policy, kPolicyNames);
   rules.one_of("start_channel", start_channel, std::array<std::string_view, 3>{"auto", "dc", "ud"});
   const bool needs_dc = policy.find("dc-") != std::string::npos;
   rules.that(!needs_dc || start_channel != "ud", "policy", policy,

@@ -38,6 +38,10 @@ struct TopOptions {
 // What running processes of this user did so far, again each second, until it is interrupted.
 int top(const TopOptions& options);
 
+// What the selection knows of the device: values in force and their sources, or for
+// docs/device-costs.md (built in).
+int costs_table(bool markdown);
+
 // The text of docs/configuration.md.
 [[nodiscard]] std::string configuration_page();
 

@@ -1,12 +1,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <memory>
 
 #include "base/value.h"
 #include "cli/commands.h"
+#include "core/selection/device_costs.h"
 #include "core/verbs/device.h"
 #include "core/verbs/library.h"
 
@@ -124,14 +126,27 @@ void show_selection(const Settings& s) {
   const auto time = [](std::int64_t t) { return value::print_duration(t); };
   fmt::print("selection\n");
   line("policy", fmt::format("{}, every {}", s.policy, time(s.interval)));
-  line("profile",
-       "none measured: costs are settings, by default those of [AQPS] Table 2 (Connect-IB)");
-  line("saved per message",
-       fmt::format("{} on DC-RDMA, {} on RC-RDMA", time(s.saving_dc_rdma), time(s.saving_rc_rdma)));
-  line("paid",
-       fmt::format("{} a failed poll, {} a credit message, {} or {} to set up DC- or RC-RDMA",
-                   time(s.cost_poll), time(s.cost_credit), time(s.cost_setup_dc),
-                   time(s.cost_setup_rc)));
+  if (auto costs = selection::load_costs(s)) {
+    using selection::CostValue;
+    const selection::DeviceCosts& c = costs->costs;
+    const auto cost = [](const CostValue& v) {
+      return value::human_duration(std::llround(v.value));
+    };
+    const selection::CostModel model =
+        selection::cost_model(c, static_cast<std::uint32_t>(s.ring_entries));
+    line("costs of", fmt::format("{} ({}); turnout info --costs tells sources", costs->device,
+                                 s.costs.empty() ? "built in" : s.costs));
+    line("saved per message",
+         fmt::format("{} on DC-RDMA, {} on RC-RDMA",
+                     value::human_duration(std::llround(model.saving_dc_rdma)),
+                     value::human_duration(std::llround(model.saving_rc_rdma))));
+    line("paid",
+         fmt::format("{} a failed poll, {} a credit message, {} or {} to set up DC- or RC-RDMA",
+                     cost(c.receiver_poll), cost(c.receiver_credit), cost(c.setup_dc_processor),
+                     cost(c.setup_rc_processor)));
+  } else {
+    line("costs", costs.status().text());
+  }
   line("changes from", fmt::format("{} gained per message", time(s.gain_threshold)));
   fmt::print("limits\n");
   line("memory of one process", value::print_bytes(s.memory_budget));

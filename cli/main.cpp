@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "cli/calibrate.h"
 #include "cli/commands.h"
 #include "cli/plot.h"
 #include "cli/sim.h"
@@ -19,9 +20,11 @@ int main(int argc, char** argv) {
 
   auto* const info = app.add_subcommand(
       "info", "the adapter that would be used and why, adapters found, costs, limits, settings");
-  bool config = false, markdown = false;
+  bool config = false, costs = false, markdown = false;
   info->add_flag("--config", config, "the table of settings: value, default, meaning");
-  info->add_flag("--markdown", markdown, "with --config: the page docs/configuration.md");
+  info->add_flag("--costs", costs, "what the selection knows of the device, and from where");
+  info->add_flag("--markdown", markdown,
+                 "with --config or --costs: the page docs/configuration.md or device-costs.md");
 
   auto* const report = app.add_subcommand(
       "report", "tables from the JSON reports that TURNOUT_REPORT=FOLDER leaves");
@@ -47,6 +50,9 @@ int main(int argc, char** argv) {
   cli::PlotSourcesOptions plot_options;
   auto* const plot_sources = cli::add_plot(app, &plot_options);
 
+  cli::CalibrateOptions calibrate_options;
+  auto* const calibrate = cli::add_calibrate(app, &calibrate_options);
+
   cli::SimOptions sim_options;
   auto* const sim = cli::add_sim(app, &sim_options);
 
@@ -57,15 +63,17 @@ int main(int argc, char** argv) {
   }
   int code = 0;
   if (*info) {
-    if (markdown && !config) {
-      fmt::print(stderr, "turnout info: --markdown goes with --config\n");
+    if ((markdown && !config && !costs) || (config && costs)) {
+      fmt::print(stderr, "turnout info: --markdown goes with --config or --costs, one of them\n");
       return 1;
     }
-    code = config ? cli::config_table(markdown) : cli::info();
+    code = config ? cli::config_table(markdown) : costs ? cli::costs_table(markdown) : cli::info();
   } else if (*top) {
     code = cli::top(top_options);
   } else if (*plot_sources) {
     code = cli::plot_sources(plot_options);
+  } else if (*calibrate) {
+    code = cli::run_calibrate(calibrate_options);
   } else if (*sim) {
     code = cli::run_sim(sim_options);
   } else {

@@ -22,7 +22,7 @@ std::string sim_list() {
   for (const sim::Experiment& e : sim::experiments()) {
     out += fmt::format("  {:<14} {}\n", e.name, e.help);
   }
-  out += fmt::format("policies: {}\n", fmt::join(sim::known_policies(), ", "));
+  out += fmt::format("policies: {}\n", fmt::join(kPolicyNames, ", "));
   out += fmt::format("profiles: {}\n", fmt::join(sim::list_profiles(), ", "));
   return out;
 }

@@ -64,6 +64,9 @@ EndpointCore::EndpointCore(const Settings& settings, Clock& clock, Processor* pr
 }
 
 Status EndpointCore::start() {
+  auto costs = selection::load_costs(settings_);
+  if (!costs) return costs.status();
+  costs_ = costs->costs;
   auto device = verbs::Device::open(settings_);
   if (!device) return device.status();
   device_ = std::move(device).value();
@@ -76,6 +79,19 @@ Status EndpointCore::start() {
   tuning_.retry_count = static_cast<std::uint8_t>(settings_.retry_count);
   tuning_.max_inline = kWantedInline;
   if (Status status = choose_start_channel(); !status.ok()) return status;
+  if (over_datagrams()) costs_ = selection::with_ud(costs_);
+  hints_ = settings_.policy == "turnout";
+  if (hints_) {
+    // Limits follow from the costs and the budget, unless somebody gave them.
+    if (!settings_.is_given("max_active_rc")) settings_.max_active_rc = settings_.max_channels;
+    if (!settings_.is_given("data_qps") && !over_datagrams()) {
+      settings_.data_qps = selection::wanted_dcis(costs_);
+    }
+    dci_targets_.assign(settings_.data_qps, kAnyPeer);
+  }
+  // The first decisions come early: a program may be over before an interval is.
+  constexpr Nanoseconds kFirst = 64;
+  interval_ = hints_ ? std::max<Nanoseconds>(settings_.interval / kFirst, 1) : settings_.interval;
   if (Status status = create_queues(); !status.ok()) return status;
   std::uint64_t receive_size = settings_.ring_entry_size;
   if (over_datagrams()) receive_size = std::min<std::uint64_t>(receive_size, device_->mtu());
@@ -96,7 +112,7 @@ Status EndpointCore::start() {
   if (!device_->is_simulated()) live_report_.open(address_.id, settings_.report_job);
   const Nanoseconds now = clock_.now();
   interval_began_ = now;
-  next_decision_ = now + settings_.interval;
+  next_decision_ = now + interval_;
   next_keepalive_ = now + settings_.keepalive / 4;
   TURNOUT_LOG(endpoint, info, "{} on {} ({}), policy {}, {} of {} bytes used at start",
               address_.to_string(), device_->name(), device_->why(), settings_.policy,
@@ -234,8 +250,9 @@ void EndpointCore::tick() {
   const Nanoseconds now = clock_.now();
   live_report_.tick(now, clock_, [this] { return report(); });
   if (now >= next_decision_) {
-    next_decision_ = now + settings_.interval;
     decide(now);
+    interval_ = std::min(interval_ + interval_ / 2 + 1, settings_.interval);
+    next_decision_ = now + interval_;
   }
   if (now >= next_keepalive_) {
     next_keepalive_ = now + std::max<Nanoseconds>(settings_.keepalive / 4, 1);

@@ -12,6 +12,7 @@
 //   protocol/pieces.cpp          large messages where there is no RDMA: queue pair first, else
 //   pieces connection/control.cpp       credit and establishment messages, peers, loss, keep-alive
 //   connection/negotiation.cpp   J1-J5: changing channels, the RC pool
+//   connection/hints.cpp         what a sender measures of its side and tells the receiver
 //   connection/decision.cpp      asking the selection, carrying out its plan
 //   endpoint_report.cpp          what happened, as data
 //
@@ -41,6 +42,7 @@
 #include "core/receive_cost.h"
 #include "core/report.h"
 #include "core/report_live.h"
+#include "core/selection/device_costs.h"
 #include "core/selection/policy.h"
 #include "core/selection/statistics.h"
 #include "core/selection/windows.h"
@@ -328,6 +330,11 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] bool reserve_rc();
   void destroy_rc(std::unique_ptr<RcQueue> queue);
 
+  // connection/hints.cpp
+  void count_sent(Peer& peer) noexcept;
+  void tell_hints();
+  void on_hint(Peer& peer, const wire::ControlMessage& message) noexcept;
+
   // connection/decision.cpp
   void decide(Nanoseconds now);
   [[nodiscard]] bool keep_counts(Nanoseconds now);
@@ -431,6 +438,12 @@ class EndpointCore final : public Endpoint {
   bool frees_before_drain_ = false;                       // setting break_rule
   std::unique_ptr<selection::Statistics> statistics_;     // made with the first counts to keep
   selection::WindowState window_;
+  selection::DeviceCosts costs_;
+  bool hints_ = false;               // policy turnout
+  std::vector<PeerId> dci_targets_;  // by data initiator: whom its latest message was for
+  std::uint64_t sent_now_ = 0, switched_now_ = 0, received_now_ = 0;  // in the interval
+  double busy_ = 0;           // our share of the latest interval spent on messages
+  Nanoseconds interval_ = 0;  // until the next decision
   Nanoseconds interval_began_ = 0;
   std::uint64_t statistics_bytes_ = 0;  // reserved for the counts
   std::uint64_t index_bytes_ = 0;       // and, as decisions, for finding them

@@ -32,7 +32,7 @@ EndpointReport EndpointCore::report() const {
       line.reason =
           fmt::format("{} ({:.0f} messages/s)", selection::explain(peer->verdict), peer->rate);
     } else if (line.reason.empty()) {
-      line.reason = settings_.policy == "aqps" || settings_.policy == "turnout"
+      line.reason = settings_.policy == "aqps" || hints_
                         ? "no decision yet"
                         : selection::explain(selection::Reason::forced);
     }

@@ -14,18 +14,8 @@ namespace turnout::sim {
 
 namespace {
 
-// Of the papers and of settings.def; which of them this build has is asked of the settings.
-constexpr std::array<std::string_view, 7> kPolicies = {
-    "turnout",        "aqps",           "rc-rdma-od",        "dc-rdma-od",
-    "static:dc-rdma", "static:rc-rdma", "static:dc-sendrecv"};
-
 Status unknown_policy(std::string_view policy) {
-  const std::vector<std::string_view> known = known_policies();
-  if (std::find(kPolicies.begin(), kPolicies.end(), policy) != kPolicies.end()) {
-    return {Code::unsupported,
-            fmt::format("policy {}: its channels are not in this build, which has {}", policy,
-                        fmt::join(known, ", "))};
-  }
+  const auto& known = kPolicyNames;
   const std::string_view near = value::nearest_name(policy, known);
   return {Code::invalid, fmt::format("no policy is called \"{}\"{} Known: {}", policy,
                                      near.empty() ? "." : fmt::format("; did you mean {}?", near),
@@ -73,17 +63,8 @@ Status check_place(const Place& place) {
 
 }  // namespace
 
-std::vector<std::string_view> known_policies() {
-  std::vector<std::string_view> known;
-  for (const std::string_view policy : kPolicies) {
-    Settings settings = Settings::defaults();
-    if (settings.set("policy", policy).ok() && settings.validate().ok()) known.push_back(policy);
-  }
-  return known;
-}
-
 Status check_settings(const std::string& policy, const NamedValues& given) {
-  const std::vector<std::string_view> known = known_policies();
+  const auto& known = kPolicyNames;
   if (std::find(known.begin(), known.end(), policy) == known.end()) return unknown_policy(policy);
   Settings settings = Settings::defaults();
   const std::vector<SettingInfo> table = describe(settings);

@@ -61,8 +61,6 @@ struct Study {
 
 [[nodiscard]] Result<Study> run_study(const StudyOptions& options, const Runner& runner);
 
-// Policies this build can run, of base/settings.def.
-[[nodiscard]] std::vector<std::string_view> known_policies();
 // Settings as they would be in a run, checked as a whole. Errors: invalid.
 [[nodiscard]] Status check_settings(const std::string& policy, const NamedValues& settings);
 

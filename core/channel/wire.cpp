@@ -121,6 +121,14 @@ Status parse_control(const std::byte* bytes, std::size_t length, ControlMessage*
     case Control::reject:
     case Control::pull:
       return {};
+    case Control::hint:
+      if (message->credits <= kWhole && message->ring_credits <= kWhole &&
+          message->ring_entries <= kMostQueuePairs) {
+        return {};
+      }
+      return {Code::invalid,
+              fmt::format("hint: shares {} and {} of {}, {} queue pairs: out of range",
+                          message->credits, message->ring_credits, kWhole, message->ring_entries)};
   }
   return {Code::invalid,
           fmt::format("control message: type {} is unknown", static_cast<unsigned>(message->type))};

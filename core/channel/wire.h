@@ -93,6 +93,7 @@ enum class Control : std::uint8_t {
   ready = 12,     // J3
   switched = 13,  // J4
   refuse = 14,
+  hint = 17,  // how the sender of a direction fares: see `credits`, `ring_credits`, `ring_entries`
   closed = 15,  // the ring of a direction is drained and gone
   reject = 16,  // no memory for a record of the receiver of this message: nothing of it was taken
   pull = 17,    // send the large message `operation` in pieces for the transfer `ring_address`
@@ -112,11 +113,11 @@ struct ControlMessage {
   std::uint32_t qp_number = 0;
   std::uint64_t ring_address = 0;
   std::uint32_t ring_rkey = 0;
-  std::uint32_t ring_entries = 0;
+  std::uint32_t ring_entries = 0;   // hint: RC queue pairs its adapter holds for it
   std::uint32_t last_sequence = 0;  // switched, bye: last one on the old channel
-  std::uint16_t credits = 0;
-  std::uint16_t ring_credits = 0;
-  std::uint64_t operation = 0;              // fin
+  std::uint16_t credits = 0;        // hint: its time spent on messages, in thousandths
+  std::uint16_t ring_credits = 0;   // hint: its messages that made a DCI turn, in thousandths
+  std::uint64_t operation = 0;      // fin
   std::uint32_t own_index = kUnknownIndex;  // welcome: of the receiver in the sender's table
   std::uint32_t status = 0;                 // fin: 0 or a Code
   std::uint8_t otherwise = 0;     // request: the kind that will do if `kind` cannot be had; 0: none
@@ -126,6 +127,8 @@ struct ControlMessage {
 };
 static_assert(sizeof(ControlMessage) == 72);
 inline constexpr std::uint32_t kControlBuffer = 256;
+inline constexpr std::uint16_t kWhole = 1000;                             // of a hint's shares
+inline constexpr std::uint32_t kMostQueuePairs = std::uint32_t{1} << 24;  // that a hint can name
 
 // Over UD every message is preceded by this (and, in the receive buffer, by 40 bytes of the
 // adapter's). It acknowledges what came the other way; what is not sequenced (acks, probes,

@@ -268,6 +268,9 @@ void EndpointCore::handle_control(Peer& peer, const wire::ControlMessage& messag
     case wire::Control::refuse:
       on_refuse(peer, message);
       break;
+    case wire::Control::hint:
+      on_hint(*peer, message);
+      break;
     case wire::Control::closed:
       on_closed(peer);
       break;

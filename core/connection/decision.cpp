@@ -10,9 +10,6 @@
 namespace turnout {
 namespace {
 constexpr std::size_t kDecisionsKept = 4096;
-// A message over DC takes 60 ns more than one over RC, over UD 30 (UCX, dc_mlx5.c and ud_iface.c),
-// so leaving UD saves that much less than the settings say of DC.
-constexpr double kUdBelowDc = 30;
 constexpr std::uint64_t kDecisionBytes = sizeof(DecisionReport) + 160;  // with its words
 }  // namespace
 
@@ -64,7 +61,8 @@ bool EndpointCore::keep_counts(Nanoseconds now) {
 
 void EndpointCore::decide(Nanoseconds now) {
   if (closing_) return;
-  const bool selecting = settings_.policy == "aqps" && settings_.switch_every == 0;
+  const bool selecting = (settings_.policy == "aqps" || hints_) && settings_.switch_every == 0;
+  if (hints_) tell_hints();
   const bool kept = selecting && keep_counts(now);
   for (auto& peer : peers_) peer->window = 0;
   if (!kept) return;
@@ -78,22 +76,14 @@ void EndpointCore::decide(Nanoseconds now) {
     view.current = peer->receive_kind;
     view.rc_exists = peer->rc != nullptr;
     view.refused = now < peer->refused_until;
+    view.hint = peer->hint;
     sources.push_back(view);
     if (peer->ring) given_back += std::uint64_t{peer->ring->entries()} * peer->ring->entry_size();
   }
   selection::WindowInput input;
   input.sources = sources;
-  input.costs.saving_dc_rdma = static_cast<double>(settings_.saving_dc_rdma);
-  input.costs.saving_rc_rdma = static_cast<double>(settings_.saving_rc_rdma);
-  if (over_datagrams()) {
-    input.base = base_;
-    input.costs.saving_rc_rdma = std::max(1.0, input.costs.saving_rc_rdma - kUdBelowDc);
-  }
-  input.costs.poll = static_cast<double>(settings_.cost_poll);
-  input.costs.credit = static_cast<double>(settings_.cost_credit);
-  input.costs.setup_dc = static_cast<double>(settings_.cost_setup_dc);
-  input.costs.setup_rc = static_cast<double>(settings_.cost_setup_rc);
-  input.costs.ring_entries = static_cast<std::uint32_t>(settings_.ring_entries);
+  input.base = base_;
+  input.costs = selection::cost_model(costs_, static_cast<std::uint32_t>(settings_.ring_entries));
   input.limits.max_active_rc = static_cast<std::uint32_t>(settings_.max_active_rc);
   input.limits.max_channels = static_cast<std::uint32_t>(settings_.max_channels);
   input.limits.dc_rdma_available = !over_datagrams();
@@ -105,6 +95,16 @@ void EndpointCore::decide(Nanoseconds now) {
   input.limits.bytes_per_ring = settings_.ring_entries * settings_.ring_entry_size;
   input.limits.bytes_per_rc = rc_bytes_;
   input.gain_threshold = static_cast<double>(settings_.gain_threshold);
+  selection::TurnoutTerms terms;
+  if (hints_) {
+    terms.costs = costs_;
+    terms.ring_entries = input.costs.ring_entries;
+    terms.busy = busy_;
+    for (const auto& peer : peers_) {
+      if (peer->rc && peer->receive_kind != ChannelKind::rc_rdma) ++terms.sending_rc;
+    }
+    input.turnout = &terms;
+  }
   carry_out(selection::select_in_windows(*statistics_, window_, input), now);
 }
 

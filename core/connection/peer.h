@@ -86,6 +86,10 @@ struct Peer {
   RingSender ring_sender;
   RingSender offered_ring;  // while send_state is accepted
   std::uint32_t answered_request = 0;
+  std::uint32_t sent_now = 0;      // messages in the current interval
+  std::uint32_t switched_now = 0;  // of them those that made, or would have made, a DCI turn
+  std::uint16_t told_busy = 0, told_switched = 0;  // in our latest hint
+  std::uint32_t told_rc = 0;
   bool send_uses_rc = false;  // from ready until the peer's `closed`
   LinkedList<SendOperation> backlog;
   ChannelHistory sent;
@@ -112,6 +116,7 @@ struct Peer {
   Nanoseconds requested_at = 0;
   std::size_t decision = 0;        // index + 1 of the decision being carried out
   std::uint64_t window = 0;        // messages received in the current interval
+  selection::SenderHint hint;      // told by the peer
   std::uint32_t since_switch = 0;  // for the setting switch_every
   std::uint8_t forced_step = 0;
   Nanoseconds refused_until = 0;

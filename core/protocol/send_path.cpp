@@ -42,6 +42,7 @@ bool EndpointCore::post_stream(Peer& peer, const StreamMessage& message) {
   if (posted) {
     const bool counts = message.type != wire::Type::piece && message.type != wire::Type::hello;
     if (counts) peer.sent.count(message.counts_as);
+    if (hints_) count_sent(peer);
     charge(Work::post, 1);
   }
   return posted;

@@ -404,6 +404,14 @@ std::string_view explain(Reason reason) noexcept {
       return "silent, kept while nobody else wants its place";
     case Reason::slows_others:
       return "so busy that waiting for the other rings' polls would cost more than its ring saves";
+    case Reason::sender_switches:
+      return "its sender waits for DC switches";
+    case Reason::contexts:
+      return "left off RC: more queue pairs than the adapters hold";
+    case Reason::too_busy:
+      return "the processes are busy with messages: earlier arrival would save nothing";
+    case Reason::not_certain:
+      return "a better map's gain could be an error of measurement";
   }
   return "?";
 }

@@ -14,6 +14,13 @@
 
 namespace turnout::selection {
 
+// What a source told of its side; the policy `turnout` uses it.
+struct SenderHint {
+  float busy = 0;               // share of its time spent on messages
+  float switched = 0;           // share of its messages to us that made a DCI turn to us
+  std::uint32_t active_rc = 0;  // queue pairs its adapter holds for it
+};
+
 // What is known of one source in the window. Kinds that are not named are the service that every
 // pair starts on: DC-sendrecv, or UD-sendrecv where the device has no DC (Input::base).
 struct SourceView {
@@ -22,6 +29,7 @@ struct SourceView {
   std::uint64_t messages = 0;                      // received in the window
   bool rc_exists = false;  // an RC queue pair to this peer exists: RC costs no set-up, no bytes
   bool refused = false;    // this peer refused a channel lately: leave it as it is
+  SenderHint hint = {};
 };
 
 // AQPS Table 2; savings are positive here (spec/aqps.md).
@@ -58,6 +66,10 @@ enum class Reason : std::uint8_t {
   idle,              // silent in the window, its channel is wanted elsewhere
   kept,              // silent in the window, its channel stays while nobody wants its place
   slows_others,      // busier than any source with a ring, and all gain more without its ring
+  sender_switches,   // RC, mostly for what its sender's DCIs lose between targets
+  contexts,          // RC would pay but for the adapters' contexts
+  too_busy,          // latency would be saved, but nobody waits for it
+  not_certain,       // the better map's gain could be an error of measurement
 };
 [[nodiscard]] std::string_view explain(Reason reason) noexcept;  // words for people
 
@@ -78,6 +90,7 @@ struct Plan {
   double gain_best = 0;         // ns in the window under the best map found, set-up charged for
                                 // new channels: the plan's if `changes`, else gamma held it back
   double shortfall = 0;         // ns: no map gains more than gain_best and this; see select_aqps
+  double threshold = 0;         // ns that the gain had to exceed, where the policy knows it
   bool changes = false;
   bool forced = false;  // the current map is beyond a limit: it changes whatever the gain
 };

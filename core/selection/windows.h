@@ -34,6 +34,7 @@
 
 #include "core/selection/policy.h"
 #include "core/selection/statistics.h"
+#include "core/selection/turnout_policy.h"
 
 namespace turnout::selection {
 
@@ -54,6 +55,8 @@ struct WindowInput {
   Leading leading = Leading::paper;
   Growth growth = Growth::with_time;
   ChannelKind base = ChannelKind::dc_sendrecv;  // as in Input
+  // Set: select_turnout decides, by these and not by costs, gain_threshold and leading.
+  const TurnoutTerms* turnout = nullptr;
 };
 
 struct WindowGain {

@@ -130,8 +130,8 @@ Plot make_plot(const Figure& figure, const Measured& measured,
 
 Result<ExperimentResult> run(const Figure& figure, const ExperimentOptions& options,
                              const Runner& runner) {
-  const Result<Available> policies =
-      available(options.policies, {"aqps", "dc-rdma-od", "rc-rdma-od"});
+  const Result<std::vector<std::string>> policies =
+      policies_of(options.policies, {"aqps", "dc-rdma-od", "rc-rdma-od"});
   if (!policies) return policies.status();
   // The paper sets no budget, and a queue pair of its Table 4 takes 1424 KB.
   const NamedValues settings = overlaid(
@@ -146,7 +146,7 @@ Result<ExperimentResult> run(const Figure& figure, const ExperimentOptions& opti
     study.workload = figure.workload;
     study.options = workload_options;
     study.settings = settings;
-    study.policies = policies.value().policies;
+    study.policies = policies.value();
     study.own_settings = settings_of_paper(options.settings, ranks);
     Result<Study> result = run_study(study, runner);
     if (!result) return result.status();
@@ -155,10 +155,9 @@ Result<ExperimentResult> run(const Figure& figure, const ExperimentOptions& opti
     }
     last = std::move(result).value();
   }
-  const std::vector<std::string>& names = policies.value().policies;
+  const std::vector<std::string>& names = policies.value();
   std::string page = fmt::format("# {}\n\n{} [AQPS {}].\n\n{}\n", figure.name, figure.title,
                                  figure.figure, provenance(options.profile));
-  if (!policies.value().missing.empty()) page += policies.value().missing + "\n";
   page += fmt::format("## Against the paper, {} processes\n\n{}\n", kRanksOfClaims,
                       claims_table(figure, measured));
   page += fmt::format("## {}\n\n{}\n{{plot}}\n\n", figure.whole ? "Time" : "Time of one send",

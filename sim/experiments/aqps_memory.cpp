@@ -365,8 +365,8 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
                               "without options",
                               options.options.front().first)};
   }
-  const Result<Available> policies =
-      available(options.policies, {"aqps", "dc-rdma-od", "rc-rdma-od"});
+  const Result<std::vector<std::string>> policies =
+      policies_of(options.policies, {"aqps", "dc-rdma-od", "rc-rdma-od"});
   if (!policies) return policies.status();
   const NamedValues settings = overlaid({{"memory_budget", "128GiB"}}, options.settings);
   std::vector<std::uint32_t> sizes = options.sizes;
@@ -376,7 +376,7 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   }
   Measured measured;
   for (const std::uint32_t ranks : sizes) {
-    for (const std::string& policy : policies.value().policies) {
+    for (const std::string& policy : policies.value()) {
       const Result<Holdings> held = measure(options, settings, policy, ranks, runner);
       if (!held) return held.status();
       measured[policy][ranks] = held.value();
@@ -397,7 +397,6 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
       "bytes, "
       "not times.\n\n",
       options.profile.name);
-  if (!policies.value().missing.empty()) page += policies.value().missing + "\n";
   page += fmt::format("## Figure 8\n\n{}\n{}\n{{plot}}\n\n", what_was_run(sizes, table_known),
                       figure_table(measured, table_known));
   page += fmt::format("## The claims\n\n{}\n", Claims(measured, table_known).table());

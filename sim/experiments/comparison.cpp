@@ -147,10 +147,10 @@ Result<Line> play(const Scenario& scenario, std::uint32_t ranks, const std::stri
 }
 
 Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& runner) {
-  const Result<Available> policies = available(
+  const Result<std::vector<std::string>> policies = policies_of(
       options.policies, {"turnout", "aqps", "dc-rdma-od", "rc-rdma-od", "static:dc-sendrecv"});
   if (!policies) return policies.status();
-  const std::vector<std::string>& names = policies.value().policies;
+  const std::vector<std::string>& names = policies.value();
   const NamedValues settings = overlaid({{"interval", "5ms"}}, options.settings);
   std::vector<std::uint32_t> sizes = options.sizes;
   if (sizes.empty()) sizes = {64};
@@ -169,7 +169,6 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   std::string page =
       fmt::format("# policies\n\nEvery policy on {} workloads at {} budgets a process.\n\n{}\n",
                   scenarios().size(), budgets().size(), provenance(options.profile));
-  if (!policies.value().missing.empty()) page += policies.value().missing + "\n";
   page += fmt::format(
       "Numbers are times divided by the best of the line; bold: best or within 2 %.\n\n## In "
       "all\n\n"

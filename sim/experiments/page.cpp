@@ -127,28 +127,12 @@ Timed timed_phases(const PolicyResult& result) {
   return timed;
 }
 
-Result<Available> available(const std::vector<std::string>& asked,
-                            const std::vector<std::string>& of_paper) {
-  const std::vector<std::string_view> known = known_policies();
-  const auto has = [&](const std::string& policy) {
-    return std::find(known.begin(), known.end(), policy) != known.end();
-  };
-  Available result;
+Result<std::vector<std::string>> policies_of(const std::vector<std::string>& asked,
+                                             const std::vector<std::string>& usual) {
   for (const std::string& policy : asked) {
     if (Status s = check_settings(policy, {}); !s.ok()) return s;
-    result.policies.push_back(policy);
   }
-  std::vector<std::string> missing;
-  for (const std::string& policy : of_paper) {
-    if (!has(policy)) missing.push_back(fmt::format("`{}`", policy));
-    if (asked.empty() && has(policy)) result.policies.push_back(policy);
-  }
-  if (!missing.empty()) {
-    result.missing =
-        fmt::format("**Missing:** {} — not in this build, so the comparison is not made.\n",
-                    fmt::join(missing, ", "));
-  }
-  return result;
+  return asked.empty() ? usual : asked;
 }
 
 }  // namespace turnout::sim

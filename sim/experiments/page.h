@@ -51,12 +51,8 @@ struct Timed {
 };
 [[nodiscard]] Timed timed_phases(const PolicyResult& result);
 
-// Of the paper's policies those asked for and in this build, and a sentence on the others.
-struct Available {
-  std::vector<std::string> policies;
-  std::string missing;  // Markdown; empty: none
-};
-[[nodiscard]] Result<Available> available(const std::vector<std::string>& asked,
-                                          const std::vector<std::string>& of_paper);
+// The policies asked for, checked; none: the usual ones.
+[[nodiscard]] Result<std::vector<std::string>> policies_of(const std::vector<std::string>& asked,
+                                                           const std::vector<std::string>& usual);
 
 }  // namespace turnout::sim

@@ -31,6 +31,39 @@ configuration_page)
   # The page shows defaults, whatever the environment says.
   TURNOUT_MEMORY_BUDGET=1GiB "$turnout" info --config --markdown | diff -q - "$scratch/out" || fail "environment"
   ;;
+costs_page)
+  run info --costs --markdown
+  ends_with 0
+  diff "$here/../../docs/device-costs.md" "$scratch/out" ||
+    fail "docs/device-costs.md differs from core/selection/device_costs.def: run make docs"
+  # What is printed is a file of costs, and a setting that is given wins over it.
+  "$turnout" info --costs >"$scratch/costs.toml" || fail "costs"
+  TURNOUT_COSTS=$scratch/costs.toml TURNOUT_COST_POLL=20ns run info --costs
+  ends_with 0
+  has 'poll = { value = 20, unit = "ns", uncertainty = 0, source = "S the setting cost_poll" }' out
+  [ "$(diff "$scratch/costs.toml" "$scratch/out" | grep -c '^>')" -eq 1 ] || fail "costs read again"
+  echo "[device" >"$scratch/broken.toml"
+  TURNOUT_COSTS=$scratch/broken.toml run info --costs
+  ends_with 1
+  has "broken.toml, line 1" err
+  ;;
+calibrate)
+  run calibrate --profile connect-ib --rounds 3 --output "$scratch/a.toml"
+  ends_with 0
+  run calibrate --profile connect-ib --rounds 3
+  ends_with 0
+  diff "$scratch/a.toml" "$scratch/out" || fail "two calibrations in virtual time differ"
+  TURNOUT_COSTS=$scratch/a.toml run info --costs
+  ends_with 0
+  grep -v '^note' "$scratch/a.toml" | diff - <(grep -v '^note' "$scratch/out") || fail "read again"
+  run calibrate --profile nosuch
+  ends_with 1
+  run calibrate --profile connect-ib --device virtual
+  [ "$status" -ne 0 ] || fail "a device and a profile"
+  TURNOUT_FABRIC=cli-calibrate-$$ run calibrate --device virtual --rounds 3
+  ends_with 0
+  has 'name = "turnout0"' out
+  ;;
 config_table)
   TURNOUT_MEMORY_BUDGET=64M run info --config
   ends_with 0

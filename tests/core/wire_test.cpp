@@ -92,6 +92,26 @@ TEST(Wire, RtsSegmentsMustAddUp) {
   EXPECT_FALSE(wire::parse_rts(bytes, length, &parsed).ok());
 }
 
+TEST(Wire, HintsAreRangeChecked) {
+  wire::ControlMessage hint, parsed;
+  hint.type = wire::Control::hint;
+  const auto ok = [&] {
+    return wire::parse_control(reinterpret_cast<const std::byte*>(&hint), sizeof hint, &parsed)
+        .ok();
+  };
+  hint.credits = hint.ring_credits = wire::kWhole;
+  hint.ring_entries = wire::kMostQueuePairs;
+  EXPECT_TRUE(ok());
+  hint.credits = wire::kWhole + 1;
+  EXPECT_FALSE(ok());
+  hint.credits = 0;
+  hint.ring_credits = 0xffff;
+  EXPECT_FALSE(ok());
+  hint.ring_credits = 0;
+  ++hint.ring_entries;
+  EXPECT_FALSE(ok());
+}
+
 // Any bytes are answered, never read beyond.
 TEST(Wire, RandomBytesAreAnswered) {
   std::mt19937_64 random(1);

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <random>
 #include <string>
 
 #include "core/selection/policy.h"
+#include "core/selection/turnout_policy.h"
 #include "core/selection/windows.h"
 
 namespace turnout::selection {
@@ -61,6 +63,12 @@ void decisions(const std::string& shape) {
         source.current = ChannelKind::dc_rdma;
       }
     }
+    TurnoutInput turnout;
+    turnout.sources = sources;
+    turnout.limits = {256, 256, dc, 20u << 20, 64u << 10, 44u << 10};
+    measure("select_turnout, " + shape + ", " + (dc ? "with" : "without") + " DC-RDMA", [&] {
+      if (select_turnout(turnout).lines.empty()) std::abort();
+    });
     for (const Leading leading : {Leading::paper, Leading::rings}) {
       Input input;
       input.sources = sources;

@@ -25,6 +25,22 @@ TEST(Schedules, HoldWhatMpiPromises) {
   EXPECT_GT(faults, 1000u);
 }
 
+// Hints come and go, and channels that cost nothing to set up change often.
+TEST(Schedules, HoldUnderThePolicyTurnout) {
+  std::uint64_t switches = 0;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    const ScheduleOutcome outcome = play_schedule(seed, {{"policy", "turnout"},
+                                                         {"switch_every", "0"},
+                                                         {"interval", "20us"},
+                                                         {"cost_poll", "0s"},
+                                                         {"cost_setup_dc", "0s"},
+                                                         {"cost_setup_rc", "0s"}});
+    ASSERT_EQ(outcome.broken, "") << outcome.told;
+    switches += outcome.switches;
+  }
+  EXPECT_GT(switches, 100u);
+}
+
 TEST(Schedules, AreRepeatableToTheBitAndDifferBySeed) {
   std::set<std::uint64_t> hashes;
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {

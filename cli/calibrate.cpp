@@ -1,0 +1,78 @@
+#include "cli/calibrate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "cli/sim.h"
+#include "sim/calibration.h"
+#include "sim/result_writer.h"
+#include "sim/simulation.h"
+
+namespace turnout::cli {
+
+namespace {
+
+int complain(const Status& status) {
+  fmt::print(stderr, "turnout calibrate: {}\n", status.text());
+  return 1;
+}
+
+Result<selection::CostsFile> on_profile(const CalibrateOptions& o) {
+  Result<sim::ProfileFile> profile = sim::find_profile(o.profile);
+  if (!profile) return profile.status();
+  sim::CalibrationOptions options;
+  options.profile = std::move(profile).value();
+  options.seed = o.seed;
+  options.rounds = o.rounds;
+  Progress progress;
+  options.progress = [&](const std::string& benchmark) { progress.show(benchmark, 0, 1, 0, 0); };
+  return sim::calibrate(options, sim::run);
+}
+
+Result<selection::CostsFile> on_device(const CalibrateOptions& o) {
+  Result<Settings> settings = Settings::load();
+  if (!settings) return settings.status();
+  if (!o.device.empty()) {
+    if (Status s = settings->set("device", o.device); !s.ok()) return s;
+  }
+  std::string device;
+  Result<selection::Measurements> measured = measure_live(settings.value(), o.rounds, &device);
+  if (!measured) return measured.status();
+  return selection::costs_of(
+      measured.value(), device,
+      fmt::format("measured by turnout calibrate on {}, endpoints of one process", device));
+}
+
+}  // namespace
+
+CLI::App* add_calibrate(CLI::App& app, CalibrateOptions* o) {
+  auto* const calibrate = app.add_subcommand(
+      "calibrate", "measure what the selection wants to know of an adapter, for TURNOUT_COSTS");
+  calibrate->add_option("--device", o->device, "adapter, as in TURNOUT_DEVICE");
+  calibrate->add_option("--profile", o->profile, "a modelled adapter instead, in virtual time")
+      ->excludes("--device");
+  calibrate->add_option("--output", o->output, "file to write; else standard output");
+  calibrate->add_option("--rounds", o->rounds, "rounds of each benchmark")
+      ->capture_default_str()
+      ->check(CLI::Range(3, 1000));
+  calibrate->add_option("--seed", o->seed, "with --profile: of everything random")
+      ->capture_default_str();
+  return calibrate;
+}
+
+int run_calibrate(const CalibrateOptions& o) {
+  const Result<selection::CostsFile> costs = o.profile.empty() ? on_device(o) : on_profile(o);
+  if (!costs) return complain(costs.status());
+  const std::string text = selection::print_costs(costs.value());
+  if (o.output.empty()) {
+    fmt::print("{}", text);
+    return 0;
+  }
+  if (Status s = sim::write_text_file(o.output, text); !s.ok()) return complain(s);
+  fmt::print("{}\n", o.output);
+  return 0;
+}
+
+}  // namespace turnout::cli

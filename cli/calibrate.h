@@ -1,0 +1,31 @@
+// `turnout calibrate`: measures what the selection wants to know of a device, and writes the file
+// that the setting `costs` names.
+//
+// add_calibrate() declares the options; run_calibrate() does what they ask and returns the exit
+// code: 0, or 1 with the reason on standard error.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+
+#include "core/selection/calibration.h"
+
+namespace turnout::cli {
+
+struct CalibrateOptions {
+  std::string device, profile, output;
+  std::uint32_t rounds = 9;
+  std::uint64_t seed = 1;
+};
+
+CLI::App* add_calibrate(CLI::App& app, CalibrateOptions* options);
+int run_calibrate(const CalibrateOptions& options);
+
+// On the adapter of `settings`, with all endpoints in this process. `device` becomes its name.
+// Errors: of the endpoints.
+[[nodiscard]] Result<selection::Measurements> measure_live(const Settings& settings,
+                                                           std::uint32_t rounds,
+                                                           std::string* device);
+
+}  // namespace turnout::cli

@@ -1,0 +1,351 @@
+// The micro-benchmarks of core/selection/calibration.h on the adapter at hand: all endpoints in
+// this process, driven by one thread, so that nothing depends on how processes are placed. What a
+// message takes is therefore the work of both ends and the adapter between them, without waiting
+// processes.
+
+#include <fmt/format.h>
+
+#include <array>
+#include <chrono>
+#include <memory>
+
+#include "cli/calibrate.h"
+#include "core/endpoint.h"
+
+namespace turnout::cli {
+
+namespace {
+
+using selection::Measurements;
+using selection::Rounds;
+
+constexpr std::size_t kBytes = 8;
+constexpr double kPatience = 10e9;  // ns without a message that must come
+constexpr std::uint32_t kExtraRings = 24;
+constexpr std::uint32_t kColdTrips = 2000;
+constexpr std::uint32_t kTargets = 16;
+
+double now() {
+  return static_cast<double>(live_clock().now());
+}
+
+// Endpoints of this process; the first is the one that is measured.
+class Ends {
+ public:
+  static Result<std::unique_ptr<Ends>> create(
+      Settings settings, std::size_t count, const std::string& policy,
+      const std::vector<std::pair<std::string, std::string>>& own) {
+    std::vector<std::pair<std::string, std::string>> all = {
+        {"policy", policy},       {"memory_budget", "4GiB"}, {"max_active_rc", "4096"},
+        {"max_channels", "4096"}, {"rc_pool", "4096"},       {"ring_entries", "16"},
+        {"interval", "3600s"},    {"report", "0"},           {"receive_buffers", "64"},
+        {"control_buffers", "64"}};
+    all.insert(all.end(), own.begin(), own.end());
+    for (const auto& [name, value] : all) {
+      if (Status s = settings.set(name, value); !s.ok()) return s;
+    }
+    auto ends = std::make_unique<Ends>();
+    for (std::size_t i = 0; i < count; ++i) {
+      auto endpoint = Endpoint::create(settings, live_clock());
+      if (!endpoint) return endpoint.status();
+      ends->ends_.push_back({std::move(endpoint).value(), std::make_unique<CompletionQueue>(), {}});
+    }
+    return ends;
+  }
+
+  // Together: one that closes waits for what it sent to the others.
+  ~Ends() {
+    for (bool all = false; !all;) {
+      all = true;
+      for (End& end : ends_) all &= end.endpoint->close();
+    }
+  }
+
+  Status send(std::size_t from, std::size_t to) {
+    auto id = peer(from, to);
+    if (!id) return id.status();
+    iovec piece{data_.data(), kBytes};
+    SendRequest request;
+    request.peer = id.value();
+    request.data = {&piece, 1};
+    request.tagged = request.inject = true;
+    const double begin = now();
+    for (;;) {
+      Status s = ends_[from].endpoint->send(request);
+      if (s.code() != Code::again) return s;
+      progress_all();
+      if (now() - begin > kPatience) return late();
+    }
+  }
+  // Waits at `at` for a message from anybody; makes progress there only, and at `also`.
+  Status receive(std::size_t at, std::size_t also) {
+    End& end = ends_[at];
+    iovec piece{data_.data(), kBytes};
+    RecvRequest request;
+    request.buffer = {&piece, 1};
+    request.tagged = true;
+    request.ignore = ~std::uint64_t{0};
+    request.report.queue = request.report.errors = end.queue.get();
+    if (Status s = end.endpoint->recv(request); !s.ok()) return s;
+    const double begin = now();
+    for (std::uint64_t spins = 1; end.queue->size() == 0; ++spins) {
+      if (end.queue->has_error()) return end.queue->pop_error().status;
+      end.endpoint->progress();
+      if (also != at) ends_[also].endpoint->progress();
+      // A peer that a channel is being made with may have to act.
+      if (spins % 1024 == 0) progress_all();
+      if (spins % 65536 == 0 && now() - begin > kPatience) return late();
+    }
+    end.queue->pop();
+    return {};
+  }
+  // `both`: the two make progress together, as a channel that is being made needs.
+  Status trip(std::size_t to, bool both = false) {
+    Status s = send(0, to);
+    if (s.ok()) s = receive(to, both ? 0 : to);
+    if (s.ok()) s = send(to, 0);
+    if (s.ok()) s = receive(0, both ? to : 0);
+    return s;
+  }
+  // Trips to ends 1..targets until their channels stand.
+  Status warm_up(std::size_t targets) {
+    for (int i = 0; i < 50; ++i) {
+      for (std::size_t t = 1; t <= targets; ++t) {
+        if (Status s = trip(t); !s.ok()) return s;
+      }
+      for (int k = 0; k < 10; ++k) progress_all();
+    }
+    return {};
+  }
+  void progress(std::size_t at) { ends_[at].endpoint->progress(); }
+  void progress_all() {
+    for (End& end : ends_) end.endpoint->progress();
+  }
+  [[nodiscard]] std::string device() const { return ends_.front().endpoint->report().device; }
+
+ private:
+  struct End {
+    std::unique_ptr<Endpoint> endpoint;
+    std::unique_ptr<CompletionQueue> queue;
+    std::vector<PeerId> peers;  // by end; kAnyPeer: not asked yet
+  };
+  Result<PeerId> peer(std::size_t from, std::size_t to) {
+    std::vector<PeerId>& peers = ends_[from].peers;
+    peers.resize(ends_.size(), kAnyPeer);
+    if (peers[to] == kAnyPeer) {
+      auto made = ends_[from].endpoint->peer(ends_[to].endpoint->address());
+      if (!made) return made.status();
+      peers[to] = made.value();
+    }
+    return peers[to];
+  }
+  static Status late() { return {Code::system, "a message of the benchmark does not come"}; }
+
+  std::vector<End> ends_;
+  std::array<std::byte, kBytes> data_{};
+};
+
+class LiveBench {
+ public:
+  LiveBench(const Settings& settings, std::uint32_t rounds)
+      : settings_(settings), rounds_(rounds) {}
+
+  Status run(Measurements* m, std::string* device) {
+    Status s = trips("static:dc-sendrecv", {}, 1, 0, &m->dc_sendrecv, device);
+    if (s.ok()) s = trips("static:dc-rdma", {}, 1, 0, &m->dc_rdma);
+    if (s.ok()) s = trips("static:rc-rdma", {}, 1, 0, &m->rc_rdma);
+    m->extra_rings = kExtraRings;
+    if (s.ok()) s = trips("static:dc-rdma", {}, 1, kExtraRings, &m->dc_rdma_more_rings);
+    if (s.ok()) s = credits(&m->credit);
+    if (s.ok()) s = setups(m);
+    if (s.ok()) s = posts("static:rc-rdma", "4", kTargets, &m->post_rc);
+    if (s.ok()) s = posts("static:dc-rdma", "64", kTargets, &m->post_dc);
+    if (s.ok()) s = posts("static:dc-rdma", "4", kTargets, &m->post_dc_switch);
+    if (s.ok()) s = one_dci(&m->one_dci);
+    if (s.ok()) s = trips("static:dc-rdma", {{"data_qps", "1"}}, 1, 0, &m->same_target);
+    if (s.ok()) s = trips("static:dc-rdma", {{"data_qps", "1"}}, 2, 0, &m->other_target);
+    if (s.ok()) s = contexts(m);
+    return s;
+  }
+
+ private:
+  using Own = std::vector<std::pair<std::string, std::string>>;
+
+  Status trips(const std::string& policy, const Own& own, std::size_t targets, std::size_t extra,
+               Rounds* out, std::string* device = nullptr) {
+    auto ends = Ends::create(settings_, 1 + targets + extra, policy, own);
+    if (!ends) return ends.status();
+    Ends& e = *ends.value();
+    if (device != nullptr) *device = e.device();
+    for (std::size_t i = 0; i < extra; ++i) {
+      Status s = e.send(1 + targets + i, 0);
+      if (s.ok()) s = e.receive(0, 1 + targets + i);
+      if (!s.ok()) return s;
+    }
+    if (Status s = e.warm_up(targets); !s.ok()) return s;
+    constexpr int kBatch = 400;
+    for (std::uint32_t r = 0; r < rounds_; ++r) {
+      const double begin = now();
+      for (int i = 0; i < kBatch; ++i) {
+        if (Status s = e.trip(1 + static_cast<std::size_t>(i) % targets); !s.ok()) return s;
+      }
+      out->push_back((now() - begin) / (2 * kBatch));
+    }
+    return {};
+  }
+
+  // As in virtual time: a burst of ten needs a credit message, one of seven does not.
+  Status credits(Rounds* out) {
+    auto ends = Ends::create(settings_, 2, "static:dc-rdma", {});
+    if (!ends) return ends.status();
+    Ends& e = *ends.value();
+    if (Status s = e.warm_up(1); !s.ok()) return s;
+    constexpr int kBatch = 200;
+    for (std::uint32_t r = 0; r < rounds_; ++r) {
+      std::array<double, 3> times{};
+      for (std::size_t k = 0; k < times.size(); ++k) {
+        const int length = std::array{3, 7, 10}[k];
+        const double begin = now();
+        for (int i = 0; i < kBatch; ++i) {
+          Status s;
+          for (int n = 0; n < length && s.ok(); ++n) s = e.send(0, 1);
+          for (int n = 0; n < length && s.ok(); ++n) s = e.receive(1, 0);
+          if (s.ok()) s = e.send(1, 0);
+          if (s.ok()) s = e.receive(0, 0);
+          if (!s.ok()) return s;
+        }
+        times[k] = (now() - begin) / kBatch;
+      }
+      out->push_back(times[2] - times[1] - 3 * (times[1] - times[0]) / 4);
+    }
+    return {};
+  }
+
+  Status setups(Measurements* m) {
+    // The first round finds memory that the process never touched before.
+    Rounds contact, ignored;
+    for (std::uint32_t r = 0; r <= rounds_; ++r) {
+      if (r == 1) m->setup_dc_lost = m->setup_dc_time = m->setup_rc_lost = m->setup_rc_time = {};
+      Status s = cold("static:dc-sendrecv", 0, &contact, &ignored);
+      const double without = s.ok() ? contact.back() : 0;
+      if (s.ok()) s = cold("static:dc-rdma", without, &m->setup_dc_lost, &m->setup_dc_time);
+      if (s.ok()) s = cold("static:rc-rdma", without, &m->setup_rc_lost, &m->setup_rc_time);
+      if (!s.ok()) return s;
+    }
+    return {};
+  }
+  Status cold(const std::string& policy, double without, Rounds* lost, Rounds* time) {
+    auto ends = Ends::create(settings_, 2, policy, {});
+    if (!ends) return ends.status();
+    std::vector<double> times, ended;
+    const double first = now();
+    for (std::uint32_t i = 0; i < kColdTrips; ++i) {
+      const double begin = now();
+      if (Status s = ends.value()->trip(1, true); !s.ok()) return s;
+      times.push_back(now() - begin);
+      ended.push_back(now() - first);
+    }
+    const double steady = selection::estimate({times.begin() + kColdTrips / 2, times.end()}).value;
+    // Beyond the first hundred only the scheduler's doings are slow.
+    constexpr std::size_t kSettled = 100;
+    double sum = 0, until = 0;
+    for (std::size_t i = 0; i < kSettled; ++i) {
+      sum += times[i] - steady;
+      if (times[i] > 2 * steady) until = ended[i];
+    }
+    lost->push_back(sum - without);
+    time->push_back(until);
+    return {};
+  }
+
+  // Only the sender's calls are timed; the others make progress in between.
+  Status posts(const std::string& policy, const std::string& dcis, std::size_t targets,
+               Rounds* out) {
+    auto ends = Ends::create(settings_, 1 + targets, policy, {{"data_qps", dcis}});
+    if (!ends) return ends.status();
+    Ends& e = *ends.value();
+    if (Status s = e.warm_up(targets); !s.ok()) return s;
+    constexpr int kBatch = 200;
+    for (std::uint32_t r = 0; r < rounds_; ++r) {
+      double time = 0;
+      for (int i = 0; i < kBatch; ++i) {
+        const double begin = now();
+        for (std::size_t t = 1; t <= targets; ++t) {
+          if (Status s = e.send(0, t); !s.ok()) return s;
+        }
+        time += now() - begin;
+        for (std::size_t t = 1; t <= targets; ++t) {
+          if (Status s = e.receive(t, 0); !s.ok()) return s;
+        }
+      }
+      out->push_back(time / (kBatch * static_cast<double>(targets)));
+    }
+    return {};
+  }
+
+  Status one_dci(Rounds* out) {
+    constexpr std::size_t kFew = 8;
+    auto ends = Ends::create(settings_, 1 + kFew, "static:dc-rdma", {{"data_qps", "1"}});
+    if (!ends) return ends.status();
+    Ends& e = *ends.value();
+    if (Status s = e.warm_up(kFew); !s.ok()) return s;
+    constexpr int kBatch = 50;
+    for (std::uint32_t r = 0; r < rounds_; ++r) {
+      const double begin = now();
+      for (int i = 0; i < kBatch; ++i) {
+        // Two for each target under way: the initiator always has work.
+        for (std::size_t t = 0; t < 2 * kFew; ++t) {
+          if (Status s = e.send(0, 1 + t % kFew); !s.ok()) return s;
+        }
+        for (std::size_t t = 0; t < 2 * kFew; ++t) {
+          if (Status s = e.receive(1 + t % kFew, 0); !s.ok()) return s;
+        }
+      }
+      out->push_back((now() - begin) / (kBatch * 2.0 * kFew));
+    }
+    return {};
+  }
+
+  // Trips over more and more queue pairs in turn; the adapter holds both ends of each.
+  Status contexts(Measurements* m) {
+    for (const std::size_t targets : {4U, 8U, 16U, 32U, 64U}) {
+      auto ends =
+          Ends::create(settings_, 1 + targets, "static:rc-rdma", {{"ring_entry_size", "512B"}});
+      if (!ends) return ends.status();
+      Ends& e = *ends.value();
+      if (Status s = e.warm_up(targets); !s.ok()) return s;
+      // One direction only: the first end's own rings, which grow in number, are not polled.
+      selection::RatePoint point{2.0 * static_cast<double>(targets), {}};
+      for (std::uint32_t r = 0; r < rounds_; ++r) {
+        const std::size_t count = 1024 / targets * targets;
+        double time = 0;
+        for (std::size_t i = 0; i < count; ++i) {
+          const std::size_t to = 1 + i % targets;
+          const double begin = now();
+          Status s = e.send(0, to);
+          if (s.ok()) s = e.receive(to, to);
+          if (!s.ok()) return s;
+          time += now() - begin;
+          e.progress(0);  // takes the credits that came back
+        }
+        point.second.push_back(time / static_cast<double>(count));
+      }
+      m->contexts.push_back(std::move(point));
+    }
+    return {};
+  }
+
+  const Settings& settings_;
+  std::uint32_t rounds_;
+};
+
+}  // namespace
+
+Result<Measurements> measure_live(const Settings& settings, std::uint32_t rounds,
+                                  std::string* device) {
+  Measurements measured;
+  if (Status s = LiveBench(settings, rounds).run(&measured, device); !s.ok()) return s;
+  return measured;
+}
+
+}  // namespace turnout::cli

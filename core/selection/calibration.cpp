@@ -1,0 +1,226 @@
+#include "core/selection/calibration.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace turnout::selection {
+
+namespace {
+
+// A benchmark is not the program: nothing is known better than this.
+constexpr double kLeastUncertainty = 0.02;
+// Steps of the context cache below this part are not told from noise.
+constexpr double kLeastStep = 0.03;
+constexpr double kSignificant = 3;  // standard errors
+
+double quantile(const Rounds& sorted, double q) {
+  const double at = q * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<std::size_t>(at);
+  const std::size_t above = std::min(below + 1, sorted.size() - 1);
+  return sorted[below] + (sorted[above] - sorted[below]) * (at - static_cast<double>(below));
+}
+
+Estimate minus(const Estimate& a, const Estimate& b) {
+  return {a.value - b.value, std::hypot(a.error, b.error)};
+}
+Estimate times(const Estimate& a, double factor) {
+  return {a.value * factor, a.error * std::abs(factor)};
+}
+Estimate floored(const Estimate& a) {
+  return {std::max(a.value, 0.0), a.error};
+}
+
+// Squared deviations of log time from the mean of points [first, last).
+struct Level {
+  double mean = 0;
+  double squares = 0;
+};
+Level level(const std::vector<double>& logs, std::size_t first, std::size_t last) {
+  Level result;
+  for (std::size_t i = first; i < last; ++i) result.mean += logs[i];
+  result.mean /= static_cast<double>(last - first);
+  for (std::size_t i = first; i < last; ++i) {
+    result.squares += (logs[i] - result.mean) * (logs[i] - result.mean);
+  }
+  return result;
+}
+
+// The estimate of several points together.
+Estimate pooled(const std::vector<Estimate>& all, std::size_t first, std::size_t last) {
+  Rounds values;
+  double errors = 0;
+  for (std::size_t i = first; i < last; ++i) {
+    values.push_back(all[i].value);
+    errors += all[i].error;
+  }
+  const Estimate spread = estimate(values);
+  return {spread.value, std::hypot(spread.error, errors / static_cast<double>(last - first))};
+}
+
+bool significant(const Estimate& low, const Estimate& high) {
+  const Estimate step = minus(high, low);
+  return step.value > kSignificant * step.error && step.value > kLeastStep * low.value;
+}
+
+Knee knee_at(const std::vector<RatePoint>& points, std::size_t at, const Estimate& below,
+             const Estimate& above) {
+  const Estimate step = minus(above, below);
+  return {points[at - 1].first, (points[at].first - points[at - 1].first) / 2, step.value,
+          step.error};
+}
+
+class Writer {
+ public:
+  Writer(CostsFile* out, const Measurements& measured) : out_(*out) {
+    rounds_ = measured.dc_rdma.size();
+  }
+  void put(CostValue DeviceCosts::*field, const Estimate& value, const std::string& how,
+           double least = kLeastUncertainty) {
+    const double part = value.value > 0 ? value.error / value.value : 1;
+    set(field, {value.value, std::clamp(part, least, 100.0)},
+        fmt::format("M {}, median of {}", how, rounds_));
+  }
+  void set(CostValue DeviceCosts::*field, const CostValue& value, const std::string& source) {
+    const auto& rows = cost_table();
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (rows[i].field == field) out_.sources[i] = source;
+    }
+    out_.costs.*field = value;
+  }
+
+ private:
+  CostsFile& out_;
+  std::size_t rounds_ = 0;
+};
+
+void put_context(Writer* writer, const std::vector<RatePoint>& points) {
+  if (points.empty()) return;
+  const Knees knees = find_knees(points);
+  const double most = points.back().first;
+  const auto put = [&](const Knee& knee, CostValue DeviceCosts::*entries,
+                       CostValue DeviceCosts::*beyond) {
+    if (knee.beyond > 0) {
+      writer->put(entries, {knee.entries, knee.error}, "rate over 8 and more queue pairs");
+      writer->put(beyond, {knee.beyond, knee.beyond_error}, "rate over 8 and more queue pairs");
+      return;
+    }
+    const std::string none = fmt::format("M no loss was seen up to {:.0f} queue pairs", most);
+    writer->set(entries, {most, 0.5}, none);
+    writer->set(beyond, {0, 0}, none);
+  };
+  put(knees.first, &DeviceCosts::context_first_entries, &DeviceCosts::context_first_beyond);
+  put(knees.second, &DeviceCosts::context_second_entries, &DeviceCosts::context_second_beyond);
+}
+
+}  // namespace
+
+Estimate estimate(Rounds rounds) {
+  if (rounds.empty()) return {};
+  std::sort(rounds.begin(), rounds.end());
+  // Of a normal distribution the quartiles are 1.349 standard deviations apart, and the median's
+  // error is 1.253 of the mean's.
+  const double deviation = (quantile(rounds, 0.75) - quantile(rounds, 0.25)) / 1.349;
+  return {quantile(rounds, 0.5), 1.253 * deviation / std::sqrt(static_cast<double>(rounds.size()))};
+}
+
+Knees find_knees(const std::vector<RatePoint>& points) {
+  Knees knees;
+  const std::size_t n = points.size();
+  if (n < 2) return knees;
+  std::vector<Estimate> all;
+  std::vector<double> logs;
+  for (const auto& [queue_pairs, rounds] : points) {
+    all.push_back(estimate(rounds));
+    logs.push_back(std::log(std::max(all.back().value, 1e-3)));
+  }
+  // Every place of two steps, the second perhaps at the end: none.
+  double least = level(logs, 0, n).squares;
+  std::size_t first = n, second = n;
+  for (std::size_t a = 1; a < n; ++a) {
+    for (std::size_t b = a + 1; b <= n; ++b) {
+      const Estimate low = pooled(all, 0, a), middle = pooled(all, a, b);
+      if (!significant(low, middle)) continue;
+      if (b < n && !significant(middle, pooled(all, b, n))) continue;
+      const double squares = level(logs, 0, a).squares + level(logs, a, b).squares +
+                             (b < n ? level(logs, b, n).squares : 0);
+      if (squares < least) {
+        least = squares;
+        first = a;
+        second = b;
+      }
+    }
+  }
+  if (first == n) return knees;
+  const Estimate low = pooled(all, 0, first), middle = pooled(all, first, second);
+  knees.first = knee_at(points, first, low, middle);
+  if (second < n) knees.second = knee_at(points, second, middle, pooled(all, second, n));
+  return knees;
+}
+
+CostsFile costs_of(const Measurements& m, const std::string& device, const std::string& note) {
+  CostsFile out;
+  out.device = device;
+  out.note = note;
+  for (std::string& source : out.sources) {
+    source = fmt::format("assumed as built in, not measured: {}", source);
+  }
+  Writer writer(&out, m);
+  using C = DeviceCosts;
+  if (!m.dc_sendrecv.empty()) {
+    // Only differences count: what is not known better is a part of them.
+    const Estimate slow = estimate(m.dc_sendrecv), ring = estimate(m.dc_rdma),
+                   fast = estimate(m.rc_rdma);
+    const double least = kLeastUncertainty * (std::max({slow.value, ring.value, fast.value}) -
+                                              std::min({slow.value, ring.value, fast.value}));
+    const auto put = [&](CostValue C::*field, const Estimate& value) {
+      writer.put(field, {value.value, std::max(value.error, least)},
+                 "half a round trip of pingpong", 0);
+    };
+    put(&C::receiver_dc_sendrecv, slow);
+    put(&C::receiver_dc_rdma, ring);
+    put(&C::receiver_rc_rdma, fast);
+  }
+  if (!m.dc_rdma_more_rings.empty() && m.extra_rings > 0) {
+    // One of the two directions is slower by half of the rings' polls: a quarter of them in half a
+    // round trip.
+    const Estimate more = minus(estimate(m.dc_rdma_more_rings), estimate(m.dc_rdma));
+    writer.put(&C::receiver_poll, floored(times(more, 4 / m.extra_rings)),
+               fmt::format("pingpong beside {:.0f} silent rings", m.extra_rings));
+  }
+  if (!m.credit.empty()) {
+    writer.put(&C::receiver_credit, floored(estimate(m.credit)),
+               "bursts that need a credit message and bursts that do not");
+  }
+  const auto put_setup = [&](const Rounds& lost, const Rounds& time, CostValue C::*processor,
+                             CostValue C::*until) {
+    if (lost.empty()) return;
+    const std::string how = "pingpong from its first message on";
+    writer.put(processor, floored(times(estimate(lost), 0.5)), how);
+    writer.put(until, floored(estimate(time)), how);
+  };
+  put_setup(m.setup_dc_lost, m.setup_dc_time, &C::setup_dc_processor, &C::setup_dc_time);
+  put_setup(m.setup_rc_lost, m.setup_rc_time, &C::setup_rc_processor, &C::setup_rc_time);
+  if (!m.post_rc.empty()) {
+    const std::string how = "a sender that never waits, many targets";
+    writer.put(&C::sender_post_rc, estimate(m.post_rc), how + ", RC");
+    writer.put(&C::sender_post_dc, estimate(m.post_dc), how + ", a DCI for each");
+    writer.put(&C::sender_post_dc_switch, estimate(m.post_dc_switch), how + ", fewer DCIs");
+  }
+  if (!m.one_dci.empty()) {
+    writer.put(&C::sender_dci_switch, estimate(m.one_dci),
+               "one DCI, a new target for each message");
+  }
+  if (!m.other_target.empty()) {
+    // Only the way out switches: half a round trip has half of it.
+    writer.put(&C::sender_switch_latency,
+               floored(times(minus(estimate(m.other_target), estimate(m.same_target)), 2)),
+               "pingpong with two targets in turn less pingpong with one");
+  }
+  put_context(&writer, m.contexts);
+  return out;
+}
+
+}  // namespace turnout::selection

@@ -1,0 +1,62 @@
+// Calibration: from the rounds of the micro-benchmarks of `turnout calibrate` to the costs of a
+// device. The benchmarks themselves run elsewhere: sim/calibration.h in virtual time, cli/ on the
+// adapter at hand.
+//
+// Of each list the median is taken, and its standard error from the quartiles. A difference is
+// taken round by round where both were measured in the same round, else its errors add up. Pure;
+// any thread. Times are nanoseconds.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/selection/device_costs.h"
+
+namespace turnout::selection {
+
+using Rounds = std::vector<double>;
+
+struct Estimate {
+  double value = 0;  // median
+  double error = 0;  // its standard error
+};
+// Of no rounds: zeros.
+[[nodiscard]] Estimate estimate(Rounds rounds);
+
+// Time of one message over so many queue pairs in use, for the knees of the context cache.
+using RatePoint = std::pair<double, Rounds>;
+
+struct Knee {
+  double entries = 0;  // the most queue pairs without the loss
+  double error = 0;    // half the way to the next number tried
+  double beyond = 0;   // what a message costs in addition; 0: no knee was seen
+  double beyond_error = 0;
+};
+// One step up or two where the points, in order of queue pairs, show them: the steps that leave
+// least of the squares of log time, if each is above 3 standard errors and 3 %.
+struct Knees {
+  Knee first, second;
+};
+[[nodiscard]] Knees find_knees(const std::vector<RatePoint>& points);
+
+struct Measurements {
+  // Half a round trip, one message under way.
+  Rounds dc_sendrecv, dc_rdma, rc_rdma;
+  // The same over DC-RDMA with `extra_rings` silent rings more at one of the two ends.
+  Rounds dc_rdma_more_rings;
+  double extra_rings = 0;
+  Rounds credit;                            // one credit message
+  Rounds setup_dc_lost, setup_dc_time;      // both processes' loss; until the ring is used
+  Rounds setup_rc_lost, setup_rc_time;      // the same
+  Rounds post_rc, post_dc, post_dc_switch;  // one message of a sender that never waits
+  Rounds one_dci;                           // one message of a DCI that switches for each
+  Rounds same_target, other_target;  // half a round trip with a DCI that stays, that switches
+  std::vector<RatePoint> contexts;
+};
+
+// What was not measured stays built in and says so.
+[[nodiscard]] CostsFile costs_of(const Measurements& measured, const std::string& device,
+                                 const std::string& note);
+
+}  // namespace turnout::selection

@@ -1,0 +1,317 @@
+#include "core/selection/turnout_policy.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "core/selection/source_order.h"
+#include "core/selection/turnout_selector.h"
+
+namespace turnout::selection {
+
+namespace {
+
+constexpr double kNever = -std::numeric_limits<double>::infinity();
+// How much of a latency is waited for: a uniform part's deviation.
+const double kWaitedFor = 1 / std::sqrt(12.0);
+
+}  // namespace
+
+double context_loss(const DeviceCosts& c, double active) {
+  const auto beyond = [active](double entries, double loss) {
+    return active > entries ? loss * (1 - entries / active) : 0;
+  };
+  return beyond(c.context_first_entries.value, c.context_first_beyond.value) +
+         beyond(c.context_second_entries.value, c.context_second_beyond.value);
+}
+
+TurnoutSelector::TurnoutSelector(const TurnoutInput& input)
+    : input_(input), costs_(input.terms.costs), sources_(busiest_first(input.sources)) {
+  if (!sources_.empty()) lead_ = messages(0);
+  shares_.reserve(sources_.size());
+  for (std::size_t i = 0; i < sources_.size(); ++i) {
+    shares_.push_back(share(i));
+    all_messages_ += messages(i);
+  }
+  if (input.messages > 0) all_messages_ = static_cast<double>(input.messages);
+}
+
+Share TurnoutSelector::share(std::size_t i) const {
+  const SourceView& s = sources_[i];
+  const DeviceCosts& c = costs_;
+  const double n = messages(i);
+  const double busy_sender = std::clamp<double>(s.hint.busy, 0, 1);
+  const double busy = std::max(busy_sender, std::clamp(input_.terms.busy, 0.0, 1.0));
+  const double switched = std::clamp<double>(s.hint.switched, 0, 1);
+  const double d = c.receiver_dc_sendrecv.value - c.receiver_dc_rdma.value;
+  const double r = c.receiver_dc_sendrecv.value - c.receiver_rc_rdma.value;
+  const double post_dc =
+      c.sender_post_dc.value + switched * (c.sender_post_dc_switch.value - c.sender_post_dc.value);
+  const double credit = c.receiver_credit.value / std::max(input_.terms.ring_entries, 1u);
+  const double ring = n * credit + poll_share({.poll = c.receiver_poll.value}, lead_);
+  const auto setup = [busy](const CostValue& processor, const CostValue& time) {
+    return (1 - busy) * std::max(time.value, processor.value) + busy * processor.value;
+  };
+  Share out;
+  out.dc_waited = n * (1 - busy) * d;
+  out.rc_waited = n * (1 - busy) * (r + switched * c.sender_switch_latency.value);
+  out.dc = out.dc_waited - ring;
+  out.rc = out.rc_waited + n * busy_sender * (post_dc - c.sender_post_rc.value) - ring;
+  if (!over_ring(s.current)) out.dc -= setup(c.setup_dc_processor, c.setup_dc_time);
+  if (!rc_exists(i)) out.rc -= setup(c.setup_rc_processor, c.setup_rc_time);
+  if (!input_.limits.dc_rdma_available && s.current != ChannelKind::dc_rdma) out.dc = kNever;
+  return out;
+}
+
+TurnoutSelector::Contexts TurnoutSelector::contexts_of(const Map& map) const {
+  Contexts out{static_cast<double>(input_.terms.sending_rc), 0};
+  for (std::size_t i = 0; i < map.size(); ++i) {
+    if (map[i] != ChannelKind::rc_rdma) continue;
+    out.active += 1;
+    out.operations += messages(i);
+  }
+  return out;
+}
+
+double TurnoutSelector::contexts(const Map& map) const {
+  double theirs = 0;
+  for (std::size_t i = 0; i < map.size(); ++i) {
+    if (map[i] == ChannelKind::rc_rdma) theirs += shares_[i].rc - rc_value(i);
+  }
+  return theirs + loss(contexts_of(map));
+}
+
+double TurnoutSelector::gain(const Map& map) const {
+  Contexts contexts{static_cast<double>(input_.terms.sending_rc), 0};
+  double sum = 0;
+  for (std::size_t i = 0; i < map.size(); ++i) {
+    if (map[i] == ChannelKind::dc_rdma) sum += shares_[i].dc;
+    if (map[i] != ChannelKind::rc_rdma) continue;
+    sum += rc_value(i);
+    contexts.active += 1;
+    contexts.operations += messages(i);
+  }
+  return sum - loss(contexts);
+}
+
+std::uint64_t TurnoutSelector::bytes(std::size_t i, ChannelKind kind) const {
+  if (!over_ring(kind)) return 0;
+  const bool queue_pair = kind == ChannelKind::rc_rdma && !rc_exists(i);
+  return input_.limits.bytes_per_ring + (queue_pair ? input_.limits.bytes_per_rc : 0);
+}
+
+bool TurnoutSelector::fits(const Usage& u, std::size_t i, ChannelKind kind) const {
+  const Limits& l = input_.limits;
+  return !over_ring(kind) ||
+         (u.rings < l.max_channels && (kind != ChannelKind::rc_rdma || u.rc < l.max_active_rc) &&
+          u.bytes <= l.bytes_available && bytes(i, kind) <= l.bytes_available - u.bytes);
+}
+
+void TurnoutSelector::take(Usage* u, std::size_t i, ChannelKind kind) const {
+  if (!over_ring(kind)) return;
+  ++u->rings;
+  if (kind == ChannelKind::rc_rdma) ++u->rc;
+  u->bytes += bytes(i, kind);
+}
+
+bool TurnoutSelector::within(const Map& map) const {
+  Usage usage;
+  for (std::size_t i = 0; i < map.size(); ++i) {
+    if (!fits(usage, i, map[i])) return false;
+    take(&usage, i, map[i]);
+  }
+  return true;
+}
+
+TurnoutSelector::Map TurnoutSelector::fixed_map(Usage* usage) const {
+  Map map(sources_.size(), input_.base);
+  for (std::size_t i = 0; i < sources_.size(); ++i) {
+    if (!fixed(i) || !fits(*usage, i, sources_[i].current)) continue;
+    map[i] = sources_[i].current;
+    take(usage, i, map[i]);
+  }
+  return map;
+}
+
+// Their place costs nothing while nobody wants it.
+void TurnoutSelector::keep_idle(Map* map, Usage usage) const {
+  for (std::size_t i = sources_.size(); i-- > 0 && sources_[i].messages == 0;) {
+    const ChannelKind kind = sources_[i].current;
+    if (fixed(i) || !over_ring(kind) || !fits(usage, i, kind)) continue;
+    (*map)[i] = kind;
+    take(&usage, i, kind);
+  }
+}
+
+TurnoutSelector::Map TurnoutSelector::current_as_far_as_it_fits() const {
+  Usage usage;
+  Map map = fixed_map(&usage);
+  for (std::size_t i = 0; i < sources_.size() && sources_[i].messages > 0; ++i) {
+    if (fixed(i) || !fits(usage, i, sources_[i].current)) continue;
+    map[i] = sources_[i].current;
+    take(&usage, i, map[i]);
+  }
+  keep_idle(&map, usage);
+  return map;
+}
+
+// The standard error of gain(to) - gain(from).
+double TurnoutSelector::error(const Map& from, const Map& to) const {
+  double counts = 0, waited = 0;
+  // How much of each cost the difference holds: the change of the gain when the cost grows by one
+  // standard error, since the gain is linear in all of them but the contexts' levels.
+  double d = 0, r = 0, base = 0, polls = 0, credits = 0, latency = 0;
+  double setup_dc = 0, setup_rc = 0, post_dc = 0, post_switch = 0, post_rc = 0;
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    if (to[i] == from[i]) continue;
+    const double n = messages(i);
+    const double busy_sender = std::clamp<double>(sources_[i].hint.busy, 0, 1);
+    const double busy = std::max(busy_sender, std::clamp(input_.terms.busy, 0.0, 1.0));
+    const double switched = std::clamp<double>(sources_[i].hint.switched, 0, 1);
+    for (const auto& [kind, sign] : {std::pair{to[i], 1.0}, std::pair{from[i], -1.0}}) {
+      if (!over_ring(kind)) continue;
+      const bool rc = kind == ChannelKind::rc_rdma;
+      base += sign * n * (1 - busy);
+      (rc ? r : d) += sign * n * (1 - busy);
+      polls += sign * lead_ / 2;
+      credits += sign * n / std::max(input_.terms.ring_entries, 1u);
+      waited += sign * (rc ? shares_[i].rc_waited : shares_[i].dc_waited);
+      if (rc) {
+        latency += sign * n * (1 - busy) * switched;
+        post_dc += sign * n * busy_sender * (1 - switched);
+        post_switch += sign * n * busy_sender * switched;
+        post_rc += sign * n * busy_sender;
+        if (!rc_exists(i)) setup_rc += sign;
+      } else if (!over_ring(sources_[i].current)) {
+        setup_dc += sign;
+      }
+    }
+    if (n > 0) {
+      const double each = (worth(i, to[i]) - worth(i, from[i])) / n;
+      counts += n * each * each;
+    }
+  }
+  const DeviceCosts& c = costs_;
+  const double parts[] = {
+      base * c.receiver_dc_sendrecv.error(),
+      d * c.receiver_dc_rdma.error(),
+      r * c.receiver_rc_rdma.error(),
+      polls * c.receiver_poll.error(),
+      credits * c.receiver_credit.error(),
+      latency * c.sender_switch_latency.error(),
+      setup_dc * c.setup_dc_processor.error(),
+      setup_rc * c.setup_rc_processor.error(),
+      post_dc * c.sender_post_dc.error(),
+      post_switch * c.sender_post_dc_switch.error(),
+      post_rc * c.sender_post_rc.error(),
+      (contexts(to) - contexts(from)) *
+          std::max(c.context_first_beyond.uncertainty, c.context_second_beyond.uncertainty),
+      waited * kWaitedFor,
+  };
+  double variance = counts;
+  for (const double part : parts) variance += part * part;
+  return std::sqrt(variance);
+}
+
+Reason TurnoutSelector::reason(const Map& best, const Usage& usage, double active,
+                               std::size_t i) const {
+  const SourceView& s = sources_[i];
+  const ChannelKind to = best[i];
+  if (fixed(i)) return s.refused ? Reason::refused_by_peer : Reason::forced;
+  if (s.messages == 0) {
+    if (!over_ring(s.current)) return Reason::too_few_messages;
+    return to == s.current ? Reason::kept : Reason::idle;
+  }
+  const Share& v = shares_[i];
+  const double d = v.dc_waited, r = v.rc_waited;
+  if (to == ChannelKind::rc_rdma) {
+    const double switches = messages(i) * s.hint.switched * costs_.sender_switch_latency.value;
+    return switches > r / 2 ? Reason::sender_switches : Reason::gain;
+  }
+  const bool more_rc_pays = v.rc > std::max(v.dc, 0.0);
+  const Limits& l = input_.limits;
+  if (more_rc_pays &&
+      context_loss(costs_, std::max(active, static_cast<double>(s.hint.active_rc)) + 1) > 0 &&
+      fits(usage, i, ChannelKind::rc_rdma)) {
+    return Reason::contexts;
+  }
+  if (over_ring(to)) return Reason::gain;
+  if (std::max(v.dc, v.rc) > 0) {
+    return usage.rings >= l.max_channels              ? Reason::limit_channels
+           : usage.rc >= l.max_active_rc && v.dc <= 0 ? Reason::limit_active_rc
+                                                      : Reason::limit_budget;
+  }
+  const double waiting =
+      messages(i) * (costs_.receiver_dc_sendrecv.value -
+                     std::min(costs_.receiver_dc_rdma.value, costs_.receiver_rc_rdma.value));
+  return std::max(d, r) < waiting / 4 ? Reason::too_busy : Reason::too_few_messages;
+}
+
+Plan TurnoutSelector::plan() const {
+  Plan plan;
+  Map current;
+  current.reserve(sources_.size());
+  for (const SourceView& s : sources_) current.push_back(s.current);
+  Map best = best_map();
+  const Map kept = current_as_far_as_it_fits();
+  plan.gain_current = gain(current);
+  plan.gain_best = gain(best);
+  const double gain_kept = kept == current ? plan.gain_current : gain(kept);
+  if (plan.gain_best <= gain_kept) {
+    best = kept;
+    plan.gain_best = gain_kept;
+  }
+  plan.forced = !within(current);
+  plan.threshold = kConfidence * error(current, best);
+  const double improvement = plan.gain_best - plan.gain_current;
+  plan.changes =
+      best != current && (plan.forced || (all_messages_ > 0 && improvement > plan.threshold));
+  Usage usage;
+  for (std::size_t i = 0; i < best.size(); ++i) take(&usage, i, best[i]);
+  const double active = contexts_of(best).active;
+  const auto add_line = [&](std::size_t i) {
+    PlanLine& line = plan.lines.emplace_back();
+    line.peer = sources_[i].peer;
+    line.from = sources_[i].current;
+    line.to = plan.changes ? best[i] : line.from;
+    if (line.to == ChannelKind::rc_rdma && shares_[i].dc > 0) line.otherwise = ChannelKind::dc_rdma;
+    line.reason = best[i] != line.to ? Reason::not_certain : reason(best, usage, active, i);
+    line.messages = sources_[i].messages;
+    if (line.messages > 0) line.gain_per_message = worth(i, line.to) / messages(i);
+  };
+  const auto downgrade = [&](std::size_t i) {
+    return plan.changes && best[i] != current[i] &&
+           (!over_ring(best[i]) || current[i] == ChannelKind::rc_rdma);
+  };
+  plan.lines.reserve(sources_.size());
+  for (const bool first : {true, false}) {
+    for (std::size_t i = 0; i < sources_.size(); ++i) {
+      if (downgrade(i) == first) add_line(i);
+    }
+  }
+  return plan;
+}
+
+Plan select_turnout(const TurnoutInput& input) {
+  return TurnoutSelector(input).plan();
+}
+
+double busy_share(const DeviceCosts& costs, std::uint64_t sent, std::uint64_t switched,
+                  std::uint64_t received, double interval) {
+  if (interval <= 0) return 0;
+  const double same = static_cast<double>(sent - std::min(sent, switched) + received);
+  const double time = same * costs.sender_post_dc.value +
+                      static_cast<double>(switched) * costs.sender_post_dc_switch.value;
+  return std::clamp(time / interval, 0.0, 1.0);
+}
+
+std::uint32_t wanted_dcis(const DeviceCosts& costs) {
+  constexpr double kMost = 64;
+  const double ratio =
+      costs.sender_dci_switch.value / std::max(costs.sender_post_dc_switch.value, 1.0);
+  return std::bit_ceil(static_cast<std::uint32_t>(std::ceil(std::clamp(ratio, 1.0, kMost))));
+}
+
+}  // namespace turnout::selection

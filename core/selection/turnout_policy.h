@@ -1,0 +1,74 @@
+// Policy `turnout`: AQPS's question, which sources get a ring and which an RC queue pair, with both
+// ends' view in the answer (spec/aqps.md, Beyond AQPS). A pure function beside select_aqps.
+//
+// What a message saves. The benchmarks tell how much earlier a message arrives over a ring (d, r),
+// and how much later one that makes its DCI turn to another target (switch latency). A latency is
+// time only for a program that waits for it. A process that does nothing but send or receive does
+// not: what it saves is processor time. So with b the busier of the two ends' shares of time spent
+// on messages, and b_s the sender's,
+//
+//   over DC-RDMA:  (1 - b) d
+//   over RC-RDMA:  (1 - b) (r + s L) + b_s (post over DC - post over RC)
+//
+// s being the part of the sender's messages to us that switched and L the switch latency; posting
+// over DC costs what the part s says. Credits are taken off a ring's saving, c/s_ring for a
+// message.
+//
+// What a channel costs. A ring is polled: n_1 p/2 as in AQPS, n_1 the largest count of all sources.
+// Set-up: of a process that is busy the processor's time, of one that waits all of it until the
+// channel is used: (1 - b) time + b processor. One more active queue pair may push the contexts of
+// the others out of the adapter, ours or the sender's: with k active ones, level e and loss x,
+// every operation over RC pays x max(0, 1 - e/k), for each of the two levels. That, the ring limit
+// and the bytes bound the number of queue pairs; there is no constant h.
+//
+// When the map changes. An improvement D must exceed k standard errors of itself (kConfidence = 1)
+// instead of gamma. Its variance is the sum of: each cost's error times how much of it D holds
+// (errors of one cost are common to all sources); the counts', n messages having an error of
+// sqrt(n); and that of the latencies' part, since how much of a latency a program waits for is
+// known between nothing and all of it only: the deviation of a uniform part, 1/sqrt(12).
+//
+// The best map is found by adding queue pairs one by one along the best exchange with what the
+// limits leave to rings over DC, and taking the best of all numbers of them. That is exact where
+// rings, bytes and contexts do not bind, and misses little elsewhere: beyond a level a queue pair's
+// loss depends on the others'; the oracle in the tests bounds how often. O(n) and O(tau^2) beside.
+//
+// Any thread. Times are nanoseconds, sizes bytes.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "core/selection/device_costs.h"
+#include "core/selection/policy.h"
+
+namespace turnout::selection {
+
+struct TurnoutTerms {
+  DeviceCosts costs;
+  std::uint32_t ring_entries = 16;
+  double busy = 0;               // share of our time spent on messages, 0 to 1
+  std::uint32_t sending_rc = 0;  // our queue pairs that no source of ours uses
+};
+
+struct TurnoutInput {
+  std::span<const SourceView> sources;  // as of select_aqps, with the senders' hints
+  TurnoutTerms terms;
+  Limits limits;               // max_active_rc bounds nothing that costs do not, give room
+  std::uint64_t messages = 0;  // received in the window; 0: the sum of the sources' counts
+  ChannelKind base = ChannelKind::dc_sendrecv;  // as in Input
+};
+
+inline constexpr double kConfidence = 1;
+
+// As select_aqps: refused sources and channels of other kinds stay; silent sources keep theirs in
+// the room that is left; beyond a limit the map changes whatever the gain. Plan::threshold tells
+// what the improvement had to exceed.
+[[nodiscard]] Plan select_turnout(const TurnoutInput& input);
+
+// The share of an interval that a process spends on so many messages.
+[[nodiscard]] double busy_share(const DeviceCosts& costs, std::uint64_t sent,
+                                std::uint64_t switched, std::uint64_t received, double interval);
+// As many DCIs as keep a processor sending when every message goes to another target.
+[[nodiscard]] std::uint32_t wanted_dcis(const DeviceCosts& costs);
+
+}  // namespace turnout::selection

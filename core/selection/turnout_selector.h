@@ -1,0 +1,108 @@
+// TurnoutSelector: the work behind select_turnout, for its two files: turnout_policy.cpp (what a
+// channel is worth, the plan) and turnout_map.cpp (the best map). Pure; lives for one selection.
+// Times are nanoseconds, sizes bytes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "core/selection/costs.h"
+#include "core/selection/turnout_policy.h"
+
+namespace turnout::selection {
+
+// What a source's share of the gain is made of; the gain is linear in the costs.
+struct Share {
+  double dc = 0, rc = 0;                // value of each channel in the window, without contexts
+  double dc_waited = 0, rc_waited = 0;  // of that, latencies
+};
+
+// Loss of one operation with so many queue pairs active at an adapter.
+[[nodiscard]] double context_loss(const DeviceCosts& costs, double active);
+
+class TurnoutSelector {
+ public:
+  using Map = std::vector<ChannelKind>;  // by position in sources_
+  explicit TurnoutSelector(const TurnoutInput& input);
+  [[nodiscard]] Plan plan() const;
+
+ private:
+  [[nodiscard]] bool fixed(std::size_t i) const {
+    const SourceView& s = sources_[i];
+    return s.refused || (s.current != input_.base && !over_ring(s.current));
+  }
+  [[nodiscard]] bool rc_exists(std::size_t i) const {
+    return sources_[i].rc_exists || sources_[i].current == ChannelKind::rc_rdma;
+  }
+  [[nodiscard]] double messages(std::size_t i) const {
+    return static_cast<double>(sources_[i].messages);
+  }
+  [[nodiscard]] Share share(std::size_t i) const;
+  [[nodiscard]] double worth(std::size_t i, ChannelKind kind) const {
+    return kind == ChannelKind::rc_rdma   ? shares_[i].rc
+           : kind == ChannelKind::dc_rdma ? shares_[i].dc
+                                          : 0;
+  }
+  // What the contexts of `map`'s queue pairs cost all operations over RC.
+  [[nodiscard]] double contexts(const Map& map) const;
+  [[nodiscard]] double gain(const Map& map) const;
+  struct Contexts {
+    double active = 0;      // queue pairs
+    double operations = 0;  // messages over them
+  };
+  [[nodiscard]] Contexts contexts_of(const Map& map) const;
+  [[nodiscard]] double loss(const Contexts& c) const {
+    return c.operations * context_loss(costs_, c.active);
+  }
+  [[nodiscard]] std::uint64_t bytes(std::size_t i, ChannelKind kind) const;
+  struct Usage {
+    std::uint64_t rings = 0, rc = 0, bytes = 0;
+  };
+  struct Step {
+    double rc, dc, messages;  // rc: rc_value()
+    bool queue_pair;          // exists
+  };
+  // The sources that may get a ring, as positions in sources_; by_dc are positions in `sources`,
+  // the best for a ring over DC first.
+  struct Pool {
+    std::vector<std::uint32_t> sources, by_dc;
+    std::vector<Step> steps;  // what is looked at again and again, side by side
+  };
+  // A map of the pool on the way to the best one; `value` is without our own adapter's contexts.
+  struct Trial {
+    Map map;
+    Usage usage;
+    double value = 0;
+    Contexts contexts;
+  };
+  [[nodiscard]] double total(const Trial& t) const { return t.value - loss(t.contexts); }
+  [[nodiscard]] std::vector<std::uint32_t> most_worth(const std::vector<std::uint32_t>& all,
+                                                      ChannelKind kind) const;
+  void refill(const Pool& pool, Trial* trial) const;
+  [[nodiscard]] double rc_value(std::size_t i) const;
+  [[nodiscard]] std::array<std::uint32_t, 4> best_steps(const Pool& pool, const Trial& trial) const;
+  [[nodiscard]] std::optional<Trial> add_queue_pair(const Trial& trial, const Pool& pool,
+                                                    std::uint32_t added) const;
+  [[nodiscard]] bool fits(const Usage& u, std::size_t i, ChannelKind kind) const;
+  void take(Usage* u, std::size_t i, ChannelKind kind) const;
+  [[nodiscard]] bool within(const Map& map) const;
+  [[nodiscard]] Map fixed_map(Usage* usage) const;
+  void keep_idle(Map* map, Usage usage) const;
+  [[nodiscard]] Map best_map() const;
+  [[nodiscard]] Map current_as_far_as_it_fits() const;
+  [[nodiscard]] double error(const Map& from, const Map& to) const;
+  [[nodiscard]] Reason reason(const Map& best, const Usage& usage, double active,
+                              std::size_t i) const;
+
+  const TurnoutInput& input_;
+  const DeviceCosts& costs_;
+  std::vector<SourceView> sources_;  // busiest_first
+  std::vector<Share> shares_;
+  double lead_ = 0;
+  double all_messages_ = 0;
+};
+
+}  // namespace turnout::selection

@@ -1,0 +1,246 @@
+#include "sim/calibration.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "sim/calibration_programs.h"
+
+namespace turnout::sim {
+
+namespace {
+
+using calibration::Bursts;
+using calibration::PingPong;
+using calibration::Scatter;
+using calibration::Streams;
+using calibration::Trip;
+using selection::Measurements;
+using selection::Rounds;
+
+constexpr std::uint32_t kExtraRings = 48;
+constexpr std::uint32_t kColdTrips = 400;
+constexpr std::uint32_t kSenders = 16;        // of a node, to fill its adapter
+constexpr std::uint32_t kFewestTargets = 64;  // so that no receiver is the bottleneck
+
+// Room for every channel that a benchmark wants.
+const NamedValues kRoom = {{"memory_budget", "16GiB"}, {"max_active_rc", "4096"},
+                           {"max_channels", "4096"},   {"rc_pool", "4096"},
+                           {"ring_entries", "16"},     {"interval", "3600s"}};
+
+class Calibration {
+ public:
+  Calibration(const CalibrationOptions& options, const Runner& runner)
+      : options_(options), runner_(runner) {}
+
+  Result<Measurements> measure() {
+    for (const auto step :
+         {&Calibration::trips, &Calibration::polls, &Calibration::credits, &Calibration::setups,
+          &Calibration::posts, &Calibration::switches, &Calibration::contexts}) {
+      if (Status s = (this->*step)(); !s.ok()) return s;
+    }
+    return measured_;
+  }
+
+ private:
+  // Most messages must have taken `channel`, or another thing was measured.
+  Status run(const std::string& benchmark, std::uint32_t ranks, std::uint32_t ranks_per_node,
+             const std::string& policy, ChannelKind channel, const NamedValues& settings,
+             const Program& program, std::uint64_t seed = 0) {
+    if (options_.progress) options_.progress(benchmark);
+    Options run;
+    run.ranks = ranks;
+    run.ranks_per_node = ranks_per_node;
+    run.seed = options_.seed + seed;
+    run.profile = options_.profile.profile;
+    run.settings = kRoom;
+    run.settings.insert(run.settings.end(), settings.begin(), settings.end());
+    run.settings.emplace_back("policy", policy);
+    run.check_content = run.keep_reports = run.keep_latencies = false;
+    const Result<Outcome> outcome = runner_(run, program);
+    if (!outcome) {
+      const Status s = outcome.status();
+      return {s.code(), fmt::format("{}: {}", benchmark, s.text()), s.sys_errno()};
+    }
+    std::uint64_t all = 0, wanted = 0;
+    for (const Channels& c : outcome.value().channels) {
+      all += c.messages;
+      if (c.channel == name(channel)) wanted += c.messages;
+    }
+    if (2 * wanted > all) return {};
+    return {Code::internal,
+            fmt::format("{}: only {} of {} messages took {}: not what was to be measured",
+                        benchmark, wanted, all, name(channel))};
+  }
+
+  Status trip_rounds(const std::string& benchmark, const std::string& policy, ChannelKind channel,
+                     const NamedValues& settings, std::uint32_t targets, std::uint32_t extra,
+                     Rounds* out) {
+    PingPong p;
+    p.targets = targets;
+    p.rounds = options_.rounds;
+    return run(benchmark, 1 + targets + extra, 1, policy, channel, settings,
+               calibration::ping_pong(p, out));
+  }
+
+  Status trips() {
+    Status s = trip_rounds("pingpong, DC-sendrecv", "static:dc-sendrecv", ChannelKind::dc_sendrecv,
+                           {}, 1, 0, &measured_.dc_sendrecv);
+    if (s.ok()) {
+      s = trip_rounds("pingpong, DC-RDMA", "static:dc-rdma", ChannelKind::dc_rdma, {}, 1, 0,
+                      &measured_.dc_rdma);
+    }
+    if (s.ok()) {
+      s = trip_rounds("pingpong, RC-RDMA", "static:rc-rdma", ChannelKind::rc_rdma, {}, 1, 0,
+                      &measured_.rc_rdma);
+    }
+    return s;
+  }
+
+  Status polls() {
+    measured_.extra_rings = kExtraRings;
+    return trip_rounds("pingpong beside silent rings", "static:dc-rdma", ChannelKind::dc_rdma, {},
+                       1, kExtraRings, &measured_.dc_rdma_more_rings);
+  }
+
+  // A ring of 16 needs a credit message once 8 entries are free, if no message carries them before.
+  Status credits() {
+    Bursts p;
+    p.lengths = {3, 7, 10};
+    p.rounds = options_.rounds;
+    std::vector<Rounds> times(p.lengths.size());
+    Status s = run("bursts", 1 + p.senders, 1, "static:dc-rdma", ChannelKind::dc_rdma, {},
+                   calibration::bursts(p, &times));
+    if (!s.ok()) return s;
+    for (std::size_t i = 0; i < times[0].size(); ++i) {
+      const double each = (times[1][i] - times[0][i]) / 4;
+      measured_.credit.push_back((times[2][i] - times[1][i] - 3 * each) / p.senders);
+    }
+    return {};
+  }
+
+  Status setups() {
+    Rounds first_contact, ignored;
+    for (std::uint32_t round = 0; round < options_.rounds; ++round) {
+      Status s =
+          cold("static:dc-sendrecv", ChannelKind::dc_sendrecv, round, 0, &first_contact, &ignored);
+      const double without = s.ok() ? first_contact.back() : 0;
+      if (s.ok()) {
+        s = cold("static:dc-rdma", ChannelKind::dc_rdma, round, without, &measured_.setup_dc_lost,
+                 &measured_.setup_dc_time);
+      }
+      if (s.ok()) {
+        s = cold("static:rc-rdma", ChannelKind::rc_rdma, round, without, &measured_.setup_rc_lost,
+                 &measured_.setup_rc_time);
+      }
+      if (!s.ok()) return s;
+    }
+    return {};
+  }
+
+  // What the first round trips took above the later ones, and when the last slow one ended.
+  Status cold(const std::string& policy, ChannelKind channel, std::uint32_t round, double without,
+              Rounds* lost, Rounds* time) {
+    std::vector<Trip> trips;
+    Status s = run("first messages, " + policy, 2, 1, policy, channel, {},
+                   calibration::cold_ping_pong(kColdTrips, &trips), round);
+    if (!s.ok()) return s;
+    Rounds later;
+    for (std::size_t i = trips.size() / 2; i < trips.size(); ++i) later.push_back(trips[i].time);
+    const double steady = selection::estimate(later).value;
+    double sum = 0, until = 0;
+    for (std::size_t i = 0; i < trips.size() / 2; ++i) {
+      sum += trips[i].time - steady;
+      if (trips[i].time > 1.02 * steady) until = trips[i].ended;
+    }
+    lost->push_back(sum - without);
+    time->push_back(until);
+    return {};
+  }
+
+  Status stream(const std::string& benchmark, const std::string& policy, ChannelKind channel,
+                const NamedValues& settings, std::uint32_t targets, Rounds* out) {
+    Streams p;
+    p.targets = p.each = targets;
+    p.rounds = options_.rounds;
+    return run(benchmark, p.ranks(), 1, policy, channel, settings, calibration::streams(p, out));
+  }
+
+  Status posts() {
+    Status s =
+        stream("sending, RC", "static:rc-rdma", ChannelKind::rc_rdma, {}, 16, &measured_.post_rc);
+    if (s.ok()) {  // ranks that follow one another have initiators of their own
+      s = stream("sending, DC", "static:dc-rdma", ChannelKind::dc_rdma, {{"data_qps", "64"}}, 16,
+                 &measured_.post_dc);
+    }
+    if (s.ok()) {
+      s = stream("sending, DC, switching", "static:dc-rdma", ChannelKind::dc_rdma,
+                 {{"data_qps", "28"}}, 56, &measured_.post_dc_switch);
+    }
+    return s;
+  }
+
+  Status switches() {
+    const NamedValues one = {{"data_qps", "1"}};
+    Scatter p;
+    p.targets = {8, 24};
+    p.rounds = options_.rounds;
+    std::vector<Rounds> times(p.targets.size());
+    Status s = run("one DCI, switching", 1 + p.targets.back(), 1, "static:dc-rdma",
+                   ChannelKind::dc_rdma, one, calibration::scatter(p, &times));
+    for (std::size_t i = 0; i < times[0].size(); ++i) {
+      measured_.one_dci.push_back((times[1][i] - times[0][i]) / (p.targets[1] - p.targets[0]));
+    }
+    if (s.ok()) {
+      s = trip_rounds("pingpong, one DCI", "static:dc-rdma", ChannelKind::dc_rdma, one, 1, 0,
+                      &measured_.same_target);
+    }
+    if (s.ok()) {
+      s = trip_rounds("pingpong, one DCI, two targets", "static:dc-rdma", ChannelKind::dc_rdma, one,
+                      2, 0, &measured_.other_target);
+    }
+    return s;
+  }
+
+  Status contexts() {
+    for (const std::uint32_t each :
+         {1U, 2U, 3U, 4U, 6U, 8U, 12U, 16U, 24U, 32U, 48U, 64U, 96U, 128U}) {
+      const std::uint32_t queue_pairs = kSenders * each;
+      if (queue_pairs > options_.most_queue_pairs) break;
+      Streams p;
+      p.senders = kSenders;
+      p.each = each;
+      p.targets = std::max(kFewestTargets, each);
+      p.per_target = std::max(192 / each, 4U);
+      p.rounds = 3;
+      selection::RatePoint point{static_cast<double>(queue_pairs), {}};
+      Status s = run(fmt::format("{} RC queue pairs of one adapter", queue_pairs), p.ranks(),
+                     kSenders, "static:rc-rdma", ChannelKind::rc_rdma,
+                     {{"ring_entry_size", "512B"}}, calibration::streams(p, &point.second));
+      if (!s.ok()) return s;
+      measured_.contexts.push_back(std::move(point));
+    }
+    return {};
+  }
+
+  const CalibrationOptions& options_;
+  const Runner& runner_;
+  Measurements measured_;
+};
+
+}  // namespace
+
+Result<Measurements> measure_costs(const CalibrationOptions& options, const Runner& runner) {
+  return Calibration(options, runner).measure();
+}
+
+Result<selection::CostsFile> calibrate(const CalibrationOptions& options, const Runner& runner) {
+  Result<Measurements> measured = measure_costs(options, runner);
+  if (!measured) return measured.status();
+  return selection::costs_of(
+      measured.value(), options.profile.name,
+      fmt::format("measured by turnout calibrate in virtual time on the profile {}: modelled",
+                  options.profile.name));
+}
+
+}  // namespace turnout::sim
