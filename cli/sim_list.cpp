@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/settings.h"
 #include "cli/sim.h"
 #include "sim/experiment.h"
 #include "sim/profile_file.h"

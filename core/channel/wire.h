@@ -93,10 +93,10 @@ enum class Control : std::uint8_t {
   ready = 12,     // J3
   switched = 13,  // J4
   refuse = 14,
-  hint = 17,  // how the sender of a direction fares: see `credits`, `ring_credits`, `ring_entries`
   closed = 15,  // the ring of a direction is drained and gone
   reject = 16,  // no memory for a record of the receiver of this message: nothing of it was taken
   pull = 17,    // send the large message `operation` in pieces for the transfer `ring_address`
+  hint = 18,  // how the sender of a direction fares: see `credits`, `ring_credits`, `ring_entries`
 };
 
 enum class Refusal : std::uint8_t { none = 0, budget = 1, limit = 2, busy = 3, device = 4 };

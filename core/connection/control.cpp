@@ -269,7 +269,7 @@ void EndpointCore::handle_control(Peer& peer, const wire::ControlMessage& messag
       on_refuse(peer, message);
       break;
     case wire::Control::hint:
-      on_hint(*peer, message);
+      on_hint(peer, message);
       break;
     case wire::Control::closed:
       on_closed(peer);

@@ -61,7 +61,7 @@ bool EndpointCore::keep_counts(Nanoseconds now) {
 
 void EndpointCore::decide(Nanoseconds now) {
   if (closing_) return;
-  const bool selecting = (settings_.policy == "aqps" || hints_) && settings_.switch_every == 0;
+  const bool selecting = (settings_.policy == "aqps" || hints_) && settings_.test_switch_every == 0;
   if (hints_) tell_hints();
   const bool kept = selecting && keep_counts(now);
   for (auto& peer : peers_) peer->window = 0;
@@ -133,8 +133,8 @@ void EndpointCore::carry_out(const selection::WindowSelection& selected, Nanosec
 // Policies that act on single messages.
 void EndpointCore::on_message_counted(Peer& peer) {
   if (peer.receive_state != ReceiveState::steady || peer.self || closing_) return;
-  if (settings_.switch_every > 0) {
-    if (++peer.since_switch < settings_.switch_every) return;
+  if (settings_.test_switch_every > 0) {
+    if (++peer.since_switch < settings_.test_switch_every) return;
     peer.since_switch = 0;
     // Every change from one kind to another there is, in turn.
     using enum ChannelKind;

@@ -117,7 +117,7 @@ struct Peer {
   std::size_t decision = 0;        // index + 1 of the decision being carried out
   std::uint64_t window = 0;        // messages received in the current interval
   selection::SenderHint hint;      // told by the peer
-  std::uint32_t since_switch = 0;  // for the setting switch_every
+  std::uint32_t since_switch = 0;  // for the setting test_switch_every
   std::uint8_t forced_step = 0;
   Nanoseconds refused_until = 0;
   ChannelHistory received;

@@ -238,7 +238,7 @@ class Schedule {
 TEST(EndpointStress, ForcedSwitchesUnderRandomSchedules) {
   std::size_t switches = 0;
   for (unsigned seed = 1; seed <= 30; ++seed) {
-    Schedule run(seed, {{"switch_every", "7"},
+    Schedule run(seed, {{"test_switch_every", "7"},
                         {"credits", "4"},
                         {"ring_entries", "4"},
                         {"receive_buffers", "64"},
@@ -254,7 +254,7 @@ TEST(EndpointStress, ForcedSwitchesUnderRandomSchedules) {
 // Little more than what an endpoint needs to begin.
 TEST(EndpointStress, ScarceMemoryUnderRandomSchedules) {
   for (unsigned seed = 300; seed < 320; ++seed) {
-    Schedule run(seed, {{"switch_every", "7"},
+    Schedule run(seed, {{"test_switch_every", "7"},
                         {"credits", "4"},
                         {"ring_entries", "4"},
                         {"receive_buffers", "32"},

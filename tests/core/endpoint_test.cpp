@@ -269,7 +269,7 @@ TEST(Endpoint, RemoteDataOfAWriteArrivesBehindIt) {
 }
 
 TEST(Endpoint, ADirectionChangesChannelAndBackAndItsQueuePairIsReused) {
-  TestWorld world(2, {{"switch_every", "50"}});
+  TestWorld world(2, {{"test_switch_every", "50"}});
   std::vector<std::byte> in(16);
   auto out = pattern(16, 6);
   const iovec to = piece(in), from = piece(out);
@@ -356,7 +356,7 @@ TEST(Endpoint, AResponderWithoutAQueuePairRefusesAndTheReasonIsReported) {
 }
 
 TEST(Endpoint, AResponderWithoutAQueuePairOffersARingOverDcInstead) {
-  TestWorld world(2, {{"switch_every", "20"}, {"max_active_rc", "0"}});
+  TestWorld world(2, {{"test_switch_every", "20"}, {"max_active_rc", "0"}});
   const EndpointReport report = after_messages(world, 500);
   bool offered = false;
   for (const DecisionReport& decision : report.decisions) {
@@ -376,7 +376,7 @@ TEST(Endpoint, AResponderWithoutAQueuePairOffersARingOverDcInstead) {
 }
 
 TEST(Endpoint, EveryChangeBetweenTheKindsOfChannelIsMade) {
-  TestWorld world(2, {{"switch_every", "10"}});
+  TestWorld world(2, {{"test_switch_every", "10"}});
   const EndpointReport report = after_messages(world, 200);
   std::set<std::pair<ChannelKind, ChannelKind>> made;
   for (const DecisionReport& decision : report.decisions) {

@@ -65,7 +65,7 @@ def main():
     args = parser.parse_args()
     runs = [(p, {"TURNOUT_POLICY": p, "TURNOUT_INTERVAL": "200ms"}) for p in args.policy or POLICIES]
     if not args.policy:
-        runs.append(("a change every 200 messages", {"TURNOUT_SWITCH_EVERY": "200"}))
+        runs.append(("a change every 200 messages", {"TURNOUT_TEST_SWITCH_EVERY": "200"}))
     for name, settings in runs:
         with tempfile.TemporaryDirectory(prefix="turnout-hpcc-") as folder:
             passed, reports = run(args.build.resolve(), pathlib.Path(folder), args.ranks, args.order,

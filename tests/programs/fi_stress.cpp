@@ -378,7 +378,7 @@ int main(int argc, char** argv) {
     sub->add_option("--seed", options.traffic.seed, "seed of the traffic");
     sub->add_option("--max-size", options.traffic.max_size, "largest message in bytes")
         ->check(CLI::Range(std::size_t{1}, turnout::programs::kMaxSize));
-    sub->add_option("--switch-every", options.switch_every, "TURNOUT_SWITCH_EVERY");
+    sub->add_option("--switch-every", options.switch_every, "TURNOUT_TEST_SWITCH_EVERY");
     sub->add_option("--interval", options.interval, "TURNOUT_INTERVAL");
     sub->add_option("--budget", options.budget, "TURNOUT_MEMORY_BUDGET");
     sub->add_option("--stall", options.stall, "seconds without progress that count as a hang");
@@ -407,7 +407,7 @@ int main(int argc, char** argv) {
   const auto set = [](const char* name, const std::string& value) {
     if (!value.empty() && value != "0") setenv(name, value.c_str(), 1);
   };
-  set("TURNOUT_SWITCH_EVERY", std::to_string(options.switch_every));
+  set("TURNOUT_TEST_SWITCH_EVERY", std::to_string(options.switch_every));
   set("TURNOUT_INTERVAL", options.interval);
   set("TURNOUT_MEMORY_BUDGET", options.budget);
   set("TURNOUT_REPORT", options.report);

@@ -126,7 +126,7 @@ ScheduleOutcome play(std::uint64_t seed, bool datagrams,
                       {"data_qps", pick({"1", "4", "28"})},
                       {"interval", pick({"20us", "1ms"})}};
   if (random.below(2) == 0) {
-    options.settings.emplace_back("switch_every", pick({"1", "3", "7", "20"}));
+    options.settings.emplace_back("test_switch_every", pick({"1", "3", "7", "20"}));
   } else {
     options.settings.emplace_back(
         "policy", pick({"aqps", datagrams ? "static:ud-sendrecv" : "dc-rdma-od", "rc-rdma-od"}));

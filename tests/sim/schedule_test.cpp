@@ -30,7 +30,7 @@ TEST(Schedules, HoldUnderThePolicyTurnout) {
   std::uint64_t switches = 0;
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     const ScheduleOutcome outcome = play_schedule(seed, {{"policy", "turnout"},
-                                                         {"switch_every", "0"},
+                                                         {"test_switch_every", "0"},
                                                          {"interval", "20us"},
                                                          {"cost_poll", "0s"},
                                                          {"cost_setup_dc", "0s"},

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/settings.h"
 #include "sim/experiment.h"
 #include "sim/experiments/page.h"
 #include "sim/experiments/paper_memory.h"
