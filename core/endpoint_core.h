@@ -116,6 +116,9 @@ class EndpointCore final : public Endpoint {
     std::uint64_t position = 0;
   };
 
+  // How the data of a large message, or a one-sided operation, reach or leave this peer now.
+  enum class DataPath : std::uint8_t { dc, rc, pieces, wait };
+
   // endpoint_queues.cpp
   [[nodiscard]] Status create_queues();
   // One target serves all initiators; several take turns with completions of different peers.
@@ -212,7 +215,7 @@ class EndpointCore final : public Endpoint {
   void release_unexpected(UnexpectedMessage& message);
   void drop_unexpected(UnexpectedMessage& message);
   void take_unexpected(RecvOperation& receive, UnexpectedMessage& message);
-  void start_waiting(UnexpectedMessage& message);
+  void start_waiting(UnexpectedMessage& message, DataPath path);
   bool pump_waiting();
   // A record for an operation of the caller; null: answer refusal().
   template <class T>
@@ -230,7 +233,7 @@ class EndpointCore final : public Endpoint {
   // protocol/transfer.cpp
   [[nodiscard]] Place place_in(RecvOperation& receive, std::uint64_t total);
   void start_get(RecvOperation& receive, Peer& peer, const wire::Header& header,
-                 const wire::Rts& rts, Place place);
+                 const wire::Rts& rts, Place place, DataPath path);
   void pump(Transfer& transfer);
   bool pump_transfers();
   void on_transfer_done(Transfer& transfer, Status status);
@@ -297,9 +300,12 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] Nanoseconds silence_of_the_lost() const noexcept;
 
   // protocol/pieces.cpp
-  // How the data of a large message, or a one-sided operation, reach or leave this peer now.
-  enum class DataPath : std::uint8_t { dc, rc, pieces, wait };
   [[nodiscard]] DataPath data_path(Peer& peer);
+  // Of a large message that has a receive; `wait` also for a record. Asked once for each start:
+  // the answer may change with the clock.
+  [[nodiscard]] DataPath path_of_transfer(Peer& peer) {
+    return transfers_.ready() ? data_path(peer) : DataPath::wait;
+  }
   void start_pull(Transfer& transfer, const wire::Rts& rts);
   void on_pull(Peer& peer, const wire::ControlMessage& message);
   bool pump_pulled();

@@ -290,8 +290,8 @@ void EndpointCore::deliver_large(Peer& peer, const wire::Header& header, const A
     return;
   }
   const Place place = place_in(*receive, rts.total);
-  if (transfers_.ready() && data_path(peer) != DataPath::wait) {
-    start_get(*receive, peer, header, rts, place);
+  if (const DataPath path = path_of_transfer(peer); path != DataPath::wait) {
+    start_get(*receive, peer, header, rts, place, path);
     release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
     return;
   }

@@ -55,9 +55,9 @@ Place EndpointCore::place_in(RecvOperation& receive, std::uint64_t total) {
   return place;
 }
 
-// The transfers are ready(), or the peer is lost.
+// The peer is lost, or path_of_transfer() gave `path`, which is not to wait.
 void EndpointCore::start_get(RecvOperation& receive, Peer& peer, const wire::Header& header,
-                             const wire::Rts& rts, Place place) {
+                             const wire::Rts& rts, Place place, DataPath path) {
   const auto [offset, length] = place;
   Completion completion = completion_of(header, peer.id, length);
   if (receive.pieces.count > 0) {
@@ -93,7 +93,6 @@ void EndpointCore::start_get(RecvOperation& receive, Peer& peer, const wire::Hea
   transfer->total = length;
   transfer->remote_count = rts.segments;
   std::copy_n(rts.segment, rts.segments, transfer->remote.begin());
-  const DataPath path = data_path(peer);
   if (path == DataPath::pieces) {
     transfer->offset = offset;
     start_pull(*transfer, rts);

@@ -206,8 +206,8 @@ void EndpointCore::take_unexpected(RecvOperation& receive, UnexpectedMessage& me
   if (message.header.type == wire::Type::rts) {
     message.receive = &receive;
     message.place = place_in(receive, message.total);
-    if (transfers_.ready() && data_path(*peers_[message.peer]) != DataPath::wait) {
-      start_waiting(message);
+    if (const DataPath path = path_of_transfer(*peers_[message.peer]); path != DataPath::wait) {
+      start_waiting(message, path);
     } else {
       waiting_.push_back(&message);
     }
@@ -218,7 +218,7 @@ void EndpointCore::take_unexpected(RecvOperation& receive, UnexpectedMessage& me
 }
 
 // A transfer is free, or the peer is lost. The message is in no list any more.
-void EndpointCore::start_waiting(UnexpectedMessage& message) {
+void EndpointCore::start_waiting(UnexpectedMessage& message, DataPath path) {
   Peer& peer = *peers_[message.peer];
   wire::Rts rts;
   // It was parsed when it came; a ring is memory that its peer can still write.
@@ -226,7 +226,7 @@ void EndpointCore::start_waiting(UnexpectedMessage& message) {
       !status.ok() || rts.total != message.total) {
     lose_peer(peer, status.ok() ? Status{Code::invalid, "RTS: changed after it was sent"} : status);
   }
-  start_get(*message.receive, peer, message.header, rts, message.place);
+  start_get(*message.receive, peer, message.header, rts, message.place, path);
   release_unexpected(message);
 }
 
@@ -235,9 +235,10 @@ bool EndpointCore::pump_waiting() {
   for (UnexpectedMessage* message = waiting_.first(); message != nullptr;) {
     UnexpectedMessage* const next = message->next;
     Peer& peer = *peers_[message->peer];
-    if (peer.lost || (transfers_.ready() && data_path(peer) != DataPath::wait)) {
+    const DataPath path = path_of_transfer(peer);
+    if (peer.lost || path != DataPath::wait) {
       waiting_.remove(message);
-      start_waiting(*message);
+      start_waiting(*message, path);
       moved = true;
     }
     message = next;

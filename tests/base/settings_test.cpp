@@ -57,7 +57,7 @@ TEST(Settings, RangesAreNamed) {
   expect_refused("ack_timeout", "32", "1 to 31");
   expect_refused("interval", "0s", "1us to");
   expect_refused("keepalive", "0", "1ms to");
-  expect_refused("policy", "best", "aqps or dc-rdma-od or rc-rdma-od");
+  expect_refused("policy", "best", "turnout or aqps or rc-rdma-od or dc-rdma-od");
   expect_refused("rendezvous", "telepathy", "getcqe");
   expect_refused("log", "loud", "trace debug info warn error off");
   expect_refused("fabric", "../x", "letters");
