@@ -20,6 +20,7 @@
 #include "base/settings.h"
 #include "base/status.h"
 #include "core/address.h"
+#include "core/background.h"
 #include "core/clock.h"
 #include "core/completion.h"
 #include "core/report.h"
@@ -100,11 +101,10 @@ class Endpoint {
   // Opens the device and creates the start-up channels (3 DC-sendrecv pools).
   // Errors: no_device, over_budget, permission, version, system.
   // `id` tells endpoints apart on the wire; 0: a random one. Simulations give their own, to be
-  // repeatable.
-  [[nodiscard]] static Result<std::unique_ptr<Endpoint>> create(const Settings& settings,
-                                                                Clock& clock,
-                                                                Processor* processor = nullptr,
-                                                                std::uint64_t id = 0);
+  // repeatable. `background` makes the queue pairs; null: as the setting setup_thread says.
+  [[nodiscard]] static Result<std::unique_ptr<Endpoint>> create(
+      const Settings& settings, Clock& clock, Processor* processor = nullptr, std::uint64_t id = 0,
+      std::unique_ptr<Background> background = nullptr);
   virtual ~Endpoint() = default;  // flushes what it can in bounded time, then frees everything
 
   // The flush in steps, for callers that cannot wait in a destructor: true when nothing is left to

@@ -31,9 +31,11 @@ std::uint64_t unique_id() {
 }  // namespace
 
 Result<std::unique_ptr<Endpoint>> Endpoint::create(const Settings& settings, Clock& clock,
-                                                   Processor* processor, std::uint64_t id) {
+                                                   Processor* processor, std::uint64_t id,
+                                                   std::unique_ptr<Background> background) {
   if (Status status = settings.validate(); !status.ok()) return status;
-  auto endpoint = std::make_unique<EndpointCore>(settings, clock, processor, id);
+  auto endpoint =
+      std::make_unique<EndpointCore>(settings, clock, processor, id, std::move(background));
   if (Status status = endpoint->start(); !status.ok()) {
     TURNOUT_LOG(endpoint, error, "no endpoint: {}", status.text());
     return status;
@@ -46,7 +48,7 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(const Settings& settings, Clo
 }
 
 EndpointCore::EndpointCore(const Settings& settings, Clock& clock, Processor* processor,
-                           std::uint64_t id)
+                           std::uint64_t id, std::unique_ptr<Background> background)
     : settings_(settings),
       clock_(clock),
       processor_(processor),
@@ -58,7 +60,11 @@ EndpointCore::EndpointCore(const Settings& settings, Clock& clock, Processor* pr
       messages_(account_, MemoryKind::unexpected),
       transfers_(account_, MemoryKind::operations),
       // Under a virtual clock looking costs nothing, and every call may be the last for long.
-      tick_every_(processor == nullptr ? kTickEvery : 1) {
+      tick_every_(processor == nullptr ? kTickEvery : 1),
+      background_(std::move(background)) {
+  if (!background_) {
+    background_ = settings.setup_thread ? make_background_thread() : make_foreground();
+  }
   address_.id = id;
   if (settings_.data_qps == 0) settings_.data_qps = settings_.policy == "dc-rdma-od" ? 28 : 4;
 }
@@ -231,6 +237,7 @@ bool EndpointCore::progress() {
   if (!pulled_.empty()) moved |= pump_pulled();
   if (!active_transfers_.empty()) moved |= pump_transfers();
   if (!waiting_.empty()) moved |= pump_waiting();
+  if (jobs_ > 0) moved |= pump_jobs();
   if (!stalled_.empty() || !strangers_.empty()) moved |= pump_stalled();
   if (receive_cost_.is_open()) [[unlikely]] {
     const Nanoseconds begun = clock_.now();

@@ -52,7 +52,8 @@ namespace turnout {
 
 class EndpointCore final : public Endpoint {
  public:
-  EndpointCore(const Settings& settings, Clock& clock, Processor* processor, std::uint64_t id);
+  EndpointCore(const Settings& settings, Clock& clock, Processor* processor, std::uint64_t id,
+               std::unique_ptr<Background> background);
   ~EndpointCore() override;
   [[nodiscard]] Status start();
 
@@ -317,7 +318,7 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] Status request_ring(Peer& peer, ChannelKind to, ChannelKind otherwise);
   void request_return(Peer& peer, ChannelKind to);
   void on_request(Peer& peer, const wire::ControlMessage& message);
-  void switch_sending(Peer& peer, ChannelKind to, const wire::ControlMessage& request,
+  void switch_sending(Peer& peer, ChannelKind to, std::uint32_t request,
                       wire::Refusal refusal = wire::Refusal::none);
   void on_accept(Peer& peer, const wire::ControlMessage& message);
   void on_ready(Peer& peer, const wire::ControlMessage& message);
@@ -325,16 +326,29 @@ class EndpointCore final : public Endpoint {
   void on_refuse(Peer& peer, const wire::ControlMessage& message);
   void wait_before_asking(Peer& peer, wire::Refusal why, std::string_view instead);
   void on_closed(Peer& peer);
-  void refuse(Peer& peer, const wire::ControlMessage& request, wire::Refusal why);
+  void refuse(Peer& peer, std::uint32_t request, wire::Refusal why);
   void switch_receiving(Peer& peer, ChannelKind to);
   void drop_new_ring(Peer& peer);
   void finish_drain(Peer& peer);
-  [[nodiscard]] Status make_rc(Peer& peer);
-  [[nodiscard]] Status connect_rc(Peer& peer, std::uint32_t qp_number);
-  void drop_rc_if_unused(Peer& peer);
-  void discard_rc(Peer& peer);
+  void send_request(Peer& peer);
+  void send_accept(Peer& peer);
+  void send_ready(Peer& peer);
+  void answer_refusal(Peer& peer, wire::Refusal why);
+  [[nodiscard]] static wire::Refusal refusal_of(const Peer& peer, const Status& status);
+
+  // connection/rc_setup.cpp
   [[nodiscard]] bool reserve_rc();
-  void destroy_rc(std::unique_ptr<RcQueue> queue);
+  void forget_rc(std::unique_ptr<RcQueue> queue);
+  [[nodiscard]] static std::unique_ptr<RcJob> job_of(Peer* peer, std::unique_ptr<RcQueue> queue);
+  void start_job(std::unique_ptr<RcJob> job);
+  [[nodiscard]] Status want_rc(Peer& peer);
+  void advance_rc(Peer& peer);
+  void rc_failed(Peer& peer, const Status& status);
+  bool pump_jobs();
+  void end_job(RcJob& job);
+  void put_away(std::unique_ptr<RcQueue> queue);
+  void discard_rc(Peer& peer);
+  void drop_rc_if_unused(Peer& peer);
 
   // connection/hints.cpp
   void count_sent(Peer& peer) noexcept;
@@ -346,6 +360,7 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] bool keep_counts(Nanoseconds now);
   void carry_out(const selection::WindowSelection& selected, Nanoseconds now);
   void on_message_counted(Peer& peer);
+  void request_failed(Peer& peer, const Status& status);
   void change_channel(Peer& peer, ChannelKind to, ChannelKind otherwise, const std::string& reason,
                       double gain);
   void decided(Peer& peer, const std::string& outcome);
@@ -378,7 +393,9 @@ class EndpointCore final : public Endpoint {
   std::vector<std::unique_ptr<RcQueue>> rc_pool_;  // RESET, unconnected
   std::uint64_t rc_bytes_ = 0;
   std::uint32_t active_rc_ = 0;
-  std::uint64_t rc_peak_ = 0;  // most that existed at one time
+  std::uint32_t resetting_rc_ = 0;  // given up by their peers, not in the pool yet
+  std::uint32_t jobs_ = 0;          // started and not done
+  std::uint64_t rc_peak_ = 0;       // most that existed at one time
   QpTuning tuning_;
   Placement placement_;
 
@@ -459,6 +476,7 @@ class EndpointCore final : public Endpoint {
   std::uint64_t delivered_ = 0;  // messages
   ReceiveCost receive_cost_;
   std::uint64_t unexpected_count_ = 0, rendezvous_count_ = 0, credit_messages_ = 0, refusals_ = 0;
+  std::unique_ptr<Background> background_;  // last, so first to go: its jobs use the device
 };
 
 }  // namespace turnout

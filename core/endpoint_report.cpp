@@ -38,7 +38,7 @@ EndpointReport EndpointCore::report() const {
     }
     line.predicted_gain = peer->predicted_gain;
     line.observed_gain = receive_cost_.gain(peer->receive_kind);
-    line.bytes = sizeof(Peer) + (peer->rc ? rc_bytes_ : 0) +
+    line.bytes = sizeof(Peer) + (peer->has_rc() ? rc_bytes_ : 0) +
                  (peer->ring ? std::uint64_t{peer->ring->entries()} * peer->ring->entry_size() : 0);
     line.lost = peer->lost && !peer->said_bye;
     report.peers.push_back(std::move(line));

@@ -87,14 +87,36 @@ std::uint64_t RankProcessor::object_bytes(Object object, std::uint64_t count,
          static_cast<std::uint64_t>(fixed);
 }
 
+void RankBackground::start(std::unique_ptr<Job> job) {
+  const Picoseconds now = world_->process_time();
+  job->run();
+  const Picoseconds took = world_->process_time() - now;
+  world_->charge(-took);
+  free_ = std::max(free_, now) + took;
+  jobs_.push_back({free_, std::move(job)});
+  world_->at(
+      free_, [](void* rank, std::uint64_t) { static_cast<RankState*>(rank)->wake(); }, rank_, 0);
+}
+
+std::unique_ptr<Background::Job> RankBackground::done() {
+  if (jobs_.empty() || jobs_.front().done > world_->process_time()) return nullptr;
+  std::unique_ptr<Job> job = std::move(jobs_.front().job);
+  jobs_.pop_front();
+  return job;
+}
+
 RankState::RankState(SimulationState& shared, std::uint32_t id)
     : shared_(shared), id_(id), clock_(*shared.world), random_(mix(shared.options->seed, id)) {}
 
 RankState::~RankState() = default;
 
 Status RankState::open() {
+  std::unique_ptr<Background> background;
+  if (shared_.settings.setup_thread) {
+    background = std::make_unique<RankBackground>(*shared_.world, *this);
+  }
   auto endpoint = Endpoint::create(shared_.settings, clock_, shared_.processor.get(),
-                                   endpoint_id(shared_.options->seed, id_));
+                                   endpoint_id(shared_.options->seed, id_), std::move(background));
   if (!endpoint) return endpoint.status();
   endpoint_ = std::move(endpoint).value();
   return {};

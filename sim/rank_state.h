@@ -8,6 +8,7 @@
 
 #include <coroutine>
 #include <cstdlib>
+#include <deque>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -21,6 +22,7 @@
 namespace turnout::sim {
 
 struct SimulationState;
+class RankState;
 
 class RankClock final : public Clock {
  public:
@@ -43,6 +45,26 @@ class RankProcessor final : public Processor {
 
  private:
   hca::World* world_;
+};
+
+// A process's thread that makes queue pairs: a job changes the adapter when it is started and is
+// done after the time that takes, one after the other; the program's own time goes on beside it.
+class RankBackground final : public Background {
+ public:
+  // The rank is woken when a job is done.
+  RankBackground(hca::World& world, RankState& rank) noexcept : world_(&world), rank_(&rank) {}
+  void start(std::unique_ptr<Job> job) override;
+  std::unique_ptr<Job> done() override;
+
+ private:
+  struct Started {
+    Picoseconds done;
+    std::unique_ptr<Job> job;
+  };
+  hca::World* world_;
+  RankState* rank_;
+  std::deque<Started> jobs_;
+  Picoseconds free_ = 0;
 };
 
 class RankState {

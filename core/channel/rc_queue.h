@@ -22,6 +22,7 @@ class RcQueue : public SendQueue {
                                const std::array<std::uint8_t, 16>& gid);
   // Forgets the connection; records must have been taken out.
   [[nodiscard]] Status reset();
+  void destroy() noexcept { qp_.reset(); }
 
   [[nodiscard]] std::uint32_t max_inline() const noexcept { return tuning_.max_inline; }
   // RDMA write of up to two pieces, inline. Undefined when full().

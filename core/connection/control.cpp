@@ -405,7 +405,7 @@ void EndpointCore::lose_peer(Peer& peer, Status why) {
   }
   end_pulls(&peer);
   if (peer.link) drop_link(peer);
-  if (peer.rc) discard_rc(peer);
+  if (peer.has_rc()) discard_rc(peer);
   if (peer.ring) {
     rings_.erase(std::remove(rings_.begin(), rings_.end(), &peer), rings_.end());
     // Messages that still lie in the ring keep it.

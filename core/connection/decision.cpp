@@ -74,7 +74,7 @@ void EndpointCore::decide(Nanoseconds now) {
     selection::SourceView view;
     view.peer = peer->id;
     view.current = peer->receive_kind;
-    view.rc_exists = peer->rc != nullptr;
+    view.rc_exists = peer->has_rc();
     view.refused = now < peer->refused_until;
     view.hint = peer->hint;
     sources.push_back(view);
@@ -101,7 +101,7 @@ void EndpointCore::decide(Nanoseconds now) {
     terms.ring_entries = input.costs.ring_entries;
     terms.busy = busy_;
     for (const auto& peer : peers_) {
-      if (peer->rc && peer->receive_kind != ChannelKind::rc_rdma) ++terms.sending_rc;
+      if (peer->has_rc() && peer->receive_kind != ChannelKind::rc_rdma) ++terms.sending_rc;
     }
     input.turnout = &terms;
   }
@@ -190,20 +190,23 @@ void EndpointCore::change_channel(Peer& peer, ChannelKind to, ChannelKind otherw
     request_return(peer, to);
     return;
   }
-  Status status = request_ring(peer, to, otherwise);
-  const bool settles =
-      to == ChannelKind::rc_rdma && otherwise == ChannelKind::dc_rdma && peer.receive_kind == base_;
-  if (!status.ok() && settles) {
-    if (request_ring(peer, otherwise, otherwise).ok()) return;
-  }
-  if (!status.ok()) {
-    peer.reason = status.code() == Code::over_budget
-                      ? fmt::format("left on {}: own memory budget", over_datagrams() ? "UD" : "DC")
-                      : status.text();
-    decided(peer, fmt::format("not done: {}", status.text()));
-    peer.refused_until = clock_.now() + settings_.interval;
-    drop_rc_if_unused(peer);
-  }
+  peer.wanted = to;
+  peer.otherwise = otherwise;
+  if (Status status = request_ring(peer, to, otherwise); !status.ok()) request_failed(peer, status);
+}
+
+// What was wanted cannot be had on our side.
+void EndpointCore::request_failed(Peer& peer, const Status& status) {
+  const ChannelKind instead = peer.otherwise;
+  const bool settles = peer.wanted == ChannelKind::rc_rdma && instead == ChannelKind::dc_rdma &&
+                       peer.receive_kind == base_;
+  if (settles && request_ring(peer, instead, instead).ok()) return;
+  peer.reason = status.code() == Code::over_budget
+                    ? fmt::format("left on {}: own memory budget", over_datagrams() ? "UD" : "DC")
+                    : status.text();
+  decided(peer, fmt::format("not done: {}", status.text()));
+  peer.refused_until = clock_.now() + settings_.interval;
+  drop_rc_if_unused(peer);
 }
 
 void EndpointCore::done(Peer& peer) {

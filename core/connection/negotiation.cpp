@@ -27,144 +27,72 @@
 #include "core/endpoint_core.h"
 
 namespace turnout {
-namespace {
-constexpr std::uint32_t kRcDepth = 128;  // ring entries, reads in flight and unsignalled records
-}
-
-// Within the budget, if need be at the cost of idle queue pairs.
-bool EndpointCore::reserve_rc() {
-  while (!account_.reserve(MemoryKind::queue_pairs, rc_bytes_, spare())) {
-    if (rc_pool_.empty()) return false;
-    destroy_rc(std::move(rc_pool_.back()));
-    rc_pool_.pop_back();
-  }
-  return true;
-}
-
-void EndpointCore::destroy_rc(std::unique_ptr<RcQueue> queue) {
-  queues_[queue->id()] = nullptr;
-  queue_epochs_[queue->id()] = static_cast<std::uint8_t>(queue->epoch() + 1);
-  free_queue_ids_.push_back(queue->id());
-  queue.reset();
-  account_.release(MemoryKind::queue_pairs, rc_bytes_);
-}
-
-Status EndpointCore::make_rc(Peer& peer) {
-  if (peer.rc) return {};
-  if (!rc_pool_.empty()) {
-    peer.rc = std::move(rc_pool_.back());
-    rc_pool_.pop_back();
-    ++active_rc_;
-    return {};
-  }
-  // "It stops creating RC-QPs after creating 128 of them" [AQPS 4.2]: those that a peer is slow to
-  // let go of count too.
-  if (active_rc_ >= std::max(settings_.rc_pool, settings_.max_active_rc)) {
-    return {Code::again, "every queue pair of TURNOUT_RC_POOL is in use"};
-  }
-  if (!reserve_rc()) return {Code::over_budget, "no memory within the budget for a queue pair"};
-  std::uint32_t id;
-  if (free_queue_ids_.empty()) {
-    id = static_cast<std::uint32_t>(queues_.size());
-    queues_.push_back(nullptr);
-  } else {
-    id = free_queue_ids_.back();
-    free_queue_ids_.pop_back();
-  }
-  queue_epochs_.resize(queues_.size());
-  auto queue = std::make_unique<RcQueue>(id, kRcDepth, unsignalled_data_, queue_epochs_[id]);
-  if (Status status = queue->create(*device_, send_cq_.get(), data_srq_.get(), kRcDepth, tuning_);
-      !status.ok()) {
-    account_.release(MemoryKind::queue_pairs, rc_bytes_);
-    free_queue_ids_.push_back(id);
-    return status;
-  }
-  placement_.ask_rc(*queue, *device_);
-  queues_[id] = queue.get();
-  peer.rc = std::move(queue);
-  ++active_rc_;
-  rc_peak_ = std::max<std::uint64_t>(rc_peak_, active_rc_ + rc_pool_.size());
-  return {};
-}
-
-Status EndpointCore::connect_rc(Peer& peer, std::uint32_t qp_number) {
-  if (peer.rc->connected_to() == qp_number) return {};
-  // Of an earlier connection: all of it has arrived, or the peer would not have let go of its end.
-  for (const SendRecord& record : peer.rc->take_all()) retire(record);
-  return peer.rc->connect(qp_number, peer.address.lid, peer.address.gid);
-}
-
-// Takes the queue pair from the peer; back to the pool if it can be RESET and there is room.
-void EndpointCore::discard_rc(Peer& peer) {
-  std::unique_ptr<RcQueue> queue = std::move(peer.rc);
-  --active_rc_;
-  for (const SendRecord& record : queue->take_all()) {
-    if (record.kind == SendRecord::Kind::transfer) {
-      on_transfer_done(*record.transfer, peer.loss);
-    } else {
-      retire(record);
-    }
-  }
-  const bool keep = rc_pool_.size() < settings_.rc_pool && queue->reset().ok();
-  if (keep) {
-    rc_pool_.push_back(std::move(queue));
-    return;
-  }
-  destroy_rc(std::move(queue));
-}
-
-void EndpointCore::drop_rc_if_unused(Peer& peer) {
-  if (!peer.rc || peer.receive_kind == ChannelKind::rc_rdma ||
-      peer.receive_state != ReceiveState::steady || peer.send_uses_rc ||
-      peer.send_state != SendState::steady || peer.send_kind == ChannelKind::rc_rdma) {
-    return;
-  }
-  discard_rc(peer);
-}
-
-// J1: asks the peer to send into a ring of ours, over DC or RC. A ring that is there is kept.
+// Asks the peer to send into a ring of ours, over DC or RC. A ring that is there is kept.
 Status EndpointCore::request_ring(Peer& peer, ChannelKind to, ChannelKind otherwise) {
   if (peer.remote_index == wire::kUnknownIndex) {
     return {Code::again, "the peer does not know this process yet"};
   }
-  std::unique_ptr<RingReceiver> fresh;
   if (!peer.ring) {
     auto ring =
         RingReceiver::create(*device_, account_, static_cast<std::uint32_t>(settings_.ring_entries),
                              static_cast<std::uint32_t>(settings_.ring_entry_size), spare());
     if (!ring) return ring.status();
-    fresh = std::make_unique<RingReceiver>(std::move(ring).value());
+    peer.ring = std::make_unique<RingReceiver>(std::move(ring).value());
   }
   if (to == ChannelKind::rc_rdma) {
-    if (Status status = make_rc(peer); !status.ok()) return status;
-    if (peer.ring && !peer.ring->checked() && !placement_.rc_in_order().value_or(true)) {
-      return {Code::unsupported,
-              "left on DC-RDMA: the adapter places what comes over RC in any order, and the ring "
-              "there has no checksums"};
+    if (Status status = want_rc(peer); !status.ok()) {
+      drop_new_ring(peer);
+      return status;
     }
   }
-  if (fresh && placement_.checks()) fresh->check();
+  peer.receive_state = ReceiveState::preparing;
+  peer.wanted = to;
+  peer.otherwise = otherwise;
+  peer.requested_at = clock_.now();
+  if (to == ChannelKind::rc_rdma) {
+    advance_rc(peer);
+  } else {
+    send_request(peer);
+  }
+  return {};
+}
+
+// J1: what it takes is there.
+void EndpointCore::send_request(Peer& peer) {
+  const bool fresh = !over_ring(peer.receive_kind);  // the ring
+  const bool over_rc = peer.wanted == ChannelKind::rc_rdma;
+  if (closing_) {
+    peer.receive_state = ReceiveState::steady;
+    drop_new_ring(peer);
+    decided(peer, "not done: the endpoint closes");
+    drop_rc_if_unused(peer);
+    return;
+  }
+  if (over_rc && !fresh && !peer.ring->checked() && !placement_.rc_in_order().value_or(true)) {
+    peer.receive_state = ReceiveState::steady;
+    request_failed(peer, Status{Code::unsupported,
+                                "left on DC-RDMA: the adapter places what comes over RC in any "
+                                "order, and the ring there has no checksums"});
+    return;
+  }
+  if (fresh && placement_.checks()) peer.ring->check();
   wire::ControlMessage message;
   message.request = ++peer.request;
   if (fresh) {
-    peer.ring = std::move(fresh);
     peer.ring_request = message.request;
     peer.owed_ring = 0;
   }
   peer.receive_state = ReceiveState::requested;
-  peer.wanted = to;
-  peer.requested_at = clock_.now();
   message.type = wire::Control::request;
-  message.kind = static_cast<std::uint8_t>(to);
-  message.otherwise = static_cast<std::uint8_t>(otherwise);
-  message.qp_number = to == ChannelKind::rc_rdma ? peer.rc->number() : 0;
+  message.kind = static_cast<std::uint8_t>(peer.wanted);
+  message.otherwise = static_cast<std::uint8_t>(peer.otherwise);
+  message.qp_number = over_rc ? peer.rc->number() : 0;
   message.ring_address = peer.ring->address();
   message.ring_rkey = peer.ring->rkey();
   message.ring_entries = peer.ring->entries();
   message.ring_checked = peer.ring->checked() ? 1 : 0;
   message.entry_log2 = static_cast<std::uint8_t>(std::bit_width(peer.ring->entry_size()) - 1);
   send_control(peer, Purpose::establishment, message);
-  return {};
 }
 
 // Asks the peer to leave our ring, or to write into it over DC instead of RC.
@@ -179,17 +107,17 @@ void EndpointCore::request_return(Peer& peer, ChannelKind to) {
   send_control(peer, Purpose::establishment, message);
 }
 
-void EndpointCore::refuse(Peer& peer, const wire::ControlMessage& request, wire::Refusal why) {
+void EndpointCore::refuse(Peer& peer, std::uint32_t request, wire::Refusal why) {
   wire::ControlMessage message;
   message.type = wire::Control::refuse;
   message.refusal = why;
-  message.request = request.request;
+  message.request = request;
   ++refusals_;
   send_control(peer, Purpose::establishment, message);
 }
 
 // J4, at the sender of the data: its next message takes the other channel.
-void EndpointCore::switch_sending(Peer& peer, ChannelKind to, const wire::ControlMessage& request,
+void EndpointCore::switch_sending(Peer& peer, ChannelKind to, std::uint32_t request,
                                   wire::Refusal refusal) {
   peer.send_kind = to;
   peer.sent.change(to, age());
@@ -197,7 +125,7 @@ void EndpointCore::switch_sending(Peer& peer, ChannelKind to, const wire::Contro
   answer.type = wire::Control::switched;
   answer.kind = static_cast<std::uint8_t>(to);
   answer.refusal = refusal;
-  answer.request = request.request;
+  answer.request = request;
   answer.last_sequence = peer.send_sequence - 1;
   send_control(peer, Purpose::establishment, answer);
 }
@@ -207,7 +135,7 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
   const auto to = static_cast<ChannelKind>(message.kind);
   const bool over_dc = to == ChannelKind::dc_rdma;
   if (to == base_ || (over_dc && peer.send_kind == ChannelKind::rc_rdma)) {
-    switch_sending(peer, to, message);
+    switch_sending(peer, to, message.request);
     return;
   }
   const std::uint32_t entry_size =
@@ -218,13 +146,13 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
                 "{}: request of channel {} with {} entries of 2^{} bytes and queue pair {}",
                 peer.address.to_string(), message.kind, message.ring_entries, message.entry_log2,
                 message.qp_number);
-    refuse(peer, message, wire::Refusal::device);
+    refuse(peer, message.request, wire::Refusal::device);
     return;
   }
   const bool has_ring = peer.send_kind == ChannelKind::dc_rdma;
   if (closing_ || peer.send_state != SendState::steady || peer.send_uses_rc ||
       peer.send_kind == ChannelKind::rc_rdma || (over_dc && has_ring)) {
-    refuse(peer, message, wire::Refusal::busy);
+    refuse(peer, message.request, wire::Refusal::busy);
     return;
   }
   if (!has_ring) {
@@ -239,66 +167,81 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
   }
   if (over_dc) {
     peer.ring_sender = peer.offered_ring;
-    switch_sending(peer, to, message);
-    return;
-  }
-  wire::Refusal refusal = wire::Refusal::none;
-  if (!peer.rc && active_rc_ >= settings_.max_active_rc) {
-    refusal = wire::Refusal::limit;
-  } else {
-    Status status = make_rc(peer);
-    if (status.ok()) status = connect_rc(peer, message.qp_number);
-    if (status.code() == Code::over_budget) {
-      refusal = wire::Refusal::budget;
-    } else if (status.code() == Code::again) {
-      refusal = wire::Refusal::limit;
-    } else if (!status.ok()) {
-      refusal = wire::Refusal::device;
-      TURNOUT_LOG(connection, warn, "{}: {}", peer.address.to_string(), status.text());
-    }
-  }
-  if (refusal != wire::Refusal::none) {
-    drop_rc_if_unused(peer);
-    if (!has_ring && !over_datagrams() &&
-        static_cast<ChannelKind>(message.otherwise) == ChannelKind::dc_rdma) {
-      ++refusals_;
-      peer.ring_sender = peer.offered_ring;
-      switch_sending(peer, ChannelKind::dc_rdma, message, refusal);
-    } else {
-      refuse(peer, message, refusal);
-    }
+    switch_sending(peer, to, message.request);
     return;
   }
   peer.answered_request = message.request;
+  peer.answered_otherwise = static_cast<ChannelKind>(message.otherwise);
+  if (!peer.has_rc() && active_rc_ >= settings_.max_active_rc) {
+    answer_refusal(peer, wire::Refusal::limit);
+    return;
+  }
+  peer.rc_target = message.qp_number;
+  if (Status status = want_rc(peer); !status.ok()) {
+    peer.rc_target = 0;
+    answer_refusal(peer, refusal_of(peer, status));
+    return;
+  }
+  peer.send_state = SendState::preparing;
+  advance_rc(peer);
+}
+
+wire::Refusal EndpointCore::refusal_of(const Peer& peer, const Status& status) {
+  if (status.code() == Code::over_budget) return wire::Refusal::budget;
+  if (status.code() == Code::again) return wire::Refusal::limit;
+  TURNOUT_LOG(connection, warn, "{}: {}", peer.address.to_string(), status.text());
+  return wire::Refusal::device;
+}
+
+// No RC for the request answered last: the ring offered is written over DC instead, if its owner
+// said it may be.
+void EndpointCore::answer_refusal(Peer& peer, wire::Refusal why) {
+  drop_rc_if_unused(peer);
+  if (peer.send_kind == base_ && !over_datagrams() &&
+      peer.answered_otherwise == ChannelKind::dc_rdma) {
+    ++refusals_;
+    peer.ring_sender = peer.offered_ring;
+    switch_sending(peer, ChannelKind::dc_rdma, peer.answered_request, why);
+  } else {
+    refuse(peer, peer.answered_request, why);
+  }
+}
+
+// Our end is connected.
+void EndpointCore::send_accept(Peer& peer) {
+  if (closing_) {
+    peer.send_state = SendState::steady;
+    refuse(peer, peer.answered_request, wire::Refusal::busy);
+    drop_rc_if_unused(peer);
+    return;
+  }
   peer.send_state = SendState::accepted;
   wire::ControlMessage answer;
   answer.type = wire::Control::accept;
-  answer.request = message.request;
+  answer.request = peer.answered_request;
   answer.qp_number = peer.rc->number();
   send_control(peer, Purpose::establishment, answer);
 }
 
-// J3, at the receiver of the data.
+// At the receiver of the data.
 void EndpointCore::on_accept(Peer& peer, const wire::ControlMessage& message) {
   if (peer.receive_state != ReceiveState::requested || message.request != peer.request ||
-      peer.wanted != ChannelKind::rc_rdma) {
-    TURNOUT_LOG(connection, warn, "{}: accepts request {}, which is not open",
-                peer.address.to_string(), message.request);
+      peer.wanted != ChannelKind::rc_rdma || message.qp_number == 0) {
+    TURNOUT_LOG(connection, warn, "{}: accepts request {} with queue pair {}: it is not open",
+                peer.address.to_string(), message.request, message.qp_number);
     return;
   }
-  wire::ControlMessage answer;
-  answer.request = message.request;
-  if (Status status = connect_rc(peer, message.qp_number); !status.ok()) {
-    answer.type = wire::Control::closed;
-    send_control(peer, Purpose::establishment, answer);
-    peer.receive_state = ReceiveState::steady;
-    drop_new_ring(peer);
-    decided(peer, fmt::format("failed: {}", status.text()));
-    drop_rc_if_unused(peer);
-    return;
-  }
+  peer.receive_state = ReceiveState::connecting;
+  peer.rc_target = message.qp_number;
+  advance_rc(peer);
+}
+
+// J3: our end is connected too.
+void EndpointCore::send_ready(Peer& peer) {
   peer.receive_state = ReceiveState::accepted;
+  wire::ControlMessage answer;
   answer.type = wire::Control::ready;
+  answer.request = peer.request;
   send_control(peer, Purpose::establishment, answer);
 }
 
@@ -308,7 +251,7 @@ void EndpointCore::on_ready(Peer& peer, const wire::ControlMessage& message) {
   peer.send_state = SendState::steady;
   peer.send_uses_rc = true;
   if (peer.send_kind != ChannelKind::dc_rdma) peer.ring_sender = peer.offered_ring;
-  switch_sending(peer, ChannelKind::rc_rdma, message);
+  switch_sending(peer, ChannelKind::rc_rdma, message.request);
 }
 
 // Another kind serves the direction peer -> us from the message after last_old on.

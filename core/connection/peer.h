@@ -19,19 +19,24 @@
 
 namespace turnout {
 
+struct RcJob;
+
 // The direction peer -> us, whose channel we choose (AQPS: we are the initiator).
 enum class ReceiveState : std::uint8_t {
-  steady,     // on `Peer::receive_kind`
-  requested,  // J1 sent, waiting for accept, switched or refuse
-  accepted,   // J3 sent, waiting for the peer's switch
-  closing,    // asked the peer to leave the RC queue pair, or the ring
-  draining,   // it has; messages or operations are still under way on what it left
+  steady,      // on `Peer::receive_kind`
+  preparing,   // what the request needs is being made
+  requested,   // J1 sent, waiting for accept, switched or refuse
+  connecting,  // accepted; our queue pair is being connected
+  accepted,    // J3 sent, waiting for the peer's switch
+  closing,     // asked the peer to leave the RC queue pair, or the ring
+  draining,    // it has; messages or operations are still under way on what it left
 };
 
 // The direction us -> peer, which we change when the peer asks (we are the responder).
 enum class SendState : std::uint8_t {
-  steady,    // on `Peer::send_kind`
-  accepted,  // J2 sent, waiting for ready
+  steady,     // on `Peer::send_kind`
+  preparing,  // asked; our queue pair is being made and connected
+  accepted,   // J2 sent, waiting for ready
 };
 
 // How many messages took which channel, oldest first; merged beyond a limit.
@@ -84,9 +89,10 @@ struct Peer {
   std::uint32_t credits = 0;        // messages on the start service we may still send
   std::uint32_t eager_size = 0;     // bytes of a message its data receives take, at most ours
   RingSender ring_sender;
-  RingSender offered_ring;  // while send_state is accepted
+  RingSender offered_ring;  // while send_state is not steady
   std::uint32_t answered_request = 0;
-  std::uint32_t sent_now = 0;      // messages in the current interval
+  ChannelKind answered_otherwise = ChannelKind::dc_sendrecv;  // what it may be instead
+  std::uint32_t sent_now = 0;                                 // messages in the current interval
   std::uint32_t switched_now = 0;  // of them those that made, or would have made, a DCI turn
   std::uint16_t told_busy = 0, told_switched = 0;  // in our latest hint
   std::uint32_t told_rc = 0;
@@ -97,9 +103,10 @@ struct Peer {
   // peer -> us
   ChannelKind receive_kind = ChannelKind::dc_sendrecv;
   ReceiveState receive_state = ReceiveState::steady;
-  ChannelKind wanted = ChannelKind::dc_sendrecv;  // what the change under way leads to
-  std::uint32_t receive_sequence = 0;             // of the next message to deliver
-  std::uint32_t owed = 0;                         // credits of the start service to hand back
+  ChannelKind wanted = ChannelKind::dc_sendrecv;     // what the change under way leads to
+  ChannelKind otherwise = ChannelKind::dc_sendrecv;  // and to what if the peer cannot give that
+  std::uint32_t receive_sequence = 0;                // of the next message to deliver
+  std::uint32_t owed = 0;                            // credits of the start service to hand back
   std::uint32_t owed_ring = 0;
   std::unique_ptr<RingReceiver> ring;
   std::vector<HeldMessage> held;
@@ -127,7 +134,10 @@ struct Peer {
   float rate = -1;  // messages a second in the window of the verdict; below 0: no verdict yet
   double predicted_gain = 0;
 
-  std::unique_ptr<RcQueue> rc;          // serves both directions
+  std::unique_ptr<RcQueue> rc;  // serves both directions
+  RcJob* rc_job = nullptr;      // has it, while it is being made or connected
+  std::uint32_t rc_target = 0;  // of the peer's, to be connected with; 0: nothing to do
+  [[nodiscard]] bool has_rc() const noexcept { return rc || rc_job != nullptr; }
   std::unique_ptr<ReliableLink> link;   // where the start service is UD
   std::uint32_t pieces = 0;             // large messages that it sends in pieces
   std::uint32_t directed_receives = 0;  // posted for this peer only

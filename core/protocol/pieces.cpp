@@ -24,7 +24,7 @@ EndpointCore::DataPath EndpointCore::data_path(Peer& peer) {
   if (peer.receive_state != ReceiveState::steady) return DataPath::wait;
   if (peer.self || closing_ || settings_.policy == "static:ud-sendrecv") return DataPath::pieces;
   if (peer.refused_until != 0 && clock_.now() < peer.refused_until) return DataPath::pieces;
-  if (!peer.rc && active_rc_ >= settings_.max_active_rc) return DataPath::pieces;
+  if (!peer.has_rc() && active_rc_ >= settings_.max_active_rc) return DataPath::pieces;
   if (peer.remote_index == wire::kUnknownIndex) {
     // It must know us first: if no message has told it yet, one that says nothing else does.
     StreamMessage hello;

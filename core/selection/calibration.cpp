@@ -194,15 +194,13 @@ CostsFile costs_of(const Measurements& m, const std::string& device, const std::
     writer.put(&C::receiver_credit, floored(estimate(m.credit)),
                "bursts that need a credit message and bursts that do not");
   }
-  const auto put_setup = [&](const Rounds& lost, const Rounds& time, CostValue C::*processor,
-                             CostValue C::*until) {
+  const auto put_setup = [&](const Rounds& lost, CostValue C::*processor) {
     if (lost.empty()) return;
-    const std::string how = "pingpong from its first message on";
-    writer.put(processor, floored(times(estimate(lost), 0.5)), how);
-    writer.put(until, floored(estimate(time)), how);
+    writer.put(processor, floored(times(estimate(lost), 0.5)),
+               "pingpong from its first message on");
   };
-  put_setup(m.setup_dc_lost, m.setup_dc_time, &C::setup_dc_processor, &C::setup_dc_time);
-  put_setup(m.setup_rc_lost, m.setup_rc_time, &C::setup_rc_processor, &C::setup_rc_time);
+  put_setup(m.setup_dc_lost, &C::setup_dc_processor);
+  put_setup(m.setup_rc_lost, &C::setup_rc_processor);
   if (!m.post_rc.empty()) {
     const std::string how = "a sender that never waits, many targets";
     writer.put(&C::sender_post_rc, estimate(m.post_rc), how + ", RC");

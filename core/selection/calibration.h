@@ -47,8 +47,7 @@ struct Measurements {
   Rounds dc_rdma_more_rings;
   double extra_rings = 0;
   Rounds credit;                            // one credit message
-  Rounds setup_dc_lost, setup_dc_time;      // both processes' loss; until the ring is used
-  Rounds setup_rc_lost, setup_rc_time;      // the same
+  Rounds setup_dc_lost, setup_rc_lost;      // both processes' loss together
   Rounds post_rc, post_dc, post_dc_switch;  // one message of a sender that never waits
   Rounds one_dci;                           // one message of a DCI that switches for each
   Rounds same_target, other_target;  // half a round trip with a DCI that stays, that switches

@@ -245,14 +245,10 @@ void override_with(const Settings& settings, CostsFile* file) {
       base - static_cast<double>(settings.saving_rc_rdma));
   put("cost_poll", &DeviceCosts::receiver_poll, static_cast<double>(settings.cost_poll));
   put("cost_credit", &DeviceCosts::receiver_credit, static_cast<double>(settings.cost_credit));
-  for (CostValue DeviceCosts::*field :
-       {&DeviceCosts::setup_dc_processor, &DeviceCosts::setup_dc_time}) {
-    put("cost_setup_dc", field, static_cast<double>(settings.cost_setup_dc));
-  }
-  for (CostValue DeviceCosts::*field :
-       {&DeviceCosts::setup_rc_processor, &DeviceCosts::setup_rc_time}) {
-    put("cost_setup_rc", field, static_cast<double>(settings.cost_setup_rc));
-  }
+  put("cost_setup_dc", &DeviceCosts::setup_dc_processor,
+      static_cast<double>(settings.cost_setup_dc));
+  put("cost_setup_rc", &DeviceCosts::setup_rc_processor,
+      static_cast<double>(settings.cost_setup_rc));
 }
 
 }  // namespace

@@ -51,16 +51,13 @@ Share TurnoutSelector::share(std::size_t i) const {
       c.sender_post_dc.value + switched * (c.sender_post_dc_switch.value - c.sender_post_dc.value);
   const double credit = c.receiver_credit.value / std::max(input_.terms.ring_entries, 1u);
   const double ring = n * credit + poll_share({.poll = c.receiver_poll.value}, lead_);
-  const auto setup = [busy](const CostValue& processor, const CostValue& time) {
-    return (1 - busy) * std::max(time.value, processor.value) + busy * processor.value;
-  };
   Share out;
   out.dc_waited = n * (1 - busy) * d;
   out.rc_waited = n * (1 - busy) * (r + switched * c.sender_switch_latency.value);
   out.dc = out.dc_waited - ring;
   out.rc = out.rc_waited + n * busy_sender * (post_dc - c.sender_post_rc.value) - ring;
-  if (!over_ring(s.current)) out.dc -= setup(c.setup_dc_processor, c.setup_dc_time);
-  if (!rc_exists(i)) out.rc -= setup(c.setup_rc_processor, c.setup_rc_time);
+  if (!over_ring(s.current)) out.dc -= c.setup_dc_processor.value;
+  if (!rc_exists(i)) out.rc -= c.setup_rc_processor.value;
   if (!input_.limits.dc_rdma_available && s.current != ChannelKind::dc_rdma) out.dc = kNever;
   return out;
 }

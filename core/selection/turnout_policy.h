@@ -15,11 +15,12 @@
 // message.
 //
 // What a channel costs. A ring is polled: n_1 p/2 as in AQPS, n_1 the largest count of all sources.
-// Set-up: of a process that is busy the processor's time, of one that waits all of it until the
-// channel is used: (1 - b) time + b processor. One more active queue pair may push the contexts of
-// the others out of the adapter, ours or the sender's: with k active ones, level e and loss x,
-// every operation over RC pays x max(0, 1 - e/k), for each of the two levels. That, the ring limit
-// and the bytes bound the number of queue pairs; there is no constant h.
+// Set-up: the program's own
+// time; a queue pair is made beside it (core/background.h), and messages go on meanwhile. One more
+// active queue pair may push the contexts of the others out of the adapter, ours or the sender's:
+// with k active ones, level e and loss x, every operation over RC pays x max(0, 1 - e/k), for each
+// of the two levels. That, the ring limit and the bytes bound the number of queue pairs; there is
+// no constant h.
 //
 // When the map changes. An improvement D must exceed k standard errors of itself (kConfidence = 1)
 // instead of gamma. Its variance is the sum of: each cost's error times how much of it D holds

@@ -24,7 +24,7 @@ struct Stamp {
 class Schedule {
  public:
   Schedule(unsigned seed, std::vector<std::pair<std::string, std::string>> settings)
-      : seed_(seed), random_(seed), world_(2 + random_() % 3, std::move(settings)) {}
+      : seed_(seed), random_(seed), world_(2 + random_() % 3, std::move(settings), seed % 2) {}
 
   void play(int messages) {
     const std::size_t n = world_.size();

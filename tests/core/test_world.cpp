@@ -3,16 +3,43 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <deque>
 
 #include "base/settings.h"
+#include "base/split_mix.h"
 
 namespace turnout {
+namespace {
+
+// Jobs are done in their order, each some calls of done() after it could have been.
+class LateBackground final : public Background {
+ public:
+  explicit LateBackground(std::uint64_t seed) : random_(seed) {}
+  void start(std::unique_ptr<Job> job) override {
+    job->run();
+    jobs_.push_back(std::move(job));
+  }
+  std::unique_ptr<Job> done() override {
+    if (jobs_.empty() || random_.next() % 8 != 0) return nullptr;
+    std::unique_ptr<Job> job = std::move(jobs_.front());
+    jobs_.pop_front();
+    return job;
+  }
+
+ private:
+  SplitMix64 random_;
+  std::deque<std::unique_ptr<Job>> jobs_;
+};
+
+}  // namespace
 
 TestWorld::TestWorld(std::size_t endpoints,
-                     std::vector<std::pair<std::string, std::string>> overrides) {
+                     std::vector<std::pair<std::string, std::string>> overrides,
+                     std::uint64_t late_seed) {
   // The adapter reads the fabric's name from the environment; one fabric for the process's life.
   setenv("TURNOUT_FABRIC", ("core-test-" + std::to_string(getpid())).c_str(), 1);
   Settings settings = Settings::defaults();
+  settings.setup_thread = false;
   EXPECT_TRUE(settings.set("device", "virtual").ok());
   EXPECT_TRUE(settings.set("fabric", getenv("TURNOUT_FABRIC")).ok());
   if (const char* path = getenv("TURNOUT_VERBS_PATH")) {
@@ -26,7 +53,9 @@ TestWorld::TestWorld(std::size_t endpoints,
     EXPECT_TRUE(settings.set(name, value).ok()) << name;
   }
   for (std::size_t i = 0; i < endpoints; ++i) {
-    auto endpoint = Endpoint::create(settings, clock_);
+    auto endpoint = Endpoint::create(
+        settings, clock_, nullptr, 0,
+        late_seed == 0 ? nullptr : std::make_unique<LateBackground>(late_seed + i));
     if (!endpoint) {
       ADD_FAILURE() << endpoint.status().text();
       throw std::runtime_error(endpoint.status().text());

@@ -24,9 +24,11 @@ class TestClock final : public Clock {
 
 class TestWorld {
  public:
-  // Overrides are settings by name, as in settings.def.
+  // Overrides are settings by name, as in settings.def. Queue pairs are made at once and found made
+  // in the next round; with a seed, after some rounds drawn from it.
   explicit TestWorld(std::size_t endpoints,
-                     std::vector<std::pair<std::string, std::string>> overrides = {});
+                     std::vector<std::pair<std::string, std::string>> overrides = {},
+                     std::uint64_t late_seed = 0);
   ~TestWorld();
 
   [[nodiscard]] std::size_t size() const noexcept { return endpoints_.size(); }

@@ -9,7 +9,7 @@ namespace turnout {
 
 // Takes the place of the core's.
 Result<std::unique_ptr<Endpoint>> Endpoint::create(const Settings&, Clock&, Processor*,
-                                                   std::uint64_t) {
+                                                   std::uint64_t, std::unique_ptr<Background>) {
   if (!testing::faults().create.ok()) return testing::faults().create;
   return std::unique_ptr<Endpoint>(std::make_unique<testing::LoopbackEndpoint>());
 }

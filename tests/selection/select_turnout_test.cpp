@@ -60,8 +60,7 @@ double gain(const TurnoutWorld& w, const std::vector<ChannelKind>& map) {
     if (map[i] == ChannelKind::dc_rdma) {
       total += n * (1 - busy) * (base - c.receiver_dc_rdma.value);
       if (!oracle::ring(s.current)) {
-        total -= (1 - busy) * std::max(c.setup_dc_time.value, c.setup_dc_processor.value) +
-                 busy * c.setup_dc_processor.value;
+        total -= c.setup_dc_processor.value;
       }
       continue;
     }
@@ -72,8 +71,7 @@ double gain(const TurnoutWorld& w, const std::vector<ChannelKind>& map) {
               s.hint.switched * (c.sender_post_dc_switch.value - c.sender_post_dc.value) -
               c.sender_post_rc.value);
     if (!s.rc_exists && s.current != ChannelKind::rc_rdma) {
-      total -= (1 - busy) * std::max(c.setup_rc_time.value, c.setup_rc_processor.value) +
-               busy * c.setup_rc_processor.value;
+      total -= c.setup_rc_processor.value;
     }
     total -= n * loss(s.hint.active_rc + (s.current == ChannelKind::rc_rdma ? 0.0 : 1.0));
     active += 1;
@@ -213,7 +211,7 @@ TEST(SelectTurnout, BusyProcessesSaveNoLatency) {
 TEST(SelectTurnout, ASendersSwitchesAskForRc) {
   TurnoutWorld w;
   w.add(1, 300);
-  w.terms.costs.setup_rc_time.value = w.terms.costs.setup_rc_processor.value = 60'000;
+  w.terms.costs.setup_rc_processor.value = 60'000;
   EXPECT_EQ(count(select_turnout(w.input()), ChannelKind::rc_rdma), 0u);
   w.sources[0].hint.switched = 1;
   const Plan plan = select_turnout(w.input());

@@ -1,0 +1,217 @@
+// RC queue pairs of pairs: making, connecting, putting away, all in the background; which of J1-J3
+// waits for what. Steps of a pair follow each other: a job at a time, then whatever waited for it.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "core/connection/rc_job.h"
+#include "core/endpoint_core.h"
+
+namespace turnout {
+namespace {
+constexpr std::uint32_t kRcDepth = 128;  // ring entries, reads in flight and unsignalled records
+}
+
+// Within the budget, if need be at the cost of idle queue pairs.
+bool EndpointCore::reserve_rc() {
+  while (!account_.reserve(MemoryKind::queue_pairs, rc_bytes_, spare())) {
+    if (rc_pool_.empty()) return false;
+    forget_rc(std::move(rc_pool_.back()));
+    rc_pool_.pop_back();
+  }
+  return true;
+}
+
+// Its place and its bytes are free again.
+void EndpointCore::forget_rc(std::unique_ptr<RcQueue> queue) {
+  queues_[queue->id()] = nullptr;
+  queue_epochs_[queue->id()] = static_cast<std::uint8_t>(queue->epoch() + 1);
+  free_queue_ids_.push_back(queue->id());
+  queue.reset();
+  account_.release(MemoryKind::queue_pairs, rc_bytes_);
+}
+
+std::unique_ptr<RcJob> EndpointCore::job_of(Peer* peer, std::unique_ptr<RcQueue> queue) {
+  auto job = std::make_unique<RcJob>();
+  job->peer = peer;
+  job->queue = std::move(queue);
+  return job;
+}
+
+void EndpointCore::start_job(std::unique_ptr<RcJob> job) {
+  if (job->peer != nullptr) job->peer->rc_job = job.get();
+  ++jobs_;
+  background_->start(std::move(job));
+}
+
+// The pair has a queue pair, or will: advance_rc() goes on with it.
+Status EndpointCore::want_rc(Peer& peer) {
+  if (peer.has_rc()) return {};
+  if (!rc_pool_.empty()) {
+    peer.rc = std::move(rc_pool_.back());
+    rc_pool_.pop_back();
+    ++active_rc_;
+    return {};
+  }
+  // "It stops creating RC-QPs after creating 128 of them" [AQPS 4.2]: those that a peer is slow to
+  // let go of count too.
+  if (active_rc_ + resetting_rc_ >= std::max(settings_.rc_pool, settings_.max_active_rc)) {
+    return {Code::again, "every queue pair of TURNOUT_RC_POOL is in use"};
+  }
+  if (!reserve_rc()) return {Code::over_budget, "no memory within the budget for a queue pair"};
+  std::uint32_t id;
+  if (free_queue_ids_.empty()) {
+    id = static_cast<std::uint32_t>(queues_.size());
+    queues_.push_back(nullptr);
+  } else {
+    id = free_queue_ids_.back();
+    free_queue_ids_.pop_back();
+  }
+  queue_epochs_.resize(queues_.size());
+  auto job =
+      job_of(&peer, std::make_unique<RcQueue>(id, kRcDepth, unsignalled_data_, queue_epochs_[id]));
+  queues_[id] = job->queue.get();
+  job->make = true;
+  job->device = device_.get();
+  job->cq = send_cq_.get();
+  job->srq = data_srq_.get();
+  job->depth = kRcDepth;
+  job->tuning = tuning_;
+  job->connect_to = peer.rc_target;
+  job->lid = peer.address.lid;
+  job->gid = peer.address.gid;
+  ++active_rc_;
+  rc_peak_ = std::max<std::uint64_t>(rc_peak_, active_rc_ + resetting_rc_ + rc_pool_.size());
+  start_job(std::move(job));
+  return {};
+}
+
+// Whatever the state of its queue pair allows.
+void EndpointCore::advance_rc(Peer& peer) {
+  if (peer.rc_job != nullptr || peer.lost) return;
+  if (peer.receive_state == ReceiveState::preparing) send_request(peer);
+  if (!peer.rc) return;  // the request came to nothing
+  if (peer.rc_target != 0 && peer.rc->connected_to() != peer.rc_target) {
+    // Of an earlier connection: all of it has arrived, or the peer would not have let go of its
+    // end.
+    for (const SendRecord& record : peer.rc->take_all()) retire(record);
+    auto job = job_of(&peer, std::move(peer.rc));
+    job->connect_to = peer.rc_target;
+    job->lid = peer.address.lid;
+    job->gid = peer.address.gid;
+    start_job(std::move(job));
+    return;
+  }
+  peer.rc_target = 0;
+  if (peer.send_state == SendState::preparing) send_accept(peer);
+  if (peer.receive_state == ReceiveState::connecting) send_ready(peer);
+}
+
+// It cannot be made, or not be connected.
+void EndpointCore::rc_failed(Peer& peer, const Status& status) {
+  peer.rc_target = 0;
+  if (peer.send_state == SendState::preparing) {
+    peer.send_state = SendState::steady;
+    answer_refusal(peer, refusal_of(peer, status));
+  }
+  if (peer.receive_state == ReceiveState::preparing) {
+    peer.receive_state = ReceiveState::steady;
+    drop_new_ring(peer);
+    request_failed(peer, status);
+  } else if (peer.receive_state == ReceiveState::connecting) {
+    wire::ControlMessage answer;
+    answer.type = wire::Control::closed;
+    answer.request = peer.request;
+    send_control(peer, Purpose::establishment, answer);
+    peer.receive_state = ReceiveState::steady;
+    drop_new_ring(peer);
+    decided(peer, fmt::format("failed: {}", status.text()));
+  }
+  drop_rc_if_unused(peer);
+}
+
+bool EndpointCore::pump_jobs() {
+  bool moved = false;
+  while (auto done = background_->done()) {
+    moved = true;
+    --jobs_;
+    end_job(static_cast<RcJob&>(*done));
+  }
+  return moved;
+}
+
+void EndpointCore::end_job(RcJob& job) {
+  if (job.after != RcJob::After::use) {
+    --resetting_rc_;
+    if (job.after == RcJob::After::pool && job.status.ok()) {
+      rc_pool_.push_back(std::move(job.queue));
+    } else {
+      forget_rc(std::move(job.queue));
+    }
+    return;
+  }
+  if (job.make && job.queue->qp() != nullptr) placement_.ask_rc(*job.queue, *device_);
+  if (job.peer == nullptr) {  // lost meanwhile, and no longer counted
+    put_away(std::move(job.queue));
+    return;
+  }
+  Peer& peer = *job.peer;
+  peer.rc_job = nullptr;
+  if (job.queue->qp() == nullptr) {
+    --active_rc_;
+    forget_rc(std::move(job.queue));
+  } else {
+    peer.rc = std::move(job.queue);
+  }
+  if (job.status.ok()) {
+    advance_rc(peer);
+  } else {
+    TURNOUT_LOG(connection, warn, "{}: {}", peer.address.to_string(), job.status.text());
+    rc_failed(peer, job.status);
+  }
+}
+
+// Back to the pool if it can be RESET and there is room.
+void EndpointCore::put_away(std::unique_ptr<RcQueue> queue) {
+  if (queue->qp() == nullptr) {
+    forget_rc(std::move(queue));
+    return;
+  }
+  auto job = job_of(nullptr, std::move(queue));
+  const bool room = rc_pool_.size() + resetting_rc_ < settings_.rc_pool;
+  job->after = room ? RcJob::After::pool : RcJob::After::nothing;
+  ++resetting_rc_;
+  start_job(std::move(job));
+}
+
+// Takes the queue pair from the peer.
+void EndpointCore::discard_rc(Peer& peer) {
+  --active_rc_;
+  peer.rc_target = 0;
+  if (peer.rc_job != nullptr) {  // see end_job()
+    peer.rc_job->peer = nullptr;
+    peer.rc_job = nullptr;
+    return;
+  }
+  std::unique_ptr<RcQueue> queue = std::move(peer.rc);
+  for (const SendRecord& record : queue->take_all()) {
+    if (record.kind == SendRecord::Kind::transfer) {
+      on_transfer_done(*record.transfer, peer.loss);
+    } else {
+      retire(record);
+    }
+  }
+  put_away(std::move(queue));
+}
+
+void EndpointCore::drop_rc_if_unused(Peer& peer) {
+  if (!peer.rc || peer.rc_job != nullptr || peer.receive_kind == ChannelKind::rc_rdma ||
+      peer.receive_state != ReceiveState::steady || peer.send_uses_rc ||
+      peer.send_state != SendState::steady || peer.send_kind == ChannelKind::rc_rdma) {
+    return;
+  }
+  discard_rc(peer);
+}
+
+}  // namespace turnout
