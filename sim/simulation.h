@@ -61,6 +61,7 @@ struct Outcome {
   std::vector<Picoseconds> latencies;
   std::vector<Channels> channels;    // messages sent, by channel
   std::uint64_t switches = 0;        // changes of channel
+  Picoseconds first_rc = -1;         // when the first direction went over RC; -1: none did
   std::uint64_t rc_connections = 0;  // RC queue pairs alive at the end, all ranks
   std::uint64_t peers = 0;           // records of peers, all ranks
   std::vector<MemoryByKind> memory;  // against budget
