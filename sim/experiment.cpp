@@ -20,6 +20,7 @@ std::span<const Experiment> experiments() {
     std::vector<Experiment> list = latency_experiments();
     for (Experiment& one : memory_experiments()) list.push_back(one);
     for (Experiment& one : comparison_experiments()) list.push_back(one);
+    for (Experiment& one : clairvoyant_experiments()) list.push_back(one);
     std::sort(list.begin(), list.end(),
               [](const Experiment& a, const Experiment& b) { return a.name < b.name; });
     return list;

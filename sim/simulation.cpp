@@ -187,7 +187,7 @@ Result<Outcome> run(const Options& options, const Program& program) {
   shared.options = &options;
   shared.world = world.value().get();
   shared.settings = std::move(settings).value();
-  shared.processor = std::make_unique<RankProcessor>(*shared.world);
+  shared.processor = std::make_unique<RankProcessor>(*shared.world, options.first_channel);
   shared.ended_at.resize(options.ranks);
   if (!options.check_content) {
     shared.nothing.reset(std::calloc(1, kLargestUnchecked));

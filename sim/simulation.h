@@ -36,6 +36,9 @@ struct Options {
   // A rank whose operation fails ends alone and the others go on: Outcome::errors. Else run()
   // fails.
   bool go_on_after_errors = false;
+  // The channel of each direction, asked for at its first message instead of what the policy would
+  // ask for then; empty: the policy's. For policies that change nothing later (static:...).
+  std::function<ChannelKind(std::uint32_t source, std::uint32_t destination)> first_channel;
   // Called now and then in real time: ranks that have ended, virtual time, events so far.
   std::function<void(std::uint32_t ended, Picoseconds now, std::uint64_t events)> progress;
   std::function<void(const hca::Trace&)> trace;

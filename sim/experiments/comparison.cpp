@@ -8,62 +8,30 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <map>
 #include <optional>
 
 #include "base/value.h"
+#include "sim/experiments/comparison_runs.h"
 #include "sim/experiments/list.h"
 #include "sim/experiments/page.h"
 #include "sim/experiments/scenarios.h"
 #include "sim/result_writer.h"
-#include "sim/study_set.h"
 
 namespace turnout::sim {
 
 namespace {
 
-constexpr double kAsGood = 1.02;
 constexpr std::string_view kOurs = "turnout";
-
-// One workload of so many ranks at one budget.
-struct Line {
-  std::uint32_t ranks = 0;
-  const Scenario* scenario = nullptr;
-  std::string budget;
-  std::map<std::string, PolicyResult> results;  // by policy; a run that failed has none
-  std::map<std::string, std::string> failures;
-
-  [[nodiscard]] std::optional<double> time(const std::string& policy) const {
-    const auto found = results.find(policy);
-    if (found == results.end()) return std::nullopt;
-    return timed_phases(found->second).time;
-  }
-  [[nodiscard]] double best() const {
-    double best = std::numeric_limits<double>::infinity();
-    for (const auto& [policy, result] : results) best = std::min(best, timed_phases(result).time);
-    return best;
-  }
-  // Time divided by the best; none: the run failed.
-  [[nodiscard]] std::optional<double> ratio(const std::string& policy) const {
-    const std::optional<double> own = time(policy);
-    if (!own) return std::nullopt;
-    return best() > 0 ? *own / best() : 1.0;
-  }
-  [[nodiscard]] bool behind(const std::string& policy) const {
-    return ratio(policy).value_or(kAsGood + 1) > kAsGood;
-  }
-};
 
 std::string milliseconds(double time) {
   return fmt::format("{:.3f} ms", time / 1e9);
 }
 
-std::string table(const std::vector<Line>& lines, std::uint32_t ranks,
+std::string table(const std::vector<ComparedLine>& lines, std::uint32_t ranks,
                   const std::vector<std::string>& policies) {
   std::vector<std::vector<std::string>> rows = {{"workload", "budget", "best"}};
   for (const std::string& policy : policies) rows[0].push_back(policy);
-  for (const Line& line : lines) {
+  for (const ComparedLine& line : lines) {
     if (line.ranks != ranks) continue;
     std::vector<std::string> row = {std::string(line.scenario->title), line.budget,
                                     line.results.empty() ? "-" : milliseconds(line.best())};
@@ -79,7 +47,7 @@ std::string table(const std::vector<Line>& lines, std::uint32_t ranks,
 }
 
 // How often each is within 2 % of the best, and how far it is at worst.
-std::string summary(const std::vector<Line>& lines, const std::vector<std::uint32_t>& sizes,
+std::string summary(const std::vector<ComparedLine>& lines, const std::vector<std::uint32_t>& sizes,
                     const std::vector<std::string>& policies) {
   std::vector<std::vector<std::string>> rows = {{"policy", "processes", "best or within 2 %",
                                                  "geometric mean of time / best", "worst",
@@ -88,7 +56,7 @@ std::string summary(const std::vector<Line>& lines, const std::vector<std::uint3
     for (const std::uint32_t ranks : sizes) {
       std::size_t all = 0, good = 0, ran = 0;
       double logs = 0, worst = 1;
-      for (const Line& line : lines) {
+      for (const ComparedLine& line : lines) {
         if (line.ranks != ranks) continue;
         ++all;
         const std::optional<double> ratio = line.ratio(policy);
@@ -119,7 +87,7 @@ std::string share_on(const PolicyResult& result, ChannelKind kind) {
 }
 
 // What each policy did there, counted over the whole run.
-std::string facts(const Line& line, const std::vector<std::string>& policies) {
+std::string facts(const ComparedLine& line, const std::vector<std::string>& policies) {
   std::vector<std::vector<std::string>> rows = {
       {"policy", "time / best", "DC-sendrecv", "DC-RDMA", "RC-RDMA", "changes of channel",
        "first message over RC may go", "RC queue pairs", "peak memory"}};
@@ -141,10 +109,10 @@ std::string facts(const Line& line, const std::vector<std::string>& policies) {
 }
 
 // Where ours is behind: what there is to say why.
-std::string behind(const std::vector<Line>& lines, std::uint32_t ranks,
+std::string behind(const std::vector<ComparedLine>& lines, std::uint32_t ranks,
                    const std::vector<std::string>& policies) {
   std::string text;
-  for (const Line& line : lines) {
+  for (const ComparedLine& line : lines) {
     if (line.ranks != ranks || !line.behind(std::string(kOurs))) continue;
     text += fmt::format(
         "**{}, {}.** {} The whole run by policy, the part before the timed one "
@@ -167,30 +135,7 @@ std::string describe(const Scenario& scenario, const std::vector<std::uint32_t>&
   return text;
 }
 
-std::vector<StudyOptions> studies_of(const std::vector<Line>& lines,
-                                     const std::vector<std::string>& policies,
-                                     const ExperimentOptions& options) {
-  std::vector<StudyOptions> studies;
-  for (const Line& line : lines) {
-    for (const std::string& policy : policies) {
-      const std::string what = fmt::format("{}, {}, ", line.scenario->title, line.budget);
-      StudyOptions study = begin_study(options, line.ranks, what);
-      study.title = fmt::format("{}, {}", line.scenario->title, line.budget);
-      study.workload = line.scenario->workload;
-      study.options = options_of(*line.scenario, line.ranks);
-      study.settings =
-          overlaid(overlaid({{"interval", usual_interval(line.ranks)}}, options.settings),
-                   {{"memory_budget", line.budget}});
-      study.policies = {policy};
-      study.own_settings = settings_of_paper(options.settings, line.ranks);
-      study.time_limit = 100'000'000 * hca::kMicrosecond;
-      studies.push_back(std::move(study));
-    }
-  }
-  return studies;
-}
-
-std::string page_of(const std::vector<Line>& lines, const std::vector<Scenario>& chosen,
+std::string page_of(const std::vector<ComparedLine>& lines, const std::vector<Scenario>& chosen,
                     const std::vector<std::uint32_t>& sizes,
                     const std::vector<std::string>& policies, const ExperimentOptions& options) {
   std::string page = fmt::format(
@@ -210,7 +155,7 @@ std::string page_of(const std::vector<Line>& lines, const std::vector<Scenario>&
                         why.empty() ? "Nowhere.\n\n" : why);
   }
   std::string failures;
-  for (const Line& line : lines) {
+  for (const ComparedLine& line : lines) {
     for (const auto& [policy, text] : line.failures) {
       failures += fmt::format("- {}, {} processes, {}, `{}`: {}\n", line.scenario->title,
                               line.ranks, line.budget, policy, text);
@@ -241,34 +186,11 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   if (!chosen) return chosen.status();
   std::vector<std::uint32_t> sizes = options.sizes;
   if (sizes.empty()) sizes = {64};
-  std::vector<Line> lines;
-  for (const std::uint32_t ranks : sizes) {
-    const Result<std::vector<std::string>> budgets = budgets_of(options.budgets, ranks);
-    if (!budgets) return budgets.status();
-    for (const Scenario& scenario : chosen.value()) {
-      for (const std::string& budget : budgets.value()) {
-        lines.push_back({ranks, &scenario, budget, {}, {}});
-      }
-    }
-  }
-  const std::vector<StudyOptions> studies = studies_of(lines, policies.value(), options);
-  const Result<std::vector<Result<Study>>> results =
-      run_studies(studies, {options.jobs, options.told}, runner);
-  if (!results) return results.status();
-  auto at = results.value().begin();
-  for (Line& line : lines) {
-    for (const std::string& policy : policies.value()) {
-      if (at->ok()) {
-        line.results.emplace(policy, at->value().results.front());
-      } else if (at->status().code() == Code::invalid || at->status().code() == Code::no_device) {
-        return at->status();  // none would run
-      } else {
-        line.failures.emplace(policy, at->status().text());
-      }
-      ++at;
-    }
-  }
-  return ExperimentResult{page_of(lines, chosen.value(), sizes, policies.value(), options), {}};
+  const Result<std::vector<ComparedLine>> lines =
+      compare(chosen.value(), sizes, policies.value(), options, runner);
+  if (!lines) return lines.status();
+  return ExperimentResult{page_of(lines.value(), chosen.value(), sizes, policies.value(), options),
+                          {}};
 }
 
 }  // namespace

@@ -76,12 +76,12 @@ const std::vector<Scenario>& scenarios() {
        "Rank 0 sends to all others in turn. It is bound by the turns of rank 0's DCIs from one "
        "target to the next, or, over RC, by its contexts.",
        {},
-       {{"messages", 2000, 2000, 400, true}, {"warmup", 10000, 20000, 1600, true}}},
+       {{"messages", 2000, 1500, 400, true}, {"warmup", 6000, 8000, 1600, true}}},
       {"all to one",
        "alltoone",
        "All others send to rank 0. It is bound by what a message costs rank 0.",
        {},
-       {{"messages", 2000, 1000, 300, true}, {"warmup", 10000, 10000, 900, true}}},
+       {{"messages", 1500, 600, 300, true}, {"warmup", 4000, 2500, 900, true}}},
       {"out and in",
        "repeat",
        "One to all, then all to one, again and again: what serves one pattern is there, and paid "
@@ -89,8 +89,8 @@ const std::vector<Scenario>& scenarios() {
        {},
        {{"times", 3, 3, 2},
         {"warmup", 1, 1, 1},
-        {"messages_out", 2000, 2000, 200, true},
-        {"messages_in", 2000, 2000, 200, true}}},
+        {"messages_out", 1000, 700, 200, true},
+        {"messages_in", 1000, 700, 200, true}}},
       {"master and workers",
        "masterworker",
        "Rank 0 hands out tasks of 2 us, at most one to a worker at a time. Beyond some ranks it is "
@@ -108,7 +108,7 @@ const std::vector<Scenario>& scenarios() {
        "All send to a partner at one distance, then at the next one: a channel is worth something "
        "for one shift only.",
        {},
-       {{"shifts", 8, 16, 4}, {"messages", 3000, 700, 300}}},
+       {{"shifts", 4, 16, 4}, {"messages", 3000, 700, 300}}},
       {"stencil",
        "stencil3d",
        "Exchange with up to six neighbours, then 10 us of work: each round waits for its slowest "
@@ -132,7 +132,7 @@ const std::vector<Scenario>& scenarios() {
        "All send to two hot ranks, which move from phase to phase: bound by what a message costs "
        "a hot rank.",
        {{"phases", "4"}},
-       {{"messages", 1500, 800, 60}}},
+       {{"messages", 1000, 250, 60}}},
       {"all to all",
        "alltoall",
        "256 bytes from each to each, four partners at a time: the same count from every source.",
@@ -142,7 +142,7 @@ const std::vector<Scenario>& scenarios() {
        "random",
        "Ten partners a rank, drawn once, a message to each before the next round.",
        {},
-       {{"messages", 10000, 10000, 1200}}},
+       {{"messages", 10000, 6000, 1200}}},
   };
   return all;
 }
