@@ -10,8 +10,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <cstdio>
+#include <ctime>
 #include <memory>
 #include <new>
 #include <system_error>
@@ -42,25 +42,27 @@ std::string line_of(const Run& run, const Result<Study>& result, double seconds)
   std::string what = run.study->title.empty() ? run.study->workload : run.study->title;
   const std::string took =
       result ? print_time(result.value().results.front().outcome.time) : result.status().text();
-  return fmt::format("{}, {} ranks, {}: {} ({:.1f} s)", what, run.study->place.ranks, run.policy,
-                     took, seconds);
+  return fmt::format("{}, {} ranks, {}: {} ({:.1f} s of a core)", what, run.study->place.ranks,
+                     run.policy, took, seconds);
 }
 
-// False: the result is not in the folder though it should be.
-bool make(const Run& run, std::uint32_t all, Counters& counters, const SetOptions& options,
-          const Runner& runner) {
+// Not ok: nothing was kept, and the other runs would do no better.
+Status make(const Run& run, std::uint32_t all, Counters& counters, const SetOptions& options,
+            const Runner& runner) {
   StudyOptions one = *run.study;
   one.policies = {run.policy};
   if (options.jobs > 1) one.progress = {};  // one line cannot show several
-  const auto begun = std::chrono::steady_clock::now();
+  const std::clock_t begun = std::clock();
   const Result<Study> result = run_study(one, runner);
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  const double seconds = static_cast<double>(std::clock() - begun) / CLOCKS_PER_SEC;
   const std::uint32_t number = ++counters.finished;
   if (options.told) {
     options.told(fmt::format("[{}/{}] {}", number, all, line_of(run, result, seconds)));
   }
-  return !result || run.study->kept->find(run.identity).has_value();
+  if (run.study->kept->find(run.identity)) return {};
+  if (!result) return result.status();
+  return {Code::system, fmt::format("the result of {} could not be kept in {}", run.study->workload,
+                                    run.study->kept->folder())};
 }
 
 Status make_in_children(const std::vector<Run>& missing, Counters& counters,
@@ -81,7 +83,7 @@ Status make_in_children(const std::vector<Run>& missing, Counters& counters,
       if (getppid() != parent) _exit(1);
       bool good = true;
       for (std::uint32_t at; good && (at = counters.next++) < all;) {
-        good = make(missing[at], all, counters, options, runner);
+        good = make(missing[at], all, counters, options, runner).ok();
       }
       _exit(good ? 0 : 1);
     }
@@ -97,7 +99,7 @@ Status make_in_children(const std::vector<Run>& missing, Counters& counters,
                   ? fmt::format("a process of --jobs was ended by signal {}; start again to go on "
                                 "with what is missing",
                                 WTERMSIG(how))
-                  : std::string("a process of --jobs could not keep a result")};
+                  : std::string("a process of --jobs has no result of a run: see above")};
   }
   return status;
 }
@@ -113,12 +115,9 @@ Status make_missing(const std::vector<Run>& missing, const SetOptions& options,
   if (options.jobs > 1) {
     status = make_in_children(missing, *counters, options, runner);
   } else {
-    for (const Run& run : missing) {
-      if (!make(run, static_cast<std::uint32_t>(missing.size()), *counters, options, runner)) {
-        status = {Code::system, fmt::format("the result of {} could not be kept in {}",
-                                            run.study->workload, run.study->kept->folder())};
-        break;
-      }
+    const auto all = static_cast<std::uint32_t>(missing.size());
+    for (auto run = missing.begin(); status.ok() && run != missing.end(); ++run) {
+      status = make(*run, all, *counters, options, runner);
     }
   }
   munmap(shared, sizeof(Counters));
