@@ -76,12 +76,12 @@ const std::vector<Scenario>& scenarios() {
        "Rank 0 sends to all others in turn. It is bound by the turns of rank 0's DCIs from one "
        "target to the next, or, over RC, by its contexts.",
        {},
-       {{"messages", 6000, 1500, 400, true}, {"warmup", 12000, 8000, 1600, true}}},
+       {{"messages", 6000, 1500, 100, true}, {"warmup", 12000, 8000, 400, true}}},
       {"all to one",
        "alltoone",
        "All others send to rank 0. It is bound by what a message costs rank 0.",
        {},
-       {{"messages", 4500, 600, 300, true}, {"warmup", 8000, 2500, 900, true}}},
+       {{"messages", 4500, 600, 35, true}, {"warmup", 8000, 2500, 60, true}}},
       {"out and in",
        "repeat",
        "One to all, then all to one, again and again: what serves one pattern is there, and paid "
@@ -89,14 +89,14 @@ const std::vector<Scenario>& scenarios() {
        {},
        {{"times", 3, 3, 2},
         {"warmup", 1, 1, 1},
-        {"messages_out", 3000, 700, 200, true},
-        {"messages_in", 3000, 700, 200, true}}},
+        {"messages_out", 3000, 700, 40, true},
+        {"messages_in", 3000, 700, 20, true}}},
       {"master and workers",
        "masterworker",
        "Rank 0 hands out tasks of 2 us, at most one to a worker at a time. Beyond some ranks it is "
        "bound by rank 0, which sends as often as it receives.",
        {{"work", "2us"}},
-       {{"tasks", 4000, 2000, 500, true}}},
+       {{"tasks", 4000, 2000, 240, true}}},
       {"work stealing",
        "steal",
        "Idle ranks ask ranks drawn at random. Few messages between any two, most of the time is "
@@ -132,7 +132,7 @@ const std::vector<Scenario>& scenarios() {
        "All send to two hot ranks, which move from phase to phase: bound by what a message costs "
        "a hot rank.",
        {{"phases", "4"}},
-       {{"messages", 3000, 250, 60}}},
+       {{"messages", 1500, 100, 10}}},
       {"all to all",
        "alltoall",
        "256 bytes from each to each, four partners at a time: the same count from every source.",
