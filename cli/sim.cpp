@@ -8,6 +8,7 @@
 #include "base/value.h"
 #include "cli/plot_script.h"
 #include "sim/experiment.h"
+#include "sim/kept_results.h"
 #include "sim/profile_file.h"
 #include "sim/result_writer.h"
 #include "sim/simulation.h"
@@ -20,6 +21,7 @@ namespace turnout::cli {
 
 namespace {
 
+constexpr std::uint32_t kMostJobs = 1024;
 constexpr std::uint32_t kDefaultRanks = 64, kMostRanks = 1U << 20;
 
 int complain(const Status& status) {
@@ -166,9 +168,24 @@ int run_workload(const SimOptions& o) {
   return code;
 }
 
+Status check_experiment(const SimOptions& o, const sim::Experiment& experiment) {
+  if (!experiment.several && (!o.experiment_workloads.empty() || !o.budgets.empty())) {
+    return invalid(fmt::format("--workloads and --budgets: the experiment {} has one of each",
+                               experiment.name));
+  }
+  if (o.jobs == 0 || o.jobs > kMostJobs) {
+    return invalid(fmt::format("--jobs {}: expected 1 to {}", o.jobs, kMostJobs));
+  }
+  if (o.jobs > 1 && o.save.empty()) {
+    return invalid("--jobs: several processes need a folder for their results, --save FOLDER");
+  }
+  return {};
+}
+
 int run_experiment(const SimOptions& o) {
   const Result<const sim::Experiment*> experiment = sim::find_experiment(o.experiment);
   if (!experiment) return complain(experiment.status());
+  if (Status s = check_experiment(o, *experiment.value()); !s.ok()) return complain(s);
   Result<Common> shared = common(o);
   if (!shared) return complain(shared.status());
   Progress progress;
@@ -188,6 +205,19 @@ int run_experiment(const SimOptions& o) {
     }
     options.sizes.push_back(static_cast<std::uint32_t>(size.value()));
   }
+  options.workloads = sim::split(o.experiment_workloads);
+  options.budgets = sim::split(o.budgets);
+  options.jobs = o.jobs;
+  std::optional<sim::KeptResults> kept;
+  if (!o.save.empty()) {
+    Result<sim::KeptResults> opened = sim::KeptResults::open(o.save, TURNOUT_VERSION);
+    if (!opened) return complain(opened.status());
+    options.kept = &kept.emplace(std::move(opened).value());
+  }
+  options.told = [&](const std::string& line) {
+    progress.clear();
+    fmt::print(stderr, "{}\n", line);
+  };
   options.progress = [&](const std::string& what, std::uint32_t ranks, std::uint32_t ended,
                          sim::Picoseconds now, std::uint64_t events) {
     progress.show(fmt::format("{} at {}", what, ranks), ended, ranks, now, events);
@@ -248,6 +278,16 @@ CLI::App* add_sim(CLI::App& app, SimOptions* o) {
                   "one file each");
   sim->add_option("--experiment", o->experiment, "reproduce a figure of a paper; --list names all");
   sim->add_option("--sizes", o->sizes, "with --experiment: numbers of ranks, with commas between");
+  sim->add_option("--workloads", o->experiment_workloads,
+                  "with --experiment policies: only these, by title or name, with commas between");
+  sim->add_option("--budgets", o->budgets,
+                  "with --experiment policies: budgets of a process, with commas between");
+  sim->add_option("--save", o->save,
+                  "with --experiment: keep the result of each run in this folder and read it from "
+                  "there the next time. A folder is of one build: after a change of the code take "
+                  "another, or delete it");
+  sim->add_option("--jobs", o->jobs, "with --experiment and --save: runs at one time")
+      ->capture_default_str();
   sim->add_option("--output", o->folder, "with --experiment: folder of page, data and plot")
       ->capture_default_str();
   sim->add_flag("--list", o->list, "workloads and their options, experiments, policies, profiles");

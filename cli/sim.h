@@ -23,6 +23,8 @@ struct SimOptions {
   std::vector<std::string> settings, options;
   std::string json, csv, timeline;
   std::string experiment, folder = "docs/experiments", sizes;
+  std::string save, experiment_workloads, budgets;
+  std::uint32_t jobs = 1;
   std::string time_limit;
   std::string show_profile;
   bool list = false, profiles_page = false, no_check = false;

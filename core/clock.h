@@ -9,6 +9,8 @@
 
 #include <cstdint>
 
+#include "core/selection/channel_kind.h"
+
 namespace turnout {
 
 using Nanoseconds = std::int64_t;
@@ -42,6 +44,14 @@ class Processor {
   [[nodiscard]] virtual std::uint64_t object_bytes(Object, std::uint64_t /*count*/,
                                                    std::uint64_t computed) const noexcept {
     return computed;
+  }
+  // The channel that `destination` asks for at the first message of `source` (both Address::id),
+  // and at later ones while it has none. A simulation that compares maps chooses here; else it is
+  // what the policy says.
+  [[nodiscard]] virtual ChannelKind first_channel(std::uint64_t /*source*/,
+                                                  std::uint64_t /*destination*/,
+                                                  ChannelKind of_policy) const noexcept {
+    return of_policy;
   }
 };
 

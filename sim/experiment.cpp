@@ -20,6 +20,7 @@ std::span<const Experiment> experiments() {
     std::vector<Experiment> list = latency_experiments();
     for (Experiment& one : memory_experiments()) list.push_back(one);
     for (Experiment& one : comparison_experiments()) list.push_back(one);
+    for (Experiment& one : clairvoyant_experiments()) list.push_back(one);
     std::sort(list.begin(), list.end(),
               [](const Experiment& a, const Experiment& b) { return a.name < b.name; });
     return list;
@@ -79,20 +80,22 @@ Result<Written> write_experiment(const std::string& folder, std::string_view nam
   }
   const std::string base = fmt::format("{}/{}", folder, name);
   Written written;
-  if (Status s = write_text_file(base + ".json", to_json(result.plots)); !s.ok()) return s;
-  written.files.push_back(base + ".json");
-  if (const Status drawn = draw(plot_script, base + ".json", base + ".svg"); !drawn.ok()) {
-    written.plot_skipped = drawn.text();
-  }
   std::string picture;
-  if (written.plot_skipped.empty()) {
-    written.files.push_back(base + ".svg");
-    picture = fmt::format("![{}]({}.svg)\n", name, name);
-  } else {
-    picture = fmt::format(
-        "The data of the plot are in {0}.json; `tools/plot.py {0}.json {0}.svg` draws "
-        "them, with matplotlib\n(Debian: python3-matplotlib).\n",
-        name);
+  if (!result.plots.empty()) {
+    if (Status s = write_text_file(base + ".json", to_json(result.plots)); !s.ok()) return s;
+    written.files.push_back(base + ".json");
+    if (const Status drawn = draw(plot_script, base + ".json", base + ".svg"); !drawn.ok()) {
+      written.plot_skipped = drawn.text();
+    }
+    if (written.plot_skipped.empty()) {
+      written.files.push_back(base + ".svg");
+      picture = fmt::format("![{}]({}.svg)\n", name, name);
+    } else {
+      picture = fmt::format(
+          "The data of the plot are in {0}.json; `tools/plot.py {0}.json {0}.svg` draws "
+          "them, with matplotlib\n(Debian: python3-matplotlib).\n",
+          name);
+    }
   }
   std::string page = result.page;
   constexpr std::string_view kPlace = "{plot}\n";

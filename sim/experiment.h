@@ -1,8 +1,9 @@
 // Experiment: a figure of a paper, reproduced on the model, with the paper's number beside ours.
 //
 // An experiment gives a page (Markdown) and the data of its plots; write_experiment() makes
-// NAME.md, NAME.json and, where Python has matplotlib, NAME.svg of them. What this build cannot run
-// is said to be missing on the page. One thread. Errors: those of run_study() and of files.
+// NAME.md and, of an experiment with plots, NAME.json and, where Python has matplotlib, NAME.svg.
+// What this build cannot run is said to be missing on the page. One thread. Errors: those of
+// run_study() and of files.
 #pragma once
 
 #include <cstdint>
@@ -36,6 +37,12 @@ struct ExperimentOptions {
   std::vector<std::string> policies;  // empty: the paper's, as far as this build has them
   NamedValues options;                // of the workload, over the experiment's own
   NamedValues settings;               // of Turnout, over the experiment's own
+  // Of an experiment with several, the part that is wanted; empty: all. Workloads by title or name.
+  std::vector<std::string> workloads, budgets;
+  const KeptResults* kept = nullptr;  // where results are read from and kept; null: nowhere
+  std::uint32_t jobs = 1;             // runs at one time; more than one needs `kept`
+  // Told of each run that ended, in a line; may be empty.
+  std::function<void(const std::string& line)> told;
   // Told of each run: what runs, and as in Options::progress.
   std::function<void(const std::string& what, std::uint32_t ranks, std::uint32_t ended,
                      Picoseconds now, std::uint64_t events)>
@@ -51,6 +58,7 @@ struct Experiment {
   std::string_view name;
   std::string_view help;
   Result<ExperimentResult> (*run)(const ExperimentOptions& options, const Runner& runner) = nullptr;
+  bool several = false;  // workloads and budgets: takes those of the options
 };
 
 // Sorted by name.

@@ -105,6 +105,11 @@ std::unique_ptr<Background::Job> RankBackground::done() {
   return job;
 }
 
+ChannelKind RankProcessor::first_channel(std::uint64_t source, std::uint64_t destination,
+                                         ChannelKind of_policy) const noexcept {
+  return *first_channel_ ? (*first_channel_)(rank_of(source), rank_of(destination)) : of_policy;
+}
+
 RankState::RankState(SimulationState& shared, std::uint32_t id)
     : shared_(shared), id_(id), clock_(*shared.world), random_(mix(shared.options->seed, id)) {}
 

@@ -9,6 +9,7 @@
 #include <coroutine>
 #include <cstdlib>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -38,13 +39,18 @@ class RankClock final : public Clock {
 // registration are charged by the adapter's driver, which sees them itself.
 class RankProcessor final : public Processor {
  public:
-  explicit RankProcessor(hca::World& world) noexcept : world_(&world) {}
+  using FirstChannel = std::function<ChannelKind(std::uint32_t source, std::uint32_t destination)>;
+  RankProcessor(hca::World& world, const FirstChannel& first_channel) noexcept
+      : world_(&world), first_channel_(&first_channel) {}
   void charge(Work work, std::uint64_t amount) noexcept override;
   [[nodiscard]] std::uint64_t object_bytes(Object object, std::uint64_t count,
                                            std::uint64_t computed) const noexcept override;
+  [[nodiscard]] ChannelKind first_channel(std::uint64_t source, std::uint64_t destination,
+                                          ChannelKind of_policy) const noexcept override;
 
  private:
   hca::World* world_;
+  const FirstChannel* first_channel_;
 };
 
 // A process's thread that makes queue pairs: a job changes the adapter when it is started and is

@@ -86,7 +86,8 @@ Result<std::unique_ptr<hca::World>> make_world(const Options& options, const Set
   return std::unique_ptr<hca::World>(create(world));
 }
 
-void collect(SimulationState& shared, Outcome* outcome) {
+// `ready` is when the programs began.
+void collect(SimulationState& shared, Picoseconds ready, Outcome* outcome) {
   std::map<std::string, MemoryByKind> memory;
   std::map<std::string, Channels> channels;
   for (auto& rank : shared.ranks) {
@@ -96,6 +97,8 @@ void collect(SimulationState& shared, Outcome* outcome) {
     }
     EndpointReport report = rank->endpoint().report();
     outcome->peers += report.peers.size();
+    const Picoseconds born =  // after the start of the programs; below 0
+        shared.world->process_time() - report.lifetime * hca::kNanosecond - ready;
     outcome->memory_peak = std::max(outcome->memory_peak, report.peak);
     outcome->budget = report.budget;
     for (const MemoryLine& line : report.memory) {
@@ -114,6 +117,12 @@ void collect(SimulationState& shared, Outcome* outcome) {
         sent += span.messages;
       }
       outcome->switches += peer.receive.switches;
+      for (const ChannelSpan& span : peer.receive.spans) {
+        if (span.channel != ChannelKind::rc_rdma) continue;
+        const Picoseconds at = std::max<Picoseconds>(born + span.since * hca::kNanosecond, 0);
+        if (outcome->first_rc < 0 || at < outcome->first_rc) outcome->first_rc = at;
+        break;
+      }
       if (shared.options->keep_reports && sent > 0) {
         outcome->pairs.push_back(
             {{rank->id(), rank_of(rank->endpoint().peer_address(peer.peer).id)}, sent});
@@ -178,7 +187,7 @@ Result<Outcome> run(const Options& options, const Program& program) {
   shared.options = &options;
   shared.world = world.value().get();
   shared.settings = std::move(settings).value();
-  shared.processor = std::make_unique<RankProcessor>(*shared.world);
+  shared.processor = std::make_unique<RankProcessor>(*shared.world, options.first_channel);
   shared.ended_at.resize(options.ranks);
   if (!options.check_content) {
     shared.nothing.reset(std::calloc(1, kLargestUnchecked));
@@ -236,7 +245,7 @@ Result<Outcome> run(const Options& options, const Program& program) {
     for (const Picoseconds at : shared.ended_at) outcome.ended.push_back(at > 0 ? at - ready : 0);
     outcome.bytes_per_rank = (resident_bytes() - before) / options.ranks;
     outcome.rc_connections = outcome.world.qps_alive - at_start;
-    collect(shared, &outcome);
+    collect(shared, ready, &outcome);
     if (error.empty()) {
       for (auto& rank : shared.ranks) rank->begin_close();
       shared.last_step = shared.world->now();

@@ -36,6 +36,9 @@ struct Options {
   // A rank whose operation fails ends alone and the others go on: Outcome::errors. Else run()
   // fails.
   bool go_on_after_errors = false;
+  // The channel of each direction, asked for at its first message instead of what the policy would
+  // ask for then; empty: the policy's. For policies that change nothing later (static:...).
+  std::function<ChannelKind(std::uint32_t source, std::uint32_t destination)> first_channel;
   // Called now and then in real time: ranks that have ended, virtual time, events so far.
   std::function<void(std::uint32_t ended, Picoseconds now, std::uint64_t events)> progress;
   std::function<void(const hca::Trace&)> trace;
@@ -61,6 +64,7 @@ struct Outcome {
   std::vector<Picoseconds> latencies;
   std::vector<Channels> channels;    // messages sent, by channel
   std::uint64_t switches = 0;        // changes of channel
+  Picoseconds first_rc = -1;         // when the first direction went over RC; -1: none did
   std::uint64_t rc_connections = 0;  // RC queue pairs alive at the end, all ranks
   std::uint64_t peers = 0;           // records of peers, all ranks
   std::vector<MemoryByKind> memory;  // against budget

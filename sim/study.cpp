@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "base/settings.h"
 #include "base/value.h"
+#include "sim/kept_results.h"
 
 namespace turnout::sim {
 
@@ -30,8 +32,57 @@ Result<Instance> make_from_registry(const StudyOptions& options) {
   return make_instance(*workload.value(), values.value(), options.place);
 }
 
-// Options as printed in results: defaults too, so that a result tells all.
-std::map<std::string, std::string> printed(const StudyOptions& options) {
+Status check_place(const Place& place) {
+  if (place.ranks == 0 || place.ranks_per_node == 0) {
+    return {Code::invalid, "a simulation has at least one rank, and one on a node"};
+  }
+  return {};
+}
+
+Result<PolicyResult> play(const StudyOptions& options, const std::string& policy,
+                          const Runner& runner) {
+  const Result<Instance> instance =
+      options.make ? options.make(options.place) : make_from_registry(options);
+  if (!instance) return instance.status();
+  Options run;
+  run.ranks = options.place.ranks;
+  run.ranks_per_node = options.place.ranks_per_node;
+  run.seed = options.place.seed;
+  run.profile = options.profile.profile;
+  run.settings = settings_of(options, policy);
+  run.settings.emplace_back("policy", policy);
+  run.check_content = options.check_content;
+  run.keep_reports = options.keep_reports;
+  run.time_limit = options.time_limit;
+  if (options.progress) {
+    run.progress = [&](std::uint32_t ended, Picoseconds now, std::uint64_t events) {
+      options.progress(policy, ended, now, events);
+    };
+  }
+  if (options.trace) run.trace = options.trace(policy);
+  Result<Outcome> outcome = runner(run, instance.value().program);
+  if (!outcome) {
+    const Status s = outcome.status();
+    return Status{s.code(), fmt::format("{} under {}: {}", options.workload, policy, s.text()),
+                  s.sys_errno()};
+  }
+  return PolicyResult{policy, std::move(outcome).value(), instance.value().phases->list()};
+}
+
+// Read back, or run and kept.
+Result<PolicyResult> result_of(const StudyOptions& options, const std::string& policy,
+                               const Runner& runner) {
+  if (options.kept == nullptr) return play(options, policy, runner);
+  const std::string identity = options.kept->identity(options, policy);
+  if (std::optional<Result<PolicyResult>> found = options.kept->find(identity)) return *found;
+  Result<PolicyResult> result = play(options, policy, runner);
+  if (Status s = options.kept->keep(identity, result); !s.ok()) return s;
+  return result;
+}
+
+}  // namespace
+
+std::map<std::string, std::string> printed_options(const StudyOptions& options) {
   std::map<std::string, std::string> all;
   const Result<const Workload*> workload = find_workload(options.workload);
   if (options.make || !workload) {
@@ -53,15 +104,6 @@ NamedValues settings_of(const StudyOptions& options, const std::string& policy) 
   }
   return settings;
 }
-
-Status check_place(const Place& place) {
-  if (place.ranks == 0 || place.ranks_per_node == 0) {
-    return {Code::invalid, "a simulation has at least one rank, and one on a node"};
-  }
-  return {};
-}
-
-}  // namespace
 
 Status check_settings(const std::string& policy, const NamedValues& given) {
   const auto& known = kPolicyNames;
@@ -114,42 +156,17 @@ Result<Study> run_study(const StudyOptions& options, const Runner& runner) {
   for (const std::string& policy : options.policies) {
     if (Status s = check_settings(policy, settings_of(options, policy)); !s.ok()) return s;
   }
-  const auto make = [&] {
-    return options.make ? options.make(options.place) : make_from_registry(options);
-  };
   Study study{options.workload,
-              printed(options),
+              printed_options(options),
               options.place,
               options.profile.name,
               options.profile.device,
               options.settings,
               {}};
   for (const std::string& policy : options.policies) {
-    const Result<Instance> instance = make();
-    if (!instance) return instance.status();
-    Options run;
-    run.ranks = options.place.ranks;
-    run.ranks_per_node = options.place.ranks_per_node;
-    run.seed = options.place.seed;
-    run.profile = options.profile.profile;
-    run.settings = settings_of(options, policy);
-    run.settings.emplace_back("policy", policy);
-    run.check_content = options.check_content;
-    run.keep_reports = options.keep_reports;
-    run.time_limit = options.time_limit;
-    if (options.progress) {
-      run.progress = [&](std::uint32_t ended, Picoseconds now, std::uint64_t events) {
-        options.progress(policy, ended, now, events);
-      };
-    }
-    if (options.trace) run.trace = options.trace(policy);
-    Result<Outcome> outcome = runner(run, instance.value().program);
-    if (!outcome) {
-      const Status s = outcome.status();
-      return Status{s.code(), fmt::format("{} under {}: {}", options.workload, policy, s.text()),
-                    s.sys_errno()};
-    }
-    study.results.push_back({policy, std::move(outcome).value(), instance.value().phases->list()});
+    Result<PolicyResult> result = result_of(options, policy, runner);
+    if (!result) return result.status();
+    study.results.push_back(std::move(result).value());
   }
   return study;
 }

@@ -20,10 +20,13 @@
 
 namespace turnout::sim {
 
+class KeptResults;
+
 // How a program is run: sim::run, or a test's own.
 using Runner = std::function<Result<Outcome>(const Options&, const Program&)>;
 
 struct StudyOptions {
+  std::string title;  // for progress; may be empty
   std::string workload;
   NamedValues options;  // of the workload
   // Makes what is run, once for each policy; empty: the workload of that name.
@@ -40,6 +43,8 @@ struct StudyOptions {
   std::function<void(const std::string& policy, std::uint32_t ended, Picoseconds now,
                      std::uint64_t events)>
       progress;
+  // Where results are read from, and kept in; null: nowhere.
+  const KeptResults* kept = nullptr;
   // What takes the trace of a policy's run; may be empty, or give an empty function.
   std::function<std::function<void(const hca::Trace&)>(const std::string& policy)> trace;
 };
@@ -60,6 +65,11 @@ struct Study {
 };
 
 [[nodiscard]] Result<Study> run_study(const StudyOptions& options, const Runner& runner);
+
+// Settings of one policy's run, without the policy itself.
+[[nodiscard]] NamedValues settings_of(const StudyOptions& options, const std::string& policy);
+// Options of the workload as printed in results: defaults too, so that a result tells all.
+[[nodiscard]] std::map<std::string, std::string> printed_options(const StudyOptions& options);
 
 // Settings as they would be in a run, checked as a whole. Errors: invalid.
 [[nodiscard]] Status check_settings(const std::string& policy, const NamedValues& settings);

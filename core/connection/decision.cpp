@@ -150,9 +150,13 @@ void EndpointCore::on_message_counted(Peer& peer) {
     }
     change_channel(peer, to, over_datagrams() ? base_ : dc_rdma,
                    std::string(selection::explain(selection::Reason::forced)), 0);
-  } else if (over_ring(first_message_) && !over_ring(peer.receive_kind) &&
-             (peer.refused_until == 0 || clock_.now() >= peer.refused_until)) {
-    change_channel(peer, first_message_, base_,
+  } else if (!over_ring(peer.receive_kind)) {
+    ChannelKind first = first_message_;
+    if (processor_ != nullptr) {
+      first = processor_->first_channel(peer.address.id, address_.id, first);
+    }
+    if (!over_ring(first) || (peer.refused_until != 0 && clock_.now() < peer.refused_until)) return;
+    change_channel(peer, first, base_,
                    std::string(selection::explain(selection::Reason::first_message)), 0);
   }
 }

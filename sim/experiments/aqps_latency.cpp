@@ -13,6 +13,7 @@
 #include "sim/experiments/list.h"
 #include "sim/experiments/page.h"
 #include "sim/result_writer.h"
+#include "sim/study_set.h"
 
 namespace turnout::sim {
 
@@ -139,8 +140,7 @@ Result<ExperimentResult> run(const Figure& figure, const ExperimentOptions& opti
   const NamedValues workload_options = overlaid(figure.options, options.options);
   std::vector<std::uint32_t> sizes = options.sizes;
   if (sizes.empty()) sizes = {8, 16, 32, 64};
-  Measured measured;
-  Study last;
+  std::vector<StudyOptions> studies;
   for (const std::uint32_t ranks : sizes) {
     StudyOptions study = begin_study(options, ranks);
     study.workload = figure.workload;
@@ -148,13 +148,19 @@ Result<ExperimentResult> run(const Figure& figure, const ExperimentOptions& opti
     study.settings = settings;
     study.policies = policies.value();
     study.own_settings = settings_of_paper(options.settings, ranks);
-    Result<Study> result = run_study(study, runner);
+    studies.push_back(std::move(study));
+  }
+  Result<std::vector<Result<Study>>> results =
+      run_studies(studies, {options.jobs, options.told}, runner);
+  if (!results) return results.status();
+  Measured measured;
+  for (const Result<Study>& result : results.value()) {
     if (!result) return result.status();
     for (const PolicyResult& r : result.value().results) {
-      measured[ranks][r.policy] = measure(r, figure.whole);
+      measured[result.value().place.ranks][r.policy] = measure(r, figure.whole);
     }
-    last = std::move(result).value();
   }
+  const Study& last = results.value().back().value();
   const std::vector<std::string>& names = policies.value();
   std::string page = fmt::format("# {}\n\n{} [AQPS {}].\n\n{}\n", figure.name, figure.title,
                                  figure.figure, provenance(options.profile));

@@ -8,86 +8,38 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <map>
+#include <optional>
 
 #include "base/value.h"
+#include "sim/experiments/comparison_runs.h"
 #include "sim/experiments/list.h"
 #include "sim/experiments/page.h"
+#include "sim/experiments/scenarios.h"
+#include "sim/result_writer.h"
 
 namespace turnout::sim {
 
 namespace {
 
-struct Scenario {
-  std::string_view title, workload;
-  // `ranks` of the run are multiplied in where messages are those of all ranks together.
-  NamedValues options;
-  std::vector<std::pair<std::string_view, std::uint64_t>> per_rank;
-};
+constexpr std::string_view kOurs = "turnout";
 
-const std::vector<Scenario>& scenarios() {
-  static const std::vector<Scenario> all = {
-      {"one to all", "onetoall", {}, {{"messages", 2000}, {"warmup", 20000}}},
-      {"all to one", "alltoone", {}, {{"messages", 1000}, {"warmup", 10000}}},
-      {"out and in",
-       "repeat",
-       {{"times", "3"}, {"warmup", "1"}},
-       {{"messages_out", 2000}, {"messages_in", 2000}}},
-      {"master and workers", "masterworker", {{"work", "2us"}}, {{"tasks", 500}}},
-      {"work stealing", "steal", {{"work", "5us"}}, {{"tasks", 2000}}},
-      {"shifts", "shifts", {{"shifts", "16"}, {"messages", "3000"}}, {}},
-      {"stencil", "stencil3d", {{"rounds", "3000"}, {"cells", "8"}}, {}},
-      {"trees", "trees", {{"rounds", "1500"}}, {}},
-      {"phases that change", "phases", {{"phases", "4"}, {"messages", "10000"}}, {}},
-      {"hot spots that move", "hotspots", {{"phases", "4"}, {"messages", "4000"}}, {}},
-      {"all to all", "alltoall", {{"rounds", "60"}, {"bytes", "256"}}, {}},
-      {"random neighbours", "random", {{"messages", "20000"}}, {}},
-  };
-  return all;
+std::string milliseconds(double time) {
+  return fmt::format("{:.3f} ms", time / 1e9);
 }
 
-const std::vector<std::string>& budgets() {
-  static const std::vector<std::string> all = {"12MiB", "48MiB", "1GiB"};
-  return all;
-}
-
-// By policy; negative: the run failed, which the page says.
-using Times = std::map<std::string, double>;
-
-struct Line {
-  std::uint32_t ranks;
-  std::string_view title, budget;
-  Times times;
-  std::vector<std::string> failures;
-};
-
-double best_of(const Times& times) {
-  double best = std::numeric_limits<double>::infinity();
-  for (const auto& [policy, time] : times) {
-    if (time >= 0) best = std::min(best, time);
-  }
-  return best;
-}
-
-std::string table(const std::vector<Line>& lines, std::uint32_t ranks,
+std::string table(const std::vector<ComparedLine>& lines, std::uint32_t ranks,
                   const std::vector<std::string>& policies) {
   std::vector<std::vector<std::string>> rows = {{"workload", "budget", "best"}};
   for (const std::string& policy : policies) rows[0].push_back(policy);
-  for (const Line& line : lines) {
+  for (const ComparedLine& line : lines) {
     if (line.ranks != ranks) continue;
-    const double best = best_of(line.times);
-    std::vector<std::string> row = {std::string(line.title), std::string(line.budget),
-                                    best < 1e300 ? fmt::format("{:.3f} ms", best / 1e9) : "-"};
+    std::vector<std::string> row = {std::string(line.scenario->title), line.budget,
+                                    line.results.empty() ? "-" : milliseconds(line.best())};
     for (const std::string& policy : policies) {
-      const double time = line.times.at(policy);
-      if (time < 0) {
-        row.push_back("failed");
-      } else if (time <= 1.02 * best) {
-        row.push_back(fmt::format("**{:.2f}**", time / best));
-      } else {
-        row.push_back(fmt::format("{:.2f}", time / best));
-      }
+      const std::optional<double> ratio = line.ratio(policy);
+      row.push_back(!ratio              ? "failed"
+                    : *ratio <= kAsGood ? fmt::format("**{:.2f}**", *ratio)
+                                        : fmt::format("{:.2f}", *ratio));
     }
     rows.push_back(std::move(row));
   }
@@ -95,112 +47,156 @@ std::string table(const std::vector<Line>& lines, std::uint32_t ranks,
 }
 
 // How often each is within 2 % of the best, and how far it is at worst.
-std::string summary(const std::vector<Line>& lines, const std::vector<std::string>& policies) {
-  std::vector<std::vector<std::string>> rows = {
-      {"policy", "best or within 2 %", "geometric mean of time / best", "worst"}};
+std::string summary(const std::vector<ComparedLine>& lines, const std::vector<std::uint32_t>& sizes,
+                    const std::vector<std::string>& policies) {
+  std::vector<std::vector<std::string>> rows = {{"policy", "processes", "best or within 2 %",
+                                                 "geometric mean of time / best", "worst",
+                                                 "failed"}};
   for (const std::string& policy : policies) {
-    std::size_t good = 0, ran = 0;
-    double logs = 0, worst = 1;
-    for (const Line& line : lines) {
-      const double time = line.times.at(policy), best = best_of(line.times);
-      if (time < 0) continue;
-      ++ran;
-      if (time <= 1.02 * best) ++good;
-      logs += std::log(time / best);
-      worst = std::max(worst, time / best);
+    for (const std::uint32_t ranks : sizes) {
+      std::size_t all = 0, good = 0, ran = 0;
+      double logs = 0, worst = 1;
+      for (const ComparedLine& line : lines) {
+        if (line.ranks != ranks) continue;
+        ++all;
+        const std::optional<double> ratio = line.ratio(policy);
+        if (!ratio) continue;
+        ++ran;
+        if (*ratio <= kAsGood) ++good;
+        logs += std::log(*ratio);
+        worst = std::max(worst, *ratio);
+      }
+      rows.push_back(
+          {policy, fmt::format("{}", ranks), fmt::format("{} of {}", good, all),
+           ran == 0 ? "-" : fmt::format("{:.3f}", std::exp(logs / static_cast<double>(ran))),
+           ran == 0 ? "-" : fmt::format("{:.2f}", worst), fmt::format("{}", all - ran)});
     }
-    rows.push_back(
-        {policy, fmt::format("{} of {}", good, lines.size()),
-         ran == 0 ? "-" : fmt::format("{:.3f}", std::exp(logs / static_cast<double>(ran))),
-         fmt::format("{:.2f}", worst)});
   }
   return markdown_table(rows);
 }
 
-Result<Line> play(const Scenario& scenario, std::uint32_t ranks, const std::string& budget,
-                  const std::vector<std::string>& policies, const ExperimentOptions& options,
-                  const NamedValues& settings, const Runner& runner) {
-  Line line{ranks, scenario.title, budget, {}, {}};
-  NamedValues of_workload = scenario.options;
-  for (const auto& [name, count] : scenario.per_rank) {
-    of_workload.emplace_back(name, fmt::format("{}", count * ranks));
+std::string share_on(const PolicyResult& result, ChannelKind kind) {
+  std::uint64_t all = 0, on = 0;
+  for (const Channels& c : result.outcome.channels) {
+    all += c.messages;
+    if (c.channel == name(kind)) on += c.messages;
   }
+  return all == 0
+             ? "-"
+             : fmt::format("{:.1f} %", 100.0 * static_cast<double>(on) / static_cast<double>(all));
+}
+
+// What each policy did there, counted over the whole run.
+std::string facts(const ComparedLine& line, const std::vector<std::string>& policies) {
+  std::vector<std::vector<std::string>> rows = {
+      {"policy", "time / best", "DC-sendrecv", "DC-RDMA", "RC-RDMA", "changes of channel",
+       "first message over RC may go", "RC queue pairs", "peak memory"}};
   for (const std::string& policy : policies) {
-    StudyOptions study =
-        begin_study(options, ranks, fmt::format("{}, {}, ", scenario.title, budget));
-    study.workload = scenario.workload;
-    study.options = of_workload;
-    study.settings = overlaid(settings, {{"memory_budget", budget}});
-    study.policies = {policy};
-    study.own_settings = settings_of_paper(options.settings, ranks);
-    study.time_limit = 100'000'000 * hca::kMicrosecond;
-    const Result<Study> result = run_study(study, runner);
-    if (result) {
-      line.times[policy] = timed_phases(result.value().results.front()).time;
-    } else {
-      line.times[policy] = -1;
-      line.failures.push_back(fmt::format("{}, {} processes, {}, `{}`: {}", scenario.title, ranks,
-                                          budget, policy, result.status().text()));
+    const auto found = line.results.find(policy);
+    if (found == line.results.end()) {
+      rows.push_back({policy, "failed", "-", "-", "-", "-", "-", "-", "-"});
+      continue;
+    }
+    const Outcome& o = found->second.outcome;
+    rows.push_back({policy, fmt::format("{:.2f}", *line.ratio(policy)),
+                    share_on(found->second, ChannelKind::dc_sendrecv),
+                    share_on(found->second, ChannelKind::dc_rdma),
+                    share_on(found->second, ChannelKind::rc_rdma), fmt::format("{}", o.switches),
+                    o.first_rc < 0 ? "never" : "after " + print_time(o.first_rc),
+                    fmt::format("{}", o.rc_connections), value::human_bytes(o.memory_peak)});
+  }
+  return markdown_table(rows);
+}
+
+// Where ours is behind: what there is to say why.
+std::string behind(const std::vector<ComparedLine>& lines, std::uint32_t ranks,
+                   const std::vector<std::string>& policies) {
+  std::string text;
+  for (const ComparedLine& line : lines) {
+    if (line.ranks != ranks || !line.behind(std::string(kOurs))) continue;
+    text += fmt::format(
+        "**{}, {}.** {} The whole run by policy, the part before the timed one "
+        "included:\n\n{}\n",
+        line.scenario->title, line.budget, line.scenario->about, facts(line, policies));
+  }
+  return text;
+}
+
+std::string describe(const Scenario& scenario, const std::vector<std::uint32_t>& sizes) {
+  std::string text =
+      fmt::format("- **{}** (`{}`): {}\n", scenario.title, scenario.workload, scenario.about);
+  for (const std::uint32_t ranks : sizes) {
+    text += fmt::format("  With {} processes:", ranks);
+    for (const auto& [name, value] : options_of(scenario, ranks)) {
+      text += fmt::format(" `{}={}`", name, value);
+    }
+    text += ".\n";
+  }
+  return text;
+}
+
+std::string page_of(const std::vector<ComparedLine>& lines, const std::vector<Scenario>& chosen,
+                    const std::vector<std::uint32_t>& sizes,
+                    const std::vector<std::string>& policies, const ExperimentOptions& options) {
+  std::string page = fmt::format(
+      "# policies\n\nEvery policy on {} workloads, at budgets of a process that bind hard, less, "
+      "and not at all.\n\n{}\n",
+      chosen.size(), provenance(options.profile));
+  page += fmt::format(
+      "Numbers are times divided by the best of the line; bold: best or within 2 %.\n\n## In "
+      "all\n\n{}\n",
+      summary(lines, sizes, policies));
+  const bool ours = std::find(policies.begin(), policies.end(), kOurs) != policies.end();
+  for (const std::uint32_t ranks : sizes) {
+    page += fmt::format("## {} processes\n\n{}\n", ranks, table(lines, ranks, policies));
+    if (!ours) continue;
+    const std::string why = behind(lines, ranks, policies);
+    page += fmt::format("### Where `{}` is not within 2 % of the best\n\n{}", kOurs,
+                        why.empty() ? "Nowhere.\n\n" : why);
+  }
+  std::string failures;
+  for (const ComparedLine& line : lines) {
+    for (const auto& [policy, text] : line.failures) {
+      failures += fmt::format("- {}, {} processes, {}, `{}`: {}\n", line.scenario->title,
+                              line.ranks, line.budget, policy, text);
     }
   }
-  return line;
+  if (!failures.empty()) page += fmt::format("## What failed\n\n{}\n", failures);
+  page += "## The workloads\n\n";
+  for (const Scenario& scenario : chosen) page += describe(scenario, sizes);
+  page += fmt::format("\n## How it was run\n\n{}",
+                      how_it_was_run("policies", options, {}, options.settings));
+  for (const std::uint32_t ranks : sizes) {
+    page += fmt::format(
+        "With {} processes a decision is made every `interval={}`, where nothing "
+        "else is said above.\n",
+        ranks, usual_interval(ranks));
+  }
+  return page + std::string(kSettingsOfPaper);
 }
 
 Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& runner) {
-  const Result<std::vector<std::string>> policies = policies_of(
-      options.policies, {"turnout", "aqps", "dc-rdma-od", "rc-rdma-od", "static:dc-sendrecv"});
+  const Result<std::vector<std::string>> policies =
+      policies_of(options.policies, {"turnout", "aqps", "dc-rdma-od", "rc-rdma-od"});
   if (!policies) return policies.status();
-  const std::vector<std::string>& names = policies.value();
-  const NamedValues settings = overlaid({{"interval", "5ms"}}, options.settings);
+  if (!options.options.empty()) {
+    return Status{Code::invalid, "--option: the workloads of this experiment have their own"};
+  }
+  const Result<std::vector<Scenario>> chosen = scenarios_of(options.workloads);
+  if (!chosen) return chosen.status();
   std::vector<std::uint32_t> sizes = options.sizes;
   if (sizes.empty()) sizes = {64};
-  std::vector<Line> lines;
-  std::vector<std::string> failures;
-  for (const std::uint32_t ranks : sizes) {
-    for (const Scenario& scenario : scenarios()) {
-      for (const std::string& budget : budgets()) {
-        Result<Line> line = play(scenario, ranks, budget, names, options, settings, runner);
-        if (!line) return line.status();
-        failures.insert(failures.end(), line.value().failures.begin(), line.value().failures.end());
-        lines.push_back(std::move(line).value());
-      }
-    }
-  }
-  std::string page =
-      fmt::format("# policies\n\nEvery policy on {} workloads at {} budgets a process.\n\n{}\n",
-                  scenarios().size(), budgets().size(), provenance(options.profile));
-  page += fmt::format(
-      "Numbers are times divided by the best of the line; bold: best or within 2 %.\n\n## In "
-      "all\n\n"
-      "{}\n",
-      summary(lines, names));
-  for (const std::uint32_t ranks : sizes) {
-    page += fmt::format("## {} processes\n\n{}\n", ranks, table(lines, ranks, names));
-  }
-  if (!failures.empty()) {
-    page += "## What failed\n\n";
-    for (const std::string& failure : failures) page += fmt::format("- {}\n", failure);
-    page += "\n";
-  }
-  page += fmt::format("## How it was run\n\n{}",
-                      how_it_was_run("policies", options, options.options, settings));
-  page += kSettingsOfPaper;
-  page += "\nOptions of the workloads, where they are not the defaults (`n`: processes):\n\n";
-  for (const Scenario& scenario : scenarios()) {
-    page += fmt::format("- {}: `{}`", scenario.title, scenario.workload);
-    for (const auto& [name, value] : scenario.options) page += fmt::format(" `{}={}`", name, value);
-    for (const auto& [name, count] : scenario.per_rank) {
-      page += fmt::format(" `{}={} n`", name, count);
-    }
-    page += "\n";
-  }
-  return ExperimentResult{std::move(page), {}};
+  const Result<std::vector<ComparedLine>> lines =
+      compare(chosen.value(), sizes, policies.value(), options, runner);
+  if (!lines) return lines.status();
+  return ExperimentResult{page_of(lines.value(), chosen.value(), sizes, policies.value(), options),
+                          {}};
 }
 
 }  // namespace
 
 std::vector<Experiment> comparison_experiments() {
-  return {{"policies", "every policy on many workloads at several budgets", run}};
+  return {{"policies", "every policy on many workloads at several budgets", run, true}};
 }
 
 }  // namespace turnout::sim

@@ -13,5 +13,7 @@ namespace turnout::sim {
 [[nodiscard]] std::vector<Experiment> memory_experiments();
 // policies: all of them on many workloads.
 [[nodiscard]] std::vector<Experiment> comparison_experiments();
+// clairvoyant: all of them against the best maps found.
+[[nodiscard]] std::vector<Experiment> clairvoyant_experiments();
 
 }  // namespace turnout::sim

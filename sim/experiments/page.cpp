@@ -60,6 +60,13 @@ std::string how_it_was_run(std::string_view name, const ExperimentOptions& optio
   if (!options.policies.empty()) {
     command += fmt::format(" --policy {}", fmt::join(options.policies, ","));
   }
+  // A title may have blanks.
+  if (!options.workloads.empty()) {
+    command += fmt::format(" --workloads '{}'", fmt::join(options.workloads, ","));
+  }
+  if (!options.budgets.empty()) {
+    command += fmt::format(" --budgets {}", fmt::join(options.budgets, ","));
+  }
   for (const auto& [key, value] : options.options)
     command += fmt::format(" --option {}={}", key, value);
   for (const auto& [key, value] : options.settings)
@@ -109,6 +116,7 @@ StudyOptions begin_study(const ExperimentOptions& options, std::uint32_t ranks,
   study.place = {ranks, 1, options.seed};
   study.profile = options.profile;
   study.check_content = false;
+  study.kept = options.kept;
   if (options.progress) {
     study.progress = [told = options.progress, ranks, what](
                          const std::string& policy, std::uint32_t ended, Picoseconds now,

@@ -14,7 +14,7 @@ namespace turnout::sim {
 namespace {
 
 struct Pattern {
-  std::uint64_t phases, messages, bytes, seed;
+  std::uint64_t phases, first, messages, bytes, seed;
   std::uint32_t partners;  // of a rank in a phase; of hotspots: hot ranks
   std::uint32_t window, ahead;
 };
@@ -53,7 +53,7 @@ Task partners_of_a_phase(Rank rank, const Pattern& p, std::uint64_t phase) {
 Task phases_of(Rank rank, Pattern p, std::shared_ptr<Phases> phases) {
   if (rank.id() == 0) phases->begin("phases", rank.now());
   for (std::uint64_t phase = 0; phase < p.phases; ++phase) {
-    co_await partners_of_a_phase(rank, p, phase);
+    co_await partners_of_a_phase(rank, p, p.first + phase);
     co_await rank.barrier();
   }
   if (rank.id() == 0) phases->end(rank.now(), p.phases * p.messages * rank.size());
@@ -65,7 +65,7 @@ Task moving(Rank rank, Pattern p, std::shared_ptr<Phases> phases) {
   const std::uint32_t n = rank.size();
   if (rank.id() == 0) phases->begin("hotspots", rank.now());
   for (std::uint64_t phase = 0; phase < p.phases; ++phase) {
-    const Permutation drawn(n, key(p, phase, 0));  // the first ones are hot
+    const Permutation drawn(n, key(p, p.first + phase, 0));  // the first ones are hot
     const bool hot = drawn.inverse(rank.id()) < p.partners;
     Window requests(hot ? p.ahead : p.window);
     for (std::uint64_t i = 0; i < p.messages; ++i) {
@@ -86,8 +86,8 @@ Task moving(Rank rank, Pattern p, std::shared_ptr<Phases> phases) {
 }
 
 Pattern pattern(const Values& v, const Place& place, std::string_view partners) {
-  return {v["phases"],       v["messages"],     v["bytes"],      place.seed,
-          v.small(partners), v.small("window"), v.small("ahead")};
+  return {v["phases"], v["first"],        v["messages"],     v["bytes"],
+          place.seed,  v.small(partners), v.small("window"), v.small("ahead")};
 }
 
 Result<Program> make_phases(const Values& v, const Place& place,
@@ -105,6 +105,10 @@ Result<Program> make_moving(const Values& v, const Place& place,
 
 constexpr Parameter kPhases = {"phases", Parameter::Unit::count,         8, 1,
                                1 << 20,  "how often the pattern changes"};
+constexpr Parameter kFirst = {
+    "first", Parameter::Unit::count,
+    0,       0,
+    1 << 20, "number of the first phase: a phase of a longer run by itself"};
 
 }  // namespace
 
@@ -114,6 +118,7 @@ std::vector<Workload> changing_family() {
        "every rank sends to a few others, which change from phase to phase",
        2,
        {kPhases,
+        kFirst,
         {"messages", Parameter::Unit::count, 4000, 1, parameter::kMostCount,
          "messages of one rank in one phase"},
         {"partners", Parameter::Unit::count, 4, 1, 1024, "ranks that one rank sends to"},
@@ -125,6 +130,7 @@ std::vector<Workload> changing_family() {
        "all send to a few hot ranks, which change from phase to phase",
        2,
        {kPhases,
+        kFirst,
         {"messages", Parameter::Unit::count, 1000, 1, parameter::kMostCount,
          "messages of one rank to one hot rank in one phase"},
         {"hot", Parameter::Unit::count, 2, 1, 1024, "hot ranks of a phase, at most all but one"},

@@ -240,6 +240,36 @@ sim_experiment)
     grep -q "tools/plot.py aqps-onetoall.json" "$scratch/pages/aqps-onetoall.md" || fail "no word on the plot"
   fi
   ;;
+sim_kept_results)
+  experiment() { run sim --experiment policies --sizes 4 --workloads "$1" --budgets 9MiB --save "$scratch/kept" --output "$scratch/pages" "${@:2}"; }
+  experiment trees,steal --policy dc-rdma-od,aqps --jobs 2
+  ends_with 0
+  [ "$(ls "$scratch/kept" | wc -l)" -eq 4 ] || fail "not four results"
+  has "[4/4]" err
+  cp "$scratch/pages/policies.md" "$scratch/first.md"
+  # From the folder: no run, the same page.
+  experiment trees,steal --policy dc-rdma-od,aqps --jobs 2
+  ends_with 0
+  [ ! -s "$scratch/err" ] || fail "runs were made again"
+  cmp "$scratch/first.md" "$scratch/pages/policies.md" || fail "two pages of the same results"
+  # A damaged one is told of and made again, a missing one added.
+  for one in "$scratch"/kept/*.json; do break; done
+  echo '{' >"$one"
+  experiment trees,steal --policy dc-rdma-od,aqps
+  ends_with 0
+  has "it is run again" err
+  has "[1/1]" err
+  cmp "$scratch/first.md" "$scratch/pages/policies.md" || fail "another page after damage"
+  run sim --experiment policies --jobs 2
+  ends_with 1
+  has "--save" err
+  run sim --experiment policies --workloads tree
+  ends_with 1
+  has "did you mean trees?" err
+  run sim --experiment aqps-onetoall --budgets 1GiB
+  ends_with 1
+  has "--budgets" err
+  ;;
 plot_sources)
   {
     printf 'turnout-trace 1\nranks 3\nrank 0\n'

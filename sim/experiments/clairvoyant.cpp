@@ -1,0 +1,204 @@
+// How far from the best that could be known beforehand? Time of each policy divided by that of the
+// best map of channels found for each part of the scenario, for small numbers of ranks.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/value.h"
+#include "sim/experiments/comparison_runs.h"
+#include "sim/experiments/list.h"
+#include "sim/experiments/map_search.h"
+#include "sim/experiments/page.h"
+#include "sim/result_writer.h"
+
+namespace turnout::sim {
+
+namespace {
+
+constexpr std::string_view kSimulations = "simulations";
+
+// The best maps of a line's parts, together.
+struct Optimum {
+  double time = 0;
+  std::vector<std::pair<Part, FoundMap>> parts;
+};
+
+Result<Optimum> optimum_of(const ComparedLine& line, const ExperimentOptions& options,
+                           std::uint32_t simulations, const Runner& runner) {
+  Optimum optimum;
+  for (const Part& part : parts_of(*line.scenario, line.ranks)) {
+    SearchOptions search;
+    search.part = part;
+    search.place = {line.ranks, 1, options.seed};
+    search.profile = options.profile;
+    search.settings = settings_of(line, options);
+    search.simulations = simulations;
+    Result<FoundMap> found = search_map(search, runner);
+    if (!found) {
+      return Status{found.status().code(),
+                    fmt::format("{}, {}, {}: {}", line.scenario->title, line.budget, part.name,
+                                found.status().text())};
+    }
+    optimum.time += static_cast<double>(found.value().time) * static_cast<double>(part.times);
+    optimum.parts.emplace_back(part, std::move(found).value());
+  }
+  return optimum;
+}
+
+std::string ratio_of(const ComparedLine& line, const Optimum& optimum, const std::string& policy) {
+  const std::optional<double> time = line.time(policy);
+  return !time || optimum.time <= 0 ? "failed" : fmt::format("{:.2f}", *time / optimum.time);
+}
+
+using Lines = std::vector<std::pair<const ComparedLine*, Optimum>>;
+
+std::string ratios(const Lines& lines, std::uint32_t ranks,
+                   const std::vector<std::string>& policies) {
+  std::vector<std::vector<std::string>> rows = {{"workload", "budget", "best maps found"}};
+  for (const std::string& policy : policies) rows[0].push_back(policy);
+  for (const auto& [line, optimum] : lines) {
+    if (line->ranks != ranks) continue;
+    std::vector<std::string> row = {std::string(line->scenario->title), line->budget,
+                                    fmt::format("{:.3f} ms", optimum.time / 1e9)};
+    for (const std::string& policy : policies) row.push_back(ratio_of(*line, optimum, policy));
+    rows.push_back(std::move(row));
+  }
+  return markdown_table(rows);
+}
+
+std::string summary(const Lines& lines, const std::vector<std::uint32_t>& sizes,
+                    const std::vector<std::string>& policies) {
+  std::vector<std::vector<std::string>> rows = {
+      {"policy", "processes", "geometric mean", "below 1.1", "worst"}};
+  for (const std::string& policy : policies) {
+    for (const std::uint32_t ranks : sizes) {
+      double logs = 0, worst = 0;
+      std::size_t ran = 0, below = 0;
+      for (const auto& [line, optimum] : lines) {
+        const std::optional<double> time = line->time(policy);
+        if (line->ranks != ranks || !time || optimum.time <= 0) continue;
+        const double ratio = *time / optimum.time;
+        ++ran;
+        logs += std::log(ratio);
+        worst = std::max(worst, ratio);
+        if (ratio < 1.1) ++below;
+      }
+      if (ran == 0) continue;
+      rows.push_back({policy, fmt::format("{}", ranks),
+                      fmt::format("{:.3f}", std::exp(logs / static_cast<double>(ran))),
+                      fmt::format("{} of {}", below, ran), fmt::format("{:.2f}", worst)});
+    }
+  }
+  return markdown_table(rows);
+}
+
+// What was found for each part.
+std::string maps(const Lines& lines, std::uint32_t ranks) {
+  std::vector<std::vector<std::string>> rows = {{"workload", "budget", "part", "begun with",
+                                                 "time / time of that", "DC-sendrecv", "DC-RDMA",
+                                                 "RC-RDMA", "DC initiators", "maps played"}};
+  for (const auto& [line, optimum] : lines) {
+    if (line->ranks != ranks) continue;
+    for (const auto& [part, found] : optimum.parts) {
+      std::vector<std::string> row = {
+          std::string(line->scenario->title), line->budget, part.name, found.start,
+          fmt::format("{:.3f}", static_cast<double>(found.time) /
+                                    std::max(static_cast<double>(found.best_start), 1.0))};
+      for (const double share : found.shares) row.push_back(fmt::format("{:.0f} %", 100 * share));
+      row.push_back(fmt::format("{}", found.initiators));
+      row.push_back(fmt::format("{}", found.simulations));
+      rows.push_back(std::move(row));
+    }
+  }
+  return markdown_table(rows);
+}
+
+std::string page_of(const Lines& lines, const std::vector<std::uint32_t>& sizes,
+                    const std::vector<std::string>& policies, const ExperimentOptions& options,
+                    std::uint32_t simulations) {
+  std::string page = fmt::format(
+      "# clairvoyant\n\nThe time of each policy divided by what a clairvoyant needs, who knows "
+      "each part of a workload\nbeforehand: all channels stand before the part begins, and none "
+      "changes in it. Budgets are the same.\n\n{}\n"
+      "The clairvoyant's maps are the best that a search found, which plays maps on the same "
+      "model: "
+      "from the best\nof seven starts (all on DC-sendrecv, all on DC-RDMA, RC-RDMA as far as "
+      "memory goes with the rest on one\nor the other, the selections of AQPS and turnout given "
+      "the true counts), with 4, 12 or 28 initiators, by\nchanges of groups of directions (into a "
+      "rank, out of one, over one distance) and of single ones, the\nbusiest first, at most {} "
+      "maps a part. It bounds the best map's time from above; no map is proved to be\nthe best. "
+      "A part is shortened to about 20,000 messages while maps are compared, and the best map and "
+      "the\nbest start are then measured at full length.\n\n"
+      "Policies pay for choosing and for setting up inside the timed part, where the workload has "
+      "no warm-up.\n\n## In all\n\n{}\n",
+      provenance(options.profile), simulations, summary(lines, sizes, policies));
+  for (const std::uint32_t ranks : sizes) {
+    page += fmt::format("## {0} processes\n\n{1}\n### The maps found, {0} processes\n\n{2}\n",
+                        ranks, ratios(lines, ranks, policies), maps(lines, ranks));
+  }
+  page += fmt::format("## How it was run\n\n{}",
+                      how_it_was_run("clairvoyant", options, {}, options.settings));
+  for (const std::uint32_t ranks : sizes) {
+    page += fmt::format(
+        "With {} processes the policies decide every `interval={}`, where nothing "
+        "else is said above.\n",
+        ranks, usual_interval(ranks));
+  }
+  return page + std::string(kSettingsOfPaper) +
+         "Lengths of the workloads are those of the experiment `policies`.\n";
+}
+
+Result<std::uint32_t> simulations_of(const NamedValues& options) {
+  constexpr std::uint32_t kUsual = 24, kMost = 100'000;
+  std::uint32_t simulations = kUsual;
+  for (const auto& [name, text] : options) {
+    const Result<std::uint64_t> value = value::parse_count(text);
+    if (name != kSimulations || !value || value.value() > kMost) {
+      return Status{Code::invalid,
+                    fmt::format("--option {}={}: expected {}=0 to {}, maps played for a part", name,
+                                text, kSimulations, kMost)};
+    }
+    simulations = static_cast<std::uint32_t>(value.value());
+  }
+  return simulations;
+}
+
+Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& runner) {
+  const Result<std::vector<std::string>> policies =
+      policies_of(options.policies, {"turnout", "aqps", "dc-rdma-od", "rc-rdma-od"});
+  if (!policies) return policies.status();
+  const Result<std::uint32_t> simulations = simulations_of(options.options);
+  if (!simulations) return simulations.status();
+  const Result<std::vector<Scenario>> chosen = scenarios_of(options.workloads);
+  if (!chosen) return chosen.status();
+  std::vector<std::uint32_t> sizes = options.sizes;
+  if (sizes.empty()) sizes = {8, 16};
+  const Result<std::vector<ComparedLine>> compared =
+      compare(chosen.value(), sizes, policies.value(), options, runner);
+  if (!compared) return compared.status();
+  Lines lines;
+  for (const ComparedLine& line : compared.value()) {
+    Result<Optimum> optimum = optimum_of(line, options, simulations.value(), runner);
+    if (!optimum) return optimum.status();
+    if (options.told) {
+      options.told(fmt::format("[{}/{}] best maps, {}, {}, {} ranks: {}", lines.size() + 1,
+                               compared.value().size(), line.scenario->title, line.budget,
+                               line.ranks,
+                               print_time(static_cast<Picoseconds>(optimum.value().time))));
+    }
+    lines.emplace_back(&line, std::move(optimum).value());
+  }
+  return ExperimentResult{page_of(lines, sizes, policies.value(), options, simulations.value()),
+                          {}};
+}
+
+}  // namespace
+
+std::vector<Experiment> clairvoyant_experiments() {
+  return {{"clairvoyant", "every policy against the best map of channels found for each part", run,
+           true}};
+}
+
+}  // namespace turnout::sim

@@ -1,0 +1,99 @@
+#include "sim/experiments/comparison_runs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "sim/experiments/page.h"
+#include "sim/study_set.h"
+
+namespace turnout::sim {
+
+namespace {
+
+std::vector<StudyOptions> studies_of(const std::vector<ComparedLine>& lines,
+                                     const std::vector<std::string>& policies,
+                                     const ExperimentOptions& options) {
+  std::vector<StudyOptions> studies;
+  for (const ComparedLine& line : lines) {
+    for (const std::string& policy : policies) {
+      const std::string what = fmt::format("{}, {}, ", line.scenario->title, line.budget);
+      StudyOptions study = begin_study(options, line.ranks, what);
+      study.title = fmt::format("{}, {}", line.scenario->title, line.budget);
+      study.workload = line.scenario->workload;
+      study.options = options_of(*line.scenario, line.ranks);
+      study.settings = settings_of(line, options);
+      study.policies = {policy};
+      study.own_settings = settings_of_paper(options.settings, line.ranks);
+      study.time_limit = 100'000'000 * hca::kMicrosecond;
+      studies.push_back(std::move(study));
+    }
+  }
+  return studies;
+}
+
+}  // namespace
+
+std::optional<double> ComparedLine::time(const std::string& policy) const {
+  const auto found = results.find(policy);
+  if (found == results.end()) return std::nullopt;
+  return timed_phases(found->second).time;
+}
+
+double ComparedLine::best() const {
+  double best = std::numeric_limits<double>::infinity();
+  for (const auto& [policy, result] : results) best = std::min(best, timed_phases(result).time);
+  return best;
+}
+
+std::optional<double> ComparedLine::ratio(const std::string& policy) const {
+  const std::optional<double> own = time(policy);
+  if (!own) return std::nullopt;
+  return best() > 0 ? *own / best() : 1.0;
+}
+
+bool ComparedLine::behind(const std::string& policy) const {
+  return ratio(policy).value_or(kAsGood + 1) > kAsGood;
+}
+
+NamedValues settings_of(const ComparedLine& line, const ExperimentOptions& options) {
+  return overlaid(overlaid({{"interval", usual_interval(line.ranks)}}, options.settings),
+                  {{"memory_budget", line.budget}});
+}
+
+Result<std::vector<ComparedLine>> compare(const std::vector<Scenario>& scenarios,
+                                          const std::vector<std::uint32_t>& sizes,
+                                          const std::vector<std::string>& policies,
+                                          const ExperimentOptions& options, const Runner& runner) {
+  std::vector<ComparedLine> lines;
+  for (const std::uint32_t ranks : sizes) {
+    const Result<std::vector<std::string>> budgets = budgets_of(options.budgets, ranks);
+    if (!budgets) return budgets.status();
+    for (const Scenario& scenario : scenarios) {
+      for (const std::string& budget : budgets.value()) {
+        lines.push_back({ranks, &scenario, budget, {}, {}});
+      }
+    }
+  }
+  const std::vector<StudyOptions> studies = studies_of(lines, policies, options);
+  const Result<std::vector<Result<Study>>> results =
+      run_studies(studies, {options.jobs, options.told}, runner);
+  if (!results) return results.status();
+  auto at = results.value().begin();
+  for (ComparedLine& line : lines) {
+    for (const std::string& policy : policies) {
+      if (at->ok()) {
+        line.results.emplace(policy, at->value().results.front());
+      } else if (at->status().code() == Code::invalid || at->status().code() == Code::no_device) {
+        return at->status();  // none would run
+      } else {
+        line.failures.emplace(policy, at->status().text());
+      }
+      ++at;
+    }
+  }
+  return lines;
+}
+
+}  // namespace turnout::sim

@@ -1,0 +1,47 @@
+// The runs behind a comparison of policies: each scenario, number of ranks and budget is a line,
+// with a run of each policy.
+//
+// Times are those of all timed phases of a run, picoseconds. Errors: those of the options and of
+// what no run can do without (a device, valid settings); the failure of a single run stands in its
+// line. One thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "sim/experiment.h"
+#include "sim/experiments/scenarios.h"
+
+namespace turnout::sim {
+
+inline constexpr double kAsGood = 1.02;  // within 2 % of the best
+
+struct ComparedLine {
+  std::uint32_t ranks = 0;
+  const Scenario* scenario = nullptr;  // of those given to compare()
+  std::string budget;
+  std::map<std::string, PolicyResult> results;  // by policy; a run that failed has none
+  std::map<std::string, std::string> failures;
+
+  [[nodiscard]] std::optional<double> time(const std::string& policy) const;
+  [[nodiscard]] double best() const;
+  // Time divided by the best; none: the run failed.
+  [[nodiscard]] std::optional<double> ratio(const std::string& policy) const;
+  [[nodiscard]] bool behind(const std::string& policy) const;
+};
+
+// In the order of the sizes, the scenarios, the budgets.
+[[nodiscard]] Result<std::vector<ComparedLine>> compare(const std::vector<Scenario>& scenarios,
+                                                        const std::vector<std::uint32_t>& sizes,
+                                                        const std::vector<std::string>& policies,
+                                                        const ExperimentOptions& options,
+                                                        const Runner& runner);
+
+// Settings of a line's runs, the policy's own excepted.
+[[nodiscard]] NamedValues settings_of(const ComparedLine& line, const ExperimentOptions& options);
+
+}  // namespace turnout::sim

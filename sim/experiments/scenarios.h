@@ -1,0 +1,57 @@
+// Scenarios: the workloads on which policies are compared, their lengths and the budgets by number
+// of ranks, and their parts, each with one pattern of messages from its beginning to its end.
+//
+// Lengths: a run of 64 ranks takes seconds, one of 1,024 some tens of seconds, so that a table of
+// hundreds of runs is made in about an hour; several intervals of the selection pass in each.
+// Constant data; any thread. Errors: invalid, with the nearest known name.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "sim/workload.h"
+
+namespace turnout::sim {
+
+// An option whose value depends on the number of ranks: up to 16, up to 128, more.
+struct Length {
+  std::string_view option;
+  std::uint64_t few, some, many;
+  bool per_rank = false;  // multiplied by the number of ranks
+};
+
+struct Scenario {
+  std::string_view title, workload;
+  std::string_view about;  // what it is, and what bounds it
+  NamedValues options;
+  std::vector<Length> lengths;
+};
+
+[[nodiscard]] const std::vector<Scenario>& scenarios();
+// Those named, by title or by workload; all without names.
+[[nodiscard]] Result<std::vector<Scenario>> scenarios_of(const std::vector<std::string>& names);
+// Options of a run of so many ranks.
+[[nodiscard]] NamedValues options_of(const Scenario& scenario, std::uint32_t ranks);
+
+// Budgets of a process: one that binds hard, one in between, one that does not bind. The last one
+// holds an RC queue pair and a ring for each of the others, of the sizes of AQPS Table 4.
+[[nodiscard]] std::vector<std::string> usual_budgets(std::uint32_t ranks);
+// Those given, checked, or the usual ones.
+[[nodiscard]] Result<std::vector<std::string>> budgets_of(const std::vector<std::string>& given,
+                                                          std::uint32_t ranks);
+// Time between two decisions: a fraction of the shortest run.
+[[nodiscard]] std::string usual_interval(std::uint32_t ranks);
+
+// A stretch of the timed part of a scenario in which the pattern does not change.
+struct Part {
+  std::string name;
+  std::string workload;
+  NamedValues options;
+  std::uint64_t times = 1;  // how often it comes in the scenario
+};
+[[nodiscard]] std::vector<Part> parts_of(const Scenario& scenario, std::uint32_t ranks);
+
+}  // namespace turnout::sim

@@ -1,0 +1,229 @@
+// One file of KeptResults: layout, writing, and reading with every field checked.
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "sim/kept_results.h"
+
+namespace turnout::sim {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// What the layout below is; a reader refuses what it does not know.
+constexpr std::uint64_t kFormat = 1;
+// Far beyond what there is: kinds of channels and of memory, parts of a run.
+constexpr std::size_t kMostLines = 65536;
+// Failures of runs, which follow from what was run.
+constexpr Code kOfRuns[] = {Code::over_budget, Code::peer_lost, Code::system, Code::internal};
+
+// The members of Outcome and WorldStatistics that are whole numbers, by name, for both ways.
+template <class OutcomeOf, class Each>
+void each_number(OutcomeOf& o, Each each) {
+  each("time_ps", o.time);
+  each("messages", o.messages);
+  each("bytes", o.bytes);
+  each("switches", o.switches);
+  each("first_rc_ps", o.first_rc);
+  each("rc_connections", o.rc_connections);
+  each("peers", o.peers);
+  each("memory_peak", o.memory_peak);
+  each("budget", o.budget);
+  each("bytes_per_rank", o.bytes_per_rank);
+  each("events", o.world.events);
+  each("operations", o.world.operations);
+  each("adapter_bytes", o.world.bytes);
+  each("dc_connects", o.world.dc_connects);
+  each("dc_nacks", o.world.dc_nacks);
+  each("first_misses", o.world.first_misses);
+  each("second_misses", o.world.second_misses);
+  each("rnr_waits", o.world.rnr_waits);
+  each("retransmissions", o.world.retransmissions);
+  each("faults", o.world.faults);
+  each("qps_created", o.world.qps_created);
+  each("qps_alive", o.world.qps_alive);
+  each("regions_alive", o.world.regions_alive);
+}
+
+// Reads members of one object; remembers the first thing that is wrong.
+class Reader {
+ public:
+  Reader(const Json& object, Status* status) : object_(object), status_(status) {
+    if (!object_.is_object() && status_->ok()) *status_ = {Code::invalid, "expected an object"};
+  }
+  template <class Integer>
+  void get(const char* key, Integer* out) const {
+    const Json* const v = member(key);
+    if (v == nullptr) return;
+    if (v->is_number_unsigned() && std::in_range<Integer>(v->get<std::uint64_t>())) {
+      *out = static_cast<Integer>(v->get<std::uint64_t>());
+    } else if (v->is_number_integer() && !v->is_number_unsigned() &&
+               std::in_range<Integer>(v->get<std::int64_t>())) {
+      *out = static_cast<Integer>(v->get<std::int64_t>());
+    } else {
+      wrong(key, "a whole number in range");
+    }
+  }
+  void get(const char* key, std::string* out) const {
+    const Json* const v = member(key);
+    if (v == nullptr) return;
+    if (!v->is_string()) return wrong(key, "text");
+    *out = v->get_ref<const std::string&>();
+  }
+  void get(const char* key, double* out) const {
+    const Json* const v = member(key);
+    if (v == nullptr) return;
+    if (!v->is_number() || !std::isfinite(v->get<double>()) || v->get<double>() < 0) {
+      return wrong(key, "a number");
+    }
+    *out = v->get<double>();
+  }
+  template <class Read>
+  void each(const char* key, Read read) const {
+    const Json* const v = member(key);
+    if (v == nullptr) return;
+    if (!v->is_array() || v->size() > kMostLines) return wrong(key, "an array");
+    for (const Json& element : *v) {
+      if (!status_->ok()) return;
+      read(Reader(element, status_));
+    }
+  }
+  [[nodiscard]] const Json* member(const char* key) const {
+    if (!status_->ok()) return nullptr;
+    const auto found = object_.find(key);
+    if (found != object_.end()) return &*found;
+    *status_ = {Code::invalid, fmt::format("\"{}\" is missing", key)};
+    return nullptr;
+  }
+  [[nodiscard]] bool has(const char* key) const {
+    return status_->ok() && object_.find(key) != object_.end();
+  }
+  void wrong(const char* key, std::string_view expected) const {
+    if (status_->ok()) *status_ = {Code::invalid, fmt::format("\"{}\" is not {}", key, expected)};
+  }
+
+ private:
+  const Json& object_;
+  Status* status_;
+};
+
+Json result_to_json(const PolicyResult& r) {
+  Json out = {{"policy", r.policy}};
+  each_number(r.outcome, [&](const char* key, auto value) { out[key] = value; });
+  out["hash"] = fmt::format("{:016x}", r.outcome.world.hash);
+  out["real_seconds"] = std::isfinite(r.outcome.real_seconds) ? r.outcome.real_seconds : 0.0;
+  Json phases = Json::array(), channels = Json::array(), memory = Json::array();
+  for (const Phase& p : r.phases) {
+    phases.push_back(
+        {{"name", p.name}, {"begin_ps", p.begin}, {"end_ps", p.end}, {"messages", p.messages}});
+  }
+  for (const Channels& c : r.outcome.channels) {
+    channels.push_back({{"channel", c.channel}, {"messages", c.messages}, {"bytes", c.bytes}});
+  }
+  for (const MemoryByKind& m : r.outcome.memory) {
+    memory.push_back({{"kind", m.kind}, {"largest", m.largest}, {"sum", m.sum}});
+  }
+  out["phases"] = std::move(phases);
+  out["channels"] = std::move(channels);
+  out["memory"] = std::move(memory);
+  return out;
+}
+
+PolicyResult result_from_json(const Json& json, Status* status) {
+  PolicyResult r;
+  const Reader reader(json, status);
+  reader.get("policy", &r.policy);
+  each_number(r.outcome, [&](const char* key, auto& value) { reader.get(key, &value); });
+  std::string hash;
+  reader.get("hash", &hash);
+  const auto [end, error] =
+      std::from_chars(hash.data(), hash.data() + hash.size(), r.outcome.world.hash, 16);
+  if (error != std::errc{} || end != hash.data() + hash.size()) {
+    reader.wrong("hash", "a hexadecimal number as text");
+  }
+  reader.get("real_seconds", &r.outcome.real_seconds);
+  if (r.outcome.time < 0) reader.wrong("time_ps", "a time");
+  reader.each("phases", [&](const Reader& at) {
+    Phase p;
+    at.get("name", &p.name);
+    at.get("begin_ps", &p.begin);
+    at.get("end_ps", &p.end);
+    at.get("messages", &p.messages);
+    if (p.begin < 0 || p.end < p.begin) at.wrong("end_ps", "a time after begin_ps");
+    r.phases.push_back(std::move(p));
+  });
+  reader.each("channels", [&](const Reader& at) {
+    Channels c;
+    at.get("channel", &c.channel);
+    at.get("messages", &c.messages);
+    at.get("bytes", &c.bytes);
+    r.outcome.channels.push_back(std::move(c));
+  });
+  reader.each("memory", [&](const Reader& at) {
+    MemoryByKind m;
+    at.get("kind", &m.kind);
+    at.get("largest", &m.largest);
+    at.get("sum", &m.sum);
+    r.outcome.memory.push_back(std::move(m));
+  });
+  return r;
+}
+
+bool keeps(Code code) {
+  return std::find(std::begin(kOfRuns), std::end(kOfRuns), code) != std::end(kOfRuns);
+}
+
+}  // namespace
+
+std::string to_kept_json(const std::string& identity, const Result<PolicyResult>& result) {
+  Json out = {{"turnout_result", kFormat}, {"of", identity}};
+  if (result) {
+    out["result"] = result_to_json(result.value());
+  } else {
+    const Status s = result.status();
+    if (!keeps(s.code())) return {};
+    out["failure"] = {{"code", static_cast<unsigned>(s.code())}, {"text", s.text()}};
+  }
+  return out.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Result<Kept> from_kept_json(std::string_view text, const std::string& identity) {
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) return Status{Code::invalid, "not JSON, or JSON that was cut off"};
+  Status status;
+  const Reader reader(json, &status);
+  std::uint64_t format = 0;
+  reader.get("turnout_result", &format);
+  if (status.ok() && format != kFormat) {
+    return Status{Code::version,
+                  fmt::format("of layout {}; this turnout reads {}", format, kFormat)};
+  }
+  std::string of;
+  reader.get("of", &of);
+  if (status.ok() && of != identity) {
+    return Status{Code::invalid, "\"of\" is another run than the file's name says"};
+  }
+  if (reader.has("failure")) {
+    const Reader failure(*reader.member("failure"), &status);
+    unsigned code = 0;
+    std::string words;
+    failure.get("code", &code);
+    failure.get("text", &words);
+    if (!keeps(static_cast<Code>(code)) || code > static_cast<unsigned>(Code::internal)) {
+      failure.wrong("code", "a failure of a run");
+    }
+    if (!status.ok()) return status;
+    return Kept{Status{static_cast<Code>(code), words}};
+  }
+  const Json* const found = reader.member("result");
+  if (found == nullptr) return status;
+  PolicyResult result = result_from_json(*found, &status);
+  if (!status.ok()) return status;
+  return Kept{std::move(result)};
+}
+
+}  // namespace turnout::sim

@@ -1,0 +1,152 @@
+#include "sim/study_set.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <ctime>
+#include <memory>
+#include <new>
+#include <system_error>
+
+#include "sim/kept_results.h"
+#include "sim/result_writer.h"
+
+namespace turnout::sim {
+
+namespace {
+
+struct Run {
+  const StudyOptions* study;
+  std::string policy, identity;
+};
+
+// Shared with the children.
+struct Counters {
+  std::atomic<std::uint32_t> next{0}, finished{0};
+};
+
+Status failed(const char* what) {
+  const int error = errno;
+  return {Code::system, fmt::format("{}: {}", what, std::generic_category().message(error)), error};
+}
+
+std::string line_of(const Run& run, const Result<Study>& result, double seconds) {
+  std::string what = run.study->title.empty() ? run.study->workload : run.study->title;
+  const std::string took =
+      result ? print_time(result.value().results.front().outcome.time) : result.status().text();
+  return fmt::format("{}, {} ranks, {}: {} ({:.1f} s of a core)", what, run.study->place.ranks,
+                     run.policy, took, seconds);
+}
+
+// Not ok: nothing was kept, and the other runs would do no better.
+Status make(const Run& run, std::uint32_t all, Counters& counters, const SetOptions& options,
+            const Runner& runner) {
+  StudyOptions one = *run.study;
+  one.policies = {run.policy};
+  if (options.jobs > 1) one.progress = {};  // one line cannot show several
+  const std::clock_t begun = std::clock();
+  const Result<Study> result = run_study(one, runner);
+  const double seconds = static_cast<double>(std::clock() - begun) / CLOCKS_PER_SEC;
+  const std::uint32_t number = ++counters.finished;
+  if (options.told) {
+    options.told(fmt::format("[{}/{}] {}", number, all, line_of(run, result, seconds)));
+  }
+  if (run.study->kept->find(run.identity)) return {};
+  if (!result) return result.status();
+  return {Code::system, fmt::format("the result of {} could not be kept in {}", run.study->workload,
+                                    run.study->kept->folder())};
+}
+
+Status make_in_children(const std::vector<Run>& missing, Counters& counters,
+                        const SetOptions& options, const Runner& runner) {
+  const auto all = static_cast<std::uint32_t>(missing.size());
+  std::vector<pid_t> children;
+  Status status;
+  std::fflush(nullptr);  // or each child would write what is waiting there
+  const pid_t parent = getpid();
+  for (std::uint32_t i = 0; i < std::min(options.jobs, all); ++i) {
+    const pid_t child = fork();
+    if (child < 0) {
+      status = failed("cannot start a process for the runs");
+      break;
+    }
+    if (child == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGTERM);
+      if (getppid() != parent) _exit(1);
+      bool good = true;
+      for (std::uint32_t at; good && (at = counters.next++) < all;) {
+        good = make(missing[at], all, counters, options, runner).ok();
+      }
+      _exit(good ? 0 : 1);
+    }
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int how = 0;
+    while (waitpid(child, &how, 0) < 0 && errno == EINTR) {
+    }
+    if (!status.ok() || (WIFEXITED(how) && WEXITSTATUS(how) == 0)) continue;
+    status = {Code::internal,
+              WIFSIGNALED(how)
+                  ? fmt::format("a process of --jobs was ended by signal {}; start again to go on "
+                                "with what is missing",
+                                WTERMSIG(how))
+                  : std::string("a process of --jobs has no result of a run: see above")};
+  }
+  return status;
+}
+
+Status make_missing(const std::vector<Run>& missing, const SetOptions& options,
+                    const Runner& runner) {
+  if (missing.empty()) return {};
+  void* const shared =
+      mmap(nullptr, sizeof(Counters), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) return failed("no memory to share with processes");
+  auto* const counters = new (shared) Counters;
+  Status status;
+  if (options.jobs > 1) {
+    status = make_in_children(missing, *counters, options, runner);
+  } else {
+    const auto all = static_cast<std::uint32_t>(missing.size());
+    for (auto run = missing.begin(); status.ok() && run != missing.end(); ++run) {
+      status = make(*run, all, *counters, options, runner);
+    }
+  }
+  munmap(shared, sizeof(Counters));
+  return status;
+}
+
+}  // namespace
+
+Result<std::vector<Result<Study>>> run_studies(std::span<const StudyOptions> studies,
+                                               const SetOptions& options, const Runner& runner) {
+  std::vector<Run> missing;
+  for (const StudyOptions& study : studies) {
+    if (study.kept == nullptr) {
+      if (options.jobs > 1) {
+        return Status{Code::invalid, "several jobs need a folder for their results: --save FOLDER"};
+      }
+      continue;
+    }
+    for (const std::string& policy : study.policies) {
+      std::string identity = study.kept->identity(study, policy);
+      if (identity.empty() || study.kept->find(identity)) continue;
+      missing.push_back({&study, policy, std::move(identity)});
+    }
+  }
+  if (Status s = make_missing(missing, options, runner); !s.ok()) return s;
+  std::vector<Result<Study>> results;
+  results.reserve(studies.size());
+  for (const StudyOptions& study : studies) results.push_back(run_study(study, runner));
+  return results;
+}
+
+}  // namespace turnout::sim

@@ -1,0 +1,141 @@
+// The channel a simulation gives a direction, and the search for the best map, on the real core.
+#include "sim/experiments/map_search.h"
+
+#include <gtest/gtest.h>
+
+#include "core/report.h"
+#include "sim/profile_file.h"
+#include "sim/rank_state.h"
+#include "sim/simulation.h"
+
+namespace turnout::sim {
+namespace {
+
+Task all_to_all(Rank rank, int rounds) {
+  for (int i = 0; i < rounds; ++i) {
+    for (std::uint32_t distance = 1; distance < rank.size(); ++distance) {
+      const std::uint32_t n = rank.size();
+      const Request in = co_await rank.irecv((rank.id() + n - distance) % n, 8, 1);
+      const Request out = co_await rank.isend((rank.id() + distance) % n, 8, 1);
+      co_await rank.wait(in);
+      co_await rank.wait(out);
+    }
+  }
+}
+
+// Each direction is on what was said, from soon after its first message, and stays there.
+TEST(FirstChannel, IsThatOfTheMap) {
+  ChannelMap map(5);
+  map.set(0, 1, ChannelKind::dc_rdma);
+  map.set(2, 1, ChannelKind::rc_rdma);
+  map.set(1, 4, ChannelKind::rc_rdma);
+  map.set(4, 1, ChannelKind::dc_rdma);
+  Options options;
+  options.ranks = 5;
+  options.settings = {{"policy", "static:dc-sendrecv"}};
+  options.first_channel = [&](std::uint32_t source, std::uint32_t destination) {
+    return map.at(source, destination);
+  };
+  const auto result = run(options, [](Rank rank) { return all_to_all(rank, 300); });
+  ASSERT_TRUE(result.ok()) << result.status().text();
+  std::size_t seen = 0;
+  for (std::uint32_t rank = 0; rank < 5; ++rank) {
+    for (const PeerReport& peer : result.value().reports.at(rank).peers) {
+      ASSERT_FALSE(peer.receive.spans.empty());
+      EXPECT_EQ(peer.receive.spans.back().channel, map.at(rank_of(peer.endpoint), rank))
+          << rank_of(peer.endpoint) << " to " << rank;
+      EXPECT_LE(peer.receive.switches, 1U);
+      ++seen;
+    }
+  }
+  EXPECT_EQ(seen, 20U);
+  EXPECT_EQ(result.value().switches, 4U);
+}
+
+// Without one, runs are what they were: a map of what the policy does changes nothing.
+TEST(FirstChannel, OfThePolicyChangesNothing) {
+  Options options;
+  options.ranks = 4;
+  options.settings = {{"policy", "dc-rdma-od"}};
+  const auto plain = run(options, [](Rank rank) { return all_to_all(rank, 50); });
+  options.first_channel = [](std::uint32_t, std::uint32_t) { return ChannelKind::dc_rdma; };
+  const auto mapped = run(options, [](Rank rank) { return all_to_all(rank, 50); });
+  ASSERT_TRUE(plain.ok() && mapped.ok());
+  EXPECT_EQ(plain.value().world.hash, mapped.value().world.hash);
+}
+
+SearchOptions search(const char* workload, NamedValues workload_options, const char* budget) {
+  SearchOptions options;
+  options.part = {"all", workload, std::move(workload_options), 1};
+  options.place = {6, 1, 1};
+  options.profile = std::move(find_profile("connect-ib")).value();
+  options.settings = {{"memory_budget", budget}};
+  options.simulations = 6;
+  options.judged_messages = 2000;
+  return options;
+}
+
+// Time of one map that stays, as the search measures it at full length.
+TEST(MapSearch, IsNeverWorseThanTheMapItBeganWith) {
+  for (const char* budget : {"9MiB", "32MiB"}) {
+    const SearchOptions options = search("onetoall", {{"messages", "6000"}}, budget);
+    const Result<FoundMap> found = search_map(options, run);
+    ASSERT_TRUE(found.ok()) << found.status().text();
+    EXPECT_GT(found.value().time, 0);
+    EXPECT_LE(found.value().time, found.value().best_start);
+    EXPECT_FALSE(found.value().start.empty());
+    double shares = 0;
+    for (const double share : found.value().shares) shares += share;
+    EXPECT_NEAR(shares, 1, 1e-9);
+  }
+}
+
+// The maps it begins with, searched no further, bound what it finds; with changes it finds no
+// worse.
+TEST(MapSearch, ImprovesWithMoreMaps) {
+  SearchOptions options = search("random", {{"messages", "600"}, {"neighbours", "3"}}, "9MiB");
+  options.judged_messages = 1'000'000;  // judged at full length, so that better there is better
+  options.simulations = 0;
+  const Result<FoundMap> starts = search_map(options, run);
+  options.simulations = 20;
+  const Result<FoundMap> more = search_map(options, run);
+  ASSERT_TRUE(starts.ok() && more.ok());
+  EXPECT_EQ(starts.value().time, starts.value().best_start);
+  EXPECT_EQ(starts.value().best_start, more.value().best_start);
+  EXPECT_LE(more.value().time, starts.value().time);
+  EXPECT_GE(more.value().simulations, starts.value().simulations);
+  // Deterministic.
+  EXPECT_EQ(search_map(options, run).value().time, more.value().time);
+}
+
+// What a search finds is the time of all on one channel at most: those maps are among its starts.
+TEST(MapSearch, IsNoWorseThanEachStaticMap) {
+  SearchOptions options = search("trees", {{"rounds", "150"}}, "32MiB");
+  options.judged_messages = 1'000'000;
+  options.simulations = 0;
+  const Result<FoundMap> found = search_map(options, run);
+  ASSERT_TRUE(found.ok()) << found.status().text();
+  const Workload& workload = *find_workload("trees").value();
+  for (const ChannelKind kind :
+       {ChannelKind::dc_sendrecv, ChannelKind::dc_rdma, ChannelKind::rc_rdma}) {
+    const Instance instance =
+        std::move(make_instance(workload, parse_values(workload, options.part.options).value(),
+                                options.place))
+            .value();
+    Options one;
+    one.ranks = 6;
+    one.profile = options.profile.profile;
+    one.settings = {
+        {"memory_budget", "32MiB"}, {"policy", "static:dc-sendrecv"}, {"data_qps", "12"}};
+    one.check_content = false;
+    one.first_channel = [kind](std::uint32_t, std::uint32_t) { return kind; };
+    const auto played = run(one, instance.program);
+    ASSERT_TRUE(played.ok());
+    const Phase& phase = instance.phases->list().at(0);
+    // Setting up is inside this one, so it takes longer than what the search compares.
+    EXPECT_LE(found.value().time, (phase.end - phase.begin) * 102 / 100) << name(kind);
+  }
+}
+
+}  // namespace
+}  // namespace turnout::sim
