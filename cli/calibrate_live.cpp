@@ -61,6 +61,10 @@ class Ends {
     }
   }
 
+  [[nodiscard]] EndpointReport report(std::size_t end) const {
+    return ends_[end].endpoint->report();
+  }
+
   Status send(std::size_t from, std::size_t to) {
     auto id = peer(from, to);
     if (!id) return id.status();
@@ -225,17 +229,17 @@ class LiveBench {
     // The first round finds memory that the process never touched before.
     Rounds contact;
     for (std::uint32_t r = 0; r <= rounds_; ++r) {
-      if (r == 1) m->setup_dc_lost = m->setup_rc_lost = {};
+      if (r == 1) m->setup_dc_lost = m->setup_rc_lost = m->setup_rc_time = {};
       slow_ = 0;
       Status s = cold("static:dc-sendrecv", 0, &contact);
       const double without = s.ok() ? contact.back() : 0;
       if (s.ok()) s = cold("static:dc-rdma", without, &m->setup_dc_lost);
-      if (s.ok()) s = cold("static:rc-rdma", without, &m->setup_rc_lost);
+      if (s.ok()) s = cold("static:rc-rdma", without, &m->setup_rc_lost, &m->setup_rc_time);
       if (!s.ok()) return s;
     }
     return {};
   }
-  Status cold(const std::string& policy, double without, Rounds* lost) {
+  Status cold(const std::string& policy, double without, Rounds* lost, Rounds* time = nullptr) {
     auto ends = Ends::create(settings_, 2, policy, {{"setup_thread", "1"}});
     if (!ends) return ends.status();
     std::vector<double> times;
@@ -253,6 +257,16 @@ class LiveBench {
       if (times[i] > 2 * slow_) sum += times[i] - slow_;
     }
     lost->push_back(sum - without);
+    if (time == nullptr) return {};
+    const EndpointReport report = ends.value()->report(0);
+    for (const DecisionReport& decision : report.decisions) {
+      for (const PeerReport& peer : report.peers) {
+        const ChannelSpan& last = peer.receive.spans.back();
+        if (peer.peer != decision.peer || last.channel != decision.to) continue;
+        time->push_back(static_cast<double>(last.since - decision.time));
+        return {};
+      }
+    }
     return {};
   }
 

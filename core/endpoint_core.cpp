@@ -92,6 +92,12 @@ Status EndpointCore::start() {
     if (!settings_.is_given("max_active_rc")) settings_.max_active_rc = settings_.max_channels;
     if (!settings_.is_given("data_qps") && !over_datagrams()) {
       settings_.data_qps = selection::wanted_dcis(costs_);
+      const auto bytes = [this] {
+        return object_bytes(
+            Object::dc_data_pool, settings_.data_qps,
+            settings_.data_qps * queue_pair_bytes(QpService::dci, kQueueDepth, 2, 0));
+      };
+      while (settings_.data_qps > 4 && bytes() > account_.budget() / 4) settings_.data_qps /= 2;
     }
     dci_targets_.assign(settings_.data_qps, kAnyPeer);
   }

@@ -130,7 +130,8 @@ class Calibration {
         s = cold("static:dc-rdma", ChannelKind::dc_rdma, round, without, &measured_.setup_dc_lost);
       }
       if (s.ok()) {
-        s = cold("static:rc-rdma", ChannelKind::rc_rdma, round, without, &measured_.setup_rc_lost);
+        s = cold("static:rc-rdma", ChannelKind::rc_rdma, round, without, &measured_.setup_rc_lost,
+                 &measured_.setup_rc_time);
       }
       if (!s.ok()) return s;
     }
@@ -140,7 +141,7 @@ class Calibration {
   // What the round trips up to the last slow one took above what they take over DC-sendrecv, which
   // serves them while the queue pair is made.
   Status cold(const std::string& policy, ChannelKind channel, std::uint32_t round, double without,
-              Rounds* lost) {
+              Rounds* lost, Rounds* time = nullptr) {
     std::vector<Trip> trips;
     Status s = run("first messages, " + policy, 2, 1, policy, channel, {{"setup_thread", "1"}},
                    calibration::cold_ping_pong(kColdTrips, &trips), round);
@@ -149,12 +150,15 @@ class Calibration {
     for (std::size_t i = trips.size() / 2; i < trips.size(); ++i) later.push_back(trips[i].time);
     const double steady = selection::estimate(later).value;
     if (slow_ == 0) slow_ = steady;
-    double sum = 0, before = 0;
+    double sum = 0, before = 0, until = 0;
     for (std::size_t i = 0; i < trips.size() / 2; ++i) {
       before += trips[i].time - slow_;
-      if (trips[i].time > 1.02 * steady) sum = before;
+      if (trips[i].time <= 1.02 * steady) continue;
+      sum = before;
+      until = trips[i].ended;
     }
     lost->push_back(sum - without);
+    if (time != nullptr) time->push_back(until);
     return {};
   }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/log.h"
 #include "core/endpoint_core.h"
@@ -101,6 +102,9 @@ void EndpointCore::decide(Nanoseconds now) {
     terms.ring_entries = input.costs.ring_entries;
     terms.busy = busy_;
     for (const auto& peer : peers_) {
+      const bool made = peer->receive_state == ReceiveState::preparing ||
+                        peer->receive_state == ReceiveState::requested;
+      if (made && peer->wanted == ChannelKind::rc_rdma) ++terms.under_way;
       if (peer->has_rc() && peer->receive_kind != ChannelKind::rc_rdma) ++terms.sending_rc;
     }
     input.turnout = &terms;
@@ -123,10 +127,14 @@ void EndpointCore::carry_out(const selection::WindowSelection& selected, Nanosec
     peer.predicted_gain = line.gain_per_message;
     if (now >= peer.refused_until) peer.reason.clear();
     if (line.to == line.from) continue;
-    change_channel(
-        peer, line.to, line.otherwise,
-        fmt::format("{} ({:.0f} messages/s)", selection::explain(line.reason), peer.rate),
-        line.gain_per_message);
+    const std::string reason =
+        fmt::format("{} ({:.0f} messages/s)", selection::explain(line.reason), peer.rate);
+    // A ring over DC serves until the queue pair is made, and is kept for it.
+    const bool steps = hints_ && line.to == ChannelKind::rc_rdma && line.from == base_ &&
+                       line.otherwise == ChannelKind::dc_rdma && !peer.rc;
+    peer.goes_on_to_rc = steps;
+    change_channel(peer, steps ? ChannelKind::dc_rdma : line.to, line.otherwise, reason,
+                   line.gain_per_message);
   }
 }
 
@@ -215,6 +223,10 @@ void EndpointCore::request_failed(Peer& peer, const Status& status) {
 
 void EndpointCore::done(Peer& peer) {
   decided(peer, fmt::format("done in {} us", (clock_.now() - peer.requested_at) / 1000));
+  if (std::exchange(peer.goes_on_to_rc, false) && peer.receive_kind == ChannelKind::dc_rdma) {
+    const std::string reason = peer.reason;
+    change_channel(peer, ChannelKind::rc_rdma, ChannelKind::dc_rdma, reason, peer.predicted_gain);
+  }
 }
 
 void EndpointCore::decided(Peer& peer, const std::string& outcome) {

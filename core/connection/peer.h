@@ -126,6 +126,7 @@ struct Peer {
   selection::SenderHint hint;      // told by the peer
   std::uint32_t since_switch = 0;  // for the setting test_switch_every
   std::uint8_t forced_step = 0;
+  bool goes_on_to_rc = false;  // the change under way, to a ring over DC, is a step on the way
   Nanoseconds refused_until = 0;
   ChannelHistory received;
   // Why its channel is what it is: words of what was tried last, else the selection's verdict.

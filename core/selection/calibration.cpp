@@ -201,6 +201,10 @@ CostsFile costs_of(const Measurements& m, const std::string& device, const std::
   };
   put_setup(m.setup_dc_lost, &C::setup_dc_processor);
   put_setup(m.setup_rc_lost, &C::setup_rc_processor);
+  if (!m.setup_rc_time.empty()) {
+    writer.put(&C::setup_rc_time, floored(estimate(m.setup_rc_time)),
+               "pingpong until its first message over RC");
+  }
   if (!m.post_rc.empty()) {
     const std::string how = "a sender that never waits, many targets";
     writer.put(&C::sender_post_rc, estimate(m.post_rc), how + ", RC");

@@ -48,6 +48,7 @@ struct Measurements {
   double extra_rings = 0;
   Rounds credit;                            // one credit message
   Rounds setup_dc_lost, setup_rc_lost;      // both processes' loss together
+  Rounds setup_rc_time;                     // from the request to its use
   Rounds post_rc, post_dc, post_dc_switch;  // one message of a sender that never waits
   Rounds one_dci;                           // one message of a DCI that switches for each
   Rounds same_target, other_target;  // half a round trip with a DCI that stays, that switches

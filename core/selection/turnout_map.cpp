@@ -42,7 +42,7 @@ TurnoutSelector::Map TurnoutSelector::best_map() const {
   std::sort(pool.by_dc.begin(), pool.by_dc.end(), [&](std::uint32_t a, std::uint32_t b) {
     return dc(a) != dc(b) ? dc(a) > dc(b) : a < b;
   });
-  Trial trial{Map(pool.sources.size(), input_.base), usage, 0, contexts_of(best)};
+  Trial trial{Map(pool.sources.size(), input_.base), usage, 0, contexts_of(best), 0};
   refill(pool, &trial);
   Trial found = trial;
   // One queue pair more along the best exchange: a ring over DC becomes one over RC, or a new one
@@ -113,6 +113,7 @@ double TurnoutSelector::rc_value(std::size_t i) const {
 // The best candidates for one more queue pair: those that differ in what they need of the limits.
 std::array<std::uint32_t, 4> TurnoutSelector::best_steps(const Pool& pool,
                                                          const Trial& trial) const {
+  const std::uint32_t most_new = most_new_rc();
   const double loss_then = context_loss(costs_, trial.contexts.active + 1);
   std::array<std::uint32_t, 4> best;
   best.fill(kNobody);
@@ -121,6 +122,7 @@ std::array<std::uint32_t, 4> TurnoutSelector::best_steps(const Pool& pool,
   for (std::uint32_t k = 0; k < pool.sources.size(); ++k) {
     if (trial.map[k] == ChannelKind::rc_rdma) continue;
     const Step& step = pool.steps[k];
+    if (!step.queue_pair && trial.new_rc >= most_new) continue;
     const bool converts = trial.map[k] == ChannelKind::dc_rdma;
     const std::size_t kind = (converts ? 2u : 0u) + (step.queue_pair ? 1u : 0u);
     const double value = step.rc - step.messages * loss_then - (converts ? step.dc : 0);
@@ -150,6 +152,7 @@ std::optional<TurnoutSelector::Trial> TurnoutSelector::add_queue_pair(const Tria
     drop(*at);
   }
   t.map[added] = ChannelKind::rc_rdma;
+  if (!pool.steps[added].queue_pair) ++t.new_rc;
   take(&t.usage, i, ChannelKind::rc_rdma);
   t.value += pool.steps[added].rc;
   t.contexts.active += 1;

@@ -54,8 +54,15 @@ Share TurnoutSelector::share(std::size_t i) const {
   Share out;
   out.dc_waited = n * (1 - busy) * d;
   out.rc_waited = n * (1 - busy) * (r + switched * c.sender_switch_latency.value);
+  double sending = n * busy_sender * (post_dc - c.sender_post_rc.value);
+  if (!rc_exists(i) && input_.window > 0) {
+    const double served = input_.window / (input_.window + c.setup_rc_time.value);
+    const bool ring_meanwhile = input_.limits.dc_rdma_available && out.dc_waited > 0;
+    out.rc_waited = served * out.rc_waited + (ring_meanwhile ? (1 - served) * out.dc_waited : 0);
+    sending *= served;
+  }
   out.dc = out.dc_waited - ring;
-  out.rc = out.rc_waited + n * busy_sender * (post_dc - c.sender_post_rc.value) - ring;
+  out.rc = out.rc_waited + sending - ring;
   if (!over_ring(s.current)) out.dc -= c.setup_dc_processor.value;
   if (!rc_exists(i)) out.rc -= c.setup_rc_processor.value;
   if (!input_.limits.dc_rdma_available && s.current != ChannelKind::dc_rdma) out.dc = kNever;
@@ -104,6 +111,13 @@ bool TurnoutSelector::fits(const Usage& u, std::size_t i, ChannelKind kind) cons
   return !over_ring(kind) ||
          (u.rings < l.max_channels && (kind != ChannelKind::rc_rdma || u.rc < l.max_active_rc) &&
           u.bytes <= l.bytes_available && bytes(i, kind) <= l.bytes_available - u.bytes);
+}
+
+std::uint32_t TurnoutSelector::most_new_rc() const {
+  const double time = costs_.setup_rc_time.value;
+  if (input_.window <= 0 || time <= 0) return std::numeric_limits<std::uint32_t>::max();
+  const auto fit = static_cast<std::uint32_t>(std::clamp(input_.window / time, 1.0, 1e6));
+  return fit - std::min(fit, input_.terms.under_way);
 }
 
 void TurnoutSelector::take(Usage* u, std::size_t i, ChannelKind kind) const {
@@ -307,7 +321,7 @@ double busy_share(const DeviceCosts& costs, std::uint64_t sent, std::uint64_t sw
 std::uint32_t wanted_dcis(const DeviceCosts& costs) {
   constexpr double kMost = 64;
   const double ratio =
-      costs.sender_dci_switch.value / std::max(costs.sender_post_dc_switch.value, 1.0);
+      2 * costs.sender_dci_switch.value / std::max(costs.sender_post_dc_switch.value, 1.0);
   return std::bit_ceil(static_cast<std::uint32_t>(std::ceil(std::clamp(ratio, 1.0, kMost))));
 }
 

@@ -15,12 +15,14 @@
 // message.
 //
 // What a channel costs. A ring is polled: n_1 p/2 as in AQPS, n_1 the largest count of all sources.
-// Set-up: the program's own
-// time; a queue pair is made beside it (core/background.h), and messages go on meanwhile. One more
-// active queue pair may push the contexts of the others out of the adapter, ours or the sender's:
-// with k active ones, level e and loss x, every operation over RC pays x max(0, 1 - e/k), for each
-// of the two levels. That, the ring limit and the bytes bound the number of queue pairs; there is
-// no constant h.
+// Set-up: the program's own time; a queue pair is made beside it (core/background.h), and messages
+// go on meanwhile. Made in a time t it serves the part f = w / (w + t) of what comes after a window
+// of length w, since what has gone on for w goes on for t longer about that often; until then a
+// ring over DC saves d, if it saves anything. Queue pairs are made one by one, so no more are asked
+// for than fit into a window. One more active queue pair may push the contexts of the others out of
+// the adapter, ours or the sender's: with k active ones, level e and loss x, every operation over
+// RC pays x max(0, 1 - e/k), for each of the two levels. That, the ring limit and the bytes bound
+// the number of queue pairs; there is no constant h.
 //
 // When the map changes. An improvement D must exceed k standard errors of itself (kConfidence = 1)
 // instead of gamma. Its variance is the sum of: each cost's error times how much of it D holds
@@ -48,6 +50,7 @@ struct TurnoutTerms {
   DeviceCosts costs;
   std::uint32_t ring_entries = 16;
   double busy = 0;               // share of our time spent on messages, 0 to 1
+  std::uint32_t under_way = 0;   // queue pairs being made that `sources` do not tell of
   std::uint32_t sending_rc = 0;  // our queue pairs that no source of ours uses
 };
 
@@ -57,6 +60,7 @@ struct TurnoutInput {
   Limits limits;               // max_active_rc bounds nothing that costs do not, give room
   std::uint64_t messages = 0;  // received in the window; 0: the sum of the sources' counts
   ChannelKind base = ChannelKind::dc_sendrecv;  // as in Input
+  double window = 0;  // length, ns; 0: so long that making a queue pair takes no time beside it
 };
 
 inline constexpr double kConfidence = 1;
@@ -69,7 +73,8 @@ inline constexpr double kConfidence = 1;
 // The share of an interval that a process spends on so many messages.
 [[nodiscard]] double busy_share(const DeviceCosts& costs, std::uint64_t sent,
                                 std::uint64_t switched, std::uint64_t received, double interval);
-// As many DCIs as keep a processor sending when every message goes to another target.
+// As many DCIs as keep a processor sending when every message goes to another target, twice: fixed
+// places leave some busy and others idle.
 [[nodiscard]] std::uint32_t wanted_dcis(const DeviceCosts& costs);
 
 }  // namespace turnout::selection

@@ -58,6 +58,8 @@ class TurnoutSelector {
     return c.operations * context_loss(costs_, c.active);
   }
   [[nodiscard]] std::uint64_t bytes(std::size_t i, ChannelKind kind) const;
+  // How many may be made now.
+  [[nodiscard]] std::uint32_t most_new_rc() const;
   struct Usage {
     std::uint64_t rings = 0, rc = 0, bytes = 0;
   };
@@ -77,6 +79,7 @@ class TurnoutSelector {
     Usage usage;
     double value = 0;
     Contexts contexts;
+    std::uint32_t new_rc = 0;  // queue pairs that do not exist
   };
   [[nodiscard]] double total(const Trial& t) const { return t.value - loss(t.contexts); }
   [[nodiscard]] std::vector<std::uint32_t> most_worth(const std::vector<std::uint32_t>& all,

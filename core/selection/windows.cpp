@@ -34,11 +34,11 @@ Evaluation evaluate(const WindowCounts& counts, const WindowInput& input, double
     if (!is_bystander(source, input.base)) sources.push_back(source);
   }
   Evaluation result;
-  result.plan =
-      input.turnout != nullptr
-          ? select_turnout({sources, *input.turnout, input.limits, counts.messages, input.base})
-          : select_aqps({sources, input.costs, input.limits, gain_threshold, input.leading,
-                         counts.messages, input.base});
+  result.plan = input.turnout != nullptr
+                    ? select_turnout({sources, *input.turnout, input.limits, counts.messages,
+                                      input.base, static_cast<double>(counts.window.length())})
+                    : select_aqps({sources, input.costs, input.limits, gain_threshold,
+                                   input.leading, counts.messages, input.base});
   result.gain = {counts.window,         counts.messages,
                  counts.missing,        result.plan.gain_current,
                  result.plan.gain_best, 0};
