@@ -121,7 +121,7 @@ const std::vector<Scenario>& scenarios() {
        "To the rank at distance 1, 2, 4 and so on, each step waited for: bound by the latency of a "
        "message.",
        {},
-       {{"rounds", 6000, 1600, 80}}},
+       {{"rounds", 6000, 1600, 120}}},
       {"phases that change",
        "phases",
        "Four partners a rank, drawn anew in each phase: choosing has to be paid back before the "
@@ -144,7 +144,7 @@ const std::vector<Scenario>& scenarios() {
        "random",
        "Ten partners a rank, drawn once, a message to each before the next round.",
        {},
-       {{"messages", 30000, 6000, 800}}},
+       {{"messages", 30000, 6000, 1600}}},
   };
   return all;
 }
