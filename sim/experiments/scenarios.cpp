@@ -99,16 +99,17 @@ const std::vector<Scenario>& scenarios() {
        {{"tasks", 4000, 2000, 240, true}}},
       {"work stealing",
        "steal",
-       "Idle ranks ask ranks drawn at random. Few messages between any two, most of the time is "
+       "Idle ranks ask ranks drawn at random, beyond 128 processes among the next 32. Few messages "
+       "between any two, most of the time is "
        "work: what a policy does while others wait for it shows.",
-       {{"work", "20us"}, {"most_tasks", "1024"}, {"poll", "2us"}, {"most_wait", "64us"}},
-       {{"tasks", 500, 500, 60, true}}},
+       {{"work", "20us"}, {"most_tasks", "1024"}, {"poll", "20us"}, {"most_wait", "160us"}},
+       {{"tasks", 500, 500, 40, true}, {"reach", 0, 0, 32}}},
       {"shifts",
        "shifts",
        "All send to a partner at one distance, then at the next one: a channel is worth something "
        "for one shift only.",
        {},
-       {{"shifts", 4, 16, 4}, {"messages", 6000, 700, 300}}},
+       {{"shifts", 4, 16, 4}, {"messages", 6000, 700, 220}}},
       {"stencil",
        "stencil3d",
        "Exchange with up to six neighbours, then 10 us of work: each round waits for its slowest "
@@ -126,7 +127,7 @@ const std::vector<Scenario>& scenarios() {
        "Four partners a rank, drawn anew in each phase: choosing has to be paid back before the "
        "phase ends.",
        {{"phases", "4"}},
-       {{"messages", 8000, 2400, 320}}},
+       {{"messages", 8000, 2400, 240}}},
       {"hot spots that move",
        "hotspots",
        "All send to two hot ranks, which move from phase to phase: bound by what a message costs "
@@ -135,14 +136,15 @@ const std::vector<Scenario>& scenarios() {
        {{"messages", 1500, 100, 10}}},
       {"all to all",
        "alltoall",
-       "256 bytes from each to each, four partners at a time: the same count from every source.",
+       "256 bytes from each to each, four partners at a time: the same count from every source. "
+       "Beyond 128 processes in rows of 32, as a transposition on a grid of processes.",
        {{"bytes", "256"}},
-       {{"rounds", 1200, 100, 1}}},
+       {{"rounds", 1200, 100, 20}, {"among", 0, 0, 32}}},
       {"random neighbours",
        "random",
        "Ten partners a rank, drawn once, a message to each before the next round.",
        {},
-       {{"messages", 30000, 6000, 1200}}},
+       {{"messages", 30000, 6000, 1600}}},
   };
   return all;
 }

@@ -3,6 +3,8 @@
 //
 // Lengths: a run of 64 ranks takes seconds, one of 1,024 some tens of seconds, so that a table of
 // hundreds of runs is made in about an hour; several intervals of the selection pass in each.
+// Beyond 128 ranks nobody but a hot rank has more than some tens of sources: a million rings of 64
+// KiB, which all of 1,024 ranks to all would be, are more than the simulating machine's memory.
 // Constant data; any thread. Errors: invalid, with the nearest known name.
 #pragma once
 

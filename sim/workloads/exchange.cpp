@@ -11,7 +11,8 @@ namespace {
 
 struct Pattern {
   std::uint64_t rounds, bytes;
-  std::uint32_t group;  // of alltoall; of ring: 1 or 2 ways
+  std::uint32_t group;      // of alltoall; of ring: 1 or 2 ways
+  std::uint32_t among = 0;  // of alltoall
 };
 
 std::uint32_t further(Rank rank, std::uint64_t distance) {
@@ -44,9 +45,19 @@ Task ring(Rank rank, Pattern p, std::shared_ptr<Phases> phases) {
   if (rank.id() == 0) phases->end(rank.now(), p.rounds * p.group * rank.size());
 }
 
-// The pseudo-code of the paper; what a rank sends to itself does not reach the library.
+// Of one round of all rows, the last of which may be shorter.
+std::uint64_t messages_among(std::uint64_t among, std::uint64_t ranks) {
+  const std::uint64_t rest = ranks % among;
+  return ranks / among * among * (among - 1) + (rest > 0 ? rest * (rest - 1) : 0);
+}
+
+// The pseudo-code of the paper; what a rank sends to itself does not reach the library. Among
+// fewer than all: each row of so many ranks by itself.
 Task all_to_all(Rank rank, Pattern p, std::shared_ptr<Phases> phases) {
-  const std::uint64_t n = rank.size();
+  const std::uint64_t among = p.among == 0 ? rank.size() : p.among;
+  const std::uint64_t row = rank.id() / among * among;
+  const std::uint64_t n = std::min<std::uint64_t>(among, rank.size() - row);
+  const std::uint64_t place = rank.id() - row;
   if (rank.id() == 0) phases->begin("alltoall", rank.now());
   std::vector<Request> requests;
   requests.reserve(2 * std::size_t{p.group});
@@ -56,15 +67,17 @@ Task all_to_all(Rank rank, Pattern p, std::shared_ptr<Phases> phases) {
       const std::uint64_t last = std::min<std::uint64_t>(first + p.group, n);
       for (std::uint64_t distance = std::max<std::uint64_t>(first, 1); distance < last;
            ++distance) {
-        const Request out = co_await rank.isend(further(rank, distance), p.bytes, kDataTag);
+        const Request out = co_await rank.isend(
+            static_cast<std::uint32_t>(row + (place + distance) % n), p.bytes, kDataTag);
         requests.push_back(out);
-        const Request in = co_await rank.irecv(before(rank, distance), p.bytes, kDataTag);
+        const Request in = co_await rank.irecv(
+            static_cast<std::uint32_t>(row + (place + n - distance) % n), p.bytes, kDataTag);
         requests.push_back(in);
       }
       co_await rank.wait_all(requests);
     }
   }
-  if (rank.id() == 0) phases->end(rank.now(), p.rounds * n * (n - 1));
+  if (rank.id() == 0) phases->end(rank.now(), p.rounds * messages_among(among, rank.size()));
 }
 
 struct Shifts {
@@ -100,13 +113,13 @@ Task shifts(Rank rank, Shifts p, std::shared_ptr<Phases> phases) {
 }
 
 Result<Program> make_ring(const Values& v, const Place&, const std::shared_ptr<Phases>& phases) {
-  const Pattern p{v["rounds"], v["bytes"], v.small("ways")};
+  const Pattern p{v["rounds"], v["bytes"], v.small("ways"), 0};
   return Program([p, phases](Rank rank) { return ring(rank, p, phases); });
 }
 
 Result<Program> make_all_to_all(const Values& v, const Place&,
                                 const std::shared_ptr<Phases>& phases) {
-  const Pattern p{v["rounds"], v["bytes"], v.small("group")};
+  const Pattern p{v["rounds"], v["bytes"], v.small("group"), v.small("among")};
   return Program([p, phases](Rank rank) { return all_to_all(rank, p, phases); });
 }
 
@@ -139,7 +152,9 @@ std::vector<Workload> exchange_family() {
        {parameter::rounds(1),
         parameter::bytes(16 * 1024),
         {"group", Parameter::Unit::count, 4, 1, parameter::kMostRequests,
-         "partners before the next wait"}},
+         "partners before the next wait"},
+        {"among", Parameter::Unit::count, 0, 0, UINT32_MAX,
+         "ranks of a row, which exchange among themselves; 0: all are one"}},
        make_all_to_all},
       {"shifts",
        "every rank sends a batch to rank i + 1, then to i + 2, and so on: partners change",

@@ -24,7 +24,7 @@ constexpr std::uint64_t kWhite = 1, kBlack = 2, kStop = 3;
 struct Pattern {
   std::uint64_t tasks, task_bytes;
   std::uint64_t work;  // mean of a task, ns
-  std::uint64_t most_tasks;
+  std::uint64_t most_tasks, reach;
   Picoseconds poll, most_wait;
 };
 
@@ -84,8 +84,9 @@ class Thief {
 
   Task ask() {
     const std::uint32_t n = rank_.size();
+    const std::uint64_t others = p_.reach == 0 ? n - 1 : std::min<std::uint64_t>(p_.reach, n - 1);
     const auto victim =
-        static_cast<std::uint32_t>((rank_.id() + 1 + rank_.random().below(n - 1)) % n);
+        static_cast<std::uint32_t>((rank_.id() + 1 + rank_.random().below(others)) % n);
     answer_ = co_await rank_.irecv(victim, p_.most_tasks * p_.task_bytes, kAnswerTag);
     asked_ = true;
     co_await rank_.send(victim, kAsk, kQuestionTag);
@@ -160,6 +161,7 @@ Result<Program> make(const Values& v, const Place&, const std::shared_ptr<Phases
                   v["task_bytes"],
                   v["work"],
                   v["most_tasks"],
+                  v["reach"],
                   static_cast<Picoseconds>(v["poll"]) * hca::kNanosecond,
                   static_cast<Picoseconds>(v["most_wait"]) * hca::kNanosecond};
   return Program([p, phases](Rank rank) { return steal(rank, p, phases); });
@@ -175,6 +177,8 @@ std::vector<Workload> steal_family() {
              "tasks, all on rank 0 at first"},
             {"task_bytes", Parameter::Unit::bytes, 64, 1, 65536, "bytes of a task handed over"},
             {"most_tasks", Parameter::Unit::count, 64, 1, 16384, "tasks handed over at one time"},
+            {"reach", Parameter::Unit::count, 0, 0, UINT32_MAX,
+             "a rank asks only so many, those that follow it; 0: all"},
             parameter::time("work", 10'000, "mean time of a task"),
             {"poll", Parameter::Unit::duration, 1'000, 100, parameter::kMostTime,
              "time between two looks for messages of an idle rank"},
