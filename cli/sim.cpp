@@ -1,12 +1,16 @@
 #include "cli/sim.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <limits>
 #include <optional>
 
 #include "base/value.h"
 #include "cli/plot_script.h"
+#include "sim/calibration.h"
 #include "sim/experiment.h"
 #include "sim/kept_results.h"
 #include "sim/profile_file.h"
@@ -131,7 +135,7 @@ int run_workload(const SimOptions& o) {
   study.profile = std::move(shared->profile);
   study.settings = shared->settings;
   study.policies = std::move(shared->policies);
-  if (study.policies.empty()) study.policies = {"aqps"};
+  if (study.policies.empty()) study.policies = {"turnout"};
   study.check_content = !o.no_check;
   if (!o.time_limit.empty()) {
     const Result<std::int64_t> limit = value::parse_duration(o.time_limit);
@@ -182,6 +186,32 @@ Status check_experiment(const SimOptions& o, const sim::Experiment& experiment) 
   return {};
 }
 
+// What a user of that device would give the policy `turnout`: written to `file`.
+Status write_costs(const sim::ExperimentOptions& options, const std::string& file) {
+  sim::CalibrationOptions calibration;
+  calibration.profile = options.profile;
+  calibration.seed = options.seed;
+  const Result<selection::CostsFile> costs = sim::calibrate(calibration, sim::run);
+  if (!costs) return costs.status();
+  return sim::write_text_file(file, selection::print_costs(costs.value()));
+}
+
+// Gone with the program.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(std::string name) : name_(std::move(name)) {}
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  ~TemporaryFile() {
+    std::error_code ignored;
+    std::filesystem::remove(name_, ignored);
+  }
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+
+ private:
+  std::string name_;
+};
+
 int run_experiment(const SimOptions& o) {
   const Result<const sim::Experiment*> experiment = sim::find_experiment(o.experiment);
   if (!experiment) return complain(experiment.status());
@@ -222,6 +252,17 @@ int run_experiment(const SimOptions& o) {
                          sim::Picoseconds now, std::uint64_t events) {
     progress.show(fmt::format("{} at {}", what, ranks), ended, ranks, now, events);
   };
+  const bool given = std::any_of(options.settings.begin(), options.settings.end(),
+                                 [](const auto& setting) { return setting.first == "costs"; });
+  std::optional<TemporaryFile> costs;
+  if (experiment.value()->several && !given) {
+    costs.emplace(std::filesystem::temp_directory_path() /
+                  fmt::format("turnout-costs-{}.toml", getpid()));
+    options.told(
+        fmt::format("measuring the costs of {} for the policy turnout", options.profile.name));
+    if (Status s = write_costs(options, costs->name()); !s.ok()) return complain(s);
+    options.costs = costs->name();
+  }
   const Result<sim::ExperimentResult> result = experiment.value()->run(options, sim::run);
   progress.clear();
   if (!result) return complain(result.status());

@@ -37,6 +37,7 @@ struct ExperimentOptions {
   std::vector<std::string> policies;  // empty: the paper's, as far as this build has them
   NamedValues options;                // of the workload, over the experiment's own
   NamedValues settings;               // of Turnout, over the experiment's own
+  std::string costs;                  // file for the policy `turnout` alone; empty: built-in ones
   // Of an experiment with several, the part that is wanted; empty: all. Workloads by title or name.
   std::vector<std::string> workloads, budgets;
   const KeptResults* kept = nullptr;  // where results are read from and kept; null: nowhere

@@ -321,7 +321,7 @@ double busy_share(const DeviceCosts& costs, std::uint64_t sent, std::uint64_t sw
 std::uint32_t wanted_dcis(const DeviceCosts& costs) {
   constexpr double kMost = 64;
   const double ratio =
-      2 * costs.sender_dci_switch.value / std::max(costs.sender_post_dc_switch.value, 1.0);
+      4 * costs.sender_dci_switch.value / std::max(costs.sender_post_dc_switch.value, 1.0);
   return std::bit_ceil(static_cast<std::uint32_t>(std::ceil(std::clamp(ratio, 1.0, kMost))));
 }
 

@@ -73,8 +73,8 @@ inline constexpr double kConfidence = 1;
 // The share of an interval that a process spends on so many messages.
 [[nodiscard]] double busy_share(const DeviceCosts& costs, std::uint64_t sent,
                                 std::uint64_t switched, std::uint64_t received, double interval);
-// As many DCIs as keep a processor sending when every message goes to another target, twice: fixed
-// places leave some busy and others idle.
+// As many DCIs as keep a processor sending when every message goes to another target, four times:
+// peers have fixed places, so some are busy while others are idle.
 [[nodiscard]] std::uint32_t wanted_dcis(const DeviceCosts& costs);
 
 }  // namespace turnout::selection

@@ -146,7 +146,7 @@ std::string page_of(const Lines& lines, const std::vector<std::uint32_t>& sizes,
         "else is said above.\n",
         ranks, usual_interval(ranks));
   }
-  return page + std::string(kSettingsOfPaper) +
+  return page + std::string(kSettingsOfPaper) + costs_of_turnout(options) +
          "Lengths of the workloads are those of the experiment `policies`.\n";
 }
 

@@ -172,7 +172,7 @@ std::string page_of(const std::vector<ComparedLine>& lines, const std::vector<Sc
         "else is said above.\n",
         ranks, usual_interval(ranks));
   }
-  return page + std::string(kSettingsOfPaper);
+  return page + std::string(kSettingsOfPaper) + costs_of_turnout(options);
 }
 
 Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& runner) {

@@ -26,6 +26,9 @@ std::vector<StudyOptions> studies_of(const std::vector<ComparedLine>& lines,
       study.settings = settings_of(line, options);
       study.policies = {policy};
       study.own_settings = settings_of_paper(options.settings, line.ranks);
+      if (!options.costs.empty()) {
+        study.own_settings["turnout"].emplace_back("costs", options.costs);
+      }
       study.time_limit = 100'000'000 * hca::kMicrosecond;
       studies.push_back(std::move(study));
     }

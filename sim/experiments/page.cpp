@@ -110,6 +110,13 @@ std::map<std::string, NamedValues> settings_of_paper(const NamedValues& given,
   return {{"rc-rdma-od", unlimited}};
 }
 
+std::string costs_of_turnout(const ExperimentOptions& options) {
+  if (options.costs.empty()) return "`turnout` has its built-in costs.\n";
+  return fmt::format(
+      "`turnout` has the costs that `turnout calibrate --profile {} --seed {}` measures.\n",
+      options.profile.name, options.seed);
+}
+
 StudyOptions begin_study(const ExperimentOptions& options, std::uint32_t ranks,
                          const std::string& what) {
   StudyOptions study;

@@ -39,6 +39,9 @@ inline constexpr std::string_view kSettingsOfPaper =
     "Table "
     "2.\n";
 
+// Where the policy `turnout` has its costs from.
+[[nodiscard]] std::string costs_of_turnout(const ExperimentOptions& options);
+
 // A study of so many ranks as an experiment asks for it, its progress told behind `what`; workload,
 // settings and policies are the caller's.
 [[nodiscard]] StudyOptions begin_study(const ExperimentOptions& options, std::uint32_t ranks,

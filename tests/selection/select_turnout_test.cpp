@@ -255,7 +255,7 @@ TEST(SelectTurnout, ShareOfTimeAndInitiators) {
   EXPECT_NEAR(busy_share(costs, 1000, 1000, 0, 1e6), 0.139, 1e-9);
   EXPECT_EQ(busy_share(costs, 1'000'000, 0, 0, 1e6), 1);
   EXPECT_EQ(busy_share(costs, 1, 0, 0, 0), 0);
-  EXPECT_EQ(wanted_dcis(costs), 16u);
+  EXPECT_EQ(wanted_dcis(costs), 64u);
   costs.sender_dci_switch.value = 0;
   EXPECT_EQ(wanted_dcis(costs), 1u);
   costs.sender_dci_switch.value = 1e9;
