@@ -34,6 +34,7 @@ class Calibration {
       : options_(options), runner_(runner) {}
 
   Result<Measurements> measure() {
+    measured_.datagrams = options_.datagrams;
     for (const auto step :
          {&Calibration::trips, &Calibration::polls, &Calibration::credits, &Calibration::setups,
           &Calibration::posts, &Calibration::switches, &Calibration::contexts}) {
@@ -56,6 +57,7 @@ class Calibration {
     run.settings = kRoom;
     run.settings.insert(run.settings.end(), settings.begin(), settings.end());
     run.settings.emplace_back("policy", policy);
+    if (options_.datagrams) run.settings.emplace_back("start_channel", "ud");
     run.check_content = run.keep_reports = run.keep_latencies = false;
     const Result<Outcome> outcome = runner_(run, program);
     if (!outcome) {
@@ -83,24 +85,31 @@ class Calibration {
                calibration::ping_pong(p, out));
   }
 
+  // The channel with rings that every pair can have.
+  [[nodiscard]] std::string ring_policy() const {
+    return options_.datagrams ? "static:rc-rdma" : "static:dc-rdma";
+  }
+  [[nodiscard]] ChannelKind ring_channel() const {
+    return options_.datagrams ? ChannelKind::rc_rdma : ChannelKind::dc_rdma;
+  }
+
   Status trips() {
-    Status s = trip_rounds("pingpong, DC-sendrecv", "static:dc-sendrecv", ChannelKind::dc_sendrecv,
-                           {}, 1, 0, &measured_.dc_sendrecv);
-    if (s.ok()) {
-      s = trip_rounds("pingpong, DC-RDMA", "static:dc-rdma", ChannelKind::dc_rdma, {}, 1, 0,
-                      &measured_.dc_rdma);
-    }
-    if (s.ok()) {
-      s = trip_rounds("pingpong, RC-RDMA", "static:rc-rdma", ChannelKind::rc_rdma, {}, 1, 0,
-                      &measured_.rc_rdma);
-    }
+    const auto over = [&](const char* what, const char* policy, ChannelKind channel, Rounds* out) {
+      return trip_rounds(fmt::format("pingpong, {}", what), policy, channel, {}, 1, 0, out);
+    };
+    Status s =
+        over("UD-sendrecv", "static:ud-sendrecv", ChannelKind::ud_sendrecv, &measured_.ud_sendrecv);
+    if (s.ok()) s = over("RC-RDMA", "static:rc-rdma", ChannelKind::rc_rdma, &measured_.rc_rdma);
+    if (options_.datagrams || !s.ok()) return s;
+    s = over("DC-sendrecv", "static:dc-sendrecv", ChannelKind::dc_sendrecv, &measured_.dc_sendrecv);
+    if (s.ok()) s = over("DC-RDMA", "static:dc-rdma", ChannelKind::dc_rdma, &measured_.dc_rdma);
     return s;
   }
 
   Status polls() {
     measured_.extra_rings = kExtraRings;
-    return trip_rounds("pingpong beside silent rings", "static:dc-rdma", ChannelKind::dc_rdma, {},
-                       1, kExtraRings, &measured_.dc_rdma_more_rings);
+    return trip_rounds("pingpong beside silent rings", ring_policy(), ring_channel(), {}, 1,
+                       kExtraRings, &measured_.more_rings);
   }
 
   // A ring of 16 needs a credit message once 8 entries are free, if no message carries them before.
@@ -109,7 +118,7 @@ class Calibration {
     p.lengths = {3, 7, 10};
     p.rounds = options_.rounds;
     std::vector<Rounds> times(p.lengths.size());
-    Status s = run("bursts", 1 + p.senders, 1, "static:dc-rdma", ChannelKind::dc_rdma, {},
+    Status s = run("bursts", 1 + p.senders, 1, ring_policy(), ring_channel(), {},
                    calibration::bursts(p, &times));
     if (!s.ok()) return s;
     for (std::size_t i = 0; i < times[0].size(); ++i) {
@@ -122,10 +131,12 @@ class Calibration {
   Status setups() {
     Rounds first_contact, ignored;
     for (std::uint32_t round = 0; round < options_.rounds; ++round) {
-      Status s =
-          cold("static:dc-sendrecv", ChannelKind::dc_sendrecv, round, 0, &first_contact, &ignored);
+      Status s = options_.datagrams ? cold("static:ud-sendrecv", ChannelKind::ud_sendrecv, round, 0,
+                                           &first_contact, &ignored)
+                                    : cold("static:dc-sendrecv", ChannelKind::dc_sendrecv, round, 0,
+                                           &first_contact, &ignored);
       const double without = s.ok() ? first_contact.back() : 0;
-      if (s.ok()) {
+      if (s.ok() && !options_.datagrams) {
         s = cold("static:dc-rdma", ChannelKind::dc_rdma, round, without, &measured_.setup_dc_lost,
                  &measured_.setup_dc_time);
       }
@@ -169,6 +180,11 @@ class Calibration {
   Status posts() {
     Status s =
         stream("sending, RC", "static:rc-rdma", ChannelKind::rc_rdma, {}, 16, &measured_.post_rc);
+    if (options_.datagrams) {
+      if (!s.ok()) return s;
+      return stream("sending, UD", "static:ud-sendrecv", ChannelKind::ud_sendrecv, {}, 16,
+                    &measured_.post_ud);
+    }
     if (s.ok()) {  // ranks that follow one another have initiators of their own
       s = stream("sending, DC", "static:dc-rdma", ChannelKind::dc_rdma, {{"data_qps", "64"}}, 16,
                  &measured_.post_dc);
@@ -181,6 +197,7 @@ class Calibration {
   }
 
   Status switches() {
+    if (options_.datagrams) return {};  // no initiators
     const NamedValues one = {{"data_qps", "1"}};
     Scatter p;
     p.targets = {8, 24};
