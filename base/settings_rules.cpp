@@ -113,7 +113,8 @@ Status Settings::validate() const {
              "it needs DC, which TURNOUT_START_CHANNEL=ud rules out");
   rules.that(policy != "static:ud-sendrecv" || start_channel != "dc", "policy", policy,
              "it needs UD, which TURNOUT_START_CHANNEL=dc rules out");
-  rules.one_of("break_rule", break_rule, std::array<std::string_view, 2>{"", "free-before-drain"});
+  rules.one_of("break_rule", break_rule,
+               std::array<std::string_view, 3>{"", "free-before-drain", "over-budget"});
   rules.one_of("rendezvous", rendezvous, std::array<std::string_view, 1>{"getcqe"});
 
   rules.count("data_qps", data_qps, 0, 64);

@@ -25,6 +25,7 @@ Result<selection::CostsFile> on_profile(const CalibrateOptions& o) {
   sim::CalibrationOptions options;
   options.profile = std::move(profile).value();
   options.seed = o.seed;
+  options.datagrams = o.start_channel == "ud";
   options.rounds = o.rounds;
   Progress progress;
   options.progress = [&](const std::string& benchmark) { progress.show(benchmark, 0, 1, 0, 0); };
@@ -36,6 +37,9 @@ Result<selection::CostsFile> on_device(const CalibrateOptions& o) {
   if (!settings) return settings.status();
   if (!o.device.empty()) {
     if (Status s = settings->set("device", o.device); !s.ok()) return s;
+  }
+  if (!o.start_channel.empty()) {
+    if (Status s = settings->set("start_channel", o.start_channel); !s.ok()) return s;
   }
   std::string device;
   Result<selection::Measurements> measured = measure_live(settings.value(), o.rounds, &device);
@@ -53,6 +57,10 @@ CLI::App* add_calibrate(CLI::App& app, CalibrateOptions* o) {
   calibrate->add_option("--device", o->device, "adapter, as in TURNOUT_DEVICE");
   calibrate->add_option("--profile", o->profile, "a modelled adapter instead, in virtual time")
       ->excludes("--device");
+  calibrate
+      ->add_option("--start-channel", o->start_channel,
+                   "as in TURNOUT_START_CHANNEL; ud: as on a device without DC")
+      ->check(CLI::IsMember({"auto", "dc", "ud"}));
   calibrate->add_option("--output", o->output, "file to write; else standard output");
   calibrate->add_option("--rounds", o->rounds, "rounds of each benchmark")
       ->capture_default_str()

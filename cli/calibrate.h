@@ -14,7 +14,7 @@
 namespace turnout::cli {
 
 struct CalibrateOptions {
-  std::string device, profile, output;
+  std::string device, profile, start_channel, output;
   std::uint32_t rounds = 9;
   std::uint64_t seed = 1;
 };

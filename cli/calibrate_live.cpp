@@ -125,6 +125,7 @@ class Ends {
   void progress_all() {
     for (End& end : ends_) end.endpoint->progress();
   }
+  [[nodiscard]] bool datagrams() const { return ends_.front().endpoint->address().datagrams(); }
   [[nodiscard]] std::string device() const { return ends_.front().endpoint->report().device; }
 
  private:
@@ -155,19 +156,18 @@ class LiveBench {
       : settings_(settings), rounds_(rounds) {}
 
   Status run(Measurements* m, std::string* device) {
-    Status s = trips("static:dc-sendrecv", {}, 1, 0, &m->dc_sendrecv, device);
-    if (s.ok()) s = trips("static:dc-rdma", {}, 1, 0, &m->dc_rdma);
-    if (s.ok()) s = trips("static:rc-rdma", {}, 1, 0, &m->rc_rdma);
+    if (Status s = look(device); !s.ok()) return s;
+    m->datagrams = datagrams_;
     m->extra_rings = kExtraRings;
-    if (s.ok()) s = trips("static:dc-rdma", {}, 1, kExtraRings, &m->dc_rdma_more_rings);
-    if (s.ok()) s = credits(&m->credit);
+    const std::string ring = datagrams_ ? "static:rc-rdma" : "static:dc-rdma";
+    Status s = trips("static:ud-sendrecv", {{"start_channel", "ud"}}, 1, 0, &m->ud_sendrecv);
+    if (s.ok()) s = trips("static:rc-rdma", {}, 1, 0, &m->rc_rdma);
+    if (s.ok()) s = trips(ring, {}, 1, kExtraRings, &m->more_rings);
+    if (s.ok()) s = credits(ring, &m->credit);
     if (s.ok()) s = setups(m);
-    if (s.ok()) s = posts("static:rc-rdma", "4", kTargets, &m->post_rc);
-    if (s.ok()) s = posts("static:dc-rdma", "64", kTargets, &m->post_dc);
-    if (s.ok()) s = posts("static:dc-rdma", "4", kTargets, &m->post_dc_switch);
-    if (s.ok()) s = one_dci(&m->one_dci);
-    if (s.ok()) s = trips("static:dc-rdma", {{"data_qps", "1"}}, 1, 0, &m->same_target);
-    if (s.ok()) s = trips("static:dc-rdma", {{"data_qps", "1"}}, 2, 0, &m->other_target);
+    if (s.ok()) s = posts("static:rc-rdma", "4", &m->post_rc);
+    if (s.ok() && datagrams_) s = posts("static:ud-sendrecv", "4", &m->post_ud);
+    if (s.ok() && !datagrams_) s = over_dc(m);
     if (s.ok()) s = contexts(m);
     return s;
   }
@@ -175,12 +175,31 @@ class LiveBench {
  private:
   using Own = std::vector<std::pair<std::string, std::string>>;
 
+  // Which adapter, and does every pair start on UD there?
+  Status look(std::string* device) {
+    auto ends = Ends::create(settings_, 1, "turnout", {});
+    if (!ends) return ends.status();
+    *device = ends.value()->device();
+    datagrams_ = ends.value()->datagrams();
+    return {};
+  }
+
+  Status over_dc(Measurements* m) {
+    Status s = trips("static:dc-sendrecv", {}, 1, 0, &m->dc_sendrecv);
+    if (s.ok()) s = trips("static:dc-rdma", {}, 1, 0, &m->dc_rdma);
+    if (s.ok()) s = posts("static:dc-rdma", "64", &m->post_dc);
+    if (s.ok()) s = posts("static:dc-rdma", "4", &m->post_dc_switch);
+    if (s.ok()) s = one_dci(&m->one_dci);
+    if (s.ok()) s = trips("static:dc-rdma", {{"data_qps", "1"}}, 1, 0, &m->same_target);
+    if (s.ok()) s = trips("static:dc-rdma", {{"data_qps", "1"}}, 2, 0, &m->other_target);
+    return s;
+  }
+
   Status trips(const std::string& policy, const Own& own, std::size_t targets, std::size_t extra,
-               Rounds* out, std::string* device = nullptr) {
+               Rounds* out) {
     auto ends = Ends::create(settings_, 1 + targets + extra, policy, own);
     if (!ends) return ends.status();
     Ends& e = *ends.value();
-    if (device != nullptr) *device = e.device();
     for (std::size_t i = 0; i < extra; ++i) {
       Status s = e.send(1 + targets + i, 0);
       if (s.ok()) s = e.receive(0, 1 + targets + i);
@@ -199,8 +218,8 @@ class LiveBench {
   }
 
   // As in virtual time: a burst of ten needs a credit message, one of seven does not.
-  Status credits(Rounds* out) {
-    auto ends = Ends::create(settings_, 2, "static:dc-rdma", {});
+  Status credits(const std::string& ring, Rounds* out) {
+    auto ends = Ends::create(settings_, 2, ring, {});
     if (!ends) return ends.status();
     Ends& e = *ends.value();
     if (Status s = e.warm_up(1); !s.ok()) return s;
@@ -231,9 +250,9 @@ class LiveBench {
     for (std::uint32_t r = 0; r <= rounds_; ++r) {
       if (r == 1) m->setup_dc_lost = m->setup_rc_lost = m->setup_rc_time = {};
       slow_ = 0;
-      Status s = cold("static:dc-sendrecv", 0, &contact);
+      Status s = cold(datagrams_ ? "static:ud-sendrecv" : "static:dc-sendrecv", 0, &contact);
       const double without = s.ok() ? contact.back() : 0;
-      if (s.ok()) s = cold("static:dc-rdma", without, &m->setup_dc_lost);
+      if (s.ok() && !datagrams_) s = cold("static:dc-rdma", without, &m->setup_dc_lost);
       if (s.ok()) s = cold("static:rc-rdma", without, &m->setup_rc_lost, &m->setup_rc_time);
       if (!s.ok()) return s;
     }
@@ -271,8 +290,8 @@ class LiveBench {
   }
 
   // Only the sender's calls are timed; the others make progress in between.
-  Status posts(const std::string& policy, const std::string& dcis, std::size_t targets,
-               Rounds* out) {
+  Status posts(const std::string& policy, const std::string& dcis, Rounds* out) {
+    constexpr std::size_t targets = kTargets;
     auto ends = Ends::create(settings_, 1 + targets, policy, {{"data_qps", dcis}});
     if (!ends) return ends.status();
     Ends& e = *ends.value();
@@ -349,7 +368,8 @@ class LiveBench {
 
   const Settings& settings_;
   std::uint32_t rounds_;
-  double slow_ = 0;  // a round trip over DC-sendrecv
+  double slow_ = 0;         // a round trip over the start service
+  bool datagrams_ = false;  // UD in DC's place
 };
 
 }  // namespace

@@ -53,7 +53,7 @@ EndpointCore::EndpointCore(const Settings& settings, Clock& clock, Processor* pr
       clock_(clock),
       processor_(processor),
       born_(clock.now()),
-      account_(settings.memory_budget),
+      account_(settings.memory_budget, settings.break_rule != "over-budget"),
       placement_(settings.ring_order),
       sends_(account_, MemoryKind::operations, sizeof(void*) + sizeof(std::uint32_t)),
       receives_(account_, MemoryKind::operations),

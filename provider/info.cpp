@@ -14,6 +14,7 @@ namespace {
 // libfabric's name for "any layout of the 64 tag bits": alternating bits, one field each
 // (fi_endpoint(3)).
 constexpr std::uint64_t kAnyTagFormat = 0xaaaaaaaaaaaaaaaaull;
+constexpr std::uint64_t kRma = FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
 constexpr std::uint32_t kHighestThreading = FI_THREAD_ENDPOINT;
 
 struct Wanted {  // the hints, with absent structures replaced by "anything"
@@ -30,8 +31,14 @@ struct Names {
   std::string fabric, domain;
 };
 
-std::uint64_t granted(std::uint64_t asked) noexcept {
-  if (asked == 0) return kCapabilities;
+// One-sided operations need DC or a connection, which this policy rules out. A program that can do
+// without then emulates them over messages.
+std::uint64_t offered_by(const Settings& settings) noexcept {
+  return settings.policy == "static:ud-sendrecv" ? kCapabilities & ~kRma : kCapabilities;
+}
+
+std::uint64_t granted(std::uint64_t asked, std::uint64_t offered) noexcept {
+  if (asked == 0) return offered;
   std::uint64_t caps = asked | FI_LOCAL_COMM | FI_REMOTE_COMM;
   // No direction named means all directions (fi_getinfo(3), primary modifiers).
   if ((caps & (FI_MSG | FI_TAGGED)) != 0 && (caps & (FI_SEND | FI_RECV)) == 0) {
@@ -117,10 +124,14 @@ Refusal check_domain(const Wanted& w, const Names& names) noexcept {
   return nullptr;
 }
 
-Refusal check(const Wanted& w, const Names& names, std::uint64_t caps) noexcept {
+Refusal check(const Wanted& w, const Names& names, std::uint64_t offered,
+              std::uint64_t caps) noexcept {
   if (w.hints != nullptr) {
     const fi_info& h = *w.hints;
     if ((h.caps & ~kCapabilities) != 0) return "capabilities";
+    if ((h.caps & ~offered) != 0) {
+      return "RMA, which needs DC or a connection: the policy static:ud-sendrecv has neither";
+    }
     if (h.addr_format != FI_FORMAT_UNSPEC && h.addr_format != kAddressFormat) {
       return "address format";
     }
@@ -261,16 +272,17 @@ int answer(const Settings& settings, std::uint32_t api, const char* node, std::u
     w.fabric = hints->fabric_attr;
   }
   const Names names{"turnout-" + settings.fabric, "turnout-" + settings.device};
-  std::uint64_t caps = granted(w.hints != nullptr ? w.hints->caps : 0);
+  const std::uint64_t offered = offered_by(settings);
+  std::uint64_t caps = granted(w.hints != nullptr ? w.hints->caps : 0, offered);
   Refusal refusal = nullptr;
   if (node != nullptr) {
     refusal = "a node name (addresses are exchanged by the program)";
   } else {
-    refusal = check(w, names, caps);
+    refusal = check(w, names, offered, caps);
   }
   int mr_mode = registration_mode(w, caps);
   if (mr_mode < 0 && w.hints->caps == 0) {  // RMA was not asked for: offer the rest
-    caps &= ~(FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE);
+    caps &= ~kRma;
     mr_mode = registration_mode(w, caps);
   }
   if (refusal == nullptr && mr_mode < 0) {

@@ -35,6 +35,7 @@ class Calibration {
       : options_(options), runner_(runner) {}
 
   Result<Measurements> measure() {
+    measured_.datagrams = options_.datagrams;
     for (const auto step :
          {&Calibration::trips, &Calibration::polls, &Calibration::credits, &Calibration::setups,
           &Calibration::posts, &Calibration::switches, &Calibration::contexts}) {
@@ -57,6 +58,7 @@ class Calibration {
     run.settings = kRoom;
     run.settings.insert(run.settings.end(), settings.begin(), settings.end());
     run.settings.emplace_back("policy", policy);
+    if (options_.datagrams) run.settings.emplace_back("start_channel", "ud");
     run.check_content = run.keep_reports = run.keep_latencies = false;
     const Result<Outcome> outcome = runner_(run, program);
     if (!outcome) {
@@ -84,24 +86,31 @@ class Calibration {
                calibration::ping_pong(p, out));
   }
 
+  // The channel with rings that every pair can have.
+  [[nodiscard]] std::string ring_policy() const {
+    return options_.datagrams ? "static:rc-rdma" : "static:dc-rdma";
+  }
+  [[nodiscard]] ChannelKind ring_channel() const {
+    return options_.datagrams ? ChannelKind::rc_rdma : ChannelKind::dc_rdma;
+  }
+
   Status trips() {
-    Status s = trip_rounds("pingpong, DC-sendrecv", "static:dc-sendrecv", ChannelKind::dc_sendrecv,
-                           {}, 1, 0, &measured_.dc_sendrecv);
-    if (s.ok()) {
-      s = trip_rounds("pingpong, DC-RDMA", "static:dc-rdma", ChannelKind::dc_rdma, {}, 1, 0,
-                      &measured_.dc_rdma);
-    }
-    if (s.ok()) {
-      s = trip_rounds("pingpong, RC-RDMA", "static:rc-rdma", ChannelKind::rc_rdma, {}, 1, 0,
-                      &measured_.rc_rdma);
-    }
+    const auto over = [&](const char* what, const char* policy, ChannelKind channel, Rounds* out) {
+      return trip_rounds(fmt::format("pingpong, {}", what), policy, channel, {}, 1, 0, out);
+    };
+    Status s =
+        over("UD-sendrecv", "static:ud-sendrecv", ChannelKind::ud_sendrecv, &measured_.ud_sendrecv);
+    if (s.ok()) s = over("RC-RDMA", "static:rc-rdma", ChannelKind::rc_rdma, &measured_.rc_rdma);
+    if (options_.datagrams || !s.ok()) return s;
+    s = over("DC-sendrecv", "static:dc-sendrecv", ChannelKind::dc_sendrecv, &measured_.dc_sendrecv);
+    if (s.ok()) s = over("DC-RDMA", "static:dc-rdma", ChannelKind::dc_rdma, &measured_.dc_rdma);
     return s;
   }
 
   Status polls() {
     measured_.extra_rings = kExtraRings;
-    return trip_rounds("pingpong beside silent rings", "static:dc-rdma", ChannelKind::dc_rdma, {},
-                       1, kExtraRings, &measured_.dc_rdma_more_rings);
+    return trip_rounds("pingpong beside silent rings", ring_policy(), ring_channel(), {}, 1,
+                       kExtraRings, &measured_.more_rings);
   }
 
   // A ring of 16 needs a credit message once 8 entries are free, if no message carries them before.
@@ -110,7 +119,7 @@ class Calibration {
     p.lengths = {3, 7, 10};
     p.rounds = options_.rounds;
     std::vector<Rounds> times(p.lengths.size());
-    Status s = run("bursts", 1 + p.senders, 1, "static:dc-rdma", ChannelKind::dc_rdma, {},
+    Status s = run("bursts", 1 + p.senders, 1, ring_policy(), ring_channel(), {},
                    calibration::bursts(p, &times));
     if (!s.ok()) return s;
     for (std::size_t i = 0; i < times[0].size(); ++i) {
@@ -124,9 +133,12 @@ class Calibration {
     Rounds first_contact;
     for (std::uint32_t round = 0; round < options_.rounds; ++round) {
       slow_ = 0;
-      Status s = cold("static:dc-sendrecv", ChannelKind::dc_sendrecv, round, 0, &first_contact);
+      Status s =
+          options_.datagrams
+              ? cold("static:ud-sendrecv", ChannelKind::ud_sendrecv, round, 0, &first_contact)
+              : cold("static:dc-sendrecv", ChannelKind::dc_sendrecv, round, 0, &first_contact);
       const double without = s.ok() ? first_contact.back() : 0;
-      if (s.ok()) {
+      if (s.ok() && !options_.datagrams) {
         s = cold("static:dc-rdma", ChannelKind::dc_rdma, round, without, &measured_.setup_dc_lost);
       }
       if (s.ok()) {
@@ -173,6 +185,11 @@ class Calibration {
   Status posts() {
     Status s =
         stream("sending, RC", "static:rc-rdma", ChannelKind::rc_rdma, {}, 16, &measured_.post_rc);
+    if (options_.datagrams) {
+      if (!s.ok()) return s;
+      return stream("sending, UD", "static:ud-sendrecv", ChannelKind::ud_sendrecv, {}, 16,
+                    &measured_.post_ud);
+    }
     if (s.ok()) {  // ranks that follow one another have initiators of their own
       s = stream("sending, DC", "static:dc-rdma", ChannelKind::dc_rdma, {{"data_qps", "64"}}, 16,
                  &measured_.post_dc);
@@ -185,6 +202,7 @@ class Calibration {
   }
 
   Status switches() {
+    if (options_.datagrams) return {};  // no initiators
     const NamedValues one = {{"data_qps", "1"}};
     Scatter p;
     p.targets = {8, 24};
@@ -230,7 +248,7 @@ class Calibration {
   const CalibrationOptions& options_;
   const Runner& runner_;
   Measurements measured_;
-  double slow_ = 0;  // a round trip over DC-sendrecv; 0: not known
+  double slow_ = 0;  // a round trip over the start service; 0: not known
 };
 
 }  // namespace

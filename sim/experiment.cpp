@@ -19,6 +19,7 @@ std::span<const Experiment> experiments() {
   static const std::vector<Experiment> all = [] {
     std::vector<Experiment> list = latency_experiments();
     for (Experiment& one : memory_experiments()) list.push_back(one);
+    for (Experiment& one : budget_experiments()) list.push_back(one);
     for (Experiment& one : comparison_experiments()) list.push_back(one);
     for (Experiment& one : clairvoyant_experiments()) list.push_back(one);
     std::sort(list.begin(), list.end(),

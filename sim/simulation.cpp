@@ -253,6 +253,9 @@ Result<Outcome> run(const Options& options, const Program& program) {
     }
   }
   for (auto& rank : shared.ranks) {
+    if (options.examine && rank->has_endpoint() && !rank->killed()) {
+      options.examine(rank->id(), rank->endpoint().report());
+    }
     if (rank->has_endpoint() && !rank->closed()) rank->endpoint().abandon();
     rank->release();
   }

@@ -42,6 +42,8 @@ struct Options {
   // Called now and then in real time: ranks that have ended, virtual time, events so far.
   std::function<void(std::uint32_t ended, Picoseconds now, std::uint64_t events)> progress;
   std::function<void(const hca::Trace&)> trace;
+  // Called once for every rank that was not killed, at its very end, also when the run fails.
+  std::function<void(std::uint32_t rank, const EndpointReport& report)> examine;
 };
 
 struct MemoryByKind {

@@ -72,6 +72,8 @@ long() {
   run_ctest release -L long ${LEAVE_OUT:+-E "$LEAVE_OUT"}
   step "random schedules in virtual time" build/release/bin/sim_soak --count 10000 &&
     passed=$((passed + 1))
+  step "random schedules with little memory" build/release/bin/sim_soak --scarce --count 1000 &&
+    passed=$((passed + 1))
   step "clang build" tools/build.sh clang && run_ctest clang -LE "long|programs"
   step "checks of the sources" tools/check.sh && passed=$((passed + 1))
 }

@@ -75,7 +75,7 @@ Knee knee_at(const std::vector<RatePoint>& points, std::size_t at, const Estimat
 class Writer {
  public:
   Writer(CostsFile* out, const Measurements& measured) : out_(*out) {
-    rounds_ = measured.dc_rdma.size();
+    rounds_ = measured.rc_rdma.size();
   }
   void put(CostValue DeviceCosts::*field, const Estimate& value, const std::string& how,
            double least = kLeastUncertainty) {
@@ -113,6 +113,33 @@ void put_context(Writer* writer, const std::vector<RatePoint>& points) {
   };
   put(knees.first, &DeviceCosts::context_first_entries, &DeviceCosts::context_first_beyond);
   put(knees.second, &DeviceCosts::context_second_entries, &DeviceCosts::context_second_beyond);
+}
+
+// Half round trips. Only their differences count: what is not known better is a part of them.
+void put_trips(Writer* writer, const Measurements& m) {
+  using C = DeviceCosts;
+  const Estimate slow = estimate(m.datagrams ? m.ud_sendrecv : m.dc_sendrecv),
+                 fast = estimate(m.rc_rdma), ring = m.datagrams ? slow : estimate(m.dc_rdma);
+  const double least = kLeastUncertainty * (std::max({slow.value, ring.value, fast.value}) -
+                                            std::min({slow.value, ring.value, fast.value}));
+  const auto put = [&](CostValue C::*field, const Estimate& value, const char* over) {
+    writer->put(field, {value.value, std::max(value.error, least)},
+                fmt::format("half a round trip of pingpong{}", over), 0);
+  };
+  put(&C::receiver_dc_sendrecv, slow, m.datagrams ? " over UD-sendrecv, in DC's place" : "");
+  put(&C::receiver_rc_rdma, fast, "");
+  if (m.datagrams) {
+    writer->set(&C::receiver_ud_below_dc, {0, 0},
+                "assumed as nothing: no DC here, receiver.dc_sendrecv is UD's");
+    writer->set(&C::receiver_dc_rdma, {slow.value, 1},
+                "assumed as receiver.dc_sendrecv: no DC here, so no ring over it");
+    return;
+  }
+  put(&C::receiver_dc_rdma, ring, "");
+  if (!m.ud_sendrecv.empty()) {
+    writer->put(&C::receiver_ud_below_dc, floored(minus(slow, estimate(m.ud_sendrecv))),
+                "half a round trip of pingpong over DC-sendrecv less one over UD-sendrecv");
+  }
 }
 
 }  // namespace
@@ -169,24 +196,12 @@ CostsFile costs_of(const Measurements& m, const std::string& device, const std::
   }
   Writer writer(&out, m);
   using C = DeviceCosts;
-  if (!m.dc_sendrecv.empty()) {
-    // Only differences count: what is not known better is a part of them.
-    const Estimate slow = estimate(m.dc_sendrecv), ring = estimate(m.dc_rdma),
-                   fast = estimate(m.rc_rdma);
-    const double least = kLeastUncertainty * (std::max({slow.value, ring.value, fast.value}) -
-                                              std::min({slow.value, ring.value, fast.value}));
-    const auto put = [&](CostValue C::*field, const Estimate& value) {
-      writer.put(field, {value.value, std::max(value.error, least)},
-                 "half a round trip of pingpong", 0);
-    };
-    put(&C::receiver_dc_sendrecv, slow);
-    put(&C::receiver_dc_rdma, ring);
-    put(&C::receiver_rc_rdma, fast);
-  }
-  if (!m.dc_rdma_more_rings.empty() && m.extra_rings > 0) {
+  if (!m.rc_rdma.empty()) put_trips(&writer, m);
+  if (!m.more_rings.empty() && m.extra_rings > 0) {
     // One of the two directions is slower by half of the rings' polls: a quarter of them in half a
     // round trip.
-    const Estimate more = minus(estimate(m.dc_rdma_more_rings), estimate(m.dc_rdma));
+    const Estimate more =
+        minus(estimate(m.more_rings), estimate(m.datagrams ? m.rc_rdma : m.dc_rdma));
     writer.put(&C::receiver_poll, floored(times(more, 4 / m.extra_rings)),
                fmt::format("pingpong beside {:.0f} silent rings", m.extra_rings));
   }
@@ -208,8 +223,14 @@ CostsFile costs_of(const Measurements& m, const std::string& device, const std::
   if (!m.post_rc.empty()) {
     const std::string how = "a sender that never waits, many targets";
     writer.put(&C::sender_post_rc, estimate(m.post_rc), how + ", RC");
-    writer.put(&C::sender_post_dc, estimate(m.post_dc), how + ", a DCI for each");
-    writer.put(&C::sender_post_dc_switch, estimate(m.post_dc_switch), how + ", fewer DCIs");
+    if (m.datagrams) {
+      for (CostValue C::*field : {&C::sender_post_dc, &C::sender_post_dc_switch}) {
+        writer.put(field, estimate(m.post_ud), how + ", UD, in DC's place");
+      }
+    } else {
+      writer.put(&C::sender_post_dc, estimate(m.post_dc), how + ", a DCI for each");
+      writer.put(&C::sender_post_dc_switch, estimate(m.post_dc_switch), how + ", fewer DCIs");
+    }
   }
   if (!m.one_dci.empty()) {
     writer.put(&C::sender_dci_switch, estimate(m.one_dci),

@@ -41,16 +41,19 @@ struct Knees {
 [[nodiscard]] Knees find_knees(const std::vector<RatePoint>& points);
 
 struct Measurements {
+  // The device has no DC: nothing of DC was measured, and `more_rings` and `credit` are RC-RDMA's.
+  bool datagrams = false;
   // Half a round trip, one message under way.
-  Rounds dc_sendrecv, dc_rdma, rc_rdma;
+  Rounds dc_sendrecv, ud_sendrecv, dc_rdma, rc_rdma;
   // The same over DC-RDMA with `extra_rings` silent rings more at one of the two ends.
-  Rounds dc_rdma_more_rings;
+  Rounds more_rings;
   double extra_rings = 0;
-  Rounds credit;                            // one credit message
-  Rounds setup_dc_lost, setup_rc_lost;      // both processes' loss together
-  Rounds setup_rc_time;                     // from the request to its use
-  Rounds post_rc, post_dc, post_dc_switch;  // one message of a sender that never waits
-  Rounds one_dci;                           // one message of a DCI that switches for each
+  Rounds credit;                        // one credit message
+  Rounds setup_dc_lost, setup_rc_lost;  // both processes' loss together
+  Rounds setup_rc_time;                 // from the request to its use
+  // One message of a sender that never waits.
+  Rounds post_rc, post_dc, post_dc_switch, post_ud;
+  Rounds one_dci;                    // one message of a DCI that switches for each
   Rounds same_target, other_target;  // half a round trip with a DCI that stays, that switches
   std::vector<RatePoint> contexts;
 };

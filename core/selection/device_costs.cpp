@@ -348,9 +348,9 @@ std::string costs_page() {
 }
 
 DeviceCosts with_ud(DeviceCosts costs) {
-  constexpr double kUdBelowDc = 30;
   costs.receiver_dc_sendrecv.value =
-      std::max(costs.receiver_dc_sendrecv.value - kUdBelowDc, costs.receiver_rc_rdma.value + 1);
+      std::max(costs.receiver_dc_sendrecv.value - costs.receiver_ud_below_dc.value,
+               costs.receiver_rc_rdma.value + 1);
   costs.sender_post_dc_switch = costs.sender_post_dc;
   costs.sender_switch_latency = {};
   return costs;

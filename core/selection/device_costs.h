@@ -65,8 +65,8 @@ struct CostsFile {
 // The text of docs/device-costs.md.
 [[nodiscard]] std::string costs_page();
 
-// The same device with UD in DC's place: a message over UD takes 30 ns less than one over DC, which
-// takes 60 more than one over RC, and it turns no initiator (UCX, ud_iface.c and dc_mlx5.c).
+// The same device with UD in DC's place: a message over UD takes receiver_ud_below_dc less than one
+// over DC, and turns no initiator.
 [[nodiscard]] DeviceCosts with_ud(DeviceCosts costs);
 
 // What AQPS needs of it.

@@ -11,6 +11,8 @@ namespace turnout::sim {
 [[nodiscard]] std::vector<Experiment> latency_experiments();
 // AQPS figure 8: aqps-memory.
 [[nodiscard]] std::vector<Experiment> memory_experiments();
+// budget: onetoall within 32 MB for each process.
+[[nodiscard]] std::vector<Experiment> budget_experiments();
 // policies: all of them on many workloads.
 [[nodiscard]] std::vector<Experiment> comparison_experiments();
 // clairvoyant: all of them against the best maps found.

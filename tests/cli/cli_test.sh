@@ -56,6 +56,14 @@ calibrate)
   TURNOUT_COSTS=$scratch/a.toml run info --costs
   ends_with 0
   grep -v '^note' "$scratch/a.toml" | diff - <(grep -v '^note' "$scratch/out") || fail "read again"
+  # Without DC: UD is measured in its place, and the selection reads it there.
+  run calibrate --profile connect-ib --rounds 3 --start-channel ud --output "$scratch/ud.toml"
+  ends_with 0
+  grep -q '^dc_sendrecv = .*"M half a round trip of pingpong over UD-sendrecv' "$scratch/ud.toml" ||
+    fail "UD in DC's place"
+  grep -q '^dc_rdma = .*"assumed as receiver.dc_sendrecv' "$scratch/ud.toml" || fail "a ring over DC"
+  TURNOUT_COSTS=$scratch/ud.toml run info --costs
+  ends_with 0
   run calibrate --profile nosuch
   ends_with 1
   run calibrate --profile connect-ib --device virtual
@@ -63,6 +71,10 @@ calibrate)
   TURNOUT_FABRIC=cli-calibrate-$$ run calibrate --device virtual --rounds 3
   ends_with 0
   has 'name = "turnout0"' out
+  TURNOUT_FABRIC=cli-calibrate-$$ run calibrate --device virtual --rounds 3 --start-channel ud
+  ends_with 0
+  has "median of 3" out
+  has "over UD-sendrecv, in DC's place" out
   ;;
 config_table)
   TURNOUT_MEMORY_BUDGET=64M run info --config
@@ -223,6 +235,12 @@ sim_errors)
   has "aqps-memory" out
   ;;
 sim_experiment)
+  # An endpoint of connect-ib begins with 9 MB under turnout; 63 connections need 90.
+  run sim --experiment budget --sizes 64 --set memory_budget=16000000 --output "$scratch/pages"
+  ends_with 0
+  grep -q "^| turnout | 64 | 16000000 B | .*| yes |$" "$scratch/pages/budget.md" || fail "no peak of turnout"
+  grep -q "^| rc-rdma-od | 64 | none | " "$scratch/pages/budget.md" || fail "nothing without a budget"
+  ! grep -qF "**no**" "$scratch/pages/budget.md" || fail "over the budget"
   run sim --experiment aqps-onetoall --sizes 4,8 --option messages=2000 --option warmup=100 \
     --output "$scratch/pages"
   ends_with 0

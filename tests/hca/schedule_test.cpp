@@ -174,7 +174,7 @@ TEST(Schedule, Threads) {
         std::vector<std::uint8_t> own(4096);
         for (unsigned i = 0; i < kEach; ++i) {
           post_srq(srq, {in.sge((t * 64 + i % 64) * 64, 64)}, i);
-          ibv_mr* mr = ibv_reg_mr(rig.pd, own.data(), own.size(), IBV_ACCESS_LOCAL_WRITE);
+          ibv_mr* mr = ibv_reg_mr(rig.pd, own.data(), own.size(), int{IBV_ACCESS_LOCAL_WRITE});
           const ibv_sge sge{reinterpret_cast<std::uint64_t>(own.data()), 32, mr->lkey};
           post_dc(dci, ah, dct->qp_num, IBV_WR_SEND, sge, i, 0, 0, kDcKey,
                   IBV_SEND_SIGNALED | IBV_SEND_INLINE);

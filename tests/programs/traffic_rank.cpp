@@ -86,13 +86,6 @@ TrafficRank::TrafficRank(const TrafficOptions& options, std::uint32_t rank, Shar
     to_receive_ += sources_[p].count;
     to_send_ += targets_[p].left;
   }
-  for (std::size_t i = 0; i < kSendWindow; ++i) {
-    auto send = std::make_unique<Send>();
-    send->is_send = true;
-    send->buffer = std::make_unique_for_overwrite<std::byte[]>(options.max_size);
-    free_sends_.push_back(send.get());
-    sends_.push_back(std::move(send));
-  }
   for (std::size_t i = 0; i < kReceiveWindow; ++i) {
     auto receive = std::make_unique<Receive>();
     receive->buffer = std::make_unique_for_overwrite<std::byte[]>(options.max_size + kGuard);
@@ -123,7 +116,12 @@ bool TrafficRank::peer_is_dead(std::uint32_t peer) const noexcept {
 
 // Sends the next message of a random target whose window is open. False: nothing could be sent.
 bool TrafficRank::try_send() {
-  if (free_sends_.empty() || to_send_ == 0) return false;
+  if (to_send_ == 0) return false;
+  if (free_sends_.empty()) {
+    sends_.push_back(std::make_unique<Send>());
+    sends_.back()->is_send = true;
+    free_sends_.push_back(sends_.back().get());
+  }
   const auto start = static_cast<std::uint32_t>(random_.below(options_.ranks));
   for (std::uint32_t i = 0; i < options_.ranks; ++i) {
     const std::uint32_t t = (start + i) % options_.ranks;
@@ -134,6 +132,7 @@ bool TrafficRank::try_send() {
     if (!target.next) target.next = target.stream->next();
     const Message m = *target.next;
     Send& send = *free_sends_.back();
+    send.buffer = std::make_unique_for_overwrite<std::byte[]>(std::max<std::size_t>(m.size, 1));
     contents_.fill(m, {send.buffer.get(), m.size});
     const bool inject = m.size <= node_.inject_size() && m.sequence % 3 == 0;
     const std::uint64_t data = m.sequence & 0xffffffffu;
@@ -433,7 +432,7 @@ void TrafficRank::wait_a_little() {
 }
 
 bool TrafficRank::finished() const {
-  return to_send_ == 0 && to_receive_ == 0 && free_sends_.size() == kSendWindow;
+  return to_send_ == 0 && to_receive_ == 0 && free_sends_.size() == sends_.size();
 }
 
 bool TrafficRank::all_done() const noexcept {

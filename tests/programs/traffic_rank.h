@@ -4,7 +4,9 @@
 //
 // Windows are bounded so that any correct provider reaches the end: receives of a source are posted
 // in shuffled blocks of kBlock messages, and its sender may run at most kAhead messages past the
-// last full block; so every receive that is posted waits for a message that may be sent. Owns its
+// last full block; so every receive that is posted waits for a message that may be sent. Nothing
+// else bounds the sends: were there so many of a rank at most, sends to ranks that first wait for
+// others could take all, and ranks would wait in a circle. Owns its
 // node and buffers; one thread. The first failure is an exception (TrafficError).
 #pragma once
 
@@ -50,7 +52,7 @@ class TrafficRank {
   struct Source;
   struct Target;
   static constexpr std::uint64_t kBlock = 16, kAhead = 32;
-  static constexpr std::size_t kSendWindow = 32, kReceiveWindow = 64;
+  static constexpr std::size_t kReceiveWindow = 64;
 
   [[nodiscard]] RankArea& mine() noexcept { return shared_.rank[rank_]; }
   bool try_send();
@@ -78,7 +80,7 @@ class TrafficRank {
   std::vector<fi_addr_t> peers_;
   std::vector<Source> sources_;
   std::vector<Target> targets_;
-  std::vector<std::unique_ptr<Send>> sends_;
+  std::vector<std::unique_ptr<Send>> sends_;  // as many as were under way at one time
   std::vector<std::unique_ptr<Receive>> receives_;
   std::vector<Send*> free_sends_;
   std::vector<Receive*> free_receives_;

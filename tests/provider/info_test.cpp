@@ -220,6 +220,25 @@ TEST(Info, WithoutKeysOfTheAdapterTheRestIsOfferedWhenNothingWasAsked) {
   EXPECT_EQ(info->domain_attr->mr_mode, 0);
 }
 
+// One-sided operations need DC or a connection.
+TEST(Info, WithDatagramsOnlyNoRmaIsOffered) {
+  Settings settings = Settings::defaults();
+  ASSERT_TRUE(settings.set("policy", "static:ud-sendrecv").ok());
+  fi_info* raw = nullptr;
+  ASSERT_EQ(provider::answer(settings, FI_VERSION(1, 17), nullptr, 0, nullptr, &raw), 0);
+  const InfoPtr info(raw);
+  EXPECT_EQ(info->caps & (FI_RMA | FI_READ | FI_REMOTE_WRITE), 0u);
+  EXPECT_NE(info->caps & FI_TAGGED, 0u);
+  const InfoPtr hints = hints_for_all();
+  hints->caps = FI_TAGGED | FI_RMA;
+  EXPECT_EQ(provider::answer(settings, FI_VERSION(1, 17), nullptr, 0, hints.get(), &raw),
+            -FI_ENODATA);
+  hints->caps = FI_TAGGED;
+  ASSERT_EQ(provider::answer(settings, FI_VERSION(1, 17), nullptr, 0, hints.get(), &raw), 0);
+  const InfoPtr plain(raw);
+  EXPECT_EQ(plain->caps & FI_RMA, 0u);
+}
+
 TEST(Info, OneDirectionStaysOneDirection) {
   InfoPtr hints = hints_for_all(), info;
   hints->caps = FI_TAGGED | FI_SEND | FI_RMA | FI_WRITE;

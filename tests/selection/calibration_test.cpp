@@ -53,7 +53,7 @@ TEST(Calibration, WhatWasNotMeasuredSaysSoAndAllReadsBack) {
   m.dc_sendrecv = {1850, 1849, 1851};
   m.dc_rdma = {1750, 1750, 1750};
   m.rc_rdma = {1480, 1480, 1480};
-  m.dc_rdma_more_rings = {1990, 1990, 1990};
+  m.more_rings = {1990, 1990, 1990};
   m.extra_rings = 48;
   m.same_target = {1000, 1000, 1000};
   m.other_target = {1500, 1500, 1500};
@@ -73,6 +73,30 @@ TEST(Calibration, WhatWasNotMeasuredSaysSoAndAllReadsBack) {
       EXPECT_EQ((file.costs.*rows[i].field).value, rows[i].built_in.value);
     }
   }
+}
+
+// Without DC the file says what UD takes; with_ud() takes nothing off it again.
+TEST(Calibration, WithoutDcUdStandsInItsPlace) {
+  Measurements m;
+  m.datagrams = true;
+  m.ud_sendrecv = {1600, 1600, 1600};
+  m.rc_rdma = {1480, 1480, 1480};
+  m.more_rings = {1600, 1600, 1600};
+  m.extra_rings = 48;
+  m.post_rc = {90, 90, 90};
+  m.post_ud = {120, 120, 120};
+  const CostsFile file = costs_of(m, "x", "a test");
+  const DeviceCosts costs = with_ud(file.costs);
+  EXPECT_EQ(cost_model(costs, 16).saving_rc_rdma, 120);
+  EXPECT_EQ(cost_model(costs, 16).saving_dc_rdma, 0);
+  EXPECT_NEAR(costs.receiver_poll.value, 10, 1e-9);
+  EXPECT_EQ(costs.sender_post_dc.value, 120);
+  ASSERT_TRUE(parse_costs(print_costs(file), "again").ok());
+  // Where there is DC, the difference of the two is told.
+  m.datagrams = false;
+  m.dc_sendrecv = {1650, 1650, 1650};
+  m.dc_rdma = {1580, 1580, 1580};
+  EXPECT_EQ(cost_model(with_ud(costs_of(m, "x", "a test").costs), 16).saving_rc_rdma, 120);
 }
 
 }  // namespace

@@ -15,6 +15,8 @@ struct ScheduleOutcome {
   std::string told;    // the settings and sizes that the seed gave
   std::uint64_t hash = 0;
   std::uint64_t switches = 0, faults = 0, messages = 0;
+  bool gave_up = false;  // a small budget was too small for the program, and the error said so
+  double fullest = 0;    // the largest peak of a rank, as a part of its budget
 };
 
 // `more`: settings on top of those drawn.
@@ -23,5 +25,8 @@ struct ScheduleOutcome {
 // The same on a device without DC: datagrams are lost, come twice and out of order.
 [[nodiscard]] ScheduleOutcome play_datagram_schedule(
     std::uint64_t seed, std::vector<std::pair<std::string, std::string>> more = {});
+// One of the two, odd seeds without DC, with little more memory than an endpoint needs to begin.
+[[nodiscard]] ScheduleOutcome play_scarce_schedule(
+    std::uint64_t seed, const std::vector<std::pair<std::string, std::string>>& more = {});
 
 }  // namespace turnout::sim

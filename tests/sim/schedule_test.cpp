@@ -70,6 +70,31 @@ TEST(Schedules, HoldOverDatagrams) {
   EXPECT_EQ(play_datagram_schedule(7).hash, play_datagram_schedule(7).hash);
 }
 
+// The budget is small: much is refused, and no rank's account is ever above it.
+TEST(Schedules, NeverExceedASmallBudget) {
+  std::uint64_t full = 0, gave_up = 0, switches = 0;
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    const ScheduleOutcome outcome = play_scarce_schedule(seed);
+    ASSERT_EQ(outcome.broken, "") << outcome.told;
+    switches += outcome.switches;
+    if (outcome.fullest > 0.97) ++full;
+    if (outcome.gave_up) ++gave_up;
+  }
+  EXPECT_GT(switches, 500u);
+  EXPECT_GT(full, 20u);
+  EXPECT_LT(gave_up, 30u);  // most programs get by
+}
+
+// An account that refuses nothing is found out.
+TEST(Schedules, FindAnAccountAboveItsBudget) {
+  std::uint64_t found = 0;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    const ScheduleOutcome outcome = play_scarce_schedule(seed, {{"break_rule", "over-budget"}});
+    if (outcome.broken.find("are over the budget of") != std::string::npos) ++found;
+  }
+  EXPECT_GT(found, 15u);
+}
+
 // A hand-over with two steps in the wrong order is found, and its seed finds it again.
 TEST(Schedules, FindABrokenHandOver) {
   const std::vector<std::pair<std::string, std::string>> broken = {

@@ -1,0 +1,210 @@
+// budget: what onetoall takes of memory where the budget is small, and what connections to everyone
+// would take without one. Every number is read from the accounts of the real endpoints.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/settings.h"
+#include "base/value.h"
+#include "core/memory/account.h"
+#include "sim/experiments/list.h"
+#include "sim/experiments/page.h"
+
+namespace turnout::sim {
+
+namespace {
+
+constexpr std::uint32_t kRanks = 4096;
+constexpr const char* kBudget = "32000000";
+constexpr const char* kNoBudget = "1048576GiB";
+constexpr std::uint64_t kEach = 400;           // messages to each rank
+constexpr std::uint32_t kIntervalPerRank = 5;  // microseconds: some 20 decisions in a run
+
+struct Row {
+  std::string policy;
+  bool limited = true;
+  std::uint32_t ranks = 0;
+  Outcome outcome;
+};
+
+// Everything for everyone: as rc-rdma-od would run without any limit.
+NamedValues unlimited(std::uint32_t ranks) {
+  const std::string all = fmt::format("{}", ranks);
+  return {{"memory_budget", kNoBudget},
+          {"max_active_rc", all},
+          {"max_channels", all},
+          {"rc_pool", all}};
+}
+
+Result<Row> measure(const ExperimentOptions& options, const NamedValues& workload_options,
+                    NamedValues settings, const std::string& policy, bool limited,
+                    std::uint32_t ranks, const Runner& runner) {
+  StudyOptions study = begin_study(options, ranks, limited ? "" : "no budget, ");
+  study.workload = "onetoall";
+  study.options = workload_options;
+  study.settings = limited ? std::move(settings) : overlaid(std::move(settings), unlimited(ranks));
+  study.policies = {policy};
+  study.keep_reports = true;
+  Result<Study> result = run_study(study, runner);
+  if (!result) return result.status();
+  Outcome& outcome = result.value().results.front().outcome;
+  if (outcome.reports.empty()) {
+    return Status{Code::internal, "budget: the simulation kept no reports"};
+  }
+  return Row{policy, limited, ranks, std::move(outcome)};
+}
+
+std::string bytes(std::uint64_t n) {
+  return value::human_bytes(n);
+}
+
+// The rank whose account was fullest; the first of equals.
+std::size_t fullest(const Outcome& outcome) {
+  const auto& reports = outcome.reports;
+  return static_cast<std::size_t>(
+      std::max_element(reports.begin(), reports.end(),
+                       [](const auto& a, const auto& b) { return a.peak < b.peak; }) -
+      reports.begin());
+}
+
+std::string peaks_table(const std::vector<Row>& rows) {
+  std::vector<std::vector<std::string>> table = {
+      {"policy", "processes", "budget", "messages", "largest peak", "of rank", "of the budget",
+       "peak of rank 0", "all peaks together", "ends after", "below the budget"}};
+  for (const Row& row : rows) {
+    const Outcome& o = row.outcome;
+    const std::size_t rank = fullest(o);
+    std::uint64_t sum = 0;
+    for (const EndpointReport& report : o.reports) sum += report.peak;
+    const std::uint64_t peak = o.reports[rank].peak;
+    const double part = 100 * static_cast<double>(peak) / static_cast<double>(o.budget);
+    table.push_back({row.policy, fmt::format("{}", row.ranks),
+                     row.limited ? fmt::format("{} B", o.budget) : "none",
+                     fmt::format("{}", o.messages), bytes(peak), fmt::format("{}", rank),
+                     row.limited ? fmt::format("{:.1f} %", part) : "-",
+                     bytes(o.reports.front().peak), bytes(sum),
+                     fmt::format("{:.1f} ms", static_cast<double>(o.time) / 1e9),
+                     !row.limited       ? "-"
+                     : peak <= o.budget ? "yes"
+                                        : "**no**"});
+  }
+  return markdown_table(table);
+}
+
+std::string channels_table(const std::vector<Row>& rows) {
+  std::vector<std::vector<std::string>> table = {{"policy", "processes", "budget", "DC-sendrecv",
+                                                  "DC-RDMA", "RC-RDMA", "RC queue pairs of rank 0",
+                                                  "of all", "refusals of rank 0"}};
+  for (const Row& row : rows) {
+    const auto sent = [&](std::string_view channel) {
+      for (const Channels& c : row.outcome.channels) {
+        if (c.channel == channel) return fmt::format("{}", c.messages);
+      }
+      return std::string("0");
+    };
+    const EndpointReport& first = row.outcome.reports.front();
+    std::uint64_t queue_pairs = 0;
+    for (const EndpointReport& r : row.outcome.reports) queue_pairs += r.rc_queue_pairs_peak;
+    table.push_back({row.policy, fmt::format("{}", row.ranks), row.limited ? "yes" : "none",
+                     sent(name(ChannelKind::dc_sendrecv)), sent(name(ChannelKind::dc_rdma)),
+                     sent(name(ChannelKind::rc_rdma)), fmt::format("{}", first.rc_queue_pairs_peak),
+                     fmt::format("{}", queue_pairs), fmt::format("{}", first.refusals)});
+  }
+  return markdown_table(table);
+}
+
+// Peaks by kind of rank 0.
+std::string kinds_table(const std::vector<Row>& rows) {
+  std::vector<std::vector<std::string>> table = {{"kind"}};
+  for (const Row& row : rows) {
+    table.front().push_back(
+        fmt::format("{}{}, {}", row.policy, row.limited ? "" : " without budget", row.ranks));
+  }
+  for (std::size_t k = 0; k < static_cast<std::size_t>(MemoryKind::count); ++k) {
+    const std::string_view kind = name(static_cast<MemoryKind>(k));
+    table.push_back({std::string(kind)});
+    for (const Row& row : rows) {
+      std::string peak = "-";
+      for (const MemoryLine& line : row.outcome.reports.front().memory) {
+        if (line.kind == kind) peak = bytes(line.peak);
+      }
+      table.back().push_back(std::move(peak));
+    }
+  }
+  return markdown_table(table);
+}
+
+Plot make_plot(const std::vector<Row>& rows) {
+  Plot plot{"Peak of rank 0", "processes", "bytes", true, true, {}};
+  for (const Row& row : rows) {
+    const std::string series = row.policy + (row.limited ? "" : ", no budget");
+    auto at = std::find_if(plot.series.begin(), plot.series.end(),
+                           [&](const Plot::Series& s) { return s.name == series; });
+    if (at == plot.series.end()) {
+      plot.series.push_back({series, {}, false});
+      at = plot.series.end() - 1;
+    }
+    at->points.emplace_back(row.ranks, static_cast<double>(row.outcome.reports.front().peak));
+  }
+  return plot;
+}
+
+Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& runner) {
+  const Result<std::vector<std::string>> policies =
+      policies_of(options.policies, {"turnout", "aqps", "rc-rdma-od"});
+  if (!policies) return policies.status();
+  std::vector<std::uint32_t> sizes = options.sizes;
+  if (sizes.empty()) sizes = {kRanks};
+  const NamedValues settings = overlaid({{"memory_budget", kBudget}}, options.settings);
+  std::vector<Row> rows;
+  for (const std::uint32_t ranks : sizes) {
+    if (ranks < 2) return Status{Code::invalid, "budget: --sizes: at least 2 processes"};
+    const NamedValues workload_options = overlaid(
+        {{"messages", fmt::format("{}", kEach * (ranks - 1))}, {"warmup", "0"}}, options.options);
+    const NamedValues with_interval = overlaid(
+        {{"interval", fmt::format("{}us", std::uint64_t{kIntervalPerRank} * ranks)}}, settings);
+    for (const std::string& policy : policies.value()) {
+      for (const bool limited : {true, false}) {
+        if (!limited && policy != "rc-rdma-od") continue;
+        Result<Row> row =
+            measure(options, workload_options, with_interval, policy, limited, ranks, runner);
+        if (!row) return row.status();
+        rows.push_back(std::move(row).value());
+      }
+    }
+  }
+  std::string page = fmt::format(
+      "# budget\n\nRank 0 sends to all others round robin (onetoall), {} messages to each unless "
+      "an "
+      "option says otherwise, under a\nbudget of memory for each process "
+      "(`TURNOUT_MEMORY_BUDGET`); then `rc-rdma-od` once more without a budget or any\nother "
+      "limit: "
+      "what a connection to everyone takes. Every peak is that of the account of a real endpoint, "
+      "which asks\nbefore it allocates; it is kept at each reservation, so none is missed. How "
+      "large "
+      "one queue pair is comes from the\nprofile (`memory.*`).\n\n{}\n",
+      kEach, provenance(options.profile));
+  page += fmt::format("## Peaks\n\n{}\n{{plot}}\n\n", peaks_table(rows));
+  page +=
+      fmt::format("## What was used\n\nMessages by channel, the end's barrier included.\n\n{}\n",
+                  channels_table(rows));
+  page += fmt::format("## Rank 0 by kind\n\nPeaks of each kind, in powers of two.\n\n{}\n",
+                      kinds_table(rows));
+  page += fmt::format("## How it was run\n\n{}",
+                      how_it_was_run("budget", options, options.options, settings));
+  page += fmt::format(
+      "\nThe interval is {} us for each process (`--set interval=` gives another): some 20 "
+      "decisions "
+      "are made\nwhile the program runs, and ask for what they find worth it.\n",
+      kIntervalPerRank);
+  return ExperimentResult{std::move(page), {make_plot(rows)}};
+}
+
+}  // namespace
+
+std::vector<Experiment> budget_experiments() {
+  return {{"budget", "onetoall within 32 MB for each process, and what it takes without", run}};
+}
+
+}  // namespace turnout::sim
