@@ -254,8 +254,11 @@ int run_experiment(const SimOptions& o) {
   };
   const bool given = std::any_of(options.settings.begin(), options.settings.end(),
                                  [](const auto& setting) { return setting.first == "costs"; });
+  const bool used = options.policies.empty() ||
+                    std::find(options.policies.begin(), options.policies.end(), "turnout") !=
+                        options.policies.end();
   std::optional<TemporaryFile> costs;
-  if (experiment.value()->several && !given) {
+  if (experiment.value()->several && used && !given) {
     costs.emplace(std::filesystem::temp_directory_path() /
                   fmt::format("turnout-costs-{}.toml", getpid()));
     options.told(

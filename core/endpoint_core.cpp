@@ -89,7 +89,18 @@ Status EndpointCore::start() {
   hints_ = settings_.policy == "turnout";
   if (hints_) {
     // Limits follow from the costs and the budget, unless somebody gave them.
-    if (!settings_.is_given("max_active_rc")) settings_.max_active_rc = settings_.max_channels;
+    if (!settings_.is_given("max_active_rc")) {
+      const std::uint64_t each =
+          object_bytes(Object::rc_queue_pair, 1,
+                       queue_pair_bytes(QpService::rc, kQueueDepth, 2, tuning_.max_inline)) +
+          settings_.ring_entries * settings_.ring_entry_size;
+      settings_.max_active_rc =
+          std::clamp<std::uint64_t>(account_.budget() / each, 1, settings_.max_channels);
+      // The send queue has room for all of them.
+      if (!settings_.is_given("rc_pool")) {
+        settings_.rc_pool = std::min(settings_.rc_pool, settings_.max_active_rc);
+      }
+    }
     if (!settings_.is_given("data_qps") && !over_datagrams()) {
       settings_.data_qps = selection::wanted_dcis(costs_);
       const auto bytes = [this] {

@@ -59,8 +59,10 @@ std::string KeptResults::identity(const StudyOptions& study, const std::string& 
   }
   Json given = Json::array();
   for (const auto& [name, value] : settings) {
-    given.push_back({name, value});
-    if (name != "costs" || value.empty()) continue;
+    if (name != "costs" || value.empty()) {
+      given.push_back({name, value});
+      continue;
+    }
     const Result<std::string> text = read_text_file(value, value, "costs", kLargestNamed);
     if (!text) return {};
     given.push_back({"text of costs", text.value()});

@@ -169,9 +169,9 @@ for policy in ("aqps", "rc-rdma-od"):
 END
   # The same seed, the same events; another, others.
   hash_of() { grep -o '"hash": "[0-9a-f]*"' "$1" | head -1; }
-  run sim ring --ranks 8 --seed 3 --option rounds=20 --json "$scratch/b.json"
+  run sim ring --ranks 8 --seed 3 --policy aqps --option rounds=20 --json "$scratch/b.json"
   [ "$(hash_of "$scratch/a.json")" = "$(hash_of "$scratch/b.json")" ] || fail "two runs of one seed differ"
-  run sim ring --ranks 8 --seed 4 --option rounds=20 --json "$scratch/c.json"
+  run sim ring --ranks 8 --seed 4 --policy aqps --option rounds=20 --json "$scratch/c.json"
   [ "$(hash_of "$scratch/a.json")" != "$(hash_of "$scratch/c.json")" ] || fail "two seeds do not differ"
   ;;
 sim_workloads)
@@ -228,7 +228,7 @@ sim_errors)
   has "/nonexistent/x" err
   run sim ring --ranks 8 --time-limit 1us
   ends_with 1
-  has "ring under aqps" err
+  has "ring under turnout" err
   run sim --list
   ends_with 0
   has "alltoone" out

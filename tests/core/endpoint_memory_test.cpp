@@ -8,7 +8,7 @@ namespace turnout {
 namespace {
 
 TEST(EndpointMemory, WithoutAProcessorObjectsAreAsLargeAsTheDriverMakesThem) {
-  TestWorld world(1);
+  TestWorld world(1, {{"policy", "aqps"}});
   std::uint64_t queue_pairs = 0, queues = 0;
   for (const MemoryLine& line : world[0].report().memory) {
     if (line.kind == name(MemoryKind::queue_pairs)) queue_pairs = line.now;

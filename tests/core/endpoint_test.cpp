@@ -317,7 +317,7 @@ EndpointReport after_messages(TestWorld& world, int count) {
 }
 
 TEST(Endpoint, SelectionMovesABusySourceToRcByItself) {
-  TestWorld world(2);
+  TestWorld world(2, {{"policy", "aqps"}});
   std::vector<std::byte> in(8);
   auto out = pattern(8, 7);
   const iovec to = piece(in), from = piece(out);

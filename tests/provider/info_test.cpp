@@ -222,6 +222,7 @@ TEST(Info, WithoutKeysOfTheAdapterTheRestIsOfferedWhenNothingWasAsked) {
 
 // One-sided operations need DC or a connection.
 TEST(Info, WithDatagramsOnlyNoRmaIsOffered) {
+  (void)testing::provider();  // binds libfabric
   Settings settings = Settings::defaults();
   ASSERT_TRUE(settings.set("policy", "static:ud-sendrecv").ok());
   fi_info* raw = nullptr;

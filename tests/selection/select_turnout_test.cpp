@@ -249,6 +249,41 @@ TEST(SelectTurnout, WhatCouldBeAnErrorOfMeasurementChangesNothing) {
   EXPECT_GT(plan.threshold, plan.gain_best - plan.gain_current);
 }
 
+// A queue pair serves what is left after it was made: a window far shorter than that is not enough.
+TEST(SelectTurnout, AQueuePairHasToBeMadeBeforeItServes) {
+  TurnoutWorld w;
+  w.add(1, 100'000);
+  w.terms.costs.setup_rc_time.value = 4e6;
+  TurnoutInput input = w.input();
+  input.limits.dc_rdma_available = false;
+  EXPECT_EQ(count(select_turnout(input), ChannelKind::rc_rdma), 1u);
+  input.window = 1e3;
+  EXPECT_EQ(count(select_turnout(input), ChannelKind::rc_rdma), 0u);
+  input.window = 1e9;
+  EXPECT_EQ(count(select_turnout(input), ChannelKind::rc_rdma), 1u);
+  w.sources[0].rc_exists = true;
+  input = w.input();
+  input.window = 1e3;
+  EXPECT_EQ(count(select_turnout(input), ChannelKind::rc_rdma), 1u);
+}
+
+// No more are asked for than can be made within a window, those under way counted.
+TEST(SelectTurnout, QueuePairsAreMadeOneByOne) {
+  TurnoutWorld w;
+  w.add(10, 1'000'000);
+  w.terms.costs.setup_rc_time.value = 4e6;
+  TurnoutInput input = w.input();
+  input.window = 1e6;
+  EXPECT_EQ(count(select_turnout(input), ChannelKind::rc_rdma), 1u);
+  EXPECT_EQ(count(select_turnout(input), ChannelKind::dc_rdma), 9u);
+  input.window = 13e6;
+  EXPECT_EQ(count(select_turnout(input), ChannelKind::rc_rdma), 3u);
+  input.terms.under_way = 2;
+  EXPECT_EQ(count(select_turnout(input), ChannelKind::rc_rdma), 1u);
+  input.terms.under_way = 7;
+  EXPECT_EQ(count(select_turnout(input), ChannelKind::rc_rdma), 0u);
+}
+
 TEST(SelectTurnout, ShareOfTimeAndInitiators) {
   DeviceCosts costs;
   EXPECT_EQ(busy_share(costs, 0, 0, 0, 1e6), 0);

@@ -94,7 +94,12 @@ TEST(MemoryAccount, WithoutAProfilesSizeItIsTheDrivers) {
 // Sources that let go slowly do not make a process have more queue pairs than its pool.
 TEST(MemoryAccount, ThePoolLimitsTheQueuePairsThatExist) {
   const auto with_pool = [](const char* pool) {
-    return peak(play(sized(), {{"interval", "1ms"}, {"max_active_rc", "2"}, {"rc_pool", pool}}, 2),
+    return peak(play(sized(),
+                     {{"policy", "aqps"},
+                      {"interval", "1ms"},
+                      {"max_active_rc", "2"},
+                      {"rc_pool", pool}},
+                     2),
                 0, MemoryKind::queue_pairs) -
            kSizedPools;
   };
