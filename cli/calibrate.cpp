@@ -23,6 +23,7 @@ Result<selection::CostsFile> on_profile(const CalibrateOptions& o) {
   Result<sim::ProfileFile> profile = sim::find_profile(o.profile);
   if (!profile) return profile.status();
   sim::CalibrationOptions options;
+  options.most_queue_pairs = o.most_queue_pairs;
   options.profile = std::move(profile).value();
   options.seed = o.seed;
   options.datagrams = o.start_channel == "ud";
@@ -65,6 +66,11 @@ CLI::App* add_calibrate(CLI::App& app, CalibrateOptions* o) {
   calibrate->add_option("--rounds", o->rounds, "rounds of each benchmark")
       ->capture_default_str()
       ->check(CLI::Range(3, 1000));
+  calibrate
+      ->add_option("--most-queue-pairs", o->most_queue_pairs,
+                   "with --profile: as many are tried when the adapter's contexts are looked for")
+      ->capture_default_str()
+      ->check(CLI::Range(8, 65536));
   calibrate->add_option("--seed", o->seed, "with --profile: of everything random")
       ->capture_default_str();
   return calibrate;

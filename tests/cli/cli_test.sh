@@ -48,16 +48,16 @@ costs_page)
   has "broken.toml, line 1" err
   ;;
 calibrate)
-  run calibrate --profile connect-ib --rounds 3 --output "$scratch/a.toml"
+  run calibrate --profile connect-ib --rounds 3 --most-queue-pairs 128 --output "$scratch/a.toml"
   ends_with 0
-  run calibrate --profile connect-ib --rounds 3
+  run calibrate --profile connect-ib --rounds 3 --most-queue-pairs 128
   ends_with 0
   diff "$scratch/a.toml" "$scratch/out" || fail "two calibrations in virtual time differ"
   TURNOUT_COSTS=$scratch/a.toml run info --costs
   ends_with 0
   grep -v '^note' "$scratch/a.toml" | diff - <(grep -v '^note' "$scratch/out") || fail "read again"
   # Without DC: UD is measured in its place, and the selection reads it there.
-  run calibrate --profile connect-ib --rounds 3 --start-channel ud --output "$scratch/ud.toml"
+  run calibrate --profile connect-ib --rounds 3 --most-queue-pairs 128 --start-channel ud --output "$scratch/ud.toml"
   ends_with 0
   grep -q '^dc_sendrecv = .*"M half a round trip of pingpong over UD-sendrecv' "$scratch/ud.toml" ||
     fail "UD in DC's place"
@@ -281,7 +281,7 @@ sim_kept_results)
   run sim --experiment policies --jobs 2
   ends_with 1
   has "--save" err
-  run sim --experiment policies --workloads tree
+  run sim --experiment policies --policy aqps --workloads tree
   ends_with 1
   has "did you mean trees?" err
   run sim --experiment aqps-onetoall --budgets 1GiB
