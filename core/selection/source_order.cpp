@@ -17,12 +17,6 @@ std::uint32_t favour(const SourceView& source) {
   return source.current == ChannelKind::rc_rdma ? 2 : over_ring(source.current) ? 1 : 0;
 }
 
-bool before(const SourceView& a, const SourceView& b) {
-  if (a.messages != b.messages) return a.messages > b.messages;
-  if (favour(a) != favour(b)) return favour(a) > favour(b);
-  return a.peer < b.peer;
-}
-
 // Messages, favour and the place in the input, in one word while they fit.
 using Key = std::uint64_t;
 constexpr unsigned kPlaceBits = 18, kFavourBits = 2;
@@ -46,6 +40,12 @@ void sort_by(std::vector<Key>* keys, std::vector<Key>* other, unsigned shift) {
 
 }  // namespace
 
+bool busier(const SourceView& a, const SourceView& b) {
+  if (a.messages != b.messages) return a.messages > b.messages;
+  if (favour(a) != favour(b)) return favour(a) > favour(b);
+  return a.peer < b.peer;
+}
+
 std::vector<SourceView> busiest_first(std::span<const SourceView> sources) {
   std::vector<SourceView> sorted;
   std::uint64_t most = 0;
@@ -56,7 +56,7 @@ std::vector<SourceView> busiest_first(std::span<const SourceView> sources) {
   }
   if (sources.size() < kFew || sources.size() > kMostPlaces || most > kMostMessages || !by_peer) {
     sorted.assign(sources.begin(), sources.end());
-    std::sort(sorted.begin(), sorted.end(), before);
+    std::sort(sorted.begin(), sorted.end(), busier);
     return sorted;
   }
   std::vector<Key> keys, other(sources.size());

@@ -12,6 +12,7 @@
 
 namespace turnout::selection {
 
+[[nodiscard]] bool busier(const SourceView& a, const SourceView& b);
 [[nodiscard]] std::vector<SourceView> busiest_first(std::span<const SourceView> sources);
 
 }  // namespace turnout::selection

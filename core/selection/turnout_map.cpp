@@ -7,8 +7,6 @@
 namespace turnout::selection {
 
 namespace {
-// Of the sources that no limit names, this many times the rings allowed are looked at.
-constexpr std::size_t kCandidates = 2;
 constexpr std::uint32_t kNobody = std::numeric_limits<std::uint32_t>::max();
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 }  // namespace
@@ -16,21 +14,9 @@ constexpr double kNever = -std::numeric_limits<double>::infinity();
 TurnoutSelector::Map TurnoutSelector::best_map() const {
   Usage usage;
   Map best = fixed_map(&usage);
-  // The sources worth a look: the best of either kind, more than limits let through.
   std::vector<std::uint32_t> all;
   for (std::uint32_t i = 0; i < sources_.size() && sources_[i].messages > 0; ++i) {
     if (!fixed(i) && std::max(shares_[i].dc, shares_[i].rc) > 0) all.push_back(i);
-  }
-  const std::size_t most = kCandidates * input_.limits.max_channels;
-  if (all.size() > most) {
-    std::vector<std::uint32_t> kept;
-    for (const ChannelKind kind : {ChannelKind::dc_rdma, ChannelKind::rc_rdma}) {
-      const std::vector<std::uint32_t> best_of_kind = most_worth(all, kind);
-      kept.insert(kept.end(), best_of_kind.begin(), best_of_kind.end());
-    }
-    std::sort(kept.begin(), kept.end());
-    kept.erase(std::unique(kept.begin(), kept.end()), kept.end());
-    all = std::move(kept);
   }
   // Rings over DC first, the best ones that fit.
   Pool pool{std::move(all), {}, {}};
@@ -62,33 +48,6 @@ TurnoutSelector::Map TurnoutSelector::best_map() const {
   for (std::size_t k = 0; k < pool.sources.size(); ++k) best[pool.sources[k]] = found.map[k];
   keep_idle(&best, found.usage);
   return best;
-}
-
-// As many of `all` as rings are allowed, worth most on a channel of this kind. They come busiest
-// first, so that the first ones tell what nearly all others cannot reach.
-std::vector<std::uint32_t> TurnoutSelector::most_worth(const std::vector<std::uint32_t>& all,
-                                                       ChannelKind kind) const {
-  const std::size_t wanted = input_.limits.max_channels;
-  std::vector<std::pair<double, std::uint32_t>> ranked;
-  const auto cut = [&] {
-    if (ranked.size() <= wanted) return;
-    const auto end = ranked.begin() + static_cast<std::ptrdiff_t>(wanted);
-    std::nth_element(ranked.begin(), end, ranked.end());
-    ranked.erase(end, ranked.end());
-  };
-  double reached = std::numeric_limits<double>::infinity();  // of the negated worth
-  for (const std::uint32_t i : all) {
-    const double negated = -worth(i, kind);
-    if (negated > reached) continue;
-    ranked.emplace_back(negated, i);
-    if (ranked.size() < kCandidates * std::max<std::size_t>(wanted, 1)) continue;
-    cut();
-    if (!ranked.empty()) reached = std::max_element(ranked.begin(), ranked.end())->first;
-  }
-  cut();
-  std::vector<std::uint32_t> result;
-  for (const auto& [value, i] : ranked) result.push_back(i);
-  return result;
 }
 
 // Rings over DC for the best sources that have none, as far as they fit.

@@ -6,7 +6,6 @@
 #include <limits>
 #include <vector>
 
-#include "core/selection/source_order.h"
 #include "core/selection/turnout_selector.h"
 
 namespace turnout::selection {
@@ -28,20 +27,20 @@ double context_loss(const DeviceCosts& c, double active) {
 }
 
 TurnoutSelector::TurnoutSelector(const TurnoutInput& input)
-    : input_(input), costs_(input.terms.costs), sources_(busiest_first(input.sources)) {
-  if (!sources_.empty()) lead_ = messages(0);
-  shares_.reserve(sources_.size());
-  for (std::size_t i = 0; i < sources_.size(); ++i) {
-    shares_.push_back(share(i));
-    all_messages_ += messages(i);
+    : input_(input), costs_(input.terms.costs), chosen_(input.sources.size()) {
+  for (const SourceView& s : input.sources) {
+    lead_ = std::max(lead_, static_cast<double>(s.messages));
+    all_messages_ += static_cast<double>(s.messages);
   }
   if (input.messages > 0) all_messages_ = static_cast<double>(input.messages);
+  choose_sources();
+  shares_.reserve(sources_.size());
+  for (const SourceView& s : sources_) shares_.push_back(share(s));
 }
 
-Share TurnoutSelector::share(std::size_t i) const {
-  const SourceView& s = sources_[i];
+Share TurnoutSelector::share(const SourceView& s) const {
   const DeviceCosts& c = costs_;
-  const double n = messages(i);
+  const double n = static_cast<double>(s.messages);
   const double busy_sender = std::clamp<double>(s.hint.busy, 0, 1);
   const double busy = std::max(busy_sender, std::clamp(input_.terms.busy, 0.0, 1.0));
   const double switched = std::clamp<double>(s.hint.switched, 0, 1);
@@ -55,7 +54,7 @@ Share TurnoutSelector::share(std::size_t i) const {
   out.dc_waited = n * (1 - busy) * d;
   out.rc_waited = n * (1 - busy) * (r + switched * c.sender_switch_latency.value);
   double sending = n * busy_sender * (post_dc - c.sender_post_rc.value);
-  if (!rc_exists(i) && input_.window > 0) {
+  if (!rc_exists(s) && input_.window > 0) {
     const double served = input_.window / (input_.window + c.setup_rc_time.value);
     const bool ring_meanwhile = input_.limits.dc_rdma_available && out.dc_waited > 0;
     out.rc_waited = served * out.rc_waited + (ring_meanwhile ? (1 - served) * out.dc_waited : 0);
@@ -64,7 +63,7 @@ Share TurnoutSelector::share(std::size_t i) const {
   out.dc = out.dc_waited - ring;
   out.rc = out.rc_waited + sending - ring;
   if (!over_ring(s.current)) out.dc -= c.setup_dc_processor.value;
-  if (!rc_exists(i)) out.rc -= c.setup_rc_processor.value;
+  if (!rc_exists(s)) out.rc -= c.setup_rc_processor.value;
   if (!input_.limits.dc_rdma_available && s.current != ChannelKind::dc_rdma) out.dc = kNever;
   return out;
 }
@@ -100,17 +99,17 @@ double TurnoutSelector::gain(const Map& map) const {
   return sum - loss(contexts);
 }
 
-std::uint64_t TurnoutSelector::bytes(std::size_t i, ChannelKind kind) const {
+std::uint64_t TurnoutSelector::bytes(const SourceView& s, ChannelKind kind) const {
   if (!over_ring(kind)) return 0;
-  const bool queue_pair = kind == ChannelKind::rc_rdma && !rc_exists(i);
+  const bool queue_pair = kind == ChannelKind::rc_rdma && !rc_exists(s);
   return input_.limits.bytes_per_ring + (queue_pair ? input_.limits.bytes_per_rc : 0);
 }
 
-bool TurnoutSelector::fits(const Usage& u, std::size_t i, ChannelKind kind) const {
+bool TurnoutSelector::fits(const Usage& u, const SourceView& s, ChannelKind kind) const {
   const Limits& l = input_.limits;
   return !over_ring(kind) ||
          (u.rings < l.max_channels && (kind != ChannelKind::rc_rdma || u.rc < l.max_active_rc) &&
-          u.bytes <= l.bytes_available && bytes(i, kind) <= l.bytes_available - u.bytes);
+          u.bytes <= l.bytes_available && bytes(s, kind) <= l.bytes_available - u.bytes);
 }
 
 std::uint32_t TurnoutSelector::most_new_rc() const {
@@ -226,26 +225,24 @@ double TurnoutSelector::error(const Map& from, const Map& to) const {
   return std::sqrt(variance);
 }
 
-Reason TurnoutSelector::reason(const Map& best, const Usage& usage, double active,
-                               std::size_t i) const {
-  const SourceView& s = sources_[i];
-  const ChannelKind to = best[i];
-  if (fixed(i)) return s.refused ? Reason::refused_by_peer : Reason::forced;
+Reason TurnoutSelector::reason(const SourceView& s, const Share& v, ChannelKind to,
+                               const Usage& usage, double active) const {
+  if (fixed(s)) return s.refused ? Reason::refused_by_peer : Reason::forced;
   if (s.messages == 0) {
     if (!over_ring(s.current)) return Reason::too_few_messages;
     return to == s.current ? Reason::kept : Reason::idle;
   }
-  const Share& v = shares_[i];
+  const double n = static_cast<double>(s.messages);
   const double d = v.dc_waited, r = v.rc_waited;
   if (to == ChannelKind::rc_rdma) {
-    const double switches = messages(i) * s.hint.switched * costs_.sender_switch_latency.value;
+    const double switches = n * s.hint.switched * costs_.sender_switch_latency.value;
     return switches > r / 2 ? Reason::sender_switches : Reason::gain;
   }
   const bool more_rc_pays = v.rc > std::max(v.dc, 0.0);
   const Limits& l = input_.limits;
   if (more_rc_pays &&
       context_loss(costs_, std::max(active, static_cast<double>(s.hint.active_rc)) + 1) > 0 &&
-      fits(usage, i, ChannelKind::rc_rdma)) {
+      fits(usage, s, ChannelKind::rc_rdma)) {
     return Reason::contexts;
   }
   if (over_ring(to)) return Reason::gain;
@@ -255,8 +252,8 @@ Reason TurnoutSelector::reason(const Map& best, const Usage& usage, double activ
                                                       : Reason::limit_budget;
   }
   const double waiting =
-      messages(i) * (costs_.receiver_dc_sendrecv.value -
-                     std::min(costs_.receiver_dc_rdma.value, costs_.receiver_rc_rdma.value));
+      n * (costs_.receiver_dc_sendrecv.value -
+           std::min(costs_.receiver_dc_rdma.value, costs_.receiver_rc_rdma.value));
   return std::max(d, r) < waiting / 4 ? Reason::too_busy : Reason::too_few_messages;
 }
 
@@ -282,25 +279,30 @@ Plan TurnoutSelector::plan() const {
   Usage usage;
   for (std::size_t i = 0; i < best.size(); ++i) take(&usage, i, best[i]);
   const double active = contexts_of(best).active;
-  const auto add_line = [&](std::size_t i) {
+  const auto add_line = [&](const SourceView& s, const Share& v, ChannelKind to) {
     PlanLine& line = plan.lines.emplace_back();
-    line.peer = sources_[i].peer;
-    line.from = sources_[i].current;
-    line.to = plan.changes ? best[i] : line.from;
-    if (line.to == ChannelKind::rc_rdma && shares_[i].dc > 0) line.otherwise = ChannelKind::dc_rdma;
-    line.reason = best[i] != line.to ? Reason::not_certain : reason(best, usage, active, i);
-    line.messages = sources_[i].messages;
-    if (line.messages > 0) line.gain_per_message = worth(i, line.to) / messages(i);
+    line.peer = s.peer;
+    line.from = s.current;
+    line.to = plan.changes ? to : line.from;
+    if (line.to == ChannelKind::rc_rdma && v.dc > 0) line.otherwise = ChannelKind::dc_rdma;
+    line.reason = to != line.to ? Reason::not_certain : reason(s, v, to, usage, active);
+    line.messages = s.messages;
+    if (line.messages > 0)
+      line.gain_per_message = worth(v, line.to) / static_cast<double>(s.messages);
   };
   const auto downgrade = [&](std::size_t i) {
     return plan.changes && best[i] != current[i] &&
            (!over_ring(best[i]) || current[i] == ChannelKind::rc_rdma);
   };
-  plan.lines.reserve(sources_.size());
+  plan.lines.reserve(input_.sources.size());
   for (const bool first : {true, false}) {
     for (std::size_t i = 0; i < sources_.size(); ++i) {
-      if (downgrade(i) == first) add_line(i);
+      if (downgrade(i) == first) add_line(sources_[i], shares_[i], best[i]);
     }
+  }
+  for (std::size_t i = 0; i < input_.sources.size(); ++i) {
+    const SourceView& s = input_.sources[i];
+    if (!chosen_[i]) add_line(s, share(s), input_.base);
   }
   return plan;
 }

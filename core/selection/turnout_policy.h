@@ -67,7 +67,8 @@ inline constexpr double kConfidence = 1;
 
 // As select_aqps: refused sources and channels of other kinds stay; silent sources keep theirs in
 // the room that is left; beyond a limit the map changes whatever the gain. Plan::threshold tells
-// what the improvement had to exceed.
+// what the improvement had to exceed. Plan::lines: the sources that no map gives a ring come last,
+// in the order of the input.
 [[nodiscard]] Plan select_turnout(const TurnoutInput& input);
 
 // The share of an interval that a process spends on so many messages.

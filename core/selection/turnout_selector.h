@@ -1,5 +1,6 @@
-// TurnoutSelector: the work behind select_turnout, for its two files: turnout_policy.cpp (what a
-// channel is worth, the plan) and turnout_map.cpp (the best map). Pure; lives for one selection.
+// TurnoutSelector: the work behind select_turnout, for its files: turnout_sources.cpp (which
+// sources are looked at), turnout_policy.cpp (what a channel is worth, the plan) and
+// turnout_map.cpp (the best map). Pure; lives for one selection.
 // Times are nanoseconds, sizes bytes.
 #pragma once
 
@@ -30,21 +31,23 @@ class TurnoutSelector {
   [[nodiscard]] Plan plan() const;
 
  private:
-  [[nodiscard]] bool fixed(std::size_t i) const {
-    const SourceView& s = sources_[i];
+  [[nodiscard]] bool fixed(const SourceView& s) const {
     return s.refused || (s.current != input_.base && !over_ring(s.current));
   }
-  [[nodiscard]] bool rc_exists(std::size_t i) const {
-    return sources_[i].rc_exists || sources_[i].current == ChannelKind::rc_rdma;
+  [[nodiscard]] bool fixed(std::size_t i) const { return fixed(sources_[i]); }
+  [[nodiscard]] static bool rc_exists(const SourceView& s) {
+    return s.rc_exists || s.current == ChannelKind::rc_rdma;
   }
+  [[nodiscard]] bool rc_exists(std::size_t i) const { return rc_exists(sources_[i]); }
   [[nodiscard]] double messages(std::size_t i) const {
     return static_cast<double>(sources_[i].messages);
   }
-  [[nodiscard]] Share share(std::size_t i) const;
+  [[nodiscard]] Share share(const SourceView& s) const;
+  [[nodiscard]] static double worth(const Share& v, ChannelKind kind) {
+    return kind == ChannelKind::rc_rdma ? v.rc : kind == ChannelKind::dc_rdma ? v.dc : 0;
+  }
   [[nodiscard]] double worth(std::size_t i, ChannelKind kind) const {
-    return kind == ChannelKind::rc_rdma   ? shares_[i].rc
-           : kind == ChannelKind::dc_rdma ? shares_[i].dc
-                                          : 0;
+    return worth(shares_[i], kind);
   }
   // What the contexts of `map`'s queue pairs cost all operations over RC.
   [[nodiscard]] double contexts(const Map& map) const;
@@ -57,7 +60,10 @@ class TurnoutSelector {
   [[nodiscard]] double loss(const Contexts& c) const {
     return c.operations * context_loss(costs_, c.active);
   }
-  [[nodiscard]] std::uint64_t bytes(std::size_t i, ChannelKind kind) const;
+  [[nodiscard]] std::uint64_t bytes(const SourceView& s, ChannelKind kind) const;
+  [[nodiscard]] std::uint64_t bytes(std::size_t i, ChannelKind kind) const {
+    return bytes(sources_[i], kind);
+  }
   // How many may be made now.
   [[nodiscard]] std::uint32_t most_new_rc() const;
   struct Usage {
@@ -82,14 +88,16 @@ class TurnoutSelector {
     std::uint32_t new_rc = 0;  // queue pairs that do not exist
   };
   [[nodiscard]] double total(const Trial& t) const { return t.value - loss(t.contexts); }
-  [[nodiscard]] std::vector<std::uint32_t> most_worth(const std::vector<std::uint32_t>& all,
-                                                      ChannelKind kind) const;
+  void choose_sources();
   void refill(const Pool& pool, Trial* trial) const;
   [[nodiscard]] double rc_value(std::size_t i) const;
   [[nodiscard]] std::array<std::uint32_t, 4> best_steps(const Pool& pool, const Trial& trial) const;
   [[nodiscard]] std::optional<Trial> add_queue_pair(const Trial& trial, const Pool& pool,
                                                     std::uint32_t added) const;
-  [[nodiscard]] bool fits(const Usage& u, std::size_t i, ChannelKind kind) const;
+  [[nodiscard]] bool fits(const Usage& u, const SourceView& s, ChannelKind kind) const;
+  [[nodiscard]] bool fits(const Usage& u, std::size_t i, ChannelKind kind) const {
+    return fits(u, sources_[i], kind);
+  }
   void take(Usage* u, std::size_t i, ChannelKind kind) const;
   [[nodiscard]] bool within(const Map& map) const;
   [[nodiscard]] Map fixed_map(Usage* usage) const;
@@ -97,13 +105,16 @@ class TurnoutSelector {
   [[nodiscard]] Map best_map() const;
   [[nodiscard]] Map current_as_far_as_it_fits() const;
   [[nodiscard]] double error(const Map& from, const Map& to) const;
-  [[nodiscard]] Reason reason(const Map& best, const Usage& usage, double active,
-                              std::size_t i) const;
+  [[nodiscard]] Reason reason(const SourceView& s, const Share& v, ChannelKind to,
+                              const Usage& usage, double active) const;
 
   const TurnoutInput& input_;
   const DeviceCosts& costs_;
-  std::vector<SourceView> sources_;  // busiest_first
+  // The sources a map can differ in, busiest first, of tens of thousands: those with a channel of
+  // their own now, and those worth a ring, no more than limits could let through.
+  std::vector<SourceView> sources_;
   std::vector<Share> shares_;
+  std::vector<bool> chosen_;  // in sources_, by place in the input
   double lead_ = 0;
   double all_messages_ = 0;
 };

@@ -191,10 +191,7 @@ TEST(SelectTurnout, LimitsAreKeptAndTheOrderOfSourcesDoesNotMatter) {
     const Plan again = select_turnout(w.input());
     ASSERT_EQ(plan.gain_best, again.gain_best);
     ASSERT_EQ(plan.lines.size(), again.lines.size());
-    for (std::size_t i = 0; i < plan.lines.size(); ++i) {
-      ASSERT_EQ(plan.lines[i].peer, again.lines[i].peer);
-      ASSERT_EQ(plan.lines[i].to, again.lines[i].to);
-    }
+    for (const PlanLine& line : again.lines) ASSERT_EQ(to.at(line.peer), line.to);
   }
 }
 

@@ -1,12 +1,17 @@
 // selection_bench: what one decision costs with 65,536 known sources, in processor time. No test.
+//
+//   selection_bench [SHAPE...]   even, zipf, few, steep: how many messages came from whom; none:
+//   all
 #include <time.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
 #include <string>
+#include <string_view>
 
 #include "core/selection/policy.h"
 #include "core/selection/turnout_policy.h"
@@ -111,7 +116,16 @@ void windows() {
 }  // namespace
 }  // namespace turnout::selection
 
-int main() {
-  for (const char* shape : {"even", "zipf", "few", "steep"}) turnout::selection::decisions(shape);
+int main(int argc, char** argv) {
+  constexpr std::array<std::string_view, 4> kShapes = {"even", "zipf", "few", "steep"};
+  for (int i = 1; i < argc; ++i) {
+    if (std::find(kShapes.begin(), kShapes.end(), argv[i]) == kShapes.end()) {
+      std::fprintf(stderr, "selection_bench: no shape \"%s\": even, zipf, few, steep\n", argv[i]);
+      return 2;
+    }
+    turnout::selection::decisions(argv[i]);
+  }
+  if (argc > 1) return 0;
+  for (const std::string_view shape : kShapes) turnout::selection::decisions(std::string(shape));
   turnout::selection::windows();
 }
