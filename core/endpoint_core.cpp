@@ -86,30 +86,11 @@ Status EndpointCore::start() {
   tuning_.max_inline = kWantedInline;
   if (Status status = choose_start_channel(); !status.ok()) return status;
   if (over_datagrams()) costs_ = selection::with_ud(costs_);
+  rc_bytes_ = object_bytes(Object::rc_queue_pair, 1,
+                           queue_pair_bytes(QpService::rc, kQueueDepth, 2, tuning_.max_inline));
   hints_ = settings_.policy == "turnout";
   if (hints_) {
-    // Limits follow from the costs and the budget, unless somebody gave them.
-    if (!settings_.is_given("max_active_rc")) {
-      const std::uint64_t each =
-          object_bytes(Object::rc_queue_pair, 1,
-                       queue_pair_bytes(QpService::rc, kQueueDepth, 2, tuning_.max_inline)) +
-          settings_.ring_entries * settings_.ring_entry_size;
-      settings_.max_active_rc =
-          std::clamp<std::uint64_t>(account_.budget() / each, 1, settings_.max_channels);
-      // The send queue has room for all of them.
-      if (!settings_.is_given("rc_pool")) {
-        settings_.rc_pool = std::min(settings_.rc_pool, settings_.max_active_rc);
-      }
-    }
-    if (!settings_.is_given("data_qps") && !over_datagrams()) {
-      settings_.data_qps = selection::wanted_dcis(costs_);
-      const auto bytes = [this] {
-        return object_bytes(
-            Object::dc_data_pool, settings_.data_qps,
-            settings_.data_qps * queue_pair_bytes(QpService::dci, kQueueDepth, 2, 0));
-      };
-      while (settings_.data_qps > 4 && bytes() > account_.budget() / 4) settings_.data_qps /= 2;
-    }
+    limits_from_costs();
     dci_targets_.assign(settings_.data_qps, kAnyPeer);
   }
   // The first decisions come early: a program may be over before an interval is.

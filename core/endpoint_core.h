@@ -127,6 +127,7 @@ class EndpointCore final : public Endpoint {
     return std::min<std::size_t>(settings_.data_qps, kMaxDataQps);
   }
   [[nodiscard]] Status choose_start_channel();
+  void limits_from_costs();
   [[nodiscard]] Status create_pool(Purpose purpose, std::size_t initiators, std::size_t targets,
                                    ibv_srq* srq);
   [[nodiscard]] bool over_datagrams() const noexcept { return base_ == ChannelKind::ud_sendrecv; }
@@ -153,6 +154,8 @@ class EndpointCore final : public Endpoint {
   // memory/reservations.cpp
   [[nodiscard]] Status reserve_fixed(std::uint32_t receive_entries, std::uint32_t send_entries);
   [[nodiscard]] Status reserve_fixed(MemoryKind kind, std::uint64_t bytes, const char* what);
+  [[nodiscard]] std::uint64_t dc_pool_bytes(Object pool, std::uint64_t initiators,
+                                            std::uint64_t targets) const noexcept;
   // What `count` objects are accounted with: all queue pairs and queues ask here.
   [[nodiscard]] std::uint64_t object_bytes(Object object, std::uint64_t count,
                                            std::uint64_t computed) const noexcept;
@@ -464,7 +467,7 @@ class EndpointCore final : public Endpoint {
   selection::DeviceCosts costs_;
   bool hints_ = false;               // policy turnout
   std::vector<PeerId> dci_targets_;  // by data initiator: whom its latest message was for
-  std::uint64_t sent_now_ = 0, switched_now_ = 0, received_now_ = 0;  // in the interval
+  std::uint64_t sent_now_ = 0, switched_now_ = 0;  // in the interval
   double busy_ = 0;           // our share of the latest interval spent on messages
   Nanoseconds interval_ = 0;  // until the next decision
   Nanoseconds interval_began_ = 0;

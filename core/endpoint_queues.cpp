@@ -41,6 +41,25 @@ Status EndpointCore::choose_start_channel() {
   return {};
 }
 
+// The limits of the policy `turnout` follow from the costs and the budget, unless they were given.
+void EndpointCore::limits_from_costs() {
+  if (!settings_.is_given("max_active_rc")) {
+    const std::uint64_t each = rc_bytes_ + settings_.ring_entries * settings_.ring_entry_size;
+    settings_.max_active_rc =
+        std::clamp<std::uint64_t>(account_.budget() / each, 1, settings_.max_channels);
+    // The send queue has room for all of them.
+    if (!settings_.is_given("rc_pool")) {
+      settings_.rc_pool = std::min(settings_.rc_pool, settings_.max_active_rc);
+    }
+  }
+  if (settings_.is_given("data_qps") || over_datagrams()) return;
+  settings_.data_qps = selection::wanted_dcis(costs_);
+  while (settings_.data_qps > 4 &&
+         dc_pool_bytes(Object::dc_data_pool, settings_.data_qps, 0) > account_.budget() / 4) {
+    settings_.data_qps /= 2;
+  }
+}
+
 Status EndpointCore::create_queues() {
   const auto data_buffers = static_cast<std::uint32_t>(settings_.receive_buffers);
   const auto control_buffers = static_cast<std::uint32_t>(settings_.control_buffers);

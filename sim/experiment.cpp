@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
@@ -72,13 +71,7 @@ std::string to_json(std::span<const Plot> plots) {
 
 Result<Written> write_experiment(const std::string& folder, std::string_view name,
                                  const ExperimentResult& result, const std::string& plot_script) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) {
-    return Status{Code::system,
-                  fmt::format("cannot make the folder {}: {}", folder, error.message()),
-                  error.value()};
-  }
+  if (Status s = make_folder(folder); !s.ok()) return s;
   const std::string base = fmt::format("{}/{}", folder, name);
   Written written;
   std::string picture;

@@ -39,13 +39,7 @@ bool writes(const std::pair<std::string, std::string>& setting) {
 }  // namespace
 
 Result<KeptResults> KeptResults::open(const std::string& folder, std::string version) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) {
-    return Status{Code::system,
-                  fmt::format("cannot make the folder {}: {}", folder, error.message()),
-                  error.value()};
-  }
+  if (Status s = make_folder(folder); !s.ok()) return s;
   return KeptResults(folder, std::move(version));
 }
 

@@ -2,17 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "core/json_reader.h"
 #include "sim/kept_results.h"
 
 namespace turnout::sim {
 
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // What the layout below is; a reader refuses what it does not know.
 constexpr std::uint64_t kFormat = 1;
@@ -49,73 +48,16 @@ void each_number(OutcomeOf& o, Each each) {
   each("regions_alive", o.world.regions_alive);
 }
 
-// Reads members of one object; remembers the first thing that is wrong.
-class Reader {
- public:
-  Reader(const Json& object, Status* status) : object_(object), status_(status) {
-    if (!object_.is_object() && status_->ok()) *status_ = {Code::invalid, "expected an object"};
-  }
-  template <class Integer>
-  void get(const char* key, Integer* out) const {
-    const Json* const v = member(key);
-    if (v == nullptr) return;
-    if (v->is_number_unsigned() && std::in_range<Integer>(v->get<std::uint64_t>())) {
-      *out = static_cast<Integer>(v->get<std::uint64_t>());
-    } else if (v->is_number_integer() && !v->is_number_unsigned() &&
-               std::in_range<Integer>(v->get<std::int64_t>())) {
-      *out = static_cast<Integer>(v->get<std::int64_t>());
-    } else {
-      wrong(key, "a whole number in range");
-    }
-  }
-  void get(const char* key, std::string* out) const {
-    const Json* const v = member(key);
-    if (v == nullptr) return;
-    if (!v->is_string()) return wrong(key, "text");
-    *out = v->get_ref<const std::string&>();
-  }
-  void get(const char* key, double* out) const {
-    const Json* const v = member(key);
-    if (v == nullptr) return;
-    if (!v->is_number() || !std::isfinite(v->get<double>()) || v->get<double>() < 0) {
-      return wrong(key, "a number");
-    }
-    *out = v->get<double>();
-  }
-  template <class Read>
-  void each(const char* key, Read read) const {
-    const Json* const v = member(key);
-    if (v == nullptr) return;
-    if (!v->is_array() || v->size() > kMostLines) return wrong(key, "an array");
-    for (const Json& element : *v) {
-      if (!status_->ok()) return;
-      read(Reader(element, status_));
-    }
-  }
-  [[nodiscard]] const Json* member(const char* key) const {
-    if (!status_->ok()) return nullptr;
-    const auto found = object_.find(key);
-    if (found != object_.end()) return &*found;
-    *status_ = {Code::invalid, fmt::format("\"{}\" is missing", key)};
-    return nullptr;
-  }
-  [[nodiscard]] bool has(const char* key) const {
-    return status_->ok() && object_.find(key) != object_.end();
-  }
-  void wrong(const char* key, std::string_view expected) const {
-    if (status_->ok()) *status_ = {Code::invalid, fmt::format("\"{}\" is not {}", key, expected)};
-  }
-
- private:
-  const Json& object_;
-  Status* status_;
+struct Reader : JsonReader {
+  Reader(const Json& object, std::string place, Status* status)
+      : JsonReader("a kept result", object, std::move(place), status) {}
 };
 
 Json result_to_json(const PolicyResult& r) {
   Json out = {{"policy", r.policy}};
   each_number(r.outcome, [&](const char* key, auto value) { out[key] = value; });
   out["hash"] = fmt::format("{:016x}", r.outcome.world.hash);
-  out["real_seconds"] = std::isfinite(r.outcome.real_seconds) ? r.outcome.real_seconds : 0.0;
+  out["real_seconds"] = finite(r.outcome.real_seconds);
   Json phases = Json::array(), channels = Json::array(), memory = Json::array();
   for (const Phase& p : r.phases) {
     phases.push_back(
@@ -135,7 +77,7 @@ Json result_to_json(const PolicyResult& r) {
 
 PolicyResult result_from_json(const Json& json, Status* status) {
   PolicyResult r;
-  const Reader reader(json, status);
+  const Reader reader(json, "result.", status);
   reader.get("policy", &r.policy);
   each_number(r.outcome, [&](const char* key, auto& value) { reader.get(key, &value); });
   std::string hash;
@@ -146,30 +88,43 @@ PolicyResult result_from_json(const Json& json, Status* status) {
     reader.wrong("hash", "a hexadecimal number as text");
   }
   reader.get("real_seconds", &r.outcome.real_seconds);
+  if (r.outcome.real_seconds < 0) reader.wrong("real_seconds", "a time");
   if (r.outcome.time < 0) reader.wrong("time_ps", "a time");
-  reader.each("phases", [&](const Reader& at) {
-    Phase p;
-    at.get("name", &p.name);
-    at.get("begin_ps", &p.begin);
-    at.get("end_ps", &p.end);
-    at.get("messages", &p.messages);
-    if (p.begin < 0 || p.end < p.begin) at.wrong("end_ps", "a time after begin_ps");
-    r.phases.push_back(std::move(p));
-  });
-  reader.each("channels", [&](const Reader& at) {
-    Channels c;
-    at.get("channel", &c.channel);
-    at.get("messages", &c.messages);
-    at.get("bytes", &c.bytes);
-    r.outcome.channels.push_back(std::move(c));
-  });
-  reader.each("memory", [&](const Reader& at) {
-    MemoryByKind m;
-    at.get("kind", &m.kind);
-    at.get("largest", &m.largest);
-    at.get("sum", &m.sum);
-    r.outcome.memory.push_back(std::move(m));
-  });
+  reader.each(
+      "phases",
+      [&](const Json& element, const std::string& place) {
+        const Reader at(element, place, status);
+        Phase p;
+        at.get("name", &p.name);
+        at.get("begin_ps", &p.begin);
+        at.get("end_ps", &p.end);
+        at.get("messages", &p.messages);
+        if (p.begin < 0 || p.end < p.begin) at.wrong("end_ps", "a time after begin_ps");
+        r.phases.push_back(std::move(p));
+      },
+      kMostLines);
+  reader.each(
+      "channels",
+      [&](const Json& element, const std::string& place) {
+        const Reader at(element, place, status);
+        Channels c;
+        at.get("channel", &c.channel);
+        at.get("messages", &c.messages);
+        at.get("bytes", &c.bytes);
+        r.outcome.channels.push_back(std::move(c));
+      },
+      kMostLines);
+  reader.each(
+      "memory",
+      [&](const Json& element, const std::string& place) {
+        const Reader at(element, place, status);
+        MemoryByKind m;
+        at.get("kind", &m.kind);
+        at.get("largest", &m.largest);
+        at.get("sum", &m.sum);
+        r.outcome.memory.push_back(std::move(m));
+      },
+      kMostLines);
   return r;
 }
 
@@ -195,7 +150,7 @@ Result<Kept> from_kept_json(std::string_view text, const std::string& identity) 
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) return Status{Code::invalid, "not JSON, or JSON that was cut off"};
   Status status;
-  const Reader reader(json, &status);
+  const Reader reader(json, "", &status);
   std::uint64_t format = 0;
   reader.get("turnout_result", &format);
   if (status.ok() && format != kFormat) {
@@ -208,7 +163,7 @@ Result<Kept> from_kept_json(std::string_view text, const std::string& identity) 
     return Status{Code::invalid, "\"of\" is another run than the file's name says"};
   }
   if (reader.has("failure")) {
-    const Reader failure(*reader.member("failure"), &status);
+    const Reader failure(*reader.member("failure"), "failure.", &status);
     unsigned code = 0;
     std::string words;
     failure.get("code", &code);

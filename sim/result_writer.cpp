@@ -175,6 +175,14 @@ std::string to_csv(const Study& study) {
   return out;
 }
 
+Status make_folder(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!error) return {};
+  return {Code::system, fmt::format("cannot make the folder {}: {}", folder, error.message()),
+          error.value()};
+}
+
 Status write_text_file(const std::string& path, const std::string& text) {
   const std::string fresh = path + ".new";
   const auto failed = [&](int error) {

@@ -28,6 +28,8 @@ struct Spread {
 [[nodiscard]] std::string to_json(const Study& study);
 [[nodiscard]] std::string to_csv(const Study& study);
 
+// With the folders above it. Errors: system, naming it.
+[[nodiscard]] Status make_folder(const std::string& folder);
 // Replaces the file at once, or leaves it as it was. Errors: system, naming the path.
 [[nodiscard]] Status write_text_file(const std::string& path, const std::string& text);
 

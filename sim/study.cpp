@@ -44,11 +44,7 @@ Result<PolicyResult> play(const StudyOptions& options, const std::string& policy
   const Result<Instance> instance =
       options.make ? options.make(options.place) : make_from_registry(options);
   if (!instance) return instance.status();
-  Options run;
-  run.ranks = options.place.ranks;
-  run.ranks_per_node = options.place.ranks_per_node;
-  run.seed = options.place.seed;
-  run.profile = options.profile.profile;
+  Options run = options_at(options.place, options.profile);
   run.settings = settings_of(options, policy);
   run.settings.emplace_back("policy", policy);
   run.check_content = options.check_content;
@@ -103,6 +99,15 @@ NamedValues settings_of(const StudyOptions& options, const std::string& policy) 
     settings.insert(settings.end(), own->second.begin(), own->second.end());
   }
   return settings;
+}
+
+Options options_at(const Place& place, const ProfileFile& profile) {
+  Options run;
+  run.ranks = place.ranks;
+  run.ranks_per_node = place.ranks_per_node;
+  run.seed = place.seed;
+  run.profile = profile.profile;
+  return run;
 }
 
 Status check_settings(const std::string& policy, const NamedValues& given) {

@@ -64,6 +64,8 @@ struct Study {
   std::vector<PolicyResult> results;  // in the order asked for
 };
 
+[[nodiscard]] Options options_at(const Place& place, const ProfileFile& profile);
+
 [[nodiscard]] Result<Study> run_study(const StudyOptions& options, const Runner& runner);
 
 // Settings of one policy's run, without the policy itself.

@@ -202,8 +202,6 @@ void EndpointCore::change_channel(Peer& peer, ChannelKind to, ChannelKind otherw
     request_return(peer, to);
     return;
   }
-  peer.wanted = to;
-  peer.otherwise = otherwise;
   if (Status status = request_ring(peer, to, otherwise); !status.ok()) request_failed(peer, status);
 }
 

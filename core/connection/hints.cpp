@@ -39,9 +39,9 @@ void EndpointCore::count_sent(Peer& peer) noexcept {
 
 // At the end of an interval.
 void EndpointCore::tell_hints() {
-  received_now_ = 0;
-  for (const auto& peer : peers_) received_now_ += peer->window;
-  busy_ = selection::busy_share(costs_, sent_now_, switched_now_, received_now_,
+  std::uint64_t received = 0;
+  for (const auto& peer : peers_) received += peer->window;
+  busy_ = selection::busy_share(costs_, sent_now_, switched_now_, received,
                                 static_cast<double>(interval_));
   const std::uint16_t busy = thousandths(busy_);
   for (const auto& pointer : peers_) {

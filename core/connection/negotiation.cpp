@@ -29,6 +29,8 @@
 namespace turnout {
 // Asks the peer to send into a ring of ours, over DC or RC. A ring that is there is kept.
 Status EndpointCore::request_ring(Peer& peer, ChannelKind to, ChannelKind otherwise) {
+  peer.wanted = to;
+  peer.otherwise = otherwise;
   if (peer.remote_index == wire::kUnknownIndex) {
     return {Code::again, "the peer does not know this process yet"};
   }
@@ -46,8 +48,6 @@ Status EndpointCore::request_ring(Peer& peer, ChannelKind to, ChannelKind otherw
     }
   }
   peer.receive_state = ReceiveState::preparing;
-  peer.wanted = to;
-  peer.otherwise = otherwise;
   peer.requested_at = clock_.now();
   if (to == ChannelKind::rc_rdma) {
     advance_rc(peer);

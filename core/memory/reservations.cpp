@@ -24,10 +24,14 @@ Status EndpointCore::reserve_fixed(MemoryKind kind, std::uint64_t bytes, const c
   return {};
 }
 
-Status EndpointCore::reserve_fixed(std::uint32_t receive_entries, std::uint32_t send_entries) {
-  rc_bytes_ = object_bytes(Object::rc_queue_pair, 1,
-                           queue_pair_bytes(QpService::rc, kQueueDepth, 2, tuning_.max_inline));
+std::uint64_t EndpointCore::dc_pool_bytes(Object pool, std::uint64_t initiators,
+                                          std::uint64_t targets) const noexcept {
+  return object_bytes(pool, initiators,
+                      initiators * queue_pair_bytes(QpService::dci, kQueueDepth, 2, 0) +
+                          targets * queue_pair_bytes(QpService::dct, 0, 0, 0));
+}
 
+Status EndpointCore::reserve_fixed(std::uint32_t receive_entries, std::uint32_t send_entries) {
   // A completion entry takes 64 bytes, a receive with one piece 32 (mlx5: one stride each).
   const std::uint64_t entries = std::uint64_t{receive_entries} + send_entries;
   const std::uint64_t receives = receive_entries;
@@ -61,18 +65,14 @@ Status EndpointCore::reserve_fixed(std::uint32_t receive_entries, std::uint32_t 
                                       count * queue_pair_bytes(QpService::ud, kQueueDepth, 1, 0)),
                          "the UD queue pairs");
   }
-  const auto pool = [this](Object object, std::uint64_t initiators, std::uint64_t targets) {
-    return object_bytes(object, initiators,
-                        initiators * queue_pair_bytes(QpService::dci, kQueueDepth, 2, 0) +
-                            targets * queue_pair_bytes(QpService::dct, 0, 0, 0));
-  };
   const std::uint64_t data = settings_.data_qps, credit = settings_.credit_qps,
                       establishment = settings_.establishment_qps;
-  return reserve_fixed(MemoryKind::queue_pairs,
-                       pool(Object::dc_data_pool, data, data_targets()) +
-                           pool(Object::dc_credit_pool, credit, credit) +
-                           pool(Object::dc_establishment_pool, establishment, establishment),
-                       "the DC queue pairs");
+  return reserve_fixed(
+      MemoryKind::queue_pairs,
+      dc_pool_bytes(Object::dc_data_pool, data, data_targets()) +
+          dc_pool_bytes(Object::dc_credit_pool, credit, credit) +
+          dc_pool_bytes(Object::dc_establishment_pool, establishment, establishment),
+      "the DC queue pairs");
 }
 
 }  // namespace turnout

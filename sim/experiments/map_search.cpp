@@ -72,11 +72,7 @@ class Judge {
     if (!first) return first.status();
     const Result<Instance> timed = make(factor, least);
     if (!timed) return timed.status();
-    Options run;
-    run.ranks = options_.place.ranks;
-    run.ranks_per_node = options_.place.ranks_per_node;
-    run.seed = options_.place.seed;
-    run.profile = options_.profile.profile;
+    Options run = options_at(options_.place, options_.profile);
     // A direction that was refused its channel asks again after four intervals: not in this run.
     run.settings = overlaid(options_.settings, {{"interval", "10s"},
                                                 {"data_qps", fmt::format("{}", initiators)},

@@ -1,0 +1,167 @@
+// What an endpoint does where memory is short: nothing is lost, and whoever is refused is told.
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <vector>
+
+#include "tests/core/requests.h"
+#include "tests/core/test_world.h"
+
+namespace turnout {
+namespace {
+
+TEST(Endpoint, ATooSmallBudgetIsRefusedAtTheStartWithWhatToDo) {
+  setenv("TURNOUT_FABRIC", ("core-test-" + std::to_string(getpid())).c_str(), 1);
+  Settings settings = Settings::defaults();
+  ASSERT_TRUE(settings.set("device", "virtual").ok());
+  ASSERT_TRUE(settings.set("memory_budget", "64KiB").ok());
+  TestClock clock;
+  auto endpoint = Endpoint::create(settings, clock);
+  ASSERT_FALSE(endpoint.ok());
+  EXPECT_EQ(endpoint.status().code(), Code::over_budget);
+  EXPECT_NE(endpoint.status().text().find("TURNOUT_MEMORY_BUDGET"), std::string::npos);
+}
+
+constexpr std::size_t kScarce = 1250 * 1024;
+const std::vector<std::pair<std::string, std::string>> kScarceMemory = {
+    {"receive_buffers", "32"}, {"control_buffers", "32"}, {"send_buffers", "16"},
+    {"rc_pool", "1"},          {"max_active_rc", "1"},    {"memory_budget", "1250KiB"}};
+
+// Far more messages nobody waits for than the budget has room for, small and large: the sender is
+// held back, nothing is lost, and all arrive once they are received.
+TEST(Endpoint, MessagesBeyondTheBudgetHoldTheirSenderBack) {
+  for (const std::size_t size : {std::size_t{0}, std::size_t{2000}, std::size_t{20000}}) {
+    TestWorld world(2, kScarceMemory);
+    constexpr std::size_t kMessages = 10000;
+    auto out = pattern(size, 3);
+    std::vector<std::byte> in(size);
+    const iovec from = piece(out), to = piece(in);
+    std::size_t sent = 0;
+    const auto send_more = [&] {
+      while (
+          sent < kMessages &&
+          world[0].send(tagged_send(world.peer(0, 1), from, sent, world.report(0, nullptr))).ok()) {
+        ++sent;
+      }
+    };
+    for (int i = 0; i < 5000; ++i) {
+      send_more();
+      world.progress_all();
+    }
+    EXPECT_LT(sent, kMessages) << size;
+    for (std::size_t n = 0; n < kMessages; ++n) {
+      ASSERT_TRUE(
+          world[1].recv(tagged_recv(world.peer(1, 0), to, n, world.report(1, nullptr))).ok());
+      ASSERT_TRUE(world.until([&] {
+        send_more();
+        return world.queue(1).size() == 1;
+      })) << "message "
+          << n << " of " << size << " bytes";
+      EXPECT_EQ(take(world.queue(1)).tag, n);
+      ASSERT_EQ(in, out);
+      in.assign(size, std::byte{0});
+    }
+    ASSERT_TRUE(world.until([&] { return world.queue(0).size() == kMessages; }));
+    EXPECT_LE(world[1].report().peak, kScarce);
+    EXPECT_LE(world[0].report().peak, kScarce);
+  }
+}
+
+// What a receive waits for lies behind more messages than TURNOUT_UNEXPECTED_MEMORY allows, but not
+// more than the budget does: the limit gives way.
+TEST(Endpoint, TheLimitOfUnexpectedMessagesGivesWayToAReceiveThatWaits) {
+  TestWorld world(2, {{"unexpected_memory", "4KiB"}, {"keepalive", "10ms"}, {"backlog", "1024"}});
+  constexpr std::uint64_t kMessages = 500;
+  auto out = pattern(100, 3);
+  std::vector<std::byte> in(100);
+  const iovec from = piece(out), to = piece(in);
+  for (std::uint64_t tag = 0; tag < kMessages; ++tag) {
+    ASSERT_TRUE(
+        world[0].send(tagged_send(world.peer(0, 1), from, tag, world.report(0, nullptr))).ok());
+  }
+  for (std::uint64_t tag = kMessages; tag-- > 0;) {
+    ASSERT_TRUE(world[1].recv(tagged_recv(kAnyPeer, to, tag, world.report(1, nullptr))).ok());
+    ASSERT_TRUE(world.until([&] { return world.queue(1).size() == 1; }, 100000)) << tag;
+    EXPECT_EQ(take(world.queue(1)).tag, tag);
+  }
+}
+
+// The same where the budget refuses: in the end the receive fails and says why.
+TEST(Endpoint, AReceiveBehindMoreThanTheBudgetFailsInsteadOfWaitingForEver) {
+  auto settings = kScarceMemory;
+  settings.emplace_back("keepalive", "10ms");
+  TestWorld world(2, settings);
+  auto out = pattern(2000, 3);
+  std::vector<std::byte> in(2000);
+  const iovec from = piece(out), to = piece(in);
+  ASSERT_TRUE(world[1].recv(tagged_recv(kAnyPeer, to, 9, world.report(1, nullptr))).ok());
+  ASSERT_TRUE(world[0].send(tagged_send(world.peer(0, 1), from, 9, world.report(0, nullptr))).ok());
+  ASSERT_TRUE(world.until([&] { return world.queue(1).size() == 1; }));
+  take(world.queue(1));
+  ASSERT_TRUE(world[1].recv(tagged_recv(world.peer(1, 0), to, 9, world.report(1, nullptr))).ok());
+  ASSERT_TRUE(world.until(
+      [&] {
+        (void)world[0].send(tagged_send(world.peer(0, 1), from, 1, world.report(0, nullptr)));
+        return world.queue(1).has_error();
+      },
+      100000));
+  const ErrorCompletion error = world.queue(1).pop_error();
+  EXPECT_NE(error.status.text().find("TURNOUT_MEMORY_BUDGET"), std::string::npos)
+      << error.status.text();
+}
+
+// More large messages at once than there are transfers.
+TEST(Endpoint, LargeMessagesWaitForATransfer) {
+  auto settings = kScarceMemory;
+  settings.emplace_back("backlog", "1024");
+  TestWorld world(2, settings);
+  auto out = pattern(20000, 5);
+  const iovec from = piece(out);
+  std::vector<std::vector<std::byte>> in;
+  std::size_t posted = 0, sent = 0, received = 0;
+  for (; in.size() < 300;) in.emplace_back(out.size());
+  ASSERT_TRUE(world.until([&] {
+    while (posted < in.size()) {
+      const iovec to = piece(in[posted]);
+      if (!world[1].recv(tagged_recv(world.peer(1, 0), to, 1, world.report(1, nullptr))).ok())
+        break;
+      ++posted;
+    }
+    while (sent < in.size() &&
+           world[0].send(tagged_send(world.peer(0, 1), from, 1, world.report(0, nullptr))).ok()) {
+      ++sent;
+    }
+    for (; world.queue(1).size() > 0; ++received) take(world.queue(1));
+    return received == in.size();
+  }));
+  for (const auto& one : in) EXPECT_EQ(one, out);
+}
+
+TEST(Endpoint, ASenderForWhomThereIsNoRecordIsTold) {
+  TestWorld world(2, kScarceMemory);
+  // Endpoint 1 knows as many others as its budget has room for.
+  Address other = world[1].address();
+  Status status;
+  for (std::uint64_t n = 0; status.ok(); ++n) {
+    ASSERT_LT(n, 100000u);
+    other.id = n + 1;
+    other.seal();
+    status = world[1].peer(other).status();
+  }
+  EXPECT_EQ(status.code(), Code::over_budget);
+  auto out = pattern(8, 5);
+  std::vector<std::byte> in(8);
+  const iovec from = piece(out), to = piece(in);
+  ASSERT_TRUE(world[0].recv(tagged_recv(world.peer(0, 1), to, 1, world.report(0, nullptr))).ok());
+  ASSERT_TRUE(world[0].send(tagged_send(world.peer(0, 1), from, 1, world.report(0, nullptr))).ok());
+  ASSERT_TRUE(world.until([&] { return world.queue(0).has_error(); }));
+  const ErrorCompletion error = world.queue(0).pop_error();
+  EXPECT_EQ(error.status.code(), Code::peer_lost);
+  EXPECT_NE(error.status.text().find("TURNOUT_MEMORY_BUDGET"), std::string::npos)
+      << error.status.text();
+}
+
+}  // namespace
+}  // namespace turnout
