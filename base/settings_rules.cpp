@@ -115,7 +115,7 @@ Status Settings::validate() const {
              "it needs UD, which TURNOUT_START_CHANNEL=dc rules out");
   rules.one_of("break_rule", break_rule,
                std::array<std::string_view, 3>{"", "free-before-drain", "over-budget"});
-  rules.one_of("rendezvous", rendezvous, std::array<std::string_view, 1>{"getcqe"});
+  rules.one_of("rendezvous", rendezvous, kRendezvousNames);
 
   rules.count("data_qps", data_qps, 0, 64);
   rules.count("statistics_entries", statistics_entries, 0, 65536);

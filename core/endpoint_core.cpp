@@ -89,6 +89,8 @@ Status EndpointCore::start() {
   rc_bytes_ = object_bytes(Object::rc_queue_pair, 1,
                            queue_pair_bytes(QpService::rc, kQueueDepth, 2, tuning_.max_inline));
   hints_ = settings_.policy == "turnout";
+  rendezvous_ = rendezvous_named(settings_.rendezvous).value_or(Rendezvous::getcqe);
+  last_bytes_ = SplitMix64(address_.id);
   if (hints_) {
     limits_from_costs();
     dci_targets_.assign(settings_.data_qps, kAnyPeer);
@@ -156,6 +158,8 @@ void EndpointCore::abandon_user_buffers() {
   }
   while (UnexpectedMessage* const message = waiting_.pop_front()) release_unexpected(*message);
   while (SendOperation* const operation = pulled_.pop_front()) operation->pull = 0;
+  granted_.clear();
+  revoking_.clear();
   end_pulls(nullptr);
   for (Transfer* transfer = active_transfers_.first(); transfer != nullptr;) {
     Transfer* const next = transfer->next;
@@ -233,6 +237,9 @@ bool EndpointCore::progress() {
   if (links_blocked_) moved |= pump_blocked_links();
   if (!backlogged_.empty()) moved |= pump_backlogs();
   if (!pulled_.empty()) moved |= pump_pulled();
+  if (!polled_.empty()) moved |= poll_last_bytes();
+  if (!granted_.empty()) moved |= pump_granted();
+  if (!revoking_.empty()) moved |= pump_revoked();
   if (!active_transfers_.empty()) moved |= pump_transfers();
   if (!waiting_.empty()) moved |= pump_waiting();
   if (jobs_ > 0) moved |= pump_jobs();

@@ -39,6 +39,7 @@
 #include "core/memory/slot_table.h"
 #include "core/protocol/matcher.h"
 #include "core/protocol/operation.h"
+#include "core/protocol/rendezvous.h"
 #include "core/receive_cost.h"
 #include "core/report.h"
 #include "core/report_live.h"
@@ -96,6 +97,7 @@ class EndpointCore final : public Endpoint {
     PeerId peer;
     Purpose purpose;
     wire::ControlMessage message;
+    wire::Detail detail;  // of the types that have one
   };
   // One message of the data stream, wherever its bytes are.
   struct StreamMessage {
@@ -108,6 +110,7 @@ class EndpointCore final : public Endpoint {
     std::size_t length = 0;
     std::uint64_t operation = 0;  // precedes the payload if flags ask to acknowledge
     std::uint64_t counts_as = 0;  // bytes of the message itself, for the report
+    bool counted = false;         // already
   };
   // Where a delivered message's payload lies, and how to let go of it.
   struct Arrival {
@@ -203,6 +206,7 @@ class EndpointCore final : public Endpoint {
   void end_receive(RecvOperation& receive, const Completion& completion, std::size_t overflow,
                    Status status);
   void unpost(RecvOperation& receive);
+  void end_cancelled(RecvOperation& receive);
   void acknowledge(Peer& peer, const std::byte* payload);
   [[nodiscard]] bool introduce(const wire::Introduction& introduction, PeerId* id);
   [[nodiscard]] Completion completion_of(const wire::Header& header, PeerId peer,
@@ -243,12 +247,51 @@ class EndpointCore final : public Endpoint {
   void on_transfer_done(Transfer& transfer, Status status);
   void drop_transfer(Transfer& transfer);
   void end_transfer(Transfer& transfer);
-  [[nodiscard]] Status register_pieces(Transfer& transfer, const Pieces& pieces, bool remote_reads);
+  void look_for_last(Transfer& transfer, std::byte* last, std::byte unlike);
+  bool poll_last_bytes();
+
+  // protocol/writes.cpp
+  [[nodiscard]] bool asks_for_write(const Transfer& transfer, const Pieces& target) const noexcept;
+  [[nodiscard]] Status ask_for_write(Transfer& transfer, const Pieces& target);
+  void on_cts(Peer& peer, const wire::ControlMessage& message, const wire::Detail& detail);
+  void start_granted(SendOperation& operation);
+  bool pump_granted();
+  void end_granted(Transfer& transfer);
+  void on_written(Peer& peer, const wire::ControlMessage& message);
+
+  // protocol/offers.cpp
+  void offer(RecvOperation& receive, Peer& peer);
+  [[nodiscard]] bool may_offer(const RecvOperation& receive, Peer& peer);
+  void withdraw(RecvOperation& receive);
+  void on_offer(Peer& peer, const wire::Detail& detail);
+  static constexpr std::size_t kNoOffer = SIZE_MAX;
+  [[nodiscard]] static bool writes_to_offers(const Peer& peer) noexcept {
+    return peer.offers && peer.offers->writing > 0;
+  }
+  [[nodiscard]] std::size_t find_offer(const Peer& peer, bool tagged,
+                                       std::uint64_t tag) const noexcept;
+  void use_up_offer(Peer& peer, std::size_t at) noexcept;
+  [[nodiscard]] Result<bool> put(Peer& peer, const SendRequest& request, const Pieces& pieces,
+                                 const wire::Detail& offer);
+  void end_put(Transfer& transfer);
+  void fetch_instead(Transfer& transfer);
+  void end_offered(Transfer& transfer, const Completion& completion, const Status& status);
+  void poll_offers(const Peer& peer);
+  void end_read_early(Transfer& transfer);
+  [[nodiscard]] bool has_landed(Peer& peer, const wire::Header& header, const std::byte* payload);
+  [[nodiscard]] SendOperation* landed_for(const Transfer& transfer);
+  void send_before_backlog(SendOperation& operation);
+  void on_landed(Peer& peer, const wire::Header& header, const std::byte* payload);
+  void on_revoke(Peer& peer, std::uint64_t transfer);
+  bool pump_revoked();
+  void on_revoked(Peer& peer, std::uint64_t transfer);
+  [[nodiscard]] Status register_pieces(Transfer& transfer, const Pieces& pieces, int access);
 
   // connection/control.cpp
   [[nodiscard]] Peer* make_peer(const Address& address, Status* status);
   [[nodiscard]] ibv_ah* address_handle(const Address& address, Status* status);
-  void send_control(Peer& peer, Purpose purpose, wire::ControlMessage message);
+  void send_control(Peer& peer, Purpose purpose, wire::ControlMessage message,
+                    const wire::Detail* detail = nullptr);
   bool pump_control();
   [[nodiscard]] bool post_control(const PendingControl& pending);
   // A message of the control pools: a datagram's header, if there is one, and its body.
@@ -256,6 +299,7 @@ class EndpointCore final : public Endpoint {
     const wire::Datagram* head = nullptr;
     const void* body = nullptr;
     std::size_t length = 0;
+    const wire::Detail* detail = nullptr;
   };
   [[nodiscard]] bool post_control(MessageQueue& queue, PeerId peer, const Address& address,
                                   ibv_ah* ah, unsigned target, const ControlBytes& bytes,
@@ -263,7 +307,7 @@ class EndpointCore final : public Endpoint {
   // To the peer's queue pair for that purpose.
   [[nodiscard]] bool post_control(Peer& peer, bool credit, const ControlBytes& bytes);
   void on_control(std::uint32_t buffer, std::uint32_t length);
-  void handle_control(Peer& peer, const wire::ControlMessage& message);
+  void handle_control(Peer& peer, const wire::ControlMessage& message, const wire::Detail& detail);
   [[nodiscard]] Peer* find_sender(std::uint32_t index, std::uint64_t id) noexcept;
   void send_credits(Peer& peer);
   [[nodiscard]] bool reject(const wire::Introduction& introduction);
@@ -416,7 +460,13 @@ class EndpointCore final : public Endpoint {
   bool links_blocked_ = false;  // one of them could not send for lack of room
   Nanoseconds next_link_ = INT64_MAX;
   LinkedList<SendOperation> pulled_;  // being sent in pieces
-  SlotTable<Transfer> pulls_;         // coming in pieces
+  SlotTable<Transfer> pulls_;         // coming in pieces, or written by the peer
+  Rendezvous rendezvous_ = Rendezvous::getcqe;
+  std::vector<Transfer*> polled_;           // whose last byte is looked for
+  std::deque<SendOperation*> granted_;      // have their CTS, but no transfer yet
+  std::vector<Peer*> revoking_;             // that wait for an answer
+  SplitMix64 last_bytes_{0};                // what receives of `put` begin with
+  std::uint64_t offers_ = 0, puts_ = 0, puts_told_ = 0;  // messages written to offers; with `landed`
 
   Address address_;
   std::vector<std::unique_ptr<Peer>> peers_;

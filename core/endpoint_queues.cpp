@@ -177,6 +177,7 @@ Status EndpointCore::create_pool(Purpose purpose, std::size_t initiators, std::s
     if (Status s = queue->create(*device_, send_cq_.get(), kQueueDepth, tuning); !s.ok()) return s;
     add(std::move(queue));
   }
+  if (purpose == Purpose::data) placement_.ask_reads(pool(purpose).front()->qp());
   for (std::size_t i = 0; i < targets; ++i) {
     DcTarget& target = targets_.emplace_back();
     if (Status s = target.create(*device_, receive_cq_.get(), srq, address_.id); !s.ok()) return s;

@@ -57,6 +57,9 @@ EndpointReport EndpointCore::report() const {
   report.peak = account_.peak();
   report.unexpected = unexpected_count_;
   report.rendezvous = rendezvous_count_;
+  report.offers = offers_;
+  report.puts = puts_;
+  report.puts_told = puts_told_;
   report.credit_messages = credit_messages_;
   report.refusals = refusals_;
   report.rc_queue_pairs_peak = rc_peak_;

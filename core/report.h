@@ -92,6 +92,9 @@ struct EndpointReport {
   std::vector<HistoryInterval> history;
   static constexpr std::size_t kMaxHistory = 65536;
   std::uint64_t unexpected = 0, rendezvous = 0, credit_messages = 0, refusals = 0;
+  // Receives offered to their senders; of our large messages, those written to an offer, and of
+  // them those that needed a word besides (protocol/offers.cpp).
+  std::uint64_t offers = 0, puts = 0, puts_told = 0;
   std::uint64_t rc_queue_pairs_peak = 0;  // most that existed at one time, idle ones too
 };
 

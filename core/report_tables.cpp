@@ -220,6 +220,12 @@ void rank_tables(std::string* out, const EndpointReport& report, const Names& na
                   value::human_count(report.unexpected), value::human_count(report.rendezvous),
                   value::human_count(report.credit_messages), value::human_count(report.refusals)));
   *out += '\n';
+  if (report.offers + report.puts == 0) return;
+  *out += wrap("  ", fmt::format("{} receives offered to their senders; {} large messages written "
+                                 "to offers, {} of them told of",
+                                 value::human_count(report.offers), value::human_count(report.puts),
+                                 value::human_count(report.puts_told)));
+  *out += '\n';
 }
 
 // Over all processes, each message of a sample with the same weight.

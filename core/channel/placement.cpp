@@ -6,9 +6,9 @@
 namespace turnout {
 namespace {
 
-bool in_order(ibv_qp* qp) noexcept {
+bool in_order(ibv_qp* qp, ibv_wr_opcode opcode = IBV_WR_RDMA_WRITE) noexcept {
   const auto query = verbs::functions().ibv_query_qp_data_in_order_fn;
-  return query != nullptr && query(qp, IBV_WR_RDMA_WRITE, 0) == 1;
+  return query != nullptr && query(qp, opcode, 0) == 1;
 }
 
 void tell(std::string_view kind, bool ordered) {
@@ -19,13 +19,17 @@ void tell(std::string_view kind, bool ordered) {
 }  // namespace
 
 Placement::Placement(std::string_view ring_order) noexcept {
-  if (ring_order != "auto") dc_in_order_ = rc_in_order_ = ring_order == "trust";
+  if (ring_order != "auto") dc_in_order_ = rc_in_order_ = reads_in_order_ = ring_order == "trust";
 }
 
 void Placement::ask_dc(const DcTarget& target) noexcept {
   if (dc_in_order_) return;
   dc_in_order_ = in_order(target.qp());
   tell("DC", *dc_in_order_);
+}
+
+void Placement::ask_reads(ibv_qp* initiator) noexcept {
+  if (!reads_in_order_) reads_in_order_ = in_order(initiator, IBV_WR_RDMA_READ);
 }
 
 void Placement::ask_rc(RcQueue& queue, const verbs::Device& device) noexcept {

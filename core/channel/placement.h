@@ -23,6 +23,8 @@ class Placement {
 
   // A target that may be written to.
   void ask_dc(const DcTarget& target) noexcept;
+  // A queue pair that reads.
+  void ask_reads(ibv_qp* initiator) noexcept;
   // A queue pair without a connection; it has none afterwards.
   void ask_rc(RcQueue& queue, const verbs::Device& device) noexcept;
 
@@ -30,11 +32,15 @@ class Placement {
   [[nodiscard]] bool checks() const noexcept {
     return !dc_in_order_.value_or(true) || !rc_in_order_.value_or(true);
   }
+  // Of writes by the peer, and of our reads, over DC: may the last byte be looked for?
+  [[nodiscard]] bool dc_in_order() const noexcept { return dc_in_order_.value_or(false); }
+  [[nodiscard]] bool reads_in_order() const noexcept { return reads_in_order_.value_or(false); }
   // Unknown until ask_rc().
   [[nodiscard]] std::optional<bool> rc_in_order() const noexcept { return rc_in_order_; }
 
  private:
   std::optional<bool> dc_in_order_, rc_in_order_;
+  std::optional<bool> reads_in_order_;
 };
 
 }  // namespace turnout

@@ -23,7 +23,7 @@ std::string_view explain(Refusal refusal) noexcept {
 }
 
 Status check_header(const Header& header) {
-  if (header.type < Type::eager || header.type > Type::piece) {
+  if (header.type < Type::eager || header.type > Type::revoked) {
     return {Code::invalid,
             fmt::format("message: type {} is unknown", static_cast<unsigned>(header.type))};
   }
@@ -101,12 +101,19 @@ Status parse_datagram(const std::byte* bytes, std::size_t length, Datagram* data
   return {};
 }
 
-Status parse_control(const std::byte* bytes, std::size_t length, ControlMessage* message) {
-  if (length != sizeof(ControlMessage)) {
+Status parse_control(const std::byte* bytes, std::size_t length, ControlMessage* message,
+                     Detail* detail) {
+  if (length < sizeof(ControlMessage)) {
     return {Code::invalid,
             fmt::format("control message: {} bytes, {} expected", length, sizeof(ControlMessage))};
   }
   std::memcpy(message, bytes, sizeof *message);
+  const std::size_t more = has_detail(message->type) ? sizeof(Detail) : 0;
+  if (length != sizeof(ControlMessage) + more) {
+    return {Code::invalid,
+            fmt::format("control message: {} bytes, {} belong to type {}", length,
+                        sizeof(ControlMessage) + more, static_cast<unsigned>(message->type))};
+  }
   switch (message->type) {
     case Control::credit:
     case Control::welcome:
@@ -120,7 +127,16 @@ Status parse_control(const std::byte* bytes, std::size_t length, ControlMessage*
     case Control::closed:
     case Control::reject:
     case Control::pull:
+    case Control::written:
+    case Control::revoke:
       return {};
+    case Control::cts:
+    case Control::offer:
+      std::memcpy(detail, bytes + sizeof *message, sizeof *detail);
+      if (detail->length > 0 && detail->address <= UINT64_MAX - detail->length) return {};
+      return {Code::invalid, fmt::format("{}: {} bytes at {:#x}: out of range",
+                                         message->type == Control::cts ? "CTS" : "offer",
+                                         detail->length, detail->address)};
     case Control::hint:
       if (message->credits <= kWhole && message->ring_credits <= kWhole &&
           message->ring_entries <= kMostQueuePairs) {
@@ -141,11 +157,17 @@ Status parse_rts(const std::byte* payload, std::size_t length, Rts* rts) {
     return {Code::invalid,
             fmt::format("RTS: {} segments, at most {}", rts->segments, kMaxSegments)};
   }
-  if (length != kRtsBase + rts->segments * sizeof(RtsSegment)) {
+  if (rts->instead > 1) {
+    return {Code::invalid, fmt::format("RTS: `instead` is {}, at most 1", rts->instead)};
+  }
+  const std::size_t segments = rts->segments * sizeof(RtsSegment);
+  if (length != kRtsBase + segments + rts->instead * sizeof rts->offer) {
     return {Code::invalid, "RTS: length and number of segments do not agree"};
   }
-  std::memcpy(static_cast<void*>(rts->segment), payload + kRtsBase,
-              rts->segments * sizeof(RtsSegment));
+  std::memcpy(static_cast<void*>(rts->segment), payload + kRtsBase, segments);
+  if (rts->instead != 0) {
+    std::memcpy(&rts->offer, payload + kRtsBase + segments, sizeof rts->offer);
+  }
   std::uint64_t sum = 0;
   for (std::uint32_t i = 0; i < rts->segments; ++i) {
     if (rts->segment[i].length > rts->total - sum) {
@@ -154,6 +176,23 @@ Status parse_rts(const std::byte* payload, std::size_t length, Rts* rts) {
     sum += rts->segment[i].length;
   }
   if (sum != rts->total) return {Code::invalid, "RTS: its segments do not add up to the message"};
+  return {};
+}
+
+std::size_t write_rts(const Rts& rts, std::byte* to) noexcept {
+  const std::size_t segments = rts.segments * sizeof(RtsSegment);
+  std::memcpy(to, static_cast<const void*>(&rts), kRtsBase);
+  std::memcpy(to + kRtsBase, static_cast<const void*>(rts.segment), segments);
+  if (rts.instead == 0) return kRtsBase + segments;
+  std::memcpy(to + kRtsBase + segments, &rts.offer, sizeof rts.offer);
+  return kRtsBase + segments + sizeof rts.offer;
+}
+
+Status parse_landed(const std::byte* payload, std::size_t length, Landed* landed) {
+  if (length != sizeof(Landed)) {
+    return {Code::invalid, fmt::format("landed: {} bytes, {} expected", length, sizeof(Landed))};
+  }
+  std::memcpy(landed, payload, sizeof *landed);
   return {};
 }
 

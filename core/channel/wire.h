@@ -27,6 +27,8 @@ enum class Type : std::uint8_t {
   rma_data = 4,  // remote data of an RMA write that has landed
   piece = 5,     // of a large message that its receiver asked for by `pull`: tag is the receiver's
                  // transfer, data the offset
+  landed = 6,    // a large message was written to where its receiver offered: payload is Landed
+  revoked = 7,   // answers `revoke`: nothing will be written to the offer `tag` any more
 };
 
 enum Flag : std::uint8_t {
@@ -75,12 +77,26 @@ inline constexpr std::uint32_t kMaxSegments = 8;
 struct Rts {
   std::uint64_t total = 0;
   std::uint64_t operation = 0;  // returned in Fin
-  std::uint32_t segments = 0;
-  std::uint32_t reserved = 0;
+  std::uint8_t segments = 0;
+  std::uint8_t last = 0;     // the message's last byte
+  std::uint8_t instead = 0;  // 1: the offer it was to be written to follows the segments
+  std::uint8_t reserved[5] = {};
   RtsSegment segment[kMaxSegments];  // only the first `segments` travel
+  std::uint64_t offer = 0;
 };
 inline constexpr std::size_t kRtsBase = 24;
-static_assert(sizeof(Rts) == kRtsBase + kMaxSegments * sizeof(RtsSegment));
+static_assert(sizeof(Rts) == kRtsBase + kMaxSegments * sizeof(RtsSegment) + 8);
+inline constexpr std::size_t kMostRtsBytes = sizeof(Rts);
+
+// A large message lies where its receiver offered; the header has its tag, remote data and flags.
+struct Landed {
+  std::uint64_t transfer = 0;  // the receiver's, of the offer
+  std::uint64_t length = 0;
+  std::uint32_t status = 0;  // 0, or a Code: it could not be written
+  std::uint8_t last = 0;     // its last byte, which was perhaps not written
+  std::uint8_t reserved[3] = {};
+};
+static_assert(sizeof(Landed) == 24);
 
 // Control messages (256-byte receives).
 enum class Control : std::uint8_t {
@@ -96,7 +112,11 @@ enum class Control : std::uint8_t {
   closed = 15,  // the ring of a direction is drained and gone
   reject = 16,  // no memory for a record of the receiver of this message: nothing of it was taken
   pull = 17,    // send the large message `operation` in pieces for the transfer `ring_address`
-  hint = 18,  // how the sender of a direction fares: see `credits`, `ring_credits`, `ring_entries`
+  hint = 18,   // how the sender of a direction fares: see `credits`, `ring_credits`, `ring_entries`
+  cts = 19,    // rput: write the large message `operation` to where the Detail says
+  offer = 20,  // put, putnr: RTR, a receive stands for a large message; a Detail follows
+  written = 21,  // rput: what cts asked for lies there; operation is the receiver's transfer
+  revoke = 22,   // the offer `operation` shall not be used; `revoked` answers
 };
 
 enum class Refusal : std::uint8_t { none = 0, budget = 1, limit = 2, busy = 3, device = 4 };
@@ -127,6 +147,26 @@ struct ControlMessage {
 };
 static_assert(sizeof(ControlMessage) == 72);
 inline constexpr std::uint32_t kControlBuffer = 256;
+
+// Follows a ControlMessage cts or offer: where a large message shall be written.
+struct Detail {
+  std::uint64_t address = 0;
+  std::uint64_t length = 0;    // bytes that may be written
+  std::uint64_t transfer = 0;  // the receiver's, named when it is done
+  // offer: what the receive takes, and what a message must be to need no `landed` beside its
+  // length:
+  std::uint64_t tag = 0;
+  std::uint64_t ignore = 0;
+  std::uint64_t data = 0;  // its remote data,
+  std::uint32_t rkey = 0;
+  std::uint32_t sequence = 0;  // offer: of the stream's next message there when it was made
+  std::uint8_t last = 0;       // and any last byte but this one, which the receive's buffer holds
+  std::uint8_t flags = 0;      // Flag: kTagged, kRemoteData
+  std::uint8_t polled = 0;     // the receiver looks for the last byte
+  std::uint8_t reserved[5] = {};
+};
+static_assert(sizeof(Detail) == 64);
+static_assert(sizeof(ControlMessage) + sizeof(Detail) <= kControlBuffer);
 inline constexpr std::uint16_t kWhole = 1000;                             // of a hint's shares
 inline constexpr std::uint32_t kMostQueuePairs = std::uint32_t{1} << 24;  // that a hint can name
 
@@ -165,9 +205,16 @@ struct Parsed {
 [[nodiscard]] Status parse_data(const std::byte* bytes, std::size_t length, Parsed* parsed);
 // The body that follows is looked at by the others; its length is checked against the kind.
 [[nodiscard]] Status parse_datagram(const std::byte* bytes, std::size_t length, Datagram* datagram);
+// `detail` is filled for the types that have one.
 [[nodiscard]] Status parse_control(const std::byte* bytes, std::size_t length,
-                                   ControlMessage* message);
+                                   ControlMessage* message, Detail* detail);
+[[nodiscard]] constexpr bool has_detail(Control type) noexcept {
+  return type == Control::cts || type == Control::offer;
+}
 [[nodiscard]] Status parse_rts(const std::byte* payload, std::size_t length, Rts* rts);
+// Writes the part that travels; returns its length.
+std::size_t write_rts(const Rts& rts, std::byte* to) noexcept;
+[[nodiscard]] Status parse_landed(const std::byte* payload, std::size_t length, Landed* landed);
 // Bytes of the message itself: an RTS's payload only describes it, an acknowledged one's begins
 // with its operation. The header was checked; the payload is header.length long.
 [[nodiscard]] std::uint64_t message_bytes(const Header& header, const std::byte* payload) noexcept;

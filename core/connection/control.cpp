@@ -100,7 +100,8 @@ Result<PeerId> EndpointCore::peer(const Address& address) {
   return peer->id;
 }
 
-void EndpointCore::send_control(Peer& peer, Purpose purpose, wire::ControlMessage message) {
+void EndpointCore::send_control(Peer& peer, Purpose purpose, wire::ControlMessage message,
+                                const wire::Detail* detail) {
   if (peer.lost) return;
   message.index = peer.remote_index;
   message.sender = address_.id;
@@ -108,7 +109,8 @@ void EndpointCore::send_control(Peer& peer, Purpose purpose, wire::ControlMessag
     send_control_over_link(peer, purpose, message);
     return;
   }
-  PendingControl pending{peer.id, purpose, message};
+  PendingControl pending{peer.id, purpose, message, {}};
+  if (detail != nullptr) pending.detail = *detail;
   // Establishment messages of a pair keep their order: none overtakes one that waits.
   if (!pending_control_.empty() || !post_control(pending)) pending_control_.push_back(pending);
 }
@@ -117,7 +119,8 @@ bool EndpointCore::post_control(const PendingControl& pending) {
   Peer& peer = *peers_[pending.peer];
   if (peer.lost) return true;
   return post_control(peer, pending.purpose == Purpose::credit,
-                      ControlBytes{nullptr, &pending.message, sizeof pending.message});
+                      ControlBytes{nullptr, &pending.message, sizeof pending.message,
+                                   has_detail(pending.message.type) ? &pending.detail : nullptr});
 }
 
 bool EndpointCore::post_control(Peer& peer, bool credit, const ControlBytes& bytes) {
@@ -145,6 +148,8 @@ bool EndpointCore::post_control(MessageQueue& queue, PeerId peer, const Address&
   const std::size_t head = message.head != nullptr ? sizeof *message.head : 0;
   if (head > 0) std::memcpy(bytes, message.head, head);
   if (message.length > 0) std::memcpy(bytes + head, message.body, message.length);
+  const std::size_t more = message.detail != nullptr ? sizeof *message.detail : 0;
+  if (more > 0) std::memcpy(bytes + head + message.length, message.detail, more);
   SendRecord record;
   record.kind = SendRecord::Kind::message;
   record.pool = SendRecord::Pool::control;
@@ -152,7 +157,7 @@ bool EndpointCore::post_control(MessageQueue& queue, PeerId peer, const Address&
   record.buffer = buffer;
   record.local = reinterpret_cast<std::uint64_t>(bytes);
   record.lkey = control_send_pool_.lkey();
-  record.length = static_cast<std::uint32_t>(head + message.length);
+  record.length = static_cast<std::uint32_t>(head + message.length + more);
   record.dct = address.dct_number(target);
   record.ah = ah;
   record.dc_key = address.id;
@@ -213,7 +218,9 @@ bool EndpointCore::reject(const wire::Introduction& introduction) {
 
 void EndpointCore::on_control(std::uint32_t buffer, std::uint32_t length) {
   wire::ControlMessage message;
-  Status status = wire::parse_control(control_receive_pool_.data(buffer), length, &message);
+  wire::Detail detail;
+  Status status =
+      wire::parse_control(control_receive_pool_.data(buffer), length, &message, &detail);
   if (!status.ok()) {
     TURNOUT_LOG(connection, error, "dropped: {}", status.text());
     return;
@@ -224,7 +231,7 @@ void EndpointCore::on_control(std::uint32_t buffer, std::uint32_t length) {
     return;
   }
   peer->heard_since_tick = true;
-  handle_control(*peer, message);
+  handle_control(*peer, message, detail);
 }
 
 Peer* EndpointCore::find_sender(std::uint32_t index, std::uint64_t id) noexcept {
@@ -234,7 +241,8 @@ Peer* EndpointCore::find_sender(std::uint32_t index, std::uint64_t id) noexcept 
   return found != by_id_.end() ? peers_[found->second].get() : nullptr;
 }
 
-void EndpointCore::handle_control(Peer& peer, const wire::ControlMessage& message) {
+void EndpointCore::handle_control(Peer& peer, const wire::ControlMessage& message,
+                                  const wire::Detail& detail) {
   switch (message.type) {
     case wire::Control::credit:
       peer.credits = std::min(peer.credits + message.credits, peer.address.credits());
@@ -276,6 +284,18 @@ void EndpointCore::handle_control(Peer& peer, const wire::ControlMessage& messag
       break;
     case wire::Control::pull:
       on_pull(peer, message);
+      break;
+    case wire::Control::cts:
+      on_cts(peer, message, detail);
+      break;
+    case wire::Control::written:
+      on_written(peer, message);
+      break;
+    case wire::Control::offer:
+      on_offer(peer, detail);
+      break;
+    case wire::Control::revoke:
+      on_revoke(peer, message.operation);
       break;
     case wire::Control::reject:
       lose_peer(peer, Status{Code::peer_lost,
@@ -344,6 +364,12 @@ void EndpointCore::recover(MessageQueue& queue, const ibv_wc& wc) {
       }
       continue;
     }
+    // Found by its last byte, perhaps, so not to be written again.
+    if (record.kind == SendRecord::Kind::transfer && record.transfer->kind == Transfer::Kind::put &&
+        record.transfer->announcement == nullptr) {
+      fetch_instead(*record.transfer);
+      continue;
+    }
     if (Status status = queue.post(record); !status.ok()) {
       lose_peer(peer, status);
       if (record.kind == SendRecord::Kind::transfer) {
@@ -371,9 +397,14 @@ void EndpointCore::lose_peer(Peer& peer, Status why) {
   // everybody. The selection looks at the living only.
   if (statistics_ && !peer.said_bye) statistics_->forget(peer.id);
   while (SendOperation* const operation = peer.backlog.pop_front()) end_send(*operation, peer.loss);
+  std::erase_if(granted_, [&](const SendOperation* operation) { return operation->peer == &peer; });
+  if (peer.offers) peer.offers->open.clear();
   for (std::size_t slot = 0; slot < awaiting_fin_.size(); ++slot) {
     SendOperation* const operation = awaiting_fin_[slot];
-    if (operation != nullptr && operation->peer == &peer) end_send(*operation, peer.loss);
+    // What is being written ends with its transfer.
+    if (operation != nullptr && operation->peer == &peer && !operation->writing) {
+      end_send(*operation, peer.loss);
+    }
   }
   peer.awaiting_fin = 0;
   for (const bool tagged : {true, false}) {

@@ -14,6 +14,7 @@
 #include "core/channel/ring.h"
 #include "core/protocol/operation.h"
 #include "core/protocol/reliable.h"
+#include "core/protocol/rendezvous.h"
 #include "core/report.h"
 #include "core/selection/policy.h"
 
@@ -99,6 +100,9 @@ struct Peer {
   bool send_uses_rc = false;  // from ready until the peer's `closed`
   LinkedList<SendOperation> backlog;
   ChannelHistory sent;
+  std::unique_ptr<Offers> offers;  // of the peer's receives
+  bool declines_offers = false;    // those made at `declined_at`: an earlier one was not taken
+  std::uint32_t declined_at = 0;
 
   // peer -> us
   ChannelKind receive_kind = ChannelKind::dc_sendrecv;
@@ -139,8 +143,12 @@ struct Peer {
   RcJob* rc_job = nullptr;      // has it, while it is being made or connected
   std::uint32_t rc_target = 0;  // of the peer's, to be connected with; 0: nothing to do
   [[nodiscard]] bool has_rc() const noexcept { return rc || rc_job != nullptr; }
-  std::unique_ptr<ReliableLink> link;   // where the start service is UD
-  std::uint32_t pieces = 0;             // large messages that it sends in pieces
+  std::unique_ptr<ReliableLink> link;  // where the start service is UD
+  std::uint32_t pieces = 0;            // large messages that it sends in pieces or writes
+  std::uint32_t offered = 0;           // receives it may write to
+  OfferSuccess offer_success;
+  std::uint64_t last_data = 0;  // remote data of its latest message
+  bool last_had_data = false;
   std::uint32_t directed_receives = 0;  // posted for this peer only
   std::uint32_t awaiting_fin = 0;       // our large messages it has not fetched yet
 };

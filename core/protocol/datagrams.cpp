@@ -94,12 +94,13 @@ void EndpointCore::on_control_datagram(const std::byte* bytes, std::uint32_t len
     return;
   }
   wire::ControlMessage message;
-  if (Status status = wire::parse_control(bytes, length, &message); !status.ok()) {
+  wire::Detail detail;  // no type that has one is sent over UD
+  if (Status status = wire::parse_control(bytes, length, &message, &detail); !status.ok()) {
     TURNOUT_LOG(connection, error, "dropped: {}", status.text());
     return;
   }
   if (datagram.kind == wire::DatagramKind::reject) {
-    if (message.type == wire::Control::reject) handle_control(*peer, message);
+    if (message.type == wire::Control::reject) handle_control(*peer, message, detail);
     return;
   }
   ReliableLink& link = *peer->link;
@@ -110,7 +111,7 @@ void EndpointCore::on_control_datagram(const std::byte* bytes, std::uint32_t len
   }
   ++link.control_expected;
   owe_ack(*peer, false);
-  handle_control(*peer, message);
+  handle_control(*peer, message, detail);
 }
 
 void EndpointCore::take_link_news(Peer& peer, const wire::Datagram& datagram) {

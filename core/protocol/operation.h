@@ -63,6 +63,17 @@ struct SendOperation {
   std::uint64_t id = 0;    // of one that waits for its Fin
   std::uint64_t pull = 0;  // the receiver's transfer that the message goes to in pieces; 0: none
   std::size_t pulled = 0;  // bytes of it that were sent
+  struct Grant {
+    std::uint64_t address = 0, length = 0;
+    std::uint64_t transfer = 0;  // the receiver's; 0: nothing is granted
+    std::uint32_t rkey = 0;
+    std::uint8_t last = 0;  // landed: the message's last byte
+  };
+  Grant grant;                // rput: where to write; landed, revoked: the offer
+  bool writing = false;       // rput: a transfer has it
+  bool counted = false;       // among the messages sent
+  std::uint32_t outcome = 0;  // landed: a Code
+  std::uint64_t instead = 0;  // RTS: the offer it was to be written to
   std::array<verbs::Mr, kMaxIov> regions;
   std::unique_ptr<std::array<std::byte, kInjectLimit>> copy;  // of an injected message, accounted
 };
@@ -79,6 +90,9 @@ struct RecvOperation {
   std::size_t used = 0;    // multi: bytes taken
   std::size_t min_free = 0;
   std::uint32_t transfers = 0;  // large messages still arriving into it
+  struct Transfer* offered =
+      nullptr;             // where its message may be written; no record of that message
+  bool cancelled = false;  // as soon as the offer is revoked
 };
 
 // Where in a receive's buffer a message goes.
@@ -109,6 +123,14 @@ struct UnexpectedMessage {
 // Data moved by RDMA between local and remote pieces, cut into segments with a bounded number in
 // flight.
 struct Transfer {
+  enum class Kind : std::uint8_t {
+    read,     // of a large message, by its receiver; also what comes in pieces
+    user,     // one-sided operation
+    granted,  // our large message, to where its receiver asked for it (rput)
+    put,      // our large message, to an offer
+    awaited,  // a large message that the peer writes after our CTS (rput)
+    offered,  // the same, to our offer, if it does
+  };
   struct Local {
     std::uint64_t address = 0, length = 0;
     std::uint32_t lkey = 0;
@@ -116,6 +138,7 @@ struct Transfer {
   Transfer* next = nullptr;
   Transfer* previous = nullptr;
   Peer* peer = nullptr;
+  Kind kind = Kind::read;
   bool write = false;
   bool over_rc = false;
   bool listed = false;  // in the endpoint's list of those with work left to post
@@ -137,10 +160,14 @@ struct Transfer {
   std::uint64_t expected = 0;  // bytes of all pieces; `posted` of them have come
   std::size_t offset = 0;      // in the receive's buffer
   std::size_t overflow = 0;
+  std::byte* last = nullptr;           // looked at until its value changes; null: not
+  std::byte unlike{};                  // what it is until then
+  wire::Detail where;                  // put, offered: the offer
+  SendOperation* operation = nullptr;  // granted: our message
   // What is reported:
   Report report;
   Completion completion;
-  SendOperation* announcement = nullptr;  // of an RMA write that tells its target
+  SendOperation* announcement = nullptr;  // of a write that tells its target
 };
 
 }  // namespace turnout

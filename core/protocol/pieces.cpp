@@ -60,7 +60,7 @@ void EndpointCore::on_pull(Peer& peer, const wire::ControlMessage& message) {
   SendOperation* const operation = slot < awaiting_fin_.size() ? awaiting_fin_[slot] : nullptr;
   if (closing_ || operation == nullptr || operation->id != message.operation ||
       operation->peer != &peer || !operation->rendezvous || operation->pull != 0 ||
-      message.ring_address == 0) {
+      operation->grant.transfer != 0 || message.ring_address == 0) {
     if (!closing_) {
       TURNOUT_LOG(protocol, warn, "{}: asks for pieces of operation {:#x}, which does not wait",
                   peer.address.to_string(), message.operation);
@@ -103,7 +103,7 @@ bool EndpointCore::pump_pulled() {
 // At the receiver; the stream keeps them in order.
 void EndpointCore::on_piece(Peer& peer, const wire::Header& header, const std::byte* payload) {
   Transfer* const transfer = pulls_.find(header.tag);
-  if (transfer == nullptr || transfer->peer != &peer) {
+  if (transfer == nullptr || transfer->peer != &peer || transfer->kind != Transfer::Kind::read) {
     TURNOUT_LOG(protocol, debug, "{}: a piece for transfer {:#x}, which is gone",
                 peer.address.to_string(), header.tag);
     return;
@@ -132,6 +132,7 @@ void EndpointCore::end_pulls(const Peer* peer) {
   for (std::size_t i = 0; i < pulls_.size(); ++i) {
     Transfer* const transfer = pulls_.at(i);
     if (transfer == nullptr || (peer != nullptr && transfer->peer != peer)) continue;
+    if (transfer->kind == Transfer::Kind::offered) continue;  // its receive's
     pulls_.remove(transfer->pull);
     --transfer->peer->pieces;
     transfer->status = peer != nullptr ? peer->loss : Status{Code::canceled, "the endpoint closes"};

@@ -226,17 +226,27 @@ void EndpointCore::release_arrival(Peer& peer, UnexpectedMessage::Storage storag
 }
 
 void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival& arrival) {
+  if (peer.offered > 0) [[unlikely]]
+    poll_offers(peer);
   ++peer.receive_sequence;
   peer.stalled = false;
   credits_given(peer, header);
-  if (header.type == wire::Type::piece || header.type == wire::Type::hello) {  // no message counts
+  if (header.type >= wire::Type::hello && header.type != wire::Type::rma_data) {  // none counts
     if (header.type == wire::Type::piece) on_piece(peer, header, arrival.payload);
+    if (header.type == wire::Type::landed) on_landed(peer, header, arrival.payload);
+    if (header.type == wire::Type::revoked) on_revoked(peer, header.tag);
+    release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
+    return;
+  }
+  if (header.type == wire::Type::rts && has_landed(peer, header, arrival.payload)) {
     release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
     return;
   }
   ++delivered_;
   ++peer.window;
   peer.received.count(wire::message_bytes(header, arrival.payload));
+  peer.last_data = header.data;
+  peer.last_had_data = (header.flags & wire::kRemoteData) != 0;
   charge(Work::match, 1);
   switch (header.type) {
     case wire::Type::eager: {
@@ -268,6 +278,8 @@ void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival
     }
     case wire::Type::piece:
     case wire::Type::hello:
+    case wire::Type::landed:
+    case wire::Type::revoked:
     case wire::Type::none:
       release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
       break;
@@ -283,7 +295,9 @@ void EndpointCore::deliver_large(Peer& peer, const wire::Header& header, const A
     return;
   }
   const bool tagged = (header.flags & wire::kTagged) != 0;
-  RecvOperation* const receive = matcher_.find_posted(peer.id, tagged, header.tag);
+  RecvOperation* const receive = rts.instead != 0
+                                     ? pulls_.find(rts.offer)->receive  // see has_landed()
+                                     : matcher_.find_posted(peer.id, tagged, header.tag);
   if (receive == nullptr) {
     ++unexpected_count_;
     matcher_.add_unexpected(&store(peer, header, arrival));
@@ -334,6 +348,7 @@ void EndpointCore::unpost(RecvOperation& receive) {
   if (!receive.posted) return;
   matcher_.remove(&receive);
   receive.posted = false;
+  if (receive.offered != nullptr) withdraw(receive);
 }
 
 // One message has ended in this receive: reports it and retires the receive when it is used up.
@@ -401,22 +416,36 @@ Status EndpointCore::recv(const RecvRequest& request) {
     receives_.give_back(receive);
     return status;
   }
+  if (peer != nullptr && rendezvous_ != Rendezvous::getcqe) offer(*receive, *peer);
   return {};
+}
+
+void EndpointCore::end_cancelled(RecvOperation& receive) {
+  unpost(receive);
+  if (receive.match.peer != kAnyPeer) --peers_[receive.match.peer]->directed_receives;
+  Completion completion;
+  completion.context = receive.report.context;
+  completion.tag = receive.match.tag;
+  completion.flags = kRecv | (receive.match.tagged ? kTagged : kMessage) |
+                     (receive.multi ? static_cast<unsigned>(kMultiRecvDone) : 0u);
+  fail(receive.report, completion, Status{Code::canceled, "cancelled"});
+  receives_.give_back(&receive);
 }
 
 bool EndpointCore::cancel(void* context) {
   for (const bool tagged : {true, false}) {
     for (RecvOperation* r = matcher_.posted(tagged).last(); r != nullptr; r = r->previous) {
-      if (r->report.context != context || r->transfers > 0) continue;
-      unpost(*r);
-      if (r->match.peer != kAnyPeer) --peers_[r->match.peer]->directed_receives;
-      Completion completion;
-      completion.context = context;
-      completion.tag = r->match.tag;
-      completion.flags = kRecv | (tagged ? kTagged : kMessage) |
-                         (r->multi ? static_cast<unsigned>(kMultiRecvDone) : 0u);
-      fail(r->report, completion, Status{Code::canceled, "cancelled"});
-      receives_.give_back(r);
+      if (r->report.context != context || r->transfers > 0 || r->cancelled) continue;
+      if (r->offered == nullptr) {
+        end_cancelled(*r);
+        return true;
+      }
+      // Its message may be being written.
+      r->cancelled = true;
+      wire::ControlMessage message;
+      message.type = wire::Control::revoke;
+      message.operation = r->offered->pull;
+      send_control(*r->offered->peer, Purpose::credit, message);
       return true;
     }
   }

@@ -40,7 +40,8 @@ bool EndpointCore::post_stream(Peer& peer, const StreamMessage& message) {
   const bool posted =
       over_ring(peer.send_kind) ? post_over_ring(peer, message) : post_over_base(peer, message);
   if (posted) {
-    const bool counts = message.type != wire::Type::piece && message.type != wire::Type::hello;
+    const bool counts = !message.counted &&
+                        (message.type < wire::Type::hello || message.type == wire::Type::rma_data);
     if (counts) peer.sent.count(message.counts_as);
     if (hints_) count_sent(peer);
     charge(Work::post, 1);
@@ -210,8 +211,17 @@ Status EndpointCore::send(const SendRequest& request) {
   // An injected message has no completion that could wait for its delivery.
   const bool acknowledged = request.delivery_complete && !request.inject;
   const bool eager = pieces.total <= room(*peer) && !acknowledged;
+  const std::size_t offered = find_offer(*peer, request.tagged, request.tag);
+  if (offered != kNoOffer && pieces.total > room(*peer)) {
+    const Result<bool> written = put(*peer, request, pieces, peer->offers->open[offered].detail);
+    if (!written) return written.status();
+    if (written.value()) {
+      use_up_offer(*peer, offered);
+      return {};
+    }
+  }
 
-  if (eager && peer->backlog.empty()) {
+  if (eager && peer->backlog.empty() && !writes_to_offers(*peer)) {
     StreamMessage message;
     message.type = wire::Type::eager;
     message.flags = flags;
@@ -226,6 +236,7 @@ Status EndpointCore::send(const SendRequest& request) {
       done.tag = request.tag;
       done.flags = completion_flags;
       finish(request.report, done);
+      use_up_offer(*peer, offered);
       return {};
     }
   }
@@ -264,6 +275,7 @@ Status EndpointCore::send(const SendRequest& request) {
     await_fin(*operation);
   }
   if (!peer->backlog.empty() || !try_operation(*operation)) enqueue(*operation);
+  use_up_offer(*peer, offered);
   return {};
 }
 
@@ -300,10 +312,28 @@ Status EndpointCore::prepare_rendezvous(SendOperation& operation) {
 // Puts the operation on its way if channel and credits allow.
 bool EndpointCore::try_operation(SendOperation& operation) {
   Peer& peer = *operation.peer;
+  // What is being written has to be there first, but for what tells of it.
+  if (writes_to_offers(peer) && operation.type != wire::Type::landed && operation.instead == 0) {
+    return false;
+  }
   StreamMessage message;
   message.flags = operation.flags;
   message.tag = operation.tag;
   message.data = operation.data;
+  message.counted = operation.counted;
+  if (operation.type == wire::Type::landed) {
+    const wire::Landed landed{operation.grant.transfer,
+                              operation.grant.length,
+                              operation.outcome,
+                              operation.grant.last,
+                              {}};
+    message.type = operation.type;
+    message.bytes = reinterpret_cast<const std::byte*>(&landed);
+    message.length = sizeof landed;
+    if (!post_stream(peer, message)) return false;
+    end_send(operation, Status{});
+    return true;
+  }
   if (!operation.rendezvous) {
     message.type = operation.type == wire::Type::none ? wire::Type::eager : operation.type;
     message.pieces = &operation.pieces;
@@ -326,10 +356,16 @@ bool EndpointCore::try_operation(SendOperation& operation) {
     if (piece.iov_len == 0) continue;
     rts.segment[rts.segments++] = {reinterpret_cast<std::uint64_t>(piece.iov_base), piece.iov_len,
                                    operation.regions[i]->rkey, 0};
+    rts.last = static_cast<const std::uint8_t*>(piece.iov_base)[piece.iov_len - 1];
   }
+  if (operation.instead != 0) {
+    rts.instead = 1;
+    rts.offer = operation.instead;
+  }
+  std::array<std::byte, wire::kMostRtsBytes> bytes;
   message.type = wire::Type::rts;
-  message.bytes = reinterpret_cast<const std::byte*>(&rts);
-  message.length = wire::kRtsBase + rts.segments * sizeof(wire::RtsSegment);
+  message.bytes = bytes.data();
+  message.length = wire::write_rts(rts, bytes.data());
   message.counts_as = rts.total;
   if (!post_stream(peer, message)) return false;
   ++peer.awaiting_fin;

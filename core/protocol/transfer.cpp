@@ -1,5 +1,6 @@
-// RDMA transfers: the data of large messages, fetched by the receiver (`getcqe`,
-// spec/rendezvous.md: RTS, RDMA read, completion queue entry, FIN), and one-sided operations.
+// RDMA transfers: the data of large messages, fetched by the receiver (`getcqe` and `get`,
+// spec/rendezvous.md: RTS, RDMA read, completion queue entry or last byte, FIN), and one-sided
+// operations.
 //
 // A transfer is cut into segments with at most kMaxInFlight of them posted. Reads of a large
 // message use the pair's RC queue pair while it serves this direction, else DC. One-sided
@@ -19,8 +20,7 @@ namespace {
 constexpr std::uint32_t kMaxInFlight = 4;
 }
 
-Status EndpointCore::register_pieces(Transfer& transfer, const Pieces& pieces, bool remote_reads) {
-  const int access = remote_reads ? 0 : IBV_ACCESS_LOCAL_WRITE;
+Status EndpointCore::register_pieces(Transfer& transfer, const Pieces& pieces, int access) {
   transfer.local_count = 0;
   for (std::uint32_t i = 0; i < pieces.count; ++i) {
     const iovec& piece = pieces.iov[i];
@@ -98,12 +98,28 @@ void EndpointCore::start_get(RecvOperation& receive, Peer& peer, const wire::Hea
     start_pull(*transfer, rts);
     return;
   }
+  if (asks_for_write(*transfer, target)) {
+    if (Status status = ask_for_write(*transfer, target); !status.ok()) {
+      transfer->status = status;
+      end_transfer(*transfer);
+    }
+    return;
+  }
   transfer->over_rc = path == DataPath::rc;
   if (transfer->over_rc) ++peer.reads_over_rc;
-  if (Status status = register_pieces(*transfer, target, false); !status.ok()) {
+  if (Status status = register_pieces(*transfer, target, IBV_ACCESS_LOCAL_WRITE); !status.ok()) {
     transfer->status = status;
     end_transfer(*transfer);
     return;
+  }
+  const bool polled = (rendezvous_ == Rendezvous::get || rendezvous_ == Rendezvous::automatic) &&
+                      path == DataPath::dc && placement_.reads_in_order() &&
+                      transfer->local_count == 1 && rts.segments == 1 && transfer->overflow == 0 &&
+                      length <= settings_.rendezvous_segment;
+  if (polled) {
+    const Transfer::Local& local = transfer->local[0];
+    look_for_last(*transfer, reinterpret_cast<std::byte*>(local.address) + local.length - 1,
+                  ~std::byte{rts.last});
   }
   pump(*transfer);
 }
@@ -208,7 +224,20 @@ void EndpointCore::on_transfer_done(Transfer& transfer, Status status) {
   pump(transfer);
 }
 
+// The message is there, as its last byte says; the queue pair has yet to say it is done.
+void EndpointCore::end_read_early(Transfer& transfer) {
+  Peer& peer = *transfer.peer;
+  std::erase(polled_, &transfer);
+  transfer.last = nullptr;
+  RecvOperation& receive = *std::exchange(transfer.receive, nullptr);
+  --receive.transfers;
+  if (!peer.lost) send_fin(peer, transfer.fin, Status{});
+  end_receive(receive, transfer.completion, transfer.overflow, Status{});
+}
+
 void EndpointCore::end_transfer(Transfer& transfer) {
+  if (transfer.kind == Transfer::Kind::granted) return end_granted(transfer);
+  if (transfer.kind == Transfer::Kind::put) return end_put(transfer);
   Peer& peer = *transfer.peer;
   for (auto& region : transfer.regions) region.reset();
   if (transfer.buffer != kNoBuffer) send_pool_.give_back(transfer.buffer);
@@ -220,7 +249,9 @@ void EndpointCore::end_transfer(Transfer& transfer) {
   if (transfer.receive != nullptr) {
     RecvOperation& receive = *transfer.receive;
     --receive.transfers;
-    if (!peer.lost) send_fin(peer, transfer.fin, transfer.status);
+    if (!peer.lost && transfer.kind == Transfer::Kind::read) {
+      send_fin(peer, transfer.fin, transfer.status);
+    }
     leave_rc();
     end_receive(receive, transfer.completion, transfer.overflow, transfer.status);
   } else if (transfer.status.ok()) {
@@ -238,6 +269,7 @@ void EndpointCore::end_transfer(Transfer& transfer) {
 }
 
 void EndpointCore::drop_transfer(Transfer& transfer) {
+  if (transfer.last != nullptr) std::erase(polled_, &transfer);
   if (transfer.announcement != nullptr) sends_.give_back(transfer.announcement);
   transfers_.give_back(&transfer);
 }
@@ -276,6 +308,7 @@ Status EndpointCore::rma(const RmaRequest& request) {
     transfer->announcement = told;
   }
   transfer->peer = peer;
+  transfer->kind = Transfer::Kind::user;
   transfer->write = request.write;
   transfer->total = request.length;
   transfer->remote[0] = {request.remote_address, request.length,
@@ -297,7 +330,9 @@ Status EndpointCore::rma(const RmaRequest& request) {
   } else if (request.inject && request.length > 0) {
     drop_transfer(*transfer);
     return {Code::again, "no buffer is free to take the data over"};
-  } else if (Status status = register_pieces(*transfer, pieces, request.write); !status.ok()) {
+  } else if (Status status =
+                 register_pieces(*transfer, pieces, request.write ? 0 : IBV_ACCESS_LOCAL_WRITE);
+             !status.ok()) {
     drop_transfer(*transfer);
     return status;
   }

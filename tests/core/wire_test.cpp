@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include <cstring>
 #include <random>
 #include <vector>
@@ -92,11 +94,60 @@ TEST(Wire, RtsSegmentsMustAddUp) {
   EXPECT_FALSE(wire::parse_rts(bytes, length, &parsed).ok());
 }
 
+TEST(Wire, RtsNamesTheOfferItStandsFor) {
+  wire::Rts rts, parsed;
+  rts.total = 100;
+  rts.segments = 1;
+  rts.segment[0].length = 100;
+  rts.last = 7;
+  std::array<std::byte, wire::kMostRtsBytes> bytes;
+  EXPECT_EQ(wire::write_rts(rts, bytes.data()), wire::kRtsBase + sizeof(wire::RtsSegment));
+  rts.instead = 1;
+  rts.offer = 0x123456789;
+  const std::size_t length = wire::write_rts(rts, bytes.data());
+  ASSERT_TRUE(wire::parse_rts(bytes.data(), length, &parsed).ok());
+  EXPECT_EQ(parsed.offer, rts.offer);
+  EXPECT_EQ(parsed.last, 7);
+  EXPECT_FALSE(wire::parse_rts(bytes.data(), length - 8, &parsed).ok());
+  bytes[10 + 8] = std::byte{2};  // `instead`
+  EXPECT_FALSE(wire::parse_rts(bytes.data(), length, &parsed).ok());
+}
+
+TEST(Wire, OffersAndClearancesHaveARangeAndOthersNone) {
+  struct {
+    wire::ControlMessage message;
+    wire::Detail detail;
+  } sent;
+  wire::ControlMessage message;
+  wire::Detail detail;
+  const auto ok = [&](std::size_t length) {
+    return wire::parse_control(reinterpret_cast<const std::byte*>(&sent), length, &message, &detail)
+        .ok();
+  };
+  for (const wire::Control type : {wire::Control::cts, wire::Control::offer}) {
+    sent.message.type = type;
+    sent.detail.address = 4096;
+    sent.detail.length = 10;
+    EXPECT_TRUE(ok(sizeof sent));
+    EXPECT_EQ(detail.length, 10u);
+    EXPECT_FALSE(ok(sizeof sent.message));
+    sent.detail.length = 0;
+    EXPECT_FALSE(ok(sizeof sent));
+    sent.detail.length = ~std::uint64_t{0} - 4000;
+    EXPECT_FALSE(ok(sizeof sent));
+  }
+  sent.message.type = wire::Control::written;
+  EXPECT_TRUE(ok(sizeof sent.message));
+  EXPECT_FALSE(ok(sizeof sent));
+}
+
 TEST(Wire, HintsAreRangeChecked) {
   wire::ControlMessage hint, parsed;
+  wire::Detail detail;
   hint.type = wire::Control::hint;
   const auto ok = [&] {
-    return wire::parse_control(reinterpret_cast<const std::byte*>(&hint), sizeof hint, &parsed)
+    return wire::parse_control(reinterpret_cast<const std::byte*>(&hint), sizeof hint, &parsed,
+                               &detail)
         .ok();
   };
   hint.credits = hint.ring_credits = wire::kWhole;
@@ -125,7 +176,10 @@ TEST(Wire, RandomBytesAreAnswered) {
       ASSERT_EQ(parsed.payload + parsed.header.length, bytes.data() + bytes.size());
     }
     wire::ControlMessage control;
-    (void)wire::parse_control(bytes.data(), bytes.size(), &control).ok();
+    wire::Detail detail;
+    (void)wire::parse_control(bytes.data(), bytes.size(), &control, &detail).ok();
+    wire::Landed landed;
+    (void)wire::parse_landed(bytes.data(), bytes.size(), &landed).ok();
     wire::Rts rts;
     if (wire::parse_rts(bytes.data(), bytes.size(), &rts).ok()) {
       ASSERT_LE(rts.segments, wire::kMaxSegments);

@@ -16,10 +16,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   wire::Datagram datagram;
   (void)wire::parse_datagram(bytes, size, &datagram).ok();
   wire::ControlMessage control;
-  (void)wire::parse_control(bytes, size, &control).ok();
+  wire::Detail detail;
+  (void)wire::parse_control(bytes, size, &control, &detail).ok();
   wire::Rts rts;
   if (wire::parse_rts(bytes, size, &rts).ok() && rts.segments > wire::kMaxSegments)
     __builtin_trap();
+  wire::Landed landed;
+  (void)wire::parse_landed(bytes, size, &landed).ok();
   (void)Address::decode(data, size).ok();
   return 0;
 }

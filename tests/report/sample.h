@@ -56,6 +56,9 @@ inline EndpointReport sample_report(int rank, int ranks) {
   report.peak = 531'072 + static_cast<std::uint64_t>(rank);
   report.unexpected = 17;
   report.rendezvous = 3;
+  report.offers = 5;
+  report.puts = 2;
+  report.puts_told = 1;
   report.credit_messages = 99;
   return report;
 }

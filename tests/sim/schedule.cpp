@@ -36,6 +36,20 @@ std::uint64_t random_bytes(Random& random) {
   }
 }
 
+// Every threshold of large messages, and eager ones among them.
+std::uint64_t random_large_bytes(Random& random) {
+  switch (random.below(5)) {
+    case 0:
+      return random.below(400);
+    case 1:
+      return 3900 + random.below(250);  // about the eager limit
+    case 2:
+      return 8192 - 2 + random.below(5);  // a segment or two
+    default:
+      return 4000 + random.below(60'000);
+  }
+}
+
 // Sends and receives mixed at random, each list in its order; waits for them as room demands.
 Task take_part(Rank rank, std::shared_ptr<const Plan> plan) {
   const auto& sends = plan->sends[rank.id()];
@@ -96,10 +110,13 @@ std::string over_budget(const EndpointReport& report, std::uint64_t budget) {
   return {};
 }
 
+enum class Sizes { mixed, large };
+
 // `datagrams`: UD in DC's place, with faults that only datagrams know. `scarce`: little more memory
 // than an endpoint needs to begin.
 ScheduleOutcome play(std::uint64_t seed, bool datagrams, bool scarce,
-                     const std::vector<std::pair<std::string, std::string>>& more) {
+                     const std::vector<std::pair<std::string, std::string>>& more,
+                     Sizes sizes = Sizes::mixed) {
   Random random(seed);
   Options options;
   options.seed = seed;
@@ -158,6 +175,10 @@ ScheduleOutcome play(std::uint64_t seed, bool datagrams, bool scarce,
   }
   if (datagrams) options.settings.emplace_back("start_channel", "ud");
   options.settings.insert(options.settings.end(), more.begin(), more.end());
+  if (sizes == Sizes::large) {
+    Random drawn(seed ^ 0x72647a);
+    options.settings.emplace_back("rendezvous_segment", drawn.below(2) == 0 ? "4KiB" : "1MiB");
+  }
   std::uint64_t budget = 0;
   if (scarce) {
     // A small endpoint: what it takes at its start is more than what messages take.
@@ -188,7 +209,7 @@ ScheduleOutcome play(std::uint64_t seed, bool datagrams, bool scarce,
     Planned p{};
     p.from = static_cast<std::uint32_t>(random.below(options.ranks));
     p.to = static_cast<std::uint32_t>(random.below(options.ranks));
-    p.bytes = random_bytes(random);
+    p.bytes = sizes == Sizes::large ? random_large_bytes(random) : random_bytes(random);
     p.tag = random.below(3);
     plan->sends[p.from].push_back(p);
     plan->receives[p.to].push_back(p);
@@ -205,6 +226,9 @@ ScheduleOutcome play(std::uint64_t seed, bool datagrams, bool scarce,
   options.examine = [&](std::uint32_t rank, const EndpointReport& report) {
     const std::string what = over_budget(report, budget);
     if (!what.empty() && over.empty()) over = fmt::format("rank {}: {}", rank, what);
+    outcome.offers += report.offers;
+    outcome.puts += report.puts;
+    outcome.puts_told += report.puts_told;
     outcome.fullest = std::max(
         outcome.fullest, static_cast<double>(report.peak) / static_cast<double>(report.budget));
   };
@@ -240,6 +264,11 @@ ScheduleOutcome play(std::uint64_t seed, bool datagrams, bool scarce,
 ScheduleOutcome play_schedule(std::uint64_t seed,
                               const std::vector<std::pair<std::string, std::string>>& more) {
   return play(seed, false, false, more);
+}
+
+ScheduleOutcome play_large_schedule(std::uint64_t seed,
+                                    const std::vector<std::pair<std::string, std::string>>& more) {
+  return play(seed, false, false, more, Sizes::large);
 }
 
 ScheduleOutcome play_datagram_schedule(std::uint64_t seed,

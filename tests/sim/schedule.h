@@ -15,12 +15,16 @@ struct ScheduleOutcome {
   std::string told;    // the settings and sizes that the seed gave
   std::uint64_t hash = 0;
   std::uint64_t switches = 0, faults = 0, messages = 0;
+  std::uint64_t offers = 0, puts = 0, puts_told = 0;  // as in the report
   bool gave_up = false;  // a small budget was too small for the program, and the error said so
   double fullest = 0;    // the largest peak of a rank, as a part of its budget
 };
 
 // `more`: settings on top of those drawn.
 [[nodiscard]] ScheduleOutcome play_schedule(
+    std::uint64_t seed, const std::vector<std::pair<std::string, std::string>>& more = {});
+// The same with larger messages, most of them above the eager limit.
+[[nodiscard]] ScheduleOutcome play_large_schedule(
     std::uint64_t seed, const std::vector<std::pair<std::string, std::string>>& more = {});
 // The same on a device without DC: datagrams are lost, come twice and out of order.
 [[nodiscard]] ScheduleOutcome play_datagram_schedule(

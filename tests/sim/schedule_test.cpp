@@ -6,6 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <string>
+#include <string_view>
+
+#include "base/settings.h"
 
 namespace turnout::sim {
 namespace {
@@ -24,6 +28,18 @@ TEST(Schedules, HoldWhatMpiPromises) {
   EXPECT_GT(switches, 1000u);
   EXPECT_GT(faults, 1000u);
 }
+
+// Every way a large message can travel, among eager ones, wildcards and longer receives.
+class Rendezvous : public testing::TestWithParam<std::string_view> {};
+TEST_P(Rendezvous, HoldsWhatMpiPromises) {
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    const ScheduleOutcome outcome =
+        play_large_schedule(seed, {{"rendezvous", std::string(GetParam())}});
+    ASSERT_EQ(outcome.broken, "") << outcome.told;
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Schedules, Rendezvous, testing::ValuesIn(kRendezvousNames),
+                         [](const auto& info) { return std::string(info.param); });
 
 // Hints come and go, and channels that cost nothing to set up change often.
 TEST(Schedules, HoldUnderThePolicyTurnout) {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "base/settings.h"
 #include "tests/sim/schedule.h"
 
 int main(int argc, char** argv) {
@@ -17,31 +18,41 @@ int main(int argc, char** argv) {
   app.add_option("--first", first, "first seed (default: drawn from the clock)");
   app.add_option("--count", count, "schedules to play, 0: without end");
   app.add_option("--break-rule", broken_rule, "setting break_rule of Turnout");
+  std::string rendezvous;
+  app.add_option("--rendezvous", rendezvous, "larger messages, that travel so")
+      ->check(CLI::IsMember(turnout::kRendezvousNames));
   bool datagrams = false, scarce = false;
   app.add_flag("--datagrams", datagrams, "on a device without DC");
   app.add_flag("--scarce", scarce, "with little memory, odd seeds without DC")
       ->excludes("--datagrams");
   CLI11_PARSE(app, argc, argv);
   std::vector<std::pair<std::string, std::string>> more;
+  if (!rendezvous.empty()) more.emplace_back("rendezvous", rendezvous);
   if (!broken_rule.empty()) more.emplace_back("break_rule", broken_rule);
-  std::uint64_t failed = 0, switches = 0, faults = 0;
+  std::uint64_t failed = 0, switches = 0, faults = 0, offers = 0, puts = 0, told = 0;
   for (std::uint64_t i = 0; count == 0 || i < count; ++i) {
     const auto outcome = scarce      ? turnout::sim::play_scarce_schedule(first + i, more)
                          : datagrams ? turnout::sim::play_datagram_schedule(first + i, more)
-                                     : turnout::sim::play_schedule(first + i, more);
+                         : !rendezvous.empty() ? turnout::sim::play_large_schedule(first + i, more)
+                                               : turnout::sim::play_schedule(first + i, more);
     switches += outcome.switches;
     faults += outcome.faults;
+    offers += outcome.offers;
+    puts += outcome.puts;
+    told += outcome.puts_told;
     if (!outcome.broken.empty()) {
       ++failed;
       fmt::print("{}\n  {}\n  again: sim_soak --first {} --count 1{}\n", outcome.told,
                  outcome.broken, first + i,
-                 scarce      ? " --scarce"
-                 : datagrams ? " --datagrams"
-                             : "");
+                 scarce                ? " --scarce"
+                 : datagrams           ? " --datagrams"
+                 : !rendezvous.empty() ? " --rendezvous " + rendezvous
+                                       : "");
     }
     if ((i + 1) % 1000 == 0 || i + 1 == count) {
       fmt::print("{} schedules from seed {}, {} channel changes, {} faults, {} failed\n", i + 1,
                  first, switches, faults, failed);
+      if (offers > 0) fmt::print("  {} offers, {} messages put, {} told of\n", offers, puts, told);
     }
     std::fflush(stdout);
   }

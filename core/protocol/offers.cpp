@@ -1,0 +1,458 @@
+// Rendezvous `put` and `putnr` (spec/rendezvous.md): the receiver offers the buffer of a receive
+// that stands (RTR), the sender writes the message there, and the receiver finds it by its last
+// byte, which differs from what the buffer held. Where it does not, or there is more to say than
+// the offer foresaw, the last byte comes with a `landed` in the stream.
+//
+// Which message a receive takes is the receiver's to say, so both ends must agree that it is this
+// one. They do, because an offer stands only while the sender knows all that the receiver knew:
+//  - It names the receiver's place in the stream. A sender that is further declines it, and all
+//    others made at that place: the messages under way may take the receive.
+//  - The sender goes through the offers with every message it sends, on whatever way, in order; a
+//    message that an offer accepts uses it up, as it will the receive. The receiver takes back an
+//    offer when the stream brings a message for it.
+//  - An offer is made only if every earlier receive that could take the same messages has one
+//    that was made at the same place.
+//  - Messages of the stream wait until what is being written to offers is there; the receiver
+//    looks for last bytes before it delivers one.
+// So a message goes to the receive that MPI's order gives it, once.
+//
+// A queue pair that is made anew posts its requests again. A receiver that has found a message may
+// have used its buffer for another since, so one without `landed` is not written again: the sender
+// asks the receiver to fetch it unless it has it (RTS with `instead`).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "base/log.h"
+#include "core/endpoint_core.h"
+
+namespace turnout {
+namespace {
+
+// Receives looked through before one that stands behind more is not offered.
+constexpr int kMostBefore = 256;
+
+std::byte last_of(const Pieces& pieces) noexcept {
+  for (std::uint32_t i = pieces.count; i-- > 0;) {
+    const iovec& piece = pieces.iov[i];
+    if (piece.iov_len > 0) return static_cast<const std::byte*>(piece.iov_base)[piece.iov_len - 1];
+  }
+  return {};
+}
+
+std::uint8_t message_flags(bool tagged, bool has_data) noexcept {
+  return static_cast<std::uint8_t>((tagged ? wire::kTagged : 0) |
+                                   (has_data ? wire::kRemoteData : 0));
+}
+
+}  // namespace
+
+void EndpointCore::look_for_last(Transfer& transfer, std::byte* last, std::byte unlike) {
+  *last = unlike;
+  transfer.last = last;
+  transfer.unlike = unlike;
+  polled_.push_back(&transfer);
+}
+
+namespace {
+bool has_changed(const Transfer& transfer) noexcept {
+  return std::atomic_ref(*transfer.last).load(std::memory_order_acquire) != transfer.unlike;
+}
+}  // namespace
+
+bool EndpointCore::poll_last_bytes() {
+  bool moved = false;
+  charge(Work::poll_ring, polled_.size());
+  for (std::size_t i = 0; i < polled_.size();) {
+    Transfer* const transfer = polled_[i];
+    if (!has_changed(*transfer)) {
+      ++i;
+      continue;
+    }
+    moved = true;
+    if (transfer->kind == Transfer::Kind::offered) {
+      end_offered(*transfer, transfer->completion, Status{});
+    } else {
+      end_read_early(*transfer);
+    }
+    // What ended has left the list, others may have too.
+    i = std::min(i, polled_.size());
+  }
+  return moved;
+}
+
+// --- at the receiver
+
+bool EndpointCore::may_offer(const RecvOperation& receive, Peer& peer) {
+  const bool offers = rendezvous_ == Rendezvous::put || rendezvous_ == Rendezvous::putnr ||
+                      rendezvous_ == Rendezvous::automatic;
+  if (!offers || over_datagrams() || closing_ || peer.self || peer.lost || receive.multi ||
+      peer.remote_index == wire::kUnknownIndex || receive.pieces.count != 1 ||
+      receive.pieces.total <= peer.eager_size - stream_overhead_) {
+    return false;
+  }
+  int before = 0;
+  for (const RecvOperation* r = matcher_.posted(receive.match.tagged).first(); r != &receive;
+       r = r->next) {
+    if (++before > kMostBefore) return false;
+    const PostedMatch &a = r->match, &b = receive.match;
+    if (a.peer != kAnyPeer && a.peer != b.peer) continue;
+    if (b.tagged && ((a.tag ^ b.tag) & ~(a.ignore | b.ignore)) != 0) continue;
+    if (r->offered == nullptr || r->offered->where.sequence != peer.receive_sequence) return false;
+  }
+  return (rendezvous_ != Rendezvous::automatic || peer.offer_success.worth_trying()) &&
+         transfers_.ready();
+}
+
+// A receive from this peer that stands.
+void EndpointCore::offer(RecvOperation& receive, Peer& peer) {
+  if (!may_offer(receive, peer)) return;
+  Transfer& transfer = *transfers_.take();
+  transfer.kind = Transfer::Kind::offered;
+  transfer.peer = &peer;
+  if (Status status = register_pieces(transfer, receive.pieces,
+                                      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+      !status.ok()) {
+    TURNOUT_LOG(protocol, debug, "a receive is not offered: {}", status.text());
+    drop_transfer(transfer);
+    return;
+  }
+  transfer.receive = &receive;
+  transfer.total = receive.pieces.total;
+  transfer.pull = pulls_.add(&transfer);
+  receive.offered = &transfer;
+  ++peer.offered;
+  ++offers_;
+
+  wire::Detail& offer = transfer.where;
+  offer.address = transfer.local[0].address;
+  offer.length = transfer.total;
+  offer.transfer = transfer.pull;
+  offer.tag = receive.match.tag;
+  offer.ignore = receive.match.ignore;
+  offer.data = peer.last_data;  // of its next message, too, as a rule
+  offer.rkey = transfer.regions[0]->rkey;
+  offer.sequence = peer.receive_sequence;
+  offer.flags = message_flags(receive.match.tagged, peer.last_had_data);
+  if (placement_.dc_in_order() && transfer.total <= settings_.rendezvous_segment) {
+    offer.polled = 1;
+    if (rendezvous_ != Rendezvous::putnr)
+      offer.last = static_cast<std::uint8_t>(last_bytes_.next());
+    look_for_last(transfer, reinterpret_cast<std::byte*>(offer.address) + offer.length - 1,
+                  std::byte{offer.last});
+  }
+  transfer.completion.length = transfer.total;
+  transfer.completion.tag = offer.tag;
+  transfer.completion.data = offer.data;
+  transfer.completion.flags =
+      kRecv | (receive.match.tagged ? kTagged : kMessage) | (peer.last_had_data ? kRemoteData : 0u);
+  transfer.completion.source = peer.id;
+  transfer.completion.buffer = receive.pieces.iov[0].iov_base;
+  wire::ControlMessage message;
+  message.type = wire::Control::offer;
+  send_control(peer, Purpose::credit, message, &offer);
+}
+
+// The receive takes a message of the stream, or none any more.
+void EndpointCore::withdraw(RecvOperation& receive) {
+  Transfer& transfer = *std::exchange(receive.offered, nullptr);
+  Peer& peer = *transfer.peer;
+  peer.offer_success.count(false);
+  --peer.offered;
+  pulls_.remove(transfer.pull);
+  drop_transfer(transfer);
+}
+
+// Its message is there, or cannot come.
+void EndpointCore::end_offered(Transfer& transfer, const Completion& completion,
+                               const Status& status) {
+  const Completion ended = completion;  // it may be the transfer's own
+  RecvOperation& receive = *transfer.receive;
+  Peer& peer = *transfer.peer;
+  receive.offered = nullptr;
+  peer.offer_success.count(true);
+  --peer.offered;
+  pulls_.remove(transfer.pull);
+  drop_transfer(transfer);
+  unpost(receive);
+  ++delivered_;
+  ++peer.window;
+  peer.received.count(ended.length);
+  peer.heard_since_tick = true;
+  end_receive(receive, ended, 0, status);
+  on_message_counted(peer);
+}
+
+// Before a message of the stream is delivered: what was written before it was sent lies there.
+void EndpointCore::poll_offers(const Peer& peer) {
+  for (std::size_t i = 0; i < polled_.size();) {
+    Transfer* const transfer = polled_[i];
+    if (transfer->peer == &peer && transfer->kind == Transfer::Kind::offered &&
+        has_changed(*transfer)) {
+      end_offered(*transfer, transfer->completion, Status{});
+      i = 0;
+    } else {
+      ++i;
+    }
+  }
+}
+
+void EndpointCore::on_landed(Peer& peer, const wire::Header& header, const std::byte* payload) {
+  wire::Landed landed;
+  if (Status status = wire::parse_landed(payload, header.length, &landed); !status.ok()) {
+    lose_peer(peer, status);
+    return;
+  }
+  Transfer* const transfer = pulls_.find(landed.transfer);
+  if (transfer == nullptr || transfer->peer != &peer || transfer->kind != Transfer::Kind::offered ||
+      landed.length > transfer->total) {
+    lose_peer(peer, Status{Code::invalid,
+                           fmt::format("{}: has written {} bytes to offer {:#x}, which is not open",
+                                       peer.address.to_string(), landed.length, landed.transfer)});
+    return;
+  }
+  if (landed.length > 0) {
+    static_cast<std::byte*>(transfer->completion.buffer)[landed.length - 1] =
+        std::byte{landed.last};
+  }
+  Completion completion = completion_of(header, peer.id, landed.length);
+  completion.buffer = transfer->completion.buffer;
+  Status status;
+  if (landed.status != 0) {
+    status = Status{Code::peer_lost,
+                    fmt::format("{} could not write the message (its status {})",
+                                peer.address.to_string(), landed.status),
+                    EIO};
+  }
+  end_offered(*transfer, completion, status);
+}
+
+// A message that was to be written to an offer, and is here already: its sender could not know.
+bool EndpointCore::has_landed(Peer& peer, const wire::Header& header, const std::byte* payload) {
+  wire::Rts rts;
+  if (!wire::parse_rts(payload, header.length, &rts).ok() || rts.instead == 0) return false;
+  const Transfer* const transfer = pulls_.find(rts.offer);
+  if (transfer != nullptr && transfer->peer == &peer && transfer->kind == Transfer::Kind::offered) {
+    return false;
+  }
+  send_fin(peer, rts.operation, Status{});
+  return true;
+}
+
+void EndpointCore::on_revoked(Peer& peer, std::uint64_t number) {
+  Transfer* const transfer = pulls_.find(number);
+  if (transfer == nullptr || transfer->peer != &peer || transfer->kind != Transfer::Kind::offered ||
+      !transfer->receive->cancelled) {
+    return;  // its message was faster
+  }
+  end_cancelled(*transfer->receive);
+}
+
+// --- at the sender
+
+void EndpointCore::on_offer(Peer& peer, const wire::Detail& offer) {
+  if (over_datagrams() || closing_) return;
+  bool declined = offer.sequence != peer.send_sequence || !peer.backlog.empty() ||
+                  (peer.declines_offers && peer.declined_at == offer.sequence);
+  if (!declined && !peer.offers) {
+    Reservation bytes = Reservation::take(account_, MemoryKind::operations,
+                                          sizeof(Offers) + kMostOffers * sizeof(Offer));
+    if (bytes) {
+      peer.offers = std::make_unique<Offers>();
+      peer.offers->open.reserve(kMostOffers);
+      peer.offers->bytes = std::move(bytes);
+    }
+  }
+  declined = declined || !peer.offers || peer.offers->open.size() >= kMostOffers;
+  if (declined) {
+    peer.declines_offers = true;
+    peer.declined_at = offer.sequence;
+  } else {
+    peer.offers->open.push_back({offer});
+  }
+}
+
+// The first that accepts such a message.
+std::size_t EndpointCore::find_offer(const Peer& peer, bool tagged,
+                                     std::uint64_t tag) const noexcept {
+  if (!peer.offers) return kNoOffer;
+  const auto& open = peer.offers->open;
+  for (std::size_t i = 0; i < open.size(); ++i) {
+    if (open[i].accepts(tagged, tag)) return i;
+  }
+  return kNoOffer;
+}
+
+// A message is on its way that will take the receive.
+void EndpointCore::use_up_offer(Peer& peer, std::size_t at) noexcept {
+  if (at == kNoOffer || peer.lost) return;
+  peer.offers->open.erase(peer.offers->open.begin() + static_cast<std::ptrdiff_t>(at));
+}
+
+// False: it goes through the stream.
+Result<bool> EndpointCore::put(Peer& peer, const SendRequest& request, const Pieces& pieces,
+                               const wire::Detail& offer) {
+  if (!peer.backlog.empty() || request.inject || pieces.total > offer.length) return false;
+  wire::Detail message = offer;  // what it says of the message, as it is
+  message.tag = request.tag;
+  message.data = request.remote_data;
+  message.flags = message_flags(request.tagged, request.has_remote_data);
+  message.last = std::to_integer<std::uint8_t>(last_of(pieces));
+  const bool foreseen =
+      offer.polled != 0 && pieces.total == offer.length &&
+      pieces.total <= settings_.rendezvous_segment && pieces.count == 1 &&
+      message.flags == offer.flags && (!request.tagged || message.tag == offer.tag) &&
+      (!request.has_remote_data || message.data == offer.data) && message.last != offer.last;
+  if (!transfers_.ready() || !(foreseen || sends_.ready())) return false;
+  Transfer& transfer = *transfers_.take();
+  if (Status status = register_pieces(transfer, pieces, 0); !status.ok()) {
+    drop_transfer(transfer);
+    return status;
+  }
+  transfer.kind = Transfer::Kind::put;
+  transfer.write = true;
+  transfer.peer = &peer;
+  // The last byte would tell that the message is there, as foreseen: `landed` brings it.
+  const bool all = foreseen || offer.polled == 0 || pieces.total < offer.length;
+  transfer.total = pieces.total - (all ? 0 : 1);
+  transfer.remote[0] = {offer.address, transfer.total, offer.rkey, 0};
+  transfer.remote_count = 1;
+  transfer.where = message;
+  transfer.report = request.report;
+  transfer.completion.context = request.report.context;
+  transfer.completion.length = pieces.total;
+  transfer.completion.tag = request.tag;
+  transfer.completion.flags = kSend | (request.tagged ? kTagged : kMessage);
+  if (!foreseen) transfer.announcement = landed_for(transfer);
+  ++peer.offers->writing;
+  peer.sent.count(pieces.total);
+  if (hints_) count_sent(peer);
+  ++rendezvous_count_;
+  ++puts_;
+  if (!foreseen) ++puts_told_;
+  pump(transfer);
+  return true;
+}
+
+// A record is free.
+SendOperation* EndpointCore::landed_for(const Transfer& transfer) {
+  SendOperation* const told = sends_.take();
+  told->peer = transfer.peer;
+  told->type = wire::Type::landed;
+  told->flags = transfer.where.flags;
+  told->tag = transfer.where.tag;
+  told->data = transfer.where.data;
+  told->grant.transfer = transfer.where.transfer;
+  told->grant.length = transfer.completion.length;
+  told->grant.last = transfer.where.last;
+  told->report = Report{nullptr, transfer.report.errors, nullptr, nullptr};
+  return told;
+}
+
+// It stands before what waits in the backlog, which was sent later.
+void EndpointCore::send_before_backlog(SendOperation& operation) {
+  if (try_operation(operation)) return;
+  Peer& peer = *operation.peer;
+  peer.backlog.push_front(&operation);
+  if (!peer.backlogged) {
+    peer.backlogged = true;
+    backlogged_.push_back(&peer);
+  }
+}
+
+void EndpointCore::end_put(Transfer& transfer) {
+  Peer& peer = *transfer.peer;
+  --peer.offers->writing;
+  for (auto& region : transfer.regions) region.reset();
+  SendOperation* told = std::exchange(transfer.announcement, nullptr);
+  if (peer.lost && told != nullptr) {
+    sends_.give_back(told);
+  } else if (!peer.lost) {
+    // The receiver cannot find out by itself that nothing comes.
+    if (told == nullptr && !transfer.status.ok() && sends_.ready()) told = landed_for(transfer);
+    if (told != nullptr) {
+      told->outcome = static_cast<std::uint32_t>(transfer.status.code());
+      send_before_backlog(*told);
+    }
+  }
+  if (transfer.status.ok()) {
+    finish(transfer.report, transfer.completion);
+  } else {
+    fail(transfer.report, transfer.completion, transfer.status);
+  }
+  drop_transfer(transfer);
+}
+
+// Its request did not end before its queue pair broke.
+void EndpointCore::fetch_instead(Transfer& transfer) {
+  Peer& peer = *transfer.peer;
+  SendOperation* const operation = sends_.take();
+  if (operation == nullptr) {
+    Status why{
+        Code::over_budget,
+        fmt::format("{}: a message was written, perhaps, and TURNOUT_MEMORY_BUDGET={} has no "
+                    "room to ask; raise it",
+                    peer.address.to_string(), account_.budget())};
+    lose_peer(peer, why);
+    on_transfer_done(transfer, why);
+    return;
+  }
+  const Transfer::Local& local = transfer.local[0];
+  const iovec piece{reinterpret_cast<void*>(local.address), local.length};
+  (void)operation->pieces.set({&piece, 1});
+  operation->peer = &peer;
+  operation->flags = transfer.where.flags;
+  operation->tag = transfer.where.tag;
+  operation->data = transfer.where.data;
+  operation->report = transfer.report;
+  operation->completion_flags = transfer.completion.flags;
+  operation->rendezvous = operation->counted = true;
+  operation->instead = transfer.where.transfer;
+  --peer.offers->writing;
+  drop_transfer(transfer);
+  if (Status status = prepare_rendezvous(*operation); !status.ok()) {
+    lose_peer(peer, status);
+    end_send(*operation, status);
+    return;
+  }
+  send_before_backlog(*operation);
+}
+
+void EndpointCore::on_revoke(Peer& peer, std::uint64_t number) {
+  if (over_datagrams() || closing_) return;
+  if (!peer.offers) {  // none was taken, so the answer waits for nothing
+    peer.offers = std::make_unique<Offers>();
+  }
+  std::erase_if(peer.offers->open,
+                [number](const Offer& offer) { return offer.detail.transfer == number; });
+  peer.offers->revoked.push_back(number);
+  revoking_.push_back(&peer);
+}
+
+// In the stream, so that it comes after what was written and told.
+bool EndpointCore::pump_revoked() {
+  bool moved = false;
+  for (std::size_t i = 0; i < revoking_.size();) {
+    Peer& peer = *revoking_[i];
+    while (!peer.lost && !peer.offers->revoked.empty() && sends_.ready()) {
+      SendOperation& answer = *sends_.take();
+      answer.peer = &peer;
+      answer.type = wire::Type::revoked;
+      answer.tag = peer.offers->revoked.back();
+      peer.offers->revoked.pop_back();
+      if (!peer.backlog.empty() || !try_operation(answer)) enqueue(answer);
+      moved = true;
+    }
+    if (peer.lost || peer.offers->revoked.empty()) {
+      revoking_[i] = revoking_.back();
+      revoking_.pop_back();
+    } else {
+      ++i;
+    }
+  }
+  return moved;
+}
+
+}  // namespace turnout

@@ -1,0 +1,133 @@
+// Rendezvous `rput` (spec/rendezvous.md): RTS, CTS, the sender writes, `written`.
+//
+// For receives of one piece; else the receiver reads, as under getcqe. Writes go over DC: what the
+// pair's RC queue pair still carries when a direction leaves it is known for reads and messages
+// only.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "core/endpoint_core.h"
+
+namespace turnout {
+
+bool EndpointCore::asks_for_write(const Transfer& transfer, const Pieces& target) const noexcept {
+  return rendezvous_ == Rendezvous::rput && !over_datagrams() && target.count == 1 &&
+         transfer.total > 0;
+}
+
+// At the receiver.
+Status EndpointCore::ask_for_write(Transfer& transfer, const Pieces& target) {
+  Peer& peer = *transfer.peer;
+  Status status =
+      register_pieces(transfer, target, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+  if (!status.ok()) return status;
+  transfer.kind = Transfer::Kind::awaited;
+  transfer.pull = pulls_.add(&transfer);
+  ++peer.pieces;
+  wire::ControlMessage message;
+  message.type = wire::Control::cts;
+  message.operation = transfer.fin;
+  wire::Detail detail;
+  detail.address = transfer.local[0].address;
+  detail.length = transfer.total;
+  detail.rkey = transfer.regions[0]->rkey;
+  detail.transfer = transfer.pull;
+  send_control(peer, Purpose::credit, message, &detail);
+  return {};
+}
+
+// At the sender.
+void EndpointCore::on_cts(Peer& peer, const wire::ControlMessage& message,
+                          const wire::Detail& detail) {
+  if (closing_) return;
+  const auto slot = static_cast<std::uint32_t>(message.operation);
+  SendOperation* const operation = slot < awaiting_fin_.size() ? awaiting_fin_[slot] : nullptr;
+  if (operation == nullptr || operation->id != message.operation || operation->peer != &peer ||
+      !operation->rendezvous || operation->pull != 0 || operation->grant.transfer != 0 ||
+      detail.transfer == 0) {
+    TURNOUT_LOG(protocol, warn, "{}: CTS for operation {:#x}, which does not wait",
+                peer.address.to_string(), message.operation);
+    return;
+  }
+  if (detail.length > operation->pieces.total) {
+    lose_peer(peer,
+              Status{Code::invalid, fmt::format("{}: CTS asks for {} bytes of a message of {}",
+                                                peer.address.to_string(), detail.length,
+                                                operation->pieces.total)});
+    return;
+  }
+  operation->grant = {detail.address, detail.length, detail.transfer, detail.rkey};
+  if (granted_.empty() && transfers_.ready()) {
+    start_granted(*operation);
+  } else {
+    granted_.push_back(operation);
+  }
+}
+
+// A transfer is free.
+void EndpointCore::start_granted(SendOperation& operation) {
+  Transfer* const transfer = transfers_.take();
+  transfer->kind = Transfer::Kind::granted;
+  transfer->write = true;
+  transfer->peer = operation.peer;
+  transfer->operation = &operation;
+  for (std::uint32_t i = 0; i < operation.pieces.count; ++i) {
+    const iovec& piece = operation.pieces.iov[i];
+    if (piece.iov_len == 0) continue;
+    transfer->local[transfer->local_count++] = {reinterpret_cast<std::uint64_t>(piece.iov_base),
+                                                piece.iov_len, operation.regions[i]->lkey};
+  }
+  transfer->remote[0] = {operation.grant.address, operation.grant.length, operation.grant.rkey, 0};
+  transfer->remote_count = 1;
+  transfer->total = operation.grant.length;
+  operation.writing = true;
+  pump(*transfer);
+}
+
+bool EndpointCore::pump_granted() {
+  bool moved = false;
+  while (!granted_.empty() && transfers_.ready()) {
+    SendOperation* const operation = granted_.front();
+    granted_.pop_front();
+    start_granted(*operation);
+    moved = true;
+  }
+  return moved;
+}
+
+// All of it is there, or it failed.
+void EndpointCore::end_granted(Transfer& transfer) {
+  Peer& peer = *transfer.peer;
+  SendOperation& operation = *transfer.operation;
+  wire::ControlMessage message;
+  message.type = wire::Control::written;
+  message.operation = operation.grant.transfer;
+  message.status = static_cast<std::uint32_t>(transfer.status.code());
+  send_control(peer, Purpose::credit, message);
+  if (peer.awaiting_fin > 0) --peer.awaiting_fin;
+  end_send(operation, transfer.status);
+  drop_transfer(transfer);
+}
+
+// At the receiver.
+void EndpointCore::on_written(Peer& peer, const wire::ControlMessage& message) {
+  Transfer* const transfer = pulls_.find(message.operation);
+  if (transfer == nullptr || transfer->peer != &peer || transfer->kind != Transfer::Kind::awaited) {
+    TURNOUT_LOG(protocol, warn, "{}: has written to transfer {:#x}, which does not wait",
+                peer.address.to_string(), message.operation);
+    return;
+  }
+  if (message.status != 0) {
+    transfer->status = Status{Code::peer_lost,
+                              fmt::format("{} could not write the message (its status {})",
+                                          peer.address.to_string(), message.status),
+                              EIO};
+  }
+  pulls_.remove(transfer->pull);
+  --peer.pieces;
+  end_transfer(*transfer);
+}
+
+}  // namespace turnout
