@@ -115,9 +115,10 @@ std::string behind(const std::vector<ComparedLine>& lines, std::uint32_t ranks,
   for (const ComparedLine& line : lines) {
     if (line.ranks != ranks || !line.behind(std::string(kOurs))) continue;
     text += fmt::format(
-        "**{}, {}.** {} The whole run by policy, the part before the timed one "
+        "**{}, {}.** {}{}{} The whole run by policy, the part before the timed one "
         "included:\n\n{}\n",
-        line.scenario->title, line.budget, line.scenario->about, facts(line, policies));
+        line.scenario->title, line.budget, line.scenario->about,
+        line.scenario->behind.empty() ? "" : " ", line.scenario->behind, facts(line, policies));
   }
   return text;
 }

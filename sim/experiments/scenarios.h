@@ -30,6 +30,7 @@ struct Scenario {
   std::string_view about;  // what it is, and what bounds it
   NamedValues options;
   std::vector<Length> lengths;
+  std::string_view behind = {};  // why the policy `turnout` is, where it is; known for some
 };
 
 [[nodiscard]] const std::vector<Scenario>& scenarios();
