@@ -33,6 +33,8 @@ namespace {
 
 // Receives looked through before one that stands behind more is not offered.
 constexpr int kMostBefore = 256;
+// Answers a peer may have us keep.
+constexpr std::size_t kMostRevoked = std::size_t{1} << 16;
 
 std::byte last_of(const Pieces& pieces) noexcept {
   for (std::uint32_t i = pieces.count; i-- > 0;) {
@@ -424,6 +426,12 @@ void EndpointCore::on_revoke(Peer& peer, std::uint64_t number) {
   if (over_datagrams() || closing_) return;
   if (!peer.offers) {  // none was taken, so the answer waits for nothing
     peer.offers = std::make_unique<Offers>();
+  }
+  if (peer.offers->revoked.size() == kMostRevoked) {
+    lose_peer(peer, Status{Code::invalid,
+                           fmt::format("{}: revokes more than {} offers before one is answered",
+                                       peer.address.to_string(), kMostRevoked)});
+    return;
   }
   std::erase_if(peer.offers->open,
                 [number](const Offer& offer) { return offer.detail.transfer == number; });
