@@ -239,12 +239,13 @@ bool check_reports(const Options& options) {
   return ok;
 }
 
-// Files of our fabric that are left in /dev/shm.
+// Files of our fabric that are left in /dev/shm; another run's may have a name that begins alike.
 std::vector<std::string> leftovers(const std::string& fabric) {
   std::vector<std::string> result;
+  const std::string whole = fmt::format("turnout-{}-{}", geteuid(), fabric);
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
     const std::string name = entry.path().filename().string();
-    if (name.find(fabric) != std::string::npos) result.push_back(name);
+    if (name == whole) result.push_back(name);
   }
   return result;
 }
