@@ -242,7 +242,7 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] Place place_in(RecvOperation& receive, std::uint64_t total);
   void start_get(RecvOperation& receive, Peer& peer, const wire::Header& header,
                  const wire::Rts& rts, Place place, DataPath path);
-  void pump(Transfer& transfer);
+  bool pump(Transfer& transfer);
   bool pump_transfers();
   void on_transfer_done(Transfer& transfer, Status status);
   void drop_transfer(Transfer& transfer);

@@ -124,8 +124,9 @@ void EndpointCore::start_get(RecvOperation& receive, Peer& peer, const wire::Hea
   pump(*transfer);
 }
 
-// Posts what may be posted now; ends the transfer when nothing is left to do.
-void EndpointCore::pump(Transfer& transfer) {
+// Posts what may be posted now; ends the transfer when nothing is left to do. False: neither.
+bool EndpointCore::pump(Transfer& transfer) {
+  const std::uint64_t before = transfer.posted;
   Peer& peer = *transfer.peer;
   if (over_datagrams() && !transfer.over_rc && transfer.status.ok() && transfer.total > 0) {
     const DataPath path = data_path(peer);
@@ -197,21 +198,19 @@ void EndpointCore::pump(Transfer& transfer) {
     transfer.listed = false;
     active_transfers_.remove(&transfer);
   }
-  if (!left && transfer.in_flight == 0) end_transfer(transfer);
+  const bool posted = transfer.posted != before;
+  if (left || transfer.in_flight > 0) return posted;
+  end_transfer(transfer);
+  return true;
 }
 
 bool EndpointCore::pump_transfers() {
   bool moved = false;
   for (Transfer* transfer = active_transfers_.first(); transfer != nullptr;) {
     Transfer* const next = transfer->next;
-    const std::uint64_t before = transfer->posted;
     const bool stuck = transfer->in_flight >= kMaxInFlight ||
                        (!transfer->over_rc && data_path(*transfer->peer) == DataPath::wait);
-    if (!stuck) {
-      pump(*transfer);
-      // A transfer that has ended is not looked at again: it moved.
-      moved = moved || before != 0 || next == nullptr;
-    }
+    if (!stuck && pump(*transfer)) moved = true;
     transfer = next;
   }
   return moved;
@@ -221,7 +220,7 @@ bool EndpointCore::pump_transfers() {
 void EndpointCore::on_transfer_done(Transfer& transfer, Status status) {
   --transfer.in_flight;
   if (!status.ok() && transfer.status.ok()) transfer.status = std::move(status);
-  pump(transfer);
+  (void)pump(transfer);
 }
 
 // The message is there, as its last byte says; the queue pair has yet to say it is done.
