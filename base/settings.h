@@ -20,9 +20,10 @@ namespace turnout {
 // Several libraries of one process read the settings; one of them tells about names nobody knows.
 enum class UnknownNames : std::uint8_t { warn, ignore };
 
-// What `policy` may be.
+// What `rendezvous` may be.
 inline constexpr std::array<std::string_view, 6> kRendezvousNames = {"getcqe", "get", "rput",
                                                                      "putnr",  "put", "auto"};
+// What `policy` may be.
 inline constexpr std::array<std::string_view, 8> kPolicyNames = {
     "turnout",        "aqps",           "rc-rdma-od",         "dc-rdma-od",
     "static:dc-rdma", "static:rc-rdma", "static:dc-sendrecv", "static:ud-sendrecv"};

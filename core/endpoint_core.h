@@ -9,8 +9,10 @@
 //   protocol/unexpected.cpp      messages nobody waits for yet, peek and claim, scarce memory
 //   protocol/transfer.cpp        RDMA: rendezvous reads (getcqe), one-sided operations
 //   protocol/datagrams.cpp       UD in DC's place: acknowledgements, timers, sending again
-//   protocol/pieces.cpp          large messages where there is no RDMA: queue pair first, else
-//   pieces connection/control.cpp       credit and establishment messages, peers, loss, keep-alive
+//   protocol/offers.cpp          large messages written to receives that stand (put, putnr)
+//   protocol/writes.cpp          large messages written when their receiver says so (rput)
+//   protocol/pieces.cpp          large messages where there is no RDMA: queue pair, else pieces
+//   connection/control.cpp       credit and establishment messages, peers, loss, keep-alive
 //   connection/negotiation.cpp   J1-J5: changing channels, the RC pool
 //   connection/hints.cpp         what a sender measures of its side and tells the receiver
 //   connection/decision.cpp      asking the selection, carrying out its plan
@@ -27,6 +29,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/split_mix.h"
 #include "core/channel/dc_queue.h"
 #include "core/channel/placement.h"
 #include "core/channel/rc_queue.h"
@@ -179,9 +182,15 @@ class EndpointCore final : public Endpoint {
   void await_fin(SendOperation& operation);
   [[nodiscard]] Status prepare_rendezvous(SendOperation& operation);
   void enqueue(SendOperation& operation);
+  void list_backlog(Peer& peer);
   void end_send(SendOperation& operation, Status status);
   bool pump_backlogs();
   void on_fin(const wire::ControlMessage& message, Peer& peer);
+  // Our operation that waits for this peer's word; null: none of that name does.
+  [[nodiscard]] SendOperation* find_awaiting(const Peer& peer, std::uint64_t id) const noexcept;
+  // What a peer says of a large message, as a code that came from it: could it `verb` it?
+  [[nodiscard]] static Status status_told(const Peer& peer, std::uint32_t code,
+                                          std::string_view verb);
 
   // protocol/receive_path.cpp
   // Length of what follows the datagram's header, if there is one.
@@ -197,7 +206,8 @@ class EndpointCore final : public Endpoint {
   void deliver_held(Peer& peer);
   // The message is the next of its stream and may_deliver().
   void deliver(Peer& peer, const wire::Header& header, const Arrival& arrival);
-  void deliver_large(Peer& peer, const wire::Header& header, const Arrival& arrival);
+  void deliver_large(Peer& peer, const wire::Header& header, const wire::Rts& rts,
+                     const Arrival& arrival);
   void release_arrival(Peer& peer, UnexpectedMessage::Storage storage, std::uint32_t buffer,
                        std::uint64_t position);
   void give_credit(Peer& peer, UnexpectedMessage::Storage storage, std::uint32_t count);
@@ -243,12 +253,12 @@ class EndpointCore final : public Endpoint {
   void start_get(RecvOperation& receive, Peer& peer, const wire::Header& header,
                  const wire::Rts& rts, Place place, DataPath path);
   bool pump(Transfer& transfer);
+  [[nodiscard]] Status register_pieces(Transfer& transfer, const Pieces& pieces, int access);
+  void end_read_early(Transfer& transfer);
   bool pump_transfers();
   void on_transfer_done(Transfer& transfer, Status status);
   void drop_transfer(Transfer& transfer);
   void end_transfer(Transfer& transfer);
-  void look_for_last(Transfer& transfer, std::byte* last, std::byte unlike);
-  bool poll_last_bytes();
 
   // protocol/writes.cpp
   [[nodiscard]] bool asks_for_write(const Transfer& transfer, const Pieces& target) const noexcept;
@@ -276,16 +286,16 @@ class EndpointCore final : public Endpoint {
   void end_put(Transfer& transfer);
   void fetch_instead(Transfer& transfer);
   void end_offered(Transfer& transfer, const Completion& completion, const Status& status);
-  void poll_offers(const Peer& peer);
-  void end_read_early(Transfer& transfer);
-  [[nodiscard]] bool has_landed(Peer& peer, const wire::Header& header, const std::byte* payload);
+  void look_for_last(Transfer& transfer, std::byte* last, std::byte unlike);
+  // `of`: only at its offers.
+  bool poll_last_bytes(const Peer* of = nullptr);
+  [[nodiscard]] bool has_landed(Peer& peer, const wire::Rts& rts);
   [[nodiscard]] SendOperation* landed_for(const Transfer& transfer);
   void send_before_backlog(SendOperation& operation);
   void on_landed(Peer& peer, const wire::Header& header, const std::byte* payload);
   void on_revoke(Peer& peer, std::uint64_t transfer);
   bool pump_revoked();
   void on_revoked(Peer& peer, std::uint64_t transfer);
-  [[nodiscard]] Status register_pieces(Transfer& transfer, const Pieces& pieces, int access);
 
   // connection/control.cpp
   [[nodiscard]] Peer* make_peer(const Address& address, Status* status);
@@ -359,6 +369,9 @@ class EndpointCore final : public Endpoint {
   bool pump_pulled();
   void on_piece(Peer& peer, const wire::Header& header, const std::byte* payload);
   void end_pulls(const Peer* peer);
+  // Of those that this peer sends in pieces or writes; null: it has none of that number and kind.
+  [[nodiscard]] Transfer* find_incoming(const Peer& peer, std::uint64_t number,
+                                        Transfer::Kind kind) const noexcept;
   [[nodiscard]] Status rma_to_self(const RmaRequest& request, const Pieces& pieces);
 
   // connection/negotiation.cpp
@@ -462,11 +475,12 @@ class EndpointCore final : public Endpoint {
   LinkedList<SendOperation> pulled_;  // being sent in pieces
   SlotTable<Transfer> pulls_;         // coming in pieces, or written by the peer
   Rendezvous rendezvous_ = Rendezvous::getcqe;
-  std::vector<Transfer*> polled_;           // whose last byte is looked for
-  std::deque<SendOperation*> granted_;      // have their CTS, but no transfer yet
-  std::vector<Peer*> revoking_;             // that wait for an answer
-  SplitMix64 last_bytes_{0};                // what receives of `put` begin with
-  std::uint64_t offers_ = 0, puts_ = 0, puts_told_ = 0;  // messages written to offers; with `landed`
+  std::vector<Transfer*> polled_;       // whose last byte is looked for
+  std::deque<SendOperation*> granted_;  // have their CTS, but no transfer yet
+  std::vector<Peer*> revoking_;         // that wait for an answer
+  SplitMix64 last_bytes_{0};            // what receives of `put` begin with
+  std::uint64_t offers_ = 0, puts_ = 0,
+                puts_told_ = 0;  // messages written to offers; with `landed`
 
   Address address_;
   std::vector<std::unique_ptr<Peer>> peers_;

@@ -39,6 +39,13 @@ enum Flag : std::uint8_t {
                      // the message has been put into its receive
 };
 inline constexpr std::size_t kOperationBytes = 8;
+[[nodiscard]] constexpr std::uint8_t flags_of(bool tagged, bool has_remote_data) noexcept {
+  return static_cast<std::uint8_t>((tagged ? kTagged : 0) | (has_remote_data ? kRemoteData : 0));
+}
+// Whether it is a message of the application's; others serve or complete one.
+[[nodiscard]] constexpr bool is_message(Type type) noexcept {
+  return type == Type::eager || type == Type::rts || type == Type::rma_data;
+}
 
 struct Header {
   std::uint64_t tag = 0;

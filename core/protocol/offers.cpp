@@ -44,9 +44,8 @@ std::byte last_of(const Pieces& pieces) noexcept {
   return {};
 }
 
-std::uint8_t message_flags(bool tagged, bool has_data) noexcept {
-  return static_cast<std::uint8_t>((tagged ? wire::kTagged : 0) |
-                                   (has_data ? wire::kRemoteData : 0));
+bool has_changed(const Transfer& transfer) noexcept {
+  return std::atomic_ref(*transfer.last).load(std::memory_order_acquire) != transfer.unlike;
 }
 
 }  // namespace
@@ -58,29 +57,23 @@ void EndpointCore::look_for_last(Transfer& transfer, std::byte* last, std::byte 
   polled_.push_back(&transfer);
 }
 
-namespace {
-bool has_changed(const Transfer& transfer) noexcept {
-  return std::atomic_ref(*transfer.last).load(std::memory_order_acquire) != transfer.unlike;
-}
-}  // namespace
-
-bool EndpointCore::poll_last_bytes() {
+bool EndpointCore::poll_last_bytes(const Peer* of) {
   bool moved = false;
   charge(Work::poll_ring, polled_.size());
   for (std::size_t i = 0; i < polled_.size();) {
     Transfer* const transfer = polled_[i];
-    if (!has_changed(*transfer)) {
+    const bool offered = transfer->kind == Transfer::Kind::offered;
+    if ((of != nullptr && (transfer->peer != of || !offered)) || !has_changed(*transfer)) {
       ++i;
       continue;
     }
     moved = true;
-    if (transfer->kind == Transfer::Kind::offered) {
+    if (offered) {
       end_offered(*transfer, transfer->completion, Status{});
     } else {
       end_read_early(*transfer);
     }
-    // What ended has left the list, others may have too.
-    i = std::min(i, polled_.size());
+    i = 0;  // what ended has left the list, others may have too
   }
   return moved;
 }
@@ -137,7 +130,7 @@ void EndpointCore::offer(RecvOperation& receive, Peer& peer) {
   offer.data = peer.last_data;  // of its next message, too, as a rule
   offer.rkey = transfer.regions[0]->rkey;
   offer.sequence = peer.receive_sequence;
-  offer.flags = message_flags(receive.match.tagged, peer.last_had_data);
+  offer.flags = wire::flags_of(receive.match.tagged, peer.last_had_data);
   if (placement_.dc_in_order() && transfer.total <= settings_.rendezvous_segment) {
     offer.polled = 1;
     if (rendezvous_ != Rendezvous::putnr)
@@ -187,29 +180,14 @@ void EndpointCore::end_offered(Transfer& transfer, const Completion& completion,
   on_message_counted(peer);
 }
 
-// Before a message of the stream is delivered: what was written before it was sent lies there.
-void EndpointCore::poll_offers(const Peer& peer) {
-  for (std::size_t i = 0; i < polled_.size();) {
-    Transfer* const transfer = polled_[i];
-    if (transfer->peer == &peer && transfer->kind == Transfer::Kind::offered &&
-        has_changed(*transfer)) {
-      end_offered(*transfer, transfer->completion, Status{});
-      i = 0;
-    } else {
-      ++i;
-    }
-  }
-}
-
 void EndpointCore::on_landed(Peer& peer, const wire::Header& header, const std::byte* payload) {
   wire::Landed landed;
   if (Status status = wire::parse_landed(payload, header.length, &landed); !status.ok()) {
     lose_peer(peer, status);
     return;
   }
-  Transfer* const transfer = pulls_.find(landed.transfer);
-  if (transfer == nullptr || transfer->peer != &peer || transfer->kind != Transfer::Kind::offered ||
-      landed.length > transfer->total) {
+  Transfer* const transfer = find_incoming(peer, landed.transfer, Transfer::Kind::offered);
+  if (transfer == nullptr || landed.length > transfer->total) {
     lose_peer(peer, Status{Code::invalid,
                            fmt::format("{}: has written {} bytes to offer {:#x}, which is not open",
                                        peer.address.to_string(), landed.length, landed.transfer)});
@@ -221,35 +199,21 @@ void EndpointCore::on_landed(Peer& peer, const wire::Header& header, const std::
   }
   Completion completion = completion_of(header, peer.id, landed.length);
   completion.buffer = transfer->completion.buffer;
-  Status status;
-  if (landed.status != 0) {
-    status = Status{Code::peer_lost,
-                    fmt::format("{} could not write the message (its status {})",
-                                peer.address.to_string(), landed.status),
-                    EIO};
-  }
-  end_offered(*transfer, completion, status);
+  end_offered(*transfer, completion, status_told(peer, landed.status, "write"));
 }
 
 // A message that was to be written to an offer, and is here already: its sender could not know.
-bool EndpointCore::has_landed(Peer& peer, const wire::Header& header, const std::byte* payload) {
-  wire::Rts rts;
-  if (!wire::parse_rts(payload, header.length, &rts).ok() || rts.instead == 0) return false;
-  const Transfer* const transfer = pulls_.find(rts.offer);
-  if (transfer != nullptr && transfer->peer == &peer && transfer->kind == Transfer::Kind::offered) {
-    return false;
-  }
+bool EndpointCore::has_landed(Peer& peer, const wire::Rts& rts) {
+  if (rts.instead == 0) return false;
+  if (find_incoming(peer, rts.offer, Transfer::Kind::offered) != nullptr) return false;
   send_fin(peer, rts.operation, Status{});
   return true;
 }
 
 void EndpointCore::on_revoked(Peer& peer, std::uint64_t number) {
-  Transfer* const transfer = pulls_.find(number);
-  if (transfer == nullptr || transfer->peer != &peer || transfer->kind != Transfer::Kind::offered ||
-      !transfer->receive->cancelled) {
-    return;  // its message was faster
-  }
-  end_cancelled(*transfer->receive);
+  const Transfer* const transfer = find_incoming(peer, number, Transfer::Kind::offered);
+  // Else its message was faster.
+  if (transfer != nullptr && transfer->receive->cancelled) end_cancelled(*transfer->receive);
 }
 
 // --- at the sender
@@ -300,7 +264,7 @@ Result<bool> EndpointCore::put(Peer& peer, const SendRequest& request, const Pie
   wire::Detail message = offer;  // what it says of the message, as it is
   message.tag = request.tag;
   message.data = request.remote_data;
-  message.flags = message_flags(request.tagged, request.has_remote_data);
+  message.flags = wire::flags_of(request.tagged, request.has_remote_data);
   message.last = std::to_integer<std::uint8_t>(last_of(pieces));
   const bool foreseen =
       offer.polled != 0 && pieces.total == offer.length &&
@@ -356,12 +320,8 @@ SendOperation* EndpointCore::landed_for(const Transfer& transfer) {
 // It stands before what waits in the backlog, which was sent later.
 void EndpointCore::send_before_backlog(SendOperation& operation) {
   if (try_operation(operation)) return;
-  Peer& peer = *operation.peer;
-  peer.backlog.push_front(&operation);
-  if (!peer.backlogged) {
-    peer.backlogged = true;
-    backlogged_.push_back(&peer);
-  }
+  operation.peer->backlog.push_front(&operation);
+  list_backlog(*operation.peer);
 }
 
 void EndpointCore::end_put(Transfer& transfer) {

@@ -56,15 +56,12 @@ void EndpointCore::start_pull(Transfer& transfer, const wire::Rts& rts) {
 
 // At the sender.
 void EndpointCore::on_pull(Peer& peer, const wire::ControlMessage& message) {
-  const auto slot = static_cast<std::uint32_t>(message.operation);
-  SendOperation* const operation = slot < awaiting_fin_.size() ? awaiting_fin_[slot] : nullptr;
-  if (closing_ || operation == nullptr || operation->id != message.operation ||
-      operation->peer != &peer || !operation->rendezvous || operation->pull != 0 ||
+  if (closing_) return;
+  SendOperation* const operation = find_awaiting(peer, message.operation);
+  if (operation == nullptr || !operation->rendezvous || operation->pull != 0 ||
       operation->grant.transfer != 0 || message.ring_address == 0) {
-    if (!closing_) {
-      TURNOUT_LOG(protocol, warn, "{}: asks for pieces of operation {:#x}, which does not wait",
-                  peer.address.to_string(), message.operation);
-    }
+    TURNOUT_LOG(protocol, warn, "{}: asks for pieces of operation {:#x}, which does not wait",
+                peer.address.to_string(), message.operation);
     return;
   }
   operation->pull = message.ring_address;
@@ -100,10 +97,17 @@ bool EndpointCore::pump_pulled() {
   return moved;
 }
 
+Transfer* EndpointCore::find_incoming(const Peer& peer, std::uint64_t number,
+                                      Transfer::Kind kind) const noexcept {
+  Transfer* const transfer = pulls_.find(number);
+  const bool its = transfer != nullptr && transfer->peer == &peer && transfer->kind == kind;
+  return its ? transfer : nullptr;
+}
+
 // At the receiver; the stream keeps them in order.
 void EndpointCore::on_piece(Peer& peer, const wire::Header& header, const std::byte* payload) {
-  Transfer* const transfer = pulls_.find(header.tag);
-  if (transfer == nullptr || transfer->peer != &peer || transfer->kind != Transfer::Kind::read) {
+  Transfer* const transfer = find_incoming(peer, header.tag, Transfer::Kind::read);
+  if (transfer == nullptr) {
     TURNOUT_LOG(protocol, debug, "{}: a piece for transfer {:#x}, which is gone",
                 peer.address.to_string(), header.tag);
     return;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "base/log.h"
@@ -226,21 +227,27 @@ void EndpointCore::release_arrival(Peer& peer, UnexpectedMessage::Storage storag
 }
 
 void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival& arrival) {
+  // What was written before this message was sent lies there.
   if (peer.offered > 0) [[unlikely]]
-    poll_offers(peer);
+    (void)poll_last_bytes(&peer);
   ++peer.receive_sequence;
   peer.stalled = false;
   credits_given(peer, header);
-  if (header.type >= wire::Type::hello && header.type != wire::Type::rma_data) {  // none counts
+  if (!wire::is_message(header.type)) {
     if (header.type == wire::Type::piece) on_piece(peer, header, arrival.payload);
     if (header.type == wire::Type::landed) on_landed(peer, header, arrival.payload);
     if (header.type == wire::Type::revoked) on_revoked(peer, header.tag);
     release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
     return;
   }
-  if (header.type == wire::Type::rts && has_landed(peer, header, arrival.payload)) {
-    release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
-    return;
+  std::optional<wire::Rts> rts;
+  if (header.type == wire::Type::rts) {
+    const Status status = wire::parse_rts(arrival.payload, header.length, &rts.emplace());
+    if (!status.ok() || has_landed(peer, *rts)) {
+      release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
+      if (!status.ok()) lose_peer(peer, status);
+      return;
+    }
   }
   ++delivered_;
   ++peer.window;
@@ -262,7 +269,7 @@ void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival
       break;
     }
     case wire::Type::rts:
-      deliver_large(peer, header, arrival);
+      deliver_large(peer, header, *rts, arrival);
       if (peer.lost) return;
       break;
     case wire::Type::rma_data: {
@@ -287,13 +294,8 @@ void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival
   on_message_counted(peer);
 }
 
-void EndpointCore::deliver_large(Peer& peer, const wire::Header& header, const Arrival& arrival) {
-  wire::Rts rts;
-  if (Status status = wire::parse_rts(arrival.payload, header.length, &rts); !status.ok()) {
-    release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
-    lose_peer(peer, status);
-    return;
-  }
+void EndpointCore::deliver_large(Peer& peer, const wire::Header& header, const wire::Rts& rts,
+                                 const Arrival& arrival) {
   const bool tagged = (header.flags & wire::kTagged) != 0;
   RecvOperation* const receive = rts.instead != 0
                                      ? pulls_.find(rts.offer)->receive  // see has_landed()

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/log.h"
 #include "core/endpoint_core.h"
@@ -40,9 +41,7 @@ bool EndpointCore::post_stream(Peer& peer, const StreamMessage& message) {
   const bool posted =
       over_ring(peer.send_kind) ? post_over_ring(peer, message) : post_over_base(peer, message);
   if (posted) {
-    const bool counts = !message.counted &&
-                        (message.type < wire::Type::hello || message.type == wire::Type::rma_data);
-    if (counts) peer.sent.count(message.counts_as);
+    if (!message.counted && wire::is_message(message.type)) peer.sent.count(message.counts_as);
     if (hints_) count_sent(peer);
     charge(Work::post, 1);
   }
@@ -205,8 +204,7 @@ Status EndpointCore::send(const SendRequest& request) {
     return {Code::invalid, fmt::format("send: {} bytes cannot be injected, at most {}",
                                        pieces.total, kInjectLimit)};
   }
-  const auto flags = static_cast<std::uint8_t>((request.tagged ? wire::kTagged : 0) |
-                                               (request.has_remote_data ? wire::kRemoteData : 0));
+  const std::uint8_t flags = wire::flags_of(request.tagged, request.has_remote_data);
   const std::uint32_t completion_flags = kSend | (request.tagged ? kTagged : kMessage);
   // An injected message has no completion that could wait for its delivery.
   const bool acknowledged = request.delivery_complete && !request.inject;
@@ -374,12 +372,13 @@ bool EndpointCore::try_operation(SendOperation& operation) {
 }
 
 void EndpointCore::enqueue(SendOperation& operation) {
-  Peer& peer = *operation.peer;
-  peer.backlog.push_back(&operation);
-  if (!peer.backlogged) {
-    peer.backlogged = true;
-    backlogged_.push_back(&peer);
-  }
+  operation.peer->backlog.push_back(&operation);
+  list_backlog(*operation.peer);
+}
+
+void EndpointCore::list_backlog(Peer& peer) {
+  if (std::exchange(peer.backlogged, true)) return;
+  backlogged_.push_back(&peer);
 }
 
 void EndpointCore::end_send(SendOperation& operation, Status status) {
@@ -428,23 +427,30 @@ bool EndpointCore::pump_backlogs() {
   return moved;
 }
 
-void EndpointCore::on_fin(const wire::ControlMessage& message, Peer& peer) {
-  const auto slot = static_cast<std::uint32_t>(message.operation);
+SendOperation* EndpointCore::find_awaiting(const Peer& peer, std::uint64_t id) const noexcept {
+  const auto slot = static_cast<std::uint32_t>(id);
   SendOperation* const operation = slot < awaiting_fin_.size() ? awaiting_fin_[slot] : nullptr;
-  if (operation == nullptr || operation->id != message.operation || operation->peer != &peer) {
+  if (operation == nullptr || operation->id != id || operation->peer != &peer) return nullptr;
+  return operation;
+}
+
+Status EndpointCore::status_told(const Peer& peer, std::uint32_t code, std::string_view verb) {
+  if (code == 0) return {};
+  return {Code::peer_lost,
+          fmt::format("{} could not {} the message (its status {})", peer.address.to_string(), verb,
+                      code),
+          EIO};
+}
+
+void EndpointCore::on_fin(const wire::ControlMessage& message, Peer& peer) {
+  SendOperation* const operation = find_awaiting(peer, message.operation);
+  if (operation == nullptr) {
     TURNOUT_LOG(protocol, warn, "{}: FIN for operation {:#x}, which is not waiting",
                 peer.address.to_string(), message.operation);
     return;
   }
   if (peer.awaiting_fin > 0) --peer.awaiting_fin;
-  Status status;
-  if (message.status != 0) {
-    status = Status{Code::peer_lost,
-                    fmt::format("{} could not fetch the message (its status {})",
-                                peer.address.to_string(), message.status),
-                    EIO};
-  }
-  end_send(*operation, std::move(status));
+  end_send(*operation, status_told(peer, message.status, "fetch"));
 }
 
 }  // namespace turnout

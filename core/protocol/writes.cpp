@@ -42,11 +42,9 @@ Status EndpointCore::ask_for_write(Transfer& transfer, const Pieces& target) {
 void EndpointCore::on_cts(Peer& peer, const wire::ControlMessage& message,
                           const wire::Detail& detail) {
   if (closing_) return;
-  const auto slot = static_cast<std::uint32_t>(message.operation);
-  SendOperation* const operation = slot < awaiting_fin_.size() ? awaiting_fin_[slot] : nullptr;
-  if (operation == nullptr || operation->id != message.operation || operation->peer != &peer ||
-      !operation->rendezvous || operation->pull != 0 || operation->grant.transfer != 0 ||
-      detail.transfer == 0) {
+  SendOperation* const operation = find_awaiting(peer, message.operation);
+  if (operation == nullptr || !operation->rendezvous || operation->pull != 0 ||
+      operation->grant.transfer != 0 || detail.transfer == 0) {
     TURNOUT_LOG(protocol, warn, "{}: CTS for operation {:#x}, which does not wait",
                 peer.address.to_string(), message.operation);
     return;
@@ -113,18 +111,13 @@ void EndpointCore::end_granted(Transfer& transfer) {
 
 // At the receiver.
 void EndpointCore::on_written(Peer& peer, const wire::ControlMessage& message) {
-  Transfer* const transfer = pulls_.find(message.operation);
-  if (transfer == nullptr || transfer->peer != &peer || transfer->kind != Transfer::Kind::awaited) {
+  Transfer* const transfer = find_incoming(peer, message.operation, Transfer::Kind::awaited);
+  if (transfer == nullptr) {
     TURNOUT_LOG(protocol, warn, "{}: has written to transfer {:#x}, which does not wait",
                 peer.address.to_string(), message.operation);
     return;
   }
-  if (message.status != 0) {
-    transfer->status = Status{Code::peer_lost,
-                              fmt::format("{} could not write the message (its status {})",
-                                          peer.address.to_string(), message.status),
-                              EIO};
-  }
+  transfer->status = status_told(peer, message.status, "write");
   pulls_.remove(transfer->pull);
   --peer.pieces;
   end_transfer(*transfer);
