@@ -235,6 +235,7 @@ bool EndpointCore::progress() {
   moved |= poll_send_queue();
   if (!pending_control_.empty()) moved |= pump_control();
   if (links_blocked_) moved |= pump_blocked_links();
+  if (hold_until_ != INT64_MAX) release_overdue();
   if (!backlogged_.empty()) moved |= pump_backlogs();
   if (!pulled_.empty()) moved |= pump_pulled();
   if (!polled_.empty()) moved |= poll_last_bytes();

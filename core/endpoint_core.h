@@ -64,7 +64,7 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] bool close() override;
   void abandon() noexcept override { started_ = false; }
   [[nodiscard]] Nanoseconds next_deadline() const noexcept override {
-    return std::min({next_decision_, next_keepalive_, next_link_});
+    return std::min({next_decision_, next_keepalive_, next_link_, hold_until_});
   }
 
   [[nodiscard]] const Address& address() const noexcept override { return address_; }
@@ -178,12 +178,15 @@ class EndpointCore final : public Endpoint {
   // To the peer's target of our data initiator for it.
   void address_data(const Peer& peer, SendRecord* record) const noexcept;
   void credits_given(Peer& peer, const wire::Header& header);
+  // Whether a message of so many bytes travels as a large one.
+  [[nodiscard]] bool is_large(const Peer& peer, std::size_t bytes) const noexcept;
   [[nodiscard]] bool try_operation(SendOperation& operation);
   void await_fin(SendOperation& operation);
   [[nodiscard]] Status prepare_rendezvous(SendOperation& operation);
   void enqueue(SendOperation& operation);
   void list_backlog(Peer& peer);
   void end_send(SendOperation& operation, Status status);
+  bool pump_backlog(Peer& peer);
   bool pump_backlogs();
   void on_fin(const wire::ControlMessage& message, Peer& peer);
   // Our operation that waits for this peer's word; null: none of that name does.
@@ -281,8 +284,18 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] std::size_t find_offer(const Peer& peer, bool tagged,
                                        std::uint64_t tag) const noexcept;
   void use_up_offer(Peer& peer, std::size_t at) noexcept;
-  [[nodiscard]] Result<bool> put(Peer& peer, const SendRequest& request, const Pieces& pieces,
-                                 const wire::Detail& offer);
+  [[nodiscard]] bool may_put(const Peer& peer, const Pieces& pieces, const wire::Detail& offer);
+  [[nodiscard]] Status put(Peer& peer, const SendRequest& request, const Pieces& pieces,
+                           const wire::Detail& offer);
+  // Messages that wait for an offer.
+  [[nodiscard]] static bool holds(const Peer& peer) noexcept {
+    return peer.offers && peer.offers->holding;
+  }
+  [[nodiscard]] bool may_hold(Peer& peer);
+  void hold(SendOperation& operation);
+  void put_held(Peer& peer);
+  void release_held(Peer& peer);
+  void release_overdue();
   void end_put(Transfer& transfer);
   void fetch_instead(Transfer& transfer);
   void end_offered(Transfer& transfer, const Completion& completion, const Status& status);
@@ -478,6 +491,7 @@ class EndpointCore final : public Endpoint {
   std::vector<Transfer*> polled_;       // whose last byte is looked for
   std::deque<SendOperation*> granted_;  // have their CTS, but no transfer yet
   std::vector<Peer*> revoking_;         // that wait for an answer
+  Nanoseconds hold_until_ = INT64_MAX;  // when a message has waited long enough for an offer
   SplitMix64 last_bytes_{0};            // what receives of `put` begin with
   std::uint64_t offers_ = 0, puts_ = 0,
                 puts_told_ = 0;  // messages written to offers; with `landed`

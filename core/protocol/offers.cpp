@@ -83,9 +83,12 @@ bool EndpointCore::poll_last_bytes(const Peer* of) {
 bool EndpointCore::may_offer(const RecvOperation& receive, Peer& peer) {
   const bool offers = rendezvous_ == Rendezvous::put || rendezvous_ == Rendezvous::putnr ||
                       rendezvous_ == Rendezvous::automatic;
+  const std::size_t threshold = settings_.rendezvous_threshold;
+  const std::size_t fits = peer.eager_size - stream_overhead_;
+  const std::size_t least = threshold != 0 ? std::min(threshold, fits) : fits;
   if (!offers || over_datagrams() || closing_ || peer.self || peer.lost || receive.multi ||
       peer.remote_index == wire::kUnknownIndex || receive.pieces.count != 1 ||
-      receive.pieces.total <= peer.eager_size - stream_overhead_) {
+      receive.pieces.total <= least) {
     return false;
   }
   int before = 0;
@@ -220,26 +223,108 @@ void EndpointCore::on_revoked(Peer& peer, std::uint64_t number) {
 
 void EndpointCore::on_offer(Peer& peer, const wire::Detail& offer) {
   if (over_datagrams() || closing_) return;
-  bool declined = offer.sequence != peer.send_sequence || !peer.backlog.empty() ||
+  const bool waiting = !peer.backlog.empty() && !holds(peer);
+  bool declined = offer.sequence != peer.send_sequence || waiting ||
                   (peer.declines_offers && peer.declined_at == offer.sequence);
-  if (!declined && !peer.offers) {
+  if (!peer.offers || !peer.offers->bytes) {  // else made by on_revoke()
     Reservation bytes = Reservation::take(account_, MemoryKind::operations,
                                           sizeof(Offers) + kMostOffers * sizeof(Offer));
     if (bytes) {
-      peer.offers = std::make_unique<Offers>();
+      if (!peer.offers) peer.offers = std::make_unique<Offers>();
       peer.offers->open.reserve(kMostOffers);
       peer.offers->bytes = std::move(bytes);
+    } else {
+      declined = true;
     }
   }
-  declined = declined || !peer.offers || peer.offers->open.size() >= kMostOffers;
-  if (declined) {
-    peer.declines_offers = true;
-    peer.declined_at = offer.sequence;
-  } else {
+  declined = declined || peer.offers->open.size() >= kMostOffers;
+  if (!declined) {
     peer.offers->open.push_back({offer});
+    if (holds(peer)) put_held(peer);
+    return;
+  }
+  peer.declines_offers = true;
+  peer.declined_at = offer.sequence;
+  if (holds(peer)) {  // a better one will hardly come
+    peer.offers->waits.count(false);
+    release_held(peer);
   }
 }
 
+// --- at the sender, messages that wait for an offer: one that is on its way when they are sent is
+// taken, where both sides reach a transfer at the same time. Nothing else waits for them; they go
+// by RTS as soon as there is something, or an offer that cannot be taken, or after offer_wait.
+
+bool EndpointCore::may_hold(Peer& peer) {
+  if (!peer.offers || !peer.offers->bytes || settings_.offer_wait == 0 || closing_) return false;
+  return peer.offers->holding || (peer.backlog.empty() && peer.offers->waits.worth_trying());
+}
+
+// May be held.
+void EndpointCore::hold(SendOperation& operation) {
+  Offers& offers = *operation.peer->offers;
+  if (!std::exchange(offers.holding, true)) {
+    offers.held_since = clock_.now();
+    hold_until_ = std::min(hold_until_, offers.held_since + settings_.offer_wait);
+  }
+  operation.peer->backlog.push_back(&operation);
+  list_backlog(*operation.peer);
+}
+
+// An offer came, which may be for one of them; the others do not take the ones that were here
+// before. Those behind the first may be put before it: what it takes is not what they take.
+void EndpointCore::put_held(Peer& peer) {
+  for (SendOperation* operation = peer.backlog.first(); operation != nullptr;
+       operation = operation->next) {
+    SendRequest request;
+    request.tagged = (operation->flags & wire::kTagged) != 0;
+    request.tag = operation->tag;
+    const std::size_t at = find_offer(peer, request.tagged, request.tag);
+    if (at == kNoOffer) continue;
+    request.has_remote_data = (operation->flags & wire::kRemoteData) != 0;
+    request.remote_data = operation->data;
+    request.report = operation->report;
+    const wire::Detail offer = peer.offers->open[at].detail;
+    const bool may = may_put(peer, operation->pieces, offer);
+    use_up_offer(peer, at);
+    if (!may) {  // it takes the receive as a message of the stream
+      release_held(peer);
+      return;
+    }
+    peer.offers->waits.count(true);
+    peer.backlog.remove(operation);
+    if (Status status = put(peer, request, operation->pieces, offer); status.ok()) {
+      sends_.give_back(operation);
+    } else {
+      end_send(*operation, std::move(status));
+    }
+    break;
+  }
+  if (peer.backlog.empty()) peer.offers->holding = false;
+}
+
+// They go by RTS.
+void EndpointCore::release_held(Peer& peer) {
+  peer.offers->holding = false;
+  (void)pump_backlog(peer);
+}
+
+void EndpointCore::release_overdue() {
+  const Nanoseconds now = clock_.now();
+  if (now < hold_until_) return;
+  hold_until_ = INT64_MAX;
+  for (std::size_t i = 0; i < backlogged_.size(); ++i) {
+    Peer& peer = *backlogged_[i];
+    if (!holds(peer)) continue;
+    const Nanoseconds until = peer.offers->held_since + settings_.offer_wait;
+    if (now < until) {
+      hold_until_ = std::min(hold_until_, until);
+      continue;
+    }
+    peer.offers->waits.count(false);
+    release_held(peer);
+  }
+}
 // The first that accepts such a message.
 std::size_t EndpointCore::find_offer(const Peer& peer, bool tagged,
                                      std::uint64_t tag) const noexcept {
@@ -257,10 +342,15 @@ void EndpointCore::use_up_offer(Peer& peer, std::size_t at) noexcept {
   peer.offers->open.erase(peer.offers->open.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
-// False: it goes through the stream.
-Result<bool> EndpointCore::put(Peer& peer, const SendRequest& request, const Pieces& pieces,
-                               const wire::Detail& offer) {
-  if (!peer.backlog.empty() || request.inject || pieces.total > offer.length) return false;
+// Else it goes through the stream.
+bool EndpointCore::may_put(const Peer& peer, const Pieces& pieces, const wire::Detail& offer) {
+  return (peer.backlog.empty() || holds(peer)) && pieces.total <= offer.length &&
+         transfers_.ready() && sends_.ready();
+}
+
+// may_put(). After an error nothing was sent.
+Status EndpointCore::put(Peer& peer, const SendRequest& request, const Pieces& pieces,
+                         const wire::Detail& offer) {
   wire::Detail message = offer;  // what it says of the message, as it is
   message.tag = request.tag;
   message.data = request.remote_data;
@@ -271,7 +361,6 @@ Result<bool> EndpointCore::put(Peer& peer, const SendRequest& request, const Pie
       pieces.total <= settings_.rendezvous_segment && pieces.count == 1 &&
       message.flags == offer.flags && (!request.tagged || message.tag == offer.tag) &&
       (!request.has_remote_data || message.data == offer.data) && message.last != offer.last;
-  if (!transfers_.ready() || !(foreseen || sends_.ready())) return false;
   Transfer& transfer = *transfers_.take();
   if (Status status = register_pieces(transfer, pieces, 0); !status.ok()) {
     drop_transfer(transfer);
@@ -299,7 +388,7 @@ Result<bool> EndpointCore::put(Peer& peer, const SendRequest& request, const Pie
   ++puts_;
   if (!foreseen) ++puts_told_;
   pump(transfer);
-  return true;
+  return {};
 }
 
 // A record is free.
@@ -320,6 +409,7 @@ SendOperation* EndpointCore::landed_for(const Transfer& transfer) {
 // It stands before what waits in the backlog, which was sent later.
 void EndpointCore::send_before_backlog(SendOperation& operation) {
   if (try_operation(operation)) return;
+  if (holds(*operation.peer)) operation.peer->offers->holding = false;
   operation.peer->backlog.push_front(&operation);
   list_backlog(*operation.peer);
 }

@@ -12,6 +12,7 @@
 
 #include "base/settings.h"
 #include "core/channel/wire.h"
+#include "core/clock.h"
 #include "core/memory/account.h"
 
 namespace turnout {
@@ -44,15 +45,8 @@ struct Offer {
 // Beyond this many offers of one peer none is taken: its messages go by RTS.
 inline constexpr std::size_t kMostOffers = 64;
 
-// Of the messages to one peer; made with its first offer.
-struct Offers {
-  Reservation bytes;
-  std::vector<Offer> open;             // in the order of the receives
-  std::vector<std::uint64_t> revoked;  // to be answered
-  std::uint32_t writing = 0;           // messages that are being written to offers
-};
-
-// At the receiver: how many offers to one peer came to something, of late.
+// How often something that is only worth it if the other end plays along came to something, of
+// late: offers of receives to one peer; messages that waited for an offer of one peer.
 class OfferSuccess {
  public:
   void count(bool used) noexcept {
@@ -68,6 +62,18 @@ class OfferSuccess {
   static constexpr unsigned kTryEvery = 16;
   std::uint8_t share_ = kWhole;
   std::uint8_t skipped_ = 0;
+};
+
+// Of the messages to one peer; made with its first offer.
+struct Offers {
+  Reservation bytes;
+  std::vector<Offer> open;             // in the order of the receives
+  std::vector<std::uint64_t> revoked;  // to be answered
+  std::uint32_t writing = 0;           // messages that are being written to offers
+  // The backlog holds large messages only, which wait for offers, the first since `held_since`.
+  bool holding = false;
+  Nanoseconds held_since = 0;
+  OfferSuccess waits;
 };
 
 }  // namespace turnout

@@ -208,17 +208,20 @@ Status EndpointCore::send(const SendRequest& request) {
   const std::uint32_t completion_flags = kSend | (request.tagged ? kTagged : kMessage);
   // An injected message has no completion that could wait for its delivery.
   const bool acknowledged = request.delivery_complete && !request.inject;
-  const bool eager = pieces.total <= room(*peer) && !acknowledged;
+  const bool large = !request.inject && is_large(*peer, pieces.total);
+  const bool eager = pieces.total <= room(*peer) && !large && !acknowledged;
   const std::size_t offered = find_offer(*peer, request.tagged, request.tag);
-  if (offered != kNoOffer && pieces.total > room(*peer)) {
-    const Result<bool> written = put(*peer, request, pieces, peer->offers->open[offered].detail);
-    if (!written) return written.status();
-    if (written.value()) {
-      use_up_offer(*peer, offered);
-      return {};
+  if (offered != kNoOffer && large) {
+    const wire::Detail& offer = peer->offers->open[offered].detail;
+    if (may_put(*peer, pieces, offer)) {
+      Status status = put(*peer, request, pieces, offer);
+      if (status.ok()) use_up_offer(*peer, offered);
+      return status;
     }
   }
 
+  const bool wait = large && offered == kNoOffer && may_hold(*peer);
+  if (!wait && holds(*peer)) release_held(*peer);
   if (eager && peer->backlog.empty() && !writes_to_offers(*peer)) {
     StreamMessage message;
     message.type = wire::Type::eager;
@@ -248,8 +251,9 @@ Status EndpointCore::send(const SendRequest& request) {
   operation->pieces = pieces;
   operation->report = request.report;
   operation->completion_flags = completion_flags;
-  operation->rendezvous = pieces.total > peer->eager_size - stream_overhead_ -
-                                             sizeof(wire::Introduction) - wire::kOperationBytes;
+  operation->rendezvous = large || pieces.total > peer->eager_size - stream_overhead_ -
+                                                      sizeof(wire::Introduction) -
+                                                      wire::kOperationBytes;
   operation->acknowledged = acknowledged && !operation->rendezvous;
   if (request.inject) {
     if (!account_.reserve(MemoryKind::operations, kInjectLimit)) {
@@ -261,6 +265,10 @@ Status EndpointCore::send(const SendRequest& request) {
     operation->pieces.iov[0] = {operation->copy->data(), pieces.total};
     operation->pieces.count = 1;
     operation->rendezvous = false;
+  }
+  if (wait) {
+    hold(*operation);
+    return {};
   }
   if (operation->rendezvous) {
     if (Status status = prepare_rendezvous(*operation); !status.ok()) {
@@ -275,6 +283,11 @@ Status EndpointCore::send(const SendRequest& request) {
   if (!peer->backlog.empty() || !try_operation(*operation)) enqueue(*operation);
   use_up_offer(*peer, offered);
   return {};
+}
+
+bool EndpointCore::is_large(const Peer& peer, std::size_t bytes) const noexcept {
+  const std::size_t threshold = settings_.rendezvous_threshold;
+  return bytes > room(peer) || (threshold != 0 && bytes > threshold);
 }
 
 // Gives the operation the id by which the peer's fin will name it.
@@ -346,6 +359,12 @@ bool EndpointCore::try_operation(SendOperation& operation) {
     end_send(operation, Status{});
     return true;
   }
+  if (operation.id == 0) {  // it was held
+    if (Status status = prepare_rendezvous(operation); !status.ok()) {
+      end_send(operation, std::move(status));
+      return true;
+    }
+  }
   wire::Rts rts;
   rts.total = operation.pieces.total;
   rts.operation = operation.id;
@@ -372,6 +391,7 @@ bool EndpointCore::try_operation(SendOperation& operation) {
 }
 
 void EndpointCore::enqueue(SendOperation& operation) {
+  if (holds(*operation.peer)) operation.peer->offers->holding = false;
   operation.peer->backlog.push_back(&operation);
   list_backlog(*operation.peer);
 }
@@ -404,18 +424,24 @@ void EndpointCore::end_send(SendOperation& operation, Status status) {
   sends_.give_back(&operation);
 }
 
+bool EndpointCore::pump_backlog(Peer& peer) {
+  bool moved = false;
+  while (SendOperation* const operation = peer.backlog.first()) {
+    peer.backlog.remove(operation);
+    if (!try_operation(*operation)) {
+      peer.backlog.push_front(operation);
+      break;
+    }
+    moved = true;
+  }
+  return moved;
+}
+
 bool EndpointCore::pump_backlogs() {
   bool moved = false;
   for (std::size_t i = 0; i < backlogged_.size();) {
     Peer& peer = *backlogged_[i];
-    while (SendOperation* const operation = peer.backlog.first()) {
-      peer.backlog.remove(operation);
-      if (!try_operation(*operation)) {
-        peer.backlog.push_front(operation);
-        break;
-      }
-      moved = true;
-    }
+    if (!holds(peer)) moved |= pump_backlog(peer);
     if (peer.backlog.empty()) {
       peer.backlogged = false;
       backlogged_[i] = backlogged_.back();

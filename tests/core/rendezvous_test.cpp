@@ -246,6 +246,23 @@ TEST_P(Protocols, APeerThatGoesEndsWhatWaitsForIt) {
   EXPECT_EQ(pair.world().queue(1).pop_error().status.code(), Code::peer_lost);
 }
 
+TEST_P(Protocols, BeginAboveTheThreshold) {
+  Pair pair(GetParam(), {{"rendezvous_threshold", "512"}});
+  for (const std::size_t size : {512u, 513u, 2000u}) {
+    std::vector<std::byte> out = pattern(size, 1), in(size);
+    pair.recv(in, 3);
+    pair.settle();
+    pair.send(out, 3);
+    ASSERT_TRUE(pair.received());
+    ASSERT_TRUE(pair.sent());
+    (void)take(pair.world().queue(1));
+    (void)take(pair.world().queue(0));
+    EXPECT_EQ(in, out);
+  }
+  EXPECT_EQ(pair.sender().rendezvous, 2u);
+  EXPECT_EQ(pair.receiver().offers, offers() ? 2u : 0u);
+}
+
 INSTANTIATE_TEST_SUITE_P(Core, Protocols,
                          testing::Values("getcqe", "get", "rput", "putnr", "put", "auto"),
                          [](const auto& info) { return info.param; });
@@ -353,6 +370,134 @@ TEST(Offers, OfAutoStopWhereTheyComeToNothing) {
     (void)take(pair.world().queue(0));
   }
   EXPECT_GT(pair.sender().puts, 300u);
+}
+
+// A sender whose peer has offered a receive before, with nothing to say it again; it waits for one
+// as long as a test takes, unless told otherwise.
+class HeldMessages : public testing::Test {
+ protected:
+  explicit HeldMessages(Overrides more = {{"offer_wait", "1000s"}})
+      : pair_("put", std::move(more)) {
+    pair_.recv(in_, 1);
+    pair_.settle();
+    pair_.send(out_, 1);
+    expect_arrival();
+    EXPECT_EQ(pair_.sender().puts, 1u);
+  }
+  // Of the next message sent, and of the next receive.
+  void expect_arrival() {
+    ASSERT_TRUE(pair_.sent());
+    ASSERT_TRUE(pair_.received());
+    ASSERT_FALSE(pair_.error(0));
+    ASSERT_FALSE(pair_.error(1));
+    (void)take(pair_.world().queue(0));
+    (void)take(pair_.world().queue(1));
+  }
+  Pair pair_;
+  std::vector<std::byte> out_ = pattern(9000, 1), in_ = std::vector<std::byte>(9000);
+};
+
+class BrieflyHeldMessages : public HeldMessages {
+ protected:
+  BrieflyHeldMessages() : HeldMessages({{"offer_wait", "1ms"}}) {}
+};
+
+TEST_F(HeldMessages, AreWrittenToTheOffersTheyMeet) {
+  // Of two tags, offered in the other order.
+  std::vector<std::byte> other = pattern(9000, 2), other_in(9000);
+  pair_.send(out_, 1);
+  pair_.send(other, 2);
+  pair_.recv(other_in, 2);
+  pair_.recv(in_, 1);
+  expect_arrival();
+  expect_arrival();
+  EXPECT_EQ(in_, out_);
+  EXPECT_EQ(other_in, other);
+  EXPECT_EQ(pair_.sender().puts, 3u);
+}
+
+TEST_F(HeldMessages, OfOneTagKeepTheirOrder) {
+  std::vector<std::byte> second = pattern(9000, 2), second_in(9000);
+  pair_.send(out_, 1);
+  pair_.send(second, 1);
+  pair_.recv(in_, 1);
+  pair_.recv(second_in, 1);
+  expect_arrival();
+  expect_arrival();
+  EXPECT_EQ(in_, out_);
+  EXPECT_EQ(second_in, second);
+  EXPECT_EQ(pair_.sender().puts, 3u);
+}
+
+TEST_F(HeldMessages, WaitForNothingElse) {
+  std::vector<std::byte> little = pattern(10, 1), little_in(10);
+  pair_.send(out_, 1);
+  pair_.send(little, 2);
+  pair_.recv(little_in, 2);
+  ASSERT_TRUE(pair_.received());
+  EXPECT_EQ(take(pair_.world().queue(1)).tag, 2u);
+  pair_.recv(in_, 1);
+  ASSERT_TRUE(pair_.received());
+  EXPECT_EQ(in_, out_);
+  EXPECT_EQ(pair_.sender().puts, 1u);
+}
+
+// The receive was offered before the little message came, which its sender has sent by then.
+TEST_F(HeldMessages, GoOnWhenAnOfferCannotBeTaken) {
+  std::vector<std::byte> little = pattern(10, 1), little_in(10);
+  pair_.send(little, 2);
+  pair_.send(out_, 1);
+  pair_.recv(in_, 1);
+  ASSERT_TRUE(pair_.received());
+  EXPECT_EQ(in_, out_);
+  EXPECT_EQ(pair_.sender().puts, 1u);
+}
+
+TEST_F(HeldMessages, LongerThanTheOfferAreTruncated) {
+  std::vector<std::byte> longer = pattern(12'000, 3), next = pattern(9000, 4), next_in(9000);
+  pair_.send(longer, 1);
+  pair_.send(next, 1);
+  pair_.recv(in_, 1);
+  ASSERT_TRUE(pair_.received());
+  ASSERT_TRUE(pair_.error(1));
+  EXPECT_EQ(pair_.world().queue(1).pop_error().status.code(), Code::truncated);
+  pair_.recv(next_in, 1);
+  ASSERT_TRUE(pair_.received());
+  EXPECT_EQ(next_in, next);
+}
+
+TEST_F(HeldMessages, CanBeCancelled) {
+  int context;
+  pair_.send(out_, 1, reinterpret_cast<std::uint64_t>(&context));
+  EXPECT_TRUE(pair_.world()[0].cancel(&context));
+  ASSERT_TRUE(pair_.error(0));
+  EXPECT_EQ(pair_.world().queue(0).pop_error().status.code(), Code::canceled);
+  std::vector<std::byte> second = pattern(9000, 2);
+  pair_.recv(in_, 1);
+  pair_.send(second, 1);
+  expect_arrival();
+  EXPECT_EQ(in_, second);
+}
+
+TEST_F(HeldMessages, EndWithTheirPeer) {
+  pair_.send(out_, 1);
+  pair_.world().close(1);
+  ASSERT_TRUE(pair_.world().until([&] {
+    pair_.world().clock().advance(100'000'000);
+    return pair_.error(0);
+  }));
+  EXPECT_EQ(pair_.world().queue(0).pop_error().status.code(), Code::peer_lost);
+}
+
+TEST_F(BrieflyHeldMessages, WaitNoLonger) {
+  for (int i = 0; i < 50; ++i) {
+    pair_.send(out_, 1);
+    pair_.settle();
+    pair_.recv(in_, 1);
+    expect_arrival();
+    EXPECT_EQ(in_, out_);
+  }
+  EXPECT_EQ(pair_.sender().puts, 1u);
 }
 
 }  // namespace
