@@ -182,6 +182,8 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] bool is_large(const Peer& peer, std::size_t bytes) const noexcept;
   [[nodiscard]] bool try_operation(SendOperation& operation);
   void await_fin(SendOperation& operation);
+  void forget_awaiting(SendOperation& operation);
+  static void use_registrations(SendOperation& operation, Transfer* transfer);
   [[nodiscard]] Status prepare_rendezvous(SendOperation& operation);
   void enqueue(SendOperation& operation);
   void list_backlog(Peer& peer);
@@ -274,6 +276,7 @@ class EndpointCore final : public Endpoint {
 
   // protocol/offers.cpp
   void offer(RecvOperation& receive, Peer& peer);
+  [[nodiscard]] bool is_offered(const RecvRequest& request, const Peer& peer) const noexcept;
   [[nodiscard]] bool may_offer(const RecvOperation& receive, Peer& peer);
   void withdraw(RecvOperation& receive);
   void on_offer(Peer& peer, const wire::Detail& detail);
@@ -286,7 +289,7 @@ class EndpointCore final : public Endpoint {
   void use_up_offer(Peer& peer, std::size_t at) noexcept;
   [[nodiscard]] bool may_put(const Peer& peer, const Pieces& pieces, const wire::Detail& offer);
   [[nodiscard]] Status put(Peer& peer, const SendRequest& request, const Pieces& pieces,
-                           const wire::Detail& offer);
+                           const wire::Detail& offer, SendOperation* held = nullptr);
   // Messages that wait for an offer.
   [[nodiscard]] static bool holds(const Peer& peer) noexcept {
     return peer.offers && peer.offers->holding;

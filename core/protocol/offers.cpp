@@ -80,17 +80,19 @@ bool EndpointCore::poll_last_bytes(const Peer* of) {
 
 // --- at the receiver
 
-bool EndpointCore::may_offer(const RecvOperation& receive, Peer& peer) {
+// Whether such receives are offered at all.
+bool EndpointCore::is_offered(const RecvRequest& request, const Peer& peer) const noexcept {
   const bool offers = rendezvous_ == Rendezvous::put || rendezvous_ == Rendezvous::putnr ||
                       rendezvous_ == Rendezvous::automatic;
+  if (!offers || request.buffer.size() != 1 || request.multi) return false;
   const std::size_t threshold = settings_.rendezvous_threshold;
   const std::size_t fits = peer.eager_size - stream_overhead_;
   const std::size_t least = threshold != 0 ? std::min(threshold, fits) : fits;
-  if (!offers || over_datagrams() || closing_ || peer.self || peer.lost || receive.multi ||
-      peer.remote_index == wire::kUnknownIndex || receive.pieces.count != 1 ||
-      receive.pieces.total <= least) {
-    return false;
-  }
+  return request.buffer[0].iov_len > least && !over_datagrams() && !closing_ && !peer.self &&
+         !peer.lost && peer.remote_index != wire::kUnknownIndex;
+}
+
+bool EndpointCore::may_offer(const RecvOperation& receive, Peer& peer) {
   int before = 0;
   for (const RecvOperation* r = matcher_.posted(receive.match.tagged).first(); r != &receive;
        r = r->next) {
@@ -104,7 +106,7 @@ bool EndpointCore::may_offer(const RecvOperation& receive, Peer& peer) {
          transfers_.ready();
 }
 
-// A receive from this peer that stands.
+// A receive that is_offered() stands.
 void EndpointCore::offer(RecvOperation& receive, Peer& peer) {
   if (!may_offer(receive, peer)) return;
   Transfer& transfer = *transfers_.take();
@@ -260,7 +262,7 @@ bool EndpointCore::may_hold(Peer& peer) {
   return peer.offers->holding || (peer.backlog.empty() && peer.offers->waits.worth_trying());
 }
 
-// May be held.
+// May be held; it is prepared for both ways.
 void EndpointCore::hold(SendOperation& operation) {
   Offers& offers = *operation.peer->offers;
   if (!std::exchange(offers.holding, true)) {
@@ -293,11 +295,10 @@ void EndpointCore::put_held(Peer& peer) {
     }
     peer.offers->waits.count(true);
     peer.backlog.remove(operation);
-    if (Status status = put(peer, request, operation->pieces, offer); status.ok()) {
-      sends_.give_back(operation);
-    } else {
-      end_send(*operation, std::move(status));
-    }
+    // Nothing that can fail is left to do.
+    (void)put(peer, request, operation->pieces, offer, operation);
+    forget_awaiting(*operation);
+    sends_.give_back(operation);
     break;
   }
   if (peer.backlog.empty()) peer.offers->holding = false;
@@ -350,7 +351,7 @@ bool EndpointCore::may_put(const Peer& peer, const Pieces& pieces, const wire::D
 
 // may_put(). After an error nothing was sent.
 Status EndpointCore::put(Peer& peer, const SendRequest& request, const Pieces& pieces,
-                         const wire::Detail& offer) {
+                         const wire::Detail& offer, SendOperation* held) {
   wire::Detail message = offer;  // what it says of the message, as it is
   message.tag = request.tag;
   message.data = request.remote_data;
@@ -362,7 +363,13 @@ Status EndpointCore::put(Peer& peer, const SendRequest& request, const Pieces& p
       message.flags == offer.flags && (!request.tagged || message.tag == offer.tag) &&
       (!request.has_remote_data || message.data == offer.data) && message.last != offer.last;
   Transfer& transfer = *transfers_.take();
-  if (Status status = register_pieces(transfer, pieces, 0); !status.ok()) {
+  Status status;
+  if (held != nullptr) {
+    use_registrations(*held, &transfer);
+  } else {
+    status = register_pieces(transfer, pieces, 0);
+  }
+  if (!status.ok()) {
     drop_transfer(transfer);
     return status;
   }

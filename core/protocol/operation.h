@@ -70,6 +70,7 @@ struct SendOperation {
     std::uint8_t last = 0;  // landed: the message's last byte
   };
   Grant grant;                // rput: where to write; landed, revoked: the offer
+  bool announced = false;     // the peer was told its id
   bool writing = false;       // rput: a transfer has it
   bool counted = false;       // among the messages sent
   std::uint32_t outcome = 0;  // landed: a Code

@@ -389,6 +389,11 @@ Status EndpointCore::recv(const RecvRequest& request) {
   if (request.peer != kAnyPeer && peer == nullptr) {
     return {Code::invalid, fmt::format("recv: no peer {}", request.peer)};
   }
+  // Its message may have come while the program did something else: an offer would be in vain.
+  if (peer != nullptr && is_offered(request, *peer)) {
+    (void)poll_receive_queue();
+    if (!rings_.empty()) (void)poll_rings();
+  }
   RecvOperation* const receive = take_for_caller(receives_);
   if (receive == nullptr) return refusal();
   if (!receive->pieces.set(request.buffer)) {
@@ -418,7 +423,7 @@ Status EndpointCore::recv(const RecvRequest& request) {
     receives_.give_back(receive);
     return status;
   }
-  if (peer != nullptr && rendezvous_ != Rendezvous::getcqe) offer(*receive, *peer);
+  if (peer != nullptr && is_offered(request, *peer)) offer(*receive, *peer);
   return {};
 }
 

@@ -266,15 +266,15 @@ Status EndpointCore::send(const SendRequest& request) {
     operation->pieces.count = 1;
     operation->rendezvous = false;
   }
-  if (wait) {
-    hold(*operation);
-    return {};
-  }
   if (operation->rendezvous) {
     if (Status status = prepare_rendezvous(*operation); !status.ok()) {
       sends_.give_back(operation);
       return status;
     }
+  }
+  if (wait) {
+    hold(*operation);
+    return {};
   }
   if (operation->acknowledged) {
     operation->flags |= wire::kAcknowledge;
@@ -302,6 +302,26 @@ void EndpointCore::await_fin(SendOperation& operation) {
   }
   awaiting_fin_[slot] = &operation;
   operation.id = std::uint64_t{fin_generation_++} << 32 | slot;
+}
+
+void EndpointCore::forget_awaiting(SendOperation& operation) {
+  if (operation.id == 0) return;
+  const auto slot = static_cast<std::uint32_t>(operation.id);
+  awaiting_fin_[slot] = nullptr;
+  free_fin_slots_.push_back(slot);
+  operation.id = 0;
+}
+
+// What was registered for an RTS serves a write of ours just as well.
+void EndpointCore::use_registrations(SendOperation& operation, Transfer* transfer) {
+  for (std::uint32_t i = 0; i < operation.pieces.count; ++i) {
+    const iovec& piece = operation.pieces.iov[i];
+    if (piece.iov_len == 0) continue;
+    verbs::Mr& region = transfer->regions[transfer->local_count];
+    region = std::move(operation.regions[i]);
+    transfer->local[transfer->local_count++] = {reinterpret_cast<std::uint64_t>(piece.iov_base),
+                                                piece.iov_len, region->lkey};
+  }
 }
 
 Status EndpointCore::prepare_rendezvous(SendOperation& operation) {
@@ -353,17 +373,13 @@ bool EndpointCore::try_operation(SendOperation& operation) {
     const bool acknowledged = operation.acknowledged;
     if (!post_stream(peer, message)) return false;
     if (acknowledged) {  // ended already if the peer was lost meanwhile
-      if (!peer.lost) ++peer.awaiting_fin;
+      if (peer.lost) return true;
+      operation.announced = true;
+      ++peer.awaiting_fin;
       return true;
     }
     end_send(operation, Status{});
     return true;
-  }
-  if (operation.id == 0) {  // it was held
-    if (Status status = prepare_rendezvous(operation); !status.ok()) {
-      end_send(operation, std::move(status));
-      return true;
-    }
   }
   wire::Rts rts;
   rts.total = operation.pieces.total;
@@ -385,8 +401,10 @@ bool EndpointCore::try_operation(SendOperation& operation) {
   message.length = wire::write_rts(rts, bytes.data());
   message.counts_as = rts.total;
   if (!post_stream(peer, message)) return false;
-  ++peer.awaiting_fin;
   ++rendezvous_count_;
+  if (peer.lost) return true;  // with it the operation has ended
+  operation.announced = true;
+  ++peer.awaiting_fin;
   return true;
 }
 
@@ -402,11 +420,7 @@ void EndpointCore::list_backlog(Peer& peer) {
 }
 
 void EndpointCore::end_send(SendOperation& operation, Status status) {
-  if (operation.id != 0) {
-    const auto slot = static_cast<std::uint32_t>(operation.id);
-    awaiting_fin_[slot] = nullptr;
-    free_fin_slots_.push_back(slot);
-  }
+  forget_awaiting(operation);
   if (operation.pull != 0) pulled_.remove(&operation);
   Completion done;
   done.context = operation.report.context;
@@ -456,8 +470,9 @@ bool EndpointCore::pump_backlogs() {
 SendOperation* EndpointCore::find_awaiting(const Peer& peer, std::uint64_t id) const noexcept {
   const auto slot = static_cast<std::uint32_t>(id);
   SendOperation* const operation = slot < awaiting_fin_.size() ? awaiting_fin_[slot] : nullptr;
-  if (operation == nullptr || operation->id != id || operation->peer != &peer) return nullptr;
-  return operation;
+  const bool waits = operation != nullptr && operation->announced && operation->id == id &&
+                     operation->peer == &peer;
+  return waits ? operation : nullptr;
 }
 
 Status EndpointCore::status_told(const Peer& peer, std::uint32_t code, std::string_view verb) {

@@ -71,12 +71,7 @@ void EndpointCore::start_granted(SendOperation& operation) {
   transfer->write = true;
   transfer->peer = operation.peer;
   transfer->operation = &operation;
-  for (std::uint32_t i = 0; i < operation.pieces.count; ++i) {
-    const iovec& piece = operation.pieces.iov[i];
-    if (piece.iov_len == 0) continue;
-    transfer->local[transfer->local_count++] = {reinterpret_cast<std::uint64_t>(piece.iov_base),
-                                                piece.iov_len, operation.regions[i]->lkey};
-  }
+  use_registrations(operation, transfer);
   transfer->remote[0] = {operation.grant.address, operation.grant.length, operation.grant.rkey, 0};
   transfer->remote_count = 1;
   transfer->total = operation.grant.length;

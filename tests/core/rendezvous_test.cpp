@@ -442,15 +442,27 @@ TEST_F(HeldMessages, WaitForNothingElse) {
   EXPECT_EQ(pair_.sender().puts, 1u);
 }
 
-// The receive was offered before the little message came, which its sender has sent by then.
+// The little message is sent before the offer comes, and does not know it.
 TEST_F(HeldMessages, GoOnWhenAnOfferCannotBeTaken) {
-  std::vector<std::byte> little = pattern(10, 1), little_in(10);
+  std::vector<std::byte> little = pattern(10, 1);
+  pair_.recv(in_, 1);
+  EXPECT_EQ(pair_.receiver().offers, 2u);
   pair_.send(little, 2);
   pair_.send(out_, 1);
-  pair_.recv(in_, 1);
   ASSERT_TRUE(pair_.received());
   EXPECT_EQ(in_, out_);
   EXPECT_EQ(pair_.sender().puts, 1u);
+}
+
+// A late receiver looks for its message first.
+TEST_F(HeldMessages, ThatWereAnnouncedAreFetched) {
+  std::vector<std::byte> little = pattern(10, 1);
+  pair_.send(out_, 1);
+  pair_.send(little, 2);
+  pair_.recv(in_, 1);
+  ASSERT_TRUE(pair_.received());
+  EXPECT_EQ(in_, out_);
+  EXPECT_EQ(pair_.receiver().offers, 1u);
 }
 
 TEST_F(HeldMessages, LongerThanTheOfferAreTruncated) {
