@@ -69,6 +69,9 @@ class Rank {
   [[nodiscard]] std::uint32_t size() const noexcept;
   [[nodiscard]] Picoseconds now() const noexcept;
   [[nodiscard]] Random& random() noexcept;
+  // Messages of every rank, from now on, end with this byte; below 0: with any. Asked for before
+  // the first of them is sent.
+  void end_messages_with(int byte) noexcept;
 
   // Starts an operation; suspends only while the library has no room for it.
   // co_await rank.isend(...) gives a Request.

@@ -316,7 +316,16 @@ void RankState::fill(Slot& slot) const {
     std::memcpy(slot.buffer.data(), &slot.number, kNumberBytes);
     at = kNumberBytes;
   }
-  for (; at < slot.bytes; ++at) slot.buffer[at] = content(key, at);
+  for (; at < slot.bytes; ++at) slot.buffer[at] = expected(key, at, slot.bytes);
+}
+
+std::byte RankState::expected(std::uint64_t key, std::size_t at, std::size_t length) const {
+  const bool last = at + 1 == length && shared_.last_byte >= 0;
+  return last ? static_cast<std::byte>(shared_.last_byte) : content(key, at);
+}
+
+void RankState::end_messages_with(int byte) noexcept {
+  shared_.last_byte = byte;
 }
 
 // Whole, of the message it says it is, in MPI's order, and that one only once. A message too short
@@ -342,7 +351,7 @@ void RankState::check(const Slot& slot, const Completion& completion, std::uint3
   }
   const std::uint64_t key = content_key(source, id_, completion.tag, number);
   for (; at < completion.length; ++at) {
-    if (slot.buffer[at] != content(key, at)) {
+    if (slot.buffer[at] != expected(key, at, completion.length)) {
       fail(fmt::format("byte {} of message {} from rank {} (tag {}, {} bytes) is not what was sent",
                        at, number, source, completion.tag, completion.length));
     }

@@ -99,6 +99,7 @@ class RankState {
   [[nodiscard]] std::uint32_t size() const noexcept;
   [[nodiscard]] Picoseconds now() const noexcept;
   [[nodiscard]] Random& random() noexcept { return random_; }
+  void end_messages_with(int byte) noexcept;
   bool try_start(Rank::StartAwaiter& awaiter);
   [[nodiscard]] bool is_done(Request request) const noexcept;
   [[nodiscard]] Received take(Request request);
@@ -140,6 +141,7 @@ class RankState {
   // Of this rank's memory that others may reach, at least so many bytes of it.
   [[nodiscard]] MemoryKey window(std::uint64_t bytes);
   void fill(Slot& slot) const;
+  [[nodiscard]] std::byte expected(std::uint64_t key, std::size_t at, std::size_t length) const;
   void check(const Slot& slot, const Completion& completion, std::uint32_t source);
   [[noreturn]] void fail(const std::string& what) const;
 
@@ -191,6 +193,7 @@ struct SimulationState {
   // Where messages come from and go to when content is not checked; pages are there when touched.
   std::unique_ptr<void, void (*)(void*)> nothing{nullptr, std::free};
   std::unique_ptr<void, void (*)(void*)> anywhere{nullptr, std::free};
+  int last_byte = -1;  // of all messages; below 0: any
   // What one-sided operations read and write, the same for all ranks.
   std::unique_ptr<void, void (*)(void*)> window{nullptr, std::free};
   std::uint32_t ended = 0;

@@ -53,15 +53,14 @@ std::uint64_t messages_among(std::uint64_t among, std::uint64_t ranks) {
 
 // The pseudo-code of the paper; what a rank sends to itself does not reach the library. Among
 // fewer than all: each row of so many ranks by itself.
-Task all_to_all(Rank rank, Pattern p, std::shared_ptr<Phases> phases) {
+Task all_to_all(Rank rank, Pattern p, std::uint64_t rounds) {
   const std::uint64_t among = p.among == 0 ? rank.size() : p.among;
   const std::uint64_t row = rank.id() / among * among;
   const std::uint64_t n = std::min<std::uint64_t>(among, rank.size() - row);
   const std::uint64_t place = rank.id() - row;
-  if (rank.id() == 0) phases->begin("alltoall", rank.now());
   std::vector<Request> requests;
   requests.reserve(2 * std::size_t{p.group});
-  for (std::uint64_t i = 0; i < p.rounds; ++i) {
+  for (std::uint64_t i = 0; i < rounds; ++i) {
     for (std::uint64_t first = 0; first < n; first += p.group) {
       requests.clear();
       const std::uint64_t last = std::min<std::uint64_t>(first + p.group, n);
@@ -77,7 +76,20 @@ Task all_to_all(Rank rank, Pattern p, std::shared_ptr<Phases> phases) {
       co_await rank.wait_all(requests);
     }
   }
-  if (rank.id() == 0) phases->end(rank.now(), p.rounds * messages_among(among, rank.size()));
+}
+
+Task warmed_all_to_all(Rank rank, Pattern p, std::uint64_t warmup, std::shared_ptr<Phases> phases) {
+  const std::uint64_t among = p.among == 0 ? rank.size() : p.among;
+  const std::uint64_t messages = messages_among(among, rank.size());
+  if (warmup > 0) {
+    if (rank.id() == 0) phases->begin("warmup", rank.now());
+    co_await all_to_all(rank, p, warmup);
+    co_await rank.barrier();
+    if (rank.id() == 0) phases->end(rank.now(), warmup * messages);
+  }
+  if (rank.id() == 0) phases->begin("alltoall", rank.now());
+  co_await all_to_all(rank, p, p.rounds);
+  if (rank.id() == 0) phases->end(rank.now(), p.rounds * messages);
 }
 
 struct Shifts {
@@ -120,7 +132,9 @@ Result<Program> make_ring(const Values& v, const Place&, const std::shared_ptr<P
 Result<Program> make_all_to_all(const Values& v, const Place&,
                                 const std::shared_ptr<Phases>& phases) {
   const Pattern p{v["rounds"], v["bytes"], v.small("group"), v.small("among")};
-  return Program([p, phases](Rank rank) { return all_to_all(rank, p, phases); });
+  return Program([p, warmup = v["warmup"], phases](Rank rank) {
+    return warmed_all_to_all(rank, p, warmup, phases);
+  });
 }
 
 Result<Program> make_shifts(const Values& v, const Place& place,
@@ -150,6 +164,7 @@ std::vector<Workload> exchange_family() {
        "every rank to every other, a group of partners at a time [EuroMPI'13: groups of 4]",
        2,
        {parameter::rounds(1),
+        parameter::warmup(0),
         parameter::bytes(16 * 1024),
         {"group", Parameter::Unit::count, 4, 1, parameter::kMostRequests,
          "partners before the next wait"},

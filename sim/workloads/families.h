@@ -12,7 +12,7 @@
 namespace turnout::sim {
 
 [[nodiscard]] std::vector<Workload> hot_rank_family();   // onetoall, alltoone, repeat
-[[nodiscard]] std::vector<Workload> pair_family();       // pingpong, bowtie
+[[nodiscard]] std::vector<Workload> pair_family();       // pingpong, bowtie, transfer
 [[nodiscard]] std::vector<Workload> tree_family();       // broadcast, trees
 [[nodiscard]] std::vector<Workload> exchange_family();   // ring, shifts, alltoall
 [[nodiscard]] std::vector<Workload> stencil_family();    // stencil2d, stencil3d
@@ -20,6 +20,7 @@ namespace turnout::sim {
 [[nodiscard]] std::vector<Workload> task_family();       // masterworker
 [[nodiscard]] std::vector<Workload> steal_family();      // steal
 [[nodiscard]] std::vector<Workload> changing_family();   // phases, hotspots
+[[nodiscard]] std::vector<Workload> nas_family();        // nas-is, nas-ft, nas-cg, ...
 
 namespace parameter {
 
@@ -33,6 +34,11 @@ constexpr Parameter bytes(std::uint64_t value) {
 }
 constexpr Parameter rounds(std::uint64_t value) {
   return {"rounds", Parameter::Unit::count, value, 1, kMostCount, "how often the pattern is done"};
+}
+constexpr Parameter warmup(std::uint64_t value) {
+  return {"warmup",   Parameter::Unit::count,
+          value,      0,
+          kMostCount, "rounds before those that are timed, a barrier between"};
 }
 constexpr Parameter window(std::uint64_t value) {
   return {"window", Parameter::Unit::count,   value,

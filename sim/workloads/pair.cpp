@@ -45,16 +45,80 @@ Task ping_pong(Rank rank, Pattern p, std::shared_ptr<Phases> phases) {
 }
 
 // The pseudo-code of the paper: receive, send, wait for both.
-Task bow_tie(Rank rank, Pattern p, std::shared_ptr<Phases> phases) {
+Task bow_tie(Rank rank, Pattern p, std::uint64_t rounds) {
   const std::uint32_t peer = (rank.id() + p.distance) % rank.size();
-  if (rank.id() == 0) phases->begin("bowtie", rank.now());
-  for (std::uint64_t i = 0; i < p.rounds; ++i) {
+  for (std::uint64_t i = 0; i < rounds; ++i) {
     const Request in = co_await rank.irecv(peer, p.bytes, kDataTag);
     const Request out = co_await rank.isend(peer, p.bytes, kDataTag);
     co_await rank.wait(in);
     co_await rank.wait(out);
   }
+}
+
+Task warmed_bow_tie(Rank rank, Pattern p, std::uint64_t warmup, int last,
+                    std::shared_ptr<Phases> phases) {
+  rank.end_messages_with(last);
+  if (warmup > 0) {
+    if (rank.id() == 0) phases->begin("warmup", rank.now());
+    co_await bow_tie(rank, p, warmup);
+    co_await rank.barrier();
+    if (rank.id() == 0) phases->end(rank.now(), warmup * rank.size());
+  }
+  if (rank.id() == 0) phases->begin("bowtie", rank.now());
+  co_await bow_tie(rank, p, p.rounds);
   if (rank.id() == 0) phases->end(rank.now(), p.rounds * rank.size());
+}
+
+struct Transfers {
+  Pattern pattern;
+  std::uint64_t warmup;
+  Picoseconds early, late;  // of the receiver, against the sender
+};
+
+constexpr std::uint64_t kReadyTag = kDataTag + 1;
+
+// A round begins when the receiver has said that it is ready, so both reach it together but for
+// what they are told to compute.
+Task transfer(Rank rank, Transfers t, std::uint64_t rounds) {
+  const Pattern& p = t.pattern;
+  const std::uint32_t id = rank.id();
+  for (std::uint64_t i = 0; i < rounds; ++i) {
+    if (id < p.distance) {
+      co_await rank.recv(id + p.distance, 8, kReadyTag);
+      if (t.early > 0) co_await rank.compute(t.early);
+      co_await rank.send(id + p.distance, p.bytes, kDataTag);
+    } else if (id < 2 * p.distance) {
+      co_await rank.send(id - p.distance, 8, kReadyTag);
+      if (t.late > 0) co_await rank.compute(t.late);
+      co_await rank.recv(id - p.distance, p.bytes, kDataTag);
+    }
+  }
+}
+
+Task warmed_transfer(Rank rank, Transfers t, std::shared_ptr<Phases> phases) {
+  if (t.warmup > 0) {
+    if (rank.id() == 0) phases->begin("warmup", rank.now());
+    co_await transfer(rank, t, t.warmup);
+    co_await rank.barrier();
+    if (rank.id() == 0) phases->end(rank.now(), t.warmup * t.pattern.distance);
+  }
+  if (rank.id() == 0) phases->begin("transfer", rank.now());
+  co_await transfer(rank, t, t.pattern.rounds);
+  if (rank.id() == 0) phases->end(rank.now(), t.pattern.rounds * t.pattern.distance);
+}
+
+Result<Program> make_transfer(const Values& v, const Place& place,
+                              const std::shared_ptr<Phases>& phases) {
+  const std::uint64_t pairs = v["pairs"] == 0 ? place.ranks / 2 : v["pairs"];
+  if (pairs > place.ranks / 2) {
+    return Status{Code::invalid, fmt::format("transfer, pairs = {}: {} ranks make {} pairs", pairs,
+                                             place.ranks, place.ranks / 2)};
+  }
+  const Transfers t{{v["rounds"], v["bytes"], static_cast<std::uint32_t>(pairs)},
+                    v["warmup"],
+                    static_cast<Picoseconds>(v["early"]) * hca::kNanosecond,
+                    static_cast<Picoseconds>(v["late"]) * hca::kNanosecond};
+  return Program([t, phases](Rank rank) { return warmed_transfer(rank, t, phases); });
 }
 
 Result<Program> make_ping_pong(const Values& v, const Place& place,
@@ -75,7 +139,10 @@ Result<Program> make_bow_tie(const Values& v, const Place& place,
                   fmt::format("bowtie is made of pairs: {} ranks are odd", place.ranks)};
   }
   const Pattern p{v["rounds"], v["bytes"], place.ranks / 2};
-  return Program([p, phases](Rank rank) { return bow_tie(rank, p, phases); });
+  const int last = v["last_byte"] > 255 ? -1 : static_cast<int>(v["last_byte"]);
+  return Program([p, warmup = v["warmup"], last, phases](Rank rank) {
+    return warmed_bow_tie(rank, p, warmup, last, phases);
+  });
 }
 
 }  // namespace
@@ -94,8 +161,23 @@ std::vector<Workload> pair_family() {
        "share "
        "two adapters [EuroMPI'13]",
        2,
-       {parameter::rounds(100), parameter::bytes(16 * 1024)},
+       {parameter::rounds(100),
+        parameter::warmup(0),
+        parameter::bytes(16 * 1024),
+        {"last_byte", Parameter::Unit::count, 256, 0, 256,
+         "value of every message's last byte; 256: any"}},
        make_bow_tie},
+      {"transfer",
+       "rank i sends to rank i + pairs, which is early or late to receive; their times are part of "
+       "the result",
+       2,
+       {{"pairs", Parameter::Unit::count, 0, 0, UINT32_MAX, "pairs at work; 0: all"},
+        parameter::rounds(100),
+        parameter::warmup(0),
+        parameter::bytes(16 * 1024),
+        parameter::time("early", 0, "what the sender computes before it sends"),
+        parameter::time("late", 0, "what the receiver computes before it receives")},
+       make_transfer},
   };
 }
 

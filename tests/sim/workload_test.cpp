@@ -25,6 +25,7 @@ NamedValues small(const Workload& w) {
   set("rounds", "5");
   set("tasks", "203");
   set("cells", "16");
+  set("class", "1");
   return values;
 }
 
@@ -66,9 +67,11 @@ TEST(Registry, NamesAreSortedAndEverythingIsDescribed) {
       EXPECT_EQ(again.value()[p.name], p.default_value);
     }
   }
-  for (const char* name : {"onetoall", "alltoone", "repeat", "pingpong", "broadcast", "bowtie",
-                           "alltoall", "ring", "stencil2d", "stencil3d", "random", "steal", "trees",
-                           "masterworker", "shifts", "phases", "hotspots"}) {
+  for (const char* name :
+       {"onetoall", "alltoone",  "repeat",    "pingpong", "broadcast", "bowtie", "alltoall",
+        "ring",     "stencil2d", "stencil3d", "random",   "steal",     "trees",  "masterworker",
+        "shifts",   "phases",    "hotspots",  "transfer", "nas-is",    "nas-ft", "nas-cg",
+        "nas-mg",   "nas-lu",    "nas-sp",    "nas-bt"}) {
     EXPECT_TRUE(find_workload(name).ok()) << name;
   }
 }
