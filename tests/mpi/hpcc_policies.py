@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs HPCC over Turnout under every policy, and with a change of channel every 200 messages.
+"""Runs HPCC over Turnout under every policy, with a change of channel every 200 messages, and with
+every way of large messages.
 
     hpcc_policies.py BUILD_DIR [--ranks 8] [--order 400] [--only NAME ...]
 
@@ -17,15 +18,18 @@ import tempfile
 from hpcc_replay import ROOT, run_hpcc
 
 
-def policy_names():
-    """kPolicyNames of base/settings.h: a new policy is tested here without anybody's help."""
+def names(of):
+    """A list of base/settings.h: a new name is tested here without anybody's help."""
     text = (ROOT / "base" / "settings.h").read_text(encoding="utf-8")
-    return re.findall(r'"([^"]+)"', re.search(r"kPolicyNames = \{(.*?)\};", text, re.S).group(1))
+    return re.findall(r'"([^"]+)"', re.search(of + r" = \{(.*?)\};", text, re.S).group(1))
 
 
 def all_runs():
-    """Name of a run -> its settings: the policies, forced switches, and both kinds without DC."""
-    runs = {p: {"TURNOUT_POLICY": p, "TURNOUT_INTERVAL": "200ms"} for p in policy_names()}
+    """Name of a run -> its settings: the policies, forced switches, both kinds without DC, and the
+    ways of large messages, among them many that are small."""
+    runs = {p: {"TURNOUT_POLICY": p, "TURNOUT_INTERVAL": "200ms"} for p in names("kPolicyNames")}
+    for way in names("kRendezvousNames"):
+        runs[f"rendezvous {way}"] = {"TURNOUT_RENDEZVOUS": way, "TURNOUT_RENDEZVOUS_THRESHOLD": "256"}
     runs["switching"] = {"TURNOUT_TEST_SWITCH_EVERY": "200"}
     for name in ("turnout", "switching"):
         runs[f"{name} without DC"] = {**runs[name], "TURNOUT_START_CHANNEL": "ud"}
