@@ -32,7 +32,7 @@ Status EndpointCore::ask_for_write(Transfer& transfer, const Pieces& target) {
   wire::Detail detail;
   detail.address = transfer.local[0].address;
   detail.length = transfer.total;
-  detail.rkey = transfer.regions[0]->rkey;
+  detail.rkey = transfer.regions[0].rkey();
   detail.transfer = transfer.pull;
   send_control(peer, Purpose::credit, message, &detail);
   return {};
@@ -75,7 +75,7 @@ void EndpointCore::start_granted(SendOperation& operation) {
     const iovec& piece = operation.pieces.iov[i];
     if (piece.iov_len == 0) continue;
     transfer->local[transfer->local_count++] = {reinterpret_cast<std::uint64_t>(piece.iov_base),
-                                                piece.iov_len, operation.regions[i]->lkey};
+                                                piece.iov_len, operation.regions[i].lkey()};
   }
   transfer->remote[0] = {operation.grant.address, operation.grant.length, operation.grant.rkey, 0};
   transfer->remote_count = 1;
