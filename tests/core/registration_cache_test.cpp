@@ -216,17 +216,23 @@ struct Model {
   std::map<std::uint32_t, Entry> entries;  // by key
 };
 
+// From the whole range in every case, not from its beginning in the first ones.
+template <class T>
+T pick(T least, T below) {
+  return *rc::gen::resize(rc::kNominalSize, rc::gen::inRange<T>(least, below));
+}
+
 RC_GTEST_PROP(RegistrationCacheProperty, FindsOnlyWhatIsThereAndLeavesNothing, ()) {
   Regions::forget();
-  const auto most = *rc::gen::inRange<std::uint64_t>(0, 6);
-  const auto most_bytes = *rc::gen::inRange<std::uint64_t>(0, 300);
-  MemoryAccount account(*rc::gen::element<std::uint64_t>(1500, 4000, 1 << 20));
-  std::vector<std::pair<Registration, std::uint32_t>> uses;
+  const auto most = pick<std::uint64_t>(0, 12);
+  const auto most_bytes = pick<std::uint64_t>(0, 1500);
+  MemoryAccount account(*rc::gen::element<std::uint64_t>(4000, 1 << 20, 1 << 20, 1 << 20));
   {
     RegistrationCache cache(account, most, most_bytes, &Regions::drop);
     account.set_spender(&cache, [](void* c, std::uint64_t bytes) noexcept {
       return static_cast<RegistrationCache*>(c)->give_back(bytes);
     });
+    std::vector<std::pair<Registration, std::uint32_t>> uses;
     Model model;
     const auto key_alive = [](std::uint32_t key) {
       return Regions::alive.contains(Regions::all[key - 1].get());
@@ -256,12 +262,12 @@ RC_GTEST_PROP(RegistrationCacheProperty, FindsOnlyWhatIsThereAndLeavesNothing, (
       RC_ASSERT(bytes == cache.counts().bytes);
       RC_ASSERT(account.used() <= account.budget());
     };
-    const int steps = *rc::gen::inRange(1, 80);
+    const int steps = pick(1, 200);
     for (int i = 0; i < steps; ++i) {
-      const auto begin = *rc::gen::inRange<std::uintptr_t>(1, 200);
-      const auto length = *rc::gen::inRange<std::size_t>(1, 100);
+      const auto begin = pick<std::uintptr_t>(1, 200);
+      const auto length = pick<std::size_t>(1, 100);
       const auto access = *rc::gen::element<unsigned>(0, kRead, kWrite, kRead | kWrite);
-      switch (*rc::gen::inRange(0, 8)) {
+      switch (pick(0, 8)) {
         case 0:
         case 1:
         case 2:
@@ -302,10 +308,10 @@ RC_GTEST_PROP(RegistrationCacheProperty, FindsOnlyWhatIsThereAndLeavesNothing, (
         case 5:
         case 6:
           if (!uses.empty()) {
-            const auto at = *rc::gen::inRange<std::size_t>(0, uses.size());
+            const auto at = pick<std::size_t>(0, uses.size());
             Model::Entry& entry = model.entries.at(uses[at].second);
             --entry.uses;
-            if (*rc::gen::inRange(0, 5) == 0) {
+            if (pick(0, 5) == 0) {
               entry.listed = false;
               uses[at].first.discard();
             }

@@ -2,6 +2,7 @@
 // it has lost something.
 #include "core/memory/unmap_monitor.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <sys/mman.h>
@@ -51,6 +52,9 @@ Seen since(std::uint64_t position, const UnmapLog& log = unmap_log) {
 class UnmapMonitor : public testing::Test {
  protected:
   void SetUp() override {
+#if !defined(__x86_64__)
+    GTEST_SKIP() << "registrations are not kept on this processor";
+#endif
     const Status status = watch_unmapping(kOwnAllocator ? Watch::mappings : Watch::all);
     ASSERT_TRUE(status.ok()) << status.text();
     ASSERT_TRUE(watching_unmapping());
@@ -225,6 +229,56 @@ TEST_F(UnmapMonitor, ThreadsFindTheirOwnRanges) {
   EXPECT_TRUE(unmap_log.idle());
   EXPECT_TRUE(watching_unmapping());
 }
+
+#if defined(__x86_64__)
+// Another library's hooks, put over ours: as those of Open MPI and UCX, which end in syscall(), and
+// one that makes the call by itself.
+int good_hook(void* address, std::size_t length) {
+  return static_cast<int>(syscall(SYS_munmap, address, length));
+}
+int hidden_hook(void* address, std::size_t length) {
+  long result = SYS_munmap;
+  asm volatile("syscall" : "+a"(result) : "D"(address), "S"(length) : "rcx", "r11", "memory");
+  return static_cast<int>(result);
+}
+void hook_munmap(int (*hook)(void*, std::size_t)) {
+  auto* const entry = static_cast<std::uint8_t*>(dlsym(RTLD_NEXT, "munmap"));
+  auto* const page = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(entry) & ~4095ul);
+  ASSERT_EQ(mprotect(page, 8192, PROT_READ | PROT_WRITE | PROT_EXEC), 0);
+  const std::uint8_t jump[] = {0x49, 0xbb, 0, 0, 0, 0, 0, 0, 0, 0, 0x41, 0xff, 0xe3};
+  std::memcpy(entry, jump, sizeof jump);
+  std::memcpy(entry + 2, &hook, sizeof hook);
+}
+
+TEST_F(UnmapMonitor, FindsOutWhatOthersPutInItsPlace) {
+  if (kOwnAllocator) GTEST_SKIP() << "libc's munmap is not what programs call";
+  const auto in_child = [](int (*hook)(void*, std::size_t), auto check) {
+    const pid_t child = fork();
+    if (child == 0) {
+      hook_munmap(hook);
+      _exit(check() ? 0 : 1);
+    }
+    int status = -1;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    return status == 0;
+  };
+  std::byte* const memory = map(4);
+  EXPECT_TRUE(in_child(&good_hook, [memory] {
+    std::uint64_t position = unmap_log.position();
+    // What was made before may be stale.
+    if (!watching_unmapping() || !since(position).covers(&position, sizeof position)) return false;
+    position = unmap_log.position();
+    munmap(memory, 4 * kPage);
+    return watching_unmapping() && since(position).ranges.size() == 1 &&
+           since(position).covers(memory, 4 * kPage);
+  }));
+  EXPECT_TRUE(
+      in_child(&hidden_hook, [] { return !watching_unmapping() && !watching_unmapping(); }));
+  EXPECT_TRUE(watching_unmapping());
+  munmap(memory, 4 * kPage);
+}
+
+#endif
 
 TEST(UnmapLog, TellsRangesInPagesRoundedOutwards) {
   const auto log = std::make_unique<UnmapLog>();
