@@ -114,7 +114,8 @@ Status Settings::validate() const {
   rules.that(policy != "static:ud-sendrecv" || start_channel != "dc", "policy", policy,
              "it needs UD, which TURNOUT_START_CHANNEL=dc rules out");
   rules.one_of("break_rule", break_rule,
-               std::array<std::string_view, 3>{"", "free-before-drain", "over-budget"});
+               std::array<std::string_view, 4>{"", "free-before-drain", "over-budget",
+                                               "stale-registrations"});
   rules.one_of("rendezvous", rendezvous, kRendezvousNames);
 
   rules.count("data_qps", data_qps, 0, 64);
@@ -147,6 +148,9 @@ Status Settings::validate() const {
   rules.bytes("rendezvous_threshold", rendezvous_threshold, 0, kGi);
   rules.duration("offer_wait", offer_wait, 0, 3600 * kSecond);
   rules.bytes("rendezvous_segment", rendezvous_segment, 4 * kKi, kGi);
+
+  rules.count("registration_cache_entries", registration_cache_entries, 0, std::uint64_t{1} << 20);
+  rules.bytes("registration_cache_bytes", registration_cache_bytes, 0, std::uint64_t{1} << 60);
 
   rules.count("max_active_rc", max_active_rc, 0, std::uint64_t{1} << 20);
   rules.count("max_channels", max_channels, 0, std::uint64_t{1} << 20);

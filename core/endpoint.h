@@ -139,6 +139,9 @@ class Endpoint {
   [[nodiscard]] virtual Result<MemoryKey> register_memory(void* address, std::size_t length,
                                                           unsigned access) = 0;
   virtual void deregister_memory(const MemoryKey& key) = 0;
+  // The caller gives this memory back, or has something else there from now on: registrations that
+  // are kept of it go. For callers whose memory goes unseen; munmap and the like are noticed.
+  virtual void forget_memory(const void* /*address*/, std::size_t /*length*/) {}
 
   // Moves everything that can move. True if anything happened.
   virtual bool progress() = 0;

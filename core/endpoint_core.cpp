@@ -54,6 +54,9 @@ EndpointCore::EndpointCore(const Settings& settings, Clock& clock, Processor* pr
       processor_(processor),
       born_(clock.now()),
       account_(settings.memory_budget, settings.break_rule != "over-budget"),
+      registrations_(account_, settings.registration_cache_entries,
+                     settings.registration_cache_bytes,
+                     [](ibv_mr* region) noexcept { verbs::Mr(region).reset(); }),
       placement_(settings.ring_order),
       sends_(account_, MemoryKind::operations, sizeof(void*) + sizeof(std::uint32_t)),
       receives_(account_, MemoryKind::operations),
@@ -113,6 +116,7 @@ Status EndpointCore::start() {
   } else if (settings_.policy == "rc-rdma-od" || settings_.policy == "static:rc-rdma") {
     first_message_ = ChannelKind::rc_rdma;
   }
+  start_registrations();
   frees_before_drain_ = settings_.break_rule == "free-before-drain";
   started_ = true;
   if (!device_->is_simulated()) live_report_.open(address_.id, settings_.report_job);
@@ -261,6 +265,7 @@ bool EndpointCore::progress() {
 
 void EndpointCore::tick() {
   const Nanoseconds now = clock_.now();
+  (void)notice_unmapped(0, 0);  // what has gone shall not stay pinned
   live_report_.tick(now, clock_, [this] { return report(); });
   if (now >= next_decision_) {
     decide(now);

@@ -8,6 +8,7 @@
 //   protocol/receive_path.cpp    messages in: stream order, matching, posted receives
 //   protocol/unexpected.cpp      messages nobody waits for yet, peek and claim, scarce memory
 //   protocol/transfer.cpp        RDMA: rendezvous reads (getcqe), one-sided operations
+//   protocol/registration.cpp    registrations of user buffers, and when they are stale
 //   protocol/datagrams.cpp       UD in DC's place: acknowledgements, timers, sending again
 //   protocol/offers.cpp          large messages written to receives that stand (put, putnr)
 //   protocol/writes.cpp          large messages written when their receiver says so (rput)
@@ -38,6 +39,7 @@
 #include "core/endpoint.h"
 #include "core/memory/account.h"
 #include "core/memory/buffer_pool.h"
+#include "core/memory/registration_cache.h"
 #include "core/memory/slab.h"
 #include "core/memory/slot_table.h"
 #include "core/protocol/matcher.h"
@@ -83,6 +85,7 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] Result<MemoryKey> register_memory(void* address, std::size_t length,
                                                   unsigned access) override;
   void deregister_memory(const MemoryKey& key) override;
+  void forget_memory(const void* address, std::size_t length) override;
   bool progress() override;
   [[nodiscard]] std::size_t inject_limit() const noexcept override { return kInjectLimit; }
   [[nodiscard]] std::size_t eager_limit() const noexcept override {
@@ -264,6 +267,13 @@ class EndpointCore final : public Endpoint {
   void on_transfer_done(Transfer& transfer, Status status);
   void drop_transfer(Transfer& transfer);
   void end_transfer(Transfer& transfer);
+
+  // protocol/registration.cpp
+  void start_registrations();
+  bool notice_unmapped(std::uintptr_t begin, std::uintptr_t end);
+  // Errors: of ibv_reg_mr.
+  [[nodiscard]] Status register_buffer(const iovec& piece, int access, Registration* registration);
+  static void release_regions(Transfer& transfer);
 
   // protocol/writes.cpp
   [[nodiscard]] bool asks_for_write(const Transfer& transfer, const Pieces& target) const noexcept;
@@ -454,6 +464,10 @@ class EndpointCore final : public Endpoint {
 
   // Order matters: destroyed from the last to the first.
   std::unique_ptr<verbs::Device> device_;
+  RegistrationCache registrations_;  // before the operations that use it
+  std::string registrations_off_;    // why none are kept; empty: they are
+  bool watches_ = false;             // unmap_log tells of memory that goes
+  std::uint64_t unmaps_seen_ = 0;    // of unmap_log
   std::map<std::pair<std::uint16_t, std::array<std::uint8_t, 16>>, verbs::Ah> handles_;
   verbs::Cq receive_cq_, send_cq_;
   verbs::Srq data_srq_, control_srq_;

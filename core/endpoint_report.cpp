@@ -63,6 +63,9 @@ EndpointReport EndpointCore::report() const {
   report.credit_messages = credit_messages_;
   report.refusals = refusals_;
   report.rc_queue_pairs_peak = rc_peak_;
+  const RegistrationCache::Counts& kept = registrations_.counts();
+  report.registrations = {registrations_off_, kept.hits,  kept.misses,    kept.evictions,
+                          kept.invalidations, kept.bytes, kept.bytes_peak};
   return report;
 }
 

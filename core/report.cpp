@@ -104,6 +104,27 @@ void interval_from_json(const Json& json, const std::string& place,
   });
 }
 
+Json registrations_to_json(const RegistrationReport& report) {
+  return {{"off", report.off},
+          {"hits", report.hits},
+          {"misses", report.misses},
+          {"evictions", report.evictions},
+          {"invalidations", report.invalidations},
+          {"bytes", report.bytes},
+          {"bytes_peak", report.bytes_peak}};
+}
+
+void registrations_from_json(const Json& json, RegistrationReport* out, Status* status) {
+  const Reader reader(json, "registrations.", status);
+  reader.get("off", &out->off);
+  reader.get("hits", &out->hits);
+  reader.get("misses", &out->misses);
+  reader.get("evictions", &out->evictions);
+  reader.get("invalidations", &out->invalidations);
+  reader.get("bytes", &out->bytes);
+  reader.get("bytes_peak", &out->bytes_peak);
+}
+
 // What reports have only since they can be measured and drawn, and not all of them.
 void optional_parts_from_json(const Reader& reader, EndpointReport* report, Status* status) {
   if (reader.has("receive_costs")) {
@@ -115,6 +136,11 @@ void optional_parts_from_json(const Reader& reader, EndpointReport* report, Stat
       r.get("mean_ns", &line.mean);
       report->receive_costs.push_back(line);
     });
+  }
+  if (reader.has("registrations")) {
+    if (const Json* registrations = reader.member("registrations")) {
+      registrations_from_json(*registrations, &report->registrations, status);
+    }
   }
   if (!reader.has("history")) return;
   std::set<std::uint32_t> peers;
@@ -187,6 +213,7 @@ std::string to_json(const EndpointReport& report) {
                {"puts_told", report.puts_told},
                {"credit_messages", report.credit_messages},
                {"refusals", report.refusals},
+               {"registrations", registrations_to_json(report.registrations)},
                {"rc_queue_pairs_peak", report.rc_queue_pairs_peak},
                {"memory", std::move(memory)},
                {"peers", std::move(peers)},

@@ -74,6 +74,13 @@ struct HistoryInterval {
   std::vector<std::pair<std::uint32_t, std::uint64_t>> sources;  // PeerReport::peer, messages
 };
 
+// Registrations of the application's buffers that are kept (core/memory/registration_cache.h).
+struct RegistrationReport {
+  std::string off;  // why none are kept; empty: they are
+  std::uint64_t hits = 0, misses = 0, evictions = 0, invalidations = 0;
+  std::uint64_t bytes = 0, bytes_peak = 0;  // registered, in use or not
+};
+
 struct EndpointReport {
   std::uint64_t endpoint = 0;
   std::uint32_t pid = 0;
@@ -95,6 +102,7 @@ struct EndpointReport {
   // Receives offered to their senders; of our large messages, those written to an offer, and of
   // them those that needed a word besides (protocol/offers.cpp).
   std::uint64_t offers = 0, puts = 0, puts_told = 0;
+  RegistrationReport registrations;
   std::uint64_t rc_queue_pairs_peak = 0;  // most that existed at one time, idle ones too
 };
 

@@ -101,6 +101,21 @@ void costs_line(std::string* out, std::span<const ReceiveCostLine> costs) {
   *out += wrap("  ", text);
 }
 
+void registrations_line(std::string* out, const RegistrationReport& report) {
+  if (!report.off.empty()) {
+    *out += wrap("  ", fmt::format("registrations of buffers are not kept: {}", clean(report.off)));
+    return;
+  }
+  if (report.hits + report.misses == 0) return;
+  *out += wrap(
+      "  ",
+      fmt::format("registrations of buffers: {} found, {} made, {} evicted, {} whose "
+                  "memory went; {} at most, {} at the end",
+                  value::human_count(report.hits), value::human_count(report.misses),
+                  value::human_count(report.evictions), value::human_count(report.invalidations),
+                  value::human_bytes(report.bytes_peak), value::human_bytes(report.bytes)));
+}
+
 struct Total {
   std::uint64_t messages = 0, bytes = 0;
   void add(const ChannelSpan& span) {
@@ -219,6 +234,7 @@ void rank_tables(std::string* out, const EndpointReport& report, const Names& na
                   "messages, {} requests refused",
                   value::human_count(report.unexpected), value::human_count(report.rendezvous),
                   value::human_count(report.credit_messages), value::human_count(report.refusals)));
+  registrations_line(out, report.registrations);
   *out += '\n';
   if (report.offers + report.puts == 0) return;
   *out += wrap("  ", fmt::format("{} receives offered to their senders; {} large messages written "

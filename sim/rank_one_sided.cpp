@@ -44,7 +44,7 @@ Status RankState::start_one_sided(const Rank::StartAwaiter& awaiter, Slot& slot)
   iovec piece{};
   piece.iov_len = awaiter.bytes;
   if (shared_.options->check_content) {
-    slot.buffer.resize(awaiter.bytes);
+    make_room(slot);
     piece.iov_base = slot.buffer.data();
   } else {
     piece.iov_base = puts ? shared_.nothing.get() : shared_.anywhere.get();

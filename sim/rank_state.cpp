@@ -308,9 +308,21 @@ PeerId RankState::peer(std::uint32_t rank) {
   return made.value();
 }
 
-void RankState::fill(Slot& slot) const {
-  const std::uint64_t key = content_key(id_, slot.peer, slot.tag, slot.number);
+// A slot's buffer is memory of its own, which only grows: by giving it back and getting another, as
+// free and malloc would. Where the process really has it is not seen: kept registrations depend on
+// what the program does only.
+void RankState::make_room(Slot& slot) {
+  if (slot.bytes > slot.buffer.capacity()) {
+    endpoint_->forget_memory(slot.buffer.data(), slot.buffer.capacity());
+    slot.buffer = {};
+    slot.buffer.reserve(slot.bytes);
+  }
   slot.buffer.resize(slot.bytes);
+}
+
+void RankState::fill(Slot& slot) {
+  const std::uint64_t key = content_key(id_, slot.peer, slot.tag, slot.number);
+  make_room(slot);
   std::size_t at = 0;
   if (slot.bytes >= kNumberBytes) {
     std::memcpy(slot.buffer.data(), &slot.number, kNumberBytes);
@@ -419,7 +431,10 @@ bool RankState::try_start(Rank::StartAwaiter& awaiter) {
       }
     }
   } else {
-    if (checked) slot.buffer.assign(awaiter.bytes, std::byte{0});
+    if (checked) {
+      make_room(slot);
+      std::fill(slot.buffer.begin(), slot.buffer.end(), std::byte{0});
+    }
     wild_ = wild_ || awaiter.peer == kAnySource || awaiter.tag == kAnyTag;
     slot.ordered = checked && !wild_;
     piece.iov_base = checked ? slot.buffer.data() : shared_.anywhere.get();

@@ -140,7 +140,9 @@ class RankState {
   [[nodiscard]] Status start_one_sided(const Rank::StartAwaiter& awaiter, Slot& slot);
   // Of this rank's memory that others may reach, at least so many bytes of it.
   [[nodiscard]] MemoryKey window(std::uint64_t bytes);
-  void fill(Slot& slot) const;
+  // Makes room for slot.bytes in its buffer.
+  void make_room(Slot& slot);
+  void fill(Slot& slot);
   [[nodiscard]] std::byte expected(std::uint64_t key, std::size_t at, std::size_t length) const;
   void check(const Slot& slot, const Completion& completion, std::uint32_t source);
   [[noreturn]] void fail(const std::string& what) const;

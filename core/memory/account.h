@@ -2,7 +2,8 @@
 // (TURNOUT_MEMORY_BUDGET).
 //
 // reserve() before allocating, release() after freeing; a refusal is normal and leaves nothing
-// changed, so the budget is not exceeded even for an instant. One per endpoint, its thread only.
+// changed, so the budget is not exceeded even for an instant. Before it refuses it asks the spender
+// that keeps what it does not need, if there is one. One per endpoint, its thread only.
 #pragma once
 
 #include <array>
@@ -19,11 +20,12 @@ enum class MemoryKind : std::uint8_t {
   rings,
   receive_buffers,
   send_buffers,
-  unexpected,  // messages nobody waits for
-  peers,       // records of peers heard of
-  operations,  // pending sends and receives
-  statistics,  // tables of the selection
-  decisions,   // kept for the report
+  unexpected,     // messages nobody waits for
+  peers,          // records of peers heard of
+  operations,     // pending sends and receives
+  statistics,     // tables of the selection
+  decisions,      // kept for the report
+  registrations,  // of the application's buffers: records and what the driver keeps for them
   count,
 };
 
@@ -49,6 +51,8 @@ enum class MemoryKind : std::uint8_t {
       return "statistics";
     case MemoryKind::decisions:
       return "decisions";
+    case MemoryKind::registrations:
+      return "registrations";
     case MemoryKind::count:
       break;
   }
@@ -68,7 +72,10 @@ class MemoryAccount {
   // `spare` bytes of the budget are left to others.
   [[nodiscard]] bool reserve(MemoryKind kind, std::uint64_t bytes,
                              std::uint64_t spare = 0) noexcept {
-    if (bytes > limit_ - used_ || spare > limit_ - used_ - bytes) return false;
+    if (!fits(bytes, spare) &&
+        (spender_ == nullptr || !give_back_(spender_, bytes + spare) || !fits(bytes, spare))) {
+      return false;
+    }
     used_ += bytes;
     if (used_ > peak_) peak_ = used_;
     Line& line = lines_[static_cast<std::size_t>(kind)];
@@ -81,6 +88,13 @@ class MemoryAccount {
     lines_[static_cast<std::size_t>(kind)].now -= bytes;
   }
 
+  // Who is asked, before a reservation is refused, to give back until so many bytes are available;
+  // false: it cannot. Its own reservations ask it, too.
+  void set_spender(void* spender, bool (*give_back)(void*, std::uint64_t) noexcept) noexcept {
+    spender_ = spender;
+    give_back_ = give_back;
+  }
+
   [[nodiscard]] std::uint64_t budget() const noexcept { return budget_; }
   [[nodiscard]] std::uint64_t used() const noexcept { return used_; }
   [[nodiscard]] std::uint64_t peak() const noexcept { return peak_; }
@@ -90,8 +104,13 @@ class MemoryAccount {
   }
 
  private:
+  [[nodiscard]] bool fits(std::uint64_t bytes, std::uint64_t spare) const noexcept {
+    return bytes <= limit_ - used_ && spare <= limit_ - used_ - bytes;
+  }
   std::uint64_t budget_;
   std::uint64_t limit_;
+  void* spender_ = nullptr;
+  bool (*give_back_)(void*, std::uint64_t) noexcept = nullptr;
   std::uint64_t used_ = 0;
   std::uint64_t peak_ = 0;
   std::array<Line, static_cast<std::size_t>(MemoryKind::count)> lines_{};

@@ -133,7 +133,7 @@ void EndpointCore::offer(RecvOperation& receive, Peer& peer) {
   offer.tag = receive.match.tag;
   offer.ignore = receive.match.ignore;
   offer.data = peer.last_data;  // of its next message, too, as a rule
-  offer.rkey = transfer.regions[0]->rkey;
+  offer.rkey = transfer.regions[0].rkey();
   offer.sequence = peer.receive_sequence;
   offer.flags = wire::flags_of(receive.match.tagged, peer.last_had_data);
   if (placement_.dc_in_order() && transfer.total <= settings_.rendezvous_segment) {
@@ -424,7 +424,7 @@ void EndpointCore::send_before_backlog(SendOperation& operation) {
 void EndpointCore::end_put(Transfer& transfer) {
   Peer& peer = *transfer.peer;
   --peer.offers->writing;
-  for (auto& region : transfer.regions) region.reset();
+  release_regions(transfer);
   SendOperation* told = std::exchange(transfer.announcement, nullptr);
   if (peer.lost && told != nullptr) {
     sends_.give_back(told);

@@ -15,8 +15,8 @@
 #include "core/channel/ring.h"
 #include "core/channel/wire.h"
 #include "core/endpoint.h"
+#include "core/memory/registration_cache.h"
 #include "core/protocol/matcher.h"
-#include "core/verbs/handles.h"
 
 namespace turnout {
 
@@ -75,7 +75,7 @@ struct SendOperation {
   bool counted = false;       // among the messages sent
   std::uint32_t outcome = 0;  // landed: a Code
   std::uint64_t instead = 0;  // RTS: the offer it was to be written to
-  std::array<verbs::Mr, kMaxIov> regions;
+  std::array<Registration, kMaxIov> regions;
   std::unique_ptr<std::array<std::byte, kInjectLimit>> copy;  // of an injected message, accounted
 };
 
@@ -151,7 +151,7 @@ struct Transfer {
   std::uint64_t total = 0;
   std::uint64_t posted = 0;
   std::uint32_t in_flight = 0;
-  std::array<verbs::Mr, kMaxIov> regions;
+  std::array<Registration, kMaxIov> regions;
   std::uint32_t buffer = 0xffffffffu;  // send buffer holding a small write's data
   Status status;
   // A large message being received:

@@ -305,6 +305,10 @@ void EndpointCore::deliver_large(Peer& peer, const wire::Header& header, const w
     matcher_.add_unexpected(&store(peer, header, arrival));
     return;
   }
+  if (rts.instead != 0) {
+    // What was written before its queue pair broke may still come: not to the next message.
+    for (Registration& region : receive->offered->regions) region.discard();
+  }
   const Place place = place_in(*receive, rts.total);
   if (const DataPath path = path_of_transfer(peer); path != DataPath::wait) {
     start_get(*receive, peer, header, rts, place, path);

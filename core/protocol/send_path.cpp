@@ -317,10 +317,10 @@ void EndpointCore::use_registrations(SendOperation& operation, Transfer* transfe
   for (std::uint32_t i = 0; i < operation.pieces.count; ++i) {
     const iovec& piece = operation.pieces.iov[i];
     if (piece.iov_len == 0) continue;
-    verbs::Mr& region = transfer->regions[transfer->local_count];
+    Registration& region = transfer->regions[transfer->local_count];
     region = std::move(operation.regions[i]);
     transfer->local[transfer->local_count++] = {reinterpret_cast<std::uint64_t>(piece.iov_base),
-                                                piece.iov_len, region->lkey};
+                                                piece.iov_len, region.lkey()};
   }
 }
 
@@ -328,13 +328,8 @@ Status EndpointCore::prepare_rendezvous(SendOperation& operation) {
   const Pieces& pieces = operation.pieces;
   for (std::uint32_t i = 0; i < pieces.count; ++i) {
     if (pieces.iov[i].iov_len == 0) continue;
-    operation.regions[i].reset((ibv_reg_mr)(device_->pd(), pieces.iov[i].iov_base,
-                                            pieces.iov[i].iov_len, IBV_ACCESS_REMOTE_READ));
-    charge(Work::register_memory, pieces.iov[i].iov_len);
-    if (!operation.regions[i]) {
-      return verbs::failure("ibv_reg_mr", fmt::format("a message of {} bytes", pieces.total),
-                            errno);
-    }
+    Status status = register_buffer(pieces.iov[i], IBV_ACCESS_REMOTE_READ, &operation.regions[i]);
+    if (!status.ok()) return status;
   }
   await_fin(operation);
   return {};
@@ -388,7 +383,7 @@ bool EndpointCore::try_operation(SendOperation& operation) {
     const iovec& piece = operation.pieces.iov[i];
     if (piece.iov_len == 0) continue;
     rts.segment[rts.segments++] = {reinterpret_cast<std::uint64_t>(piece.iov_base), piece.iov_len,
-                                   operation.regions[i]->rkey, 0};
+                                   operation.regions[i].rkey(), 0};
     rts.last = static_cast<const std::uint8_t*>(piece.iov_base)[piece.iov_len - 1];
   }
   if (operation.instead != 0) {
@@ -422,6 +417,7 @@ void EndpointCore::list_backlog(Peer& peer) {
 void EndpointCore::end_send(SendOperation& operation, Status status) {
   forget_awaiting(operation);
   if (operation.pull != 0) pulled_.remove(&operation);
+  const bool failed = !status.ok();
   Completion done;
   done.context = operation.report.context;
   done.length = operation.pieces.total;
@@ -433,6 +429,9 @@ void EndpointCore::end_send(SendOperation& operation, Status status) {
     // An injected message has ended for its sender already: nobody knows this context.
     if (operation.copy) operation.report.queue = operation.report.errors = nullptr;
     fail(operation.report, done, std::move(status));
+  }
+  if (failed) {
+    for (Registration& region : operation.regions) region.discard();
   }
   if (operation.copy) account_.release(MemoryKind::operations, kInjectLimit);
   sends_.give_back(&operation);

@@ -25,15 +25,10 @@ Status EndpointCore::register_pieces(Transfer& transfer, const Pieces& pieces, i
   for (std::uint32_t i = 0; i < pieces.count; ++i) {
     const iovec& piece = pieces.iov[i];
     if (piece.iov_len == 0) continue;
-    verbs::Mr& region = transfer.regions[transfer.local_count];
-    region.reset((ibv_reg_mr)(device_->pd(), piece.iov_base, piece.iov_len, access));
-    charge(Work::register_memory, piece.iov_len);
-    if (!region) {
-      return verbs::failure("ibv_reg_mr", fmt::format("a buffer of {} bytes", piece.iov_len),
-                            errno);
-    }
+    Registration& region = transfer.regions[transfer.local_count];
+    if (Status status = register_buffer(piece, access, &region); !status.ok()) return status;
     transfer.local[transfer.local_count++] = {reinterpret_cast<std::uint64_t>(piece.iov_base),
-                                              piece.iov_len, region->lkey};
+                                              piece.iov_len, region.lkey()};
   }
   return {};
 }
@@ -238,7 +233,7 @@ void EndpointCore::end_transfer(Transfer& transfer) {
   if (transfer.kind == Transfer::Kind::granted) return end_granted(transfer);
   if (transfer.kind == Transfer::Kind::put) return end_put(transfer);
   Peer& peer = *transfer.peer;
-  for (auto& region : transfer.regions) region.reset();
+  release_regions(transfer);
   if (transfer.buffer != kNoBuffer) send_pool_.give_back(transfer.buffer);
   const auto leave_rc = [&] {
     if (!transfer.over_rc) return;
@@ -268,6 +263,7 @@ void EndpointCore::end_transfer(Transfer& transfer) {
 }
 
 void EndpointCore::drop_transfer(Transfer& transfer) {
+  release_regions(transfer);
   if (transfer.last != nullptr) std::erase(polled_, &transfer);
   if (transfer.announcement != nullptr) sends_.give_back(transfer.announcement);
   transfers_.give_back(&transfer);

@@ -32,7 +32,7 @@ Status EndpointCore::ask_for_write(Transfer& transfer, const Pieces& target) {
   wire::Detail detail;
   detail.address = transfer.local[0].address;
   detail.length = transfer.total;
-  detail.rkey = transfer.regions[0]->rkey;
+  detail.rkey = transfer.regions[0].rkey();
   detail.transfer = transfer.pull;
   send_control(peer, Purpose::credit, message, &detail);
   return {};

@@ -46,6 +46,9 @@ class RecordingEndpoint final : public Endpoint {
     return endpoint_->register_memory(address, length, access);
   }
   void deregister_memory(const MemoryKey& key) override { endpoint_->deregister_memory(key); }
+  void forget_memory(const void* address, std::size_t length) override {
+    endpoint_->forget_memory(address, length);
+  }
   bool close() override { return endpoint_->close(); }
   void abandon() noexcept override { endpoint_->abandon(); }
   [[nodiscard]] Nanoseconds next_deadline() const noexcept override {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 
 #include "base/log.h"
@@ -198,6 +199,14 @@ Result<std::unique_ptr<Device>> Device::open(const Settings& settings) {
   device->pd_.reset(ibv_alloc_pd(found.context));
   if (!device->pd_) return failure("ibv_alloc_pd", device->name_, errno);
   return device;
+}
+
+bool Device::frees_pages_at_deregistration() const noexcept {
+  if (virtual_) return false;
+  const auto status = functions().ibv_is_fork_initialized_fn;
+  if (status != nullptr) return status() == IBV_FORK_ENABLED;
+  // Older libraries: these do what ibv_fork_init does.
+  return std::getenv("RDMAV_FORK_SAFE") != nullptr || std::getenv("IBV_FORK_SAFE") != nullptr;
 }
 
 Device::~Device() {

@@ -34,6 +34,9 @@ class Device {
   [[nodiscard]] bool is_simulated() const noexcept {
     return virtual_ && std::string_view(attributes_.fw_ver) == "virtual clock";
   }
+  // rdma-core was asked to keep registered pages from children (ibv_fork_init): then it gives them
+  // to children again when they are deregistered, which has to be before they are unmapped.
+  [[nodiscard]] bool frees_pages_at_deregistration() const noexcept;
   [[nodiscard]] const ibv_device_attr& attributes() const noexcept { return attributes_; }
   [[nodiscard]] const ibv_port_attr& port() const noexcept { return port_; }
   [[nodiscard]] std::uint8_t port_number() const noexcept { return port_number_; }

@@ -1,11 +1,13 @@
 /* An MPI program that uses what MPI libraries ask of a libfabric provider, with checks: sizes over
  * every protocol, any-source and probes, matched probes, synchronous sends, cancel, persistent
- * requests, one-sided windows, collectives. Plain C and MPI-3, for any MPI library and any number
- * of processes. */
+ * requests, one-sided windows, memory that comes and goes, collectives. Plain C and MPI-3, for any
+ * MPI library and any number of processes. */
+#define _DEFAULT_SOURCE /* madvise, MAP_ANONYMOUS */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static int rank, size;
 
@@ -224,6 +226,35 @@ static void windows(void) {
   free(local);
 }
 
+/* Buffers whose memory comes and goes between messages: freed and allocated again, unmapped and
+ * mapped at the same place, given back and kept. */
+static void coming_and_going(void) {
+  enum { kRounds = 120, kMost = 400000 };
+  const int to = (rank + 1) % size, from = (rank + size - 1) % size;
+  unsigned char* mapped =
+      mmap(NULL, 2 * kMost, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(mapped != MAP_FAILED);
+  for (int i = 0; i < kRounds; ++i) {
+    const int n = 5000 + i * 7919 % (kMost - 5000);
+    unsigned char* out = i % 2 == 0 ? malloc((size_t)n) : mapped;
+    unsigned char* in = i % 3 == 0 ? mapped + kMost : malloc((size_t)n);
+    fill(out, n, rank + i);
+    MPI_Sendrecv(out, n, MPI_BYTE, to, i, in, n, MPI_BYTE, from, i, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    CHECK(right_is(in, n, from + i));
+    if (out != mapped) free(out);
+    if (in != mapped + kMost) free(in);
+    if (i % 4 == 0) {
+      CHECK(munmap(mapped, 2 * kMost) == 0);
+      CHECK(mmap(mapped, 2 * kMost, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == mapped);
+    } else if (i % 4 == 2) {
+      CHECK(madvise(mapped, 2 * kMost, MADV_DONTNEED) == 0);
+    }
+  }
+  munmap(mapped, 2 * kMost);
+}
+
 static void collectives(void) {
   long sum = 0, mine = rank + 1;
   MPI_Allreduce(&mine, &sum, 1, MPI_LONG, MPI_SUM, MPI_COMM_WORLD);
@@ -263,6 +294,7 @@ int main(int argc, char** argv) {
                {"synchronous and persistent", synchronous_and_persistent},
                {"pieces", pieces},
                {"windows", windows},
+               {"coming and going", coming_and_going},
                {"collectives", collectives}};
   for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); ++i) {
     if (argc > 1 && strstr(argv[1], parts[i].name) == NULL) continue;

@@ -22,6 +22,7 @@ TEST(ReportJson, ReadsBackWhatItWrote) {
   EXPECT_FALSE(read.value().peers[6].observed_gain.has_value());
   ASSERT_EQ(read.value().receive_costs.size(), 2u);
   EXPECT_EQ(read.value().receive_costs[1].messages, 4096u);
+  EXPECT_EQ(read.value().registrations.misses, 40u);
   ASSERT_EQ(read.value().history.size(), 3u);
   EXPECT_EQ(read.value().history[2].begin, 2'000'000'000);
   EXPECT_EQ(read.value().history[2].sources.size(), 7u);
@@ -58,6 +59,7 @@ TEST(ReportJson, DamageIsNamed) {
         std::pair{std::string("{}"), std::string("without \"turnout_report\"")},
         std::pair{changed("\"turnout_report\": 1", "\"turnout_report\": 2"),
                   std::string("layout 2")},
+        std::pair{changed("\"hits\": 900", "\"hits\": -1"), std::string("registrations.hits")},
         std::pair{changed("\"rank\": 1", "\"rank\": 99999999999"), std::string("\"rank\"")},
         std::pair{changed("\"rank\": 1", "\"rank\": 1.5"), std::string("\"rank\"")},
         std::pair{changed("\"pid\": 5001", "\"pid\": -1"), std::string("\"pid\"")},

@@ -60,6 +60,7 @@ inline EndpointReport sample_report(int rank, int ranks) {
   report.puts = 2;
   report.puts_told = 1;
   report.credit_messages = 99;
+  report.registrations = {"", 900, 40, 3, 12, 5u << 20, 9u << 20};
   return report;
 }
 

@@ -175,6 +175,10 @@ ScheduleOutcome play(std::uint64_t seed, bool datagrams, bool scarce,
   }
   if (datagrams) options.settings.emplace_back("start_channel", "ud");
   options.settings.insert(options.settings.end(), more.begin(), more.end());
+  Random keeping(seed ^ 0x726567);
+  profile.setup_register = static_cast<Picoseconds>(keeping.below(20'000'000));
+  constexpr const char* kKept[] = {"0", "2", "1024", "1024"};
+  options.settings.emplace_back("registration_cache_entries", kKept[keeping.below(4)]);
   if (sizes == Sizes::large) {
     Random drawn(seed ^ 0x72647a);
     options.settings.emplace_back("rendezvous_segment", drawn.below(2) == 0 ? "4KiB" : "1MiB");

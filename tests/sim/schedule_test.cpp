@@ -15,7 +15,7 @@ namespace turnout::sim {
 namespace {
 
 // Of seed 7. A change of protocol, engine or schedule changes it, and is meant to be seen here.
-constexpr std::uint64_t kHashOfTen = 0x57415413e638358f;
+constexpr std::uint64_t kHashOfTen = 0xba4321b743ea3d8d;
 
 TEST(Schedules, HoldWhatMpiPromises) {
   std::uint64_t switches = 0, faults = 0;

@@ -1,0 +1,147 @@
+// RegistrationCache: registrations of the application's buffers, kept for the next use of the same
+// memory.
+//
+// An entry is exactly the bytes and the rights that one operation asked for: nothing is rounded to
+// pages, merged or given more rights, since a key reaches what is registered, neighbours on the
+// same page too, and rights that nobody asked for may be refused by a read-only mapping. A use that
+// lies inside an entry and needs no more rights hits it. An entry that a new one covers goes.
+// Entries in use are counted; unused ones are kept in the order of their latest use up to a number
+// and bytes, and go when their memory does (invalidate), when the budget needs their bytes, or when
+// a registration fails for lack of pinned memory. One whose memory goes while it is in use is found
+// no more and is deregistered when its last use ends.
+//
+// Knows nothing of how memory goes: see unmap_monitor.h and protocol/registration.cpp. Owns its
+// regions. Bytes. A hit allocates nothing and costs a binary search. One per endpoint, its thread.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "core/memory/account.h"
+#include "core/memory/slab.h"
+#include "core/protocol/matcher.h"
+
+namespace turnout {
+
+class RegistrationCache;
+
+struct RegisteredRange {  // of the cache, and the list of unused ones
+  RegisteredRange* next = nullptr;
+  RegisteredRange* previous = nullptr;
+  RegistrationCache* cache = nullptr;
+  ibv_mr* region = nullptr;
+  std::uintptr_t begin = 0, end = 0;
+  std::uint64_t accounted = 0;
+  unsigned access = 0;  // IBV_ACCESS_*
+  std::uint32_t uses = 0;
+  bool listed = false;  // found by lookups
+};
+
+// One use of a region: of the cache, or of its own. Move-only; what it names stays registered until
+// it ends.
+class Registration {
+ public:
+  Registration() = default;
+  // Its own: deregistered with it.
+  explicit Registration(ibv_mr* region) noexcept : region_(region) {}
+  Registration(Registration&& other) noexcept { swap(other); }
+  Registration& operator=(Registration&& other) noexcept {
+    Registration taken(std::move(other));
+    swap(taken);
+    return *this;
+  }
+  ~Registration() { reset(); }
+
+  explicit operator bool() const noexcept { return region_ != nullptr; }
+  [[nodiscard]] std::uint32_t lkey() const noexcept { return region_->lkey; }
+  [[nodiscard]] std::uint32_t rkey() const noexcept { return region_->rkey; }
+  void reset() noexcept;
+  // Ends it, and its region with its last use: a peer may still have requests under way that name
+  // it.
+  void discard() noexcept;
+
+ private:
+  friend class RegistrationCache;
+  explicit Registration(RegisteredRange& range) noexcept : region_(range.region), range_(&range) {}
+  void swap(Registration& other) noexcept {
+    std::swap(region_, other.region_);
+    std::swap(range_, other.range_);
+  }
+  ibv_mr* region_ = nullptr;
+  RegisteredRange* range_ = nullptr;  // null: its own
+};
+
+class RegistrationCache {
+ public:
+  using Deregister = void (*)(ibv_mr*) noexcept;
+  struct Counts {
+    std::uint64_t hits = 0, misses = 0;
+    std::uint64_t evictions = 0;      // unused ones that made room, or that a larger one replaced
+    std::uint64_t invalidations = 0;  // whose memory went
+    std::uint64_t bytes = 0, bytes_peak = 0;
+  };
+
+  // The limits are of unused entries.
+  RegistrationCache(MemoryAccount& account, std::uint64_t most_unused,
+                    std::uint64_t most_unused_bytes, Deregister deregister) noexcept;
+  ~RegistrationCache();  // every use has ended
+  RegistrationCache(const RegistrationCache&) = delete;
+  RegistrationCache& operator=(const RegistrationCache&) = delete;
+
+  // An entry that covers `length` > 0 bytes with these rights; empty: there is none. Counted.
+  [[nodiscard]] Registration find(std::uintptr_t begin, std::size_t length,
+                                  unsigned access) noexcept;
+  // Takes the region, which was registered with that access. Where the budget has no room for a
+  // record, it is kept for this use only.
+  [[nodiscard]] Registration keep(ibv_mr* region, std::uintptr_t begin, std::size_t length,
+                                  unsigned access);
+  // The memory of [begin, end) is gone, or is another's.
+  void invalidate(std::uintptr_t begin, std::uintptr_t end) noexcept;
+  // All unused ones. False: there were none.
+  bool drop_unused() noexcept;
+  // Unused ones, the longest unused first, until `bytes` of the account are free. False, and
+  // nothing is given, if that cannot be.
+  bool give_back(std::uint64_t bytes) noexcept;
+
+  [[nodiscard]] const Counts& counts() const noexcept { return counts_; }
+  [[nodiscard]] std::size_t entries() const noexcept { return rows_.size(); }
+  [[nodiscard]] std::size_t unused() const noexcept { return unused_.size(); }
+
+ private:
+  friend class Registration;
+  struct Row {
+    std::uintptr_t begin, end;
+    std::uintptr_t reach;  // largest end of this row and all before it
+    RegisteredRange* range;
+  };
+  void use(RegisteredRange& range) noexcept;
+  void release(RegisteredRange& range) noexcept;
+  void discard(RegisteredRange& range) noexcept;
+  void destroy(RegisteredRange& range) noexcept;
+  void unlist(RegisteredRange& range) noexcept;
+  void leave_unused(RegisteredRange& range) noexcept;
+  void evict(RegisteredRange& range) noexcept;
+  // Takes rows of [first, last) out of which `goes` holds.
+  template <class Goes>
+  std::uint64_t take_out(std::size_t first, std::size_t last, Goes&& goes) noexcept;
+  void renew_reach(std::size_t from) noexcept;
+  // The first row that begins behind `address`; `at`: at it or behind.
+  [[nodiscard]] std::size_t behind(std::uintptr_t address) const noexcept;
+  [[nodiscard]] std::size_t at_or_behind(std::uintptr_t address) const noexcept;
+
+  MemoryAccount& account_;
+  std::uint64_t most_unused_, most_unused_bytes_;
+  Deregister deregister_;
+  Slab<RegisteredRange> records_;
+  std::vector<Row> rows_;               // by begin
+  LinkedList<RegisteredRange> unused_;  // the latest used last
+  std::uint64_t unused_bytes_ = 0;
+  std::uint64_t unused_accounted_ = 0;
+  Counts counts_;
+};
+
+}  // namespace turnout

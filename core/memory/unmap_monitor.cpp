@@ -1,0 +1,241 @@
+#include "core/memory/unmap_monitor.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <link.h>
+#include <pthread.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <vector>
+
+#include "base/log.h"
+#include "core/memory/syscall_patch.h"
+
+namespace turnout {
+
+UnmapLog unmap_log;
+
+namespace {
+
+std::mutex mutex;
+bool tried = false;
+Status state;
+Watch watched = Watch::all;
+std::atomic<bool> in_place{false};
+// The calls that are looked at before each use, and what has to be there.
+constexpr std::size_t kLookedAt = 7;
+struct {
+  std::array<std::uintptr_t, kLookedAt> address{};
+  std::array<std::atomic<std::uint64_t>, kLookedAt> code{};
+  std::size_t count = 0;
+} guard;
+
+Status unsupported(std::string why) {
+  return {Code::unsupported, std::move(why)};
+}
+
+// Was all of [begin, begin + length) noted since `position`?
+bool noted(std::uint64_t position, std::uintptr_t from, std::size_t length) {
+  bool found = false;
+  (void)unmap_log.read(&position, [&](std::uintptr_t a, std::uintptr_t b) {
+    found = found || (a <= from && from + length <= b);
+  });
+  return found;
+}
+
+// The page is not mapped any more, or there is nothing in its place.
+bool is_gone(std::uintptr_t begin, std::size_t page) {
+  unsigned char resident = 0;
+  if (mincore(reinterpret_cast<void*>(begin), page, &resident) != 0) return errno == ENOMEM;
+  return (resident & 1) == 0;
+}
+
+// Makes each call in the ways programs do, and looks whether it was noted.
+Status try_once() {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const auto map = [&](void* at, int flags) {
+    void* const p =
+        mmap(at, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+    return p == MAP_FAILED ? nullptr : static_cast<std::byte*>(p);
+  };
+  std::byte* memory = map(nullptr, 0);
+  if (memory == nullptr) return unsupported("no memory to try it with");
+  const char* missed = nullptr;
+  const auto tried_at = [&](const char* call, std::uintptr_t at, std::uint64_t position) {
+    if (missed == nullptr && !noted(position, at, page)) missed = call;
+  };
+  const auto tried_with = [&](const char* call, const std::byte* at, std::uint64_t position) {
+    tried_at(call, reinterpret_cast<std::uintptr_t>(at), position);
+  };
+  std::uint64_t position = unmap_log.position();
+  madvise(memory + page, page, MADV_DONTNEED);
+  tried_with("madvise", memory + page, position);
+  position = unmap_log.position();
+  if (map(memory, MAP_FIXED) == nullptr) return unsupported("mmap over what is mapped fails");
+  tried_with("mmap", memory + 3 * page, position);
+  position = unmap_log.position();
+  void* const moved = mremap(memory, 4 * page, 2 * page, MREMAP_MAYMOVE);
+  tried_with("mremap", memory + 3 * page, position);
+  if (moved != MAP_FAILED) memory = static_cast<std::byte*>(moved);
+  position = unmap_log.position();
+  munmap(memory, 2 * page);
+  tried_with("munmap", memory + page, position);
+  // Both do nothing: 0 asks for the break, and no segment is attached there.
+  position = unmap_log.position();
+  (void)brk(nullptr);
+  if (missed == nullptr && !noted(position, 0, page)) missed = "brk";
+  position = unmap_log.position();
+  (void)shmdt(nullptr);
+  if (missed == nullptr && !noted(position, 0, SIZE_MAX)) missed = "shmdt";
+  if (watched == Watch::all) {
+    // Large, so that it goes back to the kernel where the allocator does that; pages that nobody
+    // touches take no memory.
+    constexpr std::size_t kLarge = std::size_t{96} << 20;
+    position = unmap_log.position();
+    auto* const large = static_cast<std::byte*>(std::malloc(kLarge));
+    if (large == nullptr) return unsupported("malloc of 96 MiB to try it with fails");
+    const auto at = reinterpret_cast<std::uintptr_t>(large);
+    static_cast<volatile std::byte*>(large)[page] = std::byte{1};
+    std::free(large);
+    const std::uintptr_t inside = (at + page) / page * page;
+    if (is_gone(inside, page)) tried_at("free", inside, position);
+  }
+  if (missed != nullptr) {
+    return unsupported(fmt::format("{} takes memory away without being noticed", missed));
+  }
+  return {};
+}
+
+// Other threads may be in the middle of writing to the log, which then cannot be read.
+Status try_all() {
+  Status status;
+  for (int i = 0; i < 10 && (i == 0 || !status.ok()); ++i) status = try_once();
+  return status;
+}
+
+// The code of a function, as its symbol says.
+struct Function {
+  std::uintptr_t begin = 0, end = 0;
+};
+// Somebody's hook stands at its beginning: jmp rel32, jmp *rel32(%rip) or movabs to %r11 or %rax.
+bool is_hooked(std::uintptr_t entry) {
+  const std::uint64_t code = code_at(entry);
+  const std::uint64_t two = code & 0xffff;
+  return (code & 0xff) == 0xe9 || two == 0x25ff || two == 0xbb49 || two == 0xb848;
+}
+
+Function function_of(const void* address) {
+  Dl_info info{};
+  void* symbol = nullptr;
+  if (address == nullptr || dladdr1(address, &info, &symbol, RTLD_DL_SYMENT) == 0 ||
+      symbol == nullptr) {
+    return {};
+  }
+  const auto begin = reinterpret_cast<std::uintptr_t>(info.dli_saddr);
+  return {begin, begin + static_cast<const ElfW(Sym)*>(symbol)->st_size};
+}
+
+Status install() {
+  for (const char* const sanitizer : {"__asan_init", "__tsan_init", "__msan_init"}) {
+    if (watched == Watch::all && dlsym(RTLD_DEFAULT, sanitizer) != nullptr) {
+      return unsupported("a sanitizer's allocator gives memory back by itself");
+    }
+  }
+  void* const libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+  if (libc == nullptr) return unsupported("there is no libc.so.6 in this process");
+  std::vector<const void*> objects = {dlsym(libc, "munmap"), dlsym(RTLD_DEFAULT, "munmap"),
+                                      dlsym(RTLD_DEFAULT, "malloc"), dlsym(RTLD_DEFAULT, "free"),
+                                      reinterpret_cast<const void*>(getauxval(AT_BASE))};
+  std::erase(objects, nullptr);
+  Result<std::vector<PatchedCall>> calls = patch_calls(objects);
+  Status status = calls.status();
+  // Each function makes its call in a way that was found. Another library's hook in its place
+  // calls syscall(), or try_all() says that it does not.
+  for (const char* const name :
+       {"munmap", "mmap", "mremap", "madvise", "brk", "shmdt", "syscall"}) {
+    if (!status.ok()) break;
+    const Function function = function_of(dlsym(libc, name));
+    const auto call =
+        std::find_if(calls.value().begin(), calls.value().end(), [&](const PatchedCall& c) {
+          return function.begin <= c.address && c.address < function.end;
+        });
+    const bool found = call != calls.value().end();
+    if (!found && (function.begin == 0 || !is_hooked(function.begin))) {
+      status = unsupported(fmt::format("the system call of libc's {} is not found", name));
+      break;
+    }
+    guard.address[guard.count] = found ? call->address : function.begin;
+    guard.code[guard.count] = code_at(guard.address[guard.count]);
+    ++guard.count;
+  }
+  dlclose(libc);
+  if (status.ok()) status = try_all();
+  if (status.ok()) {
+    // A child gets the pages of the process as copies to be made at the next write, by whoever
+    // writes first; a kernel before 5.12 may leave the old ones to the child, and those are the
+    // ones that are registered.
+    const int error = pthread_atfork(
+        [] {
+          unmap_log.begin();
+          unmap_log.note(0, UnmapLog::kEverything);
+        },
+        [] { unmap_log.end(); }, [] { unmap_log.end(); });
+    if (error != 0) status = unsupported("pthread_atfork fails");
+  }
+  return status;
+}
+
+}  // namespace
+
+Status watch_unmapping(Watch watch) {
+  const std::lock_guard lock(mutex);
+  if (!tried) {
+    tried = true;
+    watched = watch;
+    state = install();
+    in_place.store(state.ok());
+    if (!state.ok()) {
+      TURNOUT_LOG(memory, info, "registrations are not kept: {}", state.text());
+    }
+  }
+  return state;
+}
+
+bool watching_unmapping() noexcept {
+  if (!in_place.load(std::memory_order_acquire)) [[unlikely]]
+    return false;
+  bool same = true;
+  for (std::size_t i = 0; i < guard.count; ++i) {
+    same = same && code_at(guard.address[i]) == guard.code[i].load(std::memory_order_relaxed);
+  }
+  if (same) [[likely]]
+    return true;
+  const std::lock_guard lock(mutex);
+  if (!in_place.load()) return false;
+  state = try_all();
+  if (state.ok()) {
+    // What was made before may be stale, whoever made it.
+    unmap_log.begin();
+    unmap_log.note(0, UnmapLog::kEverything);
+    for (std::size_t i = 0; i < guard.count; ++i) guard.code[i] = code_at(guard.address[i]);
+    unmap_log.end();
+    return true;
+  }
+  TURNOUT_LOG(memory, warn,
+              "registrations are not kept any more: somebody has changed libc's code, and {}",
+              state.text());
+  in_place.store(false);
+  return false;
+}
+
+}  // namespace turnout

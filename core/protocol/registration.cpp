@@ -1,0 +1,99 @@
+// Registrations of the application's buffers: from the cache, while the process is watched for
+// memory that goes, else for one operation.
+//
+// Before each lookup the log of what went is read to its end, so an entry that is found is of
+// memory that has not gone since it was registered (unmap_log.h says why none is missed). Under a
+// virtual clock the process's own mappings mean nothing: there the simulated program says what it
+// gives back (forget_memory), so that hits depend on what it does and on nothing else.
+#include <fmt/format.h>
+
+#include <cerrno>
+
+#include "base/log.h"
+#include "core/endpoint_core.h"
+#include "core/memory/unmap_monitor.h"
+
+namespace turnout {
+
+void EndpointCore::start_registrations() {
+  account_.set_spender(&registrations_, [](void* cache, std::uint64_t bytes) noexcept {
+    return static_cast<RegistrationCache*>(cache)->give_back(bytes);
+  });
+  if (!settings_.registration_cache) {
+    registrations_off_ = "TURNOUT_REGISTRATION_CACHE=0";
+  } else if (!device_->is_simulated()) {
+    if (device_->frees_pages_at_deregistration()) {
+      registrations_off_ = "rdma-core's fork support wants memory deregistered before it goes";
+    } else if (const Status status = watch_unmapping(); status.ok()) {
+      watches_ = settings_.break_rule != "stale-registrations";
+      unmaps_seen_ = unmap_log.position();
+    } else {
+      registrations_off_ = status.text();
+    }
+  }
+  if (!registrations_off_.empty()) {
+    TURNOUT_LOG(memory, info, "registrations are not kept: {}", registrations_off_);
+  }
+}
+
+// Drops what has gone; false: something of [begin, end) has.
+bool EndpointCore::notice_unmapped(std::uintptr_t begin, std::uintptr_t end) {
+  if (!watches_) return true;
+  if (!watching_unmapping()) [[unlikely]] {
+    watches_ = false;
+    registrations_off_ = "libc's code was changed";
+    registrations_.invalidate(0, UINTPTR_MAX);
+    return false;
+  }
+  if (unmap_log.position() == unmaps_seen_) [[likely]]
+    return true;
+  bool whole = true;
+  const bool all = unmap_log.read(&unmaps_seen_, [&](std::uintptr_t from, std::uintptr_t to) {
+    registrations_.invalidate(from, to);
+    whole = whole && (to <= begin || end <= from);
+  });
+  if (!all) registrations_.invalidate(0, UINTPTR_MAX);
+  return all && whole;
+}
+
+Status EndpointCore::register_buffer(const iovec& piece, int access, Registration* registration) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(piece.iov_base);
+  const std::uintptr_t end = begin + piece.iov_len;
+  bool keep = registrations_off_.empty();
+  if (keep) {
+    (void)notice_unmapped(begin, end);
+    *registration = registrations_.find(begin, piece.iov_len, static_cast<unsigned>(access));
+    if (*registration) return {};
+    keep = !watches_ || unmap_log.idle();
+  }
+  ibv_mr* region = (ibv_reg_mr)(device_->pd(), piece.iov_base, piece.iov_len, access);
+  charge(Work::register_memory, piece.iov_len);
+  if (region == nullptr && (errno == ENOMEM || errno == EAGAIN) && registrations_.drop_unused()) {
+    region = (ibv_reg_mr)(device_->pd(), piece.iov_base, piece.iov_len, access);
+    charge(Work::register_memory, piece.iov_len);
+  }
+  if (region == nullptr) {
+    return verbs::failure("ibv_reg_mr", fmt::format("a buffer of {} bytes", piece.iov_len), errno);
+  }
+  if (keep && notice_unmapped(begin, end) && registrations_off_.empty()) {
+    *registration =
+        registrations_.keep(region, begin, piece.iov_len, static_cast<unsigned>(access));
+  } else {
+    *registration = Registration(region);
+  }
+  return {};
+}
+
+void EndpointCore::forget_memory(const void* address, std::size_t length) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  registrations_.invalidate(begin, begin + length);
+}
+
+// After a failure a peer's requests may still be on their way to the memory, which the application
+// has again: they shall find no key.
+void EndpointCore::release_regions(Transfer& transfer) {
+  const bool failed = !transfer.status.ok() || (transfer.peer != nullptr && transfer.peer->lost);
+  for (Registration& region : transfer.regions) failed ? region.discard() : region.reset();
+}
+
+}  // namespace turnout
