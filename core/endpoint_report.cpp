@@ -50,7 +50,8 @@ EndpointReport EndpointCore::report() const {
   for (std::size_t i = 0; i < static_cast<std::size_t>(MemoryKind::count); ++i) {
     const auto kind = static_cast<MemoryKind>(i);
     const MemoryAccount::Line& line = account_.line(kind);
-    report.memory.push_back({std::string(name(kind)), line.now, line.peak});
+    report.memory.push_back(
+        {std::string(name(kind)), line.now, line.peak, line.objects, line.objects_peak});
   }
   report.budget = account_.budget();
   report.used = account_.used();
@@ -63,6 +64,12 @@ EndpointReport EndpointCore::report() const {
   report.credit_messages = credit_messages_;
   report.refusals = refusals_;
   report.rc_queue_pairs_peak = rc_peak_;
+  if constexpr (kProfiled) {
+    ProfileReport& profile = report.profile.emplace();
+    profile.counts = profile_;
+    if (device_) profile.rnr_retries = device_->rnr_retries();
+    call_time_.report(&profile);
+  }
   return report;
 }
 
