@@ -12,6 +12,7 @@ its peak, which must not be above the budget, RNR retries, unexpected messages.
 """
 
 import argparse
+import datetime
 import json
 import os
 import pathlib
@@ -185,6 +186,23 @@ def table(benchmark, results, case_list, protocols):
     return "\n".join(lines)
 
 
+def page(args, tables):
+    command = shlex.join(["bench/run_micro.py", "BUILD_DIR", *sys.argv[2:]])
+    load = os.getloadavg()[1]
+    return f"""# Micro-benchmarks
+Written by `{command}` on {datetime.date.today().isoformat()}; do not edit.
+
+MPI programs of bench/mpi over Turnout's virtual adapter, between processes of one host, which is where the
+copying is done by the processor of whoever posts a request: there is no adapter that works beside it.
+Medians of {args.rounds} rounds, in each of which every protocol for large messages ran once, in turn; ratios
+are medians of the rounds' ratios. {len(os.sched_getaffinity(0))} cores, load {load:.1f} over the last five
+minutes, this command's own included: above the number of cores others worked beside it, and single figures
+say little. overlap: the part of a transfer that hides behind a computation at one side, 1 at best; below 0,
+it made the transfer longer.
+
+""" + "\n\n".join(tables) + "\n"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("build", type=pathlib.Path)
@@ -201,6 +219,7 @@ def main():
     parser.add_argument("--library", type=pathlib.Path, help="folder of another libturnout-fi.so")
     parser.add_argument("--python", type=pathlib.Path, default=pathlib.Path(sys.executable),
                         help="of the virtual environment with mpich")
+    parser.add_argument("--output", type=pathlib.Path, help="write the page there: docs/micro.md")
     parser.add_argument("--json", type=pathlib.Path, help="write the results of all runs there")
     args = parser.parse_args()
     unknown = [name for name in args.benchmark if name not in BENCHMARKS]
@@ -230,6 +249,8 @@ def main():
         args.json.write_text(json.dumps(listed, indent=1) + "\n", encoding="utf-8")
     print(f"\n{len(os.sched_getaffinity(0))} cores, median of {args.rounds} rounds\n")
     print("\n\n".join(tables))
+    if args.output:
+        args.output.write_text(page(args, tables), encoding="utf-8")
     return 0
 
 

@@ -20,6 +20,7 @@ namespace turnout::sim {
 [[nodiscard]] std::vector<Workload> task_family();       // masterworker
 [[nodiscard]] std::vector<Workload> steal_family();      // steal
 [[nodiscard]] std::vector<Workload> changing_family();   // phases, hotspots
+[[nodiscard]] std::vector<Workload> pressure_family();   // overlap, flood, incast
 
 namespace parameter {
 

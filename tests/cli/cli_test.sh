@@ -190,7 +190,7 @@ END
 sim_workloads)
   # Every pattern runs on the real core; alltoone over 64 ranks overflows the adapter's caches.
   for workload in alltoall bowtie broadcast masterworker pingpong random ring shifts steal stencil2d \
-    stencil3d trees; do
+    stencil3d trees overlap flood incast; do
     run sim "$workload" --ranks 8 --policy aqps
     ends_with 0
   done

@@ -66,9 +66,10 @@ TEST(Registry, NamesAreSortedAndEverythingIsDescribed) {
       EXPECT_EQ(again.value()[p.name], p.default_value);
     }
   }
-  for (const char* name : {"onetoall", "alltoone", "repeat", "pingpong", "broadcast", "bowtie",
-                           "alltoall", "ring", "stencil2d", "stencil3d", "random", "steal", "trees",
-                           "masterworker", "shifts", "phases", "hotspots"}) {
+  for (const char* name :
+       {"onetoall", "alltoone",  "repeat",    "pingpong", "broadcast", "bowtie", "alltoall",
+        "ring",     "stencil2d", "stencil3d", "random",   "steal",     "trees",  "masterworker",
+        "shifts",   "phases",    "hotspots",  "overlap",  "flood",     "incast"}) {
     EXPECT_TRUE(find_workload(name).ok()) << name;
   }
 }
@@ -107,6 +108,7 @@ TEST(Options, ThatDoNotFitTheRanksAreErrors) {
     return !make_instance(w, parse_values(w, values).value(), {ranks, 1, 1}).ok();
   };
   EXPECT_TRUE(refused("bowtie", {}, 7));
+  EXPECT_TRUE(refused("overlap", {}, 7));
   EXPECT_TRUE(refused("pingpong", {{"pairs", "3"}}, 5));
   EXPECT_TRUE(refused("broadcast", {{"root", "4"}}, 4));
   EXPECT_TRUE(refused("onetoall", {}, 1));
