@@ -20,6 +20,7 @@ struct ReportOptions {
   std::vector<std::string> paths;  // files, or folders of *.json
   std::size_t peers = SIZE_MAX;
   std::size_t decisions = SIZE_MAX;
+  bool json = false;  // the profiles of the jobs instead of tables
 };
 int report(const ReportOptions& options);
 

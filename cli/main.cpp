@@ -33,6 +33,7 @@ int main(int argc, char** argv) {
   report->add_option("--peers", options.peers, "show this many peers of each rank, the busiest");
   report->add_option("--decisions", options.decisions,
                      "show this many decisions of each rank, the last");
+  report->add_flag("--json", options.json, "the profile of each job as JSON instead");
 
   auto* const top = app.add_subcommand("top", "what running programs do, as report tells it");
   cli::TopOptions top_options;

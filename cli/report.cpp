@@ -10,6 +10,7 @@
 #include <map>
 
 #include "cli/commands.h"
+#include "core/job_profile.h"
 
 namespace turnout::cli {
 
@@ -63,11 +64,18 @@ std::string printable(std::string text) {
   return text;
 }
 
+using Jobs = std::vector<std::pair<std::string, std::vector<EndpointReport>>>;
+
+Jobs by_job(std::vector<EndpointReport> reports) {
+  std::map<std::string, std::vector<EndpointReport>> jobs;
+  for (EndpointReport& one : reports) jobs[one.job].push_back(std::move(one));
+  return {std::make_move_iterator(jobs.begin()), std::make_move_iterator(jobs.end())};
+}
+
 }  // namespace
 
 std::string format_jobs(std::vector<EndpointReport> reports, const TableLimits& limits) {
-  std::map<std::string, std::vector<EndpointReport>> jobs;
-  for (EndpointReport& one : reports) jobs[one.job].push_back(std::move(one));
+  const Jobs jobs = by_job(std::move(reports));
   std::string out;
   for (const auto& [job, members] : jobs) {
     if (jobs.size() > 1)
@@ -85,7 +93,11 @@ int report(const ReportOptions& options) {
     good = (fs::is_directory(path, error) ? read_folder(path, &reports) : read(path, &reports)) &&
            good;
   }
-  fmt::print("{}", format_jobs(std::move(reports), {options.peers, options.decisions}));
+  if (options.json) {
+    fmt::print("{}", jobs_to_json(by_job(std::move(reports))));
+  } else {
+    fmt::print("{}", format_jobs(std::move(reports), {options.peers, options.decisions}));
+  }
   return good ? 0 : 1;
 }
 

@@ -64,6 +64,7 @@ EndpointCore::EndpointCore(const Settings& settings, Clock& clock, Processor* pr
       transfers_(account_, MemoryKind::operations),
       // Under a virtual clock looking costs nothing, and every call may be the last for long.
       tick_every_(processor == nullptr ? kTickEvery : 1),
+      call_time_(processor != nullptr),
       background_(std::move(background)) {
   if (!background_) {
     background_ = settings.setup_thread ? make_background_thread() : make_foreground();
@@ -228,7 +229,7 @@ void EndpointCore::probe_before_close() {
   }
 }
 
-bool EndpointCore::progress() {
+bool EndpointCore::progress_now() {
   bool moved;
   if (receive_cost_.due(delivered_)) [[unlikely]] {
     moved = poll_measured();

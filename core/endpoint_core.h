@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "base/split_mix.h"
+#include "core/call_time.h"
 #include "core/channel/dc_queue.h"
 #include "core/channel/placement.h"
 #include "core/channel/rc_queue.h"
@@ -42,6 +43,7 @@
 #include "core/memory/registration_cache.h"
 #include "core/memory/slab.h"
 #include "core/memory/slot_table.h"
+#include "core/profile.h"
 #include "core/protocol/matcher.h"
 #include "core/protocol/operation.h"
 #include "core/protocol/rendezvous.h"
@@ -74,19 +76,27 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] const Address& peer_address(PeerId peer) const noexcept override {
     return peers_[peer]->address;
   }
-  [[nodiscard]] Status send(const SendRequest& request) override;
-  [[nodiscard]] Status recv(const RecvRequest& request) override;
+  [[nodiscard]] Status send(const SendRequest& request) override {
+    return call_time_.run(clock_, [&] { return send_now(request); });
+  }
+  [[nodiscard]] Status recv(const RecvRequest& request) override {
+    return call_time_.run(clock_, [&] { return recv_now(request); });
+  }
   [[nodiscard]] Status peek(const PeekRequest& request) override;
   [[nodiscard]] Status recv_claimed(const RecvRequest& request) override;
   [[nodiscard]] Status discard_claimed(const Report& report) override;
-  [[nodiscard]] Status rma(const RmaRequest& request) override;
+  [[nodiscard]] Status rma(const RmaRequest& request) override {
+    return call_time_.run(clock_, [&] { return rma_now(request); });
+  }
   bool cancel(void* context) override;
   void set_remote_write_report(const Report& report) override { remote_write_report_ = report; }
   [[nodiscard]] Result<MemoryKey> register_memory(void* address, std::size_t length,
                                                   unsigned access) override;
   void deregister_memory(const MemoryKey& key) override;
   void forget_memory(const void* address, std::size_t length) override;
-  bool progress() override;
+  bool progress() override {
+    return call_time_.run(clock_, [this] { return progress_now(); });
+  }
   [[nodiscard]] std::size_t inject_limit() const noexcept override { return kInjectLimit; }
   [[nodiscard]] std::size_t eager_limit() const noexcept override {
     return own_eager_size_ - stream_overhead_;
@@ -142,6 +152,7 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] bool over_datagrams() const noexcept { return base_ == ChannelKind::ud_sendrecv; }
 
   // endpoint_core.cpp
+  bool progress_now();
   void tick();
   void say_goodbye();
   void probe_before_close();
@@ -162,7 +173,8 @@ class EndpointCore final : public Endpoint {
 
   // memory/reservations.cpp
   [[nodiscard]] Status reserve_fixed(std::uint32_t receive_entries, std::uint32_t send_entries);
-  [[nodiscard]] Status reserve_fixed(MemoryKind kind, std::uint64_t bytes, const char* what);
+  [[nodiscard]] Status reserve_fixed(MemoryKind kind, std::uint64_t bytes, const char* what,
+                                     std::uint64_t objects = 0);
   [[nodiscard]] std::uint64_t dc_pool_bytes(Object pool, std::uint64_t initiators,
                                             std::uint64_t targets) const noexcept;
   // What `count` objects are accounted with: all queue pairs and queues ask here.
@@ -170,6 +182,7 @@ class EndpointCore final : public Endpoint {
                                            std::uint64_t computed) const noexcept;
 
   // protocol/send_path.cpp
+  [[nodiscard]] Status send_now(const SendRequest& request);
   [[nodiscard]] Peer* find_peer(PeerId id) noexcept {
     return id < peers_.size() ? peers_[id].get() : nullptr;
   }
@@ -201,6 +214,7 @@ class EndpointCore final : public Endpoint {
                                           std::string_view verb);
 
   // protocol/receive_path.cpp
+  [[nodiscard]] Status recv_now(const RecvRequest& request);
   // Length of what follows the datagram's header, if there is one.
   void on_data(std::uint32_t buffer, std::uint32_t length);
   [[nodiscard]] const std::byte* received(std::uint32_t buffer) const noexcept {
@@ -257,6 +271,7 @@ class EndpointCore final : public Endpoint {
   void report_history(EndpointReport* report) const;
 
   // protocol/transfer.cpp
+  [[nodiscard]] Status rma_now(const RmaRequest& request);
   [[nodiscard]] Place place_in(RecvOperation& receive, std::uint64_t total);
   void start_get(RecvOperation& receive, Peer& peer, const wire::Header& header,
                  const wire::Rts& rts, Place place, DataPath path);
@@ -573,6 +588,8 @@ class EndpointCore final : public Endpoint {
   std::uint64_t decisions_dropped_ = 0;
   std::uint64_t delivered_ = 0;  // messages
   ReceiveCost receive_cost_;
+  CallTime call_time_;
+  CommunicationProfile profile_;
   std::uint64_t unexpected_count_ = 0, rendezvous_count_ = 0, credit_messages_ = 0, refusals_ = 0;
   std::unique_ptr<Background> background_;  // last, so first to go: its jobs use the device
 };

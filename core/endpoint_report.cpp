@@ -50,7 +50,8 @@ EndpointReport EndpointCore::report() const {
   for (std::size_t i = 0; i < static_cast<std::size_t>(MemoryKind::count); ++i) {
     const auto kind = static_cast<MemoryKind>(i);
     const MemoryAccount::Line& line = account_.line(kind);
-    report.memory.push_back({std::string(name(kind)), line.now, line.peak});
+    report.memory.push_back(
+        {std::string(name(kind)), line.now, line.peak, line.objects, line.objects_peak});
   }
   report.budget = account_.budget();
   report.used = account_.used();
@@ -66,6 +67,12 @@ EndpointReport EndpointCore::report() const {
   const RegistrationCache::Counts& kept = registrations_.counts();
   report.registrations = {registrations_off_, kept.hits,  kept.misses,    kept.evictions,
                           kept.invalidations, kept.bytes, kept.bytes_peak};
+  if constexpr (kProfiled) {
+    ProfileReport& profile = report.profile.emplace();
+    profile.counts = profile_;
+    if (device_) profile.rnr_retries = device_->rnr_retries();
+    call_time_.report(&profile);
+  }
   return report;
 }
 

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "core/json_reader.h"
+#include "core/profile_json.h"
 
 namespace turnout {
 
@@ -142,6 +143,9 @@ void optional_parts_from_json(const Reader& reader, EndpointReport* report, Stat
       registrations_from_json(*registrations, &report->registrations, status);
     }
   }
+  if (reader.has("profile")) {
+    profile_from_json(*reader.member("profile"), &report->profile.emplace(), status);
+  }
   if (!reader.has("history")) return;
   std::set<std::uint32_t> peers;
   for (const PeerReport& peer : report->peers) peers.insert(peer.peer);
@@ -185,7 +189,11 @@ std::string to_json(const EndpointReport& report) {
   }
   Json memory = Json::array();
   for (const MemoryLine& line : report.memory) {
-    memory.push_back({{"kind", line.kind}, {"now", line.now}, {"peak", line.peak}});
+    memory.push_back({{"kind", line.kind},
+                      {"now", line.now},
+                      {"peak", line.peak},
+                      {"objects", line.objects},
+                      {"objects_peak", line.objects_peak}});
   }
   Json costs = Json::array();
   for (const ReceiveCostLine& line : report.receive_costs) {
@@ -220,6 +228,7 @@ std::string to_json(const EndpointReport& report) {
                {"decisions", std::move(decisions)},
                {"decisions_dropped", report.decisions_dropped},
                {"receive_costs", std::move(costs)}};
+  if (report.profile) json["profile"] = profile_to_json(*report.profile);
   if (!report.history.empty()) json["history"] = history_to_json(report.history);
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -263,6 +272,10 @@ Result<EndpointReport> report_from_json(std::string_view text) {
     r.get("kind", &line.kind);
     r.get("now", &line.now);
     r.get("peak", &line.peak);
+    if (r.has("objects")) {
+      r.get("objects", &line.objects);
+      r.get("objects_peak", &line.objects_peak);
+    }
     report.memory.push_back(std::move(line));
   });
   reader.each("peers", [&](const Json& element, const std::string& at) {

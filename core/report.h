@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "core/profile.h"
 #include "core/selection/channel_kind.h"
 
 namespace turnout {
@@ -55,8 +56,9 @@ struct DecisionReport {  // every change asked for, and its outcome
 };
 
 struct MemoryLine {
-  std::string kind;  // "queue pairs", "rings", ...
-  std::uint64_t now = 0, peak = 0;
+  std::string kind;                             // "queue pairs", "rings", ...
+  std::uint64_t now = 0, peak = 0;              // bytes
+  std::uint64_t objects = 0, objects_peak = 0;  // buffers, ring entries, queue pairs, records
 };
 
 // What messages received over one kind of channel cost the processor, from a sample of them: to
@@ -104,6 +106,7 @@ struct EndpointReport {
   std::uint64_t offers = 0, puts = 0, puts_told = 0;
   RegistrationReport registrations;
   std::uint64_t rc_queue_pairs_peak = 0;  // most that existed at one time, idle ones too
+  std::optional<ProfileReport> profile;   // reports of older versions have none
 };
 
 // Who this process is to its launcher (Open MPI, MPICH's and Intel's hydra, SLURM, any PMIx): -1

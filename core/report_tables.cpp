@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/value.h"
+#include "core/job_profile.h"
 #include "core/report.h"
 
 namespace turnout {
@@ -205,15 +206,39 @@ void decisions_table(std::string* out, const EndpointReport& report, const Names
 }
 
 void memory_table(std::string* out, const EndpointReport& report) {
-  *out += fmt::format("  {:<32} {:>9} {:>9}\n", "memory", "now", "peak");
+  *out += fmt::format("  {:<32} {:>9} {:>9} {:>11}\n", "memory", "now", "peak", "in number");
   for (const MemoryLine& line : report.memory) {
     if (line.peak == 0) continue;
-    *out += fmt::format("  {:<32} {:>9} {:>9}\n", clean(line.kind), value::human_bytes(line.now),
-                        value::human_bytes(line.peak));
+    *out += fmt::format("  {:<32} {:>9} {:>9} {:>11}\n", clean(line.kind),
+                        value::human_bytes(line.now), value::human_bytes(line.peak),
+                        line.objects_peak > 0 ? messages_text(line.objects_peak) : "");
   }
   *out += fmt::format("  {:<32} {:>9} {:>9}  of a budget of {}\n", "all",
                       value::human_bytes(report.used), value::human_bytes(report.peak),
                       value::human_bytes(report.budget));
+}
+
+// Where its time went, and what the network saw of it.
+void profile_line(std::string* out, const EndpointReport& report) {
+  if (!report.profile) return;
+  const ProfileReport& profile = *report.profile;
+  std::string text = "sent, as the network saw it:";
+  for (std::size_t kind = 0; kind < kTrafficKinds; ++kind) {
+    const SizeCount sum = profile.counts.sent[kind].total();
+    text += fmt::format("{} {} {} ({})", kind == 0 ? "" : ",", messages_text(sum.messages),
+                        name(static_cast<Traffic>(kind)), value::human_bytes(sum.bytes));
+  }
+  *out += wrap("  ", text);
+  if (profile.calls_measured == 0) return;
+  const auto duration = [](std::uint64_t ns) {
+    return value::human_duration(static_cast<std::int64_t>(std::min<std::uint64_t>(ns, INT64_MAX)));
+  };
+  *out += wrap(
+      "  ", fmt::format("time in the library: {}, standard error {}, of {} ({} calls, {} "
+                        "measured)",
+                        duration(profile.library_time), duration(profile.library_time_error),
+                        value::human_duration(report.lifetime), value::human_count(profile.calls),
+                        value::human_count(profile.calls_measured)));
 }
 
 void rank_tables(std::string* out, const EndpointReport& report, const Names& names,
@@ -228,6 +253,7 @@ void rank_tables(std::string* out, const EndpointReport& report, const Names& na
   decisions_table(out, report, names, limits.decisions);
   memory_table(out, report);
   costs_line(out, report.receive_costs);
+  profile_line(out, report);
   *out += wrap(
       "  ",
       fmt::format("{} unexpected messages, {} large messages by rendezvous, {} credit "
@@ -330,6 +356,7 @@ std::string format_reports(std::span<const EndpointReport> reports, const TableL
   std::string out = rule;
   for (const EndpointReport* report : order) rank_tables(&out, *report, names, limits);
   sums(&out, reports);
+  out += format_profile(job_profile(reports));
   out += fmt::format("{:-<{}}\n", "", kWidth);
   return out;
 }

@@ -68,7 +68,8 @@ std::span<const Workload> workloads() {
   static const std::vector<Workload> all = [] {
     std::vector<Workload> list;
     for (auto family : {hot_rank_family, pair_family, tree_family, exchange_family, stencil_family,
-                        neighbour_family, task_family, steal_family, changing_family, nas_family}) {
+                        neighbour_family, task_family, steal_family, changing_family, nas_family,
+                        pressure_family}) {
       std::vector<Workload> members = family();
       std::move(members.begin(), members.end(), std::back_inserter(list));
     }

@@ -42,8 +42,8 @@ class RingReceiver {
                                                    MemoryAccount& account, std::uint32_t entries,
                                                    std::uint32_t entry_size, std::uint64_t spare) {
     RingReceiver ring;
-    ring.reservation_ =
-        Reservation::take(account, MemoryKind::rings, std::uint64_t{entries} * entry_size, spare);
+    ring.reservation_ = Reservation::take(account, MemoryKind::rings,
+                                          std::uint64_t{entries} * entry_size, spare, entries);
     if (!ring.reservation_) return Status{Code::over_budget, "a ring"};
     auto memory = verbs::RegisteredMemory::create(device, std::size_t{entries} * entry_size,
                                                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);

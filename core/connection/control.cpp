@@ -47,9 +47,9 @@ Peer* EndpointCore::make_peer(const Address& address, Status* status) {
     return peers_[found->second].get();
   }
   // The record and its places in tables; rings and queue pairs are accounted when they come.
-  Reservation bytes =
-      Reservation::take(account_, MemoryKind::peers,
-                        sizeof(Peer) + 96 + (over_datagrams() ? sizeof(ReliableLink) + 64 : 0));
+  Reservation bytes = Reservation::take(
+      account_, MemoryKind::peers,
+      sizeof(Peer) + 96 + (over_datagrams() ? sizeof(ReliableLink) + 64 : 0), 0, 1);
   if (!bytes) {
     *status = Status{Code::over_budget,
                      fmt::format("TURNOUT_MEMORY_BUDGET={} has no room for the record of peer "
@@ -162,6 +162,7 @@ bool EndpointCore::post_control(MessageQueue& queue, PeerId peer, const Address&
   record.ah = ah;
   record.dc_key = address.id;
   *status = queue.post(record);
+  profile_.count_sent(Traffic::control, record.length);
   if (!status->ok()) control_send_pool_.give_back(buffer);
   return true;
 }
@@ -463,6 +464,7 @@ void EndpointCore::probe(Peer& peer, MessageQueue& queue) {
   record.ah = peer.ah;
   record.dc_key = peer.address.id;
   ++peer.probes;
+  profile_.count_sent(Traffic::control, 0);
   if (Status status = queue.post(record); !status.ok()) {
     --peer.probes;
     lose_peer(peer, status);

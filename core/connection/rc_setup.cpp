@@ -15,7 +15,7 @@ constexpr std::uint32_t kRcDepth = 128;  // ring entries, reads in flight and un
 
 // Within the budget, if need be at the cost of idle queue pairs.
 bool EndpointCore::reserve_rc() {
-  while (!account_.reserve(MemoryKind::queue_pairs, rc_bytes_, spare())) {
+  while (!account_.reserve(MemoryKind::queue_pairs, rc_bytes_, spare(), 1)) {
     if (rc_pool_.empty()) return false;
     forget_rc(std::move(rc_pool_.back()));
     rc_pool_.pop_back();
@@ -29,7 +29,7 @@ void EndpointCore::forget_rc(std::unique_ptr<RcQueue> queue) {
   queue_epochs_[queue->id()] = static_cast<std::uint8_t>(queue->epoch() + 1);
   free_queue_ids_.push_back(queue->id());
   queue.reset();
-  account_.release(MemoryKind::queue_pairs, rc_bytes_);
+  account_.release(MemoryKind::queue_pairs, rc_bytes_, 1);
 }
 
 std::unique_ptr<RcJob> EndpointCore::job_of(Peer* peer, std::unique_ptr<RcQueue> queue) {

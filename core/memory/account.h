@@ -3,7 +3,9 @@
 //
 // reserve() before allocating, release() after freeing; a refusal is normal and leaves nothing
 // changed, so the budget is not exceeded even for an instant. Before it refuses it asks the spender
-// that keeps what it does not need, if there is one. One per endpoint, its thread only.
+// that keeps what it does not need, if there is one. Both may tell how many objects the bytes are
+// (buffers, ring entries, queue pairs, records), which is for the report only. One per endpoint, its
+// thread only.
 #pragma once
 
 #include <array>
@@ -63,6 +65,7 @@ class MemoryAccount {
  public:
   struct Line {
     std::uint64_t now = 0, peak = 0;
+    std::uint64_t objects = 0, objects_peak = 0;
   };
 
   // `enforced` is false in tests of tests only: then nothing is refused.
@@ -70,8 +73,8 @@ class MemoryAccount {
       : budget_(budget), limit_(enforced ? budget : std::uint64_t{1} << 62) {}
 
   // `spare` bytes of the budget are left to others.
-  [[nodiscard]] bool reserve(MemoryKind kind, std::uint64_t bytes,
-                             std::uint64_t spare = 0) noexcept {
+  [[nodiscard]] bool reserve(MemoryKind kind, std::uint64_t bytes, std::uint64_t spare = 0,
+                             std::uint64_t objects = 0) noexcept {
     if (!fits(bytes, spare) &&
         (spender_ == nullptr || !give_back_(spender_, bytes + spare) || !fits(bytes, spare))) {
       return false;
@@ -81,11 +84,15 @@ class MemoryAccount {
     Line& line = lines_[static_cast<std::size_t>(kind)];
     line.now += bytes;
     if (line.now > line.peak) line.peak = line.now;
+    line.objects += objects;
+    if (line.objects > line.objects_peak) line.objects_peak = line.objects;
     return true;
   }
-  void release(MemoryKind kind, std::uint64_t bytes) noexcept {
+  void release(MemoryKind kind, std::uint64_t bytes, std::uint64_t objects = 0) noexcept {
     used_ -= bytes;
-    lines_[static_cast<std::size_t>(kind)].now -= bytes;
+    Line& line = lines_[static_cast<std::size_t>(kind)];
+    line.now -= bytes;
+    line.objects -= objects;
   }
 
   // Who is asked, before a reservation is refused, to give back until so many bytes are available;
@@ -127,16 +134,18 @@ class Reservation {
     return *this;
   }
   ~Reservation() {
-    if (account_ != nullptr) account_->release(kind_, bytes_);
+    if (account_ != nullptr) account_->release(kind_, bytes_, objects_);
   }
   // Empty (false) when the budget refuses.
   [[nodiscard]] static Reservation take(MemoryAccount& account, MemoryKind kind,
-                                        std::uint64_t bytes, std::uint64_t spare = 0) noexcept {
+                                        std::uint64_t bytes, std::uint64_t spare = 0,
+                                        std::uint64_t objects = 0) noexcept {
     Reservation reservation;
-    if (account.reserve(kind, bytes, spare)) {
+    if (account.reserve(kind, bytes, spare, objects)) {
       reservation.account_ = &account;
       reservation.kind_ = kind;
       reservation.bytes_ = bytes;
+      reservation.objects_ = objects;
     }
     return reservation;
   }
@@ -148,10 +157,11 @@ class Reservation {
     std::swap(account_, other.account_);
     std::swap(kind_, other.kind_);
     std::swap(bytes_, other.bytes_);
+    std::swap(objects_, other.objects_);
   }
   MemoryAccount* account_ = nullptr;
   MemoryKind kind_ = MemoryKind::queue_pairs;
-  std::uint64_t bytes_ = 0;
+  std::uint64_t bytes_ = 0, objects_ = 0;
 };
 
 // What a queue pair takes at an mlx5 adapter: its send queue by rdma-core's providers/mlx5/verbs.c

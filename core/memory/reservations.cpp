@@ -11,8 +11,9 @@ std::uint64_t EndpointCore::object_bytes(Object object, std::uint64_t count,
   return processor_ != nullptr ? processor_->object_bytes(object, count, computed) : computed;
 }
 
-Status EndpointCore::reserve_fixed(MemoryKind kind, std::uint64_t bytes, const char* what) {
-  Reservation reservation = Reservation::take(account_, kind, bytes);
+Status EndpointCore::reserve_fixed(MemoryKind kind, std::uint64_t bytes, const char* what,
+                                   std::uint64_t objects) {
+  Reservation reservation = Reservation::take(account_, kind, bytes, 0, objects);
   if (!reservation) {
     return {Code::over_budget,
             fmt::format("TURNOUT_MEMORY_BUDGET={} is too small: {} needs {} bytes and {} are "
@@ -38,7 +39,7 @@ Status EndpointCore::reserve_fixed(std::uint32_t receive_entries, std::uint32_t 
   if (Status s = reserve_fixed(MemoryKind::queues,
                                object_bytes(Object::cq_entry, entries, 64 * entries) +
                                    object_bytes(Object::srq_entry, receives, 32 * receives),
-                               "the completion and receive queues");
+                               "the completion and receive queues", 4);
       !s.ok()) {
     return s;
   }
@@ -46,14 +47,14 @@ Status EndpointCore::reserve_fixed(std::uint32_t receive_entries, std::uint32_t 
   if (Status s = reserve_fixed(MemoryKind::receive_buffers,
                                settings_.receive_buffers * buffer_size +
                                    settings_.control_buffers * wire::kControlBuffer,
-                               "the receive buffers");
+                               "the receive buffers", receive_entries);
       !s.ok()) {
     return s;
   }
   if (Status s = reserve_fixed(MemoryKind::send_buffers,
                                settings_.send_buffers * buffer_size +
                                    std::uint64_t{kControlSendBuffers} * wire::kControlBuffer,
-                               "the send buffers");
+                               "the send buffers", settings_.send_buffers + kControlSendBuffers);
       !s.ok()) {
     return s;
   }
@@ -63,7 +64,7 @@ Status EndpointCore::reserve_fixed(std::uint32_t receive_entries, std::uint32_t 
     return reserve_fixed(MemoryKind::queue_pairs,
                          object_bytes(Object::ud_queue_pair, count,
                                       count * queue_pair_bytes(QpService::ud, kQueueDepth, 1, 0)),
-                         "the UD queue pairs");
+                         "the UD queue pairs", count);
   }
   const std::uint64_t data = settings_.data_qps, credit = settings_.credit_qps,
                       establishment = settings_.establishment_qps;
@@ -72,7 +73,7 @@ Status EndpointCore::reserve_fixed(std::uint32_t receive_entries, std::uint32_t 
       dc_pool_bytes(Object::dc_data_pool, data, data_targets()) +
           dc_pool_bytes(Object::dc_credit_pool, credit, credit) +
           dc_pool_bytes(Object::dc_establishment_pool, establishment, establishment),
-      "the DC queue pairs");
+      "the DC queue pairs", data + data_targets() + 2 * (credit + establishment));
 }
 
 }  // namespace turnout

@@ -41,7 +41,7 @@ class Slab {
   bool grow() {
     const std::size_t count = blocks_.empty() ? kFirst : std::min(kMost, total_);
     Reservation reservation =
-        Reservation::take(account_, kind_, count * (sizeof(T) + sizeof(T*) + beside_));
+        Reservation::take(account_, kind_, count * (sizeof(T) + sizeof(T*) + beside_), 0, count);
     if (!reservation) return false;
     blocks_.push_back(std::make_unique<T[]>(count));
     reservations_.push_back(std::move(reservation));

@@ -244,6 +244,7 @@ void EndpointCore::resend_data(Peer& peer, const ReliableLink::Sent& message) {
   record.signalled = true;
   address_data(peer, &record);
   ++kept_[message.buffer].posted;
+  profile_.count_sent(Traffic::data, record.length);
   charge(Work::post, 1);
   if (Status status = queue.post(record); !status.ok()) {
     --kept_[message.buffer].posted;

@@ -261,7 +261,9 @@ void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival
       RecvOperation* const receive = matcher_.find_posted(peer.id, tagged, header.tag);
       if (receive == nullptr) {
         ++unexpected_count_;
-        matcher_.add_unexpected(&store(peer, header, arrival));
+        UnexpectedMessage& message = store(peer, header, arrival);
+        profile_.unexpected.count(message.total);
+        matcher_.add_unexpected(&message);
         break;
       }
       receive_eager(*receive, peer, header, arrival.payload);
@@ -302,7 +304,9 @@ void EndpointCore::deliver_large(Peer& peer, const wire::Header& header, const w
                                      : matcher_.find_posted(peer.id, tagged, header.tag);
   if (receive == nullptr) {
     ++unexpected_count_;
-    matcher_.add_unexpected(&store(peer, header, arrival));
+    UnexpectedMessage& message = store(peer, header, arrival);
+    profile_.unexpected.count(message.total);
+    matcher_.add_unexpected(&message);
     return;
   }
   if (rts.instead != 0) {
@@ -388,7 +392,7 @@ void EndpointCore::end_receive(RecvOperation& receive, const Completion& ended,
   }
 }
 
-Status EndpointCore::recv(const RecvRequest& request) {
+Status EndpointCore::recv_now(const RecvRequest& request) {
   Peer* const peer = request.peer == kAnyPeer ? nullptr : find_peer(request.peer);
   if (request.peer != kAnyPeer && peer == nullptr) {
     return {Code::invalid, fmt::format("recv: no peer {}", request.peer)};

@@ -11,7 +11,11 @@
 namespace turnout {
 namespace {
 constexpr std::uint32_t kMaxCreditsInHeader = 255;
+
+Traffic traffic_of(wire::Type type) noexcept {
+  return type == wire::Type::eager || type == wire::Type::piece ? Traffic::data : Traffic::control;
 }
+}  // namespace
 
 // Payload bytes that one message to this peer can carry now.
 std::size_t EndpointCore::room(const Peer& peer) const noexcept {
@@ -130,6 +134,7 @@ bool EndpointCore::post_over_ring(Peer& peer, const StreamMessage& message) {
     }
     if (!status.ok()) send_pool_.give_back(buffer);
   }
+  profile_.count_sent(traffic_of(message.type), bytes);
   --ring.credits;
   ++ring.position;
   if (!status.ok()) lose_peer(peer, status);  // the sequence number is gone: the stream is broken
@@ -181,6 +186,7 @@ bool EndpointCore::post_over_base(Peer& peer, const StreamMessage& message) {
   record.lkey = send_pool_.lkey();
   record.length = static_cast<std::uint32_t>(to - whole);
   address_data(peer, &record);
+  profile_.count_sent(traffic_of(message.type), record.length);
   --peer.credits;
   if (Status status = queue.post(record); !status.ok()) {
     send_pool_.give_back(buffer);
@@ -191,7 +197,7 @@ bool EndpointCore::post_over_base(Peer& peer, const StreamMessage& message) {
   return true;
 }
 
-Status EndpointCore::send(const SendRequest& request) {
+Status EndpointCore::send_now(const SendRequest& request) {
   Peer* const peer = find_peer(request.peer);
   if (peer == nullptr) return {Code::invalid, fmt::format("send: no peer {}", request.peer)};
   if (peer->lost) return peer->loss;

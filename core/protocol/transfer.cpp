@@ -160,6 +160,7 @@ bool EndpointCore::pump(Transfer& transfer) {
     record.length = static_cast<std::uint32_t>(n);
     record.remote = remote.address + transfer.remote_offset;
     record.rkey = remote.rkey;
+    profile_.count_sent(transfer.write ? Traffic::write : Traffic::read, n);
     Status status;
     if (transfer.over_rc) {
       status = peer.rc->post(record);
@@ -269,7 +270,7 @@ void EndpointCore::drop_transfer(Transfer& transfer) {
   transfers_.give_back(&transfer);
 }
 
-Status EndpointCore::rma(const RmaRequest& request) {
+Status EndpointCore::rma_now(const RmaRequest& request) {
   Peer* const peer = find_peer(request.peer);
   if (peer == nullptr) return {Code::invalid, fmt::format("rma: no peer {}", request.peer)};
   if (peer->lost) return peer->loss;

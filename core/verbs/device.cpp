@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 
 #include "base/log.h"
 
@@ -21,6 +22,19 @@ struct DeviceList {
   DeviceList(const DeviceList&) = delete;
   DeviceList& operator=(const DeviceList&) = delete;
 };
+
+// A symbol of the virtual adapter's library, else the kernel's counter.
+std::optional<std::uint64_t> read_rnr_retries(ibv_context* context, std::uint8_t port) {
+  using Count = std::uint64_t(ibv_context*);
+  if (auto* const count = reinterpret_cast<Count*>(symbol("turnout_rnr_retries"))) {
+    return count(context);
+  }
+  std::ifstream file(
+      fmt::format("{}/ports/{}/hw_counters/rnr_nak_retry_err", context->device->ibdev_path, port));
+  std::uint64_t count = 0;
+  if (!(file >> count)) return std::nullopt;
+  return count;
+}
 
 // The first active port, 0 when there is none.
 std::uint8_t active_port(ibv_context* context, const ibv_device_attr& attributes,
@@ -198,6 +212,7 @@ Result<std::unique_ptr<Device>> Device::open(const Settings& settings) {
   std::memcpy(device->gid_.data(), gid.raw, sizeof gid.raw);
   device->pd_.reset(ibv_alloc_pd(found.context));
   if (!device->pd_) return failure("ibv_alloc_pd", device->name_, errno);
+  device->rnr_at_open_ = read_rnr_retries(device->context_, device->port_number_);
   return device;
 }
 
@@ -207,6 +222,12 @@ bool Device::frees_pages_at_deregistration() const noexcept {
   if (status != nullptr) return status() == IBV_FORK_ENABLED;
   // Older libraries: these do what ibv_fork_init does.
   return std::getenv("RDMAV_FORK_SAFE") != nullptr || std::getenv("IBV_FORK_SAFE") != nullptr;
+}
+
+std::optional<std::uint64_t> Device::rnr_retries() const {
+  const std::optional<std::uint64_t> now = read_rnr_retries(context_, port_number_);
+  if (!now || !rnr_at_open_ || *now < *rnr_at_open_) return std::nullopt;
+  return *now - *rnr_at_open_;
 }
 
 Device::~Device() {

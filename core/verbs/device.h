@@ -6,6 +6,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -42,6 +43,10 @@ class Device {
   [[nodiscard]] std::uint8_t port_number() const noexcept { return port_number_; }
   [[nodiscard]] const std::array<std::uint8_t, 16>& gid() const noexcept { return gid_; }
   [[nodiscard]] std::uint8_t gid_index() const noexcept { return gid_index_; }
+  // Requests that found no receive at their target and were made again, since the device was
+  // opened: the virtual adapter tells those of this context, a real one (mlx5's counter
+  // rnr_nak_retry_err) those of all programs that use the port. None: it does not tell.
+  [[nodiscard]] std::optional<std::uint64_t> rnr_retries() const;
   // Dynamically connected queue pairs can be made.
   [[nodiscard]] bool has_dc() const noexcept { return has_dc_; }
   [[nodiscard]] std::uint32_t mtu() const noexcept {  // bytes of the longest datagram
@@ -64,6 +69,7 @@ class Device {
   std::uint8_t port_number_ = 0;
   std::uint8_t gid_index_ = 0;
   std::array<std::uint8_t, 16> gid_{};
+  std::optional<std::uint64_t> rnr_at_open_;
 };
 
 }  // namespace turnout::verbs

@@ -167,3 +167,9 @@ TURNOUT_EXPORT int ibv_get_pkey_index(ibv_context*, std::uint8_t port, __be16 pk
   errno = EINVAL;
   return -1;
 }
+
+// Attempts of the queue pairs of this context that found no receive at their target: what a kernel
+// has in sysfs, by port, as hw_counters/rnr_nak_retry_err.
+TURNOUT_EXPORT std::uint64_t turnout_rnr_retries(ibv_context* context) {
+  return context_of(context).rnr_retries.load(std::memory_order_relaxed);
+}

@@ -53,7 +53,9 @@ struct Context {
   std::uint32_t process = 0;            // virtual engine: whose adapter it is
   int pid = 0;                          // of the process that opened it: a fork's child is refused
   std::atomic<std::uint32_t> users{0};  // objects alive
-  int async_write = -1;                 // of the pipe whose read end is verbs.context.async_fd
+  // Attempts of its queue pairs that found no receive; see turnout_rnr_retries().
+  std::atomic<std::uint64_t> rnr_retries{0};
+  int async_write = -1;  // of the pipe whose read end is verbs.context.async_fd
   PipeRef async;
   verbs_context verbs{};  // ends in ibv_context
 };

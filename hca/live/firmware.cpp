@@ -25,6 +25,7 @@ void LiveEngine::stall(Qp& qp, Step why) noexcept {
   std::uint64_t wait = 0;
   ibv_wc_status exhausted = IBV_WC_SUCCESS;
   if (why == Step::receiver_not_ready) {
+    context_of(qp.verbs.qp_base.context).rnr_retries.fetch_add(1, std::memory_order_relaxed);
     constexpr std::uint32_t kForever = 7;  // IBTA 9.7.5.2.8
     if (qp.attr.rnr_retry != kForever && qp.rnr_left == 0) {
       exhausted = IBV_WC_RNR_RETRY_EXC_ERR;

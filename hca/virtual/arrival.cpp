@@ -175,6 +175,7 @@ void VirtualEngine::again(VirtualQp& qp, Operation& operation, Picoseconds wait)
 void VirtualEngine::receiver_not_ready(VirtualQp& qp, const VirtualQp& target,
                                        Operation& operation) {
   ++statistics_.rnr_waits;
+  context_of(qp.verbs.qp_base.context).rnr_retries.fetch_add(1, std::memory_order_relaxed);
   note(Trace::Kind::rnr, qp, operation.target, 0);
   leave_responder(operation);
   constexpr std::uint32_t kForEver = 7;

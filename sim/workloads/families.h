@@ -21,6 +21,7 @@ namespace turnout::sim {
 [[nodiscard]] std::vector<Workload> steal_family();      // steal
 [[nodiscard]] std::vector<Workload> changing_family();   // phases, hotspots
 [[nodiscard]] std::vector<Workload> nas_family();        // nas-is, nas-ft, nas-cg, ...
+[[nodiscard]] std::vector<Workload> pressure_family();   // overlap, flood, incast
 
 namespace parameter {
 

@@ -119,6 +119,19 @@ report)
   run report --peers 0 --decisions 0 "$scratch/rank-0.json"
   ends_with 0
   has "and 1 peers with fewer messages" out
+  # One of the two has a profile.
+  run report "$scratch"
+  has "Profile of 2 processes (1 with a profile)" out
+  run report --json "$scratch"
+  ends_with 0
+  python3 - "$scratch/out" <<'CHECK' || fail "the profile as JSON"
+import json, sys
+[job] = json.load(open(sys.argv[1]))
+assert (job["turnout_job"], job["processes"], job["profiled"]) == (1, 2, 1), job
+assert job["per_process"]["sent_messages"] == {"processes": 1, "min": 40.0, "mean": 40.0, "max": 40.0, "sum": 40.0}
+assert job["per_process"]["connections"]["processes"] == 2
+assert job["sent"]["control"] == [{"below": 128, "messages": 10, "bytes": 720}]
+CHECK
   ;;
 report_damaged)
   run report "$scratch"
@@ -177,7 +190,7 @@ END
 sim_workloads)
   # Every pattern runs on the real core; alltoone over 64 ranks overflows the adapter's caches.
   for workload in alltoall bowtie broadcast masterworker pingpong random ring shifts steal stencil2d \
-    stencil3d trees; do
+    stencil3d trees overlap flood incast; do
     run sim "$workload" --ranks 8 --policy aqps
     ends_with 0
   done

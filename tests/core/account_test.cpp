@@ -20,6 +20,22 @@ TEST(MemoryAccount, RefusesBeyondTheBudgetAndLeavesNothingChanged) {
   EXPECT_EQ(account.line(MemoryKind::rings).peak, 60u);
 }
 
+TEST(MemoryAccount, ObjectsGoWithTheirBytes) {
+  MemoryAccount account(100);
+  const MemoryAccount::Line& line = account.line(MemoryKind::rings);
+  {
+    const Reservation ring = Reservation::take(account, MemoryKind::rings, 60, 0, 16);
+    Reservation other = Reservation::take(account, MemoryKind::rings, 10, 0, 2);
+    Reservation moved = std::move(other);
+    EXPECT_FALSE(account.reserve(MemoryKind::rings, 60, 0, 16));
+    EXPECT_TRUE(account.reserve(MemoryKind::rings, 5));  // of no object in particular
+    EXPECT_EQ(line.objects, 18u);
+  }
+  EXPECT_EQ(line.objects, 0u);
+  EXPECT_EQ(line.objects_peak, 18u);
+  EXPECT_EQ(account.used(), 5u);
+}
+
 TEST(MemoryAccount, KindsAlwaysAddUp) {
   std::mt19937_64 random(7);
   MemoryAccount account(1 << 20);

@@ -1,4 +1,6 @@
 // The life of a queue pair: transitions, flushing, stalls and retries, reset.
+#include <dlfcn.h>
+
 #include <cerrno>
 #include <cstring>
 
@@ -78,6 +80,11 @@ TEST_F(States, RnrExhausted) {
   EXPECT_EQ(wc.wr_id, 2U);
   EXPECT_EQ(state_of(p.a), IBV_QPS_ERR);
   EXPECT_EQ(state_of(p.b), IBV_QPS_RTS);
+  // What a kernel would count: the first attempt and three more were told that nobody is ready.
+  auto* const count =
+      reinterpret_cast<std::uint64_t (*)(ibv_context*)>(dlsym(RTLD_DEFAULT, "turnout_rnr_retries"));
+  ASSERT_NE(count, nullptr);
+  EXPECT_EQ(count(p.a->context), 4u);
 }
 
 TEST_F(States, RnrZeroRetriesFailsAtOnce) {

@@ -26,6 +26,14 @@ TEST(ReportJson, ReadsBackWhatItWrote) {
   ASSERT_EQ(read.value().history.size(), 3u);
   EXPECT_EQ(read.value().history[2].begin, 2'000'000'000);
   EXPECT_EQ(read.value().history[2].sources.size(), 7u);
+  EXPECT_EQ(read.value().memory[1].objects_peak, 32u);
+  ASSERT_TRUE(read.value().profile.has_value());
+  const ProfileReport& profile = *read.value().profile;
+  EXPECT_EQ(profile.counts.sent[2][size_bin(1 << 20)].messages, 1000u);
+  EXPECT_EQ(profile.counts.unexpected.total().messages, 400u);
+  EXPECT_EQ(profile.counts.low_watermark_events, 2u);
+  EXPECT_EQ(profile.rnr_retries, 3u);
+  EXPECT_EQ(profile.library_time_error, 10'000'000u);
 }
 
 TEST(ReportJson, ExtremesSurvive) {
@@ -73,6 +81,24 @@ TEST(ReportJson, DamageIsNamed) {
         std::pair{changed("\"end_ns\": 1000000000", "\"end_ns\": -5"),
                   std::string("history[0].end_ns")},
         std::pair{changed("\"lost\": false", "\"lost\": 0"), std::string("peers[0].lost")},
+        std::pair{changed("\"objects_peak\": 16", "\"objects_peak\": -16"),
+                  std::string("memory[0].objects_peak")},
+        std::pair{changed("\"below\": 128", "\"below\": 129"),
+                  std::string("profile.sent.control[0].below")},
+        std::pair{changed("\"below\": 128", "\"below\": 0"),
+                  std::string("profile.sent.control[0].below")},
+        std::pair{changed("\"below\": 128", "\"below\": 4398046511104"),
+                  std::string("profile.sent.control[0].below")},
+        std::pair{changed("\"below\": 16", "\"below\": 1"),
+                  std::string("profile.unexpected[1].below")},
+        std::pair{changed("\"rnr_retries\": 1", "\"rnr_retries\": \"1\""),
+                  std::string("profile.rnr_retries")},
+        std::pair{changed("\"calls_measured\": 2000", "\"calls_measured\": 2000000"),
+                  std::string("profile.calls_measured")},
+        std::pair{changed("\"library_time_ns\": 500000000", "\"library_time_ns\": -1"),
+                  std::string("profile.library_time_ns")},
+        std::pair{changed("\"unexpected\": [", "\"unexpected\": 1, \"x\": ["),
+                  std::string("profile.unexpected")},
         std::pair{changed("\"spans\": [", "\"spans\": 7, \"x\": ["),
                   std::string("peers[0].send.spans")}}) {
     const Result<EndpointReport> read = report_from_json(damaged);
@@ -81,13 +107,25 @@ TEST(ReportJson, DamageIsNamed) {
   }
 }
 
-// Reports of before had neither.
+TEST(ReportJson, RnrRetriesMayBeUnknown) {
+  EndpointReport report = test::sample_report(0, 2);
+  report.profile->rnr_retries.reset();
+  const std::string text = to_json(report);
+  const Result<EndpointReport> read = report_from_json(text);
+  ASSERT_TRUE(read.ok()) << read.status().text();
+  EXPECT_FALSE(read.value().profile->rnr_retries.has_value());
+  EXPECT_EQ(to_json(read.value()), text);
+}
+
+// Reports of before had neither, nor a profile.
 TEST(ReportJson, HistoryAndWhatWasObservedMayBeMissing) {
   EndpointReport report = test::sample_report(0, 3);
   report.history.clear();
   report.receive_costs.clear();
+  report.profile.reset();
   std::string text = to_json(report);
   EXPECT_EQ(text.find("history"), std::string::npos);
+  EXPECT_EQ(text.find("profile"), std::string::npos);
   for (std::string_view line : {"\"observed_gain_ns\": null,", "\"receive_costs\": []"}) {
     for (auto at = text.find(line); at != std::string::npos; at = text.find(line)) {
       text.replace(at, line.size(), line.back() == ',' ? "" : "\"more\": 1");

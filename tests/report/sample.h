@@ -40,7 +40,7 @@ inline EndpointReport sample_report(int rank, int ranks) {
     report.peers.push_back(peer);
   }
   report.memory = {
-      {"queue pairs", 300'000, 400'000}, {"rings", 65536, 131072}, {"operations", 0, 0}};
+      {"queue pairs", 300'000, 400'000, 12, 16}, {"rings", 65536, 131072, 16, 32}, {"operations"}};
   report.receive_costs = {{ChannelKind::dc_sendrecv, 640, 330.25},
                           {ChannelKind::rc_rdma, 4096, 189.75}};
   for (std::int64_t second = 0; second < 3; ++second) {
@@ -61,6 +61,22 @@ inline EndpointReport sample_report(int rank, int ranks) {
   report.puts_told = 1;
   report.credit_messages = 99;
   report.registrations = {"", 900, 40, 3, 12, 5u << 20, 9u << 20};
+  // Rank r has r RNR retries; one message in ten was unexpected.
+  ProfileReport& profile = report.profile.emplace();
+  const auto times = [](std::uint64_t messages, std::uint64_t bytes) {
+    return SizeCount{messages, messages * bytes};
+  };
+  profile.counts.sent[0].add(size_bin(40), times(6000, 40));
+  profile.counts.sent[1].add(size_bin(72), times(3000, 72));
+  profile.counts.sent[2].add(size_bin(1 << 20), times(1000, 1 << 20));
+  profile.counts.unexpected.add(size_bin(0), times(100, 0));
+  profile.counts.unexpected.add(size_bin(8), times(300, 8));
+  profile.counts.low_watermark_events = 2;
+  profile.rnr_retries = static_cast<std::uint64_t>(rank);
+  profile.calls = 1'000'000;
+  profile.calls_measured = 2'000;
+  profile.library_time = 500'000'000;
+  profile.library_time_error = 10'000'000;
   return report;
 }
 

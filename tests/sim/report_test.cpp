@@ -68,6 +68,25 @@ TEST(Report, HistoryHasEveryMessageAndItsTime) {
   EXPECT_EQ(to_json(read.value()), to_json(report));
 }
 
+// Each call is measured under a virtual clock, so two runs tell the same to the bit.
+TEST(Report, TheProfileIsExactAndTheSameInEachRun) {
+  const EndpointReport report = first_report("aqps");
+  ASSERT_TRUE(report.profile.has_value());
+  const ProfileReport& profile = *report.profile;
+  EXPECT_EQ(profile.calls, profile.calls_measured);
+  EXPECT_GT(profile.calls, 11'000u);  // one receive each, and progress
+  EXPECT_EQ(profile.library_time_error, 0u);
+  EXPECT_LT(profile.library_time, static_cast<std::uint64_t>(report.lifetime));
+  // A match is 50 ns at least.
+  EXPECT_GT(profile.library_time, 11'000u * 50);
+  EXPECT_TRUE(profile.rnr_retries.has_value());
+  // It only answers: what it sends is credits and the like.
+  EXPECT_EQ(profile.counts.sent[static_cast<std::size_t>(Traffic::data)].total().messages, 0u);
+  EXPECT_GT(profile.counts.sent[static_cast<std::size_t>(Traffic::control)].total().messages, 0u);
+  EXPECT_EQ(profile.counts.unexpected.total().messages, report.unexpected);
+  EXPECT_EQ(to_json(first_report("aqps")), to_json(report));
+}
+
 TEST(Report, APolicyThatKeepsNoStatisticsHasNoHistory) {
   EXPECT_TRUE(first_report("rc-rdma-od").history.empty());
 }

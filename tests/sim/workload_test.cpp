@@ -71,7 +71,7 @@ TEST(Registry, NamesAreSortedAndEverythingIsDescribed) {
        {"onetoall", "alltoone",  "repeat",    "pingpong", "broadcast", "bowtie", "alltoall",
         "ring",     "stencil2d", "stencil3d", "random",   "steal",     "trees",  "masterworker",
         "shifts",   "phases",    "hotspots",  "transfer", "nas-is",    "nas-ft", "nas-cg",
-        "nas-mg",   "nas-lu",    "nas-sp",    "nas-bt"}) {
+        "nas-mg",   "nas-lu",    "nas-sp",    "nas-bt",   "overlap",   "flood",  "incast"}) {
     EXPECT_TRUE(find_workload(name).ok()) << name;
   }
 }
@@ -110,6 +110,7 @@ TEST(Options, ThatDoNotFitTheRanksAreErrors) {
     return !make_instance(w, parse_values(w, values).value(), {ranks, 1, 1}).ok();
   };
   EXPECT_TRUE(refused("bowtie", {}, 7));
+  EXPECT_TRUE(refused("overlap", {}, 7));
   EXPECT_TRUE(refused("pingpong", {{"pairs", "3"}}, 5));
   EXPECT_TRUE(refused("broadcast", {{"root", "4"}}, 4));
   EXPECT_TRUE(refused("onetoall", {}, 1));

@@ -1,0 +1,194 @@
+// What strains one side: large transfers behind computation, messages before their receives, all to
+// one. bench/mpi has the same patterns as MPI programs.
+
+#include <algorithm>
+
+#include "sim/workloads/families.h"
+#include "sim/workloads/window.h"
+
+namespace turnout::sim {
+
+namespace {
+
+constexpr std::uint64_t kGoTag = kDataTag + 1;
+
+struct Overlap {
+  std::uint64_t rounds, bytes;
+  Picoseconds compute;
+  std::uint64_t slices;
+  std::uint32_t peer;
+  bool sends;
+};
+
+// With a look at the library after each slice but the last.
+Task compute_beside(Rank rank, const Overlap& p, Request request) {
+  for (std::uint64_t i = 0; i < p.slices; ++i) {
+    co_await rank.compute(p.compute / static_cast<Picoseconds>(p.slices));
+    if (i + 1 < p.slices) (void)rank.test(request);
+  }
+}
+
+// The receive stands before the message is sent; whoever computes does so before it waits.
+Task transfers(Rank rank, Overlap p, bool computes) {
+  for (std::uint64_t i = 0; i < p.rounds; ++i) {
+    Request request;
+    if (p.sends) {
+      co_await rank.recv(p.peer, 1, kGoTag);
+      request = co_await rank.isend(p.peer, p.bytes, kDataTag);
+    } else {
+      request = co_await rank.irecv(p.peer, p.bytes, kDataTag);
+      co_await rank.send(p.peer, 1, kGoTag);
+    }
+    if (computes) co_await compute_beside(rank, p, request);
+    co_await rank.wait(request);
+  }
+}
+
+// Rank 0 times the phases; one ends when all have ended. The words that start the transfers count.
+Task overlap(Rank rank, Overlap p, std::shared_ptr<Phases> phases) {
+  struct Step {
+    std::string_view name;
+    bool sender, receiver;  // computes
+  };
+  for (const Step& step :
+       {Step{"warm-up", false, false}, Step{"alone", false, false},
+        Step{"sender computes", true, false}, Step{"receiver computes", false, true}}) {
+    if (rank.id() == 0) phases->begin(step.name, rank.now());
+    co_await transfers(rank, p, p.sends ? step.sender : step.receiver);
+    co_await rank.barrier();
+    if (rank.id() == 0) phases->end(rank.now(), p.rounds * rank.size());
+  }
+}
+
+struct Many {
+  std::uint64_t messages, bytes;
+  Picoseconds compute;
+  std::uint32_t window, ahead;
+  std::uint64_t looks;
+};
+
+Task send_all(Rank rank, const Many& p) {
+  Window sends(p.window);
+  for (std::uint64_t i = 0; i < p.messages; ++i) {
+    if (sends.full()) co_await rank.wait(sends.pop());
+    const Request out = co_await rank.isend(0, p.bytes, kDataTag);
+    sends.push(out);
+  }
+  while (!sends.empty()) co_await rank.wait(sends.pop());
+}
+
+// Rank 0 looks at the library now and then, but receives nothing until it has computed. What it
+// looks for comes from rank 1 at the end.
+Task flood(Rank rank, Many p, std::shared_ptr<Phases> phases) {
+  if (rank.id() != 0) {
+    co_await send_all(rank, p);
+    if (rank.id() == 1) co_await rank.send(0, 1, kGoTag);
+    co_return;
+  }
+  const Request last = co_await rank.irecv(1, 1, kGoTag);
+  phases->begin("compute", rank.now());
+  for (std::uint64_t i = 0; i < p.looks; ++i) {
+    co_await rank.compute(p.compute / static_cast<Picoseconds>(p.looks));
+    (void)rank.test(last);
+  }
+  phases->end(rank.now(), 0);
+  phases->begin("take", rank.now());
+  for (std::uint64_t i = 0; i < p.messages; ++i) {
+    for (std::uint32_t from = 1; from < rank.size(); ++from) {
+      co_await rank.recv(from, p.bytes, kDataTag);
+    }
+  }
+  co_await rank.wait(last);
+  phases->end(rank.now(), p.messages * (rank.size() - 1) + 1);
+}
+
+Task incast(Rank rank, Many p, std::shared_ptr<Phases> phases) {
+  if (rank.id() != 0) {
+    co_await send_all(rank, p);
+    co_return;
+  }
+  phases->begin("incast", rank.now());
+  const std::uint64_t all = p.messages * (rank.size() - 1);
+  Window receives(p.ahead);
+  std::uint64_t posted = 0;
+  for (std::uint64_t i = 0; i < all; ++i) {
+    for (; posted < all && !receives.full(); ++posted) {
+      const Request in = co_await rank.irecv(kAnySource, p.bytes, kDataTag);
+      receives.push(in);
+    }
+    co_await rank.wait(receives.pop());
+  }
+  phases->end(rank.now(), all);
+}
+
+Result<Program> make_overlap(const Values& v, const Place& place,
+                             const std::shared_ptr<Phases>& phases) {
+  if (place.ranks % 2 != 0) {
+    return Status{Code::invalid, "overlap is made of pairs: the number of ranks is odd"};
+  }
+  const std::uint32_t half = place.ranks / 2;
+  const auto compute = static_cast<Picoseconds>(v["compute"]) * hca::kNanosecond;
+  const Overlap p{v["rounds"], v["bytes"], compute, v["slices"], half, false};
+  return Program([p, phases](Rank rank) {
+    Overlap own = p;
+    own.sends = rank.id() < p.peer;
+    own.peer = own.sends ? rank.id() + p.peer : rank.id() - p.peer;
+    return overlap(rank, own, phases);
+  });
+}
+
+Many many(const Values& v) {
+  return {v["messages"], v["bytes"], 0, v.small("window"), 0, 1};
+}
+
+Result<Program> make_flood(const Values& v, const Place&, const std::shared_ptr<Phases>& phases) {
+  Many p = many(v);
+  p.compute = static_cast<Picoseconds>(v["compute"]) * hca::kNanosecond;
+  p.looks = v["looks"];
+  return Program([p, phases](Rank rank) { return flood(rank, p, phases); });
+}
+
+Result<Program> make_incast(const Values& v, const Place&, const std::shared_ptr<Phases>& phases) {
+  Many p = many(v);
+  p.ahead = v.small("ahead");
+  return Program([p, phases](Rank rank) { return incast(rank, p, phases); });
+}
+
+}  // namespace
+
+std::vector<Workload> pressure_family() {
+  constexpr Parameter messages{"messages", Parameter::Unit::count, 1000,
+                               1,          parameter::kMostCount,  "of each rank but 0"};
+  return {
+      {"overlap",
+       "rank i sends to rank i + n/2 alone, while it computes, while the receiver does; hidden is "
+       "1 "
+       "- (phase - compute) / alone",
+       2,
+       {parameter::rounds(20),
+        parameter::bytes(std::uint64_t{1} << 20),
+        parameter::time("compute", 1'000'000, "of one side beside each transfer"),
+        {"slices", Parameter::Unit::count, 1, 1, 1'000'000,
+         "of the computation, with a look at the library between them; many: as if a thread beside "
+         "it made progress"}},
+       make_overlap},
+      {"flood",
+       "all send to rank 0, which computes first and then takes what nobody had posted receives "
+       "for",
+       2,
+       {messages,
+        parameter::bytes(8),
+        parameter::window(64),
+        parameter::time("compute", 10'000'000, "of rank 0"),
+        {"looks", Parameter::Unit::count, 1000, 1, 1'000'000,
+         "at the library, of rank 0 while it computes"}},
+       make_flood},
+      {"incast",
+       "all send to rank 0 as fast as they can, which receives from anybody",
+       2,
+       {messages, parameter::bytes(1024), parameter::window(16), parameter::ahead(64)},
+       make_incast},
+  };
+}
+
+}  // namespace turnout::sim
