@@ -135,6 +135,10 @@ Status Settings::validate() const {
   // 32768 is the largest shared receive queue of mlx5 devices (max_srq_wr, rounded to a power of
   // two).
   rules.count("receive_buffers", receive_buffers, 2, 32768);
+  rules.count("receive_first", receive_first, 2, 32768);
+  rules.count("receive_growth", receive_growth, 0, 32768);
+  rules.count("receive_watermark", receive_watermark, 0, 16384);
+  rules.duration("receive_idle", receive_idle, 1'000'000, 3600 * kSecond);
   rules.count("control_buffers", control_buffers, 8, 32768);
   rules.count("send_buffers", send_buffers, 8, 32768);
   rules.count("credits", credits, 2, 32768);

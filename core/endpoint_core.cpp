@@ -18,7 +18,6 @@ constexpr std::uint32_t kWantedInline = 256;  // header, and kInjectLimit of pay
 constexpr int kPollBatch = 16;
 constexpr std::uint32_t kTickEvery = 64;  // progress calls between two looks at the clock
 constexpr Nanoseconds kCloseTimeout = 1'000'000'000;
-constexpr std::uint64_t kControlReceive = std::uint64_t{1} << 32;  // wr_id bit
 
 // Unlike a process id it is never reused within a job.
 std::uint64_t unique_id() {
@@ -278,6 +277,7 @@ void EndpointCore::tick() {
     keep_alive(now);
   }
   if (now >= next_link_) service_links(now);
+  if (now >= shared_.look_at) look_after_receives(now);
 }
 
 bool EndpointCore::poll_receive_queue() {
@@ -288,6 +288,7 @@ bool EndpointCore::poll_receive_queue() {
     const ibv_wc& wc = entries[i];
     const auto buffer = static_cast<std::uint32_t>(wc.wr_id);
     const bool control = (wc.wr_id & kControlReceive) != 0;
+    if (!control) --shared_.posted;
     if (wc.status != IBV_WC_SUCCESS) {
       TURNOUT_LOG(channel, warn, "a receive failed: {}", ibv_wc_status_str(wc.status));
       (control ? to_post_control_ : to_post_).push_back(buffer);
@@ -352,30 +353,6 @@ void EndpointCore::retire(const SendRecord& record) {
     --peer.probes;
     peer.heard_since_tick = true;
   }
-}
-
-void EndpointCore::post_receives() {
-  const auto post = [](ibv_srq* srq, const BufferPool& buffers, std::vector<std::uint32_t>& list,
-                       std::uint64_t mark) {
-    std::size_t done = 0;
-    for (; done < list.size(); ++done) {
-      ibv_sge piece{reinterpret_cast<std::uint64_t>(buffers.data(list[done])), buffers.size(),
-                    buffers.lkey()};
-      ibv_recv_wr request{};
-      request.wr_id = mark | list[done];
-      request.sg_list = &piece;
-      request.num_sge = 1;
-      ibv_recv_wr* bad = nullptr;
-      if (const int error = ibv_post_srq_recv(srq, &request, &bad); error != 0) {
-        TURNOUT_LOG(channel, error, "ibv_post_srq_recv failed: {}", std::strerror(error));
-        break;
-      }
-    }
-    list.erase(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(done));
-  };
-  charge(Work::post, to_post_.size() + to_post_control_.size());
-  post(data_srq_.get(), receive_pool_, to_post_, 0);
-  post(control_srq_.get(), control_receive_pool_, to_post_control_, kControlReceive);
 }
 
 void EndpointCore::finish(const Report& report, const Completion& completion) {

@@ -4,6 +4,7 @@
 //   endpoint_core.cpp            creation, end, the progress loop, ticks
 //   endpoint_queues.cpp          the start service (DC or UD), its queues and queue pairs
 //   memory/reservations.cpp      what is taken at the start, and the size of queue pairs
+//   memory/shared_receives.cpp   posting receives; low watermark, growth, shrinking
 //   protocol/send_path.cpp       messages out: eager, RTS, credits, backlog
 //   protocol/receive_path.cpp    messages in: stream order, matching, posted receives
 //   protocol/unexpected.cpp      messages nobody waits for yet, peek and claim, scarce memory
@@ -40,6 +41,7 @@
 #include "core/endpoint.h"
 #include "core/memory/account.h"
 #include "core/memory/buffer_pool.h"
+#include "core/memory/receive_pool.h"
 #include "core/memory/registration_cache.h"
 #include "core/memory/slab.h"
 #include "core/memory/slot_table.h"
@@ -107,6 +109,7 @@ class EndpointCore final : public Endpoint {
  private:
   static constexpr std::uint32_t kQueueDepth = 128;  // work requests of one queue pair
   static constexpr std::uint32_t kControlSendBuffers = 128;
+  static constexpr std::uint64_t kControlReceive = std::uint64_t{1} << 32;  // bit of a wr_id
 
   enum class Purpose : std::uint8_t { data, credit, establishment };
   struct PendingControl {
@@ -146,6 +149,9 @@ class EndpointCore final : public Endpoint {
     return std::min<std::size_t>(settings_.data_qps, kMaxDataQps);
   }
   [[nodiscard]] Status choose_start_channel();
+  [[nodiscard]] std::uint32_t first_receives() const noexcept {
+    return static_cast<std::uint32_t>(std::min(settings_.receive_first, settings_.receive_buffers));
+  }
   void limits_from_costs();
   [[nodiscard]] Status create_pool(Purpose purpose, std::size_t initiators, std::size_t targets,
                                    ibv_srq* srq);
@@ -161,7 +167,6 @@ class EndpointCore final : public Endpoint {
   bool poll_send_queue();
   void on_send_completion(const ibv_wc& wc);
   void retire(const SendRecord& record);
-  void post_receives();
   void charge(Work work, std::uint64_t amount) noexcept {
     if (processor_ != nullptr) [[unlikely]]
       processor_->charge(work, amount);
@@ -180,6 +185,18 @@ class EndpointCore final : public Endpoint {
   // What `count` objects are accounted with: all queue pairs and queues ask here.
   [[nodiscard]] std::uint64_t object_bytes(Object object, std::uint64_t count,
                                            std::uint64_t computed) const noexcept;
+
+  // memory/shared_receives.cpp
+  void post_receives();
+  void look_after_receives(Nanoseconds now);
+  void begin_receives() noexcept;
+  void arm_limit() noexcept;
+  void more_receives(Nanoseconds now);
+  void fewer_receives(Nanoseconds now);
+  // Messages hold so many receive buffers that others may find none.
+  [[nodiscard]] bool receives_scarce() const noexcept {
+    return receives_kept_ > receive_pool_.count() / 2;
+  }
 
   // protocol/send_path.cpp
   [[nodiscard]] Status send_now(const SendRequest& request);
@@ -486,7 +503,8 @@ class EndpointCore final : public Endpoint {
   std::map<std::pair<std::uint16_t, std::array<std::uint8_t, 16>>, verbs::Ah> handles_;
   verbs::Cq receive_cq_, send_cq_;
   verbs::Srq data_srq_, control_srq_;
-  BufferPool receive_pool_, control_receive_pool_, send_pool_, control_send_pool_;
+  ReceivePool receive_pool_;
+  BufferPool control_receive_pool_, send_pool_, control_send_pool_;
   std::vector<Reservation> fixed_;
   UnsignalledBuffers unsignalled_data_, unsignalled_control_;
   std::vector<DcTarget> targets_;
@@ -537,6 +555,17 @@ class EndpointCore final : public Endpoint {
   std::deque<PendingControl> pending_control_;
   std::vector<std::uint32_t> to_post_, to_post_control_;  // receive buffers to post again
   std::size_t receives_kept_ = 0;                         // receive buffers held by messages
+  // The shared data receive queue, as far as this process knows: completions not polled yet are
+  // still posted.
+  struct SharedReceives {
+    std::uint32_t posted = 0;
+    std::uint32_t watermark = 0;  // an event when fewer are left; 0: never
+    std::uint32_t least = 0;      // posted, since the pool was looked at for shrinking
+    bool armed = false;           // the adapter will tell
+    Nanoseconds look_at = 0, arm_at = 0, shrink_at = 0;
+    Nanoseconds patience = 0;  // between two looks for shrinking
+    std::uint64_t limit_events = 0, growths = 0;
+  } shared_;
 
   Slab<SendOperation> sends_;
   Slab<RecvOperation> receives_;

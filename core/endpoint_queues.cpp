@@ -84,7 +84,7 @@ Status EndpointCore::create_queues() {
     return {Code::over_budget,
             fmt::format("TURNOUT_MEMORY_BUDGET={} is too small: {} are used before the first "
                         "message, and an eighth must be left for messages; raise it to {}, or "
-                        "lower TURNOUT_RECEIVE_BUFFERS, TURNOUT_CONTROL_BUFFERS or "
+                        "lower TURNOUT_RECEIVE_FIRST, TURNOUT_CONTROL_BUFFERS or "
                         "TURNOUT_SEND_BUFFERS",
                         account_.budget(), account_.used(), account_.used() * 8 / 7 + 1)};
   }
@@ -113,7 +113,9 @@ Status EndpointCore::create_queues() {
     *pool = std::move(made).value();
     return {};
   };
-  if (Status s = make_pool(&receive_pool_, data_buffers, buffer_size); !s.ok()) return s;
+  auto receives = ReceivePool::create(*device_, first_receives(), buffer_size, &to_post_);
+  if (!receives) return receives.status();
+  receive_pool_ = std::move(receives).value();
   if (Status s = make_pool(&control_receive_pool_, control_buffers, wire::kControlBuffer); !s.ok())
     return s;
   if (Status s = make_pool(&send_pool_, send_buffers, buffer_size); !s.ok()) return s;
@@ -122,7 +124,6 @@ Status EndpointCore::create_queues() {
 
   unsignalled_data_.limit = send_buffers / 4;
   unsignalled_control_.limit = kControlSendBuffers / 4;
-  for (std::uint32_t i = 0; i < data_buffers; ++i) to_post_.push_back(receive_pool_.take());
   for (std::uint32_t i = 0; i < control_buffers; ++i) {
     to_post_control_.push_back(control_receive_pool_.take());
   }
@@ -131,6 +132,7 @@ Status EndpointCore::create_queues() {
     return {Code::system, "the first receives cannot be posted: see the log"};
   }
 
+  begin_receives();
   if (!over_datagrams()) targets_.reserve(targets);
   if (Status s = create_pool(Purpose::data, settings_.data_qps, data_targets(), data_srq_.get());
       !s.ok())

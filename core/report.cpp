@@ -146,6 +146,13 @@ void optional_parts_from_json(const Reader& reader, EndpointReport* report, Stat
   if (reader.has("profile")) {
     profile_from_json(*reader.member("profile"), &report->profile.emplace(), status);
   }
+  if (reader.has("shared_receives")) {
+    const Reader r(*reader.member("shared_receives"), "shared_receives.", status);
+    r.get("limit_events", &report->shared_receives.limit_events);
+    r.get("growths", &report->shared_receives.growths);
+    r.get("shrinks", &report->shared_receives.shrinks);
+    r.get("rnr_retries", &report->shared_receives.rnr_retries);
+  }
   if (!reader.has("history")) return;
   std::set<std::uint32_t> peers;
   for (const PeerReport& peer : report->peers) peers.insert(peer.peer);
@@ -223,6 +230,11 @@ std::string to_json(const EndpointReport& report) {
                {"refusals", report.refusals},
                {"registrations", registrations_to_json(report.registrations)},
                {"rc_queue_pairs_peak", report.rc_queue_pairs_peak},
+               {"shared_receives",
+                {{"limit_events", report.shared_receives.limit_events},
+                 {"growths", report.shared_receives.growths},
+                 {"shrinks", report.shared_receives.shrinks},
+                 {"rnr_retries", report.shared_receives.rnr_retries}}},
                {"memory", std::move(memory)},
                {"peers", std::move(peers)},
                {"decisions", std::move(decisions)},

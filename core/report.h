@@ -83,6 +83,15 @@ struct RegistrationReport {
   std::uint64_t bytes = 0, bytes_peak = 0;  // registered, in use or not
 };
 
+// What became of the shared data receive queue.
+struct SharedReceivesReport {
+  std::uint64_t limit_events = 0;  // fewer receives than the low watermark were left
+  std::uint64_t growths = 0, shrinks = 0;
+  // Messages that found no receive and were sent again by their sender's adapter; filled in by the
+  // simulator: real adapters count them for a port, not for a process.
+  std::uint64_t rnr_retries = 0;
+};
+
 struct EndpointReport {
   std::uint64_t endpoint = 0;
   std::uint32_t pid = 0;
@@ -105,6 +114,7 @@ struct EndpointReport {
   // them those that needed a word besides (protocol/offers.cpp).
   std::uint64_t offers = 0, puts = 0, puts_told = 0;
   RegistrationReport registrations;
+  SharedReceivesReport shared_receives;
   std::uint64_t rc_queue_pairs_peak = 0;  // most that existed at one time, idle ones too
   std::optional<ProfileReport> profile;   // reports of older versions have none
 };

@@ -117,6 +117,17 @@ void registrations_line(std::string* out, const RegistrationReport& report) {
                   value::human_bytes(report.bytes_peak), value::human_bytes(report.bytes)));
 }
 
+void receives_line(std::string* out, const SharedReceivesReport& receives) {
+  if (receives.limit_events + receives.growths + receives.rnr_retries == 0) return;
+  *out += wrap(
+      "  ",
+      fmt::format("receive queue: low {} times, grown {} times, shrunk {} times; {} "
+                  "messages found no receive and were sent again",
+                  value::human_count(receives.limit_events), value::human_count(receives.growths),
+                  value::human_count(receives.shrinks), value::human_count(receives.rnr_retries)));
+  *out += '\n';
+}
+
 struct Total {
   std::uint64_t messages = 0, bytes = 0;
   void add(const ChannelSpan& span) {
@@ -262,6 +273,7 @@ void rank_tables(std::string* out, const EndpointReport& report, const Names& na
                   value::human_count(report.credit_messages), value::human_count(report.refusals)));
   registrations_line(out, report.registrations);
   *out += '\n';
+  receives_line(out, report.shared_receives);
   if (report.offers + report.puts == 0) return;
   *out += wrap("  ", fmt::format("{} receives offered to their senders; {} large messages written "
                                  "to offers, {} of them told of",

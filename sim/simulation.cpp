@@ -87,6 +87,13 @@ Result<std::unique_ptr<hca::World>> make_world(const Options& options, const Set
 }
 
 // `ready` is when the programs began.
+// With what only the adapter knows.
+EndpointReport report_of(const SimulationState& shared, RankState& rank) {
+  EndpointReport report = rank.endpoint().report();
+  report.shared_receives.rnr_retries = shared.world->rnr_waits(rank.id());
+  return report;
+}
+
 void collect(SimulationState& shared, Picoseconds ready, Outcome* outcome) {
   std::map<std::string, MemoryByKind> memory;
   std::map<std::string, Channels> channels;
@@ -95,7 +102,7 @@ void collect(SimulationState& shared, Picoseconds ready, Outcome* outcome) {
       if (shared.options->keep_reports) outcome->reports.emplace_back();
       continue;
     }
-    EndpointReport report = rank->endpoint().report();
+    EndpointReport report = report_of(shared, *rank);
     outcome->peers += report.peers.size();
     const Picoseconds born =  // after the start of the programs; below 0
         shared.world->process_time() - report.lifetime * hca::kNanosecond - ready;
@@ -254,7 +261,7 @@ Result<Outcome> run(const Options& options, const Program& program) {
   }
   for (auto& rank : shared.ranks) {
     if (options.examine && rank->has_endpoint() && !rank->killed()) {
-      options.examine(rank->id(), rank->endpoint().report());
+      options.examine(rank->id(), report_of(shared, *rank));
     }
     if (rank->has_endpoint() && !rank->closed()) rank->endpoint().abandon();
     rank->release();

@@ -17,7 +17,7 @@ Status EndpointCore::reserve_fixed(MemoryKind kind, std::uint64_t bytes, const c
   if (!reservation) {
     return {Code::over_budget,
             fmt::format("TURNOUT_MEMORY_BUDGET={} is too small: {} needs {} bytes and {} are "
-                        "used; raise it, or lower TURNOUT_RECEIVE_BUFFERS, "
+                        "used; raise it, or lower TURNOUT_RECEIVE_FIRST, "
                         "TURNOUT_CONTROL_BUFFERS or TURNOUT_SEND_BUFFERS",
                         account_.budget(), what, bytes, account_.used())};
   }
@@ -44,10 +44,10 @@ Status EndpointCore::reserve_fixed(std::uint32_t receive_entries, std::uint32_t 
     return s;
   }
   const std::uint64_t buffer_size = settings_.ring_entry_size;
-  if (Status s = reserve_fixed(MemoryKind::receive_buffers,
-                               settings_.receive_buffers * buffer_size +
-                                   settings_.control_buffers * wire::kControlBuffer,
-                               "the receive buffers", receive_entries);
+  if (Status s = reserve_fixed(
+          MemoryKind::receive_buffers,
+          first_receives() * buffer_size + settings_.control_buffers * wire::kControlBuffer,
+          "the receive buffers", first_receives() + settings_.control_buffers);
       !s.ok()) {
     return s;
   }

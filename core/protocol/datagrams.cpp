@@ -22,11 +22,13 @@ constexpr Nanoseconds kSoon = 10'000;
 }  // namespace
 
 void EndpointCore::on_datagram(bool control, std::uint32_t buffer, std::uint32_t length) {
-  const BufferPool& buffers = control ? control_receive_pool_ : receive_pool_;
+  const std::byte* const whole =
+      control ? control_receive_pool_.data(buffer) : receive_pool_.data(buffer);
+  const std::uint32_t size = control ? control_receive_pool_.size() : receive_pool_.size();
   wire::Datagram datagram;
   Status status{Code::invalid, "datagram: shorter than the adapter's header"};
-  const std::byte* const bytes = buffers.data(buffer) + wire::kGrhBytes;
-  if (length >= wire::kGrhBytes && length <= buffers.size()) {
+  const std::byte* const bytes = whole + wire::kGrhBytes;
+  if (length >= wire::kGrhBytes && length <= size) {
     length -= wire::kGrhBytes;
     status = wire::parse_datagram(bytes, length, &datagram);
     if (status.ok() && control == (datagram.kind == wire::DatagramKind::data)) {
@@ -64,7 +66,7 @@ bool EndpointCore::data_came(Peer& peer, const wire::Header& header, std::uint32
     owe_ack(peer, twice || early);
     // Messages before their turn must leave receives to the one that they wait for; what is dropped
     // here was not acknowledged and comes again.
-    taken = !twice && !(early && receives_kept_ >= settings_.receive_buffers / 2);
+    taken = !twice && !(early && receives_kept_ >= receive_pool_.count() / 2);
   }
   if (!taken) to_post_.push_back(buffer);
   return taken;

@@ -82,9 +82,9 @@ UnexpectedMessage& EndpointCore::store(Peer& peer, const wire::Header& header,
   if (arrival.storage == UnexpectedMessage::Storage::buffer) ++receives_kept_;
   // So many receive buffers kept that others find none are worse than memory over the limit.
   // Nor must they keep the pieces of a large message from coming.
-  const bool scarce = (arrival.storage == UnexpectedMessage::Storage::buffer &&
-                       receives_kept_ > settings_.receive_buffers / 2) ||
-                      peer.pieces > 0;
+  const bool scarce =
+      (arrival.storage == UnexpectedMessage::Storage::buffer && receives_scarce()) ||
+      peer.pieces > 0;
   const std::uint64_t bytes = header.length + sizeof(UnexpectedMessage);
   if (unexpected_bytes_ + bytes <= settings_.unexpected_memory || scarce) {
     (void)set_aside(message);  // if the budget refuses, it stays where it is
@@ -138,7 +138,7 @@ void EndpointCore::look_after_held_back(Peer& peer, bool wildcards, Nanoseconds 
     return;
   }
   const bool waited = wildcards || peer.directed_receives > 0 || peer.pieces > 0;
-  const bool scarce = receives_kept_ > settings_.receive_buffers / 2;
+  const bool scarce = receives_scarce();
   if ((!waited && !scarce) || relieve(peer)) {
     peer.stuck_since = 0;
     return;

@@ -1,5 +1,6 @@
 #include "core/verbs/device.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -192,6 +193,14 @@ Result<std::unique_ptr<Device>> Device::open(const Settings& settings) {
   std::unique_ptr<Device> device(new Device());
   device->context_ = found.context;
   retain();
+  // take_event() must not wait (ibv_get_async_event(3)). Under a virtual clock there is no
+  // descriptor.
+  if (const int fd = found.context->async_fd; fd >= 0) {
+    const int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) {
+      return failure("fcntl of the descriptor for asynchronous events", found.name, errno);
+    }
+  }
   device->name_ = found.name;
   device->why_ = std::move(why);
   device->virtual_ = is_virtual;
@@ -228,6 +237,12 @@ std::optional<std::uint64_t> Device::rnr_retries() const {
   const std::optional<std::uint64_t> now = read_rnr_retries(context_, port_number_);
   if (!now || !rnr_at_open_ || *now < *rnr_at_open_) return std::nullopt;
   return *now - *rnr_at_open_;
+}
+
+bool Device::take_event(ibv_async_event* event) const noexcept {
+  if (ibv_get_async_event(context_, event) != 0) return false;
+  ibv_ack_async_event(event);
+  return true;
 }
 
 Device::~Device() {

@@ -47,6 +47,9 @@ class Device {
   // opened: the virtual adapter tells those of this context, a real one (mlx5's counter
   // rnr_nak_retry_err) those of all programs that use the port. None: it does not tell.
   [[nodiscard]] std::optional<std::uint64_t> rnr_retries() const;
+  // The next asynchronous event, acknowledged already; false: there is none. Never waits, but for
+  // an adapter's driver it is a system call.
+  [[nodiscard]] bool take_event(ibv_async_event* event) const noexcept;
   // Dynamically connected queue pairs can be made.
   [[nodiscard]] bool has_dc() const noexcept { return has_dc_; }
   [[nodiscard]] std::uint32_t mtu() const noexcept {  // bytes of the longest datagram

@@ -70,6 +70,15 @@ HIDDEN struct ibv_srq* ibv_create_srq(struct ibv_pd* pd, struct ibv_srq_init_att
 HIDDEN int ibv_destroy_srq(struct ibv_srq* srq) {
   return functions().ibv_destroy_srq_fn(srq);
 }
+HIDDEN int ibv_modify_srq(struct ibv_srq* srq, struct ibv_srq_attr* attr, int mask) {
+  return functions().ibv_modify_srq_fn(srq, attr, mask);
+}
+HIDDEN int ibv_get_async_event(struct ibv_context* context, struct ibv_async_event* event) {
+  return functions().ibv_get_async_event_fn(context, event);
+}
+HIDDEN void ibv_ack_async_event(struct ibv_async_event* event) {
+  functions().ibv_ack_async_event_fn(event);
+}
 HIDDEN struct ibv_ah* ibv_create_ah(struct ibv_pd* pd, struct ibv_ah_attr* attr) {
   return functions().ibv_create_ah_fn(pd, attr);
 }

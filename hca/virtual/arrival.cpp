@@ -176,6 +176,7 @@ void VirtualEngine::receiver_not_ready(VirtualQp& qp, const VirtualQp& target,
                                        Operation& operation) {
   ++statistics_.rnr_waits;
   context_of(qp.verbs.qp_base.context).rnr_retries.fetch_add(1, std::memory_order_relaxed);
+  ++processes_[target.process].rnr_waits;
   note(Trace::Kind::rnr, qp, operation.target, 0);
   leave_responder(operation);
   constexpr std::uint32_t kForEver = 7;
@@ -221,10 +222,7 @@ bool VirtualEngine::take_receive(VirtualQp& target, Operation& operation) {
   queue.pop_front();
   if (target.srq != nullptr && target.srq->limit != 0 && queue.size() < target.srq->limit) {
     target.srq->limit = 0;  // one event, then armed anew by the owner
-    ibv_async_event event{};
-    event.event_type = IBV_EVENT_SRQ_LIMIT_REACHED;
-    event.element.srq = &target.srq->verbs;
-    raise(context_of(target.srq->verbs.context), event, &target.srq->events_read);
+    raise_limit(*target.srq);
   }
   return true;
 }

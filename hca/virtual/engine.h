@@ -46,6 +46,9 @@ class VirtualEngine final : public Engine, public World {
   [[nodiscard]] bool alive(ProcessIndex process) const noexcept override {
     return processes_[process].alive;
   }
+  [[nodiscard]] std::uint64_t rnr_waits(ProcessIndex process) const noexcept override {
+    return processes_[process].rnr_waits;
+  }
   [[nodiscard]] Picoseconds now() const noexcept override { return now_; }
   void at(Picoseconds time, Callback callback, void* context, std::uint64_t argument) override;
   bool run_one() override;
@@ -109,6 +112,7 @@ class VirtualEngine final : public Engine, public World {
     Context* context;
     ibv_async_event event;
     std::uint32_t* read;  // counter of the object
+    Picoseconds at;       // when the process can know
   };
 
   void schedule(Picoseconds time, Kind kind, void* object, std::uint64_t argument = 0);
@@ -177,6 +181,7 @@ class VirtualEngine final : public Engine, public World {
   void push(VirtualCq* cq, const CompletionEntry& entry, bool solicited);
   [[nodiscard]] static CompletionEntry entry_of(const Operation& operation, ibv_wc_status status);
   void raise(Context& context, const ibv_async_event& event, std::uint32_t* read);
+  void raise_limit(VirtualSrq& srq);
   void raise_qp(VirtualQp& qp, ibv_event_type type);
 
   [[nodiscard]] Operation* new_operation();

@@ -267,13 +267,13 @@ int VirtualEngine::get_cq_event(Channel& base, ibv_cq** cq, void** cq_context) {
 }
 
 void VirtualEngine::raise(Context& context, const ibv_async_event& event, std::uint32_t* read) {
-  async_.push_back({&context, event, read});
+  async_.push_back({&context, event, read, now_ + profile_.processor_interrupt});
   schedule(now_ + profile_.processor_interrupt, kNotify, nullptr, context.process);
 }
 
 int VirtualEngine::get_async_event(Context& context, ibv_async_event& event) {
   for (std::size_t i = 0; i < async_.size(); ++i) {
-    if (async_[i].context != &context) continue;
+    if (async_[i].context != &context || async_[i].at > now_) continue;
     event = async_[i].event;
     ++*async_[i].read;
     Fifo<AsyncEvent> kept;
@@ -306,6 +306,13 @@ Srq* VirtualEngine::create_srq(Pd& pd, ibv_srq_init_attr& attr) {
   return srq.release();
 }
 
+void VirtualEngine::raise_limit(VirtualSrq& srq) {
+  ibv_async_event event{};
+  event.event_type = IBV_EVENT_SRQ_LIMIT_REACHED;
+  event.element.srq = &srq.verbs;
+  raise(context_of(srq.verbs.context), event, &srq.events_read);
+}
+
 int VirtualEngine::modify_srq(Srq& base, const ibv_srq_attr& attr, int mask) {
   auto& srq = static_cast<VirtualSrq&>(base);
   if ((mask & IBV_SRQ_MAX_WR) != 0) {
@@ -314,7 +321,10 @@ int VirtualEngine::modify_srq(Srq& base, const ibv_srq_attr& attr, int mask) {
   }
   if ((mask & IBV_SRQ_LIMIT) != 0) {
     if (attr.srq_limit > srq.max_wr) return EINVAL;
-    srq.limit = attr.srq_limit;
+    // Armed when fewer are left already: the event comes at once (IBTA 10.2.9.3).
+    const bool below = srq.receives.size() < attr.srq_limit;
+    srq.limit = below ? 0 : attr.srq_limit;
+    if (below) raise_limit(srq);
   }
   return 0;
 }
@@ -328,6 +338,9 @@ int VirtualEngine::query_srq(Srq& base, ibv_srq_attr& attr) {
 int VirtualEngine::destroy_srq(Srq& base) {
   auto& srq = static_cast<VirtualSrq&>(base);
   if (srq.users.load() != 0) return EBUSY;
+  for (std::size_t i = 0; i < async_.size(); ++i) {
+    if (async_[i].read == &srq.events_read) async_[i].context = nullptr;
+  }
   --reinterpret_cast<Pd*>(srq.verbs.pd)->users;
   delete &srq;
   return 0;

@@ -31,6 +31,7 @@ struct Process {
   World::Callback wake = nullptr;
   void* wake_context = nullptr;
   Picoseconds busy = 0;  // its code has run up to here
+  std::uint64_t rnr_waits = 0;
   bool alive = true;
 };
 

@@ -87,6 +87,8 @@ class World {
   // Ends it as SIGKILL would: its queue pairs answer nobody, nothing wakes it any more.
   virtual void kill(ProcessIndex process) = 0;
   [[nodiscard]] virtual bool alive(ProcessIndex process) const noexcept = 0;
+  // How often a message for it found no receive posted and had to come again.
+  [[nodiscard]] virtual std::uint64_t rnr_waits(ProcessIndex process) const noexcept = 0;
 
   // The kernel.
   [[nodiscard]] virtual Picoseconds now() const noexcept = 0;

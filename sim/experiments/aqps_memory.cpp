@@ -368,7 +368,8 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   const Result<std::vector<std::string>> policies =
       policies_of(options.policies, {"aqps", "dc-rdma-od", "rc-rdma-od"});
   if (!policies) return policies.status();
-  const NamedValues settings = overlaid({{"memory_budget", "128GiB"}}, options.settings);
+  const NamedValues settings =
+      overlaid({{"memory_budget", "128GiB"}, {"receive_first", "32768"}}, options.settings);
   std::vector<std::uint32_t> sizes = options.sizes;
   if (sizes.empty()) sizes = {8, 16, 32, 64, 128, 256, 1024, 4096};
   for (const std::uint32_t ranks : sizes) {

@@ -84,6 +84,27 @@ TEST(ReceiveEffects, LimitEventAfterTheInterrupt) {
   EXPECT_FALSE(next_event());  // once, until it is armed anew
 }
 
+TEST(ReceiveEffects, ALimitAboveWhatIsPostedIsReachedAtOnce) {
+  hca::Profile profile;
+  profile.processor_interrupt = 5'000;
+  QpOptions options;
+  options.shared_receive = true;
+  Pair pair(profile, options);
+  pair.world.enter(pair.b.process);
+  pair.b.receive_shared(3);
+  ibv_srq_attr attr{};
+  attr.srq_limit = 4;
+  ASSERT_EQ(VERB(ibv_modify_srq)(pair.b.srq.get(), &attr, IBV_SRQ_LIMIT), 0);
+  ibv_async_event event{};
+  EXPECT_NE(VERB(ibv_get_async_event)(pair.b.device->context(), &event), 0);  // the interrupt
+  play(pair.world);
+  ASSERT_EQ(VERB(ibv_get_async_event)(pair.b.device->context(), &event), 0);
+  EXPECT_EQ(event.event_type, IBV_EVENT_SRQ_LIMIT_REACHED);
+  VERB(ibv_ack_async_event)(&event);
+  ASSERT_EQ(VERB(ibv_query_srq)(pair.b.srq.get(), &attr), 0);
+  EXPECT_EQ(attr.srq_limit, 0u);
+}
+
 TEST(ReceiveEffects, AnEventOfACompletionChannelTakesTheInterrupt) {
   hca::Profile profile;
   profile.processor_interrupt = 20'000'001;
