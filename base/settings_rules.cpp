@@ -114,8 +114,8 @@ Status Settings::validate() const {
   rules.that(policy != "static:ud-sendrecv" || start_channel != "dc", "policy", policy,
              "it needs UD, which TURNOUT_START_CHANNEL=dc rules out");
   rules.one_of("break_rule", break_rule,
-               std::array<std::string_view, 4>{"", "free-before-drain", "over-budget",
-                                               "stale-registrations"});
+               std::array<std::string_view, 5>{"", "free-before-drain", "over-budget",
+                                               "lend-freely", "stale-registrations"});
   rules.one_of("rendezvous", rendezvous, kRendezvousNames);
 
   rules.count("data_qps", data_qps, 0, 64);
@@ -142,6 +142,7 @@ Status Settings::validate() const {
   rules.count("control_buffers", control_buffers, 8, 32768);
   rules.count("send_buffers", send_buffers, 8, 32768);
   rules.count("credits", credits, 2, 32768);
+  rules.count("credits_first", credits_first, 1, 32768);
   rules.that(credits <= receive_buffers, "credits", fmt::format("{}", credits),
              fmt::format("one source may not use more than all receives: at most "
                          "TURNOUT_RECEIVE_BUFFERS, which is {}",

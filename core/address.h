@@ -18,14 +18,14 @@ inline constexpr std::size_t kMaxEstablishmentQps = 2;
 
 struct Address {
   static constexpr std::uint16_t kMagic = 0x5455;  // "UT"
-  static constexpr std::uint16_t kVersion = 4;     // of address, wire and ring layouts together
+  static constexpr std::uint16_t kVersion = 5;     // of address, wire and ring layouts together
 
   std::uint16_t magic = kMagic;
   std::uint16_t version = kVersion;
   std::uint16_t lid = 0;
   std::uint8_t counts = 0;  // data targets (bits 0-3), credit (4-5), establishment (6-7)
   std::uint8_t sizes =
-      0;                 // log2 of data receive size - 9 (bits 0-2), UD (3), log2 of credits (4-7)
+      0;  // log2 of data receive size - 9 (bits 0-2), UD (3), log2 of first credits (4-7)
   std::uint64_t id = 0;  // unique per endpoint: never reused within a job
   std::array<std::uint8_t, 16> gid{};
   std::uint32_t pid = 0;  // of the process, for messages to people

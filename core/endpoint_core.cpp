@@ -15,7 +15,7 @@ namespace turnout {
 namespace {
 
 constexpr std::uint32_t kWantedInline = 256;  // header, and kInjectLimit of payload
-constexpr int kPollBatch = 16;
+
 constexpr std::uint32_t kTickEvery = 64;  // progress calls between two looks at the clock
 constexpr Nanoseconds kCloseTimeout = 1'000'000'000;
 
@@ -106,7 +106,7 @@ Status EndpointCore::start() {
   if (over_datagrams()) receive_size = std::min<std::uint64_t>(receive_size, device_->mtu());
   const unsigned sizes = static_cast<unsigned>(std::bit_width(receive_size) - 1 - 9) |
                          (over_datagrams() ? Address::kDatagrams : 0u);
-  const auto credits = static_cast<unsigned>(std::bit_width(settings_.credits) - 1);
+  const auto credits = static_cast<unsigned>(std::bit_width(first_credits()) - 1);
   address_.counts = static_cast<std::uint8_t>(data_targets() | settings_.credit_qps << 4 |
                                               settings_.establishment_qps << 6);
   address_.sizes = static_cast<std::uint8_t>(sizes | credits << 4);
@@ -118,6 +118,7 @@ Status EndpointCore::start() {
   }
   start_registrations();
   frees_before_drain_ = settings_.break_rule == "free-before-drain";
+  lends_freely_ = settings_.break_rule == "lend-freely";
   started_ = true;
   if (!device_->is_simulated()) live_report_.open(address_.id, settings_.report_job);
   const Nanoseconds now = clock_.now();
@@ -278,6 +279,7 @@ void EndpointCore::tick() {
   }
   if (now >= next_link_) service_links(now);
   if (now >= shared_.look_at) look_after_receives(now);
+  if (now >= next_sweep_) sweep_credits(now);
 }
 
 bool EndpointCore::poll_receive_queue() {

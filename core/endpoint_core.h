@@ -8,6 +8,7 @@
 //   protocol/send_path.cpp       messages out: eager, RTS, credits, backlog
 //   protocol/receive_path.cpp    messages in: stream order, matching, posted receives
 //   protocol/unexpected.cpp      messages nobody waits for yet, peek and claim, scarce memory
+//   protocol/credits.cpp         who may send how much into the shared receive queue
 //   protocol/transfer.cpp        RDMA: rendezvous reads (getcqe), one-sided operations
 //   protocol/registration.cpp    registrations of user buffers, and when they are stale
 //   protocol/datagrams.cpp       UD in DC's place: acknowledgements, timers, sending again
@@ -70,7 +71,7 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] bool close() override;
   void abandon() noexcept override { started_ = false; }
   [[nodiscard]] Nanoseconds next_deadline() const noexcept override {
-    return std::min({next_decision_, next_keepalive_, next_link_, hold_until_});
+    return std::min({next_decision_, next_keepalive_, next_link_, next_sweep_, hold_until_});
   }
 
   [[nodiscard]] const Address& address() const noexcept override { return address_; }
@@ -109,6 +110,7 @@ class EndpointCore final : public Endpoint {
  private:
   static constexpr std::uint32_t kQueueDepth = 128;  // work requests of one queue pair
   static constexpr std::uint32_t kControlSendBuffers = 128;
+  static constexpr int kPollBatch = 16;              // completions looked at together
   static constexpr std::uint64_t kControlReceive = std::uint64_t{1} << 32;  // bit of a wr_id
 
   enum class Purpose : std::uint8_t { data, credit, establishment };
@@ -249,7 +251,7 @@ class EndpointCore final : public Endpoint {
                      const Arrival& arrival);
   void release_arrival(Peer& peer, UnexpectedMessage::Storage storage, std::uint32_t buffer,
                        std::uint64_t position);
-  void give_credit(Peer& peer, UnexpectedMessage::Storage storage, std::uint32_t count);
+  void give_ring_credits(Peer& peer, std::uint32_t count);
   void receive_eager(RecvOperation& receive, Peer& peer, const wire::Header& header,
                      const std::byte* payload);
   void end_receive(RecvOperation& receive, const Completion& completion, std::size_t overflow,
@@ -283,6 +285,30 @@ class EndpointCore final : public Endpoint {
     return record;
   }
   [[nodiscard]] Status refusal();
+
+  // protocol/credits.cpp
+  [[nodiscard]] std::uint32_t first_credits() const noexcept;
+  [[nodiscard]] std::uint32_t most_credits() const noexcept {
+    return static_cast<std::uint32_t>(settings_.credits);
+  }
+  // Receives that are there, or can be added; and how many credits may be lent in all.
+  [[nodiscard]] std::uint32_t safe_to_lend() const noexcept;
+  [[nodiscard]] std::uint32_t lendable() const noexcept;
+  void take_back_credit(Peer& peer);
+  void count_again(Lending& lending) noexcept;
+  void raise_lend_limit() noexcept;
+  void lower_lend_limit() noexcept;
+  void lend(Peer& peer);
+  void raise_target(Lending& lending) noexcept;
+  void want_for(Peer& peer);
+  void serve_wanting();
+  [[nodiscard]] static bool is_dry(const Peer& peer) noexcept;
+  void sweep_credits(Nanoseconds now);
+  void on_recall(Peer& peer);
+  void on_yield(Peer& peer, std::uint32_t credits);
+  void ask_for_credit(Peer& peer);
+  void on_want(Peer& peer);
+  void forget_credits(Peer& peer);
 
   // endpoint_report.cpp
   void report_history(EndpointReport* report) const;
@@ -562,10 +588,22 @@ class EndpointCore final : public Endpoint {
     std::uint32_t watermark = 0;  // an event when fewer are left; 0: never
     std::uint32_t least = 0;      // posted, since the pool was looked at for shrinking
     bool armed = false;           // the adapter will tell
+    bool may_grow = false;        // as far as is known
     Nanoseconds look_at = 0, arm_at = 0, shrink_at = 0;
     Nanoseconds patience = 0;  // between two looks for shrinking
     std::uint64_t limit_events = 0, growths = 0;
   } shared_;
+
+  // Credits of that queue, of all peers that were heard.
+  std::uint32_t lent_ = 0;
+  std::uint32_t lend_limit_ = 0;  // beyond what is safe
+  std::uint32_t calm_ = 0;        // messages since the limit was changed
+  bool lent_too_much_ = false;    // once
+  std::deque<Peer*> wanting_;     // peers that have nothing left, in the order they will be served
+  std::size_t sweep_at_ = 0;
+  unsigned sweep_backoff_ = 0;
+  Nanoseconds next_sweep_ = INT64_MAX;
+  std::uint64_t credit_waits_ = 0, credit_recalls_ = 0;
 
   Slab<SendOperation> sends_;
   Slab<RecvOperation> receives_;
@@ -601,6 +639,7 @@ class EndpointCore final : public Endpoint {
   bool closing_ = false;
   ChannelKind first_message_ = ChannelKind::dc_sendrecv;  // asked for at a peer's first message
   bool frees_before_drain_ = false;                       // setting break_rule
+  bool lends_freely_ = false;                             // the same
   std::unique_ptr<selection::Statistics> statistics_;     // made with the first counts to keep
   selection::WindowState window_;
   selection::DeviceCosts costs_;

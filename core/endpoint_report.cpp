@@ -63,7 +63,8 @@ EndpointReport EndpointCore::report() const {
   report.puts_told = puts_told_;
   report.credit_messages = credit_messages_;
   report.refusals = refusals_;
-  report.shared_receives = {shared_.limit_events, shared_.growths, receive_pool_.chunks_gone(), 0};
+  report.shared_receives = {shared_.limit_events, shared_.growths, receive_pool_.chunks_gone(),
+                            credit_waits_,        credit_recalls_, 0};
   report.rc_queue_pairs_peak = rc_peak_;
   const RegistrationCache::Counts& kept = registrations_.counts();
   report.registrations = {registrations_off_, kept.hits,  kept.misses,    kept.evictions,

@@ -151,6 +151,8 @@ void optional_parts_from_json(const Reader& reader, EndpointReport* report, Stat
     r.get("limit_events", &report->shared_receives.limit_events);
     r.get("growths", &report->shared_receives.growths);
     r.get("shrinks", &report->shared_receives.shrinks);
+    r.get("credit_waits", &report->shared_receives.credit_waits);
+    r.get("credit_recalls", &report->shared_receives.credit_recalls);
     r.get("rnr_retries", &report->shared_receives.rnr_retries);
   }
   if (!reader.has("history")) return;
@@ -234,6 +236,8 @@ std::string to_json(const EndpointReport& report) {
                 {{"limit_events", report.shared_receives.limit_events},
                  {"growths", report.shared_receives.growths},
                  {"shrinks", report.shared_receives.shrinks},
+                 {"credit_waits", report.shared_receives.credit_waits},
+                 {"credit_recalls", report.shared_receives.credit_recalls},
                  {"rnr_retries", report.shared_receives.rnr_retries}}},
                {"memory", std::move(memory)},
                {"peers", std::move(peers)},

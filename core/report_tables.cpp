@@ -118,13 +118,18 @@ void registrations_line(std::string* out, const RegistrationReport& report) {
 }
 
 void receives_line(std::string* out, const SharedReceivesReport& receives) {
-  if (receives.limit_events + receives.growths + receives.rnr_retries == 0) return;
+  if (receives.limit_events + receives.growths + receives.credit_waits + receives.rnr_retries ==
+      0) {
+    return;
+  }
   *out += wrap(
       "  ",
-      fmt::format("receive queue: low {} times, grown {} times, shrunk {} times; {} "
-                  "messages found no receive and were sent again",
+      fmt::format("receive queue: low {} times, grown {}, shrunk {}; {} waits for a credit, {} "
+                  "credits called back; {} messages found no receive and were sent again",
                   value::human_count(receives.limit_events), value::human_count(receives.growths),
-                  value::human_count(receives.shrinks), value::human_count(receives.rnr_retries)));
+                  value::human_count(receives.shrinks), value::human_count(receives.credit_waits),
+                  value::human_count(receives.credit_recalls),
+                  value::human_count(receives.rnr_retries)));
   *out += '\n';
 }
 

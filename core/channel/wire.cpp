@@ -27,7 +27,7 @@ Status check_header(const Header& header) {
     return {Code::invalid,
             fmt::format("message: type {} is unknown", static_cast<unsigned>(header.type))};
   }
-  constexpr unsigned known = kTagged | kRemoteData | kIntroduced | kAcknowledge;
+  constexpr unsigned known = kTagged | kRemoteData | kIntroduced | kAcknowledge | kLastCredit;
   if ((header.flags & ~known) != 0) {
     return {Code::invalid, fmt::format("message: flags {:#x} are unknown", header.flags)};
   }
@@ -129,6 +129,9 @@ Status parse_control(const std::byte* bytes, std::size_t length, ControlMessage*
     case Control::pull:
     case Control::written:
     case Control::revoke:
+    case Control::want:
+    case Control::recall:
+    case Control::yield:
       return {};
     case Control::cts:
     case Control::offer:

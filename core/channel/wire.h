@@ -37,6 +37,7 @@ enum Flag : std::uint8_t {
   kIntroduced = 4,   // an Introduction follows the header (DC-sendrecv only)
   kAcknowledge = 8,  // the payload begins with the sender's operation (8 bytes): send a fin when
                      // the message has been put into its receive
+  kLastCredit = 16,  // the sender has no credit left: it could use more
 };
 inline constexpr std::size_t kOperationBytes = 8;
 [[nodiscard]] constexpr std::uint8_t flags_of(bool tagged, bool has_remote_data) noexcept {
@@ -124,6 +125,9 @@ enum class Control : std::uint8_t {
   offer = 20,  // put, putnr: RTR, a receive stands for a large message; a Detail follows
   written = 21,  // rput: what cts asked for lies there; operation is the receiver's transfer
   revoke = 22,   // the offer `operation` shall not be used; `revoked` answers
+  want = 23,     // asks for a credit: the sender handed back all it had
+  recall = 24,   // credits that are not used shall be handed back
+  yield = 25,    // answers `recall`: so many `credits`, perhaps none
 };
 
 enum class Refusal : std::uint8_t { none = 0, budget = 1, limit = 2, busy = 3, device = 4 };
@@ -174,7 +178,8 @@ struct Detail {
 };
 static_assert(sizeof(Detail) == 64);
 static_assert(sizeof(ControlMessage) + sizeof(Detail) <= kControlBuffer);
-inline constexpr std::uint16_t kWhole = 1000;                             // of a hint's shares
+inline constexpr std::uint32_t kMostCredits = 32768;  // that one source can have
+inline constexpr std::uint16_t kWhole = 1000;         // of a hint's shares
 inline constexpr std::uint32_t kMostQueuePairs = std::uint32_t{1} << 24;  // that a hint can name
 
 // Over UD every message is preceded by this (and, in the receive buffer, by 40 bytes of the

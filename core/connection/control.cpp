@@ -80,8 +80,7 @@ Peer* EndpointCore::make_peer(const Address& address, Status* status) {
   peer->data_queue = choose_queue(address_.id, address.id, settings_.data_qps);
   peer->credit_queue = choose_queue(address_.id, address.id, settings_.credit_qps);
   peer->establishment_queue = choose_queue(address_.id, address.id, settings_.establishment_qps);
-  peer->credits =
-      std::min<std::uint32_t>(static_cast<std::uint32_t>(settings_.credits), address.credits());
+  peer->credits = address.credits();
   peer->eager_size =
       std::min(own_eager_size_, address.receive_size() - (over_datagrams() ? wire::kGrhBytes : 0));
   peer->heard = clock_.now();
@@ -246,7 +245,8 @@ void EndpointCore::handle_control(Peer& peer, const wire::ControlMessage& messag
                                   const wire::Detail& detail) {
   switch (message.type) {
     case wire::Control::credit:
-      peer.credits = std::min(peer.credits + message.credits, peer.address.credits());
+      peer.credits = std::min(peer.credits + message.credits, wire::kMostCredits);
+      if (message.credits > 0) peer.must_ask = false;
       if (over_ring(peer.send_kind) && message.request == peer.ring_sender.request) {
         peer.ring_sender.credits =
             std::min(peer.ring_sender.credits + message.ring_credits, peer.ring_sender.entries);
@@ -297,6 +297,15 @@ void EndpointCore::handle_control(Peer& peer, const wire::ControlMessage& messag
       break;
     case wire::Control::revoke:
       on_revoke(peer, message.operation);
+      break;
+    case wire::Control::want:
+      on_want(peer);
+      break;
+    case wire::Control::recall:
+      on_recall(peer);
+      break;
+    case wire::Control::yield:
+      on_yield(peer, message.credits);
       break;
     case wire::Control::reject:
       lose_peer(peer, Status{Code::peer_lost,
@@ -446,6 +455,7 @@ void EndpointCore::lose_peer(Peer& peer, Status why) {
   for (const HeldMessage& held : peer.held) to_post_.push_back(held.buffer);
   receives_kept_ -= peer.held.size();
   peer.held.clear();
+  forget_credits(peer);
 }
 
 // A zero-length RDMA write: the peer's adapter answers, its processor is not needed.
@@ -487,7 +497,11 @@ void EndpointCore::keep_alive(Nanoseconds now) {
   for (std::size_t n = peers_.size(); n > 0; --n) {
     keepalive_at_ = keepalive_at_ + 1 < peers_.size() ? keepalive_at_ + 1 : 0;
     Peer& peer = *peers_[keepalive_at_];
-    if (peer.lost || peer.self) continue;
+    if (peer.lost) continue;
+    if (peer.self) {
+      look_after_held_back(peer, awaited_from_any, now);
+      continue;
+    }
     if (peer.heard_since_tick) {
       peer.heard = now;
       peer.heard_since_tick = false;

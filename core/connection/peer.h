@@ -65,6 +65,20 @@ struct HeldMessage {  // arrived on the start service before its turn
   std::uint32_t length = 0;
 };
 
+// What a source may send into the shared receive queue, as its receiver sees it
+// (protocol/credits.cpp). `lent` is what the source has, what is on its way, messages that keep
+// their buffer, and what it has not been told of yet (Peer::owed).
+struct Lending {
+  std::uint32_t lent = 0;
+  std::uint32_t target = 0;
+  std::uint32_t aside = 0;  // of `lent`, not counted in the sum: it was silent
+  std::uint32_t kept = 0;   // of `lent`: messages nobody waits for, in their buffers
+  bool known = false;       // a message of it came: it is part of the sum
+  bool lately = false;      // since the last sweep
+  bool wanting = false;     // it is in the row of those that have nothing left
+  bool recalled = false;    // asked to hand back, not answered yet
+};
+
 struct Peer {
   PeerId id = kAnyPeer;
   std::uint32_t remote_index = wire::kUnknownIndex;  // of us in its table; unknown until welcomed
@@ -88,6 +102,7 @@ struct Peer {
   SendState send_state = SendState::steady;
   std::uint32_t send_sequence = 0;  // of the next message
   std::uint32_t credits = 0;        // messages on the start service we may still send
+  bool must_ask = false;            // we handed back all of them
   std::uint32_t eager_size = 0;     // bytes of a message its data receives take, at most ours
   RingSender ring_sender;
   RingSender offered_ring;  // while send_state is not steady
@@ -112,6 +127,7 @@ struct Peer {
   std::uint32_t receive_sequence = 0;                // of the next message to deliver
   std::uint32_t owed = 0;                            // credits of the start service to hand back
   std::uint32_t owed_ring = 0;
+  Lending lending;
   std::unique_ptr<RingReceiver> ring;
   std::vector<HeldMessage> held;
   bool stalled = false;             // no memory to deliver the next message

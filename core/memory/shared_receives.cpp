@@ -18,13 +18,16 @@ namespace {
 constexpr Nanoseconds kLookEvery = 1'000'000;
 // Where nothing can be added, events are only counted: not more often than this.
 constexpr Nanoseconds kArmAfterRefusal = 1'000'000;
+// Where peers are lent more than there is, each makes that less (protocol/credits.cpp).
+constexpr Nanoseconds kArmWhileTooMuchIsLent = 100'000;
 constexpr Nanoseconds kMostPatience = 16;  // times the setting receive_idle
 }  // namespace
 
 // The first receives are posted.
 void EndpointCore::begin_receives() noexcept {
-  shared_.watermark = static_cast<std::uint32_t>(
-      std::min<std::uint64_t>(settings_.receive_watermark, receive_pool_.count() / 4));
+  const std::uint64_t quarter = std::max(receive_pool_.count() / 4, 1u);
+  shared_.watermark = static_cast<std::uint32_t>(std::min(settings_.receive_watermark, quarter));
+  shared_.may_grow = shared_.watermark > 0 && settings_.receive_growth > 0;
   shared_.least = shared_.posted;
   shared_.patience = settings_.receive_idle;
   shared_.shrink_at = clock_.now() + shared_.patience;
@@ -86,6 +89,7 @@ void EndpointCore::arm_limit() noexcept {
   TURNOUT_LOG(channel, info, "{}: no low watermark on the receive queue: {}", device_->name(),
               std::strerror(error));
   shared_.watermark = 0;
+  shared_.may_grow = false;
 }
 
 void EndpointCore::look_after_receives(Nanoseconds now) {
@@ -124,16 +128,20 @@ void EndpointCore::more_receives(Nanoseconds now) {
     if (more > 0) status = receive_pool_.grow(*device_, account_, more, spare(), &to_post_);
     if (!status.ok()) {
       TURNOUT_LOG(channel, debug, "no more receives: {}", status.text());
-      shared_.arm_at = now + kArmAfterRefusal;
+      shared_.arm_at = now + (lent_ > safe_to_lend() ? kArmWhileTooMuchIsLent : kArmAfterRefusal);
+      shared_.may_grow = false;
+      lower_lend_limit();
       return;
     }
     charge(Work::register_memory, std::uint64_t{more} * receive_pool_.size());
     ++shared_.growths;
+    shared_.may_grow = receive_pool_.count() < settings_.receive_buffers;
   }
   post_receives();
   shared_.least = shared_.posted;
   shared_.shrink_at = now + shared_.patience;
   arm_limit();
+  if (!wanting_.empty()) serve_wanting();
 }
 
 // The youngest chunk goes if the queue has been that much above the watermark, twice, all the time.
@@ -141,6 +149,8 @@ void EndpointCore::fewer_receives(Nanoseconds now) {
   const std::uint32_t less = receive_pool_.would_shrink_by();
   const bool idle = less > 0 && shared_.least >= less + 2 * shared_.watermark;
   if (idle) (void)receive_pool_.begin_shrink();
+  // What the budget refused may be there now.
+  shared_.may_grow = shared_.watermark > 0 && settings_.receive_growth > 0;
   shared_.least = shared_.posted;
   shared_.shrink_at = now + shared_.patience;
 }

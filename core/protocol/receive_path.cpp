@@ -189,7 +189,10 @@ bool EndpointCore::poll_ring(Peer& peer) {
 }
 
 void EndpointCore::credits_given(Peer& peer, const wire::Header& header) {
-  peer.credits = std::min(peer.credits + header.credits, peer.address.credits());
+  if (header.credits > 0) {
+    peer.credits = std::min(peer.credits + header.credits, wire::kMostCredits);
+    peer.must_ask = false;
+  }
   // Credits of a ring that was given up may come late: they are not the present one's.
   if (header.ring_credits > 0 && over_ring(peer.send_kind) &&
       header.ring == static_cast<std::uint8_t>(peer.ring_sender.request)) {
@@ -198,15 +201,9 @@ void EndpointCore::credits_given(Peer& peer, const wire::Header& header) {
   }
 }
 
-void EndpointCore::give_credit(Peer& peer, UnexpectedMessage::Storage storage,
-                               std::uint32_t count) {
-  if (storage == UnexpectedMessage::Storage::ring) {
-    peer.owed_ring += count;
-    if (peer.ring && peer.owed_ring >= peer.ring->entries() / 2) send_credits(peer);
-  } else {
-    peer.owed += count;
-    if (peer.owed >= settings_.credits / 2) send_credits(peer);
-  }
+void EndpointCore::give_ring_credits(Peer& peer, std::uint32_t count) {
+  peer.owed_ring += count;
+  if (peer.ring && peer.owed_ring >= peer.ring->entries() / 2) send_credits(peer);
 }
 
 // Lets go of where a message lay and hands its credit back.
@@ -215,10 +212,10 @@ void EndpointCore::release_arrival(Peer& peer, UnexpectedMessage::Storage storag
   switch (storage) {
     case UnexpectedMessage::Storage::buffer:
       to_post_.push_back(buffer);
-      give_credit(peer, storage, 1);
+      take_back_credit(peer);
       break;
     case UnexpectedMessage::Storage::ring:
-      if (peer.ring) give_credit(peer, storage, peer.ring->free(position));
+      if (peer.ring) give_ring_credits(peer, peer.ring->free(position));
       break;
     case UnexpectedMessage::Storage::heap:
     case UnexpectedMessage::Storage::none:
@@ -233,6 +230,8 @@ void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival
   ++peer.receive_sequence;
   peer.stalled = false;
   credits_given(peer, header);
+  if ((header.flags & wire::kLastCredit) != 0) [[unlikely]]
+    raise_target(peer.lending);
   if (!wire::is_message(header.type)) {
     if (header.type == wire::Type::piece) on_piece(peer, header, arrival.payload);
     if (header.type == wire::Type::landed) on_landed(peer, header, arrival.payload);

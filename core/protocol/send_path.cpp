@@ -143,11 +143,17 @@ bool EndpointCore::post_over_ring(Peer& peer, const StreamMessage& message) {
 
 bool EndpointCore::post_over_base(Peer& peer, const StreamMessage& message) {
   MessageQueue& queue = *pool(Purpose::data)[peer.data_queue];
-  if (peer.credits == 0 || queue.full()) return false;
+  if (peer.credits == 0) {
+    if (peer.must_ask) [[unlikely]]
+      ask_for_credit(peer);
+    return false;
+  }
+  if (queue.full()) return false;
   const std::uint32_t buffer = send_pool_.take();
   if (buffer == kNoBuffer) return false;
   wire::Header header;
   fill_header(peer, message, &header);
+  if (peer.credits == 1) header.flags |= wire::kLastCredit;
   std::byte* const whole = send_pool_.data(buffer);
   std::byte* start = whole;
   if (over_datagrams()) {

@@ -79,7 +79,10 @@ UnexpectedMessage& EndpointCore::store(Peer& peer, const wire::Header& header,
   message.buffer = arrival.buffer;
   message.position = arrival.position;
   ++peer.withheld;
-  if (arrival.storage == UnexpectedMessage::Storage::buffer) ++receives_kept_;
+  if (arrival.storage == UnexpectedMessage::Storage::buffer) {
+    ++receives_kept_;
+    ++peer.lending.kept;
+  }
   // So many receive buffers kept that others find none are worse than memory over the limit.
   // Nor must they keep the pieces of a large message from coming.
   const bool scarce =
@@ -89,6 +92,8 @@ UnexpectedMessage& EndpointCore::store(Peer& peer, const wire::Header& header,
   if (unexpected_bytes_ + bytes <= settings_.unexpected_memory || scarce) {
     (void)set_aside(message);  // if the budget refuses, it stays where it is
   }
+  // It brings back no credit, and was perhaps the last.
+  if (message.storage == UnexpectedMessage::Storage::buffer && is_dry(peer)) lend(peer);
   return message;
 }
 
@@ -108,7 +113,10 @@ bool EndpointCore::set_aside(UnexpectedMessage& message) {
       length > 0 ? UnexpectedMessage::Storage::heap : UnexpectedMessage::Storage::none;
   unexpected_bytes_ += length + sizeof(UnexpectedMessage);
   --peer.withheld;
-  if (from == UnexpectedMessage::Storage::buffer) --receives_kept_;
+  if (from == UnexpectedMessage::Storage::buffer) {
+    --receives_kept_;
+    --peer.lending.kept;
+  }
   release_arrival(peer, from, message.buffer, message.position);
   return true;
 }
@@ -133,7 +141,9 @@ bool EndpointCore::relieve(Peer& peer) {
 void EndpointCore::look_after_held_back(Peer& peer, bool wildcards, Nanoseconds now) {
   const bool moving = peer.seen_at_round != peer.receive_sequence;
   peer.seen_at_round = peer.receive_sequence;
-  if (moving || (peer.withheld == 0 && !peer.stalled)) {
+  // Messages of others may have every receive that its next one needs.
+  const bool starved = receives_kept_ >= receive_pool_.count();
+  if (moving || (peer.withheld == 0 && !peer.stalled && !starved)) {
     peer.stuck_since = 0;
     return;
   }
@@ -177,6 +187,7 @@ void EndpointCore::release_unexpected(UnexpectedMessage& message) {
       break;
     case UnexpectedMessage::Storage::buffer:
       --receives_kept_;
+      --peer.lending.kept;
       [[fallthrough]];
     case UnexpectedMessage::Storage::ring:
       --peer.withheld;

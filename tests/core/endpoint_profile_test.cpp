@@ -43,7 +43,9 @@ class EndpointProfile : public ::testing::Test {
     EXPECT_EQ(in, out);
   }
 
-  TestWorld world_{2, {{"policy", "static:dc-sendrecv"}, {"rendezvous_segment", "64KiB"}}};
+  TestWorld world_{
+      2,
+      {{"policy", "static:dc-sendrecv"}, {"credits_first", "16"}, {"rendezvous_segment", "64KiB"}}};
 };
 
 TEST_F(EndpointProfile, EachRequestIsCountedWithItsSize) {
@@ -91,7 +93,7 @@ TEST_F(EndpointProfile, UnexpectedMessagesAreCountedByTheirWholeSize) {
 
 TEST_F(EndpointProfile, BuffersHaveANumberToo) {
   const EndpointReport report = world_[0].report();
-  EXPECT_EQ(objects(report, MemoryKind::receive_buffers), 512u);
+  EXPECT_EQ(objects(report, MemoryKind::receive_buffers), 64u + 256u);
   EXPECT_EQ(objects(report, MemoryKind::send_buffers), 128u + 128u);
   EXPECT_EQ(objects(report, MemoryKind::queue_pairs), 16u) << "8 initiators and 8 targets";
   EXPECT_EQ(objects(report, MemoryKind::rings), 0u);
@@ -109,8 +111,10 @@ TEST_F(EndpointProfile, BuffersHaveANumberToo) {
 
 // Two sources send more than the receiver has receives for, which does nothing meanwhile.
 TEST_F(EndpointProfile, RetriesForWantOfAReceiveAreToldByTheVirtualAdapter) {
-  TestWorld few(3,
-                {{"policy", "static:dc-sendrecv"}, {"receive_buffers", "16"}, {"credits", "16"}});
+  TestWorld few(3, {{"policy", "static:dc-sendrecv"},
+                    {"receive_buffers", "16"},
+                    {"credits", "16"},
+                    {"credits_first", "16"}});
   std::vector<std::byte> out = pattern(8, 1);
   const iovec source = piece(out);
   for (int i = 0; i < 32; ++i) {

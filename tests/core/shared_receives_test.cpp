@@ -16,7 +16,8 @@ constexpr std::size_t kEntry = 4096;
 Overrides small_queue(Overrides more = {}) {
   Overrides all = {{"policy", "static:dc-sendrecv"}, {"receive_first", "16"},
                    {"receive_growth", "16"},         {"receive_buffers", "64"},
-                   {"receive_watermark", "4"},       {"credits", "32"}};
+                   {"receive_watermark", "4"},       {"credits", "32"},
+                   {"credits_first", "32"}};
   if (getenv("TURNOUT_START_CHANNEL") != nullptr) all[0].second = "static:ud-sendrecv";
   all.insert(all.end(), more.begin(), more.end());
   return all;
@@ -89,7 +90,7 @@ TEST_F(SharedReceives, AreNeverMoreThanAllowed) {
   }
   EXPECT_EQ(receive_bytes(world[0]), first + 24 * kEntry);  // a whole chunk and the rest
   EXPECT_EQ(world[0].report().shared_receives.growths, 2u);
-  EXPECT_GT(world[0].report().shared_receives.limit_events, 2u);
+  EXPECT_GE(world[0].report().shared_receives.limit_events, 2u);
 }
 
 // A refusal is normal: nothing grows, nothing is lost.

@@ -91,8 +91,11 @@ TEST(Flood, WaitsAtTheSendersWhenTheBudgetIsFull) {
 
 // 16 credits each of 31 sources for 256 receives.
 TEST(Incast, RetriesForWantOfAReceiveAreCountedBySource) {
-  const Played played =
-      play("incast", {{"messages", "200"}}, 32, {{"policy", "static:dc-sendrecv"}});
+  const Played played = play("incast", {{"messages", "200"}}, 32,
+                             {{"policy", "static:dc-sendrecv"},
+                              {"receive_first", "256"},
+                              {"credits_first", "16"},
+                              {"break_rule", "lend-freely"}});
   ASSERT_EQ(played.reports.size(), 32u);
   std::uint64_t retries = 0;
   for (const EndpointReport& report : played.reports) {
