@@ -24,9 +24,9 @@ enum class UnknownNames : std::uint8_t { warn, ignore };
 inline constexpr std::array<std::string_view, 6> kRendezvousNames = {"getcqe", "get", "rput",
                                                                      "putnr",  "put", "auto"};
 // What `policy` may be.
-inline constexpr std::array<std::string_view, 8> kPolicyNames = {
-    "turnout",        "aqps",           "rc-rdma-od",         "dc-rdma-od",
-    "static:dc-rdma", "static:rc-rdma", "static:dc-sendrecv", "static:ud-sendrecv"};
+inline constexpr std::array<std::string_view, 10> kPolicyNames = {
+    "turnout",        "aqps",           "rc-rdma-od",         "dc-rdma-od",         "srq",
+    "static:dc-rdma", "static:rc-rdma", "static:dc-sendrecv", "static:ud-sendrecv", "ardma-srq"};
 
 struct Settings {
   using text = std::string;

@@ -108,7 +108,8 @@ Status Settings::validate() const {
   rules.duration("interval", interval, 1000, 3600 * kSecond);
   rules.one_of("policy", policy, kPolicyNames);
   rules.one_of("start_channel", start_channel, std::array<std::string_view, 3>{"auto", "dc", "ud"});
-  const bool needs_dc = policy.find("dc-") != std::string::npos;
+  const bool needs_dc =
+      policy.find("dc-") != std::string::npos || policy == "srq" || policy == "ardma-srq";
   rules.that(!needs_dc || start_channel != "ud", "policy", policy,
              "it needs DC, which TURNOUT_START_CHANNEL=ud rules out");
   rules.that(policy != "static:ud-sendrecv" || start_channel != "dc", "policy", policy,
@@ -158,6 +159,7 @@ Status Settings::validate() const {
   rules.bytes("registration_cache_bytes", registration_cache_bytes, 0, std::uint64_t{1} << 60);
 
   rules.count("max_active_rc", max_active_rc, 0, std::uint64_t{1} << 20);
+  rules.count("ring_threshold", ring_threshold, 1, std::uint64_t{1} << 32);
   rules.count("max_channels", max_channels, 0, std::uint64_t{1} << 20);
   rules.count("rc_pool", rc_pool, 0, std::uint64_t{1} << 20);
 

@@ -14,8 +14,6 @@
 namespace turnout {
 namespace {
 
-constexpr std::uint32_t kWantedInline = 256;  // header, and kInjectLimit of payload
-
 constexpr std::uint32_t kTickEvery = 64;  // progress calls between two looks at the clock
 constexpr Nanoseconds kCloseTimeout = 1'000'000'000;
 
@@ -86,7 +84,7 @@ Status EndpointCore::start() {
   address_.gid = device_->gid();
   tuning_.ack_timeout = static_cast<std::uint8_t>(settings_.ack_timeout);
   tuning_.retry_count = static_cast<std::uint8_t>(settings_.retry_count);
-  tuning_.max_inline = kWantedInline;
+  tuning_.max_inline = kMostInline;
   if (Status status = choose_start_channel(); !status.ok()) return status;
   if (over_datagrams()) costs_ = selection::with_ud(costs_);
   rc_bytes_ = object_bytes(Object::rc_queue_pair, 1,
@@ -115,6 +113,9 @@ Status EndpointCore::start() {
     first_message_ = ChannelKind::dc_rdma;
   } else if (settings_.policy == "rc-rdma-od" || settings_.policy == "static:rc-rdma") {
     first_message_ = ChannelKind::rc_rdma;
+  } else if (settings_.policy == "srq" || settings_.policy == "ardma-srq") {
+    first_message_ = ChannelKind::rc_srq;
+    if (settings_.policy == "ardma-srq") ring_threshold_ = settings_.ring_threshold;
   }
   start_registrations();
   frees_before_drain_ = settings_.break_rule == "free-before-drain";
@@ -201,7 +202,11 @@ bool EndpointCore::close() {
       over_datagrams() ? links_settled()
                        : std::all_of(queues_.begin(),
                                      queues_.begin() + static_cast<std::ptrdiff_t>(base_queues_),
-                                     [](const SendQueue* queue) { return queue->idle(); });
+                                     [](const SendQueue* queue) { return queue->idle(); }) &&
+                             std::all_of(peers_.begin(), peers_.end(), [](const auto& peer) {
+                               return peer->lost || peer->send_kind != ChannelKind::rc_srq ||
+                                      !peer->rc || peer->rc->idle();
+                             });
   if (!late && !drained) return false;
   closing_phase_ = Closing::closed;
   return true;
@@ -217,8 +222,13 @@ void EndpointCore::say_goodbye() {
   }
 }
 
-// RC queue pairs carry ring writes only, which wait for nobody; DC messages may wait for a receive.
+// Messages may wait for a receive; ring writes, which may be left unsignalled, wait for nobody.
 void EndpointCore::probe_before_close() {
+  for (const auto& peer : peers_) {
+    if (!peer->lost && peer->send_kind == ChannelKind::rc_srq && peer->rc && !peer->rc->idle()) {
+      probe_over_rc(*peer);
+    }
+  }
   for (auto& initiators : initiators_) {
     for (auto& queue : initiators) {
       if (queue->idle() || queue->full()) continue;
@@ -226,6 +236,19 @@ void EndpointCore::probe_before_close() {
         probe(*peer, *queue);
       }
     }
+  }
+}
+
+void EndpointCore::probe_over_rc(Peer& peer) {
+  if (peer.rc->full()) return;
+  SendRecord record;
+  record.kind = SendRecord::Kind::probe;
+  record.opcode = IBV_WR_RDMA_WRITE;
+  record.peer = peer.id;
+  ++peer.probes;
+  if (Status status = peer.rc->post(record); !status.ok()) {
+    --peer.probes;
+    lose_peer(peer, status);
   }
 }
 
@@ -350,6 +373,8 @@ void EndpointCore::retire(const SendRecord& record) {
   }
   if (record.kind == SendRecord::Kind::transfer) {
     on_transfer_done(*record.transfer, Status{});
+  } else if (record.kind == SendRecord::Kind::flush) {
+    on_flushed(*peers_[record.peer]);
   } else if (record.kind == SendRecord::Kind::probe) {
     Peer& peer = *peers_[record.peer];
     --peer.probes;

@@ -111,6 +111,7 @@ class EndpointCore final : public Endpoint {
   static constexpr std::uint32_t kQueueDepth = 128;  // work requests of one queue pair
   static constexpr std::uint32_t kControlSendBuffers = 128;
   static constexpr int kPollBatch = 16;              // completions looked at together
+  static constexpr std::uint32_t kMostInline = 256;  // header, and kInjectLimit of payload
   static constexpr std::uint64_t kControlReceive = std::uint64_t{1} << 32;  // bit of a wr_id
 
   enum class Purpose : std::uint8_t { data, credit, establishment };
@@ -164,6 +165,7 @@ class EndpointCore final : public Endpoint {
   void tick();
   void say_goodbye();
   void probe_before_close();
+  void probe_over_rc(Peer& peer);
   void abandon_user_buffers();
   bool poll_receive_queue();
   bool poll_send_queue();
@@ -209,6 +211,7 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] bool post_stream(Peer& peer, const StreamMessage& message);
   [[nodiscard]] bool post_over_ring(Peer& peer, const StreamMessage& message);
   [[nodiscard]] bool post_over_base(Peer& peer, const StreamMessage& message);
+  [[nodiscard]] bool post_inline_over_rc(Peer& peer, const StreamMessage& message);
   void fill_header(Peer& peer, const StreamMessage& message, wire::Header* header);
   // To the peer's target of our data initiator for it.
   void address_data(const Peer& peer, SendRecord* record) const noexcept;
@@ -294,15 +297,15 @@ class EndpointCore final : public Endpoint {
   // Receives that are there, or can be added; and how many credits may be lent in all.
   [[nodiscard]] std::uint32_t safe_to_lend() const noexcept;
   [[nodiscard]] std::uint32_t lendable() const noexcept;
-  void take_back_credit(Peer& peer);
-  void count_again(Lending& lending) noexcept;
   void raise_lend_limit() noexcept;
   void lower_lend_limit() noexcept;
+  void take_back_credit(Peer& peer);
+  void count_again(Lending& lending) noexcept;
   void lend(Peer& peer);
   void raise_target(Lending& lending) noexcept;
+  [[nodiscard]] static bool is_dry(const Peer& peer) noexcept;
   void want_for(Peer& peer);
   void serve_wanting();
-  [[nodiscard]] static bool is_dry(const Peer& peer) noexcept;
   void sweep_credits(Nanoseconds now);
   void on_recall(Peer& peer);
   void on_yield(Peer& peer, std::uint32_t credits);
@@ -459,11 +462,14 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] Status rma_to_self(const RmaRequest& request, const Pieces& pieces);
 
   // connection/negotiation.cpp
-  [[nodiscard]] Status request_ring(Peer& peer, ChannelKind to, ChannelKind otherwise);
+  [[nodiscard]] Status request_channel(Peer& peer, ChannelKind to, ChannelKind otherwise);
   void request_return(Peer& peer, ChannelKind to);
   void on_request(Peer& peer, const wire::ControlMessage& message);
   void switch_sending(Peer& peer, ChannelKind to, std::uint32_t request,
                       wire::Refusal refusal = wire::Refusal::none);
+  void switch_after_flush(Peer& peer, ChannelKind to, std::uint32_t request);
+  void post_flush(Peer& peer);
+  void on_flushed(Peer& peer);
   void on_accept(Peer& peer, const wire::ControlMessage& message);
   void on_ready(Peer& peer, const wire::ControlMessage& message);
   void on_switched(Peer& peer, const wire::ControlMessage& message);
@@ -638,6 +644,7 @@ class EndpointCore final : public Endpoint {
   bool started_ = false;
   bool closing_ = false;
   ChannelKind first_message_ = ChannelKind::dc_sendrecv;  // asked for at a peer's first message
+  std::uint64_t ring_threshold_ = 0;                      // messages on RC-SRQ; 0: never a ring
   bool frees_before_drain_ = false;                       // setting break_rule
   bool lends_freely_ = false;                             // the same
   std::unique_ptr<selection::Statistics> statistics_;     // made with the first counts to keep

@@ -18,7 +18,9 @@ Status EndpointCore::choose_start_channel() {
                         "ud or auto",
                         device_->name())};
   }
-  if (!dc && settings_.policy.find("dc-") != std::string::npos) {
+  const bool needs_dc = settings_.policy.find("dc-") != std::string::npos ||
+                        settings_.policy == "srq" || settings_.policy == "ardma-srq";
+  if (!dc && needs_dc) {
     return {Code::unsupported,
             fmt::format("TURNOUT_POLICY={} needs DC, which {} does not have; use aqps, rc-rdma-od, "
                         "static:rc-rdma or static:ud-sendrecv",

@@ -12,13 +12,13 @@ constexpr std::uint32_t kSignalInlineEvery = 32;
 constexpr std::uint32_t kSignalBufferEvery = 8;
 }  // namespace
 
-Status RcQueue::create(const verbs::Device& device, ibv_cq* cq, ibv_srq* srq, std::uint32_t depth,
-                       const QpTuning& tuning) {
+Status RcQueue::create(const verbs::Device& device, ibv_cq* cq, ibv_cq* receive_cq, ibv_srq* srq,
+                       std::uint32_t depth, const QpTuning& tuning) {
   device_ = &device;
   tuning_ = tuning;
   ibv_qp_init_attr attr{};
   attr.send_cq = cq;
-  attr.recv_cq = cq;
+  attr.recv_cq = receive_cq;
   attr.srq = srq;
   attr.cap.max_send_wr = depth;
   attr.cap.max_send_sge = 2;
@@ -84,19 +84,29 @@ Status RcQueue::connect(std::uint32_t qp_number, std::uint16_t lid,
 
 Status RcQueue::write_inline(const ibv_sge* pieces, int count, std::uint64_t remote,
                              std::uint32_t rkey, PeerId peer) {
+  ibv_send_wr request{};
+  request.opcode = IBV_WR_RDMA_WRITE;
+  request.wr.rdma.remote_addr = remote;
+  request.wr.rdma.rkey = rkey;
+  return post_inline(request, pieces, count, peer);
+}
+
+Status RcQueue::send_inline(const ibv_sge* pieces, int count, PeerId peer) {
+  ibv_send_wr request{};
+  request.opcode = IBV_WR_SEND;
+  return post_inline(request, pieces, count, peer);
+}
+
+Status RcQueue::post_inline(ibv_send_wr request, const ibv_sge* pieces, int count, PeerId peer) {
   SendRecord record;
   record.kind = SendRecord::Kind::message;
   record.peer = peer;
   record.signalled = decide_signal(false, false, kSignalInlineEvery);
-  ibv_send_wr request{};
   request.wr_id = next_wr_id();
   request.sg_list = const_cast<ibv_sge*>(pieces);
   request.num_sge = count;
-  request.opcode = IBV_WR_RDMA_WRITE;
   request.send_flags = static_cast<unsigned>(IBV_SEND_INLINE) |
                        (record.signalled ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0u);
-  request.wr.rdma.remote_addr = remote;
-  request.wr.rdma.rkey = rkey;
   ibv_send_wr* bad = nullptr;
   const int error = ibv_post_send(qp_.get(), &request, &bad);
   if (error != 0) return verbs::failure("ibv_post_send", "an RC queue pair", error);

@@ -2,7 +2,7 @@
 //
 // Small ring writes go inline and unsignalled; larger ones from a registered buffer. A queue that
 // no direction uses any more is RESET and may be connected again, to any peer (the pool of
-// AQPS 3.4). It has the data receive queue attached but is only written to. One thread.
+// AQPS 3.4). Messages that come over it take receives of the shared queue. One thread.
 #pragma once
 
 #include "core/channel/dc_queue.h"
@@ -12,8 +12,8 @@ namespace turnout {
 class RcQueue : public SendQueue {
  public:
   using SendQueue::SendQueue;
-  [[nodiscard]] Status create(const verbs::Device& device, ibv_cq* cq, ibv_srq* srq,
-                              std::uint32_t depth, const QpTuning& tuning);
+  [[nodiscard]] Status create(const verbs::Device& device, ibv_cq* cq, ibv_cq* receive_cq,
+                              ibv_srq* srq, std::uint32_t depth, const QpTuning& tuning);
   [[nodiscard]] std::uint32_t number() const noexcept { return qp_->qp_num; }
   // 0 when not connected.
   [[nodiscard]] std::uint32_t connected_to() const noexcept { return remote_; }
@@ -28,9 +28,13 @@ class RcQueue : public SendQueue {
   // RDMA write of up to two pieces, inline. Undefined when full().
   [[nodiscard]] Status write_inline(const ibv_sge* pieces, int count, std::uint64_t remote,
                                     std::uint32_t rkey, PeerId peer);
+  // The same as a message.
+  [[nodiscard]] Status send_inline(const ibv_sge* pieces, int count, PeerId peer);
   [[nodiscard]] Status post(SendRecord record);
 
  private:
+  [[nodiscard]] Status post_inline(ibv_send_wr request, const ibv_sge* pieces, int count,
+                                   PeerId peer);
   const verbs::Device* device_ = nullptr;
   QpTuning tuning_;
   std::uint32_t remote_ = 0;

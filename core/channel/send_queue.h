@@ -24,7 +24,8 @@ namespace turnout {
 struct Transfer;
 
 struct SendRecord {
-  enum class Kind : std::uint8_t { none, message, transfer, probe };
+  // flush: done when all before it is; then the direction changes its channel
+  enum class Kind : std::uint8_t { none, message, transfer, probe, flush };
   // kept: a data buffer that stays until the peer has acknowledged it (protocol/reliable.h)
   enum class Pool : std::uint8_t { none, data, control, kept };
   Kind kind = Kind::none;

@@ -506,6 +506,7 @@ void EndpointCore::keep_alive(Nanoseconds now) {
       peer.heard = now;
       peer.heard_since_tick = false;
     }
+    if (peer.send_state == SendState::flushing) post_flush(peer);
     send_credits(peer);
     look_after_held_back(peer, awaited_from_any, now);
     if (peer.lost) continue;

@@ -12,6 +12,13 @@ namespace turnout {
 namespace {
 constexpr std::size_t kDecisionsKept = 4096;
 constexpr std::uint64_t kDecisionBytes = sizeof(DecisionReport) + 160;  // with its words
+
+// A ring over DC has no queue pair to go on over, and a queue pair no ring.
+constexpr bool has_change(ChannelKind from, ChannelKind to) noexcept {
+  const auto is = [&](ChannelKind a, ChannelKind b) { return from == a && to == b; };
+  return !is(ChannelKind::dc_rdma, ChannelKind::rc_srq) &&
+         !is(ChannelKind::rc_srq, ChannelKind::dc_rdma);
+}
 }  // namespace
 
 // Hands the counts of the interval that ends now to the statistics. False: there are none.
@@ -146,24 +153,32 @@ void EndpointCore::on_message_counted(Peer& peer) {
     peer.since_switch = 0;
     // Every change from one kind to another there is, in turn.
     using enum ChannelKind;
-    static constexpr std::array kTour = {dc_rdma,     rc_rdma, dc_rdma,
-                                         dc_sendrecv, rc_rdma, dc_sendrecv};
+    static constexpr std::array kTour = {dc_rdma, rc_rdma,     dc_rdma, dc_sendrecv, rc_rdma,
+                                         rc_srq,  dc_sendrecv, rc_srq,  rc_rdma,     dc_sendrecv};
     ChannelKind to;
     if (over_datagrams()) {
       to = peer.receive_kind == base_ ? rc_rdma : base_;
     } else {
       do {
         to = kTour[peer.forced_step++ % kTour.size()];
-      } while (to == peer.receive_kind);
+      } while (to == peer.receive_kind || !has_change(peer.receive_kind, to));
     }
     change_channel(peer, to, over_datagrams() ? base_ : dc_rdma,
                    std::string(selection::explain(selection::Reason::forced)), 0);
+  } else if (peer.receive_kind == ChannelKind::rc_srq) {
+    if (ring_threshold_ == 0 || peer.received.messages() < ring_threshold_ ||
+        (peer.refused_until != 0 && clock_.now() < peer.refused_until)) {
+      return;
+    }
+    change_channel(peer, ChannelKind::rc_rdma, ChannelKind::rc_srq,
+                   std::string(selection::explain(selection::Reason::many_messages)), 0);
   } else if (!over_ring(peer.receive_kind)) {
     ChannelKind first = first_message_;
     if (processor_ != nullptr) {
       first = processor_->first_channel(peer.address.id, address_.id, first);
     }
-    if (!over_ring(first) || (peer.refused_until != 0 && clock_.now() < peer.refused_until)) return;
+    const bool other = over_ring(first) || first == ChannelKind::rc_srq;
+    if (!other || (peer.refused_until != 0 && clock_.now() < peer.refused_until)) return;
     change_channel(peer, first, base_,
                    std::string(selection::explain(selection::Reason::first_message)), 0);
   }
@@ -172,7 +187,8 @@ void EndpointCore::on_message_counted(Peer& peer) {
 void EndpointCore::change_channel(Peer& peer, ChannelKind to, ChannelKind otherwise,
                                   const std::string& reason, double gain) {
   if (peer.lost || peer.remote_index == wire::kUnknownIndex ||
-      peer.receive_state != ReceiveState::steady || peer.receive_kind == to) {
+      peer.receive_state != ReceiveState::steady || peer.receive_kind == to ||
+      !has_change(peer.receive_kind, to)) {
     return;
   }
   bool kept =
@@ -202,7 +218,8 @@ void EndpointCore::change_channel(Peer& peer, ChannelKind to, ChannelKind otherw
     request_return(peer, to);
     return;
   }
-  if (Status status = request_ring(peer, to, otherwise); !status.ok()) request_failed(peer, status);
+  if (Status status = request_channel(peer, to, otherwise); !status.ok())
+    request_failed(peer, status);
 }
 
 // What was wanted cannot be had on our side.
@@ -210,9 +227,12 @@ void EndpointCore::request_failed(Peer& peer, const Status& status) {
   const ChannelKind instead = peer.otherwise;
   const bool settles = peer.wanted == ChannelKind::rc_rdma && instead == ChannelKind::dc_rdma &&
                        peer.receive_kind == base_;
-  if (settles && request_ring(peer, instead, instead).ok()) return;
+  if (settles && request_channel(peer, instead, instead).ok()) return;
   peer.reason = status.code() == Code::over_budget
-                    ? fmt::format("left on {}: own memory budget", over_datagrams() ? "UD" : "DC")
+                    ? fmt::format("left on {}: own memory budget",
+                                  peer.receive_kind == ChannelKind::rc_srq ? "RC-SRQ"
+                                  : over_datagrams()                       ? "UD"
+                                                                           : "DC")
                     : status.text();
   decided(peer, fmt::format("not done: {}", status.text()));
   peer.refused_until = clock_.now() + settings_.interval;

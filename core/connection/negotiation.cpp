@@ -1,7 +1,7 @@
 // J1-J5 of AQPS 3.3: how one direction of a pair changes between the start service (DC-sendrecv, or
-// UD-sendrecv where there is no DC), a ring written over DC and a ring written over an RC queue
-// pair, with what the paper leaves out: refusal and counter-offer, crossing requests, the way back,
-// reuse of queue pairs.
+// UD-sendrecv where there is no DC), a ring written over DC, a ring written over an RC queue pair
+// and messages over that queue pair (RC-SRQ), with what the paper leaves out: refusal and
+// counter-offer, crossing requests, the way back, reuse of queue pairs.
 //
 // To RC the receiver of the data asks (J1) with its ring and its RC queue pair. The sender makes
 // its own, connects it and accepts (J2), or refuses, or says that it writes into the ring over DC
@@ -12,6 +12,11 @@
 // The way back has the same shape: request, switched, and from RC `closed` when all that was sent
 // over it has been delivered. Between the two kinds of ring the ring stays, with what lies in it
 // and its credits: its entries are read in order whoever wrote them.
+//
+// RC-SRQ needs a queue pair and no ring; from it to a ring over RC and back the queue pair stays:
+// request, switched. Between it and the start service, both of which take receives of the shared
+// queue, a sender switches only when what it sent before has its receives: else messages of the new
+// channel, which wait for those of the old one, could take all there are.
 //
 // One RC queue pair serves both directions of a pair. Crossing requests need no winner: each names
 // its sender's queue pair and answers the other's as well. Establishment messages of a pair travel
@@ -27,21 +32,22 @@
 #include "core/endpoint_core.h"
 
 namespace turnout {
-// Asks the peer to send into a ring of ours, over DC or RC. A ring that is there is kept.
-Status EndpointCore::request_ring(Peer& peer, ChannelKind to, ChannelKind otherwise) {
+// Asks the peer to send into a ring of ours, over DC or RC, or over RC without one. A ring that is
+// there is kept.
+Status EndpointCore::request_channel(Peer& peer, ChannelKind to, ChannelKind otherwise) {
   peer.wanted = to;
   peer.otherwise = otherwise;
   if (peer.remote_index == wire::kUnknownIndex) {
     return {Code::again, "the peer does not know this process yet"};
   }
-  if (!peer.ring) {
+  if (!peer.ring && over_ring(to)) {
     auto ring =
         RingReceiver::create(*device_, account_, static_cast<std::uint32_t>(settings_.ring_entries),
                              static_cast<std::uint32_t>(settings_.ring_entry_size), spare());
     if (!ring) return ring.status();
     peer.ring = std::make_unique<RingReceiver>(std::move(ring).value());
   }
-  if (to == ChannelKind::rc_rdma) {
+  if (over_rc(to)) {
     if (Status status = want_rc(peer); !status.ok()) {
       drop_new_ring(peer);
       return status;
@@ -49,7 +55,7 @@ Status EndpointCore::request_ring(Peer& peer, ChannelKind to, ChannelKind otherw
   }
   peer.receive_state = ReceiveState::preparing;
   peer.requested_at = clock_.now();
-  if (to == ChannelKind::rc_rdma) {
+  if (over_rc(to)) {
     advance_rc(peer);
   } else {
     send_request(peer);
@@ -59,8 +65,8 @@ Status EndpointCore::request_ring(Peer& peer, ChannelKind to, ChannelKind otherw
 
 // J1: what it takes is there.
 void EndpointCore::send_request(Peer& peer) {
+  const bool with_ring = over_ring(peer.wanted);
   const bool fresh = !over_ring(peer.receive_kind);  // the ring
-  const bool over_rc = peer.wanted == ChannelKind::rc_rdma;
   if (closing_) {
     peer.receive_state = ReceiveState::steady;
     drop_new_ring(peer);
@@ -68,17 +74,18 @@ void EndpointCore::send_request(Peer& peer) {
     drop_rc_if_unused(peer);
     return;
   }
-  if (over_rc && !fresh && !peer.ring->checked() && !placement_.rc_in_order().value_or(true)) {
+  if (peer.wanted == ChannelKind::rc_rdma && !fresh && !peer.ring->checked() &&
+      !placement_.rc_in_order().value_or(true)) {
     peer.receive_state = ReceiveState::steady;
     request_failed(peer, Status{Code::unsupported,
                                 "left on DC-RDMA: the adapter places what comes over RC in any "
                                 "order, and the ring there has no checksums"});
     return;
   }
-  if (fresh && placement_.checks()) peer.ring->check();
+  if (with_ring && fresh && placement_.checks()) peer.ring->check();
   wire::ControlMessage message;
   message.request = ++peer.request;
-  if (fresh) {
+  if (with_ring && fresh) {
     peer.ring_request = message.request;
     peer.owed_ring = 0;
   }
@@ -86,12 +93,14 @@ void EndpointCore::send_request(Peer& peer) {
   message.type = wire::Control::request;
   message.kind = static_cast<std::uint8_t>(peer.wanted);
   message.otherwise = static_cast<std::uint8_t>(peer.otherwise);
-  message.qp_number = over_rc ? peer.rc->number() : 0;
-  message.ring_address = peer.ring->address();
-  message.ring_rkey = peer.ring->rkey();
-  message.ring_entries = peer.ring->entries();
-  message.ring_checked = peer.ring->checked() ? 1 : 0;
-  message.entry_log2 = static_cast<std::uint8_t>(std::bit_width(peer.ring->entry_size()) - 1);
+  message.qp_number = over_rc(peer.wanted) ? peer.rc->number() : 0;
+  if (with_ring) {
+    message.ring_address = peer.ring->address();
+    message.ring_rkey = peer.ring->rkey();
+    message.ring_entries = peer.ring->entries();
+    message.ring_checked = peer.ring->checked() ? 1 : 0;
+    message.entry_log2 = static_cast<std::uint8_t>(std::bit_width(peer.ring->entry_size()) - 1);
+  }
   send_control(peer, Purpose::establishment, message);
 }
 
@@ -130,18 +139,69 @@ void EndpointCore::switch_sending(Peer& peer, ChannelKind to, std::uint32_t requ
   send_control(peer, Purpose::establishment, answer);
 }
 
+// J4 later: nothing is sent to this peer until what was has been taken.
+void EndpointCore::switch_after_flush(Peer& peer, ChannelKind to, std::uint32_t request) {
+  peer.answered_kind = to;
+  peer.answered_request = request;
+  peer.send_state = SendState::flushing;
+  peer.flush_posted = false;
+  post_flush(peer);
+}
+
+// A write of no bytes, which the adapter does when the messages before it have found receives.
+void EndpointCore::post_flush(Peer& peer) {
+  if (peer.flush_posted || peer.lost) return;
+  const bool rc = peer.send_kind == ChannelKind::rc_srq;
+  MessageQueue& base = *pool(Purpose::data)[peer.data_queue];
+  if (rc ? peer.rc->idle() : base.idle()) {
+    on_flushed(peer);
+    return;
+  }
+  if (rc ? peer.rc->full() : base.full())
+    return;  // again with the next message, or in keep_alive()
+  SendRecord record;
+  record.kind = SendRecord::Kind::flush;
+  record.opcode = IBV_WR_RDMA_WRITE;
+  record.peer = peer.id;
+  address_data(peer, &record);
+  peer.flush_posted = true;
+  if (Status status = rc ? peer.rc->post(record) : base.post(record); !status.ok()) {
+    lose_peer(peer, status);
+  }
+}
+
+void EndpointCore::on_flushed(Peer& peer) {
+  if (peer.lost || peer.send_state != SendState::flushing) return;
+  peer.send_state = SendState::steady;
+  switch_sending(peer, peer.answered_kind, peer.answered_request);
+}
+
 // J2, at the sender of the data.
 void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
   const auto to = static_cast<ChannelKind>(message.kind);
   const bool over_dc = to == ChannelKind::dc_rdma;
-  if (to == base_ || (over_dc && peer.send_kind == ChannelKind::rc_rdma)) {
+  if (peer.send_state == SendState::flushing) {
+    refuse(peer, message.request, wire::Refusal::busy);
+    return;
+  }
+  if (to == base_ && peer.send_kind == ChannelKind::rc_srq) {
+    switch_after_flush(peer, to, message.request);
+    return;
+  }
+  // Leaving what is there, or a part of it, takes nothing.
+  const bool from_ring_over_rc = peer.send_kind == ChannelKind::rc_rdma;
+  if (to == base_ || ((over_dc || to == ChannelKind::rc_srq) && from_ring_over_rc)) {
     switch_sending(peer, to, message.request);
     return;
   }
   const std::uint32_t entry_size =
       message.entry_log2 >= 9 && message.entry_log2 <= 16 ? 1u << message.entry_log2 : 0;
-  if (!over_ring(to) || message.ring_entries == 0 || message.ring_entries > kMaxRingEntries ||
-      entry_size == 0 || (!over_dc && message.qp_number == 0) || (over_dc && over_datagrams())) {
+  const bool bad_ring =
+      over_ring(to) &&
+      (message.ring_entries == 0 || message.ring_entries > kMaxRingEntries || entry_size == 0);
+  const bool bad_kind = (!over_ring(to) && to != ChannelKind::rc_srq) ||
+                        (to != ChannelKind::rc_rdma && over_datagrams());
+  if (bad_kind || bad_ring || (over_rc(to) && message.qp_number == 0)) {
     TURNOUT_LOG(connection, error,
                 "{}: request of channel {} with {} entries of 2^{} bytes and queue pair {}",
                 peer.address.to_string(), message.kind, message.ring_entries, message.entry_log2,
@@ -150,12 +210,13 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
     return;
   }
   const bool has_ring = peer.send_kind == ChannelKind::dc_rdma;
-  if (closing_ || peer.send_state != SendState::steady || peer.send_uses_rc ||
-      peer.send_kind == ChannelKind::rc_rdma || (over_dc && has_ring)) {
+  const bool adds_ring = to == ChannelKind::rc_rdma && peer.send_kind == ChannelKind::rc_srq;
+  if (closing_ || peer.send_state != SendState::steady || (peer.send_uses_rc && !adds_ring) ||
+      from_ring_over_rc || (to != ChannelKind::rc_rdma && has_ring)) {
     refuse(peer, message.request, wire::Refusal::busy);
     return;
   }
-  if (!has_ring) {
+  if (!has_ring && over_ring(to)) {
     peer.offered_ring = RingSender{message.ring_address,
                                    message.ring_rkey,
                                    message.ring_entries,
@@ -165,11 +226,12 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
                                    0,
                                    message.ring_checked != 0};
   }
-  if (over_dc) {
+  if (over_dc || adds_ring) {
     peer.ring_sender = peer.offered_ring;
     switch_sending(peer, to, message.request);
     return;
   }
+  peer.answered_kind = to;
   peer.answered_request = message.request;
   peer.answered_otherwise = static_cast<ChannelKind>(message.otherwise);
   if (!peer.has_rc() && active_rc_ >= settings_.max_active_rc) {
@@ -197,7 +259,7 @@ wire::Refusal EndpointCore::refusal_of(const Peer& peer, const Status& status) {
 // said it may be.
 void EndpointCore::answer_refusal(Peer& peer, wire::Refusal why) {
   drop_rc_if_unused(peer);
-  if (peer.send_kind == base_ && !over_datagrams() &&
+  if (peer.send_kind == base_ && !over_datagrams() && peer.answered_kind == ChannelKind::rc_rdma &&
       peer.answered_otherwise == ChannelKind::dc_rdma) {
     ++refusals_;
     peer.ring_sender = peer.offered_ring;
@@ -226,7 +288,7 @@ void EndpointCore::send_accept(Peer& peer) {
 // At the receiver of the data.
 void EndpointCore::on_accept(Peer& peer, const wire::ControlMessage& message) {
   if (peer.receive_state != ReceiveState::requested || message.request != peer.request ||
-      peer.wanted != ChannelKind::rc_rdma || message.qp_number == 0) {
+      !over_rc(peer.wanted) || message.qp_number == 0) {
     TURNOUT_LOG(connection, warn, "{}: accepts request {} with queue pair {}: it is not open",
                 peer.address.to_string(), message.request, message.qp_number);
     return;
@@ -245,11 +307,15 @@ void EndpointCore::send_ready(Peer& peer) {
   send_control(peer, Purpose::establishment, answer);
 }
 
-// At the sender of the data: from here on it writes into the ring over RC.
+// At the sender of the data: from here on it sends over RC.
 void EndpointCore::on_ready(Peer& peer, const wire::ControlMessage& message) {
   if (peer.send_state != SendState::accepted || message.request != peer.answered_request) return;
   peer.send_state = SendState::steady;
   peer.send_uses_rc = true;
+  if (peer.answered_kind == ChannelKind::rc_srq) {
+    switch_after_flush(peer, ChannelKind::rc_srq, message.request);
+    return;
+  }
   if (peer.send_kind != ChannelKind::dc_rdma) peer.ring_sender = peer.offered_ring;
   switch_sending(peer, ChannelKind::rc_rdma, message.request);
 }
@@ -278,11 +344,14 @@ void EndpointCore::on_switched(Peer& peer, const wire::ControlMessage& message) 
   if (message.request != peer.request) return;
   const auto to = static_cast<ChannelKind>(message.kind);
   peer.last_old = message.last_sequence;
-  if (peer.receive_state == ReceiveState::accepted && to == ChannelKind::rc_rdma) {
+  const bool adds_ring = peer.receive_state == ReceiveState::requested &&
+                         peer.receive_kind == ChannelKind::rc_srq && to == ChannelKind::rc_rdma;
+  if ((peer.receive_state == ReceiveState::accepted || adds_ring) && over_rc(to) &&
+      to == peer.wanted) {
     switch_receiving(peer, to);
     done(peer);
   } else if (peer.receive_state == ReceiveState::requested && to == ChannelKind::dc_rdma &&
-             !over_ring(peer.receive_kind)) {
+             !over_ring(peer.receive_kind) && over_ring(peer.wanted)) {
     const bool instead = peer.wanted != to;
     switch_receiving(peer, to);
     if (instead) {
@@ -303,9 +372,9 @@ void EndpointCore::finish_drain(Peer& peer) {
   if (peer.receive_state != ReceiveState::draining || peer.lost) return;
   const bool drained = static_cast<std::int32_t>(peer.receive_sequence - peer.last_old) > 0 &&
                        peer.reads_over_rc == 0 &&
-                       (over_ring(peer.wanted) || peer.ring->all_returned());
+                       (over_ring(peer.wanted) || !peer.ring || peer.ring->all_returned());
   if (!drained && !frees_before_drain_) return;
-  const bool left_rc = peer.receive_kind == ChannelKind::rc_rdma;
+  const bool left_rc = over_rc(peer.receive_kind) && !over_rc(peer.wanted);
   switch_receiving(peer, peer.wanted);
   if (left_rc) {
     wire::ControlMessage message;

@@ -38,6 +38,7 @@ enum class SendState : std::uint8_t {
   steady,     // on `Peer::send_kind`
   preparing,  // asked; our queue pair is being made and connected
   accepted,   // J2 sent, waiting for ready
+  flushing,   // about to switch: what was sent has to be in its receives first
 };
 
 // How many messages took which channel, oldest first; merged beyond a limit.
@@ -71,8 +72,8 @@ struct HeldMessage {  // arrived on the start service before its turn
 struct Lending {
   std::uint32_t lent = 0;
   std::uint32_t target = 0;
-  std::uint32_t aside = 0;  // of `lent`, not counted in the sum: it was silent
   std::uint32_t kept = 0;   // of `lent`: messages nobody waits for, in their buffers
+  std::uint32_t aside = 0;  // of `lent`, not counted in the sum: it was silent
   bool known = false;       // a message of it came: it is part of the sum
   bool lately = false;      // since the last sweep
   bool wanting = false;     // it is in the row of those that have nothing left
@@ -112,6 +113,8 @@ struct Peer {
   std::uint32_t switched_now = 0;  // of them those that made, or would have made, a DCI turn
   std::uint16_t told_busy = 0, told_switched = 0;  // in our latest hint
   std::uint32_t told_rc = 0;
+  ChannelKind answered_kind = ChannelKind::dc_sendrecv;  // what the request asked for
+  bool flush_posted = false;
   bool send_uses_rc = false;  // from ready until the peer's `closed`
   LinkedList<SendOperation> backlog;
   ChannelHistory sent;

@@ -26,13 +26,14 @@ struct RcJob final : Background::Job {
   std::array<std::uint8_t, 16> gid{};
   const verbs::Device* device = nullptr;  // of what is made
   ibv_cq* cq = nullptr;
+  ibv_cq* receive_cq = nullptr;
   ibv_srq* srq = nullptr;
   std::uint32_t depth = 0;
   QpTuning tuning;
   Status status;
 
   void run() override {
-    if (make) status = queue->create(*device, cq, srq, depth, tuning);
+    if (make) status = queue->create(*device, cq, receive_cq, srq, depth, tuning);
     if (status.ok() && connect_to != 0) status = queue->connect(connect_to, lid, gid);
     if (after == After::pool) status = queue->reset();
     if (after == After::nothing) queue->destroy();

@@ -75,6 +75,7 @@ Status EndpointCore::want_rc(Peer& peer) {
   job->make = true;
   job->device = device_.get();
   job->cq = send_cq_.get();
+  job->receive_cq = receive_cq_.get();
   job->srq = data_srq_.get();
   job->depth = kRcDepth;
   job->tuning = tuning_;
@@ -206,9 +207,9 @@ void EndpointCore::discard_rc(Peer& peer) {
 }
 
 void EndpointCore::drop_rc_if_unused(Peer& peer) {
-  if (!peer.rc || peer.rc_job != nullptr || peer.receive_kind == ChannelKind::rc_rdma ||
+  if (!peer.rc || peer.rc_job != nullptr || over_rc(peer.receive_kind) ||
       peer.receive_state != ReceiveState::steady || peer.send_uses_rc ||
-      peer.send_state != SendState::steady || peer.send_kind == ChannelKind::rc_rdma) {
+      peer.send_state != SendState::steady || over_rc(peer.send_kind)) {
     return;
   }
   discard_rc(peer);

@@ -42,6 +42,10 @@ void EndpointCore::fill_header(Peer& peer, const StreamMessage& message, wire::H
 }
 
 bool EndpointCore::post_stream(Peer& peer, const StreamMessage& message) {
+  if (peer.send_state == SendState::flushing) [[unlikely]] {
+    post_flush(peer);
+    return false;
+  }
   const bool posted =
       over_ring(peer.send_kind) ? post_over_ring(peer, message) : post_over_base(peer, message);
   if (posted) {
@@ -142,13 +146,19 @@ bool EndpointCore::post_over_ring(Peer& peer, const StreamMessage& message) {
 }
 
 bool EndpointCore::post_over_base(Peer& peer, const StreamMessage& message) {
-  MessageQueue& queue = *pool(Purpose::data)[peer.data_queue];
+  const bool rc = peer.send_kind == ChannelKind::rc_srq;
+  MessageQueue& base = *pool(Purpose::data)[peer.data_queue];
   if (peer.credits == 0) {
     if (peer.must_ask) [[unlikely]]
       ask_for_credit(peer);
     return false;
   }
-  if (queue.full()) return false;
+  if (rc ? peer.rc->full() : base.full()) return false;
+  const bool introduces = peer.remote_index == wire::kUnknownIndex;
+  if (rc && !introduces && (message.flags & wire::kAcknowledge) == 0 &&
+      sizeof(wire::Header) + message.length <= peer.rc->max_inline()) {
+    return post_inline_over_rc(peer, message);
+  }
   const std::uint32_t buffer = send_pool_.take();
   if (buffer == kNoBuffer) return false;
   wire::Header header;
@@ -163,7 +173,7 @@ bool EndpointCore::post_over_base(Peer& peer, const StreamMessage& message) {
     start += sizeof datagram;
   }
   std::byte* to = start + sizeof header;
-  if (peer.remote_index == wire::kUnknownIndex) {
+  if (introduces) {
     header.flags |= wire::kIntroduced;
     wire::Introduction introduction;
     introduction.address = address_;
@@ -194,11 +204,39 @@ bool EndpointCore::post_over_base(Peer& peer, const StreamMessage& message) {
   address_data(peer, &record);
   profile_.count_sent(traffic_of(message.type), record.length);
   --peer.credits;
-  if (Status status = queue.post(record); !status.ok()) {
+  if (Status status = rc ? peer.rc->post(record) : base.post(record); !status.ok()) {
     send_pool_.give_back(buffer);
     lose_peer(peer, status);
   } else if (over_datagrams()) {
     keep_until_acknowledged(peer, header.sequence, record);
+  }
+  return true;
+}
+
+// RC-SRQ, small: the adapter takes the bytes with the request. There are credits and a place.
+bool EndpointCore::post_inline_over_rc(Peer& peer, const StreamMessage& message) {
+  wire::Header header;
+  fill_header(peer, message, &header);
+  if (peer.credits == 1) header.flags |= wire::kLastCredit;
+  ibv_sge pieces[2] = {{reinterpret_cast<std::uint64_t>(&header), sizeof header, 0}, {}};
+  std::byte gathered[kMostInline];
+  if (message.length > 0) {
+    const void* payload = message.bytes;
+    if (payload == nullptr && message.pieces->count == 1) {
+      payload = message.pieces->iov[0].iov_base;
+    } else if (payload == nullptr) {
+      message.pieces->copy_out(gathered);
+      payload = gathered;
+    }
+    pieces[1] = {reinterpret_cast<std::uint64_t>(payload),
+                 static_cast<std::uint32_t>(message.length), 0};
+  }
+  profile_.count_sent(traffic_of(message.type),
+                      static_cast<std::uint32_t>(sizeof header + message.length));
+  --peer.credits;
+  if (Status status = peer.rc->send_inline(pieces, message.length > 0 ? 2 : 1, peer.id);
+      !status.ok()) {
+    lose_peer(peer, status);
   }
   return true;
 }

@@ -11,7 +11,7 @@ enum class ChannelKind : std::uint8_t {
   dc_sendrecv = 0,  // every pair starts here
   dc_rdma = 1,      // ring written over the DC pool
   rc_rdma = 2,      // ring written over an RC queue pair of the pair's own
-  rc_srq = 3,
+  rc_srq = 3,       // messages over the pair's RC queue pair into the shared receive queue
   ud_sendrecv = 4,
   xrc_rdma = 5,
 };
@@ -19,6 +19,11 @@ enum class ChannelKind : std::uint8_t {
 // Messages are written into a ring of the receiver's.
 [[nodiscard]] constexpr bool over_ring(ChannelKind kind) noexcept {
   return kind == ChannelKind::dc_rdma || kind == ChannelKind::rc_rdma;
+}
+
+// It takes the pair's RC queue pair.
+[[nodiscard]] constexpr bool over_rc(ChannelKind kind) noexcept {
+  return kind == ChannelKind::rc_rdma || kind == ChannelKind::rc_srq;
 }
 
 [[nodiscard]] constexpr std::string_view name(ChannelKind kind) noexcept {

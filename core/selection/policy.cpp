@@ -410,6 +410,8 @@ std::string_view explain(Reason reason) noexcept {
       return "left off RC: more queue pairs than the adapters hold";
     case Reason::too_busy:
       return "the processes are busy with messages: earlier arrival would save nothing";
+    case Reason::many_messages:
+      return "more messages over its queue pair than the threshold of a ring";
     case Reason::not_certain:
       return "a better map's gain could be an error of measurement";
   }

@@ -69,6 +69,7 @@ enum class Reason : std::uint8_t {
   sender_switches,   // RC, mostly for what its sender's DCIs lose between targets
   contexts,          // RC would pay but for the adapters' contexts
   too_busy,          // latency would be saved, but nobody waits for it
+  many_messages,     // ardma-srq: more than its threshold
   not_certain,       // the better map's gain could be an error of measurement
 };
 [[nodiscard]] std::string_view explain(Reason reason) noexcept;  // words for people

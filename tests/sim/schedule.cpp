@@ -161,6 +161,10 @@ ScheduleOutcome play(std::uint64_t seed, bool datagrams, bool scarce,
   options.settings = {{"credits", pick({"2", "4", "16"})},
                       {"ring_entries", pick({"2", "4", "16"})},
                       {"receive_buffers", pick({"32", "64", "256"})},
+                      {"receive_first", pick({"8", "16", "64"})},
+                      {"receive_growth", pick({"0", "1", "16", "64"})},
+                      {"receive_idle", pick({"1ms", "10s"})},
+                      {"credits_first", pick({"1", "4", "16"})},
                       {"send_buffers", pick({"8", "16", "128"})},
                       {"unexpected_memory", pick({"4KiB", "64KiB", "32MiB"})},
                       {"rc_pool", pick({"1", "128"})},
@@ -170,8 +174,13 @@ ScheduleOutcome play(std::uint64_t seed, bool datagrams, bool scarce,
   if (random.below(2) == 0) {
     options.settings.emplace_back("test_switch_every", pick({"1", "3", "7", "20"}));
   } else {
-    options.settings.emplace_back(
-        "policy", pick({"aqps", datagrams ? "static:ud-sendrecv" : "dc-rdma-od", "rc-rdma-od"}));
+    const std::string policy = datagrams
+                                   ? pick({"aqps", "static:ud-sendrecv", "rc-rdma-od"})
+                                   : pick({"aqps", "dc-rdma-od", "rc-rdma-od", "srq", "ardma-srq"});
+    options.settings.emplace_back("policy", policy);
+    if (policy == "ardma-srq") {
+      options.settings.emplace_back("ring_threshold", pick({"1", "5", "20"}));
+    }
   }
   if (datagrams) options.settings.emplace_back("start_channel", "ud");
   options.settings.insert(options.settings.end(), more.begin(), more.end());
