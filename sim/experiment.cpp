@@ -21,6 +21,7 @@ std::span<const Experiment> experiments() {
     for (Experiment& one : budget_experiments()) list.push_back(one);
     for (Experiment& one : comparison_experiments()) list.push_back(one);
     for (Experiment& one : clairvoyant_experiments()) list.push_back(one);
+    for (Experiment& one : eager_experiments()) list.push_back(one);
     for (Experiment& one : rendezvous_experiments()) list.push_back(one);
     std::sort(list.begin(), list.end(),
               [](const Experiment& a, const Experiment& b) { return a.name < b.name; });

@@ -17,6 +17,8 @@ namespace turnout::sim {
 [[nodiscard]] std::vector<Experiment> comparison_experiments();
 // clairvoyant: all of them against the best maps found.
 [[nodiscard]] std::vector<Experiment> clairvoyant_experiments();
+// eager: receive buffers by design.
+[[nodiscard]] std::vector<Experiment> eager_experiments();
 // rendezvous: the ways of large messages.
 [[nodiscard]] std::vector<Experiment> rendezvous_experiments();
 
