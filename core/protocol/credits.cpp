@@ -101,6 +101,11 @@ void EndpointCore::count_again(Lending& lending) noexcept {
 // Up to its target, if nobody waits for what is free; tells it when that is worth a message.
 void EndpointCore::lend(Peer& peer) {
   Lending& lending = peer.lending;
+  if (!lending.known) [[unlikely]] {  // its first message keeps its buffer
+    lending.known = true;
+    lending.target = lending.lent = first_credits();
+    lent_ += lending.lent;
+  }
   const std::uint32_t most = lendable();
   // What it keeps here is beside its target, but part of its share.
   const std::uint32_t share = std::min(lending.target + lending.kept, most_credits());

@@ -15,7 +15,7 @@ namespace turnout::sim {
 namespace {
 
 // Of seed 7. A change of protocol, engine or schedule changes it, and is meant to be seen here.
-constexpr std::uint64_t kHashOfTen = 0xba4321b743ea3d8d;
+constexpr std::uint64_t kHashOfTen = 0x331dbcaed842a040;
 
 TEST(Schedules, HoldWhatMpiPromises) {
   std::uint64_t switches = 0, faults = 0;
