@@ -153,7 +153,7 @@ void optional_parts_from_json(const Reader& reader, EndpointReport* report, Stat
     r.get("shrinks", &report->shared_receives.shrinks);
     r.get("credit_waits", &report->shared_receives.credit_waits);
     r.get("credit_recalls", &report->shared_receives.credit_recalls);
-    r.get("rnr_retries", &report->shared_receives.rnr_retries);
+    r.get("rnr_naks", &report->shared_receives.rnr_naks);
   }
   if (!reader.has("history")) return;
   std::set<std::uint32_t> peers;
@@ -238,7 +238,7 @@ std::string to_json(const EndpointReport& report) {
                  {"shrinks", report.shared_receives.shrinks},
                  {"credit_waits", report.shared_receives.credit_waits},
                  {"credit_recalls", report.shared_receives.credit_recalls},
-                 {"rnr_retries", report.shared_receives.rnr_retries}}},
+                 {"rnr_naks", report.shared_receives.rnr_naks}}},
                {"memory", std::move(memory)},
                {"peers", std::move(peers)},
                {"decisions", std::move(decisions)},

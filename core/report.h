@@ -91,7 +91,7 @@ struct SharedReceivesReport {
   std::uint64_t credit_waits = 0, credit_recalls = 0;
   // Messages that found no receive and were sent again by their sender's adapter; filled in by the
   // simulator: real adapters count them for a port, not for a process.
-  std::uint64_t rnr_retries = 0;
+  std::uint64_t rnr_naks = 0;
 };
 
 struct EndpointReport {

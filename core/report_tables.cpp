@@ -118,18 +118,17 @@ void registrations_line(std::string* out, const RegistrationReport& report) {
 }
 
 void receives_line(std::string* out, const SharedReceivesReport& receives) {
-  if (receives.limit_events + receives.growths + receives.credit_waits + receives.rnr_retries ==
-      0) {
+  if (receives.limit_events + receives.growths + receives.credit_waits + receives.rnr_naks == 0) {
     return;
   }
-  *out += wrap(
-      "  ",
-      fmt::format("receive queue: low {} times, grown {}, shrunk {}; {} waits for a credit, {} "
-                  "credits called back; {} messages found no receive and were sent again",
-                  value::human_count(receives.limit_events), value::human_count(receives.growths),
-                  value::human_count(receives.shrinks), value::human_count(receives.credit_waits),
-                  value::human_count(receives.credit_recalls),
-                  value::human_count(receives.rnr_retries)));
+  *out +=
+      wrap("  ",
+           fmt::format(
+               "receive queue: low {} times, grown {}, shrunk {}; {} waits for a credit, {} "
+               "credits called back; {} messages found no receive and were sent again",
+               value::human_count(receives.limit_events), value::human_count(receives.growths),
+               value::human_count(receives.shrinks), value::human_count(receives.credit_waits),
+               value::human_count(receives.credit_recalls), value::human_count(receives.rnr_naks)));
   *out += '\n';
 }
 

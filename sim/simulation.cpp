@@ -90,7 +90,7 @@ Result<std::unique_ptr<hca::World>> make_world(const Options& options, const Set
 // With what only the adapter knows.
 EndpointReport report_of(const SimulationState& shared, RankState& rank) {
   EndpointReport report = rank.endpoint().report();
-  report.shared_receives.rnr_retries = shared.world->rnr_waits(rank.id());
+  report.shared_receives.rnr_naks = shared.world->rnr_waits(rank.id());
   return report;
 }
 

@@ -30,7 +30,7 @@ struct Run {
   std::uint64_t buffers = 0, others = 0;    // bytes of the largest rank, at its peak
   double mean_buffers = 0, mean_rings = 0;  // bytes, and rings that there were, of a rank
   std::uint64_t connections = 0;            // peers of a rank, the most
-  std::uint64_t limit_events = 0, growths = 0, rnr_retries = 0;  // of all ranks
+  std::uint64_t limit_events = 0, growths = 0, rnr_naks = 0;  // of all ranks
 };
 
 bool is_buffer(std::string_view kind) {
@@ -78,7 +78,7 @@ Result<Run> measure(const ExperimentOptions& options, std::string_view program,
     run.connections = std::max(run.connections, connections);
     run.limit_events += report.shared_receives.limit_events;
     run.growths += report.shared_receives.growths;
-    run.rnr_retries += report.shared_receives.rnr_retries;
+    run.rnr_naks += report.shared_receives.rnr_naks;
   }
   const auto n = static_cast<double>(outcome.reports.size());
   run.mean_buffers = static_cast<double>(sum) / n;
@@ -146,15 +146,16 @@ std::string ring_table(const Runs& runs, double ring_bytes) {
 }
 
 std::string event_table(const Runs& runs) {
-  std::vector<std::vector<std::string>> rows = {
-      {"program", "processes", "low-watermark events of a process", "growths", "RNR retries"}};
+  std::vector<std::vector<std::string>> rows = {{"program", "processes",
+                                                 "low-watermark events of a process", "growths",
+                                                 "messages that found no receive"}};
   for (const auto& [key, by_design] : runs) {
     const Run& run = by_design.at("srq");
     const auto each = [&](std::uint64_t n) {
       return fmt::format("{:.2f}", static_cast<double>(n) / static_cast<double>(run.ranks));
     };
     rows.push_back({key.first, fmt::format("{}", key.second), each(run.limit_events),
-                    each(run.growths), each(run.rnr_retries)});
+                    each(run.growths), each(run.rnr_naks)});
   }
   return markdown_table(rows);
 }

@@ -88,9 +88,7 @@ double time_of(const Cell& cell, const PolicyResult& result) {
   const auto [time, messages] = timed_phases(result);
   if (cell.pattern.starts_with("nas-")) return time;
   const double n = 2.0 * cell.pairs;
-  const double each = cell.pattern == "alltoall"                            ? n * (n - 1)
-                      : cell.pattern == "bowtie" || cell.pattern == "worst" ? n
-                                                                            : cell.pairs;
+  const double each = cell.pattern == "alltoall" ? n * (n - 1) : n;
   const double rounds = messages / each;
   if (cell.pattern == "early" || cell.pattern == "late") return time / rounds - kApartPicoseconds;
   return time / rounds;

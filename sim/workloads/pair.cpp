@@ -100,11 +100,11 @@ Task warmed_transfer(Rank rank, Transfers t, std::shared_ptr<Phases> phases) {
     if (rank.id() == 0) phases->begin("warmup", rank.now());
     co_await transfer(rank, t, t.warmup);
     co_await rank.barrier();
-    if (rank.id() == 0) phases->end(rank.now(), t.warmup * t.pattern.distance);
+    if (rank.id() == 0) phases->end(rank.now(), 2 * t.warmup * t.pattern.distance);
   }
   if (rank.id() == 0) phases->begin("transfer", rank.now());
   co_await transfer(rank, t, t.pattern.rounds);
-  if (rank.id() == 0) phases->end(rank.now(), t.pattern.rounds * t.pattern.distance);
+  if (rank.id() == 0) phases->end(rank.now(), 2 * t.pattern.rounds * t.pattern.distance);
 }
 
 Result<Program> make_transfer(const Values& v, const Place& place,

@@ -40,7 +40,7 @@ Outcome play_incast(std::vector<std::pair<std::string, std::string>> more) {
 }
 
 std::uint64_t retries(const Outcome& outcome) {
-  return outcome.reports[0].shared_receives.rnr_retries;
+  return outcome.reports[0].shared_receives.rnr_naks;
 }
 
 // Each source may have a few, no longer 16.

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "sim/workloads/grid.h"
@@ -152,7 +153,11 @@ INSTANTIATE_TEST_SUITE_P(All, EveryWorkload, testing::ValuesIn([] {
                            for (const Workload& w : workloads()) names.push_back(w.name);
                            return names;
                          }()),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& info) {
+                           std::string name(info.param);
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 TEST(OneToAll, SendsRoundRobinWithABarrierAfterMoreThan128Receives) {
   const Played p = play("onetoall", {{"messages", "8190"}}, 64);  // 130 series of 63
