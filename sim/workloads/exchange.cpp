@@ -89,6 +89,7 @@ Task warmed_all_to_all(Rank rank, Pattern p, std::uint64_t warmup, std::shared_p
   }
   if (rank.id() == 0) phases->begin("alltoall", rank.now());
   co_await all_to_all(rank, p, p.rounds);
+  co_await rank.barrier();
   if (rank.id() == 0) phases->end(rank.now(), p.rounds * messages);
 }
 

@@ -66,6 +66,7 @@ Task warmed_bow_tie(Rank rank, Pattern p, std::uint64_t warmup, int last,
   }
   if (rank.id() == 0) phases->begin("bowtie", rank.now());
   co_await bow_tie(rank, p, p.rounds);
+  co_await rank.barrier();
   if (rank.id() == 0) phases->end(rank.now(), p.rounds * rank.size());
 }
 
@@ -104,6 +105,7 @@ Task warmed_transfer(Rank rank, Transfers t, std::shared_ptr<Phases> phases) {
   }
   if (rank.id() == 0) phases->begin("transfer", rank.now());
   co_await transfer(rank, t, t.pattern.rounds);
+  co_await rank.barrier();
   if (rank.id() == 0) phases->end(rank.now(), 2 * t.pattern.rounds * t.pattern.distance);
 }
 

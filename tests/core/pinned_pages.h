@@ -7,6 +7,7 @@
 // twice, is registered as it is. One at a time, one thread, before the endpoints it concerns.
 #pragma once
 
+#include <gtest/gtest.h>
 #include <infiniband/verbs.h>
 #include <sys/mman.h>
 
