@@ -10,6 +10,8 @@
 #include <string>
 #include <system_error>
 
+#include "base/index_of.h"
+
 namespace turnout::log {
 
 namespace {
@@ -35,15 +37,6 @@ std::string_view trim(std::string_view s) {
   return s.substr(first, s.find_last_not_of(" \t") - first + 1);
 }
 
-template <std::size_t N>
-std::optional<std::uint8_t> index_of(const std::array<std::string_view, N>& names,
-                                     std::string_view name) {
-  for (std::size_t i = 0; i < N; ++i) {
-    if (names[i] == name) return static_cast<std::uint8_t>(i);
-  }
-  return std::nullopt;
-}
-
 using Levels = std::array<std::uint8_t, kSubsystems>;
 
 std::optional<Levels> parse(std::string_view spec) {
@@ -62,12 +55,12 @@ std::optional<Levels> parse(std::string_view spec) {
       // A level for all is meaningful only before the exceptions to it.
       const auto level = index_of(kLevelNames, item);
       if (!level || !first) return std::nullopt;
-      levels.fill(*level);
+      levels.fill(static_cast<std::uint8_t>(*level));
     } else {
       const auto subsystem = index_of(kSubsystemNames, trim(item.substr(0, equals)));
       const auto level = index_of(kLevelNames, trim(item.substr(equals + 1)));
       if (!subsystem || !level) return std::nullopt;
-      levels[*subsystem] = *level;
+      levels[*subsystem] = static_cast<std::uint8_t>(*level);
     }
     first = false;
   }

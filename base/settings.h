@@ -23,10 +23,24 @@ enum class UnknownNames : std::uint8_t { warn, ignore };
 // What `rendezvous` may be.
 inline constexpr std::array<std::string_view, 6> kRendezvousNames = {"getcqe", "get", "rput",
                                                                      "putnr",  "put", "auto"};
+// What `victim` may be.
+inline constexpr std::array<std::string_view, 4> kVictimNames = {"none", "lru", "lru-m", "cost"};
+// What `offer_last_byte` may be.
+inline constexpr std::array<std::string_view, 2> kOfferLastByteNames = {"keep", "set"};
 // What `policy` may be.
-inline constexpr std::array<std::string_view, 10> kPolicyNames = {
+inline constexpr std::array<std::string_view, 11> kPolicyNames = {
     "turnout",        "aqps",           "rc-rdma-od",         "dc-rdma-od",         "srq",
-    "static:dc-rdma", "static:rc-rdma", "static:dc-sendrecv", "static:ud-sendrecv", "ardma-srq"};
+    "static:dc-rdma", "static:rc-rdma", "static:dc-sendrecv", "static:ud-sendrecv", "ardma-srq",
+    "ardma-sr"};
+// A connection is made at a peer's first message, as far as the limits go.
+[[nodiscard]] constexpr bool connects_on_demand(std::string_view policy) noexcept {
+  return policy == "rc-rdma-od" || policy == "srq" || policy == "ardma-srq" || policy == "ardma-sr";
+}
+// Its channels are over DC, or begin there.
+[[nodiscard]] constexpr bool needs_dc(std::string_view policy) noexcept {
+  return policy.find("dc-") != std::string_view::npos || policy == "srq" || policy == "ardma-srq" ||
+         policy == "ardma-sr";
+}
 
 struct Settings {
   using text = std::string;

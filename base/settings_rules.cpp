@@ -108,9 +108,7 @@ Status Settings::validate() const {
   rules.duration("interval", interval, 1000, 3600 * kSecond);
   rules.one_of("policy", policy, kPolicyNames);
   rules.one_of("start_channel", start_channel, std::array<std::string_view, 3>{"auto", "dc", "ud"});
-  const bool needs_dc =
-      policy.find("dc-") != std::string::npos || policy == "srq" || policy == "ardma-srq";
-  rules.that(!needs_dc || start_channel != "ud", "policy", policy,
+  rules.that(!needs_dc(policy) || start_channel != "ud", "policy", policy,
              "it needs DC, which TURNOUT_START_CHANNEL=ud rules out");
   rules.that(policy != "static:ud-sendrecv" || start_channel != "dc", "policy", policy,
              "it needs UD, which TURNOUT_START_CHANNEL=dc rules out");
@@ -118,6 +116,7 @@ Status Settings::validate() const {
                std::array<std::string_view, 5>{"", "free-before-drain", "over-budget",
                                                "lend-freely", "stale-registrations"});
   rules.one_of("rendezvous", rendezvous, kRendezvousNames);
+  rules.one_of("offer_last_byte", offer_last_byte, kOfferLastByteNames);
 
   rules.count("data_qps", data_qps, 0, 64);
   rules.count("statistics_entries", statistics_entries, 0, 65536);
@@ -140,6 +139,11 @@ Status Settings::validate() const {
   rules.count("receive_growth", receive_growth, 0, 32768);
   rules.count("receive_watermark", receive_watermark, 0, 16384);
   rules.duration("receive_idle", receive_idle, 1'000'000, 3600 * kSecond);
+  // With one, which control messages keep, no other message could be sent; a queue pair of mlx5
+  // devices has at most 32768 (max_qp_wr).
+  rules.count("own_receive_first", own_receive_first, 2, 32768);
+  rules.count("own_receive_buffers", own_receive_buffers, 2, 32768);
+  rules.count("own_receive_threshold", own_receive_threshold, 1, std::uint64_t{1} << 32);
   rules.count("control_buffers", control_buffers, 8, 32768);
   rules.count("send_buffers", send_buffers, 8, 32768);
   rules.count("credits", credits, 2, 32768);
@@ -158,6 +162,8 @@ Status Settings::validate() const {
   rules.count("registration_cache_entries", registration_cache_entries, 0, std::uint64_t{1} << 20);
   rules.bytes("registration_cache_bytes", registration_cache_bytes, 0, std::uint64_t{1} << 60);
 
+  rules.count("max_conn", max_conn, 0, std::uint64_t{1} << 20);
+  rules.one_of("victim", victim, kVictimNames);
   rules.count("max_active_rc", max_active_rc, 0, std::uint64_t{1} << 20);
   rules.count("ring_threshold", ring_threshold, 1, std::uint64_t{1} << 32);
   rules.count("max_channels", max_channels, 0, std::uint64_t{1} << 20);
@@ -171,6 +177,7 @@ Status Settings::validate() const {
   rules.duration("cost_setup_rc", cost_setup_rc, 0, 3600 * kSecond);
   rules.duration("gain_threshold", gain_threshold, 0, kSecond);
 
+  rules.duration("progress_thread", progress_thread, 0, kSecond);
   rules.duration("keepalive", keepalive, 1'000'000, 3600 * kSecond);
   rules.count("ack_timeout", ack_timeout, 1, 31);
   rules.count("retry_count", retry_count, 0, 7);

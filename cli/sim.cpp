@@ -13,6 +13,7 @@
 #include "sim/calibration.h"
 #include "sim/experiment.h"
 #include "sim/kept_results.h"
+#include "sim/partner_table.h"
 #include "sim/profile_file.h"
 #include "sim/result_writer.h"
 #include "sim/simulation.h"
@@ -119,13 +120,33 @@ Status add_replay(const SimOptions& o, sim::StudyOptions* study) {
   return {};
 }
 
+// What an option lists, with commas between; `expected` says what it may be.
+Result<std::vector<std::uint64_t>> counts_of(std::string_view option, const std::string& list,
+                                             std::uint64_t least, std::uint64_t most,
+                                             const std::string& expected) {
+  std::vector<std::uint64_t> counts;
+  for (const std::string& text : sim::split(list)) {
+    const Result<std::uint64_t> count = value::parse_count(text);
+    if (!count || count.value() < least || count.value() > most) {
+      return invalid(
+          fmt::format("{} {}: expected {}, with commas between", option, list, expected));
+    }
+    counts.push_back(count.value());
+  }
+  return counts;
+}
+
 int run_workload(const SimOptions& o) {
   if (Status s = check(o); !s.ok()) return complain(s);
+  const Result<std::vector<std::uint64_t>> limits =
+      counts_of("--limits", o.limits, 1, UINT64_MAX, "numbers of connections from 1 on");
+  if (!limits) return complain(limits.status());
   Result<Common> shared = common(o);
   if (!shared) return complain(shared.status());
   Progress progress;
   sim::StudyOptions study;
   study.keep_reports = !o.json.empty();  // for the messages of each pair
+  study.keep_partners = !o.limits.empty();
   study.workload = o.workload;
   study.options = shared->options;
   study.place = {o.ranks == 0 ? kDefaultRanks : o.ranks, o.ranks_per_node, o.seed};
@@ -167,6 +188,7 @@ int run_workload(const SimOptions& o) {
   if (timelines) write(timelines->end());
   if (!result) return complain(result.status());
   fmt::print("{}", sim::format_table(result.value()));
+  if (study.keep_partners) fmt::print("{}", sim::format_partners(result.value(), limits.value()));
   if (!o.json.empty()) write(sim::write_text_file(o.json, sim::to_json(result.value())));
   if (!o.csv.empty()) write(sim::write_text_file(o.csv, sim::to_csv(result.value())));
   return code;
@@ -225,16 +247,10 @@ int run_experiment(const SimOptions& o) {
   options.policies = std::move(shared->policies);
   options.options = std::move(shared->options);
   options.settings = std::move(shared->settings);
-  for (const std::string& text : sim::split(o.sizes)) {
-    const Result<std::uint64_t> size = value::parse_count(text);
-    if (!size || size.value() < 2 || size.value() > kMostRanks) {
-      return complain(
-          invalid(fmt::format("--sizes {}: expected numbers of ranks from 2 to {}, "
-                              "with commas between",
-                              o.sizes, kMostRanks)));
-    }
-    options.sizes.push_back(static_cast<std::uint32_t>(size.value()));
-  }
+  const Result<std::vector<std::uint64_t>> sizes = counts_of(
+      "--sizes", o.sizes, 2, kMostRanks, fmt::format("numbers of ranks from 2 to {}", kMostRanks));
+  if (!sizes) return complain(sizes.status());
+  options.sizes.assign(sizes.value().begin(), sizes.value().end());
   options.workloads = sim::split(o.experiment_workloads);
   options.budgets = sim::split(o.budgets);
   options.jobs = o.jobs;
@@ -315,6 +331,9 @@ CLI::App* add_sim(CLI::App& app, SimOptions* o) {
       ->allow_extra_args(false);
   sim->add_option("--time-limit", o->time_limit, "longest virtual time (10s)");
   sim->add_flag("--no-check", o->no_check, "do not make up and compare the messages' bytes");
+  sim->add_option("--limits", o->limits,
+                  "count each process's partners, and the connections it would make if it kept at "
+                  "most so many at one time; numbers with commas between");
   sim->add_option("--json", o->json, "write the results to this file");
   sim->add_option("--csv", o->csv, "write the results to this file");
   sim->add_option("--timeline", o->timeline,

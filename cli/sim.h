@@ -24,6 +24,7 @@ struct SimOptions {
   std::string json, csv, timeline;
   std::string experiment, folder = "docs/experiments", sizes;
   std::string save, experiment_workloads, budgets;
+  std::string limits;
   std::uint32_t jobs = 1;
   std::string time_limit;
   std::string show_profile;

@@ -1,15 +1,14 @@
 #include "core/background.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "base/log.h"
+#include "base/signal_free_thread.h"
 
 namespace turnout {
 namespace {
@@ -50,24 +49,20 @@ class BackgroundThread final : public Background {
   }
 
  private:
-  // The program's signals are not for it. Where no thread can be had, jobs run in start().
+  // Where no thread can be had, jobs run in start().
   bool make_thread() {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    try {
-      thread_ = std::thread([this] { main(); });
-    } catch (const std::system_error& error) {
+    Result<std::thread> made = start_signal_free_thread("turnout-setup", [this] { main(); });
+    if (!made.ok()) {
       TURNOUT_LOG(connection, warn,
                   "no thread to make queue pairs in ({}): they are made in the program's own",
-                  error.what());
+                  made.status().text());
+      return false;
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    return thread_.joinable();
+    thread_ = std::move(*made);
+    return true;
   }
 
   void main() {
-    (void)pthread_setname_np(pthread_self(), "turnout-setup");
     std::unique_lock guard(mutex_);
     while (true) {
       wanted_.wait(guard, [this] { return ends_ || !started_.empty(); });

@@ -29,7 +29,8 @@ enum CompletionFlag : std::uint32_t {
   kRemoteData = 1u << 6,     // `data` holds the sender's 64-bit immediate
   kMultiRecvDone = 1u << 7,  // the multi-receive buffer of `context` is used up (last entry for it)
   kRemoteWrite = 1u << 8,    // a peer's RMA write with data ended here
-  kClaimed = 1u << 9,        // answer to a peek that claimed the message
+  kAtomic = 1u << 9,         // beside kRmaWrite, kRmaRead (something comes back), kRemoteWrite
+  kClaimed = 1u << 10,       // answer to a peek that claimed the message
 };
 
 struct Completion {

@@ -20,6 +20,7 @@
 #include "base/settings.h"
 #include "base/status.h"
 #include "core/address.h"
+#include "core/atomic.h"
 #include "core/background.h"
 #include "core/clock.h"
 #include "core/completion.h"
@@ -89,6 +90,26 @@ struct RmaRequest {
   Report report;
 };
 
+// Elements of a peer's memory change one by one, in their order; requests to one peer are carried
+// out in the order of the calls. They do not wait for RDMA of the same endpoint. The operands are
+// copied; the completion says that it was carried out.
+struct AtomicRequest {
+  PeerId peer = kAnyPeer;
+  AtomicForm form = AtomicForm::update;
+  AtomicOp op = AtomicOp::sum;
+  AtomicType type = AtomicType::int64;
+  bool inject = false;               // errors have no context
+  bool has_remote_data = false;      // update only: the target gets a kRemoteWrite completion
+  std::size_t count = 0;             // elements, at most most_elements(form, type)
+  std::span<const iovec> operands;   // empty for AtomicOp::read
+  std::span<const iovec> compare;    // of the form that has them
+  std::span<const iovec> result;     // what was there, unless it is an update
+  std::uint64_t remote_address = 0;  // a multiple of alignment_of(type)
+  std::uint64_t key = 0;             // MemoryKey::remote of the target's region
+  std::uint64_t remote_data = 0;
+  Report report;
+};
+
 struct MemoryKey {
   std::uint64_t handle = 0;  // for deregister_memory
   std::uint64_t remote = 0;  // rkey the peers use
@@ -129,6 +150,9 @@ class Endpoint {
   [[nodiscard]] virtual Status recv_claimed(const RecvRequest& request) = 0;
   [[nodiscard]] virtual Status discard_claimed(const Report& report) = 0;
   [[nodiscard]] virtual Status rma(const RmaRequest& request) = 0;
+  // Errors beside the usual: invalid (no such operation on that type, count, lengths, alignment),
+  // permission. What the target refuses (key, range, access) is an error completion `permission`.
+  [[nodiscard]] virtual Status atomic(const AtomicRequest& request) = 0;
   // Cancels the newest-posted pending receive (or not yet started send) with that context; it ends
   // in an error entry `canceled`. True if one was found.
   virtual bool cancel(void* context) = 0;

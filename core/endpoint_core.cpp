@@ -59,6 +59,7 @@ EndpointCore::EndpointCore(const Settings& settings, Clock& clock, Processor* pr
       receives_(account_, MemoryKind::operations),
       messages_(account_, MemoryKind::unexpected),
       transfers_(account_, MemoryKind::operations),
+      atomics_(account_, MemoryKind::operations),
       // Under a virtual clock looking costs nothing, and every call may be the last for long.
       tick_every_(processor == nullptr ? kTickEvery : 1),
       call_time_(processor != nullptr),
@@ -89,8 +90,17 @@ Status EndpointCore::start() {
   if (over_datagrams()) costs_ = selection::with_ud(costs_);
   rc_bytes_ = object_bytes(Object::rc_queue_pair, 1,
                            queue_pair_bytes(QpService::rc, kQueueDepth, 2, tuning_.max_inline));
+  if (settings_.policy == "ardma-sr") {
+    has_own_ = true;
+    settings_.own_receive_buffers = std::min<std::uint64_t>(
+        settings_.own_receive_buffers, static_cast<std::uint64_t>(device_->attributes().max_qp_wr));
+    rc_bytes_ += 16 * settings_.own_receive_buffers;  // mlx5: a receive with one piece
+  }
   hints_ = settings_.policy == "turnout";
   rendezvous_ = rendezvous_named(settings_.rendezvous).value_or(Rendezvous::getcqe);
+  set_last_bytes_ = settings_.offer_last_byte == "set";
+  posts_in_progress_ =
+      settings_.progress_thread > 0 && device_->is_virtual() && !device_->is_simulated();
   last_bytes_ = SplitMix64(address_.id);
   if (hints_) {
     limits_from_costs();
@@ -99,6 +109,7 @@ Status EndpointCore::start() {
   // The first decisions come early: a program may be over before an interval is.
   constexpr Nanoseconds kFirst = 64;
   interval_ = hints_ ? std::max<Nanoseconds>(settings_.interval / kFirst, 1) : settings_.interval;
+  limit_connections();
   if (Status status = create_queues(); !status.ok()) return status;
   std::uint64_t receive_size = settings_.ring_entry_size;
   if (over_datagrams()) receive_size = std::min<std::uint64_t>(receive_size, device_->mtu());
@@ -116,6 +127,9 @@ Status EndpointCore::start() {
   } else if (settings_.policy == "srq" || settings_.policy == "ardma-srq") {
     first_message_ = ChannelKind::rc_srq;
     if (settings_.policy == "ardma-srq") ring_threshold_ = settings_.ring_threshold;
+  } else if (has_own_) {
+    first_message_ = ChannelKind::rc_sr;
+    ring_threshold_ = settings_.ring_threshold;
   }
   start_registrations();
   frees_before_drain_ = settings_.break_rule == "free-before-drain";
@@ -189,7 +203,8 @@ bool EndpointCore::close() {
   progress();
   const bool late = ticks_ == 0 && clock_.now() >= close_deadline_;
   if (closing_phase_ == Closing::flushing) {
-    if (!late && !(backlogged_.empty() && pending_control_.empty())) return false;
+    const bool flushed = backlogged_.empty() && pending_control_.empty() && answering_.empty();
+    if (!late && !flushed) return false;
     say_goodbye();
     closing_phase_ = Closing::parting;
   }
@@ -203,10 +218,8 @@ bool EndpointCore::close() {
                        : std::all_of(queues_.begin(),
                                      queues_.begin() + static_cast<std::ptrdiff_t>(base_queues_),
                                      [](const SendQueue* queue) { return queue->idle(); }) &&
-                             std::all_of(peers_.begin(), peers_.end(), [](const auto& peer) {
-                               return peer->lost || peer->send_kind != ChannelKind::rc_srq ||
-                                      !peer->rc || peer->rc->idle();
-                             });
+                             std::none_of(peers_.begin(), peers_.end(),
+                                          [](const auto& peer) { return waits_over_rc(*peer); });
   if (!late && !drained) return false;
   closing_phase_ = Closing::closed;
   return true;
@@ -217,7 +230,7 @@ void EndpointCore::say_goodbye() {
     if (peer->lost || peer->self || peer->remote_index == wire::kUnknownIndex) continue;
     wire::ControlMessage bye;
     bye.type = wire::Control::bye;
-    bye.last_sequence = peer->send_sequence - 1;
+    say_last(*peer, &bye);
     send_control(*peer, Purpose::credit, bye);
   }
 }
@@ -225,9 +238,7 @@ void EndpointCore::say_goodbye() {
 // Messages may wait for a receive; ring writes, which may be left unsignalled, wait for nobody.
 void EndpointCore::probe_before_close() {
   for (const auto& peer : peers_) {
-    if (!peer->lost && peer->send_kind == ChannelKind::rc_srq && peer->rc && !peer->rc->idle()) {
-      probe_over_rc(*peer);
-    }
+    if (waits_over_rc(*peer)) probe_over_rc(*peer);
   }
   for (auto& initiators : initiators_) {
     for (auto& queue : initiators) {
@@ -239,21 +250,9 @@ void EndpointCore::probe_before_close() {
   }
 }
 
-void EndpointCore::probe_over_rc(Peer& peer) {
-  if (peer.rc->full()) return;
-  SendRecord record;
-  record.kind = SendRecord::Kind::probe;
-  record.opcode = IBV_WR_RDMA_WRITE;
-  record.peer = peer.id;
-  ++peer.probes;
-  if (Status status = peer.rc->post(record); !status.ok()) {
-    --peer.probes;
-    lose_peer(peer, status);
-  }
-}
-
 bool EndpointCore::progress_now() {
   bool moved;
+  in_progress_ = true;
   if (receive_cost_.due(delivered_)) [[unlikely]] {
     moved = poll_measured();
   } else {
@@ -264,6 +263,7 @@ bool EndpointCore::progress_now() {
   if (!pending_control_.empty()) moved |= pump_control();
   if (links_blocked_) moved |= pump_blocked_links();
   if (hold_until_ != INT64_MAX) release_overdue();
+  if (!answering_.empty()) moved |= pump_answers();
   if (!backlogged_.empty()) moved |= pump_backlogs();
   if (!pulled_.empty()) moved |= pump_pulled();
   if (!polled_.empty()) moved |= poll_last_bytes();
@@ -284,6 +284,7 @@ bool EndpointCore::progress_now() {
     ticks_ = 0;
     tick();
   }
+  in_progress_ = false;
   return moved;
 }
 
@@ -303,6 +304,7 @@ void EndpointCore::tick() {
   if (now >= next_link_) service_links(now);
   if (now >= shared_.look_at) look_after_receives(now);
   if (now >= next_sweep_) sweep_credits(now);
+  if (now >= next_place_) serve_places();
 }
 
 bool EndpointCore::poll_receive_queue() {
@@ -311,6 +313,10 @@ bool EndpointCore::poll_receive_queue() {
   charge(Work::poll_cq, 1);
   for (int i = 0; i < n; ++i) {
     const ibv_wc& wc = entries[i];
+    if ((wc.wr_id & kOwnReceive) != 0) [[unlikely]] {
+      on_own_receive(wc);
+      continue;
+    }
     const auto buffer = static_cast<std::uint32_t>(wc.wr_id);
     const bool control = (wc.wr_id & kControlReceive) != 0;
     if (!control) --shared_.posted;
@@ -415,12 +421,15 @@ Result<MemoryKey> EndpointCore::register_memory(void* address, std::size_t lengt
   verbs::Mr region((ibv_reg_mr)(device_->pd(), address, length, static_cast<int>(flags)));
   if (!region) return verbs::failure("ibv_reg_mr", fmt::format("{} bytes", length), errno);
   MemoryKey key{next_region_++, region->rkey};
-  user_regions_.emplace(key.handle, std::move(region));
+  user_regions_.insert_or_assign(key.remote, UserRegion{std::move(region), key.handle, access});
   return key;
 }
 
 void EndpointCore::deregister_memory(const MemoryKey& key) {
-  user_regions_.erase(key.handle);
+  const auto found = user_regions_.find(key.remote);
+  if (found != user_regions_.end() && found->second.handle == key.handle) {
+    user_regions_.erase(found);
+  }
 }
 
 }  // namespace turnout

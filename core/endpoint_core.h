@@ -5,11 +5,13 @@
 //   endpoint_queues.cpp          the start service (DC or UD), its queues and queue pairs
 //   memory/reservations.cpp      what is taken at the start, and the size of queue pairs
 //   memory/shared_receives.cpp   posting receives; low watermark, growth, shrinking
+//   memory/own_receives.cpp      receive queues of queue pairs' own, their growth and credits
 //   protocol/send_path.cpp       messages out: eager, RTS, credits, backlog
 //   protocol/receive_path.cpp    messages in: stream order, matching, posted receives
 //   protocol/unexpected.cpp      messages nobody waits for yet, peek and claim, scarce memory
 //   protocol/credits.cpp         who may send how much into the shared receive queue
 //   protocol/transfer.cpp        RDMA: rendezvous reads (getcqe), one-sided operations
+//   protocol/atomics.cpp         atomic operations: asking for them, carrying them out, answers
 //   protocol/registration.cpp    registrations of user buffers, and when they are stale
 //   protocol/datagrams.cpp       UD in DC's place: acknowledgements, timers, sending again
 //   protocol/offers.cpp          large messages written to receives that stand (put, putnr)
@@ -17,6 +19,7 @@
 //   protocol/pieces.cpp          large messages where there is no RDMA: queue pair, else pieces
 //   connection/control.cpp       credit and establishment messages, peers, loss, keep-alive
 //   connection/negotiation.cpp   J1-J5: changing channels, the RC pool
+//   connection/tear_down.cpp     connections that give their place to others
 //   connection/hints.cpp         what a sender measures of its side and tells the receiver
 //   connection/decision.cpp      asking the selection, carrying out its plan
 //   endpoint_report.cpp          what happened, as data
@@ -71,7 +74,8 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] bool close() override;
   void abandon() noexcept override { started_ = false; }
   [[nodiscard]] Nanoseconds next_deadline() const noexcept override {
-    return std::min({next_decision_, next_keepalive_, next_link_, next_sweep_, hold_until_});
+    return std::min(
+        {next_decision_, next_keepalive_, next_link_, next_sweep_, hold_until_, next_place_});
   }
 
   [[nodiscard]] const Address& address() const noexcept override { return address_; }
@@ -90,6 +94,9 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] Status discard_claimed(const Report& report) override;
   [[nodiscard]] Status rma(const RmaRequest& request) override {
     return call_time_.run(clock_, [&] { return rma_now(request); });
+  }
+  [[nodiscard]] Status atomic(const AtomicRequest& request) override {
+    return call_time_.run(clock_, [&] { return atomic_now(request); });
   }
   bool cancel(void* context) override;
   void set_remote_write_report(const Report& report) override { remote_write_report_ = report; }
@@ -112,7 +119,9 @@ class EndpointCore final : public Endpoint {
   static constexpr std::uint32_t kControlSendBuffers = 128;
   static constexpr int kPollBatch = 16;              // completions looked at together
   static constexpr std::uint32_t kMostInline = 256;  // header, and kInjectLimit of payload
-  static constexpr std::uint64_t kControlReceive = std::uint64_t{1} << 32;  // bit of a wr_id
+  static constexpr std::uint64_t kControlReceive = std::uint64_t{1} << 32;  // bits of a wr_id
+  static constexpr std::uint64_t kOwnReceive = std::uint64_t{1} << 33;
+  static constexpr unsigned kLifetimeShift = 34;  // above them, of an own receive
 
   enum class Purpose : std::uint8_t { data, credit, establishment };
   struct PendingControl {
@@ -165,7 +174,11 @@ class EndpointCore final : public Endpoint {
   void tick();
   void say_goodbye();
   void probe_before_close();
-  void probe_over_rc(Peer& peer);
+  // Messages over RC into receives that may still be under way.
+  [[nodiscard]] static bool waits_over_rc(const Peer& peer) noexcept {
+    const bool messages = peer.send_kind == ChannelKind::rc_srq || peer.own_sender.request != 0;
+    return !peer.lost && messages && peer.rc && !peer.rc->idle();
+  }
   void abandon_user_buffers();
   bool poll_receive_queue();
   bool poll_send_queue();
@@ -181,7 +194,8 @@ class EndpointCore final : public Endpoint {
             std::size_t overflow = 0);
 
   // memory/reservations.cpp
-  [[nodiscard]] Status reserve_fixed(std::uint32_t receive_entries, std::uint32_t send_entries);
+  [[nodiscard]] Status reserve_fixed(std::uint32_t receive_entries, std::uint32_t own_entries,
+                                     std::uint32_t send_entries);
   [[nodiscard]] Status reserve_fixed(MemoryKind kind, std::uint64_t bytes, const char* what,
                                      std::uint64_t objects = 0);
   [[nodiscard]] std::uint64_t dc_pool_bytes(Object pool, std::uint64_t initiators,
@@ -202,6 +216,30 @@ class EndpointCore final : public Endpoint {
     return receives_kept_ > receive_pool_.count() / 2;
   }
 
+  // memory/own_receives.cpp
+  [[nodiscard]] std::uint32_t most_own() const noexcept {
+    return static_cast<std::uint32_t>(settings_.own_receive_buffers);
+  }
+  [[nodiscard]] Status add_own(Peer& peer, std::uint32_t count);
+  [[nodiscard]] Status ready_own(Peer& peer);
+  void post_own(Peer& peer);
+  void post_own(Peer& peer, ReceivePool::Own& own, std::uint32_t buffer);
+  void unpost_own(const RcQueue& queue);
+  void close_own(Peer& peer, const RcQueue& queue);
+  void leave_own(RcQueue& queue);
+  void on_own_receive(const ibv_wc& wc);
+  [[nodiscard]] static Status check_own_sender(const Peer& peer, const wire::Parsed& parsed);
+  void on_own_message(Peer& peer, std::uint32_t buffer, std::uint32_t length);
+  void on_own_control(Peer& peer, const wire::Parsed& parsed);
+  void give_back_own(std::uint32_t buffer);
+  void grow_own(Peer& peer);
+  // Whether it is time to tell the peer what is free again.
+  void tell_own(Peer& peer);
+  void send_own_credits(Peer& peer);
+  void own_credits_given(Peer& peer, std::uint32_t request, std::uint32_t credits) noexcept;
+  [[nodiscard]] bool post_control_over_own(Peer& peer, wire::ControlMessage message,
+                                           const wire::Detail* detail);
+
   // protocol/send_path.cpp
   [[nodiscard]] Status send_now(const SendRequest& request);
   [[nodiscard]] Peer* find_peer(PeerId id) noexcept {
@@ -209,10 +247,14 @@ class EndpointCore final : public Endpoint {
   }
   [[nodiscard]] std::size_t room(const Peer& peer) const noexcept;
   [[nodiscard]] bool post_stream(Peer& peer, const StreamMessage& message);
+  void introduce(Peer& peer);
   [[nodiscard]] bool post_over_ring(Peer& peer, const StreamMessage& message);
+  static void spend_credit(Peer& peer, wire::Header* header) noexcept;
   [[nodiscard]] bool post_over_base(Peer& peer, const StreamMessage& message);
   [[nodiscard]] bool post_inline_over_rc(Peer& peer, const StreamMessage& message);
+  [[nodiscard]] static const void* in_one_piece(const StreamMessage& message, std::byte* gathered);
   void fill_header(Peer& peer, const StreamMessage& message, wire::Header* header);
+  void hand_back(Peer& peer, wire::Header* header);
   // To the peer's target of our data initiator for it.
   void address_data(const Peer& peer, SendRecord* record) const noexcept;
   void credits_given(Peer& peer, const wire::Header& header);
@@ -239,6 +281,23 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] Status recv_now(const RecvRequest& request);
   // Length of what follows the datagram's header, if there is one.
   void on_data(std::uint32_t buffer, std::uint32_t length);
+  // A message of the stream, in a receive.
+  void take_message(Peer& peer, const wire::Parsed& parsed, std::uint32_t buffer,
+                    std::uint32_t length);
+  [[nodiscard]] UnexpectedMessage::Storage storage_of(std::uint32_t buffer) const noexcept {
+    return receive_pool_.is_own(buffer) ? UnexpectedMessage::Storage::own
+                                        : UnexpectedMessage::Storage::buffer;
+  }
+  void hold(Peer& peer, const HeldMessage& message);
+  void drop_held(Peer& peer, std::size_t at);
+  // Its message is not taken, or was before.
+  void free_receive(std::uint32_t buffer) {
+    if (receive_pool_.is_own(buffer)) [[unlikely]] {
+      give_back_own(buffer);
+    } else {
+      to_post_.push_back(buffer);
+    }
+  }
   [[nodiscard]] const std::byte* received(std::uint32_t buffer) const noexcept {
     return receive_pool_.data(buffer) + receive_offset_;
   }
@@ -267,10 +326,12 @@ class EndpointCore final : public Endpoint {
                                          std::size_t length) const;
 
   // protocol/unexpected.cpp
+  [[nodiscard]] bool has_room_for(Peer& peer, const wire::Header& header);
   [[nodiscard]] bool may_deliver(Peer& peer, const wire::Header& header);
   bool pump_stalled();
   [[nodiscard]] UnexpectedMessage& store(Peer& peer, const wire::Header& header,
                                          const Arrival& arrival);
+  void keep_unexpected(Peer& peer, const wire::Header& header, const Arrival& arrival);
   [[nodiscard]] bool set_aside(UnexpectedMessage& message);
   bool relieve(Peer& peer);
   void look_after_held_back(Peer& peer, bool wildcards, Nanoseconds now);
@@ -321,6 +382,7 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] Place place_in(RecvOperation& receive, std::uint64_t total);
   void start_get(RecvOperation& receive, Peer& peer, const wire::Header& header,
                  const wire::Rts& rts, Place place, DataPath path);
+  [[nodiscard]] bool leaves_posting(const Transfer& transfer) const noexcept;
   bool pump(Transfer& transfer);
   [[nodiscard]] Status register_pieces(Transfer& transfer, const Pieces& pieces, int access);
   void end_read_early(Transfer& transfer);
@@ -329,11 +391,33 @@ class EndpointCore final : public Endpoint {
   void drop_transfer(Transfer& transfer);
   void end_transfer(Transfer& transfer);
 
+  // protocol/atomics.cpp
+  [[nodiscard]] Status atomic_now(const AtomicRequest& request);
+  [[nodiscard]] bool make_atomics(Peer& peer);
+  [[nodiscard]] bool try_atomic(AtomicOperation& operation);
+  void end_atomic(AtomicOperation& operation, Status status);
+  void end_atomics(Peer& peer);
+  // Something of its stream is waited for beside messages.
+  [[nodiscard]] static bool owes_answers(const Peer& peer) noexcept {
+    return peer.atomics && !peer.atomics->asked.empty();
+  }
+  [[nodiscard]] bool may_answer(Peer& peer);
+  void on_atomic(Peer& peer, const wire::Header& header, const std::byte* payload);
+  [[nodiscard]] Code carry_out(const wire::Atomic& request, const std::byte* values,
+                               std::byte* fetched) noexcept;
+  void send_answers(Peer& peer);
+  bool pump_answers();
+  void on_answer(Peer& peer, const wire::Header& header, const std::byte* payload);
+  // Whether peers may touch these bytes with this key in these ways (Access).
+  [[nodiscard]] bool may_touch(std::uint64_t key, std::uint64_t address, std::size_t length,
+                               unsigned access) const noexcept;
+
   // protocol/registration.cpp
   void start_registrations();
   bool notice_unmapped(std::uintptr_t begin, std::uintptr_t end);
   // Errors: of ibv_reg_mr.
   [[nodiscard]] Status register_buffer(const iovec& piece, int access, Registration* registration);
+  [[nodiscard]] bool is_registered(const iovec& piece, int access);
   static void release_regions(Transfer& transfer);
 
   // protocol/writes.cpp
@@ -349,6 +433,7 @@ class EndpointCore final : public Endpoint {
   void offer(RecvOperation& receive, Peer& peer);
   [[nodiscard]] bool is_offered(const RecvRequest& request, const Peer& peer) const noexcept;
   [[nodiscard]] bool may_offer(const RecvOperation& receive, Peer& peer);
+  void close_offer(Transfer& transfer, bool taken);
   void withdraw(RecvOperation& receive);
   void on_offer(Peer& peer, const wire::Detail& detail);
   static constexpr std::size_t kNoOffer = SIZE_MAX;
@@ -365,6 +450,7 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] static bool holds(const Peer& peer) noexcept {
     return peer.offers && peer.offers->holding;
   }
+  [[nodiscard]] int receive_access() const noexcept;
   [[nodiscard]] bool may_hold(Peer& peer);
   void hold(SendOperation& operation);
   void put_held(Peer& peer);
@@ -412,6 +498,9 @@ class EndpointCore final : public Endpoint {
   void lose_peer(Peer& peer, Status why);
   void keep_alive(Nanoseconds now);
   void probe(Peer& peer, MessageQueue& queue);
+  template <class Queue>
+  void post_probe(Peer& peer, Queue& queue);
+  void probe_over_rc(Peer& peer);
   void recover(MessageQueue& queue, const ibv_wc& wc);
   [[nodiscard]] std::vector<std::unique_ptr<MessageQueue>>& pool(Purpose purpose) noexcept {
     return initiators_[static_cast<std::size_t>(purpose)];
@@ -483,10 +572,18 @@ class EndpointCore final : public Endpoint {
   void send_request(Peer& peer);
   void send_accept(Peer& peer);
   void send_ready(Peer& peer);
+  void take_request(Peer& peer, std::uint32_t qp_number);
   void answer_refusal(Peer& peer, wire::Refusal why);
   [[nodiscard]] static wire::Refusal refusal_of(const Peer& peer, const Status& status);
 
   // connection/rc_setup.cpp
+  // Queue pairs there may be.
+  [[nodiscard]] std::uint64_t places() const noexcept {
+    return std::max(settings_.rc_pool, settings_.max_active_rc);
+  }
+  // "It stops creating RC-QPs after creating 128 of them" [AQPS 4.2]: those that a peer is slow to
+  // let go of count too.
+  [[nodiscard]] bool may_make_rc() const noexcept { return active_rc_ + resetting_rc_ < places(); }
   [[nodiscard]] bool reserve_rc();
   void forget_rc(std::unique_ptr<RcQueue> queue);
   [[nodiscard]] static std::unique_ptr<RcJob> job_of(Peer* peer, std::unique_ptr<RcQueue> queue);
@@ -496,9 +593,37 @@ class EndpointCore final : public Endpoint {
   void rc_failed(Peer& peer, const Status& status);
   bool pump_jobs();
   void end_job(RcJob& job);
-  void put_away(std::unique_ptr<RcQueue> queue);
+  // `chosen_at`: after a tear-down of our choice; else 0.
+  void put_away(std::unique_ptr<RcQueue> queue, Nanoseconds chosen_at);
   void discard_rc(Peer& peer);
   void drop_rc_if_unused(Peer& peer);
+
+  // connection/tear_down.cpp
+  void limit_connections();
+  [[nodiscard]] bool tears_down() const noexcept { return victims_.order() != VictimOrder::none; }
+  [[nodiscard]] bool has_place(const Peer& peer, bool with_ring) const noexcept;
+  void begin_leaving(Peer& peer, bool chosen, Nanoseconds now);
+  // Now, and nobody wanted one before.
+  [[nodiscard]] bool may_have_place(const Peer& peer, bool with_ring) const noexcept {
+    return peer.has_rc() || (wanting_place_.empty() && has_place(peer, with_ring));
+  }
+  bool want_place(Peer& peer);
+  [[nodiscard]] bool park(Peer& peer, std::uint32_t qp_number);
+  void stop_wanting(Peer& peer);
+  void serve_places();
+  [[nodiscard]] std::size_t places_coming(Nanoseconds now) const noexcept;
+  void make_room(Nanoseconds now);
+  [[nodiscard]] bool may_go(const ConnectionUse& use, Nanoseconds now) const noexcept;
+  void tear_down(Peer& peer, Nanoseconds now);
+  void on_leave(Peer& peer, const wire::ControlMessage& message);
+  void go_on_leaving(Peer& peer);
+  void connection_made(Peer& peer);
+  // When it was chosen as victim; 0: it was not.
+  Nanoseconds connection_gone(Peer& peer) noexcept;
+  void place_freed(Nanoseconds chosen_at) noexcept;
+  void use_one_sided(Peer& peer);
+  // A one-sided operation that needs its connection does not fail for want of a place.
+  [[nodiscard]] bool awaits_place(const Peer& peer) noexcept;
 
   // connection/hints.cpp
   void count_sent(Peer& peer) noexcept;
@@ -510,6 +635,7 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] bool keep_counts(Nanoseconds now);
   void carry_out(const selection::WindowSelection& selected, Nanoseconds now);
   void on_message_counted(Peer& peer);
+  [[nodiscard]] ChannelKind first_channel(const Peer& peer);
   void request_failed(Peer& peer, const Status& status);
   void change_channel(Peer& peer, ChannelKind to, ChannelKind otherwise, const std::string& reason,
                       double gain);
@@ -551,6 +677,12 @@ class EndpointCore final : public Endpoint {
   std::uint32_t resetting_rc_ = 0;  // given up by their peers, not in the pool yet
   std::uint32_t jobs_ = 0;          // started and not done
   std::uint64_t rc_peak_ = 0;       // most that existed at one time
+  // Tear-down (connection/tear_down.cpp).
+  Victims victims_;
+  LinkedList<Peer> wanting_place_;  // in the order they will be served
+  Nanoseconds next_place_ = INT64_MAX;
+  Nanoseconds setup_time_ = 0;  // of a connection, as the costs have it
+  ConnectionsReport connections_;
   QpTuning tuning_;
   Placement placement_;
 
@@ -574,7 +706,9 @@ class EndpointCore final : public Endpoint {
   std::deque<SendOperation*> granted_;  // have their CTS, but no transfer yet
   std::vector<Peer*> revoking_;         // that wait for an answer
   Nanoseconds hold_until_ = INT64_MAX;  // when a message has waited long enough for an offer
-  SplitMix64 last_bytes_{0};            // what receives of `put` begin with
+  std::uint32_t standing_offers_ = 0;
+  bool set_last_bytes_ = false;
+  SplitMix64 last_bytes_{0};  // what offered receives end with, if they are set
   std::uint64_t offers_ = 0, puts_ = 0,
                 puts_told_ = 0;  // messages written to offers; with `landed`
 
@@ -600,6 +734,12 @@ class EndpointCore final : public Endpoint {
     std::uint64_t limit_events = 0, growths = 0;
   } shared_;
 
+  // Receive queues of queue pairs' own.
+  bool has_own_ = false;         // policy ardma-sr: our RC queue pairs are made with such
+  std::uint32_t own_room_ = 0;   // receives that their completion queue has room for
+  std::uint32_t own_count_ = 0;  // that there are
+  OwnReceivesReport own_report_;
+
   // Credits of that queue, of all peers that were heard.
   std::uint32_t lent_ = 0;
   std::uint32_t lend_limit_ = 0;  // beyond what is safe
@@ -615,6 +755,8 @@ class EndpointCore final : public Endpoint {
   Slab<RecvOperation> receives_;
   Slab<UnexpectedMessage> messages_;
   Slab<Transfer> transfers_;
+  Slab<AtomicOperation> atomics_;
+  std::vector<Peer*> answering_;  // peers with answers that could not be sent yet
   Matcher<RecvOperation, UnexpectedMessage> matcher_;
   LinkedList<UnexpectedMessage> claimed_;
   LinkedList<UnexpectedMessage> waiting_;  // large ones that have a receive but no transfer yet
@@ -629,7 +771,12 @@ class EndpointCore final : public Endpoint {
   std::vector<std::uint32_t> free_fin_slots_;
   std::uint32_t fin_generation_ = 1;
   std::uint64_t unexpected_bytes_ = 0;
-  std::unordered_map<std::uint64_t, verbs::Mr> user_regions_;
+  struct UserRegion {
+    verbs::Mr region;
+    std::uint64_t handle = 0;
+    unsigned access = kAccessLocal;
+  };
+  std::unordered_map<std::uint64_t, UserRegion> user_regions_;  // by MemoryKey::remote
   std::uint64_t next_region_ = 1;
   Report remote_write_report_;
 
@@ -638,13 +785,15 @@ class EndpointCore final : public Endpoint {
   Nanoseconds close_deadline_ = 0;
   std::uint32_t tick_every_ = 1;  // progress calls between two looks at the clock
   std::uint32_t ticks_ = 0;
+  bool in_progress_ = false;
+  bool posts_in_progress_ = false;  // what large messages post: see leaves_posting()
   Nanoseconds next_decision_ = 0;
   Nanoseconds next_keepalive_ = 0;
   std::size_t keepalive_at_ = 0;
   bool started_ = false;
   bool closing_ = false;
   ChannelKind first_message_ = ChannelKind::dc_sendrecv;  // asked for at a peer's first message
-  std::uint64_t ring_threshold_ = 0;                      // messages on RC-SRQ; 0: never a ring
+  std::uint64_t ring_threshold_ = 0;                      // messages on RC-SRQ, RC-SR; 0: no ring
   bool frees_before_drain_ = false;                       // setting break_rule
   bool lends_freely_ = false;                             // the same
   std::unique_ptr<selection::Statistics> statistics_;     // made with the first counts to keep

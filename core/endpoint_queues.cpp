@@ -18,9 +18,7 @@ Status EndpointCore::choose_start_channel() {
                         "ud or auto",
                         device_->name())};
   }
-  const bool needs_dc = settings_.policy.find("dc-") != std::string::npos ||
-                        settings_.policy == "srq" || settings_.policy == "ardma-srq";
-  if (!dc && needs_dc) {
+  if (!dc && needs_dc(settings_.policy)) {
     return {Code::unsupported,
             fmt::format("TURNOUT_POLICY={} needs DC, which {} does not have; use aqps, rc-rdma-od, "
                         "static:rc-rdma or static:ud-sendrecv",
@@ -76,7 +74,13 @@ Status EndpointCore::create_queues() {
   const std::uint32_t send_entries = static_cast<std::uint32_t>(
       std::min<std::uint64_t>((initiators + rc_limit) * kQueueDepth,
                               static_cast<std::uint64_t>(device_->attributes().max_cqe)));
-  if (Status s = reserve_fixed(receive_entries, send_entries); !s.ok()) return s;
+  if (has_own_) {  // of all queue pairs that may be in use
+    const std::uint64_t most = places() * most_own();
+    const auto cqe = static_cast<std::uint64_t>(device_->attributes().max_cqe);
+    own_room_ = static_cast<std::uint32_t>(
+        std::min(most, cqe - std::min<std::uint64_t>(cqe, receive_entries)));
+  }
+  if (Status s = reserve_fixed(receive_entries, own_room_, send_entries); !s.ok()) return s;
 
   // A block of every kind of record, so that each has a few whatever the others took.
   if (!sends_.ready() || !receives_.ready() || !messages_.ready() || !transfers_.ready()) {
@@ -91,8 +95,8 @@ Status EndpointCore::create_queues() {
                         account_.budget(), account_.used(), account_.used() * 8 / 7 + 1)};
   }
 
-  receive_cq_.reset(
-      ibv_create_cq(device_->context(), static_cast<int>(receive_entries), nullptr, nullptr, 0));
+  receive_cq_.reset(ibv_create_cq(device_->context(), static_cast<int>(receive_entries + own_room_),
+                                  nullptr, nullptr, 0));
   if (!receive_cq_) return verbs::failure("ibv_create_cq", "the receive queue", errno);
   send_cq_.reset(
       ibv_create_cq(device_->context(), static_cast<int>(send_entries), nullptr, nullptr, 0));

@@ -38,9 +38,12 @@ EndpointReport EndpointCore::report() const {
     }
     line.predicted_gain = peer->predicted_gain;
     line.observed_gain = receive_cost_.gain(peer->receive_kind);
-    line.bytes = sizeof(Peer) + (peer->has_rc() ? rc_bytes_ : 0) +
-                 (peer->ring ? std::uint64_t{peer->ring->entries()} * peer->ring->entry_size() : 0);
+    line.bytes =
+        sizeof(Peer) + (peer->has_rc() ? rc_bytes_ : 0) +
+        (peer->ring ? std::uint64_t{peer->ring->entries()} * peer->ring->entry_size() : 0) +
+        std::uint64_t{peer->own.count} * receive_pool_.size();
     line.lost = peer->lost && !peer->said_bye;
+    line.tear_downs = peer->use.torn_down;
     report.peers.push_back(std::move(line));
   }
   report.receive_costs = receive_cost_.lines();
@@ -65,6 +68,8 @@ EndpointReport EndpointCore::report() const {
   report.refusals = refusals_;
   report.shared_receives = {shared_.limit_events, shared_.growths, receive_pool_.chunks_gone(),
                             credit_waits_,        credit_recalls_, 0};
+  report.own_receives = own_report_;
+  report.connections = connections_;
   report.rc_queue_pairs_peak = rc_peak_;
   const RegistrationCache::Counts& kept = registrations_.counts();
   report.registrations = {registrations_off_, kept.hits,  kept.misses,    kept.evictions,

@@ -86,7 +86,7 @@ class JsonReader {
   void get(const char* key, ChannelKind* out) const {
     std::string text;
     get(key, &text);
-    for (std::uint8_t k = 0; k <= static_cast<std::uint8_t>(ChannelKind::xrc_rdma); ++k) {
+    for (std::uint8_t k = 0; k < kChannelKinds; ++k) {
       if (name(static_cast<ChannelKind>(k)) == text) {
         *out = static_cast<ChannelKind>(k);
         return;
@@ -110,13 +110,16 @@ class JsonReader {
       read(element, fmt::format("{}{}[{}].", place_, key, i++));
     }
   }
-  [[nodiscard]] bool has(const char* key) const {
-    return status_->ok() && object_.find(key) != object_.end();
-  }
-  [[nodiscard]] const Json* member(const char* key) const {
+  // Null: it is not there, which is no error.
+  [[nodiscard]] const Json* optional(const char* key) const {
     if (!status_->ok()) return nullptr;
     const auto found = object_.find(key);
-    if (found != object_.end()) return &*found;
+    return found != object_.end() ? &*found : nullptr;
+  }
+  [[nodiscard]] bool has(const char* key) const { return optional(key) != nullptr; }
+  [[nodiscard]] const Json* member(const char* key) const {
+    if (!status_->ok()) return nullptr;
+    if (const Json* const found = optional(key)) return found;
     *status_ = {Code::invalid, fmt::format("{} without \"{}{}\"", what_, place_, key)};
     return nullptr;
   }

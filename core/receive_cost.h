@@ -64,7 +64,7 @@ class ReceiveCost {
       return static_cast<double>(time) / static_cast<double>(messages);
     }
   };
-  std::array<Sum, static_cast<std::size_t>(ChannelKind::xrc_rdma) + 1> sums_{};
+  std::array<Sum, kChannelKinds> sums_{};
   ChannelKind base_ = ChannelKind::dc_sendrecv;
   std::uint64_t next_ = kEveryFirst;
   std::uint64_t open_messages_ = 0;

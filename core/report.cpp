@@ -126,6 +126,22 @@ void registrations_from_json(const Json& json, RegistrationReport* out, Status* 
   reader.get("bytes_peak", &out->bytes_peak);
 }
 
+constexpr std::pair<const char*, std::uint64_t ConnectionsReport::*> kConnectionFields[] = {
+    {"made", &ConnectionsReport::made},
+    {"tear_downs", &ConnectionsReport::tear_downs},
+    {"tear_downs_by_peers", &ConnectionsReport::tear_downs_by_peers},
+    {"waited", &ConnectionsReport::waited},
+    {"gave_up", &ConnectionsReport::gave_up},
+    {"freed", &ConnectionsReport::freed},
+    {"time_ns", &ConnectionsReport::time},
+    {"time_most_ns", &ConnectionsReport::time_most}};
+
+Json connections_to_json(const ConnectionsReport& report) {
+  Json json = Json::object();
+  for (const auto& [name, field] : kConnectionFields) json[name] = report.*field;
+  return json;
+}
+
 // What reports have only since they can be measured and drawn, and not all of them.
 void optional_parts_from_json(const Reader& reader, EndpointReport* report, Status* status) {
   if (reader.has("receive_costs")) {
@@ -138,22 +154,31 @@ void optional_parts_from_json(const Reader& reader, EndpointReport* report, Stat
       report->receive_costs.push_back(line);
     });
   }
-  if (reader.has("registrations")) {
-    if (const Json* registrations = reader.member("registrations")) {
-      registrations_from_json(*registrations, &report->registrations, status);
-    }
+  if (const Json* const registrations = reader.optional("registrations")) {
+    registrations_from_json(*registrations, &report->registrations, status);
   }
-  if (reader.has("profile")) {
-    profile_from_json(*reader.member("profile"), &report->profile.emplace(), status);
+  if (const Json* const profile = reader.optional("profile")) {
+    profile_from_json(*profile, &report->profile.emplace(), status);
   }
-  if (reader.has("shared_receives")) {
-    const Reader r(*reader.member("shared_receives"), "shared_receives.", status);
+  if (const Json* const receives = reader.optional("shared_receives")) {
+    const Reader r(*receives, "shared_receives.", status);
     r.get("limit_events", &report->shared_receives.limit_events);
     r.get("growths", &report->shared_receives.growths);
     r.get("shrinks", &report->shared_receives.shrinks);
     r.get("credit_waits", &report->shared_receives.credit_waits);
     r.get("credit_recalls", &report->shared_receives.credit_recalls);
     r.get("rnr_naks", &report->shared_receives.rnr_naks);
+  }
+  if (const Json* const receives = reader.optional("own_receives")) {
+    const Reader r(*receives, "own_receives.", status);
+    r.get("buffers_peak", &report->own_receives.buffers_peak);
+    r.get("growths", &report->own_receives.growths);
+    r.get("refused", &report->own_receives.refused);
+    r.get("controls", &report->own_receives.controls);
+  }
+  if (const Json* const connections = reader.optional("connections")) {
+    const Reader r(*connections, "connections.", status);
+    for (const auto& [name, field] : kConnectionFields) r.get(name, &(report->connections.*field));
   }
   if (!reader.has("history")) return;
   std::set<std::uint32_t> peers;
@@ -185,7 +210,8 @@ std::string to_json(const EndpointReport& report) {
                      {"observed_gain_ns",
                       peer.observed_gain ? Json(finite(*peer.observed_gain)) : Json(nullptr)},
                      {"bytes", peer.bytes},
-                     {"lost", peer.lost}});
+                     {"lost", peer.lost},
+                     {"tear_downs", peer.tear_downs}});
   }
   Json decisions = Json::array();
   for (const DecisionReport& decision : report.decisions) {
@@ -239,6 +265,12 @@ std::string to_json(const EndpointReport& report) {
                  {"credit_waits", report.shared_receives.credit_waits},
                  {"credit_recalls", report.shared_receives.credit_recalls},
                  {"rnr_naks", report.shared_receives.rnr_naks}}},
+               {"own_receives",
+                {{"buffers_peak", report.own_receives.buffers_peak},
+                 {"growths", report.own_receives.growths},
+                 {"refused", report.own_receives.refused},
+                 {"controls", report.own_receives.controls}}},
+               {"connections", connections_to_json(report.connections)},
                {"memory", std::move(memory)},
                {"peers", std::move(peers)},
                {"decisions", std::move(decisions)},
@@ -313,6 +345,7 @@ Result<EndpointReport> report_from_json(std::string_view text) {
     }
     r.get("bytes", &peer.bytes);
     r.get("lost", &peer.lost);
+    if (r.has("tear_downs")) r.get("tear_downs", &peer.tear_downs);
     report.peers.push_back(std::move(peer));
   });
   reader.each("decisions", [&](const Json& element, const std::string& at) {

@@ -45,6 +45,7 @@ struct PeerReport {
   std::optional<double> observed_gain;
   std::uint64_t bytes = 0;  // memory this peer costs us now
   bool lost = false;
+  std::uint64_t tear_downs = 0;  // of its connection
 };
 
 struct DecisionReport {  // every change asked for, and its outcome
@@ -94,6 +95,22 @@ struct SharedReceivesReport {
   std::uint64_t rnr_naks = 0;
 };
 
+// What became of receive queues of queue pairs' own (policy ardma-sr).
+struct OwnReceivesReport {
+  std::uint64_t buffers_peak = 0;
+  std::uint64_t growths = 0, refused = 0;  // for much control traffic; for lack of memory
+  std::uint64_t controls = 0;              // control messages of large messages that came into them
+};
+
+// RC connections made and torn down (connection/tear_down.cpp).
+struct ConnectionsReport {
+  std::uint64_t made = 0;  // ever
+  std::uint64_t tear_downs = 0, tear_downs_by_peers = 0;
+  std::uint64_t waited = 0, gave_up = 0;  // peers that found no place; and those that had none soon
+  // Tear-downs of ours that have ended, and their time from the choice to the free place, ns.
+  std::uint64_t freed = 0, time = 0, time_most = 0;
+};
+
 struct EndpointReport {
   std::uint64_t endpoint = 0;
   std::uint32_t pid = 0;
@@ -117,6 +134,8 @@ struct EndpointReport {
   std::uint64_t offers = 0, puts = 0, puts_told = 0;
   RegistrationReport registrations;
   SharedReceivesReport shared_receives;
+  OwnReceivesReport own_receives;
+  ConnectionsReport connections;
   std::uint64_t rc_queue_pairs_peak = 0;  // most that existed at one time, idle ones too
   std::optional<ProfileReport> profile;   // reports of older versions have none
 };

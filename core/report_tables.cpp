@@ -17,7 +17,6 @@ namespace {
 
 constexpr std::size_t kWidth = 110;
 constexpr std::size_t kChannelWidth = 41;
-constexpr std::size_t kChannelKinds = static_cast<std::size_t>(ChannelKind::xrc_rdma) + 1;
 
 using Names = std::map<std::uint64_t, std::string>;  // endpoint -> "rank 3"
 
@@ -132,6 +131,35 @@ void receives_line(std::string* out, const SharedReceivesReport& receives) {
   *out += '\n';
 }
 
+void own_receives_line(std::string* out, const OwnReceivesReport& receives) {
+  if (receives.buffers_peak == 0) return;
+  *out += wrap(
+      "  ",
+      fmt::format("receives of peers' own: {} at most, grown for {} peers, refused {} times; {} "
+                  "control messages of large messages came into them",
+                  value::human_count(receives.buffers_peak), value::human_count(receives.growths),
+                  value::human_count(receives.refused), value::human_count(receives.controls)));
+  *out += '\n';
+}
+
+void connections_line(std::string* out, const ConnectionsReport& connections) {
+  if (connections.tear_downs + connections.tear_downs_by_peers + connections.waited == 0) return;
+  const std::uint64_t mean = connections.freed > 0 ? connections.time / connections.freed : 0;
+  const auto duration = [](std::uint64_t ns) {
+    return value::human_duration(static_cast<std::int64_t>(std::min<std::uint64_t>(ns, INT64_MAX)));
+  };
+  *out += wrap(
+      "  ",
+      fmt::format("RC connections: {} made, {} torn down here and {} by peers; {} peers waited "
+                  "for a place, {} in vain; from the choice to the free place {} in the "
+                  "mean, {} at most",
+                  value::human_count(connections.made), value::human_count(connections.tear_downs),
+                  value::human_count(connections.tear_downs_by_peers),
+                  value::human_count(connections.waited), value::human_count(connections.gave_up),
+                  duration(mean), duration(connections.time_most)));
+  *out += '\n';
+}
+
 struct Total {
   std::uint64_t messages = 0, bytes = 0;
   void add(const ChannelSpan& span) {
@@ -185,6 +213,10 @@ void peers_table(std::string* out, const EndpointReport& report, const Names& na
                         messages_text(received.messages), value::human_bytes(received.bytes),
                         value::human_bytes(peer.bytes), predicted, observed);
     if (!peer.reason.empty()) *out += wrap("                   why: ", clean(peer.reason));
+    if (peer.tear_downs > 0) {
+      *out += fmt::format("                   its connection was torn down {} times\n",
+                          value::human_count(peer.tear_downs));
+    }
   }
   if (order.size() > most) {
     *out += fmt::format("  and {} peers with fewer messages\n", order.size() - most);
@@ -278,6 +310,8 @@ void rank_tables(std::string* out, const EndpointReport& report, const Names& na
   registrations_line(out, report.registrations);
   *out += '\n';
   receives_line(out, report.shared_receives);
+  own_receives_line(out, report.own_receives);
+  connections_line(out, report.connections);
   if (report.offers + report.puts == 0) return;
   *out += wrap("  ", fmt::format("{} receives offered to their senders; {} large messages written "
                                  "to offers, {} of them told of",
@@ -310,9 +344,12 @@ void sums(std::string* out, std::span<const EndpointReport> reports) {
   std::array<Total, kChannelKinds> by_channel{};
   Total all;
   std::uint64_t receiving_peers = 0, rc_now = 0, rc_ever = 0, switches = 0, decided = 0, lost = 0;
+  ConnectionsReport connections;
   const EndpointReport* largest = nullptr;
   for (const EndpointReport& report : reports) {
     decided += report.decisions.size() + report.decisions_dropped;
+    connections.made += report.connections.made;
+    connections.tear_downs += report.connections.tear_downs;
     if (largest == nullptr || report.peak > largest->peak) largest = &report;
     for (const PeerReport& peer : report.peers) {
       for (const ChannelSpan& span : peer.send.spans) {
@@ -346,6 +383,11 @@ void sums(std::string* out, std::span<const EndpointReport> reports) {
   costs_line(out, mean_costs(reports));
   *out += fmt::format("  changes of channel: {} decided, {} carried out\n",
                       value::human_count(decided), value::human_count(switches));
+  if (connections.tear_downs > 0) {
+    *out += fmt::format("  RC connections: {} ends made, {} torn down\n",
+                        value::human_count(connections.made),
+                        value::human_count(connections.tear_downs));
+  }
   if (largest != nullptr) {
     *out += fmt::format("  memory of one process at most: {} of a budget of {} ({})\n",
                         value::human_bytes(largest->peak), value::human_bytes(largest->budget),

@@ -127,6 +127,7 @@ void Cntr::leave(Ep& endpoint) noexcept {
 }
 
 void Cntr::progress() {
+  domain.count_call();
   for (Ep* endpoint : endpoints) endpoint->progress();
 }
 

@@ -23,16 +23,17 @@ constexpr std::uint64_t flags_of(std::uint32_t flags) noexcept {
   if ((flags & kRecv) != 0) out |= FI_RECV;
   if ((flags & kTagged) != 0) out |= FI_TAGGED;
   if ((flags & kMessage) != 0) out |= FI_MSG;
-  if ((flags & kRmaWrite) != 0) out |= FI_RMA | FI_WRITE;
-  if ((flags & kRmaRead) != 0) out |= FI_RMA | FI_READ;
+  const std::uint64_t access = (flags & kAtomic) != 0 ? FI_ATOMIC : FI_RMA;
+  if ((flags & kRmaWrite) != 0) out |= access | FI_WRITE;
+  if ((flags & kRmaRead) != 0) out |= access | FI_READ;
   if ((flags & kRemoteData) != 0) out |= FI_REMOTE_CQ_DATA;
   if ((flags & kMultiRecvDone) != 0) out |= FI_MULTI_RECV;
-  if ((flags & kRemoteWrite) != 0) out |= FI_RMA | FI_REMOTE_WRITE;
+  if ((flags & kRemoteWrite) != 0) out |= access | FI_REMOTE_WRITE;
   return out;
 }
 
 // All values once: an entry's flags cost one load. kClaimed shows nowhere in libfabric's flags.
-constexpr std::size_t kFlagValues = 2 * kRemoteWrite;
+constexpr std::size_t kFlagValues = 2 * kAtomic;
 constexpr auto kEntryFlags = [] {
   std::array<std::uint64_t, kFlagValues> table{};
   for (std::uint32_t i = 0; i < kFlagValues; ++i) table[i] = flags_of(i);
@@ -309,6 +310,7 @@ std::size_t Cq::unread() const noexcept {
 }
 
 void Cq::progress() {
+  domain.count_call();
   for (auto& source : sources) {
     if (source->endpoint != nullptr) source->endpoint->progress();
   }

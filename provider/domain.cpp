@@ -47,6 +47,11 @@ int open_endpoint(fid_domain* f, fi_info* info, fid_ep** ep, void* context) {
   return contain([&] { return Ep::open(Domain::of(f), info, ep, context); });
 }
 
+int query_atomic(fid_domain* f, fi_datatype type, fi_op op, fi_atomic_attr* attr,
+                 std::uint64_t flags) {
+  return Domain::of(f).atomics ? describe_atomic(type, op, flags, attr) : -FI_EOPNOTSUPP;
+}
+
 int open_endpoint2(fid_domain* f, fi_info* info, fid_ep** ep, std::uint64_t flags, void* context) {
   if (flags != 0) return -FI_EOPNOTSUPP;  // FI_PEER: objects of other providers
   return open_endpoint(f, info, ep, context);
@@ -72,7 +77,7 @@ fi_ops_domain domain_ops = {
     .poll_open = kNotHere,
     .stx_ctx = kNotHere,
     .srx_ctx = kNotHere,
-    .query_atomic = kNotSupported,
+    .query_atomic = query_atomic,
     .query_collective = kNotSupported,
     .endpoint2 = open_endpoint2,
 };
@@ -96,7 +101,10 @@ int Domain::open(Fabric& fabric, fi_info* info, fid_domain** domain, void* conte
   made->ops = &domain_ops;
   made->mr = &region_ops();
   made->api = fabric.api_version;
-  made->lock = attr.threading == FI_THREAD_DOMAIN ? nullptr : &made->mutex;
+  made->atomics = info->caps == 0 || (info->caps & FI_ATOMIC) != 0;
+  const Nanoseconds silence = settings.value().progress_thread;
+  made->lock = attr.threading == FI_THREAD_DOMAIN && silence == 0 ? nullptr : &made->domain_lock;
+  if (silence > 0) made->progress_thread = std::make_unique<ProgressThread>(*made, silence);
   *domain = made.release();
   return 0;
 }

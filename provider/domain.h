@@ -2,8 +2,9 @@
 //
 // Owned by the program (fi_close); endpoints, queues, counters, vectors and regions opened on it
 // count as references. `lock` is null when the program promised to serialize its calls
-// (FI_THREAD_DOMAIN); every other threading model takes it around every call on every object of the
-// domain, so one mutex covers the vector, the queues and the endpoints that meet in one call.
+// (FI_THREAD_DOMAIN) and there is no progress thread; every other threading model takes it around
+// every call on every object of the domain, so one mutex covers the vector, the queues and the
+// endpoints that meet in one call.
 //
 // Memory is registered with a core endpoint while libfabric registers it with a domain. A domain
 // has one endpoint as a rule: regions belong to it. A region made before any endpoint creates the
@@ -15,12 +16,13 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "base/status.h"
 #include "core/endpoint.h"
 #include "provider/fabric.h"
+#include "provider/ops.h"
+#include "provider/progress_thread.h"
 
 namespace turnout::provider {
 
@@ -34,14 +36,20 @@ struct Domain final : fid_domain {
 
   Fabric& fabric;
   std::uint32_t api = 0;  // the version that the program asked for
-  std::mutex mutex;
-  std::mutex* lock = nullptr;  // &mutex, or null: see above
+  bool atomics = false;   // FI_ATOMIC
+  DomainLock domain_lock;
+  DomainLock* lock = nullptr;  // &domain_lock, or null: see above
   std::atomic<unsigned> references{0};
   EventQueue* events = nullptr;  // bound by the program, may be null
   std::vector<Ep*> endpoints;
-  std::vector<Region*> regions;     // with remote access
-  std::unique_ptr<Endpoint> spare;  // made for a region, taken by the next endpoint
+  std::vector<Region*> regions;                     // with remote access
+  std::unique_ptr<Endpoint> spare;                  // made for a region, taken by the next endpoint
+  std::unique_ptr<ProgressThread> progress_thread;  // last, so first to go; null: not asked for
 
+  // The program makes progress; under the lock.
+  void count_call() noexcept {
+    if (progress_thread != nullptr) progress_thread->count_call();
+  }
   // A core endpoint for a new fi_endpoint. Errors: as Endpoint::create.
   [[nodiscard]] Result<std::unique_ptr<Endpoint>> take_core();
   // The core endpoint that regions belong to. Errors: as Endpoint::create; unsupported when the

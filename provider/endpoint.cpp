@@ -104,7 +104,9 @@ int enable(Ep& ep) {
   ep.msg = &message_ops(true);
   ep.tagged = &tagged_ops(true);
   ep.rma = &rma_ops(true);
+  ep.atomic = &atomic_ops((ep.caps & FI_ATOMIC) != 0, true);
   ep.enabled = true;
+  if (ep.domain.progress_thread != nullptr) ep.domain.progress_thread->start();
   return 0;
 }
 
@@ -253,9 +255,9 @@ int Ep::open(Domain& domain, fi_info* info, fid_ep** ep, void* context) {
   made->msg = &message_ops(false);
   made->tagged = &tagged_ops(false);
   made->rma = &rma_ops(false);
-  made->atomic = &atomic_ops();
   made->collective = nullptr;
   made->caps = info->caps != 0 ? info->caps : kCapabilities;
+  made->atomic = &atomic_ops((made->caps & FI_ATOMIC) != 0, false);
   made->directed = (made->caps & FI_DIRECTED_RECV) != 0;
   if (info->tx_attr != nullptr) made->tx_op_flags = info->tx_attr->op_flags;
   if (info->rx_attr != nullptr) made->rx_op_flags = info->rx_attr->op_flags;
@@ -371,6 +373,28 @@ ssize_t Ep::receive_claimed(const Incoming& in) {
   request.ignore = in.ignore;
   request.report = report;
   const Status status = core->recv_claimed(request);
+  return status.ok() ? 0 : refuse(status);
+}
+
+ssize_t Ep::atomic_operation(const AtomicCall& call) {
+  AtomicRequest request;
+  if (const ssize_t error = find_peer(call.with, request.peer)) return error;
+  request.form = call.form;
+  request.op = call.op;
+  request.type = call.type;
+  request.inject = (call.flags & FI_INJECT) != 0;
+  request.has_remote_data = (call.flags & FI_REMOTE_CQ_DATA) != 0;
+  request.count = call.count;
+  request.operands = call.operands;
+  request.compare = call.compare;
+  request.result = call.result;
+  request.remote_address = call.address;
+  request.key = call.key;
+  request.remote_data = call.remote_data;
+  request.report = {(call.flags & FI_COMPLETION) != 0 ? tx_queue : nullptr, tx_errors,
+                    counter_of(call.form == AtomicForm::update ? write_cntr : read_cntr),
+                    call.context};
+  const Status status = core->atomic(request);
   return status.ok() ? 0 : refuse(status);
 }
 

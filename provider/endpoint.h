@@ -9,6 +9,7 @@
 // fi_addr_t -> PeerId (4 bytes per address of the vector) and back (8 bytes per peer heard of).
 #pragma once
 
+#include <rdma/fi_atomic.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
@@ -62,6 +63,20 @@ struct Transfer {  // RMA
   std::uint64_t remote_data = 0;
 };
 
+struct AtomicCall {
+  AtomicForm form;
+  AtomicOp op;
+  AtomicType type;
+  std::size_t count;
+  std::span<const iovec> operands, compare, result;
+  fi_addr_t with;
+  std::uint64_t address;
+  std::uint64_t key;
+  std::uint64_t flags;
+  void* context = nullptr;
+  std::uint64_t remote_data = 0;
+};
+
 struct Ep final : fid_ep {
   explicit Ep(Domain& owner) : domain(owner) { domain.references.fetch_add(1); }
   ~Ep();
@@ -109,6 +124,7 @@ struct Ep final : fid_ep {
   [[nodiscard]] ssize_t peek(const Incoming& in);
   [[nodiscard]] ssize_t receive_claimed(const Incoming& in);
   [[nodiscard]] ssize_t transfer(const Transfer& op);
+  [[nodiscard]] ssize_t atomic_operation(const AtomicCall& call);
 
   static int open(Domain& domain, fi_info* info, fid_ep** ep, void* context);
   [[nodiscard]] static Ep& of(fid_ep* f) noexcept { return *static_cast<Ep*>(f); }
@@ -130,7 +146,11 @@ struct Ep final : fid_ep {
 [[nodiscard]] fi_ops_msg& message_ops(bool enabled) noexcept;
 [[nodiscard]] fi_ops_tagged& tagged_ops(bool enabled) noexcept;
 [[nodiscard]] fi_ops_rma& rma_ops(bool enabled) noexcept;
-[[nodiscard]] fi_ops_atomic& atomic_ops() noexcept;
+// `offered`: FI_ATOMIC is among the endpoint's capabilities.
+[[nodiscard]] fi_ops_atomic& atomic_ops(bool offered, bool enabled) noexcept;
+// fi_query_atomic's work. Errors: -FI_EOPNOTSUPP, -FI_EBADFLAGS.
+[[nodiscard]] int describe_atomic(fi_datatype type, fi_op op, std::uint64_t flags,
+                                  fi_atomic_attr* attr) noexcept;
 
 inline ssize_t Ep::find_peer(fi_addr_t address, PeerId& peer) {
   if (address < peers_.size() && peers_[address] != kAnyPeer) [[likely]] {

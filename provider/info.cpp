@@ -14,7 +14,8 @@ namespace {
 // libfabric's name for "any layout of the 64 tag bits": alternating bits, one field each
 // (fi_endpoint(3)).
 constexpr std::uint64_t kAnyTagFormat = 0xaaaaaaaaaaaaaaaaull;
-constexpr std::uint64_t kRma = FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+constexpr std::uint64_t kOneSided = FI_RMA | FI_ATOMIC;
+constexpr std::uint64_t kAccess = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
 constexpr std::uint32_t kHighestThreading = FI_THREAD_ENDPOINT;
 
 struct Wanted {  // the hints, with absent structures replaced by "anything"
@@ -31,10 +32,10 @@ struct Names {
   std::string fabric, domain;
 };
 
-// One-sided operations need DC or a connection, which this policy rules out. A program that can do
-// without then emulates them over messages.
+// RDMA needs DC or a connection, which this policy rules out. A program that can do without then
+// emulates it over messages. Atomics are messages.
 std::uint64_t offered_by(const Settings& settings) noexcept {
-  return settings.policy == "static:ud-sendrecv" ? kCapabilities & ~kRma : kCapabilities;
+  return settings.policy == "static:ud-sendrecv" ? kCapabilities & ~FI_RMA : kCapabilities;
 }
 
 std::uint64_t granted(std::uint64_t asked, std::uint64_t offered) noexcept {
@@ -44,14 +45,22 @@ std::uint64_t granted(std::uint64_t asked, std::uint64_t offered) noexcept {
   if ((caps & (FI_MSG | FI_TAGGED)) != 0 && (caps & (FI_SEND | FI_RECV)) == 0) {
     caps |= FI_SEND | FI_RECV;
   }
-  constexpr std::uint64_t rma = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
-  if ((caps & FI_RMA) != 0 && (caps & rma) == 0) caps |= rma;
+  if ((caps & kOneSided) != 0 && (caps & kAccess) == 0) caps |= kAccess;
   return caps;
 }
 
-// The registration mode for `caps`; -1 when the program does not offer what RMA needs.
+std::uint64_t order_of(std::uint64_t caps) noexcept {
+  return FI_ORDER_SAS | ((caps & FI_ATOMIC) != 0 ? kAtomicOrder : 0);
+}
+
+// Bytes of one atomic that the order is true of: all it may have.
+std::size_t ordered_size(std::uint64_t caps) noexcept {
+  return (caps & FI_ATOMIC) != 0 ? kAtomicLimit : 0;
+}
+
+// The registration mode for `caps`; -1 when the program does not offer what keys need.
 int registration_mode(const Wanted& w, std::uint64_t caps) noexcept {
-  if ((caps & FI_RMA) == 0) return w.api < kApi15 ? FI_MR_UNSPEC : 0;
+  if ((caps & kOneSided) == 0) return w.api < kApi15 ? FI_MR_UNSPEC : 0;
   if (w.domain == nullptr) return w.api < kApi15 ? FI_MR_BASIC : kMrMode;
   const int offered = w.domain->mr_mode;
   if (w.api < kApi15) {
@@ -68,7 +77,7 @@ Refusal check_tx(const Wanted& w, std::uint64_t caps) noexcept {
   const fi_tx_attr& a = *w.tx;
   if ((a.caps & ~(caps | kDomainCapabilities)) != 0) return "tx_attr caps beyond caps";
   if ((a.op_flags & ~kTxOpFlags) != 0) return "tx_attr op_flags";
-  if ((a.msg_order & ~FI_ORDER_SAS) != 0) return "tx_attr msg_order other than SAS";
+  if ((a.msg_order & ~order_of(caps)) != 0) return "tx_attr msg_order other than SAS, ATOMIC_*";
   if (a.comp_order != FI_ORDER_NONE) return "tx_attr comp_order";
   if (a.inject_size > kInjectLimit) return "tx_attr inject_size";
   if (a.iov_limit > kIovLimit) return "tx_attr iov_limit";
@@ -81,13 +90,13 @@ Refusal check_rx(const Wanted& w, std::uint64_t caps) noexcept {
   const fi_rx_attr& a = *w.rx;
   if ((a.caps & ~(caps | kDomainCapabilities)) != 0) return "rx_attr caps beyond caps";
   if ((a.op_flags & ~kRxOpFlags) != 0) return "rx_attr op_flags";
-  if ((a.msg_order & ~FI_ORDER_SAS) != 0) return "rx_attr msg_order other than SAS";
+  if ((a.msg_order & ~order_of(caps)) != 0) return "rx_attr msg_order other than SAS, ATOMIC_*";
   if (a.comp_order != FI_ORDER_NONE) return "rx_attr comp_order";
   if (a.iov_limit > kIovLimit) return "rx_attr iov_limit";
   return nullptr;
 }
 
-Refusal check_endpoint(const Wanted& w) noexcept {
+Refusal check_endpoint(const Wanted& w, std::uint64_t caps) noexcept {
   if (w.ep == nullptr) return nullptr;
   const fi_ep_attr& a = *w.ep;
   if (a.type != FI_EP_UNSPEC && a.type != FI_EP_RDM) return "endpoint type other than FI_EP_RDM";
@@ -96,7 +105,9 @@ Refusal check_endpoint(const Wanted& w) noexcept {
     return "protocol_version";
   }
   if (a.max_msg_size > kMaxMessage) return "max_msg_size";
-  if (a.max_order_raw_size != 0 || a.max_order_war_size != 0 || a.max_order_waw_size != 0) {
+  const std::size_t ordered = ordered_size(caps);
+  if (a.max_order_raw_size > ordered || a.max_order_war_size > ordered ||
+      a.max_order_waw_size > ordered) {
     return "ordering of RMA data";
   }
   if (a.tx_ctx_cnt > 1) return "more than one transmit context";
@@ -143,34 +154,35 @@ Refusal check(const Wanted& w, const Names& names, std::uint64_t offered,
   }
   if (Refusal r = check_tx(w, caps)) return r;
   if (Refusal r = check_rx(w, caps)) return r;
-  if (Refusal r = check_endpoint(w)) return r;
+  if (Refusal r = check_endpoint(w, caps)) return r;
   return check_domain(w, names);
 }
 
 void fill_contexts(const Wanted& w, std::uint64_t caps, fi_tx_attr& tx, fi_rx_attr& rx) noexcept {
   tx.caps = caps & kTxCapabilities;
   tx.op_flags = w.tx != nullptr ? w.tx->op_flags : 0;
-  tx.msg_order = FI_ORDER_SAS;
+  tx.msg_order = order_of(caps);
   tx.comp_order = FI_ORDER_NONE;
   tx.inject_size = kInjectLimit;
   tx.size = w.tx != nullptr && w.tx->size > kContextSize ? w.tx->size : kContextSize;
   tx.iov_limit = kIovLimit;
-  tx.rma_iov_limit = (caps & FI_RMA) != 0 ? kRmaIovLimit : 0;
+  tx.rma_iov_limit = (caps & kOneSided) != 0 ? kRmaIovLimit : 0;
   tx.tclass = FI_TC_UNSPEC;
 
   rx.caps = caps & kRxCapabilities;
   rx.op_flags = w.rx != nullptr ? w.rx->op_flags : 0;
-  rx.msg_order = FI_ORDER_SAS;
+  rx.msg_order = order_of(caps);
   rx.comp_order = FI_ORDER_NONE;
   rx.size = w.rx != nullptr && w.rx->size > kContextSize ? w.rx->size : kContextSize;
   rx.iov_limit = kIovLimit;
 }
 
-void fill_endpoint(const Wanted& w, fi_ep_attr& ep) noexcept {
+void fill_endpoint(const Wanted& w, std::uint64_t caps, fi_ep_attr& ep) noexcept {
   ep.type = FI_EP_RDM;
   ep.protocol = kProtocol;
   ep.protocol_version = Address::kVersion;
   ep.max_msg_size = kMaxMessage;
+  ep.max_order_raw_size = ep.max_order_war_size = ep.max_order_waw_size = ordered_size(caps);
   ep.mem_tag_format =
       w.ep != nullptr && w.ep->mem_tag_format != 0 ? w.ep->mem_tag_format : kAnyTagFormat;
   ep.tx_ctx_cnt = 1;
@@ -225,7 +237,7 @@ int build(const Wanted& w, const Names& names, std::uint64_t caps, int mr_mode,
   info->mode = 0;
   info->addr_format = kAddressFormat;
   fill_contexts(w, caps, *info->tx_attr, *info->rx_attr);
-  fill_endpoint(w, *info->ep_attr);
+  fill_endpoint(w, caps, *info->ep_attr);
   fill_domain(w, mr_mode, *info->domain_attr);
   if (w.domain != nullptr) info->domain_attr->domain = w.domain->domain;
   if (w.fabric != nullptr) info->fabric_attr->fabric = w.fabric->fabric;
@@ -281,8 +293,8 @@ int answer(const Settings& settings, std::uint32_t api, const char* node, std::u
     refusal = check(w, names, offered, caps);
   }
   int mr_mode = registration_mode(w, caps);
-  if (mr_mode < 0 && w.hints->caps == 0) {  // RMA was not asked for: offer the rest
-    caps &= ~kRma;
+  if (mr_mode < 0 && w.hints->caps == 0) {  // neither was asked for: offer the rest
+    caps &= ~(kOneSided | kAccess);
     mr_mode = registration_mode(w, caps);
   }
   if (refusal == nullptr && mr_mode < 0) {

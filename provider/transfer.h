@@ -1,4 +1,4 @@
-// What the files of data transfer calls (msg, tagged, rma) share: posting under the lock.
+// What the files of data transfer calls (msg, tagged, rma, atomic) share: posting under the lock.
 #pragma once
 
 #include "provider/endpoint.h"
@@ -30,6 +30,14 @@ namespace turnout::provider {
     Ep& ep = Ep::of(f);
     const Guard guard(ep.domain.lock);
     return ep.transfer(op);
+  });
+}
+
+[[nodiscard]] inline ssize_t post(fid_ep* f, const AtomicCall& call) noexcept {
+  return contain([&] {
+    Ep& ep = Ep::of(f);
+    const Guard guard(ep.domain.lock);
+    return ep.atomic_operation(call);
   });
 }
 

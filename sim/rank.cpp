@@ -37,6 +37,15 @@ Rank::StartAwaiter Rank::iput(std::uint32_t to, std::uint64_t bytes) {
 Rank::StartAwaiter Rank::iget(std::uint32_t from, std::uint64_t bytes) {
   return {state_, from, bytes, 0, StartAwaiter::Kind::get, {}};
 }
+Rank::StartAwaiter Rank::iadd(std::uint32_t to, std::uint32_t cell, std::uint64_t value) {
+  return {state_, to, sizeof(std::uint64_t), cell, StartAwaiter::Kind::add, {}, value};
+}
+std::uint64_t Rank::add_in_node(std::uint32_t to, std::uint32_t cell, std::uint64_t value) {
+  return state_->add_in_node(to, cell, value);
+}
+void Rank::keep_cells(std::uint32_t count) {
+  state_->keep_cells(count);
+}
 bool Rank::StartAwaiter::await_ready() {
   return state->try_start(*this);
 }
@@ -90,10 +99,17 @@ Task Rank::barrier() {
 }
 
 Rank::ComputeAwaiter Rank::compute(Picoseconds time) {
-  return {state_, time};
+  return {state_, time, false};
+}
+Rank::ComputeAwaiter Rank::compute_beside_thread(Picoseconds time) {
+  return {state_, time, true};
 }
 void Rank::ComputeAwaiter::await_suspend(std::coroutine_handle<> handle) {
-  state->suspend_compute(time, handle);
+  if (beside_thread) {
+    state->suspend_beside_thread(time, handle);
+  } else {
+    state->suspend_compute(time, handle);
+  }
 }
 
 }  // namespace turnout::sim

@@ -85,7 +85,16 @@ class Rank {
   [[nodiscard]] StartAwaiter iput(std::uint32_t to, std::uint64_t bytes);
   [[nodiscard]] StartAwaiter iget(std::uint32_t from, std::uint64_t bytes);
 
-  // co_await rank.wait(request) gives a Received (zeros unless it receives).
+  // Adds to a cell of the other rank, atomically; `tag` of what the wait gives is what it was
+  // before. Cells are 64 bits wide and begin with 0.
+  [[nodiscard]] StartAwaiter iadd(std::uint32_t to, std::uint32_t cell = 0,
+                                  std::uint64_t value = 1);
+  // The same for a rank of this node, itself too: memory that they share, no message; at once.
+  std::uint64_t add_in_node(std::uint32_t to, std::uint32_t cell, std::uint64_t value);
+  // Every rank has at least so many cells (1). Asked for before the first addition of any rank.
+  void keep_cells(std::uint32_t count);
+
+  // co_await rank.wait(request) gives a Received (zeros unless it receives or adds).
   struct WaitAwaiter;
   [[nodiscard]] WaitAwaiter wait(Request request);
   [[nodiscard]] Task wait_all(std::span<const Request> requests);
@@ -100,14 +109,17 @@ class Rank {
   // The rank computes: no progress is made meanwhile.
   struct ComputeAwaiter;
   [[nodiscard]] ComputeAwaiter compute(Picoseconds time);
+  // The same while a thread with a processor of its own makes progress.
+  [[nodiscard]] ComputeAwaiter compute_beside_thread(Picoseconds time);
 
   struct StartAwaiter {
-    enum class Kind : std::uint8_t { send, receive, put, get };
+    enum class Kind : std::uint8_t { send, receive, put, get, add };
     RankState* state;
     std::uint32_t peer;
     std::uint64_t bytes, tag;
     Kind kind;
     Request request;
+    std::uint64_t value = 0;  // of an add, whose tag is the cell
     bool await_ready();
     void await_suspend(std::coroutine_handle<> handle);
     [[nodiscard]] Request await_resume();
@@ -122,6 +134,7 @@ class Rank {
   struct ComputeAwaiter {
     RankState* state;
     Picoseconds time;
+    bool beside_thread;
     bool await_ready() noexcept { return time <= 0; }
     void await_suspend(std::coroutine_handle<> handle);
     void await_resume() noexcept {}

@@ -1,4 +1,4 @@
-// One-sided operations of a rank: RankState::start_one_sided().
+// One-sided operations of a rank: RankState::start_one_sided(), start_add(), add_in_node().
 //
 // Who reads or writes asks the simulation for the other's key: real programs exchange keys before,
 // once. The window is registered when it is first needed and when it has to be larger, at the cost
@@ -58,6 +58,74 @@ Status RankState::start_one_sided(const Rank::StartAwaiter& awaiter, Slot& slot)
   request.length = awaiter.bytes;
   request.report = Report{&queue_, &queue_, nullptr, &slot};
   return endpoint_->rma(request);
+}
+
+void RankState::keep_cells(std::uint32_t count) {
+  if (count <= shared_.cells) return;
+  if (shared_.cells_used) {
+    fail(fmt::format("{} cells, after the first addition to one of {}", count, shared_.cells));
+  }
+  shared_.cells = count;
+}
+
+std::uint64_t* RankState::cells() {
+  if (cells_.empty()) {
+    shared_.cells_used = true;
+    cells_.resize(shared_.cells);
+  }
+  return cells_.data();
+}
+
+MemoryKey RankState::cells_key() {
+  if (!endpoint_) fail(fmt::format("the cells of rank {}, which has ended", id_));
+  if (cells_registered_) return cells_key_;
+  hca::World& world = *shared_.world;
+  const hca::ProcessIndex caller = world.current();
+  std::uint64_t* const begin = cells();
+  world.enter(id_);
+  auto key = endpoint_->register_memory(begin, cells_.size() * sizeof *begin,
+                                        kAccessRemoteRead | kAccessRemoteWrite);
+  world.enter(caller);
+  if (!key) fail(fmt::format("the cells of rank {}: {}", id_, key.status().text()));
+  cells_key_ = key.value();
+  cells_registered_ = true;
+  return cells_key_;
+}
+
+std::uint64_t RankState::add_in_node(std::uint32_t to, std::uint32_t cell, std::uint64_t value) {
+  const std::uint32_t per_node = shared_.options->ranks_per_node;
+  if (to >= size() || to / per_node != id_ / per_node || cell >= shared_.cells) {
+    fail(
+        fmt::format("add to cell {} of rank {} in memory: expected a cell below {} of a rank of "
+                    "the same node",
+                    cell, to, shared_.cells));
+  }
+  std::uint64_t& at = shared_.ranks[to]->cells()[cell];
+  const std::uint64_t before = at;
+  at += value;
+  return before;
+}
+
+Status RankState::start_add(const Rank::StartAwaiter& awaiter, Slot& slot) {
+  if (awaiter.peer >= size() || awaiter.tag >= shared_.cells) {
+    fail(fmt::format("add to cell {} of rank {}: expected a cell below {} of a rank below {}",
+                     awaiter.tag, awaiter.peer, shared_.cells, size()));
+  }
+  RankState& target = *shared_.ranks[awaiter.peer];
+  std::uint64_t value = awaiter.value;
+  const iovec operand{&value, sizeof value}, result{&slot.fetched, sizeof slot.fetched};
+  AtomicRequest request;
+  request.peer = peer(awaiter.peer);
+  request.form = AtomicForm::fetch;
+  request.op = AtomicOp::sum;
+  request.type = AtomicType::uint64;
+  request.count = 1;
+  request.operands = {&operand, 1};
+  request.result = {&result, 1};
+  request.key = target.cells_key().remote;
+  request.remote_address = reinterpret_cast<std::uint64_t>(target.cells() + awaiter.tag);
+  request.report = Report{&queue_, &queue_, nullptr, &slot};
+  return endpoint_->atomic(request);
 }
 
 }  // namespace turnout::sim

@@ -30,7 +30,7 @@ std::uint64_t content_key(std::uint32_t from, std::uint32_t to, std::uint64_t ta
 }
 
 const char* words_of(Rank::StartAwaiter::Kind kind) noexcept {
-  constexpr std::array kWords = {"send to", "receive from", "put to", "get from"};
+  constexpr std::array kWords = {"send to", "receive from", "put to", "get from", "add to"};
   return kWords[static_cast<std::size_t>(kind)];
 }
 
@@ -257,6 +257,9 @@ bool RankState::resume() {
     case Waits::request:
       if (!is_done(wanted_)) return false;
       break;
+    case Waits::beside_thread:
+      if (shared_.world->process_time() < compute_until_) return false;
+      break;
     case Waits::nothing:
     case Waits::compute:
       return false;
@@ -282,6 +285,7 @@ bool RankState::drain() {
     Slot& slot = *static_cast<Slot*>(completion.context);
     slot.done = true;
     moved = true;
+    if (slot.kind == Rank::StartAwaiter::Kind::add) slot.received.tag = slot.fetched;
     if (slot.kind != Rank::StartAwaiter::Kind::receive) continue;
     const std::uint32_t source = rank_of(endpoint_->peer_address(completion.source).id);
     slot.received = {source, completion.tag, completion.length};
@@ -408,6 +412,8 @@ bool RankState::try_start(Rank::StartAwaiter& awaiter) {
   using Kind = Rank::StartAwaiter::Kind;
   if (awaiter.kind == Kind::put || awaiter.kind == Kind::get) {
     status = start_one_sided(awaiter, slot);
+  } else if (awaiter.kind == Kind::add) {
+    status = start_add(awaiter, slot);
   } else if (awaiter.kind == Kind::send) {
     if (awaiter.peer >= size()) fail(fmt::format("send to rank {} of {}", awaiter.peer, size()));
     std::uint32_t& number = sent_numbers_[mix(awaiter.peer, awaiter.tag)];
@@ -451,6 +457,10 @@ bool RankState::try_start(Rank::StartAwaiter& awaiter) {
   }
   if (status.ok()) {
     awaiter.request = Request(index);
+    if (shared_.options->keep_partners && awaiter.kind != Kind::receive &&
+        (partners_.empty() || partners_.back() != awaiter.peer)) {
+      partners_.push_back(awaiter.peer);
+    }
     return true;
   }
   slot.used = false;
@@ -502,6 +512,16 @@ void RankState::suspend_compute(Picoseconds time, std::coroutine_handle<> handle
   waits_ = Waits::compute;
 }
 
+// The thread's processor is not the program's: what it does takes nothing of the program's time.
+void RankState::suspend_beside_thread(Picoseconds time, std::coroutine_handle<> handle) {
+  compute_until_ = now() + time;
+  handle_ = handle;
+  waits_ = Waits::beside_thread;
+  shared_.world->at(
+      compute_until_, [](void* self, std::uint64_t) { static_cast<RankState*>(self)->wake(); },
+      this, 0);
+}
+
 void RankState::begin_close() {
   if (closed_ || closing_) return;
   closing_ = true;
@@ -526,6 +546,7 @@ std::string RankState::waiting_for() const {
                          slot.tag);
     }
     case Waits::compute:
+    case Waits::beside_thread:
       return "the end of a computation";
     case Waits::nothing:
       break;

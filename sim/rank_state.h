@@ -107,11 +107,16 @@ class RankState {
   void suspend_start(Rank::StartAwaiter& awaiter, std::coroutine_handle<> handle);
   void suspend_wait(Request request, std::coroutine_handle<> handle);
   void suspend_compute(Picoseconds time, std::coroutine_handle<> handle);
+  void suspend_beside_thread(Picoseconds time, std::coroutine_handle<> handle);
+  std::uint64_t add_in_node(std::uint32_t to, std::uint32_t cell, std::uint64_t value);
+  void keep_cells(std::uint32_t count);
+  // Whom it asked or told something, in that order, never one twice in a row.
+  [[nodiscard]] std::vector<std::uint32_t>& partners() noexcept { return partners_; }
 
   std::uint32_t barriers = 0;
 
  private:
-  enum class Waits : std::uint8_t { nothing, start, request, compute };
+  enum class Waits : std::uint8_t { nothing, start, request, compute, beside_thread };
   struct Slot {
     Rank::StartAwaiter::Kind kind{};
     bool used = false, done = false;
@@ -122,6 +127,7 @@ class RankState {
     Received received;
     std::string error;
     std::vector<std::byte> buffer;
+    std::uint64_t fetched = 0;
   };
   struct Stream {  // of messages of one (source, tag) that have not been received
     hca::Fifo<Picoseconds> started;
@@ -138,6 +144,10 @@ class RankState {
   void schedule(Picoseconds time);
   [[nodiscard]] PeerId peer(std::uint32_t rank);
   [[nodiscard]] Status start_one_sided(const Rank::StartAwaiter& awaiter, Slot& slot);
+  [[nodiscard]] Status start_add(const Rank::StartAwaiter& awaiter, Slot& slot);
+  // The cells that others add to, made when they are first needed; and their registration.
+  [[nodiscard]] std::uint64_t* cells();
+  [[nodiscard]] MemoryKey cells_key();
   // Of this rank's memory that others may reach, at least so many bytes of it.
   [[nodiscard]] MemoryKey window(std::uint64_t bytes);
   // Makes room for slot.bytes in its buffer.
@@ -162,6 +172,10 @@ class RankState {
   std::unordered_map<std::uint64_t, Stream> streams_;
   MemoryKey window_;
   std::uint64_t window_bytes_ = 0;
+  std::vector<std::uint64_t> cells_;  // as large as ever from the first use on
+  bool cells_registered_ = false;
+  MemoryKey cells_key_;
+  std::vector<std::uint32_t> partners_;
   std::unordered_map<std::uint64_t, Checked> checked_;
   std::unique_ptr<Program> program_;  // a lambda's captures live as long as its coroutine
   Task root_;
@@ -198,6 +212,8 @@ struct SimulationState {
   int last_byte = -1;  // of all messages; below 0: any
   // What one-sided operations read and write, the same for all ranks.
   std::unique_ptr<void, void (*)(void*)> window{nullptr, std::free};
+  std::uint32_t cells = 1;  // of each rank
+  bool cells_used = false;
   std::uint32_t ended = 0;
   std::uint32_t closed = 0;
   Picoseconds last_step = 0;  // when a coroutine last went on

@@ -92,6 +92,10 @@ Spread spread(std::span<const Picoseconds> sorted) noexcept {
   return {sorted.front(), rank(50), rank(99), sorted.back()};
 }
 
+std::string print_mean_time(double picoseconds) {
+  return print_time(static_cast<Picoseconds>(picoseconds + 0.5));
+}
+
 std::string print_time(Picoseconds time) {
   constexpr std::array<const char*, 5> units = {"ps", "ns", "us", "ms", "s"};
   if (time > -1000 && time < 1000) return fmt::format("{} ps", time);

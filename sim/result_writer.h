@@ -23,6 +23,7 @@ struct Spread {
 
 // "1.234 us": four figures, from ps to s.
 [[nodiscard]] std::string print_time(Picoseconds time);
+[[nodiscard]] std::string print_mean_time(double picoseconds);  // a mean, rounded
 
 [[nodiscard]] std::string format_table(const Study& study);
 [[nodiscard]] std::string to_json(const Study& study);

@@ -185,6 +185,14 @@ Result<Outcome> run(const Options& options, const Program& program) {
   }
   auto settings = settings_of(options);
   if (!settings) return settings.status();
+  const std::string& way = settings.value().rendezvous;
+  if (!options.check_content && way != "getcqe" && way != "rput") {
+    return Status{Code::invalid,
+                  fmt::format("rendezvous = {} looks for the last bytes of messages, and messages "
+                              "without content (--no-check) have one buffer for all: check them, "
+                              "or use getcqe or rput",
+                              way)};
+  }
   prepare_heap(options.ranks);
   const std::uint64_t before = resident_bytes();
   auto world = make_world(options, settings.value());
@@ -253,6 +261,9 @@ Result<Outcome> run(const Options& options, const Program& program) {
     outcome.bytes_per_rank = (resident_bytes() - before) / options.ranks;
     outcome.rc_connections = outcome.world.qps_alive - at_start;
     collect(shared, ready, &outcome);
+    if (options.keep_partners) {
+      for (auto& rank : shared.ranks) outcome.partners.push_back(std::move(rank->partners()));
+    }
     if (error.empty()) {
       for (auto& rank : shared.ranks) rank->begin_close();
       shared.last_step = shared.world->now();

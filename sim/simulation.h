@@ -28,6 +28,7 @@ struct Options {
   bool check_content = true;  // generate and compare every byte
   bool keep_reports = true;   // Outcome::reports; much memory for many ranks
   bool keep_latencies = true;
+  bool keep_partners = false;  // Outcome::partners
   // Ranks begin at times drawn from the seed, at most so far apart: no job starts in step.
   Picoseconds start_spread = hca::kMicrosecond;
   Picoseconds time_limit = 0;  // virtual; 0: none
@@ -79,6 +80,9 @@ struct Outcome {
   std::vector<EndpointReport> reports;  // by rank, with keep_reports
   // Messages sent, by (source, destination); with keep_reports.
   std::vector<std::pair<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t>> pairs;
+  // By rank: to whom it sent, or whose memory it reached, in the order in which it began to, never
+  // one twice in a row; with keep_partners. What sim/victim_bound.h wants.
+  std::vector<std::vector<std::uint32_t>> partners;
 };
 
 // Errors: invalid (options, settings), no_device (the virtual adapter's library), or what a rank

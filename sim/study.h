@@ -38,6 +38,7 @@ struct StudyOptions {
   std::map<std::string, NamedValues> own_settings;  // of one policy, over `settings`
   bool check_content = true;
   bool keep_reports = false;
+  bool keep_partners = false;  // not of results that are read back
   Picoseconds time_limit = 0;
   // Of the run under way; may be empty.
   std::function<void(const std::string& policy, std::uint32_t ended, Picoseconds now,

@@ -69,7 +69,7 @@ std::span<const Workload> workloads() {
     std::vector<Workload> list;
     for (auto family : {hot_rank_family, pair_family, tree_family, exchange_family, stencil_family,
                         neighbour_family, task_family, steal_family, changing_family, nas_family,
-                        pressure_family}) {
+                        pressure_family, nwchem_family}) {
       std::vector<Workload> members = family();
       std::move(members.begin(), members.end(), std::back_inserter(list));
     }

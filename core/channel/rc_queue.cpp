@@ -13,7 +13,7 @@ constexpr std::uint32_t kSignalBufferEvery = 8;
 }  // namespace
 
 Status RcQueue::create(const verbs::Device& device, ibv_cq* cq, ibv_cq* receive_cq, ibv_srq* srq,
-                       std::uint32_t depth, const QpTuning& tuning) {
+                       std::uint32_t receives, std::uint32_t depth, const QpTuning& tuning) {
   device_ = &device;
   tuning_ = tuning;
   ibv_qp_init_attr attr{};
@@ -23,6 +23,10 @@ Status RcQueue::create(const verbs::Device& device, ibv_cq* cq, ibv_cq* receive_
   attr.cap.max_send_wr = depth;
   attr.cap.max_send_sge = 2;
   attr.cap.max_inline_data = tuning.max_inline;
+  if (srq == nullptr) {
+    attr.cap.max_recv_wr = receives;
+    attr.cap.max_recv_sge = 1;
+  }
   attr.qp_type = IBV_QPT_RC;
   qp_.reset(ibv_create_qp(device.pd(), &attr));
   if (!qp_) return verbs::failure("ibv_create_qp", "an RC queue pair", errno);
@@ -130,6 +134,17 @@ Status RcQueue::post(SendRecord record) {
   const int error = ibv_post_send(qp_.get(), &request, &bad);
   if (error != 0) return verbs::failure("ibv_post_send", "an RC queue pair", error);
   push(record);
+  return {};
+}
+
+Status RcQueue::post_receive(std::uint64_t wr_id, ibv_sge piece) {
+  ibv_recv_wr request{};
+  request.wr_id = wr_id;
+  request.sg_list = &piece;
+  request.num_sge = 1;
+  ibv_recv_wr* bad = nullptr;
+  const int error = ibv_post_recv(qp_.get(), &request, &bad);
+  if (error != 0) return verbs::failure("ibv_post_recv", "an RC queue pair", error);
   return {};
 }
 

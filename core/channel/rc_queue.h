@@ -2,7 +2,8 @@
 //
 // Small ring writes go inline and unsignalled; larger ones from a registered buffer. A queue that
 // no direction uses any more is RESET and may be connected again, to any peer (the pool of
-// AQPS 3.4). Messages that come over it take receives of the shared queue. One thread.
+// AQPS 3.4). Messages that come over it take receives of the shared queue, or of its own where it
+// was made with such; RESET empties that. One thread.
 #pragma once
 
 #include "core/channel/dc_queue.h"
@@ -12,8 +13,10 @@ namespace turnout {
 class RcQueue : public SendQueue {
  public:
   using SendQueue::SendQueue;
+  // `srq`: null for a receive queue of its own, of `receives`.
   [[nodiscard]] Status create(const verbs::Device& device, ibv_cq* cq, ibv_cq* receive_cq,
-                              ibv_srq* srq, std::uint32_t depth, const QpTuning& tuning);
+                              ibv_srq* srq, std::uint32_t receives, std::uint32_t depth,
+                              const QpTuning& tuning);
   [[nodiscard]] std::uint32_t number() const noexcept { return qp_->qp_num; }
   // 0 when not connected.
   [[nodiscard]] std::uint32_t connected_to() const noexcept { return remote_; }
@@ -31,6 +34,11 @@ class RcQueue : public SendQueue {
   // The same as a message.
   [[nodiscard]] Status send_inline(const ibv_sge* pieces, int count, PeerId peer);
   [[nodiscard]] Status post(SendRecord record);
+  // Into its own receive queue; it is connected.
+  [[nodiscard]] Status post_receive(std::uint64_t wr_id, ibv_sge piece);
+
+  // Chunks of the endpoint's ReceivePool whose buffers are this queue's.
+  std::vector<std::uint32_t> receive_chunks;
 
  private:
   [[nodiscard]] Status post_inline(ibv_send_wr request, const ibv_sge* pieces, int count,

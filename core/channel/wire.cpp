@@ -18,16 +18,19 @@ std::string_view explain(Refusal refusal) noexcept {
       return "it is closing";
     case Refusal::device:
       return "its adapter has no such channel";
+    case Refusal::leaving:
+      return "it tears the connection down";
   }
   return "an unknown reason";
 }
 
 Status check_header(const Header& header) {
-  if (header.type < Type::eager || header.type > Type::revoked) {
+  if (header.type < Type::eager || header.type > Type::control) {
     return {Code::invalid,
             fmt::format("message: type {} is unknown", static_cast<unsigned>(header.type))};
   }
-  constexpr unsigned known = kTagged | kRemoteData | kIntroduced | kAcknowledge | kLastCredit;
+  constexpr unsigned known =
+      kTagged | kRemoteData | kIntroduced | kAcknowledge | kLastCredit | kOwnCredits;
   if ((header.flags & ~known) != 0) {
     return {Code::invalid, fmt::format("message: flags {:#x} are unknown", header.flags)};
   }
@@ -133,6 +136,9 @@ Status parse_control(const std::byte* bytes, std::size_t length, ControlMessage*
     case Control::recall:
     case Control::yield:
       return {};
+    case Control::leave:
+      if (message->qp_number != 0) return {};
+      return {Code::invalid, "leave: queue pair 0 is none"};
     case Control::cts:
     case Control::offer:
       std::memcpy(detail, bytes + sizeof *message, sizeof *detail);
@@ -196,6 +202,22 @@ Status parse_landed(const std::byte* payload, std::size_t length, Landed* landed
     return {Code::invalid, fmt::format("landed: {} bytes, {} expected", length, sizeof(Landed))};
   }
   std::memcpy(landed, payload, sizeof *landed);
+  return {};
+}
+
+Status parse_atomic(const std::byte* payload, std::size_t length, Atomic* atomic) {
+  if (length < sizeof(Atomic)) {
+    return {Code::invalid, fmt::format("atomic: {} bytes are less than its fixed part", length)};
+  }
+  std::memcpy(atomic, payload, sizeof *atomic);
+  if (Status status = check_request(atomic->form, atomic->op, atomic->type, atomic->count);
+      !status.ok()) {
+    return status;
+  }
+  if (length != sizeof(Atomic) + operand_bytes(*atomic) + compare_bytes(*atomic)) {
+    return {Code::invalid, fmt::format("atomic: length {} does not fit {} elements of type {}",
+                                       length, atomic->count, static_cast<unsigned>(atomic->type))};
+  }
   return {};
 }
 

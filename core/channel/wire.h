@@ -14,6 +14,7 @@
 
 #include "base/status.h"
 #include "core/address.h"
+#include "core/atomic.h"
 
 namespace turnout::wire {
 
@@ -29,6 +30,10 @@ enum class Type : std::uint8_t {
                  // transfer, data the offset
   landed = 6,    // a large message was written to where its receiver offered: payload is Landed
   revoked = 7,   // answers `revoke`: nothing will be written to the offer `tag` any more
+  atomic = 8,    // asks for an atomic operation: payload is Atomic, operands, compare values
+  answer = 9,    // what came of the atomic request number `tag`: data is 0 or a Code, payload what
+                 // it fetched; in the order of the requests
+  control = 10,  // a ControlMessage (and its Detail) into a queue pair's own receive: no sequence
 };
 
 enum Flag : std::uint8_t {
@@ -38,10 +43,16 @@ enum Flag : std::uint8_t {
   kAcknowledge = 8,  // the payload begins with the sender's operation (8 bytes): send a fin when
                      // the message has been put into its receive
   kLastCredit = 16,  // the sender has no credit left: it could use more
+  kOwnCredits = 32,  // ring_credits and ring are of the queue pair's own receives (RC-SR)
 };
 inline constexpr std::size_t kOperationBytes = 8;
 [[nodiscard]] constexpr std::uint8_t flags_of(bool tagged, bool has_remote_data) noexcept {
   return static_cast<std::uint8_t>((tagged ? kTagged : 0) | (has_remote_data ? kRemoteData : 0));
+}
+// It serves a large message, and travels over no ring where its receiver has receives for it.
+[[nodiscard]] constexpr bool serves_large(Type type) noexcept {
+  return type == Type::rts || type == Type::landed || type == Type::revoked ||
+         type == Type::control;
 }
 // Whether it is a message of the application's; others serve or complete one.
 [[nodiscard]] constexpr bool is_message(Type type) noexcept {
@@ -106,6 +117,29 @@ struct Landed {
 };
 static_assert(sizeof(Landed) == 24);
 
+// A request for an atomic operation. Operands follow, and then as many compare values, if it is of
+// the form that has them.
+struct Atomic {
+  std::uint64_t address = 0;
+  std::uint32_t rkey = 0;
+  std::uint32_t number = 0;  // returned in the answer
+  std::uint16_t count = 0;   // elements
+  AtomicForm form{};
+  AtomicOp op{};
+  AtomicType type{};
+  std::uint8_t reserved[3] = {};
+};
+static_assert(sizeof(Atomic) == 24);
+[[nodiscard]] constexpr std::size_t operand_bytes(const Atomic& atomic) noexcept {
+  return has_operands(atomic.op) ? atomic.count * size_of(atomic.type) : 0;
+}
+[[nodiscard]] constexpr std::size_t compare_bytes(const Atomic& atomic) noexcept {
+  return atomic.form == AtomicForm::compare ? atomic.count * size_of(atomic.type) : 0;
+}
+[[nodiscard]] constexpr std::size_t fetched_bytes(const Atomic& atomic) noexcept {
+  return atomic.form == AtomicForm::update ? 0 : atomic.count * size_of(atomic.type);
+}
+
 // Control messages (256-byte receives).
 enum class Control : std::uint8_t {
   credit = 1,     // hands back credits
@@ -128,33 +162,46 @@ enum class Control : std::uint8_t {
   want = 23,     // asks for a credit: the sender handed back all it had
   recall = 24,   // credits that are not used shall be handed back
   yield = 25,    // answers `recall`: so many `credits`, perhaps none
+  leave = 26,    // the connection of the sender's queue pair `qp_number` gives its place
 };
 
-enum class Refusal : std::uint8_t { none = 0, budget = 1, limit = 2, busy = 3, device = 4 };
+enum class Refusal : std::uint8_t {
+  none = 0,
+  budget = 1,
+  limit = 2,
+  busy = 3,
+  device = 4,
+  leaving = 5,
+};
 [[nodiscard]] std::string_view explain(Refusal refusal) noexcept;
 
 struct ControlMessage {
   Control type{};
-  std::uint8_t kind = 0;                // ChannelKind asked for or switched to
+  // ChannelKind asked for or switched to; credit: rc_sr if they are of the own receives
+  std::uint8_t kind = 0;
   Refusal refusal = Refusal::none;      // switched: why not to the kind asked for
   std::uint8_t entry_log2 = 0;          // bytes of one ring entry
   std::uint32_t index = kUnknownIndex;  // of the sender in the receiver's table
   std::uint64_t sender = 0;             // Address::id of the sender
-  std::uint32_t request = 0;  // number of the request answered; credit: that made the ring
+  std::uint32_t request = 0;  // number of the request answered; credit: that named what it is for
   std::uint32_t qp_number = 0;
   std::uint64_t ring_address = 0;
   std::uint32_t ring_rkey = 0;
   std::uint32_t ring_entries = 0;   // hint: RC queue pairs its adapter holds for it
   std::uint32_t last_sequence = 0;  // switched, bye: last one on the old channel
-  std::uint16_t credits = 0;        // hint: its time spent on messages, in thousandths
-  std::uint16_t ring_credits = 0;   // hint: its messages that made a DCI turn, in thousandths
-  std::uint64_t operation = 0;      // fin
+  // hint: its time spent on messages, in thousandths; request: receives that the queue pair has of
+  // its own
+  std::uint16_t credits = 0;
+  std::uint16_t ring_credits = 0;  // hint: its messages that made a DCI turn, in thousandths
+  std::uint64_t operation = 0;     // fin
   std::uint32_t own_index = kUnknownIndex;  // welcome: of the receiver in the sender's table
   std::uint32_t status = 0;                 // fin: 0 or a Code
   std::uint8_t otherwise = 0;     // request: the kind that will do if `kind` cannot be had; 0: none
   std::uint8_t ring_checked = 0;  // request: what is written into the ring carries checksums
   std::uint8_t reserved[2] = {};
-  std::uint32_t sequence = 0;  // over UD: of the control messages to this peer
+  // Over UD: of the control messages to this peer. switched, bye: control messages sent into
+  // receives of a queue pair's own so far.
+  std::uint32_t sequence = 0;
 };
 static_assert(sizeof(ControlMessage) == 72);
 inline constexpr std::uint32_t kControlBuffer = 256;
@@ -178,6 +225,11 @@ struct Detail {
 };
 static_assert(sizeof(Detail) == 64);
 static_assert(sizeof(ControlMessage) + sizeof(Detail) <= kControlBuffer);
+// Those that may take a receive of a queue pair's own: they are dealt with when they come.
+[[nodiscard]] constexpr bool serves_large(Control type) noexcept {
+  return type == Control::fin || type == Control::cts || type == Control::written;
+}
+inline constexpr std::uint32_t kOwnReserve = 1;  // credits of own receives that are left to those
 inline constexpr std::uint32_t kMostCredits = 32768;  // that one source can have
 inline constexpr std::uint16_t kWhole = 1000;         // of a hint's shares
 inline constexpr std::uint32_t kMostQueuePairs = std::uint32_t{1} << 24;  // that a hint can name
@@ -206,6 +258,11 @@ struct Datagram {
 static_assert(sizeof(Datagram) == 32);
 inline constexpr std::uint32_t kGrhBytes = 40;  // in front of every datagram received
 inline constexpr std::uint32_t kDatagramOffset = kGrhBytes + sizeof(Datagram);
+// The smallest ring entry, data receive and MTU that are allowed.
+inline constexpr std::size_t kLeastMessage = 512;
+static_assert(kDatagramOffset + sizeof(Header) + sizeof(Introduction) + sizeof(Atomic) +
+                  kAtomicLimit <=
+              kLeastMessage);
 
 // A data message as found in a receive buffer.
 struct Parsed {
@@ -227,6 +284,8 @@ struct Parsed {
 // Writes the part that travels; returns its length.
 std::size_t write_rts(const Rts& rts, std::byte* to) noexcept;
 [[nodiscard]] Status parse_landed(const std::byte* payload, std::size_t length, Landed* landed);
+// What it asks for exists, and its operands and compare values follow it.
+[[nodiscard]] Status parse_atomic(const std::byte* payload, std::size_t length, Atomic* atomic);
 // Bytes of the message itself: an RTS's payload only describes it, an acknowledged one's begins
 // with its operation. The header was checked; the payload is header.length long.
 [[nodiscard]] std::uint64_t message_bytes(const Header& header, const std::byte* payload) noexcept;

@@ -74,6 +74,7 @@ Peer* EndpointCore::make_peer(const Address& address, Status* status) {
   peer->received.begin(base_);
   if (over_datagrams()) peer->link = std::make_unique<ReliableLink>();
   peer->id = static_cast<PeerId>(peers_.size());
+  peer->use.peer = peer->id;
   peer->address = address;
   peer->self = address.id == address_.id;
   peer->ah = ah;
@@ -104,6 +105,10 @@ void EndpointCore::send_control(Peer& peer, Purpose purpose, wire::ControlMessag
   if (peer.lost) return;
   message.index = peer.remote_index;
   message.sender = address_.id;
+  if (peer.own_sender.credits > 0 && wire::serves_large(message.type) &&
+      post_control_over_own(peer, message, detail)) [[unlikely]] {
+    return;
+  }
   if (peer.link) {
     send_control_over_link(peer, purpose, message);
     return;
@@ -232,6 +237,11 @@ void EndpointCore::on_control(std::uint32_t buffer, std::uint32_t length) {
   }
   peer->heard_since_tick = true;
   handle_control(*peer, message, detail);
+  // Its first message, for a design in which those take receives of the pair's.
+  if (has_own_ && wire::serves_large(message.type) && settings_.test_switch_every == 0 &&
+      peer->receive_kind == base_) {
+    on_message_counted(*peer);
+  }
 }
 
 Peer* EndpointCore::find_sender(std::uint32_t index, std::uint64_t id) noexcept {
@@ -245,6 +255,10 @@ void EndpointCore::handle_control(Peer& peer, const wire::ControlMessage& messag
                                   const wire::Detail& detail) {
   switch (message.type) {
     case wire::Control::credit:
+      if (message.kind == static_cast<std::uint8_t>(ChannelKind::rc_sr)) {
+        own_credits_given(peer, message.request, message.credits);
+        break;
+      }
       peer.credits = std::min(peer.credits + message.credits, wire::kMostCredits);
       if (message.credits > 0) peer.must_ask = false;
       if (over_ring(peer.send_kind) && message.request == peer.ring_sender.request) {
@@ -260,7 +274,7 @@ void EndpointCore::handle_control(Peer& peer, const wire::ControlMessage& messag
       break;
     case wire::Control::bye:
       peer.said_bye = true;
-      peer.last_old = message.last_sequence;
+      note_last(peer, message);
       break;
     case wire::Control::request:
       on_request(peer, message);
@@ -282,6 +296,9 @@ void EndpointCore::handle_control(Peer& peer, const wire::ControlMessage& messag
       break;
     case wire::Control::closed:
       on_closed(peer);
+      break;
+    case wire::Control::leave:
+      on_leave(peer, message);
       break;
     case wire::Control::pull:
       on_pull(peer, message);
@@ -406,6 +423,7 @@ void EndpointCore::lose_peer(Peer& peer, Status why) {
   // What a peer that ended as it should has sent stays in the history: at the end of a job that is
   // everybody. The selection looks at the living only.
   if (statistics_ && !peer.said_bye) statistics_->forget(peer.id);
+  end_atomics(peer);
   while (SendOperation* const operation = peer.backlog.pop_front()) end_send(*operation, peer.loss);
   std::erase_if(granted_, [&](const SendOperation* operation) { return operation->peer == &peer; });
   if (peer.offers) peer.offers->open.clear();
@@ -446,25 +464,24 @@ void EndpointCore::lose_peer(Peer& peer, Status why) {
   }
   end_pulls(&peer);
   if (peer.link) drop_link(peer);
+  if (peer.wants_place) stop_wanting(peer);
   if (peer.has_rc()) discard_rc(peer);
   if (peer.ring) {
     rings_.erase(std::remove(rings_.begin(), rings_.end(), &peer), rings_.end());
     // Messages that still lie in the ring keep it.
     if (peer.ring->all_returned()) peer.ring.reset();
   }
-  for (const HeldMessage& held : peer.held) to_post_.push_back(held.buffer);
-  receives_kept_ -= peer.held.size();
-  peer.held.clear();
+  while (!peer.held.empty()) {
+    const std::uint32_t buffer = peer.held.back().buffer;
+    drop_held(peer, peer.held.size() - 1);
+    free_receive(buffer);
+  }
   forget_credits(peer);
 }
 
 // A zero-length RDMA write: the peer's adapter answers, its processor is not needed.
-// Over UD its process has to answer, see datagrams.cpp.
-void EndpointCore::probe(Peer& peer, MessageQueue& queue) {
-  if (peer.link) {
-    send_probe(peer);
-    return;
-  }
+template <class Queue>
+void EndpointCore::post_probe(Peer& peer, Queue& queue) {
   if (queue.full()) return;
   SendRecord record;
   record.kind = SendRecord::Kind::probe;
@@ -479,6 +496,19 @@ void EndpointCore::probe(Peer& peer, MessageQueue& queue) {
     --peer.probes;
     lose_peer(peer, status);
   }
+}
+
+// Over UD its process has to answer, see datagrams.cpp.
+void EndpointCore::probe(Peer& peer, MessageQueue& queue) {
+  if (peer.link) {
+    send_probe(peer);
+  } else {
+    post_probe(peer, queue);
+  }
+}
+
+void EndpointCore::probe_over_rc(Peer& peer) {
+  post_probe(peer, *peer.rc);
 }
 
 // Asks peers that something is expected of and that were silent; hands back credits that were owed
@@ -508,17 +538,19 @@ void EndpointCore::keep_alive(Nanoseconds now) {
     }
     if (peer.send_state == SendState::flushing) post_flush(peer);
     send_credits(peer);
+    if (peer.own.owed > 0) send_own_credits(peer);
     look_after_held_back(peer, awaited_from_any, now);
     if (peer.lost) continue;
-    if (peer.said_bye && static_cast<std::int32_t>(peer.receive_sequence - peer.last_old) > 0) {
+    if (peer.said_bye && has_last_message(peer) && has_last_control(peer)) {
       lose_peer(peer, Status{Code::peer_lost,
                              fmt::format("{} has closed its endpoint", peer.address.to_string()),
                              ESHUTDOWN});
       continue;
     }
     const bool expected = peer.directed_receives > 0 || peer.awaiting_fin > 0 || peer.pieces > 0 ||
-                          !peer.backlog.empty() || peer.receive_state != ReceiveState::steady ||
-                          peer.send_state != SendState::steady ||
+                          owes_answers(peer) || !peer.backlog.empty() ||
+                          peer.receive_state != ReceiveState::steady ||
+                          peer.send_state != SendState::steady || peer.leaving ||
                           (wildcards && peer.remote_index != wire::kUnknownIndex);
     if (!expected || peer.probes > 0 || now - peer.heard < settings_.keepalive) continue;
     if (probed == std::max(kProbesPerRound, peers_.size() / 16)) continue;

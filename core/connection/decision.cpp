@@ -15,9 +15,8 @@ constexpr std::uint64_t kDecisionBytes = sizeof(DecisionReport) + 160;  // with 
 
 // A ring over DC has no queue pair to go on over, and a queue pair no ring.
 constexpr bool has_change(ChannelKind from, ChannelKind to) noexcept {
-  const auto is = [&](ChannelKind a, ChannelKind b) { return from == a && to == b; };
-  return !is(ChannelKind::dc_rdma, ChannelKind::rc_srq) &&
-         !is(ChannelKind::rc_srq, ChannelKind::dc_rdma);
+  return !(from == ChannelKind::dc_rdma && messages_over_rc(to)) &&
+         !(messages_over_rc(from) && to == ChannelKind::dc_rdma);
 }
 }  // namespace
 
@@ -148,6 +147,8 @@ void EndpointCore::carry_out(const selection::WindowSelection& selected, Nanosec
 // Policies that act on single messages.
 void EndpointCore::on_message_counted(Peer& peer) {
   if (peer.receive_state != ReceiveState::steady || peer.self || closing_) return;
+  if (peer.leaving || peer.wants_place) [[unlikely]]
+    return;
   if (settings_.test_switch_every > 0) {
     if (++peer.since_switch < settings_.test_switch_every) return;
     peer.since_switch = 0;
@@ -161,27 +162,36 @@ void EndpointCore::on_message_counted(Peer& peer) {
     } else {
       do {
         to = kTour[peer.forced_step++ % kTour.size()];
+        if (to == rc_srq && has_own_) to = rc_sr;
       } while (to == peer.receive_kind || !has_change(peer.receive_kind, to));
     }
     change_channel(peer, to, over_datagrams() ? base_ : dc_rdma,
                    std::string(selection::explain(selection::Reason::forced)), 0);
-  } else if (peer.receive_kind == ChannelKind::rc_srq) {
-    if (ring_threshold_ == 0 || peer.received.messages() < ring_threshold_ ||
+  } else if (messages_over_rc(peer.receive_kind)) {
+    const std::uint64_t count = has_own_ ? peer.own.eager : peer.received.messages();
+    if (ring_threshold_ == 0 || count < ring_threshold_ ||
         (peer.refused_until != 0 && clock_.now() < peer.refused_until)) {
       return;
     }
-    change_channel(peer, ChannelKind::rc_rdma, ChannelKind::rc_srq,
+    change_channel(peer, ChannelKind::rc_rdma, peer.receive_kind,
                    std::string(selection::explain(selection::Reason::many_messages)), 0);
   } else if (!over_ring(peer.receive_kind)) {
-    ChannelKind first = first_message_;
-    if (processor_ != nullptr) {
-      first = processor_->first_channel(peer.address.id, address_.id, first);
-    }
-    const bool other = over_ring(first) || first == ChannelKind::rc_srq;
+    const ChannelKind first = first_channel(peer);
+    const bool other = over_ring(first) || messages_over_rc(first);
     if (!other || (peer.refused_until != 0 && clock_.now() < peer.refused_until)) return;
+    if (tears_down() && over_rc(first) && !may_have_place(peer, over_ring(first))) {
+      (void)want_place(peer);
+      return;
+    }
     change_channel(peer, first, base_,
                    std::string(selection::explain(selection::Reason::first_message)), 0);
   }
+}
+
+// What a peer gets at its first message.
+ChannelKind EndpointCore::first_channel(const Peer& peer) {
+  if (processor_ == nullptr) return first_message_;
+  return processor_->first_channel(peer.address.id, address_.id, first_message_);
 }
 
 void EndpointCore::change_channel(Peer& peer, ChannelKind to, ChannelKind otherwise,
@@ -230,17 +240,25 @@ void EndpointCore::request_failed(Peer& peer, const Status& status) {
   if (settles && request_channel(peer, instead, instead).ok()) return;
   peer.reason = status.code() == Code::over_budget
                     ? fmt::format("left on {}: own memory budget",
-                                  peer.receive_kind == ChannelKind::rc_srq ? "RC-SRQ"
-                                  : over_datagrams()                       ? "UD"
-                                                                           : "DC")
+                                  messages_over_rc(peer.receive_kind) ? name(peer.receive_kind)
+                                  : over_datagrams()                  ? "UD"
+                                                                      : "DC")
                     : status.text();
   decided(peer, fmt::format("not done: {}", status.text()));
   peer.refused_until = clock_.now() + settings_.interval;
+  peer.refused_place =
+      tears_down() && (status.code() == Code::again || status.code() == Code::over_budget);
+  go_on_leaving(peer);
   drop_rc_if_unused(peer);
 }
 
 void EndpointCore::done(Peer& peer) {
-  decided(peer, fmt::format("done in {} us", (clock_.now() - peer.requested_at) / 1000));
+  const Nanoseconds took = clock_.now() - peer.requested_at;
+  decided(peer, fmt::format("done in {} us", took / 1000));
+  if (tears_down() && peer.connected_at >= peer.requested_at && over_rc(peer.receive_kind)) {
+    peer.use.cost = static_cast<double>(took);
+  }
+  go_on_leaving(peer);
   if (std::exchange(peer.goes_on_to_rc, false) && peer.receive_kind == ChannelKind::dc_rdma) {
     const std::string reason = peer.reason;
     change_channel(peer, ChannelKind::rc_rdma, ChannelKind::dc_rdma, reason, peer.predicted_gain);

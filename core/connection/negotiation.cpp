@@ -1,6 +1,6 @@
 // J1-J5 of AQPS 3.3: how one direction of a pair changes between the start service (DC-sendrecv, or
 // UD-sendrecv where there is no DC), a ring written over DC, a ring written over an RC queue pair
-// and messages over that queue pair (RC-SRQ), with what the paper leaves out: refusal and
+// and messages over that queue pair (RC-SRQ, RC-SR), with what the paper leaves out: refusal and
 // counter-offer, crossing requests, the way back, reuse of queue pairs.
 //
 // To RC the receiver of the data asks (J1) with its ring and its RC queue pair. The sender makes
@@ -13,10 +13,13 @@
 // over it has been delivered. Between the two kinds of ring the ring stays, with what lies in it
 // and its credits: its entries are read in order whoever wrote them.
 //
-// RC-SRQ needs a queue pair and no ring; from it to a ring over RC and back the queue pair stays:
-// request, switched. Between it and the start service, both of which take receives of the shared
-// queue, a sender switches only when what it sent before has its receives: else messages of the new
-// channel, which wait for those of the old one, could take all there are.
+// RC-SRQ and RC-SR need a queue pair and no ring; from them to a ring over RC and back the queue
+// pair stays: request, switched. Between RC-SRQ and the start service, both of which take receives
+// of the shared queue, a sender switches only when what it sent before has its receives: else
+// messages of the new channel, which wait for those of the old one, could take all there are.
+//
+// Where the initiator's queue pairs have receives of their own (RC-SR), every request for RC tells
+// how many there are for the sender; they serve beside a ring, too, for what serves large messages.
 //
 // One RC queue pair serves both directions of a pair. Crossing requests need no winner: each names
 // its sender's queue pair and answers the other's as well. Establishment messages of a pair travel
@@ -82,12 +85,25 @@ void EndpointCore::send_request(Peer& peer) {
                                 "order, and the ring there has no checksums"});
     return;
   }
+  const bool own = has_own_ && over_rc(peer.wanted) && !over_rc(peer.receive_kind);
+  if (own) {
+    if (Status status = ready_own(peer); !status.ok()) {
+      peer.receive_state = ReceiveState::steady;
+      drop_new_ring(peer);
+      request_failed(peer, status);
+      return;
+    }
+  }
   if (with_ring && fresh && placement_.checks()) peer.ring->check();
   wire::ControlMessage message;
   message.request = ++peer.request;
   if (with_ring && fresh) {
     peer.ring_request = message.request;
     peer.owed_ring = 0;
+  }
+  if (own) {
+    peer.own.request = message.request;
+    message.credits = static_cast<std::uint16_t>(peer.own.lent);
   }
   peer.receive_state = ReceiveState::requested;
   message.type = wire::Control::request;
@@ -130,12 +146,13 @@ void EndpointCore::switch_sending(Peer& peer, ChannelKind to, std::uint32_t requ
                                   wire::Refusal refusal) {
   peer.send_kind = to;
   peer.sent.change(to, age());
+  if (!over_rc(to)) peer.own_sender.request = peer.own_sender.credits = 0;
   wire::ControlMessage answer;
   answer.type = wire::Control::switched;
   answer.kind = static_cast<std::uint8_t>(to);
   answer.refusal = refusal;
   answer.request = request;
-  answer.last_sequence = peer.send_sequence - 1;
+  say_last(peer, &answer);
   send_control(peer, Purpose::establishment, answer);
 }
 
@@ -190,7 +207,9 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
   }
   // Leaving what is there, or a part of it, takes nothing.
   const bool from_ring_over_rc = peer.send_kind == ChannelKind::rc_rdma;
-  if (to == base_ || ((over_dc || to == ChannelKind::rc_srq) && from_ring_over_rc)) {
+  const bool has_own = peer.own_sender.request != 0;
+  const bool keeps_rc = to == ChannelKind::rc_srq || (to == ChannelKind::rc_sr && has_own);
+  if (to == base_ || ((over_dc || keeps_rc) && from_ring_over_rc)) {
     switch_sending(peer, to, message.request);
     return;
   }
@@ -199,18 +218,26 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
   const bool bad_ring =
       over_ring(to) &&
       (message.ring_entries == 0 || message.ring_entries > kMaxRingEntries || entry_size == 0);
-  const bool bad_kind = (!over_ring(to) && to != ChannelKind::rc_srq) ||
-                        (to != ChannelKind::rc_rdma && over_datagrams());
-  if (bad_kind || bad_ring || (over_rc(to) && message.qp_number == 0)) {
+  const bool bad_kind =
+      (!over_ring(to) && !messages_over_rc(to)) || (to != ChannelKind::rc_rdma && over_datagrams());
+  const bool bad_receives =
+      message.credits > wire::kMostCredits ||
+      (message.credits <= wire::kOwnReserve && (message.credits > 0 || to == ChannelKind::rc_sr));
+  if (bad_kind || bad_ring || bad_receives || (over_rc(to) && message.qp_number == 0)) {
     TURNOUT_LOG(connection, error,
-                "{}: request of channel {} with {} entries of 2^{} bytes and queue pair {}",
+                "{}: request of channel {} with {} entries of 2^{} bytes, queue pair {} and {} "
+                "receives of its own",
                 peer.address.to_string(), message.kind, message.ring_entries, message.entry_log2,
-                message.qp_number);
+                message.qp_number, message.credits);
     refuse(peer, message.request, wire::Refusal::device);
     return;
   }
   const bool has_ring = peer.send_kind == ChannelKind::dc_rdma;
-  const bool adds_ring = to == ChannelKind::rc_rdma && peer.send_kind == ChannelKind::rc_srq;
+  const bool adds_ring = to == ChannelKind::rc_rdma && messages_over_rc(peer.send_kind);
+  if (peer.leaving && over_rc(to)) {
+    refuse(peer, message.request, wire::Refusal::leaving);
+    return;
+  }
   if (closing_ || peer.send_state != SendState::steady || (peer.send_uses_rc && !adds_ring) ||
       from_ring_over_rc || (to != ChannelKind::rc_rdma && has_ring)) {
     refuse(peer, message.request, wire::Refusal::busy);
@@ -234,11 +261,19 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
   peer.answered_kind = to;
   peer.answered_request = message.request;
   peer.answered_otherwise = static_cast<ChannelKind>(message.otherwise);
+  peer.offered_own = message.credits;
+  if (!tears_down() || may_have_place(peer, false) || !park(peer, message.qp_number)) {
+    take_request(peer, message.qp_number);
+  }
+}
+
+// The request answered last, whose queue pair this is.
+void EndpointCore::take_request(Peer& peer, std::uint32_t qp_number) {
   if (!peer.has_rc() && active_rc_ >= settings_.max_active_rc) {
     answer_refusal(peer, wire::Refusal::limit);
     return;
   }
-  peer.rc_target = message.qp_number;
+  peer.rc_target = qp_number;
   if (Status status = want_rc(peer); !status.ok()) {
     peer.rc_target = 0;
     answer_refusal(peer, refusal_of(peer, status));
@@ -312,6 +347,15 @@ void EndpointCore::on_ready(Peer& peer, const wire::ControlMessage& message) {
   if (peer.send_state != SendState::accepted || message.request != peer.answered_request) return;
   peer.send_state = SendState::steady;
   peer.send_uses_rc = true;
+  if (peer.offered_own > 0) {
+    peer.own_sender.credits = peer.offered_own;
+    peer.own_sender.request = message.request;
+  }
+  // Each has its own receives: nothing has to wait for what is on the way.
+  if (peer.answered_kind == ChannelKind::rc_sr) {
+    switch_sending(peer, ChannelKind::rc_sr, message.request);
+    return;
+  }
   if (peer.answered_kind == ChannelKind::rc_srq) {
     switch_after_flush(peer, ChannelKind::rc_srq, message.request);
     return;
@@ -326,6 +370,7 @@ void EndpointCore::switch_receiving(Peer& peer, ChannelKind to) {
   peer.receive_state = ReceiveState::steady;
   peer.receive_kind = to;
   peer.received.change(to, age());
+  if (peer.own.owed > 0) tell_own(peer);
   if (over_ring(to) && !polled) rings_.push_back(&peer);
   if (!over_ring(to) && polled) {
     rings_.erase(std::remove(rings_.begin(), rings_.end(), &peer), rings_.end());
@@ -343,9 +388,9 @@ void EndpointCore::drop_new_ring(Peer& peer) {
 void EndpointCore::on_switched(Peer& peer, const wire::ControlMessage& message) {
   if (message.request != peer.request) return;
   const auto to = static_cast<ChannelKind>(message.kind);
-  peer.last_old = message.last_sequence;
+  note_last(peer, message);
   const bool adds_ring = peer.receive_state == ReceiveState::requested &&
-                         peer.receive_kind == ChannelKind::rc_srq && to == ChannelKind::rc_rdma;
+                         messages_over_rc(peer.receive_kind) && to == ChannelKind::rc_rdma;
   if ((peer.receive_state == ReceiveState::accepted || adds_ring) && over_rc(to) &&
       to == peer.wanted) {
     switch_receiving(peer, to);
@@ -370,7 +415,7 @@ void EndpointCore::on_switched(Peer& peer, const wire::ControlMessage& message) 
 // ring that goes must not hold a message any more.
 void EndpointCore::finish_drain(Peer& peer) {
   if (peer.receive_state != ReceiveState::draining || peer.lost) return;
-  const bool drained = static_cast<std::int32_t>(peer.receive_sequence - peer.last_old) > 0 &&
+  const bool drained = has_last_message(peer) && (over_rc(peer.wanted) || has_last_control(peer)) &&
                        peer.reads_over_rc == 0 &&
                        (over_ring(peer.wanted) || !peer.ring || peer.ring->all_returned());
   if (!drained && !frees_before_drain_) return;
@@ -390,7 +435,11 @@ void EndpointCore::finish_drain(Peer& peer) {
 // once.
 void EndpointCore::wait_before_asking(Peer& peer, wire::Refusal why, std::string_view instead) {
   constexpr int kPatience = 4;
-  peer.refused_until = clock_.now() + kPatience * settings_.interval;
+  // What gives its place has soon given it.
+  const int patience = why == wire::Refusal::leaving ? 1 : kPatience;
+  peer.refused_until = clock_.now() + patience * settings_.interval;
+  peer.refused_place =
+      why == wire::Refusal::leaving || (tears_down() && why == wire::Refusal::limit);
   peer.reason = fmt::format("{} refused by peer: {}{}",
                             peer.wanted == ChannelKind::rc_rdma ? "RC" : name(peer.wanted),
                             wire::explain(why), instead);
@@ -402,6 +451,7 @@ void EndpointCore::on_refuse(Peer& peer, const wire::ControlMessage& message) {
   peer.receive_state = ReceiveState::steady;
   drop_new_ring(peer);
   wait_before_asking(peer, message.refusal, "");
+  go_on_leaving(peer);
   drop_rc_if_unused(peer);
 }
 

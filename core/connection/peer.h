@@ -12,6 +12,8 @@
 #include "core/address.h"
 #include "core/channel/rc_queue.h"
 #include "core/channel/ring.h"
+#include "core/connection/victims.h"
+#include "core/protocol/atomics.h"
 #include "core/protocol/operation.h"
 #include "core/protocol/reliable.h"
 #include "core/protocol/rendezvous.h"
@@ -80,6 +82,25 @@ struct Lending {
   bool recalled = false;    // asked to hand back, not answered yet
 };
 
+// Receives of the pair's queue pair that only this peer's messages take (memory/own_receives.cpp).
+struct OwnReceives {
+  std::uint32_t count = 0;     // buffers; 0: there are none
+  std::uint32_t lent = 0;      // the peer may send so many, or has
+  std::uint32_t owed = 0;      // free again, the peer has not been told
+  std::uint32_t request = 0;   // of ours that named them
+  std::uint32_t controls = 0;  // control messages that came into such, ever
+  std::uint64_t eager = 0;     // messages of the application's that came whole
+  std::uint64_t serving = 0;   // those that serve large messages: RTS, FIN, CTS and others
+  std::uint64_t grow_at = 0;   // when there are so many of those, there shall be more buffers
+};
+
+// Such receives at the peer, for ours.
+struct OwnSender {
+  std::uint32_t credits = 0;
+  std::uint32_t request = 0;   // of the peer's that named them; 0: it has none
+  std::uint32_t controls = 0;  // control messages sent into such, ever
+};
+
 struct Peer {
   PeerId id = kAnyPeer;
   std::uint32_t remote_index = wire::kUnknownIndex;  // of us in its table; unknown until welcomed
@@ -107,6 +128,8 @@ struct Peer {
   std::uint32_t eager_size = 0;     // bytes of a message its data receives take, at most ours
   RingSender ring_sender;
   RingSender offered_ring;  // while send_state is not steady
+  OwnSender own_sender;
+  std::uint32_t offered_own = 0;  // credits of such in the request answered last
   std::uint32_t answered_request = 0;
   ChannelKind answered_otherwise = ChannelKind::dc_sendrecv;  // what it may be instead
   std::uint32_t sent_now = 0;                                 // messages in the current interval
@@ -131,10 +154,12 @@ struct Peer {
   std::uint32_t owed = 0;                            // credits of the start service to hand back
   std::uint32_t owed_ring = 0;
   Lending lending;
+  OwnReceives own;
   std::unique_ptr<RingReceiver> ring;
   std::vector<HeldMessage> held;
   bool stalled = false;             // no memory to deliver the next message
   bool stall_listed = false;        // in the endpoint's list of such peers
+  bool atomic_stalled = false;      // that message is an atomic request: no room for its answer
   std::uint32_t withheld = 0;       // messages nobody waits for that keep their place and credit
   std::uint32_t seen_at_round = 0;  // receive_sequence at the last keep-alive round
   Nanoseconds stuck_since = 0;      // waited for, yet held back for lack of memory; 0: not
@@ -142,6 +167,7 @@ struct Peer {
   std::uint32_t request = 0;        // number of our latest request
   std::uint32_t ring_request = 0;   // of the one that made `ring`: marks the credits of its entries
   std::uint32_t last_old = 0;       // J4: last sequence number on the old channel
+  std::uint32_t last_control = 0;   // and how many control messages went into our own receives
   std::uint32_t reads_over_rc = 0;  // transfers of ours on the RC queue pair
   Nanoseconds requested_at = 0;
   std::size_t decision = 0;        // index + 1 of the decision being carried out
@@ -162,6 +188,20 @@ struct Peer {
   RcJob* rc_job = nullptr;      // has it, while it is being made or connected
   std::uint32_t rc_target = 0;  // of the peer's, to be connected with; 0: nothing to do
   [[nodiscard]] bool has_rc() const noexcept { return rc || rc_job != nullptr; }
+
+  // Tear-down (connection/tear_down.cpp).
+  ConnectionUse use;
+  Nanoseconds connected_at = 0;   // if it has a connection
+  bool leaving = false;           // the connection is being torn down
+  bool chosen = false;            // by us
+  Nanoseconds leaving_since = 0;  // if so
+  Peer* next = nullptr;           // in the endpoint's list of those that want a place
+  Peer* previous = nullptr;
+  bool wants_place = false;     // it is in there
+  Nanoseconds wants_since = 0;  // if so
+  std::uint32_t parked_qp = 0;  // for its request, with this queue pair; 0: for ours
+  bool refused_place = false;   // refused_until is for want of a place
+  std::unique_ptr<PeerAtomics> atomics;
   std::unique_ptr<ReliableLink> link;  // where the start service is UD
   std::uint32_t pieces = 0;            // large messages that it sends in pieces or writes
   std::uint32_t offered = 0;           // receives it may write to
@@ -171,5 +211,23 @@ struct Peer {
   std::uint32_t directed_receives = 0;  // posted for this peer only
   std::uint32_t awaiting_fin = 0;       // our large messages it has not fetched yet
 };
+
+// Where a direction ends, or leaves a channel, its sender says what it sent there last: messages,
+// and control messages into receives of the queue pair's own, which have no sequence numbers.
+inline void say_last(const Peer& peer, wire::ControlMessage* message) noexcept {
+  message->last_sequence = peer.send_sequence - 1;
+  message->sequence = peer.own_sender.controls;
+}
+inline void note_last(Peer& peer, const wire::ControlMessage& message) noexcept {
+  peer.last_old = message.last_sequence;
+  peer.last_control = peer.link ? 0 : message.sequence;  // of a link it is the link's own number
+}
+// Whether that has come.
+[[nodiscard]] inline bool has_last_message(const Peer& peer) noexcept {
+  return static_cast<std::int32_t>(peer.receive_sequence - peer.last_old) > 0;
+}
+[[nodiscard]] inline bool has_last_control(const Peer& peer) noexcept {
+  return static_cast<std::int32_t>(peer.own.controls - peer.last_control) >= 0;
+}
 
 }  // namespace turnout

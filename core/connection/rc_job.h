@@ -9,6 +9,7 @@
 
 #include "core/background.h"
 #include "core/channel/rc_queue.h"
+#include "core/clock.h"
 
 namespace turnout {
 
@@ -20,6 +21,7 @@ struct RcJob final : Background::Job {
   std::unique_ptr<RcQueue> queue;
   Peer* peer = nullptr;  // null: nobody's any more
   After after = After::use;
+  Nanoseconds chosen_at = 0;  // after a tear-down that we chose: when
   bool make = false;
   std::uint32_t connect_to = 0;  // number of the peer's queue pair; 0: stays unconnected
   std::uint16_t lid = 0;
@@ -27,13 +29,14 @@ struct RcJob final : Background::Job {
   const verbs::Device* device = nullptr;  // of what is made
   ibv_cq* cq = nullptr;
   ibv_cq* receive_cq = nullptr;
-  ibv_srq* srq = nullptr;
+  ibv_srq* srq = nullptr;  // null: a receive queue of its own, of `receives`
+  std::uint32_t receives = 0;
   std::uint32_t depth = 0;
   QpTuning tuning;
   Status status;
 
   void run() override {
-    if (make) status = queue->create(*device, cq, receive_cq, srq, depth, tuning);
+    if (make) status = queue->create(*device, cq, receive_cq, srq, receives, depth, tuning);
     if (status.ok() && connect_to != 0) status = queue->connect(connect_to, lid, gid);
     if (after == After::pool) status = queue->reset();
     if (after == After::nothing) queue->destroy();

@@ -25,6 +25,8 @@ bool EndpointCore::reserve_rc() {
 
 // Its place and its bytes are free again.
 void EndpointCore::forget_rc(std::unique_ptr<RcQueue> queue) {
+  queue->destroy();
+  leave_own(*queue);
   queues_[queue->id()] = nullptr;
   queue_epochs_[queue->id()] = static_cast<std::uint8_t>(queue->epoch() + 1);
   free_queue_ids_.push_back(queue->id());
@@ -54,9 +56,7 @@ Status EndpointCore::want_rc(Peer& peer) {
     ++active_rc_;
     return {};
   }
-  // "It stops creating RC-QPs after creating 128 of them" [AQPS 4.2]: those that a peer is slow to
-  // let go of count too.
-  if (active_rc_ + resetting_rc_ >= std::max(settings_.rc_pool, settings_.max_active_rc)) {
+  if (!may_make_rc()) {
     return {Code::again, "every queue pair of TURNOUT_RC_POOL is in use"};
   }
   if (!reserve_rc()) return {Code::over_budget, "no memory within the budget for a queue pair"};
@@ -76,7 +76,8 @@ Status EndpointCore::want_rc(Peer& peer) {
   job->device = device_.get();
   job->cq = send_cq_.get();
   job->receive_cq = receive_cq_.get();
-  job->srq = data_srq_.get();
+  job->srq = has_own_ ? nullptr : data_srq_.get();
+  job->receives = most_own();
   job->depth = kRcDepth;
   job->tuning = tuning_;
   job->connect_to = peer.rc_target;
@@ -97,6 +98,7 @@ void EndpointCore::advance_rc(Peer& peer) {
     // Of an earlier connection: all of it has arrived, or the peer would not have let go of its
     // end.
     for (const SendRecord& record : peer.rc->take_all()) retire(record);
+    unpost_own(*peer.rc);
     auto job = job_of(&peer, std::move(peer.rc));
     job->connect_to = peer.rc_target;
     job->lid = peer.address.lid;
@@ -105,6 +107,7 @@ void EndpointCore::advance_rc(Peer& peer) {
     return;
   }
   peer.rc_target = 0;
+  post_own(peer);
   if (peer.send_state == SendState::preparing) send_accept(peer);
   if (peer.receive_state == ReceiveState::connecting) send_ready(peer);
 }
@@ -145,16 +148,20 @@ bool EndpointCore::pump_jobs() {
 void EndpointCore::end_job(RcJob& job) {
   if (job.after != RcJob::After::use) {
     --resetting_rc_;
+    if (job.chosen_at != 0) place_freed(job.chosen_at);
     if (job.after == RcJob::After::pool && job.status.ok()) {
+      leave_own(*job.queue);
       rc_pool_.push_back(std::move(job.queue));
     } else {
       forget_rc(std::move(job.queue));
     }
+    serve_places();
     return;
   }
   if (job.make && job.queue->qp() != nullptr) placement_.ask_rc(*job.queue, *device_);
-  if (job.peer == nullptr) {  // lost meanwhile, and no longer counted
-    put_away(std::move(job.queue));
+  if (job.peer == nullptr) {  // lost meanwhile, see discard_rc()
+    --resetting_rc_;
+    put_away(std::move(job.queue), 0);
     return;
   }
   Peer& peer = *job.peer;
@@ -166,6 +173,7 @@ void EndpointCore::end_job(RcJob& job) {
     peer.rc = std::move(job.queue);
   }
   if (job.status.ok()) {
+    if (job.connect_to != 0) connection_made(peer);
     advance_rc(peer);
   } else {
     TURNOUT_LOG(connection, warn, "{}: {}", peer.address.to_string(), job.status.text());
@@ -174,12 +182,13 @@ void EndpointCore::end_job(RcJob& job) {
 }
 
 // Back to the pool if it can be RESET and there is room.
-void EndpointCore::put_away(std::unique_ptr<RcQueue> queue) {
+void EndpointCore::put_away(std::unique_ptr<RcQueue> queue, Nanoseconds chosen_at) {
   if (queue->qp() == nullptr) {
     forget_rc(std::move(queue));
     return;
   }
   auto job = job_of(nullptr, std::move(queue));
+  job->chosen_at = chosen_at;
   const bool room = rc_pool_.size() + resetting_rc_ < settings_.rc_pool;
   job->after = room ? RcJob::After::pool : RcJob::After::nothing;
   ++resetting_rc_;
@@ -190,9 +199,12 @@ void EndpointCore::put_away(std::unique_ptr<RcQueue> queue) {
 void EndpointCore::discard_rc(Peer& peer) {
   --active_rc_;
   peer.rc_target = 0;
+  const Nanoseconds chosen_at = connection_gone(peer);
+  close_own(peer, peer.rc_job != nullptr ? *peer.rc_job->queue : *peer.rc);
   if (peer.rc_job != nullptr) {  // see end_job()
     peer.rc_job->peer = nullptr;
     peer.rc_job = nullptr;
+    ++resetting_rc_;
     return;
   }
   std::unique_ptr<RcQueue> queue = std::move(peer.rc);
@@ -203,7 +215,7 @@ void EndpointCore::discard_rc(Peer& peer) {
       retire(record);
     }
   }
-  put_away(std::move(queue));
+  put_away(std::move(queue), chosen_at);
 }
 
 void EndpointCore::drop_rc_if_unused(Peer& peer) {

@@ -4,8 +4,8 @@
 // reserve() before allocating, release() after freeing; a refusal is normal and leaves nothing
 // changed, so the budget is not exceeded even for an instant. Before it refuses it asks the spender
 // that keeps what it does not need, if there is one. Both may tell how many objects the bytes are
-// (buffers, ring entries, queue pairs, records), which is for the report only. One per endpoint, its
-// thread only.
+// (buffers, ring entries, queue pairs, records), which is for the report only. One per endpoint,
+// its thread only.
 #pragma once
 
 #include <array>

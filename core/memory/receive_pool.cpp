@@ -2,6 +2,7 @@
 
 namespace turnout {
 namespace {
+constexpr std::size_t kMostChunks = 1 << 16;
 void append(std::size_t chunk, std::uint32_t count, std::vector<std::uint32_t>* fresh) {
   for (std::uint32_t i = 0; i < count; ++i) {
     fresh->push_back(static_cast<std::uint32_t>(chunk) << 16 | i);
@@ -17,31 +18,58 @@ Result<ReceivePool> ReceivePool::create(const verbs::Device& device, std::uint32
   ReceivePool pool;
   pool.size_ = size;
   pool.count_ = count;
-  pool.chunks_.push_back({std::move(memory).value(), Reservation(), count, {}});
+  pool.chunks_.push_back({std::move(memory).value(), Reservation(), count, {}, nullptr});
   append(0, count, fresh);
   return pool;
 }
 
-Status ReceivePool::grow(const verbs::Device& device, MemoryAccount& account, std::uint32_t count,
-                         std::uint64_t spare, std::vector<std::uint32_t>* fresh) {
+Result<std::size_t> ReceivePool::add_chunk(const verbs::Device& device, MemoryAccount& account,
+                                           std::uint32_t count, std::uint64_t spare) {
+  std::size_t at = 1;
+  while (at < chunks_.size() && chunks_[at].count != 0) ++at;
+  if (at == kMostChunks) return Status{Code::again, "the numbers of receive buffers are used up"};
   const std::uint64_t bytes = std::uint64_t{count} * size_;
   Reservation reservation =
       Reservation::take(account, MemoryKind::receive_buffers, bytes, spare, count);
-  if (!reservation) return {Code::over_budget, "more receive buffers"};
+  if (!reservation) return Status{Code::over_budget, "no room for more receive buffers"};
   auto memory = verbs::RegisteredMemory::create(device, bytes, IBV_ACCESS_LOCAL_WRITE);
   if (!memory) return memory.status();
-  std::size_t at = 1;
-  while (at < chunks_.size() && chunks_[at].count != 0) ++at;
   if (at == chunks_.size()) chunks_.emplace_back();
-  chunks_[at] = {std::move(memory).value(), std::move(reservation), count, {}};
+  chunks_[at] = {std::move(memory).value(), std::move(reservation), count, {}, nullptr};
+  return at;
+}
+
+Status ReceivePool::grow(const verbs::Device& device, MemoryAccount& account, std::uint32_t count,
+                         std::uint64_t spare, std::vector<std::uint32_t>* fresh) {
+  auto at = add_chunk(device, account, count, spare);
+  if (!at) return at.status();
   count_ += count;
-  append(at, count, fresh);
+  append(*at, count, fresh);
   return {};
+}
+
+Result<std::uint32_t> ReceivePool::add_own(const verbs::Device& device, MemoryAccount& account,
+                                           std::uint32_t count, std::uint64_t spare,
+                                           std::uint32_t peer) {
+  auto at = add_chunk(device, account, count, spare);
+  if (!at) return at.status();
+  chunks_[*at].own = std::make_unique<Own>();
+  ++own_;
+  Own& own = *chunks_[*at].own;
+  own.peer = peer;
+  own.states.assign(count, Own::State::idle);
+  begin_lifetime(own);
+  return static_cast<std::uint32_t>(*at);
+}
+
+void ReceivePool::drop_own(std::uint32_t chunk) {
+  chunks_[chunk] = Chunk();
+  --own_;
 }
 
 std::size_t ReceivePool::youngest() const noexcept {
   std::size_t at = chunks_.size();
-  while (at > 0 && chunks_[at - 1].count == 0) --at;
+  while (at > 0 && (chunks_[at - 1].count == 0 || chunks_[at - 1].own != nullptr)) --at;
   return at == 0 ? 0 : at - 1;
 }
 

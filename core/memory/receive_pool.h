@@ -1,13 +1,15 @@
-// ReceivePool: the registered buffers of the shared data receive queue.
+// ReceivePool: the registered buffers of the shared data receive queue, and of queue pairs that
+// have a receive queue of their own.
 //
 // It begins with one chunk, grows by chunks within the budget and lets go of them again. A chunk
 // that shall go keeps the buffers that come back until it has all of them; until then it can be
 // called back. Buffers are named by chunk and place in it: 16 bits each. Who posts them is the
-// owner's business. The first chunk is accounted by the owner and stays. Sizes are bytes; one
-// thread.
+// owner's business. The first chunk is accounted by the owner and stays. A queue pair's own buffers
+// are chunks that serve nobody else; they go as a whole. Sizes are bytes; one thread.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "core/memory/account.h"
@@ -22,7 +24,8 @@ class ReceivePool {
   [[nodiscard]] static Result<ReceivePool> create(const verbs::Device& device, std::uint32_t count,
                                                   std::uint32_t size,
                                                   std::vector<std::uint32_t>* fresh);
-  // Errors: over_budget (leaving `spare` bytes of it), system; nothing has changed then.
+  // Errors: over_budget (leaving `spare` bytes of it), system, again: the pool has no numbers left;
+  // nothing has changed then.
   [[nodiscard]] Status grow(const verbs::Device& device, MemoryAccount& account,
                             std::uint32_t count, std::uint64_t spare,
                             std::vector<std::uint32_t>* fresh);
@@ -48,19 +51,51 @@ class ReceivePool {
   [[nodiscard]] bool keep(std::uint32_t buffer);
   [[nodiscard]] std::uint64_t chunks_gone() const noexcept { return gone_; }
 
+  // What became of the buffers of a queue pair's own.
+  struct Own {
+    enum class State : std::uint8_t { idle, posted, out };  // out: a message lies in it
+    std::uint32_t peer = 0;                                 // PeerId whose messages take them
+    std::uint32_t lifetime = 0;  // of the queue: completions of an earlier one are stale
+    std::uint32_t out = 0;       // buffers of that state
+    bool closed = false;         // the queue takes no more
+    bool left = false;           // and its adapter writes into them no more
+    std::vector<State> states;
+  };
+  // A chunk of a queue pair's own, all idle; its number. Errors as grow().
+  [[nodiscard]] Result<std::uint32_t> add_own(const verbs::Device& device, MemoryAccount& account,
+                                              std::uint32_t count, std::uint64_t spare,
+                                              std::uint32_t peer);
+  void drop_own(std::uint32_t chunk);
+  [[nodiscard]] bool is_own(std::uint32_t buffer) const noexcept {
+    return own_ > 0 && chunks_[buffer >> 16].own != nullptr;
+  }
+  // Null: there is no such chunk of a queue pair's own.
+  [[nodiscard]] Own* own(std::uint32_t chunk) noexcept {
+    return chunk < chunks_.size() ? chunks_[chunk].own.get() : nullptr;
+  }
+  // Receives posted before are none of that queue's any more.
+  void begin_lifetime(Own& own) noexcept { own.lifetime = ++lifetimes_ & kMostLifetime; }
+  static constexpr std::uint32_t kMostLifetime = (1u << 30) - 1;
+
  private:
   struct Chunk {
     verbs::RegisteredMemory memory;
     Reservation reservation;
     std::uint32_t count = 0;  // 0: gone, its place is free
     std::vector<std::uint32_t> kept;
+    std::unique_ptr<Own> own;  // of a queue pair's own; null: of the shared queue
   };
+  // One that serves the shared queue, at a free place; its number.
+  [[nodiscard]] Result<std::size_t> add_chunk(const verbs::Device& device, MemoryAccount& account,
+                                              std::uint32_t count, std::uint64_t spare);
   [[nodiscard]] std::size_t youngest() const noexcept;
   std::vector<Chunk> chunks_;
   std::uint32_t size_ = 0;
   std::uint32_t count_ = 0;
   std::size_t going_ = 0;  // the chunk that shall go; the first never does
   std::uint64_t gone_ = 0;
+  std::size_t own_ = 0;  // chunks of queue pairs' own
+  std::uint32_t lifetimes_ = 0;
 };
 
 }  // namespace turnout

@@ -66,18 +66,25 @@ void RegistrationCache::renew_reach(std::size_t from) noexcept {
   }
 }
 
-Registration RegistrationCache::find(std::uintptr_t begin, std::size_t length,
-                                     unsigned access) noexcept {
+RegisteredRange* RegistrationCache::covering(std::uintptr_t begin, std::size_t length,
+                                             unsigned access) const noexcept {
   const std::uintptr_t end = begin + length;
   for (std::size_t i = behind(begin); i-- > 0 && rows_[i].reach >= end;) {
-    if (rows_[i].end < end || (access & ~rows_[i].range->access) != 0) continue;
-    RegisteredRange& range = *rows_[i].range;
-    ++counts_.hits;
-    use(range);
-    return Registration(range);
+    if (rows_[i].end >= end && (access & ~rows_[i].range->access) == 0) return rows_[i].range;
   }
-  ++counts_.misses;
-  return {};
+  return nullptr;
+}
+
+Registration RegistrationCache::find(std::uintptr_t begin, std::size_t length,
+                                     unsigned access) noexcept {
+  RegisteredRange* const range = covering(begin, length, access);
+  if (range == nullptr) {
+    ++counts_.misses;
+    return {};
+  }
+  ++counts_.hits;
+  use(*range);
+  return Registration(*range);
 }
 
 Registration RegistrationCache::keep(ibv_mr* region, std::uintptr_t begin, std::size_t length,

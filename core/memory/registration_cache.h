@@ -95,6 +95,11 @@ class RegistrationCache {
   // An entry that covers `length` > 0 bytes with these rights; empty: there is none. Counted.
   [[nodiscard]] Registration find(std::uintptr_t begin, std::size_t length,
                                   unsigned access) noexcept;
+  // Would find() have one? Not counted.
+  [[nodiscard]] bool covers(std::uintptr_t begin, std::size_t length,
+                            unsigned access) const noexcept {
+    return covering(begin, length, access) != nullptr;
+  }
   // Takes the region, which was registered with that access. Where the budget has no room for a
   // record, it is kept for this use only.
   [[nodiscard]] Registration keep(ibv_mr* region, std::uintptr_t begin, std::size_t length,
@@ -118,6 +123,8 @@ class RegistrationCache {
     std::uintptr_t reach;  // largest end of this row and all before it
     RegisteredRange* range;
   };
+  [[nodiscard]] RegisteredRange* covering(std::uintptr_t begin, std::size_t length,
+                                          unsigned access) const noexcept;
   void use(RegisteredRange& range) noexcept;
   void release(RegisteredRange& range) noexcept;
   void discard(RegisteredRange& range) noexcept;

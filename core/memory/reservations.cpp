@@ -32,9 +32,10 @@ std::uint64_t EndpointCore::dc_pool_bytes(Object pool, std::uint64_t initiators,
                           targets * queue_pair_bytes(QpService::dct, 0, 0, 0));
 }
 
-Status EndpointCore::reserve_fixed(std::uint32_t receive_entries, std::uint32_t send_entries) {
+Status EndpointCore::reserve_fixed(std::uint32_t receive_entries, std::uint32_t own_entries,
+                                   std::uint32_t send_entries) {
   // A completion entry takes 64 bytes, a receive with one piece 32 (mlx5: one stride each).
-  const std::uint64_t entries = std::uint64_t{receive_entries} + send_entries;
+  const std::uint64_t entries = std::uint64_t{receive_entries} + own_entries + send_entries;
   const std::uint64_t receives = receive_entries;
   if (Status s = reserve_fixed(MemoryKind::queues,
                                object_bytes(Object::cq_entry, entries, 64 * entries) +

@@ -217,6 +217,21 @@ void EndpointCore::on_yield(Peer& peer, std::uint32_t credits) {
   count_again(lending);
   lending.lent -= credits;
   lent_ -= credits;
+  if (is_dry(peer)) {
+    // Whether it will ask is known only if nothing came since: credits it was told of after its
+    // answer, and has used, made it forget that it must.
+    const bool asks = credits > 0 && !lending.lately;
+    if (peer.owed > 0 && !asks) {
+      send_credits(peer);
+    } else if (peer.owed > 0) {  // nobody's otherwise: it was not told of them
+      const std::uint32_t untold = std::min(peer.owed, lending.lent);
+      lending.lent -= untold;
+      lent_ -= untold;
+      peer.owed -= untold;
+    } else if (!asks) {
+      want_for(peer);
+    }
+  }
   if (!wanting_.empty()) serve_wanting();
 }
 

@@ -12,6 +12,7 @@
 //    offer when the stream brings a message for it.
 //  - An offer is made only if every earlier receive that could take the same messages has one
 //    that was made at the same place.
+//  - Its memory is not that of another offer: the message of one would seem to be the other's.
 //  - Messages of the stream wait until what is being written to offers is there; the receiver
 //    looks for last bytes before it delivers one.
 // So a message goes to the receive that MPI's order gives it, once.
@@ -44,6 +45,20 @@ std::byte last_of(const Pieces& pieces) noexcept {
   return {};
 }
 
+// What no message has written to is as it was [MPI 4.1, 3.2.4: a shorter message modifies only the
+// places it takes].
+void put_back_last(const Transfer& transfer) noexcept {
+  if (transfer.last != nullptr && *transfer.last == transfer.unlike &&
+      transfer.former != transfer.unlike) {
+    *transfer.last = transfer.former;
+  }
+}
+
+bool overlap(const iovec& a, const iovec& b) noexcept {
+  const auto begin_of = [](const iovec& v) { return reinterpret_cast<std::uintptr_t>(v.iov_base); };
+  return begin_of(a) < begin_of(b) + b.iov_len && begin_of(b) < begin_of(a) + a.iov_len;
+}
+
 bool has_changed(const Transfer& transfer) noexcept {
   return std::atomic_ref(*transfer.last).load(std::memory_order_acquire) != transfer.unlike;
 }
@@ -51,7 +66,8 @@ bool has_changed(const Transfer& transfer) noexcept {
 }  // namespace
 
 void EndpointCore::look_for_last(Transfer& transfer, std::byte* last, std::byte unlike) {
-  *last = unlike;
+  // The program's own, perhaps, so it is not written to without need.
+  if (*last != unlike) *last = unlike;
   transfer.last = last;
   transfer.unlike = unlike;
   polled_.push_back(&transfer);
@@ -97,13 +113,25 @@ bool EndpointCore::may_offer(const RecvOperation& receive, Peer& peer) {
   for (const RecvOperation* r = matcher_.posted(receive.match.tagged).first(); r != &receive;
        r = r->next) {
     if (++before > kMostBefore) return false;
+    // MPI forbids it to programs; some that measure do it.
+    if (r->offered != nullptr && overlap(r->pieces.iov[0], receive.pieces.iov[0])) return false;
     const PostedMatch &a = r->match, &b = receive.match;
     if (a.peer != kAnyPeer && a.peer != b.peer) continue;
     if (b.tagged && ((a.tag ^ b.tag) & ~(a.ignore | b.ignore)) != 0) continue;
     if (r->offered == nullptr || r->offered->where.sequence != peer.receive_sequence) return false;
   }
-  return (rendezvous_ != Rendezvous::automatic || peer.offer_success.worth_trying()) &&
-         transfers_.ready();
+  if (rendezvous_ == Rendezvous::automatic &&
+      ((standing_offers_ > 0 && !is_registered(receive.pieces.iov[0], kPeerWrites)) ||
+       !peer.offer_success.worth_trying())) {
+    return false;
+  }
+  return transfers_.ready();
+}
+
+// Of a large message that is read or written. Where receives are offered if they are registered
+// already, those that are not shall be the next time.
+int EndpointCore::receive_access() const noexcept {
+  return rendezvous_ == Rendezvous::automatic ? kPeerWrites : IBV_ACCESS_LOCAL_WRITE;
 }
 
 // A receive that is_offered() stands.
@@ -112,9 +140,7 @@ void EndpointCore::offer(RecvOperation& receive, Peer& peer) {
   Transfer& transfer = *transfers_.take();
   transfer.kind = Transfer::Kind::offered;
   transfer.peer = &peer;
-  if (Status status = register_pieces(transfer, receive.pieces,
-                                      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-      !status.ok()) {
+  if (Status status = register_pieces(transfer, receive.pieces, kPeerWrites); !status.ok()) {
     TURNOUT_LOG(protocol, debug, "a receive is not offered: {}", status.text());
     drop_transfer(transfer);
     return;
@@ -124,6 +150,7 @@ void EndpointCore::offer(RecvOperation& receive, Peer& peer) {
   transfer.pull = pulls_.add(&transfer);
   receive.offered = &transfer;
   ++peer.offered;
+  ++standing_offers_;
   ++offers_;
 
   wire::Detail& offer = transfer.where;
@@ -137,11 +164,15 @@ void EndpointCore::offer(RecvOperation& receive, Peer& peer) {
   offer.sequence = peer.receive_sequence;
   offer.flags = wire::flags_of(receive.match.tagged, peer.last_had_data);
   if (placement_.dc_in_order() && transfer.total <= settings_.rendezvous_segment) {
+    std::byte* const last = reinterpret_cast<std::byte*>(offer.address) + offer.length - 1;
     offer.polled = 1;
-    if (rendezvous_ != Rendezvous::putnr)
+    transfer.former = *last;
+    if (!set_last_bytes_) {
+      offer.last = std::to_integer<std::uint8_t>(transfer.former);
+    } else if (rendezvous_ != Rendezvous::putnr) {
       offer.last = static_cast<std::uint8_t>(last_bytes_.next());
-    look_for_last(transfer, reinterpret_cast<std::byte*>(offer.address) + offer.length - 1,
-                  std::byte{offer.last});
+    }
+    look_for_last(transfer, last, std::byte{offer.last});
   }
   transfer.completion.length = transfer.total;
   transfer.completion.tag = offer.tag;
@@ -155,14 +186,22 @@ void EndpointCore::offer(RecvOperation& receive, Peer& peer) {
   send_control(peer, Purpose::credit, message, &offer);
 }
 
-// The receive takes a message of the stream, or none any more.
-void EndpointCore::withdraw(RecvOperation& receive) {
-  Transfer& transfer = *std::exchange(receive.offered, nullptr);
+// It stands no more: taken, or not. The transfer is gone.
+void EndpointCore::close_offer(Transfer& transfer, bool taken) {
+  transfer.receive->offered = nullptr;
   Peer& peer = *transfer.peer;
-  peer.offer_success.count(false);
+  peer.offer_success.count(taken);
   --peer.offered;
+  --standing_offers_;
   pulls_.remove(transfer.pull);
   drop_transfer(transfer);
+}
+
+// The receive takes a message of the stream, or none any more.
+void EndpointCore::withdraw(RecvOperation& receive) {
+  Transfer& transfer = *receive.offered;
+  if (!closing_) put_back_last(transfer);  // else the memory is the program's again, or gone
+  close_offer(transfer, false);
 }
 
 // Its message is there, or cannot come.
@@ -171,16 +210,13 @@ void EndpointCore::end_offered(Transfer& transfer, const Completion& completion,
   const Completion ended = completion;  // it may be the transfer's own
   RecvOperation& receive = *transfer.receive;
   Peer& peer = *transfer.peer;
-  receive.offered = nullptr;
-  peer.offer_success.count(true);
-  --peer.offered;
-  pulls_.remove(transfer.pull);
-  drop_transfer(transfer);
+  close_offer(transfer, true);
   unpost(receive);
   ++delivered_;
   ++peer.window;
   peer.received.count(ended.length);
   peer.heard_since_tick = true;
+  if (tears_down()) victims_.touch(peer.use, false);
   end_receive(receive, ended, 0, status);
   on_message_counted(peer);
 }
@@ -198,6 +234,7 @@ void EndpointCore::on_landed(Peer& peer, const wire::Header& header, const std::
                                        peer.address.to_string(), landed.length, landed.transfer)});
     return;
   }
+  put_back_last(*transfer);
   if (landed.length > 0) {
     static_cast<std::byte*>(transfer->completion.buffer)[landed.length - 1] =
         std::byte{landed.last};

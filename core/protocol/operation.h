@@ -102,7 +102,8 @@ struct Place {
 };
 
 struct UnexpectedMessage {
-  enum class Storage : std::uint8_t { none, heap, buffer, ring };
+  // buffer: a receive of the shared queue; own: one of the queue pair's own
+  enum class Storage : std::uint8_t { none, heap, buffer, own, ring };
   UnexpectedMessage* next = nullptr;
   UnexpectedMessage* previous = nullptr;
   PeerId peer = kAnyPeer;
@@ -163,6 +164,7 @@ struct Transfer {
   std::size_t overflow = 0;
   std::byte* last = nullptr;           // looked at until its value changes; null: not
   std::byte unlike{};                  // what it is until then
+  std::byte former{};                  // offered: what it was before
   wire::Detail where;                  // put, offered: the offer
   SendOperation* operation = nullptr;  // granted: our message
   // What is reported:

@@ -19,18 +19,23 @@ namespace turnout {
 EndpointCore::DataPath EndpointCore::data_path(Peer& peer) {
   if (!over_datagrams()) return DataPath::dc;
   if (peer.lost) return DataPath::wait;  // whoever asked finds out
-  // Until it is `closed` the queue pair serves us, also while the direction leaves it.
-  if (peer.rc && peer.receive_kind == ChannelKind::rc_rdma) return DataPath::rc;
+  // Until it is `closed` the queue pair serves us, also while the direction leaves it; but what
+  // keeps it from going does not begin while it shall go.
+  if (peer.rc && peer.receive_kind == ChannelKind::rc_rdma && !peer.leaving) return DataPath::rc;
+  if (peer.leaving || peer.wants_place) return DataPath::pieces;
   if (peer.receive_state != ReceiveState::steady) return DataPath::wait;
   if (peer.self || closing_ || settings_.policy == "static:ud-sendrecv") return DataPath::pieces;
   if (peer.refused_until != 0 && clock_.now() < peer.refused_until) return DataPath::pieces;
-  if (!peer.has_rc() && active_rc_ >= settings_.max_active_rc) return DataPath::pieces;
+  if (!tears_down() && !peer.has_rc() && active_rc_ >= settings_.max_active_rc) {
+    return DataPath::pieces;
+  }
   if (peer.remote_index == wire::kUnknownIndex) {
-    // It must know us first: if no message has told it yet, one that says nothing else does.
-    StreamMessage hello;
-    hello.type = wire::Type::hello;
-    if (peer.send_sequence == 0 && peer.backlog.empty()) (void)post_stream(peer, hello);
+    introduce(peer);
     return DataPath::wait;
+  }
+  if (tears_down() && !may_have_place(peer, true)) {
+    (void)want_place(peer);
+    return DataPath::pieces;
   }
   change_channel(peer, ChannelKind::rc_rdma, base_, "large messages and one-sided operations", 0);
   return peer.receive_state == ReceiveState::steady ? DataPath::pieces : DataPath::wait;
@@ -145,12 +150,8 @@ void EndpointCore::end_pulls(const Peer* peer) {
 }
 
 Status EndpointCore::rma_to_self(const RmaRequest& request, const Pieces& pieces) {
-  const auto region = std::find_if(user_regions_.begin(), user_regions_.end(),
-                                   [&](const auto& r) { return r.second->rkey == request.key; });
-  const auto begin = [&] { return reinterpret_cast<std::uint64_t>(region->second->addr); };
-  if (region == user_regions_.end() || request.remote_address < begin() ||
-      request.remote_address - begin() > region->second->length ||
-      request.length > region->second->length - (request.remote_address - begin())) {
+  if (!may_touch(request.key, request.remote_address, request.length,
+                 request.write ? kAccessRemoteWrite : kAccessRemoteRead)) {
     return {Code::permission, fmt::format("rma: {} bytes at {:#x} are in no region of key {:#x}",
                                           request.length, request.remote_address, request.key)};
   }

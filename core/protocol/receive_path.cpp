@@ -59,6 +59,11 @@ void EndpointCore::on_data(std::uint32_t buffer, std::uint32_t length) {
     to_post_.push_back(buffer);
     return;
   }
+  if (parsed.header.type == wire::Type::control) {
+    TURNOUT_LOG(protocol, error, "dropped: message: type control outside a queue pair's receives");
+    to_post_.push_back(buffer);
+    return;
+  }
   PeerId id = parsed.header.index;
   if (parsed.introduction != nullptr && !introduce(*parsed.introduction, &id)) {
     strangers_.push_back({buffer, length});
@@ -72,27 +77,41 @@ void EndpointCore::on_data(std::uint32_t buffer, std::uint32_t length) {
   }
   peer->heard_since_tick = true;
   if (peer->link && !data_came(*peer, parsed.header, buffer)) return;
-  const std::uint32_t ahead = parsed.header.sequence - peer->receive_sequence;
-  if (ahead == 0 && may_deliver(*peer, parsed.header)) {
-    Arrival arrival{UnexpectedMessage::Storage::buffer, parsed.payload, buffer, 0};
-    deliver(*peer, parsed.header, arrival);
-    if (!peer->held.empty()) deliver_held(*peer);
-    if (peer->receive_state == ReceiveState::draining) finish_drain(*peer);
+  take_message(*peer, parsed, buffer, length);
+}
+
+void EndpointCore::take_message(Peer& peer, const wire::Parsed& parsed, std::uint32_t buffer,
+                                std::uint32_t length) {
+  const std::uint32_t ahead = parsed.header.sequence - peer.receive_sequence;
+  if (ahead == 0 && may_deliver(peer, parsed.header)) {
+    deliver(peer, parsed.header, Arrival{storage_of(buffer), parsed.payload, buffer, 0});
+    if (!peer.held.empty()) deliver_held(peer);
+    if (peer.receive_state == ReceiveState::draining) finish_drain(peer);
   } else if (ahead < kMaxAhead) {
-    peer->held.push_back({parsed.header.sequence, buffer, length});
-    ++receives_kept_;
+    hold(peer, {parsed.header.sequence, buffer, length});
   } else {  // already delivered: a work request that was posted again
-    to_post_.push_back(buffer);
+    free_receive(buffer);
   }
+}
+
+void EndpointCore::hold(Peer& peer, const HeldMessage& message) {
+  peer.held.push_back(message);
+  if (!receive_pool_.is_own(message.buffer)) ++receives_kept_;
+}
+
+// It is delivered, or its receive freed, by the caller.
+void EndpointCore::drop_held(Peer& peer, std::size_t at) {
+  if (!receive_pool_.is_own(peer.held[at].buffer)) --receives_kept_;
+  peer.held.erase(peer.held.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
 void EndpointCore::deliver_held(Peer& peer) {
   for (std::size_t i = 0; i < peer.held.size();) {
     const auto ahead = static_cast<std::int32_t>(peer.held[i].sequence - peer.receive_sequence);
     if (ahead < 0) {  // twice here: a work request that was posted again
-      to_post_.push_back(peer.held[i].buffer);
-      peer.held.erase(peer.held.begin() + static_cast<std::ptrdiff_t>(i));
-      --receives_kept_;
+      const std::uint32_t buffer = peer.held[i].buffer;
+      drop_held(peer, i);
+      free_receive(buffer);
       continue;
     }
     if (ahead > 0) {
@@ -103,14 +122,12 @@ void EndpointCore::deliver_held(Peer& peer) {
     wire::Parsed parsed;
     const Status status = wire::parse_data(received(held.buffer), held.length, &parsed);
     if (status.ok() && !may_deliver(peer, parsed.header)) return;
-    peer.held.erase(peer.held.begin() + static_cast<std::ptrdiff_t>(i));
-    --receives_kept_;
+    drop_held(peer, i);
     if (!status.ok()) {  // it was parsed when it came
-      to_post_.push_back(held.buffer);
+      free_receive(held.buffer);
       continue;
     }
-    Arrival arrival{UnexpectedMessage::Storage::buffer, parsed.payload, held.buffer, 0};
-    deliver(peer, parsed.header, arrival);
+    deliver(peer, parsed.header, Arrival{storage_of(held.buffer), parsed.payload, held.buffer, 0});
     if (peer.lost) return;
     i = 0;
   }
@@ -167,12 +184,13 @@ bool EndpointCore::poll_ring(Peer& peer) {
     if (!peer.ring->poll(&header) || header.sequence != peer.receive_sequence) break;
     if (peer.ring->checked()) [[unlikely]]
       charge(Work::copy, 2 * (header.length + sizeof header));  // summed, and overwritten when free
-    if (Status status = wire::check_header(header);
-        !status.ok() || !peer.ring->fits(header) || (header.flags & wire::kIntroduced) != 0) {
-      lose_peer(peer, Status{Code::invalid,
-                             fmt::format("{}: its ring holds a damaged message: {}",
-                                         peer.address.to_string(),
-                                         status.ok() ? "length out of range" : status.text())});
+    if (Status status = wire::check_header(header); !status.ok() || !peer.ring->fits(header) ||
+                                                    (header.flags & wire::kIntroduced) != 0 ||
+                                                    header.type == wire::Type::control) {
+      lose_peer(peer, Status{Code::invalid, fmt::format("{}: its ring holds a damaged message: {}",
+                                                        peer.address.to_string(),
+                                                        status.ok() ? "length or type out of range"
+                                                                    : status.text())});
       return true;
     }
     if (!may_deliver(peer, header)) break;
@@ -192,6 +210,12 @@ void EndpointCore::credits_given(Peer& peer, const wire::Header& header) {
   if (header.credits > 0) {
     peer.credits = std::min(peer.credits + header.credits, wire::kMostCredits);
     peer.must_ask = false;
+  }
+  if ((header.flags & wire::kOwnCredits) != 0) [[unlikely]] {
+    if (header.ring == static_cast<std::uint8_t>(peer.own_sender.request)) {
+      own_credits_given(peer, peer.own_sender.request, header.ring_credits);
+    }
+    return;
   }
   // Credits of a ring that was given up may come late: they are not the present one's.
   if (header.ring_credits > 0 && over_ring(peer.send_kind) &&
@@ -214,6 +238,9 @@ void EndpointCore::release_arrival(Peer& peer, UnexpectedMessage::Storage storag
       to_post_.push_back(buffer);
       take_back_credit(peer);
       break;
+    case UnexpectedMessage::Storage::own:
+      give_back_own(buffer);
+      break;
     case UnexpectedMessage::Storage::ring:
       if (peer.ring) give_ring_credits(peer, peer.ring->free(position));
       break;
@@ -229,6 +256,7 @@ void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival
     (void)poll_last_bytes(&peer);
   ++peer.receive_sequence;
   peer.stalled = false;
+  if (tears_down()) victims_.touch(peer.use, over_rc(peer.receive_kind));
   credits_given(peer, header);
   if ((header.flags & wire::kLastCredit) != 0) [[unlikely]]
     raise_target(peer.lending);
@@ -236,6 +264,8 @@ void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival
     if (header.type == wire::Type::piece) on_piece(peer, header, arrival.payload);
     if (header.type == wire::Type::landed) on_landed(peer, header, arrival.payload);
     if (header.type == wire::Type::revoked) on_revoked(peer, header.tag);
+    if (header.type == wire::Type::atomic) on_atomic(peer, header, arrival.payload);
+    if (header.type == wire::Type::answer) on_answer(peer, header, arrival.payload);
     release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
     return;
   }
@@ -259,10 +289,7 @@ void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival
       const bool tagged = (header.flags & wire::kTagged) != 0;
       RecvOperation* const receive = matcher_.find_posted(peer.id, tagged, header.tag);
       if (receive == nullptr) {
-        ++unexpected_count_;
-        UnexpectedMessage& message = store(peer, header, arrival);
-        profile_.unexpected.count(message.total);
-        matcher_.add_unexpected(&message);
+        keep_unexpected(peer, header, arrival);
         break;
       }
       receive_eager(*receive, peer, header, arrival.payload);
@@ -288,6 +315,9 @@ void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival
     case wire::Type::hello:
     case wire::Type::landed:
     case wire::Type::revoked:
+    case wire::Type::atomic:
+    case wire::Type::answer:
+    case wire::Type::control:
     case wire::Type::none:
       release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
       break;
@@ -302,10 +332,7 @@ void EndpointCore::deliver_large(Peer& peer, const wire::Header& header, const w
                                      ? pulls_.find(rts.offer)->receive  // see has_landed()
                                      : matcher_.find_posted(peer.id, tagged, header.tag);
   if (receive == nullptr) {
-    ++unexpected_count_;
-    UnexpectedMessage& message = store(peer, header, arrival);
-    profile_.unexpected.count(message.total);
-    matcher_.add_unexpected(&message);
+    keep_unexpected(peer, header, arrival);
     return;
   }
   if (rts.instead != 0) {
@@ -397,7 +424,8 @@ Status EndpointCore::recv_now(const RecvRequest& request) {
     return {Code::invalid, fmt::format("recv: no peer {}", request.peer)};
   }
   // Its message may have come while the program did something else: an offer would be in vain.
-  if (peer != nullptr && is_offered(request, *peer)) {
+  const bool offered = peer != nullptr && is_offered(request, *peer);
+  if (offered) {
     (void)poll_receive_queue();
     if (!rings_.empty()) (void)poll_rings();
   }
@@ -430,7 +458,7 @@ Status EndpointCore::recv_now(const RecvRequest& request) {
     receives_.give_back(receive);
     return status;
   }
-  if (peer != nullptr && is_offered(request, *peer)) offer(*receive, *peer);
+  if (offered) offer(*receive, *peer);
   return {};
 }
 

@@ -84,6 +84,13 @@ Status EndpointCore::register_buffer(const iovec& piece, int access, Registratio
   return {};
 }
 
+// register_buffer() would cost nothing.
+bool EndpointCore::is_registered(const iovec& piece, int access) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(piece.iov_base);
+  return registrations_off_.empty() && notice_unmapped(begin, begin + piece.iov_len) &&
+         registrations_.covers(begin, piece.iov_len, static_cast<unsigned>(access));
+}
+
 void EndpointCore::forget_memory(const void* address, std::size_t length) {
   const auto begin = reinterpret_cast<std::uintptr_t>(address);
   registrations_.invalidate(begin, begin + length);

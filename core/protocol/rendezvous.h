@@ -5,11 +5,14 @@
 // Plain data, of the endpoint that has it; one thread. Sizes are bytes.
 #pragma once
 
+#include <infiniband/verbs.h>
+
 #include <cstdint>
 #include <optional>
 #include <string_view>
 #include <vector>
 
+#include "base/index_of.h"
 #include "base/settings.h"
 #include "core/channel/wire.h"
 #include "core/clock.h"
@@ -27,10 +30,8 @@ enum class Rendezvous : std::uint8_t {
 };
 // In the order of kRendezvousNames.
 [[nodiscard]] constexpr std::optional<Rendezvous> rendezvous_named(std::string_view name) noexcept {
-  for (std::size_t i = 0; i < kRendezvousNames.size(); ++i) {
-    if (kRendezvousNames[i] == name) return static_cast<Rendezvous>(i);
-  }
-  return std::nullopt;
+  const std::optional<std::size_t> i = index_of(kRendezvousNames, name);
+  return i ? std::optional(static_cast<Rendezvous>(*i)) : std::nullopt;
 }
 
 // At the sender: a receive of the peer that stands, and where its message may be written.
@@ -41,6 +42,9 @@ struct Offer {
            (!tagged || ((tag ^ detail.tag) & ~detail.ignore) == 0);
   }
 };
+
+// What a buffer that a peer writes a message to is registered for.
+inline constexpr int kPeerWrites = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 
 // Beyond this many offers of one peer none is taken: its messages go by RTS.
 inline constexpr std::size_t kMostOffers = 64;

@@ -13,7 +13,15 @@ namespace {
 constexpr std::uint32_t kMaxCreditsInHeader = 255;
 
 Traffic traffic_of(wire::Type type) noexcept {
-  return type == wire::Type::eager || type == wire::Type::piece ? Traffic::data : Traffic::control;
+  switch (type) {
+    case wire::Type::eager:
+    case wire::Type::piece:
+    case wire::Type::atomic:
+    case wire::Type::answer:
+      return Traffic::data;
+    default:
+      return Traffic::control;
+  }
 }
 }  // namespace
 
@@ -34,8 +42,22 @@ void EndpointCore::fill_header(Peer& peer, const StreamMessage& message, wire::H
       message.length + ((message.flags & wire::kAcknowledge) != 0 ? wire::kOperationBytes : 0));
   header->type = message.type;
   header->flags = message.flags;
+  hand_back(peer, header);
+}
+
+// As many credits as fit.
+void EndpointCore::hand_back(Peer& peer, wire::Header* header) {
   header->credits = static_cast<std::uint8_t>(std::min(peer.owed, kMaxCreditsInHeader));
   peer.owed -= header->credits;
+  // The peer knows its credits by the time it sends over RC.
+  if (peer.own.owed > 0 && over_rc(peer.receive_kind)) [[unlikely]] {
+    header->flags |= wire::kOwnCredits;
+    header->ring_credits = static_cast<std::uint8_t>(std::min(peer.own.owed, kMaxCreditsInHeader));
+    header->ring = static_cast<std::uint8_t>(peer.own.request);
+    peer.own.owed -= header->ring_credits;
+    peer.own.lent += header->ring_credits;
+    return;
+  }
   header->ring_credits = static_cast<std::uint8_t>(std::min(peer.owed_ring, kMaxCreditsInHeader));
   peer.owed_ring -= header->ring_credits;
   header->ring = static_cast<std::uint8_t>(peer.ring_request);
@@ -46,20 +68,38 @@ bool EndpointCore::post_stream(Peer& peer, const StreamMessage& message) {
     post_flush(peer);
     return false;
   }
-  const bool posted =
-      over_ring(peer.send_kind) ? post_over_ring(peer, message) : post_over_base(peer, message);
+  const bool ring = over_ring(peer.send_kind) &&
+                    (peer.own_sender.request == 0 || !wire::serves_large(message.type));
+  const bool posted = ring ? post_over_ring(peer, message) : post_over_base(peer, message);
   if (posted) {
     if (!message.counted && wire::is_message(message.type)) peer.sent.count(message.counts_as);
     if (hints_) count_sent(peer);
+    if (tears_down()) victims_.touch(peer.use, over_rc(peer.send_kind));
     charge(Work::post, 1);
   }
   return posted;
+}
+
+// A peer must know us before it can be asked for something: if no message has told it yet, one that
+// says nothing else does.
+void EndpointCore::introduce(Peer& peer) {
+  StreamMessage hello;
+  hello.type = wire::Type::hello;
+  if (peer.send_sequence == 0 && peer.backlog.empty()) (void)post_stream(peer, hello);
 }
 
 void EndpointCore::address_data(const Peer& peer, SendRecord* record) const noexcept {
   record->dct = peer.address.dct_number(peer.data_queue % peer.address.data_qps());
   record->ah = peer.ah;
   record->dc_key = peer.address.id;
+}
+
+// Where the payload lies in one piece; `gathered` has room for it.
+const void* EndpointCore::in_one_piece(const StreamMessage& message, std::byte* gathered) {
+  if (message.bytes != nullptr) return message.bytes;
+  if (message.pieces->count == 1) return message.pieces->iov[0].iov_base;
+  message.pieces->copy_out(gathered);
+  return gathered;
 }
 
 bool EndpointCore::post_over_ring(Peer& peer, const StreamMessage& message) {
@@ -87,14 +127,7 @@ bool EndpointCore::post_over_ring(Peer& peer, const StreamMessage& message) {
     ibv_sge pieces[2];
     int count = 0;
     if (message.length > 0) {
-      const void* payload = message.bytes;
-      if (payload == nullptr && message.pieces->count == 1) {
-        payload = message.pieces->iov[0].iov_base;
-      } else if (payload == nullptr) {
-        message.pieces->copy_out(gathered);
-        payload = gathered;
-      }
-      pieces[count++] = {reinterpret_cast<std::uint64_t>(payload),
+      pieces[count++] = {reinterpret_cast<std::uint64_t>(in_one_piece(message, gathered)),
                          static_cast<std::uint32_t>(message.length), 0};
     }
     if (ring.checked) [[unlikely]] {
@@ -145,10 +178,22 @@ bool EndpointCore::post_over_ring(Peer& peer, const StreamMessage& message) {
   return true;
 }
 
+// The message in this header takes a credit of the peer's shared receives, or of our own there.
+void EndpointCore::spend_credit(Peer& peer, wire::Header* header) noexcept {
+  if (peer.own_sender.request != 0) [[unlikely]] {
+    --peer.own_sender.credits;
+    return;
+  }
+  if (--peer.credits == 0) header->flags |= wire::kLastCredit;
+}
+
 bool EndpointCore::post_over_base(Peer& peer, const StreamMessage& message) {
-  const bool rc = peer.send_kind == ChannelKind::rc_srq;
+  const bool own = peer.own_sender.request != 0;
+  const bool rc = own || peer.send_kind == ChannelKind::rc_srq;
   MessageQueue& base = *pool(Purpose::data)[peer.data_queue];
-  if (peer.credits == 0) {
+  if (own) [[unlikely]] {
+    if (peer.own_sender.credits <= wire::kOwnReserve) return false;
+  } else if (peer.credits == 0) {
     if (peer.must_ask) [[unlikely]]
       ask_for_credit(peer);
     return false;
@@ -163,7 +208,7 @@ bool EndpointCore::post_over_base(Peer& peer, const StreamMessage& message) {
   if (buffer == kNoBuffer) return false;
   wire::Header header;
   fill_header(peer, message, &header);
-  if (peer.credits == 1) header.flags |= wire::kLastCredit;
+  spend_credit(peer, &header);
   std::byte* const whole = send_pool_.data(buffer);
   std::byte* start = whole;
   if (over_datagrams()) {
@@ -203,7 +248,6 @@ bool EndpointCore::post_over_base(Peer& peer, const StreamMessage& message) {
   record.length = static_cast<std::uint32_t>(to - whole);
   address_data(peer, &record);
   profile_.count_sent(traffic_of(message.type), record.length);
-  --peer.credits;
   if (Status status = rc ? peer.rc->post(record) : base.post(record); !status.ok()) {
     send_pool_.give_back(buffer);
     lose_peer(peer, status);
@@ -213,27 +257,20 @@ bool EndpointCore::post_over_base(Peer& peer, const StreamMessage& message) {
   return true;
 }
 
-// RC-SRQ, small: the adapter takes the bytes with the request. There are credits and a place.
+// RC-SRQ or RC-SR, small: the adapter takes the bytes with the request. There are credits and a
+// place.
 bool EndpointCore::post_inline_over_rc(Peer& peer, const StreamMessage& message) {
   wire::Header header;
   fill_header(peer, message, &header);
-  if (peer.credits == 1) header.flags |= wire::kLastCredit;
+  spend_credit(peer, &header);
   ibv_sge pieces[2] = {{reinterpret_cast<std::uint64_t>(&header), sizeof header, 0}, {}};
   std::byte gathered[kMostInline];
   if (message.length > 0) {
-    const void* payload = message.bytes;
-    if (payload == nullptr && message.pieces->count == 1) {
-      payload = message.pieces->iov[0].iov_base;
-    } else if (payload == nullptr) {
-      message.pieces->copy_out(gathered);
-      payload = gathered;
-    }
-    pieces[1] = {reinterpret_cast<std::uint64_t>(payload),
+    pieces[1] = {reinterpret_cast<std::uint64_t>(in_one_piece(message, gathered)),
                  static_cast<std::uint32_t>(message.length), 0};
   }
   profile_.count_sent(traffic_of(message.type),
                       static_cast<std::uint32_t>(sizeof header + message.length));
-  --peer.credits;
   if (Status status = peer.rc->send_inline(pieces, message.length > 0 ? 2 : 1, peer.id);
       !status.ok()) {
     lose_peer(peer, status);
@@ -387,6 +424,9 @@ Status EndpointCore::prepare_rendezvous(SendOperation& operation) {
 
 // Puts the operation on its way if channel and credits allow.
 bool EndpointCore::try_operation(SendOperation& operation) {
+  if (operation.type == wire::Type::atomic) {
+    return try_atomic(static_cast<AtomicOperation&>(operation));
+  }
   Peer& peer = *operation.peer;
   // What is being written has to be there first, but for what tells of it.
   if (writes_to_offers(peer) && operation.type != wire::Type::landed && operation.instead == 0) {
@@ -465,6 +505,10 @@ void EndpointCore::list_backlog(Peer& peer) {
 }
 
 void EndpointCore::end_send(SendOperation& operation, Status status) {
+  if (operation.type == wire::Type::atomic) {
+    end_atomic(static_cast<AtomicOperation&>(operation), std::move(status));
+    return;
+  }
   forget_awaiting(operation);
   if (operation.pull != 0) pulled_.remove(&operation);
   const bool failed = !status.ok();

@@ -102,7 +102,7 @@ void EndpointCore::start_get(RecvOperation& receive, Peer& peer, const wire::Hea
   }
   transfer->over_rc = path == DataPath::rc;
   if (transfer->over_rc) ++peer.reads_over_rc;
-  if (Status status = register_pieces(*transfer, target, IBV_ACCESS_LOCAL_WRITE); !status.ok()) {
+  if (Status status = register_pieces(*transfer, target, receive_access()); !status.ok()) {
     transfer->status = status;
     end_transfer(*transfer);
     return;
@@ -119,15 +119,29 @@ void EndpointCore::start_get(RecvOperation& receive, Peer& peer, const wire::Hea
   pump(*transfer);
 }
 
+// The virtual adapter moves the bytes in the call that posts the request. A program with a thread
+// beside it that makes progress leaves that to whoever does so next: the thread, if the program
+// computes.
+bool EndpointCore::leaves_posting(const Transfer& transfer) const noexcept {
+  return posts_in_progress_ && !in_progress_ && transfer.kind != Transfer::Kind::user &&
+         transfer.total > own_eager_size_ && transfer.posted == 0 && !transfer.listed &&
+         transfer.status.ok();
+}
+
 // Posts what may be posted now; ends the transfer when nothing is left to do. False: neither.
 bool EndpointCore::pump(Transfer& transfer) {
+  if (leaves_posting(transfer)) [[unlikely]] {
+    transfer.listed = true;
+    active_transfers_.push_back(&transfer);
+    return false;
+  }
   const std::uint64_t before = transfer.posted;
   Peer& peer = *transfer.peer;
   if (over_datagrams() && !transfer.over_rc && transfer.status.ok() && transfer.total > 0) {
     const DataPath path = data_path(peer);
     transfer.over_rc = path == DataPath::rc;
     if (transfer.over_rc) ++peer.reads_over_rc;
-    if (path == DataPath::pieces) {
+    if (path == DataPath::pieces && !awaits_place(peer)) {
       transfer.status = Status{
           Code::unsupported,
           fmt::format("{}: one-sided operations need an RC queue pair where the adapter has no DC, "
@@ -287,6 +301,7 @@ Status EndpointCore::rma_now(const RmaRequest& request) {
     return {Code::permission, fmt::format("rma: key {:#x} is none of ours", request.key)};
   }
   if (over_datagrams() && peer->self) return rma_to_self(request, pieces);
+  if (tears_down()) use_one_sided(*peer);
   if (pool(Purpose::data)[peer->data_queue]->full()) return {Code::again, "the queue is full"};
   Transfer* const transfer = take_for_caller(transfers_);
   if (transfer == nullptr) return refusal();

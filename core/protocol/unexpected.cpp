@@ -22,15 +22,24 @@ constexpr int kTellAfter = 10;
 constexpr int kGiveUpAfter = 30;
 }  // namespace
 
-// Whether there is memory for whatever the next message of this stream needs.
-bool EndpointCore::may_deliver(Peer& peer, const wire::Header& header) {
+// Whether there is memory for whatever this message, the next of its stream, needs.
+bool EndpointCore::has_room_for(Peer& peer, const wire::Header& header) {
+  if (header.type == wire::Type::atomic) [[unlikely]]
+    return may_answer(peer);
   if (messages_.ready()) [[likely]]
     return true;
   if (header.type != wire::Type::eager && header.type != wire::Type::rts) return true;
   const bool tagged = (header.flags & wire::kTagged) != 0;
   const bool awaited = matcher_.find_posted(peer.id, tagged, header.tag) != nullptr;
-  if (awaited && (header.type == wire::Type::eager || transfers_.ready())) return true;
+  return awaited && (header.type == wire::Type::eager || transfers_.ready());
+}
+
+// Else its stream stops until there is.
+bool EndpointCore::may_deliver(Peer& peer, const wire::Header& header) {
+  if (has_room_for(peer, header)) [[likely]]
+    return true;
   peer.stalled = true;
+  peer.atomic_stalled = header.type == wire::Type::atomic;
   if (!peer.stall_listed) {
     peer.stall_listed = true;
     stalled_.push_back(&peer);
@@ -84,10 +93,11 @@ UnexpectedMessage& EndpointCore::store(Peer& peer, const wire::Header& header,
     ++peer.lending.kept;
   }
   // So many receive buffers kept that others find none are worse than memory over the limit.
-  // Nor must they keep the pieces of a large message from coming.
+  // Nor must they keep the pieces of a large message from coming, or answers, or a connection that
+  // is torn down.
   const bool scarce =
       (arrival.storage == UnexpectedMessage::Storage::buffer && receives_scarce()) ||
-      peer.pieces > 0;
+      peer.pieces > 0 || owes_answers(peer) || peer.leaving;
   const std::uint64_t bytes = header.length + sizeof(UnexpectedMessage);
   if (unexpected_bytes_ + bytes <= settings_.unexpected_memory || scarce) {
     (void)set_aside(message);  // if the budget refuses, it stays where it is
@@ -95,6 +105,13 @@ UnexpectedMessage& EndpointCore::store(Peer& peer, const wire::Header& header,
   // It brings back no credit, and was perhaps the last.
   if (message.storage == UnexpectedMessage::Storage::buffer && is_dry(peer)) lend(peer);
   return message;
+}
+
+void EndpointCore::keep_unexpected(Peer& peer, const wire::Header& header, const Arrival& arrival) {
+  ++unexpected_count_;
+  UnexpectedMessage& message = store(peer, header, arrival);
+  profile_.unexpected.count(message.total);
+  matcher_.add_unexpected(&message);
 }
 
 // Copies the message from where it came to memory of its own and hands its credit back.
@@ -127,8 +144,8 @@ bool EndpointCore::relieve(Peer& peer) {
   for (const bool tagged : {true, false}) {
     for (UnexpectedMessage* m = matcher_.unexpected(tagged).first(); m != nullptr; m = m->next) {
       if (peer.withheld == 0) return moved;
-      const bool in_place = m->storage == UnexpectedMessage::Storage::buffer ||
-                            m->storage == UnexpectedMessage::Storage::ring;
+      const bool in_place = m->storage != UnexpectedMessage::Storage::heap &&
+                            m->storage != UnexpectedMessage::Storage::none;
       if (m->peer != peer.id || !in_place) continue;
       if (!set_aside(*m)) return moved;
       moved = true;
@@ -147,7 +164,10 @@ void EndpointCore::look_after_held_back(Peer& peer, bool wildcards, Nanoseconds 
     peer.stuck_since = 0;
     return;
   }
-  const bool waited = wildcards || peer.directed_receives > 0 || peer.pieces > 0;
+  // Nobody may know here that it is asked for: an atomic request that has no room for its answer.
+  const bool refused = peer.stalled && peer.atomic_stalled;
+  const bool waited =
+      wildcards || peer.directed_receives > 0 || peer.pieces > 0 || owes_answers(peer) || refused;
   const bool scarce = receives_scarce();
   if ((!waited && !scarce) || relieve(peer)) {
     peer.stuck_since = 0;
@@ -164,8 +184,9 @@ void EndpointCore::look_after_held_back(Peer& peer, bool wildcards, Nanoseconds 
     return;
   }
   Status why{Code::over_budget,
-             fmt::format("{}: a receive waits for it, but its messages that nobody waits for fill "
-                         "TURNOUT_MEMORY_BUDGET={}; raise it, or receive in the order of sending",
+             fmt::format("{}: a receive or an atomic operation waits for it, but messages that "
+                         "nobody waits for fill TURNOUT_MEMORY_BUDGET={}; raise it, or receive in "
+                         "the order of sending",
                          peer.address.to_string(), account_.budget())};
   if (stuck >= kGiveUpAfter * settings_.keepalive) {
     lose_peer(peer, std::move(why));
@@ -189,6 +210,7 @@ void EndpointCore::release_unexpected(UnexpectedMessage& message) {
       --receives_kept_;
       --peer.lending.kept;
       [[fallthrough]];
+    case UnexpectedMessage::Storage::own:
     case UnexpectedMessage::Storage::ring:
       --peer.withheld;
       release_arrival(peer, message.storage, message.buffer, message.position);

@@ -20,8 +20,7 @@ bool EndpointCore::asks_for_write(const Transfer& transfer, const Pieces& target
 // At the receiver.
 Status EndpointCore::ask_for_write(Transfer& transfer, const Pieces& target) {
   Peer& peer = *transfer.peer;
-  Status status =
-      register_pieces(transfer, target, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+  Status status = register_pieces(transfer, target, kPeerWrites);
   if (!status.ok()) return status;
   transfer.kind = Transfer::Kind::awaited;
   transfer.pull = pulls_.add(&transfer);

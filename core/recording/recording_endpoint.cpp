@@ -192,6 +192,18 @@ Status RecordingEndpoint::rma(const RmaRequest& request) {
   });
 }
 
+// As what its bytes would be by RDMA.
+Status RecordingEndpoint::atomic(const AtomicRequest& request) {
+  return start(request, &Endpoint::atomic, [&](Nanoseconds at, std::uint32_t number) {
+    const std::size_t bytes = request.count * size_of(request.type);
+    if (request.form == AtomicForm::update) {
+      file_.put(at, number, request.peer, bytes);
+    } else {
+      file_.get(at, number, request.peer, bytes);
+    }
+  });
+}
+
 bool RecordingEndpoint::cancel(void* context) {
   const Visit visit(*this);
   bool found = false;

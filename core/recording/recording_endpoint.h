@@ -37,6 +37,7 @@ class RecordingEndpoint final : public Endpoint {
   [[nodiscard]] Status recv_claimed(const RecvRequest& request) override;
   [[nodiscard]] Status discard_claimed(const Report& report) override;
   [[nodiscard]] Status rma(const RmaRequest& request) override;
+  [[nodiscard]] Status atomic(const AtomicRequest& request) override;
   bool cancel(void* context) override;
   void set_remote_write_report(const Report& report) override {
     endpoint_->set_remote_write_report(report);

@@ -2,6 +2,7 @@
 // (AQPS 3.1 and its future work). Values travel in establishment messages: never renumber.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -14,16 +15,24 @@ enum class ChannelKind : std::uint8_t {
   rc_srq = 3,       // messages over the pair's RC queue pair into the shared receive queue
   ud_sendrecv = 4,
   xrc_rdma = 5,
+  rc_sr = 6,  // messages over the pair's RC queue pair into that queue pair's own receive queue
 };
+
+inline constexpr std::size_t kChannelKinds = 7;
 
 // Messages are written into a ring of the receiver's.
 [[nodiscard]] constexpr bool over_ring(ChannelKind kind) noexcept {
   return kind == ChannelKind::dc_rdma || kind == ChannelKind::rc_rdma;
 }
 
+// Messages over the pair's RC queue pair, which a ring can be added to.
+[[nodiscard]] constexpr bool messages_over_rc(ChannelKind kind) noexcept {
+  return kind == ChannelKind::rc_srq || kind == ChannelKind::rc_sr;
+}
+
 // It takes the pair's RC queue pair.
 [[nodiscard]] constexpr bool over_rc(ChannelKind kind) noexcept {
-  return kind == ChannelKind::rc_rdma || kind == ChannelKind::rc_srq;
+  return kind == ChannelKind::rc_rdma || messages_over_rc(kind);
 }
 
 [[nodiscard]] constexpr std::string_view name(ChannelKind kind) noexcept {
@@ -40,6 +49,8 @@ enum class ChannelKind : std::uint8_t {
       return "UD-sendrecv";
     case ChannelKind::xrc_rdma:
       return "XRC-RDMA";
+    case ChannelKind::rc_sr:
+      return "RC-SR";
   }
   return "?";
 }

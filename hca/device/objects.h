@@ -154,9 +154,12 @@ struct SendWqe {
   };
 };
 
-struct Qp {
+// What the program has of a queue pair.
+struct QpHandles {
   ibv_qp_ex verbs;  // first part equals ibv_qp
   mlx5dv_qp_ex dv;
+};
+struct Qp : QpHandles {
   std::uint64_t magic;
   QpKind kind;
   bool extended;  // has the work-request builders
@@ -187,13 +190,14 @@ struct Qp {
   std::uint32_t events_read;  // guarded by verbs.qp_base.mutex
 };
 [[nodiscard]] inline Qp& qp_of(ibv_qp* qp) noexcept {
-  return *reinterpret_cast<Qp*>(qp);
+  return static_cast<Qp&>(*reinterpret_cast<QpHandles*>(qp));
 }
 [[nodiscard]] inline Qp& qp_of(ibv_qp_ex* qp) noexcept {
-  return *reinterpret_cast<Qp*>(qp);
+  return static_cast<Qp&>(*reinterpret_cast<QpHandles*>(qp));
 }
 [[nodiscard]] inline Qp& qp_of(mlx5dv_qp_ex* dv) noexcept {
-  return *reinterpret_cast<Qp*>(reinterpret_cast<char*>(dv) - offsetof(Qp, dv));
+  return static_cast<Qp&>(
+      *reinterpret_cast<QpHandles*>(reinterpret_cast<char*>(dv) - offsetof(QpHandles, dv)));
 }
 
 }  // namespace turnout::hca

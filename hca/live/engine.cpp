@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "base/settings.h"
+#include "base/signal_free_thread.h"
 #include "hca/live/fork_guard.h"
 
 namespace turnout::hca {
@@ -86,12 +87,10 @@ Status LiveEngine::start() {
   if (p == MAP_FAILED) return Status(Code::system, "memory for the queue-pair table", errno);
   qps_ = static_cast<std::atomic<Qp*>*>(p);
   watch_forks();
-  try {
-    firmware_ = std::thread([this] { firmware_main(); });
-  } catch (const std::exception& e) {
-    return Status(Code::system, std::string("the firmware thread does not start: ") + e.what(),
-                  EAGAIN);
-  }
+  Result<std::thread> firmware =
+      start_signal_free_thread("turnout-hca", [this] { firmware_main(); });
+  if (!firmware.ok()) return firmware.status();
+  firmware_ = std::move(*firmware);
   // Peers begin to watch this process.
   fabric_->wake_all();
   return {};

@@ -6,8 +6,6 @@
 // due.
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -147,10 +145,6 @@ void LiveEngine::retry_due(bool firmware) noexcept {
 }
 
 void LiveEngine::firmware_main() noexcept {
-  sigset_t all;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, nullptr);
-  pthread_setname_np(pthread_self(), "turnout-hca");
   prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);  // RNR timers begin at 10 us, the default slack is 50 us
 
   struct Watch {

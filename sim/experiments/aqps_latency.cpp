@@ -43,10 +43,6 @@ double measure(const PolicyResult& r, bool whole) {
 
 using Measured = std::map<std::uint32_t, std::map<std::string, double>>;
 
-std::string print(double time) {
-  return print_time(static_cast<Picoseconds>(time + 0.5));
-}
-
 std::string results_table(const Measured& measured, const std::vector<std::string>& policies) {
   std::vector<std::vector<std::string>> rows(1, {"processes"});
   for (const std::string& p : policies) rows[0].push_back(p);
@@ -55,7 +51,7 @@ std::string results_table(const Measured& measured, const std::vector<std::strin
   }
   for (const auto& [ranks, times] : measured) {
     std::vector<std::string> row = {fmt::format("{}", ranks)};
-    for (const std::string& p : policies) row.push_back(print(times.at(p)));
+    for (const std::string& p : policies) row.push_back(print_mean_time(times.at(p)));
     for (const std::string& p : policies) {
       if (p == "aqps") continue;
       const auto ours = times.find("aqps");

@@ -204,6 +204,11 @@ sim_workloads)
   run sim replay --trace "$scratch/trace" --ranks 4
   ends_with 0
   has "replay: 4 ranks" out
+  run sim nwchem --ranks 16 --ranks-per-node 4 --option tasks=20 --policy turnout,rc-rdma-od --limits 32,2
+  ends_with 0
+  has "partners of a process, turnout:" out
+  has "partners of a process, rc-rdma-od:" out
+  has "      2  clairvoyant" out
   ;;
 sim_errors)
   run sim rings
@@ -236,6 +241,9 @@ sim_errors)
   run sim
   ends_with 1
   has "--list" err
+  run sim ring --limits 4,0
+  ends_with 1
+  has "numbers of connections from 1 on" err
   run sim ring --ranks 8 --json /nonexistent/x
   ends_with 1
   has "/nonexistent/x" err

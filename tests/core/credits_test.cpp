@@ -10,8 +10,6 @@
 namespace turnout {
 namespace {
 
-using Overrides = std::vector<std::pair<std::string, std::string>>;
-
 // 32 receives, of which one source may have half.
 Overrides few(Overrides more = {}) {
   Overrides all = {{"policy", "static:dc-sendrecv"}, {"receive_first", "32"},

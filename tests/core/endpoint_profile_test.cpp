@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "core/channel/wire.h"
-#include "core/memory/account.h"
+#include "tests/core/memory_line.h"
 #include "tests/core/requests.h"
 #include "tests/core/test_world.h"
 
@@ -14,10 +14,7 @@ SizeCount sent(const EndpointReport& report, Traffic traffic) {
 }
 
 std::uint64_t objects(const EndpointReport& report, MemoryKind kind) {
-  for (const MemoryLine& line : report.memory) {
-    if (line.kind == name(kind)) return line.objects;
-  }
-  return 0;
+  return memory_line(report, kind).objects;
 }
 
 class EndpointProfile : public ::testing::Test {

@@ -25,9 +25,9 @@ TEST(Endpoint, ATooSmallBudgetIsRefusedAtTheStartWithWhatToDo) {
 }
 
 constexpr std::size_t kScarce = 1250 * 1024;
-const std::vector<std::pair<std::string, std::string>> kScarceMemory = {
-    {"receive_buffers", "32"}, {"control_buffers", "32"}, {"send_buffers", "16"},
-    {"rc_pool", "1"},          {"max_active_rc", "1"},    {"memory_budget", "1250KiB"}};
+const Overrides kScarceMemory = {{"receive_buffers", "32"}, {"control_buffers", "32"},
+                                 {"send_buffers", "16"},    {"rc_pool", "1"},
+                                 {"max_active_rc", "1"},    {"memory_budget", "1250KiB"}};
 
 // Far more messages nobody waits for than the budget has room for, small and large: the sender is
 // held back, nothing is lost, and all arrive once they are received.

@@ -23,8 +23,8 @@ struct Stamp {
 
 class Schedule {
  public:
-  Schedule(unsigned seed, std::vector<std::pair<std::string, std::string>> settings)
-      : seed_(seed), random_(seed), world_(2 + random_() % 3, std::move(settings), seed % 2) {}
+  Schedule(unsigned seed, const Overrides& settings)
+      : seed_(seed), random_(seed), world_(2 + random_() % 3, settings, seed % 2) {}
 
   void play(int messages) {
     const std::size_t n = world_.size();

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <vector>
 
+#include "tests/core/deliver.h"
 #include "tests/core/requests.h"
 #include "tests/core/test_world.h"
 
@@ -236,17 +237,8 @@ TEST(Endpoint, ADirectionChangesChannelAndBackAndItsQueuePairIsReused) {
   TestWorld world(2, {{"test_switch_every", "50"}});
   std::vector<std::byte> in(16);
   auto out = pattern(16, 6);
-  const iovec to = piece(in), from = piece(out);
   for (int i = 0; i < 1000; ++i) {
-    ASSERT_TRUE(world[1].recv(tagged_recv(kAnyPeer, to, 1, world.report(1, nullptr))).ok());
-    ASSERT_TRUE(
-        world[0].send(tagged_send(world.peer(0, 1), from, 1, world.report(0, nullptr))).ok());
-    ASSERT_TRUE(world.until([&] {
-      return world.queue(1).size() == 1 && world.queue(0).size() == 1;
-    })) << "message "
-        << i;
-    take(world.queue(0));
-    take(world.queue(1));
+    ASSERT_TRUE(deliver(world, 0, 1, out, in, kAnyPeer)) << "message " << i;
   }
   const EndpointReport report = world[1].report();
   ASSERT_EQ(report.peers.size(), 1u);
@@ -265,17 +257,7 @@ TEST(Endpoint, ADirectionChangesChannelAndBackAndItsQueuePairIsReused) {
 EndpointReport after_messages(TestWorld& world, int count) {
   std::vector<std::byte> in(8);
   auto out = pattern(8, 7);
-  const iovec to = piece(in), from = piece(out);
-  for (int i = 0; i < count; ++i) {
-    EXPECT_TRUE(world[1].recv(tagged_recv(kAnyPeer, to, 1, world.report(1, nullptr))).ok());
-    EXPECT_TRUE(
-        world[0].send(tagged_send(world.peer(0, 1), from, 1, world.report(0, nullptr))).ok());
-    EXPECT_TRUE(
-        world.until([&] { return world.queue(1).size() == 1 && world.queue(0).size() == 1; }));
-    take(world.queue(0));
-    take(world.queue(1));
-    EXPECT_EQ(in, out);
-  }
+  for (int i = 0; i < count; ++i) EXPECT_TRUE(deliver(world, 0, 1, out, in, kAnyPeer));
   world.progress_all(50);
   return world[1].report();
 }
@@ -284,16 +266,9 @@ TEST(Endpoint, SelectionMovesABusySourceToRcByItself) {
   TestWorld world(2, {{"policy", "aqps"}});
   std::vector<std::byte> in(8);
   auto out = pattern(8, 7);
-  const iovec to = piece(in), from = piece(out);
   bool on_rc = false;
   for (int i = 0; i < 20000 && !on_rc; ++i) {
-    ASSERT_TRUE(world[1].recv(tagged_recv(kAnyPeer, to, 1, world.report(1, nullptr))).ok());
-    ASSERT_TRUE(
-        world[0].send(tagged_send(world.peer(0, 1), from, 1, world.report(0, nullptr))).ok());
-    ASSERT_TRUE(
-        world.until([&] { return world.queue(1).size() == 1 && world.queue(0).size() == 1; }));
-    take(world.queue(0));
-    take(world.queue(1));
+    ASSERT_TRUE(deliver(world, 0, 1, out, in, kAnyPeer));
     world.clock().advance(300'000);
     const EndpointReport report = world[1].report();
     on_rc = report.peers[0].receive.spans.back().channel == ChannelKind::rc_rdma;
@@ -356,6 +331,7 @@ TEST(Endpoint, OnDemandPoliciesGiveTheirChannelAtTheFirstMessage) {
            {"rc-rdma-od", ChannelKind::rc_rdma},
            {"static:rc-rdma", ChannelKind::rc_rdma},
            {"srq", ChannelKind::rc_srq},
+           {"ardma-sr", ChannelKind::rc_sr},
            {"static:dc-sendrecv", ChannelKind::dc_sendrecv}}) {
     TestWorld world(2, {{"policy", policy}});
     const EndpointReport report = after_messages(world, 50);

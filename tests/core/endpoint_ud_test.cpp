@@ -1,43 +1,17 @@
 // UD in DC's place: what an endpoint promises where the device has no DC.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <vector>
 
+#include "tests/core/requests.h"
 #include "tests/core/test_world.h"
 
 namespace turnout {
 namespace {
 
-using Overrides = std::vector<std::pair<std::string, std::string>>;
-
 Overrides ud(Overrides more = {}) {
   more.emplace_back("start_channel", "ud");
   return more;
-}
-
-std::vector<std::byte> pattern(std::size_t n, unsigned seed) {
-  std::vector<std::byte> bytes(n);
-  for (std::size_t i = 0; i < n; ++i) bytes[i] = static_cast<std::byte>(i * 131 + seed * 17 + 3);
-  return bytes;
-}
-
-SendRequest send_of(PeerId peer, const iovec& data, const Report& report) {
-  SendRequest request;
-  request.peer = peer;
-  request.data = {&data, 1};
-  request.tagged = true;
-  request.report = report;
-  return request;
-}
-
-RecvRequest receive_of(PeerId peer, const iovec& buffer, const Report& report) {
-  RecvRequest request;
-  request.peer = peer;
-  request.buffer = {&buffer, 1};
-  request.tagged = true;
-  request.report = report;
-  return request;
 }
 
 // Sends one message from 0 to `to` and compares what came.
@@ -45,10 +19,11 @@ void exchange(TestWorld& world, std::size_t size, bool posted, std::size_t to = 
   std::vector<std::byte> out = pattern(size, static_cast<unsigned>(size)), in(size);
   const iovec from{out.data(), size}, into{in.data(), size};
   const auto receive = [&] {
-    ASSERT_TRUE(world[to].recv(receive_of(world.peer(to, 0), into, world.report(to, &in))).ok());
+    ASSERT_TRUE(
+        world[to].recv(tagged_recv(world.peer(to, 0), into, 0, world.report(to, &in))).ok());
   };
   if (posted) receive();
-  ASSERT_TRUE(world[0].send(send_of(world.peer(0, to), from, world.report(0, &out))).ok());
+  ASSERT_TRUE(world[0].send(tagged_send(world.peer(0, to), from, 0, world.report(0, &out))).ok());
   if (!posted) {
     world.progress_all(200);
     receive();
@@ -144,7 +119,7 @@ TEST(EndpointUd, AProcessThatDiedIsLostAfterTheTimeSet) {
   exchange(world, 8, true);
   std::vector<std::byte> in(8);
   const iovec into{in.data(), in.size()};
-  ASSERT_TRUE(world[0].recv(receive_of(world.peer(0, 1), into, world.report(0, &in))).ok());
+  ASSERT_TRUE(world[0].recv(tagged_recv(world.peer(0, 1), into, 0, world.report(0, &in))).ok());
   world[1].abandon();
   world.close(1);
   ASSERT_TRUE(world.until([&] {

@@ -11,24 +11,19 @@
 #include <cstring>
 #include <random>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
+#include "base/settings.h"
 #include "core/memory/unmap_monitor.h"
 #include "tests/core/pinned_pages.h"
 #include "tests/core/requests.h"
 #include "tests/core/test_world.h"
+#include "tests/core/watched_memory.h"
 
 namespace turnout {
 namespace {
-
-using Overrides = std::vector<std::pair<std::string, std::string>>;
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kOwnAllocator = true;
-#else
-constexpr bool kOwnAllocator = false;
-#endif
 
 constexpr std::size_t kPage = 4096, kPages = 24;
 
@@ -82,15 +77,8 @@ class Arena {
   std::byte* memory_;
 };
 
-class KeptRegistrations : public testing::Test {
+class KeptRegistrations : public WatchedMemory {
  protected:
-  void SetUp() override {
-#if !defined(__x86_64__)
-    GTEST_SKIP() << "registrations are not kept on this processor";
-#endif
-    const Status status = watch_unmapping(kOwnAllocator ? Watch::mappings : Watch::all);
-    ASSERT_TRUE(status.ok()) << status.text();
-  }
   // Sends one message; does it arrive as it was sent?
   static bool exchange(TestWorld& world, std::byte* from, std::byte* to, std::size_t size,
                        bool early) {
@@ -157,10 +145,10 @@ class KeptRegistrations : public testing::Test {
 };
 
 class KeptRegistrationsOf : public KeptRegistrations,
-                            public testing::WithParamInterface<const char*> {};
+                            public testing::WithParamInterface<std::string_view> {};
 
 TEST_P(KeptRegistrationsOf, AreNeverStale) {
-  const Told told = play({{"rendezvous", GetParam()}}, 300);
+  const Told told = play({{"rendezvous", std::string(GetParam())}}, 300);
   EXPECT_EQ(told.wrong, 0);
   EXPECT_EQ(told.sender.off, "");
   EXPECT_GT(told.sender.hits, 10u);
@@ -169,8 +157,7 @@ TEST_P(KeptRegistrationsOf, AreNeverStale) {
   EXPECT_GT(told.receiver.invalidations, 10u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Core, KeptRegistrationsOf,
-                         testing::Values("getcqe", "get", "rput", "putnr", "put", "auto"),
+INSTANTIATE_TEST_SUITE_P(Core, KeptRegistrationsOf, testing::ValuesIn(kRendezvousNames),
                          [](const auto& info) { return std::string(info.param); });
 
 // The test above finds what it looks for.

@@ -3,14 +3,13 @@
 
 #include <vector>
 
-#include "core/memory/account.h"
+#include "tests/core/memory_line.h"
 #include "tests/core/requests.h"
 #include "tests/core/test_world.h"
 
 namespace turnout {
 namespace {
 
-using Overrides = std::vector<std::pair<std::string, std::string>>;
 constexpr std::size_t kEntry = 4096;
 
 Overrides small_queue(Overrides more = {}) {
@@ -21,13 +20,6 @@ Overrides small_queue(Overrides more = {}) {
   if (getenv("TURNOUT_START_CHANNEL") != nullptr) all[0].second = "static:ud-sendrecv";
   all.insert(all.end(), more.begin(), more.end());
   return all;
-}
-
-std::uint64_t receive_bytes(const Endpoint& endpoint) {
-  for (const MemoryLine& line : endpoint.report().memory) {
-    if (line.kind == name(MemoryKind::receive_buffers)) return line.now;
-  }
-  return 0;
 }
 
 class SharedReceives : public testing::Test {

@@ -33,9 +33,7 @@ class LateBackground final : public Background {
 
 }  // namespace
 
-TestWorld::TestWorld(std::size_t endpoints,
-                     std::vector<std::pair<std::string, std::string>> overrides,
-                     std::uint64_t late_seed) {
+TestWorld::TestWorld(std::size_t endpoints, const Overrides& overrides, std::uint64_t late_seed) {
   // The adapter reads the fabric's name from the environment; one fabric for the process's life.
   setenv("TURNOUT_FABRIC", ("core-test-" + std::to_string(getpid())).c_str(), 1);
   Settings settings = Settings::defaults();

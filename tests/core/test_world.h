@@ -6,11 +6,15 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/endpoint.h"
 
 namespace turnout {
+
+// Settings by name, as in settings.def, and their values.
+using Overrides = std::vector<std::pair<std::string, std::string>>;
 
 class TestClock final : public Clock {
  public:
@@ -24,10 +28,9 @@ class TestClock final : public Clock {
 
 class TestWorld {
  public:
-  // Overrides are settings by name, as in settings.def. Queue pairs are made at once and found made
-  // in the next round; with a seed, after some rounds drawn from it.
-  explicit TestWorld(std::size_t endpoints,
-                     std::vector<std::pair<std::string, std::string>> overrides = {},
+  // Queue pairs are made at once and found made in the next round; with a seed, after some rounds
+  // drawn from it.
+  explicit TestWorld(std::size_t endpoints, const Overrides& overrides = {},
                      std::uint64_t late_seed = 0);
   ~TestWorld();
 

@@ -18,14 +18,10 @@
 #include <thread>
 #include <vector>
 
+#include "tests/core/watched_memory.h"
+
 namespace turnout {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kOwnAllocator = true;
-#else
-constexpr bool kOwnAllocator = false;
-#endif
 
 struct Seen {
   bool whole = true;
@@ -49,16 +45,8 @@ Seen since(std::uint64_t position, const UnmapLog& log = unmap_log) {
   return seen;
 }
 
-class UnmapMonitor : public testing::Test {
+class UnmapMonitor : public WatchedMemory {
  protected:
-  void SetUp() override {
-#if !defined(__x86_64__)
-    GTEST_SKIP() << "registrations are not kept on this processor";
-#endif
-    const Status status = watch_unmapping(kOwnAllocator ? Watch::mappings : Watch::all);
-    ASSERT_TRUE(status.ok()) << status.text();
-    ASSERT_TRUE(watching_unmapping());
-  }
   static std::byte* map(std::size_t pages) {
     void* const p =
         mmap(nullptr, pages * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -141,6 +141,56 @@ TEST(Wire, OffersAndClearancesHaveARangeAndOthersNone) {
   EXPECT_FALSE(ok(sizeof sent));
 }
 
+// All that is counted and numbered is looked at before anything is done with it.
+TEST(Wire, AtomicRequestsAreWhatTheySay) {
+  std::array<std::byte, sizeof(wire::Atomic) + 2 * kAtomicLimit> bytes{};
+  wire::Atomic sent, parsed;
+  const auto ok = [&](std::size_t values) {
+    std::memcpy(bytes.data(), &sent, sizeof sent);
+    return wire::parse_atomic(bytes.data(), sizeof sent + values, &parsed).ok();
+  };
+  sent.form = AtomicForm::compare;
+  sent.op = AtomicOp::swap_if_equal;
+  sent.type = AtomicType::int64;
+  sent.count = 2;
+  EXPECT_TRUE(ok(32));
+  EXPECT_EQ(wire::operand_bytes(parsed) + wire::compare_bytes(parsed), 32u);
+  EXPECT_EQ(wire::fetched_bytes(parsed), 16u);
+  EXPECT_FALSE(ok(31));
+  EXPECT_FALSE(ok(33));
+  EXPECT_FALSE(ok(0));
+  EXPECT_FALSE(wire::parse_atomic(bytes.data(), sizeof sent - 1, &parsed).ok());
+  sent.count = 0;
+  EXPECT_FALSE(ok(0));
+  sent.count = static_cast<std::uint16_t>(most_elements(sent.form, sent.type));
+  EXPECT_TRUE(ok(kAtomicLimit));
+  ++sent.count;
+  EXPECT_FALSE(ok(kAtomicLimit + 16));
+  sent.count = 0xffff;
+  EXPECT_FALSE(ok(kAtomicLimit));
+  sent.count = 2;
+  sent.op = AtomicOp::sum;
+  EXPECT_FALSE(ok(32)) << "of the wrong form";
+  sent.form = AtomicForm::fetch;
+  EXPECT_TRUE(ok(16));
+  sent.op = AtomicOp::read;
+  EXPECT_TRUE(ok(0));
+  EXPECT_FALSE(ok(16));
+  sent.op = static_cast<AtomicOp>(kAtomicOps);
+  EXPECT_FALSE(ok(16));
+  sent.op = AtomicOp::bit_or;
+  sent.type = AtomicType::float64;
+  EXPECT_FALSE(ok(16));
+  sent.type = static_cast<AtomicType>(kAtomicTypes);
+  EXPECT_FALSE(ok(16));
+  sent.op = AtomicOp::sum;
+  sent.type = static_cast<AtomicType>(255);
+  EXPECT_FALSE(ok(16));
+  sent.type = AtomicType::float64;
+  sent.form = static_cast<AtomicForm>(3);
+  EXPECT_FALSE(ok(16));
+}
+
 TEST(Wire, HintsAreRangeChecked) {
   wire::ControlMessage hint, parsed;
   wire::Detail detail;
@@ -163,6 +213,20 @@ TEST(Wire, HintsAreRangeChecked) {
   EXPECT_FALSE(ok());
 }
 
+TEST(Wire, LeaveNamesAQueuePair) {
+  wire::ControlMessage leave, parsed;
+  wire::Detail detail;
+  leave.type = wire::Control::leave;
+  const auto parse = [&] {
+    return wire::parse_control(reinterpret_cast<const std::byte*>(&leave), sizeof leave, &parsed,
+                               &detail);
+  };
+  EXPECT_NE(parse().text().find("queue pair 0"), std::string::npos);
+  leave.qp_number = 77;
+  EXPECT_TRUE(parse().ok());
+  EXPECT_EQ(parsed.qp_number, 77u);
+}
+
 // Any bytes are answered, never read beyond.
 TEST(Wire, RandomBytesAreAnswered) {
   std::mt19937_64 random(1);
@@ -178,6 +242,10 @@ TEST(Wire, RandomBytesAreAnswered) {
     wire::ControlMessage control;
     wire::Detail detail;
     (void)wire::parse_control(bytes.data(), bytes.size(), &control, &detail).ok();
+    wire::Atomic atomic;
+    if (wire::parse_atomic(bytes.data(), bytes.size(), &atomic).ok()) {
+      ASSERT_LE(wire::fetched_bytes(atomic), kAtomicLimit);
+    }
     wire::Landed landed;
     (void)wire::parse_landed(bytes.data(), bytes.size(), &landed).ok();
     wire::Rts rts;

@@ -17,12 +17,20 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   (void)wire::parse_datagram(bytes, size, &datagram).ok();
   wire::ControlMessage control;
   wire::Detail detail;
-  (void)wire::parse_control(bytes, size, &control, &detail).ok();
+  if (wire::parse_control(bytes, size, &control, &detail).ok() &&
+      control.type == wire::Control::leave && control.qp_number == 0) {
+    __builtin_trap();
+  }
   wire::Rts rts;
   if (wire::parse_rts(bytes, size, &rts).ok() && rts.segments > wire::kMaxSegments)
     __builtin_trap();
   wire::Landed landed;
   (void)wire::parse_landed(bytes, size, &landed).ok();
+  wire::Atomic atomic;
+  if (wire::parse_atomic(bytes, size, &atomic).ok() &&
+      sizeof atomic + wire::operand_bytes(atomic) + wire::compare_bytes(atomic) != size) {
+    __builtin_trap();
+  }
   (void)Address::decode(data, size).ok();
   return 0;
 }

@@ -185,7 +185,7 @@ TEST_F(Errors, Registration) {
   Rig rig;
   std::uint8_t bytes[16];
   errno = 0;
-  EXPECT_EQ(ibv_reg_mr(rig.pd, bytes, sizeof bytes, IBV_ACCESS_REMOTE_WRITE), nullptr);
+  EXPECT_EQ(ibv_reg_mr(rig.pd, bytes, sizeof bytes, int{IBV_ACCESS_REMOTE_WRITE}), nullptr);
   EXPECT_EQ(errno, EINVAL);  // remote write needs local write
   Region r = rig.memory(4096);
   EXPECT_EQ(ibv_reg_dmabuf_mr(rig.pd, 4000, 200, 0, r.fd, IBV_ACCESS_LOCAL_WRITE), nullptr);

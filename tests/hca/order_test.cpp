@@ -134,7 +134,7 @@ TEST(Deregistration, NothingLandsAfterwards) {
         std::memset(m.data, 0xaa, 4096);
         std::this_thread::sleep_for(std::chrono::microseconds(100));
         for (int i = 0; i < 4096; ++i) ASSERT_EQ(m.data[i], 0xaa);
-        m.mr = ibv_reg_mr(rig.pd, m.data, 4096, IBV_ACCESS_LOCAL_WRITE);  // for the rig to drop
+        m.mr = ibv_reg_mr(rig.pd, m.data, 4096, int{IBV_ACCESS_LOCAL_WRITE});  // for the rig to drop
         rig.drop(m);
       }
       x->word[3].store(~0ULL);
@@ -190,7 +190,7 @@ TEST_P(RepeatedKey, NamesTheNewMemory) {
       meet(x, 2, 2);
       EXPECT_EQ(second.data[0], 7);
       EXPECT_EQ(first.data[0], 0);
-      first.mr = ibv_reg_mr(rig.pd, first.data, 4096, IBV_ACCESS_LOCAL_WRITE);  // for the rig
+      first.mr = ibv_reg_mr(rig.pd, first.data, 4096, int{IBV_ACCESS_LOCAL_WRITE});  // for the rig
       rig.drop(first);
       return;
     }

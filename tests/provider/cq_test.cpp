@@ -86,6 +86,10 @@ TEST(Queue, FlagsOfTheCoreBecomeLibfabrics) {
   EXPECT_EQ(provider::entry_flags(kRmaRead), FI_RMA | FI_READ);
   EXPECT_EQ(provider::entry_flags(kRemoteWrite | kRemoteData),
             FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA);
+  EXPECT_EQ(provider::entry_flags(kAtomic | kRmaWrite), FI_ATOMIC | FI_WRITE);
+  EXPECT_EQ(provider::entry_flags(kAtomic | kRmaRead), FI_ATOMIC | FI_READ);
+  EXPECT_EQ(provider::entry_flags(kAtomic | kRemoteWrite | kRemoteData),
+            FI_ATOMIC | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA);
   EXPECT_EQ(provider::entry_flags(kRecv | kTagged | kClaimed), FI_RECV | FI_TAGGED);
 }
 

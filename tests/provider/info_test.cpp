@@ -109,7 +109,24 @@ const Case kCases[] = {
      [](fi_info& h) { mpich(h), h.domain_attr->mr_mode = FI_MR_ENDPOINT; }, false},
     {"MPICH own keys no RMA", FI_VERSION(2, 5), FI_MSG | FI_TAGGED | FI_MULTI_RECV,
      [](fi_info& h) { mpich(h), h.domain_attr->mr_mode = FI_MR_ENDPOINT; }, true},
-    {"MPICH atomics", FI_VERSION(2, 5), kMpichCaps | FI_ATOMIC, mpich, false},
+    {"MPICH atomics", FI_VERSION(2, 5), kMpichCaps | FI_ATOMIC,
+     [](fi_info& h) { mpich(h), h.tx_attr->msg_order |= provider::kAtomicOrder; }, true},
+    {"order of atomics without them", FI_VERSION(1, 17), FI_MSG,
+     [](fi_info& h) { h.tx_attr->msg_order = provider::kAtomicOrder; }, false},
+    {"atomics and own keys", FI_VERSION(1, 17), FI_ATOMIC,
+     [](fi_info& h) { h.domain_attr->mr_mode = FI_MR_ENDPOINT; }, false},
+    {"atomics ordered with RMA", FI_VERSION(1, 17), FI_ATOMIC | FI_RMA,
+     [](fi_info& h) {
+       h.domain_attr->mr_mode = kMrMode;
+       h.tx_attr->msg_order = FI_ORDER_RAW;
+     },
+     false},
+    {"long ordered atomics", FI_VERSION(1, 17), FI_ATOMIC,
+     [](fi_info& h) {
+       h.domain_attr->mr_mode = kMrMode;
+       h.ep_attr->max_order_waw_size = kAtomicLimit + 1;
+     },
+     false},
     {"MPICH device memory", FI_VERSION(2, 5), kMpichCaps | FI_HMEM, mpich, false},
     {"Open MPI 5", FI_VERSION(1, 18), kOpenMpiCaps, open_mpi, true},
     {"Open MPI 5 device memory", FI_VERSION(1, 18), kOpenMpiCaps | FI_HMEM, open_mpi, false},
@@ -193,7 +210,12 @@ TEST_P(Hints, AreNegotiated) {
         << "nothing is required that was not offered";
   }
   EXPECT_EQ(info->tx_attr->op_flags, hints->tx_attr->op_flags);
-  EXPECT_EQ(info->tx_attr->msg_order, FI_ORDER_SAS);
+  const bool atomic = (c.caps & FI_ATOMIC) != 0;
+  EXPECT_EQ(info->tx_attr->msg_order, FI_ORDER_SAS | (atomic ? provider::kAtomicOrder : 0));
+  EXPECT_EQ(info->rx_attr->msg_order, info->tx_attr->msg_order);
+  EXPECT_EQ(info->ep_attr->max_order_raw_size, atomic ? kAtomicLimit : 0);
+  EXPECT_EQ(info->tx_attr->caps & FI_ATOMIC, c.caps & FI_ATOMIC);
+  EXPECT_EQ(info->rx_attr->caps & FI_ATOMIC, c.caps & FI_ATOMIC);
   if (hints->ep_attr->mem_tag_format != 0) {
     EXPECT_EQ(info->ep_attr->mem_tag_format, hints->ep_attr->mem_tag_format);
   }
@@ -220,7 +242,7 @@ TEST(Info, WithoutKeysOfTheAdapterTheRestIsOfferedWhenNothingWasAsked) {
   EXPECT_EQ(info->domain_attr->mr_mode, 0);
 }
 
-// One-sided operations need DC or a connection.
+// RDMA needs DC or a connection; atomics are messages.
 TEST(Info, WithDatagramsOnlyNoRmaIsOffered) {
   (void)testing::provider();  // binds libfabric
   Settings settings = Settings::defaults();
@@ -228,7 +250,9 @@ TEST(Info, WithDatagramsOnlyNoRmaIsOffered) {
   fi_info* raw = nullptr;
   ASSERT_EQ(provider::answer(settings, FI_VERSION(1, 17), nullptr, 0, nullptr, &raw), 0);
   const InfoPtr info(raw);
-  EXPECT_EQ(info->caps & (FI_RMA | FI_READ | FI_REMOTE_WRITE), 0u);
+  EXPECT_EQ(info->caps & FI_RMA, 0u);
+  EXPECT_EQ(info->caps & (FI_ATOMIC | FI_READ | FI_REMOTE_WRITE),
+            FI_ATOMIC | FI_READ | FI_REMOTE_WRITE);
   EXPECT_NE(info->caps & FI_TAGGED, 0u);
   const InfoPtr hints = hints_for_all();
   hints->caps = FI_TAGGED | FI_RMA;
@@ -238,6 +262,10 @@ TEST(Info, WithDatagramsOnlyNoRmaIsOffered) {
   ASSERT_EQ(provider::answer(settings, FI_VERSION(1, 17), nullptr, 0, hints.get(), &raw), 0);
   const InfoPtr plain(raw);
   EXPECT_EQ(plain->caps & FI_RMA, 0u);
+  hints->caps = FI_TAGGED | FI_ATOMIC;
+  ASSERT_EQ(provider::answer(settings, FI_VERSION(1, 17), nullptr, 0, hints.get(), &raw), 0);
+  const InfoPtr atomic(raw);
+  EXPECT_EQ(atomic->tx_attr->rma_iov_limit, 1u);
 }
 
 TEST(Info, OneDirectionStaysOneDirection) {

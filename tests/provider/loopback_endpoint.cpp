@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/protocol/atomic_kernels.h"
+
 namespace turnout {
 
 // Takes the place of the core's.
@@ -290,6 +292,53 @@ Status LoopbackEndpoint::rma(const RmaRequest& request) {
     }
   } else {
     scatter(remote, request.length, request.local);
+  }
+  finished_.push_back(std::move(end));
+  return {};
+}
+
+char* LoopbackEndpoint::reach(LoopbackEndpoint& target, std::uint64_t key, std::uint64_t address,
+                              std::size_t length, unsigned access) {
+  const auto region = target.regions_.find(key);
+  auto* const memory = reinterpret_cast<char*>(address);
+  if (region == target.regions_.end() || (region->second.access & access) != access ||
+      memory < region->second.address ||
+      memory + length > region->second.address + region->second.length) {
+    return nullptr;
+  }
+  return memory;
+}
+
+Status LoopbackEndpoint::atomic(const AtomicRequest& request) {
+  const std::size_t bytes = request.count * size_of(request.type);
+  Finished end{request.report, {}, {}};
+  end.completion.flags = kAtomic | (request.form == AtomicForm::update ? kRmaWrite : kRmaRead);
+  LoopbackEndpoint* target = lost_[request.peer] ? nullptr : find(peers_[request.peer]);
+  unsigned access = request.form == AtomicForm::update ? 0u : unsigned{kAccessRemoteRead};
+  if (request.op != AtomicOp::read) access |= kAccessRemoteWrite;
+  char* const memory = target != nullptr
+                           ? reach(*target, request.key, request.remote_address, bytes, access)
+                           : nullptr;
+  if (target == nullptr) {
+    end.status = {Code::peer_lost, "atomic: the peer's process is gone"};
+  } else if (memory == nullptr) {
+    end.status = {Code::permission, "atomic: the peer refused access to its memory"};
+  } else {
+    const std::vector<char> operands = gather(request.operands), compare = gather(request.compare);
+    std::vector<char> fetched(bytes);
+    execute(request.op, request.type, reinterpret_cast<std::byte*>(memory), request.count,
+            {reinterpret_cast<const std::byte*>(operands.data()),
+             reinterpret_cast<const std::byte*>(compare.data())},
+            reinterpret_cast<std::byte*>(fetched.data()));
+    if (request.form != AtomicForm::update) scatter(fetched.data(), bytes, request.result);
+    if (request.has_remote_data) {
+      Completion c;
+      c.flags = kAtomic | kRemoteWrite | kRemoteData;
+      c.data = request.remote_data;
+      c.length = bytes;
+      c.source = target->peer(address_).value();
+      target->finish(target->remote_write_, c);
+    }
   }
   finished_.push_back(std::move(end));
   return {};

@@ -47,6 +47,7 @@ class LoopbackEndpoint final : public Endpoint {
   [[nodiscard]] Status recv_claimed(const RecvRequest& request) override;
   [[nodiscard]] Status discard_claimed(const Report& report) override;
   [[nodiscard]] Status rma(const RmaRequest& request) override;
+  [[nodiscard]] Status atomic(const AtomicRequest& request) override;
   bool cancel(void* context) override;
   void set_remote_write_report(const Report& report) override { remote_write_ = report; }
   [[nodiscard]] Result<MemoryKey> register_memory(void* address, std::size_t length,
@@ -95,6 +96,9 @@ class LoopbackEndpoint final : public Endpoint {
     Status status;
   };
 
+  // The peer's memory, if its region allows `access`; null: it refuses.
+  [[nodiscard]] static char* reach(LoopbackEndpoint& target, std::uint64_t key,
+                                   std::uint64_t address, std::size_t length, unsigned access);
   void finish(const Report& report, Completion completion);
   void fail(const Report& report, Completion completion, Status status, std::size_t overflow = 0);
   // True when the posted receive is used up.

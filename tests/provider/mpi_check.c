@@ -246,8 +246,8 @@ static void coming_and_going(void) {
     if (in != mapped + kMost) free(in);
     if (i % 4 == 0) {
       CHECK(munmap(mapped, 2 * kMost) == 0);
-      CHECK(mmap(mapped, 2 * kMost, PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == mapped);
+      CHECK(mmap(mapped, 2 * kMost, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+                 -1, 0) == mapped);
     } else if (i % 4 == 2) {
       CHECK(madvise(mapped, 2 * kMost, MADV_DONTNEED) == 0);
     }

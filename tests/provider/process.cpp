@@ -15,6 +15,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
+
+#include "base/settings.h"
 
 namespace turnout::testing {
 namespace {
@@ -79,11 +82,18 @@ std::map<std::string, Case>& cases() {
   return all;
 }
 
+void fill(std::vector<unsigned char>& data, std::size_t seed) {
+  for (std::size_t i = 0; i < data.size(); ++i) {
+    data[i] = static_cast<unsigned char>(seed * 131 + i * 7 + (i >> 8));
+  }
+}
+
 Process::Process(int which, int socket, const ProcessOptions& options)
     : role(which), socket_(socket) {
   fi_info* hints = fi_allocinfo();
   hints->ep_attr->type = FI_EP_RDM;
-  hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE;
+  hints->caps =
+      FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_MULTI_RECV | FI_DIRECTED_RECV | FI_SOURCE;
   hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
   hints->domain_attr->threading = FI_THREAD_DOMAIN;
   hints->tx_attr->op_flags = options.tx_op_flags;
@@ -94,6 +104,7 @@ Process::Process(int which, int socket, const ProcessOptions& options)
   CHECK_EQ(fi_domain(fabric, info, &domain, nullptr), 0);
   fi_cq_attr cq_attr{};
   cq_attr.format = FI_CQ_FORMAT_TAGGED;
+  cq_attr.wait_obj = options.waits ? FI_WAIT_UNSPEC : FI_WAIT_NONE;
   CHECK_EQ(fi_cq_open(domain, &cq_attr, &cq, nullptr), 0);
   fi_av_attr av_attr{};
   av_attr.type = FI_AV_TABLE;
@@ -243,6 +254,14 @@ std::string run_case(const std::string& name, int kill_role) {
 
 std::string run_alone(const std::string& name, const std::vector<std::string>& environment) {
   return wait_for(start(name, 0, -1, environment), 0, false);
+}
+
+void expect_in_every_way(const std::string& name) {
+  for (const std::string_view way : kRendezvousNames) {
+    setenv("TURNOUT_RENDEZVOUS", std::string(way).c_str(), 1);
+    EXPECT_EQ(run_case(name), "") << way;
+  }
+  unsetenv("TURNOUT_RENDEZVOUS");
 }
 
 int run(int argc, char** argv) {

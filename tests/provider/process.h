@@ -38,11 +38,15 @@ void check_equal(const char* file, int line, const char* text, A a, B b) {
 
 #define CHECK_EQ(a, b) ::turnout::testing::check_equal(__FILE__, __LINE__, #a, +(a), +(b))
 
+// Bytes that differ by message and position, so that what is lost, doubled or shifted shows.
+void fill(std::vector<unsigned char>& data, std::size_t seed);
+
 struct ProcessOptions {
   std::uint64_t tx_bind = FI_TRANSMIT;
   std::uint64_t rx_bind = FI_RECV;
   std::uint64_t tx_op_flags = 0;
   bool counters = false;
+  bool waits = false;  // fi_cq_sread
 };
 
 class Process {
@@ -93,6 +97,10 @@ std::map<std::string, Case>& cases();
 // One process of its own, with these variables set ("NAME=value").
 [[nodiscard]] std::string run_alone(const std::string& name,
                                     const std::vector<std::string>& environment);
+
+// Expects both roles to succeed under every way of large messages (sets TURNOUT_RENDEZVOUS
+// meanwhile).
+void expect_in_every_way(const std::string& name);
 
 // main() of a test executable: runs a role, or the tests. Variables that are not set point to the
 // provider and the virtual adapter of the build that the executable belongs to.

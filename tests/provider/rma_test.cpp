@@ -1,6 +1,5 @@
-// Remote memory, its registration, counters, and the atomic calls that are not there.
+// Remote memory, its registration, and counters.
 #include <gtest/gtest.h>
-#include <rdma/fi_atomic.h>
 
 #include <cstring>
 #include <string>
@@ -299,24 +298,6 @@ TEST(Counters, RemoteReadsAreNotSeen) {
     EXPECT_EQ(fi_close(&cntr->fid), 0);
   };
   Node node(options);
-}
-
-TEST(Atomics, AreNotSupportedForAnyTypeAndOperation) {
-  Node node;
-  std::size_t count = 0;
-  for (int type = 0; type < FI_DATATYPE_LAST; ++type) {
-    for (int op = 0; op < FI_ATOMIC_OP_LAST; ++op) {
-      const auto t = static_cast<fi_datatype>(type);
-      const auto o = static_cast<fi_op>(op);
-      EXPECT_EQ(fi_atomicvalid(node.ep, t, o, &count), -FI_EOPNOTSUPP);
-      EXPECT_EQ(fi_fetch_atomicvalid(node.ep, t, o, &count), -FI_EOPNOTSUPP);
-      EXPECT_EQ(fi_compare_atomicvalid(node.ep, t, o, &count), -FI_EOPNOTSUPP);
-    }
-  }
-  fi_atomic_attr attr{};
-  EXPECT_EQ(fi_query_atomic(node.domain, FI_INT64, FI_SUM, &attr, 0), -FI_EOPNOTSUPP);
-  std::int64_t x = 0;
-  EXPECT_EQ(fi_atomic(node.ep, &x, 1, nullptr, 0, 0, 0, FI_INT64, FI_SUM, nullptr), -FI_EOPNOTSUPP);
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 // Two processes over libturnout-fi.so as libfabric loads it: data, order, errors, remote memory.
 #include <gtest/gtest.h>
+#include <rdma/fi_atomic.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -11,13 +13,6 @@
 
 namespace turnout::testing {
 namespace {
-
-// Bytes that differ by message and position, so that what is lost, doubled or shifted shows.
-void fill(std::vector<unsigned char>& data, std::size_t seed) {
-  for (std::size_t i = 0; i < data.size(); ++i) {
-    data[i] = static_cast<unsigned char>(seed * 131 + i * 7 + (i >> 8));
-  }
-}
 
 const std::size_t kSizes[] = {0,    1,    8,    191,   192,   193,   1000,    4000,
                               4095, 4096, 4097, 16384, 65536, 65537, 1 << 20, (4 << 20) + 3};
@@ -311,6 +306,64 @@ void remote_memory(int role, int socket) {
   p.barrier();
 }
 
+// Both count in both windows, and each in its own by its processor's atomics.
+void atomics(int role, int socket) {
+  constexpr int kTimes = 3000;
+  Process p(role, socket);
+  alignas(8) std::uint64_t window[2] = {};
+  fid_mr* mr = nullptr;
+  CHECK_EQ(fi_mr_reg(p.domain, window, sizeof(window), FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 0, 0,
+                     &mr, nullptr),
+           0);
+  const std::uint64_t key = p.swap(fi_mr_key(mr));
+  const std::uint64_t base = p.swap(reinterpret_cast<std::uint64_t>(window));
+  std::uint64_t one = 1, last = 0;
+  for (int i = 0; i < kTimes; ++i) {
+    std::uint64_t fetched = 0;
+    p.post([&] {
+      return fi_fetch_atomic(p.ep, &one, 1, nullptr, &fetched, nullptr, p.peer, base, key,
+                             FI_UINT64, FI_SUM, &one);
+    });
+    p.post(
+        [&] { return fi_inject_atomic(p.ep, &one, 1, p.peer, base + 8, key, FI_UINT64, FI_SUM); });
+    std::atomic_ref(window[0]).fetch_add(1);
+    const fi_cq_tagged_entry done = p.next();
+    CHECK_EQ(done.flags, FI_ATOMIC | FI_READ);
+    CHECK(done.op_context == &one);
+    CHECK(i == 0 || fetched > last);
+    last = fetched;
+  }
+  // Behind what was injected.
+  std::uint64_t there = 0;
+  p.post([&] {
+    return fi_fetch_atomic(p.ep, nullptr, 1, nullptr, &there, nullptr, p.peer, base + 8, key,
+                           FI_UINT64, FI_ATOMIC_READ, &one);
+  });
+  p.finish({&one});
+  CHECK_EQ(there, static_cast<std::uint64_t>(kTimes));
+  std::uint64_t wrong = 5, swapped = 9;
+  p.post([&] {
+    return fi_compare_atomic(p.ep, &swapped, 1, nullptr, &wrong, nullptr, &there, nullptr, p.peer,
+                             base + 8, key, FI_UINT64, FI_CSWAP, &one);
+  });
+  p.finish({&one});
+  CHECK_EQ(there, static_cast<std::uint64_t>(kTimes));
+  p.barrier();
+  CHECK_EQ(std::atomic_ref(window[0]).load(), 2u * kTimes);
+  CHECK_EQ(window[1], static_cast<std::uint64_t>(kTimes));
+  // A key that was given back is refused, and the pair lives on.
+  CHECK_EQ(fi_close(&mr->fid), 0);
+  p.barrier();
+  p.post([&] {
+    return fi_atomic(p.ep, &one, 1, nullptr, p.peer, base, key, FI_UINT64, FI_SUM, &there);
+  });
+  const fi_cq_err_entry refused = p.next_error();
+  CHECK_EQ(refused.err, FI_EACCES);
+  CHECK(refused.op_context == &there);
+  p.barrier();
+  CHECK_EQ(window[0], 2u * kTimes);
+}
+
 void completion_levels(int role, int socket) {
   ProcessOptions options;
   options.tx_bind = FI_TRANSMIT | FI_SELECTIVE_COMPLETION;
@@ -378,6 +431,28 @@ int getinfo(fi_info*& info) {
   return error;
 }
 
+// Receives that stand together share their memory, as those of bandwidth benchmarks do: what it
+// holds in the end nobody says, but each message ends one receive.
+void shared_buffer(int role, int socket) {
+  constexpr std::size_t kMessages = 64, kBytes = 1 << 20;
+  Process p(role, socket);
+  std::vector<unsigned char> data(kBytes);
+  std::vector<int> contexts(kMessages);
+  std::vector<void*> all;
+  for (int& context : contexts) all.push_back(&context);
+  for (std::size_t round = 0; round < 4; ++round) {
+    if (role == 0) fill(data, round);
+    for (int& context : contexts) {
+      p.post([&] {
+        return role == 0 ? fi_tsend(p.ep, data.data(), kBytes, nullptr, p.peer, 5, &context)
+                         : fi_trecv(p.ep, data.data(), kBytes, nullptr, p.peer, 5, 0, &context);
+      });
+    }
+    p.finish(all);
+    p.barrier();
+  }
+}
+
 void bad_setting(int, int) {
   fi_info* info = nullptr;
   CHECK_EQ(getinfo(info), -FI_ENODATA);
@@ -403,11 +478,17 @@ void bad_device(int, int) {
 }
 
 const bool registered = [] {
-  cases() = {{"ping_pong", ping_pong},         {"stream", stream},
-             {"matching", matching},           {"multi_receive", multi_receive},
-             {"remote_memory", remote_memory}, {"completion_levels", completion_levels},
-             {"lost_peer", lost_peer},         {"bad_setting", bad_setting},
-             {"bad_device", bad_device}};
+  cases().insert({{"ping_pong", ping_pong},
+                  {"stream", stream},
+                  {"matching", matching},
+                  {"multi_receive", multi_receive},
+                  {"remote_memory", remote_memory},
+                  {"atomics", atomics},
+                  {"completion_levels", completion_levels},
+                  {"lost_peer", lost_peer},
+                  {"shared_buffer", shared_buffer},
+                  {"bad_setting", bad_setting},
+                  {"bad_device", bad_device}});
   return true;
 }();
 
@@ -426,8 +507,14 @@ TEST(TwoProcesses, MultiReceive) {
 TEST(TwoProcesses, RemoteMemory) {
   EXPECT_EQ(run_case("remote_memory"), "");
 }
+TEST(TwoProcesses, Atomics) {
+  EXPECT_EQ(run_case("atomics"), "");
+}
 TEST(TwoProcesses, CompletionLevelsAndCounters) {
   EXPECT_EQ(run_case("completion_levels"), "");
+}
+TEST(TwoProcesses, ReceivesMayShareTheirMemory) {
+  expect_in_every_way("shared_buffer");
 }
 TEST(TwoProcesses, ALostPeerEndsItsOperations) {
   EXPECT_EQ(run_case("lost_peer", 1), "");
@@ -435,6 +522,7 @@ TEST(TwoProcesses, ALostPeerEndsItsOperations) {
 
 TEST(BadInput, AMalformedSettingIsNotOffered) {
   EXPECT_EQ(run_alone("bad_setting", {"TURNOUT_RING_ENTRIES=7"}), "");
+  EXPECT_EQ(run_alone("bad_setting", {"TURNOUT_PROGRESS_THREAD=2h"}), "");
   EXPECT_EQ(run_alone("bad_setting", {"TURNOUT_MEMORY_BUDGET=much"}), "");
   EXPECT_EQ(run_alone("bad_setting", {"TURNOUT_CONFIG=/nowhere/turnout.toml"}), "");
 }

@@ -36,6 +36,11 @@ TEST(ReportTables, RanksInOrderThenSums) {
   EXPECT_NE(text.find("by own decision: 6 of 12 at the end, 6 at some time"), std::string::npos)
       << text;
   EXPECT_NE(text.find("148,140"), std::string::npos) << "12 x 12,345 messages sent";
+  EXPECT_NE(text.find("receives of peers' own: 67 at most, grown for 2 peers"), std::string::npos);
+  EXPECT_NE(text.find("RC connections: 31 made, 20 torn down here and 4 by peers; 25 peers waited"),
+            std::string::npos);
+  EXPECT_NE(text.find("its connection was torn down 7 times"), std::string::npos);
+  EXPECT_NE(text.find("RC connections: 124 ends made, 80 torn down"), std::string::npos);
   EXPECT_NE(text.find("(rank 3)"), std::string::npos) << "the largest peak";
   EXPECT_EQ(text.find("operations"), std::string::npos) << "kinds never used are left out";
 }

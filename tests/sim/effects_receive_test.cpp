@@ -49,17 +49,29 @@ TEST(ReceiveEffects, ASharedQueueCostsTheTaking) {
   EXPECT_EQ(received_at(profile, shared), 90'001);
 }
 
+// A receiver with three shared receives, and an event when fewer than `limit` are left.
+struct LimitedPair : Pair {
+  LimitedPair(Picoseconds interrupt, std::uint32_t limit) : Pair(with(interrupt), shared()) {
+    world.enter(b.process);
+    b.receive_shared(3);
+    ibv_srq_attr attr{};
+    attr.srq_limit = limit;
+    EXPECT_EQ(VERB(ibv_modify_srq)(b.srq.get(), &attr, IBV_SRQ_LIMIT), 0);
+  }
+  static hca::Profile with(Picoseconds interrupt) {
+    hca::Profile profile;
+    profile.processor_interrupt = interrupt;
+    return profile;
+  }
+  static QpOptions shared() {
+    QpOptions options;
+    options.shared_receive = true;
+    return options;
+  }
+};
+
 TEST(ReceiveEffects, LimitEventAfterTheInterrupt) {
-  hca::Profile profile;
-  profile.processor_interrupt = 20'000'001;
-  QpOptions options;
-  options.shared_receive = true;
-  Pair pair(profile, options);
-  pair.world.enter(pair.b.process);
-  pair.b.receive_shared(3);
-  ibv_srq_attr attr{};
-  attr.srq_limit = 2;
-  ASSERT_EQ(VERB(ibv_modify_srq)(pair.b.srq.get(), &attr, IBV_SRQ_LIMIT), 0);
+  LimitedPair pair(20'000'001, 2);
   ibv_async_event event{};
   const auto next_event = [&] {
     return VERB(ibv_get_async_event)(pair.b.device->context(), &event) == 0;
@@ -85,22 +97,14 @@ TEST(ReceiveEffects, LimitEventAfterTheInterrupt) {
 }
 
 TEST(ReceiveEffects, ALimitAboveWhatIsPostedIsReachedAtOnce) {
-  hca::Profile profile;
-  profile.processor_interrupt = 5'000;
-  QpOptions options;
-  options.shared_receive = true;
-  Pair pair(profile, options);
-  pair.world.enter(pair.b.process);
-  pair.b.receive_shared(3);
-  ibv_srq_attr attr{};
-  attr.srq_limit = 4;
-  ASSERT_EQ(VERB(ibv_modify_srq)(pair.b.srq.get(), &attr, IBV_SRQ_LIMIT), 0);
+  LimitedPair pair(5'000, 4);
   ibv_async_event event{};
   EXPECT_NE(VERB(ibv_get_async_event)(pair.b.device->context(), &event), 0);  // the interrupt
   play(pair.world);
   ASSERT_EQ(VERB(ibv_get_async_event)(pair.b.device->context(), &event), 0);
   EXPECT_EQ(event.event_type, IBV_EVENT_SRQ_LIMIT_REACHED);
   VERB(ibv_ack_async_event)(&event);
+  ibv_srq_attr attr{};
   ASSERT_EQ(VERB(ibv_query_srq)(pair.b.srq.get(), &attr), 0);
   EXPECT_EQ(attr.srq_limit, 0u);
 }

@@ -6,6 +6,7 @@
 #include "core/memory/account.h"
 #include "sim/experiments/memory_program.h"
 #include "sim/simulation.h"
+#include "tests/core/memory_line.h"
 
 namespace turnout::sim {
 namespace {
@@ -42,11 +43,7 @@ Outcome play(const hca::Profile& profile, Settings settings, std::uint32_t waves
 
 std::uint64_t peak(const Outcome& outcome, std::uint32_t rank, MemoryKind kind) {
   if (rank >= outcome.reports.size()) return 0;
-  for (const MemoryLine& line : outcome.reports[rank].memory) {
-    if (line.kind == name(kind)) return line.peak;
-  }
-  ADD_FAILURE() << "no line of " << name(kind);
-  return 0;
+  return memory_line(outcome.reports[rank], kind).peak;
 }
 
 // 4 data, 2 credit and 2 establishment queue pairs.

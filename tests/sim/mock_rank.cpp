@@ -42,6 +42,7 @@ class RankState {
     std::priority_queue<Event, std::vector<Event>, Later> events;
     std::deque<RankState> ranks;
     std::vector<std::coroutine_handle<>> at_barrier;
+    std::uint32_t cells = 1;
 
     void at(Picoseconds time, std::function<void()> action) {
       events.push({time, number++, std::move(action)});
@@ -116,6 +117,7 @@ class RankState {
       ++o.messages;
       o.bytes += bytes;
       ++o.pairs[{id, peer}];
+      meet(peer);
       Random mixed(o.hash ^ (std::uint64_t{id} << 40 | std::uint64_t{peer} << 16) ^ bytes ^
                    tag << 56 ^ static_cast<std::uint64_t>(world->now));
       o.hash = mixed.next();
@@ -136,15 +138,43 @@ class RankState {
     return request(slot);
   }
 
+  void meet(std::uint32_t peer) {
+    if (partners.empty() || partners.back() != peer) partners.push_back(peer);
+  }
   // One-sided: there and back, and nobody else knows.
-  Request move(std::uint32_t peer, std::uint64_t bytes) {
-    if (peer == id || peer >= world->ranks.size()) {
-      throw SimulationError(fmt::format("rank {}: no peer {}", id, peer));
+  Request move(const Rank::StartAwaiter& a) {
+    if (a.peer == id || a.peer >= world->ranks.size()) {
+      throw SimulationError(fmt::format("rank {}: no peer {}", id, a.peer));
+    }
+    const std::uint32_t slot = take();
+    mock::Outcome& o = world->outcome;
+    ++o.one_sided;
+    ++(a.kind == Rank::StartAwaiter::Kind::put ? o.puts : o.gets);
+    o.bytes += a.bytes;
+    meet(a.peer);
+    world->at(world->now + 2 * kLatency, [this, slot] { end(slot, {}); });
+    return request(slot);
+  }
+  std::uint64_t add_to_cell(std::uint64_t cell, std::uint64_t value) {
+    if (cell >= world->cells) throw SimulationError(fmt::format("rank {}: no cell {}", id, cell));
+    cells.resize(world->cells);
+    return std::exchange(cells[cell], cells[cell] + value);
+  }
+  Request add(const Rank::StartAwaiter& a) {
+    if (a.peer == id || a.peer >= world->ranks.size() || a.tag >= world->cells) {
+      throw SimulationError(fmt::format("rank {}: no cell {} of peer {}", id, a.tag, a.peer));
     }
     const std::uint32_t slot = take();
     ++world->outcome.one_sided;
-    world->outcome.bytes += bytes;
-    world->at(world->now + 2 * kLatency, [this, slot] { end(slot, {}); });
+    ++world->outcome.adds;
+    meet(a.peer);
+    world->at(world->now + kLatency,
+              [this, slot, to = &world->ranks[a.peer], cell = a.tag, value = a.value] {
+                const std::uint64_t before = to->add_to_cell(cell, value);
+                world->at(world->now + kLatency, [this, slot, before] {
+                  end(slot, {kAnySource, before, 0});
+                });
+              });
     return request(slot);
   }
 
@@ -155,6 +185,8 @@ class RankState {
   std::size_t used = 0;
   std::list<Posted> posted;
   std::list<Message> unexpected;
+  std::vector<std::uint64_t> cells;
+  std::vector<std::uint32_t> partners;
 };
 
 std::uint32_t Rank::id() const noexcept {
@@ -182,10 +214,34 @@ Rank::StartAwaiter Rank::iput(std::uint32_t to, std::uint64_t bytes) {
 Rank::StartAwaiter Rank::iget(std::uint32_t from, std::uint64_t bytes) {
   return {state_, from, bytes, 0, StartAwaiter::Kind::get, {}};
 }
+Rank::StartAwaiter Rank::iadd(std::uint32_t to, std::uint32_t cell, std::uint64_t value) {
+  return {state_, to, sizeof(std::uint64_t), cell, StartAwaiter::Kind::add, {}, value};
+}
+std::uint64_t Rank::add_in_node(std::uint32_t to, std::uint32_t cell, std::uint64_t value) {
+  const std::uint32_t per_node = state_->world->options.ranks_per_node;
+  if (to >= size() || to / per_node != id() / per_node) {
+    throw SimulationError(fmt::format("rank {}: rank {} is on another node", id(), to));
+  }
+  ++state_->world->outcome.adds_in_node;
+  return state_->world->ranks[to].add_to_cell(cell, value);
+}
+void Rank::keep_cells(std::uint32_t count) {
+  state_->world->cells = std::max(state_->world->cells, count);
+}
 bool Rank::StartAwaiter::await_ready() {
-  request = kind == Kind::put || kind == Kind::get
-                ? state->move(peer, bytes)
-                : state->start(kind == Kind::send, peer, bytes, tag);
+  switch (kind) {
+    case Kind::put:
+    case Kind::get:
+      request = state->move(*this);
+      break;
+    case Kind::add:
+      request = state->add(*this);
+      break;
+    case Kind::send:
+    case Kind::receive:
+      request = state->start(kind == Kind::send, peer, bytes, tag);
+      break;
+  }
   return true;
 }
 void Rank::StartAwaiter::await_suspend(std::coroutine_handle<> /*handle*/) {}
@@ -239,7 +295,10 @@ Task Rank::barrier() {
   co_await Barrier{state_->world};
 }
 Rank::ComputeAwaiter Rank::compute(Picoseconds time) {
-  return {state_, time};
+  return {state_, time, false};
+}
+Rank::ComputeAwaiter Rank::compute_beside_thread(Picoseconds time) {
+  return {state_, time, true};
 }
 void Rank::ComputeAwaiter::await_suspend(std::coroutine_handle<> handle) {
   state->world->at(state->world->now + time, [handle] { handle.resume(); });
@@ -270,7 +329,8 @@ Outcome play(const Options& options, const Program& program) {
     } catch (const std::exception& e) {
       fail(e.what());
     }
-    const RankState& state = world.ranks[i];
+    RankState& state = world.ranks[i];
+    world.outcome.partners.push_back(std::move(state.partners));
     if (!tasks[i].done()) fail(fmt::format("rank {} waits for ever", i));
     if (state.used != 0) fail(fmt::format("rank {} leaves {} requests", i, state.used));
     if (!state.unexpected.empty()) {

@@ -2,6 +2,10 @@
 // computation under each way of large messages, and that a flood keeps to the budget.
 #include <gtest/gtest.h>
 
+#include <string>
+#include <string_view>
+
+#include "base/settings.h"
 #include "sim/profile_file.h"
 #include "sim/simulation.h"
 #include "sim/workload.h"
@@ -69,8 +73,8 @@ TEST(Overlap, WhoNeedsNoProcessorHidesTheTransfer) {
 }
 
 TEST(Overlap, LookingNowAndThenHidesItForEverybody) {
-  for (const char* protocol : {"getcqe", "get", "rput", "putnr", "put", "auto"}) {
-    const Hidden h = hidden(protocol, "400");  // 10 us
+  for (const std::string_view protocol : kRendezvousNames) {
+    const Hidden h = hidden(std::string(protocol), "400");  // 10 us
     EXPECT_GT(h.sender, 0.9) << protocol;
     EXPECT_GT(h.receiver, 0.9) << protocol;
   }

@@ -6,6 +6,8 @@
 #include <deque>
 #include <memory>
 
+#include "base/settings.h"
+#include "core/protocol/atomics.h"
 #include "sim/simulation.h"
 
 namespace turnout::sim {
@@ -18,9 +20,13 @@ struct Planned {
 
 struct Plan {
   std::vector<std::vector<Planned>> sends, receives;  // by rank, in the program's order
-  std::vector<bool> wild;                             // ranks that receive from anyone
+  std::vector<std::vector<std::uint32_t>> adds;       // by rank: to whose counters
+  // By whose counter: what was there before each, filled while the plan is played.
+  std::shared_ptr<std::vector<std::vector<std::uint64_t>>> fetched;
+  std::vector<bool> wild;  // ranks that receive from anyone
   bool any_wild = false;
-  std::uint64_t pace;  // mean computation between two calls
+  std::uint64_t pace;      // mean computation between two calls
+  std::uint64_t seed = 0;  // of when counters are added to
 };
 
 std::uint64_t random_bytes(Random& random) {
@@ -55,8 +61,15 @@ Task take_part(Rank rank, std::shared_ptr<const Plan> plan) {
   const auto& sends = plan->sends[rank.id()];
   const auto& receives = plan->receives[rank.id()];
   const bool wild = plan->wild[rank.id()];
+  const auto& adds = plan->adds[rank.id()];
   std::size_t sent = 0, posted = 0;
-  std::deque<Request> open;
+  std::deque<Request> open, adding;
+  std::size_t added = 0;
+  const auto end_first_add = [&](const Received& before) {
+    (*plan->fetched)[adds[added - adding.size()]].push_back(before.tag);
+    adding.pop_front();
+  };
+  Random among(plan->seed ^ rank.id());
   Random& random = rank.random();
   while (sent < sends.size() || posted < receives.size()) {
     const bool receive = sent == sends.size() || (posted < receives.size() && random.below(2) == 0);
@@ -69,6 +82,13 @@ Task take_part(Rank rank, std::shared_ptr<const Plan> plan) {
       const Planned& p = sends[sent++];
       const Request out = co_await rank.isend(p.to, p.bytes, p.tag);
       open.push_back(out);
+    }
+    for (; added < adds.size() && among.below(3) == 0; ++added) {
+      const Request add = co_await rank.iadd(adds[added]);
+      adding.push_back(add);
+    }
+    while (!adding.empty() && among.below(3) == 0 && rank.test(adding.front())) {
+      end_first_add(co_await rank.wait(adding.front()));
     }
     if (random.below(4) == 0) {
       co_await rank.compute(static_cast<Picoseconds>(random.below(2 * plan->pace + 1)));
@@ -83,6 +103,11 @@ Task take_part(Rank rank, std::shared_ptr<const Plan> plan) {
     co_await rank.wait(open.front());
     open.pop_front();
   }
+  for (; added < adds.size(); ++added) {
+    const Request add = co_await rank.iadd(adds[added]);
+    adding.push_back(add);
+  }
+  while (!adding.empty()) end_first_add(co_await rank.wait(adding.front()));
   // A wildcard receive would take the barrier's messages.
   if (!plan->any_wild) co_await rank.barrier();
 }
@@ -183,6 +208,17 @@ ScheduleOutcome play(std::uint64_t seed, bool datagrams, bool scarce,
     }
   }
   if (datagrams) options.settings.emplace_back("start_channel", "ud");
+  Random own(seed ^ 0x6f776e);
+  const auto pick_own = [&](std::initializer_list<const char*> values) {
+    return std::string(*(values.begin() + own.below(values.size())));
+  };
+  if (!datagrams && own.below(4) == 0) {
+    options.settings.emplace_back("policy", "ardma-sr");  // instead of what was drawn
+    options.settings.emplace_back("ring_threshold", pick_own({"1", "5", "20", "1000"}));
+  }
+  options.settings.emplace_back("own_receive_first", pick_own({"2", "3", "8"}));
+  options.settings.emplace_back("own_receive_buffers", pick_own({"2", "5", "64"}));
+  options.settings.emplace_back("own_receive_threshold", pick_own({"1", "4", "16"}));
   options.settings.insert(options.settings.end(), more.begin(), more.end());
   Random keeping(seed ^ 0x726567);
   profile.setup_register = static_cast<Picoseconds>(keeping.below(20'000'000));
@@ -191,8 +227,10 @@ ScheduleOutcome play(std::uint64_t seed, bool datagrams, bool scarce,
   if (sizes == Sizes::large) {
     Random drawn(seed ^ 0x72647a);
     options.settings.emplace_back("rendezvous_segment", drawn.below(2) == 0 ? "4KiB" : "1MiB");
+    options.settings.emplace_back("offer_last_byte", drawn.below(2) == 0 ? "keep" : "set");
   }
   std::uint64_t budget = 0;
+  bool adds = true;
   if (scarce) {
     // A small endpoint: what it takes at its start is more than what messages take.
     Random room(seed ^ 0x6d656d);
@@ -206,6 +244,11 @@ ScheduleOutcome play(std::uint64_t seed, bool datagrams, bool scarce,
     }
     const std::uint64_t least = least_budget(options);
     budget = least + room.below(least / 8 + 1) * room.below(4) / 3;
+    adds = room.below(8) == 0;
+    // Messages may fill this first; then their senders' operations end, see docs/decisions/014.
+    if (adds) {
+      budget += options.ranks * (sizeof(PeerAtomics) + kAtomicWindow * sizeof(AtomicAnswer));
+    }
     options.settings.emplace_back("memory_budget", fmt::format("{}", budget));
   }
 
@@ -228,6 +271,16 @@ ScheduleOutcome play(std::uint64_t seed, bool datagrams, bool scarce,
     plan->receives[p.to].push_back(p);
   }
 
+  // Nobody's endpoint ends before the barrier.
+  plan->seed = seed ^ 0x616464;
+  plan->adds.resize(options.ranks);
+  plan->fetched = std::make_shared<std::vector<std::vector<std::uint64_t>>>(options.ranks);
+  Random adding(plan->seed);
+  for (std::uint64_t n = plan->any_wild || !adds ? 0 : adding.below(300); n > 0; --n) {
+    const std::uint64_t from = adding.below(options.ranks);
+    plan->adds[from].push_back(static_cast<std::uint32_t>(adding.below(options.ranks)));
+  }
+
   ScheduleOutcome outcome;
   outcome.messages = count;
   outcome.told = fmt::format("seed {}: {} ranks, {} on a node, {} messages;", seed, options.ranks,
@@ -236,12 +289,22 @@ ScheduleOutcome play(std::uint64_t seed, bool datagrams, bool scarce,
     outcome.told += fmt::format(" {}={}", name, value);
   }
   std::string over;
+  std::uint64_t max_conn = 0;
+  for (const auto& [name, value] : options.settings) {
+    if (name == "max_conn") max_conn = std::stoull(value);
+  }
   options.examine = [&](std::uint32_t rank, const EndpointReport& report) {
     const std::string what = over_budget(report, budget);
     if (!what.empty() && over.empty()) over = fmt::format("rank {}: {}", rank, what);
     outcome.offers += report.offers;
     outcome.puts += report.puts;
     outcome.puts_told += report.puts_told;
+    outcome.connections += report.connections.made;
+    outcome.tear_downs += report.connections.tear_downs;
+    if (max_conn > 0 && report.rc_queue_pairs_peak > max_conn && over.empty()) {
+      over = fmt::format("rank {}: {} RC queue pairs at one time, {} are allowed", rank,
+                         report.rc_queue_pairs_peak, max_conn);
+    }
     outcome.fullest = std::max(
         outcome.fullest, static_cast<double>(report.peak) / static_cast<double>(report.budget));
   };
@@ -261,6 +324,16 @@ ScheduleOutcome play(std::uint64_t seed, bool datagrams, bool scarce,
   outcome.hash = o.world.hash;
   outcome.switches = o.switches;
   outcome.faults = o.world.faults;
+  for (std::vector<std::uint64_t>& counter : *plan->fetched) {
+    outcome.adds += counter.size();
+    std::sort(counter.begin(), counter.end());
+    for (std::size_t i = 0; i < counter.size(); ++i) {
+      if (counter[i] == i) continue;
+      outcome.broken = fmt::format("a counter's {} additions fetched {} where {} is due",
+                                   counter.size(), counter[i], i);
+      return outcome;
+    }
+  }
   std::uint64_t carried = 0;
   for (const Channels& channel : o.channels) carried += channel.messages;
   if (carried != o.messages) {
@@ -289,9 +362,36 @@ ScheduleOutcome play_datagram_schedule(std::uint64_t seed,
   return play(seed, true, false, more);
 }
 
+ScheduleOutcome play_teardown_schedule(
+    std::uint64_t seed, const std::vector<std::pair<std::string, std::string>>& more) {
+  Random drawn(seed ^ 0x6c656176);
+  const bool datagrams = seed % 3 == 0;
+  const bool scarce = drawn.below(4) == 0;
+  const bool large = drawn.below(3) == 0;
+  const auto pick = [&](std::initializer_list<const char*> values) {
+    return std::string(*(values.begin() + drawn.below(values.size())));
+  };
+  std::vector<std::pair<std::string, std::string>> settings = {
+      {"test_switch_every", "0"},
+      {"victim", pick({"lru", "lru-m", "cost"})},
+      {"policy", datagrams ? std::string("rc-rdma-od")
+                           : pick({"rc-rdma-od", "srq", "ardma-srq", "ardma-sr"})},
+      {"ring_threshold", pick({"1", "5", "20"})},
+      {"max_active_rc", "26"},
+      {"rc_pool", pick({"1", "128"})}};
+  if (!scarce || drawn.below(2) == 0) {
+    settings.emplace_back("max_conn", pick({"1", "2", "3", "4"}));
+  }
+  settings.insert(settings.end(), more.begin(), more.end());
+  return play(seed, datagrams, scarce, settings, large ? Sizes::large : Sizes::mixed);
+}
+
 ScheduleOutcome play_scarce_schedule(std::uint64_t seed,
                                      const std::vector<std::pair<std::string, std::string>>& more) {
-  return play(seed, seed % 2 == 1, true, more);
+  const bool needs = std::any_of(more.begin(), more.end(), [](const auto& setting) {
+    return setting.first == "policy" && needs_dc(setting.second);
+  });
+  return play(seed, seed % 2 == 1 && !needs, true, more);
 }
 
 }  // namespace turnout::sim

@@ -14,10 +14,11 @@ struct ScheduleOutcome {
   std::string broken;  // empty: all holds; else what does not
   std::string told;    // the settings and sizes that the seed gave
   std::uint64_t hash = 0;
-  std::uint64_t switches = 0, faults = 0, messages = 0;
+  std::uint64_t switches = 0, faults = 0, messages = 0, adds = 0;
   std::uint64_t offers = 0, puts = 0, puts_told = 0;  // as in the report
   bool gave_up = false;  // a small budget was too small for the program, and the error said so
-  double fullest = 0;    // the largest peak of a rank, as a part of its budget
+  std::uint64_t connections = 0, tear_downs = 0;  // ends made; torn down by choice
+  double fullest = 0;  // the largest peak of a rank, as a part of its budget
 };
 
 // `more`: settings on top of those drawn.
@@ -29,6 +30,10 @@ struct ScheduleOutcome {
 // The same on a device without DC: datagrams are lost, come twice and out of order.
 [[nodiscard]] ScheduleOutcome play_datagram_schedule(
     std::uint64_t seed, std::vector<std::pair<std::string, std::string>> more = {});
+// A policy that connects on demand with places for 1 to 4 connections at most, or, every fourth
+// seed, little memory instead; who goes is drawn. Every third seed without DC.
+[[nodiscard]] ScheduleOutcome play_teardown_schedule(
+    std::uint64_t seed, const std::vector<std::pair<std::string, std::string>>& more = {});
 // One of the two, odd seeds without DC, with little more memory than an endpoint needs to begin.
 [[nodiscard]] ScheduleOutcome play_scarce_schedule(
     std::uint64_t seed, const std::vector<std::pair<std::string, std::string>>& more = {});

@@ -3,6 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "base/settings.h"
+
 namespace turnout::sim {
 namespace {
 
@@ -39,7 +45,7 @@ TEST(Simulation, ARingEnds) {
 // Writes and reads one-sidedly while the others look on; both ways of keeping content.
 Task reach(Rank rank) {
   if (rank.id() == 0) {
-    for (const std::uint64_t bytes : {0, 1, 4096, 300'000}) {
+    for (const std::uint64_t bytes : {0u, 1u, 4096u, 300'000u}) {
       const Request out = co_await rank.iput(1, bytes);
       const Request in = co_await rank.iget(2, bytes);
       co_await rank.wait(out);
@@ -60,6 +66,132 @@ TEST(Simulation, OneSidedOperationsEnd) {
     EXPECT_GT(result.value().time, 4 * 2 * hca::kMicrosecond);
     EXPECT_EQ(result.value().world.regions_alive, 0u);
     EXPECT_EQ(result.value().messages, 6u);  // the barrier's
+  }
+}
+
+// What was there before comes back, each cell for itself; neighbours add in the memory they share.
+Task count(Rank rank, std::vector<std::uint64_t>* before) {
+  rank.keep_cells(3);
+  for (std::uint64_t i = 0; i < 50; ++i) {
+    if (rank.id() / 2 == 0) {
+      before->push_back(rank.add_in_node(0, 2, 1));
+      co_await rank.compute(hca::kMicrosecond);
+    } else {
+      const Request one = co_await rank.iadd(0, 2);
+      const Request other = co_await rank.iadd(1, 0, 7);
+      before->push_back((co_await rank.wait(one)).tag);
+      co_await rank.wait(other);
+    }
+  }
+  co_await rank.barrier();
+  EXPECT_EQ(rank.add_in_node(rank.id(), 0, 0), rank.id() == 1 ? 7u * 50 * 2 : 0u);
+}
+
+TEST(Simulation, ACounterGivesEachNumberOnce) {
+  Options options;
+  options.ranks = 4;
+  options.ranks_per_node = 2;
+  options.profile.wire_hop = hca::kMicrosecond;
+  std::vector<std::uint64_t> before;
+  auto result = run(options, [&](Rank rank) { return count(rank, &before); });
+  ASSERT_TRUE(result.ok()) << result.status().text();
+  std::sort(before.begin(), before.end());
+  ASSERT_EQ(before.size(), 200u);
+  for (std::uint64_t i = 0; i < before.size(); ++i) EXPECT_EQ(before[i], i);
+  EXPECT_EQ(result.value().world.regions_alive, 0u);
+}
+
+Task add_out_of_range(Rank rank, std::uint32_t to, std::uint32_t cell, bool in_node) {
+  if (rank.id() != 0) co_return;
+  if (in_node) {
+    rank.add_in_node(to, cell, 1);
+  } else {
+    const Request add = co_await rank.iadd(to, cell);
+    co_await rank.wait(add);
+  }
+}
+
+TEST(Simulation, CellsThatAreNotThereAreErrors) {
+  for (const bool in_node : {false, true}) {
+    for (const auto& [to, cell] : {std::pair{2u, 0u}, {1u, 1u}}) {
+      Options options;
+      auto result = run(options, [to = to, cell = cell, in_node](Rank rank) {
+        return add_out_of_range(rank, to, cell, in_node);
+      });
+      ASSERT_FALSE(result.ok());
+      EXPECT_NE(result.status().text().find("expected a cell below 1"), std::string::npos)
+          << result.status().text();
+    }
+  }
+}
+
+// Rank 0 computes; who adds to its cell waits for its processor, or for a thread beside it.
+constexpr Picoseconds kMillisecond = 1000 * hca::kMicrosecond;
+Task compute_and_count(Rank rank, bool thread, Picoseconds* counted) {
+  constexpr Picoseconds kTime = 5 * kMillisecond;
+  if (rank.id() == 0) {
+    const Picoseconds begun = rank.now();
+    if (thread) {
+      co_await rank.compute_beside_thread(kTime);
+    } else {
+      co_await rank.compute(kTime);
+    }
+    EXPECT_GE(rank.now() - begun, kTime);
+    EXPECT_LT(rank.now() - begun, kTime + 200 * hca::kMicrosecond);
+  } else {
+    co_await rank.compute(10 * hca::kMicrosecond);
+    const Picoseconds begun = rank.now();
+    for (int i = 0; i < 10; ++i) {
+      const Request add = co_await rank.iadd(0);
+      co_await rank.wait(add);
+    }
+    *counted = rank.now() - begun;
+  }
+  co_await rank.barrier();
+}
+
+TEST(Simulation, AThreadBesideAComputationMakesProgress) {
+  for (const bool thread : {false, true}) {
+    Options options;
+    options.profile.wire_hop = hca::kMicrosecond;
+    Picoseconds counted = 0;
+    auto result =
+        run(options, [&, thread](Rank rank) { return compute_and_count(rank, thread, &counted); });
+    ASSERT_TRUE(result.ok()) << result.status().text();
+    if (thread) {
+      EXPECT_LT(counted, kMillisecond);
+    } else {
+      EXPECT_GT(counted, 4 * kMillisecond);
+    }
+  }
+}
+
+TEST(Simulation, TellsWhomEachRankReached) {
+  for (const bool keep : {false, true}) {
+    Options options;
+    options.ranks = 3;
+    options.keep_partners = keep;
+    auto result = run(options, reach);
+    ASSERT_TRUE(result.ok()) << result.status().text();
+    using Strings = std::vector<std::vector<std::uint32_t>>;
+    // Four times put to 1 and get from 2; the barrier's messages over distances 1 and 2.
+    const Strings all = {{1, 2, 1, 2, 1, 2, 1, 2, 1, 2}, {2, 0}, {0, 1}};
+    EXPECT_EQ(result.value().partners, keep ? all : Strings());
+  }
+}
+
+// The ways that look for a message's last byte need a buffer for each.
+TEST(Simulation, OfMessagesWithoutContentRefusesWaysThatLookAtIt) {
+  for (const std::string_view way : kRendezvousNames) {
+    const std::string name(way);
+    Options options;
+    options.ranks = 2;
+    options.check_content = false;
+    options.settings = {{"rendezvous", name}};
+    auto result = run(options, [](Rank rank) { return exchange(rank, 2, 100'000); });
+    EXPECT_EQ(result.ok(), name == "getcqe" || name == "rput") << way;
+    if (result.ok()) continue;
+    EXPECT_NE(result.status().text().find("rendezvous = " + name), std::string::npos);
   }
 }
 

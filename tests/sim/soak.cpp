@@ -25,13 +25,23 @@ int main(int argc, char** argv) {
   app.add_flag("--datagrams", datagrams, "on a device without DC");
   app.add_flag("--scarce", scarce, "with little memory, odd seeds without DC")
       ->excludes("--datagrams");
+  bool teardown = false;
+  app.add_flag("--teardown", teardown, "few connections, that give their places to others")
+      ->excludes("--datagrams")
+      ->excludes("--scarce");
+  std::string policy;
+  app.add_option("--policy", policy, "instead of the one drawn")
+      ->check(CLI::IsMember(turnout::kPolicyNames));
   CLI11_PARSE(app, argc, argv);
   std::vector<std::pair<std::string, std::string>> more;
   if (!rendezvous.empty()) more.emplace_back("rendezvous", rendezvous);
+  if (!policy.empty()) more.emplace_back("policy", policy);
   if (!broken_rule.empty()) more.emplace_back("break_rule", broken_rule);
   std::uint64_t failed = 0, switches = 0, faults = 0, offers = 0, puts = 0, told = 0;
+  std::uint64_t made = 0, torn_down = 0;
   for (std::uint64_t i = 0; count == 0 || i < count; ++i) {
-    const auto outcome = scarce      ? turnout::sim::play_scarce_schedule(first + i, more)
+    const auto outcome = teardown    ? turnout::sim::play_teardown_schedule(first + i, more)
+                         : scarce    ? turnout::sim::play_scarce_schedule(first + i, more)
                          : datagrams ? turnout::sim::play_datagram_schedule(first + i, more)
                          : !rendezvous.empty() ? turnout::sim::play_large_schedule(first + i, more)
                                                : turnout::sim::play_schedule(first + i, more);
@@ -40,11 +50,14 @@ int main(int argc, char** argv) {
     offers += outcome.offers;
     puts += outcome.puts;
     told += outcome.puts_told;
+    made += outcome.connections;
+    torn_down += outcome.tear_downs;
     if (!outcome.broken.empty()) {
       ++failed;
-      fmt::print("{}\n  {}\n  again: sim_soak --first {} --count 1{}\n", outcome.told,
-                 outcome.broken, first + i,
-                 scarce                ? " --scarce"
+      fmt::print("{}\n  {}\n  again: sim_soak --first {} --count 1{}{}\n", outcome.told,
+                 outcome.broken, first + i, policy.empty() ? "" : " --policy " + policy,
+                 teardown              ? " --teardown"
+                 : scarce              ? " --scarce"
                  : datagrams           ? " --datagrams"
                  : !rendezvous.empty() ? " --rendezvous " + rendezvous
                                        : "");
@@ -53,6 +66,9 @@ int main(int argc, char** argv) {
       fmt::print("{} schedules from seed {}, {} channel changes, {} faults, {} failed\n", i + 1,
                  first, switches, faults, failed);
       if (offers > 0) fmt::print("  {} offers, {} messages put, {} told of\n", offers, puts, told);
+    }
+    if (teardown && ((i + 1) % 1000 == 0 || i + 1 == count)) {
+      fmt::print("  {} ends of connections made, {} torn down\n", made, torn_down);
     }
     std::fflush(stdout);
   }

@@ -69,10 +69,11 @@ TEST(Registry, NamesAreSortedAndEverythingIsDescribed) {
     }
   }
   for (const char* name :
-       {"onetoall", "alltoone",  "repeat",    "pingpong", "broadcast", "bowtie", "alltoall",
-        "ring",     "stencil2d", "stencil3d", "random",   "steal",     "trees",  "masterworker",
-        "shifts",   "phases",    "hotspots",  "transfer", "nas-is",    "nas-ft", "nas-cg",
-        "nas-mg",   "nas-lu",    "nas-sp",    "nas-bt",   "overlap",   "flood",  "incast"}) {
+       {"onetoall", "alltoone",     "repeat",    "pingpong",  "broadcast", "bowtie",
+        "alltoall", "ring",         "stencil2d", "stencil3d", "random",    "steal",
+        "trees",    "masterworker", "shifts",    "phases",    "hotspots",  "transfer",
+        "nas-is",   "nas-ft",       "nas-cg",    "nas-mg",    "nas-lu",    "nas-sp",
+        "nas-bt",   "overlap",      "flood",     "incast",    "nwchem"}) {
     EXPECT_TRUE(find_workload(name).ok()) << name;
   }
 }

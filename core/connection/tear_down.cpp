@@ -1,0 +1,235 @@
+// Connections that give their place to others, where as many exist as may (max_conn, max_active_rc,
+// rc_pool) or the budget has no room for one more: the policies that connect at a peer's first
+// message.
+//
+// Who wants a connection stands in line, and for everyone there a connection is torn down, unless
+// one is about to go already. Either end starts, or both at once: it says `leave`, and from then on
+// each end returns the direction it receives to the start service as soon as that direction is
+// steady, by the messages that every return takes (request, switched, closed). Nothing that is sent
+// waits for that. When both directions have left the queue pair it is RESET and serves another.
+//
+// No cycle of endpoints holds places for ever, each waiting for the other's. A tear-down takes no
+// place: its messages and the stream go over the start service, and what it waits for, messages
+// under way and reads of them, ends without one. Who stands in line for a request of its own has
+// sent nothing and holds no place for it. A request of the peer's, for which the peer does hold
+// one, is kept in line only if as many connections stand here that can go, or are going, as are
+// wanted, and refused at once otherwise, so when all connections here are being made: it waits for
+// a tear-down, which waits for no place. An end that does not answer `leave` can keep a place for
+// as long as it lives; a request is refused after kPatience all the same, and another victim is
+// chosen.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "core/endpoint_core.h"
+
+namespace turnout {
+namespace {
+// In set-up times of a connection (setup_rc_time of the costs). A tear-down takes the steps of a
+// set-up backwards, so a place comes after about one, for each of a few who are before; later
+// whoever asked had better go on as it is, and ask again if it still wants to.
+constexpr Nanoseconds kPatience = 8;
+// The line is looked at so often while somebody stands there, whatever happens.
+constexpr Nanoseconds kLooks = 4;
+}  // namespace
+
+void EndpointCore::limit_connections() {
+  setup_time_ = std::max<Nanoseconds>(static_cast<Nanoseconds>(costs_.setup_rc_time.value), 1000);
+  const bool on_demand = connects_on_demand(settings_.policy) && settings_.test_switch_every == 0;
+  const std::uint64_t most = settings_.max_conn;
+  const bool asked = most > 0 || settings_.is_given("victim");
+  if (most > 0) {
+    if (on_demand && !settings_.is_given("max_active_rc")) settings_.max_active_rc = most;
+    if (on_demand && !settings_.is_given("rc_pool")) settings_.rc_pool = most;
+    settings_.max_active_rc = std::min(settings_.max_active_rc, most);
+    settings_.rc_pool = std::min(settings_.rc_pool, most);
+  }
+  if (!on_demand || !asked || settings_.max_active_rc == 0) return;
+  victims_ = Victims(victim_order_named(settings_.victim).value_or(VictimOrder::none), places());
+}
+
+// As want_rc() will find it.
+bool EndpointCore::has_place(const Peer& peer, bool with_ring) const noexcept {
+  if (active_rc_ >= settings_.max_active_rc) return false;
+  if (rc_pool_.empty() && !may_make_rc()) return false;
+  const std::uint64_t bytes =
+      (rc_pool_.empty() ? rc_bytes_ : 0) +
+      (with_ring && !peer.ring ? settings_.ring_entries * settings_.ring_entry_size : 0);
+  return bytes == 0 || account_.available() >= bytes + spare();
+}
+
+// For a request of ours. No more stand in line than there are places: who came later would be
+// served by connections that were made for those before and carried nothing worth their making.
+// False: not in line, to ask again with the next message.
+bool EndpointCore::want_place(Peer& peer) {
+  if (peer.wants_place) return true;
+  if (closing_ || wanting_place_.size() >= places()) return false;
+  const Nanoseconds now = clock_.now();
+  peer.wants_place = true;
+  peer.wants_since = now;
+  peer.reason = "wants a connection, and waits for another to give its place";
+  wanting_place_.push_back(&peer);
+  ++connections_.waited;
+  next_place_ = std::min(next_place_, now + setup_time_ / kLooks);
+  make_room(now);
+  return true;
+}
+
+// For a request of the peer's. False: nobody's place will be free for it.
+bool EndpointCore::park(Peer& peer, std::uint32_t qp_number) {
+  const bool stood = peer.wants_place;
+  if (!want_place(peer)) return false;
+  std::size_t coming = places_coming(clock_.now());
+  for (const ConnectionUse* const use : victims_.connected()) {
+    if (may_go(*use, INT64_MAX)) ++coming;  // as soon as it is old enough
+  }
+  if (coming < wanting_place_.size()) {
+    if (!stood) stop_wanting(peer);
+    return false;
+  }
+  peer.parked_qp = qp_number;
+  return true;
+}
+
+void EndpointCore::stop_wanting(Peer& peer) {
+  wanting_place_.remove(&peer);
+  peer.wants_place = false;
+  peer.parked_qp = 0;
+}
+
+// Whoever is first goes on when there is a place, or when it has waited too long: then it is
+// refused in the words of what it lacks.
+void EndpointCore::serve_places() {
+  if (wanting_place_.empty() || closing_) {
+    next_place_ = INT64_MAX;
+    return;
+  }
+  const Nanoseconds now = clock_.now();
+  while (Peer* const first = wanting_place_.first()) {
+    Peer& peer = *first;
+    const std::uint32_t parked = peer.parked_qp;
+    const bool late = now - peer.wants_since >= kPatience * setup_time_;
+    const ChannelKind to = first_channel(peer);
+    if (!late && !peer.has_rc() && !has_place(peer, parked == 0 && over_ring(to))) break;
+    if (late) ++connections_.gave_up;
+    stop_wanting(peer);
+    if (parked != 0) {
+      take_request(peer, parked);
+    } else if (peer.receive_kind == base_ && !peer.leaving && over_rc(to)) {
+      change_channel(peer, to, base_,
+                     std::string(selection::explain(selection::Reason::first_message)), 0);
+    }
+  }
+  make_room(now);
+  next_place_ = wanting_place_.empty() ? INT64_MAX : now + setup_time_ / kLooks;
+}
+
+// Places that will be free without another tear-down.
+std::size_t EndpointCore::places_coming(Nanoseconds now) const noexcept {
+  std::size_t coming = resetting_rc_;
+  for (const ConnectionUse* const use : victims_.connected()) {
+    const Peer& peer = *peers_[use->peer];
+    if (peer.leaving && now - peer.leaving_since < kPatience * setup_time_) ++coming;
+  }
+  return coming;
+}
+
+void EndpointCore::make_room(Nanoseconds now) {
+  if (wanting_place_.empty()) return;
+  for (std::size_t coming = places_coming(now); coming < wanting_place_.size(); ++coming) {
+    ConnectionUse* const victim =
+        victims_.choose([&](const ConnectionUse& use) { return may_go(use, now); });
+    if (victim == nullptr) return;
+    tear_down(*peers_[victim->peer], now);
+  }
+}
+
+// No connection goes sooner than a set-up time after it was made, so that no more time is spent on
+// making connections than they then serve; nor before it carried something, unless it has had twice
+// that time to.
+bool EndpointCore::may_go(const ConnectionUse& use, Nanoseconds now) const noexcept {
+  const Peer& peer = *peers_[use.peer];
+  const bool steady = peer.rc && peer.rc_job == nullptr &&
+                      peer.receive_state == ReceiveState::steady &&
+                      peer.send_state == SendState::steady &&
+                      (over_rc(peer.receive_kind) || over_rc(peer.send_kind));
+  return steady && !peer.leaving && !peer.lost && !peer.said_bye &&
+         now - peer.connected_at >= (use.carried ? 1 : 2) * setup_time_;
+}
+
+// By our choice, or the peer's.
+void EndpointCore::begin_leaving(Peer& peer, bool chosen, Nanoseconds now) {
+  victims_.tear_down(peer.use, chosen);
+  ++(chosen ? connections_.tear_downs : connections_.tear_downs_by_peers);
+  peer.leaving = true;
+  peer.chosen = chosen;
+  peer.leaving_since = now;
+}
+
+void EndpointCore::tear_down(Peer& peer, Nanoseconds now) {
+  begin_leaving(peer, true, now);
+  wire::ControlMessage message;
+  message.type = wire::Control::leave;
+  message.qp_number = peer.rc->number();
+  send_control(peer, Purpose::establishment, message);
+  go_on_leaving(peer);
+}
+
+// Under any policy. Of a connection that is gone, or that is being made anew, it says nothing.
+void EndpointCore::on_leave(Peer& peer, const wire::ControlMessage& message) {
+  if (closing_ || !peer.rc || peer.rc->connected_to() != message.qp_number) return;
+  if (!peer.leaving) begin_leaving(peer, false, clock_.now());
+  go_on_leaving(peer);
+  drop_rc_if_unused(peer);
+}
+
+// The direction that we receive; called whenever it may have become steady.
+void EndpointCore::go_on_leaving(Peer& peer) {
+  if (!peer.leaving || peer.lost || closing_ || peer.receive_state != ReceiveState::steady ||
+      !over_rc(peer.receive_kind)) {
+    return;
+  }
+  change_channel(peer, base_, base_, "the place of its connection is wanted", 0);
+  // Messages that nobody waits for keep the ring they lie in.
+  if (peer.ring && peer.withheld > 0) (void)relieve(peer);
+}
+
+void EndpointCore::connection_made(Peer& peer) {
+  ++connections_.made;
+  if (!tears_down()) return;
+  peer.connected_at = clock_.now();
+  victims_.add(peer.use, peer.use.cost > 0 ? peer.use.cost : static_cast<double>(setup_time_));
+}
+
+Nanoseconds EndpointCore::connection_gone(Peer& peer) noexcept {
+  const Nanoseconds chosen_at = peer.chosen ? peer.leaving_since : 0;
+  peer.leaving = peer.chosen = false;
+  victims_.remove(peer.use);
+  return chosen_at;
+}
+
+void EndpointCore::place_freed(Nanoseconds chosen_at) noexcept {
+  const auto took = static_cast<std::uint64_t>(clock_.now() - chosen_at);
+  ++connections_.freed;
+  connections_.time += took;
+  connections_.time_most = std::max(connections_.time_most, took);
+}
+
+// The peer may be the one that tears down.
+bool EndpointCore::awaits_place(const Peer& peer) noexcept {
+  if (peer.leaving || (peer.refused_place && clock_.now() < peer.refused_until)) return true;
+  return tears_down() && (peer.wants_place || wanting_place_.size() >= places());
+}
+
+// A one-sided operation asks for a connection like a message that comes.
+void EndpointCore::use_one_sided(Peer& peer) {
+  victims_.touch(peer.use, peer.use.connected());
+  if (peer.remote_index != wire::kUnknownIndex) {
+    on_message_counted(peer);
+  } else if (!peer.self) {
+    introduce(peer);
+  }
+}
+
+}  // namespace turnout

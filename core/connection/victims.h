@@ -1,0 +1,99 @@
+// Victims: which connection gives its place when another peer wants one.
+//
+// lru    the one unused for longest.
+// lru-m  a queue for each number of times that a peer's connection was torn down already; the one
+//        unused for longest of the queue with the fewest [ACTS: LRU-M].
+// cost   the one with the least H = L + F * C. C: time to make the connection again, ns. F: use
+// that
+//        is predicted, the peer's uses, halved all together whenever ten have been counted for each
+//        place [TinyLFU's reset, Einziger, Friedman, Manes 2017; ten: Caffeine's FrequencySketch].
+//        L: H of the latest victim, at the connection's latest use: what was valuable once and is
+//        used no more is overtaken [GreedyDual, Young 1994; with frequency GDSF, Cherkasova 1998;
+//        every connection takes one place, so size is 1].
+//
+// A use is a few additions in the peer's own record. The order is worked out when a victim is
+// chosen, by one look at each connection: there are at most `max_conn`, and what follows, two
+// control messages and a RESET, takes a thousand times longer (tests/core/victims_test.cpp counts).
+//
+// No clock, no device. The endpoint owns it; the records are its peers'. One thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace turnout {
+
+enum class VictimOrder : std::uint8_t { none, lru, lru_m, cost };
+// Of the setting `victim`: in the order of kVictimNames.
+[[nodiscard]] std::optional<VictimOrder> victim_order_named(std::string_view name) noexcept;
+
+// What is known of one peer's use, with a connection or without.
+struct ConnectionUse {
+  std::uint32_t peer = 0;
+  std::uint32_t torn_down = 0;       // times
+  std::uint64_t last = 0;            // when it was used: that many uses of all peers were counted
+  std::uint32_t count = 0;           // uses, aged as of
+  std::uint32_t halvings = 0;        // so many
+  double inflation = 0;              // L at its latest use
+  double cost = 0;                   // C; ns
+  std::uint32_t place = UINT32_MAX;  // in Victims, of the connection; else it has none
+  bool carried = false;              // the connection carried something
+  [[nodiscard]] bool connected() const noexcept { return place != UINT32_MAX; }
+};
+
+class Victims {
+ public:
+  static constexpr std::uint64_t kSampleOfPlace = 10;
+
+  explicit Victims(VictimOrder order = VictimOrder::none, std::uint64_t places = 1) noexcept
+      : order_(order), sample_(kSampleOfPlace * (places > 0 ? places : 1)) {}
+  [[nodiscard]] VictimOrder order() const noexcept { return order_; }
+
+  // The hot path: the peer was sent to or heard, over its connection or not.
+  void touch(ConnectionUse& use, bool over_connection) noexcept {
+    use.last = ++uses_;
+    if (use.halvings != halvings_) age(use);
+    if (use.count < UINT32_MAX) ++use.count;
+    use.inflation = inflation_;
+    use.carried |= over_connection;
+    if (++counted_ >= sample_) [[unlikely]] {
+      counted_ = 0;
+      ++halvings_;
+    }
+  }
+
+  // Its connection is there, `cost` ns to make it again. `use` stays where it is until remove().
+  void add(ConnectionUse& use, double cost);
+  void remove(ConnectionUse& use) noexcept;
+  [[nodiscard]] const std::vector<ConnectionUse*>& connected() const noexcept { return connected_; }
+
+  // First in the order of those with a connection that `may` go; null: none may.
+  template <class May>
+  [[nodiscard]] ConnectionUse* choose(May&& may) const {
+    ConnectionUse* first = nullptr;
+    for (ConnectionUse* const use : connected_) {
+      if ((first == nullptr || goes_before(*use, *first)) && may(*use)) first = use;
+    }
+    return first;
+  }
+  // Its connection is being torn down, by our choice or the peer's.
+  void tear_down(ConnectionUse& use, bool chosen) noexcept;
+
+ private:
+  [[nodiscard]] std::uint32_t aged(const ConnectionUse& use) const noexcept;
+  void age(ConnectionUse& use) const noexcept;
+  [[nodiscard]] double value(const ConnectionUse& use) const noexcept;
+  [[nodiscard]] bool goes_before(const ConnectionUse& a, const ConnectionUse& b) const noexcept;
+
+  VictimOrder order_;
+  std::uint64_t sample_;
+  std::uint64_t uses_ = 0;
+  std::uint64_t counted_ = 0;  // since the latest halving
+  std::uint32_t halvings_ = 0;
+  double inflation_ = 0;
+  std::vector<ConnectionUse*> connected_;
+};
+
+}  // namespace turnout

@@ -1,0 +1,308 @@
+// Atomic operations (docs/decisions/014): asked for in the stream, carried out by the target's
+// processor when its program makes progress, answered in the stream of the other direction.
+//
+// Requests stand in the backlog with messages, so neither overtakes the other for ever. Answers go
+// before the backlog: what they answer has happened, and they need no order but their own. They are
+// recorded until they are sent, see PeerAtomics.
+#include "core/protocol/atomics.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <utility>
+
+#include "core/endpoint_core.h"
+#include "core/protocol/atomic_kernels.h"
+
+namespace turnout {
+namespace {
+
+// What the memory must allow.
+unsigned access_of(const wire::Atomic& request) noexcept {
+  if (request.form == AtomicForm::update) return kAccessRemoteWrite;
+  if (request.op == AtomicOp::read) return kAccessRemoteRead;
+  return kAccessRemoteRead | kAccessRemoteWrite;
+}
+
+Status check(const AtomicRequest& request) {
+  if (Status status = check_request(request.form, request.op, request.type, request.count);
+      !status.ok()) {
+    return status;
+  }
+  if (request.remote_address % alignment_of(request.type) != 0) {
+    return {Code::invalid, fmt::format("atomic: {:#x} is no multiple of {}, the size of an element",
+                                       request.remote_address, alignment_of(request.type))};
+  }
+  if (request.has_remote_data && request.form != AtomicForm::update) {
+    return {Code::invalid, "atomic: remote data go with operations that fetch nothing"};
+  }
+  if (request.key > 0xffffffffu) {
+    return {Code::permission, fmt::format("atomic: key {:#x} is none of ours", request.key)};
+  }
+  return {};
+}
+
+// As many bytes as the request has of them?
+Status gather(std::span<const iovec> from, std::size_t bytes, const char* what, Pieces* pieces) {
+  if (!pieces->set(from)) {
+    return {Code::invalid,
+            fmt::format("atomic: {} pieces of {}, at most {}", from.size(), what, kMaxIov)};
+  }
+  if (pieces->total != bytes) {
+    return {Code::invalid,
+            fmt::format("atomic: {} bytes of {}, {} expected", pieces->total, what, bytes)};
+  }
+  return {};
+}
+
+}  // namespace
+
+// --- at the initiator
+
+bool EndpointCore::make_atomics(Peer& peer) {
+  if (peer.atomics) [[likely]]
+    return true;
+  Reservation bytes =
+      Reservation::take(account_, MemoryKind::operations, sizeof(PeerAtomics), 0, 1);
+  if (!bytes) return false;
+  peer.atomics = std::make_unique<PeerAtomics>();
+  peer.atomics->bytes = std::move(bytes);
+  return true;
+}
+
+Status EndpointCore::atomic_now(const AtomicRequest& request) {
+  Peer* const peer = find_peer(request.peer);
+  if (peer == nullptr) return {Code::invalid, fmt::format("atomic: no peer {}", request.peer)};
+  if (peer->lost) return peer->loss;
+  if (Status status = check(request); !status.ok()) return status;
+  wire::Atomic head;
+  head.address = request.remote_address;
+  head.rkey = static_cast<std::uint32_t>(request.key);
+  head.count = static_cast<std::uint16_t>(request.count);
+  head.form = request.form;
+  head.op = request.op;
+  head.type = request.type;
+  Pieces operands, compare, result;
+  Status status = gather(request.operands, operand_bytes(head), "operands", &operands);
+  if (status.ok())
+    status = gather(request.compare, compare_bytes(head), "compare values", &compare);
+  if (status.ok()) status = gather(request.result, fetched_bytes(head), "results", &result);
+  if (!status.ok()) return status;
+
+  if (tears_down()) use_one_sided(*peer);
+  if (holds(*peer)) release_held(*peer);
+  // The answer comes behind messages that nobody waits for.
+  if (peer->withheld > 0) (void)relieve(*peer);
+  if (peer->lost) return peer->loss;
+  if (peer->backlog.size() >= settings_.backlog) return {Code::again, "the peer has no room"};
+  AtomicOperation* const operation =
+      make_atomics(*peer) ? take_for_caller(atomics_) : static_cast<AtomicOperation*>(nullptr);
+  if (operation == nullptr) return refusal();
+  operation->peer = peer;
+  operation->type = wire::Type::atomic;
+  operation->flags = wire::flags_of(false, request.has_remote_data);
+  operation->data = request.remote_data;
+  operation->pieces = result;
+  operation->report = request.report;
+  operation->completion_flags =
+      kAtomic | (request.form == AtomicForm::update ? kRmaWrite : kRmaRead);
+  operation->head = head;
+  operands.copy_out(operation->values.data());
+  compare.copy_out(operation->values.data() + operands.total);
+  charge(Work::copy, operands.total + compare.total);
+  if (!peer->backlog.empty() || !try_atomic(*operation)) enqueue(*operation);
+  return {};
+}
+
+// It is in no list.
+bool EndpointCore::try_atomic(AtomicOperation& operation) {
+  Peer& peer = *operation.peer;
+  PeerAtomics& atomics = *peer.atomics;
+  if (atomics.asked.size() >= kAtomicWindow) return false;
+  operation.head.number = atomics.next_number;
+  std::array<std::byte, sizeof(wire::Atomic) + kAtomicLimit> bytes;
+  const std::size_t values = operand_bytes(operation.head) + compare_bytes(operation.head);
+  std::memcpy(bytes.data(), &operation.head, sizeof operation.head);
+  std::memcpy(bytes.data() + sizeof operation.head, operation.values.data(), values);
+  StreamMessage message;
+  message.type = wire::Type::atomic;
+  message.flags = operation.flags;
+  message.data = operation.data;
+  message.bytes = bytes.data();
+  message.length = sizeof operation.head + values;
+  atomics.asked.push_back(&operation);
+  if (!post_stream(peer, message)) {
+    if (peer.lost) return true;  // with it the operation has ended
+    atomics.asked.remove(&operation);
+    return false;
+  }
+  ++atomics.next_number;
+  return true;
+}
+
+void EndpointCore::end_atomic(AtomicOperation& operation, Status status) {
+  Completion done;
+  done.context = operation.report.context;
+  done.length = operation.head.count * size_of(operation.head.type);
+  done.flags = operation.completion_flags;
+  if (status.ok()) {
+    finish(operation.report, done);
+  } else {
+    fail(operation.report, done, std::move(status));
+  }
+  atomics_.give_back(&operation);
+}
+
+// The peer is lost.
+void EndpointCore::end_atomics(Peer& peer) {
+  if (!peer.atomics) return;
+  while (SendOperation* const operation = peer.atomics->asked.pop_front()) {
+    end_send(*operation, peer.loss);
+  }
+  peer.atomics->unsent = 0;
+}
+
+void EndpointCore::on_answer(Peer& peer, const wire::Header& header, const std::byte* payload) {
+  SendOperation* const first = owes_answers(peer) ? peer.atomics->asked.first() : nullptr;
+  const auto damaged = [&](std::string_view what, std::uint64_t value) {
+    lose_peer(peer, Status{Code::invalid,
+                           fmt::format("{}: the answer to an atomic request has {} {}, which is "
+                                       "not that of the oldest one",
+                                       peer.address.to_string(), what, value)});
+  };
+  if (first == nullptr) return damaged("number", header.tag);
+  auto& operation = static_cast<AtomicOperation&>(*first);
+  if (header.tag != operation.head.number) return damaged("number", header.tag);
+  const std::size_t expected = header.data == 0 ? operation.pieces.total : 0;
+  if (header.length != expected) return damaged("length", header.length);
+  peer.atomics->asked.remove(&operation);
+  if (header.data != 0) {
+    const wire::Atomic& head = operation.head;
+    end_atomic(operation,
+               Status{Code::permission,
+                      fmt::format("{}: an atomic operation on {} bytes at {:#x} with key {:#x} is "
+                                  "refused (its status {})",
+                                  peer.address.to_string(), head.count * size_of(head.type),
+                                  head.address, head.rkey, header.data),
+                      EACCES});
+    return;
+  }
+  if (!closing_) {  // else the memory is the program's again
+    operation.pieces.copy_in(0, payload, header.length);
+    charge(Work::copy, header.length);
+  }
+  end_atomic(operation, Status{});
+}
+
+// --- at the target
+
+// There is room for whatever answers a request.
+bool EndpointCore::may_answer(Peer& peer) {
+  if (!make_atomics(peer)) return false;
+  PeerAtomics& atomics = *peer.atomics;
+  if (!atomics.answers) [[unlikely]] {
+    atomics.answer_bytes =
+        Reservation::take(account_, MemoryKind::operations, sizeof(*atomics.answers), 0, 1);
+    if (!atomics.answer_bytes) return false;
+    atomics.answers = std::make_unique_for_overwrite<std::array<AtomicAnswer, kAtomicWindow>>();
+  }
+  return true;
+}
+
+// may_answer() has said so.
+void EndpointCore::on_atomic(Peer& peer, const wire::Header& header, const std::byte* payload) {
+  wire::Atomic request;
+  if (Status status = wire::parse_atomic(payload, header.length, &request); !status.ok()) {
+    lose_peer(peer, Status{Code::invalid,
+                           fmt::format("{}: {}", peer.address.to_string(), status.text())});
+    return;
+  }
+  if (closing_) return;  // the memory is the program's again; `bye` ends what is asked of us
+  PeerAtomics& atomics = *peer.atomics;
+  if (atomics.unsent == kAtomicWindow) {
+    lose_peer(peer, Status{Code::invalid,
+                           fmt::format("{}: more than {} atomic requests before one is answered",
+                                       peer.address.to_string(), kAtomicWindow)});
+    return;
+  }
+  AtomicAnswer& answer = atomics.answer(atomics.unsent);
+  answer.number = request.number;
+  answer.code = carry_out(request, payload + sizeof request, answer.fetched.data());
+  answer.length = static_cast<std::uint16_t>(answer.code == Code::ok ? fetched_bytes(request) : 0);
+  charge(Work::copy, header.length);
+  ++atomics.unsent;
+  if (answer.code == Code::ok && (header.flags & wire::kRemoteData) != 0) {
+    Completion told;
+    told.context = remote_write_report_.context;
+    told.length = request.count * size_of(request.type);
+    told.data = header.data;
+    told.flags = kAtomic | kRemoteWrite | kRemoteData;
+    told.source = peer.id;
+    finish(remote_write_report_, told);
+  }
+  if (!atomics.listed) send_answers(peer);
+}
+
+Code EndpointCore::carry_out(const wire::Atomic& request, const std::byte* values,
+                             std::byte* fetched) noexcept {
+  const std::size_t bytes = request.count * size_of(request.type);
+  if (request.address % alignment_of(request.type) != 0) return Code::invalid;
+  if (!may_touch(request.rkey, request.address, bytes, access_of(request))) {
+    return Code::permission;
+  }
+  AtomicOperands with;
+  if (has_operands(request.op)) with.operands = values;
+  if (request.form == AtomicForm::compare) with.compare = values + bytes;
+  execute(request.op, request.type, reinterpret_cast<std::byte*>(request.address), request.count,
+          with, request.form == AtomicForm::update ? nullptr : fetched);
+  return Code::ok;
+}
+
+bool EndpointCore::may_touch(std::uint64_t key, std::uint64_t address, std::size_t length,
+                             unsigned access) const noexcept {
+  const auto found = user_regions_.find(key);
+  if (found == user_regions_.end() || (found->second.access & access) != access) return false;
+  const ibv_mr& region = *found->second.region;
+  const auto begin = reinterpret_cast<std::uint64_t>(region.addr);
+  return address >= begin && address - begin <= region.length &&
+         length <= region.length - (address - begin);
+}
+
+// As many as can go now.
+void EndpointCore::send_answers(Peer& peer) {
+  PeerAtomics& atomics = *peer.atomics;
+  while (atomics.unsent > 0) {
+    const AtomicAnswer& answer = atomics.answer(0);
+    StreamMessage message;
+    message.type = wire::Type::answer;
+    message.tag = answer.number;
+    message.data = static_cast<std::uint64_t>(answer.code);
+    message.bytes = answer.fetched.data();
+    message.length = answer.length;
+    if (!post_stream(peer, message)) break;
+    if (peer.lost) return;
+    atomics.first = (atomics.first + 1) % kAtomicWindow;
+    --atomics.unsent;
+  }
+  if (atomics.unsent > 0 && !std::exchange(atomics.listed, true)) answering_.push_back(&peer);
+}
+
+bool EndpointCore::pump_answers() {
+  bool moved = false;
+  for (std::size_t i = 0; i < answering_.size();) {
+    Peer& peer = *answering_[i];
+    const std::uint32_t before = peer.atomics->unsent;
+    if (!peer.lost) send_answers(peer);
+    moved = moved || peer.atomics->unsent != before;
+    if (peer.lost || peer.atomics->unsent == 0) {
+      peer.atomics->listed = false;
+      answering_[i] = answering_.back();
+      answering_.pop_back();
+    } else {
+      ++i;
+    }
+  }
+  return moved;
+}
+
+}  // namespace turnout

@@ -1,0 +1,51 @@
+// Records of atomic operations: our requests to a peer, and its requests that we answer.
+//
+// A peer is asked for kAtomicWindow operations at most before it has answered the first, and keeps
+// room for so many answers from its first request on. So what was carried out can always be
+// recorded, a request never waits for an answer to leave, and nothing that two endpoints ask of
+// each other can stand still. Owned by the endpoint; one thread.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "core/channel/wire.h"
+#include "core/memory/account.h"
+#include "core/protocol/matcher.h"
+#include "core/protocol/operation.h"
+
+namespace turnout {
+
+// In the peer's backlog, or asked. `pieces` is where the result goes.
+struct AtomicOperation : SendOperation {
+  wire::Atomic head;
+  std::array<std::byte, kAtomicLimit> values;  // operands and compare values
+};
+
+struct AtomicAnswer {
+  std::uint32_t number = 0;  // of the request
+  Code code = Code::ok;
+  std::uint16_t length = 0;
+  std::array<std::byte, kAtomicLimit> fetched;
+};
+
+// Made with the first request in either direction.
+struct PeerAtomics {
+  Reservation bytes;
+  // us -> peer
+  LinkedList<SendOperation> asked;  // in the order of the answers
+  std::uint32_t next_number = 0;
+  // peer -> us
+  Reservation answer_bytes;
+  std::unique_ptr<std::array<AtomicAnswer, kAtomicWindow>> answers;  // a ring
+  std::uint32_t first = 0, unsent = 0;
+  bool listed = false;  // in the endpoint's list of peers with unsent answers
+
+  [[nodiscard]] AtomicAnswer& answer(std::uint32_t at) noexcept {
+    return (*answers)[(first + at) % kAtomicWindow];
+  }
+};
+
+}  // namespace turnout

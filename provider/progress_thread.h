@@ -1,0 +1,69 @@
+// ProgressThread: makes progress for a program that computes and calls nothing, so that its large
+// transfers go on meanwhile (setting progress_thread; docs/decisions/016-progress-thread.md).
+//
+// It looks each `silence`. Where the program made progress itself since, or is in a call just now,
+// there is nothing to do; else it takes the domain's lock and moves the enabled endpoints while
+// anything moves and no call of the program waits. When nothing has moved for long it looks
+// seldomer, so that a program that computes for long pays little. Completions wait in their queues
+// as ever.
+//
+// It keeps off the processor that the program made its latest call on, if it may use another: the
+// system's scheduler leaves a thread that wakes up for moments where it was, and there it would
+// take the program's time.
+//
+// Owned by its domain, whose lock then exists under FI_THREAD_DOMAIN, too. Runs from start() until
+// it is destroyed or the process exits; a child of fork() has none, and finds the domain's lock
+// free. start() and destruction: one thread at a time. Errors: where no thread can be had that is
+// logged, and progress is the program's as without it.
+#pragma once
+
+#include <sched.h>
+
+#include <atomic>
+#include <cstdint>
+#include <thread>
+
+#include "core/clock.h"
+
+namespace turnout::provider {
+
+struct Domain;
+
+class ProgressThread {
+ public:
+  ProgressThread(Domain& domain, Nanoseconds silence);
+  ~ProgressThread();  // the domain's lock is not held
+  ProgressThread(const ProgressThread&) = delete;
+  ProgressThread& operator=(const ProgressThread&) = delete;
+
+  // Once the first endpoint has opened its device: its handlers of fork() and exit come first then,
+  // so ours run before them. Later calls do nothing.
+  void start();
+  // Of the program, under the domain's lock, as it makes progress.
+  void count_call() noexcept {
+    calls_.store(calls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    processor_.store(sched_getcpu(), std::memory_order_relaxed);
+  }
+
+ private:
+  struct Process;  // all of this process, for fork() and exit
+
+  void main() noexcept;
+  // True if anything moved, or the program is there itself.
+  bool look();
+  void keep_off(int processor) noexcept;
+  void wait(Nanoseconds time) noexcept;
+  void stop() noexcept;
+
+  Domain& domain_;
+  const Nanoseconds silence_;
+  std::atomic<std::uint64_t> calls_{0};  // of the program
+  std::atomic<int> processor_{-1};       // of the latest one
+  std::uint64_t seen_ = 0;               // calls_ when it last looked
+  int kept_off_ = -1;
+  cpu_set_t allowed_{};                 // processors of the process
+  std::atomic<std::uint32_t> stop_{0};  // a futex
+  std::thread thread_;
+};
+
+}  // namespace turnout::provider

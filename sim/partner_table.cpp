@@ -1,0 +1,65 @@
+#include "sim/partner_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "sim/victim_bound.h"
+
+namespace turnout::sim {
+
+namespace {
+
+using Strings = std::vector<std::vector<std::uint32_t>>;
+
+struct Victims {
+  const char* name;
+  Connections (*count)(std::span<const std::uint32_t> needed, std::size_t limit);
+};
+constexpr std::array<Victims, 3> kVictims = {{{"lru", lru_connections},
+                                              {"lru-m", lru_m_connections},
+                                              {"clairvoyant", clairvoyant_connections}}};
+
+std::string line_of(const Strings& partners, std::uint64_t limit, const Victims& victims) {
+  Connections all;
+  for (const std::vector<std::uint32_t>& needed : partners) {
+    const Connections own = victims.count(needed, limit);
+    all.made += own.made;
+    all.torn_down += own.torn_down;
+  }
+  const auto ranks = static_cast<double>(partners.size());
+  return fmt::format("  {:>7}  {:<11}  {:>9.1f}  {:>9.1f}\n", limit, victims.name,
+                     static_cast<double>(all.made) / ranks,
+                     static_cast<double>(all.torn_down) / ranks);
+}
+
+}  // namespace
+
+std::string format_partners(const Study& study, std::span<const std::uint64_t> limits) {
+  std::string out;
+  for (const PolicyResult& r : study.results) {
+    const Strings& partners = r.outcome.partners;
+    if (partners.empty()) continue;
+    std::vector<std::uint64_t> distinct;
+    std::uint64_t changes = 0;
+    for (const std::vector<std::uint32_t>& needed : partners) {
+      distinct.push_back(distinct_partners(needed));
+      changes += needed.size();
+    }
+    std::sort(distinct.begin(), distinct.end());
+    out += fmt::format(
+        "partners of a process, {}: {} to {}, median {}; it turned to another {:.1f} times, in the "
+        "mean\n",
+        r.policy, distinct.front(), distinct.back(), distinct[distinct.size() / 2],
+        static_cast<double>(changes) / static_cast<double>(partners.size()));
+    if (limits.empty()) continue;
+    out += "  at most  victims           made  torn down  (of a process, mean)\n";
+    for (const std::uint64_t limit : limits) {
+      for (const Victims& victims : kVictims) out += line_of(partners, limit, victims);
+    }
+  }
+  return out;
+}
+
+}  // namespace turnout::sim

@@ -1,0 +1,70 @@
+// The NWChem-like program over the real core: the array's sums are right, whatever carries the
+// operations and whatever the network loses.
+#include <gtest/gtest.h>
+
+#include "sim/profile_file.h"
+#include "sim/simulation.h"
+#include "sim/workloads/nwchem.h"
+
+namespace turnout::sim {
+namespace {
+
+// Sums, and that each task is taken once, are checked by the program.
+void expect_right(const std::string& policy, bool faults, std::uint64_t seed) {
+  NwchemShape shape;
+  shape.tasks = 300;
+  shape.iterations = 3;
+  shape.tiles = 8;
+  shape.reach = 2;
+  shape.far = 200;
+  shape.bytes = 5000;
+  shape.neighbours = 1;
+  shape.halo = 20'000;
+  shape.reduced = 8;
+  shape.work = 20'000;
+  const auto counts = std::make_shared<NwchemCounts>();
+  Options options;
+  options.ranks = 10;
+  options.ranks_per_node = 2;
+  options.seed = seed;
+  options.profile = std::move(find_profile("connect-ib")).value().profile;
+  options.settings = {{"policy", policy}};
+  options.keep_partners = true;
+  if (faults) {
+    options.profile.fault_loss = options.profile.fault_duplicate = 10'000;
+    options.profile.fault_reorder = 100'000;
+  }
+  const Program program = make_nwchem(shape, {options.ranks, options.ranks_per_node, seed},
+                                      std::make_shared<Phases>(), counts);
+  const Result<Outcome> outcome = run(options, program);
+  ASSERT_TRUE(outcome.ok()) << policy << ", seed " << seed << ": " << outcome.status().text();
+  EXPECT_EQ(counts->tasks, 300u);
+  // And the barriers': 4 rounds in each.
+  EXPECT_EQ(outcome.value().messages, counts->messages + 3 * 4 * 10);
+  EXPECT_EQ(outcome.value().partners.size(), 10u);
+  EXPECT_EQ(outcome.value().world.qps_alive, 0u);
+  EXPECT_EQ(outcome.value().world.regions_alive, 0u);
+}
+
+class NwchemRun : public testing::TestWithParam<const char*> {};
+
+TEST_P(NwchemRun, HasTheRightSums) {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    expect_right(GetParam(), false, seed);
+    expect_right(GetParam(), true, seed);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, NwchemRun,
+                         testing::Values("turnout", "aqps", "rc-rdma-od", "dc-rdma-od",
+                                         "static:dc-sendrecv"),
+                         [](const auto& info) {
+                           std::string name(info.param);
+                           for (char& c : name) {
+                             if (c == '-' || c == ':') c = '_';
+                           }
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace turnout::sim
