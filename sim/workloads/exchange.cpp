@@ -78,21 +78,6 @@ Task all_to_all(Rank rank, Pattern p, std::uint64_t rounds) {
   }
 }
 
-Task warmed_all_to_all(Rank rank, Pattern p, std::uint64_t warmup, std::shared_ptr<Phases> phases) {
-  const std::uint64_t among = p.among == 0 ? rank.size() : p.among;
-  const std::uint64_t messages = messages_among(among, rank.size());
-  if (warmup > 0) {
-    if (rank.id() == 0) phases->begin("warmup", rank.now());
-    co_await all_to_all(rank, p, warmup);
-    co_await rank.barrier();
-    if (rank.id() == 0) phases->end(rank.now(), warmup * messages);
-  }
-  if (rank.id() == 0) phases->begin("alltoall", rank.now());
-  co_await all_to_all(rank, p, p.rounds);
-  co_await rank.barrier();
-  if (rank.id() == 0) phases->end(rank.now(), p.rounds * messages);
-}
-
 struct Shifts {
   std::uint64_t shifts, messages, bytes, stride;
   std::uint32_t window, ahead;
@@ -130,11 +115,15 @@ Result<Program> make_ring(const Values& v, const Place&, const std::shared_ptr<P
   return Program([p, phases](Rank rank) { return ring(rank, p, phases); });
 }
 
-Result<Program> make_all_to_all(const Values& v, const Place&,
+Result<Program> make_all_to_all(const Values& v, const Place& place,
                                 const std::shared_ptr<Phases>& phases) {
   const Pattern p{v["rounds"], v["bytes"], v.small("group"), v.small("among")};
-  return Program([p, warmup = v["warmup"], phases](Rank rank) {
-    return warmed_all_to_all(rank, p, warmup, phases);
+  const std::uint64_t among = p.among == 0 ? place.ranks : p.among;
+  const TimedRounds timed{"alltoall", v["warmup"], v["rounds"], messages_among(among, place.ranks)};
+  return Program([p, timed, phases](Rank rank) {
+    return play_timed(
+        rank, timed, [p](Rank one, std::uint64_t rounds) { return all_to_all(one, p, rounds); },
+        phases);
   });
 }
 

@@ -5,6 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
 #include <vector>
 
 #include "sim/workload.h"
@@ -22,6 +25,7 @@ namespace turnout::sim {
 [[nodiscard]] std::vector<Workload> changing_family();   // phases, hotspots
 [[nodiscard]] std::vector<Workload> nas_family();        // nas-is, nas-ft, nas-cg, ...
 [[nodiscard]] std::vector<Workload> pressure_family();   // overlap, flood, incast
+[[nodiscard]] std::vector<Workload> nwchem_family();     // nwchem
 
 namespace parameter {
 
@@ -57,5 +61,19 @@ constexpr Parameter time(std::string_view name, std::uint64_t nanoseconds, std::
 
 // Tag of messages of which a program has only one kind.
 inline constexpr std::uint64_t kDataTag = 1;
+
+struct TimedRounds {
+  std::string_view name;
+  std::uint64_t warmup, rounds;
+  std::uint64_t messages;  // of a round, by all ranks
+};
+// Plays rounds that are not counted, for the selection to choose, and then those that are, with a
+// barrier after each part.
+Task play_timed(Rank rank, TimedRounds timed, std::function<Task(Rank, std::uint64_t rounds)> body,
+                std::shared_ptr<Phases> phases);
+
+// An error where a workload has more pairs than its ranks make.
+[[nodiscard]] Status check_pairs(std::string_view workload, std::uint64_t pairs,
+                                 const Place& place);
 
 }  // namespace turnout::sim

@@ -44,35 +44,27 @@ Task ping_pong(Rank rank, Pattern p, std::shared_ptr<Phases> phases) {
   if (id == 0) phases->end(rank.now(), 2 * p.rounds * p.distance);
 }
 
+struct BowTie {
+  std::uint64_t bytes;
+  std::uint32_t distance;  // between the two ranks of a pair
+  int last;                // value of every message's last byte; negative: any
+};
+
 // The pseudo-code of the paper: receive, send, wait for both.
-Task bow_tie(Rank rank, Pattern p, std::uint64_t rounds) {
-  const std::uint32_t peer = (rank.id() + p.distance) % rank.size();
+Task bow_tie(Rank rank, BowTie b, std::uint64_t rounds) {
+  rank.end_messages_with(b.last);
+  const std::uint32_t peer = (rank.id() + b.distance) % rank.size();
   for (std::uint64_t i = 0; i < rounds; ++i) {
-    const Request in = co_await rank.irecv(peer, p.bytes, kDataTag);
-    const Request out = co_await rank.isend(peer, p.bytes, kDataTag);
+    const Request in = co_await rank.irecv(peer, b.bytes, kDataTag);
+    const Request out = co_await rank.isend(peer, b.bytes, kDataTag);
     co_await rank.wait(in);
     co_await rank.wait(out);
   }
 }
 
-Task warmed_bow_tie(Rank rank, Pattern p, std::uint64_t warmup, int last,
-                    std::shared_ptr<Phases> phases) {
-  rank.end_messages_with(last);
-  if (warmup > 0) {
-    if (rank.id() == 0) phases->begin("warmup", rank.now());
-    co_await bow_tie(rank, p, warmup);
-    co_await rank.barrier();
-    if (rank.id() == 0) phases->end(rank.now(), warmup * rank.size());
-  }
-  if (rank.id() == 0) phases->begin("bowtie", rank.now());
-  co_await bow_tie(rank, p, p.rounds);
-  co_await rank.barrier();
-  if (rank.id() == 0) phases->end(rank.now(), p.rounds * rank.size());
-}
-
 struct Transfers {
-  Pattern pattern;
-  std::uint64_t warmup;
+  std::uint64_t bytes;
+  std::uint32_t distance;
   Picoseconds early, late;  // of the receiver, against the sender
 };
 
@@ -81,55 +73,39 @@ constexpr std::uint64_t kReadyTag = kDataTag + 1;
 // A round begins when the receiver has said that it is ready, so both reach it together but for
 // what they are told to compute.
 Task transfer(Rank rank, Transfers t, std::uint64_t rounds) {
-  const Pattern& p = t.pattern;
   const std::uint32_t id = rank.id();
   for (std::uint64_t i = 0; i < rounds; ++i) {
-    if (id < p.distance) {
-      co_await rank.recv(id + p.distance, 8, kReadyTag);
+    if (id < t.distance) {
+      co_await rank.recv(id + t.distance, 8, kReadyTag);
       if (t.early > 0) co_await rank.compute(t.early);
-      co_await rank.send(id + p.distance, p.bytes, kDataTag);
-    } else if (id < 2 * p.distance) {
-      co_await rank.send(id - p.distance, 8, kReadyTag);
+      co_await rank.send(id + t.distance, t.bytes, kDataTag);
+    } else if (id < 2 * t.distance) {
+      co_await rank.send(id - t.distance, 8, kReadyTag);
       if (t.late > 0) co_await rank.compute(t.late);
-      co_await rank.recv(id - p.distance, p.bytes, kDataTag);
+      co_await rank.recv(id - t.distance, t.bytes, kDataTag);
     }
   }
-}
-
-Task warmed_transfer(Rank rank, Transfers t, std::shared_ptr<Phases> phases) {
-  if (t.warmup > 0) {
-    if (rank.id() == 0) phases->begin("warmup", rank.now());
-    co_await transfer(rank, t, t.warmup);
-    co_await rank.barrier();
-    if (rank.id() == 0) phases->end(rank.now(), 2 * t.warmup * t.pattern.distance);
-  }
-  if (rank.id() == 0) phases->begin("transfer", rank.now());
-  co_await transfer(rank, t, t.pattern.rounds);
-  co_await rank.barrier();
-  if (rank.id() == 0) phases->end(rank.now(), 2 * t.pattern.rounds * t.pattern.distance);
 }
 
 Result<Program> make_transfer(const Values& v, const Place& place,
                               const std::shared_ptr<Phases>& phases) {
   const std::uint64_t pairs = v["pairs"] == 0 ? place.ranks / 2 : v["pairs"];
-  if (pairs > place.ranks / 2) {
-    return Status{Code::invalid, fmt::format("transfer, pairs = {}: {} ranks make {} pairs", pairs,
-                                             place.ranks, place.ranks / 2)};
-  }
-  const Transfers t{{v["rounds"], v["bytes"], static_cast<std::uint32_t>(pairs)},
-                    v["warmup"],
+  if (Status status = check_pairs("transfer", pairs, place); !status.ok()) return status;
+  const Transfers t{v["bytes"], static_cast<std::uint32_t>(pairs),
                     static_cast<Picoseconds>(v["early"]) * hca::kNanosecond,
                     static_cast<Picoseconds>(v["late"]) * hca::kNanosecond};
-  return Program([t, phases](Rank rank) { return warmed_transfer(rank, t, phases); });
+  const TimedRounds timed{"transfer", v["warmup"], v["rounds"], 2 * pairs};
+  return Program([t, timed, phases](Rank rank) {
+    return play_timed(
+        rank, timed, [t](Rank one, std::uint64_t rounds) { return transfer(one, t, rounds); },
+        phases);
+  });
 }
 
 Result<Program> make_ping_pong(const Values& v, const Place& place,
                                const std::shared_ptr<Phases>& phases) {
   const std::uint64_t pairs = v["pairs"];
-  if (pairs > place.ranks / 2) {
-    return Status{Code::invalid, fmt::format("pingpong, pairs = {}: {} ranks make {} pairs", pairs,
-                                             place.ranks, place.ranks / 2)};
-  }
+  if (Status status = check_pairs("pingpong", pairs, place); !status.ok()) return status;
   const Pattern p{v["rounds"], v["bytes"], static_cast<std::uint32_t>(pairs)};
   return Program([p, phases](Rank rank) { return ping_pong(rank, p, phases); });
 }
@@ -140,10 +116,13 @@ Result<Program> make_bow_tie(const Values& v, const Place& place,
     return Status{Code::invalid,
                   fmt::format("bowtie is made of pairs: {} ranks are odd", place.ranks)};
   }
-  const Pattern p{v["rounds"], v["bytes"], place.ranks / 2};
-  const int last = v["last_byte"] > 255 ? -1 : static_cast<int>(v["last_byte"]);
-  return Program([p, warmup = v["warmup"], last, phases](Rank rank) {
-    return warmed_bow_tie(rank, p, warmup, last, phases);
+  const BowTie b{v["bytes"], place.ranks / 2,
+                 v["last_byte"] > 255 ? -1 : static_cast<int>(v["last_byte"])};
+  const TimedRounds timed{"bowtie", v["warmup"], v["rounds"], place.ranks};
+  return Program([b, timed, phases](Rank rank) {
+    return play_timed(
+        rank, timed, [b](Rank one, std::uint64_t rounds) { return bow_tie(one, b, rounds); },
+        phases);
   });
 }
 

@@ -1,0 +1,36 @@
+// How many connections a process makes when it may keep only so many, from the order in which it
+// needs its partners: with the victims of two policies, and with those of someone who knows what
+// comes.
+//
+// Pure; any thread. A partner that is needed has to have a connection, so a limit of 0 counts as 1.
+// The order is that of one process (Outcome::partners); that its partners tear down what they share
+// with it is not seen here.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace turnout::sim {
+
+struct Connections {
+  std::uint64_t made = 0;
+  std::uint64_t torn_down = 0;  // for another
+  friend bool operator==(const Connections&, const Connections&) = default;
+};
+
+// The victim is the least recently used.
+[[nodiscard]] Connections lru_connections(std::span<const std::uint32_t> needed, std::size_t limit);
+
+// ACTS IV.B, LRU-M: of the partners that were torn down least often so far, the least recently
+// used.
+[[nodiscard]] Connections lru_m_connections(std::span<const std::uint32_t> needed,
+                                            std::size_t limit);
+
+// The one whose next use is the farthest away: no choice of victims makes fewer connections
+// (Belady, IBM Systems Journal 5(2), 1966).
+[[nodiscard]] Connections clairvoyant_connections(std::span<const std::uint32_t> needed,
+                                                  std::size_t limit);
+
+[[nodiscard]] std::uint64_t distinct_partners(std::span<const std::uint32_t> needed);
+
+}  // namespace turnout::sim
