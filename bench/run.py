@@ -176,6 +176,7 @@ Ping-pong between two processes, each pinned to a core of its own; one way, half
 same conditions; each figure is the median of the rounds, and each round's figure the median of its
 batches. Every run starts with {args.warm_up:g} s of 8-byte messages, in which Turnout's selection decides.
 Buffers are ordinary heap memory. Turnout runs on its virtual adapter, between processes of one host.
+Other patterns (overlap, bandwidth beside the adapter alone, ...) are in [micro.md](micro.md).
 
 Machine: {machine()}.
 

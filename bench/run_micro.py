@@ -3,12 +3,16 @@
 
     bench/run_micro.py BUILD_DIR [BENCHMARK ...] [--protocol get --protocol put ...] [--rounds 3]
 
-Benchmarks: bowtie, alltoall, overlap, flood, incast; each file in bench/mpi says what it does. Runs on
-PyPI's MPICH, all messages over Turnout. In every round each protocol for large messages
+Benchmarks: bowtie, alltoall, overlap, bandwidth, flood, incast; each file in bench/mpi says what it does.
+Runs on PyPI's MPICH, all messages over Turnout. In every round each protocol for large messages
 (TURNOUT_RENDEZVOUS) runs once, in an order that changes from round to round; figures are medians of the
 rounds, and ratios are to the first protocol in the same round. Every program checks its messages, and
 every run leaves its reports, of which the job's profile is taken (`turnout report --json`): memory at
 its peak, which must not be above the budget, RNR retries, unexpected messages.
+
+bandwidth: beside MPI, in the same rounds, what the virtual adapter itself carries (bench/hca_write_bw.cpp,
+which does what perftest's ib_write_bw does). overlap with --progress-thread: also with that setting, at the
+process that computes only, and at both.
 """
 
 import argparse
@@ -23,10 +27,12 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-BENCHMARKS = ["bowtie", "alltoall", "overlap", "flood", "incast"]
+BENCHMARKS = ["bowtie", "alltoall", "overlap", "bandwidth", "flood", "incast"]
 PROTOCOLS = ["getcqe", "get", "rput", "putnr", "put", "auto"]
 # Whose messages are large enough for the protocol to matter.
-LARGE = {"bowtie", "alltoall", "overlap"}
+LARGE = {"bowtie", "alltoall", "overlap", "bandwidth"}
+WINDOW = 64  # of bandwidth, as osu_bw's
+SIDES = ["sender", "receiver"]  # of overlap, by rank
 UNITS = {"K": 1 << 10, "M": 1 << 20}
 
 
@@ -60,6 +66,14 @@ def cases(args, benchmark):
                                                    ["64K", "256K", "1M", "4M"])]
         return [(size_name(size), 2, ["--bytes", size, "--repeats", 5 if short else 25])
                 for size in sizes]
+    if benchmark == "bandwidth":
+        sizes = [size_of(s) for s in args.size or (["64K"] if short else
+                                                   ["4K", "64K", "256K", "1M", "4M"])]
+        # About 2 GiB in a repeat.
+        return [(f"{size_name(size)}, {buffers} buffer{'s' if buffers > 1 else ''}", 2,
+                 ["--bytes", size, "--window", WINDOW, "--buffers", buffers, *repeats,
+                  "--windows", 2 if short else max(4, min(1000, (2 << 30) // (WINDOW * size)))])
+                for size in sizes for buffers in (1, WINDOW)]
     if benchmark == "flood":
         messages = args.messages or (20000 if short else 1000000)
         ranks = args.ranks or (3 if short else 2)
@@ -96,12 +110,28 @@ class Runner:
             env["TURNOUT_MEMORY_BUDGET"] = self.args.budget
         return env
 
-    def run(self, benchmark, case, protocol):
+    def run(self, benchmark, case, way):
+        """One result; `way` is a protocol, and where a thread makes progress: none, computing, both."""
+        protocol, thread = way
+        if thread != "computing":
+            return self.start(benchmark, case, protocol, [thread == "both"] * case[1])
+        first, second = (self.start(benchmark, case, protocol, [rank == side for rank in (0, 1)])
+                         for side in (0, 1))
+        return {**first, "receiver": second["receiver"]}
+
+    def start(self, benchmark, case, protocol, threads):
+        """`threads`: which ranks have one, all or none of more than two."""
         _, ranks, arguments = case
         self.number += 1
         reports = self.folder / f"reports-{self.number}"
-        command = [str(word) for word in (self.bin / "mpiexec", "-launcher", "fork", "-n", ranks,
-                                          self.folder / benchmark, *arguments)]
+        program = [self.folder / benchmark, *arguments]
+        setting = ["-env", "TURNOUT_PROGRESS_THREAD", self.args.progress_thread or 0]
+        if any(threads) and not all(threads):
+            parts = [["-n", 1, *(setting if has else []), *program] for has in threads]
+            program = [*parts[0], ":", *parts[1]]
+        else:
+            program = ["-n", ranks, *(setting if any(threads) else []), *program]
+        command = [str(word) for word in (self.bin / "mpiexec", "-launcher", "fork", *program)]
         done = subprocess.run(command, env=self.environment(protocol, reports),
                               timeout=self.args.timeout, capture_output=True, text=True)
         line = next((l for l in done.stdout.splitlines() if l.startswith("{")), None)
@@ -111,6 +141,17 @@ class Runner:
         result = json.loads(line)
         result["profile"] = self.profile(reports, ranks)
         return result
+
+    def adapter(self, case):
+        """What the adapter itself carries: RDMA writes to as many buffers."""
+        size, buffers, windows = (case[2][case[2].index(name) + 1]
+                                  for name in ("--bytes", "--buffers", "--windows"))
+        self.number += 1
+        command = [str(word) for word in (self.args.build / "bin" / "hca_write_bw", "--bytes", size,
+                                          "--writes", WINDOW * windows, "--buffers", buffers)]
+        done = subprocess.run(command, env=self.environment("getcqe", "0"), check=True,
+                              timeout=self.args.timeout, capture_output=True, text=True)
+        return json.loads(done.stdout)
 
     def profile(self, reports, ranks):
         """Of the job; checks that it is whole and that nobody went over the budget."""
@@ -152,33 +193,51 @@ MORE = {"bowtie": [("MiB/s", lambda r: r["bytes_per_s"] / (1 << 20), "{:,.0f}")]
                    ("RNR retries", of_profile("rnr_retries", "sum"), "{:,.0f}")]}
 
 
-def overlap_table(results, case_list, protocols):
-    lines = ["| size | protocol | alone: sender (us) | receiver (us) | sender hides | receiver "
-             "hides |", "|---:|---|---:|---:|---:|---:|"]
+def overlap_table(results, case_list, ways):
+    lines = ["| size | protocol | thread | alone: sender (us) | receiver (us) | sender hides | receiver "
+             "hides |", "|---:|---|---|---:|---:|---:|---:|"]
     for case in case_list:
-        for protocol in protocols:
-            runs = results[case[0], protocol]
+        for way in ways:
+            runs = results[case[0], way]
             value = {side: (median(runs, lambda r, s=side: r[s]["alone_us"]),
                             median(runs, lambda r, s=side: r[s]["ratio"]))
-                     for side in ("sender", "receiver")}
-            lines.append(f"| {case[0]} | {protocol} | {value['sender'][0]:.1f} | "
+                     for side in SIDES}
+            lines.append(f"| {case[0]} | {way[0]} | {way[1]} | {value['sender'][0]:.1f} | "
                          f"{value['receiver'][0]:.1f} | {value['sender'][1]:.2f} | "
                          f"{value['receiver'][1]:.2f} |")
     return "\n".join(lines)
 
 
-def table(benchmark, results, case_list, protocols):
+def bandwidth_table(results, case_list, ways, adapter):
+    lines = ["| case | protocol | MPI (MiB/s) | adapter (MiB/s) | MPI / adapter |",
+             "|---|---|---:|---:|---:|"]
+    for case in case_list:
+        for way in ways:
+            runs, raw = results[case[0], way], adapter[case[0]]
+            ratio = statistics.median(of_rate(a) / of_rate(b) for a, b in zip(runs, raw))
+            lines.append(f"| {case[0]} | {way[0]} | {median(runs, of_rate):,.0f} | "
+                         f"{median(raw, of_rate):,.0f} | {ratio:.2f} |")
+    return "\n".join(lines)
+
+
+def of_rate(result):
+    return result["bytes_per_s"] / (1 << 20)
+
+
+def table(benchmark, results, case_list, ways, adapter):
     if benchmark == "overlap":
-        return overlap_table(results, case_list, protocols)
+        return overlap_table(results, case_list, ways)
+    if benchmark == "bandwidth":
+        return bandwidth_table(results, case_list, ways, adapter)
     heading, get, form = MAIN[benchmark]
     more = MORE[benchmark]
-    head = ["case", "protocol", heading, f"against {protocols[0]}", *(m[0] for m in more)]
+    head = ["case", "protocol", heading, f"against {ways[0][0]}", *(m[0] for m in more)]
     lines = ["| " + " | ".join(head) + " |", "|---|---|" + "---:|" * (len(head) - 2)]
     for case in case_list:
-        for protocol in protocols:
-            runs, first = results[case[0], protocol], results[case[0], protocols[0]]
+        for way in ways:
+            runs, first = results[case[0], way], results[case[0], ways[0]]
             ratio = statistics.median(get(a) / get(b) for a, b in zip(runs, first))
-            row = [case[0], protocol, form.format(median(runs, get)), f"{ratio:.2f}"]
+            row = [case[0], way[0], form.format(median(runs, get)), f"{ratio:.2f}"]
             for _, value, text in more:
                 v = median(runs, value)
                 row.append("-" if v is None else text.format(v))
@@ -198,7 +257,8 @@ Medians of {args.rounds} rounds, in each of which every protocol for large messa
 are medians of the rounds' ratios. {len(os.sched_getaffinity(0))} cores, load {load:.1f} over the last five
 minutes, this command's own included: above the number of cores others worked beside it, and single figures
 say little. overlap: the part of a transfer that hides behind a computation at one side, 1 at best; below 0,
-it made the transfer longer.
+it made the transfer longer. bandwidth: the adapter's column is RDMA writes of bench/hca_write_bw.cpp, as
+ib_write_bw's, to as many buffers as MPI receives into; one stays in the caches.
 
 """ + "\n\n".join(tables) + "\n"
 
@@ -210,7 +270,9 @@ def main():
     parser.add_argument("--protocol", action="append", choices=PROTOCOLS,
                         help="repeatable; all of them for large messages, else the default's")
     parser.add_argument("--ranks", type=int)
-    parser.add_argument("--size", action="append", help="of overlap: 64K, 1M; repeatable")
+    parser.add_argument("--size", action="append",
+                        help="of overlap and bandwidth: 64K, 1M; repeatable")
+    parser.add_argument("--progress-thread", help="of overlap: also with TURNOUT_PROGRESS_THREAD so")
     parser.add_argument("--messages", type=int, help="of flood")
     parser.add_argument("--budget", help="TURNOUT_MEMORY_BUDGET")
     parser.add_argument("--rounds", type=int, default=3)
@@ -231,20 +293,30 @@ def main():
         for benchmark in args.benchmark or BENCHMARKS:
             runner.compile(benchmark)
             protocols = args.protocol or (PROTOCOLS if benchmark in LARGE else ["getcqe"])
+            threads = ["none"]
+            if benchmark == "overlap" and args.progress_thread:
+                threads += ["computing", "both"]
+            ways = [(protocol, thread) for protocol in protocols for thread in threads]
             case_list = cases(args, benchmark)
-            results = {(case[0], p): [] for case in case_list for p in protocols}
+            results = {(case[0], way): [] for case in case_list for way in ways}
+            adapter = {case[0]: [] for case in case_list}
             for r in range(args.rounds):
-                at = r % len(protocols)
+                at = r % len(ways)
                 for case in case_list:
-                    for protocol in protocols[at:] + protocols[:at]:
-                        result = runner.run(benchmark, case, protocol)
-                        results[case[0], protocol].append(result)
+                    if benchmark == "bandwidth":
+                        adapter[case[0]].append(runner.adapter(case))
+                    for way in ways[at:] + ways[:at]:
+                        result = runner.run(benchmark, case, way)
+                        results[case[0], way].append(result)
                         shown = {k: v for k, v in result.items() if k != "profile"}
-                        print(f"round {r + 1}/{args.rounds} {protocol:7} {case[0]}: "
+                        thread = "" if way[1] == "none" else f", thread: {way[1]}"
+                        print(f"round {r + 1}/{args.rounds} {way[0]:7} {case[0]}{thread}: "
                               f"{json.dumps(shown)}", flush=True)
-            tables.append(f"## {benchmark}\n{table(benchmark, results, case_list, protocols)}")
-            listed += [{"benchmark": benchmark, "case": case, "protocol": protocol, "runs": runs}
-                       for (case, protocol), runs in results.items()]
+            tables.append(f"## {benchmark}\n{table(benchmark, results, case_list, ways, adapter)}")
+            listed += [{"benchmark": benchmark, "case": case, "protocol": way[0], "thread": way[1],
+                        "runs": runs} for (case, way), runs in results.items()]
+            listed += [{"benchmark": "hca_write_bw", "case": case, "runs": runs}
+                       for case, runs in adapter.items() if runs]
     if args.json:
         args.json.write_text(json.dumps(listed, indent=1) + "\n", encoding="utf-8")
     print(f"\n{len(os.sched_getaffinity(0))} cores, median of {args.rounds} rounds\n")
