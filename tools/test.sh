@@ -38,7 +38,9 @@ run_ctest() {
   shift
   begin "tests of build/$preset" || return 0
   local log=build/$preset.tests.log
-  ctest --test-dir "build/$preset" --output-on-failure --no-tests=error --timeout 600 "$@" 2>&1 |
+  # Whole programs, which take all cores, are RUN_SERIAL.
+  ctest --test-dir "build/$preset" --parallel "$(nproc)" --output-on-failure --no-tests=error \
+    --timeout 600 "$@" 2>&1 |
     tee "$log"
   local status=${PIPESTATUS[0]}
   local line
@@ -46,7 +48,19 @@ run_ctest() {
   if [[ $line =~ ([0-9]+)\ tests\ failed\ out\ of\ ([0-9]+) ]]; then
     failed=$((failed + BASH_REMATCH[1]))
     passed=$((passed + BASH_REMATCH[2] - BASH_REMATCH[1]))
-    [ "${BASH_REMATCH[1]}" -eq 0 ] || trouble+=("build/$preset: see $log")
+    if [ "${BASH_REMATCH[1]}" -ne 0 ]; then
+      trouble+=("build/$preset: see $log")
+      # Their names and ends, once more: whoever sees only the end of this output sees why.
+      local name
+      while read -r name; do
+        trouble+=("  $name")
+        mapfile -t -O "${#trouble[@]}" trouble < <(
+          awk -v name="$name" 'index($0, " Test ") && / #[0-9]+: / { on = index($0, ": " name " ") > 0 }
+                               /^ *Start +[0-9]+: / { on = 0 } on { print "    | " $0 }' "$log" |
+            tail -n 25 | cut -c 1-300
+        )
+      done < <(sed -n '/^The following tests FAILED:/,$ s/^[\t ]*[0-9]* - \([^ ]*\) .*(.*/\1/p' "$log" | head -n 10)
+    fi
   elif [ "$status" -ne 0 ]; then
     failed=$((failed + 1))
     trouble+=("build/$preset: ctest ended with $status, see $log")
