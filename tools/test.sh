@@ -74,11 +74,11 @@ export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}"
 
 quick() {
   step "release build" tools/build.sh release && run_ctest release -LE long
-  step "build with address and undefined-behaviour sanitizers" tools/build.sh asan &&
+  step "build with address and undefined-behaviour sanitizers" tools/build.sh asan sanitize_tests &&
     run_ctest asan -L sanitize -LE long
-  # Its subject is one process's threads; whole programs of many processes are left to the others.
-  step "build with the thread sanitizer" tools/build.sh tsan &&
-    run_ctest tsan -L sanitize -LE "long|programs"
+  # Its subject is one process's threads; whole programs of many processes are left to the other.
+  step "build with the thread sanitizer" tools/build.sh tsan threads_tests &&
+    run_ctest tsan -L threads -LE "long|programs"
 }
 
 long() {
@@ -88,6 +88,10 @@ long() {
     passed=$((passed + 1))
   step "random schedules with little memory" build/release/bin/sim_soak --scarce --count 1000 &&
     passed=$((passed + 1))
+  step "all with address and undefined-behaviour sanitizers" tools/build.sh asan &&
+    run_ctest asan -L wide -LE long
+  step "all with the thread sanitizer" tools/build.sh tsan &&
+    run_ctest tsan -L "wide|sanitize" -LE "long|programs"
   step "clang build" tools/build.sh clang && run_ctest clang -LE "long|programs"
   step "checks of the sources" tools/check.sh && passed=$((passed + 1))
 }
