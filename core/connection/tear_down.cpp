@@ -78,16 +78,13 @@ bool EndpointCore::want_place(Peer& peer) {
 
 // For a request of the peer's. False: nobody's place will be free for it.
 bool EndpointCore::park(Peer& peer, std::uint32_t qp_number) {
-  const bool stood = peer.wants_place;
-  if (!want_place(peer)) return false;
   std::size_t coming = places_coming(clock_.now());
   for (const ConnectionUse* const use : victims_.connected()) {
     if (may_go(*use, INT64_MAX)) ++coming;  // as soon as it is old enough
   }
-  if (coming < wanting_place_.size()) {
-    if (!stood) stop_wanting(peer);
+  // Asked first: to stand in line may tear a connection down.
+  if (coming < wanting_place_.size() + (peer.wants_place ? 0 : 1) || !want_place(peer))
     return false;
-  }
   peer.parked_qp = qp_number;
   return true;
 }
