@@ -53,6 +53,7 @@ void Rank::StartAwaiter::await_suspend(std::coroutine_handle<> handle) {
   state->suspend_start(*this, handle);
 }
 Request Rank::StartAwaiter::await_resume() {
+  if (error) std::rethrow_exception(error);
   return request;
 }
 

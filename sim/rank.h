@@ -4,10 +4,12 @@
 // A program is a coroutine per rank. Nothing here blocks or spins: waiting costs no real time.
 // Every message's content is generated from (source, destination, tag, number) and checked at the
 // receiver, unless the simulation was told not to. Errors (a lost peer, a budget too small) are
-// thrown as SimulationError out of the operation that failed. Owner: Simulation; one thread.
+// thrown as OperationError out of the operation that failed, what must not be as SimulationError.
+// Owner: Simulation; one thread.
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <initializer_list>
 #include <memory>
@@ -27,6 +29,13 @@ using hca::Picoseconds;
 class SimulationError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+};
+
+// The library ended or refused an operation: its peer is lost, or memory is. The program may catch
+// it and go on.
+class OperationError : public SimulationError {
+ public:
+  using SimulationError::SimulationError;
 };
 
 inline constexpr std::uint32_t kAnySource = 0xffffffff;
@@ -119,7 +128,8 @@ class Rank {
     std::uint64_t bytes, tag;
     Kind kind;
     Request request;
-    std::uint64_t value = 0;  // of an add, whose tag is the cell
+    std::uint64_t value = 0;             // of an add, whose tag is the cell
+    std::exception_ptr error = nullptr;  // of one that had waited for room
     bool await_ready();
     void await_suspend(std::coroutine_handle<> handle);
     [[nodiscard]] Request await_resume();

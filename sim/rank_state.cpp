@@ -252,7 +252,11 @@ void RankState::sleep() {
 bool RankState::resume() {
   switch (waits_) {
     case Waits::start:
-      if (!try_start(*starting_)) return false;
+      try {
+        if (!try_start(*starting_)) return false;
+      } catch (const OperationError&) {
+        starting_->error = std::current_exception();
+      }
       break;
     case Waits::request:
       if (!is_done(wanted_)) return false;
@@ -465,7 +469,7 @@ bool RankState::try_start(Rank::StartAwaiter& awaiter) {
   }
   slot.used = false;
   free_slots_.push_back(index);
-  if (status.code() != Code::again) fail(status.text());
+  if (status.code() != Code::again) throw OperationError(status.text());
   return false;
 }
 
@@ -482,8 +486,8 @@ Received RankState::take(Request request) {
   slot.done = false;
   free_slots_.push_back(request.index_);
   if (!slot.error.empty()) {
-    fail(fmt::format("{} rank {}, {} bytes, tag {}: {}", words_of(slot.kind), slot.peer, slot.bytes,
-                     slot.tag, slot.error));
+    throw OperationError(fmt::format("{} rank {}, {} bytes, tag {}: {}", words_of(slot.kind),
+                                     slot.peer, slot.bytes, slot.tag, slot.error));
   }
   return slot.received;
 }

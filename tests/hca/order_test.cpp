@@ -134,7 +134,8 @@ TEST(Deregistration, NothingLandsAfterwards) {
         std::memset(m.data, 0xaa, 4096);
         std::this_thread::sleep_for(std::chrono::microseconds(100));
         for (int i = 0; i < 4096; ++i) ASSERT_EQ(m.data[i], 0xaa);
-        m.mr = ibv_reg_mr(rig.pd, m.data, 4096, int{IBV_ACCESS_LOCAL_WRITE});  // for the rig to drop
+        m.mr =
+            ibv_reg_mr(rig.pd, m.data, 4096, int{IBV_ACCESS_LOCAL_WRITE});  // for the rig to drop
         rig.drop(m);
       }
       x->word[3].store(~0ULL);

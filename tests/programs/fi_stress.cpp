@@ -40,6 +40,7 @@ struct Options {
   TrafficOptions traffic;
   std::uint64_t switch_every = 0;
   std::string interval, budget, report, fabric;
+  std::uint64_t most_connections = 0;  // of a process at one time; 0: as many as it likes
   std::uint64_t repeat = 1;
   double stall = 60;   // seconds without any progress that count as a hang
   double notice = 10;  // seconds in which a dead rank must be noticed
@@ -198,6 +199,7 @@ bool watch(Job& job, const Options& options) {
 // What the library itself reported: one JSON file per process.
 bool check_reports(const Options& options) {
   std::uint64_t files = 0, switches = 0, worst_peak = 0, budget = 0;
+  std::uint64_t made = 0, torn_down = 0, least_made = ~std::uint64_t{0};
   bool ok = true;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(options.report)) {
     if (entry.path().extension() != ".json") continue;
@@ -216,6 +218,16 @@ bool check_reports(const Options& options) {
                  peak, limit);
       ok = false;
     }
+    const auto connections = report.value("rc_queue_pairs_peak", std::uint64_t{0});
+    if (options.most_connections != 0 && connections > options.most_connections) {
+      fmt::print(stderr, "{}: {} connections at one time, {} are allowed\n",
+                 entry.path().filename().string(), connections, options.most_connections);
+      ok = false;
+    }
+    const auto& of_connections = report.value("connections", nlohmann::json::object());
+    made += of_connections.value("made", std::uint64_t{0});
+    least_made = std::min(least_made, of_connections.value("made", std::uint64_t{0}));
+    torn_down += of_connections.value("tear_downs", std::uint64_t{0});
     worst_peak = std::max(worst_peak, peak);
     budget = limit;
     for (const auto& peer : report.value("peers", nlohmann::json::array())) {
@@ -228,6 +240,14 @@ bool check_reports(const Options& options) {
   }
   fmt::print("reports: {} files, largest peak {} of {} bytes, {} channel switches counted\n", files,
              worst_peak, budget, switches);
+  if (options.most_connections != 0) {
+    fmt::print("{} ends of connections made, {} at least by each process, {} torn down by choice\n",
+               made, least_made, torn_down);
+    if (torn_down == 0) {
+      fmt::print(stderr, "no connection was torn down\n");
+      ok = false;
+    }
+  }
   if (files != options.traffic.ranks) {
     fmt::print(stderr, "{} reports for {} processes\n", files, options.traffic.ranks);
     ok = false;
@@ -388,6 +408,11 @@ int main(int argc, char** argv) {
   common(traffic);
   traffic->add_option("--messages", options.traffic.messages, "messages of all ranks together");
   traffic->add_option("--report", options.report, "folder for the library's reports; checked");
+  traffic->add_option(
+      "--partners", options.traffic.partners,
+      "send to so many ranks at a time, a set that changes all the time; 0: to all");
+  traffic->add_option("--most-connections", options.most_connections,
+                      "TURNOUT_MAX_CONN; with --report it is checked");
   traffic->add_flag("--allow-switchless", options.allow_switchless,
                     "accept a run in which no channel was switched");
   auto* killer = app.add_subcommand("kill", "the others survive a kill -9 and are told");
@@ -411,6 +436,7 @@ int main(int argc, char** argv) {
   set("TURNOUT_TEST_SWITCH_EVERY", std::to_string(options.switch_every));
   set("TURNOUT_INTERVAL", options.interval);
   set("TURNOUT_MEMORY_BUDGET", options.budget);
+  set("TURNOUT_MAX_CONN", std::to_string(options.most_connections));
   set("TURNOUT_REPORT", options.report);
   setenv("TURNOUT_REPORT_JOB", options.fabric.c_str(), 0);
   try {

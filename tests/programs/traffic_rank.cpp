@@ -114,6 +114,11 @@ bool TrafficRank::peer_is_dead(std::uint32_t peer) const noexcept {
   return shared_.victim.load(std::memory_order_relaxed) == static_cast<std::int32_t>(peer);
 }
 
+void TrafficRank::change_set() {
+  set_first_ = static_cast<std::uint32_t>(random_.below(options_.ranks));
+  set_left_ = kSetMessages;
+}
+
 // Sends the next message of a random target whose window is open. False: nothing could be sent.
 bool TrafficRank::try_send() {
   if (to_send_ == 0) return false;
@@ -122,9 +127,11 @@ bool TrafficRank::try_send() {
     sends_.back()->is_send = true;
     free_sends_.push_back(sends_.back().get());
   }
-  const auto start = static_cast<std::uint32_t>(random_.below(options_.ranks));
-  for (std::uint32_t i = 0; i < options_.ranks; ++i) {
-    const std::uint32_t t = (start + i) % options_.ranks;
+  if (options_.partners != 0 && set_left_ == 0) change_set();
+  const std::uint32_t among = options_.partners != 0 ? options_.partners : options_.ranks;
+  const auto start = static_cast<std::uint32_t>(random_.below(among));
+  for (std::uint32_t i = 0; i < among; ++i) {
+    const std::uint32_t t = (set_first_ + (start + i) % among) % options_.ranks;
     Target& target = targets_[t];
     if (target.left == 0 || (lost_ && peer_is_dead(t))) continue;
     const auto designated = shared_.rank[t].designated[rank_].load(std::memory_order_acquire);
@@ -157,6 +164,7 @@ bool TrafficRank::try_send() {
       return true;
     }
     target.next.reset();
+    if (set_left_ > 0) --set_left_;
     ++target.sent;
     --target.left;
     --to_send_;
@@ -170,6 +178,7 @@ bool TrafficRank::try_send() {
     }
     return true;
   }
+  if (options_.partners != 0) change_set();  // nobody of this one takes anything now
   return false;
 }
 

@@ -35,6 +35,8 @@ struct TrafficOptions {
   std::uint64_t messages = 1'000'000;  // in all; ignored when `endless`
   std::uint64_t seed = 1;
   std::size_t max_size = kMaxSize;
+  // Sends go to so many ranks at a time, a set that changes all the time; 0: to all.
+  std::uint32_t partners = 0;
   bool endless = false;  // until the launcher has killed a rank and all noticed
   bool strict = true;    // every operation to a dead rank must end, not only one
 };
@@ -53,9 +55,11 @@ class TrafficRank {
   struct Target;
   static constexpr std::uint64_t kBlock = 16, kAhead = 32;
   static constexpr std::size_t kReceiveWindow = 64;
+  static constexpr std::uint64_t kSetMessages = 100;  // sent to a set before there is another
 
   [[nodiscard]] RankArea& mine() noexcept { return shared_.rank[rank_]; }
   bool try_send();
+  void change_set();
   bool try_post();
   bool poll();
   void wait_a_little();
@@ -88,6 +92,8 @@ class TrafficRank {
   std::vector<std::deque<Receive*>> unbound_;  // wildcard-source receives in posted order, by key
   FiNode node_;                                // behind the buffers: closed before they go
   std::uint64_t to_send_ = 0, to_receive_ = 0;
+  std::uint32_t set_first_ = 0;  // of `partners` ranks that follow each other
+  std::uint64_t set_left_ = 0;   // messages that still go to it
   std::uint32_t idle_ = 0;
   bool lost_ = false;             // the dead rank was noticed
   bool gap_ = false;              // a wildcard receive failed on a message of the dead rank

@@ -25,6 +25,8 @@ struct Plan {
   std::shared_ptr<std::vector<std::vector<std::uint64_t>>> fetched;
   std::vector<bool> wild;  // ranks that receive from anyone
   bool any_wild = false;
+  std::vector<bool> doomed;  // ranks that die while it is played
+  std::shared_ptr<std::uint64_t> refused = std::make_shared<std::uint64_t>(0);
   std::uint64_t pace;      // mean computation between two calls
   std::uint64_t seed = 0;  // of when counters are added to
 };
@@ -112,6 +114,52 @@ Task take_part(Rank rank, std::shared_ptr<const Plan> plan) {
   if (!plan->any_wild) co_await rank.barrier();
 }
 
+// As take_part(), without wildcards and counters: with who dies an operation may end with an error,
+// at any of its steps.
+Task survive(Rank rank, std::shared_ptr<const Plan> plan) {
+  struct Open {
+    Request request;
+    std::uint32_t peer;
+  };
+  const auto& sends = plan->sends[rank.id()];
+  const auto& receives = plan->receives[rank.id()];
+  std::size_t sent = 0, posted = 0;
+  std::deque<Open> open;
+  Random& random = rank.random();
+  while (sent < sends.size() || posted < receives.size() || !open.empty()) {
+    const bool all = sent == sends.size() && posted == receives.size();
+    if (all || (!open.empty() && random.below(3) == 0 && rank.test(open.front().request))) {
+      const Open first = open.front();
+      open.pop_front();
+      try {
+        co_await rank.wait(first.request);
+      } catch (const OperationError&) {
+        if (!plan->doomed[first.peer]) throw;
+        ++*plan->refused;
+      }
+      continue;
+    }
+    const bool receive = sent == sends.size() || (posted < receives.size() && random.below(2) == 0);
+    const Planned& p = receive ? receives[posted++] : sends[sent++];
+    const std::uint32_t peer = receive ? p.from : p.to;
+    try {
+      if (receive) {
+        const Request in = co_await rank.irecv(p.from, p.bytes + random.below(2) * 100, p.tag);
+        open.push_back({in, peer});
+      } else {
+        const Request out = co_await rank.isend(p.to, p.bytes, p.tag);
+        open.push_back({out, peer});
+      }
+    } catch (const OperationError&) {
+      if (!plan->doomed[peer]) throw;
+      ++*plan->refused;
+    }
+    if (random.below(4) == 0) {
+      co_await rank.compute(static_cast<Picoseconds>(random.below(2 * plan->pace + 1)));
+    }
+  }
+}
+
 // The least budget an endpoint of these options begins with: what it takes at its start and, as it
 // demands, an eighth of the whole beside. 0: it does not start.
 std::uint64_t least_budget(Options options) {
@@ -141,11 +189,12 @@ enum class Sizes { mixed, large };
 // than an endpoint needs to begin.
 ScheduleOutcome play(std::uint64_t seed, bool datagrams, bool scarce,
                      const std::vector<std::pair<std::string, std::string>>& more,
-                     Sizes sizes = Sizes::mixed) {
+                     Sizes sizes = Sizes::mixed, bool deaths = false) {
   Random random(seed);
   Options options;
   options.seed = seed;
   options.ranks = 2 + static_cast<std::uint32_t>(random.below(5));
+  if (deaths) options.ranks = std::max(options.ranks, 3u);
   options.ranks_per_node = 1 + static_cast<std::uint32_t>(random.below(2));
   options.keep_latencies = false;
   options.time_limit = 600 * hca::kSecond;
@@ -257,7 +306,7 @@ ScheduleOutcome play(std::uint64_t seed, bool datagrams, bool scarce,
   plan->receives.resize(options.ranks);
   plan->pace = random.below(5'000'000);
   for (std::uint32_t r = 0; r < options.ranks; ++r) {
-    plan->wild.push_back(random.below(8) == 0);
+    plan->wild.push_back(random.below(8) == 0 && !deaths);
     plan->any_wild = plan->any_wild || plan->wild.back();
   }
   const std::uint64_t count = 50 + random.below(250);
@@ -276,9 +325,22 @@ ScheduleOutcome play(std::uint64_t seed, bool datagrams, bool scarce,
   plan->adds.resize(options.ranks);
   plan->fetched = std::make_shared<std::vector<std::vector<std::uint64_t>>>(options.ranks);
   Random adding(plan->seed);
-  for (std::uint64_t n = plan->any_wild || !adds ? 0 : adding.below(300); n > 0; --n) {
+  for (std::uint64_t n = plan->any_wild || !adds || deaths ? 0 : adding.below(300); n > 0; --n) {
     const std::uint64_t from = adding.below(options.ranks);
     plan->adds[from].push_back(static_cast<std::uint32_t>(adding.below(options.ranks)));
+  }
+
+  plan->doomed.resize(options.ranks);
+  if (deaths) {
+    Random dying(seed ^ 0x64696564);
+    // While connections are first made, or torn down and made anew.
+    const std::uint64_t within = dying.below(2) == 0 ? 1'000 : 20'000;
+    for (std::uint64_t n = 1 + dying.below(options.ranks > 3 ? 2 : 1); n > 0; --n) {
+      const auto who = static_cast<std::uint32_t>(dying.below(options.ranks));
+      plan->doomed[who] = true;
+      options.kills.emplace_back(who,
+                                 static_cast<Picoseconds>(dying.below(within)) * hca::kMicrosecond);
+    }
   }
 
   ScheduleOutcome outcome;
@@ -308,7 +370,9 @@ ScheduleOutcome play(std::uint64_t seed, bool datagrams, bool scarce,
     outcome.fullest = std::max(
         outcome.fullest, static_cast<double>(report.peak) / static_cast<double>(report.budget));
   };
-  auto result = run(options, [plan](Rank rank) { return take_part(rank, plan); });
+  auto result = run(options, [plan, deaths](Rank rank) {
+    return deaths ? survive(rank, plan) : take_part(rank, plan);
+  });
   if (!over.empty()) {
     outcome.broken = over;
     return outcome;
@@ -336,7 +400,8 @@ ScheduleOutcome play(std::uint64_t seed, bool datagrams, bool scarce,
   }
   std::uint64_t carried = 0;
   for (const Channels& channel : o.channels) carried += channel.messages;
-  if (carried != o.messages) {
+  outcome.refused = *plan->refused;
+  if (carried != o.messages && !deaths) {
     outcome.broken = fmt::format("{} messages on channels, {} were sent", carried, o.messages);
   } else if (o.world.qps_alive != 0 || o.world.regions_alive != 0) {
     outcome.broken = fmt::format("{} queue pairs and {} regions are left at the end",
@@ -362,8 +427,9 @@ ScheduleOutcome play_datagram_schedule(std::uint64_t seed,
   return play(seed, true, false, more);
 }
 
-ScheduleOutcome play_teardown_schedule(
-    std::uint64_t seed, const std::vector<std::pair<std::string, std::string>>& more) {
+namespace {
+ScheduleOutcome play_at_limit(std::uint64_t seed, bool deaths,
+                              const std::vector<std::pair<std::string, std::string>>& more) {
   Random drawn(seed ^ 0x6c656176);
   const bool datagrams = seed % 3 == 0;
   const bool scarce = drawn.below(4) == 0;
@@ -382,8 +448,24 @@ ScheduleOutcome play_teardown_schedule(
   if (!scarce || drawn.below(2) == 0) {
     settings.emplace_back("max_conn", pick({"1", "2", "3", "4"}));
   }
+  // A connection may go a set-up time after it was made: where that is thought to be short, they
+  // are torn down all the time.
+  if (drawn.below(4) != 0) {
+    settings.emplace_back("costs", TURNOUT_SOURCE_DIR "/tests/sim/quick_setup.toml");
+  }
   settings.insert(settings.end(), more.begin(), more.end());
-  return play(seed, datagrams, scarce, settings, large ? Sizes::large : Sizes::mixed);
+  return play(seed, datagrams, scarce, settings, large ? Sizes::large : Sizes::mixed, deaths);
+}
+}  // namespace
+
+ScheduleOutcome play_teardown_schedule(
+    std::uint64_t seed, const std::vector<std::pair<std::string, std::string>>& more) {
+  return play_at_limit(seed, false, more);
+}
+
+ScheduleOutcome play_death_schedule(std::uint64_t seed,
+                                    const std::vector<std::pair<std::string, std::string>>& more) {
+  return play_at_limit(seed, true, more);
 }
 
 ScheduleOutcome play_scarce_schedule(std::uint64_t seed,

@@ -18,7 +18,8 @@ struct ScheduleOutcome {
   std::uint64_t offers = 0, puts = 0, puts_told = 0;  // as in the report
   bool gave_up = false;  // a small budget was too small for the program, and the error said so
   std::uint64_t connections = 0, tear_downs = 0;  // ends made; torn down by choice
-  double fullest = 0;  // the largest peak of a rank, as a part of its budget
+  std::uint64_t refused = 0;  // operations that ended with an error, as they should
+  double fullest = 0;         // the largest peak of a rank, as a part of its budget
 };
 
 // `more`: settings on top of those drawn.
@@ -33,6 +34,9 @@ struct ScheduleOutcome {
 // A policy that connects on demand with places for 1 to 4 connections at most, or, every fourth
 // seed, little memory instead; who goes is drawn. Every third seed without DC.
 [[nodiscard]] ScheduleOutcome play_teardown_schedule(
+    std::uint64_t seed, const std::vector<std::pair<std::string, std::string>>& more = {});
+// The same while one or two of 3 to 6 ranks die: operations with them end, all others hold.
+[[nodiscard]] ScheduleOutcome play_death_schedule(
     std::uint64_t seed, const std::vector<std::pair<std::string, std::string>>& more = {});
 // One of the two, odd seeds without DC, with little more memory than an endpoint needs to begin.
 [[nodiscard]] ScheduleOutcome play_scarce_schedule(

@@ -81,7 +81,18 @@ TEST(Schedules, HoldWhileConnectionsAreTornDown) {
     torn_down += outcome.tear_downs;
   }
   EXPECT_GT(made, 1000u);
-  EXPECT_GT(torn_down, 200u);
+  EXPECT_GT(torn_down, 500u);
+}
+TEST(Schedules, HoldWhileConnectionsAreTornDownAndRanksDie) {
+  std::uint64_t torn_down = 0, refused = 0;
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    const ScheduleOutcome outcome = play_death_schedule(seed);
+    ASSERT_EQ(outcome.broken, "") << outcome.told;
+    torn_down += outcome.tear_downs;
+    refused += outcome.refused;
+  }
+  EXPECT_GT(torn_down, 300u);
+  EXPECT_GT(refused, 1000u);
 }
 
 // Hints come and go, and channels that cost nothing to set up change often.

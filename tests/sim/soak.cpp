@@ -29,6 +29,8 @@ int main(int argc, char** argv) {
   app.add_flag("--teardown", teardown, "few connections, that give their places to others")
       ->excludes("--datagrams")
       ->excludes("--scarce");
+  bool deaths = false;
+  app.add_flag("--deaths", deaths, "the same, and one or two of the ranks die");
   std::string policy;
   app.add_option("--policy", policy, "instead of the one drawn")
       ->check(CLI::IsMember(turnout::kPolicyNames));
@@ -38,9 +40,10 @@ int main(int argc, char** argv) {
   if (!policy.empty()) more.emplace_back("policy", policy);
   if (!broken_rule.empty()) more.emplace_back("break_rule", broken_rule);
   std::uint64_t failed = 0, switches = 0, faults = 0, offers = 0, puts = 0, told = 0;
-  std::uint64_t made = 0, torn_down = 0;
+  std::uint64_t made = 0, torn_down = 0, refused = 0;
   for (std::uint64_t i = 0; count == 0 || i < count; ++i) {
-    const auto outcome = teardown    ? turnout::sim::play_teardown_schedule(first + i, more)
+    const auto outcome = deaths      ? turnout::sim::play_death_schedule(first + i, more)
+                         : teardown  ? turnout::sim::play_teardown_schedule(first + i, more)
                          : scarce    ? turnout::sim::play_scarce_schedule(first + i, more)
                          : datagrams ? turnout::sim::play_datagram_schedule(first + i, more)
                          : !rendezvous.empty() ? turnout::sim::play_large_schedule(first + i, more)
@@ -52,11 +55,13 @@ int main(int argc, char** argv) {
     told += outcome.puts_told;
     made += outcome.connections;
     torn_down += outcome.tear_downs;
+    refused += outcome.refused;
     if (!outcome.broken.empty()) {
       ++failed;
       fmt::print("{}\n  {}\n  again: sim_soak --first {} --count 1{}{}\n", outcome.told,
                  outcome.broken, first + i, policy.empty() ? "" : " --policy " + policy,
-                 teardown              ? " --teardown"
+                 deaths                ? " --deaths"
+                 : teardown            ? " --teardown"
                  : scarce              ? " --scarce"
                  : datagrams           ? " --datagrams"
                  : !rendezvous.empty() ? " --rendezvous " + rendezvous
@@ -67,8 +72,9 @@ int main(int argc, char** argv) {
                  first, switches, faults, failed);
       if (offers > 0) fmt::print("  {} offers, {} messages put, {} told of\n", offers, puts, told);
     }
-    if (teardown && ((i + 1) % 1000 == 0 || i + 1 == count)) {
+    if ((teardown || deaths) && ((i + 1) % 1000 == 0 || i + 1 == count)) {
       fmt::print("  {} ends of connections made, {} torn down\n", made, torn_down);
+      if (deaths) fmt::print("  {} operations with the dead ended with an error\n", refused);
     }
     std::fflush(stdout);
   }
