@@ -85,14 +85,14 @@ TEST(Schedules, HoldWhileConnectionsAreTornDown) {
 }
 TEST(Schedules, HoldWhileConnectionsAreTornDownAndRanksDie) {
   std::uint64_t torn_down = 0, refused = 0;
-  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     const ScheduleOutcome outcome = play_death_schedule(seed);
     ASSERT_EQ(outcome.broken, "") << outcome.told;
     torn_down += outcome.tear_downs;
     refused += outcome.refused;
   }
-  EXPECT_GT(torn_down, 300u);
-  EXPECT_GT(refused, 1000u);
+  EXPECT_GT(torn_down, 50u);
+  EXPECT_GT(refused, 500u);
 }
 
 // Hints come and go, and channels that cost nothing to set up change often.
