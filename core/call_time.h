@@ -49,7 +49,8 @@ class CallTime {
     out->calls_measured = measured_;
     if (stood_for_ == 0) return;
     const double mean = sum_ / static_cast<double>(stood_for_);
-    out->library_time = static_cast<std::uint64_t>(mean * static_cast<double>(out->calls) + 0.5);
+    out->library_time =
+        static_cast<std::uint64_t>(std::llround(mean * static_cast<double>(out->calls)));
     if (stood_for_ == measured_ && since == 0) return;  // all of them
     const double squares = of_squares_ - 2 * mean * of_times_ + mean * mean * of_gaps_;
     out->library_time_error = static_cast<std::uint64_t>(std::sqrt(squares > 0 ? squares : 0) *

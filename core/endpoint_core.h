@@ -494,8 +494,8 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] Peer* find_sender(std::uint32_t index, std::uint64_t id) noexcept;
   void send_credits(Peer& peer);
   [[nodiscard]] bool reject(const wire::Introduction& introduction);
-  void send_fin(Peer& peer, std::uint64_t operation, Status status);
-  void lose_peer(Peer& peer, Status why);
+  void send_fin(Peer& peer, std::uint64_t operation, const Status& status);
+  void lose_peer(Peer& peer, const Status& why);
   void keep_alive(Nanoseconds now);
   void probe(Peer& peer, MessageQueue& queue);
   template <class Queue>

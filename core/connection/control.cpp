@@ -195,7 +195,7 @@ void EndpointCore::send_credits(Peer& peer) {
   send_control(peer, Purpose::credit, message);
 }
 
-void EndpointCore::send_fin(Peer& peer, std::uint64_t operation, Status status) {
+void EndpointCore::send_fin(Peer& peer, std::uint64_t operation, const Status& status) {
   wire::ControlMessage message;
   message.type = wire::Control::fin;
   message.operation = operation;
@@ -408,7 +408,7 @@ void EndpointCore::recover(MessageQueue& queue, const ibv_wc& wc) {
   }
 }
 
-void EndpointCore::lose_peer(Peer& peer, Status why) {
+void EndpointCore::lose_peer(Peer& peer, const Status& why) {
   if (peer.lost) return;
   peer.lost = true;
   peer.loss =

@@ -189,7 +189,7 @@ void EndpointCore::look_after_held_back(Peer& peer, bool wildcards, Nanoseconds 
                          "the order of sending",
                          peer.address.to_string(), account_.budget())};
   if (stuck >= kGiveUpAfter * settings_.keepalive) {
-    lose_peer(peer, std::move(why));
+    lose_peer(peer, why);
   } else {
     peer.stuck_told = true;
     TURNOUT_LOG(protocol, warn, "{}", why.text());
