@@ -25,10 +25,17 @@ struct Plan {
   std::shared_ptr<std::vector<std::vector<std::uint64_t>>> fetched;
   std::vector<bool> wild;  // ranks that receive from anyone
   bool any_wild = false;
+  bool deaths = false;
   std::vector<bool> doomed;  // ranks that die while it is played
   std::shared_ptr<std::uint64_t> refused = std::make_shared<std::uint64_t>(0);
   std::uint64_t pace;      // mean computation between two calls
   std::uint64_t seed = 0;  // of when counters are added to
+
+  // Of an operation that ended with an error, while that is handled: only those with who dies may.
+  void excuse(std::uint32_t peer) const {
+    if (!doomed[peer]) throw;
+    ++*refused;
+  }
 };
 
 std::uint64_t random_bytes(Random& random) {
@@ -58,6 +65,19 @@ std::uint64_t random_large_bytes(Random& random) {
   }
 }
 
+struct Open {
+  Request request;
+  std::uint32_t peer;
+};
+
+Task end_of(Rank rank, Open open, std::shared_ptr<const Plan> plan) {
+  try {
+    co_await rank.wait(open.request);
+  } catch (const OperationError&) {
+    plan->excuse(open.peer);
+  }
+}
+
 // Sends and receives mixed at random, each list in its order; waits for them as room demands.
 Task take_part(Rank rank, std::shared_ptr<const Plan> plan) {
   const auto& sends = plan->sends[rank.id()];
@@ -65,7 +85,8 @@ Task take_part(Rank rank, std::shared_ptr<const Plan> plan) {
   const bool wild = plan->wild[rank.id()];
   const auto& adds = plan->adds[rank.id()];
   std::size_t sent = 0, posted = 0;
-  std::deque<Request> open, adding;
+  std::deque<Open> open;
+  std::deque<Request> adding;
   std::size_t added = 0;
   const auto end_first_add = [&](const Received& before) {
     (*plan->fetched)[adds[added - adding.size()]].push_back(before.tag);
@@ -75,15 +96,20 @@ Task take_part(Rank rank, std::shared_ptr<const Plan> plan) {
   Random& random = rank.random();
   while (sent < sends.size() || posted < receives.size()) {
     const bool receive = sent == sends.size() || (posted < receives.size() && random.below(2) == 0);
-    if (receive) {
-      const Planned& p = receives[posted++];
-      const Request in = wild ? co_await rank.irecv(kAnySource, 80'000, kAnyTag)
-                              : co_await rank.irecv(p.from, p.bytes + random.below(2) * 100, p.tag);
-      open.push_back(in);
-    } else {
-      const Planned& p = sends[sent++];
-      const Request out = co_await rank.isend(p.to, p.bytes, p.tag);
-      open.push_back(out);
+    const Planned& p = receive ? receives[posted++] : sends[sent++];
+    const std::uint32_t peer = receive ? p.from : p.to;
+    try {
+      if (receive) {
+        const Request in =
+            wild ? co_await rank.irecv(kAnySource, 80'000, kAnyTag)
+                 : co_await rank.irecv(p.from, p.bytes + random.below(2) * 100, p.tag);
+        open.push_back({in, peer});
+      } else {
+        const Request out = co_await rank.isend(p.to, p.bytes, p.tag);
+        open.push_back({out, peer});
+      }
+    } catch (const OperationError&) {
+      plan->excuse(peer);
     }
     for (; added < adds.size() && among.below(3) == 0; ++added) {
       const Request add = co_await rank.iadd(adds[added]);
@@ -96,13 +122,13 @@ Task take_part(Rank rank, std::shared_ptr<const Plan> plan) {
       co_await rank.compute(static_cast<Picoseconds>(random.below(2 * plan->pace + 1)));
     }
     // Never wait for the oldest while a receive that others need is not posted: take what is done.
-    while (!open.empty() && random.below(3) == 0 && rank.test(open.front())) {
-      co_await rank.wait(open.front());
+    while (!open.empty() && random.below(3) == 0 && rank.test(open.front().request)) {
+      co_await end_of(rank, open.front(), plan);
       open.pop_front();
     }
   }
   while (!open.empty()) {
-    co_await rank.wait(open.front());
+    co_await end_of(rank, open.front(), plan);
     open.pop_front();
   }
   for (; added < adds.size(); ++added) {
@@ -110,54 +136,8 @@ Task take_part(Rank rank, std::shared_ptr<const Plan> plan) {
     adding.push_back(add);
   }
   while (!adding.empty()) end_first_add(co_await rank.wait(adding.front()));
-  // A wildcard receive would take the barrier's messages.
-  if (!plan->any_wild) co_await rank.barrier();
-}
-
-// As take_part(), without wildcards and counters: with who dies an operation may end with an error,
-// at any of its steps.
-Task survive(Rank rank, std::shared_ptr<const Plan> plan) {
-  struct Open {
-    Request request;
-    std::uint32_t peer;
-  };
-  const auto& sends = plan->sends[rank.id()];
-  const auto& receives = plan->receives[rank.id()];
-  std::size_t sent = 0, posted = 0;
-  std::deque<Open> open;
-  Random& random = rank.random();
-  while (sent < sends.size() || posted < receives.size() || !open.empty()) {
-    const bool all = sent == sends.size() && posted == receives.size();
-    if (all || (!open.empty() && random.below(3) == 0 && rank.test(open.front().request))) {
-      const Open first = open.front();
-      open.pop_front();
-      try {
-        co_await rank.wait(first.request);
-      } catch (const OperationError&) {
-        if (!plan->doomed[first.peer]) throw;
-        ++*plan->refused;
-      }
-      continue;
-    }
-    const bool receive = sent == sends.size() || (posted < receives.size() && random.below(2) == 0);
-    const Planned& p = receive ? receives[posted++] : sends[sent++];
-    const std::uint32_t peer = receive ? p.from : p.to;
-    try {
-      if (receive) {
-        const Request in = co_await rank.irecv(p.from, p.bytes + random.below(2) * 100, p.tag);
-        open.push_back({in, peer});
-      } else {
-        const Request out = co_await rank.isend(p.to, p.bytes, p.tag);
-        open.push_back({out, peer});
-      }
-    } catch (const OperationError&) {
-      if (!plan->doomed[peer]) throw;
-      ++*plan->refused;
-    }
-    if (random.below(4) == 0) {
-      co_await rank.compute(static_cast<Picoseconds>(random.below(2 * plan->pace + 1)));
-    }
-  }
+  // A wildcard receive would take the barrier's messages; the dead do not come to it.
+  if (!plan->any_wild && !plan->deaths) co_await rank.barrier();
 }
 
 // The least budget an endpoint of these options begins with: what it takes at its start and, as it
@@ -183,13 +163,15 @@ std::string over_budget(const EndpointReport& report, std::uint64_t budget) {
   return {};
 }
 
-enum class Sizes { mixed, large };
+struct Circumstances {
+  bool datagrams = false;  // UD in DC's place, with faults that only datagrams know
+  bool scarce = false;     // little more memory than an endpoint needs to begin
+  bool large = false;      // messages, most of them
+  bool deaths = false;
+};
 
-// `datagrams`: UD in DC's place, with faults that only datagrams know. `scarce`: little more memory
-// than an endpoint needs to begin.
-ScheduleOutcome play(std::uint64_t seed, bool datagrams, bool scarce,
-                     const std::vector<std::pair<std::string, std::string>>& more,
-                     Sizes sizes = Sizes::mixed, bool deaths = false) {
+ScheduleOutcome play(std::uint64_t seed, const Circumstances& given, const MoreSettings& more) {
+  const auto [datagrams, scarce, large, deaths] = given;
   Random random(seed);
   Options options;
   options.seed = seed;
@@ -273,7 +255,7 @@ ScheduleOutcome play(std::uint64_t seed, bool datagrams, bool scarce,
   profile.setup_register = static_cast<Picoseconds>(keeping.below(20'000'000));
   constexpr const char* kKept[] = {"0", "2", "1024", "1024"};
   options.settings.emplace_back("registration_cache_entries", kKept[keeping.below(4)]);
-  if (sizes == Sizes::large) {
+  if (large) {
     Random drawn(seed ^ 0x72647a);
     options.settings.emplace_back("rendezvous_segment", drawn.below(2) == 0 ? "4KiB" : "1MiB");
     options.settings.emplace_back("offer_last_byte", drawn.below(2) == 0 ? "keep" : "set");
@@ -314,7 +296,7 @@ ScheduleOutcome play(std::uint64_t seed, bool datagrams, bool scarce,
     Planned p{};
     p.from = static_cast<std::uint32_t>(random.below(options.ranks));
     p.to = static_cast<std::uint32_t>(random.below(options.ranks));
-    p.bytes = sizes == Sizes::large ? random_large_bytes(random) : random_bytes(random);
+    p.bytes = large ? random_large_bytes(random) : random_bytes(random);
     p.tag = random.below(3);
     plan->sends[p.from].push_back(p);
     plan->receives[p.to].push_back(p);
@@ -330,6 +312,7 @@ ScheduleOutcome play(std::uint64_t seed, bool datagrams, bool scarce,
     plan->adds[from].push_back(static_cast<std::uint32_t>(adding.below(options.ranks)));
   }
 
+  plan->deaths = deaths;
   plan->doomed.resize(options.ranks);
   if (deaths) {
     Random dying(seed ^ 0x64696564);
@@ -370,9 +353,7 @@ ScheduleOutcome play(std::uint64_t seed, bool datagrams, bool scarce,
     outcome.fullest = std::max(
         outcome.fullest, static_cast<double>(report.peak) / static_cast<double>(report.budget));
   };
-  auto result = run(options, [plan, deaths](Rank rank) {
-    return deaths ? survive(rank, plan) : take_part(rank, plan);
-  });
+  auto result = run(options, [plan](Rank rank) { return take_part(rank, plan); });
   if (!over.empty()) {
     outcome.broken = over;
     return outcome;
@@ -410,42 +391,25 @@ ScheduleOutcome play(std::uint64_t seed, bool datagrams, bool scarce,
   return outcome;
 }
 
-}  // namespace
-
-ScheduleOutcome play_schedule(std::uint64_t seed,
-                              const std::vector<std::pair<std::string, std::string>>& more) {
-  return play(seed, false, false, more);
-}
-
-ScheduleOutcome play_large_schedule(std::uint64_t seed,
-                                    const std::vector<std::pair<std::string, std::string>>& more) {
-  return play(seed, false, false, more, Sizes::large);
-}
-
-ScheduleOutcome play_datagram_schedule(std::uint64_t seed,
-                                       std::vector<std::pair<std::string, std::string>> more) {
-  return play(seed, true, false, more);
-}
-
-namespace {
-ScheduleOutcome play_at_limit(std::uint64_t seed, bool deaths,
-                              const std::vector<std::pair<std::string, std::string>>& more) {
+ScheduleOutcome play_at_limit(std::uint64_t seed, bool deaths, const MoreSettings& more) {
   Random drawn(seed ^ 0x6c656176);
-  const bool datagrams = seed % 3 == 0;
-  const bool scarce = drawn.below(4) == 0;
-  const bool large = drawn.below(3) == 0;
+  Circumstances given;
+  given.datagrams = seed % 3 == 0;
+  given.scarce = drawn.below(4) == 0;
+  given.large = drawn.below(3) == 0;
+  given.deaths = deaths;
   const auto pick = [&](std::initializer_list<const char*> values) {
     return std::string(*(values.begin() + drawn.below(values.size())));
   };
-  std::vector<std::pair<std::string, std::string>> settings = {
+  MoreSettings settings = {
       {"test_switch_every", "0"},
       {"victim", pick({"lru", "lru-m", "cost"})},
-      {"policy", datagrams ? std::string("rc-rdma-od")
-                           : pick({"rc-rdma-od", "srq", "ardma-srq", "ardma-sr"})},
+      {"policy", given.datagrams ? std::string("rc-rdma-od")
+                                 : pick({"rc-rdma-od", "srq", "ardma-srq", "ardma-sr"})},
       {"ring_threshold", pick({"1", "5", "20"})},
       {"max_active_rc", "26"},
       {"rc_pool", pick({"1", "128"})}};
-  if (!scarce || drawn.below(2) == 0) {
+  if (!given.scarce || drawn.below(2) == 0) {
     settings.emplace_back("max_conn", pick({"1", "2", "3", "4"}));
   }
   // A connection may go a set-up time after it was made: where that is thought to be short, they
@@ -454,26 +418,49 @@ ScheduleOutcome play_at_limit(std::uint64_t seed, bool deaths,
     settings.emplace_back("costs", TURNOUT_SOURCE_DIR "/tests/sim/quick_setup.toml");
   }
   settings.insert(settings.end(), more.begin(), more.end());
-  return play(seed, datagrams, scarce, settings, large ? Sizes::large : Sizes::mixed, deaths);
+  return play(seed, given, settings);
 }
+
 }  // namespace
 
-ScheduleOutcome play_teardown_schedule(
-    std::uint64_t seed, const std::vector<std::pair<std::string, std::string>>& more) {
+void ScheduleOutcome::add(const ScheduleOutcome& other) noexcept {
+  switches += other.switches;
+  faults += other.faults;
+  messages += other.messages;
+  adds += other.adds;
+  offers += other.offers;
+  puts += other.puts;
+  puts_told += other.puts_told;
+  connections += other.connections;
+  tear_downs += other.tear_downs;
+  refused += other.refused;
+}
+
+ScheduleOutcome play_schedule(std::uint64_t seed, const MoreSettings& more) {
+  return play(seed, {}, more);
+}
+
+ScheduleOutcome play_large_schedule(std::uint64_t seed, const MoreSettings& more) {
+  return play(seed, {.large = true}, more);
+}
+
+ScheduleOutcome play_datagram_schedule(std::uint64_t seed, const MoreSettings& more) {
+  return play(seed, {.datagrams = true}, more);
+}
+
+ScheduleOutcome play_teardown_schedule(std::uint64_t seed, const MoreSettings& more) {
   return play_at_limit(seed, false, more);
 }
 
-ScheduleOutcome play_death_schedule(std::uint64_t seed,
-                                    const std::vector<std::pair<std::string, std::string>>& more) {
+ScheduleOutcome play_death_schedule(std::uint64_t seed, const MoreSettings& more) {
   return play_at_limit(seed, true, more);
 }
 
-ScheduleOutcome play_scarce_schedule(std::uint64_t seed,
-                                     const std::vector<std::pair<std::string, std::string>>& more) {
+ScheduleOutcome play_scarce_schedule(std::uint64_t seed, const MoreSettings& more) {
   const bool needs = std::any_of(more.begin(), more.end(), [](const auto& setting) {
     return setting.first == "policy" && needs_dc(setting.second);
   });
-  return play(seed, seed % 2 == 1 && !needs, true, more);
+  return play(seed, {.datagrams = seed % 2 == 1 && !needs, .scarce = true}, more);
 }
 
 }  // namespace turnout::sim

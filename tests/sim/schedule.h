@@ -10,6 +10,9 @@
 
 namespace turnout::sim {
 
+// On top of those that a seed draws, by name.
+using MoreSettings = std::vector<std::pair<std::string, std::string>>;
+
 struct ScheduleOutcome {
   std::string broken;  // empty: all holds; else what does not
   std::string told;    // the settings and sizes that the seed gave
@@ -20,26 +23,27 @@ struct ScheduleOutcome {
   std::uint64_t connections = 0, tear_downs = 0;  // ends made; torn down by choice
   std::uint64_t refused = 0;  // operations that ended with an error, as they should
   double fullest = 0;         // the largest peak of a rank, as a part of its budget
+
+  // Its counts.
+  void add(const ScheduleOutcome& other) noexcept;
 };
 
-// `more`: settings on top of those drawn.
-[[nodiscard]] ScheduleOutcome play_schedule(
-    std::uint64_t seed, const std::vector<std::pair<std::string, std::string>>& more = {});
+[[nodiscard]] ScheduleOutcome play_schedule(std::uint64_t seed, const MoreSettings& more = {});
 // The same with larger messages, most of them above the eager limit.
-[[nodiscard]] ScheduleOutcome play_large_schedule(
-    std::uint64_t seed, const std::vector<std::pair<std::string, std::string>>& more = {});
+[[nodiscard]] ScheduleOutcome play_large_schedule(std::uint64_t seed,
+                                                  const MoreSettings& more = {});
 // The same on a device without DC: datagrams are lost, come twice and out of order.
-[[nodiscard]] ScheduleOutcome play_datagram_schedule(
-    std::uint64_t seed, std::vector<std::pair<std::string, std::string>> more = {});
+[[nodiscard]] ScheduleOutcome play_datagram_schedule(std::uint64_t seed,
+                                                     const MoreSettings& more = {});
 // A policy that connects on demand with places for 1 to 4 connections at most, or, every fourth
 // seed, little memory instead; who goes is drawn. Every third seed without DC.
-[[nodiscard]] ScheduleOutcome play_teardown_schedule(
-    std::uint64_t seed, const std::vector<std::pair<std::string, std::string>>& more = {});
+[[nodiscard]] ScheduleOutcome play_teardown_schedule(std::uint64_t seed,
+                                                     const MoreSettings& more = {});
 // The same while one or two of 3 to 6 ranks die: operations with them end, all others hold.
-[[nodiscard]] ScheduleOutcome play_death_schedule(
-    std::uint64_t seed, const std::vector<std::pair<std::string, std::string>>& more = {});
+[[nodiscard]] ScheduleOutcome play_death_schedule(std::uint64_t seed,
+                                                  const MoreSettings& more = {});
 // One of the two, odd seeds without DC, with little more memory than an endpoint needs to begin.
-[[nodiscard]] ScheduleOutcome play_scarce_schedule(
-    std::uint64_t seed, const std::vector<std::pair<std::string, std::string>>& more = {});
+[[nodiscard]] ScheduleOutcome play_scarce_schedule(std::uint64_t seed,
+                                                   const MoreSettings& more = {});
 
 }  // namespace turnout::sim

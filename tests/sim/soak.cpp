@@ -35,46 +35,40 @@ int main(int argc, char** argv) {
   app.add_option("--policy", policy, "instead of the one drawn")
       ->check(CLI::IsMember(turnout::kPolicyNames));
   CLI11_PARSE(app, argc, argv);
-  std::vector<std::pair<std::string, std::string>> more;
+  using namespace turnout::sim;
+  const auto [play, option] =
+      deaths                ? std::pair(&play_death_schedule, std::string(" --deaths"))
+      : teardown            ? std::pair(&play_teardown_schedule, std::string(" --teardown"))
+      : scarce              ? std::pair(&play_scarce_schedule, std::string(" --scarce"))
+      : datagrams           ? std::pair(&play_datagram_schedule, std::string(" --datagrams"))
+      : !rendezvous.empty() ? std::pair(&play_large_schedule, " --rendezvous " + rendezvous)
+                            : std::pair(&play_schedule, std::string());
+  MoreSettings more;
   if (!rendezvous.empty()) more.emplace_back("rendezvous", rendezvous);
   if (!policy.empty()) more.emplace_back("policy", policy);
   if (!broken_rule.empty()) more.emplace_back("break_rule", broken_rule);
-  std::uint64_t failed = 0, switches = 0, faults = 0, offers = 0, puts = 0, told = 0;
-  std::uint64_t made = 0, torn_down = 0, refused = 0;
+  std::uint64_t failed = 0;
+  ScheduleOutcome sum;
   for (std::uint64_t i = 0; count == 0 || i < count; ++i) {
-    const auto outcome = deaths      ? turnout::sim::play_death_schedule(first + i, more)
-                         : teardown  ? turnout::sim::play_teardown_schedule(first + i, more)
-                         : scarce    ? turnout::sim::play_scarce_schedule(first + i, more)
-                         : datagrams ? turnout::sim::play_datagram_schedule(first + i, more)
-                         : !rendezvous.empty() ? turnout::sim::play_large_schedule(first + i, more)
-                                               : turnout::sim::play_schedule(first + i, more);
-    switches += outcome.switches;
-    faults += outcome.faults;
-    offers += outcome.offers;
-    puts += outcome.puts;
-    told += outcome.puts_told;
-    made += outcome.connections;
-    torn_down += outcome.tear_downs;
-    refused += outcome.refused;
+    const ScheduleOutcome outcome = play(first + i, more);
+    sum.add(outcome);
     if (!outcome.broken.empty()) {
       ++failed;
       fmt::print("{}\n  {}\n  again: sim_soak --first {} --count 1{}{}\n", outcome.told,
-                 outcome.broken, first + i, policy.empty() ? "" : " --policy " + policy,
-                 deaths                ? " --deaths"
-                 : teardown            ? " --teardown"
-                 : scarce              ? " --scarce"
-                 : datagrams           ? " --datagrams"
-                 : !rendezvous.empty() ? " --rendezvous " + rendezvous
-                                       : "");
+                 outcome.broken, first + i, policy.empty() ? "" : " --policy " + policy, option);
     }
     if ((i + 1) % 1000 == 0 || i + 1 == count) {
       fmt::print("{} schedules from seed {}, {} channel changes, {} faults, {} failed\n", i + 1,
-                 first, switches, faults, failed);
-      if (offers > 0) fmt::print("  {} offers, {} messages put, {} told of\n", offers, puts, told);
-    }
-    if ((teardown || deaths) && ((i + 1) % 1000 == 0 || i + 1 == count)) {
-      fmt::print("  {} ends of connections made, {} torn down\n", made, torn_down);
-      if (deaths) fmt::print("  {} operations with the dead ended with an error\n", refused);
+                 first, sum.switches, sum.faults, failed);
+      if (sum.offers > 0) {
+        fmt::print("  {} offers, {} messages put, {} told of\n", sum.offers, sum.puts,
+                   sum.puts_told);
+      }
+      if (teardown || deaths) {
+        fmt::print("  {} ends of connections made, {} torn down\n", sum.connections,
+                   sum.tear_downs);
+      }
+      if (deaths) fmt::print("  {} operations with the dead ended with an error\n", sum.refused);
     }
     std::fflush(stdout);
   }
