@@ -113,8 +113,8 @@ Status Settings::validate() const {
   rules.that(policy != "static:ud-sendrecv" || start_channel != "dc", "policy", policy,
              "it needs UD, which TURNOUT_START_CHANNEL=dc rules out");
   rules.one_of("break_rule", break_rule,
-               std::array<std::string_view, 5>{"", "free-before-drain", "over-budget",
-                                               "lend-freely", "stale-registrations"});
+               std::array<std::string_view, 6>{"", "free-before-drain", "over-budget",
+                                               "lend-freely", "stale-registrations", "drop-lost"});
   rules.one_of("rendezvous", rendezvous, kRendezvousNames);
   rules.one_of("offer_last_byte", offer_last_byte, kOfferLastByteNames);
 

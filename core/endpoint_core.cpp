@@ -203,7 +203,8 @@ bool EndpointCore::close() {
   progress();
   const bool late = ticks_ == 0 && clock_.now() >= close_deadline_;
   if (closing_phase_ == Closing::flushing) {
-    const bool flushed = backlogged_.empty() && pending_control_.empty() && answering_.empty();
+    const bool flushed = backlogged_.empty() && pending_control_.empty() && answering_.empty() &&
+                         recovering_.empty();
     if (!late && !flushed) return false;
     say_goodbye();
     closing_phase_ = Closing::parting;
@@ -263,6 +264,7 @@ bool EndpointCore::progress_now() {
   if (!pending_control_.empty()) moved |= pump_control();
   if (links_blocked_) moved |= pump_blocked_links();
   if (hold_until_ != INT64_MAX) release_overdue();
+  if (!recovering_.empty()) moved |= pump_recovering();
   if (!answering_.empty()) moved |= pump_answers();
   if (!backlogged_.empty()) moved |= pump_backlogs();
   if (!pulled_.empty()) moved |= pump_pulled();
@@ -351,21 +353,25 @@ void EndpointCore::on_send_completion(const ibv_wc& wc) {
   const std::uint32_t id = SendQueue::queue_of(wc.wr_id);
   SendQueue* const queue = id < queues_.size() ? queues_[id] : nullptr;
   if (queue == nullptr || !queue->current(wc.wr_id)) return;  // of a queue pair's earlier life
+  if (id >= base_queues_) {
+    on_rc_completion(static_cast<RcQueue&>(*queue), wc);
+    return;
+  }
   if (wc.status == IBV_WC_SUCCESS) {
     queue->retire(wc.wr_id, true, [this](const SendRecord& record) { retire(record); });
     return;
   }
   queue->retire(wc.wr_id, false, [this](const SendRecord& record) { retire(record); });
-  if (id < base_queues_) {
-    recover(static_cast<MessageQueue&>(*queue), wc);
-    return;
-  }
+  recover(static_cast<MessageQueue&>(*queue), wc);
+}
+
+void EndpointCore::on_rc_completion(RcQueue& queue, const ibv_wc& wc) {
+  const bool done = wc.status == IBV_WC_SUCCESS;
+  queue.retire(wc.wr_id, done, [this](const SendRecord& record) { retire(record); });
+  if (done) return;
   for (auto& peer : peers_) {
-    if (peer->rc.get() != queue) continue;
-    lose_peer(*peer, Status{Code::peer_lost,
-                            fmt::format("{}: its RC queue pair failed: {}",
-                                        peer->address.to_string(), ibv_wc_status_str(wc.status)),
-                            EHOSTDOWN});
+    if (peer->rc.get() != &queue) continue;
+    break_connection(*peer, &wc);
     return;
   }
 }
@@ -380,7 +386,8 @@ void EndpointCore::retire(const SendRecord& record) {
   if (record.kind == SendRecord::Kind::transfer) {
     on_transfer_done(*record.transfer, Status{});
   } else if (record.kind == SendRecord::Kind::flush) {
-    on_flushed(*peers_[record.peer]);
+    Peer& peer = *peers_[record.peer];
+    if (--peer.flushes == 0) on_flushed(peer);
   } else if (record.kind == SendRecord::Kind::probe) {
     Peer& peer = *peers_[record.peer];
     --peer.probes;

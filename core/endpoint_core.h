@@ -19,6 +19,7 @@
 //   protocol/pieces.cpp          large messages where there is no RDMA: queue pair, else pieces
 //   connection/control.cpp       credit and establishment messages, peers, loss, keep-alive
 //   connection/negotiation.cpp   J1-J5: changing channels, the RC pool
+//   connection/recovery.cpp      connections that failed while both processes live
 //   connection/tear_down.cpp     connections that give their place to others
 //   connection/hints.cpp         what a sender measures of its side and tells the receiver
 //   connection/decision.cpp      asking the selection, carrying out its plan
@@ -63,6 +64,8 @@
 #include "core/verbs/device.h"
 
 namespace turnout {
+
+struct ForgedMessages;
 
 class EndpointCore final : public Endpoint {
  public:
@@ -115,8 +118,12 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] EndpointReport report() const override;
 
  private:
+  friend struct ForgedMessages;  // of tests: says to a peer what none of ours would
   static constexpr std::uint32_t kQueueDepth = 128;  // work requests of one queue pair
   static constexpr std::uint32_t kControlSendBuffers = 128;
+  // Send buffers kept for what must be sent again (connection/recovery.cpp): what was lost may hold
+  // all others.
+  static constexpr std::uint32_t kRecoveryBuffers = 1;
   static constexpr int kPollBatch = 16;              // completions looked at together
   static constexpr std::uint32_t kMostInline = 256;  // header, and kInjectLimit of payload
   static constexpr std::uint64_t kControlReceive = std::uint64_t{1} << 32;  // bits of a wr_id
@@ -183,6 +190,7 @@ class EndpointCore final : public Endpoint {
   bool poll_receive_queue();
   bool poll_send_queue();
   void on_send_completion(const ibv_wc& wc);
+  void on_rc_completion(RcQueue& queue, const ibv_wc& wc);
   void retire(const SendRecord& record);
   void charge(Work work, std::uint64_t amount) noexcept {
     if (processor_ != nullptr) [[unlikely]]
@@ -366,6 +374,8 @@ class EndpointCore final : public Endpoint {
   void raise_target(Lending& lending) noexcept;
   [[nodiscard]] static bool is_dry(const Peer& peer) noexcept;
   void want_for(Peer& peer);
+  void know_lending(Lending& lending) noexcept;
+  void count_uncredited(Lending& lending) noexcept;
   void serve_wanting();
   void sweep_credits(Nanoseconds now);
   void on_recall(Peer& peer);
@@ -388,6 +398,9 @@ class EndpointCore final : public Endpoint {
   void end_read_early(Transfer& transfer);
   bool pump_transfers();
   void on_transfer_done(Transfer& transfer, Status status);
+  // The target did not let it.
+  [[nodiscard]] static Status refused_key(const Peer& peer, const SendRecord& record,
+                                          ibv_wc_status status);
   void drop_transfer(Transfer& transfer);
   void end_transfer(Transfer& transfer);
 
@@ -541,6 +554,7 @@ class EndpointCore final : public Endpoint {
     return transfers_.ready() ? data_path(peer) : DataPath::wait;
   }
   void start_pull(Transfer& transfer, const wire::Rts& rts);
+  void pull_instead(Transfer& transfer);
   void on_pull(Peer& peer, const wire::ControlMessage& message);
   bool pump_pulled();
   void on_piece(Peer& peer, const wire::Header& header, const std::byte* payload);
@@ -597,6 +611,28 @@ class EndpointCore final : public Endpoint {
   void put_away(std::unique_ptr<RcQueue> queue, Nanoseconds chosen_at);
   void discard_rc(Peer& peer);
   void drop_rc_if_unused(Peer& peer);
+
+  // connection/recovery.cpp
+  void break_connection(Peer& peer, const ibv_wc* wc);
+  void forget_changes(Peer& peer, Nanoseconds now);
+  void take_back(Peer& peer, const std::vector<SendRecord>& records, const ibv_wc* wc);
+  void begin_anew(Transfer& transfer);
+  void on_own_end_dead(Peer& peer);
+  void tell_broken(Peer& peer);
+  void on_broken(Peer& peer, const wire::ControlMessage& message);
+  void on_again(Peer& peer, const wire::ControlMessage& message);
+  void on_resumed(Peer& peer, const wire::ControlMessage& message);
+  bool pump_recovering();
+  bool go_on_recovering(Peer& peer);
+  void end_recovery(Peer& peer);
+  // Of a message; `copied` has room for an inline one.
+  [[nodiscard]] static const std::byte* bytes_of(const Recovery& recovery, const SendRecord& record,
+                                                 std::byte* copied) noexcept;
+  [[nodiscard]] static wire::Header header_of(const Recovery& recovery,
+                                              const SendRecord& record) noexcept;
+  [[nodiscard]] bool send_again(Peer& peer, const SendRecord& lost);
+  void send_control_again(Peer& peer, const SendRecord& lost, const wire::Header& header);
+  void break_for_test(Peer& peer);
 
   // connection/tear_down.cpp
   void limit_connections();
@@ -676,6 +712,7 @@ class EndpointCore final : public Endpoint {
   std::uint32_t active_rc_ = 0;
   std::uint32_t resetting_rc_ = 0;  // given up by their peers, not in the pool yet
   std::uint32_t jobs_ = 0;          // started and not done
+  std::vector<Peer*> recovering_;   // whose connection failed
   std::uint64_t rc_peak_ = 0;       // most that existed at one time
   // Tear-down (connection/tear_down.cpp).
   Victims victims_;

@@ -37,7 +37,7 @@ Status EndpointCore::choose_start_channel() {
                         device_->name(), device_->mtu())};
   }
   own_eager_size_ = std::min(own_eager_size_, device_->mtu()) - wire::kGrhBytes;
-  kept_.resize(settings_.send_buffers);
+  kept_.resize(settings_.send_buffers + kRecoveryBuffers);
   return {};
 }
 
@@ -112,9 +112,9 @@ Status EndpointCore::create_queues() {
   if (Status s = make_srq(&data_srq_, data_buffers); !s.ok()) return s;
   if (Status s = make_srq(&control_srq_, control_buffers); !s.ok()) return s;
 
-  const auto make_pool = [this](BufferPool* pool, std::uint32_t count,
-                                std::uint32_t size) -> Status {
-    auto made = BufferPool::create(*device_, count, size);
+  const auto make_pool = [this](BufferPool* pool, std::uint32_t count, std::uint32_t size,
+                                std::uint32_t kept = 0) -> Status {
+    auto made = BufferPool::create(*device_, count, size, kept);
     if (!made) return made.status();
     *pool = std::move(made).value();
     return {};
@@ -124,7 +124,11 @@ Status EndpointCore::create_queues() {
   receive_pool_ = std::move(receives).value();
   if (Status s = make_pool(&control_receive_pool_, control_buffers, wire::kControlBuffer); !s.ok())
     return s;
-  if (Status s = make_pool(&send_pool_, send_buffers, buffer_size); !s.ok()) return s;
+  if (Status s =
+          make_pool(&send_pool_, send_buffers + kRecoveryBuffers, buffer_size, kRecoveryBuffers);
+      !s.ok()) {
+    return s;
+  }
   if (Status s = make_pool(&control_send_pool_, kControlSendBuffers, wire::kControlBuffer); !s.ok())
     return s;
 

@@ -132,6 +132,7 @@ constexpr std::pair<const char*, std::uint64_t ConnectionsReport::*> kConnection
     {"tear_downs_by_peers", &ConnectionsReport::tear_downs_by_peers},
     {"waited", &ConnectionsReport::waited},
     {"gave_up", &ConnectionsReport::gave_up},
+    {"failed", &ConnectionsReport::failed},
     {"freed", &ConnectionsReport::freed},
     {"time_ns", &ConnectionsReport::time},
     {"time_most_ns", &ConnectionsReport::time_most}};
@@ -178,7 +179,9 @@ void optional_parts_from_json(const Reader& reader, EndpointReport* report, Stat
   }
   if (const Json* const connections = reader.optional("connections")) {
     const Reader r(*connections, "connections.", status);
-    for (const auto& [name, field] : kConnectionFields) r.get(name, &(report->connections.*field));
+    for (const auto& [name, field] : kConnectionFields) {
+      if (r.has(name)) r.get(name, &(report->connections.*field));
+    }
   }
   if (!reader.has("history")) return;
   std::set<std::uint32_t> peers;

@@ -107,6 +107,7 @@ struct ConnectionsReport {
   std::uint64_t made = 0;  // ever
   std::uint64_t tear_downs = 0, tear_downs_by_peers = 0;
   std::uint64_t waited = 0, gave_up = 0;  // peers that found no place; and those that had none soon
+  std::uint64_t failed = 0;               // made good: what they lost was sent again
   // Tear-downs of ours that have ended, and their time from the choice to the free place, ns.
   std::uint64_t freed = 0, time = 0, time_most = 0;
 };

@@ -143,6 +143,11 @@ void own_receives_line(std::string* out, const OwnReceivesReport& receives) {
 }
 
 void connections_line(std::string* out, const ConnectionsReport& connections) {
+  if (connections.failed > 0) {
+    *out += wrap("  ", fmt::format("RC connections: {} failed and were made good",
+                                   value::human_count(connections.failed)));
+    *out += '\n';
+  }
   if (connections.tear_downs + connections.tear_downs_by_peers + connections.waited == 0) return;
   const std::uint64_t mean = connections.freed > 0 ? connections.time / connections.freed : 0;
   const auto duration = [](std::uint64_t ns) {

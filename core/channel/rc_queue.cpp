@@ -42,6 +42,14 @@ Status RcQueue::reset() {
   return {};
 }
 
+Status RcQueue::fail() {
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_ERR;
+  const int error = ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE);
+  if (error != 0) return verbs::failure("ibv_modify_qp to ERR", "an RC queue pair", error);
+  return {};
+}
+
 Status RcQueue::connect(std::uint32_t qp_number, std::uint16_t lid,
                         const std::array<std::uint8_t, 16>& gid) {
   if (remote_ != 0) {
@@ -92,19 +100,26 @@ Status RcQueue::write_inline(const ibv_sge* pieces, int count, std::uint64_t rem
   request.opcode = IBV_WR_RDMA_WRITE;
   request.wr.rdma.remote_addr = remote;
   request.wr.rdma.rkey = rkey;
-  return post_inline(request, pieces, count, peer);
+  return post_inline(request, pieces, count, peer, false);
 }
 
-Status RcQueue::send_inline(const ibv_sge* pieces, int count, PeerId peer) {
+Status RcQueue::send_inline(const ibv_sge* pieces, int count, PeerId peer, bool own) {
   ibv_send_wr request{};
   request.opcode = IBV_WR_SEND;
-  return post_inline(request, pieces, count, peer);
+  return post_inline(request, pieces, count, peer, own);
 }
 
-Status RcQueue::post_inline(ibv_send_wr request, const ibv_sge* pieces, int count, PeerId peer) {
+Status RcQueue::post_inline(ibv_send_wr request, const ibv_sge* pieces, int count, PeerId peer,
+                            bool own) {
   SendRecord record;
   record.kind = SendRecord::Kind::message;
+  record.pool = SendRecord::Pool::logged;
+  record.opcode = static_cast<std::uint8_t>(request.opcode);
+  record.own = own;
   record.peer = peer;
+  record.remote = request.wr.rdma.remote_addr;
+  record.rkey = request.wr.rdma.rkey;
+  for (int i = 0; i < count; ++i) record.length += pieces[i].length;
   record.signalled = decide_signal(false, false, kSignalInlineEvery);
   request.wr_id = next_wr_id();
   request.sg_list = const_cast<ibv_sge*>(pieces);
@@ -114,8 +129,16 @@ Status RcQueue::post_inline(ibv_send_wr request, const ibv_sge* pieces, int coun
   ibv_send_wr* bad = nullptr;
   const int error = ibv_post_send(qp_.get(), &request, &bad);
   if (error != 0) return verbs::failure("ibv_post_send", "an RC queue pair", error);
+  record.local = log_.append(pieces, count);
   push(record);
   return {};
+}
+
+std::vector<SendRecord> RcQueue::take_all(std::unique_ptr<SentLog>* log) {
+  std::vector<SendRecord> all = SendQueue::take_all();
+  if (log != nullptr) *log = std::make_unique<SentLog>(std::move(log_));
+  log_.clear();
+  return all;
 }
 
 Status RcQueue::post(SendRecord record) {

@@ -1,18 +1,22 @@
 // RcQueue: the RC queue pair of one pair of endpoints; it serves both directions.
 //
-// Small ring writes go inline and unsignalled; larger ones from a registered buffer. A queue that
+// Small ring writes go inline and unsignalled, and are kept until known to be done: when the queue
+// pair fails they are sent again elsewhere. Larger ones go from a registered buffer. A queue that
 // no direction uses any more is RESET and may be connected again, to any peer (the pool of
 // AQPS 3.4). Messages that come over it take receives of the shared queue, or of its own where it
 // was made with such; RESET empties that. One thread.
 #pragma once
 
 #include "core/channel/dc_queue.h"
+#include "core/channel/sent_log.h"
 
 namespace turnout {
 
 class RcQueue : public SendQueue {
  public:
-  using SendQueue::SendQueue;
+  RcQueue(std::uint32_t id, std::uint32_t depth, UnsignalledBuffers& buffers, std::uint8_t epoch,
+          MemoryAccount& account)
+      : SendQueue(id, depth, buffers, epoch), log_(account) {}
   // `srq`: null for a receive queue of its own, of `receives`.
   [[nodiscard]] Status create(const verbs::Device& device, ibv_cq* cq, ibv_cq* receive_cq,
                               ibv_srq* srq, std::uint32_t receives, std::uint32_t depth,
@@ -25,15 +29,29 @@ class RcQueue : public SendQueue {
                                const std::array<std::uint8_t, 16>& gid);
   // Forgets the connection; records must have been taken out.
   [[nodiscard]] Status reset();
+  // To the error state: what was not done completes with errors, nothing arrives any more.
+  [[nodiscard]] Status fail();
   void destroy() noexcept { qp_.reset(); }
 
-  [[nodiscard]] std::uint32_t max_inline() const noexcept { return tuning_.max_inline; }
-  // RDMA write of up to two pieces, inline. Undefined when full().
+  // Whether so many bytes may go inline, and be kept.
+  [[nodiscard]] bool takes_inline(std::size_t bytes) noexcept {
+    return bytes <= tuning_.max_inline && log_.has_room(bytes);
+  }
+  // RDMA write of up to two pieces, inline. Undefined when full() or not takes_inline().
   [[nodiscard]] Status write_inline(const ibv_sge* pieces, int count, std::uint64_t remote,
                                     std::uint32_t rkey, PeerId peer);
-  // The same as a message.
-  [[nodiscard]] Status send_inline(const ibv_sge* pieces, int count, PeerId peer);
+  // The same as a message; `own`: it takes a receive of the peer's queue pair's own.
+  [[nodiscard]] Status send_inline(const ibv_sge* pieces, int count, PeerId peer, bool own);
   [[nodiscard]] Status post(SendRecord record);
+  template <class Done>
+  void retire(std::uint64_t wr_id, bool inclusive, Done&& done) {
+    SendQueue::retire(wr_id, inclusive, [&](const SendRecord& record) {
+      if (record.pool == SendRecord::Pool::logged) log_.pop(record.length);
+      done(record);
+    });
+  }
+  // All records, oldest first; `log`, if given, takes over the bytes of those that are logged.
+  [[nodiscard]] std::vector<SendRecord> take_all(std::unique_ptr<SentLog>* log = nullptr);
   // Into its own receive queue; it is connected.
   [[nodiscard]] Status post_receive(std::uint64_t wr_id, ibv_sge piece);
 
@@ -42,10 +60,11 @@ class RcQueue : public SendQueue {
 
  private:
   [[nodiscard]] Status post_inline(ibv_send_wr request, const ibv_sge* pieces, int count,
-                                   PeerId peer);
+                                   PeerId peer, bool own);
   const verbs::Device* device_ = nullptr;
   QpTuning tuning_;
   std::uint32_t remote_ = 0;
+  SentLog log_;
 };
 
 }  // namespace turnout

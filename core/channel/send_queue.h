@@ -27,11 +27,13 @@ struct SendRecord {
   // flush: done when all before it is; then the direction changes its channel
   enum class Kind : std::uint8_t { none, message, transfer, probe, flush };
   // kept: a data buffer that stays until the peer has acknowledged it (protocol/reliable.h)
-  enum class Pool : std::uint8_t { none, data, control, kept };
+  // logged: no buffer; `local` is where its bytes are in the queue's SentLog
+  enum class Pool : std::uint8_t { none, data, control, kept, logged };
   Kind kind = Kind::none;
   Pool pool = Pool::none;  // where `buffer` goes when done
   std::uint8_t opcode = IBV_WR_SEND;
   bool signalled = false;
+  bool own = false;  // it takes a receive of the queue pair's own
   PeerId peer = kAnyPeer;
   std::uint32_t buffer = 0;
   std::uint32_t length = 0;

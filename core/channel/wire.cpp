@@ -30,7 +30,7 @@ Status check_header(const Header& header) {
             fmt::format("message: type {} is unknown", static_cast<unsigned>(header.type))};
   }
   constexpr unsigned known =
-      kTagged | kRemoteData | kIntroduced | kAcknowledge | kLastCredit | kOwnCredits;
+      kTagged | kRemoteData | kIntroduced | kAcknowledge | kLastCredit | kOwnCredits | kUncredited;
   if ((header.flags & ~known) != 0) {
     return {Code::invalid, fmt::format("message: flags {:#x} are unknown", header.flags)};
   }
@@ -135,6 +135,9 @@ Status parse_control(const std::byte* bytes, std::size_t length, ControlMessage*
     case Control::want:
     case Control::recall:
     case Control::yield:
+    case Control::broken:
+    case Control::again:
+    case Control::resumed:
       return {};
     case Control::leave:
       if (message->qp_number != 0) return {};

@@ -44,6 +44,7 @@ enum Flag : std::uint8_t {
                      // the message has been put into its receive
   kLastCredit = 16,  // the sender has no credit left: it could use more
   kOwnCredits = 32,  // ring_credits and ring are of the queue pair's own receives (RC-SR)
+  kUncredited = 64,  // it took no credit of the receives it came into: it was lost elsewhere
 };
 inline constexpr std::size_t kOperationBytes = 8;
 [[nodiscard]] constexpr std::uint8_t flags_of(bool tagged, bool has_remote_data) noexcept {
@@ -163,6 +164,12 @@ enum class Control : std::uint8_t {
   recall = 24,   // credits that are not used shall be handed back
   yield = 25,    // answers `recall`: so many `credits`, perhaps none
   leave = 26,    // the connection of the sender's queue pair `qp_number` gives its place
+  // The pair's connection failed (connection/recovery.cpp):
+  broken = 27,   // nothing goes over the sender's end any more; all messages up to last_sequence
+                 // have come, or are not over it; own_index as in welcome
+  again = 28,    // the receiver's messages after last_sequence, and its control messages into own
+                 // receives after the first `sequence`, were not taken and shall come again
+  resumed = 29,  // they were sent; the stream goes on over `kind`, after last_sequence
 };
 
 enum class Refusal : std::uint8_t {
@@ -188,7 +195,7 @@ struct ControlMessage {
   std::uint64_t ring_address = 0;
   std::uint32_t ring_rkey = 0;
   std::uint32_t ring_entries = 0;   // hint: RC queue pairs its adapter holds for it
-  std::uint32_t last_sequence = 0;  // switched, bye: last one on the old channel
+  std::uint32_t last_sequence = 0;  // switched, bye: last one on the old channel; see broken
   // hint: its time spent on messages, in thousandths; request: receives that the queue pair has of
   // its own
   std::uint16_t credits = 0;
@@ -199,8 +206,8 @@ struct ControlMessage {
   std::uint8_t otherwise = 0;     // request: the kind that will do if `kind` cannot be had; 0: none
   std::uint8_t ring_checked = 0;  // request: what is written into the ring carries checksums
   std::uint8_t reserved[2] = {};
-  // Over UD: of the control messages to this peer. switched, bye: control messages sent into
-  // receives of a queue pair's own so far.
+  // Over UD: of the control messages to this peer. switched, bye, resumed: control messages sent
+  // into receives of a queue pair's own so far; again: such that came.
   std::uint32_t sequence = 0;
 };
 static_assert(sizeof(ControlMessage) == 72);

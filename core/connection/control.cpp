@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "core/connection/recovery.h"
 #include "core/endpoint_core.h"
 
 namespace turnout {
@@ -253,6 +254,10 @@ Peer* EndpointCore::find_sender(std::uint32_t index, std::uint64_t id) noexcept 
 
 void EndpointCore::handle_control(Peer& peer, const wire::ControlMessage& message,
                                   const wire::Detail& detail) {
+  if (peer.recovery && message.type >= wire::Control::request &&
+      message.type <= wire::Control::closed) {
+    return;  // of before the connection failed: both ends forget what was under way
+  }
   switch (message.type) {
     case wire::Control::credit:
       if (message.kind == static_cast<std::uint8_t>(ChannelKind::rc_sr)) {
@@ -298,7 +303,16 @@ void EndpointCore::handle_control(Peer& peer, const wire::ControlMessage& messag
       on_closed(peer);
       break;
     case wire::Control::leave:
-      on_leave(peer, message);
+      if (!peer.recovery) on_leave(peer, message);
+      break;
+    case wire::Control::broken:
+      on_broken(peer, message);
+      break;
+    case wire::Control::again:
+      on_again(peer, message);
+      break;
+    case wire::Control::resumed:
+      on_resumed(peer, message);
       break;
     case wire::Control::pull:
       on_pull(peer, message);
@@ -350,15 +364,7 @@ void EndpointCore::recover(MessageQueue& queue, const ibv_wc& wc) {
       control_send_pool_.give_back(failed.buffer);
     } else if (Peer& peer = *peers_[failed.peer];
                failed.kind == SendRecord::Kind::transfer && key_refused) {
-      on_transfer_done(
-          *failed.transfer,
-          Status{Code::permission,
-                 fmt::format("{}: RDMA {} of {} bytes at {:#x} with key {:#x} refused: "
-                             "{}",
-                             peer.address.to_string(),
-                             failed.opcode == IBV_WR_RDMA_READ ? "read" : "write", failed.length,
-                             failed.remote, failed.rkey, ibv_wc_status_str(wc.status)),
-                 EACCES});
+      on_transfer_done(*failed.transfer, refused_key(peer, failed, wc.status));
     } else {
       Status why{Code::peer_lost,
                  fmt::format("{} does not answer: {}", peer.address.to_string(),
@@ -465,6 +471,7 @@ void EndpointCore::lose_peer(Peer& peer, const Status& why) {
   end_pulls(&peer);
   if (peer.link) drop_link(peer);
   if (peer.wants_place) stop_wanting(peer);
+  if (peer.recovery) end_recovery(peer);
   if (peer.has_rc()) discard_rc(peer);
   if (peer.ring) {
     rings_.erase(std::remove(rings_.begin(), rings_.end(), &peer), rings_.end());
@@ -550,7 +557,7 @@ void EndpointCore::keep_alive(Nanoseconds now) {
     const bool expected = peer.directed_receives > 0 || peer.awaiting_fin > 0 || peer.pieces > 0 ||
                           owes_answers(peer) || !peer.backlog.empty() ||
                           peer.receive_state != ReceiveState::steady ||
-                          peer.send_state != SendState::steady || peer.leaving ||
+                          peer.send_state != SendState::steady || peer.leaving || peer.recovery ||
                           (wildcards && peer.remote_index != wire::kUnknownIndex);
     if (!expected || peer.probes > 0 || now - peer.heard < settings_.keepalive) continue;
     if (probed == std::max(kProbesPerRound, peers_.size() / 16)) continue;

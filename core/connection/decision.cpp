@@ -76,7 +76,7 @@ void EndpointCore::decide(Nanoseconds now) {
   std::vector<selection::SourceView> sources;
   std::uint64_t given_back = 0;
   for (const auto& peer : peers_) {
-    const bool busy = peer->receive_state != ReceiveState::steady;
+    const bool busy = peer->receive_state != ReceiveState::steady || peer->recovery;
     if (peer->lost || peer->self || busy || peer->remote_index == wire::kUnknownIndex) continue;
     selection::SourceView view;
     view.peer = peer->id;
@@ -146,8 +146,10 @@ void EndpointCore::carry_out(const selection::WindowSelection& selected, Nanosec
 
 // Policies that act on single messages.
 void EndpointCore::on_message_counted(Peer& peer) {
+  if (settings_.test_break_every > 0) [[unlikely]]
+    break_for_test(peer);
   if (peer.receive_state != ReceiveState::steady || peer.self || closing_) return;
-  if (peer.leaving || peer.wants_place) [[unlikely]]
+  if (peer.leaving || peer.wants_place || peer.recovery) [[unlikely]]
     return;
   if (settings_.test_switch_every > 0) {
     if (++peer.since_switch < settings_.test_switch_every) return;
@@ -175,8 +177,12 @@ void EndpointCore::on_message_counted(Peer& peer) {
     }
     change_channel(peer, ChannelKind::rc_rdma, peer.receive_kind,
                    std::string(selection::explain(selection::Reason::many_messages)), 0);
-  } else if (!over_ring(peer.receive_kind)) {
-    const ChannelKind first = first_channel(peer);
+  } else if (!over_rc(peer.receive_kind)) {
+    ChannelKind first = first_channel(peer);
+    if (peer.receive_kind == ChannelKind::dc_rdma) {
+      if (!over_rc(first)) return;
+      first = ChannelKind::rc_rdma;  // its connection failed; the ring stayed
+    }
     const bool other = over_ring(first) || messages_over_rc(first);
     if (!other || (peer.refused_until != 0 && clock_.now() < peer.refused_until)) return;
     if (tears_down() && over_rc(first) && !may_have_place(peer, over_ring(first))) {
@@ -196,7 +202,7 @@ ChannelKind EndpointCore::first_channel(const Peer& peer) {
 
 void EndpointCore::change_channel(Peer& peer, ChannelKind to, ChannelKind otherwise,
                                   const std::string& reason, double gain) {
-  if (peer.lost || peer.remote_index == wire::kUnknownIndex ||
+  if (peer.lost || peer.recovery || peer.remote_index == wire::kUnknownIndex ||
       peer.receive_state != ReceiveState::steady || peer.receive_kind == to ||
       !has_change(peer.receive_kind, to)) {
     return;

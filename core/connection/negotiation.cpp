@@ -32,6 +32,7 @@
 #include <bit>
 
 #include "base/log.h"
+#include "core/connection/recovery.h"
 #include "core/endpoint_core.h"
 
 namespace turnout {
@@ -171,6 +172,7 @@ void EndpointCore::post_flush(Peer& peer) {
   const bool rc = peer.send_kind == ChannelKind::rc_srq;
   MessageQueue& base = *pool(Purpose::data)[peer.data_queue];
   if (rc ? peer.rc->idle() : base.idle()) {
+    peer.flush_posted = true;
     on_flushed(peer);
     return;
   }
@@ -182,12 +184,17 @@ void EndpointCore::post_flush(Peer& peer) {
   record.peer = peer.id;
   address_data(peer, &record);
   peer.flush_posted = true;
+  ++peer.flushes;
   if (Status status = rc ? peer.rc->post(record) : base.post(record); !status.ok()) {
     lose_peer(peer, status);
   }
 }
 
 void EndpointCore::on_flushed(Peer& peer) {
+  if (peer.recovery) {
+    if (peer.flush_posted) peer.recovery->flushed = true;  // not one of before
+    return;
+  }
   if (peer.lost || peer.send_state != SendState::flushing) return;
   peer.send_state = SendState::steady;
   switch_sending(peer, peer.answered_kind, peer.answered_request);

@@ -1,6 +1,11 @@
 #include "core/connection/peer.h"
 
+#include "core/connection/recovery.h"
+
 namespace turnout {
+
+Peer::Peer() = default;
+Peer::~Peer() = default;
 
 void ChannelHistory::change(ChannelKind kind, std::int64_t now) {
   if (kind == current_.channel) return;

@@ -23,6 +23,7 @@
 namespace turnout {
 
 struct RcJob;
+struct Recovery;
 
 // The direction peer -> us, whose channel we choose (AQPS: we are the initiator).
 enum class ReceiveState : std::uint8_t {
@@ -33,6 +34,7 @@ enum class ReceiveState : std::uint8_t {
   accepted,    // J3 sent, waiting for the peer's switch
   closing,     // asked the peer to leave the RC queue pair, or the ring
   draining,    // it has; messages or operations are still under way on what it left
+  broken,      // the connection failed: until the peer says over what it goes on
 };
 
 // The direction us -> peer, which we change when the peer asks (we are the responder).
@@ -41,6 +43,7 @@ enum class SendState : std::uint8_t {
   preparing,  // asked; our queue pair is being made and connected
   accepted,   // J2 sent, waiting for ready
   flushing,   // about to switch: what was sent has to be in its receives first
+  broken,     // the connection failed: until what the peer lacks was sent again
 };
 
 // How many messages took which channel, oldest first; merged beyond a limit.
@@ -102,6 +105,11 @@ struct OwnSender {
 };
 
 struct Peer {
+  Peer();
+  ~Peer();
+  Peer(const Peer&) = delete;
+  Peer& operator=(const Peer&) = delete;
+
   PeerId id = kAnyPeer;
   std::uint32_t remote_index = wire::kUnknownIndex;  // of us in its table; unknown until welcomed
   Address address;
@@ -138,6 +146,7 @@ struct Peer {
   std::uint32_t told_rc = 0;
   ChannelKind answered_kind = ChannelKind::dc_sendrecv;  // what the request asked for
   bool flush_posted = false;
+  std::uint32_t flushes = 0;  // such records in flight
   bool send_uses_rc = false;  // from ready until the peer's `closed`
   LinkedList<SendOperation> backlog;
   ChannelHistory sent;
@@ -189,9 +198,14 @@ struct Peer {
   std::uint32_t rc_target = 0;  // of the peer's, to be connected with; 0: nothing to do
   [[nodiscard]] bool has_rc() const noexcept { return rc || rc_job != nullptr; }
 
+  // While a failed connection is being made good (connection/recovery.cpp).
+  std::unique_ptr<Recovery> recovery;
+  std::uint32_t failures = 0;       // of connections in a row that hardly served
+  std::uint32_t since_failure = 0;  // messages over it, for the setting test_break_every
+
   // Tear-down (connection/tear_down.cpp).
   ConnectionUse use;
-  Nanoseconds connected_at = 0;   // if it has a connection
+  Nanoseconds connected_at = 0;   // if it has, or had, a connection
   bool leaving = false;           // the connection is being torn down
   bool chosen = false;            // by us
   Nanoseconds leaving_since = 0;  // if so

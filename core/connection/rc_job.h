@@ -1,4 +1,4 @@
-// RcJob: an RC queue pair being made, connected, reset or destroyed beside the program, see
+// RcJob: an RC queue pair being made, connected, failed, reset or destroyed beside the program, see
 // core/background.h. It owns the queue pair until it comes back. What it reads besides, the device,
 // the queues and the tuning, outlives it and does not change.
 #pragma once
@@ -23,6 +23,7 @@ struct RcJob final : Background::Job {
   After after = After::use;
   Nanoseconds chosen_at = 0;  // after a tear-down that we chose: when
   bool make = false;
+  bool fail = false;             // to the error state, so that nothing arrives over it any more
   std::uint32_t connect_to = 0;  // number of the peer's queue pair; 0: stays unconnected
   std::uint16_t lid = 0;
   std::array<std::uint8_t, 16> gid{};
@@ -38,6 +39,7 @@ struct RcJob final : Background::Job {
   void run() override {
     if (make) status = queue->create(*device, cq, receive_cq, srq, receives, depth, tuning);
     if (status.ok() && connect_to != 0) status = queue->connect(connect_to, lid, gid);
+    if (fail) status = queue->fail();
     if (after == After::pool) status = queue->reset();
     if (after == After::nothing) queue->destroy();
   }

@@ -69,8 +69,8 @@ Status EndpointCore::want_rc(Peer& peer) {
     free_queue_ids_.pop_back();
   }
   queue_epochs_.resize(queues_.size());
-  auto job =
-      job_of(&peer, std::make_unique<RcQueue>(id, kRcDepth, unsignalled_data_, queue_epochs_[id]));
+  auto job = job_of(&peer, std::make_unique<RcQueue>(id, kRcDepth, unsignalled_data_,
+                                                     queue_epochs_[id], account_));
   queues_[id] = job->queue.get();
   job->make = true;
   job->device = device_.get();
@@ -171,6 +171,13 @@ void EndpointCore::end_job(RcJob& job) {
     forget_rc(std::move(job.queue));
   } else {
     peer.rc = std::move(job.queue);
+  }
+  if (job.fail) {
+    if (!job.status.ok()) {
+      TURNOUT_LOG(connection, warn, "{}: {}", peer.address.to_string(), job.status.text());
+    }
+    on_own_end_dead(peer);
+    return;
   }
   if (job.status.ok()) {
     if (job.connect_to != 0) connection_made(peer);

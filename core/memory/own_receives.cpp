@@ -249,7 +249,7 @@ void EndpointCore::own_credits_given(Peer& peer, std::uint32_t request,
 // There is a credit. False: the queue pair has no place.
 bool EndpointCore::post_control_over_own(Peer& peer, wire::ControlMessage message,
                                          const wire::Detail* detail) {
-  if (!peer.rc || peer.rc->full()) return false;
+  if (!peer.rc || peer.rc->full() || !peer.rc->takes_inline(kMostInline)) return false;
   std::byte body[sizeof message + sizeof *detail];
   static_assert(sizeof(wire::Header) + sizeof body <= kMostInline);
   std::size_t length = sizeof message;
@@ -270,7 +270,7 @@ bool EndpointCore::post_control_over_own(Peer& peer, wire::ControlMessage messag
   charge(Work::post, 1);
   --peer.own_sender.credits;
   ++peer.own_sender.controls;
-  if (Status status = peer.rc->send_inline(pieces, 2, peer.id); !status.ok()) {
+  if (Status status = peer.rc->send_inline(pieces, 2, peer.id, true); !status.ok()) {
     lose_peer(peer, status);
   }
   return true;

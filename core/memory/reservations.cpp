@@ -53,9 +53,10 @@ Status EndpointCore::reserve_fixed(std::uint32_t receive_entries, std::uint32_t 
     return s;
   }
   if (Status s = reserve_fixed(MemoryKind::send_buffers,
-                               settings_.send_buffers * buffer_size +
+                               (settings_.send_buffers + kRecoveryBuffers) * buffer_size +
                                    std::uint64_t{kControlSendBuffers} * wire::kControlBuffer,
-                               "the send buffers", settings_.send_buffers + kControlSendBuffers);
+                               "the send buffers",
+                               settings_.send_buffers + kRecoveryBuffers + kControlSendBuffers);
       !s.ok()) {
     return s;
   }

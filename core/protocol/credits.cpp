@@ -74,11 +74,7 @@ void EndpointCore::lower_lend_limit() noexcept {
 void EndpointCore::take_back_credit(Peer& peer) {
   if (peer.lost) return;  // forget_credits() has counted it
   Lending& lending = peer.lending;
-  if (!lending.known) [[unlikely]] {
-    lending.known = true;
-    lending.target = lending.lent = first_credits();
-    lent_ += lending.lent;
-  }
+  know_lending(lending);
   lending.lately = true;
   if (lending.aside > 0) [[unlikely]]
     count_again(lending);
@@ -93,6 +89,21 @@ void EndpointCore::take_back_credit(Peer& peer) {
     serve_wanting();
 }
 
+void EndpointCore::know_lending(Lending& lending) noexcept {
+  if (lending.known) [[likely]]
+    return;
+  lending.known = true;
+  lending.target = lending.lent = first_credits();
+  lent_ += lending.lent;
+}
+
+// A message came that had no credit, see recovery.cpp: one was lent and is used.
+void EndpointCore::count_uncredited(Lending& lending) noexcept {
+  know_lending(lending);
+  ++lending.lent;
+  ++lent_;
+}
+
 void EndpointCore::count_again(Lending& lending) noexcept {
   lent_ += lending.aside;
   lending.aside = 0;
@@ -101,11 +112,7 @@ void EndpointCore::count_again(Lending& lending) noexcept {
 // Up to its target, if nobody waits for what is free; tells it when that is worth a message.
 void EndpointCore::lend(Peer& peer) {
   Lending& lending = peer.lending;
-  if (!lending.known) [[unlikely]] {  // its first message keeps its buffer
-    lending.known = true;
-    lending.target = lending.lent = first_credits();
-    lent_ += lending.lent;
-  }
+  know_lending(lending);  // its first message keeps its buffer
   const std::uint32_t most = lendable();
   // What it keeps here is beside its target, but part of its share.
   const std::uint32_t share = std::min(lending.target + lending.kept, most_credits());

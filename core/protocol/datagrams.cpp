@@ -212,8 +212,7 @@ void EndpointCore::keep_until_acknowledged(Peer& peer, std::uint32_t sequence,
   KeptBuffer& kept = kept_[record.buffer];
   kept.posted = 1;
   kept.acknowledged = false;
-  link.sent.push_back({sequence, record.buffer, record.length});
-  ++link.outstanding;
+  link.keep({sequence, record.buffer, record.length});
   if (link.due != 0 && link.timed) return;
   const Nanoseconds now = clock_.now();
   if (!link.timed) {

@@ -4,8 +4,8 @@
 // reads over it. Where none can be had, by the policy or because a budget or limit refuses, it asks
 // the sender for the message in pieces (`pull`), which travel as messages of the stream, under its
 // credits, and are copied to where the message belongs. One-sided operations wait for the queue
-// pair too; without one they end with an error. On that queue pair a key that the target refuses
-// costs the connection (docs/decisions/004-user-rma-over-dc.md).
+// pair too; without one they end with an error. A key that the target
+// refuses costs the connection, which is made good (connection/recovery.cpp).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,12 +17,15 @@
 namespace turnout {
 
 EndpointCore::DataPath EndpointCore::data_path(Peer& peer) {
+  if (peer.recovery && !peer.lost) return DataPath::wait;
   if (!over_datagrams()) return DataPath::dc;
   if (peer.lost) return DataPath::wait;  // whoever asked finds out
   // Until it is `closed` the queue pair serves us, also while the direction leaves it; but what
   // keeps it from going does not begin while it shall go.
   if (peer.rc && peer.receive_kind == ChannelKind::rc_rdma && !peer.leaving) return DataPath::rc;
   if (peer.leaving || peer.wants_place) return DataPath::pieces;
+  // Its connection failed, and messages that lie in the ring may wait for this one to be received.
+  if (peer.receive_state == ReceiveState::draining) return DataPath::pieces;
   if (peer.receive_state != ReceiveState::steady) return DataPath::wait;
   if (peer.self || closing_ || settings_.policy == "static:ud-sendrecv") return DataPath::pieces;
   if (peer.refused_until != 0 && clock_.now() < peer.refused_until) return DataPath::pieces;
@@ -57,6 +60,17 @@ void EndpointCore::start_pull(Transfer& transfer, const wire::Rts& rts) {
   message.operation = rts.operation;
   message.ring_address = transfer.pull;
   send_control(peer, Purpose::credit, message);
+}
+
+// The queue pair it was read over failed.
+void EndpointCore::pull_instead(Transfer& transfer) {
+  if (transfer.listed) active_transfers_.remove(&transfer);
+  transfer.listed = false;
+  release_regions(transfer);
+  wire::Rts rts;
+  rts.total = transfer.total + transfer.overflow;
+  rts.operation = transfer.fin;
+  start_pull(transfer, rts);
 }
 
 // At the sender.

@@ -258,8 +258,13 @@ void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival
   peer.stalled = false;
   if (tears_down()) victims_.touch(peer.use, over_rc(peer.receive_kind));
   credits_given(peer, header);
-  if ((header.flags & wire::kLastCredit) != 0) [[unlikely]]
-    raise_target(peer.lending);
+  if ((header.flags & (wire::kLastCredit | wire::kUncredited)) != 0) [[unlikely]] {
+    if ((header.flags & wire::kUncredited) != 0 &&
+        arrival.storage == UnexpectedMessage::Storage::buffer) {
+      count_uncredited(peer.lending);
+    }
+    if ((header.flags & wire::kLastCredit) != 0) raise_target(peer.lending);
+  }
   if (!wire::is_message(header.type)) {
     if (header.type == wire::Type::piece) on_piece(peer, header, arrival.payload);
     if (header.type == wire::Type::landed) on_landed(peer, header, arrival.payload);

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "core/channel/wire.h"
@@ -106,6 +107,15 @@ struct ReliableLink {
     return moved;
   }
   bool take_control_ack(std::uint32_t ack) noexcept;
+  // Sent for the first time here; what failed elsewhere may come after what follows it.
+  void keep(const Sent& message) {
+    sent.push_back(message);
+    for (std::size_t i = sent.size() - 1; i > 0 && before(message.sequence, sent[i - 1].sequence);
+         --i) {
+      std::swap(sent[i], sent[i - 1]);
+    }
+    ++outstanding;
+  }
 
   // Something is to be sent again if nothing is heard.
   [[nodiscard]] bool waits() const noexcept {

@@ -27,8 +27,11 @@ Traffic traffic_of(wire::Type type) noexcept {
 
 // Payload bytes that one message to this peer can carry now.
 std::size_t EndpointCore::room(const Peer& peer) const noexcept {
-  std::size_t bytes = over_ring(peer.send_kind) ? peer.ring_sender.entry_size - sizeof(wire::Header)
-                                                : peer.eager_size - stream_overhead_;
+  std::size_t bytes = peer.eager_size - stream_overhead_;
+  if (over_ring(peer.send_kind)) {
+    // What goes into a ring may have to go over the start service, see recovery.cpp.
+    bytes = std::min<std::size_t>(bytes, peer.ring_sender.entry_size - sizeof(wire::Header));
+  }
   if (peer.remote_index == wire::kUnknownIndex) bytes -= sizeof(wire::Introduction);
   return bytes;
 }
@@ -64,8 +67,8 @@ void EndpointCore::hand_back(Peer& peer, wire::Header* header) {
 }
 
 bool EndpointCore::post_stream(Peer& peer, const StreamMessage& message) {
-  if (peer.send_state == SendState::flushing) [[unlikely]] {
-    post_flush(peer);
+  if (peer.send_state >= SendState::flushing) [[unlikely]] {
+    if (peer.send_state == SendState::flushing) post_flush(peer);
     return false;
   }
   const bool ring = over_ring(peer.send_kind) &&
@@ -113,7 +116,7 @@ bool EndpointCore::post_over_ring(Peer& peer, const StreamMessage& message) {
   const std::uint64_t remote = ring.entry_end() - bytes;
   Status status;
   // What goes over DC stays in its buffer until done, see DcInitiator.
-  const bool small = rc && bytes <= peer.rc->max_inline() && !acknowledged;
+  const bool small = rc && !acknowledged && peer.rc->takes_inline(bytes);
   std::uint32_t buffer = kNoBuffer;
   if (!small) {
     buffer = send_pool_.take();
@@ -201,7 +204,7 @@ bool EndpointCore::post_over_base(Peer& peer, const StreamMessage& message) {
   if (rc ? peer.rc->full() : base.full()) return false;
   const bool introduces = peer.remote_index == wire::kUnknownIndex;
   if (rc && !introduces && (message.flags & wire::kAcknowledge) == 0 &&
-      sizeof(wire::Header) + message.length <= peer.rc->max_inline()) {
+      peer.rc->takes_inline(sizeof(wire::Header) + message.length)) {
     return post_inline_over_rc(peer, message);
   }
   const std::uint32_t buffer = send_pool_.take();
@@ -246,6 +249,7 @@ bool EndpointCore::post_over_base(Peer& peer, const StreamMessage& message) {
   record.local = reinterpret_cast<std::uint64_t>(whole);
   record.lkey = send_pool_.lkey();
   record.length = static_cast<std::uint32_t>(to - whole);
+  record.own = own;
   address_data(peer, &record);
   profile_.count_sent(traffic_of(message.type), record.length);
   if (Status status = rc ? peer.rc->post(record) : base.post(record); !status.ok()) {
@@ -271,7 +275,8 @@ bool EndpointCore::post_inline_over_rc(Peer& peer, const StreamMessage& message)
   }
   profile_.count_sent(traffic_of(message.type),
                       static_cast<std::uint32_t>(sizeof header + message.length));
-  if (Status status = peer.rc->send_inline(pieces, message.length > 0 ? 2 : 1, peer.id);
+  const bool own = peer.own_sender.request != 0;
+  if (Status status = peer.rc->send_inline(pieces, message.length > 0 ? 2 : 1, peer.id, own);
       !status.ok()) {
     lose_peer(peer, status);
   }

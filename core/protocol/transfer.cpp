@@ -83,13 +83,13 @@ void EndpointCore::start_get(RecvOperation& receive, Peer& peer, const wire::Hea
   transfer->peer = &peer;
   transfer->receive = &receive;
   transfer->fin = rts.operation;
+  transfer->offset = offset;
   transfer->completion = completion;
   transfer->overflow = rts.total - length;
   transfer->total = length;
   transfer->remote_count = rts.segments;
   std::copy_n(rts.segment, rts.segments, transfer->remote.begin());
   if (path == DataPath::pieces) {
-    transfer->offset = offset;
     start_pull(*transfer, rts);
     return;
   }
@@ -141,6 +141,10 @@ bool EndpointCore::pump(Transfer& transfer) {
     const DataPath path = data_path(peer);
     transfer.over_rc = path == DataPath::rc;
     if (transfer.over_rc) ++peer.reads_over_rc;
+    if (path == DataPath::pieces && transfer.kind == Transfer::Kind::read) {  // see recovery.cpp
+      pull_instead(transfer);
+      return true;
+    }
     if (path == DataPath::pieces && !awaits_place(peer)) {
       transfer.status = Status{
           Code::unsupported,
@@ -275,6 +279,15 @@ void EndpointCore::end_transfer(Transfer& transfer) {
     fail(transfer.report, transfer.completion, transfer.status);
   }
   drop_transfer(transfer);
+}
+
+Status EndpointCore::refused_key(const Peer& peer, const SendRecord& record, ibv_wc_status status) {
+  return {
+      Code::permission,
+      fmt::format("{}: RDMA {} of {} bytes at {:#x} with key {:#x} refused: {}",
+                  peer.address.to_string(), record.opcode == IBV_WR_RDMA_READ ? "read" : "write",
+                  record.length, record.remote, record.rkey, ibv_wc_status_str(status)),
+      EACCES};
 }
 
 void EndpointCore::drop_transfer(Transfer& transfer) {

@@ -113,7 +113,10 @@ bool VirtualEngine::depart(VirtualQp& qp, Operation& operation) {
     return true;
   }
   // Told in its turn: what was sent before it is answered as ever.
-  if (chance(profile_.fault_qp_error)) operation.status = IBV_WC_RETRY_EXC_ERR;
+  if (chance(profile_.fault_qp_error) ||
+      (qp.kind == QpKind::rc && chance(profile_.fault_rc_error))) {
+    operation.status = IBV_WC_RETRY_EXC_ERR;
+  }
   const Picoseconds timeout = static_cast<Picoseconds>(ack_wait(qp.attr.timeout)) * kNanosecond;
   for (std::uint32_t sent = 0; !operation.lost && chance(profile_.fault_loss);) {
     note(Trace::Kind::fault, qp, operation.target, bytes);

@@ -40,6 +40,8 @@ struct Options {
   TrafficOptions traffic;
   std::uint64_t switch_every = 0;
   std::string interval, budget, report, fabric;
+  std::uint64_t break_every = 0;
+  std::uint64_t least_failures = 0;    // ends of connections, of all processes
   std::uint64_t most_connections = 0;  // of a process at one time; 0: as many as it likes
   std::uint64_t repeat = 1;
   double stall = 60;   // seconds without any progress that count as a hang
@@ -199,7 +201,7 @@ bool watch(Job& job, const Options& options) {
 // What the library itself reported: one JSON file per process.
 bool check_reports(const Options& options) {
   std::uint64_t files = 0, switches = 0, worst_peak = 0, budget = 0;
-  std::uint64_t made = 0, torn_down = 0, least_made = ~std::uint64_t{0};
+  std::uint64_t made = 0, torn_down = 0, failed = 0, least_made = ~std::uint64_t{0};
   bool ok = true;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(options.report)) {
     if (entry.path().extension() != ".json") continue;
@@ -228,6 +230,7 @@ bool check_reports(const Options& options) {
     made += of_connections.value("made", std::uint64_t{0});
     least_made = std::min(least_made, of_connections.value("made", std::uint64_t{0}));
     torn_down += of_connections.value("tear_downs", std::uint64_t{0});
+    failed += of_connections.value("failed", std::uint64_t{0});
     worst_peak = std::max(worst_peak, peak);
     budget = limit;
     for (const auto& peer : report.value("peers", nlohmann::json::array())) {
@@ -245,6 +248,13 @@ bool check_reports(const Options& options) {
                made, least_made, torn_down);
     if (torn_down == 0) {
       fmt::print(stderr, "no connection was torn down\n");
+      ok = false;
+    }
+  }
+  if (options.break_every != 0) {
+    fmt::print("{} ends of connections made, {} failed\n", made, failed);
+    if (failed < options.least_failures) {
+      fmt::print(stderr, "{} failures were asked for at least\n", options.least_failures);
       ok = false;
     }
   }
@@ -413,6 +423,9 @@ int main(int argc, char** argv) {
       "send to so many ranks at a time, a set that changes all the time; 0: to all");
   traffic->add_option("--most-connections", options.most_connections,
                       "TURNOUT_MAX_CONN; with --report it is checked");
+  traffic->add_option("--break-every", options.break_every, "TURNOUT_TEST_BREAK_EVERY");
+  traffic->add_option("--least-failures", options.least_failures,
+                      "with --break-every and --report: ends of connections that fail");
   traffic->add_flag("--allow-switchless", options.allow_switchless,
                     "accept a run in which no channel was switched");
   auto* killer = app.add_subcommand("kill", "the others survive a kill -9 and are told");
@@ -436,6 +449,7 @@ int main(int argc, char** argv) {
   set("TURNOUT_TEST_SWITCH_EVERY", std::to_string(options.switch_every));
   set("TURNOUT_INTERVAL", options.interval);
   set("TURNOUT_MEMORY_BUDGET", options.budget);
+  set("TURNOUT_TEST_BREAK_EVERY", std::to_string(options.break_every));
   set("TURNOUT_MAX_CONN", std::to_string(options.most_connections));
   set("TURNOUT_REPORT", options.report);
   setenv("TURNOUT_REPORT_JOB", options.fabric.c_str(), 0);

@@ -168,10 +168,11 @@ struct Circumstances {
   bool scarce = false;     // little more memory than an endpoint needs to begin
   bool large = false;      // messages, most of them
   bool deaths = false;
+  bool failures = false;  // of connections
 };
 
 ScheduleOutcome play(std::uint64_t seed, const Circumstances& given, const MoreSettings& more) {
-  const auto [datagrams, scarce, large, deaths] = given;
+  const auto [datagrams, scarce, large, deaths, failures] = given;
   Random random(seed);
   Options options;
   options.seed = seed;
@@ -210,6 +211,10 @@ ScheduleOutcome play(std::uint64_t seed, const Circumstances& given, const MoreS
     profile.fault_loss = static_cast<std::int64_t>(faults.below(100'000));
     profile.fault_duplicate = static_cast<std::int64_t>(faults.below(100'000));
     if (faults.below(4) == 0) profile.fault_loss = profile.fault_duplicate = 0;
+  }
+  if (failures) {
+    Random faults(seed ^ 0x6661696c);
+    profile.fault_rc_error = static_cast<std::int64_t>(faults.below(2) * faults.below(20'000));
   }
   const auto pick = [&](std::initializer_list<const char*> values) {
     return std::string(*(values.begin() + random.below(values.size())));
@@ -346,6 +351,7 @@ ScheduleOutcome play(std::uint64_t seed, const Circumstances& given, const MoreS
     outcome.puts_told += report.puts_told;
     outcome.connections += report.connections.made;
     outcome.tear_downs += report.connections.tear_downs;
+    outcome.failures += report.connections.failed;
     if (max_conn > 0 && report.rc_queue_pairs_peak > max_conn && over.empty()) {
       over = fmt::format("rank {}: {} RC queue pairs at one time, {} are allowed", rank,
                          report.rc_queue_pairs_peak, max_conn);
@@ -391,13 +397,11 @@ ScheduleOutcome play(std::uint64_t seed, const Circumstances& given, const MoreS
   return outcome;
 }
 
-ScheduleOutcome play_at_limit(std::uint64_t seed, bool deaths, const MoreSettings& more) {
+ScheduleOutcome play_at_limit(std::uint64_t seed, Circumstances given, const MoreSettings& more) {
   Random drawn(seed ^ 0x6c656176);
-  Circumstances given;
   given.datagrams = seed % 3 == 0;
   given.scarce = drawn.below(4) == 0;
   given.large = drawn.below(3) == 0;
-  given.deaths = deaths;
   const auto pick = [&](std::initializer_list<const char*> values) {
     return std::string(*(values.begin() + drawn.below(values.size())));
   };
@@ -433,6 +437,7 @@ void ScheduleOutcome::add(const ScheduleOutcome& other) noexcept {
   puts_told += other.puts_told;
   connections += other.connections;
   tear_downs += other.tear_downs;
+  failures += other.failures;
   refused += other.refused;
 }
 
@@ -449,11 +454,30 @@ ScheduleOutcome play_datagram_schedule(std::uint64_t seed, const MoreSettings& m
 }
 
 ScheduleOutcome play_teardown_schedule(std::uint64_t seed, const MoreSettings& more) {
-  return play_at_limit(seed, false, more);
+  return play_at_limit(seed, {}, more);
 }
 
 ScheduleOutcome play_death_schedule(std::uint64_t seed, const MoreSettings& more) {
-  return play_at_limit(seed, true, more);
+  return play_at_limit(seed, {.deaths = true}, more);
+}
+
+ScheduleOutcome play_failure_schedule(std::uint64_t seed, const MoreSettings& more) {
+  Random drawn(seed ^ 0x62726b);
+  constexpr const char* kEvery[] = {"0", "1", "3", "10", "50"};
+  MoreSettings settings = {{"test_break_every", kEvery[drawn.below(5)]}};
+  // Else a connection that hardly served is not asked for again soon.
+  if (drawn.below(4) != 0) {
+    settings.emplace_back("costs", TURNOUT_SOURCE_DIR "/tests/sim/quick_setup.toml");
+  }
+  settings.insert(settings.end(), more.begin(), more.end());
+  if (drawn.below(2) == 0) {
+    return play_at_limit(seed, {.deaths = drawn.below(4) == 0, .failures = true}, settings);
+  }
+  Circumstances given{.failures = true};
+  given.datagrams = seed % 3 == 0;
+  given.scarce = drawn.below(4) == 0;
+  given.large = drawn.below(2) == 0;
+  return play(seed, given, settings);
 }
 
 ScheduleOutcome play_scarce_schedule(std::uint64_t seed, const MoreSettings& more) {

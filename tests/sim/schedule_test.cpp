@@ -84,6 +84,20 @@ TEST(Schedules, HoldWhileConnectionsAreTornDownAndRanksDie) {
   EXPECT_GT(sum.refused, 500u);
 }
 
+// Queue pairs go to the error state, under all that the others do: what was lost is sent again.
+TEST(Schedules, HoldWhileConnectionsFail) {
+  const auto sum = sum_of(300, [](std::uint64_t seed) { return play_failure_schedule(seed); });
+  EXPECT_GT(sum.failures, 800u);
+}
+// A message that is not sent again is missed.
+TEST(Schedules, FindWhatIsNotSentAgain) {
+  std::uint64_t found = 0;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    if (!play_failure_schedule(seed, {{"break_rule", "drop-lost"}}).broken.empty()) ++found;
+  }
+  EXPECT_GT(found, 5u);
+}
+
 // Hints come and go, and channels that cost nothing to set up change often.
 TEST(Schedules, HoldUnderThePolicyTurnout) {
   const auto sum = sum_of(60, [](std::uint64_t seed) {

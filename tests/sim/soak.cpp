@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "base/log.h"
 #include "base/settings.h"
 #include "tests/sim/schedule.h"
 
@@ -30,14 +31,26 @@ int main(int argc, char** argv) {
       ->excludes("--datagrams")
       ->excludes("--scarce");
   bool deaths = false;
-  app.add_flag("--deaths", deaths, "the same, and one or two of the ranks die");
+  app.add_flag("--deaths", deaths, "the same, and one or two of the ranks die")
+      ->excludes("--datagrams")
+      ->excludes("--scarce");
+  bool failures = false;
+  app.add_flag("--failures", failures, "of connections, in all of these")
+      ->excludes("--datagrams")
+      ->excludes("--scarce")
+      ->excludes("--teardown")
+      ->excludes("--deaths");
   std::string policy;
   app.add_option("--policy", policy, "instead of the one drawn")
       ->check(CLI::IsMember(turnout::kPolicyNames));
+  std::string log = "warn";
+  app.add_option("--log", log, "least level shown, as TURNOUT_LOG");
   CLI11_PARSE(app, argc, argv);
+  turnout::log::configure(log, "");
   using namespace turnout::sim;
   const auto [play, option] =
-      deaths                ? std::pair(&play_death_schedule, std::string(" --deaths"))
+      failures              ? std::pair(&play_failure_schedule, std::string(" --failures"))
+      : deaths              ? std::pair(&play_death_schedule, std::string(" --deaths"))
       : teardown            ? std::pair(&play_teardown_schedule, std::string(" --teardown"))
       : scarce              ? std::pair(&play_scarce_schedule, std::string(" --scarce"))
       : datagrams           ? std::pair(&play_datagram_schedule, std::string(" --datagrams"))
@@ -64,10 +77,11 @@ int main(int argc, char** argv) {
         fmt::print("  {} offers, {} messages put, {} told of\n", sum.offers, sum.puts,
                    sum.puts_told);
       }
-      if (teardown || deaths) {
+      if (teardown || deaths || failures) {
         fmt::print("  {} ends of connections made, {} torn down\n", sum.connections,
                    sum.tear_downs);
       }
+      if (failures) fmt::print("  {} ends of connections failed\n", sum.failures);
       if (deaths) fmt::print("  {} operations with the dead ended with an error\n", sum.refused);
     }
     std::fflush(stdout);

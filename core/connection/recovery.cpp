@@ -1,0 +1,423 @@
+// RC connections that fail while both processes live: a forced error, a path that was down longer
+// than the retries, a key that was refused. Nothing is lost and nothing comes twice.
+//
+// Whoever finds its queue pair in error, or is told so by the peer, forgets every change of channel
+// that was under way, stops its stream and sees to it that nothing arrives at its end any more
+// (ERR; IBTA 10.3.1). Then it tells the peer `broken`. When both ends are dead each says `again`:
+// what it has of the other's stream. The other sends the rest once more, as it was and with the
+// sequence numbers it had, and says `resumed`, with the channel its direction goes on over. From
+// then on all is as if the pair had never been connected, and the policy may connect it again.
+//
+// What was not seen to be delivered is known (SendRecord): messages in send buffers are still
+// there, inline ones are in the queue's SentLog. Messages of a ring go to the very entries that
+// they were to fill, over DC, and the ring goes on over DC; nobody reads it in between. Messages
+// into receives, and over UD, which has no ring, all of them, go to the receives of the start
+// service: without credits, since those may all be with messages that came over it and wait for
+// these. Over UD the receiver first reads from its ring what the sender knows to be in it, which
+// nobody would send again.
+//
+// RDMA operations over the queue pair begin anew on what there is then. An operation whose key was
+// refused ends with that error.
+//
+// Each end says each of the three once, in this order, among establishment messages, which keep
+// their order; so all of them from before `broken` are void, and the next connection cannot be
+// asked for before both ends are through.
+#include "core/connection/recovery.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/log.h"
+#include "core/connection/rc_job.h"
+#include "core/endpoint_core.h"
+
+namespace turnout {
+namespace {
+// A connection that carried so many messages was worth making: the next may be asked for at once.
+// Else after a set-up time, twice as long after each such failure, up to 1,024 times.
+constexpr std::uint64_t kServed = 16;
+constexpr std::uint32_t kMostDoublings = 10;
+}  // namespace
+
+// `wc`: what failed; null: the peer said so. Undefined if that is under way.
+void EndpointCore::break_connection(Peer& peer, const ibv_wc* wc) {
+  if (peer.lost || peer.recovery) return;
+  const char* const why = wc != nullptr ? ibv_wc_status_str(wc->status) : "its end failed";
+  TURNOUT_LOG(connection, info, "{}: its RC connection failed: {}; what is missing is sent again",
+              peer.address.to_string(), why);
+  ++connections_.failed;
+  peer.recovery = std::make_unique<Recovery>();
+  recovering_.push_back(&peer);
+  const Nanoseconds now = clock_.now();
+  if (over_rc(peer.receive_kind) && peer.received.messages() >= kServed) peer.failures = 0;
+  peer.refused_until = now + (setup_time_ << std::min(peer.failures, kMostDoublings));
+  peer.refused_place = true;
+  ++peer.failures;
+  forget_changes(peer, now);
+  std::vector<SendRecord> records;
+  const bool connected = peer.rc && peer.rc->connected_to() != 0;
+  if (connected) {
+    records = peer.rc->take_all(&peer.recovery->log);
+    auto job = job_of(&peer, std::move(peer.rc));
+    job->fail = true;
+    start_job(std::move(job));
+  } else if (peer.has_rc()) {
+    discard_rc(peer);
+  }
+  take_back(peer, records, wc);
+  if (!connected && peer.recovery) tell_broken(peer);
+}
+
+// Both directions stand still. What leads to another channel is forgotten, by both ends.
+void EndpointCore::forget_changes(Peer& peer, Nanoseconds now) {
+  if (peer.wants_place) stop_wanting(peer);
+  if (peer.decision != 0) decided(peer, "not done: the connection failed");
+  peer.requested_at = now;
+  peer.goes_on_to_rc = false;
+  peer.receive_state = ReceiveState::broken;
+  if (messages_over_rc(peer.receive_kind)) {
+    peer.receive_kind = base_;
+    peer.received.change(base_, age());
+  }
+  if (over_datagrams() && peer.ring && !over_ring(peer.receive_kind)) {
+    // Its word that it writes into the ring may be among what is void.
+    peer.receive_kind = ChannelKind::rc_rdma;
+    peer.received.change(ChannelKind::rc_rdma, age());
+    rings_.push_back(&peer);
+  }
+  peer.send_state = SendState::broken;
+  peer.flush_posted = false;
+  peer.send_uses_rc = false;
+  peer.own_sender.request = peer.own_sender.credits = 0;
+  peer.offered_own = 0;
+  if (over_rc(peer.send_kind)) {
+    const bool ring = peer.send_kind == ChannelKind::rc_rdma && !over_datagrams();
+    peer.send_kind = ring ? ChannelKind::dc_rdma : base_;
+    peer.sent.change(peer.send_kind, age());
+  }
+}
+
+// Messages will be sent again; transfers begin anew, but for one whose key was refused.
+void EndpointCore::take_back(Peer& peer, const std::vector<SendRecord>& records, const ibv_wc* wc) {
+  std::vector<Transfer*> transfers;
+  for (Transfer* t = active_transfers_.first(); t != nullptr; t = t->next) {
+    if (t->peer == &peer && t->over_rc) transfers.push_back(t);
+  }
+  const bool refused =
+      wc != nullptr && (wc->status == IBV_WC_REM_ACCESS_ERR || wc->status == IBV_WC_LOC_PROT_ERR ||
+                        wc->status == IBV_WC_REM_INV_REQ_ERR || wc->status == IBV_WC_LOC_LEN_ERR);
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    const SendRecord& record = records[i];
+    switch (record.kind) {
+      case SendRecord::Kind::message:
+        peer.recovery->records.push_back(record);
+        break;
+      case SendRecord::Kind::transfer: {
+        Transfer& transfer = *record.transfer;
+        --transfer.in_flight;
+        if (std::find(transfers.begin(), transfers.end(), &transfer) == transfers.end()) {
+          transfers.push_back(&transfer);
+        }
+        if (i == 0 && refused && transfer.status.ok()) {
+          transfer.status = refused_key(peer, record, wc->status);
+        }
+        break;
+      }
+      case SendRecord::Kind::flush:
+        --peer.flushes;
+        break;
+      case SendRecord::Kind::probe:
+        --peer.probes;
+        break;
+      case SendRecord::Kind::none:
+        break;
+    }
+  }
+  for (Transfer* const transfer : transfers) begin_anew(*transfer);
+}
+
+// None of its requests is in flight.
+void EndpointCore::begin_anew(Transfer& transfer) {
+  if (!transfer.status.ok()) {
+    if (transfer.listed) active_transfers_.remove(&transfer);
+    transfer.listed = false;
+    end_transfer(transfer);
+    return;
+  }
+  transfer.over_rc = false;
+  --transfer.peer->reads_over_rc;
+  transfer.posted = transfer.local_offset = transfer.remote_offset = 0;
+  transfer.local_at = transfer.remote_at = 0;
+  if (!std::exchange(transfer.listed, true)) active_transfers_.push_back(&transfer);
+}
+
+// Our queue pair is in the error state. What came over it before is in the completion queue, where
+// RESET would drop it.
+void EndpointCore::on_own_end_dead(Peer& peer) {
+  for (int n = receive_cq_->cqe / kPollBatch + 1; n > 0 && poll_receive_queue(); --n) {
+  }
+  if (peer.rc) discard_rc(peer);
+  if (!peer.lost && peer.recovery) tell_broken(peer);
+}
+
+void EndpointCore::tell_broken(Peer& peer) {
+  Recovery& recovery = *peer.recovery;
+  std::uint32_t unknown = peer.send_sequence;  // the first message that is not known to be there
+  for (const SendRecord& record : recovery.records) {
+    const wire::Header header = header_of(recovery, record);
+    if (header.type == wire::Type::control) continue;
+    unknown = header.sequence;
+    break;
+  }
+  recovery.dead = true;
+  wire::ControlMessage message;
+  message.type = wire::Control::broken;
+  message.last_sequence = unknown - 1;
+  message.own_index = peer.id;
+  send_control(peer, Purpose::establishment, message);
+}
+
+void EndpointCore::on_broken(Peer& peer, const wire::ControlMessage& message) {
+  if (peer.remote_index == wire::kUnknownIndex) peer.remote_index = message.own_index;
+  break_connection(peer, nullptr);
+  if (peer.lost) return;
+  if (std::exchange(peer.recovery->peer_dead, true)) {
+    lose_peer(peer, Status{Code::invalid, fmt::format("{}: broken: said twice of one connection",
+                                                      peer.address.to_string())});
+    return;
+  }
+  peer.recovery->acknowledged = message.last_sequence + 1;
+}
+
+void EndpointCore::on_again(Peer& peer, const wire::ControlMessage& message) {
+  Recovery* const recovery = peer.recovery.get();
+  const std::uint32_t from = message.last_sequence + 1;
+  const char* wrong = nullptr;
+  if (recovery == nullptr || !recovery->dead || !recovery->peer_dead || recovery->asked) {
+    wrong = "no connection failed that it could be about";
+  } else if (before(peer.send_sequence, from)) {
+    wrong = "last_sequence is of a message that was not sent yet";
+  } else if (peer.own_sender.controls - message.sequence > recovery->records.size() &&
+             !over_datagrams()) {
+    wrong = "sequence is of control messages that were not sent, or were delivered";
+  }
+  if (wrong != nullptr) {
+    lose_peer(peer,
+              Status{Code::invalid, fmt::format("{}: again: {}", peer.address.to_string(), wrong)});
+    return;
+  }
+  recovery->asked = true;
+  recovery->from = settings_.break_rule == "drop-lost" ? peer.send_sequence : from;
+  recovery->controls = over_datagrams() ? 0 : message.sequence;
+}
+
+// The direction peer -> us goes on.
+void EndpointCore::on_resumed(Peer& peer, const wire::ControlMessage& message) {
+  Recovery* const recovery = peer.recovery.get();
+  const auto to = static_cast<ChannelKind>(message.kind);
+  const char* wrong = nullptr;
+  if (recovery == nullptr || !recovery->told || recovery->heard) {
+    wrong = "no connection failed that it could be about";
+  } else if (to != base_ && (to != ChannelKind::dc_rdma || !peer.ring)) {
+    wrong = "kind is of a channel that there is not";
+  }
+  if (wrong != nullptr) {
+    lose_peer(peer, Status{Code::invalid,
+                           fmt::format("{}: resumed: {}", peer.address.to_string(), wrong)});
+    return;
+  }
+  recovery->heard = true;
+  if (std::exchange(recovery->ring_unlisted, false)) rings_.push_back(&peer);
+  if (to != base_ || !over_ring(peer.receive_kind)) {
+    peer.wanted = to;
+    switch_receiving(peer, to);
+    if (to == base_) drop_new_ring(peer);
+  } else {  // it left the ring, in which its messages may still lie
+    peer.wanted = base_;
+    note_last(peer, message);
+    peer.receive_state = ReceiveState::draining;
+    finish_drain(peer);
+  }
+  // At once: a request may come next.
+  if (recovery->sent) end_recovery(peer);
+}
+
+bool EndpointCore::pump_recovering() {
+  bool moved = false;
+  for (std::size_t i = 0; i < recovering_.size();) {
+    Peer& peer = *recovering_[i];
+    moved |= go_on_recovering(peer);
+    // A peer that was lost has left the list.
+    if (peer.recovery && peer.recovery->sent && peer.recovery->heard) end_recovery(peer);
+    if (i < recovering_.size() && recovering_[i] == &peer) ++i;
+  }
+  return moved;
+}
+
+bool EndpointCore::go_on_recovering(Peer& peer) {
+  Recovery& recovery = *peer.recovery;
+  if (!recovery.dead || !recovery.peer_dead) return false;
+  bool moved = false;
+  const bool has_all = !over_datagrams() || !before(peer.receive_sequence, recovery.acknowledged);
+  if (!recovery.told && has_all) {
+    recovery.told = moved = true;
+    if (over_ring(peer.receive_kind) && !over_datagrams()) {
+      rings_.erase(std::remove(rings_.begin(), rings_.end(), &peer), rings_.end());
+      recovery.ring_unlisted = true;
+    }
+    wire::ControlMessage message;
+    message.type = wire::Control::again;
+    message.last_sequence = peer.receive_sequence - 1;
+    message.sequence = peer.own.controls;
+    send_control(peer, Purpose::establishment, message);
+    if (peer.lost) return true;
+    if (peer.said_bye) peer.last_control = peer.own.controls;  // the rest comes elsewhere
+  }
+  if (!recovery.asked || recovery.sent) return moved;
+  while (recovery.at < recovery.records.size()) {
+    const bool done = send_again(peer, recovery.records[recovery.at]);
+    if (peer.lost) return true;
+    if (!done) return moved;
+    moved = true;
+    ++recovery.at;
+  }
+  if (recovery.flushing && !recovery.flushed) {
+    post_flush(peer);
+    if (peer.lost) return true;
+    if (!recovery.flushed) return moved;
+  }
+  if (!over_datagrams()) peer.own_sender.controls = recovery.controls;
+  recovery.sent = true;
+  peer.send_state = SendState::steady;
+  wire::ControlMessage message;
+  message.type = wire::Control::resumed;
+  message.kind = static_cast<std::uint8_t>(peer.send_kind);
+  say_last(peer, &message);
+  send_control(peer, Purpose::establishment, message);
+  return true;
+}
+
+// It is over, or the peer is lost.
+void EndpointCore::end_recovery(Peer& peer) {
+  const std::unique_ptr<Recovery> recovery = std::move(peer.recovery);
+  std::erase(recovering_, &peer);
+  for (; recovery->at < recovery->records.size(); ++recovery->at) {
+    retire(recovery->records[recovery->at]);
+  }
+}
+
+const std::byte* EndpointCore::bytes_of(const Recovery& recovery, const SendRecord& record,
+                                        std::byte* copied) noexcept {
+  if (record.pool != SendRecord::Pool::logged) {
+    return reinterpret_cast<const std::byte*>(record.local);
+  }
+  recovery.log->copy_out(record.local, record.length, copied);
+  return copied;
+}
+
+wire::Header EndpointCore::header_of(const Recovery& recovery, const SendRecord& record) noexcept {
+  std::byte copied[kMostInline];
+  const std::byte* at = bytes_of(recovery, record, copied);
+  if (record.opcode == IBV_WR_RDMA_WRITE) at += record.length - sizeof(wire::Header);
+  wire::Header header;
+  std::memcpy(&header, at, sizeof header);
+  return header;
+}
+
+// False: not now.
+bool EndpointCore::send_again(Peer& peer, const SendRecord& lost) {
+  Recovery& recovery = *peer.recovery;
+  wire::Header header = header_of(recovery, lost);
+  if (header.type == wire::Type::control) {
+    send_control_again(peer, lost, header);
+    return true;
+  }
+  if (before(header.sequence, recovery.from)) {
+    retire(lost);
+    return true;
+  }
+  const bool ring = lost.opcode == IBV_WR_RDMA_WRITE;
+  MessageQueue& queue = *pool(Purpose::data)[peer.data_queue];
+  if (queue.full()) return false;
+  SendRecord record = lost;
+  record.own = false;
+  if (record.pool == SendRecord::Pool::logged) {
+    record.buffer = send_pool_.take_kept();
+    if (record.buffer == kNoBuffer) return false;
+    record.pool = SendRecord::Pool::data;
+    record.local = reinterpret_cast<std::uint64_t>(send_pool_.data(record.buffer));
+    record.lkey = send_pool_.lkey();
+  }
+  // Credits may all be with messages that wait for this one.
+  if (lost.own || over_datagrams()) header.flags |= wire::kUncredited;
+  std::byte copied[kMostInline];
+  const std::byte* const bytes = bytes_of(recovery, lost, copied);
+  std::byte* const to = reinterpret_cast<std::byte*>(record.local);
+  charge(Work::copy, record.length);
+  if (over_datagrams()) {
+    // From the order of a ring to that of a message.
+    const std::size_t length = record.length - sizeof header;
+    header.index = peer.remote_index;
+    header.lap = 0;
+    wire::Datagram datagram;
+    stamp(peer, wire::DatagramKind::data, &datagram);
+    std::memmove(to + sizeof datagram + sizeof header, bytes, length);
+    std::memcpy(to, &datagram, sizeof datagram);
+    std::memcpy(to + sizeof datagram, &header, sizeof header);
+    record.length += static_cast<std::uint32_t>(sizeof datagram);
+    record.pool = SendRecord::Pool::kept;
+    record.opcode = IBV_WR_SEND;
+    record.remote = record.rkey = 0;
+  } else {
+    if (bytes != to) std::memcpy(to, bytes, record.length);
+    if (!ring) std::memcpy(to, &header, sizeof header);
+    recovery.flushing |= ring;
+  }
+  address_data(peer, &record);
+  profile_.count_sent(Traffic::control, record.length);
+  charge(Work::post, 1);
+  if (Status status = queue.post(record); !status.ok()) {
+    send_pool_.give_back(record.buffer);
+    ++recovery.at;  // its buffer is back
+    lose_peer(peer, status);
+    return false;
+  }
+  if (over_datagrams()) keep_until_acknowledged(peer, header.sequence, record);
+  return true;
+}
+
+// It went into a receive of the peer's queue pair's own. The peer knows how many of those came.
+void EndpointCore::send_control_again(Peer& peer, const SendRecord& lost,
+                                      const wire::Header& header) {
+  Recovery& recovery = *peer.recovery;
+  std::uint32_t following = 0;  // with it
+  for (std::size_t i = recovery.at; i < recovery.records.size(); ++i) {
+    if (header_of(recovery, recovery.records[i]).type == wire::Type::control) ++following;
+  }
+  if (following > peer.own_sender.controls - recovery.controls) return;
+  std::byte copied[kMostInline];
+  const std::byte* const body = bytes_of(recovery, lost, copied) + sizeof header;
+  wire::ControlMessage message;
+  wire::Detail detail;
+  std::memcpy(&message, body, sizeof message);
+  if (wire::has_detail(message.type)) std::memcpy(&detail, body + sizeof message, sizeof detail);
+  peer.owed += header.credits;
+  send_control(peer, Purpose::credit, message, &detail);
+}
+
+// As the adapter would at any time.
+void EndpointCore::break_for_test(Peer& peer) {
+  if (!peer.rc || peer.rc->connected_to() == 0 || !over_rc(peer.receive_kind) || peer.recovery ||
+      ++peer.since_failure < settings_.test_break_every) {
+    return;
+  }
+  peer.since_failure = 0;
+  if (Status status = peer.rc->fail(); !status.ok()) {
+    TURNOUT_LOG(connection, error, "{}: {}", peer.address.to_string(), status.text());
+  }
+}
+
+}  // namespace turnout
