@@ -389,6 +389,7 @@ class EndpointCore final : public Endpoint {
 
   // protocol/transfer.cpp
   [[nodiscard]] Status rma_now(const RmaRequest& request);
+  [[nodiscard]] bool reaches_over_rc(const Peer& peer) const noexcept;
   [[nodiscard]] Place place_in(RecvOperation& receive, std::uint64_t total);
   void start_get(RecvOperation& receive, Peer& peer, const wire::Header& header,
                  const wire::Rts& rts, Place place, DataPath path);
@@ -659,7 +660,7 @@ class EndpointCore final : public Endpoint {
   void place_freed(Nanoseconds chosen_at) noexcept;
   void use_one_sided(Peer& peer);
   // A one-sided operation that needs its connection does not fail for want of a place.
-  [[nodiscard]] bool awaits_place(const Peer& peer) noexcept;
+  [[nodiscard]] bool awaits_place(const Peer& peer) const noexcept;
 
   // connection/hints.cpp
   void count_sent(Peer& peer) noexcept;

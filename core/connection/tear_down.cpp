@@ -214,8 +214,9 @@ void EndpointCore::place_freed(Nanoseconds chosen_at) noexcept {
 }
 
 // The peer may be the one that tears down.
-bool EndpointCore::awaits_place(const Peer& peer) noexcept {
-  if (peer.leaving || (peer.refused_place && clock_.now() < peer.refused_until)) return true;
+bool EndpointCore::awaits_place(const Peer& peer) const noexcept {
+  const bool draining = peer.receive_state == ReceiveState::draining;
+  if (peer.leaving || draining || peer.refused_place) return true;
   return tears_down() && (peer.wants_place || wanting_place_.size() >= places());
 }
 

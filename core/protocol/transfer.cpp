@@ -2,10 +2,10 @@
 // spec/rendezvous.md: RTS, RDMA read, completion queue entry or last byte, FIN), and one-sided
 // operations.
 //
-// A transfer is cut into segments with at most kMaxInFlight of them posted. Reads of a large
-// message use the pair's RC queue pair while it serves this direction, else DC. One-sided
-// operations of the application carry keys we did not make: they go over DC, where a refused key
-// does not break the pair's connection. Where there is no DC, see pieces.cpp.
+// A transfer is cut into segments with at most kMaxInFlight of them posted. Large messages are read
+// over DC; one-sided operations use the pair's RC queue pair while it serves the direction to us,
+// which does not leave it before they have ended, else DC. A key of theirs that the target refuses
+// breaks the queue pair: see connection/recovery.cpp. Where there is no DC, see pieces.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -297,6 +297,12 @@ void EndpointCore::drop_transfer(Transfer& transfer) {
   transfers_.give_back(&transfer);
 }
 
+// Now, where there is DC.
+bool EndpointCore::reaches_over_rc(const Peer& peer) const noexcept {
+  return !over_datagrams() && peer.rc && over_rc(peer.receive_kind) && !peer.leaving &&
+         peer.rc->connected_to() != 0;
+}
+
 Status EndpointCore::rma_now(const RmaRequest& request) {
   Peer* const peer = find_peer(request.peer);
   if (peer == nullptr) return {Code::invalid, fmt::format("rma: no peer {}", request.peer)};
@@ -315,7 +321,10 @@ Status EndpointCore::rma_now(const RmaRequest& request) {
   }
   if (over_datagrams() && peer->self) return rma_to_self(request, pieces);
   if (tears_down()) use_one_sided(*peer);
-  if (pool(Purpose::data)[peer->data_queue]->full()) return {Code::again, "the queue is full"};
+  const bool over_rc = reaches_over_rc(*peer);
+  if (over_rc ? peer->rc->full() : pool(Purpose::data)[peer->data_queue]->full()) {
+    return {Code::again, "the queue is full"};
+  }
   Transfer* const transfer = take_for_caller(transfers_);
   if (transfer == nullptr) return refusal();
   if (request.write && request.has_remote_data) {
@@ -359,6 +368,10 @@ Status EndpointCore::rma_now(const RmaRequest& request) {
              !status.ok()) {
     drop_transfer(*transfer);
     return status;
+  }
+  if (over_rc) {
+    transfer->over_rc = true;
+    ++peer->reads_over_rc;
   }
   pump(*transfer);
   return {};

@@ -173,8 +173,12 @@ INSTANTIATE_TEST_SUITE_P(Designs, Recovery,
 
 // One-sided operations over the pair's queue pair: a key that is refused costs that operation and a
 // connection, nothing else.
-TEST(RecoveryOfOneSided, ARefusedKeyEndsItsOperationOnly) {
-  TestWorld world(2, {{"policy", "rc-rdma-od"}, {"start_channel", "ud"}, {"interval", "1ms"}});
+class RecoveryOfOneSided : public TwoWayTraffic, public testing::WithParamInterface<const char*> {};
+
+TEST_P(RecoveryOfOneSided, ARefusedKeyEndsItsOperationOnly) {
+  TestWorld world(2, {{"policy", "rc-rdma-od"}, {"start_channel", GetParam()}});
+  for (int n = 0; n < 100 && !over_rc(channel(world, 0, 1)); ++n) swap(world, 64);
+  ASSERT_TRUE(over_rc(channel(world, 0, 1)));
   std::vector<std::byte> target = pattern(50'000, 1);
   auto key = world[1].register_memory(target.data(), target.size(),
                                       kAccessRemoteRead | kAccessRemoteWrite);
@@ -207,8 +211,11 @@ TEST(RecoveryOfOneSided, ARefusedKeyEndsItsOperationOnly) {
     EXPECT_EQ(locals[n] == target, n != 4) << n;
   }
   EXPECT_EQ(failures(world), 2u);
+  swap(world, 64);
   world[1].deregister_memory(key.value());
 }
+
+INSTANTIATE_TEST_SUITE_P(Starts, RecoveryOfOneSided, testing::Values("dc", "ud"));
 
 }  // namespace
 }  // namespace turnout
