@@ -717,6 +717,7 @@ class EndpointCore final : public Endpoint {
   std::uint64_t rc_peak_ = 0;       // most that existed at one time
   // Tear-down (connection/tear_down.cpp).
   Victims victims_;
+  bool connects_first_ = false;  // at a peer's first message, or one-sided operation
   LinkedList<Peer> wanting_place_;  // in the order they will be served
   Nanoseconds next_place_ = INT64_MAX;
   Nanoseconds setup_time_ = 0;  // of a connection, as the costs have it

@@ -110,6 +110,19 @@ struct ConnectionsReport {
   std::uint64_t failed = 0;               // made good: what they lost was sent again
   // Tear-downs of ours that have ended, and their time from the choice to the free place, ns.
   std::uint64_t freed = 0, time = 0, time_most = 0;
+
+  // Sums, and the largest of time_most.
+  void add(const ConnectionsReport& other) noexcept {
+    made += other.made;
+    tear_downs += other.tear_downs;
+    tear_downs_by_peers += other.tear_downs_by_peers;
+    waited += other.waited;
+    gave_up += other.gave_up;
+    failed += other.failed;
+    freed += other.freed;
+    time += other.time;
+    time_most = time_most > other.time_most ? time_most : other.time_most;
+  }
 };
 
 struct EndpointReport {

@@ -37,6 +37,7 @@ constexpr Nanoseconds kLooks = 4;
 void EndpointCore::limit_connections() {
   setup_time_ = std::max<Nanoseconds>(static_cast<Nanoseconds>(costs_.setup_rc_time.value), 1000);
   const bool on_demand = connects_on_demand(settings_.policy) && settings_.test_switch_every == 0;
+  connects_first_ = on_demand;
   const std::uint64_t most = settings_.max_conn;
   const bool asked = most > 0 || settings_.is_given("victim");
   if (most > 0) {
@@ -222,7 +223,7 @@ bool EndpointCore::awaits_place(const Peer& peer) const noexcept {
 
 // A one-sided operation asks for a connection like a message that comes.
 void EndpointCore::use_one_sided(Peer& peer) {
-  victims_.touch(peer.use, peer.use.connected());
+  if (tears_down()) victims_.touch(peer.use, peer.use.connected());
   if (peer.remote_index != wire::kUnknownIndex) {
     on_message_counted(peer);
   } else if (!peer.self) {

@@ -89,7 +89,7 @@ Status EndpointCore::atomic_now(const AtomicRequest& request) {
   if (status.ok()) status = gather(request.result, fetched_bytes(head), "results", &result);
   if (!status.ok()) return status;
 
-  if (tears_down()) use_one_sided(*peer);
+  if (connects_first_) use_one_sided(*peer);
   if (holds(*peer)) release_held(*peer);
   // The answer comes behind messages that nobody waits for.
   if (peer->withheld > 0) (void)relieve(*peer);

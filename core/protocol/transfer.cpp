@@ -320,7 +320,7 @@ Status EndpointCore::rma_now(const RmaRequest& request) {
     return {Code::permission, fmt::format("rma: key {:#x} is none of ours", request.key)};
   }
   if (over_datagrams() && peer->self) return rma_to_self(request, pieces);
-  if (tears_down()) use_one_sided(*peer);
+  if (connects_first_) use_one_sided(*peer);
   const bool over_rc = reaches_over_rc(*peer);
   if (over_rc ? peer->rc->full() : pool(Purpose::data)[peer->data_queue]->full()) {
     return {Code::again, "the queue is full"};

@@ -16,7 +16,7 @@ namespace turnout::sim {
 namespace {
 
 // Of seed 7. A change of protocol, engine or schedule changes it, and is meant to be seen here.
-constexpr std::uint64_t kHashOfTen = 0xb39da6743f2d7cad;
+constexpr std::uint64_t kHashOfTen = 0xeabc5c873f1449b2;
 
 // Of the first seeds, all of which hold; the counts of all.
 template <class Play>
