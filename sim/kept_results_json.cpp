@@ -14,7 +14,7 @@ namespace turnout::sim {
 namespace {
 
 // What the layout below is; a reader refuses what it does not know.
-constexpr std::uint64_t kFormat = 1;
+constexpr std::uint64_t kFormat = 2;
 // Far beyond what there is: kinds of channels and of memory, parts of a run.
 constexpr std::size_t kMostLines = 65536;
 // Failures of runs, which follow from what was run.
@@ -30,6 +30,16 @@ void each_number(OutcomeOf& o, Each each) {
   each("first_rc_ps", o.first_rc);
   each("rc_connections", o.rc_connections);
   each("peers", o.peers);
+  each("rc_peak", o.rc_peak);
+  each("connections_made", o.connections.made);
+  each("tear_downs", o.connections.tear_downs);
+  each("tear_downs_by_peers", o.connections.tear_downs_by_peers);
+  each("waited_for_a_place", o.connections.waited);
+  each("waited_in_vain", o.connections.gave_up);
+  each("connections_failed", o.connections.failed);
+  each("tear_downs_ended", o.connections.freed);
+  each("tear_down_ns", o.connections.time);
+  each("tear_down_most_ns", o.connections.time_most);
   each("memory_peak", o.memory_peak);
   each("budget", o.budget);
   each("bytes_per_rank", o.bytes_per_rank);
@@ -146,6 +156,21 @@ std::string to_kept_json(const std::string& identity, const Result<PolicyResult>
   return out.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+namespace {
+// Of a run that failed.
+Result<Kept> failure_from_json(const Reader& failure, Status* status) {
+  unsigned code = 0;
+  std::string words;
+  failure.get("code", &code);
+  failure.get("text", &words);
+  if (!keeps(static_cast<Code>(code)) || code > static_cast<unsigned>(Code::internal)) {
+    failure.wrong("code", "a failure of a run");
+  }
+  if (!status->ok()) return *status;
+  return Kept{Status{static_cast<Code>(code), words}};
+}
+}  // namespace
+
 Result<Kept> from_kept_json(std::string_view text, const std::string& identity) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) return Status{Code::invalid, "not JSON, or JSON that was cut off"};
@@ -163,22 +188,14 @@ Result<Kept> from_kept_json(std::string_view text, const std::string& identity) 
     return Status{Code::invalid, "\"of\" is another run than the file's name says"};
   }
   if (reader.has("failure")) {
-    const Reader failure(*reader.member("failure"), "failure.", &status);
-    unsigned code = 0;
-    std::string words;
-    failure.get("code", &code);
-    failure.get("text", &words);
-    if (!keeps(static_cast<Code>(code)) || code > static_cast<unsigned>(Code::internal)) {
-      failure.wrong("code", "a failure of a run");
-    }
-    if (!status.ok()) return status;
-    return Kept{Status{static_cast<Code>(code), words}};
+    return failure_from_json(Reader(*reader.member("failure"), "failure.", &status), &status);
   }
   const Json* const found = reader.member("result");
   if (found == nullptr) return status;
-  PolicyResult result = result_from_json(*found, &status);
+  // In place: gcc 12 takes one variant moved into another for memory that is not initialized.
+  Result<Kept> kept(Kept{result_from_json(*found, &status)});
   if (!status.ok()) return status;
-  return Kept{std::move(result)};
+  return kept;
 }
 
 }  // namespace turnout::sim

@@ -108,6 +108,8 @@ void collect(SimulationState& shared, Picoseconds ready, Outcome* outcome) {
         shared.world->process_time() - report.lifetime * hca::kNanosecond - ready;
     outcome->memory_peak = std::max(outcome->memory_peak, report.peak);
     outcome->budget = report.budget;
+    outcome->connections.add(report.connections);
+    outcome->rc_peak = std::max(outcome->rc_peak, report.rc_queue_pairs_peak);
     for (const MemoryLine& line : report.memory) {
       MemoryByKind& kind = memory[line.kind];
       kind.kind = line.kind;

@@ -70,6 +70,8 @@ struct Outcome {
   Picoseconds first_rc = -1;         // when the first direction went over RC; -1: none did
   std::uint64_t rc_connections = 0;  // RC queue pairs alive at the end, all ranks
   std::uint64_t peers = 0;           // records of peers, all ranks
+  ConnectionsReport connections;     // sums over all ranks; of time_most the largest
+  std::uint64_t rc_peak = 0;         // RC queue pairs of a rank at one time, at most
   std::vector<MemoryByKind> memory;  // against budget
   std::uint64_t memory_peak = 0;     // of the largest rank
   std::uint64_t budget = 0;

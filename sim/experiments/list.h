@@ -22,4 +22,7 @@ namespace turnout::sim {
 // rendezvous: the ways of large messages.
 [[nodiscard]] std::vector<Experiment> rendezvous_experiments();
 
+// teardown: connections that give their places to others.
+[[nodiscard]] std::vector<Experiment> teardown_experiments();
+
 }  // namespace turnout::sim

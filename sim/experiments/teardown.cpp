@@ -1,0 +1,225 @@
+// teardown: the workload nwchem with so many connections at most, and whose place the next one
+// gets: what the fourth paper measured of ACTS, beside what a clairvoyant would need.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+
+#include "base/settings.h"
+#include "base/value.h"
+#include "core/memory/account.h"
+
+#include "sim/experiments/list.h"
+#include "sim/experiments/page.h"
+#include "sim/study_set.h"
+#include "sim/victim_bound.h"
+
+namespace turnout::sim {
+
+namespace {
+
+constexpr std::uint32_t kRanks = 2048;  // 512 nodes [ACTS V.A]
+constexpr std::uint32_t kPerNode = 4;
+constexpr const char* kOrders[] = {"lru", "lru-m", "cost"};
+
+// With at most so many connections: what spec/claims.md has of them.
+struct Limit {
+  std::uint32_t connections;
+  const char* memory;  // T1
+  const char* slower;  // T2
+  const char* lru;     // T3
+  const char* lru_m;   // T3
+};
+constexpr Limit kLimits[] = {{128, "1/4", "+2 %", "0.11 s", "0.09 s"},
+                             {32, "1/16", "+5 %", "0.704 s", "0.621 s"},
+                             {4, "1/128", "+7 %", "-", "-"}};
+
+struct Row {
+  const Limit* limit = nullptr;  // null: none
+  std::string order;
+  Outcome outcome;
+};
+
+double per_process(std::uint64_t sum, std::uint32_t ranks) {
+  return static_cast<double>(sum) / static_cast<double>(ranks);
+}
+
+std::uint64_t of_queue_pairs(const Outcome& outcome) {
+  for (const MemoryByKind& line : outcome.memory) {
+    if (line.kind == name(MemoryKind::queue_pairs)) return line.largest;
+  }
+  return 0;
+}
+
+// Of the process whose queue pairs took most, all that are not there without a connection.
+std::string memory_words(const Row& row, const Row& unlimited) {
+  return fmt::format(
+      "{} ({:.3f})", value::human_bytes(of_queue_pairs(row.outcome)),
+      static_cast<double>(row.outcome.rc_peak) /
+          static_cast<double>(std::max<std::uint64_t>(unlimited.outcome.rc_peak, 1)));
+}
+
+std::string runs_table(const std::vector<Row>& rows, std::uint32_t ranks) {
+  std::vector<std::vector<std::string>> table = {
+      {"connections", "order", "time", "to no limit", "paper", "made by a process", "torn down",
+       "tear-down time of a process", "paper", "each", "longest", "most at one time",
+       "queue pairs' memory", "paper"}};
+  const Row& unlimited = rows.front();
+  for (const Row& row : rows) {
+    const Outcome& o = row.outcome;
+    const ConnectionsReport& c = o.connections;
+    const auto seconds = [](double ns) { return fmt::format("{:.3f} s", ns / 1e9); };
+    const auto us = [](double ns) { return fmt::format("{:.0f} us", ns / 1e3); };
+    const bool limited = row.limit != nullptr;
+    table.push_back(
+        {limited ? fmt::format("{}", row.limit->connections) : "no limit", row.order,
+         fmt::format("{:.3f} s", static_cast<double>(o.time) / 1e12),
+         limited ? print_percent(change_percent(static_cast<double>(o.time),
+                                                static_cast<double>(unlimited.outcome.time)))
+                 : "-",
+         limited ? row.limit->slower : "131 s", fmt::format("{:.1f}", per_process(c.made, ranks)),
+         fmt::format("{:.1f}", per_process(c.tear_downs, ranks)),
+         limited ? seconds(per_process(c.time, ranks)) : "-",
+         !limited               ? "-"
+         : row.order == "lru"   ? row.limit->lru
+         : row.order == "lru-m" ? row.limit->lru_m
+                                : "-",
+         c.freed > 0 ? us(static_cast<double>(c.time) / static_cast<double>(c.freed)) : "-",
+         c.freed > 0 ? us(static_cast<double>(c.time_most)) : "-", fmt::format("{}", o.rc_peak),
+         memory_words(row, unlimited), limited ? row.limit->memory : "1"});
+  }
+  return markdown_table(table);
+}
+
+// From the order in which processes needed their partners in the run without a limit.
+std::string bounds_table(const Outcome& outcome) {
+  std::vector<std::vector<std::string>> table = {
+      {"connections", "LRU", "LRU-M", "clairvoyant", "LRU / clairvoyant", "LRU-M / LRU"}};
+  double processes = 0;
+  for (const auto& partners : outcome.partners) processes += partners.empty() ? 0 : 1;
+  processes = std::max(processes, 1.0);
+  for (const Limit& limit : kLimits) {
+    double lru = 0, lru_m = 0, best = 0;
+    for (const auto& partners : outcome.partners) {
+      const std::span<const std::uint32_t> needed(partners);
+      lru += static_cast<double>(lru_connections(needed, limit.connections).torn_down);
+      lru_m += static_cast<double>(lru_m_connections(needed, limit.connections).torn_down);
+      best += static_cast<double>(clairvoyant_connections(needed, limit.connections).torn_down);
+    }
+    const auto ratio = [](double a, double b) {
+      return b > 0 ? fmt::format("{:.2f}", a / b) : std::string("-");
+    };
+    table.push_back({fmt::format("{}", limit.connections), fmt::format("{:.1f}", lru / processes),
+                     fmt::format("{:.1f}", lru_m / processes),
+                     fmt::format("{:.1f}", best / processes), ratio(lru, best), ratio(lru_m, lru)});
+  }
+  return markdown_table(table);
+}
+
+StudyOptions study_of(const ExperimentOptions& options, const NamedValues& settings,
+                      std::uint32_t ranks, const Limit* limit, const std::string& order) {
+  const std::string what =
+      limit == nullptr ? "no limit, " : fmt::format("{} {}, ", limit->connections, order);
+  StudyOptions study = begin_study(options, ranks, what);
+  study.place.ranks_per_node = kPerNode;
+  study.workload = "nwchem";
+  study.options = options.options;
+  study.settings = settings;
+  study.time_limit = Picoseconds{1000} * hca::kSecond;
+  if (limit == nullptr) {
+    const std::string all = fmt::format("{}", ranks);
+    study.settings = overlaid(study.settings, {{"max_active_rc", all}, {"rc_pool", all}});
+  } else {
+    study.settings = overlaid(
+        study.settings, {{"max_conn", fmt::format("{}", limit->connections)}, {"victim", order}});
+  }
+  return study;
+}
+
+Result<std::vector<Row>> measure(const ExperimentOptions& options, const NamedValues& settings,
+                                 const std::string& policy, std::uint32_t ranks,
+                                 const Runner& runner) {
+  std::vector<Row> rows;
+  std::vector<StudyOptions> studies;
+  for (const Limit& limit : kLimits) {
+    for (const char* const order : kOrders) {
+      rows.push_back({&limit, order, {}});
+      studies.push_back(study_of(options, settings, ranks, &limit, order));
+      studies.back().policies = {policy};
+    }
+  }
+  const auto results = run_studies(studies, {options.jobs, options.told}, runner);
+  if (!results) return results.status();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (!results.value()[i].ok()) return results.value()[i].status();
+    rows[i].outcome = results.value()[i].value().results.front().outcome;
+  }
+  // Last, since it is not kept: who needed whom is too much.
+  StudyOptions unlimited = study_of(options, settings, ranks, nullptr, "");
+  unlimited.policies = {policy};
+  unlimited.kept = nullptr;
+  unlimited.keep_partners = true;
+  Result<Study> result = run_study(unlimited, runner);
+  if (!result) return result.status();
+  rows.insert(rows.begin(), {nullptr, "-", std::move(result.value().results.front().outcome)});
+  return rows;
+}
+
+Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& runner) {
+  const Result<std::vector<std::string>> policies = policies_of(options.policies, {"srq"});
+  if (!policies) return policies.status();
+  if (policies.value().size() != 1 || !connects_on_demand(policies.value().front())) {
+    return Status{Code::invalid,
+                  "teardown: --policy: one that connects on demand: srq, rc-rdma-od, ardma-srq or "
+                  "ardma-sr"};
+  }
+  std::vector<std::uint32_t> sizes = options.sizes;
+  if (sizes.empty()) sizes = {kRanks};
+  // Buffers so small that thousands of endpoints fit; memory limits nothing else here.
+  const NamedValues settings = overlaid({{"receive_buffers", "32"},
+                                         {"control_buffers", "64"},
+                                         {"send_buffers", "16"},
+                                         {"memory_budget", "4GiB"}},
+                                        options.settings);
+  std::string tables;
+  for (const std::uint32_t ranks : sizes) {
+    if (ranks < 2) return Status{Code::invalid, "teardown: --sizes: at least 2 processes"};
+    const auto rows = measure(options, settings, policies.value().front(), ranks, runner);
+    if (!rows) return rows.status();
+    tables += fmt::format(
+        "## {} processes, {} on a node\n\n{}\nTorn down by a process in the mean, if it alone "
+        "chose, "
+        "from the order in which the processes needed\ntheir partners without a limit (those "
+        "that needed one):\n\n{}\n",
+        ranks, kPerNode, runs_table(rows.value(), ranks),
+        bounds_table(rows.value().front().outcome));
+  }
+  std::string page = fmt::format(
+      "# teardown\n\nThe workload [nwchem](../nwchem.md) under `{}`, with at most so many "
+      "connections for a process (`max_conn`), and\nwhose place the next one gets (`victim`). The "
+      "paper's numbers (spec/claims.md, T1 to T3, 2048 processes on 512\nnodes) stand beside ours. "
+      "Ours never wait for a connection: until it is there, and while one is torn down, "
+      "operations\nand messages travel over DC.\n\n{}\n",
+      policies.value().front(), provenance(options.profile));
+  page += tables;
+  page +=
+      "- Tear-down time: from the choice of the victim to the free place, all of a process's own "
+      "choices together;\n  in this time the process goes on, the paper's waits.\n"
+      "- Memory: of the queue pairs of the process that had most of them, those of the start "
+      "service included; in\n  brackets its connections at one time to those without a limit.\n"
+      "- A process that chooses alone is not what runs: its partners tear down what they share "
+      "with it, a partner that\n  is needed once gets no connection for it, and none goes before "
+      "it "
+      "has had a set-up time.\n\n";
+  page += fmt::format("## How it was run\n\n{}",
+                      how_it_was_run("teardown", options, options.options, settings));
+  return ExperimentResult{std::move(page), {}};
+}
+
+}  // namespace
+
+std::vector<Experiment> teardown_experiments() {
+  return {{"teardown", "nwchem with few connections, and whose place the next one gets", run}};
+}
+
+}  // namespace turnout::sim
