@@ -300,7 +300,7 @@ void EndpointCore::drop_transfer(Transfer& transfer) {
 // Now, where there is DC.
 bool EndpointCore::reaches_over_rc(const Peer& peer) const noexcept {
   return !over_datagrams() && peer.rc && over_rc(peer.receive_kind) && !peer.leaving &&
-         peer.rc->connected_to() != 0;
+         peer.receive_state == ReceiveState::steady && peer.rc->connected_to() != 0;
 }
 
 Status EndpointCore::rma_now(const RmaRequest& request) {

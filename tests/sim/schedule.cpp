@@ -18,7 +18,15 @@ struct Planned {
   std::uint64_t bytes, tag;
 };
 
+// A put or get of another rank's memory.
+struct Reach {
+  std::uint32_t peer;
+  std::uint64_t bytes;
+  bool put;
+};
+
 struct Plan {
+  std::vector<std::vector<Reach>> reaches;            // by rank
   std::vector<std::vector<Planned>> sends, receives;  // by rank, in the program's order
   std::vector<std::vector<std::uint32_t>> adds;       // by rank: to whose counters
   // By whose counter: what was there before each, filled while the plan is played.
@@ -93,6 +101,10 @@ Task take_part(Rank rank, std::shared_ptr<const Plan> plan) {
     adding.pop_front();
   };
   Random among(plan->seed ^ rank.id());
+  const auto& reaches = plan->reaches[rank.id()];
+  std::deque<Request> reaching;
+  std::size_t reached = 0;
+  Random far(plan->seed ^ 0x72656163 ^ rank.id());
   Random& random = rank.random();
   while (sent < sends.size() || posted < receives.size()) {
     const bool receive = sent == sends.size() || (posted < receives.size() && random.below(2) == 0);
@@ -118,6 +130,16 @@ Task take_part(Rank rank, std::shared_ptr<const Plan> plan) {
     while (!adding.empty() && among.below(3) == 0 && rank.test(adding.front())) {
       end_first_add(co_await rank.wait(adding.front()));
     }
+    for (; reached < reaches.size() && far.below(3) == 0; ++reached) {
+      const Reach& r = reaches[reached];
+      const Request request =
+          r.put ? co_await rank.iput(r.peer, r.bytes) : co_await rank.iget(r.peer, r.bytes);
+      reaching.push_back(request);
+    }
+    while (!reaching.empty() && far.below(3) == 0 && rank.test(reaching.front())) {
+      co_await rank.wait(reaching.front());
+      reaching.pop_front();
+    }
     if (random.below(4) == 0) {
       co_await rank.compute(static_cast<Picoseconds>(random.below(2 * plan->pace + 1)));
     }
@@ -136,6 +158,7 @@ Task take_part(Rank rank, std::shared_ptr<const Plan> plan) {
     adding.push_back(add);
   }
   while (!adding.empty()) end_first_add(co_await rank.wait(adding.front()));
+  for (; !reaching.empty(); reaching.pop_front()) co_await rank.wait(reaching.front());
   // A wildcard receive would take the barrier's messages; the dead do not come to it.
   if (!plan->any_wild && !plan->deaths) co_await rank.barrier();
 }
@@ -168,11 +191,12 @@ struct Circumstances {
   bool scarce = false;     // little more memory than an endpoint needs to begin
   bool large = false;      // messages, most of them
   bool deaths = false;
-  bool failures = false;  // of connections
+  bool failures = false;   // of connections
+  bool one_sided = false;  // operations, too
 };
 
 ScheduleOutcome play(std::uint64_t seed, const Circumstances& given, const MoreSettings& more) {
-  const auto [datagrams, scarce, large, deaths, failures] = given;
+  const auto [datagrams, scarce, large, deaths, failures, one_sided] = given;
   Random random(seed);
   Options options;
   options.seed = seed;
@@ -307,6 +331,7 @@ ScheduleOutcome play(std::uint64_t seed, const Circumstances& given, const MoreS
     plan->receives[p.to].push_back(p);
   }
 
+  std::uint64_t reached = 0;
   // Nobody's endpoint ends before the barrier.
   plan->seed = seed ^ 0x616464;
   plan->adds.resize(options.ranks);
@@ -315,6 +340,17 @@ ScheduleOutcome play(std::uint64_t seed, const Circumstances& given, const MoreS
   for (std::uint64_t n = plan->any_wild || !adds || deaths ? 0 : adding.below(300); n > 0; --n) {
     const std::uint64_t from = adding.below(options.ranks);
     plan->adds[from].push_back(static_cast<std::uint32_t>(adding.below(options.ranks)));
+  }
+
+  // The memory of who has ended is not there any more.
+  plan->reaches.resize(options.ranks);
+  Random reaching(seed ^ 0x6e656172);
+  for (std::uint64_t n = one_sided && !plan->any_wild && !deaths ? reaching.below(300) : 0; n > 0;
+       --n) {
+    const auto from = static_cast<std::uint32_t>(reaching.below(options.ranks));
+    const auto to = static_cast<std::uint32_t>(reaching.below(options.ranks));
+    plan->reaches[from].push_back({to, random_large_bytes(reaching) + 1, reaching.below(2) == 0});
+    ++reached;
   }
 
   plan->deaths = deaths;
@@ -333,6 +369,7 @@ ScheduleOutcome play(std::uint64_t seed, const Circumstances& given, const MoreS
 
   ScheduleOutcome outcome;
   outcome.messages = count;
+  outcome.reached = reached;
   outcome.told = fmt::format("seed {}: {} ranks, {} on a node, {} messages;", seed, options.ranks,
                              options.ranks_per_node, count);
   for (const auto& [name, value] : options.settings) {
@@ -402,6 +439,8 @@ ScheduleOutcome play_at_limit(std::uint64_t seed, Circumstances given, const Mor
   given.datagrams = seed % 3 == 0;
   given.scarce = drawn.below(4) == 0;
   given.large = drawn.below(3) == 0;
+  // Over UD they need a connection, for which there may be no memory.
+  given.one_sided = !given.datagrams || !given.scarce;
   const auto pick = [&](std::initializer_list<const char*> values) {
     return std::string(*(values.begin() + drawn.below(values.size())));
   };
@@ -438,6 +477,7 @@ void ScheduleOutcome::add(const ScheduleOutcome& other) noexcept {
   connections += other.connections;
   tear_downs += other.tear_downs;
   failures += other.failures;
+  reached += other.reached;
   refused += other.refused;
 }
 
@@ -477,6 +517,7 @@ ScheduleOutcome play_failure_schedule(std::uint64_t seed, const MoreSettings& mo
   given.datagrams = seed % 3 == 0;
   given.scarce = drawn.below(4) == 0;
   given.large = drawn.below(2) == 0;
+  given.one_sided = !given.datagrams;
   return play(seed, given, settings);
 }
 

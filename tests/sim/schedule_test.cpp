@@ -77,6 +77,7 @@ TEST(Schedules, HoldWhileConnectionsAreTornDown) {
   const auto sum = sum_of(300, [](std::uint64_t seed) { return play_teardown_schedule(seed); });
   EXPECT_GT(sum.connections, 1000u);
   EXPECT_GT(sum.tear_downs, 500u);
+  EXPECT_GT(sum.reached, 5000u);
 }
 TEST(Schedules, HoldWhileConnectionsAreTornDownAndRanksDie) {
   const auto sum = sum_of(100, [](std::uint64_t seed) { return play_death_schedule(seed); });
@@ -88,6 +89,7 @@ TEST(Schedules, HoldWhileConnectionsAreTornDownAndRanksDie) {
 TEST(Schedules, HoldWhileConnectionsFail) {
   const auto sum = sum_of(300, [](std::uint64_t seed) { return play_failure_schedule(seed); });
   EXPECT_GT(sum.failures, 800u);
+  EXPECT_GT(sum.reached, 5000u);
 }
 // A message that is not sent again is missed.
 TEST(Schedules, FindWhatIsNotSentAgain) {

@@ -81,6 +81,7 @@ int main(int argc, char** argv) {
         fmt::print("  {} ends of connections made, {} torn down\n", sum.connections,
                    sum.tear_downs);
       }
+      if (sum.reached > 0) fmt::print("  {} puts and gets\n", sum.reached);
       if (failures) fmt::print("  {} ends of connections failed\n", sum.failures);
       if (deaths) fmt::print("  {} operations with the dead ended with an error\n", sum.refused);
     }
