@@ -518,8 +518,10 @@ void EndpointCore::probe_over_rc(Peer& peer) {
   post_probe(peer, *peer.rc);
 }
 
-// Asks peers that something is expected of and that were silent; hands back credits that were owed
-// too few to be worth a message; ends what a peer that said goodbye will not answer any more.
+// Asks peers that something is expected of, or that there is an idle connection with, and that were
+// silent: an end that died, or failed, must not keep its place for ever. Hands back credits that
+// were owed too few to be worth a message; ends what a peer that said goodbye will not answer any
+// more.
 void EndpointCore::keep_alive(Nanoseconds now) {
   bool wildcards = false;
   bool awaited_from_any = false;  // a multi-receive is there always, not for what comes next
@@ -559,10 +561,15 @@ void EndpointCore::keep_alive(Nanoseconds now) {
                           peer.receive_state != ReceiveState::steady ||
                           peer.send_state != SendState::steady || peer.leaving || peer.recovery ||
                           (wildcards && peer.remote_index != wire::kUnknownIndex);
-    if (!expected || peer.probes > 0 || now - peer.heard < settings_.keepalive) continue;
+    const bool idle = !expected && peer.rc && peer.rc->connected_to() != 0;
+    if ((!expected && !idle) || peer.probes > 0 || now - peer.heard < settings_.keepalive) continue;
     if (probed == std::max(kProbesPerRound, peers_.size() / 16)) continue;
     ++probed;
-    probe(peer, *pool(Purpose::credit)[peer.credit_queue]);
+    if (idle) {
+      probe_over_rc(peer);
+    } else {
+      probe(peer, *pool(Purpose::credit)[peer.credit_queue]);
+    }
   }
 }
 

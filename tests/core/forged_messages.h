@@ -1,5 +1,5 @@
-// Control messages that no endpoint of ours would send, for tests of what their receiver makes of
-// them.
+// What no endpoint of ours would do, for tests of what its peers make of it: control messages out
+// of their turn, a queue pair put into the error state.
 #pragma once
 
 #include "core/endpoint_core.h"
@@ -13,6 +13,11 @@ struct ForgedMessages {
     auto& core = static_cast<EndpointCore&>(world[from]);
     core.send_control(*core.find_peer(world.peer(from, to)), EndpointCore::Purpose::establishment,
                       message);
+  }
+  // The connection of these two, at the end of `at`.
+  [[nodiscard]] static bool fail_queue_pair(TestWorld& world, std::size_t at, std::size_t of) {
+    auto& core = static_cast<EndpointCore&>(world[at]);
+    return core.find_peer(world.peer(at, of))->rc->fail().ok();
   }
 };
 

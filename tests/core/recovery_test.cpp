@@ -116,6 +116,20 @@ TEST_P(Recovery, ManyUnderWayComeInOrder) {
   EXPECT_GT(failures(world), 1u);
 }
 
+// Nothing is sent, and nobody waits for anything.
+TEST_P(Recovery, AnIdleConnectionThatFailedIsNoticed) {
+  TestWorld world(2, with({{"keepalive", "20ms"}}));
+  connect(world);
+  ASSERT_TRUE(ForgedMessages::fail_queue_pair(world, 0, 1));
+  EXPECT_EQ(failures(world), 0u);
+  EXPECT_TRUE(world.until([&] {
+    world.clock().advance(1'000'000);
+    return failures(world) == 2;
+  }));
+  swap(world, 64);
+  connect(world);
+}
+
 // What tells of a failed connection may be wrong in every field.
 TEST_P(Recovery, APeerThatTellsNonsenseIsGivenUp) {
   struct Case {
