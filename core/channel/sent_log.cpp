@@ -46,6 +46,7 @@ bool SentLog::grow(std::size_t bytes) noexcept {
 }
 
 void SentLog::put(std::uint64_t position, const std::byte* bytes, std::size_t count) noexcept {
+  if (count == 0) return;  // there may be no block
   const std::size_t at = position & (capacity_ - 1);
   const std::size_t first = std::min(count, capacity_ - at);
   std::memcpy(block_.get() + at, bytes, first);
@@ -62,6 +63,7 @@ std::uint64_t SentLog::append(const ibv_sge* pieces, int count) noexcept {
 }
 
 void SentLog::copy_out(std::uint64_t position, std::size_t bytes, std::byte* to) const noexcept {
+  if (bytes == 0) return;
   const std::size_t at = position & (capacity_ - 1);
   const std::size_t first = std::min(bytes, capacity_ - at);
   std::memcpy(to, block_.get() + at, first);
