@@ -87,7 +87,7 @@ Status DcInitiator::recover() {
 Status DcInitiator::post(SendRecord record) {
   // Messages hold scarce buffers: retire them a few at a time.
   constexpr std::uint32_t kSignalEvery = 8;
-  record.signalled = decide_signal(record.kind != SendRecord::Kind::message,
+  record.signalled = decide_signal(record.signalled || record.kind != SendRecord::Kind::message,
                                    record.pool != SendRecord::Pool::none, kSignalEvery);
   ibv_wr_start(ex_);
   ex_->wr_id = next_wr_id();

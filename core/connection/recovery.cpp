@@ -344,6 +344,7 @@ bool EndpointCore::send_again(Peer& peer, const SendRecord& lost) {
   if (queue.full()) return false;
   SendRecord record = lost;
   record.own = false;
+  record.signalled = true;  // its buffer may be the last
   if (record.pool == SendRecord::Pool::logged) {
     record.buffer = send_pool_.take_kept();
     if (record.buffer == kNoBuffer) return false;
