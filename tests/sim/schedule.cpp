@@ -105,6 +105,9 @@ Task take_part(Rank rank, std::shared_ptr<const Plan> plan) {
   std::deque<Request> reaching;
   std::size_t reached = 0;
   Random far(plan->seed ^ 0x72656163 ^ rank.id());
+  const auto reach = [&rank](const Reach& r) {
+    return r.put ? rank.iput(r.peer, r.bytes) : rank.iget(r.peer, r.bytes);
+  };
   Random& random = rank.random();
   while (sent < sends.size() || posted < receives.size()) {
     const bool receive = sent == sends.size() || (posted < receives.size() && random.below(2) == 0);
@@ -131,9 +134,7 @@ Task take_part(Rank rank, std::shared_ptr<const Plan> plan) {
       end_first_add(co_await rank.wait(adding.front()));
     }
     for (; reached < reaches.size() && far.below(3) == 0; ++reached) {
-      const Reach& r = reaches[reached];
-      const Request request =
-          r.put ? co_await rank.iput(r.peer, r.bytes) : co_await rank.iget(r.peer, r.bytes);
+      const Request request = co_await reach(reaches[reached]);
       reaching.push_back(request);
     }
     while (!reaching.empty() && far.below(3) == 0 && rank.test(reaching.front())) {
@@ -158,6 +159,10 @@ Task take_part(Rank rank, std::shared_ptr<const Plan> plan) {
     adding.push_back(add);
   }
   while (!adding.empty()) end_first_add(co_await rank.wait(adding.front()));
+  for (; reached < reaches.size(); ++reached) {
+    const Request request = co_await reach(reaches[reached]);
+    reaching.push_back(request);
+  }
   for (; !reaching.empty(); reaching.pop_front()) co_await rank.wait(reaching.front());
   // A wildcard receive would take the barrier's messages; the dead do not come to it.
   if (!plan->any_wild && !plan->deaths) co_await rank.barrier();
