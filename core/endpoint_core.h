@@ -400,6 +400,7 @@ class EndpointCore final : public Endpoint {
   bool pump_transfers();
   void on_transfer_done(Transfer& transfer, Status status);
   // The target did not let it.
+  [[nodiscard]] static bool refuses_key(ibv_wc_status status) noexcept;
   [[nodiscard]] static Status refused_key(const Peer& peer, const SendRecord& record,
                                           ibv_wc_status status);
   void drop_transfer(Transfer& transfer);
@@ -717,7 +718,7 @@ class EndpointCore final : public Endpoint {
   std::uint64_t rc_peak_ = 0;       // most that existed at one time
   // Tear-down (connection/tear_down.cpp).
   Victims victims_;
-  bool connects_first_ = false;  // at a peer's first message, or one-sided operation
+  bool connects_first_ = false;     // at a peer's first message, or one-sided operation
   LinkedList<Peer> wanting_place_;  // in the order they will be served
   Nanoseconds next_place_ = INT64_MAX;
   Nanoseconds setup_time_ = 0;  // of a connection, as the costs have it

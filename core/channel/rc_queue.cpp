@@ -33,21 +33,22 @@ Status RcQueue::create(const verbs::Device& device, ibv_cq* cq, ibv_cq* receive_
   return {};
 }
 
-Status RcQueue::reset() {
+// A state that takes no attributes.
+Status RcQueue::go_to(ibv_qp_state state, const char* call) {
   ibv_qp_attr attr{};
-  attr.qp_state = IBV_QPS_RESET;
-  remote_ = 0;
+  attr.qp_state = state;
   const int error = ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE);
-  if (error != 0) return verbs::failure("ibv_modify_qp to RESET", "an RC queue pair", error);
+  if (error != 0) return verbs::failure(call, "an RC queue pair", error);
   return {};
 }
 
+Status RcQueue::reset() {
+  remote_ = 0;
+  return go_to(IBV_QPS_RESET, "ibv_modify_qp to RESET");
+}
+
 Status RcQueue::fail() {
-  ibv_qp_attr attr{};
-  attr.qp_state = IBV_QPS_ERR;
-  const int error = ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE);
-  if (error != 0) return verbs::failure("ibv_modify_qp to ERR", "an RC queue pair", error);
-  return {};
+  return go_to(IBV_QPS_ERR, "ibv_modify_qp to ERR");
 }
 
 Status RcQueue::connect(std::uint32_t qp_number, std::uint16_t lid,

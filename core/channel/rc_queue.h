@@ -59,6 +59,7 @@ class RcQueue : public SendQueue {
   std::vector<std::uint32_t> receive_chunks;
 
  private:
+  [[nodiscard]] Status go_to(ibv_qp_state state, const char* call);
   [[nodiscard]] Status post_inline(ibv_send_wr request, const ibv_sge* pieces, int count,
                                    PeerId peer, bool own);
   const verbs::Device* device_ = nullptr;

@@ -172,6 +172,11 @@ enum class Control : std::uint8_t {
   resumed = 29,  // they were sent; the stream goes on over `kind`, after last_sequence
 };
 
+// A word of what leads a direction to another channel.
+[[nodiscard]] constexpr bool changes_channel(Control type) noexcept {
+  return (type >= Control::request && type <= Control::closed) || type == Control::leave;
+}
+
 enum class Refusal : std::uint8_t {
   none = 0,
   budget = 1,

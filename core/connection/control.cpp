@@ -254,8 +254,7 @@ Peer* EndpointCore::find_sender(std::uint32_t index, std::uint64_t id) noexcept 
 
 void EndpointCore::handle_control(Peer& peer, const wire::ControlMessage& message,
                                   const wire::Detail& detail) {
-  if (peer.recovery && message.type >= wire::Control::request &&
-      message.type <= wire::Control::closed) {
+  if (peer.recovery && wire::changes_channel(message.type)) {
     return;  // of before the connection failed: both ends forget what was under way
   }
   switch (message.type) {
@@ -303,7 +302,7 @@ void EndpointCore::handle_control(Peer& peer, const wire::ControlMessage& messag
       on_closed(peer);
       break;
     case wire::Control::leave:
-      if (!peer.recovery) on_leave(peer, message);
+      on_leave(peer, message);
       break;
     case wire::Control::broken:
       on_broken(peer, message);
@@ -357,13 +356,10 @@ void EndpointCore::recover(MessageQueue& queue, const ibv_wc& wc) {
   } else if (!records.empty()) {
     const SendRecord failed = records.front();
     records.erase(records.begin());
-    const bool key_refused = wc.status == IBV_WC_REM_ACCESS_ERR ||
-                             wc.status == IBV_WC_REM_INV_REQ_ERR ||
-                             wc.status == IBV_WC_LOC_PROT_ERR || wc.status == IBV_WC_LOC_LEN_ERR;
     if (failed.peer == kAnyPeer) {  // a stranger that was to be rejected
       control_send_pool_.give_back(failed.buffer);
     } else if (Peer& peer = *peers_[failed.peer];
-               failed.kind == SendRecord::Kind::transfer && key_refused) {
+               failed.kind == SendRecord::Kind::transfer && refuses_key(wc.status)) {
       on_transfer_done(*failed.transfer, refused_key(peer, failed, wc.status));
     } else {
       Status why{Code::peer_lost,

@@ -205,7 +205,7 @@ struct Peer {
 
   // Tear-down (connection/tear_down.cpp).
   ConnectionUse use;
-  Nanoseconds connected_at = 0;   // if it has, or had, a connection
+  Nanoseconds connected_at = 0;   // if it has a connection
   bool leaving = false;           // the connection is being torn down
   bool chosen = false;            // by us
   Nanoseconds leaving_since = 0;  // if so
@@ -214,7 +214,7 @@ struct Peer {
   bool wants_place = false;     // it is in there
   Nanoseconds wants_since = 0;  // if so
   std::uint32_t parked_qp = 0;  // for its request, with this queue pair; 0: for ours
-  bool refused_place = false;   // refused_until is for want of a place
+  bool refused_place = false;   // refused_until is for want of a place, or after a failure
   std::unique_ptr<PeerAtomics> atomics;
   std::unique_ptr<ReliableLink> link;  // where the start service is UD
   std::uint32_t pieces = 0;            // large messages that it sends in pieces or writes

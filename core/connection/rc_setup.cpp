@@ -172,18 +172,15 @@ void EndpointCore::end_job(RcJob& job) {
   } else {
     peer.rc = std::move(job.queue);
   }
-  if (job.fail) {
-    if (!job.status.ok()) {
-      TURNOUT_LOG(connection, warn, "{}: {}", peer.address.to_string(), job.status.text());
-    }
-    on_own_end_dead(peer);
-    return;
+  if (!job.status.ok()) {
+    TURNOUT_LOG(connection, warn, "{}: {}", peer.address.to_string(), job.status.text());
   }
-  if (job.status.ok()) {
+  if (job.fail) {
+    on_own_end_dead(peer);
+  } else if (job.status.ok()) {
     if (job.connect_to != 0) connection_made(peer);
     advance_rc(peer);
   } else {
-    TURNOUT_LOG(connection, warn, "{}: {}", peer.address.to_string(), job.status.text());
     rc_failed(peer, job.status);
   }
 }

@@ -36,8 +36,8 @@
 
 namespace turnout {
 namespace {
-// A connection that carried so many messages was worth making: the next may be asked for at once.
-// Else after a set-up time, twice as long after each such failure, up to 1,024 times.
+// The next connection is asked for a set-up time after a failure; twice as long after each in a row
+// that carried less than so many messages, up to 1,024 times.
 constexpr std::uint64_t kServed = 16;
 constexpr std::uint32_t kMostDoublings = 10;
 }  // namespace
@@ -106,9 +106,7 @@ void EndpointCore::take_back(Peer& peer, const std::vector<SendRecord>& records,
   for (Transfer* t = active_transfers_.first(); t != nullptr; t = t->next) {
     if (t->peer == &peer && t->over_rc) transfers.push_back(t);
   }
-  const bool refused =
-      wc != nullptr && (wc->status == IBV_WC_REM_ACCESS_ERR || wc->status == IBV_WC_LOC_PROT_ERR ||
-                        wc->status == IBV_WC_REM_INV_REQ_ERR || wc->status == IBV_WC_LOC_LEN_ERR);
+  const bool refused = wc != nullptr && refuses_key(wc->status);
   for (std::size_t i = 0; i < records.size(); ++i) {
     const SendRecord& record = records[i];
     switch (record.kind) {
@@ -195,13 +193,21 @@ void EndpointCore::on_broken(Peer& peer, const wire::ControlMessage& message) {
 void EndpointCore::on_again(Peer& peer, const wire::ControlMessage& message) {
   Recovery* const recovery = peer.recovery.get();
   const std::uint32_t from = message.last_sequence + 1;
+  // Over UD there are none, and the message's number is the link's own.
+  const std::uint32_t came = peer.link ? 0 : message.sequence;
+  const std::uint32_t missing = peer.own_sender.controls - came;
+  std::uint32_t controls = 0;
+  if (recovery != nullptr) {
+    for (const SendRecord& record : recovery->records) {
+      if (header_of(*recovery, record).type == wire::Type::control) ++controls;
+    }
+  }
   const char* wrong = nullptr;
   if (recovery == nullptr || !recovery->dead || !recovery->peer_dead || recovery->asked) {
     wrong = "no connection failed that it could be about";
   } else if (before(peer.send_sequence, from)) {
     wrong = "last_sequence is of a message that was not sent yet";
-  } else if (peer.own_sender.controls - message.sequence > recovery->records.size() &&
-             !over_datagrams()) {
+  } else if (missing > controls) {
     wrong = "sequence is of control messages that were not sent, or were delivered";
   }
   if (wrong != nullptr) {
@@ -211,7 +217,8 @@ void EndpointCore::on_again(Peer& peer, const wire::ControlMessage& message) {
   }
   recovery->asked = true;
   recovery->from = settings_.break_rule == "drop-lost" ? peer.send_sequence : from;
-  recovery->controls = over_datagrams() ? 0 : message.sequence;
+  recovery->controls = controls - missing;
+  peer.own_sender.controls = came;
 }
 
 // The direction peer -> us goes on.
@@ -250,8 +257,7 @@ bool EndpointCore::pump_recovering() {
   for (std::size_t i = 0; i < recovering_.size();) {
     Peer& peer = *recovering_[i];
     moved |= go_on_recovering(peer);
-    // A peer that was lost has left the list.
-    if (peer.recovery && peer.recovery->sent && peer.recovery->heard) end_recovery(peer);
+    // Who is through, or lost, has left the list.
     if (i < recovering_.size() && recovering_[i] == &peer) ++i;
   }
   return moved;
@@ -289,7 +295,6 @@ bool EndpointCore::go_on_recovering(Peer& peer) {
     if (peer.lost) return true;
     if (!recovery.flushed) return moved;
   }
-  if (!over_datagrams()) peer.own_sender.controls = recovery.controls;
   recovery.sent = true;
   peer.send_state = SendState::steady;
   wire::ControlMessage message;
@@ -297,6 +302,7 @@ bool EndpointCore::go_on_recovering(Peer& peer) {
   message.kind = static_cast<std::uint8_t>(peer.send_kind);
   say_last(peer, &message);
   send_control(peer, Purpose::establishment, message);
+  if (!peer.lost && recovery.heard) end_recovery(peer);
   return true;
 }
 
@@ -394,11 +400,10 @@ bool EndpointCore::send_again(Peer& peer, const SendRecord& lost) {
 void EndpointCore::send_control_again(Peer& peer, const SendRecord& lost,
                                       const wire::Header& header) {
   Recovery& recovery = *peer.recovery;
-  std::uint32_t following = 0;  // with it
-  for (std::size_t i = recovery.at; i < recovery.records.size(); ++i) {
-    if (header_of(recovery, recovery.records[i]).type == wire::Type::control) ++following;
+  if (recovery.controls > 0) {
+    --recovery.controls;
+    return;
   }
-  if (following > peer.own_sender.controls - recovery.controls) return;
   std::byte copied[kMostInline];
   const std::byte* const body = bytes_of(recovery, lost, copied) + sizeof header;
   wire::ControlMessage message;

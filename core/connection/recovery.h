@@ -31,7 +31,7 @@ struct Recovery {
 
   std::uint32_t acknowledged = 0;  // the peer knows that its messages before this one are here
   std::uint32_t from = 0;
-  std::uint32_t controls = 0;  // of our control messages into its own receives so many came
+  std::uint32_t controls = 0;  // of ours in `records`, into its own receives, the next so many came
 };
 
 }  // namespace turnout

@@ -195,8 +195,8 @@ void EndpointCore::go_on_leaving(Peer& peer) {
 
 void EndpointCore::connection_made(Peer& peer) {
   ++connections_.made;
-  peer.connected_at = clock_.now();
   if (!tears_down()) return;
+  peer.connected_at = clock_.now();
   victims_.add(peer.use, peer.use.cost > 0 ? peer.use.cost : static_cast<double>(setup_time_));
 }
 

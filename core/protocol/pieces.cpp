@@ -4,8 +4,8 @@
 // reads over it. Where none can be had, by the policy or because a budget or limit refuses, it asks
 // the sender for the message in pieces (`pull`), which travel as messages of the stream, under its
 // credits, and are copied to where the message belongs. One-sided operations wait for the queue
-// pair too; without one they end with an error. A key that the target
-// refuses costs the connection, which is made good (connection/recovery.cpp).
+// pair too; without one they end with an error. A key that the target refuses costs the connection,
+// which is made good (connection/recovery.cpp).
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -281,6 +281,11 @@ void EndpointCore::end_transfer(Transfer& transfer) {
   drop_transfer(transfer);
 }
 
+bool EndpointCore::refuses_key(ibv_wc_status status) noexcept {
+  return status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR ||
+         status == IBV_WC_LOC_PROT_ERR || status == IBV_WC_LOC_LEN_ERR;
+}
+
 Status EndpointCore::refused_key(const Peer& peer, const SendRecord& record, ibv_wc_status status) {
   return {
       Code::permission,
