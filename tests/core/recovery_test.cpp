@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <ostream>
 #include <string>
 #include <vector>
 
+#include "tests/core/connections.h"
 #include "tests/core/forged_messages.h"
 #include "tests/core/requests.h"
 #include "tests/core/test_world.h"
@@ -15,15 +17,7 @@ namespace turnout {
 namespace {
 
 std::uint64_t failures(TestWorld& world) {
-  std::uint64_t all = 0;
-  for (std::size_t i = 0; i < world.size(); ++i) all += world[i].report().connections.failed;
-  return all;
-}
-
-// The channel that the pair's direction to `at` takes now.
-ChannelKind channel(TestWorld& world, std::size_t at, std::size_t from) {
-  const PeerId id = world.peer(at, from);
-  return world[at].report().peers[id].receive.spans.back().channel;
+  return connections(world).failed;
 }
 
 struct Design {
@@ -31,6 +25,9 @@ struct Design {
   const char* policy;
   const char* start;
 };
+void PrintTo(const Design& design, std::ostream* out) {
+  *out << design.name;
+}
 
 class Recovery : public TwoWayTraffic, public testing::WithParamInterface<Design> {
  protected:

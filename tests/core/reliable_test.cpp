@@ -19,10 +19,7 @@ struct Sender {
 
   explicit Sender(std::uint32_t first) : next(first) {}
   void send(std::uint32_t n) {
-    for (; n > 0; --n, ++next) {
-      link.sent.push_back({next, next & 0xff, 10});
-      ++link.outstanding;
-    }
+    for (; n > 0; --n, ++next) link.keep({next, next & 0xff, 10});
   }
   bool ack(std::uint32_t data_ack, std::uint32_t held = 0) {
     wire::Datagram datagram;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/core/connections.h"
 #include "tests/core/requests.h"
 #include "tests/core/test_world.h"
 #include "tests/core/two_way_traffic.h"
@@ -53,8 +54,7 @@ class TearDown : public TwoWayTraffic, public testing::WithParamInterface<const 
     swap(world, a, b);  // it carries something
   }
   static bool over_rc(TestWorld& world, std::size_t at, std::size_t from) {
-    const PeerId id = world.peer(at, from);
-    return turnout::over_rc(world[at].report().peers[id].receive.spans.back().channel);
+    return turnout::over_rc(channel(world, at, from));
   }
   void look_at(TestWorld& world) override { holds_limit(world); }
   void holds_limit(TestWorld& world) {
@@ -63,11 +63,6 @@ class TearDown : public TwoWayTraffic, public testing::WithParamInterface<const 
       const EndpointReport report = world[i].report();
       ASSERT_LE(report.rc_queue_pairs_peak, limit_);
     }
-  }
-  static std::uint64_t sum(TestWorld& world, std::uint64_t ConnectionsReport::*field) {
-    std::uint64_t all = 0;
-    for (std::size_t i = 0; i < world.size(); ++i) all += world[i].report().connections.*field;
-    return all;
   }
   std::uint64_t limit_ = 0;
 };
@@ -79,7 +74,7 @@ TEST_P(TearDown, GivesTheOnlyPlaceToWhoeverSpeaks) {
     connect(world, 0, 1);
     connect(world, 0, 2);
   }
-  EXPECT_GE(sum(world, &ConnectionsReport::tear_downs), 5u);
+  EXPECT_GE(connections(world).tear_downs, 5u);
   const EndpointReport report = world[0].report();
   EXPECT_GE(report.connections.made, 6u);
   EXPECT_GE(report.connections.freed, 1u);
@@ -106,7 +101,7 @@ TEST_P(TearDown, IsNoneWhereTheSettingSaysSo) {
   for (int n = 0; n < 30; ++n) swap(world, 0, 2);
   EXPECT_TRUE(over_rc(world, 0, 1));
   EXPECT_FALSE(over_rc(world, 0, 2));
-  EXPECT_EQ(sum(world, &ConnectionsReport::tear_downs), 0u);
+  EXPECT_EQ(connections(world).tear_downs, 0u);
 }
 
 // Every pair of four exchanges messages of every size while connections come and go.
@@ -121,7 +116,7 @@ TEST_P(TearDown, MessagesOfEverySizeGoOnMeanwhile) {
         }
       }
     }
-    EXPECT_GT(sum(world, &ConnectionsReport::tear_downs), 3u) << victim;
+    EXPECT_GT(connections(world).tear_downs, 3u) << victim;
     for (std::size_t i = 0; i < 4; ++i) {
       for (const PeerReport& peer : world[i].report().peers) EXPECT_FALSE(peer.lost);
     }
@@ -181,7 +176,7 @@ TEST_P(TearDown, ACycleHoldsNoPlaceForEver) {
     }
     world.clock().advance(500'000);
   }
-  EXPECT_GT(sum(world, &ConnectionsReport::made), 1u);
+  EXPECT_GT(connections(world).made, 1u);
   connect(world, 0, 1);
   connect(world, 1, 2);
 }
@@ -279,7 +274,7 @@ TEST_P(TearDown, AVictimGivesItsBytes) {
     connect(world, 0, 2);
     connect(world, 0, 3);
   }
-  EXPECT_GE(sum(world, &ConnectionsReport::tear_downs), 1u);
+  EXPECT_GE(connections(world).tear_downs, 1u);
   for (std::size_t i = 0; i < 4; ++i) {
     const EndpointReport report = world[i].report();
     EXPECT_LE(report.peak, report.budget);

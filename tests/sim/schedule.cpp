@@ -391,9 +391,7 @@ ScheduleOutcome play(std::uint64_t seed, const Circumstances& given, const MoreS
     outcome.offers += report.offers;
     outcome.puts += report.puts;
     outcome.puts_told += report.puts_told;
-    outcome.connections += report.connections.made;
-    outcome.tear_downs += report.connections.tear_downs;
-    outcome.failures += report.connections.failed;
+    outcome.connections.add(report.connections);
     if (max_conn > 0 && report.rc_queue_pairs_peak > max_conn && over.empty()) {
       over = fmt::format("rank {}: {} RC queue pairs at one time, {} are allowed", rank,
                          report.rc_queue_pairs_peak, max_conn);
@@ -479,9 +477,7 @@ void ScheduleOutcome::add(const ScheduleOutcome& other) noexcept {
   offers += other.offers;
   puts += other.puts;
   puts_told += other.puts_told;
-  connections += other.connections;
-  tear_downs += other.tear_downs;
-  failures += other.failures;
+  connections.add(other.connections);
   reached += other.reached;
   refused += other.refused;
 }

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/report.h"
+
 namespace turnout::sim {
 
 // On top of those that a seed draws, by name.
@@ -20,11 +22,10 @@ struct ScheduleOutcome {
   std::uint64_t switches = 0, faults = 0, messages = 0, adds = 0;
   std::uint64_t offers = 0, puts = 0, puts_told = 0;  // as in the report
   bool gave_up = false;  // a small budget was too small for the program, and the error said so
-  std::uint64_t connections = 0, tear_downs = 0;  // ends made; torn down by choice
-  std::uint64_t reached = 0;                      // puts and gets
-  std::uint64_t failures = 0;                     // ends that failed, or whose other end did
-  std::uint64_t refused = 0;  // operations that ended with an error, as they should
-  double fullest = 0;         // the largest peak of a rank, as a part of its budget
+  ConnectionsReport connections;  // sums over all ranks
+  std::uint64_t reached = 0;      // puts and gets
+  std::uint64_t refused = 0;      // operations that ended with an error, as they should
+  double fullest = 0;             // the largest peak of a rank, as a part of its budget
 
   // Its counts.
   void add(const ScheduleOutcome& other) noexcept;

@@ -75,20 +75,20 @@ TEST(Schedules, HoldUnderArdmaSr) {
 // other while messages, atomic operations and faults go on, and there are never more.
 TEST(Schedules, HoldWhileConnectionsAreTornDown) {
   const auto sum = sum_of(300, [](std::uint64_t seed) { return play_teardown_schedule(seed); });
-  EXPECT_GT(sum.connections, 1000u);
-  EXPECT_GT(sum.tear_downs, 500u);
+  EXPECT_GT(sum.connections.made, 1000u);
+  EXPECT_GT(sum.connections.tear_downs, 500u);
   EXPECT_GT(sum.reached, 5000u);
 }
 TEST(Schedules, HoldWhileConnectionsAreTornDownAndRanksDie) {
   const auto sum = sum_of(100, [](std::uint64_t seed) { return play_death_schedule(seed); });
-  EXPECT_GT(sum.tear_downs, 50u);
+  EXPECT_GT(sum.connections.tear_downs, 50u);
   EXPECT_GT(sum.refused, 500u);
 }
 
 // Queue pairs go to the error state, under all that the others do: what was lost is sent again.
 TEST(Schedules, HoldWhileConnectionsFail) {
   const auto sum = sum_of(300, [](std::uint64_t seed) { return play_failure_schedule(seed); });
-  EXPECT_GT(sum.failures, 800u);
+  EXPECT_GT(sum.connections.failed, 800u);
   EXPECT_GT(sum.reached, 5000u);
   // Its operations held all send buffers but the one that was sent with, which nobody signalled.
   EXPECT_EQ(play_failure_schedule(20448).broken, "");

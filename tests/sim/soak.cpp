@@ -78,11 +78,11 @@ int main(int argc, char** argv) {
                    sum.puts_told);
       }
       if (teardown || deaths || failures) {
-        fmt::print("  {} ends of connections made, {} torn down\n", sum.connections,
-                   sum.tear_downs);
+        fmt::print("  {} ends of connections made, {} torn down\n", sum.connections.made,
+                   sum.connections.tear_downs);
       }
       if (sum.reached > 0) fmt::print("  {} puts and gets\n", sum.reached);
-      if (failures) fmt::print("  {} ends of connections failed\n", sum.failures);
+      if (failures) fmt::print("  {} ends of connections failed\n", sum.connections.failed);
       if (deaths) fmt::print("  {} operations with the dead ended with an error\n", sum.refused);
     }
     std::fflush(stdout);
