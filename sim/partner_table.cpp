@@ -15,19 +15,14 @@ using Strings = std::vector<std::vector<std::uint32_t>>;
 
 struct Victims {
   const char* name;
-  Connections (*count)(std::span<const std::uint32_t> needed, std::size_t limit);
+  VictimBound count;
 };
 constexpr std::array<Victims, 3> kVictims = {{{"lru", lru_connections},
                                               {"lru-m", lru_m_connections},
                                               {"clairvoyant", clairvoyant_connections}}};
 
 std::string line_of(const Strings& partners, std::uint64_t limit, const Victims& victims) {
-  Connections all;
-  for (const std::vector<std::uint32_t>& needed : partners) {
-    const Connections own = victims.count(needed, limit);
-    all.made += own.made;
-    all.torn_down += own.torn_down;
-  }
+  const Connections all = connections_of_all(partners, limit, victims.count);
   const auto ranks = static_cast<double>(partners.size());
   return fmt::format("  {:>7}  {:<11}  {:>9.1f}  {:>9.1f}\n", limit, victims.name,
                      static_cast<double>(all.made) / ranks,

@@ -73,6 +73,17 @@ Connections clairvoyant_connections(std::span<const std::uint32_t> needed, std::
   });
 }
 
+Connections connections_of_all(std::span<const std::vector<std::uint32_t>> needed,
+                               std::size_t limit, VictimBound bound) {
+  Connections all;
+  for (const std::vector<std::uint32_t>& one : needed) {
+    const Connections own = bound(one, limit);
+    all.made += own.made;
+    all.torn_down += own.torn_down;
+  }
+  return all;
+}
+
 std::uint64_t distinct_partners(std::span<const std::uint32_t> needed) {
   return std::unordered_set<std::uint32_t>(needed.begin(), needed.end()).size();
 }

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace turnout::sim {
 
@@ -30,6 +31,11 @@ struct Connections {
 // (Belady, IBM Systems Journal 5(2), 1966).
 [[nodiscard]] Connections clairvoyant_connections(std::span<const std::uint32_t> needed,
                                                   std::size_t limit);
+
+using VictimBound = Connections (*)(std::span<const std::uint32_t> needed, std::size_t limit);
+// Of several processes together.
+[[nodiscard]] Connections connections_of_all(std::span<const std::vector<std::uint32_t>> needed,
+                                             std::size_t limit, VictimBound bound);
 
 [[nodiscard]] std::uint64_t distinct_partners(std::span<const std::uint32_t> needed);
 

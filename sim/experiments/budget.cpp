@@ -48,11 +48,7 @@ struct Row {
 
 // Everything for everyone: as rc-rdma-od would run without any limit.
 NamedValues unlimited(std::uint32_t ranks) {
-  const std::string all = fmt::format("{}", ranks);
-  return {{"memory_budget", kNoBudget},
-          {"max_active_rc", all},
-          {"max_channels", all},
-          {"rc_pool", all}};
+  return overlaid({{"memory_budget", kNoBudget}}, room_for_all(ranks));
 }
 
 Result<Row> measure(const ExperimentOptions& options, const NamedValues& workload_options,

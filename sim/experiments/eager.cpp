@@ -106,10 +106,8 @@ Result<Run> measure(const ExperimentOptions& options, std::string_view program,
   StudyOptions study = begin_study(options, ranks, fmt::format("{} ", program));
   study.workload = program;
   study.options = overlaid(setup.options, options.options);
-  const std::string all = fmt::format("{}", ranks);
   // A connection to everyone the program speaks with, as in the paper.
-  NamedValues settings = {
-      {"memory_budget", "64GiB"}, {"max_active_rc", all}, {"max_channels", all}, {"rc_pool", all}};
+  NamedValues settings = overlaid({{"memory_budget", "64GiB"}}, room_for_all(ranks));
   settings.insert(settings.end(), setup.settings.begin(), setup.settings.end());
   study.settings = overlaid(settings, options.settings);
   study.policies = {design};

@@ -98,13 +98,18 @@ NamedValues overlaid(NamedValues own, const NamedValues& given) {
   return own;
 }
 
+NamedValues room_for_all(std::uint32_t ranks) {
+  const std::string all = fmt::format("{}", ranks);
+  return {{"max_active_rc", all}, {"max_channels", all}, {"rc_pool", all}};
+}
+
 std::map<std::string, NamedValues> settings_of_paper(const NamedValues& given,
                                                      std::uint32_t ranks) {
   NamedValues unlimited;
-  for (const char* const name : {"max_active_rc", "max_channels", "rc_pool"}) {
+  for (const auto& setting : room_for_all(ranks)) {
     if (std::none_of(given.begin(), given.end(),
-                     [&](const auto& pair) { return pair.first == name; })) {
-      unlimited.emplace_back(name, fmt::format("{}", ranks));
+                     [&](const auto& pair) { return pair.first == setting.first; })) {
+      unlimited.push_back(setting);
     }
   }
   return {{"rc-rdma-od", unlimited}};

@@ -29,6 +29,9 @@ namespace turnout::sim {
 // `own` with what the user gave in the place of values of the same name, or after them.
 [[nodiscard]] NamedValues overlaid(NamedValues own, const NamedValues& given);
 
+// Of Turnout: room for a connection to everyone.
+[[nodiscard]] NamedValues room_for_all(std::uint32_t ranks);
+
 // What makes a policy the paper's: rc-rdma-od has no limit but the number of sources, and keeps a
 // user's settings.
 [[nodiscard]] std::map<std::string, NamedValues> settings_of_paper(const NamedValues& given,

@@ -3,12 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <span>
 
 #include "base/settings.h"
 #include "base/value.h"
 #include "core/memory/account.h"
-
 #include "sim/experiments/list.h"
 #include "sim/experiments/page.h"
 #include "sim/study_set.h"
@@ -99,13 +97,12 @@ std::string bounds_table(const Outcome& outcome) {
   for (const auto& partners : outcome.partners) processes += partners.empty() ? 0 : 1;
   processes = std::max(processes, 1.0);
   for (const Limit& limit : kLimits) {
-    double lru = 0, lru_m = 0, best = 0;
-    for (const auto& partners : outcome.partners) {
-      const std::span<const std::uint32_t> needed(partners);
-      lru += static_cast<double>(lru_connections(needed, limit.connections).torn_down);
-      lru_m += static_cast<double>(lru_m_connections(needed, limit.connections).torn_down);
-      best += static_cast<double>(clairvoyant_connections(needed, limit.connections).torn_down);
-    }
+    const auto torn_down = [&](VictimBound bound) {
+      return static_cast<double>(
+          connections_of_all(outcome.partners, limit.connections, bound).torn_down);
+    };
+    const double lru = torn_down(lru_connections), lru_m = torn_down(lru_m_connections),
+                 best = torn_down(clairvoyant_connections);
     const auto ratio = [](double a, double b) {
       return b > 0 ? fmt::format("{:.2f}", a / b) : std::string("-");
     };
@@ -127,8 +124,7 @@ StudyOptions study_of(const ExperimentOptions& options, const NamedValues& setti
   study.settings = settings;
   study.time_limit = Picoseconds{1000} * hca::kSecond;
   if (limit == nullptr) {
-    const std::string all = fmt::format("{}", ranks);
-    study.settings = overlaid(study.settings, {{"max_active_rc", all}, {"rc_pool", all}});
+    study.settings = overlaid(study.settings, room_for_all(ranks));
   } else {
     study.settings = overlaid(
         study.settings, {{"max_conn", fmt::format("{}", limit->connections)}, {"victim", order}});
