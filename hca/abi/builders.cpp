@@ -112,6 +112,11 @@ void set_ud_addr(ibv_qp_ex* ex, ibv_ah* ah, std::uint32_t number, std::uint32_t 
   w.dest_qpn = number;
   w.qkey = (qkey & 0x8000'0000U) != 0 ? qp.attr.qkey : qkey;
 }
+void set_xrc_srqn(ibv_qp_ex* ex, std::uint32_t number) {
+  SendWqe& w = qp_of(ex).scratch;
+  w.addressed = true;
+  w.srqn = number;
+}
 void set_dc_addr(mlx5dv_qp_ex* dv, ibv_ah* ah, std::uint32_t number, std::uint64_t key) {
   SendWqe& w = qp_of(dv).scratch;
   w.addressed = true;
@@ -171,6 +176,7 @@ void fill_builders(Qp& qp, std::uint64_t send_ops) {
   v.wr_set_inline_data = set_inline;
   v.wr_set_inline_data_list = set_inline_list;
   if (qp.kind == QpKind::ud) v.wr_set_ud_addr = set_ud_addr;
+  if (qp.kind == QpKind::xrc_ini) v.wr_set_xrc_srqn = set_xrc_srqn;
   if (qp.kind == QpKind::dci) qp.dv.wr_set_dc_addr = set_dc_addr;
   if ((send_ops & IBV_QP_EX_WITH_SEND) != 0) v.wr_send = send;
   if ((send_ops & IBV_QP_EX_WITH_SEND_WITH_IMM) != 0) v.wr_send_imm = send_imm;

@@ -13,6 +13,9 @@ void fill_ops(Context& context) {
   v.create_qp_ex = create_qp_ex;
   v.create_srq_ex = create_srq_ex;
   v.get_srq_num = get_srq_num;
+  v.open_xrcd = open_xrcd;
+  v.close_xrcd = close_xrcd;
+  v.open_qp = open_qp;
   v.alloc_td = alloc_td;
   v.dealloc_td = dealloc_td;
   ibv_context_ops& o = v.context.ops;
@@ -22,7 +25,7 @@ void fill_ops(Context& context) {
   o.post_recv = post_recv;
   o.post_srq_recv = post_srq_recv;
   // Left null, which verbs.h answers with EOPNOTSUPP: memory windows, flows, counters, device
-  // memory, XRC, work queues, tag matching.
+  // memory, work queues, tag matching.
   o.bind_mw = [](ibv_qp*, ibv_mw*, ibv_mw_bind*) { return unsupported("ibv_bind_mw"); };
   o.dealloc_mw = [](ibv_mw*) { return unsupported("ibv_dealloc_mw"); };
 }

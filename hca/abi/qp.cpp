@@ -42,6 +42,10 @@ int convert(const Qp& qp, const ibv_send_wr& wr, SendWqe& w) {
       w.rkey = 0;
       break;
   }
+  if (qp.kind == QpKind::xrc_ini) {
+    w.addressed = true;
+    w.srqn = wr.qp_type.xrc.remote_srqn;
+  }
   if (qp.kind == QpKind::ud) {
     if (wr.wr.ud.ah == nullptr) return EINVAL;
     const auto* ah = reinterpret_cast<const Ah*>(wr.wr.ud.ah);
@@ -79,14 +83,18 @@ ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex& attr, const mlx5dv_qp_
                                   IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
                                   IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
                                   IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
-  constexpr std::uint32_t known_mask =
-      IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_CREATE_FLAGS;
+  constexpr std::uint32_t known_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |
+                                       IBV_QP_INIT_ATTR_SEND_OPS_FLAGS |
+                                       IBV_QP_INIT_ATTR_CREATE_FLAGS;
   if ((attr.comp_mask & ~known_mask) != 0 || (builders && (attr.send_ops_flags & ~known) != 0) ||
       ((attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr.create_flags != 0)) {
     errno = EOPNOTSUPP;
     return nullptr;
   }
-  if ((attr.comp_mask & IBV_QP_INIT_ATTR_PD) == 0) {
+  // An XRC target belongs to a domain and never sends; all others belong to a PD.
+  const bool target = attr.qp_type == IBV_QPT_XRC_RECV;
+  const std::uint32_t needed = target ? IBV_QP_INIT_ATTR_XRCD : IBV_QP_INIT_ATTR_PD;
+  if ((attr.comp_mask & needed) == 0 || (target && builders)) {
     errno = EINVAL;
     return nullptr;
   }

@@ -33,8 +33,8 @@ void fill(ibv_context* context, ibv_device_attr& a) {
   a.hw_ver = kLayoutVersion;
   a.max_qp = kMaxQps - kFirstQp;
   a.max_qp_wr = kMaxQpWr;
-  a.device_cap_flags =
-      IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID;
+  a.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_RC_RNR_NAK_GEN |
+                       IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_XRC;
   a.max_sge = a.max_sge_rd = kMaxSge;
   a.max_cq = kMaxCqs;
   a.max_cqe = kMaxCqe;

@@ -18,21 +18,38 @@ Engine& engine_of(ibv_srq* srq) {
 
 namespace turnout::hca {
 
-ibv_srq* create_srq_ex(ibv_context*, ibv_srq_init_attr_ex* attr) {
+ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attr) {
   // verbs.h sends basic ones to ibv_create_srq: what comes here is XRC or tag matching.
-  if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0 && attr->srq_type != IBV_SRQT_BASIC) {
+  const bool typed = (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0;
+  if (attr->comp_mask >= IBV_SRQ_INIT_ATTR_RESERVED ||
+      (typed && attr->srq_type != IBV_SRQT_BASIC && attr->srq_type != IBV_SRQT_XRC)) {
     errno = EOPNOTSUPP;
     return nullptr;
   }
-  if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0) {
+  const bool xrc = typed && attr->srq_type == IBV_SRQT_XRC;
+  const unsigned needed = xrc ? IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ
+                              : unsigned{IBV_SRQ_INIT_ATTR_PD};
+  if ((attr->comp_mask & needed) != needed || attr->pd == nullptr ||
+      (xrc && (attr->xrcd == nullptr || attr->cq == nullptr))) {
     errno = EINVAL;
     return nullptr;
   }
-  return ibv_create_srq(attr->pd, reinterpret_cast<ibv_srq_init_attr*>(attr));
+  // The struct of the basic ones is the beginning of this one.
+  auto* basic = reinterpret_cast<ibv_srq_init_attr*>(attr);
+  if (!xrc) return ibv_create_srq(attr->pd, basic);
+  if (attr->pd->context != context || attr->xrcd->context != context ||
+      attr->cq->context != context) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  Srq* srq =
+      context_of(context).engine->create_srq(*reinterpret_cast<Pd*>(attr->pd), *basic,
+                                             reinterpret_cast<Xrcd*>(attr->xrcd), &cq_of(attr->cq));
+  return srq != nullptr ? &srq->verbs : nullptr;
 }
 
 int get_srq_num(ibv_srq* srq, std::uint32_t* number) {
-  *number = of(srq).index;
+  *number = of(srq).number;
   return 0;
 }
 
@@ -47,7 +64,8 @@ int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad) {
 }  // namespace turnout::hca
 
 TURNOUT_EXPORT ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attr) {
-  Srq* srq = context_of(pd->context).engine->create_srq(*reinterpret_cast<Pd*>(pd), *attr);
+  Srq* srq = context_of(pd->context)
+                 .engine->create_srq(*reinterpret_cast<Pd*>(pd), *attr, nullptr, nullptr);
   return srq != nullptr ? &srq->verbs : nullptr;
 }
 

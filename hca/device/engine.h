@@ -28,7 +28,8 @@ class Engine {
   virtual Cq* create_cq(Context& context, const ibv_cq_init_attr_ex& attr) = 0;
   virtual int resize_cq(Cq& cq, int entries) = 0;
   virtual int destroy_cq(Cq& cq) = 0;
-  virtual Srq* create_srq(Pd& pd, ibv_srq_init_attr& attr) = 0;
+  // xrcd, cq: both or neither: of an XRC one, in the context of `pd`.
+  virtual Srq* create_srq(Pd& pd, ibv_srq_init_attr& attr, Xrcd* xrcd, Cq* cq) = 0;
   virtual int modify_srq(Srq& srq, const ibv_srq_attr& attr, int mask) = 0;
   virtual int query_srq(Srq& srq, ibv_srq_attr& attr) = 0;
   virtual int destroy_srq(Srq& srq) = 0;
@@ -40,6 +41,11 @@ class Engine {
   virtual int destroy_qp(Qp& qp) = 0;
   // Are the bytes of such a request placed in order, the last one last?
   [[nodiscard]] virtual bool data_in_order(ibv_wr_opcode opcode) const noexcept = 0;
+  // fd: -1 for a domain of this handle alone. oflags: O_CREAT, O_EXCL.
+  virtual Xrcd* open_xrcd(Context& context, int fd, int oflags) = 0;
+  virtual int close_xrcd(Xrcd& xrcd) = 0;
+  // A further handle of an XRC target.
+  virtual Qp* open_qp(Xrcd& xrcd, std::uint32_t number, void* qp_context) = 0;
   virtual Ah* create_ah(Pd& pd, const ibv_ah_attr& attr) = 0;
   virtual int destroy_ah(Ah& ah) = 0;
 

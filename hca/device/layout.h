@@ -1,13 +1,19 @@
 // The adapter's state as records in memory that processes share: tables of processes, queue pairs,
-// completion queues, shared receive queues and memory regions, plus a heap for their rings.
+// completion queues, shared receive queues, memory regions and XRC domains, plus a heap for their
+// rings.
 //
 // Records hold offsets, indices and numbers, never pointers (a `cookie` is a pointer that only its
 // owner uses). Every record names its owner by a process token; the owner alone creates and
 // destroys it, the reaper (any live process, under Header::table_lock) destroys those of dead
-// owners. What is read here was possibly written by a damaged process: range-check before use.
+// owners. XRC domains and XRC target queue pairs have many owners: each of them has a handle record
+// of its own, and what no handle names any more is destroyed by whoever finds it so, under
+// Header::table_lock. What is read here was possibly written by a damaged process: range-check
+// before use.
 // Records are type-stable: their memory is a record of the same kind for ever, so a stale index is
 // harmless to lock. An engine with one process can keep the same records in private memory.
 #pragma once
+
+#include <infiniband/verbs.h>
 
 #include <atomic>
 #include <cstddef>
@@ -19,7 +25,7 @@
 namespace turnout::hca {
 
 inline constexpr std::uint64_t kMagic = 0x3141'5554'4f4e'5254ULL;  // "TRNOTUA1"
-inline constexpr std::uint32_t kLayoutVersion = 3;
+inline constexpr std::uint32_t kLayoutVersion = 4;
 inline constexpr std::uint64_t kPage = 4096;
 inline constexpr std::uint32_t kNone = 0xffff'ffff;  // no index
 
@@ -31,6 +37,9 @@ using Token = std::uint32_t;
 [[nodiscard]] constexpr Token make_token(std::uint32_t slot, std::uint32_t generation) noexcept {
   return (slot + 1) | (generation << 16);
 }
+// Owner of what many processes share by handles: no process has this token.
+inline constexpr Token kShared = 0xffff'ffff;
+static_assert(slot_of(kShared) >= kMaxProcesses);
 
 // A lock that survives its holder: the word is the holder's token. See live/lock.h.
 struct Lock {
@@ -57,6 +66,7 @@ struct alignas(64) Header {
   alignas(64) Lock table_lock;  // creation and destruction of records, the heap, reaping
   // One past the highest index ever used; scans stop there.
   std::atomic<std::uint32_t> process_high, qp_high, cq_high, srq_high, mr_high;
+  std::atomic<std::uint32_t> xrcd_high, xrc_handle_high;
   std::uint64_t heap_first_free;  // no free page lies below (a hint)
   std::uint64_t heap_high;        // one past the highest page ever used
 };
@@ -104,7 +114,12 @@ struct ReceiveWqe {  // followed by max_sge ReceiveSge
   return sizeof(ReceiveWqe) + std::uint64_t{max_sge} * sizeof(ReceiveSge);
 }
 
-enum class QpKind : std::uint8_t { none, rc, ud, dci, dct };
+// xrc_ini: XRC initiator (IBV_QPT_XRC_SEND), xrc_tgt: XRC target (IBV_QPT_XRC_RECV).
+enum class QpKind : std::uint8_t { none, rc, ud, dci, dct, xrc_ini, xrc_tgt };
+// Does it send to one queue pair only, which it is told when it is modified to RTR?
+[[nodiscard]] constexpr bool sends_to_one(QpKind kind) noexcept {
+  return kind == QpKind::rc || kind == QpKind::xrc_ini;
+}
 enum class QpPhase : std::uint8_t { reset, init, rtr, rts, sqd, sqe, err, free };
 
 struct alignas(64) QpRecord {
@@ -119,26 +134,31 @@ struct alignas(64) QpRecord {
   std::uint32_t pd;
   std::uint32_t recv_cq, send_cq;
   std::uint32_t srq;       // kNone: own receive queue
-  std::uint32_t dest_qpn;  // RC
+  std::uint32_t dest_qpn;  // RC, XRC
   std::uint32_t qkey;      // UD
-  std::uint32_t unused2;
-  std::uint64_t dc_key;  // DCT
-  std::uint64_t cookie;  // the owner's object
+  std::uint32_t xrcd;      // XRC target: its domain's number
+  std::uint64_t dc_key;    // DCT
+  std::uint64_t cookie;    // the owner's object
 
   ReceiveQueue rq;
 
   // The receive this QP, as initiator, took from a peer's queue and has not completed yet. If the
   // process dies here the reaper puts it back.
   alignas(64) std::atomic<std::uint32_t> taken;  // 0 none, 1 a QP's, 2 an SRQ's
-  std::uint32_t taken_index;
-  Token taken_owner;
+  std::atomic<std::uint32_t> taken_index;
+  std::atomic<Token> taken_owner;
   std::uint32_t taken_sges;
   std::uint64_t taken_wr_id;
   std::uint32_t taken_position;  // the queue's head before
   std::uint32_t taken_cq;        // where its completion goes
   std::uint64_t entry_position;  // and which entry there: set under the CQ's lock
   PipeRef async;                 // of the owner's context
-  ReceiveSge taken_sge[kMaxSge];
+  union {
+    ReceiveSge taken_sge[kMaxSge];
+    // XRC target, which takes nothing from anybody: its attributes as modified so far, which every
+    // handle answers queries with. Guarded by rq.lock: it has no receives of its own.
+    ibv_qp_attr attr;
+  };
 };
 static_assert(sizeof(QpRecord) == 448);
 
@@ -192,13 +212,51 @@ struct alignas(64) SrqRecord {
   std::atomic<ObjectPhase> phase;
   std::atomic<Token> owner;
   std::uint32_t generation;
-  std::uint32_t unused;
+  std::uint32_t cq;  // XRC: where its receives complete
   std::uint64_t cookie;
   PipeRef async;
-  std::uint64_t unused2[3];
+  // XRC: srq_name() from the time it is whole until it is destroyed; 0: requests cannot name it.
+  std::atomic<std::uint64_t> name;
+  std::uint64_t unused[2];
   ReceiveQueue rq;
 };
 static_assert(sizeof(SrqRecord) == 128);
+// What ibv_get_srq_num tells: the index and how often it was used, so that a number told to a peer
+// does not mean the record's next user.
+[[nodiscard]] constexpr std::uint32_t srq_number(std::uint32_t index,
+                                                 std::uint32_t generation) noexcept {
+  return (generation * kMaxSrqs & 0xff'ffff) | index;
+}
+// An XRC shared receive queue as a target of this domain looks for it: never 0.
+[[nodiscard]] constexpr std::uint64_t srq_name(std::uint32_t xrcd, std::uint32_t number) noexcept {
+  return std::uint64_t{xrcd} << 32 | 1U << 24 | number;
+}
+
+// An XRC domain. It lives while a handle names it.
+struct alignas(64) XrcdRecord {
+  // generation * kMaxXrcds + index of the record; 0: the record is free.
+  std::atomic<std::uint32_t> number;
+  std::uint32_t generation;  // survives, not 0 in use
+  std::uint32_t named;       // 1: it is that of a file, the next two; 0: of one process alone
+  std::uint32_t unused;
+  std::uint64_t device;  // st_dev
+  std::uint64_t inode;   // st_ino: every process that has the domain open keeps the file open
+};
+static_assert(sizeof(XrcdRecord) == 64);
+
+enum class XrcHandleKind : std::uint32_t { domain, target };
+
+// That a process has an XRC domain, or a target queue pair of one, open: one record for each call
+// of ibv_open_xrcd, ibv_open_qp, and ibv_create_qp_ex of a target. Changed under table_lock only.
+struct alignas(64) XrcHandleRecord {
+  std::atomic<Token> owner;  // 0: free
+  XrcHandleKind kind;
+  std::atomic<std::uint32_t> of;  // number of the domain or the queue pair; read unlocked, too
+  std::uint32_t generation;       // tells events of a former handle
+  std::uint64_t cookie;
+  PipeRef async;  // of the owner's context
+};
+static_assert(sizeof(XrcHandleRecord) == 64);
 
 enum class MrKind : std::uint32_t { process, shared };  // owner's memory | pages of a file
 
@@ -244,7 +302,10 @@ struct Layout {
   static constexpr std::uint64_t cqs = qps + page_align(kMaxQps * sizeof(QpRecord));
   static constexpr std::uint64_t srqs = cqs + page_align(kMaxCqs * sizeof(CqRecord));
   static constexpr std::uint64_t mrs = srqs + page_align(kMaxSrqs * sizeof(SrqRecord));
-  static constexpr std::uint64_t tags = mrs + page_align(kMaxMrs * sizeof(MrRecord));
+  static constexpr std::uint64_t xrcds = mrs + page_align(kMaxMrs * sizeof(MrRecord));
+  static constexpr std::uint64_t xrc_handles = xrcds + page_align(kMaxXrcds * sizeof(XrcdRecord));
+  static constexpr std::uint64_t tags =
+      xrc_handles + page_align(kMaxXrcHandles * sizeof(XrcHandleRecord));
 
   // Pages of the heap of a file of this size, and where it begins.
   static constexpr std::uint64_t heap_pages(std::uint64_t size) {
@@ -257,11 +318,12 @@ struct Layout {
 
   static constexpr std::uint32_t hash() {
     std::uint64_t h = 1469598103934665603ULL;  // FNV-1a
-    for (std::uint64_t v :
-         {std::uint64_t{sizeof(Header)}, std::uint64_t{sizeof(ProcessRecord)},
-          std::uint64_t{sizeof(QpRecord)}, std::uint64_t{sizeof(CqRecord)},
-          std::uint64_t{sizeof(SrqRecord)}, std::uint64_t{sizeof(MrRecord)},
-          std::uint64_t{sizeof(Cqe)}, processes, hazards, qps, cqs, srqs, mrs, tags}) {
+    for (std::uint64_t v : {std::uint64_t{sizeof(Header)}, std::uint64_t{sizeof(ProcessRecord)},
+                            std::uint64_t{sizeof(QpRecord)}, std::uint64_t{sizeof(CqRecord)},
+                            std::uint64_t{sizeof(SrqRecord)}, std::uint64_t{sizeof(MrRecord)},
+                            std::uint64_t{sizeof(Cqe)}, std::uint64_t{sizeof(XrcdRecord)},
+                            std::uint64_t{sizeof(XrcHandleRecord)}, processes, hazards, qps, cqs,
+                            srqs, mrs, xrcds, xrc_handles, tags}) {
       h = (h ^ v) * 1099511628211ULL;
     }
     return static_cast<std::uint32_t>(h ^ (h >> 32));

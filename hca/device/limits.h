@@ -18,8 +18,10 @@ inline constexpr std::uint32_t kMaxProcesses = 4096;
 inline constexpr std::uint32_t kMaxQps = 1U << 16;  // 16 bits of a 24-bit number, 8 are salt
 inline constexpr std::uint32_t kFirstQp = 2;        // IBTA: numbers 0 and 1 are management QPs
 inline constexpr std::uint32_t kMaxCqs = 1U << 16;
-inline constexpr std::uint32_t kMaxSrqs = 1U << 14;
-inline constexpr std::uint32_t kMaxMrs = 1U << 18;  // 24 bits of a key are index, 8 generation
+inline constexpr std::uint32_t kMaxSrqs = 1U << 14;  // 14 bits of a 24-bit number, 10 generation
+inline constexpr std::uint32_t kMaxMrs = 1U << 18;   // 24 bits of a key are index, 8 generation
+inline constexpr std::uint32_t kMaxXrcds = 1U << 12;
+inline constexpr std::uint32_t kMaxXrcHandles = 1U << 16;
 
 inline constexpr std::uint32_t kMaxQpWr = 16384;
 inline constexpr std::uint32_t kMaxSrqWr = 32768;

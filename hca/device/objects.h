@@ -120,10 +120,22 @@ inline void set_next(Cq& cq) noexcept {
   return *reinterpret_cast<Cq*>(cq);
 }
 
+// An XRC domain, as one call of ibv_open_xrcd opened it.
+struct Xrcd {
+  ibv_xrcd verbs;
+  std::uint32_t number;  // of the domain, unique on the fabric
+  std::uint32_t handle;  // index of the XrcHandleRecord
+  int fd;                // our duplicate of the file's, or -1: keeps the inode from another file
+  std::atomic<std::uint32_t> users;
+};
+
 struct Srq {
   ibv_srq verbs;
   std::uint32_t index;
+  std::uint32_t number;  // senders name an XRC one by it
   SrqRecord* record;
+  Xrcd* xrcd;  // null: a basic one
+  Cq* cq;      // XRC: where its receives complete
   std::atomic<std::uint32_t> users;
   std::uint32_t events_read;  // guarded by verbs.mutex
 };
@@ -136,7 +148,7 @@ struct SendWqe {
   std::uint8_t num_sge;
   bool is_inline;
   bool reachable;        // UD, DC: what the address handle says
-  bool addressed;        // UD, DC: an address was set
+  bool addressed;        // UD, DC: an address was set; XRC: the SRQ was
   bool global;           // UD: the address has a GID
   std::uint32_t length;  // of the message
   std::uint32_t imm;     // network order
@@ -147,7 +159,7 @@ struct SendWqe {
   std::uint32_t qkey;
   std::uint64_t dc_key;
   std::uint32_t position;  // counts the queue's requests, first is 1
-  std::uint32_t unused;
+  std::uint32_t srqn;      // XRC: number of the SRQ at the target
   union {
     ibv_sge sge[kMaxSge];
     std::uint8_t data[kMaxInline];
@@ -170,10 +182,12 @@ struct Qp : QpHandles {
   Hazard* hazard;
   ibv_qp_init_attr init;
   std::uint64_t dc_key;
+  Xrcd* xrcd;            // XRC target: the object is one handle of the queue pair
+  std::uint32_t handle;  // index of its XrcHandleRecord
 
   SpinLock sq_lock;                      // guards everything below, held while executing
   ibv_qp_attr attr;                      // as modified so far
-  bool reachable;                        // RC: the address vector names this port
+  bool reachable;                        // RC, XRC: the address vector names this port
   std::uint32_t posted;                  // requests accepted so far
   std::atomic<std::uint32_t> reclaimed;  // of these, known done to the user (polled); any thread
   SendWqe scratch;                       // the request being built or executed

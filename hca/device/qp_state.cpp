@@ -36,6 +36,37 @@ constexpr Rule kRules[] = {
          IBV_QP_MIN_RNR_TIMER | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
          IBV_QP_MAX_DEST_RD_ATOMIC | kAlternate},
 
+    {QpKind::xrc_ini, reset, init, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0},
+    {QpKind::xrc_ini, init, init, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS},
+    {QpKind::xrc_ini, init, rtr, IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN,
+     IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS | IBV_QP_ALT_PATH},
+    {QpKind::xrc_ini, rtr, rts,
+     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_TIMEOUT,
+     IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | kAlternate},
+    {QpKind::xrc_ini, rts, rts, 0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | kAlternate},
+    {QpKind::xrc_ini, rts, sqd, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
+    {QpKind::xrc_ini, sqd, rts, 0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | kAlternate},
+    {QpKind::xrc_ini, sqd, sqd, 0,
+     IBV_QP_PORT | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_AV | IBV_QP_MAX_QP_RD_ATOMIC |
+         IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | kAlternate},
+
+    {QpKind::xrc_tgt, reset, init, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0},
+    {QpKind::xrc_tgt, init, init, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS},
+    {QpKind::xrc_tgt, init, rtr,
+     IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+         IBV_QP_MIN_RNR_TIMER,
+     IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS | IBV_QP_ALT_PATH},
+    {QpKind::xrc_tgt, rtr, rts, IBV_QP_SQ_PSN | IBV_QP_TIMEOUT,
+     IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER | kAlternate},
+    {QpKind::xrc_tgt, rts, rts, 0,
+     IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER | kAlternate},
+    {QpKind::xrc_tgt, rts, sqd, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
+    {QpKind::xrc_tgt, sqd, rts, 0,
+     IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER | kAlternate},
+    {QpKind::xrc_tgt, sqd, sqd, 0,
+     IBV_QP_PORT | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_AV | IBV_QP_TIMEOUT |
+         IBV_QP_MIN_RNR_TIMER | IBV_QP_MAX_DEST_RD_ATOMIC | kAlternate},
+
     {QpKind::ud, reset, init, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY, 0},
     {QpKind::ud, init, init, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY},
     {QpKind::ud, init, rtr, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY},
@@ -120,6 +151,21 @@ int check_values(const ibv_qp_attr& attr, int mask, const char** why) noexcept {
     return EINVAL;
   }
   return 0;
+}
+
+int check_modification(QpKind kind, QpPhase from, const ibv_qp_attr& attr, int mask, QpPhase& to,
+                       const char** why) noexcept {
+  to = from;
+  QpPhase assumed = from;
+  *why = "qp_state is none of the enumeration";
+  if ((mask & IBV_QP_STATE) != 0 && !from_verbs(attr.qp_state, to)) return EINVAL;
+  *why = "cur_qp_state is not the state it is in";
+  if ((mask & IBV_QP_CUR_STATE) != 0 &&
+      (!from_verbs(attr.cur_qp_state, assumed) || assumed != from)) {
+    return EINVAL;
+  }
+  if (const int error = check_transition(kind, from, to, mask, why); error != 0) return error;
+  return check_values(attr, mask, why);
 }
 
 }  // namespace turnout::hca

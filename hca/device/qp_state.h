@@ -1,8 +1,9 @@
 // The queue-pair state machine: which transitions exist for a kind, which attributes each needs and
 // allows. Pure.
 //
-// Sources: ibv_modify_qp(3) for RC and UD (IBTA vol. 1, 11.2.5.2); for DCI and DCT what the Linux
-// mlx5 driver accepts. DCT: reset -> init -> rtr, then only destruction.
+// Sources: ibv_modify_qp(3) for RC and UD (IBTA vol. 1, 11.2.5.2); for XRC what the Linux kernel's
+// ib_modify_qp_is_ok accepts; for DCI and DCT what its mlx5 driver does. DCT: reset -> init -> rtr,
+// then only destruction.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -20,6 +21,10 @@ namespace turnout::hca {
                                    const char** why) noexcept;
 // 0, or EINVAL: the values of the attributes in `mask` that have a range.
 [[nodiscard]] int check_values(const ibv_qp_attr& attr, int mask, const char** why) noexcept;
+// Both, for ibv_modify_qp of a queue pair that is in phase `from`; on success `to` is the one asked
+// for.
+[[nodiscard]] int check_modification(QpKind kind, QpPhase from, const ibv_qp_attr& attr, int mask,
+                                     QpPhase& to, const char** why) noexcept;
 
 // May its send queue, its receive side do anything in this state?
 [[nodiscard]] constexpr bool can_receive(QpPhase p) noexcept {

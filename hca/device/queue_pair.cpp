@@ -9,6 +9,8 @@ namespace turnout::hca {
 QpKind kind_of(const ibv_qp_init_attr_ex& attr, const mlx5dv_qp_init_attr* dc) noexcept {
   if (attr.qp_type == IBV_QPT_RC && dc == nullptr) return QpKind::rc;
   if (attr.qp_type == IBV_QPT_UD && dc == nullptr) return QpKind::ud;
+  if (attr.qp_type == IBV_QPT_XRC_SEND && dc == nullptr) return QpKind::xrc_ini;
+  if (attr.qp_type == IBV_QPT_XRC_RECV && dc == nullptr) return QpKind::xrc_tgt;
   if (attr.qp_type == IBV_QPT_DRIVER && dc != nullptr) {
     if (dc->dc_init_attr.dc_type == MLX5DV_DCTYPE_DCI) return QpKind::dci;
     if (dc->dc_init_attr.dc_type == MLX5DV_DCTYPE_DCT) return QpKind::dct;
@@ -21,10 +23,17 @@ bool has_own_receives(QpKind kind, const ibv_qp_init_attr_ex& attr) noexcept {
 }
 
 int check_creation(QpKind kind, const ibv_qp_init_attr_ex& attr) noexcept {
-  // A DCT never sends, a DCI never receives: that queue may be missing.
+  // An XRC target has its domain and nothing else: who receives is told by each request.
+  if (kind == QpKind::xrc_tgt) return attr.xrcd == nullptr || attr.srq != nullptr ? EINVAL : 0;
+  // A DCT never sends, a DCI and an XRC initiator never receive: that queue may be missing.
+  const bool receives = kind != QpKind::dci && kind != QpKind::xrc_ini;
   if (attr.pd == nullptr || (kind != QpKind::dct && attr.send_cq == nullptr) ||
-      (kind != QpKind::dci && attr.recv_cq == nullptr) ||
-      (kind == QpKind::dct && attr.srq == nullptr)) {
+      (receives && attr.recv_cq == nullptr) || (kind == QpKind::dct && attr.srq == nullptr) ||
+      (kind == QpKind::xrc_ini && attr.srq != nullptr)) {
+    return EINVAL;
+  }
+  // The receives of an XRC SRQ complete where it says, not where a queue pair does.
+  if (receives && attr.srq != nullptr && reinterpret_cast<const Srq*>(attr.srq)->xrcd != nullptr) {
     return EINVAL;
   }
   const ibv_qp_cap& cap = attr.cap;
@@ -33,6 +42,20 @@ int check_creation(QpKind kind, const ibv_qp_init_attr_ex& attr) noexcept {
       cap.max_inline_data > kMaxInline ||
       (has_own_receives(kind, attr) && (cap.max_recv_wr > kMaxQpWr || cap.max_recv_sge > kMaxSge));
   return too_much ? EINVAL : 0;
+}
+
+ibv_qp_init_attr_ex used_attributes(QpKind kind, const ibv_qp_init_attr_ex& attr) noexcept {
+  ibv_qp_init_attr_ex used = attr;
+  if (kind == QpKind::xrc_ini || kind == QpKind::xrc_tgt) used.recv_cq = nullptr;
+  if (kind == QpKind::xrc_tgt) {
+    used.pd = nullptr;
+    used.send_cq = nullptr;
+    used.cap = {};
+    used.sq_sig_all = 0;
+  } else {
+    used.xrcd = nullptr;
+  }
+  return used;
 }
 
 void begin_qp(Qp& qp, Context& context, const ibv_qp_init_attr_ex& attr, QpKind kind,
@@ -62,18 +85,23 @@ void begin_qp(Qp& qp, Context& context, const ibv_qp_init_attr_ex& attr, QpKind 
   v.qp_type = attr.qp_type;
   pthread_mutex_init(&v.mutex, nullptr);
   pthread_cond_init(&v.cond, nullptr);
-  ++reinterpret_cast<Pd*>(attr.pd)->users;
+  if (attr.pd != nullptr) ++reinterpret_cast<Pd*>(attr.pd)->users;
   if (attr.send_cq != nullptr) ++cq_of(attr.send_cq).users;
   if (attr.recv_cq != nullptr) ++cq_of(attr.recv_cq).users;
   if (kind != QpKind::dci && attr.srq != nullptr) ++reinterpret_cast<Srq*>(attr.srq)->users;
+  if (kind == QpKind::xrc_tgt) {
+    qp.xrcd = reinterpret_cast<Xrcd*>(attr.xrcd);
+    ++qp.xrcd->users;
+  }
 }
 
 void end_qp(Qp& qp) noexcept {
   const ibv_qp& v = qp.verbs.qp_base;
-  --reinterpret_cast<Pd*>(v.pd)->users;
+  if (v.pd != nullptr) --reinterpret_cast<Pd*>(v.pd)->users;
   if (v.send_cq != nullptr) --cq_of(v.send_cq).users;
   if (v.recv_cq != nullptr) --cq_of(v.recv_cq).users;
   if (qp.kind != QpKind::dci && v.srq != nullptr) --reinterpret_cast<Srq*>(v.srq)->users;
+  if (qp.xrcd != nullptr) --qp.xrcd->users;
 }
 
 void remember_attributes(ibv_qp_attr& kept, const ibv_qp_attr& attr, int mask) noexcept {
@@ -95,7 +123,7 @@ void remember_attributes(ibv_qp_attr& kept, const ibv_qp_attr& attr, int mask) n
 }
 
 int check_request(const Qp& qp, QpPhase phase, const SendWqe& w) noexcept {
-  if (qp.kind == QpKind::dct || phase < QpPhase::rts) return EINVAL;
+  if (qp.kind == QpKind::dct || qp.kind == QpKind::xrc_tgt || phase < QpPhase::rts) return EINVAL;
   if (qp.posted - qp.reclaimed.load(std::memory_order_acquire) >= qp.init.cap.max_send_wr) {
     return ENOMEM;
   }
@@ -116,7 +144,7 @@ int check_request(const Qp& qp, QpPhase phase, const SendWqe& w) noexcept {
     default:
       return EOPNOTSUPP;
   }
-  return (qp.kind == QpKind::ud || qp.kind == QpKind::dci) && !w.addressed ? EINVAL : 0;
+  return qp.kind != QpKind::rc && !w.addressed ? EINVAL : 0;
 }
 
 }  // namespace turnout::hca

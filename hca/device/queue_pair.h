@@ -2,7 +2,8 @@
 // its creation must give, the verbs object's own part, its attributes, what may be posted.
 //
 // Nothing here touches an engine's state or takes a lock; the caller holds what guards the queue
-// pair. Sources: ibv_create_qp(3), ibv_modify_qp(3), ibv_post_send(3), mlx5dv_create_qp(3).
+// pair. Sources: ibv_create_qp(3), ibv_create_qp_ex(3), ibv_modify_qp(3), ibv_post_send(3),
+// mlx5dv_create_qp(3).
 #pragma once
 
 #include <infiniband/mlx5dv.h>
@@ -21,6 +22,12 @@ namespace turnout::hca {
 
 // 0, or EINVAL: a queue is missing, or a capacity is above the device's.
 [[nodiscard]] int check_creation(QpKind kind, const ibv_qp_init_attr_ex& attr) noexcept;
+
+// The attributes without those that an XRC queue pair has no use for: there they may be anything
+// (the kernel's create_qp in ib_uverbs looks at an initiator's PD and send queue and at a target's
+// domain).
+[[nodiscard]] ibv_qp_init_attr_ex used_attributes(QpKind kind,
+                                                  const ibv_qp_init_attr_ex& attr) noexcept;
 
 // Fills the verbs part of a fresh queue pair in RESET and counts it as a user of what it uses.
 void begin_qp(Qp& qp, Context& context, const ibv_qp_init_attr_ex& attr, QpKind kind,

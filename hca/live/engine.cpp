@@ -153,4 +153,28 @@ void LiveEngine::wait_unused(std::uint32_t key, std::uint32_t number) const noex
   }
 }
 
+void LiveEngine::wait_untaken(std::uint32_t srq) const noexcept {
+  const std::uint32_t high = std::min(fabric_->header().qp_high.load(), kMaxQps);
+  for (std::uint32_t i = kFirstQp; i < high; ++i) {
+    const QpRecord& q = fabric_->qp(i);
+    constexpr std::uint32_t kOfSrq = 2;
+    // What the record says of the receive stands since before `taken` does.
+    for (int round = 0; q.taken.load(std::memory_order_acquire) == kOfSrq && q.taken_index == srq &&
+                        q.taken_owner == fabric_->me();
+         ++round) {
+      if (round < 100) {
+        __builtin_ia32_pause();
+        continue;
+      }
+      const timespec nap{0, 20'000};
+      nanosleep(&nap, nullptr);
+      // What a dead one had taken must be put back before the record has another queue.
+      const Token owner = q.owner.load();
+      if (round % 64 != 0 || fabric_->alive(owner)) continue;
+      fabric_->reap(owner);
+      break;
+    }
+  }
+}
+
 }  // namespace turnout::hca

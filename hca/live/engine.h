@@ -4,8 +4,9 @@
 //
 // One per process and fabric, shared by the contexts opened on it. A firmware thread per engine
 // reaps dead peers and retries stalled queue pairs; it sleeps while there is nothing to do. Files:
-// objects.cpp (memory, channels, CQs, SRQs), qps.cpp, executor.cpp (requests), receives.cpp
-// (receive queues), completions.cpp, events.cpp, firmware.cpp (retries and the thread).
+// objects.cpp (memory, channels, CQs), srqs.cpp, qps.cpp, xrc.cpp (XRC domains and targets),
+// executor.cpp (requests), receives.cpp (receive queues), completions.cpp, events.cpp, firmware.cpp
+// (retries and the thread).
 //
 // Locks of this process, in order: stalled_mutex_ is only try-locked with sq_lock taken inside it
 // by try_lock; sq_lock -> locks of the shared state; poll_lock -> locks of the shared state.
@@ -30,12 +31,13 @@ namespace turnout::hca {
 struct EventRecord {
   std::uint64_t cookie;
   std::uint32_t index;
-  std::uint32_t generation;  // of a CQ or SRQ record; a QP's number
+  std::uint32_t generation;  // of a CQ, SRQ or XRC handle record; a QP's number
   std::uint32_t type;        // ibv_event_type; kCompletion
-  std::uint32_t object;      // kCqEvent, kQpEvent, kSrqEvent
+  std::uint32_t object;      // kCqEvent, kQpEvent, kSrqEvent, kXrcEvent
 };
 static_assert(sizeof(EventRecord) == 24);
-enum : std::uint32_t { kCqEvent = 1, kQpEvent = 2, kSrqEvent = 3 };
+// kXrcEvent: of a handle of an XRC target.
+enum : std::uint32_t { kCqEvent = 1, kQpEvent = 2, kSrqEvent = 3, kXrcEvent = 4 };
 inline constexpr std::uint32_t kCompletion = 0xffff;
 
 class LiveEngine final : public Engine {
@@ -59,7 +61,7 @@ class LiveEngine final : public Engine {
   Cq* create_cq(Context& context, const ibv_cq_init_attr_ex& attr) override;
   int resize_cq(Cq& cq, int entries) override;
   int destroy_cq(Cq& cq) override;
-  Srq* create_srq(Pd& pd, ibv_srq_init_attr& attr) override;
+  Srq* create_srq(Pd& pd, ibv_srq_init_attr& attr, Xrcd* xrcd, Cq* cq) override;
   int modify_srq(Srq& srq, const ibv_srq_attr& attr, int mask) override;
   int query_srq(Srq& srq, ibv_srq_attr& attr) override;
   int destroy_srq(Srq& srq) override;
@@ -68,6 +70,9 @@ class LiveEngine final : public Engine {
   int modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask) override;
   int query_qp(Qp& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init) override;
   int destroy_qp(Qp& qp) override;
+  Xrcd* open_xrcd(Context& context, int fd, int oflags) override;
+  int close_xrcd(Xrcd& xrcd) override;
+  Qp* open_qp(Xrcd& xrcd, std::uint32_t number, void* qp_context) override;
   [[nodiscard]] bool data_in_order(ibv_wr_opcode) const noexcept override { return true; }
   Ah* create_ah(Pd& pd, const ibv_ah_attr& attr) override;
   int destroy_ah(Ah& ah) override;
@@ -112,27 +117,39 @@ class LiveEngine final : public Engine {
     ReceiveSge sge[kMaxSge];
   };
   enum class Taken : std::uint8_t { yes, empty, gone, damaged };
+  // Who answers a request: the queue pair at the other end, and whose receives and memory it has.
+  struct Target {
+    QpRecord* record = nullptr;  // null: nobody answers
+    std::uint32_t number = 0;
+    std::uint32_t pd = 0;        // of the memory that remote keys name
+    std::uint32_t srq = 0;       // index; kNone: the queue pair's own receives
+    std::uint32_t cq = 0;        // where receives complete
+    Token owner = 0;             // of the two
+    std::uint64_t srq_name = 0;  // XRC: what the SRQ's record must keep saying
+  };
 
   explicit LiveEngine(std::shared_ptr<Fabric> fabric);
   Status start();
 
   // executor.cpp. All with sq_lock held.
   [[nodiscard]] Step execute(Qp& qp, SendWqe& wqe, ibv_wc_status& status) noexcept;
-  [[nodiscard]] QpRecord* find_target(Qp& qp, const SendWqe& wqe, std::uint32_t& number) noexcept;
+  [[nodiscard]] Target find_target(Qp& qp, const SendWqe& wqe) noexcept;
+  // XRC: completes `target` by the SRQ that the request names. False: there is no such SRQ.
+  [[nodiscard]] bool find_srq(const SendWqe& wqe, Target& target) const noexcept;
   [[nodiscard]] ibv_wc_status gather(Qp& qp, SendWqe& wqe, unsigned rights, Segments& out) noexcept;
-  [[nodiscard]] Step run_rdma(Qp& qp, SendWqe& wqe, QpRecord& target, std::uint32_t number,
-                              Segments& local, ibv_wc_status& status) noexcept;
-  [[nodiscard]] Step run_atomic(Qp& qp, SendWqe& wqe, QpRecord& target, Segments& local,
+  [[nodiscard]] Step run_rdma(Qp& qp, SendWqe& wqe, const Target& target, Segments& local,
+                              ibv_wc_status& status) noexcept;
+  [[nodiscard]] Step run_atomic(SendWqe& wqe, const Target& target, Segments& local,
                                 ibv_wc_status& status) noexcept;
-  [[nodiscard]] Step run_send(Qp& qp, SendWqe& wqe, QpRecord& target, std::uint32_t number,
-                              Segments& local, ibv_wc_status& status) noexcept;
+  [[nodiscard]] Step run_send(Qp& qp, SendWqe& wqe, const Target& target, Segments& local,
+                              ibv_wc_status& status) noexcept;
   [[nodiscard]] Access scatter(Qp& qp, std::uint32_t number, const Receive& receive,
                                const Segments& data) noexcept;
-  [[nodiscard]] ibv_wc_status remote_failure(QpRecord& target, std::uint32_t number, Access access,
+  [[nodiscard]] ibv_wc_status remote_failure(const Target& target, Access access,
                                              ibv_event_type event) noexcept;
   // Completes the receive taken from `target`.
-  void deliver(Qp& qp, const SendWqe& wqe, QpRecord& target, std::uint32_t number,
-               const Receive& receive, const Cqe& entry) noexcept;
+  void deliver(Qp& qp, const SendWqe& wqe, const Target& target, const Receive& receive,
+               const Cqe& entry) noexcept;
   void complete(Qp& qp, const SendWqe& wqe, ibv_wc_status status) noexcept;
   void fail(Qp& qp, QpPhase to) noexcept;
   void flush_send_queue(Qp& qp) noexcept;
@@ -146,8 +163,7 @@ class LiveEngine final : public Engine {
 
   // receives.cpp
   [[nodiscard]] int post(ReceiveQueue& queue, ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept;
-  [[nodiscard]] Taken take_receive(Qp& qp, QpRecord& target, std::uint32_t number,
-                                   Receive& out) noexcept;
+  [[nodiscard]] Taken take_receive(Qp& qp, const Target& target, Receive& out) noexcept;
   void flush_receives(QpRecord& record, std::uint32_t number) noexcept;
   // Moves a QP (ours or a peer's) to err, completes its receives, tells its owner.
   void fail_target(QpRecord& target, std::uint32_t number, ibv_event_type event) noexcept;
@@ -163,9 +179,31 @@ class LiveEngine final : public Engine {
   // events.cpp
   void raise(Token owner, const PipeRef& pipe, const EventRecord& event) noexcept;
   void raise_qp(const QpRecord& record, std::uint32_t number, ibv_event_type type) noexcept;
+  // To every handle of an XRC target.
+  void raise_target(std::uint32_t number, ibv_event_type type) noexcept;
+
+  // xrc.cpp
+  [[nodiscard]] Qp* create_target(Context& context, const ibv_qp_init_attr_ex& attr);
+  void begin_target(Qp& qp, Context& context, const ibv_qp_init_attr_ex& attr, std::uint32_t index,
+                    std::uint32_t number);
+  [[nodiscard]] int modify_target(Qp& qp, const ibv_qp_attr& attr, int mask);
+  [[nodiscard]] int change_target(const Qp& qp, QpRecord& r, const ibv_qp_attr& attr, int mask,
+                                  QpPhase& from, QpPhase& to);
+  [[nodiscard]] int destroy_target(Qp& qp);
+
+  // qps.cpp
+  // An index of ours, kNone: the table is full. Takes table_lock.
+  [[nodiscard]] std::uint32_t reserve_qp() noexcept;
+  // Of a kind that is not shared between processes.
+  [[nodiscard]] Qp* create_own(Context& context, ibv_qp_init_attr_ex& attr, QpKind kind,
+                               const mlx5dv_qp_init_attr* dc);
+  [[nodiscard]] static int checked_phase(const Qp& qp, QpPhase from, const ibv_qp_attr& attr,
+                                         int mask, QpPhase& to);
 
   // Waits until no initiator touches this region or queue pair. 0: not asked about.
   void wait_unused(std::uint32_t key, std::uint32_t number) const noexcept;
+  // Waits until no initiator has a receive of this SRQ of ours. Nobody can take another.
+  void wait_untaken(std::uint32_t srq) const noexcept;
   [[nodiscard]] Mr* publish_region(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
                                    unsigned access, MrKind kind, std::uint64_t location, int fd);
   [[nodiscard]] bool names_this_port(const ibv_ah_attr& attr,
@@ -179,6 +217,7 @@ class LiveEngine final : public Engine {
   std::mutex objects_mutex_;  // the maps
   std::unordered_map<std::uint32_t, Cq*> cqs_;
   std::unordered_map<std::uint32_t, Srq*> srqs_;
+  std::unordered_map<std::uint32_t, Qp*> targets_;  // by handle
 
   std::mutex stalled_mutex_;
   std::vector<Qp*> stalled_;

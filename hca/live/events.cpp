@@ -40,6 +40,25 @@ void LiveEngine::raise_qp(const QpRecord& record, std::uint32_t number,
       {record.cookie, number & (kMaxQps - 1), number, static_cast<std::uint32_t>(type), kQpEvent});
 }
 
+void LiveEngine::raise_target(std::uint32_t number, ibv_event_type type) noexcept {
+  const std::uint32_t high = std::min(fabric_->header().xrc_handle_high.load(), kMaxXrcHandles);
+  for (std::uint32_t i = 0; i < high; ++i) {
+    const XrcHandleRecord& r = fabric_->xrc_handle(i);
+    if (r.of.load(std::memory_order_relaxed) != number) continue;
+    EventRecord event{};
+    PipeRef pipe;
+    Token owner = 0;
+    {
+      const TableGuard guard(*fabric_);
+      owner = r.owner.load(std::memory_order_relaxed);
+      if (owner == 0 || r.kind != XrcHandleKind::target || r.of.load() != number) continue;
+      event = {r.cookie, i, r.generation, static_cast<std::uint32_t>(type), kXrcEvent};
+      pipe = r.async;
+    }
+    raise(owner, pipe, event);
+  }
+}
+
 int LiveEngine::get_cq_event(Channel& channel, ibv_cq** cq, void** cq_context) {
   for (;;) {
     EventRecord event;
@@ -78,6 +97,16 @@ int LiveEngine::get_async_event(Context& context, ibv_async_event& out) {
       if (found == srqs_.end() || found->second->record->generation != event.generation) continue;
       ++found->second->events_read;
       out.element.srq = &found->second->verbs;
+      return 0;
+    }
+    if (event.object == kXrcEvent) {
+      const auto found = targets_.find(event.index);
+      if (found == targets_.end() ||
+          fabric_->xrc_handle(event.index).generation != event.generation) {
+        continue;
+      }
+      ++found->second->events_read;
+      out.element.qp = &found->second->verbs.qp_base;
       return 0;
     }
     if (event.object == kQpEvent) {

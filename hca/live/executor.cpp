@@ -74,24 +74,55 @@ int LiveEngine::send(Qp& qp, SendWqe& wqe) {
   return 0;
 }
 
-QpRecord* LiveEngine::find_target(Qp& qp, const SendWqe& wqe, std::uint32_t& number) noexcept {
-  number = qp.kind == QpKind::rc ? qp.attr.dest_qp_num : wqe.dest_qpn;
-  if (!(qp.kind == QpKind::rc ? qp.reachable : wqe.reachable) || number > 0xffffff) return nullptr;
-  QpRecord& target = fabric_->qp(number & (kMaxQps - 1));
+LiveEngine::Target LiveEngine::find_target(Qp& qp, const SendWqe& wqe) noexcept {
+  Target target;
+  const bool to_one = sends_to_one(qp.kind);
+  const std::uint32_t number = to_one ? qp.attr.dest_qp_num : wqe.dest_qpn;
+  if (!(to_one ? qp.reachable : wqe.reachable) || number > 0xffffff) return target;
+  QpRecord& record = fabric_->qp(number & (kMaxQps - 1));
   qp.hazard->exchange(hazard_of(number, wqe.rkey), std::memory_order_seq_cst);
-  const std::uint64_t identity = target.identity.load(std::memory_order_acquire);
-  if (identity >> 8 != number || !can_receive(static_cast<QpPhase>(identity & 0xff)))
-    return nullptr;
+  const std::uint64_t identity = record.identity.load(std::memory_order_acquire);
+  if (identity >> 8 != number || !can_receive(static_cast<QpPhase>(identity & 0xff))) return target;
+  bool right = false;
   switch (qp.kind) {
     case QpKind::rc:
-      return target.kind == QpKind::rc && target.dest_qpn == qp.number ? &target : nullptr;
+      right = record.kind == QpKind::rc && record.dest_qpn == qp.number;
+      break;
     case QpKind::ud:
-      return target.kind == QpKind::ud ? &target : nullptr;
+      right = record.kind == QpKind::ud;
+      break;
     case QpKind::dci:
-      return target.kind == QpKind::dct ? &target : nullptr;
+      right = record.kind == QpKind::dct;
+      break;
+    case QpKind::xrc_ini:
+      right = record.kind == QpKind::xrc_tgt && record.dest_qpn == qp.number;
+      break;
     default:
-      return nullptr;
+      break;
   }
+  if (!right) return target;
+  target.record = &record;
+  target.number = number;
+  target.pd = record.pd;
+  target.srq = record.srq;
+  target.cq = record.recv_cq;
+  target.owner = record.owner.load(std::memory_order_relaxed);
+  return target;
+}
+
+bool LiveEngine::find_srq(const SendWqe& wqe, Target& target) const noexcept {
+  if (wqe.srqn > 0xff'ffff) return false;
+  const std::uint64_t name = srq_name(target.record->xrcd, wqe.srqn);
+  target.srq = wqe.srqn & (kMaxSrqs - 1);
+  const SrqRecord& srq = fabric_->srq(target.srq);
+  if (srq.name.load(std::memory_order_acquire) != name) return false;
+  target.pd = srq.rq.pd;
+  target.cq = srq.cq;
+  target.owner = srq.owner.load(std::memory_order_relaxed);
+  target.srq_name = name;
+  // What was read is of the SRQ that we mean only if it still has this name.
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return srq.name.load(std::memory_order_relaxed) == name;
 }
 
 ibv_wc_status LiveEngine::gather(Qp& qp, SendWqe& wqe, unsigned rights, Segments& out) noexcept {
@@ -126,26 +157,29 @@ LiveEngine::Step LiveEngine::execute(Qp& qp, SendWqe& wqe, ibv_wc_status& status
     return Step::done;
   }
   if (is_send(wqe.opcode)) wqe.rkey = 0;
-  std::uint32_t number = 0;
-  QpRecord* target = find_target(qp, wqe, number);
+  Target target = find_target(qp, wqe);
   Step step = Step::no_answer;
-  if (target == nullptr) {
+  if (target.record == nullptr) {
     if (qp.kind == QpKind::ud) step = Step::done;  // a datagram to nobody is lost
-  } else if (qp.kind == QpKind::dci && target->dc_key != wqe.dc_key) {
+  } else if (qp.kind == QpKind::dci && target.record->dc_key != wqe.dc_key) {
     status = IBV_WC_REM_ACCESS_ERR;
     step = Step::done;
+  } else if (qp.kind == QpKind::xrc_ini && !find_srq(wqe, target)) {
+    // IBTA A14: an XRC request that names no SRQ of the target's domain is an invalid request.
+    status = remote_failure(target, Access::denied, IBV_EVENT_QP_REQ_ERR);
+    step = Step::done;
   } else if (is_send(wqe.opcode)) {
-    step = run_send(qp, wqe, *target, number, local, status);
+    step = run_send(qp, wqe, target, local, status);
   } else if (is_atomic(wqe.opcode)) {
-    step = run_atomic(qp, wqe, *target, local, status);
+    step = run_atomic(wqe, target, local, status);
   } else {
-    step = run_rdma(qp, wqe, *target, number, local, status);
+    step = run_rdma(qp, wqe, target, local, status);
   }
   qp.hazard->store(0, std::memory_order_release);
   return step;
 }
 
-ibv_wc_status LiveEngine::remote_failure(QpRecord& target, std::uint32_t number, Access access,
+ibv_wc_status LiveEngine::remote_failure(const Target& target, Access access,
                                          ibv_event_type event) noexcept {
   ibv_wc_status status = IBV_WC_REM_ACCESS_ERR;
   if (access == Access::failed) {
@@ -153,32 +187,32 @@ ibv_wc_status LiveEngine::remote_failure(QpRecord& target, std::uint32_t number,
     event = IBV_EVENT_QP_FATAL;
   }
   if (event == IBV_EVENT_QP_REQ_ERR) status = IBV_WC_REM_INV_REQ_ERR;
-  // A responder of RC fails with the request (IBTA 9.9.3); a DCT serves others and survives.
-  if (target.kind == QpKind::rc) fail_target(target, number, event);
+  // A responder of RC or XRC fails with the request (IBTA 9.9.3); a DCT serves others and survives.
+  if (target.record->kind != QpKind::dct) fail_target(*target.record, target.number, event);
   return status;
 }
 
-LiveEngine::Step LiveEngine::run_rdma(Qp& qp, SendWqe& wqe, QpRecord& target, std::uint32_t number,
-                                      Segments& local, ibv_wc_status& status) noexcept {
+LiveEngine::Step LiveEngine::run_rdma(Qp& qp, SendWqe& wqe, const Target& target, Segments& local,
+                                      ibv_wc_status& status) noexcept {
   const bool reads = wqe.opcode == IBV_WR_RDMA_READ;
   const unsigned right = reads ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
   Place place;
-  if ((target.access & right) == 0) {
-    status = remote_failure(target, number, Access::denied, IBV_EVENT_QP_ACCESS_ERR);
+  if ((target.record->access & right) == 0) {
+    status = remote_failure(target, Access::denied, IBV_EVENT_QP_ACCESS_ERR);
     return Step::done;
   }
   if (local.length > 0) {  // IBTA 9.7.4.1.1: no key check for zero bytes
     const Access found = memory_.find(wqe.rkey, target.pd, wqe.remote, local.length, right, place);
     if (found == Access::unreachable) return Step::no_answer;
     if (found != Access::ok) {
-      status = remote_failure(target, number, found, IBV_EVENT_QP_ACCESS_ERR);
+      status = remote_failure(target, found, IBV_EVENT_QP_ACCESS_ERR);
       return Step::done;
     }
   }
   Receive receive;
   const bool receives = has_imm(wqe.opcode);
   if (receives) {
-    const Taken taken = take_receive(qp, target, number, receive);
+    const Taken taken = take_receive(qp, target, receive);
     if (taken == Taken::empty) return Step::receiver_not_ready;
     if (taken == Taken::gone) return Step::no_answer;
     if (taken == Taken::damaged) {
@@ -195,14 +229,14 @@ LiveEngine::Step LiveEngine::run_rdma(Qp& qp, SendWqe& wqe, QpRecord& target, st
       if (receives && moved != Access::unreachable) {
         Cqe flushed{};
         flushed.wr_id = receive.wr_id;
-        flushed.qpn = number;
+        flushed.qpn = target.number;
         flushed.opcode = static_cast<std::uint8_t>(IBV_WC_RECV_RDMA_WITH_IMM);
         flushed.status = IBV_WC_WR_FLUSH_ERR;
-        deliver(qp, wqe, target, number, receive, flushed);
+        deliver(qp, wqe, target, receive, flushed);
       }
       qp.record->taken.store(0, std::memory_order_release);
       if (moved == Access::unreachable) return Step::no_answer;
-      status = remote_failure(target, number, moved, IBV_EVENT_QP_FATAL);
+      status = remote_failure(target, moved, IBV_EVENT_QP_FATAL);
       return Step::done;
     }
     if (place.direct != nullptr) place.direct += part.length;
@@ -211,31 +245,30 @@ LiveEngine::Step LiveEngine::run_rdma(Qp& qp, SendWqe& wqe, QpRecord& target, st
   if (receives) {
     Cqe entry{};
     entry.wr_id = receive.wr_id;
-    entry.qpn = number;
+    entry.qpn = target.number;
     entry.src_qp = qp.number;
     entry.byte_len = static_cast<std::uint32_t>(local.length);
     entry.imm = wqe.imm;
     entry.opcode = static_cast<std::uint8_t>(IBV_WC_RECV_RDMA_WITH_IMM);
     entry.flags = IBV_WC_WITH_IMM;
-    deliver(qp, wqe, target, number, receive, entry);
+    deliver(qp, wqe, target, receive, entry);
   }
   return Step::done;
 }
 
-LiveEngine::Step LiveEngine::run_atomic(Qp& qp, SendWqe& wqe, QpRecord& target, Segments& local,
+LiveEngine::Step LiveEngine::run_atomic(SendWqe& wqe, const Target& target, Segments& local,
                                         ibv_wc_status& status) noexcept {
-  const auto number = static_cast<std::uint32_t>(qp.hazard->load() >> 32);
   if (local.length != 8 || local.count != 1) {
     status = IBV_WC_LOC_LEN_ERR;
     return Step::done;
   }
   if ((wqe.remote & 7) != 0) {
-    status = remote_failure(target, number, Access::denied, IBV_EVENT_QP_REQ_ERR);
+    status = remote_failure(target, Access::denied, IBV_EVENT_QP_REQ_ERR);
     return Step::done;
   }
   Place place;
   Access access =
-      (target.access & IBV_ACCESS_REMOTE_ATOMIC) == 0
+      (target.record->access & IBV_ACCESS_REMOTE_ATOMIC) == 0
           ? Access::denied
           : memory_.find(wqe.rkey, target.pd, wqe.remote, 8, IBV_ACCESS_REMOTE_ATOMIC, place);
   std::uint64_t old = 0;
@@ -249,7 +282,7 @@ LiveEngine::Step LiveEngine::run_atomic(Qp& qp, SendWqe& wqe, QpRecord& target, 
   }
   if (access == Access::unreachable) return Step::no_answer;
   if (access != Access::ok) {
-    status = remote_failure(target, number, access, IBV_EVENT_QP_ACCESS_ERR);
+    status = remote_failure(target, access, IBV_EVENT_QP_ACCESS_ERR);
     return Step::done;
   }
   std::memcpy(local.part[0].data, &old, 8);
@@ -294,12 +327,12 @@ Access LiveEngine::scatter(Qp& qp, std::uint32_t number, const Receive& receive,
   return Access::ok;
 }
 
-LiveEngine::Step LiveEngine::run_send(Qp& qp, SendWqe& wqe, QpRecord& target, std::uint32_t number,
-                                      Segments& local, ibv_wc_status& status) noexcept {
+LiveEngine::Step LiveEngine::run_send(Qp& qp, SendWqe& wqe, const Target& target, Segments& local,
+                                      ibv_wc_status& status) noexcept {
   const bool datagram = qp.kind == QpKind::ud;
-  if (datagram && target.qkey != wqe.qkey) return Step::done;  // IBTA 10.2.5: dropped
+  if (datagram && target.record->qkey != wqe.qkey) return Step::done;  // IBTA 10.2.5: dropped
   Receive receive;
-  const Taken taken = take_receive(qp, target, number, receive);
+  const Taken taken = take_receive(qp, target, receive);
   if (taken == Taken::empty) return datagram ? Step::done : Step::receiver_not_ready;
   if (taken == Taken::gone) return datagram ? Step::done : Step::no_answer;
   if (taken == Taken::damaged) {
@@ -308,7 +341,7 @@ LiveEngine::Step LiveEngine::run_send(Qp& qp, SendWqe& wqe, QpRecord& target, st
   }
   Cqe entry{};
   entry.wr_id = receive.wr_id;
-  entry.qpn = number;
+  entry.qpn = target.number;  // of XRC, too: mlx5 reports the target, whoever's SRQ it was
   entry.src_qp = qp.number;
   entry.imm = wqe.imm;
   entry.opcode = static_cast<std::uint8_t>(IBV_WC_RECV);
@@ -335,7 +368,7 @@ LiveEngine::Step LiveEngine::run_send(Qp& qp, SendWqe& wqe, QpRecord& target, st
     entry.status = IBV_WC_LOC_LEN_ERR;
     status = IBV_WC_REM_INV_REQ_ERR;
     event = IBV_EVENT_QP_REQ_ERR;
-  } else if (const Access moved = scatter(qp, number, receive, *data); moved != Access::ok) {
+  } else if (const Access moved = scatter(qp, target.number, receive, *data); moved != Access::ok) {
     if (moved == Access::unreachable) {
       qp.record->taken.store(0, std::memory_order_release);
       return datagram ? Step::done : Step::no_answer;
@@ -343,21 +376,23 @@ LiveEngine::Step LiveEngine::run_send(Qp& qp, SendWqe& wqe, QpRecord& target, st
     entry.status = IBV_WC_LOC_PROT_ERR;
     status = IBV_WC_REM_OP_ERR;
   }
-  deliver(qp, wqe, target, number, receive, entry);
+  deliver(qp, wqe, target, receive, entry);
   if (entry.status != IBV_WC_SUCCESS) {
-    if (target.kind != QpKind::dct) fail_target(target, number, event);
+    if (target.record->kind != QpKind::dct) fail_target(*target.record, target.number, event);
     if (datagram) status = IBV_WC_SUCCESS;  // nothing comes back to the sender of a datagram
   }
   return Step::done;
 }
 
-void LiveEngine::deliver(Qp& qp, const SendWqe& wqe, QpRecord& target, std::uint32_t number,
-                         const Receive& receive, const Cqe& entry) noexcept {
+void LiveEngine::deliver(Qp& qp, const SendWqe& wqe, const Target& target, const Receive& receive,
+                         const Cqe& entry) noexcept {
   const bool solicited = (wqe.flags & IBV_SEND_SOLICITED) != 0;
   if (push(receive.cq, receive.owner, entry, solicited, &qp)) return;
   qp.record->taken.store(0, std::memory_order_release);
   // Its CQ overflowed, or is gone.
-  if (target.kind != QpKind::dct) fail_target(target, number, IBV_EVENT_QP_FATAL);
+  if (target.record->kind != QpKind::dct) {
+    fail_target(*target.record, target.number, IBV_EVENT_QP_FATAL);
+  }
 }
 
 void LiveEngine::complete(Qp& qp, const SendWqe& wqe, ibv_wc_status status) noexcept {

@@ -312,6 +312,7 @@ Status Fabric::check(int fd, std::uint64_t& size) const {
   }
   if (h->process_high.load() > kMaxProcesses || h->qp_high.load() > kMaxQps ||
       h->cq_high.load() > kMaxCqs || h->srq_high.load() > kMaxSrqs || h->mr_high.load() > kMaxMrs ||
+      h->xrcd_high.load() > kMaxXrcds || h->xrc_handle_high.load() > kMaxXrcHandles ||
       h->heap_high > Layout::heap_pages(h->file_size) || h->ready.load() != 1) {
     return damaged("table bounds");
   }

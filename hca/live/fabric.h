@@ -51,6 +51,12 @@ class Fabric {
   [[nodiscard]] MrRecord& mr(std::uint32_t i) const noexcept {
     return at<MrRecord>(Layout::mrs)[i];
   }
+  [[nodiscard]] XrcdRecord& xrcd(std::uint32_t i) const noexcept {
+    return at<XrcdRecord>(Layout::xrcds)[i];
+  }
+  [[nodiscard]] XrcHandleRecord& xrc_handle(std::uint32_t i) const noexcept {
+    return at<XrcHandleRecord>(Layout::xrc_handles)[i];
+  }
   // `bytes` of the heap at `offset`, null when they do not lie in it.
   [[nodiscard]] void* heap(std::uint64_t offset, std::uint64_t bytes) const noexcept {
     if (offset < heap_begin_ || offset > size_ || bytes > size_ - offset) return nullptr;
@@ -76,6 +82,13 @@ class Fabric {
   // full. Takes table_lock.
   [[nodiscard]] std::uint64_t allocate(std::uint64_t bytes) noexcept;
   void release(std::uint64_t offset, std::uint64_t bytes) noexcept;
+
+  // Handles of XRC domains and targets; see xrc_handles.cpp. All with table_lock held.
+  // A record of ours; kNone: the table is full.
+  [[nodiscard]] std::uint32_t add_xrc_handle(XrcHandleKind kind, std::uint32_t of,
+                                             std::uint64_t cookie, const PipeRef& async) noexcept;
+  // Gives it back. True: no other names the same.
+  [[nodiscard]] bool drop_xrc_handle(std::uint32_t handle) noexcept;
 
   // Destroys everything a dead process left (nothing when it lives). Takes table_lock.
   void reap(Token token) noexcept;
@@ -116,6 +129,7 @@ class Fabric {
   [[nodiscard]] bool others_attached() const noexcept;
   void lock_slow(Lock& l) const noexcept;
   void reap_locked(std::uint32_t slot, Token token) noexcept;
+  void reap_xrc(Token token) noexcept;
   void put_back(QpRecord& qp) noexcept;
   void free_pages(std::uint64_t first, std::uint64_t pages) noexcept;
   [[nodiscard]] PageTag* tags() const noexcept { return at<PageTag>(Layout::tags); }

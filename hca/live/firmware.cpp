@@ -30,7 +30,7 @@ void LiveEngine::stall(Qp& qp, Step why) noexcept {
     } else {
       if (qp.attr.rnr_retry != kForever) --qp.rnr_left;
       const std::uint32_t number =
-          qp.kind == QpKind::rc ? qp.attr.dest_qp_num : qp.queue.front().dest_qpn;
+          sends_to_one(qp.kind) ? qp.attr.dest_qp_num : qp.queue.front().dest_qpn;
       wait = rnr_wait(fabric_->qp(number & (kMaxQps - 1)).min_rnr_timer);
     }
     qp.waiting_rnr = true;

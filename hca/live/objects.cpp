@@ -1,4 +1,4 @@
-// Protection domains, regions, channels, completion queues, shared receive queues, address handles.
+// Protection domains, regions, channels, completion queues, address handles.
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
@@ -318,99 +318,6 @@ int LiveEngine::destroy_cq(Cq& cq) {
   }
   --context_of(cq.verbs.context).users;
   delete &cq;
-  return 0;
-}
-
-Srq* LiveEngine::create_srq(Pd& pd, ibv_srq_init_attr& attr) {
-  Context& context = context_of(pd.verbs.context);
-  if (const int error = refuse_child(context); error != 0) return failed<Srq>(error);
-  if (attr.attr.max_wr == 0 || attr.attr.max_wr > kMaxSrqWr || attr.attr.max_sge > kMaxSge) {
-    return failed<Srq>(EINVAL);
-  }
-  const std::uint32_t max_sge = std::max(attr.attr.max_sge, 1U);
-  auto srq = std::make_unique<Srq>();
-  std::uint32_t index = kMaxSrqs;
-  {
-    const TableGuard guard(*fabric_);
-    Header& h = fabric_->header();
-    for (std::uint32_t n = 0; n < kMaxSrqs && index == kMaxSrqs; ++n) {
-      const std::uint32_t at = (slot_of(fabric_->me()) * 4 + n) % kMaxSrqs;
-      if (fabric_->srq(at).owner.load(std::memory_order_acquire) == 0) index = at;
-    }
-    if (index == kMaxSrqs) return failed<Srq>(ENOMEM);
-    if (h.srq_high.load() < index + 1) h.srq_high.store(index + 1);
-    fabric_->srq(index).owner.store(fabric_->me(), std::memory_order_release);
-  }
-  SrqRecord& r = fabric_->srq(index);
-  ++r.generation;
-  r.cookie = reinterpret_cast<std::uint64_t>(srq.get());
-  r.async = context.async;
-  if (const int error = create_receive_queue(r.rq, attr.attr.max_wr, max_sge, pd.number);
-      error != 0) {
-    r.owner.store(0, std::memory_order_release);
-    return failed<Srq>(error);
-  }
-  r.phase.store(ObjectPhase::live, std::memory_order_release);
-  srq->index = index;
-  srq->record = &r;
-  srq->verbs.context = pd.verbs.context;
-  srq->verbs.srq_context = attr.srq_context;
-  srq->verbs.pd = &pd.verbs;
-  srq->verbs.handle = index;
-  init_sync(srq->verbs.mutex, srq->verbs.cond);
-  attr.attr.max_sge = max_sge;
-  ++pd.users;
-  const std::lock_guard lock(objects_mutex_);
-  srqs_[index] = srq.get();
-  return srq.release();
-}
-
-int LiveEngine::modify_srq(Srq& srq, const ibv_srq_attr& attr, int mask) {
-  if (const int error = refuse_child(context_of(srq.verbs.context)); error != 0) return error;
-  if ((mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT)) != 0) return EINVAL;
-  if ((mask & IBV_SRQ_MAX_WR) != 0) return EOPNOTSUPP;  // not in device_cap_flags either
-  if ((mask & IBV_SRQ_LIMIT) == 0) return 0;
-  SrqRecord& r = *srq.record;
-  bool below = false;
-  {
-    const SharedGuard guard(*fabric_, r.rq.lock);
-    if (attr.srq_limit > r.rq.max_wr) return EINVAL;
-    below = attr.srq_limit != 0 && r.rq.tail - r.rq.head < attr.srq_limit;
-    r.rq.limit = below ? 0 : attr.srq_limit;
-  }
-  if (below) {
-    raise(fabric_->me(), r.async,
-          {r.cookie, srq.index, r.generation, IBV_EVENT_SRQ_LIMIT_REACHED, kSrqEvent});
-  }
-  return 0;
-}
-
-int LiveEngine::query_srq(Srq& srq, ibv_srq_attr& attr) {
-  if (const int error = refuse_child(context_of(srq.verbs.context)); error != 0) return error;
-  const SharedGuard guard(*fabric_, srq.record->rq.lock);
-  attr.max_wr = srq.record->rq.max_wr;
-  attr.max_sge = srq.record->rq.max_sge;
-  attr.srq_limit = srq.record->rq.limit;
-  return 0;
-}
-
-int LiveEngine::destroy_srq(Srq& srq) {
-  if (const int error = refuse_child(context_of(srq.verbs.context)); error != 0) return error;
-  if (srq.users.load() != 0) return EBUSY;
-  std::uint32_t read = 0;
-  {
-    const std::lock_guard lock(objects_mutex_);
-    srqs_.erase(srq.index);
-    read = srq.events_read;
-  }
-  pthread_mutex_lock(&srq.verbs.mutex);
-  while (srq.verbs.events_completed != read) pthread_cond_wait(&srq.verbs.cond, &srq.verbs.mutex);
-  pthread_mutex_unlock(&srq.verbs.mutex);
-  srq.record->phase.store(ObjectPhase::free, std::memory_order_release);
-  destroy_receive_queue(srq.record->rq);
-  srq.record->owner.store(0, std::memory_order_release);
-  --reinterpret_cast<Pd*>(srq.verbs.pd)->users;
-  delete &srq;
   return 0;
 }
 

@@ -25,37 +25,46 @@ constexpr std::uint64_t identity_of(std::uint32_t number, QpPhase phase) {
 
 }  // namespace
 
+std::uint32_t LiveEngine::reserve_qp() noexcept {
+  const TableGuard guard(*fabric_);
+  Header& h = fabric_->header();
+  for (std::uint32_t n = 0; n < kMaxQps; ++n) {
+    const std::uint32_t at = (slot_of(fabric_->me()) * 64 + n) % kMaxQps;
+    if (at < kFirstQp || fabric_->qp(at).owner.load(std::memory_order_acquire) != 0) continue;
+    if (h.qp_high.load() < at + 1) h.qp_high.store(at + 1);
+    fabric_->qp(at).owner.store(fabric_->me(), std::memory_order_release);
+    return at;
+  }
+  return kNone;
+}
+
 Qp* LiveEngine::create_qp(Context& context, ibv_qp_init_attr_ex& attr,
                           const mlx5dv_qp_init_attr* dc) {
   if (const int error = refuse_child(context); error != 0) return failed(error);
   const QpKind kind = kind_of(attr, dc);
   if (kind == QpKind::none) {
-    TURNOUT_LOG(hca, info, "create_qp: type {} is none of RC, UD, DCI, DCT",
+    TURNOUT_LOG(hca, info, "create_qp: type {} is none of RC, UD, DCI, DCT, XRC",
                 static_cast<int>(attr.qp_type));
     return failed(EOPNOTSUPP);
   }
+  ibv_qp_init_attr_ex used = used_attributes(kind, attr);
+  if (const int error = check_creation(kind, used); error != 0) return failed(error);
+  Qp* const qp =
+      kind == QpKind::xrc_tgt ? create_target(context, used) : create_own(context, used, kind, dc);
+  if (qp != nullptr) attr.cap = used.cap;
+  return qp;
+}
+
+Qp* LiveEngine::create_own(Context& context, ibv_qp_init_attr_ex& attr, QpKind kind,
+                           const mlx5dv_qp_init_attr* dc) {
   ibv_qp_cap& cap = attr.cap;
   const bool own_receives = has_own_receives(kind, attr);
-  if (const int error = check_creation(kind, attr); error != 0) return failed(error);
   auto* pd = reinterpret_cast<Pd*>(attr.pd);
   auto* srq = kind == QpKind::dci ? nullptr : reinterpret_cast<Srq*>(attr.srq);
   std::unique_ptr<Qp> qp(new Qp{});
 
-  std::uint32_t index = 0;
-  {
-    const TableGuard guard(*fabric_);
-    Header& h = fabric_->header();
-    for (std::uint32_t n = 0; n < kMaxQps; ++n) {
-      const std::uint32_t at = (slot_of(fabric_->me()) * 64 + n) % kMaxQps;
-      if (at >= kFirstQp && fabric_->qp(at).owner.load(std::memory_order_acquire) == 0) {
-        index = at;
-        break;
-      }
-    }
-    if (index == 0) return failed(ENOMEM);
-    if (h.qp_high.load() < index + 1) h.qp_high.store(index + 1);
-    fabric_->qp(index).owner.store(fabric_->me(), std::memory_order_release);
-  }
+  const std::uint32_t index = reserve_qp();
+  if (index == kNone) return failed(ENOMEM);
   QpRecord& r = fabric_->qp(index);
   r.kind = kind;
   r.min_rnr_timer = 0;
@@ -94,33 +103,28 @@ Qp* LiveEngine::create_qp(Context& context, ibv_qp_init_attr_ex& attr,
   return qp.release();
 }
 
+// The state that `attr` asks for, or EINVAL and a line in the log.
+int LiveEngine::checked_phase(const Qp& qp, QpPhase from, const ibv_qp_attr& attr, int mask,
+                              QpPhase& to) {
+  const char* why = "";
+  const int error = check_modification(qp.kind, from, attr, mask, to, &why);
+  if (error != 0) {
+    TURNOUT_LOG(hca, info, "modify queue pair {:#x} from state {} to {}, mask {:#x}: {}", qp.number,
+                static_cast<int>(from), static_cast<int>(to), mask, why);
+  }
+  return error;
+}
+
 int LiveEngine::modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask) {
   if (const int error = refuse_child(context_of(qp.verbs.qp_base.context)); error != 0)
     return error;
+  if (qp.kind == QpKind::xrc_tgt) return modify_target(qp, attr, mask);
   const std::lock_guard lock(qp.sq_lock);
   QpRecord& r = *qp.record;
   std::uint64_t identity = r.identity.load(std::memory_order_acquire);
   const auto from = static_cast<QpPhase>(identity & 0xff);
   QpPhase to = from;
-  const char* why = "";
-  int error = 0;
-  QpPhase assumed = from;
-  if ((mask & IBV_QP_STATE) != 0 && !from_verbs(attr.qp_state, to)) {
-    why = "qp_state is none of the enumeration";
-    error = EINVAL;
-  } else if ((mask & IBV_QP_CUR_STATE) != 0 &&
-             (!from_verbs(attr.cur_qp_state, assumed) || assumed != from)) {
-    why = "cur_qp_state is not the state it is in";
-    error = EINVAL;
-  } else {
-    error = check_transition(qp.kind, from, to, mask, &why);
-    if (error == 0) error = check_values(attr, mask, &why);
-  }
-  if (error != 0) {
-    TURNOUT_LOG(hca, info, "modify queue pair {:#x} from state {} to {}, mask {:#x}: {}", qp.number,
-                static_cast<int>(from), static_cast<int>(to), mask, why);
-    return error;
-  }
+  if (const int error = checked_phase(qp, from, attr, mask, to); error != 0) return error;
   if (to == QpPhase::err) {
     if (from != QpPhase::err) {
       while (static_cast<QpPhase>(identity & 0xff) != QpPhase::err &&
@@ -177,7 +181,12 @@ int LiveEngine::query_qp(Qp& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init) {
   if (const int error = refuse_child(context_of(qp.verbs.qp_base.context)); error != 0)
     return error;
   const std::lock_guard lock(qp.sq_lock);
-  attr = qp.attr;
+  if (qp.kind == QpKind::xrc_tgt) {
+    const SharedGuard guard(*fabric_, qp.record->rq.lock);
+    attr = qp.record->attr;
+  } else {
+    attr = qp.attr;
+  }
   const auto phase = static_cast<QpPhase>(qp.record->identity.load() & 0xff);
   attr.qp_state = attr.cur_qp_state = to_verbs(phase);
   attr.cap = qp.init.cap;
@@ -191,6 +200,7 @@ int LiveEngine::query_qp(Qp& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init) {
 int LiveEngine::destroy_qp(Qp& qp) {
   ibv_qp& v = qp.verbs.qp_base;
   if (const int error = refuse_child(context_of(v.context)); error != 0) return error;
+  if (qp.kind == QpKind::xrc_tgt) return destroy_target(qp);
   QpRecord& r = *qp.record;
   fork_guard_remove(qp);
   qp.sq_lock.lock();

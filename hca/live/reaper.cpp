@@ -94,11 +94,13 @@ void Fabric::reap_locked(std::uint32_t slot, Token token) noexcept {
     if (s.owner.load(std::memory_order_acquire) != token) continue;
     {
       const SharedGuard guard(*this, s.rq.lock);
+      s.name.store(0, std::memory_order_release);
       s.phase.store(ObjectPhase::free, std::memory_order_release);
       s.rq.slots = 0;
     }
     s.owner.store(0, std::memory_order_release);
   }
+  reap_xrc(token);
   const std::uint32_t cqs = high(h.cq_high, kMaxCqs);
   for (std::uint32_t i = 0; i < cqs; ++i) {
     CqRecord& c = cq(i);

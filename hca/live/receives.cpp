@@ -99,18 +99,19 @@ int LiveEngine::post_srq_recv(Srq& srq, ibv_recv_wr* wr, ibv_recv_wr** bad) {
   return post(srq.record->rq, wr, bad);
 }
 
-LiveEngine::Taken LiveEngine::take_receive(Qp& qp, QpRecord& target, std::uint32_t number,
-                                           Receive& out) noexcept {
-  // The record of a dead owner is reused without waiting for us: take a copy, then see that it was
-  // of the queue pair we mean.
+LiveEngine::Taken LiveEngine::take_receive(Qp& qp, const Target& target, Receive& out) noexcept {
+  // The record of a dead owner is reused without waiting for us: what `target` says was copied from
+  // it, now see that it was of the queue pair we mean.
   const std::uint32_t srq = target.srq;
-  const auto same = [&] { return target.identity.load(std::memory_order_acquire) >> 8 == number; };
-  out.cq = target.recv_cq;
-  out.owner = target.owner.load(std::memory_order_relaxed);
+  const auto same = [&] {
+    return target.record->identity.load(std::memory_order_acquire) >> 8 == target.number;
+  };
+  out.cq = target.cq;
+  out.owner = target.owner;
   std::atomic_thread_fence(std::memory_order_acquire);
   if (!same()) return Taken::gone;
   if (srq != kNone && srq >= kMaxSrqs) return Taken::damaged;
-  ReceiveQueue& queue = srq == kNone ? target.rq : fabric_->srq(srq).rq;
+  ReceiveQueue& queue = srq == kNone ? target.record->rq : fabric_->srq(srq).rq;
   EventRecord event{};
   PipeRef pipe;
   {
@@ -118,6 +119,10 @@ LiveEngine::Taken LiveEngine::take_receive(Qp& qp, QpRecord& target, std::uint32
     fabric_->repair(queue);
     if (!same() || (srq != kNone && fabric_->srq(srq).owner.load() != out.owner))
       return Taken::gone;
+    // An XRC SRQ goes when it likes: the next attempt is refused.
+    if (target.srq_name != 0 && fabric_->srq(srq).name.load() != target.srq_name) {
+      return Taken::gone;
+    }
     if (queue.slots == 0) return Taken::empty;  // none, or being destroyed
     void* ring = ring_of(*fabric_, queue);
     if (ring == nullptr) return Taken::damaged;
@@ -139,8 +144,9 @@ LiveEngine::Taken LiveEngine::take_receive(Qp& qp, QpRecord& target, std::uint32
     mine.taken_wr_id = out.wr_id;
     mine.taken_sges = out.num_sge;
     mine.taken_position = queue.head;
-    mine.taken_owner = out.owner;
-    mine.taken_index = srq == kNone ? static_cast<std::uint32_t>(&target - &fabric_->qp(0)) : srq;
+    mine.taken_owner.store(out.owner, std::memory_order_relaxed);
+    mine.taken_index.store(srq == kNone ? target.number & (kMaxQps - 1) : srq,
+                           std::memory_order_relaxed);
     mine.taken_cq = out.cq;
     // The order of these four is what repair() relies on; the processor keeps it, so must the
     // compiler.
@@ -187,6 +193,10 @@ void LiveEngine::fail_target(QpRecord& target, std::uint32_t number,
   do {
     if (identity >> 8 != number || !can_receive(static_cast<QpPhase>(identity & 0xff))) return;
   } while (!target.identity.compare_exchange_weak(identity, failed, std::memory_order_acq_rel));
+  if (target.kind == QpKind::xrc_tgt) {
+    raise_target(number, event);
+    return;
+  }
   raise_qp(target, number, event);
   if (target.srq != kNone) {
     raise_qp(target, number, IBV_EVENT_QP_LAST_WQE_REACHED);

@@ -16,14 +16,14 @@ namespace turnout::hca {
 
 VirtualQp* VirtualEngine::target_of(const Operation& operation) noexcept {
   VirtualQp* const target = find_qp(operation.target);
-  if (target == nullptr || !can_receive(target->phase) || !processes_[target->process].alive) {
-    return nullptr;
-  }
+  if (target == nullptr || !can_receive(target->phase)) return nullptr;
+  // An XRC target outlives the process that created it.
+  if (target->kind != QpKind::xrc_tgt && !processes_[target->process].alive) return nullptr;
   if (operation.datagram) return target->kind == QpKind::ud ? target : nullptr;
   if (operation.qp == nullptr) return nullptr;
   if (operation.qp->kind == QpKind::dci) return target->kind == QpKind::dct ? target : nullptr;
-  return target->kind == QpKind::rc && target->attr.dest_qp_num == operation.source ? target
-                                                                                    : nullptr;
+  const QpKind kind = operation.xrc ? QpKind::xrc_tgt : QpKind::rc;
+  return target->kind == kind && target->attr.dest_qp_num == operation.source ? target : nullptr;
 }
 
 void VirtualEngine::arrive(Operation& operation) {
@@ -73,7 +73,10 @@ void VirtualEngine::arrive(Operation& operation) {
     free_operation(&operation);
     return;
   }
-  if (receives && !take_receive(*target, operation)) {
+  // What names no SRQ of the target's domain is refused where it would land: in its turn.
+  VirtualSrq* const srq = operation.xrc ? srq_of(operation, *target) : target->srq;
+  const bool invalid = operation.xrc && srq == nullptr;
+  if (receives && !invalid && !take_receive(*target, srq, operation)) {
     if (operation.datagram) {
       free_operation(&operation);
     } else {
@@ -95,8 +98,8 @@ void VirtualEngine::arrive(Operation& operation) {
   occupancy += context_cost(node, context, profile_.cache_first_miss_receive, &latency);
   node.receive_free = std::max(now_, node.receive_free) + occupancy;
   Picoseconds done = node.receive_free + latency;
-  if (receives && target->srq != nullptr) done += profile_.adapter_shared_receive;
-  note(Trace::Kind::arrive, *target, operation.source, operation.wqe.length);
+  if (receives && srq != nullptr) done += profile_.adapter_shared_receive;
+  note_arrival(*target, operation);
   const Picoseconds data = time_of(profile_.pcie_rate, operation.wqe.length);
   const bool reads = opcode == IBV_WR_RDMA_READ || is_atomic(opcode);
   Picoseconds landing = done + (reads ? profile_.pcie_read : profile_.pcie_write) + data;
@@ -114,7 +117,7 @@ void VirtualEngine::arrive(Operation& operation) {
     const Picoseconds later = hop(operation);
     landing = qp->last_landing = landing + later;
     done += later;
-    note(Trace::Kind::fault, *qp, operation.target, operation.wqe.length);
+    note(Trace::Kind::fault, *qp, operation, operation.wqe.length);
   }
   operation.answer_at = done + profile_.adapter_acknowledge + hop(operation);
   ++operation.events;
@@ -176,8 +179,8 @@ void VirtualEngine::receiver_not_ready(VirtualQp& qp, const VirtualQp& target,
                                        Operation& operation) {
   ++statistics_.rnr_waits;
   context_of(qp.verbs.qp_base.context).rnr_retries.fetch_add(1, std::memory_order_relaxed);
-  ++processes_[target.process].rnr_waits;
-  note(Trace::Kind::rnr, qp, operation.target, 0);
+  ++processes_[receiver_of(operation, target)].rnr_waits;
+  note(Trace::Kind::rnr, qp, operation, 0);
   leave_responder(operation);
   constexpr std::uint32_t kForEver = 7;
   if (qp.attr.rnr_retry != kForEver && operation.attempts++ >= qp.attr.rnr_retry) {
@@ -214,15 +217,15 @@ Picoseconds VirtualEngine::hop(const Operation& operation) const noexcept {
                                                                    : profile_.wire_hop;
 }
 
-bool VirtualEngine::take_receive(VirtualQp& target, Operation& operation) {
-  Fifo<VirtualReceive>& queue = target.srq != nullptr ? target.srq->receives : target.receives;
+bool VirtualEngine::take_receive(VirtualQp& target, VirtualSrq* srq, Operation& operation) {
+  Fifo<VirtualReceive>& queue = srq != nullptr ? srq->receives : target.receives;
   if (queue.empty()) return false;
   operation.receive = std::move(queue.front());
   operation.took_receive = true;
   queue.pop_front();
-  if (target.srq != nullptr && target.srq->limit != 0 && queue.size() < target.srq->limit) {
-    target.srq->limit = 0;  // one event, then armed anew by the owner
-    raise_limit(*target.srq);
+  if (srq != nullptr && srq->limit != 0 && queue.size() < srq->limit) {
+    srq->limit = 0;  // one event, then armed anew by the owner
+    raise_limit(*srq);
   }
   return true;
 }
@@ -232,6 +235,11 @@ bool VirtualEngine::take_receive(VirtualQp& target, Operation& operation) {
 void VirtualEngine::return_receive(Operation& operation) {
   if (!operation.took_receive) return;
   operation.took_receive = false;
+  if (operation.xrc) {  // whatever became of the target
+    VirtualSrq* const srq = find_srq(operation.wqe.srqn);
+    if (srq != nullptr) srq->receives.push_back(std::move(operation.receive));
+    return;
+  }
   VirtualQp* const target = find_qp(operation.target);
   if (target == nullptr) return;
   if (target->srq != nullptr) {
@@ -333,6 +341,13 @@ void VirtualEngine::land(Operation& operation) {
     }
     return;
   }
+  const VirtualSrq* const xrc = operation.xrc ? srq_of(operation, *target) : nullptr;
+  if (operation.xrc && xrc == nullptr) {  // IBTA A14: an invalid request, as a wrong opcode is
+    return_receive(operation);
+    refuse(operation, IBV_WC_REM_INV_REQ_ERR);
+    fail_target(*target, IBV_EVENT_QP_REQ_ERR);
+    return;
+  }
   const std::uint8_t opcode = operation.wqe.opcode;
   CompletionEntry entry;
   entry.wr_id = operation.receive.wr_id;
@@ -343,7 +358,7 @@ void VirtualEngine::land(Operation& operation) {
   if (is_send(opcode)) {
     entry.opcode = IBV_WC_RECV;
     copy_to_receive(operation, entry);
-  } else if (!land_rdma(*target, operation)) {
+  } else if (!land_rdma(*target, xrc, operation)) {
     return;  // a read: its data are on the way back; a tail: the head is to come
   } else {
     entry.opcode = static_cast<std::uint8_t>(IBV_WC_RECV_RDMA_WITH_IMM);
@@ -352,9 +367,10 @@ void VirtualEngine::land(Operation& operation) {
   }
   if (operation.took_receive) {
     operation.took_receive = false;
-    push(target->recv_cq, entry, (operation.wqe.flags & IBV_SEND_SOLICITED) != 0);
+    push(xrc != nullptr ? static_cast<VirtualCq*>(xrc->cq) : target->recv_cq, entry,
+         (operation.wqe.flags & IBV_SEND_SOLICITED) != 0);
   } else {
-    wake(target->process);
+    wake(xrc != nullptr ? xrc->process : target->process);
   }
   if (operation.datagram) {
     free_operation(&operation);
@@ -362,13 +378,13 @@ void VirtualEngine::land(Operation& operation) {
   }
   if (operation.status != IBV_WC_SUCCESS) {
     operation.qp->break_at(operation);
-    // A responder of RC fails with the request (IBTA 9.9.3); a DCT serves
-    // others and survives.
-    if (target->kind == QpKind::rc) fail_target(*target, IBV_EVENT_QP_ACCESS_ERR);
+    // A responder of RC or XRC fails with the request (IBTA 9.9.3); a DCT
+    // serves others and survives.
+    if (target->kind != QpKind::dct) fail_target(*target, IBV_EVENT_QP_ACCESS_ERR);
   }
-  // Of a write that nobody asks after no answer is needed here: RC's only free
-  // a queue entry.
-  if (operation.qp->kind == QpKind::rc && !operation.signalled &&
+  // Of a write that nobody asks after no answer is needed here: RC's and XRC's
+  // only free a queue entry.
+  if (sends_to_one(operation.qp->kind) && !operation.signalled &&
       operation.status == IBV_WC_SUCCESS) {
     operation.place = Operation::Place::answered;
     settle(*operation.qp);
@@ -379,8 +395,10 @@ void VirtualEngine::land(Operation& operation) {
 
 // Memory that the request names by its remote key. False: more is to come
 // before the answer.
-bool VirtualEngine::land_rdma(VirtualQp& target, Operation& operation) {
+bool VirtualEngine::land_rdma(VirtualQp& target, const VirtualSrq* xrc, Operation& operation) {
   const SendWqe& w = operation.wqe;
+  const std::uint32_t pd = xrc != nullptr ? xrc->pd : target.pd;
+  const ProcessIndex process = xrc != nullptr ? xrc->process : target.process;
   const bool reads = w.opcode == IBV_WR_RDMA_READ;
   const unsigned right = reads                 ? unsigned{IBV_ACCESS_REMOTE_READ}
                          : is_atomic(w.opcode) ? unsigned{IBV_ACCESS_REMOTE_ATOMIC}
@@ -388,7 +406,7 @@ bool VirtualEngine::land_rdma(VirtualQp& target, Operation& operation) {
   const Region* region = nullptr;
   if (w.length > 0) region = find_region(w.rkey, w.remote, w.length, right);
   if ((target.attr.qp_access_flags & right) == 0 ||
-      (w.length > 0 && (region == nullptr || region->pd != target.pd))) {
+      (w.length > 0 && (region == nullptr || region->pd != pd))) {
     operation.status = IBV_WC_REM_ACCESS_ERR;
     return true;
   }
@@ -412,7 +430,7 @@ bool VirtualEngine::land_rdma(VirtualQp& target, Operation& operation) {
         value = w.swap;
       }
       std::memcpy(at, &value, sizeof value);
-      wake(target.process);
+      wake(process);
     }
     const Picoseconds back = travel(target, operation.qp, now_, w.length);
     ++operation.events;
@@ -428,7 +446,7 @@ bool VirtualEngine::land_rdma(VirtualQp& target, Operation& operation) {
   } else {
     operation.tail_placed = true;
     place(operation, at, half, w.length);
-    wake(target.process);
+    wake(process);
     return false;
   }
   return true;

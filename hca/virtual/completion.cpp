@@ -52,7 +52,7 @@ void VirtualEngine::settle(VirtualQp& qp) {
 
 void VirtualEngine::complete(Operation& operation) {
   VirtualQp& qp = *operation.qp;
-  note(Trace::Kind::complete, qp, operation.target, operation.wqe.length);
+  note(Trace::Kind::complete, qp, operation, operation.wqe.length);
   if (operation.status == IBV_WC_SUCCESS) {
     push(qp.send_cq, entry_of(operation, IBV_WC_SUCCESS), false);
     operation.place = Operation::Place::done;
@@ -118,10 +118,17 @@ void VirtualEngine::flush_receives(VirtualQp& qp) {
 }
 
 void VirtualEngine::raise_qp(VirtualQp& qp, ibv_event_type type) {
-  ibv_async_event event{};
-  event.event_type = type;
-  event.element.qp = &qp.verbs.qp_base;
-  raise(context_of(qp.verbs.qp_base.context), event, &qp.events_read);
+  const auto tell = [&](Qp& whom) {
+    ibv_async_event event{};
+    event.event_type = type;
+    event.element.qp = &whom.verbs.qp_base;
+    raise(context_of(whom.verbs.qp_base.context), event, &whom.events_read);
+  };
+  if (qp.kind != QpKind::xrc_tgt) {
+    tell(qp);
+    return;
+  }
+  for (TargetHandle* handle : static_cast<VirtualTarget&>(qp).handles) tell(*handle);
 }
 
 }  // namespace turnout::hca

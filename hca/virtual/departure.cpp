@@ -71,7 +71,7 @@ Picoseconds VirtualEngine::travel(const VirtualQp& from, const VirtualQp* to, Pi
 bool VirtualEngine::depart(VirtualQp& qp, Operation& operation) {
   Node& node = node_of(qp);
   Picoseconds occupancy =
-      qp.kind == QpKind::rc ? profile_.adapter_send_rc : profile_.adapter_send_ud;
+      sends_to_one(qp.kind) ? profile_.adapter_send_rc : profile_.adapter_send_ud;
   Picoseconds latency = 0;
   if (qp.kind == QpKind::dci) {
     occupancy = profile_.adapter_send_dc;
@@ -104,9 +104,9 @@ bool VirtualEngine::depart(VirtualQp& qp, Operation& operation) {
   if (chance(profile_.fault_delay) && profile_.fault_delay_most > 0) {
     arrival +=
         static_cast<Picoseconds>(random() % static_cast<std::uint64_t>(profile_.fault_delay_most));
-    note(Trace::Kind::fault, qp, operation.target, bytes);
+    note(Trace::Kind::fault, qp, operation, bytes);
   }
-  note(Trace::Kind::depart, qp, operation.target, bytes);
+  note(Trace::Kind::depart, qp, operation, bytes);
   operation.place = Operation::Place::flying;
   if (qp.kind == QpKind::ud) {
     depart_datagram(qp, operation, arrival);
@@ -114,12 +114,12 @@ bool VirtualEngine::depart(VirtualQp& qp, Operation& operation) {
   }
   // Told in its turn: what was sent before it is answered as ever.
   if (chance(profile_.fault_qp_error) ||
-      (qp.kind == QpKind::rc && chance(profile_.fault_rc_error))) {
+      (sends_to_one(qp.kind) && chance(profile_.fault_rc_error))) {
     operation.status = IBV_WC_RETRY_EXC_ERR;
   }
   const Picoseconds timeout = static_cast<Picoseconds>(ack_wait(qp.attr.timeout)) * kNanosecond;
   for (std::uint32_t sent = 0; !operation.lost && chance(profile_.fault_loss);) {
-    note(Trace::Kind::fault, qp, operation.target, bytes);
+    note(Trace::Kind::fault, qp, operation, bytes);
     if (timeout == 0) {  // it waits for ever
       qp.break_at(operation);
       return true;

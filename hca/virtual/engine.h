@@ -4,8 +4,9 @@
 // departs (send side, link) -> arrives (receive side) -> lands (memory written, receive completed)
 // -> answered (sender told) -> completed. Data moves when it lands, from the memory of the sender.
 // Files: world.cpp (processes, the kernel), objects.cpp (everything but queue pairs),
-// queue_pairs.cpp, departure.cpp (sender's adapter, DC connections), arrival.cpp (target's
-// adapter), completion.cpp (answers, completions, errors). One thread.
+// queue_pairs.cpp, xrc.cpp (XRC domains and targets), departure.cpp (sender's adapter, DC
+// connections), arrival.cpp (target's adapter), completion.cpp (answers, completions, errors). One
+// thread.
 #pragma once
 
 #include <functional>
@@ -69,7 +70,7 @@ class VirtualEngine final : public Engine, public World {
   Cq* create_cq(Context& context, const ibv_cq_init_attr_ex& attr) override;
   int resize_cq(Cq& cq, int entries) override;
   int destroy_cq(Cq& cq) override;
-  Srq* create_srq(Pd& pd, ibv_srq_init_attr& attr) override;
+  Srq* create_srq(Pd& pd, ibv_srq_init_attr& attr, Xrcd* xrcd, Cq* cq) override;
   int modify_srq(Srq& srq, const ibv_srq_attr& attr, int mask) override;
   int query_srq(Srq& srq, ibv_srq_attr& attr) override;
   int destroy_srq(Srq& srq) override;
@@ -78,6 +79,9 @@ class VirtualEngine final : public Engine, public World {
   int modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask) override;
   int query_qp(Qp& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init) override;
   int destroy_qp(Qp& qp) override;
+  Xrcd* open_xrcd(Context& context, int fd, int oflags) override;
+  int close_xrcd(Xrcd& xrcd) override;
+  Qp* open_qp(Xrcd& xrcd, std::uint32_t number, void* qp_context) override;
   [[nodiscard]] bool data_in_order(ibv_wr_opcode opcode) const noexcept override {
     return !is_write(static_cast<std::uint8_t>(opcode)) || profile_.fault_reorder <= 0;
   }
@@ -119,6 +123,9 @@ class VirtualEngine final : public Engine, public World {
   void wake(ProcessIndex process);
   [[nodiscard]] bool chance(std::int64_t ppm) noexcept;
   void note(Trace::Kind kind, const VirtualQp& qp, std::uint32_t peer, std::uint64_t bytes);
+  // The same of an operation, at its sender.
+  void note(Trace::Kind kind, const VirtualQp& qp, const Operation& operation, std::uint64_t bytes);
+  void note_arrival(const VirtualQp& target, const Operation& operation);
 
   // objects.cpp
   struct Span {
@@ -132,8 +139,33 @@ class VirtualEngine final : public Engine, public World {
 
   // queue_pairs.cpp
   [[nodiscard]] VirtualQp* find_qp(std::uint32_t number) const noexcept;
+  // 0: there is none.
+  [[nodiscard]] std::uint32_t new_qp_number();
+  // The queue pair of a handle; what is no handle is it itself. Null: it is nobody's any more.
+  [[nodiscard]] static VirtualQp* real(Qp& qp) noexcept;
+  // Of a queue pair that no program can reach: as far as the adapter has it.
+  void forget_qp(VirtualQp& qp);
   void drop_operations(VirtualQp& qp);
   void forget_completions(VirtualCq* cq, std::uint32_t number);
+
+  // xrc.cpp
+  [[nodiscard]] Qp* create_target(Context& context, const ibv_qp_init_attr_ex& attr,
+                                  std::uint32_t number);
+  [[nodiscard]] Qp* add_handle(VirtualTarget& target, Context& context,
+                               const ibv_qp_init_attr_ex& attr);
+  void destroy_handle(TargetHandle& handle);
+  // True: it was the last one, and the target is no more.
+  bool drop_handle(TargetHandle& handle);
+  void drop_domain(VirtualXrcd& xrcd);
+  // What a killed process had open.
+  void close_xrc(ProcessIndex process);
+  [[nodiscard]] VirtualSrq* find_srq(std::uint32_t number) const noexcept;
+  // The SRQ that an XRC request names, null: `target` serves no such one.
+  [[nodiscard]] VirtualSrq* srq_of(const Operation& operation,
+                                   const VirtualQp& target) const noexcept;
+  // Whose memory a request is for.
+  [[nodiscard]] ProcessIndex receiver_of(const Operation& operation,
+                                         const VirtualQp& target) const noexcept;
 
   // departure.cpp
   void start(VirtualQp& qp);
@@ -152,14 +184,16 @@ class VirtualEngine final : public Engine, public World {
   // arrival.cpp
   void arrive(Operation& operation);
   void land(Operation& operation);
-  [[nodiscard]] bool land_rdma(VirtualQp& target, Operation& operation);
+  // xrc: the SRQ that an XRC request names, else null.
+  [[nodiscard]] bool land_rdma(VirtualQp& target, const VirtualSrq* xrc, Operation& operation);
   void place(const Operation& operation, std::uint8_t* target, std::uint64_t from,
              std::uint64_t to);
   void give_back(Operation& operation);
   [[nodiscard]] VirtualQp* target_of(const Operation& operation) noexcept;
   [[nodiscard]] bool admit(Node& node, VirtualQp& qp, Operation& operation);
   void leave_responder(Operation& operation);
-  [[nodiscard]] bool take_receive(VirtualQp& target, Operation& operation);
+  // srq: null: the queue pair's own receives.
+  [[nodiscard]] bool take_receive(VirtualQp& target, VirtualSrq* srq, Operation& operation);
   void return_receive(Operation& operation);
   void gather(const Operation& operation);
   void copy_to_receive(Operation& operation, CompletionEntry& entry);
@@ -204,6 +238,9 @@ class VirtualEngine final : public Engine, public World {
   Fifo<std::uint32_t> free_regions_;
   std::vector<VirtualQp*> qps_;  // by number
   Fifo<std::uint32_t> free_qps_;
+  std::vector<VirtualSrq*> srqs_;  // by number
+  Fifo<std::uint32_t> free_srqs_;
+  std::vector<std::unique_ptr<XrcDomain>> domains_;
   Fifo<AsyncEvent> async_;
   std::vector<std::unique_ptr<Operation[]>> operation_blocks_;
   Operation* free_operations_ = nullptr;

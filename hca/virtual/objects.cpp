@@ -286,12 +286,28 @@ int VirtualEngine::get_async_event(Context& context, ibv_async_event& event) {
   return EAGAIN;
 }
 
-Srq* VirtualEngine::create_srq(Pd& pd, ibv_srq_init_attr& attr) {
+Srq* VirtualEngine::create_srq(Pd& pd, ibv_srq_init_attr& attr, Xrcd* xrcd, Cq* cq) {
   if (attr.attr.max_wr == 0 || attr.attr.max_wr > kMaxSrqWr || attr.attr.max_sge > kMaxSge) {
     return failed<Srq>(EINVAL);
   }
   attr.attr.max_sge = std::max(attr.attr.max_sge, 1U);
   auto srq = std::make_unique<VirtualSrq>();
+  constexpr std::size_t kRested = 1024;  // a number comes back as late as can be
+  if (free_srqs_.size() > kRested) {
+    srq->number = free_srqs_.front();
+    free_srqs_.pop_front();
+  } else {
+    if (srqs_.size() > 0xffffff) return failed<Srq>(ENOMEM);
+    srq->number = static_cast<std::uint32_t>(srqs_.size());
+    srqs_.push_back(nullptr);
+  }
+  srqs_[srq->number] = srq.get();
+  srq->xrcd = xrcd;
+  srq->cq = cq;
+  if (xrcd != nullptr) {
+    ++xrcd->users;
+    ++cq->users;
+  }
   srq->process = context_of(pd).process;
   srq->pd = pd.number;
   srq->max_wr = attr.attr.max_wr;
@@ -341,6 +357,12 @@ int VirtualEngine::destroy_srq(Srq& base) {
   for (std::size_t i = 0; i < async_.size(); ++i) {
     if (async_[i].read == &srq.events_read) async_[i].context = nullptr;
   }
+  if (srq.xrcd != nullptr) {
+    --srq.xrcd->users;
+    --srq.cq->users;
+  }
+  srqs_[srq.number] = nullptr;
+  free_srqs_.push_back(srq.number);
   --reinterpret_cast<Pd*>(srq.verbs.pd)->users;
   delete &srq;
   return 0;
@@ -379,6 +401,10 @@ int VirtualEngine::post_srq_recv(Srq& base, ibv_recv_wr* wr, ibv_recv_wr** bad) 
 }
 
 int VirtualEngine::post_recv(Qp& base, ibv_recv_wr* wr, ibv_recv_wr** bad) {
+  if (base.kind == QpKind::xrc_tgt) {  // it has no receives of its own
+    *bad = wr;
+    return EINVAL;
+  }
   auto& qp = static_cast<VirtualQp&>(base);
   charge(profile_.processor_post_receive);
   if (qp.phase == QpPhase::reset || qp.srq != nullptr || qp.max_recv_wr == 0) {

@@ -17,6 +17,17 @@
 namespace turnout::hca {
 
 struct VirtualQp;
+struct VirtualXrcd;
+struct VirtualTarget;
+
+// An XRC domain: of one node's adapter and one file, or of one handle alone. It lives while a
+// process has it open.
+struct XrcDomain {
+  std::uint32_t node = 0;
+  bool named = false;  // of the file:
+  std::uint64_t device = 0, inode = 0;
+  std::vector<VirtualXrcd*> opens;
+};
 
 struct Node {
   Picoseconds send_free = 0, link_free = 0, receive_free = 0;  // servers, first come first served
@@ -70,6 +81,11 @@ struct VirtualCq : Cq {
   Armed armed = Armed::no;
 };
 
+struct VirtualXrcd : Xrcd {
+  ProcessIndex process = 0;
+  XrcDomain* domain = nullptr;  // null: its process was killed
+};
+
 struct VirtualSrq : Srq {
   ProcessIndex process = 0;
   std::uint32_t pd = 0;
@@ -98,6 +114,7 @@ struct Operation {
   bool lost = false;          // every time that it was sent
   bool datagram = false;      // on its way by itself: the sender has completed
   bool at_responder = false;  // DC: counted in Node::responders
+  bool xrc = false;           // its receive and its memory are those of the SRQ that it names
   VirtualReceive receive;     // taken at the target
   bool took_receive = false;
   bool tail_first = false;         // its bytes are placed out of order, in two steps
@@ -107,7 +124,7 @@ struct Operation {
 };
 
 struct VirtualQp : Qp {
-  ProcessIndex process = 0;
+  ProcessIndex process = 0;  // XRC target: the one that created it, and may be gone
   std::uint32_t pd = 0;
   QpPhase phase = QpPhase::reset;
   VirtualCq* send_cq = nullptr;
@@ -145,6 +162,18 @@ struct VirtualQp : Qp {
   [[nodiscard]] static bool is_before(std::uint32_t a, std::uint32_t b) noexcept {
     return static_cast<std::int32_t>(a - b) < 0;
   }
+};
+
+// What a program has of an XRC target: its number, its context, its events.
+struct TargetHandle : Qp {
+  ProcessIndex process = 0;
+  VirtualTarget* target = nullptr;  // null: its process was killed
+};
+
+// An XRC target, which the programs' handles share. Destroyed with the last of them.
+struct VirtualTarget : VirtualQp {
+  XrcDomain* domain = nullptr;
+  std::vector<TargetHandle*> handles;  // in the order in which they were opened
 };
 
 }  // namespace turnout::hca

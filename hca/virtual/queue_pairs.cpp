@@ -32,26 +32,40 @@ VirtualQp* VirtualEngine::find_qp(std::uint32_t number) const noexcept {
   return number < qps_.size() ? qps_[number] : nullptr;
 }
 
-Qp* VirtualEngine::create_qp(Context& context, ibv_qp_init_attr_ex& attr,
+VirtualQp* VirtualEngine::real(Qp& qp) noexcept {
+  return qp.kind == QpKind::xrc_tgt ? static_cast<TargetHandle&>(qp).target
+                                    : static_cast<VirtualQp*>(&qp);
+}
+
+std::uint32_t VirtualEngine::new_qp_number() {
+  constexpr std::size_t kRested = 1024;  // a number comes back as late as can be
+  if (free_qps_.size() > kRested) {
+    const std::uint32_t number = free_qps_.front();
+    free_qps_.pop_front();
+    return number;
+  }
+  if (qps_.size() > 0xffffff) return 0;
+  qps_.push_back(nullptr);
+  return static_cast<std::uint32_t>(qps_.size() - 1);
+}
+
+Qp* VirtualEngine::create_qp(Context& context, ibv_qp_init_attr_ex& asked,
                              const mlx5dv_qp_init_attr* dc) {
-  const QpKind kind = kind_of(attr, dc);
+  const QpKind kind = kind_of(asked, dc);
   if (kind == QpKind::none) return failed(EOPNOTSUPP);
+  ibv_qp_init_attr_ex attr = used_attributes(kind, asked);
   if (const int error = check_creation(kind, attr); error != 0) return failed(error);
   charge(profile_.setup_create_qp);
   if (chance(profile_.fault_refuse)) return failed(ENOMEM);
-  std::uint32_t number = 0;
-  constexpr std::size_t kRested = 1024;  // a number comes back as late as can be
-  if (free_qps_.size() > kRested) {
-    number = free_qps_.front();
-    free_qps_.pop_front();
-  } else {
-    if (qps_.size() > 0xffffff) return failed(ENOMEM);
-    number = static_cast<std::uint32_t>(qps_.size());
-    qps_.push_back(nullptr);
-  }
-  auto qp = std::make_unique<VirtualQp>();
+  const std::uint32_t number = new_qp_number();
+  if (number == 0) return failed(ENOMEM);
+  ++statistics_.qps_created;
+  ++statistics_.qps_alive;
   ibv_qp_cap& cap = attr.cap;
   if (!has_own_receives(kind, attr)) cap.max_recv_wr = cap.max_recv_sge = 0;
+  asked.cap = cap;
+  if (kind == QpKind::xrc_tgt) return create_target(context, attr, number);
+  auto qp = std::make_unique<VirtualQp>();
   begin_qp(*qp, context, attr, kind, number, number);
   qp->process = context.process;
   qp->pd = reinterpret_cast<Pd*>(attr.pd)->number;
@@ -61,26 +75,18 @@ Qp* VirtualEngine::create_qp(Context& context, ibv_qp_init_attr_ex& attr,
   qp->recv_cq = static_cast<VirtualCq*>(reinterpret_cast<Cq*>(attr.recv_cq));
   if (kind != QpKind::dci) qp->srq = static_cast<VirtualSrq*>(reinterpret_cast<Srq*>(attr.srq));
   qp->dc_key = kind == QpKind::dct ? dc->dc_init_attr.dct_access_key : 0;
-  ++statistics_.qps_created;
-  ++statistics_.qps_alive;
   qps_[number] = qp.get();
   return qp.release();
 }
 
 int VirtualEngine::modify_qp(Qp& base, const ibv_qp_attr& attr, int mask) {
-  auto& qp = static_cast<VirtualQp&>(base);
+  VirtualQp* const found = real(base);
+  if (found == nullptr) return EINVAL;
+  VirtualQp& qp = *found;
   const QpPhase from = qp.phase;
   QpPhase to = from;
-  QpPhase assumed = from;
   const char* why = "";
-  if ((mask & IBV_QP_STATE) != 0 && !from_verbs(attr.qp_state, to)) return EINVAL;
-  if ((mask & IBV_QP_CUR_STATE) != 0 &&
-      (!from_verbs(attr.cur_qp_state, assumed) || assumed != from)) {
-    return EINVAL;
-  }
-  if (check_transition(qp.kind, from, to, mask, &why) != 0 || check_values(attr, mask, &why) != 0) {
-    return EINVAL;
-  }
+  if (check_modification(qp.kind, from, attr, mask, to, &why) != 0) return EINVAL;
   charge(profile_.setup_modify_qp);
   if (to == QpPhase::err) {
     if (from != QpPhase::err) fail(qp, QpPhase::err);
@@ -101,18 +107,20 @@ int VirtualEngine::modify_qp(Qp& base, const ibv_qp_attr& attr, int mask) {
     if (qp.kind == QpKind::dct && to == QpPhase::rtr) qp.verbs.qp_base.qp_num = qp.number;
     if (to == QpPhase::rts && from == QpPhase::sqd) start(qp);
   }
-  qp.verbs.qp_base.state = to_verbs(qp.phase);
+  base.verbs.qp_base.state = qp.verbs.qp_base.state = to_verbs(qp.phase);
   return 0;
 }
 
 int VirtualEngine::query_qp(Qp& base, ibv_qp_attr& attr, ibv_qp_init_attr& init) {
-  const auto& qp = static_cast<const VirtualQp&>(base);
+  const VirtualQp* const found = real(base);
+  if (found == nullptr) return EINVAL;
+  const VirtualQp& qp = *found;
   attr = qp.attr;
   attr.qp_state = attr.cur_qp_state = to_verbs(qp.phase);
-  attr.cap = qp.init.cap;
+  attr.cap = base.init.cap;
   attr.path_mig_state = IBV_MIG_MIGRATED;
   attr.sq_draining = qp.phase == QpPhase::sqd && !qp.operations.empty();
-  init = qp.init;
+  init = base.init;
   return 0;
 }
 
@@ -139,25 +147,34 @@ void VirtualEngine::forget_completions(VirtualCq* cq, std::uint32_t number) {
   }
 }
 
-int VirtualEngine::destroy_qp(Qp& base) {
-  auto& qp = static_cast<VirtualQp&>(base);
-  charge(profile_.setup_destroy_qp);
+void VirtualEngine::forget_qp(VirtualQp& qp) {
   drop_operations(qp);
   forget_completions(qp.send_cq, qp.number);
   if (qp.recv_cq != qp.send_cq) forget_completions(qp.recv_cq, qp.number);
   node_of(qp).contexts.forget(qp.number);
-  for (std::size_t i = 0; i < async_.size(); ++i) {
-    if (async_[i].read == &qp.events_read) async_[i].context = nullptr;
-  }
   qps_[qp.number] = nullptr;
   free_qps_.push_back(qp.number);
   --statistics_.qps_alive;
+}
+
+int VirtualEngine::destroy_qp(Qp& base) {
+  for (std::size_t i = 0; i < async_.size(); ++i) {
+    if (async_[i].read == &base.events_read) async_[i].context = nullptr;
+  }
+  if (base.kind == QpKind::xrc_tgt) {
+    destroy_handle(static_cast<TargetHandle&>(base));
+    return 0;
+  }
+  auto& qp = static_cast<VirtualQp&>(base);
+  charge(profile_.setup_destroy_qp);
+  forget_qp(qp);
   end_qp(qp);
   delete &qp;
   return 0;
 }
 
 int VirtualEngine::check(const Qp& base, const SendWqe& w) {
+  if (base.kind == QpKind::xrc_tgt) return EINVAL;  // it never sends
   const auto& qp = static_cast<const VirtualQp&>(base);
   return check_request(qp, qp.phase, w);
 }
@@ -175,7 +192,8 @@ int VirtualEngine::send(Qp& base, SendWqe& wqe) {
   SendWqe& w = operation->wqe;
   operation->qp = &qp;
   operation->source = qp.number;
-  operation->target = qp.kind == QpKind::rc ? qp.attr.dest_qp_num : w.dest_qpn;
+  operation->target = sends_to_one(qp.kind) ? qp.attr.dest_qp_num : w.dest_qpn;
+  operation->xrc = qp.kind == QpKind::xrc_ini;
   operation->signalled = qp.signal_all || (w.flags & IBV_SEND_SIGNALED) != 0;
   const bool fetches = w.opcode == IBV_WR_RDMA_READ || is_atomic(w.opcode);
   std::uint64_t length = w.length;
@@ -205,7 +223,7 @@ int VirtualEngine::send(Qp& base, SendWqe& wqe) {
   }
   // The adapter takes the requests of a queue in their order.
   qp.last_ready = operation->ready = std::max(ready, qp.last_ready);
-  note(Trace::Kind::post, qp, operation->target, length);
+  note(Trace::Kind::post, qp, *operation, length);
   ++operation->events;
   schedule(operation->ready, kReady, operation);
   return 0;

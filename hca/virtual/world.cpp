@@ -21,6 +21,7 @@ VirtualEngine::VirtualEngine(const WorldOptions& options)
   }
   regions_.resize(1);  // key 0 is none
   qps_.resize(kFirstQp);
+  srqs_.resize(1);  // number 0 is none
   world = this;
 }
 
@@ -53,10 +54,11 @@ bool VirtualEngine::stand_still() {
 void VirtualEngine::kill(ProcessIndex process) {
   processes_[process].alive = false;
   for (VirtualQp* qp : qps_) {
-    if (qp == nullptr || qp->process != process) continue;
+    if (qp == nullptr || qp->process != process || qp->kind == QpKind::xrc_tgt) continue;
     drop_operations(*qp);
     qp->phase = QpPhase::err;
   }
+  close_xrc(process);
 }
 
 void VirtualEngine::at(Picoseconds time, Callback callback, void* context, std::uint64_t argument) {
@@ -158,6 +160,25 @@ void VirtualEngine::note(Trace::Kind kind, const VirtualQp& qp, std::uint32_t pe
                static_cast<std::uint32_t>(bytes)});
 }
 
+void VirtualEngine::note(Trace::Kind kind, const VirtualQp& qp, const Operation& operation,
+                         std::uint64_t bytes) {
+  if (!trace_) [[likely]]
+    return;
+  const VirtualQp* target = find_qp(operation.target);
+  trace_(Trace{kind, now_, qp.process,
+               target != nullptr ? receiver_of(operation, *target) : qp.process, qp.number,
+               static_cast<std::uint32_t>(bytes)});
+}
+
+void VirtualEngine::note_arrival(const VirtualQp& target, const Operation& operation) {
+  if (!trace_) [[likely]]
+    return;
+  const ProcessIndex process = receiver_of(operation, target);
+  const VirtualQp* sender = find_qp(operation.source);
+  trace_(Trace{Trace::Kind::arrive, now_, process, sender != nullptr ? sender->process : process,
+               target.number, operation.wqe.length});
+}
+
 Operation* VirtualEngine::new_operation() {
   constexpr std::size_t kBlock = 256;
   if (free_operations_ == nullptr) {
@@ -175,7 +196,7 @@ Operation* VirtualEngine::new_operation() {
   operation->answer_at = 0;
   operation->events = operation->attempts = 0;
   operation->signalled = operation->datagram = operation->lost = false;
-  operation->at_responder = operation->took_receive = false;
+  operation->at_responder = operation->xrc = operation->took_receive = false;
   operation->tail_first = operation->tail_placed = false;
   operation->copy.clear();
   return operation;

@@ -84,7 +84,8 @@ class World {
   [[nodiscard]] virtual Picoseconds process_time() const noexcept = 0;
   virtual void charge(Picoseconds time) noexcept = 0;
   [[nodiscard]] virtual Picoseconds busy_until(ProcessIndex process) const noexcept = 0;
-  // Ends it as SIGKILL would: its queue pairs answer nobody, nothing wakes it any more.
+  // Ends it as SIGKILL would: its queue pairs answer nobody, nothing wakes it any more. What it
+  // shared, XRC domains and targets, is left to the others that have it open.
   virtual void kill(ProcessIndex process) = 0;
   [[nodiscard]] virtual bool alive(ProcessIndex process) const noexcept = 0;
   // How often a message for it found no receive posted and had to come again.

@@ -1,0 +1,277 @@
+// XRC domains, and the target queue pairs in them, which the processes that have the domain open
+// share: every process has handles, the queue pair is there while one of them is (the kernel's
+// shared queue pairs, ib_open_qp).
+//
+// A target's record belongs to nobody (kShared); what is in it is guarded by its rq.lock, which it
+// has no receives for. Whoever closes the last handle takes the record over and destroys it.
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <memory>
+
+#include "hca/device/qp_state.h"
+#include "hca/device/queue_pair.h"
+#include "hca/live/engine.h"
+#include "hca/live/fork_guard.h"
+
+namespace turnout::hca {
+namespace {
+
+template <class T>
+T* failed(int error) {
+  errno = error;
+  return nullptr;
+}
+
+constexpr std::uint64_t identity_of(std::uint32_t number, QpPhase phase) {
+  return std::uint64_t{number} << 8 | static_cast<std::uint64_t>(phase);
+}
+
+// The domain of this file, or the first free record. table_lock held.
+XrcdRecord* find_domain(const Fabric& fabric, const struct stat& file, XrcdRecord*& free) {
+  free = nullptr;
+  for (std::uint32_t i = 0; i < kMaxXrcds; ++i) {
+    XrcdRecord& r = fabric.xrcd(i);
+    if (r.number.load(std::memory_order_acquire) == 0) {
+      if (free == nullptr) free = &r;
+      if (i >= fabric.header().xrcd_high.load()) break;
+      continue;
+    }
+    if (r.named != 0 && r.device == file.st_dev && r.inode == file.st_ino) return &r;
+  }
+  return nullptr;
+}
+
+void begin_domain(const Fabric& fabric, XrcdRecord& r, const struct stat* file) {
+  const auto index = static_cast<std::uint32_t>(&r - &fabric.xrcd(0));
+  Header& h = fabric.header();
+  if (h.xrcd_high.load() < index + 1) h.xrcd_high.store(index + 1);
+  r.generation = r.generation % (UINT32_MAX / kMaxXrcds) + 1;
+  r.named = file != nullptr;
+  r.device = file != nullptr ? file->st_dev : 0;
+  r.inode = file != nullptr ? file->st_ino : 0;
+  r.number.store(r.generation * kMaxXrcds + index, std::memory_order_release);
+}
+
+}  // namespace
+
+Xrcd* LiveEngine::open_xrcd(Context& context, int fd, int oflags) {
+  if (const int error = refuse_child(context); error != 0) return failed<Xrcd>(error);
+  struct stat file {};
+  int own = -1;
+  if (fd != -1) {
+    own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (own < 0 || fstat(own, &file) != 0) {
+      const int error = errno;
+      if (own >= 0) ::close(own);
+      return failed<Xrcd>(error);
+    }
+    // Whether it exists must not depend on whether the dead have been noticed.
+    if ((oflags & O_EXCL) != 0 || (oflags & O_CREAT) == 0) fabric_->reap_dead();
+  }
+  auto xrcd = std::make_unique<Xrcd>();
+  int error = 0;
+  {
+    const TableGuard guard(*fabric_);
+    XrcdRecord* free = nullptr;
+    XrcdRecord* domain = find_domain(*fabric_, file, free);
+    if (fd == -1) domain = nullptr;
+    // The errors are the kernel's (ib_uverbs_open_xrcd).
+    if (fd != -1 && domain == nullptr && (oflags & O_CREAT) == 0) {
+      error = EAGAIN;
+    } else if (domain != nullptr && (oflags & O_EXCL) != 0) {
+      error = EINVAL;
+    } else if (domain == nullptr && free == nullptr) {
+      error = ENOMEM;
+    } else {
+      if (domain == nullptr) {
+        domain = free;
+        begin_domain(*fabric_, *domain, fd != -1 ? &file : nullptr);
+      }
+      xrcd->number = domain->number.load(std::memory_order_relaxed);
+      xrcd->handle = fabric_->add_xrc_handle(XrcHandleKind::domain, xrcd->number, 0, PipeRef{});
+      if (xrcd->handle == kNone) {
+        error = ENOMEM;  // where the domain is fresh the next reaping takes it
+      }
+    }
+  }
+  if (error != 0) {
+    if (own >= 0) ::close(own);
+    return failed<Xrcd>(error);
+  }
+  xrcd->verbs.context = &context.verbs.context;
+  xrcd->fd = own;
+  ++context.users;
+  return xrcd.release();
+}
+
+int LiveEngine::close_xrcd(Xrcd& xrcd) {
+  Context& context = context_of(xrcd.verbs.context);
+  if (const int error = refuse_child(context); error != 0) return error;
+  if (xrcd.users.load() != 0) return EBUSY;
+  {
+    const TableGuard guard(*fabric_);
+    if (fabric_->drop_xrc_handle(xrcd.handle)) {
+      fabric_->xrcd(xrcd.number % kMaxXrcds).number.store(0, std::memory_order_release);
+    }
+  }
+  if (xrcd.fd >= 0) ::close(xrcd.fd);
+  --context.users;
+  delete &xrcd;
+  return 0;
+}
+
+Qp* LiveEngine::create_target(Context& context, const ibv_qp_init_attr_ex& attr) {
+  auto& xrcd = *reinterpret_cast<Xrcd*>(attr.xrcd);
+  if (attr.xrcd->context != &context.verbs.context) return failed<Qp>(EINVAL);
+  std::unique_ptr<Qp> qp(new Qp{});
+  const std::uint32_t index = reserve_qp();
+  if (index == kNone) return failed<Qp>(ENOMEM);
+  QpRecord& r = fabric_->qp(index);
+  r.kind = QpKind::xrc_tgt;
+  r.min_rnr_timer = 0;
+  r.access = 0;
+  r.pd = 0;
+  r.recv_cq = r.send_cq = r.srq = r.dest_qpn = kNone;
+  r.qkey = 0;
+  r.xrcd = xrcd.number;
+  r.dc_key = 0;
+  r.cookie = 0;
+  r.async = PipeRef{};
+  r.attr = {};
+  r.taken.store(0, std::memory_order_relaxed);
+  fabric_->hazard(index).store(0, std::memory_order_relaxed);
+  destroy_receive_queue(r.rq);
+  const std::uint32_t number = std::uint32_t{r.salt} << 16 | index;
+  {
+    const TableGuard guard(*fabric_);
+    // The handle first: from the change of the owner on it is what keeps the queue pair.
+    qp->handle = fabric_->add_xrc_handle(XrcHandleKind::target, number,
+                                         reinterpret_cast<std::uint64_t>(qp.get()), context.async);
+    if (qp->handle != kNone) {
+      r.identity.store(identity_of(number, QpPhase::reset), std::memory_order_release);
+      r.owner.store(kShared, std::memory_order_release);
+    }
+  }
+  if (qp->handle == kNone) {
+    r.owner.store(0, std::memory_order_release);
+    return failed<Qp>(ENOMEM);
+  }
+  begin_target(*qp, context, attr, index, number);
+  return qp.release();
+}
+
+Qp* LiveEngine::open_qp(Xrcd& xrcd, std::uint32_t number, void* qp_context) {
+  Context& context = context_of(xrcd.verbs.context);
+  if (const int error = refuse_child(context); error != 0) return failed<Qp>(error);
+  std::unique_ptr<Qp> qp(new Qp{});
+  const std::uint32_t index = number & (kMaxQps - 1);
+  {
+    const TableGuard guard(*fabric_);
+    const QpRecord& r = fabric_->qp(index);
+    if (number > 0xff'ffff || r.owner.load(std::memory_order_acquire) != kShared ||
+        r.identity.load(std::memory_order_acquire) >> 8 != number || r.xrcd != xrcd.number) {
+      return failed<Qp>(EINVAL);  // as the kernel's ib_open_qp
+    }
+    qp->handle = fabric_->add_xrc_handle(XrcHandleKind::target, number,
+                                         reinterpret_cast<std::uint64_t>(qp.get()), context.async);
+    if (qp->handle == kNone) return failed<Qp>(ENOMEM);
+  }
+  ibv_qp_init_attr_ex attr{};
+  attr.qp_context = qp_context;
+  attr.qp_type = IBV_QPT_XRC_RECV;
+  attr.xrcd = &xrcd.verbs;
+  begin_target(*qp, context, attr, index, number);
+  qp->verbs.qp_base.state =
+      to_verbs(static_cast<QpPhase>(qp->record->identity.load(std::memory_order_acquire) & 0xff));
+  return qp.release();
+}
+
+// The object of a handle.
+void LiveEngine::begin_target(Qp& qp, Context& context, const ibv_qp_init_attr_ex& attr,
+                              std::uint32_t index, std::uint32_t number) {
+  begin_qp(qp, context, attr, QpKind::xrc_tgt, index, number);
+  qp.record = &fabric_->qp(index);
+  qp.hazard = &fabric_->hazard(index);
+  {
+    const std::lock_guard lock(objects_mutex_);
+    targets_[qp.handle] = &qp;
+  }
+  fork_guard_add(qp);
+}
+
+int LiveEngine::modify_target(Qp& qp, const ibv_qp_attr& attr, int mask) {
+  QpRecord& r = *qp.record;
+  QpPhase from = QpPhase::reset, to = QpPhase::reset;
+  if (const int error = change_target(qp, r, attr, mask, from, to); error != 0) return error;
+  qp.verbs.qp_base.state = to_verbs(to);
+  // It has no send queue to drain.
+  if (to == QpPhase::sqd && from == QpPhase::rts && (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0 &&
+      attr.en_sqd_async_notify != 0) {
+    raise_target(qp.number, IBV_EVENT_SQ_DRAINED);
+  }
+  return 0;
+}
+
+int LiveEngine::change_target(const Qp& qp, QpRecord& r, const ibv_qp_attr& attr, int mask,
+                              QpPhase& from, QpPhase& to) {
+  const SharedGuard guard(*fabric_, r.rq.lock);
+  std::uint64_t identity = r.identity.load(std::memory_order_acquire);
+  from = static_cast<QpPhase>(identity & 0xff);
+  if (const int error = checked_phase(qp, from, attr, mask, to); error != 0) return error;
+  if (to == QpPhase::err || to == QpPhase::reset) {
+    r.identity.store(identity_of(qp.number, to), std::memory_order_seq_cst);
+    wait_unused(0, qp.number);  // nothing succeeds from here on
+    if (to == QpPhase::reset) {
+      r.attr = {};
+      r.dest_qpn = kNone;
+      r.access = 0;
+    }
+  } else {
+    remember_attributes(r.attr, attr, mask);
+    if ((mask & IBV_QP_ACCESS_FLAGS) != 0) r.access = attr.qp_access_flags;
+    if ((mask & IBV_QP_MIN_RNR_TIMER) != 0) r.min_rnr_timer = attr.min_rnr_timer;
+    if ((mask & IBV_QP_DEST_QPN) != 0) r.dest_qpn = attr.dest_qp_num;
+    // An initiator may have failed it meanwhile: then that stands.
+    if (!r.identity.compare_exchange_strong(identity, identity_of(qp.number, to))) return EINVAL;
+  }
+  return 0;
+}
+
+int LiveEngine::destroy_target(Qp& qp) {
+  ibv_qp& v = qp.verbs.qp_base;
+  QpRecord& r = *qp.record;
+  fork_guard_remove(qp);
+  std::uint32_t read = 0;
+  {
+    const std::lock_guard lock(objects_mutex_);
+    targets_.erase(qp.handle);  // from here on its events are not handed out any more
+    read = qp.events_read;
+  }
+  bool last = false;
+  {
+    const TableGuard guard(*fabric_);
+    last = fabric_->drop_xrc_handle(qp.handle);
+    if (last) {  // nobody can open it any more
+      r.owner.store(fabric_->me(), std::memory_order_release);
+      r.identity.store(static_cast<std::uint64_t>(QpPhase::free), std::memory_order_seq_cst);
+    }
+  }
+  if (last) {
+    // Not under table_lock: who still executes a request of it may need that for an event.
+    wait_unused(0, qp.number);
+    ++r.salt;
+    r.owner.store(0, std::memory_order_release);
+  }
+  pthread_mutex_lock(&v.mutex);
+  while (v.events_completed != read) pthread_cond_wait(&v.cond, &v.mutex);
+  pthread_mutex_unlock(&v.mutex);
+  end_qp(qp);
+  delete &qp;
+  return 0;
+}
+
+}  // namespace turnout::hca
