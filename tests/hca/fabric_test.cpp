@@ -163,7 +163,8 @@ TEST_F(State, Damaged) {
   for (const auto& change : std::initializer_list<std::function<void(Header&)>>{
            [](Header& h) { h.magic = 0; }, [](Header& h) { h.file_size = 1; },
            [](Header& h) { h.file_size += kPage; }, [](Header& h) { h.qp_high = kMaxQps + 1; },
-           [](Header& h) { h.heap_high = ~0ULL; }}) {
+           [](Header& h) { h.xrcd_high = kMaxXrcds + 1; },
+           [](Header& h) { h.xrc_handle_high = ~0U; }, [](Header& h) { h.heap_high = ~0ULL; }}) {
     const std::string text = damage(change);
     EXPECT_NE(text.find("damaged"), std::string::npos) << text;
     EXPECT_NE(text.find("TURNOUT_FABRIC"), std::string::npos) << text;

@@ -58,6 +58,7 @@ Rig::Rig(int cqe) {
 Rig::~Rig() {
   for (ibv_qp* qp : qps_) EXPECT_EQ(ibv_destroy_qp(qp), 0);
   for (ibv_srq* srq : srqs_) EXPECT_EQ(ibv_destroy_srq(srq), 0);
+  for (ibv_xrcd* xrcd : xrcds_) EXPECT_EQ(ibv_close_xrcd(xrcd), 0);
   for (ibv_cq* one : cqs_) EXPECT_EQ(ibv_destroy_cq(one), 0);
   for (ibv_ah* ah : ahs_) EXPECT_EQ(ibv_destroy_ah(ah), 0);
   for (Region& region : std::vector<Region>(regions_)) drop(region);
@@ -91,7 +92,7 @@ Region Rig::memory(std::size_t size, bool shared, int access, ibv_pd* in) {
 void Rig::drop(Region& region) {
   EXPECT_EQ(ibv_dereg_mr(region.mr), 0);
   munmap(region.data, region.size);
-  if (region.fd >= 0) close(region.fd);
+  if (region.fd >= 0) ::close(region.fd);
   std::erase_if(regions_, [&](const Region& r) { return r.data == region.data; });
 }
 
@@ -207,10 +208,87 @@ ibv_ah* Rig::ah() {
   return one;
 }
 
+ibv_xrcd* Rig::xrcd(int fd) {
+  ibv_xrcd_init_attr attr{};
+  attr.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+  attr.fd = fd;
+  attr.oflags = O_CREAT;
+  ibv_xrcd* xrcd = ibv_open_xrcd(context, &attr);
+  EXPECT_NE(xrcd, nullptr) << std::strerror(errno);
+  xrcds_.push_back(xrcd);
+  return xrcd;
+}
+
+ibv_srq* Rig::xrc_srq(ibv_xrcd* xrcd, std::uint32_t max_wr, ibv_cq* cq, ibv_pd* in) {
+  ibv_srq_init_attr_ex attr{};
+  attr.attr.max_wr = max_wr;
+  attr.attr.max_sge = 2;
+  attr.comp_mask =
+      IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+  attr.srq_type = IBV_SRQT_XRC;
+  attr.pd = in != nullptr ? in : pd;
+  attr.xrcd = xrcd;
+  attr.cq = cq != nullptr ? cq : recv_cq;
+  ibv_srq* srq = ibv_create_srq_ex(context, &attr);
+  EXPECT_NE(srq, nullptr) << std::strerror(errno);
+  srqs_.push_back(srq);
+  return srq;
+}
+
+ibv_qp* Rig::xrc_target(ibv_xrcd* xrcd) {
+  ibv_qp_init_attr_ex attr{};
+  attr.qp_context = this;
+  attr.qp_type = IBV_QPT_XRC_RECV;
+  attr.comp_mask = IBV_QP_INIT_ATTR_XRCD;
+  attr.xrcd = xrcd;
+  ibv_qp* qp = ibv_create_qp_ex(context, &attr);
+  EXPECT_NE(qp, nullptr) << std::strerror(errno);
+  qps_.push_back(qp);
+  return qp;
+}
+
+ibv_qp* Rig::open_target(ibv_xrcd* xrcd, std::uint32_t number) {
+  ibv_qp_open_attr attr{};
+  attr.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE |
+                   IBV_QP_OPEN_ATTR_CONTEXT;
+  attr.qp_num = number;
+  attr.xrcd = xrcd;
+  attr.qp_type = IBV_QPT_XRC_RECV;
+  attr.qp_context = this;
+  ibv_qp* qp = ibv_open_qp(context, &attr);
+  EXPECT_NE(qp, nullptr) << std::strerror(errno);
+  qps_.push_back(qp);
+  return qp;
+}
+
+ibv_qp* Rig::xrc_initiator(const QpOptions& options) {
+  ibv_qp_init_attr_ex a = attributes(*this, options, IBV_QPT_XRC_SEND);
+  ibv_qp* qp = ibv_create_qp_ex(context, &a);
+  EXPECT_NE(qp, nullptr) << std::strerror(errno);
+  qps_.push_back(qp);
+  return qp;
+}
+
+void Rig::destroy(ibv_srq* srq) {
+  EXPECT_EQ(ibv_destroy_srq(srq), 0);
+  std::erase(srqs_, srq);
+}
+
+void Rig::close(ibv_xrcd* xrcd) {
+  EXPECT_EQ(ibv_close_xrcd(xrcd), 0);
+  std::erase(xrcds_, xrcd);
+}
+
 void Rig::destroy(ibv_qp* qp) {
   EXPECT_EQ(ibv_destroy_qp(qp), 0);
   std::erase(qps_, qp);
 }
+
+namespace {
+bool is_xrc(const ibv_qp* qp) {
+  return qp->qp_type == IBV_QPT_XRC_SEND || qp->qp_type == IBV_QPT_XRC_RECV;
+}
+}  // namespace
 
 void to_init(ibv_qp* qp, const ConnectOptions& options) {
   ibv_qp_attr a{};
@@ -219,7 +297,7 @@ void to_init(ibv_qp* qp, const ConnectOptions& options) {
   a.qkey = kQkey;
   a.qp_access_flags = static_cast<unsigned>(options.access);
   int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
-  if (qp->qp_type == IBV_QPT_RC) mask |= IBV_QP_ACCESS_FLAGS;
+  if (qp->qp_type == IBV_QPT_RC || is_xrc(qp)) mask |= IBV_QP_ACCESS_FLAGS;
   if (qp->qp_type == IBV_QPT_UD) mask |= IBV_QP_QKEY;
   EXPECT_EQ(ibv_modify_qp(qp, &a, mask), 0);
 }
@@ -234,9 +312,9 @@ void to_rtr(ibv_qp* qp, std::uint32_t peer, const ConnectOptions& options) {
   a.ah_attr.dlid = 1;
   a.ah_attr.port_num = 1;
   int mask = IBV_QP_STATE;
-  if (qp->qp_type == IBV_QPT_RC) {
-    mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-            IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+  if (qp->qp_type == IBV_QPT_RC || is_xrc(qp)) {
+    mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+    if (qp->qp_type != IBV_QPT_XRC_SEND) mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
   } else if (qp->qp_type == IBV_QPT_DRIVER) {
     mask |= IBV_QP_PATH_MTU;
   }
@@ -251,7 +329,9 @@ void to_rts(ibv_qp* qp, const ConnectOptions& options) {
   a.rnr_retry = options.rnr_retry;
   a.max_rd_atomic = 16;
   int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
-  if (qp->qp_type != IBV_QPT_UD) {
+  if (qp->qp_type == IBV_QPT_XRC_RECV) {
+    mask |= IBV_QP_TIMEOUT;
+  } else if (qp->qp_type != IBV_QPT_UD) {
     mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
   }
   EXPECT_EQ(ibv_modify_qp(qp, &a, mask), 0);
@@ -302,6 +382,31 @@ void post_recv(ibv_qp* qp, std::vector<ibv_sge> sges, std::uint64_t wr_id, int e
 void post_srq(ibv_srq* srq, std::vector<ibv_sge> sges, std::uint64_t wr_id, int expect) {
   ibv_recv_wr wr{wr_id, nullptr, sges.data(), static_cast<int>(sges.size())}, *bad = nullptr;
   EXPECT_EQ(ibv_post_srq_recv(srq, &wr, &bad), expect);
+}
+
+std::uint32_t srq_number(ibv_srq* srq) {
+  std::uint32_t number = 0;
+  EXPECT_EQ(ibv_get_srq_num(srq, &number), 0);
+  return number;
+}
+
+void post_xrc(ibv_qp* qp, std::uint32_t srqn, ibv_wr_opcode opcode, const ibv_sge& sge,
+              std::uint64_t wr_id, std::uint64_t remote, std::uint32_t rkey, unsigned flags) {
+  ibv_sge piece = sge;
+  ibv_send_wr wr{}, *bad = nullptr;
+  wr.wr_id = wr_id;
+  wr.sg_list = &piece;
+  wr.num_sge = 1;
+  wr.opcode = opcode;
+  wr.send_flags = flags;
+  wr.imm_data = 0x55;
+  if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || opcode == IBV_WR_ATOMIC_CMP_AND_SWP) {
+    wr.wr.atomic = {remote, 5, 9, rkey};  // adds 5, or puts 9 where 5 was
+  } else {
+    wr.wr.rdma = {remote, rkey};
+  }
+  wr.qp_type.xrc.remote_srqn = srqn;
+  EXPECT_EQ(ibv_post_send(qp, &wr, &bad), 0);
 }
 
 void post_dc(ibv_qp* qp, ibv_ah* ah, std::uint32_t dctn, ibv_wr_opcode opcode, const ibv_sge& sge,

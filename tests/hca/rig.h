@@ -80,13 +80,23 @@ class Rig {
   ibv_qp* dci(const QpOptions& options = {});
   ibv_qp* dct(ibv_srq* srq, const QpOptions& options = {});  // in RTR: has its number
   ibv_ah* ah();
+  // XRC. fd: of the domain's file; -1: the domain is the handle's alone.
+  ibv_xrcd* xrcd(int fd = -1);
+  ibv_srq* xrc_srq(ibv_xrcd* xrcd, std::uint32_t max_wr, ibv_cq* cq = nullptr,
+                   ibv_pd* in = nullptr);
+  ibv_qp* xrc_target(ibv_xrcd* xrcd);
+  ibv_qp* open_target(ibv_xrcd* xrcd, std::uint32_t number);
+  ibv_qp* xrc_initiator(const QpOptions& options = {});
   void destroy(ibv_qp* qp);
+  void destroy(ibv_srq* srq);
+  void close(ibv_xrcd* xrcd);
 
  private:
   ibv_qp* dc(mlx5dv_dc_type type, ibv_srq* srq, const QpOptions& options);
   std::vector<Region> regions_;
   std::vector<ibv_qp*> qps_;
   std::vector<ibv_srq*> srqs_;
+  std::vector<ibv_xrcd*> xrcds_;
   std::vector<ibv_cq*> cqs_;
   std::vector<ibv_ah*> ahs_;
 };
@@ -106,6 +116,11 @@ void post(ibv_qp* qp, ibv_wr_opcode opcode, std::vector<ibv_sge> sges, std::uint
           int expect = 0);
 void post_recv(ibv_qp* qp, std::vector<ibv_sge> sges, std::uint64_t wr_id, int expect = 0);
 void post_srq(ibv_srq* srq, std::vector<ibv_sge> sges, std::uint64_t wr_id, int expect = 0);
+std::uint32_t srq_number(ibv_srq* srq);
+// A request of an XRC initiator.
+void post_xrc(ibv_qp* qp, std::uint32_t srqn, ibv_wr_opcode opcode, const ibv_sge& sge,
+              std::uint64_t wr_id, std::uint64_t remote = 0, std::uint32_t rkey = 0,
+              unsigned flags = IBV_SEND_SIGNALED);
 // Through the builders of a DCI.
 void post_dc(ibv_qp* qp, ibv_ah* ah, std::uint32_t dctn, ibv_wr_opcode opcode, const ibv_sge& sge,
              std::uint64_t wr_id, std::uint64_t remote = 0, std::uint32_t rkey = 0,
