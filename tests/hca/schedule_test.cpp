@@ -1,7 +1,10 @@
-// Random schedules against a model: several DCIs and RC queue pairs of several processes send,
+// Random schedules against a model: several DCIs, RC and XRC queue pairs of several processes send,
 // write and wait in an order drawn from a seed. Every message arrives once, whole, and in the order
 // of its queue pair; every signalled request completes once, in order. A failing seed is printed
 // and runs alone with TURNOUT_TEST_SEED.
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -24,18 +27,26 @@ void play(unsigned seed, unsigned ranks, unsigned messages) {
   use_own_fabric();
   SCOPED_TRACE("TURNOUT_TEST_SEED=" + std::to_string(seed));
   Exchange* x = exchange();
+  const int file = memfd_create("domain", MFD_CLOEXEC);  // all ranks have one XRC domain
   run(ranks, [&](unsigned rank) {
     std::mt19937 random(seed * 977 + rank);
     Rig rig(4096);
     constexpr std::size_t kSlot = 2048;
     constexpr std::uint64_t kSlots = 64;
     const bool shared = (seed + rank) % 3 != 0;
-    Region in = rig.memory(kSlots * kSlot, shared), out = rig.memory(kSlots * kSlot, shared);
+    // The slots of the SRQ, then those of the XRC SRQ.
+    Region in = rig.memory(2 * kSlots * kSlot, shared),
+           out = rig.memory(2 * kSlots * kSlot, shared);
     ibv_srq* srq = rig.srq(kSlots);
     const unsigned initial =
         1 + static_cast<unsigned>(random() % 8);  // few: stalls are part of the game
     std::uint64_t free_from = initial;
     for (std::uint64_t i = 0; i < initial; ++i) post_srq(srq, {in.sge(i * kSlot, kSlot)}, i);
+    ibv_xrcd* xrcd = rig.xrcd(file);
+    ibv_srq* xrc_srq = rig.xrc_srq(xrcd, kSlots);
+    for (std::uint64_t i = kSlots; i < kSlots + initial; ++i) {
+      post_srq(xrc_srq, {in.sge(i * kSlot, kSlot)}, i);
+    }
     ibv_qp* dct = rig.dct(srq);
     set(x, rank, dct->qp_num);
     // One RC pair with the next rank of the ring, on the same SRQ.
@@ -48,7 +59,18 @@ void play(unsigned seed, unsigned ranks, unsigned messages) {
     const unsigned next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
     connect(right, static_cast<std::uint32_t>(get(x, 32 + next)));
     connect(left, static_cast<std::uint32_t>(get(x, 16 + previous)));
-    constexpr unsigned kDcis = 2, kPerQueue = 20;
+    // An XRC initiator, connected to a target that the next rank has made and all serve.
+    ibv_qp* target = rig.xrc_target(xrcd);
+    ibv_qp* xrc = rig.xrc_initiator();
+    set(x, 80 + rank, target->qp_num);
+    set(x, 96 + rank, xrc->qp_num);
+    set(x, 112 + rank, srq_number(xrc_srq));
+    connect(xrc, static_cast<std::uint32_t>(get(x, 80 + next)));
+    connect(target, static_cast<std::uint32_t>(get(x, 96 + previous)));
+    for (unsigned r = 0; r < ranks; ++r) {
+      if (r != rank) rig.open_target(xrcd, static_cast<std::uint32_t>(get(x, 80 + r)));
+    }
+    constexpr unsigned kDcis = 2, kPerQueue = 20, kRc = kDcis, kXrc = kDcis + 1;
     ibv_qp* dci[kDcis];
     for (ibv_qp*& q : dci) {
       q = rig.dci();
@@ -80,6 +102,10 @@ void play(unsigned seed, unsigned ranks, unsigned messages) {
       ++expected;
       ++received;
       // Give back this slot, or another one that was never used.
+      if (wc.wr_id >= kSlots) {
+        post_srq(xrc_srq, {in.sge(wc.wr_id * kSlot, kSlot)}, wc.wr_id);
+        return;
+      }
       const std::uint64_t slot = free_from < kSlots && random() % 4 == 0 ? free_from++ : wc.wr_id;
       post_srq(srq, {in.sge(slot * kSlot, kSlot)}, slot);
     };
@@ -98,8 +124,8 @@ void play(unsigned seed, unsigned ranks, unsigned messages) {
       const auto what = static_cast<unsigned>(random() % 8);
       if (what < 2) step_receive();
       if (what >= 2 && what < 4) step_send_cq();
-      const auto queue = static_cast<unsigned>(random() % (kDcis + 1));
-      ibv_qp* by = queue == kDcis ? right : dci[queue];
+      const auto queue = static_cast<unsigned>(random() % (kDcis + 2));
+      ibv_qp* by = queue == kRc ? right : queue == kXrc ? xrc : dci[queue];
       // Buffers are per queue: one stalled queue keeps its own only.
       if (what < 4 || ids[queue] - completed[by->qp_num] >= kPerQueue) {
         step_receive();
@@ -107,7 +133,7 @@ void play(unsigned seed, unsigned ranks, unsigned messages) {
         if (::testing::Test::HasFatalFailure()) return;
         continue;
       }
-      const unsigned to = queue == kDcis ? next : static_cast<unsigned>(random() % ranks);
+      const unsigned to = queue == kRc ? next : static_cast<unsigned>(random() % ranks);
       Message m{rank << 8 | queue, sent[{queue, to}]++,
                 static_cast<std::uint32_t>(sizeof(Message) + random() % (kSlot - sizeof(Message))),
                 static_cast<std::uint32_t>(random() % 256)};
@@ -118,8 +144,11 @@ void play(unsigned seed, unsigned ranks, unsigned messages) {
       std::memcpy(p, &m, sizeof m);
       const bool small = m.length <= 256 && random() % 2 == 0;
       const unsigned flags = IBV_SEND_SIGNALED | (small ? unsigned{IBV_SEND_INLINE} : 0U);
-      if (queue == kDcis) {
+      if (queue == kRc) {
         post(right, IBV_WR_SEND, {out.sge(slot * kSlot, m.length)}, id, 0, 0, flags);
+      } else if (queue == kXrc) {
+        post_xrc(xrc, static_cast<std::uint32_t>(get(x, 112 + to)), IBV_WR_SEND,
+                 out.sge(slot * kSlot, m.length), id, 0, 0, flags);
       } else {
         post_dc(dci[queue], ah, static_cast<std::uint32_t>(get(x, to)), IBV_WR_SEND,
                 out.sge(slot * kSlot, m.length), id, 0, 0, kDcKey, flags);
@@ -141,6 +170,7 @@ void play(unsigned seed, unsigned ranks, unsigned messages) {
     EXPECT_TRUE(empty(rig.recv_cq));
     meet(x, 1, ranks);
   });
+  close(file);
   EXPECT_FALSE(fabric_exists());
 }
 
