@@ -16,6 +16,11 @@ using namespace turnout::hca;
 
 namespace {
 
+// Of the node's adapter, network order: nodes of one world are one device to its processes.
+std::uint64_t guid_of(ibv_context* context) noexcept {
+  return htobe64(be64toh(ibv_get_device_guid(context->device)) + context_of(context).node);
+}
+
 constexpr __be16 kDefaultPkey = 0xffff;  // IBTA 10.9.2: default partition, full member
 
 void fill(ibv_context* context, ibv_device_attr& a) {
@@ -25,7 +30,7 @@ void fill(ibv_context* context, ibv_device_attr& a) {
   } else {
     std::snprintf(a.fw_ver, sizeof a.fw_ver, "%d.%d", 1, static_cast<int>(kLayoutVersion));
   }
-  a.node_guid = a.sys_image_guid = ibv_get_device_guid(context->device);
+  a.node_guid = a.sys_image_guid = guid_of(context);
   a.max_mr_size = kMaxMrBytes;
   a.page_size_cap = kPage;
   a.vendor_id = 0x02'54'55;  // locally administered: no vendor's driver may take us for its device
@@ -76,10 +81,13 @@ void fill(ibv_port_attr& a) {
 
 namespace turnout::hca {
 
-int query_port(ibv_context*, std::uint8_t port, ibv_port_attr* attr, std::size_t size) {
+int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attr, std::size_t size) {
   if (port != kPort) return EINVAL;
   ibv_port_attr a;
   fill(a);
+  // Of more nodes than there are unicast LIDs (IBTA 4.1.3) some share one; GIDs differ.
+  constexpr std::uint32_t kUnicastLids = 0xbfff;
+  a.lid = static_cast<std::uint16_t>(kLid + context_of(context).node % kUnicastLids);
   std::memset(attr, 0, size);
   std::memcpy(attr, &a, std::min(size, sizeof a));
   return 0;
@@ -129,7 +137,7 @@ TURNOUT_EXPORT int ibv_query_gid(ibv_context* context, std::uint8_t port, int in
     return -1;
   }
   gid->global.subnet_prefix = htobe64(0xfe80'0000'0000'0000ULL);
-  gid->global.interface_id = ibv_get_device_guid(context->device);
+  gid->global.interface_id = guid_of(context);
   return 0;
 }
 

@@ -50,7 +50,8 @@ struct ContextPrivate {
 struct Context {
   ContextPrivate private_part{};
   Engine* engine = nullptr;
-  std::uint32_t process = 0;            // virtual engine: whose adapter it is
+  std::uint32_t process = 0;            // virtual engine: who opened it,
+  std::uint32_t node = 0;               // and whose adapter it is
   int pid = 0;                          // of the process that opened it: a fork's child is refused
   std::atomic<std::uint32_t> users{0};  // objects alive
   // Attempts of its queue pairs that found no receive; see turnout_rnr_retries().

@@ -31,6 +31,7 @@ void show_gate(VirtualCq& cq) {
 void VirtualEngine::open(Context& context) {
   context.engine = this;
   context.process = current_;
+  context.node = processes_[current_].node;
 }
 
 void VirtualEngine::close(Context& context) {
