@@ -28,10 +28,10 @@ inline constexpr std::array<std::string_view, 4> kVictimNames = {"none", "lru", 
 // What `offer_last_byte` may be.
 inline constexpr std::array<std::string_view, 2> kOfferLastByteNames = {"keep", "set"};
 // What `policy` may be.
-inline constexpr std::array<std::string_view, 11> kPolicyNames = {
+inline constexpr std::array<std::string_view, 12> kPolicyNames = {
     "turnout",        "aqps",           "rc-rdma-od",         "dc-rdma-od",         "srq",
     "static:dc-rdma", "static:rc-rdma", "static:dc-sendrecv", "static:ud-sendrecv", "ardma-srq",
-    "ardma-sr"};
+    "ardma-sr",       "xrc-rdma-od"};
 // A connection is made at a peer's first message, as far as the limits go.
 [[nodiscard]] constexpr bool connects_on_demand(std::string_view policy) noexcept {
   return policy == "rc-rdma-od" || policy == "srq" || policy == "ardma-srq" || policy == "ardma-sr";
@@ -39,7 +39,7 @@ inline constexpr std::array<std::string_view, 11> kPolicyNames = {
 // Its channels are over DC, or begin there.
 [[nodiscard]] constexpr bool needs_dc(std::string_view policy) noexcept {
   return policy.find("dc-") != std::string_view::npos || policy == "srq" || policy == "ardma-srq" ||
-         policy == "ardma-sr";
+         policy == "ardma-sr" || policy == "xrc-rdma-od";
 }
 
 struct Settings {

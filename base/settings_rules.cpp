@@ -107,6 +107,7 @@ Status Settings::validate() const {
 
   rules.duration("interval", interval, 1000, 3600 * kSecond);
   rules.one_of("policy", policy, kPolicyNames);
+  rules.one_of("xrc", xrc, std::array<std::string_view, 2>{"auto", "no"});
   rules.one_of("start_channel", start_channel, std::array<std::string_view, 3>{"auto", "dc", "ud"});
   rules.that(!needs_dc(policy) || start_channel != "ud", "policy", policy,
              "it needs DC, which TURNOUT_START_CHANNEL=ud rules out");

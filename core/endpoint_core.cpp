@@ -127,6 +127,14 @@ Status EndpointCore::start() {
   } else if (settings_.policy == "srq" || settings_.policy == "ardma-srq") {
     first_message_ = ChannelKind::rc_srq;
     if (settings_.policy == "ardma-srq") ring_threshold_ = settings_.ring_threshold;
+  } else if (settings_.policy == "xrc-rdma-od") {
+    first_message_ = ChannelKind::xrc_rdma;
+    if (Status status = open_xrc(); !status.ok()) {
+      return {status.code(),
+              fmt::format("TURNOUT_POLICY={}: {}; use dc-rdma-od or turnout", settings_.policy,
+                          status.text()),
+              status.sys_errno()};
+    }
   } else if (has_own_) {
     first_message_ = ChannelKind::rc_sr;
     ring_threshold_ = settings_.ring_threshold;
@@ -204,7 +212,7 @@ bool EndpointCore::close() {
   const bool late = ticks_ == 0 && clock_.now() >= close_deadline_;
   if (closing_phase_ == Closing::flushing) {
     const bool flushed = backlogged_.empty() && pending_control_.empty() && answering_.empty() &&
-                         recovering_.empty();
+                         recovering_.empty() && xrc_lost_.empty();
     if (!late && !flushed) return false;
     say_goodbye();
     closing_phase_ = Closing::parting;
@@ -265,6 +273,7 @@ bool EndpointCore::progress_now() {
   if (links_blocked_) moved |= pump_blocked_links();
   if (hold_until_ != INT64_MAX) release_overdue();
   if (!recovering_.empty()) moved |= pump_recovering();
+  if (!xrc_lost_.empty()) moved |= pump_xrc_lost();
   if (!answering_.empty()) moved |= pump_answers();
   if (!backlogged_.empty()) moved |= pump_backlogs();
   if (!pulled_.empty()) moved |= pump_pulled();
@@ -372,6 +381,11 @@ void EndpointCore::on_rc_completion(RcQueue& queue, const ibv_wc& wc) {
   for (auto& peer : peers_) {
     if (peer->rc.get() != &queue) continue;
     break_connection(*peer, &wc);
+    return;
+  }
+  for (const auto& [node, link] : node_links_) {
+    if (link->queue.get() != &queue) continue;
+    break_link(*link, wc);
     return;
   }
 }

@@ -21,6 +21,8 @@
 //   connection/negotiation.cpp   J1-J5: changing channels, the RC pool
 //   connection/recovery.cpp      connections that failed while both processes live
 //   connection/tear_down.cpp     connections that give their place to others
+//   connection/xrc_setup.cpp     one connection for all processes of a node
+//   connection/xrc_recovery.cpp  such that failed
 //   connection/hints.cpp         what a sender measures of its side and tells the receiver
 //   connection/decision.cpp      asking the selection, carrying out its plan
 //   endpoint_report.cpp          what happened, as data
@@ -42,6 +44,7 @@
 #include "core/channel/placement.h"
 #include "core/channel/rc_queue.h"
 #include "core/channel/ud_queue.h"
+#include "core/connection/node_link.h"
 #include "core/connection/peer.h"
 #include "core/endpoint.h"
 #include "core/memory/account.h"
@@ -578,6 +581,7 @@ class EndpointCore final : public Endpoint {
   void on_accept(Peer& peer, const wire::ControlMessage& message);
   void on_ready(Peer& peer, const wire::ControlMessage& message);
   void on_switched(Peer& peer, const wire::ControlMessage& message);
+  [[nodiscard]] static bool awaits_answer(const Peer& peer) noexcept;
   void on_refuse(Peer& peer, const wire::ControlMessage& message);
   void wait_before_asking(Peer& peer, wire::Refusal why, std::string_view instead);
   void on_closed(Peer& peer);
@@ -605,6 +609,8 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] static std::unique_ptr<RcJob> job_of(Peer* peer, std::unique_ptr<RcQueue> queue);
   void start_job(std::unique_ptr<RcJob> job);
   [[nodiscard]] Status want_rc(Peer& peer);
+  [[nodiscard]] std::uint32_t take_queue_id();
+  void count_rc() noexcept;
   void advance_rc(Peer& peer);
   void rc_failed(Peer& peer, const Status& status);
   bool pump_jobs();
@@ -616,6 +622,7 @@ class EndpointCore final : public Endpoint {
 
   // connection/recovery.cpp
   void break_connection(Peer& peer, const ibv_wc* wc);
+  void wait_after_failure(Peer& peer, Nanoseconds now);
   void forget_changes(Peer& peer, Nanoseconds now);
   void take_back(Peer& peer, const std::vector<SendRecord>& records, const ibv_wc* wc);
   void begin_anew(Transfer& transfer);
@@ -632,9 +639,48 @@ class EndpointCore final : public Endpoint {
                                                  std::byte* copied) noexcept;
   [[nodiscard]] static wire::Header header_of(const Recovery& recovery,
                                               const SendRecord& record) noexcept;
-  [[nodiscard]] bool send_again(Peer& peer, const SendRecord& lost);
+  [[nodiscard]] bool send_again(Peer& peer, Recovery& recovery, const SendRecord& lost);
   void send_control_again(Peer& peer, const SendRecord& lost, const wire::Header& header);
   void break_for_test(Peer& peer);
+
+  // connection/xrc_setup.cpp
+  [[nodiscard]] Status open_xrc();
+  // Connections to nodes are there, or can be made.
+  [[nodiscard]] bool may_use_xrc() const noexcept;
+  [[nodiscard]] bool has_xrc();
+  [[nodiscard]] NodeLink* link_to(const Address& address, Status* status);
+  // Null: there is none any more.
+  [[nodiscard]] NodeLink* find_link(const NodeKey& node) const noexcept {
+    const auto found = node_links_.find(node);
+    return found == node_links_.end() ? nullptr : found->second.get();
+  }
+  [[nodiscard]] bool make_xrc(Peer& peer);
+  void take_xrc_request(Peer& peer, std::uint32_t srq);
+  void advance_link(NodeLink& link);
+  void on_xrc_ready(Peer& peer, const wire::ControlMessage& message);
+  void begin_xrc(Peer& peer);
+  void end_link_job(RcJob& job);
+  void refuse_link(NodeLink& link, const Status& status);
+  void refuse_xrc(Peer& peer, wire::Refusal why);
+  void leave_link(Peer& peer);
+  void discard_link(NodeLink& link);
+  void destroy_initiator(std::unique_ptr<RcQueue> queue);
+  void on_xrc_accept(Peer& peer, const wire::ControlMessage& message);
+  void start_target_job(std::unique_ptr<XrcTargetJob> job);
+  void end_target_job(XrcTargetJob& job);
+  void target_failed(Peer& peer, const Status& status);
+  void leave_target(Peer& peer);
+  void close_target(XrcTarget target);
+  void forget_xrc(Peer& peer);
+
+  // connection/xrc_recovery.cpp
+  void break_link(NodeLink& link, const ibv_wc& wc);
+  void on_node_broken(Peer& peer, const wire::ControlMessage& message);
+  void tell_xrc_again(Peer& peer);
+  void on_node_again(Peer& peer, const wire::ControlMessage& message);
+  bool pump_xrc_lost();
+  bool send_xrc_again(Peer& peer);
+  void on_node_resumed(Peer& peer, const wire::ControlMessage& message);
 
   // connection/tear_down.cpp
   void limit_connections();
@@ -699,6 +745,8 @@ class EndpointCore final : public Endpoint {
   std::map<std::pair<std::uint16_t, std::array<std::uint8_t, 16>>, verbs::Ah> handles_;
   verbs::Cq receive_cq_, send_cq_;
   verbs::Srq data_srq_, control_srq_;
+  std::unique_ptr<XrcDomain> xrc_;  // null: nothing was over XRC yet
+  bool xrc_failed_ = false;         // it cannot be opened
   ReceivePool receive_pool_;
   BufferPool control_receive_pool_, send_pool_, control_send_pool_;
   std::vector<Reservation> fixed_;
@@ -715,7 +763,9 @@ class EndpointCore final : public Endpoint {
   std::uint32_t resetting_rc_ = 0;  // given up by their peers, not in the pool yet
   std::uint32_t jobs_ = 0;          // started and not done
   std::vector<Peer*> recovering_;   // whose connection failed
-  std::uint64_t rc_peak_ = 0;       // most that existed at one time
+  std::map<NodeKey, std::unique_ptr<NodeLink>> node_links_;
+  std::vector<Peer*> xrc_lost_;  // to whom messages over such were lost
+  std::uint64_t rc_peak_ = 0;    // most that existed at one time
   // Tear-down (connection/tear_down.cpp).
   Victims victims_;
   bool connects_first_ = false;     // at a peer's first message, or one-sided operation

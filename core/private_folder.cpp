@@ -26,8 +26,7 @@ Fd::~Fd() {
 
 Status folder_failure(std::string_view what, const std::string& path, int error) {
   return {error == EACCES || error == EPERM ? Code::permission : Code::system,
-          fmt::format("cannot {} {} for the report: {}", what, path,
-                      std::generic_category().message(error)),
+          fmt::format("cannot {} {}: {}", what, path, std::generic_category().message(error)),
           error};
 }
 
@@ -50,8 +49,8 @@ Result<Fd> open_private(const std::string& path, bool make) {
   if (::fstat(fd.get(), &info) != 0) return folder_failure("look at", path, errno);
   if (info.st_uid != ::geteuid() || (info.st_mode & 077) != 0) {
     return Status{Code::permission,
-                  fmt::format("{} belongs to another user or is open to others; no report is "
-                              "written there. Remove it or set TURNOUT_REPORT to a folder of yours",
+                  fmt::format("{} belongs to another user or is open to others, and is not used. "
+                              "Remove it; reports go elsewhere with TURNOUT_REPORT",
                               path)};
   }
   return fd;

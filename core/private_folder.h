@@ -1,5 +1,5 @@
-// Folders in which the processes of one user leave reports for each other: private, checked to be
-// the user's own, files written whole or not at all.
+// Folders in which the processes of one user leave reports, or meet: private, checked to be the
+// user's own, files written whole or not at all.
 //
 // Plain functions over descriptors that their Fd owns; any thread, any process. Errors: permission
 // (a folder of another user, one that is open to others, a link in its place), system with errno;
@@ -46,7 +46,7 @@ class Fd {
 [[nodiscard]] std::vector<std::string> entries(const Fd& folder);
 
 [[nodiscard]] Status write_all(int fd, std::string_view text);
-// "cannot WHAT PATH for the report: ..."
+// "cannot WHAT PATH: ..."
 [[nodiscard]] Status folder_failure(std::string_view what, const std::string& path, int error);
 
 }  // namespace turnout

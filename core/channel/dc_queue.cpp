@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
+#include "core/channel/path.h"
+
 namespace turnout {
 namespace {
 
-// RNR waits: code 1 is 10 us (IBTA 1.2.1 table 45): the shared queue is refilled as soon as the
-// target's process makes progress. 7 retries mean "for ever": a slow receiver loses nothing.
-constexpr std::uint8_t kMinRnrTimer = 1;
+// 7 retries for want of a receive mean "for ever": a slow receiver loses nothing.
 constexpr std::uint8_t kRnrRetryForever = 7;
 // READs in flight per queue pair; what mlx5 adapters offer (max_qp_rd_atom).
 constexpr std::uint8_t kMaxReads = 16;

@@ -1,11 +1,10 @@
 #include "core/channel/rc_queue.h"
 
-#include <cstring>
+#include "core/channel/path.h"
 
 namespace turnout {
 namespace {
 constexpr std::uint8_t kMaxReads = 16;  // as in dc_queue.cpp
-constexpr std::uint8_t kMinRnrTimer = 1;
 constexpr std::uint8_t kRnrRetryForever = 7;
 // Records of inline writes hold nothing: few completions are enough. Below half the depth.
 constexpr std::uint32_t kSignalInlineEvery = 32;
@@ -30,6 +29,22 @@ Status RcQueue::create(const verbs::Device& device, ibv_cq* cq, ibv_cq* receive_
   attr.qp_type = IBV_QPT_RC;
   qp_.reset(ibv_create_qp(device.pd(), &attr));
   if (!qp_) return verbs::failure("ibv_create_qp", "an RC queue pair", errno);
+  return {};
+}
+
+Status RcQueue::create_initiator(const verbs::Device& device, ibv_cq* cq, std::uint32_t depth,
+                                 const QpTuning& tuning) {
+  device_ = &device;
+  tuning_ = tuning;
+  initiator_ = true;
+  ibv_qp_init_attr attr{};
+  attr.send_cq = cq;
+  attr.cap.max_send_wr = depth;
+  attr.cap.max_send_sge = 2;
+  attr.cap.max_inline_data = tuning.max_inline;
+  attr.qp_type = IBV_QPT_XRC_SEND;
+  qp_.reset(ibv_create_qp(device.pd(), &attr));
+  if (!qp_) return verbs::failure("ibv_create_qp", "an XRC initiator", errno);
   return {};
 }
 
@@ -69,17 +84,12 @@ Status RcQueue::connect(std::uint32_t qp_number, std::uint16_t lid,
   attr.dest_qp_num = qp_number;
   attr.max_dest_rd_atomic = kMaxReads;
   attr.min_rnr_timer = kMinRnrTimer;
-  attr.ah_attr.dlid = lid;
-  attr.ah_attr.port_num = device_->port_number();
-  if (device_->global_addressing()) {
-    attr.ah_attr.is_global = 1;
-    attr.ah_attr.grh.hop_limit = 64;
-    attr.ah_attr.grh.sgid_index = device_->gid_index();
-    std::memcpy(attr.ah_attr.grh.dgid.raw, gid.data(), gid.size());
-  }
-  error = ibv_modify_qp(qp_.get(), &attr,
-                        IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                            IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  attr.ah_attr = path_to(*device_, lid, gid);
+  // An initiator answers nobody.
+  const int responder = initiator_ ? 0 : IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+  error = ibv_modify_qp(
+      qp_.get(), &attr,
+      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | responder);
   if (error != 0) return verbs::failure("ibv_modify_qp to RTR", "an RC queue pair", error);
   attr = {};
   attr.qp_state = IBV_QPS_RTS;
@@ -96,9 +106,10 @@ Status RcQueue::connect(std::uint32_t qp_number, std::uint16_t lid,
 }
 
 Status RcQueue::write_inline(const ibv_sge* pieces, int count, std::uint64_t remote,
-                             std::uint32_t rkey, PeerId peer) {
+                             std::uint32_t rkey, PeerId peer, std::uint32_t srq) {
   ibv_send_wr request{};
   request.opcode = IBV_WR_RDMA_WRITE;
+  request.qp_type.xrc.remote_srqn = srq;
   request.wr.rdma.remote_addr = remote;
   request.wr.rdma.rkey = rkey;
   return post_inline(request, pieces, count, peer, false);
@@ -120,6 +131,7 @@ Status RcQueue::post_inline(ibv_send_wr request, const ibv_sge* pieces, int coun
   record.peer = peer;
   record.remote = request.wr.rdma.remote_addr;
   record.rkey = request.wr.rdma.rkey;
+  record.dct = request.qp_type.xrc.remote_srqn;
   for (int i = 0; i < count; ++i) record.length += pieces[i].length;
   record.signalled = decide_signal(false, false, kSignalInlineEvery);
   request.wr_id = next_wr_id();
@@ -135,9 +147,9 @@ Status RcQueue::post_inline(ibv_send_wr request, const ibv_sge* pieces, int coun
   return {};
 }
 
-std::vector<SendRecord> RcQueue::take_all(std::unique_ptr<SentLog>* log) {
+std::vector<SendRecord> RcQueue::take_all(std::shared_ptr<const SentLog>* log) {
   std::vector<SendRecord> all = SendQueue::take_all();
-  if (log != nullptr) *log = std::make_unique<SentLog>(std::move(log_));
+  if (log != nullptr) *log = std::make_shared<const SentLog>(std::move(log_));
   log_.clear();
   return all;
 }
@@ -154,6 +166,7 @@ Status RcQueue::post(SendRecord record) {
   request.send_flags = record.signalled ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0u;
   request.wr.rdma.remote_addr = record.remote;
   request.wr.rdma.rkey = record.rkey;
+  if (initiator_) request.qp_type.xrc.remote_srqn = record.dct;
   ibv_send_wr* bad = nullptr;
   const int error = ibv_post_send(qp_.get(), &request, &bad);
   if (error != 0) return verbs::failure("ibv_post_send", "an RC queue pair", error);

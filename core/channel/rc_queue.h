@@ -1,4 +1,6 @@
-// RcQueue: the RC queue pair of one pair of endpoints; it serves both directions.
+// RcQueue: the RC queue pair of one pair of endpoints, which serves both directions, or the XRC
+// initiator of this process for a node, which sends to all processes there (IBTA vol. 1, annex
+// A14).
 //
 // Small ring writes go inline and unsignalled, and are kept until known to be done: when the queue
 // pair fails they are sent again elsewhere. Larger ones go from a registered buffer. A queue that
@@ -21,6 +23,9 @@ class RcQueue : public SendQueue {
   [[nodiscard]] Status create(const verbs::Device& device, ibv_cq* cq, ibv_cq* receive_cq,
                               ibv_srq* srq, std::uint32_t receives, std::uint32_t depth,
                               const QpTuning& tuning);
+  // An XRC initiator, which receives nothing.
+  [[nodiscard]] Status create_initiator(const verbs::Device& device, ibv_cq* cq,
+                                        std::uint32_t depth, const QpTuning& tuning);
   [[nodiscard]] std::uint32_t number() const noexcept { return qp_->qp_num; }
   // 0 when not connected.
   [[nodiscard]] std::uint32_t connected_to() const noexcept { return remote_; }
@@ -37,11 +42,13 @@ class RcQueue : public SendQueue {
   [[nodiscard]] bool takes_inline(std::size_t bytes) noexcept {
     return bytes <= tuning_.max_inline && log_.has_room(bytes);
   }
-  // RDMA write of up to two pieces, inline. Undefined when full() or not takes_inline().
+  // RDMA write of up to two pieces, inline. Undefined when full() or not takes_inline(). `srq`: of
+  // an initiator, the number of the XRC receive queue whose owner's memory it is.
   [[nodiscard]] Status write_inline(const ibv_sge* pieces, int count, std::uint64_t remote,
-                                    std::uint32_t rkey, PeerId peer);
+                                    std::uint32_t rkey, PeerId peer, std::uint32_t srq = 0);
   // The same as a message; `own`: it takes a receive of the peer's queue pair's own.
   [[nodiscard]] Status send_inline(const ibv_sge* pieces, int count, PeerId peer, bool own);
+  // Of an initiator: record.dct is the number of the XRC receive queue.
   [[nodiscard]] Status post(SendRecord record);
   template <class Done>
   void retire(std::uint64_t wr_id, bool inclusive, Done&& done) {
@@ -51,7 +58,7 @@ class RcQueue : public SendQueue {
     });
   }
   // All records, oldest first; `log`, if given, takes over the bytes of those that are logged.
-  [[nodiscard]] std::vector<SendRecord> take_all(std::unique_ptr<SentLog>* log = nullptr);
+  [[nodiscard]] std::vector<SendRecord> take_all(std::shared_ptr<const SentLog>* log = nullptr);
   // Into its own receive queue; it is connected.
   [[nodiscard]] Status post_receive(std::uint64_t wr_id, ibv_sge piece);
 
@@ -62,6 +69,7 @@ class RcQueue : public SendQueue {
   [[nodiscard]] Status go_to(ibv_qp_state state, const char* call);
   [[nodiscard]] Status post_inline(ibv_send_wr request, const ibv_sge* pieces, int count,
                                    PeerId peer, bool own);
+  bool initiator_ = false;  // of XRC
   const verbs::Device* device_ = nullptr;
   QpTuning tuning_;
   std::uint32_t remote_ = 0;

@@ -39,7 +39,7 @@ struct SendRecord {
   std::uint32_t length = 0;
   std::uint32_t lkey = 0;
   std::uint32_t rkey = 0;
-  std::uint32_t dct = 0;  // number of the queue pair it goes to
+  std::uint32_t dct = 0;  // number of the queue pair it goes to; XRC: of the receive queue
   std::uint64_t local = 0;
   std::uint64_t remote = 0;
   Transfer* transfer = nullptr;

@@ -20,6 +20,8 @@ std::string_view explain(Refusal refusal) noexcept {
       return "its adapter has no such channel";
     case Refusal::leaving:
       return "it tears the connection down";
+    case Refusal::broken:
+      return "its connection to this node failed";
   }
   return "an unknown reason";
 }
@@ -138,6 +140,9 @@ Status parse_control(const std::byte* bytes, std::size_t length, ControlMessage*
     case Control::broken:
     case Control::again:
     case Control::resumed:
+    case Control::node_broken:
+    case Control::node_again:
+    case Control::node_resumed:
       return {};
     case Control::leave:
       if (message->qp_number != 0) return {};
@@ -151,12 +156,14 @@ Status parse_control(const std::byte* bytes, std::size_t length, ControlMessage*
                                          detail->length, detail->address)};
     case Control::hint:
       if (message->credits <= kWhole && message->ring_credits <= kWhole &&
-          message->ring_entries <= kMostQueuePairs) {
+          message->ring_entries <= kMostQueuePairs && message->qp_number <= kMostQueuePairs) {
         return {};
       }
-      return {Code::invalid,
-              fmt::format("hint: shares {} and {} of {}, {} queue pairs: out of range",
-                          message->credits, message->ring_credits, kWhole, message->ring_entries)};
+      return {
+          Code::invalid,
+          fmt::format("hint: shares {} and {} of {}, {} queue pairs, {} processes: out of range",
+                      message->credits, message->ring_credits, kWhole, message->ring_entries,
+                      message->qp_number)};
   }
   return {Code::invalid,
           fmt::format("control message: type {} is unknown", static_cast<unsigned>(message->type))};

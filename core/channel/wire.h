@@ -170,11 +170,20 @@ enum class Control : std::uint8_t {
   again = 28,    // the receiver's messages after last_sequence, and its control messages into own
                  // receives after the first `sequence`, were not taken and shall come again
   resumed = 29,  // they were sent; the stream goes on over `kind`, after last_sequence
+  // The same of the direction sender -> receiver alone, whose XRC connection failed
+  // (connection/xrc_recovery.cpp):
+  node_broken = 30,   // nothing goes over it any more; own_index as in welcome
+  node_again = 31,    // what follows last_sequence was not taken
+  node_resumed = 32,  // it was sent; the stream goes on over `kind`
 };
 
 // A word of what leads a direction to another channel.
 [[nodiscard]] constexpr bool changes_channel(Control type) noexcept {
   return (type >= Control::request && type <= Control::closed) || type == Control::leave;
+}
+// Of the direction that is received by who says it.
+[[nodiscard]] constexpr bool changes_receiving(Control type) noexcept {
+  return type == Control::request || type == Control::ready || type == Control::closed;
 }
 
 enum class Refusal : std::uint8_t {
@@ -184,6 +193,7 @@ enum class Refusal : std::uint8_t {
   busy = 3,
   device = 4,
   leaving = 5,
+  broken = 6,
 };
 [[nodiscard]] std::string_view explain(Refusal refusal) noexcept;
 
@@ -196,6 +206,8 @@ struct ControlMessage {
   std::uint32_t index = kUnknownIndex;  // of the sender in the receiver's table
   std::uint64_t sender = 0;             // Address::id of the sender
   std::uint32_t request = 0;  // number of the request answered; credit: that named what it is for
+  // XRC: request: of the receive queue; accept: of the initiator; ready: of the target, if made.
+  // hint: processes of the receiver's node that its sender sends to, if it has XRC
   std::uint32_t qp_number = 0;
   std::uint64_t ring_address = 0;
   std::uint32_t ring_rkey = 0;
@@ -205,7 +217,7 @@ struct ControlMessage {
   // its own
   std::uint16_t credits = 0;
   std::uint16_t ring_credits = 0;  // hint: its messages that made a DCI turn, in thousandths
-  std::uint64_t operation = 0;     // fin
+  std::uint64_t operation = 0;     // fin; accept of XRC: number of the target to open, 0: make one
   std::uint32_t own_index = kUnknownIndex;  // welcome: of the receiver in the sender's table
   std::uint32_t status = 0;                 // fin: 0 or a Code
   std::uint8_t otherwise = 0;     // request: the kind that will do if `kind` cannot be had; 0: none

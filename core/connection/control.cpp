@@ -257,6 +257,9 @@ void EndpointCore::handle_control(Peer& peer, const wire::ControlMessage& messag
   if (peer.recovery && wire::changes_channel(message.type)) {
     return;  // of before the connection failed: both ends forget what was under way
   }
+  if (peer.xrc && peer.xrc->lost && wire::changes_receiving(message.type)) {
+    return;  // the same, see xrc_recovery.cpp
+  }
   switch (message.type) {
     case wire::Control::credit:
       if (message.kind == static_cast<std::uint8_t>(ChannelKind::rc_sr)) {
@@ -312,6 +315,15 @@ void EndpointCore::handle_control(Peer& peer, const wire::ControlMessage& messag
       break;
     case wire::Control::resumed:
       on_resumed(peer, message);
+      break;
+    case wire::Control::node_broken:
+      on_node_broken(peer, message);
+      break;
+    case wire::Control::node_again:
+      on_node_again(peer, message);
+      break;
+    case wire::Control::node_resumed:
+      on_node_resumed(peer, message);
       break;
     case wire::Control::pull:
       on_pull(peer, message);
@@ -468,6 +480,7 @@ void EndpointCore::lose_peer(Peer& peer, const Status& why) {
   if (peer.link) drop_link(peer);
   if (peer.wants_place) stop_wanting(peer);
   if (peer.recovery) end_recovery(peer);
+  forget_xrc(peer);
   if (peer.has_rc()) discard_rc(peer);
   if (peer.ring) {
     rings_.erase(std::remove(rings_.begin(), rings_.end(), &peer), rings_.end());
@@ -557,11 +570,11 @@ void EndpointCore::keep_alive(Nanoseconds now) {
                           peer.receive_state != ReceiveState::steady ||
                           peer.send_state != SendState::steady || peer.leaving || peer.recovery ||
                           (wildcards && peer.remote_index != wire::kUnknownIndex);
-    const bool idle = !expected && peer.rc && peer.rc->connected_to() != 0;
+    const bool idle = !expected && ((peer.rc && peer.rc->connected_to() != 0) || peer.xrc);
     if ((!expected && !idle) || peer.probes > 0 || now - peer.heard < settings_.keepalive) continue;
     if (probed == std::max(kProbesPerRound, peers_.size() / 16)) continue;
     ++probed;
-    if (idle) {
+    if (idle && peer.rc) {
       probe_over_rc(peer);
     } else {
       probe(peer, *pool(Purpose::credit)[peer.credit_queue]);

@@ -13,8 +13,11 @@ namespace {
 constexpr std::size_t kDecisionsKept = 4096;
 constexpr std::uint64_t kDecisionBytes = sizeof(DecisionReport) + 160;  // with its words
 
-// A ring over DC has no queue pair to go on over, and a queue pair no ring.
+// A ring over DC has no queue pair to go on over, and a queue pair no ring; over XRC there is only
+// a ring.
 constexpr bool has_change(ChannelKind from, ChannelKind to) noexcept {
+  if (over_xrc(from)) return !over_rc(to);
+  if (over_xrc(to)) return !over_rc(from);
   return !(from == ChannelKind::dc_rdma && messages_over_rc(to)) &&
          !(messages_over_rc(from) && to == ChannelKind::dc_rdma);
 }
@@ -80,7 +83,8 @@ void EndpointCore::decide(Nanoseconds now) {
     if (peer->lost || peer->self || busy || peer->remote_index == wire::kUnknownIndex) continue;
     selection::SourceView view;
     view.peer = peer->id;
-    view.current = peer->receive_kind;
+    view.over_node = over_xrc(peer->receive_kind);
+    view.current = view.over_node ? ChannelKind::rc_rdma : peer->receive_kind;
     view.rc_exists = peer->has_rc();
     view.refused = now < peer->refused_until;
     view.hint = peer->hint;
@@ -101,12 +105,16 @@ void EndpointCore::decide(Nanoseconds now) {
       given_back;
   input.limits.bytes_per_ring = settings_.ring_entries * settings_.ring_entry_size;
   input.limits.bytes_per_rc = rc_bytes_;
+  if (may_use_xrc()) {
+    input.limits.bytes_per_target = queue_pair_bytes(QpService::dct, 0, 0, 0);
+  }
   input.gain_threshold = static_cast<double>(settings_.gain_threshold);
   selection::TurnoutTerms terms;
   if (hints_) {
     terms.costs = costs_;
     terms.ring_entries = input.costs.ring_entries;
     terms.busy = busy_;
+    terms.sending_rc = static_cast<std::uint32_t>(node_links_.size());
     for (const auto& peer : peers_) {
       const bool made = peer->receive_state == ReceiveState::preparing ||
                         peer->receive_state == ReceiveState::requested;
@@ -138,8 +146,9 @@ void EndpointCore::carry_out(const selection::WindowSelection& selected, Nanosec
     // A ring over DC serves until the queue pair is made, and is kept for it.
     const bool steps = hints_ && line.to == ChannelKind::rc_rdma && line.from == base_ &&
                        line.otherwise == ChannelKind::dc_rdma && !peer.rc;
-    peer.goes_on_to_rc = steps;
-    change_channel(peer, steps ? ChannelKind::dc_rdma : line.to, line.otherwise, reason,
+    const ChannelKind to = line.over_node && has_xrc() ? ChannelKind::xrc_rdma : line.to;
+    peer.goes_on_to = steps ? to : base_;
+    change_channel(peer, steps ? ChannelKind::dc_rdma : to, line.otherwise, reason,
                    line.gain_per_message);
   }
 }
@@ -158,9 +167,14 @@ void EndpointCore::on_message_counted(Peer& peer) {
     using enum ChannelKind;
     static constexpr std::array kTour = {dc_rdma, rc_rdma,     dc_rdma, dc_sendrecv, rc_rdma,
                                          rc_srq,  dc_sendrecv, rc_srq,  rc_rdma,     dc_sendrecv};
+    static constexpr std::array kNodeTour = {xrc_rdma,    dc_rdma, xrc_rdma,
+                                             dc_sendrecv, dc_rdma, dc_sendrecv};
     ChannelKind to;
     if (over_datagrams()) {
       to = peer.receive_kind == base_ ? rc_rdma : base_;
+    } else if (xrc_) {
+      to = kNodeTour[peer.forced_step++ % kNodeTour.size()];
+      if (to == peer.receive_kind || !has_change(peer.receive_kind, to)) return;
     } else {
       do {
         to = kTour[peer.forced_step++ % kTour.size()];
@@ -177,11 +191,11 @@ void EndpointCore::on_message_counted(Peer& peer) {
     }
     change_channel(peer, ChannelKind::rc_rdma, peer.receive_kind,
                    std::string(selection::explain(selection::Reason::many_messages)), 0);
-  } else if (!over_rc(peer.receive_kind)) {
+  } else if (!over_rc(peer.receive_kind) && !over_xrc(peer.receive_kind)) {
     ChannelKind first = first_channel(peer);
-    if (peer.receive_kind == ChannelKind::dc_rdma) {
-      if (!over_rc(first)) return;
-      first = ChannelKind::rc_rdma;  // its connection failed; the ring stayed
+    if (peer.receive_kind == ChannelKind::dc_rdma) {  // its connection failed; the ring stayed
+      if (!over_rc(first) && !over_xrc(first)) return;
+      if (over_rc(first)) first = ChannelKind::rc_rdma;
     }
     const bool other = over_ring(first) || messages_over_rc(first);
     if (!other || (peer.refused_until != 0 && clock_.now() < peer.refused_until)) return;
@@ -230,7 +244,7 @@ void EndpointCore::change_channel(Peer& peer, ChannelKind to, ChannelKind otherw
   }
   peer.predicted_gain = gain;
   peer.reason = reason;
-  if (to == base_ || peer.receive_kind == ChannelKind::rc_rdma) {
+  if (to == base_ || peer.receive_kind == ChannelKind::rc_rdma || over_xrc(peer.receive_kind)) {
     request_return(peer, to);
     return;
   }
@@ -241,8 +255,8 @@ void EndpointCore::change_channel(Peer& peer, ChannelKind to, ChannelKind otherw
 // What was wanted cannot be had on our side.
 void EndpointCore::request_failed(Peer& peer, const Status& status) {
   const ChannelKind instead = peer.otherwise;
-  const bool settles = peer.wanted == ChannelKind::rc_rdma && instead == ChannelKind::dc_rdma &&
-                       peer.receive_kind == base_;
+  const bool settles = (peer.wanted == ChannelKind::rc_rdma || over_xrc(peer.wanted)) &&
+                       instead == ChannelKind::dc_rdma && peer.receive_kind == base_;
   if (settles && request_channel(peer, instead, instead).ok()) return;
   peer.reason = status.code() == Code::over_budget
                     ? fmt::format("left on {}: own memory budget",
@@ -265,9 +279,10 @@ void EndpointCore::done(Peer& peer) {
     peer.use.cost = static_cast<double>(took);
   }
   go_on_leaving(peer);
-  if (std::exchange(peer.goes_on_to_rc, false) && peer.receive_kind == ChannelKind::dc_rdma) {
+  const ChannelKind next = std::exchange(peer.goes_on_to, base_);
+  if (over_ring(next) && peer.receive_kind == ChannelKind::dc_rdma) {
     const std::string reason = peer.reason;
-    change_channel(peer, ChannelKind::rc_rdma, ChannelKind::dc_rdma, reason, peer.predicted_gain);
+    change_channel(peer, next, ChannelKind::dc_rdma, reason, peer.predicted_gain);
   }
 }
 

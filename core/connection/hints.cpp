@@ -3,6 +3,7 @@
 // a peer at most in an interval, when something changed by more than a fifth.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "core/endpoint_core.h"
@@ -44,16 +45,26 @@ void EndpointCore::tell_hints() {
   busy_ = selection::busy_share(costs_, sent_now_, switched_now_, received,
                                 static_cast<double>(interval_));
   const std::uint16_t busy = thousandths(busy_);
+  std::map<NodeKey, std::uint32_t> on_node;  // processes that we sent to
+  if (may_use_xrc()) {
+    for (const auto& peer : peers_) {
+      if (peer->sent_now > 0 && !peer->lost) ++on_node[{peer->address.lid, peer->address.gid}];
+    }
+  }
   for (const auto& pointer : peers_) {
     Peer& peer = *pointer;
     const std::uint32_t sent = std::exchange(peer.sent_now, 0);
     const std::uint32_t turned = std::exchange(peer.switched_now, 0);
     if (sent == 0 || peer.lost || peer.self || peer.remote_index == wire::kUnknownIndex) continue;
     const std::uint16_t switched = thousandths(static_cast<double>(turned) / sent);
+    const auto node = on_node.find({peer.address.lid, peer.address.gid});
+    // One process alone shares nothing.
+    const std::uint32_t here = node == on_node.end() || node->second < 2 ? 0 : node->second;
     if (!changed(peer.told_busy, busy) && !changed(peer.told_switched, switched) &&
-        !changed(peer.told_rc, active_rc_)) {
+        !changed(peer.told_rc, active_rc_) && !changed(peer.told_here, here)) {
       continue;
     }
+    peer.told_here = here;
     peer.told_busy = busy;
     peer.told_switched = switched;
     peer.told_rc = active_rc_;
@@ -62,6 +73,7 @@ void EndpointCore::tell_hints() {
     message.credits = busy;
     message.ring_credits = switched;
     message.ring_entries = std::min(active_rc_, wire::kMostQueuePairs);
+    message.qp_number = std::min(here, wire::kMostQueuePairs);
     send_control(peer, Purpose::credit, message);
   }
   sent_now_ = switched_now_ = 0;
@@ -74,6 +86,7 @@ void EndpointCore::on_hint(Peer& peer, const wire::ControlMessage& message) noex
   peer.hint.busy = share(message.credits);
   peer.hint.switched = share(message.ring_credits);
   peer.hint.active_rc = message.ring_entries;
+  peer.hint.here = message.qp_number;
 }
 
 }  // namespace turnout

@@ -32,6 +32,7 @@
 #include <bit>
 
 #include "base/log.h"
+#include "core/connection/node_link.h"
 #include "core/connection/recovery.h"
 #include "core/endpoint_core.h"
 
@@ -78,8 +79,8 @@ void EndpointCore::send_request(Peer& peer) {
     drop_rc_if_unused(peer);
     return;
   }
-  if (peer.wanted == ChannelKind::rc_rdma && !fresh && !peer.ring->checked() &&
-      !placement_.rc_in_order().value_or(true)) {
+  const bool leaves_dc = peer.wanted == ChannelKind::rc_rdma || over_xrc(peer.wanted);
+  if (leaves_dc && !fresh && !peer.ring->checked() && !placement_.rc_in_order().value_or(true)) {
     peer.receive_state = ReceiveState::steady;
     request_failed(peer, Status{Code::unsupported,
                                 "left on DC-RDMA: the adapter places what comes over RC in any "
@@ -110,7 +111,8 @@ void EndpointCore::send_request(Peer& peer) {
   message.type = wire::Control::request;
   message.kind = static_cast<std::uint8_t>(peer.wanted);
   message.otherwise = static_cast<std::uint8_t>(peer.otherwise);
-  message.qp_number = over_rc(peer.wanted) ? peer.rc->number() : 0;
+  if (over_rc(peer.wanted)) message.qp_number = peer.rc->number();
+  if (over_xrc(peer.wanted)) message.qp_number = xrc_->srq_number();
   if (with_ring) {
     message.ring_address = peer.ring->address();
     message.ring_rkey = peer.ring->rkey();
@@ -195,6 +197,10 @@ void EndpointCore::on_flushed(Peer& peer) {
     if (peer.flush_posted) peer.recovery->flushed = true;  // not one of before
     return;
   }
+  if (peer.xrc && peer.xrc->lost) {
+    if (peer.flush_posted) peer.xrc->lost->flushed = true;
+    return;
+  }
   if (peer.lost || peer.send_state != SendState::flushing) return;
   peer.send_state = SendState::steady;
   switch_sending(peer, peer.answered_kind, peer.answered_request);
@@ -216,7 +222,8 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
   const bool from_ring_over_rc = peer.send_kind == ChannelKind::rc_rdma;
   const bool has_own = peer.own_sender.request != 0;
   const bool keeps_rc = to == ChannelKind::rc_srq || (to == ChannelKind::rc_sr && has_own);
-  if (to == base_ || ((over_dc || keeps_rc) && from_ring_over_rc)) {
+  if (to == base_ || ((over_dc || keeps_rc) && from_ring_over_rc) ||
+      (over_dc && over_xrc(peer.send_kind))) {
     switch_sending(peer, to, message.request);
     return;
   }
@@ -230,7 +237,8 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
   const bool bad_receives =
       message.credits > wire::kMostCredits ||
       (message.credits <= wire::kOwnReserve && (message.credits > 0 || to == ChannelKind::rc_sr));
-  if (bad_kind || bad_ring || bad_receives || (over_rc(to) && message.qp_number == 0)) {
+  const bool bad_number = (over_rc(to) || over_xrc(to)) && message.qp_number == 0;
+  if (bad_kind || bad_ring || bad_receives || bad_number) {
     TURNOUT_LOG(connection, error,
                 "{}: request of channel {} with {} entries of 2^{} bytes, queue pair {} and {} "
                 "receives of its own",
@@ -245,9 +253,15 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
     refuse(peer, message.request, wire::Refusal::leaving);
     return;
   }
+  const bool from_xrc = over_xrc(peer.send_kind) || (peer.xrc && peer.xrc->link != nullptr);
+  const bool takes_ring = to == ChannelKind::rc_rdma || over_xrc(to);
   if (closing_ || peer.send_state != SendState::steady || (peer.send_uses_rc && !adds_ring) ||
-      from_ring_over_rc || (to != ChannelKind::rc_rdma && has_ring)) {
+      from_ring_over_rc || from_xrc || (has_ring && !takes_ring)) {
     refuse(peer, message.request, wire::Refusal::busy);
+    return;
+  }
+  if (over_xrc(to) && !has_xrc()) {
+    refuse(peer, message.request, wire::Refusal::device);
     return;
   }
   if (!has_ring && over_ring(to)) {
@@ -269,6 +283,10 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
   peer.answered_request = message.request;
   peer.answered_otherwise = static_cast<ChannelKind>(message.otherwise);
   peer.offered_own = message.credits;
+  if (over_xrc(to)) {
+    take_xrc_request(peer, message.qp_number);
+    return;
+  }
   if (!tears_down() || may_have_place(peer, false) || !park(peer, message.qp_number)) {
     take_request(peer, message.qp_number);
   }
@@ -301,7 +319,8 @@ wire::Refusal EndpointCore::refusal_of(const Peer& peer, const Status& status) {
 // said it may be.
 void EndpointCore::answer_refusal(Peer& peer, wire::Refusal why) {
   drop_rc_if_unused(peer);
-  if (peer.send_kind == base_ && !over_datagrams() && peer.answered_kind == ChannelKind::rc_rdma &&
+  const bool ring = peer.answered_kind == ChannelKind::rc_rdma || over_xrc(peer.answered_kind);
+  if (peer.send_kind == base_ && !over_datagrams() && ring &&
       peer.answered_otherwise == ChannelKind::dc_rdma) {
     ++refusals_;
     peer.ring_sender = peer.offered_ring;
@@ -330,9 +349,13 @@ void EndpointCore::send_accept(Peer& peer) {
 // At the receiver of the data.
 void EndpointCore::on_accept(Peer& peer, const wire::ControlMessage& message) {
   if (peer.receive_state != ReceiveState::requested || message.request != peer.request ||
-      !over_rc(peer.wanted) || message.qp_number == 0) {
+      !(over_rc(peer.wanted) || over_xrc(peer.wanted)) || message.qp_number == 0) {
     TURNOUT_LOG(connection, warn, "{}: accepts request {} with queue pair {}: it is not open",
                 peer.address.to_string(), message.request, message.qp_number);
+    return;
+  }
+  if (over_xrc(peer.wanted)) {
+    on_xrc_accept(peer, message);
     return;
   }
   peer.receive_state = ReceiveState::connecting;
@@ -352,6 +375,10 @@ void EndpointCore::send_ready(Peer& peer) {
 // At the sender of the data: from here on it sends over RC.
 void EndpointCore::on_ready(Peer& peer, const wire::ControlMessage& message) {
   if (peer.send_state != SendState::accepted || message.request != peer.answered_request) return;
+  if (over_xrc(peer.answered_kind)) {
+    on_xrc_ready(peer, message);
+    return;
+  }
   peer.send_state = SendState::steady;
   peer.send_uses_rc = true;
   if (peer.offered_own > 0) {
@@ -391,6 +418,13 @@ void EndpointCore::drop_new_ring(Peer& peer) {
   if (!over_ring(peer.receive_kind)) peer.ring.reset();
 }
 
+// The answer may be no. Over XRC also after yes: the connection may fail before it is used.
+bool EndpointCore::awaits_answer(const Peer& peer) noexcept {
+  return peer.receive_state == ReceiveState::requested ||
+         (over_xrc(peer.wanted) && (peer.receive_state == ReceiveState::connecting ||
+                                    peer.receive_state == ReceiveState::accepted));
+}
+
 // J5, at the receiver of the data.
 void EndpointCore::on_switched(Peer& peer, const wire::ControlMessage& message) {
   if (message.request != peer.request) return;
@@ -398,8 +432,8 @@ void EndpointCore::on_switched(Peer& peer, const wire::ControlMessage& message) 
   note_last(peer, message);
   const bool adds_ring = peer.receive_state == ReceiveState::requested &&
                          messages_over_rc(peer.receive_kind) && to == ChannelKind::rc_rdma;
-  if ((peer.receive_state == ReceiveState::accepted || adds_ring) && over_rc(to) &&
-      to == peer.wanted) {
+  if ((peer.receive_state == ReceiveState::accepted || adds_ring) &&
+      (over_rc(to) || over_xrc(to)) && to == peer.wanted) {
     switch_receiving(peer, to);
     done(peer);
   } else if (peer.receive_state == ReceiveState::requested && to == ChannelKind::dc_rdma &&
@@ -422,13 +456,16 @@ void EndpointCore::on_switched(Peer& peer, const wire::ControlMessage& message) 
 // ring that goes must not hold a message any more.
 void EndpointCore::finish_drain(Peer& peer) {
   if (peer.receive_state != ReceiveState::draining || peer.lost) return;
+  if (peer.xrc && peer.xrc->broken) return;  // see on_node_resumed()
   const bool drained = has_last_message(peer) && (over_rc(peer.wanted) || has_last_control(peer)) &&
                        peer.reads_over_rc == 0 &&
                        (over_ring(peer.wanted) || !peer.ring || peer.ring->all_returned());
   if (!drained && !frees_before_drain_) return;
   const bool left_rc = over_rc(peer.receive_kind) && !over_rc(peer.wanted);
+  const bool left_xrc = over_xrc(peer.receive_kind);
   switch_receiving(peer, peer.wanted);
-  if (left_rc) {
+  if (left_xrc) leave_target(peer);
+  if (left_rc || left_xrc) {
     wire::ControlMessage message;
     message.type = wire::Control::closed;
     message.request = peer.request;
@@ -454,8 +491,9 @@ void EndpointCore::wait_before_asking(Peer& peer, wire::Refusal why, std::string
 }
 
 void EndpointCore::on_refuse(Peer& peer, const wire::ControlMessage& message) {
-  if (peer.receive_state != ReceiveState::requested || message.request != peer.request) return;
+  if (!awaits_answer(peer) || message.request != peer.request) return;
   peer.receive_state = ReceiveState::steady;
+  if (over_xrc(peer.wanted)) leave_target(peer);
   drop_new_ring(peer);
   wait_before_asking(peer, message.refusal, "");
   go_on_leaving(peer);
@@ -466,6 +504,7 @@ void EndpointCore::on_closed(Peer& peer) {
   if (peer.send_state == SendState::accepted) peer.send_state = SendState::steady;
   peer.send_uses_rc = false;
   drop_rc_if_unused(peer);
+  if (!over_xrc(peer.send_kind)) leave_link(peer);
 }
 
 }  // namespace turnout

@@ -1,6 +1,6 @@
 #include "core/connection/peer.h"
 
-#include "core/connection/recovery.h"
+#include "core/connection/node_link.h"
 
 namespace turnout {
 

@@ -22,6 +22,7 @@
 
 namespace turnout {
 
+struct PeerXrc;
 struct RcJob;
 struct Recovery;
 
@@ -143,7 +144,7 @@ struct Peer {
   std::uint32_t sent_now = 0;                                 // messages in the current interval
   std::uint32_t switched_now = 0;  // of them those that made, or would have made, a DCI turn
   std::uint16_t told_busy = 0, told_switched = 0;  // in our latest hint
-  std::uint32_t told_rc = 0;
+  std::uint32_t told_rc = 0, told_here = 0;
   ChannelKind answered_kind = ChannelKind::dc_sendrecv;  // what the request asked for
   bool flush_posted = false;
   std::uint32_t flushes = 0;  // such records in flight
@@ -184,7 +185,9 @@ struct Peer {
   selection::SenderHint hint;      // told by the peer
   std::uint32_t since_switch = 0;  // for the setting test_switch_every
   std::uint8_t forced_step = 0;
-  bool goes_on_to_rc = false;  // the change under way, to a ring over DC, is a step on the way
+  // The change under way, to a ring over DC, is a step on the way to this; not over a ring: it is
+  // all.
+  ChannelKind goes_on_to = ChannelKind::dc_sendrecv;
   Nanoseconds refused_until = 0;
   ChannelHistory received;
   // Why its channel is what it is: words of what was tried last, else the selection's verdict.
@@ -197,6 +200,8 @@ struct Peer {
   RcJob* rc_job = nullptr;      // has it, while it is being made or connected
   std::uint32_t rc_target = 0;  // of the peer's, to be connected with; 0: nothing to do
   [[nodiscard]] bool has_rc() const noexcept { return rc || rc_job != nullptr; }
+
+  std::unique_ptr<PeerXrc> xrc;  // its part in connections of nodes (connection/xrc_setup.cpp)
 
   // While a failed connection is being made good (connection/recovery.cpp).
   std::unique_ptr<Recovery> recovery;

@@ -1,6 +1,7 @@
-// RcJob: an RC queue pair being made, connected, failed, reset or destroyed beside the program, see
-// core/background.h. It owns the queue pair until it comes back. What it reads besides, the device,
-// the queues and the tuning, outlives it and does not change.
+// Jobs beside the program, see core/background.h. RcJob: an RC queue pair, or XRC initiator, being
+// made, connected, failed, reset or destroyed; XrcTargetJob: a handle of an XRC target being made,
+// opened, failed or closed. Each owns what it works on until it comes back. What it reads besides,
+// the device, the domain, the queues and the tuning, outlives it and does not change.
 #pragma once
 
 #include <array>
@@ -9,17 +10,31 @@
 
 #include "core/background.h"
 #include "core/channel/rc_queue.h"
+#include "core/channel/xrc_target.h"
 #include "core/clock.h"
 
 namespace turnout {
 
 struct Peer;
+struct NodeLink;
 
-struct RcJob final : Background::Job {
+// What pump_jobs() gets back.
+struct SetupJob : Background::Job {
+  enum class Of : std::uint8_t { pair, link, target };
+  explicit SetupJob(Of what) noexcept : of(what) {}
+  const Of of;
+  Status status;
+};
+
+struct RcJob final : SetupJob {
+  RcJob() : SetupJob(Of::pair) {}
+  explicit RcJob(NodeLink* to) : SetupJob(Of::link), link(to) {}
+
   enum class After : std::uint8_t { use, pool, nothing };  // what becomes of it
 
   std::unique_ptr<RcQueue> queue;
-  Peer* peer = nullptr;  // null: nobody's any more
+  Peer* peer = nullptr;      // null: nobody's any more
+  NodeLink* link = nullptr;  // the same, of an XRC initiator
   After after = After::use;
   Nanoseconds chosen_at = 0;  // after a tear-down that we chose: when
   bool make = false;
@@ -34,14 +49,50 @@ struct RcJob final : Background::Job {
   std::uint32_t receives = 0;
   std::uint32_t depth = 0;
   QpTuning tuning;
-  Status status;
 
   void run() override {
-    if (make) status = queue->create(*device, cq, receive_cq, srq, receives, depth, tuning);
+    if (make) {
+      status = of == Of::link
+                   ? queue->create_initiator(*device, cq, depth, tuning)
+                   : queue->create(*device, cq, receive_cq, srq, receives, depth, tuning);
+    }
     if (status.ok() && connect_to != 0) status = queue->connect(connect_to, lid, gid);
     if (fail) status = queue->fail();
     if (after == After::pool) status = queue->reset();
     if (after == After::nothing) queue->destroy();
+  }
+};
+
+struct XrcTargetJob final : SetupJob {
+  enum class Step : std::uint8_t { make, open, fail, close };
+  XrcTargetJob(Peer* of, Step what) : SetupJob(Of::target), peer(of), step(what) {}
+
+  XrcTarget target;
+  Peer* peer;  // whose initiator it is connected with; null: nobody waits for it
+  Step step;
+  XrcInitiator initiator;
+  std::uint32_t number = 0;  // of what is opened
+  const verbs::Device* device = nullptr;
+  const XrcDomain* domain = nullptr;
+  QpTuning tuning;
+
+  void run() override {
+    switch (step) {
+      case Step::make:
+        status = target.make(*device, *domain, initiator, tuning);
+        break;
+      case Step::open:
+        status = target.open(*device, *domain, number, initiator);
+        break;
+      case Step::fail:
+        status = target.fail();
+        target.close();
+        break;
+      case Step::close:
+        target.close();
+        break;
+    }
+    if (!status.ok()) target.close();
   }
 };
 

@@ -60,15 +60,7 @@ Status EndpointCore::want_rc(Peer& peer) {
     return {Code::again, "every queue pair of TURNOUT_RC_POOL is in use"};
   }
   if (!reserve_rc()) return {Code::over_budget, "no memory within the budget for a queue pair"};
-  std::uint32_t id;
-  if (free_queue_ids_.empty()) {
-    id = static_cast<std::uint32_t>(queues_.size());
-    queues_.push_back(nullptr);
-  } else {
-    id = free_queue_ids_.back();
-    free_queue_ids_.pop_back();
-  }
-  queue_epochs_.resize(queues_.size());
+  const std::uint32_t id = take_queue_id();
   auto job = job_of(&peer, std::make_unique<RcQueue>(id, kRcDepth, unsignalled_data_,
                                                      queue_epochs_[id], account_));
   queues_[id] = job->queue.get();
@@ -83,10 +75,28 @@ Status EndpointCore::want_rc(Peer& peer) {
   job->connect_to = peer.rc_target;
   job->lid = peer.address.lid;
   job->gid = peer.address.gid;
-  ++active_rc_;
-  rc_peak_ = std::max<std::uint64_t>(rc_peak_, active_rc_ + resetting_rc_ + rc_pool_.size());
+  count_rc();
   start_job(std::move(job));
   return {};
+}
+
+// Where completions find a queue that is made now.
+std::uint32_t EndpointCore::take_queue_id() {
+  std::uint32_t id;
+  if (free_queue_ids_.empty()) {
+    id = static_cast<std::uint32_t>(queues_.size());
+    queues_.push_back(nullptr);
+  } else {
+    id = free_queue_ids_.back();
+    free_queue_ids_.pop_back();
+  }
+  queue_epochs_.resize(queues_.size());
+  return id;
+}
+
+void EndpointCore::count_rc() noexcept {
+  ++active_rc_;
+  rc_peak_ = std::max<std::uint64_t>(rc_peak_, active_rc_ + resetting_rc_ + rc_pool_.size());
 }
 
 // Whatever the state of its queue pair allows.
@@ -140,7 +150,18 @@ bool EndpointCore::pump_jobs() {
   while (auto done = background_->done()) {
     moved = true;
     --jobs_;
-    end_job(static_cast<RcJob&>(*done));
+    auto& job = static_cast<SetupJob&>(*done);
+    switch (job.of) {
+      case SetupJob::Of::pair:
+        end_job(static_cast<RcJob&>(job));
+        break;
+      case SetupJob::Of::link:
+        end_link_job(static_cast<RcJob&>(job));
+        break;
+      case SetupJob::Of::target:
+        end_target_job(static_cast<XrcTargetJob&>(job));
+        break;
+    }
   }
   return moved;
 }

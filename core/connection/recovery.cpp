@@ -52,10 +52,7 @@ void EndpointCore::break_connection(Peer& peer, const ibv_wc* wc) {
   peer.recovery = std::make_unique<Recovery>();
   recovering_.push_back(&peer);
   const Nanoseconds now = clock_.now();
-  if (over_rc(peer.receive_kind) && peer.received.messages() >= kServed) peer.failures = 0;
-  peer.refused_until = now + (setup_time_ << std::min(peer.failures, kMostDoublings));
-  peer.refused_place = true;
-  ++peer.failures;
+  wait_after_failure(peer, now);
   forget_changes(peer, now);
   std::vector<SendRecord> records;
   const bool connected = peer.rc && peer.rc->connected_to() != 0;
@@ -71,12 +68,20 @@ void EndpointCore::break_connection(Peer& peer, const ibv_wc* wc) {
   if (!connected && peer.recovery) tell_broken(peer);
 }
 
+void EndpointCore::wait_after_failure(Peer& peer, Nanoseconds now) {
+  const bool connected = over_rc(peer.receive_kind) || over_xrc(peer.receive_kind);
+  if (connected && peer.received.messages() >= kServed) peer.failures = 0;
+  peer.refused_until = now + (setup_time_ << std::min(peer.failures, kMostDoublings));
+  peer.refused_place = true;
+  ++peer.failures;
+}
+
 // Both directions stand still. What leads to another channel is forgotten, by both ends.
 void EndpointCore::forget_changes(Peer& peer, Nanoseconds now) {
   if (peer.wants_place) stop_wanting(peer);
   if (peer.decision != 0) decided(peer, "not done: the connection failed");
   peer.requested_at = now;
-  peer.goes_on_to_rc = false;
+  peer.goes_on_to = base_;
   peer.receive_state = ReceiveState::broken;
   if (messages_over_rc(peer.receive_kind)) {
     peer.receive_kind = base_;
@@ -180,6 +185,12 @@ void EndpointCore::tell_broken(Peer& peer) {
 
 void EndpointCore::on_broken(Peer& peer, const wire::ControlMessage& message) {
   if (peer.remote_index == wire::kUnknownIndex) peer.remote_index = message.own_index;
+  if (over_xrc(peer.send_kind) || over_xrc(peer.receive_kind)) {
+    lose_peer(peer, Status{Code::invalid, fmt::format("{}: broken: the pair has no connection of "
+                                                      "its own",
+                                                      peer.address.to_string())});
+    return;
+  }
   break_connection(peer, nullptr);
   if (peer.lost) return;
   if (std::exchange(peer.recovery->peer_dead, true)) {
@@ -284,7 +295,7 @@ bool EndpointCore::go_on_recovering(Peer& peer) {
   }
   if (!recovery.asked || recovery.sent) return moved;
   while (recovery.at < recovery.records.size()) {
-    const bool done = send_again(peer, recovery.records[recovery.at]);
+    const bool done = send_again(peer, recovery, recovery.records[recovery.at]);
     if (peer.lost) return true;
     if (!done) return moved;
     moved = true;
@@ -334,8 +345,7 @@ wire::Header EndpointCore::header_of(const Recovery& recovery, const SendRecord&
 }
 
 // False: not now.
-bool EndpointCore::send_again(Peer& peer, const SendRecord& lost) {
-  Recovery& recovery = *peer.recovery;
+bool EndpointCore::send_again(Peer& peer, Recovery& recovery, const SendRecord& lost) {
   wire::Header header = header_of(recovery, lost);
   if (header.type == wire::Type::control) {
     send_control_again(peer, lost, header);
@@ -418,12 +428,14 @@ void EndpointCore::send_control_again(Peer& peer, const SendRecord& lost,
 
 // As the adapter would at any time.
 void EndpointCore::break_for_test(Peer& peer) {
-  if (!peer.rc || peer.rc->connected_to() == 0 || !over_rc(peer.receive_kind) || peer.recovery ||
+  RcQueue* queue = over_rc(peer.receive_kind) && !peer.recovery ? peer.rc.get() : nullptr;
+  if (over_xrc(peer.send_kind)) queue = peer.xrc->link->queue.get();
+  if (queue == nullptr || queue->connected_to() == 0 ||
       ++peer.since_failure < settings_.test_break_every) {
     return;
   }
   peer.since_failure = 0;
-  if (Status status = peer.rc->fail(); !status.ok()) {
+  if (Status status = queue->fail(); !status.ok()) {
     TURNOUT_LOG(connection, error, "{}: {}", peer.address.to_string(), status.text());
   }
 }

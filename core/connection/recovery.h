@@ -16,8 +16,8 @@ struct Recovery {
   // Messages of ours that the queue pair was not seen to deliver, oldest first, and the bytes of
   // those that were inline.
   std::vector<SendRecord> records;
-  std::unique_ptr<SentLog> log;
-  std::size_t at = 0;  // the next of them to look at
+  std::shared_ptr<const SentLog> log;  // others' too, of a connection that served several peers
+  std::size_t at = 0;                  // the next of them to look at
 
   bool dead = false;       // our end takes and sends nothing any more: the peer was told
   bool peer_dead = false;  // nor does the peer's

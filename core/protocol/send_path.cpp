@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "core/connection/node_link.h"
 #include "core/endpoint_core.h"
 
 namespace turnout {
@@ -107,16 +108,20 @@ const void* EndpointCore::in_one_piece(const StreamMessage& message, std::byte* 
 
 bool EndpointCore::post_over_ring(Peer& peer, const StreamMessage& message) {
   RingSender& ring = peer.ring_sender;
-  const bool rc = peer.send_kind == ChannelKind::rc_rdma;
+  // Null: over DC.
+  RcQueue* const rc = peer.send_kind == ChannelKind::rc_rdma ? peer.rc.get()
+                      : over_xrc(peer.send_kind)             ? peer.xrc->link->queue.get()
+                                                             : nullptr;
+  const std::uint32_t srq = over_xrc(peer.send_kind) ? peer.xrc->srq : 0;
   MessageQueue& dc = *pool(Purpose::data)[peer.data_queue];
-  if (ring.credits == 0 || (rc ? peer.rc->full() : dc.full())) return false;
+  if (ring.credits == 0 || (rc != nullptr ? rc->full() : dc.full())) return false;
   const bool acknowledged = (message.flags & wire::kAcknowledge) != 0;
   const std::size_t prefix = acknowledged ? wire::kOperationBytes : 0;
   const std::size_t bytes = prefix + message.length + sizeof(wire::Header);
   const std::uint64_t remote = ring.entry_end() - bytes;
   Status status;
   // What goes over DC stays in its buffer until done, see DcInitiator.
-  const bool small = rc && !acknowledged && peer.rc->takes_inline(bytes);
+  const bool small = rc != nullptr && !acknowledged && rc->takes_inline(bytes);
   std::uint32_t buffer = kNoBuffer;
   if (!small) {
     buffer = send_pool_.take();
@@ -139,7 +144,7 @@ bool EndpointCore::post_over_ring(Peer& peer, const StreamMessage& message) {
       charge(Work::copy, bytes);
     }
     pieces[count++] = {reinterpret_cast<std::uint64_t>(&header), sizeof header, 0};
-    status = peer.rc->write_inline(pieces, count, remote, ring.rkey, peer.id);
+    status = rc->write_inline(pieces, count, remote, ring.rkey, peer.id, srq);
   } else {
     std::byte* const start = send_pool_.data(buffer);
     std::memcpy(start, &message.operation, prefix);
@@ -166,8 +171,9 @@ bool EndpointCore::post_over_ring(Peer& peer, const StreamMessage& message) {
     record.length = static_cast<std::uint32_t>(bytes);
     record.remote = remote;
     record.rkey = ring.rkey;
-    if (rc) {
-      status = peer.rc->post(record);
+    if (rc != nullptr) {
+      record.dct = srq;
+      status = rc->post(record);
     } else {
       address_data(peer, &record);
       status = dc.post(record);

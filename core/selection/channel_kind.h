@@ -14,15 +14,21 @@ enum class ChannelKind : std::uint8_t {
   rc_rdma = 2,      // ring written over an RC queue pair of the pair's own
   rc_srq = 3,       // messages over the pair's RC queue pair into the shared receive queue
   ud_sendrecv = 4,
-  xrc_rdma = 5,
-  rc_sr = 6,  // messages over the pair's RC queue pair into that queue pair's own receive queue
+  xrc_rdma = 5,  // ring written over the sender's XRC connection to the receiver's node
+  rc_sr = 6,     // messages over the pair's RC queue pair into that queue pair's own receive queue
 };
 
 inline constexpr std::size_t kChannelKinds = 7;
 
 // Messages are written into a ring of the receiver's.
 [[nodiscard]] constexpr bool over_ring(ChannelKind kind) noexcept {
-  return kind == ChannelKind::dc_rdma || kind == ChannelKind::rc_rdma;
+  return kind == ChannelKind::dc_rdma || kind == ChannelKind::rc_rdma ||
+         kind == ChannelKind::xrc_rdma;
+}
+
+// It takes the sender's connection to a node, which serves all processes there.
+[[nodiscard]] constexpr bool over_xrc(ChannelKind kind) noexcept {
+  return kind == ChannelKind::xrc_rdma;
 }
 
 // Messages over the pair's RC queue pair, which a ring can be added to.

@@ -19,6 +19,7 @@ struct SenderHint {
   float busy = 0;               // share of its time spent on messages
   float switched = 0;           // share of its messages to us that made a DCI turn to us
   std::uint32_t active_rc = 0;  // queue pairs its adapter holds for it
+  std::uint32_t here = 0;       // processes of our node that it sends to, if it has XRC
 };
 
 // What is known of one source in the window. Kinds that are not named are the service that every
@@ -29,6 +30,7 @@ struct SourceView {
   std::uint64_t messages = 0;                      // received in the window
   bool rc_exists = false;  // an RC queue pair to this peer exists: RC costs no set-up, no bytes
   bool refused = false;    // this peer refused a channel lately: leave it as it is
+  bool over_node = false;  // RC is over its XRC connection to our node
   SenderHint hint = {};
 };
 
@@ -51,6 +53,9 @@ struct Limits {
                                       // the rings of the current map would give back
   std::uint64_t bytes_per_ring = 0;
   std::uint64_t bytes_per_rc = 0;
+  // The policy `turnout`: bytes of our end where RC goes over the source's XRC connection to our
+  // node; 0: there is no XRC.
+  std::uint64_t bytes_per_target = 0;
 };
 
 enum class Reason : std::uint8_t {
@@ -80,6 +85,7 @@ struct PlanLine {
   ChannelKind to = ChannelKind::dc_sendrecv;         // == from: stays, and `reason` says why
   ChannelKind otherwise = ChannelKind::dc_sendrecv;  // pays too, if the peer cannot give `to`
   Reason reason = Reason::gain;
+  bool over_node = false;       // RC-RDMA: over the source's XRC connection to our node
   std::uint64_t messages = 0;   // in the window
   double gain_per_message = 0;  // predicted, ns, against DC-sendrecv, this source's own share
 };

@@ -36,6 +36,22 @@ TurnoutSelector::TurnoutSelector(const TurnoutInput& input)
   choose_sources();
   shares_.reserve(sources_.size());
   for (const SourceView& s : sources_) shares_.push_back(share(s));
+  nodes_ = input.limits.bytes_per_target > 0 && needs_too_much();
+}
+
+// Of what pays, with queue pairs of the pairs' own.
+bool TurnoutSelector::needs_too_much() const {
+  std::uint64_t needed = 0, queue_pairs = 0;
+  for (std::size_t i = 0; i < sources_.size(); ++i) {
+    if (fixed(i)) {
+      needed += bytes(i, sources_[i].current);
+    } else if (std::max(shares_[i].rc, shares_[i].dc) > 0) {
+      const bool rc = shares_[i].rc > shares_[i].dc;
+      if (rc) ++queue_pairs;
+      needed += bytes(i, rc ? ChannelKind::rc_rdma : ChannelKind::dc_rdma);
+    }
+  }
+  return needed > input_.limits.bytes_available || queue_pairs > input_.limits.max_active_rc;
 }
 
 Share TurnoutSelector::share(const SourceView& s) const {
@@ -101,14 +117,16 @@ double TurnoutSelector::gain(const Map& map) const {
 
 std::uint64_t TurnoutSelector::bytes(const SourceView& s, ChannelKind kind) const {
   if (!over_ring(kind)) return 0;
-  const bool queue_pair = kind == ChannelKind::rc_rdma && !rc_exists(s);
-  return input_.limits.bytes_per_ring + (queue_pair ? input_.limits.bytes_per_rc : 0);
+  if (kind != ChannelKind::rc_rdma || rc_exists(s)) return input_.limits.bytes_per_ring;
+  return input_.limits.bytes_per_ring +
+         (over_node(s) ? input_.limits.bytes_per_target : input_.limits.bytes_per_rc);
 }
 
 bool TurnoutSelector::fits(const Usage& u, const SourceView& s, ChannelKind kind) const {
   const Limits& l = input_.limits;
   return !over_ring(kind) ||
-         (u.rings < l.max_channels && (kind != ChannelKind::rc_rdma || u.rc < l.max_active_rc) &&
+         (u.rings < l.max_channels &&
+          (kind != ChannelKind::rc_rdma || over_node(s) || u.rc < l.max_active_rc) &&
           u.bytes <= l.bytes_available && bytes(s, kind) <= l.bytes_available - u.bytes);
 }
 
@@ -122,7 +140,7 @@ std::uint32_t TurnoutSelector::most_new_rc() const {
 void TurnoutSelector::take(Usage* u, std::size_t i, ChannelKind kind) const {
   if (!over_ring(kind)) return;
   ++u->rings;
-  if (kind == ChannelKind::rc_rdma) ++u->rc;
+  if (kind == ChannelKind::rc_rdma && !over_node(sources_[i])) ++u->rc;
   u->bytes += bytes(i, kind);
 }
 
@@ -285,6 +303,7 @@ Plan TurnoutSelector::plan() const {
     line.from = s.current;
     line.to = plan.changes ? to : line.from;
     if (line.to == ChannelKind::rc_rdma && v.dc > 0) line.otherwise = ChannelKind::dc_rdma;
+    line.over_node = line.to == ChannelKind::rc_rdma && over_node(s);
     line.reason = to != line.to ? Reason::not_certain : reason(s, v, to, usage, active);
     line.messages = s.messages;
     if (line.messages > 0)

@@ -24,6 +24,12 @@
 // RC pays x max(0, 1 - e/k), for each of the two levels. That, the ring limit and the bytes bound
 // the number of queue pairs; there is no constant h.
 //
+// Whose connection. An RC queue pair of the pair's own takes its bytes at both ends; over XRC a
+// sender has one for all processes of our node. Where the queue pairs and rings that pay do not fit
+// into the bytes there are, or the number there may be, a source that sends to two or more of our
+// processes gets RC-RDMA over that connection (PlanLine::over_node): it is no faster, and a process
+// that dies breaks it for all.
+//
 // When the map changes. An improvement D must exceed k standard errors of itself (kConfidence = 1)
 // instead of gamma. Its variance is the sum of: each cost's error times how much of it D holds
 // (errors of one cost are common to all sources); the counts', n messages having an error of

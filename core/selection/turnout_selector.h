@@ -39,6 +39,11 @@ class TurnoutSelector {
     return s.rc_exists || s.current == ChannelKind::rc_rdma;
   }
   [[nodiscard]] bool rc_exists(std::size_t i) const { return rc_exists(sources_[i]); }
+  // RC would be, or is, its connection to our node.
+  [[nodiscard]] bool over_node(const SourceView& s) const {
+    return s.over_node || (nodes_ && !rc_exists(s) && s.hint.here >= kLeastOfNode);
+  }
+  [[nodiscard]] bool needs_too_much() const;
   [[nodiscard]] double messages(std::size_t i) const {
     return static_cast<double>(sources_[i].messages);
   }
@@ -108,6 +113,8 @@ class TurnoutSelector {
   [[nodiscard]] Reason reason(const SourceView& s, const Share& v, ChannelKind to,
                               const Usage& usage, double active) const;
 
+  static constexpr std::uint32_t kLeastOfNode = 2;  // processes that share a connection
+
   const TurnoutInput& input_;
   const DeviceCosts& costs_;
   // The sources a map can differ in, busiest first, of tens of thousands: those with a channel of
@@ -117,6 +124,7 @@ class TurnoutSelector {
   std::vector<bool> chosen_;  // in sources_, by place in the input
   double lead_ = 0;
   double all_messages_ = 0;
+  bool nodes_ = false;  // connections to our node are made rather than queue pairs
 };
 
 }  // namespace turnout::selection

@@ -12,6 +12,10 @@ void log_destroy_failure(const char* verb, int error) noexcept {
   TURNOUT_LOG(verbs, warn, "{} failed: {}", verb, std::strerror(error));
 }
 
+int close_xrcd(ibv_xrcd* domain) noexcept {
+  return ibv_close_xrcd(domain);
+}
+
 Status failure(const char* verb, const std::string& object, int error) {
   const char* advice = "";
   Code code = Code::system;

@@ -29,6 +29,9 @@ using Cq = std::unique_ptr<ibv_cq, Destroyer<ibv_cq, &ibv_destroy_cq>>;
 using Srq = std::unique_ptr<ibv_srq, Destroyer<ibv_srq, &ibv_destroy_srq>>;
 using Ah = std::unique_ptr<ibv_ah, Destroyer<ibv_ah, &ibv_destroy_ah>>;
 using Qp = std::unique_ptr<ibv_qp, Destroyer<ibv_qp, &ibv_destroy_qp>>;
+// ibv_close_xrcd, which has no address that is the same everywhere.
+int close_xrcd(ibv_xrcd* domain) noexcept;
+using Xrcd = std::unique_ptr<ibv_xrcd, Destroyer<ibv_xrcd, &close_xrcd>>;
 
 // A Status for a verb that failed: what was called, on what, errno in words, what to do about the
 // usual causes (locked memory, limits).

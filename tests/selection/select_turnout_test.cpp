@@ -281,6 +281,47 @@ TEST(SelectTurnout, QueuePairsAreMadeOneByOne) {
   EXPECT_EQ(count(select_turnout(input), ChannelKind::rc_rdma), 0u);
 }
 
+// Where queue pairs for all who pay do not fit, senders that reach several of our processes get one
+// for all of these.
+TEST(SelectTurnout, ConnectionsToOurNodeAreMadeWhereQueuePairsDoNotFit) {
+  const auto nodes = [](const Plan& plan) {
+    return std::count_if(plan.lines.begin(), plan.lines.end(),
+                         [](const PlanLine& line) { return line.over_node; });
+  };
+  TurnoutWorld w;
+  w.add(8, 100'000, {0, 1, 0, 16});
+  w.limits.bytes_per_target = 4096;
+  Plan plan = select_turnout(w.input());
+  ASSERT_EQ(count(plan, ChannelKind::rc_rdma), 8u);
+  EXPECT_EQ(nodes(plan), 0) << "there is room";
+  const std::uint64_t rings = 8 * w.limits.bytes_per_ring;
+  w.limits.bytes_available = rings + 2 * w.limits.bytes_per_rc;
+  plan = select_turnout(w.input());
+  EXPECT_EQ(count(plan, ChannelKind::rc_rdma), 8u);
+  EXPECT_EQ(nodes(plan), 8);
+  // What is there stays, whatever it is.
+  w.sources[0].current = ChannelKind::rc_rdma;
+  w.sources[1].current = ChannelKind::rc_rdma;
+  w.sources[1].over_node = true;
+  plan = select_turnout(w.input());
+  EXPECT_EQ(count(plan, ChannelKind::rc_rdma), 8u);
+  for (const PlanLine& line : plan.lines) EXPECT_EQ(line.over_node, line.peer != 0) << line.peer;
+  // A sender that reaches only us saves nothing.
+  for (SourceView& s : w.sources) s = {s.peer, ChannelKind::dc_sendrecv, s.messages};
+  plan = select_turnout(w.input());
+  EXPECT_EQ(count(plan, ChannelKind::rc_rdma), 2u);
+  EXPECT_EQ(nodes(plan), 0);
+  // The number of queue pairs is such a limit, too.
+  for (SourceView& s : w.sources) s.hint = {0, 1, 0, 2};
+  w.limits.bytes_available = ~std::uint64_t{0} >> 1;
+  w.limits.max_active_rc = 3;
+  plan = select_turnout(w.input());
+  EXPECT_EQ(nodes(plan), 8);
+  w.limits.bytes_per_target = 0;
+  plan = select_turnout(w.input());
+  EXPECT_EQ(count(plan, ChannelKind::rc_rdma), 3u);
+}
+
 TEST(SelectTurnout, ShareOfTimeAndInitiators) {
   DeviceCosts costs;
   EXPECT_EQ(busy_share(costs, 0, 0, 0, 1e6), 0);

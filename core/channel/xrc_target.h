@@ -1,0 +1,43 @@
+// XrcTarget: this process's handle of the XRC queue pair that one remote process's initiator is
+// connected with (ibv_create_qp_ex(3), ibv_open_qp(3)).
+//
+// The first process of a node that a sender asks makes it, the others open it; the adapter counts
+// the handles, and it goes with the last. All writes of that sender to the node's processes come
+// over it, so whoever puts it into the error state does so for all. One thread at a time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "core/channel/dc_queue.h"
+#include "core/channel/xrc_domain.h"
+
+namespace turnout {
+
+// The sender's end.
+struct XrcInitiator {
+  std::uint32_t qp_number = 0;
+  std::uint16_t lid = 0;
+  std::array<std::uint8_t, 16> gid{};
+};
+
+class XrcTarget {
+ public:
+  // Connected with the initiator. Errors: system, unsupported.
+  [[nodiscard]] Status make(const verbs::Device& device, const XrcDomain& domain,
+                            const XrcInitiator& initiator, const QpTuning& tuning);
+  // Another process made it. Errors: again (it is gone, or another's by now).
+  [[nodiscard]] Status open(const verbs::Device& device, const XrcDomain& domain,
+                            std::uint32_t number, const XrcInitiator& initiator);
+  // Nothing comes over it any more, to any process.
+  [[nodiscard]] Status fail();
+  void close() noexcept { qp_.reset(); }
+
+  [[nodiscard]] explicit operator bool() const noexcept { return qp_ != nullptr; }
+  [[nodiscard]] std::uint32_t number() const noexcept { return qp_->qp_num; }
+
+ private:
+  verbs::Qp qp_;
+};
+
+}  // namespace turnout

@@ -1,0 +1,58 @@
+// NodeLink: this process's XRC connection to a node, over which it writes into rings of all
+// processes there (connection/xrc_setup.cpp); and PeerXrc, one peer's part in such connections.
+//
+// Owned by the endpoint, a NodeLink for each node that somebody is written to over it, a PeerXrc
+// for each peer that has a part in one; one thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/channel/rc_queue.h"
+#include "core/channel/xrc_target.h"
+#include "core/connection/recovery.h"
+#include "core/memory/account.h"
+
+namespace turnout {
+
+struct Peer;
+struct RcJob;
+struct XrcTargetJob;
+
+// A node is what has one port: its processes share the adapter.
+using NodeKey = std::pair<std::uint16_t, std::array<std::uint8_t, 16>>;  // lid, gid
+
+struct NodeLink {
+  NodeKey node;
+  std::unique_ptr<RcQueue> queue;  // the initiator; null while a job has it
+  RcJob* job = nullptr;
+  std::uint32_t target = 0;  // at the node, that it is connected with; 0: none yet
+  Peer* asked = nullptr;     // was asked to make the target
+  std::vector<Peer*> users;  // count of references: those that wait, and those written to
+};
+
+struct PeerXrc {
+  Reservation record;  // its bytes
+
+  // us -> peer
+  NodeLink* link = nullptr;        // it is a user of that
+  std::uint32_t srq = 0;           // number of its XRC receive queue
+  std::unique_ptr<Recovery> lost;  // messages, while the link that failed is made good
+
+  // peer -> us
+  XrcTarget target;   // our handle; empty while a job has it
+  Reservation bytes;  // if we made it
+  XrcTargetJob* job = nullptr;
+  bool broken = false;         // the peer said that its link failed
+  bool told = false;           // it, what has come here
+  bool ring_unlisted = false;  // our ring is not looked into
+
+  [[nodiscard]] bool idle() const noexcept {
+    return link == nullptr && lost == nullptr && !target && job == nullptr && !broken;
+  }
+};
+
+}  // namespace turnout

@@ -1,0 +1,206 @@
+// XRC connections that fail (connection/xrc_setup.cpp): the end of one process of a node breaks the
+// connection of every sender that was writing to it, with which the sender reaches all others
+// there. Nothing of theirs is lost and nothing comes twice.
+//
+// As recovery.cpp does it for the connection of a pair, but for one direction: the sender tells all
+// it wrote to over the link (`node_broken`). Each puts the target into the error state, which is
+// the same one for all of them, so that nothing arrives any more; stops looking into its ring; and
+// says what it has (`node_again`). What is missing is written to the very entries that it was for,
+// over DC, over which the ring then goes on (`node_resumed`), until the policy connects again.
+//
+// Establishment messages keep their order: what the receiver said about the channel before it knew
+// is void.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "core/connection/node_link.h"
+#include "core/connection/rc_job.h"
+#include "core/endpoint_core.h"
+
+namespace turnout {
+
+void EndpointCore::break_link(NodeLink& link, const ibv_wc& wc) {
+  TURNOUT_LOG(connection, info,
+              "the XRC connection to the node of lid {} failed: {}; what is missing is sent again",
+              link.node.first, ibv_wc_status_str(wc.status));
+  ++connections_.failed;
+  std::shared_ptr<const SentLog> log;
+  const std::vector<SendRecord> records = link.queue->take_all(&log);
+  const std::vector<Peer*> users = std::exchange(link.users, {});
+  discard_link(link);
+  for (Peer* const peer : users) peer->xrc->link = nullptr;
+  for (Peer* const peer : users) {
+    PeerXrc& xrc = *peer->xrc;
+    if (peer->send_state == SendState::preparing || peer->send_state == SendState::accepted) {
+      refuse_xrc(*peer, wire::Refusal::broken);
+      continue;
+    }
+    xrc.lost = std::make_unique<Recovery>();
+    xrc.lost->log = log;
+    xrc_lost_.push_back(peer);
+    peer->send_state = SendState::broken;
+    peer->flush_posted = false;
+    if (over_xrc(peer->send_kind)) {
+      peer->send_kind = ChannelKind::dc_rdma;
+      peer->sent.change(peer->send_kind, age());
+    }
+  }
+  for (const SendRecord& record : records) {
+    Peer& peer = *peers_[record.peer];
+    if (record.kind == SendRecord::Kind::message && !peer.lost && peer.xrc && peer.xrc->lost) {
+      peer.xrc->lost->records.push_back(record);
+    } else {
+      retire(record);
+    }
+  }
+  for (Peer* const peer : users) {
+    if (peer->lost || !peer->xrc || !peer->xrc->lost) continue;
+    wire::ControlMessage message;
+    message.type = wire::Control::node_broken;
+    message.own_index = peer->id;
+    send_control(*peer, Purpose::establishment, message);
+  }
+}
+
+// At the receiver.
+void EndpointCore::on_node_broken(Peer& peer, const wire::ControlMessage& message) {
+  if (peer.remote_index == wire::kUnknownIndex) peer.remote_index = message.own_index;
+  // It has left already, and is asked all the same what it has.
+  if (!peer.xrc) peer.xrc = std::make_unique<PeerXrc>();
+  PeerXrc& xrc = *peer.xrc;
+  if (std::exchange(xrc.broken, true)) {
+    lose_peer(peer, Status{Code::invalid, fmt::format("{}: node_broken: said twice of one "
+                                                      "connection",
+                                                      peer.address.to_string())});
+    return;
+  }
+  const Nanoseconds now = clock_.now();
+  if (peer.decision != 0) decided(peer, "not done: the connection failed");
+  wait_after_failure(peer, now);
+  // What it left is still to be emptied.
+  if (peer.receive_state != ReceiveState::draining) {
+    drop_new_ring(peer);
+    peer.receive_state = ReceiveState::broken;
+  }
+  peer.requested_at = now;
+  peer.goes_on_to = base_;
+  xrc.bytes = Reservation();
+  if (xrc.job != nullptr) {  // it is for what is void
+    xrc.job->peer = nullptr;
+    xrc.job = nullptr;
+  }
+  if (!xrc.target) {
+    tell_xrc_again(peer);
+    return;
+  }
+  auto job = std::make_unique<XrcTargetJob>(&peer, XrcTargetJob::Step::fail);
+  job->target = std::move(xrc.target);
+  start_target_job(std::move(job));
+}
+
+// Nothing arrives any more.
+void EndpointCore::tell_xrc_again(Peer& peer) {
+  if (peer.lost) return;
+  PeerXrc& xrc = *peer.xrc;
+  xrc.told = true;
+  if (over_ring(peer.receive_kind)) {
+    std::erase(rings_, &peer);
+    xrc.ring_unlisted = true;
+  }
+  wire::ControlMessage message;
+  message.type = wire::Control::node_again;
+  message.last_sequence = peer.receive_sequence - 1;
+  send_control(peer, Purpose::establishment, message);
+}
+
+// At the sender.
+void EndpointCore::on_node_again(Peer& peer, const wire::ControlMessage& message) {
+  Recovery* const lost = peer.xrc ? peer.xrc->lost.get() : nullptr;
+  const std::uint32_t from = message.last_sequence + 1;
+  const char* wrong = nullptr;
+  if (lost == nullptr || lost->asked) {
+    wrong = "no connection failed that it could be about";
+  } else if (before(peer.send_sequence, from)) {
+    wrong = "last_sequence is of a message that was not sent yet";
+  }
+  if (wrong != nullptr) {
+    lose_peer(peer, Status{Code::invalid,
+                           fmt::format("{}: node_again: {}", peer.address.to_string(), wrong)});
+    return;
+  }
+  lost->asked = true;
+  lost->from = settings_.break_rule == "drop-lost" ? peer.send_sequence : from;
+}
+
+bool EndpointCore::pump_xrc_lost() {
+  bool moved = false;
+  for (std::size_t i = 0; i < xrc_lost_.size();) {
+    Peer& peer = *xrc_lost_[i];
+    moved |= send_xrc_again(peer);
+    // Who is through, or lost, has left the list.
+    if (i < xrc_lost_.size() && xrc_lost_[i] == &peer) ++i;
+  }
+  return moved;
+}
+
+bool EndpointCore::send_xrc_again(Peer& peer) {
+  Recovery& lost = *peer.xrc->lost;
+  if (!lost.asked) return false;
+  bool moved = false;
+  while (lost.at < lost.records.size()) {
+    const bool done = send_again(peer, lost, lost.records[lost.at]);
+    if (peer.lost) return true;
+    if (!done) return moved;
+    moved = true;
+    ++lost.at;
+  }
+  if (lost.flushing && !lost.flushed) {
+    post_flush(peer);
+    if (peer.lost) return true;
+    if (!lost.flushed) return moved;
+  }
+  peer.xrc->lost.reset();
+  std::erase(xrc_lost_, &peer);
+  peer.send_state = SendState::steady;
+  wire::ControlMessage message;
+  message.type = wire::Control::node_resumed;
+  message.kind = static_cast<std::uint8_t>(peer.send_kind);
+  say_last(peer, &message);
+  send_control(peer, Purpose::establishment, message);
+  return true;
+}
+
+// At the receiver: the direction goes on.
+void EndpointCore::on_node_resumed(Peer& peer, const wire::ControlMessage& message) {
+  const auto to = static_cast<ChannelKind>(message.kind);
+  const bool draining = peer.receive_state == ReceiveState::draining;
+  const ChannelKind due = draining                       ? peer.wanted
+                          : over_ring(peer.receive_kind) ? ChannelKind::dc_rdma
+                                                         : base_;
+  const char* wrong = nullptr;
+  if (!peer.xrc || !peer.xrc->told) {
+    wrong = "no connection failed that it could be about";
+  } else if (to != due) {
+    wrong = "kind is of a channel that there is not";
+  }
+  if (wrong != nullptr) {
+    lose_peer(peer, Status{Code::invalid,
+                           fmt::format("{}: node_resumed: {}", peer.address.to_string(), wrong)});
+    return;
+  }
+  PeerXrc& xrc = *peer.xrc;
+  xrc.broken = xrc.told = false;
+  if (std::exchange(xrc.ring_unlisted, false)) rings_.push_back(&peer);
+  if (xrc.idle()) peer.xrc.reset();
+  if (draining) {
+    finish_drain(peer);
+  } else {
+    peer.wanted = to;
+    switch_receiving(peer, to);
+  }
+}
+
+}  // namespace turnout

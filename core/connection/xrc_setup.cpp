@@ -1,0 +1,389 @@
+// XRC: one connection of this process to a node serves all processes there (teardown.md, XRC; the
+// verbs: IBTA vol. 1, annex A14). So a process has as many as there are nodes, not processes.
+//
+// Only the direction changes that its sender's connection serves; the other direction of the pair
+// has its own. The receiver asks as for every ring (J1), with the number of its XRC receive queue.
+// The sender makes its initiator for the receiver's node, once for all who ask from there, and
+// accepts (J2) with its number. If it has no target yet the receiver makes one, in the domain that
+// the processes of its node share, else it opens the one that is named; it says so (J3, ready) and
+// with a new target its number. The sender connects, if it was not, and switches (J4, J5).
+//
+// Who leaves closes its handle of the target when everything has come, and says `closed`, as over
+// RC. The adapter counts the handles, the sender the peers that use its initiator: when nobody does
+// both are gone. A peer that was named a target which went meanwhile cannot open it, and says
+// `closed`: it may ask again.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "core/connection/node_link.h"
+#include "core/connection/rc_job.h"
+#include "core/endpoint_core.h"
+
+namespace turnout {
+namespace {
+void drop_if_idle(Peer& peer) {
+  if (peer.xrc && peer.xrc->idle()) peer.xrc.reset();
+}
+}  // namespace
+
+Status EndpointCore::open_xrc() {
+  auto domain = XrcDomain::open(*device_, receive_cq_.get());
+  if (!domain) return domain.status();
+  // Rings are asked for before anything of XRC is there that could be asked how it places bytes.
+  RcQueue queue(static_cast<std::uint32_t>(queues_.size()), 1, unsignalled_data_, 0, account_);
+  if (Status status =
+          queue.create(*device_, send_cq_.get(), receive_cq_.get(), data_srq_.get(), 0, 1, tuning_);
+      !status.ok()) {
+    return status;
+  }
+  placement_.ask_rc(queue, *device_);
+  xrc_ = std::move(domain).value();
+  return {};
+}
+
+bool EndpointCore::may_use_xrc() const noexcept {
+  const bool chosen = hints_ && settings_.xrc == "auto" && !over_datagrams() && !xrc_failed_ &&
+                      (device_->attributes().device_cap_flags & IBV_DEVICE_XRC) != 0;
+  return xrc_ != nullptr || chosen;
+}
+
+// Opened when it is first needed: most jobs never do.
+bool EndpointCore::has_xrc() {
+  if (xrc_ || !may_use_xrc()) return xrc_ != nullptr;
+  if (Status status = open_xrc(); !status.ok()) {
+    TURNOUT_LOG(connection, warn, "no connections for whole nodes: {}", status.text());
+    xrc_failed_ = true;
+  }
+  return xrc_ != nullptr;
+}
+
+// False: the budget has no room for the peer's part.
+bool EndpointCore::make_xrc(Peer& peer) {
+  if (peer.xrc) return true;
+  Reservation bytes = Reservation::take(account_, MemoryKind::peers, sizeof(PeerXrc), spare());
+  if (!bytes) return false;
+  peer.xrc = std::make_unique<PeerXrc>();
+  peer.xrc->record = std::move(bytes);
+  return true;
+}
+
+// At the sender. Null: it has none and may not have one, as `status` says.
+NodeLink* EndpointCore::link_to(const Address& address, Status* status) {
+  const NodeKey node{address.lid, address.gid};
+  if (NodeLink* const link = find_link(node)) return link;
+  if (active_rc_ >= settings_.max_active_rc || !may_make_rc()) {
+    *status = {Code::again,
+               "as many RC queue pairs as TURNOUT_MAX_ACTIVE_RC and TURNOUT_RC_POOL "
+               "allow are in use"};
+    return nullptr;
+  }
+  if (!reserve_rc()) {
+    *status = {Code::over_budget, "no memory within the budget for a queue pair"};
+    return nullptr;
+  }
+  auto link = std::make_unique<NodeLink>();
+  link->node = node;
+  auto job = std::make_unique<RcJob>(link.get());
+  const std::uint32_t id = take_queue_id();
+  job->queue =
+      std::make_unique<RcQueue>(id, kQueueDepth, unsignalled_data_, queue_epochs_[id], account_);
+  queues_[id] = job->queue.get();
+  job->make = true;
+  job->device = device_.get();
+  job->cq = send_cq_.get();
+  job->depth = kQueueDepth;
+  job->tuning = tuning_;
+  link->job = job.get();
+  count_rc();
+  start_job(std::move(job));
+  return node_links_.emplace(node, std::move(link)).first->second.get();
+}
+
+// J1 has come; `srq`: the number it names.
+void EndpointCore::take_xrc_request(Peer& peer, std::uint32_t srq) {
+  if (!make_xrc(peer)) {
+    answer_refusal(peer, wire::Refusal::budget);
+    return;
+  }
+  Status status;
+  NodeLink* const link = link_to(peer.address, &status);
+  if (link == nullptr) {
+    drop_if_idle(peer);
+    answer_refusal(peer, refusal_of(peer, status));
+    return;
+  }
+  PeerXrc& xrc = *peer.xrc;
+  xrc.link = link;
+  xrc.srq = srq;
+  link->users.push_back(&peer);
+  peer.send_state = SendState::preparing;
+  advance_link(*link);
+}
+
+// Whatever its state allows. The link is gone afterwards if nobody uses it.
+void EndpointCore::advance_link(NodeLink& link) {
+  if (link.users.empty()) {
+    discard_link(link);
+    return;
+  }
+  if (link.job != nullptr) return;
+  const std::vector<Peer*> users = link.users;
+  const NodeKey node = link.node;
+  for (Peer* const peer : users) {
+    if (find_link(node) != &link) return;  // the last of them was lost
+    if (peer->send_state != SendState::preparing) continue;
+    if (link.target == 0) {
+      if (link.asked != nullptr) return;
+      link.asked = peer;
+    }
+    peer->send_state = SendState::accepted;
+    wire::ControlMessage answer;
+    answer.type = wire::Control::accept;
+    answer.request = peer->answered_request;
+    answer.qp_number = link.queue->number();
+    answer.operation = link.target;
+    send_control(*peer, Purpose::establishment, answer);
+  }
+}
+
+// J3 has come.
+void EndpointCore::on_xrc_ready(Peer& peer, const wire::ControlMessage& message) {
+  if (!peer.xrc || peer.xrc->link == nullptr) return;
+  NodeLink& link = *peer.xrc->link;
+  if (link.asked != &peer) {
+    if (link.target != 0 && link.job == nullptr) begin_xrc(peer);
+    return;
+  }
+  if (link.job != nullptr || message.qp_number == 0) {
+    TURNOUT_LOG(connection, warn, "{}: ready with target {}: not expected",
+                peer.address.to_string(), message.qp_number);
+    return;
+  }
+  link.target = message.qp_number;
+  auto job = std::make_unique<RcJob>(&link);
+  job->queue = std::move(link.queue);
+  job->connect_to = link.target;
+  job->lid = peer.address.lid;
+  job->gid = peer.address.gid;
+  link.job = job.get();
+  start_job(std::move(job));
+}
+
+// J4: from here on the peer's ring is written over the link.
+void EndpointCore::begin_xrc(Peer& peer) {
+  peer.send_state = SendState::steady;
+  if (peer.send_kind != ChannelKind::dc_rdma) peer.ring_sender = peer.offered_ring;
+  switch_sending(peer, ChannelKind::xrc_rdma, peer.answered_request);
+}
+
+void EndpointCore::end_link_job(RcJob& job) {
+  if (job.after != RcJob::After::use) {
+    --resetting_rc_;
+    forget_rc(std::move(job.queue));
+    return;
+  }
+  if (job.link == nullptr) {  // given up meanwhile
+    --resetting_rc_;
+    destroy_initiator(std::move(job.queue));
+    return;
+  }
+  NodeLink& link = *job.link;
+  link.job = nullptr;
+  link.queue = std::move(job.queue);
+  if (!job.status.ok()) {
+    TURNOUT_LOG(connection, warn, "XRC connection to the node of lid {}: {}", link.node.first,
+                job.status.text());
+    refuse_link(link, job.status);
+    return;
+  }
+  if (job.connect_to != 0) {
+    ++connections_.made;
+    const NodeKey node = link.node;
+    if (Peer* const asked = std::exchange(link.asked, nullptr)) begin_xrc(*asked);
+    if (find_link(node) != &link) return;  // it was lost
+  }
+  advance_link(link);
+}
+
+// It cannot be made, or not be connected.
+void EndpointCore::refuse_link(NodeLink& link, const Status& status) {
+  const std::vector<Peer*> users = std::exchange(link.users, {});
+  discard_link(link);
+  for (Peer* const peer : users) peer->xrc->link = nullptr;
+  for (Peer* const peer : users) {
+    refuse_xrc(*peer, refusal_of(*peer, status));
+    drop_if_idle(*peer);
+  }
+}
+
+// It waits for the link, or was accepted and has not been written to. Who was accepted may have
+// said no itself meanwhile, and has no ring any more that could be written over DC.
+void EndpointCore::refuse_xrc(Peer& peer, wire::Refusal why) {
+  const bool accepted = peer.send_state == SendState::accepted;
+  peer.send_state = SendState::steady;
+  if (accepted) {
+    refuse(peer, peer.answered_request, why);
+  } else {
+    answer_refusal(peer, why);
+  }
+}
+
+// Of a peer that is written to no more.
+void EndpointCore::leave_link(Peer& peer) {
+  if (!peer.xrc || peer.xrc->link == nullptr) return;
+  NodeLink& link = *std::exchange(peer.xrc->link, nullptr);
+  std::erase(link.users, &peer);
+  if (link.asked == &peer) link.asked = nullptr;
+  drop_if_idle(peer);
+  advance_link(link);
+}
+
+// Nobody uses it.
+void EndpointCore::discard_link(NodeLink& link) {
+  --active_rc_;
+  ++resetting_rc_;
+  if (link.job != nullptr) {  // see end_link_job()
+    link.job->link = nullptr;
+  } else {
+    for (const SendRecord& record : link.queue->take_all()) retire(record);
+    --resetting_rc_;
+    destroy_initiator(std::move(link.queue));
+  }
+  node_links_.erase(NodeKey(link.node));
+}
+
+void EndpointCore::destroy_initiator(std::unique_ptr<RcQueue> queue) {
+  if (queue->qp() == nullptr) {
+    forget_rc(std::move(queue));
+    return;
+  }
+  auto job = std::make_unique<RcJob>(nullptr);
+  job->queue = std::move(queue);
+  job->after = RcJob::After::nothing;
+  ++resetting_rc_;
+  start_job(std::move(job));
+}
+
+// At the receiver: J2 has come.
+void EndpointCore::on_xrc_accept(Peer& peer, const wire::ControlMessage& message) {
+  if (message.operation > 0xffffff) {
+    lose_peer(peer,
+              Status{Code::invalid, fmt::format("{}: accept: {} is no number of a target",
+                                                peer.address.to_string(), message.operation)});
+    return;
+  }
+  const auto named = static_cast<std::uint32_t>(message.operation);
+  peer.receive_state = ReceiveState::connecting;
+  Status status;
+  if (!make_xrc(peer)) {
+    target_failed(peer, {Code::over_budget, "no memory within the budget for an XRC target"});
+    return;
+  }
+  PeerXrc& xrc = *peer.xrc;
+  if (xrc.target || xrc.job != nullptr) {
+    status = {Code::again, "the connection before is still being closed"};
+  } else if (named == 0) {
+    xrc.bytes = Reservation::take(account_, MemoryKind::queue_pairs,
+                                  queue_pair_bytes(QpService::dct, 0, 0, 0), spare(), 1);
+    if (!xrc.bytes) {
+      status = {Code::over_budget, "no memory within the budget for an XRC target"};
+    }
+  }
+  if (!status.ok()) {
+    target_failed(peer, status);
+    return;
+  }
+  auto job = std::make_unique<XrcTargetJob>(
+      &peer, named == 0 ? XrcTargetJob::Step::make : XrcTargetJob::Step::open);
+  job->initiator = {message.qp_number, peer.address.lid, peer.address.gid};
+  job->number = named;
+  job->device = device_.get();
+  job->domain = xrc_.get();
+  job->tuning = tuning_;
+  start_target_job(std::move(job));
+}
+
+void EndpointCore::start_target_job(std::unique_ptr<XrcTargetJob> job) {
+  if (job->peer != nullptr) job->peer->xrc->job = job.get();
+  ++jobs_;
+  background_->start(std::move(job));
+}
+
+void EndpointCore::end_target_job(XrcTargetJob& job) {
+  if (job.peer == nullptr) {
+    if (job.target) close_target(std::move(job.target));
+    return;
+  }
+  Peer& peer = *job.peer;
+  PeerXrc& xrc = *peer.xrc;
+  xrc.job = nullptr;
+  if (job.step == XrcTargetJob::Step::fail) {
+    if (!job.status.ok()) {
+      TURNOUT_LOG(connection, warn, "{}: {}", peer.address.to_string(), job.status.text());
+    }
+    tell_xrc_again(peer);
+    return;
+  }
+  if (!job.status.ok()) {
+    xrc.bytes = Reservation();
+    target_failed(peer, job.status);
+    return;
+  }
+  const bool made = job.step == XrcTargetJob::Step::make;
+  xrc.target = std::move(job.target);
+  peer.receive_state = ReceiveState::accepted;
+  wire::ControlMessage answer;
+  answer.type = wire::Control::ready;
+  answer.request = peer.request;
+  answer.qp_number = made ? xrc.target.number() : 0;
+  send_control(peer, Purpose::establishment, answer);
+}
+
+// There is no target for the request that was accepted.
+void EndpointCore::target_failed(Peer& peer, const Status& status) {
+  TURNOUT_LOG(connection, info, "{}: {}", peer.address.to_string(), status.text());
+  wire::ControlMessage answer;
+  answer.type = wire::Control::closed;
+  answer.request = peer.request;
+  send_control(peer, Purpose::establishment, answer);
+  peer.receive_state = ReceiveState::steady;
+  drop_new_ring(peer);
+  request_failed(peer, status);
+  drop_if_idle(peer);
+}
+
+// Everything that the peer wrote over it has come, or never will.
+void EndpointCore::leave_target(Peer& peer) {
+  if (!peer.xrc) return;
+  PeerXrc& xrc = *peer.xrc;
+  xrc.bytes = Reservation();
+  if (xrc.job != nullptr) {  // see end_target_job()
+    xrc.job->peer = nullptr;
+    xrc.job = nullptr;
+  }
+  if (xrc.target) close_target(std::move(xrc.target));
+  drop_if_idle(peer);
+}
+
+void EndpointCore::close_target(XrcTarget target) {
+  auto job = std::make_unique<XrcTargetJob>(nullptr, XrcTargetJob::Step::close);
+  job->target = std::move(target);
+  start_target_job(std::move(job));
+}
+
+// The peer is lost.
+void EndpointCore::forget_xrc(Peer& peer) {
+  if (!peer.xrc) return;
+  if (const std::unique_ptr<Recovery> lost = std::move(peer.xrc->lost)) {
+    std::erase(xrc_lost_, &peer);
+    for (; lost->at < lost->records.size(); ++lost->at) retire(lost->records[lost->at]);
+  }
+  peer.xrc->broken = false;
+  leave_target(peer);
+  leave_link(peer);
+}
+
+}  // namespace turnout
