@@ -196,18 +196,20 @@ struct Circumstances {
   bool scarce = false;     // little more memory than an endpoint needs to begin
   bool large = false;      // messages, most of them
   bool deaths = false;
-  bool failures = false;   // of connections
-  bool one_sided = false;  // operations, too
+  bool failures = false;       // of connections
+  bool one_sided = false;      // operations, too
+  std::uint32_t per_node = 0;  // ranks; 0: one or two
 };
 
 ScheduleOutcome play(std::uint64_t seed, const Circumstances& given, const MoreSettings& more) {
-  const auto [datagrams, scarce, large, deaths, failures, one_sided] = given;
+  const auto [datagrams, scarce, large, deaths, failures, one_sided, per_node] = given;
   Random random(seed);
   Options options;
   options.seed = seed;
   options.ranks = 2 + static_cast<std::uint32_t>(random.below(5));
   if (deaths) options.ranks = std::max(options.ranks, 3u);
   options.ranks_per_node = 1 + static_cast<std::uint32_t>(random.below(2));
+  if (per_node > 0) options.ranks_per_node = per_node;
   options.keep_latencies = false;
   options.time_limit = 600 * hca::kSecond;
   hca::Profile& profile = options.profile;
@@ -467,6 +469,30 @@ ScheduleOutcome play_at_limit(std::uint64_t seed, Circumstances given, const Mor
   return play(seed, given, settings);
 }
 
+ScheduleOutcome play_over_xrc(std::uint64_t seed, const MoreSettings& more) {
+  Random drawn(seed ^ 0x787263);
+  Circumstances given;
+  given.per_node = 1 + static_cast<std::uint32_t>(drawn.below(4));
+  given.scarce = drawn.below(4) == 0;
+  given.large = drawn.below(3) == 0;
+  given.deaths = drawn.below(4) == 0;
+  given.failures = drawn.below(2) == 0;
+  given.one_sided = true;
+  const auto pick = [&](std::initializer_list<const char*> values) {
+    return std::string(*(values.begin() + drawn.below(values.size())));
+  };
+  MoreSettings settings = {{"policy", "xrc-rdma-od"},
+                           {"test_switch_every", pick({"0", "0", "1", "3", "7", "20"})},
+                           {"max_active_rc", pick({"1", "2", "26"})},
+                           {"rc_pool", pick({"1", "128"})}};
+  if (given.failures) settings.emplace_back("test_break_every", pick({"0", "2", "5", "20"}));
+  if (drawn.below(4) != 0) {
+    settings.emplace_back("costs", TURNOUT_SOURCE_DIR "/tests/sim/quick_setup.toml");
+  }
+  settings.insert(settings.end(), more.begin(), more.end());
+  return play(seed, given, settings);
+}
+
 }  // namespace
 
 void ScheduleOutcome::add(const ScheduleOutcome& other) noexcept {
@@ -527,6 +553,10 @@ ScheduleOutcome play_scarce_schedule(std::uint64_t seed, const MoreSettings& mor
     return setting.first == "policy" && needs_dc(setting.second);
   });
   return play(seed, {.datagrams = seed % 2 == 1 && !needs, .scarce = true}, more);
+}
+
+ScheduleOutcome play_xrc_schedule(std::uint64_t seed, const MoreSettings& more) {
+  return play_over_xrc(seed, more);
 }
 
 }  // namespace turnout::sim

@@ -52,5 +52,8 @@ struct ScheduleOutcome {
 // transport errors.
 [[nodiscard]] ScheduleOutcome play_failure_schedule(std::uint64_t seed,
                                                     const MoreSettings& more = {});
+// Connections of nodes, with 1 to 4 ranks on each, that come and go; every second seed they fail,
+// every fourth ranks die.
+[[nodiscard]] ScheduleOutcome play_xrc_schedule(std::uint64_t seed, const MoreSettings& more = {});
 
 }  // namespace turnout::sim

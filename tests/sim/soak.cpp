@@ -40,6 +40,13 @@ int main(int argc, char** argv) {
       ->excludes("--scarce")
       ->excludes("--teardown")
       ->excludes("--deaths");
+  bool xrc = false;
+  app.add_flag("--xrc", xrc, "over connections of nodes, which fail, and ranks die")
+      ->excludes("--datagrams")
+      ->excludes("--scarce")
+      ->excludes("--teardown")
+      ->excludes("--deaths")
+      ->excludes("--failures");
   std::string policy;
   app.add_option("--policy", policy, "instead of the one drawn")
       ->check(CLI::IsMember(turnout::kPolicyNames));
@@ -49,7 +56,8 @@ int main(int argc, char** argv) {
   turnout::log::configure(log, "");
   using namespace turnout::sim;
   const auto [play, option] =
-      failures              ? std::pair(&play_failure_schedule, std::string(" --failures"))
+      xrc                   ? std::pair(&play_xrc_schedule, std::string(" --xrc"))
+      : failures            ? std::pair(&play_failure_schedule, std::string(" --failures"))
       : deaths              ? std::pair(&play_death_schedule, std::string(" --deaths"))
       : teardown            ? std::pair(&play_teardown_schedule, std::string(" --teardown"))
       : scarce              ? std::pair(&play_scarce_schedule, std::string(" --scarce"))
@@ -77,13 +85,14 @@ int main(int argc, char** argv) {
         fmt::print("  {} offers, {} messages put, {} told of\n", sum.offers, sum.puts,
                    sum.puts_told);
       }
-      if (teardown || deaths || failures) {
+      if (teardown || deaths || failures || xrc) {
         fmt::print("  {} ends of connections made, {} torn down\n", sum.connections.made,
                    sum.connections.tear_downs);
       }
       if (sum.reached > 0) fmt::print("  {} puts and gets\n", sum.reached);
-      if (failures) fmt::print("  {} ends of connections failed\n", sum.connections.failed);
-      if (deaths) fmt::print("  {} operations with the dead ended with an error\n", sum.refused);
+      if (failures || xrc) fmt::print("  {} ends of connections failed\n", sum.connections.failed);
+      if (deaths || xrc)
+        fmt::print("  {} operations with the dead ended with an error\n", sum.refused);
     }
     std::fflush(stdout);
   }
