@@ -24,5 +24,7 @@ namespace turnout::sim {
 
 // teardown: connections that give their places to others.
 [[nodiscard]] std::vector<Experiment> teardown_experiments();
+// nodes: one connection for all processes of a node.
+[[nodiscard]] std::vector<Experiment> node_experiments();
 
 }  // namespace turnout::sim

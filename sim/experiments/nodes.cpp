@@ -1,0 +1,193 @@
+// nodes: everybody sends to everybody, with many processes on each node: connections of a process,
+// and their memory, where they are the pairs' own (RC), the nodes' (XRC), or none (DC).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "base/value.h"
+#include "core/memory/account.h"
+#include "sim/experiments/list.h"
+#include "sim/experiments/page.h"
+#include "sim/workloads/window.h"
+
+namespace turnout::sim {
+
+namespace {
+
+constexpr std::uint32_t kPerNode = 16;
+constexpr std::uint32_t kRounds = 4;  // that are timed
+constexpr std::uint32_t kUnderWay = 16;
+constexpr std::uint64_t kTag = 1;
+constexpr std::uint64_t kBytes = 64;
+// Setting up a connection to everybody, one after the other, takes about a millisecond each.
+constexpr Picoseconds kEach = 4 * 1000 * hca::kMicrosecond;
+
+// A message to and from everybody.
+Task exchange(Rank rank) {
+  Window sends(kUnderWay), receives(kUnderWay);
+  for (std::uint32_t step = 1; step < rank.size(); ++step) {
+    const std::uint32_t to = (rank.id() + step) % rank.size();
+    const std::uint32_t from = (rank.id() + rank.size() - step) % rank.size();
+    if (receives.full()) co_await rank.wait(receives.pop());
+    const Request in = co_await rank.irecv(from, kBytes, kTag);
+    receives.push(in);
+    if (sends.full()) co_await rank.wait(sends.pop());
+    const Request out = co_await rank.isend(to, kBytes, kTag);
+    sends.push(out);
+  }
+  while (!receives.empty()) co_await rank.wait(receives.pop());
+  while (!sends.empty()) co_await rank.wait(sends.pop());
+}
+
+Task program(Rank rank, std::shared_ptr<Phases> phases) {
+  // What the first messages ask for is made while all compute.
+  if (rank.id() == 0) phases->begin("warmup", rank.now());
+  co_await exchange(rank);
+  co_await rank.compute_beside_thread(kEach * rank.size());
+  co_await exchange(rank);
+  co_await rank.compute_beside_thread(kEach * rank.size());
+  co_await rank.barrier();
+  if (rank.id() == 0) {
+    phases->end(rank.now(), 0);
+    phases->begin("all to all", rank.now());
+  }
+  for (std::uint32_t round = 0; round < kRounds; ++round) co_await exchange(rank);
+  co_await rank.barrier();
+  if (rank.id() == 0) {
+    phases->end(rank.now(), std::uint64_t{kRounds} * rank.size() * (rank.size() - 1));
+  }
+}
+
+Result<Instance> make(const Place& /*place*/) {
+  const auto phases = std::make_shared<Phases>();
+  return Instance{[phases](Rank rank) { return program(rank, phases); }, phases};
+}
+
+std::uint64_t of_kind(const Outcome& outcome, MemoryKind kind) {
+  for (const MemoryByKind& line : outcome.memory) {
+    if (line.kind == name(kind)) return line.largest;
+  }
+  return 0;
+}
+
+std::string channels_words(const Outcome& outcome) {
+  std::string words;
+  for (const Channels& one : outcome.channels) {
+    if (one.messages * 100 < outcome.messages) continue;  // the way there
+    words += fmt::format(
+        "{}{} {:.0f} %", words.empty() ? "" : ", ", one.channel,
+        100.0 * static_cast<double>(one.messages) / static_cast<double>(outcome.messages));
+  }
+  return words;
+}
+
+std::string table_of(const Study& study, std::uint32_t ranks) {
+  std::vector<std::vector<std::string>> table = {
+      {"policy", "connections of a process", "queue pairs' memory", "rings' memory",
+       "memory of a process", "messages over", "time of a message"}};
+  for (const PolicyResult& result : study.results) {
+    const Outcome& o = result.outcome;
+    const Timed timed = timed_phases(result);
+    table.push_back(
+        {fmt::format("`{}`", result.policy), fmt::format("{}", o.rc_peak),
+         value::human_bytes(of_kind(o, MemoryKind::queue_pairs)),
+         value::human_bytes(of_kind(o, MemoryKind::rings)), value::human_bytes(o.memory_peak),
+         channels_words(o),
+         fmt::format("{:.0f} ns", timed.time / 1e3 / timed.messages * static_cast<double>(ranks))});
+  }
+  return markdown_table(table);
+}
+
+// The policy `turnout` within a budget, with such connections and without.
+constexpr std::uint32_t kBudgetRanks = 4 * kPerNode;
+constexpr const char* kBudgets[] = {"48MiB", "24MiB", "16MiB"};
+
+Result<std::string> budget_table(const ExperimentOptions& options, const NamedValues& settings,
+                                 const Runner& runner) {
+  std::vector<std::vector<std::string>> table = {{"budget of a process", "`xrc`",
+                                                  "time of a message", "connections of a process",
+                                                  "memory of a process", "messages over"}};
+  for (const char* const budget : kBudgets) {
+    for (const char* const xrc : {"no", "auto"}) {
+      StudyOptions study = begin_study(options, kBudgetRanks, fmt::format("{} {} ", budget, xrc));
+      study.place.ranks_per_node = kPerNode;
+      study.workload = "alltoall";
+      study.options = {{"rounds", "300"}, {"bytes", fmt::format("{}", kBytes)}, {"group", "8"}};
+      study.settings =
+          overlaid(settings, {{"memory_budget", budget}, {"xrc", xrc}, {"interval", "1ms"}});
+      study.policies = {"turnout"};
+      study.time_limit = Picoseconds{1000} * hca::kSecond;
+      study.kept = nullptr;
+      const Result<Study> result = run_study(study, runner);
+      if (!result) return result.status();
+      const PolicyResult& one = result.value().results.front();
+      const Timed timed = timed_phases(one);
+      table.push_back({budget, xrc,
+                       fmt::format("{:.0f} ns", timed.time / 1e3 / timed.messages * kBudgetRanks),
+                       fmt::format("{}", one.outcome.rc_peak),
+                       value::human_bytes(one.outcome.memory_peak), channels_words(one.outcome)});
+    }
+  }
+  return markdown_table(table);
+}
+
+Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& runner) {
+  const auto policies = policies_of(options.policies, {"rc-rdma-od", "xrc-rdma-od", "dc-rdma-od"});
+  if (!policies) return policies.status();
+  std::vector<std::uint32_t> sizes = options.sizes;
+  if (sizes.empty()) sizes = {64 * kPerNode};
+  // Buffers so small that a thousand endpoints fit; memory limits nothing here.
+  const NamedValues settings = overlaid({{"receive_buffers", "64"},
+                                         {"control_buffers", "64"},
+                                         {"send_buffers", "32"},
+                                         {"ring_entries", "4"},
+                                         {"ring_entry_size", "512"},
+                                         {"memory_budget", "4GiB"}},
+                                        options.settings);
+  std::string tables;
+  for (const std::uint32_t ranks : sizes) {
+    if (ranks < 2) return Status{Code::invalid, "nodes: --sizes: at least 2 processes"};
+    StudyOptions study = begin_study(options, ranks);
+    study.place.ranks_per_node = kPerNode;
+    study.make = make;
+    study.workload = "all to all";
+    study.settings = overlaid(settings, room_for_all(ranks));
+    study.policies = policies.value();
+    study.time_limit = Picoseconds{1000} * hca::kSecond;
+    study.kept = nullptr;
+    const Result<Study> result = run_study(study, runner);
+    if (!result) return result.status();
+    tables += fmt::format("## {} nodes of {} processes\n\n{}\n", (ranks + kPerNode - 1) / kPerNode,
+                          kPerNode, table_of(result.value(), ranks));
+  }
+  const auto within = budget_table(options, settings, runner);
+  if (!within) return within.status();
+  std::string page = fmt::format(
+      "# nodes\n\nEvery process sends {} bytes to every other, {} times after two rounds in which "
+      "the connections come about. Under\n`rc-rdma-od` a connection is the pair's own, under "
+      "`xrc-rdma-od` a process has one to each node, its own too, and the\nprocesses there share "
+      "its other end ([019](../decisions/019-xrc.md)), under `dc-rdma-od` there are none.\n\n{}\n",
+      kBytes, kRounds, provenance(options.profile));
+  page += tables;
+  page += fmt::format(
+      "## Within a budget, {} nodes of {} processes\n\nThe policy `turnout`; the workload "
+      "`alltoall` with rounds=300, bytes={}, group=8; an interval of 1 ms.\n\n{}\n",
+      kBudgetRanks / kPerNode, kPerNode, kBytes, within.value());
+  page +=
+      "- Connections: RC queue pairs or XRC initiators of the process that had most at one time.\n"
+      "- Memory: of the process that had most of that kind. Queue pairs: those of the start "
+      "service, and the other\n  ends of XRC connections that the process made, included.\n"
+      "- Time of a message: of the rounds, for one message of one process.\n\n";
+  page += fmt::format("## How it was run\n\n{}",
+                      how_it_was_run("nodes", options, options.options, settings));
+  return ExperimentResult{std::move(page), {}};
+}
+
+}  // namespace
+
+std::vector<Experiment> node_experiments() {
+  return {{"nodes", "connections and memory where many processes share a node", run}};
+}
+
+}  // namespace turnout::sim
