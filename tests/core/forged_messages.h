@@ -14,6 +14,12 @@ struct ForgedMessages {
     core.send_control(*core.find_peer(world.peer(from, to)), EndpointCore::Purpose::establishment,
                       message);
   }
+  // The queue pair of their connection at the end of `at`; 0: there is none.
+  [[nodiscard]] static std::uint32_t queue_pair(TestWorld& world, std::size_t at, std::size_t of) {
+    auto& core = static_cast<EndpointCore&>(world[at]);
+    const Peer& peer = *core.find_peer(world.peer(at, of));
+    return peer.rc ? peer.rc->number() : 0;
+  }
   // The connection of these two, at the end of `at`.
   [[nodiscard]] static bool fail_queue_pair(TestWorld& world, std::size_t at, std::size_t of) {
     auto& core = static_cast<EndpointCore&>(world[at]);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/core/connections.h"
+#include "tests/core/forged_messages.h"
 #include "tests/core/requests.h"
 #include "tests/core/test_world.h"
 #include "tests/core/two_way_traffic.h"
@@ -278,6 +279,29 @@ TEST_P(TearDown, AVictimGivesItsBytes) {
   for (std::size_t i = 0; i < 4; ++i) {
     const EndpointReport report = world[i].report();
     EXPECT_LE(report.peak, report.budget);
+  }
+}
+
+// A word that tears down what is not there, or comes thrice from one that does not go itself: its
+// connection stands half torn down, and every message comes.
+TEST_P(TearDown, ALeaveOutOfItsTurnCostsNothingButTheConnection) {
+  for (const bool right : {false, true}) {
+    TestWorld world(2, at_most("2"));
+    connect(world, 0, 1);
+    const std::uint32_t number = ForgedMessages::queue_pair(world, 0, 1);
+    ASSERT_NE(number, 0u);
+    wire::ControlMessage leave;
+    leave.type = wire::Control::leave;
+    leave.qp_number = right ? number : number + 1;
+    for (int n = 0; n < 3; ++n) ForgedMessages::send(world, 0, 1, leave);
+    for (int n = 0; n < 20; ++n) swap(world, 0, 1);
+    ASSERT_FALSE(HasFatalFailure());
+    EXPECT_EQ(connections(world).tear_downs_by_peers, right ? 1u : 0u);
+    for (std::size_t i = 0; i < 2; ++i) {
+      for (const PeerReport& peer : world[i].report().peers) EXPECT_FALSE(peer.lost);
+    }
+    EXPECT_EQ(over_rc(world, 1, 0), !right);
+    EXPECT_TRUE(over_rc(world, 0, 1));
   }
 }
 
