@@ -222,13 +222,20 @@ bool EndpointCore::close() {
     if (!over_datagrams()) probe_before_close();
     closing_phase_ = Closing::draining;
   }
+  // What a connection loses now is still sent again; what was written over one of a node is known
+  // to be there.
+  const bool made_good = recovering_.empty() && xrc_lost_.empty() &&
+                         std::all_of(node_links_.begin(), node_links_.end(), [](const auto& link) {
+                           return !link.second->queue || link.second->queue->idle();
+                         });
   const bool drained =
-      over_datagrams() ? links_settled()
-                       : std::all_of(queues_.begin(),
-                                     queues_.begin() + static_cast<std::ptrdiff_t>(base_queues_),
-                                     [](const SendQueue* queue) { return queue->idle(); }) &&
-                             std::none_of(peers_.begin(), peers_.end(),
-                                          [](const auto& peer) { return waits_over_rc(*peer); });
+      made_good &&
+      (over_datagrams() ? links_settled()
+                        : std::all_of(queues_.begin(),
+                                      queues_.begin() + static_cast<std::ptrdiff_t>(base_queues_),
+                                      [](const SendQueue* queue) { return queue->idle(); }) &&
+                              std::none_of(peers_.begin(), peers_.end(),
+                                           [](const auto& peer) { return waits_over_rc(*peer); }));
   if (!late && !drained) return false;
   closing_phase_ = Closing::closed;
   return true;
@@ -249,6 +256,7 @@ void EndpointCore::probe_before_close() {
   for (const auto& peer : peers_) {
     if (waits_over_rc(*peer)) probe_over_rc(*peer);
   }
+  for (const auto& [node, link] : node_links_) probe_link(*link);
   for (auto& initiators : initiators_) {
     for (auto& queue : initiators) {
       if (queue->idle() || queue->full()) continue;

@@ -581,6 +581,7 @@ class EndpointCore final : public Endpoint {
   void on_accept(Peer& peer, const wire::ControlMessage& message);
   void on_ready(Peer& peer, const wire::ControlMessage& message);
   void on_switched(Peer& peer, const wire::ControlMessage& message);
+  [[nodiscard]] static bool excludes(const Peer& peer, ChannelKind to) noexcept;
   [[nodiscard]] static bool awaits_answer(const Peer& peer) noexcept;
   void on_refuse(Peer& peer, const wire::ControlMessage& message);
   void wait_before_asking(Peer& peer, wire::Refusal why, std::string_view instead);
@@ -664,6 +665,9 @@ class EndpointCore final : public Endpoint {
   void refuse_xrc(Peer& peer, wire::Refusal why);
   void leave_link(Peer& peer);
   void discard_link(NodeLink& link);
+  void look_after_links(Nanoseconds now);
+  void probe_link(NodeLink& link);
+  static void drop_if_idle(Peer& peer) noexcept;
   void destroy_initiator(std::unique_ptr<RcQueue> queue);
   void on_xrc_accept(Peer& peer, const wire::ControlMessage& message);
   void start_target_job(std::unique_ptr<XrcTargetJob> job);

@@ -22,6 +22,10 @@ std::string_view explain(Refusal refusal) noexcept {
       return "it tears the connection down";
     case Refusal::broken:
       return "its connection to this node failed";
+    case Refusal::other:
+      return "the pair has, or makes, a connection of the other kind";
+    case Refusal::late:
+      return "it has waited too long for an answer";
   }
   return "an unknown reason";
 }

@@ -194,6 +194,8 @@ enum class Refusal : std::uint8_t {
   device = 4,
   leaving = 5,
   broken = 6,
+  other = 7,
+  late = 8,
 };
 [[nodiscard]] std::string_view explain(Refusal refusal) noexcept;
 

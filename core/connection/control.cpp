@@ -541,6 +541,7 @@ void EndpointCore::keep_alive(Nanoseconds now) {
       awaited_from_any = awaited_from_any || !r->multi;
     }
   }
+  look_after_links(now);
   std::size_t probed = 0;
   for (std::size_t n = peers_.size(); n > 0; --n) {
     keepalive_at_ = keepalive_at_ + 1 < peers_.size() ? keepalive_at_ + 1 : 0;
@@ -574,7 +575,7 @@ void EndpointCore::keep_alive(Nanoseconds now) {
     if ((!expected && !idle) || peer.probes > 0 || now - peer.heard < settings_.keepalive) continue;
     if (probed == std::max(kProbesPerRound, peers_.size() / 16)) continue;
     ++probed;
-    if (idle && peer.rc) {
+    if (idle && peer.rc && peer.rc->connected_to() != 0) {
       probe_over_rc(peer);
     } else {
       probe(peer, *pool(Purpose::credit)[peer.credit_queue]);

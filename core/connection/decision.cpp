@@ -146,7 +146,8 @@ void EndpointCore::carry_out(const selection::WindowSelection& selected, Nanosec
     // A ring over DC serves until the queue pair is made, and is kept for it.
     const bool steps = hints_ && line.to == ChannelKind::rc_rdma && line.from == base_ &&
                        line.otherwise == ChannelKind::dc_rdma && !peer.rc;
-    const ChannelKind to = line.over_node && has_xrc() ? ChannelKind::xrc_rdma : line.to;
+    if (line.over_node && !has_xrc()) continue;  // the next decision knows
+    const ChannelKind to = line.over_node ? ChannelKind::xrc_rdma : line.to;
     peer.goes_on_to = steps ? to : base_;
     change_channel(peer, steps ? ChannelKind::dc_rdma : to, line.otherwise, reason,
                    line.gain_per_message);
@@ -218,7 +219,7 @@ void EndpointCore::change_channel(Peer& peer, ChannelKind to, ChannelKind otherw
                                   const std::string& reason, double gain) {
   if (peer.lost || peer.recovery || peer.remote_index == wire::kUnknownIndex ||
       peer.receive_state != ReceiveState::steady || peer.receive_kind == to ||
-      !has_change(peer.receive_kind, to)) {
+      !has_change(peer.receive_kind, to) || excludes(peer, to)) {
     return;
   }
   bool kept =

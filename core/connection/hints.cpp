@@ -48,7 +48,8 @@ void EndpointCore::tell_hints() {
   std::map<NodeKey, std::uint32_t> on_node;  // processes that we sent to
   if (may_use_xrc()) {
     for (const auto& peer : peers_) {
-      if (peer->sent_now > 0 && !peer->lost) ++on_node[{peer->address.lid, peer->address.gid}];
+      if (peer->sent_now > 0 && !peer->lost && !peer->self)
+        ++on_node[{peer->address.lid, peer->address.gid}];
     }
   }
   for (const auto& pointer : peers_) {

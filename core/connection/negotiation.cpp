@@ -206,6 +206,14 @@ void EndpointCore::on_flushed(Peer& peer) {
   switch_sending(peer, peer.answered_kind, peer.answered_request);
 }
 
+// A pair has an RC queue pair, or one or both of its directions are over XRC, not both: each has
+// states of its own for being made, and failing.
+bool EndpointCore::excludes(const Peer& peer, ChannelKind to) noexcept {
+  if (over_xrc(to)) return peer.has_rc();
+  const bool asks = peer.receive_state != ReceiveState::steady && over_xrc(peer.wanted);
+  return over_rc(to) && (asks || (peer.xrc && !peer.xrc->idle()));
+}
+
 // J2, at the sender of the data.
 void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
   const auto to = static_cast<ChannelKind>(message.kind);
@@ -258,6 +266,10 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
   if (closing_ || peer.send_state != SendState::steady || (peer.send_uses_rc && !adds_ring) ||
       from_ring_over_rc || from_xrc || (has_ring && !takes_ring)) {
     refuse(peer, message.request, wire::Refusal::busy);
+    return;
+  }
+  if (excludes(peer, to)) {
+    refuse(peer, message.request, wire::Refusal::other);
     return;
   }
   if (over_xrc(to) && !has_xrc()) {

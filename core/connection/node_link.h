@@ -13,6 +13,7 @@
 
 #include "core/channel/rc_queue.h"
 #include "core/channel/xrc_target.h"
+#include "core/clock.h"
 #include "core/connection/recovery.h"
 #include "core/memory/account.h"
 
@@ -30,6 +31,7 @@ struct NodeLink {
   std::unique_ptr<RcQueue> queue;  // the initiator; null while a job has it
   RcJob* job = nullptr;
   std::uint32_t target = 0;  // at the node, that it is connected with; 0: none yet
+  Nanoseconds asked_at = 0;  // if somebody was:
   Peer* asked = nullptr;     // was asked to make the target
   std::vector<Peer*> users;  // count of references: those that wait, and those written to
 };

@@ -31,6 +31,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "core/connection/node_link.h"
 #include "core/connection/rc_job.h"
 #include "core/endpoint_core.h"
 
@@ -185,7 +186,7 @@ void EndpointCore::tell_broken(Peer& peer) {
 
 void EndpointCore::on_broken(Peer& peer, const wire::ControlMessage& message) {
   if (peer.remote_index == wire::kUnknownIndex) peer.remote_index = message.own_index;
-  if (over_xrc(peer.send_kind) || over_xrc(peer.receive_kind)) {
+  if (peer.xrc && !peer.xrc->idle()) {
     lose_peer(peer, Status{Code::invalid, fmt::format("{}: broken: the pair has no connection of "
                                                       "its own",
                                                       peer.address.to_string())});

@@ -36,6 +36,7 @@ void EndpointCore::break_link(NodeLink& link, const ibv_wc& wc) {
     PeerXrc& xrc = *peer->xrc;
     if (peer->send_state == SendState::preparing || peer->send_state == SendState::accepted) {
       refuse_xrc(*peer, wire::Refusal::broken);
+      drop_if_idle(*peer);
       continue;
     }
     xrc.lost = std::make_unique<Recovery>();
@@ -163,6 +164,7 @@ bool EndpointCore::send_xrc_again(Peer& peer) {
     if (!lost.flushed) return moved;
   }
   peer.xrc->lost.reset();
+  drop_if_idle(peer);
   std::erase(xrc_lost_, &peer);
   peer.send_state = SendState::steady;
   wire::ControlMessage message;
@@ -194,7 +196,7 @@ void EndpointCore::on_node_resumed(Peer& peer, const wire::ControlMessage& messa
   PeerXrc& xrc = *peer.xrc;
   xrc.broken = xrc.told = false;
   if (std::exchange(xrc.ring_unlisted, false)) rings_.push_back(&peer);
-  if (xrc.idle()) peer.xrc.reset();
+  drop_if_idle(peer);
   if (draining) {
     finish_drain(peer);
   } else {

@@ -24,9 +24,7 @@
 
 namespace turnout {
 namespace {
-void drop_if_idle(Peer& peer) {
-  if (peer.xrc && peer.xrc->idle()) peer.xrc.reset();
-}
+constexpr int kPatience = 4;  // decisions, as after a refusal
 }  // namespace
 
 Status EndpointCore::open_xrc() {
@@ -60,6 +58,10 @@ bool EndpointCore::has_xrc() {
   return xrc_ != nullptr;
 }
 
+void EndpointCore::drop_if_idle(Peer& peer) noexcept {
+  if (peer.xrc && peer.xrc->idle()) peer.xrc.reset();
+}
+
 // False: the budget has no room for the peer's part.
 bool EndpointCore::make_xrc(Peer& peer) {
   if (peer.xrc) return true;
@@ -79,6 +81,11 @@ NodeLink* EndpointCore::link_to(const Address& address, Status* status) {
                "as many RC queue pairs as TURNOUT_MAX_ACTIVE_RC and TURNOUT_RC_POOL "
                "allow are in use"};
     return nullptr;
+  }
+  // Of those that are kept for reuse, one gives its place.
+  while (!rc_pool_.empty() && active_rc_ + resetting_rc_ + rc_pool_.size() >= places()) {
+    forget_rc(std::move(rc_pool_.back()));
+    rc_pool_.pop_back();
   }
   if (!reserve_rc()) {
     *status = {Code::over_budget, "no memory within the budget for a queue pair"};
@@ -138,6 +145,7 @@ void EndpointCore::advance_link(NodeLink& link) {
     if (link.target == 0) {
       if (link.asked != nullptr) return;
       link.asked = peer;
+      link.asked_at = clock_.now();
     }
     peer->send_state = SendState::accepted;
     wire::ControlMessage answer;
@@ -202,7 +210,8 @@ void EndpointCore::end_link_job(RcJob& job) {
   if (job.connect_to != 0) {
     ++connections_.made;
     const NodeKey node = link.node;
-    if (Peer* const asked = std::exchange(link.asked, nullptr)) begin_xrc(*asked);
+    Peer* const asked = std::exchange(link.asked, nullptr);
+    if (asked != nullptr && asked->send_state == SendState::accepted) begin_xrc(*asked);
     if (find_link(node) != &link) return;  // it was lost
   }
   advance_link(link);
@@ -239,6 +248,38 @@ void EndpointCore::leave_link(Peer& peer) {
   if (link.asked == &peer) link.asked = nullptr;
   drop_if_idle(peer);
   advance_link(link);
+}
+
+// One that was asked to make the target and does not answer, since it computes, holds up nobody
+// else of its node for long.
+void EndpointCore::look_after_links(Nanoseconds now) {
+  std::vector<Peer*> late;
+  for (const auto& [node, link] : node_links_) {
+    const bool waits = link->asked != nullptr && link->job == nullptr;
+    if (waits && now - link->asked_at >= settings_.keepalive / 4) late.push_back(link->asked);
+  }
+  for (Peer* const peer : late) {
+    if (peer->lost || !peer->xrc || peer->xrc->link == nullptr) continue;
+    refuse_xrc(*peer, wire::Refusal::late);
+    leave_link(*peer);
+  }
+}
+
+// What was written before is there when it is done.
+void EndpointCore::probe_link(NodeLink& link) {
+  if (!link.queue || link.queue->idle() || link.queue->full()) return;
+  Peer& peer = *link.users.front();
+  SendRecord record;
+  record.kind = SendRecord::Kind::probe;
+  record.opcode = IBV_WR_RDMA_WRITE;
+  record.peer = peer.id;
+  record.dct = peer.xrc->srq;
+  ++peer.probes;
+  profile_.count_sent(Traffic::control, 0);
+  if (Status status = link.queue->post(record); !status.ok()) {
+    --peer.probes;
+    TURNOUT_LOG(connection, warn, "{}: {}", peer.address.to_string(), status.text());
+  }
 }
 
 // Nobody uses it.
@@ -352,6 +393,10 @@ void EndpointCore::target_failed(Peer& peer, const Status& status) {
   peer.receive_state = ReceiveState::steady;
   drop_new_ring(peer);
   request_failed(peer, status);
+  // It would fail as well for as long as the two see different domains.
+  const Nanoseconds now = clock_.now();
+  wait_after_failure(peer, now);
+  peer.refused_until = std::max(peer.refused_until, now + kPatience * settings_.interval);
   drop_if_idle(peer);
 }
 

@@ -300,6 +300,72 @@ TEST_F(Xrc, AFailureSaidTwiceIsRefused) {
   EXPECT_NE(text.find("node_broken: said twice"), std::string::npos) << text;
 }
 
+// A pair has one kind of connection: of two requests that cross one or both are refused, and what
+// there is can leave, fail and be asked for again.
+TEST_F(Xrc, APairHasOneKindOfConnection) {
+  using enum ChannelKind;
+  int xrc = 0, rc = 0;
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    TestWorld world(
+        2,
+        {{"policy", "turnout"}, {"interval", "3600s"}, {"ack_timeout", "4"}, {"retry_count", "1"}},
+        seed);
+    for (int n = 0; n < 3; ++n) swap(world, 64);
+    const auto steady = [&] {
+      return ForgedMessages::is_steady(world, 0, 1) && ForgedMessages::is_steady(world, 1, 0);
+    };
+    bool first = seed % 2 == 0;
+    for (int round = 0; round < 12; ++round, first = !first) {
+      ForgedMessages::ask_for(world, 0, 1, first ? xrc_rdma : rc_rdma);
+      world.progress_all(static_cast<int>(seed % 5));
+      ForgedMessages::ask_for(world, 1, 0, first ? rc_rdma : xrc_rdma);
+      for (int n = 0; n < 5; ++n) swap(world, n % 2 == 0 ? 64 : 4000);
+      ASSERT_FALSE(HasFatalFailure()) << seed;
+      ASSERT_TRUE(world.until(steady)) << seed << " " << round;
+      const ChannelKind in = channel(world, 0, 1), out = channel(world, 1, 0);
+      EXPECT_FALSE((over_xrc(in) && over_rc(out)) || (over_rc(in) && over_xrc(out))) << seed;
+      xrc += over_xrc(in) || over_xrc(out) ? 1 : 0;
+      rc += over_rc(in) || over_rc(out) ? 1 : 0;
+      if (round % 3 == 2) {
+        ForgedMessages::ask_for(world, 0, 1, dc_sendrecv);
+        ForgedMessages::ask_for(world, 1, 0, dc_sendrecv);
+        ASSERT_TRUE(world.until(steady)) << seed;
+        world.progress_all(20);
+      }
+    }
+    for (std::size_t i = 0; i < 2; ++i) {
+      for (const PeerReport& peer : world[i].report().peers) EXPECT_FALSE(peer.lost);
+    }
+  }
+  EXPECT_GT(xrc, 20);
+  EXPECT_GT(rc, 20);
+}
+
+// It computes, and does not make the target that it was asked for.
+TEST_F(Xrc, OneThatDoesNotAnswerHoldsUpNobodyForLong) {
+  TestWorld world(3, {{"policy", "turnout"}, {"interval", "3600s"}, {"keepalive", "20ms"}});
+  for (int n = 0; n < 3; ++n) {
+    for (const std::size_t b : {1u, 2u}) swap(world, 64, 0, b);
+  }
+  const auto go_on = [&](std::initializer_list<std::size_t> who, auto&& condition) {
+    for (int n = 0; n < 2000 && !condition(); ++n) {
+      for (const std::size_t i : who) world[i].progress();
+      world.clock().advance(100'000);
+    }
+    return condition();
+  };
+  ForgedMessages::ask_for(world, 2, 0, ChannelKind::xrc_rdma);
+  ASSERT_TRUE(go_on({0}, [&] { return ForgedMessages::was_accepted(world, 0, 2); }));
+  ForgedMessages::ask_for(world, 1, 0, ChannelKind::xrc_rdma);
+  EXPECT_TRUE(go_on({0, 1}, [&] { return over_xrc(channel(world, 1, 0)); }));
+  // And it is told.
+  EXPECT_TRUE(world.until([&] { return ForgedMessages::is_steady(world, 2, 0); }));
+  EXPECT_FALSE(over_xrc(channel(world, 2, 0)));
+  ForgedMessages::ask_for(world, 2, 0, ChannelKind::xrc_rdma);
+  EXPECT_TRUE(world.until([&] { return over_xrc(channel(world, 2, 0)); }));
+  for (const std::size_t b : {1u, 2u}) swap(world, 64, 0, b);
+}
+
 // What nobody asked for is dropped, and the pair goes on.
 TEST_F(Xrc, WordsOutOfTurnAreDropped) {
   for (const wire::Control type : {wire::Control::accept, wire::Control::ready,

@@ -489,6 +489,13 @@ ScheduleOutcome play_over_xrc(std::uint64_t seed, const MoreSettings& more) {
   if (drawn.below(4) != 0) {
     settings.emplace_back("costs", TURNOUT_SOURCE_DIR "/tests/sim/quick_setup.toml");
   }
+  // Pairs have one kind or the other, as the selection of each end says.
+  if (drawn.below(4) == 0) {
+    settings.insert(settings.end(), {{"policy", "turnout"},
+                                     {"test_switch_every", "0"},
+                                     {"max_active_rc", pick({"1", "2"})},
+                                     {"interval", pick({"20us", "100us"})}});
+  }
   settings.insert(settings.end(), more.begin(), more.end());
   return play(seed, given, settings);
 }
