@@ -171,7 +171,7 @@ void EndpointCore::switch_after_flush(Peer& peer, ChannelKind to, std::uint32_t 
 // A write of no bytes, which the adapter does when the messages before it have found receives.
 void EndpointCore::post_flush(Peer& peer) {
   if (peer.flush_posted || peer.lost) return;
-  const bool rc = peer.send_kind == ChannelKind::rc_srq;
+  const bool rc = messages_over_rc(peer.send_kind) || peer.own_sender.request != 0;
   MessageQueue& base = *pool(Purpose::data)[peer.data_queue];
   if (rc ? peer.rc->idle() : base.idle()) {
     peer.flush_posted = true;
@@ -222,7 +222,9 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
     refuse(peer, message.request, wire::Refusal::busy);
     return;
   }
-  if (to == base_ && peer.send_kind == ChannelKind::rc_srq) {
+  // Else messages over the start service could have every receive when the connection fails, and
+  // those that it loses would find none.
+  if (to == base_ && (messages_over_rc(peer.send_kind) || peer.own_sender.request != 0)) {
     switch_after_flush(peer, to, message.request);
     return;
   }

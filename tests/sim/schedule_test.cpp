@@ -16,7 +16,7 @@ namespace turnout::sim {
 namespace {
 
 // Of seed 7. A change of protocol, engine or schedule changes it, and is meant to be seen here.
-constexpr std::uint64_t kHashOfTen = 0x56b02ceba5d67f88;
+constexpr std::uint64_t kHashOfTen = 0xdcafcc405345298f;
 
 // Of the first seeds, all of which hold; the counts of all.
 template <class Play>
@@ -100,6 +100,8 @@ TEST(Schedules, HoldWhileConnectionsFail) {
   EXPECT_GT(sum.reached, 5000u);
   // Its operations held all send buffers but the one that was sent with, which nobody signalled.
   EXPECT_EQ(play_failure_schedule(20448).broken, "");
+  // Messages of the start service had every receive, and waited for those that came again.
+  EXPECT_EQ(play_failure_schedule(300463).broken, "");
 }
 // A message that is not sent again is missed.
 TEST(Schedules, FindWhatIsNotSentAgain) {
