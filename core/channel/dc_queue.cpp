@@ -12,13 +12,9 @@ constexpr std::uint8_t kRnrRetryForever = 7;
 // READs in flight per queue pair; what mlx5 adapters offer (max_qp_rd_atom).
 constexpr std::uint8_t kMaxReads = 16;
 
-void set_path(const verbs::Device& device, ibv_qp_attr* attr) {
-  attr->ah_attr.port_num = device.port_number();
-  if (device.global_addressing()) {
-    attr->ah_attr.is_global = 1;
-    attr->ah_attr.grh.hop_limit = 64;
-    attr->ah_attr.grh.sgid_index = device.gid_index();
-  }
+// Of a queue pair that has no destination of its own.
+ibv_ah_attr own_path(const verbs::Device& device) {
+  return path_to(device, 0, {});
 }
 
 }  // namespace
@@ -60,7 +56,7 @@ Status DcInitiator::to_ready() {
   attr = {};
   attr.qp_state = IBV_QPS_RTR;
   attr.path_mtu = device_->port().active_mtu;
-  set_path(*device_, &attr);
+  attr.ah_attr = own_path(*device_);
   error = ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE | IBV_QP_PATH_MTU | IBV_QP_AV);
   if (error != 0) return verbs::failure("ibv_modify_qp to RTR", "a DC initiator", error);
   attr = {};
@@ -142,8 +138,8 @@ Status DcTarget::create(const verbs::Device& device, ibv_cq* cq, ibv_srq* srq,
   qp.qp_state = IBV_QPS_RTR;
   qp.path_mtu = device.port().active_mtu;
   qp.min_rnr_timer = kMinRnrTimer;
-  set_path(device, &qp);
-  qp.ah_attr.grh.hop_limit = 64;
+  qp.ah_attr = own_path(device);
+  qp.ah_attr.grh.hop_limit = kHopLimit;  // of its answers, whoever asked
   error = ibv_modify_qp(qp_.get(), &qp,
                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_MIN_RNR_TIMER);
   if (error != 0) return verbs::failure("ibv_modify_qp to RTR", "a DC target", error);

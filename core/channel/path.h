@@ -14,6 +14,8 @@ namespace turnout {
 // target's process makes progress.
 inline constexpr std::uint8_t kMinRnrTimer = 1;
 
+inline constexpr std::uint8_t kHopLimit = 64;  // routers on the way, where there are any
+
 [[nodiscard]] inline ibv_ah_attr path_to(const verbs::Device& device, std::uint16_t lid,
                                          const std::array<std::uint8_t, 16>& gid) noexcept {
   ibv_ah_attr path{};
@@ -21,7 +23,7 @@ inline constexpr std::uint8_t kMinRnrTimer = 1;
   path.port_num = device.port_number();
   if (device.global_addressing()) {
     path.is_global = 1;
-    path.grh.hop_limit = 64;
+    path.grh.hop_limit = kHopLimit;
     path.grh.sgid_index = device.gid_index();
     std::memcpy(path.grh.dgid.raw, gid.data(), gid.size());
   }

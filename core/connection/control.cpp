@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "core/channel/path.h"
 #include "core/connection/recovery.h"
 #include "core/endpoint_core.h"
 
@@ -26,15 +27,7 @@ std::uint8_t choose_queue(std::uint64_t a, std::uint64_t b, std::size_t n) noexc
 ibv_ah* EndpointCore::address_handle(const Address& address, Status* status) {
   const auto key = std::make_pair(address.lid, address.gid);
   if (const auto found = handles_.find(key); found != handles_.end()) return found->second.get();
-  ibv_ah_attr attr{};
-  attr.dlid = address.lid;
-  attr.port_num = device_->port_number();
-  if (device_->global_addressing()) {
-    attr.is_global = 1;
-    attr.grh.hop_limit = 64;
-    attr.grh.sgid_index = device_->gid_index();
-    std::memcpy(attr.grh.dgid.raw, address.gid.data(), address.gid.size());
-  }
+  ibv_ah_attr attr = path_to(*device_, address.lid, address.gid);
   verbs::Ah handle(ibv_create_ah(device_->pd(), &attr));
   if (!handle) {
     *status = verbs::failure("ibv_create_ah", address.to_string(), errno);
