@@ -131,6 +131,7 @@ class EndpointCore final : public Endpoint {
   static constexpr std::uint32_t kMostInline = 256;  // header, and kInjectLimit of payload
   static constexpr std::uint64_t kControlReceive = std::uint64_t{1} << 32;  // bits of a wr_id
   static constexpr std::uint64_t kOwnReceive = std::uint64_t{1} << 33;
+  static constexpr int kDecisionsRefused = 4;     // a channel is not asked for again for so many
   static constexpr unsigned kLifetimeShift = 34;  // above them, of an own receive
 
   enum class Purpose : std::uint8_t { data, credit, establishment };
@@ -184,10 +185,14 @@ class EndpointCore final : public Endpoint {
   void tick();
   void say_goodbye();
   void probe_before_close();
-  // Messages over RC into receives that may still be under way.
+  // What takes receives goes over the pair's queue pair; beside a ring that is what serves large
+  // messages.
+  [[nodiscard]] static bool sends_over_rc(const Peer& peer) noexcept {
+    return peer.send_kind == ChannelKind::rc_srq || peer.own_sender.request != 0;
+  }
+  // And may still be under way.
   [[nodiscard]] static bool waits_over_rc(const Peer& peer) noexcept {
-    const bool messages = peer.send_kind == ChannelKind::rc_srq || peer.own_sender.request != 0;
-    return !peer.lost && messages && peer.rc && !peer.rc->idle();
+    return !peer.lost && sends_over_rc(peer) && peer.rc && !peer.rc->idle();
   }
   void abandon_user_buffers();
   bool poll_receive_queue();
@@ -313,8 +318,17 @@ class EndpointCore final : public Endpoint {
     return receive_pool_.data(buffer) + receive_offset_;
   }
   bool poll_rings();
-  template <class Poll>
-  bool poll_each_ring(Poll&& poll);
+  // Peers may leave the list meanwhile.
+  template <class GoOn>
+  static bool go_on_with_each(std::vector<Peer*>& list, GoOn&& go_on) {
+    bool moved = false;
+    for (std::size_t i = 0; i < list.size();) {
+      Peer& peer = *list[i];
+      moved |= go_on(peer);
+      if (i < list.size() && list[i] == &peer) ++i;
+    }
+    return moved;
+  }
   bool poll_measured();
   bool poll_ring(Peer& peer);
   void deliver_held(Peer& peer);
@@ -585,6 +599,7 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] static bool awaits_answer(const Peer& peer) noexcept;
   void on_refuse(Peer& peer, const wire::ControlMessage& message);
   void wait_before_asking(Peer& peer, wire::Refusal why, std::string_view instead);
+  void say_closed(Peer& peer);
   void on_closed(Peer& peer);
   void refuse(Peer& peer, std::uint32_t request, wire::Refusal why);
   void switch_receiving(Peer& peer, ChannelKind to);
@@ -610,8 +625,8 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] static std::unique_ptr<RcJob> job_of(Peer* peer, std::unique_ptr<RcQueue> queue);
   void start_job(std::unique_ptr<RcJob> job);
   [[nodiscard]] Status want_rc(Peer& peer);
-  [[nodiscard]] std::uint32_t take_queue_id();
-  void count_rc() noexcept;
+  void add_queue(RcJob* job);
+  static void connect_with(RcJob* job, const Peer& peer, std::uint32_t number);
   void advance_rc(Peer& peer);
   void rc_failed(Peer& peer, const Status& status);
   bool pump_jobs();
@@ -640,6 +655,8 @@ class EndpointCore final : public Endpoint {
                                                  std::byte* copied) noexcept;
   [[nodiscard]] static wire::Header header_of(const Recovery& recovery,
                                               const SendRecord& record) noexcept;
+  [[nodiscard]] bool send_lost(Peer& peer, Recovery& recovery, bool* moved);
+  void give_up_lost(Recovery& recovery);
   [[nodiscard]] bool send_again(Peer& peer, Recovery& recovery, const SendRecord& lost);
   void send_control_again(Peer& peer, const SendRecord& lost, const wire::Header& header);
   void break_for_test(Peer& peer);

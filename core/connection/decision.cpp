@@ -192,10 +192,10 @@ void EndpointCore::on_message_counted(Peer& peer) {
     }
     change_channel(peer, ChannelKind::rc_rdma, peer.receive_kind,
                    std::string(selection::explain(selection::Reason::many_messages)), 0);
-  } else if (!over_rc(peer.receive_kind) && !over_xrc(peer.receive_kind)) {
+  } else if (!over_connection(peer.receive_kind)) {
     ChannelKind first = first_channel(peer);
     if (peer.receive_kind == ChannelKind::dc_rdma) {  // its connection failed; the ring stayed
-      if (!over_rc(first) && !over_xrc(first)) return;
+      if (!over_connection(first)) return;
       if (over_rc(first)) first = ChannelKind::rc_rdma;
     }
     const bool other = over_ring(first) || messages_over_rc(first);
@@ -245,7 +245,7 @@ void EndpointCore::change_channel(Peer& peer, ChannelKind to, ChannelKind otherw
   }
   peer.predicted_gain = gain;
   peer.reason = reason;
-  if (to == base_ || peer.receive_kind == ChannelKind::rc_rdma || over_xrc(peer.receive_kind)) {
+  if (to == base_ || ring_over_connection(peer.receive_kind)) {
     request_return(peer, to);
     return;
   }
@@ -256,8 +256,8 @@ void EndpointCore::change_channel(Peer& peer, ChannelKind to, ChannelKind otherw
 // What was wanted cannot be had on our side.
 void EndpointCore::request_failed(Peer& peer, const Status& status) {
   const ChannelKind instead = peer.otherwise;
-  const bool settles = (peer.wanted == ChannelKind::rc_rdma || over_xrc(peer.wanted)) &&
-                       instead == ChannelKind::dc_rdma && peer.receive_kind == base_;
+  const bool settles = ring_over_connection(peer.wanted) && instead == ChannelKind::dc_rdma &&
+                       peer.receive_kind == base_;
   if (settles && request_channel(peer, instead, instead).ok()) return;
   peer.reason = status.code() == Code::over_budget
                     ? fmt::format("left on {}: own memory budget",

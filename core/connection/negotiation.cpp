@@ -79,8 +79,8 @@ void EndpointCore::send_request(Peer& peer) {
     drop_rc_if_unused(peer);
     return;
   }
-  const bool leaves_dc = peer.wanted == ChannelKind::rc_rdma || over_xrc(peer.wanted);
-  if (leaves_dc && !fresh && !peer.ring->checked() && !placement_.rc_in_order().value_or(true)) {
+  if (ring_over_connection(peer.wanted) && !fresh && !peer.ring->checked() &&
+      !placement_.rc_in_order().value_or(true)) {
     peer.receive_state = ReceiveState::steady;
     request_failed(peer, Status{Code::unsupported,
                                 "left on DC-RDMA: the adapter places what comes over RC in any "
@@ -171,7 +171,7 @@ void EndpointCore::switch_after_flush(Peer& peer, ChannelKind to, std::uint32_t 
 // A write of no bytes, which the adapter does when the messages before it have found receives.
 void EndpointCore::post_flush(Peer& peer) {
   if (peer.flush_posted || peer.lost) return;
-  const bool rc = messages_over_rc(peer.send_kind) || peer.own_sender.request != 0;
+  const bool rc = sends_over_rc(peer);
   MessageQueue& base = *pool(Purpose::data)[peer.data_queue];
   if (rc ? peer.rc->idle() : base.idle()) {
     peer.flush_posted = true;
@@ -193,12 +193,11 @@ void EndpointCore::post_flush(Peer& peer) {
 }
 
 void EndpointCore::on_flushed(Peer& peer) {
-  if (peer.recovery) {
-    if (peer.flush_posted) peer.recovery->flushed = true;  // not one of before
-    return;
-  }
-  if (peer.xrc && peer.xrc->lost) {
-    if (peer.flush_posted) peer.xrc->lost->flushed = true;
+  Recovery* const lost = peer.recovery ? peer.recovery.get()
+                         : peer.xrc    ? peer.xrc->lost.get()
+                                       : nullptr;
+  if (lost != nullptr) {
+    if (peer.flush_posted) lost->flushed = true;  // not one of before
     return;
   }
   if (peer.lost || peer.send_state != SendState::flushing) return;
@@ -224,7 +223,7 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
   }
   // Else messages over the start service could have every receive when the connection fails, and
   // those that it loses would find none.
-  if (to == base_ && (messages_over_rc(peer.send_kind) || peer.own_sender.request != 0)) {
+  if (to == base_ && sends_over_rc(peer)) {
     switch_after_flush(peer, to, message.request);
     return;
   }
@@ -232,8 +231,8 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
   const bool from_ring_over_rc = peer.send_kind == ChannelKind::rc_rdma;
   const bool has_own = peer.own_sender.request != 0;
   const bool keeps_rc = to == ChannelKind::rc_srq || (to == ChannelKind::rc_sr && has_own);
-  if (to == base_ || ((over_dc || keeps_rc) && from_ring_over_rc) ||
-      (over_dc && over_xrc(peer.send_kind))) {
+  if (to == base_ || (over_dc && ring_over_connection(peer.send_kind)) ||
+      (keeps_rc && from_ring_over_rc)) {
     switch_sending(peer, to, message.request);
     return;
   }
@@ -247,7 +246,7 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
   const bool bad_receives =
       message.credits > wire::kMostCredits ||
       (message.credits <= wire::kOwnReserve && (message.credits > 0 || to == ChannelKind::rc_sr));
-  const bool bad_number = (over_rc(to) || over_xrc(to)) && message.qp_number == 0;
+  const bool bad_number = over_connection(to) && message.qp_number == 0;
   if (bad_kind || bad_ring || bad_receives || bad_number) {
     TURNOUT_LOG(connection, error,
                 "{}: request of channel {} with {} entries of 2^{} bytes, queue pair {} and {} "
@@ -264,9 +263,8 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
     return;
   }
   const bool from_xrc = over_xrc(peer.send_kind) || (peer.xrc && peer.xrc->link != nullptr);
-  const bool takes_ring = to == ChannelKind::rc_rdma || over_xrc(to);
   if (closing_ || peer.send_state != SendState::steady || (peer.send_uses_rc && !adds_ring) ||
-      from_ring_over_rc || from_xrc || (has_ring && !takes_ring)) {
+      from_ring_over_rc || from_xrc || (has_ring && !ring_over_connection(to))) {
     refuse(peer, message.request, wire::Refusal::busy);
     return;
   }
@@ -333,8 +331,7 @@ wire::Refusal EndpointCore::refusal_of(const Peer& peer, const Status& status) {
 // said it may be.
 void EndpointCore::answer_refusal(Peer& peer, wire::Refusal why) {
   drop_rc_if_unused(peer);
-  const bool ring = peer.answered_kind == ChannelKind::rc_rdma || over_xrc(peer.answered_kind);
-  if (peer.send_kind == base_ && !over_datagrams() && ring &&
+  if (peer.send_kind == base_ && !over_datagrams() && ring_over_connection(peer.answered_kind) &&
       peer.answered_otherwise == ChannelKind::dc_rdma) {
     ++refusals_;
     peer.ring_sender = peer.offered_ring;
@@ -363,7 +360,7 @@ void EndpointCore::send_accept(Peer& peer) {
 // At the receiver of the data.
 void EndpointCore::on_accept(Peer& peer, const wire::ControlMessage& message) {
   if (peer.receive_state != ReceiveState::requested || message.request != peer.request ||
-      !(over_rc(peer.wanted) || over_xrc(peer.wanted)) || message.qp_number == 0) {
+      !over_connection(peer.wanted) || message.qp_number == 0) {
     TURNOUT_LOG(connection, warn, "{}: accepts request {} with queue pair {}: it is not open",
                 peer.address.to_string(), message.request, message.qp_number);
     return;
@@ -446,8 +443,8 @@ void EndpointCore::on_switched(Peer& peer, const wire::ControlMessage& message) 
   note_last(peer, message);
   const bool adds_ring = peer.receive_state == ReceiveState::requested &&
                          messages_over_rc(peer.receive_kind) && to == ChannelKind::rc_rdma;
-  if ((peer.receive_state == ReceiveState::accepted || adds_ring) &&
-      (over_rc(to) || over_xrc(to)) && to == peer.wanted) {
+  if ((peer.receive_state == ReceiveState::accepted || adds_ring) && over_connection(to) &&
+      to == peer.wanted) {
     switch_receiving(peer, to);
     done(peer);
   } else if (peer.receive_state == ReceiveState::requested && to == ChannelKind::dc_rdma &&
@@ -479,22 +476,24 @@ void EndpointCore::finish_drain(Peer& peer) {
   const bool left_xrc = over_xrc(peer.receive_kind);
   switch_receiving(peer, peer.wanted);
   if (left_xrc) leave_target(peer);
-  if (left_rc || left_xrc) {
-    wire::ControlMessage message;
-    message.type = wire::Control::closed;
-    message.request = peer.request;
-    send_control(peer, Purpose::establishment, message);
-  }
+  if (left_rc || left_xrc) say_closed(peer);
   done(peer);
   drop_rc_if_unused(peer);
+}
+
+// The request answered last leads to nothing any more, or the channel that it led to is left.
+void EndpointCore::say_closed(Peer& peer) {
+  wire::ControlMessage message;
+  message.type = wire::Control::closed;
+  message.request = peer.request;
+  send_control(peer, Purpose::establishment, message);
 }
 
 // The peer's budget and limits change with the pattern: ask again after a few decisions, not at
 // once.
 void EndpointCore::wait_before_asking(Peer& peer, wire::Refusal why, std::string_view instead) {
-  constexpr int kPatience = 4;
   // What gives its place has soon given it.
-  const int patience = why == wire::Refusal::leaving ? 1 : kPatience;
+  const int patience = why == wire::Refusal::leaving ? 1 : kDecisionsRefused;
   peer.refused_until = clock_.now() + patience * settings_.interval;
   peer.refused_place =
       why == wire::Refusal::leaving || (tears_down() && why == wire::Refusal::limit);

@@ -9,9 +9,6 @@
 #include "core/endpoint_core.h"
 
 namespace turnout {
-namespace {
-constexpr std::uint32_t kRcDepth = 128;  // ring entries, reads in flight and unsignalled records
-}
 
 // Within the budget, if need be at the cost of idle queue pairs.
 bool EndpointCore::reserve_rc() {
@@ -60,28 +57,18 @@ Status EndpointCore::want_rc(Peer& peer) {
     return {Code::again, "every queue pair of TURNOUT_RC_POOL is in use"};
   }
   if (!reserve_rc()) return {Code::over_budget, "no memory within the budget for a queue pair"};
-  const std::uint32_t id = take_queue_id();
-  auto job = job_of(&peer, std::make_unique<RcQueue>(id, kRcDepth, unsignalled_data_,
-                                                     queue_epochs_[id], account_));
-  queues_[id] = job->queue.get();
-  job->make = true;
-  job->device = device_.get();
-  job->cq = send_cq_.get();
+  auto job = job_of(&peer, nullptr);
+  add_queue(job.get());
   job->receive_cq = receive_cq_.get();
   job->srq = has_own_ ? nullptr : data_srq_.get();
   job->receives = most_own();
-  job->depth = kRcDepth;
-  job->tuning = tuning_;
-  job->connect_to = peer.rc_target;
-  job->lid = peer.address.lid;
-  job->gid = peer.address.gid;
-  count_rc();
+  connect_with(job.get(), peer, peer.rc_target);
   start_job(std::move(job));
   return {};
 }
 
-// Where completions find a queue that is made now.
-std::uint32_t EndpointCore::take_queue_id() {
+// What the job makes: a queue pair that its bytes are reserved for.
+void EndpointCore::add_queue(RcJob* job) {
   std::uint32_t id;
   if (free_queue_ids_.empty()) {
     id = static_cast<std::uint32_t>(queues_.size());
@@ -91,12 +78,23 @@ std::uint32_t EndpointCore::take_queue_id() {
     free_queue_ids_.pop_back();
   }
   queue_epochs_.resize(queues_.size());
-  return id;
-}
-
-void EndpointCore::count_rc() noexcept {
+  job->queue =
+      std::make_unique<RcQueue>(id, kQueueDepth, unsignalled_data_, queue_epochs_[id], account_);
+  queues_[id] = job->queue.get();
+  job->make = true;
+  job->device = device_.get();
+  job->cq = send_cq_.get();
+  job->depth = kQueueDepth;
+  job->tuning = tuning_;
   ++active_rc_;
   rc_peak_ = std::max<std::uint64_t>(rc_peak_, active_rc_ + resetting_rc_ + rc_pool_.size());
+}
+
+// `number`: of the peer's end, or its node's; 0: none yet.
+void EndpointCore::connect_with(RcJob* job, const Peer& peer, std::uint32_t number) {
+  job->connect_to = number;
+  job->lid = peer.address.lid;
+  job->gid = peer.address.gid;
 }
 
 // Whatever the state of its queue pair allows.
@@ -110,9 +108,7 @@ void EndpointCore::advance_rc(Peer& peer) {
     for (const SendRecord& record : peer.rc->take_all()) retire(record);
     unpost_own(*peer.rc);
     auto job = job_of(&peer, std::move(peer.rc));
-    job->connect_to = peer.rc_target;
-    job->lid = peer.address.lid;
-    job->gid = peer.address.gid;
+    connect_with(job.get(), peer, peer.rc_target);
     start_job(std::move(job));
     return;
   }
@@ -134,10 +130,7 @@ void EndpointCore::rc_failed(Peer& peer, const Status& status) {
     drop_new_ring(peer);
     request_failed(peer, status);
   } else if (peer.receive_state == ReceiveState::connecting) {
-    wire::ControlMessage answer;
-    answer.type = wire::Control::closed;
-    answer.request = peer.request;
-    send_control(peer, Purpose::establishment, answer);
+    say_closed(peer);
     peer.receive_state = ReceiveState::steady;
     drop_new_ring(peer);
     decided(peer, fmt::format("failed: {}", status.text()));

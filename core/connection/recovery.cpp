@@ -70,8 +70,7 @@ void EndpointCore::break_connection(Peer& peer, const ibv_wc* wc) {
 }
 
 void EndpointCore::wait_after_failure(Peer& peer, Nanoseconds now) {
-  const bool connected = over_rc(peer.receive_kind) || over_xrc(peer.receive_kind);
-  if (connected && peer.received.messages() >= kServed) peer.failures = 0;
+  if (over_connection(peer.receive_kind) && peer.received.messages() >= kServed) peer.failures = 0;
   peer.refused_until = now + (setup_time_ << std::min(peer.failures, kMostDoublings));
   peer.refused_place = true;
   ++peer.failures;
@@ -265,14 +264,7 @@ void EndpointCore::on_resumed(Peer& peer, const wire::ControlMessage& message) {
 }
 
 bool EndpointCore::pump_recovering() {
-  bool moved = false;
-  for (std::size_t i = 0; i < recovering_.size();) {
-    Peer& peer = *recovering_[i];
-    moved |= go_on_recovering(peer);
-    // Who is through, or lost, has left the list.
-    if (i < recovering_.size() && recovering_[i] == &peer) ++i;
-  }
-  return moved;
+  return go_on_with_each(recovering_, [this](Peer& peer) { return go_on_recovering(peer); });
 }
 
 bool EndpointCore::go_on_recovering(Peer& peer) {
@@ -295,18 +287,7 @@ bool EndpointCore::go_on_recovering(Peer& peer) {
     if (peer.said_bye) peer.last_control = peer.own.controls;  // the rest comes elsewhere
   }
   if (!recovery.asked || recovery.sent) return moved;
-  while (recovery.at < recovery.records.size()) {
-    const bool done = send_again(peer, recovery, recovery.records[recovery.at]);
-    if (peer.lost) return true;
-    if (!done) return moved;
-    moved = true;
-    ++recovery.at;
-  }
-  if (recovery.flushing && !recovery.flushed) {
-    post_flush(peer);
-    if (peer.lost) return true;
-    if (!recovery.flushed) return moved;
-  }
+  if (!send_lost(peer, recovery, &moved)) return moved;
   recovery.sent = true;
   peer.send_state = SendState::steady;
   wire::ControlMessage message;
@@ -322,9 +303,31 @@ bool EndpointCore::go_on_recovering(Peer& peer) {
 void EndpointCore::end_recovery(Peer& peer) {
   const std::unique_ptr<Recovery> recovery = std::move(peer.recovery);
   std::erase(recovering_, &peer);
-  for (; recovery->at < recovery->records.size(); ++recovery->at) {
-    retire(recovery->records[recovery->at]);
+  give_up_lost(*recovery);
+}
+
+// What was not sent again never will be.
+void EndpointCore::give_up_lost(Recovery& recovery) {
+  for (; recovery.at < recovery.records.size(); ++recovery.at) {
+    retire(recovery.records[recovery.at]);
   }
+}
+
+// Everything that was lost, and what is for a ring until it lies there. False: not yet, or the peer
+// is lost, and `recovery` gone; `moved`: something was done.
+bool EndpointCore::send_lost(Peer& peer, Recovery& recovery, bool* moved) {
+  while (recovery.at < recovery.records.size()) {
+    const bool done = send_again(peer, recovery, recovery.records[recovery.at]);
+    *moved |= done || peer.lost;
+    if (!done || peer.lost) return false;
+    ++recovery.at;
+  }
+  if (recovery.flushing && !recovery.flushed) {
+    post_flush(peer);
+    *moved |= peer.lost;
+    return !peer.lost && recovery.flushed;
+  }
+  return true;
 }
 
 const std::byte* EndpointCore::bytes_of(const Recovery& recovery, const SendRecord& record,

@@ -137,32 +137,14 @@ void EndpointCore::on_node_again(Peer& peer, const wire::ControlMessage& message
 }
 
 bool EndpointCore::pump_xrc_lost() {
-  bool moved = false;
-  for (std::size_t i = 0; i < xrc_lost_.size();) {
-    Peer& peer = *xrc_lost_[i];
-    moved |= send_xrc_again(peer);
-    // Who is through, or lost, has left the list.
-    if (i < xrc_lost_.size() && xrc_lost_[i] == &peer) ++i;
-  }
-  return moved;
+  return go_on_with_each(xrc_lost_, [this](Peer& peer) { return send_xrc_again(peer); });
 }
 
 bool EndpointCore::send_xrc_again(Peer& peer) {
   Recovery& lost = *peer.xrc->lost;
   if (!lost.asked) return false;
   bool moved = false;
-  while (lost.at < lost.records.size()) {
-    const bool done = send_again(peer, lost, lost.records[lost.at]);
-    if (peer.lost) return true;
-    if (!done) return moved;
-    moved = true;
-    ++lost.at;
-  }
-  if (lost.flushing && !lost.flushed) {
-    post_flush(peer);
-    if (peer.lost) return true;
-    if (!lost.flushed) return moved;
-  }
+  if (!send_lost(peer, lost, &moved)) return moved;
   peer.xrc->lost.reset();
   drop_if_idle(peer);
   std::erase(xrc_lost_, &peer);

@@ -23,13 +23,14 @@
 #include "core/endpoint_core.h"
 
 namespace turnout {
-namespace {
-constexpr int kPatience = 4;  // decisions, as after a refusal
-}  // namespace
 
 Status EndpointCore::open_xrc() {
   auto domain = XrcDomain::open(*device_, receive_cq_.get());
   if (!domain) return domain.status();
+  if (placement_.rc_in_order()) {
+    xrc_ = std::move(domain).value();
+    return {};
+  }
   // Rings are asked for before anything of XRC is there that could be asked how it places bytes.
   RcQueue queue(static_cast<std::uint32_t>(queues_.size()), 1, unsignalled_data_, 0, account_);
   if (Status status =
@@ -94,17 +95,8 @@ NodeLink* EndpointCore::link_to(const Address& address, Status* status) {
   auto link = std::make_unique<NodeLink>();
   link->node = node;
   auto job = std::make_unique<RcJob>(link.get());
-  const std::uint32_t id = take_queue_id();
-  job->queue =
-      std::make_unique<RcQueue>(id, kQueueDepth, unsignalled_data_, queue_epochs_[id], account_);
-  queues_[id] = job->queue.get();
-  job->make = true;
-  job->device = device_.get();
-  job->cq = send_cq_.get();
-  job->depth = kQueueDepth;
-  job->tuning = tuning_;
+  add_queue(job.get());
   link->job = job.get();
-  count_rc();
   start_job(std::move(job));
   return node_links_.emplace(node, std::move(link)).first->second.get();
 }
@@ -173,9 +165,7 @@ void EndpointCore::on_xrc_ready(Peer& peer, const wire::ControlMessage& message)
   link.target = message.qp_number;
   auto job = std::make_unique<RcJob>(&link);
   job->queue = std::move(link.queue);
-  job->connect_to = link.target;
-  job->lid = peer.address.lid;
-  job->gid = peer.address.gid;
+  connect_with(job.get(), peer, link.target);
   link.job = job.get();
   start_job(std::move(job));
 }
@@ -386,17 +376,14 @@ void EndpointCore::end_target_job(XrcTargetJob& job) {
 // There is no target for the request that was accepted.
 void EndpointCore::target_failed(Peer& peer, const Status& status) {
   TURNOUT_LOG(connection, info, "{}: {}", peer.address.to_string(), status.text());
-  wire::ControlMessage answer;
-  answer.type = wire::Control::closed;
-  answer.request = peer.request;
-  send_control(peer, Purpose::establishment, answer);
+  say_closed(peer);
   peer.receive_state = ReceiveState::steady;
   drop_new_ring(peer);
   request_failed(peer, status);
   // It would fail as well for as long as the two see different domains.
   const Nanoseconds now = clock_.now();
   wait_after_failure(peer, now);
-  peer.refused_until = std::max(peer.refused_until, now + kPatience * settings_.interval);
+  peer.refused_until = std::max(peer.refused_until, now + kDecisionsRefused * settings_.interval);
   drop_if_idle(peer);
 }
 
@@ -424,7 +411,7 @@ void EndpointCore::forget_xrc(Peer& peer) {
   if (!peer.xrc) return;
   if (const std::unique_ptr<Recovery> lost = std::move(peer.xrc->lost)) {
     std::erase(xrc_lost_, &peer);
-    for (; lost->at < lost->records.size(); ++lost->at) retire(lost->records[lost->at]);
+    give_up_lost(*lost);
   }
   peer.xrc->broken = false;
   leave_target(peer);

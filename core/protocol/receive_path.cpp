@@ -133,20 +133,8 @@ void EndpointCore::deliver_held(Peer& peer) {
   }
 }
 
-template <class Poll>
-bool EndpointCore::poll_each_ring(Poll&& poll) {
-  bool moved = false;
-  for (std::size_t i = 0; i < rings_.size(); ++i) {
-    Peer& peer = *rings_[i];
-    moved |= poll(peer);
-    // The peer may have left the list meanwhile.
-    if (i < rings_.size() && rings_[i] != &peer) --i;
-  }
-  return moved;
-}
-
 bool EndpointCore::poll_rings() {
-  return poll_each_ring([this](Peer& peer) { return poll_ring(peer); });
+  return go_on_with_each(rings_, [this](Peer& peer) { return poll_ring(peer); });
 }
 
 // A round for ReceiveCost. A ring's messages pay for the rings that were looked into before it.
@@ -161,7 +149,7 @@ bool EndpointCore::poll_measured() {
   }
   if (rings_.empty()) return moved;
   begun = clock_.now();
-  moved |= poll_each_ring([&](Peer& peer) {
+  moved |= go_on_with_each(rings_, [&](Peer& peer) {
     const ChannelKind kind = peer.receive_kind;
     before = delivered_;
     const bool got = poll_ring(peer);

@@ -198,7 +198,7 @@ void EndpointCore::spend_credit(Peer& peer, wire::Header* header) noexcept {
 
 bool EndpointCore::post_over_base(Peer& peer, const StreamMessage& message) {
   const bool own = peer.own_sender.request != 0;
-  const bool rc = own || peer.send_kind == ChannelKind::rc_srq;
+  const bool rc = sends_over_rc(peer);
   MessageQueue& base = *pool(Purpose::data)[peer.data_queue];
   if (own) [[unlikely]] {
     if (peer.own_sender.credits <= wire::kOwnReserve) return false;

@@ -41,6 +41,14 @@ inline constexpr std::size_t kChannelKinds = 7;
   return kind == ChannelKind::rc_rdma || messages_over_rc(kind);
 }
 
+// It takes one or the other.
+[[nodiscard]] constexpr bool over_connection(ChannelKind kind) noexcept {
+  return over_rc(kind) || over_xrc(kind);
+}
+[[nodiscard]] constexpr bool ring_over_connection(ChannelKind kind) noexcept {
+  return over_ring(kind) && over_connection(kind);
+}
+
 [[nodiscard]] constexpr std::string_view name(ChannelKind kind) noexcept {
   switch (kind) {
     case ChannelKind::dc_sendrecv:
