@@ -90,7 +90,7 @@ class Rank {
   [[nodiscard]] StartAwaiter irecv(std::uint32_t from, std::uint64_t bytes, std::uint64_t tag);
 
   // One-sided: writes into, or reads from, memory that the other rank lets everybody reach; nobody
-  // tells it. Content is not checked. At most 256 MiB.
+  // tells it. At most 256 MiB.
   [[nodiscard]] StartAwaiter iput(std::uint32_t to, std::uint64_t bytes);
   [[nodiscard]] StartAwaiter iget(std::uint32_t from, std::uint64_t bytes);
 

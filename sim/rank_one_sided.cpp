@@ -9,12 +9,18 @@
 #include <bit>
 #include <cstdlib>
 
+#include "sim/content.h"
 #include "sim/rank_state.h"
 
 namespace turnout::sim {
 namespace {
 constexpr std::uint64_t kLeastWindow = 64 << 10;
+
+std::uint64_t reach_key(std::uint32_t from, std::uint32_t to, bool puts,
+                        std::uint32_t number) noexcept {
+  return content_key(from, to, puts ? 1 : 2, number);
 }
+}  // namespace
 
 MemoryKey RankState::window(std::uint64_t bytes) {
   if (!endpoint_) fail(fmt::format("the memory of rank {}, which has ended", id_));
@@ -22,17 +28,28 @@ MemoryKey RankState::window(std::uint64_t bytes) {
   if (!shared_.window) shared_.window.reset(std::calloc(1, kLargestUnchecked));
   if (!shared_.window) fail("no memory for what one-sided operations reach");
   const std::uint64_t size = std::bit_ceil(std::max(bytes, kLeastWindow));
+  window_ = let_reach(static_cast<std::byte*>(shared_.window.get()), size);
+  window_bytes_ = size;
+  return window_;
+}
+
+// What is under way uses the region before, which goes with the endpoint.
+MemoryKey RankState::let_reach(std::byte* memory, std::uint64_t size) {
   hca::World& world = *shared_.world;
   const hca::ProcessIndex caller = world.current();
   world.enter(id_);
-  // What is under way uses the region before, which goes with the endpoint.
-  auto key = endpoint_->register_memory(shared_.window.get(), size,
-                                        kAccessRemoteRead | kAccessRemoteWrite);
+  auto key = endpoint_->register_memory(memory, size, kAccessRemoteRead | kAccessRemoteWrite);
   world.enter(caller);
   if (!key) fail(fmt::format("the memory of rank {}: {}", id_, key.status().text()));
-  window_ = key.value();
-  window_bytes_ = size;
-  return window_;
+  return key.value();
+}
+
+ReachedMemory::Place RankState::place(std::uint64_t bytes) {
+  if (!endpoint_) fail(fmt::format("the memory of rank {}, which has ended", id_));
+  if (const auto place = reached_.take(bytes)) return *place;
+  const std::uint64_t size = reached_.least(bytes);
+  reached_.set_key(let_reach(reached_.add_region(size), size));
+  return reached_.take(bytes).value();
 }
 
 Status RankState::start_one_sided(const Rank::StartAwaiter& awaiter, Slot& slot) {
@@ -43,21 +60,56 @@ Status RankState::start_one_sided(const Rank::StartAwaiter& awaiter, Slot& slot)
   const bool puts = awaiter.kind == Rank::StartAwaiter::Kind::put;
   iovec piece{};
   piece.iov_len = awaiter.bytes;
-  if (shared_.options->check_content) {
-    make_room(slot);
-    piece.iov_base = slot.buffer.data();
-  } else {
-    piece.iov_base = puts ? shared_.nothing.get() : shared_.anywhere.get();
-  }
   RmaRequest request;
   request.peer = peer(awaiter.peer);
   request.write = puts;
   request.local = {&piece, 1};
-  request.key = shared_.ranks[awaiter.peer]->window(awaiter.bytes).remote;
-  request.remote_address = reinterpret_cast<std::uint64_t>(shared_.window.get());
   request.length = awaiter.bytes;
   request.report = Report{&queue_, &queue_, nullptr, &slot};
-  return endpoint_->rma(request);
+  RankState& target = *shared_.ranks[awaiter.peer];
+  if (!shared_.options->check_content) {
+    piece.iov_base = puts ? shared_.nothing.get() : shared_.anywhere.get();
+    request.key = target.window(awaiter.bytes).remote;
+    request.remote_address = reinterpret_cast<std::uint64_t>(shared_.window.get());
+    return endpoint_->rma(request);
+  }
+  slot.place = target.place(awaiter.bytes);
+  slot.number = reaches_;
+  const std::uint64_t key = reach_key(id_, slot.peer, puts, slot.number);
+  make_room(slot);
+  for (std::size_t i = 0; i < slot.bytes; ++i) {
+    slot.buffer[i] = puts ? content(key, i) : ~content(key, i);
+  }
+  puts ? target.reached_.spoil(slot.place, key) : target.reached_.fill(slot.place, key);
+  piece.iov_base = slot.buffer.data();
+  request.key = target.reached_.key(slot.place).remote;
+  request.remote_address = reinterpret_cast<std::uint64_t>(target.reached_.data(slot.place));
+  const Status status = endpoint_->rma(request);
+  slot.reaches = status.ok();
+  if (status.ok()) {
+    ++reaches_;
+  } else {
+    target.reached_.give_back(slot.place);
+  }
+  return status;
+}
+
+// What a put has written is there, what a get has read is what was there, and nothing else of the
+// target's was touched.
+void RankState::check_reached(Slot& slot) {
+  slot.reaches = false;
+  const bool puts = slot.kind == Rank::StartAwaiter::Kind::put;
+  const std::uint64_t key = reach_key(id_, slot.peer, puts, slot.number);
+  ReachedMemory& there = shared_.ranks[slot.peer]->reached_;
+  const auto tell = [&](std::uint64_t at, const char* where) {
+    fail(fmt::format("byte {} {} of the {} {} rank {} ({} bytes) is not what it has to be", at,
+                     where, puts ? "put to" : "get from", slot.number, slot.peer, slot.bytes));
+  };
+  if (const auto wrong = there.first_wrong(slot.place, key)) tell(*wrong, "at the target");
+  for (std::size_t i = 0; i < slot.bytes; ++i) {
+    if (slot.buffer[i] != content(key, i)) tell(i, "here");
+  }
+  there.give_back(slot.place);
 }
 
 void RankState::keep_cells(std::uint32_t count) {

@@ -6,12 +6,10 @@
 #include <array>
 #include <cstring>
 
+#include "sim/content.h"
+
 namespace turnout::sim {
 namespace {
-
-std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
-  return Random(a * 0x9e3779b97f4a7c15ULL + b).next();
-}
 
 // Endpoints of a simulation are told apart by an id whose low half is the rank, so that the pools'
 // (i + j) mod n of AQPS 3.1 is that of ranks.
@@ -19,15 +17,7 @@ std::uint64_t endpoint_id(std::uint64_t seed, std::uint32_t rank) noexcept {
   return (mix(seed, rank) & 0xffff'ffff'ff00'0000ULL) | std::uint64_t{1} << 63 | rank;
 }
 
-// The content of a message: the number first, then bytes that follow from who, to whom and what.
-constexpr std::size_t kNumberBytes = 4;
-std::byte content(std::uint64_t key, std::size_t at) noexcept {
-  return static_cast<std::byte>((key >> (at % 7 * 8)) + at);
-}
-std::uint64_t content_key(std::uint32_t from, std::uint32_t to, std::uint64_t tag,
-                          std::uint32_t number) noexcept {
-  return mix(mix(mix(from, to), tag), number);
-}
+constexpr std::size_t kNumberBytes = 4;  // a message begins with its number
 
 const char* words_of(Rank::StartAwaiter::Kind kind) noexcept {
   constexpr std::array kWords = {"send to", "receive from", "put to", "get from", "add to"};
@@ -281,6 +271,7 @@ bool RankState::drain() {
     Slot& slot = *static_cast<Slot*>(error.context);
     slot.done = true;
     slot.error = error.status.text();
+    slot.reaches = false;  // what it did there nobody knows, nor whether it is done
     moved = true;
   }
   while (queue_.size() > 0) {
@@ -290,6 +281,7 @@ bool RankState::drain() {
     slot.done = true;
     moved = true;
     if (slot.kind == Rank::StartAwaiter::Kind::add) slot.received.tag = slot.fetched;
+    if (slot.reaches) check_reached(slot);
     if (slot.kind != Rank::StartAwaiter::Kind::receive) continue;
     const std::uint32_t source = rank_of(endpoint_->peer_address(completion.source).id);
     slot.received = {source, completion.tag, completion.length};

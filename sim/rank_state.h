@@ -18,6 +18,7 @@
 #include "core/completion.h"
 #include "core/endpoint.h"
 #include "hca/device/fifo.h"
+#include "sim/reached_memory.h"
 #include "sim/simulation.h"
 
 namespace turnout::sim {
@@ -128,6 +129,8 @@ class RankState {
     std::string error;
     std::vector<std::byte> buffer;
     std::uint64_t fetched = 0;
+    bool reaches = false;  // a put or get whose content is checked
+    ReachedMemory::Place place;
   };
   struct Stream {  // of messages of one (source, tag) that have not been received
     hca::Fifo<Picoseconds> started;
@@ -150,6 +153,10 @@ class RankState {
   [[nodiscard]] MemoryKey cells_key();
   // Of this rank's memory that others may reach, at least so many bytes of it.
   [[nodiscard]] MemoryKey window(std::uint64_t bytes);
+  // The same of bytes that no other operation reaches, while content is checked.
+  [[nodiscard]] ReachedMemory::Place place(std::uint64_t bytes);
+  [[nodiscard]] MemoryKey let_reach(std::byte* memory, std::uint64_t size);
+  void check_reached(Slot& slot);
   // Makes room for slot.bytes in its buffer.
   void make_room(Slot& slot);
   void fill(Slot& slot);
@@ -170,6 +177,8 @@ class RankState {
   std::unordered_map<std::uint64_t, std::uint32_t> asked_numbers_;  // receives of (source, tag)
   bool wild_ = false;  // a wildcard receive was posted: what others get is not known any more
   std::unordered_map<std::uint64_t, Stream> streams_;
+  ReachedMemory reached_;
+  std::uint32_t reaches_ = 0;  // puts and gets of this rank that were begun
   MemoryKey window_;
   std::uint64_t window_bytes_ = 0;
   std::vector<std::uint64_t> cells_;  // as large as ever from the first use on
