@@ -47,6 +47,7 @@ MemoryKey RankState::let_reach(std::byte* memory, std::uint64_t size) {
 ReachedMemory::Place RankState::place(std::uint64_t bytes) {
   if (!endpoint_) fail(fmt::format("the memory of rank {}, which has ended", id_));
   if (const auto place = reached_.take(bytes)) return *place;
+  if (killed_) throw OperationError(fmt::format("rank {} has died; no key of it is known", id_));
   const std::uint64_t size = reached_.least(bytes);
   reached_.set_key(let_reach(reached_.add_region(size), size));
   return reached_.take(bytes).value();

@@ -34,6 +34,8 @@ struct Plan {
   std::vector<bool> wild;  // ranks that receive from anyone
   bool any_wild = false;
   bool deaths = false;
+  // Ranks whose memory others may still reach: nobody who lives ends before it is 0.
+  std::shared_ptr<std::uint32_t> at_work = std::make_shared<std::uint32_t>(0);
   std::vector<bool> doomed;  // ranks that die while it is played
   std::shared_ptr<std::uint64_t> refused = std::make_shared<std::uint64_t>(0);
   std::uint64_t pace;      // mean computation between two calls
@@ -86,6 +88,16 @@ Task end_of(Rank rank, Open open, std::shared_ptr<const Plan> plan) {
   }
 }
 
+Task reach(Rank rank, Reach to, std::shared_ptr<const Plan> plan, std::deque<Open>* open) {
+  try {
+    auto start = to.put ? rank.iput(to.peer, to.bytes) : rank.iget(to.peer, to.bytes);
+    const Request request = co_await start;
+    open->push_back({request, to.peer});
+  } catch (const OperationError&) {
+    plan->excuse(to.peer);
+  }
+}
+
 // Sends and receives mixed at random, each list in its order; waits for them as room demands.
 Task take_part(Rank rank, std::shared_ptr<const Plan> plan) {
   const auto& sends = plan->sends[rank.id()];
@@ -102,12 +114,9 @@ Task take_part(Rank rank, std::shared_ptr<const Plan> plan) {
   };
   Random among(plan->seed ^ rank.id());
   const auto& reaches = plan->reaches[rank.id()];
-  std::deque<Request> reaching;
+  std::deque<Open> reaching;
   std::size_t reached = 0;
   Random far(plan->seed ^ 0x72656163 ^ rank.id());
-  const auto reach = [&rank](const Reach& r) {
-    return r.put ? rank.iput(r.peer, r.bytes) : rank.iget(r.peer, r.bytes);
-  };
   Random& random = rank.random();
   while (sent < sends.size() || posted < receives.size()) {
     const bool receive = sent == sends.size() || (posted < receives.size() && random.below(2) == 0);
@@ -134,11 +143,10 @@ Task take_part(Rank rank, std::shared_ptr<const Plan> plan) {
       end_first_add(co_await rank.wait(adding.front()));
     }
     for (; reached < reaches.size() && far.below(3) == 0; ++reached) {
-      const Request request = co_await reach(reaches[reached]);
-      reaching.push_back(request);
+      co_await reach(rank, reaches[reached], plan, &reaching);
     }
-    while (!reaching.empty() && far.below(3) == 0 && rank.test(reaching.front())) {
-      co_await rank.wait(reaching.front());
+    while (!reaching.empty() && far.below(3) == 0 && rank.test(reaching.front().request)) {
+      co_await end_of(rank, reaching.front(), plan);
       reaching.pop_front();
     }
     if (random.below(4) == 0) {
@@ -160,10 +168,13 @@ Task take_part(Rank rank, std::shared_ptr<const Plan> plan) {
   }
   while (!adding.empty()) end_first_add(co_await rank.wait(adding.front()));
   for (; reached < reaches.size(); ++reached) {
-    const Request request = co_await reach(reaches[reached]);
-    reaching.push_back(request);
+    co_await reach(rank, reaches[reached], plan, &reaching);
   }
-  for (; !reaching.empty(); reaching.pop_front()) co_await rank.wait(reaching.front());
+  for (; !reaching.empty(); reaching.pop_front()) co_await end_of(rank, reaching.front(), plan);
+  if (plan->deaths) {
+    if (!plan->doomed[rank.id()]) --*plan->at_work;
+    while (*plan->at_work > 0) co_await rank.compute_beside_thread(1000 * hca::kMicrosecond);
+  }
   // A wildcard receive would take the barrier's messages; the dead do not come to it.
   if (!plan->any_wild && !plan->deaths) co_await rank.barrier();
 }
@@ -352,8 +363,7 @@ ScheduleOutcome play(std::uint64_t seed, const Circumstances& given, const MoreS
   // The memory of who has ended is not there any more.
   plan->reaches.resize(options.ranks);
   Random reaching(seed ^ 0x6e656172);
-  for (std::uint64_t n = one_sided && !plan->any_wild && !deaths ? reaching.below(300) : 0; n > 0;
-       --n) {
+  for (std::uint64_t n = one_sided && !plan->any_wild ? reaching.below(300) : 0; n > 0; --n) {
     const auto from = static_cast<std::uint32_t>(reaching.below(options.ranks));
     const auto to = static_cast<std::uint32_t>(reaching.below(options.ranks));
     plan->reaches[from].push_back({to, random_large_bytes(reaching) + 1, reaching.below(2) == 0});
@@ -372,6 +382,8 @@ ScheduleOutcome play(std::uint64_t seed, const Circumstances& given, const MoreS
       options.kills.emplace_back(who,
                                  static_cast<Picoseconds>(dying.below(within)) * hca::kMicrosecond);
     }
+    *plan->at_work =
+        static_cast<std::uint32_t>(std::count(plan->doomed.begin(), plan->doomed.end(), false));
   }
 
   ScheduleOutcome outcome;
