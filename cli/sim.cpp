@@ -27,6 +27,7 @@ namespace turnout::cli {
 namespace {
 
 constexpr std::uint32_t kMostJobs = 1024;
+constexpr std::uint32_t kMostSeeds = 1000;
 constexpr std::uint32_t kDefaultRanks = 64, kMostRanks = 1U << 20;
 
 int complain(const Status& status) {
@@ -199,6 +200,13 @@ Status check_experiment(const SimOptions& o, const sim::Experiment& experiment) 
     return invalid(fmt::format("--workloads and --budgets: the experiment {} has one of each",
                                experiment.name));
   }
+  if (o.seeds == 0 || o.seeds > kMostSeeds) {
+    return invalid(fmt::format("--seeds {}: expected 1 to {}", o.seeds, kMostSeeds));
+  }
+  if (o.seeds > 1 && !experiment.repeats) {
+    return invalid(
+        fmt::format("--seeds {}: the experiment {} runs once", o.seeds, experiment.name));
+  }
   if (o.jobs == 0 || o.jobs > kMostJobs) {
     return invalid(fmt::format("--jobs {}: expected 1 to {}", o.jobs, kMostJobs));
   }
@@ -244,6 +252,7 @@ int run_experiment(const SimOptions& o) {
   sim::ExperimentOptions options;
   options.profile = std::move(shared->profile);
   options.seed = o.seed;
+  options.seeds = o.seeds;
   options.policies = std::move(shared->policies);
   options.options = std::move(shared->options);
   options.settings = std::move(shared->settings);
@@ -341,6 +350,10 @@ CLI::App* add_sim(CLI::App& app, SimOptions* o) {
                   "one file each");
   sim->add_option("--experiment", o->experiment, "reproduce a figure of a paper; --list names all");
   sim->add_option("--sizes", o->sizes, "with --experiment: numbers of ranks, with commas between");
+  sim->add_option("--seeds", o->seeds,
+                  "with --experiment teardown: each run with so many seeds, from --seed on; the "
+                  "page has the medians")
+      ->capture_default_str();
   sim->add_option("--workloads", o->experiment_workloads,
                   "with --experiment policies: only these, by title or name, with commas between");
   sim->add_option("--budgets", o->budgets,

@@ -26,6 +26,7 @@ struct SimOptions {
   std::string save, experiment_workloads, budgets;
   std::string limits;
   std::uint32_t jobs = 1;
+  std::uint32_t seeds = 1;
   std::string time_limit;
   std::string show_profile;
   bool list = false, profiles_page = false, no_check = false;

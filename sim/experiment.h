@@ -33,6 +33,7 @@ struct Plot {
 struct ExperimentOptions {
   ProfileFile profile;
   std::uint64_t seed = 1;
+  std::uint32_t seeds = 1;            // each run with so many from `seed` on, if it repeats
   std::vector<std::uint32_t> sizes;   // ranks; empty: the paper's
   std::vector<std::string> policies;  // empty: the paper's, as far as this build has them
   NamedValues options;                // of the workload, over the experiment's own
@@ -60,6 +61,7 @@ struct Experiment {
   std::string_view help;
   Result<ExperimentResult> (*run)(const ExperimentOptions& options, const Runner& runner) = nullptr;
   bool several = false;  // workloads and budgets: takes those of the options
+  bool repeats = false;  // its runs with several seeds
 };
 
 // Sorted by name.

@@ -35,11 +35,34 @@ constexpr Limit kLimits[] = {{128, "1/4", "+2 %", "0.11 s", "0.09 s"},
 struct Row {
   const Limit* limit = nullptr;  // null: none
   std::string order;
-  Outcome outcome;
+  std::vector<Outcome> outcomes;  // by seed
 };
 
-double per_process(std::uint64_t sum, std::uint32_t ranks) {
-  return static_cast<double>(sum) / static_cast<double>(ranks);
+double median_of(const std::vector<double>& sorted) {
+  const std::size_t half = sorted.size() / 2;
+  return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+}
+
+// Of one number of each run.
+template <class Of>
+double median(const Row& row, Of&& of) {
+  std::vector<double> all;
+  for (const Outcome& outcome : row.outcomes) all.push_back(static_cast<double>(of(outcome)));
+  std::sort(all.begin(), all.end());
+  return median_of(all);
+}
+
+// Each seed against itself without a limit; of several their median, the least and the most.
+std::string change_words(const Row& row, const Row& unlimited) {
+  std::vector<double> changes;
+  for (std::size_t i = 0; i < row.outcomes.size(); ++i) {
+    changes.push_back(change_percent(static_cast<double>(row.outcomes[i].time),
+                                     static_cast<double>(unlimited.outcomes[i].time)));
+  }
+  std::sort(changes.begin(), changes.end());
+  if (changes.size() == 1) return print_percent(changes.front());
+  return fmt::format("{} ({:+.1f} to {:+.1f})", print_percent(median_of(changes)), changes.front(),
+                     changes.back());
 }
 
 std::uint64_t of_queue_pairs(const Outcome& outcome) {
@@ -51,10 +74,10 @@ std::uint64_t of_queue_pairs(const Outcome& outcome) {
 
 // Of the process whose queue pairs took most, all that are not there without a connection.
 std::string memory_words(const Row& row, const Row& unlimited) {
-  return fmt::format(
-      "{} ({:.3f})", value::human_bytes(of_queue_pairs(row.outcome)),
-      static_cast<double>(row.outcome.rc_peak) /
-          static_cast<double>(std::max<std::uint64_t>(unlimited.outcome.rc_peak, 1)));
+  const auto most = [](const Outcome& o) { return o.rc_peak; };
+  return fmt::format("{} ({:.3f})",
+                     value::human_bytes(static_cast<std::uint64_t>(median(row, of_queue_pairs))),
+                     median(row, most) / std::max(median(unlimited, most), 1.0));
 }
 
 std::string runs_table(const std::vector<Row>& rows, std::uint32_t ranks) {
@@ -64,26 +87,29 @@ std::string runs_table(const std::vector<Row>& rows, std::uint32_t ranks) {
        "queue pairs' memory", "paper"}};
   const Row& unlimited = rows.front();
   for (const Row& row : rows) {
-    const Outcome& o = row.outcome;
-    const ConnectionsReport& c = o.connections;
+    const auto of = [&row](auto&& what) {
+      return median(row, [&](const Outcome& o) { return what(o.connections); });
+    };
     const auto seconds = [](double ns) { return fmt::format("{:.3f} s", ns / 1e9); };
     const auto us = [](double ns) { return fmt::format("{:.0f} us", ns / 1e3); };
+    using Connections = ConnectionsReport;
+    const double freed = of([](const Connections& c) { return c.freed; });
+    const double time = of([](const Connections& c) { return c.time; });
     const bool limited = row.limit != nullptr;
     table.push_back(
         {limited ? fmt::format("{}", row.limit->connections) : "no limit", row.order,
-         fmt::format("{:.3f} s", static_cast<double>(o.time) / 1e12),
-         limited ? print_percent(change_percent(static_cast<double>(o.time),
-                                                static_cast<double>(unlimited.outcome.time)))
-                 : "-",
-         limited ? row.limit->slower : "131 s", fmt::format("{:.1f}", per_process(c.made, ranks)),
-         fmt::format("{:.1f}", per_process(c.tear_downs, ranks)),
-         limited ? seconds(per_process(c.time, ranks)) : "-",
+         fmt::format("{:.3f} s", median(row, [](const Outcome& o) { return o.time; }) / 1e12),
+         limited ? change_words(row, unlimited) : "-", limited ? row.limit->slower : "131 s",
+         fmt::format("{:.1f}", of([](const Connections& c) { return c.made; }) / ranks),
+         fmt::format("{:.1f}", of([](const Connections& c) { return c.tear_downs; }) / ranks),
+         limited ? seconds(time / ranks) : "-",
          !limited               ? "-"
          : row.order == "lru"   ? row.limit->lru
          : row.order == "lru-m" ? row.limit->lru_m
                                 : "-",
-         c.freed > 0 ? us(static_cast<double>(c.time) / static_cast<double>(c.freed)) : "-",
-         c.freed > 0 ? us(static_cast<double>(c.time_most)) : "-", fmt::format("{}", o.rc_peak),
+         freed > 0 ? us(time / freed) : "-",
+         freed > 0 ? us(of([](const Connections& c) { return c.time_most; })) : "-",
+         fmt::format("{:.0f}", median(row, [](const Outcome& o) { return o.rc_peak; })),
          memory_words(row, unlimited), limited ? row.limit->memory : "1"});
   }
   return markdown_table(table);
@@ -114,11 +140,13 @@ std::string bounds_table(const Outcome& outcome) {
 }
 
 StudyOptions study_of(const ExperimentOptions& options, const NamedValues& settings,
-                      std::uint32_t ranks, const Limit* limit, const std::string& order) {
+                      std::uint32_t ranks, const Limit* limit, const std::string& order,
+                      std::uint32_t nth) {
   const std::string what =
       limit == nullptr ? "no limit, " : fmt::format("{} {}, ", limit->connections, order);
   StudyOptions study = begin_study(options, ranks, what);
   study.place.ranks_per_node = kPerNode;
+  study.place.seed += nth;
   study.workload = "nwchem";
   study.options = options.options;
   study.settings = settings;
@@ -135,29 +163,34 @@ StudyOptions study_of(const ExperimentOptions& options, const NamedValues& setti
 Result<std::vector<Row>> measure(const ExperimentOptions& options, const NamedValues& settings,
                                  const std::string& policy, std::uint32_t ranks,
                                  const Runner& runner) {
-  std::vector<Row> rows;
-  std::vector<StudyOptions> studies;
+  std::vector<Row> rows = {{nullptr, "-", {}}};
   for (const Limit& limit : kLimits) {
-    for (const char* const order : kOrders) {
-      rows.push_back({&limit, order, {}});
-      studies.push_back(study_of(options, settings, ranks, &limit, order));
+    for (const char* const order : kOrders) rows.push_back({&limit, order, {}});
+  }
+  std::vector<StudyOptions> studies;
+  std::vector<Row*> whose;
+  for (std::uint32_t nth = 0; nth < options.seeds; ++nth) {
+    for (Row& row : rows) {
+      if (row.limit == nullptr && nth == 0) continue;
+      whose.push_back(&row);
+      studies.push_back(study_of(options, settings, ranks, row.limit, row.order, nth));
       studies.back().policies = {policy};
     }
   }
-  const auto results = run_studies(studies, {options.jobs, options.told}, runner);
-  if (!results) return results.status();
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (!results.value()[i].ok()) return results.value()[i].status();
-    rows[i].outcome = results.value()[i].value().results.front().outcome;
-  }
-  // Last, since it is not kept: who needed whom is too much.
-  StudyOptions unlimited = study_of(options, settings, ranks, nullptr, "");
+  // By itself, since it is not kept: who needed whom is too much.
+  StudyOptions unlimited = study_of(options, settings, ranks, nullptr, "", 0);
   unlimited.policies = {policy};
   unlimited.kept = nullptr;
   unlimited.keep_partners = true;
   Result<Study> result = run_study(unlimited, runner);
   if (!result) return result.status();
-  rows.insert(rows.begin(), {nullptr, "-", std::move(result.value().results.front().outcome)});
+  rows.front().outcomes.push_back(std::move(result.value().results.front().outcome));
+  const auto results = run_studies(studies, {options.jobs, options.told}, runner);
+  if (!results) return results.status();
+  for (std::size_t i = 0; i < studies.size(); ++i) {
+    if (!results.value()[i].ok()) return results.value()[i].status();
+    whose[i]->outcomes.push_back(results.value()[i].value().results.front().outcome);
+  }
   return rows;
 }
 
@@ -183,12 +216,16 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
     const auto rows = measure(options, settings, policies.value().front(), ranks, runner);
     if (!rows) return rows.status();
     tables += fmt::format(
-        "## {} processes, {} on a node\n\n{}\nTorn down by a process in the mean, if it alone "
+        "## {} processes, {} on a node\n\n{}{}\nTorn down by a process in the mean, if it alone "
         "chose, "
         "from the order in which the processes needed\ntheir partners without a limit (those "
-        "that needed one):\n\n{}\n",
-        ranks, kPerNode, runs_table(rows.value(), ranks),
-        bounds_table(rows.value().front().outcome));
+        "that needed one; the first seed):\n\n{}\n",
+        ranks, kPerNode,
+        options.seeds == 1 ? ""
+                           : fmt::format("Medians of {} seeds; in brackets the least and the most "
+                                         "of them, each against itself without a limit.\n\n",
+                                         options.seeds),
+        runs_table(rows.value(), ranks), bounds_table(rows.value().front().outcomes.front()));
   }
   std::string page = fmt::format(
       "# teardown\n\nThe workload [nwchem](../nwchem.md) under `{}`, with at most so many "
@@ -215,7 +252,8 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
 }  // namespace
 
 std::vector<Experiment> teardown_experiments() {
-  return {{"teardown", "nwchem with few connections, and whose place the next one gets", run}};
+  return {{"teardown", "nwchem with few connections, and whose place the next one gets", run, false,
+           true}};
 }
 
 }  // namespace turnout::sim
