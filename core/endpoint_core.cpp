@@ -25,6 +25,12 @@ std::uint64_t unique_id() {
   return id;
 }
 
+// That share the adapter with this one, itself included.
+std::uint64_t node_processes(const Settings& settings) {
+  if (settings.node_processes > 0) return settings.node_processes;
+  return static_cast<std::uint64_t>(std::max(launcher_identity().local_ranks, 1));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Endpoint>> Endpoint::create(const Settings& settings, Clock& clock,
@@ -74,7 +80,7 @@ EndpointCore::EndpointCore(const Settings& settings, Clock& clock, Processor* pr
 Status EndpointCore::start() {
   auto costs = selection::load_costs(settings_);
   if (!costs) return costs.status();
-  costs_ = costs->costs;
+  costs_ = selection::shared_by(costs->costs, node_processes(settings_));
   auto device = verbs::Device::open(settings_);
   if (!device) return device.status();
   device_ = std::move(device).value();

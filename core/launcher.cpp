@@ -1,7 +1,8 @@
 // launcher_identity(): what launchers tell their processes, in the variables they set.
 //   Open MPI 4 and 5   OMPI_COMM_WORLD_{RANK,SIZE,LOCAL_SIZE}, PMIX_NAMESPACE
 //   MPICH, Intel MPI   PMI_RANK, PMI_SIZE, MPI_LOCALNRANKS (hydra); no name of the job
-//   SLURM              SLURM_PROCID, SLURM_NTASKS, SLURM_NNODES, SLURM_JOB_ID, SLURM_STEP_ID
+//   SLURM              SLURM_PROCID, SLURM_NTASKS, SLURM_STEP_TASKS_PER_NODE, SLURM_NODEID,
+//                      SLURM_NNODES, SLURM_JOB_ID, SLURM_STEP_ID [srun(1)]
 //   any other PMIx     PMIX_RANK, PMIX_NAMESPACE; no size
 
 #include <fcntl.h>
@@ -34,6 +35,32 @@ std::optional<int> number(const char* variable) {
 std::string text(const char* variable) {
   const char* const value = std::getenv(variable);
   return value == nullptr ? std::string{} : std::string(value);
+}
+
+// "16(x4),3": of so many nodes each, in their order.
+std::optional<int> slurm_local_tasks() {
+  const std::string all = text("SLURM_STEP_TASKS_PER_NODE");
+  int node = number("SLURM_NODEID").value_or(-1);
+  if (node < 0) return std::nullopt;
+  const char* at = all.data();
+  const char* const end = at + all.size();
+  while (at < end) {
+    int tasks = 0, nodes = 1;
+    auto parsed = std::from_chars(at, end, tasks);
+    if (parsed.ec != std::errc{} || tasks < 1) return std::nullopt;
+    at = parsed.ptr;
+    if (end - at > 2 && at[0] == '(' && at[1] == 'x') {
+      parsed = std::from_chars(at + 2, end, nodes);
+      if (parsed.ec != std::errc{} || nodes < 1 || parsed.ptr == end || *parsed.ptr != ')') {
+        return std::nullopt;
+      }
+      at = parsed.ptr + 1;
+    }
+    if (node < nodes) return tasks;
+    node -= nodes;
+    if (at < end && *at++ != ',') return std::nullopt;
+  }
+  return std::nullopt;
 }
 
 // Small files of /proc: at most `most` bytes.
@@ -120,7 +147,8 @@ LauncherIdentity launcher_identity() {
     identity.rank = *slurm;
     identity.ranks = number("SLURM_NTASKS").value_or(-1);
     identity.job = fmt::format("slurm-{}-{}", text("SLURM_JOB_ID"), text("SLURM_STEP_ID"));
-    if (number("SLURM_NNODES").value_or(0) == 1) identity.local_ranks = identity.ranks;
+    identity.local_ranks =
+        slurm_local_tasks().value_or(number("SLURM_NNODES").value_or(0) == 1 ? identity.ranks : -1);
   } else if (const auto pmix = number("PMIX_RANK")) {
     identity.rank = *pmix;
     identity.job = text("PMIX_NAMESPACE");

@@ -204,6 +204,9 @@ Result<Outcome> run(const Options& options, const Program& program) {
   shared.options = &options;
   shared.world = world.value().get();
   shared.settings = std::move(settings).value();
+  if (shared.settings.node_processes == 0) {
+    shared.settings.node_processes = std::min(options.ranks, options.ranks_per_node);
+  }
   shared.processor = std::make_unique<RankProcessor>(*shared.world, options.first_channel);
   shared.ended_at.resize(options.ranks);
   if (!options.check_content) {

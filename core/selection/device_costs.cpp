@@ -356,6 +356,15 @@ DeviceCosts with_ud(DeviceCosts costs) {
   return costs;
 }
 
+DeviceCosts shared_by(DeviceCosts costs, std::uint64_t processes) {
+  const auto share = [processes](double entries) {
+    return std::max(entries / static_cast<double>(std::max<std::uint64_t>(processes, 1)), 1.0);
+  };
+  costs.context_first_entries.value = share(costs.context_first_entries.value);
+  costs.context_second_entries.value = share(costs.context_second_entries.value);
+  return costs;
+}
+
 CostModel cost_model(const DeviceCosts& costs, std::uint32_t ring_entries) {
   CostModel model;
   model.saving_dc_rdma = costs.receiver_dc_sendrecv.value - costs.receiver_dc_rdma.value;

@@ -69,6 +69,9 @@ struct CostsFile {
 // over DC, and turns no initiator.
 [[nodiscard]] DeviceCosts with_ud(DeviceCosts costs);
 
+// What is left for one of `processes` that share the adapter: its part of the context cache.
+[[nodiscard]] DeviceCosts shared_by(DeviceCosts costs, std::uint64_t processes);
+
 // What AQPS needs of it.
 [[nodiscard]] CostModel cost_model(const DeviceCosts& costs, std::uint32_t ring_entries);
 

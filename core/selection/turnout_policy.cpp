@@ -340,10 +340,13 @@ double busy_share(const DeviceCosts& costs, std::uint64_t sent, std::uint64_t sw
 }
 
 std::uint32_t wanted_dcis(const DeviceCosts& costs) {
-  constexpr double kMost = 64;
+  constexpr double kLeast = 4, kMost = 64;
   const double ratio =
       4 * costs.sender_dci_switch.value / std::max(costs.sender_post_dc_switch.value, 1.0);
-  return std::bit_ceil(static_cast<std::uint32_t>(std::ceil(std::clamp(ratio, 1.0, kMost))));
+  const double fit = std::clamp(costs.context_second_entries.value / 2, kLeast, kMost);
+  return std::min(
+      std::bit_ceil(static_cast<std::uint32_t>(std::ceil(std::clamp(ratio, 1.0, kMost)))),
+      std::bit_floor(static_cast<std::uint32_t>(fit)));
 }
 
 }  // namespace turnout::selection

@@ -81,7 +81,8 @@ inline constexpr double kConfidence = 1;
 [[nodiscard]] double busy_share(const DeviceCosts& costs, std::uint64_t sent,
                                 std::uint64_t switched, std::uint64_t received, double interval);
 // As many DCIs as keep a processor sending when every message goes to another target, four times:
-// peers have fixed places, so some are busy while others are idle.
+// peers have fixed places, so some are busy while others are idle. No more than half of the
+// contexts that the adapter has at hand; the rest are for those who send to us.
 [[nodiscard]] std::uint32_t wanted_dcis(const DeviceCosts& costs);
 
 }  // namespace turnout::selection

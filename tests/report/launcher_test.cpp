@@ -20,7 +20,7 @@ class Launcher : public ::testing::Test {
          {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
           "PMIX_NAMESPACE", "PMIX_RANK", "OMPI_MCA_ess_base_jobid", "PMI_RANK", "PMI_SIZE",
           "MPI_LOCALNRANKS", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID", "SLURM_STEP_ID",
-          "SLURM_NNODES"}) {
+          "SLURM_NNODES", "SLURM_STEP_TASKS_PER_NODE", "SLURM_NODEID"}) {
       variables_.emplace_back(name, std::nullopt);
     }
   }
@@ -90,6 +90,26 @@ TEST_F(Launcher, Slurm) {
   EXPECT_EQ(identity.rank, 5);
   EXPECT_EQ(identity.local_ranks, 6);
   EXPECT_EQ(identity.job, "slurm-4711-2");
+}
+
+TEST_F(Launcher, SlurmSaysHowManyAreOnEachNode) {
+  set("SLURM_PROCID", "50");
+  set("SLURM_NTASKS", "51");
+  set("SLURM_JOB_ID", "4711");
+  set("SLURM_NNODES", "4");
+  set("SLURM_STEP_TASKS_PER_NODE", "16(x3),3");
+  const auto on_node = [this](const char* node) {
+    set("SLURM_NODEID", node);
+    return launcher_identity().local_ranks;
+  };
+  EXPECT_EQ(on_node("0"), 16);
+  EXPECT_EQ(on_node("2"), 16);
+  EXPECT_EQ(on_node("3"), 3);
+  EXPECT_EQ(on_node("4"), -1);
+  for (const char* wrong : {"16(x3", "16(x0),3", "x", "16(3)", "-1", "16;3", "0", ""}) {
+    set("SLURM_STEP_TASKS_PER_NODE", wrong);
+    EXPECT_EQ(on_node("3"), -1) << wrong;
+  }
 }
 
 TEST_F(Launcher, NonsenseIsNobody) {

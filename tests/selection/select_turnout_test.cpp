@@ -335,6 +335,19 @@ TEST(SelectTurnout, ShareOfTimeAndInitiators) {
   EXPECT_EQ(wanted_dcis(costs), 64u);
 }
 
+// Processes that share an adapter have a part of its context cache each.
+TEST(SelectTurnout, ManyOnANodeUseFewerQueuePairsEach) {
+  DeviceCosts costs;
+  costs.context_first_entries.value = 64;
+  costs.context_second_entries.value = 1024;
+  EXPECT_EQ(wanted_dcis(shared_by(costs, 0)), 64u);
+  EXPECT_EQ(wanted_dcis(shared_by(costs, 1)), 64u);
+  EXPECT_EQ(wanted_dcis(shared_by(costs, 16)), 32u);
+  EXPECT_EQ(wanted_dcis(shared_by(costs, 24)), 16u);
+  EXPECT_EQ(wanted_dcis(shared_by(costs, 100'000)), 4u);
+  EXPECT_EQ(shared_by(costs, 16).context_first_entries.value, 4);
+}
+
 TEST(SelectTurnout, EveryReasonHasWords) {
   for (int r = 0; r <= static_cast<int>(Reason::not_certain); ++r) {
     EXPECT_NE(explain(static_cast<Reason>(r)), "?");
