@@ -103,6 +103,7 @@ Status EndpointCore::start() {
     rc_bytes_ += 16 * settings_.own_receive_buffers;  // mlx5: a receive with one piece
   }
   hints_ = settings_.policy == "turnout";
+  never_connects_ = settings_.policy == "static:ud-sendrecv";
   rendezvous_ = rendezvous_named(settings_.rendezvous).value_or(Rendezvous::getcqe);
   set_last_bytes_ = settings_.offer_last_byte == "set";
   posts_in_progress_ =

@@ -6,7 +6,8 @@
 //   memory/reservations.cpp      what is taken at the start, and the size of queue pairs
 //   memory/shared_receives.cpp   posting receives; low watermark, growth, shrinking
 //   memory/own_receives.cpp      receive queues of queue pairs' own, their growth and credits
-//   protocol/send_path.cpp       messages out: eager, RTS, credits, backlog
+//   protocol/send_path.cpp       messages out: channel, header, credits
+//   protocol/send_operation.cpp  what a program sends: eager, RTS, backlog, FIN
 //   protocol/receive_path.cpp    messages in: stream order, matching, posted receives
 //   protocol/unexpected.cpp      messages nobody waits for yet, peek and claim, scarce memory
 //   protocol/credits.cpp         who may send how much into the shared receive queue
@@ -257,7 +258,6 @@ class EndpointCore final : public Endpoint {
                                            const wire::Detail* detail);
 
   // protocol/send_path.cpp
-  [[nodiscard]] Status send_now(const SendRequest& request);
   [[nodiscard]] Peer* find_peer(PeerId id) noexcept {
     return id < peers_.size() ? peers_[id].get() : nullptr;
   }
@@ -274,6 +274,9 @@ class EndpointCore final : public Endpoint {
   // To the peer's target of our data initiator for it.
   void address_data(const Peer& peer, SendRecord* record) const noexcept;
   void credits_given(Peer& peer, const wire::Header& header);
+
+  // protocol/send_operation.cpp
+  [[nodiscard]] Status send_now(const SendRequest& request);
   // Whether a message of so many bytes travels as a large one.
   [[nodiscard]] bool is_large(const Peer& peer, std::size_t bytes) const noexcept;
   [[nodiscard]] bool try_operation(SendOperation& operation);
@@ -911,6 +914,7 @@ class EndpointCore final : public Endpoint {
   selection::WindowState window_;
   selection::DeviceCosts costs_;
   bool hints_ = false;               // policy turnout
+  bool never_connects_ = false;      // policy static:ud-sendrecv
   std::vector<PeerId> dci_targets_;  // by data initiator: whom its latest message was for
   std::uint64_t sent_now_ = 0, switched_now_ = 0;  // in the interval
   double busy_ = 0;           // our share of the latest interval spent on messages

@@ -27,7 +27,7 @@ EndpointCore::DataPath EndpointCore::data_path(Peer& peer) {
   // Its connection failed, and messages that lie in the ring may wait for this one to be received.
   if (peer.receive_state == ReceiveState::draining) return DataPath::pieces;
   if (peer.receive_state != ReceiveState::steady) return DataPath::wait;
-  if (peer.self || closing_ || settings_.policy == "static:ud-sendrecv") return DataPath::pieces;
+  if (peer.self || closing_ || never_connects_) return DataPath::pieces;
   if (peer.refused_until != 0 && clock_.now() < peer.refused_until) return DataPath::pieces;
   peer.refused_place = false;
   if (!tears_down() && !peer.has_rc() && active_rc_ >= settings_.max_active_rc) {

@@ -1,0 +1,321 @@
+// What a program sends: eager or rendezvous, at once or after what waits, until it has ended.
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+#include "base/log.h"
+#include "core/endpoint_core.h"
+
+namespace turnout {
+
+Status EndpointCore::send_now(const SendRequest& request) {
+  Peer* const peer = find_peer(request.peer);
+  if (peer == nullptr) return {Code::invalid, fmt::format("send: no peer {}", request.peer)};
+  if (peer->lost) return peer->loss;
+  Pieces pieces;
+  if (!pieces.set(request.data)) {
+    return {Code::invalid,
+            fmt::format("send: {} pieces, at most {}", request.data.size(), kMaxIov)};
+  }
+  if (request.inject && pieces.total > kInjectLimit) {
+    return {Code::invalid, fmt::format("send: {} bytes cannot be injected, at most {}",
+                                       pieces.total, kInjectLimit)};
+  }
+  const std::uint8_t flags = wire::flags_of(request.tagged, request.has_remote_data);
+  const std::uint32_t completion_flags = kSend | (request.tagged ? kTagged : kMessage);
+  // An injected message has no completion that could wait for its delivery.
+  const bool acknowledged = request.delivery_complete && !request.inject;
+  const bool large = !request.inject && is_large(*peer, pieces.total);
+  const bool eager = pieces.total <= room(*peer) && !large && !acknowledged;
+  const std::size_t offered = find_offer(*peer, request.tagged, request.tag);
+  if (offered != kNoOffer && large) {
+    const wire::Detail& offer = peer->offers->open[offered].detail;
+    if (may_put(*peer, pieces, offer)) {
+      Status status = put(*peer, request, pieces, offer);
+      if (status.ok()) use_up_offer(*peer, offered);
+      return status;
+    }
+  }
+
+  const bool wait = large && offered == kNoOffer && may_hold(*peer);
+  if (!wait && holds(*peer)) release_held(*peer);
+  if (eager && peer->backlog.empty() && !writes_to_offers(*peer)) {
+    StreamMessage message;
+    message.type = wire::Type::eager;
+    message.flags = flags;
+    message.tag = request.tag;
+    message.data = request.remote_data;
+    message.pieces = &pieces;
+    message.length = message.counts_as = pieces.total;
+    if (post_stream(*peer, message)) {
+      Completion done;
+      done.context = request.report.context;
+      done.length = pieces.total;
+      done.tag = request.tag;
+      done.flags = completion_flags;
+      finish(request.report, done);
+      use_up_offer(*peer, offered);
+      return {};
+    }
+  }
+  if (peer->backlog.size() >= settings_.backlog) return {Code::again, "the peer has no room"};
+  SendOperation* const operation = take_for_caller(sends_);
+  if (operation == nullptr) return refusal();
+  operation->peer = peer;
+  operation->flags = flags;
+  operation->tag = request.tag;
+  operation->data = request.remote_data;
+  operation->pieces = pieces;
+  operation->report = request.report;
+  operation->completion_flags = completion_flags;
+  operation->rendezvous = large || pieces.total > peer->eager_size - stream_overhead_ -
+                                                      sizeof(wire::Introduction) -
+                                                      wire::kOperationBytes;
+  operation->acknowledged = acknowledged && !operation->rendezvous;
+  if (request.inject) {
+    if (!account_.reserve(MemoryKind::operations, kInjectLimit)) {
+      sends_.give_back(operation);
+      return refusal();
+    }
+    operation->copy = std::make_unique<std::array<std::byte, kInjectLimit>>();
+    pieces.copy_out(operation->copy->data());
+    operation->pieces.iov[0] = {operation->copy->data(), pieces.total};
+    operation->pieces.count = 1;
+    operation->rendezvous = false;
+  }
+  if (operation->rendezvous) {
+    if (Status status = prepare_rendezvous(*operation); !status.ok()) {
+      sends_.give_back(operation);
+      return status;
+    }
+  }
+  if (wait) {
+    hold(*operation);
+    return {};
+  }
+  if (operation->acknowledged) {
+    operation->flags |= wire::kAcknowledge;
+    await_fin(*operation);
+  }
+  if (!peer->backlog.empty() || !try_operation(*operation)) enqueue(*operation);
+  use_up_offer(*peer, offered);
+  return {};
+}
+
+bool EndpointCore::is_large(const Peer& peer, std::size_t bytes) const noexcept {
+  const std::size_t threshold = settings_.rendezvous_threshold;
+  return bytes > room(peer) || (threshold != 0 && bytes > threshold);
+}
+
+// Gives the operation the id by which the peer's fin will name it.
+void EndpointCore::await_fin(SendOperation& operation) {
+  std::uint32_t slot;
+  if (free_fin_slots_.empty()) {
+    slot = static_cast<std::uint32_t>(awaiting_fin_.size());
+    awaiting_fin_.push_back(nullptr);
+  } else {
+    slot = free_fin_slots_.back();
+    free_fin_slots_.pop_back();
+  }
+  awaiting_fin_[slot] = &operation;
+  operation.id = std::uint64_t{fin_generation_++} << 32 | slot;
+}
+
+void EndpointCore::forget_awaiting(SendOperation& operation) {
+  if (operation.id == 0) return;
+  const auto slot = static_cast<std::uint32_t>(operation.id);
+  awaiting_fin_[slot] = nullptr;
+  free_fin_slots_.push_back(slot);
+  operation.id = 0;
+}
+
+// What was registered for an RTS serves a write of ours just as well.
+void EndpointCore::use_registrations(SendOperation& operation, Transfer* transfer) {
+  for (std::uint32_t i = 0; i < operation.pieces.count; ++i) {
+    const iovec& piece = operation.pieces.iov[i];
+    if (piece.iov_len == 0) continue;
+    Registration& region = transfer->regions[transfer->local_count];
+    region = std::move(operation.regions[i]);
+    transfer->local[transfer->local_count++] = {reinterpret_cast<std::uint64_t>(piece.iov_base),
+                                                piece.iov_len, region.lkey()};
+  }
+}
+
+Status EndpointCore::prepare_rendezvous(SendOperation& operation) {
+  const Pieces& pieces = operation.pieces;
+  for (std::uint32_t i = 0; i < pieces.count; ++i) {
+    if (pieces.iov[i].iov_len == 0) continue;
+    Status status = register_buffer(pieces.iov[i], IBV_ACCESS_REMOTE_READ, &operation.regions[i]);
+    if (!status.ok()) return status;
+  }
+  await_fin(operation);
+  return {};
+}
+
+// Puts the operation on its way if channel and credits allow.
+bool EndpointCore::try_operation(SendOperation& operation) {
+  if (operation.type == wire::Type::atomic) {
+    return try_atomic(static_cast<AtomicOperation&>(operation));
+  }
+  Peer& peer = *operation.peer;
+  // What is being written has to be there first, but for what tells of it.
+  if (writes_to_offers(peer) && operation.type != wire::Type::landed && operation.instead == 0) {
+    return false;
+  }
+  StreamMessage message;
+  message.flags = operation.flags;
+  message.tag = operation.tag;
+  message.data = operation.data;
+  message.counted = operation.counted;
+  if (operation.type == wire::Type::landed) {
+    const wire::Landed landed{operation.grant.transfer,
+                              operation.grant.length,
+                              operation.outcome,
+                              operation.grant.last,
+                              {}};
+    message.type = operation.type;
+    message.bytes = reinterpret_cast<const std::byte*>(&landed);
+    message.length = sizeof landed;
+    if (!post_stream(peer, message)) return false;
+    end_send(operation, Status{});
+    return true;
+  }
+  if (!operation.rendezvous) {
+    message.type = operation.type == wire::Type::none ? wire::Type::eager : operation.type;
+    message.pieces = &operation.pieces;
+    message.length = message.counts_as = operation.pieces.total;
+    message.operation = operation.id;
+    const bool acknowledged = operation.acknowledged;
+    if (!post_stream(peer, message)) return false;
+    if (acknowledged) {  // ended already if the peer was lost meanwhile
+      if (peer.lost) return true;
+      operation.announced = true;
+      ++peer.awaiting_fin;
+      return true;
+    }
+    end_send(operation, Status{});
+    return true;
+  }
+  wire::Rts rts;
+  rts.total = operation.pieces.total;
+  rts.operation = operation.id;
+  for (std::uint32_t i = 0; i < operation.pieces.count; ++i) {
+    const iovec& piece = operation.pieces.iov[i];
+    if (piece.iov_len == 0) continue;
+    rts.segment[rts.segments++] = {reinterpret_cast<std::uint64_t>(piece.iov_base), piece.iov_len,
+                                   operation.regions[i].rkey(), 0};
+    rts.last = static_cast<const std::uint8_t*>(piece.iov_base)[piece.iov_len - 1];
+  }
+  if (operation.instead != 0) {
+    rts.instead = 1;
+    rts.offer = operation.instead;
+  }
+  std::array<std::byte, wire::kMostRtsBytes> bytes;
+  message.type = wire::Type::rts;
+  message.bytes = bytes.data();
+  message.length = wire::write_rts(rts, bytes.data());
+  message.counts_as = rts.total;
+  if (!post_stream(peer, message)) return false;
+  ++rendezvous_count_;
+  if (peer.lost) return true;  // with it the operation has ended
+  operation.announced = true;
+  ++peer.awaiting_fin;
+  return true;
+}
+
+void EndpointCore::enqueue(SendOperation& operation) {
+  if (holds(*operation.peer)) operation.peer->offers->holding = false;
+  operation.peer->backlog.push_back(&operation);
+  list_backlog(*operation.peer);
+}
+
+void EndpointCore::list_backlog(Peer& peer) {
+  if (std::exchange(peer.backlogged, true)) return;
+  backlogged_.push_back(&peer);
+}
+
+void EndpointCore::end_send(SendOperation& operation, Status status) {
+  if (operation.type == wire::Type::atomic) {
+    end_atomic(static_cast<AtomicOperation&>(operation), std::move(status));
+    return;
+  }
+  forget_awaiting(operation);
+  if (operation.pull != 0) pulled_.remove(&operation);
+  const bool failed = !status.ok();
+  Completion done;
+  done.context = operation.report.context;
+  done.length = operation.pieces.total;
+  done.tag = operation.tag;
+  done.flags = operation.completion_flags;
+  if (status.ok()) {
+    finish(operation.report, done);
+  } else {
+    // An injected message has ended for its sender already: nobody knows this context.
+    if (operation.copy) operation.report.queue = operation.report.errors = nullptr;
+    fail(operation.report, done, std::move(status));
+  }
+  if (failed) {
+    for (Registration& region : operation.regions) region.discard();
+  }
+  if (operation.copy) account_.release(MemoryKind::operations, kInjectLimit);
+  sends_.give_back(&operation);
+}
+
+bool EndpointCore::pump_backlog(Peer& peer) {
+  bool moved = false;
+  while (SendOperation* const operation = peer.backlog.first()) {
+    peer.backlog.remove(operation);
+    if (!try_operation(*operation)) {
+      peer.backlog.push_front(operation);
+      break;
+    }
+    moved = true;
+  }
+  return moved;
+}
+
+bool EndpointCore::pump_backlogs() {
+  bool moved = false;
+  for (std::size_t i = 0; i < backlogged_.size();) {
+    Peer& peer = *backlogged_[i];
+    if (!holds(peer)) moved |= pump_backlog(peer);
+    if (peer.backlog.empty()) {
+      peer.backlogged = false;
+      backlogged_[i] = backlogged_.back();
+      backlogged_.pop_back();
+    } else {
+      ++i;
+    }
+  }
+  return moved;
+}
+
+SendOperation* EndpointCore::find_awaiting(const Peer& peer, std::uint64_t id) const noexcept {
+  const auto slot = static_cast<std::uint32_t>(id);
+  SendOperation* const operation = slot < awaiting_fin_.size() ? awaiting_fin_[slot] : nullptr;
+  const bool waits = operation != nullptr && operation->announced && operation->id == id &&
+                     operation->peer == &peer;
+  return waits ? operation : nullptr;
+}
+
+Status EndpointCore::status_told(const Peer& peer, std::uint32_t code, std::string_view verb) {
+  if (code == 0) return {};
+  return {Code::peer_lost,
+          fmt::format("{} could not {} the message (its status {})", peer.address.to_string(), verb,
+                      code),
+          EIO};
+}
+
+void EndpointCore::on_fin(const wire::ControlMessage& message, Peer& peer) {
+  SendOperation* const operation = find_awaiting(peer, message.operation);
+  if (operation == nullptr) {
+    TURNOUT_LOG(protocol, warn, "{}: FIN for operation {:#x}, which is not waiting",
+                peer.address.to_string(), message.operation);
+    return;
+  }
+  if (peer.awaiting_fin > 0) --peer.awaiting_fin;
+  end_send(*operation, status_told(peer, message.status, "fetch"));
+}
+
+}  // namespace turnout
