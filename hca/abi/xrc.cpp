@@ -5,18 +5,9 @@
 #include <cerrno>
 
 #include "hca/abi/verbs.h"
+#include "hca/device/failed.h"
 
 namespace turnout::hca {
-namespace {
-
-template <class T>
-T* failed(int error) {
-  errno = error;
-  return nullptr;
-}
-
-}  // namespace
-
 ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* attr) {
   if (attr->comp_mask >= IBV_XRCD_INIT_ATTR_RESERVED) return failed<ibv_xrcd>(EOPNOTSUPP);
   constexpr unsigned needed = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;

@@ -12,18 +12,13 @@
 
 #include "base/log.h"
 #include "hca/device/address_handle.h"
+#include "hca/device/failed.h"
 #include "hca/device/rules.h"
 #include "hca/live/engine.h"
 #include "hca/live/fork_guard.h"
 
 namespace turnout::hca {
 namespace {
-
-template <class T>
-T* failed(int error) {
-  errno = error;
-  return nullptr;
-}
 
 void init_sync(pthread_mutex_t& mutex, pthread_cond_t& cond) {
   pthread_mutex_init(&mutex, nullptr);

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/log.h"
+#include "hca/device/failed.h"
 #include "hca/device/qp_state.h"
 #include "hca/device/queue_pair.h"
 #include "hca/live/engine.h"
@@ -13,11 +14,6 @@
 
 namespace turnout::hca {
 namespace {
-
-Qp* failed(int error) {
-  errno = error;
-  return nullptr;
-}
 
 constexpr std::uint64_t identity_of(std::uint32_t number, QpPhase phase) {
   return std::uint64_t{number} << 8 | static_cast<std::uint64_t>(phase);
@@ -40,15 +36,15 @@ std::uint32_t LiveEngine::reserve_qp() noexcept {
 
 Qp* LiveEngine::create_qp(Context& context, ibv_qp_init_attr_ex& attr,
                           const mlx5dv_qp_init_attr* dc) {
-  if (const int error = refuse_child(context); error != 0) return failed(error);
+  if (const int error = refuse_child(context); error != 0) return failed<Qp>(error);
   const QpKind kind = kind_of(attr, dc);
   if (kind == QpKind::none) {
     TURNOUT_LOG(hca, info, "create_qp: type {} is none of RC, UD, DCI, DCT, XRC",
                 static_cast<int>(attr.qp_type));
-    return failed(EOPNOTSUPP);
+    return failed<Qp>(EOPNOTSUPP);
   }
   ibv_qp_init_attr_ex used = used_attributes(kind, attr);
-  if (const int error = check_creation(kind, used); error != 0) return failed(error);
+  if (const int error = check_creation(kind, used); error != 0) return failed<Qp>(error);
   Qp* const qp =
       kind == QpKind::xrc_tgt ? create_target(context, used) : create_own(context, used, kind, dc);
   if (qp != nullptr) attr.cap = used.cap;
@@ -64,7 +60,7 @@ Qp* LiveEngine::create_own(Context& context, ibv_qp_init_attr_ex& attr, QpKind k
   std::unique_ptr<Qp> qp(new Qp{});
 
   const std::uint32_t index = reserve_qp();
-  if (index == kNone) return failed(ENOMEM);
+  if (index == kNone) return failed<Qp>(ENOMEM);
   QpRecord& r = fabric_->qp(index);
   r.kind = kind;
   r.min_rnr_timer = 0;
@@ -86,7 +82,7 @@ Qp* LiveEngine::create_own(Context& context, ibv_qp_init_attr_ex& attr, QpKind k
     if (const int error = create_receive_queue(r.rq, cap.max_recv_wr, cap.max_recv_sge, pd->number);
         error != 0) {
       r.owner.store(0, std::memory_order_release);
-      return failed(error);
+      return failed<Qp>(error);
     }
   } else {
     if (!own_receives) cap.max_recv_wr = cap.max_recv_sge = 0;

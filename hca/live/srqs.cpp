@@ -5,24 +5,16 @@
 #include <cerrno>
 #include <memory>
 
+#include "hca/device/failed.h"
 #include "hca/live/engine.h"
 #include "hca/live/fork_guard.h"
 
 namespace turnout::hca {
-namespace {
-
-Srq* failed(int error) {
-  errno = error;
-  return nullptr;
-}
-
-}  // namespace
-
 Srq* LiveEngine::create_srq(Pd& pd, ibv_srq_init_attr& attr, Xrcd* xrcd, Cq* cq) {
   Context& context = context_of(pd.verbs.context);
-  if (const int error = refuse_child(context); error != 0) return failed(error);
+  if (const int error = refuse_child(context); error != 0) return failed<Srq>(error);
   if (attr.attr.max_wr == 0 || attr.attr.max_wr > kMaxSrqWr || attr.attr.max_sge > kMaxSge) {
-    return failed(EINVAL);
+    return failed<Srq>(EINVAL);
   }
   const std::uint32_t max_sge = std::max(attr.attr.max_sge, 1U);
   auto srq = std::make_unique<Srq>();
@@ -34,7 +26,7 @@ Srq* LiveEngine::create_srq(Pd& pd, ibv_srq_init_attr& attr, Xrcd* xrcd, Cq* cq)
       const std::uint32_t at = (slot_of(fabric_->me()) * 4 + n) % kMaxSrqs;
       if (fabric_->srq(at).owner.load(std::memory_order_acquire) == 0) index = at;
     }
-    if (index == kMaxSrqs) return failed(ENOMEM);
+    if (index == kMaxSrqs) return failed<Srq>(ENOMEM);
     if (h.srq_high.load() < index + 1) h.srq_high.store(index + 1);
     fabric_->srq(index).owner.store(fabric_->me(), std::memory_order_release);
   }
@@ -46,7 +38,7 @@ Srq* LiveEngine::create_srq(Pd& pd, ibv_srq_init_attr& attr, Xrcd* xrcd, Cq* cq)
   if (const int error = create_receive_queue(r.rq, attr.attr.max_wr, max_sge, pd.number);
       error != 0) {
     r.owner.store(0, std::memory_order_release);
-    return failed(error);
+    return failed<Srq>(error);
   }
   r.phase.store(ObjectPhase::live, std::memory_order_release);
   srq->index = index;

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <memory>
 
+#include "hca/device/failed.h"
 #include "hca/device/qp_state.h"
 #include "hca/device/queue_pair.h"
 #include "hca/live/engine.h"
@@ -19,12 +20,6 @@
 
 namespace turnout::hca {
 namespace {
-
-template <class T>
-T* failed(int error) {
-  errno = error;
-  return nullptr;
-}
 
 constexpr std::uint64_t identity_of(std::uint32_t number, QpPhase phase) {
   return std::uint64_t{number} << 8 | static_cast<std::uint64_t>(phase);

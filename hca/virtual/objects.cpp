@@ -6,17 +6,12 @@
 #include <memory>
 
 #include "hca/device/address_handle.h"
+#include "hca/device/failed.h"
 #include "hca/device/rules.h"
 #include "hca/virtual/engine.h"
 
 namespace turnout::hca {
 namespace {
-
-template <class T>
-T* failed(int error) {
-  errno = error;
-  return nullptr;
-}
 
 Context& context_of(const Pd& pd) {
   return hca::context_of(pd.verbs.context);

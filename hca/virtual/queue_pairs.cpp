@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 
+#include "hca/device/failed.h"
 #include "hca/device/qp_state.h"
 #include "hca/device/queue_pair.h"
 #include "hca/device/rules.h"
@@ -13,11 +14,6 @@
 
 namespace turnout::hca {
 namespace {
-
-Qp* failed(int error) {
-  errno = error;
-  return nullptr;
-}
 
 // Copies what a request uses of its largest size.
 void copy_request(SendWqe& to, const SendWqe& from) {
@@ -52,13 +48,13 @@ std::uint32_t VirtualEngine::new_qp_number() {
 Qp* VirtualEngine::create_qp(Context& context, ibv_qp_init_attr_ex& asked,
                              const mlx5dv_qp_init_attr* dc) {
   const QpKind kind = kind_of(asked, dc);
-  if (kind == QpKind::none) return failed(EOPNOTSUPP);
+  if (kind == QpKind::none) return failed<Qp>(EOPNOTSUPP);
   ibv_qp_init_attr_ex attr = used_attributes(kind, asked);
-  if (const int error = check_creation(kind, attr); error != 0) return failed(error);
+  if (const int error = check_creation(kind, attr); error != 0) return failed<Qp>(error);
   charge(profile_.setup_create_qp);
-  if (chance(profile_.fault_refuse)) return failed(ENOMEM);
+  if (chance(profile_.fault_refuse)) return failed<Qp>(ENOMEM);
   const std::uint32_t number = new_qp_number();
-  if (number == 0) return failed(ENOMEM);
+  if (number == 0) return failed<Qp>(ENOMEM);
   ++statistics_.qps_created;
   ++statistics_.qps_alive;
   ibv_qp_cap& cap = attr.cap;

@@ -11,21 +11,12 @@
 #include <cerrno>
 #include <memory>
 
+#include "hca/device/failed.h"
 #include "hca/device/qp_state.h"
 #include "hca/device/queue_pair.h"
 #include "hca/virtual/engine.h"
 
 namespace turnout::hca {
-namespace {
-
-template <class T>
-T* failed(int error) {
-  errno = error;
-  return nullptr;
-}
-
-}  // namespace
-
 Xrcd* VirtualEngine::open_xrcd(Context& context, int fd, int oflags) {
   const std::uint32_t node = processes_[context.process].node;
   struct stat file {};
