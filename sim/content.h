@@ -2,8 +2,10 @@
 // are the right ones. Pure; any thread.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "sim/rank.h"
 
@@ -21,6 +23,29 @@ namespace turnout::sim {
 
 [[nodiscard]] inline std::byte content(std::uint64_t key, std::size_t at) noexcept {
   return static_cast<std::byte>((key >> (at % 7 * 8)) + at);
+}
+inline constexpr std::size_t kContentPeriod = 7 * 256;
+
+// Of `bytes` bytes those from `from` on.
+inline void fill_content(std::byte* to, std::size_t from, std::size_t bytes,
+                         std::uint64_t key) noexcept {
+  std::size_t at = from;
+  for (; at < bytes && at < from + kContentPeriod; ++at) to[at] = content(key, at);
+  for (; at < bytes; at += kContentPeriod) {
+    std::memcpy(to + at, to + at - kContentPeriod, std::min(kContentPeriod, bytes - at));
+  }
+}
+
+// The first of them that is another; `bytes`: none.
+[[nodiscard]] inline std::size_t first_other(const std::byte* in, std::size_t from,
+                                             std::size_t bytes, std::uint64_t key) noexcept {
+  std::size_t at = from;
+  const std::size_t first = std::min(bytes, from + kContentPeriod);
+  while (at < first && in[at] == content(key, at)) ++at;
+  if (at < first || first == bytes) return std::max(at, from);
+  if (std::memcmp(in + first, in + from, bytes - first) == 0) return bytes;
+  while (in[at] == in[at - kContentPeriod]) ++at;
+  return at;
 }
 
 }  // namespace turnout::sim

@@ -78,9 +78,7 @@ Status RankState::start_one_sided(const Rank::StartAwaiter& awaiter, Slot& slot)
   slot.number = reaches_;
   const std::uint64_t key = reach_key(id_, slot.peer, puts, slot.number);
   make_room(slot);
-  for (std::size_t i = 0; i < slot.bytes; ++i) {
-    slot.buffer[i] = puts ? content(key, i) : ~content(key, i);
-  }
+  fill_content(slot.buffer.data(), 0, slot.bytes, puts ? key : ~key);
   puts ? target.reached_.spoil(slot.place, key) : target.reached_.fill(slot.place, key);
   piece.iov_base = slot.buffer.data();
   request.key = target.reached_.key(slot.place).remote;
@@ -107,9 +105,8 @@ void RankState::check_reached(Slot& slot) {
                      where, puts ? "put to" : "get from", slot.number, slot.peer, slot.bytes));
   };
   if (const auto wrong = there.first_wrong(slot.place, key)) tell(*wrong, "at the target");
-  for (std::size_t i = 0; i < slot.bytes; ++i) {
-    if (slot.buffer[i] != content(key, i)) tell(i, "here");
-  }
+  const std::size_t other = first_other(slot.buffer.data(), 0, slot.bytes, key);
+  if (other < slot.bytes) tell(other, "here");
   there.give_back(slot.place);
 }
 

@@ -128,6 +128,7 @@ class RankState {
     Received received;
     std::string error;
     std::vector<std::byte> buffer;
+    std::uint64_t filled = 0;  // the content that the buffer has; 0: any
     std::uint64_t fetched = 0;
     bool reaches = false;  // a put or get whose content is checked
     ReachedMemory::Place place;
@@ -160,7 +161,6 @@ class RankState {
   // Makes room for slot.bytes in its buffer.
   void make_room(Slot& slot);
   void fill(Slot& slot);
-  [[nodiscard]] std::byte expected(std::uint64_t key, std::size_t at, std::size_t length) const;
   void check(const Slot& slot, const Completion& completion, std::uint32_t source);
   [[noreturn]] void fail(const std::string& what) const;
 

@@ -54,22 +54,25 @@ const MemoryKey& ReachedMemory::key(const Place& place) const noexcept {
 }
 
 void ReachedMemory::spoil(const Place& place, std::uint64_t content) noexcept {
+  fill(place, content);
   std::byte* const to = data(place);
-  for (std::uint64_t i = 0; i < place.bytes; ++i) to[i] = ~sim::content(content, i);
+  for (std::uint64_t i = 0; i < place.bytes; ++i) to[i] = ~to[i];
 }
 
 void ReachedMemory::fill(const Place& place, std::uint64_t content) noexcept {
-  std::byte* const to = data(place);
-  for (std::uint64_t i = 0; i < place.bytes; ++i) to[i] = sim::content(content, i);
+  fill_content(data(place), 0, place.bytes, content);
 }
 
 std::optional<std::uint64_t> ReachedMemory::first_wrong(const Place& place,
                                                         std::uint64_t content) noexcept {
   const std::byte* const from = data(place);
-  for (std::uint64_t i = 0; i < place.bytes + kGuardBytes; ++i) {
-    if (from[i] != (i < place.bytes ? sim::content(content, i) : kGuard)) return i;
-  }
-  return std::nullopt;
+  const std::size_t other = first_other(from, 0, place.bytes, content);
+  if (other < place.bytes) return other;
+  const std::byte* const guard = from + place.bytes;
+  const std::byte* const wrong =
+      std::find_if(guard, guard + kGuardBytes, [](std::byte b) { return b != kGuard; });
+  if (wrong == guard + kGuardBytes) return std::nullopt;
+  return static_cast<std::uint64_t>(wrong - from);
 }
 
 }  // namespace turnout::sim

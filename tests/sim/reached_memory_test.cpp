@@ -50,6 +50,23 @@ TEST(ReachedMemory, LargerRegionsLeaveTheOnesBefore) {
   EXPECT_FALSE(memory.first_wrong(first, kContent));
 }
 
+TEST(Content, AByteThatIsAnotherIsFound) {
+  for (const std::size_t bytes : {0u, 1u, 6u, 1791u, 1792u, 1793u, 5000u}) {
+    for (const std::size_t from : {0u, 4u}) {
+      if (from > bytes) continue;
+      std::vector<std::byte> made(bytes);
+      fill_content(made.data(), from, bytes, kContent);
+      for (std::size_t i = from; i < bytes; ++i) ASSERT_EQ(made[i], content(kContent, i)) << i;
+      EXPECT_EQ(first_other(made.data(), from, bytes, kContent), bytes);
+      for (std::size_t i = from; i < bytes; i += 97) {
+        made[i] ^= std::byte{0x80};
+        ASSERT_EQ(first_other(made.data(), from, bytes, kContent), i) << bytes << " from " << from;
+        made[i] ^= std::byte{0x80};
+      }
+    }
+  }
+}
+
 TEST(ReachedMemory, TellsWhatIsWrong) {
   ReachedMemory memory;
   const auto written = place(memory, 100);
