@@ -39,10 +39,14 @@ struct ForgedMessages {
     const Peer& peer = *core.find_peer(world.peer(at, of));
     return peer.rc ? peer.rc->number() : 0;
   }
-  // The connection of these two, at the end of `at`.
+  // The connection of these two, at the end of `at`; over XRC that to the node of `of`. False:
+  // there is none now.
   [[nodiscard]] static bool fail_queue_pair(TestWorld& world, std::size_t at, std::size_t of) {
     auto& core = static_cast<EndpointCore&>(world[at]);
-    return core.find_peer(world.peer(at, of))->rc->fail().ok();
+    const Peer& peer = *core.find_peer(world.peer(at, of));
+    RcQueue* queue = peer.rc.get();
+    if (peer.xrc && peer.xrc->link != nullptr) queue = peer.xrc->link->queue.get();
+    return queue != nullptr && queue->fail().ok();
   }
 };
 

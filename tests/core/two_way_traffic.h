@@ -44,6 +44,41 @@ class TwoWayTraffic : public testing::Test {
       EXPECT_EQ(in[i], out[1 - i]) << size;
     }
   }
+  // Many from the first to the second, as many at a time as go; they come whole and in order.
+  // `meanwhile` is called with how many have come, again and again.
+  template <class Meanwhile>
+  void send_many(TestWorld& world, Meanwhile&& meanwhile) {
+    constexpr std::size_t kMessages = 400;
+    std::vector<std::vector<std::byte>> out, in;
+    std::vector<iovec> from(kMessages), to(kMessages);
+    for (std::size_t n = 0; n < kMessages; ++n) {
+      const std::size_t size = n % 3 == 0 ? 2000 : 40;
+      out.push_back(pattern(size, static_cast<unsigned>(n)));
+      in.emplace_back(size);
+    }
+    for (std::size_t n = 0; n < kMessages; ++n) {
+      from[n] = piece(out[n]);
+      to[n] = piece(in[n]);
+      ASSERT_TRUE(
+          world[1].recv(tagged_recv(world.peer(1, 0), to[n], 1, world.report(1, &in[n]))).ok());
+    }
+    std::size_t sent = 0, received = 0;
+    ASSERT_TRUE(world.until([&] {
+      while (sent < kMessages &&
+             world[0]
+                 .send(tagged_send(world.peer(0, 1), from[sent], 1, world.report(0, nullptr)))
+                 .ok()) {
+        ++sent;
+      }
+      while (world.queue(0).size() > 0) take(world.queue(0));
+      while (world.queue(1).size() > 0) {
+        EXPECT_EQ(take(world.queue(1)).context, &in[received++]);
+      }
+      meanwhile(received);
+      return received == kMessages;
+    }));
+    EXPECT_EQ(in, out);
+  }
   // Called again and again while messages are under way.
   virtual void look_at(TestWorld& /*world*/) {}
   // `count` times a message each way of all sizes that differ on their way.
