@@ -75,13 +75,6 @@ Result<Instance> make(const Place& /*place*/) {
   return Instance{[phases](Rank rank) { return program(rank, phases); }, phases};
 }
 
-std::uint64_t of_kind(const Outcome& outcome, MemoryKind kind) {
-  for (const MemoryByKind& line : outcome.memory) {
-    if (line.kind == name(kind)) return line.largest;
-  }
-  return 0;
-}
-
 std::string channels_words(const Outcome& outcome) {
   std::string words;
   for (const Channels& one : outcome.channels) {
@@ -101,8 +94,8 @@ std::string table_of(const Study& study) {
     const Outcome& o = result.outcome;
     const Timed timed = timed_phases(result);
     table.push_back({fmt::format("`{}`", result.policy), fmt::format("{}", o.rc_peak),
-                     value::human_bytes(of_kind(o, MemoryKind::queue_pairs)),
-                     value::human_bytes(of_kind(o, MemoryKind::rings)),
+                     value::human_bytes(largest_of(o, MemoryKind::queue_pairs)),
+                     value::human_bytes(largest_of(o, MemoryKind::rings)),
                      value::human_bytes(o.memory_peak), channels_words(o),
                      fmt::format("{:.0f} ns", timed.time / 1e3 / timed.messages)});
   }

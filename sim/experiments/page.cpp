@@ -148,6 +148,13 @@ Timed timed_phases(const PolicyResult& result) {
   return timed;
 }
 
+std::uint64_t largest_of(const Outcome& outcome, MemoryKind kind) {
+  for (const MemoryByKind& line : outcome.memory) {
+    if (line.kind == name(kind)) return line.largest;
+  }
+  return 0;
+}
+
 Result<std::vector<std::string>> policies_of(const std::vector<std::string>& asked,
                                              const std::vector<std::string>& usual) {
   for (const std::string& policy : asked) {

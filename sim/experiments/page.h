@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/memory/account.h"
 #include "sim/experiment.h"
 
 namespace turnout::sim {
@@ -56,6 +57,9 @@ struct Timed {
   double messages = 0;
 };
 [[nodiscard]] Timed timed_phases(const PolicyResult& result);
+
+// Of the process that had most of that kind; bytes.
+[[nodiscard]] std::uint64_t largest_of(const Outcome& outcome, MemoryKind kind);
 
 // The policies asked for, checked; none: the usual ones.
 [[nodiscard]] Result<std::vector<std::string>> policies_of(const std::vector<std::string>& asked,

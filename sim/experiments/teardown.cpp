@@ -65,18 +65,12 @@ std::string change_words(const Row& row, const Row& unlimited) {
                      changes.back());
 }
 
-std::uint64_t of_queue_pairs(const Outcome& outcome) {
-  for (const MemoryByKind& line : outcome.memory) {
-    if (line.kind == name(MemoryKind::queue_pairs)) return line.largest;
-  }
-  return 0;
-}
-
 // Of the process whose queue pairs took most, all that are not there without a connection.
 std::string memory_words(const Row& row, const Row& unlimited) {
   const auto most = [](const Outcome& o) { return o.rc_peak; };
+  const auto bytes = [](const Outcome& o) { return largest_of(o, MemoryKind::queue_pairs); };
   return fmt::format("{} ({:.3f})",
-                     value::human_bytes(static_cast<std::uint64_t>(median(row, of_queue_pairs))),
+                     value::human_bytes(static_cast<std::uint64_t>(median(row, bytes))),
                      median(row, most) / std::max(median(unlimited, most), 1.0));
 }
 
