@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <initializer_list>
 #include <memory>
 
 #include "base/settings.h"
@@ -173,7 +174,9 @@ Task take_part(Rank rank, std::shared_ptr<const Plan> plan) {
   for (; !reaching.empty(); reaching.pop_front()) co_await end_of(rank, reaching.front(), plan);
   if (plan->deaths) {
     if (!plan->doomed[rank.id()]) --*plan->at_work;
-    while (*plan->at_work > 0) co_await rank.compute_beside_thread(1000 * hca::kMicrosecond);
+    for (Picoseconds time = hca::kMicrosecond; *plan->at_work > 0; time *= 2) {
+      co_await rank.compute_beside_thread(time);
+    }
   }
   // A wildcard receive would take the barrier's messages; the dead do not come to it.
   if (!plan->any_wild && !plan->deaths) co_await rank.barrier();
@@ -210,10 +213,15 @@ struct Circumstances {
   bool failures = false;       // of connections
   bool one_sided = false;      // operations, too
   std::uint32_t per_node = 0;  // ranks; 0: one or two
+  std::uint32_t times = 1;     // as many messages
 };
 
+std::string pick(Random& random, std::initializer_list<const char*> values) {
+  return *(values.begin() + random.below(values.size()));
+}
+
 ScheduleOutcome play(std::uint64_t seed, const Circumstances& given, const MoreSettings& more) {
-  const auto [datagrams, scarce, large, deaths, failures, one_sided, per_node] = given;
+  const auto [datagrams, scarce, large, deaths, failures, one_sided, per_node, times] = given;
   Random random(seed);
   Options options;
   options.seed = seed;
@@ -258,45 +266,39 @@ ScheduleOutcome play(std::uint64_t seed, const Circumstances& given, const MoreS
     Random faults(seed ^ 0x6661696c);
     profile.fault_rc_error = static_cast<std::int64_t>(faults.below(2) * faults.below(20'000));
   }
-  const auto pick = [&](std::initializer_list<const char*> values) {
-    return std::string(*(values.begin() + random.below(values.size())));
-  };
-  options.settings = {{"credits", pick({"2", "4", "16"})},
-                      {"ring_entries", pick({"2", "4", "16"})},
-                      {"receive_buffers", pick({"32", "64", "256"})},
-                      {"receive_first", pick({"8", "16", "64"})},
-                      {"receive_growth", pick({"0", "1", "16", "64"})},
-                      {"receive_idle", pick({"1ms", "10s"})},
-                      {"credits_first", pick({"1", "4", "16"})},
-                      {"send_buffers", pick({"8", "16", "128"})},
-                      {"unexpected_memory", pick({"4KiB", "64KiB", "32MiB"})},
-                      {"rc_pool", pick({"1", "128"})},
-                      {"max_active_rc", pick({"1", "26"})},
-                      {"data_qps", pick({"1", "4", "28"})},
-                      {"interval", pick({"20us", "1ms"})}};
+  options.settings = {{"credits", pick(random, {"2", "4", "16"})},
+                      {"ring_entries", pick(random, {"2", "4", "16"})},
+                      {"receive_buffers", pick(random, {"32", "64", "256"})},
+                      {"receive_first", pick(random, {"8", "16", "64"})},
+                      {"receive_growth", pick(random, {"0", "1", "16", "64"})},
+                      {"receive_idle", pick(random, {"1ms", "10s"})},
+                      {"credits_first", pick(random, {"1", "4", "16"})},
+                      {"send_buffers", pick(random, {"8", "16", "128"})},
+                      {"unexpected_memory", pick(random, {"4KiB", "64KiB", "32MiB"})},
+                      {"rc_pool", pick(random, {"1", "128"})},
+                      {"max_active_rc", pick(random, {"1", "26"})},
+                      {"data_qps", pick(random, {"1", "4", "28"})},
+                      {"interval", pick(random, {"20us", "1ms"})}};
   if (random.below(2) == 0) {
-    options.settings.emplace_back("test_switch_every", pick({"1", "3", "7", "20"}));
+    options.settings.emplace_back("test_switch_every", pick(random, {"1", "3", "7", "20"}));
   } else {
-    const std::string policy = datagrams
-                                   ? pick({"aqps", "static:ud-sendrecv", "rc-rdma-od"})
-                                   : pick({"aqps", "dc-rdma-od", "rc-rdma-od", "srq", "ardma-srq"});
+    const std::string policy =
+        datagrams ? pick(random, {"aqps", "static:ud-sendrecv", "rc-rdma-od"})
+                  : pick(random, {"aqps", "dc-rdma-od", "rc-rdma-od", "srq", "ardma-srq"});
     options.settings.emplace_back("policy", policy);
     if (policy == "ardma-srq") {
-      options.settings.emplace_back("ring_threshold", pick({"1", "5", "20"}));
+      options.settings.emplace_back("ring_threshold", pick(random, {"1", "5", "20"}));
     }
   }
   if (datagrams) options.settings.emplace_back("start_channel", "ud");
   Random own(seed ^ 0x6f776e);
-  const auto pick_own = [&](std::initializer_list<const char*> values) {
-    return std::string(*(values.begin() + own.below(values.size())));
-  };
   if (!datagrams && own.below(4) == 0) {
     options.settings.emplace_back("policy", "ardma-sr");  // instead of what was drawn
-    options.settings.emplace_back("ring_threshold", pick_own({"1", "5", "20", "1000"}));
+    options.settings.emplace_back("ring_threshold", pick(own, {"1", "5", "20", "1000"}));
   }
-  options.settings.emplace_back("own_receive_first", pick_own({"2", "3", "8"}));
-  options.settings.emplace_back("own_receive_buffers", pick_own({"2", "5", "64"}));
-  options.settings.emplace_back("own_receive_threshold", pick_own({"1", "4", "16"}));
+  options.settings.emplace_back("own_receive_first", pick(own, {"2", "3", "8"}));
+  options.settings.emplace_back("own_receive_buffers", pick(own, {"2", "5", "64"}));
+  options.settings.emplace_back("own_receive_threshold", pick(own, {"1", "4", "16"}));
   options.settings.insert(options.settings.end(), more.begin(), more.end());
   Random keeping(seed ^ 0x726567);
   profile.setup_register = static_cast<Picoseconds>(keeping.below(20'000'000));
@@ -338,7 +340,7 @@ ScheduleOutcome play(std::uint64_t seed, const Circumstances& given, const MoreS
     plan->wild.push_back(random.below(8) == 0 && !deaths);
     plan->any_wild = plan->any_wild || plan->wild.back();
   }
-  const std::uint64_t count = 50 + random.below(250);
+  const std::uint64_t count = (50 + random.below(250)) * times;
   for (std::uint64_t i = 0; i < count; ++i) {
     Planned p{};
     p.from = static_cast<std::uint32_t>(random.below(options.ranks));
@@ -442,6 +444,9 @@ ScheduleOutcome play(std::uint64_t seed, const Circumstances& given, const MoreS
   std::uint64_t carried = 0;
   for (const Channels& channel : o.channels) carried += channel.messages;
   outcome.refused = *plan->refused;
+  for (const Channels& channel : o.channels) {
+    if (channel.channel == name(ChannelKind::xrc_rdma)) outcome.over_xrc += channel.messages;
+  }
   if (carried != o.messages && !deaths) {
     outcome.broken = fmt::format("{} messages on channels, {} were sent", carried, o.messages);
   } else if (o.world.qps_alive != 0 || o.world.regions_alive != 0) {
@@ -458,55 +463,23 @@ ScheduleOutcome play_at_limit(std::uint64_t seed, Circumstances given, const Mor
   given.large = drawn.below(3) == 0;
   // Over UD they need a connection, for which there may be no memory.
   given.one_sided = !given.datagrams || !given.scarce;
-  const auto pick = [&](std::initializer_list<const char*> values) {
-    return std::string(*(values.begin() + drawn.below(values.size())));
-  };
   MoreSettings settings = {
       {"test_switch_every", "0"},
-      {"victim", pick({"lru", "lru-m", "cost"})},
+      {"victim", pick(drawn, {"lru", "lru-m", "cost"})},
       {"policy", given.datagrams ? std::string("rc-rdma-od")
-                                 : pick({"rc-rdma-od", "srq", "ardma-srq", "ardma-sr"})},
-      {"ring_threshold", pick({"1", "5", "20"})},
+                                 : pick(drawn, {"rc-rdma-od", "srq", "ardma-srq", "ardma-sr"})},
+      {"ring_threshold", pick(drawn, {"1", "5", "20"})},
       {"max_active_rc", "26"},
-      {"rc_pool", pick({"1", "128"})}};
+      {"rc_pool", pick(drawn, {"1", "128"})}};
+  // The others look for who died all the time until then.
+  if (given.deaths) settings.emplace_back("ud_timeout", "3s");
   if (!given.scarce || drawn.below(2) == 0) {
-    settings.emplace_back("max_conn", pick({"1", "2", "3", "4"}));
+    settings.emplace_back("max_conn", pick(drawn, {"1", "2", "3", "4"}));
   }
   // A connection may go a set-up time after it was made: where that is thought to be short, they
   // are torn down all the time.
   if (drawn.below(4) != 0) {
     settings.emplace_back("costs", TURNOUT_SOURCE_DIR "/tests/sim/quick_setup.toml");
-  }
-  settings.insert(settings.end(), more.begin(), more.end());
-  return play(seed, given, settings);
-}
-
-ScheduleOutcome play_over_xrc(std::uint64_t seed, const MoreSettings& more) {
-  Random drawn(seed ^ 0x787263);
-  Circumstances given;
-  given.per_node = 1 + static_cast<std::uint32_t>(drawn.below(4));
-  given.scarce = drawn.below(4) == 0;
-  given.large = drawn.below(3) == 0;
-  given.deaths = drawn.below(4) == 0;
-  given.failures = drawn.below(2) == 0;
-  given.one_sided = true;
-  const auto pick = [&](std::initializer_list<const char*> values) {
-    return std::string(*(values.begin() + drawn.below(values.size())));
-  };
-  MoreSettings settings = {{"policy", "xrc-rdma-od"},
-                           {"test_switch_every", pick({"0", "0", "1", "3", "7", "20"})},
-                           {"max_active_rc", pick({"1", "2", "26"})},
-                           {"rc_pool", pick({"1", "128"})}};
-  if (given.failures) settings.emplace_back("test_break_every", pick({"0", "2", "5", "20"}));
-  if (drawn.below(4) != 0) {
-    settings.emplace_back("costs", TURNOUT_SOURCE_DIR "/tests/sim/quick_setup.toml");
-  }
-  // Pairs have one kind or the other, as the selection of each end says.
-  if (drawn.below(4) == 0) {
-    settings.insert(settings.end(), {{"policy", "turnout"},
-                                     {"test_switch_every", "0"},
-                                     {"max_active_rc", pick({"1", "2"})},
-                                     {"interval", pick({"20us", "100us"})}});
   }
   settings.insert(settings.end(), more.begin(), more.end());
   return play(seed, given, settings);
@@ -525,6 +498,7 @@ void ScheduleOutcome::add(const ScheduleOutcome& other) noexcept {
   connections.add(other.connections);
   reached += other.reached;
   refused += other.refused;
+  over_xrc += other.over_xrc;
 }
 
 ScheduleOutcome play_schedule(std::uint64_t seed, const MoreSettings& more) {
@@ -575,7 +549,35 @@ ScheduleOutcome play_scarce_schedule(std::uint64_t seed, const MoreSettings& mor
 }
 
 ScheduleOutcome play_xrc_schedule(std::uint64_t seed, const MoreSettings& more) {
-  return play_over_xrc(seed, more);
+  Random drawn(seed ^ 0x787263);
+  Circumstances given;
+  given.per_node = 1 + static_cast<std::uint32_t>(drawn.below(4));
+  given.scarce = drawn.below(4) == 0;
+  given.large = drawn.below(3) == 0;
+  given.deaths = drawn.below(4) == 0;
+  given.failures = drawn.below(2) == 0;
+  given.one_sided = true;
+  MoreSettings settings = {{"policy", "xrc-rdma-od"},
+                           {"test_switch_every", pick(drawn, {"0", "0", "1", "3", "7", "20"})},
+                           {"max_active_rc", pick(drawn, {"1", "2", "26"})},
+                           {"rc_pool", pick(drawn, {"1", "128"})}};
+  if (given.failures) settings.emplace_back("test_break_every", pick(drawn, {"0", "2", "5", "20"}));
+  if (drawn.below(4) != 0) {
+    settings.emplace_back("costs", TURNOUT_SOURCE_DIR "/tests/sim/quick_setup.toml");
+  }
+  // Pairs have one kind or the other, as the selection of each end says.
+  if (drawn.below(4) == 0) {
+    given.times = 4;  // it decides after so many
+    settings.insert(settings.end(), {{"policy", "turnout"},
+                                     {"test_switch_every", "0"},
+                                     {"max_active_rc", pick(drawn, {"1", "2"})},
+                                     {"cost_poll", "0s"},
+                                     {"cost_setup_dc", "0s"},
+                                     {"cost_setup_rc", "0s"},
+                                     {"interval", pick(drawn, {"20us", "100us"})}});
+  }
+  settings.insert(settings.end(), more.begin(), more.end());
+  return play(seed, given, settings);
 }
 
 }  // namespace turnout::sim

@@ -25,6 +25,7 @@ struct ScheduleOutcome {
   ConnectionsReport connections;  // sums over all ranks
   std::uint64_t reached = 0;      // puts and gets
   std::uint64_t refused = 0;      // operations that ended with an error, as they should
+  std::uint64_t over_xrc = 0;     // messages
   double fullest = 0;             // the largest peak of a rank, as a part of its budget
 
   // Its counts.

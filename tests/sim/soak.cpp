@@ -89,6 +89,7 @@ int main(int argc, char** argv) {
         fmt::print("  {} ends of connections made, {} torn down\n", sum.connections.made,
                    sum.connections.tear_downs);
       }
+      if (xrc) fmt::print("  {} of {} messages over XRC\n", sum.over_xrc, sum.messages);
       if (sum.reached > 0) fmt::print("  {} puts and gets\n", sum.reached);
       if (failures || xrc) fmt::print("  {} ends of connections failed\n", sum.connections.failed);
       if (deaths || xrc)
