@@ -200,12 +200,8 @@ Status check_experiment(const SimOptions& o, const sim::Experiment& experiment) 
     return invalid(fmt::format("--workloads and --budgets: the experiment {} has one of each",
                                experiment.name));
   }
-  if (o.seeds == 0 || o.seeds > kMostSeeds) {
-    return invalid(fmt::format("--seeds {}: expected 1 to {}", o.seeds, kMostSeeds));
-  }
-  if (o.seeds > 1 && !experiment.repeats) {
-    return invalid(
-        fmt::format("--seeds {}: the experiment {} runs once", o.seeds, experiment.name));
+  if (!o.seeds.empty() && !experiment.repeats) {
+    return invalid(fmt::format("--seeds: the experiment {} runs once", experiment.name));
   }
   if (o.jobs == 0 || o.jobs > kMostJobs) {
     return invalid(fmt::format("--jobs {}: expected 1 to {}", o.jobs, kMostJobs));
@@ -252,7 +248,6 @@ int run_experiment(const SimOptions& o) {
   sim::ExperimentOptions options;
   options.profile = std::move(shared->profile);
   options.seed = o.seed;
-  options.seeds = o.seeds;
   options.policies = std::move(shared->policies);
   options.options = std::move(shared->options);
   options.settings = std::move(shared->settings);
@@ -260,6 +255,10 @@ int run_experiment(const SimOptions& o) {
       "--sizes", o.sizes, 2, kMostRanks, fmt::format("numbers of ranks from 2 to {}", kMostRanks));
   if (!sizes) return complain(sizes.status());
   options.sizes.assign(sizes.value().begin(), sizes.value().end());
+  const Result<std::vector<std::uint64_t>> seeds = counts_of(
+      "--seeds", o.seeds, 1, kMostSeeds, fmt::format("numbers of seeds from 1 to {}", kMostSeeds));
+  if (!seeds) return complain(seeds.status());
+  options.seeds.assign(seeds.value().begin(), seeds.value().end());
   options.workloads = sim::split(o.experiment_workloads);
   options.budgets = sim::split(o.budgets);
   options.jobs = o.jobs;
@@ -351,9 +350,8 @@ CLI::App* add_sim(CLI::App& app, SimOptions* o) {
   sim->add_option("--experiment", o->experiment, "reproduce a figure of a paper; --list names all");
   sim->add_option("--sizes", o->sizes, "with --experiment: numbers of ranks, with commas between");
   sim->add_option("--seeds", o->seeds,
-                  "with --experiment teardown: each run with so many seeds, from --seed on; the "
-                  "page has the medians")
-      ->capture_default_str();
+                  "with --experiment teardown: each run with so many seeds from --seed on, of "
+                  "which the page has the medians; for each of --sizes, with commas between");
   sim->add_option("--workloads", o->experiment_workloads,
                   "with --experiment policies: only these, by title or name, with commas between");
   sim->add_option("--budgets", o->budgets,

@@ -22,11 +22,10 @@ struct SimOptions {
   std::string trace;  // to replay
   std::vector<std::string> settings, options;
   std::string json, csv, timeline;
-  std::string experiment, folder = "docs/experiments", sizes;
+  std::string experiment, folder = "docs/experiments", sizes, seeds;
   std::string save, experiment_workloads, budgets;
   std::string limits;
   std::uint32_t jobs = 1;
-  std::uint32_t seeds = 1;
   std::string time_limit;
   std::string show_profile;
   bool list = false, profiles_page = false, no_check = false;

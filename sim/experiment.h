@@ -33,8 +33,10 @@ struct Plot {
 struct ExperimentOptions {
   ProfileFile profile;
   std::uint64_t seed = 1;
-  std::uint32_t seeds = 1;            // each run with so many from `seed` on, if it repeats
-  std::vector<std::uint32_t> sizes;   // ranks; empty: the paper's
+  std::vector<std::uint32_t> sizes;  // ranks; empty: the paper's
+  // Of an experiment that repeats: each run with so many from `seed` on, for each of the sizes, the
+  // last for those behind it; empty: one.
+  std::vector<std::uint32_t> seeds;
   std::vector<std::string> policies;  // empty: the paper's, as far as this build has them
   NamedValues options;                // of the workload, over the experiment's own
   NamedValues settings;               // of Turnout, over the experiment's own

@@ -56,8 +56,8 @@ std::string how_it_was_run(std::string_view name, const ExperimentOptions& optio
                            const NamedValues& workload_options, const NamedValues& settings) {
   std::string command = fmt::format("turnout sim --experiment {} --profile {} --seed {}", name,
                                     options.profile.name, options.seed);
-  if (options.seeds != 1) command += fmt::format(" --seeds {}", options.seeds);
   if (!options.sizes.empty()) command += fmt::format(" --sizes {}", fmt::join(options.sizes, ","));
+  if (!options.seeds.empty()) command += fmt::format(" --seeds {}", fmt::join(options.seeds, ","));
   if (!options.policies.empty()) {
     command += fmt::format(" --policy {}", fmt::join(options.policies, ","));
   }

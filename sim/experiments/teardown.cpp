@@ -156,14 +156,14 @@ StudyOptions study_of(const ExperimentOptions& options, const NamedValues& setti
 
 Result<std::vector<Row>> measure(const ExperimentOptions& options, const NamedValues& settings,
                                  const std::string& policy, std::uint32_t ranks,
-                                 const Runner& runner) {
+                                 std::uint32_t seeds, const Runner& runner) {
   std::vector<Row> rows = {{nullptr, "-", {}}};
   for (const Limit& limit : kLimits) {
     for (const char* const order : kOrders) rows.push_back({&limit, order, {}});
   }
   std::vector<StudyOptions> studies;
   std::vector<Row*> whose;
-  for (std::uint32_t nth = 0; nth < options.seeds; ++nth) {
+  for (std::uint32_t nth = 0; nth < seeds; ++nth) {
     for (Row& row : rows) {
       if (row.limit == nullptr && nth == 0) continue;
       whose.push_back(&row);
@@ -205,9 +205,12 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
                                          {"memory_budget", "4GiB"}},
                                         options.settings);
   std::string tables;
-  for (const std::uint32_t ranks : sizes) {
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    const std::uint32_t ranks = sizes[i];
+    const std::uint32_t seeds =
+        options.seeds.empty() ? 1 : options.seeds[std::min(i, options.seeds.size() - 1)];
     if (ranks < 2) return Status{Code::invalid, "teardown: --sizes: at least 2 processes"};
-    const auto rows = measure(options, settings, policies.value().front(), ranks, runner);
+    const auto rows = measure(options, settings, policies.value().front(), ranks, seeds, runner);
     if (!rows) return rows.status();
     tables += fmt::format(
         "## {} processes, {} on a node\n\n{}{}\nTorn down by a process in the mean, if it alone "
@@ -215,10 +218,10 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
         "from the order in which the processes needed\ntheir partners without a limit (those "
         "that needed one; the first seed):\n\n{}\n",
         ranks, kPerNode,
-        options.seeds == 1 ? ""
-                           : fmt::format("Medians of {} seeds; in brackets the least and the most "
-                                         "of them, each against itself without a limit.\n\n",
-                                         options.seeds),
+        seeds == 1 ? "One seed.\n\n"
+                   : fmt::format("Medians of {} seeds; in brackets the least and the most "
+                                 "of them, each against itself without a limit.\n\n",
+                                 seeds),
         runs_table(rows.value(), ranks), bounds_table(rows.value().front().outcomes.front()));
   }
   std::string page = fmt::format(

@@ -308,6 +308,16 @@ sim_kept_results)
   run sim --experiment aqps-onetoall --budgets 1GiB
   ends_with 1
   has "--budgets" err
+  run sim --experiment aqps-onetoall --seeds 2
+  ends_with 1
+  has "runs once" err
+  run sim --experiment teardown --sizes 8 --seeds 2,0
+  ends_with 1
+  has "from 1 to" err
+  run sim --experiment teardown --sizes 8,12 --seeds 2,1 --option tasks=4 --output "$scratch/pages"
+  ends_with 0
+  grep -q "Medians of 2 seeds" "$scratch/pages/teardown.md" || fail "no medians"
+  grep -q "One seed" "$scratch/pages/teardown.md" || fail "one seed is not told"
   ;;
 plot_sources)
   {
