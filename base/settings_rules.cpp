@@ -104,6 +104,7 @@ Status Settings::validate() const {
   // The virtual fabric's headers and tables take some MiB; user space ends at 128 TiB.
   rules.bytes("fabric_size", fabric_size, 64 * kMi, 65536 * kGi);
   rules.bytes("memory_budget", memory_budget, 1, std::uint64_t{1} << 60);
+  rules.bytes("node_budget", node_budget, 0, std::uint64_t{1} << 60);
 
   rules.duration("interval", interval, 1000, 3600 * kSecond);
   rules.one_of("policy", policy, kPolicyNames);

@@ -8,6 +8,7 @@
 
 #include "base/value.h"
 #include "cli/commands.h"
+#include "core/memory/node_share.h"
 #include "core/selection/device_costs.h"
 #include "core/verbs/device.h"
 #include "core/verbs/library.h"
@@ -149,7 +150,7 @@ void show_selection(const Settings& s) {
   }
   line("changes from", fmt::format("{} gained per message", time(s.gain_threshold)));
   fmt::print("limits\n");
-  line("memory of one process", value::print_bytes(s.memory_budget));
+  line("memory of one process", value::print_bytes(budget_of_process(s)));
   line("RDMA channels", fmt::format("{}, of them {} with an RC queue pair in use", s.max_channels,
                                     std::min(s.max_active_rc, s.max_channels)));
   line("ring", fmt::format("{} entries of {} = {} a channel", s.ring_entries,

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "base/log.h"
+#include "core/memory/node_share.h"
 #include "core/recording/recording_endpoint.h"
 
 namespace turnout {
@@ -23,12 +24,6 @@ std::uint64_t unique_id() {
   std::uint64_t id = 0;
   while (id == 0) id = std::uint64_t{entropy()} << 32 | entropy();
   return id;
-}
-
-// That share the adapter with this one, itself included.
-std::uint64_t node_processes(const Settings& settings) {
-  if (settings.node_processes > 0) return settings.node_processes;
-  return static_cast<std::uint64_t>(std::max(launcher_identity().local_ranks, 1));
 }
 
 }  // namespace
@@ -56,7 +51,7 @@ EndpointCore::EndpointCore(const Settings& settings, Clock& clock, Processor* pr
       clock_(clock),
       processor_(processor),
       born_(clock.now()),
-      account_(settings.memory_budget, settings.break_rule != "over-budget"),
+      account_(budget_of_process(settings), settings.break_rule != "over-budget"),
       registrations_(account_, settings.registration_cache_entries,
                      settings.registration_cache_bytes,
                      [](ibv_mr* region) noexcept { verbs::Mr(region).reset(); }),

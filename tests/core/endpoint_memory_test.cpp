@@ -19,5 +19,18 @@ TEST(EndpointMemory, WithoutAProcessorObjectsAreAsLargeAsTheDriverMakesThem) {
             512u * (64 + 32) + 64u * 128 * (8 + 128 + 26));
 }
 
+TEST(EndpointMemory, ANodesBudgetIsSharedByItsProcesses) {
+  const auto budget = [](const Overrides& overrides) {
+    return TestWorld(1, overrides)[0].report().budget;
+  };
+  EXPECT_EQ(budget({{"node_budget", "1GiB"}}), std::uint64_t{1} << 30);
+  EXPECT_EQ(budget({{"node_budget", "1GiB"}, {"node_processes", "16"}}), 64u << 20);
+  EXPECT_EQ(budget({{"node_budget", "1GiB"}, {"node_processes", "4"}, {"memory_budget", "32MiB"}}),
+            32u << 20);
+  EXPECT_EQ(budget({{"node_budget", "1GiB"}, {"node_processes", "4"}, {"memory_budget", "1GiB"}}),
+            256u << 20);
+  EXPECT_EQ(budget({{"node_processes", "4"}}), 256u << 20);
+}
+
 }  // namespace
 }  // namespace turnout

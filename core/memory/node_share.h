@@ -1,0 +1,27 @@
+// What is one process's part of what the processes of a node have in common: the adapter's context
+// cache, and the node's memory budget. Pure but for the launcher's variables; any thread.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/settings.h"
+#include "core/report.h"
+
+namespace turnout {
+
+// That share the node with this one, itself included: as set, as the launcher says, else 1.
+[[nodiscard]] inline std::uint64_t node_processes(const Settings& settings) {
+  if (settings.node_processes > 0) return settings.node_processes;
+  return static_cast<std::uint64_t>(std::max(launcher_identity().local_ranks, 1));
+}
+
+// Bytes. A budget that was set for the process as well holds if it is less.
+[[nodiscard]] inline std::uint64_t budget_of_process(const Settings& settings) {
+  if (settings.node_budget == 0) return settings.memory_budget;
+  const std::uint64_t part =
+      std::max<std::uint64_t>(settings.node_budget / node_processes(settings), 1);
+  return settings.is_given("memory_budget") ? std::min(part, settings.memory_budget) : part;
+}
+
+}  // namespace turnout
