@@ -25,6 +25,9 @@ inline constexpr std::array<std::string_view, 6> kRendezvousNames = {"getcqe", "
                                                                      "putnr",  "put", "auto"};
 // What `victim` may be.
 inline constexpr std::array<std::string_view, 4> kVictimNames = {"none", "lru", "lru-m", "cost"};
+// What `adapter` may be.
+inline constexpr std::array<std::string_view, 4> kAdapterNames = {"turnout", "connectx-5",
+                                                                  "connect-ib", "rxe"};
 // What `offer_last_byte` may be.
 inline constexpr std::array<std::string_view, 2> kOfferLastByteNames = {"keep", "set"};
 // What `policy` may be.

@@ -167,6 +167,7 @@ Status Settings::validate() const {
 
   rules.count("max_conn", max_conn, 0, std::uint64_t{1} << 20);
   rules.one_of("victim", victim, kVictimNames);
+  rules.one_of("adapter", adapter, kAdapterNames);
   rules.count("max_active_rc", max_active_rc, 0, std::uint64_t{1} << 20);
   rules.count("ring_threshold", ring_threshold, 1, std::uint64_t{1} << 32);
   rules.count("max_channels", max_channels, 0, std::uint64_t{1} << 20);

@@ -5,6 +5,8 @@
 #include <cerrno>
 
 #include "hca/abi/verbs.h"
+#include "hca/device/failed.h"
+#include "hca/device/identity.h"
 #include "hca/device/rules.h"
 
 using namespace turnout::hca;
@@ -84,6 +86,11 @@ void fill_readers(ibv_cq_ex& v) {
   };
 }
 
+Cq* create(ibv_context* context, const ibv_cq_init_attr_ex& attr) {
+  if (attr.cqe > identity().max_cqe) return failed<Cq>(EINVAL);
+  return context_of(context).engine->create_cq(context_of(context), attr);
+}
+
 }  // namespace
 
 namespace turnout::hca {
@@ -92,12 +99,13 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) {
   constexpr auto known = std::uint64_t{IBV_WC_STANDARD_FLAGS} |
                          IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
                          IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
-  if ((attr->wc_flags & ~known) != 0 ||
-      (attr->comp_mask & ~static_cast<unsigned>(IBV_CQ_INIT_ATTR_MASK_FLAGS)) != 0) {
+  // A parent domain says who allocates and who locks: memory of queues is not the program's here.
+  constexpr unsigned known_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
+  if ((attr->wc_flags & ~known) != 0 || (attr->comp_mask & ~known_mask) != 0) {
     errno = EOPNOTSUPP;
     return nullptr;
   }
-  Cq* cq = context_of(context).engine->create_cq(context_of(context), *attr);
+  Cq* cq = create(context, *attr);
   if (cq == nullptr) return nullptr;
   cq->extended = true;
   fill_readers(cq->verbs);
@@ -138,7 +146,7 @@ TURNOUT_EXPORT ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_con
   attr.cq_context = cq_context;
   attr.channel = channel;
   attr.comp_vector = static_cast<std::uint32_t>(comp_vector);
-  Cq* cq = context_of(context).engine->create_cq(context_of(context), attr);
+  Cq* cq = create(context, attr);
   return cq != nullptr ? ibv_cq_ex_to_cq(&cq->verbs) : nullptr;
 }
 

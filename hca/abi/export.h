@@ -20,6 +20,7 @@ struct Mlx5Ops {
   ibv_cq_ex* (*create_cq)(ibv_context*, ibv_cq_init_attr_ex*);
   mlx5dv_qp_ex* (*qp_ex)(ibv_qp_ex*);
   ibv_context* (*open_device)(ibv_device*);
+  bool (*is_supported)();
 };
 
 extern const Mlx5Ops kMlx5Ops;

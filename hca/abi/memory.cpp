@@ -1,10 +1,11 @@
-// Protection domains, memory regions, address handles.
+// Memory regions and address handles.
 #include <arpa/inet.h>
 
 #include <cerrno>
 #include <cstring>
 
 #include "hca/abi/verbs.h"
+#include "hca/device/identity.h"
 
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
@@ -18,6 +19,11 @@ Engine& engine_of(const ibv_pd* pd) {
 }
 
 ibv_mr* region(ibv_pd* pd, void* address, std::size_t length, std::uint64_t iova, unsigned access) {
+  if ((access & IBV_ACCESS_ON_DEMAND) != 0 && !identity().on_demand) {
+    errno = EOPNOTSUPP;
+    return nullptr;
+  }
+  if ((access & IBV_ACCESS_ZERO_BASED) != 0) iova = 0;
   Mr* mr = engine_of(pd).register_memory(*reinterpret_cast<Pd*>(pd), address, length, iova, access);
   return mr != nullptr ? &mr->verbs : nullptr;
 }
@@ -26,32 +32,25 @@ ibv_mr* region(ibv_pd* pd, void* address, std::size_t length, std::uint64_t iova
 
 namespace turnout::hca {
 
-// A thread domain promises that its objects are used by one thread: nothing of ours gets cheaper.
-ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attr) {
-  if (attr->comp_mask != 0) {
-    errno = EINVAL;
-    return nullptr;
+// Synchronous whether the program waits (IBV_ADVISE_MR_FLAG_FLUSH) or not.
+int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, std::uint32_t flags, ibv_sge* list,
+              std::uint32_t count) {
+  if (!identity().on_demand) return EOPNOTSUPP;
+  if ((flags & ~std::uint32_t{IBV_ADVISE_MR_FLAG_FLUSH}) != 0 || count == 0) return EINVAL;
+  if (advice != IBV_ADVISE_MR_ADVICE_PREFETCH && advice != IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE &&
+      advice != IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT) {
+    return EOPNOTSUPP;
   }
-  ++context_of(context).users;
-  return new ibv_td{context};
-}
-
-int dealloc_td(ibv_td* td) {
-  --context_of(td->context).users;
-  delete td;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const int error = engine_of(pd).prefetch(*reinterpret_cast<Pd*>(pd), list[i],
+                                             advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE,
+                                             advice != IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT);
+    if (error != 0) return error;
+  }
   return 0;
 }
 
 }  // namespace turnout::hca
-
-TURNOUT_EXPORT ibv_pd* ibv_alloc_pd(ibv_context* context) {
-  Pd* pd = context_of(context).engine->alloc_pd(context_of(context));
-  return pd != nullptr ? &pd->verbs : nullptr;
-}
-
-TURNOUT_EXPORT int ibv_dealloc_pd(ibv_pd* pd) {
-  return engine_of(pd).dealloc_pd(*reinterpret_cast<Pd*>(pd));
-}
 
 TURNOUT_EXPORT ibv_mr* ibv_reg_mr(ibv_pd* pd, void* address, std::size_t length, int access) {
   return region(pd, address, length, reinterpret_cast<std::uintptr_t>(address),
@@ -79,9 +78,34 @@ TURNOUT_EXPORT int ibv_dereg_mr(ibv_mr* mr) {
   return engine_of(mr->pd).deregister(*reinterpret_cast<Mr*>(mr));
 }
 
-TURNOUT_EXPORT int ibv_rereg_mr(ibv_mr*, int, ibv_pd*, void*, std::size_t, int) {
-  errno = unsupported("ibv_rereg_mr");
-  return IBV_REREG_MR_ERR_INPUT;  // the old region stays valid
+// On failure before anything changed the old region stays valid. Later ones leave it unusable.
+TURNOUT_EXPORT int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address,
+                                std::size_t length, int access) {
+  constexpr int kKnown =
+      IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
+  const bool moves = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
+  const bool changes_domain = (flags & IBV_REREG_MR_CHANGE_PD) != 0;
+  if (flags == 0 || (flags & ~kKnown) != 0 || (changes_domain && pd == nullptr) ||
+      (moves && (length == 0 || address == nullptr))) {
+    errno = EINVAL;
+    return IBV_REREG_MR_ERR_INPUT;
+  }
+  if (changes_domain && pd->context != mr->context) {
+    errno = EINVAL;
+    return IBV_REREG_MR_ERR_INPUT;
+  }
+  Mr& region = *reinterpret_cast<Mr*>(mr);
+  Reregistration change;
+  change.pd = changes_domain ? reinterpret_cast<Pd*>(pd) : nullptr;
+  change.moves = moves;
+  change.address = address;
+  change.length = length;
+  change.changes_access = (flags & IBV_REREG_MR_CHANGE_ACCESS) != 0;
+  change.access = static_cast<unsigned>(access);
+  const int error = context_of(mr->context).engine->reregister(region, change);
+  if (error == 0) return 0;
+  errno = error;
+  return IBV_REREG_MR_ERR_INPUT;
 }
 
 TURNOUT_EXPORT ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {

@@ -18,9 +18,10 @@ const Mlx5Ops* ops_of(ibv_context* context) {
 }
 
 const Mlx5Ops* ops_of(ibv_device* device) {
+  // Compared by name first: behind a foreign ibv_device there may be less than we read.
+  if (device == nullptr || std::strcmp(device->name, kDeviceName) != 0) return nullptr;
   const auto* d = reinterpret_cast<const Device*>(device);
-  return d != nullptr && d->magic == kObjectMagic && d->mlx5->size >= sizeof(Mlx5Ops) ? d->mlx5
-                                                                                      : nullptr;
+  return d->magic == kObjectMagic && d->mlx5->size >= sizeof(Mlx5Ops) ? d->mlx5 : nullptr;
 }
 
 template <class T>
@@ -31,17 +32,17 @@ T* none(int error) {
 
 }  // namespace
 
+// A program that hears yes may go on to write an mlx5's queues in memory (UCX does): so there is a
+// setting to say no.
 TURNOUT_EXPORT bool mlx5dv_is_supported(ibv_device* device) {
-  // Compared by name first: behind a foreign ibv_device there may be less than we read.
-  return device != nullptr && std::strcmp(device->name, kDeviceName) == 0 &&
-         ops_of(device) != nullptr;
+  return ops_of(device) != nullptr && ops_of(device)->is_supported();
 }
 
 TURNOUT_EXPORT ibv_context* mlx5dv_open_device(ibv_device* device, mlx5dv_context_attr* attr) {
   if (attr != nullptr && (attr->comp_mask != 0 || attr->flags != 0)) {
     return none<ibv_context>(EOPNOTSUPP);  // DEVX
   }
-  if (!mlx5dv_is_supported(device)) return none<ibv_context>(EOPNOTSUPP);
+  if (ops_of(device) == nullptr) return none<ibv_context>(EOPNOTSUPP);
   return ops_of(device)->open_device(device);
 }
 

@@ -1,5 +1,6 @@
 // The op tables of a context, through which verbs.h's inline functions call.
 #include "hca/abi/verbs.h"
+#include "hca/device/identity.h"
 
 namespace turnout::hca {
 
@@ -13,11 +14,18 @@ void fill_ops(Context& context) {
   v.create_qp_ex = create_qp_ex;
   v.create_srq_ex = create_srq_ex;
   v.get_srq_num = get_srq_num;
-  v.open_xrcd = open_xrcd;
-  v.close_xrcd = close_xrcd;
-  v.open_qp = open_qp;
+  if (identity().xrc) {
+    v.open_xrcd = open_xrcd;
+    v.close_xrcd = close_xrcd;
+    v.open_qp = open_qp;
+  }
   v.alloc_td = alloc_td;
   v.dealloc_td = dealloc_td;
+  v.alloc_parent_domain = alloc_parent_domain;
+  v.advise_mr = advise_mr;
+  v.alloc_dm = alloc_dm;
+  v.free_dm = free_dm;
+  v.reg_dm_mr = reg_dm_mr;
   ibv_context_ops& o = v.context.ops;
   o.poll_cq = poll_cq;
   o.req_notify_cq = req_notify_cq;

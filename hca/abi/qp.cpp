@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "hca/abi/verbs.h"
+#include "hca/device/identity.h"
 
 using namespace turnout::hca;
 
@@ -91,6 +92,10 @@ ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex& attr, const mlx5dv_qp_
     errno = EOPNOTSUPP;
     return nullptr;
   }
+  if (!identity().xrc && (attr.qp_type == IBV_QPT_XRC_SEND || attr.qp_type == IBV_QPT_XRC_RECV)) {
+    errno = EOPNOTSUPP;
+    return nullptr;
+  }
   // An XRC target belongs to a domain and never sends; all others belong to a PD.
   const bool target = attr.qp_type == IBV_QPT_XRC_RECV;
   const std::uint32_t needed = target ? IBV_QP_INIT_ATTR_XRCD : IBV_QP_INIT_ATTR_PD;
@@ -114,6 +119,10 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
 }
 
 ibv_qp* create_qp_dc(ibv_context* context, ibv_qp_init_attr_ex* attr, mlx5dv_qp_init_attr* dc) {
+  if (!identity().dynamically_connected) {
+    errno = EOPNOTSUPP;
+    return nullptr;
+  }
   if (dc == nullptr || dc->comp_mask == 0) return create(context, *attr, nullptr);
   constexpr std::uint64_t known =
       MLX5DV_QP_INIT_ATTR_MASK_DC | MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS;

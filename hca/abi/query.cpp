@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "hca/abi/verbs.h"
+#include "hca/device/identity.h"
 #include "hca/live/fork_guard.h"
 #include "hca/virtual/engine.h"
 
@@ -27,22 +28,25 @@ void fill(ibv_context* context, ibv_device_attr& a) {
   a = {};
   if (context_of(context).engine == VirtualEngine::present()) {
     std::snprintf(a.fw_ver, sizeof a.fw_ver, "virtual clock");  // the core knows it by this
+  } else if (identity().firmware != nullptr) {
+    std::snprintf(a.fw_ver, sizeof a.fw_ver, "%s", identity().firmware);
   } else {
     std::snprintf(a.fw_ver, sizeof a.fw_ver, "%d.%d", 1, static_cast<int>(kLayoutVersion));
   }
   a.node_guid = a.sys_image_guid = guid_of(context);
   a.max_mr_size = kMaxMrBytes;
   a.page_size_cap = kPage;
-  a.vendor_id = 0x02'54'55;  // locally administered: no vendor's driver may take us for its device
-  a.vendor_part_id = 1;
+  a.vendor_id = identity().vendor_id;
+  a.vendor_part_id = identity().part_id;
   a.hw_ver = kLayoutVersion;
   a.max_qp = kMaxQps - kFirstQp;
   a.max_qp_wr = kMaxQpWr;
-  a.device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_RC_RNR_NAK_GEN |
-                       IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_XRC;
+  a.device_cap_flags =
+      IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SYS_IMAGE_GUID;
+  if (identity().xrc) a.device_cap_flags |= IBV_DEVICE_XRC;
   a.max_sge = a.max_sge_rd = kMaxSge;
   a.max_cq = kMaxCqs;
-  a.max_cqe = kMaxCqe;
+  a.max_cqe = static_cast<int>(identity().max_cqe);
   a.max_mr = kMaxMrs - 1;
   a.max_pd = 1 << 24;
   a.max_qp_rd_atom = a.max_qp_init_rd_atom = kMaxRdAtomic;
@@ -103,6 +107,19 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
   a.hca_core_clock = 1'000'000;  // kHz: time stamps are nanoseconds of CLOCK_MONOTONIC
   a.device_cap_flags_ex = a.orig_attr.device_cap_flags;
   a.phys_port_cnt_ex = 1;
+  a.max_dm_size = identity().device_memory;
+  if (identity().on_demand && context_of(context).engine != VirtualEngine::present()) {
+    // Nothing is pinned: every page faults in when it is touched.
+    constexpr std::uint32_t kDatagram =
+        IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
+    constexpr std::uint32_t kUnreliable = kDatagram | IBV_ODP_SUPPORT_WRITE;
+    constexpr std::uint32_t kReliable = kUnreliable | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
+    a.odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
+    a.odp_caps.per_transport_caps.rc_odp_caps = kReliable;
+    a.odp_caps.per_transport_caps.uc_odp_caps = kUnreliable;
+    a.odp_caps.per_transport_caps.ud_odp_caps = kDatagram;
+    a.xrc_odp_caps = kReliable;
+  }
   std::memset(attr, 0, size);
   std::memcpy(attr, &a, std::min(size, sizeof a));
   return 0;

@@ -25,6 +25,13 @@ ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr);
 int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input,
                     ibv_device_attr_ex* attr, std::size_t size);
 int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attr, std::size_t size);
+ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* attr);
+int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, std::uint32_t flags, ibv_sge* list,
+              std::uint32_t count);
+ibv_dm* alloc_dm(ibv_context* context, ibv_alloc_dm_attr* attr);
+int free_dm(ibv_dm* dm);
+ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* dm, std::uint64_t offset, std::size_t length,
+                  unsigned access);
 int query_rt_values(ibv_context* context, ibv_values_ex* values);
 int modify_cq(ibv_cq* cq, ibv_modify_cq_attr* attr);
 ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attr);

@@ -5,11 +5,22 @@
 // as the verb of the same name does (its man page is the source). Any thread may call.
 #pragma once
 
+#include <cerrno>
 #include <string>
 
 #include "hca/device/objects.h"
 
 namespace turnout::hca {
+
+// What ibv_rereg_mr(3) changes of a region.
+struct Reregistration {
+  Pd* pd = nullptr;  // null: stays
+  bool moves = false;
+  void* address = nullptr;  // with `moves`
+  std::uint64_t length = 0;
+  bool changes_access = false;
+  unsigned access = 0;
+};
 
 class Engine {
  public:
@@ -23,6 +34,13 @@ class Engine {
   virtual Mr* register_file(Pd& pd, std::uint64_t offset, std::uint64_t length, std::uint64_t iova,
                             int fd, unsigned access) = 0;
   virtual int deregister(Mr& mr) = 0;
+  // The keys stay. Not under the virtual clock.
+  virtual int reregister(Mr&, const Reregistration&) { return EOPNOTSUPP; }
+  // Checks that `part` lies in a region of this domain (with `write` a writable one) and brings its
+  // pages in; without `faults` only the check.
+  virtual int prefetch(Pd&, const ibv_sge& /*part*/, bool /*write*/, bool /*faults*/) {
+    return EOPNOTSUPP;
+  }
   virtual Channel* create_channel(Context& context) = 0;
   virtual int destroy_channel(Channel& channel) = 0;
   virtual Cq* create_cq(Context& context, const ibv_cq_init_attr_ex& attr) = 0;

@@ -34,5 +34,9 @@ inline constexpr std::uint32_t kGrhBytes = 40;  // IBTA: in front of every UD me
 inline constexpr std::uint8_t kMaxRdAtomic = 16;
 inline constexpr std::uint64_t kMaxMrBytes = 1ULL << 46;
 inline constexpr int kCompletionVectors = 1;
+// Of one process. ConnectX-5 has 128 to 256 KiB, as its firmware is set up.
+inline constexpr std::uint64_t kMaxDeviceMemory = 256U << 10;
+// Multicast groups times queue pairs attached to them.
+inline constexpr std::uint32_t kMaxMulticasts = 1U << 12;
 
 }  // namespace turnout::hca

@@ -67,8 +67,10 @@ struct Context {
 
 struct Pd {
   ibv_pd verbs;
-  std::uint32_t number;  // unique on the fabric
+  std::uint32_t number;  // unique on the fabric; a parent domain has that of its protection domain
   std::atomic<std::uint32_t> users;
+  Pd* parent_of;  // null: no parent domain
+  ibv_td* td;     // of a parent domain, or null
 };
 
 struct Mr {

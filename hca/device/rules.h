@@ -27,7 +27,8 @@ namespace turnout::hca {
 [[nodiscard]] constexpr bool valid_access(unsigned access) noexcept {
   constexpr unsigned known = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                              IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
-                             IBV_ACCESS_RELAXED_ORDERING | IBV_ACCESS_HUGETLB;
+                             IBV_ACCESS_RELAXED_ORDERING | IBV_ACCESS_HUGETLB | IBV_ACCESS_MW_BIND |
+                             IBV_ACCESS_ZERO_BASED | IBV_ACCESS_ON_DEMAND;
   constexpr unsigned writes = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
   return (access & ~known) == 0 &&
          ((access & writes) == 0 || (access & IBV_ACCESS_LOCAL_WRITE) != 0);

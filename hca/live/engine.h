@@ -4,9 +4,9 @@
 //
 // One per process and fabric, shared by the contexts opened on it. A firmware thread per engine
 // reaps dead peers and retries stalled queue pairs; it sleeps while there is nothing to do. Files:
-// objects.cpp (memory, channels, CQs), srqs.cpp, qps.cpp, xrc.cpp (XRC domains and targets),
-// executor.cpp (requests), receives.cpp (receive queues), completions.cpp, events.cpp, firmware.cpp
-// (retries and the thread).
+// regions.cpp (memory), objects.cpp (channels, CQs), srqs.cpp, qps.cpp, xrc.cpp (XRC domains and
+// targets), executor.cpp (requests), receives.cpp (receive queues), completions.cpp, events.cpp,
+// firmware.cpp (retries and the thread).
 //
 // Locks of this process, in order: stalled_mutex_ is only try-locked with sq_lock taken inside it
 // by try_lock; sq_lock -> locks of the shared state; poll_lock -> locks of the shared state.
@@ -56,6 +56,8 @@ class LiveEngine final : public Engine {
   Mr* register_file(Pd& pd, std::uint64_t offset, std::uint64_t length, std::uint64_t iova, int fd,
                     unsigned access) override;
   int deregister(Mr& mr) override;
+  int reregister(Mr& mr, const Reregistration& change) override;
+  int prefetch(Pd& pd, const ibv_sge& part, bool write, bool faults) override;
   Channel* create_channel(Context& context) override;
   int destroy_channel(Channel& channel) override;
   Cq* create_cq(Context& context, const ibv_cq_init_attr_ex& attr) override;

@@ -1,4 +1,4 @@
-// Protection domains, regions, channels, completion queues, address handles.
+// Protection domains, channels, completion queues, address handles.
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
@@ -13,7 +13,6 @@
 #include "base/log.h"
 #include "hca/device/address_handle.h"
 #include "hca/device/failed.h"
-#include "hca/device/rules.h"
 #include "hca/live/engine.h"
 #include "hca/live/fork_guard.h"
 
@@ -41,102 +40,6 @@ int LiveEngine::dealloc_pd(Pd& pd) {
   if (pd.users.load() != 0) return EBUSY;
   --context_of(pd.verbs.context).users;
   delete &pd;
-  return 0;
-}
-
-Mr* LiveEngine::publish_region(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
-                               unsigned access, MrKind kind, std::uint64_t location, int fd) {
-  auto mr = std::make_unique<Mr>();
-  struct stat st {};
-  if (fd >= 0 && fstat(fd, &st) != 0) return failed<Mr>(errno);
-  std::uint32_t key = 0;
-  {
-    const TableGuard guard(*fabric_);
-    Header& h = fabric_->header();
-    std::uint32_t index = 1;
-    // Each process begins at a place of its own: neighbours in a cache line have one owner.
-    const std::uint32_t start = 1 + slot_of(fabric_->me()) * 64;
-    for (std::uint32_t n = 0; n < kMaxMrs; ++n) {
-      index = (start + n) % kMaxMrs;
-      if (index != 0 && fabric_->mr(index).owner.load(std::memory_order_acquire) == 0) break;
-      index = 0;
-    }
-    if (index == 0) return failed<Mr>(ENOMEM);
-    if (h.mr_high.load() < index + 1) h.mr_high.store(index + 1);
-    MrRecord& r = fabric_->mr(index);
-    r.owner.store(fabric_->me(), std::memory_order_release);
-    r.generation = (r.generation + 1) & 0xff;
-    r.pd = pd.number;
-    r.access = access & 0xffff;
-    r.kind = static_cast<std::uint32_t>(kind) & 0xff;
-    r.iova = iova;
-    r.length = length;
-    r.address = location;
-    r.device = fold(st.st_dev);
-    r.registration.fetch_add(1, std::memory_order_relaxed);
-    r.inode = st.st_ino;
-    r.fd = fd;
-    r.mapped.store(0, std::memory_order_relaxed);
-    key = index << 8 | r.generation;
-    r.key.store(key, std::memory_order_release);
-    mr->index = index;
-  }
-  mr->fd = fd;
-  mr->verbs.context = pd.verbs.context;
-  mr->verbs.pd = &pd.verbs;
-  mr->verbs.addr = address;
-  mr->verbs.length = length;
-  mr->verbs.handle = mr->index;
-  mr->verbs.lkey = mr->verbs.rkey = key;
-  ++pd.users;
-  return mr.release();
-}
-
-Mr* LiveEngine::register_memory(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
-                                unsigned access) {
-  if (const int error = refuse_child(context_of(pd.verbs.context)); error != 0) {
-    return failed<Mr>(error);
-  }
-  if (!valid_access(access) || length > kMaxMrBytes) return failed<Mr>(EINVAL);
-  return publish_region(pd, address, length, iova, access, MrKind::process,
-                        reinterpret_cast<std::uint64_t>(address), -1);
-}
-
-Mr* LiveEngine::register_file(Pd& pd, std::uint64_t offset, std::uint64_t length,
-                              std::uint64_t iova, int fd, unsigned access) {
-  if (const int error = refuse_child(context_of(pd.verbs.context)); error != 0) {
-    return failed<Mr>(error);
-  }
-  struct stat st {};
-  if (!valid_access(access) || length > kMaxMrBytes) return failed<Mr>(EINVAL);
-  if (fstat(fd, &st) != 0) return failed<Mr>(errno);
-  if (!S_ISREG(st.st_mode) || !covers(0, static_cast<std::uint64_t>(st.st_size), offset, length)) {
-    TURNOUT_LOG(hca, warn,
-                "register: the file is too short or none that can be mapped (a memfd can)");
-    return failed<Mr>(EINVAL);
-  }
-  const int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-  if (own < 0) return failed<Mr>(errno);
-  Mr* mr = publish_region(pd, nullptr, length, iova, access, MrKind::shared, offset, own);
-  if (mr == nullptr) {
-    const int error = errno;
-    ::close(own);
-    errno = error;
-  }
-  return mr;
-}
-
-int LiveEngine::deregister(Mr& mr) {
-  if (const int error = refuse_child(context_of(mr.verbs.context)); error != 0) return error;
-  MrRecord& r = fabric_->mr(mr.index);
-  r.key.store(0, std::memory_order_seq_cst);
-  wait_unused(mr.verbs.rkey, 0);
-  const bool mapped = r.mapped.load(std::memory_order_relaxed) != 0;
-  r.owner.store(0, std::memory_order_release);
-  if (mr.fd >= 0) ::close(mr.fd);
-  if (mapped) fabric_->wake_all();  // so that the peers unmap it
-  --reinterpret_cast<Pd*>(mr.verbs.pd)->users;
-  delete &mr;
   return 0;
 }
 

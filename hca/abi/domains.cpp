@@ -1,0 +1,80 @@
+// Protection domains, thread domains, and parent domains, which pair one of each.
+//
+// A thread domain promises that its objects are used by one thread: nothing of ours gets cheaper.
+// A parent domain's allocators are for memory that a driver would take for queues; ours lie in the
+// fabric's shared state, so they are never called.
+#include <cerrno>
+#include <memory>
+
+#include "hca/abi/verbs.h"
+
+using namespace turnout::hca;
+
+namespace {
+
+struct Td {
+  ibv_td verbs;
+  std::atomic<std::uint32_t> users;
+};
+
+}  // namespace
+
+namespace turnout::hca {
+
+ibv_td* alloc_td(ibv_context* context, ibv_td_init_attr* attr) {
+  if (attr->comp_mask != 0) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  auto td = std::make_unique<Td>();
+  td->verbs.context = context;
+  ++context_of(context).users;
+  return &td.release()->verbs;
+}
+
+int dealloc_td(ibv_td* verbs) {
+  auto* td = reinterpret_cast<Td*>(verbs);
+  if (td->users.load() != 0) return EBUSY;
+  --context_of(verbs->context).users;
+  delete td;
+  return 0;
+}
+
+ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* attr) {
+  constexpr unsigned kKnown =
+      IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+  if (attr->pd == nullptr || attr->pd->context != context || (attr->comp_mask & ~kKnown) != 0) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  auto* of = reinterpret_cast<Pd*>(attr->pd);
+  auto pd = std::make_unique<Pd>();
+  pd->verbs.context = context;
+  pd->verbs.handle = of->verbs.handle;
+  pd->number = of->number;
+  pd->parent_of = of;
+  pd->td = attr->td;
+  ++of->users;
+  if (attr->td != nullptr) ++reinterpret_cast<Td*>(attr->td)->users;
+  ++context_of(context).users;
+  return &pd.release()->verbs;
+}
+
+}  // namespace turnout::hca
+
+TURNOUT_EXPORT ibv_pd* ibv_alloc_pd(ibv_context* context) {
+  Pd* pd = context_of(context).engine->alloc_pd(context_of(context));
+  return pd != nullptr ? &pd->verbs : nullptr;
+}
+
+TURNOUT_EXPORT int ibv_dealloc_pd(ibv_pd* verbs) {
+  auto* pd = reinterpret_cast<Pd*>(verbs);
+  Context& context = context_of(verbs->context);
+  if (pd->parent_of == nullptr) return context.engine->dealloc_pd(*pd);
+  if (pd->users.load() != 0) return EBUSY;
+  --pd->parent_of->users;
+  if (pd->td != nullptr) --reinterpret_cast<Td*>(pd->td)->users;
+  --context.users;
+  delete pd;
+  return 0;
+}

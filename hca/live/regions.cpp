@@ -1,0 +1,173 @@
+// Memory regions: registration of memory and of files, their change, and their end.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <memory>
+
+#include "base/log.h"
+#include "hca/device/failed.h"
+#include "hca/device/rules.h"
+#include "hca/live/engine.h"
+#include "hca/live/fork_guard.h"
+
+namespace turnout::hca {
+
+Mr* LiveEngine::publish_region(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
+                               unsigned access, MrKind kind, std::uint64_t location, int fd) {
+  auto mr = std::make_unique<Mr>();
+  struct stat st {};
+  if (fd >= 0 && fstat(fd, &st) != 0) return failed<Mr>(errno);
+  std::uint32_t key = 0;
+  {
+    const TableGuard guard(*fabric_);
+    Header& h = fabric_->header();
+    std::uint32_t index = 1;
+    // Each process begins at a place of its own: neighbours in a cache line have one owner.
+    const std::uint32_t start = 1 + slot_of(fabric_->me()) * 64;
+    for (std::uint32_t n = 0; n < kMaxMrs; ++n) {
+      index = (start + n) % kMaxMrs;
+      if (index != 0 && fabric_->mr(index).owner.load(std::memory_order_acquire) == 0) break;
+      index = 0;
+    }
+    if (index == 0) return failed<Mr>(ENOMEM);
+    if (h.mr_high.load() < index + 1) h.mr_high.store(index + 1);
+    MrRecord& r = fabric_->mr(index);
+    r.owner.store(fabric_->me(), std::memory_order_release);
+    r.generation = (r.generation + 1) & 0xff;
+    r.pd = pd.number;
+    r.access = access & 0xffff;
+    r.kind = static_cast<std::uint32_t>(kind) & 0xff;
+    r.iova = iova;
+    r.length = length;
+    r.address = location;
+    r.device = fold(st.st_dev);
+    r.registration.fetch_add(1, std::memory_order_relaxed);
+    r.inode = st.st_ino;
+    r.fd = fd;
+    r.mapped.store(0, std::memory_order_relaxed);
+    key = index << 8 | r.generation;
+    r.key.store(key, std::memory_order_release);
+    mr->index = index;
+  }
+  mr->fd = fd;
+  mr->verbs.context = pd.verbs.context;
+  mr->verbs.pd = &pd.verbs;
+  mr->verbs.addr = address;
+  mr->verbs.length = length;
+  mr->verbs.handle = mr->index;
+  mr->verbs.lkey = mr->verbs.rkey = key;
+  ++pd.users;
+  return mr.release();
+}
+
+Mr* LiveEngine::register_memory(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
+                                unsigned access) {
+  if (const int error = refuse_child(context_of(pd.verbs.context)); error != 0) {
+    return failed<Mr>(error);
+  }
+  // All of the address space, whatever will be mapped in it: implicit on-demand paging.
+  const bool implicit =
+      (access & IBV_ACCESS_ON_DEMAND) != 0 && address == nullptr && length == SIZE_MAX;
+  if (!valid_access(access) || (length > kMaxMrBytes && !implicit)) return failed<Mr>(EINVAL);
+  return publish_region(pd, address, length, iova, access, MrKind::process,
+                        reinterpret_cast<std::uint64_t>(address), -1);
+}
+
+Mr* LiveEngine::register_file(Pd& pd, std::uint64_t offset, std::uint64_t length,
+                              std::uint64_t iova, int fd, unsigned access) {
+  if (const int error = refuse_child(context_of(pd.verbs.context)); error != 0) {
+    return failed<Mr>(error);
+  }
+  struct stat st {};
+  if (!valid_access(access) || length > kMaxMrBytes) return failed<Mr>(EINVAL);
+  if (fstat(fd, &st) != 0) return failed<Mr>(errno);
+  if (!S_ISREG(st.st_mode) || !covers(0, static_cast<std::uint64_t>(st.st_size), offset, length)) {
+    TURNOUT_LOG(hca, warn,
+                "register: the file is too short or none that can be mapped (a memfd can)");
+    return failed<Mr>(EINVAL);
+  }
+  const int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (own < 0) return failed<Mr>(errno);
+  Mr* mr = publish_region(pd, nullptr, length, iova, access, MrKind::shared, offset, own);
+  if (mr == nullptr) {
+    const int error = errno;
+    ::close(own);
+    errno = error;
+  }
+  return mr;
+}
+
+int LiveEngine::deregister(Mr& mr) {
+  if (const int error = refuse_child(context_of(mr.verbs.context)); error != 0) return error;
+  MrRecord& r = fabric_->mr(mr.index);
+  r.key.store(0, std::memory_order_seq_cst);
+  wait_unused(mr.verbs.rkey, 0);
+  const bool mapped = r.mapped.load(std::memory_order_relaxed) != 0;
+  r.owner.store(0, std::memory_order_release);
+  if (mr.fd >= 0) ::close(mr.fd);
+  if (mapped) fabric_->wake_all();  // so that the peers unmap it
+  --reinterpret_cast<Pd*>(mr.verbs.pd)->users;
+  delete &mr;
+  return 0;
+}
+
+int LiveEngine::reregister(Mr& mr, const Reregistration& change) {
+  if (const int error = refuse_child(context_of(mr.verbs.context)); error != 0) return error;
+  MrRecord& r = fabric_->mr(mr.index);
+  // Pages of a file have no address that could be another one.
+  if (change.moves && static_cast<MrKind>(r.kind) == MrKind::shared) return EOPNOTSUPP;
+  if ((change.changes_access && !valid_access(change.access)) ||
+      (change.moves && change.length > kMaxMrBytes)) {
+    return EINVAL;
+  }
+  r.key.store(0, std::memory_order_seq_cst);
+  wait_unused(mr.verbs.rkey, 0);
+  r.registration.fetch_add(1, std::memory_order_relaxed);
+  if (change.pd != nullptr) {
+    r.pd = change.pd->number;
+    --reinterpret_cast<Pd*>(mr.verbs.pd)->users;
+    ++change.pd->users;
+    mr.verbs.pd = &change.pd->verbs;
+  }
+  if (change.changes_access) r.access = change.access & 0xffff;
+  if (change.moves) {
+    r.iova = r.address = reinterpret_cast<std::uint64_t>(change.address);
+    r.length = change.length;
+    mr.verbs.addr = change.address;
+    mr.verbs.length = change.length;
+  }
+  r.key.store(mr.verbs.rkey, std::memory_order_release);
+  return 0;
+}
+
+int LiveEngine::prefetch(Pd& pd, const ibv_sge& part, bool write, bool faults) {
+  Place place;
+  const unsigned rights = write ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U;
+  switch (memory_.find(part.lkey, pd.number, part.addr, part.length, rights, place)) {
+    case Access::ok:
+      break;
+    case Access::denied:
+      return EPERM;
+    case Access::bad_bounds:
+      return EFAULT;
+    default:
+      return EINVAL;
+  }
+  if (fabric_->mr(part.lkey >> 8).owner.load(std::memory_order_relaxed) != fabric_->me()) {
+    return EINVAL;
+  }
+  if (!faults || part.length == 0) return 0;
+  const auto start = reinterpret_cast<std::uintptr_t>(place.direct) / kPage * kPage;
+  const auto end = reinterpret_cast<std::uintptr_t>(place.direct) + part.length;
+  // A hint: kernels before 5.14 know no MADV_POPULATE, and then pages come when they are touched.
+  const int advice = write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
+  if (madvise(reinterpret_cast<void*>(start), end - start, advice) != 0 && errno == ENOMEM) {
+    return EFAULT;  // not mapped
+  }
+  return 0;
+}
+
+}  // namespace turnout::hca
