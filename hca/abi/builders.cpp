@@ -29,6 +29,7 @@ SendWqe& begin(ibv_qp_ex* ex, ibv_wr_opcode opcode) {
   w.num_sge = 0;
   w.is_inline = false;
   w.reachable = true;
+  w.multicast = false;
   w.addressed = false;
   w.length = 0;
   w.rkey = 0;
@@ -66,6 +67,17 @@ void compare_swap(ibv_qp_ex* ex, std::uint32_t rkey, std::uint64_t address, std:
 void fetch_add(ibv_qp_ex* ex, std::uint32_t rkey, std::uint64_t address, std::uint64_t add) {
   rdma(ex, IBV_WR_ATOMIC_FETCH_AND_ADD, rkey, address);
   qp_of(ex).scratch.compare_add = add;
+}
+
+void send_inv(ibv_qp_ex* ex, std::uint32_t rkey) {
+  begin(ex, IBV_WR_SEND_WITH_INV).imm = rkey;
+}
+void local_inv(ibv_qp_ex* ex, std::uint32_t rkey) {
+  begin(ex, IBV_WR_LOCAL_INV).imm = rkey;
+}
+void bind_window(ibv_qp_ex* ex, ibv_mw* mw, std::uint32_t rkey, const ibv_mw_bind_info* info) {
+  if (mw->type != IBV_MW_TYPE_2 || rkey >> 8 != mw->rkey >> 8) qp_of(ex).build_error = EINVAL;
+  set_binding(begin(ex, IBV_WR_BIND_MW), *mw, rkey, *info);
 }
 
 void set_sge_list(ibv_qp_ex* ex, std::size_t count, const ibv_sge* list) {
@@ -109,6 +121,8 @@ void set_ud_addr(ibv_qp_ex* ex, ibv_ah* ah, std::uint32_t number, std::uint32_t 
   w.addressed = true;
   w.reachable = to->reachable;
   w.global = to->attr.is_global != 0;
+  w.multicast = to->multicast;
+  if (w.multicast) std::memcpy(w.group, to->attr.grh.dgid.raw, sizeof w.group);
   w.dest_qpn = number;
   w.qkey = (qkey & 0x8000'0000U) != 0 ? qp.attr.qkey : qkey;
 }
@@ -181,6 +195,9 @@ void fill_builders(Qp& qp, std::uint64_t send_ops) {
   if ((send_ops & IBV_QP_EX_WITH_SEND) != 0) v.wr_send = send;
   if ((send_ops & IBV_QP_EX_WITH_SEND_WITH_IMM) != 0) v.wr_send_imm = send_imm;
   if (qp.kind == QpKind::ud) return;
+  if ((send_ops & IBV_QP_EX_WITH_SEND_WITH_INV) != 0) v.wr_send_inv = send_inv;
+  if ((send_ops & IBV_QP_EX_WITH_LOCAL_INV) != 0) v.wr_local_inv = local_inv;
+  if ((send_ops & IBV_QP_EX_WITH_BIND_MW) != 0) v.wr_bind_mw = bind_window;
   if ((send_ops & IBV_QP_EX_WITH_RDMA_WRITE) != 0) v.wr_rdma_write = rdma_write;
   if ((send_ops & IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM) != 0) v.wr_rdma_write_imm = rdma_write_imm;
   if ((send_ops & IBV_QP_EX_WITH_RDMA_READ) != 0) v.wr_rdma_read = rdma_read;

@@ -32,10 +32,10 @@ void fill_ops(Context& context) {
   o.post_send = post_send;
   o.post_recv = post_recv;
   o.post_srq_recv = post_srq_recv;
-  // Left null, which verbs.h answers with EOPNOTSUPP: memory windows, flows, counters, device
-  // memory, work queues, tag matching.
-  o.bind_mw = [](ibv_qp*, ibv_mw*, ibv_mw_bind*) { return unsupported("ibv_bind_mw"); };
-  o.dealloc_mw = [](ibv_mw*) { return unsupported("ibv_dealloc_mw"); };
+  o.alloc_mw = alloc_mw;
+  o.bind_mw = bind_mw;
+  o.dealloc_mw = dealloc_mw;
+  // Left null, which verbs.h answers with EOPNOTSUPP: flows, counters, work queues, tag matching.
 }
 
 }  // namespace turnout::hca

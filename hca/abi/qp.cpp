@@ -5,6 +5,7 @@
 
 #include "hca/abi/verbs.h"
 #include "hca/device/identity.h"
+#include "hca/device/rules.h"
 
 using namespace turnout::hca;
 
@@ -22,7 +23,8 @@ int convert(const Qp& qp, const ibv_send_wr& wr, SendWqe& w) {
   w.imm = wr.imm_data;
   w.is_inline = false;
   w.reachable = true;
-  w.addressed = qp.kind == QpKind::rc;
+  w.multicast = false;
+  w.addressed = qp.kind == QpKind::rc || qp.kind == QpKind::uc;
   w.length = 0;
   if (wr.num_sge < 0) return EINVAL;
   switch (wr.opcode) {
@@ -39,6 +41,19 @@ int convert(const Qp& qp, const ibv_send_wr& wr, SendWqe& w) {
       w.compare_add = wr.wr.atomic.compare_add;
       w.swap = wr.wr.atomic.swap;
       break;
+    case IBV_WR_BIND_MW:
+      if (wr.bind_mw.mw == nullptr || wr.bind_mw.mw->type != IBV_MW_TYPE_2 ||
+          wr.bind_mw.rkey >> 8 != wr.bind_mw.mw->rkey >> 8) {
+        return EINVAL;
+      }
+      set_binding(w, *wr.bind_mw.mw, wr.bind_mw.rkey, wr.bind_mw.bind_info);
+      w.num_sge = 0;
+      w.addressed = true;
+      return 0;
+    case IBV_WR_LOCAL_INV:
+      w.num_sge = 0;
+      w.addressed = true;
+      return 0;
     default:
       w.rkey = 0;
       break;
@@ -53,13 +68,14 @@ int convert(const Qp& qp, const ibv_send_wr& wr, SendWqe& w) {
     w.addressed = true;
     w.reachable = ah->reachable;
     w.global = ah->attr.is_global != 0;
+    w.multicast = ah->multicast;
+    if (w.multicast) std::memcpy(w.group, ah->attr.grh.dgid.raw, sizeof w.group);
     w.dest_qpn = wr.wr.ud.remote_qpn;
     // IBTA 10.2.5: the top bit asks for the queue pair's own key.
     w.qkey = (wr.wr.ud.remote_qkey & 0x8000'0000U) != 0 ? qp.attr.qkey : wr.wr.ud.remote_qkey;
   }
-  if ((wr.send_flags & IBV_SEND_INLINE) != 0 &&
-      (wr.opcode == IBV_WR_SEND || wr.opcode == IBV_WR_SEND_WITH_IMM ||
-       wr.opcode == IBV_WR_RDMA_WRITE || wr.opcode == IBV_WR_RDMA_WRITE_WITH_IMM)) {
+  if ((wr.send_flags & IBV_SEND_INLINE) != 0 && (is_send(static_cast<std::uint8_t>(wr.opcode)) ||
+                                                 is_write(static_cast<std::uint8_t>(wr.opcode)))) {
     std::uint64_t length = 0;
     for (int i = 0; i < wr.num_sge; ++i) {
       const ibv_sge& sge = wr.sg_list[i];
@@ -83,7 +99,8 @@ ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex& attr, const mlx5dv_qp_
   constexpr std::uint64_t known = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
                                   IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
                                   IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-                                  IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+                                  IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV |
+                                  IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV;
   constexpr std::uint32_t known_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |
                                        IBV_QP_INIT_ATTR_SEND_OPS_FLAGS |
                                        IBV_QP_INIT_ATTR_CREATE_FLAGS;

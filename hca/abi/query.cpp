@@ -55,6 +55,13 @@ void fill(ibv_context* context, ibv_device_attr& a) {
   // region is pages of a file.
   a.atomic_cap = IBV_ATOMIC_HCA;
   a.max_ah = 1 << 30;
+  if (context_of(context).engine != VirtualEngine::present()) {
+    a.max_mcast_grp = a.max_total_mcast_qp_attach = a.max_mcast_qp_attach = kMaxMulticasts;
+    if (identity().windows) {
+      a.max_mw = kMaxMrs - 1;
+      a.device_cap_flags |= IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+    }
+  }
   a.max_srq = kMaxSrqs;
   a.max_srq_wr = kMaxSrqWr;
   a.max_srq_sge = kMaxSge;

@@ -55,12 +55,6 @@ TURNOUT_EXPORT ibv_dm* ibv_import_dm(ibv_context*, uint32_t) {
 TURNOUT_EXPORT void ibv_unimport_dm(ibv_dm*) {
   unsupported("ibv_unimport_dm");
 }
-TURNOUT_EXPORT int ibv_attach_mcast(ibv_qp*, const ibv_gid*, uint16_t) {
-  return unsupported("ibv_attach_mcast");
-}
-TURNOUT_EXPORT int ibv_detach_mcast(ibv_qp*, const ibv_gid*, uint16_t) {
-  return unsupported("ibv_detach_mcast");
-}
 TURNOUT_EXPORT int ibv_resolve_eth_l2_from_gid(ibv_context*, ibv_ah_attr*, uint8_t*, uint16_t*) {
   errno = unsupported("ibv_resolve_eth_l2_from_gid");
   return -1;

@@ -25,6 +25,12 @@ ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr);
 int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input,
                     ibv_device_attr_ex* attr, std::size_t size);
 int query_port(ibv_context* context, std::uint8_t port, ibv_port_attr* attr, std::size_t size);
+ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type);
+int dealloc_mw(ibv_mw* mw);
+int bind_mw(ibv_qp* qp, ibv_mw* mw, ibv_mw_bind* bind);
+// The part of a request that is a window's binding under `key`.
+void set_binding(SendWqe& wqe, const ibv_mw& mw, std::uint32_t key,
+                 const ibv_mw_bind_info& info) noexcept;
 ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* attr);
 int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, std::uint32_t flags, ibv_sge* list,
               std::uint32_t count);

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <string>
 
+#include "hca/device/failed.h"
 #include "hca/device/objects.h"
 
 namespace turnout::hca {
@@ -41,6 +42,11 @@ class Engine {
   virtual int prefetch(Pd&, const ibv_sge& /*part*/, bool /*write*/, bool /*faults*/) {
     return EOPNOTSUPP;
   }
+  // Memory windows and multicast groups: not under the virtual clock.
+  virtual Mw* alloc_window(Pd&, ibv_mw_type) { return failed<Mw>(EOPNOTSUPP); }
+  virtual int dealloc_window(Mw&) { return EOPNOTSUPP; }
+  virtual int attach(Qp&, const ibv_gid&) { return EOPNOTSUPP; }
+  virtual int detach(Qp&, const ibv_gid&) { return EOPNOTSUPP; }
   virtual Channel* create_channel(Context& context) = 0;
   virtual int destroy_channel(Channel& channel) = 0;
   virtual Cq* create_cq(Context& context, const ibv_cq_init_attr_ex& attr) = 0;

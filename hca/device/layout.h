@@ -25,7 +25,7 @@
 namespace turnout::hca {
 
 inline constexpr std::uint64_t kMagic = 0x3141'5554'4f4e'5254ULL;  // "TRNOTUA1"
-inline constexpr std::uint32_t kLayoutVersion = 4;
+inline constexpr std::uint32_t kLayoutVersion = 5;
 inline constexpr std::uint64_t kPage = 4096;
 inline constexpr std::uint32_t kNone = 0xffff'ffff;  // no index
 
@@ -66,7 +66,7 @@ struct alignas(64) Header {
   alignas(64) Lock table_lock;  // creation and destruction of records, the heap, reaping
   // One past the highest index ever used; scans stop there.
   std::atomic<std::uint32_t> process_high, qp_high, cq_high, srq_high, mr_high;
-  std::atomic<std::uint32_t> xrcd_high, xrc_handle_high;
+  std::atomic<std::uint32_t> xrcd_high, xrc_handle_high, multicast_high;
   std::uint64_t heap_first_free;  // no free page lies below (a hint)
   std::uint64_t heap_high;        // one past the highest page ever used
 };
@@ -115,10 +115,14 @@ struct ReceiveWqe {  // followed by max_sge ReceiveSge
 }
 
 // xrc_ini: XRC initiator (IBV_QPT_XRC_SEND), xrc_tgt: XRC target (IBV_QPT_XRC_RECV).
-enum class QpKind : std::uint8_t { none, rc, ud, dci, dct, xrc_ini, xrc_tgt };
+enum class QpKind : std::uint8_t { none, rc, ud, dci, dct, xrc_ini, xrc_tgt, uc };
 // Does it send to one queue pair only, which it is told when it is modified to RTR?
 [[nodiscard]] constexpr bool sends_to_one(QpKind kind) noexcept {
-  return kind == QpKind::rc || kind == QpKind::xrc_ini;
+  return kind == QpKind::rc || kind == QpKind::xrc_ini || kind == QpKind::uc;
+}
+// Does the target answer nothing, so that the sender's request succeeds whatever becomes of it?
+[[nodiscard]] constexpr bool is_unacknowledged(QpKind kind) noexcept {
+  return kind == QpKind::ud || kind == QpKind::uc;
 }
 enum class QpPhase : std::uint8_t { reset, init, rtr, rts, sqd, sqe, err, free };
 
@@ -259,6 +263,8 @@ struct alignas(64) XrcHandleRecord {
 static_assert(sizeof(XrcHandleRecord) == 64);
 
 enum class MrKind : std::uint32_t { process, shared };  // owner's memory | pages of a file
+// A region itself, or a window of one (ibv_alloc_mw(3)).
+enum class WindowKind : std::uint32_t { none, type_1, type_2 };
 
 [[nodiscard]] constexpr std::uint32_t fold(std::uint64_t device) noexcept {
   return static_cast<std::uint32_t>(device ^ (device >> 32));
@@ -268,8 +274,9 @@ struct alignas(64) MrRecord {
   std::atomic<std::uint32_t> key;  // 0: not valid; else index << 8 | generation
   std::atomic<Token> owner;
   std::uint32_t pd;
-  std::uint32_t access : 16;  // IBV_ACCESS_*
-  std::uint32_t kind : 8;
+  std::uint32_t access : 16;     // IBV_ACCESS_*
+  std::uint32_t kind : 4;        // MrKind
+  std::uint32_t window : 4;      // WindowKind
   std::uint32_t generation : 8;  // survives
   std::uint64_t iova;
   std::uint64_t length;
@@ -280,8 +287,19 @@ struct alignas(64) MrRecord {
   std::atomic<std::uint32_t> registration;
   std::int32_t fd;                    // shared: in the owner's file table
   std::atomic<std::uint32_t> mapped;  // a peer mapped it: tell peers when it goes
+  // Of a window only. Its key is 0 while it is not bound.
+  alignas(64) std::uint32_t bound_to;  // index of the region
+  std::uint32_t window_qp;             // type 2: number of the one queue pair that it answers
 };
-static_assert(sizeof(MrRecord) == 64);
+static_assert(sizeof(MrRecord) == 128);
+
+// That a datagram queue pair is attached to a multicast group. Changed under table_lock.
+struct MulticastRecord {
+  std::atomic<Token> owner;        // 0: free
+  std::atomic<std::uint32_t> qpn;  // 0: not yet, or no longer
+  std::atomic<std::uint64_t> gid[2];
+};
+static_assert(sizeof(MulticastRecord) == 24);
 
 // What an initiator touches now: target number << 32 | key. Whoever invalidates a QP or a region
 // waits until no word names it, so that nothing lands afterwards (as a real adapter guarantees).
@@ -304,8 +322,10 @@ struct Layout {
   static constexpr std::uint64_t mrs = srqs + page_align(kMaxSrqs * sizeof(SrqRecord));
   static constexpr std::uint64_t xrcds = mrs + page_align(kMaxMrs * sizeof(MrRecord));
   static constexpr std::uint64_t xrc_handles = xrcds + page_align(kMaxXrcds * sizeof(XrcdRecord));
-  static constexpr std::uint64_t tags =
+  static constexpr std::uint64_t multicasts =
       xrc_handles + page_align(kMaxXrcHandles * sizeof(XrcHandleRecord));
+  static constexpr std::uint64_t tags =
+      multicasts + page_align(kMaxMulticasts * sizeof(MulticastRecord));
 
   // Pages of the heap of a file of this size, and where it begins.
   static constexpr std::uint64_t heap_pages(std::uint64_t size) {
@@ -318,12 +338,26 @@ struct Layout {
 
   static constexpr std::uint32_t hash() {
     std::uint64_t h = 1469598103934665603ULL;  // FNV-1a
-    for (std::uint64_t v : {std::uint64_t{sizeof(Header)}, std::uint64_t{sizeof(ProcessRecord)},
-                            std::uint64_t{sizeof(QpRecord)}, std::uint64_t{sizeof(CqRecord)},
-                            std::uint64_t{sizeof(SrqRecord)}, std::uint64_t{sizeof(MrRecord)},
-                            std::uint64_t{sizeof(Cqe)}, std::uint64_t{sizeof(XrcdRecord)},
-                            std::uint64_t{sizeof(XrcHandleRecord)}, processes, hazards, qps, cqs,
-                            srqs, mrs, xrcds, xrc_handles, tags}) {
+    for (std::uint64_t v : {std::uint64_t{sizeof(Header)},
+                            std::uint64_t{sizeof(ProcessRecord)},
+                            std::uint64_t{sizeof(QpRecord)},
+                            std::uint64_t{sizeof(CqRecord)},
+                            std::uint64_t{sizeof(SrqRecord)},
+                            std::uint64_t{sizeof(MrRecord)},
+                            std::uint64_t{sizeof(Cqe)},
+                            std::uint64_t{sizeof(XrcdRecord)},
+                            std::uint64_t{sizeof(XrcHandleRecord)},
+                            std::uint64_t{sizeof(MulticastRecord)},
+                            processes,
+                            hazards,
+                            qps,
+                            cqs,
+                            srqs,
+                            mrs,
+                            xrcds,
+                            xrc_handles,
+                            multicasts,
+                            tags}) {
       h = (h ^ v) * 1099511628211ULL;
     }
     return static_cast<std::uint32_t>(h ^ (h >> 32));

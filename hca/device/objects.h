@@ -79,10 +79,16 @@ struct Mr {
   int fd;  // our duplicate while registered, or -1
 };
 
+struct Mw {
+  ibv_mw verbs;
+  std::uint32_t index;
+};
+
 struct Ah {
   ibv_ah verbs;
   ibv_ah_attr attr;
   bool reachable;  // names this port
+  bool multicast;  // names a group
 };
 
 struct Channel {
@@ -153,16 +159,30 @@ struct SendWqe {
   bool reachable;        // UD, DC: what the address handle says
   bool addressed;        // UD, DC: an address was set; XRC: the SRQ was
   bool global;           // UD: the address has a GID
+  bool multicast;        // UD: and it is that of a group, in `group`
   std::uint32_t length;  // of the message
-  std::uint32_t imm;     // network order
-  std::uint32_t rkey;
-  std::uint64_t remote;
-  std::uint64_t compare_add, swap;
+  std::uint32_t imm;     // network order; a key to invalidate
+  std::uint32_t rkey;    // bind: the window's from now on
+  std::uint64_t remote;  // bind: address of the first byte
+  union {
+    struct {
+      std::uint64_t compare_add, swap;
+    };
+    struct {
+      std::uint64_t bind_length;
+      std::uint32_t bind_access;
+      std::uint32_t bind_lkey;  // of the region; 0: none, with no length
+    };
+    std::uint64_t group[2];
+  };
   std::uint32_t dest_qpn;
   std::uint32_t qkey;
   std::uint64_t dc_key;
   std::uint32_t position;  // counts the queue's requests, first is 1
-  std::uint32_t srqn;      // XRC: number of the SRQ at the target
+  union {
+    std::uint32_t srqn;     // XRC: number of the SRQ at the target
+    std::uint32_t bind_pd;  // number of the window's domain
+  };
   union {
     ibv_sge sge[kMaxSge];
     std::uint8_t data[kMaxInline];
@@ -190,7 +210,7 @@ struct Qp : QpHandles {
 
   SpinLock sq_lock;                      // guards everything below, held while executing
   ibv_qp_attr attr;                      // as modified so far
-  bool reachable;                        // RC, XRC: the address vector names this port
+  bool reachable;                        // RC, UC, XRC: the address vector names this port
   std::uint32_t posted;                  // requests accepted so far
   std::atomic<std::uint32_t> reclaimed;  // of these, known done to the user (polled); any thread
   SendWqe scratch;                       // the request being built or executed
@@ -204,7 +224,8 @@ struct Qp : QpHandles {
   bool waiting_rnr;           // which kind of retry the head waits for
   std::uint32_t rnr_left, retries_left;
 
-  std::uint32_t events_read;  // guarded by verbs.qp_base.mutex
+  std::uint32_t events_read;            // guarded by verbs.qp_base.mutex
+  std::atomic<std::uint32_t> attached;  // to so many multicast groups
 };
 [[nodiscard]] inline Qp& qp_of(ibv_qp* qp) noexcept {
   return static_cast<Qp&>(*reinterpret_cast<QpHandles*>(qp));

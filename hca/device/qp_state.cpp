@@ -36,6 +36,18 @@ constexpr Rule kRules[] = {
          IBV_QP_MIN_RNR_TIMER | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
          IBV_QP_MAX_DEST_RD_ATOMIC | kAlternate},
 
+    {QpKind::uc, reset, init, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0},
+    {QpKind::uc, init, init, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS},
+    {QpKind::uc, init, rtr, IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN,
+     IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS | IBV_QP_ALT_PATH},
+    {QpKind::uc, rtr, rts, IBV_QP_SQ_PSN, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | kAlternate},
+    {QpKind::uc, rts, rts, 0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | kAlternate},
+    {QpKind::uc, rts, sqd, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
+    {QpKind::uc, sqd, rts, 0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | kAlternate},
+    {QpKind::uc, sqd, sqd, 0,
+     IBV_QP_PORT | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_AV | kAlternate},
+    {QpKind::uc, sqe, rts, 0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS},
+
     {QpKind::xrc_ini, reset, init, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0},
     {QpKind::xrc_ini, init, init, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS},
     {QpKind::xrc_ini, init, rtr, IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN,

@@ -1,9 +1,9 @@
 // The queue-pair state machine: which transitions exist for a kind, which attributes each needs and
 // allows. Pure.
 //
-// Sources: ibv_modify_qp(3) for RC and UD (IBTA vol. 1, 11.2.5.2); for XRC what the Linux kernel's
-// ib_modify_qp_is_ok accepts; for DCI and DCT what its mlx5 driver does. DCT: reset -> init -> rtr,
-// then only destruction.
+// Sources: ibv_modify_qp(3) for RC, UC and UD (IBTA vol. 1, 11.2.5.2); for XRC what the Linux
+// kernel's ib_modify_qp_is_ok accepts; for DCI and DCT what its mlx5 driver does. DCT: reset ->
+// init -> rtr, then only destruction.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -4,10 +4,13 @@
 
 #include <cerrno>
 
+#include "hca/device/identity.h"
+
 namespace turnout::hca {
 
 QpKind kind_of(const ibv_qp_init_attr_ex& attr, const mlx5dv_qp_init_attr* dc) noexcept {
   if (attr.qp_type == IBV_QPT_RC && dc == nullptr) return QpKind::rc;
+  if (attr.qp_type == IBV_QPT_UC && dc == nullptr) return QpKind::uc;
   if (attr.qp_type == IBV_QPT_UD && dc == nullptr) return QpKind::ud;
   if (attr.qp_type == IBV_QPT_XRC_SEND && dc == nullptr) return QpKind::xrc_ini;
   if (attr.qp_type == IBV_QPT_XRC_RECV && dc == nullptr) return QpKind::xrc_tgt;
@@ -19,7 +22,7 @@ QpKind kind_of(const ibv_qp_init_attr_ex& attr, const mlx5dv_qp_init_attr* dc) n
 }
 
 bool has_own_receives(QpKind kind, const ibv_qp_init_attr_ex& attr) noexcept {
-  return (kind == QpKind::rc || kind == QpKind::ud) && attr.srq == nullptr;
+  return (kind == QpKind::rc || kind == QpKind::uc || kind == QpKind::ud) && attr.srq == nullptr;
 }
 
 int check_creation(QpKind kind, const ibv_qp_init_attr_ex& attr) noexcept {
@@ -139,12 +142,18 @@ int check_request(const Qp& qp, QpPhase phase, const SendWqe& w) noexcept {
     case IBV_WR_RDMA_READ:
     case IBV_WR_ATOMIC_CMP_AND_SWP:
     case IBV_WR_ATOMIC_FETCH_AND_ADD:
-      if (qp.kind == QpKind::ud || w.is_inline) return EINVAL;
+      if (is_unacknowledged(qp.kind) || w.is_inline) return EINVAL;
       break;
+    case IBV_WR_SEND_WITH_INV:
+      if (qp.kind == QpKind::ud || !identity().windows) return EINVAL;
+      break;
+    case IBV_WR_LOCAL_INV:
+    case IBV_WR_BIND_MW:
+      return qp.kind == QpKind::ud || !identity().windows ? EINVAL : 0;
     default:
       return EOPNOTSUPP;
   }
-  return qp.kind != QpKind::rc && !w.addressed ? EINVAL : 0;
+  return qp.kind != QpKind::rc && qp.kind != QpKind::uc && !w.addressed ? EINVAL : 0;
 }
 
 }  // namespace turnout::hca

@@ -40,7 +40,11 @@ namespace turnout::hca {
 void to_verbs(const Cqe& entry, ibv_wc& out) noexcept;
 
 [[nodiscard]] constexpr bool is_send(std::uint8_t opcode) noexcept {
-  return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM;
+  return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV;
+}
+// Of memory windows: nothing goes to a peer.
+[[nodiscard]] constexpr bool is_local(std::uint8_t opcode) noexcept {
+  return opcode == IBV_WR_LOCAL_INV || opcode == IBV_WR_BIND_MW;
 }
 [[nodiscard]] constexpr bool is_write(std::uint8_t opcode) noexcept {
   return opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;

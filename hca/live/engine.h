@@ -57,6 +57,10 @@ class LiveEngine final : public Engine {
                     unsigned access) override;
   int deregister(Mr& mr) override;
   int reregister(Mr& mr, const Reregistration& change) override;
+  Mw* alloc_window(Pd& pd, ibv_mw_type type) override;
+  int dealloc_window(Mw& mw) override;
+  int attach(Qp& qp, const ibv_gid& group) override;
+  int detach(Qp& qp, const ibv_gid& group) override;
   int prefetch(Pd& pd, const ibv_sge& part, bool write, bool faults) override;
   Channel* create_channel(Context& context) override;
   int destroy_channel(Channel& channel) override;
@@ -135,6 +139,8 @@ class LiveEngine final : public Engine {
 
   // executor.cpp. All with sq_lock held.
   [[nodiscard]] Step execute(Qp& qp, SendWqe& wqe, ibv_wc_status& status) noexcept;
+  // One that goes to a peer, as far as its answer.
+  [[nodiscard]] Step run(Qp& qp, SendWqe& wqe, Segments& local, ibv_wc_status& status) noexcept;
   [[nodiscard]] Target find_target(Qp& qp, const SendWqe& wqe) noexcept;
   // XRC: completes `target` by the SRQ that the request names. False: there is no such SRQ.
   [[nodiscard]] bool find_srq(const SendWqe& wqe, Target& target) const noexcept;
@@ -155,6 +161,17 @@ class LiveEngine final : public Engine {
   void complete(Qp& qp, const SendWqe& wqe, ibv_wc_status status) noexcept;
   void fail(Qp& qp, QpPhase to) noexcept;
   void flush_send_queue(Qp& qp) noexcept;
+
+  // windows.cpp
+  [[nodiscard]] ibv_wc_status bind(const Qp& qp, const SendWqe& wqe) noexcept;
+  [[nodiscard]] ibv_wc_status invalidate(const Qp& qp, const SendWqe& wqe) noexcept;
+  // Is a window bound to this region of ours?
+  [[nodiscard]] bool has_windows(std::uint32_t region) const noexcept;
+  // Is it a bound window of type 2 that a request to `target` may invalidate?
+  [[nodiscard]] bool names_window_of(std::uint32_t key, const Target& target) const noexcept;
+
+  // multicast.cpp
+  void send_to_group(Qp& qp, const SendWqe& wqe, const Segments& local) noexcept;
 
   // firmware.cpp
   void stall(Qp& qp, Step why) noexcept;
@@ -206,6 +223,8 @@ class LiveEngine final : public Engine {
   void wait_unused(std::uint32_t key, std::uint32_t number) const noexcept;
   // Waits until no initiator has a receive of this SRQ of ours. Nobody can take another.
   void wait_untaken(std::uint32_t srq) const noexcept;
+  // A free record of the table of regions, ours from now on; kNone: it is full. table_lock held.
+  [[nodiscard]] std::uint32_t reserve_region() noexcept;
   [[nodiscard]] Mr* publish_region(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
                                    unsigned access, MrKind kind, std::uint64_t location, int fd);
   [[nodiscard]] bool names_this_port(const ibv_ah_attr& attr,

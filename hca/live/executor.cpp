@@ -25,14 +25,15 @@ constexpr std::uint64_t hazard_of(std::uint32_t number, std::uint32_t key) {
 // else 40 bytes without meaning. Source and destination are the one port.
 struct Grh {
   std::uint8_t bytes[kGrhBytes] = {};
-  void fill(std::uint64_t guid, std::uint32_t length) noexcept {
+  void fill(std::uint64_t guid, const SendWqe& wqe) noexcept {
     ibv_grh grh{};
     grh.version_tclass_flow = htobe32(6U << 28);
-    grh.paylen = htobe16(static_cast<std::uint16_t>(length));
+    grh.paylen = htobe16(static_cast<std::uint16_t>(wqe.length));
     grh.next_hdr = 0x1b;
     grh.hop_limit = 0xff;
     grh.sgid.global = {htobe64(0xfe80'0000'0000'0000ULL), htobe64(guid)};
     grh.dgid = grh.sgid;
+    if (wqe.multicast) std::memcpy(grh.dgid.raw, wqe.group, sizeof grh.dgid.raw);
     std::memcpy(bytes, &grh, sizeof grh);
   }
 };
@@ -87,6 +88,9 @@ LiveEngine::Target LiveEngine::find_target(Qp& qp, const SendWqe& wqe) noexcept 
   switch (qp.kind) {
     case QpKind::rc:
       right = record.kind == QpKind::rc && record.dest_qpn == qp.number;
+      break;
+    case QpKind::uc:
+      right = record.kind == QpKind::uc && record.dest_qpn == qp.number;
       break;
     case QpKind::ud:
       right = record.kind == QpKind::ud;
@@ -147,6 +151,10 @@ ibv_wc_status LiveEngine::gather(Qp& qp, SendWqe& wqe, unsigned rights, Segments
 }
 
 LiveEngine::Step LiveEngine::execute(Qp& qp, SendWqe& wqe, ibv_wc_status& status) noexcept {
+  if (is_local(wqe.opcode)) {
+    status = wqe.opcode == IBV_WR_BIND_MW ? bind(qp, wqe) : invalidate(qp, wqe);
+    return Step::done;
+  }
   const bool fetches = wqe.opcode == IBV_WR_RDMA_READ || is_atomic(wqe.opcode);
   Segments local;
   status = gather(qp, wqe, fetches ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U, local);
@@ -157,10 +165,23 @@ LiveEngine::Step LiveEngine::execute(Qp& qp, SendWqe& wqe, ibv_wc_status& status
     return Step::done;
   }
   if (is_send(wqe.opcode)) wqe.rkey = 0;
+  if (qp.kind == QpKind::ud && wqe.multicast) {
+    send_to_group(qp, wqe, local);
+    return Step::done;
+  }
+  const Step step = run(qp, wqe, local, status);
+  if (!is_unacknowledged(qp.kind)) return step;
+  // Nothing comes back to the sender: what finds nobody, no receive or no right is lost.
+  status = IBV_WC_SUCCESS;
+  return Step::done;
+}
+
+LiveEngine::Step LiveEngine::run(Qp& qp, SendWqe& wqe, Segments& local,
+                                 ibv_wc_status& status) noexcept {
   Target target = find_target(qp, wqe);
   Step step = Step::no_answer;
   if (target.record == nullptr) {
-    if (qp.kind == QpKind::ud) step = Step::done;  // a datagram to nobody is lost
+    // Nobody answers.
   } else if (qp.kind == QpKind::dci && target.record->dc_key != wqe.dc_key) {
     status = IBV_WC_REM_ACCESS_ERR;
     step = Step::done;
@@ -187,8 +208,10 @@ ibv_wc_status LiveEngine::remote_failure(const Target& target, Access access,
     event = IBV_EVENT_QP_FATAL;
   }
   if (event == IBV_EVENT_QP_REQ_ERR) status = IBV_WC_REM_INV_REQ_ERR;
-  // A responder of RC or XRC fails with the request (IBTA 9.9.3); a DCT serves others and survives.
-  if (target.record->kind != QpKind::dct) fail_target(*target.record, target.number, event);
+  // A responder of RC or XRC fails with the request (IBTA 9.9.3); a DCT serves others and survives,
+  // one of UC drops what it refuses.
+  if (target.record->kind != QpKind::dct && target.record->kind != QpKind::uc)
+    fail_target(*target.record, target.number, event);
   return status;
 }
 
@@ -202,7 +225,8 @@ LiveEngine::Step LiveEngine::run_rdma(Qp& qp, SendWqe& wqe, const Target& target
     return Step::done;
   }
   if (local.length > 0) {  // IBTA 9.7.4.1.1: no key check for zero bytes
-    const Access found = memory_.find(wqe.rkey, target.pd, wqe.remote, local.length, right, place);
+    const Access found =
+        memory_.find(wqe.rkey, target.pd, wqe.remote, local.length, right, place, target.number);
     if (found == Access::unreachable) return Step::no_answer;
     if (found != Access::ok) {
       status = remote_failure(target, found, IBV_EVENT_QP_ACCESS_ERR);
@@ -267,10 +291,10 @@ LiveEngine::Step LiveEngine::run_atomic(SendWqe& wqe, const Target& target, Segm
     return Step::done;
   }
   Place place;
-  Access access =
-      (target.record->access & IBV_ACCESS_REMOTE_ATOMIC) == 0
-          ? Access::denied
-          : memory_.find(wqe.rkey, target.pd, wqe.remote, 8, IBV_ACCESS_REMOTE_ATOMIC, place);
+  Access access = (target.record->access & IBV_ACCESS_REMOTE_ATOMIC) == 0
+                      ? Access::denied
+                      : memory_.find(wqe.rkey, target.pd, wqe.remote, 8, IBV_ACCESS_REMOTE_ATOMIC,
+                                     place, target.number);
   std::uint64_t old = 0;
   if (access == Access::ok && place.direct != nullptr &&
       (reinterpret_cast<std::uintptr_t>(place.direct) & 7) != 0) {
@@ -331,10 +355,15 @@ LiveEngine::Step LiveEngine::run_send(Qp& qp, SendWqe& wqe, const Target& target
                                       ibv_wc_status& status) noexcept {
   const bool datagram = qp.kind == QpKind::ud;
   if (datagram && target.record->qkey != wqe.qkey) return Step::done;  // IBTA 10.2.5: dropped
+  const bool invalidates = wqe.opcode == IBV_WR_SEND_WITH_INV;
+  if (invalidates && !names_window_of(wqe.imm, target)) {
+    status = remote_failure(target, Access::denied, IBV_EVENT_QP_ACCESS_ERR);
+    return Step::done;
+  }
   Receive receive;
   const Taken taken = take_receive(qp, target, receive);
-  if (taken == Taken::empty) return datagram ? Step::done : Step::receiver_not_ready;
-  if (taken == Taken::gone) return datagram ? Step::done : Step::no_answer;
+  if (taken == Taken::empty) return Step::receiver_not_ready;
+  if (taken == Taken::gone) return Step::no_answer;
   if (taken == Taken::damaged) {
     status = IBV_WC_REM_OP_ERR;
     return Step::done;
@@ -353,7 +382,7 @@ LiveEngine::Step LiveEngine::run_send(Qp& qp, SendWqe& wqe, const Target& target
   if (datagram) {
     if (wqe.global) {
       const auto* device = reinterpret_cast<const Device*>(qp.verbs.qp_base.context->device);
-      grh.fill(device->guid, wqe.length);
+      grh.fill(device->guid, wqe);
       entry.flags = static_cast<std::uint8_t>(entry.flags | IBV_WC_GRH);
     }
     framed.add(grh.bytes, kGrhBytes);
@@ -371,15 +400,19 @@ LiveEngine::Step LiveEngine::run_send(Qp& qp, SendWqe& wqe, const Target& target
   } else if (const Access moved = scatter(qp, target.number, receive, *data); moved != Access::ok) {
     if (moved == Access::unreachable) {
       qp.record->taken.store(0, std::memory_order_release);
-      return datagram ? Step::done : Step::no_answer;
+      return Step::no_answer;
     }
     entry.status = IBV_WC_LOC_PROT_ERR;
     status = IBV_WC_REM_OP_ERR;
+  } else if (invalidates) {
+    // Only this connection may use the window, and its requests are in order: nobody uses it now.
+    std::uint32_t bound = wqe.imm;
+    fabric_->mr(bound >> 8).key.compare_exchange_strong(bound, 0);
+    entry.flags = static_cast<std::uint8_t>(entry.flags | IBV_WC_WITH_INV);
   }
   deliver(qp, wqe, target, receive, entry);
   if (entry.status != IBV_WC_SUCCESS) {
     if (target.record->kind != QpKind::dct) fail_target(*target.record, target.number, event);
-    if (datagram) status = IBV_WC_SUCCESS;  // nothing comes back to the sender of a datagram
   }
   return Step::done;
 }
@@ -407,13 +440,13 @@ void LiveEngine::complete(Qp& qp, const SendWqe& wqe, ibv_wc_status status) noex
   entry.send = 1;
   const bool pushed = push(qp.record->send_cq, fabric_->me(), entry, false, nullptr);
   if (status != IBV_WC_SUCCESS && status != IBV_WC_WR_FLUSH_ERR) {
-    // A datagram queue pair only stops sending (IBTA 10.3.1: SQE); the others go to error whole.
+    // An unacknowledged one only stops sending (IBTA 10.3.1: SQE); the others go to error whole.
     TURNOUT_LOG(hca, debug, "queue pair {:#x}: request {:#x} ended with status {}", qp.number,
                 wqe.wr_id, static_cast<int>(status));
-    fail(qp, qp.kind == QpKind::ud ? QpPhase::sqe : QpPhase::err);
+    fail(qp, is_unacknowledged(qp.kind) ? QpPhase::sqe : QpPhase::err);
   } else if (!pushed && status == IBV_WC_SUCCESS) {
     raise_qp(*qp.record, qp.number, IBV_EVENT_QP_FATAL);
-    fail(qp, qp.kind == QpKind::ud ? QpPhase::sqe : QpPhase::err);
+    fail(qp, is_unacknowledged(qp.kind) ? QpPhase::sqe : QpPhase::err);
   }
 }
 

@@ -57,6 +57,9 @@ class Fabric {
   [[nodiscard]] XrcHandleRecord& xrc_handle(std::uint32_t i) const noexcept {
     return at<XrcHandleRecord>(Layout::xrc_handles)[i];
   }
+  [[nodiscard]] MulticastRecord& multicast(std::uint32_t i) const noexcept {
+    return at<MulticastRecord>(Layout::multicasts)[i];
+  }
   // `bytes` of the heap at `offset`, null when they do not lie in it.
   [[nodiscard]] void* heap(std::uint64_t offset, std::uint64_t bytes) const noexcept {
     if (offset < heap_begin_ || offset > size_ || bytes > size_ - offset) return nullptr;

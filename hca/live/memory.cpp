@@ -95,7 +95,8 @@ Memory::~Memory() {
 }
 
 Access Memory::find(std::uint32_t key, std::uint32_t pd, std::uint64_t address,
-                    std::uint64_t length, unsigned rights, Place& place) noexcept {
+                    std::uint64_t length, unsigned rights, Place& place,
+                    std::uint32_t number) noexcept {
   const std::uint32_t index = key >> 8;
   if (index >= kMaxMrs || key == 0 || views_ == nullptr) return Access::bad_key;
   MrRecord& record = fabric_.mr(index);
@@ -103,24 +104,31 @@ Access Memory::find(std::uint32_t key, std::uint32_t pd, std::uint64_t address,
   if (record.pd != pd) return Access::bad_pd;
   if (!covers(record.iova, record.length, address, length)) return Access::bad_bounds;
   if ((record.access & rights) != rights) return Access::denied;
+  if (record.window != 0 &&
+      (number == 0 || (static_cast<WindowKind>(record.window) == WindowKind::type_2 &&
+                       record.window_qp != number))) {
+    return Access::bad_key;
+  }
   const std::uint64_t offset = address - record.iova;
   const bool shared = static_cast<MrKind>(record.kind) == MrKind::shared;
-  std::uint8_t* direct = nullptr;
+  bool reachable = shared;   // in our own address space
+  std::uint64_t direct = 0;  // of iova there: 0 of a region of all the address space
   if (shared) {
     View& view = views_[index];
     if (view.of.load(std::memory_order_acquire) != name(key, record)) {
       if (const Access made = make_view(view, key, record); made != Access::ok) return made;
     }
-    direct = view.direct.load(std::memory_order_relaxed);
+    direct = reinterpret_cast<std::uint64_t>(view.direct.load(std::memory_order_relaxed));
   } else if (record.owner.load(std::memory_order_relaxed) == fabric_.me()) {
-    direct = reinterpret_cast<std::uint8_t*>(record.address);  // NOLINT: our own address
+    direct = record.address;
+    reachable = true;
   }
   place.owner = shared ? 0 : record.owner.load(std::memory_order_relaxed);
   place.remote = record.address + offset;
   // A dead owner's record is reused without waiting for us: what was read may be of two regions.
   if (record.key.load(std::memory_order_acquire) != key) return Access::bad_key;
-  if (direct != nullptr) {
-    place.direct = direct + offset;
+  if (reachable) {
+    place.direct = reinterpret_cast<std::uint8_t*>(direct + offset);  // NOLINT: our own address
     return Access::ok;
   }
   place.direct = nullptr;

@@ -37,9 +37,11 @@ class Memory {
   Memory& operator=(const Memory&) = delete;
 
   // Checks key, domain, bounds and rights (IBV_ACCESS_* of the region that must all be set) and
-  // finds the bytes. For a peer's region the caller's hazard names `key` already.
+  // finds the bytes. For a peer's region the caller's hazard names `key` already. Windows are found
+  // for a queue pair `number` that a request has reached, not for local keys (0).
   [[nodiscard]] Access find(std::uint32_t key, std::uint32_t pd, std::uint64_t address,
-                            std::uint64_t length, unsigned rights, Place& place) noexcept;
+                            std::uint64_t length, unsigned rights, Place& place,
+                            std::uint32_t number = 0) noexcept;
 
   // Moves `length` > 0 bytes; the last byte of the target last.
   [[nodiscard]] Access write(const Place& to, const std::uint8_t* from,

@@ -39,7 +39,7 @@ Qp* LiveEngine::create_qp(Context& context, ibv_qp_init_attr_ex& attr,
   if (const int error = refuse_child(context); error != 0) return failed<Qp>(error);
   const QpKind kind = kind_of(attr, dc);
   if (kind == QpKind::none) {
-    TURNOUT_LOG(hca, info, "create_qp: type {} is none of RC, UD, DCI, DCT, XRC",
+    TURNOUT_LOG(hca, info, "create_qp: type {} is none of RC, UC, UD, DCI, DCT, XRC",
                 static_cast<int>(attr.qp_type));
     return failed<Qp>(EOPNOTSUPP);
   }
@@ -197,6 +197,7 @@ int LiveEngine::destroy_qp(Qp& qp) {
   ibv_qp& v = qp.verbs.qp_base;
   if (const int error = refuse_child(context_of(v.context)); error != 0) return error;
   if (qp.kind == QpKind::xrc_tgt) return destroy_target(qp);
+  if (qp.attached.load() != 0) return EBUSY;  // as the kernel's uverbs
   QpRecord& r = *qp.record;
   fork_guard_remove(qp);
   qp.sq_lock.lock();

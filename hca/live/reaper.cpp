@@ -88,6 +88,13 @@ void Fabric::reap_locked(std::uint32_t slot, Token token) noexcept {
     ++q.salt;
     q.owner.store(0, std::memory_order_release);
   }
+  const std::uint32_t multicasts = high(h.multicast_high, kMaxMulticasts);
+  for (std::uint32_t i = 0; i < multicasts; ++i) {
+    MulticastRecord& m = multicast(i);
+    if (m.owner.load(std::memory_order_acquire) != token) continue;
+    m.qpn.store(0, std::memory_order_release);
+    m.owner.store(0, std::memory_order_release);
+  }
   const std::uint32_t srqs = high(h.srq_high, kMaxSrqs);
   for (std::uint32_t i = 0; i < srqs; ++i) {
     SrqRecord& s = srq(i);

@@ -15,6 +15,21 @@
 
 namespace turnout::hca {
 
+std::uint32_t LiveEngine::reserve_region() noexcept {
+  Header& h = fabric_->header();
+  // Each process begins at a place of its own: neighbours in a cache line have one owner.
+  const std::uint32_t start = 1 + slot_of(fabric_->me()) * 64;
+  for (std::uint32_t n = 0; n < kMaxMrs; ++n) {
+    const std::uint32_t index = (start + n) % kMaxMrs;
+    MrRecord& r = fabric_->mr(index);
+    if (index == 0 || r.owner.load(std::memory_order_acquire) != 0) continue;
+    if (h.mr_high.load() < index + 1) h.mr_high.store(index + 1);
+    r.owner.store(fabric_->me(), std::memory_order_release);
+    return index;
+  }
+  return kNone;
+}
+
 Mr* LiveEngine::publish_region(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
                                unsigned access, MrKind kind, std::uint64_t location, int fd) {
   auto mr = std::make_unique<Mr>();
@@ -23,23 +38,14 @@ Mr* LiveEngine::publish_region(Pd& pd, void* address, std::uint64_t length, std:
   std::uint32_t key = 0;
   {
     const TableGuard guard(*fabric_);
-    Header& h = fabric_->header();
-    std::uint32_t index = 1;
-    // Each process begins at a place of its own: neighbours in a cache line have one owner.
-    const std::uint32_t start = 1 + slot_of(fabric_->me()) * 64;
-    for (std::uint32_t n = 0; n < kMaxMrs; ++n) {
-      index = (start + n) % kMaxMrs;
-      if (index != 0 && fabric_->mr(index).owner.load(std::memory_order_acquire) == 0) break;
-      index = 0;
-    }
-    if (index == 0) return failed<Mr>(ENOMEM);
-    if (h.mr_high.load() < index + 1) h.mr_high.store(index + 1);
+    const std::uint32_t index = reserve_region();
+    if (index == kNone) return failed<Mr>(ENOMEM);
     MrRecord& r = fabric_->mr(index);
-    r.owner.store(fabric_->me(), std::memory_order_release);
+    r.window = static_cast<std::uint32_t>(WindowKind::none);
     r.generation = (r.generation + 1) & 0xff;
     r.pd = pd.number;
     r.access = access & 0xffff;
-    r.kind = static_cast<std::uint32_t>(kind) & 0xff;
+    r.kind = static_cast<std::uint32_t>(kind) & 0xf;
     r.iova = iova;
     r.length = length;
     r.address = location;
@@ -103,6 +109,7 @@ Mr* LiveEngine::register_file(Pd& pd, std::uint64_t offset, std::uint64_t length
 int LiveEngine::deregister(Mr& mr) {
   if (const int error = refuse_child(context_of(mr.verbs.context)); error != 0) return error;
   MrRecord& r = fabric_->mr(mr.index);
+  if ((r.access & IBV_ACCESS_MW_BIND) != 0 && has_windows(mr.index)) return EBUSY;
   r.key.store(0, std::memory_order_seq_cst);
   wait_unused(mr.verbs.rkey, 0);
   const bool mapped = r.mapped.load(std::memory_order_relaxed) != 0;

@@ -48,7 +48,7 @@ std::uint32_t VirtualEngine::new_qp_number() {
 Qp* VirtualEngine::create_qp(Context& context, ibv_qp_init_attr_ex& asked,
                              const mlx5dv_qp_init_attr* dc) {
   const QpKind kind = kind_of(asked, dc);
-  if (kind == QpKind::none) return failed<Qp>(EOPNOTSUPP);
+  if (kind == QpKind::none || kind == QpKind::uc) return failed<Qp>(EOPNOTSUPP);
   ibv_qp_init_attr_ex attr = used_attributes(kind, asked);
   if (const int error = check_creation(kind, attr); error != 0) return failed<Qp>(error);
   charge(profile_.setup_create_qp);
@@ -171,6 +171,8 @@ int VirtualEngine::destroy_qp(Qp& base) {
 
 int VirtualEngine::check(const Qp& base, const SendWqe& w) {
   if (base.kind == QpKind::xrc_tgt) return EINVAL;  // it never sends
+  // No windows under the virtual clock.
+  if (is_local(w.opcode) || w.opcode == IBV_WR_SEND_WITH_INV) return EOPNOTSUPP;
   const auto& qp = static_cast<const VirtualQp&>(base);
   return check_request(qp, qp.phase, w);
 }

@@ -147,6 +147,17 @@ ibv_qp* Rig::rc(const QpOptions& options) {
   return qp;
 }
 
+ibv_qp* Rig::uc(const QpOptions& options) {
+  ibv_qp_init_attr_ex a = attributes(*this, options, IBV_QPT_UC);
+  // Neither reads nor atomics.
+  a.send_ops_flags &= IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
+                      IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+  ibv_qp* qp = ibv_create_qp_ex(context, &a);
+  EXPECT_NE(qp, nullptr) << std::strerror(errno);
+  qps_.push_back(qp);
+  return qp;
+}
+
 ibv_qp* Rig::ud(const QpOptions& options) {
   ibv_qp_init_attr_ex a = attributes(*this, options, IBV_QPT_UD);
   ibv_qp* qp = ibv_create_qp_ex(context, &a);
@@ -297,7 +308,9 @@ void to_init(ibv_qp* qp, const ConnectOptions& options) {
   a.qkey = kQkey;
   a.qp_access_flags = static_cast<unsigned>(options.access);
   int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
-  if (qp->qp_type == IBV_QPT_RC || is_xrc(qp)) mask |= IBV_QP_ACCESS_FLAGS;
+  if (qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_UC || is_xrc(qp)) {
+    mask |= IBV_QP_ACCESS_FLAGS;
+  }
   if (qp->qp_type == IBV_QPT_UD) mask |= IBV_QP_QKEY;
   EXPECT_EQ(ibv_modify_qp(qp, &a, mask), 0);
 }
@@ -312,9 +325,10 @@ void to_rtr(ibv_qp* qp, std::uint32_t peer, const ConnectOptions& options) {
   a.ah_attr.dlid = 1;
   a.ah_attr.port_num = 1;
   int mask = IBV_QP_STATE;
-  if (qp->qp_type == IBV_QPT_RC || is_xrc(qp)) {
+  if (qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_UC || is_xrc(qp)) {
     mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-    if (qp->qp_type != IBV_QPT_XRC_SEND) mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+    if (qp->qp_type != IBV_QPT_XRC_SEND && qp->qp_type != IBV_QPT_UC)
+      mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
   } else if (qp->qp_type == IBV_QPT_DRIVER) {
     mask |= IBV_QP_PATH_MTU;
   }
@@ -331,7 +345,7 @@ void to_rts(ibv_qp* qp, const ConnectOptions& options) {
   int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
   if (qp->qp_type == IBV_QPT_XRC_RECV) {
     mask |= IBV_QP_TIMEOUT;
-  } else if (qp->qp_type != IBV_QPT_UD) {
+  } else if (qp->qp_type != IBV_QPT_UD && qp->qp_type != IBV_QPT_UC) {
     mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
   }
   EXPECT_EQ(ibv_modify_qp(qp, &a, mask), 0);

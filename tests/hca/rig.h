@@ -76,6 +76,7 @@ class Rig {
   ibv_cq* cq(int entries, ibv_comp_channel* on = nullptr);
   ibv_srq* srq(std::uint32_t max_wr, std::uint32_t max_sge = 2);
   ibv_qp* rc(const QpOptions& options = {});
+  ibv_qp* uc(const QpOptions& options = {});
   ibv_qp* ud(const QpOptions& options = {});
   ibv_qp* dci(const QpOptions& options = {});
   ibv_qp* dct(ibv_srq* srq, const QpOptions& options = {});  // in RTR: has its number

@@ -1,0 +1,62 @@
+// Memory windows and multicast groups: what programs call.
+#include <cerrno>
+#include <mutex>
+
+#include "hca/abi/verbs.h"
+#include "hca/device/failed.h"
+#include "hca/device/identity.h"
+
+using namespace turnout::hca;
+
+namespace turnout::hca {
+
+ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type) {
+  if (!identity().windows) return failed<ibv_mw>(EOPNOTSUPP);
+  Mw* mw = context_of(pd->context).engine->alloc_window(*reinterpret_cast<Pd*>(pd), type);
+  return mw != nullptr ? &mw->verbs : nullptr;
+}
+
+int dealloc_mw(ibv_mw* mw) {
+  return context_of(mw->context).engine->dealloc_window(*reinterpret_cast<Mw*>(mw));
+}
+
+void set_binding(SendWqe& wqe, const ibv_mw& mw, std::uint32_t key,
+                 const ibv_mw_bind_info& info) noexcept {
+  wqe.rkey = key;
+  wqe.remote = info.addr;
+  wqe.bind_length = info.length;
+  wqe.bind_access = info.mw_access_flags;
+  wqe.bind_lkey = info.mr != nullptr ? info.mr->lkey : 0;
+  wqe.bind_pd = reinterpret_cast<const Pd*>(mw.pd)->number;
+}
+
+// Of type 1: verbs.h lets no other through. A window has a new key from the call on.
+int bind_mw(ibv_qp* verbs, ibv_mw* mw, ibv_mw_bind* bind) {
+  Qp& qp = qp_of(verbs);
+  if (bind->bind_info.mr != nullptr && bind->bind_info.mr->context != mw->context) return EINVAL;
+  const std::uint32_t key = ibv_inc_rkey(mw->rkey);
+  const std::lock_guard lock(qp.sq_lock);
+  SendWqe& w = qp.scratch;
+  w.wr_id = bind->wr_id;
+  w.opcode = IBV_WR_BIND_MW;
+  w.flags = static_cast<std::uint8_t>(bind->send_flags);
+  w.num_sge = 0;
+  w.is_inline = false;
+  w.multicast = false;
+  w.addressed = false;
+  w.length = 0;
+  set_binding(w, *mw, key, bind->bind_info);
+  const int error = context_of(verbs->context).engine->send(qp, w);
+  if (error == 0) mw->rkey = key;
+  return error;
+}
+
+}  // namespace turnout::hca
+
+TURNOUT_EXPORT int ibv_attach_mcast(ibv_qp* qp, const ibv_gid* gid, std::uint16_t) {
+  return context_of(qp->context).engine->attach(qp_of(qp), *gid);
+}
+
+TURNOUT_EXPORT int ibv_detach_mcast(ibv_qp* qp, const ibv_gid* gid, std::uint16_t) {
+  return context_of(qp->context).engine->detach(qp_of(qp), *gid);
+}
