@@ -4,6 +4,7 @@
 
 #include <cerrno>
 
+#include "hca/abi/queue_memory.h"
 #include "hca/abi/verbs.h"
 #include "hca/device/failed.h"
 #include "hca/device/identity.h"
@@ -88,6 +89,9 @@ void fill_readers(ibv_cq_ex& v) {
 
 Cq* create(ibv_context* context, const ibv_cq_init_attr_ex& attr) {
   if (attr.cqe > identity().max_cqe) return failed<Cq>(EINVAL);
+  if (const int error = check_queue_memory("MLX_CQ_ALLOC_TYPE"); error != 0) {
+    return failed<Cq>(error);
+  }
   return context_of(context).engine->create_cq(context_of(context), attr);
 }
 

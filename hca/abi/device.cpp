@@ -1,4 +1,5 @@
 // Devices and contexts: listing, opening, closing.
+#include <sys/mman.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "hca/abi/verbs.h"
+#include "hca/device/failed.h"
 #include "hca/live/engine.h"
 #include "hca/live/fork_guard.h"
 #include "hca/virtual/engine.h"
@@ -50,6 +52,65 @@ Device& the_device() {
   return *device;
 }
 
+// A kernel's cmd_fd stands for the open device, and another process that is given it can import the
+// device. Ours is a file that says where that is: this, the process, the fabric.
+constexpr char kCommandFile[] = "turnout-uverbs %d %s\n";
+
+int make_command_file(const std::string& fabric) {
+  const int fd = memfd_create("turnout-uverbs", MFD_CLOEXEC);
+  if (fd >= 0 && dprintf(fd, kCommandFile, getpid(), fabric.c_str()) < 0) {
+    ::close(fd);
+    return -1;
+  }
+  return fd;
+}
+
+// False: not a file of ours.
+bool read_command_file(int fd, int& process, std::string& fabric) {
+  char text[512] = {};
+  char name[sizeof text] = {};
+  const ssize_t n = pread(fd, text, sizeof text - 1, 0);
+  if (n <= 0 || text[n - 1] != '\n') return false;
+  if (std::sscanf(text, "turnout-uverbs %d %511[^\n]", &process, name) != 2) return false;
+  fabric = name;
+  return process > 0;
+}
+
+// fabric: empty for that of the settings. command: the file of a device that is imported, or -1.
+ibv_context* open_context(ibv_device* device, const std::string& fabric, int command,
+                          int exporter) {
+  auto context = std::make_unique<Context>();
+  context->private_part = {kObjectMagic, &kMlx5Ops};
+  ibv_context& c = context->verbs.context;
+  c.device = device;
+  c.cmd_fd = command;
+  c.async_fd = -1;
+  c.num_comp_vectors = kCompletionVectors;
+  pthread_mutex_init(&c.mutex, nullptr);
+  c.abi_compat = __VERBS_ABI_IS_EXTENDED;
+  context->verbs.sz = sizeof(verbs_context);
+  context->verbs.priv = reinterpret_cast<verbs_ex_private*>(&context->private_part);
+  if (VirtualEngine* world = VirtualEngine::present(); world != nullptr) {
+    world->open(*context);
+    fill_ops(*context);
+    return &context.release()->verbs.context;
+  }
+  auto engine = LiveEngine::open(*context, fabric);
+  if (!engine) {
+    const Status status = engine.status();
+    TURNOUT_LOG(hca, error, "{}: {}", kDeviceName, status.text());
+    char* text = reinterpret_cast<Device*>(device)->last_error;
+    std::snprintf(text, sizeof Device::last_error, "%s", status.text().c_str());
+    errno = status.sys_errno() != 0 ? status.sys_errno() : EINVAL;
+    return nullptr;
+  }
+  context->exporter = exporter != 0 ? exporter : getpid();
+  if (command < 0) c.cmd_fd = make_command_file(engine.value()->fabric_name());
+  fill_ops(*context);
+  fork_guard_add(*context);
+  return &context.release()->verbs.context;
+}
+
 }  // namespace
 
 TURNOUT_EXPORT ibv_device** ibv_get_device_list(int* num_devices) {
@@ -80,34 +141,16 @@ TURNOUT_EXPORT __be64 ibv_get_device_guid(ibv_device* device) {
 }
 
 TURNOUT_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
-  auto context = std::make_unique<Context>();
-  context->private_part = {kObjectMagic, &kMlx5Ops};
-  ibv_context& c = context->verbs.context;
-  c.device = device;
-  c.cmd_fd = -1;
-  c.async_fd = -1;
-  c.num_comp_vectors = kCompletionVectors;
-  pthread_mutex_init(&c.mutex, nullptr);
-  c.abi_compat = __VERBS_ABI_IS_EXTENDED;
-  context->verbs.sz = sizeof(verbs_context);
-  context->verbs.priv = reinterpret_cast<verbs_ex_private*>(&context->private_part);
-  if (VirtualEngine* world = VirtualEngine::present(); world != nullptr) {
-    world->open(*context);
-    fill_ops(*context);
-    return &context.release()->verbs.context;
-  }
-  auto engine = LiveEngine::open(*context);
-  if (!engine) {
-    const Status status = engine.status();
-    TURNOUT_LOG(hca, error, "{}: {}", kDeviceName, status.text());
-    char* text = reinterpret_cast<Device*>(device)->last_error;
-    std::snprintf(text, sizeof Device::last_error, "%s", status.text().c_str());
-    errno = status.sys_errno() != 0 ? status.sys_errno() : EINVAL;
-    return nullptr;
-  }
-  fill_ops(*context);
-  fork_guard_add(*context);
-  return &context.release()->verbs.context;
+  return open_context(device, {}, -1, 0);
+}
+
+// The context owns the descriptor from here on, if it comes to be.
+TURNOUT_EXPORT ibv_context* ibv_import_device(int cmd_fd) {
+  int process = 0;
+  std::string fabric;
+  if (VirtualEngine::present() != nullptr) return failed<ibv_context>(EOPNOTSUPP);
+  if (!read_command_file(cmd_fd, process, fabric)) return failed<ibv_context>(EINVAL);
+  return open_context(&the_device().verbs, fabric, cmd_fd, process);
 }
 
 TURNOUT_EXPORT int ibv_close_device(ibv_context* context) {
@@ -117,6 +160,7 @@ TURNOUT_EXPORT int ibv_close_device(ibv_context* context) {
     return EBUSY;
   }
   if (c.engine != VirtualEngine::present()) fork_guard_remove(c);
+  if (context->cmd_fd >= 0 && c.pid == getpid()) ::close(context->cmd_fd);
   c.engine->close(c);
   delete &c;
   return 0;

@@ -2,12 +2,17 @@
 // reach a region of it.
 //
 // Source: ibv_alloc_dm(3); offsets and lengths of copies are multiples of 4 bytes, as mlx5 demands.
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <string>
+#include <string_view>
 
 #include "hca/abi/verbs.h"
 #include "hca/device/failed.h"
@@ -26,6 +31,7 @@ struct Dm {
   int fd;
   std::uint8_t* bytes;
   std::uint64_t length;
+  bool imported;
 };
 Dm& of(ibv_dm* dm) {
   return *reinterpret_cast<Dm*>(dm);
@@ -51,6 +57,24 @@ int copy_from(void* to, ibv_dm* verbs, std::uint64_t offset, std::size_t length)
   return 0;
 }
 
+constexpr char kName[] = "turnout-dm";
+
+// Null and errno; takes the descriptor over.
+Dm* map(ibv_context* context, int fd, std::uint64_t length) {
+  void* bytes = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (bytes == MAP_FAILED) return nullptr;
+  auto dm = std::make_unique<Dm>();
+  dm->verbs.context = context;
+  dm->verbs.memcpy_to_dm = copy_to;
+  dm->verbs.memcpy_from_dm = copy_from;
+  dm->verbs.handle = static_cast<std::uint32_t>(fd);
+  dm->fd = fd;
+  dm->bytes = static_cast<std::uint8_t*>(bytes);
+  dm->length = length;
+  ++context_of(context).users;
+  return dm.release();
+}
+
 }  // namespace
 
 namespace turnout::hca {
@@ -64,35 +88,24 @@ ibv_dm* alloc_dm(ibv_context* context, ibv_alloc_dm_attr* attr) {
   do {
     if (length > limit || before > limit - length) return failed<ibv_dm>(ENOMEM);
   } while (!given.compare_exchange_weak(before, before + length));
-  const int fd = memfd_create("turnout-dm", MFD_CLOEXEC);
-  void* bytes = MAP_FAILED;
-  if (fd >= 0 && ftruncate(fd, static_cast<off_t>(length)) == 0) {
-    bytes = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  }
-  if (bytes == MAP_FAILED) {
+  const int fd = memfd_create(kName, MFD_CLOEXEC);
+  Dm* dm = nullptr;
+  if (fd >= 0 && ftruncate(fd, static_cast<off_t>(length)) == 0) dm = map(context, fd, length);
+  if (dm == nullptr) {
     const int error = errno;
     if (fd >= 0) ::close(fd);
     given -= length;
     return failed<ibv_dm>(error);
   }
-  auto dm = std::make_unique<Dm>();
-  dm->verbs.context = context;
-  dm->verbs.memcpy_to_dm = copy_to;
-  dm->verbs.memcpy_from_dm = copy_from;
-  dm->verbs.handle = static_cast<std::uint32_t>(fd);
-  dm->fd = fd;
-  dm->bytes = static_cast<std::uint8_t*>(bytes);
-  dm->length = length;
-  ++context_of(context).users;
-  return &dm.release()->verbs;
+  return &dm->verbs;
 }
 
 // Regions of it keep their own descriptor, and a peer its mapping: memory goes with the last.
 int free_dm(ibv_dm* verbs) {
   Dm& dm = of(verbs);
+  if (!dm.imported) given -= dm.length;
   munmap(dm.bytes, dm.length);
   ::close(dm.fd);
-  given -= dm.length;
   --context_of(verbs->context).users;
   delete &dm;
   return 0;
@@ -111,3 +124,32 @@ ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* verbs, std::uint64_t offset, std::size_t l
 }
 
 }  // namespace turnout::hca
+
+// The handle is a descriptor of the process that opened the device.
+TURNOUT_EXPORT ibv_dm* ibv_import_dm(ibv_context* context, std::uint32_t handle) {
+  const std::string path = fmt::format("/proc/{}/fd/{}", context_of(context).exporter, handle);
+  char target[64] = {};
+  const ssize_t n = readlink(path.c_str(), target, sizeof target - 1);
+  if (n <= 0 || !std::string_view(target).starts_with(std::string("/memfd:") + kName)) {
+    return failed<ibv_dm>(EINVAL);
+  }
+  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  struct stat st {};
+  if (fd < 0 || fstat(fd, &st) != 0 || st.st_size <= 0) {
+    const int error = errno;
+    if (fd >= 0) ::close(fd);
+    return failed<ibv_dm>(error);
+  }
+  Dm* dm = map(context, fd, static_cast<std::uint64_t>(st.st_size));
+  if (dm == nullptr) {
+    const int error = errno;
+    ::close(fd);
+    return failed<ibv_dm>(error);
+  }
+  dm->imported = true;
+  return &dm->verbs;
+}
+
+TURNOUT_EXPORT void ibv_unimport_dm(ibv_dm* dm) {
+  free_dm(dm);
+}

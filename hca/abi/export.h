@@ -21,6 +21,11 @@ struct Mlx5Ops {
   mlx5dv_qp_ex* (*qp_ex)(ibv_qp_ex*);
   ibv_context* (*open_device)(ibv_device*);
   bool (*is_supported)();
+  int (*reset_stream)(ibv_qp*, std::uint16_t);
+  int (*reserve_number)(ibv_context*, std::uint32_t*);
+  int (*release_number)(ibv_context*, std::uint32_t);
+  // Caps of streams and on-demand paging, as the context's engine has them.
+  void (*capabilities)(ibv_context*, mlx5dv_dci_streams_caps*, std::uint32_t* paging);
 };
 
 extern const Mlx5Ops kMlx5Ops;

@@ -1,15 +1,23 @@
 // The functions behind libmlx5.so.1.
 #include <cerrno>
+#include <cstdlib>
+#include <cstring>
 
 #include "base/settings.h"
 #include "hca/abi/verbs.h"
 #include "hca/device/failed.h"
 #include "hca/device/identity.h"
+#include "hca/virtual/engine.h"
 
 namespace turnout::hca {
 namespace {
 
 ibv_cq_ex* create_cq(ibv_context* context, ibv_cq_init_attr_ex* attr) {
+  // A variable of mlx5's, which programs' scripts may set.
+  const char* size = std::getenv("MLX5_CQE_SIZE");
+  if (size != nullptr && std::strcmp(size, "64") != 0 && std::strcmp(size, "128") != 0) {
+    return failed<ibv_cq_ex>(EINVAL);
+  }
   return create_cq_ex(context, attr);
 }
 
@@ -25,6 +33,28 @@ ibv_context* open_device(ibv_device* device) {
                                           : failed<ibv_context>(EOPNOTSUPP);
 }
 
+int reset_stream(ibv_qp* qp, std::uint16_t stream) {
+  return context_of(qp->context).engine->reset_stream(qp_of(qp), stream);
+}
+
+int reserve_number(ibv_context* context, std::uint32_t* number) {
+  return context_of(context).engine->reserve_number(*number);
+}
+
+int release_number(ibv_context* context, std::uint32_t number) {
+  return context_of(context).engine->release_number(number);
+}
+
+void capabilities(ibv_context* context, mlx5dv_dci_streams_caps* streams, std::uint32_t* paging) {
+  const bool live = context_of(context).engine != VirtualEngine::present();
+  *streams = {};
+  if (live) streams->max_log_num_concurent = streams->max_log_num_errored = kMaxLogStreams;
+  *paging = live && identity().on_demand
+                ? IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_WRITE |
+                      IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_SRQ_RECV
+                : 0;
+}
+
 bool is_supported() {
   static const bool admitted = [] {
     const auto settings = Settings::load(UnknownNames::ignore);
@@ -35,7 +65,15 @@ bool is_supported() {
 
 }  // namespace
 
-const Mlx5Ops kMlx5Ops = {sizeof(Mlx5Ops), create_qp_dc, create_cq,
-                          qp_ex,           open_device,  is_supported};
+const Mlx5Ops kMlx5Ops = {.size = sizeof(Mlx5Ops),
+                          .create_qp = create_qp_dc,
+                          .create_cq = create_cq,
+                          .qp_ex = qp_ex,
+                          .open_device = open_device,
+                          .is_supported = is_supported,
+                          .reset_stream = reset_stream,
+                          .reserve_number = reserve_number,
+                          .release_number = release_number,
+                          .capabilities = capabilities};
 
 }  // namespace turnout::hca

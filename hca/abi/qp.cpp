@@ -3,9 +3,12 @@
 #include <cstring>
 #include <mutex>
 
+#include "hca/abi/queue_memory.h"
 #include "hca/abi/verbs.h"
+#include "hca/device/failed.h"
 #include "hca/device/identity.h"
 #include "hca/device/rules.h"
+#include "hca/virtual/engine.h"
 
 using namespace turnout::hca;
 
@@ -113,6 +116,9 @@ ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex& attr, const mlx5dv_qp_
     errno = EOPNOTSUPP;
     return nullptr;
   }
+  if (const int error = check_queue_memory("MLX_QP_ALLOC_TYPE"); error != 0) {
+    return failed<ibv_qp>(error);
+  }
   // An XRC target belongs to a domain and never sends; all others belong to a PD.
   const bool target = attr.qp_type == IBV_QPT_XRC_RECV;
   const std::uint32_t needed = target ? IBV_QP_INIT_ATTR_XRCD : IBV_QP_INIT_ATTR_PD;
@@ -136,13 +142,11 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
 }
 
 ibv_qp* create_qp_dc(ibv_context* context, ibv_qp_init_attr_ex* attr, mlx5dv_qp_init_attr* dc) {
-  if (!identity().dynamically_connected) {
-    errno = EOPNOTSUPP;
-    return nullptr;
-  }
+  if (!identity().dynamically_connected) return failed<ibv_qp>(EOPNOTSUPP);
   if (dc == nullptr || dc->comp_mask == 0) return create(context, *attr, nullptr);
-  constexpr std::uint64_t known =
-      MLX5DV_QP_INIT_ATTR_MASK_DC | MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS;
+  constexpr std::uint64_t known = MLX5DV_QP_INIT_ATTR_MASK_DC |
+                                  MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS |
+                                  MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS;
   // Scatter to CQE is an optimisation that may be asked for or forbidden: there is none here.
   constexpr std::uint32_t known_flags =
       MLX5DV_QP_CREATE_DISABLE_SCATTER_TO_CQE | MLX5DV_QP_CREATE_ALLOW_SCATTER_TO_CQE;
@@ -151,6 +155,14 @@ ibv_qp* create_qp_dc(ibv_context* context, ibv_qp_init_attr_ex* attr, mlx5dv_qp_
        (dc->create_flags & ~known_flags) != 0)) {
     errno = EOPNOTSUPP;
     return nullptr;
+  }
+  if ((dc->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS) != 0) {
+    const mlx5dv_dci_streams& streams = dc->dc_init_attr.dci_streams;
+    if (VirtualEngine::present() != nullptr) return failed<ibv_qp>(EOPNOTSUPP);
+    if (dc->dc_init_attr.dc_type != MLX5DV_DCTYPE_DCI ||
+        streams.log_num_concurent > kMaxLogStreams || streams.log_num_errored > kMaxLogStreams) {
+      return failed<ibv_qp>(EINVAL);
+    }
   }
   return create(context, *attr, (dc->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_DC) != 0 ? dc : nullptr);
 }

@@ -22,6 +22,8 @@ std::uint64_t guid_of(ibv_context* context) noexcept {
   return htobe64(be64toh(ibv_get_device_guid(context->device)) + context_of(context).node);
 }
 
+constexpr int kGids = 8;  // of the table; the first is there
+
 constexpr __be16 kDefaultPkey = 0xffff;  // IBTA 10.9.2: default partition, full member
 
 void fill(ibv_context* context, ibv_device_attr& a) {
@@ -74,7 +76,7 @@ void fill(ibv_port_attr& a) {
   a = {};
   a.state = IBV_PORT_ACTIVE;
   a.max_mtu = a.active_mtu = IBV_MTU_4096;
-  a.gid_tbl_len = 1;
+  a.gid_tbl_len = kGids;
   a.port_cap_flags = IBV_PORT_SYS_IMAGE_GUID_SUP;
   a.max_msg_sz = kMaxMessage;
   a.pkey_tbl_len = 1;
@@ -156,10 +158,12 @@ TURNOUT_EXPORT int ibv_query_port(ibv_context* context, std::uint8_t port,
 }
 
 TURNOUT_EXPORT int ibv_query_gid(ibv_context* context, std::uint8_t port, int index, ibv_gid* gid) {
-  if (port != kPort || index != 0) {
+  if (port != kPort || index < 0 || index >= kGids) {
     errno = EINVAL;
     return -1;
   }
+  *gid = {};
+  if (index != 0) return 0;  // an entry that nobody has filled
   gid->global.subnet_prefix = htobe64(0xfe80'0000'0000'0000ULL);
   gid->global.interface_id = guid_of(context);
   return 0;
@@ -168,6 +172,7 @@ TURNOUT_EXPORT int ibv_query_gid(ibv_context* context, std::uint8_t port, int in
 TURNOUT_EXPORT int _ibv_query_gid_ex(ibv_context* context, std::uint32_t port, std::uint32_t index,
                                      ibv_gid_entry* entry, std::uint32_t flags, std::size_t size) {
   if (flags != 0 || port != kPort || size < sizeof(ibv_gid_entry)) return EINVAL;
+  if (index >= kGids) return EINVAL;
   if (index != 0) return ENODATA;
   *entry = {};
   ibv_query_gid(context, kPort, 0, &entry->gid);

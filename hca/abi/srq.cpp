@@ -1,6 +1,7 @@
 // Shared receive queues, and posting of receives.
 #include <cerrno>
 
+#include "hca/abi/queue_memory.h"
 #include "hca/abi/verbs.h"
 
 using namespace turnout::hca;
@@ -64,6 +65,10 @@ int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad) {
 }  // namespace turnout::hca
 
 TURNOUT_EXPORT ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attr) {
+  if (const int error = check_queue_memory("MLX_SRQ_ALLOC_TYPE"); error != 0) {
+    errno = error;
+    return nullptr;
+  }
   Srq* srq = context_of(pd->context)
                  .engine->create_srq(*reinterpret_cast<Pd*>(pd), *attr, nullptr, nullptr);
   return srq != nullptr ? &srq->verbs : nullptr;

@@ -24,37 +24,6 @@ int unsupported(const char* name) {
 
 }  // namespace turnout::hca
 
-namespace {
-
-template <class T>
-T* none(const char* name) {
-  errno = unsupported(name);
-  return nullptr;
-}
-
-}  // namespace
-
-TURNOUT_EXPORT ibv_context* ibv_import_device(int) {
-  return none<ibv_context>("ibv_import_device");
-}
-TURNOUT_EXPORT ibv_pd* ibv_import_pd(ibv_context*, uint32_t) {
-  return none<ibv_pd>("ibv_import_pd");
-}
-TURNOUT_EXPORT void ibv_unimport_pd(ibv_pd*) {
-  unsupported("ibv_unimport_pd");
-}
-TURNOUT_EXPORT ibv_mr* ibv_import_mr(ibv_pd*, uint32_t) {
-  return none<ibv_mr>("ibv_import_mr");
-}
-TURNOUT_EXPORT void ibv_unimport_mr(ibv_mr*) {
-  unsupported("ibv_unimport_mr");
-}
-TURNOUT_EXPORT ibv_dm* ibv_import_dm(ibv_context*, uint32_t) {
-  return none<ibv_dm>("ibv_import_dm");
-}
-TURNOUT_EXPORT void ibv_unimport_dm(ibv_dm*) {
-  unsupported("ibv_unimport_dm");
-}
 TURNOUT_EXPORT int ibv_resolve_eth_l2_from_gid(ibv_context*, ibv_ah_attr*, uint8_t*, uint16_t*) {
   errno = unsupported("ibv_resolve_eth_l2_from_gid");
   return -1;

@@ -35,6 +35,10 @@ class Engine {
   virtual Mr* register_file(Pd& pd, std::uint64_t offset, std::uint64_t length, std::uint64_t iova,
                             int fd, unsigned access) = 0;
   virtual int deregister(Mr& mr) = 0;
+  // A further object of a domain or a region that exists (ibv_import_pd(3)), by its handle; the end
+  // of one leaves the original alone. Not under the virtual clock.
+  virtual Pd* import_pd(Context&, std::uint32_t /*handle*/) { return failed<Pd>(EOPNOTSUPP); }
+  virtual Mr* import_region(Pd&, std::uint32_t /*handle*/) { return failed<Mr>(EOPNOTSUPP); }
   // The keys stay. Not under the virtual clock.
   virtual int reregister(Mr&, const Reregistration&) { return EOPNOTSUPP; }
   // Checks that `part` lies in a region of this domain (with `write` a writable one) and brings its
@@ -68,6 +72,11 @@ class Engine {
   // fd: -1 for a domain of this handle alone. oflags: O_CREAT, O_EXCL.
   virtual Xrcd* open_xrcd(Context& context, int fd, int oflags) = 0;
   virtual int close_xrcd(Xrcd& xrcd) = 0;
+  // A number that no queue pair will have until it is released; EINVAL: it was not reserved so.
+  virtual int reserve_number(std::uint32_t&) { return EOPNOTSUPP; }
+  virtual int release_number(std::uint32_t) { return EOPNOTSUPP; }
+  // A DCI's stream that failed works again (mlx5dv_dci_stream_id_reset(3)).
+  virtual int reset_stream(Qp&, std::uint16_t /*stream*/) { return EOPNOTSUPP; }
   // A further handle of an XRC target.
   virtual Qp* open_qp(Xrcd& xrcd, std::uint32_t number, void* qp_context) = 0;
   virtual Ah* create_ah(Pd& pd, const ibv_ah_attr& attr) = 0;

@@ -36,6 +36,8 @@ inline constexpr std::uint64_t kMaxMrBytes = 1ULL << 46;
 inline constexpr int kCompletionVectors = 1;
 // Of one process. ConnectX-5 has 128 to 256 KiB, as its firmware is set up.
 inline constexpr std::uint64_t kMaxDeviceMemory = 256U << 10;
+// Streams of a DCI that fail apart from each other (mlx5dv_create_qp(3)): 2^6 fit into a word.
+inline constexpr std::uint8_t kMaxLogStreams = 6;
 // Multicast groups times queue pairs attached to them.
 inline constexpr std::uint32_t kMaxMulticasts = 1U << 12;
 

@@ -57,6 +57,7 @@ struct Context {
   // Attempts of its queue pairs that found no receive; see turnout_rnr_retries().
   std::atomic<std::uint64_t> rnr_retries{0};
   int async_write = -1;  // of the pipe whose read end is verbs.context.async_fd
+  int exporter = 0;      // process that opened the device first, and then gave its cmd_fd away
   PipeRef async;
   verbs_context verbs{};  // ends in ibv_context
 };
@@ -76,7 +77,8 @@ struct Pd {
 struct Mr {
   ibv_mr verbs;
   std::uint32_t index;
-  int fd;  // our duplicate while registered, or -1
+  int fd;         // our duplicate while registered, or -1
+  bool imported;  // another object of the same region owns it
 };
 
 struct Mw {
@@ -110,7 +112,8 @@ struct Cq {
   SpinLock poll_lock;                   // consumers of this process
   bool single_threaded;                 // IBV_CREATE_CQ_ATTR_SINGLE_THREADED: no poll_lock
   bool extended;
-  Cqe current;  // start_poll .. end_poll
+  Cqe current;                            // start_poll .. end_poll
+  std::atomic<std::uint32_t> idle_polls;  // that found nothing since one did not; a hint
   std::atomic<std::uint32_t> users;
   std::uint32_t comp_events_read;  // guarded by verbs.mutex
   std::uint32_t async_events_read;
@@ -182,6 +185,7 @@ struct SendWqe {
   union {
     std::uint32_t srqn;     // XRC: number of the SRQ at the target
     std::uint32_t bind_pd;  // number of the window's domain
+    std::uint32_t stream;   // DCI
   };
   union {
     ibv_sge sge[kMaxSge];
@@ -216,12 +220,15 @@ struct Qp : QpHandles {
   SendWqe scratch;                       // the request being built or executed
   int build_error;
   bool building;
-  std::uint32_t built;        // requests in this batch; the last one in scratch
-  Fifo<SendWqe> batch;        // the others
-  Fifo<SendWqe> queue;        // accepted, waiting behind a stalled head
-  std::atomic<bool> stalled;  // queue's head waits for `retry_at`; read unlocked
-  std::uint64_t retry_at;     // CLOCK_MONOTONIC, ns
-  bool waiting_rnr;           // which kind of retry the head waits for
+  std::uint32_t built;                  // requests in this batch; the last one in scratch
+  Fifo<SendWqe> batch;                  // the others
+  std::uint32_t streams;                // DCI: so many fail apart from each other; 0: none does
+  std::uint32_t stream_errors_allowed;  // with so many failed the queue pair fails
+  std::uint64_t failed_streams;         // a bit for each
+  Fifo<SendWqe> queue;                  // accepted, waiting behind a stalled head
+  std::atomic<bool> stalled;            // queue's head waits for `retry_at`; read unlocked
+  std::uint64_t retry_at;               // CLOCK_MONOTONIC, ns
+  bool waiting_rnr;                     // which kind of retry the head waits for
   std::uint32_t rnr_left, retries_left;
 
   std::uint32_t events_read;            // guarded by verbs.qp_base.mutex

@@ -1,4 +1,6 @@
 // Completion queues: rings of whole entries, many producers under a lock, one consumer without.
+#include <sched.h>
+
 #include <cerrno>
 
 #include "base/log.h"
@@ -96,6 +98,7 @@ bool LiveEngine::take(Cq& cq, Cqe& out) {
     const bool send = slot.send != 0, dropped = slot.dropped != 0;
     cq.record->head.store(++cq.head, std::memory_order_release);
     set_next(cq);
+    cq.idle_polls.store(0, std::memory_order_relaxed);
     if (dropped) continue;
     if (send) {
       Qp* qp = qps_[out.qpn & (kMaxQps - 1)].load(std::memory_order_acquire);
@@ -108,6 +111,16 @@ bool LiveEngine::take(Cq& cq, Cqe& out) {
 }
 
 int LiveEngine::idle(Cq& cq) {
+  // A real adapter works while its host polls. Here the peer needs a processor for that, and there
+  // may be fewer of them than processes that poll: after some 20 us of it, let others run.
+  constexpr std::uint32_t kPatience = 512, kBetween = 64;
+  const std::uint32_t polls = cq.idle_polls.load(std::memory_order_relaxed) + 1;
+  if (polls < kPatience) {
+    cq.idle_polls.store(polls, std::memory_order_relaxed);
+  } else {
+    cq.idle_polls.store(kPatience - kBetween, std::memory_order_relaxed);
+    sched_yield();
+  }
   if (next_retry_.load(std::memory_order_relaxed) != UINT64_MAX) retry_due(false);
   return cq.record->overflowed.load(std::memory_order_acquire) != 0 ? -1 : 0;
 }

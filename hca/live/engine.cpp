@@ -48,11 +48,11 @@ struct ExitHook {
 LiveEngine::LiveEngine(std::shared_ptr<Fabric> fabric)
     : fabric_(std::move(fabric)), memory_(*fabric_) {}
 
-Result<LiveEngine*> LiveEngine::open(Context& context) {
+Result<LiveEngine*> LiveEngine::open(Context& context, const std::string& name) {
   auto loaded = Settings::load(UnknownNames::ignore);  // the provider's copy warns
   if (!loaded) return loaded.status();
   const Settings& settings = loaded.value();
-  auto opened = Fabric::open(settings.fabric, settings.fabric_size);
+  auto opened = Fabric::open(name.empty() ? settings.fabric : name, settings.fabric_size);
   if (!opened) return opened.status();
   std::shared_ptr<Fabric> fabric = opened.value();
   Registry& all = registry();

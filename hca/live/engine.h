@@ -18,6 +18,7 @@
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/status.h"
@@ -40,11 +41,15 @@ static_assert(sizeof(EventRecord) == 24);
 enum : std::uint32_t { kCqEvent = 1, kQpEvent = 2, kSrqEvent = 3, kXrcEvent = 4 };
 inline constexpr std::uint32_t kCompletion = 0xffff;
 
+// Is this request of a stream that failed? Of a queue pair with streams; sq_lock held.
+[[nodiscard]] bool stream_failed(const Qp& qp, const SendWqe& wqe) noexcept;
+
 class LiveEngine final : public Engine {
  public:
-  // The engine of the fabric that the settings name, with a context on it. Errors: Fabric::open's
-  // and those of the settings.
-  static Result<LiveEngine*> open(Context& context);
+  // The engine of `fabric` (empty: which the settings name), with a context on it. Errors:
+  // Fabric::open's and those of the settings.
+  static Result<LiveEngine*> open(Context& context, const std::string& fabric = {});
+  [[nodiscard]] const std::string& fabric_name() const noexcept { return fabric_->name(); }
   ~LiveEngine() override;
   // Ends the firmware thread. Once, at exit or destruction.
   void stop() noexcept;
@@ -56,6 +61,8 @@ class LiveEngine final : public Engine {
   Mr* register_file(Pd& pd, std::uint64_t offset, std::uint64_t length, std::uint64_t iova, int fd,
                     unsigned access) override;
   int deregister(Mr& mr) override;
+  Pd* import_pd(Context& context, std::uint32_t handle) override;
+  Mr* import_region(Pd& pd, std::uint32_t handle) override;
   int reregister(Mr& mr, const Reregistration& change) override;
   Mw* alloc_window(Pd& pd, ibv_mw_type type) override;
   int dealloc_window(Mw& mw) override;
@@ -76,6 +83,9 @@ class LiveEngine final : public Engine {
   int modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask) override;
   int query_qp(Qp& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init) override;
   int destroy_qp(Qp& qp) override;
+  int reset_stream(Qp& qp, std::uint16_t stream) override;
+  int reserve_number(std::uint32_t& number) override;
+  int release_number(std::uint32_t number) override;
   Xrcd* open_xrcd(Context& context, int fd, int oflags) override;
   int close_xrcd(Xrcd& xrcd) override;
   Qp* open_qp(Xrcd& xrcd, std::uint32_t number, void* qp_context) override;
@@ -162,6 +172,10 @@ class LiveEngine final : public Engine {
   void fail(Qp& qp, QpPhase to) noexcept;
   void flush_send_queue(Qp& qp) noexcept;
 
+  // streams.cpp
+  // A request failed: is it its stream alone that fails?
+  [[nodiscard]] bool fails_alone(Qp& qp, const SendWqe& wqe) noexcept;
+
   // windows.cpp
   [[nodiscard]] ibv_wc_status bind(const Qp& qp, const SendWqe& wqe) noexcept;
   [[nodiscard]] ibv_wc_status invalidate(const Qp& qp, const SendWqe& wqe) noexcept;
@@ -239,6 +253,8 @@ class LiveEngine final : public Engine {
   std::unordered_map<std::uint32_t, Cq*> cqs_;
   std::unordered_map<std::uint32_t, Srq*> srqs_;
   std::unordered_map<std::uint32_t, Qp*> targets_;  // by handle
+
+  std::unordered_set<std::uint32_t> reserved_;  // numbers
 
   std::mutex stalled_mutex_;
   std::vector<Qp*> stalled_;

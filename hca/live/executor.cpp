@@ -155,6 +155,10 @@ LiveEngine::Step LiveEngine::execute(Qp& qp, SendWqe& wqe, ibv_wc_status& status
     status = wqe.opcode == IBV_WR_BIND_MW ? bind(qp, wqe) : invalidate(qp, wqe);
     return Step::done;
   }
+  if (qp.failed_streams != 0 && stream_failed(qp, wqe)) {
+    status = IBV_WC_WR_FLUSH_ERR;
+    return Step::done;
+  }
   const bool fetches = wqe.opcode == IBV_WR_RDMA_READ || is_atomic(wqe.opcode);
   Segments local;
   status = gather(qp, wqe, fetches ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U, local);
@@ -443,6 +447,7 @@ void LiveEngine::complete(Qp& qp, const SendWqe& wqe, ibv_wc_status status) noex
     // An unacknowledged one only stops sending (IBTA 10.3.1: SQE); the others go to error whole.
     TURNOUT_LOG(hca, debug, "queue pair {:#x}: request {:#x} ended with status {}", qp.number,
                 wqe.wr_id, static_cast<int>(status));
+    if (fails_alone(qp, wqe)) return;
     fail(qp, is_unacknowledged(qp.kind) ? QpPhase::sqe : QpPhase::err);
   } else if (!pushed && status == IBV_WC_SUCCESS) {
     raise_qp(*qp.record, qp.number, IBV_EVENT_QP_FATAL);

@@ -122,6 +122,7 @@ Result<std::shared_ptr<Fabric>> Fabric::open(const std::string& name, std::uint6
   }
   std::shared_ptr<Fabric> fabric(new Fabric);
   fabric->path_ = path;
+  fabric->name_ = name;
   if (Status s = fabric->attach(name, size); !s) return s;
   all.fabrics[path] = fabric;
   return fabric;

@@ -69,6 +69,7 @@ class Fabric {
   [[nodiscard]] Token me() const noexcept { return me_; }
   [[nodiscard]] int pid() const noexcept { return pid_; }
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] int wake_read() const noexcept { return wake_read_; }
 
   // Is the process behind `token` attached and running? A system call or three.
@@ -138,7 +139,7 @@ class Fabric {
   [[nodiscard]] PageTag* tags() const noexcept { return at<PageTag>(Layout::tags); }
   [[nodiscard]] bool room(std::uint64_t bytes) const noexcept;
 
-  std::string path_;
+  std::string path_, name_;
   int fd_ = -1;
   std::byte* base_ = nullptr;
   std::uint64_t size_ = 0;

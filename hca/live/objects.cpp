@@ -36,6 +36,18 @@ Pd* LiveEngine::alloc_pd(Context& context) {
   return pd.release();
 }
 
+// Domains have no record: a handle that was given out may be of one that is gone, and then its
+// regions and queue pairs are, too.
+Pd* LiveEngine::import_pd(Context& context, std::uint32_t handle) {
+  if (const int error = refuse_child(context); error != 0) return failed<Pd>(error);
+  if (handle >= fabric_->header().next_pd.load()) return failed<Pd>(EINVAL);
+  auto pd = std::make_unique<Pd>();
+  pd->verbs.context = &context.verbs.context;
+  pd->number = pd->verbs.handle = handle;
+  ++context.users;
+  return pd.release();
+}
+
 int LiveEngine::dealloc_pd(Pd& pd) {
   if (pd.users.load() != 0) return EBUSY;
   --context_of(pd.verbs.context).users;

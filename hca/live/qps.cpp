@@ -34,6 +34,29 @@ std::uint32_t LiveEngine::reserve_qp() noexcept {
   return kNone;
 }
 
+int LiveEngine::reserve_number(std::uint32_t& number) {
+  const std::uint32_t index = reserve_qp();
+  if (index == kNone) return ENOMEM;
+  QpRecord& r = fabric_->qp(index);
+  r.kind = QpKind::none;
+  r.identity.store(static_cast<std::uint64_t>(QpPhase::free), std::memory_order_release);
+  number = std::uint32_t{r.salt} << 16 | index;
+  const std::lock_guard lock(objects_mutex_);
+  reserved_.insert(number);
+  return 0;
+}
+
+int LiveEngine::release_number(std::uint32_t number) {
+  {
+    const std::lock_guard lock(objects_mutex_);
+    if (reserved_.erase(number) == 0) return EINVAL;
+  }
+  QpRecord& r = fabric_->qp(number & (kMaxQps - 1));
+  ++r.salt;
+  r.owner.store(0, std::memory_order_release);
+  return 0;
+}
+
 Qp* LiveEngine::create_qp(Context& context, ibv_qp_init_attr_ex& attr,
                           const mlx5dv_qp_init_attr* dc) {
   if (const int error = refuse_child(context); error != 0) return failed<Qp>(error);
@@ -92,6 +115,10 @@ Qp* LiveEngine::create_own(Context& context, ibv_qp_init_attr_ex& attr, QpKind k
   r.identity.store(identity_of(number, QpPhase::reset), std::memory_order_release);
 
   begin_qp(*qp, context, attr, kind, index, number);
+  if (kind == QpKind::dci && (dc->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS) != 0) {
+    qp->streams = 1U << dc->dc_init_attr.dci_streams.log_num_concurent;
+    qp->stream_errors_allowed = 1U << dc->dc_init_attr.dci_streams.log_num_errored;
+  }
   qp->record = &r;
   qp->hazard = &fabric_->hazard(index);
   qps_[index].store(qp.get(), std::memory_order_release);
@@ -146,6 +173,7 @@ int LiveEngine::modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask) {
     qp.posted = 0;
     qp.reclaimed.store(0, std::memory_order_release);
     qp.attr = {};
+    qp.failed_streams = 0;
     qp.reachable = false;
     r.dest_qpn = kNone;
     r.access = 0;

@@ -106,8 +106,34 @@ Mr* LiveEngine::register_file(Pd& pd, std::uint64_t offset, std::uint64_t length
   return mr;
 }
 
+Mr* LiveEngine::import_region(Pd& pd, std::uint32_t handle) {
+  if (const int error = refuse_child(context_of(pd.verbs.context)); error != 0) {
+    return failed<Mr>(error);
+  }
+  if (handle == 0 || handle >= kMaxMrs) return failed<Mr>(EINVAL);
+  const MrRecord& r = fabric_->mr(handle);
+  const std::uint32_t key = r.key.load(std::memory_order_acquire);
+  if (key == 0 || r.window != 0 || r.pd != pd.number) return failed<Mr>(EINVAL);
+  auto mr = std::make_unique<Mr>();
+  mr->index = handle;
+  mr->fd = -1;
+  mr->imported = true;
+  mr->verbs.context = pd.verbs.context;
+  mr->verbs.pd = &pd.verbs;
+  mr->verbs.length = r.length;  // its address means nothing elsewhere
+  mr->verbs.handle = handle;
+  mr->verbs.lkey = mr->verbs.rkey = key;
+  ++pd.users;
+  return mr.release();
+}
+
 int LiveEngine::deregister(Mr& mr) {
   if (const int error = refuse_child(context_of(mr.verbs.context)); error != 0) return error;
+  if (mr.imported) {
+    --reinterpret_cast<Pd*>(mr.verbs.pd)->users;
+    delete &mr;
+    return 0;
+  }
   MrRecord& r = fabric_->mr(mr.index);
   if ((r.access & IBV_ACCESS_MW_BIND) != 0 && has_windows(mr.index)) return EBUSY;
   r.key.store(0, std::memory_order_seq_cst);

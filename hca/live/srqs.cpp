@@ -13,9 +13,11 @@ namespace turnout::hca {
 Srq* LiveEngine::create_srq(Pd& pd, ibv_srq_init_attr& attr, Xrcd* xrcd, Cq* cq) {
   Context& context = context_of(pd.verbs.context);
   if (const int error = refuse_child(context); error != 0) return failed<Srq>(error);
-  if (attr.attr.max_wr == 0 || attr.attr.max_wr > kMaxSrqWr || attr.attr.max_sge > kMaxSge) {
+  if (attr.attr.max_wr > kMaxSrqWr || attr.attr.max_sge > kMaxSge) {
     return failed<Srq>(EINVAL);
   }
+  // A queue of nothing is asked for, too; a driver gives at least what was asked.
+  attr.attr.max_wr = std::max(attr.attr.max_wr, 1U);
   const std::uint32_t max_sge = std::max(attr.attr.max_sge, 1U);
   auto srq = std::make_unique<Srq>();
   std::uint32_t index = kMaxSrqs;

@@ -283,9 +283,8 @@ int VirtualEngine::get_async_event(Context& context, ibv_async_event& event) {
 }
 
 Srq* VirtualEngine::create_srq(Pd& pd, ibv_srq_init_attr& attr, Xrcd* xrcd, Cq* cq) {
-  if (attr.attr.max_wr == 0 || attr.attr.max_wr > kMaxSrqWr || attr.attr.max_sge > kMaxSge) {
-    return failed<Srq>(EINVAL);
-  }
+  if (attr.attr.max_wr > kMaxSrqWr || attr.attr.max_sge > kMaxSge) return failed<Srq>(EINVAL);
+  attr.attr.max_wr = std::max(attr.attr.max_wr, 1U);
   attr.attr.max_sge = std::max(attr.attr.max_sge, 1U);
   auto srq = std::make_unique<VirtualSrq>();
   constexpr std::size_t kRested = 1024;  // a number comes back as late as can be
