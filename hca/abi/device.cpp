@@ -1,4 +1,5 @@
 // Devices and contexts: listing, opening, closing.
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -37,13 +38,39 @@ std::uint64_t guid() {
   return (h & 0x00ff'ffff'ffff'ffffULL) | 0x0200'0000'0000'0000ULL;
 }
 
+// The number a kernel would give the adapter: the first that no real one has. Under `turnout verbs`
+// the folder of that number is there, and says that it is ours.
+unsigned verbs_number() {
+  for (unsigned number = 0;; ++number) {
+    char path[64];
+    std::snprintf(path, sizeof path, "/sys/class/infiniband_verbs/uverbs%u/ibdev", number);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return number;
+    char name[IBV_SYSFS_NAME_MAX] = {};
+    const ssize_t size = read(fd, name, sizeof name - 1);
+    close(fd);
+    name[std::strcspn(name, "\n")] = '\0';
+    if (size > 0 && std::strcmp(name, kDeviceName) == 0) return number;
+  }
+}
+
+// The names by which UCX and others look for what a driver has in /dev and /sys.
+void name(ibv_device* device) {
+  const unsigned number = verbs_number();
+  std::snprintf(device->name, sizeof device->name, "%s", kDeviceName);
+  std::snprintf(device->dev_name, sizeof device->dev_name, "uverbs%u", number);
+  std::snprintf(device->dev_path, sizeof device->dev_path, "/sys/class/infiniband_verbs/uverbs%u",
+                number);
+  std::snprintf(device->ibdev_path, sizeof device->ibdev_path, "/sys/class/infiniband/%s",
+                kDeviceName);
+}
+
 Device& the_device() {
   static Device* device = [] {
     auto* d = new Device{};
     d->verbs.node_type = IBV_NODE_CA;
     d->verbs.transport_type = IBV_TRANSPORT_IB;
-    std::snprintf(d->verbs.name, sizeof d->verbs.name, "%s", kDeviceName);
-    std::snprintf(d->verbs.dev_name, sizeof d->verbs.dev_name, "uverbs_%s", kDeviceName);
+    name(&d->verbs);
     d->magic = kObjectMagic;
     d->mlx5 = &kMlx5Ops;
     d->guid = guid();
