@@ -215,6 +215,7 @@ Result<Settings> Settings::load(UnknownNames unknown) {
       const std::string_view line(*entry);
       if (!line.starts_with(kPrefix)) continue;
       const std::string_view variable = line.substr(0, line.find('='));
+      if (variable == "TURNOUT_SHIM_ROOT") continue;  // of `turnout verbs` to its programs
       std::string name;
       for (const char c : variable.substr(kPrefix.size())) {
         name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));

@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/plot.h"
 #include "cli/sim.h"
+#include "cli/verbs.h"
 
 int main(int argc, char** argv) {
   using namespace turnout;
@@ -57,6 +58,10 @@ int main(int argc, char** argv) {
   cli::SimOptions sim_options;
   auto* const sim = cli::add_sim(app, &sim_options);
 
+  cli::VerbsOptions verbs_options;
+  auto* const verbs = cli::add_verbs(app, &verbs_options);
+  verbs_options.program = cli::take_program(&argc, argv);
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -77,6 +82,8 @@ int main(int argc, char** argv) {
     code = cli::run_calibrate(calibrate_options);
   } else if (*sim) {
     code = cli::run_sim(sim_options);
+  } else if (*verbs) {
+    code = cli::run_verbs(verbs_options);
   } else {
     code = cli::report(options);
   }

@@ -1,0 +1,199 @@
+#include "cli/verbs.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+#include <utility>
+
+#include "base/settings.h"
+#include "cli/verbs_folder.h"
+#include "cli/verbs_program.h"
+#include "cli/verbs_tree.h"
+#include "core/verbs/device.h"
+#include "core/verbs/library.h"
+
+namespace turnout::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+int complain(const Status& status) {
+  fmt::print(stderr, "turnout verbs: {}\n", status.text());
+  return 1;
+}
+
+struct Library {
+  const char* name;
+  bool needed;
+};
+// In the order of preloading; the shim is the last before the system's.
+constexpr std::array<Library, 4> kLibraries = {{{"libibverbs.so.1", true},
+                                                {"libmlx5.so.1", true},
+                                                {"librdmacm.so.1", false},
+                                                {"libturnout-shim.so", true}}};
+
+struct Libraries {
+  std::string folder;
+  std::vector<std::string> paths;
+  bool connection_manager = false;
+};
+
+Result<Libraries> find_libraries(const Settings& settings) {
+  Libraries found;
+  found.folder = verbs::virtual_folder(settings);
+  std::error_code error;
+  if (const fs::path real = fs::canonical(found.folder, error); !error) found.folder = real;
+  // ld.so(8): both separate libraries, and nothing quotes them.
+  if (found.folder.find_first_of(" :;") != std::string::npos) {
+    return Status{
+        Code::invalid,
+        fmt::format("{} cannot be in LD_PRELOAD: there is a space, a colon or a semicolon "
+                    "in it",
+                    found.folder)};
+  }
+  for (const Library& library : kLibraries) {
+    std::string path = fmt::format("{}/{}", found.folder, library.name);
+    if (::access(path.c_str(), R_OK) != 0) {
+      if (!library.needed) continue;
+      return Status{Code::no_device,
+                    fmt::format("cannot read {}: {}. `make build` makes it; TURNOUT_VERBS_PATH "
+                                "names another folder",
+                                path, std::generic_category().message(errno)),
+                    errno};
+    }
+    found.connection_manager = found.connection_manager || !library.needed;
+    found.paths.push_back(std::move(path));
+  }
+  return found;
+}
+
+// `first`, then what of the variable is not among it.
+std::string put_before(std::vector<std::string> first, const char* variable,
+                       std::string_view separators) {
+  const char* const old = std::getenv(variable);
+  const std::string_view rest = old == nullptr ? "" : old;
+  std::size_t at = 0;
+  while (at < rest.size()) {
+    const std::size_t end = std::min(rest.find_first_of(separators, at), rest.size());
+    std::string word(rest.substr(at, end - at));
+    if (!word.empty() && std::find(first.begin(), first.end(), word) == first.end()) {
+      first.push_back(std::move(word));
+    }
+    at = end + 1;
+  }
+  return fmt::format("{}", fmt::join(first, ":"));
+}
+
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+Variables variables_of(const VerbsOptions& options, const Libraries& libraries,
+                       const std::string& tree) {
+  Variables variables;
+  if (!options.fabric.empty()) variables.emplace_back("TURNOUT_FABRIC", options.fabric);
+  if (!options.profile.empty()) variables.emplace_back("TURNOUT_ADAPTER", options.profile);
+  variables.emplace_back("TURNOUT_SHIM_ROOT", tree);
+  // For dlopen("libibverbs.so.1") of programs and plug-ins.
+  variables.emplace_back("LD_LIBRARY_PATH",
+                         put_before({libraries.folder}, "LD_LIBRARY_PATH", ":;"));
+  variables.emplace_back("LD_PRELOAD", put_before(libraries.paths, "LD_PRELOAD", ": "));
+  return variables;
+}
+
+// One word to a shell, whatever is in it.
+std::string shell_word(std::string_view text) {
+  std::string word = "'";
+  for (const char c : text) {
+    if (c == '\'') {
+      word += "'\\''";
+    } else {
+      word += c;
+    }
+  }
+  return word + "'";
+}
+
+int print_environment(const VerbsOptions& options, const Libraries& libraries,
+                      const verbs::Device& device) {
+  const Result<std::string> folder = keep_folder(be64toh(device.attributes().node_guid));
+  if (!folder) return complain(folder.status());
+  const Status status = write_tree(folder.value(), device, libraries.connection_manager);
+  if (!status.ok()) return complain(status);
+  for (const auto& [name, value] : variables_of(options, libraries, folder.value())) {
+    fmt::print("export {}={}\n", name, shell_word(value));
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::vector<std::string> take_program(int* argc, char** argv) {
+  if (*argc < 2 || std::string_view(argv[1]) != "verbs") return {};
+  for (int i = 2; i < *argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == "--fabric" || word == "--profile") {
+      ++i;  // its value
+      continue;
+    }
+    if (word != "--" && word.starts_with('-')) continue;
+    std::vector<std::string> program(argv + i + (word == "--" ? 1 : 0), argv + *argc);
+    *argc = i;
+    argv[i] = nullptr;
+    return program;
+  }
+  return {};
+}
+
+CLI::App* add_verbs(CLI::App& app, VerbsOptions* options) {
+  auto* const verbs = app.add_subcommand(
+      "verbs", "run a verbs program on the virtual adapter: turnout verbs -- PROGRAM ARGS...");
+  verbs->add_flag("--env", options->env,
+                  "print export lines for a shell instead: eval \"$(turnout verbs --env)\"");
+  verbs->add_option("--fabric", options->fabric, "the virtual fabric (TURNOUT_FABRIC)");
+  verbs->add_option("--profile", options->profile, "the adapter that is played (TURNOUT_ADAPTER)");
+  verbs->footer("Everything behind -- or from the first other word on is the program's.");
+  return verbs;
+}
+
+int run_verbs(const VerbsOptions& options) {
+  if (options.env != options.program.empty()) {
+    fmt::print(stderr,
+               "Usage: turnout verbs [--fabric NAME] [--profile NAME] -- PROGRAM [ARGS...]\n"
+               "       turnout verbs [--fabric NAME] [--profile NAME] --env\n");
+    return 1;
+  }
+  // The library that answers below reads them, too.
+  if (!options.fabric.empty()) ::setenv("TURNOUT_FABRIC", options.fabric.c_str(), 1);
+  if (!options.profile.empty()) ::setenv("TURNOUT_ADAPTER", options.profile.c_str(), 1);
+  // The program's libraries tell of names that nobody knows.
+  Result<Settings> settings = Settings::load(UnknownNames::ignore);
+  if (!settings) return complain(settings.status());
+  const Result<Libraries> libraries = find_libraries(settings.value());
+  if (!libraries) return complain(libraries.status());
+  if (Status s = settings->set("device", "virtual"); !s.ok()) return complain(s);
+  if (Status s = settings->set("verbs_path", libraries.value().folder); !s.ok()) return complain(s);
+  Result<std::unique_ptr<verbs::Device>> device = verbs::Device::open(settings.value());
+  if (!device) return complain(device.status());
+  if (options.env) return print_environment(options, libraries.value(), *device.value());
+
+  sweep_folders();
+  Result<PassingFolder> folder = PassingFolder::make();
+  if (!folder) return complain(folder.status());
+  const std::string& tree = folder->path();
+  Status status = write_tree(tree, *device.value(), libraries.value().connection_manager);
+  if (!status.ok()) return complain(status);
+  // Before the program begins: a fabric without processes is made anew.
+  device.value().reset();
+  for (const auto& [name, value] : variables_of(options, libraries.value(), tree)) {
+    ::setenv(name.c_str(), value.c_str(), 1);
+  }
+  return run_program(options.program);
+}
+
+}  // namespace turnout::cli

@@ -1,0 +1,250 @@
+#include "cli/verbs_tree.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <span>
+#include <string_view>
+#include <system_error>
+
+#include "core/private_folder.h"
+
+namespace turnout::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Connections are made over 127.0.0.1; programs take the interface's name and address from here.
+constexpr std::string_view kInterface = "lo";
+
+// As the kernel names them; the number is the place.
+constexpr std::array<std::string_view, 6> kStates = {"NOP",   "DOWN",   "INIT",
+                                                     "ARMED", "ACTIVE", "ACTIVE_DEFER"};
+constexpr std::array<std::string_view, 8> kPhysicalStates = {
+    "<unknown>",         "Sleep",   "Polling", "Disabled", "PortConfigurationTraining", "LinkUp",
+    "LinkErrorRecovery", "Phy Test"};
+constexpr std::array<std::string_view, 21> kCounters = {"symbol_error",
+                                                        "port_rcv_errors",
+                                                        "port_rcv_remote_physical_errors",
+                                                        "port_rcv_switch_relay_errors",
+                                                        "link_error_recovery",
+                                                        "port_xmit_constraint_errors",
+                                                        "port_rcv_constraint_errors",
+                                                        "local_link_integrity_errors",
+                                                        "excessive_buffer_overrun_errors",
+                                                        "port_xmit_data",
+                                                        "port_rcv_data",
+                                                        "port_xmit_packets",
+                                                        "port_rcv_packets",
+                                                        "unicast_rcv_packets",
+                                                        "unicast_xmit_packets",
+                                                        "multicast_rcv_packets",
+                                                        "multicast_xmit_packets",
+                                                        "link_downed",
+                                                        "port_xmit_discards",
+                                                        "VL15_dropped",
+                                                        "port_xmit_wait"};
+
+struct Speed {
+  int code;
+  int tenths;  // of Gbit/s, one lane
+  std::string_view name;
+};
+constexpr std::array<Speed, 9> kSpeeds = {{{1, 25, ""},
+                                           {2, 50, " DDR"},
+                                           {4, 100, " QDR"},
+                                           {8, 100, " FDR10"},
+                                           {16, 140, " FDR"},
+                                           {32, 250, " EDR"},
+                                           {64, 500, " HDR"},
+                                           {128, 1000, " NDR"},
+                                           {256, 2000, " XDR"}}};
+
+std::string named(std::span<const std::string_view> names, unsigned number) {
+  return fmt::format("{}: {}", number, number < names.size() ? names[number] : "<unknown>");
+}
+
+// Four groups of four digits.
+std::string guid_text(std::uint64_t network_order) {
+  const std::uint64_t guid = be64toh(network_order);
+  return fmt::format("{:04x}:{:04x}:{:04x}:{:04x}", guid >> 48, guid >> 32 & 0xffff,
+                     guid >> 16 & 0xffff, guid & 0xffff);
+}
+
+std::string gid_text(const ibv_gid& gid) {
+  std::string text;
+  for (std::size_t i = 0; i < sizeof gid.raw; i += 2) {
+    text += fmt::format("{}{:02x}{:02x}", i == 0 ? "" : ":", gid.raw[i], gid.raw[i + 1]);
+  }
+  return text;
+}
+
+std::string rate_text(const ibv_port_attr& port) {
+  int width = 4;
+  switch (port.active_width) {  // IBTA 14.2.5.6: LinkWidthActive
+    case 1:
+      width = 1;
+      break;
+    case 4:
+      width = 8;
+      break;
+    case 8:
+      width = 12;
+      break;
+    case 16:
+      width = 2;
+      break;
+    default:
+      break;
+  }
+  Speed speed = kSpeeds[0];
+  for (const Speed& s : kSpeeds) {
+    if (s.code == port.active_speed) speed = s;
+  }
+  const int rate = speed.tenths * width;
+  return fmt::format("{}{} Gb/sec ({}X{})", rate / 10, rate % 10 == 0 ? "" : ".5", width,
+                     speed.name);
+}
+
+// Files below one folder; the first failure stays.
+class Writer {
+ public:
+  explicit Writer(std::string root) : root_(std::move(root)) {}
+
+  void folder(const std::string& name) {
+    if (!status_.ok()) return;
+    std::error_code error;
+    fs::create_directories(path(name), error);
+    if (error) status_ = folder_failure("make", path(name), error.value());
+  }
+  // A value of sysfs: a line.
+  void line(const std::string& name, std::string_view value) {
+    file(name, fmt::format("{}\n", value));
+  }
+  // UCX looks whether it is a character device. Nobody's commands go there: the libraries that
+  // would send them are ours.
+  void device(const std::string& name) {
+    folder(fs::path(name).parent_path().string());
+    link(name, "/dev/null");
+  }
+  void link(const std::string& name, const std::string& to) {
+    if (!status_.ok()) return;
+    if (::symlink(to.c_str(), path(name).c_str()) != 0 && errno != EEXIST) {
+      status_ = folder_failure("link", path(name), errno);
+    }
+  }
+  [[nodiscard]] const Status& status() const noexcept { return status_; }
+
+ private:
+  [[nodiscard]] std::string path(const std::string& name) const { return root_ + "/" + name; }
+
+  void file(const std::string& name, std::string_view text) {
+    folder(fs::path(name).parent_path().string());
+    if (!status_.ok()) return;
+    const std::string whole = path(name), part = fmt::format("{}.{}", whole, ::getpid());
+    const Fd fd(::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
+    if (!fd) {
+      status_ = folder_failure("write", part, errno);
+      return;
+    }
+    if (const Status s = write_all(fd.get(), text); !s.ok()) {
+      status_ = folder_failure("write", part, s.sys_errno());
+    } else if (::fchmod(fd.get(), 0444) != 0 || ::rename(part.c_str(), whole.c_str()) != 0) {
+      status_ = folder_failure("write", whole, errno);
+    }
+  }
+
+  std::string root_;
+  Status status_;
+};
+
+// The type of a GID, where the library tells; else as on InfiniBand.
+std::string_view gid_type(ibv_context* context, std::uint32_t port, std::uint32_t index) {
+  using Query =
+      int(ibv_context*, std::uint32_t, std::uint32_t, ibv_gid_entry*, std::uint32_t, std::size_t);
+  auto* const query = reinterpret_cast<Query*>(verbs::symbol("_ibv_query_gid_ex"));
+  ibv_gid_entry entry{};
+  const bool v2 = query != nullptr && query(context, port, index, &entry, 0, sizeof entry) == 0 &&
+                  entry.gid_type == IBV_GID_TYPE_ROCE_V2;
+  return v2 ? "RoCE v2" : "IB/RoCE v1";
+}
+
+void write_port(Writer& writer, const std::string& folder, const verbs::Device& device) {
+  const ibv_port_attr& port = device.port();
+  writer.line(folder + "state", named(kStates, port.state));
+  writer.line(folder + "phys_state", named(kPhysicalStates, port.phys_state));
+  writer.line(folder + "lid", fmt::format("{:#x}", port.lid));
+  writer.line(folder + "lid_mask_count", fmt::format("{}", port.lmc));
+  writer.line(folder + "sm_lid", fmt::format("{:#x}", port.sm_lid));
+  writer.line(folder + "sm_sl", fmt::format("{}", port.sm_sl));
+  writer.line(folder + "rate", rate_text(port));
+  writer.line(folder + "link_layer",
+              port.link_layer == IBV_LINK_LAYER_ETHERNET ? "Ethernet" : "InfiniBand");
+  writer.line(folder + "cap_mask", fmt::format("{:#010x}", port.port_cap_flags));
+  for (int i = 0; i < port.gid_tbl_len; ++i) {
+    ibv_gid gid{};
+    if (ibv_query_gid(device.context(), device.port_number(), i, &gid) != 0) break;
+    writer.line(fmt::format("{}gids/{}", folder, i), gid_text(gid));
+    writer.line(fmt::format("{}gid_attrs/types/{}", folder, i),
+                gid_type(device.context(), device.port_number(), static_cast<unsigned>(i)));
+    writer.line(fmt::format("{}gid_attrs/ndevs/{}", folder, i), kInterface);
+  }
+  using Query = int(ibv_context*, std::uint8_t, int, std::uint16_t*);
+  if (auto* const query = reinterpret_cast<Query*>(verbs::symbol("ibv_query_pkey"))) {
+    for (int i = 0; i < port.pkey_tbl_len; ++i) {
+      std::uint16_t key = 0;
+      if (query(device.context(), device.port_number(), i, &key) != 0) break;
+      writer.line(fmt::format("{}pkeys/{}", folder, i), fmt::format("{:#06x}", ntohs(key)));
+    }
+  }
+  for (const std::string_view name : kCounters) {
+    writer.line(fmt::format("{}counters/{}", folder, name), "0");
+  }
+}
+
+}  // namespace
+
+Status write_tree(const std::string& folder, const verbs::Device& device, bool connection_manager) {
+  Writer writer(folder);
+  const ibv_device& names = *device.context()->device;
+  const ibv_device_attr& attributes = device.attributes();
+  const std::string adapter = fmt::format("sys/class/infiniband/{}/", names.name);
+  writer.line(adapter + "node_type", "1: CA");
+  writer.line(adapter + "node_guid", guid_text(attributes.node_guid));
+  writer.line(adapter + "sys_image_guid", guid_text(attributes.sys_image_guid));
+  writer.line(adapter + "node_desc", "Turnout virtual adapter");
+  writer.line(adapter + "fw_ver", attributes.fw_ver);
+  writer.line(adapter + "hw_rev", fmt::format("{:x}", attributes.hw_ver));
+  writer.line(adapter + "hca_type", "turnout");
+  writer.line(adapter + "board_id", "turnout");
+  write_port(writer, fmt::format("{}ports/{}/", adapter, device.port_number()), device);
+
+  // Of the PCI function; it has none, and all processors are as near.
+  writer.line(adapter + "device/vendor", fmt::format("{:#06x}", attributes.vendor_id & 0xffff));
+  writer.line(adapter + "device/device",
+              fmt::format("{:#06x}", attributes.vendor_part_id & 0xffff));
+  writer.line(adapter + "device/numa_node", "-1");
+  writer.folder(adapter + "device/net");
+  writer.link(fmt::format("{}device/net/{}", adapter, kInterface),
+              fmt::format("/sys/class/net/{}", kInterface));
+
+  const std::string verbs = fmt::format("sys/class/infiniband_verbs/{}/", names.dev_name);
+  writer.line("sys/class/infiniband_verbs/abi_version", "6");
+  writer.line(verbs + "ibdev", names.name);
+  writer.line(verbs + "abi_version", "1");
+  writer.line(verbs + "dev", "231:192");  // the kernel's first; no device has it here
+  writer.link(verbs + "device", fmt::format("../../infiniband/{}/device", names.name));
+
+  writer.device(fmt::format("dev/infiniband/{}", names.dev_name));
+  if (connection_manager) writer.device("dev/infiniband/rdma_cm");
+  return writer.status();
+}
+
+}  // namespace turnout::cli

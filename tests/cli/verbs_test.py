@@ -1,0 +1,424 @@
+#!/usr/bin/env python3
+"""`turnout verbs`: programs that know nothing of Turnout, on the virtual adapter.
+
+    verbs_test.py BUILD_DIR [unittest's options]
+"""
+
+import os
+import pathlib
+import pty
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+BUILD = pathlib.Path()
+LIMIT = 60  # seconds after which a program counts as hung
+PYTHON = "/usr/bin/python3"
+ADAPTER = "/sys/class/infiniband/turnout0"
+
+
+class Verbs(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(prefix="verbs-test-")
+        self.addCleanup(scratch.cleanup)
+        self.scratch = pathlib.Path(os.path.realpath(scratch.name))
+        self.fabric = f"verbs-{os.getpid()}"
+        shared = pathlib.Path("/dev/shm") / f"turnout-{os.geteuid()}-{self.fabric}"
+        self.addCleanup(shared.unlink, missing_ok=True)
+        self.env = {k: v for k, v in os.environ.items()
+                    if not k.startswith(("TURNOUT_", "UCX_", "LD_"))}
+        self.env.update(TMPDIR=scratch.name, XDG_RUNTIME_DIR=scratch.name,
+                        TURNOUT_FABRIC=self.fabric)
+        self.turnout = str(BUILD / "bin" / "turnout")
+
+    def start(self, *words, **options):
+        process = subprocess.Popen([self.turnout, "verbs", *words], text=True, env=self.env,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   start_new_session=True, **options)
+        self.addCleanup(self.end, process)
+        return process
+
+    @staticmethod
+    def end(process):
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.communicate()
+
+    def verbs(self, *words, code=0, **options):
+        """Standard output; the exit status is `code`, and nothing is left."""
+        process = self.start(*words, **options)
+        out, err = process.communicate(timeout=LIMIT)
+        self.assertEqual(process.returncode, code, f"{words}\n{out}{err}")
+        self.assertEqual(self.left(), [])
+        self.err = err
+        return out
+
+    def left(self):
+        return [p.name for p in self.scratch.iterdir() if p.name.startswith("turnout-verbs-")]
+
+    def python(self, program):
+        return self.verbs("--", PYTHON, "-c", "import os, sys, ctypes, errno\n" + program)
+
+    def wait_for(self, condition):
+        deadline = time.monotonic() + LIMIT
+        while not condition():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.02)
+
+
+class Programs(Verbs):
+    def test_devices(self):
+        self.assertIn("turnout0", self.verbs("--", "ibv_devinfo"))
+        self.assertIn("turnout0", self.verbs("ibv_devices"))
+
+    def test_folders(self):
+        self.assertEqual(self.verbs("--", "ls", "/sys/class/infiniband"), "turnout0\n")
+        self.assertIn("ports", self.verbs("--", "ls", "-l", ADAPTER))
+        self.assertEqual(self.err, "")
+        self.verbs("--", "test", "-e", "/dev/infiniband/uverbs0")
+        self.verbs("--", "test", "-c", "/dev/infiniband/uverbs0")
+        self.verbs("--", "test", "-e", "/dev/infiniband/uverbs9", code=1)
+        self.assertEqual(self.verbs("--", "sh", "-c", f"cd {ADAPTER} && pwd -P && cd ../.. && pwd -P"),
+                         f"{ADAPTER}\n/sys/class\n")
+
+    def test_contents(self):
+        """The files say what verbs say."""
+        info = self.verbs("--", "ibv_devinfo", "-v")
+        files = self.verbs("--", "sh", "-c", f"cd {ADAPTER} && cat node_guid fw_ver ports/1/gids/0 "
+                           "ports/1/state ports/1/link_layer /sys/class/infiniband_verbs/uverbs0/ibdev")
+        guid, firmware, gid, state, link_layer, name = files.splitlines()
+        self.assertIn(f"node_guid:\t\t\t{guid}\n", info)
+        self.assertIn(f"fw_ver:\t\t\t\t{firmware}\n", info)
+        self.assertTrue(gid.endswith(guid), gid)
+        self.assertEqual((state, link_layer, name), ("4: ACTIVE", "InfiniBand", "turnout0"))
+        self.assertEqual(self.verbs("--", "ls", f"{ADAPTER}/device/net"), "lo\n")
+        self.verbs("--", "test", "-e", f"{ADAPTER}/device/net/lo/address")
+
+    def test_words_are_the_programs(self):
+        out = self.verbs("--fabric", "x", "--", "printf", "%s\n", "--", "--env", "-h", "info", "a b", "")
+        self.assertEqual(out, "--\n--env\n-h\ninfo\na b\n\n")
+        self.assertEqual(self.verbs("printf", "%s\n", "--fabric", "y"), "--fabric\ny\n")
+        self.assertEqual(self.verbs("--fabric=z", "--profile", "connect-ib", "sh", "-c",
+                                    "echo $TURNOUT_FABRIC $TURNOUT_ADAPTER"), "z connect-ib\n")
+
+    def test_environment(self):
+        libraries = str(BUILD / "lib" / "turnout")
+        own = self.verbs("--", "sh", "-c", "echo $LD_PRELOAD").strip()
+        self.assertTrue(own.startswith(f"{libraries}/libibverbs.so.1:{libraries}/libmlx5.so.1:"), own)
+        self.assertTrue(own.endswith(f":{libraries}/libturnout-shim.so"), own)
+        self.env.update(LD_PRELOAD="libm.so.6", LD_LIBRARY_PATH="/somewhere")
+        self.assertEqual(self.verbs("--", "sh", "-c", "echo $LD_PRELOAD $LD_LIBRARY_PATH"),
+                         f"{own}:libm.so.6 {libraries}:/somewhere\n")
+        # One inside the other has everything once.
+        self.assertEqual(self.verbs("--", self.turnout, "verbs", "--", "sh", "-c", "echo $LD_PRELOAD"),
+                         f"{own}:libm.so.6\n")
+
+    def test_env_for_a_shell(self):
+        runtime = self.scratch / "it's $HOME"
+        runtime.mkdir()
+        self.env["XDG_RUNTIME_DIR"] = str(runtime)
+        script = f'eval "$({shlex.quote(self.turnout)} verbs --env --fabric {self.fabric}-x)" && ' \
+                 f'ls {ADAPTER}/ports && echo "$TURNOUT_FABRIC" && ibv_devices'
+        for _ in range(2):
+            done = subprocess.run(["sh", "-c", script], env=self.env, text=True, timeout=LIMIT,
+                                  capture_output=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertTrue(done.stdout.startswith(f"1\n{self.fabric}-x\n"), done.stdout)
+            self.assertIn("turnout0", done.stdout)
+        kept = list(runtime.glob(f"turnout-{os.geteuid()}-verbs-*"))
+        self.assertEqual(len(kept), 1)
+        self.assertEqual(kept[0].stat().st_mode & 0o777, 0o700)
+        kept[0].chmod(0o755)
+        self.verbs("--env", "--fabric", f"{self.fabric}-x", code=1)
+        self.assertIn("open to others", self.err)
+        self.verbs("--fabric", "a b", "--", "true", code=1)
+        self.assertIn("TURNOUT_FABRIC", self.err)
+
+    def test_usage(self):
+        for words in ([], ["--"], ["--env", "ls"]):
+            self.verbs(*words, code=1)
+            self.assertIn("Usage: turnout verbs", self.err)
+        self.verbs("--nosuch", "--", "ls", code=109)
+
+    def test_library_is_missing(self):
+        folder = self.scratch / "part"
+        folder.mkdir()
+        for name in ("libibverbs.so.1", "libmlx5.so.1"):
+            (folder / name).symlink_to(BUILD / "lib" / "turnout" / name)
+        self.env["TURNOUT_VERBS_PATH"] = str(folder)
+        self.verbs("--", "true", code=1)
+        self.assertIn(f"{folder}/libturnout-shim.so", self.err)
+        self.assertIn("make build", self.err)
+        (folder / "libturnout-shim.so").symlink_to(BUILD / "lib/turnout/libturnout-shim.so")
+        self.verbs("--", "true")
+        self.env["TURNOUT_VERBS_PATH"] = str(self.scratch / "a b")
+        self.verbs("--", "true", code=1)
+
+
+class Ends(Verbs):
+    def test_exit_status(self):
+        self.verbs("--", "true")
+        self.verbs("--", "sh", "-c", "exit 7", code=7)
+        self.verbs("--", "sh", "-c", "kill -SEGV $$", code=128 + signal.SIGSEGV)
+        self.verbs("--", "sh", "-c", "kill -KILL $$", code=128 + signal.SIGKILL)
+        self.verbs("--", "no-such-program", code=127)
+        self.assertIn("no-such-program", self.err)
+        self.verbs("--", "/etc/passwd", code=126)
+        self.verbs("--", "/", code=126)
+
+    def test_signals_are_handed_on(self):
+        program = ("import signal, sys, time\n"
+                   "for s in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1):\n"
+                   "  signal.signal(s, lambda n, f: (print(n, flush=True), sys.exit(40 + n)))\n"
+                   "print('ready', flush=True); time.sleep(60)\n")
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1):
+            process = self.start("--", PYTHON, "-c", program)
+            self.assertEqual(process.stdout.readline(), "ready\n")
+            process.send_signal(number)
+            out, _ = process.communicate(timeout=LIMIT)
+            self.assertEqual((out, process.returncode), (f"{int(number)}\n", 40 + number))
+            self.assertEqual(self.left(), [])
+
+    def test_killed_by_a_signal(self):
+        process = self.start("--", "sh", "-c", "echo ready; exec sleep 60")
+        process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(timeout=LIMIT), 128 + signal.SIGTERM)
+        self.assertEqual(self.left(), [])
+
+    def test_terminal(self):
+        """^C comes once, to the program; what it ends with is what we end with."""
+        program = ("import signal, time\n"
+                   "seen = []\n"
+                   "signal.signal(signal.SIGINT, lambda n, f: seen.append(n))\n"
+                   "print('ready', flush=True)\n"
+                   "while not seen: time.sleep(0.01)\n"
+                   "time.sleep(0.3); print('seen', len(seen), flush=True); raise SystemExit(9)\n")
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.execve(self.turnout, [self.turnout, "verbs", "--", PYTHON, "-c", program], self.env)
+        self.addCleanup(os.close, terminal)
+        out = b""
+        while b"ready" not in out:
+            out += os.read(terminal, 1000)
+        os.write(terminal, b"\x03")
+        while b"seen 1" not in out:
+            out += os.read(terminal, 1000)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 9)
+        self.assertEqual(self.left(), [])
+
+    def test_children_are_ignored(self):
+        """A starter that ignores SIGCHLD leaves it so to the program, and gets its status."""
+        self.verbs("--", "sh", "-c", "exit 5", code=5,
+                   preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+
+    def test_leftovers_are_swept(self):
+        process = self.start("--", "sh", "-c", "echo ready; exec sleep 60")
+        process.stdout.readline()
+        other = self.start("--", "sh", "-c", "echo ready; exec sleep 60")
+        other.stdout.readline()
+        folders = set(self.left())
+        self.assertEqual(len(folders), 2)
+        process.kill()
+        process.wait(timeout=LIMIT)
+        self.assertEqual(set(self.left()), folders)
+        done = subprocess.run([self.turnout, "verbs", "--", "true"], env=self.env, timeout=LIMIT)
+        self.assertEqual(done.returncode, 0)
+        # That of the one which runs is left alone.
+        left = self.left()
+        self.assertEqual(len(left), 1)
+        self.assertIn(f"-{other.pid}-", left[0])
+        other.terminate()
+        other.wait(timeout=LIMIT)
+        self.assertEqual(self.left(), [])
+
+
+class Shim(Verbs):
+    def test_python(self):
+        self.python(f"""
+assert os.listdir("/sys/class/infiniband") == ["turnout0"]
+assert [e.name for e in os.scandir("/sys/class/infiniband_verbs") if e.is_dir()] == ["uverbs0"]
+assert open("{ADAPTER}/node_type").read() == "1: CA\\n"
+assert os.access("/dev/infiniband/uverbs0", os.R_OK | os.W_OK)
+assert os.access("{ADAPTER}", os.R_OK, effective_ids=True)
+assert os.path.isdir("{ADAPTER}/ports/1") and os.path.islink("{ADAPTER}/device/net/lo")
+assert os.readlink("{ADAPTER}/device/net/lo") == "/sys/class/net/lo"
+os.close(os.open("/dev/infiniband/uverbs0", os.O_RDWR))
+os.chdir("/sys/class")
+assert os.listdir("infiniband") == ["turnout0"]
+assert "lo" in os.listdir("infiniband/../net")
+assert os.stat("infiniband/turnout0/../turnout0").st_ino == os.stat("{ADAPTER}").st_ino
+folder = os.open("/sys", os.O_RDONLY)
+assert os.stat("class/infiniband", dir_fd=folder).st_ino == os.stat("infiniband").st_ino
+folder = os.open("/sys/class/infiniband", os.O_RDONLY)
+os.close(os.open("turnout0/node_guid", os.O_RDONLY, dir_fd=folder))
+os.chdir("/sys/class/infiniband/turnout0")
+assert os.getcwd() == "{ADAPTER}" and "lo" in os.listdir("../../net")
+""")
+
+    def test_c_library(self):
+        """Names that compilers and old programs call."""
+        self.python(f"""
+c = ctypes.CDLL(None, use_errno=True)
+path = b"{ADAPTER}"
+buffer = ctypes.create_string_buffer(4096)
+def call(name, *arguments):
+    function = getattr(c, name)
+    assert function(*arguments) >= 0, (name, os.strerror(ctypes.get_errno()))
+    assert function(*[b"/sys/class/infiniband/x" if a == path else a for a in arguments]) < 0, name
+    assert ctypes.get_errno() == errno.ENOENT, name
+for name in ("stat", "stat64", "lstat", "lstat64", "statfs", "statfs64"):
+    call(name, path, buffer)
+for name in ("__xstat", "__xstat64", "__lxstat", "__lxstat64"):
+    call(name, 1, path, buffer)
+for name in ("fstatat", "fstatat64"):
+    call(name, -100, path, buffer, 0)
+for name in ("__fxstatat", "__fxstatat64"):
+    call(name, 1, -100, path, buffer, 0)
+call("statx", -100, path, 0, 0xfff, buffer)
+for name in ("open", "open64", "__open_2", "__open64_2"):
+    call(name, path, os.O_RDONLY)
+for name in ("openat", "openat64", "__openat_2", "__openat64_2"):
+    call(name, -100, path, os.O_RDONLY)
+for name in ("access", "euidaccess", "eaccess"):
+    call(name, path, os.R_OK)
+call("faccessat", -100, path, os.R_OK, 0)
+for name in ("scandir", "scandir64"):
+    call(name, path, buffer, None, None)
+for name in ("scandirat", "scandirat64"):
+    call(name, -100, path, buffer, None, None)
+for name in ("listxattr", "llistxattr"):
+    call(name, path, buffer, 4096)
+for name in ("fopen", "fopen64"):
+    getattr(c, name).restype = ctypes.c_void_p
+    assert getattr(c, name)(path + b"/node_guid", b"r"), name
+    assert not getattr(c, name)(path + b"/x", b"r"), name
+c.opendir.restype = ctypes.c_void_p
+assert c.opendir(path) and not c.opendir(path + b"/x")
+for name, rest in (("realpath", ()), ("__realpath_chk", (4096,))):
+    getattr(c, name).restype = ctypes.c_void_p
+    assert getattr(c, name)(path + b"/../turnout0/ports/1/", buffer, *rest), name
+    assert buffer.value == path + b"/ports/1", buffer.value
+for name, rest in (("readlink", ()), ("__readlink_chk", (4096,))):
+    assert getattr(c, name)(path + b"/device/net/lo", buffer, 4096, *rest) == len("/sys/class/net/lo")
+for name, rest in (("readlinkat", ()), ("__readlinkat_chk", (4096,))):
+    assert getattr(c, name)(-100, path + b"/device/net/lo", buffer, 4096, *rest) == len("/sys/class/net/lo")
+c.canonicalize_file_name.restype = ctypes.c_char_p
+assert c.canonicalize_file_name(path + b"/.") == path
+""")
+
+    def test_long_paths(self):
+        self.python("""
+def fails(path):
+    for call in (os.stat, os.lstat, os.listdir, open, os.readlink, os.chdir):
+        try:
+            call(path)
+        except OSError as error:
+            assert error.errno == errno.ENAMETOOLONG, (call, error.errno)
+        else:
+            raise AssertionError(call)
+ours = "/sys/class/infiniband/"
+fails(ours + "x/" * 3000)             # longer than any path
+fails(ours + ("x" * 100 + "/") * 40)  # longer with the tree's in front
+fails(ours + "x" * 300)               # a name that is too long
+os.stat(ours + "./" * 1900 + "turnout0")
+""")
+
+    def test_other_paths_are_left_alone(self):
+        program = """
+import os
+def tell(path):
+    try:
+        s = os.stat(path)
+        print(path[:80], s.st_ino, s.st_dev, s.st_mode, os.path.realpath(path)[:80])
+    except OSError as error:
+        print(path[:80], error.errno)
+os.chdir("/usr/lib")
+for path in ("/", ".", "..", "../lib", "/dev", "/dev/null", "/sys/class", "/sys/class/net/lo", "/etc/passwd/x",
+             "../../sys/class/net", "/dev/infinibandx", "/sys/class/infiniband_mad", "infiniband", "turnout0", "uverbs0/..",
+             "/etc/infiniband/../passwd", "", "x" * 300, "y/" * 3000, "/infiniband/" * 400):
+    tell(path)
+"""
+        plain = subprocess.run([PYTHON, "-c", program], env=self.env, text=True, timeout=LIMIT,
+                               capture_output=True, check=True).stdout
+        self.assertEqual(self.verbs("--", PYTHON, "-c", program), plain)
+
+    def test_needs_only_the_c_library(self):
+        needed = subprocess.run(["readelf", "-d", BUILD / "lib/turnout/libturnout-shim.so"], text=True,
+                                capture_output=True, check=True).stdout
+        self.assertEqual([line.split("[")[1].split("]")[0] for line in needed.splitlines() if "(NEEDED)" in line],
+                         ["libc.so.6"])
+
+    def test_without_its_tree(self):
+        self.env["LD_PRELOAD"] = str(BUILD / "lib/turnout/libturnout-shim.so")
+        for value in (None, "", "relative", "/nonexistent"):
+            if value is not None:
+                self.env["TURNOUT_SHIM_ROOT"] = value
+            done = subprocess.run(["ls", "/sys/class/net"], env=self.env, text=True, timeout=LIMIT,
+                                  capture_output=True, check=True)
+            self.assertIn("lo\n", done.stdout)
+
+
+class Pairs(Verbs):
+    """A server, and a client that finds it at localhost."""
+
+    @staticmethod
+    def free_port():
+        with socket.socket() as probe:
+            probe.bind(("", 0))
+            return str(probe.getsockname()[1])
+
+    @staticmethod
+    def listens(port):
+        for name in ("/proc/net/tcp", "/proc/net/tcp6"):
+            for line in pathlib.Path(name).read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == "0A" and int(fields[1].rsplit(":", 1)[1], 16) == int(port):
+                    return True
+        return False
+
+    def pair(self, *words):
+        port = self.free_port()
+        server = self.start("--", *words, "-p", port)
+        self.wait_for(lambda: self.listens(port) or server.poll() is not None)
+        client = self.start("--", *words, "-p", port, "localhost")
+        out, err = client.communicate(timeout=LIMIT)
+        server_out, server_err = server.communicate(timeout=LIMIT)
+        self.assertEqual((client.returncode, server.returncode), (0, 0),
+                         f"{words}\n{out}{err}\n{server_out}{server_err}")
+        self.assertEqual(self.left(), [])
+        return out + err
+
+    def test_pingpong(self):
+        for kind in ("rc", "ud", "srq", "xsrq"):
+            for events in ([], ["-e"]):
+                with self.subTest(kind=kind, events=events):
+                    self.pair(f"ibv_{kind}_pingpong", "-n", "1000", *events)
+
+    def test_perftest(self):
+        for name in ("ib_write_lat", "ib_read_lat", "ib_send_lat", "ib_atomic_lat"):
+            with self.subTest(name=name):
+                self.pair(name, "-n", "100")
+
+    def test_ucx(self):
+        info = self.verbs("--", "ucx_info", "-d")
+        self.assertIn("Device: turnout0:1", info)
+        for transport in ("rc_v", "ud_v"):
+            with self.subTest(transport=transport):
+                self.env.update(UCX_TLS=f"{transport},self", UCX_NET_DEVICES="turnout0:1",
+                                UCX_LOG_LEVEL="info")
+                out = self.pair("ucx_perftest", "-t", "tag_lat", "-n", "100", "-w", "10")
+                self.assertIn("turnout0:1", out)
+                self.assertIn("Final:", out)
+
+
+if __name__ == "__main__":
+    BUILD = pathlib.Path(os.path.realpath(sys.argv.pop(1)))
+    unittest.main()
