@@ -76,6 +76,7 @@ class Verbs(unittest.TestCase):
 class Programs(Verbs):
     def test_devices(self):
         self.assertIn("turnout0", self.verbs("--", "ibv_devinfo"))
+        self.assertEqual(self.err, "")  # no variable is unknown to the libraries
         self.assertIn("turnout0", self.verbs("ibv_devices"))
 
     def test_folders(self):
@@ -349,6 +350,25 @@ for path in ("/", ".", "..", "../lib", "/dev", "/dev/null", "/sys/class", "/sys/
         plain = subprocess.run([PYTHON, "-c", program], env=self.env, text=True, timeout=LIMIT,
                                capture_output=True, check=True).stdout
         self.assertEqual(self.verbs("--", PYTHON, "-c", program), plain)
+
+    def test_beside_a_real_adapter(self):
+        """What is really there stays as it is; ours takes the first number that is free."""
+        alone = ["unshare", "--mount", "--map-root-user"]
+        if subprocess.run([*alone, "mount", "-t", "tmpfs", "none", "/sys/class"], capture_output=True).returncode != 0:
+            self.skipTest("namespaces of one's own are not allowed here")
+        script = """set -e
+mount -t tmpfs none /sys/class
+mkdir -p /sys/class/infiniband/mlx5_0 /sys/class/infiniband_verbs/uverbs0
+echo mlx5_0 >/sys/class/infiniband_verbs/uverbs0/ibdev
+exec "$0" verbs -- sh -c 'ls /sys/class/infiniband; cat /sys/class/infiniband_verbs/uverbs[0-9]/ibdev
+  cat /sys/class/infiniband_verbs/uverbs1/ibdev; cat /sys/class/infiniband/turnout0/node_type
+  cd /sys/class/infiniband; cat turnout0/node_type; test -e /dev/infiniband/uverbs1; ibv_devices'"""
+        done = subprocess.run([*alone, "sh", "-c", script, self.turnout], env=self.env, text=True,
+                              capture_output=True, timeout=LIMIT)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(done.stdout.startswith("mlx5_0\nmlx5_0\nturnout0\n1: CA\n1: CA\n"), done.stdout)
+        self.assertIn("turnout0", done.stdout)
+        self.assertEqual(self.left(), [])
 
     def test_needs_only_the_c_library(self):
         needed = subprocess.run(["readelf", "-d", BUILD / "lib/turnout/libturnout-shim.so"], text=True,

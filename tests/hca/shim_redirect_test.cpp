@@ -96,8 +96,7 @@ TEST_F(ShimRedirect, LeadsOutOfTheTree) {
   EXPECT_EQ(place("ports"), "ports");
 }
 
-TEST_F(ShimRedirect, LeavesWhatIsThereAlone) {
-  // A tree whose root is the real one: all of it is there.
+TEST_F(ShimRedirect, LeavesTheTreesOwnPathsAlone) {
   fs::create_directories(tree_ + "/dev/infiniband");
   const std::string path = tree_ + "/dev/infiniband/../infiniband";
   EXPECT_EQ(place(path), path);
