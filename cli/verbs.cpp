@@ -98,6 +98,12 @@ Variables variables_of(const VerbsOptions& options, const Libraries& libraries,
   Variables variables;
   if (!options.fabric.empty()) variables.emplace_back("TURNOUT_FABRIC", options.fabric);
   if (!options.profile.empty()) variables.emplace_back("TURNOUT_ADAPTER", options.profile);
+  // UCX takes a yes of mlx5dv_is_supported for an mlx5's work queues in memory.
+  if (options.mlx5dv) {
+    variables.emplace_back("TURNOUT_MLX5DV", "yes");
+  } else if (std::getenv("TURNOUT_MLX5DV") == nullptr) {
+    variables.emplace_back("TURNOUT_MLX5DV", "no");
+  }
   variables.emplace_back("TURNOUT_SHIM_ROOT", tree);
   // For dlopen("libibverbs.so.1") of programs and plug-ins.
   variables.emplace_back("LD_LIBRARY_PATH",
@@ -157,15 +163,19 @@ CLI::App* add_verbs(CLI::App& app, VerbsOptions* options) {
                   "print export lines for a shell instead: eval \"$(turnout verbs --env)\"");
   verbs->add_option("--fabric", options->fabric, "the virtual fabric (TURNOUT_FABRIC)");
   verbs->add_option("--profile", options->profile, "the adapter that is played (TURNOUT_ADAPTER)");
+  verbs->add_flag("--mlx5dv", options->mlx5dv,
+                  "mlx5dv_is_supported says yes (TURNOUT_MLX5DV): for programs that use DC and no "
+                  "queues of an mlx5 in memory");
   verbs->footer("Everything behind -- or from the first other word on is the program's.");
   return verbs;
 }
 
 int run_verbs(const VerbsOptions& options) {
   if (options.env != options.program.empty()) {
-    fmt::print(stderr,
-               "Usage: turnout verbs [--fabric NAME] [--profile NAME] -- PROGRAM [ARGS...]\n"
-               "       turnout verbs [--fabric NAME] [--profile NAME] --env\n");
+    fmt::print(
+        stderr,
+        "Usage: turnout verbs [--fabric NAME] [--profile NAME] [--mlx5dv] -- PROGRAM [ARGS...]\n"
+        "       turnout verbs [--fabric NAME] [--profile NAME] --env\n");
     return 1;
   }
   // The library that answers below reads them, too.

@@ -20,6 +20,7 @@ struct VerbsOptions {
   bool env = false;     // print what a shell can take over, instead of running a program
   std::string fabric;   // TURNOUT_FABRIC; empty: as it is
   std::string profile;  // TURNOUT_ADAPTER; empty: as it is
+  bool mlx5dv = false;  // the program may hear that mlx5dv is there
   std::vector<std::string> program;  // with its arguments
 };
 

@@ -183,8 +183,10 @@ TURNOUT_EXPORT ibv_context* ibv_import_device(int cmd_fd) {
 TURNOUT_EXPORT int ibv_close_device(ibv_context* context) {
   Context& c = context_of(context);
   if (c.pid == getpid() && c.users.load() != 0) {
+    // ibv_close_device(3) leaves it to the program to release what it made in the context, and does
+    // not fail: perftest and others leak a queue. What is left stays until the process ends.
     TURNOUT_LOG(hca, info, "ibv_close_device: {} objects are still open", c.users.load());
-    return EBUSY;
+    return 0;
   }
   if (c.engine != VirtualEngine::present()) fork_guard_remove(c);
   if (context->cmd_fd >= 0 && c.pid == getpid()) ::close(context->cmd_fd);
