@@ -199,7 +199,8 @@ void fill_builders(Qp& qp, std::uint64_t send_ops) {
   if (qp.kind == QpKind::ud) v.wr_set_ud_addr = set_ud_addr;
   if (qp.kind == QpKind::xrc_ini) v.wr_set_xrc_srqn = set_xrc_srqn;
   if (qp.kind == QpKind::dci) qp.dv.wr_set_dc_addr = set_dc_addr;
-  if (qp.streams != 0) qp.dv.wr_set_dc_addr_stream = set_dc_addr_stream;
+  // perftest names a stream to a DCI without any.
+  if (qp.kind == QpKind::dci) qp.dv.wr_set_dc_addr_stream = set_dc_addr_stream;
   if ((send_ops & IBV_QP_EX_WITH_SEND) != 0) v.wr_send = send;
   if ((send_ops & IBV_QP_EX_WITH_SEND_WITH_IMM) != 0) v.wr_send_imm = send_imm;
   if (qp.kind == QpKind::ud) return;

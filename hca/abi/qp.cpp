@@ -7,6 +7,7 @@
 #include "hca/abi/verbs.h"
 #include "hca/device/failed.h"
 #include "hca/device/identity.h"
+#include "hca/device/qp_state.h"
 #include "hca/device/rules.h"
 #include "hca/virtual/engine.h"
 
@@ -206,7 +207,7 @@ TURNOUT_EXPORT ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* qp) {
 }
 
 TURNOUT_EXPORT int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
-  return engine_of(qp).modify_qp(qp_of(qp), *attr, mask);
+  return engine_of(qp).modify_qp(qp_of(qp), *attr, used_mask(qp_of(qp).kind, mask));
 }
 
 TURNOUT_EXPORT int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attr, int, ibv_qp_init_attr* init) {

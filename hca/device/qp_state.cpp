@@ -115,6 +115,14 @@ bool from_verbs(ibv_qp_state state, QpPhase& phase) noexcept {
   return true;
 }
 
+int used_mask(QpKind kind, int mask) noexcept {
+  if (kind == QpKind::xrc_ini) return mask & ~(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  if (kind == QpKind::xrc_tgt) {
+    return mask & ~(IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY);
+  }
+  return mask;
+}
+
 int check_transition(QpKind kind, QpPhase from, QpPhase to, int mask, const char** why) noexcept {
   const int given = mask & ~IBV_QP_STATE;
   if (to == QpPhase::reset || to == QpPhase::err) {

@@ -16,6 +16,10 @@ namespace turnout::hca {
 // False when `state` is none of the enumeration.
 [[nodiscard]] bool from_verbs(ibv_qp_state state, QpPhase& phase) noexcept;
 
+// The mask of ibv_modify_qp without what the kernel ignores for XRC (modify_qp_mask in ib_uverbs):
+// programs give an initiator what only a target has, and the other way round.
+[[nodiscard]] int used_mask(QpKind kind, int mask) noexcept;
+
 // 0, or EINVAL with `why` naming the attribute or transition.
 [[nodiscard]] int check_transition(QpKind kind, QpPhase from, QpPhase to, int mask,
                                    const char** why) noexcept;
