@@ -1,0 +1,94 @@
+// Event channels: what rdma_get_cm_event(3) waits on and takes from.
+//
+// A channel's descriptor is an epoll descriptor with the sockets of the channel's identifiers, a
+// timer for their deadlines and an eventfd that is readable while events are queued. It is readable
+// exactly when something can be done, so a program may poll it and set O_NONBLOCK on it. There is
+// no thread of the library's own: what has arrived is worked off by whoever asks for an event, and
+// by the calls that change an identifier's state.
+//
+// All state of the library is under one lock, state_lock(): its sections are short and never wait.
+// Functions here are called with it held unless they say otherwise. The user owns a channel from
+// rdma_create_event_channel() to rdma_destroy_event_channel(); an identifier without one
+// (synchronous, rdma_create_id(3)) owns a channel of its own.
+#pragma once
+
+#include <rdma/rdma_cma.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "hca/cm/descriptor.h"
+
+namespace turnout::cm {
+
+struct Id;
+struct Group;
+using Clock = std::chrono::steady_clock;
+
+[[nodiscard]] std::mutex& state_lock();
+// Signalled, under the lock, whenever an event is acknowledged.
+[[nodiscard]] std::condition_variable& acknowledged();
+
+// An event: of the channel until it is taken, then the user's until rdma_ack_cm_event().
+struct Event {
+  rdma_cm_event verbs{};   // first: the user's pointer is to it
+  Id* owner = nullptr;     // who cannot be destroyed before it is acknowledged
+  Group* group = nullptr;  // of MULTICAST_JOIN: likewise
+  std::uint8_t private_data[256] = {};
+};
+
+struct Channel {
+  rdma_event_channel verbs{};  // first: the user's pointer is to it; the epoll descriptor
+  Descriptor wake, timer;
+  std::deque<std::unique_ptr<Event>> queue;
+  std::multimap<Clock::time_point, Id*> deadlines;
+  unsigned waiters = 0;    // threads in next_event()
+  bool destroyed = false;  // by the user: the last of them frees it
+
+  Channel() = default;
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+  ~Channel();
+};
+
+inline Channel& channel_of(rdma_event_channel* c) {
+  return *reinterpret_cast<Channel*>(c);
+}
+
+// Null and errno on failure. Needs no lock.
+[[nodiscard]] std::unique_ptr<Channel> make_channel();
+
+// The user is done with it. Programs do that under the feet of a thread that waits for events,
+// which with a kernel just goes on waiting: so it does here. Without the lock.
+void destroy_channel(Channel* channel);
+
+// Appends an event about `id`, whose channel it goes to.
+Event& queue_event(Id& id, rdma_cm_event_type type, int status = 0);
+
+// Reports messages for `id`'s socket on its channel from now on; ends that. errno or 0.
+[[nodiscard]] int watch(Id& id);
+void unwatch(Id& id);
+// One deadline for each identifier; the latest call counts.
+void set_deadline(Id& id, Clock::duration from_now);
+void clear_deadline(Id& id);
+
+// Moves the identifier, its socket, deadline and queued events to another channel.
+void move_to(Id& id, Channel& to);
+// Drops queued events about `id`, and the identifiers of its requests nobody has been told of; with
+// a group, only events about that.
+void drop_events(Id& id, const Group* group = nullptr);
+
+// Works off all that is readable and due. Does not wait.
+void progress(Channel& channel);
+
+// Takes the next event; waits for one unless the descriptor has O_NONBLOCK. -1 and errno: EAGAIN,
+// EINTR. Without the lock.
+[[nodiscard]] int next_event(Channel& channel, Event** event);
+// Frees an event the user had. Without the lock.
+void acknowledge(Event* event);
+
+}  // namespace turnout::cm

@@ -1,0 +1,23 @@
+// The connection protocol: what messages, ends of sockets and deadlines do to an identifier, and
+// the steps that the user's calls take. IBTA 12.9; events as rdma_get_cm_event(3) describes them.
+//
+// All under state_lock(); errors are errno values.
+#pragma once
+
+#include "hca/cm/identifier.h"
+
+namespace turnout::cm {
+
+// Works off what has arrived for `id`, or the requests at a listener. May free identifiers in
+// State::silent, this one included.
+void work(Id& id);
+// Its deadline has passed. Likewise.
+void expire(Id& id);
+
+[[nodiscard]] int connect(Id& id, const rdma_conn_param* param);
+[[nodiscard]] int accept(Id& id, const rdma_conn_param* param);
+[[nodiscard]] int reject(Id& id, const void* data, std::uint8_t length, Reason reason);
+[[nodiscard]] int establish(Id& id);
+[[nodiscard]] int disconnect(Id& id);
+
+}  // namespace turnout::cm

@@ -1,0 +1,304 @@
+// The exported functions about channels, events, identifiers, addresses and options.
+// rdma_create_id(3), rdma_bind_addr(3), rdma_resolve_addr(3), rdma_get_cm_event(3) and their kin.
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/log.h"
+#include "hca/cm/connection.h"
+#include "hca/cm/export.h"
+#include "hca/cm/multicast.h"
+#include "hca/cm/port.h"
+
+using namespace turnout::cm;
+using Lock = std::unique_lock<std::mutex>;
+
+namespace {
+
+constexpr sa_family_t kFamilyIb = 27;  // Linux's AF_IB, in no header of C's library
+
+int result(int error) {
+  return error == 0 ? 0 : failure(error);
+}
+
+int family_error(const sockaddr* address) {
+  if (address == nullptr) return EINVAL;
+  if (address->sa_family == kFamilyIb) {
+    TURNOUT_LOG(hca, info, "librdmacm: addresses of family AF_IB are not supported: use IP");
+    return EOPNOTSUPP;
+  }
+  return EAFNOSUPPORT;
+}
+
+// Takes the port of `address`, unless several may share it: then who listens takes it.
+int bind_port(Id& id, Address address) {
+  if (!id.reuse_address || address.port == 0) {
+    id.socket = take_port(static_cast<std::uint16_t>(id.verbs.ps), address, id.v6_only);
+    if (!id.socket) return errno;
+  }
+  set_local(id, address);
+  id.state = State::bound;
+  return 0;
+}
+
+int bind_address(Id& id, const sockaddr* to) {
+  Address address;
+  if (!from_sockaddr(to, address)) return family_error(to);
+  if (id.state != State::idle) return EINVAL;
+  if (!address.any()) {
+    if (!is_local(address)) return EADDRNOTAVAIL;
+    if (const int error = bind_adapter(id); error != 0) return error;
+  }
+  return bind_port(id, address);
+}
+
+// The host's address that a peer would see.
+Address source_for(const Address& destination) {
+  if (destination.any() || !destination.multicast()) {
+    Address source = destination.any() ? loopback_address(destination.family) : destination;
+    source.port = 0;
+    return source;
+  }
+  const Address loopback = loopback_address(destination.family);
+  for (const Address& a : host_addresses()) {
+    const bool link_local = a.family == AF_INET6 && a.ip[0] == 0xfe && (a.ip[1] & 0xc0) == 0x80;
+    if (a.family == destination.family && a != loopback && !link_local) return a;
+  }
+  return loopback;
+}
+
+int resolve(Id& id, const sockaddr* from, const sockaddr* to) {
+  Address destination, source;
+  if (!from_sockaddr(to, destination)) return family_error(to);
+  if (id.state != State::idle && id.state != State::bound) return EINVAL;
+  const bool reachable = destination.any() || destination.multicast() || is_local(destination);
+  if (id.state == State::bound) {
+    source = local_address(id);
+  } else if (from != nullptr && from->sa_family != AF_UNSPEC && !from_sockaddr(from, source)) {
+    return family_error(from);
+  }
+  if (source.present() && source.family != destination.family) return EINVAL;
+  if (!source.present() || source.any()) {
+    const std::uint16_t port = source.port;
+    source = reachable ? source_for(destination) : any_address(destination.family);
+    source.port = port;
+  } else if (!is_local(source)) {
+    return EADDRNOTAVAIL;
+  }
+  if (const int error = bind_adapter(id); error != 0) return error;
+  if (id.state == State::idle) {
+    if (const int error = bind_port(id, source); error != 0) return error;
+  } else {
+    set_local(id, source);
+  }
+  if (!reachable) {
+    queue_event(id, RDMA_CM_EVENT_ADDR_ERROR, -EHOSTUNREACH);
+    return 0;
+  }
+  if (destination.any()) {
+    const std::uint16_t port = destination.port;
+    destination = local_address(id);
+    destination.port = port;
+  }
+  set_peer(id, destination);
+  id.verbs.route.addr.addr.ibaddr.dgid =
+      destination.multicast() ? group_gid(destination, id.verbs.ps) : id.adapter->gid;
+  id.state = State::addr_resolved;
+  queue_event(id, RDMA_CM_EVENT_ADDR_RESOLVED);
+  return 0;
+}
+
+int listen_on(Id& id, int backlog) {
+  if (id.state == State::idle) {
+    if (const int error = bind_port(id, any_address(AF_INET)); error != 0) return error;
+  }
+  if (id.state != State::bound) return EINVAL;
+  if (!id.socket) {
+    Address address = local_address(id);
+    id.socket = take_port(static_cast<std::uint16_t>(id.verbs.ps), address, id.v6_only);
+    if (!id.socket) return errno;
+  }
+  // A short queue would make peers ask again and again; the kernel has an upper limit, too.
+  constexpr int kLeast = 128;
+  if (listen(id.socket.get(), std::max(backlog, kLeast)) != 0) return errno;
+  id.state = State::listening;
+  return watch(id);
+}
+
+template <class T>
+bool read_option(const void* value, std::size_t length, T& to) {
+  if (value == nullptr || length != sizeof to) return false;
+  std::memcpy(&to, value, sizeof to);
+  return true;
+}
+
+int set_id_option(Id& id, int name, const void* value, std::size_t length) {
+  std::uint8_t byte = 0;
+  int flag = 0;
+  switch (name) {
+    case RDMA_OPTION_ID_TOS:
+      return read_option(value, length, byte) ? 0 : EINVAL;  // there is one class of service
+    case RDMA_OPTION_ID_REUSEADDR:
+    case RDMA_OPTION_ID_AFONLY:
+      if (!read_option(value, length, flag)) return EINVAL;
+      if (id.state != State::idle) return EINVAL;
+      (name == RDMA_OPTION_ID_REUSEADDR ? id.reuse_address : id.v6_only) = flag != 0;
+      return 0;
+    case RDMA_OPTION_ID_ACK_TIMEOUT:
+      if (!read_option(value, length, byte) || byte > 31 || id.datagram()) return EINVAL;
+      id.ack_timeout = byte;
+      return 0;
+    default:
+      return ENOSYS;
+  }
+}
+
+// A path that the user has found by other means. All lead to the same port.
+int set_path(Id& id, const void* value, std::size_t length) {
+  if (value == nullptr || length == 0 || length % sizeof(ibv_path_data) != 0) return EINVAL;
+  if (id.state != State::addr_resolved) return EINVAL;
+  set_route(id);
+  id.state = State::route_resolved;
+  queue_event(id, RDMA_CM_EVENT_ROUTE_RESOLVED);
+  return 0;
+}
+
+__be16 port_of(const Address& address) {
+  return htons(address.port);
+}
+
+}  // namespace
+
+TURNOUT_EXPORT rdma_event_channel* rdma_create_event_channel() {
+  auto channel = make_channel();
+  return channel != nullptr ? &channel.release()->verbs : nullptr;
+}
+
+TURNOUT_EXPORT void rdma_destroy_event_channel(rdma_event_channel* channel) {
+  if (channel != nullptr) destroy_channel(&channel_of(channel));
+}
+
+TURNOUT_EXPORT int rdma_get_cm_event(rdma_event_channel* channel, rdma_cm_event** event) {
+  if (channel == nullptr || event == nullptr) return failure(EINVAL);
+  Event* next = nullptr;
+  if (next_event(channel_of(channel), &next) != 0) return -1;
+  *event = &next->verbs;
+  return 0;
+}
+
+TURNOUT_EXPORT int rdma_ack_cm_event(rdma_cm_event* event) {
+  if (event == nullptr) return failure(EINVAL);
+  acknowledge(reinterpret_cast<Event*>(event));
+  return 0;
+}
+
+TURNOUT_EXPORT int rdma_create_id(rdma_event_channel* channel, rdma_cm_id** id, void* context,
+                                  rdma_port_space ps) {
+  if (id == nullptr) return failure(EINVAL);
+  const bool datagram = ps == RDMA_PS_UDP || ps == RDMA_PS_IPOIB;
+  if (!datagram && ps != RDMA_PS_TCP && ps != RDMA_PS_IB) return failure(EPROTONOSUPPORT);
+  // As the real library, which needs a device for an identifier, says early that there is none.
+  {
+    const Lock lock(state_lock());
+    if (adapter() == nullptr) return -1;
+  }
+  auto made = make_id(channel != nullptr ? &channel_of(channel) : nullptr, context, ps,
+                      datagram ? IBV_QPT_UD : IBV_QPT_RC);
+  if (made == nullptr) return -1;
+  *id = &made.release()->verbs;
+  return 0;
+}
+
+TURNOUT_EXPORT int rdma_destroy_id(rdma_cm_id* verbs) {
+  Id& id = id_of(verbs);
+  release_event(id);
+  {
+    Lock lock(state_lock());
+    retire(id);
+    acknowledged().wait(lock, [&] { return id.unacknowledged == 0; });
+  }
+  delete &id;
+  return 0;
+}
+
+TURNOUT_EXPORT int rdma_migrate_id(rdma_cm_id* verbs, rdma_event_channel* channel) {
+  Id& id = id_of(verbs);
+  std::unique_ptr<Channel> own;
+  if (channel == nullptr) {
+    own = make_channel();
+    if (own == nullptr) return -1;
+  }
+  release_event(id);
+  Lock lock(state_lock());
+  acknowledged().wait(lock, [&] { return id.unacknowledged == 0; });
+  move_to(id, own != nullptr ? *own : channel_of(channel));
+  id.own_channel.swap(own);
+  return 0;
+}
+
+TURNOUT_EXPORT int rdma_bind_addr(rdma_cm_id* verbs, sockaddr* address) {
+  const Lock lock(state_lock());
+  return result(bind_address(id_of(verbs), address));
+}
+
+TURNOUT_EXPORT int rdma_resolve_addr(rdma_cm_id* verbs, sockaddr* from, sockaddr* to, int) {
+  Id& id = id_of(verbs);
+  {
+    const Lock lock(state_lock());
+    if (const int error = resolve(id, from, to); error != 0) return failure(error);
+  }
+  return complete(id);
+}
+
+TURNOUT_EXPORT int rdma_resolve_route(rdma_cm_id* verbs, int) {
+  Id& id = id_of(verbs);
+  {
+    const Lock lock(state_lock());
+    if (id.state != State::addr_resolved) return failure(EINVAL);
+    set_route(id);
+    id.state = State::route_resolved;
+    queue_event(id, RDMA_CM_EVENT_ROUTE_RESOLVED);
+  }
+  return complete(id);
+}
+
+TURNOUT_EXPORT int rdma_listen(rdma_cm_id* verbs, int backlog) {
+  const Lock lock(state_lock());
+  return result(listen_on(id_of(verbs), backlog));
+}
+
+TURNOUT_EXPORT int rdma_set_option(rdma_cm_id* verbs, int level, int name, void* value,
+                                   std::size_t length) {
+  Id& id = id_of(verbs);
+  {
+    const Lock lock(state_lock());
+    if (level == RDMA_OPTION_ID) return result(set_id_option(id, name, value, length));
+    if (level != RDMA_OPTION_IB || name != RDMA_OPTION_IB_PATH) return failure(ENOSYS);
+    if (const int error = set_path(id, value, length); error != 0) return failure(error);
+  }
+  return complete(id);
+}
+
+TURNOUT_EXPORT __be16 rdma_get_src_port(rdma_cm_id* verbs) {
+  return port_of(local_address(id_of(verbs)));
+}
+
+TURNOUT_EXPORT __be16 rdma_get_dst_port(rdma_cm_id* verbs) {
+  return port_of(peer_address(id_of(verbs)));
+}
+
+TURNOUT_EXPORT ibv_context** rdma_get_devices(int* count) {
+  const Lock lock(state_lock());
+  Adapter* const a = adapter();
+  auto** list = a != nullptr ? static_cast<ibv_context**>(std::calloc(2, sizeof(void*))) : nullptr;
+  if (list != nullptr) list[0] = a->verbs;
+  if (count != nullptr) *count = list != nullptr ? 1 : 0;
+  return list;
+}
+
+TURNOUT_EXPORT void rdma_free_devices(ibv_context** list) {
+  std::free(list);
+}

@@ -1,0 +1,32 @@
+// Ports of the RDMA port spaces, and who listens where: sockets in Linux's abstract namespace.
+//
+// A bound identifier holds its port by a SOCK_SEQPACKET socket that is bound to a name made of
+// user, fabric, port space, port and address; the kernel takes the name back when the process ends.
+// The same socket then listens or connects. Anyone on the host may reach an abstract name, so both
+// ends ask the kernel for the other's user and have nothing to do with any but their own.
+//
+// Sockets belong to who gets them. Any thread may call. Errors are errno values
+// (rdma_bind_addr(3)).
+#pragma once
+
+#include <cstdint>
+
+#include "hca/cm/address.h"
+#include "hca/cm/descriptor.h"
+
+namespace turnout::cm {
+
+// Takes `address` of a port space; port 0 means any free one, which is written back. v6only: an
+// IPv6 wildcard leaves the IPv4 one to others. An empty Descriptor and errno: EADDRINUSE,
+// EADDRNOTAVAIL when there is no free port.
+[[nodiscard]] Descriptor take_port(std::uint16_t port_space, Address& address, bool v6only);
+
+// Connects the socket of take_port() to whoever listens on the address itself or on a wildcard.
+// 0; ECONNREFUSED: nobody of our user; EAGAIN: the listener's queue is full; or another errno.
+[[nodiscard]] int connect_port(int fd, std::uint16_t port_space, const Address& to);
+
+// The next connection of a listening socket as a non-blocking socket, empty when there is none.
+// Connections of other users are closed.
+[[nodiscard]] Descriptor accept_port(int fd);
+
+}  // namespace turnout::cm
