@@ -23,7 +23,10 @@ using std::chrono::seconds;
 constexpr seconds kPatience{60};
 // Who connects sends its request with the next system call.
 constexpr seconds kSilence{5};
-constexpr milliseconds kBacklogWait{5}, kNoDescriptorsWait{100};
+constexpr milliseconds kRetryWait{5}, kNoDescriptorsWait{100};
+// A listener that opens again between two connections (perftest -R) has, on a fabric, the time that
+// address and route take its client. Here they take none, so a missing listener is waited for.
+constexpr milliseconds kListenerWait{500};
 constexpr std::size_t kMaxSilent = 1024;
 // IBTA 12.9.8.4: as long as a packet may still be under way.
 constexpr nanoseconds kTimewait{std::int64_t{4096} << kAckTimeout};
@@ -326,12 +329,12 @@ void fill_qp(const Id& id, const rdma_conn_param* p, Message& m) {
   }
 }
 
-// The request is ready: sends it, now or when the listener has room for it.
+// The request is ready: sends it, now or when there is a listener with room for it.
 int try_connect(Id& id) {
   const int error = connect_port(id.socket.get(), static_cast<std::uint16_t>(id.verbs.ps),
                                  id.request.destination);
-  if (error == EAGAIN) {
-    set_deadline(id, kBacklogWait);
+  if (error == EAGAIN || (error == ECONNREFUSED && Clock::now() < id.refused_until)) {
+    set_deadline(id, kRetryWait);
     return 0;
   }
   if (error == ECONNREFUSED) {
@@ -428,6 +431,7 @@ int connect(Id& id, const rdma_conn_param* p) {
   id.retry_count = m.retry_count;
   id.request = m;
   id.give_up = Clock::now() + kPatience;
+  id.refused_until = Clock::now() + kListenerWait;
   id.state = State::connecting;
   const int error = try_connect(id);
   if (error != 0) id.state = State::route_resolved;

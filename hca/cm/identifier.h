@@ -71,8 +71,8 @@ struct Id {
   std::vector<std::uint8_t> connect_data;    // rdma_create_ep: goes before the user's private data
 
   // The connection. What it may do to the peer and the peer to it, as the IB CM agrees on it.
-  Message request;              // as sent, or as received
-  Clock::time_point give_up{};  // State::connecting
+  Message request;                               // as sent, or as received
+  Clock::time_point give_up{}, refused_until{};  // State::connecting
   std::uint32_t local_psn = 0, remote_psn = 0, remote_qpn = 0;
   std::uint16_t remote_lid = 0;
   std::uint8_t responder_resources = 0, initiator_depth = 0, retry_count = 7, rnr_retry_count = 7;

@@ -78,6 +78,19 @@ int add_domain(Id& id, ibv_qp_init_attr_ex& a) {
   return a.pd->context == v.verbs ? 0 : EINVAL;
 }
 
+// Adapters round a send queue's entries up and grant inline data that was not asked for; programs
+// (rdma_xclient) use it.
+ibv_qp* create_with_inline(ibv_context* context, ibv_qp_init_attr_ex& a) {
+  constexpr std::uint32_t kGranted = 64;
+  const std::uint32_t wanted = a.cap.max_inline_data;
+  if (wanted < kGranted && a.cap.max_send_wr > 0) {
+    a.cap.max_inline_data = kGranted;
+    if (ibv_qp* const qp = ibv_create_qp_ex(context, &a); qp != nullptr) return qp;
+    a.cap.max_inline_data = wanted;
+  }
+  return ibv_create_qp_ex(context, &a);
+}
+
 }  // namespace
 
 TURNOUT_EXPORT int rdma_create_qp_ex(rdma_cm_id* verbs, ibv_qp_init_attr_ex* attr) {
@@ -97,7 +110,7 @@ TURNOUT_EXPORT int rdma_create_qp_ex(rdma_cm_id* verbs, ibv_qp_init_attr_ex* att
       attr->qp_type != IBV_QPT_XRC_RECV) {
     attr->srq = verbs->srq;
   }
-  ibv_qp* const qp = ibv_create_qp_ex(verbs->verbs, attr);
+  ibv_qp* const qp = create_with_inline(verbs->verbs, *attr);
   if (qp == nullptr) return fail_create(*verbs, errno);
   const Lock lock(state_lock());
   if (const int error = prepare_qp(id, qp); error != 0) {
