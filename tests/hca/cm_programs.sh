@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Debian's rping, ucmatose, udaddy, rdma_server and rdma_xserver with their clients, over the adapter
+# and its librdmacm. cm_programs.sh FOLDER-OF-LIBRDMACM
+set -uo pipefail
+export LD_LIBRARY_PATH=$1
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+for variable in ${!TURNOUT_*}; do unset "$variable"; done
+export TURNOUT_FABRIC=cm-programs-$$
+port=$((20000 + $$ % 10000))
+
+fail() {
+  cat "$scratch"/*
+  printf 'FAILED: %s\n' "$*"
+  exit 1
+}
+listens() { grep -q "@turnout-cm-$(id -u)-$TURNOUT_FABRIC-[0-9a-f]*-$port-" /proc/net/unix; }
+
+# pair SERVER CLIENT: each a command line; the port is appended to both.
+pair() {
+  port=$((port + 1))
+  # shellcheck disable=SC2086
+  timeout 60 $1 -p "$port" >"$scratch/server" 2>&1 &
+  local server=$!
+  for _ in $(seq 200); do
+    listens && break
+    sleep 0.05
+  done
+  # shellcheck disable=SC2086
+  timeout 60 $2 -p "$port" >"$scratch/client" 2>&1 || fail "$2: status $?"
+  wait "$server" || fail "$1: status $?"
+  ! grep -i 'error\|fail' "$scratch"/* || fail "$1, $2"
+}
+
+pair "rping -s -v -C 10 -V" "rping -c -a 127.0.0.1 -v -C 10 -V"
+[ "$(grep -c 'ping data: rdma-ping' "$scratch/client")" = 10 ] || fail "rping: not ten pings"
+pair "rping -s -a ::1 -C 3 -S 4000" "rping -c -a ::1 -C 3 -S 4000"
+# These have no option for the port in both roles that all versions share: the default's.
+same() {
+  timeout 60 $1 >"$scratch/server" 2>&1 &
+  local server=$!
+  for _ in $(seq 200); do
+    grep -q "@turnout-cm-$(id -u)-$TURNOUT_FABRIC-" /proc/net/unix && break
+    sleep 0.05
+  done
+  timeout 60 $2 >"$scratch/client" 2>&1 || fail "$2: status $?"
+  wait "$server" || fail "$1: status $?"
+}
+same "ucmatose -C 10 -c 4" "ucmatose -s 127.0.0.1 -C 10 -c 4"
+same "ucmatose -m" "ucmatose -s localhost -m"
+same "udaddy -C 5 -c 2" "udaddy -s 127.0.0.1 -C 5 -c 2"
+same rdma_server rdma_client
+same "rdma_xserver -c x" "rdma_xclient -c x"
+[ ! -e "/dev/shm/turnout-$(id -u)-$TURNOUT_FABRIC" ] || fail "the fabric's file is left"
