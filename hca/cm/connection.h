@@ -1,7 +1,8 @@
 // The connection protocol: what messages, ends of sockets and deadlines do to an identifier, and
 // the steps that the user's calls take. IBTA 12.9; events as rdma_get_cm_event(3) describes them.
 //
-// All under state_lock(); errors are errno values.
+// connection.cpp has what peers cause, steps.cpp what the user does. All under state_lock(); errors
+// are errno values.
 #pragma once
 
 #include "hca/cm/identifier.h"
@@ -14,6 +15,8 @@ void work(Id& id);
 // Its deadline has passed. Likewise.
 void expire(Id& id);
 
+// The request is ready: sends it, now or when there is a listener with room for it.
+[[nodiscard]] int try_connect(Id& id);
 [[nodiscard]] int connect(Id& id, const rdma_conn_param* param);
 [[nodiscard]] int accept(Id& id, const rdma_conn_param* param);
 [[nodiscard]] int reject(Id& id, const void* data, std::uint8_t length, Reason reason);

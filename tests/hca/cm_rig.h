@@ -11,6 +11,7 @@
 
 #include <cstring>
 #include <string>
+#include <string_view>
 
 #include "tests/hca/rig.h"
 
@@ -64,7 +65,8 @@ inline ibv_qp_init_attr small_qp(ibv_qp_type type) {
   return a;
 }
 
-inline rdma_conn_param with_data(const std::string& data) {
+// `data` is referred to, not copied.
+inline rdma_conn_param with_data(std::string_view data) {
   rdma_conn_param p{};
   p.private_data = data.data();
   p.private_data_len = static_cast<std::uint8_t>(data.size());
@@ -119,7 +121,7 @@ class Ends : public ::testing::Test {
     ASSERT_EQ(rdma_create_qp(id, nullptr, &a), 0);
     ASSERT_NE(id->qp, nullptr);
   }
-  Taken request(const std::string& data = {}) {
+  Taken request(std::string_view data = {}) {
     rdma_conn_param p = with_data(data);
     EXPECT_EQ(rdma_connect(active, &p), 0);
     Taken t = take(server, RDMA_CM_EVENT_CONNECT_REQUEST);

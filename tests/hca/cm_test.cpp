@@ -126,13 +126,14 @@ TEST_F(Connection, QueuePairsOfTheUser) {
 TEST_F(Connection, PrivateDataHasLimits) {
   listen_at();
   resolve();
-  rdma_conn_param p = with_data(std::string(57, 'x'));
+  const std::string long_request(57, 'x'), long_answer(197, 'x');
+  rdma_conn_param p = with_data(long_request);
   EXPECT_EQ(rdma_connect(active, &p), -1);
   EXPECT_EQ(errno, EINVAL);
   const std::string longest(56, 'y');
   EXPECT_EQ(request(longest).data, longest);
   make_qp(passive);
-  p = with_data(std::string(197, 'x'));
+  p = with_data(long_answer);
   EXPECT_EQ(rdma_accept(passive, &p), -1);
   EXPECT_EQ(errno, EINVAL);
   p = with_data("");
