@@ -36,7 +36,9 @@ struct ExitHook {
       Registry& all = registry();
       const std::unique_lock lock(all.mutex, std::try_to_lock);
       if (lock.owns_lock()) {
-        for (auto& [path, engine] : all.engines) engine->stop();
+        for (auto& [path, engine] : all.engines) {
+          if (engine != nullptr) engine->stop();
+        }
       }
     }
     Fabric::leave_all_at_exit();
@@ -58,10 +60,11 @@ Result<LiveEngine*> LiveEngine::open(Context& context, const std::string& name) 
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   LiveEngine*& slot = all.engines[fabric->path()];
-  if (slot == nullptr) {
+  // A fork's child finds its parent's, whose thread is not here.
+  if (slot == nullptr || slot->fabric_ != fabric) {
     std::unique_ptr<LiveEngine> engine(new LiveEngine(fabric));
     if (Status s = engine->start(); !s) {
-      all.engines.erase(fabric->path());
+      slot = nullptr;
       return s;
     }
     slot = engine.release();
@@ -96,6 +99,13 @@ Status LiveEngine::start() {
   return {};
 }
 
+void LiveEngine::before_fork() {
+  registry().mutex.lock();
+}
+void LiveEngine::after_fork() {
+  registry().mutex.unlock();
+}
+
 void LiveEngine::stop() noexcept {
   if (!firmware_.joinable()) return;
   if (fabric_->pid() == getpid()) {
@@ -125,7 +135,8 @@ void LiveEngine::close(Context& context) {
     if (--contexts_ == 0) {
       gone = this;
       fabric = fabric_;
-      all.engines.erase(fabric_->path());
+      const auto known = all.engines.find(fabric_->path());
+      if (known != all.engines.end() && known->second == this) all.engines.erase(known);
     }
   }
   delete gone;

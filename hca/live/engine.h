@@ -51,6 +51,9 @@ class LiveEngine final : public Engine {
   static Result<LiveEngine*> open(Context& context, const std::string& fabric = {});
   [[nodiscard]] const std::string& fabric_name() const noexcept { return fabric_->name(); }
   ~LiveEngine() override;
+  // As Fabric's.
+  static void before_fork();
+  static void after_fork();
   // Ends the firmware thread. Once, at exit or destruction.
   void stop() noexcept;
 

@@ -30,7 +30,7 @@ namespace {
 struct Attached {
   std::mutex mutex;
   std::map<std::string, std::weak_ptr<Fabric>> fabrics;
-  std::vector<std::shared_ptr<Fabric>> kept;  // at exit: those whose device is still open
+  std::vector<std::shared_ptr<Fabric>> kept;  // at exit: those whose device is open; a parent's
 };
 Attached& attached() {
   static auto* one = new Attached;  // outlives every thread: exit handlers use it
@@ -113,12 +113,9 @@ Result<std::shared_ptr<Fabric>> Fabric::open(const std::string& name, std::uint6
   const std::lock_guard lock(all.mutex);
   const std::string path = fmt::format("/dev/shm/turnout-{}-{}", geteuid(), name);
   if (auto known = all.fabrics[path].lock()) {
-    if (known->pid() != getpid()) {
-      return failure(Code::unsupported,
-                     "the virtual adapter was opened before fork(): open it in the child only, or "
-                     "exec() a program there");
-    }
-    return known;
+    if (known->pid() == getpid()) return known;
+    all.kept.push_back(
+        std::move(known));  // a fork's parent's: its mapping stays, its place is not ours
   }
   std::shared_ptr<Fabric> fabric(new Fabric);
   fabric->path_ = path;
@@ -405,6 +402,13 @@ void Fabric::leave() noexcept {
   }
   if (last && locked && still_linked(fd_, path_)) unlink(path_.c_str());
   unlock_file(fd_);
+}
+
+void Fabric::before_fork() {
+  attached().mutex.lock();
+}
+void Fabric::after_fork() {
+  attached().mutex.unlock();
 }
 
 void Fabric::leave_all_at_exit() noexcept {

@@ -1,10 +1,10 @@
 // Fabric: this process's attachment to the shared state file /dev/shm/turnout-<euid>-<name>.
 //
-// One per process and fabric name, shared by all contexts opened on it (Fabric::open counts). Owns
-// the mapping, the process's slot and its wake pipe. The file is sparse and private to the user
-// (0600); processes prove that they are attached by a shared flock on it, and openers and leavers
-// exclude each other by an open-file-description lock on its first byte. A file without attached
-// processes is replaced; the last process to leave unlinks it.
+// One per process and fabric name (a fork's child makes its own), shared by all contexts opened on
+// it (Fabric::open counts). Owns the mapping, the process's slot and its wake pipe. The file is
+// sparse and private to the user (0600); processes prove that they are attached by a shared flock
+// on it, and openers and leavers exclude each other by an open-file-description lock on its first
+// byte. A file without attached processes is replaced; the last process to leave unlinks it.
 //
 // Everything read from the file may have been damaged by another process: accessors check indices
 // and offsets and answer null. Any thread may call anything. Lock order: table_lock, then a receive
@@ -113,6 +113,9 @@ class Fabric {
   void wake(Token token) noexcept;
   void wake_all() noexcept;
 
+  // Hold and release what open() locks, so that a fork's child can open.
+  static void before_fork();
+  static void after_fork();
   // At process exit: this process no longer counts as attached; unlinks where nobody else is.
   static void leave_all_at_exit() noexcept;
 

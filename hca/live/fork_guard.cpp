@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/log.h"
+#include "hca/live/engine.h"
 
 namespace turnout::hca {
 namespace {
@@ -26,9 +27,8 @@ void complain() {
   static bool said = false;
   if (said) return;
   said = true;
-  TURNOUT_LOG(
-      hca, error,
-      "the virtual adapter was opened before fork(): open it in the child, or exec() there");
+  TURNOUT_LOG(hca, error,
+              "this was opened before fork(): open the device again in the child, or exec() there");
 }
 
 // In the child.
@@ -62,10 +62,14 @@ int no_complete(ibv_qp_ex*) {
 }
 
 void before() {
+  LiveEngine::before_fork();
+  Fabric::before_fork();
   watched().mutex.lock();
 }
 void in_parent() {
   watched().mutex.unlock();
+  Fabric::after_fork();
+  LiveEngine::after_fork();
 }
 void in_child() {
   Watched& all = watched();
@@ -82,7 +86,10 @@ void in_child() {
     qp->verbs.wr_abort = no_start;
     qp->verbs.wr_complete = no_complete;
   }
-  all.mutex.unlock();
+  // The child opens the device for itself: nothing of it is watched by the parent's contexts.
+  all.contexts.clear();
+  all.qps.clear();
+  in_parent();
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // After fork() the child has this process's mappings but not its place on the fabric: there every
-// call on an object opened before is refused with EPERM and one line that says what to do.
+// call on an object opened before is refused with EPERM and one line that says what to do. It can
+// open the device for itself.
 //
 // The child's data-path functions are replaced in the fork handler, so the parent pays nothing.
 #pragma once

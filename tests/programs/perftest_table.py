@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""perftest over the virtual adapter: every operation, service and variant that perftest offers.
+
+    perftest_table.py BUILD [--only REGEX] [--jobs N] [--markdown]
+
+Each cell is a pair of processes, server and client, under `turnout verbs`; it is right when both end
+with 0. What perftest itself refuses (its usage, not an error of a verb) is a dash. With --markdown the
+page docs/perftest.md is printed. Ends with 1 when a cell is wrong.
+"""
+import argparse
+import concurrent.futures
+import itertools
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+OPERATIONS = ["send", "write", "read", "atomic"]
+KINDS = ["lat", "bw"]
+SERVICES = ["RC", "UC", "UD", "XRC", "DC"]
+# Name, arguments. -n is small: it is about what works, not how fast.
+VARIANTS = [
+    ("one size", ["-n", "1000"]),
+    ("all sizes", ["-a", "-n", "20"]),
+    ("events", ["-e", "-n", "200"]),
+    ("SRQ", ["--use-srq", "-n", "500"]),
+    ("16 queue pairs", ["-q", "16", "-n", "500"]),
+    ("both ways", ["-b", "-n", "500"]),
+    ("rdma_cm", ["-R", "-n", "500"]),
+    ("ibv_post_send", ["--use_old_post_send", "-n", "500"]),
+    ("inline", ["-I", "128", "-s", "64", "-n", "500"]),
+    ("on-demand paging", ["--odp", "-n", "500"]),
+]
+# What perftest says when it does not offer a combination, wherever it runs.
+REFUSALS = [
+    r"UD connection only possible in SEND verb",
+    r"UC connection not possible in",
+    r"ODP does not support",
+    r"Message size cannot be changed for Atomic",
+    r"DC does not support old post send flow",
+    r"feature not available on",
+    r"Using SRQ only avavilible in SEND tests",
+    r"is not supported",
+    r"(?:available|supported|possible|relevant) only",
+    r"only (?:available|supported|possible|relevant)",
+    r"Multiple QPs only available",
+    r"Invalid Command line",
+    r"(?:unrecognized|invalid) option",
+]
+# What perftest does wrong by itself once it has measured, over any adapter: with -e it leaves one of a DC
+# queue pair's completion queues on the channel, and rdma-core's ibv_destroy_comp_channel refuses that, too.
+FAULTS = [("DC", "events", "Failed to close event channel")]
+LIMIT = 120  # seconds of a pair
+
+
+def not_offered(output):
+    for pattern in REFUSALS:
+        found = re.search(".*(?:" + pattern + ").*", output)
+        if found:
+            return found.group(0).strip()
+    return None
+
+
+def pair(turnout, operation, kind, service, variant, arguments, number):
+    program = [f"ib_{operation}_{kind}", "-c", service, "-p", str(21000 + number), *arguments]
+    env = dict(os.environ, TURNOUT_ADAPTER="connectx-5")
+    command = [turnout, "verbs", "--fabric", f"perftest-{os.getpid()}-{number}", "--mlx5dv", "--"] + program
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
+    text = ""
+    client = None
+    try:
+        # The server listens when it has made its queue pairs; a client that came too early ends.
+        deadline = time.monotonic() + LIMIT
+        while time.monotonic() < deadline:
+            time.sleep(0.2)
+            client = subprocess.run(command + ["localhost"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                    text=True, env=env, timeout=LIMIT)
+            text = client.stdout
+            if server.poll() is not None or not re.search(r"Couldn't connect|Connection refused|Failed to connect",
+                                                           text):
+                break
+        text += server.communicate(timeout=LIMIT if client and client.returncode == 0 else 10)[0]
+    except subprocess.TimeoutExpired:
+        server.kill()
+        text += server.communicate()[0] + "\n(took too long)"
+        return "wrong", text
+    if server.returncode == 0 and client.returncode == 0:
+        return "ok", text
+    if any((service, variant) == fault[:2] and fault[2] in text for fault in FAULTS):
+        return "fault", text
+    refusal = not_offered(text)
+    return ("refused", refusal) if refusal and "ailed to" not in text else ("wrong", text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--only", default="", help="of 'operation kind service variant', a regular expression")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--markdown", action="store_true")
+    options = parser.parse_args()
+    turnout = str(options.build / "bin" / "turnout")
+
+    cells = [(o, k, s, v) for (o, k), s, v in
+             itertools.product(itertools.product(OPERATIONS, KINDS), SERVICES, VARIANTS)
+             if re.search(options.only, f"{o} {k} {s} {v[0]}")]
+    outcomes = {}
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        running = {pool.submit(pair, turnout, o, k, s, v[0], v[1], n): (o, k, s, v[0])
+                   for n, (o, k, s, v) in enumerate(cells)}
+        for done in concurrent.futures.as_completed(running):
+            outcomes[running[done]] = done.result()
+            outcome, why = done.result()
+            print(f"{' '.join(running[done])}: {outcome}" + (f" ({why})" if outcome == "refused" else ""),
+                  file=sys.stderr, flush=True)
+
+    wrong = [cell for cell, (outcome, _) in outcomes.items() if outcome == "wrong"]
+    if options.markdown:
+        print_page(outcomes)
+    for cell in wrong:
+        print(f"\n== {' '.join(cell)}\n" + "\n".join(outcomes[cell][1].splitlines()[-12:]), file=sys.stderr)
+    count, faults = (sum(outcome == kind for outcome, _ in outcomes.values()) for kind in ("ok", "fault"))
+    print(f"{count} ran, {len(wrong)} wrong, {faults} measured and then ended by a fault of perftest's, "
+          f"{len(outcomes) - count - len(wrong) - faults} not offered by it", file=sys.stderr)
+    return 1 if wrong or count == 0 else 0
+
+
+def print_page(outcomes):
+    version = subprocess.run(["ib_send_lat", "-V"], capture_output=True, text=True).stdout.split()[-1:]
+    print("# perftest on the virtual adapter\n")
+    print(f"Version {' '.join(version)}; `tests/programs/perftest_table.py build/release --markdown` makes this page. "
+          "A cell is a server and a\nclient that both ended with 0; a dash is what perftest itself does not offer; "
+          "*leak*: it measures, then\nends with 1, since it leaves a completion queue on an event channel, which rdma-core "
+          "refuses to destroy, too.\n")
+    signs = {"ok": "ok", "refused": "-", "wrong": "**wrong**", "fault": "*leak*"}
+    print("| | " + " | ".join(name for name, _ in VARIANTS) + " |")
+    print("|---|" + "---|" * len(VARIANTS))
+    for operation, kind, service in itertools.product(OPERATIONS, KINDS, SERVICES):
+        row = [outcomes.get((operation, kind, service, name)) for name, _ in VARIANTS]
+        if all(cell is None or cell[0] == "refused" for cell in row):
+            continue
+        print(f"| ib_{operation}_{kind} -c {service} | "
+              + " | ".join(signs[cell[0]] if cell else "" for cell in row) + " |")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
