@@ -3,6 +3,9 @@
 
     mpi4py_suite.py --np 2 --np 4 --provider tcp --provider turnout [--lib BUILD/lib] [--only REGEX]
 
+The provider "ucx" is none of libfabric: MPICH's UCX, on the verbs of the virtual adapter (--lib says
+where they are, beside `turnout verbs`).
+
 The suite comes from mpi4py's source distribution, of the version that is installed beside this
 Python, fetched once into --cache (no network is used when it is there). Every test module is one job
 under mpiexec of the installed MPICH, so a crash ends one module only; a test that crashes or hangs is
@@ -84,6 +87,16 @@ def environment(provider: str, lib: pathlib.Path | None, fabric: str) -> dict:
     )
     if provider == "tcp":
         env.setdefault("FI_TCP_IFACE", "lo")
+    if provider == "ucx":
+        env.pop("FI_PROVIDER")
+        env.update(
+            MPIR_CVAR_CH4_NETMOD="ucx",
+            UCX_TLS="rc_v,ud_v,self",
+            UCX_NET_DEVICES="turnout0:1",
+            # A flush of rc_verbs writes to the peer, who in MPI_Finalize may be gone: as over any adapter
+            # it waits for this long, eight times.
+            UCX_RC_TIMEOUT="20ms",
+        )
     if lib is not None:
         env["FI_PROVIDER_PATH"] = str(lib)
     return env
@@ -99,10 +112,10 @@ def newest_line(record: pathlib.Path) -> float:
     return max((f.stat().st_mtime for f in record.glob("rank-*")), default=0.0)
 
 
-def run_job(np, env, record, suite, module, excluded, timeout, log):
+def run_job(np, env, record, suite, module, excluded, timeout, log, verbs):
     """One mpiexec; returns its exit code, or None when no rank began or ended a test for `timeout`
     seconds and the job was killed."""
-    command = [mpiexec(), "-launcher", "fork", "-n", str(np), sys.executable,
+    command = verbs + [mpiexec(), "-launcher", "fork", "-n", str(np), sys.executable,
                str(HERE / "suite_rank.py"), str(record), str(suite / "test"), "--no-builddir"]
     for name in excluded:
         command += ["-x", f"*{name}"]
@@ -162,13 +175,13 @@ def read_records(record: pathlib.Path):
     return outcomes, unfinished
 
 
-def run_module(np, env, suite, module, timeout, folder: pathlib.Path):
+def run_module(np, env, suite, module, timeout, folder: pathlib.Path, verbs):
     """test -> outcome for one module, however often it has to be started."""
     outcomes, excluded = {}, []
     for attempt in range(RERUNS):
         with tempfile.TemporaryDirectory(prefix="turnout-suite-") as record:
             code = run_job(np, env, pathlib.Path(record), suite, module, excluded, timeout,
-                           folder / f"{module}.log")
+                           folder / f"{module}.log", verbs)
             seen, unfinished = read_records(pathlib.Path(record))
         for test, outcome in seen.items():
             outcomes[test] = max(outcome, outcomes.get(test, "skip"), key=ORDER.index)
@@ -205,7 +218,8 @@ def run_suite(args, suite, provider, np):
     for module in modules:
         started = time.monotonic()
         env = environment(provider, lib, f"suite-{os.getpid()}-{np}")
-        part = run_module(np, env, suite, module, args.timeout, folder)
+        verbs = [str(args.lib.parent / "bin" / "turnout"), "verbs", "--"] if provider == "ucx" else []
+        part = run_module(np, env, suite, module, args.timeout, folder, verbs)
         outcomes.update(part)
         counts = collections.Counter(part.values())
         text = " ".join(f"{counts[o]} {o}" for o in ORDER if counts[o])
@@ -233,7 +247,7 @@ def main():
     if args.fetch:
         return 0
     providers = args.provider or ["tcp", "turnout"]
-    if "turnout" in providers and args.lib is None:
+    if not {"turnout", "ucx"}.isdisjoint(providers) and args.lib is None:
         parser.error("--lib: the folder of libturnout-fi.so is needed")
     if args.lib is not None:
         args.lib = args.lib.resolve()
