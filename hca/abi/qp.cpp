@@ -98,6 +98,12 @@ int convert(const Qp& qp, const ibv_send_wr& wr, SendWqe& w) {
   return 0;
 }
 
+// Only that a datagram queue pair is not sent its own multicast.
+bool may_have_flags(const ibv_qp_init_attr_ex& attr) {
+  return attr.create_flags == 0 ||
+         (attr.create_flags == IBV_QP_CREATE_BLOCK_SELF_MCAST_LB && attr.qp_type == IBV_QPT_UD);
+}
+
 ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex& attr, const mlx5dv_qp_init_attr* dc) {
   const bool builders = (attr.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
   constexpr std::uint64_t known = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
@@ -109,7 +115,7 @@ ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex& attr, const mlx5dv_qp_
                                        IBV_QP_INIT_ATTR_SEND_OPS_FLAGS |
                                        IBV_QP_INIT_ATTR_CREATE_FLAGS;
   if ((attr.comp_mask & ~known_mask) != 0 || (builders && (attr.send_ops_flags & ~known) != 0) ||
-      ((attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr.create_flags != 0)) {
+      ((attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && !may_have_flags(attr))) {
     errno = EOPNOTSUPP;
     return nullptr;
   }
@@ -130,6 +136,8 @@ ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex& attr, const mlx5dv_qp_
   Qp* qp = context_of(context).engine->create_qp(context_of(context), attr, dc);
   if (qp == nullptr) return nullptr;
   qp->extended = builders;
+  qp->hears_itself =
+      (attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) == 0 || attr.create_flags == 0;
   if (builders) fill_builders(*qp, attr.send_ops_flags);
   return &qp->verbs.qp_base;
 }

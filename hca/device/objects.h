@@ -233,6 +233,7 @@ struct Qp : QpHandles {
 
   std::uint32_t events_read;            // guarded by verbs.qp_base.mutex
   std::atomic<std::uint32_t> attached;  // to so many multicast groups
+  bool hears_itself;                    // gets what it sends to a group that it is attached to
 };
 [[nodiscard]] inline Qp& qp_of(ibv_qp* qp) noexcept {
   return static_cast<Qp&>(*reinterpret_cast<QpHandles*>(qp));

@@ -86,6 +86,7 @@ void LiveEngine::send_to_group(Qp& qp, const SendWqe& wqe, const Segments& local
     const MulticastRecord& r = fabric_->multicast(i);
     const std::uint32_t number = r.qpn.load(std::memory_order_acquire);
     if (number == 0 || !is_group(r, wqe.group)) continue;
+    if (number == qp.number && !qp.hears_itself) continue;
     // Each has its own receives, key and buffers: a datagram of its own that may be lost.
     SendWqe one = wqe;
     one.dest_qpn = number;

@@ -96,6 +96,39 @@ TEST_F(Multicast, EverybodyAttachedGetsACopy) {
   ibv_destroy_ah(ah);
 }
 
+TEST_F(Multicast, OneThatDoesNotWantToHearItself) {
+  Rig rig;
+  const ibv_gid gid = group(3);
+  ibv_qp_init_attr_ex attr{};
+  attr.send_cq = rig.send_cq;
+  attr.recv_cq = rig.recv_cq;
+  attr.cap = {4, 4, 1, 1, 0};
+  attr.qp_type = IBV_QPT_UD;
+  attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS;
+  attr.pd = rig.pd;
+  attr.create_flags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB;
+  ibv_qp* quiet = ibv_create_qp_ex(rig.context, &attr);
+  ASSERT_NE(quiet, nullptr);
+  QpOptions options;
+  options.recv_cq = rig.cq(4);
+  ibv_qp* other = rig.ud(options);
+  Region memory = rig.memory(4096);
+  for (ibv_qp* qp : {quiet, other}) {
+    ready_ud(qp);
+    post_recv(qp, {memory.sge(0, 500)}, 1);
+    ASSERT_EQ(ibv_attach_mcast(qp, &gid, 0xc001), 0);
+  }
+  ibv_ah* ah = group_handle(rig, gid);
+  send(quiet, ah, memory.sge(1000, 7));
+  EXPECT_EQ(wait_wc(options.recv_cq).status, IBV_WC_SUCCESS);
+  EXPECT_TRUE(empty(rig.recv_cq));
+  ibv_destroy_ah(ah);
+  for (ibv_qp* qp : {quiet, other}) EXPECT_EQ(ibv_detach_mcast(qp, &gid, 0xc001), 0);
+  EXPECT_EQ(ibv_destroy_qp(quiet), 0);
+  attr.qp_type = IBV_QPT_RC;
+  EXPECT_EQ(ibv_create_qp_ex(rig.context, &attr), nullptr);
+}
+
 TEST_F(Multicast, OnlyDatagramsAndGroupsCanMeet) {
   Rig rig;
   const ibv_gid gid = group(1);

@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""rdma-core's own tests (Debian's package rdma-core, run with pyverbs) on the virtual adapter.
+
+    pyverbs_suite.py BUILD [--least N] [--markdown]
+
+All tests run in one process under `turnout verbs`, with the adapter as a ConnectX-5. None may fail, at
+least N must pass, and whatever is skipped must be skipped for a reason of the table below, which says of
+each whether a real ConnectX-5 would skip it, too. With --markdown the table of skips is printed, as it
+stands in docs/virtual-adapter.md.
+"""
+import argparse
+import collections
+import gzip
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+SOURCES = pathlib.Path("/usr/share/doc/rdma-core/tests")
+LEAST = 150
+LIMIT = 900  # seconds
+
+# Reasons for skipping, as the tests tell them: (pattern, real, why). real: a ConnectX-5 on an InfiniBand port
+# of a host without what the test wants skips it as well.
+SKIPS = [
+    (r"on Ethernet link layer", True, "the port is InfiniBand"),
+    (r"RAW QP must be done by root on Ethernet", True, "the port is InfiniBand"),
+    (r"Link layer of port=\d+ is InfiniBand", True, "the port is InfiniBand"),
+    (r"No supported port is up", True, "a test of RoCE: the port is InfiniBand"),
+    (r"over non EFA device", True, "tests of Amazon's adapter"),
+    (r"Allocating dmabuf is not supported|renderD\d+ is not present", True, "no graphics card"),
+    (r"cuda-python", True, "no CUDA"),
+    (r"Crypto login details must be supplied", True, "no credentials of a ConnectX-6 Dx"),
+    (r"PCI device must be passed by the user", True, "VFIO: no PCI device is given"),
+    (r"There are no huge pages", True, "the host has none set aside"),
+    (r"scapy package is needed", True, "Python's scapy is not installed"),
+    (r"Create memory window of type 3", True, "there is no such type"),
+    (r"All gid indices populated", True, "of an adapter with a full table"),
+    (r"Create Mlx5DV QP is not supported", False,
+     "interleaved and signature memory keys, copies by DMA, raw work requests: not emulated"),
+    (r"DevX|VAR allocation|UAR allocation", False, "DevX, UAR, VAR: commands of mlx5's firmware, not emulated"),
+    (r"LAG affinity|schedule elements", False, "bonding and scheduling of mlx5's ports: not emulated"),
+    (r"CQE compression with stride index", False, "this format of compressed entries is not told as supported"),
+    (r"Extended CQ is not supported|Extended QP is not supported", False,
+     "tag matching in hardware, and offloads of IP packets: not emulated"),
+]
+
+RUNNER = """
+import json, sys, unittest
+sys.path.insert(0, sys.argv[1])
+out = open(sys.argv[2], "w")
+sys.argv[1:] = []
+from args_parser import parser
+parser.parse_args()
+from importlib.machinery import SourceFileLoader
+tests = SourceFileLoader("tests", sys.path[0] + "/tests/__init__.py").load_module()
+
+class Result(unittest.TestResult):
+    def tell(self, test, outcome, why=""):
+        out.write(json.dumps([test.id(), outcome, why]) + "\\n")
+        out.flush()
+    def startTest(self, test):
+        super().startTest(test)
+        self.tell(test, "started")
+    def addSuccess(self, test):
+        self.tell(test, "passed")
+    def addSkip(self, test, reason):
+        self.tell(test, "skipped", reason)
+    def addFailure(self, test, err):
+        self.tell(test, "failed", self._exc_info_to_string(err, test))
+    def addError(self, test, err):
+        self.tell(test, "failed", self._exc_info_to_string(err, test))
+
+unittest.defaultTestLoader.loadTestsFromModule(tests).run(Result())
+"""
+
+
+def unpack(folder):
+    target = folder / "tests"
+    shutil.copytree(SOURCES, target)
+    for packed in target.glob("*.gz"):
+        with gzip.open(packed) as source, packed.with_suffix("").open("wb") as plain:
+            shutil.copyfileobj(source, plain)
+        packed.unlink()
+    # They import this one from beside their package.
+    shutil.copy(target / "args_parser.py", folder)
+
+
+def run(build, folder):
+    """{name: (outcome, why)}, and what the process said. A test that never ended is the one that crashed."""
+    unpack(folder)
+    results = folder / "results"
+    # No variable of ours or of mlx5's from outside.
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("TURNOUT_", "MLX"))}
+    command = [str(build / "bin" / "turnout"), "verbs", "--fabric", f"pyverbs-{os.getpid()}", "--profile", "connectx-5",
+               "--mlx5dv", "--", "/usr/bin/python3", "-c", RUNNER, str(folder), str(results)]
+    process = subprocess.run(command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                             text=True, errors="replace", timeout=LIMIT)
+    outcomes = {}
+    for line in results.read_text().splitlines() if results.exists() else []:
+        name, outcome, why = json.loads(line)
+        outcomes[name] = (outcome, why)
+    return outcomes, process.stdout, process.returncode
+
+
+def reason(why):
+    return next(((real, text) for pattern, real, text in SKIPS if re.search(pattern, why)), None)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--least", type=int, default=LEAST, help="tests that must pass")
+    parser.add_argument("--markdown", action="store_true", help="the table of what is skipped")
+    options = parser.parse_args()
+    if not SOURCES.is_dir() or subprocess.run(["/usr/bin/python3", "-c", "import pyverbs"]).returncode != 0:
+        print("rdma-core's tests are not here: apt-get install rdma-core python3-pyverbs", file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory(prefix="turnout-pyverbs-") as folder:
+        outcomes, said, status = run(options.build.resolve(), pathlib.Path(folder))
+
+    count = collections.Counter(outcome for outcome, _ in outcomes.values())
+    skips = collections.Counter()
+    wrong = []
+    for name, (outcome, why) in sorted(outcomes.items()):
+        if outcome == "skipped":
+            known = reason(why)
+            if known is None:
+                wrong.append(f"{name}: skipped for an unknown reason: {why}")
+            else:
+                skips[known] += 1
+        elif outcome == "failed":
+            wrong.append(f"{name}: failed\n{why}")
+        elif outcome == "started":
+            wrong.append(f"{name}: did not end")
+    if status != 0:
+        wrong.append(f"the process ended with {status}; its last words:\n" + "\n".join(said.splitlines()[-20:]))
+    if count["passed"] < options.least:
+        wrong.append(f"{count['passed']} passed, at least {options.least} must")
+
+    text = f"{count['passed']} of {len(outcomes)} tests passed, {count['skipped']} were skipped, {count['failed']} failed"
+    if options.markdown:
+        print(f"{text}.\n\n| skipped | why | on a real ConnectX-5 |\n|---:|---|---|")
+        for (real, why), n in sorted(skips.items(), key=lambda item: (-item[0][0], -item[1])):
+            print(f"| {n} | {why} | {'skipped, too' if real else 'run, as far as its firmware has it'} |")
+    else:
+        print(text)
+        by_hand = sum(n for (real, _), n in skips.items() if not real)
+        print(f"of the skipped, {by_hand} are of what is not emulated (docs/virtual-adapter.md)")
+    for line in wrong:
+        print(line, file=sys.stderr)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
