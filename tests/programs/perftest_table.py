@@ -37,6 +37,7 @@ VARIANTS = [
 REFUSALS = [
     r"UD connection only possible in SEND verb",
     r"UC connection not possible in",
+    r"does not support RDMA_CM",
     r"ODP does not support",
     r"Message size cannot be changed for Atomic",
     r"DC does not support old post send flow",

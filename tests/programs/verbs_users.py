@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Libraries of others over verbs on the virtual adapter: UCX's rc_verbs and ud_verbs through ucx_perftest,
+libfabric's own verbs provider through fi_pingpong.
+
+    verbs_users.py BUILD [--only REGEX]
+
+Each line is a server and a client that must both end with 0 (and ucx_perftest must have measured).
+"""
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+LIMIT = 60  # seconds of a pair
+UCX_TESTS = ["tag_lat", "tag_bw", "tag_sync_lat", "ucp_put_lat", "ucp_put_bw", "ucp_get", "ucp_add", "ucp_fadd",
+             "ucp_swap", "ucp_cswap", "stream_lat", "stream_bw", "ucp_am_lat", "ucp_am_bw"]
+# Of these, messages of both kinds: in one piece, and by rendezvous.
+UCX_LARGE = ["tag_bw", "ucp_put_bw", "stream_bw", "ucp_am_bw"]
+FABRICS = [("verbs", "msg"), ("verbs", "dgram"), ("verbs;ofi_rxm", "rdm"), ("verbs;ofi_rxd", "rdm")]
+
+
+def cases():
+    for transport in ("rc_v", "ud_v"):
+        env = {"UCX_TLS": f"{transport},self", "UCX_NET_DEVICES": "turnout0:1", "UCX_LOG_LEVEL": "warn"}
+        for test in UCX_TESTS:
+            # ud_verbs answers an atomic or a get when its timer says so, a thousand times a second at most.
+            count = "200" if transport == "ud_v" else "2000"
+            yield (f"ucx {transport} {test} 8 B", env, ["ucx_perftest", "-p"], ["-p"],
+                   ["localhost", "-t", test, "-n", count, "-s", "8"])
+        for test in UCX_LARGE:
+            yield (f"ucx {transport} {test} 1 MiB", env, ["ucx_perftest", "-p"], ["-p"],
+                   ["localhost", "-t", test, "-n", "100", "-s", str(1 << 20)])
+    for provider, kind in FABRICS:
+        program = ["fi_pingpong", "-p", provider, "-e", kind, "-c"]
+        yield (f"libfabric {provider} {kind}", {}, program + ["-B"], ["-P"], ["localhost"])
+
+
+def run(turnout, number, variables, server_words, port_option, client_words):
+    """'' or what went wrong."""
+    port = 23000 + os.getpid() % 5000 + number
+    env = dict(os.environ, **variables)
+    verbs = [turnout, "verbs", "--fabric", f"users-{os.getpid()}-{number}", "--"]
+    command = verbs + server_words + [str(port)]
+    ours = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "env": env}
+    client = verbs + server_words[:-1] + port_option + [str(port)] + client_words
+    server = subprocess.Popen(command, **ours)
+    text, code = "", None
+    try:
+        # A client that comes before the server listens ends at once.
+        for _ in range(50):
+            time.sleep(0.2)
+            done = subprocess.run(client, timeout=LIMIT, **ours)
+            text, code = done.stdout, done.returncode
+            if code == 0 or server.poll() is not None or not re.search("(?i)refused|failed to connect", text):
+                break
+        text += server.communicate(timeout=LIMIT if code == 0 else 5)[0]
+    except subprocess.TimeoutExpired:
+        server.terminate()
+        return text + server.communicate()[0] + "\n(took too long)"
+    if code != 0 or server.returncode != 0:
+        return f"{text}\n(client {code}, server {server.returncode})"
+    return "" if server_words[0] != "ucx_perftest" or "Final:" in text else text
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--only", default="", help="regular expression of the names")
+    options = parser.parse_args()
+    turnout = str(options.build / "bin" / "turnout")
+    wrong = ran = 0
+    for number, (name, *case) in enumerate(cases()):
+        if not re.search(options.only, name):
+            continue
+        problem = run(turnout, number, *case)
+        ran += 1
+        wrong += problem != ""
+        print(f"{name}: {'wrong' if problem else 'ok'}", flush=True)
+        if problem:
+            print("    " + "\n    ".join(problem.splitlines()[-12:]), flush=True)
+    print(f"{ran} ran, {wrong} wrong")
+    return 1 if wrong or ran == 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
