@@ -179,11 +179,13 @@ std::uint8_t* Memory::map(MrRecord& record, std::uint32_t key, std::uint32_t& ma
   const bool same =
       fd >= 0 && fstat(fd, &st) == 0 && fold(st.st_dev) == device && st.st_ino == inode;
   if (!same || record.key.load(std::memory_order_acquire) != key) {
-    const int error = errno;
+    const int error = fd < 0 ? errno : 0;
     if (fd >= 0) close(fd);
     if (record.key.load(std::memory_order_acquire) != key) {
       why = Access::bad_key;
-    } else if (!fabric_.alive(owner)) {
+    } else if (error == ENOENT || !fabric_.alive(owner)) {
+      // The owner keeps a descriptor of its own while the region is registered: without any it is
+      // about to end.
       why = Access::unreachable;
     } else {
       TURNOUT_LOG(

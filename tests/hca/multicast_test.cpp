@@ -1,8 +1,10 @@
 // Multicast groups: everybody who is attached gets a copy, in every process; who leaves gets none.
 #include <arpa/inet.h>
 
+#include <cstdlib>
 #include <cstring>
 
+#include "hca/live/fabric.h"
 #include "tests/hca/rig.h"
 
 namespace turnout::hca::test {
@@ -173,6 +175,17 @@ TEST_F(Multicast, BetweenProcessesOneOfWhichDies) {
     if (rank == 2) kill_self();
     if (rank == 1) send(qp, ah, memory.sge(4000, 8));
     EXPECT_EQ(wait_wc(rig.recv_cq).status, IBV_WC_SUCCESS);
+    {
+      auto fabric = Fabric::open(std::getenv("TURNOUT_FABRIC"), 1ULL << 29);
+      ASSERT_TRUE(fabric.ok());
+      EXPECT_TRUE(eventually([&] {
+        unsigned attached = 0;
+        for (std::uint32_t i = 0; i < 8; ++i) {
+          attached += fabric.value()->multicast(i).qpn.load() != 0 ? 1U : 0U;
+        }
+        return attached == 2;
+      }));
+    }
     meet(x, 2, 2);
     EXPECT_EQ(ibv_detach_mcast(qp, &gid, 0xc001), 0);
     ibv_destroy_ah(ah);
