@@ -168,6 +168,9 @@ class LiveEngine final : public Engine {
                                const Segments& data) noexcept;
   [[nodiscard]] ibv_wc_status remote_failure(const Target& target, Access access,
                                              ibv_event_type event) noexcept;
+  // What kept a request from the target's memory, which goes when its owner dies: then nobody
+  // answers, whatever it looked like.
+  [[nodiscard]] Access judge(const Target& target, Access access) const noexcept;
   // Completes the receive taken from `target`.
   void deliver(Qp& qp, const SendWqe& wqe, const Target& target, const Receive& receive,
                const Cqe& entry) noexcept;

@@ -219,6 +219,13 @@ ibv_wc_status LiveEngine::remote_failure(const Target& target, Access access,
   return status;
 }
 
+Access LiveEngine::judge(const Target& target, Access access) const noexcept {
+  if (access == Access::ok || access == Access::unreachable) return access;
+  const bool gone = target.record->identity.load(std::memory_order_acquire) >> 8 != target.number ||
+                    fabric_->is_ending(target.owner);
+  return gone ? Access::unreachable : access;
+}
+
 LiveEngine::Step LiveEngine::run_rdma(Qp& qp, SendWqe& wqe, const Target& target, Segments& local,
                                       ibv_wc_status& status) noexcept {
   const bool reads = wqe.opcode == IBV_WR_RDMA_READ;
@@ -229,8 +236,8 @@ LiveEngine::Step LiveEngine::run_rdma(Qp& qp, SendWqe& wqe, const Target& target
     return Step::done;
   }
   if (local.length > 0) {  // IBTA 9.7.4.1.1: no key check for zero bytes
-    const Access found =
-        memory_.find(wqe.rkey, target.pd, wqe.remote, local.length, right, place, target.number);
+    const Access found = judge(target, memory_.find(wqe.rkey, target.pd, wqe.remote, local.length,
+                                                    right, place, target.number));
     if (found == Access::unreachable) return Step::no_answer;
     if (found != Access::ok) {
       status = remote_failure(target, found, IBV_EVENT_QP_ACCESS_ERR);
@@ -251,8 +258,8 @@ LiveEngine::Step LiveEngine::run_rdma(Qp& qp, SendWqe& wqe, const Target& target
   for (std::uint32_t i = 0; i < local.count; ++i) {
     const Segment& part = local.part[i];
     if (part.length == 0) continue;
-    const Access moved = reads ? memory_.read(part.data, place, part.length)
-                               : memory_.write(place, part.data, part.length);
+    const Access moved = judge(target, reads ? memory_.read(part.data, place, part.length)
+                                             : memory_.write(place, part.data, part.length));
     if (moved != Access::ok) {
       if (receives && moved != Access::unreachable) {
         Cqe flushed{};
@@ -308,6 +315,7 @@ LiveEngine::Step LiveEngine::run_atomic(SendWqe& wqe, const Target& target, Segm
     access = memory_.atomic(place, wqe.opcode == IBV_WR_ATOMIC_CMP_AND_SWP, wqe.compare_add,
                             wqe.swap, old);
   }
+  access = judge(target, access);
   if (access == Access::unreachable) return Step::no_answer;
   if (access != Access::ok) {
     status = remote_failure(target, access, IBV_EVENT_QP_ACCESS_ERR);
@@ -401,7 +409,8 @@ LiveEngine::Step LiveEngine::run_send(Qp& qp, SendWqe& wqe, const Target& target
     entry.status = IBV_WC_LOC_LEN_ERR;
     status = IBV_WC_REM_INV_REQ_ERR;
     event = IBV_EVENT_QP_REQ_ERR;
-  } else if (const Access moved = scatter(qp, target.number, receive, *data); moved != Access::ok) {
+  } else if (const Access moved = judge(target, scatter(qp, target.number, receive, *data));
+             moved != Access::ok) {
     if (moved == Access::unreachable) {
       qp.record->taken.store(0, std::memory_order_release);
       return Step::no_answer;

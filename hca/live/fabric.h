@@ -74,6 +74,9 @@ class Fabric {
 
   // Is the process behind `token` attached and running? A system call or three.
   [[nodiscard]] bool alive(Token token) const noexcept;
+  // Has it ended, or is it about to: its memory is gone, its files may be? Such a process still
+  // counts as running for a moment.
+  [[nodiscard]] bool is_ending(Token token) const noexcept;
 
   // Locks in shared memory; see lock.cpp. lock() steals from a dead holder.
   void lock(Lock& l) const noexcept {

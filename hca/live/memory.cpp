@@ -183,9 +183,7 @@ std::uint8_t* Memory::map(MrRecord& record, std::uint32_t key, std::uint32_t& ma
     if (fd >= 0) close(fd);
     if (record.key.load(std::memory_order_acquire) != key) {
       why = Access::bad_key;
-    } else if (error == ENOENT || !fabric_.alive(owner)) {
-      // The owner keeps a descriptor of its own while the region is registered: without any it is
-      // about to end.
+    } else if (fabric_.is_ending(owner)) {
       why = Access::unreachable;
     } else {
       TURNOUT_LOG(
