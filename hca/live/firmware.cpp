@@ -158,6 +158,7 @@ void LiveEngine::firmware_main() noexcept {
     std::erase_if(watches, [&](const Watch& w) {
       if (fabric_->process(slot_of(w.token)).token.load() == w.token) return false;
       ::close(w.pidfd);
+      fabric_->forget_pipes(w.token);  // another process reaped it
       return true;
     });
     for (std::uint32_t slot = 0; slot < high; ++slot) {
