@@ -70,10 +70,13 @@ void Fabric::free_pages(std::uint64_t first, std::uint64_t pages) noexcept {
                                        static_cast<off_t>(pages * kPage)) != 0) {
     std::memset(memory, 0, pages * kPage);
   }
-  PageTag* tag = tags();
-  for (std::uint64_t i = first; i < first + pages; ++i) tag[i] = 0;
+  // The hint first: whoever dies between the two leaves one that is too low, which costs a search,
+  // not one that hides free pages.
   Header& h = header();
   h.heap_first_free = std::min(h.heap_first_free, first);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  PageTag* tag = tags();
+  for (std::uint64_t i = first; i < first + pages; ++i) tag[i] = 0;
 }
 
 void Fabric::release(std::uint64_t offset, std::uint64_t bytes) noexcept {
