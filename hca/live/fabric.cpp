@@ -355,7 +355,8 @@ Status Fabric::join() {
   p.start_time = start_time(p.pid);
   p.leaving.store(0);
   p.wake = PipeRef{st.st_ino, wake_write_, 0};
-  p.atomics.owner.store(0);
+  // p.atomics stays: a peer may hold it that has not noticed its last user's death. One who died
+  // with it loses it to the next.
   p.token.store(me_, std::memory_order_release);
   Header& h = header();
   if (h.process_high.load() < slot + 1) h.process_high.store(slot + 1);
