@@ -390,7 +390,7 @@ bool Fabric::others_attached() const noexcept {
     const ProcessRecord& p = process(slot);
     const Token token = p.token.load(std::memory_order_acquire);
     if (token == 0 || token == me_ || p.leaving.load() != 0) continue;
-    if (alive(token)) return true;
+    if (!is_ending(token)) return true;
   }
   return false;
 }

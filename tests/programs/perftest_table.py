@@ -65,7 +65,7 @@ def not_offered(output):
 
 
 def pair(turnout, operation, kind, service, variant, arguments, number):
-    program = [f"ib_{operation}_{kind}", "-c", service, "-p", str(21000 + number), *arguments]
+    program = [f"ib_{operation}_{kind}", "-c", service, "-p", str(20000 + os.getpid() * 7 % 20000 + number), *arguments]
     env = dict(os.environ, TURNOUT_ADAPTER="connectx-5")
     command = [turnout, "verbs", "--fabric", f"perftest-{os.getpid()}-{number}", "--mlx5dv", "--"] + program
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
