@@ -224,6 +224,7 @@ TEST_F(State, AForksChildOpensTheDeviceForItself) {
     errno = 0;
     good = good && ibv_alloc_pd(rig.context) == nullptr && errno == EPERM;
     good = good && ibv_destroy_qp(qp) == EPERM;
+#if !defined(__SANITIZE_THREAD__)  // it can begin no thread in the child of a process with threads
     {
       Rig own;
       ibv_qp *a = own.rc(), *b = own.rc();
@@ -236,6 +237,7 @@ TEST_F(State, AForksChildOpensTheDeviceForItself) {
       // The parent's stay closed to it.
       good = good && ibv_alloc_pd(rig.context) == nullptr && errno == EPERM;
     }
+#endif
     _exit(good && !HasFailure() ? 0 : 1);
   }
   int status = 0;
