@@ -21,6 +21,13 @@ std::uint64_t name(std::uint32_t key, const MrRecord& record) noexcept {
   return std::uint64_t{record.registration.load(std::memory_order_relaxed)} << 32 | key;
 }
 
+// All that a window of a region with these rights may be bound to allow.
+std::uint32_t window_rights(std::uint32_t region) noexcept {
+  return (region & IBV_ACCESS_LOCAL_WRITE) != 0
+             ? unsigned{IBV_ACCESS_REMOTE_WRITE} | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC
+             : unsigned{IBV_ACCESS_REMOTE_READ};
+}
+
 // Moves bytes between our memory and a process's. Returns 0 or errno.
 int move_bytes(bool out, std::uint32_t pid, std::uint8_t* local, std::uint64_t remote,
                std::uint64_t length) noexcept {
@@ -65,23 +72,25 @@ __attribute__((no_sanitize("thread"))) void copy_in_order(std::uint8_t* to,
                                                           std::uint64_t length) noexcept {
   if (length == 0) return;
   const std::uint64_t body = length - 1;
+  const std::uint8_t last = from[body];
 #if defined(__SANITIZE_THREAD__)
   auto* t = to;
   const auto* f = from;
   std::uint64_t n = body;
   asm volatile("rep movsb" : "+D"(t), "+S"(f), "+c"(n) : : "memory");
 #else
-  std::memcpy(to, from, body);
+  // A program may send from where it receives, and a damaged receive may lie anywhere.
+  std::memmove(to, from, body);
 #endif
-  const std::uint8_t last = from[body];
-  // x86 keeps stores in order; the barrier keeps the compiler from moving the last one up. memcpy
+  // x86 keeps stores in order; the barrier keeps the compiler from moving the last one up. memmove
   // ends its non-temporal stores with a fence.
   asm volatile("" : : : "memory");
   *static_cast<volatile std::uint8_t*>(to + body) = last;
   asm volatile("" : : : "memory");
 }
 
-Memory::Memory(Fabric& fabric) : fabric_(fabric) {
+Memory::Memory(Fabric& fabric)
+    : fabric_(fabric), known_(new std::atomic<std::uint64_t>[kMaxProcesses]()) {
   void* p = mmap(nullptr, kMaxMrs * sizeof(View), PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   views_ = p == MAP_FAILED ? nullptr : static_cast<View*>(p);
@@ -109,35 +118,117 @@ Access Memory::find(std::uint32_t key, std::uint32_t pd, std::uint64_t address,
                        record.window_qp != number))) {
     return Access::bad_key;
   }
-  const std::uint64_t offset = address - record.iova;
   const bool shared = static_cast<MrKind>(record.kind) == MrKind::shared;
-  bool reachable = shared;   // in our own address space
-  std::uint64_t direct = 0;  // of iova there: 0 of a region of all the address space
-  if (shared) {
+  place.owner = shared ? 0 : record.owner.load(std::memory_order_relaxed);
+  place.remote = record.address + (address - record.iova);
+  if (shared || place.owner == fabric_.me()) {
     View& view = views_[index];
-    if (view.of.load(std::memory_order_acquire) != name(key, record)) {
+    const std::uint64_t of = name(key, record);
+    if (view.of.load(std::memory_order_acquire) != of) {
+      if (!shared) return Access::bad_key;
       if (const Access made = make_view(view, key, record); made != Access::ok) return made;
     }
-    direct = reinterpret_cast<std::uint64_t>(view.direct.load(std::memory_order_relaxed));
-  } else if (record.owner.load(std::memory_order_relaxed) == fabric_.me()) {
-    direct = record.address;
-    reachable = true;
-  }
-  place.owner = shared ? 0 : record.owner.load(std::memory_order_relaxed);
-  place.remote = record.address + offset;
-  // A dead owner's record is reused without waiting for us: what was read may be of two regions.
-  if (record.key.load(std::memory_order_acquire) != key) return Access::bad_key;
-  if (reachable) {
-    place.direct = reinterpret_cast<std::uint8_t*>(direct + offset);  // NOLINT: our own address
+    const std::uint64_t direct = view.direct.load(std::memory_order_relaxed);
+    const std::uint64_t iova = view.iova.load(std::memory_order_relaxed);
+    if (!covers(iova, view.length.load(std::memory_order_relaxed), address, length)) {
+      return Access::bad_bounds;
+    }
+    if (view.mapping.load(std::memory_order_relaxed) == 0) {
+      if ((view.access.load(std::memory_order_relaxed) & rights) != rights) return Access::denied;
+      const std::uint64_t base_of = view.base_of.load(std::memory_order_relaxed);
+      if (base_of != 0 && views_[view.base.load(std::memory_order_relaxed)].of.load(
+                              std::memory_order_acquire) != base_of) {
+        return Access::bad_key;
+      }
+    }
+    // A dead owner's record is reused without waiting for us: what was read may be of two regions.
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (record.key.load(std::memory_order_relaxed) != key ||
+        view.of.load(std::memory_order_relaxed) != of) {
+      return Access::bad_key;
+    }
+    place.direct = reinterpret_cast<std::uint8_t*>(direct + (address - iova));  // NOLINT: our own
     return Access::ok;
   }
+  if (record.key.load(std::memory_order_acquire) != key) return Access::bad_key;
   place.direct = nullptr;
   const std::uint32_t slot = slot_of(place.owner);
   if (slot >= kMaxProcesses || fabric_.process(slot).token.load() != place.owner) {
     return Access::unreachable;
   }
   place.pid = fabric_.process(slot).pid;
-  return Access::ok;
+  return known(place.owner, place.pid) ? Access::ok : Access::unreachable;
+}
+
+bool Memory::known(Token token, std::uint32_t pid) noexcept {
+  // A damaged record may name any process, and ourselves: bytes would land anywhere.
+  std::atomic<std::uint64_t>& seen = known_[slot_of(token)];
+  const std::uint64_t it = std::uint64_t{token} << 32 | pid;
+  if (seen.load(std::memory_order_relaxed) == it) return true;
+  if (pid == static_cast<std::uint32_t>(fabric_.pid()) || !fabric_.alive(token) ||
+      fabric_.process(slot_of(token)).pid != pid) {
+    return false;
+  }
+  seen.store(it, std::memory_order_relaxed);
+  return true;
+}
+
+void Memory::own(std::uint32_t key, const Own& where) noexcept {
+  if (views_ == nullptr) return;
+  const std::lock_guard lock(mutex_);
+  View& view = views_[key >> 8];
+  drop(view);
+  view.direct.store(where.direct, std::memory_order_relaxed);
+  view.iova.store(where.iova, std::memory_order_relaxed);
+  view.length.store(where.length, std::memory_order_relaxed);
+  view.access.store(where.access, std::memory_order_relaxed);
+  view.base_of.store(0, std::memory_order_relaxed);
+  view.of.store(name(key, fabric_.mr(key >> 8)), std::memory_order_release);
+}
+
+Memory::Own Memory::owned(std::uint32_t index) const noexcept {
+  if (views_ == nullptr) return {};
+  const View& view = views_[index];
+  if (view.of.load() == 0 || view.mapping.load() != 0) return {};
+  return {view.direct.load(), view.iova.load(), view.length.load(), view.access.load()};
+}
+
+bool Memory::own_window(std::uint32_t key, std::uint32_t of, std::uint64_t part, std::uint64_t iova,
+                        std::uint64_t length) noexcept {
+  if (views_ == nullptr) return false;
+  const View& base = views_[of >> 8];
+  View& view = views_[key >> 8];
+  if (view.mapping.load(std::memory_order_relaxed) != 0) {  // a window of a file's pages, before
+    const std::lock_guard lock(mutex_);
+    drop(view);
+  }
+  const std::uint64_t base_of = base.of.load(std::memory_order_acquire);
+  const std::uint64_t base_iova = base.iova.load(std::memory_order_relaxed);
+  if (&view == &base || static_cast<std::uint32_t>(base_of) != of ||
+      base.mapping.load(std::memory_order_relaxed) != 0 ||
+      base.base_of.load(std::memory_order_relaxed) != 0 ||
+      !covers(base_iova, base.length.load(std::memory_order_relaxed), part, length)) {
+    return false;
+  }
+  view.of.store(0, std::memory_order_release);
+  std::atomic_thread_fence(std::memory_order_release);
+  view.direct.store(base.direct.load(std::memory_order_relaxed) + (part - base_iova),
+                    std::memory_order_relaxed);
+  view.iova.store(iova, std::memory_order_relaxed);
+  view.length.store(length, std::memory_order_relaxed);
+  view.access.store(window_rights(base.access.load(std::memory_order_relaxed)),
+                    std::memory_order_relaxed);
+  view.base.store(of >> 8, std::memory_order_relaxed);
+  view.base_of.store(base_of, std::memory_order_relaxed);
+  view.of.store(name(key, fabric_.mr(key >> 8)), std::memory_order_release);
+  return true;
+}
+
+void Memory::disown(std::uint32_t index) noexcept {
+  if (views_ == nullptr) return;
+  const std::lock_guard lock(mutex_);
+  View& view = views_[index];
+  if (view.mapping.load(std::memory_order_relaxed) == 0) drop(view);  // the others: sweep()
 }
 
 Access Memory::make_view(View& view, std::uint32_t key, MrRecord& record) noexcept {
@@ -145,20 +236,23 @@ Access Memory::make_view(View& view, std::uint32_t key, MrRecord& record) noexce
   const std::uint64_t of = name(key, record);
   if (view.of.load(std::memory_order_relaxed) == of) return Access::ok;
   drop(view);
+  const std::uint64_t iova = record.iova, length = record.length;
   std::uint32_t mapping = 0;
   Access why = Access::ok;
-  std::uint8_t* const direct = map(record, key, mapping, why);
+  const std::uint8_t* const direct = map(record, length, key, mapping, why);
   if (direct == nullptr) return why;
   view.mapping.store(mapping, std::memory_order_relaxed);
-  view.direct.store(direct, std::memory_order_relaxed);
+  view.direct.store(reinterpret_cast<std::uint64_t>(direct), std::memory_order_relaxed);
+  view.iova.store(iova, std::memory_order_relaxed);
+  view.length.store(length, std::memory_order_relaxed);
   view.of.store(of, std::memory_order_release);
-  if (mapping != 0) used_.push_back(key >> 8);
+  used_.push_back(key >> 8);
   return Access::ok;
 }
 
-std::uint8_t* Memory::map(MrRecord& record, std::uint32_t key, std::uint32_t& mapping,
-                          Access& why) noexcept {
-  const std::uint64_t offset = record.address, length = record.length;
+std::uint8_t* Memory::map(MrRecord& record, std::uint64_t length, std::uint32_t key,
+                          std::uint32_t& mapping, Access& why) noexcept {
+  const std::uint64_t offset = record.address;
   const std::uint32_t device = record.device;
   const std::uint64_t inode = record.inode;
   const Token owner = record.owner.load(std::memory_order_relaxed);

@@ -1,16 +1,20 @@
 // Memory: how this process reaches registered memory, its own and its peers'.
 //
-// Our own ordinary memory is used in place, a peer's is moved by process_vm_writev/readv. Of a
-// region that is pages of a file a view is kept, found by the index in its key: where our mapping
-// of the file has it. Lookups take no lock and make no system call once the view exists. The owner
-// of a region waits for hazards before it reuses the record, so a view that agrees with a valid
-// registration is stable while the caller's hazard names its key.
+// Our own ordinary memory is used in place, a peer's is moved by process_vm_writev/readv. Of what
+// we address ourselves a view is kept, found by the index in its key: of our own memory since it
+// was registered, of pages of a file since their first use, where our mapping of the file has them.
+// Records are in memory that any process of the user may damage, so only a view says which bytes
+// are touched: a record may refuse an access, never widen it. Lookups take no lock and make no
+// system call once the view exists. The owner of a region waits for hazards before it reuses the
+// record, so a view that agrees with a valid registration is stable while the caller's hazard names
+// its key.
 //
 // The last byte of every transfer is stored last, with release order: who polls it sees the rest.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -43,6 +47,21 @@ class Memory {
                             std::uint64_t length, unsigned rights, Place& place,
                             std::uint32_t number = 0) noexcept;
 
+  // Of a region of this process's own memory: where it is, from before its key is valid until after
+  // it is not.
+  struct Own {
+    std::uint64_t direct = 0;  // address of iova
+    std::uint64_t iova = 0, length = 0;
+    std::uint32_t access = 0;
+  };
+  void own(std::uint32_t key, const Own& where) noexcept;
+  [[nodiscard]] Own owned(std::uint32_t index) const noexcept;
+  // A window that is bound to the part of region `of` (a key) that begins at its address `part`.
+  // False: that region does not have it. Takes no lock unless the window was of a file before.
+  [[nodiscard]] bool own_window(std::uint32_t key, std::uint32_t of, std::uint64_t part,
+                                std::uint64_t iova, std::uint64_t length) noexcept;
+  void disown(std::uint32_t index) noexcept;
+
   // Moves `length` > 0 bytes; the last byte of the target last.
   [[nodiscard]] Access write(const Place& to, const std::uint8_t* from,
                              std::uint64_t length) noexcept;
@@ -55,11 +74,17 @@ class Memory {
   void sweep(bool (*own_busy)(void*, std::uint32_t), void* argument) noexcept;
 
  private:
-  struct View {
+  struct alignas(64) View {
     std::atomic<std::uint64_t> of;  // registration << 32 | key, 0: none. The rest agrees with it.
-    std::atomic<std::uint8_t*> direct;   // address of iova
-    std::atomic<std::uint32_t> mapping;  // index of mappings_ + 1
+    std::atomic<std::uint64_t> direct;  // address of iova: 0 of a region of all the address space
+    std::atomic<std::uint64_t> iova, length;
+    std::atomic<std::uint32_t> mapping;  // index of mappings_ + 1; 0: our own memory
+    std::atomic<std::uint32_t> access;   // of our own memory
+    // Of a window of our own memory: its region, which must still be registered as it was.
+    std::atomic<std::uint64_t> base_of;
+    std::atomic<std::uint32_t> base;
   };
+  static_assert(sizeof(View) == 64);
   struct Mapping {
     std::uint32_t device = 0;
     std::uint64_t inode = 0;
@@ -68,13 +93,17 @@ class Memory {
     std::uint32_t users = 0;
   };
   [[nodiscard]] Access make_view(View& view, std::uint32_t key, MrRecord& record) noexcept;
-  [[nodiscard]] std::uint8_t* map(MrRecord& record, std::uint32_t key, std::uint32_t& mapping,
-                                  Access& why) noexcept;
+  [[nodiscard]] std::uint8_t* map(MrRecord& record, std::uint64_t length, std::uint32_t key,
+                                  std::uint32_t& mapping, Access& why) noexcept;
   void drop(View& view) noexcept;
+  // Is this the process that the records of `token` speak of, and not ourselves? System calls at
+  // the first time.
+  [[nodiscard]] bool known(Token token, std::uint32_t pid) noexcept;
 
   Fabric& fabric_;
-  View* views_ = nullptr;  // kMaxMrs, pages appear as they are used
-  std::mutex mutex_;       // making and dropping views
+  View* views_ = nullptr;                                // kMaxMrs, pages appear as they are used
+  std::unique_ptr<std::atomic<std::uint64_t>[]> known_;  // by slot: token << 32 | pid
+  std::mutex mutex_;                                     // making and dropping views
   std::vector<Mapping> mappings_;
   std::vector<std::uint32_t> used_;  // indices of views with a mapping
 };

@@ -55,6 +55,7 @@ Mr* LiveEngine::publish_region(Pd& pd, void* address, std::uint64_t length, std:
     r.fd = fd;
     r.mapped.store(0, std::memory_order_relaxed);
     key = index << 8 | r.generation;
+    if (kind == MrKind::process) memory_.own(key, {location, iova, length, access});
     r.key.store(key, std::memory_order_release);
     mr->index = index;
   }
@@ -138,6 +139,7 @@ int LiveEngine::deregister(Mr& mr) {
   if ((r.access & IBV_ACCESS_MW_BIND) != 0 && has_windows(mr.index)) return EBUSY;
   r.key.store(0, std::memory_order_seq_cst);
   wait_unused(mr.verbs.rkey, 0);
+  memory_.disown(mr.index);
   const bool mapped = r.mapped.load(std::memory_order_relaxed) != 0;
   r.owner.store(0, std::memory_order_release);
   if (mr.fd >= 0) ::close(mr.fd);
@@ -151,7 +153,8 @@ int LiveEngine::reregister(Mr& mr, const Reregistration& change) {
   if (const int error = refuse_child(context_of(mr.verbs.context)); error != 0) return error;
   MrRecord& r = fabric_->mr(mr.index);
   // Pages of a file have no address that could be another one.
-  if (change.moves && static_cast<MrKind>(r.kind) == MrKind::shared) return EOPNOTSUPP;
+  const bool shared = mr.imported ? static_cast<MrKind>(r.kind) == MrKind::shared : mr.fd >= 0;
+  if (change.moves && shared) return EOPNOTSUPP;
   if ((change.changes_access && !valid_access(change.access)) ||
       (change.moves && change.length > kMaxMrBytes)) {
     return EINVAL;
@@ -171,6 +174,15 @@ int LiveEngine::reregister(Mr& mr, const Reregistration& change) {
     r.length = change.length;
     mr.verbs.addr = change.address;
     mr.verbs.length = change.length;
+  }
+  if (!shared && r.owner.load(std::memory_order_relaxed) == fabric_->me()) {
+    Memory::Own where = memory_.owned(mr.index);
+    if (change.moves) {
+      where.direct = where.iova = reinterpret_cast<std::uint64_t>(change.address);
+      where.length = change.length;
+    }
+    if (change.changes_access) where.access = change.access;
+    memory_.own(mr.verbs.rkey, where);
   }
   r.key.store(mr.verbs.rkey, std::memory_order_release);
   return 0;

@@ -62,6 +62,7 @@ int LiveEngine::dealloc_window(Mw& mw) {
   MrRecord& r = fabric_->mr(mw.index);
   const std::uint32_t key = r.key.exchange(0, std::memory_order_seq_cst);
   if (key != 0) wait_unused(key, 0);
+  memory_.disown(mw.index);
   r.bound_to = 0;
   r.owner.store(0, std::memory_order_release);
   --reinterpret_cast<Pd*>(mw.verbs.pd)->users;
@@ -123,6 +124,10 @@ ibv_wc_status LiveEngine::bind(const Qp& qp, const SendWqe& wqe) noexcept {
   r.window_qp = qp.number;
   r.mapped.store(0, std::memory_order_relaxed);
   r.registration.fetch_add(1, std::memory_order_relaxed);
+  if (static_cast<MrKind>(r.kind) == MrKind::process &&
+      !memory_.own_window(wqe.rkey, wqe.bind_lkey, wqe.remote, r.iova, wqe.bind_length)) {
+    return IBV_WC_MW_BIND_ERR;
+  }
   r.key.store(wqe.rkey, std::memory_order_release);
   return IBV_WC_SUCCESS;
 }

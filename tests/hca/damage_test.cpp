@@ -1,0 +1,119 @@
+// Records of the shared state that somebody has damaged: requests fail or stall, this process does
+// not, and nothing but registered memory is touched. See tests/fuzz/tables_fuzz.cpp, too.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "hca/live/engine.h"
+#include "tests/hca/pair.h"
+
+namespace turnout::hca::test {
+namespace {
+
+class Damage : public ::testing::Test {
+ protected:
+  void SetUp() override { path_ = use_own_fabric(); }
+  void TearDown() override { EXPECT_FALSE(fabric_exists()); }
+  // A second place on the fabric, with another copy of the code: it sees the tables and no objects.
+  static std::shared_ptr<Fabric> tables() {
+    auto fabric = Fabric::open(getenv("TURNOUT_FABRIC"), 1ULL << 29);
+    EXPECT_TRUE(fabric.ok());
+    return fabric.value();
+  }
+  static QpRecord& record_of(Fabric& fabric, const ibv_qp* qp) { return fabric.qp(qp->handle); }
+  // Of the process under test.
+  static ProcessRecord& us(Fabric& fabric) {
+    const std::uint32_t mine = slot_of(fabric.me());
+    EXPECT_LT(mine, 2U);
+    return fabric.process(1 - mine);
+  }
+  std::string path_;
+};
+
+TEST_F(Damage, OwnMemoryIsWhereItWasRegistered) {
+  Pair p;
+  Region own = p.rig.memory(4096, false), beside = p.rig.memory(4096, false);
+  const auto fabric = tables();
+  MrRecord& r = fabric->mr(own.mr->handle);
+  std::memset(p.local.data, 7, 64);
+  for (const std::uint64_t address :
+       {std::uint64_t{0}, std::uint64_t{4096}, ~std::uint64_t{0} - 64, beside.address()}) {
+    std::memset(own.data, 0, 64);
+    r.address = address;
+    EXPECT_EQ(p.write(own.address(), own.mr->rkey, 64).status, IBV_WC_SUCCESS);
+    EXPECT_EQ(own.data[63], 7);
+    EXPECT_EQ(beside.data[0], 0);
+  }
+  // Larger than it was registered, and elsewhere.
+  r.iova = 0;
+  r.length = ~std::uint64_t{0};
+  EXPECT_NE(p.write(beside.address(), own.mr->rkey, 64).status, IBV_WC_SUCCESS);
+  EXPECT_EQ(beside.data[0], 0);
+}
+
+TEST_F(Damage, FilesAreNotLongerThanTheyWereRegistered) {
+  Pair p;
+  const auto fabric = tables();
+  EXPECT_EQ(p.write(p.remote.address(), p.remote.mr->rkey, 64).status, IBV_WC_SUCCESS);
+  MrRecord& r = fabric->mr(p.remote.mr->handle);
+  r.iova = 0;
+  r.length = ~std::uint64_t{0};
+  EXPECT_NE(p.write(p.remote.address() + (1 << 30), p.remote.mr->rkey, 64).status, IBV_WC_SUCCESS);
+}
+
+TEST_F(Damage, RightsAreNotMoreThanWereRegistered) {
+  Pair p;
+  const auto fabric = tables();
+  void* page = mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ibv_mr* mr = ibv_reg_mr(p.rig.pd, page, 4096, int{IBV_ACCESS_REMOTE_READ});
+  ASSERT_NE(mr, nullptr);
+  fabric->mr(mr->handle).access = kFullAccess;
+  EXPECT_EQ(p.write(reinterpret_cast<std::uint64_t>(page), mr->rkey, 8).status,
+            IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(ibv_dereg_mr(mr), 0);
+  munmap(page, 4096);
+}
+
+TEST_F(Damage, AWindowEndsWithItsRegion) {
+  Pair p;
+  const auto fabric = tables();
+  Region own = p.rig.memory(4096, false, kFullAccess | IBV_ACCESS_MW_BIND);
+  ibv_mw* mw = ibv_alloc_mw(p.rig.pd, IBV_MW_TYPE_1);
+  ASSERT_NE(mw, nullptr);
+  ibv_mw_bind bind{};
+  bind.send_flags = IBV_SEND_SIGNALED;
+  bind.bind_info = {own.mr, own.address(), 4096, IBV_ACCESS_REMOTE_WRITE};
+  ASSERT_EQ(ibv_bind_mw(p.b, mw, &bind), 0);
+  EXPECT_EQ(wait_wc(p.cq_b).status, IBV_WC_SUCCESS);
+  const std::uint64_t address = own.address();
+  EXPECT_EQ(p.write(address, mw->rkey, 8).status, IBV_WC_SUCCESS);
+  fabric->mr(mw->handle).bound_to = 0;
+  p.rig.drop(own);  // not busy any more, as it seems
+  EXPECT_NE(p.write(address, mw->rkey, 8).status, IBV_WC_SUCCESS);
+  EXPECT_EQ(ibv_dealloc_mw(mw), 0);
+}
+
+TEST_F(Damage, NoOtherProcessIsTakenForAPeer) {
+  Pair p;
+  const auto fabric = tables();
+  Region own = p.rig.memory(4096, false), beside = p.rig.memory(4096, false);
+  // Owned by whom has our own process id: what lies there is not to be written.
+  MrRecord& r = fabric->mr(own.mr->handle);
+  r.owner.store(fabric->me());
+  r.address = beside.address();
+  std::memset(p.local.data, 7, 64);
+  EXPECT_NE(p.write(own.address(), own.mr->rkey, 64).status, IBV_WC_SUCCESS);
+  EXPECT_EQ(beside.data[0], 0);
+}
+
+TEST_F(Damage, OverlappingBytes) {
+  Pair p;
+  for (std::size_t i = 0; i < 300; ++i) p.local.data[i] = static_cast<std::uint8_t>(i);
+  EXPECT_EQ(p.write(p.local.address(10), p.local.mr->rkey, 200).status, IBV_WC_SUCCESS);
+  for (std::size_t i = 0; i < 200; ++i) EXPECT_EQ(p.local.data[10 + i], i & 0xff);
+}
+
+}  // namespace
+}  // namespace turnout::hca::test
