@@ -100,10 +100,18 @@ struct Channel {
   std::atomic<std::uint32_t> users;
 };
 
+// Where a queue of ours lies in the heap: what its record says may be damaged, and is not given
+// back.
+struct OwnRing {
+  std::uint64_t offset;  // 0: it has none
+  std::uint64_t bytes;
+};
+
 struct Cq {
   ibv_cq_ex verbs;  // first part equals ibv_cq
   std::uint32_t index;
   CqRecord* record;
+  OwnRing own_ring;
   Cqe* ring;  // this and the next two are guarded by poll_lock
   std::uint64_t mask;
   std::uint64_t head;
@@ -146,6 +154,7 @@ struct Srq {
   std::uint32_t index;
   std::uint32_t number;  // senders name an XRC one by it
   SrqRecord* record;
+  OwnRing own_ring;
   Xrcd* xrcd;  // null: a basic one
   Cq* cq;      // XRC: where its receives complete
   std::atomic<std::uint32_t> users;
@@ -207,6 +216,7 @@ struct Qp : QpHandles {
   std::uint32_t number;
   QpRecord* record;
   Hazard* hazard;
+  OwnRing own_ring;  // of receives
   ibv_qp_init_attr init;
   std::uint64_t dc_key;
   Xrcd* xrcd;            // XRC target: the object is one handle of the queue pair

@@ -20,16 +20,15 @@ bool LiveEngine::push(std::uint32_t index, Token owner, const Cqe& entry, bool s
         cq.owner.load(std::memory_order_relaxed) != owner) {
       return false;
     }
-    const std::uint64_t slots = cq.slots;
-    auto* ring = static_cast<Cqe*>(fabric_->heap(cq.ring, slots * sizeof(Cqe)));
-    if (ring == nullptr || slots == 0 || (slots & (slots - 1)) != 0) return false;
+    const CompletionRing ring = fabric_->ring(cq);
+    if (ring.start == nullptr) return false;
     fabric_->repair(cq);
     std::uint64_t tail = cq.tail;
     // A producer may have died between the entry and the index.
-    while (ring[tail & (slots - 1)].sequence.load(std::memory_order_relaxed) == tail + 1) ++tail;
-    if (tail - cq.head_seen >= slots) {
+    while (ring.entry(tail).sequence.load(std::memory_order_relaxed) == tail + 1) ++tail;
+    if (tail - cq.head_seen > ring.mask) {
       cq.head_seen = cq.head.load(std::memory_order_acquire);
-      if (tail - cq.head_seen >= slots) {
+      if (tail - cq.head_seen > ring.mask) {
         // IBTA 11.5.3: the entry is lost and the queue unusable.
         cq.tail = tail;
         cq.phase.store(ObjectPhase::error, std::memory_order_relaxed);
@@ -39,7 +38,7 @@ bool LiveEngine::push(std::uint32_t index, Token owner, const Cqe& entry, bool s
       }
     }
     if (event.object == 0) {
-      Cqe& slot = ring[tail & (slots - 1)];
+      Cqe& slot = ring.entry(tail);
       if (taker != nullptr) {
         taker->record->entry_position = tail;
         cq.pusher.store(taker->index + 1, std::memory_order_release);

@@ -207,8 +207,9 @@ class LiveEngine final : public Engine {
   // Moves a QP (ours or a peer's) to err, completes its receives, tells its owner.
   void fail_target(QpRecord& target, std::uint32_t number, ibv_event_type event) noexcept;
   [[nodiscard]] int create_receive_queue(ReceiveQueue& queue, std::uint32_t max_wr,
-                                         std::uint32_t max_sge, std::uint32_t pd) noexcept;
-  void destroy_receive_queue(ReceiveQueue& queue) noexcept;
+                                         std::uint32_t max_sge, std::uint32_t pd,
+                                         OwnRing& own) noexcept;
+  void destroy_receive_queue(ReceiveQueue& queue, const OwnRing& own) noexcept;
 
   // completions.cpp
   // taker: the queue pair whose taken receive this completes, or null.

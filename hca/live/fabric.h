@@ -23,6 +23,21 @@
 
 namespace turnout::hca {
 
+// Entries of a queue, all of them in the heap; null: its record is damaged, or has none.
+struct ReceiveRing {
+  std::byte* start = nullptr;
+  std::uint32_t mask = 0;
+  std::uint32_t max_sge = 0;  // <= kMaxSge
+  [[nodiscard]] ReceiveWqe* entry(std::uint32_t position) const noexcept {
+    return reinterpret_cast<ReceiveWqe*>(start + (position & mask) * receive_stride(max_sge));
+  }
+};
+struct CompletionRing {
+  Cqe* start = nullptr;
+  std::uint64_t mask = 0;
+  [[nodiscard]] Cqe& entry(std::uint64_t position) const noexcept { return start[position & mask]; }
+};
+
 class Fabric {
  public:
   // Errors: permission (another user's file), version, invalid (name, size, damaged), system.
@@ -60,11 +75,16 @@ class Fabric {
   [[nodiscard]] MulticastRecord& multicast(std::uint32_t i) const noexcept {
     return at<MulticastRecord>(Layout::multicasts)[i];
   }
-  // `bytes` of the heap at `offset`, null when they do not lie in it.
+  // `bytes` of the heap at `offset`, null when they do not lie in it or begin inside a page.
   [[nodiscard]] void* heap(std::uint64_t offset, std::uint64_t bytes) const noexcept {
-    if (offset < heap_begin_ || offset > size_ || bytes > size_ - offset) return nullptr;
+    if (offset < heap_begin_ || offset > size_ || bytes > size_ - offset || offset % kPage != 0) {
+      return nullptr;
+    }
     return base_ + offset;
   }
+  // The rings of a queue as they are now: the record may change under our hands, this does not.
+  [[nodiscard]] ReceiveRing ring(const ReceiveQueue& queue) const noexcept;
+  [[nodiscard]] CompletionRing ring(const CqRecord& cq) const noexcept;
 
   [[nodiscard]] Token me() const noexcept { return me_; }
   [[nodiscard]] int pid() const noexcept { return pid_; }

@@ -19,6 +19,11 @@ namespace {
 constexpr std::uint64_t pages_of(std::uint64_t bytes) {
   return (bytes + kPage - 1) / kPage;
 }
+// Read once, whatever the compiler thinks: what was checked is what is used.
+template <class T>
+T volatile_read(const T& value) noexcept {
+  return *static_cast<const volatile T*>(&value);
+}
 // From here on freed pages are given back to the system instead of being zeroed.
 constexpr std::uint64_t kPunchPages = 16;
 
@@ -30,6 +35,20 @@ bool Fabric::room(std::uint64_t bytes) const noexcept {
   struct statvfs fs {};
   if (fstatvfs(fd_, &fs) != 0) return true;
   return fs.f_bavail * fs.f_frsize >= bytes + 1024 * 1024;
+}
+
+ReceiveRing Fabric::ring(const ReceiveQueue& queue) const noexcept {
+  const std::uint32_t slots = volatile_read(queue.slots), max_sge = volatile_read(queue.max_sge);
+  if (slots == 0 || (slots & (slots - 1)) != 0 || max_sge > kMaxSge) return {};
+  void* start = heap(volatile_read(queue.ring), slots * receive_stride(max_sge));
+  return {static_cast<std::byte*>(start), slots - 1, max_sge};
+}
+
+CompletionRing Fabric::ring(const CqRecord& cq) const noexcept {
+  const std::uint64_t slots = volatile_read(cq.slots);
+  if (slots == 0 || (slots & (slots - 1)) != 0) return {};
+  void* start = heap(volatile_read(cq.ring), slots * sizeof(Cqe));
+  return {static_cast<Cqe*>(start), slots - 1};
 }
 
 std::uint64_t Fabric::allocate(std::uint64_t bytes) noexcept {

@@ -130,6 +130,7 @@ Cq* LiveEngine::create_cq(Context& context, const ibv_cq_init_attr_ex& attr) {
   }
   cq->index = index;
   cq->record = &fabric_->cq(index);
+  cq->own_ring = {ring, slots * sizeof(Cqe)};
   cq->ring = static_cast<Cqe*>(fabric_->heap(ring, slots * sizeof(Cqe)));
   cq->mask = slots - 1;
   set_next(*cq);
@@ -165,24 +166,24 @@ int LiveEngine::resize_cq(Cq& cq, int entries) {
   const std::uint64_t ring = fabric_->allocate(slots * sizeof(Cqe));
   if (ring == 0) return ENOMEM;
   auto* fresh = static_cast<Cqe*>(fabric_->heap(ring, slots * sizeof(Cqe)));
-  std::uint64_t old_ring = 0, old_slots = 0;
+  OwnRing old{};
   {
     const std::lock_guard poll(cq.poll_lock);
     CqRecord& r = *cq.record;
     const SharedGuard guard(*fabric_, r.lock);
     fabric_->repair(r);
-    while (cq.ring[r.tail & cq.mask].sequence.load(std::memory_order_relaxed) == r.tail + 1)
-      ++r.tail;
-    if (r.tail - cq.head > slots) {
-      old_ring = ring;  // does not fit: give the new one back
-      old_slots = slots;
+    std::uint64_t tail = r.tail;
+    while (cq.ring[tail & cq.mask].sequence.load(std::memory_order_relaxed) == tail + 1) ++tail;
+    r.tail = tail;
+    if (tail - cq.head > slots) {
+      old = {ring, slots * sizeof(Cqe)};  // does not fit: give the new one back
     } else {
-      for (std::uint64_t p = cq.head; p < r.tail; ++p) {
+      for (std::uint64_t p = cq.head; p < tail; ++p) {
         std::memcpy(static_cast<void*>(&fresh[p & (slots - 1)]), &cq.ring[p & cq.mask],
                     sizeof(Cqe));
       }
-      old_ring = r.ring;
-      old_slots = r.slots;
+      old = cq.own_ring;
+      cq.own_ring = {ring, slots * sizeof(Cqe)};
       r.ring = ring;
       r.slots = static_cast<std::uint32_t>(slots);
       cq.ring = fresh;
@@ -191,8 +192,8 @@ int LiveEngine::resize_cq(Cq& cq, int entries) {
       cq.verbs.cqe = static_cast<int>(slots);
     }
   }
-  fabric_->release(old_ring, old_slots * sizeof(Cqe));
-  return old_ring == ring ? EINVAL : 0;
+  fabric_->release(old.offset, old.bytes);
+  return old.offset == ring ? EINVAL : 0;
 }
 
 int LiveEngine::destroy_cq(Cq& cq) {
@@ -212,15 +213,12 @@ int LiveEngine::destroy_cq(Cq& cq) {
   }
   pthread_mutex_unlock(&cq.verbs.mutex);
   CqRecord& r = *cq.record;
-  std::uint64_t ring = 0, bytes = 0;
   {
     const SharedGuard guard(*fabric_, r.lock);
     r.phase.store(ObjectPhase::free, std::memory_order_release);
-    ring = r.ring;
-    bytes = r.slots * sizeof(Cqe);
     r.slots = 0;
   }
-  fabric_->release(ring, bytes);
+  fabric_->release(cq.own_ring.offset, cq.own_ring.bytes);
   r.owner.store(0, std::memory_order_release);
   if (auto* channel = reinterpret_cast<Channel*>(cq.verbs.channel)) {
     --channel->verbs.refcnt;

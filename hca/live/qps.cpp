@@ -102,14 +102,15 @@ Qp* LiveEngine::create_own(Context& context, ibv_qp_init_attr_ex& attr, QpKind k
   fabric_->hazard(index).store(0, std::memory_order_relaxed);
   if (own_receives && cap.max_recv_wr > 0) {
     cap.max_recv_sge = std::max(cap.max_recv_sge, 1U);
-    if (const int error = create_receive_queue(r.rq, cap.max_recv_wr, cap.max_recv_sge, pd->number);
+    if (const int error =
+            create_receive_queue(r.rq, cap.max_recv_wr, cap.max_recv_sge, pd->number, qp->own_ring);
         error != 0) {
       r.owner.store(0, std::memory_order_release);
       return failed<Qp>(error);
     }
   } else {
     if (!own_receives) cap.max_recv_wr = cap.max_recv_sge = 0;
-    destroy_receive_queue(r.rq);
+    destroy_receive_queue(r.rq, qp->own_ring);
   }
   const std::uint32_t number = std::uint32_t{r.salt} << 16 | index;
   r.identity.store(identity_of(number, QpPhase::reset), std::memory_order_release);
@@ -235,7 +236,7 @@ int LiveEngine::destroy_qp(Qp& qp) {
   qp.stalled.store(false, std::memory_order_release);
   forget_stalled(qp);
   qp.sq_lock.unlock();
-  destroy_receive_queue(r.rq);
+  destroy_receive_queue(r.rq, qp.own_ring);
   if (qp.init.send_cq != nullptr) drop_completions(cq_of(qp.init.send_cq), qp.number);
   if (qp.init.recv_cq != nullptr && qp.init.recv_cq != qp.init.send_cq) {
     drop_completions(cq_of(qp.init.recv_cq), qp.number);

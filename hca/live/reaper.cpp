@@ -8,9 +8,10 @@
 namespace turnout::hca {
 
 void Fabric::repair(ReceiveQueue& queue) const noexcept {
-  if (queue.taker == 0) return;
-  if (queue.taker - 1 < kMaxQps) {
-    QpRecord& dead = qp(queue.taker - 1);
+  const std::uint32_t taker = *static_cast<volatile std::uint32_t*>(&queue.taker);
+  if (taker == 0) return;
+  if (taker - 1 < kMaxQps) {
+    QpRecord& dead = qp(taker - 1);
     // It noted what it takes and died before it advanced the queue: nothing was taken.
     if (dead.taken_position == queue.head) dead.taken.store(0, std::memory_order_release);
   }
@@ -20,13 +21,12 @@ void Fabric::repair(ReceiveQueue& queue) const noexcept {
 void Fabric::repair(CqRecord& cq) const noexcept {
   const std::uint32_t pusher = cq.pusher.load(std::memory_order_acquire);
   if (pusher == 0) return;
-  const std::uint32_t slots = cq.slots;
-  const auto* ring = static_cast<const Cqe*>(heap(cq.ring, slots * sizeof(Cqe)));
-  if (pusher - 1 < kMaxQps && ring != nullptr && slots != 0 && (slots & (slots - 1)) == 0) {
+  const CompletionRing all = ring(cq);
+  if (pusher - 1 < kMaxQps && all.start != nullptr) {
     QpRecord& dead = qp(pusher - 1);
     const std::uint64_t position = dead.entry_position;
     // It published the completion and died before it said so: the receive is done.
-    if (ring[position & (slots - 1)].sequence.load(std::memory_order_acquire) == position + 1) {
+    if (all.entry(position).sequence.load(std::memory_order_acquire) == position + 1) {
       dead.taken.store(0, std::memory_order_release);
     }
   }
@@ -36,32 +36,32 @@ void Fabric::repair(CqRecord& cq) const noexcept {
 void Fabric::put_back(QpRecord& qp) noexcept {
   // The dead process took a receive from a queue and never completed it: its owner would wait for
   // ever.
-  if (qp.taken_cq < kMaxCqs) {
-    CqRecord& target_cq = cq(qp.taken_cq);
+  const volatile QpRecord& said = qp;  // each word is read once: what is checked is what is used
+  const std::uint32_t to = said.taken_cq;
+  if (to < kMaxCqs) {
+    CqRecord& target_cq = cq(to);
     const SharedGuard guard(*this, target_cq.lock);
     repair(target_cq);
   }
   const std::uint32_t kind = qp.taken.load(std::memory_order_acquire);
   if (kind == 0) return;
+  const std::uint32_t from = qp.taken_index, sges = said.taken_sges;
   ReceiveQueue* queue = nullptr;
-  if (kind == 1 && qp.taken_index < kMaxQps && this->qp(qp.taken_index).owner == qp.taken_owner) {
-    queue = &this->qp(qp.taken_index).rq;
-  } else if (kind == 2 && qp.taken_index < kMaxSrqs &&
-             srq(qp.taken_index).owner == qp.taken_owner) {
-    queue = &srq(qp.taken_index).rq;
+  if (kind == 1 && from < kMaxQps && this->qp(from).owner == qp.taken_owner) {
+    queue = &this->qp(from).rq;
+  } else if (kind == 2 && from < kMaxSrqs && srq(from).owner == qp.taken_owner) {
+    queue = &srq(from).rq;
   }
-  if (queue != nullptr && qp.taken_sges <= kMaxSge) {
+  if (queue != nullptr) {
     const SharedGuard guard(*this, queue->lock);
     repair(*queue);
     if (qp.taken.load(std::memory_order_acquire) == 0) return;
-    const std::uint64_t stride = receive_stride(queue->max_sge);
-    auto* ring = static_cast<std::byte*>(heap(queue->ring, queue->slots * stride));
-    if (queue->slots != 0 && ring != nullptr && queue->max_sge >= qp.taken_sges &&
-        queue->tail - queue->head < queue->slots) {
-      auto* wqe = reinterpret_cast<ReceiveWqe*>(ring + (queue->tail & (queue->slots - 1)) * stride);
+    const ReceiveRing all = ring(*queue);
+    if (all.start != nullptr && sges <= all.max_sge && queue->tail - queue->head <= all.mask) {
+      ReceiveWqe* wqe = all.entry(queue->tail);
       wqe->wr_id = qp.taken_wr_id;
-      wqe->num_sge = qp.taken_sges;
-      std::copy_n(qp.taken_sge, qp.taken_sges, reinterpret_cast<ReceiveSge*>(wqe + 1));
+      wqe->num_sge = sges;
+      std::copy_n(qp.taken_sge, sges, reinterpret_cast<ReceiveSge*>(wqe + 1));
       ++queue->tail;
     }
   }

@@ -8,28 +8,16 @@
 #include "hca/live/engine.h"
 
 namespace turnout::hca {
-namespace {
-
-ReceiveWqe* entry(void* ring, const ReceiveQueue& queue, std::uint32_t position) {
-  return reinterpret_cast<ReceiveWqe*>(static_cast<std::byte*>(ring) +
-                                       (position & (queue.slots - 1)) *
-                                           receive_stride(queue.max_sge));
-}
-
-void* ring_of(const Fabric& fabric, const ReceiveQueue& queue) noexcept {
-  const std::uint32_t slots = queue.slots;
-  if (slots == 0 || (slots & (slots - 1)) != 0 || queue.max_sge > kMaxSge) return nullptr;
-  return fabric.heap(queue.ring, slots * receive_stride(queue.max_sge));
-}
-
-}  // namespace
 
 int LiveEngine::create_receive_queue(ReceiveQueue& queue, std::uint32_t max_wr,
-                                     std::uint32_t max_sge, std::uint32_t pd) noexcept {
+                                     std::uint32_t max_sge, std::uint32_t pd,
+                                     OwnRing& own) noexcept {
   // One spare entry: what the reaper puts back finds room.
   const std::uint32_t slots = std::bit_ceil(max_wr + 1);
-  const std::uint64_t ring = fabric_->allocate(slots * receive_stride(max_sge));
+  const std::uint64_t bytes = slots * receive_stride(max_sge);
+  const std::uint64_t ring = fabric_->allocate(bytes);
   if (ring == 0) return ENOMEM;
+  own = {ring, bytes};
   const SharedGuard guard(*fabric_, queue.lock);
   queue.ring = ring;
   queue.max_wr = max_wr;
@@ -42,24 +30,21 @@ int LiveEngine::create_receive_queue(ReceiveQueue& queue, std::uint32_t max_wr,
   return 0;
 }
 
-void LiveEngine::destroy_receive_queue(ReceiveQueue& queue) noexcept {
-  std::uint64_t ring = 0, bytes = 0;
+void LiveEngine::destroy_receive_queue(ReceiveQueue& queue, const OwnRing& own) noexcept {
   {
     const SharedGuard guard(*fabric_, queue.lock);
-    bytes = queue.slots * receive_stride(queue.max_sge);
-    ring = queue.slots != 0 ? queue.ring : 0;
     queue.slots = 0;
   }
-  if (ring != 0) fabric_->release(ring, bytes);
+  if (own.offset != 0) fabric_->release(own.offset, own.bytes);
 }
 
 int LiveEngine::post(ReceiveQueue& queue, ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept {
   const SharedGuard guard(*fabric_, queue.lock);
-  void* ring = ring_of(*fabric_, queue);
+  const ReceiveRing ring = fabric_->ring(queue);
   for (; wr != nullptr; wr = wr->next) {
     int error = 0;
-    if (ring == nullptr || wr->num_sge < 0 ||
-        static_cast<std::uint32_t>(wr->num_sge) > queue.max_sge) {
+    if (ring.start == nullptr || wr->num_sge < 0 ||
+        static_cast<std::uint32_t>(wr->num_sge) > ring.max_sge) {
       error = EINVAL;
     } else if (queue.tail - queue.head >= queue.max_wr) {
       error = ENOMEM;
@@ -68,7 +53,7 @@ int LiveEngine::post(ReceiveQueue& queue, ibv_recv_wr* wr, ibv_recv_wr** bad) no
       *bad = wr;
       return error;
     }
-    ReceiveWqe* wqe = entry(ring, queue, queue.tail);
+    ReceiveWqe* wqe = ring.entry(queue.tail);
     auto* sge = reinterpret_cast<ReceiveSge*>(wqe + 1);
     wqe->wr_id = wr->wr_id;
     wqe->num_sge = static_cast<std::uint32_t>(wr->num_sge);
@@ -124,21 +109,22 @@ LiveEngine::Taken LiveEngine::take_receive(Qp& qp, const Target& target, Receive
       return Taken::gone;
     }
     if (queue.slots == 0) return Taken::empty;  // none, or being destroyed
-    void* ring = ring_of(*fabric_, queue);
-    if (ring == nullptr) return Taken::damaged;
+    const ReceiveRing ring = fabric_->ring(queue);
+    if (ring.start == nullptr) return Taken::damaged;
     if (queue.head == queue.tail) return Taken::empty;
-    const ReceiveWqe* wqe = entry(ring, queue, queue.head);
+    const ReceiveWqe* wqe = ring.entry(queue.head);
     out.wr_id = wqe->wr_id;
-    out.num_sge = wqe->num_sge;
+    const std::uint32_t num_sge = *static_cast<const volatile std::uint32_t*>(&wqe->num_sge);
+    out.num_sge = num_sge;
     out.pd = queue.pd;
     out.room = 0;
-    if (out.num_sge > queue.max_sge) return Taken::damaged;
+    if (num_sge > ring.max_sge) return Taken::damaged;
     const auto* sge = reinterpret_cast<const ReceiveSge*>(wqe + 1);
     QpRecord& mine = *qp.record;
-    for (std::uint32_t i = 0; i < out.num_sge; ++i) {
+    for (std::uint32_t i = 0; i < num_sge; ++i) {
       out.sge[i] = sge[i];
-      out.room += sge[i].length;
-      mine.taken_sge[i] = sge[i];
+      out.room += out.sge[i].length;
+      mine.taken_sge[i] = out.sge[i];
     }
     queue.taker = qp.index + 1;
     mine.taken_wr_id = out.wr_id;
@@ -173,10 +159,12 @@ void LiveEngine::flush_receives(QpRecord& record, std::uint32_t number) noexcept
   const Token owner = record.owner.load(std::memory_order_relaxed);
   const SharedGuard guard(*fabric_, record.rq.lock);
   fabric_->repair(record.rq);
-  void* ring = ring_of(*fabric_, record.rq);
-  while (ring != nullptr && record.rq.head != record.rq.tail) {
+  const ReceiveRing ring = fabric_->ring(record.rq);
+  if (ring.start == nullptr) return;
+  // No more than there can be, whatever head and tail say.
+  for (std::uint32_t n = 0; n <= ring.mask && record.rq.head != record.rq.tail; ++n) {
     Cqe done{};
-    done.wr_id = entry(ring, record.rq, record.rq.head)->wr_id;
+    done.wr_id = ring.entry(record.rq.head)->wr_id;
     done.qpn = number;
     done.status = IBV_WC_WR_FLUSH_ERR;
     done.opcode = IBV_WC_RECV;

@@ -37,7 +37,8 @@ Srq* LiveEngine::create_srq(Pd& pd, ibv_srq_init_attr& attr, Xrcd* xrcd, Cq* cq)
   r.cq = cq != nullptr ? cq->index : kNone;
   r.cookie = reinterpret_cast<std::uint64_t>(srq.get());
   r.async = context.async;
-  if (const int error = create_receive_queue(r.rq, attr.attr.max_wr, max_sge, pd.number);
+  if (const int error =
+          create_receive_queue(r.rq, attr.attr.max_wr, max_sge, pd.number, srq->own_ring);
       error != 0) {
     r.owner.store(0, std::memory_order_release);
     return failed<Srq>(error);
@@ -109,7 +110,7 @@ int LiveEngine::destroy_srq(Srq& srq) {
   while (srq.verbs.events_completed != read) pthread_cond_wait(&srq.verbs.cond, &srq.verbs.mutex);
   pthread_mutex_unlock(&srq.verbs.mutex);
   srq.record->phase.store(ObjectPhase::free, std::memory_order_release);
-  destroy_receive_queue(srq.record->rq);
+  destroy_receive_queue(srq.record->rq, srq.own_ring);
   if (srq.xrcd != nullptr) {
     // The queue pairs that receive into it live on: what they have taken completes first, for after
     // this the completion queue may go.

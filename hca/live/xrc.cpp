@@ -139,7 +139,7 @@ Qp* LiveEngine::create_target(Context& context, const ibv_qp_init_attr_ex& attr)
   r.attr = {};
   r.taken.store(0, std::memory_order_relaxed);
   fabric_->hazard(index).store(0, std::memory_order_relaxed);
-  destroy_receive_queue(r.rq);
+  destroy_receive_queue(r.rq, {});
   const std::uint32_t number = std::uint32_t{r.salt} << 16 | index;
   {
     const TableGuard guard(*fabric_);

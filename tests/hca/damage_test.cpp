@@ -115,5 +115,66 @@ TEST_F(Damage, OverlappingBytes) {
   for (std::size_t i = 0; i < 200; ++i) EXPECT_EQ(p.local.data[10 + i], i & 0xff);
 }
 
+TEST_F(Damage, RingsThatBeginInsideAPage) {
+  Pair p;
+  const auto fabric = tables();
+  post_recv(p.b, {p.remote.sge(0, 64)}, 1);
+  record_of(*fabric, p.b).rq.ring += 4;
+  post(p.a, IBV_WR_SEND, {p.local.sge(0, 8)}, 2);
+  EXPECT_EQ(wait_wc(p.cq_a).status, IBV_WC_REM_OP_ERR);
+}
+
+TEST_F(Damage, AReceiveIsNotPutBackOutsideItsRing) {
+  Pair p;
+  const auto fabric = tables();
+  constexpr Token kDead = make_token(2, 1);
+  ProcessRecord& dead = fabric->process(2);
+  QpRecord& victim = record_of(*fabric, p.b);
+  QpRecord& ghost = fabric->qp(kMaxQps - 1);
+  const auto put_back = [&] {
+    dead.pid = 0x3fff'fff0;
+    dead.token.store(kDead);
+    fabric->header().process_high.store(3);
+    fabric->header().qp_high.store(kMaxQps);
+    ghost.taken.store(1);
+    ghost.taken_index.store(p.b->handle);
+    ghost.taken_owner.store(victim.owner.load());
+    ghost.taken_sges = 1;
+    ghost.taken_cq = kNone;
+    ghost.owner.store(kDead);
+    fabric->reap(kDead);
+    EXPECT_EQ(ghost.owner.load(), 0U);
+  };
+  // slots * stride is 2^64.
+  const ReceiveQueue& rq = victim.rq;
+  const std::uint32_t slots = rq.slots, sges = rq.max_sge;
+  victim.rq.slots = 1U << 31;
+  victim.rq.max_sge = (1U << 29) - 1;
+  victim.rq.head = victim.rq.tail = 1U << 30;
+  put_back();
+  victim.rq.slots = 3;
+  victim.rq.max_sge = sges;
+  put_back();
+  EXPECT_EQ(victim.rq.tail, 1U << 30);
+  victim.rq.slots = slots;
+  put_back();
+  EXPECT_EQ(victim.rq.tail, (1U << 30) + 1);
+}
+
+TEST_F(Damage, QueuesGiveBackTheirOwnPages) {
+  Pair p;
+  const auto fabric = tables();
+  ibv_cq* other = p.rig.cq(64);
+  CqRecord& damaged = fabric->cq(other->handle);
+  post_recv(p.b, {p.remote.sge(0, 64)}, 1);
+  post(p.a, IBV_WR_SEND, {p.local.sge(0, 8)}, 2);
+  damaged.ring = fabric->cq(p.cq_b->handle).ring;
+  ibv_srq* srq = p.rig.srq(8);
+  fabric->srq(srq->handle).rq.ring = damaged.ring;
+  EXPECT_EQ(ibv_resize_cq(other, 256), 0);
+  p.rig.destroy(srq);
+  EXPECT_EQ(wait_wc(p.cq_b).wr_id, 1U);  // still there
+}
+
 }  // namespace
 }  // namespace turnout::hca::test
