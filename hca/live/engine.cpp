@@ -142,7 +142,23 @@ void LiveEngine::close(Context& context) {
   delete gone;
 }
 
-void LiveEngine::wait_unused(std::uint32_t key, std::uint32_t number) const noexcept {
+bool LiveEngine::executes(std::uint32_t index) noexcept {
+  {
+    // Of our own the record may say anything: who executes holds sq_lock.
+    const std::lock_guard lock(objects_mutex_);
+    if (Qp* qp = qps_[index].load(std::memory_order_acquire); qp != nullptr) {
+      if (!qp->sq_lock.try_lock()) return true;
+      qp->sq_lock.unlock();
+      return false;
+    }
+  }
+  const Token owner = fabric_->qp(index).owner.load();
+  return owner != fabric_->me() && fabric_->alive(owner);
+}
+
+void LiveEngine::wait_unused(std::uint32_t key, std::uint32_t number, const Qp* held) noexcept {
+  // Of a queue pair that executes nothing: another value is damage, and others might wait for it.
+  if (held != nullptr) held->hazard->store(0, std::memory_order_relaxed);
   // The invalidation before, the look at the hazards after: see executor.cpp.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const std::uint32_t high = std::min(fabric_->header().qp_high.load(), kMaxQps);
@@ -159,12 +175,12 @@ void LiveEngine::wait_unused(std::uint32_t key, std::uint32_t number) const noex
       }
       const timespec nap{0, 20'000};
       nanosleep(&nap, nullptr);
-      if (round % 64 == 0 && !fabric_->alive(fabric_->qp(i).owner.load())) break;
+      if (round % 64 == 0 && !executes(i)) break;
     }
   }
 }
 
-void LiveEngine::wait_untaken(std::uint32_t srq) const noexcept {
+void LiveEngine::wait_untaken(std::uint32_t srq) noexcept {
   const std::uint32_t high = std::min(fabric_->header().qp_high.load(), kMaxQps);
   for (std::uint32_t i = kFirstQp; i < high; ++i) {
     const QpRecord& q = fabric_->qp(i);
@@ -180,9 +196,8 @@ void LiveEngine::wait_untaken(std::uint32_t srq) const noexcept {
       const timespec nap{0, 20'000};
       nanosleep(&nap, nullptr);
       // What a dead one had taken must be put back before the record has another queue.
-      const Token owner = q.owner.load();
-      if (round % 64 != 0 || fabric_->alive(owner)) continue;
-      fabric_->reap(owner);
+      if (round % 64 != 0 || executes(i)) continue;
+      fabric_->reap(q.owner.load());
       break;
     }
   }

@@ -240,10 +240,13 @@ class LiveEngine final : public Engine {
   [[nodiscard]] static int checked_phase(const Qp& qp, QpPhase from, const ibv_qp_attr& attr,
                                          int mask, QpPhase& to);
 
-  // Waits until no initiator touches this region or queue pair. 0: not asked about.
-  void wait_unused(std::uint32_t key, std::uint32_t number) const noexcept;
+  // Waits until no initiator touches this region or queue pair. 0: not asked about. held: the queue
+  // pair of ours whose sq_lock the caller has, if any.
+  void wait_unused(std::uint32_t key, std::uint32_t number, const Qp* held = nullptr) noexcept;
   // Waits until no initiator has a receive of this SRQ of ours. Nobody can take another.
-  void wait_untaken(std::uint32_t srq) const noexcept;
+  void wait_untaken(std::uint32_t srq) noexcept;
+  // May somebody execute a request of the queue pair with this index now?
+  [[nodiscard]] bool executes(std::uint32_t index) noexcept;
   // A free record of the table of regions, ours from now on; kNone: it is full. table_lock held.
   [[nodiscard]] std::uint32_t reserve_region() noexcept;
   [[nodiscard]] Mr* publish_region(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,

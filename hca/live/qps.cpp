@@ -154,12 +154,12 @@ int LiveEngine::modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask) {
       while (static_cast<QpPhase>(identity & 0xff) != QpPhase::err &&
              !r.identity.compare_exchange_weak(identity, identity_of(qp.number, QpPhase::err))) {
       }
-      wait_unused(0, qp.number);  // nothing may succeed behind the flush
+      wait_unused(0, qp.number, &qp);  // nothing may succeed behind the flush
       fail(qp, QpPhase::err);
     }
   } else if (to == QpPhase::reset) {
     r.identity.store(identity_of(qp.number, QpPhase::reset), std::memory_order_seq_cst);
-    wait_unused(0, qp.number);
+    wait_unused(0, qp.number, &qp);
     qp.queue.clear();
     qp.stalled.store(false, std::memory_order_release);
     forget_stalled(qp);
@@ -231,7 +231,7 @@ int LiveEngine::destroy_qp(Qp& qp) {
   fork_guard_remove(qp);
   qp.sq_lock.lock();
   r.identity.store(static_cast<std::uint64_t>(QpPhase::free), std::memory_order_seq_cst);
-  wait_unused(0, qp.number);
+  wait_unused(0, qp.number, &qp);
   qp.queue.clear();
   qp.stalled.store(false, std::memory_order_release);
   forget_stalled(qp);

@@ -108,7 +108,7 @@ ibv_wc_status LiveEngine::bind(const Qp& qp, const SendWqe& wqe) noexcept {
     }
   }
   r.key.store(0, std::memory_order_seq_cst);
-  if (before != 0) wait_unused(before, 0);
+  if (before != 0) wait_unused(before, 0, &qp);
   r.generation = wqe.rkey & 0xff;
   r.bound_to = region;
   if (wqe.bind_length == 0) return IBV_WC_SUCCESS;
@@ -142,7 +142,7 @@ ibv_wc_status LiveEngine::invalidate(const Qp& qp, const SendWqe& wqe) noexcept 
       !r.key.compare_exchange_strong(key, 0, std::memory_order_seq_cst)) {
     return IBV_WC_MW_BIND_ERR;
   }
-  wait_unused(wqe.imm, 0);
+  wait_unused(wqe.imm, 0, &qp);
   return IBV_WC_SUCCESS;
 }
 

@@ -176,5 +176,32 @@ TEST_F(Damage, QueuesGiveBackTheirOwnPages) {
   EXPECT_EQ(wait_wc(p.cq_b).wr_id, 1U);  // still there
 }
 
+TEST_F(Damage, WaitsForNobodyEnd) {
+  Pair p;
+  const auto fabric = tables();
+  Region own = p.rig.memory(4096, false);
+  ibv_qp* third = p.rig.rc();
+  // None of our queue pairs executes anything, whatever these say.
+  fabric->hazard(p.a->handle).store(own.mr->rkey);
+  p.rig.drop(own);
+  fabric->hazard(p.a->handle).store(std::uint64_t{third->qp_num} << 32);
+  fabric->hazard(third->handle).store(std::uint64_t{third->qp_num} << 32);
+  p.rig.destroy(third);
+  // A hazard of an index that no queue pair of ours has, owned by us.
+  fabric->qp(500).owner.store(us(*fabric).token.load());
+  fabric->header().qp_high.store(501);
+  fabric->hazard(500).store(std::uint64_t{p.a->qp_num} << 32);
+  EXPECT_EQ(modify_state(p.a, IBV_QPS_ERR), 0);
+  fabric->hazard(500).store(0);
+  ibv_xrcd* xrcd = p.rig.xrcd();
+  ibv_srq* srq = p.rig.xrc_srq(xrcd, 8);
+  QpRecord& taker = record_of(*fabric, p.b);
+  taker.taken_index.store(srq->handle);
+  taker.taken_owner.store(us(*fabric).token.load());
+  taker.taken.store(2);
+  p.rig.destroy(srq);
+  taker.taken.store(0);
+}
+
 }  // namespace
 }  // namespace turnout::hca::test
