@@ -104,7 +104,7 @@ constexpr Rule kRules[] = {
 }  // namespace
 
 ibv_qp_state to_verbs(QpPhase phase) noexcept {
-  return phase == QpPhase::free ? IBV_QPS_UNKNOWN
+  return phase >= QpPhase::free ? IBV_QPS_UNKNOWN  // or of a record that is damaged
                                 : static_cast<ibv_qp_state>(static_cast<int>(phase));
 }
 

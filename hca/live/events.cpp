@@ -24,6 +24,28 @@ int read_record(int fd, EventRecord& event) {
   }
 }
 
+// Does an object of this kind have such an event? What a damaged record sends elsewhere could be
+// taken for any: acknowledged as an event of another kind of object it would destroy this one.
+bool fits(const EventRecord& event) noexcept {
+  switch (event.type) {
+    case kCompletion:
+    case IBV_EVENT_CQ_ERR:
+      return event.object == kCqEvent;
+    case IBV_EVENT_SRQ_ERR:
+    case IBV_EVENT_SRQ_LIMIT_REACHED:
+      return event.object == kSrqEvent;
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+    case IBV_EVENT_COMM_EST:
+    case IBV_EVENT_SQ_DRAINED:
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+      return event.object == kQpEvent || event.object == kXrcEvent;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 void LiveEngine::raise(Token owner, const PipeRef& pipe, const EventRecord& event) noexcept {
@@ -65,7 +87,7 @@ int LiveEngine::get_cq_event(Channel& channel, ibv_cq** cq, void** cq_context) {
     if (const int error = read_record(channel.verbs.fd, event); error != 0) return error;
     const std::lock_guard lock(objects_mutex_);
     const auto found = cqs_.find(event.index);
-    if (event.object != kCqEvent || found == cqs_.end() ||
+    if (event.type != kCompletion || !fits(event) || found == cqs_.end() ||
         found->second->record->generation != event.generation) {
       continue;  // of a CQ destroyed before its event was read
     }
@@ -83,6 +105,7 @@ int LiveEngine::get_async_event(Context& context, ibv_async_event& out) {
     if (const int error = read_record(context.verbs.context.async_fd, event); error != 0) {
       return error;
     }
+    if (event.type == kCompletion || !fits(event)) continue;
     const std::lock_guard lock(objects_mutex_);
     out.event_type = static_cast<ibv_event_type>(event.type);
     if (event.object == kCqEvent) {

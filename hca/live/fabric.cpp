@@ -440,6 +440,7 @@ void Fabric::leave_at_exit() noexcept {
   if (pid_ != getpid() || base_ == nullptr) return;
   const bool locked = lock_file(fd_);
   process(slot_of(me_)).leaving.store(1);
+  left_ = true;
   if (locked && !others_attached() && still_linked(fd_, path_)) unlink(path_.c_str());
   unlock_file(fd_);
 }
@@ -447,8 +448,7 @@ void Fabric::leave_at_exit() noexcept {
 Fabric::~Fabric() {
   if (base_ == nullptr) return;
   if (pid_ == getpid()) {
-    const bool left = process(slot_of(me_)).leaving.load() != 0;
-    if (!left) leave();
+    if (!left_) leave();
   }
   for (auto& [inode, pipe] : pipes_) close(pipe.fd);
   munmap(base_, size_);

@@ -172,6 +172,7 @@ class Fabric {
   std::uint64_t heap_begin_ = 0;
   Token me_ = 0;
   int pid_ = 0;
+  bool left_ = false;  // at exit
   int wake_read_ = -1, wake_write_ = -1;
 
   struct OpenPipe {

@@ -205,8 +205,12 @@ void LiveEngine::firmware_main() noexcept {
     for (std::size_t i = 0; i < watches.size(); ++i) {
       if (polls[i + 1].revents == 0) continue;
       fabric_->reap(watches[i].token);
+      // Where a damaged record named another process it lives on: refresh() watches the right one.
+      ::close(watches[i].pidfd);
+      watches[i].pidfd = -1;
       changed = true;
     }
+    std::erase_if(watches, [](const Watch& w) { return w.pidfd < 0; });
     if (changed) {
       refresh();
       memory_.sweep(

@@ -203,5 +203,43 @@ TEST_F(Damage, WaitsForNobodyEnd) {
   taker.taken.store(0);
 }
 
+TEST_F(Damage, EventsOfAnotherKindAreNotHandedOut) {
+  Pair p;
+  const int async = context_of(p.rig.context).async_write;
+  const auto say = [&](std::uint32_t type, std::uint32_t object) {
+    const EventRecord event{0, p.a->handle, p.a->qp_num, type, object};
+    EXPECT_EQ(write(async, &event, sizeof event), static_cast<ssize_t>(sizeof event));
+  };
+  say(IBV_EVENT_CQ_ERR, kQpEvent);
+  say(IBV_EVENT_SRQ_ERR, kQpEvent);
+  say(kCompletion, kQpEvent);
+  say(IBV_EVENT_QP_FATAL, kCqEvent);
+  say(0x1000'0000, kQpEvent);
+  say(IBV_EVENT_COMM_EST, kQpEvent);
+  EXPECT_EQ(p.event().event_type, IBV_EVENT_COMM_EST);
+  EXPECT_FALSE(readable(p.rig.context->async_fd, 0));
+}
+
+TEST_F(Damage, AStateThatIsNoneIsUnknown) {
+  Pair p;
+  const auto fabric = tables();
+  auto& identity = record_of(*fabric, p.a).identity;
+  const std::uint64_t good = identity.load();
+  identity.store((good & ~std::uint64_t{0xff}) | 0x55);
+  EXPECT_EQ(state_of(p.a), IBV_QPS_UNKNOWN);
+  EXPECT_EQ(modify_state(p.a, IBV_QPS_SQD), EINVAL);
+  identity.store(good);
+}
+
+// The file goes although the table says that we had left already.
+TEST_F(Damage, LeavingIsNotForgotten) {
+  Rig rig;
+  const int fd = open(path_.c_str(), O_RDWR | O_CLOEXEC);
+  const std::uint32_t left = 1;
+  const off_t at = Layout::processes + offsetof(ProcessRecord, leaving);  // we are the only one
+  EXPECT_EQ(pwrite(fd, &left, sizeof left, at), static_cast<ssize_t>(sizeof left));
+  close(fd);
+}
+
 }  // namespace
 }  // namespace turnout::hca::test
