@@ -84,7 +84,7 @@ def pair(turnout, operation, kind, service, variant, arguments, number):
                 break
         text += server.communicate(timeout=LIMIT if client and client.returncode == 0 else 10)[0]
     except subprocess.TimeoutExpired:
-        server.kill()
+        server.terminate()  # `turnout verbs` hands it on
         text += server.communicate()[0] + "\n(took too long)"
         return "wrong", text
     if server.returncode == 0 and client.returncode == 0:
