@@ -16,8 +16,9 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kRetryWait{5};
 // A listener that opens again between two connections (perftest -R) has, on a fabric, the time that
-// address and route take its client. Here they take none, so a missing listener is waited for.
-constexpr milliseconds kListenerWait{500};
+// address and route take its client. Here they take none, so a missing listener is waited for; half
+// a second was too short on two cores that were busy with a build.
+constexpr milliseconds kListenerWait{2000};
 constexpr std::uint32_t k24Bits = 0xffffff;
 
 bool valid_param(const Id& id, const rdma_conn_param* p, Kind kind, std::size_t before = 0) {
