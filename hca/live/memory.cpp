@@ -77,7 +77,13 @@ __attribute__((no_sanitize("thread"))) void copy_in_order(std::uint8_t* to,
   auto* t = to;
   const auto* f = from;
   std::uint64_t n = body;
-  asm volatile("rep movsb" : "+D"(t), "+S"(f), "+c"(n) : : "memory");
+  if (t > f && t < f + n) {  // they overlap: the end first, as memmove does
+    t += n - 1;
+    f += n - 1;
+    asm volatile("std\n\trep movsb\n\tcld" : "+D"(t), "+S"(f), "+c"(n) : : "memory", "cc");
+  } else {
+    asm volatile("rep movsb" : "+D"(t), "+S"(f), "+c"(n) : : "memory");
+  }
 #else
   // A program may send from where it receives, and a damaged receive may lie anywhere.
   std::memmove(to, from, body);
