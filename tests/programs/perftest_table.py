@@ -15,7 +15,8 @@ import pathlib
 import re
 import subprocess
 import sys
-import time
+
+import verbs_pair
 
 OPERATIONS = ["send", "write", "read", "atomic"]
 KINDS = ["lat", "bw"]
@@ -68,27 +69,12 @@ def pair(turnout, operation, kind, service, variant, arguments, number):
     program = [f"ib_{operation}_{kind}", "-c", service, "-p", str(20000 + os.getpid() * 7 % 20000 + number), *arguments]
     env = dict(os.environ, TURNOUT_ADAPTER="connectx-5")
     command = [turnout, "verbs", "--fabric", f"perftest-{os.getpid()}-{number}", "--mlx5dv", "--"] + program
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
-    text = ""
-    client = None
-    try:
-        # The server listens when it has made its queue pairs; a client that came too early ends.
-        deadline = time.monotonic() + LIMIT
-        while time.monotonic() < deadline:
-            time.sleep(0.2)
-            client = subprocess.run(command + ["localhost"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                    text=True, env=env, timeout=LIMIT)
-            text = client.stdout
-            if server.poll() is not None or not re.search(r"Couldn't connect|Connection refused|Failed to connect",
-                                                           text):
-                break
-        text += server.communicate(timeout=LIMIT if client and client.returncode == 0 else 10)[0]
-    except subprocess.TimeoutExpired:
-        server.terminate()  # `turnout verbs` hands it on
-        text += server.communicate()[0] + "\n(took too long)"
-        return "wrong", text
-    if server.returncode == 0 and client.returncode == 0:
+    ended = verbs_pair.run(command, command + ["localhost"], LIMIT, env)
+    text = ended.text
+    if ended.good:
         return "ok", text
+    if ended.client is None:
+        return "wrong", text
     if any((service, variant) == fault[:2] and fault[2] in text for fault in FAULTS):
         return "fault", text
     refusal = not_offered(text)

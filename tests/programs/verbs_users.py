@@ -10,9 +10,9 @@ import argparse
 import os
 import pathlib
 import re
-import subprocess
 import sys
-import time
+
+import verbs_pair
 
 LIMIT = 60  # seconds of a pair
 UCX_TESTS = ["tag_lat", "tag_bw", "tag_sync_lat", "ucp_put_lat", "ucp_put_bw", "ucp_get", "ucp_add", "ucp_fadd",
@@ -44,24 +44,11 @@ def run(turnout, number, variables, server_words, port_option, client_words):
     env = dict(os.environ, **variables)
     verbs = [turnout, "verbs", "--fabric", f"users-{os.getpid()}-{number}", "--"]
     command = verbs + server_words + [str(port)]
-    ours = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "env": env}
     client = verbs + server_words[:-1] + port_option + [str(port)] + client_words
-    server = subprocess.Popen(command, **ours)
-    text, code = "", None
-    try:
-        # A client that comes before the server listens ends at once.
-        for _ in range(50):
-            time.sleep(0.2)
-            done = subprocess.run(client, timeout=LIMIT, **ours)
-            text, code = done.stdout, done.returncode
-            if code == 0 or server.poll() is not None or not re.search("(?i)refused|failed to connect", text):
-                break
-        text += server.communicate(timeout=LIMIT if code == 0 else 5)[0]
-    except subprocess.TimeoutExpired:
-        server.terminate()
-        return text + server.communicate()[0] + "\n(took too long)"
-    if code != 0 or server.returncode != 0:
-        return f"{text}\n(client {code}, server {server.returncode})"
+    ended = verbs_pair.run(command, client, LIMIT, env)
+    if not ended.good:
+        return f"{ended.text}\n(client {ended.client}, server {ended.server})"
+    text = ended.text
     return "" if server_words[0] != "ucx_perftest" or "Final:" in text else text
 
 
