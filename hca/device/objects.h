@@ -77,7 +77,7 @@ struct Pd {
 struct Mr {
   ibv_mr verbs;
   std::uint32_t index;
-  int fd;         // our duplicate while registered, or -1
+  int fd;         // of the file that it lies in, kept by SharedFiles; or -1
   bool imported;  // another object of the same region owns it
 };
 

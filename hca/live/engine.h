@@ -25,6 +25,7 @@
 #include "hca/device/engine.h"
 #include "hca/live/fabric.h"
 #include "hca/live/memory.h"
+#include "hca/live/shared_pages.h"
 
 namespace turnout::hca {
 
@@ -249,13 +250,26 @@ class LiveEngine final : public Engine {
   [[nodiscard]] bool executes(std::uint32_t index) noexcept;
   // A free record of the table of regions, ours from now on; kNone: it is full. table_lock held.
   [[nodiscard]] std::uint32_t reserve_region() noexcept;
+  // What a region's record says of where its bytes are.
+  struct Backing {
+    MrKind kind = MrKind::process;
+    std::uint64_t location = 0;
+    std::uint32_t device = 0;
+    std::uint64_t inode = 0;
+    int fd = -1;
+  };
+  // Of `pages`, which it takes over, or of ordinary memory if there are none.
+  [[nodiscard]] Backing back(const void* address, const SharedPages& pages);
+  static void set_backing(MrRecord& record, const Backing& backing) noexcept;
+  // Takes the backing's descriptor over. address: null of a file that was registered as one.
   [[nodiscard]] Mr* publish_region(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
-                                   unsigned access, MrKind kind, std::uint64_t location, int fd);
+                                   unsigned access, const Backing& backing);
   [[nodiscard]] bool names_this_port(const ibv_ah_attr& attr,
                                      const Context& context) const noexcept;
 
   std::shared_ptr<Fabric> fabric_;
   Memory memory_;
+  SharedFiles files_;
   std::uint32_t contexts_ = 0;       // guarded by the registry's mutex
   std::atomic<Qp*>* qps_ = nullptr;  // by index; ours only
 

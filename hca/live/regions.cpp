@@ -6,12 +6,14 @@
 
 #include <cerrno>
 #include <memory>
+#include <utility>
 
 #include "base/log.h"
 #include "hca/device/failed.h"
 #include "hca/device/rules.h"
 #include "hca/live/engine.h"
 #include "hca/live/fork_guard.h"
+#include "hca/live/shared_pages.h"
 
 namespace turnout::hca {
 
@@ -30,36 +32,52 @@ std::uint32_t LiveEngine::reserve_region() noexcept {
   return kNone;
 }
 
-Mr* LiveEngine::publish_region(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
-                               unsigned access, MrKind kind, std::uint64_t location, int fd) {
-  auto mr = std::make_unique<Mr>();
+LiveEngine::Backing LiveEngine::back(const void* address, const SharedPages& pages) {
   struct stat st {};
-  if (fd >= 0 && fstat(fd, &st) != 0) return failed<Mr>(errno);
+  if (pages.fd < 0 || fstat(pages.fd, &st) != 0) {
+    if (pages.fd >= 0) ::close(pages.fd);
+    return {MrKind::process, reinterpret_cast<std::uint64_t>(address), 0, 0, -1};
+  }
+  return {MrKind::shared, pages.offset, fold(st.st_dev), st.st_ino, files_.keep(pages.fd, st)};
+}
+
+void LiveEngine::set_backing(MrRecord& record, const Backing& backing) noexcept {
+  record.kind = static_cast<std::uint32_t>(backing.kind) & 0xf;
+  record.address = backing.location;
+  record.device = backing.device;
+  record.inode = backing.inode;
+  record.fd = backing.fd;
+  record.mapped.store(0, std::memory_order_relaxed);
+}
+
+Mr* LiveEngine::publish_region(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
+                               unsigned access, const Backing& backing) {
+  auto mr = std::make_unique<Mr>();
   std::uint32_t key = 0;
   {
     const TableGuard guard(*fabric_);
     const std::uint32_t index = reserve_region();
-    if (index == kNone) return failed<Mr>(ENOMEM);
+    if (index == kNone) {
+      files_.release(backing.fd);
+      return failed<Mr>(ENOMEM);
+    }
     MrRecord& r = fabric_->mr(index);
     r.window = static_cast<std::uint32_t>(WindowKind::none);
     r.generation = (r.generation + 1) & 0xff;
     r.pd = pd.number;
     r.access = access & 0xffff;
-    r.kind = static_cast<std::uint32_t>(kind) & 0xf;
     r.iova = iova;
     r.length = length;
-    r.address = location;
-    r.device = fold(st.st_dev);
+    set_backing(r, backing);
     r.registration.fetch_add(1, std::memory_order_relaxed);
-    r.inode = st.st_ino;
-    r.fd = fd;
-    r.mapped.store(0, std::memory_order_relaxed);
     key = index << 8 | r.generation;
-    if (kind == MrKind::process) memory_.own(key, {location, iova, length, access});
+    if (backing.kind == MrKind::process || address != nullptr) {
+      memory_.own(key, {reinterpret_cast<std::uint64_t>(address), iova, length, access});
+    }
     r.key.store(key, std::memory_order_release);
     mr->index = index;
   }
-  mr->fd = fd;
+  mr->fd = backing.fd;
   mr->verbs.context = pd.verbs.context;
   mr->verbs.pd = &pd.verbs;
   mr->verbs.addr = address;
@@ -79,8 +97,11 @@ Mr* LiveEngine::register_memory(Pd& pd, void* address, std::uint64_t length, std
   const bool implicit =
       (access & IBV_ACCESS_ON_DEMAND) != 0 && address == nullptr && length == SIZE_MAX;
   if (!valid_access(access) || (length > kMaxMrBytes && !implicit)) return failed<Mr>(EINVAL);
-  return publish_region(pd, address, length, iova, access, MrKind::process,
-                        reinterpret_cast<std::uint64_t>(address), -1);
+  // With on-demand paging it is the addresses that are registered, whatever they show later.
+  const bool on_demand = (access & IBV_ACCESS_ON_DEMAND) != 0;
+  return publish_region(
+      pd, address, length, iova, access,
+      back(address, on_demand ? SharedPages{} : find_shared_pages(address, length)));
 }
 
 Mr* LiveEngine::register_file(Pd& pd, std::uint64_t offset, std::uint64_t length,
@@ -98,13 +119,7 @@ Mr* LiveEngine::register_file(Pd& pd, std::uint64_t offset, std::uint64_t length
   }
   const int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
   if (own < 0) return failed<Mr>(errno);
-  Mr* mr = publish_region(pd, nullptr, length, iova, access, MrKind::shared, offset, own);
-  if (mr == nullptr) {
-    const int error = errno;
-    ::close(own);
-    errno = error;
-  }
-  return mr;
+  return publish_region(pd, nullptr, length, iova, access, back(nullptr, {own, offset}));
 }
 
 Mr* LiveEngine::import_region(Pd& pd, std::uint32_t handle) {
@@ -142,7 +157,7 @@ int LiveEngine::deregister(Mr& mr) {
   memory_.disown(mr.index);
   const bool mapped = r.mapped.load(std::memory_order_relaxed) != 0;
   r.owner.store(0, std::memory_order_release);
-  if (mr.fd >= 0) ::close(mr.fd);
+  files_.release(mr.fd);
   if (mapped) fabric_->wake_all();  // so that the peers unmap it
   --reinterpret_cast<Pd*>(mr.verbs.pd)->users;
   delete &mr;
@@ -152,12 +167,18 @@ int LiveEngine::deregister(Mr& mr) {
 int LiveEngine::reregister(Mr& mr, const Reregistration& change) {
   if (const int error = refuse_child(context_of(mr.verbs.context)); error != 0) return error;
   MrRecord& r = fabric_->mr(mr.index);
-  // Pages of a file have no address that could be another one.
-  const bool shared = mr.imported ? static_cast<MrKind>(r.kind) == MrKind::shared : mr.fd >= 0;
-  if (change.moves && shared) return EOPNOTSUPP;
+  // A file registered as one has no address that could be another one. Nor has another process's.
+  const bool addressed = mr.imported ? static_cast<MrKind>(r.kind) == MrKind::process
+                                     : mr.verbs.addr != nullptr || mr.fd < 0;
+  if (change.moves && !addressed) return EOPNOTSUPP;
   if ((change.changes_access && !valid_access(change.access)) ||
       (change.moves && change.length > kMaxMrBytes)) {
     return EINVAL;
+  }
+  Backing backing;
+  if (change.moves) {
+    backing = back(change.address,
+                   mr.imported ? SharedPages{} : find_shared_pages(change.address, change.length));
   }
   r.key.store(0, std::memory_order_seq_cst);
   wait_unused(mr.verbs.rkey, 0);
@@ -170,12 +191,16 @@ int LiveEngine::reregister(Mr& mr, const Reregistration& change) {
   }
   if (change.changes_access) r.access = change.access & 0xffff;
   if (change.moves) {
-    r.iova = r.address = reinterpret_cast<std::uint64_t>(change.address);
+    const bool mapped = r.mapped.load(std::memory_order_relaxed) != 0;
+    r.iova = reinterpret_cast<std::uint64_t>(change.address);
     r.length = change.length;
+    set_backing(r, backing);
+    files_.release(std::exchange(mr.fd, backing.fd));
+    if (mapped) fabric_->wake_all();
     mr.verbs.addr = change.address;
     mr.verbs.length = change.length;
   }
-  if (!shared && r.owner.load(std::memory_order_relaxed) == fabric_->me()) {
+  if (addressed && r.owner.load(std::memory_order_relaxed) == fabric_->me()) {
     Memory::Own where = memory_.owned(mr.index);
     if (change.moves) {
       where.direct = where.iova = reinterpret_cast<std::uint64_t>(change.address);
