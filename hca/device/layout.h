@@ -25,7 +25,7 @@
 namespace turnout::hca {
 
 inline constexpr std::uint64_t kMagic = 0x3141'5554'4f4e'5254ULL;  // "TRNOTUA1"
-inline constexpr std::uint32_t kLayoutVersion = 5;
+inline constexpr std::uint32_t kLayoutVersion = 6;
 inline constexpr std::uint64_t kPage = 4096;
 inline constexpr std::uint32_t kNone = 0xffff'ffff;  // no index
 
@@ -58,8 +58,7 @@ struct alignas(64) Header {
   std::uint32_t version;
   std::uint32_t layout;  // hash of all sizes below
   std::uint64_t file_size;
-  std::uint64_t pid_namespace;  // inode: process ids mean something only inside one
-  std::uint64_t generation;     // random, new for every file
+  std::uint64_t generation;  // random, new for every file
   std::atomic<std::uint32_t> ready;
   std::uint32_t unused;
   std::atomic<std::uint64_t> next_pd;

@@ -22,7 +22,7 @@ namespace {
 
 struct Registry {
   std::mutex mutex;
-  std::map<std::string, LiveEngine*> engines;  // by path of the fabric's file
+  std::map<std::string, LiveEngine*> engines;  // by label of the fabric
 };
 Registry& registry() {
   static auto* one = new Registry;  // contexts may be closed by exit handlers
@@ -36,7 +36,7 @@ struct ExitHook {
       Registry& all = registry();
       const std::unique_lock lock(all.mutex, std::try_to_lock);
       if (lock.owns_lock()) {
-        for (auto& [path, engine] : all.engines) {
+        for (auto& [label, engine] : all.engines) {
           if (engine != nullptr) engine->stop();
         }
       }
@@ -59,7 +59,7 @@ Result<LiveEngine*> LiveEngine::open(Context& context, const std::string& name) 
   std::shared_ptr<Fabric> fabric = opened.value();
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
-  LiveEngine*& slot = all.engines[fabric->path()];
+  LiveEngine*& slot = all.engines[fabric->label()];
   // A fork's child finds its parent's, whose thread is not here.
   if (slot == nullptr || slot->fabric_ != fabric) {
     std::unique_ptr<LiveEngine> engine(new LiveEngine(fabric));
@@ -135,7 +135,7 @@ void LiveEngine::close(Context& context) {
     if (--contexts_ == 0) {
       gone = this;
       fabric = fabric_;
-      const auto known = all.engines.find(fabric_->path());
+      const auto known = all.engines.find(fabric_->label());
       if (known != all.engines.end() && known->second == this) all.engines.erase(known);
     }
   }

@@ -1,10 +1,8 @@
 #include "hca/live/fabric.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
@@ -19,15 +17,17 @@
 #include <cstring>
 #include <map>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "base/file_descriptor.h"
 #include "base/log.h"
+#include "hca/live/directory.h"
 
 namespace turnout::hca {
 namespace {
 
-// Fabrics this process is attached to, by path.
+// Fabrics this process is attached to, by label.
 struct Attached {
   std::mutex mutex;
   std::map<std::string, std::weak_ptr<Fabric>> fabrics;
@@ -63,37 +63,17 @@ std::uint64_t start_time(std::uint32_t pid) noexcept {
   return std::strtoull(p + 1, nullptr, 10);
 }
 
-std::uint64_t pid_namespace() noexcept {
-  struct stat st {};
-  return stat("/proc/self/ns/pid", &st) == 0 ? st.st_ino : 0;
-}
-
-// Excludes other openers and leavers: a lock on the file's first byte. False after ten seconds.
-bool lock_file(int fd) noexcept {
-  struct flock l {};
-  l.l_type = F_WRLCK;
-  l.l_whence = SEEK_SET;
-  l.l_len = 1;
-  for (int tries = 0; tries < 10'000; ++tries) {
-    if (fcntl(fd, F_OFD_SETLK, &l) == 0) return true;
-    if (errno != EAGAIN && errno != EACCES && errno != EINTR) return false;
-    usleep(1000);
+// Closes a descriptor unless somebody takes it.
+struct Descriptor {
+  int fd;
+  explicit Descriptor(int number) noexcept : fd(number) {}
+  ~Descriptor() {
+    if (fd >= 0) close(fd);
   }
-  return false;
-}
-void unlock_file(int fd) noexcept {
-  struct flock l {};
-  l.l_type = F_UNLCK;
-  l.l_whence = SEEK_SET;
-  l.l_len = 1;
-  fcntl(fd, F_OFD_SETLK, &l);
-}
-bool still_linked(int fd, const std::string& path) noexcept {
-  struct stat by_fd {
-  }, by_path{};
-  return fstat(fd, &by_fd) == 0 && lstat(path.c_str(), &by_path) == 0 &&
-         by_fd.st_ino == by_path.st_ino && by_fd.st_dev == by_path.st_dev;
-}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int take() noexcept { return std::exchange(fd, -1); }
+};
 
 }  // namespace
 
@@ -112,160 +92,129 @@ Result<std::shared_ptr<Fabric>> Fabric::open(const std::string& name, std::uint6
   }
   Attached& all = attached();
   const std::lock_guard lock(all.mutex);
-  const std::string path = fmt::format("/dev/shm/turnout-{}-{}", geteuid(), name);
-  if (auto known = all.fabrics[path].lock()) {
+  const std::string label = fmt::format("{} of user {}", name, geteuid());
+  if (auto known = all.fabrics[label].lock()) {
     if (known->pid() == getpid()) return known;
     all.kept.push_back(
         std::move(known));  // a fork's parent's: its mapping stays, its place is not ours
   }
   std::shared_ptr<Fabric> fabric(new Fabric);
-  fabric->path_ = path;
+  fabric->label_ = label;
   fabric->name_ = name;
-  if (Status s = fabric->attach(name, size); !s) return s;
-  all.fabrics[path] = fabric;
+  if (Status s = fabric->attach(size); !s) return s;
+  all.fabrics[label] = fabric;
   return fabric;
 }
 
-Status Fabric::attach(const std::string& name, std::uint64_t size) {
+Status Fabric::attach(std::uint64_t size) {
   pid_ = getpid();
-  // Several rounds: the file may be unlinked or replaced between open and lock.
-  for (int round = 0; round < 1000; ++round) {
-    bool again = false;
-    Status s = try_attach(size, again);
-    if (again) continue;
-    if (s) TURNOUT_LOG(hca, info, "attached to fabric {} as process {}", path_, slot_of(me_));
+  const Descriptor lock(lock_directory(name_));
+  if (lock.fd < 0) {
+    return failure(Code::system,
+                   fmt::format("fabric {} is kept locked by another process: end it, or set "
+                               "TURNOUT_FABRIC to another name",
+                               label_),
+                   errno);
+  }
+  Status s = find_memory();
+  // A process that is ending refuses to be looked at until its name is gone, too: a moment later.
+  for (int round = 0; s.code() == Code::permission && round < 1000; ++round) {
+    usleep(1000);
+    s = find_memory();
+  }
+  if (s && base_ == nullptr) s = make_memory(size);
+  if (s) s = join();
+  if (!s) {
+    unmap();
     return s;
   }
-  return failure(
-      Code::system,
-      fmt::format("{} changes all the time: is something else using the name {}?", path_, name));
+  // Peers write our memory through process_vm_writev; Yama's ptrace_scope 1 needs this consent.
+  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+  TURNOUT_LOG(hca, info, "attached to fabric {} as process {}", label_, slot_of(me_));
+  return {};
 }
 
-Status Fabric::try_attach(std::uint64_t size, bool& again) {
-  const int fd =
-      above_standard(::open(path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (fd < 0) {
-    if (errno == EACCES || errno == EPERM) {
+Status Fabric::find_memory() {
+  auto members = list_members(name_);
+  if (!members) return members.status();
+  Status refused;
+  for (const Member& member : *members) {
+    if (member.pid_namespace != own_pid_namespace()) {
       return failure(
+          Code::unsupported,
+          fmt::format("fabric {} is in use from another process-id namespace (a container): run "
+                      "all processes in one, or set TURNOUT_FABRIC to another name",
+                      label_),
+          EXDEV);
+    }
+    Descriptor memory(open_memory(name_, member));
+    if (memory.fd < 0) {
+      if (errno != EACCES && errno != EPERM) continue;
+      refused = failure(
           Code::permission,
-          fmt::format("{} belongs to another user: set TURNOUT_FABRIC to another name, or "
-                      "have its owner remove it",
-                      path_),
+          fmt::format(
+              "process {} is in fabric {} and refuses to be looked at: let it stay dumpable "
+              "(PR_SET_DUMPABLE), or set TURNOUT_FABRIC to another name",
+              member.pid, label_),
           errno);
+      continue;
     }
-    if (errno == ELOOP) {
-      return failure(
-          Code::permission,
-          fmt::format("{} is a symbolic link: remove it or set TURNOUT_FABRIC to another "
-                      "name",
-                      path_),
-          errno);
-    }
-    return failure(Code::system, fmt::format("cannot open {}", path_), errno);
+    std::uint64_t size = 0;
+    if (Status s = check(memory.fd, size); !s) return s;
+    if (Status s = map(memory.take(), size); !s) return s;
+    if (others_attached()) return {};
+    unmap();  // of those who are leaving it
   }
-  struct Closer {
-    int fd;
-    ~Closer() {
-      if (fd >= 0) close(fd);
-    }
-  } closer{fd};
-  struct stat st {};
-  if (fstat(fd, &st) != 0) return failure(Code::system, fmt::format("fstat {}", path_), errno);
-  if (st.st_uid != geteuid()) {
-    return failure(Code::permission,
-                   fmt::format("{} belongs to another user (uid {}): set TURNOUT_FABRIC to another "
-                               "name, or have its owner remove it",
-                               path_, st.st_uid),
-                   EPERM);
-  }
-  if (!S_ISREG(st.st_mode)) {
-    return failure(Code::permission, fmt::format("{} is not a regular file: remove it", path_),
-                   EPERM);
-  }
-  if (!lock_file(fd)) {
+  return refused;
+}
+
+Status Fabric::make_memory(std::uint64_t size) {
+  Descriptor memory(create_memory(name_, size));
+  if (memory.fd < 0) {
     return failure(
         Code::system,
-        fmt::format("{} is kept locked by another process: end it, or set TURNOUT_FABRIC "
-                    "to another name",
-                    path_),
+        fmt::format("cannot make {} bytes for fabric {}: set a smaller TURNOUT_FABRIC_SIZE", size,
+                    label_),
         errno);
   }
-  struct Unlocker {
-    int fd;
-    ~Unlocker() { unlock_file(fd); }
-  } unlocker{fd};
-  if (!still_linked(fd, path_)) {
-    again = true;
-    return {};
-  }
-  const bool alone = flock(fd, LOCK_EX | LOCK_NB) == 0;
-  if (fstat(fd, &st) != 0) return failure(Code::system, fmt::format("fstat {}", path_), errno);
-  if (st.st_size == 0) {
-    if (Status s = initialise(fd, size); !s) {
-      unlink(path_.c_str());
-      return s;
-    }
-  } else if (alone) {
-    TURNOUT_LOG(hca, info, "replacing {}: left by processes that are gone", path_);
-    unlink(path_.c_str());
-    again = true;
-    return {};
-  }
-  if (flock(fd, LOCK_SH | LOCK_NB) != 0) {
-    return failure(Code::system, fmt::format("flock {}", path_), errno);
-  }
-  if (Status s = check(fd, size); !s) return s;
+  if (Status s = initialise(memory.fd, size); !s) return s;
+  return map(memory.take(), size);
+}
+
+Status Fabric::map(int fd, std::uint64_t size) {
+  fd_ = fd;
   void* mapped = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
   if (mapped == MAP_FAILED) {
     return failure(
         Code::system,
-        fmt::format("cannot map {} bytes of {}: raise the address-space limit (ulimit -v) "
+        fmt::format("cannot map {} bytes of fabric {}: raise the address-space limit (ulimit -v) "
                     "or set a smaller TURNOUT_FABRIC_SIZE for the first process",
-                    size, path_),
+                    size, label_),
         errno);
   }
   madvise(mapped, size, MADV_DONTDUMP);
   base_ = static_cast<std::byte*>(mapped);
   size_ = size;
   heap_begin_ = Layout::heap(size);
-  Status s = join();
-  if (s && !others_attached() && !alone && st.st_size != 0) {
-    // Only children of dead members hold the file open: begin anew.
-    unlink(path_.c_str());
-    munmap(base_, size_);
-    base_ = nullptr;
-    close(wake_read_);
-    close(wake_write_);
-    wake_read_ = wake_write_ = -1;
-    again = true;
-    return {};
-  }
-  if (!s) {
-    munmap(base_, size_);
-    base_ = nullptr;
-    return s;
-  }
-  // Peers write our memory through process_vm_writev; Yama's ptrace_scope 1 needs this consent.
-  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
-  fd_ = fd;
-  closer.fd = -1;
   return {};
 }
 
-Status Fabric::initialise(int fd, std::uint64_t size) const {
-  if (ftruncate(fd, static_cast<off_t>(size)) != 0) {
-    return failure(
-        Code::system,
-        fmt::format("cannot make {} of {} bytes: set a smaller TURNOUT_FABRIC_SIZE", path_, size),
-        errno);
+void Fabric::unmap() noexcept {
+  if (base_ != nullptr) munmap(base_, size_);
+  base_ = nullptr;
+  for (int* fd : {&name_socket_, &wake_read_, &wake_write_, &fd_}) {
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
   }
+}
+
+Status Fabric::initialise(int fd, std::uint64_t size) const {
   alignas(Header) std::byte bytes[sizeof(Header)] = {};
   auto* h = new (bytes) Header{};
   h->magic = kMagic;
   h->version = kLayoutVersion;
   h->layout = Layout::hash();
   h->file_size = size;
-  h->pid_namespace = pid_namespace();
   if (getrandom(&h->generation, sizeof h->generation, 0) != sizeof h->generation) {
     h->generation = monotonic();
   }
@@ -274,7 +223,8 @@ Status Fabric::initialise(int fd, std::uint64_t size) const {
   h->qp_high.store(kFirstQp);
   h->mr_high.store(1);
   if (pwrite(fd, bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes)) {
-    return failure(Code::system, fmt::format("cannot write {}: is /dev/shm full?", path_), errno);
+    return failure(Code::system, fmt::format("cannot write the memory of fabric {}", label_),
+                   errno);
   }
   return {};
 }
@@ -285,12 +235,13 @@ Status Fabric::check(int fd, std::uint64_t& size) const {
   const auto damaged = [&](const char* what) {
     return failure(
         Code::invalid,
-        fmt::format("{} is damaged ({}) and in use: end the processes that use it, remove "
-                    "it, or set TURNOUT_FABRIC to another name",
-                    path_, what),
+        fmt::format("fabric {} is damaged ({}) and in use: end the processes that use it, or set "
+                    "TURNOUT_FABRIC to another name",
+                    label_, what),
         EBADF);
   };
-  if (fstat(fd, &st) != 0) return failure(Code::system, fmt::format("fstat {}", path_), errno);
+  if (fstat(fd, &st) != 0)
+    return failure(Code::system, fmt::format("fstat of fabric {}", label_), errno);
   if (pread(fd, bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes)) {
     return damaged("shorter than its header");
   }
@@ -299,10 +250,10 @@ Status Fabric::check(int fd, std::uint64_t& size) const {
   if (h->version != kLayoutVersion || h->layout != Layout::hash()) {
     return failure(
         Code::version,
-        fmt::format("{} is in use by another version of Turnout: its layout is {}.{:08x}, "
+        fmt::format("fabric {} is in use by another version of Turnout: its layout is {}.{:08x}, "
                     "ours {}.{:08x}. Run one version at a time, or set TURNOUT_FABRIC to "
                     "another name",
-                    path_, h->version, h->layout, kLayoutVersion, Layout::hash()),
+                    label_, h->version, h->layout, kLayoutVersion, Layout::hash()),
         EPROTO);
   }
   if (h->file_size != static_cast<std::uint64_t>(st.st_size) ||
@@ -315,14 +266,6 @@ Status Fabric::check(int fd, std::uint64_t& size) const {
       h->heap_high > Layout::heap_pages(h->file_size) || h->ready.load() != 1) {
     return damaged("table bounds");
   }
-  if (h->pid_namespace != pid_namespace()) {
-    return failure(
-        Code::unsupported,
-        fmt::format("{} is in use from another process-id namespace (a container): run all "
-                    "processes in one, or set TURNOUT_FABRIC to another name",
-                    path_),
-        EXDEV);
-  }
   size = h->file_size;
   return {};
 }
@@ -334,18 +277,21 @@ Status Fabric::join() {
   }
   wake_read_ = ends[0];
   wake_write_ = ends[1];
+  name_socket_ = announce(name_, fd_);
+  if (name_socket_ < 0) {
+    return failure(Code::system, "a name for this process in the adapter's fabric", errno);
+  }
   struct stat st {};
   fstat(wake_write_, &st);
-  // Slots are taken under the file lock, which we hold. Those of dead processes are reaped by the
-  // living, so a full table is full of living processes.
+  // Slots are taken under the directory's lock, which we hold. Those of dead processes are reaped
+  // by the living, so a full table is full of living processes.
   std::uint32_t slot = 0;
   while (slot < kMaxProcesses && process(slot).token.load(std::memory_order_acquire) != 0) ++slot;
   if (slot == kMaxProcesses) {
-    close(wake_read_);
-    close(wake_write_);
-    return failure(Code::system,
-                   fmt::format("{}: {} processes are attached, no more fit", path_, kMaxProcesses),
-                   EMFILE);
+    return failure(
+        Code::system,
+        fmt::format("fabric {}: {} processes are attached, no more fit", label_, kMaxProcesses),
+        EMFILE);
   }
   ProcessRecord& p = process(slot);
   const std::uint32_t generation = (p.generation + 1) & 0xffff;
@@ -406,14 +352,8 @@ bool Fabric::is_ending(Token token) const noexcept {
 }
 
 void Fabric::leave() noexcept {
-  const bool locked = lock_file(fd_);
-  const bool last = !others_attached();
-  {
-    const TableGuard guard(*this);
-    reap_locked(slot_of(me_), me_);
-  }
-  if (last && locked && still_linked(fd_, path_)) unlink(path_.c_str());
-  unlock_file(fd_);
+  const TableGuard guard(*this);
+  reap_locked(slot_of(me_), me_);
 }
 
 void Fabric::before_fork() {
@@ -428,7 +368,7 @@ void Fabric::leave_all_at_exit() noexcept {
   Attached& all = attached();
   const std::unique_lock lock(all.mutex, std::try_to_lock);
   if (!lock.owns_lock()) return;
-  for (auto& [path, weak] : all.fabrics) {
+  for (auto& [label, weak] : all.fabrics) {
     if (auto fabric = weak.lock()) {
       fabric->leave_at_exit();
       all.kept.push_back(std::move(fabric));
@@ -438,11 +378,8 @@ void Fabric::leave_all_at_exit() noexcept {
 
 void Fabric::leave_at_exit() noexcept {
   if (pid_ != getpid() || base_ == nullptr) return;
-  const bool locked = lock_file(fd_);
   process(slot_of(me_)).leaving.store(1);
   left_ = true;
-  if (locked && !others_attached() && still_linked(fd_, path_)) unlink(path_.c_str());
-  unlock_file(fd_);
 }
 
 Fabric::~Fabric() {
@@ -451,10 +388,7 @@ Fabric::~Fabric() {
     if (!left_) leave();
   }
   for (auto& [inode, pipe] : pipes_) close(pipe.fd);
-  munmap(base_, size_);
-  close(wake_read_);
-  close(wake_write_);
-  close(fd_);
+  unmap();
 }
 
 }  // namespace turnout::hca

@@ -1,12 +1,12 @@
-// Fabric: this process's attachment to the shared state file /dev/shm/turnout-<euid>-<name>.
+// Fabric: this process's attachment to the memory that the processes of a fabric share
+// (directory.h).
 //
 // One per process and fabric name (a fork's child makes its own), shared by all contexts opened on
-// it (Fabric::open counts). Owns the mapping, the process's slot and its wake pipe. The file is
-// sparse and private to the user (0600); processes prove that they are attached by a shared flock
-// on it, and openers and leavers exclude each other by an open-file-description lock on its first
-// byte. A file without attached processes is replaced; the last process to leave unlinks it.
+// it (Fabric::open counts). Owns the mapping, the process's slot, its name in the directory and its
+// wake pipe. The memory is sparse and the user's alone; it ends with the last process that has it.
+// Who finds only processes that are leaving begins with new memory.
 //
-// Everything read from the file may have been damaged by another process: accessors check indices
+// Everything read from the memory may have been damaged by another process: accessors check indices
 // and offsets and answer null. Any thread may call anything. Lock order: table_lock, then a receive
 // queue's, then a CQ's.
 #pragma once
@@ -40,7 +40,8 @@ struct CompletionRing {
 
 class Fabric {
  public:
-  // Errors: permission (another user's file), version, invalid (name, size, damaged), system.
+  // Errors: permission (a process of it refuses to be looked at), version, unsupported (another
+  // namespace of processes), invalid (name, size, damaged), system.
   static Result<std::shared_ptr<Fabric>> open(const std::string& name, std::uint64_t size);
   ~Fabric();
   Fabric(const Fabric&) = delete;
@@ -88,7 +89,8 @@ class Fabric {
 
   [[nodiscard]] Token me() const noexcept { return me_; }
   [[nodiscard]] int pid() const noexcept { return pid_; }
-  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  // Its name and whose it is: no two of a process have the same.
+  [[nodiscard]] const std::string& label() const noexcept { return label_; }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] int wake_read() const noexcept { return wake_read_; }
 
@@ -105,8 +107,8 @@ class Fabric {
   }
   void unlock(Lock& l) const noexcept { l.owner.store(0, std::memory_order_release); }
 
-  // Whole pages for a ring, zeroed, tagged as ours. 0 and errno ENOMEM when the heap or /dev/shm is
-  // full. Takes table_lock.
+  // Whole pages for a ring, zeroed, tagged as ours. 0 and errno ENOMEM when the heap or the
+  // machine's memory is full. Takes table_lock.
   [[nodiscard]] std::uint64_t allocate(std::uint64_t bytes) noexcept;
   void release(std::uint64_t offset, std::uint64_t bytes) noexcept;
 
@@ -139,7 +141,7 @@ class Fabric {
   // Hold and release what open() locks, so that a fork's child can open.
   static void before_fork();
   static void after_fork();
-  // At process exit: this process no longer counts as attached; unlinks where nobody else is.
+  // At process exit: this process no longer counts as attached.
   static void leave_all_at_exit() noexcept;
 
  private:
@@ -149,8 +151,12 @@ class Fabric {
   [[nodiscard]] T* at(std::uint64_t offset) const noexcept {
     return reinterpret_cast<T*>(base_ + offset);
   }
-  Status attach(const std::string& name, std::uint64_t size);
-  Status try_attach(std::uint64_t size, bool& again);
+  Status attach(std::uint64_t size);
+  // Maps the memory of those who are attached, if anybody is. permission: somebody seems to be.
+  Status find_memory();
+  Status make_memory(std::uint64_t size);
+  Status map(int fd, std::uint64_t size);  // takes fd over
+  void unmap() noexcept;
   Status initialise(int fd, std::uint64_t size) const;
   Status check(int fd, std::uint64_t& size) const;
   Status join();
@@ -163,10 +169,10 @@ class Fabric {
   void put_back(QpRecord& qp) noexcept;
   void free_pages(std::uint64_t first, std::uint64_t pages) noexcept;
   [[nodiscard]] PageTag* tags() const noexcept { return at<PageTag>(Layout::tags); }
-  [[nodiscard]] bool room(std::uint64_t bytes) const noexcept;
 
-  std::string path_, name_;
+  std::string label_, name_;
   int fd_ = -1;
+  int name_socket_ = -1;
   std::byte* base_ = nullptr;
   std::uint64_t size_ = 0;
   std::uint64_t heap_begin_ = 0;

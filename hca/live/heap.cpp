@@ -4,7 +4,6 @@
 // tagged as its own, and the reaper finds them all. Free pages are zero: a ring begins zeroed
 // without touching it.
 #include <fcntl.h>
-#include <sys/statvfs.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -29,14 +28,6 @@ constexpr std::uint64_t kPunchPages = 16;
 
 }  // namespace
 
-bool Fabric::room(std::uint64_t bytes) const noexcept {
-  // Pages of a full tmpfs raise SIGBUS when touched, so ask first, and leave a little for the
-  // others.
-  struct statvfs fs {};
-  if (fstatvfs(fd_, &fs) != 0) return true;
-  return fs.f_bavail * fs.f_frsize >= bytes + 1024 * 1024;
-}
-
 ReceiveRing Fabric::ring(const ReceiveQueue& queue) const noexcept {
   const std::uint32_t slots = volatile_read(queue.slots), max_sge = volatile_read(queue.max_sge);
   if (slots == 0 || (slots & (slots - 1)) != 0 || max_sge > kMaxSge) return {};
@@ -54,16 +45,11 @@ CompletionRing Fabric::ring(const CqRecord& cq) const noexcept {
 std::uint64_t Fabric::allocate(std::uint64_t bytes) noexcept {
   const std::uint64_t pages = pages_of(bytes);
   const std::uint64_t all = Layout::heap_pages(size_);
-  if (pages == 0 || pages > all || !room(pages * kPage)) {
-    TURNOUT_LOG(hca, warn, "no room for {} bytes in {}: free memory in /dev/shm", bytes, path_);
-    errno = ENOMEM;
-    return 0;
-  }
   const TableGuard guard(*this);
   Header& h = header();
   PageTag* tag = tags();
   std::uint64_t run = 0, first_free = all;
-  for (std::uint64_t page = std::min(h.heap_first_free, all); page < all; ++page) {
+  for (std::uint64_t page = std::min(h.heap_first_free, all); pages != 0 && page < all; ++page) {
     if (tag[page] != 0) {
       run = 0;
       continue;
@@ -76,8 +62,8 @@ std::uint64_t Fabric::allocate(std::uint64_t bytes) noexcept {
     h.heap_high = std::max(std::min(h.heap_high, all), page + 1);
     return heap_begin_ + first * kPage;
   }
-  TURNOUT_LOG(hca, warn, "no room for {} bytes in {}: set a larger TURNOUT_FABRIC_SIZE", bytes,
-              path_);
+  TURNOUT_LOG(hca, warn, "no room for {} bytes in fabric {}: set a larger TURNOUT_FABRIC_SIZE",
+              bytes, label_);
   errno = ENOMEM;
   return 0;
 }

@@ -28,8 +28,6 @@ class Verbs(unittest.TestCase):
         self.addCleanup(scratch.cleanup)
         self.scratch = pathlib.Path(os.path.realpath(scratch.name))
         self.fabric = f"verbs-{os.getpid()}"
-        shared = pathlib.Path("/dev/shm") / f"turnout-{os.geteuid()}-{self.fabric}"
-        self.addCleanup(shared.unlink, missing_ok=True)
         self.env = {k: v for k, v in os.environ.items()
                     if not k.startswith(("TURNOUT_", "UCX_", "LD_"))}
         self.env.update(TMPDIR=scratch.name, XDG_RUNTIME_DIR=scratch.name,

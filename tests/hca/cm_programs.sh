@@ -51,4 +51,4 @@ same "ucmatose -m" "ucmatose -s localhost -m"
 same "udaddy -C 5 -c 2" "udaddy -s 127.0.0.1 -C 5 -c 2"
 same rdma_server rdma_client
 same "rdma_xserver -c x" "rdma_xclient -c x"
-[ ! -e "/dev/shm/turnout-$(id -u)-$TURNOUT_FABRIC" ] || fail "the fabric's file is left"
+! grep -q "@turnout/$(printf %x "$(id -u)")/$TURNOUT_FABRIC/" /proc/net/unix || fail "somebody is left"

@@ -14,7 +14,7 @@ namespace {
 
 class Damage : public ::testing::Test {
  protected:
-  void SetUp() override { path_ = use_own_fabric(); }
+  void SetUp() override { use_own_fabric(); }
   void TearDown() override { EXPECT_FALSE(fabric_exists()); }
   // A second place on the fabric, with another copy of the code: it sees the tables and no objects.
   static std::shared_ptr<Fabric> tables() {
@@ -29,7 +29,6 @@ class Damage : public ::testing::Test {
     EXPECT_LT(mine, 2U);
     return fabric.process(1 - mine);
   }
-  std::string path_;
 };
 
 TEST_F(Damage, OwnMemoryIsWhereItWasRegistered) {
@@ -231,10 +230,11 @@ TEST_F(Damage, AStateThatIsNoneIsUnknown) {
   identity.store(good);
 }
 
-// The file goes although the table says that we had left already.
+// The memory goes although the table says that we had left already.
 TEST_F(Damage, LeavingIsNotForgotten) {
   Rig rig;
-  const int fd = open(path_.c_str(), O_RDWR | O_CLOEXEC);
+  const int fd = open_fabric();
+  ASSERT_GE(fd, 0);
   const std::uint32_t left = 1;
   const off_t at = Layout::processes + offsetof(ProcessRecord, leaving);  // we are the only one
   EXPECT_EQ(pwrite(fd, &left, sizeof left, at), static_cast<ssize_t>(sizeof left));

@@ -1,16 +1,21 @@
-// The state file: whose it is, what may be wrong with it, and that it goes away.
+// The shared memory: whose it is, what may be wrong with it, and that it goes away.
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
+#include <cstdio>
 #include <cstring>
 #include <string>
 
 #include "hca/device/objects.h"
+#include "hca/live/directory.h"
 #include "hca/live/fabric.h"
 #include "tests/hca/rig.h"
 
@@ -19,8 +24,7 @@ namespace {
 
 class State : public ::testing::Test {
  protected:
-  void SetUp() override { path_ = use_own_fabric(); }
-  void TearDown() override { unlink(path_.c_str()); }
+  void SetUp() override { use_own_fabric(); }
 
   // What ibv_open_device says; empty when it succeeds.
   static std::string open_text(int* error = nullptr) {
@@ -38,12 +42,7 @@ class State : public ::testing::Test {
     const char* text = open_error(device);
     return text != nullptr ? text : "?";
   }
-  void write_file(const std::string& content) {
-    const int fd = ::open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC, 0600);
-    ASSERT_EQ(write(fd, content.data(), content.size()), static_cast<ssize_t>(content.size()));
-    close(fd);
-  }
-  // Changes a live file of another process, tries to open it, and gives the message.
+  // Changes the memory of another process, tries to join it, and gives the message.
   std::string damage(const std::function<void(Header&)>& change) {
     Exchange* x = exchange();
     std::string text;
@@ -54,7 +53,7 @@ class State : public ::testing::Test {
       // It must be able to leave: undone before.
     });
     get(x, 0);
-    const int fd = ::open(path_.c_str(), O_RDWR);
+    const int fd = open_fabric();
     alignas(Header) std::byte saved[sizeof(Header)], bytes[sizeof(Header)];
     EXPECT_EQ(pread(fd, saved, sizeof saved, 0), static_cast<ssize_t>(sizeof saved));
     std::memcpy(bytes, saved, sizeof bytes);
@@ -67,7 +66,6 @@ class State : public ::testing::Test {
     finish(other);
     return text;
   }
-  std::string path_;
 };
 
 TEST_F(State, GoesAwayWithTheLast) {
@@ -77,10 +75,13 @@ TEST_F(State, GoesAwayWithTheLast) {
     {
       Rig rig;
       EXPECT_TRUE(fabric_exists());
+      const int fd = open_fabric();
       struct stat st {};
-      EXPECT_EQ(stat(fabric_path().c_str(), &st), 0);
-      EXPECT_EQ(st.st_mode & 0777, 0600U);
+      EXPECT_EQ(fstat(fd, &st), 0);
+      EXPECT_EQ(st.st_uid, geteuid());
       EXPECT_LT(st.st_blocks * 512, 512 * 1024);  // sparse
+      EXPECT_NE(ftruncate(fd, 4096), 0);          // which would be SIGBUS for all
+      close(fd);
       meet(x, 0, 3);
       if (rank == 0) meet(x, 1, 1);
     }
@@ -115,40 +116,69 @@ TEST_F(State, LastSurvivorCleansUpAfterTheKilled) {
   EXPECT_FALSE(fabric_exists());
 }
 
-TEST_F(State, StaleFileIsReplaced) {
-  Children children = start(1, [&](unsigned) {
+TEST_F(State, NothingIsLeftOfTheKilled) {
+  Exchange* x = exchange();
+  Children children = start(2, [&](unsigned) {
     Rig rig;
+    meet(x, 0, 2);
     kill_self();
   });
   finish(children);
-  EXPECT_TRUE(fabric_exists());
-  EXPECT_EQ(open_text(), "");
   EXPECT_FALSE(fabric_exists());
-  // Whatever a file without users holds, it is replaced.
-  for (const std::string& content :
-       {std::string("garbage"), std::string(100000, 'x'), std::string()}) {
-    write_file(content);
-    EXPECT_EQ(open_text(), "");
-    EXPECT_FALSE(fabric_exists());
-  }
+  EXPECT_TRUE(list_members(getenv("TURNOUT_FABRIC"))->empty());
+  EXPECT_EQ(open_text(), "");
 }
 
-TEST_F(State, ForeignFile) {
-  const std::string target = path_ + ".elsewhere";
-  ASSERT_EQ(symlink(target.c_str(), path_.c_str()), 0);
-  EXPECT_NE(open_text().find("TURNOUT_FABRIC"), std::string::npos);
-  EXPECT_NE(access(target.c_str(), F_OK), 0);  // not followed
-  unlink(path_.c_str());
-  if (geteuid() == 0) {  // only root can make a file of another user
-    write_file("x");
-    ASSERT_EQ(chown(path_.c_str(), 65534, 65534), 0);
-    int error = 0;
-    const std::string text = open_text(&error);
-    EXPECT_NE(text.find("belongs to another user"), std::string::npos) << text;
-    EXPECT_NE(text.find("TURNOUT_FABRIC"), std::string::npos) << text;
-    EXPECT_TRUE(error == EPERM || error == EACCES) << error;
-    EXPECT_TRUE(fabric_exists());
+// Processes that come all at once, while others leave, meet in one memory.
+TEST_F(State, ManyJoinAndLeaveAtOnce) {
+  Exchange* x = exchange();
+  constexpr unsigned kProcesses = 8, kRounds = 20;
+  run(kProcesses, [&](unsigned rank) {
+    for (unsigned round = 0; round < kRounds; ++round) {
+      Rig rig;
+      ibv_qp* qp = rig.ud();
+      ready_ud(qp);
+      set(x, round * kProcesses + rank, qp->qp_num);
+      meet(x, 2 * round, kProcesses);
+      // No two have the same number: they are of one table.
+      for (unsigned other = 0; other < kProcesses; ++other) {
+        const std::uint64_t number = get(x, round * kProcesses + other);
+        EXPECT_TRUE(other == rank || number != qp->qp_num);
+      }
+      if (rank % 2 == 0) meet(x, 2 * round + 1, kProcesses / 2);  // the others leave meanwhile
+    }
+  });
+  EXPECT_FALSE(fabric_exists());
+}
+
+// Anybody may bind a name like ours.
+TEST_F(State, NamesThatLie) {
+  const std::string fabric = getenv("TURNOUT_FABRIC");
+  const int garbage = memfd_create("turnout", MFD_CLOEXEC);
+  ASSERT_EQ(write(garbage, "garbage", 7), 7);
+  std::vector<int> names = {announce(fabric, garbage), announce(fabric, 999)};
+  const int null = ::open("/dev/null", O_RDWR);
+  names.push_back(announce(fabric, null));
+  for (const int name : names) ASSERT_GE(name, 0);
+  EXPECT_EQ(list_members(fabric)->size(), names.size());
+  EXPECT_FALSE(fabric_exists());
+  EXPECT_EQ(open_text(), "");
+  // Of the right name, but of another user; only root can make one, and open it.
+  if (geteuid() == 0) {
+    const int foreign = create_memory(fabric, 4096);
+    ASSERT_EQ(fchown(foreign, 65534, 65534), 0);
+    names.push_back(announce(fabric, foreign));
+    EXPECT_FALSE(fabric_exists());
+    EXPECT_EQ(open_text(), "");
+    close(foreign);
   }
+  // Of the right name and ours: somebody is there, and what they have is damaged.
+  const int short_one = create_memory(fabric, 4096);
+  names.push_back(announce(fabric, short_one));
+  EXPECT_NE(open_text().find("damaged"), std::string::npos);
+  for (const int fd : {garbage, null, short_one}) close(fd);
+  for (const int name : names) close(name);
+  EXPECT_EQ(open_text(), "");
 }
 
 TEST_F(State, OtherVersion) {
@@ -172,7 +202,17 @@ TEST_F(State, Damaged) {
 }
 
 TEST_F(State, OtherNamespaceOfProcesses) {
-  EXPECT_NE(damage([](Header& h) { h.pid_namespace = 1; }).find("namespace"), std::string::npos);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const int length = std::snprintf(address.sun_path + 1, sizeof address.sun_path - 1,
+                                   "turnout/%x/%s/1/2/3/0", geteuid(), getenv("TURNOUT_FABRIC"));
+  const int name = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(bind(name, reinterpret_cast<sockaddr*>(&address),
+                 static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1) +
+                     static_cast<socklen_t>(length)),
+            0);
+  EXPECT_NE(open_text().find("namespace"), std::string::npos);
+  close(name);
 }
 
 TEST_F(State, BadSettings) {
@@ -191,7 +231,7 @@ TEST_F(State, BadSettings) {
 
 TEST_F(State, NamesAreSeparateWorlds) {
   Rig first;
-  const std::string one = fabric_path();
+  const std::string one = getenv("TURNOUT_FABRIC");
   use_own_fabric();
   {
     Rig second;
@@ -205,7 +245,9 @@ TEST_F(State, NamesAreSeparateWorlds) {
     EXPECT_EQ(wait_wc(first.send_cq).status, IBV_WC_RETRY_EXC_ERR);
   }
   EXPECT_FALSE(fabric_exists());
-  EXPECT_EQ(access(one.c_str(), F_OK), 0);
+  const int fd = open_fabric(one);
+  EXPECT_GE(fd, 0);
+  close(fd);
 }
 
 TEST_F(State, AForksChildOpensTheDeviceForItself) {
@@ -247,8 +289,8 @@ TEST_F(State, AForksChildOpensTheDeviceForItself) {
   EXPECT_EQ(state_of(qp), IBV_QPS_RESET);  // the parent goes on
 }
 
-// An idle child of fork that lives longer does not keep the file.
-TEST_F(State, ForkedChildDoesNotKeepTheFile) {
+// An idle child of fork that lives longer is not taken for its parent.
+TEST_F(State, ForkedChildKeepsNobodyAttached) {
   Exchange* x = exchange();
   int pid = 0;
   {

@@ -27,6 +27,7 @@
 #include <string>
 #include <vector>
 
+#include "hca/live/directory.h"
 #include "tests/hca/kill_state.h"
 #include "tests/hca/kill_worker.h"
 
@@ -48,7 +49,6 @@ class Job {
                     -1, 0);
     if (at == MAP_FAILED) throw std::runtime_error(fmt::format("mmap: {}", std::strerror(errno)));
     shared_ = new (at) SharedArea;
-    path_ = fmt::format("/dev/shm/turnout-{}-{}", geteuid(), options.fabric);
   }
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
@@ -58,14 +58,13 @@ class Job {
       kill(pid, SIGKILL);
       waitpid(pid, nullptr, 0);
     }
-    unlink(path_.c_str());
     munmap(shared_, sizeof(SharedArea));
   }
 
   void run() {
     for (std::uint32_t rank = 0; rank < options_.ranks; ++rank) start(rank);
     wait_connected();
-    state_ = std::make_unique<StateView>(path_);
+    state_ = std::make_unique<StateView>(options_.fabric, pids_.front());
     all_ = state_->count(pids_);
     begin_stretch();
     bool connected = true;
@@ -310,15 +309,15 @@ class Job {
                  ? ""
                  : "not all processes have ended";
     });
-    if (access(path_.c_str(), F_OK) == 0) {
-      throw std::runtime_error(fmt::format("{} is still there", path_));
+    auto members = list_members(options_.fabric);
+    if (!members || !members->empty()) {
+      throw std::runtime_error(fmt::format("fabric {} is still there", options_.fabric));
     }
   }
 
   const Options& options_;
   std::mt19937_64 random_;
   SharedArea* shared_ = nullptr;
-  std::string path_;
   std::vector<pid_t> pids_;
   std::vector<std::uint32_t> lives_;
   std::int64_t killed_at_[kMaxRanks] = {};

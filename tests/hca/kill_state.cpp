@@ -1,6 +1,5 @@
 #include "tests/hca/kill_state.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -14,6 +13,8 @@
 #include <stdexcept>
 #include <unordered_set>
 
+#include "hca/live/directory.h"
+
 namespace turnout::hca::kill_test {
 
 std::string Census::text() const {
@@ -23,18 +24,24 @@ std::string Census::text() const {
       processes, qps, cqs, srqs, receives, mrs, pages, others, foreign);
 }
 
-StateView::StateView(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+StateView::StateView(const std::string& fabric, pid_t pid) {
+  auto members = list_members(fabric);
+  int fd = -1;
+  if (members) {
+    for (const Member& member : *members) {
+      if (member.pid == pid && fd < 0) fd = open_memory(fabric, member);
+    }
+  }
   struct stat st {};
   if (fd < 0 || fstat(fd, &st) != 0) {
-    throw std::runtime_error(fmt::format("cannot open {}: {}", path, std::strerror(errno)));
+    throw std::runtime_error(fmt::format("cannot open the memory of fabric {}", fabric));
   }
   size_ = static_cast<std::uint64_t>(st.st_size);
   void* mapped = mmap(nullptr, size_, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
   const int error = errno;
   close(fd);
   if (mapped == MAP_FAILED) {
-    throw std::runtime_error(fmt::format("cannot map {}: {}", path, std::strerror(error)));
+    throw std::runtime_error(fmt::format("cannot map fabric {}: {}", fabric, std::strerror(error)));
   }
   base_ = static_cast<const std::byte*>(mapped);
 }

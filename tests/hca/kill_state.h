@@ -1,4 +1,4 @@
-// StateView: the fabric's state file seen from outside. It is only read: who looks is not attached,
+// StateView: the memory of a fabric seen from outside. It is only read: who looks is not attached,
 // so looking reaps nothing that the processes of the fabric left lying.
 #pragma once
 
@@ -24,7 +24,8 @@ struct Census {
 
 class StateView {
  public:
-  explicit StateView(const std::string& path);  // throws std::runtime_error
+  // Of the fabric that this process is in. Throws std::runtime_error.
+  StateView(const std::string& fabric, pid_t pid);
   ~StateView();
   StateView(const StateView&) = delete;
   StateView& operator=(const StateView&) = delete;

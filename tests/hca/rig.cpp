@@ -15,29 +15,34 @@
 #include <cstring>
 #include <thread>
 
+#include "hca/live/directory.h"
+
 namespace turnout::hca::test {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kPatience = std::chrono::seconds(60);  // only a hang is longer
 
-std::string g_path;
-
 }  // namespace
 
-std::string use_own_fabric() {
+void use_own_fabric() {
   static unsigned count = 0;
   const std::string name = "test." + std::to_string(getpid()) + "." + std::to_string(count++);
   setenv("TURNOUT_FABRIC", name.c_str(), 1);
   setenv("TURNOUT_FABRIC_SIZE", "512MiB", 0);  // sanitizers shadow what is mapped
-  g_path = "/dev/shm/turnout-" + std::to_string(geteuid()) + "-" + name;
-  return g_path;
 }
-std::string fabric_path() {
-  return g_path;
+int open_fabric(const std::string& name) {
+  auto members = list_members(name);
+  EXPECT_TRUE(members.ok());
+  for (const Member& member : *members) {
+    if (const int fd = open_memory(name, member); fd >= 0) return fd;
+  }
+  return -1;
 }
 bool fabric_exists() {
-  return access(g_path.c_str(), F_OK) == 0;
+  const int fd = open_fabric();
+  if (fd >= 0) ::close(fd);
+  return fd >= 0;
 }
 
 Rig::Rig(int cqe) {

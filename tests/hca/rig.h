@@ -11,16 +11,17 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <string>
 #include <vector>
 
 namespace turnout::hca::test {
 
-// Sets TURNOUT_FABRIC to a name nobody else uses, and a small TURNOUT_FABRIC_SIZE. Returns the path
-// of the state file.
-std::string use_own_fabric();
-[[nodiscard]] std::string fabric_path();
+// Sets TURNOUT_FABRIC to a name nobody else uses, and a small TURNOUT_FABRIC_SIZE.
+void use_own_fabric();
+// The memory of a fabric whose processes are there, as anybody finds it; -1: there are none.
+[[nodiscard]] int open_fabric(const std::string& name = std::getenv("TURNOUT_FABRIC"));
 [[nodiscard]] bool fabric_exists();
 
 // Memory in a memfd, mapped here, registered through ibv_reg_dmabuf_mr with iova = address; or

@@ -41,4 +41,4 @@ for events in "" --events; do
   # A port that was just in use may not be free at once.
   port=$((port + 1))
 done
-[ ! -e "/dev/shm/turnout-$(id -u)-$TURNOUT_FABRIC" ] || fail "the fabric's file is left"
+! grep -q "@turnout/$(printf %x "$(id -u)")/$TURNOUT_FABRIC/" /proc/net/unix || fail "somebody is left"

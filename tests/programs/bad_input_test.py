@@ -5,12 +5,11 @@ never a crash.
     bad_input_test.py BUILD_DIR [unittest's options]
 """
 
-import fcntl
 import os
 import pathlib
 import random
 import signal
-import stat
+import socket
 import struct
 import subprocess
 import sys
@@ -20,7 +19,6 @@ import unittest
 
 BUILD = pathlib.Path()
 LIMIT = 60  # seconds after which a program counts as hung
-SHM = pathlib.Path("/dev/shm")
 
 
 class Finished:
@@ -31,14 +29,24 @@ class Finished:
 class BadInput(unittest.TestCase):
     def setUp(self):
         self.fabric = f"bad-{os.getpid()}-{self.id().rsplit('.', 1)[1]}"[:60]
-        self.path = SHM / f"turnout-{os.geteuid()}-{self.fabric}"
-        self.addCleanup(self.remove_state)
 
-    def remove_state(self):
-        if self.path.is_dir() and not self.path.is_symlink():
-            self.path.rmdir()
-        else:
-            self.path.unlink(missing_ok=True)
+    def members(self):
+        """Of the fabric: where each process has the shared memory (hca/live/directory.h)."""
+        begin = f"@turnout/{os.geteuid():x}/{self.fabric}/"
+        names = [line.split()[-1] for line in pathlib.Path("/proc/net/unix").read_text(encoding="utf-8")
+                 .splitlines() if begin in line]
+        parts = [name[len(begin):].split("/") for name in names if not name.endswith("/lock")]
+        return [pathlib.Path(f"/proc/{int(pid, 16)}/fd/{int(fd, 16)}") for _, pid, fd, _ in parts]
+
+    def claim(self, content, name=None):
+        """Says that memory with this content is the fabric's, as an attached process does."""
+        memory = os.memfd_create(name or f"turnout-{self.fabric}")
+        self.addCleanup(os.close, memory)
+        os.write(memory, content)
+        says = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.addCleanup(says.close)
+        space = os.stat("/proc/self/ns/pid").st_ino
+        says.bind(f"\0turnout/{os.geteuid():x}/{self.fabric}/{space:x}/{os.getpid():x}/{memory:x}/0")
 
     def environment(self, settings):
         env = {k: v for k, v in os.environ.items() if not k.startswith("TURNOUT_")}
@@ -86,9 +94,9 @@ class BadInput(unittest.TestCase):
 
         self.addCleanup(end)
         deadline = time.monotonic() + LIMIT
-        while not self.path.exists() or self.path.stat().st_size == 0:
+        while not self.members():
             self.assertIsNone(process.poll(), "the live job ended")
-            self.assertLess(time.monotonic(), deadline, "the live job did not make its state")
+            self.assertLess(time.monotonic(), deadline, "the live job did not join")
             time.sleep(0.01)
         time.sleep(0.5)
         return process
@@ -146,61 +154,33 @@ class BadInput(unittest.TestCase):
         self.assert_fails_with(self.traffic(TURNOUT_FABRIC_SIZE="4KiB"), "TURNOUT_FABRIC_SIZE")
 
     # -- the shared state ----------------------------------------------------------------------------
-    def test_stale_garbage_is_replaced(self):
-        self.path.write_bytes(random.Random(1).randbytes(100_000))
-        done = self.traffic()
-        self.assertEqual(done.code, 0, done.out)
-        self.assertFalse(self.path.exists())
-
-    def test_state_of_killed_processes_is_replaced(self):
+    def test_nothing_is_left_of_killed_processes(self):
         job = self.start_live_job()
         os.killpg(job.pid, signal.SIGKILL)
         job.wait()
+        deadline = time.monotonic() + LIMIT
+        while self.members():  # the ranks, which we cannot wait for
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
         done = self.traffic()
         self.assertEqual(done.code, 0, done.out)
-        self.assertFalse(self.path.exists())
+        self.assertEqual(self.members(), [])
 
-    def test_directory_in_the_way(self):
-        self.path.mkdir()
-        self.assert_fails_with(self.traffic(), str(self.path))
-
-    def test_symbolic_link_is_not_followed(self):
-        with tempfile.TemporaryDirectory() as folder:
-            target = pathlib.Path(folder) / "victim"
-            target.write_text("precious")
-            self.path.symlink_to(target)
-            self.assert_fails_with(self.traffic(), str(self.path), "symbolic link")
-            self.assertEqual(target.read_text(), "precious")
-
-    def test_fifo_in_the_way(self):
-        os.mkfifo(self.path, stat.S_IRUSR | stat.S_IWUSR)
-        self.assert_fails_with(self.traffic(), str(self.path))
-
-    @unittest.skipIf(os.geteuid() != 0, "only root can make a file of another user")
-    def test_file_of_another_user(self):
-        self.path.write_bytes(b"")
-        os.chown(self.path, 65534, 65534)
-        self.assert_fails_with(self.traffic(), "another user", "TURNOUT_FABRIC")
+    def test_name_of_something_else_is_not_followed(self):
+        self.claim(random.Random(1).randbytes(100_000), "precious")
+        self.assertIn("200 messages received", self.traffic().out)
 
     def test_damaged_state_in_use(self):
-        self.path.write_bytes(random.Random(2).randbytes(100_000))
-        self.path.chmod(0o600)
-        with self.path.open("rb") as file:  # held as an attached process holds it
-            fcntl.flock(file, fcntl.LOCK_SH)
-            done = self.traffic()
-        self.assert_fails_with(done, str(self.path), "damaged")
+        self.claim(random.Random(2).randbytes(100_000))
+        self.assert_fails_with(self.traffic(), self.fabric, "damaged")
 
     def test_truncated_state_in_use(self):
-        self.path.write_bytes(b"\0" * 16)
-        self.path.chmod(0o600)
-        with self.path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH)
-            done = self.traffic()
-        self.assert_fails_with(done, str(self.path), "damaged")
+        self.claim(b"\0" * 16)
+        self.assert_fails_with(self.traffic(), self.fabric, "damaged")
 
     def test_two_versions_in_one_job(self):
         self.start_live_job()
-        with self.path.open("r+b", buffering=0) as file:
+        with self.members()[0].open("r+b", buffering=0) as file:
             # 8 bytes magic, then the version of the layout (hca/device/layout.h)
             old = os.pread(file.fileno(), 4, 8)
             os.pwrite(file.fileno(), struct.pack("<I", struct.unpack("<I", old)[0] + 1), 8)
@@ -213,7 +193,7 @@ class BadInput(unittest.TestCase):
         chance = random.Random(seed)
         for _ in range(6):
             job = self.start_live_job()
-            with self.subTest(seed=seed), self.path.open("r+b", buffering=0) as file:
+            with self.subTest(seed=seed), self.members()[0].open("r+b", buffering=0) as file:
                 for _ in range(20):
                     os.pwrite(file.fileno(), chance.randbytes(4), chance.randrange(256))
                 self.traffic(messages=20)  # any exit code, but an exit

@@ -20,6 +20,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
@@ -269,15 +270,12 @@ bool check_reports(const Options& options) {
   return ok;
 }
 
-// Files of our fabric that are left in /dev/shm; another run's may have a name that begins alike.
-std::vector<std::string> leftovers(const std::string& fabric) {
-  std::vector<std::string> result;
-  const std::string whole = fmt::format("turnout-{}-{}", geteuid(), fabric);
-  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
-    const std::string name = entry.path().filename().string();
-    if (name == whole) result.push_back(name);
-  }
-  return result;
+// Whether a process of this run is still in the fabric: its name in the kernel, unix(7).
+bool is_left(const std::string& fabric) {
+  std::ifstream names("/proc/net/unix");
+  const std::string all{std::istreambuf_iterator<char>(names), {}};
+  return all.empty() ||  // it cannot be read
+         all.find(fmt::format(" @turnout/{:x}/{}/", geteuid(), fabric)) != std::string::npos;
 }
 
 bool run_traffic(const Options& options) {
@@ -455,8 +453,8 @@ int main(int argc, char** argv) {
   setenv("TURNOUT_REPORT_JOB", options.fabric.c_str(), 0);
   try {
     bool ok = killer->parsed() ? run_kills(options) : run_traffic(options);
-    for (const std::string& name : leftovers(options.fabric)) {
-      fmt::print(stderr, "/dev/shm/{} was left behind\n", name);
+    if (is_left(options.fabric)) {
+      fmt::print(stderr, "a process is left in fabric {}\n", options.fabric);
       ok = false;
     }
     fmt::print("{}\n", ok ? "ok" : "FAILED");

@@ -26,9 +26,6 @@ class Top(unittest.TestCase):
         self.addCleanup(scratch.cleanup)
         self.runtime = pathlib.Path(scratch.name)
         self.fabric = f"top-{os.getpid()}"
-        # Killed processes leave the shared state of their fabric.
-        shared = pathlib.Path("/dev/shm") / f"turnout-{os.geteuid()}-{self.fabric}"
-        self.addCleanup(shared.unlink, missing_ok=True)
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("TURNOUT_")}
         self.env.update(FI_PROVIDER_PATH=str(BUILD / "lib"), XDG_RUNTIME_DIR=scratch.name,
                         TURNOUT_FABRIC=self.fabric, TURNOUT_REPORT_JOB="top-test")
