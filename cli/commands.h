@@ -13,6 +13,8 @@ namespace turnout::cli {
 
 // The adapter chosen and why, the others found, costs and limits.
 int info();
+// What is wrong with this machine for Turnout, and how to mend it. 1: something will not work.
+int doctor(bool json);
 // The table of settings: values in force, or for docs/configuration.md (defaults only).
 int config_table(bool markdown);
 

@@ -27,6 +27,11 @@ int main(int argc, char** argv) {
   info->add_flag("--markdown", markdown,
                  "with --config or --costs: the page docs/configuration.md or device-costs.md");
 
+  auto* const doctor = app.add_subcommand(
+      "doctor", "what is wrong with this machine for Turnout, and what to do about it");
+  bool doctor_json = false;
+  doctor->add_flag("--json", doctor_json, "a list of findings as JSON instead of the table");
+
   auto* const report = app.add_subcommand(
       "report", "tables from the JSON reports that TURNOUT_REPORT=FOLDER leaves");
   cli::ReportOptions options;
@@ -74,6 +79,8 @@ int main(int argc, char** argv) {
       return 1;
     }
     code = config ? cli::config_table(markdown) : costs ? cli::costs_table(markdown) : cli::info();
+  } else if (*doctor) {
+    code = cli::doctor(doctor_json);
   } else if (*top) {
     code = cli::top(top_options);
   } else if (*plot_sources) {

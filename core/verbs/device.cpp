@@ -61,31 +61,6 @@ struct Found {
   std::string seen;  // what was looked at, for the error
 };
 
-// The driver knows of DC and makes an initiator: older adapters of the same driver do not.
-bool makes_dc(ibv_device* device, ibv_context* context) {
-  if (!mlx5dv_is_supported(device)) return false;
-  ibv_pd* const pd = ibv_alloc_pd(context);
-  ibv_cq* const cq = ibv_create_cq(context, 1, nullptr, nullptr, 0);
-  ibv_qp* qp = nullptr;
-  if (pd != nullptr && cq != nullptr) {
-    ibv_qp_init_attr_ex attr{};
-    attr.send_cq = attr.recv_cq = cq;
-    attr.cap.max_send_wr = attr.cap.max_send_sge = 1;
-    attr.qp_type = IBV_QPT_DRIVER;
-    attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-    attr.pd = pd;
-    attr.send_ops_flags = IBV_QP_EX_WITH_SEND;
-    mlx5dv_qp_init_attr mlx5{};
-    mlx5.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC;
-    mlx5.dc_init_attr.dc_type = MLX5DV_DCTYPE_DCI;
-    qp = mlx5dv_create_qp(context, &attr, &mlx5);
-  }
-  if (qp != nullptr) ibv_destroy_qp(qp);
-  if (cq != nullptr) ibv_destroy_cq(cq);
-  if (pd != nullptr) ibv_dealloc_pd(pd);
-  return qp != nullptr;
-}
-
 enum class Dc : std::uint8_t { required, tried, ours };  // ours: the virtual adapter has it
 
 // Opens the device of that name, or the first usable one when `wanted` is empty.
@@ -132,6 +107,30 @@ Found find(const std::string& wanted, Dc dc) {
 }
 
 }  // namespace
+
+bool makes_dc(ibv_device* device, ibv_context* context) {
+  if (!mlx5dv_is_supported(device)) return false;
+  ibv_pd* const pd = ibv_alloc_pd(context);
+  ibv_cq* const cq = ibv_create_cq(context, 1, nullptr, nullptr, 0);
+  ibv_qp* qp = nullptr;
+  if (pd != nullptr && cq != nullptr) {
+    ibv_qp_init_attr_ex attr{};
+    attr.send_cq = attr.recv_cq = cq;
+    attr.cap.max_send_wr = attr.cap.max_send_sge = 1;
+    attr.qp_type = IBV_QPT_DRIVER;
+    attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+    attr.pd = pd;
+    attr.send_ops_flags = IBV_QP_EX_WITH_SEND;
+    mlx5dv_qp_init_attr mlx5{};
+    mlx5.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC;
+    mlx5.dc_init_attr.dc_type = MLX5DV_DCTYPE_DCI;
+    qp = mlx5dv_create_qp(context, &attr, &mlx5);
+  }
+  if (qp != nullptr) ibv_destroy_qp(qp);
+  if (cq != nullptr) ibv_destroy_cq(cq);
+  if (pd != nullptr) ibv_dealloc_pd(pd);
+  return qp != nullptr;
+}
 
 Result<std::unique_ptr<Device>> Device::open(const Settings& settings) {
   Found found;

@@ -17,6 +17,10 @@
 
 namespace turnout::verbs {
 
+// The driver knows of dynamically connected queue pairs and makes one: older adapters of the same
+// driver do not.
+[[nodiscard]] bool makes_dc(ibv_device* device, ibv_context* context);
+
 class Device {
  public:
   // Devices that have DC come first, unless the setting `start_channel` is ud; it may be dc.

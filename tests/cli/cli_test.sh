@@ -23,6 +23,25 @@ ends_with() { [ "$status" -eq "$1" ] || { cat "$scratch/err"; fail "exit status 
 has_matplotlib() { /usr/bin/python3 -c "import matplotlib" 2>/dev/null; }
 
 case $case in
+doctor)
+  run doctor
+  ends_with 0
+  has "turnout0 would be used" out
+  has "libturnout-fi.so" out
+  has "0 problems" out
+  run doctor --json
+  ends_with 0
+  /usr/bin/python3 -c 'import json, sys; assert {"level", "what", "found", "fix"} == set(json.load(sys.stdin)[0])' \
+    <"$scratch/out" || fail "not a list of findings"
+  # What would end a program is a problem.
+  TURNOUT_DEVICE=mlx5_77 run doctor
+  ends_with 1
+  has "problem  adapter" out
+  has "mlx5_77" out
+  TURNOUT_INTERVAL=banana run doctor
+  ends_with 1
+  has "problem  settings" out
+  ;;
 configuration_page)
   run info --config --markdown
   ends_with 0

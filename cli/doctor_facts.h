@@ -1,0 +1,69 @@
+// What `turnout doctor` looks at: the machine, its adapters, the limits of a process, the software.
+// Gathering changes nothing that lasts; an adapter is opened, and memory of the budget's size is
+// registered there for a moment.
+//
+// Sources: getrlimit(2), capabilities(7), proc(5), ibv_query_device(3), ibv_query_port(3),
+// ibv_is_fork_initialized(3); PCI Express's capability structure (device control register).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/settings.h"
+
+namespace turnout::cli {
+
+struct PortFacts {
+  unsigned number = 0;
+  bool active = false;
+  bool ethernet = false;  // RoCE
+  std::string state;
+  std::uint32_t lid = 0;
+  std::uint32_t mtu = 0;   // bytes
+  std::uint32_t gids = 0;  // that are set
+};
+
+struct DeviceFacts {
+  std::string name, driver, firmware;
+  std::string open_error;  // not empty: the rest is not known
+  std::uint64_t max_qp = 0, max_qp_wr = 0, max_cqe = 0, max_srq = 0;
+  bool dc = false, xrc = false;
+  bool pci = false;  // not a device of software, as Soft-RoCE's
+  // Of the PCI device; none: it is not told (other than root reads 64 bytes of its configuration).
+  std::optional<bool> relaxed_ordering;
+  // Memory of the budget's size, registered: 0 or errno, and how much it was.
+  int register_error = 0;
+  std::uint64_t registered = 0;
+  std::vector<PortFacts> ports;
+};
+
+enum class ForkSafety : std::uint8_t { unknown, off, on, not_needed };
+
+struct Facts {
+  std::string kernel, rdma_core, libfabric;  // versions; empty: not there
+  std::string library_error;                 // the system's verbs cannot be used
+  bool kernel_rdma = false;                  // /sys/class/infiniband
+  std::vector<std::string> closed_files;     // of /dev/infiniband: that may not be opened
+  bool has_files = false;                    // any uverbs there
+  std::vector<DeviceFacts> devices;
+
+  std::string settings_error;
+  std::string wanted;                       // the setting `device`
+  std::uint64_t budget = 0, available = 0;  // bytes: of a process, of the machine
+  std::uint64_t processes = 1;              // of this node
+  std::string chosen, chosen_why, chosen_error;
+  bool chosen_virtual = false, chosen_dc = false;
+
+  std::uint64_t memlock = 0, memlock_hard = 0;  // bytes; UINT64_MAX: no limit
+  bool may_lock = false;                        // CAP_IPC_LOCK
+  std::uint64_t files = 0, files_hard = 0;      // open files
+  ForkSafety fork = ForkSafety::unknown;
+  std::string provider;       // file of the libfabric provider beside this program; empty: none
+  std::string provider_path;  // FI_PROVIDER_PATH
+};
+
+[[nodiscard]] Facts gather_facts();
+
+}  // namespace turnout::cli

@@ -1,0 +1,314 @@
+#include "cli/doctor_findings.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/value.h"
+
+namespace turnout::cli {
+namespace {
+
+constexpr std::uint64_t kNoLimit = UINT64_MAX;
+// A process of a job of thousands opens a few for itself and, over the virtual adapter, a pipe for
+// each peer that waits for events; below this, programs commonly run out.
+constexpr std::uint64_t kFewFiles = 1024;
+
+class Judge {
+ public:
+  explicit Judge(const Facts& facts) : f_(facts) {}
+
+  std::vector<Finding> all() {
+    versions();
+    if (!f_.settings_error.empty()) {
+      add(Level::problem, "settings", f_.settings_error, "see turnout info --config");
+    }
+    verbs();
+    for (const DeviceFacts& device : f_.devices) judge_device(device);
+    chosen();
+    locked_memory();
+    budget();
+    open_files();
+    fork();
+    provider();
+    return std::move(findings_);
+  }
+
+ private:
+  void add(Level level, std::string what, std::string found, std::string fix = {}) {
+    findings_.push_back({level, std::move(what), std::move(found), std::move(fix)});
+  }
+
+  static std::string or_none(const std::string& text) { return text.empty() ? "none" : text; }
+
+  void versions() {
+    add(Level::good, "versions",
+        fmt::format("turnout {}, kernel {}, rdma-core {}, libfabric {}", TURNOUT_VERSION, f_.kernel,
+                    or_none(f_.rdma_core), or_none(f_.libfabric)));
+  }
+
+  void verbs() {
+    if (!f_.kernel_rdma) {
+      add(Level::note, "kernel", "no RDMA device (/sys/class/infiniband is empty or missing)",
+          "load the adapter's driver (mlx5_ib), or modprobe rdma_rxe and rdma link add rxe0 type "
+          "rxe "
+          "netdev NAME for Soft-RoCE; without, the virtual adapter reaches this host only");
+      return;
+    }
+    if (!f_.library_error.empty()) {
+      add(Level::problem, "verbs library", f_.library_error,
+          "install libibverbs1 and ibverbs-providers");
+    }
+    if (!f_.has_files) {
+      add(Level::problem, "device files",
+          "the kernel has RDMA devices, but there is no /dev/infiniband/uverbs*",
+          "modprobe ib_uverbs; in a container hand /dev/infiniband over (docker --device)");
+    } else if (!f_.closed_files.empty()) {
+      add(Level::problem, "device files",
+          fmt::format("may not be opened: {}", fmt::join(f_.closed_files, ", ")),
+          "rdma-core's udev rules make them accessible to all (mode 0666)");
+    }
+    if (f_.library_error.empty() && f_.has_files && f_.closed_files.empty() && f_.devices.empty()) {
+      add(Level::problem, "devices", "the verbs library shows none of the kernel's devices",
+          "install the adapter's user-space driver (ibverbs-providers)");
+    }
+  }
+
+  [[nodiscard]] bool is_used(const DeviceFacts& device) const {
+    return !f_.chosen_virtual && device.name == f_.chosen;
+  }
+
+  void judge_device(const DeviceFacts& device) {
+    if (!device.open_error.empty()) {
+      add(Level::problem, device.name, fmt::format("cannot be opened: {}", device.open_error));
+      return;
+    }
+    add(Level::good, device.name,
+        fmt::format(
+            "driver {}, firmware {}; {} queue pairs of {} requests, {} SRQs, {} completions "
+            "in a queue",
+            or_none(device.driver), or_none(device.firmware), value::human_count(device.max_qp),
+            value::human_count(device.max_qp_wr), value::human_count(device.max_srq),
+            value::human_count(device.max_cqe)));
+    judge_ports(device);
+    if (device.dc) {
+      add(Level::good, device.name + " DC", "yes");
+    } else {
+      add(Level::note, device.name + " DC",
+          fmt::format(
+              "no dynamically connected transport: UD serves pairs at first and what gets no "
+              "ring{}",
+              device.xrc ? "; XRC is there" : ""));
+    }
+    judge_ordering(device);
+    judge_registration(device);
+  }
+
+  void judge_ordering(const DeviceFacts& device) {
+    if (!device.pci) return;
+    const std::string what = device.name + " relaxed ordering";
+    if (!device.relaxed_ordering) {
+      add(Level::note, what, "not told", "run as root to see the PCI device's setting");
+    } else if (*device.relaxed_ordering) {
+      add(Level::good, what,
+          "on: memory registered for it (IBV_ACCESS_RELAXED_ORDERING) gains; Turnout's rings are "
+          "not");
+    } else {
+      add(Level::good, what, "off");
+    }
+  }
+
+  void judge_ports(const DeviceFacts& device) {
+    const bool any = std::any_of(device.ports.begin(), device.ports.end(),
+                                 [](const PortFacts& port) { return port.active; });
+    for (const PortFacts& port : device.ports) {
+      const std::string what = fmt::format("{} port {}", device.name, port.number);
+      const std::string text = fmt::format(
+          "{}, {}, MTU {}, {}", port.state, port.ethernet ? "RoCE" : "InfiniBand", port.mtu,
+          port.ethernet ? fmt::format("{} GIDs", port.gids) : fmt::format("LID {}", port.lid));
+      if (port.active && port.ethernet && port.gids == 0) {
+        add(Level::problem, what, text, "give its network interface an address");
+      } else if (port.active && !port.ethernet && port.lid == 0) {
+        add(Level::problem, what, text,
+            "no subnet manager has given it a LID: start opensm, or see "
+            "the switch's");
+      } else if (port.active) {
+        add(Level::good, what, text);
+      } else {
+        add(any ? Level::note : Level::problem, what, text,
+            port.ethernet ? "ip link set NETDEV up; look at the cable"
+                          : "look at the cable and at the subnet manager (ibstat)");
+      }
+    }
+  }
+
+  void judge_registration(const DeviceFacts& device) {
+    if (device.registered == 0) return;
+    const std::string what = device.name + " registration";
+    if (device.register_error == 0) {
+      add(Level::good, what, fmt::format("{} registered", value::human_bytes(device.registered)));
+      return;
+    }
+    add(Level::problem, what,
+        fmt::format("{} cannot be registered: {}", value::human_bytes(device.registered),
+                    std::strerror(device.register_error)),
+        device.register_error == ENOMEM
+            ? limits_memlock() ? "see locked memory below"
+                               : "free memory, or set a smaller TURNOUT_MEMORY_BUDGET"
+            : "");
+  }
+
+  // Is what may be locked less than what Turnout may register?
+  [[nodiscard]] bool limits_memlock() const {
+    return !f_.may_lock && f_.memlock != kNoLimit && f_.memlock < f_.budget;
+  }
+
+  void chosen() {
+    if (!f_.chosen_error.empty()) {
+      add(Level::problem, "adapter", f_.chosen_error);
+      return;
+    }
+    if (f_.chosen.empty()) return;
+    const std::string text = fmt::format("{} would be used: {}", f_.chosen, f_.chosen_why);
+    const bool real_ones =
+        std::any_of(f_.devices.begin(), f_.devices.end(),
+                    [](const DeviceFacts& device) { return device.open_error.empty(); });
+    if (f_.chosen_virtual && f_.wanted == "auto" && real_ones) {
+      add(Level::warning, "adapter", text,
+          "programs reach this host only: see what is said of the adapters above");
+    } else {
+      add(f_.chosen_virtual ? Level::note : Level::good, "adapter", text);
+    }
+  }
+
+  void locked_memory() {
+    const auto bytes = [](std::uint64_t n) {
+      return n == kNoLimit ? std::string("no limit") : value::human_bytes(n);
+    };
+    const std::string text = fmt::format("{} may be locked{}", bytes(f_.memlock),
+                                         f_.may_lock ? ", which does not bind this user" : "");
+    if (!limits_memlock()) {
+      add(Level::good, "locked memory", text);
+      return;
+    }
+    // The virtual adapter pins nothing.
+    const std::string hard =
+        f_.memlock_hard == kNoLimit || f_.memlock_hard >= f_.budget
+            ? fmt::format("ulimit -l {}", f_.memlock_hard == kNoLimit
+                                              ? std::string("unlimited")
+                                              : std::to_string(f_.memlock_hard / 1024))
+            : std::string("as root, 'memlock unlimited' in /etc/security/limits.d/");
+    add(f_.chosen_virtual || f_.devices.empty() ? Level::note : Level::problem, "locked memory",
+        fmt::format("{}, less than the budget of {}", text, value::human_bytes(f_.budget)),
+        fmt::format(
+            "{}; of batch systems: LimitMEMLOCK=infinity of the daemon's unit, and for Slurm "
+            "PropagateResourceLimitsExcept=MEMLOCK; or set a smaller TURNOUT_MEMORY_BUDGET",
+            hard));
+  }
+
+  void budget() {
+    if (f_.budget == 0) return;
+    const std::uint64_t all = f_.budget * f_.processes;
+    const std::string text = fmt::format(
+        "{} for each process{}, {} available on this machine", value::human_bytes(f_.budget),
+        f_.processes > 1 ? fmt::format(", of {} here", f_.processes) : "",
+        value::human_bytes(f_.available));
+    if (f_.available != 0 && all > f_.available) {
+      add(Level::warning, "memory budget", text,
+          "processes that use all of it would swap: set TURNOUT_NODE_BUDGET or a smaller "
+          "TURNOUT_MEMORY_BUDGET");
+    } else {
+      add(Level::good, "memory budget", text);
+    }
+  }
+
+  void open_files() {
+    const auto number = [](std::uint64_t n) {
+      return n == kNoLimit ? std::string("no limit") : std::to_string(n);
+    };
+    if (f_.files < kFewFiles) {
+      add(Level::warning, "open files", number(f_.files),
+          f_.files_hard >= kFewFiles ? fmt::format("ulimit -n {}", number(f_.files_hard))
+                                     : "as root, 'nofile 65536' in /etc/security/limits.d/");
+    } else {
+      add(Level::good, "open files", number(f_.files));
+    }
+  }
+
+  void fork() {
+    if (f_.devices.empty()) return;
+    switch (f_.fork) {
+      case ForkSafety::not_needed:
+        add(Level::good, "fork", "safe: the kernel copies registered pages for children");
+        break;
+      case ForkSafety::on:
+        add(Level::note, "fork",
+            "registered pages are kept from children (RDMAV_FORK_SAFE or "
+            "IBV_FORK_SAFE is set): a child that touches them ends");
+        break;
+      case ForkSafety::off:
+        add(Level::warning, "fork",
+            "not safe: after a fork() registered memory of the parent may be another's",
+            "use a kernel of 5.12 or later with rdma-core 35 or later, or set IBV_FORK_SAFE=1");
+        break;
+      case ForkSafety::unknown:
+        add(Level::note, "fork", "rdma-core is too old to tell (before 35)",
+            "set IBV_FORK_SAFE=1 if programs fork");
+        break;
+    }
+  }
+
+  void provider() {
+    if (f_.provider.empty()) {
+      add(Level::warning, "libfabric provider", "libturnout-fi.so is not beside this program",
+          "build it (make build); it needs libfabric's headers");
+      return;
+    }
+    const std::string folder = f_.provider.substr(0, f_.provider.rfind('/'));
+    std::string_view rest = f_.provider_path;
+    bool named = false;
+    while (!rest.empty() && !named) {
+      const std::size_t end = std::min(rest.find(':'), rest.size());
+      std::string_view one = rest.substr(0, end);
+      while (one.size() > 1 && one.ends_with('/')) one.remove_suffix(1);
+      named = one == folder;
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+    }
+    if (named) {
+      add(Level::good, "libfabric provider", f_.provider);
+    } else {
+      add(Level::note, "libfabric provider",
+          fmt::format("{}; FI_PROVIDER_PATH is {}", f_.provider,
+                      f_.provider_path.empty() ? "not set" : f_.provider_path),
+          fmt::format("export FI_PROVIDER_PATH={} FI_PROVIDER=turnout for MPI programs", folder));
+    }
+  }
+
+  const Facts& f_;
+  std::vector<Finding> findings_;
+};
+
+}  // namespace
+
+std::string_view level_name(Level level) noexcept {
+  switch (level) {
+    case Level::good:
+      return "good";
+    case Level::note:
+      return "note";
+    case Level::warning:
+      return "warning";
+    case Level::problem:
+      return "problem";
+  }
+  return "?";
+}
+
+std::vector<Finding> judge(const Facts& facts) {
+  return Judge(facts).all();
+}
+
+}  // namespace turnout::cli
