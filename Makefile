@@ -1,7 +1,7 @@
 # Turnout. The two commands that matter: `make demo` and `make test`.
 # Each installs what it needs (Debian packages as root or through sudo, a virtual environment in .venv)
 # and works without a network afterwards.
-.PHONY: help demo test test-all bench soak build clean distclean deps deps-all format check docs
+.PHONY: help demo test test-all test-guest bench soak build clean distclean deps deps-all format check docs
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 RELEASE := build/release
@@ -10,6 +10,7 @@ help:
 	@echo "make demo      real MPI programs over Turnout: HPCC on Open MPI, mpi4py on MPICH, with reports"
 	@echo "make test      build, all tests, then again with the address and thread sanitizers"
 	@echo "make test-all  also clang, the long suites, fuzzing, checks of the sources"
+	@echo "make test-guest  Turnout over Linux's Soft-RoCE, in an emulated guest"
 	@echo "make bench     latency and bandwidth against other providers -> docs/benchmarks.md"
 	@echo "make soak      random schedules and faults in virtual time, without end"
 	@echo "make build     the release build in $(RELEASE)"
@@ -39,6 +40,10 @@ soak: deps
 
 test: deps
 	@tools/test.sh quick
+
+test-guest: deps
+	@tools/deps.sh tools/packages-guest.txt || echo "== without QEMU there is no guest"
+	@tools/test.sh guest
 
 test-all: deps-all
 	@tools/test.sh quick long

@@ -186,7 +186,7 @@ class Judge {
 
   void locked_memory() {
     const auto bytes = [](std::uint64_t n) {
-      return n == kNoLimit ? std::string("no limit") : value::human_bytes(n);
+      return n == kNoLimit ? std::string("any amount") : value::human_bytes(n);
     };
     const std::string text = fmt::format("{} may be locked{}", bytes(f_.memlock),
                                          f_.may_lock ? ", which does not bind this user" : "");

@@ -4,6 +4,7 @@
 #   tools/test.sh quick            release, then the address and thread sanitizers (`make test`)
 #   tools/test.sh long             clang, long suites, fuzzing, checks of the sources
 #   tools/test.sh quick long       both (`make test-all`)
+#   tools/test.sh guest            in an emulated guest with Soft-RoCE (`make test-guest`)
 #
 # BEGIN_WITHIN, if set: no further step is begun after so many seconds.
 # LEAVE_OUT, if set: long tests whose names match it are not run.
@@ -83,7 +84,7 @@ quick() {
 
 long() {
   [ -f build/release/build.ninja ] || step "release build" tools/build.sh release
-  run_ctest release -L long ${LEAVE_OUT:+-E "$LEAVE_OUT"}
+  run_ctest release -L long -LE guest ${LEAVE_OUT:+-E "$LEAVE_OUT"}
   step "random schedules in virtual time" build/release/bin/sim_soak --count 10000 &&
     passed=$((passed + 1))
   step "random schedules with little memory" build/release/bin/sim_soak --scarce --count 1000 &&
@@ -94,6 +95,15 @@ long() {
     run_ctest tsan -L "wide|sanitize" -LE "long|programs"
   step "clang build" tools/build.sh clang && run_ctest clang -LE "long|programs"
   step "checks of the sources" tools/check.sh && passed=$((passed + 1))
+}
+
+guest() {
+  if ! command -v qemu-system-x86_64 >/dev/null; then
+    printf '\n== tests in the guest: SKIPPED, there is no QEMU (Debian package qemu-system-x86)\n'
+    exit 0
+  fi
+  step "release build" tools/build.sh release && step "tests of the guest" cmake build/release >/dev/null &&
+    run_ctest release -L guest
 }
 
 for part in "$@"; do "$part"; done

@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Turnout on a kernel's RDMA stack: Soft-RoCE (rdma_rxe) in an emulated guest (tests/guest/run.sh).
+
+    guest_test.py BUILD_DIR GUEST_FOLDER [unittest's options]
+"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+BUILD = GUEST = pathlib.Path()
+# Drops the right to lock any amount of memory, which root has.
+BOUND = "setpriv --inh-caps=-ipc_lock --bounding-set=-ipc_lock "
+
+
+class InGuest(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(prefix="turnout-guest-")
+        self.addCleanup(scratch.cleanup)
+        self.scratch = pathlib.Path(scratch.name)
+
+    def command(self, command, *options, seconds=120):
+        settings = f"export FI_PROVIDER_PATH={BUILD}/lib PATH={BUILD}/bin:$PATH TURNOUT_LOG=warn\n"
+        return [HERE / "run.sh", "-t", str(seconds), *options, GUEST, settings + command]
+
+    def run_in_guest(self, command, *options, seconds=120):
+        """What it printed; fails unless it ends with 0."""
+        done = subprocess.run(self.command(command, *options, seconds=seconds), cwd=self.scratch, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds + 60,
+                              check=False)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        return done.stdout
+
+
+class Doctor(InGuest):
+    def test_soft_roce(self):
+        out = self.run_in_guest("turnout doctor")
+        self.assertRegex(out, r"good +rxe0 port 1 +active, RoCE")
+        self.assertRegex(out, r"note +rxe0 DC +no dynamically connected transport")
+        self.assertRegex(out, r"good +rxe0 registration")
+        self.assertIn("rxe0 would be used", out)
+        self.assertIn("0 problems", out)
+
+    def test_little_memory_to_lock(self):
+        out = self.run_in_guest(f"ulimit -S -l 64; {BOUND} turnout doctor && exit 1; "
+                                f"TURNOUT_MEMORY_BUDGET=4MiB {BOUND} turnout doctor && exit 1; "
+                                f"ulimit -S -l unlimited; {BOUND} turnout doctor")
+        first, second, third = out.split("versions")[1:]
+        for part, budget in ((first, "256 MiB"), (second, "4.00 MiB")):
+            self.assertRegex(part, r"problem +rxe0 registration .* cannot be registered: Cannot allocate memory")
+            self.assertRegex(part, rf"problem +locked memory +64.0 KiB may be locked, less than the budget of {budget}")
+            self.assertIn("ulimit -l unlimited", part)
+        self.assertIn("0 problems", third)
+
+    def test_port_that_is_down(self):
+        out = self.run_in_guest("ip link set rdma_net down; turnout doctor && exit 1; exit 0")
+        self.assertRegex(out, r"problem +rxe0 port 1 +down")
+        self.assertIn("ip link set", out)
+        self.assertRegex(out, r"warning +adapter +turnout0 would be used")
+
+    def test_no_adapter(self):
+        out = self.run_in_guest("rdma link delete rxe0; turnout doctor")
+        self.assertRegex(out, r"note +kernel +no RDMA device")
+
+
+class Stress(InGuest):
+    def stress(self, words, *options, **environment):
+        settings = " ".join(f"{name}={value}" for name, value in environment.items())
+        return self.run_in_guest(f"{settings} fi_stress traffic --stall 100 --report ./reports {words}",
+                                 *options, seconds=400)
+
+    def test_four_ranks_over_ud(self):
+        out = self.stress("--ranks 4 --messages 4000 --seed 11 --allow-switchless")
+        self.assertIn("4000 messages received and verified", out)
+
+    def test_channels_change_under_a_budget(self):
+        """From UD to RC and back, again and again, with little memory."""
+        out = self.stress("--ranks 4 --messages 6000 --seed 12 --switch-every 200", TURNOUT_MEMORY_BUDGET="8MiB")
+        self.assertIn("6000 messages received and verified", out)
+        switches = int(re.search(r"(\d+) channel switches", out).group(1))
+        self.assertGreater(switches, 20)
+
+
+class Mpi(InGuest):
+    def suite(self, modules, seconds):
+        out = self.run_in_guest(
+            f"cd {ROOT} && .venv/bin/python tests/mpi/mpi4py_suite.py --np 2 --provider turnout --lib {BUILD}/lib "
+            f"--timeout 120 --only '{modules}'", "-m", "2048", seconds=seconds)
+        row = re.search(r"turnout +\d+ skip +(\d+) pass +(\d+) fail +(\d+) error +(\d+) crash +(\d+) hang", out)
+        self.assertIsNotNone(row, out)
+        counts = [int(word) for word in row.groups()]
+        self.assertEqual(counts[1:], [0, 0, 0, 0], out)
+        return counts[0]
+
+    def test_point_to_point(self):
+        self.assertGreater(self.suite("test_p2p", 900), 70)
+
+    def test_collectives(self):
+        self.assertGreater(self.suite("test_cco_buf$|test_cco_obj$", 1500), 30)
+
+
+class TwoGuests(InGuest):
+    """One rank in each, on one wire."""
+
+    def start(self, number, command, seconds):
+        return subprocess.Popen(
+            self.command(command, "-w", f"{self.scratch}/wire:{number}", seconds=seconds), cwd=self.scratch,
+            text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    def test_pingpong_over_the_wire(self):
+        # The judge of the wire itself: rdma-core's own program.
+        first = self.start(1, "ibv_rc_pingpong -e -g 1 -d rxe0 -n 200", 100)
+        second = self.start(2, "for i in $(seq 30); do ibv_rc_pingpong -e -g 1 -d rxe0 -n 200 10.77.0.1 && exit 0; "
+                               "sleep 1; done; exit 1", 100)
+        outs = [guest.communicate(timeout=160)[0] for guest in (first, second)]
+        for guest, out in zip((first, second), outs):
+            self.assertEqual(guest.returncode, 0, "\n".join(outs))
+            self.assertIn("bytes in", out)
+
+
+if __name__ == "__main__":
+    BUILD, GUEST = (pathlib.Path(os.path.realpath(word)) for word in sys.argv[1:3])
+    del sys.argv[1:3]
+    unittest.main(verbosity=2)
