@@ -96,7 +96,8 @@ class Process {
     const int depth = static_cast<int>(2 * (kAhead + 2) * options.processes);
     cq_ = ibv_create_cq(context, depth, nullptr, nullptr, 0);
     expect(cq_ != nullptr, "ibv_create_cq");
-    region_ = ibv_reg_mr(pd, memory_.data(), memory_.size(), IBV_ACCESS_LOCAL_WRITE);
+    constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE;
+    region_ = ibv_reg_mr(pd, memory_.data(), memory_.size(), kAccess);
     expect(region_ != nullptr, "ibv_reg_mr");
     for (std::uint32_t peer = 0; peer < options.processes; ++peer) {
       if (peer == rank) continue;

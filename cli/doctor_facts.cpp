@@ -156,7 +156,8 @@ void try_registration(ibv_context* context, std::uint64_t bytes, DeviceFacts& fa
   if (memory != MAP_FAILED) {
     facts.registered = bytes;
     errno = 0;
-    ibv_mr* const mr = ibv_reg_mr(pd, memory, bytes, IBV_ACCESS_LOCAL_WRITE);
+    constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE;
+    ibv_mr* const mr = ibv_reg_mr(pd, memory, bytes, kAccess);
     facts.register_error = mr != nullptr ? 0 : errno;
     if (mr != nullptr) ibv_dereg_mr(mr);
     munmap(memory, bytes);

@@ -69,7 +69,8 @@ void list_devices(std::string_view origin) {
   for (int i = 0; i < count; ++i) {
     ibv_device* const device = devices.get()[i];
     std::string text = ibv_get_device_name(device);
-    if (!mlx5dv_is_supported(device)) text += ", without dynamically connected transport: UD serves instead";
+    if (!mlx5dv_is_supported(device))
+      text += ", without dynamically connected transport: UD serves instead";
     line(i == 0 ? origin : "", text);
   }
 }

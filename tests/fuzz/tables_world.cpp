@@ -318,10 +318,7 @@ World::~World() {
   gone(ibv_destroy_comp_channel(channel), "ibv_destroy_comp_channel");
   for (ibv_pd* pd : pds) gone(ibv_dealloc_pd(pd), "ibv_dealloc_pd");
   gone(ibv_close_device(context), "ibv_close_device");
-  const std::string path = fabric->path();
   fabric.reset();
-  // A table that names another living process keeps the file.
-  unlink(path.c_str());
 }
 
 }  // namespace turnout::hca::fuzz
