@@ -29,6 +29,8 @@ trap 'rm -rf "$control"' EXIT
 printf 'cd "%s" || exit 126\n%s\n' "$PWD" "$2" >"$control/command"
 network=(-nic none)
 words="console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on no_timer_check turnout.scratch=$PWD"
+tree=$(cd "$(dirname "$0")/../.." && pwd)
+words+=" turnout.tree=$tree"
 if [ -n "$wire" ]; then
   server=off
   [ "${wire##*:}" = 1 ] && server=on
@@ -49,6 +51,7 @@ timeout -k 5 "$seconds" qemu-system-x86_64 -machine q35,usb=off -accel tcg,threa
   -chardev "file,id=console,path=$control/console" -serial chardev:console \
   -chardev stdio,id=output,signal=off -serial chardev:output \
   $(share control "$control" "") $(share scratch "$PWD" "") $(share host / ,readonly=on) \
+  $(share tree "$tree" ,readonly=on) \
   </dev/null 2>"$control/qemu" | sed -u 's/\r$//'
 status=${PIPESTATUS[0]}
 if [ -s "$control/status" ]; then
