@@ -25,7 +25,11 @@
 #include <cstring>
 #include <vector>
 
+#include "bench/hca_program.h"
+
 namespace {
+
+using namespace turnout::bench;
 
 constexpr std::uint32_t kMost = 64;  // processes
 constexpr std::uint64_t kAhead = 2;  // rounds for which a process has receives posted
@@ -34,17 +38,6 @@ struct Options {
   std::uint32_t processes = 16, bytes = 64;
   std::uint64_t rounds = 5000;
 };
-
-[[noreturn]] void fail(const char* what, int error = errno) {
-  std::fprintf(stderr, "hca_alltoall: %s: %s\n", what, std::strerror(error));
-  std::_Exit(1);
-}
-void expect(bool good, const char* what) {
-  if (!good) fail(what);
-}
-void succeed(int error, const char* what) {
-  if (error != 0) fail(what, error);
-}
 
 // What the processes tell each other.
 struct Shared {
@@ -111,36 +104,12 @@ class Process {
     }
   }
 
-  void connect() {
+  void meet_all() {
     for (std::uint32_t peer = 0; peer < options_.processes; ++peer) {
       if (peer == rank_) continue;
-      ibv_qp_attr a{};
-      a.qp_state = IBV_QPS_INIT;
-      a.port_num = 1;
-      succeed(ibv_modify_qp(queues_[peer], &a,
-                            IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
-              "to INIT");
+      to_init(queues_[peer], 0);
       for (std::uint64_t slot = 0; slot < kAhead; ++slot) receive(peer, slot);
-      a.qp_state = IBV_QPS_RTR;
-      a.path_mtu = IBV_MTU_4096;
-      a.dest_qp_num = shared_.queue[peer][rank_];
-      a.max_dest_rd_atomic = 1;
-      a.min_rnr_timer = 12;
-      a.ah_attr.dlid = static_cast<std::uint16_t>(shared_.lid);
-      a.ah_attr.port_num = 1;
-      succeed(ibv_modify_qp(queues_[peer], &a,
-                            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                                IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
-              "to RTR");
-      a.qp_state = IBV_QPS_RTS;
-      a.timeout = 14;
-      a.retry_cnt = 7;
-      a.rnr_retry = 7;
-      a.max_rd_atomic = 1;
-      succeed(ibv_modify_qp(queues_[peer], &a,
-                            IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-                                IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC),
-              "to RTS");
+      connect(queues_[peer], shared_.queue[peer][rank_], shared_.lid, IBV_MTU_4096);
     }
   }
 
@@ -215,7 +184,7 @@ class Process {
 [[noreturn]] void run(const Options& options, Shared& shared, std::uint32_t rank) {
   Process process(options, shared, rank);
   shared.meet(0, options.processes);
-  process.connect();
+  process.meet_all();
   shared.meet(1, options.processes);
   const std::uint64_t warm_up = options.rounds / 10 + 1;
   for (std::uint64_t i = 0; i < warm_up; ++i) process.round(i);

@@ -23,7 +23,11 @@
 #include <cstring>
 #include <vector>
 
+#include "bench/hca_program.h"
+
 namespace {
+
+using namespace turnout::bench;
 
 using Clock = std::chrono::steady_clock;
 
@@ -31,12 +35,6 @@ struct Options {
   std::uint64_t bytes = 1 << 20, copies = 4000, handovers = 1'000'000;
   std::vector<int> cpus = {0, 1};
 };
-
-void expect(bool good, const char* what) {
-  if (good) return;
-  std::fprintf(stderr, "hca_baseline: %s: %s\n", what, std::strerror(errno));
-  std::_Exit(1);
-}
 
 void stay_on(int cpu) {
   cpu_set_t set;

@@ -23,23 +23,16 @@
 #include <cstring>
 #include <vector>
 
+#include "bench/hca_program.h"
+
 namespace {
+
+using namespace turnout::bench;
 
 struct Options {
   std::uint64_t bytes = 1 << 20, writes = 5000, buffers = 1;
   std::uint32_t depth = 128;
 };
-
-[[noreturn]] void fail(const char* what, int error = errno) {
-  std::fprintf(stderr, "hca_write_bw: %s: %s\n", what, std::strerror(error));
-  std::_Exit(1);
-}
-void expect(bool good, const char* what) {
-  if (!good) fail(what);
-}
-void succeed(int error, const char* what) {
-  if (error != 0) fail(what, error);
-}
 
 struct Place {
   std::uint64_t address = 0;
@@ -86,33 +79,8 @@ class Side {
     Place other;
     expect(::send(socket, &own_, sizeof own_, MSG_NOSIGNAL) == sizeof own_, "send");
     expect(::recv(socket, &other, sizeof other, MSG_WAITALL) == sizeof other, "recv");
-    ibv_qp_attr a{};
-    a.qp_state = IBV_QPS_INIT;
-    a.port_num = 1;
-    a.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
-    succeed(ibv_modify_qp(qp_, &a,
-                          IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS),
-            "to INIT");
-    a.qp_state = IBV_QPS_RTR;
-    a.path_mtu = mtu_;
-    a.dest_qp_num = other.queue;
-    a.max_dest_rd_atomic = 1;
-    a.min_rnr_timer = 12;  // perftest's MIN_RNR_TIMER
-    a.ah_attr.dlid = static_cast<std::uint16_t>(other.lid);
-    a.ah_attr.port_num = 1;
-    succeed(ibv_modify_qp(qp_, &a,
-                          IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                              IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
-            "to RTR");
-    a.qp_state = IBV_QPS_RTS;
-    a.timeout = 14;  // perftest's DEF_QP_TIME
-    a.retry_cnt = 7;
-    a.rnr_retry = 7;
-    a.max_rd_atomic = 1;
-    succeed(ibv_modify_qp(qp_, &a,
-                          IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-                              IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC),
-            "to RTS");
+    to_init(qp_, IBV_ACCESS_REMOTE_WRITE);
+    connect(qp_, other.queue, other.lid, mtu_);
     wait(socket);
     return other;
   }
