@@ -16,6 +16,7 @@
 #include <fstream>
 #include <memory>
 
+#include "cli/port_text.h"
 #include "core/memory/node_share.h"
 #include "core/verbs/device.h"
 #include "core/verbs/library.h"
@@ -109,23 +110,6 @@ std::optional<bool> relaxed_ordering(const std::string& device) {
   return std::nullopt;
 }
 
-std::string state_text(ibv_port_state state) {
-  switch (state) {
-    case IBV_PORT_DOWN:
-      return "down";
-    case IBV_PORT_INIT:
-      return "initializing";
-    case IBV_PORT_ARMED:
-      return "armed";
-    case IBV_PORT_ACTIVE:
-      return "active";
-    case IBV_PORT_ACTIVE_DEFER:
-      return "active, deferred";
-    default:
-      return "in an unknown state";
-  }
-}
-
 PortFacts gather_port(ibv_context* context, unsigned number) {
   PortFacts facts;
   facts.number = number;
@@ -135,7 +119,7 @@ PortFacts gather_port(ibv_context* context, unsigned number) {
     facts.state = fmt::format("does not answer ({})", std::strerror(error));
     return facts;
   }
-  facts.state = state_text(port.state);
+  facts.state = port_state(port.state);
   facts.active = port.state == IBV_PORT_ACTIVE;
   facts.ethernet = port.link_layer == IBV_LINK_LAYER_ETHERNET;
   facts.lid = port.lid;
@@ -271,7 +255,6 @@ Facts gather_facts() {
   facts.chosen = device.name();
   facts.chosen_why = device.why();
   facts.chosen_virtual = device.is_virtual();
-  facts.chosen_dc = device.has_dc();
   return facts;
 }
 

@@ -54,7 +54,7 @@ struct Facts {
   std::uint64_t budget = 0, available = 0;  // bytes: of a process, of the machine
   std::uint64_t processes = 1;              // of this node
   std::string chosen, chosen_why, chosen_error;
-  bool chosen_virtual = false, chosen_dc = false;
+  bool chosen_virtual = false;
 
   std::uint64_t memlock = 0, memlock_hard = 0;  // bytes; UINT64_MAX: no limit
   bool may_lock = false;                        // CAP_IPC_LOCK

@@ -8,6 +8,7 @@
 
 #include "base/value.h"
 #include "cli/commands.h"
+#include "cli/port_text.h"
 #include "core/memory/node_share.h"
 #include "core/selection/device_costs.h"
 #include "core/verbs/device.h"
@@ -25,23 +26,6 @@ constexpr std::string_view link_layer(std::uint8_t layer) {
       return "Ethernet (RoCE)";
     default:
       return "unspecified link layer";
-  }
-}
-
-constexpr std::string_view port_state(ibv_port_state state) {
-  switch (state) {
-    case IBV_PORT_DOWN:
-      return "down";
-    case IBV_PORT_INIT:
-      return "initializing";
-    case IBV_PORT_ARMED:
-      return "armed";
-    case IBV_PORT_ACTIVE:
-      return "active";
-    case IBV_PORT_ACTIVE_DEFER:
-      return "active, deferred";
-    default:
-      return "in an unknown state";
   }
 }
 

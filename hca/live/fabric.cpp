@@ -20,7 +20,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/file_descriptor.h"
 #include "base/log.h"
 #include "hca/live/directory.h"
 

@@ -33,7 +33,6 @@ Facts healthy() {
   f.available = 64ULL << 30;
   f.chosen = "mlx5_0";
   f.chosen_why = "first real adapter with DC and an active port";
-  f.chosen_dc = true;
   f.memlock = f.memlock_hard = UINT64_MAX;
   f.files = f.files_hard = 65536;
   f.fork = ForkSafety::not_needed;
@@ -149,7 +148,7 @@ TEST(Doctor, AnAdapterThatIsNotUsed) {
 
 TEST(Doctor, WithoutDcUdServes) {
   Facts f = healthy();
-  f.devices[0].dc = f.chosen_dc = false;
+  f.devices[0].dc = false;
   EXPECT_EQ(bad(f), Names{});
   EXPECT_NE(of(f, "mlx5_0 DC").found.find("UD"), std::string::npos);
 }
