@@ -1,9 +1,12 @@
-// Descriptors that stay clear of 0, 1 and 2: in a program that closed its standard streams the next
-// file opened takes their place, and what anybody prints would be written into it. Any thread.
+// Descriptors that are owned, and that stay clear of 0, 1 and 2: in a program that closed its
+// standard streams the next file opened takes their place, and what anybody prints would be written
+// into it. Any thread.
 #pragma once
 
 #include <fcntl.h>
 #include <unistd.h>
+
+#include <utility>
 
 namespace turnout {
 
@@ -14,5 +17,29 @@ namespace turnout {
   close(fd);
   return moved;
 }
+
+// Owns one file descriptor and closes it. Moves, does not copy; any thread, one at a time.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int fd) noexcept : fd_(above_standard(fd)) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(other.release()) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    reset(other.release());
+    return *this;
+  }
+  ~Descriptor() { reset(); }
+
+  [[nodiscard]] int get() const noexcept { return fd_; }
+  explicit operator bool() const noexcept { return fd_ >= 0; }
+  [[nodiscard]] int release() noexcept { return std::exchange(fd_, -1); }
+  void reset(int fd = -1) noexcept {
+    if (fd_ >= 0) close(fd_);
+    fd_ = fd;
+  }
+
+ private:
+  int fd_ = -1;
+};
 
 }  // namespace turnout

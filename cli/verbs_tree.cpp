@@ -149,7 +149,8 @@ class Writer {
     folder(fs::path(name).parent_path().string());
     if (!status_.ok()) return;
     const std::string whole = path(name), part = fmt::format("{}.{}", whole, ::getpid());
-    const Fd fd(::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
+    const Descriptor fd(
+        ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (!fd) {
       status_ = folder_failure("write", part, errno);
       return;

@@ -46,7 +46,7 @@ Result<Watch> Watch::open() {
   std::vector<std::string> refused;
   for (const std::string& base : bases) {
     const std::string path = LiveReport::folder(base);
-    Result<Fd> fd = open_private(path, true);
+    Result<Descriptor> fd = open_private(path, true);
     if (fd) {
       folders.push_back({path, std::move(fd).value()});
     } else {
@@ -65,8 +65,8 @@ Watch::~Watch() {
 
 Status Watch::touch() {
   for (const Folder& folder : folders_) {
-    const Fd file(::openat(folder.fd.get(), LiveReport::kWatch,
-                           O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600));
+    const Descriptor file(::openat(folder.fd.get(), LiveReport::kWatch,
+                                   O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600));
     if (!file || ::futimens(file.get(), nullptr) != 0) {
       return folder_failure("touch the watch in", folder.path, errno);
     }

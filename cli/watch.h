@@ -37,7 +37,7 @@ class Watch {
  private:
   struct Folder {
     std::string path;
-    Fd fd;
+    Descriptor fd;
   };
   Watch(std::vector<Folder> folders, std::vector<std::string> refused)
       : folders_(std::move(folders)), refused_(std::move(refused)) {}

@@ -20,10 +20,6 @@ constexpr std::size_t kMaxFile = 64u << 20;
 
 }  // namespace
 
-Fd::~Fd() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 Status folder_failure(std::string_view what, const std::string& path, int error) {
   return {error == EACCES || error == EPERM ? Code::permission : Code::system,
           fmt::format("cannot {} {}: {}", what, path, std::generic_category().message(error)),
@@ -38,11 +34,11 @@ std::string runtime_folder() {
   return base;
 }
 
-Result<Fd> open_private(const std::string& path, bool make) {
+Result<Descriptor> open_private(const std::string& path, bool make) {
   if (make && ::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
     return folder_failure("make", path, errno);
   }
-  Fd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  Descriptor fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!fd && errno == ENOENT && !make) return fd;
   if (!fd) return folder_failure("open", path, errno);
   struct stat info {};
@@ -67,12 +63,12 @@ Status write_all(int fd, std::string_view text) {
 }
 
 // Whole or not at all: written beside its place, then renamed.
-Status write_whole(const Fd& folder, const std::string& path, const std::string& file_name,
+Status write_whole(const Descriptor& folder, const std::string& path, const std::string& file_name,
                    std::string_view text) {
   const std::string temporary = fmt::format(".{}.{}", file_name, ::getpid());
   ::unlinkat(folder.get(), temporary.c_str(), 0);
-  const Fd file(::openat(folder.get(), temporary.c_str(),
-                         O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  const Descriptor file(::openat(folder.get(), temporary.c_str(),
+                                 O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file) return folder_failure("write into", path, errno);
   Status status = write_all(file.get(), text);
   if (status.ok() &&
@@ -84,8 +80,8 @@ Status write_whole(const Fd& folder, const std::string& path, const std::string&
   return folder_failure("write into", path, status.sys_errno());
 }
 
-Result<std::string> read_report_file(const Fd& folder, const std::string& file_name) {
-  const Fd file(
+Result<std::string> read_report_file(const Descriptor& folder, const std::string& file_name) {
+  const Descriptor file(
       ::openat(folder.get(), file_name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!file) return folder_failure("read", file_name, errno);
   std::string text;
@@ -100,7 +96,7 @@ Result<std::string> read_report_file(const Fd& folder, const std::string& file_n
   return Status{Code::invalid, fmt::format("{} is no report: too long", file_name)};
 }
 
-std::vector<std::string> entries(const Fd& folder) {
+std::vector<std::string> entries(const Descriptor& folder) {
   std::vector<std::string> names;
   const int copy = ::openat(folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (copy < 0) return names;

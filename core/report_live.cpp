@@ -42,7 +42,7 @@ bool LiveReport::watched() {
 void LiveReport::write(EndpointReport report) {
   report.history.clear();  // long, and not shown
   if (report.job.empty()) report.job = job_.empty() ? launcher_identity().job : job_;
-  const Result<Fd> folder = open_private(folder_, false);
+  const Result<Descriptor> folder = open_private(folder_, false);
   Status status = folder.ok() ? Status{} : folder.status();
   if (status.ok() && !folder.value()) return;
   if (status.ok()) status = write_whole(folder.value(), folder_, file_, to_json(report));

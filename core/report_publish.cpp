@@ -47,18 +47,18 @@ std::string temporary_folder(const std::string& job) {
   return fmt::format("{}/turnout-{}-report-{}", runtime_folder(), ::geteuid(), plain(job));
 }
 
-Result<Fd> open_chosen(const std::string& path) {
+Result<Descriptor> open_chosen(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (error) return folder_failure("make", path, error.value());
-  Fd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  Descriptor fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd) return folder_failure("open", path, errno);
   return fd;
 }
 
-Result<Fd> lock_file(const Fd& folder, const std::string& path) {
-  Fd file(::openat(folder.get(), std::string(kLockName).c_str(),
-                   O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+Result<Descriptor> lock_file(const Descriptor& folder, const std::string& path) {
+  Descriptor file(::openat(folder.get(), std::string(kLockName).c_str(),
+                           O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file) return folder_failure("lock", path, errno);
   for (int attempt = 0; ::flock(file.get(), LOCK_EX | LOCK_NB) != 0; ++attempt) {
     if (errno != EWOULDBLOCK && errno != EINTR) return folder_failure("lock", path, errno);
@@ -72,7 +72,7 @@ Result<Fd> lock_file(const Fd& folder, const std::string& path) {
   return file;
 }
 
-bool same_place(const Fd& folder, const std::string& path) {
+bool same_place(const Descriptor& folder, const std::string& path) {
   struct stat opened {
   }, named{};
   return ::fstat(folder.get(), &opened) == 0 && ::lstat(path.c_str(), &named) == 0 &&
@@ -100,7 +100,7 @@ std::string file_name(const EndpointReport& report) {
 }
 
 // The reports that wait in the folder.
-std::vector<EndpointReport> collect(const Fd& folder) {
+std::vector<EndpointReport> collect(const Descriptor& folder) {
   std::vector<EndpointReport> reports;
   for (const std::string& name : entries(folder)) {
     if (!name.ends_with(kSuffix) || name.front() == '.') continue;
@@ -121,7 +121,7 @@ std::vector<EndpointReport> collect(const Fd& folder) {
   return reports;
 }
 
-std::size_t count_processes(const Fd& folder) {
+std::size_t count_processes(const Descriptor& folder) {
   std::set<std::string> seen;
   for (const std::string& name : entries(folder)) {
     if (!name.ends_with(kSuffix) || name.front() == '.') continue;
@@ -149,13 +149,13 @@ Status publish_with_job(const EndpointReport& report, std::size_t expected) {
   const bool again = handed_in_before(path, false);
   // The last process of the job removes the folder; who opened it before then starts again.
   for (int attempt = 0; attempt < 8; ++attempt) {
-    Result<Fd> folder = open_private(path, !again);
+    Result<Descriptor> folder = open_private(path, !again);
     if (!folder) return folder.status();
     if (!folder.value()) {
       if (carried_anything(report)) print(format_reports({&report, 1}, kPrinted));
       return {};
     }
-    const Result<Fd> locked = lock_file(*folder, path);
+    const Result<Descriptor> locked = lock_file(*folder, path);
     if (!locked) return locked.status();
     if (!same_place(*folder, path)) continue;
     if (Status s = write_whole(*folder, path, file_name(report), to_json(report)); !s.ok())
@@ -182,7 +182,7 @@ Status publish(const EndpointReport& original, const std::string& report_setting
   if (report.job.empty()) report.job = job.empty() ? launcher.job : job;
 
   if (report_setting != "1") {
-    const Result<Fd> folder = open_chosen(report_setting);
+    const Result<Descriptor> folder = open_chosen(report_setting);
     if (!folder) return folder.status();
     std::string name = file_name(report);
     if (!report.job.empty()) name = plain(report.job) + "." + name;

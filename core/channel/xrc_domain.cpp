@@ -18,8 +18,8 @@ Result<std::unique_ptr<XrcDomain>> XrcDomain::open(const verbs::Device& device, 
   const std::string path = fmt::format("{}/turnout-xrc-{}", runtime_folder(), ::geteuid());
   auto folder = open_private(path, true);
   if (!folder) return folder.status();
-  const Fd file(::openat(folder->get(), device.name().c_str(),
-                         O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+  const Descriptor file(::openat(folder->get(), device.name().c_str(),
+                                 O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file) return folder_failure("open", fmt::format("{}/{}", path, device.name()), errno);
   auto domain = std::make_unique<XrcDomain>();
   ibv_xrcd_init_attr attr{};

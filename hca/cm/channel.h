@@ -21,7 +21,7 @@
 #include <memory>
 #include <mutex>
 
-#include "hca/cm/descriptor.h"
+#include "base/file_descriptor.h"
 
 namespace turnout::cm {
 

@@ -15,9 +15,9 @@
 #include <optional>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "hca/cm/adapter.h"
 #include "hca/cm/channel.h"
-#include "hca/cm/descriptor.h"
 #include "hca/cm/message.h"
 
 namespace turnout::cm {

@@ -11,8 +11,8 @@
 
 #include <cstdint>
 
+#include "base/file_descriptor.h"
 #include "hca/cm/address.h"
-#include "hca/cm/descriptor.h"
 
 namespace turnout::cm {
 

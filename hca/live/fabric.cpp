@@ -17,9 +17,9 @@
 #include <cstring>
 #include <map>
 #include <new>
-#include <utility>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "base/log.h"
 #include "hca/live/directory.h"
 
@@ -62,18 +62,6 @@ std::uint64_t start_time(std::uint32_t pid) noexcept {
   return std::strtoull(p + 1, nullptr, 10);
 }
 
-// Closes a descriptor unless somebody takes it.
-struct Descriptor {
-  int fd;
-  explicit Descriptor(int number) noexcept : fd(number) {}
-  ~Descriptor() {
-    if (fd >= 0) close(fd);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int take() noexcept { return std::exchange(fd, -1); }
-};
-
 }  // namespace
 
 Result<std::shared_ptr<Fabric>> Fabric::open(const std::string& name, std::uint64_t size) {
@@ -108,7 +96,7 @@ Result<std::shared_ptr<Fabric>> Fabric::open(const std::string& name, std::uint6
 Status Fabric::attach(std::uint64_t size) {
   pid_ = getpid();
   const Descriptor lock(lock_directory(name_));
-  if (lock.fd < 0) {
+  if (!lock) {
     return failure(Code::system,
                    fmt::format("fabric {} is kept locked by another process: end it, or set "
                                "TURNOUT_FABRIC to another name",
@@ -136,9 +124,10 @@ Status Fabric::attach(std::uint64_t size) {
 Status Fabric::find_memory() {
   auto members = list_members(name_);
   if (!members) return members.status();
+  const std::uint64_t pid_namespace = own_pid_namespace();
   Status refused;
   for (const Member& member : *members) {
-    if (member.pid_namespace != own_pid_namespace()) {
+    if (member.pid_namespace != pid_namespace) {
       return failure(
           Code::unsupported,
           fmt::format("fabric {} is in use from another process-id namespace (a container): run "
@@ -147,7 +136,7 @@ Status Fabric::find_memory() {
           EXDEV);
     }
     Descriptor memory(open_memory(name_, member));
-    if (memory.fd < 0) {
+    if (!memory) {
       if (errno != EACCES && errno != EPERM) continue;
       refused = failure(
           Code::permission,
@@ -159,8 +148,8 @@ Status Fabric::find_memory() {
       continue;
     }
     std::uint64_t size = 0;
-    if (Status s = check(memory.fd, size); !s) return s;
-    if (Status s = map(memory.take(), size); !s) return s;
+    if (Status s = check(memory.get(), size); !s) return s;
+    if (Status s = map(memory.release(), size); !s) return s;
     if (others_attached()) return {};
     unmap();  // of those who are leaving it
   }
@@ -169,15 +158,15 @@ Status Fabric::find_memory() {
 
 Status Fabric::make_memory(std::uint64_t size) {
   Descriptor memory(create_memory(name_, size));
-  if (memory.fd < 0) {
+  if (!memory) {
     return failure(
         Code::system,
         fmt::format("cannot make {} bytes for fabric {}: set a smaller TURNOUT_FABRIC_SIZE", size,
                     label_),
         errno);
   }
-  if (Status s = initialise(memory.fd, size); !s) return s;
-  return map(memory.take(), size);
+  if (Status s = initialise(memory.get(), size); !s) return s;
+  return map(memory.release(), size);
 }
 
 Status Fabric::map(int fd, std::uint64_t size) {
