@@ -1,14 +1,12 @@
 #include "hca/cm/port.h"
 
 #include <sys/random.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstddef>
 #include <cstdlib>
-#include <cstring>
 
+#include "base/abstract_name.h"
 #include "base/log.h"
 
 namespace turnout::cm {
@@ -24,37 +22,28 @@ std::string place_of(const Address& address, bool v6only) {
   return a.family == AF_INET ? "any4" : v6only ? "any6" : "any";
 }
 
-struct Name {
-  sockaddr_un address{};
-  socklen_t length = 0;
-};
-
-Name name_of(std::uint16_t port_space, std::uint16_t port, const std::string& place) {
+AbstractName name_of(std::uint16_t port_space, std::uint16_t port, const std::string& place) {
   const char* const variable = std::getenv("TURNOUT_FABRIC");
   const std::string fabric(variable != nullptr ? variable : "",
                            variable != nullptr ? strnlen(variable, 64) : 0);
   // Readable in /proc/net/unix, unless fabric and address are too long for the kernel together.
   std::string text =
       fmt::format("turnout-cm-{}-{}-{:x}-{}-{}", geteuid(), fabric, port_space, port, place);
-  if (text.size() > sizeof(sockaddr_un::sun_path) - 1) {
+  if (text.size() > AbstractName::kLongest) {
     std::uint64_t h = 1469598103934665603ULL;  // FNV-1a
     for (const char c : text) h = (h ^ static_cast<std::uint8_t>(c)) * 1099511628211ULL;
     text = fmt::format("turnout-cm-{}-{:016x}-{:x}-{}", geteuid(), h, port_space, port);
   }
-  Name name;
-  name.address.sun_family = AF_UNIX;
-  std::memcpy(name.address.sun_path + 1, text.data(), text.size());
-  name.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
-  return name;
+  return AbstractName(text);
 }
 
-int bind_name(int fd, const Name& name) {
-  return bind(fd, reinterpret_cast<const sockaddr*>(&name.address), name.length) == 0 ? 0 : errno;
+int bind_name(int fd, const AbstractName& name) {
+  return bind(fd, name.address(), name.length()) == 0 ? 0 : errno;
 }
 
 // Whether a name is free: it is taken for a moment. Someone else who asks at the same moment makes
 // it look taken, so that is asked again.
-bool is_free(const Name& name) {
+bool is_free(const AbstractName& name) {
   for (int tries = 0; tries < 5; ++tries) {
     const Descriptor probe(socket(AF_UNIX, kSocketType, 0));
     if (!probe || bind_name(probe.get(), name) == 0) return true;
@@ -81,7 +70,7 @@ std::vector<std::string> rivals(const Address& address, bool v6only) {
 }
 
 int take(int fd, std::uint16_t port_space, const Address& address, bool v6only) {
-  const Name own = name_of(port_space, address.port, place_of(address, v6only));
+  const AbstractName own = name_of(port_space, address.port, place_of(address, v6only));
   if (const int error = bind_name(fd, own); error != 0) return error;
   // After the own name: of two that conflict at least one sees the other.
   for (const std::string& place : rivals(address, v6only)) {
@@ -127,8 +116,8 @@ int connect_port(int fd, std::uint16_t port_space, const Address& to) {
   const Address a = unmapped(to);
   for (const std::string& place :
        {text(a), std::string(a.family == AF_INET ? "any4" : "any6"), std::string("any")}) {
-    const Name name = name_of(port_space, a.port, place);
-    if (connect(fd, reinterpret_cast<const sockaddr*>(&name.address), name.length) == 0) {
+    const AbstractName name = name_of(port_space, a.port, place);
+    if (connect(fd, name.address(), name.length()) == 0) {
       if (same_user(fd)) return 0;
       TURNOUT_LOG(hca, warn, "rdma_connect: port {} is held by another user", a.port);
       return ECONNREFUSED;

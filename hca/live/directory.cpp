@@ -5,17 +5,15 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cinttypes>
-#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 
+#include "base/abstract_name.h"
 #include "base/file_descriptor.h"
 
 namespace turnout::hca {
@@ -28,18 +26,15 @@ std::string prefix(const std::string& fabric) {
 
 // A socket with this abstract name; -1 and errno, EADDRINUSE when somebody has it.
 int bind_name(const std::string& name) noexcept {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (name.size() + 1 > sizeof address.sun_path) {
+  if (name.size() > AbstractName::kLongest) {
     errno = ENAMETOOLONG;
     return -1;
   }
-  std::memcpy(address.sun_path + 1, name.data(), name.size());
-  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  const AbstractName bound(name);
   const int fd = above_standard(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (fd < 0) return -1;
   shutdown(fd, SHUT_RDWR);  // nobody shall fill its buffer
-  if (bind(fd, reinterpret_cast<const sockaddr*>(&address), length) == 0) return fd;
+  if (bind(fd, bound.address(), bound.length()) == 0) return fd;
   const int error = errno;
   close(fd);
   errno = error;

@@ -1,19 +1,18 @@
 // The shared memory: whose it is, what may be wrong with it, and that it goes away.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstddef>
-#include <cstdio>
 #include <cstring>
 #include <string>
 
+#include "base/abstract_name.h"
 #include "hca/device/objects.h"
 #include "hca/live/directory.h"
 #include "hca/live/fabric.h"
@@ -202,15 +201,10 @@ TEST_F(State, Damaged) {
 }
 
 TEST_F(State, OtherNamespaceOfProcesses) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const int length = std::snprintf(address.sun_path + 1, sizeof address.sun_path - 1,
-                                   "turnout/%x/%s/1/2/3/0", geteuid(), getenv("TURNOUT_FABRIC"));
   const int name = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  ASSERT_EQ(bind(name, reinterpret_cast<sockaddr*>(&address),
-                 static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1) +
-                     static_cast<socklen_t>(length)),
-            0);
+  const AbstractName bound(
+      fmt::format("turnout/{:x}/{}/1/2/3/0", geteuid(), getenv("TURNOUT_FABRIC")));
+  ASSERT_EQ(bind(name, bound.address(), bound.length()), 0);
   EXPECT_NE(open_text().find("namespace"), std::string::npos);
   close(name);
 }
