@@ -152,13 +152,15 @@ class Judge {
       add(Level::good, what, fmt::format("{} registered", value::human_bytes(device.registered)));
       return;
     }
+    std::string fix;
+    if (device.register_error == ENOMEM) {
+      fix = limits_memlock() ? "see locked memory below"
+                             : "free memory, or set a smaller TURNOUT_MEMORY_BUDGET";
+    }
     add(Level::problem, what,
         fmt::format("{} cannot be registered: {}", value::human_bytes(device.registered),
                     std::strerror(device.register_error)),
-        device.register_error == ENOMEM
-            ? limits_memlock() ? "see locked memory below"
-                               : "free memory, or set a smaller TURNOUT_MEMORY_BUDGET"
-            : "");
+        std::move(fix));
   }
 
   // Is what may be locked less than what Turnout may register?

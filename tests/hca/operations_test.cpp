@@ -197,17 +197,7 @@ TEST_P(Operations, Atomics) {
         const auto rkey = static_cast<std::uint32_t>(get(x, kKey));
         meet(x, 0, 2);
         const auto atomic = [&](ibv_wr_opcode opcode, std::uint64_t a, std::uint64_t b) {
-          ibv_sge sge = local.sge(8, 8);
-          ibv_send_wr wr{}, *bad = nullptr;
-          wr.sg_list = &sge;
-          wr.num_sge = 1;
-          wr.opcode = opcode;
-          wr.send_flags = IBV_SEND_SIGNALED;
-          wr.wr.atomic.remote_addr = remote + 16;
-          wr.wr.atomic.rkey = rkey;
-          wr.wr.atomic.compare_add = a;
-          wr.wr.atomic.swap = b;
-          EXPECT_EQ(ibv_post_send(qp, &wr, &bad), 0);
+          post_atomic(qp, opcode, local.sge(8, 8), remote + 16, rkey, a, b);
           EXPECT_EQ(wait_wc(rig.send_cq).status, IBV_WC_SUCCESS);
           std::uint64_t old = 0;
           std::memcpy(&old, local.data + 8, 8);

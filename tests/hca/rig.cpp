@@ -394,6 +394,21 @@ void post(ibv_qp* qp, ibv_wr_opcode opcode, std::vector<ibv_sge> sges, std::uint
   EXPECT_EQ(ibv_post_send(qp, &wr, &bad), expect);
 }
 
+void post_atomic(ibv_qp* qp, ibv_wr_opcode opcode, const ibv_sge& old, std::uint64_t remote,
+                 std::uint32_t rkey, std::uint64_t a, std::uint64_t b) {
+  ibv_sge sge = old;
+  ibv_send_wr wr{}, *bad = nullptr;
+  wr.sg_list = &sge;
+  wr.num_sge = 1;
+  wr.opcode = opcode;
+  wr.send_flags = IBV_SEND_SIGNALED;
+  wr.wr.atomic.remote_addr = remote;
+  wr.wr.atomic.rkey = rkey;
+  wr.wr.atomic.compare_add = a;
+  wr.wr.atomic.swap = b;
+  EXPECT_EQ(ibv_post_send(qp, &wr, &bad), 0);
+}
+
 void post_recv(ibv_qp* qp, std::vector<ibv_sge> sges, std::uint64_t wr_id, int expect) {
   ibv_recv_wr wr{wr_id, nullptr, sges.data(), static_cast<int>(sges.size())}, *bad = nullptr;
   EXPECT_EQ(ibv_post_recv(qp, &wr, &bad), expect);

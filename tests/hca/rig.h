@@ -116,6 +116,9 @@ int modify_state(ibv_qp* qp, ibv_qp_state state);
 void post(ibv_qp* qp, ibv_wr_opcode opcode, std::vector<ibv_sge> sges, std::uint64_t wr_id,
           std::uint64_t remote = 0, std::uint32_t rkey = 0, unsigned flags = IBV_SEND_SIGNALED,
           int expect = 0);
+// An atomic one: compares `a` and swaps in `b`, or adds `a`.
+void post_atomic(ibv_qp* qp, ibv_wr_opcode opcode, const ibv_sge& old, std::uint64_t remote,
+                 std::uint32_t rkey, std::uint64_t a, std::uint64_t b = 0);
 void post_recv(ibv_qp* qp, std::vector<ibv_sge> sges, std::uint64_t wr_id, int expect = 0);
 void post_srq(ibv_srq* srq, std::vector<ibv_sge> sges, std::uint64_t wr_id, int expect = 0);
 std::uint32_t srq_number(ibv_srq* srq);

@@ -163,16 +163,7 @@ TEST_F(SharedRegions, APeerWritesReadsAndAddsDirectly) {
     post(qp, IBV_WR_RDMA_READ, {local.sge(64, 5)}, 2, at + 5000, key);
     EXPECT_EQ(wait_wc(rig.send_cq).status, IBV_WC_SUCCESS);
     EXPECT_EQ(std::memcmp(local.data + 64, "shown", 5), 0);
-    ibv_sge old = local.sge(128, 8);
-    ibv_send_wr add{}, *bad = nullptr;
-    add.sg_list = &old;
-    add.num_sge = 1;
-    add.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
-    add.send_flags = IBV_SEND_SIGNALED;
-    add.wr.atomic.remote_addr = at + 8192;
-    add.wr.atomic.rkey = key;
-    add.wr.atomic.compare_add = 42;
-    EXPECT_EQ(ibv_post_send(qp, &add, &bad), 0);
+    post_atomic(qp, IBV_WR_ATOMIC_FETCH_AND_ADD, local.sge(128, 8), at + 8192, key, 42);
     EXPECT_EQ(wait_wc(rig.send_cq).status, IBV_WC_SUCCESS);
     post(qp, IBV_WR_RDMA_WRITE, {local.sge(0, 7)}, 4, at + 12'100, key);  // its end
     EXPECT_EQ(wait_wc(rig.send_cq).status, IBV_WC_REM_ACCESS_ERR);
