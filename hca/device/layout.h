@@ -25,7 +25,7 @@
 namespace turnout::hca {
 
 inline constexpr std::uint64_t kMagic = 0x3141'5554'4f4e'5254ULL;  // "TRNOTUA1"
-inline constexpr std::uint32_t kLayoutVersion = 6;
+inline constexpr std::uint32_t kLayoutVersion = 7;
 inline constexpr std::uint64_t kPage = 4096;
 inline constexpr std::uint32_t kNone = 0xffff'ffff;  // no index
 
@@ -125,6 +125,17 @@ enum class QpKind : std::uint8_t { none, rc, ud, dci, dct, xrc_ini, xrc_tgt, uc 
 }
 enum class QpPhase : std::uint8_t { reset, init, rtr, rts, sqd, sqe, err, free };
 
+// What an end of a connection takes next.
+struct PacketSequence {
+  // `connection` of the initiator that it follows, 0: nothing has come since it was made ready
+  std::atomic<std::uint32_t> follows;
+  std::uint32_t first;  // number of the first packet
+};
+inline void expect_sequence(PacketSequence& sequence, std::uint32_t first) noexcept {
+  sequence.first = first & 0xff'ffff;
+  sequence.follows.store(0, std::memory_order_relaxed);
+}
+
 struct alignas(64) QpRecord {
   // number (24 bits) << 8 | QpPhase: one load tells a peer whether this is still the QP it means.
   std::atomic<std::uint64_t> identity;
@@ -140,8 +151,11 @@ struct alignas(64) QpRecord {
   std::uint32_t dest_qpn;  // RC, XRC
   std::uint32_t qkey;      // UD
   std::uint32_t xrcd;      // XRC target: its domain's number
-  std::uint64_t dc_key;    // DCT
-  std::uint64_t cookie;    // the owner's object
+  union {
+    std::uint64_t dc_key;     // DCT
+    PacketSequence sequence;  // RC, XRC target
+  };
+  std::uint64_t cookie;  // the owner's object
 
   ReceiveQueue rq;
 
@@ -156,6 +170,7 @@ struct alignas(64) QpRecord {
   std::uint32_t taken_cq;        // where its completion goes
   std::uint64_t entry_position;  // and which entry there: set under the CQ's lock
   PipeRef async;                 // of the owner's context
+  std::uint32_t connections;     // survives: how often it was made ready to send
   union {
     ReceiveSge taken_sge[kMaxSge];
     // XRC target, which takes nothing from anybody: its attributes as modified so far, which every

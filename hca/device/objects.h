@@ -225,6 +225,8 @@ struct Qp : QpHandles {
   SpinLock sq_lock;                      // guards everything below, held while executing
   ibv_qp_attr attr;                      // as modified so far
   bool reachable;                        // RC, UC, XRC: the address vector names this port
+  std::uint32_t connection;              // RC, XRC initiator: which of all that its number has had
+  bool spoke;                            // its target has heard of this connection
   std::uint32_t posted;                  // requests accepted so far
   std::atomic<std::uint32_t> reclaimed;  // of these, known done to the user (polled); any thread
   SendWqe scratch;                       // the request being built or executed

@@ -87,7 +87,8 @@ LiveEngine::Target LiveEngine::find_target(Qp& qp, const SendWqe& wqe) noexcept 
   bool right = false;
   switch (qp.kind) {
     case QpKind::rc:
-      right = record.kind == QpKind::rc && record.dest_qpn == qp.number;
+      right = record.kind == QpKind::rc && record.dest_qpn == qp.number &&
+              in_sequence(qp, record.sequence);
       break;
     case QpKind::uc:
       right = record.kind == QpKind::uc && record.dest_qpn == qp.number;
@@ -99,7 +100,8 @@ LiveEngine::Target LiveEngine::find_target(Qp& qp, const SendWqe& wqe) noexcept 
       right = record.kind == QpKind::dct;
       break;
     case QpKind::xrc_ini:
-      right = record.kind == QpKind::xrc_tgt && record.dest_qpn == qp.number;
+      right = record.kind == QpKind::xrc_tgt && record.dest_qpn == qp.number &&
+              in_sequence(qp, record.sequence);
       break;
     default:
       break;
@@ -112,6 +114,21 @@ LiveEngine::Target LiveEngine::find_target(Qp& qp, const SendWqe& wqe) noexcept 
   target.cq = record.recv_cq;
   target.owner = record.owner.load(std::memory_order_relaxed);
   return target;
+}
+
+// IBTA 9.7.2: the packet sequence numbers of a connection's two ends agree. A target takes the
+// first request with the number that it was told, and from then on those that follow. An end that
+// went through RESET begins anew; the other, if it did not, takes what comes for old or too new.
+// Short of the standard: where a sequence stands is not counted, so an end that begins anew just
+// where the former left off is refused, too.
+bool LiveEngine::in_sequence(Qp& qp, PacketSequence& target) noexcept {
+  const std::uint32_t follows = target.follows.load(std::memory_order_relaxed);
+  if (follows == qp.connection) [[likely]]
+    return true;
+  if (follows != 0 || qp.spoke || target.first != qp.attr.sq_psn) return false;
+  target.follows.store(qp.connection, std::memory_order_relaxed);
+  qp.spoke = true;
+  return true;
 }
 
 bool LiveEngine::find_srq(const SendWqe& wqe, Target& target) const noexcept {

@@ -186,6 +186,11 @@ int LiveEngine::modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask) {
     if ((mask & IBV_QP_QKEY) != 0) r.qkey = attr.qkey;
     if ((mask & IBV_QP_MIN_RNR_TIMER) != 0) r.min_rnr_timer = attr.min_rnr_timer;
     if ((mask & IBV_QP_DEST_QPN) != 0) r.dest_qpn = attr.dest_qp_num;
+    if ((mask & IBV_QP_RQ_PSN) != 0) expect_sequence(r.sequence, attr.rq_psn);
+    if (from == QpPhase::rtr && to == QpPhase::rts) {
+      qp.connection = ++r.connections != 0 ? r.connections : ++r.connections;
+      qp.spoke = false;
+    }
     if ((mask & IBV_QP_AV) != 0) {
       qp.reachable = names_this_port(attr.ah_attr, context_of(qp.verbs.qp_base.context));
     }

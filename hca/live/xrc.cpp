@@ -230,6 +230,7 @@ int LiveEngine::change_target(const Qp& qp, QpRecord& r, const ibv_qp_attr& attr
     if ((mask & IBV_QP_ACCESS_FLAGS) != 0) r.access = attr.qp_access_flags;
     if ((mask & IBV_QP_MIN_RNR_TIMER) != 0) r.min_rnr_timer = attr.min_rnr_timer;
     if ((mask & IBV_QP_DEST_QPN) != 0) r.dest_qpn = attr.dest_qp_num;
+    if ((mask & IBV_QP_RQ_PSN) != 0) expect_sequence(r.sequence, attr.rq_psn);
     // An initiator may have failed it meanwhile: then that stands.
     if (!r.identity.compare_exchange_strong(identity, identity_of(qp.number, to))) return EINVAL;
   }

@@ -23,7 +23,17 @@ VirtualQp* VirtualEngine::target_of(const Operation& operation) noexcept {
   if (operation.qp == nullptr) return nullptr;
   if (operation.qp->kind == QpKind::dci) return target->kind == QpKind::dct ? target : nullptr;
   const QpKind kind = operation.xrc ? QpKind::xrc_tgt : QpKind::rc;
-  return target->kind == kind && target->attr.dest_qp_num == operation.source ? target : nullptr;
+  const bool right = target->kind == kind && target->attr.dest_qp_num == operation.source;
+  return right && in_sequence(*operation.qp, *target) ? target : nullptr;
+}
+
+// As LiveEngine::in_sequence().
+bool VirtualEngine::in_sequence(VirtualQp& qp, VirtualQp& target) noexcept {
+  if (target.follows == qp.connection) return true;
+  if (target.follows != 0 || qp.spoke || target.attr.rq_psn != qp.attr.sq_psn) return false;
+  target.follows = qp.connection;
+  qp.spoke = true;
+  return true;
 }
 
 void VirtualEngine::arrive(Operation& operation) {

@@ -190,6 +190,7 @@ class VirtualEngine final : public Engine, public World {
              std::uint64_t to);
   void give_back(Operation& operation);
   [[nodiscard]] VirtualQp* target_of(const Operation& operation) noexcept;
+  [[nodiscard]] static bool in_sequence(VirtualQp& qp, VirtualQp& target) noexcept;
   [[nodiscard]] bool admit(Node& node, VirtualQp& qp, Operation& operation);
   void leave_responder(Operation& operation);
   // srq: null: the queue pair's own receives.
@@ -238,6 +239,7 @@ class VirtualEngine final : public Engine, public World {
   Fifo<std::uint32_t> free_regions_;
   std::vector<VirtualQp*> qps_;  // by number
   Fifo<std::uint32_t> free_qps_;
+  std::uint32_t connections_ = 0;  // made so far
   std::vector<VirtualSrq*> srqs_;  // by number
   Fifo<std::uint32_t> free_srqs_;
   std::vector<std::unique_ptr<XrcDomain>> domains_;

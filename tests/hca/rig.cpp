@@ -327,6 +327,7 @@ void to_rtr(ibv_qp* qp, std::uint32_t peer, const ConnectOptions& options) {
   a.dest_qp_num = peer;
   a.max_dest_rd_atomic = 16;
   a.min_rnr_timer = options.min_rnr_timer;
+  a.rq_psn = options.rq_psn;
   a.ah_attr.dlid = 1;
   a.ah_attr.port_num = 1;
   int mask = IBV_QP_STATE;
@@ -347,6 +348,7 @@ void to_rts(ibv_qp* qp, const ConnectOptions& options) {
   a.retry_cnt = options.retry_cnt;
   a.rnr_retry = options.rnr_retry;
   a.max_rd_atomic = 16;
+  a.sq_psn = options.sq_psn;
   int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
   if (qp->qp_type == IBV_QPT_XRC_RECV) {
     mask |= IBV_QP_TIMEOUT;

@@ -54,6 +54,7 @@ struct ConnectOptions {
   std::uint8_t timeout = 8;  // 1 ms
   std::uint8_t retry_cnt = 3, rnr_retry = 7, min_rnr_timer = 1;
   int access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+  std::uint32_t rq_psn = 0, sq_psn = 0;
 };
 inline constexpr std::uint64_t kDcKey = 0x1122334455667788ULL;
 inline constexpr std::uint32_t kQkey = 0x1234;

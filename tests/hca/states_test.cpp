@@ -116,6 +116,56 @@ TEST_F(States, RetryExceeded) {
   }
 }
 
+// Of a connection both ends begin anew, or neither.
+TEST_F(States, PacketSequencesThatDisagree) {
+  const auto again = [](ibv_qp* qp, ibv_qp* peer, std::uint32_t rq_psn, std::uint32_t sq_psn) {
+    ConnectOptions options;
+    options.rq_psn = rq_psn;
+    options.sq_psn = sq_psn;
+    EXPECT_EQ(modify_state(qp, IBV_QPS_RESET), 0);
+    connect(qp, peer->qp_num, options);
+  };
+  const std::function<void(Pair&)> wrong[] = {
+      [&](Pair& p) { again(p.b, p.a, 0, 0); },
+      [&](Pair& p) { again(p.a, p.b, 0, 0); },
+      [&](Pair& p) {
+        again(p.a, p.b, 0, 7);
+        again(p.b, p.a, 8, 0);
+      },
+  };
+  for (const auto& way : wrong) {
+    Pair p;
+    EXPECT_EQ(p.write(p.remote.address(), p.remote.mr->rkey, 8).status, IBV_WC_SUCCESS);
+    way(p);
+    p.local.data[0] = 77;
+    EXPECT_EQ(p.write(p.remote.address(), p.remote.mr->rkey, 8).status, IBV_WC_RETRY_EXC_ERR);
+    EXPECT_EQ(p.remote.data[0], 0);
+  }
+  const std::function<void(Pair&)> right[] = {
+      [&](Pair& p) {
+        again(p.a, p.b, 0, 0);
+        again(p.b, p.a, 0, 0);
+      },
+      [&](Pair& p) {  // nothing has come to b yet, and a begins where it should have
+        again(p.b, p.a, 9, 0);
+        again(p.a, p.b, 0, 9);
+        again(p.a, p.b, 0, 0x0100'0009);  // 24 bits count
+      },
+      [](Pair& p) {  // without RESET the sequence goes on
+        EXPECT_EQ(modify_state(p.a, IBV_QPS_SQD), 0);
+        EXPECT_EQ(modify_state(p.a, IBV_QPS_RTS), 0);
+      },
+  };
+  for (const auto& way : right) {
+    Pair p;
+    EXPECT_EQ(p.write(p.remote.address(), p.remote.mr->rkey, 8).status, IBV_WC_SUCCESS);
+    way(p);
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_EQ(p.write(p.remote.address(), p.remote.mr->rkey, 8).status, IBV_WC_SUCCESS);
+    }
+  }
+}
+
 TEST_F(States, TargetReadyLaterIsReached) {
   Rig rig;
   ibv_qp* a = rig.rc();

@@ -128,6 +128,28 @@ TEST(FaultEffects, ATargetThatIsGoneIsTriedToTheEndAndWhatFollowsIsFlushed) {
   }
 }
 
+// IBTA 9.7.2: what comes is taken for old, or for too new. Both ends begin anew, or neither.
+TEST(FaultEffects, AnEndThatBeginsAnewAloneIsNotUnderstood) {
+  for (const bool first : {false, true}) {
+    for (const bool second : {false, true}) {
+      Pair pair(with_hop());
+      EXPECT_EQ(pair.a.post(pair.to_b, pair.b, {}), 0);
+      EXPECT_EQ(statuses(pair.a.wait(1)), Statuses{IBV_WC_SUCCESS});
+      const auto again = [](Node& node, ibv_qp* qp, ibv_qp* peer) {
+        node.world.enter(node.process);
+        ibv_qp_attr reset{};
+        EXPECT_EQ(ibv_modify_qp(qp, &reset, IBV_QP_STATE), 0);
+        node.connect(qp, peer->qp_num);
+      };
+      if (first) again(pair.a, pair.to_b, pair.to_a);
+      if (second) again(pair.b, pair.to_a, pair.to_b);
+      EXPECT_EQ(pair.a.post(pair.to_b, pair.b, {}), 0);
+      EXPECT_EQ(statuses(pair.a.wait(1)),
+                Statuses{first == second ? IBV_WC_SUCCESS : IBV_WC_RETRY_EXC_ERR});
+    }
+  }
+}
+
 TEST(FaultEffects, AnRcResponderFailsWithAForbiddenRequest) {
   hca::Profile profile = with_hop();
   profile.adapter_acknowledge = 60'001;
