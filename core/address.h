@@ -18,7 +18,7 @@ inline constexpr std::size_t kMaxEstablishmentQps = 2;
 
 struct Address {
   static constexpr std::uint16_t kMagic = 0x5455;  // "UT"
-  static constexpr std::uint16_t kVersion = 9;     // of address, wire and ring layouts together
+  static constexpr std::uint16_t kVersion = 10;    // of address, wire and ring layouts together
 
   std::uint16_t magic = kMagic;
   std::uint16_t version = kVersion;

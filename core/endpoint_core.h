@@ -611,7 +611,7 @@ class EndpointCore final : public Endpoint {
   void send_request(Peer& peer);
   void send_accept(Peer& peer);
   void send_ready(Peer& peer);
-  void take_request(Peer& peer, std::uint32_t qp_number);
+  void take_request(Peer& peer, std::uint32_t end);
   void answer_refusal(Peer& peer, wire::Refusal why);
   [[nodiscard]] static wire::Refusal refusal_of(const Peer& peer, const Status& status);
 
@@ -629,7 +629,7 @@ class EndpointCore final : public Endpoint {
   void start_job(std::unique_ptr<RcJob> job);
   [[nodiscard]] Status want_rc(Peer& peer);
   void add_queue(RcJob* job);
-  static void connect_with(RcJob* job, const Peer& peer, std::uint32_t number);
+  static void connect_with(RcJob* job, const Peer& peer, std::uint32_t end);
   void advance_rc(Peer& peer);
   void rc_failed(Peer& peer, const Status& status);
   bool pump_jobs();
@@ -716,7 +716,7 @@ class EndpointCore final : public Endpoint {
     return peer.has_rc() || (wanting_place_.empty() && has_place(peer, with_ring));
   }
   bool want_place(Peer& peer);
-  [[nodiscard]] bool park(Peer& peer, std::uint32_t qp_number);
+  [[nodiscard]] bool park(Peer& peer, std::uint32_t end);
   void stop_wanting(Peer& peer);
   void serve_places();
   [[nodiscard]] std::size_t places_coming(Nanoseconds now) const noexcept;
@@ -790,6 +790,7 @@ class EndpointCore final : public Endpoint {
   std::map<NodeKey, std::unique_ptr<NodeLink>> node_links_;
   std::vector<Peer*> xrc_lost_;  // to whom messages over such were lost
   std::uint64_t rc_peak_ = 0;    // most that existed at one time
+  std::uint8_t rc_made_ = 0;     // so many, modulo 256: tells uses of one number apart
   // Tear-down (connection/tear_down.cpp).
   Victims victims_;
   bool connects_first_ = false;     // at a peer's first message, or one-sided operation

@@ -8,7 +8,7 @@ namespace turnout {
 
 struct QpTuning {
   std::uint8_t ack_timeout = 14;  // IBTA code: 4.096 us * 2^code
-  std::uint8_t retry_count = 7;
+  std::uint8_t retry_count = 6;
   std::uint32_t max_inline = 0;  // bytes
 };
 

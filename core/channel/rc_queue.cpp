@@ -9,6 +9,7 @@ constexpr std::uint8_t kRnrRetryForever = 7;
 // Records of inline writes hold nothing: few completions are enough. Below half the depth.
 constexpr std::uint32_t kSignalInlineEvery = 32;
 constexpr std::uint32_t kSignalBufferEvery = 8;
+constexpr const char* kReset = "ibv_modify_qp to RESET";
 }  // namespace
 
 Status RcQueue::create(const verbs::Device& device, ibv_cq* cq, ibv_cq* receive_cq, ibv_srq* srq,
@@ -59,17 +60,19 @@ Status RcQueue::go_to(ibv_qp_state state, const char* call) {
 
 Status RcQueue::reset() {
   remote_ = 0;
-  return go_to(IBV_QPS_RESET, "ibv_modify_qp to RESET");
+  ++use_;
+  return go_to(IBV_QPS_RESET, kReset);
 }
 
 Status RcQueue::fail() {
   return go_to(IBV_QPS_ERR, "ibv_modify_qp to ERR");
 }
 
-Status RcQueue::connect(std::uint32_t qp_number, std::uint16_t lid,
+Status RcQueue::connect(std::uint32_t remote, std::uint16_t lid,
                         const std::array<std::uint8_t, 16>& gid) {
   if (remote_ != 0) {
-    if (Status status = reset(); !status.ok()) return status;
+    remote_ = 0;
+    if (Status status = go_to(IBV_QPS_RESET, kReset); !status.ok()) return status;
   }
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_INIT;
@@ -81,7 +84,8 @@ Status RcQueue::connect(std::uint32_t qp_number, std::uint16_t lid,
   attr = {};
   attr.qp_state = IBV_QPS_RTR;
   attr.path_mtu = device_->port().active_mtu;
-  attr.dest_qp_num = qp_number;
+  attr.dest_qp_num = number_of(remote);
+  attr.rq_psn = first_packet_of(remote);
   attr.max_dest_rd_atomic = kMaxReads;
   attr.min_rnr_timer = kMinRnrTimer;
   attr.ah_attr = path_to(*device_, lid, gid);
@@ -93,6 +97,7 @@ Status RcQueue::connect(std::uint32_t qp_number, std::uint16_t lid,
   if (error != 0) return verbs::failure("ibv_modify_qp to RTR", "an RC queue pair", error);
   attr = {};
   attr.qp_state = IBV_QPS_RTS;
+  attr.sq_psn = first_packet_of(end());
   attr.timeout = tuning_.ack_timeout;
   attr.retry_cnt = tuning_.retry_count;
   attr.rnr_retry = kRnrRetryForever;
@@ -101,7 +106,7 @@ Status RcQueue::connect(std::uint32_t qp_number, std::uint16_t lid,
                         IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
                             IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
   if (error != 0) return verbs::failure("ibv_modify_qp to RTS", "an RC queue pair", error);
-  remote_ = qp_number;
+  remote_ = remote;
   return {};
 }
 

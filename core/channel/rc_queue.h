@@ -9,6 +9,7 @@
 // was made with such; RESET empties that. One thread.
 #pragma once
 
+#include "core/channel/connection_end.h"
 #include "core/channel/dc_queue.h"
 #include "core/channel/sent_log.h"
 
@@ -16,9 +17,10 @@ namespace turnout {
 
 class RcQueue : public SendQueue {
  public:
+  // `use`: of the number that it will get, unlike that of an earlier queue pair with it.
   RcQueue(std::uint32_t id, std::uint32_t depth, UnsignalledBuffers& buffers, std::uint8_t epoch,
-          MemoryAccount& account)
-      : SendQueue(id, depth, buffers, epoch), log_(account) {}
+          std::uint8_t use, MemoryAccount& account)
+      : SendQueue(id, depth, buffers, epoch), use_(use), log_(account) {}
   // `srq`: null for a receive queue of its own, of `receives`.
   [[nodiscard]] Status create(const verbs::Device& device, ibv_cq* cq, ibv_cq* receive_cq,
                               ibv_srq* srq, std::uint32_t receives, std::uint32_t depth,
@@ -26,11 +28,13 @@ class RcQueue : public SendQueue {
   // An XRC initiator, which receives nothing.
   [[nodiscard]] Status create_initiator(const verbs::Device& device, ibv_cq* cq,
                                         std::uint32_t depth, const QpTuning& tuning);
-  [[nodiscard]] std::uint32_t number() const noexcept { return qp_->qp_num; }
-  // 0 when not connected.
+  // As the peer is told it, see connection_end.h; another after each reset().
+  [[nodiscard]] std::uint32_t end() const noexcept { return connection_end(qp_->qp_num, use_); }
+  // The peer's; 0 when not connected.
   [[nodiscard]] std::uint32_t connected_to() const noexcept { return remote_; }
-  // RESET (if it was connected), then up to ready-to-send towards that queue pair.
-  [[nodiscard]] Status connect(std::uint32_t qp_number, std::uint16_t lid,
+  // RESET (if it was connected), then up to ready-to-send towards that end. What the peer was told
+  // of this one stays true.
+  [[nodiscard]] Status connect(std::uint32_t end, std::uint16_t lid,
                                const std::array<std::uint8_t, 16>& gid);
   // Forgets the connection; records must have been taken out.
   [[nodiscard]] Status reset();
@@ -70,6 +74,7 @@ class RcQueue : public SendQueue {
   [[nodiscard]] Status post_inline(ibv_send_wr request, const ibv_sge* pieces, int count,
                                    PeerId peer, bool own);
   bool initiator_ = false;  // of XRC
+  std::uint8_t use_;
   const verbs::Device* device_ = nullptr;
   QpTuning tuning_;
   std::uint32_t remote_ = 0;

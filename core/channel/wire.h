@@ -163,7 +163,7 @@ enum class Control : std::uint8_t {
   want = 23,     // asks for a credit: the sender handed back all it had
   recall = 24,   // credits that are not used shall be handed back
   yield = 25,    // answers `recall`: so many `credits`, perhaps none
-  leave = 26,    // the connection of the sender's queue pair `qp_number` gives its place
+  leave = 26,    // the connection of the sender's end `qp_number` gives its place
   // The pair's connection failed (connection/recovery.cpp):
   broken = 27,   // nothing goes over the sender's end any more; all messages up to last_sequence
                  // have come, or are not over it; own_index as in welcome
@@ -208,7 +208,8 @@ struct ControlMessage {
   std::uint32_t index = kUnknownIndex;  // of the sender in the receiver's table
   std::uint64_t sender = 0;             // Address::id of the sender
   std::uint32_t request = 0;  // number of the request answered; credit: that named what it is for
-  // XRC: request: of the receive queue; accept: of the initiator; ready: of the target, if made.
+  // RC, and accept of XRC: the sender's end, see connection_end.h. XRC: request: number of the
+  // receive queue; ready: of the target, if made.
   // hint: processes of the receiver's node that its sender sends to, if it has XRC
   std::uint32_t qp_number = 0;
   std::uint64_t ring_address = 0;

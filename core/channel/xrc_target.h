@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 
+#include "core/channel/connection_end.h"
 #include "core/channel/dc_queue.h"
 #include "core/channel/xrc_domain.h"
 
@@ -16,7 +17,7 @@ namespace turnout {
 
 // The sender's end.
 struct XrcInitiator {
-  std::uint32_t qp_number = 0;
+  std::uint32_t end = 0;  // see connection_end.h
   std::uint16_t lid = 0;
   std::array<std::uint8_t, 16> gid{};
 };

@@ -111,7 +111,7 @@ void EndpointCore::send_request(Peer& peer) {
   message.type = wire::Control::request;
   message.kind = static_cast<std::uint8_t>(peer.wanted);
   message.otherwise = static_cast<std::uint8_t>(peer.otherwise);
-  if (over_rc(peer.wanted)) message.qp_number = peer.rc->number();
+  if (over_rc(peer.wanted)) message.qp_number = peer.rc->end();
   if (over_xrc(peer.wanted)) message.qp_number = xrc_->srq_number();
   if (with_ring) {
     message.ring_address = peer.ring->address();
@@ -246,13 +246,13 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
   const bool bad_receives =
       message.credits > wire::kMostCredits ||
       (message.credits <= wire::kOwnReserve && (message.credits > 0 || to == ChannelKind::rc_sr));
-  const bool bad_number = over_connection(to) && message.qp_number == 0;
+  const bool bad_number = over_connection(to) && number_of(message.qp_number) == 0;
   if (bad_kind || bad_ring || bad_receives || bad_number) {
     TURNOUT_LOG(connection, error,
                 "{}: request of channel {} with {} entries of 2^{} bytes, queue pair {} and {} "
                 "receives of its own",
                 peer.address.to_string(), message.kind, message.ring_entries, message.entry_log2,
-                message.qp_number, message.credits);
+                number_of(message.qp_number), message.credits);
     refuse(peer, message.request, wire::Refusal::device);
     return;
   }
@@ -304,13 +304,13 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
   }
 }
 
-// The request answered last, whose queue pair this is.
-void EndpointCore::take_request(Peer& peer, std::uint32_t qp_number) {
+// The request answered last, whose end this is.
+void EndpointCore::take_request(Peer& peer, std::uint32_t end) {
   if (!peer.has_rc() && active_rc_ >= settings_.max_active_rc) {
     answer_refusal(peer, wire::Refusal::limit);
     return;
   }
-  peer.rc_target = qp_number;
+  peer.rc_target = end;
   if (Status status = want_rc(peer); !status.ok()) {
     peer.rc_target = 0;
     answer_refusal(peer, refusal_of(peer, status));
@@ -353,16 +353,16 @@ void EndpointCore::send_accept(Peer& peer) {
   wire::ControlMessage answer;
   answer.type = wire::Control::accept;
   answer.request = peer.answered_request;
-  answer.qp_number = peer.rc->number();
+  answer.qp_number = peer.rc->end();
   send_control(peer, Purpose::establishment, answer);
 }
 
 // At the receiver of the data.
 void EndpointCore::on_accept(Peer& peer, const wire::ControlMessage& message) {
   if (peer.receive_state != ReceiveState::requested || message.request != peer.request ||
-      !over_connection(peer.wanted) || message.qp_number == 0) {
+      !over_connection(peer.wanted) || number_of(message.qp_number) == 0) {
     TURNOUT_LOG(connection, warn, "{}: accepts request {} with queue pair {}: it is not open",
-                peer.address.to_string(), message.request, message.qp_number);
+                peer.address.to_string(), message.request, number_of(message.qp_number));
     return;
   }
   if (over_xrc(peer.wanted)) {

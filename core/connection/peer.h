@@ -198,7 +198,7 @@ struct Peer {
 
   std::unique_ptr<RcQueue> rc;  // serves both directions
   RcJob* rc_job = nullptr;      // has it, while it is being made or connected
-  std::uint32_t rc_target = 0;  // of the peer's, to be connected with; 0: nothing to do
+  std::uint32_t rc_target = 0;  // the peer's end, to be connected with; 0: nothing to do
   [[nodiscard]] bool has_rc() const noexcept { return rc || rc_job != nullptr; }
 
   std::unique_ptr<PeerXrc> xrc;  // its part in connections of nodes (connection/xrc_setup.cpp)
@@ -216,10 +216,10 @@ struct Peer {
   Nanoseconds leaving_since = 0;  // if so
   Peer* next = nullptr;           // in the endpoint's list of those that want a place
   Peer* previous = nullptr;
-  bool wants_place = false;     // it is in there
-  Nanoseconds wants_since = 0;  // if so
-  std::uint32_t parked_qp = 0;  // for its request, with this queue pair; 0: for ours
-  bool refused_place = false;   // refused_until is for want of a place, or after a failure
+  bool wants_place = false;      // it is in there
+  Nanoseconds wants_since = 0;   // if so
+  std::uint32_t parked_end = 0;  // for its request, with this end; 0: for ours
+  bool refused_place = false;    // refused_until is for want of a place, or after a failure
   std::unique_ptr<PeerAtomics> atomics;
   std::unique_ptr<ReliableLink> link;  // where the start service is UD
   std::uint32_t pieces = 0;            // large messages that it sends in pieces or writes

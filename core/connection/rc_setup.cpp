@@ -78,8 +78,8 @@ void EndpointCore::add_queue(RcJob* job) {
     free_queue_ids_.pop_back();
   }
   queue_epochs_.resize(queues_.size());
-  job->queue =
-      std::make_unique<RcQueue>(id, kQueueDepth, unsignalled_data_, queue_epochs_[id], account_);
+  job->queue = std::make_unique<RcQueue>(id, kQueueDepth, unsignalled_data_, queue_epochs_[id],
+                                         ++rc_made_, account_);
   queues_[id] = job->queue.get();
   job->make = true;
   job->device = device_.get();
@@ -90,9 +90,9 @@ void EndpointCore::add_queue(RcJob* job) {
   rc_peak_ = std::max<std::uint64_t>(rc_peak_, active_rc_ + resetting_rc_ + rc_pool_.size());
 }
 
-// `number`: of the peer's end, or its node's; 0: none yet.
-void EndpointCore::connect_with(RcJob* job, const Peer& peer, std::uint32_t number) {
-  job->connect_to = number;
+// `end`: the peer's, or its node's; 0: none yet.
+void EndpointCore::connect_with(RcJob* job, const Peer& peer, std::uint32_t end) {
+  job->connect_to = end;
   job->lid = peer.address.lid;
   job->gid = peer.address.gid;
 }

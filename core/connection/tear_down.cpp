@@ -78,7 +78,7 @@ bool EndpointCore::want_place(Peer& peer) {
 }
 
 // For a request of the peer's. False: nobody's place will be free for it.
-bool EndpointCore::park(Peer& peer, std::uint32_t qp_number) {
+bool EndpointCore::park(Peer& peer, std::uint32_t end) {
   std::size_t coming = places_coming(clock_.now());
   for (const ConnectionUse* const use : victims_.connected()) {
     if (may_go(*use, INT64_MAX)) ++coming;  // as soon as it is old enough
@@ -86,14 +86,14 @@ bool EndpointCore::park(Peer& peer, std::uint32_t qp_number) {
   // Asked first: to stand in line may tear a connection down.
   if (coming < wanting_place_.size() + (peer.wants_place ? 0 : 1) || !want_place(peer))
     return false;
-  peer.parked_qp = qp_number;
+  peer.parked_end = end;
   return true;
 }
 
 void EndpointCore::stop_wanting(Peer& peer) {
   wanting_place_.remove(&peer);
   peer.wants_place = false;
-  peer.parked_qp = 0;
+  peer.parked_end = 0;
 }
 
 // Whoever is first goes on when there is a place, or when it has waited too long: then it is
@@ -106,7 +106,7 @@ void EndpointCore::serve_places() {
   const Nanoseconds now = clock_.now();
   while (Peer* const first = wanting_place_.first()) {
     Peer& peer = *first;
-    const std::uint32_t parked = peer.parked_qp;
+    const std::uint32_t parked = peer.parked_end;
     const bool late = now - peer.wants_since >= kPatience * setup_time_;
     const ChannelKind to = first_channel(peer);
     if (!late && !peer.has_rc() && !has_place(peer, parked == 0 && over_ring(to))) break;
@@ -169,7 +169,7 @@ void EndpointCore::tear_down(Peer& peer, Nanoseconds now) {
   begin_leaving(peer, true, now);
   wire::ControlMessage message;
   message.type = wire::Control::leave;
-  message.qp_number = peer.rc->number();
+  message.qp_number = peer.rc->end();
   send_control(peer, Purpose::establishment, message);
   go_on_leaving(peer);
 }

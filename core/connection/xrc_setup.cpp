@@ -32,7 +32,7 @@ Status EndpointCore::open_xrc() {
     return {};
   }
   // Rings are asked for before anything of XRC is there that could be asked how it places bytes.
-  RcQueue queue(static_cast<std::uint32_t>(queues_.size()), 1, unsignalled_data_, 0, account_);
+  RcQueue queue(static_cast<std::uint32_t>(queues_.size()), 1, unsignalled_data_, 0, 0, account_);
   if (Status status =
           queue.create(*device_, send_cq_.get(), receive_cq_.get(), data_srq_.get(), 0, 1, tuning_);
       !status.ok()) {
@@ -143,7 +143,7 @@ void EndpointCore::advance_link(NodeLink& link) {
     wire::ControlMessage answer;
     answer.type = wire::Control::accept;
     answer.request = peer->answered_request;
-    answer.qp_number = link.queue->number();
+    answer.qp_number = link.queue->end();
     answer.operation = link.target;
     send_control(*peer, Purpose::establishment, answer);
   }

@@ -37,7 +37,7 @@ struct ForgedMessages {
   [[nodiscard]] static std::uint32_t queue_pair(TestWorld& world, std::size_t at, std::size_t of) {
     auto& core = static_cast<EndpointCore&>(world[at]);
     const Peer& peer = *core.find_peer(world.peer(at, of));
-    return peer.rc ? peer.rc->number() : 0;
+    return peer.rc ? peer.rc->end() : 0;
   }
   // The connection of these two, at the end of `at`; over XRC that to the node of `of`. False:
   // there is none now.

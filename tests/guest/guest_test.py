@@ -85,6 +85,14 @@ class Stress(InGuest):
         switches = int(re.search(r"(\d+) channel switches", out).group(1))
         self.assertGreater(switches, 20)
 
+    def test_queue_pairs_serve_again_on_two_processors(self):
+        """Two processes at once: one puts its queue pair away and takes it again while the other still has its own."""
+        out = self.stress("--ranks 2 --messages 4000 --seed 13 --switch-every 300 >out && cat out && "
+                          "for n in 2 3 4 5 6 7 8 9 10 11 12; do fi_stress traffic --stall 100 --report ./reports.$n "
+                          "--ranks 2 --messages 4000 --seed $((12 + n)) --switch-every 300 >out || "
+                          "{ cat out; exit 1; }; done", "-c", "2")
+        self.assertIn("4000 messages received and verified", out)
+
 
 class Mpi(InGuest):
     def suite(self, modules, seconds):

@@ -258,6 +258,9 @@ bool check_reports(const Options& options) {
       fmt::print(stderr, "{} failures were asked for at least\n", options.least_failures);
       ok = false;
     }
+  } else if (failed != 0) {
+    fmt::print(stderr, "{} ends of connections failed, which nobody broke\n", failed);
+    ok = false;
   }
   if (files != options.traffic.ranks) {
     fmt::print(stderr, "{} reports for {} processes\n", files, options.traffic.ranks);
