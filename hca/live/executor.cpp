@@ -248,8 +248,8 @@ LiveEngine::Step LiveEngine::run_rdma(Qp& qp, SendWqe& wqe, const Target& target
   const bool reads = wqe.opcode == IBV_WR_RDMA_READ;
   const unsigned right = reads ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
   Place place;
-  if ((target.record->access & right) == 0) {
-    status = remote_failure(target, Access::denied, IBV_EVENT_QP_ACCESS_ERR);
+  if ((target.record->access & right) == 0) {  // IBTA 9.9.3: not set up for it
+    status = remote_failure(target, Access::denied, IBV_EVENT_QP_REQ_ERR);
     return Step::done;
   }
   if (local.length > 0) {  // IBTA 9.7.4.1.1: no key check for zero bytes
@@ -314,15 +314,13 @@ LiveEngine::Step LiveEngine::run_atomic(SendWqe& wqe, const Target& target, Segm
     status = IBV_WC_LOC_LEN_ERR;
     return Step::done;
   }
-  if ((wqe.remote & 7) != 0) {
+  if ((wqe.remote & 7) != 0 || (target.record->access & IBV_ACCESS_REMOTE_ATOMIC) == 0) {
     status = remote_failure(target, Access::denied, IBV_EVENT_QP_REQ_ERR);
     return Step::done;
   }
   Place place;
-  Access access = (target.record->access & IBV_ACCESS_REMOTE_ATOMIC) == 0
-                      ? Access::denied
-                      : memory_.find(wqe.rkey, target.pd, wqe.remote, 8, IBV_ACCESS_REMOTE_ATOMIC,
-                                     place, target.number);
+  Access access = memory_.find(wqe.rkey, target.pd, wqe.remote, 8, IBV_ACCESS_REMOTE_ATOMIC, place,
+                               target.number);
   std::uint64_t old = 0;
   if (access == Access::ok && place.direct != nullptr &&
       (reinterpret_cast<std::uintptr_t>(place.direct) & 7) != 0) {

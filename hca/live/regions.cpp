@@ -16,6 +16,13 @@
 #include "hca/live/shared_pages.h"
 
 namespace turnout::hca {
+namespace {
+
+bool valid_range(const void* address, std::uint64_t length) noexcept {
+  return length <= kMaxMrBytes && length <= UINT64_MAX - reinterpret_cast<std::uint64_t>(address);
+}
+
+}  // namespace
 
 std::uint32_t LiveEngine::reserve_region() noexcept {
   Header& h = fabric_->header();
@@ -96,7 +103,9 @@ Mr* LiveEngine::register_memory(Pd& pd, void* address, std::uint64_t length, std
   // All of the address space, whatever will be mapped in it: implicit on-demand paging.
   const bool implicit =
       (access & IBV_ACCESS_ON_DEMAND) != 0 && address == nullptr && length == SIZE_MAX;
-  if (!valid_access(access) || (length > kMaxMrBytes && !implicit)) return failed<Mr>(EINVAL);
+  if (!valid_access(access) || (!valid_range(address, length) && !implicit)) {
+    return failed<Mr>(EINVAL);
+  }
   // With on-demand paging it is the addresses that are registered, whatever they show later.
   const bool on_demand = (access & IBV_ACCESS_ON_DEMAND) != 0;
   return publish_region(
@@ -172,7 +181,7 @@ int LiveEngine::reregister(Mr& mr, const Reregistration& change) {
                                      : mr.verbs.addr != nullptr || mr.fd < 0;
   if (change.moves && !addressed) return EOPNOTSUPP;
   if ((change.changes_access && !valid_access(change.access)) ||
-      (change.moves && change.length > kMaxMrBytes)) {
+      (change.moves && !valid_range(change.address, change.length))) {
     return EINVAL;
   }
   Backing backing;

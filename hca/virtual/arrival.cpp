@@ -390,7 +390,10 @@ void VirtualEngine::land(Operation& operation) {
     operation.qp->break_at(operation);
     // A responder of RC or XRC fails with the request (IBTA 9.9.3); a DCT
     // serves others and survives.
-    if (target->kind != QpKind::dct) fail_target(*target, IBV_EVENT_QP_ACCESS_ERR);
+    if (target->kind != QpKind::dct) {
+      fail_target(*target, operation.status == IBV_WC_REM_INV_REQ_ERR ? IBV_EVENT_QP_REQ_ERR
+                                                                      : IBV_EVENT_QP_ACCESS_ERR);
+    }
   }
   // Of a write that nobody asks after no answer is needed here: RC's and XRC's
   // only free a queue entry.
@@ -415,8 +418,11 @@ bool VirtualEngine::land_rdma(VirtualQp& target, const VirtualSrq* xrc, Operatio
                                                : unsigned{IBV_ACCESS_REMOTE_WRITE};
   const Region* region = nullptr;
   if (w.length > 0) region = find_region(w.rkey, w.remote, w.length, right);
-  if ((target.attr.qp_access_flags & right) == 0 ||
-      (w.length > 0 && (region == nullptr || region->pd != pd))) {
+  if ((target.attr.qp_access_flags & right) == 0) {  // IBTA 9.9.3: not set up for it
+    operation.status = IBV_WC_REM_INV_REQ_ERR;
+    return true;
+  }
+  if (w.length > 0 && (region == nullptr || region->pd != pd)) {
     operation.status = IBV_WC_REM_ACCESS_ERR;
     return true;
   }

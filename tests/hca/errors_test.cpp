@@ -85,7 +85,8 @@ TEST_F(Errors, QueuePairWithoutRight) {
   Pair p(options);
   EXPECT_EQ(p.write(p.remote.address(), p.remote.mr->rkey, 8, IBV_WR_RDMA_READ).status,
             IBV_WC_SUCCESS);
-  EXPECT_EQ(p.write(p.remote.address(), p.remote.mr->rkey, 8).status, IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(p.write(p.remote.address(), p.remote.mr->rkey, 8).status, IBV_WC_REM_INV_REQ_ERR);
+  EXPECT_EQ(p.event().event_type, IBV_EVENT_QP_REQ_ERR);
 }
 
 TEST_F(Errors, LocalProtection) {

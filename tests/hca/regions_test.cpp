@@ -43,6 +43,17 @@ TEST_F(Regions, RegisteredAnewElsewhere) {
   EXPECT_EQ(p.write(target.address(), target.mr->rkey, 1).status, IBV_WC_REM_ACCESS_ERR);
 }
 
+TEST_F(Regions, NoAddressesThatWrap) {
+  Rig rig;
+  Region target = rig.memory(4096, false);
+  void* const high = reinterpret_cast<void*>(~std::uintptr_t{0} - 4095);
+  errno = 0;
+  EXPECT_EQ(ibv_reg_mr(rig.pd, high, 8192, kFullAccess), nullptr);
+  EXPECT_EQ(errno, EINVAL);
+  EXPECT_EQ(ibv_rereg_mr(target.mr, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, high, 8192, 0),
+            IBV_REREG_MR_ERR_INPUT);
+}
+
 TEST_F(Regions, RegisteredAnewInAnotherDomain) {
   Pair p;
   ibv_pd* pd = ibv_alloc_pd(p.rig.context);
