@@ -68,6 +68,15 @@ class Doctor(InGuest):
         self.assertRegex(out, r"note +kernel +no RDMA device")
 
 
+class Conformance(InGuest):
+    def test_soft_roce_behaves_as_the_table_says(self):
+        """And so differs from the virtual adapter's profile `rxe` where the table gives a reason, nowhere else."""
+        done = subprocess.run([ROOT / "tests/verbs/conformance.py", BUILD, "--guest", GUEST], text=True, timeout=600,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        print(done.stdout, flush=True)
+        self.assertEqual(done.returncode, 0)
+
+
 class Stress(InGuest):
     def stress(self, words, *options, **environment):
         settings = " ".join(f"{name}={value}" for name, value in environment.items())
