@@ -113,7 +113,7 @@ TEST_P(TearDown, MessagesOfEverySizeGoOnMeanwhile) {
     for (int round = 0; round < 6; ++round) {
       for (std::size_t a = 0; a < 4; ++a) {
         for (std::size_t b = a + 1; b < 4; ++b) {
-          for (const std::size_t size : {8, 300, 4000, 20000}) swap(world, a, b, size);
+          for (const std::size_t size : {8u, 300u, 4000u, 20000u}) swap(world, a, b, size);
         }
       }
     }

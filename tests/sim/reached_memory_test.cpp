@@ -21,7 +21,7 @@ ReachedMemory::Place place(ReachedMemory& memory, std::uint64_t bytes) {
 TEST(ReachedMemory, EveryOperationHasBytesOfItsOwn) {
   ReachedMemory memory;
   std::vector<ReachedMemory::Place> places;
-  for (const std::uint64_t bytes : {1, 70'000, 400, 4096, 8193}) {
+  for (const std::uint64_t bytes : {1u, 70'000u, 400u, 4096u, 8193u}) {
     places.push_back(place(memory, bytes));
   }
   for (std::size_t i = 0; i < places.size(); ++i) memory.fill(places[i], kContent + i);
