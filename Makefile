@@ -39,7 +39,7 @@ soak: deps
 	@$(RELEASE)/bin/sim_soak
 
 test: deps
-	@tools/test.sh quick
+	@tools/test.sh quick $(MORE)
 
 test-guest: deps
 	@tools/deps.sh tools/packages-guest.txt || echo "== without QEMU there is no guest"
