@@ -61,7 +61,7 @@ struct Found {
   std::string seen;  // what was looked at, for the error
 };
 
-enum class Dc : std::uint8_t { required, tried, ours };  // ours: the virtual adapter has it
+enum class Dc : std::uint8_t { required, tried, ours };  // ours: the virtual adapter as itself
 
 // Opens the device of that name, or the first usable one when `wanted` is empty.
 Found find(const std::string& wanted, Dc dc) {
@@ -180,7 +180,7 @@ Result<std::unique_ptr<Device>> Device::open(const Settings& settings) {
   if (is_virtual) {
     if (Status loaded = load(Library::virtual_adapter, settings); !loaded.ok()) return loaded;
     // The adapter reads its fabric's name from the same settings when it is opened.
-    found = find({}, Dc::ours);
+    found = find({}, settings.adapter == "rxe" ? Dc::tried : Dc::ours);
     if (found.context == nullptr) {
       return Status{errno == EACCES || errno == EPERM ? Code::permission : Code::no_device,
                     fmt::format("the virtual adapter of fabric '{}' cannot be used: {}; see the "
