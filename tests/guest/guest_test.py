@@ -3,6 +3,7 @@
 
     guest_test.py BUILD_DIR GUEST_FOLDER [unittest's options]
 """
+import collections
 import os
 import pathlib
 import re
@@ -13,6 +14,9 @@ import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "mpi"))
+import mpi_stress  # noqa: E402
+
 BUILD = GUEST = pathlib.Path()
 # Drops the right to lock any amount of memory, which root has.
 BOUND = "setpriv --inh-caps=-ipc_lock --bounding-set=-ipc_lock "
@@ -119,6 +123,57 @@ class Mpi(InGuest):
 
     def test_collectives(self):
         self.assertGreater(self.suite("test_cco_buf$|test_cco_obj$", 1500), 30)
+
+
+class MpiJob(InGuest):
+    """tests/mpi/mpi_stress.c under MPICH."""
+
+    SETTINGS = (f"export PATH={ROOT}/.venv/bin:$PATH FI_PROVIDER=turnout TURNOUT_REPORT=./reports "
+                "MPIR_CVAR_CH4_NETMOD=ofi MPIR_CVAR_NOLOCAL=1\n")
+
+    def setUp(self):
+        super().setUp()
+        mpi_stress.compile_to(self.scratch)
+
+    def reports(self, ranks):
+        found = mpi_stress.read_reports(self.scratch / "reports")
+        self.assertEqual([report["rank"] for report in found], list(range(ranks)))
+        for report in found:
+            self.assertLessEqual(report["peak"], report["budget"])
+        return found
+
+    def channels(self, reports):
+        """Messages received, by channel."""
+        count = collections.Counter()
+        for report in reports:
+            for peer in report["peers"]:
+                for span in peer["receive"]["spans"]:
+                    count[span["channel"]] += span["messages"]
+        return count
+
+
+class MpiStress(MpiJob):
+    def stress(self, words, processors, **environment):
+        settings = "".join(f"export {name}={value}\n" for name, value in environment.items())
+        out = self.run_in_guest(f"{self.SETTINGS}{settings}mpiexec -launcher fork -n 4 ./mpi_stress {words}",
+                                "-m", "2048", "-c", str(processors), seconds=400)
+        self.assertIn("all received and verified", out)
+        return self.reports(4)
+
+    def test_selection_on_four_processors(self):
+        reports = self.stress("--messages 8000 --seed 21", 4, TURNOUT_MEMORY_BUDGET="8MiB",
+                              TURNOUT_INTERVAL="200ms")
+        used = self.channels(reports)
+        self.assertGreater(used["UD-sendrecv"], 0)
+        self.assertGreater(used["RC-RDMA"], 1000)
+
+    def test_channels_change_on_one_processor(self):
+        reports = self.stress("--messages 6000 --seed 22", 1, TURNOUT_MEMORY_BUDGET="8MiB",
+                              TURNOUT_TEST_SWITCH_EVERY="50")
+        used = self.channels(reports)
+        self.assertGreater(used["UD-sendrecv"], 500)
+        self.assertGreater(used["RC-RDMA"], 500)
+        self.assertEqual(sum(report["connections"]["failed"] for report in reports), 0)
 
 
 class TwoGuests(InGuest):
