@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <vector>
 
 #include "base/log.h"
 
@@ -207,21 +209,44 @@ Result<std::unique_ptr<Device>> Device::open(const Settings& settings) {
   device->attributes_ = found.attributes;
   device->port_ = found.port;
   device->port_number_ = found.port_number;
-  union ibv_gid gid {};
-  for (int index = 0; index < found.port.gid_tbl_len; ++index) {
-    union ibv_gid candidate {};
-    if (ibv_query_gid(found.context, found.port_number, index, &candidate) != 0) continue;
-    static constexpr union ibv_gid zero {};
-    if (std::memcmp(&candidate, &zero, sizeof zero) == 0) continue;
-    gid = candidate;
-    device->gid_index_ = static_cast<std::uint8_t>(index);
-    break;
-  }
-  std::memcpy(device->gid_.data(), gid.raw, sizeof gid.raw);
+  device->choose_gid();
   device->pd_.reset(ibv_alloc_pd(found.context));
   if (!device->pd_) return failure("ibv_alloc_pd", device->name_, errno);
   device->rnr_at_open_ = read_rnr_retries(device->context_, device->port_number_);
   return device;
+}
+
+// On InfiniBand the first; on Ethernet the one of most merit, of those the first. Versions are
+// asked of the whole table at once: a query for each of some hundred empty entries takes its time.
+void Device::choose_gid() {
+  constexpr std::uint32_t kIndices = 256;  // ibv_global_route has 8 bits for them
+  unsigned best = 0;
+  const auto consider = [&](const union ibv_gid& candidate, std::uint32_t index, bool v2) {
+    Gid gid;
+    std::memcpy(gid.data(), candidate.raw, gid.size());
+    const unsigned merit = gid_merit(gid, v2);
+    if (merit <= best || index >= kIndices) return;
+    best = merit;
+    gid_ = gid;
+    gid_index_ = static_cast<std::uint8_t>(index);
+  };
+  const std::uint32_t length = static_cast<std::uint32_t>(std::max(port_.gid_tbl_len, 0));
+  if (const auto query = functions()._ibv_query_gid_table_fn;
+      query != nullptr && global_addressing()) {
+    std::vector<ibv_gid_entry> entries(std::size_t{length} * attributes_.phys_port_cnt);
+    const ssize_t count = query(context_, entries.data(), entries.size(), 0, sizeof(ibv_gid_entry));
+    for (ssize_t i = 0; i < count; ++i) {
+      const ibv_gid_entry& entry = entries[static_cast<std::size_t>(i)];
+      if (entry.port_num != port_number_) continue;
+      consider(entry.gid, entry.gid_index, entry.gid_type == IBV_GID_TYPE_ROCE_V2);
+    }
+  }
+  for (std::uint32_t index = 0; best == 0 && index < std::min(length, kIndices); ++index) {
+    union ibv_gid candidate {};
+    if (ibv_query_gid(context_, port_number_, static_cast<int>(index), &candidate) == 0) {
+      consider(candidate, index, false);
+    }
+  }
 }
 
 bool Device::frees_pages_at_deregistration() const noexcept {

@@ -4,7 +4,6 @@
 // setting `device` (virtual, a name, or auto). One thread at a time.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +11,7 @@
 
 #include "base/settings.h"
 #include "base/status.h"
+#include "core/verbs/gid.h"
 #include "core/verbs/handles.h"
 #include "core/verbs/library.h"
 
@@ -45,7 +45,7 @@ class Device {
   [[nodiscard]] const ibv_device_attr& attributes() const noexcept { return attributes_; }
   [[nodiscard]] const ibv_port_attr& port() const noexcept { return port_; }
   [[nodiscard]] std::uint8_t port_number() const noexcept { return port_number_; }
-  [[nodiscard]] const std::array<std::uint8_t, 16>& gid() const noexcept { return gid_; }
+  [[nodiscard]] const Gid& gid() const noexcept { return gid_; }
   [[nodiscard]] std::uint8_t gid_index() const noexcept { return gid_index_; }
   // Requests that found no receive at their target and were made again, since the device was
   // opened: the virtual adapter tells those of this context, a real one (mlx5's counter
@@ -66,6 +66,8 @@ class Device {
 
  private:
   Device() = default;
+  void choose_gid();
+
   ibv_context* context_ = nullptr;
   Pd pd_;
   std::string name_, why_;
@@ -75,7 +77,7 @@ class Device {
   ibv_port_attr port_{};
   std::uint8_t port_number_ = 0;
   std::uint8_t gid_index_ = 0;
-  std::array<std::uint8_t, 16> gid_{};
+  Gid gid_{};
   std::optional<std::uint64_t> rnr_at_open_;
 };
 
