@@ -10,12 +10,14 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "mpi"))
 import mpi_stress  # noqa: E402
+from wire import Wire  # noqa: E402
 
 BUILD = GUEST = pathlib.Path()
 # Drops the right to lock any amount of memory, which root has.
@@ -49,6 +51,11 @@ class Doctor(InGuest):
         self.assertRegex(out, r"good +rxe0 registration")
         self.assertIn("rxe0 would be used", out)
         self.assertIn("0 problems", out)
+
+    def test_gid_is_of_the_address(self):
+        """Not of the link-local one, which the adapter has without any: no router carries that."""
+        out = self.run_in_guest("turnout info")
+        self.assertRegex(out, r"GID +(0000:){5}ffff:0a4d:0001 \(index [1-9]")
 
     def test_little_memory_to_lock(self):
         out = self.run_in_guest(f"ulimit -S -l 64; {BOUND} turnout doctor && exit 1; "
@@ -176,13 +183,60 @@ class MpiStress(MpiJob):
         self.assertEqual(sum(report["connections"]["failed"] for report in reports), 0)
 
 
-class TwoGuests(InGuest):
+class TwoGuests(MpiJob):
     """One rank in each, on one wire."""
 
-    def start(self, number, command, seconds):
+    def start(self, number, command, seconds, *options):
         return subprocess.Popen(
-            self.command(command, "-w", f"{self.scratch}/wire:{number}", seconds=seconds), cwd=self.scratch,
-            text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            self.command(command, "-w", f"{self.scratch}/wire:{number}", *options, seconds=seconds),
+            cwd=self.scratch, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+    def start_job(self, words, seconds, **environment):
+        """mpi_stress with a rank in each; the wire, and the guests."""
+        wire = Wire(self.scratch / "wire")
+        self.addCleanup(wire.close)
+        settings = self.SETTINGS + "".join(f"export {name}={value}\n" for name, value in environment.items())
+        # mpiexec may wait for ever for what the wire took: each guest sees for itself that its rank is gone.
+        watch = ("{ until pidof mpi_stress; do sleep 0.2; done; while pidof mpi_stress; do sleep 0.2; done; "
+                 "touch ended-%d; } >/dev/null &\n")
+        first = self.start(1, f"{settings}{watch % 1}(mpiexec -launcher rsh -launcher-exec {HERE}/remote_shell.sh "
+                           "-localhost 10.77.0.1 -hosts 10.77.0.1,10.77.0.2 -n 2 -ppn 1 "
+                           f"{HERE}/rank.sh ./mpi_stress {words}; echo $? >over.new; mv over.new over) &\n"
+                           "until [ -s over ] || [ -e enough ]; do sleep 0.2; done; exit $(cat over || echo 9)",
+                           seconds, "-m", "1536")
+        second = self.start(2, f"{watch % 2}until [ -s command ] || [ -e over ]; do sleep 0.2; done\n"
+                            "(sh ./command; echo $? >status.new; mv status.new command.status) &\n"
+                            "until [ -s command.status ] || [ -e enough ]; do sleep 0.2; done; "
+                            "exit $(cat command.status || echo 9)", seconds, "-m", "1536")
+        return wire, [first, second]
+
+    def end(self, guests, seconds):
+        """What they printed."""
+        outs = []
+        for guest in guests:
+            try:
+                outs.append(guest.communicate(timeout=seconds)[0])
+            except subprocess.TimeoutExpired:
+                (self.scratch / "enough").touch()
+                for left in guests:
+                    left.communicate()
+                self.fail(f"a guest did not end: {self.of_rank(0)}{self.of_rank(1)}")
+        return "\n".join([*outs, self.of_rank(0), self.of_rank(1)])
+
+    def of_rank(self, rank):
+        try:
+            return (self.scratch / f"rank-{rank}").read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return ""
+
+    def wait_for(self, seconds, guests):
+        """Until the stress has run so long."""
+        while all(guest.poll() is None for guest in guests):
+            told = re.findall(r"^(\d+) s: ", self.of_rank(0), re.M)
+            if told and int(told[-1]) >= seconds:
+                return
+            time.sleep(0.1)
+        self.fail(self.end(guests, 60))
 
     def test_pingpong_over_the_wire(self):
         # The judge of the wire itself: rdma-core's own program.
@@ -193,6 +247,54 @@ class TwoGuests(InGuest):
         for guest, out in zip((first, second), outs):
             self.assertEqual(guest.returncode, 0, "\n".join(outs))
             self.assertIn("bytes in", out)
+
+    def test_stress(self):
+        wire, guests = self.start_job("--messages 4000 --seed 31", 200, TURNOUT_INTERVAL="200ms")
+        out = self.end(guests, 260)
+        self.assertEqual([guest.returncode for guest in guests], [0, 0], out)
+        self.assertIn("all received and verified", self.of_rank(0))
+        reports = self.reports(2)
+        self.assertGreater(self.channels(reports)["RC-RDMA"], 500)
+        self.assertEqual(sum(report["connections"]["failed"] for report in reports), 0)
+        self.assertGreater(wire.carried, 10000)
+
+    def test_wire_cut_for_five_seconds(self):
+        """What was lost comes again, and the connection with it."""
+        wire, guests = self.start_job("--seconds 25 --seed 32", 200, TURNOUT_INTERVAL="200ms")
+        self.wait_for(4, guests)
+        wire.cut()
+        time.sleep(5)
+        wire.mend()
+        out = self.end(guests, 260)
+        self.assertEqual([guest.returncode for guest in guests], [0, 0], out)
+        self.assertIn("all received and verified", self.of_rank(0))
+        self.assertGreater(wire.dropped, 0)
+        told = [int(second) for second in re.findall(r"^(\d+) s: ", self.of_rank(0), re.M)]
+        self.assertGreater(max(after - before for before, after in zip(told, told[1:])), 4, out)
+        reports = self.reports(2)
+        for report in reports:
+            self.assertGreater(report["connections"]["failed"], 0)
+            self.assertGreater(report["connections"]["made"], 1)  # and again
+
+    def test_wire_cut_for_good(self):
+        """Each rank ends by itself with an error; mpiexec cannot reach the other one."""
+        wire, guests = self.start_job("--seconds 100 --seed 33", 200, TURNOUT_INTERVAL="200ms",
+                                      TURNOUT_UD_TIMEOUT="8s")
+        self.wait_for(4, guests)
+        wire.cut()
+        cut = time.monotonic()
+        ended = [self.scratch / "ended-1", self.scratch / "ended-2"]
+        while time.monotonic() < cut + 30 and not all(end.exists() for end in ended):
+            time.sleep(0.1)
+        missing = [end.name for end in ended if not end.exists()]
+        (self.scratch / "enough").touch()
+        out = self.end(guests, 60)
+        self.assertEqual(missing, [], out)
+        for rank in (0, 1):
+            silent = re.search(r"has not answered for (\d+) ms", self.of_rank(rank))
+            self.assertIsNotNone(silent, out)
+            self.assertLess(int(silent.group(1)), 12000)
+            self.assertIn("Connection reset by peer", self.of_rank(rank))
 
 
 if __name__ == "__main__":

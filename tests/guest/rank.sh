@@ -1,0 +1,3 @@
+#!/bin/sh
+# A rank of MPI that writes into the current folder, not to mpiexec, which the wire may part from it.
+exec "$@" >"rank-$PMI_RANK" 2>&1
