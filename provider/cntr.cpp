@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <utility>
 
 #include "provider/endpoint.h"
 #include "provider/errors.h"
@@ -25,12 +26,20 @@ int close_counter(fid* f) {
 
 std::uint64_t read_value(fid_cntr* f) {
   Cntr& cntr = Cntr::of(f);
+  bool others_first = false;
   const int failed = contain([&] {
     const Guard guard(cntr.domain.lock);
     cntr.progress();
+    const std::uint64_t before = std::exchange(cntr.read, cntr.counter.value.load());
+    if (cntr.read != before) {
+      cntr.patience.found_something();
+    } else {
+      others_first = cntr.patience.found_nothing();
+    }
     return 0;
   });
   static_cast<void>(failed);  // this call has no way to answer an error; the value is still right
+  if (others_first) sched_yield();
   return cntr.counter.value.load(std::memory_order_acquire);
 }
 

@@ -9,6 +9,7 @@
 
 #include "core/completion.h"
 #include "provider/domain.h"
+#include "provider/patience.h"
 
 namespace turnout::provider {
 
@@ -18,6 +19,8 @@ struct Cntr final : fid_cntr {
 
   Domain& domain;
   Counter counter;
+  Patience patience;       // of who reads without waiting
+  std::uint64_t read = 0;  // the value at the last look
   std::vector<Ep*> endpoints;
 
   void join(Ep& endpoint);

@@ -85,10 +85,22 @@ ssize_t read_locked(Cq& cq, void* buffer, std::size_t count, fi_addr_t* addresse
 
 template <class Entry>
 ssize_t read_from(fid_cq* f, void* buffer, std::size_t count, fi_addr_t* addresses) {
-  return contain([&] {
+  return contain([&]() -> ssize_t {
     Cq& cq = Cq::of(f);
-    const Guard guard(cq.domain.lock);
-    return read_locked<Entry>(cq, buffer, count, addresses);
+    ssize_t n = 0;
+    bool others_first = false;
+    {
+      const Guard guard(cq.domain.lock);
+      n = read_locked<Entry>(cq, buffer, count, addresses);
+      if (n != -FI_EAGAIN) {
+        cq.patience.found_something();
+      } else {
+        others_first = cq.patience.found_nothing();
+      }
+    }
+    if (others_first) [[unlikely]]
+      sched_yield();
+    return n;
   });
 }
 

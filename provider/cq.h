@@ -16,6 +16,7 @@
 
 #include "core/completion.h"
 #include "provider/domain.h"
+#include "provider/patience.h"
 
 namespace turnout::provider {
 
@@ -35,6 +36,7 @@ struct Cq final : fid_cq {
   std::atomic<unsigned> signals{0};  // of fi_cq_signal
   std::string error_text;            // of the error entry read last
   int error_number = 0;              // its prov_errno
+  Patience patience;                 // of who reads without waiting
   std::vector<std::unique_ptr<Source>> sources;
 
   // The queue for this endpoint's completions, made at its first bind.

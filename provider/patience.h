@@ -1,0 +1,30 @@
+// Patience: when a program that polls a queue in vain should let others have the processor.
+//
+// fi_cq_read never waits, and some programs call it in a loop and do not yield. Where their peer
+// needs the same processor to answer, each message would take the rest of a time slice, some
+// milliseconds. So after kLooks calls in a row that found nothing, which is longer than an answer
+// takes over any adapter, one in kLater gives the processor away; to a process that has one for
+// itself that is a system call of some 100 ns. Under the lock of the domain.
+#pragma once
+
+namespace turnout::provider {
+
+class Patience {
+ public:
+  static constexpr unsigned kLooks = 256;
+  static constexpr unsigned kLater = 64;
+  static_assert(kLater <= kLooks);
+
+  void found_something() noexcept { vain_ = 0; }
+  // True: call sched_yield, without the lock.
+  [[nodiscard]] bool found_nothing() noexcept {
+    if (++vain_ < kLooks) return false;
+    vain_ = kLooks - kLater;
+    return true;
+  }
+
+ private:
+  unsigned vain_ = 0;
+};
+
+}  // namespace turnout::provider
