@@ -4,6 +4,7 @@
     guest_test.py BUILD_DIR GUEST_FOLDER [unittest's options]
 """
 import collections
+import json
 import os
 import pathlib
 import re
@@ -112,6 +113,13 @@ class Stress(InGuest):
                           "--ranks 2 --messages 4000 --seed $((12 + n)) --switch-every 300 >out || "
                           "{ cat out; exit 1; }; done", "-c", "2")
         self.assertIn("4000 messages received and verified", out)
+
+
+class Waiting(InGuest):
+    def test_two_processes_that_poll_share_a_processor(self):
+        """Neither waits for the other's time slice to end, which would be 4 ms with each message."""
+        out = self.run_in_guest("fi_pingpong --core 0 --core 0 --size 8 --warm-up 1 --duration 2 --json")
+        self.assertLess(json.loads(out.splitlines()[-1])["one_way_ns"]["8"], 2e6)
 
 
 class Mpi(InGuest):
@@ -275,6 +283,19 @@ class TwoGuests(MpiJob):
         for report in reports:
             self.assertGreater(report["connections"]["failed"], 0)
             self.assertGreater(report["connections"]["made"], 1)  # and again
+
+    def test_wire_that_comes_and_goes(self):
+        wire, guests = self.start_job("--seconds 20 --seed 34", 200, TURNOUT_INTERVAL="200ms")
+        self.wait_for(3, guests)
+        for down, up in ((0.05, 1), (0.3, 1), (1, 2), (1.5, 0.4), (0.7, 1)):
+            wire.cut()
+            time.sleep(down)
+            wire.mend()
+            time.sleep(up)
+        out = self.end(guests, 260)
+        self.assertEqual([guest.returncode for guest in guests], [0, 0], out)
+        self.assertIn("all received and verified", self.of_rank(0))
+        self.assertGreater(wire.dropped, 0)
 
     def test_wire_cut_for_good(self):
         """Each rank ends by itself with an error; mpiexec cannot reach the other one."""
