@@ -9,6 +9,7 @@
 #include <random>
 
 #include "base/log.h"
+#include "core/device_limits.h"
 #include "core/memory/node_share.h"
 #include "core/recording/recording_endpoint.h"
 
@@ -111,6 +112,13 @@ Status EndpointCore::start() {
   // The first decisions come early: a program may be over before an interval is.
   constexpr Nanoseconds kFirst = 64;
   interval_ = hints_ ? std::max<Nanoseconds>(settings_.interval / kFirst, 1) : settings_.interval;
+  const std::uint64_t initiators =
+      settings_.data_qps + settings_.credit_qps + settings_.establishment_qps;
+  if (Status status =
+          fit_device(device_->attributes(), device_->name(), initiators, kQueueDepth, &settings_);
+      !status.ok()) {
+    return status;
+  }
   limit_connections();
   if (Status status = create_queues(); !status.ok()) return status;
   std::uint64_t receive_size = settings_.ring_entry_size;

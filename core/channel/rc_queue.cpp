@@ -10,6 +10,19 @@ constexpr std::uint8_t kRnrRetryForever = 7;
 constexpr std::uint32_t kSignalInlineEvery = 32;
 constexpr std::uint32_t kSignalBufferEvery = 8;
 constexpr const char* kReset = "ibv_modify_qp to RESET";
+
+// Adapters tell only by refusing how many bytes a request may hold, and some take less than 100:
+// tuning says how many it became.
+verbs::Qp make_queue_pair(const verbs::Device& device, ibv_qp_init_attr attr, QpTuning* tuning) {
+  constexpr std::uint32_t kLeastInline = 32;
+  for (;;) {
+    attr.cap.max_inline_data = tuning->max_inline;
+    ibv_qp_init_attr tried = attr;
+    verbs::Qp qp(ibv_create_qp(device.pd(), &tried));
+    if (qp || errno != EINVAL || tuning->max_inline == 0) return qp;
+    tuning->max_inline = tuning->max_inline > kLeastInline ? tuning->max_inline / 2 : 0;
+  }
+}
 }  // namespace
 
 Status RcQueue::create(const verbs::Device& device, ibv_cq* cq, ibv_cq* receive_cq, ibv_srq* srq,
@@ -22,13 +35,12 @@ Status RcQueue::create(const verbs::Device& device, ibv_cq* cq, ibv_cq* receive_
   attr.srq = srq;
   attr.cap.max_send_wr = depth;
   attr.cap.max_send_sge = 2;
-  attr.cap.max_inline_data = tuning.max_inline;
   if (srq == nullptr) {
     attr.cap.max_recv_wr = receives;
     attr.cap.max_recv_sge = 1;
   }
   attr.qp_type = IBV_QPT_RC;
-  qp_.reset(ibv_create_qp(device.pd(), &attr));
+  qp_ = make_queue_pair(device, attr, &tuning_);
   if (!qp_) return verbs::failure("ibv_create_qp", "an RC queue pair", errno);
   return {};
 }
@@ -42,9 +54,8 @@ Status RcQueue::create_initiator(const verbs::Device& device, ibv_cq* cq, std::u
   attr.send_cq = cq;
   attr.cap.max_send_wr = depth;
   attr.cap.max_send_sge = 2;
-  attr.cap.max_inline_data = tuning.max_inline;
   attr.qp_type = IBV_QPT_XRC_SEND;
-  qp_.reset(ibv_create_qp(device.pd(), &attr));
+  qp_ = make_queue_pair(device, attr, &tuning_);
   if (!qp_) return verbs::failure("ibv_create_qp", "an XRC initiator", errno);
   return {};
 }

@@ -115,6 +115,24 @@ class Stress(InGuest):
         self.assertIn("4000 messages received and verified", out)
 
 
+class Limits(InGuest):
+    """Soft-RoCE's completion queues hold 32,767."""
+
+    STRESS = "fi_stress traffic --ranks 2 --messages 1000 --seed 15 --allow-switchless"
+
+    def test_large_settings_are_lowered(self):
+        out = self.run_in_guest("export TURNOUT_MEMORY_BUDGET=512MiB TURNOUT_RECEIVE_BUFFERS=32768 "
+                                "TURNOUT_RECEIVE_FIRST=32768 TURNOUT_MAX_ACTIVE_RC=4000 TURNOUT_RC_POOL=4000 "
+                                f"TURNOUT_SEND_BUFFERS=32768\n{self.STRESS}", "-m", "3072", seconds=200)
+        self.assertIn("TURNOUT_RECEIVE_BUFFERS=32768: rxe0 has room for 32511", out)
+        self.assertIn("TURNOUT_MAX_ACTIVE_RC=4000: rxe0 has room for 247", out)
+        self.assertIn("1000 messages received and verified", out)
+
+    def test_what_cannot_be_lowered_is_refused(self):
+        out = self.run_in_guest(f"TURNOUT_CONTROL_BUFFERS=32768 {self.STRESS} && exit 1; exit 0")
+        self.assertRegex(out, "TURNOUT_CONTROL_BUFFERS=32768: rxe0 has .* 32767 entries .*; lower it")
+
+
 class Waiting(InGuest):
     def test_two_processes_that_poll_share_a_processor(self):
         """Neither waits for the other's time slice to end, which would be 4 ms with each message."""
