@@ -33,7 +33,7 @@ constexpr std::uint64_t flags_of(std::uint32_t flags) noexcept {
 }
 
 // All values once: an entry's flags cost one load. kClaimed shows nowhere in libfabric's flags.
-constexpr std::size_t kFlagValues = 2 * kAtomic;
+constexpr std::size_t kFlagValues = std::size_t{2} * kAtomic;
 constexpr auto kEntryFlags = [] {
   std::array<std::uint64_t, kFlagValues> table{};
   for (std::uint32_t i = 0; i < kFlagValues; ++i) table[i] = flags_of(i);
