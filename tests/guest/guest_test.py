@@ -222,9 +222,10 @@ class TwoGuests(MpiJob):
         wire = Wire(self.scratch / "wire")
         self.addCleanup(wire.close)
         settings = self.SETTINGS + "".join(f"export {name}={value}\n" for name, value in environment.items())
-        # mpiexec may wait for ever for what the wire took: each guest sees for itself that its rank is gone.
-        watch = ("{ until pidof mpi_stress; do sleep 0.2; done; while pidof mpi_stress; do sleep 0.2; done; "
-                 "touch ended-%d; } >/dev/null &\n")
+        # mpiexec may wait for ever for what the wire took, and not even notice that its rank has ended: each
+        # guest sees for itself. Who has ended has no executable any more.
+        watch = ("runs() { readlink /proc/[0-9]*/exe | grep -q '/mpi_stress$'; }\n"
+                 "{ until runs; do sleep 0.2; done; while runs; do sleep 0.2; done; touch ended-%d; } &\n")
         first = self.start(1, f"{settings}{watch % 1}(mpiexec -launcher rsh -launcher-exec {HERE}/remote_shell.sh "
                            "-localhost 10.77.0.1 -hosts 10.77.0.1,10.77.0.2 -n 2 -ppn 1 "
                            f"{HERE}/rank.sh ./mpi_stress {words}; echo $? >over.new; mv over.new over) &\n"
