@@ -1,6 +1,7 @@
 #include "core/endpoint_core.h"
 
 #include <fmt/format.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -166,8 +167,7 @@ Status EndpointCore::start() {
 
 EndpointCore::~EndpointCore() {
   if (!started_) return;
-  while (!close()) {
-  }
+  while (!close()) sched_yield();  // peers have to answer, and may need this processor for it
   if (settings_.report != "0" && !settings_.report.empty()) {
     if (Status s = publish(report(), settings_.report, settings_.report_job); !s.ok()) {
       TURNOUT_LOG(endpoint, warn, "no report: {}", s.text());

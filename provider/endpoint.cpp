@@ -1,7 +1,6 @@
 #include "provider/endpoint.h"
 
 #include <rdma/fi_cm.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <cstring>
@@ -18,8 +17,6 @@ int close_endpoint(fid* f) {
     ep.leave_all();
     // What the core still reports while it ends goes to queues, which are alive.
     ep.domain.forget_core(ep.core.get());
-    // Peers have to answer, and may need this processor for it.
-    while (ep.core != nullptr && !ep.core->close()) sched_yield();
     ep.core.reset();
     return 0;
   });

@@ -9,7 +9,6 @@ constexpr std::uint8_t kRnrRetryForever = 7;
 // Records of inline writes hold nothing: few completions are enough. Below half the depth.
 constexpr std::uint32_t kSignalInlineEvery = 32;
 constexpr std::uint32_t kSignalBufferEvery = 8;
-constexpr const char* kReset = "ibv_modify_qp to RESET";
 
 // Adapters tell only by refusing how many bytes a request may hold, and some take less than 100:
 // tuning says how many it became.
@@ -69,10 +68,14 @@ Status RcQueue::go_to(ibv_qp_state state, const char* call) {
   return {};
 }
 
-Status RcQueue::reset() {
+Status RcQueue::disconnect() {
   remote_ = 0;
+  return go_to(IBV_QPS_RESET, "ibv_modify_qp to RESET");
+}
+
+Status RcQueue::reset() {
   ++use_;
-  return go_to(IBV_QPS_RESET, kReset);
+  return disconnect();
 }
 
 Status RcQueue::fail() {
@@ -82,8 +85,7 @@ Status RcQueue::fail() {
 Status RcQueue::connect(std::uint32_t remote, std::uint16_t lid,
                         const std::array<std::uint8_t, 16>& gid) {
   if (remote_ != 0) {
-    remote_ = 0;
-    if (Status status = go_to(IBV_QPS_RESET, kReset); !status.ok()) return status;
+    if (Status status = disconnect(); !status.ok()) return status;
   }
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_INIT;

@@ -34,7 +34,7 @@ class RcQueue : public SendQueue {
   [[nodiscard]] std::uint32_t connected_to() const noexcept { return remote_; }
   // RESET (if it was connected), then up to ready-to-send towards that end. What the peer was told
   // of this one stays true.
-  [[nodiscard]] Status connect(std::uint32_t end, std::uint16_t lid,
+  [[nodiscard]] Status connect(std::uint32_t remote, std::uint16_t lid,
                                const std::array<std::uint8_t, 16>& gid);
   // Forgets the connection; records must have been taken out.
   [[nodiscard]] Status reset();
@@ -71,6 +71,7 @@ class RcQueue : public SendQueue {
 
  private:
   [[nodiscard]] Status go_to(ibv_qp_state state, const char* call);
+  [[nodiscard]] Status disconnect();
   [[nodiscard]] Status post_inline(ibv_send_wr request, const ibv_sge* pieces, int count,
                                    PeerId peer, bool own);
   bool initiator_ = false;  // of XRC

@@ -38,6 +38,26 @@ void end_qp(Qp& qp) noexcept;
 // Takes over the attributes of `mask`, which were checked.
 void remember_attributes(ibv_qp_attr& kept, const ibv_qp_attr& attr, int mask) noexcept;
 
+// It becomes ready to send: a connection of its own, `connection` of all that its number has had.
+inline void begin_connection(Qp& qp, std::uint32_t connection) noexcept {
+  qp.connection = connection;
+  qp.spoke = false;
+}
+// IBTA 9.7.2: the packet sequence numbers of a connection's two ends agree. A target takes the
+// first request with the number that it was told, and from then on those that follow. An end that
+// went through RESET begins anew; the other, if it did not, takes what comes for old or too new.
+// Short of the standard: where a sequence stands is not counted, so an end that begins anew just
+// where the former left off is refused, too. Called for each request of RC and XRC.
+[[nodiscard]] inline bool in_sequence(Qp& qp, PacketSequence& target) noexcept {
+  const std::uint32_t follows = target.follows.load(std::memory_order_relaxed);
+  if (follows == qp.connection) [[likely]]
+    return true;
+  if (follows != 0 || qp.spoke || target.first != qp.attr.sq_psn) return false;
+  target.follows.store(qp.connection, std::memory_order_relaxed);
+  qp.spoke = true;
+  return true;
+}
+
 // May this request be posted to the queue pair in this phase? 0 or errno.
 [[nodiscard]] int check_request(const Qp& qp, QpPhase phase, const SendWqe& wqe) noexcept;
 

@@ -156,7 +156,6 @@ class LiveEngine final : public Engine {
   // One that goes to a peer, as far as its answer.
   [[nodiscard]] Step run(Qp& qp, SendWqe& wqe, Segments& local, ibv_wc_status& status) noexcept;
   [[nodiscard]] Target find_target(Qp& qp, const SendWqe& wqe) noexcept;
-  [[nodiscard]] static bool in_sequence(Qp& qp, PacketSequence& target) noexcept;
   // XRC: completes `target` by the SRQ that the request names. False: there is no such SRQ.
   [[nodiscard]] bool find_srq(const SendWqe& wqe, Target& target) const noexcept;
   [[nodiscard]] ibv_wc_status gather(Qp& qp, SendWqe& wqe, unsigned rights, Segments& out) noexcept;

@@ -116,21 +116,6 @@ LiveEngine::Target LiveEngine::find_target(Qp& qp, const SendWqe& wqe) noexcept 
   return target;
 }
 
-// IBTA 9.7.2: the packet sequence numbers of a connection's two ends agree. A target takes the
-// first request with the number that it was told, and from then on those that follow. An end that
-// went through RESET begins anew; the other, if it did not, takes what comes for old or too new.
-// Short of the standard: where a sequence stands is not counted, so an end that begins anew just
-// where the former left off is refused, too.
-bool LiveEngine::in_sequence(Qp& qp, PacketSequence& target) noexcept {
-  const std::uint32_t follows = target.follows.load(std::memory_order_relaxed);
-  if (follows == qp.connection) [[likely]]
-    return true;
-  if (follows != 0 || qp.spoke || target.first != qp.attr.sq_psn) return false;
-  target.follows.store(qp.connection, std::memory_order_relaxed);
-  qp.spoke = true;
-  return true;
-}
-
 bool LiveEngine::find_srq(const SendWqe& wqe, Target& target) const noexcept {
   if (wqe.srqn > 0xff'ffff) return false;
   const std::uint64_t name = srq_name(target.record->xrcd, wqe.srqn);

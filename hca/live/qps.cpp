@@ -188,8 +188,8 @@ int LiveEngine::modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask) {
     if ((mask & IBV_QP_DEST_QPN) != 0) r.dest_qpn = attr.dest_qp_num;
     if ((mask & IBV_QP_RQ_PSN) != 0) expect_sequence(r.sequence, attr.rq_psn);
     if (from == QpPhase::rtr && to == QpPhase::rts) {
-      qp.connection = ++r.connections != 0 ? r.connections : ++r.connections;
-      qp.spoke = false;
+      if (++r.connections == 0) ++r.connections;  // 0 is none
+      begin_connection(qp, r.connections);
     }
     if ((mask & IBV_QP_AV) != 0) {
       qp.reachable = names_this_port(attr.ah_attr, context_of(qp.verbs.qp_base.context));

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "hca/device/qp_state.h"
+#include "hca/device/queue_pair.h"
 #include "hca/device/rules.h"
 #include "hca/virtual/engine.h"
 
@@ -24,16 +25,7 @@ VirtualQp* VirtualEngine::target_of(const Operation& operation) noexcept {
   if (operation.qp->kind == QpKind::dci) return target->kind == QpKind::dct ? target : nullptr;
   const QpKind kind = operation.xrc ? QpKind::xrc_tgt : QpKind::rc;
   const bool right = target->kind == kind && target->attr.dest_qp_num == operation.source;
-  return right && in_sequence(*operation.qp, *target) ? target : nullptr;
-}
-
-// As LiveEngine::in_sequence().
-bool VirtualEngine::in_sequence(VirtualQp& qp, VirtualQp& target) noexcept {
-  if (target.follows == qp.connection) return true;
-  if (target.follows != 0 || qp.spoke || target.attr.rq_psn != qp.attr.sq_psn) return false;
-  target.follows = qp.connection;
-  qp.spoke = true;
-  return true;
+  return right && in_sequence(*operation.qp, target->sequence) ? target : nullptr;
 }
 
 void VirtualEngine::arrive(Operation& operation) {

@@ -190,7 +190,6 @@ class VirtualEngine final : public Engine, public World {
              std::uint64_t to);
   void give_back(Operation& operation);
   [[nodiscard]] VirtualQp* target_of(const Operation& operation) noexcept;
-  [[nodiscard]] static bool in_sequence(VirtualQp& qp, VirtualQp& target) noexcept;
   [[nodiscard]] bool admit(Node& node, VirtualQp& qp, Operation& operation);
   void leave_responder(Operation& operation);
   // srq: null: the queue pair's own receives.

@@ -137,7 +137,7 @@ struct VirtualQp : Qp {
   Picoseconds last_ready = 0, last_arrival = 0, last_landing = 0;
   bool broken = false;          // a request has failed: what follows is not executed
   std::uint32_t broken_at = 0;  // its position
-  std::uint32_t follows = 0;    // `connection` of the initiator whose sequence it follows; 0: none
+  PacketSequence sequence{};    // that it takes
   // RNR: arrivals that wait behind the first one refused.
   Fifo<Operation*> refused;
   std::uint32_t rnr_left = 0;

@@ -99,11 +99,8 @@ int VirtualEngine::modify_qp(Qp& base, const ibv_qp_attr& attr, int mask) {
     if (qp.kind == QpKind::dct) qp.verbs.qp_base.qp_num = 0;
   } else {
     remember_attributes(qp.attr, attr, mask);
-    if ((mask & IBV_QP_RQ_PSN) != 0) qp.follows = 0;
-    if (from == QpPhase::rtr && to == QpPhase::rts) {
-      qp.connection = ++connections_;
-      qp.spoke = false;
-    }
+    if ((mask & IBV_QP_RQ_PSN) != 0) expect_sequence(qp.sequence, attr.rq_psn);
+    if (from == QpPhase::rtr && to == QpPhase::rts) begin_connection(qp, ++connections_);
     qp.phase = to;
     if (qp.kind == QpKind::dct && to == QpPhase::rtr) qp.verbs.qp_base.qp_num = qp.number;
     if (to == QpPhase::rts && from == QpPhase::sqd) start(qp);

@@ -262,6 +262,13 @@ Pair::Pair(Bed& on, const QpAsk& ask, const Link& link) : bed(on) {
   remote = bed.memory();
 }
 
+Request write_of(const Pair& pair, std::size_t length) {
+  return {.opcode = IBV_WR_RDMA_WRITE,
+          .pieces = {pair.local.sge(0, length)},
+          .remote = pair.remote.at(),
+          .rkey = pair.remote.mr->rkey};
+}
+
 std::string post(ibv_qp* qp, const Request& request) {
   std::vector<ibv_sge> pieces = request.pieces;
   ibv_send_wr wr{};
@@ -299,7 +306,7 @@ std::string receive(ibv_srq* srq, const std::vector<ibv_sge>& pieces, std::uint6
   return name_of(ibv_post_srq_recv(srq, &wr, &bad));
 }
 
-std::string to_init(ibv_qp* qp, const Bed&, const Link& link) {
+std::string to_init(ibv_qp* qp, const Link& link) {
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_INIT;
   attr.port_num = 1;
@@ -340,7 +347,7 @@ std::string to_rts(ibv_qp* qp, const Link& link) {
 }
 
 void connect(ibv_qp* qp, const Bed& bed, const Where& peer, const Link& link) {
-  must(to_init(qp, bed, link), "to INIT");
+  must(to_init(qp, link), "to INIT");
   must(to_rtr(qp, bed, peer, link), "to RTR");
   must(to_rts(qp, link), "to RTS");
 }

@@ -119,6 +119,8 @@ struct Request {
   ibv_ah* ah = nullptr;
   std::uint32_t number = 0, qkey = kQkey;
 };
+// Of `length` bytes, from the beginning of a's memory to that of b's.
+[[nodiscard]] Request write_of(const Pair& pair, std::size_t length = 8);
 [[nodiscard]] std::string post(ibv_qp* qp, const Request& request);
 [[nodiscard]] std::string receive(ibv_qp* qp, const std::vector<ibv_sge>& pieces,
                                   std::uint64_t id = 1);
@@ -128,7 +130,7 @@ struct Request {
 void must(const std::string& outcome, const char* what);
 
 // Steps of a queue pair to ready-to-send; UD takes no peer.
-[[nodiscard]] std::string to_init(ibv_qp* qp, const Bed& bed, const Link& link = {});
+[[nodiscard]] std::string to_init(ibv_qp* qp, const Link& link = {});
 [[nodiscard]] std::string to_rtr(ibv_qp* qp, const Bed& bed, const Where& peer,
                                  const Link& link = {});
 [[nodiscard]] std::string to_rts(ibv_qp* qp, const Link& link = {});

@@ -13,13 +13,6 @@
 namespace turnout::conform {
 namespace {
 
-Request write_of(const Pair& pair) {
-  return {.opcode = IBV_WR_RDMA_WRITE,
-          .pieces = {pair.local.sge(0, 8)},
-          .remote = pair.remote.at(),
-          .rkey = pair.remote.mr->rkey};
-}
-
 void pause(int milliseconds) {
   std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
 }
@@ -93,7 +86,7 @@ std::string not_ready_yet(Bed& bed) {
   patient.timeout = 14;
   patient.retry_count = 6;
   connect(a, bed, bed.where(b), patient);
-  must(to_init(b, bed), "to INIT");
+  must(to_init(b), "to INIT");
   memory.data[0] = 3;
   must(post(a, {.opcode = IBV_WR_RDMA_WRITE,
                 .pieces = {memory.sge(0, 8)},

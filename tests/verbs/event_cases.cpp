@@ -30,10 +30,7 @@ std::string one_for_each_arming(Bed& bed) {
   ask.cq = bed.cq(16, channel);
   const Pair pair(bed, ask);
   must(name_of(ibv_req_notify_cq(ask.cq, 0)), "ibv_req_notify_cq");
-  const Request write{.opcode = IBV_WR_RDMA_WRITE,
-                      .pieces = {pair.local.sge(0, 8)},
-                      .remote = pair.remote.at(),
-                      .rkey = pair.remote.mr->rkey};
+  const Request write = write_of(pair);
   must(post(pair.a, write), "post");
   const bool first = comes(channel, 5000);
   if (first) take(channel);
@@ -48,11 +45,7 @@ std::string armed_late(Bed& bed) {
   QpAsk ask;
   ask.cq = bed.cq(16, channel);
   const Pair pair(bed, ask);
-  must(post(pair.a, {.opcode = IBV_WR_RDMA_WRITE,
-                     .pieces = {pair.local.sge(0, 8)},
-                     .remote = pair.remote.at(),
-                     .rkey = pair.remote.mr->rkey}),
-       "post");
+  must(post(pair.a, write_of(pair)), "post");
   std::this_thread::sleep_for(std::chrono::milliseconds(kNothing));
   must(name_of(ibv_req_notify_cq(ask.cq, 0)), "ibv_req_notify_cq");
   return comes(channel, kNothing) ? "an event" : "none";
@@ -77,11 +70,9 @@ std::string error_is_solicited(Bed& bed) {
   ask.cq = bed.cq(16, channel);
   const Pair pair(bed, ask);
   must(name_of(ibv_req_notify_cq(ask.cq, 1)), "ibv_req_notify_cq");
-  must(post(pair.a, {.opcode = IBV_WR_RDMA_WRITE,
-                     .pieces = {pair.local.sge(0, 8)},
-                     .remote = pair.remote.at(),
-                     .rkey = pair.remote.mr->rkey ^ 0x100u}),
-       "post");
+  Request wrong = write_of(pair);
+  wrong.rkey ^= 0x100u;
+  must(post(pair.a, wrong), "post");
   return comes(channel, 1000) ? "an event" : "none";
 }
 
@@ -107,11 +98,7 @@ std::string unacknowledged_completion(Bed& bed) {
   ask.cq = cq;
   const Pair pair(bed, ask);
   must(name_of(ibv_req_notify_cq(cq, 0)), "ibv_req_notify_cq");
-  must(post(pair.a, {.opcode = IBV_WR_RDMA_WRITE,
-                     .pieces = {pair.local.sge(0, 8)},
-                     .remote = pair.remote.at(),
-                     .rkey = pair.remote.mr->rkey}),
-       "post");
+  must(post(pair.a, write_of(pair)), "post");
   if (!comes(channel, 5000)) return "no event";
   ibv_cq* of = nullptr;
   void* context = nullptr;

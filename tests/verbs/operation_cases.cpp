@@ -60,12 +60,10 @@ std::string inline_data(Bed& bed) {
   const Pair pair(bed, ask);
   std::uint64_t value = 5;
   const ibv_sge piece{reinterpret_cast<std::uint64_t>(&value), sizeof value, 0};
-  must(post(pair.a, {.opcode = IBV_WR_RDMA_WRITE,
-                     .pieces = {piece},
-                     .remote = pair.remote.at(),
-                     .rkey = pair.remote.mr->rkey,
-                     .flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE}),
-       "post");
+  Request write = write_of(pair);
+  write.pieces = {piece};
+  write.flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE;
+  must(post(pair.a, write), "post");
   value = 6;  // it is the user's again
   const std::string said = done(pair.a->send_cq);
   std::memcpy(&value, pair.remote.data, sizeof value);
@@ -97,12 +95,8 @@ std::string unsignalled(Bed& bed, bool signal_all) {
   QpAsk ask;
   ask.signal_all = signal_all;
   const Pair pair(bed, ask);
-  Request write{.opcode = IBV_WR_RDMA_WRITE,
-                .pieces = {pair.local.sge(0, 8)},
-                .id = 1,
-                .remote = pair.remote.at(),
-                .rkey = pair.remote.mr->rkey,
-                .flags = 0};
+  Request write = write_of(pair);
+  write.flags = 0;
   must(post(pair.a, write), "post");
   write.id = 2;
   write.flags = IBV_SEND_SIGNALED;
@@ -117,12 +111,10 @@ std::string unsignalled(Bed& bed, bool signal_all) {
 // An error completes whatever was asked.
 std::string unsignalled_failure(Bed& bed) {
   const Pair pair(bed);
-  must(post(pair.a, {.opcode = IBV_WR_RDMA_WRITE,
-                     .pieces = {pair.local.sge(0, 8)},
-                     .remote = pair.remote.at(),
-                     .rkey = pair.remote.mr->rkey ^ 0x100u,
-                     .flags = 0}),
-       "post");
+  Request write = write_of(pair);
+  write.rkey ^= 0x100u;
+  write.flags = 0;
+  must(post(pair.a, write), "post");
   return done(pair.a->send_cq);
 }
 

@@ -71,14 +71,14 @@ std::string deregistered(Bed& bed) {
 // At the initiator.
 std::string wrong_local_key(Bed& bed) {
   const Pair pair(bed);
-  Request request = to(pair, IBV_WR_RDMA_WRITE, pair.remote.at(), pair.remote.mr->rkey);
+  Request request = write_of(pair);
   request.pieces[0].lkey ^= 0x100u;
   return refused(pair, request);
 }
 
 std::string local_bounds(Bed& bed) {
   const Pair pair(bed);
-  Request request = to(pair, IBV_WR_RDMA_WRITE, pair.remote.at(), pair.remote.mr->rkey);
+  Request request = write_of(pair);
   request.pieces[0] = pair.local.sge(pair.local.size - 4, 8);
   return refused(pair, request);
 }

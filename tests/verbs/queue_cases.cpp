@@ -48,11 +48,9 @@ std::string inline_too_long(Bed& bed) {
   ibv_qp_attr attr{};
   ibv_qp_init_attr init{};
   must(name_of(ibv_query_qp(pair.a, &attr, IBV_QP_CAP, &init)), "ibv_query_qp");
-  return post(pair.a, {.opcode = IBV_WR_RDMA_WRITE,
-                       .pieces = {pair.local.sge(0, attr.cap.max_inline_data + 1)},
-                       .remote = pair.remote.at(),
-                       .rkey = pair.remote.mr->rkey,
-                       .flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE});
+  Request write = write_of(pair, attr.cap.max_inline_data + 1);
+  write.flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE;
+  return post(pair.a, write);
 }
 
 // Posts until it is refused; no more are taken than the queue pair says.
@@ -124,12 +122,7 @@ std::string overflow(Bed& bed) {
   const int entries = ask.cq->cqe;
   int posted = 0;
   for (int i = 0; i < entries + 8 && i < 60; ++i) {
-    if (post(pair.a, {.opcode = IBV_WR_RDMA_WRITE,
-                      .pieces = {pair.local.sge(0, 8)},
-                      .remote = pair.remote.at(),
-                      .rkey = pair.remote.mr->rkey}) == "ok") {
-      ++posted;
-    }
+    if (post(pair.a, write_of(pair)) == "ok") ++posted;
   }
   const std::string heard = event(bed, 1000);
   int polled = 0;
@@ -146,12 +139,9 @@ std::string resized(Bed& bed) {
   ask.cq = bed.cq(16);
   const Pair pair(bed, ask);
   for (std::uint64_t i = 1; i <= 3; ++i) {
-    must(post(pair.a, {.opcode = IBV_WR_RDMA_WRITE,
-                       .pieces = {pair.local.sge(0, 8)},
-                       .id = i,
-                       .remote = pair.remote.at(),
-                       .rkey = pair.remote.mr->rkey}),
-         "post");
+    Request write = write_of(pair);
+    write.id = i;
+    must(post(pair.a, write), "post");
   }
   const std::string first = done(ask.cq);
   std::string text;
@@ -221,7 +211,7 @@ std::string receive_in_init(Bed& bed) {
   ibv_qp* const a = bed.qp();
   ibv_qp* const b = bed.qp();
   const Memory memory = bed.memory();
-  must(to_init(b, bed), "to INIT");
+  must(to_init(b), "to INIT");
   must(receive(b, {memory.sge(0, 8)}, 7), "receive");
   must(to_rtr(b, bed, bed.where(a)), "to RTR");
   connect(a, bed, bed.where(b));
