@@ -24,6 +24,7 @@
 #include "core/background.h"
 #include "core/clock.h"
 #include "core/completion.h"
+#include "core/memory_domain.h"
 #include "core/report.h"
 
 namespace turnout {
@@ -84,7 +85,7 @@ struct RmaRequest {
   bool has_remote_data = false;  // write only: the target gets a kRemoteWrite completion
   std::span<const iovec> local;
   std::uint64_t remote_address = 0;
-  std::uint64_t key = 0;   // MemoryKey::remote of the target's region
+  std::uint64_t key = 0;   // MemoryKey::remote of a region in the target's domain
   std::size_t length = 0;  // equals the sum of `local`
   std::uint64_t remote_data = 0;
   Report report;
@@ -105,27 +106,34 @@ struct AtomicRequest {
   std::span<const iovec> compare;    // of the form that has them
   std::span<const iovec> result;     // what was there, unless it is an update
   std::uint64_t remote_address = 0;  // a multiple of alignment_of(type)
-  std::uint64_t key = 0;             // MemoryKey::remote of the target's region
+  std::uint64_t key = 0;             // MemoryKey::remote of a region in the target's domain
   std::uint64_t remote_data = 0;
   Report report;
 };
 
-struct MemoryKey {
-  std::uint64_t handle = 0;  // for deregister_memory
-  std::uint64_t remote = 0;  // rkey the peers use
+// What an endpoint may be given at its creation.
+struct EndpointOptions {
+  // Shared with other endpoints; null: one of its own.
+  std::shared_ptr<MemoryDomain> memory;
+  // Operations of each direction that are taken before one may be answered `again`, as far as
+  // operation_limits() allows; 0: kContextSize.
+  std::size_t context_size = 0;
+  // Of simulations: what charges the work to a simulated processor.
+  Processor* processor = nullptr;
+  // Tells endpoints apart on the wire; 0: a random one. Simulations give their own, to be
+  // repeatable.
+  std::uint64_t id = 0;
+  // Makes the queue pairs; null: as the setting setup_thread says.
+  std::unique_ptr<Background> background;
 };
-
-enum Access : unsigned { kAccessLocal = 0, kAccessRemoteRead = 1, kAccessRemoteWrite = 2 };
 
 class Endpoint {
  public:
-  // Opens the device and creates the start-up channels (3 DC-sendrecv pools).
-  // Errors: no_device, over_budget, permission, version, system.
-  // `id` tells endpoints apart on the wire; 0: a random one. Simulations give their own, to be
-  // repeatable. `background` makes the queue pairs; null: as the setting setup_thread says.
-  [[nodiscard]] static Result<std::unique_ptr<Endpoint>> create(
-      const Settings& settings, Clock& clock, Processor* processor = nullptr, std::uint64_t id = 0,
-      std::unique_ptr<Background> background = nullptr);
+  // Creates the start-up channels (3 DC-sendrecv pools), on a device of its own unless it is given
+  // a memory domain. Errors: no_device, over_budget, permission, version, system.
+  [[nodiscard]] static Result<std::unique_ptr<Endpoint>> create(const Settings& settings,
+                                                                Clock& clock,
+                                                                EndpointOptions options = {});
   virtual ~Endpoint() = default;  // flushes what it can in bounded time, then frees everything
 
   // The flush in steps, for callers that cannot wait in a destructor: true when nothing is left to
@@ -160,9 +168,8 @@ class Endpoint {
   // Where completions of peers' RMA writes with data go; null: they are dropped.
   virtual void set_remote_write_report(const Report& report) = 0;
 
-  [[nodiscard]] virtual Result<MemoryKey> register_memory(void* address, std::size_t length,
-                                                          unsigned access) = 0;
-  virtual void deregister_memory(const MemoryKey& key) = 0;
+  // Whose regions peers reach through this endpoint.
+  [[nodiscard]] virtual MemoryDomain& memory() noexcept = 0;
   // The caller gives this memory back, or has something else there from now on: registrations that
   // are kept of it go. For callers whose memory goes unseen; munmap and the like are noticed.
   virtual void forget_memory(const void* /*address*/, std::size_t /*length*/) {}

@@ -31,11 +31,10 @@ std::uint64_t unique_id() {
 }  // namespace
 
 Result<std::unique_ptr<Endpoint>> Endpoint::create(const Settings& settings, Clock& clock,
-                                                   Processor* processor, std::uint64_t id,
-                                                   std::unique_ptr<Background> background) {
+                                                   EndpointOptions options) {
   if (Status status = settings.validate(); !status.ok()) return status;
-  auto endpoint =
-      std::make_unique<EndpointCore>(settings, clock, processor, id, std::move(background));
+  Processor* const processor = options.processor;
+  auto endpoint = std::make_unique<EndpointCore>(settings, clock, std::move(options));
   if (Status status = endpoint->start(); !status.ok()) {
     TURNOUT_LOG(endpoint, error, "no endpoint: {}", status.text());
     return status;
@@ -47,13 +46,13 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(const Settings& settings, Clo
   return std::unique_ptr<Endpoint>(std::move(endpoint));
 }
 
-EndpointCore::EndpointCore(const Settings& settings, Clock& clock, Processor* processor,
-                           std::uint64_t id, std::unique_ptr<Background> background)
+EndpointCore::EndpointCore(const Settings& settings, Clock& clock, EndpointOptions options)
     : settings_(settings),
       clock_(clock),
-      processor_(processor),
+      processor_(options.processor),
       born_(clock.now()),
       account_(budget_of_process(settings), settings.break_rule != "over-budget"),
+      domain_(std::static_pointer_cast<DeviceDomain>(std::move(options.memory))),
       registrations_(account_, settings.registration_cache_entries,
                      settings.registration_cache_bytes,
                      [](ibv_mr* region) noexcept { verbs::Mr(region).reset(); }),
@@ -64,13 +63,13 @@ EndpointCore::EndpointCore(const Settings& settings, Clock& clock, Processor* pr
       transfers_(account_, MemoryKind::operations),
       atomics_(account_, MemoryKind::operations),
       // Under a virtual clock looking costs nothing, and every call may be the last for long.
-      tick_every_(processor == nullptr ? kTickEvery : 1),
-      call_time_(processor != nullptr),
-      background_(std::move(background)) {
+      tick_every_(processor_ == nullptr ? kTickEvery : 1),
+      call_time_(processor_ != nullptr),
+      background_(std::move(options.background)) {
   if (!background_) {
     background_ = settings.setup_thread ? make_background_thread() : make_foreground();
   }
-  address_.id = id;
+  address_.id = options.id;
   if (settings_.data_qps == 0) settings_.data_qps = settings_.policy == "dc-rdma-od" ? 28 : 4;
 }
 
@@ -78,9 +77,12 @@ Status EndpointCore::start() {
   auto costs = selection::load_costs(settings_);
   if (!costs) return costs.status();
   costs_ = selection::shared_by(costs->costs, node_processes(settings_));
-  auto device = verbs::Device::open(settings_);
-  if (!device) return device.status();
-  device_ = std::move(device).value();
+  if (domain_ == nullptr) {
+    auto domain = MemoryDomain::open(settings_);
+    if (!domain) return domain.status();
+    domain_ = std::static_pointer_cast<DeviceDomain>(std::move(domain).value());
+  }
+  device_ = &domain_->device();
   address_.pid = address_.id == 0 ? static_cast<std::uint32_t>(getpid())
                                   : static_cast<std::uint32_t>(address_.id & 0xffffff);
   if (address_.id == 0) address_.id = unique_id();
@@ -166,15 +168,17 @@ Status EndpointCore::start() {
 }
 
 EndpointCore::~EndpointCore() {
-  if (!started_) return;
-  while (!close()) sched_yield();  // peers have to answer, and may need this processor for it
-  if (settings_.report != "0" && !settings_.report.empty()) {
-    if (Status s = publish(report(), settings_.report, settings_.report_job); !s.ok()) {
-      TURNOUT_LOG(endpoint, warn, "no report: {}", s.text());
+  if (started_) {
+    while (!close()) sched_yield();  // peers have to answer, and may need this processor for it
+    if (settings_.report != "0" && !settings_.report.empty()) {
+      if (Status s = publish(report(), settings_.report, settings_.report_job); !s.ok()) {
+        TURNOUT_LOG(endpoint, warn, "no report: {}", s.text());
+      }
     }
   }
 }
 
+  if (domain_ != nullptr) domain_->forget_queue(data_srq_.get());
 // From here on the application's buffers are its own again: nothing may be read from or put into
 // them, and nobody waits for completions any more. What was taken over as a copy is still sent.
 void EndpointCore::abandon_user_buffers() {
@@ -186,7 +190,7 @@ void EndpointCore::abandon_user_buffers() {
     bool dropped = false;
     for (SendOperation* operation = peer->backlog.first(); operation != nullptr;) {
       SendOperation* const next = operation->next;
-      dropped = dropped || (!operation->copy && operation->pieces.total > 0);
+      dropped = dropped || (operation->copy == nullptr && operation->pieces.total > 0);
       if (dropped) {
         peer->backlog.remove(operation);
         end_send(*operation, Status{Code::canceled, "the endpoint closes"});
@@ -449,25 +453,6 @@ void EndpointCore::fail(const Report& report, const Completion& completion, Stat
   }
   if (report.counter != nullptr) {
     report.counter->errors.fetch_add(1, std::memory_order_release);
-  }
-}
-
-Result<MemoryKey> EndpointCore::register_memory(void* address, std::size_t length,
-                                                unsigned access) {
-  unsigned flags = IBV_ACCESS_LOCAL_WRITE;
-  if ((access & kAccessRemoteRead) != 0) flags |= IBV_ACCESS_REMOTE_READ;
-  if ((access & kAccessRemoteWrite) != 0) flags |= IBV_ACCESS_REMOTE_WRITE;
-  verbs::Mr region((ibv_reg_mr)(device_->pd(), address, length, static_cast<int>(flags)));
-  if (!region) return verbs::failure("ibv_reg_mr", fmt::format("{} bytes", length), errno);
-  MemoryKey key{next_region_++, region->rkey};
-  user_regions_.insert_or_assign(key.remote, UserRegion{std::move(region), key.handle, access});
-  return key;
-}
-
-void EndpointCore::deregister_memory(const MemoryKey& key) {
-  const auto found = user_regions_.find(key.remote);
-  if (found != user_regions_.end() && found->second.handle == key.handle) {
-    user_regions_.erase(found);
   }
 }
 

@@ -73,8 +73,7 @@ struct ForgedMessages;
 
 class EndpointCore final : public Endpoint {
  public:
-  EndpointCore(const Settings& settings, Clock& clock, Processor* processor, std::uint64_t id,
-               std::unique_ptr<Background> background);
+  EndpointCore(const Settings& settings, Clock& clock, EndpointOptions options);
   ~EndpointCore() override;
   [[nodiscard]] Status start();
 
@@ -107,9 +106,7 @@ class EndpointCore final : public Endpoint {
   }
   bool cancel(void* context) override;
   void set_remote_write_report(const Report& report) override { remote_write_report_ = report; }
-  [[nodiscard]] Result<MemoryKey> register_memory(void* address, std::size_t length,
-                                                  unsigned access) override;
-  void deregister_memory(const MemoryKey& key) override;
+  [[nodiscard]] MemoryDomain& memory() noexcept override { return *domain_; }
   void forget_memory(const void* address, std::size_t length) override;
   bool progress() override {
     return call_time_.run(clock_, [this] { return progress_now(); });
@@ -443,9 +440,6 @@ class EndpointCore final : public Endpoint {
   void send_answers(Peer& peer);
   bool pump_answers();
   void on_answer(Peer& peer, const wire::Header& header, const std::byte* payload);
-  // Whether peers may touch these bytes with this key in these ways (Access).
-  [[nodiscard]] bool may_touch(std::uint64_t key, std::uint64_t address, std::size_t length,
-                               unsigned access) const noexcept;
 
   // protocol/registration.cpp
   void start_registrations();
@@ -761,7 +755,8 @@ class EndpointCore final : public Endpoint {
   MemoryAccount account_;
 
   // Order matters: destroyed from the last to the first.
-  std::unique_ptr<verbs::Device> device_;
+  std::shared_ptr<DeviceDomain> domain_;
+  verbs::Device* device_ = nullptr;  // the domain's
   RegistrationCache registrations_;  // before the operations that use it
   std::string registrations_off_;    // why none are kept; empty: they are
   bool watches_ = false;             // unmap_log tells of memory that goes
@@ -886,13 +881,6 @@ class EndpointCore final : public Endpoint {
   std::vector<std::uint32_t> free_fin_slots_;
   std::uint32_t fin_generation_ = 1;
   std::uint64_t unexpected_bytes_ = 0;
-  struct UserRegion {
-    verbs::Mr region;
-    std::uint64_t handle = 0;
-    unsigned access = kAccessLocal;
-  };
-  std::unordered_map<std::uint64_t, UserRegion> user_regions_;  // by MemoryKey::remote
-  std::uint64_t next_region_ = 1;
   Report remote_write_report_;
 
   enum class Closing : std::uint8_t { open, flushing, parting, draining, closed };

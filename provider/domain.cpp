@@ -3,7 +3,6 @@
 #include <rdma/fi_atomic.h>
 
 #include "base/log.h"
-#include "core/clock.h"
 #include "provider/av.h"
 #include "provider/cntr.h"
 #include "provider/cq.h"
@@ -109,31 +108,16 @@ int Domain::open(Fabric& fabric, fi_info* info, fid_domain** domain, void* conte
   return 0;
 }
 
-Result<std::unique_ptr<Endpoint>> Domain::take_core() {
-  if (spare != nullptr) return std::move(spare);
-  return Endpoint::create(process_settings().value(), live_clock());
-}
-
-Result<Endpoint*> Domain::core_of_regions() {
-  if (endpoints.size() > 1) {
-    Status status(Code::unsupported,
-                  fmt::format("memory for remote access in a domain with {} endpoints: a key is "
-                              "valid at one endpoint only, open one domain for each endpoint",
-                              endpoints.size()));
-    TURNOUT_LOG(provider, warn, "{}", status.text());
-    return status;
+Result<std::shared_ptr<MemoryDomain>> Domain::memory() {
+  if (memory_ == nullptr) {
+    auto opened = MemoryDomain::open(process_settings().value());
+    if (!opened.ok()) {
+      TURNOUT_LOG(provider, error, "no domain: {}", opened.status().text());
+      return opened;
+    }
+    memory_ = std::move(opened).value();
   }
-  if (endpoints.size() == 1) return endpoints.front()->core.get();
-  if (spare == nullptr) {
-    Result<std::unique_ptr<Endpoint>> made = take_core();
-    if (!made.ok()) return made.status();
-    spare = std::move(made).value();
-  }
-  return spare.get();
-}
-
-void Domain::forget_core(Endpoint* core) {
-  for (Region* region : regions) region->leave(core);
+  return memory_;
 }
 
 }  // namespace turnout::provider

@@ -6,9 +6,8 @@
 // every call on every object of the domain, so one mutex covers the vector, the queues and the
 // endpoints that meet in one call.
 //
-// Memory is registered with a core endpoint while libfabric registers it with a domain. A domain
-// has one endpoint as a rule: regions belong to it. A region made before any endpoint creates the
-// core endpoint that the first fi_endpoint will take over, so that its key is valid at once.
+// The device is opened with the first endpoint or region, and shared by all: a region's key is the
+// domain's, valid at each of its endpoints.
 #pragma once
 
 #include <rdma/fi_domain.h>
@@ -28,7 +27,6 @@ namespace turnout::provider {
 
 struct Ep;
 struct EventQueue;
-struct Region;
 
 struct Domain final : fid_domain {
   explicit Domain(Fabric& owner) : fabric(owner) { fabric.references.fetch_add(1); }
@@ -42,27 +40,23 @@ struct Domain final : fid_domain {
   std::atomic<unsigned> references{0};
   EventQueue* events = nullptr;  // bound by the program, may be null
   std::vector<Ep*> endpoints;
-  std::vector<Region*> regions;                     // with remote access
-  std::unique_ptr<Endpoint> spare;                  // made for a region, taken by the next endpoint
   std::unique_ptr<ProgressThread> progress_thread;  // last, so first to go; null: not asked for
 
   // The program makes progress; under the lock.
   void count_call() noexcept {
     if (progress_thread != nullptr) progress_thread->count_call();
   }
-  // A core endpoint for a new fi_endpoint. Errors: as Endpoint::create.
-  [[nodiscard]] Result<std::unique_ptr<Endpoint>> take_core();
-  // The core endpoint that regions belong to. Errors: as Endpoint::create; unsupported when the
-  // domain has several.
-  [[nodiscard]] Result<Endpoint*> core_of_regions();
-  // Before a core endpoint goes: its regions are deregistered and belong to nobody.
-  void forget_core(Endpoint* core);
+  // Opened at its first use. Errors: as MemoryDomain::open.
+  [[nodiscard]] Result<std::shared_ptr<MemoryDomain>> memory();
 
   static int open(Fabric& fabric, fi_info* info, fid_domain** domain, void* context);
   [[nodiscard]] static Domain& of(fid_domain* f) noexcept { return *static_cast<Domain*>(f); }
   [[nodiscard]] static Domain& of(::fid* f) noexcept {
     return of(reinterpret_cast<fid_domain*>(f));
   }
+
+ private:
+  std::shared_ptr<MemoryDomain> memory_;  // null: not opened yet
 };
 
 }  // namespace turnout::provider

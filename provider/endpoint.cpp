@@ -16,7 +16,6 @@ int close_endpoint(fid* f) {
     const Guard guard(ep.domain.lock);
     ep.leave_all();
     // What the core still reports while it ends goes to queues, which are alive.
-    ep.domain.forget_core(ep.core.get());
     ep.core.reset();
     return 0;
   });
@@ -244,7 +243,16 @@ int Ep::open(Domain& domain, fi_info* info, fid_ep** ep, void* context) {
   const Guard guard(domain.lock);
   auto made = std::make_unique<Ep>(domain);
   domain.endpoints.reserve(domain.endpoints.size() + 1);
-  Result<std::unique_ptr<Endpoint>> core = domain.take_core();
+  const auto memory = domain.memory();
+  if (!memory.ok()) return -fi_error(memory.status());
+  EndpointOptions options;
+  options.memory = memory.value();
+  if (info->tx_attr != nullptr) options.context_size = info->tx_attr->size;
+  if (info->rx_attr != nullptr) {
+    options.context_size = std::max(options.context_size, info->rx_attr->size);
+  }
+  Result<std::unique_ptr<Endpoint>> core =
+      Endpoint::create(process_settings().value(), live_clock(), std::move(options));
   if (!core.ok()) return -fi_error(core.status());  // the core logged what to do
   made->core = std::move(core).value();
   made->fid.fclass = FI_CLASS_EP;

@@ -1,9 +1,9 @@
 // Ep: libfabric's fid_ep (FI_EP_RDM) over one turnout::Endpoint.
 //
-// The core endpoint is made with the fid_ep, so that its name and the keys of regions are known at
-// once; data transfer is answered with -FI_EOPBADSTATE until fi_enable. Owned by the program;
-// closing it ends the core endpoint first, completions that were not read stay in their queues.
-// Every call comes under the domain's lock, which the functions in this header expect to be held.
+// The core endpoint is made with the fid_ep, so that its name is known at once; data transfer is
+// answered with -FI_EOPBADSTATE until fi_enable. Owned by the program; closing it ends the core
+// endpoint first, completions that were not read stay in their queues. Every call comes under the
+// domain's lock, which the functions in this header expect to be held.
 //
 // Peers are known to the core by small numbers. Two vectors translate, filled as peers are used:
 // fi_addr_t -> PeerId (4 bytes per address of the vector) and back (8 bytes per peer heard of).

@@ -25,30 +25,20 @@ constexpr std::uint64_t kLocalAccess = FI_SEND | FI_RECV | FI_READ | FI_WRITE;
 constexpr std::uint64_t kRemoteAccess = FI_REMOTE_READ | FI_REMOTE_WRITE;
 
 int close_region(fid* f) {
-  Region& region = Region::of(f);
   return contain([&] {
-    {
-      const Guard guard(region.domain.lock);
-      region.leave(region.owner);
-      std::erase(region.domain.regions, &region);
+    const std::unique_ptr<Region> region(&Region::of(f));
+    const Guard guard(region->domain.lock);
+    if (region->registered_with != nullptr) {
+      region->registered_with->deregister_memory(region->memory);
     }
-    delete &region;
     return 0;
   });
 }
 
-// A program that binds a region to an endpoint (FI_MR_ENDPOINT) gets the key that is valid there.
+// Programs do that where keys belong to endpoints (FI_MR_ENDPOINT). Ours are valid at all of them.
 int bind_region(fid* f, fid* other, std::uint64_t /*flags*/) {
-  Region& region = Region::of(f);
   if (other->fclass != FI_CLASS_EP) return -FI_ENOSYS;
-  Ep& endpoint = Ep::of(other);
-  if (&endpoint.domain != &region.domain) return -FI_EDOMAIN;
-  return contain([&] {
-    const Guard guard(region.domain.lock);
-    if (region.access == kAccessLocal || region.owner == endpoint.core.get()) return 0;
-    region.leave(region.owner);
-    return -fi_error(region.join(endpoint.core.get()));
-  });
+  return &Ep::of(other).domain == &Region::of(f).domain ? 0 : -FI_EDOMAIN;
 }
 
 int control_region(fid*, int command, void*) {
@@ -94,17 +84,18 @@ int open_region(fid* f, const Wanted& wanted, fid_mr** mr) {
     made->fid.ops = &region_fid_ops;
     made->mem_desc = made.get();
     made->key = FI_KEY_NOTAVAIL;
-    made->address = wanted.memory->iov_base;
-    made->length = wanted.memory->iov_len;
-    if ((wanted.access & FI_REMOTE_READ) != 0) made->access |= kAccessRemoteRead;
-    if ((wanted.access & FI_REMOTE_WRITE) != 0) made->access |= kAccessRemoteWrite;
-    if (made->access != kAccessLocal) {
-      const Result<Endpoint*> core = domain.core_of_regions();
-      if (!core.ok()) return -fi_error(core.status());
-      domain.regions.reserve(domain.regions.size() + 1);
-      const Status status = made->join(core.value());
-      if (!status.ok()) return -fi_error(status);
-      domain.regions.push_back(made.get());
+    unsigned access = kAccessLocal;
+    if ((wanted.access & FI_REMOTE_READ) != 0) access |= kAccessRemoteRead;
+    if ((wanted.access & FI_REMOTE_WRITE) != 0) access |= kAccessRemoteWrite;
+    if (access != kAccessLocal) {
+      const auto memory = domain.memory();
+      if (!memory.ok()) return -fi_error(memory.status());
+      const auto key =
+          memory.value()->register_memory(wanted.memory->iov_base, wanted.memory->iov_len, access);
+      if (!key.ok()) return -fi_error(key.status());
+      made->registered_with = memory.value().get();
+      made->memory = key.value();
+      made->key = made->memory.remote;
     }
     *mr = made.release();
     return 0;
@@ -129,25 +120,6 @@ int regattr(fid* f, const fi_mr_attr* attr, std::uint64_t flags, fid_mr** mr) {
 }
 
 }  // namespace
-
-Status Region::join(Endpoint* core) {
-  Result<MemoryKey> registered = core->register_memory(address, length, access);
-  if (!registered.ok()) {
-    key = FI_KEY_NOTAVAIL;
-    return registered.status();
-  }
-  owner = core;
-  memory = registered.value();
-  key = memory.remote;
-  return {};
-}
-
-void Region::leave(Endpoint* core) {
-  if (owner == nullptr || owner != core) return;
-  owner->deregister_memory(memory);
-  owner = nullptr;
-  key = FI_KEY_NOTAVAIL;
-}
 
 fi_ops_mr& region_ops() noexcept {
   static fi_ops_mr ops = {

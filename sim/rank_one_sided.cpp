@@ -38,7 +38,8 @@ MemoryKey RankState::let_reach(std::byte* memory, std::uint64_t size) {
   hca::World& world = *shared_.world;
   const hca::ProcessIndex caller = world.current();
   world.enter(id_);
-  auto key = endpoint_->register_memory(memory, size, kAccessRemoteRead | kAccessRemoteWrite);
+  auto key =
+      endpoint_->memory().register_memory(memory, size, kAccessRemoteRead | kAccessRemoteWrite);
   world.enter(caller);
   if (!key) fail(fmt::format("the memory of rank {}: {}", id_, key.status().text()));
   return key.value();
@@ -133,8 +134,8 @@ MemoryKey RankState::cells_key() {
   const hca::ProcessIndex caller = world.current();
   std::uint64_t* const begin = cells();
   world.enter(id_);
-  auto key = endpoint_->register_memory(begin, cells_.size() * sizeof *begin,
-                                        kAccessRemoteRead | kAccessRemoteWrite);
+  auto key = endpoint_->memory().register_memory(begin, cells_.size() * sizeof *begin,
+                                                 kAccessRemoteRead | kAccessRemoteWrite);
   world.enter(caller);
   if (!key) fail(fmt::format("the cells of rank {}: {}", id_, key.status().text()));
   cells_key_ = key.value();

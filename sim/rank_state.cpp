@@ -106,12 +106,13 @@ RankState::RankState(SimulationState& shared, std::uint32_t id)
 RankState::~RankState() = default;
 
 Status RankState::open() {
-  std::unique_ptr<Background> background;
+  EndpointOptions options;
+  options.processor = shared_.processor.get();
+  options.id = endpoint_id(shared_.options->seed, id_);
   if (shared_.settings.setup_thread) {
-    background = std::make_unique<RankBackground>(*shared_.world, *this);
+    options.background = std::make_unique<RankBackground>(*shared_.world, *this);
   }
-  auto endpoint = Endpoint::create(shared_.settings, clock_, shared_.processor.get(),
-                                   endpoint_id(shared_.options->seed, id_), std::move(background));
+  auto endpoint = Endpoint::create(shared_.settings, clock_, std::move(options));
   if (!endpoint) return endpoint.status();
   endpoint_ = std::move(endpoint).value();
   return {};

@@ -82,7 +82,7 @@ void EndpointCore::add_queue(RcJob* job) {
                                          ++rc_made_, account_);
   queues_[id] = job->queue.get();
   job->make = true;
-  job->device = device_.get();
+  job->device = device_;
   job->cq = send_cq_.get();
   job->depth = kQueueDepth;
   job->tuning = tuning_;

@@ -331,7 +331,7 @@ void EndpointCore::on_xrc_accept(Peer& peer, const wire::ControlMessage& message
       &peer, named == 0 ? XrcTargetJob::Step::make : XrcTargetJob::Step::open);
   job->initiator = {message.qp_number, peer.address.lid, peer.address.gid};
   job->number = named;
-  job->device = device_.get();
+  job->device = device_;
   job->domain = xrc_.get();
   job->tuning = tuning_;
   start_target_job(std::move(job));

@@ -94,16 +94,7 @@ void EndpointCore::arm_limit() noexcept {
 
 void EndpointCore::look_after_receives(Nanoseconds now) {
   shared_.look_at = device_->is_simulated() ? now : now + kLookEvery;
-  bool low = false;
-  for (ibv_async_event event; device_->take_event(&event);) {
-    if (event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED && event.element.srq == data_srq_.get()) {
-      low = true;
-    } else {
-      TURNOUT_LOG(verbs, debug, "{}: asynchronous event {}", device_->name(),
-                  static_cast<unsigned>(event.event_type));
-    }
-  }
-  if (low) {
+  if (domain_->take_limit_event(data_srq_.get())) {
     ++shared_.limit_events;
     ++profile_.low_watermark_events;
     shared_.armed = false;

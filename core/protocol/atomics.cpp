@@ -247,7 +247,7 @@ Code EndpointCore::carry_out(const wire::Atomic& request, const std::byte* value
                              std::byte* fetched) noexcept {
   const std::size_t bytes = request.count * size_of(request.type);
   if (request.address % alignment_of(request.type) != 0) return Code::invalid;
-  if (!may_touch(request.rkey, request.address, bytes, access_of(request))) {
+  if (!domain_->allows(request.rkey, request.address, bytes, access_of(request))) {
     return Code::permission;
   }
   AtomicOperands with;
@@ -256,16 +256,6 @@ Code EndpointCore::carry_out(const wire::Atomic& request, const std::byte* value
   execute(request.op, request.type, reinterpret_cast<std::byte*>(request.address), request.count,
           with, request.form == AtomicForm::update ? nullptr : fetched);
   return Code::ok;
-}
-
-bool EndpointCore::may_touch(std::uint64_t key, std::uint64_t address, std::size_t length,
-                             unsigned access) const noexcept {
-  const auto found = user_regions_.find(key);
-  if (found == user_regions_.end() || (found->second.access & access) != access) return false;
-  const ibv_mr& region = *found->second.region;
-  const auto begin = reinterpret_cast<std::uint64_t>(region.addr);
-  return address >= begin && address - begin <= region.length &&
-         length <= region.length - (address - begin);
 }
 
 // As many as can go now.

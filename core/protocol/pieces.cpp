@@ -165,8 +165,8 @@ void EndpointCore::end_pulls(const Peer* peer) {
 }
 
 Status EndpointCore::rma_to_self(const RmaRequest& request, const Pieces& pieces) {
-  if (!may_touch(request.key, request.remote_address, request.length,
-                 request.write ? kAccessRemoteWrite : kAccessRemoteRead)) {
+  if (!domain_->allows(request.key, request.remote_address, request.length,
+                       request.write ? kAccessRemoteWrite : kAccessRemoteRead)) {
     return {Code::permission, fmt::format("rma: {} bytes at {:#x} are in no region of key {:#x}",
                                           request.length, request.remote_address, request.key)};
   }

@@ -42,11 +42,7 @@ class RecordingEndpoint final : public Endpoint {
   void set_remote_write_report(const Report& report) override {
     endpoint_->set_remote_write_report(report);
   }
-  [[nodiscard]] Result<MemoryKey> register_memory(void* address, std::size_t length,
-                                                  unsigned access) override {
-    return endpoint_->register_memory(address, length, access);
-  }
-  void deregister_memory(const MemoryKey& key) override { endpoint_->deregister_memory(key); }
+  [[nodiscard]] MemoryDomain& memory() noexcept override { return endpoint_->memory(); }
   void forget_memory(const void* address, std::size_t length) override {
     endpoint_->forget_memory(address, length);
   }

@@ -55,11 +55,11 @@ struct Words {
 
   Words(TestWorld& in, std::size_t at, std::size_t count, unsigned access = kAll)
       : world(in), owner(at), words(count) {
-    auto made = world[at].register_memory(words.data(), 8 * count, access);
+    auto made = world[at].memory().register_memory(words.data(), 8 * count, access);
     EXPECT_TRUE(made.ok());
     key = made.value();
   }
-  ~Words() { world[owner].deregister_memory(key); }
+  ~Words() { world[owner].memory().deregister_memory(key); }
   [[nodiscard]] std::uint64_t address(std::size_t i = 0) const {
     return reinterpret_cast<std::uint64_t>(words.data() + i);
   }
@@ -129,7 +129,7 @@ TEST_P(Atomics, EveryOperationOnEveryType) {
   TestWorld world(2, with());
   std::mt19937_64 random(3);
   alignas(16) std::byte memory[kAtomicLimit];
-  const auto key = world[1].register_memory(memory, sizeof memory, kAll);
+  const auto key = world[1].memory().register_memory(memory, sizeof memory, kAll);
   ASSERT_TRUE(key.ok());
   chat(world);
   world.progress_all(2000);
@@ -176,7 +176,7 @@ TEST_P(Atomics, EveryOperationOnEveryType) {
   const DirectionReport received = world[1].report().peers.at(0).receive;
   EXPECT_GE(received.switches, GetParam() == "switching" ? 10u : 0u);
   EXPECT_EQ(received.switches > 0, GetParam() != "default" && GetParam() != "start-service");
-  world[1].deregister_memory(key.value());
+  world[1].memory().deregister_memory(key.value());
 }
 
 // Everything in pieces, as a vector of buffers gives it.

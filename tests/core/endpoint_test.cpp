@@ -155,8 +155,8 @@ TEST(Endpoint, MultiReceiveFillsOneBufferAndSaysWhenItIsDone) {
 TEST(Endpoint, RmaWritesReadsAndRefusesBadKeys) {
   TestWorld world(2);
   auto target = pattern(200000, 4);
-  auto key = world[1].register_memory(target.data(), target.size(),
-                                      kAccessRemoteRead | kAccessRemoteWrite);
+  auto key = world[1].memory().register_memory(target.data(), target.size(),
+                                               kAccessRemoteRead | kAccessRemoteWrite);
   ASSERT_TRUE(key.ok());
   for (const std::size_t size :
        {std::size_t{0}, std::size_t{8}, std::size_t{4096}, std::size_t{150000}}) {
@@ -203,14 +203,14 @@ TEST(Endpoint, RmaWritesReadsAndRefusesBadKeys) {
   ASSERT_TRUE(world[1].recv(tagged_recv(kAnyPeer, to, 3, world.report(1, nullptr))).ok());
   ASSERT_TRUE(world[0].send(tagged_send(world.peer(0, 1), from, 3, world.report(0, nullptr))).ok());
   ASSERT_TRUE(world.until([&] { return world.queue(1).size() == 1; }));
-  world[1].deregister_memory(key.value());
+  world[1].memory().deregister_memory(key.value());
 }
 
 TEST(Endpoint, RemoteDataOfAWriteArrivesBehindIt) {
   TestWorld world(2);
   world[1].set_remote_write_report(world.report(1, nullptr));
   std::vector<std::byte> target(100);
-  auto key = world[1].register_memory(target.data(), target.size(), kAccessRemoteWrite);
+  auto key = world[1].memory().register_memory(target.data(), target.size(), kAccessRemoteWrite);
   ASSERT_TRUE(key.ok());
   auto local = pattern(100, 5);
   const iovec from = piece(local);
@@ -230,7 +230,7 @@ TEST(Endpoint, RemoteDataOfAWriteArrivesBehindIt) {
   EXPECT_NE(c.flags & kRemoteWrite, 0u);
   EXPECT_EQ(c.data, 0x1234u);
   EXPECT_EQ(target, local);
-  world[1].deregister_memory(key.value());
+  world[1].memory().deregister_memory(key.value());
 }
 
 TEST(Endpoint, ADirectionChangesChannelAndBackAndItsQueuePairIsReused) {

@@ -87,8 +87,8 @@ TEST(EndpointUd, OneSidedOperationsTakeAQueuePairOrSayThatThereIsNone) {
   for (const bool possible : {true, false}) {
     TestWorld world(2, ud({{"max_active_rc", possible ? "26" : "0"}}));
     std::vector<std::byte> target(5000), source = pattern(5000, 7);
-    auto key = world[1].register_memory(target.data(), target.size(),
-                                        kAccessRemoteRead | kAccessRemoteWrite);
+    auto key = world[1].memory().register_memory(target.data(), target.size(),
+                                                 kAccessRemoteRead | kAccessRemoteWrite);
     ASSERT_TRUE(key.ok());
     const iovec local{source.data(), source.size()};
     RmaRequest request;
@@ -110,7 +110,7 @@ TEST(EndpointUd, OneSidedOperationsTakeAQueuePairOrSayThatThereIsNone) {
       EXPECT_EQ(error.status.code(), Code::unsupported);
       EXPECT_NE(error.status.text().find("RC queue pair"), std::string::npos);
     }
-    world[1].deregister_memory(key.value());
+    world[1].memory().deregister_memory(key.value());
   }
 }
 

@@ -163,8 +163,8 @@ TEST_P(RecoveryOfOneSided, ARefusedKeyEndsItsOperationOnly) {
   for (int n = 0; n < 100 && !over_rc(channel(world, 0, 1)); ++n) swap(world, 64);
   ASSERT_TRUE(over_rc(channel(world, 0, 1)));
   std::vector<std::byte> target = pattern(50'000, 1);
-  auto key = world[1].register_memory(target.data(), target.size(),
-                                      kAccessRemoteRead | kAccessRemoteWrite);
+  auto key = world[1].memory().register_memory(target.data(), target.size(),
+                                               kAccessRemoteRead | kAccessRemoteWrite);
   ASSERT_TRUE(key.ok());
   std::vector<std::vector<std::byte>> locals(9, std::vector<std::byte>(50'000));
   for (std::size_t n = 0; n < locals.size(); ++n) {
@@ -195,7 +195,7 @@ TEST_P(RecoveryOfOneSided, ARefusedKeyEndsItsOperationOnly) {
   }
   EXPECT_EQ(failures(world), 2u);
   swap(world, 64);
-  world[1].deregister_memory(key.value());
+  world[1].memory().deregister_memory(key.value());
 }
 
 INSTANTIATE_TEST_SUITE_P(Starts, RecoveryOfOneSided, testing::Values("dc", "ud"));

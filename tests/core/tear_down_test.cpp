@@ -227,8 +227,8 @@ TEST_P(TearDown, OneSidedOperationsGoOnMeanwhile) {
     targets.push_back(pattern(100'000, static_cast<unsigned>(i)));
   }
   for (std::size_t i = 1; i < 3; ++i) {
-    auto key = world[i].register_memory(targets[i - 1].data(), targets[i - 1].size(),
-                                        kAccessRemoteRead | kAccessRemoteWrite);
+    auto key = world[i].memory().register_memory(targets[i - 1].data(), targets[i - 1].size(),
+                                                 kAccessRemoteRead | kAccessRemoteWrite);
     ASSERT_TRUE(key.ok());
     keys.push_back(key.value());
   }
@@ -256,7 +256,7 @@ TEST_P(TearDown, OneSidedOperationsGoOnMeanwhile) {
     }
   }
   EXPECT_GT(world[0].report().connections.made, 2u);
-  for (std::size_t i = 1; i < 3; ++i) world[i].deregister_memory(keys[i - 1]);
+  for (std::size_t i = 1; i < 3; ++i) world[i].memory().deregister_memory(keys[i - 1]);
 }
 
 // Where the budget has room for one more connection at most, it has room for the next as well.

@@ -51,9 +51,9 @@ TestWorld::TestWorld(std::size_t endpoints, const Overrides& overrides, std::uin
     EXPECT_TRUE(settings.set(name, value).ok()) << name;
   }
   for (std::size_t i = 0; i < endpoints; ++i) {
-    auto endpoint = Endpoint::create(
-        settings, clock_, nullptr, 0,
-        late_seed == 0 ? nullptr : std::make_unique<LateBackground>(late_seed + i));
+    EndpointOptions options;
+    if (late_seed != 0) options.background = std::make_unique<LateBackground>(late_seed + i);
+    auto endpoint = Endpoint::create(settings, clock_, std::move(options));
     if (!endpoint) {
       ADD_FAILURE() << endpoint.status().text();
       throw std::runtime_error(endpoint.status().text());

@@ -9,11 +9,16 @@
 
 namespace turnout {
 
-// Takes the place of the core's.
-Result<std::unique_ptr<Endpoint>> Endpoint::create(const Settings&, Clock&, Processor*,
-                                                   std::uint64_t, std::unique_ptr<Background>) {
+// These take the place of the core's.
+Result<std::unique_ptr<Endpoint>> Endpoint::create(const Settings&, Clock&,
+                                                   EndpointOptions options) {
   if (!testing::faults().create.ok()) return testing::faults().create;
-  return std::unique_ptr<Endpoint>(std::make_unique<testing::LoopbackEndpoint>());
+  return std::unique_ptr<Endpoint>(std::make_unique<testing::LoopbackEndpoint>(std::move(options)));
+}
+
+Result<std::shared_ptr<MemoryDomain>> MemoryDomain::open(const Settings&) {
+  if (!testing::faults().open.ok()) return testing::faults().open;
+  return std::shared_ptr<MemoryDomain>(std::make_shared<testing::LoopbackMemory>());
 }
 
 namespace testing {
@@ -72,7 +77,11 @@ std::vector<LoopbackEndpoint*>& LoopbackEndpoint::alive() {
   return list;
 }
 
-LoopbackEndpoint::LoopbackEndpoint() {
+LoopbackEndpoint::LoopbackEndpoint(EndpointOptions options)
+    : memory_(options.memory == nullptr
+                  ? std::make_shared<LoopbackMemory>()
+                  : std::static_pointer_cast<LoopbackMemory>(std::move(options.memory))),
+      context_size_(options.context_size) {
   address_.id = next_id++;
   address_.counts = 4 | 2 << 4 | 2 << 6;
   address_.pid = static_cast<std::uint32_t>(getpid());
@@ -269,12 +278,10 @@ Status LoopbackEndpoint::rma(const RmaRequest& request) {
     finished_.push_back(std::move(end));
     return {};
   }
-  const auto region = target->regions_.find(request.key);
   const unsigned needed = request.write ? kAccessRemoteWrite : kAccessRemoteRead;
-  auto* remote = reinterpret_cast<char*>(request.remote_address);
-  if (region == target->regions_.end() || (region->second.access & needed) == 0 ||
-      remote < region->second.address ||
-      remote + request.length > region->second.address + region->second.length) {
+  char* const remote =
+      target->memory_->find(request.key, request.remote_address, request.length, needed);
+  if (remote == nullptr) {
     end.status = {Code::permission, "rma: the peer refused access to its memory"};
     finished_.push_back(std::move(end));
     return {};
@@ -297,18 +304,6 @@ Status LoopbackEndpoint::rma(const RmaRequest& request) {
   return {};
 }
 
-char* LoopbackEndpoint::reach(LoopbackEndpoint& target, std::uint64_t key, std::uint64_t address,
-                              std::size_t length, unsigned access) {
-  const auto region = target.regions_.find(key);
-  auto* const memory = reinterpret_cast<char*>(address);
-  if (region == target.regions_.end() || (region->second.access & access) != access ||
-      memory < region->second.address ||
-      memory + length > region->second.address + region->second.length) {
-    return nullptr;
-  }
-  return memory;
-}
-
 Status LoopbackEndpoint::atomic(const AtomicRequest& request) {
   const std::size_t bytes = request.count * size_of(request.type);
   Finished end{request.report, {}, {}};
@@ -316,9 +311,9 @@ Status LoopbackEndpoint::atomic(const AtomicRequest& request) {
   LoopbackEndpoint* target = lost_[request.peer] ? nullptr : find(peers_[request.peer]);
   unsigned access = request.form == AtomicForm::update ? 0u : unsigned{kAccessRemoteRead};
   if (request.op != AtomicOp::read) access |= kAccessRemoteWrite;
-  char* const memory = target != nullptr
-                           ? reach(*target, request.key, request.remote_address, bytes, access)
-                           : nullptr;
+  char* const memory =
+      target != nullptr ? target->memory_->find(request.key, request.remote_address, bytes, access)
+                        : nullptr;
   if (target == nullptr) {
     end.status = {Code::peer_lost, "atomic: the peer's process is gone"};
   } else if (memory == nullptr) {
@@ -358,16 +353,28 @@ bool LoopbackEndpoint::cancel(void* context) {
   return false;
 }
 
-Result<MemoryKey> LoopbackEndpoint::register_memory(void* address, std::size_t length,
-                                                    unsigned access) {
+Result<MemoryKey> LoopbackMemory::register_memory(void* address, std::size_t length,
+                                                  unsigned access) {
   if (Status fault = take(faults().registration); !fault.ok()) return fault;
   const MemoryKey key{next_key, next_key};
   regions_[next_key++] = {static_cast<char*>(address), length, access};
   return key;
 }
 
-void LoopbackEndpoint::deregister_memory(const MemoryKey& key) {
+void LoopbackMemory::deregister_memory(const MemoryKey& key) {
   regions_.erase(key.handle);
+}
+
+char* LoopbackMemory::find(std::uint64_t key, std::uint64_t address, std::size_t length,
+                           unsigned access) const {
+  const auto region = regions_.find(key);
+  auto* const memory = reinterpret_cast<char*>(address);
+  if (region == regions_.end() || (region->second.access & access) != access ||
+      memory < region->second.address ||
+      memory + length > region->second.address + region->second.length) {
+    return nullptr;
+  }
+  return memory;
 }
 
 bool LoopbackEndpoint::progress() {

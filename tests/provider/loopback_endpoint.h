@@ -20,6 +20,7 @@ namespace turnout::testing {
 
 // What the next calls shall answer instead of working; reset() after each test.
 struct Faults {
+  Status open;          // of MemoryDomain::open, until reset
   Status create;        // of Endpoint::create, until reset
   Status peer;          // of the next peer()
   Status send;          // of the next send()
@@ -28,9 +29,28 @@ struct Faults {
 };
 [[nodiscard]] Faults& faults();
 
+class LoopbackMemory final : public MemoryDomain {
+ public:
+  [[nodiscard]] Result<MemoryKey> register_memory(void* address, std::size_t length,
+                                                  unsigned access) override;
+  void deregister_memory(const MemoryKey& key) override;
+  // These bytes, if a region with this key has them all and allows one of `access`; null: not so.
+  [[nodiscard]] char* find(std::uint64_t key, std::uint64_t address, std::size_t length,
+                           unsigned access) const;
+  [[nodiscard]] std::size_t regions() const noexcept { return regions_.size(); }
+
+ private:
+  struct Region {
+    char* address;
+    std::size_t length;
+    unsigned access;
+  };
+  std::map<std::uint64_t, Region> regions_;
+};
+
 class LoopbackEndpoint final : public Endpoint {
  public:
-  LoopbackEndpoint();
+  explicit LoopbackEndpoint(EndpointOptions options);
   ~LoopbackEndpoint() override;
 
   // All that are alive, oldest first.
@@ -50,9 +70,7 @@ class LoopbackEndpoint final : public Endpoint {
   [[nodiscard]] Status atomic(const AtomicRequest& request) override;
   bool cancel(void* context) override;
   void set_remote_write_report(const Report& report) override { remote_write_ = report; }
-  [[nodiscard]] Result<MemoryKey> register_memory(void* address, std::size_t length,
-                                                  unsigned access) override;
-  void deregister_memory(const MemoryKey& key) override;
+  [[nodiscard]] MemoryDomain& memory() noexcept override { return *memory_; }
   bool close() override { return true; }
   void abandon() noexcept override {}
   Nanoseconds next_deadline() const noexcept override { return 0; }
@@ -65,7 +83,8 @@ class LoopbackEndpoint final : public Endpoint {
   // The peer is gone: what waits for it (or is sent to it from now on) ends with peer_lost.
   void lose(PeerId peer);
 
-  [[nodiscard]] std::size_t regions() const noexcept { return regions_.size(); }
+  [[nodiscard]] std::size_t regions() const noexcept { return memory_->regions(); }
+  [[nodiscard]] std::size_t context_size() const noexcept { return context_size_; }
   [[nodiscard]] std::size_t known_peers() const noexcept { return peers_.size(); }
   std::size_t progress_calls = 0;
   bool last_delivery_complete = false;  // of the last send() or rma()
@@ -85,20 +104,12 @@ class LoopbackEndpoint final : public Endpoint {
     std::vector<iovec> buffer;
     std::size_t used = 0;  // multi
   };
-  struct Memory {
-    char* address;
-    std::size_t length;
-    unsigned access;
-  };
   struct Finished {
     Report report;
     Completion completion;
     Status status;
   };
 
-  // The peer's memory, if its region allows `access`; null: it refuses.
-  [[nodiscard]] static char* reach(LoopbackEndpoint& target, std::uint64_t key,
-                                   std::uint64_t address, std::size_t length, unsigned access);
   void finish(const Report& report, Completion completion);
   void fail(const Report& report, Completion completion, Status status, std::size_t overflow = 0);
   // True when the posted receive is used up.
@@ -106,6 +117,8 @@ class LoopbackEndpoint final : public Endpoint {
   [[nodiscard]] bool matches(const RecvRequest& request, const Message& message) const noexcept;
   void arrive(Message message);
 
+  std::shared_ptr<LoopbackMemory> memory_;
+  std::size_t context_size_;
   Address address_;
   std::vector<Address> peers_;
   std::vector<bool> lost_;
@@ -114,7 +127,6 @@ class LoopbackEndpoint final : public Endpoint {
   std::list<Message> unexpected_;
   std::map<void*, Message> claimed_;
   std::deque<Finished> finished_;
-  std::map<std::uint64_t, Memory> regions_;
   Report remote_write_;
 };
 

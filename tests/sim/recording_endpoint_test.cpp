@@ -108,8 +108,8 @@ TEST_F(RecordingEndpoints, WriteDownOneSidedOperationsAndTimes) {
   int wrote = 0, read = 0;
   {
     TestWorld world(2, setting());
-    const Result<MemoryKey> key = world[1].register_memory(there.data(), there.size(),
-                                                           kAccessRemoteRead | kAccessRemoteWrite);
+    const Result<MemoryKey> key = world[1].memory().register_memory(
+        there.data(), there.size(), kAccessRemoteRead | kAccessRemoteWrite);
     ASSERT_TRUE(key.ok()) << key.status().text();
     ASSERT_TRUE(send(world, out, 20, 7, true, nullptr).ok());
     iovec to{in.data(), in.size()};
@@ -142,7 +142,7 @@ TEST_F(RecordingEndpoints, WriteDownOneSidedOperationsAndTimes) {
     }
     EXPECT_EQ(contexts, (std::set<void*>{nullptr, &wrote, &read}));
     EXPECT_EQ(there[2999], 'x');
-    world[1].deregister_memory(key.value());
+    world[1].memory().deregister_memory(key.value());
   }
   const sim::Trace trace = merged();
   ASSERT_EQ(trace.ranks(), 2u);

@@ -1,0 +1,48 @@
+// DeviceDomain: the MemoryDomain of a verbs device: its context and protection domain, the regions
+// that peers may touch, and the device's asynchronous events, which its endpoints share.
+//
+// Everything made from the device must be gone before it: endpoints hold it until their end. As
+// memory_domain.h: one thread at a time.
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "core/memory_domain.h"
+#include "core/verbs/device.h"
+
+namespace turnout {
+
+class DeviceDomain final : public MemoryDomain {
+ public:
+  explicit DeviceDomain(std::unique_ptr<verbs::Device> device) noexcept
+      : device_(std::move(device)) {}
+
+  [[nodiscard]] Result<MemoryKey> register_memory(void* address, std::size_t length,
+                                                  unsigned access) override;
+  void deregister_memory(const MemoryKey& key) override;
+  // Whether peers may touch these bytes with this key in these ways (Access).
+  [[nodiscard]] bool allows(std::uint64_t key, std::uint64_t address, std::size_t length,
+                            unsigned access) const noexcept;
+
+  [[nodiscard]] verbs::Device& device() const noexcept { return *device_; }
+  // Has this shared receive queue fewer receives than its limit, as an event said that has come
+  // since the last call? Reads all events there are; those of other queues are kept for their
+  // owners. A system call, where the device is none of ours.
+  [[nodiscard]] bool take_limit_event(const ibv_srq* queue);
+  // The queue goes.
+  void forget_queue(const ibv_srq* queue) noexcept { std::erase(low_, queue); }
+
+ private:
+  struct Region {
+    verbs::Mr region;
+    std::uint64_t handle = 0;
+    unsigned access = kAccessLocal;
+  };
+  std::unique_ptr<verbs::Device> device_;              // before the regions on it
+  std::unordered_map<std::uint64_t, Region> regions_;  // by MemoryKey::remote
+  std::uint64_t next_handle_ = 1;
+  std::vector<const ibv_srq*> low_;  // whose event came and was not asked for yet
+};
+
+}  // namespace turnout

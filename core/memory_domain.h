@@ -1,0 +1,38 @@
+// MemoryDomain: an open adapter, and the memory that peers may read and write through it (UCX's
+// memory domain, libfabric's fi_domain(3), a protection domain of verbs).
+//
+// Endpoints of one domain share it: the key of a region is valid at each of them. Who made it and
+// its endpoints own it together. Regions go with deregister_memory(), at the latest with the
+// domain; the memory is the caller's. One thread at a time may use a domain and its endpoints; the
+// layer above locks if it must. Lengths are bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/settings.h"
+#include "base/status.h"
+
+namespace turnout {
+
+struct MemoryKey {
+  std::uint64_t handle = 0;  // for deregister_memory
+  std::uint64_t remote = 0;  // rkey the peers use
+};
+
+enum Access : unsigned { kAccessLocal = 0, kAccessRemoteRead = 1, kAccessRemoteWrite = 2 };
+
+class MemoryDomain {
+ public:
+  // Opens the device that the settings name. Errors: no_device, permission, system.
+  [[nodiscard]] static Result<std::shared_ptr<MemoryDomain>> open(const Settings& settings);
+  virtual ~MemoryDomain() = default;
+
+  // Errors: system (ibv_reg_mr).
+  [[nodiscard]] virtual Result<MemoryKey> register_memory(void* address, std::size_t length,
+                                                          unsigned access) = 0;
+  virtual void deregister_memory(const MemoryKey& key) = 0;
+};
+
+}  // namespace turnout
