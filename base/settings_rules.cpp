@@ -156,7 +156,6 @@ Status Settings::validate() const {
                          "TURNOUT_RECEIVE_BUFFERS, which is {}",
                          receive_buffers));
   rules.bytes("unexpected_memory", unexpected_memory, ring_entry_size, std::uint64_t{1} << 60);
-  rules.count("backlog", backlog, 1, std::uint64_t{1} << 20);
   // IBTA: one message is at most 2^31 bytes.
   rules.bytes("rendezvous_threshold", rendezvous_threshold, 0, kGi);
   rules.duration("offer_wait", offer_wait, 0, 3600 * kSecond);

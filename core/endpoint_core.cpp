@@ -57,7 +57,9 @@ EndpointCore::EndpointCore(const Settings& settings, Clock& clock, EndpointOptio
                      settings.registration_cache_bytes,
                      [](ibv_mr* region) noexcept { verbs::Mr(region).reset(); }),
       placement_(settings.ring_order),
+      operation_limits_(operation_limits(account_.budget(), options.context_size)),
       sends_(account_, MemoryKind::operations, sizeof(void*) + sizeof(std::uint32_t)),
+      copies_(account_, MemoryKind::operations),
       receives_(account_, MemoryKind::operations),
       messages_(account_, MemoryKind::unexpected),
       transfers_(account_, MemoryKind::operations),
@@ -176,9 +178,9 @@ EndpointCore::~EndpointCore() {
       }
     }
   }
+  if (domain_ != nullptr) domain_->forget_queue(data_srq_.get());
 }
 
-  if (domain_ != nullptr) domain_->forget_queue(data_srq_.get());
 // From here on the application's buffers are its own again: nothing may be read from or put into
 // them, and nobody waits for completions any more. What was taken over as a copy is still sent.
 void EndpointCore::abandon_user_buffers() {

@@ -50,6 +50,8 @@
 #include "core/endpoint.h"
 #include "core/memory/account.h"
 #include "core/memory/buffer_pool.h"
+#include "core/memory/device_domain.h"
+#include "core/memory/operation_limits.h"
 #include "core/memory/receive_pool.h"
 #include "core/memory/registration_cache.h"
 #include "core/memory/slab.h"
@@ -274,6 +276,7 @@ class EndpointCore final : public Endpoint {
 
   // protocol/send_operation.cpp
   [[nodiscard]] Status send_now(const SendRequest& request);
+  [[nodiscard]] static Status too_many_wait();
   // Whether a message of so many bytes travels as a large one.
   [[nodiscard]] bool is_large(const Peer& peer, std::size_t bytes) const noexcept;
   [[nodiscard]] bool try_operation(SendOperation& operation);
@@ -861,7 +864,9 @@ class EndpointCore final : public Endpoint {
   Nanoseconds next_sweep_ = INT64_MAX;
   std::uint64_t credit_waits_ = 0, credit_recalls_ = 0;
 
+  OperationLimits operation_limits_{};
   Slab<SendOperation> sends_;
+  Slab<InjectCopy> copies_;
   Slab<RecvOperation> receives_;
   Slab<UnexpectedMessage> messages_;
   Slab<Transfer> transfers_;

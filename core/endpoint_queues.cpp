@@ -82,8 +82,11 @@ Status EndpointCore::create_queues() {
   }
   if (Status s = reserve_fixed(receive_entries, own_room_, send_entries); !s.ok()) return s;
 
-  // A block of every kind of record, so that each has a few whatever the others took.
-  if (!sends_.ready() || !receives_.ready() || !messages_.ready() || !transfers_.ready()) {
+  const std::size_t promised = operation_limits_.promised;
+  // And a block of every kind of record, so that each has a few whatever the others took.
+  if (!sends_.promise(promised) || !copies_.promise(promised) || !receives_.promise(promised) ||
+      !atomics_.promise(promised) || !sends_.ready() || !receives_.ready() || !messages_.ready() ||
+      !transfers_.ready()) {
     return reserve_fixed(MemoryKind::operations, account_.available() + 1, "the first operations");
   }
   if (account_.available() < spare()) {

@@ -4,10 +4,12 @@
 // reserve() before allocating, release() after freeing; a refusal is normal and leaves nothing
 // changed, so the budget is not exceeded even for an instant. Before it refuses it asks the spender
 // that keeps what it does not need, if there is one. Both may tell how many objects the bytes are
-// (buffers, ring entries, queue pairs, records), which is for the report only. One per endpoint,
-// its thread only.
+// (buffers, ring entries, queue pairs, records), which is for the report only. promise() keeps a
+// part of the budget free for who takes it with reserve_promised(). One per endpoint, its thread
+// only.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -72,21 +74,28 @@ class MemoryAccount {
   explicit MemoryAccount(std::uint64_t budget, bool enforced = true) noexcept
       : budget_(budget), limit_(enforced ? budget : std::uint64_t{1} << 62) {}
 
-  // `spare` bytes of the budget are left to others.
+  // `spare` bytes of the budget are left to others; what is promised and not taken yet is a part of
+  // them.
   [[nodiscard]] bool reserve(MemoryKind kind, std::uint64_t bytes, std::uint64_t spare = 0,
                              std::uint64_t objects = 0) noexcept {
+    spare = std::max(spare, promised_);
     if (!fits(bytes, spare) &&
         (spender_ == nullptr || !give_back_(spender_, bytes + spare) || !fits(bytes, spare))) {
       return false;
     }
-    used_ += bytes;
-    if (used_ > peak_) peak_ = used_;
-    Line& line = lines_[static_cast<std::size_t>(kind)];
-    line.now += bytes;
-    if (line.now > line.peak) line.peak = line.now;
-    line.objects += objects;
-    if (line.objects > line.objects_peak) line.objects_peak = line.objects;
+    add(kind, bytes, objects);
     return true;
+  }
+  // So many bytes more are for reserve_promised() only. False: they are not there.
+  [[nodiscard]] bool promise(std::uint64_t bytes) noexcept {
+    if (!fits(bytes, promised_)) return false;
+    promised_ += bytes;
+    return true;
+  }
+  // Bytes that were promised and not taken yet: never refused.
+  void reserve_promised(MemoryKind kind, std::uint64_t bytes, std::uint64_t objects = 0) noexcept {
+    promised_ -= bytes;
+    add(kind, bytes, objects);
   }
   void release(MemoryKind kind, std::uint64_t bytes, std::uint64_t objects = 0) noexcept {
     used_ -= bytes;
@@ -111,6 +120,15 @@ class MemoryAccount {
   }
 
  private:
+  void add(MemoryKind kind, std::uint64_t bytes, std::uint64_t objects) noexcept {
+    used_ += bytes;
+    if (used_ > peak_) peak_ = used_;
+    Line& line = lines_[static_cast<std::size_t>(kind)];
+    line.now += bytes;
+    if (line.now > line.peak) line.peak = line.now;
+    line.objects += objects;
+    if (line.objects > line.objects_peak) line.objects_peak = line.objects;
+  }
   [[nodiscard]] bool fits(std::uint64_t bytes, std::uint64_t spare) const noexcept {
     return bytes <= limit_ - used_ && spare <= limit_ - used_ - bytes;
   }
@@ -120,6 +138,7 @@ class MemoryAccount {
   bool (*give_back_)(void*, std::uint64_t) noexcept = nullptr;
   std::uint64_t used_ = 0;
   std::uint64_t peak_ = 0;
+  std::uint64_t promised_ = 0;
   std::array<Line, static_cast<std::size_t>(MemoryKind::count)> lines_{};
 };
 

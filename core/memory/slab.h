@@ -1,9 +1,12 @@
 // Slab: fixed-size records from blocks that are accounted when they are allocated and kept until
 // the slab ends. take() is O(1) and allocates only when a block is used up; it answers null when
-// the budget refuses. `beside` are the bytes each record takes in tables of its owner. One thread.
+// the budget refuses. A number of records may be promised: the budget never refuses those, and they
+// take no memory before they are used. `beside` are the bytes each record takes in tables of its
+// owner. One thread.
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 #include <memory>
 #include <vector>
 
@@ -16,9 +19,18 @@ class Slab {
  public:
   Slab(MemoryAccount& account, MemoryKind kind, std::size_t beside = 0) noexcept
       : account_(account), kind_(kind), beside_(beside) {}
+  ~Slab() { account_.release(kind_, total_ * each(), total_); }
   Slab(const Slab&) = delete;
   Slab& operator=(const Slab&) = delete;
 
+  // So many records in all are never refused. False: the budget has no room for them. Once, before
+  // the first is taken.
+  [[nodiscard]] bool promise(std::size_t count) noexcept {
+    assert(total_ == 0 && promised_ == 0);
+    if (!account_.promise(count * each())) return false;
+    promised_ = count;
+    return true;
+  }
   // The next take() succeeds.
   [[nodiscard]] bool ready() { return !free_.empty() || grow(); }
   [[nodiscard]] T* take() {
@@ -38,13 +50,18 @@ class Slab {
  private:
   // The first block is small: most endpoints of a large job have little under way.
   static constexpr std::size_t kFirst = 8, kMost = 64;
+
+  [[nodiscard]] std::size_t each() const noexcept { return sizeof(T) + sizeof(T*) + beside_; }
   bool grow() {
-    const std::size_t count = blocks_.empty() ? kFirst : std::min(kMost, total_);
-    Reservation reservation =
-        Reservation::take(account_, kind_, count * (sizeof(T) + sizeof(T*) + beside_), 0, count);
-    if (!reservation) return false;
+    std::size_t count = blocks_.empty() ? kFirst : std::min(kMost, total_);
+    if (promised_ > 0) {
+      count = std::min(count, promised_);
+      account_.reserve_promised(kind_, count * each(), count);
+      promised_ -= count;
+    } else if (!account_.reserve(kind_, count * each(), 0, count)) {
+      return false;
+    }
     blocks_.push_back(std::make_unique<T[]>(count));
-    reservations_.push_back(std::move(reservation));
     total_ += count;
     free_.reserve(total_);
     for (std::size_t i = count; i-- > 0;) free_.push_back(&blocks_.back()[i]);
@@ -54,10 +71,10 @@ class Slab {
   MemoryKind kind_;
   std::size_t beside_;
   std::vector<std::unique_ptr<T[]>> blocks_;
-  std::vector<Reservation> reservations_;
   std::vector<T*> free_;
   std::size_t in_use_ = 0;
   std::size_t total_ = 0;
+  std::size_t promised_ = 0;
 };
 
 }  // namespace turnout

@@ -94,7 +94,7 @@ Status EndpointCore::atomic_now(const AtomicRequest& request) {
   // The answer comes behind messages that nobody waits for.
   if (peer->withheld > 0) (void)relieve(*peer);
   if (peer->lost) return peer->loss;
-  if (peer->backlog.size() >= settings_.backlog) return {Code::again, "the peer has no room"};
+  if (atomics_.in_use() >= operation_limits_.waiting) return too_many_wait();
   AtomicOperation* const operation =
       make_atomics(*peer) ? take_for_caller(atomics_) : static_cast<AtomicOperation*>(nullptr);
   if (operation == nullptr) return refusal();

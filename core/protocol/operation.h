@@ -47,6 +47,11 @@ struct Pieces {
   std::size_t copy_in(std::size_t offset, const std::byte* from, std::size_t length) const noexcept;
 };
 
+// The data of an injected message that waits.
+struct InjectCopy {
+  std::array<std::byte, kInjectLimit> bytes;
+};
+
 struct SendOperation {
   SendOperation* next = nullptr;
   SendOperation* previous = nullptr;
@@ -76,7 +81,7 @@ struct SendOperation {
   std::uint32_t outcome = 0;  // landed: a Code
   std::uint64_t instead = 0;  // RTS: the offer it was to be written to
   std::array<Registration, kMaxIov> regions;
-  std::unique_ptr<std::array<std::byte, kInjectLimit>> copy;  // of an injected message, accounted
+  InjectCopy* copy = nullptr;  // of an injected message
 };
 
 struct RecvOperation {

@@ -59,7 +59,7 @@ Status EndpointCore::send_now(const SendRequest& request) {
       return {};
     }
   }
-  if (peer->backlog.size() >= settings_.backlog) return {Code::again, "the peer has no room"};
+  if (sends_.in_use() >= operation_limits_.waiting) return too_many_wait();
   SendOperation* const operation = take_for_caller(sends_);
   if (operation == nullptr) return refusal();
   operation->peer = peer;
@@ -74,13 +74,13 @@ Status EndpointCore::send_now(const SendRequest& request) {
                                                       wire::kOperationBytes;
   operation->acknowledged = acknowledged && !operation->rendezvous;
   if (request.inject) {
-    if (!account_.reserve(MemoryKind::operations, kInjectLimit)) {
+    operation->copy = take_for_caller(copies_);
+    if (operation->copy == nullptr) {
       sends_.give_back(operation);
       return refusal();
     }
-    operation->copy = std::make_unique<std::array<std::byte, kInjectLimit>>();
-    pieces.copy_out(operation->copy->data());
-    operation->pieces.iov[0] = {operation->copy->data(), pieces.total};
+    pieces.copy_out(operation->copy->bytes.data());
+    operation->pieces.iov[0] = {operation->copy->bytes.data(), pieces.total};
     operation->pieces.count = 1;
     operation->rendezvous = false;
   }
@@ -101,6 +101,12 @@ Status EndpointCore::send_now(const SendRequest& request) {
   if (!peer->backlog.empty() || !try_operation(*operation)) enqueue(*operation);
   use_up_offer(*peer, offered);
   return {};
+}
+
+// The budget's share of what waits is used up: peers take nothing.
+Status EndpointCore::too_many_wait() {
+  static const Status status{Code::again, "as many operations wait as the budget allows"};
+  return status;
 }
 
 bool EndpointCore::is_large(const Peer& peer, std::size_t bytes) const noexcept {
@@ -252,13 +258,13 @@ void EndpointCore::end_send(SendOperation& operation, Status status) {
     finish(operation.report, done);
   } else {
     // An injected message has ended for its sender already: nobody knows this context.
-    if (operation.copy) operation.report.queue = operation.report.errors = nullptr;
+    if (operation.copy != nullptr) operation.report.queue = operation.report.errors = nullptr;
     fail(operation.report, done, std::move(status));
   }
   if (failed) {
     for (Registration& region : operation.regions) region.discard();
   }
-  if (operation.copy) account_.release(MemoryKind::operations, kInjectLimit);
+  if (operation.copy != nullptr) copies_.give_back(operation.copy);
   sends_.give_back(&operation);
 }
 

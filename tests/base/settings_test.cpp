@@ -84,12 +84,12 @@ TEST(Settings, LaterSourcesWin) {
       folder.file("turnout.toml",
                   "ring_entries = 32\ncredits = \"8\"\nreport = true\ngain_threshold = \"5ns\"\n");
   const Variable config("TURNOUT_CONFIG", file), credits("TURNOUT_CREDITS", "4"),
-      backlog("TURNOUT_BACKLOG", "");
+      buffers("TURNOUT_SEND_BUFFERS", "");
   const Result<Settings> settings = Settings::load();
   ASSERT_TRUE(settings.ok()) << settings.status().text();
   EXPECT_EQ(settings.value().ring_entries, 32u) << "file over default";
   EXPECT_EQ(settings.value().credits, 4u) << "environment over file";
-  EXPECT_EQ(settings.value().backlog, 64u) << "an empty variable is none";
+  EXPECT_EQ(settings.value().send_buffers, 128u) << "an empty variable is none";
   EXPECT_EQ(settings.value().report, "1");
   EXPECT_EQ(settings.value().gain_threshold, 5);
 }

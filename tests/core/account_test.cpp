@@ -36,6 +36,28 @@ TEST(MemoryAccount, ObjectsGoWithTheirBytes) {
   EXPECT_EQ(account.used(), 5u);
 }
 
+TEST(MemoryAccount, WhatIsPromisedIsRefusedToNobodyElse) {
+  MemoryAccount account(100);
+  EXPECT_FALSE(account.promise(101));
+  ASSERT_TRUE(account.promise(30));
+  ASSERT_TRUE(account.promise(10));
+  EXPECT_FALSE(account.promise(61));
+  EXPECT_EQ(account.used(), 0u) << "a promise takes nothing";
+  EXPECT_FALSE(account.reserve(MemoryKind::rings, 61));
+  EXPECT_FALSE(account.reserve(MemoryKind::rings, 51, 50))
+      << "what is promised is a part of `spare`";
+  EXPECT_TRUE(account.reserve(MemoryKind::rings, 50, 50));
+  account.reserve_promised(MemoryKind::operations, 15, 1);
+  EXPECT_EQ(account.used(), 65u);
+  EXPECT_FALSE(account.reserve(MemoryKind::unexpected, 11));
+  EXPECT_TRUE(account.reserve(MemoryKind::unexpected, 10));
+  account.reserve_promised(MemoryKind::operations, 25, 1);
+  EXPECT_EQ(account.used(), 100u);
+  EXPECT_EQ(account.line(MemoryKind::operations).objects, 2u);
+  account.release(MemoryKind::operations, 40, 2);
+  EXPECT_TRUE(account.reserve(MemoryKind::unexpected, 40)) << "taken once";
+}
+
 TEST(MemoryAccount, KindsAlwaysAddUp) {
   std::mt19937_64 random(7);
   MemoryAccount account(1 << 20);

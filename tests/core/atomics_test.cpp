@@ -456,8 +456,7 @@ TEST_P(Atomics, AllAtOnceWithFewCreditsAndBuffers) {
                {"credits_first", "1"},
                {"send_buffers", "8"},
                {"ring_entries", "2"},
-               {"unexpected_memory", "4KiB"},
-               {"backlog", "40"}}),
+               {"unexpected_memory", "4KiB"}}),
          2 + seed % 3, 150);
     if (testing::Test::HasFailure()) return;
   }

@@ -12,9 +12,11 @@ namespace {
 
 // 32 receives, of which one source may have half.
 Overrides few(Overrides more = {}) {
-  Overrides all = {{"policy", "static:dc-sendrecv"}, {"receive_first", "32"},
-                   {"receive_buffers", "32"},        {"credits", "16"},
-                   {"credits_first", "4"},           {"backlog", "1024"}};
+  Overrides all = {{"policy", "static:dc-sendrecv"},
+                   {"receive_first", "32"},
+                   {"receive_buffers", "32"},
+                   {"credits", "16"},
+                   {"credits_first", "4"}};
   if (std::getenv("TURNOUT_START_CHANNEL") != nullptr) all[0].second = "static:ud-sendrecv";
   all.insert(all.end(), more.begin(), more.end());
   return all;

@@ -72,7 +72,7 @@ TEST(Endpoint, MessagesBeyondTheBudgetHoldTheirSenderBack) {
 // What a receive waits for lies behind more messages than TURNOUT_UNEXPECTED_MEMORY allows, but not
 // more than the budget does: the limit gives way.
 TEST(Endpoint, TheLimitOfUnexpectedMessagesGivesWayToAReceiveThatWaits) {
-  TestWorld world(2, {{"unexpected_memory", "4KiB"}, {"keepalive", "10ms"}, {"backlog", "1024"}});
+  TestWorld world(2, {{"unexpected_memory", "4KiB"}, {"keepalive", "10ms"}});
   constexpr std::uint64_t kMessages = 500;
   auto out = pattern(100, 3);
   std::vector<std::byte> in(100);
@@ -115,7 +115,6 @@ TEST(Endpoint, AReceiveBehindMoreThanTheBudgetFailsInsteadOfWaitingForEver) {
 // More large messages at once than there are transfers.
 TEST(Endpoint, LargeMessagesWaitForATransfer) {
   auto settings = kScarceMemory;
-  settings.emplace_back("backlog", "1024");
   TestWorld world(2, settings);
   auto out = pattern(20000, 5);
   const iovec from = piece(out);

@@ -260,7 +260,6 @@ TEST(EndpointStress, ScarceMemoryUnderRandomSchedules) {
                         {"receive_buffers", "32"},
                         {"control_buffers", "32"},
                         {"send_buffers", "16"},
-                        {"backlog", "1024"},
                         {"rc_pool", "1"},
                         {"max_active_rc", "1"},
                         {"memory_budget", "1250KiB"}});
