@@ -1,10 +1,13 @@
 #include "provider/info.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 
 #include "base/log.h"
+#include "core/memory/node_share.h"
 #include "provider/compat.h"
 #include "provider/library.h"
 
@@ -15,6 +18,7 @@ namespace {
 // (fi_endpoint(3)).
 constexpr std::uint64_t kAnyTagFormat = 0xaaaaaaaaaaaaaaaaull;
 constexpr std::uint64_t kOneSided = FI_RMA | FI_ATOMIC;
+constexpr std::uint64_t kOrder = FI_ORDER_SAS | kAtomicOrder;
 constexpr std::uint64_t kAccess = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
 constexpr std::uint32_t kHighestThreading = FI_THREAD_ENDPOINT;
 
@@ -28,8 +32,10 @@ struct Wanted {  // the hints, with absent structures replaced by "anything"
   const fi_fabric_attr* fabric = nullptr;
 };
 
-struct Names {
-  std::string fabric, domain;
+struct Offer {
+  std::string fabric, domain;  // names
+  std::uint64_t caps = 0;
+  std::size_t context_size = 0, most_context_size = 0;
 };
 
 // RDMA needs DC or a connection, which this policy rules out. A program that can do without then
@@ -49,18 +55,16 @@ std::uint64_t granted(std::uint64_t asked, std::uint64_t offered) noexcept {
   return caps;
 }
 
-std::uint64_t order_of(std::uint64_t caps) noexcept {
-  return FI_ORDER_SAS | ((caps & FI_ATOMIC) != 0 ? kAtomicOrder : 0);
-}
-
 // Bytes of one atomic that the order is true of: all it may have.
 std::size_t ordered_size(std::uint64_t caps) noexcept {
   return (caps & FI_ATOMIC) != 0 ? kAtomicLimit : 0;
 }
 
-// The registration mode for `caps`; -1 when the program does not offer what keys need.
+// The registration mode for `caps`; -1 when the program does not offer what keys need. Who is no
+// target of one-sided operations has no keys.
 int registration_mode(const Wanted& w, std::uint64_t caps) noexcept {
-  if ((caps & kOneSided) == 0) return w.api < kApi15 ? FI_MR_UNSPEC : 0;
+  const bool target = (caps & kOneSided) != 0 && (caps & (FI_REMOTE_READ | FI_REMOTE_WRITE)) != 0;
+  if (!target) return w.api < kApi15 ? FI_MR_UNSPEC : 0;
   if (w.domain == nullptr) return w.api < kApi15 ? FI_MR_BASIC : kMrMode;
   const int offered = w.domain->mr_mode;
   if (w.api < kApi15) {
@@ -72,27 +76,32 @@ int registration_mode(const Wanted& w, std::uint64_t caps) noexcept {
 
 using Refusal = const char*;  // null: fits
 
-Refusal check_tx(const Wanted& w, std::uint64_t caps) noexcept {
+// What follows agrees with the checks of libfabric's own providers (prov/util/src/util_attr.c,
+// ofi_check_info) where fi_getinfo(3) leaves a question open.
+
+Refusal check_tx(const Wanted& w, const Offer& offer, std::uint64_t caps) noexcept {
   if (w.tx == nullptr) return nullptr;
   const fi_tx_attr& a = *w.tx;
   if ((a.caps & ~(caps | kDomainCapabilities)) != 0) return "tx_attr caps beyond caps";
   if ((a.op_flags & ~kTxOpFlags) != 0) return "tx_attr op_flags";
-  if ((a.msg_order & ~order_of(caps)) != 0) return "tx_attr msg_order other than SAS, ATOMIC_*";
+  if ((a.msg_order & ~kOrder) != 0) return "tx_attr msg_order other than SAS, ATOMIC_*";
   if (a.comp_order != FI_ORDER_NONE) return "tx_attr comp_order";
   if (a.inject_size > kInjectLimit) return "tx_attr inject_size";
   if (a.iov_limit > kIovLimit) return "tx_attr iov_limit";
   if (a.rma_iov_limit > kRmaIovLimit) return "tx_attr rma_iov_limit";
+  if (a.size > offer.most_context_size) return "tx_attr size beyond what TURNOUT_MEMORY_BUDGET has";
   return nullptr;
 }
 
-Refusal check_rx(const Wanted& w, std::uint64_t caps) noexcept {
+Refusal check_rx(const Wanted& w, const Offer& offer, std::uint64_t caps) noexcept {
   if (w.rx == nullptr) return nullptr;
   const fi_rx_attr& a = *w.rx;
   if ((a.caps & ~(caps | kDomainCapabilities)) != 0) return "rx_attr caps beyond caps";
   if ((a.op_flags & ~kRxOpFlags) != 0) return "rx_attr op_flags";
-  if ((a.msg_order & ~order_of(caps)) != 0) return "rx_attr msg_order other than SAS, ATOMIC_*";
+  if ((a.msg_order & ~kOrder) != 0) return "rx_attr msg_order other than SAS, ATOMIC_*";
   if (a.comp_order != FI_ORDER_NONE) return "rx_attr comp_order";
   if (a.iov_limit > kIovLimit) return "rx_attr iov_limit";
+  if (a.size > offer.most_context_size) return "rx_attr size beyond what TURNOUT_MEMORY_BUDGET has";
   return nullptr;
 }
 
@@ -106,8 +115,9 @@ Refusal check_endpoint(const Wanted& w, std::uint64_t caps) noexcept {
   }
   if (a.max_msg_size > kMaxMessage) return "max_msg_size";
   const std::size_t ordered = ordered_size(caps);
-  if (a.max_order_raw_size > ordered || a.max_order_war_size > ordered ||
-      a.max_order_waw_size > ordered) {
+  if ((caps & kOneSided) != 0 &&
+      (a.max_order_raw_size > ordered || a.max_order_war_size > ordered ||
+       a.max_order_waw_size > ordered)) {
     return "ordering of RMA data";
   }
   if (a.tx_ctx_cnt > 1) return "more than one transmit context";
@@ -116,31 +126,33 @@ Refusal check_endpoint(const Wanted& w, std::uint64_t caps) noexcept {
   return nullptr;
 }
 
-Refusal check_domain(const Wanted& w, const Names& names) noexcept {
+Refusal check_domain(const Wanted& w, const Offer& offer) noexcept {
   if (w.domain == nullptr) return nullptr;
   const fi_domain_attr& a = *w.domain;
-  if (a.name != nullptr && names.domain != a.name) return "domain name";
+  if (a.name != nullptr && offer.domain != a.name) return "domain name";
   if (static_cast<std::uint32_t>(a.threading) > kHighestThreading) return "threading";
   if (a.data_progress == FI_PROGRESS_AUTO) return "automatic data progress";
   if (a.av_type != FI_AV_UNSPEC && a.av_type != FI_AV_MAP && a.av_type != FI_AV_TABLE) {
     return "av_type";
   }
-  if (a.mr_key_size != 0 && a.mr_key_size < sizeof(MemoryKey::remote)) return "mr_key_size";
+  // The least that the program needs: Sandia OpenSHMEM asks for 1.
+  if (a.mr_key_size > sizeof(MemoryKey::remote)) return "mr_key_size";
   if (a.cq_data_size > kRemoteDataSize) return "cq_data_size";
   if (a.mr_iov_limit > 1) return "mr_iov_limit";
   if ((a.caps & ~kDomainCapabilities) != 0) return "domain_attr caps";
   if (a.auth_key_size != 0) return "auth_key";
-  if (a.max_ep_tx_ctx > 1 || a.max_ep_rx_ctx > 1) return "scalable endpoints";
-  if (a.max_ep_stx_ctx != 0 || a.max_ep_srx_ctx != 0) return "shared contexts";
+  // max_ep_tx_ctx and its like are no demands: the contexts that the program uses are in ep_attr.
+  if (w.api < kApi15) return nullptr;
+  if (a.max_err_data > kMaxErrorText) return "max_err_data";
+  if (a.mr_cnt > kMaxRegions) return "mr_cnt";
   return nullptr;
 }
 
-Refusal check(const Wanted& w, const Names& names, std::uint64_t offered,
-              std::uint64_t caps) noexcept {
+Refusal check(const Wanted& w, const Offer& offer, std::uint64_t caps) noexcept {
   if (w.hints != nullptr) {
     const fi_info& h = *w.hints;
     if ((h.caps & ~kCapabilities) != 0) return "capabilities";
-    if ((h.caps & ~offered) != 0) {
+    if ((h.caps & ~offer.caps) != 0) {
       return "RMA, which needs DC or a connection: the policy static:ud-sendrecv has neither";
     }
     if (h.addr_format != FI_FORMAT_UNSPEC && h.addr_format != kAddressFormat) {
@@ -150,30 +162,32 @@ Refusal check(const Wanted& w, const Names& names, std::uint64_t offered,
     if (h.dest_addr != nullptr && h.dest_addrlen != sizeof(Address)) return "destination address";
   }
   if (w.fabric != nullptr) {
-    if (w.fabric->name != nullptr && names.fabric != w.fabric->name) return "fabric name";
+    if (w.fabric->name != nullptr && offer.fabric != w.fabric->name) return "fabric name";
+    if (w.fabric->prov_version > kProviderVersion) return "prov_version";
   }
-  if (Refusal r = check_tx(w, caps)) return r;
-  if (Refusal r = check_rx(w, caps)) return r;
+  if (Refusal r = check_tx(w, offer, caps)) return r;
+  if (Refusal r = check_rx(w, offer, caps)) return r;
   if (Refusal r = check_endpoint(w, caps)) return r;
-  return check_domain(w, names);
+  return check_domain(w, offer);
 }
 
-void fill_contexts(const Wanted& w, std::uint64_t caps, fi_tx_attr& tx, fi_rx_attr& rx) noexcept {
+void fill_contexts(const Wanted& w, const Offer& offer, std::uint64_t caps, fi_tx_attr& tx,
+                   fi_rx_attr& rx) noexcept {
   tx.caps = caps & kTxCapabilities;
   tx.op_flags = w.tx != nullptr ? w.tx->op_flags : 0;
-  tx.msg_order = order_of(caps);
+  tx.msg_order = kOrder;
   tx.comp_order = FI_ORDER_NONE;
   tx.inject_size = kInjectLimit;
-  tx.size = w.tx != nullptr && w.tx->size > kContextSize ? w.tx->size : kContextSize;
+  tx.size = std::max(w.tx != nullptr ? w.tx->size : 0, offer.context_size);
   tx.iov_limit = kIovLimit;
   tx.rma_iov_limit = (caps & kOneSided) != 0 ? kRmaIovLimit : 0;
   tx.tclass = FI_TC_UNSPEC;
 
   rx.caps = caps & kRxCapabilities;
   rx.op_flags = w.rx != nullptr ? w.rx->op_flags : 0;
-  rx.msg_order = order_of(caps);
+  rx.msg_order = kOrder;
   rx.comp_order = FI_ORDER_NONE;
-  rx.size = w.rx != nullptr && w.rx->size > kContextSize ? w.rx->size : kContextSize;
+  rx.size = std::max(w.rx != nullptr ? w.rx->size : 0, offer.context_size);
   rx.iov_limit = kIovLimit;
 }
 
@@ -212,7 +226,7 @@ void fill_domain(const Wanted& w, int mr_mode, fi_domain_attr& domain) noexcept 
   domain.mr_iov_limit = 1;
   domain.caps = kDomainCapabilities;
   domain.max_err_data = kMaxErrorText;
-  domain.mr_cnt = std::numeric_limits<std::uint32_t>::max();  // verbs' keys have 32 bits
+  domain.mr_cnt = kMaxRegions;
   if (library().version >= kApi25) {
     auto& grown = reinterpret_cast<DomainAttr25&>(domain);
     grown.max_cntr_value = std::numeric_limits<std::uint64_t>::max();
@@ -226,7 +240,7 @@ bool set_text(char*& place, const std::string& text) noexcept {
   return place != nullptr;
 }
 
-int build(const Wanted& w, const Names& names, std::uint64_t caps, int mr_mode,
+int build(const Wanted& w, const Offer& offer, std::uint64_t caps, int mr_mode,
           fi_info** result) noexcept {
   InfoPtr info(library().dupinfo(nullptr));
   if (info == nullptr || info->tx_attr == nullptr || info->rx_attr == nullptr ||
@@ -236,7 +250,7 @@ int build(const Wanted& w, const Names& names, std::uint64_t caps, int mr_mode,
   info->caps = caps;
   info->mode = 0;
   info->addr_format = kAddressFormat;
-  fill_contexts(w, caps, *info->tx_attr, *info->rx_attr);
+  fill_contexts(w, offer, caps, *info->tx_attr, *info->rx_attr);
   fill_endpoint(w, caps, *info->ep_attr);
   fill_domain(w, mr_mode, *info->domain_attr);
   if (w.domain != nullptr) info->domain_attr->domain = w.domain->domain;
@@ -244,8 +258,8 @@ int build(const Wanted& w, const Names& names, std::uint64_t caps, int mr_mode,
   // prov_name stays null: libfabric fills it in.
   info->fabric_attr->prov_version = kProviderVersion;
   info->fabric_attr->api_version = w.api;
-  if (!set_text(info->fabric_attr->name, names.fabric)) return -FI_ENOMEM;
-  if (!set_text(info->domain_attr->name, names.domain)) return -FI_ENOMEM;
+  if (!set_text(info->fabric_attr->name, offer.fabric)) return -FI_ENOMEM;
+  if (!set_text(info->domain_attr->name, offer.domain)) return -FI_ENOMEM;
   if (w.hints != nullptr && w.hints->dest_addr != nullptr) {
     info->dest_addr = std::malloc(sizeof(Address));
     if (info->dest_addr == nullptr) return -FI_ENOMEM;
@@ -283,14 +297,16 @@ int answer(const Settings& settings, std::uint32_t api, const char* node, std::u
     w.domain = hints->domain_attr;
     w.fabric = hints->fabric_attr;
   }
-  const Names names{"turnout-" + settings.fabric, "turnout-" + settings.device};
-  const std::uint64_t offered = offered_by(settings);
-  std::uint64_t caps = granted(w.hints != nullptr ? w.hints->caps : 0, offered);
+  const std::uint64_t budget = budget_of_process(settings);
+  const Offer offer{"turnout-" + settings.fabric, "turnout-" + settings.device,
+                    offered_by(settings), operation_limits(budget).promised,
+                    operation_limits(budget, SIZE_MAX).promised};
+  std::uint64_t caps = granted(w.hints != nullptr ? w.hints->caps : 0, offer.caps);
   Refusal refusal = nullptr;
   if (node != nullptr) {
     refusal = "a node name (addresses are exchanged by the program)";
   } else {
-    refusal = check(w, names, offered, caps);
+    refusal = check(w, offer, caps);
   }
   int mr_mode = registration_mode(w, caps);
   if (mr_mode < 0 && w.hints->caps == 0) {  // neither was asked for: offer the rest
@@ -305,7 +321,7 @@ int answer(const Settings& settings, std::uint32_t api, const char* node, std::u
                 refusal);
     return -FI_ENODATA;
   }
-  return build(w, names, caps, mr_mode, result);
+  return build(w, offer, caps, mr_mode, result);
 }
 
 }  // namespace turnout::provider

@@ -13,6 +13,7 @@
 #include "base/settings.h"
 #include "core/completion.h"
 #include "core/endpoint.h"
+#include "core/memory/operation_limits.h"
 
 namespace turnout::provider {
 
@@ -49,9 +50,8 @@ inline constexpr std::uint64_t kRxOpFlags = FI_COMPLETION | FI_MULTI_RECV;
 inline constexpr std::size_t kIovLimit =
     8;  // entries of one message; the core would take any number
 inline constexpr std::size_t kRmaIovLimit = 1;
-// Operations an endpoint is laid out for; more are taken, queues grow. As CompletionQueue's
-// default.
-inline constexpr std::size_t kContextSize = 1024;
+inline constexpr std::size_t kMaxRegions =
+    std::numeric_limits<std::uint32_t>::max();  // verbs' keys have 32 bits
 // Open MPI's MTL does not cut messages: no bound of our own below what a length can say.
 inline constexpr std::size_t kMaxMessage = std::numeric_limits<std::ptrdiff_t>::max();
 inline constexpr std::size_t kRemoteDataSize = sizeof(Completion::data);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <cstring>
@@ -112,7 +113,43 @@ const Case kCases[] = {
     {"MPICH atomics", FI_VERSION(2, 5), kMpichCaps | FI_ATOMIC,
      [](fi_info& h) { mpich(h), h.tx_attr->msg_order |= provider::kAtomicOrder; }, true},
     {"order of atomics without them", FI_VERSION(1, 17), FI_MSG,
-     [](fi_info& h) { h.tx_attr->msg_order = provider::kAtomicOrder; }, false},
+     [](fi_info& h) { h.tx_attr->msg_order = provider::kAtomicOrder; }, true},
+    {"ordered bytes without one-sided operations", FI_VERSION(1, 17), FI_MSG,
+     [](fi_info& h) { h.ep_attr->max_order_raw_size = 4096; }, true},
+    {"Sandia OpenSHMEM", FI_VERSION(1, 5), FI_RMA | FI_ATOMIC,
+     [](fi_info& h) {
+       h.ep_attr->type = FI_EP_RDM;
+       h.ep_attr->tx_ctx_cnt = 0;
+       h.domain_attr->mr_mode = FI_MR_BASIC;
+       h.domain_attr->mr_key_size = 1;
+       h.domain_attr->data_progress = FI_PROGRESS_MANUAL;
+       h.domain_attr->resource_mgmt = FI_RM_ENABLED;
+       h.domain_attr->threading = FI_THREAD_DOMAIN;
+       h.tx_attr->inject_size = 16;
+     },
+     true},
+    {"keys of 16 bytes", FI_VERSION(1, 17), FI_MSG,
+     [](fi_info& h) { h.domain_attr->mr_key_size = 16; }, false},
+    {"initiator of RMA without keys of its own", FI_VERSION(1, 17), FI_RMA | FI_READ | FI_WRITE,
+     [](fi_info& h) { h.ep_attr->type = FI_EP_RDM; }, true},
+    {"contexts that it does not use", FI_VERSION(1, 17), FI_MSG,
+     [](fi_info& h) {
+       h.domain_attr->max_ep_tx_ctx = h.domain_attr->max_ep_rx_ctx = 8;
+       h.domain_attr->max_ep_stx_ctx = h.domain_attr->max_ep_srx_ctx = 1;
+     },
+     true},
+    {"4096 operations at a time", FI_VERSION(1, 17), FI_MSG,
+     [](fi_info& h) { h.tx_attr->size = h.rx_attr->size = 4096; }, true},
+    {"more operations at a time than the budget has", FI_VERSION(1, 17), FI_MSG,
+     [](fi_info& h) { h.tx_attr->size = std::size_t{1} << 30; }, false},
+    {"more receives at a time than the budget has", FI_VERSION(1, 17), FI_MSG,
+     [](fi_info& h) { h.rx_attr->size = std::size_t{1} << 30; }, false},
+    {"error data of a megabyte", FI_VERSION(1, 17), FI_MSG,
+     [](fi_info& h) { h.domain_attr->max_err_data = 1 << 20; }, false},
+    {"more regions than keys", FI_VERSION(1, 17), FI_MSG,
+     [](fi_info& h) { h.domain_attr->mr_cnt = SIZE_MAX; }, false},
+    {"a later provider", FI_VERSION(1, 17), FI_MSG,
+     [](fi_info& h) { h.fabric_attr->prov_version = FI_VERSION(99, 0); }, false},
     {"atomics and own keys", FI_VERSION(1, 17), FI_ATOMIC,
      [](fi_info& h) { h.domain_attr->mr_mode = FI_MR_ENDPOINT; }, false},
     {"atomics ordered with RMA", FI_VERSION(1, 17), FI_ATOMIC | FI_RMA,
@@ -210,8 +247,11 @@ TEST_P(Hints, AreNegotiated) {
         << "nothing is required that was not offered";
   }
   EXPECT_EQ(info->tx_attr->op_flags, hints->tx_attr->op_flags);
+  EXPECT_GE(info->tx_attr->size, std::max<std::size_t>(hints->tx_attr->size, 1024));
+  EXPECT_GE(info->rx_attr->size, std::max<std::size_t>(hints->rx_attr->size, 1024));
+  EXPECT_GE(info->domain_attr->mr_key_size, hints->domain_attr->mr_key_size);
   const bool atomic = (c.caps & FI_ATOMIC) != 0;
-  EXPECT_EQ(info->tx_attr->msg_order, FI_ORDER_SAS | (atomic ? provider::kAtomicOrder : 0));
+  EXPECT_EQ(info->tx_attr->msg_order, FI_ORDER_SAS | provider::kAtomicOrder);
   EXPECT_EQ(info->rx_attr->msg_order, info->tx_attr->msg_order);
   EXPECT_EQ(info->ep_attr->max_order_raw_size, atomic ? kAtomicLimit : 0);
   EXPECT_EQ(info->tx_attr->caps & FI_ATOMIC, c.caps & FI_ATOMIC);
@@ -266,6 +306,27 @@ TEST(Info, WithDatagramsOnlyNoRmaIsOffered) {
   ASSERT_EQ(provider::answer(settings, FI_VERSION(1, 17), nullptr, 0, hints.get(), &raw), 0);
   const InfoPtr atomic(raw);
   EXPECT_EQ(atomic->tx_attr->rma_iov_limit, 1u);
+}
+
+// What is told is promised: an endpoint of such an answer is made with room for as many.
+TEST(Info, TheSizeOfContextsIsWhatTheBudgetPromises) {
+  (void)testing::provider();  // binds libfabric
+  Settings settings = Settings::defaults();
+  ASSERT_TRUE(settings.set("memory_budget", "2MiB").ok());
+  fi_info* raw = nullptr;
+  ASSERT_EQ(provider::answer(settings, FI_VERSION(1, 17), nullptr, 0, nullptr, &raw), 0);
+  const InfoPtr info(raw);
+  const std::size_t promised = operation_limits(2 << 20).promised;
+  EXPECT_LT(promised, kContextSize);
+  EXPECT_EQ(info->tx_attr->size, promised);
+  EXPECT_EQ(info->rx_attr->size, promised);
+  Node node;
+  EXPECT_EQ(node.core->context_size(), kContextSize);
+  node.info->tx_attr->size = 5000;
+  fid_ep* ep = nullptr;
+  ASSERT_EQ(fi_endpoint(node.domain, node.info.get(), &ep, nullptr), 0);
+  EXPECT_EQ(LoopbackEndpoint::alive().back()->context_size(), 5000u);
+  EXPECT_EQ(fi_close(&ep->fid), 0);
 }
 
 TEST(Info, OneDirectionStaysOneDirection) {
