@@ -59,6 +59,7 @@ int bind_counter(Ep& ep, Cntr& cntr, std::uint64_t flags) {
   if ((flags & FI_READ) != 0) ep.read_cntr = &cntr;
   if ((flags & FI_WRITE) != 0) ep.write_cntr = &cntr;
   if ((flags & FI_REMOTE_WRITE) != 0) ep.remote_write_cntr = &cntr;
+  if (ep.enabled) ep.use_bindings();
   return 0;
 }
 
@@ -66,12 +67,13 @@ int bind_endpoint(fid* f, fid* other, std::uint64_t flags) {
   Ep& ep = Ep::of(f);
   return contain([&] {
     const Guard guard(ep.domain.lock);
+    // Counters come later, too: Sandia OpenSHMEM binds those of its contexts to endpoints that it
+    // has enabled, which libfabric's own providers allow.
+    if (other->fclass == FI_CLASS_CNTR) return bind_counter(ep, Cntr::of(other), flags);
     if (ep.enabled) return -FI_EOPBADSTATE;
     switch (other->fclass) {
       case FI_CLASS_CQ:
         return bind_queue(ep, Cq::of(other), flags);
-      case FI_CLASS_CNTR:
-        return bind_counter(ep, Cntr::of(other), flags);
       case FI_CLASS_AV: {
         AddressVector& av = AddressVector::of(other);
         if (&av.domain != &ep.domain) return -FI_EDOMAIN;
@@ -97,9 +99,7 @@ int enable(Ep& ep) {
       ep.send_cntr != nullptr || ep.read_cntr != nullptr || ep.write_cntr != nullptr;
   if (sends && ep.tx_cq == nullptr && !counted) return -FI_ENOCQ;
   if (receives && ep.rx_cq == nullptr && ep.recv_cntr == nullptr) return -FI_ENOCQ;
-  ep.core->set_remote_write_report(
-      {ep.rx_queue, ep.rx_errors, counter_of(ep.remote_write_cntr), nullptr});
-  ep.set_flags();
+  ep.use_bindings();
   ep.msg = &message_ops(true);
   ep.tagged = &tagged_ops(true);
   ep.rma = &rma_ops(true);
@@ -287,6 +287,11 @@ void Ep::leave_all() noexcept {
   }
   if (av != nullptr) std::erase(av->endpoints, this);
   std::erase(domain.endpoints, this);
+}
+
+void Ep::use_bindings() {
+  core->set_remote_write_report({rx_queue, rx_errors, counter_of(remote_write_cntr), nullptr});
+  set_flags();
 }
 
 void Ep::set_flags() noexcept {

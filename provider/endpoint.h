@@ -110,6 +110,8 @@ struct Ep final : fid_ep {
 
   // Takes this endpoint out of every object that could drive it.
   void leave_all() noexcept;
+  // After queues and counters were bound.
+  void use_bindings();
   // Recomputes the five above.
   void set_flags() noexcept;
   // True if anything moved.

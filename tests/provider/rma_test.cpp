@@ -228,6 +228,36 @@ struct Counting {
   }
 };
 
+// As Sandia OpenSHMEM does with those of its contexts.
+TEST(Counters, MayBeBoundToAnEndpointThatIsEnabled) {
+  PairOfNodes pair;
+  Counting ca, cb;
+  ca.open(pair.a.domain, pair.a.ep);
+  cb.open(pair.b.domain, pair.b.ep);
+  pair.a.others = {&ca.send->fid, &ca.recv->fid, &ca.write->fid, &ca.remote->fid};
+  pair.b.others = {&cb.send->fid, &cb.recv->fid, &cb.write->fid, &cb.remote->fid};
+  char in[8] = {};
+  ASSERT_EQ(fi_recv(pair.b.ep, in, 8, nullptr, FI_ADDR_UNSPEC, nullptr), 0);
+  ASSERT_EQ(fi_inject(pair.a.ep, "abc", 3, pair.to_b), 0);
+  EXPECT_EQ(fi_cntr_read(ca.send), 1u);
+  EXPECT_EQ(fi_cntr_read(cb.recv), 1u);
+  fid_mr* mr = nullptr;
+  ASSERT_EQ(fi_mr_reg(pair.b.domain, in, 8, FI_REMOTE_WRITE, 0, 0, 0, &mr, nullptr), 0);
+  ASSERT_EQ(fi_inject_writedata(pair.a.ep, "ef", 2, 33, pair.to_b,
+                                reinterpret_cast<std::uint64_t>(in), fi_mr_key(mr)),
+            0);
+  EXPECT_EQ(fi_cntr_read(ca.write), 1u);
+  EXPECT_EQ(fi_cntr_read(cb.remote), 1u);
+  EXPECT_EQ(fi_close(&mr->fid), 0);
+  fid_cq* queue = nullptr;
+  fi_cq_attr attr{};
+  attr.format = FI_CQ_FORMAT_TAGGED;
+  ASSERT_EQ(fi_cq_open(pair.a.domain, &attr, &queue, nullptr), 0);
+  EXPECT_EQ(fi_ep_bind(pair.a.ep, &queue->fid, FI_TRANSMIT), -FI_EOPBADSTATE)
+      << "queues are bound before";
+  EXPECT_EQ(fi_close(&queue->fid), 0);
+}
+
 TEST(Counters, CountWhatTheyAreBoundFor) {
   Counting ca, cb;
   NodeOptions options;
