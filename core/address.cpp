@@ -47,6 +47,10 @@ Result<Address> Address::decode(const void* bytes, std::size_t length) {
                                              "range",
                                              data, credit, establishment)};
   }
+  if (address.receive_size() < kLeastReceive || address.receive_size() > kMostReceive) {
+    return Status{Code::invalid, fmt::format("address: receives of {} bytes, {} to {} are allowed",
+                                             address.receive_size(), kLeastReceive, kMostReceive)};
+  }
   return address;
 }
 

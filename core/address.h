@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <string>
 
@@ -18,14 +19,17 @@ inline constexpr std::size_t kMaxEstablishmentQps = 2;
 
 struct Address {
   static constexpr std::uint16_t kMagic = 0x5455;  // "UT"
-  static constexpr std::uint16_t kVersion = 10;    // of address, wire and ring layouts together
+  static constexpr std::uint8_t kVersion = 11;     // of address, wire and ring layouts together
+  static constexpr std::uint32_t kSizeUnit = 64;   // of data receives and ring entries, bytes
+  static constexpr std::uint32_t kLeastReceive = 512, kMostReceive = 64 * 1024;  // bytes
+  static constexpr std::uint16_t kDatagrams = 1u << 15;
 
   std::uint16_t magic = kMagic;
-  std::uint16_t version = kVersion;
-  std::uint16_t lid = 0;
+  std::uint8_t version = kVersion;
   std::uint8_t counts = 0;  // data targets (bits 0-3), credit (4-5), establishment (6-7)
-  std::uint8_t sizes =
-      0;  // log2 of data receive size - 9 (bits 0-2), UD (3), log2 of first credits (4-7)
+  std::uint16_t lid = 0;
+  // Data receive size / kSizeUnit (bits 0-10), log2 of first credits (11-14), UD (15).
+  std::uint16_t sizes = 0;
   std::uint64_t id = 0;  // unique per endpoint: never reused within a job
   std::array<std::uint8_t, 16> gid{};
   std::uint32_t pid = 0;  // of the process, for messages to people
@@ -36,11 +40,16 @@ struct Address {
   [[nodiscard]] unsigned data_qps() const noexcept { return counts & 15u; }
   [[nodiscard]] unsigned credit_qps() const noexcept { return counts >> 4 & 3u; }
   [[nodiscard]] unsigned establishment_qps() const noexcept { return counts >> 6 & 3u; }
-  [[nodiscard]] std::uint32_t receive_size() const noexcept { return 512u << (sizes & 7u); }
+  [[nodiscard]] std::uint32_t receive_size() const noexcept { return (sizes & 2047u) * kSizeUnit; }
   // Its queue pairs are UD ones: it starts on UD-sendrecv.
   [[nodiscard]] bool datagrams() const noexcept { return (sizes & kDatagrams) != 0; }
-  static constexpr std::uint8_t kDatagrams = 8;
-  [[nodiscard]] std::uint32_t credits() const noexcept { return 1u << (sizes >> 4); }
+  [[nodiscard]] std::uint32_t credits() const noexcept { return 1u << (sizes >> 11 & 15u); }
+  // Bytes, a multiple of kSizeUnit and at most 64 KiB; a power of two.
+  void set_sizes(std::uint32_t receive_size, std::uint32_t credits, bool datagrams) noexcept {
+    sizes = static_cast<std::uint16_t>(receive_size / kSizeUnit |
+                                       static_cast<unsigned>(std::bit_width(credits) - 1) << 11 |
+                                       (datagrams ? kDatagrams : 0u));
+  }
   [[nodiscard]] std::uint32_t dct_number(std::size_t i) const noexcept {
     return dct[i][0] | std::uint32_t{dct[i][1]} << 8 | std::uint32_t{dct[i][2]} << 16;
   }
@@ -50,7 +59,7 @@ struct Address {
   }
 
   void seal() noexcept;  // computes `check`
-  // Errors: invalid (magic, check, counts), version (another Turnout).
+  // Errors: invalid (magic, check, counts, sizes), version (another Turnout).
   [[nodiscard]] static Result<Address> decode(const void* bytes, std::size_t length);
   [[nodiscard]] std::string to_string() const;
   friend bool operator==(const Address&, const Address&) = default;

@@ -128,12 +128,9 @@ Status EndpointCore::start() {
   if (Status status = create_queues(); !status.ok()) return status;
   std::uint64_t receive_size = settings_.ring_entry_size;
   if (over_datagrams()) receive_size = std::min<std::uint64_t>(receive_size, device_->mtu());
-  const unsigned sizes = static_cast<unsigned>(std::bit_width(receive_size) - 1 - 9) |
-                         (over_datagrams() ? Address::kDatagrams : 0u);
-  const auto credits = static_cast<unsigned>(std::bit_width(first_credits()) - 1);
   address_.counts = static_cast<std::uint8_t>(data_targets() | settings_.credit_qps << 4 |
                                               settings_.establishment_qps << 6);
-  address_.sizes = static_cast<std::uint8_t>(sizes | credits << 4);
+  address_.set_sizes(static_cast<std::uint32_t>(receive_size), first_credits(), over_datagrams());
   address_.seal();
   if (settings_.policy == "dc-rdma-od" || settings_.policy == "static:dc-rdma") {
     first_message_ = ChannelKind::dc_rdma;

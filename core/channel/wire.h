@@ -203,8 +203,8 @@ struct ControlMessage {
   Control type{};
   // ChannelKind asked for or switched to; credit: rc_sr if they are of the own receives
   std::uint8_t kind = 0;
-  Refusal refusal = Refusal::none;      // switched: why not to the kind asked for
-  std::uint8_t entry_log2 = 0;          // bytes of one ring entry
+  Refusal refusal = Refusal::none;  // switched: why not to the kind asked for
+  std::uint8_t reserved = 0;
   std::uint32_t index = kUnknownIndex;  // of the sender in the receiver's table
   std::uint64_t sender = 0;             // Address::id of the sender
   std::uint32_t request = 0;  // number of the request answered; credit: that named what it is for
@@ -225,7 +225,7 @@ struct ControlMessage {
   std::uint32_t status = 0;                 // fin: 0 or a Code
   std::uint8_t otherwise = 0;     // request: the kind that will do if `kind` cannot be had; 0: none
   std::uint8_t ring_checked = 0;  // request: what is written into the ring carries checksums
-  std::uint8_t reserved[2] = {};
+  std::uint16_t entry_units = 0;  // request: bytes of one ring entry / Address::kSizeUnit
   // Over UD: of the control messages to this peer. switched, bye, resumed: control messages sent
   // into receives of a queue pair's own so far; again: such that came.
   std::uint32_t sequence = 0;
@@ -285,8 +285,9 @@ struct Datagram {
 static_assert(sizeof(Datagram) == 32);
 inline constexpr std::uint32_t kGrhBytes = 40;  // in front of every datagram received
 inline constexpr std::uint32_t kDatagramOffset = kGrhBytes + sizeof(Datagram);
-// The smallest ring entry, data receive and MTU that are allowed.
-inline constexpr std::size_t kLeastMessage = 512;
+// The smallest ring entry, data receive and MTU that are allowed, and the largest of the first two.
+inline constexpr std::size_t kLeastMessage = Address::kLeastReceive;
+inline constexpr std::size_t kMostMessage = Address::kMostReceive;
 static_assert(kDatagramOffset + sizeof(Header) + sizeof(Introduction) + sizeof(Atomic) +
                   kAtomicLimit <=
               kLeastMessage);

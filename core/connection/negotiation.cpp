@@ -118,7 +118,7 @@ void EndpointCore::send_request(Peer& peer) {
     message.ring_rkey = peer.ring->rkey();
     message.ring_entries = peer.ring->entries();
     message.ring_checked = peer.ring->checked() ? 1 : 0;
-    message.entry_log2 = static_cast<std::uint8_t>(std::bit_width(peer.ring->entry_size()) - 1);
+    message.entry_units = static_cast<std::uint16_t>(peer.ring->entry_size() / Address::kSizeUnit);
   }
   send_control(peer, Purpose::establishment, message);
 }
@@ -236,11 +236,10 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
     switch_sending(peer, to, message.request);
     return;
   }
-  const std::uint32_t entry_size =
-      message.entry_log2 >= 9 && message.entry_log2 <= 16 ? 1u << message.entry_log2 : 0;
+  const std::uint32_t entry_size = message.entry_units * Address::kSizeUnit;
   const bool bad_ring =
-      over_ring(to) &&
-      (message.ring_entries == 0 || message.ring_entries > kMaxRingEntries || entry_size == 0);
+      over_ring(to) && (message.ring_entries == 0 || message.ring_entries > kMaxRingEntries ||
+                        entry_size < wire::kLeastMessage || entry_size > wire::kMostMessage);
   const bool bad_kind =
       (!over_ring(to) && !messages_over_rc(to)) || (to != ChannelKind::rc_rdma && over_datagrams());
   const bool bad_receives =
@@ -249,9 +248,9 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
   const bool bad_number = over_connection(to) && number_of(message.qp_number) == 0;
   if (bad_kind || bad_ring || bad_receives || bad_number) {
     TURNOUT_LOG(connection, error,
-                "{}: request of channel {} with {} entries of 2^{} bytes, queue pair {} and {} "
+                "{}: request of channel {} with {} entries of {} bytes, queue pair {} and {} "
                 "receives of its own",
-                peer.address.to_string(), message.kind, message.ring_entries, message.entry_log2,
+                peer.address.to_string(), message.kind, message.ring_entries, entry_size,
                 number_of(message.qp_number), message.credits);
     refuse(peer, message.request, wire::Refusal::device);
     return;

@@ -15,6 +15,7 @@ Address valid_address() {
   Address address;
   address.id = 42;
   address.counts = 4 | 2 << 4 | 2 << 6;
+  address.set_sizes(4096, 4, false);
   address.seal();
   return address;
 }
@@ -27,6 +28,29 @@ TEST(Address, RoundTrip) {
   ASSERT_TRUE(decoded.ok());
   EXPECT_EQ(decoded.value(), address);
   EXPECT_EQ(decoded.value().dct_number(7), 0xabcdefu);
+}
+
+TEST(Address, TellsSizesThatAreNoPowersOfTwo) {
+  for (const std::uint32_t size : {512u, 576u, 640u, 3072u, 4096u, 6144u, 64512u, 65536u}) {
+    for (const bool datagrams : {false, true}) {
+      Address address = valid_address();
+      address.set_sizes(size, 32768, datagrams);
+      address.seal();
+      const auto decoded = Address::decode(&address, sizeof address);
+      ASSERT_TRUE(decoded.ok()) << size;
+      EXPECT_EQ(decoded.value().receive_size(), size);
+      EXPECT_EQ(decoded.value().credits(), 32768u);
+      EXPECT_EQ(decoded.value().datagrams(), datagrams);
+    }
+  }
+  for (const std::uint32_t size : {0u, 448u, 65600u}) {
+    Address address = valid_address();
+    address.set_sizes(size, 1, false);
+    address.seal();
+    const auto decoded = Address::decode(&address, sizeof address);
+    EXPECT_EQ(decoded.status().code(), Code::invalid) << size;
+    EXPECT_NE(decoded.status().text().find("receives of"), std::string::npos);
+  }
 }
 
 TEST(Address, EveryDamagedByteIsNoticed) {

@@ -355,7 +355,7 @@ TEST_F(Xrc, WordsOutOfTurnAreDropped) {
     message.request = 77;
     message.qp_number = 5;
     message.ring_entries = 8;
-    message.entry_log2 = 12;
+    message.entry_units = 4096 / Address::kSizeUnit;
     ForgedMessages::send(world, 0, 1, message);
     for (int n = 0; n < 5; ++n) {
       swap(world, 64, 0, 1);

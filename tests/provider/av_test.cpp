@@ -12,6 +12,7 @@ Address made_up(std::uint64_t id) {
   Address address;
   address.id = id;
   address.counts = 4 | 2 << 4 | 2 << 6;
+  address.set_sizes(4096, 4, false);
   address.seal();
   return address;
 }

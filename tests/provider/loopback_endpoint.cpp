@@ -84,6 +84,7 @@ LoopbackEndpoint::LoopbackEndpoint(EndpointOptions options)
       context_size_(options.context_size) {
   address_.id = next_id++;
   address_.counts = 4 | 2 << 4 | 2 << 6;
+  address_.set_sizes(4096, 4, false);
   address_.pid = static_cast<std::uint32_t>(getpid());
   address_.seal();
   alive().push_back(this);

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "base/settings.h"
+#include "base/value.h"
 #include "core/protocol/atomics.h"
 #include "sim/simulation.h"
 
@@ -49,12 +50,17 @@ struct Plan {
   }
 };
 
-std::uint64_t random_bytes(Random& random) {
+// About the eager limit, where entries have so many bytes.
+std::uint64_t about(Random& random, std::uint64_t entry) {
+  return entry - 196 + random.below(250);
+}
+
+std::uint64_t random_bytes(Random& random, std::uint64_t entry) {
   switch (random.below(8)) {
     case 0:
       return 0;
     case 1:
-      return 3900 + random.below(250);  // about the eager limit
+      return about(random, entry);
     case 2:
       return random.below(70'000);
     default:
@@ -63,12 +69,12 @@ std::uint64_t random_bytes(Random& random) {
 }
 
 // Every threshold of large messages, and eager ones among them.
-std::uint64_t random_large_bytes(Random& random) {
+std::uint64_t random_large_bytes(Random& random, std::uint64_t entry = 4096) {
   switch (random.below(5)) {
     case 0:
       return random.below(400);
     case 1:
-      return 3900 + random.below(250);  // about the eager limit
+      return about(random, entry);
     case 2:
       return 8192 - 2 + random.below(5);  // a segment or two
     default:
@@ -291,6 +297,15 @@ ScheduleOutcome play(std::uint64_t seed, const Circumstances& given, const MoreS
     }
   }
   if (datagrams) options.settings.emplace_back("start_channel", "ud");
+  // Mostly no powers of two; unexpected_memory is one entry at least.
+  Random entry(seed ^ 0x656e74);
+  if (entry.below(2) == 0) {
+    options.settings.emplace_back("ring_entry_size",
+                                  pick(entry, {"512", "576", "640", "3KiB", "4032"}));
+  } else if (entry.below(2) == 0) {
+    options.settings.emplace_back("ring_entry_size", pick(entry, {"6KiB", "20032", "63KiB"}));
+    options.settings.emplace_back("unexpected_memory", pick(entry, {"63KiB", "32MiB"}));
+  }
   Random own(seed ^ 0x6f776e);
   if (!datagrams && own.below(4) == 0) {
     options.settings.emplace_back("policy", "ardma-sr");  // instead of what was drawn
@@ -340,12 +355,16 @@ ScheduleOutcome play(std::uint64_t seed, const Circumstances& given, const MoreS
     plan->wild.push_back(random.below(8) == 0 && !deaths);
     plan->any_wild = plan->any_wild || plan->wild.back();
   }
+  std::uint64_t entry_size = 4096;
+  for (const auto& [name, value] : options.settings) {
+    if (name == "ring_entry_size") entry_size = value::parse_bytes(value).value();
+  }
   const std::uint64_t count = (50 + random.below(250)) * times;
   for (std::uint64_t i = 0; i < count; ++i) {
     Planned p{};
     p.from = static_cast<std::uint32_t>(random.below(options.ranks));
     p.to = static_cast<std::uint32_t>(random.below(options.ranks));
-    p.bytes = large ? random_large_bytes(random) : random_bytes(random);
+    p.bytes = large ? random_large_bytes(random, entry_size) : random_bytes(random, entry_size);
     p.tag = random.below(3);
     plan->sends[p.from].push_back(p);
     plan->receives[p.to].push_back(p);

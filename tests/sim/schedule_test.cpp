@@ -16,7 +16,7 @@ namespace turnout::sim {
 namespace {
 
 // Of seed 7. A change of protocol, engine or schedule changes it, and is meant to be seen here.
-constexpr std::uint64_t kHashOfTen = 0xdcafcc405345298f;
+constexpr std::uint64_t kHashOfTen = 0x1b8c2f2e96a9575a;
 
 // Of the first seeds, all of which hold; the counts of all.
 template <class Play>
@@ -153,7 +153,7 @@ TEST(Schedules, NeverExceedASmallBudget) {
   std::uint64_t full = 0, gave_up = 0;
   const auto sum = sum_of(300, [&](std::uint64_t seed) {
     const ScheduleOutcome outcome = play_scarce_schedule(seed);
-    if (outcome.fullest > 0.97) ++full;
+    if (outcome.fullest > 0.93) ++full;  // a sixteenth is promised to operations
     if (outcome.gave_up) ++gave_up;
     return outcome;
   });
