@@ -1,7 +1,6 @@
 #include "core/endpoint_core.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,7 +17,6 @@ namespace turnout {
 namespace {
 
 constexpr std::uint32_t kTickEvery = 64;  // progress calls between two looks at the clock
-constexpr Nanoseconds kCloseTimeout = 1'000'000'000;
 
 // Unlike a process id it is never reused within a job.
 std::uint64_t unique_id() {
@@ -71,6 +69,7 @@ EndpointCore::EndpointCore(const Settings& settings, Clock& clock, EndpointOptio
   if (!background_) {
     background_ = settings.setup_thread ? make_background_thread() : make_foreground();
   }
+  departing_.reserve(kPollBatch);
   address_.id = options.id;
   if (settings_.data_qps == 0) settings_.data_qps = settings_.policy == "dc-rdma-od" ? 28 : 4;
 }
@@ -168,7 +167,8 @@ Status EndpointCore::start() {
 
 EndpointCore::~EndpointCore() {
   if (started_) {
-    while (!close()) sched_yield();  // peers have to answer, and may need this processor for it
+    while (!close()) {
+    }
     if (settings_.report != "0" && !settings_.report.empty()) {
       if (Status s = publish(report(), settings_.report, settings_.report_job); !s.ok()) {
         TURNOUT_LOG(endpoint, warn, "no report: {}", s.text());
@@ -176,108 +176,6 @@ EndpointCore::~EndpointCore() {
     }
   }
   if (domain_ != nullptr) domain_->forget_queue(data_srq_.get());
-}
-
-// From here on the application's buffers are its own again: nothing may be read from or put into
-// them, and nobody waits for completions any more. What was taken over as a copy is still sent.
-void EndpointCore::abandon_user_buffers() {
-  for (const bool tagged : {true, false}) {
-    while (RecvOperation* const receive = matcher_.posted(tagged).first()) unpost(*receive);
-  }
-  for (Peer* peer : backlogged_) {
-    // What stands behind a message that cannot be sent any more is dropped with it: order is kept.
-    bool dropped = false;
-    for (SendOperation* operation = peer->backlog.first(); operation != nullptr;) {
-      SendOperation* const next = operation->next;
-      dropped = dropped || (operation->copy == nullptr && operation->pieces.total > 0);
-      if (dropped) {
-        peer->backlog.remove(operation);
-        end_send(*operation, Status{Code::canceled, "the endpoint closes"});
-      }
-      operation = next;
-    }
-  }
-  while (UnexpectedMessage* const message = waiting_.pop_front()) release_unexpected(*message);
-  while (SendOperation* const operation = pulled_.pop_front()) operation->pull = 0;
-  granted_.clear();
-  revoking_.clear();
-  end_pulls(nullptr);
-  for (Transfer* transfer = active_transfers_.first(); transfer != nullptr;) {
-    Transfer* const next = transfer->next;
-    transfer->status = Status{Code::canceled, "the endpoint closes"};
-    pump(*transfer);
-    transfer = next;
-  }
-}
-
-// What was taken over from the application (injected messages, eager data) shall reach its peers,
-// and they shall know that nothing follows; but a peer that stopped receiving must not hold us for
-// ever.
-bool EndpointCore::close() {
-  if (!started_ || closing_phase_ == Closing::closed) return true;
-  if (closing_phase_ == Closing::open) {
-    closing_ = true;
-    abandon_user_buffers();
-    close_deadline_ = clock_.now() + kCloseTimeout;
-    closing_phase_ = Closing::flushing;
-  }
-  progress();
-  const bool late = ticks_ == 0 && clock_.now() >= close_deadline_;
-  if (closing_phase_ == Closing::flushing) {
-    const bool flushed = backlogged_.empty() && pending_control_.empty() && answering_.empty() &&
-                         recovering_.empty() && xrc_lost_.empty();
-    if (!late && !flushed) return false;
-    say_goodbye();
-    closing_phase_ = Closing::parting;
-  }
-  if (closing_phase_ == Closing::parting) {
-    if (!late && !pending_control_.empty()) return false;
-    if (!over_datagrams()) probe_before_close();
-    closing_phase_ = Closing::draining;
-  }
-  // What a connection loses now is still sent again; what was written over one of a node is known
-  // to be there.
-  const bool made_good = recovering_.empty() && xrc_lost_.empty() &&
-                         std::all_of(node_links_.begin(), node_links_.end(), [](const auto& link) {
-                           return !link.second->queue || link.second->queue->idle();
-                         });
-  const bool drained =
-      made_good &&
-      (over_datagrams() ? links_settled()
-                        : std::all_of(queues_.begin(),
-                                      queues_.begin() + static_cast<std::ptrdiff_t>(base_queues_),
-                                      [](const SendQueue* queue) { return queue->idle(); }) &&
-                              std::none_of(peers_.begin(), peers_.end(),
-                                           [](const auto& peer) { return waits_over_rc(*peer); }));
-  if (!late && !drained) return false;
-  closing_phase_ = Closing::closed;
-  return true;
-}
-
-void EndpointCore::say_goodbye() {
-  for (auto& peer : peers_) {
-    if (peer->lost || peer->self || peer->remote_index == wire::kUnknownIndex) continue;
-    wire::ControlMessage bye;
-    bye.type = wire::Control::bye;
-    say_last(*peer, &bye);
-    send_control(*peer, Purpose::credit, bye);
-  }
-}
-
-// Messages may wait for a receive; ring writes, which may be left unsignalled, wait for nobody.
-void EndpointCore::probe_before_close() {
-  for (const auto& peer : peers_) {
-    if (waits_over_rc(*peer)) probe_over_rc(*peer);
-  }
-  for (const auto& [node, link] : node_links_) probe_link(*link);
-  for (auto& initiators : initiators_) {
-    for (auto& queue : initiators) {
-      if (queue->idle() || queue->full()) continue;
-      if (Peer* const peer = find_peer(queue->newest().peer); peer != nullptr && !peer->lost) {
-        probe(*peer, *queue);
-      }
-    }
-  }
 }
 
 bool EndpointCore::progress_now() {
@@ -343,6 +241,7 @@ bool EndpointCore::poll_receive_queue() {
   ibv_wc entries[kPollBatch];
   const int n = ibv_poll_cq(receive_cq_.get(), kPollBatch, entries);
   charge(Work::poll_cq, 1);
+  note_goodbyes({entries, static_cast<std::size_t>(std::max(n, 0))});
   for (int i = 0; i < n; ++i) {
     const ibv_wc& wc = entries[i];
     if ((wc.wr_id & kOwnReceive) != 0) [[unlikely]] {
@@ -366,8 +265,25 @@ bool EndpointCore::poll_receive_queue() {
       on_data(buffer, wc.byte_len);
     }
   }
+  departing_.clear();
   if (n < 0) TURNOUT_LOG(channel, error, "ibv_poll_cq of the receive queue failed");
   return n > 0;
+}
+
+// Who says goodbye further down is gone by now, perhaps: what comes before it is answered by no
+// control message, which could only fail.
+void EndpointCore::note_goodbyes(std::span<const ibv_wc> entries) noexcept {
+  if (over_datagrams()) return;
+  for (const ibv_wc& wc : entries) {
+    if ((wc.wr_id & kControlReceive) == 0 || wc.status != IBV_WC_SUCCESS ||
+        wc.byte_len < sizeof(wire::ControlMessage)) {
+      continue;
+    }
+    wire::ControlMessage message;
+    std::memcpy(&message, control_receive_pool_.data(static_cast<std::uint32_t>(wc.wr_id)),
+                sizeof message);
+    if (message.type == wire::Control::bye) departing_.push_back(message.sender);
+  }
 }
 
 bool EndpointCore::poll_send_queue() {

@@ -22,6 +22,7 @@
 //   connection/negotiation.cpp   J1-J5: changing channels, the RC pool
 //   connection/recovery.cpp      connections that failed while both processes live
 //   connection/tear_down.cpp     connections that give their place to others
+//   connection/closing.cpp       the end: what was taken over is delivered, and peers are told
 //   connection/xrc_setup.cpp     one connection for all processes of a node
 //   connection/xrc_recovery.cpp  such that failed
 //   connection/hints.cpp         what a sender measures of its side and tells the receiver
@@ -183,19 +184,13 @@ class EndpointCore final : public Endpoint {
   // endpoint_core.cpp
   bool progress_now();
   void tick();
-  void say_goodbye();
-  void probe_before_close();
   // What takes receives goes over the pair's queue pair; beside a ring that is what serves large
   // messages.
   [[nodiscard]] static bool sends_over_rc(const Peer& peer) noexcept {
     return peer.send_kind == ChannelKind::rc_srq || peer.own_sender.request != 0;
   }
-  // And may still be under way.
-  [[nodiscard]] static bool waits_over_rc(const Peer& peer) noexcept {
-    return !peer.lost && sends_over_rc(peer) && peer.rc && !peer.rc->idle();
-  }
-  void abandon_user_buffers();
   bool poll_receive_queue();
+  void note_goodbyes(std::span<const ibv_wc> entries) noexcept;
   bool poll_send_queue();
   void on_send_completion(const ibv_wc& wc);
   void on_rc_completion(RcQueue& queue, const ibv_wc& wc);
@@ -730,6 +725,15 @@ class EndpointCore final : public Endpoint {
   // A one-sided operation that needs its connection does not fail for want of a place.
   [[nodiscard]] bool awaits_place(const Peer& peer) const noexcept;
 
+  // connection/closing.cpp
+  void abandon_user_buffers();
+  [[nodiscard]] bool receives_still(PeerId id) noexcept;
+  [[nodiscard]] const SendRecord* owed(const SendQueue& queue) noexcept;
+  void flush(MessageQueue& queue);
+  [[nodiscard]] const Peer* find_owed();
+  void say_goodbye();
+  void pass_the_gone(MessageQueue& queue);
+
   // connection/hints.cpp
   void count_sent(Peer& peer) noexcept;
   void tell_hints();
@@ -832,6 +836,7 @@ class EndpointCore final : public Endpoint {
   std::vector<Peer*> backlogged_;
   std::vector<Peer*> rings_;  // peers whose ring is polled
   std::deque<PendingControl> pending_control_;
+  std::vector<std::uint64_t> departing_;  // ids of who says goodbye in the batch being looked at
   std::vector<std::uint32_t> to_post_, to_post_control_;  // receive buffers to post again
   std::size_t receives_kept_ = 0;                         // receive buffers held by messages
   // The shared data receive queue, as far as this process knows: completions not polled yet are
@@ -888,10 +893,12 @@ class EndpointCore final : public Endpoint {
   std::uint64_t unexpected_bytes_ = 0;
   Report remote_write_report_;
 
-  enum class Closing : std::uint8_t { open, flushing, parting, draining, closed };
+  enum class Closing : std::uint8_t { open, flushing, parting, closed };
   Closing closing_phase_ = Closing::open;
-  Nanoseconds close_deadline_ = 0;
-  std::uint32_t tick_every_ = 1;  // progress calls between two looks at the clock
+  Nanoseconds close_moved_ = 0;     // when anything did, in the phase
+  Nanoseconds close_word_ = 0;      // told whom it waits for, after so long
+  Nanoseconds close_deadline_ = 0;  // of parting
+  std::uint32_t tick_every_ = 1;    // progress calls between two looks at the clock
   std::uint32_t ticks_ = 0;
   bool in_progress_ = false;
   bool posts_in_progress_ = false;  // what large messages post: see leaves_posting()

@@ -1,14 +1,32 @@
 #include "provider/endpoint.h"
 
 #include <rdma/fi_cm.h>
+#include <sched.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "base/log.h"
 
 namespace turnout::provider {
 namespace {
+
+// Peers have to answer, and may need this processor for it; some do not for long.
+void flush(Endpoint& core) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds kAwake{2};
+  constexpr std::chrono::microseconds kNap{50};
+  const Clock::time_point begun = Clock::now();
+  while (!core.close()) {
+    if (Clock::now() - begun < kAwake) {
+      sched_yield();
+    } else {
+      std::this_thread::sleep_for(kNap);
+    }
+  }
+}
 
 int close_endpoint(fid* f) {
   Ep& ep = Ep::of(f);
@@ -16,6 +34,7 @@ int close_endpoint(fid* f) {
     const Guard guard(ep.domain.lock);
     ep.leave_all();
     // What the core still reports while it ends goes to queues, which are alive.
+    flush(*ep.core);
     ep.core.reset();
     return 0;
   });

@@ -74,6 +74,15 @@ class SendQueue {
   [[nodiscard]] const SendRecord& newest() const noexcept {
     return records_[(tail_ - 1) % records_.size()];
   }
+  // The latest record of which that is true; null: it is of none.
+  template <class Condition>
+  [[nodiscard]] const SendRecord* find_newest(Condition&& condition) const {
+    for (std::uint64_t at = tail_; at != head_; --at) {
+      const SendRecord& record = records_[(at - 1) % records_.size()];
+      if (condition(record)) return &record;
+    }
+    return nullptr;
+  }
   [[nodiscard]] std::uint32_t id() const noexcept { return id_; }
   [[nodiscard]] std::uint8_t epoch() const noexcept { return epoch_; }
   [[nodiscard]] ibv_qp* qp() const noexcept { return qp_.get(); }

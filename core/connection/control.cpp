@@ -96,7 +96,13 @@ Result<PeerId> EndpointCore::peer(const Address& address) {
 
 void EndpointCore::send_control(Peer& peer, Purpose purpose, wire::ControlMessage message,
                                 const wire::Detail* detail) {
-  if (peer.lost) return;
+  // Who said goodbye needs nothing, and may be gone; nor does who heard ours wait for more.
+  if (peer.lost || peer.said_bye) return;
+  if (!departing_.empty() && std::find(departing_.begin(), departing_.end(), peer.address.id) !=
+                                 departing_.end()) [[unlikely]] {
+    return;
+  }
+  if (closing_phase_ == Closing::parting && message.type != wire::Control::bye) return;
   message.index = peer.remote_index;
   message.sender = address_.id;
   if (peer.own_sender.credits > 0 && wire::serves_large(message.type) &&
@@ -159,6 +165,7 @@ bool EndpointCore::post_control(MessageQueue& queue, PeerId peer, const Address&
   record.dct = address.dct_number(target);
   record.ah = ah;
   record.dc_key = address.id;
+  record.signalled = closing_;  // who hears our goodbye may go at once: it is not sent twice
   *status = queue.post(record);
   profile_.count_sent(Traffic::control, record.length);
   if (!status->ok()) control_send_pool_.give_back(buffer);
@@ -361,8 +368,8 @@ void EndpointCore::recover(MessageQueue& queue, const ibv_wc& wc) {
   } else if (!records.empty()) {
     const SendRecord failed = records.front();
     records.erase(records.begin());
-    if (failed.peer == kAnyPeer) {  // a stranger that was to be rejected
-      control_send_pool_.give_back(failed.buffer);
+    if (failed.peer == kAnyPeer) {  // a stranger that was to be rejected, or ourselves
+      retire(failed);
     } else if (Peer& peer = *peers_[failed.peer];
                failed.kind == SendRecord::Kind::transfer && refuses_key(wc.status)) {
       on_transfer_done(*failed.transfer, refused_key(peer, failed, wc.status));

@@ -118,7 +118,6 @@ struct Peer {
   bool lost = false;
   bool said_bye = false;
   bool backlogged = false;  // in the endpoint's list
-  bool introduced = false;  // it knows our address, or a message that tells it is under way
   Status loss;              // why it is lost
   ibv_ah* ah = nullptr;
   std::uint8_t data_queue = 0;  // (i + j) mod n of AQPS 3.1: our initiator and its target

@@ -58,8 +58,10 @@ class Slab {
       count = std::min(count, promised_);
       account_.reserve_promised(kind_, count * each(), count);
       promised_ -= count;
-    } else if (!account_.reserve(kind_, count * each(), 0, count)) {
-      return false;
+    } else {
+      while (!account_.reserve(kind_, count * each(), 0, count)) {
+        if ((count /= 2) == 0) return false;
+      }
     }
     blocks_.push_back(std::make_unique<T[]>(count));
     total_ += count;

@@ -86,6 +86,10 @@ void EndpointCore::on_control_datagram(const std::byte* bytes, std::uint32_t len
   }
   if (peer == nullptr || peer->lost) {
     TURNOUT_LOG(connection, debug, "a datagram of {:016x} is dropped", datagram.sender);
+    // It has ended as it should, and waits until we know.
+    if (peer != nullptr && peer->said_bye && datagram.kind != wire::DatagramKind::ack) {
+      send_ack(*peer);
+    }
     return;
   }
   peer->heard_since_tick = true;
@@ -114,6 +118,8 @@ void EndpointCore::on_control_datagram(const std::byte* bytes, std::uint32_t len
   ++link.control_expected;
   owe_ack(*peer, false);
   handle_control(*peer, message, detail);
+  // It waits until we know, and this process may end before it looks at its timers again.
+  if (message.type == wire::Control::bye) send_ack(*peer);
 }
 
 void EndpointCore::take_link_news(Peer& peer, const wire::Datagram& datagram) {

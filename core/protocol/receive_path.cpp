@@ -281,8 +281,12 @@ void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival
     case wire::Type::eager: {
       const bool tagged = (header.flags & wire::kTagged) != 0;
       RecvOperation* const receive = matcher_.find_posted(peer.id, tagged, header.tag);
-      if (receive == nullptr) {
+      if (receive == nullptr && !closing_) {
         keep_unexpected(peer, header, arrival);
+        break;
+      }
+      if (receive == nullptr) {  // nobody will ever receive it; its sender is not to wait
+        release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
         break;
       }
       receive_eager(*receive, peer, header, arrival.payload);
@@ -324,6 +328,10 @@ void EndpointCore::deliver_large(Peer& peer, const wire::Header& header, const w
   RecvOperation* const receive = rts.instead != 0
                                      ? pulls_.find(rts.offer)->receive  // see has_landed()
                                      : matcher_.find_posted(peer.id, tagged, header.tag);
+  if (receive == nullptr && closing_) {
+    release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
+    return;
+  }
   if (receive == nullptr) {
     keep_unexpected(peer, header, arrival);
     return;

@@ -24,6 +24,8 @@ constexpr int kGiveUpAfter = 30;
 
 // Whether there is memory for whatever this message, the next of its stream, needs.
 bool EndpointCore::has_room_for(Peer& peer, const wire::Header& header) {
+  if (closing_) [[unlikely]]
+    return true;  // it is dropped
   if (header.type == wire::Type::atomic) [[unlikely]]
     return may_answer(peer);
   if (messages_.ready()) [[likely]]
