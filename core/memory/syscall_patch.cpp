@@ -264,6 +264,10 @@ std::uint64_t code_at(std::uintptr_t address) noexcept {
   return bytes & ((std::uint64_t{1} << 8 * kReplaced) - 1);
 }
 
+void prepare_to_patch() noexcept {
+  (void)raw(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE, 0, 0);
+}
+
 Result<std::vector<PatchedCall>> patch_calls(const std::vector<const void*>& objects_of) {
   Search search{&objects_of, {}};
   dl_iterate_phdr(look_at, &search);
@@ -294,7 +298,7 @@ Result<std::vector<PatchedCall>> patch_calls(const std::vector<const void*>& obj
     return Status{Code::system, fmt::format("mprotect of new code: {}", std::strerror(error)),
                   error};
   }
-  (void)raw(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE, 0, 0);
+  prepare_to_patch();
   for (std::size_t i = 0; i < calls.size(); ++i) {
     // What was changed until now stays: it does nothing but write to the log.
     if (const int error = lead_to(calls[i], stubs + i * kStub); error != 0) {

@@ -26,6 +26,10 @@ struct PatchedCall {
   long number = -1;            // of the system call; -1: any, in syscall()
 };
 
+// To be called while the process has one thread, where that can be: the kernel then need not wait
+// for all processors (membarrier(2), some 10 ms), as it does when patch_calls() has to ask first.
+void prepare_to_patch() noexcept;
+
 // Five bytes, as the processor would read them.
 [[nodiscard]] std::uint64_t code_at(std::uintptr_t address) noexcept;
 

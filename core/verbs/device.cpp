@@ -141,8 +141,12 @@ Result<std::unique_ptr<Device>> Device::open(const Settings& settings) {
   std::string reasons;
   if (!is_virtual) {
     const bool automatic = settings.device == "auto";
-    const Status loaded = load(Library::system, settings);
-    if (loaded.ok()) {
+    // Without this folder the kernel has no adapter to show, and rdma-core need not be loaded.
+    const bool none = automatic && access("/sys/class/infiniband_verbs", F_OK) != 0;
+    const Status loaded = none ? Status() : load(Library::system, settings);
+    if (none) {
+      reasons = "no adapter at all";
+    } else if (loaded.ok()) {
       // With several adapters one with DC is preferred.
       const std::string wanted = automatic ? std::string() : settings.device;
       const bool ud = settings.start_channel == "ud" || settings.policy == "static:ud-sendrecv";
