@@ -4,8 +4,11 @@
 #pragma once
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdint>
 #include <utility>
 
 namespace turnout {
@@ -16,6 +19,16 @@ namespace turnout {
   const int moved = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
   close(fd);
   return moved;
+}
+
+// Makes a file this large (ftruncate(2)); false with errno. Where the process may not have such
+// files that is EFBIG, and not the signal SIGXFSZ, which would end it.
+[[nodiscard]] inline bool set_size(int fd, std::uint64_t size) noexcept {
+  if (rlimit most{}; getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < size) {
+    errno = EFBIG;
+    return false;
+  }
+  return ftruncate(fd, static_cast<off_t>(size)) == 0;
 }
 
 // Owns one file descriptor and closes it. Moves, does not copy; any thread, one at a time.

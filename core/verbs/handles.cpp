@@ -23,6 +23,8 @@ Status failure(const char* verb, const std::string& object, int error) {
     advice = "; raise the locked-memory limit (ulimit -l unlimited) or lower TURNOUT_MEMORY_BUDGET";
   } else if (error == EMFILE || error == ENFILE) {
     advice = "; raise the limit of open files (ulimit -n)";
+  } else if (error == EFBIG) {
+    advice = "; raise the limit of files' sizes (ulimit -f)";
   } else if (error == EPERM || error == EACCES) {
     code = Code::permission;
     advice = "; this user may not use the device";

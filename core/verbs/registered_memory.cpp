@@ -52,7 +52,7 @@ Result<RegisteredMemory> RegisteredMemory::create(const Device& device, std::siz
   }
   const std::size_t size = (length + page - 1) / page * page;
   memory.fd_ = above_standard(memfd_create("turnout", MFD_CLOEXEC));
-  if (memory.fd_ < 0 || ftruncate(memory.fd_, static_cast<off_t>(size)) != 0) {
+  if (memory.fd_ < 0 || !set_size(memory.fd_, size)) {
     return failure("memfd_create", fmt::format("a buffer of {} bytes", size), errno);
   }
   void* const address = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd_, 0);

@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/file_descriptor.h"
 #include "hca/abi/verbs.h"
 #include "hca/device/failed.h"
 #include "hca/device/identity.h"
@@ -90,7 +91,7 @@ ibv_dm* alloc_dm(ibv_context* context, ibv_alloc_dm_attr* attr) {
   } while (!given.compare_exchange_weak(before, before + length));
   const int fd = memfd_create(kName, MFD_CLOEXEC);
   Dm* dm = nullptr;
-  if (fd >= 0 && ftruncate(fd, static_cast<off_t>(length)) == 0) dm = map(context, fd, length);
+  if (fd >= 0 && set_size(fd, length)) dm = map(context, fd, length);
   if (dm == nullptr) {
     const int error = errno;
     if (fd >= 0) ::close(fd);

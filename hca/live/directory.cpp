@@ -2,16 +2,23 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cinttypes>
+#include <compare>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <set>
+#include <utility>
 
 #include "base/abstract_name.h"
 #include "base/file_descriptor.h"
@@ -24,22 +31,92 @@ std::string prefix(const std::string& fabric) {
   return fmt::format("turnout/{:x}/{}/", geteuid(), fabric);
 }
 
-// A socket with this abstract name; -1 and errno, EADDRINUSE when somebody has it.
+// A socket that listens at this abstract name, so that who comes can ask whose it is; -1 and errno,
+// EADDRINUSE when somebody has it.
 int bind_name(const std::string& name) noexcept {
   if (name.size() > AbstractName::kLongest) {
     errno = ENAMETOOLONG;
     return -1;
   }
   const AbstractName bound(name);
-  const int fd = above_standard(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const int fd = above_standard(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (fd < 0) return -1;
-  shutdown(fd, SHUT_RDWR);  // nobody shall fill its buffer
-  if (bind(fd, bound.address(), bound.length()) == 0) return fd;
+  if (bind(fd, bound.address(), bound.length()) == 0 && listen(fd, SOMAXCONN) == 0) return fd;
   const int error = errno;
   close(fd);
   errno = error;
   return -1;
 }
+
+// A connection to the name, if a process of this user listens there, and that process.
+Descriptor connect_to(const std::string& name, pid_t* pid = nullptr) noexcept {
+  if (name.size() > AbstractName::kLongest) return {};
+  const AbstractName bound(name);
+  Descriptor fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd || connect(fd.get(), bound.address(), bound.length()) != 0) return {};
+  ucred owner{};
+  socklen_t length = sizeof owner;
+  if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &owner, &length) != 0 ||
+      owner.uid != geteuid()) {
+    return {};
+  }
+  if (pid != nullptr) *pid = owner.pid;
+  return fd;
+}
+
+// What comes after `begins` in the names that begin so. Errors: system.
+Result<std::set<std::string>> names_after(const std::string& begins) {
+  std::set<std::string> found;
+  // The kernel gives the list in pieces, and may leave out a name when another goes away between
+  // two of them: what is missing the first time is there the second.
+  for (int pass = 0; pass < 2; ++pass) {
+    std::ifstream names("/proc/net/unix");
+    if (!names) {
+      return Status(Code::system,
+                    "cannot read /proc/net/unix, where the adapter's processes are told", errno);
+    }
+    const std::string wanted = " @" + begins;
+    for (std::string line; std::getline(names, line);) {
+      const std::size_t at = line.find(wanted);
+      if (at != std::string::npos) found.insert(line.substr(at + wanted.size()));
+    }
+  }
+  return found;
+}
+
+// Lamport's bakery, of names: a process that wants the lock binds prefix + "0/KEY" while it chooses
+// its number, then prefix + "NUMBER/KEY" with a number above all that are there. The lowest number
+// has the lock. KEY is drawn by lot, so that nobody can bind it before.
+struct Ticket {
+  std::uint32_t number = 0;  // 0: it is being chosen
+  std::uint64_t key = 0;
+  auto operator<=>(const Ticket&) const = default;
+};
+
+std::string name_of(const std::string& begins, const Ticket& ticket) {
+  return fmt::format("{}{:x}/{:x}", begins, ticket.number, ticket.key);
+}
+
+// In order, those of other users among them. Errors: system.
+Result<std::vector<Ticket>> list_tickets(const std::string& begins) {
+  auto names = names_after(begins);
+  if (!names) return names.status();
+  std::vector<Ticket> tickets;
+  for (const std::string& name : *names) {
+    Ticket ticket;
+    int end = 0;
+    if (std::sscanf(name.c_str(), "%" SCNx32 "/%" SCNx64 "%n", &ticket.number, &ticket.key, &end) ==
+            2 &&
+        name_of({}, ticket) == name) {
+      tickets.push_back(ticket);
+    }
+  }
+  std::sort(tickets.begin(), tickets.end());
+  return tickets;
+}
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::seconds kLockTimeout{10};
 
 }  // namespace
 
@@ -49,28 +126,22 @@ std::uint64_t own_pid_namespace() noexcept {
 }
 
 Result<std::vector<Member>> list_members(const std::string& fabric) {
-  std::ifstream names("/proc/net/unix");
-  if (!names) {
-    return Status(Code::system,
-                  "cannot read /proc/net/unix, where the adapter's processes are told", errno);
-  }
-  const std::string begins = " @" + prefix(fabric);
+  auto names = names_after(prefix(fabric));
+  if (!names) return names.status();
   std::vector<Member> members;
-  for (std::string line; std::getline(names, line);) {
-    const std::size_t at = line.find(begins);
-    if (at == std::string::npos) continue;
+  for (const std::string& name : *names) {
     Member member{};
     unsigned pid = 0, fd = 0, copy = 0;
     int end = 0;
-    const char* const rest = line.c_str() + at + begins.size();
-    if (std::sscanf(rest, "%" SCNx64 "/%x/%x/%x%n", &member.pid_namespace, &pid, &fd, &copy,
+    if (std::sscanf(name.c_str(), "%" SCNx64 "/%x/%x/%x%n", &member.pid_namespace, &pid, &fd, &copy,
                     &end) != 4 ||
-        rest[end] != '\0' || pid > INT32_MAX || fd > INT32_MAX) {
-      continue;  // the lock, or rubbish
+        name[static_cast<std::size_t>(end)] != '\0' || pid > INT32_MAX || fd > INT32_MAX) {
+      continue;  // the lock's, or rubbish
     }
     member.pid = static_cast<pid_t>(pid);
     member.fd = static_cast<int>(fd);
-    members.push_back(member);
+    member.name = prefix(fabric) + name;
+    members.push_back(std::move(member));
   }
   return members;
 }
@@ -99,7 +170,7 @@ int create_memory(const std::string& fabric, std::uint64_t size) noexcept {
   std::snprintf(name, sizeof name, "turnout-%s", fabric.c_str());
   const int fd = above_standard(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (fd < 0) return -1;
-  if (ftruncate(fd, static_cast<off_t>(size)) == 0 &&
+  if (set_size(fd, size) &&
       fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
     return fd;
   }
@@ -120,13 +191,62 @@ int announce(const std::string& fabric, int fd) noexcept {
   return -1;
 }
 
-int lock_directory(const std::string& fabric) noexcept {
-  const std::string name = prefix(fabric) + "lock";
-  for (int tries = 0;; ++tries) {
-    const int fd = bind_name(name);
-    if (fd >= 0 || errno != EADDRINUSE || tries == 10'000) return fd;
-    usleep(1000);
+bool is_of_this_user(const std::string& name) noexcept {
+  return static_cast<bool>(connect_to(name));
+}
+
+Result<Descriptor> lock_directory(const std::string& fabric) {
+  const std::string begins = prefix(fabric) + "lock/";
+  const auto failure = [&](const char* what) {
+    return Status(Code::system, fmt::format("{} for the lock of fabric {}", what, fabric), errno);
+  };
+  Ticket own;
+  constexpr int kKeyBits = 48;
+  if (getrandom(&own.key, sizeof own.key, 0) != sizeof own.key) return failure("getrandom");
+  own.key >>= 64 - kKeyBits;
+  Descriptor chooses(bind_name(name_of(begins, own)));
+  if (!chooses) return failure("binding a name");
+  auto tickets = list_tickets(begins);
+  if (!tickets) return tickets.status();
+  own.number = 1;
+  for (auto ticket = tickets->rbegin(); ticket != tickets->rend() && ticket->number > 0; ++ticket) {
+    if (ticket->number == UINT32_MAX || !connect_to(name_of(begins, *ticket))) continue;
+    own.number = ticket->number + 1;
+    break;
   }
+  Descriptor held(bind_name(name_of(begins, own)));
+  if (!held) return failure("binding a name");
+  chooses.reset();
+
+  const Clock::time_point deadline = Clock::now() + kLockTimeout;
+  for (bool again = true; again;) {
+    again = false;
+    tickets = list_tickets(begins);
+    if (!tickets) return tickets.status();
+    for (const Ticket& ticket : *tickets) {
+      // Who is choosing may take our number, and have the lower key.
+      if (ticket.number != 0 && ticket >= own) break;
+      pid_t holder = 0;
+      const Descriptor other = connect_to(name_of(begins, ticket), &holder);
+      if (!other) continue;  // gone, or another user's
+      pollfd gone{other.get(), POLLIN, 0};
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+      const int result = ::poll(
+          &gone, 1,
+          static_cast<int>(std::max(left, decltype(left){0})));  // it hangs up when the name goes
+      if (result == 0) {
+        return Status(Code::system,
+                      fmt::format("joining fabric {}: process {} of this user has kept it locked "
+                                  "for 10 s: end that process, or set TURNOUT_FABRIC to another "
+                                  "name",
+                                  fabric, holder),
+                      ETIMEDOUT);
+      }
+      again = again || ticket.number == 0 || result < 0;
+    }
+  }
+  return held;
 }
 
 }  // namespace turnout::hca

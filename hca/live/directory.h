@@ -5,8 +5,12 @@
 // that ends with it, too; the name says which descriptor of which process is the memory. Who joins
 // reads the names in /proc/net/unix and opens /proc/PID/fd/FD. What a name says is checked, since
 // any user of the host can bind one: the file must be a memfd of this user's, made for this fabric.
+// Where that cannot be looked at, the name counts only if a process of this user listens at it: the
+// names of others keep nobody out.
 //
-// Sources: unix(7), memfd_create(2), proc(5). Any thread. Descriptors are the caller's to close.
+// Sources: unix(7) (abstract sockets, SO_PEERCRED), memfd_create(2), proc(5); L. Lamport, "A New
+// Solution of Dijkstra's Concurrent Programming Problem", CACM 17(8), 1974. Any thread. Descriptors
+// are the caller's to close.
 // The processes of a fabric share one namespace of processes and one of the network.
 #pragma once
 
@@ -16,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "base/status.h"
 
 namespace turnout::hca {
@@ -24,6 +29,7 @@ struct Member {
   std::uint64_t pid_namespace;  // in which pid means something
   pid_t pid;
   int fd;
+  std::string name;  // of its socket
 };
 
 [[nodiscard]] std::uint64_t own_pid_namespace() noexcept;
@@ -42,8 +48,13 @@ struct Member {
 // all processes that inherited it; -1 and errno.
 [[nodiscard]] int announce(const std::string& fabric, int fd) noexcept;
 
-// Excludes all others who join, until the result is closed. Waits ten seconds at most; -1 and
-// errno.
-[[nodiscard]] int lock_directory(const std::string& fabric) noexcept;
+// A process of this user has bound this name, and lives. Each call takes a place among those that
+// wait to be accepted at the socket, for as long as that has its name: not for a question that is
+// asked all the time.
+[[nodiscard]] bool is_of_this_user(const std::string& name) noexcept;
+
+// Excludes all others who join, until the result is closed. Who comes first is first. Waits ten
+// seconds at most. Errors: system, with the process that has it.
+[[nodiscard]] Result<Descriptor> lock_directory(const std::string& fabric);
 
 }  // namespace turnout::hca

@@ -1,13 +1,11 @@
 #include "hca/live/fabric.h"
 
 #include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -42,24 +40,42 @@ Status failure(Code code, std::string text, int error = 0) {
   return Status(code, std::move(text), error);
 }
 
-// Field 22 of /proc/PID/stat, 0 when there is no such process. No allocation.
-std::uint64_t start_time(std::uint32_t pid) noexcept {
+// What /proc/PID/stat says of a process (proc(5)).
+struct ProcessStat {
+  std::uint64_t start_time = 0;  // 0: there is no such process
+  bool ended = false;            // a zombie: of a thread group that has no other thread
+};
+
+// Errors: false and errno, as those of open(2). No allocation.
+bool read_stat(std::uint32_t pid, ProcessStat& stat) noexcept {
   char path[32], text[1024];
   std::snprintf(path, sizeof path, "/proc/%u/stat", pid);
   const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return 0;
+  if (fd < 0) return errno == ENOENT || errno == ESRCH;
   const ssize_t n = read(fd, text, sizeof text - 1);
   close(fd);
-  if (n <= 0) return 0;
+  if (n <= 0) return true;
   text[n] = '\0';
   const char* p = std::strrchr(text, ')');  // the name may hold anything
-  if (p == nullptr) return 0;
+  if (p == nullptr || p[1] == '\0') return true;
+  const char state = p[2];
   ++p;
+  std::uint64_t threads = 0;
   for (int field = 2; field < 21; ++field) {
     p = std::strchr(p + 1, ' ');
-    if (p == nullptr) return 0;
+    if (p == nullptr) return true;
+    if (field == 19) threads = std::strtoull(p + 1, nullptr, 10);
   }
-  return std::strtoull(p + 1, nullptr, 10);
+  stat.start_time = std::strtoull(p + 1, nullptr, 10);
+  stat.ended = state == 'X' || (state == 'Z' && threads <= 1);
+  return true;
+}
+
+// The system gives up a process's memory first when it ends.
+bool has_no_memory(pid_t pid) noexcept {
+  char byte = 0;
+  iovec here{&byte, 1}, there{nullptr, 1};
+  return process_vm_readv(pid, &here, 1, &there, 1, 0) < 0 && errno == ESRCH;
 }
 
 }  // namespace
@@ -95,19 +111,14 @@ Result<std::shared_ptr<Fabric>> Fabric::open(const std::string& name, std::uint6
 
 Status Fabric::attach(std::uint64_t size) {
   pid_ = getpid();
-  const Descriptor lock(lock_directory(name_));
-  if (!lock) {
-    return failure(Code::system,
-                   fmt::format("fabric {} is kept locked by another process: end it, or set "
-                               "TURNOUT_FABRIC to another name",
-                               label_),
-                   errno);
-  }
-  Status s = find_memory();
+  const Result<Descriptor> lock = lock_directory(name_);
+  if (!lock) return lock.status();
+  std::set<std::string> ours;
+  Status s = find_memory(ours);
   // A process that is ending refuses to be looked at until its name is gone, too: a moment later.
   for (int round = 0; s.code() == Code::permission && round < 1000; ++round) {
     usleep(1000);
-    s = find_memory();
+    s = find_memory(ours);
   }
   if (s && base_ == nullptr) s = make_memory(size);
   if (s) s = join();
@@ -121,13 +132,18 @@ Status Fabric::attach(std::uint64_t size) {
   return {};
 }
 
-Status Fabric::find_memory() {
+Status Fabric::find_memory(std::set<std::string>& ours) {
   auto members = list_members(name_);
   if (!members) return members.status();
+  const auto is_ours = [&ours](const std::string& name) {
+    if (!ours.contains(name) && is_of_this_user(name)) ours.insert(name);
+    return ours.contains(name);
+  };
   const std::uint64_t pid_namespace = own_pid_namespace();
   Status refused;
   for (const Member& member : *members) {
     if (member.pid_namespace != pid_namespace) {
+      if (!is_ours(member.name)) continue;
       return failure(
           Code::unsupported,
           fmt::format("fabric {} is in use from another process-id namespace (a container): run "
@@ -137,14 +153,15 @@ Status Fabric::find_memory() {
     }
     Descriptor memory(open_memory(name_, member));
     if (!memory) {
-      if (errno != EACCES && errno != EPERM) continue;
+      const int error = errno;
+      if ((error != EACCES && error != EPERM) || !is_ours(member.name)) continue;
       refused = failure(
           Code::permission,
           fmt::format(
               "process {} is in fabric {} and refuses to be looked at: let it stay dumpable "
               "(PR_SET_DUMPABLE), or set TURNOUT_FABRIC to another name",
               member.pid, label_),
-          errno);
+          error);
       continue;
     }
     std::uint64_t size = 0;
@@ -157,6 +174,21 @@ Status Fabric::find_memory() {
 }
 
 Status Fabric::make_memory(std::uint64_t size) {
+  // The adapter's memory is sparse, but a file of its size must be allowed: setrlimit(2).
+  if (rlimit most{}; getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < size) {
+    const std::uint64_t allowed = most.rlim_cur / kPage * kPage;
+    if (allowed < Layout::minimum_size) {
+      return failure(Code::system,
+                     fmt::format("making fabric {} failed: files of {} bytes are allowed, at least "
+                                 "{} are needed; raise the limit of files (ulimit -f)",
+                                 label_, most.rlim_cur, Layout::minimum_size),
+                     EFBIG);
+    }
+    TURNOUT_LOG(hca, info,
+                "fabric {} has {} bytes instead of {}, since files may not be larger (ulimit -f)",
+                label_, allowed, size);
+    size = allowed;
+  }
   Descriptor memory(create_memory(name_, size));
   if (!memory) {
     return failure(
@@ -269,6 +301,10 @@ Status Fabric::join() {
   if (name_socket_ < 0) {
     return failure(Code::system, "a name for this process in the adapter's fabric", errno);
   }
+  ProcessStat stat;
+  if (!read_stat(static_cast<std::uint32_t>(pid_), stat) || stat.start_time == 0) {
+    return failure(Code::system, "cannot read /proc/self/stat for when this process began", errno);
+  }
   struct stat st {};
   fstat(wake_write_, &st);
   // Slots are taken under the directory's lock, which we hold. Those of dead processes are reaped
@@ -286,7 +322,7 @@ Status Fabric::join() {
   me_ = make_token(slot, generation);
   p.generation = generation;
   p.pid = static_cast<std::uint32_t>(pid_);
-  p.start_time = start_time(p.pid);
+  p.start_time = stat.start_time;
   p.leaving.store(0);
   p.wake = PipeRef{st.st_ino, wake_write_, 0};
   // p.atomics stays: a peer may hold it that has not noticed its last user's death. One who died
@@ -306,16 +342,17 @@ bool Fabric::alive(Token token) const noexcept {
   if (p.token.load(std::memory_order_acquire) != token) return false;
   const auto pid = static_cast<pid_t>(p.pid);
   if (pid <= 0) return false;
-  const int pidfd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
-  if (pidfd < 0) {
-    if (errno == ESRCH) return false;
-    // No pidfd to be had (file table full): a start time that differs still tells.
-    return kill(pid, 0) == 0 && start_time(p.pid) == p.start_time;
+  ProcessStat stat;
+  if (read_stat(p.pid, stat)) {
+    return stat.start_time != 0 && !stat.ended && stat.start_time == p.start_time;
   }
-  pollfd poll_fd{pidfd, POLLIN, 0};
-  const bool ended = ::poll(&poll_fd, 1, 0) > 0;  // also for a zombie
-  close(pidfd);
-  return !ended && start_time(p.pid) == p.start_time;
+  // No descriptor is free. Its first thread may have ended before others, and has no memory then:
+  // a process has as many folders in task/ as threads (nlink: those, itself and its parent).
+  char path[32];
+  std::snprintf(path, sizeof path, "/proc/%d/task", pid);
+  struct stat tasks {};
+  if (::stat(path, &tasks) != 0) return errno != ENOENT && errno != ESRCH;
+  return tasks.st_nlink > 3 || !has_no_memory(pid);
 }
 
 bool Fabric::others_attached() const noexcept {
@@ -332,11 +369,8 @@ bool Fabric::others_attached() const noexcept {
 bool Fabric::is_ending(Token token) const noexcept {
   if (!alive(token)) return true;
   if (token == me_) return false;
-  // The system gives up a process's memory first, and looks for that before it looks at addresses.
-  char byte = 0;
-  iovec here{&byte, 1}, there{nullptr, 1};
-  const auto pid = static_cast<pid_t>(process(slot_of(token)).pid);
-  return process_vm_readv(pid, &here, 1, &there, 1, 0) < 0 && errno == ESRCH;
+  // It looks for the memory before it looks at addresses.
+  return has_no_memory(static_cast<pid_t>(process(slot_of(token)).pid));
 }
 
 void Fabric::leave() noexcept {

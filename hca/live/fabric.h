@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <unordered_map>
 
@@ -153,7 +154,7 @@ class Fabric {
   }
   Status attach(std::uint64_t size);
   // Maps the memory of those who are attached, if anybody is. permission: somebody seems to be.
-  Status find_memory();
+  Status find_memory(std::set<std::string>& ours);
   Status make_memory(std::uint64_t size);
   Status map(int fd, std::uint64_t size);  // takes fd over
   void unmap() noexcept;

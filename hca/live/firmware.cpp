@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "base/log.h"
 #include "hca/device/rules.h"
@@ -149,15 +150,20 @@ void LiveEngine::firmware_main() noexcept {
 
   struct Watch {
     Token token;
-    int pidfd;
+    int pidfd;  // -1: it could not be had (seccomp, no descriptor is free)
   };
+  // How often those without a pidfd are looked at: no person notices, and it takes less than a
+  // thousandth of a processor.
+  constexpr std::uint64_t kLook = 50'000'000;
+  std::uint64_t look_at = 0;
+  bool told = false;
   std::vector<Watch> watches;
   std::vector<pollfd> polls;
   const auto refresh = [&] {
     const std::uint32_t high = std::min(fabric_->header().process_high.load(), kMaxProcesses);
     std::erase_if(watches, [&](const Watch& w) {
       if (fabric_->process(slot_of(w.token)).token.load() == w.token) return false;
-      ::close(w.pidfd);
+      if (w.pidfd >= 0) ::close(w.pidfd);
       fabric_->forget_pipes(w.token);  // another process reaped it
       return true;
     });
@@ -171,8 +177,15 @@ void LiveEngine::firmware_main() noexcept {
       const int fd = static_cast<int>(
           syscall(SYS_pidfd_open, static_cast<pid_t>(fabric_->process(slot).pid), 0));
       if (fd < 0) {
+        const int error = errno;
         fabric_->reap(token);  // does nothing when the process lives
-        continue;
+        if (fabric_->process(slot).token.load() != token) continue;
+        if (!told && error != ESRCH) {
+          told = true;
+          TURNOUT_LOG(hca, warn,
+                      "pidfd_open failed: process {}: {}; its end is looked for every {} ms",
+                      fabric_->process(slot).pid, std::strerror(error), kLook / 1'000'000);
+        }
       }
       watches.push_back({token, fd});
     }
@@ -182,11 +195,14 @@ void LiveEngine::firmware_main() noexcept {
     polls.clear();
     polls.push_back({fabric_->wake_read(), POLLIN, 0});
     for (const Watch& w : watches) polls.push_back({w.pidfd, POLLIN, 0});
-    const std::uint64_t next = next_retry_.load(std::memory_order_relaxed);
+    std::uint64_t next = next_retry_.load(std::memory_order_relaxed);
+    const bool looks =
+        std::any_of(watches.begin(), watches.end(), [](const Watch& w) { return w.pidfd < 0; });
     timespec wait{};
     timespec* limit = nullptr;
-    if (next < UINT64_MAX - 1) {
+    if (looks || next < UINT64_MAX - 1) {
       const std::uint64_t now = monotonic();
+      if (looks) next = std::min(next, look_at);
       const std::uint64_t left = next > now ? next - now : 0;
       wait = {static_cast<time_t>(left / 1'000'000'000), static_cast<long>(left % 1'000'000'000)};
       limit = &wait;
@@ -210,8 +226,11 @@ void LiveEngine::firmware_main() noexcept {
       watches[i].pidfd = -1;
       changed = true;
     }
-    std::erase_if(watches, [](const Watch& w) { return w.pidfd < 0; });
-    if (changed) {
+    const bool look = looks && monotonic() >= look_at;
+    if (changed || look) {
+      look_at = monotonic() + kLook;
+      // refresh() tries again for those that have no pidfd, and reaps those that have ended.
+      std::erase_if(watches, [](const Watch& w) { return w.pidfd < 0; });
       refresh();
       memory_.sweep(
           [](void* self, std::uint32_t key) {
@@ -226,7 +245,9 @@ void LiveEngine::firmware_main() noexcept {
     }
     retry_due(true);
   }
-  for (const Watch& w : watches) ::close(w.pidfd);
+  for (const Watch& w : watches) {
+    if (w.pidfd >= 0) ::close(w.pidfd);
+  }
 }
 
 }  // namespace turnout::hca

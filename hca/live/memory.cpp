@@ -1,14 +1,18 @@
 #include "hca/live/memory.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <infiniband/verbs.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <string>
 
 #include "base/log.h"
 #include "hca/device/rules.h"
@@ -50,15 +54,45 @@ int move_bytes(bool out, std::uint32_t pid, std::uint8_t* local, std::uint64_t r
   return 0;
 }
 
+// kernel.yama.ptrace_scope; 0: this kernel has none.
+int yama_scope() noexcept {
+  char text[8] = {};
+  const int fd = ::open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  const ssize_t n = ::read(fd, text, sizeof text - 1);
+  ::close(fd);
+  return n > 0 ? std::atoi(text) : 0;
+}
+
+// Why the system keeps us from a peer's memory: ptrace(2), "Ptrace access mode checking".
+std::string remedy(int error, std::uint32_t pid) {
+  constexpr int kYamaAdminOnly = 2;  // 1 is content with PR_SET_PTRACER, which a process sets
+  if (error == ENOSYS) {
+    return "a seccomp filter (a container's) or a kernel without CONFIG_CROSS_MEMORY_ATTACH keeps "
+           "it away: allow process_vm_readv and process_vm_writev";
+  }
+  if (const int scope = yama_scope(); scope >= kYamaAdminOnly) {
+    return fmt::format("this host forbids it: set kernel.yama.ptrace_scope={} to 1", scope);
+  }
+  struct stat owner {};
+  const std::string folder = fmt::format("/proc/{}", pid);
+  if (::stat(folder.c_str(), &owner) == 0 && owner.st_uid != geteuid()) {
+    return "let that process stay dumpable (PR_SET_DUMPABLE), and run both as one user";
+  }
+  return "a seccomp filter (a container's) forbids it, or that process has more capabilities than "
+         "this one: allow process_vm_readv and process_vm_writev (docker run "
+         "--cap-add=SYS_PTRACE), and run both with the same capabilities";
+}
+
 Access explain(int error, std::uint32_t pid) noexcept {
   if (error == 0) return Access::ok;
   if (error == ESRCH) return Access::unreachable;
-  if (error == EPERM) {
-    TURNOUT_LOG(
-        hca, error,
-        "process {} refuses access to its memory: let it stay dumpable (PR_SET_DUMPABLE), run "
-        "both as one user with the same capabilities",
-        pid);
+  if (error == EPERM || error == ENOSYS) {
+    static std::atomic<bool> told[2];  // once each: every message to that peer would say it again
+    if (!told[error == EPERM ? 0 : 1].exchange(true)) {
+      TURNOUT_LOG(hca, error, "access to the memory of process {} failed: {}; {}", pid,
+                  std::strerror(error), remedy(error, pid));
+    }
   }
   return Access::failed;
 }

@@ -201,10 +201,11 @@ TEST_F(State, Damaged) {
 }
 
 TEST_F(State, OtherNamespaceOfProcesses) {
-  const int name = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  const int name = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const AbstractName bound(
       fmt::format("turnout/{:x}/{}/1/2/3/0", geteuid(), getenv("TURNOUT_FABRIC")));
   ASSERT_EQ(bind(name, bound.address(), bound.length()), 0);
+  ASSERT_EQ(listen(name, 1), 0);
   EXPECT_NE(open_text().find("namespace"), std::string::npos);
   close(name);
 }

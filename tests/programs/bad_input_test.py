@@ -33,10 +33,19 @@ class BadInput(unittest.TestCase):
     def members(self):
         """Of the fabric: where each process has the shared memory (hca/live/directory.h)."""
         begin = f"@turnout/{os.geteuid():x}/{self.fabric}/"
-        names = [line.split()[-1] for line in pathlib.Path("/proc/net/unix").read_text(encoding="utf-8")
-                 .splitlines() if begin in line]
-        parts = [name[len(begin):].split("/") for name in names if not name.endswith("/lock")]
-        return [pathlib.Path(f"/proc/{int(pid, 16)}/fd/{int(fd, 16)}") for _, pid, fd, _ in parts]
+        # Twice: the kernel may leave out a name when another goes away while it is read.
+        text = "".join(pathlib.Path("/proc/net/unix").read_text(encoding="utf-8") for _ in range(2))
+        names = {line.split()[-1] for line in text.splitlines() if begin in line}
+        parts = [name[len(begin):].split("/") for name in sorted(names)]
+        return [pathlib.Path(f"/proc/{int(part[1], 16)}/fd/{int(part[2], 16)}") for part in parts
+                if part[0] != "lock"]
+
+    def wait_until_nobody_is_there(self):
+        """The ranks of a job that was killed end a moment after it, and only it can wait for them."""
+        deadline = time.monotonic() + LIMIT
+        while self.members():
+            self.assertLess(time.monotonic(), deadline, "somebody stays in the fabric")
+            time.sleep(0.01)
 
     def claim(self, content, name=None):
         """Says that memory with this content is the fabric's, as an attached process does."""
@@ -82,6 +91,7 @@ class BadInput(unittest.TestCase):
 
     def start_live_job(self):
         """Two ranks that exchange messages until they are killed."""
+        self.wait_until_nobody_is_there()
         process = subprocess.Popen(
             [BUILD / "bin" / "fi_stress", "traffic", "--ranks", "2", "--messages", "1000000000",
              "--stall", "1000"], env=self.environment({}), stdout=subprocess.DEVNULL,
@@ -99,6 +109,7 @@ class BadInput(unittest.TestCase):
             self.assertLess(time.monotonic(), deadline, "the live job did not join")
             time.sleep(0.01)
         time.sleep(0.5)
+        self.assertIsNone(process.poll(), "the live job ended")
         return process
 
     # -- settings ------------------------------------------------------------------------------------
@@ -158,10 +169,7 @@ class BadInput(unittest.TestCase):
         job = self.start_live_job()
         os.killpg(job.pid, signal.SIGKILL)
         job.wait()
-        deadline = time.monotonic() + LIMIT
-        while self.members():  # the ranks, which we cannot wait for
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.01)
+        self.wait_until_nobody_is_there()
         done = self.traffic()
         self.assertEqual(done.code, 0, done.out)
         self.assertEqual(self.members(), [])
