@@ -243,7 +243,7 @@ Facts gather_facts() {
   }
   const Settings& settings = loaded.value();
   facts.wanted = settings.device;
-  facts.budget = budget_of_process(settings);
+  facts.budget = budget_of_process(settings).bytes;
   facts.processes = node_processes(settings);
   gather_devices(facts, settings);
   const Result<std::unique_ptr<verbs::Device>> chosen = verbs::Device::open(settings);

@@ -135,7 +135,7 @@ void show_selection(const Settings& s) {
   }
   line("changes from", fmt::format("{} gained per message", time(s.gain_threshold)));
   fmt::print("limits\n");
-  line("memory of one process", value::print_bytes(budget_of_process(s)));
+  line("memory of one process", value::print_bytes(budget_of_process(s).bytes));
   line("RDMA channels", fmt::format("{}, of them {} with an RC queue pair in use", s.max_channels,
                                     std::min(s.max_active_rc, s.max_channels)));
   line("ring", fmt::format("{} entries of {} = {} a channel", s.ring_entries,

@@ -49,7 +49,7 @@ EndpointCore::EndpointCore(const Settings& settings, Clock& clock, EndpointOptio
       clock_(clock),
       processor_(options.processor),
       born_(clock.now()),
-      account_(budget_of_process(settings), settings.break_rule != "over-budget"),
+      account_(budget_of_process(settings).bytes, settings.break_rule != "over-budget"),
       domain_(std::static_pointer_cast<DeviceDomain>(std::move(options.memory))),
       registrations_(account_, settings.registration_cache_entries,
                      settings.registration_cache_bytes,

@@ -205,10 +205,20 @@ class EndpointCore final : public Endpoint {
             std::size_t overflow = 0);
 
   // memory/reservations.cpp
-  [[nodiscard]] Status reserve_fixed(std::uint32_t receive_entries, std::uint32_t own_entries,
-                                     std::uint32_t send_entries);
-  [[nodiscard]] Status reserve_fixed(MemoryKind kind, std::uint64_t bytes, const char* what,
-                                     std::uint64_t objects = 0);
+  struct Need {
+    MemoryKind kind;
+    std::uint64_t bytes, objects;
+  };
+  // Entries of the completion queues, of which own receives take theirs.
+  [[nodiscard]] std::uint32_t receive_entries() const noexcept;
+  [[nodiscard]] std::uint32_t send_entries() const noexcept;
+  [[nodiscard]] std::uint32_t own_entries() const noexcept;
+  // What the settings, as they are now, make an endpoint take at its start and keep.
+  [[nodiscard]] std::array<Need, 4> fixed_needs() const noexcept;
+  [[nodiscard]] std::uint64_t needed_at_start() const noexcept;  // bytes, with the first records
+  [[nodiscard]] bool fits_at_start() const noexcept;
+  [[nodiscard]] Status check_budget() const;
+  [[nodiscard]] Status reserve_fixed();
   [[nodiscard]] std::uint64_t dc_pool_bytes(Object pool, std::uint64_t initiators,
                                             std::uint64_t targets) const noexcept;
   // What `count` objects are accounted with: all queue pairs and queues ask here.
@@ -498,6 +508,7 @@ class EndpointCore final : public Endpoint {
   void on_revoked(Peer& peer, std::uint64_t transfer);
 
   // connection/control.cpp
+  [[nodiscard]] Status check_peer(const Address& address);
   [[nodiscard]] Peer* make_peer(const Address& address, Status* status);
   [[nodiscard]] ibv_ah* address_handle(const Address& address, Status* status);
   void send_control(Peer& peer, Purpose purpose, wire::ControlMessage message,
@@ -854,6 +865,7 @@ class EndpointCore final : public Endpoint {
 
   // Receive queues of queue pairs' own.
   bool has_own_ = false;         // policy ardma-sr: our RC queue pairs are made with such
+  std::uint64_t refused_ = 0;    // Address::id of the latest who cannot be a peer
   std::uint32_t own_room_ = 0;   // receives that their completion queue has room for
   std::uint32_t own_count_ = 0;  // that there are
   OwnReceivesReport own_report_;

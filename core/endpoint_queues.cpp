@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 
 #include "core/endpoint_core.h"
 
@@ -42,21 +43,35 @@ Status EndpointCore::choose_start_channel() {
 }
 
 // The limits of the policy `turnout` follow from the costs and the budget, unless they were given.
+// What they make the endpoint take at its start has room in every budget in which the least has.
 void EndpointCore::limits_from_costs() {
-  if (!settings_.is_given("max_active_rc")) {
-    const std::uint64_t each = rc_bytes_ + settings_.ring_entries * settings_.ring_entry_size;
-    settings_.max_active_rc =
-        std::clamp<std::uint64_t>(account_.budget() / each, 1, settings_.max_channels);
+  const bool connections = !settings_.is_given("max_active_rc");
+  const bool initiators = !settings_.is_given("data_qps") && !over_datagrams();
+  const auto allow = [this](std::uint64_t most) {
+    settings_.max_active_rc = most;
     // The send queue has room for all of them.
-    if (!settings_.is_given("rc_pool")) {
-      settings_.rc_pool = std::min(settings_.rc_pool, settings_.max_active_rc);
+    if (!settings_.is_given("rc_pool")) settings_.rc_pool = std::min(settings_.rc_pool, most);
+  };
+  if (connections) {
+    const std::uint64_t each = rc_bytes_ + settings_.ring_entries * settings_.ring_entry_size;
+    allow(std::clamp<std::uint64_t>(account_.budget() / each, 1, settings_.max_channels));
+  }
+  constexpr std::uint64_t kFewest = 4;
+  if (initiators) {
+    settings_.data_qps = selection::wanted_dcis(costs_);
+    while (settings_.data_qps > kFewest &&
+           dc_pool_bytes(Object::dc_data_pool, settings_.data_qps, 0) > account_.budget() / 4) {
+      settings_.data_qps /= 2;
     }
   }
-  if (settings_.is_given("data_qps") || over_datagrams()) return;
-  settings_.data_qps = selection::wanted_dcis(costs_);
-  while (settings_.data_qps > 4 &&
-         dc_pool_bytes(Object::dc_data_pool, settings_.data_qps, 0) > account_.budget() / 4) {
-    settings_.data_qps /= 2;
+  while (!fits_at_start()) {
+    if (initiators && settings_.data_qps > kFewest) {
+      settings_.data_qps /= 2;
+    } else if (connections && settings_.max_active_rc > 1) {
+      allow(settings_.max_active_rc / 2);
+    } else {
+      return;  // create_queues() says so
+    }
   }
 }
 
@@ -65,44 +80,22 @@ Status EndpointCore::create_queues() {
   const auto control_buffers = static_cast<std::uint32_t>(settings_.control_buffers);
   const auto send_buffers = static_cast<std::uint32_t>(settings_.send_buffers);
   const auto buffer_size = static_cast<std::uint32_t>(settings_.ring_entry_size);
-  const std::size_t initiators =
-      settings_.data_qps + settings_.credit_qps + settings_.establishment_qps;
   const std::size_t targets = data_targets() + settings_.credit_qps + settings_.establishment_qps;
-
-  const std::uint32_t receive_entries = data_buffers + control_buffers;
-  const auto rc_limit = static_cast<std::uint32_t>(settings_.rc_pool + settings_.max_active_rc);
-  const std::uint32_t send_entries = static_cast<std::uint32_t>(
-      std::min<std::uint64_t>((initiators + rc_limit) * kQueueDepth,
-                              static_cast<std::uint64_t>(device_->attributes().max_cqe)));
-  if (has_own_) {  // of all queue pairs that may be in use
-    const std::uint64_t most = places() * most_own();
-    const auto cqe = static_cast<std::uint64_t>(device_->attributes().max_cqe);
-    own_room_ = static_cast<std::uint32_t>(
-        std::min(most, cqe - std::min<std::uint64_t>(cqe, receive_entries)));
-  }
-  if (Status s = reserve_fixed(receive_entries, own_room_, send_entries); !s.ok()) return s;
-
-  const std::size_t promised = operation_limits_.promised;
+  own_room_ = own_entries();
+  if (Status s = reserve_fixed(); !s.ok()) return s;
   // And a block of every kind of record, so that each has a few whatever the others took.
-  if (!sends_.promise(promised) || !copies_.promise(promised) || !receives_.promise(promised) ||
-      !atomics_.promise(promised) || !sends_.ready() || !receives_.ready() || !messages_.ready() ||
-      !transfers_.ready()) {
-    return reserve_fixed(MemoryKind::operations, account_.available() + 1, "the first operations");
-  }
-  if (account_.available() < spare()) {
-    return {Code::over_budget,
-            fmt::format("TURNOUT_MEMORY_BUDGET={} is too small: {} are used before the first "
-                        "message, and an eighth must be left for messages; raise it to {}, or "
-                        "lower TURNOUT_RECEIVE_FIRST, TURNOUT_CONTROL_BUFFERS or "
-                        "TURNOUT_SEND_BUFFERS",
-                        account_.budget(), account_.used(), account_.used() * 8 / 7 + 1)};
-  }
+  const std::size_t promised = operation_limits_.promised;
+  const bool ready = sends_.promise(promised) && copies_.promise(promised) &&
+                     receives_.promise(promised) && atomics_.promise(promised) && sends_.ready() &&
+                     receives_.ready() && messages_.ready() && transfers_.ready();
+  assert(ready && account_.available() >= spare());
+  (void)ready;
 
-  receive_cq_.reset(ibv_create_cq(device_->context(), static_cast<int>(receive_entries + own_room_),
-                                  nullptr, nullptr, 0));
+  receive_cq_.reset(ibv_create_cq(
+      device_->context(), static_cast<int>(receive_entries() + own_room_), nullptr, nullptr, 0));
   if (!receive_cq_) return verbs::failure("ibv_create_cq", "the receive queue", errno);
   send_cq_.reset(
-      ibv_create_cq(device_->context(), static_cast<int>(send_entries), nullptr, nullptr, 0));
+      ibv_create_cq(device_->context(), static_cast<int>(send_entries()), nullptr, nullptr, 0));
   if (!send_cq_) return verbs::failure("ibv_create_cq", "the send queue", errno);
   const auto make_srq = [this](verbs::Srq* srq, std::uint32_t count) -> Status {
     ibv_srq_init_attr attr{};

@@ -297,7 +297,7 @@ int answer(const Settings& settings, std::uint32_t api, const char* node, std::u
     w.domain = hints->domain_attr;
     w.fabric = hints->fabric_attr;
   }
-  const std::uint64_t budget = budget_of_process(settings);
+  const std::uint64_t budget = budget_of_process(settings).bytes;
   const Offer offer{"turnout-" + settings.fabric, "turnout-" + settings.device,
                     offered_by(settings), operation_limits(budget).promised,
                     operation_limits(budget, SIZE_MAX).promised};

@@ -36,6 +36,30 @@ ibv_ah* EndpointCore::address_handle(const Address& address, Status* status) {
   return handles_.emplace(key, std::move(handle)).first->second.get();
 }
 
+// That both have set what must be the same in all processes of a job. Logged, since a program hears
+// of it as a number only.
+Status EndpointCore::check_peer(const Address& address) {
+  Status status;
+  const auto service = [](bool datagrams) { return datagrams ? "UD" : "DC"; };
+  if (device_->is_virtual() && !device_->is_simulated() && address.gid != address_.gid) {
+    status = {Code::unsupported,
+              fmt::format("{} is in another fabric of virtual adapters: set TURNOUT_FABRIC to one "
+                          "name for the whole job, and run it on one host as one user",
+                          address.to_string())};
+  } else if (address.datagrams() != over_datagrams()) {
+    status = {
+        Code::unsupported,
+        fmt::format("{} starts on {}, this process on {}: set TURNOUT_START_CHANNEL=ud for "
+                    "the whole job",
+                    address.to_string(), service(address.datagrams()), service(over_datagrams()))};
+  }
+  if (!status.ok() && refused_ != address.id) {
+    refused_ = address.id;  // programs try again and again
+    TURNOUT_LOG(connection, error, "no connection: {}", status.text());
+  }
+  return status;
+}
+
 Peer* EndpointCore::make_peer(const Address& address, Status* status) {
   if (const auto found = by_id_.find(address.id); found != by_id_.end()) {
     return peers_[found->second].get();
@@ -51,15 +75,8 @@ Peer* EndpointCore::make_peer(const Address& address, Status* status) {
                                  account_.budget(), peers_.size() + 1)};
     return nullptr;
   }
-  if (address.datagrams() != over_datagrams()) {
-    *status =
-        Status{Code::unsupported,
-               fmt::format("{} starts on {}, this process on {}: set TURNOUT_START_CHANNEL=ud "
-                           "for the whole job",
-                           address.to_string(), address.datagrams() ? "UD" : "DC",
-                           over_datagrams() ? "UD" : "DC")};
-    return nullptr;
-  }
+  *status = check_peer(address);
+  if (!status->ok()) return nullptr;
   ibv_ah* const ah = address_handle(address, status);
   if (ah == nullptr) return nullptr;
   auto peer = std::make_unique<Peer>();

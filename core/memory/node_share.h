@@ -16,12 +16,21 @@ namespace turnout {
   return static_cast<std::uint64_t>(std::max(launcher_identity().local_ranks, 1));
 }
 
-// Bytes. A budget that was set for the process as well holds if it is less.
-[[nodiscard]] inline std::uint64_t budget_of_process(const Settings& settings) {
-  if (settings.node_budget == 0) return settings.memory_budget;
-  const std::uint64_t part =
-      std::max<std::uint64_t>(settings.node_budget / node_processes(settings), 1);
-  return settings.is_given("memory_budget") ? std::min(part, settings.memory_budget) : part;
+struct ProcessBudget {
+  std::uint64_t bytes = 0;
+  bool of_node = false;  // a part of TURNOUT_NODE_BUDGET, for one of so many processes
+  std::uint64_t processes = 1;
+};
+
+// A budget that was set for the process as well holds if it is less.
+[[nodiscard]] inline ProcessBudget budget_of_process(const Settings& settings) {
+  if (settings.node_budget == 0) return {settings.memory_budget};
+  const std::uint64_t processes = node_processes(settings);
+  const std::uint64_t part = std::max<std::uint64_t>(settings.node_budget / processes, 1);
+  if (settings.is_given("memory_budget") && settings.memory_budget <= part) {
+    return {settings.memory_budget};
+  }
+  return {part, true, processes};
 }
 
 }  // namespace turnout

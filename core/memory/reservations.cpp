@@ -2,27 +2,17 @@
 // mlx5's driver computes it, unless the injected Processor knows better.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cassert>
+
 #include "core/endpoint_core.h"
+#include "core/memory/node_share.h"
 
 namespace turnout {
 
 std::uint64_t EndpointCore::object_bytes(Object object, std::uint64_t count,
                                          std::uint64_t computed) const noexcept {
   return processor_ != nullptr ? processor_->object_bytes(object, count, computed) : computed;
-}
-
-Status EndpointCore::reserve_fixed(MemoryKind kind, std::uint64_t bytes, const char* what,
-                                   std::uint64_t objects) {
-  Reservation reservation = Reservation::take(account_, kind, bytes, 0, objects);
-  if (!reservation) {
-    return {Code::over_budget,
-            fmt::format("TURNOUT_MEMORY_BUDGET={} is too small: {} needs {} bytes and {} are "
-                        "used; raise it, or lower TURNOUT_RECEIVE_FIRST, "
-                        "TURNOUT_CONTROL_BUFFERS or TURNOUT_SEND_BUFFERS",
-                        account_.budget(), what, bytes, account_.used())};
-  }
-  fixed_.push_back(std::move(reservation));
-  return {};
 }
 
 std::uint64_t EndpointCore::dc_pool_bytes(Object pool, std::uint64_t initiators,
@@ -32,50 +22,97 @@ std::uint64_t EndpointCore::dc_pool_bytes(Object pool, std::uint64_t initiators,
                           targets * queue_pair_bytes(QpService::dct, 0, 0, 0));
 }
 
-Status EndpointCore::reserve_fixed(std::uint32_t receive_entries, std::uint32_t own_entries,
-                                   std::uint32_t send_entries) {
+std::uint32_t EndpointCore::receive_entries() const noexcept {
+  return static_cast<std::uint32_t>(settings_.receive_buffers + settings_.control_buffers);
+}
+
+std::uint32_t EndpointCore::send_entries() const noexcept {
+  const std::uint64_t queues = settings_.data_qps + settings_.credit_qps +
+                               settings_.establishment_qps + settings_.rc_pool +
+                               settings_.max_active_rc;
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(
+      queues * kQueueDepth, static_cast<std::uint64_t>(device_->attributes().max_cqe)));
+}
+
+// Of all queue pairs that may be in use.
+std::uint32_t EndpointCore::own_entries() const noexcept {
+  if (!has_own_) return 0;
+  const auto cqe = static_cast<std::uint64_t>(device_->attributes().max_cqe);
+  return static_cast<std::uint32_t>(
+      std::min(places() * most_own(), cqe - std::min<std::uint64_t>(cqe, receive_entries())));
+}
+
+std::array<EndpointCore::Need, 4> EndpointCore::fixed_needs() const noexcept {
   // A completion entry takes 64 bytes, a receive with one piece 32 (mlx5: one stride each).
-  const std::uint64_t entries = std::uint64_t{receive_entries} + own_entries + send_entries;
-  const std::uint64_t receives = receive_entries;
-  if (Status s = reserve_fixed(MemoryKind::queues,
-                               object_bytes(Object::cq_entry, entries, 64 * entries) +
-                                   object_bytes(Object::srq_entry, receives, 32 * receives),
-                               "the completion and receive queues", 4);
-      !s.ok()) {
-    return s;
-  }
+  const std::uint64_t receives = receive_entries();
+  const std::uint64_t entries = receives + own_entries() + send_entries();
   const std::uint64_t buffer_size = settings_.ring_entry_size;
-  if (Status s = reserve_fixed(
-          MemoryKind::receive_buffers,
-          first_receives() * buffer_size + settings_.control_buffers * wire::kControlBuffer,
-          "the receive buffers", first_receives() + settings_.control_buffers);
-      !s.ok()) {
-    return s;
-  }
-  if (Status s = reserve_fixed(MemoryKind::send_buffers,
-                               (settings_.send_buffers + kRecoveryBuffers) * buffer_size +
-                                   std::uint64_t{kControlSendBuffers} * wire::kControlBuffer,
-                               "the send buffers",
-                               settings_.send_buffers + kRecoveryBuffers + kControlSendBuffers);
-      !s.ok()) {
-    return s;
-  }
-  if (over_datagrams()) {
-    const std::uint64_t count =
-        settings_.data_qps + settings_.credit_qps + settings_.establishment_qps;
-    return reserve_fixed(MemoryKind::queue_pairs,
-                         object_bytes(Object::ud_queue_pair, count,
-                                      count * queue_pair_bytes(QpService::ud, kQueueDepth, 1, 0)),
-                         "the UD queue pairs", count);
-  }
   const std::uint64_t data = settings_.data_qps, credit = settings_.credit_qps,
                       establishment = settings_.establishment_qps;
-  return reserve_fixed(
-      MemoryKind::queue_pairs,
-      dc_pool_bytes(Object::dc_data_pool, data, data_targets()) +
-          dc_pool_bytes(Object::dc_credit_pool, credit, credit) +
-          dc_pool_bytes(Object::dc_establishment_pool, establishment, establishment),
-      "the DC queue pairs", data + data_targets() + 2 * (credit + establishment));
+  const std::uint64_t datagrams = data + credit + establishment;
+  return {
+      {{MemoryKind::queues,
+        object_bytes(Object::cq_entry, entries, 64 * entries) +
+            object_bytes(Object::srq_entry, receives, 32 * receives),
+        4},
+       {MemoryKind::receive_buffers,
+        first_receives() * buffer_size + settings_.control_buffers * wire::kControlBuffer,
+        first_receives() + settings_.control_buffers},
+       {MemoryKind::send_buffers,
+        (settings_.send_buffers + kRecoveryBuffers) * buffer_size +
+            std::uint64_t{kControlSendBuffers} * wire::kControlBuffer,
+        settings_.send_buffers + kRecoveryBuffers + kControlSendBuffers},
+       over_datagrams()
+           ? Need{MemoryKind::queue_pairs,
+                  object_bytes(Object::ud_queue_pair, datagrams,
+                               datagrams * queue_pair_bytes(QpService::ud, kQueueDepth, 1, 0)),
+                  datagrams}
+           : Need{MemoryKind::queue_pairs,
+                  dc_pool_bytes(Object::dc_data_pool, data, data_targets()) +
+                      dc_pool_bytes(Object::dc_credit_pool, credit, credit) +
+                      dc_pool_bytes(Object::dc_establishment_pool, establishment, establishment),
+                  data + data_targets() + 2 * (credit + establishment)}}};
+}
+
+// Beside the fixed needs: a block of every kind of record.
+std::uint64_t EndpointCore::needed_at_start() const noexcept {
+  std::uint64_t bytes = sends_.first_bytes() + receives_.first_bytes() + messages_.first_bytes() +
+                        transfers_.first_bytes();
+  for (const Need& need : fixed_needs()) bytes += need.bytes;
+  return bytes;
+}
+
+bool EndpointCore::fits_at_start() const noexcept {
+  return needed_at_start() + spare() <= account_.budget();
+}
+
+// Whether the least that this endpoint can begin with has room, and, if not, with which budget it
+// would have.
+Status EndpointCore::check_budget() const {
+  if (fits_at_start()) return {};
+  const std::uint64_t needed = needed_at_start();
+  const std::uint64_t least = needed + (needed - 1) / 7;  // of which spare() leaves that much
+  const ProcessBudget budget = budget_of_process(settings_);
+  const std::string which =
+      budget.of_node
+          ? fmt::format("TURNOUT_NODE_BUDGET={} is too small for {} processes: one has {}, ",
+                        settings_.node_budget, budget.processes, budget.bytes)
+          : fmt::format("TURNOUT_MEMORY_BUDGET={} is too small: ", budget.bytes);
+  return {Code::over_budget,
+          fmt::format("{}{} are needed before the first message, and an eighth must be left for "
+                      "messages; raise it to {}, or lower TURNOUT_RECEIVE_FIRST, "
+                      "TURNOUT_CONTROL_BUFFERS or TURNOUT_SEND_BUFFERS",
+                      which, needed, budget.of_node ? least * budget.processes : least)};
+}
+
+Status EndpointCore::reserve_fixed() {
+  if (Status s = check_budget(); !s.ok()) return s;
+  for (const Need& need : fixed_needs()) {
+    Reservation reservation = Reservation::take(account_, need.kind, need.bytes, 0, need.objects);
+    assert(reservation);
+    fixed_.push_back(std::move(reservation));
+  }
+  return {};
 }
 
 }  // namespace turnout

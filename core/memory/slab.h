@@ -31,6 +31,8 @@ class Slab {
     promised_ = count;
     return true;
   }
+  // Of the first block.
+  [[nodiscard]] std::size_t first_bytes() const noexcept { return kFirst * each(); }
   // The next take() succeeds.
   [[nodiscard]] bool ready() { return !free_.empty() || grow(); }
   [[nodiscard]] T* take() {

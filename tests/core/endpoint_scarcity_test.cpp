@@ -12,16 +12,57 @@
 namespace turnout {
 namespace {
 
-TEST(Endpoint, ATooSmallBudgetIsRefusedAtTheStartWithWhatToDo) {
+Result<std::unique_ptr<Endpoint>> make_with(const Overrides& overrides) {
   setenv("TURNOUT_FABRIC", ("core-test-" + std::to_string(getpid())).c_str(), 1);
   Settings settings = Settings::defaults();
-  ASSERT_TRUE(settings.set("device", "virtual").ok());
-  ASSERT_TRUE(settings.set("memory_budget", "64KiB").ok());
-  TestClock clock;
-  auto endpoint = Endpoint::create(settings, clock);
+  EXPECT_TRUE(settings.set("device", "virtual").ok());
+  for (const auto& [name, value] : overrides) EXPECT_TRUE(settings.set(name, value).ok()) << name;
+  static TestClock clock;
+  return Endpoint::create(settings, clock);
+}
+
+TEST(Endpoint, ATooSmallBudgetIsRefusedAtTheStartWithWhatToDo) {
+  const auto endpoint = make_with({{"memory_budget", "64KiB"}});
   ASSERT_FALSE(endpoint.ok());
   EXPECT_EQ(endpoint.status().code(), Code::over_budget);
   EXPECT_NE(endpoint.status().text().find("TURNOUT_MEMORY_BUDGET"), std::string::npos);
+}
+
+// The number after "raise it to ".
+std::uint64_t advice(const Status& status) {
+  const std::string& text = status.text();
+  const auto at = text.find("raise it to ");
+  EXPECT_NE(at, std::string::npos) << text;
+  return at == std::string::npos ? 0 : std::strtoull(text.c_str() + at + 12, nullptr, 10);
+}
+
+TEST(Endpoint, WhatASmallBudgetHasRoomForALargerOneHasToo) {
+  const auto refused = make_with({{"memory_budget", "64KiB"}});
+  ASSERT_FALSE(refused.ok());
+  const std::uint64_t least = advice(refused.status());
+  const auto one_less = make_with({{"memory_budget", std::to_string(least - 1)}});
+  EXPECT_FALSE(one_less.ok());
+  EXPECT_EQ(advice(one_less.status()), least);
+  constexpr std::uint64_t kStep = 12345, kSteps = 400;
+  for (std::uint64_t budget = least; budget < least + kSteps * kStep; budget += kStep) {
+    const auto endpoint = make_with({{"memory_budget", std::to_string(budget)}});
+    ASSERT_TRUE(endpoint.ok()) << budget << ": " << endpoint.status().text();
+  }
+}
+
+TEST(Endpoint, ATooSmallBudgetOfTheNodeIsNamedAsThat) {
+  const auto refused = make_with({{"node_budget", "6KiB"}, {"node_processes", "2"}});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().text().find("TURNOUT_NODE_BUDGET=6144 is too small for 2 processes"),
+            std::string::npos)
+      << refused.status().text();
+  const std::uint64_t least = advice(refused.status());
+  EXPECT_TRUE(make_with({{"node_budget", std::to_string(least)}, {"node_processes", "2"}}).ok());
+  // The lesser of both is the one to raise.
+  const auto own =
+      make_with({{"node_budget", "1GiB"}, {"node_processes", "2"}, {"memory_budget", "6KiB"}});
+  ASSERT_FALSE(own.ok());
+  EXPECT_NE(own.status().text().find("TURNOUT_MEMORY_BUDGET=6144 "), std::string::npos);
 }
 
 constexpr std::size_t kScarce = 1250 * 1024;

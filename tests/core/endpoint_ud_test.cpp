@@ -133,10 +133,28 @@ TEST(EndpointUd, AProcessThatDiedIsLostAfterTheTimeSet) {
 
 TEST(EndpointUd, ProcessesThatStartOnDifferentServicesAreTold) {
   TestWorld with(1, {{"start_channel", "dc"}}), without(1, ud());
+  testing::internal::CaptureStderr();
   const auto peer = with[0].peer(without[0].address());
+  EXPECT_FALSE(with[0].peer(without[0].address()).ok());
+  const std::string said = testing::internal::GetCapturedStderr();
   ASSERT_FALSE(peer.ok());
   EXPECT_EQ(peer.status().code(), Code::unsupported);
   EXPECT_NE(peer.status().text().find("TURNOUT_START_CHANNEL"), std::string::npos);
+  // To people as well, once: a program hears a number.
+  const std::size_t first = said.find("TURNOUT_START_CHANNEL=ud for the whole job");
+  EXPECT_NE(first, std::string::npos) << said;
+  EXPECT_EQ(said.find("TURNOUT_START_CHANNEL", first + 1), std::string::npos) << said;
+}
+
+TEST(EndpointUd, ProcessesOfDifferentFabricsAreTold) {
+  TestWorld world(2, {});
+  Address other = world[1].address();
+  other.gid[15] ^= 1;
+  other.seal();
+  const auto peer = world[0].peer(other);
+  ASSERT_FALSE(peer.ok());
+  EXPECT_EQ(peer.status().code(), Code::unsupported);
+  EXPECT_NE(peer.status().text().find("TURNOUT_FABRIC"), std::string::npos);
 }
 
 TEST(EndpointUd, APolicyThatNeedsDcIsRefused) {
