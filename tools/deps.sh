@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing: Debian packages of the lists given, and the virtual environment .venv.
+# Installs what is missing: Debian packages of the lists given, and the virtual environment .venv; for a
+# list requirements-NAME.txt of PyPI packages, the virtual environment .cache/NAME.
 # Nothing is asked of the network when everything is there.
 #
 #   tools/deps.sh tools/packages.txt [MORE LISTS]
@@ -14,8 +15,17 @@ fail() {
 
 packages() { sed -e 's/#.*//' -e '/^[[:space:]]*$/d' "$@"; }
 
+debian=()
+requirements=()
+for list in "$@"; do
+  case $list in
+    */requirements-*.txt) requirements+=("$list") ;;
+    *) debian+=("$list") ;;
+  esac
+done
+
 missing=()
-for package in $(packages "$@"); do
+for package in $(packages "${debian[@]}"); do
   if ! dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q '^install ok installed$'; then
     missing+=("$package")
   fi
@@ -45,16 +55,23 @@ if [ ${#missing[@]} -gt 0 ]; then
   say "installed"
 fi
 
-if ! cmp -s tools/requirements.txt .venv/requirements.txt; then
-  say "making .venv with $(packages tools/requirements.txt | paste -sd' ')"
+# A virtual environment with what a list of PyPI packages says, made anew when the list has changed.
+environment() { # FOLDER LIST
+  local folder=$1 list=$2 python=/usr/bin/python3
+  cmp -s "$list" "$folder/requirements.txt" && return
+  say "making $folder with $(packages "$list" | paste -sd' ')"
   # Debian's own Python: what else is on the PATH may lack the venv module.
-  python=/usr/bin/python3
   [ -x "$python" ] || python=python3
-  if [ ! -x .venv/bin/python ]; then
-    "$python" -m venv .venv || fail "$python -m venv .venv failed; the Debian package python3-venv provides it"
+  if [ ! -x "$folder/bin/python" ]; then
+    "$python" -m venv "$folder" || fail "$python -m venv $folder failed; the Debian package python3-venv provides it"
   fi
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check -r tools/requirements.txt || fail \
-    "pip could not install tools/requirements.txt." \
+  "$folder/bin/python" -m pip install --quiet --disable-pip-version-check -r "$list" || fail \
+    "pip could not install $list." \
     "Is PyPI reachable from here (a proxy may be set with PIP_INDEX_URL)? Then run this again."
-  cp tools/requirements.txt .venv/requirements.txt
-fi
+  cp "$list" "$folder/requirements.txt"
+}
+environment .venv tools/requirements.txt
+for list in "${requirements[@]}"; do
+  name=${list##*/requirements-}
+  environment ".cache/${name%.txt}" "$list"
+done
