@@ -13,13 +13,22 @@
 namespace turnout::provider {
 namespace {
 
-// Peers have to answer, and may need this processor for it; some do not for long.
-void flush(Endpoint& core) {
+// Peers have to answer, and may need this processor for it; some do not for long. They may also
+// need what other endpoints of this domain answer them: both processes may close one endpoint whose
+// last messages are for another that the other process still has. So those go on, and between two
+// looks other threads have the domain.
+void flush(Ep& ep) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds kAwake{2};
   constexpr std::chrono::microseconds kNap{50};
   const Clock::time_point begun = Clock::now();
-  while (!core.close()) {
+  for (;;) {
+    {
+      const Guard guard(ep.domain.lock);
+      ep.closing = true;
+      if (ep.core->close()) return;
+      for (Ep* const other : ep.domain.endpoints) other->progress();
+    }
     if (Clock::now() - begun < kAwake) {
       sched_yield();
     } else {
@@ -31,13 +40,15 @@ void flush(Endpoint& core) {
 int close_endpoint(fid* f) {
   Ep& ep = Ep::of(f);
   const int result = contain([&] {
-    const Guard guard(ep.domain.lock);
-    ep.leave_all();
-    // What the core still reports while it ends goes to queues, which are alive.
-    flush(*ep.core);
-    ep.core.reset();
+    flush(ep);
     return 0;
   });
+  {
+    const Guard guard(ep.domain.lock);
+    // Not before: what the core still reports while it ends goes to queues.
+    ep.leave_all();
+    ep.core.reset();
+  }
   delete &ep;
   return result;
 }
@@ -324,6 +335,8 @@ void Ep::set_flags() noexcept {
 }
 
 bool Ep::progress() {
+  if (closing) [[unlikely]]
+    return false;  // whoever closes it moves it
   const bool moved = core->progress();
   if (unread_errors.has_error()) log_unread_errors();
   return moved;

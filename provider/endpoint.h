@@ -86,7 +86,7 @@ struct Ep final : fid_ep {
   AddressVector* av = nullptr;
   std::uint64_t caps = 0;
   bool directed = false;  // FI_DIRECTED_RECV: receives look at the source address
-  bool enabled = false;
+  bool enabled = false, closing = false;
   std::size_t min_multi_recv = kInjectLimit;  // until set: one injected message must still fit
 
   Cq* tx_cq = nullptr;
