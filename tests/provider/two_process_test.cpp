@@ -471,7 +471,10 @@ void bad_device(int, int) {
   CHECK_EQ(error, -std::stoi(expected));
   fid_mr* mr = nullptr;
   char memory[8];
-  CHECK_EQ(fi_mr_reg(domain, memory, 8, FI_REMOTE_READ, 0, 0, 0, &mr, nullptr), error);
+  // The domain registers, which needs the device and none of an endpoint's memory.
+  const int refused = error == -FI_ENODEV ? error : 0;
+  CHECK_EQ(fi_mr_reg(domain, memory, 8, FI_REMOTE_READ, 0, 0, 0, &mr, nullptr), refused);
+  if (mr != nullptr) CHECK_EQ(fi_close(&mr->fid), 0);
   CHECK_EQ(fi_close(&domain->fid), 0);
   CHECK_EQ(fi_close(&fabric->fid), 0);
   fi_freeinfo(info);
