@@ -6,6 +6,9 @@
 #include <array>
 #include <bit>
 #include <cctype>
+#include <iterator>
+#include <string>
+#include <string_view>
 
 #include "base/log.h"
 #include "base/settings.h"
@@ -77,6 +80,17 @@ bool is_plain_name(std::string_view name, std::size_t longest) {
            return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_' ||
                   c == '-';
          });
+}
+
+// Neither empty nor what somebody may have meant as on or off.
+bool is_folder(std::string_view path) {
+  constexpr std::string_view kWords[] = {"true", "false", "yes", "no", "on", "off", "y", "n"};
+  std::string word(path);
+  std::transform(word.begin(), word.end(), word.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return !path.empty() && path.find('\0') == path.npos &&
+         path.find_first_not_of("0123456789") != path.npos &&
+         std::find(std::begin(kWords), std::end(kWords), word) == std::end(kWords);
 }
 
 // A path whose every % is one that recordings fill in.
@@ -186,8 +200,8 @@ Status Settings::validate() const {
   rules.count("retry_count", retry_count, 0, 7);
   rules.duration("ud_timeout", ud_timeout, 0, 3600 * kSecond);
 
-  rules.that(report == "0" || report == "1" || report.find('/') != std::string::npos, "report",
-             report, "expected 0, 1 or a folder, written with a slash (./reports)");
+  rules.that(report == "0" || report == "1" || is_folder(report), "report", report,
+             "expected 0, 1 or a folder (a name such as yes or 2 with a slash: ./yes)");
   rules.that(report_job.empty() || is_plain_name(report_job, 128), "report_job", report_job,
              "expected at most 128 letters, digits and . _ - not beginning with a point");
   rules.that(trace.empty() || is_trace_path(trace), "trace", trace,

@@ -94,8 +94,8 @@ class Timelines {
 };
 
 Status check(const SimOptions& o) {
-  if (o.ranks > kMostRanks) {
-    return invalid(fmt::format("--ranks {}: expected 1 to {}", o.ranks, kMostRanks));
+  if (o.ranks.value_or(1) == 0 || o.ranks.value_or(1) > kMostRanks) {
+    return invalid(fmt::format("--ranks {}: expected 1 to {}", *o.ranks, kMostRanks));
   }
   if (o.ranks_per_node == 0 || o.ranks_per_node > 1024) {
     return invalid(fmt::format("--ranks-per-node {}: expected 1 to 1024", o.ranks_per_node));
@@ -111,7 +111,7 @@ Status add_replay(const SimOptions& o, sim::StudyOptions* study) {
   if (!study->options.empty()) return invalid("replay has no options");
   Result<sim::Trace> trace = sim::open_trace(o.trace);
   if (!trace) return trace.status();
-  if (o.ranks == 0) study->place.ranks = trace.value().ranks();
+  if (!o.ranks) study->place.ranks = trace.value().ranks();
   Result<std::shared_ptr<const sim::Trace>> ready =
       sim::prepare_replay(std::move(trace).value(), study->place.ranks);
   if (!ready) return ready.status();
@@ -150,8 +150,9 @@ int run_workload(const SimOptions& o) {
   study.keep_partners = !o.limits.empty();
   study.workload = o.workload;
   study.options = shared->options;
-  study.place = {o.ranks == 0 ? kDefaultRanks : o.ranks, o.ranks_per_node, o.seed};
+  study.place = {o.ranks.value_or(kDefaultRanks), o.ranks_per_node, o.seed};
   if (!o.trace.empty()) {
+    progress.say(fmt::format("reading {}", o.trace));
     if (Status s = add_replay(o, &study); !s.ok()) return complain(s);
   }
   study.profile = std::move(shared->profile);

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,7 @@ namespace turnout::cli {
 
 struct SimOptions {
   std::string workload;
-  std::uint32_t ranks = 0;  // 0: 64, of a replay the trace's
+  std::optional<std::uint32_t> ranks;  // not given: 64, of a replay the trace's
   std::uint32_t ranks_per_node = 1;
   std::string policies;
   std::string profile = "connect-ib";
@@ -37,7 +38,8 @@ int run_sim(const SimOptions& options);
 // What there is: workloads with their options, experiments, policies, profiles.
 [[nodiscard]] std::string sim_list();
 
-// One line on a terminal, drawn anew at most ten times a second; nothing elsewhere.
+// One line on a terminal, drawn anew at most ten times a second; elsewhere a line after ten seconds
+// and then every minute.
 class Progress {
  public:
   Progress();
@@ -46,6 +48,7 @@ class Progress {
   ~Progress();  // clears the line
   void show(const std::string& what, std::uint32_t ended, std::uint32_t ranks,
             std::int64_t picoseconds, std::uint64_t events);
+  void say(const std::string& what);  // on a terminal, until show()
   void clear();
 
  private:

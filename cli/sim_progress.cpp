@@ -11,7 +11,8 @@ namespace turnout::cli {
 
 namespace {
 
-constexpr std::int64_t kRedraw = 100'000'000;  // ns
+// Nanoseconds.
+constexpr std::int64_t kRedraw = 100'000'000, kFirstLine = 10'000'000'000, kLine = 60'000'000'000;
 constexpr std::uint32_t kWidth = 24;
 
 std::int64_t now() {
@@ -30,25 +31,37 @@ Progress::~Progress() {
 
 void Progress::show(const std::string& what, std::uint32_t ended, std::uint32_t ranks,
                     std::int64_t picoseconds, std::uint64_t events) {
-  if (!terminal_) return;
   const std::int64_t time = now();
   if (what != last_what_) {
     last_what_ = what;
-    began_ = time;
-  } else if (time - last_ < kRedraw) {
+    began_ = last_ = time;
+    if (!terminal_) return;
+  } else if (time - last_ < (terminal_ ? kRedraw : last_ == began_ ? kFirstLine : kLine)) {
     return;
   }
   last_ = time;
+  const std::string done =
+      fmt::format("{} of {} ranks ended, at {}, {:.1f} M events", ended, ranks,
+                  sim::print_time(picoseconds), static_cast<double>(events) / 1e6);
+  if (!terminal_) {
+    fmt::print(stderr, "turnout sim: {}: {}\n", what, done);
+    return;
+  }
   drawn_ = true;
   const std::uint32_t filled =
       ranks == 0 ? 0 : static_cast<std::uint32_t>(std::uint64_t{ended} * kWidth / ranks);
   const double seconds = static_cast<double>(time - began_) / 1e9;
   std::string line =
-      fmt::format("\r{} [{:#<{}}{:.<{}}] {} of {} ranks ended, at {}, {:.1f} M events", what, "",
-                  filled, "", kWidth - filled, ended, ranks, sim::print_time(picoseconds),
-                  static_cast<double>(events) / 1e6);
+      fmt::format("\r{} [{:#<{}}{:.<{}}] {}", what, "", filled, "", kWidth - filled, done);
   if (seconds > 0) line += fmt::format(", {:.2f} M/s", static_cast<double>(events) / 1e6 / seconds);
   fmt::print(stderr, "{}\033[K", line);
+  std::fflush(stderr);
+}
+
+void Progress::say(const std::string& what) {
+  if (!terminal_) return;
+  drawn_ = true;
+  fmt::print(stderr, "\r{}\033[K", what);
   std::fflush(stderr);
 }
 

@@ -219,7 +219,11 @@ Result<Outcome> run(const Options& options, const Program& program) {
   if (options.trace) shared.world->set_trace(options.trace);
   Status failed;
   Picoseconds ready = 0;
+  constexpr std::uint32_t kTell = 256;  // some milliseconds
   for (std::uint32_t id = 0; id < options.ranks && failed.ok(); ++id) {
+    if (id % kTell == 0 && options.progress) {
+      options.progress(0, shared.world->now(), shared.world->statistics().events);
+    }
     shared.ranks.push_back(std::make_unique<RankState>(shared, id));
     (void)shared.world->add_process(
         id / options.ranks_per_node,

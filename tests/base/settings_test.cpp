@@ -64,7 +64,12 @@ TEST(Settings, RangesAreNamed) {
   expect_refused("fabric", ".hidden", "letters");
   expect_refused("fabric", "", "letters");
   expect_refused("device", "a/b", "adapter's name");
-  expect_refused("report", "yes", "0, 1 or a folder");
+  for (const char* word : {"yes", "2", "OFF", ""}) {
+    expect_refused("report", word, "0, 1 or a folder");
+  }
+  Settings folder = Settings::defaults();
+  ASSERT_TRUE(folder.set("report", "rep").ok());
+  EXPECT_TRUE(folder.validate().ok());
   expect_refused("report_job", "a/b", "letters");
   expect_refused("memory_budget", "lots", "number of bytes");
   expect_refused("memory_budget", "0", "1 to");

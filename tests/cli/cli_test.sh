@@ -230,6 +230,9 @@ sim_workloads)
   has "      2  clairvoyant" out
   ;;
 sim_errors)
+  run sim ring --ranks 0
+  ends_with 1
+  has "--ranks 0: expected 1 to" err
   run sim rings
   ends_with 1
   has "did you mean ring?" err
