@@ -11,13 +11,16 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
-#include <cinttypes>
 #include <compare>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <initializer_list>
 #include <set>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "base/abstract_name.h"
@@ -84,6 +87,19 @@ Result<std::set<std::string>> names_after(const std::string& begins) {
   return found;
 }
 
+// Hexadecimal numbers with slashes between, as many as there are fields and nothing else.
+bool numbers_of(std::string_view text, std::initializer_list<std::uint64_t*> fields) noexcept {
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (std::uint64_t* const field : fields) {
+    if (field != *fields.begin() && (at == end || *at++ != '/')) return false;
+    const auto [after, error] = std::from_chars(at, end, *field, 16);
+    if (error != std::errc()) return false;
+    at = after;
+  }
+  return at == end;
+}
+
 // Lamport's bakery, of names: a process that wants the lock binds prefix + "0/KEY" while it chooses
 // its number, then prefix + "NUMBER/KEY" with a number above all that are there. The lowest number
 // has the lock. KEY is drawn by lot, so that nobody can bind it before.
@@ -103,12 +119,9 @@ Result<std::vector<Ticket>> list_tickets(const std::string& begins) {
   if (!names) return names.status();
   std::vector<Ticket> tickets;
   for (const std::string& name : *names) {
-    Ticket ticket;
-    int end = 0;
-    if (std::sscanf(name.c_str(), "%" SCNx32 "/%" SCNx64 "%n", &ticket.number, &ticket.key, &end) ==
-            2 &&
-        name_of({}, ticket) == name) {
-      tickets.push_back(ticket);
+    std::uint64_t number = 0, key = 0;
+    if (numbers_of(name, {&number, &key}) && number <= UINT32_MAX) {
+      tickets.push_back({static_cast<std::uint32_t>(number), key});
     }
   }
   std::sort(tickets.begin(), tickets.end());
@@ -131,11 +144,9 @@ Result<std::vector<Member>> list_members(const std::string& fabric) {
   std::vector<Member> members;
   for (const std::string& name : *names) {
     Member member{};
-    unsigned pid = 0, fd = 0, copy = 0;
-    int end = 0;
-    if (std::sscanf(name.c_str(), "%" SCNx64 "/%x/%x/%x%n", &member.pid_namespace, &pid, &fd, &copy,
-                    &end) != 4 ||
-        name[static_cast<std::size_t>(end)] != '\0' || pid > INT32_MAX || fd > INT32_MAX) {
+    std::uint64_t pid = 0, fd = 0, copy = 0;
+    if (!numbers_of(name, {&member.pid_namespace, &pid, &fd, &copy}) || pid > INT32_MAX ||
+        fd > INT32_MAX) {
       continue;  // the lock's, or rubbish
     }
     member.pid = static_cast<pid_t>(pid);

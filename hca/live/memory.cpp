@@ -10,7 +10,7 @@
 
 #include <atomic>
 #include <cerrno>
-#include <cstdlib>
+#include <charconv>
 #include <cstring>
 #include <string>
 
@@ -56,12 +56,14 @@ int move_bytes(bool out, std::uint32_t pid, std::uint8_t* local, std::uint64_t r
 
 // kernel.yama.ptrace_scope; 0: this kernel has none.
 int yama_scope() noexcept {
-  char text[8] = {};
+  char text[8];
   const int fd = ::open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return 0;
   const ssize_t n = ::read(fd, text, sizeof text - 1);
   ::close(fd);
-  return n > 0 ? std::atoi(text) : 0;
+  int scope = 0;
+  if (n > 0) std::from_chars(text, text + n, scope);
+  return scope;
 }
 
 // Why the system keeps us from a peer's memory: ptrace(2), "Ptrace access mode checking".

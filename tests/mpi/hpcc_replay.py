@@ -29,20 +29,26 @@ def hpcc_input(order, ranks):
     return text.replace("$rows", str(rows)).replace("1200         values", f"{order}         values")
 
 
+def hpcc_environment(build):
+    return dict(os.environ, FI_PROVIDER_PATH=str(build / "lib"), TURNOUT_FABRIC=f"hpcc-{os.getpid()}",
+                OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+
+
+def hpcc_command(ranks, provider="turnout", more=()):
+    return ["mpirun.openmpi", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), "--mca", "pml",
+            "cm", "--mca", "mtl", "ofi", "--mca", "mtl_ofi_provider_include", provider, "--mca", "btl",
+            "self", "--mca", "mpi_yield_when_idle", "1", *more, "hpcc"]
+
+
 def run_hpcc(build, ranks, order, folder, settings):
     """Runs HPCC in `folder` with these variables; returns its summary and the folder of the reports."""
     (folder / "hpccinf.txt").write_text(hpcc_input(order, ranks), encoding="utf-8")
     reports = folder / "reports"
     reports.mkdir()
-    env = dict(os.environ)
-    env.update(settings, FI_PROVIDER_PATH=str(build / "lib"), TURNOUT_FABRIC=f"hpcc-{os.getpid()}",
-               TURNOUT_REPORT=str(reports), OMP_NUM_THREADS="1", OMPI_ALLOW_RUN_AS_ROOT="1",
-               OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    subprocess.run(
-        ["mpirun.openmpi", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), "--mca", "pml",
-         "cm", "--mca", "mtl", "ofi", "--mca", "mtl_ofi_provider_include", "turnout", "--mca", "btl",
-         "self", "--mca", "mpi_yield_when_idle", "1", "hpcc"],
-        cwd=folder, env=env, check=True, timeout=900, stdout=subprocess.DEVNULL)
+    env = hpcc_environment(build)
+    env.update(settings, TURNOUT_REPORT=str(reports))
+    subprocess.run(hpcc_command(ranks), cwd=folder, env=env, check=True, timeout=900,
+                   stdout=subprocess.DEVNULL)
     summary = (folder / "hpccoutf.txt").read_text(encoding="utf-8", errors="replace")
     if "Success=1" not in summary:
         raise SystemExit("HPCC did not succeed")
