@@ -108,8 +108,9 @@ const Peer* EndpointCore::find_owed() {
       if (over_datagrams()) break;  // acknowledgements tell more
       const SendRecord* const record = owed(*queue);
       if (record == nullptr) continue;
-      flush(*queue);
-      return find_peer(record->peer);
+      const Peer* const peer = find_peer(record->peer);
+      flush(*queue);  // which may move the records
+      return peer;
     }
   }
   for (const auto& peer : peers_) {
