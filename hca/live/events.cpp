@@ -14,14 +14,13 @@
 namespace turnout::hca {
 namespace {
 
-// Reads one record; blocks unless the user made the descriptor non-blocking. 0 or errno.
+// Reads one record; blocks unless the user made the descriptor non-blocking. 0 or errno. EINTR is
+// the user's, as with rdma-core: programs end their waiting by a signal whose handler has no
+// SA_RESTART.
 int read_record(int fd, EventRecord& event) {
-  for (;;) {
-    const ssize_t n = read(fd, &event, sizeof event);
-    if (n == static_cast<ssize_t>(sizeof event)) return 0;
-    if (n < 0 && errno == EINTR) continue;
-    return n < 0 ? errno : EBADF;
-  }
+  const ssize_t n = read(fd, &event, sizeof event);
+  if (n == static_cast<ssize_t>(sizeof event)) return 0;
+  return n < 0 ? errno : EBADF;
 }
 
 // Does an object of this kind have such an event? What a damaged record sends elsewhere could be

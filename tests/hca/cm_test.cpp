@@ -1,6 +1,7 @@
 // Connections over librdmacm.so.1: events, states, private data, ends of peers.
 #include <fcntl.h>
 #include <rdma/rsocket.h>
+#include <signal.h>
 
 #include <atomic>
 #include <cerrno>
@@ -268,6 +269,31 @@ TEST_F(Connection, ChannelThatDoesNotBlock) {
   EXPECT_EQ(errno, EAGAIN);
   connect_both();
   EXPECT_TRUE(nothing(client));
+}
+
+TEST_F(Connection, SignalEndsTheWaiting) {
+  struct sigaction action {};
+  action.sa_handler = [](int) {};  // no SA_RESTART
+  ASSERT_EQ(sigaction(SIGUSR1, &action, nullptr), 0);
+  int result = 0, error = 0;
+  std::atomic<bool> over = false;
+  std::thread waiter([&] {
+    rdma_cm_event* e = nullptr;
+    result = rdma_get_cm_event(client, &e);
+    error = errno;
+    over = true;
+    if (result == 0) rdma_ack_cm_event(e);
+  });
+  EXPECT_TRUE(turnout::hca::test::eventually([&] {
+    pthread_kill(waiter.native_handle(), SIGUSR1);
+    usleep(1000);
+    return over.load();
+  }));
+  listen_at();
+  resolve();
+  waiter.join();
+  EXPECT_EQ(result, -1);
+  EXPECT_EQ(error, EINTR);
 }
 
 TEST_F(Connection, DestructionWaitsForAcknowledgement) {
