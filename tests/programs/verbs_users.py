@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Libraries of others over verbs on the virtual adapter: UCX's rc_verbs and ud_verbs through ucx_perftest,
-libfabric's own verbs provider through fi_pingpong.
+libfabric's own verbs provider through fi_pingpong, and qperf, which waits for events unless it is told to poll.
 
     verbs_users.py BUILD [--only REGEX]
 
-Each line is a server and a client that must both end with 0 (and ucx_perftest must have measured).
+Each line is a server and a client that must both end with 0 (and ucx_perftest and qperf must have measured).
 """
 import argparse
 import os
@@ -19,6 +19,12 @@ UCX_TESTS = ["tag_lat", "tag_bw", "tag_sync_lat", "ucp_put_lat", "ucp_put_bw", "
              "ucp_swap", "ucp_cswap", "stream_lat", "stream_bw", "ucp_am_lat", "ucp_am_bw"]
 # Of these, messages of both kinds: in one piece, and by rendezvous.
 UCX_LARGE = ["tag_bw", "ucp_put_bw", "stream_bw", "ucp_am_bw"]
+QPERF_TESTS = ["rc_lat", "rc_bw", "rc_bi_bw", "uc_lat", "uc_bw", "uc_bi_bw", "ud_lat", "ud_bw", "ud_bi_bw",
+               "rc_rdma_read_lat", "rc_rdma_read_bw", "rc_rdma_write_lat", "rc_rdma_write_bw",
+               "rc_rdma_write_poll_lat", "uc_rdma_write_lat", "uc_rdma_write_bw", "uc_rdma_write_poll_lat",
+               "rc_compare_swap_mr", "rc_fetch_add_mr", "ver_rc_compare_swap", "ver_rc_fetch_add"]
+# What the programs print with what they have measured.
+MEASURED = {"ucx_perftest": "Final:", "qperf": " = "}
 FABRICS = [("verbs", "msg"), ("verbs", "dgram"), ("verbs;ofi_rxm", "rdm"), ("verbs;ofi_rxd", "rdm")]
 
 
@@ -36,6 +42,11 @@ def cases():
     for provider, kind in FABRICS:
         program = ["fi_pingpong", "-p", provider, "-e", kind, "-c"]
         yield (f"libfabric {provider} {kind}", {}, program + ["-B"], ["-P"], ["localhost"])
+    for mode, polls in (("events", []), ("polling", ["-cp1"])):
+        for test in QPERF_TESTS:
+            # A second each, the shortest it has; "quit" ends the server.
+            yield (f"qperf {test} {mode}", {}, ["qperf", "-lp"], ["-lp"],
+                   ["localhost", "-t", "1"] + polls + [test, "quit"])
 
 
 def run(turnout, number, variables, server_words, port_option, client_words):
@@ -48,8 +59,7 @@ def run(turnout, number, variables, server_words, port_option, client_words):
     ended = verbs_pair.run(command, client, LIMIT, env)
     if not ended.good:
         return f"{ended.text}\n(client {ended.client}, server {ended.server})"
-    text = ended.text
-    return "" if server_words[0] != "ucx_perftest" or "Final:" in text else text
+    return "" if MEASURED.get(server_words[0], "") in ended.text else ended.text
 
 
 def main():
