@@ -80,6 +80,12 @@ Address unmapped(Address a) noexcept {
   return v4;
 }
 
+bool Address::loopback() const noexcept {
+  const Address a = unmapped(*this);
+  if (a.family == AF_INET) return a.ip[0] == 127;  // RFC 1122: all of 127/8
+  return a.family == AF_INET6 && a.ip == loopback_address(AF_INET6).ip;
+}
+
 std::vector<Address> host_addresses() {
   std::vector<Address> all{loopback_address(AF_INET), loopback_address(AF_INET6)};
   ifaddrs* list = nullptr;
@@ -95,7 +101,7 @@ std::vector<Address> host_addresses() {
 
 bool is_local(const Address& address) {
   const Address wanted = unmapped(address);
-  if (wanted.family == AF_INET && wanted.ip[0] == 127) return true;  // RFC 1122: all of 127/8
+  if (wanted.loopback()) return true;
   // Programs often leave the scope of a link-local address out.
   const auto all = host_addresses();
   return std::any_of(all.begin(), all.end(), [&](const Address& a) {

@@ -23,6 +23,7 @@ struct Address {
   [[nodiscard]] bool present() const noexcept { return family != 0; }
   [[nodiscard]] bool any() const noexcept;
   [[nodiscard]] bool multicast() const noexcept;
+  [[nodiscard]] bool loopback() const noexcept;  // 127.0.0.0/8, ::1
 };
 
 // False where the family is neither of the two. `from` is as long as its family says.

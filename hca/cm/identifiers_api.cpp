@@ -50,7 +50,12 @@ int bind_address(Id& id, const sockaddr* to) {
   if (id.state != State::idle) return EINVAL;
   if (!address.any()) {
     if (!is_local(address)) return EADDRNOTAVAIL;
-    if (const int error = bind_adapter(id); error != 0) return error;
+    // Linux's connection manager takes loopback for a wildcard, which is on no device. libfabric's
+    // provider relies on it: a server that names no address asks for "localhost" and lists the
+    // interfaces' addresses where no device is told; else it drops the port.
+    if (!address.loopback()) {
+      if (const int error = bind_adapter(id); error != 0) return error;
+    }
   }
   return bind_port(id, address);
 }

@@ -69,6 +69,19 @@ std::vector<std::string> rivals(const Address& address, bool v6only) {
   return places;
 }
 
+// Where someone may listen who is meant by an address; the nearest first.
+std::vector<std::string> listening_places(const Address& a) {
+  std::vector<std::string> places{text(a), a.family == AF_INET ? "any4" : "any6", "any"};
+  if (!a.loopback()) {
+    places.push_back(text(loopback_address(a.family)));
+    return places;
+  }
+  for (const Address& host : host_addresses()) {
+    if (host.family == a.family && host.ip != a.ip) places.push_back(text(host));
+  }
+  return places;
+}
+
 int take(int fd, std::uint16_t port_space, const Address& address, bool v6only) {
   const AbstractName own = name_of(port_space, address.port, place_of(address, v6only));
   if (const int error = bind_name(fd, own); error != 0) return error;
@@ -114,8 +127,7 @@ Descriptor take_port(std::uint16_t port_space, Address& address, bool v6only) {
 
 int connect_port(int fd, std::uint16_t port_space, const Address& to) {
   const Address a = unmapped(to);
-  for (const std::string& place :
-       {text(a), std::string(a.family == AF_INET ? "any4" : "any6"), std::string("any")}) {
+  for (const std::string& place : listening_places(a)) {
     const AbstractName name = name_of(port_space, a.port, place);
     if (connect(fd, name.address(), name.length()) == 0) {
       if (same_user(fd)) return 0;

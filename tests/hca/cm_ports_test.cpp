@@ -1,6 +1,7 @@
 // librdmacm.so.1: addresses, ports, options, multicast groups, and peers that send what is no
 // message.
 #include <fcntl.h>
+#include <ifaddrs.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -46,6 +47,42 @@ TEST_F(Ports, HaveOneOwner) {
   EXPECT_EQ(bind(second, "0.0.0.0", former), 0);
   EXPECT_EQ(second->verbs, nullptr);  // a wildcard is on no device
   drop(second);
+}
+
+TEST_F(Ports, LoopbackIsAWildcard) {
+  rdma_cm_id* id = nullptr;
+  EXPECT_EQ(bind(id, "127.0.0.1", 0), 0);
+  EXPECT_EQ(id->verbs, nullptr);
+  drop(id);
+  listen_at("127.0.0.1");
+  sockaddr_in a = ipv4("127.0.0.2", port);  // another address of the host
+  ASSERT_EQ(rdma_create_id(client, &active, nullptr, RDMA_PS_TCP), 0);
+  ASSERT_EQ(rdma_resolve_addr(active, nullptr, generic(a), 1000), 0);
+  take(client, RDMA_CM_EVENT_ADDR_RESOLVED);
+  ASSERT_EQ(rdma_resolve_route(active, 1000), 0);
+  take(client, RDMA_CM_EVENT_ROUTE_RESOLVED);
+  make_qp(active);
+  request();
+  EXPECT_NE(passive->verbs, nullptr);
+}
+
+// All of them are the one adapter's: a client of this host need not know which.
+TEST_F(Ports, LoopbackFindsWhoListensOnAnyAddress) {
+  ifaddrs* list = nullptr;
+  ASSERT_EQ(getifaddrs(&list), 0);
+  for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
+    if (i->ifa_addr == nullptr || i->ifa_addr->sa_family != AF_INET) continue;
+    sockaddr_in own{};
+    std::memcpy(&own, i->ifa_addr, sizeof own);
+    char text[INET_ADDRSTRLEN];
+    ASSERT_NE(inet_ntop(AF_INET, &own.sin_addr, text, sizeof text), nullptr);
+    SCOPED_TRACE(text);
+    listen_at(text);
+    resolve();
+    request();
+    for (rdma_cm_id** id : {&active, &passive, &listener}) drop(*id);
+  }
+  freeifaddrs(list);
 }
 
 TEST_F(Ports, MayBeSharedUntilSomeoneListens) {

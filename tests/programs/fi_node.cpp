@@ -1,5 +1,6 @@
 #include "tests/programs/fi_node.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace turnout::programs {
@@ -24,18 +25,24 @@ FiNode::FiNode(const FiNodeOptions& options) {
   hints->caps = FI_MSG | FI_TAGGED;
   if (options.source) hints->caps |= FI_SOURCE | FI_DIRECTED_RECV;
   hints->mode = FI_CONTEXT | FI_CONTEXT2;
-  hints->domain_attr->threading = FI_THREAD_DOMAIN;
-  hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
-  hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+  if (options.manual_progress) {
+    hints->domain_attr->threading = FI_THREAD_DOMAIN;
+    hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
+    hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+  }
   hints->domain_attr->av_type = FI_AV_TABLE;
   hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
   hints->tx_attr->msg_order = FI_ORDER_SAS;
   hints->rx_attr->msg_order = FI_ORDER_SAS;
   fi_info* info = nullptr;
   // Providers that name themselves by an internet address stay on this host.
-  const bool internet = options.provider == "tcp";
-  check(fi_getinfo(FI_VERSION(1, 17), internet ? "127.0.0.1" : nullptr, nullptr,
-                   internet ? FI_SOURCE : 0, hints.get(), &info),
+  const bool internet = options.provider == "tcp" && options.service.empty();
+  const char* const node = internet               ? "127.0.0.1"
+                           : options.node.empty() ? nullptr
+                                                  : options.node.c_str();
+  const char* const service = options.service.empty() ? nullptr : options.service.c_str();
+  const bool source = node == nullptr ? service != nullptr : internet;
+  check(fi_getinfo(FI_VERSION(1, 17), node, service, source ? FI_SOURCE : 0, hints.get(), &info),
         ("fi_getinfo for provider " + options.provider).c_str());
   info_.reset(info);
 
@@ -69,6 +76,12 @@ AddressBytes FiNode::address() const {
   AddressBytes bytes{};
   std::size_t length = bytes.size();
   check(fi_getname(&ep_->fid, bytes.data(), &length), "fi_getname");
+  return bytes;
+}
+
+AddressBytes FiNode::destination() const {
+  AddressBytes bytes{};
+  std::memcpy(bytes.data(), info_->dest_addr, std::min(bytes.size(), info_->dest_addrlen));
   return bytes;
 }
 

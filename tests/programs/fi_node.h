@@ -39,7 +39,10 @@ using AddressBytes = std::array<std::byte, 128>;  // large enough for every prov
 
 struct FiNodeOptions {
   std::string provider = "turnout";
+  std::string service;            // the port of a server, or of the server at `node`
+  std::string node;               // of a client: its server's host
   bool source = true;             // FI_SOURCE and FI_DIRECTED_RECV
+  bool manual_progress = true;    // false: as the provider likes it best
   std::size_t queue_size = 1024;  // entries asked for: completions, sends, receives
 };
 
@@ -54,6 +57,7 @@ class FiNode {
     return info_->domain_attr->cq_data_size;
   }
   [[nodiscard]] AddressBytes address() const;
+  [[nodiscard]] AddressBytes destination() const;  // of options.node and service
   // One address vector entry per address, in this order.
   [[nodiscard]] std::vector<fi_addr_t> insert(const std::vector<AddressBytes>& addresses);
   // What an error entry says, in words, with the provider's own text.
