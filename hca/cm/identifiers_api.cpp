@@ -51,9 +51,11 @@ int bind_address(Id& id, const sockaddr* to) {
   if (!address.any()) {
     if (!is_local(address)) return EADDRNOTAVAIL;
     // Linux's connection manager takes loopback for a wildcard, which is on no device. libfabric's
-    // provider relies on it: a server that names no address asks for "localhost" and lists the
-    // interfaces' addresses where no device is told; else it drops the port.
-    if (!address.loopback()) {
+    // provider relies on it, with synchronous identifiers: a server that names no address asks for
+    // "localhost" and lists the interfaces' addresses where no device is told; else it drops the
+    // port. Other programs bind to an address of the adapter's interface, which is loopback here,
+    // and use the device they find.
+    if (!address.loopback() || !id.synchronous()) {
       if (const int error = bind_adapter(id); error != 0) return error;
     }
   }

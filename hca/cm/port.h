@@ -22,9 +22,9 @@ namespace turnout::cm {
 [[nodiscard]] Descriptor take_port(std::uint16_t port_space, Address& address, bool v6only);
 
 // Connects the socket of take_port() to whoever listens on the address itself or on a wildcard;
-// then to who listens on loopback, which to Linux's connection manager is a wildcard, too; and from
-// loopback to any address of the host, since all of them are the one adapter's.
-// 0; ECONNREFUSED: nobody of our user; EAGAIN: the listener's queue is full; or another errno.
+// then to who listens on loopback, which Linux's connection manager takes for a wildcard, too; and
+// from loopback to any address of the host, since all of them are the one adapter's. 0;
+// ECONNREFUSED: nobody of our user; EAGAIN: the listener's queue is full; or another errno.
 [[nodiscard]] int connect_port(int fd, std::uint16_t port_space, const Address& to);
 
 // The next connection of a listening socket as a non-blocking socket, empty when there is none.

@@ -52,6 +52,11 @@ TEST_F(Ports, HaveOneOwner) {
 TEST_F(Ports, LoopbackIsAWildcard) {
   rdma_cm_id* id = nullptr;
   EXPECT_EQ(bind(id, "127.0.0.1", 0), 0);
+  EXPECT_NE(id->verbs, nullptr);  // the interface that the adapter shows
+  drop(id);
+  sockaddr_in own = ipv4("127.0.0.1");
+  ASSERT_EQ(rdma_create_id(nullptr, &id, nullptr, RDMA_PS_TCP), 0);
+  EXPECT_EQ(rdma_bind_addr(id, generic(own)), 0);
   EXPECT_EQ(id->verbs, nullptr);
   drop(id);
   listen_at("127.0.0.1");
