@@ -47,7 +47,8 @@ bool next_entry(Cq& cq) {
 int start_poll(ibv_cq_ex* current, ibv_poll_cq_attr* attr) {
   if (attr->comp_mask != 0) return EINVAL;
   Cq& cq = of(current);
-  if (!may_have_entry(cq)) return engine_of(cq).idle(cq) < 0 ? EIO : ENOENT;
+  if (!may_have_entry(cq) && engine_of(cq).idle(cq) < 0) return EIO;
+  if (!may_have_entry(cq)) return ENOENT;
   if (!cq.single_threaded) cq.poll_lock.lock();
   if (next_entry(cq)) return 0;
   if (!cq.single_threaded) cq.poll_lock.unlock();
@@ -124,7 +125,12 @@ int modify_cq(ibv_cq*, ibv_modify_cq_attr* attr) {
 int poll_cq(ibv_cq* verbs, int entries, ibv_wc* wc) {
   Cq& cq = cq_of(verbs);
   Engine& engine = engine_of(cq);
-  if (!may_have_entry(cq)) return engine.idle(cq);
+  if (!may_have_entry(cq)) {
+    // It may have let others run meanwhile: "empty" must not be what was so before that. Who polls
+    // and then looks at its connections would else find a peer gone whose last message it lost.
+    const int result = engine.idle(cq);
+    if (result < 0 || !may_have_entry(cq)) return result;
+  }
   const PollGuard guard(cq);
   int n = 0;
   Cqe entry;

@@ -19,6 +19,7 @@ using std::chrono::seconds;
 // Who connects sends its request with the next system call.
 constexpr seconds kSilence{5};
 constexpr milliseconds kNoDescriptorsWait{100};
+constexpr milliseconds kLeastWay{1};
 constexpr std::size_t kMaxSilent = 1024;
 
 void forget_silent(Id& id) {
@@ -50,6 +51,17 @@ void adopt_peer(Id& id, const Message& m) {
   id.remote_ece.options = m.ece_options;
 }
 
+// The peer has ended the connection. On a wire that message arrives after the last one of the queue
+// pair, and a program that looks at its completions before its events has found that one first.
+// Here both may arrive while it is stopped between the two looks, and it would then destroy the
+// queue pair with the completions that it has not seen. So it is told no sooner than at the next
+// look.
+void end_later(Id& id) {
+  id.ending = true;
+  close_socket(id);
+  set_deadline(id, kLeastWay);
+}
+
 // The peer has closed its socket: it destroyed its identifier, or its process ended. The events are
 // those of the message that a kernel would send for it (IBTA 12.9.6).
 void ended(Id& id) {
@@ -66,6 +78,7 @@ void ended(Id& id) {
     case State::responded:
       return report_rejected(id, kConsumerDefined);
     case State::established:
+      return end_later(id);
     case State::disconnecting:
       return report_disconnected(id);
     default:
@@ -193,9 +206,9 @@ void handle(Id& id, const Message& m) {
     case Kind::rej:
       return report_rejected(id, m.status, &m);
     case Kind::dreq:
-      if (id.state != State::disconnecting) {
-        static_cast<void>(send(id.socket.get(), message_of(id, Kind::drep)));
-      }
+      if (id.state == State::disconnecting) return report_disconnected(id);
+      static_cast<void>(send(id.socket.get(), message_of(id, Kind::drep)));
+      if (id.state == State::established) return end_later(id);
       return report_disconnected(id);
     case Kind::drep:
       return report_disconnected(id);
@@ -267,6 +280,9 @@ void expire(Id& id) {
       return report_unreachable(id, -ETIMEDOUT);
     case State::accepted:
       return report_unreachable(id, -ETIMEDOUT);
+    case State::established:
+      if (id.ending) report_disconnected(id);
+      return;
     case State::disconnecting:
       return report_disconnected(id, -ETIMEDOUT);
     case State::disconnected:

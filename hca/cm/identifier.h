@@ -58,6 +58,7 @@ struct Id {
   Adapter* adapter = nullptr;  // what it is bound to
   Descriptor socket;
   bool watched = false;
+  bool ending = false;  // established, and the peer has ended it: told at the deadline
   std::optional<std::multimap<Clock::time_point, Id*>::iterator> deadline;
   unsigned unacknowledged = 0;            // events the user has
   Id* listener = nullptr;                 // of State::silent

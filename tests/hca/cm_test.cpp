@@ -271,6 +271,28 @@ TEST_F(Connection, ChannelThatDoesNotBlock) {
   EXPECT_TRUE(nothing(client));
 }
 
+// Who looks at its completions and then here has found the last one first.
+TEST_F(Connection, EndIsToldAtTheSecondLook) {
+  ASSERT_EQ(fcntl(client->fd, F_SETFL, fcntl(client->fd, F_GETFL) | O_NONBLOCK), 0);
+  for (const bool says_so : {true, false}) {
+    if (listener == nullptr) listen_at();
+    resolve();
+    connect_both();
+    if (says_so) {
+      ASSERT_EQ(rdma_disconnect(passive), 0);
+    } else {
+      drop(passive);
+    }
+    rdma_cm_event* e = nullptr;
+    EXPECT_EQ(rdma_get_cm_event(client, &e), -1);
+    EXPECT_EQ(errno, EAGAIN);
+    take(client, RDMA_CM_EVENT_DISCONNECTED);
+    if (says_so) take(server, RDMA_CM_EVENT_DISCONNECTED);
+    drop(active);
+    drop(passive);
+  }
+}
+
 TEST_F(Connection, SignalEndsTheWaiting) {
   struct sigaction action {};
   action.sa_handler = [](int) {};  // no SA_RESTART

@@ -9,6 +9,7 @@
 // server answers it. The client's second message is its last. Exit code 0: the server had both, in
 // every round.
 #include <fmt/format.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -41,7 +42,7 @@ struct Options {
   std::string host = "localhost";
   std::string end = "close";
   unsigned repeat = 20;
-  unsigned pause = 0;
+  unsigned pause = 0, busy = 0;
   bool only = false, late = false;
 };
 
@@ -161,6 +162,24 @@ pid_t start(const Options& options, Shared& shared, bool server) {
   std::exit(0);
 }
 
+// Client and server share one processor with `count` processes that only use it up: each of them is
+// stopped at any point for longer than the other needs to end.
+void share_processor(unsigned count) {
+  cpu_set_t mine, one;
+  CPU_ZERO(&mine);
+  CPU_ZERO(&one);
+  sched_getaffinity(0, sizeof mine, &mine);
+  int first = 0;
+  while (!CPU_ISSET(first, &mine)) ++first;
+  CPU_SET(first, &one);
+  sched_setaffinity(0, sizeof one, &one);
+  for (unsigned i = 0; i < count; ++i) {
+    if (fork() != 0) continue;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (std::atomic<unsigned> n{0};;) ++n;
+  }
+}
+
 bool ended_well(const char* who, pid_t pid) {
   int status = 0;
   if (waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0) return true;
@@ -194,6 +213,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--repeat", options.repeat, "rounds")->capture_default_str();
   app.add_option("--pause", options.pause, "us that the server rests between two looks");
+  app.add_option("--busy", options.busy, "all on one processor, with so many that keep it busy");
   app.add_flag("--manual", options.node.manual_progress, "progress in the program's calls only");
   CLI::Option* const only =
       app.add_flag("--only", options.only, "the client's last message is its first");
@@ -204,6 +224,7 @@ int main(int argc, char** argv) {
   void* at =
       mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) return 1;
+  if (options.busy != 0) share_processor(options.busy);
   for (unsigned number = 1; number <= options.repeat; ++number) {
     if (round(options, *new (at) Shared{})) continue;
     fmt::print("round {}: FAILED\n", number);
