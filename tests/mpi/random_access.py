@@ -19,7 +19,7 @@ from hpcc_replay import ROOT, hpcc_command, hpcc_environment, hpcc_input
 
 
 def run(args, provider, shim):
-    """(errors, updates dropped) of one run, of both of HPCC's generators of numbers."""
+    """(errors, updates dropped, whether HPCC tolerates the errors) of one run, of both its generators."""
     with tempfile.TemporaryDirectory(prefix="random-access-") as name:
         folder = pathlib.Path(name)
         (folder / "hpccinf.txt").write_text(hpcc_input(args.order, args.ranks), encoding="utf-8")
@@ -29,12 +29,16 @@ def run(args, provider, shim):
         summary = folder / "hpccoutf.txt"
         text = summary.read_text(encoding="utf-8", errors="replace") if summary.exists() else ""
     dropped = re.search(r"updates that were delivered and dropped: (\d+)", done.stdout)
-    if done.returncode != 0 or "Success=1" not in text or dropped is None:
+    if done.returncode != 0 or "End of HPC Challenge tests" not in text or dropped is None:
         sys.exit(f"{provider}: exit code {done.returncode}\n{done.stdout}")
-    errors = [int(n) for n in re.findall(r"Found (\d+) errors in \d+ locations", text)]
+    found = re.findall(r"Found (\d+) errors in \d+ locations \((passed|failed)\)", text)
+    errors = [int(number) for number, _ in found]
+    tolerated = all(judgement == "passed" for _, judgement in found)
     if len(errors) != 4:  # of MPI and of a single process, with either generator
         sys.exit(f"{provider}: {len(errors)} of 4 parts of RandomAccess have ended\n{text}")
-    return sum(errors), int(dropped.group(1))
+    if tolerated and "Success=1" not in text:
+        sys.exit(f"{provider}: another part of HPCC failed\n{text}")
+    return sum(errors), int(dropped.group(1)), tolerated
 
 
 def main():
@@ -54,9 +58,9 @@ def main():
                         ROOT / "tests/mpi/hpcc_lost_updates.c"], check=True)
         for number in range(1, args.rounds + 1):
             for provider in args.provider or ["turnout", "tcp"]:
-                errors, dropped = run(args, provider, shim)
+                errors, dropped, tolerated = run(args, provider, shim)
                 print(f"round {number:2}  {provider:<8} {errors:5} errors  {dropped:5} updates "
-                      "dropped by HPCC", flush=True)
+                      f"dropped by HPCC{'' if tolerated else '; over its tolerance'}", flush=True)
                 unexplained += errors > dropped
     if unexplained:
         sys.exit(f"{unexplained} runs have errors that HPCC has not made itself")
