@@ -540,6 +540,7 @@ class EndpointCore final : public Endpoint {
   void post_probe(Peer& peer, Queue& queue);
   void probe_over_rc(Peer& peer);
   void recover(MessageQueue& queue, const ibv_wc& wc);
+  void end_of_lost(const SendRecord& record);
   [[nodiscard]] std::vector<std::unique_ptr<MessageQueue>>& pool(Purpose purpose) noexcept {
     return initiators_[static_cast<std::size_t>(purpose)];
   }

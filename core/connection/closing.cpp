@@ -147,19 +147,22 @@ void EndpointCore::pass_the_gone(MessageQueue& queue) {
     return record.peer != kAnyPeer && !receives_still(record.peer);
   }) != nullptr;
   if (!stuck) return;
-  std::vector<SendRecord> records = queue.take_all();
-  std::erase_if(records, [this](const SendRecord& record) {
-    if (receives_still(record.peer)) return false;
+  const std::vector<SendRecord> records = queue.take_all();
+  const bool usable = queue.recover().ok();
+  std::vector<SendRecord> of_gone;
+  for (const SendRecord& record : records) {
+    if (!receives_still(record.peer)) {
+      of_gone.push_back(record);
+    } else if (!usable || !queue.post(record).ok()) {
+      retire(record);
+    }
+  }
+  for (const SendRecord& record : of_gone) {  // whose ends may post to this queue pair
     if (record.kind == SendRecord::Kind::transfer) {
       on_transfer_done(*record.transfer, Status{Code::canceled, "the endpoint closes"});
     } else {
       retire(record);
     }
-    return true;
-  });
-  const bool usable = queue.recover().ok();
-  for (const SendRecord& record : records) {
-    if (!usable || !queue.post(record).ok()) retire(record);
   }
 }
 

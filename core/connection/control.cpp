@@ -377,49 +377,31 @@ void EndpointCore::handle_control(Peer& peer, const wire::ControlMessage& messag
 }
 
 // An initiator's work request failed; the queue pair is in the error state and everything behind
-// the request was flushed. Those are posted again, in order, but for a peer that is gone.
+// the request was flushed. Those are posted again, in order, but for a peer that is gone. Only then
+// is the failure told: who hears of it posts to this queue pair, too.
 void EndpointCore::recover(MessageQueue& queue, const ibv_wc& wc) {
-  std::vector<SendRecord> records = queue.take_all();
-  if (wc.status == IBV_WC_WR_FLUSH_ERR) {
-    TURNOUT_LOG(channel, warn, "a queue pair failed without a reason; posting its work again");
-  } else if (!records.empty()) {
-    const SendRecord failed = records.front();
-    records.erase(records.begin());
-    if (failed.peer == kAnyPeer) {  // a stranger that was to be rejected, or ourselves
-      retire(failed);
-    } else if (Peer& peer = *peers_[failed.peer];
-               failed.kind == SendRecord::Kind::transfer && refuses_key(wc.status)) {
-      on_transfer_done(*failed.transfer, refused_key(peer, failed, wc.status));
-    } else {
-      Status why{Code::peer_lost,
-                 fmt::format("{} does not answer: {}", peer.address.to_string(),
-                             ibv_wc_status_str(wc.status)),
-                 EHOSTDOWN};
-      if (failed.kind == SendRecord::Kind::transfer) {
-        lose_peer(peer, why);
-        on_transfer_done(*failed.transfer, why);
-      } else {
-        lose_peer(peer, why);
-        retire(failed);
-      }
-    }
-  }
+  const std::vector<SendRecord> records = queue.take_all();
   if (Status status = queue.recover(); !status.ok()) {
     TURNOUT_LOG(channel, error, "a queue pair cannot be recovered: {}", status.text());
   }
+  const bool flushed = wc.status == IBV_WC_WR_FLUSH_ERR;
+  if (flushed) {
+    TURNOUT_LOG(channel, warn, "a queue pair failed without a reason; posting its work again");
+  }
+  const SendRecord* const failed = flushed || records.empty() ? nullptr : records.data();
+  const bool refused =
+      failed != nullptr && failed->kind == SendRecord::Kind::transfer && refuses_key(wc.status);
+  const PeerId gone = failed != nullptr && !refused ? failed->peer : kAnyPeer;
+  std::vector<SendRecord> of_lost;
   for (const SendRecord& record : records) {
+    if (&record == failed) continue;
     if (record.peer == kAnyPeer) {
       if (!queue.post(record).ok()) retire(record);
       continue;
     }
     Peer& peer = *peers_[record.peer];
-    if (peer.lost) {
-      if (record.kind == SendRecord::Kind::transfer) {
-        on_transfer_done(*record.transfer, peer.loss);
-      } else {
-        SendRecord done = record;
-        retire(done);
-      }
+    if (peer.lost || record.peer == gone) {
+      of_lost.push_back(record);
       continue;
     }
     // Found by its last byte, perhaps, so not to be written again.
@@ -430,12 +412,30 @@ void EndpointCore::recover(MessageQueue& queue, const ibv_wc& wc) {
     }
     if (Status status = queue.post(record); !status.ok()) {
       lose_peer(peer, status);
-      if (record.kind == SendRecord::Kind::transfer) {
-        on_transfer_done(*record.transfer, status);
-      } else {
-        retire(record);
-      }
+      end_of_lost(record);
     }
+  }
+  if (failed != nullptr && failed->peer == kAnyPeer) {  // a stranger to be rejected, or ourselves
+    retire(*failed);
+  } else if (failed != nullptr && refused) {
+    on_transfer_done(*failed->transfer, refused_key(*peers_[failed->peer], *failed, wc.status));
+  } else if (failed != nullptr) {
+    Peer& peer = *peers_[gone];
+    lose_peer(peer, Status{Code::peer_lost,
+                           fmt::format("{} does not answer: {}", peer.address.to_string(),
+                                       ibv_wc_status_str(wc.status)),
+                           EHOSTDOWN});
+    end_of_lost(*failed);
+  }
+  for (const SendRecord& record : of_lost) end_of_lost(record);
+}
+
+// What was under way to a peer that is lost.
+void EndpointCore::end_of_lost(const SendRecord& record) {
+  if (record.kind == SendRecord::Kind::transfer) {
+    on_transfer_done(*record.transfer, peers_[record.peer]->loss);
+  } else {
+    retire(record);
   }
 }
 

@@ -85,6 +85,13 @@ TEST(Schedules, HoldWhileConnectionsAreTornDownAndRanksDie) {
   EXPECT_GT(sum.refused, 500u);
 }
 
+// A peer that is lost leaves its credits to others, who are told over the queue pair whose failure
+// told of the loss: that message has to go out after the queue pair is there again.
+TEST(Schedules, CreditsOfTheLostReachTheOthers) {
+  const auto outcome = play_death_schedule(1795464755623363009);
+  EXPECT_EQ(outcome.broken, "") << outcome.told;
+}
+
 // Several ranks of a node share what others write to them over.
 TEST(Schedules, HoldWhileConnectionsServeNodes) {
   const auto sum = sum_of(300, [](std::uint64_t seed) { return play_xrc_schedule(seed); });
