@@ -173,10 +173,12 @@ class Ends(Verbs):
         self.verbs("--", "/", code=126)
 
     def test_signals_are_handed_on(self):
-        program = ("import signal, sys, time\n"
-                   "for s in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1):\n"
-                   "  signal.signal(s, lambda n, f: (print(n, flush=True), sys.exit(40 + n)))\n"
-                   "print('ready', flush=True); time.sleep(60)\n")
+        # One that waits for them: what comes just before a sleep would be handled after it only.
+        program = ("import signal, sys\n"
+                   "of = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1)\n"
+                   "signal.pthread_sigmask(signal.SIG_BLOCK, of)\n"
+                   "print('ready', flush=True); n = signal.sigwait(of)\n"
+                   "print(int(n), flush=True); sys.exit(40 + n)\n")
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1):
             process = self.start("--", PYTHON, "-c", program)
             self.assertEqual(process.stdout.readline(), "ready\n")
