@@ -10,8 +10,10 @@ namespace {
 // What an adapter's driver keeps for a region: an address for each page (mlx5: an MTT entry).
 constexpr std::uint64_t kPage = 4096, kTranslation = 8;
 
-std::uint64_t translation_bytes(std::uintptr_t begin, std::uintptr_t end) noexcept {
-  return ((end - 1) / kPage - begin / kPage + 1) * kTranslation;
+// Of the most pages that so many bytes lie on: where a program's memory lies is chance, and what a
+// budget has room for must not be.
+std::uint64_t translation_bytes(std::uint64_t length) noexcept {
+  return ((length + kPage - 2) / kPage + 1) * kTranslation;
 }
 
 }  // namespace
@@ -90,7 +92,7 @@ Registration RegistrationCache::find(std::uintptr_t begin, std::size_t length,
 Registration RegistrationCache::keep(ibv_mr* region, std::uintptr_t begin, std::size_t length,
                                      unsigned access) {
   const std::uintptr_t end = begin + length;
-  const std::uint64_t bytes = translation_bytes(begin, end);
+  const std::uint64_t bytes = translation_bytes(length);
   // Both may take unused entries back, so rows are looked for afterwards.
   RegisteredRange* const range = records_.take();
   if (range == nullptr) return Registration(region);

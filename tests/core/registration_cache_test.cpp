@@ -61,6 +61,19 @@ class Cache : public testing::Test {
   std::unique_ptr<RegistrationCache> cache_;
 };
 
+// Else a simulation would go another way where its program's memory happens to lie elsewhere.
+TEST_F(Cache, TakesAsMuchOfTheBudgetWhereverTheMemoryLies) {
+  for (const std::size_t length : {std::size_t{1}, std::size_t{4096}, std::size_t{32882}}) {
+    std::set<std::uint64_t> taken;
+    for (const std::uintptr_t begin : {0x10000u, 0x10001u, 0x10800u, 0x10fffu}) {
+      make(10, 1 << 20);
+      const Registration kept = keep(begin, length);
+      taken.insert(account_->used());
+    }
+    EXPECT_EQ(taken.size(), 1u) << length;
+  }
+}
+
 TEST_F(Cache, FindsWhatLiesInsideAndNeedsNoMoreRights) {
   make(10, 1 << 20);
   const Registration kept = keep(1000, 500, kRead | kWrite);
@@ -174,13 +187,14 @@ TEST_F(Cache, ADiscardedOneIsFoundNoMore) {
 TEST_F(Cache, GivesUnusedOnesToWhoNeedsTheBudget) {
   make(1000, 1 << 30, 40'000);
   const std::uint64_t before = account_->used();
-  for (std::uintptr_t i = 0; i < 8; ++i) keep(i << 24, 1 << 20);  // 2 KiB of translations each
+  for (std::uintptr_t i = 0; i < 8; ++i)
+    keep(i << 24, 1 << 20);  // 257 pages at most: 2,056 bytes each
   const Registration used = keep(std::uintptr_t{9} << 24, 1 << 20);
-  EXPECT_GT(account_->used(), before + 9 * 2048);
+  EXPECT_GT(account_->used(), before + 9 * 2056);
   // More than all of them: nobody gives anything.
   EXPECT_FALSE(account_->reserve(MemoryKind::rings, 40'000));
   EXPECT_EQ(cache_->unused(), 8u);
-  const std::uint64_t room = account_->available() + 3 * 2048;
+  const std::uint64_t room = account_->available() + 3 * 2056;
   ASSERT_TRUE(account_->reserve(MemoryKind::rings, room));
   EXPECT_EQ(cache_->unused(), 5u);
   EXPECT_FALSE(hits(0, 1));
