@@ -19,6 +19,7 @@
 //   protocol/writes.cpp          large messages written when their receiver says so (rput)
 //   protocol/pieces.cpp          large messages where there is no RDMA: queue pair, else pieces
 //   connection/control.cpp       credit and establishment messages, peers, loss, keep-alive
+//   connection/rejection.cpp     telling who is not heard any more, and why
 //   connection/negotiation.cpp   J1-J5: changing channels, the RC pool
 //   connection/recovery.cpp      connections that failed while both processes live
 //   connection/tear_down.cpp     connections that give their place to others
@@ -531,7 +532,6 @@ class EndpointCore final : public Endpoint {
   void handle_control(Peer& peer, const wire::ControlMessage& message, const wire::Detail& detail);
   [[nodiscard]] Peer* find_sender(std::uint32_t index, std::uint64_t id) noexcept;
   void send_credits(Peer& peer);
-  [[nodiscard]] bool reject(const wire::Introduction& introduction);
   void send_fin(Peer& peer, std::uint64_t operation, const Status& status);
   void lose_peer(Peer& peer, const Status& why);
   void keep_alive(Nanoseconds now);
@@ -589,6 +589,13 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] Transfer* find_incoming(const Peer& peer, std::uint64_t number,
                                         Transfer::Kind kind) const noexcept;
   [[nodiscard]] Status rma_to_self(const RmaRequest& request, const Pieces& pieces);
+
+  // connection/rejection.cpp
+  [[nodiscard]] bool reject(const wire::Introduction& introduction);
+  void reject(Peer& peer);
+  [[nodiscard]] bool post_rejection(const Address& address, ibv_ah* ah, wire::Datagram* head,
+                                    wire::ControlMessage* message);
+  void on_rejection(Peer& peer, const wire::ControlMessage& message);
 
   // connection/negotiation.cpp
   [[nodiscard]] Status request_channel(Peer& peer, ChannelKind to, ChannelKind otherwise);

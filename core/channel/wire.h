@@ -153,7 +153,8 @@ enum class Control : std::uint8_t {
   switched = 13,  // J4
   refuse = 14,
   closed = 15,  // the ring of a direction is drained and gone
-  reject = 16,  // no memory for a record of the receiver of this message: nothing of it was taken
+  reject = 16,  // nothing of the receiver is taken any more, for the Code `status`; `operation`:
+                // the sender's budget; own_index as in welcome, unknown if it never had a record
   pull = 17,    // send the large message `operation` in pieces for the transfer `ring_address`
   hint = 18,   // how the sender of a direction fares: see `credits`, `ring_credits`, `ring_entries`
   cts = 19,    // rput: write the large message `operation` to where the Detail says
@@ -220,9 +221,10 @@ struct ControlMessage {
   // its own
   std::uint16_t credits = 0;
   std::uint16_t ring_credits = 0;  // hint: its messages that made a DCI turn, in thousandths
-  std::uint64_t operation = 0;     // fin; accept of XRC: number of the target to open, 0: make one
+  std::uint64_t operation =
+      0;  // fin; reject; accept of XRC: number of the target to open, 0: make one
   std::uint32_t own_index = kUnknownIndex;  // welcome: of the receiver in the sender's table
-  std::uint32_t status = 0;                 // fin: 0 or a Code
+  std::uint32_t status = 0;                 // fin, reject: 0 or a Code
   std::uint8_t otherwise = 0;     // request: the kind that will do if `kind` cannot be had; 0: none
   std::uint8_t ring_checked = 0;  // request: what is written into the ring carries checksums
   std::uint16_t entry_units = 0;  // request: bytes of one ring entry / Address::kSizeUnit
@@ -269,7 +271,7 @@ enum class DatagramKind : std::uint8_t {
   control = 2,  // ControlMessage: by its own
   ack = 3,      // nothing follows
   probe = 4,    // Introduction: answered by an ack
-  reject = 5,   // ControlMessage, to one that has no record here
+  reject = 5,   // ControlMessage, to one that has no record here or is lost
 };
 inline constexpr std::uint8_t kControlGap = 1;  // a control message came before its turn: dropped
 struct Datagram {

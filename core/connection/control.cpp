@@ -221,24 +221,6 @@ void EndpointCore::send_fin(Peer& peer, std::uint64_t operation, const Status& s
   send_control(peer, Purpose::credit, message);
 }
 
-// Tells one that we have no record for that it will not be heard. False: no room to say so now.
-bool EndpointCore::reject(const wire::Introduction& introduction) {
-  const Address& address = introduction.address;
-  Status status;
-  ibv_ah* const ah = address_handle(address, &status);
-  if (ah == nullptr) return true;
-  wire::ControlMessage message;
-  message.type = wire::Control::reject;
-  message.index = introduction.index;
-  message.sender = address_.id;
-  wire::Datagram head;
-  head.kind = wire::DatagramKind::reject;
-  head.sender = address_.id;
-  head.index = introduction.index;
-  return post_control(*pool(Purpose::credit).front(), kAnyPeer, address, ah, address.data_qps(),
-                      {over_datagrams() ? &head : nullptr, &message, sizeof message}, &status);
-}
-
 void EndpointCore::on_control(std::uint32_t buffer, std::uint32_t length) {
   wire::ControlMessage message;
   wire::Detail detail;
@@ -367,11 +349,7 @@ void EndpointCore::handle_control(Peer& peer, const wire::ControlMessage& messag
       on_yield(peer, message.credits);
       break;
     case wire::Control::reject:
-      lose_peer(peer, Status{Code::peer_lost,
-                             fmt::format("{} has no memory for a record of this process; raise "
-                                         "TURNOUT_MEMORY_BUDGET there",
-                                         peer.address.to_string()),
-                             ENOMEM});
+      on_rejection(peer, message);
       break;
   }
 }
@@ -510,6 +488,9 @@ void EndpointCore::lose_peer(Peer& peer, const Status& why) {
     free_receive(buffer);
   }
   forget_credits(peer);
+  if (peer.self || peer.said_bye || closing_ || why.code() == Code::peer_lost) return;
+  peer.given_up = why.code();
+  reject(peer);
 }
 
 // A zero-length RDMA write: the peer's adapter answers, its processor is not needed.
@@ -563,7 +544,10 @@ void EndpointCore::keep_alive(Nanoseconds now) {
   for (std::size_t n = peers_.size(); n > 0; --n) {
     keepalive_at_ = keepalive_at_ + 1 < peers_.size() ? keepalive_at_ + 1 : 0;
     Peer& peer = *peers_[keepalive_at_];
-    if (peer.lost) continue;
+    if (peer.lost) {
+      if (peer.untold) reject(peer);
+      continue;
+    }
     if (peer.self) {
       look_after_held_back(peer, awaited_from_any, now);
       continue;

@@ -117,8 +117,10 @@ struct Peer {
   bool self = false;
   bool lost = false;
   bool said_bye = false;
-  bool backlogged = false;  // in the endpoint's list
-  Status loss;              // why it is lost
+  bool backlogged = false;   // in the endpoint's list
+  Status loss;               // why it is lost
+  Code given_up = Code::ok;  // lost for a reason of ours: which; it is told
+  bool untold = false;       // and was not, perhaps
   ibv_ah* ah = nullptr;
   std::uint8_t data_queue = 0;  // (i + j) mod n of AQPS 3.1: our initiator and its target
   std::uint8_t credit_queue = 0;

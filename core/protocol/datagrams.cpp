@@ -90,6 +90,8 @@ void EndpointCore::on_control_datagram(const std::byte* bytes, std::uint32_t len
     if (peer != nullptr && peer->said_bye && datagram.kind != wire::DatagramKind::ack) {
       send_ack(*peer);
     }
+    // It goes on asking: the rejection was lost.
+    if (peer != nullptr && peer->given_up != Code::ok) peer->untold = true;
     return;
   }
   peer->heard_since_tick = true;

@@ -129,10 +129,12 @@ TEST(Endpoint, TheLimitOfUnexpectedMessagesGivesWayToAReceiveThatWaits) {
   }
 }
 
-// The same where the budget refuses: in the end the receive fails and says why.
-TEST(Endpoint, AReceiveBehindMoreThanTheBudgetFailsInsteadOfWaitingForEver) {
+// The same where the budget refuses: in the end the receive fails and says why, and the sender,
+// whose messages go nowhere any more, is told the same.
+void fill_the_budget(const std::string& start_channel) {
   auto settings = kScarceMemory;
   settings.emplace_back("keepalive", "10ms");
+  settings.emplace_back("start_channel", start_channel);
   TestWorld world(2, settings);
   auto out = pattern(2000, 3);
   std::vector<std::byte> in(2000);
@@ -151,6 +153,22 @@ TEST(Endpoint, AReceiveBehindMoreThanTheBudgetFailsInsteadOfWaitingForEver) {
   const ErrorCompletion error = world.queue(1).pop_error();
   EXPECT_NE(error.status.text().find("TURNOUT_MEMORY_BUDGET"), std::string::npos)
       << error.status.text();
+  ASSERT_TRUE(world.until([&] { return world.queue(0).has_error(); }, 1000));
+  const ErrorCompletion told = world.queue(0).pop_error();
+  EXPECT_EQ(told.status.code(), Code::peer_lost);
+  EXPECT_EQ(told.status.sys_errno(), ENOMEM);
+  EXPECT_NE(told.status.text().find("has given up this process, as its messages did not fit there; "
+                                    "raise TURNOUT_MEMORY_BUDGET=1280000 there"),
+            std::string::npos)
+      << told.status.text();
+}
+
+TEST(Endpoint, AReceiveBehindMoreThanTheBudgetFailsInsteadOfWaitingForEver) {
+  fill_the_budget("auto");
+}
+
+TEST(Endpoint, AReceiveBehindMoreThanTheBudgetFailsOverDatagramsToo) {
+  fill_the_budget("ud");
 }
 
 // More large messages at once than there are transfers.
