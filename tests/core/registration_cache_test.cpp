@@ -45,6 +45,7 @@ class Cache : public testing::Test {
     EXPECT_TRUE(Regions::alive.empty());
   }
   void make(std::uint64_t most, std::uint64_t bytes, std::uint64_t budget = 1 << 20) {
+    cache_.reset();  // before the account that it is in
     account_ = std::make_unique<MemoryAccount>(budget);
     cache_ = std::make_unique<RegistrationCache>(*account_, most, bytes, &Regions::drop);
     account_->set_spender(cache_.get(), [](void* cache, std::uint64_t wanted) noexcept {
