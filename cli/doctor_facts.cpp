@@ -16,6 +16,7 @@
 #include <fstream>
 #include <memory>
 
+#include "base/installation.h"
 #include "cli/port_text.h"
 #include "core/memory/node_share.h"
 #include "core/verbs/device.h"
@@ -216,15 +217,7 @@ void gather_devices(Facts& facts, const Settings& settings) {
 
 void gather_provider(Facts& facts) {
   if (const char* path = std::getenv("FI_PROVIDER_PATH")) facts.provider_path = path;
-  std::error_code error;
-  const fs::path self = fs::read_symlink("/proc/self/exe", error);
-  for (const char* beside : {"lib", "lib/libfabric"}) {
-    const fs::path file = self.parent_path().parent_path() / beside / "libturnout-fi.so";
-    if (!error && fs::exists(file)) {
-      facts.provider = file.string();
-      return;
-    }
-  }
+  facts.provider = provider_file();
 }
 
 }  // namespace

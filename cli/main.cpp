@@ -6,6 +6,8 @@
 #include "cli/calibrate.h"
 #include "cli/commands.h"
 #include "cli/plot.h"
+#include "cli/run.h"
+#include "cli/run_program.h"
 #include "cli/sim.h"
 #include "cli/verbs.h"
 
@@ -65,7 +67,11 @@ int main(int argc, char** argv) {
 
   cli::VerbsOptions verbs_options;
   auto* const verbs = cli::add_verbs(app, &verbs_options);
-  verbs_options.program = cli::take_program(&argc, argv);
+  verbs_options.program = cli::take_program(&argc, argv, "verbs", {"--fabric", "--profile"});
+
+  cli::RunOptions run_options;
+  auto* const run = cli::add_run(app, &run_options);
+  run_options.command = cli::take_program(&argc, argv, "run", {"--budget", "--policy", "--trace"});
 
   try {
     app.parse(argc, argv);
@@ -89,6 +95,9 @@ int main(int argc, char** argv) {
     code = cli::run_calibrate(calibrate_options);
   } else if (*sim) {
     code = cli::run_sim(sim_options);
+  } else if (*run) {
+    run_options.tells = run->count("--report") > 0;
+    code = cli::run_job(run_options);
   } else if (*verbs) {
     code = cli::run_verbs(verbs_options);
   } else {

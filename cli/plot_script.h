@@ -1,4 +1,4 @@
-// Where tools/plot.py is: beside the installed command, or in the source tree.
+// Where plot.py of this installation is.
 //
 // Any thread; no errors, an empty text if it is nowhere.
 #pragma once

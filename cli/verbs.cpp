@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "base/settings.h"
+#include "cli/run_program.h"
 #include "cli/verbs_folder.h"
-#include "cli/verbs_program.h"
 #include "cli/verbs_tree.h"
 #include "core/verbs/device.h"
 #include "core/verbs/library.h"
@@ -139,23 +139,6 @@ int print_environment(const VerbsOptions& options, const Libraries& libraries,
 
 }  // namespace
 
-std::vector<std::string> take_program(int* argc, char** argv) {
-  if (*argc < 2 || std::string_view(argv[1]) != "verbs") return {};
-  for (int i = 2; i < *argc; ++i) {
-    const std::string_view word = argv[i];
-    if (word == "--fabric" || word == "--profile") {
-      ++i;  // its value
-      continue;
-    }
-    if (word != "--" && word.starts_with('-')) continue;
-    std::vector<std::string> program(argv + i + (word == "--" ? 1 : 0), argv + *argc);
-    *argc = i;
-    argv[i] = nullptr;
-    return program;
-  }
-  return {};
-}
-
 CLI::App* add_verbs(CLI::App& app, VerbsOptions* options) {
   auto* const verbs = app.add_subcommand(
       "verbs", "run a verbs program on the virtual adapter: turnout verbs -- PROGRAM ARGS...");
@@ -203,7 +186,7 @@ int run_verbs(const VerbsOptions& options) {
   for (const auto& [name, value] : variables_of(options, libraries.value(), tree)) {
     ::setenv(name.c_str(), value.c_str(), 1);
   }
-  return run_program(options.program);
+  return run_program(options.program, "turnout verbs");
 }
 
 }  // namespace turnout::cli

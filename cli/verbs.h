@@ -24,11 +24,6 @@ struct VerbsOptions {
   std::vector<std::string> program;  // with its arguments
 };
 
-// Takes the program's words off the command line, as everything behind "--" or from the first word
-// on that is no option of `turnout verbs`: they are not ours to read. Nothing for other
-// subcommands.
-[[nodiscard]] std::vector<std::string> take_program(int* argc, char** argv);
-
 CLI::App* add_verbs(CLI::App& app, VerbsOptions* options);
 int run_verbs(const VerbsOptions& options);
 

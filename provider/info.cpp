@@ -12,6 +12,9 @@
 #include "provider/library.h"
 
 namespace turnout::provider {
+
+const std::uint32_t kProviderVersion = FI_VERSION(TURNOUT_VERSION_MAJOR, TURNOUT_VERSION_MINOR);
+
 namespace {
 
 // libfabric's name for "any layout of the 64 tag bits": alternating bits, one field each

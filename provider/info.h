@@ -17,7 +17,8 @@
 
 namespace turnout::provider {
 
-inline constexpr std::uint32_t kProviderVersion = FI_VERSION(0, 1);
+// Turnout's version in fi_version's form.
+extern const std::uint32_t kProviderVersion;
 
 // Both have the provider-specific bit set; the rest is the address's magic number and version.
 inline constexpr std::uint32_t kAddressFormat = FI_PROV_SPECIFIC | Address::kMagic;

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/installation.h"
 #include "base/text_file.h"
 #include "base/value.h"
 #include "sim/profile_file.h"
@@ -66,15 +67,7 @@ std::vector<std::string> profile_folders() {
       if (!folder.empty()) folders.emplace_back(folder);
     }
   }
-  std::error_code error;
-  const fs::path executable = fs::read_symlink("/proc/self/exe", error);
-  if (!error) {
-    folders.push_back(
-        (executable.parent_path().parent_path() / "share" / "turnout" / "profiles").string());
-  }
-#ifdef TURNOUT_SOURCE_PROFILES
-  folders.emplace_back(TURNOUT_SOURCE_PROFILES);
-#endif
+  folders.push_back(share_folder() + "/profiles");
   return folders;
 }
 

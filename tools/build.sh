@@ -17,6 +17,8 @@ if [ ! -f "build/$preset/build.ninja" ]; then
       "If a package is not found, run: make deps"
   }
 fi
+# For editors and clang-tidy.
+[ "$preset" != release ] || ln -sf build/release/compile_commands.json compile_commands.json
 printf '== building build/%s\n' "$preset"
 # Another clone of the repository finds what this one has compiled.
 export CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1

@@ -32,6 +32,12 @@ fi
 printf '== every header alone\n'
 tools/check_headers.sh || bad=1
 
+printf '== licences and man pages\n'
+tools/check_licence.sh || bad=1
+cp -r docs/man build/man.before && tools/man.sh && diff -r build/man.before docs/man ||
+  { echo "== docs/man is not what tools/man.sh makes of docs/*.md: run make docs"; bad=1; }
+rm -rf build/man.before
+
 database=build/release
 mapfile -t units < <(printf '%s\n' "${chosen[@]}" | grep '\.cpp$' | grep -v '^tests/')
 if [ -f $database/compile_commands.json ] && [ ${#units[@]} -gt 0 ]; then

@@ -2,10 +2,11 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <mutex>
+
+#include "base/installation.h"
 
 namespace turnout::verbs {
 namespace {
@@ -22,12 +23,8 @@ std::string own_folder() {
   if (dladdr(reinterpret_cast<void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr) {
     return ".";
   }
-  std::string path = info.dli_fname;
-  if (path.find('/') == std::string::npos) {  // an executable found through PATH
-    char buffer[4096];
-    const ssize_t n = readlink("/proc/self/exe", buffer, sizeof buffer - 1);
-    if (n > 0) path.assign(buffer, static_cast<std::size_t>(n));
-  }
+  const std::string path = info.dli_fname;
+  if (path.find('/') == std::string::npos) return program_folder();  // found through PATH
   const auto slash = path.rfind('/');
   return slash == std::string::npos ? "." : path.substr(0, slash);
 }
@@ -40,12 +37,7 @@ const Functions& functions() noexcept {
 
 std::string virtual_folder(const Settings& settings) {
   if (!settings.verbs_path.empty()) return settings.verbs_path;
-  const std::string folder = own_folder();
-  for (const char* relative : {"/turnout", "/../lib/turnout"}) {
-    const std::string candidate = folder + relative;
-    if (access((candidate + "/libibverbs.so.1").c_str(), R_OK) == 0) return candidate;
-  }
-  return folder + "/turnout";
+  return adapter_folder(own_folder());
 }
 
 Status load(Library library, const Settings& settings) {

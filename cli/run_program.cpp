@@ -1,4 +1,4 @@
-#include "cli/verbs_program.h"
+#include "cli/run_program.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 
@@ -18,8 +19,8 @@ namespace {
 constexpr int kHandedOn[] = {SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2};
 constexpr int kNotFound = 127, kNotRun = 126, kOfSignals = 128;  // POSIX, XCU 2.8.2
 
-int complain(const std::string& what, int error, int code) {
-  fmt::print(stderr, "turnout verbs: {}: {}\n", what, std::generic_category().message(error));
+int complain(std::string_view who, const std::string& what, int error, int code) {
+  fmt::print(stderr, "{}: {}: {}\n", who, what, std::generic_category().message(error));
   return code;
 }
 
@@ -46,7 +47,7 @@ int hand_signals_on(pid_t child, const sigset_t& signals) {
 
 }  // namespace
 
-int run_program(const std::vector<std::string>& words) {
+int run_program(const std::vector<std::string>& words, std::string_view who) {
   std::vector<char*> arguments;
   arguments.reserve(words.size() + 1);
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
@@ -54,9 +55,9 @@ int run_program(const std::vector<std::string>& words) {
 
   // The child's errno, if it cannot become the program.
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return complain("pipe", errno, 1);
+  if (::pipe2(ends, O_CLOEXEC) != 0) return complain(who, "pipe", errno, 1);
   const int from_child = above_standard(ends[0]), to_parent = above_standard(ends[1]);
-  if (from_child < 0 || to_parent < 0) return complain("pipe", errno, 1);
+  if (from_child < 0 || to_parent < 0) return complain(who, "pipe", errno, 1);
 
   sigset_t signals, before;
   ::sigemptyset(&signals);
@@ -70,7 +71,7 @@ int run_program(const std::vector<std::string>& words) {
   ::sigaction(SIGCHLD, &standard, &children_before);
 
   const pid_t child = ::fork();
-  if (child < 0) return complain("fork", errno, 1);
+  if (child < 0) return complain(who, "fork", errno, 1);
   if (child == 0) {
     ::sigaction(SIGCHLD, &children_before, nullptr);
     ::sigprocmask(SIG_SETMASK, &before, nullptr);
@@ -88,10 +89,28 @@ int run_program(const std::vector<std::string>& words) {
   ::close(from_child);
   if (size == sizeof error) {
     wait_for(child);
-    return complain(words[0], error, error == ENOENT ? kNotFound : kNotRun);
+    return complain(who, words[0], error, error == ENOENT ? kNotFound : kNotRun);
   }
   const int status = hand_signals_on(child, signals);
   return WIFSIGNALED(status) ? kOfSignals + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+std::vector<std::string> take_program(int* argc, char** argv, std::string_view subcommand,
+                                      std::initializer_list<std::string_view> with_value) {
+  if (*argc < 2 || argv[1] != subcommand) return {};
+  for (int i = 2; i < *argc; ++i) {
+    const std::string_view word = argv[i];
+    if (std::find(with_value.begin(), with_value.end(), word) != with_value.end()) {
+      ++i;
+      continue;
+    }
+    if (word != "--" && word.starts_with('-')) continue;
+    std::vector<std::string> program(argv + i + (word == "--" ? 1 : 0), argv + *argc);
+    *argc = i;
+    argv[i] = nullptr;
+    return program;
+  }
+  return {};
 }
 
 }  // namespace turnout::cli

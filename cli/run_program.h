@@ -6,13 +6,23 @@
 // started with. For a process with one thread that waits for no other child.
 #pragma once
 
+#include <initializer_list>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace turnout::cli {
 
 // The program's exit status; 128 and the number of the signal that ended it; 127, not found, or
 // 126, found and cannot be run, with a message on standard error.
-[[nodiscard]] int run_program(const std::vector<std::string>& words);
+// `who` says it: "turnout verbs".
+[[nodiscard]] int run_program(const std::vector<std::string>& words, std::string_view who);
+
+// The words behind "--", or from the first on that is no option, of a subcommand that starts a
+// program; argc and argv lose them. Empty: it is another subcommand, or there are none.
+// `with_value`: options whose next word is their value.
+[[nodiscard]] std::vector<std::string> take_program(
+    int* argc, char** argv, std::string_view subcommand,
+    std::initializer_list<std::string_view> with_value);
 
 }  // namespace turnout::cli

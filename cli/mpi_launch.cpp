@@ -1,0 +1,218 @@
+#include "cli/mpi_launch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <optional>
+
+namespace turnout::cli {
+namespace {
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+// The first word of digits and dots behind `mark`.
+std::string number_behind(std::string_view text, std::string_view mark) {
+  const std::size_t at = text.find(mark);
+  if (at == std::string_view::npos) return {};
+  std::size_t begin = at + mark.size();
+  while (begin < text.size() && std::isdigit(static_cast<unsigned char>(text[begin])) == 0) {
+    if (text[begin] == '\n') return {};
+    ++begin;
+  }
+  std::size_t end = begin;
+  while (end < text.size() &&
+         (std::isdigit(static_cast<unsigned char>(text[end])) != 0 || text[end] == '.')) {
+    ++end;
+  }
+  return std::string(text.substr(begin, end - begin));
+}
+
+std::optional<unsigned> count(std::string_view text) {
+  unsigned value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// The value of one of these options, "-n 4", "--ntasks=4" or "-n4" alike.
+std::optional<std::string> value_of(const std::vector<std::string>& command,
+                                    std::initializer_list<std::string_view> names) {
+  for (std::size_t i = 1; i < command.size(); ++i) {
+    const std::string_view word = command[i];
+    for (const std::string_view name : names) {
+      if (word == name && i + 1 < command.size()) return command[i + 1];
+      if (word.starts_with(name) && word.size() > name.size() + 1 && word[name.size()] == '=') {
+        return std::string(word.substr(name.size() + 1));
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+unsigned ranks_of(const std::vector<std::string>& command) {
+  const auto text = value_of(command, {"-n", "-np", "--np", "--n", "-c", "--ntasks", "-ntasks"});
+  return text ? count(*text).value_or(0) : 0;
+}
+
+bool names_hosts(const LaunchFacts& facts) {
+  if (value_of(facts.command,
+               {"-H", "-host", "--host", "-hosts", "--hosts", "-f", "-hostfile", "--hostfile",
+                "-machinefile", "--machinefile", "-machine", "-w", "--nodelist", "-ppn"})) {
+    return true;
+  }
+  if (const auto nodes = value_of(facts.command, {"-N", "--nodes"}); nodes && *nodes != "1") {
+    return true;
+  }
+  const auto nodes = facts.environment.find("SLURM_JOB_NUM_NODES");
+  return nodes != facts.environment.end() && nodes->second != "1";
+}
+
+class Variables {
+ public:
+  Variables(const LaunchFacts& facts, Launch* launch) : facts_(facts), launch_(launch) {}
+
+  // Unless the user has set it.
+  void set(std::string name, std::string value) {
+    if (facts_.environment.contains(name)) return;
+    launch_->variables.emplace_back(std::move(name), std::move(value));
+  }
+  void put_before(const std::string& name, const std::string& folder) {
+    const auto old = facts_.environment.find(name);
+    std::string value = folder;
+    if (old != facts_.environment.end() && !old->second.empty() && old->second != folder) {
+      value += ":" + old->second;
+    }
+    launch_->variables.emplace_back(name, std::move(value));
+  }
+
+ private:
+  const LaunchFacts& facts_;
+  Launch* launch_;
+};
+
+void set_open_mpi(Variables& variables, bool crowded) {
+  // pml cm: whatever leaves a rank goes through the MTL, none through Open MPI's own transports.
+  variables.set("OMPI_MCA_pml", "cm");
+  variables.set("OMPI_MCA_mtl", "ofi");
+  variables.set("OMPI_MCA_mtl_ofi_provider_include", "turnout");          // Open MPI 4
+  variables.set("OMPI_MCA_opal_common_ofi_provider_include", "turnout");  // Open MPI 5
+  if (!crowded) return;
+  variables.set("OMPI_MCA_mpi_yield_when_idle", "1");
+  variables.set("OMPI_MCA_rmaps_base_oversubscribe", "1");                   // Open MPI 4
+  variables.set("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");  // Open MPI 5
+  variables.set("OMPI_MCA_hwloc_base_binding_policy", "none");               // Open MPI 4
+  variables.set("PRTE_MCA_hwloc_default_binding_policy", "none");            // Open MPI 5
+}
+
+void set_mpich(Variables& variables, bool crowded, bool one_host) {
+  variables.set("MPIR_CVAR_CH4_NETMOD", "ofi");
+  variables.set("FI_PROVIDER", "turnout");
+  // Else messages inside a host go through MPICH's shared memory: all of them, where there is one.
+  if (one_host) variables.set("MPIR_CVAR_NOLOCAL", "1");
+  if (!crowded) return;
+  variables.set("MPIR_CVAR_CH4_PROGRESS_THROTTLE", "1");
+  variables.set("MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT", "16");
+}
+
+void set_intel_mpi(Variables& variables) {
+  variables.set("I_MPI_FABRICS", "ofi");
+  variables.set("FI_PROVIDER", "turnout");
+  variables.set("I_MPI_OFI_PROVIDER", "turnout");
+  // The libfabric inside Intel MPI looks for providers nowhere else; the system's does.
+  variables.set("I_MPI_OFI_LIBRARY_INTERNAL", "0");
+}
+
+}  // namespace
+
+MpiVersion mpi_of(std::string_view text) {
+  if (contains(text, "Intel(R) MPI Library")) {
+    return {Mpi::intel_mpi, "Intel MPI " + number_behind(text, "Version")};
+  }
+  if (contains(text, "(Open MPI)") || contains(text, "open-mpi")) {
+    std::string number = number_behind(text, "(Open MPI)");
+    const bool old = number.starts_with("4") || number.starts_with("3");
+    return {old ? Mpi::open_mpi_4 : Mpi::open_mpi_5, "Open MPI " + number};
+  }
+  if (contains(text, "PRRTE")) {
+    return {Mpi::open_mpi_5, "Open MPI 5 (PRRTE " + number_behind(text, "PRRTE") + ")"};
+  }
+  if (contains(text, "HYDRA build details")) {
+    return {Mpi::mpich, "MPICH " + number_behind(text, "Version:")};
+  }
+  if (text.starts_with("slurm")) return {Mpi::slurm, "Slurm " + number_behind(text, "slurm")};
+  return {};
+}
+
+Launch plan_launch(const LaunchFacts& facts) {
+  Launch launch;
+  launch.command = facts.command;
+  launch.ranks = ranks_of(facts.command);
+  launch.one_host = !names_hosts(facts);
+  const bool crowded = launch.one_host && launch.ranks > facts.processors;
+  Variables variables(facts, &launch);
+  variables.put_before("FI_PROVIDER_PATH", facts.provider_folder);
+  const Mpi mpi = facts.version.mpi;
+  const bool any = mpi == Mpi::unknown || mpi == Mpi::slurm;  // the names of all do not collide
+  if (any || mpi == Mpi::open_mpi_4 || mpi == Mpi::open_mpi_5) set_open_mpi(variables, crowded);
+  if (any || mpi == Mpi::mpich) set_mpich(variables, crowded, launch.one_host);
+  if (any || mpi == Mpi::intel_mpi) set_intel_mpi(variables);
+  if (!facts.report_folder.empty()) {
+    launch.variables.emplace_back("TURNOUT_REPORT", facts.report_folder + "/");
+  }
+  launch.variables.insert(launch.variables.end(), facts.settings.begin(), facts.settings.end());
+  // Open MPI hands its own variables to other hosts; the others have to be named.
+  if ((mpi == Mpi::open_mpi_4 || mpi == Mpi::open_mpi_5) && !launch.one_host) {
+    std::vector<std::string> names;
+    for (const auto& [name, value] : launch.variables) names.push_back(name);
+    for (const auto& [name, value] : facts.environment) names.push_back(name);
+    std::sort(names.begin(), names.end());
+    names.erase(std::unique(names.begin(), names.end()), names.end());
+    std::vector<std::string> exported;
+    for (const std::string& name : names) {
+      if (!name.starts_with("TURNOUT_") && !name.starts_with("FI_")) continue;
+      exported.emplace_back("-x");
+      exported.push_back(name);
+    }
+    launch.command.insert(launch.command.begin() + 1, exported.begin(), exported.end());
+  }
+  return launch;
+}
+
+std::vector<std::string> reasons_of_absence(const LaunchFacts& facts) {
+  std::vector<std::string> reasons;
+  const auto given = [&](const char* name) -> std::string {
+    const auto found = facts.environment.find(name);
+    return found == facts.environment.end() ? std::string() : found->second;
+  };
+  for (const auto& [name, wanted] : {std::pair{"FI_PROVIDER", "turnout"},
+                                     {"OMPI_MCA_pml", "cm"},
+                                     {"OMPI_MCA_mtl", "ofi"},
+                                     {"OMPI_MCA_mtl_ofi_provider_include", "turnout"},
+                                     {"MPIR_CVAR_CH4_NETMOD", "ofi"},
+                                     {"I_MPI_FABRICS", "ofi"},
+                                     {"I_MPI_OFI_PROVIDER", "turnout"}}) {
+    const std::string value = given(name);
+    if (!value.empty() && value != wanted) {
+      reasons.push_back(
+          fmt::format("{} is set to {}; Turnout needs {}, or unset it", name, value, wanted));
+    }
+  }
+  if (facts.version.mpi == Mpi::unknown) {
+    reasons.push_back(fmt::format("{} is no launcher that is known here", facts.command.front()));
+  } else {
+    reasons.push_back(fmt::format(
+        "the program is of another MPI than the launcher, {}: compare `ldd PROGRAM | grep mpi`",
+        facts.version.name));
+  }
+  reasons.emplace_back(
+      "this MPI was built without libfabric (OFI), or its libfabric does not take the provider: "
+      "FI_LOG_LEVEL=warn tells");
+  reasons.emplace_back("the program ended before MPI_Init or was killed");
+  return reasons;
+}
+
+}  // namespace turnout::cli

@@ -1,0 +1,240 @@
+#include "cli/run.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <set>
+#include <string_view>
+#include <system_error>
+
+#include "base/installation.h"
+#include "cli/commands.h"
+#include "cli/mpi_launch.h"
+#include "cli/run_program.h"
+#include "cli/verbs_folder.h"
+#include "core/private_folder.h"
+#include "core/report.h"
+
+extern char** environ;
+
+namespace turnout::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kVersionText = 64 << 10;
+// A report of thousands of peers and decisions has some MiB.
+constexpr std::uintmax_t kMaxReport = std::uintmax_t{64} << 20;
+
+int complain(std::string_view text) {
+  fmt::print(stderr, "turnout run: {}\n", text);
+  return 1;
+}
+
+// One word to a shell, whatever is in it.
+std::string shell_word(std::string_view text) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string_view::npos) {
+    return std::string(text);
+  }
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return word + "'";
+}
+
+// What `LAUNCHER --version` prints, on either stream; empty: it cannot be started.
+std::string version_text(const std::string& launcher) {
+  const std::string line = fmt::format("{} --version 2>&1 </dev/null", shell_word(launcher));
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(line.c_str(), "r"), &::pclose);
+  std::string text;
+  std::array<char, 4096> part;
+  while (pipe && text.size() < kVersionText) {
+    const std::size_t n = std::fread(part.data(), 1, part.size(), pipe.get());
+    if (n == 0) break;
+    text.append(part.data(), n);
+  }
+  return text;
+}
+
+std::map<std::string, std::string> environment() {
+  std::map<std::string, std::string> variables;
+  for (char** at = environ; *at != nullptr; ++at) {
+    const std::string_view text = *at;
+    const std::size_t equals = text.find('=');
+    if (equals == std::string_view::npos) continue;
+    variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return variables;
+}
+
+unsigned processors() {
+  cpu_set_t set;
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return static_cast<unsigned>(std::max(1, CPU_COUNT(&set)));
+}
+
+std::vector<EndpointReport> read_reports(const std::string& folder) {
+  std::vector<EndpointReport> reports;
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    std::error_code none;
+    if (at->path().extension() != ".json" || fs::file_size(at->path(), none) > kMaxReport) continue;
+    std::ifstream file(at->path(), std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    if (Result<EndpointReport> report = report_from_json(text); report) {
+      reports.push_back(std::move(report).value());
+    }
+  }
+  return reports;
+}
+
+// Whether the processes used Turnout, in words.
+void tell(const std::vector<EndpointReport>& reports, const Launch& launch,
+          const LaunchFacts& facts) {
+  std::set<std::pair<std::string, std::uint32_t>> processes;
+  std::size_t lonely = 0;
+  unsigned ranks = launch.ranks;
+  for (const EndpointReport& one : reports) {
+    processes.emplace(one.host, one.pid);
+    ranks = std::max(ranks, static_cast<unsigned>(std::max<std::int64_t>(one.ranks, 0)));
+    if (one.peers.empty()) ++lonely;
+  }
+  const std::size_t of = std::max<std::size_t>(ranks, processes.size());
+  if (processes.empty() && of == 0) {
+    fmt::print(stderr, "turnout run: no process used Turnout\n");
+  } else {
+    fmt::print(stderr, "turnout run: {} of {} process{} used Turnout\n", processes.size(), of,
+               of == 1 ? "" : "es");
+  }
+  if (processes.size() < of || processes.empty()) {
+    fmt::print(stderr, "  The others may have ended without MPI_Finalize, or:\n");
+    for (const std::string& reason : reasons_of_absence(facts)) {
+      fmt::print(stderr, "  - {}\n", reason);
+    }
+  } else if (lonely == reports.size() && of > 1) {
+    fmt::print(
+        stderr,
+        "  No message went over it: the MPI library carried all of them itself, as inside a\n"
+        "  host through shared memory. For MPICH set MPIR_CVAR_NOLOCAL=1, for Intel MPI\n"
+        "  I_MPI_FABRICS=ofi, for Open MPI OMPI_MCA_pml=cm.\n");
+  }
+}
+
+Status prepare_folder(const RunOptions& options, const Launch& launch,
+                      std::unique_ptr<PassingFolder>* passing, std::string* folder) {
+  std::error_code error;
+  if (options.tells && options.report != "-" && options.report != "html") {
+    fs::create_directories(options.report, error);
+    if (error) return folder_failure("make", options.report, error.value());
+    *folder = fs::canonical(options.report, error).string();
+    return error ? folder_failure("look at", options.report, error.value()) : Status{};
+  }
+  // Processes of other hosts leave theirs where all of them can write: here, as a rule.
+  if (!launch.one_host) {
+    *folder = fmt::format("{}/turnout-report-{}", fs::current_path(error).string(), ::getpid());
+    fs::create_directories(*folder, error);
+    return error ? folder_failure("make", *folder, error.value()) : Status{};
+  }
+  sweep_folders();
+  Result<PassingFolder> made = PassingFolder::make();
+  if (!made) return made.status();
+  *passing = std::make_unique<PassingFolder>(std::move(made).value());
+  *folder = (*passing)->path();
+  return {};
+}
+
+}  // namespace
+
+CLI::App* add_run(CLI::App& app, RunOptions* options) {
+  auto* const run = app.add_subcommand(
+      "run", "start an MPI job with Turnout as its provider: turnout run -- mpirun ...");
+  run->add_option("--report", options->report,
+                  "print what was chosen for whom and why at the end; =FOLDER keeps the reports")
+      ->expected(0, 1)
+      ->type_name("[FOLDER]")
+      ->default_str("-");
+  run->add_option("--budget", options->budget, "bytes for each process (TURNOUT_MEMORY_BUDGET)");
+  run->add_option("--policy", options->policy, "how channels are chosen (TURNOUT_POLICY)");
+  run->add_option("--trace", options->trace, "a folder for recordings of messages (TURNOUT_TRACE)");
+  run->add_flag("--dry-run", options->dry_run,
+                "print the variables and the command instead of starting it");
+  run->footer(
+      "Everything behind -- or from the first other word on is the launcher's command: mpirun,\n"
+      "mpiexec, srun or prterun of MPICH, Open MPI or Intel MPI. Variables that are set stay.");
+  return run;
+}
+
+int run_job(const RunOptions& options) {
+  if (options.command.empty()) {
+    return complain("the launcher's command is missing: turnout run -- mpirun -n 4 ./program");
+  }
+  LaunchFacts facts;
+  facts.command = options.command;
+  facts.environment = environment();
+  facts.processors = processors();
+  const std::string provider = provider_file();
+  if (provider.empty()) {
+    return complain("libturnout-fi.so is not beside this program: make build, or make install");
+  }
+  facts.provider_folder = fs::path(provider).parent_path().string();
+  const std::string text = version_text(facts.command.front());
+  facts.version = mpi_of(text);
+  if (facts.version.mpi == Mpi::unknown) {
+    complain(fmt::format("{} --version names no MPI known here; the variables of all are set",
+                         facts.command.front()));
+  }
+  for (const auto& [name, value] :
+       {std::pair{"TURNOUT_MEMORY_BUDGET", &options.budget}, {"TURNOUT_POLICY", &options.policy}}) {
+    if (!value->empty()) facts.settings.emplace_back(name, *value);
+  }
+  std::error_code error;
+  if (!options.trace.empty()) {
+    facts.settings.emplace_back("TURNOUT_TRACE", fs::absolute(options.trace, error).string() + "/");
+  }
+  Launch launch = plan_launch(facts);
+  if (options.dry_run) {
+    for (const auto& [name, value] : launch.variables) {
+      fmt::print("export {}={}\n", name, shell_word(value));
+    }
+    std::vector<std::string> words;
+    for (const std::string& word : launch.command) words.push_back(shell_word(word));
+    fmt::print("{}\n", fmt::join(words, " "));
+    return 0;
+  }
+  std::unique_ptr<PassingFolder> passing;
+  Status status = prepare_folder(options, launch, &passing, &facts.report_folder);
+  if (!status.ok()) return complain(status.text());
+  launch = plan_launch(facts);
+  for (const auto& [name, value] : launch.variables) ::setenv(name.c_str(), value.c_str(), 1);
+  const int code = run_program(launch.command, "turnout run");
+  if (code == 126 || code == 127) return code;  // with its message
+
+  const std::vector<EndpointReport> reports = read_reports(facts.report_folder);
+  if (options.tells && !reports.empty()) {
+    ReportOptions report_options;
+    report_options.paths = {facts.report_folder};
+    (void)report(report_options);
+    std::fflush(stdout);
+  }
+  tell(reports, launch, facts);
+  if (passing == nullptr && !options.tells) {
+    fs::remove_all(facts.report_folder, error);
+  } else if (passing == nullptr) {
+    fmt::print(stderr, "  reports: {}\n", facts.report_folder);
+  }
+  return code;
+}
+
+}  // namespace turnout::cli

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""`turnout run`: MPI jobs as a user starts them, with nothing set.
+
+    run_test.py BUILD_DIR MPI PREFIX/bin [unittest's options]     MPI: open_mpi or mpich
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BUILD = pathlib.Path()
+MPI = ""
+BIN = pathlib.Path()
+EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
+LIMIT = 120  # seconds after which a job counts as hung
+
+
+class Run(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(prefix="run-test-")
+        self.addCleanup(scratch.cleanup)
+        self.scratch = pathlib.Path(scratch.name)
+        self.env = {k: v for k, v in os.environ.items()
+                    if not k.startswith(("TURNOUT_", "FI_", "OMPI_", "MPIR_", "PRTE_"))}
+        self.env.update(TMPDIR=scratch.name, TURNOUT_FABRIC=f"run-{os.getpid()}")
+        if os.getuid() == 0:  # Open MPI asks root to allow it
+            self.env.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+        suffix = ".openmpi" if MPI == "open_mpi" and (BIN / "mpirun.openmpi").exists() else ""
+        self.launcher = str(BIN / ("mpirun" + suffix))
+        self.ring = str(self.scratch / "ring")
+        subprocess.run([str(BIN / ("mpicc" + suffix)), str(EXAMPLES / "ring.c"), "-o", self.ring],
+                       check=True, env=self.env)
+
+    def run_job(self, *words, code=0):
+        done = subprocess.run([str(BUILD / "bin" / "turnout"), "run", *words], text=True,
+                              env=self.env, capture_output=True, timeout=LIMIT, cwd=self.scratch)
+        self.assertEqual(done.returncode, code, f"{words}\n{done.stdout}{done.stderr}")
+        return done
+
+    def test_every_process_uses_turnout(self):
+        done = self.run_job("--", self.launcher, "-n", "4", self.ring, "100")
+        self.assertIn("the token is 400: right", done.stdout)
+        self.assertIn("turnout run: 4 of 4 processes used Turnout\n", done.stderr)
+        self.assertNotIn("No message went over it", done.stderr)
+
+    def test_report(self):
+        done = self.run_job("--report", "--", self.launcher, "-n", "2", self.ring)
+        self.assertIn("rank 1 of 2", done.stdout)
+        self.assertIn("DC-sendrecv", done.stdout)
+        done = self.run_job("--report=kept", "--budget", "64MiB", "--policy", "aqps",
+                            self.launcher, "-n", "2", self.ring)
+        self.assertEqual(len(list((self.scratch / "kept").glob("*.json"))), 2)
+        self.assertIn("policy aqps", done.stdout)
+
+    def test_dry_run(self):
+        done = self.run_job("--dry-run", "--", self.launcher, "-n", "2", self.ring)
+        self.assertIn("export FI_PROVIDER_PATH=", done.stdout)
+        script = done.stdout.replace(str(self.scratch), str(self.scratch))
+        out = subprocess.run(["sh"], input=script, text=True, env={**self.env, "TURNOUT_REPORT": "1"},
+                             capture_output=True, timeout=LIMIT)
+        self.assertIn("turnout report", out.stdout + out.stderr)
+
+    def test_who_does_not_use_it(self):
+        self.env["FI_PROVIDER" if MPI == "mpich" else "OMPI_MCA_pml"] = \
+            "tcp" if MPI == "mpich" else "ob1"
+        done = self.run_job("--", self.launcher, "-n", "2", self.ring)
+        self.assertIn("turnout run: 0 of 2 processes used Turnout\n", done.stderr)
+        self.assertIn("FI_PROVIDER is set to tcp" if MPI == "mpich" else "OMPI_MCA_pml is set to ob1",
+                      done.stderr)
+
+    def test_ends_as_the_job_does(self):
+        self.assertIn("turnout run: ", self.run_job("--", "no-such-launcher", code=127).stderr)
+        self.run_job("--", self.launcher, "-n", "2", "false", code=1)
+        self.assertIn("the launcher's command is missing", self.run_job(code=1).stderr)
+
+
+if __name__ == "__main__":
+    BUILD, MPI, BIN = pathlib.Path(sys.argv[1]).resolve(), sys.argv[2], pathlib.Path(sys.argv[3]).absolute()
+    unittest.main(argv=[sys.argv[0], *sys.argv[4:]], verbosity=2)
