@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Builds and tests, step by step, and ends with one line: N passed, N failed.
 #
-#   tools/test.sh quick            release, then the address and thread sanitizers (`make test`)
+#   tools/test.sh quick            the release build (`make test`)
+#   tools/test.sh sanitizers       the address and thread sanitizers
 #   tools/test.sh long             clang, long suites, fuzzing, checks of the sources
-#   tools/test.sh quick long       both (`make test-all`)
+#   tools/test.sh quick sanitizers long    all of these (`make test-all`)
 #   tools/test.sh guest            in an emulated guest with Soft-RoCE (`make test-guest`)
 #   tools/test.sh guest-brief      a part of that, of some minutes
 #
@@ -77,6 +78,9 @@ export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}"
 
 quick() {
   step "release build" tools/build.sh release && run_ctest release -LE long
+}
+
+sanitizers() {
   step "build with address and undefined-behaviour sanitizers" tools/build.sh asan sanitize_tests &&
     run_ctest asan -L sanitize -LE long
   # Its subject is one process's threads; whole programs of many processes are left to the other.
