@@ -18,6 +18,7 @@ namespace turnout {
 namespace {
 
 constexpr std::string_view kPrefix = "TURNOUT_";
+constexpr std::string_view kLibfabricPrefix = "FI_TURNOUT_";  // libfabric's name for the same
 // A settings file is some dozen lines; what is larger is another file.
 constexpr std::uint64_t kMaxFile = 1 << 20;
 
@@ -45,12 +46,27 @@ const Row* find_row(std::string_view name) {
   return nullptr;
 }
 
-std::string variable_of(std::string_view name) {
-  std::string variable(kPrefix);
+std::string variable_of(std::string_view prefix, std::string_view name) {
+  std::string variable(prefix);
   for (const char c : name) {
     variable += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   }
   return variable;
+}
+
+// An empty variable counts as one that is not set, as people write `TURNOUT_REPORT= command`.
+const char* value_of(std::string_view prefix, std::string_view name) {
+  const char* const value = std::getenv(variable_of(prefix, name).c_str());
+  return value == nullptr || *value == '\0' ? nullptr : value;
+}
+
+struct Found {
+  std::string_view prefix;
+  const char* value = nullptr;
+};
+Found find_in_environment(std::string_view name) {
+  if (const char* const value = value_of(kPrefix, name)) return {kPrefix, value};
+  return {kLibfabricPrefix, value_of(kLibfabricPrefix, name)};
 }
 
 template <class T>
@@ -99,40 +115,79 @@ struct real_kind {
   static std::string print(double v) { return fmt::format("{}", v); }
 };
 
-Status wrong_value(std::string_view name, std::string_view value, const Status& why,
-                   std::string_view where) {
-  return {Code::invalid,
-          fmt::format("{} = \"{}\"{}: {}", variable_of(name), value, where, why.text())};
+void note_given(Settings* settings, const Settings::Given& now) {
+  for (Settings::Given& earlier : settings->given) {
+    if (earlier.name == now.name) {
+      earlier = now;
+      return;
+    }
+  }
+  settings->given.push_back(now);
 }
 
 Status set_from(Settings* settings, std::string_view name, std::string_view value,
-                std::string_view where) {
-#define TURNOUT_SETTING(field, kind, default_value, help)                  \
-  if (name == #field) {                                                    \
-    Status status = kind##_kind::parse(value, &settings->field);           \
-    if (!settings->is_given(name)) settings->given.push_back(#field);      \
-    return status.ok() ? status : wrong_value(name, value, status, where); \
+                std::string_view where, std::string_view prefix = kPrefix) {
+#define TURNOUT_SETTING(field, kind, default_value, help)                                     \
+  if (name == #field) {                                                                       \
+    const Status status = kind##_kind::parse(value, &settings->field);                        \
+    note_given(settings, {#field, prefix});                                                   \
+    if (status.ok()) return status;                                                           \
+    return {Code::invalid, fmt::format("{} = \"{}\"{}: {}", variable_of(prefix, name), value, \
+                                       where, status.text())};                                \
   }
 #include "base/settings.def"
 #undef TURNOUT_SETTING
   return {Code::invalid, fmt::format("no setting is called \"{}\"{}", name, where)};
 }
 
-// Warns about a name that nobody knows, once in the life of the process.
-void warn_unknown(std::string_view what, std::string_view shown, std::string_view name) {
+// Whether this is told for the first time in the life of the process.
+bool is_news(std::string_view text) {
   static std::mutex mutex;
   static std::set<std::string, std::less<>> told;
-  {
-    const std::scoped_lock lock(mutex);
-    if (!told.emplace(shown).second) return;
-  }
-  const std::string_view near = nearest_setting(name);
+  const std::scoped_lock lock(mutex);
+  return told.emplace(text).second;
+}
+
+// A name that nobody knows; `near` is one that was perhaps meant.
+void warn_unknown(std::string_view what, std::string_view shown, std::string_view near) {
+  if (!is_news(shown)) return;
   if (near.empty()) {
     TURNOUT_LOG(base, warn, "{} {} is not known and has no effect; see `turnout info --config`",
                 what, shown);
   } else {
     TURNOUT_LOG(base, warn, "{} {} is not known and has no effect; did you mean {}?", what, shown,
-                what == "variable" ? variable_of(near) : std::string(near));
+                near);
+  }
+}
+
+void warn_unknown_variable(std::string_view variable, std::string_view prefix) {
+  std::string name;
+  for (const char c : variable.substr(prefix.size())) {
+    name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  // Only the upper-case spelling is read.
+  if (find_row(name) != nullptr && variable_of(prefix, name) == variable) return;
+  const std::string_view near = nearest_setting(name);
+  warn_unknown("variable", variable, near.empty() ? std::string{} : variable_of(prefix, near));
+}
+
+void warn_about_environment() {
+  for (const Row& row : kTable) {
+    const char* const own = value_of(kPrefix, row.name);
+    const char* const libfabric = value_of(kLibfabricPrefix, row.name);
+    if (own == nullptr || libfabric == nullptr || std::string_view(own) == libfabric) continue;
+    const std::string variable = variable_of(kPrefix, row.name);
+    const std::string text = fmt::format("{} = \"{}\" wins over {} = \"{}\"", variable, own,
+                                         variable_of(kLibfabricPrefix, row.name), libfabric);
+    if (is_news(text)) TURNOUT_LOG(base, warn, "{}", text);
+  }
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view line(*entry);
+    const std::string_view variable = line.substr(0, line.find('='));
+    if (variable == "TURNOUT_SHIM_ROOT") continue;  // of `turnout verbs` to its programs
+    for (const std::string_view prefix : {kPrefix, kLibfabricPrefix}) {
+      if (variable.starts_with(prefix)) warn_unknown_variable(variable, prefix);
+    }
   }
 }
 
@@ -175,7 +230,7 @@ Status Settings::apply_toml(std::string_view text, std::string_view file) {
     const std::string_view name = key.str();
     const std::string where = fmt::format(" ({}, line {})", file, key.source().begin.line);
     if (find_row(name) == nullptr) {
-      warn_unknown("the key", fmt::format("\"{}\"{}", name, where), name);
+      warn_unknown("the key", fmt::format("\"{}\"{}", name, where), nearest_setting(name));
       continue;
     }
     if (name == "config") {
@@ -195,45 +250,38 @@ Status Settings::apply_toml(std::string_view text, std::string_view file) {
 
 Result<Settings> Settings::load(UnknownNames unknown) {
   Settings settings = defaults();
-  if (const char* const path = std::getenv("TURNOUT_CONFIG"); path != nullptr && *path != '\0') {
-    const Result<std::string> text =
-        read_text_file(path, fmt::format("{} (TURNOUT_CONFIG)", path), "settings file", kMaxFile);
+  if (const Found file = find_in_environment("config"); file.value != nullptr) {
+    const std::string variable = variable_of(file.prefix, "config");
+    const Result<std::string> text = read_text_file(
+        file.value, fmt::format("{} ({})", file.value, variable), "settings file", kMaxFile);
     if (!text) return text.status();
-    if (Status s = settings.apply_toml(text.value(), path); !s.ok()) return s;
+    if (Status s = settings.apply_toml(text.value(), file.value); !s.ok()) return s;
   }
   for (const Row& row : kTable) {
-    const std::string variable = variable_of(row.name);
-    const char* const value = std::getenv(variable.c_str());
-    // An empty variable counts as one that is not set, as people write `TURNOUT_REPORT= command`.
-    if (value == nullptr || *value == '\0') continue;
-    if (Status s = set_from(&settings, row.name, value, ""); !s.ok()) return s;
+    const Found found = find_in_environment(row.name);
+    if (found.value == nullptr) continue;
+    if (Status s = set_from(&settings, row.name, found.value, "", found.prefix); !s.ok()) return s;
   }
   if (Status s = settings.validate(); !s.ok()) return s;
   static_cast<void>(log::configure(settings.log, settings.log_file));
-  if (unknown == UnknownNames::warn && environ != nullptr) {
-    for (char** entry = environ; *entry != nullptr; ++entry) {
-      const std::string_view line(*entry);
-      if (!line.starts_with(kPrefix)) continue;
-      const std::string_view variable = line.substr(0, line.find('='));
-      if (variable == "TURNOUT_SHIM_ROOT") continue;  // of `turnout verbs` to its programs
-      std::string name;
-      for (const char c : variable.substr(kPrefix.size())) {
-        name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-      }
-      // Only the upper-case spelling is read.
-      if (find_row(name) == nullptr || variable_of(name) != variable) {
-        warn_unknown("variable", variable, name);
-      }
-    }
-  }
+  if (unknown == UnknownNames::warn) warn_about_environment();
   return settings;
+}
+
+std::string Settings::variable(std::string_view name) const {
+  const Given* const one = find_given(name);
+  return variable_of(one != nullptr ? one->prefix : kPrefix, name);
+}
+
+const char* environment_value(std::string_view name) {
+  return find_in_environment(name).value;
 }
 
 std::vector<SettingInfo> describe(const Settings& settings) {
   std::vector<SettingInfo> table;
-#define TURNOUT_SETTING(name, kind, default_value, help) \
-  table.push_back(                                       \
-      {#name, variable_of(#name), #kind, default_value, help, kind##_kind::print(settings.name)});
+#define TURNOUT_SETTING(name, kind, default_value, help)                        \
+  table.push_back({#name, settings.variable(#name), #kind, default_value, help, \
+                   kind##_kind::print(settings.name)});
 #include "base/settings.def"
 #undef TURNOUT_SETTING
   return table;

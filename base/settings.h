@@ -1,9 +1,10 @@
 // Settings: one typed field per line of settings.def, read once per process.
 //
-// Sources, the later wins: default, TOML file (TURNOUT_CONFIG), environment. Malformed or
-// out-of-range values are errors that name the variable, the value and what is accepted. Unknown
-// TURNOUT_* variables and unknown keys of the file are warned about once, with the nearest known
-// name.
+// Sources, the later wins: default, TOML file (TURNOUT_CONFIG), environment. There a setting has
+// two names: FI_TURNOUT_* as libfabric calls what its providers read, and TURNOUT_*, which wins.
+// Malformed or out-of-range values are errors that name the variable, the value and what is
+// accepted. Unknown variables, unknown keys of the file and variables that contradict each other
+// are warned about once.
 #pragma once
 
 #include <algorithm>
@@ -57,11 +58,22 @@ struct Settings {
 #include "base/settings.def"
 #undef TURNOUT_SETTING
 
-  // Names that set(), a file or the environment gave a value, their default or another.
-  std::vector<std::string_view> given;
-  [[nodiscard]] bool is_given(std::string_view name) const noexcept {
-    return std::find(given.begin(), given.end(), name) != given.end();
+  // What set(), a file or the environment gave a value, its default or another.
+  struct Given {
+    std::string_view name;
+    std::string_view prefix;  // of the variable that errors name
+  };
+  std::vector<Given> given;
+  [[nodiscard]] const Given* find_given(std::string_view name) const noexcept {
+    const auto found = std::find_if(given.begin(), given.end(),
+                                    [name](const Given& one) { return one.name == name; });
+    return found == given.end() ? nullptr : &*found;
   }
+  [[nodiscard]] bool is_given(std::string_view name) const noexcept {
+    return find_given(name) != nullptr;
+  }
+  // The variable that gave the value, else the one that would: TURNOUT_*.
+  [[nodiscard]] std::string variable(std::string_view name) const;
 
   // All defaults, nothing read from outside.
   [[nodiscard]] static Settings defaults();
@@ -81,13 +93,17 @@ struct Settings {
 // One row of the table, for `turnout info --config` and the docs.
 struct SettingInfo {
   std::string_view name;  // "memory_budget"
-  std::string variable;   // "TURNOUT_MEMORY_BUDGET"
+  std::string variable;   // Settings::variable
   std::string_view kind;  // "bytes"
   std::string_view default_value;
   std::string_view help;
   std::string value;  // as in `settings`, printed with its unit
 };
 [[nodiscard]] std::vector<SettingInfo> describe(const Settings& settings);
+
+// What the environment holds for a setting, under either name; null if nothing, or if it is empty.
+// For libraries that need one value and no errors.
+[[nodiscard]] const char* environment_value(std::string_view name);
 
 // The known setting whose name is nearest (edit distance), empty if nothing is near.
 [[nodiscard]] std::string_view nearest_setting(std::string_view name);

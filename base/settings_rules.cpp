@@ -23,17 +23,11 @@ constexpr std::uint64_t kMi = kKi * kKi;
 constexpr std::uint64_t kGi = kKi * kMi;
 constexpr std::int64_t kSecond = 1'000'000'000;
 
-std::string upper(std::string_view name) {
-  std::string variable = "TURNOUT_";
-  for (const char c : name) {
-    variable += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  }
-  return variable;
-}
-
 // Collects the first violation; later checks then do nothing.
 class Rules {
  public:
+  explicit Rules(const Settings& settings) : settings_(settings) {}
+
   void count(std::string_view name, std::uint64_t v, std::uint64_t least, std::uint64_t most) {
     if (v < least || v > most) {
       fail(name, fmt::format("{}", v), fmt::format("expected {} to {}", least, most));
@@ -67,9 +61,11 @@ class Rules {
  private:
   void fail(std::string_view name, std::string_view v, std::string_view expected) {
     if (status_.ok()) {
-      status_ = {Code::invalid, fmt::format("{} = \"{}\": {}", upper(name), v, expected)};
+      status_ = {Code::invalid,
+                 fmt::format("{} = \"{}\": {}", settings_.variable(name), v, expected)};
     }
   }
+  const Settings& settings_;
   Status status_;
 };
 
@@ -106,7 +102,7 @@ bool is_trace_path(std::string_view path) {
 }  // namespace
 
 Status Settings::validate() const {
-  Rules rules;
+  Rules rules(*this);
   rules.that(log::well_formed(log), "log", log,
              "expected a level (trace debug info warn error off), then exceptions by subsystem: "
              "warn,connection=debug");
@@ -125,9 +121,9 @@ Status Settings::validate() const {
   rules.one_of("xrc", xrc, std::array<std::string_view, 2>{"auto", "no"});
   rules.one_of("start_channel", start_channel, std::array<std::string_view, 3>{"auto", "dc", "ud"});
   rules.that(!needs_dc(policy) || start_channel != "ud", "policy", policy,
-             "it needs DC, which TURNOUT_START_CHANNEL=ud rules out");
+             fmt::format("it needs DC, which {}=ud rules out", variable("start_channel")));
   rules.that(policy != "static:ud-sendrecv" || start_channel != "dc", "policy", policy,
-             "it needs UD, which TURNOUT_START_CHANNEL=dc rules out");
+             fmt::format("it needs UD, which {}=dc rules out", variable("start_channel")));
   rules.one_of("break_rule", break_rule,
                std::array<std::string_view, 6>{"", "free-before-drain", "over-budget",
                                                "lend-freely", "stale-registrations", "drop-lost"});
@@ -167,8 +163,8 @@ Status Settings::validate() const {
   rules.count("credits_first", credits_first, 1, 32768);
   rules.that(credits <= receive_buffers, "credits", fmt::format("{}", credits),
              fmt::format("one source may not use more than all receives: at most "
-                         "TURNOUT_RECEIVE_BUFFERS, which is {}",
-                         receive_buffers));
+                         "{}, which is {}",
+                         variable("receive_buffers"), receive_buffers));
   rules.bytes("unexpected_memory", unexpected_memory, ring_entry_size, std::uint64_t{1} << 60);
   // IBTA: one message is at most 2^31 bytes.
   rules.bytes("rendezvous_threshold", rendezvous_threshold, 0, kGi);

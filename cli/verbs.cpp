@@ -91,6 +91,12 @@ std::string put_before(std::vector<std::string> first, const char* variable,
   return fmt::format("{}", fmt::join(first, ":"));
 }
 
+// What an option says, whatever libfabric's name for the setting says.
+void set_variable(const std::string& variable, const std::string& value) {
+  ::setenv(variable.c_str(), value.c_str(), 1);
+  ::unsetenv(fmt::format("FI_{}", variable).c_str());
+}
+
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
 Variables variables_of(const VerbsOptions& options, const Libraries& libraries,
@@ -101,7 +107,7 @@ Variables variables_of(const VerbsOptions& options, const Libraries& libraries,
   // UCX takes a yes of mlx5dv_is_supported for an mlx5's work queues in memory.
   if (options.mlx5dv) {
     variables.emplace_back("TURNOUT_MLX5DV", "yes");
-  } else if (std::getenv("TURNOUT_MLX5DV") == nullptr) {
+  } else if (environment_value("mlx5dv") == nullptr) {
     variables.emplace_back("TURNOUT_MLX5DV", "no");
   }
   variables.emplace_back("TURNOUT_SHIM_ROOT", tree);
@@ -162,8 +168,8 @@ int run_verbs(const VerbsOptions& options) {
     return 1;
   }
   // The library that answers below reads them, too.
-  if (!options.fabric.empty()) ::setenv("TURNOUT_FABRIC", options.fabric.c_str(), 1);
-  if (!options.profile.empty()) ::setenv("TURNOUT_ADAPTER", options.profile.c_str(), 1);
+  if (!options.fabric.empty()) set_variable("TURNOUT_FABRIC", options.fabric);
+  if (!options.profile.empty()) set_variable("TURNOUT_ADAPTER", options.profile);
   // The program's libraries tell of names that nobody knows.
   Result<Settings> settings = Settings::load(UnknownNames::ignore);
   if (!settings) return complain(settings.status());
@@ -184,7 +190,7 @@ int run_verbs(const VerbsOptions& options) {
   // Before the program begins: a fabric without processes is made anew.
   device.value().reset();
   for (const auto& [name, value] : variables_of(options, libraries.value(), tree)) {
-    ::setenv(name.c_str(), value.c_str(), 1);
+    set_variable(name, value);
   }
   return run_program(options.program, "turnout verbs");
 }

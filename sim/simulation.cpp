@@ -58,7 +58,7 @@ Result<Settings> settings_of(const Options& options) {
     if (Status status = settings.set(name, value); !status.ok()) return status;
   }
   // Where the adapter's library is follows from the installation, not from the experiment.
-  if (const char* path = std::getenv("TURNOUT_VERBS_PATH"); path != nullptr) {
+  if (const char* path = environment_value("verbs_path"); path != nullptr) {
     if (Status status = settings.set("verbs_path", path); !status.ok()) return status;
   }
   for (const auto& [name, value] : options.settings) {

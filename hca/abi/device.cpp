@@ -27,7 +27,7 @@ namespace {
 // The port's GUID: the same for every process of one user on one host and fabric, another
 // elsewhere.
 std::uint64_t guid() {
-  const char* fabric = std::getenv("TURNOUT_FABRIC");
+  const char* fabric = environment_value("fabric");
   utsname host{};
   uname(&host);
   const std::string text =

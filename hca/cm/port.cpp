@@ -8,6 +8,7 @@
 
 #include "base/abstract_name.h"
 #include "base/log.h"
+#include "base/settings.h"
 
 namespace turnout::cm {
 namespace {
@@ -23,7 +24,7 @@ std::string place_of(const Address& address, bool v6only) {
 }
 
 AbstractName name_of(std::uint16_t port_space, std::uint16_t port, const std::string& place) {
-  const char* const variable = std::getenv("TURNOUT_FABRIC");
+  const char* const variable = environment_value("fabric");
   const std::string fabric(variable != nullptr ? variable : "",
                            variable != nullptr ? strnlen(variable, 64) : 0);
   // Readable in /proc/net/unix, unless fabric and address are too long for the kernel together.

@@ -107,6 +107,51 @@ TEST(Settings, EnvironmentErrorsNameVariableValueAndRange) {
             "TURNOUT_RING_ENTRIES = \"0x10\": expected a whole number, 0 or more");
 }
 
+TEST(Settings, LibfabricsNamesAreRead) {
+  const test::Folder folder;
+  const Variable config("FI_TURNOUT_CONFIG", folder.file("t.toml", "ring_entries = 32\n")),
+      budget("FI_TURNOUT_MEMORY_BUDGET", "64M"), empty("TURNOUT_MEMORY_BUDGET", "");
+  test::CapturedStderr captured;
+  const Result<Settings> settings = Settings::load();
+  ASSERT_TRUE(settings.ok()) << settings.status().text();
+  EXPECT_EQ(settings.value().ring_entries, 32u);
+  EXPECT_EQ(settings.value().memory_budget, 64u << 20);
+  EXPECT_TRUE(settings.value().is_given("memory_budget"));
+  EXPECT_EQ(settings.value().variable("memory_budget"), "FI_TURNOUT_MEMORY_BUDGET");
+  EXPECT_EQ(settings.value().variable("credits"), "TURNOUT_CREDITS");
+  EXPECT_STREQ(environment_value("memory_budget"), "64M");
+  EXPECT_EQ(environment_value("credits"), nullptr);
+  EXPECT_EQ(captured.text(), "");
+}
+
+TEST(Settings, OurNameWinsOverLibfabricsAndThatIsSaid) {
+  const Variable own("TURNOUT_CREDITS", "4"), libfabric("FI_TURNOUT_CREDITS", "8"),
+      same("TURNOUT_MAX_CONN", "7"), again("FI_TURNOUT_MAX_CONN", "7");
+  test::CapturedStderr captured;
+  const Result<Settings> settings = Settings::load();
+  ASSERT_TRUE(settings.ok()) << settings.status().text();
+  EXPECT_EQ(settings.value().credits, 4u);
+  EXPECT_EQ(settings.value().variable("credits"), "TURNOUT_CREDITS");
+  EXPECT_STREQ(environment_value("credits"), "4");
+  EXPECT_TRUE(Settings::load().ok());
+  EXPECT_EQ(captured.text(),
+            fmt::format("turnout[{}] warn  base: TURNOUT_CREDITS = \"4\" wins over "
+                        "FI_TURNOUT_CREDITS = \"8\"\n",
+                        ::getpid()))
+      << "once, and nothing where both say the same";
+}
+
+TEST(Settings, ErrorsNameTheVariableThatWasSet) {
+  for (const auto& [value, words] :
+       {std::pair{"0x10", "FI_TURNOUT_RING_ENTRIES = \"0x10\": expected a whole number, 0 or more"},
+        std::pair{"17", "FI_TURNOUT_RING_ENTRIES = \"17\": expected a power of two, 2 to 128"}}) {
+    const Variable entries("FI_TURNOUT_RING_ENTRIES", value);
+    const Result<Settings> settings = Settings::load();
+    ASSERT_FALSE(settings.ok());
+    EXPECT_EQ(settings.status().text(), words);
+  }
+}
+
 TEST(Settings, FileErrorsNameFileAndLine) {
   const test::Folder folder;
   for (const auto& [content, words] :
@@ -168,7 +213,7 @@ TEST(Settings, UnknownNamesAreWarnedAboutOnceWithTheNearest) {
   const test::Folder folder;
   const std::string file = folder.file("u.toml", "intervall = \"1s\"\n");
   const Variable config("TURNOUT_CONFIG", file), a("TURNOUT_MEMORY_BUGET", "1"),
-      b("TURNOUT_QWERTYUIOP", "1"), c("TURNOUT_log", "debug");
+      b("TURNOUT_QWERTYUIOP", "1"), c("TURNOUT_log", "debug"), d("FI_TURNOUT_MEMORY_BUGET", "1");
   std::string text;
   {
     test::CapturedStderr captured;
@@ -177,6 +222,10 @@ TEST(Settings, UnknownNamesAreWarnedAboutOnceWithTheNearest) {
   }
   EXPECT_NE(text.find("TURNOUT_MEMORY_BUGET is not known and has no effect; did you mean "
                       "TURNOUT_MEMORY_BUDGET?"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("FI_TURNOUT_MEMORY_BUGET is not known and has no effect; did you mean "
+                      "FI_TURNOUT_MEMORY_BUDGET?"),
             std::string::npos)
       << text;
   EXPECT_NE(text.find("\"intervall\""), std::string::npos) << text;

@@ -6,7 +6,7 @@ case=$2
 here=$(cd "$(dirname "$0")" && pwd)
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-for variable in ${!TURNOUT_*}; do unset "$variable"; done
+for variable in ${!TURNOUT_*} ${!FI_TURNOUT_*}; do unset "$variable"; done
 
 fail() {
   printf 'FAILED: %s\n' "$*"
@@ -41,6 +41,9 @@ doctor)
   TURNOUT_INTERVAL=banana run doctor
   ends_with 1
   has "problem  settings" out
+  FI_TURNOUT_INTERVAL=banana run doctor
+  ends_with 1
+  has 'FI_TURNOUT_INTERVAL = "banana"' out
   ;;
 configuration_page)
   run info --config --markdown
@@ -100,6 +103,13 @@ config_table)
   ends_with 0
   has "TURNOUT_MEMORY_BUDGET = 64MiB  (bytes, default 256MiB)" out
   has "TURNOUT_RING_ENTRIES = 16  (count, the default)" out
+  FI_TURNOUT_MEMORY_BUDGET=64M run info --config
+  ends_with 0
+  has "FI_TURNOUT_MEMORY_BUDGET = 64MiB  (bytes, default 256MiB)" out
+  TURNOUT_MEMORY_BUDGET=32M FI_TURNOUT_MEMORY_BUDGET=64M run info --config
+  ends_with 0
+  has 'TURNOUT_MEMORY_BUDGET = "32M" wins over FI_TURNOUT_MEMORY_BUDGET = "64M"' err
+  grep -q '^TURNOUT_MEMORY_BUDGET = 32MiB' "$scratch/out" || fail "which one wins"
   ;;
 version_and_usage)
   run --version
@@ -126,6 +136,12 @@ bad_settings)
   TURNOUT_MEMORY_BUGET=1 run info --config
   ends_with 0
   has "did you mean TURNOUT_MEMORY_BUDGET?" err
+  FI_TURNOUT_RING_ENTRIES=17 run info
+  ends_with 1
+  has 'FI_TURNOUT_RING_ENTRIES = "17": expected a power of two' err
+  FI_TURNOUT_MEMORY_BUGET=1 run info --config
+  ends_with 0
+  has "did you mean FI_TURNOUT_MEMORY_BUDGET?" err
   ;;
 report)
   cp "$here"/reports/*.json "$scratch"
