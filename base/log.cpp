@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <mutex>
@@ -24,6 +25,12 @@ constexpr std::array<std::string_view, kSubsystems> kSubsystemNames = {
     "selection", "memory", "endpoint", "provider", "cli"};
 
 constexpr std::uint8_t kDefault = static_cast<std::uint8_t>(Level::warn);
+
+// What TURNOUT_LOG asks for, and the library that may ask for more.
+constinit std::array<std::atomic<std::uint8_t>, kSubsystems> wanted = {
+    kDefault, kDefault, kDefault, kDefault, kDefault, kDefault,
+    kDefault, kDefault, kDefault, kDefault, kDefault};
+std::atomic<const Host*> host{nullptr};
 
 // The file that lines go to; -1 is standard error. It stays open until another configure(), so that
 // a line logged while the process ends still finds it.
@@ -80,9 +87,55 @@ std::string expand(std::string_view file) {
   return name;
 }
 
+std::uint8_t least_level(const Host& taking, Subsystem s) {
+  std::uint8_t level = 0;
+  while (level < static_cast<std::uint8_t>(Level::off) &&
+         !taking.takes(s, static_cast<Level>(level))) {
+    ++level;
+  }
+  return level;
+}
+
+// With `configuring` held.
+void update_thresholds() {
+  const Host* const taking = host.load(std::memory_order_relaxed);
+  for (std::size_t i = 0; i < kSubsystems; ++i) {
+    std::uint8_t least = wanted[i].load(std::memory_order_relaxed);
+    if (taking != nullptr) least = std::min(least, least_level(*taking, static_cast<Subsystem>(i)));
+    threshold[i].store(least, std::memory_order_relaxed);
+  }
+}
+
+// Without newlines at the end; a line that follows another is indented.
+std::string clean(std::string_view text) {
+  std::string line;
+  while (!text.empty() && text.back() == '\n') text.remove_suffix(1);
+  for (const char c : text) {
+    // Peers and files name things: keep control characters away from the terminal.
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '\n') {
+      line += "\n    ";
+    } else {
+      line += (byte < 0x20 && c != '\t') || byte == 0x7f ? '?' : c;
+    }
+  }
+  return line;
+}
+
+void write_own(Subsystem s, Level level, int fd, std::string_view text) {
+  const auto l = static_cast<std::size_t>(level);
+  const std::string line =
+      fmt::format("turnout[{}] {:5} {}: {}\n", ::getpid(),
+                  l < kLevelNames.size() ? kLevelNames[l] : "?", name(s), text);
+  // One write(2), so that lines of several processes do not mix. What the log cannot tell nobody
+  // can be told either: the result is looked at only for an interruption before the first byte.
+  while (::write(fd, line.data(), line.size()) < 0 && errno == EINTR) {
+  }
+}
+
 }  // namespace
 
-static_assert(kSubsystems == 11, "kSubsystemNames and `threshold` list every subsystem");
+static_assert(kSubsystems == 11, "kSubsystemNames, `wanted`, `threshold` list every subsystem");
 constinit std::atomic<std::uint8_t> threshold[kSubsystems] = {
     kDefault, kDefault, kDefault, kDefault, kDefault, kDefault,
     kDefault, kDefault, kDefault, kDefault, kDefault};
@@ -99,8 +152,9 @@ bool configure(std::string_view spec, std::string_view file) {
   {
     const std::scoped_lock lock(configuring);
     for (std::size_t i = 0; i < kSubsystems; ++i) {
-      threshold[i].store((*levels)[i], std::memory_order_relaxed);
+      wanted[i].store((*levels)[i], std::memory_order_relaxed);
     }
+    update_thresholds();
     if (name != open_file) {
       int fd = -1;
       if (!name.empty()) {
@@ -120,30 +174,28 @@ bool configure(std::string_view spec, std::string_view file) {
   return true;
 }
 
-void write(Subsystem s, Level level, std::string_view text) {
-  const auto l = static_cast<std::size_t>(level);
+void set_host(const Host* taking) {
+  const std::scoped_lock lock(configuring);
+  host.store(taking, std::memory_order_release);
+  update_thresholds();
+}
+
+std::string_view name(Subsystem s) noexcept {
   const auto i = static_cast<std::size_t>(s);
-  std::string line = fmt::format("turnout[{}] {:5} {}: ", ::getpid(),
-                                 l < kLevelNames.size() ? kLevelNames[l] : "?",
-                                 i < kSubsystems ? kSubsystemNames[i] : "?");
-  while (!text.empty() && text.back() == '\n') text.remove_suffix(1);
-  for (const char c : text) {
-    // Peers and files name things: keep control characters away from the terminal.
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '\n') {
-      line += "\n    ";
-    } else {
-      line += (byte < 0x20 && c != '\t') || byte == 0x7f ? '?' : c;
-    }
-  }
-  line += '\n';
-  int fd = output.load(std::memory_order_acquire);
-  if (fd < 0) fd = STDERR_FILENO;
-  // One write(2), so that lines of several processes do not mix. What the log cannot tell nobody
-  // can be told either: the result is looked at only for an interruption before the first byte.
+  return i < kSubsystems ? kSubsystemNames[i] : "?";
+}
+
+void write(Subsystem s, Level level, std::string_view text) {
   const int saved = errno;
-  while (::write(fd, line.data(), line.size()) < 0 && errno == EINTR) {
-  }
+  const std::string line = clean(text);
+  const Host* const taking = host.load(std::memory_order_acquire);
+  const bool taken = taking != nullptr && taking->takes(s, level);
+  if (taken) taking->write(s, level, line);
+  const int file = output.load(std::memory_order_acquire);
+  const bool asked = static_cast<std::uint8_t>(level) >=
+                     wanted[static_cast<std::size_t>(s)].load(std::memory_order_relaxed);
+  // The host writes to standard error: no line twice there.
+  if (asked && (file >= 0 || !taken)) write_own(s, level, file >= 0 ? file : STDERR_FILENO, line);
   errno = saved;
 }
 

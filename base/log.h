@@ -2,8 +2,10 @@
 // TURNOUT_LOG_FILE).
 //
 // Lines go to standard error (or the file named) with process id, level and subsystem. Warnings and
-// errors are always shown: they tell what the user can do. Any thread may log. A disabled level
-// costs one load and one branch; arguments are not formatted.
+// errors are always shown: they tell what the user can do. A library that Turnout runs in may take
+// lines into its own log (Host); standard error then has them from there, a file has them from
+// here. Any thread may log. A disabled level costs one load and one branch; arguments are not
+// formatted.
 #pragma once
 
 #include <fmt/format.h>
@@ -30,7 +32,8 @@ enum class Subsystem : std::uint8_t {
   count
 };
 
-// The least level that is printed for each subsystem; written by configure(), read everywhere.
+// The least level that anybody wants of each subsystem; written by configure() and set_host(), read
+// everywhere.
 extern std::atomic<std::uint8_t> threshold[static_cast<std::size_t>(Subsystem::count)];
 
 // spec: "warn", or a level for all and exceptions: "info,connection=debug,hca=trace".
@@ -39,6 +42,18 @@ extern std::atomic<std::uint8_t> threshold[static_cast<std::size_t>(Subsystem::c
 bool configure(std::string_view spec, std::string_view file);
 // Whether configure() would take this spec.
 [[nodiscard]] bool well_formed(std::string_view spec);
+
+// The log of the library that Turnout runs in. It decides which lines it takes. Any thread calls
+// it.
+struct Host {
+  bool (*takes)(Subsystem, Level) noexcept;
+  // The text ends without a newline, and may have some inside.
+  void (*write)(Subsystem, Level, std::string_view text);
+};
+// `host` stays as long as it is set; null: none. What it takes may change: set it again then.
+void set_host(const Host* host);
+
+[[nodiscard]] std::string_view name(Subsystem s) noexcept;
 
 [[nodiscard]] inline bool enabled(Subsystem s, Level level) noexcept {
   return static_cast<std::uint8_t>(level) >=

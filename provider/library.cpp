@@ -26,6 +26,9 @@ bool load_from(void* handle, Library& library) noexcept {
   library.dupinfo = dup;
   library.freeinfo = release;
   library.version = version();
+  library.param_define = symbol<decltype(library.param_define)>(handle, "fi_param_define");
+  library.log_enabled = symbol<decltype(library.log_enabled)>(handle, "fi_log_enabled");
+  library.log = symbol<decltype(library.log)>(handle, "fi_log");
   return true;
 }
 

@@ -8,6 +8,8 @@
 #pragma once
 
 #include <rdma/fabric.h>
+#include <rdma/providers/fi_log.h>
+#include <rdma/providers/fi_prov.h>
 
 #include <cstdint>
 #include <memory>
@@ -18,6 +20,10 @@ struct Library {
   fi_info* (*dupinfo)(const fi_info*) = nullptr;
   void (*freeinfo)(fi_info*) = nullptr;
   std::uint32_t version = 0;  // FI_VERSION of the running library
+  // What only tells the user something: null where the library lacks it.
+  decltype(&fi_param_define) param_define = nullptr;
+  decltype(&fi_log_enabled) log_enabled = nullptr;
+  decltype(&fi_log) log = nullptr;
 
   // `caller`: an address inside the library. False (and a message in the log) if it is no
   // libfabric.

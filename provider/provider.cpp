@@ -5,16 +5,21 @@
 
 #include "provider/errors.h"
 #include "provider/fabric.h"
+#include "provider/fabric_log.h"
 #include "provider/info.h"
 #include "provider/library.h"
+#include "provider/parameters.h"
 
 namespace turnout::provider {
 namespace {
+
+fi_provider description{};
 
 int getinfo(std::uint32_t version, const char* node, const char* /*service*/, std::uint64_t flags,
             const fi_info* hints, fi_info** info) {
   return contain([&] {
     *info = nullptr;
+    join_fabric_log(description);
     const Result<Settings>& settings = process_settings();
     if (settings.ok()) return answer(settings.value(), version, node, flags, hints, info);
     // Only "is this provider there at all" can be answered without valid settings.
@@ -27,9 +32,10 @@ int fabric(fi_fabric_attr* attr, fid_fabric** made, void* context) {
   return contain([&] { return Fabric::open(attr, made, context); });
 }
 
-void cleanup() {}  // every object belongs to the program; nothing is kept outside them
-
-fi_provider description{};
+// Every object belongs to the program; all that is kept outside them is the way to the log.
+void cleanup() {
+  leave_fabric_log();
+}
 
 }  // namespace
 }  // namespace turnout::provider
@@ -46,5 +52,6 @@ extern "C" __attribute__((visibility("default"))) fi_provider* fi_prov_ini(void)
   description.getinfo = getinfo;
   description.fabric = fabric;
   description.cleanup = cleanup;
+  contain([] { define_parameters(description); });
   return &description;
 }

@@ -12,8 +12,21 @@ namespace {
 
 class Log : public ::testing::Test {
  protected:
-  ~Log() override { configure("warn", ""); }
+  ~Log() override {
+    set_host(nullptr);
+    configure("warn", "");
+  }
 };
+
+// A library that takes lines of `connection` from info on.
+std::string host_lines;
+constexpr Host kHost = {
+    .takes =
+        [](Subsystem s, Level level) noexcept {
+          return s == Subsystem::connection && level >= Level::info;
+        },
+    .write = [](Subsystem s, Level,
+                std::string_view text) { host_lines += fmt::format("{}: {}\n", name(s), text); }};
 
 TEST_F(Log, LevelsAndExceptions) {
   ASSERT_TRUE(configure("info,connection=debug,hca=off", ""));
@@ -83,6 +96,41 @@ TEST_F(Log, FileThatCannotBeOpenedIsSaid) {
   EXPECT_NE(text.find("/nonexistent/folder/log (No such file or directory)"), std::string::npos)
       << text;
   EXPECT_NE(text.find("still heard"), std::string::npos);
+}
+
+TEST_F(Log, TheHostTakesLinesThatStandardErrorThenDoesNotGet) {
+  host_lines.clear();
+  set_host(&kHost);
+  EXPECT_TRUE(enabled(Subsystem::connection, Level::info));
+  EXPECT_FALSE(enabled(Subsystem::connection, Level::debug));
+  EXPECT_FALSE(enabled(Subsystem::base, Level::info));
+  ASSERT_TRUE(configure("warn,memory=debug", ""));
+  EXPECT_TRUE(enabled(Subsystem::connection, Level::info)) << "whatever TURNOUT_LOG says";
+  test::CapturedStderr captured;
+  TURNOUT_LOG(connection, info, "one\x1b\ntwo\n");
+  TURNOUT_LOG(connection, warn, "three");
+  TURNOUT_LOG(memory, debug, "four");
+  set_host(nullptr);
+  EXPECT_FALSE(enabled(Subsystem::connection, Level::info));
+  TURNOUT_LOG(connection, warn, "five");
+  EXPECT_EQ(captured.text(), fmt::format("turnout[{0}] debug memory: four\n"
+                                         "turnout[{0}] warn  connection: five\n",
+                                         ::getpid()));
+  EXPECT_EQ(host_lines, "connection: one?\n    two\nconnection: three\n");
+}
+
+TEST_F(Log, AFileHasWhatTurnoutLogAsksForBesideTheHost) {
+  const test::Folder folder;
+  const std::string file = (folder.path() / "log").string();
+  ASSERT_TRUE(configure("warn", file));
+  host_lines.clear();
+  set_host(&kHost);
+  test::CapturedStderr captured;
+  TURNOUT_LOG(connection, info, "one");
+  TURNOUT_LOG(connection, warn, "two");
+  EXPECT_EQ(captured.text(), "");
+  EXPECT_EQ(host_lines, "connection: one\nconnection: two\n");
+  EXPECT_EQ(test::content_of(file), fmt::format("turnout[{}] warn  connection: two\n", ::getpid()));
 }
 
 }  // namespace

@@ -1,0 +1,99 @@
+#include "provider/fabric_log.h"
+
+#include <rdma/providers/fi_log.h>
+
+#include <algorithm>
+#include <atomic>
+#include <string>
+#include <string_view>
+
+#include "base/log.h"
+#include "provider/library.h"
+
+namespace turnout::provider {
+namespace {
+
+using log::Level;
+using log::Subsystem;
+
+// fi_log cuts what is longer than its 1,024 bytes with the prefix.
+constexpr std::size_t kLongest = 800;
+
+std::atomic<const fi_provider*> joined{nullptr};
+
+// FI_LOG_TRACE is coarser than FI_LOG_INFO.
+fi_log_level level_of(Level level) noexcept {
+  switch (level) {
+    case Level::trace:
+    case Level::debug:
+      return FI_LOG_DEBUG;
+    case Level::info:
+      return FI_LOG_INFO;
+    case Level::warn:
+    case Level::error:
+    case Level::off:
+      break;
+  }
+  return FI_LOG_WARN;
+}
+
+fi_log_subsys subsystem_of(Subsystem subsystem) noexcept {
+  switch (subsystem) {
+    case Subsystem::hca:
+    case Subsystem::verbs:
+      return FI_LOG_DOMAIN;
+    case Subsystem::connection:
+    case Subsystem::selection:
+    case Subsystem::endpoint:
+      return FI_LOG_EP_CTRL;
+    case Subsystem::channel:
+    case Subsystem::protocol:
+      return FI_LOG_EP_DATA;
+    case Subsystem::memory:
+      return FI_LOG_MR;
+    case Subsystem::provider:
+      return FI_LOG_FABRIC;
+    case Subsystem::base:
+    case Subsystem::cli:
+    case Subsystem::count:
+      break;
+  }
+  return FI_LOG_CORE;
+}
+
+bool takes(Subsystem subsystem, Level level) noexcept {
+  const fi_provider* const provider = joined.load(std::memory_order_acquire);
+  return provider != nullptr &&
+         library().log_enabled(provider, level_of(level), subsystem_of(subsystem)) != 0;
+}
+
+void write(Subsystem subsystem, Level level, std::string_view text) {
+  const fi_provider* const provider = joined.load(std::memory_order_acquire);
+  if (provider == nullptr) return;
+  // Where others tell the function, libfabric's subsystem being coarser than ours.
+  const std::string place(log::name(subsystem));
+  while (!text.empty()) {
+    const std::string piece(text.substr(0, std::min(text.find('\n'), kLongest)));
+    library().log(provider, level_of(level), subsystem_of(subsystem), place.c_str(), 0, "%s\n",
+                  piece.c_str());
+    text.remove_prefix(piece.size());
+    if (text.starts_with('\n')) text.remove_prefix(1);
+  }
+}
+
+constexpr log::Host kHost = {.takes = takes, .write = write};
+
+}  // namespace
+
+void join_fabric_log(const fi_provider& provider) {
+  if (library().log_enabled == nullptr || library().log == nullptr) return;
+  joined.store(&provider, std::memory_order_release);
+  log::set_host(&kHost);
+}
+
+void leave_fabric_log() {
+  log::set_host(nullptr);
+  joined.store(nullptr, std::memory_order_release);
+}
+
+}  // namespace turnout::provider

@@ -1,0 +1,16 @@
+// Turnout's log lines in libfabric's log, as far as FI_LOG_LEVEL, FI_LOG_PROV and FI_LOG_SUBSYS ask
+// for them.
+#pragma once
+
+#include <rdma/providers/fi_prov.h>
+
+namespace turnout::provider {
+
+// Nothing where the library has no fi_log. libfabric settles what it wants of a provider after the
+// provider is loaded, and fi_import_log changes it: to be called again at each fi_getinfo.
+// `provider` stays valid until leave_fabric_log().
+void join_fabric_log(const fi_provider& provider);
+// Before the library goes.
+void leave_fabric_log();
+
+}  // namespace turnout::provider
