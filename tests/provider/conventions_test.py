@@ -51,7 +51,9 @@ class Conventions(unittest.TestCase):
         """What fi_info lists: name -> (value or None, type, help)."""
         ended = self.info(*words, **variables)
         self.assertEqual(ended.returncode, 0, ended.stderr)
-        found = re.findall(r"^# (FI_\w+): (.*)\n# (.*)\n(?:\1= (.*) \n)?", ended.stdout, re.MULTILINE)
+        # fi_info writes a NUL on either side of a value.
+        found = re.findall(r"^# (FI_\w+): (.*)\n# (.*)\n(?:\1=\W*(\w+))?", ended.stdout,
+                           re.MULTILINE)
         return {name: (value or None, kind, text) for name, kind, text, value in found}
 
     def test_every_setting_is_listed(self):
