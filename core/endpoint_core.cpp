@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <ctime>
 #include <random>
 
 #include "base/log.h"
@@ -154,7 +155,15 @@ Status EndpointCore::start() {
   frees_before_drain_ = settings_.break_rule == "free-before-drain";
   lends_freely_ = settings_.break_rule == "lend-freely";
   started_ = true;
-  if (!device_->is_simulated()) live_report_.open(address_.id, settings_.report_job);
+  if (!device_->is_simulated()) {
+    live_report_.open(address_.id, settings_.report_job);
+    memory_history_.open();
+    memory_history_.tick(clock_.now());
+    timespec wall{};
+    if (::clock_gettime(CLOCK_REALTIME, &wall) == 0) {
+      started_at_ = wall.tv_sec * 1'000'000'000 + wall.tv_nsec - (clock_.now() - born_);
+    }
+  }
   const Nanoseconds now = clock_.now();
   interval_began_ = now;
   next_decision_ = now + interval_;
@@ -222,6 +231,7 @@ void EndpointCore::tick() {
   const Nanoseconds now = clock_.now();
   (void)notice_unmapped(0, 0);  // what has gone shall not stay pinned
   live_report_.tick(now, clock_, [this] { return report(); });
+  memory_history_.tick(now);
   if (now >= next_decision_) {
     decide(now);
     interval_ = std::min(interval_ + interval_ / 2 + 1, settings_.interval);

@@ -53,6 +53,7 @@
 #include "core/memory/account.h"
 #include "core/memory/buffer_pool.h"
 #include "core/memory/device_domain.h"
+#include "core/memory/memory_history.h"
 #include "core/memory/operation_limits.h"
 #include "core/memory/receive_pool.h"
 #include "core/memory/registration_cache.h"
@@ -412,6 +413,7 @@ class EndpointCore final : public Endpoint {
 
   // endpoint_report.cpp
   void report_history(EndpointReport* report) const;
+  void report_memory(EndpointReport* report) const;
 
   // protocol/transfer.cpp
   [[nodiscard]] Status rma_now(const RmaRequest& request);
@@ -944,6 +946,8 @@ class EndpointCore final : public Endpoint {
   std::uint64_t statistics_bytes_ = 0;  // reserved for the counts
   std::uint64_t index_bytes_ = 0;       // and, as decisions, for finding them
   LiveReport live_report_;
+  MemoryHistory memory_history_{account_};
+  std::int64_t started_at_ = 0;  // ns since 1970; 0: the time is not this machine's
   std::deque<DecisionReport> decisions_;
   std::uint64_t decisions_dropped_ = 0;
   std::uint64_t delivered_ = 0;  // messages

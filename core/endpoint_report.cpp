@@ -20,6 +20,7 @@ EndpointReport EndpointCore::report() const {
   report.device = device_ ? device_->name() : "none";
   report.policy = settings_.policy;
   report.lifetime = clock_.now() - born_;
+  report.started = started_at_;
   for (const auto& peer : peers_) {
     PeerReport line;
     line.peer = peer->id;
@@ -51,15 +52,7 @@ EndpointReport EndpointCore::report() const {
   report_history(&report);
   report.decisions.assign(decisions_.begin(), decisions_.end());
   report.decisions_dropped = decisions_dropped_;
-  for (std::size_t i = 0; i < static_cast<std::size_t>(MemoryKind::count); ++i) {
-    const auto kind = static_cast<MemoryKind>(i);
-    const MemoryAccount::Line& line = account_.line(kind);
-    report.memory.push_back(
-        {std::string(name(kind)), line.now, line.peak, line.objects, line.objects_peak});
-  }
-  report.budget = account_.budget();
-  report.used = account_.used();
-  report.peak = account_.peak();
+  report_memory(&report);
   report.unexpected = unexpected_count_;
   report.rendezvous = rendezvous_count_;
   report.offers = offers_;
@@ -82,6 +75,22 @@ EndpointReport EndpointCore::report() const {
     call_time_.report(&profile);
   }
   return report;
+}
+
+void EndpointCore::report_memory(EndpointReport* report) const {
+  for (std::size_t i = 0; i < MemoryHistory::kKinds; ++i) {
+    const auto kind = static_cast<MemoryKind>(i);
+    const MemoryAccount::Line& line = account_.line(kind);
+    report->memory.push_back(
+        {std::string(name(kind)), line.now, line.peak, line.objects, line.objects_peak});
+  }
+  report->budget = account_.budget();
+  report->used = account_.used();
+  report->peak = account_.peak();
+  for (const MemoryHistory::Point& point : memory_history_.points(clock_.now())) {
+    report->memory_over_time.push_back(
+        {std::max<Nanoseconds>(point.time - born_, 0), {point.bytes.begin(), point.bytes.end()}});
+  }
 }
 
 // What the statistics keep, and the interval that they have not been given yet.

@@ -105,6 +105,46 @@ void interval_from_json(const Json& json, const std::string& place,
   });
 }
 
+// Numbers only, a row for each point: time_ns, then the bytes of each line of "memory".
+Json memory_points_to_json(const std::vector<MemoryPoint>& points) {
+  Json rows = Json::array();
+  for (const MemoryPoint& point : points) {
+    Json row = Json::array({point.time});
+    for (const std::uint64_t bytes : point.bytes) row.push_back(bytes);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+void memory_points_from_json(const Reader& reader, EndpointReport* report, Status* status) {
+  const auto wrong = [&](std::string place, std::string_view expected) {
+    place.pop_back();  // the point
+    *status = {Code::invalid, fmt::format("a report whose \"{}\" is not {}", place, expected)};
+  };
+  reader.each(
+      "memory_over_time",
+      [&](const Json& row, const std::string& at) {
+        MemoryPoint point;
+        if (!row.is_array() || row.size() != report->memory.size() + 1) {
+          wrong(at, "a time and the bytes of each line of \"memory\"");
+          return;
+        }
+        const std::int64_t before =
+            report->memory_over_time.empty() ? 0 : report->memory_over_time.back().time;
+        if (!whole(row[0], &point.time) || point.time < before) {
+          wrong(at, "at a time after the one before it");
+          return;
+        }
+        for (std::size_t i = 1; i < row.size(); ++i) {
+          if (whole(row[i], &point.bytes.emplace_back())) continue;
+          wrong(fmt::format("{}[{}].", at.substr(0, at.size() - 1), i), "a number of bytes");
+          return;
+        }
+        report->memory_over_time.push_back(std::move(point));
+      },
+      EndpointReport::kMaxMemoryPoints);
+}
+
 Json registrations_to_json(const RegistrationReport& report) {
   return {{"off", report.off},
           {"hits", report.hits},
@@ -155,6 +195,11 @@ void optional_parts_from_json(const Reader& reader, EndpointReport* report, Stat
       report->receive_costs.push_back(line);
     });
   }
+  if (reader.has("started_unix_ns")) {
+    reader.get("started_unix_ns", &report->started);
+    if (status->ok() && report->started < 0) reader.wrong("started_unix_ns", "a time since 1970");
+  }
+  if (reader.has("memory_over_time")) memory_points_from_json(reader, report, status);
   if (const Json* const registrations = reader.optional("registrations")) {
     registrations_from_json(*registrations, &report->registrations, status);
   }
@@ -280,6 +325,10 @@ std::string to_json(const EndpointReport& report) {
                {"decisions_dropped", report.decisions_dropped},
                {"receive_costs", std::move(costs)}};
   if (report.profile) json["profile"] = profile_to_json(*report.profile);
+  if (report.started > 0) json["started_unix_ns"] = report.started;
+  if (!report.memory_over_time.empty()) {
+    json["memory_over_time"] = memory_points_to_json(report.memory_over_time);
+  }
   if (!report.history.empty()) json["history"] = history_to_json(report.history);
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -62,6 +62,12 @@ struct MemoryLine {
   std::uint64_t objects = 0, objects_peak = 0;  // buffers, ring entries, queue pairs, records
 };
 
+// What was held of each kind from `time` until the next one's.
+struct MemoryPoint {
+  std::int64_t time = 0;
+  std::vector<std::uint64_t> bytes;  // as many as EndpointReport::memory has lines, in its order
+};
+
 // What messages received over one kind of channel cost the processor, from a sample of them: to
 // find, match and copy them, and to make room for the next.
 struct ReceiveCostLine {
@@ -131,11 +137,15 @@ struct EndpointReport {
   int rank = -1, ranks = -1;  // from the launcher, -1 unknown
   std::string job;            // groups the reports of one job; publish() fills it in
   std::string host, device, policy;
+  std::int64_t started = 0;  // by the host's clock, ns since 1970; 0: unknown
   std::int64_t lifetime = 0;
   std::vector<PeerReport> peers;
   std::vector<DecisionReport> decisions;
   std::uint64_t decisions_dropped = 0;  // beyond the last 4096
   std::vector<MemoryLine> memory;
+  // Oldest first; empty in reports of older versions.
+  std::vector<MemoryPoint> memory_over_time;
+  static constexpr std::size_t kMaxMemoryPoints = 256;
   std::uint64_t budget = 0, used = 0, peak = 0;
   std::vector<ReceiveCostLine> receive_costs;  // of the kinds that were measured
   // As the selection's statistics keep it, oldest first; empty where the policy keeps none. At most

@@ -41,6 +41,7 @@ bool LiveReport::watched() {
 
 void LiveReport::write(EndpointReport report) {
   report.history.clear();  // long, and not shown
+  report.memory_over_time.clear();
   if (report.job.empty()) report.job = job_.empty() ? launcher_identity().job : job_;
   const Result<Descriptor> folder = open_private(folder_, false);
   Status status = folder.ok() ? Status{} : folder.status();

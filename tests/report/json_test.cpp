@@ -27,6 +27,10 @@ TEST(ReportJson, ReadsBackWhatItWrote) {
   EXPECT_EQ(read.value().history[2].begin, 2'000'000'000);
   EXPECT_EQ(read.value().history[2].sources.size(), 7u);
   EXPECT_EQ(read.value().memory[1].objects_peak, 32u);
+  EXPECT_EQ(read.value().started, 1'700'000'000'003'000'000);
+  ASSERT_EQ(read.value().memory_over_time.size(), 4u);
+  EXPECT_EQ(read.value().memory_over_time[2].time, 1'000'000'000);
+  EXPECT_EQ(read.value().memory_over_time[2].bytes[1], 131'072u);
   ASSERT_TRUE(read.value().profile.has_value());
   const ProfileReport& profile = *read.value().profile;
   EXPECT_EQ(profile.counts.sent[2][size_bin(1 << 20)].messages, 1000u);
@@ -99,6 +103,13 @@ TEST(ReportJson, DamageIsNamed) {
                   std::string("profile.library_time_ns")},
         std::pair{changed("\"unexpected\": [", "\"unexpected\": 1, \"x\": ["),
                   std::string("profile.unexpected")},
+        std::pair{changed("\"started_unix_ns\": 17", "\"started_unix_ns\": -17"),
+                  std::string("started_unix_ns")},
+        std::pair{changed("\"memory_over_time\": [", "\"memory_over_time\": 1, \"x\": ["),
+                  std::string("memory_over_time")},
+        std::pair{changed("   131072,", "   -131072,"), std::string("memory_over_time[2][2]")},
+        std::pair{changed("   131072,", ""), std::string("memory_over_time[2]\"")},
+        std::pair{changed("   1000000,", "   2000000000,"), std::string("memory_over_time[2]\"")},
         std::pair{changed("\"spans\": [", "\"spans\": 7, \"x\": ["),
                   std::string("peers[0].send.spans")}}) {
     const Result<EndpointReport> read = report_from_json(damaged);
@@ -123,6 +134,8 @@ TEST(ReportJson, HistoryAndWhatWasObservedMayBeMissing) {
   report.history.clear();
   report.receive_costs.clear();
   report.profile.reset();
+  report.started = 0;
+  report.memory_over_time.clear();
   std::string text = to_json(report);
   EXPECT_EQ(text.find("history"), std::string::npos);
   EXPECT_EQ(text.find("profile"), std::string::npos);

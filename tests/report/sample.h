@@ -41,6 +41,11 @@ inline EndpointReport sample_report(int rank, int ranks) {
   }
   report.memory = {
       {"queue pairs", 300'000, 400'000, 12, 16}, {"rings", 65536, 131072, 16, 32}, {"operations"}};
+  report.started = 1'700'000'000'000'000'000 + 1'000'000 * std::int64_t{rank};
+  report.memory_over_time = {{0, {0, 0, 0}},
+                             {1'000'000, {300'000, 0, 0}},
+                             {1'000'000'000, {400'000, 131'072, 0}},
+                             {3'210'000'000, {300'000, 65'536, 0}}};
   report.receive_costs = {{ChannelKind::dc_sendrecv, 640, 330.25},
                           {ChannelKind::rc_rdma, 4096, 189.75}};
   for (std::int64_t second = 0; second < 3; ++second) {

@@ -1,0 +1,61 @@
+// MemoryHistory: what an endpoint's memory account held over time, by kind, for the report.
+//
+// A point tells what was held from its time until the next one's; an account that does not change
+// adds none. At most kMost are kept: when they are full, of each two neighbours the larger stays,
+// so that peaks remain, and the account is looked at half as often. The points are bytes of the
+// account themselves; when the budget has no room for more, they are coarsened instead.
+//
+// Owned by an endpoint and driven by its thread. Until open() it does nothing.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/memory/account.h"
+
+namespace turnout {
+
+class MemoryHistory {
+ public:
+  static constexpr std::size_t kKinds = static_cast<std::size_t>(MemoryKind::count);
+  static constexpr std::size_t kFirst = 16, kMost = 256;
+  static constexpr Nanoseconds kFirstInterval = 1'000'000;
+
+  struct Point {
+    Nanoseconds time = 0;
+    std::array<std::uint64_t, kKinds> bytes{};
+  };
+
+  explicit MemoryHistory(MemoryAccount& account) : account_(account) {}
+  MemoryHistory(const MemoryHistory&) = delete;
+  MemoryHistory& operator=(const MemoryHistory&) = delete;
+
+  void open() noexcept { next_ = 0; }
+
+  void tick(Nanoseconds now) {
+    if (now < next_) [[likely]]
+      return;
+    next_ = now + interval_;
+    look(now);
+  }
+
+  // The points kept, oldest first, and what is held now; at most kMost in all.
+  [[nodiscard]] std::vector<Point> points(Nanoseconds now) const;
+
+ private:
+  void look(Nanoseconds now);
+  [[nodiscard]] bool make_room();
+  void coarsen();
+  [[nodiscard]] Point point(Nanoseconds now) const noexcept;
+
+  MemoryAccount& account_;
+  std::vector<Point> points_;
+  std::vector<Reservation> reserved_;  // for points_
+  Nanoseconds interval_ = kFirstInterval;
+  Nanoseconds next_ = std::numeric_limits<Nanoseconds>::max();
+};
+
+}  // namespace turnout
