@@ -81,7 +81,7 @@ std::string page(const Seen& seen, const TopOptions& options) {
     if (!options.job.empty()) out += fmt::format(" of job {}", options.job);
     out += " tells anything: none runs over Turnout, or none calls it now\n";
   } else {
-    out += format_jobs(std::move(reports), {options.peers, options.decisions});
+    out += format_jobs(std::move(reports), {options.peers, options.decisions, false});
   }
   out += late;
   for (const std::string& text : seen.damaged) out += fmt::format("{}\n", text);

@@ -181,6 +181,7 @@ struct LauncherIdentity {
 struct TableLimits {
   std::size_t peers = SIZE_MAX;      // the busiest ones
   std::size_t decisions = SIZE_MAX;  // the latest ones
+  bool findings = true;              // of a job that has ended (job_findings.h), at the end
 };
 // Tables for people, at most 110 columns: one per rank, then sums over all; sorted by rank.
 [[nodiscard]] std::string format_reports(std::span<const EndpointReport> reports,

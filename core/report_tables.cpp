@@ -8,7 +8,9 @@
 #include <map>
 
 #include "base/value.h"
+#include "core/job_findings.h"
 #include "core/job_profile.h"
+#include "core/job_traffic.h"
 #include "core/report.h"
 
 namespace turnout {
@@ -52,10 +54,6 @@ std::string wrap(const std::string& lead, std::string_view text) {
 
 std::string seconds(std::int64_t nanoseconds) {
   return fmt::format("{:.1f}s", static_cast<double>(nanoseconds) / 1e9);
-}
-
-std::string who(const EndpointReport& report) {
-  return report.rank >= 0 ? fmt::format("rank {}", report.rank) : fmt::format("pid {}", report.pid);
 }
 
 // "DC-sendrecv -> RC-RDMA @1.0s"; the middle is left out when there is no room for it.
@@ -295,7 +293,7 @@ void profile_line(std::string* out, const EndpointReport& report) {
 
 void rank_tables(std::string* out, const EndpointReport& report, const Names& names,
                  const TableLimits& limits) {
-  std::string head = who(report);
+  std::string head = process_name(report);
   if (report.ranks >= 0) head += fmt::format(" of {}", report.ranks);
   if (report.rank >= 0) head += fmt::format(", pid {}", report.pid);
   *out += wrap("", fmt::format("{}, host {}, device {}, policy {}, {}", head, clean(report.host),
@@ -396,9 +394,17 @@ void sums(std::string* out, std::span<const EndpointReport> reports) {
   if (largest != nullptr) {
     *out += fmt::format("  memory of one process at most: {} of a budget of {} ({})\n",
                         value::human_bytes(largest->peak), value::human_bytes(largest->budget),
-                        who(*largest));
+                        process_name(*largest));
   }
   if (lost > 0) *out += fmt::format("  peers lost: {}\n", lost);
+}
+
+void findings(std::string* out, std::span<const EndpointReport> reports) {
+  *out += "In words\n";
+  for (const Finding& finding : job_findings(reports, job_traffic(reports))) {
+    *out += wrap(finding.level == Finding::Level::warning ? "  ! " : "  - ", finding.text);
+    if (!finding.advice.empty()) *out += wrap("    ", finding.advice);
+  }
 }
 
 }  // namespace
@@ -409,7 +415,7 @@ std::string format_reports(std::span<const EndpointReport> reports, const TableL
   Names names;
   for (const EndpointReport& report : reports) {
     order.push_back(&report);
-    names[report.endpoint] = who(report);
+    names[report.endpoint] = process_name(report);
   }
   std::stable_sort(order.begin(), order.end(),
                    [](const EndpointReport* a, const EndpointReport* b) {
@@ -420,6 +426,7 @@ std::string format_reports(std::span<const EndpointReport> reports, const TableL
   for (const EndpointReport* report : order) rank_tables(&out, *report, names, limits);
   sums(&out, reports);
   out += format_profile(job_profile(reports));
+  if (limits.findings) findings(&out, reports);
   out += fmt::format("{:-<{}}\n", "", kWidth);
   return out;
 }
