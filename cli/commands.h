@@ -22,6 +22,7 @@ struct ReportOptions {
   std::vector<std::string> paths;  // files, or folders of *.json
   std::size_t peers = SIZE_MAX;
   std::size_t decisions = SIZE_MAX;
+  std::string html;   // a file for the page of the jobs instead of tables; empty: none
   bool json = false;  // the profiles of the jobs instead of tables
 };
 int report(const ReportOptions& options);

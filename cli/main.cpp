@@ -41,7 +41,10 @@ int main(int argc, char** argv) {
   report->add_option("--peers", options.peers, "show this many peers of each rank, the busiest");
   report->add_option("--decisions", options.decisions,
                      "show this many decisions of each rank, the last");
-  report->add_flag("--json", options.json, "the profile of each job as JSON instead");
+  auto* const json =
+      report->add_flag("--json", options.json, "the profile of each job as JSON instead");
+  report->add_option("--html", options.html, "write one HTML page, with charts, into this file")
+      ->excludes(json);
 
   auto* const top = app.add_subcommand("top", "what running programs do, as report tells it");
   cli::TopOptions top_options;

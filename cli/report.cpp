@@ -10,6 +10,7 @@
 #include <map>
 
 #include "cli/commands.h"
+#include "cli/html/page.h"
 #include "core/job_profile.h"
 
 namespace turnout::cli {
@@ -72,6 +73,14 @@ Jobs by_job(std::vector<EndpointReport> reports) {
   return {std::make_move_iterator(jobs.begin()), std::make_move_iterator(jobs.end())};
 }
 
+bool write_page(const fs::path& path, std::vector<EndpointReport> reports) {
+  if (reports.empty()) return complain(path, "not written: there is no report to show");
+  const std::string page = report_page(by_job(std::move(reports)));
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << page << std::flush;
+  return file ? true : complain(path, "cannot be written");
+}
+
 }  // namespace
 
 std::string format_jobs(std::vector<EndpointReport> reports, const TableLimits& limits) {
@@ -93,7 +102,9 @@ int report(const ReportOptions& options) {
     good = (fs::is_directory(path, error) ? read_folder(path, &reports) : read(path, &reports)) &&
            good;
   }
-  if (options.json) {
+  if (!options.html.empty()) {
+    good = write_page(options.html, std::move(reports)) && good;
+  } else if (options.json) {
     fmt::print("{}", jobs_to_json(by_job(std::move(reports))));
   } else {
     fmt::print("{}", format_jobs(std::move(reports), {options.peers, options.decisions}));

@@ -1,0 +1,20 @@
+// The HTML page of reports: `turnout report --html`. One file without any resource besides: its
+// template, style and script (page.html, page.css, page.js) are compiled in.
+#pragma once
+
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/report.h"
+
+namespace turnout::cli {
+
+inline constexpr std::size_t kMaxPageJobs = 16;  // the others are counted
+
+// Jobs by name, as `turnout report` has them. Untrusted reports: nothing of them becomes markup.
+[[nodiscard]] std::string report_page(
+    std::span<const std::pair<std::string, std::vector<EndpointReport>>> jobs);
+
+}  // namespace turnout::cli
