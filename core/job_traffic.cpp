@@ -109,8 +109,11 @@ class Builder {
     }
     pair.from = process(told.front().from, pair.at_receiver);
     pair.to = process(told.front().to, pair.at_sender);
-    count(pair.at_sender != nullptr ? pair.at_sender->send : pair.at_receiver->receive,
-          &pair.messages, &pair.bytes);
+    if (pair.at_sender != nullptr) {
+      count(pair.at_sender->send, &pair.messages, &pair.bytes);
+    } else if (pair.at_receiver != nullptr) {
+      count(pair.at_receiver->receive, &pair.messages, &pair.bytes);
+    }
     traffic_.pairs.push_back(pair);
   }
 

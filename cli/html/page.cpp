@@ -26,7 +26,7 @@ std::string date(std::int64_t nanoseconds) {
 
 // "turnout0", or "turnout0 and 2 others".
 std::string names(const std::set<std::string>& all) {
-  const std::string first = html_text(shortened(*all.begin(), 64));
+  std::string first = html_text(shortened(*all.begin(), 64));
   if (all.size() == 1) return first;
   return fmt::format("{} and {} other{}", first, all.size() - 1, all.size() == 2 ? "" : "s");
 }

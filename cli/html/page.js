@@ -116,7 +116,7 @@
       return figure;
     };
     chart.replaceChildren(
-      draw(`Bytes: darkest ${bytes(most)}, by powers`, (rect, c) =>
+      draw(`Bytes: the strongest is ${bytes(most)}, on a scale of powers`, (rect, c) =>
         rect.setAttribute('style', `fill: rgba(var(--scale), ${(.08 + .92 * Math.log2(1 + c[3]) ** 2 / Math.log2(1 + most) ** 2).toFixed(3)})`)),
       draw('Channel at the end (of most pairs in the cell)', (rect, c, svg) =>
         rect.setAttribute('fill', svg.fill(c[4].indexOf(Math.max(...c[4]))))));
