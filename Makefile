@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Turnout. The two commands that matter: `make demo` and `make test`.
 # Each installs what it needs (Debian packages as root or through sudo, a virtual environment in .venv)
 # and works without a network afterwards.

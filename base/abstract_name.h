@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Abstract names of Unix sockets (unix(7)): names in the kernel that end with the socket. Any
 // thread.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Descriptors that are owned, and that stay clear of 0, 1 and 2: in a program that closed its
 // standard streams the next file opened takes their place, and what anybody prints would be written
 // into it. Any thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Where a name stands in a table of names, such as those of an enumeration's values in their order.
 //
 // Pure; any thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Where the files of this installation are, as seen from the running program: a build tree and an
 // installed prefix have the same layout, so no path is compiled in and either may be moved.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The one logger of Turnout: by level, by subsystem, off by default (TURNOUT_LOG,
 // TURNOUT_LOG_FILE).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Settings: one typed field per line of settings.def, read once per process.
 //
 // Sources, the later wins: default, TOML file (TURNOUT_CONFIG), environment. There a setting has

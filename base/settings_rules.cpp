@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the values of settings must satisfy: Settings::validate().
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "base/signal_free_thread.h"
 
 #include <pthread.h>

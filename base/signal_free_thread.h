@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Threads of Turnout's own inside programs that know nothing of them: what the program wants to
 // hear by signals, it hears on threads of its own.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // SplitMix64: a small generator of good quality whose whole state is its seed (Steele, Lea, Flood,
 // OOPSLA 2014). For simulations that must repeat to the bit; not for secrets. One thread.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Status and Result: how every part of Turnout reports failure up to its boundary.
 //
 // A Status carries a code (the class of failure, which the provider maps to -FI_E*), the errno of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Whole text files of bounded size: settings, profiles.
 //
 // Any thread. Reads regular files only and never waits for a pipe's writer.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // toml++ as every part includes it: headers only, no exceptions; and the text as it may have it.
 //
 // Pure functions, any thread. Errors: invalid, naming the file and the line.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Values with units, from and to text: what settings, the `turnout` command and the reports read
 // and print. Pure functions, any thread.
 //

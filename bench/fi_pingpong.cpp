@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // fi_pingpong: tagged ping-pong between two processes pinned to two cores, through libfabric.
 //
 //   fi_pingpong --provider turnout [--size 8 --size 1048576] [--warm-up 2] [--json]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // hca_alltoall: messages among all of several processes over plain verbs, more of them than
 // processors, for bench/run_verbs.py.
 //

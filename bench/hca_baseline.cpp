@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // hca_baseline: what this machine itself takes for the things that the virtual adapter is made of,
 // for bench/run_verbs.py to put beside it.
 //

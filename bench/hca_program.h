@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the benchmarks over plain verbs have in common: they end at the first error, and connect RC
 // queue pairs with perftest's values.
 #pragma once

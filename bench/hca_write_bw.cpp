@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // hca_write_bw: RDMA writes between two processes over plain verbs, as perftest's ib_write_bw makes
 // them; what the adapter itself can do, for bench/run_micro.py's bandwidth.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* mpi_pingpong: MPI_Send/MPI_Recv ping-pong between two ranks, one JSON line on rank 0.
  *
  *   mpiexec -n 2 mpi_pingpong WARM_UP_SECONDS SECONDS_PER_SIZE SIZE...

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Ping-pong of Turnout beside libfabric's shm and tcp providers; writes docs/benchmarks.md.
 
     bench/run.py BUILD_DIR [--rounds 5] [--provider turnout --provider shm --provider tcp]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Micro-benchmarks (bench/mpi) as MPI programs over Turnout's virtual adapter, one protocol after the other.
 
     bench/run_micro.py BUILD_DIR [BENCHMARK ...] [--protocol get --protocol put ...] [--rounds 3]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """onetoall, alltoone and repeat (bench/mpi/patterns.c) over Turnout, under one policy after the other.
 
     bench/run_patterns.py BUILD_DIR [--policy aqps --policy rc-rdma-od ...] [--ranks 8]

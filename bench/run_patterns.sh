@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # onetoall, alltoone and repeat as an MPI program over Turnout, under each policy: times and ratios.
 #   bench/run_patterns.sh BUILD_DIR [options of bench/run_patterns.py]
 set -eu

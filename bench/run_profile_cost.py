@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """What the profile costs: 0-byte ping-pong with it and without it, in pairs of runs.
 
     cmake --build BUILD_DIR --target fi_pingpong turnout_fi turnout_fi_unprofiled

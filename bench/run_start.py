@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """How long a job takes that does nothing but start and end, over Turnout and over libfabric's providers.
 
     bench/run_start.py BUILD_DIR [--ranks 2 --ranks 8] [--rounds 20] [--provider shm ...] [--late MS]

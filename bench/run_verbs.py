@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Speed of the virtual adapter for any verbs program, beside what the machine itself can do.
 
     bench/run_verbs.py BUILD_DIR [--rounds 7] [--output docs/verbs-speed.md]

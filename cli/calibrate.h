@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // `turnout calibrate`: measures what the selection wants to know of a device, and writes the file
 // that the setting `costs` names.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The micro-benchmarks of core/selection/calibration.h on the adapter at hand: all endpoints in
 // this process, driven by one thread, so that nothing depends on how processes are placed. What a
 // message takes is therefore the work of both ends and the adapter between them, without waiting

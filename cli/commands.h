@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The subcommands of `turnout`. Each prints to standard output, what is wrong to standard error,
 // and returns the process's exit code: 0, or 1 when something it was asked for could not be had.
 #pragma once

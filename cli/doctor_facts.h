@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What `turnout doctor` looks at: the machine, its adapters, the limits of a process, the software.
 // Gathering changes nothing that lasts; an adapter is opened, and memory of the budget's size is
 // registered there for a moment.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The judgement of `turnout doctor`: what the facts of a machine mean for Turnout, and what to do
 // about it. Pure: the same facts, the same findings.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What an MPI launcher needs to be told so that its program's messages go over Turnout: which MPI
 // it is, from what it says of its version, and the variables and options of that one. Pure: the
 // facts are handed in. Any thread; no errors.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // `turnout plot`: pictures of what ran. Prints to standard output, what is wrong to standard error,
 // and returns the process's exit code.
 #pragma once

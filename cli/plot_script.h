@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Where plot.py of this installation is.
 //
 // Any thread; no errors, an empty text if it is nowhere.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A port's state in words.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // `turnout run -- mpirun ...`: starts an MPI job with Turnout as its provider, and says at the end
 // whether its processes used it.
 #pragma once

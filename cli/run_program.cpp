@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "cli/run_program.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Runs a program as a shell would, and stays until it ended.
 //
 // The program is in the caller's process group, so what a terminal sends (^C, ^\, ^Z, hang-up)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // `turnout sim`: workloads and experiments on the virtual clock.
 //
 // add_sim() declares the options; run_sim() does what they ask and returns the exit code: 0, or 1

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // `turnout verbs`: other people's verbs programs, unmodified, on the virtual adapter.
 //
 // The program gets our libraries preloaded, and a shim that shows it the files which a kernel

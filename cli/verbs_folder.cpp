@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "cli/verbs_folder.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Where the files lie that `turnout verbs` shows its program: a private folder for as long as the
 // program runs, or one for each user and adapter that stays.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "cli/verbs_tree.h"
 
 #include <arpa/inet.h>

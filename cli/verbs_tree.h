@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The files that a kernel driver would have for the virtual adapter, in /dev/infiniband and below
 // /sys/class, written from what the adapter answers through verbs.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Watch: the other end of core/report_live.h. While it is touched, the processes of this user write
 // their reports; read() gives them.
 //

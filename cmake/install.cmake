@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # `cmake --install`: what users need, in GNUInstallDirs' folders. No file names the prefix, so an
 # installation can be moved; see base/installation.h for how its parts find each other.
 set(TURNOUT_LIBFABRIC_FOLDER ${CMAKE_INSTALL_LIBDIR}/libfabric)

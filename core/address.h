@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Address: how one endpoint names itself to another. 64 bytes, exchanged by the application (an MPI
 // library's business-card exchange), so it is untrusted input: decode() checks every field.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Atomic operations on a peer's memory: which there are, on which types, and how many elements one
 // takes. Plain data; what they do is in protocol/atomic_kernels.h.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Background: work of the adapter's driver that takes milliseconds, making and connecting queue
 // pairs, done beside the program and not in the calls that make progress (AQPS 4.1 has a thread for
 // it; KRCORE measures 1 to 2 ms for a queue pair).

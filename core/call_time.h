@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // CallTime: the time that a program spends in the calls it makes, from a sample of them.
 //
 // About one call in kEvery is measured by two looks at the clock, one in kEveryFirst at first; the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Clock and Processor: how time, the cost of the processor's work and the size of what the
 // adapter's driver allocates reach the messaging core (design.md, seam 4). The core never reads a
 // clock, sleeps or spins by itself.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Completions: what an endpoint hands to the layer above when an operation ends.
 //
 // CompletionQueue is a growing ring of finished operations and one of failed ones. It is filled by

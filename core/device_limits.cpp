@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "core/device_limits.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the settings ask of queues, made to fit the adapter that was found: those of the kernel's
 // Soft-RoCE hold 32,767 completions, a ConnectX's millions. Plain functions, any thread.
 #pragma once

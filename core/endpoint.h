@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Endpoint: the progress engine and the one interface of the messaging core (provider and sim).
 //
 // An endpoint owns its device context, queue pairs, rings, buffers, peers and operations. One

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "core/endpoint_core.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // EndpointCore: the implementation of Endpoint. One class, its parts in files named after what they
 // do:
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The queues and queue pairs an endpoint has from its start on, and which service they are of.
 #include <fmt/format.h>
 

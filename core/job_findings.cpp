@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "core/job_findings.h"
 
 #include <fmt/format.h>

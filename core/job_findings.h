@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // JobFindings: what is worth knowing of a job, in plain sentences: who used Turnout, who sent most,
 // which channels the pairs got, how near memory came to its budget, what went wrong.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // JobProfile: the profiles of a job's processes reduced: of each quantity the least, the mean and
 // the most of a process and the sum, as in the tables of the paper, and what the network saw by
 // size over all, as in its figures (Koop et al., SC 2006, Tables 1 and 2, Figures 5 to 11).

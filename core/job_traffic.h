@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // JobTraffic: the processes of a job and the pairs of them that exchanged messages, put together
 // from the reports of both ends.
 //

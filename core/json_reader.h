@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // JsonReader: reads members of one JSON object that may be damaged; remembers in a Status the first
 // thing that is wrong, with its place, and reads nothing after it. For files of others: reports,
 // kept results. Errors: invalid. One thread.

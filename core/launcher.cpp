@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // launcher_identity(): what launchers tell their processes, in the variables they set.
 //   Open MPI 4 and 5   OMPI_COMM_WORLD_{RANK,SIZE,LOCAL_SIZE}, PMIX_NAMESPACE
 //   MPICH, Intel MPI   PMI_RANK, PMI_SIZE, MPI_LOCALNRANKS (hydra); no name of the job

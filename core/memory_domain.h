@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // MemoryDomain: an open adapter, and the memory that peers may read and write through it (UCX's
 // memory domain, libfabric's fi_domain(3), a protection domain of verbs).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "core/private_folder.h"
 
 #include <dirent.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Folders in which the processes of one user leave reports, or meet: private, checked to be the
 // user's own, files written whole or not at all.
 //

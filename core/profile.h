@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // CommunicationProfile: what an endpoint gave the network to carry, and what came before anybody
 // waited for it, by size; counted while it runs, for the report.
 //

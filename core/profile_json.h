@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // ProfileReport to and from JSON: the part "profile" of a report. Size bins that nothing came into
 // are left out; a bin is named by the size that all in it are below. Any thread.
 #pragma once

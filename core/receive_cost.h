@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // ReceiveCost: what a message received over each kind of channel costs the processor, from a
 // sample: one round of progress is measured in about kEvery messages, with a few looks at the
 // clock; the others only compare two numbers. A kind that is new is measured more often: peers may

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // EndpointReport to and from JSON.
 #include "core/report.h"
 

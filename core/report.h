@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What an endpoint did, as data: filled by the core at any moment, turned into JSON and tables
 // here.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "core/report_live.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // LiveReport: while somebody watches (`turnout top`), an endpoint writes what it did so far into a
 // folder once a second.
 //

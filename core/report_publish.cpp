@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // publish(): where the report of an endpoint that ends goes.
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // EndpointReports as tables for people: format_reports().
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Heat on a ring of rods, one rod per rank: neighbours exchange a cell per step, checked in the end.
 
     MPIR_CVAR_CH4_NETMOD=ofi FI_PROVIDER=turnout mpiexec -n 2 python examples/ring.py [SECONDS]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The atomic calls of an endpoint (fi_atomic(3)).
 //
 // Without FI_ATOMIC among its capabilities an endpoint has none of them; programs that probe every

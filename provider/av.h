@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // AddressVector: libfabric's fid_av. 64 bytes per address and nothing else: the peer of an address
 // is looked up by each endpoint when it is first used. A fi_addr_t is the index of its address, for
 // tables and maps alike. Owned by the program; bound endpoints count as references. Calls come

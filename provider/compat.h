@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The layouts of libfabric's public structures that grew after 1.17, whose headers this is built
 // with.
 //

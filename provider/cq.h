@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Cq: libfabric's fid_cq. Reading it drives the endpoints bound to it (manual progress).
 //
 // Each endpoint that is bound has a queue of its own inside (a Source), because a completion names

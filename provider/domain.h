@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Domain: libfabric's fid_domain; the objects of one program that share a lock and memory regions.
 //
 // Owned by the program (fi_close); endpoints, queues, counters, vectors and regions opened on it

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "provider/endpoint.h"
 
 #include <rdma/fi_cm.h>

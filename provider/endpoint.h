@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Ep: libfabric's fid_ep (FI_EP_RDM) over one turnout::Endpoint.
 //
 // The core endpoint is made with the fid_ep, so that its name is known at once; data transfer is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // EventQueue: libfabric's fid_eq. Events of control operations (asynchronous insertion into a
 // vector) and those that the program writes itself. Own lock: any thread may call. Waits on a
 // condition.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Errors: how a Status of the core becomes an answer of libfabric's API. Any thread.
 //
 // The text of a Status is not lost: whoever detected the failure logged it, and a failed

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Fabric: libfabric's fid_fabric. Owned by the program (fi_close); the domains and event queues
 // opened on it count as references, closing it before them is refused. Any thread may open and
 // close.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "provider/fabric_log.h"
 
 #include <rdma/providers/fi_log.h>

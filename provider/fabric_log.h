@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Turnout's log lines in libfabric's log, as far as FI_LOG_LEVEL, FI_LOG_PROV and FI_LOG_SUBSYS ask
 // for them.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the provider offers: the answer of fi_getinfo for the hints of a program.
 //
 // Pure but for allocation through the running libfabric. Any thread. Source: fi_getinfo(3),

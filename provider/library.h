@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Library: the functions of the libfabric that loaded this provider.
 //
 // Linking with libfabric would bind the old symbol versions of the headers this is built with, and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Region: libfabric's fid_mr. Memory that peers may read or write.
 //
 // Owned by the program (fi_close). Registered with the domain, so its key is valid at every

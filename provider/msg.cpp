@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The untagged message calls of an endpoint (fi_msg(3)).
 #include "provider/transfer.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Small things that every libfabric object here needs: a lock that may be absent, and entries for
 // the calls of an operations table that an object does not have (libfabric calls most of them
 // unchecked).

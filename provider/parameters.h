@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The settings as libfabric's parameters, which `fi_info -e` lists.
 #pragma once
 

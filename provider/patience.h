@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Patience: when a program that polls a queue in vain should let others have the processor.
 //
 // fi_cq_read never waits, and some programs call it in a loop and do not yield. Where their peer

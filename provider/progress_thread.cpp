@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "provider/progress_thread.h"
 
 #include <linux/futex.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // ProgressThread: makes progress for a program that computes and calls nothing, so that its large
 // transfers go on meanwhile (setting progress_thread; docs/decisions/016-progress-thread.md).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The entry point that libfabric finds in libturnout-fi.so (fi_provider(3), fi_provider(7)).
 #include <rdma/providers/fi_prov.h>
 

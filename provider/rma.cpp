@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The remote memory calls of an endpoint (fi_rma(3)).
 #include "provider/transfer.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The tagged calls of an endpoint (fi_tagged(3)).
 #include <rdma/fi_tagged.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the files of data transfer calls (msg, tagged, rma, atomic) share: posting under the lock.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // `turnout calibrate --profile`: the micro-benchmarks of core/selection/calibration.h as programs
 // on a modelled adapter, in virtual time. The result is what a user of that device would measure,
 // not what the profile says.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "sim/calibration_programs.h"
 
 #include "sim/workloads/families.h"

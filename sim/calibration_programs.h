@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The programs of calibration.cpp. Each rank 0 writes times in nanoseconds to what it was given,
 // which outlives the run.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The bytes that simulated programs send, put and get, so that who has them can tell whether they
 // are the right ones. Pure; any thread.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Drawing: tools/plot.py makes a picture of computed data.
 //
 // One call starts Python, waits for it, and leaves an SVG. Any thread. Errors: unsupported: no

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Experiment: a figure of a paper, reproduced on the model, with the paper's number beside ours.
 //
 // An experiment gives a page (Markdown) and the data of its plots; write_experiment() makes

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The grammar of GOAL; the order of its operations is in goal_order.cpp.
 #include "sim/goal.h"
 

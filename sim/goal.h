@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // GOAL: schedules of LogGOPSim (Hoefler, Schneider, Lumsdaine 2010) as traces.
 //
 //   num_ranks 2

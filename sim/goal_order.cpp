@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // An order of a GOAL schedule's operations that some run takes: see goal.h.
 #include <fmt/format.h>
 

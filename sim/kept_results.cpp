@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "sim/kept_results.h"
 
 #include <fmt/format.h>

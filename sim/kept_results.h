@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // KeptResults: a folder of results of runs, so that a table of hours can be made in parts, by
 // several processes, and goes on after an interruption.
 //

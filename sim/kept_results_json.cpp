@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // One file of KeptResults: layout, writing, and reading with every field checked.
 
 #include <fmt/format.h>

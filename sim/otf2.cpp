@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "sim/otf2.h"
 
 #ifdef TURNOUT_HAVE_OTF2

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // OTF2 archives (Score-P) as traces.
 //
 // Needs libotf2 (Debian: libotf2-trace-dev) when Turnout is built; a build without it answers

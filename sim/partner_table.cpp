@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "sim/partner_table.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // How many partners the processes of a run had, and the connections they would make under limits,
 // as text for people: `turnout sim --limits`.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Profile files: the parameters of the cost model (hca/virtual/profile.def) of one adapter, as
 // TOML, each value with its unit and where it comes from.
 //

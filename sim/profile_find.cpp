@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Where profile files are, by name or path.
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // docs/profiles.md.
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Rank: what a simulated program sees, in the shape of MPI: nonblocking sends and receives that are
 // waited for, a barrier, computation that takes virtual time.
 //

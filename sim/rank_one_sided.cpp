@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // One-sided operations of a rank: RankState::start_one_sided(), start_add(), add_in_node().
 //
 // Who reads or writes asks the simulation for the other's key: real programs exchange keys before,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "sim/rank_state.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // RankState: one simulated process: its endpoint, its requests, its coroutine; and SimulationState,
 // what the ranks share. Internal to sim/.
 //

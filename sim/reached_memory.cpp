@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "sim/reached_memory.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // ReachedMemory: of a simulated rank's memory what one-sided operations of others write and read
 // while content is checked. Each operation has bytes of its own, so that what it leaves there, or
 // finds there, is known: with a guard behind them that nobody writes.

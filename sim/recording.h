@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Recordings: what Turnout wrote down of each process of a program (TURNOUT_TRACE), merged into a
 // trace. The format is in docs/trace.md.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The table of a study: quantities as lines, policies side by side.
 
 #include <fmt/format.h>

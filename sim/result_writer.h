@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Results of a study as a table for people, as JSON and as CSV.
 //
 // Pure; any thread. Times in JSON and CSV are picoseconds (names end in _ps), sizes bytes; 64-bit

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Simulation: ranks as coroutines over Turnout's real endpoints on the virtual engine.
 //
 // run() plays the program to its end and gives what happened. Deterministic: equal options and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The history of a report: how many messages came from whom in each interval of a process's life.
 // Turned into Arrivals for a picture (sim/sources.h).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Who sends to a rank over time: receives counted in periods of time by groups of sources, as
 // figures 3 to 5 of the AQPS paper show them (section 2.2 there).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Study: one workload under several policies, everything else equal.
 //
 // What `turnout sim WORKLOAD` and the experiments run. Everything is checked before the first run.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Many studies at once: the runs of a table, kept in a folder and made by several processes.
 //
 // The virtual adapter has one world in a process, so runs at one time are children, which take one

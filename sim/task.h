@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Task: a coroutine of a simulated rank. Lazy: runs when awaited; resumes its awaiter at its end.
 //
 // Owner: whoever holds the Task; destroying it destroys the coroutine, suspended or not. Exceptions

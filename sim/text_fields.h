@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Fields: the words of one line of a trace or recording, taken one by one and checked.
 //
 // The first failure is kept with the file, line and name of the field; later calls give zeros.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Reading a file of any size as a stream: traces, recordings, GOAL schedules.
 //
 // Any thread. Errors: permission, system (with errno); invalid for a folder; what `read` answers.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Timeline: the trace of a run as JSON trace events, which Perfetto and Chrome's tracing open.
 //
 // One track per rank: a slice from the post of a request to its completion (as an asynchronous

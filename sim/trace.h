@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Trace: what the ranks of a program sent, received, moved one-sidedly and computed, in each rank's
 // order, and when, if that is known.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Opening whatever a trace can come from, told by the path: a folder of recordings, an OTF2 archive
 // (*.otf2), a GOAL schedule (*.goal), else a trace.
 //

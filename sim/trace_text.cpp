@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Traces from and to text (docs/trace.md).
 
 #include <fmt/format.h>

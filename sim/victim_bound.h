@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // How many connections a process makes when it may keep only so many, from the order in which it
 // needs its partners: with the victims of two policies, and with those of someone who knows what
 // comes.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Workload: a communication pattern by name, with parameters, made into a Program that every rank
 // of a simulation runs.
 //

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Configures (once) and builds a preset of CMakePresets.json: tools/build.sh release [TARGETS]
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Checks of the sources: format, every header compiles alone, clang-tidy.
 #
 #   tools/check.sh          files that differ from the last commit, all if there is no difference

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Compiles every header of the repository alone: each includes what it needs. Exit 1 and the
 # compiler's words if one does not. CXX chooses the compiler; bench/mpi is C with MPI.
 set -uo pipefail

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Builds the Debian package from the files of the working tree, in build/deb, and looks at it with lintian.
 set -euo pipefail
 cd "$(dirname "$0")/.."

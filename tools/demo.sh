@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Two unmodified MPI libraries over Turnout, one after the other:
 #   1. Debian's HPCC on Debian's Open MPI 4 with 8 ranks, and what Turnout chose for whom;
 #   2. examples/ring.py, a small mpi4py program, on PyPI's MPICH 5.

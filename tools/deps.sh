@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Installs what is missing: Debian packages of the lists given, and the virtual environment .venv; for a
 # list requirements-NAME.txt of PyPI packages, the virtual environment .cache/NAME.
 # Nothing is asked of the network when everything is there.

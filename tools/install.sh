@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Installs BUILD (build/release), or takes an installation away: tools/install.sh install|uninstall PREFIX
 #
 # The files and the folders that an installation made are listed in PREFIX/share/turnout/installed, so

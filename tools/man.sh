@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Makes the man pages in docs/man from docs/turnout.1.md and docs/fi_turnout.7.md.
 set -euo pipefail
 cd "$(dirname "$0")/.."

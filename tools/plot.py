@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Draws what `turnout sim --experiment` and `turnout plot` computed: plot.py DATA.json PICTURE.svg
 
 Nothing is computed here; the same data give the same file. Exit status 3: there is no matplotlib.

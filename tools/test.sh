@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Builds and tests, step by step, and ends with one line: N passed, N failed.
 #
 #   tools/test.sh quick            the release build (`make test`)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* alltoall: MPI_Alltoall within groups of processes, all groups at once.
  *
  *   mpiexec -n N alltoall [--group 4] [--bytes 4096] [--rounds 200] [--repeats 3]

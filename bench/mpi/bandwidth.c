@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* bandwidth: one process sends windows of messages to another, as osu_bw does.
  *
  *   mpiexec -n 2 bandwidth [--bytes 1048576] [--window 64] [--buffers 64] [--windows 20]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* bowtie: n pairs of processes send both ways at once, all through one pair of adapters.
  *
  *   mpiexec -n 2N bowtie [--bytes 1024] [--messages 20000] [--window 16] [--repeats 3]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* flood: a million messages that nobody has posted receives for.
  *
  *   mpiexec -n N flood [--messages 1000000] [--bytes 8] [--compute-ms 300]

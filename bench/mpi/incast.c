@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* incast: all send to rank 0 as fast as they can.
  *
  *   mpiexec -n N incast [--messages 20000] [--bytes 1024] [--window 16] [--ahead 64] [--repeats 3]

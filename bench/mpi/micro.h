@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* What the micro-benchmarks share: options by name, contents that can be checked, the result line.
  *
  * Each program measures one pattern, checks every message it receives, and prints one line of JSON

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* overlap: how much of a large transfer hides behind computation.
  *
  *   mpiexec -n 2 overlap [--bytes 1048576] [--repeats 25] [--compute 200]

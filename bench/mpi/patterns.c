@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* patterns: onetoall, alltoone and repeat of the AQPS paper (section 4.3) as an MPI program.
  *
  *   mpiexec -n N patterns [options] onetoall|alltoone|repeat

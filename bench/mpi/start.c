@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // MPI_Init, one allreduce, so that all have spoken with somebody, MPI_Finalize. An argument: how
 // many milliseconds the last rank comes later to MPI_Finalize than the others.
 #include <mpi.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Text of others inside an HTML page. Pure functions, any thread.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The HTML page of reports: `turnout report --html`. One file without any resource besides: its
 // template, style and script (page.html, page.css, page.js) are compiled in.
 #pragma once

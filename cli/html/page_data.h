@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the HTML page of a job draws, as JSON: the reports reduced to what can be looked at, so that
 // a job of thousands of processes stays some MiB. What is left out is counted.
 //

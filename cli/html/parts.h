@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The files of the page as text, made by CMake from page.html, page.css and page.js.
 #pragma once
 

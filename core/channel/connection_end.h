@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // How the two ends of an RC or XRC connection name themselves to each other: the queue pair's
 // number, and in the upper 8 bits which of the uses of that number this is. Pure.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // CRC-32 (IEEE 802.3, reflected polynomial 0xEDB88320) of addresses: 60 bytes, off the hot path.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // CRC-32C (Castagnoli, RFC 3720 appendix B.4): the checksum of messages in a ring whose bytes may
 // be placed in any order. By the processor's instruction where it has one (SSE 4.2), else by a
 // table; both give the same value, and any thread may call.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "core/channel/dc_queue.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // DC queue pairs: DcInitiator sends to any DcTarget (mlx5dv_create_qp(3), mlx5dv_wr_set_dc_addr).
 //
 // A target accepts only initiators that know its 64-bit access key; ours is the endpoint's id.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // MessageQueue: a queue pair that sends to any peer, of the start service: a DC initiator, or a UD
 // queue pair where the device has no DC. Owner: the endpoint; one thread.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What all connections of this process have in common: one path, through the device's port, and how
 // soon a sender that found no receive tries again. Pure.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Placement: does the adapter place the bytes of an RDMA write in their order, so that a ring entry
 // whose last byte has come is whole (ibv_query_qp_data_in_order(3), docs/decisions/007)?
 //

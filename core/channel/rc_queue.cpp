@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "core/channel/rc_queue.h"
 
 #include "core/channel/path.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // RcQueue: the RC queue pair of one pair of endpoints, which serves both directions, or the XRC
 // initiator of this process for a node, which sends to all processes there (IBTA vol. 1, annex
 // A14).

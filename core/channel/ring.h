@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Rings: the receive side (memory that one peer writes) and the send side (where to write) of an
 // RDMA channel (AQPS 3.1: s entries, detected by polling memory).
 //

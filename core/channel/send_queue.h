@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // SendQueue: the send side of one queue pair with a record of every work request in flight.
 //
 // Records complete in posting order, so most work requests need no completion of their own: the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // SentLog: the bytes of inline messages that a queue pair has not been seen to deliver.
 //
 // The adapter takes the bytes of such a message with its request, so nobody else has them; when the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "core/channel/ud_queue.h"
 
 namespace turnout {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // UdQueue: an unreliable-datagram queue pair; it sends to any other and receives into a shared
 // receive queue (ibv_create_qp(3), IBV_QPT_UD).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The layouts that travel: message headers, establishment and credit messages. Little-endian, fixed
 // sizes. Everything here comes from another process: each parse checks lengths and ranges and says
 // which field is wrong.

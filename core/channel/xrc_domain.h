@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // XrcDomain: what this process shares with the others of its node so that one connection of a
 // sender reaches all of them (ibv_open_xrcd(3), ibv_create_srq_ex(3); IBTA vol. 1, annex A14).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // XrcTarget: this process's handle of the XRC queue pair that one remote process's initiator is
 // connected with (ibv_create_qp_ex(3), ibv_open_qp(3)).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // How an endpoint ends: what it took over from its program reaches the peers, then they are told.
 //
 // MPICH's MPI_Finalize waits for nobody, and messages of a rank that has ended it may still wait

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Credit and establishment messages, the peers' records, lost peers and how they are noticed.
 #include <fmt/format.h>
 

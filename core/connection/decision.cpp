@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // When and what to ask the selection, and carrying out its plan.
 #include <fmt/format.h>
 

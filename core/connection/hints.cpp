@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the sender of a direction measures of its side and tells the receiver, who chooses the
 // channel: the policy `turnout`. One comparison and some increments a message; one small message to
 // a peer at most in an interval, when something changed by more than a fifth.

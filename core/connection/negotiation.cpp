@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // J1-J5 of AQPS 3.3: how one direction of a pair changes between the start service (DC-sendrecv, or
 // UD-sendrecv where there is no DC), a ring written over DC, a ring written over an RC queue pair
 // and messages over that queue pair (RC-SRQ, RC-SR), with what the paper leaves out: refusal and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // NodeLink: this process's XRC connection to a node, over which it writes into rings of all
 // processes there (connection/xrc_setup.cpp); and PeerXrc, one peer's part in such connections.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "core/connection/peer.h"
 
 #include "core/connection/node_link.h"

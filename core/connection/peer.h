@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Peer: what an endpoint knows of one other endpoint it has heard of or was told to talk to.
 //
 // One record per such peer, nothing for others (design.md). Rings, RC queue pair and history hang

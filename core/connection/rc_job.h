@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Jobs beside the program, see core/background.h. RcJob: an RC queue pair, or XRC initiator, being
 // made, connected, failed, reset or destroyed; XrcTargetJob: a handle of an XRC target being made,
 // opened, failed or closed. Each owns what it works on until it comes back. What it reads besides,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // RC queue pairs of pairs: making, connecting, putting away, all in the background; which of J1-J3
 // waits for what. Steps of a pair follow each other: a job at a time, then whatever waited for it.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // RC connections that fail while both processes live: a forced error, a path that was down longer
 // than the retries, a key that was refused. Nothing is lost and nothing comes twice.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Recovery: what a pair keeps while its failed connection is being made good (recovery.cpp).
 //
 // Hangs off the peer's record from the failure until both directions go on; one thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What a process is told that is not heard here (any more): nothing else would end its operations,
 // as the adapter goes on answering, or would say why.
 #include <fmt/format.h>

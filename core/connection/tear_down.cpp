@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Connections that give their place to others, where as many exist as may (max_conn, max_active_rc,
 // rc_pool) or the budget has no room for one more: the policies that connect at a peer's first
 // message.

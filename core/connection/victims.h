@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Victims: which connection gives its place when another peer wants one.
 //
 // lru    the one unused for longest.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // XRC connections that fail (connection/xrc_setup.cpp): the end of one process of a node breaks the
 // connection of every sender that was writing to it, with which the sender reaches all others
 // there. Nothing of theirs is lost and nothing comes twice.

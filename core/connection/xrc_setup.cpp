@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // XRC: one connection of this process to a node serves all processes there (teardown.md, XRC; the
 // verbs: IBTA vol. 1, annex A14). So a process has as many as there are nodes, not processes.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // MemoryAccount: every byte the core allocates, by kind, against one hard budget
 // (TURNOUT_MEMORY_BUDGET).
 //

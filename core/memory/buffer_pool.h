@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // BufferPool: equally sized registered buffers, handed out and taken back in O(1).
 //
 // One registered allocation, made at once and accounted by the owner; never grows. Buffers are

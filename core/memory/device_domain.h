@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // DeviceDomain: the MemoryDomain of a verbs device: its context and protection domain, the regions
 // that peers may touch, and the device's asynchronous events, which its endpoints share.
 //

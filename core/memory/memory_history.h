@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // MemoryHistory: what an endpoint's memory account held over time, by kind, for the report.
 //
 // A point tells what was held from its time until the next one's; an account that does not change

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What is one process's part of what the processes of a node have in common: the adapter's context
 // cache, and the node's memory budget. Pure but for the launcher's variables; any thread.
 #pragma once

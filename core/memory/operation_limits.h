@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // How many operations of the program an endpoint takes before it answers `again`, as far as its
 // budget tells: what is promised whatever else takes memory, which fi_getinfo tells as the size of
 // a context, and how many may wait at most. Pure; any thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Receive queues of queue pairs' own (policy ardma-sr; MVAPICH's send/receive channel, Sur, Koop,
 // Panda, SC'06, 2.2.1): each peer that sends over RC has a few receives that nobody else's messages
 // take, and many once what serves large messages comes often.

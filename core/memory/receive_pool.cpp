@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "core/memory/receive_pool.h"
 
 namespace turnout {

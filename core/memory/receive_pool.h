@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // ReceivePool: the registered buffers of the shared data receive queue, and of queue pairs that
 // have a receive queue of their own.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // RegistrationCache: registrations of the application's buffers, kept for the next use of the same
 // memory.
 //

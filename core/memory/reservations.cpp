@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What an endpoint takes of its budget at its start, and the size of queue pairs and queues: as
 // mlx5's driver computes it, unless the injected Processor knows better.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The shared data receive queue, whose buffers every peer's messages take: it begins small, and
 // grows when it runs low (Sur, Koop, Panda, SC'06: low watermark).
 //

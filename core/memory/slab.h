@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Slab: fixed-size records from blocks that are accounted when they are allocated and kept until
 // the slab ends. take() is O(1) and allocates only when a block is used up; it answers null when
 // the budget refuses. A number of records may be promised: the budget never refuses those, and they

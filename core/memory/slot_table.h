@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // SlotTable: finds what a peer names by a number that we gave out: slot | generation, so a number
 // that is used up names nothing any more. Owns nothing; O(1); one thread.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "core/memory/syscall_patch.h"
 
 #include <fmt/format.h>

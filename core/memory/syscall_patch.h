@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Leads system calls in code that is loaded already through turnout_call_begins() and
 // turnout_call_ends() (unmap_monitor.h). x86-64.
 //

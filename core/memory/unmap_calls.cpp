@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What runs around the system calls that take memory away: UnmapLog's writers, and which memory a
 // call takes. In whatever thread makes the call, within malloc, on its way out of existence: no
 // library function, no thread-local storage, no instrumentation, no vector registers (the options

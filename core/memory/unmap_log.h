@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // UnmapLog: which memory of the process has gone, or is another's now; written by whatever thread
 // takes it away, read by everybody who keeps something that depends on it.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Notices when memory of this process goes: munmap, mremap, mmap over what was mapped, madvise that
 // drops pages, a heap that shrinks, shmdt, fork; called by anybody, by libc itself within free()
 // and by the dynamic linker.

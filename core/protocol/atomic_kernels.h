@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What an atomic operation does to memory.
 //
 // Elements of 1, 2, 4 and 8 bytes that are aligned to their size change in one piece, so they agree

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Atomic operations (docs/decisions/014): asked for in the stream, carried out by the target's
 // processor when its program makes progress, answered in the stream of the other direction.
 //

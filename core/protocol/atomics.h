@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Records of atomic operations: our requests to a peer, and its requests that we answer.
 //
 // A peer is asked for kAtomicWindow operations at most before it has answered the first, and keeps

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Credits of the shared data receive queue: which peer may send how many messages that take its
 // buffers (SC'06, section 6: flow control that knows the queue is shared).
 //

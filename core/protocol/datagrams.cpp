@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // UD in DC's place: what datagrams need that DC's adapters do: acknowledgements, timers, sending
 // again, and signs of life. The state of each peer is in reliable.h; this is what moves it.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Matcher: MPI's matching rules on libfabric's terms: (peer, tag, ignore), wildcards, posting
 // order, arrival order, cancel, peek and claim. Pure: it owns no memory and touches no message;
 // operations and unexpected messages are linked in place.

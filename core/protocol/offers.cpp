@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Rendezvous `put` and `putnr` (spec/rendezvous.md): the receiver offers the buffer of a receive
 // that stands (RTR), the sender writes the message there, and the receiver finds it by its last
 // byte, which differs from what the buffer held. Where it does not, or there is more to say than

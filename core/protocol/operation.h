@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Operations in progress: sends that wait, posted receives, messages nobody waits for, and RDMA
 // transfers (the data of large messages, one-sided operations).
 //

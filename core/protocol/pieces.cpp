@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Large messages and one-sided operations where the start service has no RDMA (UD).
 //
 // The receiver of a large message asks for an RC queue pair, as the selection would (J1-J5), and

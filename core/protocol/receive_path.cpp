@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Messages in: the order of each source's stream, matching, posted receives.
 #include <fmt/format.h>
 

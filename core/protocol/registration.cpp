@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Registrations of the application's buffers: from the cache, while the process is watched for
 // memory that goes, else for one operation.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // ReliableLink: what turns datagrams to and from one peer into its data stream and its control
 // messages: what was sent and not acknowledged, what is owed, and when to send again.
 //

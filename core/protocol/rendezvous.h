@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // How large messages travel (spec/rendezvous.md; Takagi et al., EuroMPI 2013), and what a
 // receiver's offers leave at the sender. The receiver's setting `rendezvous` decides; a sender
 // obeys. Files: transfer.cpp (what RTS starts), writes.cpp (rput), offers.cpp (put, putnr).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What a program sends: eager or rendezvous, at once or after what waits, until it has ended.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // One message out: over which channel, with what header, credits and buffers.
 #include <algorithm>
 #include <cstring>

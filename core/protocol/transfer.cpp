@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // RDMA transfers: the data of large messages, fetched by the receiver (`getcqe` and `get`,
 // spec/rendezvous.md: RTS, RDMA read, completion queue entry or last byte, FIN), and one-sided
 // operations.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Messages nobody waits for yet: where they are kept, how they find a receive, peek and claim; and
 // what happens when the budget has no room for more of them.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Rendezvous `rput` (spec/rendezvous.md): RTS, CTS, the sender writes, `written`.
 //
 // For receives of one piece; else the receiver reads, as under getcqe. Writes go over DC: what the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // RecordingEndpoint: an endpoint that writes down what the layer above does with it, for
 // TURNOUT_TRACE. Stands before the real endpoint, which knows nothing of it: without the setting
 // there is nothing on the way of a message.

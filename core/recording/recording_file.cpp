@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "core/recording/recording_file.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // RecordingFile: what one endpoint did, written down while it does it (docs/trace.md). Made into a
 // trace by sim/recording.
 //

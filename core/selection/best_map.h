@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // BestMap: which sources get an RC-RDMA ring, which a DC-RDMA ring and which none, so that the sum
 // of what they gain is largest under three limits at once: rings, RC queue pairs in use, and bytes,
 // where a ring has one size and a queue pair that must be made another. Exact.

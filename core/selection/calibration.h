@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Calibration: from the rounds of the micro-benchmarks of `turnout calibrate` to the costs of a
 // device. The benchmarks themselves run elsewhere: sim/calibration.h in virtual time, cli/ on the
 // adapter at hand.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // ChannelKind: the ways in which one direction (source -> destination) of a pair can be served
 // (AQPS 3.1 and its future work). Values travel in establishment messages: never renumber.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The two terms of FIND_MAP's gain that its parts share (AQPS 3.2). Nanoseconds.
 #pragma once
 

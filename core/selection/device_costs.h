@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // DeviceCosts: what the selection knows of one device (device_costs.def), and the files it comes
 // from: built in, or written by `turnout calibrate` and named by the setting `costs`.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // FIND_MAP in one pass.
 #include <algorithm>
 #include <functional>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The polling term with n_1 as the largest count among the rings polled (spec/aqps.md): the busiest
 // source may be better left without a ring. For each count that may lead, the best map of the
 // sources that are no busier is found as if that count led; the best of these is exact, because a

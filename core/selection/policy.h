@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Selection: (statistics, costs, budget, current map) -> plan. A pure function: no clock, no
 // device, no global state, any thread (design.md, seam 3). Acting on a plan is core/connection's
 // business.

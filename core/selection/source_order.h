@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The order in which the selection looks at sources: busiest first, equals with an RC ring, with
 // another ring, then by peer. Many sources that come in the order of peers are sorted by digits,
 // because comparing 65,536 takes longer than all the rest of a decision.

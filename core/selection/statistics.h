@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Statistics: how many messages came from which source when, for the windows that AQPS 3.4 asks
 // for (T1-T4, see windows.h), in bounded memory.
 //

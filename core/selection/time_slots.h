@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // TimeSlots: Statistics in slots of time that grow wider with age. What it keeps, with which error
 // and who owns it is said in statistics.h.
 //

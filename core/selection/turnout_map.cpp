@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The best map of the policy `turnout`; see turnout_policy.h.
 #include <algorithm>
 #include <utility>

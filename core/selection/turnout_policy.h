@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Policy `turnout`: AQPS's question, which sources get a ring and which an RC queue pair, with both
 // ends' view in the answer (spec/aqps.md, Beyond AQPS). A pure function beside select_aqps.
 //

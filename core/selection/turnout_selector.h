@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // TurnoutSelector: the work behind select_turnout, for its files: turnout_sources.cpp (which
 // sources are looked at), turnout_policy.cpp (what a channel is worth, the plan) and
 // turnout_map.cpp (the best map). Pure; lives for one selection.

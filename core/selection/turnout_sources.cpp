@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Which sources the policy `turnout` looks at; see turnout_policy.h.
 #include <algorithm>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The windows of AQPS 3.4: which stretch of the past says what is best now (T1-T4).
 //
 // Every u, after the interval's counts were handed to the statistics and with t the end of that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Device: an open adapter with its protection domain and what the core needs to know of it.
 //
 // Owns the context and the domain; everything made from them must be gone before it. Choosing: the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Which of a port's GIDs names it on Ethernet (RoCE). Each address of the interface has one for
 // RoCE v1 and one for v2, and so has its link-local IPv6 address, which exists without any
 // configuration. Routers carry v2 only and no link-local address, and both ends must use the same

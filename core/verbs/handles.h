@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Owning handles of verbs objects: destroyed exactly once, in the reverse order of the members that
 // hold them (a queue pair before its queues, a region before its domain). A destruction that fails
 // is logged with the object; there is nothing else the owner could do. Not thread-safe per handle.

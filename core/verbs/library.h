@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Which libibverbs the core's verbs calls reach (design.md, seam 1).
 //
 // The core calls the public verbs API and links with no verbs library. load() opens libibverbs.so.1

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // RegisteredMemory: buffer memory of the core that the adapter may read and write.
 //
 // It lies in a memfd and is registered by its file descriptor where the device takes that

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The verbs symbols that the core's objects refer to, forwarded to the library that load() chose.
 // Hidden: they are seen by nobody outside the object the core is linked into.
 #include "core/verbs/library.h"

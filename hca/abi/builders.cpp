@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The work-request builders (ibv_wr_post(3), mlx5dv_wr_post(3)): between ibv_wr_start and
 // ibv_wr_complete requests are assembled in the queue pair, then all executed or none.
 //

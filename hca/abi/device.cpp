@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Devices and contexts: listing, opening, closing.
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Device memory: bytes that an adapter has on its chip. Here a memfd, which peers map when they
 // reach a region of it.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Protection domains, thread domains, and parent domains, which pair one of each.
 //
 // A thread domain promises that its objects are used by one thread: nothing of ours gets cheaper.

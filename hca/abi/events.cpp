@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Completion channels, completion events and asynchronous events, with their acknowledgements.
 #include <pthread.h>
 

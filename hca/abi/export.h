@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What every exported function is marked with, and what the two libraries share.
 //
 // libmlx5.so.1 must work beside a libibverbs.so.1 that is not ours (or is ours under another path),

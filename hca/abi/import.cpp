@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Objects of another context, or another process, used here: ibv_import_pd(3), ibv_import_mr(3),
 // ibv_import_dm(3). The device itself is in device.cpp.
 #include "hca/abi/verbs.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Memory regions and address handles.
 #include <arpa/inet.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The functions behind libmlx5.so.1.
 #include <cerrno>
 #include <cstdlib>

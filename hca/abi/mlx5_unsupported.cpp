@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // libmlx5.so.1: the rest of mlx5dv. Each function answers EOPNOTSUPP, or null and errno, whatever
 // its arguments: so it needs no prototype, and this file must not see rdma-core's.
 #include <cerrno>

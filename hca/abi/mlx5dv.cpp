@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // libmlx5.so.1: the part of mlx5dv that Turnout implements. See export.h for how it reaches us.
 #include <time.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The op tables of a context, through which verbs.h's inline functions call.
 #include "hca/abi/verbs.h"
 #include "hca/device/identity.h"

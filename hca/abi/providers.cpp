@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // IBVERBS_PRIVATE_34: what rdma-core's own plug-ins (libefa, libmlx4, libmana) and a few of its
 // programs take from libibverbs beside the public verbs. All names must be there, or the loader
 // refuses whoever needs one of them: pyverbs and perftest link to libefa. A plug-in finds nothing

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Queue pairs: creation in all styles, modification, and the classic ibv_post_send.
 #include <cerrno>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Queries: what the device and its port say about themselves.
 #include <time.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Where queues lie, as rdma-core's mlx5 lets people ask for by MLX_CQ_ALLOC_TYPE, MLX_QP_ALLOC_TYPE
 // and MLX_SRQ_ALLOC_TYPE (its README). Here they lie in the fabric's shared state, never on huge
 // pages: who insists on these (HUGE) gets no queue, all other values change nothing.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Names of enumerations and rates. Texts are our own; rates are IBTA's (PortInfo, table 146).
 #include <cerrno>
 #include <cstddef>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Public functions that this adapter has no use for: each answers EOPNOTSUPP, and says so once in
 // the log. And the 1.0 versions of names, whose structs went out of use in 2007.
 #include <cerrno>

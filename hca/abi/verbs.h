@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The exported verbs of libibverbs.so.1 that other files of this folder call or put into op tables.
 // Public prototypes are rdma-core's (<infiniband/verbs.h>); these are ours. Any thread may call.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Memory windows and multicast groups: what programs call.
 #include <cerrno>
 #include <mutex>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // XRC domains, and further handles of the target queue pairs in them. Targets are created as other
 // queue pairs are (qp.cpp), XRC shared receive queues as others (srq.cpp).
 //

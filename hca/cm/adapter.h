@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The adapter that identifiers are bound to: opened once for each process, with the default
 // protection domain and XRC domain of rdma_create_qp(3).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // IP addresses and ports as the connection manager uses them: names of end points on this host.
 //
 // An Address is a plain value that travels in messages; nothing owns anything, any thread may call.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Event channels: what rdma_get_cm_event(3) waits on and takes from.
 //
 // A channel's descriptor is an epoll descriptor with the sockets of the channel's identifiers, a

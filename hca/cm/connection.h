@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The connection protocol: what messages, ends of sockets and deadlines do to an identifier, and
 // the steps that the user's calls take. IBTA 12.9; events as rdma_get_cm_event(3) describes them.
 //

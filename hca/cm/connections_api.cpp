@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The exported functions that make and end connections and join groups. rdma_connect(3),
 // rdma_accept(3), rdma_reject(3), rdma_disconnect(3), rdma_establish(3), rdma_join_multicast(3).
 #include <cerrno>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The exported functions that resolve names and make endpoints of the answer: rdma_getaddrinfo(3),
 // rdma_create_ep(3), rdma_get_request(3).
 #include <netdb.h>

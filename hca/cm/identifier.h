@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Identifiers (rdma_cm_id): what is behind the struct the user has, and their state machine.
 //
 // The state is the IB CM's (IBTA 12.9.5-12.9.7), with the steps of librdmacm's users before it. An

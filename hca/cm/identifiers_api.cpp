@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The exported functions about channels, events, identifiers, addresses and options.
 // rdma_create_id(3), rdma_bind_addr(3), rdma_resolve_addr(3), rdma_get_cm_event(3) and their kin.
 #include <netinet/in.h>

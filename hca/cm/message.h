@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What two connection managers say to each other: the messages of the IB CM (IBTA 12.6, 12.11) over
 // one Unix socket, with the fields that matter between processes of one host.
 //

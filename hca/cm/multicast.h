@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Multicast groups: the MGID of an IP address, and joining. RFC 4391 4 (IPoIB),
 // rdma_join_multicast(3).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Ports of the RDMA port spaces, and who listens where: sockets in Linux's abstract namespace.
 //
 // A bound identifier holds its port by a SOCK_SEQPACKET socket that is bound to a name made of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Queue pairs of identifiers: the attributes a connection gives them, and their transitions.
 // rdma_create_qp(3), rdma_init_qp_attr(3); required attributes: IBTA table 91 (11.2.5.2).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The exported functions about queue pairs, shared receive queues and their completion queues.
 // rdma_create_qp(3), rdma_create_srq(3), rdma_init_qp_attr(3).
 #include <rdma/rdma_verbs.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "hca/cm/reports.h"
 
 #include <sys/random.h>

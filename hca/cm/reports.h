@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Events that end a connection, and what both sides of the protocol share. All under state_lock().
 #pragma once
 

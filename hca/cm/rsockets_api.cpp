@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // rsocket(7): sockets over RDMA, a protocol of its own that is not implemented. Each function
 // answers EOPNOTSUPP, and the first of them says so in the log.
 #include <rdma/rsocket.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The steps of a connection that the user's calls take.
 #include <algorithm>
 #include <cerrno>

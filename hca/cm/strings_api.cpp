@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // rdma_event_str(3).
 #include <rdma/rdma_cma.h>
 

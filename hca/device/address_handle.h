@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Address handles: the same under both engines but for whom they reach.
 //
 // Owner: the protection domain counts them. Any thread. Source: ibv_create_ah(3).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Engine: what moves data and time behind the verbs objects. The exported functions (hca/abi) check
 // nothing and decide nothing: they hand on to the engine of their context.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What a verb that makes an object gives when it cannot: no object, and errno. Any thread.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Fifo: a queue that takes no memory before its first element and keeps what it took.
 //
 // A ring that doubles when full; elements are moved then. Unlike std::deque it costs 24 bytes while

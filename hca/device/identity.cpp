@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "hca/device/identity.h"
 
 #include "base/log.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Identity: whom the virtual adapter says it is, and what of its abilities it admits to.
 //
 // Chosen once in a process by the setting `adapter`. Programs look at vendor and part and at what a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The adapter's state as records in memory that processes share: tables of processes, queue pairs,
 // completion queues, shared receive queues, memory regions and XRC domains, plus a heap for their
 // rings.

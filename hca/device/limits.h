@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the virtual adapter can do, as ibv_query_device reports it, and the sizes of its tables.
 //
 // Plain constants, no owner, any thread. Bytes unless a name says otherwise. Figures follow what

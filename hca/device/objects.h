@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The verbs objects of one process: what libibverbs hands out, with the adapter's part behind each.
 //
 // Every object begins with its public struct, so a pointer to one is a pointer to the other.

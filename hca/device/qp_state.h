@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The queue-pair state machine: which transitions exist for a kind, which attributes each needs and
 // allows. Pure.
 //

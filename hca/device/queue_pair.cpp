@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "hca/device/queue_pair.h"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What is the same for a queue pair whichever engine moves its data: which kind is asked for, what
 // its creation must give, the verbs object's own part, its attributes, what may be posted.
 //

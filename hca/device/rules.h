@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Pure rules of the transport: timers, access checks, and the mapping from requests to completions.
 //
 // Source: IBTA vol. 1 (9.7.5.2.8 RNR timer codes, 9.9.2 error handling, 10.6.3 access control).

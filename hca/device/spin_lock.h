@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // SpinLock: a lock between threads of one process, for sections of some ten nanoseconds.
 //
 // Takes one atomic operation when free. Yields the processor when not: with more threads than cores

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Completion queues: rings of whole entries, many producers under a lock, one consumer without.
 #include <sched.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The directory of a fabric: how its processes find each other, and the memory that they share.
 //
 // The memory is a memfd, so it ends with the last process that has it, however that one ended, and

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // LiveEngine: verbs among the processes of one host. The initiator executes a work request to its
 // end inside the post: it checks the target's records, moves the data, completes the target's
 // receive and then its own request.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Events between processes: small records in the pipes behind channel->fd and context->async_fd.
 //
 // The initiator whose act causes an event writes the record into the owner's pipe. The record names

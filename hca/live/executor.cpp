@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The executor: one work request from its checks to its completions, in the initiator's thread.
 //
 // Order of an operation with a receive: take the receive, move the data, complete the receive, then

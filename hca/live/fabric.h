@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Fabric: this process's attachment to the memory that the processes of a fabric share
 // (directory.h).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The firmware thread and the retries it shares with the threads that poll.
 //
 // A stalled queue pair waits for a time: the RNR timer of its target, or its own transport timer.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // After fork() the child has this process's mappings but not its place on the fabric: there every
 // call on an object opened before is refused with EPERM and one line that says what to do. It can
 // open the device for itself.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The heap of the shared state: whole pages, each tagged with its owner's token.
 //
 // The tags are the only truth, so a process that dies at any point leaves pages that are free or

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Locks in shared memory that survive the death of their holder.
 //
 // The word is the holder's token, so a waiter can tell a slow holder from a dead one and take the

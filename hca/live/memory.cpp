@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "hca/live/memory.h"
 
 #include <fcntl.h>

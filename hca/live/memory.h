@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Memory: how this process reaches registered memory, its own and its peers'.
 //
 // Our own ordinary memory is used in place, a peer's is moved by process_vm_writev/readv. Of what

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Multicast groups of datagrams: who is attached, and delivery to all of them, the sender included
 // if it is one.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Protection domains, channels, completion queues, address handles.
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Peers' file descriptors: memory to map and the write ends of their event pipes.
 //
 // /proc/PID/fd/N opens what the peer has open as N; pidfd_getfd duplicates it where that is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Queue pairs: creation, modification, destruction.
 #include <pthread.h>
 

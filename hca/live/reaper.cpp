@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Reaping: what a dead process owned is destroyed by a living one, completely and more than once if
 // need be: every step may be cut short by the death of the reaper and is done again by the next.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Receive queues: posting by their owner, taking by initiators, flushing in error.
 #include <algorithm>
 #include <bit>

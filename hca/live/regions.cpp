@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Memory regions: registration of memory and of files, their change, and their end.
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "hca/live/shared_pages.h"
 
 #include <dirent.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Which pages of a file a part of this process's address space shows: what a program has mapped
 // with MAP_SHARED (a memfd, POSIX and System V shared memory, a file) and registers by its address.
 // Peers map such pages and reach them without the kernel.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Shared receive queues, basic and XRC.
 #include <pthread.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Streams of a DCI: requests of one stream fail together, those of others go on, until too many
 // streams have failed.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Memory windows: parts of a region with keys and rights of their own, that come and go as fast as
 // other requests. A window is a record of the table of regions whose owner is the region's.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // XRC domains, and the target queue pairs in them, which the processes that have the domain open
 // share: every process has handles, the queue pair is there while one of them is (the kernel's
 // shared queue pairs, ib_open_qp).

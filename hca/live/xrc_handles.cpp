@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Handles of XRC domains and target queue pairs: which processes have one open.
 //
 // There are no counts: a domain or a target lives while a handle record names it, and every handle

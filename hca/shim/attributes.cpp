@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What asks about files: stat() and its kin, access, extended attributes.
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What opens files and folders.
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What turns paths into other paths: links, real paths, the working folder.
 #include <fcntl.h>
 #include <unistd.h>

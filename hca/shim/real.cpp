@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "hca/shim/real.h"
 
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The C library's functions behind those of the shim, and how a call is handed on to them.
 //
 // All are looked up when the library is loaded, so that calls from signal handlers and from

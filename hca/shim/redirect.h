@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Where a path that a kernel driver would have is found: in the tree of ordinary files that
 // TURNOUT_SHIM_ROOT names.
 //

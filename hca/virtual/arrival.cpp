@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The target's adapter: finding the queue pair, its receive, its memory; moving
 // the data.
 //

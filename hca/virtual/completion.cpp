@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Back at the sender: answers, completions, errors and what they flush.
 #include "hca/device/rules.h"
 #include "hca/virtual/engine.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // ContextCache: which queue pairs' state an adapter has at hand, in two levels, least recently used
 // out (cost-model.md, Context cache).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The sender's adapter: the order of a queue's requests, the send side shared by the node's
 // processes, DC's connections, the link.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // VirtualEngine: verbs under a virtual clock, and the World that drives it.
 //
 // A work request goes through the stages of the cost model, each an event: ready at the adapter ->

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // EventQueue: what is to happen, by virtual time; equal times in the order of insertion.
 //
 // A heap of small records with four children a node: no allocation once it has grown. One thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Contexts, protection domains, regions, completion queues, shared receive queues, address handles.
 #include <pthread.h>
 

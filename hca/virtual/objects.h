@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The virtual engine's part of the verbs objects, and what stands behind them: processes, nodes,
 // regions, operations on their way.
 //

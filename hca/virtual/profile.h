@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Profile: the parameters of the cost model (profile.def), in picoseconds, bytes and counts.
 //
 // Plain data; read by the virtual engine, filled from profile files by sim/profile_file. The

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Processes and the kernel: the world's time, its events, its random numbers.
 #include <cstring>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // World: thousands of adapters in one process under one virtual clock (engine 2 of the virtual
 // adapter).
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // XRC domains, and the target queue pairs in them, which the processes of a node share by handles,
 // and what a target needs to know of the SRQ that a request names.
 //

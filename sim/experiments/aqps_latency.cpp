@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // AQPS 4.3, figures 10 to 12: latency of a send in onetoall and alltoone, time of repeat.
 //
 // The paper's runs take minutes and decide every second. Ours are shorter, and so is the interval

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // AQPS figure 8: memory of one process by number of processes.
 //
 // Rank 0 hears from everyone (memory_program.h). What it holds is read from the account of its real

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // budget: what onetoall takes of memory where the budget is small, and what connections to everyone
 // would take without one. Every number is read from the accounts of the real endpoints.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // How far from the best that could be known beforehand? Time of each policy divided by that of the
 // best map of channels found for each part of the scenario, for small numbers of ranks.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Every policy on many workloads at several budgets: is the selection best where it should be?
 //
 // The time of a run is that of all its timed phases. Messages before them give the policies time to

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The runs behind a comparison of policies: each scenario, number of ranks and budget is a line,
 // with a run of each policy.
 //

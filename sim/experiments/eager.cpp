@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // SC'06: what receive buffers take by design (spec/eager-channels.md, claims E1 to E6), on NAS-like
 // skeletons. Every number is read from the accounts of the real endpoints.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The experiments, by file.
 #pragma once
 

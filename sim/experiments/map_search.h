@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The best map of channels that a search finds for one pattern of messages that is known
 // beforehand: what a clairvoyant would choose.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The program of aqps-memory: every process is heard by rank 0, and under a selection the sources
 // that send much change, so that it makes all the queue pairs it may have.
 //

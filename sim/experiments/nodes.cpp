@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // nodes: processes send to everybody, with many of them on each node: connections of a process, and
 // their memory, where they are the pairs' own (RC), the nodes' (XRC), or none (DC).
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the pages of all experiments have: tables, how it was run, what was fitted.
 //
 // Pure; any thread. Text is Markdown.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The memory of AQPS Table 4 and figure 8, as the paper states it: claims A4 to A8.
 //
 // KB = 1024 B, MB = 1000 KB, GB = 10^6 KB, the only rule under which the paper's numbers agree

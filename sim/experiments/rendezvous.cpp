@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // EuroMPI 2013: the ways of large messages against each other (spec/rendezvous.md, claims R1 to
 // R4), and `auto` against the best of them in every cell of who is early, size and pairs.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Scenarios: the workloads on which policies are compared, their lengths and the budgets by number
 // of ranks, and their parts, each with one pattern of messages from its beginning to its end.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Where the search for a map begins, and the queue pairs a map may have.
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // teardown: the workload nwchem with so many connections at most, and whose place the next one
 // gets: what the fourth paper measured of ACTS, beside what a clairvoyant would need.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Patterns that change while the program runs: new partners in every phase, hot spots that move.
 //
 // What a phase does follows from the simulation's seed and its number, so that everyone knows who

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // All ranks exchange at once: ring, shifts, alltoall in groups (spec/rendezvous.md).
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The families of workloads, one function and one file each, and the parameters they share.
 //
 // A program is a coroutine function that takes what it needs by value; the Program is a plain

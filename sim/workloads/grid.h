@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A grid of ranks: how many along each dimension, and who is beside whom. Pure; any thread.
 #pragma once
 

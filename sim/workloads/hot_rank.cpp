@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // One rank against all others: onetoall, alltoone and repeat of AQPS 4.3.
 //
 // "Barriers are performed when a process receives more than 128 messages after a series of N-1

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // NAS-like skeletons: who sends how much to whom in the NAS Parallel Benchmarks 3.3 (is, ft, cg,
 // mg, lu, sp, bt), without their arithmetic. What the memory claims of SC'06
 // (spec/eager-channels.md) and the NAS figures of EuroMPI'13 are about.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Random neighbours: every rank exchanges with a few ranks drawn at random, as sparse solvers and
 // graph programs do.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A program in the manner of NWChem over Global Arrays, as ACTS (spec/teardown.md) describes it:
 // processes take tasks from one counter, get tiles of an array from whoever owns them, compute, and
 // accumulate into other tiles; at times they exchange with neighbours and sum up over all.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Pairs of ranks: pingpong, and BOWTIE of the rendezvous paper (spec/rendezvous.md).
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Permutation: a pseudo-random permutation of 0..n-1 that takes no memory and knows its inverse.
 //
 // A Feistel network over the next even number of bits, walked until the value is below n. So every

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What strains one side: large transfers behind computation, messages before their receives, all to
 // one. bench/mpi has the same patterns as MPI programs.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Replay: the messages of a trace, in each rank's order, with its computing between them.
 //
 // A receive that named no source takes the message it took when the trace was recorded, so that a

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Random work stealing: all tasks begin on rank 0; a rank without work asks ranks drawn at random,
 // and gets half of what the one asked still has.
 //

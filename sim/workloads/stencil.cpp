@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Halo exchange on a grid of ranks, in two and three dimensions.
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Master and workers: rank 0 hands out tasks, one at a time, to whoever has a result.
 //
 // A worker's first message asks, each later one carries a result. An empty message from the master

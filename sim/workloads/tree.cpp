@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Trees: broadcast down a binomial tree, and peers at distance 2^i as collectives show them
 // (AQPS 2.2, figures 4 and 5).
 

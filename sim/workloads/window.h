@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Window: the requests of one rank under way, at most so many, the oldest first.
 //
 // Owner: a program's coroutine. The caller waits for pop() before it pushes into a full one.

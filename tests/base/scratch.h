@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What tests need of the world outside: a folder of their own, variables set for a while, what was
 // written to a descriptor. One thread.
 #pragma once

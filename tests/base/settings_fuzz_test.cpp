@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Settings from hostile text: refused or accepted, never a crash, and what is accepted is in range.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>

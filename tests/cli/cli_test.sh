@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # One case of the `turnout` command: cli_test.sh PATH/turnout CASE
 set -uo pipefail
 turnout=$1

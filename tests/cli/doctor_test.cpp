@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What `turnout doctor` says of machines that are not at hand: the facts are made up.
 #include <gtest/gtest.h>
 

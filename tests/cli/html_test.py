@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """`turnout report --html` of a real run of 4 processes and of 1,024 made-up ones, opened in headless Chromium:
 everything is drawn, nothing goes wrong, nothing is asked for from outside of the page.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # `make install`: what is installed can be moved, names no path of the source tree, runs an MPI job with nothing
 # set, and is taken away without a rest.
 #

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What `turnout run` makes of what launchers say of themselves (texts as they print them), and of
 // their commands.
 #include "cli/mpi_launch.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "cli/html/page.h"
 
 #include <gtest/gtest.h>

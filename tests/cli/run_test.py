@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """`turnout run`: MPI jobs as a user starts them, with nothing set.
 
     run_test.py BUILD_DIR MPI PREFIX/bin [unittest's options]     MPI: open_mpi or mpich

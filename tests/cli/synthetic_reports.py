@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """A folder of reports as a large job would leave them: ranks on nodes of 32, in a ring of neighbours, with
 rank 0 sent to by all. Deterministic.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """`turnout verbs`: programs that know nothing of Turnout, on the virtual adapter.
 
     verbs_test.py BUILD_DIR [unittest's options]

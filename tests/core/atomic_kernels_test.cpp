@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Every atomic operation on every type against a plain reference, and beside the program's own
 // atomics.
 #include "core/protocol/atomic_kernels.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What atomic operations must do, written plainly and apart from the core: one element at a time,
 // integers by 128-bit arithmetic, complex numbers by the standard library's.
 #pragma once

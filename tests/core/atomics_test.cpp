@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Atomic operations between endpoints: every one on every type, refusals, order, little memory and
 // few credits, forced changes of channel, peers that go.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Operations that wait for a peer whose program does nothing: taken as far as the budget goes, and
 // never fewer than fi_getinfo tells.
 #include <gtest/gtest.h>

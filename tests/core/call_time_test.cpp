@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "core/call_time.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // How endpoints end: nothing is lost that a peer takes, and nobody is waited for who is gone.
 #include <gtest/gtest.h>
 

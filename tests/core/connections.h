@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the endpoints of a TestWorld tell of their connections.
 #pragma once
 

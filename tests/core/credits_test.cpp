@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Credits that know that the receive queue is shared: who waits, who hands back, nobody for ever.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // One message between two endpoints of a TestWorld, from its receive to both ends' completions.
 #pragma once
 

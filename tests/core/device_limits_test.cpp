@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Settings that ask for more than an adapter's queues hold.
 #include "core/device_limits.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What an endpoint accounts for its queue pairs when nobody injects their size: mlx5's rules.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the profile counts of an exchange that is known message by message.
 #include <gtest/gtest.h>
 

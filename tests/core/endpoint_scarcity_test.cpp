@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What an endpoint does where memory is short: nothing is lost, and whoever is refused is told.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Random schedules: endpoints send, receive, progress and rest in an order drawn from a seed, with
 // channel switches forced all the time and little memory. Checked: every message exactly once,
 // whole, in MPI's order per (source, tag), the budget never exceeded, nothing left over.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What one endpoint promises another, case by case.
 #include <gtest/gtest.h>
 

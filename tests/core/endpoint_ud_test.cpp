@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // UD in DC's place: what an endpoint promises where the device has no DC.
 #include <gtest/gtest.h>
 

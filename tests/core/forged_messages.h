@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What no endpoint of ours would do by itself, for tests of what its peers make of it: control
 // messages out of their turn, a queue pair put into the error state, a channel that no policy asked
 // for.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Which of a RoCE port's GIDs is taken: those of a port as Linux lists them.
 #include "core/verbs/gid.h"
 

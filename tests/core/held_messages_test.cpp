@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Large messages that wait for the offer of a receive: what they wait for, and what ends the wait.
 #include <gtest/gtest.h>
 

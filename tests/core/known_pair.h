@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 // Two endpoints that have exchanged a message, so that receives can be offered: what the tests of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What a report says of one kind of memory.
 #pragma once
 

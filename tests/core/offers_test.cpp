@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Receives that are offered to their senders: where, what they foresee, and their last bytes.
 #include <gtest/gtest.h>
 

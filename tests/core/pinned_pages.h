@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // PinnedPages: as long as one is there, the virtual adapter treats shared mappings as a real
 // adapter does: a region is of the pages that lay there when it was registered, whatever comes to
 // lie at the addresses later. (Else it moves bytes by address and a stale registration would not be

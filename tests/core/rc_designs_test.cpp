@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Messages over the pair's RC queue pair into receives, the shared ones or its own: what both of
 // the second paper's designs promise (policies `srq` and `ardma-sr`).
 #include <gtest/gtest.h>

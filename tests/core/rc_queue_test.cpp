@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // RC queue pairs on adapters that have less than is asked for.
 #include "core/channel/rc_queue.h"
 

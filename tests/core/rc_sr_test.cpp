@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Messages over the pair's RC queue pair into its own receive queue, and the policy `ardma-sr` of
 // the second paper: few receives for each peer, more for much that serves large messages, rings for
 // frequent peers.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Messages over the pair's RC queue pair into the shared receive queue until a ring comes: the
 // policy `ardma-srq` of the second paper (what `srq` does: rc_designs_test.cpp).
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // RC connections that fail while both processes live: what was under way arrives exactly once, the
 // pair goes on and is connected again.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // RegistrationCache by examples, and against a model of what may be found and what must be gone.
 #include "core/memory/registration_cache.h"
 

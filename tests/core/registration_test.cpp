@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Buffers of large messages whose memory goes and comes back between messages, in every way a
 // program can do that: what arrives is always what was sent, and where nothing goes registrations
 // are found again. With a cache that does not look, the same test finds that it is not: it can

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The link over datagrams: what acknowledgements say, and when something is sent again.
 #include "core/protocol/reliable.h"
 

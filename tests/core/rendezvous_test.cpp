@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The ways large messages travel: early and late receives, last bytes, what an offer does not
 // foresee, cancel, and that each message goes where MPI's order wants it.
 #include <gtest/gtest.h>

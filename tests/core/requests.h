@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What tests of endpoints send and receive, in one line each.
 #pragma once
 

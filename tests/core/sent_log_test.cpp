@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // SentLog: what goes in comes out, whatever grows and is dropped in between, and its bytes are in
 // the budget.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The shared data receive queue: low watermark, growth within the budget, shrinking.
 #include <gtest/gtest.h>
 

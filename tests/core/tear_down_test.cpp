@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Connections on demand at their limit: who wants one gets the place of another, nothing that is
 // sent waits, and there are never more than may be.
 #include <gtest/gtest.h>

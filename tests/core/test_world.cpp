@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "tests/core/test_world.h"
 
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // TestWorld: several endpoints in one process on a virtual fabric of their own, driven by one
 // thread with a clock the test moves. What order things happen in comes from the test's seed.
 #pragma once

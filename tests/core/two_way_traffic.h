@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Messages that two endpoints of a TestWorld send each other at the same time, for tests of what
 // carries them.
 #pragma once

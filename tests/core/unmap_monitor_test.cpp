@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Every way in which memory of the process goes is noticed, by whomever; and the log says so when
 // it has lost something.
 #include "core/memory/unmap_monitor.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Victims by examples, and each order against a model that works it out anew from all that
 // happened.
 #include "core/connection/victims.h"

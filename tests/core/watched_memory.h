@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 // Tests during which the process is watched for memory that goes, as far as that is possible:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Rings over XRC: one connection of an endpoint serves all endpoints of a node.
 #include <gtest/gtest.h>
 

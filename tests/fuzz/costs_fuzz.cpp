@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // libFuzzer target: a file of a device's costs.
 #include <cmath>
 #include <cstddef>

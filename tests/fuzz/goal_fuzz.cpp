@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // libFuzzer target: a GOAL schedule; what is accepted is a trace.
 #include <cstddef>
 #include <cstdint>

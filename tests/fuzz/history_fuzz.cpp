@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // libFuzzer target: the history of a report, as far as the grid of a picture.
 #include <cstddef>
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // libFuzzer target: a kept result of a run, and that what was read is written the same.
 #include <cstddef>
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // libFuzzer target: a profile file, which may inherit from itself under any name.
 #include <cstddef>
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // libFuzzer target: a recording; two of the same are merged.
 #include <cstddef>
 #include <cstdint>

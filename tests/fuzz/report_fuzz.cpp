@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // libFuzzer target: a report file, as `turnout report` reads and prints it.
 #include <cstddef>
 #include <cstdint>

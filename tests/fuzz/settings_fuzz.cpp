@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // libFuzzer target: a settings file, and each of its lines as the value of a variable.
 #include <cstddef>
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // libFuzzer target: the virtual adapter's shared state, which any process of the user may damage.
 //
 // An input is a program: bytes of chosen records are overwritten, verbs are called. Whatever the

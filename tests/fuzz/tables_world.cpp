@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "tests/fuzz/tables_world.h"
 
 #include <fcntl.h>

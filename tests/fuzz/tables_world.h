@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // World: a fabric of one process with objects of every kind on it, for tables_fuzz, and their
 // records.
 //

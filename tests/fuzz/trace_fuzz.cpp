@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // libFuzzer target: a trace; what is accepted is written and read back as the same.
 #include <cstddef>
 #include <cstdint>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // libFuzzer target: every parser of what peers send.
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Makes a small guest in FOLDER from Debian's packages: a kernel and an initial RAM disk with the modules
 # of Soft-RoCE. tests/guest/run.sh boots it. Nothing is asked of the network when FOLDER has it.
 #

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Turnout on a kernel's RDMA stack: Soft-RoCE (rdma_rxe) in an emulated guest (tests/guest/run.sh).
 
     guest_test.py BUILD_DIR GUEST_FOLDER [unittest's options]

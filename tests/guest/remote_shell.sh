@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: BSD-3-Clause
 # What mpiexec takes for rsh: HOST COMMAND... The other guest runs it, handed over in the current folder,
 # which both guests write (guest_test.py); ends when it has ended there.
 shift

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Boots the guest that tests/guest/build.sh made, runs a command of sh in it, and ends with its status:
 # 124 when it took too long, 125 when the guest ended without one. The guest sees the host's files, read
 # only, and may write the current folder.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """A wire between two guests that can be cut: it takes the frames of one network card to the other.
 
 Both guests connect to one socket (run.sh -w SOCKET:1 and -w SOCKET:2, which find it there). QEMU's

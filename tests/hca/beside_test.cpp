@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A process that has loaded rdma-core's own libibverbs.so.1 uses ours by path, side by side: same
 // SONAME, different code. Not linked to either. Arguments: rdma-core's libibverbs, folder of ours.
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // librdmacm.so.1: addresses, ports, options, multicast groups, and peers that send what is no
 // message.
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Debian's rping, ucmatose, udaddy, rdma_server and rdma_xserver with their clients, over the adapter
 # and its librdmacm. cm_programs.sh FOLDER-OF-LIBRDMACM
 set -uo pipefail

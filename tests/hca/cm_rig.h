@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the tests of librdmacm.so.1 share: events taken with a time limit, and a listener and a
 // client in one process, each on a channel of its own. Helpers fail the running gtest. One thread.
 #pragma once

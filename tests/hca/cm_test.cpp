@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Connections over librdmacm.so.1: events, states, private data, ends of peers.
 #include <fcntl.h>
 #include <rdma/rsocket.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Records of the shared state that somebody has damaged: requests fail or stall, this process does
 // not, and nothing but registered memory is touched. See tests/fuzz/tables_fuzz.cpp, too.
 #include <fcntl.h>

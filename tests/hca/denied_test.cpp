@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What a system may deny: pidfds, descriptors, the memory of others, files of any size; and names
 // that other users have bound. Each ends in another way to do it, or in a message that says what.
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What goes wrong with one request, as the IBTA says it shall: keys, bounds, domains, rights,
 // lengths.
 #include <fcntl.h>

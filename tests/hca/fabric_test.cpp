@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The shared memory: whose it is, what may be wrong with it, and that it goes away.
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // hca_bench: what the virtual adapter's operations cost here. Prints medians of many rounds; no
 // test.
 #include <sched.h>

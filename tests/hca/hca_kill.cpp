@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // hca_kill: processes killed (SIGKILL) at random moments while all of them talk to each other over
 // the virtual adapter.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Objects of one context used in another, of the same process and of another one.
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Signals and who waits for an event: read(2) of the descriptor is what they do, with rdma-core as
 // here. A handler without SA_RESTART ends the waiting with EINTR, and no event is lost by it.
 #include <signal.h>

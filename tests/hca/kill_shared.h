@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the processes of hca_kill share, and the messages that they send each other.
 //
 // SharedArea lies in an anonymous shared mapping made before the first fork; nothing of the adapter

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "tests/hca/kill_state.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // StateView: the memory of a fabric seen from outside. It is only read: who looks is not attached,
 // so looking reaps nothing that the processes of the fabric left lying.
 #pragma once

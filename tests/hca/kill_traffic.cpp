@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The load of a KillWorker: what it posts, and what must come of it.
 //
 // wr_id of a request: its kind (Kind) << 32 | peer << 16. Of a receive: peer << 16 | slot, or

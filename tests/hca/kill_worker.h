@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // KillWorker: one process of hca_kill. It keeps a connection to every other rank and a mixed,
 // checked load on all of them; when one dies it must be told by an error completion, and connects
 // to the one that replaces it. One thread. Throws std::runtime_error at the first violation.

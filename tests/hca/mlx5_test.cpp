@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What mlx5dv has beside DC itself: streams that fail apart, reserved numbers, layouts of
 // completion queues that change nothing, the clock.
 #include <time.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Multicast groups: everybody who is attached gets a copy, in every process; who leaves gets none.
 #include <arpa/inet.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Every operation of RC, DC and UD, within one process and between two, on shared and plain memory.
 #include <arpa/inet.h>
 

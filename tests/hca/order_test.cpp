@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What memory shows and when: the last byte last, atomics that add up, nothing after
 // deregistration.
 #include <cstring>

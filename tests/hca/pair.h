@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Pair: two RC queue pairs of one process, connected to each other, each with a CQ of its own for
 // both directions, and memory for both.
 #pragma once

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Several processes: events across them, death at any moment, locks of the dead.
 #include <fcntl.h>
 #include <signal.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Limits of queues: full send, receive and completion queues, SRQ limit events, batches, busy
 // objects.
 #include <cerrno>

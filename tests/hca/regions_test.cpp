@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Regions beside plain registration: registered anew, of device memory, of all memory (implicit
 // on-demand paging), prefetched, counted from zero; and parent domains.
 #include <sys/mman.h>

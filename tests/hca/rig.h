@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Rig: the smallest set of verbs objects a test needs, and processes to run them in.
 //
 // A Rig owns everything it makes and destroys it in the right order. Every Rig of one process uses

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Random schedules against a model: several DCIs, RC and XRC queue pairs of several processes send,
 // write and wait in an order drawn from a seed. Every message arrives once, whole, and in the order
 // of its queue pair; every signalled request completes once, in order. A failing seed is printed

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Memory that a program has mapped shared and registers by its address: peers write its pages
 // directly.
 #include "hca/live/shared_pages.h"

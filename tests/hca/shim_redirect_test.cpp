@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Which paths the shim takes elsewhere, and where.
 #include "hca/shim/redirect.h"
 

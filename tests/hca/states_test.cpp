@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The life of a queue pair: transitions, flushing, stalls and retries, reset.
 #include <dlfcn.h>
 

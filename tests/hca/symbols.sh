@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Every name that rdma-core's libraries export, with its version, is exported by ours.
 # symbols.sh FOLDER-OF-OURS
 set -euo pipefail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Unreliable connections: messages and writes as over RC, and what is lost without a word.
 #include <cstring>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Memory windows of both types: keys of their own to a part of a region, with fewer rights, that
 // end when they are bound anew, invalidated from either side, or freed.
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // XRC between processes: one target for all of them, its creator's death, a receiver's, initiators'
 // at any moment, and that nothing of them is left.
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // XRC within one process: domains, shared receive queues, targets and their handles, every
 // operation, the errors of each, order over several receive queues.
 #include <fcntl.h>

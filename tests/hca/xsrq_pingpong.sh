@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
 # Debian's ibv_xsrq_pingpong over the adapter: a server and three clients that share an XRC domain,
 # so that the server's messages to one client travel through the others' targets, too.
 # xsrq_pingpong.sh PROGRAM FOLDER-OF-LIBIBVERBS

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Before MPI, in HPCC (LD_PRELOAD): how many updates its MPI RandomAccess loses by itself.
 //
 // Each rank has several receives from anybody under way and takes what MPI_Testany gives, the

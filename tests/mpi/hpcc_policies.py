@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Runs HPCC over Turnout under every policy, with a change of channel every 200 messages, and with
 every way of large messages.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Records HPCC over Turnout as a trace, plays it in virtual time, compares the messages of every pair.
 
     hpcc_replay.py BUILD_DIR [--ranks 8] [--order 1000]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Runs mpi4py's own test suite over libfabric providers and compares the tests that pass.
 
     mpi4py_suite.py --np 2 --np 4 --provider tcp --provider turnout [--lib BUILD/lib] [--only REGEX]

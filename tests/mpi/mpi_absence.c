@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* What MPI owes to a process that is outside of it, every message verified. Two processes or more;
  * any MPI library whose sends are local while the receiver computes.
  *

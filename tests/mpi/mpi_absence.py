@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """mpi_absence.c on PyPI's MPICH over Turnout's virtual adapter: processes that are outside of MPI while
 others send to them, leave, or have left.
 

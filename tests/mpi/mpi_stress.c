@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Message-passing without rest, every byte verified: random sizes, tags, wildcards, probes, all
  * ways of waiting, and collectives now and then. Any MPI library, two processes or more.
  *

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """mpi_stress.c on PyPI's MPICH over Turnout's virtual adapter: every message of every kind of service and
 change, verified by the program, and what the processes' reports must say of it.
 

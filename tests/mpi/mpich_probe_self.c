@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* Shows a fault of MPICH 5.0.2 that has nothing to do with the provider: MPI_Probe(MPI_ANY_SOURCE)
  * and the MPI_Recv(MPI_ANY_SOURCE) after it may see different messages when one of them comes from
  * the rank itself. MPICH keeps messages to oneself outside the network module; its probe asks the

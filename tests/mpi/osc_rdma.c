@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* One-sided communication of MPI, every value verified: windows of the program's memory and of
  * MPI's; Put, Get, Accumulate, Fetch_and_op, Compare_and_swap; epochs by fence, by post and start,
  * and by locks. Any MPI library, two processes or more.

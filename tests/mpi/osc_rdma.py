@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """osc_rdma.c on PyPI's Open MPI 5 over Turnout's virtual adapter: its osc/rdma reads, writes and swaps
 remote memory through an endpoint of btl/ofi, in the domain where mtl/ofi has its own for messages.
 

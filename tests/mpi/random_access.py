@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Whose are the errors that HPCC's MPI RandomAccess finds? Over Turnout, and over libfabric's tcp.
 
     random_access.py BUILD_DIR [--rounds 20] [--ranks 16] [--order 200] [--provider turnout ...]

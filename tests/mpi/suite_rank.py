@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """One rank of mpi4py's own test suite, with a record of every test that survives a crash or a hang.
 
 Started by mpi4py_suite.py under mpiexec: suite_rank.py RECORD_DIR TEST_DIR [options of mpi4py's

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """What users get wrong, as whole programs see it: a clear message that says what to do, never a hang,
 never a crash.
 

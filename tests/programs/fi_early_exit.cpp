@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // fi_early_exit: a client that connects, sends its last message and ends at once, as fabtests'
 // fi_rdm does. What it had sent arrives at the server in any case, even if the client is gone
 // before the server looks.

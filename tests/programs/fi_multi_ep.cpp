@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // fi_multi_ep: several endpoints in one domain of each of two processes, as fabtests' program of
 // this name has them. Memory is registered with the domain, before the first endpoint and after the
 // last, and its one key must be good through each endpoint of either side: messages from each to

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // FiNode: one reliable-datagram endpoint of a libfabric provider, for test programs and benchmarks.
 //
 // Owns fabric, domain, address vector, completion queue and endpoint, and closes them in order. One

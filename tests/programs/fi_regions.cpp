@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // fi_regions: many large messages one after the other between two processes, always from and into
 // other buffers, with runs of sends in one direction in between. Providers register such buffers
 // one by one; keys and whatever is remembered by them come round again, and nothing of an earlier

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // fi_stress: random checked traffic between processes over any libfabric provider, and what happens
 // to the others when one of them is killed.
 //

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """perftest over the virtual adapter: every operation, service and variant that perftest offers.
 
     perftest_table.py BUILD [--only REGEX] [--jobs N] [--markdown]

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """rdma-core's own tests (Debian's package rdma-core, run with pyverbs) on the virtual adapter.
 
     pyverbs_suite.py BUILD [--least N] [--markdown]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # cmake -DFOLDER=<folder> -P run_fresh.cmake -- COMMAND...: runs COMMAND with FOLDER made anew and empty.
 file(REMOVE_RECURSE "${FOLDER}")
 file(MAKE_DIRECTORY "${FOLDER}")

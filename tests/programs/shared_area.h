@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // SharedArea: what the processes of one test program share to start, to bound their windows and to
 // be watched. Lives in an anonymous shared mapping made before the fork; nothing of the library
 // under test is in it, so that the program does not depend on what it tests.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """`turnout top` of two processes that talk over Turnout.
 
     top_test.py BUILD_DIR [unittest's options]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Traffic: what every rank of a random test sends to every other, a function of the seed alone.
 //
 // Both ends of a pair generate the same stream, so the receiver knows what must come, to the byte,

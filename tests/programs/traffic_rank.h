@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // TrafficRank: one process of the random-traffic test. Sends its streams, posts receives of every
 // class in a shuffled order, and checks each message's order, length, tag, source, data and
 // contents.

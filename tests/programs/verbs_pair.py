@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """A server and a client of verbs programs, as perftest's and ucx_perftest's: started, met, and both ended."""
 import re
 import subprocess

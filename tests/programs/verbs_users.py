@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Libraries of others over verbs on the virtual adapter: UCX's rc_verbs and ud_verbs through ucx_perftest,
 libfabric's own verbs provider through fi_pingpong, and qperf, which waits for events unless it is told to poll.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The atomic calls: every way to make one, what is answered about them, what does not fit.
 #include <gtest/gtest.h>
 #include <rdma/fi_atomic.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Address vectors: what comes in is checked, what was removed is forgotten, indices stay.
 #include <gtest/gtest.h>
 

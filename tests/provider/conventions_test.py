@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """libfabric's conventions: settings that `fi_info -e` lists and FI_TURNOUT_* sets, lines in libfabric's
 log. On Debian's libfabric, and on the newer one of PyPI's MPICH where that is installed.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Completion queues: formats, layouts by API version, errors, waiting, several endpoints on one
 // queue.
 #include "provider/cq.h"

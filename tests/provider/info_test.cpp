@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the provider answers to the hints of MPI libraries and of programs that ask for too much.
 #include "provider/info.h"
 

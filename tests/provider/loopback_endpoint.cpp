@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "tests/provider/loopback_endpoint.h"
 
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A double of the messaging core: endpoints of one process that hand messages to each other.
 //
 // It implements turnout::Endpoint with the semantics that core/endpoint.h promises (matching in

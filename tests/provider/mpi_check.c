@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 /* An MPI program that uses what MPI libraries ask of a libfabric provider, with checks: sizes over
  * every protocol, any-source and probes, matched probes, synchronous sends, cancel, persistent
  * requests, one-sided windows, memory that comes and goes, collectives. Plain C and MPI-3, for any

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Untagged messages, multi-receive buffers, selective completion and completion levels.
 #include <gtest/gtest.h>
 

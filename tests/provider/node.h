@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Node: the libfabric objects of one process, made as a program makes them, for tests on the
 // double.
 #pragma once

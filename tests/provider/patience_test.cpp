@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Programs that poll in vain give the processor away now and then, and only they. sched_yield is
 // ours here: it counts.
 #include "provider/patience.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Process: one side of a test that runs two processes over the real provider, as libfabric loads
 // it.
 //

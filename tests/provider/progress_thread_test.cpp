@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The thread beside a program that makes progress when the program does not
 // (TURNOUT_PROGRESS_THREAD): two processes over libturnout-fi.so as libfabric loads it.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Remote memory, its registration, and counters.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Tagged messages: matching, peeks, claims, cancel, errors.
 #include <gtest/gtest.h>
 

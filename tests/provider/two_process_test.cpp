@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Two processes over libturnout-fi.so as libfabric loads it: data, order, errors, remote memory.
 #include <gtest/gtest.h>
 #include <rdma/fi_atomic.h>

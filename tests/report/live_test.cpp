@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What an endpoint tells a watcher, and when it does not.
 #include "core/report_live.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Reports as a job of several ranks leaves them.
 #pragma once
 

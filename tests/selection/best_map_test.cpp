@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The optimum: select_aqps against every map there is, and against a table for more sources.
 //
 // Silent sources cost polls and are kept all the same, so the comparisons leave them out.

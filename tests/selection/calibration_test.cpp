@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // From rounds of benchmarks to costs: medians, errors, knees.
 #include "core/selection/calibration.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Files of a device's costs: reading, refusing, printing, the built-in values.
 #include "core/selection/device_costs.h"
 

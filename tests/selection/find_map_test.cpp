@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // FIND_MAP against the paper's double loop, and the arithmetic of spec/aqps.md.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the selection is judged by: the paper's own double loop, and every map there is.
 //
 // Slow and plain on purpose. Pure functions.

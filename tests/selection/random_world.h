@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Random inputs of the selection: sources, limits, costs.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // select_aqps on random worlds: limits, purity, optimum, reasons.
 #include <gtest/gtest.h>
 

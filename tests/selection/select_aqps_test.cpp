@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // select_aqps by examples: what changes, what stays, and the reason of each line.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // select_turnout: what both ends' view changes, the oracle, properties.
 #include <gtest/gtest.h>
 

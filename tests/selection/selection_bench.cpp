@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // selection_bench: what one decision costs with 65,536 known sources, in processor time. No test.
 //
 //   selection_bench [SHAPE...]   even, zipf, few, steep: how many messages came from whom; none:

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Statistics against exact counts of every interval: error bounds, borders, bytes.
 #include "core/selection/statistics.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // T1-T4: which window is chosen, with which map, and what the state becomes.
 #include <gtest/gtest.h>
 

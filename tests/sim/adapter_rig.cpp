@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "tests/sim/adapter_rig.h"
 
 #include <gtest/gtest.h>

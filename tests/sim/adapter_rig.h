@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The rig of the tests that drive verbs on the virtual engine without the messaging core: a world,
 // processes with their adapters, queue pairs between them, completions with the time they came.
 //

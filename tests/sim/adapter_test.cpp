@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Single effects of the cost model on the profile connect-ib, against the published figures of
 // spec/cost-model.md: verbs calls only, no messaging core.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The experiments policies and clairvoyant on a runner that makes results up.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

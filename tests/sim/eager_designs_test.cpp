@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The memory of the second paper's designs (SC'06; claims E3 and E4): that of `srq` does not depend
 // on the number of processes, and a ring for each frequent peer is all that `ardma-srq` adds; that
 // of `ardma-sr` depends on the peers, and on who sends large messages (claim E2).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Each effect of DC's connections and of the context cache alone: the profile `ideal` with the
 // parameters of that effect, the difference to the picosecond.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Faults and errors on the virtual engine, each alone: loss, delay, out-of-order placement,
 // transport errors, refusals, targets that are gone, processes that die.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Receivers on the virtual engine, each effect alone: shared receive queues and their limit event,
 // receivers that are not ready, datagrams, atomics, the order of one queue pair's requests.
 #include <gtest/gtest.h>

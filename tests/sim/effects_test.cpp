@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Each effect of processor, PCIe, adapter, wire and set-up alone: the profile `ideal` with the
 // parameters of that effect, the difference to the picosecond. DC and the context cache are in
 // effects_context_test.cpp, receivers in effects_receive_test.cpp, faults in

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // GOAL schedules: the grammar, and that the order found can be played.
 #include "sim/goal.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Many sources and one receiver in virtual time: credits that know the receive queue is shared slow
 // the sources down before they find no receive.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Results kept in a folder: what they are of, reading back, damage, and several processes.
 #include "sim/kept_results.h"
 

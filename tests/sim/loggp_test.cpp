@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // With queue-pair contexts, DC's connections and set-up free, times agree with LogGP's closed forms
 // to the picosecond: o = processor.post at the sender and processor.entry at the receiver, L =
 // wire.hop, G = wire.rate over payload and header.

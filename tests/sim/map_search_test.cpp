@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The channel a simulation gives a direction, and the search for the best map, on the real core.
 #include "sim/experiments/map_search.h"
 

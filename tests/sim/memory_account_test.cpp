@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The account of real endpoints: as many objects as the program makes, as large as the profile says
 // they are; where it says nothing, as large as mlx5's driver makes them.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "tests/sim/mock_rank.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A small runtime behind sim/rank.h for tests of workloads: messages take one microsecond, nothing
 // else costs time. It checks what a program may not do: leave requests or messages behind, wait
 // twice, post a receive too short, keep more requests than it said.

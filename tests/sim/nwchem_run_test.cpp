@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The NWChem-like program over the real core: the array's sums are right, whatever carries the
 // operations and whatever the network loses.
 #include <gtest/gtest.h>

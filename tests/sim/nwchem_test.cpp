@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The NWChem-like program on the small runtime: its plan, and that everything is accounted for.
 #include "sim/workloads/nwchem.h"
 

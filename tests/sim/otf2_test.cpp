@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // OTF2 archives, written with libotf2 as Score-P writes them.
 #include "sim/otf2.h"
 

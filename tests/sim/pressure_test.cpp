@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The workloads that strain one side, on the real core and the modelled adapter: what hides behind
 // computation under each way of large messages, and that a flood keeps to the budget.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Profile files: what Turnout comes with loads and says where it comes from; what is wrong is
 // refused with the field named.
 #include "sim/profile_file.h"

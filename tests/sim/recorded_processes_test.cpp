@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Two processes over libturnout-fi.so with TURNOUT_TRACE: what they recorded makes a trace with
 // the messages that they exchanged.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Endpoints that record, in one process on the virtual adapter: what the layer above sees is what
 // it would see without, and what is written makes a trace.
 #include <gtest/gtest.h>

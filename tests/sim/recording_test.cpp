@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Recordings of processes and their merging into a trace.
 #include "sim/recording.h"
 

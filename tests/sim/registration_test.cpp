@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Kept registrations in virtual time: they save what registering costs, and whether one is found
 // depends on the simulated program only, not on where the simulator's memory lies.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What reports say of a run in virtual time: who sent when, and what a message cost on each
 // channel.
 #include "core/report.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Random schedules: a random program under random settings and faults, all drawn from one seed;
 // what must hold is checked while it runs (content, exactly once, MPI's order) and at its end
 // (budget, counts, everything freed).

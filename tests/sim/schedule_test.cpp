@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The messaging core under random schedules and faults in virtual time: a fixed set of seeds here,
 // without end in `make soak`. A seed that fails is played again by
 //   sim_soak --first SEED --count 1

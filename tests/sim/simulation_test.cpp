@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Programs in virtual time: they end, their messages arrive, equal seeds give equal runs.
 #include "sim/simulation.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Random schedules without end: `make soak`. Prints the seed and settings of every schedule that
 // breaks what must hold, and goes on; the exit code tells whether there was one.
 #include <fmt/format.h>

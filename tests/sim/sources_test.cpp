@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Who sends to a rank over time: positions, periods, groups and darkness by examples.
 #include "sim/sources.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Studies, their writers and the experiments on a runner that makes results up.
 #include "sim/study.h"
 

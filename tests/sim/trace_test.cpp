@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Traces: what is written is read back; what is wrong is refused with its line and field.
 #include "sim/trace.h"
 

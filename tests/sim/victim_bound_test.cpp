@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Connections that a limit makes, against naive models and against every choice of victims.
 #include "sim/victim_bound.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The registry, the options, and every pattern on a runtime that checks what programs may not do.
 #include "sim/workload.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // XRC on the virtual engine: domains by node, costs as RC's but for one context at the target,
 // refusals in their turn, deaths. Verbs calls only, no messaging core.
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "tests/verbs/bed.h"
 
 #include <arpa/inet.h>

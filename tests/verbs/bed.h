@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Bed: an adapter opened for one case of the conformance table, and the objects of that case, which
 // it destroys in the right order. Plain verbs, so that it runs on any libibverbs.
 //

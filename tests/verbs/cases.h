@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The cases of the conformance table, by topic. Each asks an adapter one thing and answers with
 // what it saw, in a few words that are the same whenever the behaviour is: no number, time or
 // address that the next run would change.

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """Compares how adapters behave with what tests/verbs/outcomes.tsv says, and tells of each difference between them.
 
     conformance.py BUILD_DIR                 the two profiles of the virtual adapter, and the page in docs/

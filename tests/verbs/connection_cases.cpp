@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // IBTA 9.7.5 to 9.7.8: receivers that are not ready, targets that do not answer, packet sequence.
 #include <fmt/format.h>
 #include <sys/wait.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // IBTA 9.8.3, 10.2.5: datagrams.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // IBTA 11.6.3, ibv_get_async_event(3), ibv_ack_cq_events(3): events, and who waits for them.
 #include <fmt/format.h>
 #include <poll.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // IBTA 9.3 to 9.4, ibv_post_send(3).
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // IBTA 9.7.4.1, 10.6 and 10.7, table 58 (what a responder answers with).
 #include <fmt/format.h>
 

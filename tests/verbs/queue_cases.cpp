@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // IBTA 10.8 to 10.10 and 11.6: limits of queues, their order, what becomes of what is in them.
 #include <fmt/format.h>
 

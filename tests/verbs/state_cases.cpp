@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // IBTA 10.3.1 and table 91 (as ibv_modify_qp(3) has it).
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // verbs_conform: asks an adapter, through whatever libibverbs it finds, how it behaves, and prints
 // the table of its answers. It judges nothing: tests/verbs/conformance.py compares the tables.
 //

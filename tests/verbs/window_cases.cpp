@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // IBTA 10.6.7: memory windows.
 #include <fmt/format.h>
 
