@@ -20,15 +20,6 @@ void count(const DirectionReport& direction, double* messages, double* bytes) {
   }
 }
 
-bool carried_anything(const EndpointReport& report) {
-  return std::any_of(report.peers.begin(), report.peers.end(), [](const PeerReport& peer) {
-    double messages = 0, bytes = 0;
-    count(peer.send, &messages, &bytes);
-    count(peer.receive, &messages, &bytes);
-    return messages > 0;
-  });
-}
-
 // One end's word on a direction between two endpoints.
 struct Told {
   std::uint64_t from = 0, to = 0;  // endpoints

@@ -80,19 +80,19 @@ std::optional<std::string> read_proc(const std::string& path, std::size_t most) 
   return content;
 }
 
-struct Process {
+struct ProcessStat {
   int parent = 0;
   std::uint64_t start = 0;  // clock ticks since boot
 };
 
 // proc(5), /proc/PID/stat: field 4 is the parent, field 22 the start; the name in parentheses
 // before them may hold anything.
-std::optional<Process> process(int pid) {
+std::optional<ProcessStat> process(int pid) {
   const std::optional<std::string> stat = read_proc(fmt::format("/proc/{}/stat", pid), 4096);
   if (!stat) return std::nullopt;
   const auto after_name = stat->rfind(')');
   if (after_name == std::string::npos) return std::nullopt;
-  Process result;
+  ProcessStat result;
   std::string_view rest = std::string_view(*stat).substr(after_name + 1);
   for (int field = 3; field <= 22 && !rest.empty(); ++field) {
     rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
@@ -111,7 +111,7 @@ std::string job_of_launching_process() {
   constexpr std::size_t kMostEnvironment = 4u << 20;
   int pid = ::getppid();
   for (int generation = 0; pid > 1 && generation < kMostGenerations; ++generation) {
-    const std::optional<Process> found = process(pid);
+    const std::optional<ProcessStat> found = process(pid);
     if (!found) break;
     const std::optional<std::string> environment =
         read_proc(fmt::format("/proc/{}/environ", pid), kMostEnvironment);

@@ -246,6 +246,17 @@ void optional_parts_from_json(const Reader& reader, EndpointReport* report, Stat
 
 }  // namespace
 
+bool carried_anything(const EndpointReport& report) {
+  for (const PeerReport& peer : report.peers) {
+    for (const auto* direction : {&peer.send, &peer.receive}) {
+      for (const ChannelSpan& span : direction->spans) {
+        if (span.messages > 0) return true;
+      }
+    }
+  }
+  return false;
+}
+
 std::string to_json(const EndpointReport& report) {
   Json peers = Json::array();
   for (const PeerReport& peer : report.peers) {

@@ -174,6 +174,8 @@ struct LauncherIdentity {
 };
 [[nodiscard]] LauncherIdentity launcher_identity();
 
+// Whether any message was counted, of either direction.
+[[nodiscard]] bool carried_anything(const EndpointReport& report);
 [[nodiscard]] std::string to_json(const EndpointReport& report);
 // Untrusted text. Errors: invalid, naming the field.
 [[nodiscard]] Result<EndpointReport> report_from_json(std::string_view text);

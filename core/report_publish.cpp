@@ -84,17 +84,6 @@ void print(const std::string& text) {
   static_cast<void>(write_all(STDERR_FILENO, text).ok());  // nobody else could be told
 }
 
-bool carried_anything(const EndpointReport& report) {
-  for (const PeerReport& peer : report.peers) {
-    for (const auto* direction : {&peer.send, &peer.receive}) {
-      for (const ChannelSpan& span : direction->spans) {
-        if (span.messages > 0) return true;
-      }
-    }
-  }
-  return false;
-}
-
 // rank-3.4711.0123456789abcdef.json: a process may have several endpoints.
 std::string file_name(const EndpointReport& report) {
   return fmt::format("rank-{}.{}.{:016x}{}", report.rank, report.pid, report.endpoint, kSuffix);

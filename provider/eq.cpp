@@ -11,7 +11,7 @@
 namespace turnout::provider {
 namespace {
 
-int close_queue(fid* f) {
+int close_event_queue(fid* f) {
   delete &EventQueue::of(f);
   return 0;
 }
@@ -68,7 +68,7 @@ const char* error_text(fid_eq*, int prov_errno, const void*, char* buffer, std::
 
 fi_ops eq_fid_ops = {
     .size = sizeof(fi_ops),
-    .close = close_queue,
+    .close = close_event_queue,
     .bind = kNotHere,
     .control = kNotHere,
     .ops_open = kNotHere,

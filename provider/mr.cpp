@@ -13,7 +13,7 @@
 namespace turnout::provider {
 namespace {
 
-struct Wanted {
+struct Registration {
   const iovec* memory;
   std::size_t count;
   std::uint64_t access;
@@ -56,7 +56,7 @@ fi_ops region_fid_ops = {
     .ops_set = kNotHere,
 };
 
-int check(const Wanted& wanted) {
+int check(const Registration& wanted) {
   if (wanted.memory == nullptr || wanted.count != 1) return -FI_EINVAL;  // mr_iov_limit is 1
   if (wanted.offset != 0) return -FI_EINVAL;
   if (wanted.flags != 0)
@@ -73,7 +73,7 @@ int check(const Wanted& wanted) {
   return 0;
 }
 
-int open_region(fid* f, const Wanted& wanted, fid_mr** mr) {
+int open_region(fid* f, const Registration& wanted, fid_mr** mr) {
   if (f->fclass != FI_CLASS_DOMAIN) return -FI_EINVAL;
   if (const int error = check(wanted)) return error;
   return contain([&] {

@@ -13,8 +13,8 @@ namespace turnout::sim {
 
 namespace {
 
-constexpr std::string_view kMagic = "turnout-recording";
-constexpr std::uint64_t kNewest = 2;  // 2: times, one-sided operations
+constexpr std::string_view kRecordingMagic = "turnout-recording";
+constexpr std::uint64_t kNewestRecording = 2;  // 2: times, one-sided operations
 constexpr std::uint64_t kAny64 = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t kAny32 = std::numeric_limits<std::uint32_t>::max();
 
@@ -25,7 +25,7 @@ class RecordingReader {
 
   Result<Recording> read() {
     const Result<std::uint64_t> version =
-        read_first_line(lines_, file_, kMagic, kNewest, "recording");
+        read_first_line(lines_, file_, kRecordingMagic, kNewestRecording, "recording");
     if (!version) return version.status();
     version_ = version.value();
     while (!ended_ && lines_.next()) {
@@ -225,7 +225,7 @@ class RecordingReader {
   std::unordered_map<std::uint32_t, std::size_t> sends_, receives_;
   std::set<std::size_t> dropped_;
   std::uint64_t events_ = 0;
-  std::uint64_t version_ = kNewest;
+  std::uint64_t version_ = kNewestRecording;
   std::int64_t latest_ = 0;  // time of the events so far
   bool ended_ = false;
 };

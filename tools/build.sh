@@ -23,6 +23,8 @@ fi
 printf '== building build/%s\n' "$preset"
 # Another clone of the repository finds what this one has compiled.
 export CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1
+# ccache keeps no object of a precompiled header without being told so.
+export CCACHE_SLOPPINESS=pch_defines,time_macros
 cmake --build --preset "$preset" "${@/#/--target=}" || fail \
   "building build/$preset failed; the first error is above." \
   "After a change of compiler or packages, 'make clean' and run this again."

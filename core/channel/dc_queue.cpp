@@ -4,14 +4,10 @@
 #include <fmt/format.h>
 
 #include "core/channel/path.h"
+#include "core/channel/queue_pair_limits.h"
 
 namespace turnout {
 namespace {
-
-// 7 retries for want of a receive mean "for ever": a slow receiver loses nothing.
-constexpr std::uint8_t kRnrRetryForever = 7;
-// READs in flight per queue pair; what mlx5 adapters offer (max_qp_rd_atom).
-constexpr std::uint8_t kMaxReads = 16;
 
 // Of a queue pair that has no destination of its own.
 ibv_ah_attr own_path(const verbs::Device& device) {

@@ -2,11 +2,10 @@
 #include "core/channel/rc_queue.h"
 
 #include "core/channel/path.h"
+#include "core/channel/queue_pair_limits.h"
 
 namespace turnout {
 namespace {
-constexpr std::uint8_t kMaxReads = 16;  // as in dc_queue.cpp
-constexpr std::uint8_t kRnrRetryForever = 7;
 // Records of inline writes hold nothing: few completions are enough. Below half the depth.
 constexpr std::uint32_t kSignalInlineEvery = 32;
 constexpr std::uint32_t kSignalBufferEvery = 8;

@@ -9,7 +9,7 @@
 
 namespace turnout {
 namespace {
-constexpr std::size_t kFirst = 1024;
+constexpr std::size_t kFirstCapacity = 1024;
 // Left to operations and messages nobody waits for, as of all that channels take.
 constexpr std::uint64_t kSpareShare = 8;
 }  // namespace
@@ -22,7 +22,7 @@ SentLog::SentLog(SentLog&& other) noexcept
       tail_(std::exchange(other.tail_, 0)) {}
 
 bool SentLog::grow(std::size_t bytes) noexcept {
-  const std::size_t capacity = std::max(kFirst, std::bit_ceil(tail_ - head_ + bytes));
+  const std::size_t capacity = std::max(kFirstCapacity, std::bit_ceil(tail_ - head_ + bytes));
   // Both blocks exist while one is copied to the other.
   if (!account_->reserve(MemoryKind::send_buffers, capacity, account_->budget() / kSpareShare)) {
     return false;

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "core/selection/policy.h"
+
 namespace turnout::selection {
 
 namespace {
@@ -15,8 +17,6 @@ namespace {
 // `rings` back to `none`. In the residual network each edge can be followed backwards while it
 // carries something.
 enum Node : std::uint8_t { none, dc, old_rc, new_rc, queue_pairs, rings, kNodes };
-
-constexpr double kNever = -std::numeric_limits<double>::infinity();
 
 struct Edge {
   double gain = kNever;

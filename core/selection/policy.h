@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,9 @@
 #include "core/selection/channel_kind.h"
 
 namespace turnout::selection {
+
+// The gain of what cannot be.
+inline constexpr double kNever = -std::numeric_limits<double>::infinity();
 
 // What a source told of its side; the policy `turnout` uses it.
 struct SenderHint {

@@ -12,13 +12,13 @@ namespace {
 using Entry = std::uint64_t;
 constexpr unsigned kPeerShift = 40;
 constexpr Entry kRing = Entry{1} << 39;
-constexpr Entry kMostMessages = kRing - 1;
+constexpr Entry kMessagesMask = kRing - 1;
 
 std::uint32_t peer_of(Entry e) {
   return static_cast<std::uint32_t>(e >> kPeerShift);
 }
 std::uint64_t messages_of(Entry e) {
-  return e & kMostMessages;
+  return e & kMessagesMask;
 }
 
 Entry entry(std::uint32_t peer, std::uint64_t messages, bool ring) {
@@ -74,7 +74,7 @@ void TimeSlots::count(std::uint32_t peer, std::uint64_t messages, bool has_ring)
     return;
   }
   std::vector<Entry>& heap = slot.entries;
-  const Entry e = entry(peer, std::min(messages, kMostMessages), has_ring);
+  const Entry e = entry(peer, std::min(messages, kMessagesMask), has_ring);
   std::uint64_t lost = messages - messages_of(e);
   if (heap.size() < most_sources_) {
     if (heap.size() == heap.capacity()) {
@@ -140,7 +140,7 @@ void TimeSlots::merge_with_next(std::size_t i) {
       both.push_back(*b++);
     } else {
       const std::uint64_t messages = messages_of(*a) + messages_of(*b);
-      both.push_back(entry(peer_of(*a), std::min(messages, kMostMessages), (*b & kRing) != 0));
+      both.push_back(entry(peer_of(*a), std::min(messages, kMessagesMask), (*b & kRing) != 0));
       lost = std::max(lost, messages - messages_of(both.back()));
       ++a, ++b;
     }

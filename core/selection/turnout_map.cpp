@@ -9,7 +9,6 @@ namespace turnout::selection {
 
 namespace {
 constexpr std::uint32_t kNobody = std::numeric_limits<std::uint32_t>::max();
-constexpr double kNever = -std::numeric_limits<double>::infinity();
 }  // namespace
 
 TurnoutSelector::Map TurnoutSelector::best_map() const {

@@ -13,7 +13,6 @@ namespace turnout::selection {
 
 namespace {
 
-constexpr double kNever = -std::numeric_limits<double>::infinity();
 // How much of a latency is waited for: a uniform part's deviation.
 const double kWaitedFor = 1 / std::sqrt(12.0);
 

@@ -12,10 +12,6 @@ using Lock = std::unique_lock<std::mutex>;
 
 namespace {
 
-int result(int error) {
-  return error == 0 ? 0 : failure(error);
-}
-
 // Runs a step under the lock, then waits for what it leads to if the identifier is synchronous.
 template <class Step>
 int run(Id& id, Step step) {

@@ -118,5 +118,9 @@ inline int failure(int error) {
   errno = error;
   return -1;
 }
+// What the library's functions return for an error number, 0 for none.
+inline int result(int error) {
+  return error == 0 ? 0 : failure(error);
+}
 
 }  // namespace turnout::cm

@@ -21,10 +21,6 @@ namespace {
 
 constexpr sa_family_t kFamilyIb = 27;  // Linux's AF_IB, in no header of C's library
 
-int result(int error) {
-  return error == 0 ? 0 : failure(error);
-}
-
 int family_error(const sockaddr* address) {
   if (address == nullptr) return EINVAL;
   if (address->sa_family == kFamilyIb) {

@@ -138,6 +138,10 @@ inline void expect_sequence(PacketSequence& sequence, std::uint32_t first) noexc
 }
 
 struct alignas(64) QpRecord {
+  [[nodiscard]] static constexpr std::uint64_t identity_of(std::uint32_t number, QpPhase phase) {
+    return std::uint64_t{number} << 8 | static_cast<std::uint64_t>(phase);
+  }
+
   // number (24 bits) << 8 | QpPhase: one load tells a peer whether this is still the QP it means.
   std::atomic<std::uint64_t> identity;
   std::atomic<Token> owner;

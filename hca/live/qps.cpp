@@ -14,13 +14,6 @@
 #include "hca/live/fork_guard.h"
 
 namespace turnout::hca {
-namespace {
-
-constexpr std::uint64_t identity_of(std::uint32_t number, QpPhase phase) {
-  return std::uint64_t{number} << 8 | static_cast<std::uint64_t>(phase);
-}
-
-}  // namespace
 
 std::uint32_t LiveEngine::reserve_qp() noexcept {
   const TableGuard guard(*fabric_);
@@ -114,7 +107,7 @@ Qp* LiveEngine::create_own(Context& context, ibv_qp_init_attr_ex& attr, QpKind k
     destroy_receive_queue(r.rq, qp->own_ring);
   }
   const std::uint32_t number = std::uint32_t{r.salt} << 16 | index;
-  r.identity.store(identity_of(number, QpPhase::reset), std::memory_order_release);
+  r.identity.store(QpRecord::identity_of(number, QpPhase::reset), std::memory_order_release);
 
   begin_qp(*qp, context, attr, kind, index, number);
   if (kind == QpKind::dci && (dc->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS) != 0) {
@@ -153,13 +146,14 @@ int LiveEngine::modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask) {
   if (to == QpPhase::err) {
     if (from != QpPhase::err) {
       while (static_cast<QpPhase>(identity & 0xff) != QpPhase::err &&
-             !r.identity.compare_exchange_weak(identity, identity_of(qp.number, QpPhase::err))) {
+             !r.identity.compare_exchange_weak(identity,
+                                               QpRecord::identity_of(qp.number, QpPhase::err))) {
       }
       wait_unused(0, qp.number, &qp);  // nothing may succeed behind the flush
       fail(qp, QpPhase::err);
     }
   } else if (to == QpPhase::reset) {
-    r.identity.store(identity_of(qp.number, QpPhase::reset), std::memory_order_seq_cst);
+    r.identity.store(QpRecord::identity_of(qp.number, QpPhase::reset), std::memory_order_seq_cst);
     wait_unused(0, qp.number, &qp);
     qp.queue.clear();
     qp.stalled.store(false, std::memory_order_release);
@@ -196,7 +190,8 @@ int LiveEngine::modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask) {
       qp.reachable = names_this_port(attr.ah_attr, context_of(qp.verbs.qp_base.context));
     }
     // A peer may have failed it meanwhile: then that stands.
-    if (!r.identity.compare_exchange_strong(identity, identity_of(qp.number, to))) return EINVAL;
+    if (!r.identity.compare_exchange_strong(identity, QpRecord::identity_of(qp.number, to)))
+      return EINVAL;
     if (qp.kind == QpKind::dct && to == QpPhase::rtr) qp.verbs.qp_base.qp_num = qp.number;
     if (to == QpPhase::rts && from == QpPhase::sqd) progress(qp);
     if (to == QpPhase::sqd && from == QpPhase::rts && (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0 &&

@@ -22,10 +22,6 @@
 namespace turnout::hca {
 namespace {
 
-constexpr std::uint64_t identity_of(std::uint32_t number, QpPhase phase) {
-  return std::uint64_t{number} << 8 | static_cast<std::uint64_t>(phase);
-}
-
 // The domain of this file, or the first free record. table_lock held.
 XrcdRecord* find_domain(const Fabric& fabric, const struct stat& file, XrcdRecord*& free) {
   free = nullptr;
@@ -148,7 +144,7 @@ Qp* LiveEngine::create_target(Context& context, const ibv_qp_init_attr_ex& attr)
     qp->handle = fabric_->add_xrc_handle(XrcHandleKind::target, number,
                                          reinterpret_cast<std::uint64_t>(qp.get()), context.async);
     if (qp->handle != kNone) {
-      r.identity.store(identity_of(number, QpPhase::reset), std::memory_order_release);
+      r.identity.store(QpRecord::identity_of(number, QpPhase::reset), std::memory_order_release);
       r.owner.store(kShared, std::memory_order_release);
     }
   }
@@ -219,7 +215,7 @@ int LiveEngine::change_target(const Qp& qp, QpRecord& r, const ibv_qp_attr& attr
   from = static_cast<QpPhase>(identity & 0xff);
   if (const int error = checked_phase(qp, from, attr, mask, to); error != 0) return error;
   if (to == QpPhase::err || to == QpPhase::reset) {
-    r.identity.store(identity_of(qp.number, to), std::memory_order_seq_cst);
+    r.identity.store(QpRecord::identity_of(qp.number, to), std::memory_order_seq_cst);
     wait_unused(0, qp.number);  // nothing succeeds from here on
     if (to == QpPhase::reset) {
       r.attr = {};
@@ -233,7 +229,8 @@ int LiveEngine::change_target(const Qp& qp, QpRecord& r, const ibv_qp_attr& attr
     if ((mask & IBV_QP_DEST_QPN) != 0) r.dest_qpn = attr.dest_qp_num;
     if ((mask & IBV_QP_RQ_PSN) != 0) expect_sequence(r.sequence, attr.rq_psn);
     // An initiator may have failed it meanwhile: then that stands.
-    if (!r.identity.compare_exchange_strong(identity, identity_of(qp.number, to))) return EINVAL;
+    if (!r.identity.compare_exchange_strong(identity, QpRecord::identity_of(qp.number, to)))
+      return EINVAL;
   }
   return 0;
 }
