@@ -30,7 +30,7 @@ Result<int> run(std::array<std::string, 4> words) {
   if (error != 0) {
     return Status{
         Code::system,
-        fmt::format("{} cannot be started: {}", words[0], std::generic_category().message(error)),
+        fmt::format("starting {} failed: {}", words[0], std::generic_category().message(error)),
         error};
   }
   int state = 0;
@@ -38,7 +38,8 @@ Result<int> run(std::array<std::string, 4> words) {
     if (errno == EINTR) continue;
     return Status{
         Code::system,
-        fmt::format("waiting for {}: {}", words[0], std::generic_category().message(errno)), errno};
+        fmt::format("waiting for {} failed: {}", words[0], std::generic_category().message(errno)),
+        errno};
   }
   return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
 }
@@ -46,7 +47,7 @@ Result<int> run(std::array<std::string, 4> words) {
 }  // namespace
 
 Status draw(const std::string& script, const std::string& data, const std::string& picture) {
-  if (script.empty()) return {Code::unsupported, "tools/plot.py, which draws, is not there"};
+  if (script.empty()) return {Code::unsupported, "tools/plot.py not found; it draws the plot"};
   // The first Python of the PATH may be one without the system's packages.
   for (const char* const python : {"python3", "/usr/bin/python3"}) {
     const Result<int> status = run({python, script, data, picture});
@@ -55,7 +56,11 @@ Status draw(const std::string& script, const std::string& data, const std::strin
     if (status.value() == kNoMatplotlib || status.value() == kNoProgram) continue;
     return {Code::system, fmt::format("{} {} {} {} failed", python, script, data, picture)};
   }
-  return {Code::unsupported, "python3 has no matplotlib (Debian: python3-matplotlib)"};
+  return {
+      Code::unsupported,
+      fmt::format("drawing {} failed: no python3 with matplotlib found; install the Debian package "
+                  "python3-matplotlib, or run \"python3 -m pip install matplotlib\"",
+                  picture)};
 }
 
 }  // namespace turnout::sim

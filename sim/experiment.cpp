@@ -15,6 +15,22 @@
 
 namespace turnout::sim {
 
+namespace {
+
+std::string_view name_of(Plot::Kind kind) {
+  switch (kind) {
+    case Plot::Kind::bars:
+      return "bars";
+    case Plot::Kind::dots:
+      return "dots";
+    case Plot::Kind::lines:
+      break;
+  }
+  return "lines";
+}
+
+}  // namespace
+
 std::span<const Experiment> experiments() {
   static const std::vector<Experiment> all = [] {
     std::vector<Experiment> list = latency_experiments();
@@ -41,7 +57,7 @@ Result<const Experiment*> find_experiment(std::string_view name) {
   }
   const std::string_view near = value::nearest_name(name, names);
   return Status{Code::invalid,
-                fmt::format("no experiment is called \"{}\"{} Known: {}", name,
+                fmt::format("unknown experiment \"{}\"{} Available: {}", name,
                             near.empty() ? "." : fmt::format("; did you mean {}?", near),
                             fmt::join(names, ", "))};
 }
@@ -54,7 +70,7 @@ std::string to_json(std::span<const Plot> plots) {
     for (const Plot::Series& s : plot.series) {
       Json x = Json::array(), y = Json::array();
       for (const auto& [at, value] : s.points) {
-        x.push_back(at);
+        x.push_back(at);  // null if infinite
         y.push_back(value);
       }
       series.push_back({{"name", s.name},
@@ -62,11 +78,21 @@ std::string to_json(std::span<const Plot> plots) {
                         {"x", std::move(x)},
                         {"y", std::move(y)}});
     }
-    list.push_back({{"title", plot.title},
+    Json limits = Json::array(), brackets = Json::array();
+    for (const Plot::Limit& l : plot.limits) limits.push_back({{"at", l.at}, {"text", l.text}});
+    for (const Plot::Bracket& b : plot.brackets) {
+      brackets.push_back({{"series", b.series}, {"from", b.from}, {"to", b.to}, {"text", b.text}});
+    }
+    list.push_back({{"kind", name_of(plot.kind)},
+                    {"title", plot.title},
                     {"x_label", plot.x_label},
                     {"y_label", plot.y_label},
                     {"x_log", plot.x_log},
                     {"y_log", plot.y_log},
+                    {"unit", plot.unit},
+                    {"rows", plot.rows},
+                    {"limits", std::move(limits)},
+                    {"brackets", std::move(brackets)},
                     {"series", std::move(series)}});
   }
   return Json{{"format", 1}, {"plots", std::move(list)}}.dump(1, ' ', false,
@@ -88,11 +114,11 @@ Result<Written> write_experiment(const std::string& folder, std::string_view nam
     }
     if (written.plot_skipped.empty()) {
       written.files.push_back(base + ".svg");
-      picture = fmt::format("![{}]({}.svg)\n", name, name);
+      picture = fmt::format("![{0}: {1}]({0}.svg)\n", name, result.plots.front().title);
     } else {
       picture = fmt::format(
           "The data of the plot are in {0}.json; `tools/plot.py {0}.json {0}.svg` draws "
-          "them, with matplotlib\n(Debian: python3-matplotlib).\n",
+          "them with matplotlib\n(Debian: python3-matplotlib).\n",
           name);
     }
   }

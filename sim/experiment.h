@@ -20,15 +20,35 @@
 
 namespace turnout::sim {
 
+// tools/plot.py draws it; a series has the colour and marker of its name up to the first comma.
 struct Plot {
+  // lines: curves. bars: horizontal, a point is (length, row). dots: a point is (value, row); those
+  // of a series in one row are joined, and an infinite value is marked as a failed run.
+  enum class Kind { lines, bars, dots };
   struct Series {
     std::string name;
     std::vector<std::pair<double, double>> points;
     bool from_paper = false;  // drawn dashed
   };
+  struct Limit {  // a line across the bars
+    double at = 0;
+    std::string text;
+  };
+  struct Bracket {  // of lines: a difference at one x, in the colour of a series
+    std::string series;
+    double from = 0, to = 0;
+    std::string text;
+  };
   std::string title, x_label, y_label;
   bool x_log = false, y_log = false;
   std::vector<Series> series;
+  Kind kind = Kind::lines;
+  std::vector<std::string> rows{};  // names of bars and dots, the first on top
+  std::vector<Limit> limits{};
+  std::vector<Bracket> brackets{};
+  // How values are written: "B": bytes, in KiB and so on; "KB": the AQPS paper's kilobytes; empty:
+  // as they are.
+  std::string unit{};
 };
 
 struct ExperimentOptions {

@@ -24,9 +24,8 @@ std::uint64_t step(const TraceEvent& event, TraceAxis axis) {
 Status nothing_to_take(std::uint32_t rank, TraceAxis axis) {
   return {Code::invalid,
           axis == TraceAxis::time
-              ? fmt::format("rank {} has no times in this trace: use its events as the axis", rank)
-              : fmt::format("rank {} computes nothing in this trace: use its events as the axis",
-                            rank)};
+              ? fmt::format("rank {} has no times in this trace; use --axis events", rank)
+              : fmt::format("rank {} computes nothing in this trace; use --axis events", rank)};
 }
 
 }  // namespace
@@ -39,8 +38,8 @@ TraceAxis usual_axis(const Trace& trace, std::uint32_t rank) noexcept {
 
 Result<Arrivals> arrivals_of_trace(const Trace& trace, std::uint32_t rank, TraceAxis axis) {
   if (rank >= trace.ranks()) {
-    return Status{Code::invalid, fmt::format("rank {}: the trace has ranks 0 to {}", rank,
-                                             trace.ranks() == 0 ? 0 : trace.ranks() - 1)};
+    return Status{Code::invalid, fmt::format("rank {} is not in the trace, which has ranks 0 to {}",
+                                             rank, trace.ranks() == 0 ? 0 : trace.ranks() - 1)};
   }
   const std::vector<TraceEvent>& events = trace.programs[rank];
   const bool timed = axis == TraceAxis::time;
@@ -54,7 +53,7 @@ Result<Arrivals> arrivals_of_trace(const Trace& trace, std::uint32_t rank, Trace
   Arrivals arrivals;
   arrivals.sources = trace.ranks();
   if (axis == TraceAxis::events) {
-    arrivals.axis = fmt::format("events of rank {}, one after the other", rank);
+    arrivals.axis = fmt::format("event number of rank {}", rank);
     arrivals.length = static_cast<double>(length);
   } else {
     arrivals.axis = timed ? fmt::format("time of rank {}", rank)
@@ -98,13 +97,14 @@ Result<SourceGrid> SourceGrid::make(const Arrivals& arrivals, std::uint32_t peri
   grid.cells_.resize(std::size_t{grid.periods_} * grid.groups_);
   for (const Arrivals::Batch& batch : arrivals.batches) {
     if (batch.source >= arrivals.sources) {
-      return Status{Code::invalid, fmt::format("a message of source {}: there are {}", batch.source,
-                                               arrivals.sources)};
+      return Status{Code::invalid, fmt::format("message of source {}: only {} sources",
+                                               batch.source, arrivals.sources)};
     }
     if (!(batch.begin >= 0 && batch.begin <= batch.end && batch.end <= 1)) {
-      return Status{Code::invalid, fmt::format("messages from {} to {}: expected positions from 0 "
-                                               "to 1, the beginning first",
-                                               batch.begin, batch.end)};
+      return Status{
+          Code::invalid,
+          fmt::format("messages from {} to {}: expected positions from 0 to 1, start before end",
+                      batch.begin, batch.end)};
     }
     grid.add(batch);
   }
@@ -189,7 +189,8 @@ std::string to_plot_json(const SourceGrid& grid, const Arrivals& arrivals,
       {"x_to", arrivals.length},
       {"y_from", 0},
       {"y_to", sources},
-      {"scale_label", fmt::format("messages received in one of {} periods", grid.periods())},
+      {"scale_label",
+       fmt::format("messages per cell, log scale\n(cell: 1/{} of the x axis)", grid.periods())},
       {"ticks", std::move(ticks)},
       {"darkness", std::move(rows)}};
   return Json{{"format", 1}, {"plots", Json::array({plot})}}.dump(-1, ' ', false,

@@ -81,8 +81,8 @@ std::string agreement(double pairs_off, double table_off, double row) {
     return "**no**";
   }
   if (less == 0 && table_off == 0) return "exact";
-  if (less <= 1) return "exact, without itself";
-  return fmt::format("exact, without itself and {} without RC", less - 1);
+  if (less <= 1) return "exact except for the self-connection";
+  return fmt::format("exact except for the self-connection and {} peers without RC", less - 1);
 }
 
 // Figure 8: its two parts and their sum, the paper's beside what the account of rank 0 has.
@@ -207,7 +207,7 @@ class Claims {
                                        : each * static_cast<double>(paper::sigma(kLargest)) *
                                              kLargest / static_cast<double>(paper::kKB);
     const std::string how =
-        n == kLargest ? "run" : fmt::format("{:g} B an entry and process, {}", each, run);
+        n == kLargest ? "run" : fmt::format("{:g} B per entry and process, {}", each, run);
     add("A6", "statistics at 2^16", "87 MB", paper::print(table), how,
         std::lround(table / 1000) == 87);
     // The paper's own parts add up to 271.5 MB, with one queue pair more to 272.9.
@@ -257,7 +257,7 @@ std::string buffers_table(const Measured& measured, const Settings& settings) {
 std::string others_table(const Measured& measured) {
   std::vector<std::vector<std::string>> rows = {{"policy", "processes", "queue pairs", "statistics",
                                                  "decisions", "rings", "posted receives",
-                                                 "peak of all kinds"}};
+                                                 "total peak"}};
   for (const auto& [policy, sizes] : measured) {
     for (const auto& [n, h] : sizes) {
       rows.push_back({policy, fmt::format("{}", n), value::human_bytes(h.queue_pairs),
@@ -269,26 +269,33 @@ std::string others_table(const Measured& measured) {
   return markdown_table(rows);
 }
 
+Plot::Series ours_of(const std::string& policy, const Sizes& sizes) {
+  Plot::Series series{policy + ", ours", {}, false};
+  for (const auto& [n, h] : sizes) {
+    series.points.emplace_back(n, kilobytes(h.queue_pairs + h.statistics));
+  }
+  return series;
+}
+
 Plot make_plot(const Measured& measured) {
   Plot plot;
   plot.title = "Queue pairs and statistics of one process";
   plot.x_label = "processes";
-  plot.y_label = "KB";
+  plot.y_label = "memory (MB = 1000 KB, as in the paper)";
+  plot.unit = "KB";
   plot.x_log = plot.y_log = true;
-  for (const char* const policy : {"dc-rdma-od", "rc-rdma-od", "aqps"}) {
+  // From the topmost line to the lowest.
+  for (const char* const policy : {"rc-rdma-od", "aqps", "dc-rdma-od"}) {
     Plot::Series series{fmt::format("{}, paper", policy), {}, true};
     for (std::uint32_t n = 8; n <= kLargest; n *= 2) {
       const double table = std::string_view(policy) == "aqps" ? paper::statistics(n) : 0;
       series.points.emplace_back(n, *paper_queue_pairs(policy, n) + table);
     }
     plot.series.push_back(std::move(series));
+    if (measured.contains(policy)) plot.series.push_back(ours_of(policy, measured.at(policy)));
   }
   for (const auto& [policy, sizes] : measured) {
-    Plot::Series series{policy + ", ours", {}, false};
-    for (const auto& [n, h] : sizes) {
-      series.points.emplace_back(n, kilobytes(h.queue_pairs + h.statistics));
-    }
-    plot.series.push_back(std::move(series));
+    if (!paper_queue_pairs(policy, kLargest)) plot.series.push_back(ours_of(policy, sizes));
   }
   return plot;
 }
@@ -336,24 +343,22 @@ Result<Holdings> measure(const ExperimentOptions& options, const NamedValues& se
 
 std::string what_was_run(const std::vector<std::uint32_t>& sizes, bool table_known) {
   std::string text = fmt::format(
-      "Every process sends to rank 0, which makes what its policy makes. Under `aqps` waves of 26 "
-      "sources (h)\nthen send 1536 messages each and compute: the channels are given to the next "
-      "wave before the last has\nlet go of its queue pairs, until there are 128 of them; {} "
-      "sources are "
-      "hot in all, so that the limit is\nmet, not the number of sources. Run: up to {} "
-      "processes{}.\n",
+      "Every process sends to rank 0, which sets up channels according to its policy. Under "
+      "`aqps`, waves of 26\nsources (h) then send 1536 messages each and compute. Channels go to "
+      "the next wave before the previous one\nhas released its queue pairs, until there are 128 of "
+      "them. {} sources are busy in total, more than that\nlimit. Run with up to {} processes{}.\n",
       shape_of("aqps").wave * shape_of("aqps").waves, *std::max_element(sizes.begin(), sizes.end()),
       *std::max_element(sizes.begin(), sizes.end()) >= kLargest
           ? ""
-          : ". 65536, the paper's\nlargest, lies on the exact line of those; `--sizes 65536` runs "
-            "it, at a cost that grows with the square");
+          : ".\nThe paper's largest number, 65536, is extrapolated: all sizes run lie exactly on "
+            "one line. `--sizes 65536`\nruns it, at a cost that grows quadratically");
   text +=
-      "The paper counts n connections, one of them to oneself; a process of ours has none to "
-      "itself, "
-      "so while\nthe number of processes limits them there is one RC queue pair (1424 KB) less.\n";
+      "The paper counts n connections, including one from the process to itself. Ours has no such "
+      "connection, so it\nhas one RC queue pair (1424 KB) less as long as the number of processes "
+      "is the limit.\n";
   if (!table_known) {
     text +=
-        "This build has no table of sigma entries for each process: only queue pairs are compared "
+        "This build has no per-process table of sigma entries, so only queue pairs are compared "
         "under `aqps`.\n";
   }
   return text;
@@ -362,8 +367,7 @@ std::string what_was_run(const std::vector<std::uint32_t>& sizes, bool table_kno
 Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& runner) {
   if (!options.options.empty()) {
     return Status{Code::invalid,
-                  fmt::format("aqps-memory: --option {}: the experiment has a program of its own, "
-                              "without options",
+                  fmt::format("aqps-memory: --option {}: this experiment takes no workload options",
                               options.options.front().first)};
   }
   const Result<std::vector<std::string>> policies =
@@ -391,27 +395,25 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   const bool table_known = has_setting(kSigma);
   std::string page = fmt::format(
       "# aqps-memory\n\nMemory of one process by number of processes [AQPS 4.2, Table 4, figure "
-      "8].\nThe paper's units: KB = 1024 B, MB = 1000 KB, GB = 10^6 KB (claim A7). Every number of "
-      "ours is the peak of a\nline in the account of rank 0's real endpoint. How large one queue "
-      "pair is comes from the profile\n(`memory.*` of `turnout sim --show-profile {}`), as its "
-      "cost "
-      "does; how many there are, from the endpoint.\nNothing was fitted: these are counts of "
-      "bytes, "
-      "not times.\n\n",
+      "8]. Units are the paper's: KB = 1024\nB, MB = 1000 KB, GB = 10^6 KB (claim A7). Our numbers "
+      "are peaks in the memory account of rank 0's endpoint,\nwhich is Turnout's own code. The "
+      "size of a queue pair comes from the profile (`memory.*` in\n`turnout sim --show-profile "
+      "{}`), the number of queue pairs from the endpoint. Nothing was fitted: these are\nbyte "
+      "counts, not times.\n\n",
       options.profile.name);
   page += fmt::format("## Figure 8\n\n{}\n{}\n{{plot}}\n\n", what_was_run(sizes, table_known),
                       figure_table(measured, table_known));
   page += fmt::format("## The claims\n\n{}\n", Claims(measured, table_known).table());
-  page += fmt::format("## Rings and receives, which figure 8 leaves out\n\n{}\n",
-                      buffers_table(measured, used));
   page +=
-      fmt::format("## All of rank 0\n\nPeaks, in powers of two.\n\n{}\n", others_table(measured));
-  page += fmt::format("## The paper's numbers from its own table\n\n{}\n", checks_table());
+      fmt::format("## Rings and receives (not in figure 8)\n\n{}\n", buffers_table(measured, used));
+  page += fmt::format("## Total memory of rank 0\n\nPeaks, in binary units.\n\n{}\n",
+                      others_table(measured));
+  page += fmt::format("## The paper's numbers recomputed from its Table 4\n\n{}\n", checks_table());
   page += fmt::format("## How it was run\n\n{}",
                       how_it_was_run("aqps-memory", options, options.options, settings));
   page += kSettingsOfPaper;
   page += fmt::format(
-      "`dc-rdma-od` has 28 DC queue pairs for data, `aqps` decides every millisecond{}.\n",
+      "`dc-rdma-od` uses 28 DC queue pairs for data; `aqps` decides once per millisecond{}.\n",
       table_known ? " and keeps sigma(n) entries of statistics" : "");
   return ExperimentResult{std::move(page), {make_plot(measured)}};
 }

@@ -91,8 +91,8 @@ std::size_t fullest(const Outcome& outcome) {
 
 std::string peaks_table(const std::vector<Row>& rows) {
   std::vector<std::vector<std::string>> table = {
-      {"policy", "processes", "budget", "messages", "largest peak", "of rank", "of the budget",
-       "peak of rank 0", "all peaks together", "ends after", "below the budget"}};
+      {"policy", "processes", "budget", "messages", "largest peak", "at rank", "share of budget",
+       "peak at rank 0", "sum of all peaks", "run time", "within budget"}};
   for (const Row& row : rows) {
     const Outcome& o = row.outcome;
     const std::size_t rank = fullest(o);
@@ -114,9 +114,9 @@ std::string peaks_table(const std::vector<Row>& rows) {
 }
 
 std::string channels_table(const std::vector<Row>& rows) {
-  std::vector<std::vector<std::string>> table = {{"policy", "processes", "budget", "DC-sendrecv",
-                                                  "DC-RDMA", "RC-RDMA", "RC queue pairs of rank 0",
-                                                  "of all", "refusals of rank 0"}};
+  std::vector<std::vector<std::string>> table = {
+      {"policy", "processes", "budget", "DC-sendrecv", "DC-RDMA", "RC-RDMA",
+       "RC queue pairs of rank 0", "RC queue pairs of all ranks", "refusals at rank 0"}};
   for (const Row& row : rows) {
     const auto sent = [&](std::string_view channel) {
       for (const Channels& c : row.outcome.channels) {
@@ -157,16 +157,35 @@ std::string kinds_table(const std::vector<Row>& rows) {
 }
 
 Plot make_plot(const std::vector<Row>& rows) {
-  Plot plot{"Peak of rank 0", "processes", "bytes", true, true, {}};
+  Plot plot;
+  plot.kind = Plot::Kind::bars;
+  plot.title = "Peak memory of rank 0";
+  plot.x_label = "memory, log scale";
+  plot.x_log = true;
+  plot.unit = "B";
+  const bool same_size = rows.front().ranks == rows.back().ranks;
+  if (same_size) plot.title += fmt::format(", {} processes", rows.front().ranks);
+  plot.title += " (modelled)";
   for (const Row& row : rows) {
     const std::string series = row.policy + (row.limited ? "" : ", no budget");
-    auto at = std::find_if(plot.series.begin(), plot.series.end(),
-                           [&](const Plot::Series& s) { return s.name == series; });
-    if (at == plot.series.end()) {
-      plot.series.push_back({series, {}, false});
-      at = plot.series.end() - 1;
+    plot.series.push_back({series,
+                           {{static_cast<double>(row.outcome.reports.front().peak),
+                             static_cast<double>(plot.rows.size())}},
+                           false});
+    plot.rows.push_back(fmt::format("{}{}{}", row.policy,
+                                    same_size ? "" : fmt::format(", {}", row.ranks),
+                                    row.limited ? "" : ", no budget:\nRC to every peer"));
+    const auto budget = static_cast<double>(row.outcome.budget);
+    const bool known = std::any_of(plot.limits.begin(), plot.limits.end(),
+                                   [&](const Plot::Limit& l) { return l.at == budget; });
+    if (row.limited && !known) {
+      constexpr std::uint64_t kMega = 1'000'000;
+      plot.limits.push_back(
+          {budget, row.outcome.budget % kMega == 0
+                       ? fmt::format("budget: {} MB ({})", row.outcome.budget / kMega,
+                                     bytes(row.outcome.budget))
+                       : fmt::format("budget: {}", bytes(row.outcome.budget))});
     }
-    at->points.emplace_back(row.ranks, static_cast<double>(row.outcome.reports.front().peak));
   }
   return plot;
 }
@@ -196,28 +215,25 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
     }
   }
   std::string page = fmt::format(
-      "# budget\n\nRank 0 sends to all others round robin (onetoall), {} messages to each unless "
-      "an "
-      "option says otherwise,\nunder a budget of memory for each process "
-      "(`TURNOUT_MEMORY_BUDGET`). "
-      "Then, under `rc-rdma-od` without a budget\nor any other limit, {} messages to one after the "
-      "other: what a connection to everyone takes.\nEvery peak is that of the account of a real "
-      "endpoint, which asks before it allocates; it is kept at each\nreservation, so none is "
-      "missed. "
-      "How large one queue pair is comes from the profile (`memory.*`).\n\n{}\n",
+      "# budget\n\nRank 0 sends to all others round robin (onetoall), {} messages to each by "
+      "default, within a memory budget\nper process (`TURNOUT_MEMORY_BUDGET`). Then, under "
+      "`rc-rdma-od` with no budget and no other limit, it sends\n{} messages to each peer in turn, "
+      "which shows the memory of a connection to every peer. The peaks come from\nthe memory "
+      "account of Turnout's endpoint. The account is updated at every reservation, before "
+      "the\nallocation, so it misses no peak. The size of a queue pair comes from the profile "
+      "(`memory.*`).\n\n{}\n",
       kEach, kFirst, provenance(options.profile));
   page += fmt::format("## Peaks\n\n{}\n{{plot}}\n\n", peaks_table(rows));
   page +=
-      fmt::format("## What was used\n\nMessages by channel, the end's barrier included.\n\n{}\n",
+      fmt::format("## Channels used\n\nMessages by channel, including the final barrier.\n\n{}\n",
                   channels_table(rows));
-  page += fmt::format("## Rank 0 by kind\n\nPeaks of each kind, in powers of two.\n\n{}\n",
+  page += fmt::format("## Memory of rank 0 by kind\n\nPeak of each kind, in binary units.\n\n{}\n",
                       kinds_table(rows));
   page += fmt::format("## How it was run\n\n{}",
                       how_it_was_run("budget", options, options.options, settings));
   page += fmt::format(
-      "\nThe interval is {} us for each process (`--set interval=` gives another): some 20 "
-      "decisions "
-      "are made\nwhile the program runs, and ask for what they find worth it.\n",
+      "\nThe decision interval is {} us times the number of processes (`--set interval=` changes "
+      "it), which gives some\n20 decisions per run.\n",
       kIntervalPerRank);
   return ExperimentResult{std::move(page), {make_plot(rows)}};
 }
@@ -225,7 +241,7 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
 }  // namespace
 
 std::vector<Experiment> budget_experiments() {
-  return {{"budget", "onetoall within 32 MB for each process, and what it takes without", run}};
+  return {{"budget", "onetoall within 32 MB per process, and its memory without a budget", run}};
 }
 
 }  // namespace turnout::sim

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "base/value.h"
 #include "sim/experiments/comparison_runs.h"
@@ -48,9 +49,11 @@ Result<Optimum> optimum_of(const ComparedLine& line, const ExperimentOptions& op
   return optimum;
 }
 
-std::string ratio_of(const ComparedLine& line, const Optimum& optimum, const std::string& policy) {
+std::optional<double> ratio_of(const ComparedLine& line, const Optimum& optimum,
+                               const std::string& policy) {
   const std::optional<double> time = line.time(policy);
-  return !time || optimum.time <= 0 ? "failed" : fmt::format("{:.2f}", *time / optimum.time);
+  if (!time || optimum.time <= 0) return std::nullopt;
+  return *time / optimum.time;
 }
 
 using Lines = std::vector<std::pair<const ComparedLine*, Optimum>>;
@@ -63,7 +66,10 @@ std::string ratios(const Lines& lines, std::uint32_t ranks,
     if (line->ranks != ranks) continue;
     std::vector<std::string> row = {std::string(line->scenario->title), line->budget,
                                     fmt::format("{:.3f} ms", optimum.time / 1e9)};
-    for (const std::string& policy : policies) row.push_back(ratio_of(*line, optimum, policy));
+    for (const std::string& policy : policies) {
+      const std::optional<double> ratio = ratio_of(*line, optimum, policy);
+      row.push_back(ratio ? fmt::format("{:.2f}", *ratio) : "failed");
+    }
     rows.push_back(std::move(row));
   }
   return markdown_table(rows);
@@ -78,13 +84,12 @@ std::string summary(const Lines& lines, const std::vector<std::uint32_t>& sizes,
       double logs = 0, worst = 0;
       std::size_t ran = 0, below = 0;
       for (const auto& [line, optimum] : lines) {
-        const std::optional<double> time = line->time(policy);
-        if (line->ranks != ranks || !time || optimum.time <= 0) continue;
-        const double ratio = *time / optimum.time;
+        const std::optional<double> ratio = ratio_of(*line, optimum, policy);
+        if (line->ranks != ranks || !ratio) continue;
         ++ran;
-        logs += std::log(ratio);
-        worst = std::max(worst, ratio);
-        if (ratio < 1.1) ++below;
+        logs += std::log(*ratio);
+        worst = std::max(worst, *ratio);
+        if (*ratio < 1.1) ++below;
       }
       if (ran == 0) continue;
       rows.push_back({policy, fmt::format("{}", ranks),
@@ -97,9 +102,9 @@ std::string summary(const Lines& lines, const std::vector<std::uint32_t>& sizes,
 
 // What was found for each part.
 std::string maps(const Lines& lines, std::uint32_t ranks) {
-  std::vector<std::vector<std::string>> rows = {{"workload", "budget", "part", "begun with",
-                                                 "time / time of that", "DC-sendrecv", "DC-RDMA",
-                                                 "RC-RDMA", "DC initiators", "maps played"}};
+  std::vector<std::vector<std::string>> rows = {{"workload", "budget", "part", "starting map",
+                                                 "time / time of start", "DC-sendrecv", "DC-RDMA",
+                                                 "RC-RDMA", "DC initiators", "maps simulated"}};
   for (const auto& [line, optimum] : lines) {
     if (line->ranks != ranks) continue;
     for (const auto& [part, found] : optimum.parts) {
@@ -120,35 +125,32 @@ std::string page_of(const Lines& lines, const std::vector<std::uint32_t>& sizes,
                     const std::vector<std::string>& policies, const ExperimentOptions& options,
                     std::uint32_t simulations) {
   std::string page = fmt::format(
-      "# clairvoyant\n\nThe time of each policy divided by what a clairvoyant needs, who knows "
-      "each part of a workload\nbeforehand: all channels stand before the part begins, and none "
-      "changes in it. Budgets are the same.\n\n{}\n"
-      "The clairvoyant's maps are the best that a search found, which plays maps on the same "
-      "model: "
-      "from the best\nof seven starts (all on DC-sendrecv, all on DC-RDMA, RC-RDMA as far as "
-      "memory goes with the rest on one\nor the other, the selections of AQPS and turnout given "
-      "the true counts), with 4, 12 or 28 initiators, by\nchanges of groups of directions (into a "
-      "rank, out of one, over one distance) and of single ones, the\nbusiest first, at most {} "
-      "maps a part. It bounds the best map's time from above; no map is proved to be\nthe best. "
-      "A part is shortened to about 20,000 messages while maps are compared, and the best map and "
-      "the\nbest start are then measured at full length.\n\n"
-      "Policies pay for choosing and for setting up inside the timed part, where the workload has "
-      "no warm-up.\n\n## In all\n\n{}\n",
+      "# clairvoyant\n\nThe time of each policy divided by that of a clairvoyant policy, which has "
+      "each part of a workload in\nadvance: all channels are in place before the part begins, and "
+      "none changes during it. Budgets are the same.\n\n{}\nThe clairvoyant maps are the best that "
+      "a search found by simulating maps on the same model. The search\nstarts from the best of "
+      "seven maps (all on DC-sendrecv; all on DC-RDMA; RC-RDMA up to the memory limit, with\nthe "
+      "rest on one or the other; the selections of AQPS and turnout from the true counts), with 4, "
+      "12 or 28\ninitiators. It then changes groups of directions (into a rank, out of a rank, "
+      "over one distance) and single\nones, the busiest first, with at most {} maps per part. The "
+      "result is an upper bound on the best map's time;\nno map is proved optimal. Parts are "
+      "shortened to about 20,000 messages while maps are compared; the best map\nand the best "
+      "start are then measured at full length.\n\nWithout a warm-up in the workload, the timed "
+      "part includes decisions and set-up.\n\n## Summary\n\n{}\n{{plot}}\n\n",
       provenance(options.profile), simulations, summary(lines, sizes, policies));
   for (const std::uint32_t ranks : sizes) {
-    page += fmt::format("## {0} processes\n\n{1}\n### The maps found, {0} processes\n\n{2}\n",
-                        ranks, ratios(lines, ranks, policies), maps(lines, ranks));
+    page += fmt::format("## {0} processes\n\n{1}\n### Maps found, {0} processes\n\n{2}\n", ranks,
+                        ratios(lines, ranks, policies), maps(lines, ranks));
   }
   page += fmt::format("## How it was run\n\n{}",
                       how_it_was_run("clairvoyant", options, {}, options.settings));
   for (const std::uint32_t ranks : sizes) {
     page += fmt::format(
-        "With {} processes the policies decide every `interval={}`, where nothing "
-        "else is said above.\n",
-        ranks, usual_interval(ranks));
+        "With {} processes the decision interval is `interval={}` unless stated above.\n", ranks,
+        usual_interval(ranks));
   }
   return page + std::string(kSettingsOfPaper) + costs_of_turnout(options) +
-         "Lengths of the workloads are those of the experiment `policies`.\n";
+         "Workload lengths are those of the experiment `policies`.\n";
 }
 
 Result<std::uint32_t> simulations_of(const NamedValues& options) {
@@ -158,8 +160,8 @@ Result<std::uint32_t> simulations_of(const NamedValues& options) {
     const Result<std::uint64_t> value = value::parse_count(text);
     if (name != kSimulations || !value || value.value() > kMost) {
       return Status{Code::invalid,
-                    fmt::format("--option {}={}: expected {}=0 to {}, maps played for a part", name,
-                                text, kSimulations, kMost)};
+                    fmt::format("--option {}={}: expected {}=0 to {}, maps simulated per part",
+                                name, text, kSimulations, kMost)};
     }
     simulations = static_cast<std::uint32_t>(value.value());
   }
@@ -191,15 +193,24 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
     }
     lines.emplace_back(&line, std::move(optimum).value());
   }
+  std::vector<const ComparedLine*> all;
+  for (const auto& [line, optimum] : lines) all.push_back(line);
+  std::vector<Plot> plots;
+  for (const std::uint32_t ranks : sizes) {
+    plots.push_back(ratio_plot(all, ranks, policies.value(), "best maps found",
+                               [&](std::size_t line, const std::string& policy) {
+                                 return ratio_of(*lines[line].first, lines[line].second, policy);
+                               }));
+  }
   return ExperimentResult{page_of(lines, sizes, policies.value(), options, simulations.value()),
-                          {}};
+                          std::move(plots)};
 }
 
 }  // namespace
 
 std::vector<Experiment> clairvoyant_experiments() {
-  return {{"clairvoyant", "every policy against the best map of channels found for each part", run,
-           true}};
+  return {
+      {"clairvoyant", "every policy against the best channel map found for each part", run, true}};
 }
 
 }  // namespace turnout::sim

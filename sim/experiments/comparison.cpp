@@ -89,9 +89,9 @@ std::string share_on(const PolicyResult& result, ChannelKind kind) {
 
 // What each policy did there, counted over the whole run.
 std::string facts(const ComparedLine& line, const std::vector<std::string>& policies) {
-  std::vector<std::vector<std::string>> rows = {
-      {"policy", "time / best", "DC-sendrecv", "DC-RDMA", "RC-RDMA", "changes of channel",
-       "first message over RC may go", "RC queue pairs", "peak memory"}};
+  std::vector<std::vector<std::string>> rows = {{"policy", "time / best", "DC-sendrecv", "DC-RDMA",
+                                                 "RC-RDMA", "channel changes", "RC usable",
+                                                 "RC queue pairs", "peak memory"}};
   for (const std::string& policy : policies) {
     const auto found = line.results.find(policy);
     if (found == line.results.end()) {
@@ -115,11 +115,10 @@ std::string behind(const std::vector<ComparedLine>& lines, std::uint32_t ranks,
   std::string text;
   for (const ComparedLine& line : lines) {
     if (line.ranks != ranks || !line.behind(std::string(kOurs))) continue;
-    text += fmt::format(
-        "**{}, {}.** {}{}{} The whole run by policy, the part before the timed one "
-        "included:\n\n{}\n",
-        line.scenario->title, line.budget, line.scenario->about,
-        line.scenario->behind.empty() ? "" : " ", line.scenario->behind, facts(line, policies));
+    text += fmt::format("**{}, {}.** {}{}{} The whole run by policy, including warm-up:\n\n{}\n",
+                        line.scenario->title, line.budget, line.scenario->about,
+                        line.scenario->behind.empty() ? "" : " ", line.scenario->behind,
+                        facts(line, policies));
   }
   return text;
 }
@@ -141,12 +140,12 @@ std::string page_of(const std::vector<ComparedLine>& lines, const std::vector<Sc
                     const std::vector<std::uint32_t>& sizes,
                     const std::vector<std::string>& policies, const ExperimentOptions& options) {
   std::string page = fmt::format(
-      "# policies\n\nEvery policy on {} workloads, at budgets of a process that bind hard, less, "
-      "and not at all.\n\n{}\n",
+      "# policies\n\nEvery policy on {} workloads, each with a tight, a moderate and a non-binding "
+      "memory budget per process.\n\n{}\n",
       chosen.size(), provenance(options.profile));
   page += fmt::format(
-      "Numbers are times divided by the best of the line; bold: best or within 2 %.\n\n## In "
-      "all\n\n{}\n",
+      "Numbers are times divided by the best of the row; bold: best or within 2 %.\n\n## "
+      "Summary\n\n{}\n{{plot}}\n\n",
       summary(lines, sizes, policies));
   const bool ours = std::find(policies.begin(), policies.end(), kOurs) != policies.end();
   for (const std::uint32_t ranks : sizes) {
@@ -163,16 +162,15 @@ std::string page_of(const std::vector<ComparedLine>& lines, const std::vector<Sc
                               line.ranks, line.budget, policy, text);
     }
   }
-  if (!failures.empty()) page += fmt::format("## What failed\n\n{}\n", failures);
-  page += "## The workloads\n\n";
+  if (!failures.empty()) page += fmt::format("## Failed runs\n\n{}\n", failures);
+  page += "## Workloads\n\n";
   for (const Scenario& scenario : chosen) page += describe(scenario, sizes);
   page += fmt::format("\n## How it was run\n\n{}",
                       how_it_was_run("policies", options, {}, options.settings));
   for (const std::uint32_t ranks : sizes) {
     page += fmt::format(
-        "With {} processes a decision is made every `interval={}`, where nothing "
-        "else is said above.\n",
-        ranks, usual_interval(ranks));
+        "With {} processes the decision interval is `interval={}` unless stated above.\n", ranks,
+        usual_interval(ranks));
   }
   return page + std::string(kSettingsOfPaper) + costs_of_turnout(options);
 }
@@ -182,7 +180,7 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
       policies_of(options.policies, {"turnout", "aqps", "dc-rdma-od", "rc-rdma-od"});
   if (!policies) return policies.status();
   if (!options.options.empty()) {
-    return Status{Code::invalid, "--option: the workloads of this experiment have their own"};
+    return Status{Code::invalid, "--option: this experiment sets its workloads' options itself"};
   }
   const Result<std::vector<Scenario>> chosen = scenarios_of(options.workloads);
   if (!chosen) return chosen.status();
@@ -191,8 +189,16 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   const Result<std::vector<ComparedLine>> lines =
       compare(chosen.value(), sizes, policies.value(), options, runner);
   if (!lines) return lines.status();
+  std::vector<const ComparedLine*> all;
+  for (const ComparedLine& line : lines.value()) all.push_back(&line);
+  std::vector<Plot> plots;
+  for (const std::uint32_t ranks : sizes) {
+    plots.push_back(ratio_plot(
+        all, ranks, policies.value(), "best policy",
+        [&](std::size_t line, const std::string& policy) { return all[line]->ratio(policy); }));
+  }
   return ExperimentResult{page_of(lines.value(), chosen.value(), sizes, policies.value(), options),
-                          {}};
+                          std::move(plots)};
 }
 
 }  // namespace

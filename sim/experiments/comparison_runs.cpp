@@ -2,6 +2,7 @@
 #include "sim/experiments/comparison_runs.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
@@ -59,6 +60,34 @@ std::optional<double> ComparedLine::ratio(const std::string& policy) const {
 
 bool ComparedLine::behind(const std::string& policy) const {
   return ratio(policy).value_or(kAsGood + 1) > kAsGood;
+}
+
+Plot ratio_plot(const std::vector<const ComparedLine*>& lines, std::uint32_t ranks,
+                const std::vector<std::string>& policies, std::string_view best,
+                const RatioOf& ratio) {
+  Plot plot;
+  plot.kind = Plot::Kind::dots;
+  plot.title = fmt::format("{} processes (modelled)", ranks);
+  plot.x_log = true;
+  for (const std::string& policy : policies) plot.series.push_back({policy, {}, false});
+  std::vector<std::string> budgets;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const ComparedLine& line = *lines[i];
+    if (line.ranks != ranks) continue;
+    const std::string title(line.scenario->title);
+    if (plot.rows.empty() || plot.rows.back() != title) plot.rows.push_back(title);
+    if (std::find(budgets.begin(), budgets.end(), line.budget) == budgets.end()) {
+      budgets.push_back(line.budget);
+    }
+    for (Plot::Series& series : plot.series) {
+      series.points.emplace_back(
+          ratio(i, series.name).value_or(std::numeric_limits<double>::infinity()),
+          static_cast<double>(plot.rows.size() - 1));
+    }
+  }
+  plot.x_label = fmt::format("time / {}, log scale\nsmall to large marker: budget {}", best,
+                             fmt::join(budgets, ", "));
+  return plot;
 }
 
 NamedValues settings_of(const ComparedLine& line, const ExperimentOptions& options) {

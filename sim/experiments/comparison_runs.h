@@ -8,9 +8,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -41,6 +43,14 @@ struct ComparedLine {
                                                         const std::vector<std::string>& policies,
                                                         const ExperimentOptions& options,
                                                         const Runner& runner);
+
+// Time of a policy divided by some other time; none: the run failed.
+using RatioOf = std::function<std::optional<double>(std::size_t line, const std::string& policy)>;
+// Dots for one number of ranks: a row for each scenario, in it the budgets in their order. `best`:
+// what the times are divided by.
+[[nodiscard]] Plot ratio_plot(const std::vector<const ComparedLine*>& lines, std::uint32_t ranks,
+                              const std::vector<std::string>& policies, std::string_view best,
+                              const RatioOf& ratio);
 
 // Settings of a line's runs, the policy's own excepted.
 [[nodiscard]] NamedValues settings_of(const ComparedLine& line, const ExperimentOptions& options);

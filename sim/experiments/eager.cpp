@@ -152,24 +152,21 @@ Result<Run> measure(const ExperimentOptions& options, std::string_view program,
 }
 
 constexpr std::string_view kOfE2 =
-    "IS, FT: 64 receives of each of 63 peers, for their RTS and FIN. The shared queue, which is "
-    "the "
-    "start service here and\nwhich the paper's `ardma-sr` does not have, is in all three columns. "
-    "SP and BT: the skeletons speak with 14 peers, so\n64 receives of each are 7 MB at most, and "
-    "no more than 2.7 times `srq` can come of them; what else the paper's 10\ntimes are made of "
-    "it does not tell. MG: its faces are large messages at fine grids and small ones at coarse, so "
-    "some\npeers have both 64 receives and a ring.\n";
+    "IS and FT: 64 receives for each of 63 peers, for their RTS and FIN. All three columns include "
+    "the shared\nqueue, which carries the default transport here and which the paper's `ardma-sr` "
+    "does not have. SP and BT:\nthe skeletons communicate with 14 peers, so 64 receives for each "
+    "are 7 MB at most, and the ratio to `srq` is\nat most 2.7. The paper does not explain its "
+    "factor of 10. MG: faces are large messages on fine grids and\nsmall ones on coarse grids, so "
+    "some peers have both 64 receives and a ring.\n";
 constexpr std::string_view kOfE5 =
-    "In the mean over all processes a burst at one of them counts the less the more there are; "
-    "that "
-    "is all that this shows.\nSuperLU's own pattern is none of our workloads, and its drop by 26 "
-    "from 16 to 32 processes is not reproduced.\n";
+    "Averaged over all processes, a burst at one of them counts for less the more processes there "
+    "are; these runs\nshow nothing beyond that. SuperLU's pattern is not among our workloads, and "
+    "its drop by a factor of 26 from\n16 to 32 processes is not reproduced.\n";
 constexpr std::string_view kOfE6 =
-    "The paper's was measured on MT25204 adapters of 2006 behind PCI Express of the first "
-    "generation; the model is that\nof a Connect-IB. There an SRQ costs the adapter the taking of "
-    "a receive, and the processor a completion entry and a\npost, which together are far below 1 "
-    "us. "
-    "The sign agrees, the size is another adapter's.\n";
+    "The paper measured MT25204 adapters of 2006 on first-generation PCI Express; the model is of "
+    "a Connect-IB.\nThere an SRQ costs the adapter one receive fetch, and the CPU one completion "
+    "entry and one post, together\nfar below 1 us. The sign agrees; the magnitude depends on the "
+    "adapter.\n";
 
 using Key = std::pair<std::string, std::uint32_t>;  // program, ranks
 using Runs = std::map<Key, std::map<std::string, Run>>;
@@ -199,7 +196,7 @@ std::string memory_table(const Runs& runs, const std::vector<std::string>& desig
 std::string time_table(const Runs& runs, const std::vector<std::string>& designs) {
   std::vector<std::vector<std::string>> rows = {{"program", "processes"}};
   for (const std::string& d : designs) rows[0].push_back(d);
-  rows[0].emplace_back("srq with the best");
+  rows[0].emplace_back("srq vs best");
   for (const auto& [key, by_design] : runs) {
     rows.push_back({key.first, fmt::format("{}", key.second)});
     double best = 0;
@@ -215,8 +212,8 @@ std::string time_table(const Runs& runs, const std::vector<std::string>& designs
 
 // E3: what the rings take is their number times their size.
 std::string ring_table(const Runs& runs, double ring_bytes) {
-  std::vector<std::vector<std::string>> rows = {{"program", "processes", "rings of a process, mean",
-                                                 "rings x size (MB)", "ardma-srq less srq (MB)",
+  std::vector<std::vector<std::string>> rows = {{"program", "processes", "rings per process, mean",
+                                                 "rings x size (MB)", "ardma-srq minus srq (MB)",
                                                  "residual"}};
   for (const auto& [key, by_design] : runs) {
     const Run &rings = by_design.at("ardma-srq"), &shared = by_design.at("srq");
@@ -231,9 +228,9 @@ std::string ring_table(const Runs& runs, double ring_bytes) {
 }
 
 std::string event_table(const Runs& runs) {
-  std::vector<std::vector<std::string>> rows = {{"program", "processes",
-                                                 "low-watermark events of a process", "growths",
-                                                 "messages that found no receive"}};
+  std::vector<std::vector<std::string>> rows = {
+      {"program", "processes", "low-watermark events per process", "queue growths",
+       "messages that found no receive"}};
   for (const auto& [key, by_design] : runs) {
     const Run& run = by_design.at("srq");
     const auto each = [&](std::uint64_t n) {
@@ -254,7 +251,7 @@ std::string flatness(const Runs& runs) {
     least = std::min(least, bytes);
     most = std::max(most, bytes);
   }
-  std::vector<std::vector<std::string>> rows = {{"processes", "least (MB)", "most (MB)"}};
+  std::vector<std::vector<std::string>> rows = {{"processes", "min (MB)", "max (MB)"}};
   for (const auto& [ranks, bytes] : spread) {
     rows.push_back({fmt::format("{}", ranks), megabytes(bytes.first), megabytes(bytes.second)});
   }
@@ -283,7 +280,7 @@ std::string ratio_table(const Runs& runs, const std::vector<std::string>& design
 Result<std::string> paper_ratios(const ExperimentOptions& options, const Runner& runner) {
   std::vector<std::vector<std::string>> rows = {
       {"program", "peers", "srq (MB)", "ardma-srq (MB)", "ardma-sr (MB)", "rings of ardma-sr, mean",
-       "ardma-srq / srq", "ardma-sr / srq", "the paper", "residual"}};
+       "ardma-srq / srq", "ardma-sr / srq", "paper", "residual"}};
   for (const auto& [program, paper] : kPaperRatios) {
     std::map<std::string, Run> by_design;
     for (const char* design : {"srq", "ardma-srq", "ardma-sr"}) {
@@ -306,9 +303,9 @@ Result<std::string> paper_ratios(const ExperimentOptions& options, const Runner&
 
 // E5: the same messages in all, in bursts to everybody, and all of them to one.
 Result<std::string> burst_table(const ExperimentOptions& options, const Runner& runner) {
-  std::vector<std::vector<std::string>> rows = {{"program", "processes", "messages of a process",
-                                                 "low-watermark events of a process", "growths",
-                                                 "messages that found no receive"}};
+  std::vector<std::vector<std::string>> rows = {
+      {"program", "processes", "messages per process", "low-watermark events per process",
+       "queue growths", "messages that found no receive"}};
   for (const Burst& burst : kBursts) {
     for (const std::uint32_t ranks : kBurstSizes) {
       const Result<Run> one =
@@ -327,7 +324,7 @@ Result<std::string> burst_table(const ExperimentOptions& options, const Runner& 
 
 // E6: 8 bytes to and fro.
 Result<std::string> latency_table(const ExperimentOptions& options, const Runner& runner) {
-  std::vector<std::vector<std::string>> rows = {{"design", "channel", "a message"}};
+  std::vector<std::vector<std::string>> rows = {{"design", "channel", "time per message"}};
   std::map<std::string, double> latency;
   for (const char* design : {"srq", "ardma-srq", "ardma-sr"}) {
     const Setup setup = {{{"rounds", "100000"}, {"bytes", "8"}},
@@ -339,7 +336,7 @@ Result<std::string> latency_table(const ExperimentOptions& options, const Runner
                     print_mean_time(latency[design])});
   }
   return markdown_table(rows) +
-         fmt::format("\n`srq` less `ardma-srq`: {}; the paper: about 1 us.\n",
+         fmt::format("\n`srq` minus `ardma-srq`: {}; the paper: about 1 us.\n",
                      print_mean_time(latency["srq"] - latency["ardma-srq"]));
 }
 
@@ -369,50 +366,49 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   const Settings defaults = Settings::defaults();
   const auto ring_bytes = static_cast<double>(defaults.ring_entries * defaults.ring_entry_size);
   std::string page = fmt::format(
-      "# eager\n\nWhat receive buffers take by design [SC'06]: shared receive queue only (`srq`), "
-      "with "
-      "rings for frequent\npeers (`ardma-srq`), receives of each connection's own and rings "
-      "(`ardma-sr`), and the policy `turnout`.\nNAS-like skeletons, class B, ten "
-      "iterations; IS and FT among {} and more {}.\n\n{}\n",
+      "# eager\n\nReceive-buffer memory by design [SC'06]: a shared receive queue only (`srq`), "
+      "the same with rings for\nfrequent peers (`ardma-srq`), private receive queues with rings "
+      "(`ardma-sr`), and the policy `turnout`.\nNAS-like skeletons, class B, ten iterations (IS "
+      "and FT with {} or more processes: {} iterations).\n\n{}\n",
       kMany, kRoundsOfMany, provenance(options.profile));
   page += fmt::format(
-      "## Receive buffers and rings of the largest process (MB)\n\nAnd behind them all that "
-      "Turnout accounts, queue pairs above all, of which the paper does not speak.\n\n{}\n",
+      "## Receive buffers and rings of the largest process (MB)\n\n*All memory* is everything in "
+      "Turnout's memory account, mostly queue pairs, which the paper does not report.\n\n{}\n",
       memory_table(runs, designs.value()));
   page += fmt::format(
-      "## E1 and E4: srq over all programs\n\nThe paper: below 5 MB, and nearly the same whatever "
-      "the number of processes.\n\n{}\n",
+      "## E1 and E4: srq over all programs\n\nThe paper: below 5 MB, and nearly independent of the "
+      "number of processes.\n\n{}\n",
       flatness(runs));
   page += fmt::format(
-      "## E2: against srq, {} processes\n\nThe paper: `ardma-sr` takes about 10 times as much as "
-      "`srq` for IS, FT, BT, SP, and twice as much for LU, MG,\nCG. Of a process in the mean, with "
-      "what the paper tells of its parameters: a ring of {} entries of {} (the\npaper: 500 KB of "
-      "an RDMA connection), 3 receives of a connection and 64 later, all of {}, a shared queue of "
-      "{}\n(the paper: below 5 MB), thresholds of Turnout's defaults, since the paper's are not "
-      "told; "
-      "{} iterations with {}\nof computation each.\n\n{}\n",
+      "## E2: relative to srq, {} processes\n\nThe paper: `ardma-sr` takes about 10 times the "
+      "memory of `srq` for IS, FT, BT and SP, and twice for LU, MG\nand CG. The numbers are means "
+      "per process, with the paper's parameters where it gives them: a ring of {}\nentries of {} "
+      "(the paper: 500 KB per RDMA connection), 3 receives per connection at first and 64 later, "
+      "all\nof {}, and a shared queue of {} (the paper: below 5 MB). The thresholds are Turnout's "
+      "defaults, since the\npaper does not give its own. Each run has {} iterations with {} of "
+      "computation each.\n\n{}\n",
       kOfRatios, kPaperEntries, kPaperEntry, kPaperEntry, kPaperReceives, kPaperRounds,
       kPaperCompute, ratios.value());
   page += kOfE2;
-  page += fmt::format("\nWith Turnout's own sizes, which are smaller, the largest process:\n\n{}\n",
-                      ratio_table(runs, designs.value()));
-  page +=
-      fmt::format("## E3: what rings take\n\nA ring is {} bytes here; 500 KB in the paper.\n\n{}\n",
-                  ring_bytes, ring_table(runs, ring_bytes));
   page += fmt::format(
-      "## E5: low-watermark events under srq\n\nThe paper, SuperLU with garon2: they fall as the "
-      "number of processes grows (1.56, 0.06 and 0.12 of a process at 16,\n32 and 64). The "
-      "skeletons never leave the queue low:\n\n{}\nNor does `random`, where each process sends to "
-      "15 "
-      "others as fast as it can and receives meanwhile. `flood` does: all\nsend to one that "
-      "computes "
-      "and looks every 100 us. Messages of all together are as many at every size; credits do\nnot "
-      "know of the shared queue, as in the paper (`break_rule=lend-freely`, `credits` = "
-      "`credits_first` = 128,\n`receive_buffers=4096`).\n\n{}\n",
+      "\nThe largest process with Turnout's default sizes, which are "
+      "smaller:\n\n{}\n",
+      ratio_table(runs, designs.value()));
+  page += fmt::format("## E3: ring memory\n\nA ring is {} bytes here, 500 KB in the paper.\n\n{}\n",
+                      ring_bytes, ring_table(runs, ring_bytes));
+  page += fmt::format(
+      "## E5: low-watermark events under srq\n\nThe paper, for SuperLU with garon2: events become "
+      "fewer as the number of processes grows (1.56, 0.06 and\n0.12 per process at 16, 32 and 64). "
+      "The skeletons never drain the queue to the watermark:\n\n{}\nNeither does `random`, where "
+      "each process sends to 15 others as fast as it can and receives meanwhile.\n`flood` does: "
+      "all processes send to one that computes and polls every 100 us. The total number of "
+      "messages\nis the same at every size. Credits are not limited by the shared queue, as in the "
+      "paper\n(`break_rule=lend-freely`, `credits` = `credits_first` = 128, "
+      "`receive_buffers=4096`).\n\n{}\n",
       event_table(runs), bursts.value());
   page += kOfE5;
   page += fmt::format(
-      "\n## E6: what the shared queue costs in latency\n\n8 bytes to and fro, two "
+      "\n## E6: latency cost of the shared queue\n\nPing-pong of 8 bytes between two "
       "processes.\n\n{}\n",
       latencies.value());
   page += kOfE6;
@@ -420,11 +416,10 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   page += fmt::format("## How it was run\n\n{}",
                       how_it_was_run("eager", options, options.options, options.settings));
   page +=
-      "All run with a connection to everyone a process speaks with (`max_active_rc`, "
-      "`max_channels`,\n`rc_pool` = the number of processes) and a budget that refuses nothing. "
-      "Outside E2, E5 and E6 a peer gets a ring\nafter 8 messages over RC (`ring_threshold`): the "
-      "paper's threshold is not told, and ten iterations of IS bring\ntwenty or thirty from "
-      "each.\n";
+      "Every process may connect to all its peers (`max_active_rc`, `max_channels`, `rc_pool` = "
+      "the number of\nprocesses), and the budget refuses nothing. Outside E2, E5 and E6 a peer "
+      "gets a ring after 8 messages over\nRC (`ring_threshold`): the paper does not give its "
+      "threshold, and ten iterations of IS send twenty to thirty\nmessages per peer.\n";
   return ExperimentResult{std::move(page), {}};
 }
 

@@ -89,8 +89,8 @@ std::string channels_words(const Outcome& outcome) {
 
 std::string table_of(const Study& study) {
   std::vector<std::vector<std::string>> table = {
-      {"policy", "connections of a process", "queue pairs' memory", "rings' memory",
-       "memory of a process", "messages over", "time of a message"}};
+      {"policy", "connections per process", "queue pair memory", "ring memory",
+       "memory per process", "messages by channel", "time per message"}};
   for (const PolicyResult& result : study.results) {
     const Outcome& o = result.outcome;
     const Timed timed = timed_phases(result);
@@ -109,9 +109,9 @@ constexpr const char* kBudgets[] = {"48MiB", "24MiB", "16MiB"};
 
 Result<std::string> budget_table(const ExperimentOptions& options, const NamedValues& settings,
                                  const Runner& runner) {
-  std::vector<std::vector<std::string>> table = {{"budget of a process", "`xrc`",
-                                                  "time of a message", "connections of a process",
-                                                  "memory of a process", "messages over"}};
+  std::vector<std::vector<std::string>> table = {{"budget per process", "`xrc`", "time per message",
+                                                  "connections per process", "memory per process",
+                                                  "messages by channel"}};
   for (const char* const budget : kBudgets) {
     for (const char* const xrc : {"no", "auto"}) {
       StudyOptions study = begin_study(options, kBudgetRanks, fmt::format("{} {} ", budget, xrc));
@@ -167,8 +167,8 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
     tables += fmt::format(
         "## {} nodes of {} processes\n\n{}{}\n", (ranks + kPerNode - 1) / kPerNode, kPerNode,
         senders_of(ranks) < ranks
-            ? fmt::format("The {} processes of the first node send to all, and all to them; the "
-                          "others not to each other.\n\n",
+            ? fmt::format("The {} processes of the first node send to all others and receive from "
+                          "them. The others do not send to each other.\n\n",
                           kPerNode)
             : "",
         table_of(result.value()));
@@ -176,21 +176,22 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   const auto within = budget_table(options, settings, runner);
   if (!within) return within.status();
   std::string page = fmt::format(
-      "# nodes\n\nProcesses send {} bytes to every other, {} times after two rounds in which "
-      "the connections come about. Under\n`rc-rdma-od` a connection is the pair's own, under "
-      "`xrc-rdma-od` a process has one to each node, its own too, and the\nprocesses there share "
-      "its other end ([019](../decisions/019-xrc.md)), under `dc-rdma-od` there are none.\n\n{}\n",
+      "# nodes\n\nEach process sends {} bytes to every other, {} times, after two rounds in which "
+      "connections are set up.\nUnder `rc-rdma-od` each pair has a connection. Under `xrc-rdma-od` "
+      "each process has one connection per node,\nincluding its own, and the processes of that "
+      "node share the other end ([019](../decisions/019-xrc.md)).\nUnder `dc-rdma-od` there are no "
+      "connections.\n\n{}\n",
       kBytes, kRounds, provenance(options.profile));
   page += tables;
   page += fmt::format(
-      "## Within a budget, {} nodes of {} processes\n\nThe policy `turnout`; the workload "
-      "`alltoall` with rounds=300, bytes={}, group=8; an interval of 1 ms.\n\n{}\n",
+      "## Within a budget, {} nodes of {} processes\n\nPolicy `turnout`, workload `alltoall` with "
+      "rounds=300, bytes={}, group=8, interval 1 ms.\n\n{}\n",
       kBudgetRanks / kPerNode, kPerNode, kBytes, within.value());
   page +=
-      "- Connections: RC queue pairs or XRC initiators of the process that had most at one time.\n"
-      "- Memory: of the process that had most of that kind. Queue pairs: those of the start "
-      "service, and the other\n  ends of XRC connections that the process made, included.\n"
-      "- Time of a message: of the rounds, for one message of one process.\n\n";
+      "- Connections: RC queue pairs or XRC initiators at one time, for the process with most of "
+      "them.\n- Memory: of each kind, for the process with most of it. Queue pairs include those "
+      "of the default transport\n  and the XRC targets that the process created.\n- Time per "
+      "message: of the timed rounds, per message of one process.\n\n";
   page += fmt::format("## How it was run\n\n{}",
                       how_it_was_run("nodes", options, options.options, settings));
   return ExperimentResult{std::move(page), {}};

@@ -30,10 +30,10 @@ std::string print_percent(double percent) {
 
 std::string provenance(const ProfileFile& profile) {
   std::string out = fmt::format(
-      "All times on this page are **modelled**, not measured: the real messaging core on the "
-      "virtual\nadapter, profile `{}`{}.\n\n",
+      "All times on this page are **modelled**, not measured: Turnout's messaging core runs on "
+      "the virtual\nadapter with the profile `{}`{}.\n\n",
       profile.name, profile.device.empty() ? "" : fmt::format(" ({})", profile.device));
-  std::vector<std::vector<std::string>> fitted = {{"parameter", "value", "what it was fitted to"}};
+  std::vector<std::vector<std::string>> fitted = {{"parameter", "value", "fitted to"}};
   std::size_t assumed = 0;
   for (const ProfileValue& v : profile.values) {
     if (v.provenance == "F") {
@@ -45,11 +45,11 @@ std::string provenance(const ProfileFile& profile) {
   if (fitted.size() == 1) {
     out += "No value of the profile was fitted";
   } else {
-    out += fmt::format("Fitted values of the profile:\n\n{}\n{}\n\nThe others were not fitted",
+    out += fmt::format("Fitted profile values:\n\n{}\n{}\n\nThe other values were not fitted",
                        markdown_table(fitted), profile.note);
   }
   if (assumed > 0) out += fmt::format("; {} are assumed", assumed);
-  return out + fmt::format(". `turnout sim --show-profile {}` tells where each comes from.\n",
+  return out + fmt::format(". `turnout sim --show-profile {}` prints the source of each value.\n",
                            profile.name);
 }
 
@@ -77,11 +77,11 @@ std::string how_it_was_run(std::string_view name, const ExperimentOptions& optio
   for (const auto& [key, value] : workload_options)
     words.push_back(fmt::format("`{}={}`", key, value));
   std::string out = fmt::format("```sh\n{}\n```\n\n", command);
-  if (!words.empty()) out += fmt::format("Options of the workload: {}.\n", fmt::join(words, ", "));
+  if (!words.empty()) out += fmt::format("Workload options: {}.\n", fmt::join(words, ", "));
   words.clear();
   for (const auto& [key, value] : settings) words.push_back(fmt::format("`{}={}`", key, value));
   if (!words.empty()) {
-    out += fmt::format("Settings that are not the defaults: {}.\n", fmt::join(words, ", "));
+    out += fmt::format("Non-default settings: {}.\n", fmt::join(words, ", "));
   }
   return out;
 }
@@ -118,9 +118,9 @@ std::map<std::string, NamedValues> settings_of_paper(const NamedValues& given,
 }
 
 std::string costs_of_turnout(const ExperimentOptions& options) {
-  if (options.costs.empty()) return "`turnout` has its built-in costs.\n";
+  if (options.costs.empty()) return "`turnout` uses its built-in costs.\n";
   return fmt::format(
-      "`turnout` has the costs that `turnout calibrate --profile {} --seed {}` measures.\n",
+      "`turnout` uses the costs measured by `turnout calibrate --profile {} --seed {}`.\n",
       options.profile.name, options.seed);
 }
 

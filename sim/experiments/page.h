@@ -39,10 +39,8 @@ namespace turnout::sim {
 [[nodiscard]] std::map<std::string, NamedValues> settings_of_paper(const NamedValues& given,
                                                                    std::uint32_t ranks);
 inline constexpr std::string_view kSettingsOfPaper =
-    "`rc-rdma-od` runs with room for a connection to everyone (`max_active_rc`, `max_channels`,\n"
-    "`rc_pool` = the number of processes), as in the paper; the limits of `aqps` are those of "
-    "Table "
-    "2.\n";
+    "`rc-rdma-od` may connect to every process (`max_active_rc`, `max_channels`, `rc_pool` = the "
+    "number of\nprocesses), as in the paper; `aqps` uses the limits of Table 2.\n";
 
 // Where the policy `turnout` has its costs from.
 [[nodiscard]] std::string costs_of_turnout(const ExperimentOptions& options);

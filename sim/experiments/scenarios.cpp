@@ -74,27 +74,28 @@ const std::vector<Scenario>& scenarios() {
   static const std::vector<Scenario> all = {
       {"one to all",
        "onetoall",
-       "Rank 0 sends to all others in turn. It is bound by the turns of rank 0's DCIs from one "
-       "target to the next, or, over RC, by its contexts.",
+       "Rank 0 sends to all others in turn. The bottleneck is the switching of rank 0's DCIs "
+       "between targets, or, over RC, its contexts.",
        {},
        {{"messages", 6000, 1500, 100, true}, {"warmup", 12000, 8000, 400, true}},
-       "Each receiver decides by its own messages, one in n - 1 of those sent. At 64 processes "
-       "channels that pay are asked for late; a policy that asks at the first message has them at "
-       "once, and where the budget lets it that is right here. At 1,024 none pays, but most "
-       "receivers ask rank 0 for a queue pair all the same, and to refuse takes its time: staying "
-       "on DC-sendrecv with as many initiators (`static:dc-sendrecv`, `data_qps=64`) is faster "
-       "than either."},
+       "Each receiver decides from its own messages, one in n - 1 of those sent. At 64 processes, "
+       "channels that pay off are requested late; a policy that requests them at the first message "
+       "has them at once, which is right here if the budget allows it. At 1,024 none pays off, but "
+       "most receivers still request a queue pair from rank 0, and refusing takes time: staying on "
+       "DC-sendrecv with as many initiators (`static:dc-sendrecv`, `data_qps=64`) is faster than "
+       "either."},
       {"all to one",
        "alltoone",
-       "All others send to rank 0. It is bound by what a message costs rank 0.",
+       "All others send to rank 0. The bottleneck is rank 0's cost per message.",
        {},
        {{"messages", 4500, 600, 35, true}, {"warmup", 8000, 2500, 60, true}},
-       "Few messages of any one source are left when its queue pair is made. One for everybody "
-       "from the first message is better where the budget lets it; none at all is nearly as good."},
+       "Few messages of a source are left when its queue pair is ready. A queue pair for every "
+       "source from the first message is better if the budget allows it; none at all is nearly as "
+       "good."},
       {"out and in",
        "repeat",
-       "One to all, then all to one, again and again: what serves one pattern is there, and paid "
-       "for, in the other.",
+       "One to all, then all to one, repeatedly: channels chosen for one pattern still exist, at a "
+       "cost, in the other.",
        {},
        {{"times", 3, 3, 2},
         {"warmup", 1, 1, 1},
@@ -102,27 +103,26 @@ const std::vector<Scenario>& scenarios() {
         {"messages_in", 3000, 700, 20, true}}},
       {"master and workers",
        "masterworker",
-       "Rank 0 hands out tasks of 2 us, at most one to a worker at a time. Beyond some ranks it "
-       "is bound by rank 0, which sends as often as it receives.",
+       "Rank 0 hands out tasks of 2 us, at most one to a worker at a time. Beyond a few ranks the "
+       "bottleneck is rank 0, which sends as often as it receives.",
        {{"work", "2us"}},
        {{"tasks", 4000, 2000, 240, true}}},
       {"work stealing",
        "steal",
-       "Idle ranks ask ranks drawn at random, beyond 128 processes among the next 32. Few "
-       "messages between any two, most of the time is work: what a policy does while others wait "
-       "for it shows.",
+       "Idle ranks request work from random ranks, beyond 128 processes from the next 32. Any two "
+       "exchange few messages, and most of the time is work, so delays that a policy causes are "
+       "visible.",
        {{"work", "20us"}, {"most_tasks", "1024"}, {"poll", "20us"}, {"most_wait", "160us"}},
        {{"tasks", 500, 500, 40, true}, {"reach", 0, 0, 32}},
-       "Nearly all stays on DC-sendrecv, as it should. What differs from the best is the number "
-       "of initiators, and with it who finds whose work first."},
+       "Nearly all messages stay on DC-sendrecv, as they should. The difference from the best is "
+       "the number of initiators, which changes which rank finds work first."},
       {"shifts",
        "shifts",
-       "All send to a partner at one distance, then at the next one: a channel is worth something "
-       "for one shift only.",
+       "All send to a partner at one distance, then at the next one: a channel is useful for one "
+       "shift only.",
        {},
        {{"shifts", 4, 16, 4}, {"messages", 6000, 700, 220}},
-       "The changes come when a good part of the shift is over, and the end of the shift leaves "
-       "them too few messages to repay their set-up."},
+       "The changes come late in a shift, and too few messages remain to repay their set-up."},
       {"stencil",
        "stencil3d",
        "Exchange with up to six neighbours, then 10 us of work: each round waits for its slowest "
@@ -131,36 +131,36 @@ const std::vector<Scenario>& scenarios() {
        {{"rounds", 4000, 1500, 220}}},
       {"trees",
        "trees",
-       "To the rank at distance 1, 2, 4 and so on, each step waited for: bound by the latency of "
-       "a message.",
+       "Messages to the ranks at distance 1, 2, 4 and so on, waiting after each step: the "
+       "bottleneck is message latency.",
        {},
        {{"rounds", 6000, 1600, 120}}},
       {"phases that change",
        "phases",
-       "Four partners a rank, drawn anew in each phase: choosing has to be paid back before the "
-       "phase ends.",
+       "Four partners per rank, drawn anew in each phase: a change must pay off before the phase "
+       "ends.",
        {{"phases", "4"}},
        {{"messages", 8000, 2400, 240}},
-       "Where the budget binds hard, a quarter of it is 16 initiators, fewer than the 28 of "
-       "`dc-rdma-od`, whose rings, asked for at the first message, also come a decision earlier "
+       "With the tight budget, a quarter of it is 16 initiators, fewer than the 28 of "
+       "`dc-rdma-od`, whose rings, requested at the first message, also come one decision earlier "
        "in each phase."},
       {"hot spots that move",
        "hotspots",
-       "All send to two hot ranks, which move from phase to phase: bound by what a message costs "
-       "a hot rank.",
+       "All send to two hot ranks, which change from phase to phase. The bottleneck is a hot "
+       "rank's cost per message.",
        {{"phases", "4"}},
        {{"messages", 1500, 100, 10}},
-       "No channel changes under either policy: what is left are the hints, and the number of "
-       "initiators."},
+       "No channel changes under either policy; the difference is the sender feedback and the "
+       "number of initiators."},
       {"all to all",
        "alltoall",
        "256 bytes from each to each, four partners at a time: the same count from every source. "
-       "Beyond 128 processes in rows of 32, as a transposition on a grid of processes.",
+       "Beyond 128 processes in rows of 32, like a transposition on a grid of processes.",
        {{"bytes", "256"}},
        {{"rounds", 1200, 100, 20}, {"among", 0, 0, 32}}},
       {"random neighbours",
        "random",
-       "Ten partners a rank, drawn once, a message to each before the next round.",
+       "Ten partners per rank, drawn once; one message to each before the next round.",
        {},
        {{"messages", 30000, 6000, 1600}}},
   };

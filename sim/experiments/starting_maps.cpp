@@ -149,10 +149,10 @@ Result<std::vector<NamedMap>> starting_maps(const RcRoom& room, std::uint32_t ra
   return std::vector<NamedMap>{
       {"all on DC-sendrecv", ChannelMap(ranks, dc_sendrecv)},
       {"all on DC-RDMA", ChannelMap(ranks, dc_rdma)},
-      {"RC-RDMA as far as memory goes, the rest on DC-RDMA", rc_or_dc},
-      {"RC-RDMA as far as memory goes, the rest on DC-sendrecv", rc_or_start},
+      {"RC-RDMA up to the memory limit, the rest on DC-RDMA", rc_or_dc},
+      {"RC-RDMA up to the memory limit, the rest on DC-sendrecv", rc_or_start},
       {"AQPS's selection with the true counts", chosen(room, ranks, aqps)},
-      {"turnout's selection with the true counts, nobody busy",
+      {"turnout's selection with the true counts, all idle",
        chosen(room, ranks, [&](const auto& sources) { return turnout(sources, false); })},
       {"turnout's selection with the true counts, all busy",
        chosen(room, ranks, [&](const auto& sources) { return turnout(sources, true); })}};
