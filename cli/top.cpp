@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+// `turnout top`: once, as text once a second, or on a terminal.
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -13,6 +11,10 @@
 #include <string_view>
 
 #include "cli/commands.h"
+#include "cli/top_model.h"
+#include "cli/top_screen.h"
+#include "cli/top_text.h"
+#include "cli/top_view.h"
 #include "cli/watch.h"
 
 namespace turnout::cli {
@@ -20,9 +22,8 @@ namespace turnout::cli {
 namespace {
 
 constexpr long kSecond = 1'000'000'000, kLook = 100'000'000;  // ns
-// A process that makes progress writes once a second.
-constexpr double kLate = 3;
-// How long nobody new has told anything, before `--once` takes it that all have.
+constexpr double kRefresh = 1;                                // seconds
+// How long no new process has to appear before `--once` takes it that all have reported.
 constexpr double kSettled = 1.3;
 
 volatile sig_atomic_t interrupted = 0;
@@ -34,7 +35,7 @@ void on_signal(int) {
 void catch_signals() {
   struct sigaction action {};
   action.sa_handler = on_signal;
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(signal, &action, nullptr);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::sigaction(signal, &action, nullptr);
 }
 
 void pause_for(long nanoseconds) {
@@ -71,42 +72,27 @@ std::string page(const Seen& seen, const TopOptions& options) {
   std::vector<EndpointReport> reports;
   for (const Watched& one : seen.reports) {
     reports.push_back(one.report);
-    if (one.age > kLate) {
-      late += fmt::format("{} told this {:.0f} s ago: it does not call the library\n",
-                          who(one.report), one.age);
+    if (one.age > kStaleAge) {
+      late += fmt::format("{}: no report for {}: the process does not call the library\n",
+                          who(one.report), long_age(one.age));
     }
   }
   if (reports.empty()) {
     out += "no process of yours";
     if (options.pid != 0) out += fmt::format(" with the number {}", options.pid);
     if (!options.job.empty()) out += fmt::format(" of job {}", options.job);
-    out += " tells anything: none runs over Turnout, or none calls it now\n";
+    out += " reports: none runs over Turnout, or none calls the library now\n";
   } else {
     out += format_jobs(std::move(reports), {options.peers, options.decisions, false});
   }
   out += late;
-  for (const std::string& text : seen.damaged) out += fmt::format("{}\n", text);
+  for (const std::string& text : seen.damaged) out += fmt::format("{}\n", printable(text));
   return out;
 }
 
-// What fits on the terminal, over what was there.
-void redraw(std::string_view text) {
-  winsize size{};
-  std::size_t rows = 24;
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 2) rows = size.ws_row;
-  const auto lines = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
-  const std::size_t shown = lines < rows ? lines : rows - 2;
-  std::string out = "\033[H\033[?7l";  // a line that is too wide is cut, not continued
-  for (std::size_t i = 0; i < shown; ++i) {
-    const std::size_t end = text.find('\n');
-    out += fmt::format("{}\033[K\n", text.substr(0, end));
-    text.remove_prefix(end + 1);
-  }
-  if (shown < lines) {
-    out += fmt::format("... {} more lines: --pid shows one process, --once prints all\033[K\n",
-                       lines - shown);
-  }
-  fmt::print("{}\033[J\033[?7h", out);
+int failed(const Status& status) {
+  fmt::print(stderr, "turnout top: {}\n", status.text());
+  return 1;
 }
 
 int once(Watch* watch, const TopOptions& options) {
@@ -115,12 +101,9 @@ int once(Watch* watch, const TopOptions& options) {
   std::set<std::uint64_t> known;
   Seen seen;
   for (double now = start; interrupted == 0; now = seconds()) {
-    if (Status s = watch->touch(); !s.ok()) {
-      fmt::print(stderr, "turnout top: {}\n", s.text());
-      return 1;
-    }
+    if (const Status s = watch->touch(); !s.ok()) return failed(s);
     seen = look(*watch, options);
-    // What an earlier watcher left is told anew first.
+    // Reports that an earlier watcher left do not count: their processes write new ones.
     std::erase_if(seen.reports, [&](const Watched& one) { return one.age > now - start; });
     for (const Watched& one : seen.reports) {
       if (known.insert(one.report.endpoint).second) changed = now;
@@ -132,34 +115,52 @@ int once(Watch* watch, const TopOptions& options) {
   return seen.reports.empty() ? 1 : 0;
 }
 
-}  // namespace
-
-int top(const TopOptions& options) {
-  Result<Watch> watch = Watch::open();
-  if (!watch) {
-    fmt::print(stderr, "turnout top: {}\n", watch.status().text());
-    return 1;
-  }
-  catch_signals();
-  if (options.once) return once(&watch.value(), options);
-  const bool terminal = ::isatty(STDOUT_FILENO) == 1;
-  if (terminal) fmt::print("\033[2J");
+// Standard output is no terminal, or one that cannot be drawn on.
+int print_each_second(Watch* watch, const TopOptions& options) {
   while (interrupted == 0) {
-    if (Status s = watch->touch(); !s.ok()) {
-      fmt::print(stderr, "turnout top: {}\n", s.text());
-      return 1;
-    }
-    const std::string text = page(look(watch.value(), options), options);
-    if (terminal) {
-      redraw(text);
-    } else {
-      fmt::print("{}", text);
-    }
+    if (const Status s = watch->touch(); !s.ok()) return failed(s);
+    fmt::print("{}", page(look(*watch, options), options));
     // A reader that left (head) ends it.
     if (std::fflush(stdout) != 0) break;
     pause_for(kSecond);
   }
   return 0;
+}
+
+Status draw_until_quit(Watch* watch, const TopOptions& options, TopScreen* screen) {
+  TopModel model;
+  TopView view({options.peers, options.decisions});
+  double next = 0;
+  while (interrupted == 0) {
+    if (const double now = seconds(); now >= next) {
+      // Processes go on writing while the screen is paused: the next reports are fresh.
+      if (Status s = watch->touch(); !s.ok()) return s;
+      if (!view.paused()) {
+        Seen seen = look(*watch, options);
+        model.add(std::move(seen.reports), std::move(seen.damaged));
+      }
+      next = seconds() + kRefresh;
+    }
+    screen->show(view.draw(model, screen->rows(), screen->columns()));
+    if (!view.press(screen->wait(next - seconds()), model)) break;
+  }
+  return {};
+}
+
+}  // namespace
+
+int top(const TopOptions& options) {
+  Result<Watch> watch = Watch::open();
+  if (!watch) return failed(watch.status());
+  catch_signals();
+  if (options.once) return once(&watch.value(), options);
+  Status status;
+  {
+    TopScreen screen;
+    if (!screen.open()) return print_each_second(&watch.value(), options);
+    status = draw_until_quit(&watch.value(), options, &screen);
+  }  // the terminal is restored before anything is printed
+  return status.ok() ? 0 : failed(status);
 }
 
 }  // namespace turnout::cli

@@ -91,7 +91,7 @@ void Watch::read_folder(const Folder& folder, std::vector<Watched>* reports,
     if (name.front() == '.' || !name.ends_with(LiveReport::kSuffix)) continue;
     const std::optional<pid_t> pid = process_of(name);
     if (!pid) continue;
-    if (::kill(*pid, 0) != 0) {  // gone, or another user's by now
+    if (::kill(*pid, 0) != 0) {  // it has ended, or is another user's process by now
       ::unlinkat(folder.fd.get(), name.c_str(), 0);
       continue;
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Watch: the other end of core/report_live.h. While it is touched, the processes of this user write
-// their reports; read() gives them.
+// Watch: the reader's side of core/report_live.h. While touch() is called, the processes of this
+// user write their reports; read() returns them.
 //
-// Owns the folders' descriptors; one thread. Reports are untrusted text. Those of processes that
-// are gone are removed. Errors: those of open_private().
+// Owns the folders' descriptors; one thread. Reports are untrusted text. read() removes those of
+// processes that have ended. Errors: those of open_private().
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,12 @@ struct Watched {
 
 class Watch {
  public:
-  // Where processes may look: XDG_RUNTIME_DIR, the user's folder below /run/user, /tmp. Launchers
-  // do not hand the variable on to all of them.
+  // Watches every folder that a process may use: below XDG_RUNTIME_DIR, the user's folder below
+  // /run/user, and /tmp. Launchers do not pass the variable to all processes.
   [[nodiscard]] static Result<Watch> open();
   Watch(Watch&&) = default;
   Watch& operator=(Watch&&) = delete;
-  ~Watch();  // lets the processes know that nobody watches any more
+  ~Watch();  // removes the watch files, so that processes stop writing reports
 
   [[nodiscard]] Status touch();
   // By rank, then process. `damaged`: what could not be read, and why.

@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import unittest
 
@@ -83,34 +84,49 @@ class Top(unittest.TestCase):
         self.wait_for(lambda: not self.reports())
         self.assertIsNone(job.poll())
 
-    def test_terminal_and_dead_processes(self):
-        job = self.start()
+    def start_on_terminal(self, kind):
+        """`turnout top` on a terminal of 80 x 24, without keys; returns it and a function that waits for words of
+        its output after some number of bytes, and returns the number of bytes so far."""
         leader, follower = pty.openpty()
         self.addCleanup(os.close, leader)
-        top = subprocess.Popen([BUILD / "bin" / "turnout", "top", "--job", "top-test"], env=self.env,
-                               stdout=follower, stderr=follower, stdin=subprocess.DEVNULL)
+        termios.tcsetwinsize(follower, (24, 80))
+        top = subprocess.Popen([BUILD / "bin" / "turnout", "top", "--job", "top-test"],
+                               env=dict(self.env, TERM=kind), stdout=follower, stderr=follower,
+                               stdin=subprocess.DEVNULL)
         os.close(follower)
         self.addCleanup(top.wait)
         self.addCleanup(top.kill)
         text = b""
 
-        def until(words, since):
+        def until(words, since=0):
             nonlocal text
             end = time.monotonic() + LIMIT
             while words not in text[since:]:
                 self.assertLess(time.monotonic(), end, text[-4000:])
                 if select.select([leader], [], [], 0.5)[0]:
                     text += os.read(leader, 65536)
+            return len(text)
 
-        until(b"turnout report", 0)
-        self.wait_for(lambda: len(self.reports()) == 2)
-        # Killed: they cannot take their reports back, the watcher does.
-        self.end(job)
-        until(b"no process of yours of job top-test", len(text))
-        self.assertEqual(self.reports(), [])
-        top.send_signal(signal.SIGINT)
-        self.assertEqual(top.wait(LIMIT), 0)
-        self.assertFalse((self.folder / ".watch").exists())
+        return top, until
+
+    def test_terminal_and_dead_processes(self):
+        # A terminal without cursor motion gets text, others a screen (tests/cli/top_test.py), of which only what
+        # changes is written: a word onto blanks comes whole.
+        for kind, words, without in (("dumb", b"turnout report", b"no process of yours of job top-test"),
+                                     ("xterm", b"top-test", None)):
+            with self.subTest(kind):
+                job = self.start()
+                top, until = self.start_on_terminal(kind)
+                before = until(words)
+                self.wait_for(lambda: len(self.reports()) == 2)
+                # Killed: they cannot take their reports back, the watcher does.
+                self.end(job)
+                if without:
+                    until(without, before)
+                self.wait_for(lambda: not self.reports())
+                top.send_signal(signal.SIGINT)
+                self.assertEqual(top.wait(LIMIT), 0)
+                self.assertFalse((self.folder / ".watch").exists())
 
     def test_damaged_reports_are_told(self):
         self.folder.mkdir(mode=0o700)
@@ -123,7 +139,7 @@ class Top(unittest.TestCase):
         self.folder.mkdir(mode=0o700)
         self.folder.chmod(0o777)
         done = self.top("--once", "--wait", "0.2")
-        self.assertIn("open to others", done.stdout)
+        self.assertIn("accessible to others", done.stdout)
         self.assertEqual(sorted(p.name for p in self.folder.iterdir()), [])
 
 

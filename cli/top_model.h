@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// TopModel: what `turnout top` shows, from the reports of the last refreshes: jobs, their processes
+// and peers, with rates.
+//
+// A process writes a report about once a second; a rate is taken between its last two different
+// ones, by the process's own clock, so that it does not depend on when they were read. Owns the
+// reports; what it returns points into them and is valid until the next add(). One thread; no
+// terminal, no files, no clock. Reports are untrusted: their texts are as they came, counts that
+// decrease give no rate. Rates are per second, ages seconds, sizes bytes.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/watch.h"
+#include "core/report.h"
+
+namespace turnout::cli {
+
+// A process that calls the library writes once a second.
+constexpr double kStaleAge = 3;
+
+struct TopRate {
+  double messages = 0, bytes = 0;
+};
+
+struct TopPeer {
+  std::string name;  // "rank 3"
+  const PeerReport* report = nullptr;
+  std::optional<TopRate> sent, received;  // absent before the second report
+};
+
+struct TopDecision {
+  const DecisionReport* report = nullptr;
+  std::string peer;  // its name
+  double age = 0;
+};
+
+struct TopProcess {
+  std::string name;  // "rank 3", or "pid 4711"
+  int rank = -1, ranks = -1;
+  std::uint32_t pid = 0;
+  std::string host, device, policy;
+  double lifetime = 0;                             // seconds, of its oldest endpoint
+  std::vector<const Watched*> endpoints;           // at least one
+  std::array<std::size_t, kChannelKinds> peers{};  // by the channel in use, see peer_channel()
+  std::optional<TopRate> sent, received;           // absent before the second report
+  std::uint64_t used = 0, peak = 0, budget = 0;
+  double age = 0;                       // of the latest report
+  std::optional<TopDecision> decision;  // the last one
+
+  [[nodiscard]] bool stale() const { return age > kStaleAge; }
+  // Sent and received; 0 where unknown or stale.
+  [[nodiscard]] TopRate rate() const;
+};
+
+// The most important thing to know of a job now.
+struct TopNotice {
+  bool warning = false;
+  std::string text;
+};
+
+struct TopJob {
+  std::string name;
+  std::vector<TopProcess> processes;  // by rank, then process
+  int ranks = -1;                     // of the whole job, on all hosts; -1: unknown
+  std::vector<std::string> hosts, policies;
+  std::optional<TopRate> sent;
+  double messages = 0, bytes = 0;                  // sent so far
+  std::array<std::size_t, kChannelKinds> pairs{};  // with messages, by the channel in use
+  std::uint64_t used = 0, peak = 0, budget = 0;    // sums
+  double lifetime = 0;
+  TopNotice notice;
+};
+
+// The channel that we receive from the peer over; of a peer that we only send to, that we send
+// over. Absent: no message yet.
+[[nodiscard]] std::optional<ChannelKind> peer_channel(const PeerReport& peer);
+
+class TopModel {
+ public:
+  // The reports of a refresh; `problems`: what could not be read, and why.
+  void add(std::vector<Watched> reports, std::vector<std::string> problems = {});
+
+  [[nodiscard]] const std::vector<TopJob>& jobs() const { return jobs_; }  // by name
+  [[nodiscard]] const std::vector<std::string>& problems() const { return problems_; }
+  // Busiest first: by the rate, then by all messages.
+  [[nodiscard]] std::vector<TopPeer> peers(const TopProcess& process) const;
+  // Latest first.
+  [[nodiscard]] std::vector<TopDecision> decisions(const TopProcess& process) const;
+
+ private:
+  void keep_earlier(const std::vector<Watched>& reports);
+  [[nodiscard]] TopJob make_job(const std::string& name, std::vector<const Watched*> reports) const;
+  [[nodiscard]] TopProcess make_process(std::vector<const Watched*> endpoints) const;
+  [[nodiscard]] std::optional<TopDecision> last_decision(const TopProcess& process) const;
+  [[nodiscard]] std::string peer_name(const PeerReport& peer) const;
+  [[nodiscard]] const EndpointReport* earlier(const EndpointReport& report) const;
+
+  std::vector<Watched> reports_;
+  std::map<std::uint64_t, EndpointReport> earlier_;  // the report before the last, by endpoint
+  std::map<std::uint64_t, std::string> names_;       // of processes, by endpoint
+  std::vector<std::string> problems_;
+  std::vector<TopJob> jobs_;
+};
+
+}  // namespace turnout::cli
