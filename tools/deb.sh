@@ -18,9 +18,14 @@ git ls-files -co --exclude-standard -z | xargs -0 cp --parents -P -t "$tree"
 cp -r packaging/debian "$tree/debian"
 printf 'turnout (%s) unstable; urgency=medium\n\n  * See /usr/share/doc/turnout/CHANGELOG.md.\n\n -- The Turnout authors <turnout@localhost.localdomain>  %s\n' \
   "$version" "$(date -R -d "@$(git log -1 --format=%ct)")" >"$tree/debian/changelog"
+# debhelper hides the home folder, and so ccache's.
+if command -v ccache >/dev/null; then
+  CCACHE_DIR=$(ccache -k cache_dir)
+  export CCACHE_DIR CCACHE_BASEDIR="$PWD/$tree" CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
+fi
 printf '== building the package (%s)\n' "$log"
 (cd "$tree" && DEB_BUILD_OPTIONS="parallel=$(nproc) nocheck" dpkg-buildpackage -b -us -uc) >"$log" 2>&1 ||
   fail "building the package failed:" "$(tail -n 15 "$log")"
 package=$(echo build/deb/turnout_"$version"_*.deb)
-lintian --fail-on error "$package" || fail "lintian found errors in $package."
+lintian --allow-root --fail-on error,warning "$package" || fail "lintian found errors or warnings in $package."
 printf '== %s (%s)\n' "$package" "$(du -h "$package" | cut -f1)"

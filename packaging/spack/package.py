@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# A Spack recipe: put this folder's parent into a repository as packages/turnout, or
-#   spack repo create turnout-repo && cp package.py turnout-repo/packages/turnout/
+# A recipe for Spack 1.0 and newer, where CLONE is a clone of the repository:
+#   spack repo create REPO turnout && mkdir REPO/spack_repo/turnout/packages/turnout
+#   cp CLONE/packaging/spack/package.py REPO/spack_repo/turnout/packages/turnout/
+#   spack repo add REPO/spack_repo/turnout
+#   spack develop --path CLONE turnout@0.2.0     (no release is published yet)
+from spack_repo.builtin.build_systems.cmake import CMakePackage, generator
+
 from spack.package import *
 
 
@@ -10,7 +15,6 @@ class Turnout(CMakePackage):
 
     license("BSD-3-Clause")
 
-    # No release is published yet: spack develop --path CLONE turnout@0.2.0
     version("0.2.0")
 
     variant("plots", default=False, description="matplotlib for `turnout plot`")
@@ -27,6 +31,7 @@ class Turnout(CMakePackage):
     depends_on("tomlplusplus")
     depends_on("nlohmann-json")
     depends_on("cli11")
+    depends_on("ncurses")
     depends_on("otf2", when="+otf2")
     depends_on("python", when="+plots", type="run")
     depends_on("py-matplotlib", when="+plots", type="run")
@@ -37,7 +42,7 @@ class Turnout(CMakePackage):
     generator("ninja")
 
     def cmake_args(self):
-        return [self.define("BUILD_TESTING", self.run_tests)]
+        return [self.define("BUILD_TESTING", False), self.define("CMAKE_INSTALL_LIBDIR", "lib")]
 
-    def setup_run_environment(self, env):
+    def setup_run_environment(self, env: EnvironmentModifications) -> None:
         env.prepend_path("FI_PROVIDER_PATH", join_path(self.prefix.lib, "libfabric"))
