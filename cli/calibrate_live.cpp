@@ -145,7 +145,7 @@ class Ends {
     }
     return peers[to];
   }
-  static Status late() { return {Code::system, "a message of the benchmark does not come"}; }
+  static Status late() { return {Code::system, "benchmark failed: a message did not arrive"}; }
 
   std::vector<End> ends_;
   std::array<std::byte, kBytes> data_{};
@@ -161,7 +161,7 @@ class LiveBench {
     m->datagrams = datagrams_;
     m->extra_rings = kExtraRings;
     const std::string ring = datagrams_ ? "static:rc-rdma" : "static:dc-rdma";
-    Status s = trips("static:ud-sendrecv", {{"start_channel", "ud"}}, 1, 0, &m->ud_sendrecv);
+    Status s = trips("static:ud-sendrecv", {{"default_transport", "ud"}}, 1, 0, &m->ud_sendrecv);
     if (s.ok()) s = trips("static:rc-rdma", {}, 1, 0, &m->rc_rdma);
     if (s.ok()) s = trips(ring, {}, 1, kExtraRings, &m->more_rings);
     if (s.ok()) s = credits(ring, &m->credit);

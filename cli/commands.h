@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The subcommands of `turnout`. Each prints to standard output, what is wrong to standard error,
-// and returns the process's exit code: 0, or 1 when something it was asked for could not be had.
+// and returns the process's exit code (command_line.h).
 #pragma once
 
 #include <cstdint>
@@ -16,21 +16,29 @@ namespace turnout::cli {
 int info();
 // What is wrong with this machine for Turnout, and how to mend it. 1: something will not work.
 int doctor(bool json);
-// The table of settings: values in force, or for docs/configuration.md (defaults only).
-int config_table(bool markdown);
+struct ConfigOptions {
+  std::string word;       // only settings with it in name or text; empty: all but tuning parameters
+  bool changed = false;   // only settings that differ from their default
+  bool markdown = false;  // docs/configuration.md instead (defaults)
+};
+// The table of settings and their values in force.
+int config_table(const ConfigOptions& options);
 
 struct ReportOptions {
   std::vector<std::string> paths;  // files, or folders of *.json
   std::size_t peers = SIZE_MAX;
   std::size_t decisions = SIZE_MAX;
-  std::string html;   // a file for the page of the jobs instead of tables; empty: none
+  std::string html;   // a file for the page of the jobs instead of text; empty: none
+  bool full = false;  // all tables instead of the summary
   bool json = false;  // the profiles of the jobs instead of tables
 };
 int report(const ReportOptions& options);
 
-// The tables of each job.
+// All tables of each job.
 [[nodiscard]] std::string format_jobs(std::vector<EndpointReport> reports,
                                       const TableLimits& limits);
+// The summary of each job (job_summary.h).
+[[nodiscard]] std::string summarize_jobs(std::vector<EndpointReport> reports);
 
 struct TopOptions {
   bool once = false;

@@ -18,8 +18,11 @@
 #include <memory>
 
 #include "base/installation.h"
+#include "cli/mpi_launch.h"
 #include "cli/port_text.h"
+#include "cli/run.h"
 #include "core/memory/node_share.h"
+#include "core/selection/device_costs.h"
 #include "core/verbs/device.h"
 #include "core/verbs/library.h"
 
@@ -67,7 +70,7 @@ std::string rdma_core_version() {
   const std::string name = fs::canonical(info.dli_fname, error).filename().string();
   constexpr std::string_view kBefore = ".so.1.";
   const std::size_t at = name.find(kBefore);
-  if (error || at == std::string::npos) return "of unknown version";
+  if (error || at == std::string::npos) return "unknown version";
   const std::string version = name.substr(at + kBefore.size());
   return version.substr(version.find('.') + 1);
 }
@@ -118,7 +121,7 @@ PortFacts gather_port(ibv_context* context, unsigned number) {
   ibv_port_attr port{};
   if (const int error = ibv_query_port(context, static_cast<std::uint8_t>(number), &port);
       error != 0) {
-    facts.state = fmt::format("does not answer ({})", std::strerror(error));
+    facts.state = fmt::format("query failed ({})", std::strerror(error));
     return facts;
   }
   facts.state = port_state(port.state);
@@ -219,6 +222,48 @@ void gather_devices(Facts& facts, const Settings& settings) {
 void gather_provider(Facts& facts) {
   if (const char* path = std::getenv("FI_PROVIDER_PATH")) facts.provider_path = path;
   facts.provider = provider_file();
+  // libfabric 2: "+FILE" is one library besides the default folder.
+  std::string_view rest = facts.provider_path;
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find(':'), rest.size());
+    std::string_view one = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (one.starts_with('+')) one.remove_prefix(1);
+    std::error_code error;
+    if (!one.empty() && !fs::exists(one, error)) facts.missing_provider_paths.emplace_back(one);
+  }
+}
+
+// As a shell finds it; empty: it is not on the PATH.
+std::string on_path(std::string_view program) {
+  const char* const path = std::getenv("PATH");
+  std::string_view rest = path == nullptr ? "" : path;
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find(':'), rest.size());
+    const std::string file = fmt::format("{}/{}", rest.substr(0, end), program);
+    if (end > 0 && ::access(file.c_str(), X_OK) == 0) return file;
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return {};
+}
+
+std::optional<std::uint64_t> number_in(const char* file) {
+  std::ifstream in(file);
+  std::uint64_t number = 0;
+  return in >> number ? std::optional(number) : std::nullopt;
+}
+
+void gather_software(Facts& facts) {
+  for (const char* launcher : {"mpirun", "mpiexec", "srun"}) {
+    facts.launcher = on_path(launcher);
+    if (facts.launcher.empty()) continue;
+    facts.mpi = mpi_of(launcher_version_text(facts.launcher)).name;
+    break;
+  }
+  if (const auto on = number_in("/proc/sys/kernel/sched_autogroup_enabled")) {
+    facts.autogroup = *on != 0;
+  }
+  facts.maps = number_in("/proc/sys/vm/max_map_count").value_or(0);
 }
 
 }  // namespace
@@ -228,6 +273,7 @@ Facts gather_facts() {
   gather_kernel(facts);
   gather_limits(facts);
   gather_provider(facts);
+  gather_software(facts);
   facts.libfabric = libfabric_version();
   const Result<Settings> loaded = Settings::load();
   if (!loaded) {
@@ -237,6 +283,10 @@ Facts gather_facts() {
   }
   const Settings& settings = loaded.value();
   facts.wanted = settings.device;
+  facts.costs = settings.costs;
+  if (const auto costs = selection::load_costs(settings); !costs) {
+    facts.costs_error = costs.status().text();
+  }
   facts.budget = budget_of_process(settings).bytes;
   facts.processes = node_processes(settings);
   gather_devices(facts, settings);

@@ -4,7 +4,8 @@
 // registered there for a moment.
 //
 // Sources: getrlimit(2), capabilities(7), proc(5), ibv_query_device(3), ibv_query_port(3),
-// ibv_is_fork_initialized(3); PCI Express's capability structure (device control register).
+// ibv_is_fork_initialized(3); proc(5) (sched_autogroup_enabled, max_map_count), sched(7); PCI
+// Express's capability structure (device control register).
 #pragma once
 
 #include <cstdint>
@@ -63,6 +64,12 @@ struct Facts {
   ForkSafety fork = ForkSafety::unknown;
   std::string provider;       // file of the libfabric provider beside this program; empty: none
   std::string provider_path;  // FI_PROVIDER_PATH
+  std::vector<std::string> missing_provider_paths;  // of its entries: that do not exist
+
+  std::string costs, costs_error;  // the setting `costs`; why it cannot be used
+  std::string launcher, mpi;       // "/usr/bin/mpirun", "Open MPI 4.1.4"; empty: none on the PATH
+  std::optional<bool> autogroup;   // the scheduler groups processes by session
+  std::uint64_t maps = 0;          // memory mappings that a process may have; 0: unknown
 };
 
 [[nodiscard]] Facts gather_facts();

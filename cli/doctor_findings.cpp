@@ -18,6 +18,9 @@ constexpr std::uint64_t kNoLimit = UINT64_MAX;
 // each peer that waits for events; below this, programs commonly run out.
 constexpr std::uint64_t kFewFiles = 1024;
 
+// Linux's default of vm.max_map_count. Every peer and many registrations need mappings.
+constexpr std::uint64_t kUsualMaps = 65530;
+
 class Judge {
  public:
   explicit Judge(const Facts& facts) : f_(facts) {}
@@ -33,8 +36,12 @@ class Judge {
     locked_memory();
     budget();
     open_files();
+    mappings();
+    scheduling();
     fork();
+    costs();
     provider();
+    mpi();
     return std::move(findings_);
   }
 
@@ -54,9 +61,9 @@ class Judge {
   void verbs() {
     if (!f_.kernel_rdma) {
       add(Level::note, "kernel", "no RDMA device (/sys/class/infiniband is empty or missing)",
-          "load the adapter's driver (mlx5_ib), or modprobe rdma_rxe and rdma link add rxe0 type "
-          "rxe "
-          "netdev NAME for Soft-RoCE; without, the virtual adapter reaches this host only");
+          "load the adapter's driver (mlx5_ib), or for Soft-RoCE run modprobe rdma_rxe and rdma "
+          "link add rxe0 type rxe netdev NAME; without an RDMA device the virtual adapter reaches "
+          "this host only");
       return;
     }
     if (!f_.library_error.empty()) {
@@ -65,15 +72,15 @@ class Judge {
     }
     if (!f_.has_files) {
       add(Level::problem, "device files",
-          "the kernel has RDMA devices, but there is no /dev/infiniband/uverbs*",
-          "modprobe ib_uverbs; in a container hand /dev/infiniband over (docker --device)");
+          "the kernel has RDMA devices, but /dev/infiniband/uverbs* is missing",
+          "modprobe ib_uverbs; in a container, pass /dev/infiniband through (docker --device)");
     } else if (!f_.closed_files.empty()) {
       add(Level::problem, "device files",
-          fmt::format("may not be opened: {}", fmt::join(f_.closed_files, ", ")),
-          "rdma-core's udev rules make them accessible to all (mode 0666)");
+          fmt::format("no permission to open: {}", fmt::join(f_.closed_files, ", ")),
+          "install rdma-core's udev rules, which set mode 0666");
     }
     if (f_.library_error.empty() && f_.has_files && f_.closed_files.empty() && f_.devices.empty()) {
-      add(Level::problem, "devices", "the verbs library shows none of the kernel's devices",
+      add(Level::problem, "devices", "the verbs library lists none of the kernel's devices",
           "install the adapter's user-space driver (ibverbs-providers)");
     }
   }
@@ -84,25 +91,22 @@ class Judge {
 
   void judge_device(const DeviceFacts& device) {
     if (!device.open_error.empty()) {
-      add(Level::problem, device.name, fmt::format("cannot be opened: {}", device.open_error));
+      add(Level::problem, device.name, fmt::format("open failed: {}", device.open_error));
       return;
     }
     add(Level::good, device.name,
-        fmt::format(
-            "driver {}, firmware {}; {} queue pairs of {} requests, {} SRQs, {} completions "
-            "in a queue",
-            or_none(device.driver), or_none(device.firmware), value::human_count(device.max_qp),
-            value::human_count(device.max_qp_wr), value::human_count(device.max_srq),
-            value::human_count(device.max_cqe)));
+        fmt::format("driver {}, firmware {}; {} queue pairs of {} work requests, {} SRQs, {} "
+                    "entries per completion queue",
+                    or_none(device.driver), or_none(device.firmware),
+                    value::human_count(device.max_qp), value::human_count(device.max_qp_wr),
+                    value::human_count(device.max_srq), value::human_count(device.max_cqe)));
     judge_ports(device);
     if (device.dc) {
       add(Level::good, device.name + " DC", "yes");
     } else {
       add(Level::note, device.name + " DC",
-          fmt::format(
-              "no dynamically connected transport: UD serves pairs at first and what gets no "
-              "ring{}",
-              device.xrc ? "; XRC is there" : ""));
+          fmt::format("not supported; the default transport is UD{}",
+                      device.xrc ? "; XRC is supported" : ""));
     }
     judge_ordering(device);
     judge_registration(device);
@@ -112,11 +116,11 @@ class Judge {
     if (!device.pci) return;
     const std::string what = device.name + " relaxed ordering";
     if (!device.relaxed_ordering) {
-      add(Level::note, what, "not told", "run as root to see the PCI device's setting");
+      add(Level::note, what, "unknown", "run as root to read the PCI device's setting");
     } else if (*device.relaxed_ordering) {
       add(Level::good, what,
-          "on: memory registered for it (IBV_ACCESS_RELAXED_ORDERING) gains; Turnout's rings are "
-          "not");
+          "on; it speeds up memory registered with IBV_ACCESS_RELAXED_ORDERING, which Turnout's "
+          "rings do not use");
     } else {
       add(Level::good, what, "off");
     }
@@ -131,17 +135,16 @@ class Judge {
           "{}, {}, MTU {}, {}", port.state, port.ethernet ? "RoCE" : "InfiniBand", port.mtu,
           port.ethernet ? fmt::format("{} GIDs", port.gids) : fmt::format("LID {}", port.lid));
       if (port.active && port.ethernet && port.gids == 0) {
-        add(Level::problem, what, text, "give its network interface an address");
+        add(Level::problem, what, text, "assign an address to its network interface");
       } else if (port.active && !port.ethernet && port.lid == 0) {
         add(Level::problem, what, text,
-            "no subnet manager has given it a LID: start opensm, or see "
-            "the switch's");
+            "no subnet manager assigned a LID; start opensm, or check the switch's subnet manager");
       } else if (port.active) {
         add(Level::good, what, text);
       } else {
         add(any ? Level::note : Level::problem, what, text,
-            port.ethernet ? "ip link set NETDEV up; look at the cable"
-                          : "look at the cable and at the subnet manager (ibstat)");
+            port.ethernet ? "ip link set NETDEV up; check the cable"
+                          : "check the cable and the subnet manager (ibstat)");
       }
     }
   }
@@ -156,10 +159,10 @@ class Judge {
     std::string fix;
     if (device.register_error == ENOMEM) {
       fix = limits_memlock() ? "see locked memory below"
-                             : "free memory, or set a smaller TURNOUT_MEMORY_BUDGET";
+                             : "free memory, or lower TURNOUT_MEMORY_BUDGET";
     }
     add(Level::problem, what,
-        fmt::format("{} cannot be registered: {}", value::human_bytes(device.registered),
+        fmt::format("registering {} failed: {}", value::human_bytes(device.registered),
                     std::strerror(device.register_error)),
         std::move(fix));
   }
@@ -175,13 +178,12 @@ class Judge {
       return;
     }
     if (f_.chosen.empty()) return;
-    const std::string text = fmt::format("{} would be used: {}", f_.chosen, f_.chosen_why);
+    const std::string text = fmt::format("selected: {} ({})", f_.chosen, f_.chosen_why);
     const bool real_ones =
         std::any_of(f_.devices.begin(), f_.devices.end(),
                     [](const DeviceFacts& device) { return device.open_error.empty(); });
     if (f_.chosen_virtual && f_.wanted == "auto" && real_ones) {
-      add(Level::warning, "adapter", text,
-          "programs reach this host only: see what is said of the adapters above");
+      add(Level::warning, "adapter", text, "programs reach this host only; see the adapters above");
     } else {
       add(f_.chosen_virtual ? Level::note : Level::good, "adapter", text);
     }
@@ -191,8 +193,8 @@ class Judge {
     const auto bytes = [](std::uint64_t n) {
       return n == kNoLimit ? std::string("any amount") : value::human_bytes(n);
     };
-    const std::string text = fmt::format("{} may be locked{}", bytes(f_.memlock),
-                                         f_.may_lock ? ", which does not bind this user" : "");
+    const std::string text = fmt::format("{} can be locked{}", bytes(f_.memlock),
+                                         f_.may_lock ? ", which does not apply to this user" : "");
     if (!limits_memlock()) {
       add(Level::good, "locked memory", text);
       return;
@@ -203,25 +205,24 @@ class Judge {
             ? fmt::format("ulimit -l {}", f_.memlock_hard == kNoLimit
                                               ? std::string("unlimited")
                                               : std::to_string(f_.memlock_hard / 1024))
-            : std::string("as root, 'memlock unlimited' in /etc/security/limits.d/");
+            : std::string("as root, add 'memlock unlimited' in /etc/security/limits.d/");
     add(f_.chosen_virtual || f_.devices.empty() ? Level::note : Level::problem, "locked memory",
-        fmt::format("{}, less than the budget of {}", text, value::human_bytes(f_.budget)),
-        fmt::format(
-            "{}; of batch systems: LimitMEMLOCK=infinity of the daemon's unit, and for Slurm "
-            "PropagateResourceLimitsExcept=MEMLOCK; or set a smaller TURNOUT_MEMORY_BUDGET",
-            hard));
+        fmt::format("{}, less than the memory budget of {}", text, value::human_bytes(f_.budget)),
+        fmt::format("{}; in batch systems, set LimitMEMLOCK=infinity in the daemon's unit, and for "
+                    "Slurm PropagateResourceLimitsExcept=MEMLOCK; or lower TURNOUT_MEMORY_BUDGET",
+                    hard));
   }
 
   void budget() {
     if (f_.budget == 0) return;
     const std::uint64_t all = f_.budget * f_.processes;
-    const std::string text = fmt::format(
-        "{} for each process{}, {} available on this machine", value::human_bytes(f_.budget),
-        f_.processes > 1 ? fmt::format(", of {} here", f_.processes) : "",
-        value::human_bytes(f_.available));
+    const std::string text =
+        fmt::format("{} per process{}, {} available on this machine", value::human_bytes(f_.budget),
+                    f_.processes > 1 ? fmt::format(", {} processes", f_.processes) : "",
+                    value::human_bytes(f_.available));
     if (f_.available != 0 && all > f_.available) {
       add(Level::warning, "memory budget", text,
-          "processes that use all of it would swap: set TURNOUT_NODE_BUDGET or a smaller "
+          "processes that use all of it would swap; set TURNOUT_NODE_BUDGET, or lower "
           "TURNOUT_MEMORY_BUDGET");
     } else {
       add(Level::good, "memory budget", text);
@@ -230,12 +231,12 @@ class Judge {
 
   void open_files() {
     const auto number = [](std::uint64_t n) {
-      return n == kNoLimit ? std::string("no limit") : std::to_string(n);
+      return n == kNoLimit ? std::string("unlimited") : std::to_string(n);
     };
     if (f_.files < kFewFiles) {
       add(Level::warning, "open files", number(f_.files),
           f_.files_hard >= kFewFiles ? fmt::format("ulimit -n {}", number(f_.files_hard))
-                                     : "as root, 'nofile 65536' in /etc/security/limits.d/");
+                                     : "as root, add 'nofile 65536' in /etc/security/limits.d/");
     } else {
       add(Level::good, "open files", number(f_.files));
     }
@@ -245,28 +246,84 @@ class Judge {
     if (f_.devices.empty()) return;
     switch (f_.fork) {
       case ForkSafety::not_needed:
-        add(Level::good, "fork", "safe: the kernel copies registered pages for children");
+        add(Level::good, "fork", "safe: the kernel copies registered pages for child processes");
         break;
       case ForkSafety::on:
         add(Level::note, "fork",
-            "registered pages are kept from children (RDMAV_FORK_SAFE or "
-            "IBV_FORK_SAFE is set): a child that touches them ends");
+            "registered pages are not mapped in child processes (RDMAV_FORK_SAFE or IBV_FORK_SAFE "
+            "is set); a child that accesses them crashes");
         break;
       case ForkSafety::off:
         add(Level::warning, "fork",
-            "not safe: after a fork() registered memory of the parent may be another's",
-            "use a kernel of 5.12 or later with rdma-core 35 or later, or set IBV_FORK_SAFE=1");
+            "not safe: after fork(), copy-on-write can separate the parent's memory from its "
+            "registration",
+            "use kernel 5.12 or later with rdma-core 35 or later, or set IBV_FORK_SAFE=1");
         break;
       case ForkSafety::unknown:
-        add(Level::note, "fork", "rdma-core is too old to tell (before 35)",
+        add(Level::note, "fork", "unknown: rdma-core is older than version 35",
             "set IBV_FORK_SAFE=1 if programs fork");
         break;
     }
   }
 
+  void mappings() {
+    if (f_.maps == 0) return;
+    const std::string text = fmt::format("{} per process", value::human_count(f_.maps));
+    if (f_.maps < kUsualMaps) {
+      add(Level::warning, "memory mappings", text,
+          fmt::format("as root, sysctl vm.max_map_count={}", kUsualMaps));
+    } else {
+      add(Level::good, "memory mappings", text);
+    }
+  }
+
+  void scheduling() {
+    if (!f_.autogroup.has_value()) return;
+    if (*f_.autogroup) {
+      add(Level::note, "autogroups",
+          "on: the scheduler shares CPUs between sessions first, so with more ranks than CPUs a "
+          "rank "
+          "that yields may not free its CPU for a rank of another session",
+          "as root, sysctl kernel.sched_autogroup_enabled=0, if ranks outnumber CPUs");
+    } else {
+      add(Level::good, "autogroups", "off");
+    }
+  }
+
+  void costs() {
+    if (!f_.costs_error.empty()) {
+      add(Level::problem, "costs file", f_.costs_error,
+          "write it with turnout calibrate --output FILE, or unset TURNOUT_COSTS");
+    } else if (f_.costs.empty()) {
+      add(Level::note, "costs file", "none: built-in costs of a Connect-IB are used",
+          "turnout calibrate --output costs.toml, then export TURNOUT_COSTS=$PWD/costs.toml");
+    } else {
+      add(Level::good, "costs file", f_.costs);
+    }
+  }
+
+  void mpi() {
+    if (f_.launcher.empty()) {
+      add(Level::note, "MPI", "no mpirun, mpiexec or srun on the PATH",
+          "install an MPI library, or add its bin folder to the PATH");
+    } else if (f_.mpi.empty()) {
+      add(Level::note, "MPI", fmt::format("{}: unknown library", f_.launcher),
+          "turnout run knows MPICH, Open MPI, Intel MPI and Slurm");
+    } else {
+      add(Level::good, "MPI",
+          fmt::format("{} ({}); turnout run -- mpirun ... sets what it needs", f_.mpi,
+                      f_.launcher));
+    }
+  }
+
   void provider() {
+    if (!f_.missing_provider_paths.empty()) {
+      add(Level::problem, "FI_PROVIDER_PATH",
+          fmt::format("does not exist: {}", fmt::join(f_.missing_provider_paths, ", ")),
+          "correct or unset it; turnout run sets it");
+    }
     if (f_.provider.empty()) {
-      add(Level::warning, "libfabric provider", "libturnout-fi.so is not beside this program",
+      add(Level::warning, "libfabric provider", "libturnout-fi.so not found next to this program",
           "build it (make build); it needs libfabric's headers");
       return;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The judgement of `turnout doctor`: what the facts of a machine mean for Turnout, and what to do
-// about it. Pure: the same facts, the same findings.
+// The findings of `turnout doctor`: the consequences of a machine's facts for Turnout, and
+// remedies. Pure: equal facts give equal findings.
 #pragma once
 
 #include <string>

@@ -54,8 +54,7 @@ void list_devices(std::string_view origin) {
   for (int i = 0; i < count; ++i) {
     ibv_device* const device = devices.get()[i];
     std::string text = ibv_get_device_name(device);
-    if (!mlx5dv_is_supported(device))
-      text += ", without dynamically connected transport: UD serves instead";
+    if (!mlx5dv_is_supported(device)) text += ", no DC: the default transport is UD";
     line(i == 0 ? origin : "", text);
   }
 }
@@ -86,24 +85,25 @@ int show_chosen(const Settings& settings) {
   line("because", device.why());
   if (device.is_virtual()) {
     line("fabric",
-         fmt::format("{}, at most {}", settings.fabric, value::print_bytes(settings.fabric_size)));
+         fmt::format("{}, up to {}", settings.fabric, value::print_bytes(settings.fabric_size)));
     line("libraries", verbs::virtual_folder(settings));
   }
   line("firmware", std::string_view(a.fw_ver, strnlen(a.fw_ver, sizeof a.fw_ver)));
   line("port", fmt::format("{} of {}, {}, {}, LID {}", device.port_number(), a.phys_port_cnt,
                            link_layer(port.link_layer), port_state(port.state), port.lid));
   line("GID", fmt::format("{} (index {})", gid_text(device.gid()), device.gid_index()));
-  line("queue pairs", fmt::format("{}, of {} work requests",
+  line("queue pairs", fmt::format("{}, with up to {} work requests",
                                   value::human_count(static_cast<std::uint64_t>(a.max_qp)),
                                   value::human_count(static_cast<std::uint64_t>(a.max_qp_wr))));
   line("shared receive queues",
-       fmt::format("{}, of {} receives", value::human_count(static_cast<std::uint64_t>(a.max_srq)),
+       fmt::format("{}, with up to {} entries",
+                   value::human_count(static_cast<std::uint64_t>(a.max_srq)),
                    value::human_count(static_cast<std::uint64_t>(a.max_srq_wr))));
-  line("completion queues",
-       fmt::format("{}, of {} entries", value::human_count(static_cast<std::uint64_t>(a.max_cq)),
-                   value::human_count(static_cast<std::uint64_t>(a.max_cqe))));
+  line("completion queues", fmt::format("{}, with up to {} entries",
+                                        value::human_count(static_cast<std::uint64_t>(a.max_cq)),
+                                        value::human_count(static_cast<std::uint64_t>(a.max_cqe))));
   line("memory regions",
-       fmt::format("{}, of {}", value::human_count(static_cast<std::uint64_t>(a.max_mr)),
+       fmt::format("{}, of up to {}", value::human_count(static_cast<std::uint64_t>(a.max_mr)),
                    value::human_bytes(a.max_mr_size)));
   line("reads in flight per QP", fmt::format("{}", a.max_qp_rd_atom));
   return 0;
@@ -121,25 +121,26 @@ void show_selection(const Settings& s) {
     };
     const selection::CostModel model =
         selection::cost_model(c, static_cast<std::uint32_t>(s.ring_entries));
-    line("costs of", fmt::format("{} ({}); turnout info --costs tells sources", costs->device,
+    line("costs of", fmt::format("{} ({}); sources: turnout info --costs", costs->device,
                                  s.costs.empty() ? "built in" : s.costs));
     line("saved per message",
          fmt::format("{} on DC-RDMA, {} on RC-RDMA",
                      value::human_duration(std::llround(model.saving_dc_rdma)),
                      value::human_duration(std::llround(model.saving_rc_rdma))));
     line("paid",
-         fmt::format("{} a failed poll, {} a credit message, {} or {} to set up DC- or RC-RDMA",
-                     cost(c.receiver_poll), cost(c.receiver_credit), cost(c.setup_dc_processor),
-                     cost(c.setup_rc_processor)));
+         fmt::format(
+             "{} per failed poll, {} per credit message, {} or {} to set up DC-RDMA or RC-RDMA",
+             cost(c.receiver_poll), cost(c.receiver_credit), cost(c.setup_dc_processor),
+             cost(c.setup_rc_processor)));
   } else {
     line("costs", costs.status().text());
   }
-  line("changes from", fmt::format("{} gained per message", time(s.gain_threshold)));
+  line("gain threshold", fmt::format("{} per message", time(s.gain_threshold)));
   fmt::print("limits\n");
-  line("memory of one process", value::print_bytes(budget_of_process(s).bytes));
-  line("RDMA channels", fmt::format("{}, of them {} with an RC queue pair in use", s.max_channels,
-                                    std::min(s.max_active_rc, s.max_channels)));
-  line("ring", fmt::format("{} entries of {} = {} a channel", s.ring_entries,
+  line("memory per process", value::print_bytes(budget_of_process(s).bytes));
+  line("RDMA channels", fmt::format("{}, up to {} of them with an active RC queue pair",
+                                    s.max_channels, std::min(s.max_active_rc, s.max_channels)));
+  line("ring", fmt::format("{} entries of {} = {} per channel", s.ring_entries,
                            value::print_bytes(s.ring_entry_size),
                            value::human_bytes(s.ring_entries * s.ring_entry_size)));
   line("receives posted", fmt::format("{} of {}, {} for control messages", s.receive_buffers,

@@ -1,116 +1,166 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <string>
+#include <string_view>
 
-#include "cli/calibrate.h"
+#include "base/installation.h"
+#include "cli/command_line.h"
 #include "cli/commands.h"
-#include "cli/plot.h"
 #include "cli/run.h"
 #include "cli/run_program.h"
-#include "cli/sim.h"
 #include "cli/verbs.h"
 
-int main(int argc, char** argv) {
-  using namespace turnout;
+namespace turnout::cli {
+namespace {
+
+struct OfSimulator {
+  const char* name;
+  const char* help;
+};
+// Subcommands of the program turnout-sim, which users who only run MPI programs need not build.
+constexpr OfSimulator kOfSimulator[] = {
+    {"calibrate", "measure an adapter for the selection and write a costs file"},
+    {"plot", "draw who sent how much over time, from recordings or reports"},
+    {"sim", "run a workload or an experiment in virtual time, on a modelled adapter"},
+};
+
+[[nodiscard]] int run_simulator(char** argv) {
+  const std::string program = program_folder() + "/turnout-sim";
+  ::execv(program.c_str(), argv);
+  fmt::print(stderr,
+             "turnout {} failed: {}: {}; build or install the whole of Turnout (make build)\n",
+             argv[1], program, std::strerror(errno));
+  return 127;
+}
+
+// All subcommands, with their options.
+struct CommandLine {
   CLI::App app{
-      "Turnout chooses the InfiniBand transport for every peer while a program runs.\n"
-      "MPI programs use it as a libfabric provider; this command tells what it would do and "
-      "did."};
-  app.name("turnout");
-  app.set_version_flag("--version", "turnout " TURNOUT_VERSION);
-  app.require_subcommand(1);
+      "Turnout chooses the InfiniBand transport for each peer while a program runs.\n"
+      "MPI programs use it as a libfabric provider. This command starts them and shows what was "
+      "chosen, and "
+      "why."};
+  ConfigOptions config;
+  bool costs = false, doctor_json = false;
+  ReportOptions report;
+  TopOptions top;
+  VerbsOptions verbs;
+  RunOptions run;
+  CLI::App *run_command, *report_command, *top_command, *info_command, *doctor_command,
+      *verbs_command;
+  CLI::Option* config_option;
 
-  auto* const info = app.add_subcommand(
-      "info", "the adapter that would be used and why, adapters found, costs, limits, settings");
-  bool config = false, costs = false, markdown = false;
-  info->add_flag("--config", config, "the table of settings: value, default, meaning");
-  info->add_flag("--costs", costs, "what the selection knows of the device, and from where");
-  info->add_flag("--markdown", markdown,
-                 "with --config or --costs: the page docs/configuration.md or device-costs.md");
-
-  auto* const doctor = app.add_subcommand(
-      "doctor", "what is wrong with this machine for Turnout, and what to do about it");
-  bool doctor_json = false;
-  doctor->add_flag("--json", doctor_json, "a list of findings as JSON instead of the table");
-
-  auto* const report = app.add_subcommand(
-      "report", "tables from the JSON reports that TURNOUT_REPORT=FOLDER leaves");
-  cli::ReportOptions options;
-  report->add_option("path", options.paths, "report files, or folders of them")->required();
-  report->add_option("--peers", options.peers, "show this many peers of each rank, the busiest");
-  report->add_option("--decisions", options.decisions,
-                     "show this many decisions of each rank, the last");
-  auto* const json =
-      report->add_flag("--json", options.json, "the profile of each job as JSON instead");
-  report->add_option("--html", options.html, "write one HTML page, with charts, into this file")
-      ->excludes(json);
-
-  auto* const top = app.add_subcommand("top", "what running programs do, as report tells it");
-  cli::TopOptions top_options;
-  top->add_flag("--once", top_options.once, "print once and end");
-  top->add_option("--wait", top_options.wait, "with --once: seconds until somebody must have told")
-      ->capture_default_str()
-      ->check(CLI::Range(0.0, 3600.0));
-  top->add_option("--job", top_options.job, "only this job");
-  top->add_option("--pid", top_options.pid, "only this process");
-  top->add_option("--peers", top_options.peers, "peers of each process, the busiest")
-      ->capture_default_str();
-  top->add_option("--decisions", top_options.decisions, "decisions of each process, the last")
-      ->capture_default_str();
-
-  cli::PlotSourcesOptions plot_options;
-  auto* const plot_sources = cli::add_plot(app, &plot_options);
-
-  cli::CalibrateOptions calibrate_options;
-  auto* const calibrate = cli::add_calibrate(app, &calibrate_options);
-
-  cli::SimOptions sim_options;
-  auto* const sim = cli::add_sim(app, &sim_options);
-
-  cli::VerbsOptions verbs_options;
-  auto* const verbs = cli::add_verbs(app, &verbs_options);
-  verbs_options.program = cli::take_program(&argc, argv, "verbs", {"--fabric", "--profile"});
-
-  cli::RunOptions run_options;
-  auto* const run = cli::add_run(app, &run_options);
-  run_options.command = cli::take_program(&argc, argv, "run", {"--budget", "--policy", "--trace"});
-
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error);
+  CommandLine() {
+    app.name("turnout");
+    app.set_version_flag("-V,--version", "turnout " TURNOUT_VERSION);
+    app.require_subcommand(1);
+    run_command = add_run(app, &run);
+    add_report();
+    add_top();
+    doctor_command = app.add_subcommand("doctor", "check this machine for problems, with remedies");
+    doctor_command->add_flag("--json", doctor_json, "print the findings as JSON");
+    add_info();
+    verbs_command = add_verbs(app, &verbs);
+    for (const OfSimulator& one : kOfSimulator) app.add_subcommand(one.name, one.help);
+    app.footer(
+        "Exit codes: 0; 1, it failed; 2, wrong use. `run` and `verbs` return the program's.");
   }
-  int code = 0;
-  if (*info) {
-    if ((markdown && !config && !costs) || (config && costs)) {
-      fmt::print(stderr, "turnout info: --markdown goes with --config or --costs, one of them\n");
-      return 1;
-    }
-    code = config ? cli::config_table(markdown) : costs ? cli::costs_table(markdown) : cli::info();
-  } else if (*doctor) {
-    code = cli::doctor(doctor_json);
-  } else if (*top) {
-    code = cli::top(top_options);
-  } else if (*plot_sources) {
-    code = cli::plot_sources(plot_options);
-  } else if (*calibrate) {
-    code = cli::run_calibrate(calibrate_options);
-  } else if (*sim) {
-    code = cli::run_sim(sim_options);
-  } else if (*run) {
-    run_options.tells = run->count("--report") > 0;
-    code = cli::run_job(run_options);
-  } else if (*verbs) {
-    code = cli::run_verbs(verbs_options);
-  } else {
-    code = cli::report(options);
+
+ private:
+  void add_report() {
+    report_command = app.add_subcommand(
+        "report", "summary of the JSON reports that TURNOUT_REPORT=FOLDER wrote");
+    report_command->add_option("path", report.paths, "report files, or folders of them")
+        ->required();
+    report_command->add_flag("-f,--full", report.full, "all tables of each rank, and the sums");
+    report_command->add_option("-p,--peers", report.peers,
+                               "with --full: at most this many peers of each rank, the busiest");
+    report_command->add_option("-d,--decisions", report.decisions,
+                               "with --full: at most this many decisions of each rank, the latest");
+    auto* const json =
+        report_command->add_flag("-j,--json", report.json, "the profile of each job as JSON");
+    report_command
+        ->add_option("--html", report.html, "write one HTML page with charts to this file")
+        ->excludes(json);
   }
-  // Output that nobody received (a full disk) is a failure; a reader that left (head) is none.
-  if (std::fflush(stdout) != 0 && errno != EPIPE) {
-    std::perror("turnout: standard output");
-    return 1;
+
+  void add_top() {
+    top_command = app.add_subcommand("top", "watch running programs");
+    top_command->add_flag("-1,--once", top.once, "print all tables once and exit");
+    top_command
+        ->add_option("-w,--wait", top.wait,
+                     "with --once: wait at most this many seconds for a report")
+        ->capture_default_str()
+        ->check(CLI::Range(0.0, 3600.0));
+    top_command->add_option("-j,--job", top.job, "only this job");
+    top_command->add_option("-p,--pid", top.pid, "only this process");
+    top_command->add_option("--peers", top.peers, "peers of each process, the busiest")
+        ->capture_default_str();
+    top_command
+        ->add_option("-d,--decisions", top.decisions, "decisions of each process, the latest")
+        ->capture_default_str();
   }
-  return code;
+
+  void add_info() {
+    info_command = app.add_subcommand(
+        "info", "the adapter in use and why, adapters found, costs, limits, settings");
+    config_option = info_command
+                        ->add_option("-c,--config", config.word,
+                                     "settings: value, default, meaning; =WORD: those that match")
+                        ->expected(0, 1)
+                        ->type_name("[=WORD]");
+    info_command->add_flag("--changed", config.changed,
+                           "with --config: only settings that differ from their default");
+    info_command->add_flag("--costs", costs, "device costs that the selection uses, with sources");
+    info_command->add_flag("--markdown", config.markdown,
+                           "with --config or --costs: docs/configuration.md or device-costs.md");
+  }
+};
+
+[[nodiscard]] int run_info(const CommandLine& line) {
+  const bool config = line.config_option->count() > 0;
+  if ((line.config.markdown && !config && !line.costs) || (config && line.costs) ||
+      (line.config.changed && !config)) {
+    fmt::print(stderr,
+               "turnout info: --markdown needs one of --config and --costs; --changed needs "
+               "--config\n");
+    return kWrongUse;
+  }
+  return config       ? config_table(line.config)
+         : line.costs ? costs_table(line.config.markdown)
+                      : info();
+}
+
+[[nodiscard]] int run_command(int argc, char** argv) {
+  if (argc > 1 &&
+      std::any_of(std::begin(kOfSimulator), std::end(kOfSimulator),
+                  [&](const OfSimulator& one) { return std::string_view(argv[1]) == one.name; })) {
+    return run_simulator(argv);
+  }
+  CommandLine line;
+  line.verbs.program = take_program(&argc, argv, "verbs", {"--fabric", "--profile"});
+  line.run.command =
+      take_program(&argc, argv, "run", {"-b", "--budget", "-p", "--policy", "-t", "--trace"});
+  if (const std::optional<int> code = parse_command_line(line.app, argc, argv)) return *code;
+  if (*line.info_command) return run_info(line);
+  if (*line.doctor_command) return doctor(line.doctor_json);
+  if (*line.top_command) return top(line.top);
+  if (*line.verbs_command) return run_verbs(line.verbs);
+  if (*line.report_command) return report(line.report);
+  line.run.tells = line.run_command->count("--report") > 0 || line.run.full;
+  return run_job(line.run);
+}
+
+}  // namespace
+}  // namespace turnout::cli
+
+int main(int argc, char** argv) {
+  return turnout::cli::finish(turnout::cli::run_command(argc, argv));
 }

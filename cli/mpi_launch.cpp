@@ -72,6 +72,10 @@ bool names_hosts(const LaunchFacts& facts) {
   return nodes != facts.environment.end() && nodes->second != "1";
 }
 
+bool is_open_mpi(Mpi mpi) {
+  return mpi == Mpi::open_mpi_4 || mpi == Mpi::open_mpi_5;
+}
+
 class Variables {
  public:
   Variables(const LaunchFacts& facts, Launch* launch) : facts_(facts), launch_(launch) {}
@@ -95,12 +99,27 @@ class Variables {
   Launch* launch_;
 };
 
-void set_open_mpi(Variables& variables, bool crowded) {
+// Open MPI refuses to run as root unless that is allowed; this is the user's decision, not ours.
+bool allows_root(const LaunchFacts& facts) {
+  for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT"}) {
+    const auto found = facts.environment.find(name);
+    if (found != facts.environment.end() && found->second == "1") return true;
+  }
+  return false;
+}
+
+void set_open_mpi(Variables& variables, bool crowded, bool root) {
   // pml cm: whatever leaves a rank goes through the MTL, none through Open MPI's own transports.
   variables.set("OMPI_MCA_pml", "cm");
   variables.set("OMPI_MCA_mtl", "ofi");
   variables.set("OMPI_MCA_mtl_ofi_provider_include", "turnout");          // Open MPI 4
   variables.set("OMPI_MCA_opal_common_ofi_provider_include", "turnout");  // Open MPI 5
+  if (root) {  // mpirun wants both, and those of the other version
+    for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
+                             "PRTE_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM"}) {
+      variables.set(name, "1");
+    }
+  }
   if (!crowded) return;
   variables.set("OMPI_MCA_mpi_yield_when_idle", "1");
   variables.set("OMPI_MCA_rmaps_base_oversubscribe", "1");                   // Open MPI 4
@@ -119,12 +138,23 @@ void set_mpich(Variables& variables, bool crowded, bool one_host) {
   variables.set("MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT", "16");
 }
 
-void set_intel_mpi(Variables& variables) {
+// Intel MPI brought its own libfabric until 2021.18. An unknown version counts as one of these.
+bool has_own_libfabric(const MpiVersion& version) {
+  const std::string number = number_behind(version.name, "Intel MPI");  // "2021.19.0"
+  unsigned year = 0, update = 0;
+  const char* const end = number.data() + number.size();
+  const char* const dot = std::from_chars(number.data(), end, year).ptr;
+  if (dot != end) std::from_chars(dot + 1, end, update);
+  return std::pair(year, update) < std::pair(2021u, 19u);
+}
+
+void set_intel_mpi(Variables& variables, const MpiVersion& version) {
   variables.set("I_MPI_FABRICS", "ofi");
   variables.set("FI_PROVIDER", "turnout");
   variables.set("I_MPI_OFI_PROVIDER", "turnout");
-  // The libfabric inside Intel MPI looks for providers nowhere else; the system's does.
-  variables.set("I_MPI_OFI_LIBRARY_INTERNAL", "0");
+  // The start scripts of Intel MPI's own libfabric replace FI_PROVIDER_PATH unless this is 0.
+  // Versions without one warn about the variable.
+  if (has_own_libfabric(version)) variables.set("I_MPI_OFI_LIBRARY_INTERNAL", "0");
 }
 
 }  // namespace
@@ -134,7 +164,9 @@ MpiVersion mpi_of(std::string_view text) {
     return {Mpi::intel_mpi, "Intel MPI " + number_behind(text, "Version")};
   }
   if (contains(text, "(Open MPI)") || contains(text, "open-mpi")) {
-    std::string number = number_behind(text, "(Open MPI)");
+    // mpirun.openmpi and orterun of Open MPI 4 print OpenRTE in the place of Open MPI.
+    std::string number =
+        number_behind(text, contains(text, "(OpenRTE)") ? "(OpenRTE)" : "(Open MPI)");
     const bool old = number.starts_with("4") || number.starts_with("3");
     return {old ? Mpi::open_mpi_4 : Mpi::open_mpi_5, "Open MPI " + number};
   }
@@ -158,15 +190,17 @@ Launch plan_launch(const LaunchFacts& facts) {
   variables.put_before("FI_PROVIDER_PATH", facts.provider_folder);
   const Mpi mpi = facts.version.mpi;
   const bool any = mpi == Mpi::unknown || mpi == Mpi::slurm;  // the names of all do not collide
-  if (any || mpi == Mpi::open_mpi_4 || mpi == Mpi::open_mpi_5) set_open_mpi(variables, crowded);
+  if (any || is_open_mpi(mpi)) {
+    set_open_mpi(variables, crowded, allows_root(facts) && mpi != Mpi::slurm);
+  }
   if (any || mpi == Mpi::mpich) set_mpich(variables, crowded, launch.one_host);
-  if (any || mpi == Mpi::intel_mpi) set_intel_mpi(variables);
+  if (any || mpi == Mpi::intel_mpi) set_intel_mpi(variables, facts.version);
   if (!facts.report_folder.empty()) {
     launch.variables.emplace_back("TURNOUT_REPORT", facts.report_folder + "/");
   }
   launch.variables.insert(launch.variables.end(), facts.settings.begin(), facts.settings.end());
   // Open MPI hands its own variables to other hosts; the others have to be named.
-  if ((mpi == Mpi::open_mpi_4 || mpi == Mpi::open_mpi_5) && !launch.one_host) {
+  if (is_open_mpi(mpi) && !launch.one_host) {
     std::vector<std::string> names;
     for (const auto& [name, value] : launch.variables) names.push_back(name);
     for (const auto& [name, value] : facts.environment) names.push_back(name);
@@ -201,6 +235,11 @@ std::vector<std::string> reasons_of_absence(const LaunchFacts& facts) {
       reasons.push_back(
           fmt::format("{} is set to {}; Turnout needs {}, or unset it", name, value, wanted));
     }
+  }
+  if (facts.root && is_open_mpi(facts.version.mpi) && !allows_root(facts)) {
+    reasons.emplace_back(
+        "Open MPI refuses to run as root: use another user, or in a container set "
+        "OMPI_ALLOW_RUN_AS_ROOT=1");
   }
   if (facts.version.mpi == Mpi::unknown) {
     reasons.push_back(fmt::format("{} is no launcher that is known here", facts.command.front()));

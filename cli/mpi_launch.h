@@ -32,7 +32,8 @@ struct LaunchFacts {
   std::string report_folder;                                  // TURNOUT_REPORT; empty: as it is
   std::vector<std::pair<std::string, std::string>> settings;  // of Turnout, from options
   unsigned processors = 1;                                    // that this process may use
-  std::map<std::string, std::string> environment;             // of this process
+  bool root = false;  // this process is root's; Open MPI refuses to run as root by default
+  std::map<std::string, std::string> environment;  // of this process
 };
 
 struct Launch {

@@ -10,6 +10,7 @@
 #include <iterator>
 
 #include "base/value.h"
+#include "cli/command_line.h"
 #include "cli/plot_script.h"
 #include "sim/draw.h"
 #include "sim/recording.h"
@@ -28,7 +29,7 @@ constexpr std::uintmax_t kMaxReport = std::uintmax_t{64} << 20;
 
 int complain(const Status& status) {
   fmt::print(stderr, "turnout plot: {}\n", status.text());
-  return 1;
+  return exit_code(status);
 }
 
 Status invalid(std::string text) {
@@ -64,8 +65,7 @@ Status add_folder(const fs::path& folder, Inputs* inputs) {
   }
   if (found.recordings.empty() && found.reports.empty()) {
     return invalid(
-        fmt::format("{}: neither recordings (TURNOUT_TRACE={}/) nor reports "
-                    "(TURNOUT_REPORT={}) in it",
+        fmt::format("{}: no recordings (TURNOUT_TRACE={}/) or reports (TURNOUT_REPORT={}) found",
                     folder.string(), folder.string(), folder.string()));
   }
   // A folder that both were written to: recordings tell more.
@@ -80,7 +80,7 @@ Result<Inputs> sort_out(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
     std::error_code error;
     if (!fs::exists(path, error)) {
-      return invalid(fmt::format("{}: {}", path, error ? error.message() : "is not there"));
+      return invalid(fmt::format("{}: {}", path, error ? error.message() : "no such file"));
     }
     Status s = fs::is_directory(path, error) ? add_folder(path, &inputs) : add(path, &inputs);
     if (!s.ok()) return s;
@@ -88,18 +88,18 @@ Result<Inputs> sort_out(const std::vector<std::string>& paths) {
   const int kinds =
       int{!inputs.recordings.empty()} + int{!inputs.reports.empty()} + int{!inputs.traces.empty()};
   if (kinds != 1 || inputs.traces.size() > 1) {
-    return invalid("give the recordings of one job, its reports, or one trace");
+    return invalid("expected recordings of one job, reports of one job, or one trace");
   }
   return inputs;
 }
 
 Result<EndpointReport> read_report(const std::string& path) {
   std::error_code error;
-  if (!fs::is_regular_file(path, error)) return invalid(path + ": not a file");
-  if (fs::file_size(path, error) > kMaxReport) return invalid(path + ": too long for a report");
+  if (!fs::is_regular_file(path, error)) return invalid(path + ": not a regular file");
+  if (fs::file_size(path, error) > kMaxReport) return invalid(path + ": too large for a report");
   std::ifstream file(path, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file) return invalid(path + ": cannot be read");
+  if (!file) return invalid(path + ": read failed");
   Result<EndpointReport> report = report_from_json(text);
   if (!report) return invalid(fmt::format("{}: {}", path, report.status().text()));
   return report;
@@ -152,30 +152,31 @@ class DataFile {
 }  // namespace
 
 CLI::App* add_plot(CLI::App& app, PlotSourcesOptions* o) {
-  auto* const plot = app.add_subcommand("plot", "pictures of what ran");
+  auto* const plot = app.add_subcommand("plot", "plot recordings, traces and reports");
   plot->require_subcommand(1);
-  auto* const sources = plot->add_subcommand("sources", "who sends to a rank over time");
+  auto* const sources = plot->add_subcommand("sources", "plot who sends to a rank over time");
   sources
       ->add_option("path", o->paths,
-                   "recordings (TURNOUT_TRACE) or reports (TURNOUT_REPORT) of a job or their "
-                   "folder, or a trace, GOAL schedule (*.goal) or OTF2 archive (*.otf2)")
+                   "recordings (TURNOUT_TRACE) or reports (TURNOUT_REPORT) of a job, or their "
+                   "folder; or a trace, a GOAL schedule (*.goal) or an OTF2 archive (*.otf2)")
       ->required();
-  sources->add_option("--rank", o->rank, "whose messages")
+  sources->add_option("-r,--rank", o->rank, "receiving rank")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber)
       ->each([o](const std::string&) { o->rank_given = true; });
   const auto cells = CLI::Range(1U, sim::SourceGrid::kMostCells);
   sources->add_option("--periods", o->periods, "columns")->capture_default_str()->check(cells);
-  sources->add_option("--groups", o->groups, "rows at most")->capture_default_str()->check(cells);
+  sources->add_option("--groups", o->groups, "maximum number of rows")
+      ->capture_default_str()
+      ->check(cells);
   sources
       ->add_option("--axis", o->axis,
-                   "of recordings and traces: time (the default where they have it), events (the "
-                   "rank's own, one after the other) or computing (its processor time outside of "
-                   "communication)")
+                   "time axis of recordings and traces: time (default if available), events (the "
+                   "rank's events in order) or computing (processor time outside communication)")
       ->check(CLI::IsMember({"time", "events", "computing"}));
-  sources->add_option("--title", o->title, "above the picture");
-  sources->add_option("--output", o->picture, "the picture, SVG")->capture_default_str();
-  sources->add_option("--json", o->data, "keep the data of the picture in this file");
+  sources->add_option("--title", o->title, "title of the plot");
+  sources->add_option("-o,--output", o->picture, "output file, SVG")->capture_default_str();
+  sources->add_option("--json", o->data, "save the data of the plot in this file");
   return sources;
 }
 
@@ -184,7 +185,9 @@ int plot_sources(const PlotSourcesOptions& o) {
   if (!arrivals) return complain(arrivals.status());
   const Result<sim::SourceGrid> grid = sim::SourceGrid::make(arrivals.value(), o.periods, o.groups);
   if (!grid) return complain(grid.status());
-  const std::string title = o.title.empty() ? fmt::format("Who sends to rank {}", o.rank) : o.title;
+  const std::string title =
+      o.title.empty() ? fmt::format("Who sends to rank {}, and how much over time", o.rank)
+                      : o.title;
   const DataFile data(o);
   if (Status s = sim::write_text_file(data.path(),
                                       sim::to_plot_json(grid.value(), arrivals.value(), title));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `turnout plot`: pictures of what ran. Prints to standard output, what is wrong to standard error,
-// and returns the process's exit code.
+// `turnout plot`: plots recordings, traces and reports. Prints to standard output, errors to
+// standard error, and returns the process's exit code.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -13,6 +13,8 @@
 #include "cli/commands.h"
 #include "cli/html/page.h"
 #include "core/job_profile.h"
+#include "core/job_summary.h"
+#include "core/report_text.h"
 
 namespace turnout::cli {
 
@@ -33,10 +35,10 @@ bool read(const fs::path& path, std::vector<EndpointReport>* reports) {
   if (!fs::is_regular_file(path, error)) {
     return complain(path, error ? error.message() : "neither a file nor a folder");
   }
-  if (fs::file_size(path, error) > kMaxFile) return complain(path, "too long for a report");
+  if (fs::file_size(path, error) > kMaxFile) return complain(path, "too large for a report");
   std::ifstream file(path, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file) return complain(path, "cannot be read");
+  if (!file) return complain(path, "reading failed");
   Result<EndpointReport> report = report_from_json(text);
   if (!report) return complain(path, report.status().text());
   reports->push_back(std::move(report).value());
@@ -51,19 +53,11 @@ bool read_folder(const fs::path& folder, std::vector<EndpointReport>* reports) {
     if (name.ends_with(".json") && !name.starts_with('.')) files.push_back(i->path());
   }
   if (error) return complain(folder, error.message());
-  if (files.empty()) return complain(folder, "no report (*.json) in it");
+  if (files.empty()) return complain(folder, "no reports (*.json) in this folder");
   std::sort(files.begin(), files.end());
   bool good = true;
   for (const fs::path& file : files) good = read(file, reports) && good;
   return good;
-}
-
-// What a report says goes to a terminal.
-std::string printable(std::string text) {
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
-  return text;
 }
 
 using Jobs = std::vector<std::pair<std::string, std::vector<EndpointReport>>>;
@@ -75,24 +69,42 @@ Jobs by_job(std::vector<EndpointReport> reports) {
 }
 
 bool write_page(const fs::path& path, std::vector<EndpointReport> reports) {
-  if (reports.empty()) return complain(path, "not written: there is no report to show");
+  if (reports.empty()) return complain(path, "not written: no reports");
   const std::string page = report_page(by_job(std::move(reports)));
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file << page << std::flush;
-  return file ? true : complain(path, "cannot be written");
+  return file ? true : complain(path, "writing failed");
+}
+
+}  // namespace
+
+namespace {
+
+// `text` of each job, below its name where there are several.
+template <class Text>
+std::string each_job(std::vector<EndpointReport> reports, Text text) {
+  const Jobs jobs = by_job(std::move(reports));
+  if (jobs.empty()) return text({});
+  std::string out;
+  for (const auto& [job, members] : jobs) {
+    if (jobs.size() > 1)
+      out += fmt::format("job {}\n", job.empty() ? "without a name" : printable(job));
+    out += text(members);
+  }
+  return out;
 }
 
 }  // namespace
 
 std::string format_jobs(std::vector<EndpointReport> reports, const TableLimits& limits) {
-  const Jobs jobs = by_job(std::move(reports));
-  std::string out;
-  for (const auto& [job, members] : jobs) {
-    if (jobs.size() > 1)
-      out += fmt::format("job {}\n", job.empty() ? "without a name" : printable(job));
-    out += format_reports(members, limits);
-  }
-  return out;
+  return each_job(std::move(reports), [&](std::span<const EndpointReport> members) {
+    return format_reports(members, limits);
+  });
+}
+
+std::string summarize_jobs(std::vector<EndpointReport> reports) {
+  return each_job(std::move(reports),
+                  [](std::span<const EndpointReport> members) { return format_summary(members); });
 }
 
 int report(const ReportOptions& options) {
@@ -107,8 +119,10 @@ int report(const ReportOptions& options) {
     good = write_page(options.html, std::move(reports)) && good;
   } else if (options.json) {
     fmt::print("{}", jobs_to_json(by_job(std::move(reports))));
-  } else {
+  } else if (options.full || options.peers != SIZE_MAX || options.decisions != SIZE_MAX) {
     fmt::print("{}", format_jobs(std::move(reports), {options.peers, options.decisions}));
+  } else {
+    fmt::print("{}", summarize_jobs(std::move(reports)));
   }
   return good ? 0 : 1;
 }

@@ -20,6 +20,7 @@
 #include <system_error>
 
 #include "base/installation.h"
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/mpi_launch.h"
 #include "cli/run_program.h"
@@ -38,9 +39,9 @@ constexpr std::size_t kVersionText = 64 << 10;
 // A report of thousands of peers and decisions has some MiB.
 constexpr std::uintmax_t kMaxReport = std::uintmax_t{64} << 20;
 
-int complain(std::string_view text) {
+int complain(std::string_view text, int code = kFailed) {
   fmt::print(stderr, "turnout run: {}\n", text);
-  return 1;
+  return code;
 }
 
 // One word to a shell, whatever is in it.
@@ -53,20 +54,6 @@ std::string shell_word(std::string_view text) {
   std::string word = "'";
   for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return word + "'";
-}
-
-// What `LAUNCHER --version` prints, on either stream; empty: it cannot be started.
-std::string version_text(const std::string& launcher) {
-  const std::string line = fmt::format("{} --version 2>&1 </dev/null", shell_word(launcher));
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(line.c_str(), "r"), &::pclose);
-  std::string text;
-  std::array<char, 4096> part;
-  while (pipe && text.size() < kVersionText) {
-    const std::size_t n = std::fread(part.data(), 1, part.size(), pipe.get());
-    if (n == 0) break;
-    text.append(part.data(), n);
-  }
-  return text;
 }
 
 std::map<std::string, std::string> environment() {
@@ -101,6 +88,50 @@ std::vector<EndpointReport> read_reports(const std::string& folder) {
   return reports;
 }
 
+enum class ReportForm { none, text, text_file, page, folder };
+
+ReportForm form_of(const RunOptions& options) {
+  if (!options.tells) return ReportForm::none;
+  if (options.report == "-") return ReportForm::text;
+  if (options.report == "html" || options.report.ends_with(".html")) return ReportForm::page;
+  return options.report.ends_with(".txt") ? ReportForm::text_file : ReportForm::folder;
+}
+
+bool write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text << std::flush;
+  if (!file) complain(fmt::format("writing the report failed: {}", path));
+  return static_cast<bool>(file);
+}
+
+// The report of the job, in the form that was asked for. False: it could not be written.
+bool write_report(const RunOptions& options, std::vector<EndpointReport> reports,
+                  const std::string& folder) {
+  const auto text = [&] {
+    return options.full ? format_jobs(std::move(reports), {}) : summarize_jobs(std::move(reports));
+  };
+  switch (form_of(options)) {
+    case ReportForm::none:
+      return true;
+    case ReportForm::text_file:
+      return write_file(options.report, text());
+    case ReportForm::page: {
+      ReportOptions page;
+      page.paths = {folder};
+      page.html = options.report == "html" ? "turnout-report.html" : options.report;
+      if (report(page) != 0) return false;
+      fmt::print(stderr, "turnout run: report: {}\n", page.html);
+      return true;
+    }
+    case ReportForm::text:
+    case ReportForm::folder:
+      fmt::print("{}", text());
+      std::fflush(stdout);
+      return true;
+  }
+  return true;
+}
+
 // Whether the processes used Turnout, in words.
 void tell(const std::vector<EndpointReport>& reports, const Launch& launch,
           const LaunchFacts& facts) {
@@ -120,33 +151,33 @@ void tell(const std::vector<EndpointReport>& reports, const Launch& launch,
                of == 1 ? "" : "es");
   }
   if (processes.size() < of || processes.empty()) {
-    fmt::print(stderr, "  The others may have ended without MPI_Finalize, or:\n");
+    fmt::print(stderr, "  The others ended without MPI_Finalize, or:\n");
     for (const std::string& reason : reasons_of_absence(facts)) {
       fmt::print(stderr, "  - {}\n", reason);
     }
   } else if (lonely == reports.size() && of > 1) {
     fmt::print(
         stderr,
-        "  No message went over it: the MPI library carried all of them itself, as inside a\n"
-        "  host through shared memory. For MPICH set MPIR_CVAR_NOLOCAL=1, for Intel MPI\n"
-        "  I_MPI_FABRICS=ofi, for Open MPI OMPI_MCA_pml=cm.\n");
+        "  No message used it: the MPI library sent all messages itself, for example through\n"
+        "  shared memory inside a host. Set MPIR_CVAR_NOLOCAL=1 for MPICH, I_MPI_FABRICS=ofi for\n"
+        "  Intel MPI, OMPI_MCA_pml=cm for Open MPI.\n");
   }
 }
 
 Status prepare_folder(const RunOptions& options, const Launch& launch,
                       std::unique_ptr<PassingFolder>* passing, std::string* folder) {
   std::error_code error;
-  if (options.tells && options.report != "-" && options.report != "html") {
+  if (form_of(options) == ReportForm::folder) {
     fs::create_directories(options.report, error);
-    if (error) return folder_failure("make", options.report, error.value());
+    if (error) return folder_failure("create", options.report, error.value());
     *folder = fs::canonical(options.report, error).string();
-    return error ? folder_failure("look at", options.report, error.value()) : Status{};
+    return error ? folder_failure("access", options.report, error.value()) : Status{};
   }
   // Processes of other hosts leave theirs where all of them can write: here, as a rule.
   if (!launch.one_host) {
     *folder = fmt::format("{}/turnout-report-{}", fs::current_path(error).string(), ::getpid());
     fs::create_directories(*folder, error);
-    return error ? folder_failure("make", *folder, error.value()) : Status{};
+    return error ? folder_failure("create", *folder, error.value()) : Status{};
   }
   sweep_folders();
   Result<PassingFolder> made = PassingFolder::make();
@@ -158,42 +189,63 @@ Status prepare_folder(const RunOptions& options, const Launch& launch,
 
 }  // namespace
 
+std::string launcher_version_text(const std::string& launcher) {
+  const std::string line = fmt::format("{} --version 2>&1 </dev/null", shell_word(launcher));
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(line.c_str(), "r"), &::pclose);
+  std::string text;
+  std::array<char, 4096> part;
+  while (pipe && text.size() < kVersionText) {
+    const std::size_t n = std::fread(part.data(), 1, part.size(), pipe.get());
+    if (n == 0) break;
+    text.append(part.data(), n);
+  }
+  return text;
+}
+
 CLI::App* add_run(CLI::App& app, RunOptions* options) {
   auto* const run = app.add_subcommand(
       "run", "start an MPI job with Turnout as its provider: turnout run -- mpirun ...");
-  run->add_option("--report", options->report,
-                  "print what was chosen for whom and why at the end; =FOLDER keeps the reports")
+  run->add_option(
+         "-r,--report", options->report,
+         "print a summary at exit: each channel, and why. =FOLDER also keeps the reports; =html or "
+         "=FILE.html writes a page, =FILE.txt the summary")
       ->expected(0, 1)
-      ->type_name("[FOLDER]")
+      ->type_name("[=WHERE]")
       ->default_str("-");
-  run->add_option("--budget", options->budget, "bytes for each process (TURNOUT_MEMORY_BUDGET)");
-  run->add_option("--policy", options->policy, "how channels are chosen (TURNOUT_POLICY)");
-  run->add_option("--trace", options->trace, "a folder for recordings of messages (TURNOUT_TRACE)");
+  run->add_flag("-f,--full", options->full, "all tables of each rank instead of the summary");
+  run->add_option("-b,--budget", options->budget,
+                  "memory limit for each process (TURNOUT_MEMORY_BUDGET)");
+  run->add_option("-p,--policy", options->policy, "how channels are chosen (TURNOUT_POLICY)");
+  run->add_option("-t,--trace", options->trace,
+                  "record the messages into this folder (TURNOUT_TRACE)");
   run->add_flag("--dry-run", options->dry_run,
                 "print the variables and the command instead of starting it");
   run->footer(
-      "Everything behind -- or from the first other word on is the launcher's command: mpirun,\n"
-      "mpiexec, srun or prterun of MPICH, Open MPI or Intel MPI. Variables that are set stay.");
+      "The command after -- is a launcher of MPICH, Open MPI or Intel MPI: mpirun, mpiexec, srun "
+      "or\n"
+      "prterun. Variables that are already set are kept.");
   return run;
 }
 
 int run_job(const RunOptions& options) {
   if (options.command.empty()) {
-    return complain("the launcher's command is missing: turnout run -- mpirun -n 4 ./program");
+    return complain("a command is missing: turnout run -- mpirun -n 4 ./program", kWrongUse);
   }
   LaunchFacts facts;
   facts.command = options.command;
   facts.environment = environment();
   facts.processors = processors();
+  facts.root = ::geteuid() == 0;
   const std::string provider = provider_file();
   if (provider.empty()) {
-    return complain("libturnout-fi.so is not beside this program: make build, or make install");
+    return complain(
+        "libturnout-fi.so not found beside this program; run make build or make install");
   }
   facts.provider_folder = fs::path(provider).parent_path().string();
-  const std::string text = version_text(facts.command.front());
+  const std::string text = launcher_version_text(facts.command.front());
   facts.version = mpi_of(text);
   if (facts.version.mpi == Mpi::unknown) {
-    complain(fmt::format("{} --version names no MPI known here; the variables of all are set",
+    complain(fmt::format("{} --version: unknown MPI library; setting the variables of all of them",
                          facts.command.front()));
   }
   for (const auto& [name, value] :
@@ -223,19 +275,14 @@ int run_job(const RunOptions& options) {
   if (code == 126 || code == 127) return code;  // with its message
 
   const std::vector<EndpointReport> reports = read_reports(facts.report_folder);
-  if (options.tells && !reports.empty()) {
-    ReportOptions report_options;
-    report_options.paths = {facts.report_folder};
-    (void)report(report_options);
-    std::fflush(stdout);
-  }
+  const bool written = reports.empty() || write_report(options, reports, facts.report_folder);
   tell(reports, launch, facts);
-  if (passing == nullptr && !options.tells) {
-    fs::remove_all(facts.report_folder, error);
-  } else if (passing == nullptr) {
+  if (form_of(options) == ReportForm::folder) {
     fmt::print(stderr, "  reports: {}\n", facts.report_folder);
+  } else if (passing == nullptr) {
+    fs::remove_all(facts.report_folder, error);
   }
-  return code;
+  return code == 0 && !written ? kFailed : code;
 }
 
 }  // namespace turnout::cli

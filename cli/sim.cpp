@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "base/value.h"
+#include "cli/command_line.h"
 #include "cli/plot_script.h"
 #include "sim/calibration.h"
 #include "sim/experiment.h"
@@ -33,7 +34,7 @@ constexpr std::uint32_t kDefaultRanks = 64, kMostRanks = 1U << 20;
 
 int complain(const Status& status) {
   fmt::print(stderr, "turnout sim: {}\n", status.text());
-  return 1;
+  return exit_code(status);
 }
 
 Status invalid(std::string text) {
@@ -79,7 +80,7 @@ class Timelines {
     if (current_) {
       if (Status s = current_->finish(); !s.ok() && status_.ok()) status_ = s;
       if (current_->cut()) {
-        fmt::print(stderr, "turnout sim: the timeline is cut: its file reached {}\n",
+        fmt::print(stderr, "turnout sim: timeline truncated: its file reached {}\n",
                    value::human_bytes(sim::Timeline::kDefaultLimit));
       }
       current_.reset();
@@ -131,7 +132,7 @@ Result<std::vector<std::uint64_t>> counts_of(std::string_view option, const std:
     const Result<std::uint64_t> count = value::parse_count(text);
     if (!count || count.value() < least || count.value() > most) {
       return invalid(
-          fmt::format("{} {}: expected {}, with commas between", option, list, expected));
+          fmt::format("{} {}: expected {}, separated by commas", option, list, expected));
     }
     counts.push_back(count.value());
   }
@@ -324,50 +325,53 @@ int show_profile(const std::string& name) {
 CLI::App* add_sim(CLI::App& app, SimOptions* o) {
   auto* const sim = app.add_subcommand(
       "sim", "run a workload or an experiment in virtual time, on a modelled adapter");
-  sim->add_option("workload", o->workload, "what the ranks do; --list names all");
-  sim->add_option("--ranks", o->ranks, "number of ranks (64; of a replay the trace's)");
+  sim->add_option("workload", o->workload, "what the ranks do; --list shows all");
+  sim->add_option("-n,--ranks", o->ranks, "number of ranks [64; replay: the trace's]");
   sim->add_option("--ranks-per-node", o->ranks_per_node, "ranks that share one adapter")
       ->capture_default_str();
-  sim->add_option("--policy", o->policies, "policies to compare, with commas between (aqps)");
+  sim->add_option("-p,--policy", o->policies, "policies to compare, separated by commas [turnout]");
   sim->add_option("--profile", o->profile, "cost model: a name, or a TOML file")
       ->capture_default_str();
-  sim->add_option("--seed", o->seed, "of everything random")->capture_default_str();
+  sim->add_option("-s,--seed", o->seed, "seed of all random choices")->capture_default_str();
   sim->add_option("--trace", o->trace,
-                  "what `replay` plays: a trace, a folder of recordings (TURNOUT_TRACE), a GOAL "
+                  "input of `replay`: a trace, a folder of recordings (TURNOUT_TRACE), a GOAL "
                   "schedule (*.goal) or an OTF2 archive (*.otf2)");
-  sim->add_option("--set", o->settings, "name=value: a setting of Turnout, as in info --config")
+  sim->add_option("--set", o->settings,
+                  "name=value: a setting or tuning parameter of Turnout (turnout info --config)")
       ->allow_extra_args(false);
-  sim->add_option("--option", o->options, "name=value: an option of the workload")
+  sim->add_option("--option", o->options, "name=value: an option of the workload (--list)")
       ->allow_extra_args(false);
-  sim->add_option("--time-limit", o->time_limit, "longest virtual time (10s)");
-  sim->add_flag("--no-check", o->no_check, "do not make up and compare the messages' bytes");
+  sim->add_option("--time-limit", o->time_limit, "longest virtual time [10s]");
+  sim->add_flag("--no-check", o->no_check, "do not generate and verify message contents");
   sim->add_option("--limits", o->limits,
-                  "count each process's partners, and the connections it would make if it kept at "
-                  "most so many at one time; numbers with commas between");
+                  "count each process's partners, and the connections it would create with at most "
+                  "this many at a time; numbers separated by commas");
   sim->add_option("--json", o->json, "write the results to this file");
   sim->add_option("--csv", o->csv, "write the results to this file");
   sim->add_option("--timeline", o->timeline,
-                  "write what every rank did to this file, for ui.perfetto.dev; several policies: "
-                  "one file each");
-  sim->add_option("--experiment", o->experiment, "reproduce a figure of a paper; --list names all");
-  sim->add_option("--sizes", o->sizes, "with --experiment: numbers of ranks, with commas between");
-  sim->add_option("--seeds", o->seeds,
-                  "with --experiment teardown: each run with so many seeds from --seed on, of "
-                  "which the page has the medians; for each of --sizes, with commas between");
+                  "write a timeline of all ranks for ui.perfetto.dev to this file; with several "
+                  "policies one file each");
+  sim->add_option("--experiment", o->experiment, "reproduce a figure of a paper; --list shows all");
+  sim->add_option("--sizes", o->sizes, "with --experiment: numbers of ranks, separated by commas");
+  sim->add_option(
+      "--seeds", o->seeds,
+      "with --experiment teardown: number of seeds per run, starting at --seed, for each "
+      "of --sizes; the page shows medians");
   sim->add_option("--workloads", o->experiment_workloads,
-                  "with --experiment policies: only these, by title or name, with commas between");
+                  "with --experiment policies: only these, by title or name, separated by commas");
   sim->add_option("--budgets", o->budgets,
-                  "with --experiment policies: budgets of a process, with commas between");
+                  "with --experiment policies: budgets per process, separated by commas");
   sim->add_option("--save", o->save,
-                  "with --experiment: keep the result of each run in this folder and read it from "
-                  "there the next time. A folder is of one build: after a change of the code take "
-                  "another, or delete it");
-  sim->add_option("--jobs", o->jobs, "with --experiment and --save: runs at one time")
+                  "with --experiment: keep the result of each run in this folder, and reuse it the "
+                  "next time. A folder is valid for one build only");
+  sim->add_option("--jobs", o->jobs, "with --experiment and --save: parallel runs")
       ->capture_default_str();
-  sim->add_option("--output", o->folder, "with --experiment: folder of page, data and plot")
+  sim->add_option("-o,--output", o->folder, "with --experiment: folder for page, data and plot")
       ->capture_default_str();
-  sim->add_flag("--list", o->list, "workloads and their options, experiments, policies, profiles");
-  sim->add_option("--show-profile", o->show_profile, "the values of a profile, and their sources");
+  sim->add_flag("--list", o->list,
+                "list workloads and their options, experiments, policies, profiles");
+  sim->add_option("--show-profile", o->show_profile,
+                  "print the values of a profile and their sources");
   sim->add_flag("--profiles-page", o->profiles_page, "print the page docs/profiles.md");
   return sim;
 }
@@ -385,7 +389,7 @@ int run_sim(const SimOptions& o) {
     return 0;
   }
   if (o.workload.empty() == o.experiment.empty()) {
-    return complain(invalid("give a workload or --experiment NAME; --list names both"));
+    return complain(invalid("expected a workload or --experiment NAME; --list shows both"));
   }
   return o.workload.empty() ? run_experiment(o) : run_workload(o);
 }

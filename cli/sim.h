@@ -24,7 +24,7 @@ struct SimOptions {
   std::string trace;  // to replay
   std::vector<std::string> settings, options;
   std::string json, csv, timeline;
-  std::string experiment, folder = "docs/experiments", sizes, seeds;
+  std::string experiment, folder = ".", sizes, seeds;
   std::string save, experiment_workloads, budgets;
   std::string limits;
   std::uint32_t jobs = 1;

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/settings.h"
+#include "cli/command_line.h"
 #include "cli/run_program.h"
 #include "cli/verbs_folder.h"
 #include "cli/verbs_tree.h"
@@ -55,8 +56,7 @@ Result<Libraries> find_libraries(const Settings& settings) {
   if (found.folder.find_first_of(" :;") != std::string::npos) {
     return Status{
         Code::invalid,
-        fmt::format("{} cannot be in LD_PRELOAD: there is a space, a colon or a semicolon "
-                    "in it",
+        fmt::format("{} cannot be used in LD_PRELOAD: its path has a space, a colon or a semicolon",
                     found.folder)};
   }
   for (const Library& library : kLibraries) {
@@ -64,8 +64,8 @@ Result<Libraries> find_libraries(const Settings& settings) {
     if (::access(path.c_str(), R_OK) != 0) {
       if (!library.needed) continue;
       return Status{Code::no_device,
-                    fmt::format("cannot read {}: {}. `make build` makes it; TURNOUT_VERBS_PATH "
-                                "names another folder",
+                    fmt::format("reading {} failed: {}; run `make build`, or set "
+                                "TURNOUT_VERBS_PATH to another folder",
                                 path, std::generic_category().message(errno)),
                     errno};
     }
@@ -150,13 +150,14 @@ CLI::App* add_verbs(CLI::App& app, VerbsOptions* options) {
   auto* const verbs = app.add_subcommand(
       "verbs", "run a verbs program on the virtual adapter: turnout verbs -- PROGRAM ARGS...");
   verbs->add_flag("--env", options->env,
-                  "print export lines for a shell instead: eval \"$(turnout verbs --env)\"");
-  verbs->add_option("--fabric", options->fabric, "the virtual fabric (TURNOUT_FABRIC)");
-  verbs->add_option("--profile", options->profile, "the adapter that is played (TURNOUT_ADAPTER)");
+                  "print export lines for a shell and exit: eval \"$(turnout verbs --env)\"");
+  verbs->add_option("--fabric", options->fabric, "virtual fabric (TURNOUT_FABRIC)");
+  verbs->add_option("--profile", options->profile, "adapter model (TURNOUT_ADAPTER)");
   verbs->add_flag("--mlx5dv", options->mlx5dv,
-                  "mlx5dv_is_supported says yes (TURNOUT_MLX5DV): for programs that use DC and no "
-                  "queues of an mlx5 in memory");
-  verbs->footer("Everything behind -- or from the first other word on is the program's.");
+                  "report mlx5dv support (TURNOUT_MLX5DV): for programs that use DC through "
+                  "mlx5dv, but no direct access to mlx5 queues");
+  verbs->footer(
+      "Everything after -- or after the first positional argument is passed to the program.");
   return verbs;
 }
 
@@ -166,7 +167,7 @@ int run_verbs(const VerbsOptions& options) {
         stderr,
         "Usage: turnout verbs [--fabric NAME] [--profile NAME] [--mlx5dv] -- PROGRAM [ARGS...]\n"
         "       turnout verbs [--fabric NAME] [--profile NAME] --env\n");
-    return 1;
+    return kWrongUse;
   }
   // The library that answers below reads them, too.
   if (!options.fabric.empty()) set_variable("TURNOUT_FABRIC", options.fabric);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `turnout verbs`: other people's verbs programs, unmodified, on the virtual adapter.
+// `turnout verbs`: runs unmodified verbs programs on the virtual adapter.
 //
-// The program gets our libraries preloaded, and a shim that shows it the files which a kernel
-// driver would have (hca/shim/), from a tree that is made for it and removed when it ended. One
-// call in a process, from its main thread: it changes the environment. Errors are told on standard
-// error, and by the exit status as shells have it: 126, 127, 128 and a signal's number, else the
-// program's.
+// The program runs with our libraries preloaded, and a shim that redirects the files of a kernel
+// driver (hca/shim/) to a temporary tree, removed when the program ends. One call per process, from
+// its main thread: it changes the environment. Errors are printed to standard error; the exit
+// status is that of shells: 126, 127, 128 plus a signal's number, else the program's.
 #pragma once
 
 #include <string>

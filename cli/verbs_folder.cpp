@@ -74,7 +74,7 @@ Result<PassingFolder> PassingFolder::make() {
   std::string path =
       fmt::format("{}/{}{}-{}-{}-XXXXXX", temporary_folder(), beginning_of_names(), pid_namespace(),
                   ::getpid(), start_of(static_cast<std::uint64_t>(::getpid())));
-  if (::mkdtemp(path.data()) == nullptr) return folder_failure("make", path, errno);
+  if (::mkdtemp(path.data()) == nullptr) return folder_failure("create", path, errno);
   return PassingFolder(std::move(path));
 }
 
@@ -82,7 +82,7 @@ PassingFolder::~PassingFolder() {
   if (path_.empty()) return;
   std::error_code error;
   fs::remove_all(path_, error);
-  if (error) fmt::print(stderr, "turnout verbs: cannot remove {}: {}\n", path_, error.message());
+  if (error) fmt::print(stderr, "turnout verbs: removing {} failed: {}\n", path_, error.message());
 }
 
 void sweep_folders() {
@@ -109,15 +109,16 @@ Result<std::string> keep_folder(std::uint64_t guid) {
   if (const fs::path real = fs::canonical(base, error); !error) base = real.string();
   std::string path = fmt::format("{}/turnout-{}-verbs-{:016x}", base, ::geteuid(), guid);
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    return folder_failure("make", path, errno);
+    return folder_failure("create", path, errno);
   }
   struct stat info {};
-  if (::lstat(path.c_str(), &info) != 0) return folder_failure("look at", path, errno);
+  if (::lstat(path.c_str(), &info) != 0) return folder_failure("stat", path, errno);
   if (!S_ISDIR(info.st_mode) || info.st_uid != ::geteuid() || (info.st_mode & 077) != 0) {
-    return Status{Code::permission,
-                  fmt::format("{} belongs to another user, is open to others or is no folder, and "
-                              "is not used: remove it",
-                              path)};
+    return Status{
+        Code::permission,
+        fmt::format(
+            "{} belongs to another user, is accessible to others or is not a folder; remove it",
+            path)};
   }
   return path;
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where the files lie that `turnout verbs` shows its program: a private folder for as long as the
-// program runs, or one for each user and adapter that stays.
+// The folder with the files that `turnout verbs` shows to its program: a private folder for the
+// program's lifetime, or a permanent one per user and adapter.
 //
-// A PassingFolder owns what lies in its folder and removes it. One that could not, as its process
-// was killed, is found by its name (pid, start time and pid namespace of the process) and removed
-// by the next sweep of the same user. One thread at a time. Errors: permission (a folder that is
-// not the user's own, or open to others), system with errno.
+// A PassingFolder owns its folder's contents and removes them. If its process is killed, the next
+// sweep of the same user finds the folder by its name (pid, start time and PID namespace of the
+// process) and removes it. One thread at a time. Errors: permission (a folder of another user, or
+// accessible to others), system with errno.
 #pragma once
 
 #include <cstdint>

@@ -123,7 +123,7 @@ class Writer {
     if (!status_.ok()) return;
     std::error_code error;
     fs::create_directories(path(name), error);
-    if (error) status_ = folder_failure("make", path(name), error.value());
+    if (error) status_ = folder_failure("create", path(name), error.value());
   }
   // A value of sysfs: a line.
   void line(const std::string& name, std::string_view value) {

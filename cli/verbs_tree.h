@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The files that a kernel driver would have for the virtual adapter, in /dev/infiniband and below
-// /sys/class, written from what the adapter answers through verbs.
+// Writes the files that a kernel driver would provide for the virtual adapter, in /dev/infiniband
+// and below /sys/class, from the adapter's verbs attributes.
 //
 // Names and formats: the kernel's Documentation/ABI/stable/sysfs-class-infiniband, and
-// drivers/infiniband/core/sysfs.c where it says nothing of the format. Any thread; nothing is kept.
-// A tree that is there already is brought up to date, each file whole or not at all. Errors: system
-// or permission, with errno.
+// drivers/infiniband/core/sysfs.c for the formats it leaves open. Any thread; nothing is cached. An
+// existing tree is updated; each file is replaced atomically. Errors: system or permission, with
+// errno.
 #pragma once
 
 #include <string>

@@ -91,7 +91,7 @@ class Finder {
     if (ranks > 0 && told < static_cast<std::size_t>(ranks)) {
       warn(fmt::format("{} of {} processes left a report.", number(static_cast<double>(told)),
                        number(ranks)),
-           "The others did not use Turnout, were killed, or still run.");
+           "The others did not use Turnout, were killed, or are still running.");
     } else if (ranks > 0) {
       note(fmt::format("{0} of {0} processes used Turnout.", number(ranks)));
     } else {
@@ -105,12 +105,12 @@ class Finder {
     }
     if (hosts.size() == 1) {
       warn(
-          "No message went over the network adapter: on one host MPI keeps its messages in its own "
+          "No message used the network adapter: on one host MPI sends all messages through its own "
           "shared memory.",
-          "To see Turnout carry them, set MPIR_CVAR_NOLOCAL=1 (MPICH), I_MPI_FABRICS=ofi (Intel "
+          "To send them over Turnout, set MPIR_CVAR_NOLOCAL=1 (MPICH), I_MPI_FABRICS=ofi (Intel "
           "MPI) or --mca pml cm (Open MPI).");
     } else {
-      warn("No message went over the network adapter.", "Did the program exchange any?");
+      warn("No message used the network adapter.", "Does the program communicate?");
     }
   }
 
@@ -124,11 +124,11 @@ class Finder {
       }
     }
     if (lost == 0) return;
-    warn(fmt::format("{} given up as lost, the first by {}.",
+    warn(fmt::format("{} lost, first reported by {}.",
                      lost == 1 ? "1 peer was"
                                : fmt::format("{} peers were", number(static_cast<double>(lost))),
                      example),
-         "A lost peer was killed or could not be reached; its own messages say more.");
+         "A lost peer was killed or became unreachable; see its log.");
   }
 
   void failed_connections() {
@@ -137,9 +137,9 @@ class Finder {
       failed += static_cast<double>(report.connections.failed);
     }
     if (failed == 0) return;
-    warn(fmt::format("{} failed and {} made good: what was lost was sent again.",
-                     some(failed, "RC connection"), failed == 1 ? "was" : "were"),
-         "On a real adapter, look at the links and cables.");
+    warn(fmt::format("{} failed and recovered; lost messages were resent.",
+                     some(failed, "RC connection")),
+         "On a real adapter, check links and cables.");
   }
 
   void memory() {
@@ -157,16 +157,16 @@ class Finder {
     const std::string peak = fmt::format("{} of {}", value::human_bytes(fullest->peak),
                                          value::human_bytes(fullest->budget));
     if (near == 0) {
-      note(fmt::format("Memory stayed within its budget: {} used the most, {} ({}).",
-                       process_name(*fullest), percent(share(*fullest)), peak));
+      note(fmt::format("Memory stayed within the budget: the highest peak was {} of it ({}, {}).",
+                       percent(share(*fullest)), peak, process_name(*fullest)));
       return;
     }
     std::string text = fmt::format("The memory of {} peaked at {} of its budget ({})",
                                    process_name(*fullest), percent(share(*fullest)), peak);
     if (near > 1) {
-      text += fmt::format("; {} processes came near theirs", number(static_cast<double>(near)));
+      text += fmt::format("; {} processes came close to it", number(static_cast<double>(near)));
     }
-    warn(text + ".", "If busy pairs were refused a channel, raise TURNOUT_MEMORY_BUDGET.");
+    warn(text + ".", "If channels were refused for busy pairs, raise TURNOUT_MEMORY_BUDGET.");
   }
 
   void refusals() {
@@ -178,8 +178,8 @@ class Finder {
       }
     }
     if (refused == 0) return;
-    warn(fmt::format("{} of {} changes of channel were refused.", number(refused), number(decided)),
-         "The list of decisions tells why.");
+    warn(fmt::format("{} of {} channel changes were refused.", number(refused), number(decided)),
+         "The decisions list the reasons.");
   }
 
   // Of real adapters the count is that of a whole port, so that a sum would count it several times.
@@ -195,14 +195,13 @@ class Finder {
     }
     if (most == nullptr) return;
     const auto count = static_cast<double>(*most->profile->rnr_retries);
-    std::string text = fmt::format("{} sent {} again because the receiver was not ready (RNR)",
+    std::string text = fmt::format("{} resent {} because the receiver was not ready (RNR)",
                                    process_name(*most), some(count, "message"));
     if (waited > 1) {
-      text += fmt::format(", the most of {} processes that had to",
-                          number(static_cast<double>(waited)));
+      text += fmt::format(", the most of {} processes", number(static_cast<double>(waited)));
     }
     text[0] = static_cast<char>(text[0] == 'r' ? 'R' : text[0] == 'p' ? 'P' : text[0]);
-    const std::string advice = "A larger TURNOUT_RECEIVE_BUFFERS leaves more receives ready.";
+    const std::string advice = "A larger TURNOUT_RECEIVE_BUFFERS posts more receives.";
     if (count > 0.01 * messages_) {
       warn(text + ".", advice);
     } else {
@@ -221,7 +220,7 @@ class Finder {
       }
     }
     if (worst == nullptr) return;
-    note(fmt::format("{} changed channel more than {} times, most often {} to {}: {} times.",
+    note(fmt::format("{} changed channels more than {} times; {} to {} did so {} times.",
                      some(static_cast<double>(often), "pair"), kManySwitches, name(worst->from),
                      name(worst->to), number(static_cast<double>(worst->direction().switches))));
   }
@@ -298,8 +297,11 @@ class Finder {
     }
     for (const ChannelKind kind : {ChannelKind::dc_sendrecv, ChannelKind::ud_sendrecv}) {
       if (pairs[static_cast<std::size_t>(kind)] != busy) continue;
-      note(fmt::format("All {} ended on {}, where every pair starts: none kept a faster channel.",
-                       some(busy, "pair"), turnout::name(kind)));
+      note(fmt::format("{} ended on {}, the default transport: none kept a faster channel.",
+                       busy == 1   ? "The only pair"
+                       : busy == 2 ? "Both pairs"
+                                   : fmt::format("All {} pairs", number(busy)),
+                       turnout::name(kind)));
     }
   }
 
@@ -314,9 +316,10 @@ class Finder {
       }
     }
     if (received == 0 || came <= kManyUnexpected * received) return;
-    note(fmt::format("{} of the messages came before a receive waited for them.",
+    note(fmt::format("{} of the messages were unexpected: they arrived before a matching receive "
+                     "was posted.",
                      percent(std::min(came / received, 1.0))),
-         "Receives posted earlier save a copy and memory.");
+         "Posting receives earlier saves a copy and memory.");
   }
 
   void library_time() {
@@ -331,9 +334,8 @@ class Finder {
     }
     if (most == 0) return;
     const std::string from = percent(least), to = percent(most);
-    note(from == to
-             ? fmt::format("The processes spent {} of their time in Turnout.", to)
-             : fmt::format("The processes spent {} to {} of their time in Turnout.", from, to));
+    note(from == to ? fmt::format("Processes spent {} of their time in Turnout.", to)
+                    : fmt::format("Processes spent {} to {} of their time in Turnout.", from, to));
   }
 
   std::span<const EndpointReport> reports_;

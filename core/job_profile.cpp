@@ -122,7 +122,7 @@ std::optional<double> share(std::uint64_t part, std::uint64_t whole) {
 }
 
 void traffic_lines(JobProfile* job, const std::vector<Process>& processes) {
-  line(job, processes, "messages sent, as the network saw them", "sent_messages", Unit::number,
+  line(job, processes, "work requests sent", "sent_messages", Unit::number,
        of_profile([](const ProfileReport& p) {
          std::uint64_t sum = 0;
          for (const SizeCounts& sizes : p.counts.sent) sum += sizes.total().messages;
@@ -135,7 +135,7 @@ void traffic_lines(JobProfile* job, const std::vector<Process>& processes) {
            return p.counts.sent[kind].total().messages;
          }));
   }
-  line(job, processes, "bytes of them", "sent_bytes", Unit::bytes,
+  line(job, processes, "bytes of work requests", "sent_bytes", Unit::bytes,
        of_profile([](const ProfileReport& p) {
          std::uint64_t sum = 0;
          for (const SizeCounts& sizes : p.counts.sent) sum += sizes.total().bytes;
@@ -143,7 +143,7 @@ void traffic_lines(JobProfile* job, const std::vector<Process>& processes) {
        }));
   line(job, processes, "unexpected messages", "unexpected_messages", Unit::number,
        of_profile([](const ProfileReport& p) { return p.counts.unexpected.total().messages; }));
-  line(job, processes, "  of the messages received", "unexpected_share", Unit::share,
+  line(job, processes, "  share of messages received", "unexpected_share", Unit::share,
        [](const Process& p) -> std::optional<double> {
          if (!p.profile) return std::nullopt;
          return share(p.profile->counts.unexpected.total().messages, p.received);
@@ -158,7 +158,7 @@ void traffic_lines(JobProfile* job, const std::vector<Process>& processes) {
 }
 
 void memory_lines(JobProfile* job, const std::vector<Process>& processes) {
-  line(job, processes, "memory at its peak", "memory_peak", Unit::bytes,
+  line(job, processes, "peak memory", "memory_peak", Unit::bytes,
        [](const Process& p) { return std::optional(static_cast<double>(p.peak)); });
   std::vector<std::string> kinds;  // as the first process lists them
   std::map<std::string, bool> known;
@@ -176,7 +176,7 @@ void memory_lines(JobProfile* job, const std::vector<Process>& processes) {
     };
     line(job, processes, "  " + kind, "memory_peak of " + kind, Unit::bytes,
          of_kind(&MemoryLine::peak));
-    line(job, processes, "    in number", "objects_peak of " + kind, Unit::number,
+    line(job, processes, "    objects", "objects_peak of " + kind, Unit::number,
          of_kind(&MemoryLine::objects_peak));
     if (job->lines.back().spread.most == 0) job->lines.pop_back();
   }
@@ -189,12 +189,12 @@ void time_lines(JobProfile* job, const std::vector<Process>& processes) {
          if (!measured(p)) return std::nullopt;
          return static_cast<double>(p.profile->library_time);
        });
-  line(job, processes, "  its standard error", "library_time_error_ns", Unit::nanoseconds,
+  line(job, processes, "  standard error", "library_time_error_ns", Unit::nanoseconds,
        [&](const Process& p) -> std::optional<double> {
          if (!measured(p)) return std::nullopt;
          return static_cast<double>(p.profile->library_time_error);
        });
-  line(job, processes, "  of the process's time", "library_share", Unit::share,
+  line(job, processes, "  share of run time", "library_share", Unit::share,
        [&](const Process& p) -> std::optional<double> {
          if (!measured(p) || p.lifetime <= 0) return std::nullopt;
          return static_cast<double>(p.profile->library_time) / static_cast<double>(p.lifetime);
@@ -234,7 +234,7 @@ void size_table(std::string* out, const JobProfile& job) {
   const SizeCount all = sent.total();
   if (all.messages == 0) return;
   const std::uint64_t unexpected = job.unexpected.total().messages;
-  *out += fmt::format("  {:<24} {:>13} {:>12} {:>12} {:>13}\n", "sizes below", "sent", "% of them",
+  *out += fmt::format("  {:<24} {:>13} {:>12} {:>12} {:>13}\n", "sizes below", "sent", "% of sent",
                       "% of bytes", "% unexpected");
   SizeCount so_far;
   std::uint64_t unexpected_so_far = 0;
@@ -272,9 +272,9 @@ JobProfile job_profile(std::span<const EndpointReport> reports) {
          [member](const Process& p) { return std::optional(static_cast<double>(p.*member)); });
   };
   number("connections", "connections", &Process::connections);
-  number("  over RDMA at some time", "connections_over_rdma", &Process::over_rdma);
-  number("  over RDMA at the end", "connections_over_rdma_at_end", &Process::over_rdma_at_end);
-  number("channel switches, both ways", "channel_switches", &Process::switches);
+  number("  on RDMA at any time", "connections_over_rdma", &Process::over_rdma);
+  number("  on RDMA at end", "connections_over_rdma_at_end", &Process::over_rdma_at_end);
+  number("channel switches, tx and rx", "channel_switches", &Process::switches);
   traffic_lines(&job, processes);
   memory_lines(&job, processes);
   time_lines(&job, processes);
@@ -286,7 +286,7 @@ std::string format_profile(const JobProfile& job) {
   std::string head = fmt::format("of {} process{}", job.processes, job.processes == 1 ? "" : "es");
   if (job.profiled < job.processes) head += fmt::format(" ({} with a profile)", job.profiled);
   std::string out = fmt::format("Profile {}\n  {:<44} {:>11} {:>11} {:>11} {:>13}\n", head,
-                                "of one process", "least", "mean", "most", "all");
+                                "per process", "min", "mean", "max", "sum");
   for (const JobProfile::Line& line : job.lines) {
     const Spread& s = line.spread;
     const bool summed = line.unit != Unit::share && line.key != "library_time_error_ns";

@@ -2,9 +2,9 @@
 // What an endpoint did, as data: filled by the core at any moment, turned into JSON and tables
 // here.
 //
-// One JobReport file per process; `turnout report DIR` and the last process of a job to end print
-// the per-rank tables and the sums. Plain values, no owner; any thread. Times are nanoseconds since
-// the endpoint was created, sizes bytes.
+// One file per process; the last process of a job to end prints a summary, `turnout report DIR`
+// that or, with --full, the per-rank tables and the sums. Plain values, no owner; any thread. Times
+// are nanoseconds since the endpoint was created, sizes bytes.
 #pragma once
 
 #include <cstdint>
@@ -193,9 +193,9 @@ struct TableLimits {
 // Hands in the report of an endpoint that ends. `report_setting` and `job` as in Settings:
 //   "0"  nothing;
 //   "1"  the report goes into the job's folder, which is private to the user and below
-//        XDG_RUNTIME_DIR or /tmp; the last process of the job on this host prints the tables of all
-//        to standard error in one write and removes the folder. Without a launcher that tells rank
-//        and size, the own table is printed at once;
+//        XDG_RUNTIME_DIR or /tmp; the last process of the job on this host prints the summary of
+//        all (job_summary.h) to standard output in one write and removes the folder. Without a
+//        launcher that gives rank and size, each process prints its own at once;
 //   path the report goes into that folder, which is made if need be; nothing is printed.
 // Errors: permission (a folder of another user, a link in its place), system, again (the folder
 // stays locked for seconds).

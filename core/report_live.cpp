@@ -52,7 +52,7 @@ void LiveReport::write(EndpointReport report) {
     written_ = true;
   } else if (!told_) {
     told_ = true;
-    TURNOUT_LOG(endpoint, warn, "nothing for turnout top: {}", status.text());
+    TURNOUT_LOG(endpoint, warn, "writing a report for turnout top failed: {}", status.text());
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include <cctype>
 #include <cerrno>
+#include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include <mutex>
@@ -16,6 +17,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/job_summary.h"
 #include "core/private_folder.h"
 #include "core/report.h"
 
@@ -27,10 +29,6 @@ namespace {
 // process.
 constexpr int kLockTries = 500;
 constexpr long kLockPause = 10'000'000;  // ns
-// What is printed at the end of a job has to be read on a terminal; `turnout report` shows
-// everything.
-constexpr TableLimits kPrinted{.peers = 16, .decisions = 24};
-
 constexpr std::string_view kLockName = ".lock";
 constexpr std::string_view kSuffix = ".json";
 
@@ -51,7 +49,7 @@ std::string temporary_folder(const std::string& job) {
 Result<Descriptor> open_chosen(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
-  if (error) return folder_failure("make", path, error.value());
+  if (error) return folder_failure("create", path, error.value());
   Descriptor fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd) return folder_failure("open", path, errno);
   return fd;
@@ -80,8 +78,10 @@ bool same_place(const Descriptor& folder, const std::string& path) {
          opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
-void print(const std::string& text) {
-  static_cast<void>(write_all(STDERR_FILENO, text).ok());  // nobody else could be told
+// A summary for a terminal; `turnout report` shows everything.
+void print(std::span<const EndpointReport> reports) {
+  std::fflush(stdout);  // what the program printed comes first
+  static_cast<void>(write_all(STDOUT_FILENO, format_summary(reports)).ok());
 }
 
 // rank-3.4711.0123456789abcdef.json: a process may have several endpoints.
@@ -142,7 +142,7 @@ Status publish_with_job(const EndpointReport& report, std::size_t expected) {
     Result<Descriptor> folder = open_private(path, !again);
     if (!folder) return folder.status();
     if (!folder.value()) {
-      if (carried_anything(report)) print(format_reports({&report, 1}, kPrinted));
+      if (carried_anything(report)) print({&report, 1});
       return {};
     }
     const Result<Descriptor> locked = lock_file(*folder, path);
@@ -152,7 +152,7 @@ Status publish_with_job(const EndpointReport& report, std::size_t expected) {
       return s;
     static_cast<void>(handed_in_before(path, true));
     if (count_processes(*folder) < expected) return {};
-    print(format_reports(collect(*folder), kPrinted));
+    print(collect(*folder));
     for (const std::string& name : entries(*folder)) ::unlinkat(folder->get(), name.c_str(), 0);
     if (::rmdir(path.c_str()) != 0) return folder_failure("remove", path, errno);
     return {};
@@ -181,7 +181,7 @@ Status publish(const EndpointReport& original, const std::string& report_setting
   const int expected = launcher.local_ranks > 0 ? launcher.local_ranks : launcher.ranks;
   if (report.job.empty() || report.rank < 0 || expected <= 1) {
     if (!handed_in_before("", true) || carried_anything(report)) {
-      print(format_reports({&report, 1}, kPrinted));
+      print({&report, 1});
     }
     return {};
   }

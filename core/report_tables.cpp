@@ -13,68 +13,19 @@
 #include "core/job_profile.h"
 #include "core/job_traffic.h"
 #include "core/report.h"
+#include "core/report_text.h"
 
 namespace turnout {
 
 namespace {
 
 constexpr std::size_t kWidth = 110;
-constexpr std::size_t kChannelWidth = 41;
 
 using Names = std::map<std::uint64_t, std::string>;  // endpoint -> "rank 3"
 
-// Reports may come from a file: control characters stay away from the terminal.
-std::string clean(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    out += byte < 0x20 || byte == 0x7f ? '?' : c;
-  }
-  return out;
-}
-
-// `text` after `lead`, broken at blanks so that lines end before kWidth; further lines are indented
-// as far as the lead reaches.
-std::string wrap(const std::string& lead, std::string_view text) {
-  std::string out = lead;
-  const std::size_t room = kWidth > lead.size() + 20 ? kWidth - lead.size() : 20;
-  const std::string indent(lead.size(), ' ');
-  while (text.size() > room) {
-    std::size_t cut = text.rfind(' ', room);
-    if (cut == std::string_view::npos || cut == 0) cut = room;
-    out += text.substr(0, cut);
-    out += '\n';
-    out += indent;
-    text.remove_prefix(cut);
-    text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
-  }
-  out += text;
-  out += '\n';
-  return out;
-}
-
-std::string seconds(std::int64_t nanoseconds) {
-  return fmt::format("{:.1f}s", static_cast<double>(nanoseconds) / 1e9);
-}
-
-// "DC-sendrecv -> RC-RDMA @1.0s"; the middle is left out when there is no room for it.
-std::string over_time(const DirectionReport& direction) {
-  const auto& spans = direction.spans;
-  if (spans.empty()) return "-";
-  std::string full(name(spans.front().channel));
-  for (std::size_t i = 1; i < spans.size(); ++i) {
-    full += fmt::format(" -> {} @{}", name(spans[i].channel), seconds(spans[i].since));
-    if (full.size() > kChannelWidth) break;
-  }
-  if (full.size() <= kChannelWidth) return full;
-  const std::string_view last = name(spans.back().channel);
-  const std::string switches = fmt::format("{} switches", direction.switches);
-  const std::string both = fmt::format("{} .. {}", name(spans.front().channel), last);
-  const std::string all = fmt::format("{} @{}, {}", both, seconds(spans.back().since), switches);
-  if (all.size() <= kChannelWidth) return all;
-  const std::string untimed = fmt::format("{}, {}", both, switches);
-  return untimed.size() <= kChannelWidth ? untimed
-                                         : fmt::format(".. {}, {}", last, direction.switches);
+// `text` after `lead`, in lines of kWidth.
+std::string in_table(const std::string& lead, std::string_view text) {
+  return wrap(lead, text, kWidth);
 }
 
 // In 13 columns.
@@ -92,59 +43,60 @@ std::string gain_text(double nanoseconds) {
 // What a message received costs, by channel: where the gains observed come from.
 void costs_line(std::string* out, std::span<const ReceiveCostLine> costs) {
   if (costs.empty()) return;
-  std::string text = "processor time of a message received:";
+  std::string text = "CPU time per received message:";
   for (const ReceiveCostLine& line : costs) {
     text += fmt::format("{} {} {:.0f} ns ({} measured)", &line == &costs.front() ? "" : ",",
                         name(line.channel), line.mean, value::human_count(line.messages));
   }
-  *out += wrap("  ", text);
+  *out += in_table("  ", text);
 }
 
 void registrations_line(std::string* out, const RegistrationReport& report) {
   if (!report.off.empty()) {
-    *out += wrap("  ", fmt::format("registrations of buffers are not kept: {}", clean(report.off)));
+    *out += in_table("  ", fmt::format("registration cache off: {}", printable(report.off)));
     return;
   }
   if (report.hits + report.misses == 0) return;
-  *out += wrap(
-      "  ",
-      fmt::format("registrations of buffers: {} found, {} made, {} evicted, {} whose "
-                  "memory went; {} at most, {} at the end",
-                  value::human_count(report.hits), value::human_count(report.misses),
-                  value::human_count(report.evictions), value::human_count(report.invalidations),
-                  value::human_bytes(report.bytes_peak), value::human_bytes(report.bytes)));
+  *out += in_table(
+      "  ", fmt::format(
+                "registration cache: {} hits, {} misses, {} evictions, {} invalidations; peak {}, "
+                "at end {}",
+                value::human_count(report.hits), value::human_count(report.misses),
+                value::human_count(report.evictions), value::human_count(report.invalidations),
+                value::human_bytes(report.bytes_peak), value::human_bytes(report.bytes)));
 }
 
 void receives_line(std::string* out, const SharedReceivesReport& receives) {
   if (receives.limit_events + receives.growths + receives.credit_waits + receives.rnr_naks == 0) {
     return;
   }
-  *out +=
-      wrap("  ",
-           fmt::format(
-               "receive queue: low {} times, grown {}, shrunk {}; {} waits for a credit, {} "
-               "credits called back; {} messages found no receive and were sent again",
-               value::human_count(receives.limit_events), value::human_count(receives.growths),
-               value::human_count(receives.shrinks), value::human_count(receives.credit_waits),
-               value::human_count(receives.credit_recalls), value::human_count(receives.rnr_naks)));
+  *out += in_table(
+      "  ",
+      fmt::format(
+          "shared receive queue: {} low-watermark events, grown {} times, shrunk {} times; {} "
+          "peers ran out of credits, {} credits reclaimed; {} RNR retries",
+          value::human_count(receives.limit_events), value::human_count(receives.growths),
+          value::human_count(receives.shrinks), value::human_count(receives.credit_waits),
+          value::human_count(receives.credit_recalls), value::human_count(receives.rnr_naks)));
   *out += '\n';
 }
 
 void own_receives_line(std::string* out, const OwnReceivesReport& receives) {
   if (receives.buffers_peak == 0) return;
-  *out += wrap(
+  *out += in_table(
       "  ",
-      fmt::format("receives of peers' own: {} at most, grown for {} peers, refused {} times; {} "
-                  "control messages of large messages came into them",
-                  value::human_count(receives.buffers_peak), value::human_count(receives.growths),
-                  value::human_count(receives.refused), value::human_count(receives.controls)));
+      fmt::format(
+          "private receive queues: peak {} receives, grown for {} peers, refused {} times; {} "
+          "rendezvous control messages received",
+          value::human_count(receives.buffers_peak), value::human_count(receives.growths),
+          value::human_count(receives.refused), value::human_count(receives.controls)));
   *out += '\n';
 }
 
 void connections_line(std::string* out, const ConnectionsReport& connections) {
   if (connections.failed > 0) {
-    *out += wrap("  ", fmt::format("RC connections: {} failed and were made good",
-                                   value::human_count(connections.failed)));
+    *out += in_table("  ", fmt::format("RC connections: {} failed and recovered",
+                                       value::human_count(connections.failed)));
     *out += '\n';
   }
   if (connections.tear_downs + connections.tear_downs_by_peers + connections.waited == 0) return;
@@ -152,15 +104,15 @@ void connections_line(std::string* out, const ConnectionsReport& connections) {
   const auto duration = [](std::uint64_t ns) {
     return value::human_duration(static_cast<std::int64_t>(std::min<std::uint64_t>(ns, INT64_MAX)));
   };
-  *out += wrap(
+  *out += in_table(
       "  ",
-      fmt::format("RC connections: {} made, {} torn down here and {} by peers; {} peers waited "
-                  "for a place, {} in vain; from the choice to the free place {} in the "
-                  "mean, {} at most",
-                  value::human_count(connections.made), value::human_count(connections.tear_downs),
-                  value::human_count(connections.tear_downs_by_peers),
-                  value::human_count(connections.waited), value::human_count(connections.gave_up),
-                  duration(mean), duration(connections.time_most)));
+      fmt::format(
+          "RC connections: {} created, {} evicted here and {} by peers; {} peers waited for a "
+          "connection slot, {} gave up; time to free a slot: mean {}, longest {}",
+          value::human_count(connections.made), value::human_count(connections.tear_downs),
+          value::human_count(connections.tear_downs_by_peers),
+          value::human_count(connections.waited), value::human_count(connections.gave_up),
+          duration(mean), duration(connections.time_most)));
   *out += '\n';
 }
 
@@ -186,7 +138,7 @@ bool ever_on(const DirectionReport& direction, ChannelKind kind) {
 void peers_table(std::string* out, const EndpointReport& report, const Names& names,
                  std::size_t most) {
   if (report.peers.empty()) {
-    *out += "  no peers\n";
+    *out += "  no peers (see the findings)\n";
     return;
   }
   std::vector<const PeerReport*> order;
@@ -196,29 +148,29 @@ void peers_table(std::string* out, const EndpointReport& report, const Names& na
   };
   std::stable_sort(order.begin(), order.end(),
                    [&](const PeerReport* a, const PeerReport* b) { return busy(a) > busy(b); });
-  *out += fmt::format("  {:<11} {:<4} {:<{}} {:>13} {:>9} {:>9} {:>7} {:>7}\n", "peer", "way",
-                      "channel over time", kChannelWidth, "messages", "bytes", "memory", "predict",
-                      "observe");
+  *out += fmt::format("  {:<11} {:<4} {:<{}} {:>13} {:>9} {:>9} {:>7} {:>7}\n", "peer", "dir",
+                      "channel over time", kChannelColumns, "messages", "bytes", "memory",
+                      "predict", "observe");
   for (std::size_t i = 0; i < order.size() && i < most; ++i) {
     const PeerReport& peer = *order[i];
     const auto found = names.find(peer.endpoint);
     const std::string label =
         found != names.end() ? found->second : fmt::format("pid {}", peer.pid);
     const Total sent = total(peer.send), received = total(peer.receive);
-    *out +=
-        fmt::format("  {:<11} {:<4} {:<{}} {:>13} {:>9}\n", label, "out", over_time(peer.send),
-                    kChannelWidth, messages_text(sent.messages), value::human_bytes(sent.bytes));
+    *out += fmt::format("  {:<11} {:<4} {:<{}} {:>13} {:>9}\n", label, "tx",
+                        channels_over_time(peer.send), kChannelColumns,
+                        messages_text(sent.messages), value::human_bytes(sent.bytes));
     const std::string predicted =
         peer.predicted_gain != 0 ? gain_text(peer.predicted_gain) : std::string("-");
     const std::string observed =
         peer.observed_gain ? gain_text(*peer.observed_gain) : std::string("-");
-    *out += fmt::format("  {:<11} {:<4} {:<{}} {:>13} {:>9} {:>9} {:>7} {:>7}\n",
-                        peer.lost ? "LOST" : "", "in", over_time(peer.receive), kChannelWidth,
-                        messages_text(received.messages), value::human_bytes(received.bytes),
-                        value::human_bytes(peer.bytes), predicted, observed);
-    if (!peer.reason.empty()) *out += wrap("                   why: ", clean(peer.reason));
+    *out += fmt::format(
+        "  {:<11} {:<4} {:<{}} {:>13} {:>9} {:>9} {:>7} {:>7}\n", peer.lost ? "LOST" : "", "rx",
+        channels_over_time(peer.receive), kChannelColumns, messages_text(received.messages),
+        value::human_bytes(received.bytes), value::human_bytes(peer.bytes), predicted, observed);
+    if (!peer.reason.empty()) *out += in_table("                   why: ", printable(peer.reason));
     if (peer.tear_downs > 0) {
-      *out += fmt::format("                   its connection was torn down {} times\n",
+      *out += fmt::format("                   its connection was evicted {} times\n",
                           value::human_count(peer.tear_downs));
     }
   }
@@ -230,7 +182,7 @@ void peers_table(std::string* out, const EndpointReport& report, const Names& na
 void decisions_table(std::string* out, const EndpointReport& report, const Names& names,
                      std::size_t most) {
   if (report.decisions.empty() && report.decisions_dropped == 0) {
-    *out += "  no change of channel was decided here\n";
+    *out += "  no channel change was requested by this process\n";
     return;
   }
   std::map<std::uint32_t, std::string> labels;
@@ -249,18 +201,19 @@ void decisions_table(std::string* out, const EndpointReport& report, const Names
     const DecisionReport& decision = report.decisions[i];
     const auto label = labels.find(decision.peer);
     const std::string lead =
-        fmt::format("  {:>8} {:<11} {:<26} ", seconds(decision.time),
+        fmt::format("  {:>8} {:<11} {:<26} ", seconds_text(decision.time),
                     label != labels.end() ? label->second : fmt::format("peer {}", decision.peer),
                     fmt::format("{} -> {}", name(decision.from), name(decision.to)));
-    *out += wrap(lead, fmt::format("{}: {}", clean(decision.outcome), clean(decision.reason)));
+    *out += in_table(
+        lead, fmt::format("{}: {}", printable(decision.outcome), printable(decision.reason)));
   }
 }
 
 void memory_table(std::string* out, const EndpointReport& report) {
-  *out += fmt::format("  {:<32} {:>9} {:>9} {:>11}\n", "memory", "now", "peak", "in number");
+  *out += fmt::format("  {:<32} {:>9} {:>9} {:>11}\n", "memory", "now", "peak", "objects");
   for (const MemoryLine& line : report.memory) {
     if (line.peak == 0) continue;
-    *out += fmt::format("  {:<32} {:>9} {:>9} {:>11}\n", clean(line.kind),
+    *out += fmt::format("  {:<32} {:>9} {:>9} {:>11}\n", printable(line.kind),
                         value::human_bytes(line.now), value::human_bytes(line.peak),
                         line.objects_peak > 0 ? messages_text(line.objects_peak) : "");
   }
@@ -273,18 +226,18 @@ void memory_table(std::string* out, const EndpointReport& report) {
 void profile_line(std::string* out, const EndpointReport& report) {
   if (!report.profile) return;
   const ProfileReport& profile = *report.profile;
-  std::string text = "sent, as the network saw it:";
+  std::string text = "work requests posted:";
   for (std::size_t kind = 0; kind < kTrafficKinds; ++kind) {
     const SizeCount sum = profile.counts.sent[kind].total();
     text += fmt::format("{} {} {} ({})", kind == 0 ? "" : ",", messages_text(sum.messages),
                         name(static_cast<Traffic>(kind)), value::human_bytes(sum.bytes));
   }
-  *out += wrap("  ", text);
+  *out += in_table("  ", text);
   if (profile.calls_measured == 0) return;
   const auto duration = [](std::uint64_t ns) {
     return value::human_duration(static_cast<std::int64_t>(std::min<std::uint64_t>(ns, INT64_MAX)));
   };
-  *out += wrap(
+  *out += in_table(
       "  ", fmt::format("time in the library: {}, standard error {}, of {} ({} calls, {} "
                         "measured)",
                         duration(profile.library_time), duration(profile.library_time_error),
@@ -297,18 +250,19 @@ void rank_tables(std::string* out, const EndpointReport& report, const Names& na
   std::string head = process_name(report);
   if (report.ranks >= 0) head += fmt::format(" of {}", report.ranks);
   if (report.rank >= 0) head += fmt::format(", pid {}", report.pid);
-  *out += wrap("", fmt::format("{}, host {}, device {}, policy {}, {}", head, clean(report.host),
-                               clean(report.device), clean(report.policy),
-                               value::human_duration(report.lifetime)));
+  *out +=
+      in_table("", fmt::format("{}, host {}, device {}, policy {}, {}", head,
+                               printable(report.host), printable(report.device),
+                               printable(report.policy), value::human_duration(report.lifetime)));
   peers_table(out, report, names, limits.peers);
   decisions_table(out, report, names, limits.decisions);
   memory_table(out, report);
   costs_line(out, report.receive_costs);
   profile_line(out, report);
-  *out += wrap(
+  *out += in_table(
       "  ",
-      fmt::format("{} unexpected messages, {} large messages by rendezvous, {} credit "
-                  "messages, {} requests refused",
+      fmt::format("{} unexpected messages, {} rendezvous messages, {} credit messages, {} requests "
+                  "refused",
                   value::human_count(report.unexpected), value::human_count(report.rendezvous),
                   value::human_count(report.credit_messages), value::human_count(report.refusals)));
   registrations_line(out, report.registrations);
@@ -317,8 +271,9 @@ void rank_tables(std::string* out, const EndpointReport& report, const Names& na
   own_receives_line(out, report.own_receives);
   connections_line(out, report.connections);
   if (report.offers + report.puts == 0) return;
-  *out += wrap("  ", fmt::format("{} receives offered to their senders; {} large messages written "
-                                 "to offers, {} of them told of",
+  *out +=
+      in_table("  ", fmt::format("{} RTRs sent; {} messages written to RTRs, {} of them with a "
+                                 "completion message",
                                  value::human_count(report.offers), value::human_count(report.puts),
                                  value::human_count(report.puts_told)));
   *out += '\n';
@@ -380,20 +335,18 @@ void sums(std::string* out, std::span<const EndpointReport> reports) {
   }
   *out += fmt::format("  {:<32} {:>13} {:>9}\n", "all", messages_text(all.messages),
                       value::human_bytes(all.bytes));
-  *out += fmt::format(
-      "  peers received from over RC-RDMA by own decision: {} of {} at the end, {} at "
-      "some time\n",
-      rc_now, receiving_peers, rc_ever);
+  *out += fmt::format("  incoming directions on RC-RDMA: {} of {} at end, {} at any time\n", rc_now,
+                      receiving_peers, rc_ever);
   costs_line(out, mean_costs(reports));
-  *out += fmt::format("  changes of channel: {} decided, {} carried out\n",
+  *out += fmt::format("  channel changes: {} requested, {} completed\n",
                       value::human_count(decided), value::human_count(switches));
   if (connections.tear_downs > 0) {
-    *out += fmt::format("  RC connections: {} ends made, {} torn down\n",
+    *out += fmt::format("  RC connections: {} ends created, {} evicted\n",
                         value::human_count(connections.made),
                         value::human_count(connections.tear_downs));
   }
   if (largest != nullptr) {
-    *out += fmt::format("  memory of one process at most: {} of a budget of {} ({})\n",
+    *out += fmt::format("  highest memory of one process: {} of a budget of {} ({})\n",
                         value::human_bytes(largest->peak), value::human_bytes(largest->budget),
                         process_name(*largest));
   }
@@ -401,10 +354,10 @@ void sums(std::string* out, std::span<const EndpointReport> reports) {
 }
 
 void findings(std::string* out, std::span<const EndpointReport> reports) {
-  *out += "In words\n";
+  *out += "Findings\n";
   for (const Finding& finding : job_findings(reports, job_traffic(reports))) {
-    *out += wrap(finding.level == Finding::Level::warning ? "  ! " : "  - ", finding.text);
-    if (!finding.advice.empty()) *out += wrap("    ", finding.advice);
+    *out += in_table(finding.level == Finding::Level::warning ? "  ! " : "  - ", finding.text);
+    if (!finding.advice.empty()) *out += in_table("    ", finding.advice);
   }
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Two unmodified MPI libraries over Turnout, one after the other:
-#   1. Debian's HPCC on Debian's Open MPI 4 with 8 ranks, and what Turnout chose for whom;
+# Two unmodified MPI libraries over Turnout, one after the other, each started by `turnout run`:
+#   1. Debian's HPCC on Debian's Open MPI 4 with 8 ranks;
 #   2. examples/ring.py, a small mpi4py program, on PyPI's MPICH 5.
 #
 #   tools/demo.sh BUILD_DIR
@@ -37,11 +37,18 @@ trap cleanup EXIT
 trap 'exit 130' INT TERM
 
 [ "$provider" != turnout ] || [ -f "$build/lib/libturnout-fi.so" ] ||
-  fail "$build/lib/libturnout-fi.so is not there: run make build first"
+  fail "$build/lib/libturnout-fi.so not found: run make build first"
 command -v hpcc >/dev/null || fail "hpcc is not installed: run make deps first"
 
-export FI_PROVIDER_PATH=$build/lib
-export TURNOUT_REPORT=${TURNOUT_REPORT:-1}
+# What starts a job: `turnout run`, or the settings that another provider needs.
+over=("$build/bin/turnout" run --report --)
+if [ "$provider" != turnout ]; then
+  include=$provider
+  [ "$provider" != tcp ] || include="tcp;ofi_rxm"  # its name for reliable datagrams in libfabric 1.17
+  over=(env OMPI_MCA_pml=cm OMPI_MCA_mtl=ofi "OMPI_MCA_mtl_ofi_provider_include=$include"
+    OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none
+    MPIR_CVAR_CH4_NETMOD=ofi MPIR_CVAR_NOLOCAL=1 "FI_PROVIDER=$provider")
+fi
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
 # ---------------------------------------------------------------------------------------------------
@@ -91,18 +98,13 @@ $((ranks / rows))            Qs
 40           values of NB
 INPUT
 
-as_root=()
-[ "$(id -u)" -ne 0 ] || as_root=(--allow-run-as-root)
-include=$provider
-[ "$provider" != tcp ] || include="tcp;ofi_rxm"  # its name for reliable datagrams in libfabric 1.17
+if [ "$(id -u)" -eq 0 ]; then  # Open MPI refuses root otherwise
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+fi
 started=$SECONDS
 (
   cd "$work"
-  export TURNOUT_FABRIC=demo-hpcc-$$
-  # pml cm: no byte leaves a rank but through the provider; Open MPI's shared memory (btl vader) is out.
-  exec mpirun.openmpi "${as_root[@]}" --oversubscribe --bind-to none -n "$ranks" \
-    --mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include "$include" --mca btl self \
-    --mca mpi_yield_when_idle 1 -x FI_PROVIDER_PATH hpcc
+  TURNOUT_FABRIC=demo-hpcc-$$ exec "${over[@]}" mpirun.openmpi -n "$ranks" hpcc
 ) >"$work/stdout" 2>"$work/stderr" &
 job=$!
 
@@ -163,29 +165,27 @@ within MPIRandomAccess_ErrorsFraction 0.01
 within PTRANS_residual 16
 within MPIFFT_maxErr 16
 
-# What Turnout said about itself in this job: the first rank and the sums here, all in a file.
-report() { # STDERR NAME
+# What Turnout chose in this job, as `turnout run --report` prints it.
+report() { # STDOUT STDERR
   [ "$provider" = turnout ] || return 0
-  local all=$build/demo-report-$2.txt
-  grep -a '^turnout\[' "$1" >"$work/log" || true
-  sed -n '/^-- turnout report/,/^-----------/p' "$1" >"$all"
-  say "what Turnout chose, and why (rank 0 and the sums; all ranks: ${all#"$root/"})"
-  [ ! -s "$work/log" ] || sed 's/^/   /' "$work/log"
-  awk '/^rank / { show = ($2 == 0) } /^All processes/ { show = 1 } NR == 1 || show' "$all" | sed 's/^/   /'
-  grep -aqE 'over RC-RDMA by own decision: [1-9]' "$all" || fail "no peer got an RC-RDMA channel" "$1"
+  say "what was chosen for which peer, and why"
+  sed -n '/^-- turnout report/,/^-- all tables/p' "$1" | sed 's/^/   /'
+  grep -aE '^turnout(\[| run:)' "$2" | sed 's/^/   /' || true
+  grep -aqE '[0-9]+ of [0-9]+ processes used Turnout' "$2" || fail "no process used Turnout" "$2"
 }
-report "$work/stderr" hpcc
+report "$work/stdout" "$work/stderr"
+[ "$provider" != turnout ] || grep -aq '^RC-RDMA ' "$work/stdout" ||
+  fail "no peer got an RC-RDMA channel" "$work/stdout"
 
 # ---------------------------------------------------------------------------------------------------
 say "examples/ring.py with mpi4py on PyPI's MPICH, 2 ranks, provider $provider"
 [ -x "$venv/bin/mpiexec" ] || fail "$venv has no mpiexec: run make deps first"
 status=0
 TURNOUT_FABRIC=demo-ring-$$ \
-  MPIR_CVAR_CH4_NETMOD=ofi MPIR_CVAR_NOLOCAL=1 FI_PROVIDER=$provider \
-  "$venv/bin/mpiexec" -launcher fork -n 2 "$venv/bin/python" "$root/examples/ring.py" \
+  "${over[@]}" "$venv/bin/mpiexec" -n 2 "$venv/bin/python" "$root/examples/ring.py" \
   >"$work/ring.out" 2>"$work/ring.err" || status=$?
-sed 's/^/   /' "$work/ring.out"
+sed '/^-- turnout report/,/^-- all tables/d; s/^/   /' "$work/ring.out"
 [ "$status" -eq 0 ] || fail "ring.py ended with exit code $status" "$work/ring.err"
-report "$work/ring.err" ring
+report "$work/ring.out" "$work/ring.err"
 
 say "demo passed: $passed residual checks PASSED (HPL and PTRANS), two MPI libraries, one provider"

@@ -65,8 +65,8 @@
     const left = job.pairs.all - pairs.length;
     part.querySelector('.hint').textContent =
       (left > 0 ? `The ${pairs.length} pairs with the most messages; ${count(left)} pairs with fewer are left out. ` : '') +
-      'Rest the pointer on a bar for its messages and the reason. ' +
-      (job.aligned ? 'Time counts from the start of the first process.' : 'Some reports lack the time of day: each time counts from the start of its own process.');
+      'Hover over a bar for its messages and the reason. ' +
+      (job.aligned ? 'Time starts with the first process.' : 'Some reports lack the wall-clock time: each time starts with its own process.');
     if (!pairs.length) { legend(part.querySelector('.legend'), []); nothing(chart, 'No pair exchanged messages.'); return; }
     const used = new Set(pairs.flatMap((p) => p.spans.map((s) => s[0])));
     legend(part.querySelector('.legend'), job.channels.map((n, i) => [i, n]).filter(([i]) => used.has(i)));
@@ -88,7 +88,7 @@
 
   const matrix = (job) => {
     const part = $('#matrix'), chart = part.querySelector('.chart'), { names, cells, of } = job.matrix;
-    part.querySelector('.hint').textContent = `A row for each sender, a column for each receiver; each is one ${of}.`.replace('each is one process.', 'each is a process.');
+    part.querySelector('.hint').textContent = `One row per sender, one column per receiver; each is one ${of}.`.replace('each is one process.', 'each is a process.');
     if (!cells.length) { nothing(chart, 'No messages.'); return; }
     const side = Math.max(7, Math.min(56, 440 / names.length)), edge = 96, size = edge + side * names.length + 10;
     const most = Math.max(...cells.map((c) => c[3]), 2);
@@ -116,9 +116,9 @@
       return figure;
     };
     chart.replaceChildren(
-      draw(`Bytes: the strongest is ${bytes(most)}, on a scale of powers`, (rect, c) =>
+      draw(`Bytes: the highest is ${bytes(most)}; logarithmic scale`, (rect, c) =>
         rect.setAttribute('style', `fill: rgba(var(--scale), ${(.08 + .92 * Math.log2(1 + c[3]) ** 2 / Math.log2(1 + most) ** 2).toFixed(3)})`)),
-      draw('Channel at the end (of most pairs in the cell)', (rect, c, svg) =>
+      draw('Channel at exit (of most pairs in the cell)', (rect, c, svg) =>
         rect.setAttribute('fill', svg.fill(c[4].indexOf(Math.max(...c[4]))))));
   };
 
@@ -130,7 +130,7 @@
     if (order.length > 7) layers.push([`${order.length - 7} other kinds`, order.slice(7)]);
     legend(part.querySelector('.legend'), layers.map(([name], i) => [i, name]));
     if (!one.points.length) {
-      nothing(chart, `This report has no memory over time. At the peak ${bytes(one.peak)} of ${bytes(one.budget)}: ` +
+      nothing(chart, `This report has no memory over time. Peak: ${bytes(one.peak)} of ${bytes(one.budget)}: ` +
         one.kinds.map(([name, peak]) => `${name} ${bytes(peak)}`).join(', ') + '.');
       return;
     }
@@ -186,9 +186,9 @@
 
   const sizes = (job) => {
     const part = $('#sizes'), chart = part.querySelector('.chart'), { bins, kinds } = job.sizes;
-    part.querySelector('.hint').textContent = 'What the network saw, headers of Turnout included: the number of messages by size.';
+    part.querySelector('.hint').textContent = 'Number of messages by size, with Turnout's headers.';
     legend(part.querySelector('.legend'), bins.length ? kinds.map((k, i) => [i, k]) : []);
-    if (!bins.length) { nothing(chart, 'These reports have no sizes.'); return; }
+    if (!bins.length) { nothing(chart, 'These reports have no message sizes.'); return; }
     const first = bins[0][0], n = bins[bins.length - 1][0] - first + 1, by = new Map(bins.map((b) => [b[0], b]));
     const sum = (b) => b.slice(1).reduce((a, v) => a + v, 0), most = Math.max(...bins.map(sum));
     const width = 1150, height = 250, left = 80, bottom = height - 40, top = 16, wide = Math.min((width - left - 30) / n, 90);
@@ -215,7 +215,7 @@
 
   const decisions = (job) => {
     const part = $('#decisions'), body = part.querySelector('tbody'), { all, list } = job.decisions;
-    part.querySelector('.hint').textContent = 'The receiver of a pair decides.' +
+    part.querySelector('.hint').textContent = 'The receiver decides.' +
       (all > list.length ? ` The latest ${count(list.length)} of ${count(all)} decisions.` : '');
     const rows = list.map((d) => [time(d[0]), d[1], d[2], `${job.channels[d[3]]} \u2192 ${job.channels[d[4]]}`, d[5], d[6]]);
     const draw = () => {

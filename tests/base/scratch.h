@@ -70,18 +70,19 @@ class Variable {
   std::optional<std::string> old_;
 };
 
-// Takes what is written to standard error until text() or the end.
-class CapturedStderr {
+// Takes what is written to a standard stream until text() or the end.
+class Captured {
  public:
-  CapturedStderr() : path_(folder_.path() / "stderr"), saved_(::dup(STDERR_FILENO)) {
-    std::fflush(stderr);
-    const int fd = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND, 0600);
-    ::dup2(fd, STDERR_FILENO);
-    ::close(fd);
+  Captured(int fd, FILE* stream)
+      : path_(folder_.path() / "captured"), fd_(fd), stream_(stream), saved_(::dup(fd)) {
+    std::fflush(stream_);
+    const int file = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND, 0600);
+    ::dup2(file, fd_);
+    ::close(file);
   }
-  CapturedStderr(const CapturedStderr&) = delete;
-  CapturedStderr& operator=(const CapturedStderr&) = delete;
-  ~CapturedStderr() { restore(); }
+  Captured(const Captured&) = delete;
+  Captured& operator=(const Captured&) = delete;
+  ~Captured() { restore(); }
   std::string text() {
     restore();
     return content_of(path_);
@@ -90,14 +91,26 @@ class CapturedStderr {
  private:
   void restore() {
     if (saved_ < 0) return;
-    std::fflush(stderr);
-    ::dup2(saved_, STDERR_FILENO);
+    std::fflush(stream_);
+    ::dup2(saved_, fd_);
     ::close(saved_);
     saved_ = -1;
   }
   Folder folder_;
   std::filesystem::path path_;
+  int fd_;
+  FILE* stream_;
   int saved_;
+};
+
+class CapturedStderr : public Captured {
+ public:
+  CapturedStderr() : Captured(STDERR_FILENO, stderr) {}
+};
+
+class CapturedStdout : public Captured {
+ public:
+  CapturedStdout() : Captured(STDOUT_FILENO, stdout) {}
 };
 
 }  // namespace turnout::test

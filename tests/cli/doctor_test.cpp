@@ -39,6 +39,11 @@ Facts healthy() {
   f.fork = ForkSafety::not_needed;
   f.provider = "/opt/turnout/lib/libturnout-fi.so";
   f.provider_path = "/usr/lib/other:/opt/turnout/lib/";
+  f.costs = "/etc/turnout/costs.toml";
+  f.launcher = "/usr/bin/mpirun";
+  f.mpi = "Open MPI 4.1.4";
+  f.autogroup = false;
+  f.maps = 65530;
   return f;
 }
 
@@ -195,6 +200,29 @@ TEST(Doctor, BrokenSettings) {
   f.settings_error = "TURNOUT_INTERVAL = \"banana\"";
   f.chosen.clear();
   EXPECT_EQ(bad(f), Names{"settings"});
+}
+
+TEST(Doctor, LooksAtTheSoftware) {
+  Facts f = healthy();
+  EXPECT_EQ(of(f, "MPI").level, Level::good);
+  EXPECT_EQ(of(f, "costs file").level, Level::good);
+  f.costs_error = "/nonexistent (TURNOUT_COSTS): No such file or directory";
+  f.missing_provider_paths = {"/nonexistent"};
+  f.maps = 1000;
+  EXPECT_EQ(bad(f),
+            (std::vector<std::string>{"memory mappings", "costs file", "FI_PROVIDER_PATH"}));
+  EXPECT_EQ(of(f, "costs file").level, Level::problem) << "jobs would abort";
+  EXPECT_NE(of(f, "FI_PROVIDER_PATH").found.find("/nonexistent"), std::string::npos);
+  f = healthy();
+  f.mpi.clear();
+  f.autogroup = true;
+  f.costs.clear();
+  EXPECT_EQ(of(f, "MPI").level, Level::note);
+  EXPECT_EQ(of(f, "autogroups").level, Level::note);
+  EXPECT_EQ(of(f, "costs file").level, Level::note);
+  EXPECT_TRUE(bad(f).empty());
+  f.launcher.clear();
+  EXPECT_NE(of(f, "MPI").found.find("PATH"), std::string::npos);
 }
 
 }  // namespace

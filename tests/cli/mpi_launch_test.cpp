@@ -14,6 +14,8 @@ TEST(MpiLaunch, KnowsLaunchersByTheirVersions) {
   const std::tuple<const char*, Mpi, const char*> cases[] = {
       {"mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/community/help/\n",
        Mpi::open_mpi_4, "Open MPI 4.1.4"},
+      {"mpirun.openmpi (OpenRTE) 4.1.4\n\nReport bugs to http://www.open-mpi.org/community/help/\n",
+       Mpi::open_mpi_4, "Open MPI 4.1.4"},
       {"mpirun (Open MPI) 5.0.8\n\nReport bugs to https://www.open-mpi.org/community/help/\n",
        Mpi::open_mpi_5, "Open MPI 5.0.8"},
       {"prterun (PRRTE) 3.0.11\n", Mpi::open_mpi_5, "Open MPI 5 (PRRTE 3.0.11)"},
@@ -83,6 +85,33 @@ TEST(MpiLaunch, LetsMoreRanksThanProcessorsRun) {
   EXPECT_EQ(value_of(open_mpi, "OMPI_MCA_mpi_yield_when_idle"), "1");
   const Launch mpich = plan_launch(facts_of(Mpi::mpich, {"mpiexec", "-n", "5", "./ring"}));
   EXPECT_EQ(value_of(mpich, "MPIR_CVAR_CH4_PROGRESS_THROTTLE"), "1");
+}
+
+TEST(MpiLaunch, SetsTheVariableOfIntelMpisOwnLibfabricOnlyWhereThereIsOne) {
+  for (const auto& [name, value] : {std::pair{"Intel MPI 2021.13", "0"},
+                                    {"Intel MPI 2021.18.1", "0"},
+                                    {"Intel MPI 2021.19.0", "(not set)"},
+                                    {"Intel MPI 2022.0", "(not set)"},
+                                    {"Intel MPI ", "0"}}) {
+    LaunchFacts facts = facts_of(Mpi::intel_mpi, {"mpirun", "-n", "2", "./ring"});
+    facts.version.name = name;
+    EXPECT_EQ(value_of(plan_launch(facts), "I_MPI_OFI_LIBRARY_INTERNAL"), value) << name;
+  }
+}
+
+TEST(MpiLaunch, LetsRootRunOpenMpiWhereThatIsAllowed) {
+  LaunchFacts facts = facts_of(Mpi::open_mpi_5, {"mpirun", "-n", "2", "./ring"});
+  facts.root = true;
+  EXPECT_EQ(value_of(plan_launch(facts), "OMPI_ALLOW_RUN_AS_ROOT"), "(not set)");
+  bool told = false;
+  for (const std::string& reason : reasons_of_absence(facts))
+    told |= reason.find("as root") != reason.npos;
+  EXPECT_TRUE(told);
+  facts.environment = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}};
+  EXPECT_EQ(value_of(plan_launch(facts), "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"), "1");
+  EXPECT_EQ(value_of(plan_launch(facts), "PRTE_ALLOW_RUN_AS_ROOT"), "1");
+  facts.version.mpi = Mpi::mpich;
+  EXPECT_EQ(value_of(plan_launch(facts), "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"), "(not set)");
 }
 
 TEST(MpiLaunch, LeavesWhatTheUserHasSet) {

@@ -41,7 +41,7 @@ def report(rank, ranks):
     peers = sorted({(rank + d) % ranks for d in (-16, -4, -1, 1, 4, 16)} | ({0} if rank else
                    set(range(1, ranks))) - {rank})
     peaks, points = memory(rank)
-    reason = "busy enough to pay for its channel (76 messages/s)"
+    reason = "message rate justifies the channel (76 messages/s)"
     return {
         "turnout_report": 1, "job": "synthetic", "rank": rank, "ranks": ranks,
         "host": f"node{rank // 32:03}", "pid": 4000 + rank, "endpoint": f"0x{0xabc000000000 + rank:016x}",

@@ -137,15 +137,15 @@ class Programs(Verbs):
         self.assertEqual(kept[0].stat().st_mode & 0o777, 0o700)
         kept[0].chmod(0o755)
         self.verbs("--env", "--fabric", f"{self.fabric}-x", code=1)
-        self.assertIn("open to others", self.err)
+        self.assertIn("accessible to others", self.err)
         self.verbs("--fabric", "a b", "--", "true", code=1)
         self.assertIn("TURNOUT_FABRIC", self.err)
 
     def test_usage(self):
         for words in ([], ["--"], ["--env", "ls"]):
-            self.verbs(*words, code=1)
+            self.verbs(*words, code=2)
             self.assertIn("Usage: turnout verbs", self.err)
-        self.verbs("--nosuch", "--", "ls", code=109)
+        self.verbs("--nosuch", "--", "ls", code=2)
 
     def test_library_is_missing(self):
         folder = self.scratch / "part"

@@ -131,7 +131,8 @@ TEST_F(Live, NothingIntoAFolderThatIsOpenToOthers) {
   }
   const std::string told = captured.text();
   EXPECT_TRUE(reports().empty());
-  EXPECT_EQ(told.find("open to others"), told.rfind("open to others")) << told;  // once at most
+  EXPECT_EQ(told.find("accessible to others"), told.rfind("accessible to others"))
+      << told;  // once at most
 }
 
 TEST_F(Live, NothingThroughALink) {
