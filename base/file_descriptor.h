@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Descriptors that are owned, and that stay clear of 0, 1 and 2: in a program that closed its
-// standard streams the next file opened takes their place, and what anybody prints would be written
-// into it. Any thread.
+// Owned file descriptors, never 0, 1 or 2: in a program that closed its standard streams, the next
+// file opened would get one of these numbers, and printed text would end up in it. Any thread.
 #pragma once
 
 #include <fcntl.h>

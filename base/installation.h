@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where the files of this installation are, as seen from the running program: a build tree and an
-// installed prefix have the same layout, so no path is compiled in and either may be moved.
+// Finds the files of this installation from the running program. A build tree and an installed
+// prefix have the same layout, so no path is compiled in and both can be moved.
 //
 //   PREFIX/bin/turnout
 //   PREFIX/LIB/libfabric/libturnout-fi.so   in a build tree: lib/libturnout-fi.so
 //   PREFIX/LIB/turnout/libibverbs.so.1      the virtual adapter
 //   PREFIX/share/turnout/                   profiles/, plot.py
 //
-// LIB is GNUInstallDirs' CMAKE_INSTALL_LIBDIR. Any thread; nothing is kept.
+// LIB is GNUInstallDirs' CMAKE_INSTALL_LIBDIR. Any thread; nothing is cached.
 #pragma once
 
 #include <string>

@@ -169,8 +169,8 @@ bool configure(std::string_view spec, std::string_view file) {
     }
   }
   if (failure != 0) {
-    TURNOUT_LOG(base, warn, "cannot append to the log file {} ({}); lines go to standard error",
-                name, std::generic_category().message(failure));
+    TURNOUT_LOG(base, warn, "opening the log file failed: {}: {}; logging to standard error", name,
+                std::generic_category().message(failure));
   }
   return true;
 }

@@ -2,11 +2,10 @@
 // The one logger of Turnout: by level, by subsystem, off by default (TURNOUT_LOG,
 // TURNOUT_LOG_FILE).
 //
-// Lines go to standard error (or the file named) with process id, level and subsystem. Warnings and
-// errors are always shown: they tell what the user can do. A library that Turnout runs in may take
-// lines into its own log (Host); standard error then has them from there, a file has them from
-// here. Any thread may log. A disabled level costs one load and one branch; arguments are not
-// formatted.
+// Lines go to standard error or to a file, with process id, level and subsystem. Warnings and
+// errors are printed by default and include a remedy. A host library may take lines into its own
+// log (Host); they then reach standard error through that log, and a file from here. Any thread may
+// log. A disabled level costs one load and one branch; arguments are not formatted.
 #pragma once
 
 #include <fmt/format.h>
@@ -33,25 +32,23 @@ enum class Subsystem : std::uint8_t {
   count
 };
 
-// The least level that anybody wants of each subsystem; written by configure() and set_host(), read
-// everywhere.
+// The lowest enabled level of each subsystem; written by configure() and set_host().
 extern std::atomic<std::uint8_t> threshold[static_cast<std::size_t>(Subsystem::count)];
 
-// spec: "warn", or a level for all and exceptions: "info,connection=debug,hca=trace".
-// file: empty for standard error. Returns false (and keeps the former state) if spec is malformed.
-// A file that cannot be opened is warned about; lines go to standard error then.
+// spec: "warn", or a default level with exceptions: "info,connection=debug,hca=trace".
+// file: empty for standard error. Returns false and changes nothing if spec is malformed. If the
+// file cannot be opened, logs a warning and uses standard error.
 bool configure(std::string_view spec, std::string_view file);
-// Whether configure() would take this spec.
+// Whether configure() accepts this spec.
 [[nodiscard]] bool well_formed(std::string_view spec);
 
-// The log of the library that Turnout runs in. It decides which lines it takes. Any thread calls
-// it.
+// The log of the host library, which filters lines by itself. Called from any thread.
 struct Host {
   bool (*takes)(Subsystem, Level) noexcept;
-  // The text ends without a newline, and may have some inside.
+  // The text has no trailing newline, but may contain newlines.
   void (*write)(Subsystem, Level, std::string_view text);
 };
-// `host` stays as long as it is set; null: none. What it takes may change: set it again then.
+// `host` must stay valid while set; null: none. Call again when its filter changes.
 void set_host(const Host* host);
 
 [[nodiscard]] std::string_view name(Subsystem s) noexcept;

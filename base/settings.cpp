@@ -23,21 +23,31 @@ constexpr std::string_view kLibfabricPrefix = "FI_TURNOUT_";  // libfabric's nam
 // A settings file is some dozen lines; what is larger is another file.
 constexpr std::uint64_t kMaxFile = 1 << 20;
 
-enum class Kind { text, boolean, count, bytes, duration, real };
-
 struct Row {
   std::string_view name;
-  Kind kind;
-  std::string_view kind_name;
   std::string_view default_value;
-  std::string_view help;
+  bool tuning;
 };
 
 constexpr Row kTable[] = {
-#define TURNOUT_SETTING(name, kind, default_value, help) \
-  {#name, Kind::kind, #kind, default_value, help},
+#define TURNOUT_SETTING(name, kind, default_value, help) {#name, default_value, false},
+#define TURNOUT_TUNING(name, kind, default_value, help) {#name, default_value, true},
 #include "base/settings.def"
 #undef TURNOUT_SETTING
+};
+
+// Names of earlier versions.
+struct OldName {
+  std::string_view old, name;
+};
+constexpr OldName kOldNames[] = {
+    {"start_channel", "default_transport"},
+    {"victim", "eviction"},
+    {"own_receive_first", "private_receive_first"},
+    {"own_receive_buffers", "private_receive_buffers"},
+    {"own_receive_threshold", "private_receive_threshold"},
+    {"offer_wait", "rtr_wait"},
+    {"offer_last_byte", "rtr_sentinel"},
 };
 
 const Row* find_row(std::string_view name) {
@@ -45,6 +55,14 @@ const Row* find_row(std::string_view name) {
     if (row.name == name) return &row;
   }
   return nullptr;
+}
+
+// Today's name of a setting.
+std::string_view current_name(std::string_view name) {
+  for (const OldName& one : kOldNames) {
+    if (one.old == name) return one.name;
+  }
+  return name;
 }
 
 std::string variable_of(std::string_view prefix, std::string_view name) {
@@ -109,12 +127,13 @@ struct duration_kind {
   }
   static std::string print(std::int64_t v) { return value::print_duration(v); }
 };
-struct real_kind {
-  static Status parse(std::string_view value, double* field) {
-    return store(value::parse_real(value), field);
-  }
-  static std::string print(double v) { return fmt::format("{}", v); }
-};
+
+// As errors name it: TURNOUT_CREDITS, or credit_qps in TURNOUT_TUNING.
+std::string shown_name(std::string_view prefix, std::string_view name) {
+  const Row* const row = find_row(name);
+  if (row == nullptr || !row->tuning) return variable_of(prefix, name);
+  return fmt::format("{}: {}", variable_of(prefix, "tuning"), name);
+}
 
 void note_given(Settings* settings, const Settings::Given& now) {
   for (Settings::Given& earlier : settings->given) {
@@ -126,19 +145,20 @@ void note_given(Settings* settings, const Settings::Given& now) {
   settings->given.push_back(now);
 }
 
-Status set_from(Settings* settings, std::string_view name, std::string_view value,
+Status set_from(Settings* settings, std::string_view given_name, std::string_view value,
                 std::string_view where, std::string_view prefix = kPrefix) {
-#define TURNOUT_SETTING(field, kind, default_value, help)                                     \
-  if (name == #field) {                                                                       \
-    const Status status = kind##_kind::parse(value, &settings->field);                        \
-    note_given(settings, {#field, prefix});                                                   \
-    if (status.ok()) return status;                                                           \
-    return {Code::invalid, fmt::format("{} = \"{}\"{}: {}", variable_of(prefix, name), value, \
-                                       where, status.text())};                                \
+  const std::string_view name = current_name(given_name);
+#define TURNOUT_SETTING(field, kind, default_value, help)                                      \
+  if (name == #field) {                                                                        \
+    const Status status = kind##_kind::parse(value, &settings->field);                         \
+    note_given(settings, {#field, prefix});                                                    \
+    if (status.ok()) return status;                                                            \
+    return {Code::invalid, fmt::format("{} = \"{}\"{}: {}", shown_name(prefix, #field), value, \
+                                       where, status.text())};                                 \
   }
 #include "base/settings.def"
 #undef TURNOUT_SETTING
-  return {Code::invalid, fmt::format("no setting is called \"{}\"{}", name, where)};
+  return {Code::invalid, fmt::format("unknown setting \"{}\"{}", name, where)};
 }
 
 // Whether this is told for the first time in the life of the process.
@@ -149,16 +169,26 @@ bool is_news(std::string_view text) {
   return told.emplace(text).second;
 }
 
-// A name that nobody knows; `near` is one that was perhaps meant.
+// `near`: a known name that resembles it, or empty.
 void warn_unknown(std::string_view what, std::string_view shown, std::string_view near) {
   if (!is_news(shown)) return;
   if (near.empty()) {
-    TURNOUT_LOG(base, warn, "{} {} is not known and has no effect; see `turnout info --config`",
-                what, shown);
+    TURNOUT_LOG(base, warn, "unknown {} {} has no effect; `turnout info --config` lists all", what,
+                shown);
   } else {
-    TURNOUT_LOG(base, warn, "{} {} is not known and has no effect; did you mean {}?", what, shown,
-                near);
+    TURNOUT_LOG(base, warn, "unknown {} {} has no effect; did you mean {}?", what, shown, near);
   }
+}
+
+void warn_old(std::string_view old, std::string_view now) {
+  if (is_news(old)) TURNOUT_LOG(base, warn, "{} is deprecated; use {}", old, now);
+}
+
+// What to write in place of an old variable.
+std::string replacement(std::string_view prefix, std::string_view name) {
+  const Row* const row = find_row(name);
+  if (row == nullptr || !row->tuning) return variable_of(prefix, name);
+  return fmt::format("{}={}=...", variable_of(prefix, "tuning"), name);
 }
 
 void warn_unknown_variable(std::string_view variable, std::string_view prefix) {
@@ -167,9 +197,9 @@ void warn_unknown_variable(std::string_view variable, std::string_view prefix) {
     name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   }
   // Only the upper-case spelling is read.
-  if (find_row(name) != nullptr && variable_of(prefix, name) == variable) return;
+  if (find_row(current_name(name)) != nullptr && variable_of(prefix, name) == variable) return;
   const std::string_view near = nearest_setting(name);
-  warn_unknown("variable", variable, near.empty() ? std::string{} : variable_of(prefix, near));
+  warn_unknown("variable", variable, near.empty() ? std::string{} : replacement(prefix, near));
 }
 
 void warn_about_environment() {
@@ -178,7 +208,7 @@ void warn_about_environment() {
     const char* const libfabric = value_of(kLibfabricPrefix, row.name);
     if (own == nullptr || libfabric == nullptr || std::string_view(own) == libfabric) continue;
     const std::string variable = variable_of(kPrefix, row.name);
-    const std::string text = fmt::format("{} = \"{}\" wins over {} = \"{}\"", variable, own,
+    const std::string text = fmt::format("{} = \"{}\" overrides {} = \"{}\"", variable, own,
                                          variable_of(kLibfabricPrefix, row.name), libfabric);
     if (is_news(text)) TURNOUT_LOG(base, warn, "{}", text);
   }
@@ -199,6 +229,47 @@ std::optional<std::string> as_text(const toml::node& node) {
   if (const auto* f = node.as_floating_point()) return fmt::format("{}", f->get());
   if (const auto* b = node.as_boolean()) return std::string(b->get() ? "1" : "0");
   return std::nullopt;
+}
+
+// Keys of a file, or with `tuning` of its table [tuning].
+Status apply_table(Settings* settings, const toml::table& table, std::string_view file,
+                   bool tuning) {
+  for (const auto& [key, node] : table) {
+    const std::string_view name = key.str();
+    const std::string where = fmt::format(" ({}, line {})", file, key.source().begin.line);
+    if (!tuning && name == "tuning" && node.is_table()) {
+      if (Status s = apply_table(settings, *node.as_table(), file, true); !s.ok()) return s;
+      continue;
+    }
+    const std::string_view current = current_name(name);
+    const Row* const row = find_row(current);
+    if (row == nullptr || (tuning && !row->tuning)) {
+      warn_unknown("key", fmt::format("\"{}\"{}", name, where), nearest_setting(name));
+      continue;
+    }
+    if (name != current || (row->tuning && !tuning)) {
+      warn_old(
+          fmt::format("\"{}\"{}", name, where),
+          row->tuning ? fmt::format("{} in the table [tuning]", current) : std::string(current));
+    }
+    if (name == "config") {
+      return {Code::invalid,
+              fmt::format("\"config\"{}: a settings file cannot name another", where)};
+    }
+    const std::optional<std::string> value = as_text(node);
+    if (!value) {
+      return {Code::invalid,
+              fmt::format("\"{}\"{}: expected a single value, not a table, array or date", name,
+                          where)};
+    }
+    if (Status s = set_from(settings, name, *value, where); !s.ok()) return s;
+    if (name == "tuning") {
+      if (Status s = settings->apply_tuning(*value, fmt::format("\"tuning\"{}", where)); !s.ok()) {
+        return s;
+      }
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -227,26 +298,51 @@ Status Settings::apply_toml(std::string_view text, std::string_view file) {
             fmt::format("{}, line {}, column {}: {}", file, error.source().begin.line,
                         error.source().begin.column, error.description())};
   }
-  for (const auto& [key, node] : parsed.table()) {
-    const std::string_view name = key.str();
-    const std::string where = fmt::format(" ({}, line {})", file, key.source().begin.line);
-    if (find_row(name) == nullptr) {
-      warn_unknown("the key", fmt::format("\"{}\"{}", name, where), nearest_setting(name));
-      continue;
-    }
-    if (name == "config") {
+  return apply_table(this, parsed.table(), file, false);
+}
+
+Status Settings::apply_tuning(std::string_view list, std::string_view where) {
+  while (!list.empty()) {
+    const std::size_t end = std::min(list.find(','), list.size());
+    const std::string_view item = list.substr(0, end);
+    list.remove_prefix(std::min(end + 1, list.size()));
+    if (item.empty()) continue;
+    const std::size_t equals = item.find('=');
+    if (equals == std::string_view::npos) {
       return {Code::invalid,
-              fmt::format("\"config\"{}: a settings file cannot name another", where)};
+              fmt::format("{} = \"{}\": expected name=value,name=value", where, item)};
     }
-    const std::optional<std::string> value = as_text(node);
-    if (!value) {
-      return {Code::invalid,
-              fmt::format("\"{}\"{}: expected a single value, not a table, array or date", name,
-                          where)};
+    const std::string_view name = item.substr(0, equals);
+    const Row* const row = find_row(current_name(name));
+    if (row == nullptr || !row->tuning) {
+      const std::string_view near = nearest_setting(name);
+      return {Code::invalid, fmt::format("{}: no tuning parameter is called \"{}\"{}", where, name,
+                                         near.empty() ? "; `turnout info --config=tuning` lists all"
+                                                      : fmt::format("; did you mean {}?", near))};
     }
-    if (Status s = set_from(this, name, *value, where); !s.ok()) return s;
+    if (Status s = set_from(this, row->name, item.substr(equals + 1), ""); !s.ok()) return s;
   }
   return {};
+}
+
+Status Settings::apply_environment() {
+  for (const OldName& one : kOldNames) {
+    const Found found = find_in_environment(one.old);
+    if (found.value == nullptr) continue;
+    warn_old(variable_of(found.prefix, one.old), replacement(found.prefix, one.name));
+    if (Status s = set_from(this, one.name, found.value, "", found.prefix); !s.ok()) return s;
+  }
+  for (const Row& row : kTable) {
+    const Found found = find_in_environment(row.name);
+    if (found.value == nullptr) continue;
+    if (row.tuning) {
+      warn_old(variable_of(found.prefix, row.name), replacement(found.prefix, row.name));
+    }
+    if (Status s = set_from(this, row.name, found.value, "", found.prefix); !s.ok()) return s;
+  }
+  const Found list = find_in_environment("tuning");
+  return list.value == nullptr ? Status{}
+                               : apply_tuning(list.value, variable_of(list.prefix, "tuning"));
 }
 
 Result<Settings> Settings::load(UnknownNames unknown) {
@@ -258,11 +354,7 @@ Result<Settings> Settings::load(UnknownNames unknown) {
     if (!text) return text.status();
     if (Status s = settings.apply_toml(text.value(), file.value); !s.ok()) return s;
   }
-  for (const Row& row : kTable) {
-    const Found found = find_in_environment(row.name);
-    if (found.value == nullptr) continue;
-    if (Status s = set_from(&settings, row.name, found.value, "", found.prefix); !s.ok()) return s;
-  }
+  if (Status s = settings.apply_environment(); !s.ok()) return s;
   if (Status s = settings.validate(); !s.ok()) return s;
   static_cast<void>(log::configure(settings.log, settings.log_file));
   if (unknown == UnknownNames::warn) warn_about_environment();
@@ -271,7 +363,7 @@ Result<Settings> Settings::load(UnknownNames unknown) {
 
 std::string Settings::variable(std::string_view name) const {
   const Given* const one = find_given(name);
-  return variable_of(one != nullptr ? one->prefix : kPrefix, name);
+  return shown_name(one != nullptr ? one->prefix : kPrefix, name);
 }
 
 const char* environment_value(std::string_view name) {
@@ -280,11 +372,16 @@ const char* environment_value(std::string_view name) {
 
 std::vector<SettingInfo> describe(const Settings& settings) {
   std::vector<SettingInfo> table;
-#define TURNOUT_SETTING(name, kind, default_value, help)                        \
+#define TURNOUT_ROW(name, kind, default_value, help, tuning)                    \
   table.push_back({#name, settings.variable(#name), #kind, default_value, help, \
-                   kind##_kind::print(settings.name)});
+                   kind##_kind::print(settings.name), tuning});
+#define TURNOUT_SETTING(name, kind, default_value, help) \
+  TURNOUT_ROW(name, kind, default_value, help, false)
+#define TURNOUT_TUNING(name, kind, default_value, help) \
+  TURNOUT_ROW(name, kind, default_value, help, true)
 #include "base/settings.def"
 #undef TURNOUT_SETTING
+#undef TURNOUT_ROW
   return table;
 }
 

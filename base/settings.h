@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Settings: one typed field per line of settings.def, read once per process.
 //
-// Sources, the later wins: default, TOML file (TURNOUT_CONFIG), environment. There a setting has
-// two names: FI_TURNOUT_* as libfabric calls what its providers read, and TURNOUT_*, which wins.
-// Malformed or out-of-range values are errors that name the variable, the value and what is
-// accepted. Unknown variables, unknown keys of the file and variables that contradict each other
-// are warned about once.
+// Sources, later ones override: default, TOML file (TURNOUT_CONFIG), environment. In the
+// environment a setting has two names: FI_TURNOUT_*, as libfabric names what its providers read,
+// and TURNOUT_*, which overrides it. Tuning parameters have no variable of their own: they are
+// items of the list TURNOUT_TUNING, or keys of the file's table [tuning]. Names of earlier versions
+// are accepted with a warning. Malformed or out-of-range values are errors that name the variable,
+// the value and what is accepted. Unknown variables, unknown keys of the file and variables that
+// contradict each other are warned about once.
 #pragma once
 
 #include <algorithm>
@@ -25,13 +27,13 @@ enum class UnknownNames : std::uint8_t { warn, ignore };
 // What `rendezvous` may be.
 inline constexpr std::array<std::string_view, 6> kRendezvousNames = {"getcqe", "get", "rput",
                                                                      "putnr",  "put", "auto"};
-// What `victim` may be.
-inline constexpr std::array<std::string_view, 4> kVictimNames = {"none", "lru", "lru-m", "cost"};
+// What `eviction` may be.
+inline constexpr std::array<std::string_view, 4> kEvictionNames = {"none", "lru", "lru-m", "cost"};
 // What `adapter` may be.
 inline constexpr std::array<std::string_view, 4> kAdapterNames = {"turnout", "connectx-5",
                                                                   "connect-ib", "rxe"};
-// What `offer_last_byte` may be.
-inline constexpr std::array<std::string_view, 2> kOfferLastByteNames = {"keep", "set"};
+// What `rtr_sentinel` may be.
+inline constexpr std::array<std::string_view, 2> kRtrSentinelNames = {"keep", "set"};
 // What `policy` may be.
 inline constexpr std::array<std::string_view, 12> kPolicyNames = {
     "turnout",        "aqps",           "rc-rdma-od",         "dc-rdma-od",         "srq",
@@ -53,7 +55,6 @@ struct Settings {
   using count = std::uint64_t;
   using bytes = std::uint64_t;
   using duration = std::int64_t;  // nanoseconds
-  using real = double;
 
 #define TURNOUT_SETTING(name, kind, default_value, help) kind name{};
 #include "base/settings.def"
@@ -73,7 +74,8 @@ struct Settings {
   [[nodiscard]] bool is_given(std::string_view name) const noexcept {
     return find_given(name) != nullptr;
   }
-  // The variable that gave the value, else the one that would: TURNOUT_*.
+  // The variable that set the value, else the one that would: TURNOUT_X, or for a tuning parameter
+  // "TURNOUT_TUNING: x".
   [[nodiscard]] std::string variable(std::string_view name) const;
 
   // All defaults, nothing read from outside.
@@ -82,9 +84,14 @@ struct Settings {
   // between settings). Also configures the logger from `log` and `log_file`. A variable that is set
   // but empty counts as not set.
   [[nodiscard]] static Result<Settings> load(UnknownNames unknown = UnknownNames::warn);
-  // The settings of a TOML text: flat `name = value` lines. `file` is for messages. Not validated.
+  // The settings of a TOML text: `name = value` lines and a table [tuning]. `file` is for messages.
+  // Not validated.
   [[nodiscard]] Status apply_toml(std::string_view text, std::string_view file);
-  // Parse one value as the environment would; the error names the setting.
+  // Tuning parameters as name=value,name=value; `where` is for messages. Not validated.
+  [[nodiscard]] Status apply_tuning(std::string_view list, std::string_view where);
+  // What the environment holds. Not validated.
+  [[nodiscard]] Status apply_environment();
+  // Parse one value as the environment would; the error names the setting. Tuning parameters, too.
   [[nodiscard]] Status set(std::string_view name, std::string_view value);
   // Ranges and relations (settings_rules.cpp); the error names the variable, the value and the
   // range.
@@ -99,6 +106,7 @@ struct SettingInfo {
   std::string_view default_value;
   std::string_view help;
   std::string value;  // as in `settings`, printed with its unit
+  bool tuning;        // an item of TURNOUT_TUNING
 };
 [[nodiscard]] std::vector<SettingInfo> describe(const Settings& settings);
 

@@ -120,16 +120,17 @@ Status Settings::validate() const {
   rules.duration("interval", interval, 1000, 3600 * kSecond);
   rules.one_of("policy", policy, kPolicyNames);
   rules.one_of("xrc", xrc, std::array<std::string_view, 2>{"auto", "no"});
-  rules.one_of("start_channel", start_channel, std::array<std::string_view, 3>{"auto", "dc", "ud"});
-  rules.that(!needs_dc(policy) || start_channel != "ud", "policy", policy,
-             fmt::format("it needs DC, which {}=ud rules out", variable("start_channel")));
-  rules.that(policy != "static:ud-sendrecv" || start_channel != "dc", "policy", policy,
-             fmt::format("it needs UD, which {}=dc rules out", variable("start_channel")));
+  rules.one_of("default_transport", default_transport,
+               std::array<std::string_view, 3>{"auto", "dc", "ud"});
+  rules.that(!needs_dc(policy) || default_transport != "ud", "policy", policy,
+             fmt::format("it needs DC, which {}=ud rules out", variable("default_transport")));
+  rules.that(policy != "static:ud-sendrecv" || default_transport != "dc", "policy", policy,
+             fmt::format("it needs UD, which {}=dc rules out", variable("default_transport")));
   rules.one_of("break_rule", break_rule,
                std::array<std::string_view, 6>{"", "free-before-drain", "over-budget",
                                                "lend-freely", "stale-registrations", "drop-lost"});
   rules.one_of("rendezvous", rendezvous, kRendezvousNames);
-  rules.one_of("offer_last_byte", offer_last_byte, kOfferLastByteNames);
+  rules.one_of("rtr_sentinel", rtr_sentinel, kRtrSentinelNames);
 
   rules.count("data_qps", data_qps, 0, 64);
   rules.count("node_processes", node_processes, 0, 65536);
@@ -155,9 +156,9 @@ Status Settings::validate() const {
   rules.duration("receive_idle", receive_idle, 1'000'000, 3600 * kSecond);
   // With one, which control messages keep, no other message could be sent; a queue pair of mlx5
   // devices has at most 32768 (max_qp_wr).
-  rules.count("own_receive_first", own_receive_first, 2, 32768);
-  rules.count("own_receive_buffers", own_receive_buffers, 2, 32768);
-  rules.count("own_receive_threshold", own_receive_threshold, 1, std::uint64_t{1} << 32);
+  rules.count("private_receive_first", private_receive_first, 2, 32768);
+  rules.count("private_receive_buffers", private_receive_buffers, 2, 32768);
+  rules.count("private_receive_threshold", private_receive_threshold, 1, std::uint64_t{1} << 32);
   rules.count("control_buffers", control_buffers, 8, 32768);
   rules.count("send_buffers", send_buffers, 8, 32768);
   rules.count("credits", credits, 2, 32768);
@@ -169,14 +170,14 @@ Status Settings::validate() const {
   rules.bytes("unexpected_memory", unexpected_memory, ring_entry_size, std::uint64_t{1} << 60);
   // IBTA: one message is at most 2^31 bytes.
   rules.bytes("rendezvous_threshold", rendezvous_threshold, 0, kGi);
-  rules.duration("offer_wait", offer_wait, 0, 3600 * kSecond);
+  rules.duration("rtr_wait", rtr_wait, 0, 3600 * kSecond);
   rules.bytes("rendezvous_segment", rendezvous_segment, 4 * kKi, kGi);
 
   rules.count("registration_cache_entries", registration_cache_entries, 0, std::uint64_t{1} << 20);
   rules.bytes("registration_cache_bytes", registration_cache_bytes, 0, std::uint64_t{1} << 60);
 
   rules.count("max_conn", max_conn, 0, std::uint64_t{1} << 20);
-  rules.one_of("victim", victim, kVictimNames);
+  rules.one_of("eviction", eviction, kEvictionNames);
   rules.one_of("adapter", adapter, kAdapterNames);
   rules.count("max_active_rc", max_active_rc, 0, std::uint64_t{1} << 20);
   rules.count("ring_threshold", ring_threshold, 1, std::uint64_t{1} << 32);

@@ -30,8 +30,7 @@ class BlockedSignals {
 };
 
 Status no_thread(ThreadName name, const char* why, int error) {
-  return {Code::system, "the thread " + std::string(name.text()) + " does not start: " + why,
-          error};
+  return {Code::system, "thread " + std::string(name.text()) + ": " + why, error};
 }
 
 }  // namespace

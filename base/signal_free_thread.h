@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Threads of Turnout's own inside programs that know nothing of them: what the program wants to
-// hear by signals, it hears on threads of its own.
+// Threads of Turnout inside programs. They block all signals, so the program's signal handlers only
+// run in its own threads.
 //
-// The thread blocks all signals from its first instruction on, so none that is meant for the
-// program is ever handled there; the mask of the caller is the same before and after. The name is
-// what ps -L and gdb show.
+// The thread blocks all signals from its first instruction on. The caller's signal mask is
+// unchanged. ps -L and gdb show the name.
 //
-// The caller owns the thread and joins or detaches it, and what `body` refers to outlives it. Any
-// thread may call this; it allocates. Errors: system (with errno), where the system has no thread
-// or no memory for one; that is not logged here, as only the caller knows what follows from it.
+// The caller owns the thread and joins or detaches it; everything `body` refers to must outlive it.
+// Any thread may call this; it allocates. Errors: system (with errno) if the thread cannot be
+// created; not logged here, because the consequence depends on the caller.
 #pragma once
 
 #include <cstddef>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Status and Result: how every part of Turnout reports failure up to its boundary.
+// Status and Result: error reporting inside Turnout.
 //
-// A Status carries a code (the class of failure, which the provider maps to -FI_E*), the errno of
-// the call that failed (0 when there was none) and a text with context: peer, object, verb, what to
-// do. Success is a null pointer: no allocation, no formatting. Statuses are values; any thread may
-// hold one. Whoever detects a failure first logs it; callers pass it on without logging again.
+// A Status has a code (the class of failure, which the provider maps to -FI_E*), the errno of the
+// failed call (0: none) and a text with context: peer, object, verb, remedy. Success is a null
+// pointer: no allocation, no formatting. Statuses are values; any thread may hold one. The code
+// that detects a failure logs it; callers pass it on without logging again.
 #pragma once
 
 #include <cstdint>

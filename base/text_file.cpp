@@ -16,7 +16,7 @@ Result<std::string> read_text_file(const std::string& path, std::string_view sho
                                    std::string_view what, std::uint64_t largest) {
   const auto failed = [&](int error) {
     return Status{error == EACCES ? Code::permission : Code::system,
-                  fmt::format("cannot read the {} {}: {}", what, shown,
+                  fmt::format("reading the {} {} failed: {}", what, shown,
                               std::generic_category().message(error)),
                   error};
   };
@@ -31,7 +31,7 @@ Result<std::string> read_text_file(const std::string& path, std::string_view sho
   } else if (!S_ISREG(info.st_mode)) {
     status = {Code::invalid, fmt::format("{} is not a regular file", shown)};
   } else if (std::cmp_greater(info.st_size, largest)) {
-    status = {Code::invalid, fmt::format("{} has {} bytes; a {} has at most {}", shown,
+    status = {Code::invalid, fmt::format("{} has {} bytes; a {} may have at most {}", shown,
                                          info.st_size, what, largest)};
   } else {
     text.resize(static_cast<std::size_t>(info.st_size));

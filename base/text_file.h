@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whole text files of bounded size: settings, profiles.
+// Reads whole text files of bounded size, such as settings and profiles.
 //
-// Any thread. Reads regular files only and never waits for a pipe's writer.
+// Any thread. Regular files only; never blocks on a pipe.
 #pragma once
 
 #include <cstdint>

@@ -20,10 +20,9 @@ Result<std::string> toml_ascii(std::string_view text, std::string_view file) {
       if (quote.size() == 1) quote = {};  // an error, which toml++ tells about
     } else if (static_cast<unsigned char>(c) >= 0x80) {
       if (!comment) {
-        return Status{Code::invalid,
-                      fmt::format("{}, line {}: a letter outside ASCII; write it as \\u00fc in a "
-                                  "string with double quotes",
-                                  file, line)};
+        return Status{Code::invalid, fmt::format("{}, line {}: non-ASCII character; write it as "
+                                                 "\\u00fc in a string in double quotes",
+                                                 file, line)};
       }
       ascii[i] = '?';
     } else if (comment) {

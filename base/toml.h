@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// toml++ as every part includes it: headers only, no exceptions; and the text as it may have it.
+// toml++ with the project's configuration: header-only, no exceptions; and a filter for its input.
 //
-// Pure functions, any thread. Errors: invalid, naming the file and the line.
+// Pure functions, any thread. Errors: invalid, with file and line.
 #pragma once
 
 #include <string>

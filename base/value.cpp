@@ -62,7 +62,7 @@ Result<std::uint64_t> parse_with_unit(std::string_view text, const std::array<Un
     const char* const digits = next;
     for (; next != end && *next >= '0' && *next <= '9'; ++next) {
       if (scale >= 1'000'000'000)
-        return Status{Code::invalid, "at most nine digits after the point"};
+        return Status{Code::invalid, "at most nine digits after the decimal point"};
       fraction = fraction * 10 + static_cast<std::uint64_t>(*next - '0');
       scale *= 10;
     }
@@ -132,15 +132,6 @@ Result<std::int64_t> parse_duration(std::string_view text) {
     return Status{Code::invalid, "the time is too long"};
   }
   return static_cast<std::int64_t>(n.value());
-}
-
-Result<double> parse_real(std::string_view text) {
-  text = trim(text);
-  double v = 0;
-  const char* const end = text.data() + text.size();
-  const auto [next, error] = std::from_chars(text.data(), end, v);
-  if (error != std::errc{} || next != end || !std::isfinite(v)) return wrong("a number");
-  return v;
 }
 
 std::string print_bytes(std::uint64_t bytes) {

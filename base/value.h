@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Values with units, from and to text: what settings, the `turnout` command and the reports read
-// and print. Pure functions, any thread.
+// Parses and prints values with units, for settings, the `turnout` command and reports. Pure
+// functions, any thread.
 //
-// Parsing takes the whole text (surrounding blanks aside) and refuses anything left over, so that a
-// mistyped unit is an error and never another number. Bytes are powers of two throughout.
+// Parsing must consume the whole text, apart from surrounding blanks, so a mistyped unit is an
+// error and never another number. Units of bytes are powers of two.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,7 @@ namespace turnout::value {
 [[nodiscard]] Result<std::uint64_t> parse_count(std::string_view text);  // 26
 [[nodiscard]] Result<std::uint64_t> parse_bytes(std::string_view text);  // 4096, 4KiB, 1.5M
 [[nodiscard]] Result<std::int64_t> parse_duration(
-    std::string_view text);                                      // 150ns, 1.5s -> nanoseconds
-[[nodiscard]] Result<double> parse_real(std::string_view text);  // finite
+    std::string_view text);  // 150ns, 1.5s -> nanoseconds
 
 // Exact: parsing the result gives the value back. "4KiB", "4097", "1s", "1500ms", "0s".
 [[nodiscard]] std::string print_bytes(std::uint64_t bytes);

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Ping-pong of Turnout beside libfabric's shm and tcp providers; writes docs/benchmarks.md.
+"""Ping-pong latency of Turnout and of libfabric's shm and tcp providers; writes docs/benchmarks.md.
 
     bench/run.py BUILD_DIR [--rounds 5] [--provider turnout --provider shm --provider tcp]
 
 Two levels: tagged messages through Debian's libfabric (fi_pingpong), and MPI_Send/MPI_Recv through
 PyPI's MPICH and the libfabric it bundles (mpi_pingpong, compiled here with the wheel's mpicc). In every
-round each provider runs once, in an order that changes from round to round, so that whatever else the
-machine does hits all alike; the figure is the median of the rounds.
+round each provider runs once, in an order that changes from round to round, so that other load on the
+machine affects all of them equally; each figure is the median of the rounds.
 """
 
 import argparse
@@ -71,7 +71,7 @@ def compile_mpi_program(folder):
 
 
 def machine():
-    """Facts that matter to the figures, and nothing that names the machine."""
+    """Facts that affect the figures, and nothing that identifies the machine."""
     model = "unknown processor"
     for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
@@ -172,12 +172,12 @@ def main():
     text = f"""# Benchmarks
 Written by `make bench` (`{command}`) on {datetime.date.today().isoformat()}; do not edit.
 
-Ping-pong between two processes, each pinned to a core of its own; one way, half of a round trip.
-{args.rounds} rounds; in each round every provider ran once, in turn, so that all were measured under the
-same conditions; each figure is the median of the rounds, and each round's figure the median of its
-batches. Every run starts with {args.warm_up:g} s of 8-byte messages, in which Turnout's selection decides.
-Buffers are ordinary heap memory. Turnout runs on its virtual adapter, between processes of one host.
-Other patterns (overlap, bandwidth beside the adapter alone, ...) are in [micro.md](micro.md).
+One-way latency (half the round trip) of a ping-pong between two processes, each pinned to its own core.
+There are {args.rounds} rounds. In each round every provider runs once, in turn, so that all see the same
+conditions. A figure is the median over the rounds of the median over the batches of a round. Every run
+starts with {args.warm_up:g} s of 8-byte messages, during which Turnout selects the channel. Buffers are
+ordinary heap memory. Turnout runs on its virtual adapter, between processes of one host. Other patterns
+(overlap, bandwidth compared with the adapter, ...) are in [micro.md](micro.md).
 
 Machine: {machine()}.
 
@@ -186,17 +186,17 @@ Machine: {machine()}.
 
 {libfabric_table}
 
-Over the rounds:
+Range over the rounds:
 
 {spread(levels["libfabric"], providers, args.size)}
 
 ## MPI_Send and MPI_Recv through MPICH {mpich} (PyPI) and the libfabric it bundles
-`bench/mpi_pingpong.c`; MPICH's own shared memory is off (`MPIR_CVAR_NOLOCAL=1`), the provider is chosen
-by `FI_PROVIDER`.
+`bench/mpi_pingpong.c`. MPICH's own shared memory is off (`MPIR_CVAR_NOLOCAL=1`); `FI_PROVIDER` selects
+the provider.
 
 {mpi_table}
 
-Over the rounds:
+Range over the rounds:
 
 {spread(levels["MPI"], providers, args.size)}
 """

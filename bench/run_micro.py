@@ -4,16 +4,16 @@
 
     bench/run_micro.py BUILD_DIR [BENCHMARK ...] [--protocol get --protocol put ...] [--rounds 3]
 
-Benchmarks: bowtie, alltoall, overlap, bandwidth, flood, incast; each file in bench/mpi says what it does.
-Runs on PyPI's MPICH, all messages over Turnout. In every round each protocol for large messages
+Benchmarks: bowtie, alltoall, overlap, bandwidth, flood, incast; each file in bench/mpi describes its own.
+Runs on PyPI's MPICH, all messages over Turnout. In every round each rendezvous protocol
 (TURNOUT_RENDEZVOUS) runs once, in an order that changes from round to round; figures are medians of the
-rounds, and ratios are to the first protocol in the same round. Every program checks its messages, and
-every run leaves its reports, of which the job's profile is taken (`turnout report --json`): memory at
-its peak, which must not be above the budget, RNR retries, unexpected messages.
+rounds, and ratios are to the first protocol in the same round. Every program checks its messages. The
+job's profile (`turnout report --json`) is read from the reports of each run: peak memory, which must not
+exceed the budget, RNR retries, unexpected messages.
 
-bandwidth: beside MPI, in the same rounds, what the virtual adapter itself carries (bench/hca_write_bw.cpp,
-which does what perftest's ib_write_bw does). overlap with --progress-thread: also with that setting, at the
-process that computes only, and at both.
+bandwidth: the bandwidth of the virtual adapter itself is measured in the same rounds (bench/hca_write_bw.cpp,
+which does the same as perftest's ib_write_bw). overlap with --progress-thread: also runs with that setting,
+at the computing process only and at both.
 """
 
 import argparse
@@ -30,7 +30,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 BENCHMARKS = ["bowtie", "alltoall", "overlap", "bandwidth", "flood", "incast"]
 PROTOCOLS = ["getcqe", "get", "rput", "putnr", "put", "auto"]
-# Whose messages are large enough for the protocol to matter.
+# Benchmarks with messages large enough for rendezvous.
 LARGE = {"bowtie", "alltoall", "overlap", "bandwidth"}
 WINDOW = 64  # of bandwidth, as osu_bw's
 SIDES = ["sender", "receiver"]  # of overlap, by rank
@@ -144,7 +144,7 @@ class Runner:
         return result
 
     def adapter(self, case):
-        """What the adapter itself carries: RDMA writes to as many buffers."""
+        """The adapter's own bandwidth: RDMA writes to the same number of buffers."""
         size, buffers, windows = (case[2][case[2].index(name) + 1]
                                   for name in ("--bytes", "--buffers", "--windows"))
         self.number += 1
@@ -155,7 +155,7 @@ class Runner:
         return json.loads(done.stdout)
 
     def profile(self, reports, ranks):
-        """Of the job; checks that it is whole and that nobody went over the budget."""
+        """The job's profile; checks that it is complete and that no process exceeded the budget."""
         told = subprocess.run([self.args.build / "bin" / "turnout", "report", "--json", reports],
                               check=True, capture_output=True, text=True)
         [job] = json.loads(told.stdout)
@@ -164,7 +164,7 @@ class Runner:
         for path in reports.glob("*.json"):
             report = json.loads(path.read_text(encoding="utf-8"))
             if report["peak"] > report["budget"]:
-                raise SystemExit(f"{path.name}: {report['peak']} bytes at the peak, above the "
+                raise SystemExit(f"{path.name}: peak memory of {report['peak']} bytes exceeds the "
                                  f"budget of {report['budget']}")
         return job["per_process"]
 
@@ -179,10 +179,10 @@ def of_profile(key, which="max"):
     return lambda r: r["profile"].get(key, {}).get(which)
 
 
-# What is compared, the higher the better or not, and further columns: (heading, value, format).
+# The figure that is compared, and further columns: (heading, value, format).
 MAIN = {"bowtie": ("messages/s", lambda r: r["messages_per_s"], "{:,.0f}"),
         "alltoall": ("us", lambda r: r["us"], "{:,.1f}"),
-        "flood": ("taken/s", lambda r: r["taken_per_s"], "{:,.0f}"),
+        "flood": ("received/s", lambda r: r["taken_per_s"], "{:,.0f}"),
         "incast": ("messages/s", lambda r: r["messages_per_s"], "{:,.0f}")}
 MORE = {"bowtie": [("MiB/s", lambda r: r["bytes_per_s"] / (1 << 20), "{:,.0f}")],
         "alltoall": [],
@@ -195,8 +195,8 @@ MORE = {"bowtie": [("MiB/s", lambda r: r["bytes_per_s"] / (1 << 20), "{:,.0f}")]
 
 
 def overlap_table(results, case_list, ways):
-    lines = ["| size | protocol | thread | alone: sender (us) | receiver (us) | sender hides | receiver "
-             "hides |", "|---:|---|---|---:|---:|---:|---:|"]
+    lines = ["| size | protocol | thread | sender alone (us) | receiver alone (us) | sender overlap | receiver "
+             "overlap |", "|---:|---|---|---:|---:|---:|---:|"]
     for case in case_list:
         for way in ways:
             runs = results[case[0], way]
@@ -232,7 +232,7 @@ def table(benchmark, results, case_list, ways, adapter):
         return bandwidth_table(results, case_list, ways, adapter)
     heading, get, form = MAIN[benchmark]
     more = MORE[benchmark]
-    head = ["case", "protocol", heading, f"against {ways[0][0]}", *(m[0] for m in more)]
+    head = ["case", "protocol", heading, f"relative to {ways[0][0]}", *(m[0] for m in more)]
     lines = ["| " + " | ".join(head) + " |", "|---|---|" + "---:|" * (len(head) - 2)]
     for case in case_list:
         for way in ways:
@@ -252,14 +252,15 @@ def page(args, tables):
     return f"""# Micro-benchmarks
 Written by `{command}` on {datetime.date.today().isoformat()}; do not edit.
 
-MPI programs of bench/mpi over Turnout's virtual adapter, between processes of one host, which is where the
-copying is done by the processor of whoever posts a request: there is no adapter that works beside it.
-Medians of {args.rounds} rounds, in each of which every protocol for large messages ran once, in turn; ratios
-are medians of the rounds' ratios. {len(os.sched_getaffinity(0))} cores, load {load:.1f} over the last five
-minutes, this command's own included: above the number of cores others worked beside it, and single figures
-say little. overlap: the part of a transfer that hides behind a computation at one side, 1 at best; below 0,
-it made the transfer longer. bandwidth: the adapter's column is RDMA writes of bench/hca_write_bw.cpp, as
-ib_write_bw's, to as many buffers as MPI receives into; one stays in the caches.
+MPI programs of bench/mpi over Turnout's virtual adapter, between processes of one host. There the CPU of the
+process that posts a request also does the copying; no adapter works in parallel. Medians of {args.rounds}
+rounds, in each of which every rendezvous protocol runs once, in turn; ratios are medians of the rounds'
+ratios. {len(os.sched_getaffinity(0))} cores, load {load:.1f} over the last five minutes, including this
+command. A load above the number of cores means that other work ran at the same time, and single figures are
+unreliable. overlap: the part of a transfer that overlaps with a computation on one side, 1 at best; a value
+below 0 means that the transfer took longer. bandwidth: the adapter column is RDMA writes by
+bench/hca_write_bw.cpp, like ib_write_bw's, to as many buffers as MPI receives into; a single one stays in
+the caches.
 
 """ + "\n\n".join(tables) + "\n"
 
@@ -269,25 +270,25 @@ def main():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("benchmark", nargs="*", help=f"{', '.join(BENCHMARKS)}; all of them")
     parser.add_argument("--protocol", action="append", choices=PROTOCOLS,
-                        help="repeatable; all of them for large messages, else the default's")
+                        help="repeatable; default: all if the messages are large, else getcqe")
     parser.add_argument("--ranks", type=int)
     parser.add_argument("--size", action="append",
-                        help="of overlap and bandwidth: 64K, 1M; repeatable")
-    parser.add_argument("--progress-thread", help="of overlap: also with TURNOUT_PROGRESS_THREAD so")
-    parser.add_argument("--messages", type=int, help="of flood")
+                        help="for overlap and bandwidth: 64K, 1M; repeatable")
+    parser.add_argument("--progress-thread", help="for overlap: also run with this TURNOUT_PROGRESS_THREAD")
+    parser.add_argument("--messages", type=int, help="for flood")
     parser.add_argument("--budget", help="TURNOUT_MEMORY_BUDGET")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--short", action="store_true", help="little work: that it runs at all")
+    parser.add_argument("--short", action="store_true", help="little work: only checks that it runs")
     parser.add_argument("--timeout", type=float, default=600, help="seconds for one run")
     parser.add_argument("--library", type=pathlib.Path, help="folder of another libturnout-fi.so")
     parser.add_argument("--python", type=pathlib.Path, default=pathlib.Path(sys.executable),
-                        help="of the virtual environment with mpich")
+                        help="the virtual environment with mpich")
     parser.add_argument("--output", type=pathlib.Path, help="write the page there: docs/micro.md")
     parser.add_argument("--json", type=pathlib.Path, help="write the results of all runs there")
     args = parser.parse_args()
     unknown = [name for name in args.benchmark if name not in BENCHMARKS]
     if unknown:
-        parser.error(f"no benchmark is called {unknown[0]}; known: {', '.join(BENCHMARKS)}")
+        parser.error(f"unknown benchmark {unknown[0]}; known: {', '.join(BENCHMARKS)}")
     tables, listed = [], []
     with tempfile.TemporaryDirectory(prefix="turnout-micro-") as folder:
         runner = Runner(args, pathlib.Path(folder))

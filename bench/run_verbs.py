@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Speed of the virtual adapter for any verbs program, beside what the machine itself can do.
+"""Speed of the virtual adapter for verbs programs, compared with the machine's own operations.
 
     bench/run_verbs.py BUILD_DIR [--rounds 7] [--output docs/verbs-speed.md]
 
-In every round, in turn: hca_baseline (a cache line handed over between two cores, memcpy, plain
+In every round, in turn: hca_baseline (cache-line transfer between two cores, memcpy, plain
 process_vm_writev), perftest's ib_write_lat with 8 B and ib_write_bw with 1 MiB, each with its default
 memory and with --mmap, memory in a shared mapping, and hca_alltoall with 2 and with 16 processes on the
 same two cores. Figures are medians of the rounds, ratios medians of the rounds' ratios.
@@ -96,23 +96,23 @@ def tables(results):
 
     handed = median(lambda r: r["base"]["handover_ns"])
     lines = ["## 8 B RDMA write, one way (ib_write_lat -s 8)",
-             "| memory | ns | of a hand-over | at most |", "|---|---:|---:|---:|",
-             f"| a cache line handed over | {handed:.0f} | 1 | |"]
+             "| memory | ns | / cache-line transfer | target (at most) |", "|---|---:|---:|---:|",
+             f"| cache-line transfer between two cores | {handed:.0f} | 1 | |"]
     for memory, name in MEMORY.items():
         ratio = median(lambda r, m=memory: r["lat", m] / r["base"]["handover_ns"])
         lines.append(f"| {name} | {median(lambda r, m=memory: r['lat', m]):.0f} | {ratio:.1f} | "
                      f"{'3' if memory == 'shared' else ''} |")
     lines += ["", "## 1 MiB RDMA writes (ib_write_bw -s 1048576)",
-              "| memory | MiB/s | beside it | MiB/s | ratio | at least |", "|---|---:|---|---:|---:|---:|"]
+              "| memory | MiB/s | reference | MiB/s | ratio | target (at least) |", "|---|---:|---|---:|---:|---:|"]
     for (memory, name), (key, what, least) in zip(
             MEMORY.items(), (("memcpy_bytes_per_s", "memcpy", "0.5"),
                              ("writev_bytes_per_s", "process_vm_writev", "0.9"))):
         ratio = median(lambda r, m=memory, k=key: r["bw", m] / r["base"][k])
         lines.append(f"| {name} | {median(lambda r, m=memory: r['bw', m]) / MIB:,.0f} | {what} | "
                      f"{median(lambda r, k=key: r['base'][k]) / MIB:,.0f} | {ratio:.2f} | {least} |")
-    lines += ["", "## All to all, 64 B messages over RC, on two cores",
-              "| processes | processor time a message (ns) | time a message, both cores (ns) | of the processor "
-              "time of 2 | at most |", "|---:|---:|---:|---:|---:|"]
+    lines += ["", "## All-to-all, 64 B messages over RC, on two cores",
+              "| processes | CPU time per message (ns) | elapsed time per message, both cores (ns) | / CPU time of 2 "
+              "processes | target (at most) |", "|---:|---:|---:|---:|---:|"]
     for processes in (2, 16):
         ratio = median(lambda r, p=processes: time_on(2, r["all", p]) / processor_time(r["all", 2]))
         lines.append(f"| {processes} | {median(lambda r, p=processes: processor_time(r['all', p])):,.0f} | "
@@ -128,14 +128,14 @@ def page(args, text):
 Written by `bench/run_verbs.py build/release --rounds {args.rounds} --output docs/verbs-speed.md` on
 {datetime.date.today().isoformat()}; do not edit.
 
-perftest and other verbs programs over the virtual adapter, beside what the machine itself can do, in the same
-rounds: figures are medians of {args.rounds} rounds, ratios medians of the rounds' ratios. "At most" and "at
-least" are what was aimed at. Machine: {machine}, two cores of {os.cpu_count()}, load {os.getloadavg()[1]:.1f}
-over the last five minutes, this command's own included.
+perftest and other verbs programs over the virtual adapter, compared with the machine's own operations in the
+same rounds. Figures are medians of {args.rounds} rounds, ratios medians of the rounds' ratios. The targets are the
+project's own. Machine: {machine}, two cores of {os.cpu_count()}, load {os.getloadavg()[1]:.1f} over the last
+five minutes, including this command.
 
-Memory in a shared mapping (a memfd, POSIX shared memory, a file mapped with MAP_SHARED) is found when it is
-registered and written by the initiator with its own instructions. Ordinary memory is another process's alone:
-its bytes go through the kernel's process_vm_writev, whatever their number.
+Memory in a shared mapping (a memfd, POSIX shared memory, a file mapped with MAP_SHARED) is detected at
+registration; the initiator writes it with ordinary stores. Ordinary memory is private to its process, so the
+initiator writes it with process_vm_writev, for any number of bytes.
 
 {text}
 """
@@ -145,7 +145,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--short", action="store_true", help="little work: that it runs at all")
+    parser.add_argument("--short", action="store_true", help="little work: only checks that it runs")
     parser.add_argument("--output", type=pathlib.Path, help="write the page there: docs/verbs-speed.md")
     args = parser.parse_args()
     if len(os.sched_getaffinity(0)) < 2:

@@ -21,36 +21,35 @@ void Address::seal() noexcept {
 Result<Address> Address::decode(const void* bytes, std::size_t length) {
   if (length < sizeof(Address)) {
     return Status{Code::invalid,
-                  fmt::format("address: {} bytes, {} are needed", length, sizeof(Address))};
+                  fmt::format("address: {} bytes, {} expected", length, sizeof(Address))};
   }
   Address address;
   std::memcpy(&address, bytes, sizeof address);
   if (address.magic != kMagic) {
-    return Status{Code::invalid,
-                  fmt::format("address: magic {:#06x} is not Turnout's ({:#06x}); does every rank "
-                              "use the turnout provider?",
-                              address.magic, kMagic)};
+    return Status{Code::invalid, fmt::format("address: magic {:#06x}, {:#06x} expected; make sure "
+                                             "that every rank uses the turnout provider",
+                                             address.magic, kMagic)};
   }
   if (address.version != kVersion) {
     return Status{Code::version,
-                  fmt::format("address: process {} speaks version {} of Turnout's protocol, this "
-                              "one version {}: use one build of libturnout-fi.so for the whole job",
+                  fmt::format("address: process {} uses protocol version {}, this process version "
+                              "{}; use the same libturnout-fi.so for the whole job",
                               address.pid, address.version, kVersion)};
   }
   if (address.check != checksum(address)) {
-    return Status{Code::invalid, "address: checksum does not agree, it was damaged on the way"};
+    return Status{Code::invalid, "address: checksum mismatch"};
   }
   const unsigned data = address.data_qps(), credit = address.credit_qps(),
                  establishment = address.establishment_qps();
   if (data < 1 || data > kMaxDataQps || credit < 1 || credit > kMaxCreditQps || establishment < 1 ||
       establishment > kMaxEstablishmentQps) {
-    return Status{Code::invalid, fmt::format("address: counts of queue pairs {}/{}/{} are out of "
-                                             "range",
+    return Status{Code::invalid, fmt::format("address: queue pair counts {}/{}/{} are out of range",
                                              data, credit, establishment)};
   }
   if (address.receive_size() < kLeastReceive || address.receive_size() > kMostReceive) {
-    return Status{Code::invalid, fmt::format("address: receives of {} bytes, {} to {} are allowed",
-                                             address.receive_size(), kLeastReceive, kMostReceive)};
+    return Status{Code::invalid,
+                  fmt::format("address: receive size of {} bytes is out of range: {} to {}",
+                              address.receive_size(), kLeastReceive, kMostReceive)};
   }
   return address;
 }

@@ -10,13 +10,14 @@ Status check_request(AtomicForm form, AtomicOp op, AtomicType type, std::uint64_
              type_number = static_cast<unsigned>(type);
   if (form_number > static_cast<unsigned>(AtomicForm::compare) || op_number >= kAtomicOps ||
       type_number >= kAtomicTypes || !exists(form, op, type)) {
-    return {Code::invalid, fmt::format("atomic: there is no operation {} of form {} on type {}",
-                                       op_number, form_number, type_number)};
+    return {Code::invalid,
+            fmt::format("atomic: operation {} of form {} is not supported on type {}", op_number,
+                        form_number, type_number)};
   }
   const std::size_t most = most_elements(form, type);
   if (count == 0 || count > most) {
-    return {Code::invalid,
-            fmt::format("atomic: count {} is not in 1..{} of type {}", count, most, type_number)};
+    return {Code::invalid, fmt::format("atomic: count {} is out of range: 1 to {} for type {}",
+                                       count, most, type_number)};
   }
   return {};
 }

@@ -55,7 +55,8 @@ class BackgroundThread final : public Background {
     Result<std::thread> made = start_signal_free_thread("turnout-setup", [this] { main(); });
     if (!made.ok()) {
       TURNOUT_LOG(connection, warn,
-                  "no thread to make queue pairs in ({}): they are made in the program's own",
+                  "starting the connection thread failed: {}; queue pairs are created in the "
+                  "calling thread",
                   made.status().text());
       return false;
     }

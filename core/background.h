@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Background: work of the adapter's driver that takes milliseconds, making and connecting queue
-// pairs, done beside the program and not in the calls that make progress (AQPS 4.1 has a thread for
-// it; KRCORE measures 1 to 2 ms for a queue pair).
+// Background: runs driver calls that take milliseconds, such as creating and connecting queue
+// pairs, outside the calls that make progress (AQPS 4.1 uses a thread for this; KRCORE measures 1
+// to 2 ms per queue pair).
 //
-// Jobs run one after the other in the order they were started. A job owns what it works on until
-// done() hands it back; nobody else touches that meanwhile. start() and done() belong to the thread
-// that drives the endpoint and never wait. Errors are the job's own.
+// Jobs run one at a time in the order of start(). A job owns the objects it works on until done()
+// returns it; nothing else may access them meanwhile. start() and done() are called by the thread
+// that drives the endpoint and never block. A job stores its own error.
 //
-// Live it is a thread, made with the first job; the setting setup_thread=no runs jobs where they
-// are started. In virtual time the simulator says when a job is done.
+// Live, this is a thread that the first job creates; with setup_thread=no, start() runs the job. In
+// virtual time the simulator decides when a job is done.
 #pragma once
 
 #include <memory>

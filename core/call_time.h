@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// CallTime: the time that a program spends in the calls it makes, from a sample of them.
+// CallTime: estimates the time that a program spends in its calls by sampling them.
 //
-// About one call in kEvery is measured by two looks at the clock, one in kEveryFirst at first; the
-// others count down a number. How many calls lie between two measured ones is drawn anew each time,
-// so that a program that repeats the same calls is not caught at the same one always. Each measured
-// call stands for the calls before it; the sum is exact on the average whatever the calls are, and
-// its standard error is told with it: rare long calls make it large. Nothing is left out, so what
-// the operating system takes away from the program within a call counts too.
+// About one call in kEvery is measured with two clock reads, at first one in kEveryFirst; the
+// others only decrement a counter. The distance between two measured calls is random, so that a
+// program that repeats a sequence of calls is not sampled always at the same one. Each measured
+// call stands for the calls before it. The sum is unbiased, and its standard error is reported:
+// rare long calls make it large. Preemption within a call counts.
 //
-// Under a virtual clock looking takes no time and each call is measured: the sum is exact, and the
-// same in each run. One per endpoint, its thread only. Nanoseconds. A call within a call is a part
-// of it. What lies around the endpoint (libfabric's functions, tens of nanoseconds) is not seen.
+// Under a virtual clock reading is free, and every call is measured: the sum is exact and
+// reproducible. One per endpoint, its thread only. Nanoseconds. A nested call counts as part of the
+// outer one. The layers around the endpoint (libfabric's functions, tens of nanoseconds) are not
+// included.
 #pragma once
 
 #include <cmath>

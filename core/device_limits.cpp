@@ -18,8 +18,8 @@ void lower(std::uint64_t* setting, std::uint64_t most, std::string_view variable
            const std::string& name) {
   if (*setting <= most) return;
   if (given) {
-    TURNOUT_LOG(endpoint, warn, "{}={}: {} has room for {}, which is taken", variable, *setting,
-                name, most);
+    TURNOUT_LOG(endpoint, warn, "{}={} exceeds the limit of {}; using {}", variable, *setting, name,
+                most);
   }
   *setting = most;
 }
@@ -31,8 +31,8 @@ Status fit_device(const ibv_device_attr& device, const std::string& name, std::u
   const std::uint64_t completions = count(device.max_cqe), receives = count(device.max_srq_wr);
   if (count(device.max_qp_wr) < depth || completions < initiators * depth) {
     return {Code::unsupported,
-            fmt::format("{}: its queue pairs have {} requests and its completion queues {} "
-                        "entries; {} and {} are needed",
+            fmt::format("{}: {} work requests per queue pair and {} completion queue entries; {} "
+                        "and {} are required",
                         name, device.max_qp_wr, device.max_cqe, depth, initiators * depth)};
   }
   const std::uint64_t control = settings->control_buffers;
@@ -40,8 +40,8 @@ Status fit_device(const ibv_device_attr& device, const std::string& name, std::u
   const std::uint64_t most = std::min(receives, left);
   if (control > receives || most < std::max<std::uint64_t>(settings->credits, 2)) {
     return {Code::invalid,
-            fmt::format("TURNOUT_CONTROL_BUFFERS={}: {} has {} receives in a shared queue and {} "
-                        "entries in a completion queue; lower it",
+            fmt::format("control_buffers={} in TURNOUT_TUNING: {} supports {} receives per shared "
+                        "receive queue and {} completion queue entries; lower it",
                         control, name, receives, completions)};
   }
   lower(&settings->receive_buffers, most, "TURNOUT_RECEIVE_BUFFERS",
@@ -49,7 +49,7 @@ Status fit_device(const ibv_device_attr& device, const std::string& name, std::u
   const std::uint64_t places = completions / depth - initiators;
   lower(&settings->max_active_rc, places, "TURNOUT_MAX_ACTIVE_RC",
         settings->is_given("max_active_rc"), name);
-  lower(&settings->rc_pool, places, "TURNOUT_RC_POOL", settings->is_given("rc_pool"), name);
+  lower(&settings->rc_pool, places, "TURNOUT_TUNING: rc_pool", settings->is_given("rc_pool"), name);
   return {};
 }
 

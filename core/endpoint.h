@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Endpoint: the progress engine and the one interface of the messaging core (provider and sim).
+// Endpoint: the progress engine and the interface of the messaging core for the provider and sim.
 //
 // An endpoint owns its device context, queue pairs, rings, buffers, peers and operations. One
-// thread at a time may call it; the layer above locks if it must. User buffers belong to the caller
-// and must stay as they are until the operation's completion. Nothing here blocks: progress() does
-// bounded work and returns. Lengths are bytes, times nanoseconds.
+// thread at a time may call it; the caller locks if necessary. User buffers belong to the caller
+// and must not change until the operation completes. Nothing here blocks: progress() does a bounded
+// amount of work and returns. Lengths are bytes, times nanoseconds.
 //
-// Errors: every call answers a Status; `again` means back-pressure (call progress(), try again). An
-// accepted operation always ends in exactly one completion (or error completion) unless it asked
-// for none; a lost peer ends its operations with peer_lost in bounded time.
+// Errors: every call returns a Status; `again` means back-pressure (call progress() and retry). An
+// accepted operation ends in exactly one completion or error completion, unless it requested none.
+// Operations on a lost peer fail with peer_lost in bounded time.
 #pragma once
 
 #include <sys/uio.h>
@@ -30,11 +30,11 @@
 
 namespace turnout {
 
-// Bytes that one inject may carry; the provider promises it before an endpoint exists.
+// Largest inject, in bytes; the provider reports it before an endpoint exists.
 inline constexpr std::size_t kInjectLimit = 192;
 
-// Where an operation's completion goes. A null queue suppresses the entry of a success (errors
-// always need one: `errors` is used then); a null counter counts nothing.
+// Where an operation reports its completion. A null queue suppresses the entry of a success (errors
+// always need one and then use `errors`); a null counter counts nothing.
 struct Report {
   CompletionQueue* queue = nullptr;
   CompletionQueue* errors = nullptr;
@@ -47,10 +47,10 @@ struct SendRequest {
   std::span<const iovec> data;
   bool tagged = false;
   bool has_remote_data = false;
-  // The data may be reused on return (copied now); at most inject_limit() bytes; no completion
-  // entry unless report.queue is set.
+  // The data are copied, so the buffer may be reused on return; at most inject_limit() bytes; no
+  // completion entry unless report.queue is set.
   bool inject = false;
-  // Complete when the receiver's buffer holds the data, not when the send buffer is free.
+  // Complete when the data are in the receiver's buffer, not when the send buffer is free.
   bool delivery_complete = false;
   std::uint64_t tag = 0;
   std::uint64_t remote_data = 0;
@@ -92,9 +92,9 @@ struct RmaRequest {
   Report report;
 };
 
-// Elements of a peer's memory change one by one, in their order; requests to one peer are carried
-// out in the order of the calls. They do not wait for RDMA of the same endpoint. The operands are
-// copied; the completion says that it was carried out.
+// The elements are updated one by one, in order; requests to one peer execute in the order of the
+// calls. They are not ordered with RDMA of the same endpoint. The operands are copied; completion
+// means that the operation has executed.
 struct AtomicRequest {
   PeerId peer = kAnyPeer;
   AtomicForm form = AtomicForm::update;
@@ -112,41 +112,41 @@ struct AtomicRequest {
   Report report;
 };
 
-// What an endpoint may be given at its creation.
+// Options for the creation of an endpoint.
 struct EndpointOptions {
-  // Shared with other endpoints; null: one of its own.
+  // Shared with other endpoints; null: the endpoint creates one.
   std::shared_ptr<MemoryDomain> memory;
-  // Operations of each direction that are taken before one may be answered `again`, as far as
-  // operation_limits() allows; 0: kContextSize.
+  // Operations per direction that are accepted before one may return `again`, within
+  // operation_limits(); 0: kContextSize.
   std::size_t context_size = 0;
-  // Of simulations: what charges the work to a simulated processor.
+  // In simulations: charges the work to a simulated processor.
   Processor* processor = nullptr;
-  // Tells endpoints apart on the wire; 0: a random one. Simulations give their own, to be
-  // repeatable.
+  // Identifies the endpoint on the wire; 0: random. Simulations set it for reproducibility.
   std::uint64_t id = 0;
-  // Makes the queue pairs; null: as the setting setup_thread says.
+  // Creates the queue pairs; null: according to the setting setup_thread.
   std::unique_ptr<Background> background;
 };
 
 class Endpoint {
  public:
-  // Creates the start-up channels (3 DC-sendrecv pools), on a device of its own unless it is given
-  // a memory domain. Errors: no_device, over_budget, permission, version, system.
+  // Creates the queue pairs of the default transport, on a new device unless a memory domain is
+  // given. Errors: no_device, over_budget, permission, version, system.
   [[nodiscard]] static Result<std::unique_ptr<Endpoint>> create(const Settings& settings,
                                                                 Clock& clock,
                                                                 EndpointOptions options = {});
   virtual ~Endpoint() = default;  // flushes what it can in bounded time, then frees everything
 
-  // The flush in steps, for callers that cannot wait in a destructor: true when nothing is left to
-  // do, or its time is over. Nothing but close() and destruction may follow the first call.
+  // The flush in steps, for callers that cannot block in a destructor: true when it is done or
+  // timed out. After the first call only close() and destruction are allowed.
   [[nodiscard]] virtual bool close() = 0;
-  // As if the process had died: the destructor frees everything and tells nobody.
+  // As if the process had died: the destructor frees everything without notifying peers.
   virtual void abandon() noexcept = 0;
-  // When progress() has something to do at the latest though nothing arrives.
+  // The latest time for the next progress() call if nothing arrives.
   [[nodiscard]] virtual Nanoseconds next_deadline() const noexcept = 0;
 
   [[nodiscard]] virtual const Address& address() const noexcept = 0;
-  // The record for this address, made on first use; the same address gives the same id.
+  // The peer with this address; its record is created on first use. The same address gives the same
+  // id.
   // Errors: over_budget, version, invalid.
   [[nodiscard]] virtual Result<PeerId> peer(const Address& address) = 0;
   [[nodiscard]] virtual const Address& peer_address(PeerId peer) const noexcept = 0;
@@ -154,31 +154,31 @@ class Endpoint {
   [[nodiscard]] virtual Status send(const SendRequest& request) = 0;
   [[nodiscard]] virtual Status recv(const RecvRequest& request) = 0;
   [[nodiscard]] virtual Status peek(const PeekRequest& request) = 0;
-  // Receive the message that a peek with report.context == context claimed; peer and tag are
-  // ignored. Errors: invalid when no such message is claimed.
+  // Receives the message that a peek with report.context == context claimed; peer and tag are
+  // ignored. Errors: invalid if there is none.
   [[nodiscard]] virtual Status recv_claimed(const RecvRequest& request) = 0;
   [[nodiscard]] virtual Status discard_claimed(const Report& report) = 0;
   [[nodiscard]] virtual Status rma(const RmaRequest& request) = 0;
-  // Errors beside the usual: invalid (no such operation on that type, count, lengths, alignment),
-  // permission. What the target refuses (key, range, access) is an error completion `permission`.
+  // Additional errors: invalid (no such operation on that type, count, lengths, alignment),
+  // permission. A refusal by the target (key, range, access) is an error completion `permission`.
   [[nodiscard]] virtual Status atomic(const AtomicRequest& request) = 0;
-  // Cancels the newest-posted pending receive (or not yet started send) with that context; it ends
-  // in an error entry `canceled`. True if one was found.
+  // Cancels the most recent pending receive (or a send that has not started) with that context; it
+  // ends in an error entry `canceled`. True if one was found.
   virtual bool cancel(void* context) = 0;
 
-  // Where completions of peers' RMA writes with data go; null: they are dropped.
+  // The queue for completions of peers' RMA writes with data; null: they are dropped.
   virtual void set_remote_write_report(const Report& report) = 0;
 
-  // Whose regions peers reach through this endpoint.
+  // The domain whose regions peers access through this endpoint.
   [[nodiscard]] virtual MemoryDomain& memory() noexcept = 0;
-  // The caller gives this memory back, or has something else there from now on: registrations that
-  // are kept of it go. For callers whose memory goes unseen; munmap and the like are noticed.
+  // Drops cached registrations of this memory, which the caller frees or reuses. For memory whose
+  // release is not detected; munmap and similar calls are.
   virtual void forget_memory(const void* /*address*/, std::size_t /*length*/) {}
 
-  // Moves everything that can move. True if anything happened.
+  // Makes progress on all operations. True if anything happened.
   virtual bool progress() = 0;
 
-  // What was chosen for which peer and why, at this moment.
+  // The current channel of each peer, and why.
   [[nodiscard]] virtual EndpointReport report() const = 0;
 
   [[nodiscard]] virtual std::size_t inject_limit() const noexcept = 0;  // bytes

@@ -36,7 +36,7 @@ Result<std::unique_ptr<Endpoint>> Endpoint::create(const Settings& settings, Clo
   Processor* const processor = options.processor;
   auto endpoint = std::make_unique<EndpointCore>(settings, clock, std::move(options));
   if (Status status = endpoint->start(); !status.ok()) {
-    TURNOUT_LOG(endpoint, error, "no endpoint: {}", status.text());
+    TURNOUT_LOG(endpoint, error, "opening the endpoint failed: {}", status.text());
     return status;
   }
   if (!settings.trace.empty()) [[unlikely]] {
@@ -100,14 +100,15 @@ Status EndpointCore::start() {
                            queue_pair_bytes(QpService::rc, kQueueDepth, 2, tuning_.max_inline));
   if (settings_.policy == "ardma-sr") {
     has_own_ = true;
-    settings_.own_receive_buffers = std::min<std::uint64_t>(
-        settings_.own_receive_buffers, static_cast<std::uint64_t>(device_->attributes().max_qp_wr));
-    rc_bytes_ += 16 * settings_.own_receive_buffers;  // mlx5: a receive with one piece
+    settings_.private_receive_buffers =
+        std::min<std::uint64_t>(settings_.private_receive_buffers,
+                                static_cast<std::uint64_t>(device_->attributes().max_qp_wr));
+    rc_bytes_ += 16 * settings_.private_receive_buffers;  // mlx5: a receive with one piece
   }
   hints_ = settings_.policy == "turnout";
   never_connects_ = settings_.policy == "static:ud-sendrecv";
   rendezvous_ = rendezvous_named(settings_.rendezvous).value_or(Rendezvous::getcqe);
-  set_last_bytes_ = settings_.offer_last_byte == "set";
+  set_last_bytes_ = settings_.rtr_sentinel == "set";
   posts_in_progress_ =
       settings_.progress_thread > 0 && device_->is_virtual() && !device_->is_simulated();
   last_bytes_ = SplitMix64(address_.id);
@@ -181,7 +182,8 @@ EndpointCore::~EndpointCore() {
     }
     if (settings_.report != "0" && !settings_.report.empty()) {
       if (Status s = publish(report(), settings_.report, settings_.report_job); !s.ok()) {
-        TURNOUT_LOG(endpoint, warn, "no report: {}", s.text());
+        TURNOUT_LOG(endpoint, warn, "writing the report failed: {}; check TURNOUT_REPORT",
+                    s.text());
       }
     }
   }
@@ -263,7 +265,8 @@ bool EndpointCore::poll_receive_queue() {
     const bool control = (wc.wr_id & kControlReceive) != 0;
     if (!control) --shared_.posted;
     if (wc.status != IBV_WC_SUCCESS) {
-      TURNOUT_LOG(channel, warn, "a receive failed: {}", ibv_wc_status_str(wc.status));
+      TURNOUT_LOG(channel, warn, "receive failed: {}; reposting the buffer",
+                  ibv_wc_status_str(wc.status));
       (control ? to_post_control_ : to_post_).push_back(buffer);
       continue;
     }
@@ -277,7 +280,7 @@ bool EndpointCore::poll_receive_queue() {
     }
   }
   departing_.clear();
-  if (n < 0) TURNOUT_LOG(channel, error, "ibv_poll_cq of the receive queue failed");
+  if (n < 0) TURNOUT_LOG(channel, error, "ibv_poll_cq failed: receive queue");
   return n > 0;
 }
 
@@ -302,7 +305,7 @@ bool EndpointCore::poll_send_queue() {
   const int n = ibv_poll_cq(send_cq_.get(), kPollBatch, entries);
   charge(Work::poll_cq, 1);
   for (int i = 0; i < n; ++i) on_send_completion(entries[i]);
-  if (n < 0) TURNOUT_LOG(channel, error, "ibv_poll_cq of the send queue failed");
+  if (n < 0) TURNOUT_LOG(channel, error, "ibv_poll_cq failed: send queue");
   return n > 0;
 }
 

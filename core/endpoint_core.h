@@ -1,37 +1,36 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// EndpointCore: the implementation of Endpoint. One class, its parts in files named after what they
-// do:
+// EndpointCore: the implementation of Endpoint. One class in several files:
 //
-//   endpoint_core.cpp            creation, end, the progress loop, ticks
-//   endpoint_queues.cpp          the start service (DC or UD), its queues and queue pairs
-//   memory/reservations.cpp      what is taken at the start, and the size of queue pairs
+//   endpoint_core.cpp            creation, destruction, the progress loop, ticks
+//   endpoint_queues.cpp          the default transport (DC or UD), its queues and queue pairs
+//   memory/reservations.cpp      memory reserved at the start, and the size of queue pairs
 //   memory/shared_receives.cpp   posting receives; low watermark, growth, shrinking
-//   memory/own_receives.cpp      receive queues of queue pairs' own, their growth and credits
+//   memory/own_receives.cpp      private receive queues, their growth and credits
 //   protocol/send_path.cpp       messages out: channel, header, credits
-//   protocol/send_operation.cpp  what a program sends: eager, RTS, backlog, FIN
+//   protocol/send_operation.cpp  send operations: eager, RTS, backlog, FIN
 //   protocol/receive_path.cpp    messages in: stream order, matching, posted receives
-//   protocol/unexpected.cpp      messages nobody waits for yet, peek and claim, scarce memory
-//   protocol/credits.cpp         who may send how much into the shared receive queue
+//   protocol/unexpected.cpp      unexpected messages, peek and claim, scarce memory
+//   protocol/credits.cpp         credits of the shared receive queue
 //   protocol/transfer.cpp        RDMA: rendezvous reads (getcqe), one-sided operations
-//   protocol/atomics.cpp         atomic operations: asking for them, carrying them out, answers
-//   protocol/registration.cpp    registrations of user buffers, and when they are stale
-//   protocol/datagrams.cpp       UD in DC's place: acknowledgements, timers, sending again
-//   protocol/offers.cpp          large messages written to receives that stand (put, putnr)
-//   protocol/writes.cpp          large messages written when their receiver says so (rput)
-//   protocol/pieces.cpp          large messages where there is no RDMA: queue pair, else pieces
+//   protocol/atomics.cpp         atomic operations: requests, execution, responses
+//   protocol/registration.cpp    registrations of user buffers, and their invalidation
+//   protocol/datagrams.cpp       UD as default transport: acknowledgements, timers, retransmission
+//   protocol/offers.cpp          large messages written to posted receives (put, putnr)
+//   protocol/writes.cpp          large messages written after a CTS (rput)
+//   protocol/pieces.cpp          large messages without DC: RC queue pair, else fragments
 //   connection/control.cpp       credit and establishment messages, peers, loss, keep-alive
-//   connection/rejection.cpp     telling who is not heard any more, and why
+//   connection/rejection.cpp     rejecting peers
 //   connection/negotiation.cpp   J1-J5: changing channels, the RC pool
 //   connection/recovery.cpp      connections that failed while both processes live
-//   connection/tear_down.cpp     connections that give their place to others
-//   connection/closing.cpp       the end: what was taken over is delivered, and peers are told
+//   connection/tear_down.cpp     eviction of connections
+//   connection/closing.cpp       shutdown: delivers accepted messages and notifies peers
 //   connection/xrc_setup.cpp     one connection for all processes of a node
-//   connection/xrc_recovery.cpp  such that failed
-//   connection/hints.cpp         what a sender measures of its side and tells the receiver
-//   connection/decision.cpp      asking the selection, carrying out its plan
-//   endpoint_report.cpp          what happened, as data
+//   connection/xrc_recovery.cpp  recovery of such connections
+//   connection/hints.cpp         sender feedback to the receiver's selection
+//   connection/decision.cpp      running the selection and its plan
+//   endpoint_report.cpp          the report
 //
-// Driven by one thread at a time; everything it owns dies with it, queue pairs before their queues.
+// Driven by one thread at a time; it destroys everything it owns, queue pairs before their queues.
 #pragma once
 
 #include <algorithm>
@@ -128,7 +127,7 @@ class EndpointCore final : public Endpoint {
   friend struct ForgedMessages;  // of tests: says to a peer what none of ours would
   static constexpr std::uint32_t kQueueDepth = 128;  // work requests of one queue pair
   static constexpr std::uint32_t kControlSendBuffers = 128;
-  // Send buffers kept for what must be sent again (connection/recovery.cpp): what was lost may hold
+  // Send buffers reserved for retransmission (connection/recovery.cpp): lost messages may occupy
   // all others.
   static constexpr std::uint32_t kRecoveryBuffers = 1;
   static constexpr int kPollBatch = 16;              // completions looked at together
@@ -158,7 +157,7 @@ class EndpointCore final : public Endpoint {
     std::uint64_t counts_as = 0;  // bytes of the message itself, for the report
     bool counted = false;         // already
   };
-  // Where a delivered message's payload lies, and how to let go of it.
+  // The location of a delivered message's payload, and how to release it.
   struct Arrival {
     UnexpectedMessage::Storage storage = UnexpectedMessage::Storage::none;
     const std::byte* payload = nullptr;
@@ -166,7 +165,7 @@ class EndpointCore final : public Endpoint {
     std::uint64_t position = 0;
   };
 
-  // How the data of a large message, or a one-sided operation, reach or leave this peer now.
+  // The path of the data of a large message or a one-sided operation to or from this peer.
   enum class DataPath : std::uint8_t { dc, rc, pieces, wait };
 
   // endpoint_queues.cpp
@@ -187,8 +186,8 @@ class EndpointCore final : public Endpoint {
   // endpoint_core.cpp
   bool progress_now();
   void tick();
-  // What takes receives goes over the pair's queue pair; beside a ring that is what serves large
-  // messages.
+  // Messages that consume receives use the pair's queue pair; with a ring, these are the messages
+  // of the rendezvous protocols.
   [[nodiscard]] static bool sends_over_rc(const Peer& peer) noexcept {
     return peer.send_kind == ChannelKind::rc_srq || peer.own_sender.request != 0;
   }
@@ -212,11 +211,11 @@ class EndpointCore final : public Endpoint {
     MemoryKind kind;
     std::uint64_t bytes, objects;
   };
-  // Entries of the completion queues, of which own receives take theirs.
+  // Entries of the completion queues, including those for private receives.
   [[nodiscard]] std::uint32_t receive_entries() const noexcept;
   [[nodiscard]] std::uint32_t send_entries() const noexcept;
   [[nodiscard]] std::uint32_t own_entries() const noexcept;
-  // What the settings, as they are now, make an endpoint take at its start and keep.
+  // The memory that an endpoint with the current settings takes at its start and keeps.
   [[nodiscard]] std::array<Need, 4> fixed_needs() const noexcept;
   [[nodiscard]] std::uint64_t needed_at_start() const noexcept;  // bytes, with the first records
   [[nodiscard]] bool fits_at_start() const noexcept;
@@ -235,14 +234,14 @@ class EndpointCore final : public Endpoint {
   void arm_limit() noexcept;
   void more_receives(Nanoseconds now);
   void fewer_receives(Nanoseconds now);
-  // Messages hold so many receive buffers that others may find none.
+  // Unexpected messages occupy so many receive buffers that others may find none.
   [[nodiscard]] bool receives_scarce() const noexcept {
     return receives_kept_ > receive_pool_.count() / 2;
   }
 
   // memory/own_receives.cpp
   [[nodiscard]] std::uint32_t most_own() const noexcept {
-    return static_cast<std::uint32_t>(settings_.own_receive_buffers);
+    return static_cast<std::uint32_t>(settings_.private_receive_buffers);
   }
   [[nodiscard]] Status add_own(Peer& peer, std::uint32_t count);
   [[nodiscard]] Status ready_own(Peer& peer);
@@ -257,7 +256,7 @@ class EndpointCore final : public Endpoint {
   void on_own_control(Peer& peer, const wire::Parsed& parsed);
   void give_back_own(std::uint32_t buffer);
   void grow_own(Peer& peer);
-  // Whether it is time to tell the peer what is free again.
+  // Whether to return credits to the peer now.
   void tell_own(Peer& peer);
   void send_own_credits(Peer& peer);
   void own_credits_given(Peer& peer, std::uint32_t request, std::uint32_t credits) noexcept;
@@ -285,7 +284,7 @@ class EndpointCore final : public Endpoint {
   // protocol/send_operation.cpp
   [[nodiscard]] Status send_now(const SendRequest& request);
   [[nodiscard]] static Status too_many_wait();
-  // Whether a message of so many bytes travels as a large one.
+  // Whether a message of this size uses rendezvous.
   [[nodiscard]] bool is_large(const Peer& peer, std::size_t bytes) const noexcept;
   [[nodiscard]] bool try_operation(SendOperation& operation);
   void await_fin(SendOperation& operation);
@@ -298,9 +297,9 @@ class EndpointCore final : public Endpoint {
   bool pump_backlog(Peer& peer);
   bool pump_backlogs();
   void on_fin(const wire::ControlMessage& message, Peer& peer);
-  // Our operation that waits for this peer's word; null: none of that name does.
+  // The operation that waits for this peer's FIN; null: none.
   [[nodiscard]] SendOperation* find_awaiting(const Peer& peer, std::uint64_t id) const noexcept;
-  // What a peer says of a large message, as a code that came from it: could it `verb` it?
+  // The Status for a peer's status code of a large message; `verb`: fetch, ...
   [[nodiscard]] static Status status_told(const Peer& peer, std::uint32_t code,
                                           std::string_view verb);
 
@@ -317,7 +316,7 @@ class EndpointCore final : public Endpoint {
   }
   void hold(Peer& peer, const HeldMessage& message);
   void drop_held(Peer& peer, std::size_t at);
-  // Its message is not taken, or was before.
+  // The message is not accepted, or was accepted before.
   void free_receive(std::uint32_t buffer) {
     if (receive_pool_.is_own(buffer)) [[unlikely]] {
       give_back_own(buffer);
@@ -391,7 +390,7 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] std::uint32_t most_credits() const noexcept {
     return static_cast<std::uint32_t>(settings_.credits);
   }
-  // Receives that are there, or can be added; and how many credits may be lent in all.
+  // Receives that exist or can be added; and the limit of granted credits.
   [[nodiscard]] std::uint32_t safe_to_lend() const noexcept;
   [[nodiscard]] std::uint32_t lendable() const noexcept;
   void raise_lend_limit() noexcept;
@@ -428,7 +427,7 @@ class EndpointCore final : public Endpoint {
   void end_read_early(Transfer& transfer);
   bool pump_transfers();
   void on_transfer_done(Transfer& transfer, Status status);
-  // The target did not let it.
+  // The target denied access.
   [[nodiscard]] static bool refuses_key(ibv_wc_status status) noexcept;
   [[nodiscard]] static Status refused_key(const Peer& peer, const SendRecord& record,
                                           ibv_wc_status status);
@@ -680,7 +679,7 @@ class EndpointCore final : public Endpoint {
 
   // connection/xrc_setup.cpp
   [[nodiscard]] Status open_xrc();
-  // Connections to nodes are there, or can be made.
+  // Connections to nodes exist or can be created.
   [[nodiscard]] bool may_use_xrc() const noexcept;
   [[nodiscard]] bool has_xrc();
   [[nodiscard]] NodeLink* link_to(const Address& address, Status* status);
@@ -744,7 +743,7 @@ class EndpointCore final : public Endpoint {
   Nanoseconds connection_gone(Peer& peer) noexcept;
   void place_freed(Nanoseconds chosen_at) noexcept;
   void use_one_sided(Peer& peer);
-  // A one-sided operation that needs its connection does not fail for want of a place.
+  // A one-sided operation that waits for a connection slot does not fail.
   [[nodiscard]] bool awaits_place(const Peer& peer) const noexcept;
 
   // connection/closing.cpp
@@ -773,8 +772,8 @@ class EndpointCore final : public Endpoint {
   void decided(Peer& peer, const std::string& outcome);
   void done(Peer& peer);  // decided: as asked for
 
-  // Of the budget, what rings and queue pairs leave to operations and messages nobody waits for: a
-  // process whose channels had taken everything could not go on with what it has begun.
+  // The part of the budget that rings and queue pairs leave for operations and unexpected messages:
+  // without it, a process whose channels use the whole budget could not complete its operations.
   [[nodiscard]] std::uint64_t spare() const noexcept { return account_.budget() / 8; }
 
   Settings settings_;

@@ -11,19 +11,19 @@ namespace turnout {
 
 // DC where the device has it, unless the settings say otherwise.
 Status EndpointCore::choose_start_channel() {
-  const bool dc_asked = settings_.start_channel == "dc";
-  const bool ud_asked = settings_.start_channel == "ud" || settings_.policy == "static:ud-sendrecv";
+  const bool dc_asked = settings_.default_transport == "dc";
+  const bool ud_asked =
+      settings_.default_transport == "ud" || settings_.policy == "static:ud-sendrecv";
   const bool dc = !ud_asked && device_->has_dc();
   if (!dc && dc_asked) {
     return {Code::unsupported,
-            fmt::format("TURNOUT_START_CHANNEL=dc: {} has no dynamically connected transport; use "
-                        "ud or auto",
+            fmt::format("TURNOUT_DEFAULT_TRANSPORT=dc: {} does not support DC; use ud or auto",
                         device_->name())};
   }
   if (!dc && needs_dc(settings_.policy)) {
     return {Code::unsupported,
-            fmt::format("TURNOUT_POLICY={} needs DC, which {} does not have; use aqps, rc-rdma-od, "
-                        "static:rc-rdma or static:ud-sendrecv",
+            fmt::format("TURNOUT_POLICY={} needs DC, which {} does not support; use aqps, "
+                        "rc-rdma-od, static:rc-rdma or static:ud-sendrecv",
                         settings_.policy, device_->name())};
   }
   own_eager_size_ = static_cast<std::uint32_t>(settings_.ring_entry_size);
@@ -33,10 +33,10 @@ Status EndpointCore::choose_start_channel() {
   stream_overhead_ = sizeof(wire::Datagram) + sizeof(wire::Header);
   receive_offset_ = wire::kDatagramOffset;
   if (device_->mtu() < 512) {
-    return {Code::unsupported,
-            fmt::format("{}: its port's MTU of {} bytes is too small for UD, 512 "
-                        "are needed",
-                        device_->name(), device_->mtu())};
+    return {
+        Code::unsupported,
+        fmt::format("{}: the port's MTU of {} bytes is too small for UD; at least 512 are required",
+                    device_->name(), device_->mtu())};
   }
   own_eager_size_ = std::min(own_eager_size_, device_->mtu()) - wire::kGrhBytes;
   kept_.resize(settings_.send_buffers + kRecoveryBuffers);
@@ -94,16 +94,18 @@ Status EndpointCore::create_queues() {
 
   receive_cq_.reset(ibv_create_cq(
       device_->context(), static_cast<int>(receive_entries() + own_room_), nullptr, nullptr, 0));
-  if (!receive_cq_) return verbs::failure("ibv_create_cq", "the receive queue", errno);
+  if (!receive_cq_) return verbs::failure("ibv_create_cq", "receive queue", errno);
   send_cq_.reset(
       ibv_create_cq(device_->context(), static_cast<int>(send_entries()), nullptr, nullptr, 0));
-  if (!send_cq_) return verbs::failure("ibv_create_cq", "the send queue", errno);
+  if (!send_cq_) return verbs::failure("ibv_create_cq", "send queue", errno);
   const auto make_srq = [this](verbs::Srq* srq, std::uint32_t count) -> Status {
     ibv_srq_init_attr attr{};
     attr.attr.max_wr = count;
     attr.attr.max_sge = 1;
     srq->reset(ibv_create_srq(device_->pd(), &attr));
-    if (!*srq) return verbs::failure("ibv_create_srq", fmt::format("{} receives", count), errno);
+    if (!*srq)
+      return verbs::failure("ibv_create_srq",
+                            fmt::format("shared receive queue of {} entries", count), errno);
     return {};
   };
   if (Status s = make_srq(&data_srq_, data_buffers); !s.ok()) return s;
@@ -136,7 +138,7 @@ Status EndpointCore::create_queues() {
   }
   post_receives();
   if (!to_post_.empty() || !to_post_control_.empty()) {
-    return {Code::system, "the first receives cannot be posted: see the log"};
+    return {Code::system, "posting the initial receives failed; see the log"};
   }
 
   begin_receives();

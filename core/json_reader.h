@@ -73,7 +73,7 @@ class JsonReader {
                std::in_range<Integer>(v->get<std::int64_t>())) {
       *out = static_cast<Integer>(v->get<std::int64_t>());
     } else {
-      wrong(key, "a whole number in range");
+      wrong(key, "an integer in range");
     }
   }
   void get_hex(const char* key, std::uint64_t* out) const {
@@ -82,7 +82,7 @@ class JsonReader {
     const char* const end = text.data() + text.size();
     const std::size_t skip = text.starts_with("0x") ? 2 : 0;
     const auto [next, error] = std::from_chars(text.data() + skip, end, *out, 16);
-    if (error != std::errc{} || next != end) wrong(key, "a hexadecimal number as text");
+    if (error != std::errc{} || next != end) wrong(key, "a hexadecimal number in quotes");
   }
   void get(const char* key, ChannelKind* out) const {
     std::string text;
@@ -93,7 +93,7 @@ class JsonReader {
         return;
       }
     }
-    wrong(key, "the name of a channel");
+    wrong(key, "a channel name");
   }
   // Calls read(element, place) for every element of the array `key`, which has at most so many.
   template <class Read>

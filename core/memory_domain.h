@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// MemoryDomain: an open adapter, and the memory that peers may read and write through it (UCX's
-// memory domain, libfabric's fi_domain(3), a protection domain of verbs).
+// MemoryDomain: an open adapter and the memory that peers may read and write through it (UCX's
+// memory domain, libfabric's fi_domain(3), a verbs protection domain).
 //
-// Endpoints of one domain share it: the key of a region is valid at each of them. Who made it and
-// its endpoints own it together. Regions go with deregister_memory(), at the latest with the
-// domain; the memory is the caller's. One thread at a time may use a domain and its endpoints; the
-// layer above locks if it must. Lengths are bytes.
+// Endpoints of a domain share it: a region's key is valid at each of them. The creator and the
+// endpoints own it jointly. Regions end with deregister_memory(), at the latest with the domain;
+// the memory belongs to the caller. One thread at a time may use a domain and its endpoints; the
+// caller locks if necessary. Lengths are bytes.
 #pragma once
 
 #include <cstddef>

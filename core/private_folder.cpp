@@ -23,7 +23,7 @@ constexpr std::size_t kMaxFile = 64u << 20;
 
 Status folder_failure(std::string_view what, const std::string& path, int error) {
   return {error == EACCES || error == EPERM ? Code::permission : Code::system,
-          fmt::format("cannot {} {}: {}", what, path, std::generic_category().message(error)),
+          fmt::format("{} failed: {}: {}", what, path, std::generic_category().message(error)),
           error};
 }
 
@@ -37,17 +37,17 @@ std::string runtime_folder() {
 
 Result<Descriptor> open_private(const std::string& path, bool make) {
   if (make && ::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    return folder_failure("make", path, errno);
+    return folder_failure("create", path, errno);
   }
   Descriptor fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!fd && errno == ENOENT && !make) return fd;
   if (!fd) return folder_failure("open", path, errno);
   struct stat info {};
-  if (::fstat(fd.get(), &info) != 0) return folder_failure("look at", path, errno);
+  if (::fstat(fd.get(), &info) != 0) return folder_failure("stat", path, errno);
   if (info.st_uid != ::geteuid() || (info.st_mode & 077) != 0) {
     return Status{Code::permission,
-                  fmt::format("{} belongs to another user or is open to others, and is not used. "
-                              "Remove it; reports go elsewhere with TURNOUT_REPORT",
+                  fmt::format("opening {} failed: it belongs to another user or is accessible to "
+                              "others; remove it, or set TURNOUT_REPORT to another folder",
                               path)};
   }
   return fd;
@@ -70,7 +70,7 @@ Status write_whole(const Descriptor& folder, const std::string& path, const std:
   ::unlinkat(folder.get(), temporary.c_str(), 0);
   const Descriptor file(::openat(folder.get(), temporary.c_str(),
                                  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!file) return folder_failure("write into", path, errno);
+  if (!file) return folder_failure("write", path, errno);
   Status status = write_all(file.get(), text);
   if (status.ok() &&
       ::renameat(folder.get(), temporary.c_str(), folder.get(), file_name.c_str()) != 0) {
@@ -78,7 +78,7 @@ Status write_whole(const Descriptor& folder, const std::string& path, const std:
   }
   if (status.ok()) return status;
   ::unlinkat(folder.get(), temporary.c_str(), 0);
-  return folder_failure("write into", path, status.sys_errno());
+  return folder_failure("write", path, status.sys_errno());
 }
 
 Result<std::string> read_report_file(const Descriptor& folder, const std::string& file_name) {
@@ -94,7 +94,7 @@ Result<std::string> read_report_file(const Descriptor& folder, const std::string
     if (n == 0) return text;
     text.append(part.data(), static_cast<std::size_t>(n));
   }
-  return Status{Code::invalid, fmt::format("{} is no report: too long", file_name)};
+  return Status{Code::invalid, fmt::format("{}: too large for a report", file_name)};
 }
 
 std::vector<std::string> entries(const Descriptor& folder) {

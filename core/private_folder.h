@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Folders in which the processes of one user leave reports, or meet: private, checked to be the
-// user's own, files written whole or not at all.
+// Private folders for the reports and shared files of one user's processes: owned by the user,
+// closed to others, with files that are written completely or not at all.
 //
-// Plain functions over descriptors that a Descriptor owns; any thread, any process. Errors:
-// permission (a folder of another user, one that is open to others, a link in its place), system
-// with errno; invalid for a file that is too long.
+// Functions on descriptors owned by a Descriptor; any thread, any process. Errors: permission (a
+// folder of another user or accessible to others, or a symbolic link), system with errno, invalid
+// for a file that is too large.
 #pragma once
 
 #include <string>

@@ -61,8 +61,8 @@ int insert_addresses(fid_av* f, const void* addresses, std::size_t count, fi_add
         if (out != nullptr) out[i] = index;
         ++inserted;
       } else {
-        TURNOUT_LOG(provider, warn, "address {} of {} is not inserted: {}", i, count,
-                    address.ok() ? "the vector is full" : address.status().text());
+        TURNOUT_LOG(provider, warn, "fi_av_insert failed: address {} of {}: {}", i, count,
+                    address.ok() ? "the address vector is full" : address.status().text());
         if (out != nullptr) out[i] = FI_ADDR_NOTAVAIL;
         failed.emplace_back(i, error);
       }
@@ -101,7 +101,7 @@ const char* address_text(fid_av*, const void* address, char* buffer, std::size_t
   try {
     const Result<Address> decoded = Address::decode(address, sizeof(Address));
     text = decoded.ok() ? decoded.value().to_string()
-                        : "not an address of Turnout: " + decoded.status().text();
+                        : "not a Turnout address: " + decoded.status().text();
   } catch (const std::exception&) {
     text.clear();
   }

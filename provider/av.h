@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// AddressVector: libfabric's fid_av. 64 bytes per address and nothing else: the peer of an address
-// is looked up by each endpoint when it is first used. A fi_addr_t is the index of its address, for
-// tables and maps alike. Owned by the program; bound endpoints count as references. Calls come
-// under the domain's lock. Addresses come from other processes: each is checked when it is
-// inserted.
+// AddressVector: libfabric's fid_av. 64 bytes per address; each endpoint looks up the peer of an
+// address at its first use. A fi_addr_t is the index of its address, for FI_AV_TABLE and FI_AV_MAP
+// alike. Owned by the program; bound endpoints count as references. Calls hold the domain's lock.
+// Addresses come from other processes, so each is validated when inserted.
 #pragma once
 
 #include <rdma/fi_domain.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Cntr: libfabric's fid_cntr. Counts completions of the operations that endpoints were bound for;
 // reading or waiting drives those endpoints (manual progress). Owned by the program; bound
-// endpoints count as references. add and set are atomic; the rest comes under the domain's lock.
+// endpoints count as references. add and set are atomic; all other calls hold the domain's lock.
 #pragma once
 
 #include <rdma/fi_eq.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Cq: libfabric's fid_cq. Reading it drives the endpoints bound to it (manual progress).
 //
-// Each endpoint that is bound has a queue of its own inside (a Source), because a completion names
-// its peer by a number that only means something to its endpoint. A source outlives its endpoint
-// until it is drained. Owned by the program; bound endpoints count as references. Calls come under
-// the domain's lock, which a waiting read gives up between its polls.
+// It has an internal queue per bound endpoint (a Source), because a completion names its peer by a
+// number that is local to the endpoint. A source outlives its endpoint until it is drained. Owned
+// by the program; bound endpoints count as references. Calls hold the domain's lock; a blocking
+// read releases it between polls.
 #pragma once
 
 #include <rdma/fi_eq.h>

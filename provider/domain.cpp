@@ -90,7 +90,8 @@ int Domain::open(Fabric& fabric, fi_info* info, fid_domain** domain, void* conte
   if (info == nullptr || info->domain_attr == nullptr) return -FI_EINVAL;
   const fi_domain_attr& attr = *info->domain_attr;
   if (attr.name != nullptr && "turnout-" + settings.value().device != attr.name) {
-    TURNOUT_LOG(provider, warn, "there is no domain {} here, only turnout-{} (TURNOUT_DEVICE)",
+    TURNOUT_LOG(provider, warn,
+                "fi_domain failed: domain {}: not found; use turnout-{}, or change TURNOUT_DEVICE",
                 attr.name, settings.value().device);
     return -FI_ENODATA;
   }
@@ -113,7 +114,7 @@ Result<std::shared_ptr<MemoryDomain>> Domain::memory() {
   if (memory_ == nullptr) {
     auto opened = MemoryDomain::open(process_settings().value());
     if (!opened.ok()) {
-      TURNOUT_LOG(provider, error, "no domain: {}", opened.status().text());
+      TURNOUT_LOG(provider, error, "opening the domain failed: {}", opened.status().text());
       return opened;
     }
     memory_ = std::move(opened).value();

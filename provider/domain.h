@@ -2,13 +2,12 @@
 // Domain: libfabric's fid_domain; the objects of one program that share a lock and memory regions.
 //
 // Owned by the program (fi_close); endpoints, queues, counters, vectors and regions opened on it
-// count as references. `lock` is null when the program promised to serialize its calls
-// (FI_THREAD_DOMAIN) and there is no progress thread; every other threading model takes it around
-// every call on every object of the domain, so one mutex covers the vector, the queues and the
-// endpoints that meet in one call.
+// count as references. `lock` is null if the program serializes its calls (FI_THREAD_DOMAIN) and
+// there is no progress thread. Otherwise every call on every object of the domain takes it, so one
+// mutex covers the vector, the queues and the endpoints of a call.
 //
-// The device is opened with the first endpoint or region, and shared by all: a region's key is the
-// domain's, valid at each of its endpoints.
+// The first endpoint or region opens the device, which all share: a region's key belongs to the
+// domain and is valid at each of its endpoints.
 #pragma once
 
 #include <rdma/fi_domain.h>

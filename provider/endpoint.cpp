@@ -346,8 +346,10 @@ bool Ep::progress() {
 void Ep::log_unread_errors() {
   while (unread_errors.has_error()) {
     const ErrorCompletion error = unread_errors.pop_error();
-    TURNOUT_LOG(provider, warn, "an operation of an endpoint without a completion queue failed: {}",
-                error.status.text());
+    TURNOUT_LOG(
+        provider, warn,
+        "operation failed: endpoint without a completion queue: {}; bind one to receive its errors",
+        error.status.text());
   }
 }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Ep: libfabric's fid_ep (FI_EP_RDM) over one turnout::Endpoint.
 //
-// The core endpoint is made with the fid_ep, so that its name is known at once; data transfer is
-// answered with -FI_EOPBADSTATE until fi_enable. Owned by the program; closing it ends the core
-// endpoint first, completions that were not read stay in their queues. Every call comes under the
-// domain's lock, which the functions in this header expect to be held.
+// The core endpoint is created with the fid_ep, so that its name is available immediately; data
+// transfer returns -FI_EOPBADSTATE until fi_enable. Owned by the program; closing it ends the core
+// endpoint first, and unread completions stay in their queues. Every call holds the domain's lock,
+// which the functions in this header require.
 //
-// Peers are known to the core by small numbers. Two vectors translate, filled as peers are used:
-// fi_addr_t -> PeerId (4 bytes per address of the vector) and back (8 bytes per peer heard of).
+// The core identifies peers by small numbers. Two vectors translate, filled as peers are used:
+// fi_addr_t -> PeerId (4 bytes per address of the vector) and back (8 bytes per known peer).
 #pragma once
 
 #include <rdma/fi_atomic.h>

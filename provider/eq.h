@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // EventQueue: libfabric's fid_eq. Events of control operations (asynchronous insertion into a
-// vector) and those that the program writes itself. Own lock: any thread may call. Waits on a
-// condition.
+// vector) and events written by the program. Has its own lock: any thread may call. Waits on a
+// condition variable.
 #pragma once
 
 #include <rdma/fi_eq.h>

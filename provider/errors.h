@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Errors: how a Status of the core becomes an answer of libfabric's API. Any thread.
+// Errors: maps a Status of the core to a return value of libfabric's API. Any thread.
 //
-// The text of a Status is not lost: whoever detected the failure logged it, and a failed
-// operation's text stays with its error entry for fi_cq_strerror.
+// The text of a Status is not lost: it was logged where the failure was detected, and the text of a
+// failed operation stays with its error entry for fi_cq_strerror.
 #pragma once
 
 #include <rdma/fi_errno.h>

@@ -64,7 +64,8 @@ int Fabric::open(fi_fabric_attr* attr, fid_fabric** fabric, void* context) {
   const Result<Settings>& settings = process_settings();
   if (!settings.ok()) return -FI_ENODATA;  // logged when they were read
   if (attr->name != nullptr && "turnout-" + settings.value().fabric != attr->name) {
-    TURNOUT_LOG(provider, warn, "there is no fabric {} here, only turnout-{} (TURNOUT_FABRIC)",
+    TURNOUT_LOG(provider, warn,
+                "fi_fabric failed: fabric {}: not found; use turnout-{}, or change TURNOUT_FABRIC",
                 attr->name, settings.value().fabric);
     return -FI_ENODATA;
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Fabric: libfabric's fid_fabric. Owned by the program (fi_close); the domains and event queues
-// opened on it count as references, closing it before them is refused. Any thread may open and
+// opened on it count as references, and closing it before them is refused. Any thread may open and
 // close.
 #pragma once
 

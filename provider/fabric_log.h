@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Turnout's log lines in libfabric's log, as far as FI_LOG_LEVEL, FI_LOG_PROV and FI_LOG_SUBSYS ask
-// for them.
+// Forwards Turnout's log lines to libfabric's log, filtered by FI_LOG_LEVEL, FI_LOG_PROV and
+// FI_LOG_SUBSYS.
 #pragma once
 
 #include <rdma/providers/fi_prov.h>

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "core/memory/node_share.h"
+#include "core/report.h"
 #include "provider/compat.h"
 #include "provider/library.h"
 
@@ -86,26 +87,28 @@ using Refusal = const char*;  // null: fits
 Refusal check_tx(const Wanted& w, const Offer& offer, std::uint64_t caps) noexcept {
   if (w.tx == nullptr) return nullptr;
   const fi_tx_attr& a = *w.tx;
-  if ((a.caps & ~(caps | kDomainCapabilities)) != 0) return "tx_attr caps beyond caps";
-  if ((a.op_flags & ~kTxOpFlags) != 0) return "tx_attr op_flags";
-  if ((a.msg_order & ~kOrder) != 0) return "tx_attr msg_order other than SAS, ATOMIC_*";
-  if (a.comp_order != FI_ORDER_NONE) return "tx_attr comp_order";
-  if (a.inject_size > kInjectLimit) return "tx_attr inject_size";
-  if (a.iov_limit > kIovLimit) return "tx_attr iov_limit";
-  if (a.rma_iov_limit > kRmaIovLimit) return "tx_attr rma_iov_limit";
-  if (a.size > offer.most_context_size) return "tx_attr size beyond what TURNOUT_MEMORY_BUDGET has";
+  if ((a.caps & ~(caps | kDomainCapabilities)) != 0) return "tx_attr->caps beyond caps";
+  if ((a.op_flags & ~kTxOpFlags) != 0) return "tx_attr->op_flags";
+  if ((a.msg_order & ~kOrder) != 0) return "tx_attr->msg_order other than SAS and ATOMIC_*";
+  if (a.comp_order != FI_ORDER_NONE) return "tx_attr->comp_order";
+  if (a.inject_size > kInjectLimit) return "tx_attr->inject_size";
+  if (a.iov_limit > kIovLimit) return "tx_attr->iov_limit";
+  if (a.rma_iov_limit > kRmaIovLimit) return "tx_attr->rma_iov_limit";
+  if (a.size > offer.most_context_size)
+    return "tx_attr->size exceeds what TURNOUT_MEMORY_BUDGET allows";
   return nullptr;
 }
 
 Refusal check_rx(const Wanted& w, const Offer& offer, std::uint64_t caps) noexcept {
   if (w.rx == nullptr) return nullptr;
   const fi_rx_attr& a = *w.rx;
-  if ((a.caps & ~(caps | kDomainCapabilities)) != 0) return "rx_attr caps beyond caps";
-  if ((a.op_flags & ~kRxOpFlags) != 0) return "rx_attr op_flags";
-  if ((a.msg_order & ~kOrder) != 0) return "rx_attr msg_order other than SAS, ATOMIC_*";
-  if (a.comp_order != FI_ORDER_NONE) return "rx_attr comp_order";
-  if (a.iov_limit > kIovLimit) return "rx_attr iov_limit";
-  if (a.size > offer.most_context_size) return "rx_attr size beyond what TURNOUT_MEMORY_BUDGET has";
+  if ((a.caps & ~(caps | kDomainCapabilities)) != 0) return "rx_attr->caps beyond caps";
+  if ((a.op_flags & ~kRxOpFlags) != 0) return "rx_attr->op_flags";
+  if ((a.msg_order & ~kOrder) != 0) return "rx_attr->msg_order other than SAS and ATOMIC_*";
+  if (a.comp_order != FI_ORDER_NONE) return "rx_attr->comp_order";
+  if (a.iov_limit > kIovLimit) return "rx_attr->iov_limit";
+  if (a.size > offer.most_context_size)
+    return "rx_attr->size exceeds what TURNOUT_MEMORY_BUDGET allows";
   return nullptr;
 }
 
@@ -122,10 +125,10 @@ Refusal check_endpoint(const Wanted& w, std::uint64_t caps) noexcept {
   if ((caps & kOneSided) != 0 &&
       (a.max_order_raw_size > ordered || a.max_order_war_size > ordered ||
        a.max_order_waw_size > ordered)) {
-    return "ordering of RMA data";
+    return "max_order_*_size of RMA data";
   }
   if (a.tx_ctx_cnt > 1) return "more than one transmit context";
-  if (a.rx_ctx_cnt > 1) return "more than one (or a shared) receive context";
+  if (a.rx_ctx_cnt > 1) return "more than one receive context, or a shared one";
   if (a.auth_key_size != 0) return "auth_key";
   return nullptr;
 }
@@ -135,7 +138,7 @@ Refusal check_domain(const Wanted& w, const Offer& offer) noexcept {
   const fi_domain_attr& a = *w.domain;
   if (a.name != nullptr && offer.domain != a.name) return "domain name";
   if (static_cast<std::uint32_t>(a.threading) > kHighestThreading) return "threading";
-  if (a.data_progress == FI_PROGRESS_AUTO) return "automatic data progress";
+  if (a.data_progress == FI_PROGRESS_AUTO) return "FI_PROGRESS_AUTO for data";
   if (a.av_type != FI_AV_UNSPEC && a.av_type != FI_AV_MAP && a.av_type != FI_AV_TABLE) {
     return "av_type";
   }
@@ -143,7 +146,7 @@ Refusal check_domain(const Wanted& w, const Offer& offer) noexcept {
   if (a.mr_key_size > sizeof(MemoryKey::remote)) return "mr_key_size";
   if (a.cq_data_size > kRemoteDataSize) return "cq_data_size";
   if (a.mr_iov_limit > 1) return "mr_iov_limit";
-  if ((a.caps & ~kDomainCapabilities) != 0) return "domain_attr caps";
+  if ((a.caps & ~kDomainCapabilities) != 0) return "domain_attr->caps";
   if (a.auth_key_size != 0) return "auth_key";
   // max_ep_tx_ctx and its like are no demands: the contexts that the program uses are in ep_attr.
   if (w.api < kApi15) return nullptr;
@@ -157,12 +160,12 @@ Refusal check(const Wanted& w, const Offer& offer, std::uint64_t caps) noexcept 
     const fi_info& h = *w.hints;
     if ((h.caps & ~kCapabilities) != 0) return "capabilities";
     if ((h.caps & ~offer.caps) != 0) {
-      return "RMA, which needs DC or a connection: the policy static:ud-sendrecv has neither";
+      return "FI_RMA needs DC or connections; the policy static:ud-sendrecv has neither";
     }
     if (h.addr_format != FI_FORMAT_UNSPEC && h.addr_format != kAddressFormat) {
       return "address format";
     }
-    if (h.src_addr != nullptr) return "a source address (endpoints name themselves)";
+    if (h.src_addr != nullptr) return "a source address (endpoints choose their own)";
     if (h.dest_addr != nullptr && h.dest_addrlen != sizeof(Address)) return "destination address";
   }
   if (w.fabric != nullptr) {
@@ -278,9 +281,12 @@ int build(const Wanted& w, const Offer& offer, std::uint64_t caps, int mr_mode,
 
 const Result<Settings>& process_settings() {
   static const Result<Settings> settings = [] {
-    Result<Settings> loaded = Settings::load();
+    // One warning for a job, not one for each of its processes.
+    const bool first = launcher_identity().rank <= 0;
+    Result<Settings> loaded = Settings::load(first ? UnknownNames::warn : UnknownNames::ignore);
     if (!loaded.ok()) {
-      TURNOUT_LOG(provider, error, "Turnout is not offered: {}", loaded.status().text());
+      TURNOUT_LOG(provider, error, "loading the settings failed: {}; the provider is disabled",
+                  loaded.status().text());
     }
     return loaded;
   }();
@@ -308,7 +314,7 @@ int answer(const Settings& settings, std::uint32_t api, const char* node, std::u
   std::uint64_t caps = granted(w.hints != nullptr ? w.hints->caps : 0, offer.caps);
   Refusal refusal = nullptr;
   if (node != nullptr) {
-    refusal = "a node name (addresses are exchanged by the program)";
+    refusal = "a node name (programs exchange addresses themselves)";
   } else {
     refusal = check(w, offer, caps);
   }
@@ -321,8 +327,8 @@ int answer(const Settings& settings, std::uint32_t api, const char* node, std::u
     refusal = "mr_mode without FI_MR_VIRT_ADDR, FI_MR_ALLOCATED and FI_MR_PROV_KEY";
   }
   if (refusal != nullptr) {
-    TURNOUT_LOG(provider, info, "hints of API {}.{} do not fit: {}", FI_MAJOR(api), FI_MINOR(api),
-                refusal);
+    TURNOUT_LOG(provider, info, "fi_getinfo: hints (API {}.{}) do not match: {}", FI_MAJOR(api),
+                FI_MINOR(api), refusal);
     return -FI_ENODATA;
   }
   return build(w, offer, caps, mr_mode, result);

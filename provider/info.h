@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the provider offers: the answer of fi_getinfo for the hints of a program.
+// The provider's capabilities, and the answer of fi_getinfo to the hints of a program.
 //
-// Pure but for allocation through the running libfabric. Any thread. Source: fi_getinfo(3),
-// fi_endpoint(3), fi_domain(3) and what MPI libraries were seen to ask for.
+// Pure except for allocation through the running libfabric. Any thread. Source: fi_getinfo(3),
+// fi_endpoint(3), fi_domain(3) and the hints that MPI libraries use.
 #pragma once
 
 #include <rdma/fabric.h>

@@ -48,8 +48,8 @@ bool Library::find(const void* caller) {
   // A program that has libfabric linked into itself, or calls the provider directly.
   if (load_from(RTLD_DEFAULT, *this)) return true;
   TURNOUT_LOG(provider, error,
-              "the library that loads this provider ({}) has no fi_version, fi_dupinfo and "
-              "fi_freeinfo: load the provider with libfabric 1.17 or newer",
+              "loading the provider failed: {}: no fi_version, fi_dupinfo and fi_freeinfo; use "
+              "libfabric 1.17 or newer",
               where.dli_fname != nullptr ? where.dli_fname : "unknown");
   return false;
 }

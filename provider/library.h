@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Library: the functions of the libfabric that loaded this provider.
 //
-// Linking with libfabric would bind the old symbol versions of the headers this is built with, and
-// an old fi_dupinfo inside a new library allocates the old layout; an MPI library may also load its
-// libfabric where global symbol lookup does not see it. So the object that called fi_prov_ini is
-// found by its return address and asked for its default versions. Filled once by find() before any
-// other call of the provider; read by any thread afterwards.
+// Linking with libfabric would bind the symbol versions of the build's headers, and an old
+// fi_dupinfo in a new library allocates the old layout. An MPI library may also load its libfabric
+// where global symbol lookup does not find it. So find() locates the object that called fi_prov_ini
+// by its return address and takes its default symbol versions. Filled once before any other call of
+// the provider; read by any thread afterwards.
 #pragma once
 
 #include <rdma/fabric.h>

@@ -2,8 +2,8 @@
 // Region: libfabric's fid_mr. Memory that peers may read or write.
 //
 // Owned by the program (fi_close). Registered with the domain, so its key is valid at every
-// endpoint of it, from the start to the end. A region without remote access costs nothing: local
-// buffers are registered by the core as they are used. Calls come under the domain's lock.
+// endpoint of it. A region without remote access costs nothing: the core registers local buffers
+// when they are used. Calls hold the domain's lock.
 #pragma once
 
 #include <rdma/fi_domain.h>

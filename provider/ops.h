@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Small things that every libfabric object here needs: a lock that may be absent, and entries for
-// the calls of an operations table that an object does not have (libfabric calls most of them
-// unchecked).
+// Helpers for all libfabric objects: an optional lock, and entries for the calls of an operations
+// table that an object does not implement (libfabric does not check most of them).
 #pragma once
 
 #include <rdma/fi_errno.h>

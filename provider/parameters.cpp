@@ -23,6 +23,7 @@ fi_param_type type_of(std::string_view kind) noexcept {
 void define_parameters(const fi_provider& provider) {
   if (library().param_define == nullptr) return;
   for (const SettingInfo& row : describe(Settings::defaults())) {
+    if (row.tuning) continue;
     // libfabric copies both texts (fi_provider(3)). A refusal takes nothing but a line of fi_info.
     const std::string help = fmt::format("{} (default: {})", row.help,
                                          row.default_value.empty() ? "empty" : row.default_value);

@@ -85,14 +85,18 @@ void ProgressThread::start() {
   static const int handled =
       pthread_atfork(Process::before_fork, Process::in_parent, Process::in_child);
   if (handled != 0) {
-    TURNOUT_LOG(provider, warn, "TURNOUT_PROGRESS_THREAD: no thread: pthread_atfork answers {}",
+    TURNOUT_LOG(provider, warn,
+                "starting the progress thread failed: pthread_atfork: error {}; "
+                "TURNOUT_PROGRESS_THREAD has no effect",
                 handled);
     return;
   }
   static const Process::Exit at_exit;
   Result<std::thread> made = start_signal_free_thread("turnout-progres", [this] { main(); });
   if (!made.ok()) {
-    TURNOUT_LOG(provider, warn, "TURNOUT_PROGRESS_THREAD: {}", made.status().text());
+    TURNOUT_LOG(provider, warn,
+                "starting the progress thread failed: {}; TURNOUT_PROGRESS_THREAD has no effect",
+                made.status().text());
     return;
   }
   thread_ = std::move(*made);
@@ -152,7 +156,9 @@ void ProgressThread::main() noexcept {
     try {
       in_vain = look() ? 0 : in_vain + 1;
     } catch (const std::exception& error) {  // memory: the program's own calls will tell it
-      TURNOUT_LOG(provider, error, "the progress thread ends: {}", error.what());
+      TURNOUT_LOG(provider, error,
+                  "progress thread failed: {}; only the program's calls make progress from now on",
+                  error.what());
       return;
     }
   }

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ProgressThread: makes progress for a program that computes and calls nothing, so that its large
-// transfers go on meanwhile (setting progress_thread; docs/decisions/016-progress-thread.md).
+// ProgressThread: makes progress while the program computes without calling the library, so that
+// its large transfers continue (setting progress_thread; docs/decisions/016-progress-thread.md).
 //
-// It looks each `silence`. Where the program made progress itself since, or is in a call just now,
-// there is nothing to do; else it takes the domain's lock and moves the enabled endpoints while
-// anything moves and no call of the program waits. When nothing has moved for long it looks
-// seldomer, so that a program that computes for long pays little. Completions wait in their queues
-// as ever.
+// It wakes up every `silence`. If the program made progress since then, or is in a call, it does
+// nothing. Otherwise it takes the domain's lock and drives the enabled endpoints as long as they
+// make progress and no call of the program waits. After a long time without progress it wakes up
+// less often, so that long computations lose little time. Completions wait in their queues as
+// usual.
 //
-// It keeps off the processor that the program made its latest call on, if it may use another: the
-// system's scheduler leaves a thread that wakes up for moments where it was, and there it would
-// take the program's time.
+// It avoids the CPU of the program's latest call if another one is allowed: the scheduler leaves a
+// thread that runs briefly on its CPU, where it would take the program's time.
 //
-// Owned by its domain, whose lock then exists under FI_THREAD_DOMAIN, too. Runs from start() until
-// it is destroyed or the process exits; a child of fork() has none, and finds the domain's lock
-// free. start() and destruction: one thread at a time. Errors: where no thread can be had that is
-// logged, and progress is the program's as without it.
+// Owned by its domain, which then has a lock under FI_THREAD_DOMAIN, too. Runs from start() until
+// it is destroyed or the process exits; a child of fork() has none and finds the domain's lock
+// free. start() and destruction: one thread at a time. Errors: if the thread cannot be created,
+// that is logged, and only the program's calls make progress.
 #pragma once
 
 #include <sched.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the files of data transfer calls (msg, tagged, rma, atomic) share: posting under the lock.
+// Shared by the data transfer calls (msg, tagged, rma, atomic): posting under the lock.
 #pragma once
 
 #include "provider/endpoint.h"

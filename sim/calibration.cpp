@@ -60,7 +60,7 @@ class Calibration {
     run.settings = kRoom;
     run.settings.insert(run.settings.end(), settings.begin(), settings.end());
     run.settings.emplace_back("policy", policy);
-    if (options_.datagrams) run.settings.emplace_back("start_channel", "ud");
+    if (options_.datagrams) run.settings.emplace_back("default_transport", "ud");
     run.check_content = run.keep_reports = run.keep_latencies = false;
     const Result<Outcome> outcome = runner_(run, program);
     if (!outcome) {
@@ -74,8 +74,8 @@ class Calibration {
     }
     if (2 * wanted > all) return {};
     return {Code::internal,
-            fmt::format("{}: only {} of {} messages took {}: not what was to be measured",
-                        benchmark, wanted, all, name(channel))};
+            fmt::format("{}: only {} of {} messages used {}; the result is not valid", benchmark,
+                        wanted, all, name(channel))};
   }
 
   Status trip_rounds(const std::string& benchmark, const std::string& policy, ChannelKind channel,
@@ -111,7 +111,7 @@ class Calibration {
 
   Status polls() {
     measured_.extra_rings = kExtraRings;
-    return trip_rounds("pingpong beside silent rings", ring_policy(), ring_channel(), {}, 1,
+    return trip_rounds("pingpong beside idle rings", ring_policy(), ring_channel(), {}, 1,
                        kExtraRings, &measured_.more_rings);
   }
 

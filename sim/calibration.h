@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `turnout calibrate --profile`: the micro-benchmarks of core/selection/calibration.h as programs
 // on a modelled adapter, in virtual time. The result is what a user of that device would measure,
-// not what the profile says.
+// not the profile's values.
 //
 // Deterministic: equal profiles and seeds give equal files. One thread. Errors: those of
-// sim::run(), with the benchmark named; internal if a benchmark's messages went another way.
+// sim::run(), with the name of the benchmark; internal if a benchmark's messages used a wrong
+// channel.
 #pragma once
 
 #include <cstdint>

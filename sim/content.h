@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The bytes that simulated programs send, put and get, so that who has them can tell whether they
-// are the right ones. Pure; any thread.
+// The bytes that simulated programs send, put and get, so that a receiver can verify them. Pure;
+// any thread.
 #pragma once
 
 #include <algorithm>

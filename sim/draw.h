@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Drawing: tools/plot.py makes a picture of computed data.
+// Drawing: plots computed data with tools/plot.py.
 //
-// One call starts Python, waits for it, and leaves an SVG. Any thread. Errors: unsupported: no
-// Python with matplotlib here, saying how to get one; system: the script failed, its own words are
-// on standard error.
+// One call runs Python, waits for it and writes an SVG. Any thread. Errors: unsupported if Python
+// or matplotlib is missing, with the remedy; system if the script failed, with its messages on
+// standard error.
 #pragma once
 
 #include <string>

@@ -40,7 +40,7 @@ class Lexer {
     const int c = peek();
     // One whose end is missing was skipped to the end of the file.
     if (c == EOF) {
-      if (unclosed_comment_) bad(&token, "a comment without its end");
+      if (unclosed_comment_) bad(&token, "unterminated comment");
       return token;
     }
     if (c == '\n' || c == ';') {
@@ -59,9 +59,9 @@ class Lexer {
       token.kind = Token::Kind::mark;
       append(&token);
     } else {
-      bad(&token, fmt::format("the character {:#04x}", c));
+      bad(&token, fmt::format("unexpected character {:#04x}", c));
     }
-    if (token.text.size() > kLongestWord) bad(&token, "a word of more than 256 letters");
+    if (token.text.size() > kLongestWord) bad(&token, "word longer than 256 letters");
     return token;
   }
 
@@ -192,12 +192,12 @@ class Parser {
   void rank() {
     expect_word("rank");
     const std::uint64_t line = token_.line;
-    const std::uint64_t index = number("the number of a rank", 0, schedule_.ranks.size() - 1);
+    const std::uint64_t index = number("a rank number", 0, schedule_.ranks.size() - 1);
     expect_mark('{');
     if (!status_.ok()) return;
     GoalRank& rank = schedule_.ranks[index];
     if (!rank.operations.empty()) {
-      return fail(line, fmt::format("rank {} was described before", index));
+      return fail(line, fmt::format("rank {} is described twice", index));
     }
     labels_.clear();
     for (;;) {
@@ -220,7 +220,7 @@ class Parser {
       const auto index = static_cast<std::uint32_t>(rank->operations.size());
       operation(rank);
       if (status_.ok() && !labels_.emplace(label.text, index).second) {
-        fail(label.line, fmt::format("the label {} is there twice", label.text));
+        fail(label.line, fmt::format("duplicate label {}", label.text));
       }
       return;
     }
@@ -233,7 +233,7 @@ class Parser {
     if (before.kind != Token::Kind::word) return expected("a label");
     advance();
     GoalDependency dependency{find(label), find(before), on_start};
-    if (++events_ > limits_.events) return fail(label.line, "more operations than the limit");
+    if (++events_ > limits_.events) return fail(label.line, "too many operations");
     rank->dependencies.push_back(dependency);
     expect_stop();
   }
@@ -241,8 +241,9 @@ class Parser {
   std::uint32_t find(const Token& label) {
     const auto found = labels_.find(label.text);
     if (found != labels_.end()) return found->second;
-    fail(label.line, fmt::format("no operation above is called {}: a dependency stands below both",
-                                 label.text));
+    fail(label.line,
+         fmt::format("unknown label {}; a dependency must follow both of its operations",
+                     label.text));
     return 0;
   }
 
@@ -260,8 +261,8 @@ class Parser {
       if (receives && take_any()) {
         op.peer = GoalOperation::kAnyRank;
       } else {
-        op.peer = static_cast<std::uint32_t>(
-            number("the number of a rank", 0, schedule_.ranks.size() - 1));
+        op.peer =
+            static_cast<std::uint32_t>(number("a rank number", 0, schedule_.ranks.size() - 1));
       }
       attributes(&op);
     } else {
@@ -269,7 +270,7 @@ class Parser {
       attributes(&op);
     }
     if (!status_.ok()) return;
-    if (++events_ > limits_.events) return fail(op.line, "more operations than the limit");
+    if (++events_ > limits_.events) return fail(op.line, "too many operations");
     rank->operations.push_back(op);
     expect_stop();
   }
@@ -290,13 +291,13 @@ class Parser {
       } else if (!cpu && is_word("cpu")) {
         cpu = true;
         advance();
-        number("the number of a cpu", 0, 255);
+        number("a cpu number", 0, 255);
       } else if (message && !nic && is_word("nic")) {
         nic = true;
         advance();
-        number("the number of a nic", 0, 255);
+        number("a nic number", 0, 255);
       } else {
-        expected(message ? "tag, cpu, nic, once each, or the end of the line"
+        expected(message ? "tag, cpu or nic, once each, or the end of the line"
                          : "cpu, once, or the end of the line");
       }
     }

@@ -248,19 +248,19 @@ class Player {
       if (ranks_[rank].posted.empty()) continue;
       const GoalOperation& op = operation(rank, ranks_[rank].posted.front());
       return wrong(rank, op,
-                   "no send matches this receive, or it waits for something that never "
-                   "happens");
+                   "no matching send for this receive, or a dependency that never completes");
     }
     for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
       const Rank& r = ranks_[rank];
       for (std::uint32_t op = 0; r.started != r.state.size() && op < r.state.size(); ++op) {
         if ((r.state[op] & kStarted) == 0) {
-          return wrong(rank, operation(rank, op), "it requires itself, by way of others perhaps");
+          return wrong(rank, operation(rank, op), "circular dependency");
         }
       }
       if (!r.arrived.empty()) {
         const Sent& sent = r.arrived.front();
-        return wrong(sent.rank, operation(sent.rank, sent.op), "no receive takes this message");
+        return wrong(sent.rank, operation(sent.rank, sent.op),
+                     "no matching receive for this message");
       }
     }
     return {};

@@ -90,7 +90,8 @@ std::optional<Result<PolicyResult>> KeptResults::find(const std::string& identit
   const Result<std::string> text = read_text_file(path, path, "result", kLargestFile);
   Result<Kept> kept = text ? from_kept_json(text.value(), identity) : text.status();
   if (!kept) {
-    TURNOUT_LOG(cli, warn, "{}: {}; it is run again", path, kept.status().text());
+    TURNOUT_LOG(cli, warn, "reading a saved result failed: {}: {}; repeating the run", path,
+                kept.status().text());
     return std::nullopt;
   }
   return std::move(kept.value().result);
@@ -106,7 +107,8 @@ Status KeptResults::keep(const std::string& identity, const Result<PolicyResult>
   std::error_code error;
   std::filesystem::rename(own, path, error);
   if (error) {
-    return {Code::system, fmt::format("cannot write {}: {}", path, error.message()), error.value()};
+    return {Code::system, fmt::format("writing {} failed: {}", path, error.message()),
+            error.value()};
   }
   return {};
 }

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// KeptResults: a folder of results of runs, so that a table of hours can be made in parts, by
-// several processes, and goes on after an interruption.
+// KeptResults: a folder with results of runs, so that a long experiment can run in parts, in
+// several processes, and can be resumed.
 //
-// One file for each run, its name a hash of all that the run follows from: Turnout's version, the
-// profile's values, the workload with its options, settings (of a file named in them its text),
-// policy, ranks, seed. The build is not part of it: a folder is of one build, and whoever changes
-// the code begins another. A file tells the whole of what it is of, and is read back only where
-// that agrees. Untrusted text: a file that is damaged is told of in a warning, and counts as none.
-// Copies share nothing but the folder; several processes may use it at once.
-// Errors: system, permission, naming the path.
+// One file per run. Its name is a hash of all inputs: Turnout's version, the profile's values, the
+// workload with its options, settings (with the text of a file they name), policy, ranks, seed. The
+// build is not an input: use a new folder for each build. A file repeats its inputs and is used
+// only if they match. The text is untrusted: a damaged file causes a warning and is ignored. Copies
+// share only the folder; several processes may use it at once. Errors: system, permission, with the
+// path.
 #pragma once
 
 #include <optional>

@@ -96,7 +96,7 @@ PolicyResult result_from_json(const Json& json, Status* status) {
   const auto [end, error] =
       std::from_chars(hash.data(), hash.data() + hash.size(), r.outcome.world.hash, 16);
   if (error != std::errc{} || end != hash.data() + hash.size()) {
-    reader.wrong("hash", "a hexadecimal number as text");
+    reader.wrong("hash", "a hexadecimal number in quotes");
   }
   reader.get("real_seconds", &r.outcome.real_seconds);
   if (r.outcome.real_seconds < 0) reader.wrong("real_seconds", "a time");
@@ -165,7 +165,7 @@ Result<Kept> failure_from_json(const Reader& failure, Status* status) {
   failure.get("code", &code);
   failure.get("text", &words);
   if (!keeps(static_cast<Code>(code)) || code > static_cast<unsigned>(Code::internal)) {
-    failure.wrong("code", "a failure of a run");
+    failure.wrong("code", "an error code of a run");
   }
   if (!status->ok()) return *status;
   return Kept{Status{static_cast<Code>(code), words}};
@@ -174,19 +174,19 @@ Result<Kept> failure_from_json(const Reader& failure, Status* status) {
 
 Result<Kept> from_kept_json(std::string_view text, const std::string& identity) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) return Status{Code::invalid, "not JSON, or JSON that was cut off"};
+  if (json.is_discarded()) return Status{Code::invalid, "not valid JSON, or truncated"};
   Status status;
   const Reader reader(json, "", &status);
   std::uint64_t format = 0;
   reader.get("turnout_result", &format);
   if (status.ok() && format != kFormat) {
     return Status{Code::version,
-                  fmt::format("of layout {}; this turnout reads {}", format, kFormat)};
+                  fmt::format("format version {}; this turnout reads {}", format, kFormat)};
   }
   std::string of;
   reader.get("of", &of);
   if (status.ok() && of != identity) {
-    return Status{Code::invalid, "\"of\" is another run than the file's name says"};
+    return Status{Code::invalid, "\"of\" names a run other than the file name does"};
   }
   if (reader.has("failure")) {
     return failure_from_json(Reader(*reader.member("failure"), "failure.", &status), &status);

@@ -31,9 +31,9 @@ class Archive {
     OTF2_Error_RegisterCallback(keep_quiet, nullptr);
     reader_.reset(OTF2_Reader_Open(anchor_.c_str()));
     if (!reader_ || OTF2_Reader_SetSerialCollectiveCallbacks(reader_.get()) != OTF2_SUCCESS) {
-      return wrong("no OTF2 archive");
+      return wrong("not an OTF2 archive");
     }
-    if (!read_definitions()) return failure("its definitions cannot be read");
+    if (!read_definitions()) return failure("reading its definitions failed");
     if (locations_.empty()) return wrong("no process in it uses MPI");
     if (locations_.size() > limits_.ranks) {
       return wrong(fmt::format("{} ranks: at most {}", locations_.size(), limits_.ranks));
@@ -46,13 +46,13 @@ class Archive {
     // Local definitions hold how local numbers map to global ones; an archive may have none.
     const bool local = OTF2_Reader_OpenDefFiles(reader_.get()) == OTF2_SUCCESS;
     if (OTF2_Reader_OpenEvtFiles(reader_.get()) != OTF2_SUCCESS) {
-      return wrong("its events cannot be opened");
+      return wrong("opening its events failed");
     }
     bool read = true;
     for (rank_ = 0; read && rank_ < locations_.size(); ++rank_) read = read_rank(local);
     if (local) OTF2_Reader_CloseDefFiles(reader_.get());
     OTF2_Reader_CloseEvtFiles(reader_.get());
-    if (!read) return failure(fmt::format("rank {} cannot be read", rank_ - 1));
+    if (!read) return failure(fmt::format("reading rank {} failed", rank_ - 1));
     trace_.source = collectives_ == 0
                         ? std::string("imported from OTF2")
                         : fmt::format(
@@ -262,15 +262,15 @@ class Archive {
     TraceEvent event;
     event.kind = kind;
     event.request = next_request_++;
-    if (!fill(&event, peer, comm, tag, bytes)) return fail("its peer or length is out of range");
+    if (!fill(&event, peer, comm, tag, bytes)) return fail("peer or length is out of range");
     if (add(event) != OTF2_CALLBACK_SUCCESS) return OTF2_CALLBACK_INTERRUPT;
     if (blocking) return add_wait(event.request);
-    if (!requests_.emplace(id, event.request).second) return fail("its request is under way");
+    if (!requests_.emplace(id, event.request).second) return fail("the request is already pending");
     return OTF2_CALLBACK_SUCCESS;
   }
   OTF2_CallbackCode send_ended(std::uint64_t id) {
     const auto found = requests_.find(id);
-    if (found == requests_.end()) return fail("a send ends that was not started");
+    if (found == requests_.end()) return fail("end of a send that was not started");
     const std::uint32_t request = found->second;
     requests_.erase(found);
     return add_wait(request);
@@ -280,16 +280,16 @@ class Archive {
     event.kind = Kind::receive;
     event.request = next_request_++;
     if (!posted_.emplace(id, trace_.programs[rank_].size()).second) {
-      return fail("its request is under way");
+      return fail("the request is already pending");
     }
     return add(event);
   }
   OTF2_CallbackCode receive_ended(std::uint32_t peer, OTF2_CommRef comm, std::uint32_t tag,
                                   std::uint64_t bytes, std::uint64_t id) {
     const auto found = posted_.find(id);
-    if (found == posted_.end()) return fail("a receive ends that was not started");
+    if (found == posted_.end()) return fail("end of a receive that was not started");
     TraceEvent& event = trace_.programs[rank_][found->second];
-    if (!fill(&event, peer, comm, tag, bytes)) return fail("its peer or length is out of range");
+    if (!fill(&event, peer, comm, tag, bytes)) return fail("peer or length is out of range");
     const std::uint32_t request = event.request;
     posted_.erase(found);
     return add_wait(request);
@@ -339,9 +339,9 @@ Result<Trace> read_otf2_file(const std::string& anchor, const TraceLimits& limit
 namespace turnout::sim {
 
 Result<Trace> read_otf2_file(const std::string& anchor, const TraceLimits&) {
-  return Status{Code::unsupported, anchor +
-                                       ": this build of turnout reads no OTF2: install "
-                                       "libotf2-trace-dev and build again"};
+  return Status{
+      Code::unsupported,
+      anchor + ": this build of turnout cannot read OTF2; install libotf2-trace-dev and rebuild"};
 }
 
 }  // namespace turnout::sim

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // OTF2 archives (Score-P) as traces.
 //
-// Needs libotf2 (Debian: libotf2-trace-dev) when Turnout is built; a build without it answers
-// `unsupported`. Point-to-point messages become events, the time between two regions of MPI
-// computing; what waited for a nonblocking operation is a wait where its completion is recorded.
-// Collective operations have no messages in an archive: they are left out and counted in
-// Trace::source. Ranks are those of MPI_COMM_WORLD, threads beside a rank's own are left out.
-// One call at a time in a process: libotf2 has one handler of errors.
+// Needs libotf2 (Debian: libotf2-trace-dev) at build time; without it, `unsupported`.
+// Point-to-point messages become events, and the time between two MPI regions becomes computation;
+// a wait for a nonblocking operation is placed where its completion is recorded. An archive has no
+// messages of collective operations: these are left out and counted in Trace::source. Ranks are
+// those of MPI_COMM_WORLD; other threads of a rank are left out. One call at a time in a process:
+// libotf2 has a single error handler.
 #pragma once
 
 #include <string>

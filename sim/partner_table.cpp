@@ -45,12 +45,11 @@ std::string format_partners(const Study& study, std::span<const std::uint64_t> l
     }
     std::sort(distinct.begin(), distinct.end());
     out += fmt::format(
-        "partners of a process, {}: {} to {}, median {}; it turned to another {:.1f} times, in the "
-        "mean\n",
+        "partners per process, {}: {} to {}, median {}; {:.1f} changes of partner on average\n",
         r.policy, distinct.front(), distinct.back(), distinct[distinct.size() / 2],
         static_cast<double>(changes) / static_cast<double>(partners.size()));
     if (limits.empty()) continue;
-    out += "  at most  victims           made  torn down  (of a process, mean)\n";
+    out += "  at most  eviction          made    evicted  (mean per process)\n";
     for (const std::uint64_t limit : limits) {
       for (const Victims& victims : kVictims) out += line_of(partners, limit, victims);
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How many partners the processes of a run had, and the connections they would make under limits,
-// as text for people: `turnout sim --limits`.
+// The number of partners of the processes of a run, and the connections they would make under
+// limits, as text: `turnout sim --limits`.
 //
-// Pure; any thread. Means are over processes. What victim_bound.h says of its counts holds here.
+// Pure; any thread. Means are over processes. See victim_bound.h for the definition of its counts.
 #pragma once
 
 #include <cstdint>

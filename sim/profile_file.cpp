@@ -144,7 +144,7 @@ ProfileValue of_table(const Parameter& parameter) {
                     : fmt::format("{}", parameter.ideal);
   value.unit = default_unit(parameter.unit);
   value.provenance = "-";
-  value.source = "not given: nothing but what LogGP has costs anything";
+  value.source = "not given: only LogGP's parameters have a cost";
   return value;
 }
 
@@ -174,7 +174,7 @@ class Reader {
     const toml::table* const header = found != nullptr ? found->as_table() : nullptr;
     if (header == nullptr) {
       return {Code::invalid,
-              fmt::format("{}: no [profile] table with name and device: no profile", file_)};
+              fmt::format("{}: no [profile] table with name and device; not a profile", file_)};
     }
     out_.name = out_.device = out_.note = out_.inherits = {};
     for (const auto& [key, node] : *header) {
@@ -195,12 +195,13 @@ class Reader {
       if (value->empty() && std::string_view(key) == "inherits") continue;
       if (!is_plain_name(*value)) {
         return {Code::invalid, fmt::format("{}: profile.{} = \"{}\": expected 1 to 64 letters, "
-                                           "digits and . _ - not beginning with a point",
+                                           "digits, '.', '_' or '-', not starting with '.'",
                                            file_, key, *value)};
       }
     }
     if (out_.device.empty()) {
-      return {Code::invalid, fmt::format("{}: profile.device is missing: name the adapter", file_)};
+      return {Code::invalid,
+              fmt::format("{}: profile.device is missing; add the adapter's name", file_)};
     }
     return {};
   }
@@ -237,7 +238,7 @@ class Reader {
     const auto* const text = node.as_string();
     if (text == nullptr) return wrong(key, name, "expected text in quotes");
     if (text->get().size() > kLongestText) {
-      return wrong(key, name, fmt::format("expected at most {} letters", kLongestText));
+      return wrong(key, name, fmt::format("expected at most {} characters", kLongestText));
     }
     const bool printable = std::all_of(text->get().begin(), text->get().end(), [](char c) {
       return static_cast<unsigned char>(c) >= 0x20 && c != 0x7f;
@@ -263,8 +264,8 @@ class Reader {
     const toml::table* const table = node.as_table();
     if (table == nullptr) {
       return wrong(key, name,
-                   fmt::format("a value needs its unit and its source: {{ value = 1, unit = "
-                               "\"{}\", source = \"V where it was read\" }}",
+                   fmt::format("a value needs a unit and a source: {{ value = 1, unit = \"{}\", "
+                               "source = \"V where it was read\" }}",
                                default_unit(parameter.unit)));
     }
     ProfileValue row = of_table(parameter);
@@ -290,9 +291,9 @@ class Reader {
     row.unit = unit;
     const std::string_view tag = std::string_view(source).substr(0, source.find(' '));
     if (std::find(kTags.begin(), kTags.end(), tag) == kTags.end() || tag.size() == source.size()) {
-      return wrong(key, name + ".source",
-                   fmt::format("expected a tag ({}), then where the value comes from",
-                               fmt::join(kTags, ", ")));
+      return wrong(
+          key, name + ".source",
+          fmt::format("expected a tag ({}), then the source of the value", fmt::join(kTags, ", ")));
     }
     row.provenance = tag;
     row.source = source.substr(tag.size() + 1);
@@ -312,7 +313,7 @@ class Reader {
       return wrong(key, name + ".unit",
                    fmt::format("\"{}\": expected {}", unit, units_of(parameter.unit)));
     }
-    if (number == nullptr) return wrong(key, name + ".value", "is missing: expected a number");
+    if (number == nullptr) return wrong(key, name + ".value", "missing; expected a number");
     if (const auto* const i = number->as_integer()) {
       *amount = static_cast<double>(i->get());
       *written = fmt::format("{}", i->get());
@@ -344,12 +345,12 @@ class Reader {
 Status check_together(const ProfileFile& file, const std::string& shown) {
   const hca::Profile& p = file.profile;
   if (p.dc_nack_wait > p.dc_nack_wait_most) {
-    return {Code::invalid, fmt::format("{}: dc.nack_wait is longer than dc.nack_wait_most", shown)};
+    return {Code::invalid, fmt::format("{}: dc.nack_wait exceeds dc.nack_wait_most", shown)};
   }
   // A first level without limit never asks the second.
   if (p.cache_second_entries != 0 && p.cache_first_entries > p.cache_second_entries) {
     return {Code::invalid,
-            fmt::format("{}: cache.first_entries holds more than cache.second_entries", shown)};
+            fmt::format("{}: cache.first_entries exceeds cache.second_entries", shown)};
   }
   return {};
 }
@@ -372,12 +373,11 @@ Status read_over(std::string_view text, const std::string& file, const ReadProfi
   if (!header.inherits.empty()) {
     if (std::find(heirs->begin(), heirs->end(), header.inherits) != heirs->end()) {
       return {Code::invalid,
-              fmt::format("{}: profile.inherits = \"{}\": profiles inherit from one "
-                          "another in a circle: {}, {}",
-                          file, header.inherits, fmt::join(*heirs, ", "), header.inherits)};
+              fmt::format("{}: profile.inherits = \"{}\": circular inheritance: {}, {}", file,
+                          header.inherits, fmt::join(*heirs, ", "), header.inherits)};
     }
     if (heirs->size() > kMostParents) {
-      return {Code::invalid, fmt::format("{}: profile.inherits: more than {} profiles in a row",
+      return {Code::invalid, fmt::format("{}: profile.inherits: chain of more than {} profiles",
                                          file, kMostParents)};
     }
     const Result<std::string> above = parent(header.inherits);

@@ -36,11 +36,11 @@ Status not_found(const std::string& name) {
   if (!near.empty()) {
     hint = fmt::format("; did you mean {}?", near);
   } else if (!names.empty()) {
-    hint = fmt::format("; known: {}", fmt::join(names, ", "));
+    hint = fmt::format("; available: {}", fmt::join(names, ", "));
   } else {
-    hint = "; none was found, set TURNOUT_PROFILES to the folder of the profile files";
+    hint = "; no profiles found; set TURNOUT_PROFILES to their folder";
   }
-  return {Code::invalid, fmt::format("no profile is called \"{}\"{}", name, hint)};
+  return {Code::invalid, fmt::format("unknown profile \"{}\"{}", name, hint)};
 }
 
 Result<std::string> read_named(const std::string& name, const std::vector<std::string>& folders) {

@@ -32,9 +32,9 @@ std::string profile_markdown(std::span<const ProfileFile> profiles) {
       "\n"
       "<!-- Written from profiles/*.toml; a test compares the two. -->\n"
       "\n"
-      "A profile says what one adapter, its PCI Express slot, its network and its host cost in\n"
-      "virtual time. `turnout sim --profile NAME` takes one by name, or a file of your own by its\n"
-      "path; a file that inherits from another gives only what differs:\n"
+      "A profile gives the virtual-time costs of one adapter, its PCI Express slot, its network\n"
+      "and its host. `turnout sim --profile NAME` selects one by name, or a file of your own by\n"
+      "its path. A file that inherits from another lists only the differences:\n"
       "\n"
       "```toml\n"
       "[profile]\n"
@@ -42,29 +42,27 @@ std::string profile_markdown(std::span<const ProfileFile> profiles) {
       "device = \"Connect-IB behind a slow doorbell\"\n"
       "inherits = \"connect-ib\"\n"
       "[pcie]\n"
-      "doorbell = { value = 2, unit = \"us\", source = \"assumed to see what it does\" }\n"
+      "doorbell = { value = 2, unit = \"us\", source = \"assumed for illustration\" }\n"
       "```\n"
       "\n"
-      "Names are looked for in the folders of `TURNOUT_PROFILES` and in `share/turnout/profiles`\n"
-      "beside the folder of the command. Times are written in ps, ns, us, ms or s, rates in MB/s\n"
-      "or GB/s (powers of ten) or `\"unlimited\"`. Every value names its source, which begins with "
-      "a\n"
-      "tag:\n"
+      "Names are searched in the folders of `TURNOUT_PROFILES` and in `share/turnout/profiles`\n"
+      "next to the folder of the command. Times are in ps, ns, us, ms or s, rates in MB/s or GB/s\n"
+      "(powers of ten) or `\"unlimited\"`. Every value has a source, which begins with a tag:\n"
       "\n"
       "| tag | the value is |\n"
       "|---|---|\n"
       "| S | from a source paper |\n"
-      "| V | read in a public project's source or notes |\n"
+      "| V | from a public project's source code or notes |\n"
       "| A | from a paper's abstract |\n"
-      "| R | recalled from literature, not read again |\n"
-      "| D | derived; the text says how |\n"
+      "| R | recalled from literature, not checked again |\n"
+      "| D | derived, as the text explains |\n"
       "| F | fitted |\n"
-      "| assumed | nobody's figure: a guess of the right size |\n"
-      "| - | not given: the operation costs nothing |\n";
+      "| assumed | a plausible guess; no figure is published |\n"
+      "| - | not set: the operation costs nothing |\n";
   for (const ProfileFile& profile : profiles) {
     page += fmt::format("\n## {}\n{}.", cell(profile.name), cell(profile.device));
     if (!profile.inherits.empty()) {
-      page += fmt::format(" What is not its own comes from {}.", cell(profile.inherits));
+      page += fmt::format(" The other values come from {}.", cell(profile.inherits));
     }
     page += "\n";
     if (!profile.note.empty()) page += fmt::format("\n{}\n", cell(profile.note));

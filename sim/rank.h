@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rank: what a simulated program sees, in the shape of MPI: nonblocking sends and receives that are
-// waited for, a barrier, computation that takes virtual time.
+// Rank: the interface of a simulated program, similar to MPI: nonblocking sends and receives with
+// waits, a barrier, computation in virtual time.
 //
-// A program is a coroutine per rank. Nothing here blocks or spins: waiting costs no real time.
-// Every message's content is generated from (source, destination, tag, number) and checked at the
-// receiver, unless the simulation was told not to. Errors (a lost peer, a budget too small) are
-// thrown as OperationError out of the operation that failed, what must not be as SimulationError.
-// Owner: Simulation; one thread.
+// A program is a coroutine per rank. Nothing here blocks or spins: waiting takes no real time. The
+// content of every message is generated from (source, destination, tag, number) and checked at the
+// receiver, unless checks are off. Errors (a lost peer, a budget too small) are thrown as
+// OperationError by the operation that failed, and violations of the simulation's rules as
+// SimulationError. Owner: Simulation; one thread.
 #pragma once
 
 #include <cstdint>

@@ -24,10 +24,10 @@ std::uint64_t reach_key(std::uint32_t from, std::uint32_t to, bool puts,
 }  // namespace
 
 MemoryKey RankState::window(std::uint64_t bytes) {
-  if (!endpoint_) fail(fmt::format("the memory of rank {}, which has ended", id_));
+  if (!endpoint_) fail(fmt::format("memory of rank {}, which has exited", id_));
   if (window_bytes_ >= std::max(bytes, kLeastWindow)) return window_;
   if (!shared_.window) shared_.window.reset(std::calloc(1, kLargestUnchecked));
-  if (!shared_.window) fail("no memory for what one-sided operations reach");
+  if (!shared_.window) fail("no memory for the targets of one-sided operations");
   const std::uint64_t size = std::bit_ceil(std::max(bytes, kLeastWindow));
   window_ = let_reach(static_cast<std::byte*>(shared_.window.get()), size);
   window_bytes_ = size;
@@ -42,14 +42,14 @@ MemoryKey RankState::let_reach(std::byte* memory, std::uint64_t size) {
   auto key =
       endpoint_->memory().register_memory(memory, size, kAccessRemoteRead | kAccessRemoteWrite);
   world.enter(caller);
-  if (!key) fail(fmt::format("the memory of rank {}: {}", id_, key.status().text()));
+  if (!key) fail(fmt::format("memory of rank {}: {}", id_, key.status().text()));
   return key.value();
 }
 
 ReachedMemory::Place RankState::place(std::uint64_t bytes) {
-  if (!endpoint_) fail(fmt::format("the memory of rank {}, which has ended", id_));
+  if (!endpoint_) fail(fmt::format("memory of rank {}, which has exited", id_));
   if (const auto place = reached_.take(bytes)) return *place;
-  if (killed_) throw OperationError(fmt::format("rank {} has died; no key of it is known", id_));
+  if (killed_) throw OperationError(fmt::format("rank {} was killed; its keys are unknown", id_));
   const std::uint64_t size = reached_.least(bytes);
   reached_.set_key(let_reach(reached_.add_region(size), size));
   return reached_.take(bytes).value();
@@ -57,8 +57,9 @@ ReachedMemory::Place RankState::place(std::uint64_t bytes) {
 
 Status RankState::start_one_sided(const Rank::StartAwaiter& awaiter, Slot& slot) {
   if (awaiter.peer >= size() || awaiter.bytes > kLargestUnchecked) {
-    fail(fmt::format("{} bytes of the memory of rank {}: expected at most {}, of a rank below {}",
-                     awaiter.bytes, awaiter.peer, kLargestUnchecked, size()));
+    fail(fmt::format(
+        "{} bytes of the memory of rank {}: expected at most {} bytes of a rank below {}",
+        awaiter.bytes, awaiter.peer, kLargestUnchecked, size()));
   }
   const bool puts = awaiter.kind == Rank::StartAwaiter::Kind::put;
   iovec piece{};
@@ -103,8 +104,8 @@ void RankState::check_reached(Slot& slot) {
   const std::uint64_t key = reach_key(id_, slot.peer, puts, slot.number);
   ReachedMemory& there = shared_.ranks[slot.peer]->reached_;
   const auto tell = [&](std::uint64_t at, const char* where) {
-    fail(fmt::format("byte {} {} of the {} {} rank {} ({} bytes) is not what it has to be", at,
-                     where, puts ? "put to" : "get from", slot.number, slot.peer, slot.bytes));
+    fail(fmt::format("wrong byte {} {}: {} {} rank {} ({} bytes)", at, where,
+                     puts ? "put to" : "get from", slot.number, slot.peer, slot.bytes));
   };
   if (const auto wrong = there.first_wrong(slot.place, key)) tell(*wrong, "at the target");
   const std::size_t other = first_other(slot.buffer.data(), 0, slot.bytes, key);
@@ -115,7 +116,8 @@ void RankState::check_reached(Slot& slot) {
 void RankState::keep_cells(std::uint32_t count) {
   if (count <= shared_.cells) return;
   if (shared_.cells_used) {
-    fail(fmt::format("{} cells, after the first addition to one of {}", count, shared_.cells));
+    fail(fmt::format("{} cells requested after the first addition to one of {}", count,
+                     shared_.cells));
   }
   shared_.cells = count;
 }
@@ -129,7 +131,7 @@ std::uint64_t* RankState::cells() {
 }
 
 MemoryKey RankState::cells_key() {
-  if (!endpoint_) fail(fmt::format("the cells of rank {}, which has ended", id_));
+  if (!endpoint_) fail(fmt::format("cells of rank {}, which has exited", id_));
   if (cells_registered_) return cells_key_;
   hca::World& world = *shared_.world;
   const hca::ProcessIndex caller = world.current();
@@ -138,7 +140,7 @@ MemoryKey RankState::cells_key() {
   auto key = endpoint_->memory().register_memory(begin, cells_.size() * sizeof *begin,
                                                  kAccessRemoteRead | kAccessRemoteWrite);
   world.enter(caller);
-  if (!key) fail(fmt::format("the cells of rank {}: {}", id_, key.status().text()));
+  if (!key) fail(fmt::format("cells of rank {}: {}", id_, key.status().text()));
   cells_key_ = key.value();
   cells_registered_ = true;
   return cells_key_;
@@ -147,10 +149,9 @@ MemoryKey RankState::cells_key() {
 std::uint64_t RankState::add_in_node(std::uint32_t to, std::uint32_t cell, std::uint64_t value) {
   const std::uint32_t per_node = shared_.options->ranks_per_node;
   if (to >= size() || to / per_node != id_ / per_node || cell >= shared_.cells) {
-    fail(
-        fmt::format("add to cell {} of rank {} in memory: expected a cell below {} of a rank of "
-                    "the same node",
-                    cell, to, shared_.cells));
+    fail(fmt::format(
+        "add to cell {} of rank {} in memory: expected a cell below {} of a rank on the same node",
+        cell, to, shared_.cells));
   }
   std::uint64_t& at = shared_.ranks[to]->cells()[cell];
   const std::uint64_t before = at;

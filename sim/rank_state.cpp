@@ -353,8 +353,8 @@ void RankState::check(const Slot& slot, const Completion& completion, std::uint3
     return;
   }
   if (slot.ordered && number != slot.number) {
-    fail(fmt::format("message {} from rank {} (tag {}) came where MPI's order wants {}", number,
-                     source, completion.tag, slot.number));
+    fail(fmt::format("message {} from rank {} (tag {}) arrived out of MPI order, expected {}",
+                     number, source, completion.tag, slot.number));
   }
   Checked& checked = checked_[mix(source, completion.tag)];
   const auto before = std::find(checked.beyond.begin(), checked.beyond.end(), number);
@@ -372,8 +372,8 @@ void RankState::check(const Slot& slot, const Completion& completion, std::uint3
     other = length;
   }
   if (other < length) {
-    fail(fmt::format("byte {} of message {} from rank {} (tag {}, {} bytes) is not what was sent",
-                     other, number, source, completion.tag, length));
+    fail(fmt::format("wrong byte {} of message {} from rank {} (tag {}, {} bytes)", other, number,
+                     source, completion.tag, length));
   }
   checked.beyond.push_back(number);
   for (auto next = checked.beyond.end();
@@ -407,7 +407,7 @@ bool RankState::try_start(Rank::StartAwaiter& awaiter) {
   slot.error.clear();
   const bool checked = shared_.options->check_content;
   if (!checked && awaiter.bytes > kLargestUnchecked) {
-    fail(fmt::format("a message of {} bytes: without check of content at most {}", awaiter.bytes,
+    fail(fmt::format("message of {} bytes: at most {} without a content check", awaiter.bytes,
                      kLargestUnchecked));
   }
   iovec piece{};
@@ -479,7 +479,7 @@ bool RankState::is_done(Request request) const noexcept {
 
 Received RankState::take(Request request) {
   if (!request.valid() || request.index_ >= slots_.size() || !slots_[request.index_]->used) {
-    fail("waiting for a request that was waited for before");
+    fail("waiting for a request that has already completed");
   }
   Slot& slot = *slots_[request.index_];
   slot.used = false;
@@ -542,10 +542,10 @@ void RankState::release() {
 std::string RankState::waiting_for() const {
   switch (waits_) {
     case Waits::start:
-      return fmt::format("room to {} rank {}", words_of(starting_->kind), starting_->peer);
+      return fmt::format("a slot to {} rank {}", words_of(starting_->kind), starting_->peer);
     case Waits::request: {
       const Slot& slot = *slots_[wanted_.index_];
-      return fmt::format("the end of a {} rank {}, {} bytes, tag {}", words_of(slot.kind),
+      return fmt::format("completion ({} rank {}, {} bytes, tag {})", words_of(slot.kind),
                          slot.peer == kAnySource ? "any" : std::to_string(slot.peer), slot.bytes,
                          slot.tag);
     }

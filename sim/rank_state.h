@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// RankState: one simulated process: its endpoint, its requests, its coroutine; and SimulationState,
-// what the ranks share. Internal to sim/.
+// RankState: one simulated process with its endpoint, requests and coroutine; SimulationState: what
+// the ranks share. Internal to sim/.
 //
-// A rank runs when something woke it: one round of progress, then whatever its coroutine waited for
-// and has; rounds follow each other in virtual time while they move something, then the rank
-// sleeps.
+// A wake-up runs one round of progress and resumes the coroutine if its operation is complete.
+// Rounds repeat in virtual time while they make progress; then the rank sleeps.
 #pragma once
 
 #include <coroutine>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ReachedMemory: of a simulated rank's memory what one-sided operations of others write and read
-// while content is checked. Each operation has bytes of its own, so that what it leaves there, or
-// finds there, is known: with a guard behind them that nobody writes.
+// ReachedMemory: the part of a simulated rank's memory that other ranks' one-sided operations
+// access while content is checked. Each operation has separate bytes with known content, followed
+// by a guard that no operation may write.
 //
-// Its rank's; in the simulation's thread. Regions are as long-lived as this: what is under way uses
-// one when a larger one is made.
+// Owned by the rank; in the simulation's thread. Regions live as long as this object, because
+// operations in flight may use one after a larger one was created.
 #pragma once
 
 #include <cstddef>

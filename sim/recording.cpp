@@ -40,7 +40,7 @@ class RecordingReader {
                                 file_, lines_.number())};
     }
     if (out_.endpoint == 0) {
-      return Status{Code::invalid, fmt::format("{}: no endpoint: whose recording is it?", file_)};
+      return Status{Code::invalid, fmt::format("{}: the endpoint is missing", file_)};
     }
     // Receives that got nothing.
     for (const auto& [request, index] : receives_) dropped_.insert(index);
@@ -68,7 +68,7 @@ class RecordingReader {
       const auto key = fields.number<std::uint32_t>("peer", 0, kAny32 - 1);
       const auto endpoint = fields.number<std::uint64_t>("endpoint", 1, kAny64, 16);
       if (fields.ok() && !out_.peers.emplace(key, endpoint).second) {
-        fields.wrong("peer", fmt::format("{} is there twice", key));
+        fields.wrong("peer", fmt::format("duplicate {}", key));
       }
     } else if (word == "s" || word == "r") {
       read_start(fields, word == "s");
@@ -113,7 +113,7 @@ class RecordingReader {
   std::uint32_t known_peer(Fields& fields) {
     const auto key = fields.number<std::uint32_t>("peer", 0, kAny32 - 1);
     if (fields.ok() && !out_.peers.contains(key)) {
-      fields.wrong("peer", fmt::format("{} has no line \"p {} ID\" above", key, key));
+      fields.wrong("peer", fmt::format("{} needs a line \"p {} ID\" before it", key, key));
     }
     return key;
   }
@@ -145,7 +145,7 @@ class RecordingReader {
   void begin(Fields& fields, const TraceEvent& event,
              std::unordered_map<std::uint32_t, std::size_t>* pending) {
     if (fields.ok() && (sends_.contains(event.request) || receives_.contains(event.request))) {
-      fields.wrong("request", fmt::format("{} is still under way", event.request));
+      fields.wrong("request", fmt::format("{} is still pending", event.request));
     }
     (*pending)[event.request] = out_.events.size();
     out_.events.push_back(event);
@@ -159,7 +159,7 @@ class RecordingReader {
     const std::int64_t time = read_time(fields);
     const auto found = receives_.find(request);
     if (fields.ok() && found == receives_.end()) {
-      fields.wrong("request", fmt::format("{} is no receive under way", request));
+      fields.wrong("request", fmt::format("{} is not a pending receive", request));
     }
     if (!fields.ok()) return;
     TraceEvent& event = out_.events[found->second];
@@ -188,7 +188,7 @@ class RecordingReader {
     }
     if (found == pending->end()) {
       return fields.wrong(
-          "request", fmt::format("{} is no {} under way", request, drops ? "operation" : "send"));
+          "request", fmt::format("{} is not a pending {}", request, drops ? "operation" : "send"));
     }
     if (drops) dropped_.insert(found->second);
     pending->erase(found);
@@ -257,11 +257,11 @@ Result<std::size_t> give_ranks(std::vector<Recording>* recordings) {
   const Recording* before = nullptr;
   for (const Recording& r : *recordings) {
     if (before != nullptr && before->rank == r.rank) {
-      return Status{Code::invalid,
-                    fmt::format("rank {} has two recordings with messages, {} and {}: a trace has "
-                                "one endpoint for each rank; are there recordings of another run "
-                                "in the folder?",
-                                r.rank, who(*before), who(r))};
+      return Status{
+          Code::invalid,
+          fmt::format("rank {} has two recordings with messages, {} and {}: expected one endpoint "
+                      "per rank; remove recordings of other runs from the folder",
+                      r.rank, who(*before), who(r))};
     }
     ranks = std::max({ranks, static_cast<std::size_t>(r.rank) + 1,
                       static_cast<std::size_t>(std::max(r.ranks, 0))});
@@ -282,15 +282,15 @@ Result<Trace> merge_recordings(std::vector<Recording> recordings, const std::str
   std::erase_if(recordings, [](const Recording& r) { return !carries_messages(r); });
   if (recordings.empty()) {
     return Status{Code::invalid,
-                  "no recording with messages: was the program run with TURNOUT_TRACE and with "
-                  "more than one process?"};
+                  "no recording with messages; run the program with TURNOUT_TRACE and with more "
+                  "than one process"};
   }
   for (const Recording& r : recordings) {
     if (r.job != recordings.front().job) {
-      return Status{Code::invalid,
-                    fmt::format("recordings of two jobs, \"{}\" and \"{}\": name the "
-                                "files of one",
-                                recordings.front().job, r.job)};
+      return Status{
+          Code::invalid,
+          fmt::format("recordings of two jobs, \"{}\" and \"{}\"; name the files of one job",
+                      recordings.front().job, r.job)};
     }
   }
   const Result<std::size_t> ranks = give_ranks(&recordings);
@@ -301,7 +301,7 @@ Result<Trace> merge_recordings(std::vector<Recording> recordings, const std::str
   std::unordered_map<std::uint64_t, std::uint32_t> rank_of;
   for (const Recording& r : recordings) {
     if (!rank_of.emplace(r.endpoint, static_cast<std::uint32_t>(r.rank)).second) {
-      return Status{Code::invalid, fmt::format("{} is there twice", who(r))};
+      return Status{Code::invalid, fmt::format("{} is given twice", who(r))};
     }
   }
   Trace trace;
@@ -315,9 +315,9 @@ Result<Trace> merge_recordings(std::vector<Recording> recordings, const std::str
       if (peer == rank_of.end()) {
         return Status{
             Code::invalid,
-            fmt::format("rank {} exchanged messages with endpoint {:016x}, of which there "
-                        "is no recording",
-                        r.rank, r.peers[event.peer])};
+            fmt::format(
+                "rank {} exchanged messages with endpoint {:016x}, whose recording is missing",
+                r.rank, r.peers[event.peer])};
       }
       event.peer = peer->second;
     }

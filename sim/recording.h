@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Recordings: what Turnout wrote down of each process of a program (TURNOUT_TRACE), merged into a
-// trace. The format is in docs/trace.md.
+// Merges the recordings of a program's processes (TURNOUT_TRACE) into a trace. The format is in
+// docs/trace.md.
 //
-// Plain functions, any thread. Untrusted text: every number is checked, and that requests are
-// started before they end.
+// Plain functions, any thread. The text is untrusted: every number is checked, and that requests
+// start before they end.
 #pragma once
 
 #include <cstdint>

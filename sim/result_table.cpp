@@ -119,10 +119,10 @@ void add_messages(const Study& study, Table& table) {
       return std::string("0");
     });
   }
-  table.line("changes of channel", [](const PolicyResult& r) { return count(r.outcome.switches); });
+  table.line("channel changes", [](const PolicyResult& r) { return count(r.outcome.switches); });
   table.line("RC queue pairs, all ranks",
              [](const PolicyResult& r) { return count(r.outcome.rc_connections); });
-  table.line("peers known, all ranks",
+  table.line("known peers, all ranks",
              [](const PolicyResult& r) { return count(r.outcome.peers); });
   const auto adapter = [&](const char* name, std::uint64_t hca::WorldStatistics::*field) {
     if (std::any_of(study.results.begin(), study.results.end(),
@@ -167,12 +167,12 @@ void add_memory(const Study& study, Table& table) {
 
 void add_simulator(Table& table) {
   table.line("events", [](const PolicyResult& r) { return count(r.outcome.world.events); });
-  table.line("  a second of real time", [](const PolicyResult& r) {
+  table.line("  per second of real time", [](const PolicyResult& r) {
     return r.outcome.real_seconds <= 0
                ? std::string("-")
                : per_second(static_cast<double>(r.outcome.world.events) / r.outcome.real_seconds);
   });
-  table.line("real memory of a rank",
+  table.line("real memory per rank",
              [](const PolicyResult& r) { return value::human_bytes(r.outcome.bytes_per_rank); });
   table.line("hash of all events",
              [](const PolicyResult& r) { return fmt::format("{:016x}", r.outcome.world.hash); });
@@ -183,7 +183,7 @@ void add_simulator(Table& table) {
 std::string format_table(const Study& study) {
   std::string options;
   for (const auto& [name, value] : study.options) options += fmt::format(" {}={}", name, value);
-  std::string out = fmt::format("{}: {} ranks, {} a node, seed {}\n", study.workload,
+  std::string out = fmt::format("{}: {} ranks, {} per node, seed {}\n", study.workload,
                                 value::human_count(study.place.ranks), study.place.ranks_per_node,
                                 study.place.seed);
   if (!options.empty()) out += fmt::format("  options{}\n", options);
@@ -195,8 +195,8 @@ std::string format_table(const Study& study) {
   add_simulator(table);
   out += table.print();
   out += fmt::format(
-      "All times are modelled, not measured: profile {}{}. `turnout sim --show-profile {}` tells "
-      "where its values come from.\n",
+      "All times are modelled, not measured: profile {}{}. `turnout sim --show-profile {}` prints "
+      "the sources of its values.\n",
       study.profile, study.device.empty() ? "" : fmt::format(" ({})", study.device), study.profile);
   return out;
 }

@@ -184,16 +184,16 @@ Status make_folder(const std::string& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (!error) return {};
-  return {Code::system, fmt::format("cannot make the folder {}: {}", folder, error.message()),
+  return {Code::system, fmt::format("creating the folder {} failed: {}", folder, error.message()),
           error.value()};
 }
 
 Status write_text_file(const std::string& path, const std::string& text) {
   const std::string fresh = path + ".new";
   const auto failed = [&](int error) {
-    return Status{error == EACCES ? Code::permission : Code::system,
-                  fmt::format("cannot write {}: {}", path, std::generic_category().message(error)),
-                  error};
+    return Status{
+        error == EACCES ? Code::permission : Code::system,
+        fmt::format("writing {} failed: {}", path, std::generic_category().message(error)), error};
   };
   std::FILE* const file = std::fopen(fresh.c_str(), "w");
   if (file == nullptr) return failed(errno);

@@ -75,9 +75,8 @@ Result<std::unique_ptr<hca::World>> make_world(const Options& options, const Set
   }
   auto* const create = reinterpret_cast<hca::CreateWorld*>(verbs::symbol("turnout_create_world"));
   if (create == nullptr) {
-    return Status{Code::version, fmt::format("the virtual adapter in {} is an older one without a "
-                                             "virtual clock; build it anew or set "
-                                             "TURNOUT_VERBS_PATH",
+    return Status{Code::version, fmt::format("the virtual adapter in {} is too old: it has no "
+                                             "virtual clock; rebuild it or set TURNOUT_VERBS_PATH",
                                              verbs::virtual_folder(settings))};
   }
   hca::WorldOptions world;
@@ -145,7 +144,7 @@ void collect(SimulationState& shared, Picoseconds ready, Outcome* outcome) {
 }
 
 std::string hang_text(const SimulationState& shared) {
-  std::string text = "no rank goes on:";
+  std::string text = "deadlock:";
   int shown = 0;
   for (const auto& rank : shared.ranks) {
     if (rank->ended()) continue;
@@ -168,7 +167,7 @@ std::string play(SimulationState& shared, Done&& done) {
     if (!shared.error.empty()) return shared.error;
     if (!world.run_one()) return hang_text(shared);
     if (options.time_limit > 0 && world.now() > options.time_limit) {
-      return fmt::format("the limit of {} us of virtual time is over; {} of {} ranks have ended",
+      return fmt::format("virtual time limit of {} us exceeded; {} of {} ranks have exited",
                          options.time_limit / hca::kMicrosecond, shared.ended, options.ranks);
     }
     if ((++count & 0xffff) == 0) {
@@ -183,17 +182,17 @@ std::string play(SimulationState& shared, Done&& done) {
 
 Result<Outcome> run(const Options& options, const Program& program) {
   if (options.ranks == 0 || options.ranks > (1U << 24) || options.ranks_per_node == 0) {
-    return Status{Code::invalid, fmt::format("{} ranks, {} on a node: at least one, at most 2^24",
-                                             options.ranks, options.ranks_per_node)};
+    return Status{Code::invalid,
+                  fmt::format("{} ranks, {} per node: expected at least one, at most 2^24",
+                              options.ranks, options.ranks_per_node)};
   }
   auto settings = settings_of(options);
   if (!settings) return settings.status();
   const std::string& way = settings.value().rendezvous;
   if (!options.check_content && way != "getcqe" && way != "rput") {
     return Status{Code::invalid,
-                  fmt::format("rendezvous = {} looks for the last bytes of messages, and messages "
-                              "without content (--no-check) have one buffer for all: check them, "
-                              "or use getcqe or rput",
+                  fmt::format("rendezvous = {} needs the content of messages, which --no-check "
+                              "leaves out; drop --no-check, or use getcqe or rput",
                               way)};
   }
   prepare_heap(options.ranks);
@@ -214,7 +213,7 @@ Result<Outcome> run(const Options& options, const Program& program) {
     shared.nothing.reset(std::calloc(1, kLargestUnchecked));
     shared.anywhere.reset(std::calloc(1, kLargestUnchecked));
     if (!shared.nothing || !shared.anywhere) {
-      return Status{Code::system, "no memory for the messages' content"};
+      return Status{Code::system, "no memory for the content of messages"};
     }
   }
   if (options.trace) shared.world->set_trace(options.trace);

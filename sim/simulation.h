@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Simulation: ranks as coroutines over Turnout's real endpoints on the virtual engine.
 //
-// run() plays the program to its end and gives what happened. Deterministic: equal options and
-// programs give equal results, to the event hash. One simulation at a time in a process; one
-// thread.
+// run() executes the program and returns the outcome. Deterministic: equal options and programs
+// give equal results, including the event hash. One simulation at a time in a process; one thread.
 #pragma once
 
 #include <cstdint>

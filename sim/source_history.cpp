@@ -27,7 +27,7 @@ Result<const EndpointReport*> report_of(std::span<const EndpointReport> reports,
   }
   if (best == nullptr) {
     return Status{Code::invalid,
-                  fmt::format("no report of rank {} among {}", rank, reports.size())};
+                  fmt::format("no report of rank {} among {} reports", rank, reports.size())};
   }
   return best;
 }
@@ -62,7 +62,7 @@ std::map<std::uint32_t, std::uint32_t> number_peers(std::span<const EndpointRepo
   std::uint32_t next = 0;
   for (auto& [peer, number] : numbers) number = next++;
   arrivals->sources = next;
-  arrivals->who = "source, in the order in which the process heard of them";
+  arrivals->who = "source, in the order of first contact";
   return numbers;
 }
 
@@ -75,9 +75,8 @@ Result<Arrivals> arrivals_of_reports(std::span<const EndpointReport> reports, in
   if (of.history.empty()) {
     return Status{
         Code::invalid,
-        fmt::format("the report of rank {} says how many messages each peer sent, but not "
-                    "when (it has no \"history\"); record the program with "
-                    "TURNOUT_TRACE=FOLDER/ and give that folder instead",
+        fmt::format("the report of rank {} has only totals per peer (no \"history\"); record the "
+                    "program with TURNOUT_TRACE=FOLDER/ and use that folder instead",
                     of.rank)};
   }
   Arrivals arrivals;
@@ -85,7 +84,7 @@ Result<Arrivals> arrivals_of_reports(std::span<const EndpointReport> reports, in
   std::int64_t length = of.lifetime;
   for (const HistoryInterval& interval : of.history) length = std::max(length, interval.end);
   if (length <= 0) {
-    return Status{Code::invalid, "a report of no duration: its \"lifetime_ns\" is 0"};
+    return Status{Code::invalid, "the report covers no time: its \"lifetime_ns\" is 0"};
   }
   arrivals.axis = of.rank < 0 ? fmt::format("time of process {}", of.pid)
                               : fmt::format("time of rank {}", of.rank);

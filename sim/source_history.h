@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The history of a report: how many messages came from whom in each interval of a process's life.
-// Turned into Arrivals for a picture (sim/sources.h).
+// The history of a report: the messages per source in each interval of a process's life, converted
+// to Arrivals for a plot (sim/sources.h).
 //
 // In the JSON of a report it is "history", an array of
 //   {"begin_ns": N, "end_ns": N, "messages": N, "sources": [[PEER, MESSAGES], ...]}

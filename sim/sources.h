@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Who sends to a rank over time: receives counted in periods of time by groups of sources, as
-// figures 3 to 5 of the AQPS paper show them (section 2.2 there).
+// The messages that a rank receives over time: counts per period and group of sources, as in
+// figures 3 to 5 of the AQPS paper (section 2.2 there).
 //
-// Plain values and pure functions; any thread. A position lies between 0, the beginning, and 1, the
-// end, of what the rank did; what it means is told in words by `axis`.
+// Plain values and pure functions; any thread. A position is between 0, the start, and 1, the end
+// of the rank's activity; `axis` describes its meaning.
 #pragma once
 
 #include <cstdint>

@@ -20,7 +20,7 @@ namespace {
 Status unknown_policy(std::string_view policy) {
   const auto& known = kPolicyNames;
   const std::string_view near = value::nearest_name(policy, known);
-  return {Code::invalid, fmt::format("no policy is called \"{}\"{} Known: {}", policy,
+  return {Code::invalid, fmt::format("unknown policy \"{}\"{} Available: {}", policy,
                                      near.empty() ? "." : fmt::format("; did you mean {}?", near),
                                      fmt::join(known, ", "))};
 }
@@ -35,7 +35,7 @@ Result<Instance> make_from_registry(const StudyOptions& options) {
 
 Status check_place(const Place& place) {
   if (place.ranks == 0 || place.ranks_per_node == 0) {
-    return {Code::invalid, "a simulation has at least one rank, and one on a node"};
+    return {Code::invalid, "expected at least one rank, and at least one per node"};
   }
   return {};
 }
@@ -119,12 +119,12 @@ Status check_settings(const std::string& policy, const NamedValues& given) {
   const std::vector<SettingInfo> table = describe(settings);
   for (const auto& [name, text] : given) {
     if (name == "policy") {
-      return {Code::invalid, "policies are chosen with --policy A,B,C, not with --set"};
+      return {Code::invalid, "use --policy A,B,C to choose policies, not --set"};
     }
     if (std::none_of(table.begin(), table.end(),
                      [&wanted = name](const SettingInfo& row) { return row.name == wanted; })) {
       const std::string_view near = nearest_setting(name);
-      return {Code::invalid, fmt::format("no setting is called \"{}\"{}", name,
+      return {Code::invalid, fmt::format("unknown setting \"{}\"{}", name,
                                          near.empty() ? "; see `turnout info --config`"
                                                       : fmt::format("; did you mean {}?", near))};
     }
@@ -159,7 +159,7 @@ Result<NamedValues> parse_pairs(const std::vector<std::string>& given, std::stri
 
 Result<Study> run_study(const StudyOptions& options, const Runner& runner) {
   if (Status s = check_place(options.place); !s.ok()) return s;
-  if (options.policies.empty()) return Status{Code::invalid, "no policy to run"};
+  if (options.policies.empty()) return Status{Code::invalid, "no policy given"};
   for (const std::string& policy : options.policies) {
     if (Status s = check_settings(policy, settings_of(options, policy)); !s.ok()) return s;
   }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Study: one workload under several policies, everything else equal.
 //
-// What `turnout sim WORKLOAD` and the experiments run. Everything is checked before the first run.
-// Results are those of the model, with the profile named in them. Plain values; one thread.
-// Errors: invalid (a policy, a setting, an option: with the nearest name), what a run answers,
-// with the policy it ran under.
+// `turnout sim WORKLOAD` and the experiments run studies. All inputs are checked before the first
+// run. Results are modelled and name their profile. Plain values; one thread. Errors: invalid (a
+// policy, a setting or an option, with the nearest name), or the error of a run with its policy.
 #pragma once
 
 #include <cstdint>

@@ -43,7 +43,7 @@ std::string line_of(const Run& run, const Result<Study>& result, double seconds)
   std::string what = run.study->title.empty() ? run.study->workload : run.study->title;
   const std::string took =
       result ? print_time(result.value().results.front().outcome.time) : result.status().text();
-  return fmt::format("{}, {} ranks, {}: {} ({:.1f} s of a core)", what, run.study->place.ranks,
+  return fmt::format("{}, {} ranks, {}: {} ({:.1f} s of CPU time)", what, run.study->place.ranks,
                      run.policy, took, seconds);
 }
 
@@ -62,7 +62,7 @@ Status make(const Run& run, std::uint32_t all, Counters& counters, const SetOpti
   }
   if (run.study->kept->find(run.identity)) return {};
   if (!result) return result.status();
-  return {Code::system, fmt::format("the result of {} could not be kept in {}", run.study->workload,
+  return {Code::system, fmt::format("saving the result of {} failed: {}", run.study->workload,
                                     run.study->kept->folder())};
 }
 
@@ -76,7 +76,7 @@ Status make_in_children(const std::vector<Run>& missing, Counters& counters,
   for (std::uint32_t i = 0; i < std::min(options.jobs, all); ++i) {
     const pid_t child = fork();
     if (child < 0) {
-      status = failed("cannot start a process for the runs");
+      status = failed("starting a worker process failed");
       break;
     }
     if (child == 0) {
@@ -95,12 +95,13 @@ Status make_in_children(const std::vector<Run>& missing, Counters& counters,
     while (waitpid(child, &how, 0) < 0 && errno == EINTR) {
     }
     if (!status.ok() || (WIFEXITED(how) && WEXITSTATUS(how) == 0)) continue;
-    status = {Code::internal,
-              WIFSIGNALED(how)
-                  ? fmt::format("a process of --jobs was ended by signal {}; start again to go on "
-                                "with what is missing",
-                                WTERMSIG(how))
-                  : std::string("a process of --jobs has no result of a run: see above")};
+    status = {
+        Code::internal,
+        WIFSIGNALED(how)
+            ? fmt::format(
+                  "a --jobs worker was killed by signal {}; run the command again to continue",
+                  WTERMSIG(how))
+            : std::string("a --jobs worker exited without a result; see the messages above")};
   }
   return status;
 }
@@ -110,7 +111,7 @@ Status make_missing(const std::vector<Run>& missing, const SetOptions& options,
   if (missing.empty()) return {};
   void* const shared =
       mmap(nullptr, sizeof(Counters), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (shared == MAP_FAILED) return failed("no memory to share with processes");
+  if (shared == MAP_FAILED) return failed("allocating shared memory failed");
   auto* const counters = new (shared) Counters;
   Status status;
   if (options.jobs > 1) {
@@ -133,7 +134,7 @@ Result<std::vector<Result<Study>>> run_studies(std::span<const StudyOptions> stu
   for (const StudyOptions& study : studies) {
     if (study.kept == nullptr) {
       if (options.jobs > 1) {
-        return Status{Code::invalid, "several jobs need a folder for their results: --save FOLDER"};
+        return Status{Code::invalid, "--jobs needs a folder for the results: --save FOLDER"};
       }
       continue;
     }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Many studies at once: the runs of a table, kept in a folder and made by several processes.
+// Runs many studies in several processes, with the results in a folder.
 //
-// The virtual adapter has one world in a process, so runs at one time are children, which take one
-// run after the other and leave the results in the folder. The caller has one thread, and no world
-// yet. A child that ends early ends the set with an error; what was finished stays in the folder.
+// The virtual adapter allows one world per process, so parallel runs are child processes, which
+// take one run after the other and write the results to the folder. The caller must have one thread
+// and no world. A child that exits early ends the set with an error; finished results stay in the
+// folder.
 #pragma once
 
 #include <cstdint>

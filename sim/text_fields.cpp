@@ -9,7 +9,7 @@ Result<std::uint64_t> read_first_line(Lines& lines, const std::string& file, std
                                       std::uint64_t newest, std::string_view what) {
   if (!lines.next()) {
     if (!lines.status().ok()) return lines.status();
-    return Status{Code::invalid, fmt::format("{}: empty: no {}", file, what)};
+    return Status{Code::invalid, fmt::format("{}: empty file; expected a {}", file, what)};
   }
   Fields first = lines.fields();
   if (first.word() != magic) {
@@ -20,8 +20,9 @@ Result<std::uint64_t> read_first_line(Lines& lines, const std::string& file, std
   first.at_end();
   if (!first.ok()) return first.status();
   if (found <= newest) return found;
-  return Status{Code::version, fmt::format("{}: a {} of layout {}; this turnout reads up to {}",
-                                           file, what, found, newest)};
+  return Status{Code::version,
+                fmt::format("{}: a {} of format version {}; this turnout reads versions up to {}",
+                            file, what, found, newest)};
 }
 
 }  // namespace turnout::sim

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Fields: the words of one line of a trace or recording, taken one by one and checked.
+// Fields: parses and checks the words of one line of a trace or recording.
 //
-// The first failure is kept with the file, line and name of the field; later calls give zeros.
+// The first error is kept with the file, line and name of the field; later calls return zeros.
 // Borrows the line. One thread.
 #pragma once
 
@@ -66,7 +66,7 @@ class Fields {
   }
   void at_end() {
     if (const std::string_view more = word(); !more.empty()) {
-      wrong("end of the line", fmt::format("\"{}\" is too much", more));
+      wrong("end of the line", fmt::format("unexpected \"{}\"", more));
     }
   }
 
@@ -101,7 +101,7 @@ class Lines {
       if (c == EOF) return false;
       for (; c != EOF && c != '\n'; c = buffer->sbumpc()) {
         if (text_.size() == kLongestLine) {
-          status_ = {Code::invalid, fmt::format("{}, line {}: longer than {} letters", file_,
+          status_ = {Code::invalid, fmt::format("{}, line {}: longer than {} characters", file_,
                                                 number_, kLongestLine)};
           return false;
         }

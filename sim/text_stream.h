@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Reading a file of any size as a stream: traces, recordings, GOAL schedules.
+// Reads a file of any size as a stream: traces, recordings, GOAL schedules.
 //
-// Any thread. Errors: permission, system (with errno); invalid for a folder; what `read` answers.
+// Any thread. Errors: permission, system (with errno); invalid for a folder; those of `read`.
 #pragma once
 
 #include <fmt/format.h>
@@ -30,7 +30,7 @@ template <class Read>
     -> decltype(read(std::declval<std::istream&>())) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
-    return Status{Code::invalid, fmt::format("{} is a folder, no {}", path, what)};
+    return Status{Code::invalid, fmt::format("{} is a folder, not a {}", path, what)};
   }
   errno = 0;
   std::ifstream in(path, std::ios::binary);

@@ -17,10 +17,10 @@ constexpr std::uint64_t kReserve = 512;
 constexpr std::size_t kMostOpen = 4096;
 
 Status failed(const std::string& path, int error) {
-  return {
-      error == EACCES ? Code::permission : Code::system,
-      fmt::format("cannot write the timeline {}: {}", path, std::generic_category().message(error)),
-      error};
+  return {error == EACCES ? Code::permission : Code::system,
+          fmt::format("writing the timeline {} failed: {}", path,
+                      std::generic_category().message(error)),
+          error};
 }
 
 // Only what a JSON string holds as it is.
@@ -139,7 +139,7 @@ void Timeline::add(const hca::Trace& t) {
   if (cut_ || finished_) return;
   // One event writes at most some lines.
   if (written_ + 2 * kReserve > limit_) {
-    mark(t, "the timeline ends here: its file is at its limit");
+    mark(t, "timeline truncated: the file reached its size limit");
     cut_ = true;
     return;
   }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Timeline: the trace of a run as JSON trace events, which Perfetto and Chrome's tracing open.
+// Timeline: the trace of a run as JSON trace events for Perfetto and Chrome's tracing.
 //
 // One track per rank: a slice from the post of a request to its completion (as an asynchronous
-// event, for several are under way at once), marks for connects, refusals, misses, waits and
-// faults, and a counter of requests under way. Written as it comes, never kept; the file ends, with
-// a mark that says so, before it grows beyond its limit. Times are microseconds of virtual time,
-// with picoseconds behind the point. Owner: whoever runs the study; one thread.
+// event, because several overlap), marks for connects, refusals, misses, waits and faults, and a
+// counter of requests in flight. Events are written immediately and not kept; at its size limit the
+// file ends with a mark. Times are microseconds of virtual time, with picoseconds after the point.
+// Owner: the caller that runs the study; one thread.
 #pragma once
 
 #include <fmt/format.h>

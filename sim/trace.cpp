@@ -30,23 +30,23 @@ std::string wrong_in(const TraceEvent& event, std::uint32_t ranks,
                      std::unordered_set<std::uint32_t>* pending, std::int64_t* latest) {
   using Kind = TraceEvent::Kind;
   if (event.time != TraceEvent::kNoTime) {
-    if (event.time < 0 || event.time > kMostTraceTime) return "its time is out of range";
-    if (event.time < *latest) return "its time is before that of an event before it";
+    if (event.time < 0 || event.time > kMostTraceTime) return "time is out of range";
+    if (event.time < *latest) return "time is before that of the previous event";
     *latest = event.time;
   }
   if (event.kind == Kind::compute) {
-    return event.amount <= kMostTraceCompute ? "" : "computes for more than 11 days";
+    return event.amount <= kMostTraceCompute ? "" : "computation of more than 11 days";
   }
-  if (event.request > kMostRequest) return "the number of the request is out of range";
+  if (event.request > kMostRequest) return "request number is out of range";
   if (event.kind == Kind::wait) {
-    return pending->erase(event.request) != 0 ? "" : "waits for a request that is not under way";
+    return pending->erase(event.request) != 0 ? "" : "wait for a request that is not pending";
   }
   if (event.peer >= ranks) return fmt::format("peer {} of {} ranks", event.peer, ranks);
-  if (event.amount > kMostTraceBytes) return "a message of more than 1 TiB";
+  if (event.amount > kMostTraceBytes) return "message of more than 1 TiB";
   if (event.kind != Kind::receive && (event.any_source || event.any_tag)) {
-    return "a send has one destination and one tag";
+    return "a send must have one destination and one tag";
   }
-  return pending->insert(event.request).second ? "" : "its request is still under way";
+  return pending->insert(event.request).second ? "" : "its request is still pending";
 }
 
 }  // namespace
@@ -59,18 +59,18 @@ bool Trace::has_times(std::uint32_t rank) const noexcept {
 
 Status check_trace(const Trace& trace, const TraceLimits& limits) {
   if (trace.programs.empty() || trace.programs.size() > limits.ranks) {
-    return {Code::invalid, fmt::format("a trace of {} ranks: expected 1 to {}",
-                                       trace.programs.size(), limits.ranks)};
+    return {Code::invalid, fmt::format("trace of {} ranks: expected 1 to {}", trace.programs.size(),
+                                       limits.ranks)};
   }
   if (const std::uint64_t events = count_events(trace); events > limits.events) {
     return {Code::invalid,
-            fmt::format("a trace of {} events: expected at most {}", events, limits.events)};
+            fmt::format("trace of {} events: expected at most {}", events, limits.events)};
   }
   for (const std::string* text : {&trace.name, &trace.source}) {
     if (!one_line(*text) || blank_around(*text)) {
       return {Code::invalid,
-              "name and source of a trace: expected one line of at most 1000 letters, without "
-              "blanks around it"};
+              "name and source of a trace: expected one line of at most 1000 characters, without "
+              "leading or trailing blanks"};
     }
   }
   for (std::uint32_t rank = 0; rank < trace.ranks(); ++rank) {
@@ -90,15 +90,16 @@ Status check_trace(const Trace& trace, const TraceLimits& limits) {
 Result<Trace> repeat_trace(const Trace& trace, std::uint32_t copies, const TraceLimits& limits) {
   const std::uint64_t ranks = std::uint64_t{trace.ranks()} * copies;
   if (copies == 0 || ranks > limits.ranks) {
-    return Status{Code::invalid, fmt::format("{} copies of a trace of {} ranks: expected 1 to {} "
-                                             "ranks together",
-                                             copies, trace.ranks(), limits.ranks)};
+    return Status{Code::invalid,
+                  fmt::format("{} copies of a trace of {} ranks: expected 1 to {} ranks in total",
+                              copies, trace.ranks(), limits.ranks)};
   }
   // Both factors are below 2^32.
   if (count_events(trace) * std::uint64_t{copies} > limits.events) {
-    return Status{Code::invalid, fmt::format("{} copies of a trace of {} events: expected at most "
-                                             "{} events together",
-                                             copies, count_events(trace), limits.events)};
+    return Status{
+        Code::invalid,
+        fmt::format("{} copies of a trace of {} events: expected at most {} events in total",
+                    copies, count_events(trace), limits.events)};
   }
   Trace out;
   out.name = trace.name;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Trace: what the ranks of a program sent, received, moved one-sidedly and computed, in each rank's
-// order, and when, if that is known.
+// Trace: the sends, receives, one-sided operations and computation of a program's ranks, in each
+// rank's order, optionally with times.
 //
 // Recorded by Turnout (sim/recording.h), imported from GOAL (sim/goal.h), or written by hand;
-// docs/trace.md describes the text. Plain values, any thread. Bytes; computing in nanoseconds.
-// A trace is untrusted: read_trace() checks every number and that requests are started before they
-// are waited for, once each.
+// docs/trace.md describes the text format. Plain values, any thread. Bytes; computation in
+// nanoseconds. A trace is untrusted: read_trace() checks every number, and that each request starts
+// before its wait and has one wait.
 #pragma once
 
 #include <cstdint>

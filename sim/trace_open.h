@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Opening whatever a trace can come from, told by the path: a folder of recordings, an OTF2 archive
-// (*.otf2), a GOAL schedule (*.goal), else a trace.
+// Opens a trace of any format, chosen by the path: a folder of recordings, an OTF2 archive
+// (*.otf2), a GOAL schedule (*.goal), otherwise a trace.
 //
 // Errors: those of the reader. Any thread.
 #pragma once

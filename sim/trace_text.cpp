@@ -35,12 +35,12 @@ class TraceReader {
     }
     if (!lines_.status().ok()) return lines_.status();
     if (!ended_) {
-      return Status{Code::invalid, fmt::format("{}, line {}: no \"end\": the trace was cut off",
+      return Status{Code::invalid, fmt::format("{}, line {}: no \"end\": the trace is truncated",
                                                file_, lines_.number())};
     }
     if (lines_.next()) {
-      return Status{Code::invalid,
-                    fmt::format("{}, line {}: something follows \"end\"", file_, lines_.number())};
+      return Status{Code::invalid, fmt::format("{}, line {}: unexpected content after \"end\"",
+                                               file_, lines_.number())};
     }
     if (!lines_.status().ok()) return lines_.status();
     return std::move(trace_);
@@ -68,14 +68,14 @@ class TraceReader {
       if (!fields.ok()) return fields.status();
     }
     if (!lines_.status().ok()) return lines_.status();
-    return {Code::invalid, fmt::format("{}: the trace does not say how many ranks it has", file_)};
+    return {Code::invalid, fmt::format("{}: the number of ranks is missing", file_)};
   }
 
   static std::string text(Fields& fields, std::string_view key) {
     const std::string_view found = fields.rest();
     for (const char c : found) {
       if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f || found.size() > 1000) {
-        fields.wrong(key, "expected at most 1000 letters without control characters");
+        fields.wrong(key, "expected at most 1000 characters without control characters");
         return {};
       }
     }
@@ -103,7 +103,7 @@ class TraceReader {
       event.request = fields.number<std::uint32_t>("request", 0, kMostRequest);
       read_time(fields, fields.word(), &event);
       if (fields.ok() && pending_.erase(event.request) == 0) {
-        fields.wrong("request", fmt::format("{} is not under way", event.request));
+        fields.wrong("request", fmt::format("{} is not pending", event.request));
       }
       program_->push_back(event);
     } else if (word == "c") {
@@ -132,7 +132,7 @@ class TraceReader {
   void read_time(Fields& fields, std::string_view word, TraceEvent* event) {
     if (word.empty()) return;
     if (version_ == 1 || word != "at") {
-      return fields.wrong("end of the line", fmt::format("\"{}\" is too much", word.substr(0, 40)));
+      return fields.wrong("end of the line", fmt::format("unexpected \"{}\"", word.substr(0, 40)));
     }
     const auto time =
         fields.number<std::uint64_t>("time", static_cast<std::uint64_t>(latest_), kMostTraceTime);
@@ -142,7 +142,7 @@ class TraceReader {
 
   void begin(Fields& fields, const TraceEvent& event) {
     if (fields.ok() && !pending_.insert(event.request).second) {
-      fields.wrong("request", fmt::format("{} is still under way", event.request));
+      fields.wrong("request", fmt::format("{} is still pending", event.request));
     }
     program_->push_back(event);
   }
@@ -177,9 +177,9 @@ class TraceReader {
                          : word == "any-tag"  ? &event.any_tag
                                               : nullptr;
       if (sends || flag == nullptr || *flag) {
-        fields.wrong("end of the line", fmt::format("\"{}\": expected any-source or any-tag, of a "
-                                                    "receive, once each",
-                                                    word.substr(0, 40)));
+        fields.wrong("end of the line",
+                     fmt::format("\"{}\": expected any-source or any-tag of a receive, once each",
+                                 word.substr(0, 40)));
         return;
       }
       *flag = true;
@@ -264,7 +264,7 @@ Status write_trace(const Trace& trace, std::ostream& out) {
   out.write(lines.data(), static_cast<std::streamsize>(lines.size()));
   out << "end\n";
   out.flush();
-  if (!out) return {Code::system, "the trace cannot be written: is the disk full?", EIO};
+  if (!out) return {Code::system, "writing the trace failed; check the free disk space", EIO};
   return {};
 }
 

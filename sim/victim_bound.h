@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How many connections a process makes when it may keep only so many, from the order in which it
-// needs its partners: with the victims of two policies, and with those of someone who knows what
-// comes.
+// The number of connections that a process makes under a limit, given the order in which it needs
+// its partners: with two eviction policies, and with clairvoyant eviction.
 //
-// Pure; any thread. A partner that is needed has to have a connection, so a limit of 0 counts as 1.
-// The order is that of one process (Outcome::partners); that its partners tear down what they share
-// with it is not seen here.
+// Pure; any thread. A partner in use needs a connection, so a limit of 0 counts as 1. The order is
+// that of one process (Outcome::partners); evictions by its partners are not considered.
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,7 @@ Result<std::uint64_t> parse(const Parameter& parameter, std::string_view text) {
     case Parameter::Unit::duration: {
       const Result<std::int64_t> time = value::parse_duration(text);
       if (!time) return time.status();
-      if (time.value() < 0) return Status{Code::invalid, "a duration is not negative"};
+      if (time.value() < 0) return Status{Code::invalid, "a duration must not be negative"};
       return static_cast<std::uint64_t>(time.value());
     }
     case Parameter::Unit::count:
@@ -87,7 +87,7 @@ Result<const Workload*> find_workload(std::string_view name) {
     if (workload.name == name) return &workload;
     names.push_back(workload.name);
   }
-  return Status{Code::invalid, fmt::format("no workload is called \"{}\"{} Known: {}", name,
+  return Status{Code::invalid, fmt::format("unknown workload \"{}\"{} Available: {}", name,
                                            meant(name, names), fmt::join(names, ", "))};
 }
 
@@ -100,8 +100,8 @@ Result<Values> parse_values(const Workload& workload, const NamedValues& given) 
       std::vector<std::string_view> names;
       for (const Parameter& known : workload.parameters) names.push_back(known.name);
       return Status{Code::invalid,
-                    fmt::format("{} has no option \"{}\"{} It has: {}", workload.name, name,
-                                meant(name, names), fmt::join(names, ", "))};
+                    fmt::format("workload {} has no option \"{}\"{} Available: {}", workload.name,
+                                name, meant(name, names), fmt::join(names, ", "))};
     }
     const Result<std::uint64_t> value = parse(*p, text);
     if (!value) {

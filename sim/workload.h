@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Workload: a communication pattern by name, with parameters, made into a Program that every rank
-// of a simulation runs.
+// Workload: a named communication pattern with parameters, made into a Program that every rank of a
+// simulation runs.
 //
-// The registry (workloads()) is constant data; any thread. A parameter is a whole number with a
-// unit: a count, bytes, or a duration in nanoseconds. Errors: invalid, naming the workload, the
-// parameter and what is accepted; a mistyped name is answered with the nearest known one. The
-// patterns are those of the papers (spec/claims.md) and of programs whose transport choice is hard.
+// The registry (workloads()) is constant data; any thread. A parameter is an integer with a unit: a
+// count, bytes, or a duration in nanoseconds. Errors: invalid, with the workload, the parameter,
+// what is accepted, and the nearest known name. The patterns are those of the papers
+// (spec/claims.md) and of programs for which the choice of a transport is hard.
 #pragma once
 
 #include <cstdint>

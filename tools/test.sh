@@ -4,6 +4,7 @@
 #
 #   tools/test.sh quick            the release build (`make test`)
 #   tools/test.sh sanitizers       the address and thread sanitizers
+#   tools/test.sh headers          each header compiles alone
 #   tools/test.sh long             clang, long suites, fuzzing, checks of the sources
 #   tools/test.sh quick sanitizers long    all of these (`make test-all`)
 #   tools/test.sh guest            in an emulated guest with Soft-RoCE (`make test-guest`)
@@ -87,6 +88,11 @@ sanitizers() {
   # Its subject is one process's threads; whole programs of many processes are left to the other.
   step "build with the thread sanitizer" tools/build.sh tsan threads_tests &&
     run_ctest tsan -L threads -LE "long|programs"
+}
+
+# Also a test of the long suites; here for who runs only `make test` and this.
+headers() {
+  step "headers compile alone" tools/check_headers.sh && passed=$((passed + 1))
 }
 
 long() {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How the two ends of an RC or XRC connection name themselves to each other: the queue pair's
-// number, and in the upper 8 bits which of the uses of that number this is. Pure.
+// How the two ends of an RC or XRC connection name themselves to each other: the queue pair number,
+// and in the upper 8 bits a generation number. Pure.
 //
-// A queue pair that went through RESET and serves a peer again has the same number, and expects
-// packets from their beginning; a peer whose own end was not reset would go on counting (IBTA vol.
-// 1, 9.7.2). By the use it sees that its connection is another's, or an earlier one. Each use has
-// packet sequence numbers of its own, so that what is on the way from another is taken for nothing
-// of this one.
+// A queue pair that went through RESET and serves another peer keeps its number but expects packet
+// numbers from the start, while a peer that was not reset would continue its own (IBTA vol. 1,
+// 9.7.2). The generation shows that a connection is a different or an earlier one. Each generation
+// has its own packet sequence numbers, so packets of another one are discarded.
 #pragma once
 
 #include <cstdint>

@@ -34,7 +34,7 @@ Status DcInitiator::create(const verbs::Device& device, ibv_cq* cq, std::uint32_
   mlx5.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC;
   mlx5.dc_init_attr.dc_type = MLX5DV_DCTYPE_DCI;
   qp_.reset(mlx5dv_create_qp(device.context(), &attr, &mlx5));
-  if (!qp_) return verbs::failure("mlx5dv_create_qp", "a DC initiator", errno);
+  if (!qp_) return verbs::failure("mlx5dv_create_qp", "DC initiator", errno);
   ex_ = ibv_qp_to_qp_ex(qp_.get());
   mlx5_ = ex_ != nullptr ? mlx5dv_qp_ex_from_ibv_qp_ex(ex_) : nullptr;
   if (mlx5_ == nullptr) {
@@ -49,13 +49,13 @@ Status DcInitiator::to_ready() {
   attr.pkey_index = 0;
   attr.port_num = device_->port_number();
   int error = ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT);
-  if (error != 0) return verbs::failure("ibv_modify_qp to INIT", "a DC initiator", error);
+  if (error != 0) return verbs::failure("ibv_modify_qp to INIT", "DC initiator", error);
   attr = {};
   attr.qp_state = IBV_QPS_RTR;
   attr.path_mtu = device_->port().active_mtu;
   attr.ah_attr = own_path(*device_);
   error = ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE | IBV_QP_PATH_MTU | IBV_QP_AV);
-  if (error != 0) return verbs::failure("ibv_modify_qp to RTR", "a DC initiator", error);
+  if (error != 0) return verbs::failure("ibv_modify_qp to RTR", "DC initiator", error);
   attr = {};
   attr.qp_state = IBV_QPS_RTS;
   attr.timeout = tuning_.ack_timeout;
@@ -65,7 +65,7 @@ Status DcInitiator::to_ready() {
   error = ibv_modify_qp(qp_.get(), &attr,
                         IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
                             IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
-  if (error != 0) return verbs::failure("ibv_modify_qp to RTS", "a DC initiator", error);
+  if (error != 0) return verbs::failure("ibv_modify_qp to RTS", "DC initiator", error);
   return {};
 }
 
@@ -73,7 +73,7 @@ Status DcInitiator::recover() {
   ibv_qp_attr attr{};
   attr.qp_state = IBV_QPS_RESET;
   const int error = ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE);
-  if (error != 0) return verbs::failure("ibv_modify_qp to RESET", "a DC initiator", error);
+  if (error != 0) return verbs::failure("ibv_modify_qp to RESET", "DC initiator", error);
   return to_ready();
 }
 
@@ -103,7 +103,7 @@ Status DcInitiator::post(SendRecord record) {
     ibv_wr_set_sge_list(ex_, 0, nullptr);
   }
   const int error = ibv_wr_complete(ex_);
-  if (error != 0) return verbs::failure("ibv_wr_complete", "a DC initiator", error);
+  if (error != 0) return verbs::failure("ibv_wr_complete", "DC initiator", error);
   push(record);
   return {};
 }
@@ -122,7 +122,7 @@ Status DcTarget::create(const verbs::Device& device, ibv_cq* cq, ibv_srq* srq,
   mlx5.dc_init_attr.dc_type = MLX5DV_DCTYPE_DCT;
   mlx5.dc_init_attr.dct_access_key = access_key;
   qp_.reset(mlx5dv_create_qp(device.context(), &attr, &mlx5));
-  if (!qp_) return verbs::failure("mlx5dv_create_qp", "a DC target", errno);
+  if (!qp_) return verbs::failure("mlx5dv_create_qp", "DC target", errno);
   ibv_qp_attr qp{};
   qp.qp_state = IBV_QPS_INIT;
   qp.pkey_index = 0;
@@ -130,7 +130,7 @@ Status DcTarget::create(const verbs::Device& device, ibv_cq* cq, ibv_srq* srq,
   qp.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
   int error = ibv_modify_qp(qp_.get(), &qp,
                             IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-  if (error != 0) return verbs::failure("ibv_modify_qp to INIT", "a DC target", error);
+  if (error != 0) return verbs::failure("ibv_modify_qp to INIT", "DC target", error);
   qp = {};
   qp.qp_state = IBV_QPS_RTR;
   qp.path_mtu = device.port().active_mtu;
@@ -139,7 +139,7 @@ Status DcTarget::create(const verbs::Device& device, ibv_cq* cq, ibv_srq* srq,
   qp.ah_attr.grh.hop_limit = kHopLimit;  // of its answers, whoever asked
   error = ibv_modify_qp(qp_.get(), &qp,
                         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_MIN_RNR_TIMER);
-  if (error != 0) return verbs::failure("ibv_modify_qp to RTR", "a DC target", error);
+  if (error != 0) return verbs::failure("ibv_modify_qp to RTR", "DC target", error);
   return {};
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// MessageQueue: a queue pair that sends to any peer, of the start service: a DC initiator, or a UD
-// queue pair where the device has no DC. Owner: the endpoint; one thread.
+// MessageQueue: a queue pair of the default transport that can send to any peer: a DC initiator, or
+// a UD queue pair on devices without DC. Owner: the endpoint; one thread.
 #pragma once
 
 #include "core/channel/send_queue.h"

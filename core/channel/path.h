@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What all connections of this process have in common: one path, through the device's port, and how
-// soon a sender that found no receive tries again. Pure.
+// What all connections of this process share: the path through the device's port, and the RNR
+// timer. Pure.
 #pragma once
 
 #include <array>

@@ -13,8 +13,8 @@ bool in_order(ibv_qp* qp, ibv_wr_opcode opcode = IBV_WR_RDMA_WRITE) noexcept {
 }
 
 void tell(std::string_view kind, bool ordered) {
-  TURNOUT_LOG(channel, info, "writes over {} are placed {}", kind,
-              ordered ? "in order" : "in any order, as far as is known: their rings are checked");
+  TURNOUT_LOG(channel, info, "RDMA writes over {} are placed {}", kind,
+              ordered ? "in order" : "in an unknown order; their rings use checksums");
 }
 
 }  // namespace

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Placement: does the adapter place the bytes of an RDMA write in their order, so that a ring entry
-// whose last byte has come is whole (ibv_query_qp_data_in_order(3), docs/decisions/007)?
+// Placement: whether the adapter places the bytes of an RDMA write in order, so that the last byte
+// of a ring entry proves that the entry is complete (ibv_query_qp_data_in_order(3),
+// docs/decisions/007).
 //
-// Asked once for each kind of queue pair that rings of ours are written over, about our end: order
-// is a property of the receiving side. A library without the question (rdma-core before 36), and
-// one that does not know, mean no. Owner: the endpoint; one thread.
+// Queried once for each kind of queue pair that writes to our rings, about our side: order is a
+// property of the receiver. A library without the query (rdma-core before 36), or an unknown
+// answer, means no. Owner: the endpoint; one thread.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -40,7 +40,7 @@ Status RcQueue::create(const verbs::Device& device, ibv_cq* cq, ibv_cq* receive_
   }
   attr.qp_type = IBV_QPT_RC;
   qp_ = make_queue_pair(device, attr, &tuning_);
-  if (!qp_) return verbs::failure("ibv_create_qp", "an RC queue pair", errno);
+  if (!qp_) return verbs::failure("ibv_create_qp", "RC queue pair", errno);
   return {};
 }
 
@@ -55,7 +55,7 @@ Status RcQueue::create_initiator(const verbs::Device& device, ibv_cq* cq, std::u
   attr.cap.max_send_sge = 2;
   attr.qp_type = IBV_QPT_XRC_SEND;
   qp_ = make_queue_pair(device, attr, &tuning_);
-  if (!qp_) return verbs::failure("ibv_create_qp", "an XRC initiator", errno);
+  if (!qp_) return verbs::failure("ibv_create_qp", "XRC initiator", errno);
   return {};
 }
 
@@ -64,7 +64,7 @@ Status RcQueue::go_to(ibv_qp_state state, const char* call) {
   ibv_qp_attr attr{};
   attr.qp_state = state;
   const int error = ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE);
-  if (error != 0) return verbs::failure(call, "an RC queue pair", error);
+  if (error != 0) return verbs::failure(call, "RC queue pair", error);
   return {};
 }
 
@@ -93,7 +93,7 @@ Status RcQueue::connect(std::uint32_t remote, std::uint16_t lid,
   attr.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
   int error = ibv_modify_qp(qp_.get(), &attr,
                             IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-  if (error != 0) return verbs::failure("ibv_modify_qp to INIT", "an RC queue pair", error);
+  if (error != 0) return verbs::failure("ibv_modify_qp to INIT", "RC queue pair", error);
   attr = {};
   attr.qp_state = IBV_QPS_RTR;
   attr.path_mtu = device_->port().active_mtu;
@@ -107,7 +107,7 @@ Status RcQueue::connect(std::uint32_t remote, std::uint16_t lid,
   error = ibv_modify_qp(
       qp_.get(), &attr,
       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | responder);
-  if (error != 0) return verbs::failure("ibv_modify_qp to RTR", "an RC queue pair", error);
+  if (error != 0) return verbs::failure("ibv_modify_qp to RTR", "RC queue pair", error);
   attr = {};
   attr.qp_state = IBV_QPS_RTS;
   attr.sq_psn = first_packet_of(end());
@@ -118,7 +118,7 @@ Status RcQueue::connect(std::uint32_t remote, std::uint16_t lid,
   error = ibv_modify_qp(qp_.get(), &attr,
                         IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
                             IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
-  if (error != 0) return verbs::failure("ibv_modify_qp to RTS", "an RC queue pair", error);
+  if (error != 0) return verbs::failure("ibv_modify_qp to RTS", "RC queue pair", error);
   remote_ = remote;
   return {};
 }
@@ -159,7 +159,7 @@ Status RcQueue::post_inline(ibv_send_wr request, const ibv_sge* pieces, int coun
                        (record.signalled ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0u);
   ibv_send_wr* bad = nullptr;
   const int error = ibv_post_send(qp_.get(), &request, &bad);
-  if (error != 0) return verbs::failure("ibv_post_send", "an RC queue pair", error);
+  if (error != 0) return verbs::failure("ibv_post_send", "RC queue pair", error);
   record.local = log_.append(pieces, count);
   push(record);
   return {};
@@ -187,7 +187,7 @@ Status RcQueue::post(SendRecord record) {
   if (initiator_) request.qp_type.xrc.remote_srqn = record.dct;
   ibv_send_wr* bad = nullptr;
   const int error = ibv_post_send(qp_.get(), &request, &bad);
-  if (error != 0) return verbs::failure("ibv_post_send", "an RC queue pair", error);
+  if (error != 0) return verbs::failure("ibv_post_send", "RC queue pair", error);
   push(record);
   return {};
 }
@@ -199,7 +199,7 @@ Status RcQueue::post_receive(std::uint64_t wr_id, ibv_sge piece) {
   request.num_sge = 1;
   ibv_recv_wr* bad = nullptr;
   const int error = ibv_post_recv(qp_.get(), &request, &bad);
-  if (error != 0) return verbs::failure("ibv_post_recv", "an RC queue pair", error);
+  if (error != 0) return verbs::failure("ibv_post_recv", "RC queue pair", error);
   return {};
 }
 

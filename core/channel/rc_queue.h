@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// RcQueue: the RC queue pair of one pair of endpoints, which serves both directions, or the XRC
-// initiator of this process for a node, which sends to all processes there (IBTA vol. 1, annex
-// A14).
+// RcQueue: the RC queue pair of one pair of endpoints, for both directions, or this process's XRC
+// initiator for a node, which sends to all processes there (IBTA vol. 1, annex A14).
 //
-// Small ring writes go inline and unsignalled, and are kept until known to be done: when the queue
-// pair fails they are sent again elsewhere. Larger ones go from a registered buffer. A queue that
-// no direction uses any more is RESET and may be connected again, to any peer (the pool of
-// AQPS 3.4). Messages that come over it take receives of the shared queue, or of its own where it
-// was made with such; RESET empties that. One thread.
+// Small ring writes are inline and unsignalled, and are kept until known to be complete: when the
+// queue pair fails, they are sent again elsewhere. Larger ones use a registered buffer. An unused
+// queue pair is RESET and can be connected to any peer (the pool of AQPS 3.4). Messages over it
+// consume receives of the shared receive queue, or of a private one if it was created with one;
+// RESET empties that. One thread.
 #pragma once
 
 #include "core/channel/connection_end.h"

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Rings: the receive side (memory that one peer writes) and the send side (where to write) of an
-// RDMA channel (AQPS 3.1: s entries, detected by polling memory).
+// Rings of an RDMA channel: the receive side (memory that one peer writes) and the send side (where
+// to write) (AQPS 3.1: s entries, detected by polling memory).
 //
-// Messages lie right-aligned in their entry, header last, its last byte `lap` last of all. Where
-// data lands in order the lap found means the message is whole. Where it may not, the ring is
-// checked: the lap only says that something has come, and a checksum over all bytes that all has
-// (docs/decisions/007). Entries are handed back (credits) in order; one that holds an unexpected
-// message may stay in use while later ones are read.
+// A message is right-aligned in its entry, with the header last; its last byte is `lap`, the phase.
+// If data are placed in order, the phase proves that the message is complete. Otherwise the ring is
+// checked: the phase only shows that something arrived, and a checksum over all bytes proves
+// completeness (docs/decisions/007). Entries are returned (credits) in order; an entry with an
+// unexpected message may stay in use while later ones are read.
 #pragma once
 
 #include <atomic>
@@ -45,7 +45,8 @@ class RingReceiver {
     RingReceiver ring;
     ring.reservation_ = Reservation::take(account, MemoryKind::rings,
                                           std::uint64_t{entries} * entry_size, spare, entries);
-    if (!ring.reservation_) return Status{Code::over_budget, "a ring"};
+    if (!ring.reservation_)
+      return Status{Code::over_budget, "no memory within the budget for a ring"};
     auto memory = verbs::RegisteredMemory::create(device, std::size_t{entries} * entry_size,
                                                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
     if (!memory) return memory.status();

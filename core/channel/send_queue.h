@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// SendQueue: the send side of one queue pair with a record of every work request in flight.
+// SendQueue: the send side of one queue pair, with a record of every work request in flight.
 //
-// Records complete in posting order, so most work requests need no completion of their own: the
-// entry of a signalled one retires all before it. After an error the records say what was not done,
-// and a DC initiator, which serves many peers, posts those of the living again (recover()).
+// Records complete in posting order, so most work requests are unsignalled: the completion of a
+// signalled one retires all before it. After an error the records show which requests did not
+// complete; a DC initiator, which serves many peers, reposts those of live peers (recover()).
 //
-// Owner: the endpoint; one thread. A wr_id is queue (24 bits) | epoch (8) | position (32); entries
-// of an earlier epoch are stale and ignored.
+// Owner: the endpoint; one thread. A wr_id is queue (24 bits) | epoch (8) | position (32);
+// completions of an earlier epoch are stale and ignored.
 #pragma once
 
 #include <infiniband/mlx5dv.h>

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// SentLog: the bytes of inline messages that a queue pair has not been seen to deliver.
+// SentLog: the bytes of inline messages whose delivery a queue pair has not confirmed.
 //
-// The adapter takes the bytes of such a message with its request, so nobody else has them; when the
-// queue pair fails they are sent again from here (connection/recovery.cpp). First in, first out, in
-// one block that doubles as it fills, each byte of it in the budget (send buffers); where the
-// budget has no room messages travel from send buffers instead. Owner: its queue pair, then the
-// recovery; one thread.
+// The adapter copies the bytes of such a message with its request, so there is no other copy; when
+// the queue pair fails they are sent again from here (connection/recovery.cpp). A FIFO in one block
+// that doubles as it fills, accounted as send buffers; if the budget has no room, messages use send
+// buffers instead. Owner: its queue pair, then the recovery; one thread.
 #pragma once
 
 #include <infiniband/verbs.h>

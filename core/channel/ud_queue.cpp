@@ -13,22 +13,22 @@ Status UdQueue::create(const verbs::Device& device, ibv_cq* send_cq, ibv_cq* rec
   attr.cap.max_send_sge = 1;
   attr.qp_type = IBV_QPT_UD;
   qp_.reset(ibv_create_qp(device.pd(), &attr));
-  if (!qp_) return verbs::failure("ibv_create_qp", "a UD queue pair", errno);
+  if (!qp_) return verbs::failure("ibv_create_qp", "UD queue pair", errno);
   ibv_qp_attr qp{};
   qp.qp_state = IBV_QPS_INIT;
   qp.port_num = device.port_number();
   qp.qkey = datagram_key(endpoint);
   int error =
       ibv_modify_qp(qp_.get(), &qp, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
-  if (error != 0) return verbs::failure("ibv_modify_qp to INIT", "a UD queue pair", error);
+  if (error != 0) return verbs::failure("ibv_modify_qp to INIT", "UD queue pair", error);
   qp = {};
   qp.qp_state = IBV_QPS_RTR;
   error = ibv_modify_qp(qp_.get(), &qp, IBV_QP_STATE);
-  if (error != 0) return verbs::failure("ibv_modify_qp to RTR", "a UD queue pair", error);
+  if (error != 0) return verbs::failure("ibv_modify_qp to RTR", "UD queue pair", error);
   qp = {};
   qp.qp_state = IBV_QPS_RTS;
   error = ibv_modify_qp(qp_.get(), &qp, IBV_QP_STATE | IBV_QP_SQ_PSN);
-  if (error != 0) return verbs::failure("ibv_modify_qp to RTS", "a UD queue pair", error);
+  if (error != 0) return verbs::failure("ibv_modify_qp to RTS", "UD queue pair", error);
   return {};
 }
 
@@ -38,7 +38,7 @@ Status UdQueue::recover() {
   attr.qp_state = IBV_QPS_RTS;
   attr.cur_qp_state = IBV_QPS_SQE;
   const int error = ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE | IBV_QP_CUR_STATE);
-  if (error != 0) return verbs::failure("ibv_modify_qp from SQE", "a UD queue pair", error);
+  if (error != 0) return verbs::failure("ibv_modify_qp from SQE", "UD queue pair", error);
   return {};
 }
 
@@ -58,7 +58,7 @@ Status UdQueue::post(SendRecord record) {
   request.wr.ud.remote_qkey = datagram_key(record.dc_key);
   ibv_send_wr* bad = nullptr;
   const int error = ibv_post_send(qp_.get(), &request, &bad);
-  if (error != 0) return verbs::failure("ibv_post_send", "a UD queue pair", error);
+  if (error != 0) return verbs::failure("ibv_post_send", "UD queue pair", error);
   push(record);
   return {};
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// UdQueue: an unreliable-datagram queue pair; it sends to any other and receives into a shared
+// UdQueue: an unreliable-datagram queue pair; it sends to any other one and receives into a shared
 // receive queue (ibv_create_qp(3), IBV_QPT_UD).
 //
-// A datagram is at most one MTU, may be lost, may come twice and out of order; what makes a stream
-// of them is in core/protocol/reliable.h. A queue pair takes datagrams that know its key only; ours
-// is made of the endpoint's id, so that those of an earlier endpoint of that number are dropped.
+// A datagram has at most one MTU and may be lost, duplicated or reordered; core/protocol/reliable.h
+// makes a stream of them. A queue pair accepts only datagrams with its Q_Key, which is derived from
+// the endpoint's id, so that datagrams for an earlier endpoint with the same number are dropped.
 // One thread.
 #pragma once
 

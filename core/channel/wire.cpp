@@ -12,38 +12,38 @@ std::string_view explain(Refusal refusal) noexcept {
     case Refusal::none:
       return "accepted";
     case Refusal::budget:
-      return "its memory budget";
+      return "no room in its memory budget";
     case Refusal::limit:
-      return "its limit of active RC queue pairs";
+      return "its limit of active RC queue pairs is reached";
     case Refusal::busy:
-      return "it is closing";
+      return "it is shutting down";
     case Refusal::device:
-      return "its adapter has no such channel";
+      return "its adapter does not support this channel";
     case Refusal::leaving:
-      return "it tears the connection down";
+      return "it is disconnecting";
     case Refusal::broken:
       return "its connection to this node failed";
     case Refusal::other:
-      return "the pair has, or makes, a connection of the other kind";
+      return "the pair has, or is setting up, a connection of the other kind";
     case Refusal::late:
-      return "it has waited too long for an answer";
+      return "its request timed out";
   }
-  return "an unknown reason";
+  return "unknown reason";
 }
 
 Status check_header(const Header& header) {
   if (header.type < Type::eager || header.type > Type::control) {
     return {Code::invalid,
-            fmt::format("message: type {} is unknown", static_cast<unsigned>(header.type))};
+            fmt::format("message: unknown type {}", static_cast<unsigned>(header.type))};
   }
   constexpr unsigned known =
       kTagged | kRemoteData | kIntroduced | kAcknowledge | kLastCredit | kOwnCredits | kUncredited;
   if ((header.flags & ~known) != 0) {
-    return {Code::invalid, fmt::format("message: flags {:#x} are unknown", header.flags)};
+    return {Code::invalid, fmt::format("message: unknown flags {:#x}", header.flags)};
   }
   if ((header.flags & kAcknowledge) != 0 &&
       (header.type != Type::eager || header.length < kOperationBytes)) {
-    return {Code::invalid, "message: it asks for an acknowledgement without naming its operation"};
+    return {Code::invalid, "message: acknowledgement requested without an operation"};
   }
   return {};
 }
@@ -60,7 +60,7 @@ std::uint64_t message_bytes(const Header& header, const std::byte* payload) noex
 
 Status parse_data(const std::byte* bytes, std::size_t length, Parsed* parsed) {
   if (length < sizeof(Header)) {
-    return {Code::invalid, fmt::format("message: {} bytes are less than a header", length)};
+    return {Code::invalid, fmt::format("message: {} bytes are shorter than a header", length)};
   }
   std::memcpy(&parsed->header, bytes, sizeof(Header));
   if (Status status = check_header(parsed->header); !status.ok()) return status;
@@ -68,7 +68,7 @@ Status parse_data(const std::byte* bytes, std::size_t length, Parsed* parsed) {
   parsed->introduction = nullptr;
   if ((parsed->header.flags & kIntroduced) != 0) {
     if (length < at + sizeof(Introduction)) {
-      return {Code::invalid, "message: its introduction is cut short"};
+      return {Code::invalid, "message: truncated wire-up request"};
     }
     parsed->introduction = reinterpret_cast<const Introduction*>(bytes + at);
     at += sizeof(Introduction);
@@ -83,7 +83,7 @@ Status parse_data(const std::byte* bytes, std::size_t length, Parsed* parsed) {
 
 Status parse_datagram(const std::byte* bytes, std::size_t length, Datagram* datagram) {
   if (length < sizeof(Datagram)) {
-    return {Code::invalid, fmt::format("datagram: {} bytes are less than its header", length)};
+    return {Code::invalid, fmt::format("datagram: {} bytes are shorter than the header", length)};
   }
   std::memcpy(datagram, bytes, sizeof *datagram);
   const std::size_t body = length - sizeof(Datagram);
@@ -102,11 +102,11 @@ Status parse_datagram(const std::byte* bytes, std::size_t length, Datagram* data
       break;
     default:
       return {Code::invalid,
-              fmt::format("datagram: kind {} is unknown", static_cast<unsigned>(datagram->kind))};
+              fmt::format("datagram: unknown kind {}", static_cast<unsigned>(datagram->kind))};
   }
   if (body != expected) {
-    return {Code::invalid, fmt::format("datagram: {} bytes follow, {} belong to kind {}", body,
-                                       expected, static_cast<unsigned>(datagram->kind))};
+    return {Code::invalid, fmt::format("datagram: {} bytes of payload, {} expected for kind {}",
+                                       body, expected, static_cast<unsigned>(datagram->kind))};
   }
   return {};
 }
@@ -121,7 +121,7 @@ Status parse_control(const std::byte* bytes, std::size_t length, ControlMessage*
   const std::size_t more = has_detail(message->type) ? sizeof(Detail) : 0;
   if (length != sizeof(ControlMessage) + more) {
     return {Code::invalid,
-            fmt::format("control message: {} bytes, {} belong to type {}", length,
+            fmt::format("control message: {} bytes, {} expected for type {}", length,
                         sizeof(ControlMessage) + more, static_cast<unsigned>(message->type))};
   }
   switch (message->type) {
@@ -151,7 +151,7 @@ Status parse_control(const std::byte* bytes, std::size_t length, ControlMessage*
       return {};
     case Control::leave:
       if (message->qp_number != 0) return {};
-      return {Code::invalid, "leave: queue pair 0 is none"};
+      return {Code::invalid, "disconnect: invalid queue pair number 0"};
     case Control::cts:
     case Control::offer:
       std::memcpy(detail, bytes + sizeof *message, sizeof *detail);
@@ -164,29 +164,29 @@ Status parse_control(const std::byte* bytes, std::size_t length, ControlMessage*
           message->ring_entries <= kMostQueuePairs && message->qp_number <= kMostQueuePairs) {
         return {};
       }
-      return {
-          Code::invalid,
-          fmt::format("hint: shares {} and {} of {}, {} queue pairs, {} processes: out of range",
-                      message->credits, message->ring_credits, kWhole, message->ring_entries,
-                      message->qp_number)};
+      return {Code::invalid,
+              fmt::format(
+                  "feedback: shares {} and {} of {}, {} queue pairs, {} processes: out of range",
+                  message->credits, message->ring_credits, kWhole, message->ring_entries,
+                  message->qp_number)};
   }
   return {Code::invalid,
-          fmt::format("control message: type {} is unknown", static_cast<unsigned>(message->type))};
+          fmt::format("control message: unknown type {}", static_cast<unsigned>(message->type))};
 }
 
 Status parse_rts(const std::byte* payload, std::size_t length, Rts* rts) {
-  if (length < kRtsBase) return {Code::invalid, "RTS: shorter than its fixed part"};
+  if (length < kRtsBase) return {Code::invalid, "RTS: truncated"};
   std::memcpy(static_cast<void*>(rts), payload, kRtsBase);
   if (rts->segments > kMaxSegments) {
     return {Code::invalid,
             fmt::format("RTS: {} segments, at most {}", rts->segments, kMaxSegments)};
   }
   if (rts->instead > 1) {
-    return {Code::invalid, fmt::format("RTS: `instead` is {}, at most 1", rts->instead)};
+    return {Code::invalid, fmt::format("RTS: fallback flag is {}, at most 1", rts->instead)};
   }
   const std::size_t segments = rts->segments * sizeof(RtsSegment);
   if (length != kRtsBase + segments + rts->instead * sizeof rts->offer) {
-    return {Code::invalid, "RTS: length and number of segments do not agree"};
+    return {Code::invalid, "RTS: length and number of segments do not match"};
   }
   std::memcpy(static_cast<void*>(rts->segment), payload + kRtsBase, segments);
   if (rts->instead != 0) {
@@ -195,11 +195,12 @@ Status parse_rts(const std::byte* payload, std::size_t length, Rts* rts) {
   std::uint64_t sum = 0;
   for (std::uint32_t i = 0; i < rts->segments; ++i) {
     if (rts->segment[i].length > rts->total - sum) {
-      return {Code::invalid, "RTS: its segments are longer than the message"};
+      return {Code::invalid, "RTS: segments are longer than the message"};
     }
     sum += rts->segment[i].length;
   }
-  if (sum != rts->total) return {Code::invalid, "RTS: its segments do not add up to the message"};
+  if (sum != rts->total)
+    return {Code::invalid, "RTS: segment lengths do not add up to the message length"};
   return {};
 }
 
@@ -214,7 +215,8 @@ std::size_t write_rts(const Rts& rts, std::byte* to) noexcept {
 
 Status parse_landed(const std::byte* payload, std::size_t length, Landed* landed) {
   if (length != sizeof(Landed)) {
-    return {Code::invalid, fmt::format("landed: {} bytes, {} expected", length, sizeof(Landed))};
+    return {Code::invalid,
+            fmt::format("put completion: {} bytes, {} expected", length, sizeof(Landed))};
   }
   std::memcpy(landed, payload, sizeof *landed);
   return {};
@@ -222,7 +224,7 @@ Status parse_landed(const std::byte* payload, std::size_t length, Landed* landed
 
 Status parse_atomic(const std::byte* payload, std::size_t length, Atomic* atomic) {
   if (length < sizeof(Atomic)) {
-    return {Code::invalid, fmt::format("atomic: {} bytes are less than its fixed part", length)};
+    return {Code::invalid, fmt::format("atomic: {} bytes are shorter than the fixed part", length)};
   }
   std::memcpy(atomic, payload, sizeof *atomic);
   if (Status status = check_request(atomic->form, atomic->op, atomic->type, atomic->count);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The layouts that travel: message headers, establishment and credit messages. Little-endian, fixed
-// sizes. Everything here comes from another process: each parse checks lengths and ranges and says
-// which field is wrong.
+// Wire formats: message headers, establishment and credit messages. Little-endian, fixed sizes. All
+// of this arrives from another process: each parser checks lengths and ranges and names the wrong
+// field.
 //
 // Data stream: every message of one direction (source -> destination) carries a sequence number, on
-// whatever channel it travels, and is delivered in that order; so a hand-over between channels
-// cannot reorder (AQPS 3.3, J4 and J5). On DC-sendrecv the header precedes the payload. In a ring
-// entry the message is right-aligned and the header ends it: its last byte is `lap`. Where data
-// lands in order, last byte last, one poll of the entry's last byte finds a complete message;
-// elsewhere the header carries a checksum too (docs/decisions/007).
+// any channel, and is delivered in that order; so a change of channel cannot reorder (AQPS 3.3, J4
+// and J5). On DC-sendrecv the header precedes the payload. In a ring entry the message is
+// right-aligned and the header ends it: its last byte is `lap`, the phase. If data are placed in
+// order, one poll of the entry's last byte finds a complete message; otherwise the header also
+// carries a checksum (docs/decisions/007).
 #pragma once
 
 #include <cstdint>

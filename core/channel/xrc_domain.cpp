@@ -13,8 +13,7 @@ namespace turnout {
 
 Result<std::unique_ptr<XrcDomain>> XrcDomain::open(const verbs::Device& device, ibv_cq* cq) {
   if ((device.attributes().device_cap_flags & IBV_DEVICE_XRC) == 0) {
-    return Status{Code::unsupported,
-                  fmt::format("{} has no extended reliable connections (XRC)", device.name())};
+    return Status{Code::unsupported, fmt::format("{} does not support XRC", device.name())};
   }
   const std::string path = fmt::format("{}/turnout-xrc-{}", runtime_folder(), ::geteuid());
   auto folder = open_private(path, true);
@@ -39,9 +38,9 @@ Result<std::unique_ptr<XrcDomain>> XrcDomain::open(const verbs::Device& device, 
   queue.xrcd = domain->domain_.get();
   queue.cq = cq;
   domain->srq_.reset(ibv_create_srq_ex(device.context(), &queue));
-  if (!domain->srq_) return verbs::failure("ibv_create_srq_ex", "an XRC receive queue", errno);
+  if (!domain->srq_) return verbs::failure("ibv_create_srq_ex", "XRC receive queue", errno);
   if (const int error = ibv_get_srq_num(domain->srq_.get(), &domain->srq_number_); error != 0) {
-    return verbs::failure("ibv_get_srq_num", "an XRC receive queue", error);
+    return verbs::failure("ibv_get_srq_num", "XRC receive queue", error);
   }
   return domain;
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// XrcDomain: what this process shares with the others of its node so that one connection of a
-// sender reaches all of them (ibv_open_xrcd(3), ibv_create_srq_ex(3); IBTA vol. 1, annex A14).
+// XrcDomain: what the processes of a node share so that one connection of a sender reaches all of
+// them (ibv_open_xrcd(3), ibv_create_srq_ex(3); IBTA vol. 1, annex A14).
 //
-// The domain is named by a file that all processes of one user on a node open: a folder of the
-// user's in XDG_RUNTIME_DIR or /tmp, a file per adapter. The receive queue is this process's name
-// in it: senders give its number with every request, and the adapter checks their keys against its
-// owner's protection domain. No receive is ever posted to it: what comes are RDMA writes.
+// A file that all processes of one user on a node open names the domain: a user's folder in
+// XDG_RUNTIME_DIR or /tmp, one file per adapter. The receive queue identifies this process in the
+// domain: senders pass its number with every request, and the adapter checks their keys against the
+// protection domain of its owner. No receive is posted to it, because only RDMA writes arrive.
 //
-// Owns both; goes after all targets of the domain. One thread.
+// Owns both; must outlive all targets of the domain. One thread.
 #pragma once
 
 #include <cstdint>

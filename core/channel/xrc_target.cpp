@@ -10,7 +10,7 @@
 
 namespace turnout {
 namespace {
-constexpr const char* kName = "an XRC target";
+constexpr const char* kName = "XRC target";
 }
 
 Status XrcTarget::make(const verbs::Device& device, const XrcDomain& domain,
@@ -56,7 +56,10 @@ Status XrcTarget::open(const verbs::Device& device, const XrcDomain& domain, std
   attr.qp_type = IBV_QPT_XRC_RECV;
   qp_.reset(ibv_open_qp(device.context(), &attr));
   if (!qp_) {
-    return {Code::again, fmt::format("target {} is gone: {}", number, std::strerror(errno)), errno};
+    return {Code::again,
+            fmt::format("opening the XRC target failed: queue pair {} no longer exists: {}", number,
+                        std::strerror(errno)),
+            errno};
   }
   // Numbers are given anew.
   ibv_qp_attr is{};
@@ -70,7 +73,10 @@ Status XrcTarget::open(const verbs::Device& device, const XrcDomain& domain, std
       (path.is_global == 0 || std::memcmp(is.ah_attr.grh.dgid.raw, path.grh.dgid.raw, 16) == 0);
   if (ready && same) return {};
   qp_.reset();
-  return {Code::again, fmt::format("target {} is another's by now, or failed", number)};
+  return {
+      Code::again,
+      fmt::format("opening the XRC target failed: queue pair {} failed, or its number was reused",
+                  number)};
 }
 
 Status XrcTarget::fail() {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// XrcTarget: this process's handle of the XRC queue pair that one remote process's initiator is
-// connected with (ibv_create_qp_ex(3), ibv_open_qp(3)).
+// XrcTarget: this process's handle of the XRC queue pair that is connected to the initiator of one
+// remote process (ibv_create_qp_ex(3), ibv_open_qp(3)).
 //
-// The first process of a node that a sender asks makes it, the others open it; the adapter counts
-// the handles, and it goes with the last. All writes of that sender to the node's processes come
-// over it, so whoever puts it into the error state does so for all. One thread at a time.
+// The first process of a node that a sender contacts creates it, the others open it. The adapter
+// counts the handles and destroys it with the last. All writes of that sender to the node's
+// processes use it, so a process that moves it to the error state affects all of them. One thread
+// at a time.
 #pragma once
 
 #include <array>

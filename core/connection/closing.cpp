@@ -39,7 +39,7 @@ void EndpointCore::abandon_user_buffers() {
       dropped = dropped || (operation->copy == nullptr && operation->pieces.total > 0);
       if (dropped) {
         peer->backlog.remove(operation);
-        end_send(*operation, Status{Code::canceled, "the endpoint closes"});
+        end_send(*operation, Status{Code::canceled, "the endpoint is closing"});
       }
       operation = next;
     }
@@ -51,7 +51,7 @@ void EndpointCore::abandon_user_buffers() {
   end_pulls(nullptr);
   for (Transfer* transfer = active_transfers_.first(); transfer != nullptr;) {
     Transfer* const next = transfer->next;
-    transfer->status = Status{Code::canceled, "the endpoint closes"};
+    transfer->status = Status{Code::canceled, "the endpoint is closing"};
     pump(*transfer);
     transfer = next;
   }
@@ -81,7 +81,8 @@ void EndpointCore::flush(MessageQueue& queue) {
   record.ah = address_handle(address_, &status);
   record.dc_key = address_.id;
   if (record.ah != nullptr) status = queue.post(record);
-  if (!status.ok()) TURNOUT_LOG(connection, warn, "close: {}", status.text());
+  if (!status.ok())
+    TURNOUT_LOG(connection, warn, "flushing at close failed: {}; closing continues", status.text());
 }
 
 // Somebody who receives still, and has not got all that is for it; null: everybody has.
@@ -160,7 +161,7 @@ void EndpointCore::pass_the_gone(MessageQueue& queue) {
   }
   for (const SendRecord& record : of_gone) {  // whose ends may post to this queue pair
     if (record.kind == SendRecord::Kind::transfer) {
-      on_transfer_done(*record.transfer, Status{Code::canceled, "the endpoint closes"});
+      on_transfer_done(*record.transfer, Status{Code::canceled, "the endpoint is closing"});
     } else {
       retire(record);
     }
@@ -186,10 +187,10 @@ bool EndpointCore::close() {
       const bool own = peer->address.pid == address_.pid && peer->address.gid == address_.gid;
       if (still >= close_word_ || (own && still >= kOwnProcess)) {
         TURNOUT_LOG(connection, warn,
-                    "close waits for {}: it has not taken what was sent to it for {} s; {}",
+                    "close is waiting for {}: no progress on data sent to it for {} s; {}",
                     peer->address.to_string(), still / 1'000'000'000,
-                    own ? "they are dropped, since that endpoint is of this process"
-                        : "it ends when that process receives them, or exits");
+                    own ? "the data are dropped, because that endpoint belongs to this process"
+                        : "close completes when that process receives the data or exits");
         close_word_ *= 2;
       }
       if (!own || still < kOwnProcess) return false;
@@ -213,7 +214,7 @@ bool EndpointCore::close() {
       }
     }
     if (now < close_deadline_) return false;
-    TURNOUT_LOG(connection, debug, "close did not reach {} with its goodbye",
+    TURNOUT_LOG(connection, debug, "close timed out: {} did not acknowledge the shutdown",
                 peer->address.to_string());
   }
   for (Peer* const other : links_) {

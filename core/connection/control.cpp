@@ -44,19 +44,19 @@ Status EndpointCore::check_peer(const Address& address) {
   const auto service = [](bool datagrams) { return datagrams ? "UD" : "DC"; };
   if (device_->is_virtual() && !device_->is_simulated() && address.gid != address_.gid) {
     status = {Code::unsupported,
-              fmt::format("{} is in another fabric of virtual adapters: set TURNOUT_FABRIC to one "
-                          "name for the whole job, and run it on one host as one user",
+              fmt::format("{} is on another virtual fabric; set TURNOUT_FABRIC to the same name "
+                          "for the whole job, and run it on one host as one user",
                           address.to_string())};
   } else if (address.datagrams() != over_datagrams()) {
     status = {
         Code::unsupported,
-        fmt::format("{} starts on {}, this process on {}: set TURNOUT_START_CHANNEL=ud for "
-                    "the whole job",
+        fmt::format("the default transport of {} is {}, but that of this process is {}; set "
+                    "TURNOUT_DEFAULT_TRANSPORT=ud for the whole job",
                     address.to_string(), service(address.datagrams()), service(over_datagrams()))};
   }
   if (!status.ok() && refused_ != address.id) {
     refused_ = address.id;  // programs try again and again
-    TURNOUT_LOG(connection, error, "no connection: {}", status.text());
+    TURNOUT_LOG(connection, error, "connecting failed: {}", status.text());
   }
   return status;
 }
@@ -228,12 +228,13 @@ void EndpointCore::on_control(std::uint32_t buffer, std::uint32_t length) {
   Status status =
       wire::parse_control(control_receive_pool_.data(buffer), length, &message, &detail);
   if (!status.ok()) {
-    TURNOUT_LOG(connection, error, "dropped: {}", status.text());
+    TURNOUT_LOG(connection, error, "receiving a control message failed: {}; it was dropped",
+                status.text());
     return;
   }
   Peer* const peer = find_sender(message.index, message.sender);
   if (peer == nullptr || peer->lost) {
-    TURNOUT_LOG(connection, debug, "a control message of {:016x} is dropped", message.sender);
+    TURNOUT_LOG(connection, debug, "dropped a control message of {:016x}", message.sender);
     return;
   }
   peer->heard_since_tick = true;
@@ -361,11 +362,12 @@ void EndpointCore::handle_control(Peer& peer, const wire::ControlMessage& messag
 void EndpointCore::recover(MessageQueue& queue, const ibv_wc& wc) {
   const std::vector<SendRecord> records = queue.take_all();
   if (Status status = queue.recover(); !status.ok()) {
-    TURNOUT_LOG(channel, error, "a queue pair cannot be recovered: {}", status.text());
+    TURNOUT_LOG(channel, error, "recovering a queue pair failed: {}", status.text());
   }
   const bool flushed = wc.status == IBV_WC_WR_FLUSH_ERR;
   if (flushed) {
-    TURNOUT_LOG(channel, warn, "a queue pair failed without a reason; posting its work again");
+    TURNOUT_LOG(channel, warn,
+                "queue pair failed: flushed without an error; reposting its work requests");
   }
   const SendRecord* const failed = flushed || records.empty() ? nullptr : records.data();
   const bool refused =
@@ -401,7 +403,7 @@ void EndpointCore::recover(MessageQueue& queue, const ibv_wc& wc) {
   } else if (failed != nullptr) {
     Peer& peer = *peers_[gone];
     lose_peer(peer, Status{Code::peer_lost,
-                           fmt::format("{} does not answer: {}", peer.address.to_string(),
+                           fmt::format("{} is not responding: {}", peer.address.to_string(),
                                        ibv_wc_status_str(wc.status)),
                            EHOSTDOWN});
     end_of_lost(*failed);
@@ -424,9 +426,9 @@ void EndpointCore::lose_peer(Peer& peer, const Status& why) {
   peer.loss =
       Status{Code::peer_lost, why.text(), why.sys_errno() != 0 ? why.sys_errno() : EHOSTDOWN};
   if (peer.said_bye || closing_) {
-    TURNOUT_LOG(connection, debug, "{}", why.text());
+    TURNOUT_LOG(connection, debug, "peer lost: {}", why.text());
   } else {
-    TURNOUT_LOG(connection, error, "{}; its operations end with errors, other peers go on",
+    TURNOUT_LOG(connection, error, "peer lost: {}; its operations fail, other peers are unaffected",
                 why.text());
   }
   if (peer.decision != 0) decided(peer, "peer lost");
@@ -563,9 +565,9 @@ void EndpointCore::keep_alive(Nanoseconds now) {
     look_after_held_back(peer, awaited_from_any, now);
     if (peer.lost) continue;
     if (peer.said_bye && has_last_message(peer) && has_last_control(peer)) {
-      lose_peer(peer, Status{Code::peer_lost,
-                             fmt::format("{} has closed its endpoint", peer.address.to_string()),
-                             ESHUTDOWN});
+      lose_peer(peer,
+                Status{Code::peer_lost,
+                       fmt::format("{} closed its endpoint", peer.address.to_string()), ESHUTDOWN});
       continue;
     }
     const bool expected = peer.directed_receives > 0 || peer.awaiting_fin > 0 || peer.pieces > 0 ||

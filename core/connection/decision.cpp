@@ -40,7 +40,8 @@ bool EndpointCore::keep_counts(Nanoseconds now) {
     }
     auto made = selection::make_statistics(options);
     if (!made) {
-      TURNOUT_LOG(selection, error, "no statistics, so no choice: {}", made.status().text());
+      TURNOUT_LOG(selection, error, "creating the statistics failed: {}; channel selection is off",
+                  made.status().text());
       return false;
     }
     statistics_ = std::move(made).value();
@@ -54,7 +55,8 @@ bool EndpointCore::keep_counts(Nanoseconds now) {
     return false;
   }
   if (Status status = statistics_->begin_interval(interval); !status.ok()) {
-    TURNOUT_LOG(selection, error, "an interval is left out: {}", status.text());
+    TURNOUT_LOG(selection, error, "counting messages failed: {}; the interval is skipped",
+                status.text());
     account_.release(MemoryKind::decisions, meanwhile);
     return false;
   }
@@ -240,7 +242,7 @@ void EndpointCore::change_channel(Peer& peer, ChannelKind to, ChannelKind otherw
     decision.from = peer.receive_kind;
     decision.to = to;
     decision.reason = reason;
-    decision.outcome = "under way";
+    decision.outcome = "in progress";
     decisions_.push_back(std::move(decision));
     peer.decision = decisions_dropped_ + decisions_.size();
   }
@@ -261,7 +263,7 @@ void EndpointCore::request_failed(Peer& peer, const Status& status) {
                        peer.receive_kind == base_;
   if (settles && request_channel(peer, instead, instead).ok()) return;
   peer.reason = status.code() == Code::over_budget
-                    ? fmt::format("left on {}: own memory budget",
+                    ? fmt::format("left on {}: no room in this process's memory budget",
                                   messages_over_rc(peer.receive_kind) ? name(peer.receive_kind)
                                   : over_datagrams()                  ? "UD"
                                                                       : "DC")
@@ -289,8 +291,8 @@ void EndpointCore::done(Peer& peer) {
 }
 
 void EndpointCore::decided(Peer& peer, const std::string& outcome) {
-  TURNOUT_LOG(connection, info, "{}: {} now, {}", peer.address.to_string(), name(peer.receive_kind),
-              outcome);
+  TURNOUT_LOG(connection, info, "{}: now on {}, {}", peer.address.to_string(),
+              name(peer.receive_kind), outcome);
   if (peer.decision > decisions_dropped_) {
     decisions_[peer.decision - 1 - decisions_dropped_].outcome = outcome;
   }

@@ -44,7 +44,7 @@ Status EndpointCore::request_channel(Peer& peer, ChannelKind to, ChannelKind oth
   peer.wanted = to;
   peer.otherwise = otherwise;
   if (peer.remote_index == wire::kUnknownIndex) {
-    return {Code::again, "the peer does not know this process yet"};
+    return {Code::again, "wire-up with the peer is not complete"};
   }
   if (!peer.ring && over_ring(to)) {
     auto ring =
@@ -76,7 +76,7 @@ void EndpointCore::send_request(Peer& peer) {
   if (closing_) {
     peer.receive_state = ReceiveState::steady;
     drop_new_ring(peer);
-    decided(peer, "not done: the endpoint closes");
+    decided(peer, "not done: the endpoint is closing");
     drop_rc_if_unused(peer);
     return;
   }
@@ -84,8 +84,8 @@ void EndpointCore::send_request(Peer& peer) {
       !placement_.rc_in_order().value_or(true)) {
     peer.receive_state = ReceiveState::steady;
     request_failed(peer, Status{Code::unsupported,
-                                "left on DC-RDMA: the adapter places what comes over RC in any "
-                                "order, and the ring there has no checksums"});
+                                "left on DC-RDMA: the adapter places RC data in any order, and the "
+                                "ring has no checksums"});
     return;
   }
   const bool own = has_own_ && over_rc(peer.wanted) && !over_rc(peer.receive_kind);
@@ -249,8 +249,8 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
   const bool bad_number = over_connection(to) && number_of(message.qp_number) == 0;
   if (bad_kind || bad_ring || bad_receives || bad_number) {
     TURNOUT_LOG(connection, error,
-                "{}: request of channel {} with {} entries of {} bytes, queue pair {} and {} "
-                "receives of its own",
+                "rejected an invalid channel request: {}: channel {}, {} ring entries of {} bytes, "
+                "queue pair {}, {} private receives",
                 peer.address.to_string(), message.kind, message.ring_entries, entry_size,
                 number_of(message.qp_number), message.credits);
     refuse(peer, message.request, wire::Refusal::device);
@@ -323,7 +323,8 @@ void EndpointCore::take_request(Peer& peer, std::uint32_t end) {
 wire::Refusal EndpointCore::refusal_of(const Peer& peer, const Status& status) {
   if (status.code() == Code::over_budget) return wire::Refusal::budget;
   if (status.code() == Code::again) return wire::Refusal::limit;
-  TURNOUT_LOG(connection, warn, "{}: {}", peer.address.to_string(), status.text());
+  TURNOUT_LOG(connection, warn, "RC connection failed: {}: {}; the peer's request is refused",
+              peer.address.to_string(), status.text());
   return wire::Refusal::device;
 }
 
@@ -361,7 +362,7 @@ void EndpointCore::send_accept(Peer& peer) {
 void EndpointCore::on_accept(Peer& peer, const wire::ControlMessage& message) {
   if (peer.receive_state != ReceiveState::requested || message.request != peer.request ||
       !over_connection(peer.wanted) || number_of(message.qp_number) == 0) {
-    TURNOUT_LOG(connection, warn, "{}: accepts request {} with queue pair {}: it is not open",
+    TURNOUT_LOG(connection, warn, "ignored an unexpected accept: {}: request {}, queue pair {}",
                 peer.address.to_string(), message.request, number_of(message.qp_number));
     return;
   }
@@ -452,7 +453,7 @@ void EndpointCore::on_switched(Peer& peer, const wire::ControlMessage& message) 
     const bool instead = peer.wanted != to;
     switch_receiving(peer, to);
     if (instead) {
-      wait_before_asking(peer, message.refusal, "; it writes the ring over DC");
+      wait_before_asking(peer, message.refusal, "; the peer writes to the ring over DC");
       drop_rc_if_unused(peer);
     } else {
       done(peer);
@@ -497,7 +498,7 @@ void EndpointCore::wait_before_asking(Peer& peer, wire::Refusal why, std::string
   peer.refused_until = clock_.now() + patience * settings_.interval;
   peer.refused_place =
       why == wire::Refusal::leaving || (tears_down() && why == wire::Refusal::limit);
-  peer.reason = fmt::format("{} refused by peer: {}{}",
+  peer.reason = fmt::format("peer refused {}: {}{}",
                             peer.wanted == ChannelKind::rc_rdma ? "RC" : name(peer.wanted),
                             wire::explain(why), instead);
   decided(peer, fmt::format("refused by peer: {}{}", wire::explain(why), instead));

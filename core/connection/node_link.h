@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// NodeLink: this process's XRC connection to a node, over which it writes into rings of all
+// NodeLink: this process's XRC connection to a node, over which it writes into the rings of all
 // processes there (connection/xrc_setup.cpp); and PeerXrc, one peer's part in such connections.
 //
-// Owned by the endpoint, a NodeLink for each node that somebody is written to over it, a PeerXrc
-// for each peer that has a part in one; one thread.
+// Owned by the endpoint: one NodeLink per node in use, one PeerXrc per peer that takes part; one
+// thread.
 #pragma once
 
 #include <array>

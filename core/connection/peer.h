@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Peer: what an endpoint knows of one other endpoint it has heard of or was told to talk to.
+// Peer: the state of one remote endpoint that sent a message or that the caller named.
 //
-// One record per such peer, nothing for others (design.md). Rings, RC queue pair and history hang
-// off it only while they exist. Owned by the endpoint; one thread.
+// One record per such peer, nothing for others (design.md). Ring, RC queue pair and history are
+// allocated only while in use. Owned by the endpoint; one thread.
 #pragma once
 
 #include <cstdint>

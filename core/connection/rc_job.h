@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Jobs beside the program, see core/background.h. RcJob: an RC queue pair, or XRC initiator, being
-// made, connected, failed, reset or destroyed; XrcTargetJob: a handle of an XRC target being made,
-// opened, failed or closed. Each owns what it works on until it comes back. What it reads besides,
-// the device, the domain, the queues and the tuning, outlives it and does not change.
+// Background jobs (core/background.h). RcJob creates, connects, fails, resets or destroys an RC
+// queue pair or XRC initiator; XrcTargetJob creates, opens, fails or closes a handle of an XRC
+// target. A job owns the object it works on until it returns. The device, the domain, the queues
+// and the tuning that it reads outlive it and do not change.
 #pragma once
 
 #include <array>

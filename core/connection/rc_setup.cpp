@@ -55,7 +55,7 @@ Status EndpointCore::want_rc(Peer& peer) {
     return {};
   }
   if (!may_make_rc()) {
-    return {Code::again, "every queue pair of TURNOUT_RC_POOL is in use"};
+    return {Code::again, "RC queue pair limit reached (rc_pool in TURNOUT_TUNING)"};
   }
   if (!reserve_rc()) return {Code::over_budget, "no memory within the budget for a queue pair"};
   auto job = job_of(&peer, nullptr);
@@ -188,7 +188,8 @@ void EndpointCore::end_job(RcJob& job) {
     peer.rc = std::move(job.queue);
   }
   if (!job.status.ok()) {
-    TURNOUT_LOG(connection, warn, "{}: {}", peer.address.to_string(), job.status.text());
+    TURNOUT_LOG(connection, warn, "RC connection failed: {}: {}; the pair continues without it",
+                peer.address.to_string(), job.status.text());
   }
   if (job.fail) {
     on_own_end_dead(peer);

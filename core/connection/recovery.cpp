@@ -47,8 +47,8 @@ constexpr std::uint32_t kMostDoublings = 10;
 // `wc`: what failed; null: the peer said so. Undefined if that is under way.
 void EndpointCore::break_connection(Peer& peer, const ibv_wc* wc) {
   if (peer.lost || peer.recovery) return;
-  const char* const why = wc != nullptr ? ibv_wc_status_str(wc->status) : "its end failed";
-  TURNOUT_LOG(connection, info, "{}: its RC connection failed: {}; what is missing is sent again",
+  const char* const why = wc != nullptr ? ibv_wc_status_str(wc->status) : "reported by the peer";
+  TURNOUT_LOG(connection, info, "RC connection failed: {}: {}; resending lost messages",
               peer.address.to_string(), why);
   ++connections_.failed;
   peer.recovery = std::make_unique<Recovery>();
@@ -187,16 +187,17 @@ void EndpointCore::tell_broken(Peer& peer) {
 void EndpointCore::on_broken(Peer& peer, const wire::ControlMessage& message) {
   if (peer.remote_index == wire::kUnknownIndex) peer.remote_index = message.own_index;
   if (peer.xrc && !peer.xrc->idle()) {
-    lose_peer(peer, Status{Code::invalid, fmt::format("{}: broken: the pair has no connection of "
-                                                      "its own",
-                                                      peer.address.to_string())});
+    lose_peer(peer, Status{Code::invalid,
+                           fmt::format("{}: error message: the pair has no connection of its own",
+                                       peer.address.to_string())});
     return;
   }
   break_connection(peer, nullptr);
   if (peer.lost) return;
   if (std::exchange(peer.recovery->peer_dead, true)) {
-    lose_peer(peer, Status{Code::invalid, fmt::format("{}: broken: said twice of one connection",
-                                                      peer.address.to_string())});
+    lose_peer(peer,
+              Status{Code::invalid, fmt::format("{}: error message: sent twice for one connection",
+                                                peer.address.to_string())});
     return;
   }
   peer.recovery->acknowledged = message.last_sequence + 1;
@@ -216,15 +217,15 @@ void EndpointCore::on_again(Peer& peer, const wire::ControlMessage& message) {
   }
   const char* wrong = nullptr;
   if (recovery == nullptr || !recovery->dead || !recovery->peer_dead || recovery->asked) {
-    wrong = "no connection failed that it could be about";
+    wrong = "no failed connection to recover";
   } else if (before(peer.send_sequence, from)) {
-    wrong = "last_sequence is of a message that was not sent yet";
+    wrong = "last_sequence names a message that was not sent yet";
   } else if (missing > controls) {
-    wrong = "sequence is of control messages that were not sent, or were delivered";
+    wrong = "sequence names control messages that were not sent, or were delivered";
   }
   if (wrong != nullptr) {
-    lose_peer(peer,
-              Status{Code::invalid, fmt::format("{}: again: {}", peer.address.to_string(), wrong)});
+    lose_peer(peer, Status{Code::invalid,
+                           fmt::format("{}: replay request: {}", peer.address.to_string(), wrong)});
     return;
   }
   recovery->asked = true;
@@ -239,13 +240,13 @@ void EndpointCore::on_resumed(Peer& peer, const wire::ControlMessage& message) {
   const auto to = static_cast<ChannelKind>(message.kind);
   const char* wrong = nullptr;
   if (recovery == nullptr || !recovery->told || recovery->heard) {
-    wrong = "no connection failed that it could be about";
+    wrong = "no failed connection to recover";
   } else if (to != base_ && (to != ChannelKind::dc_rdma || !peer.ring)) {
-    wrong = "kind is of a channel that there is not";
+    wrong = "kind names a channel that does not exist";
   }
   if (wrong != nullptr) {
     lose_peer(peer, Status{Code::invalid,
-                           fmt::format("{}: resumed: {}", peer.address.to_string(), wrong)});
+                           fmt::format("{}: resume message: {}", peer.address.to_string(), wrong)});
     return;
   }
   recovery->heard = true;
@@ -441,7 +442,8 @@ void EndpointCore::break_for_test(Peer& peer) {
   }
   peer.since_failure = 0;
   if (Status status = queue->fail(); !status.ok()) {
-    TURNOUT_LOG(connection, error, "{}: {}", peer.address.to_string(), status.text());
+    TURNOUT_LOG(connection, error, "breaking a connection for a test failed: {}: {}",
+                peer.address.to_string(), status.text());
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Recovery: what a pair keeps while its failed connection is being made good (recovery.cpp).
+// Recovery: the state of a pair while its failed connection is recovered (recovery.cpp).
 //
-// Hangs off the peer's record from the failure until both directions go on; one thread.
+// Attached to the peer's record from the failure until both directions resume; one thread.
 #pragma once
 
 #include <cstdint>

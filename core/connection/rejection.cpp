@@ -50,20 +50,20 @@ void EndpointCore::on_rejection(Peer& peer, const wire::ControlMessage& message)
   Status why;
   if (message.own_index == wire::kUnknownIndex) {
     why = {Code::peer_lost,
-           fmt::format("{} has no memory for a record of this process; raise "
+           fmt::format("{} rejected this process: it has no memory for a peer record; raise "
                        "TURNOUT_MEMORY_BUDGET={} there",
                        who, message.operation),
            ENOMEM};
   } else if (over_budget) {
-    why = {Code::peer_lost,
-           fmt::format("{} has given up this process, as its messages did not fit there; raise "
-                       "TURNOUT_MEMORY_BUDGET={} there, or receive in the order of sending",
-                       who, message.operation),
-           ENOMEM};
+    why = {
+        Code::peer_lost,
+        fmt::format("{} dropped this process: its messages exceeded the memory budget there; raise "
+                    "TURNOUT_MEMORY_BUDGET={} there, or post receives in the order of the sends",
+                    who, message.operation),
+        ENOMEM};
   } else {
     why = {Code::peer_lost,
-           fmt::format("{} has given up this process (its status {}); its log says why", who,
-                       message.status),
+           fmt::format("{} dropped this process (status {}); see its log", who, message.status),
            ECONNABORTED};
   }
   lose_peer(peer, why);

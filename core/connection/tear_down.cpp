@@ -40,7 +40,7 @@ void EndpointCore::limit_connections() {
   const bool on_demand = connects_on_demand(settings_.policy) && settings_.test_switch_every == 0;
   connects_first_ = on_demand;
   const std::uint64_t most = settings_.max_conn;
-  const bool asked = most > 0 || settings_.is_given("victim");
+  const bool asked = most > 0 || settings_.is_given("eviction");
   if (most > 0) {
     if (on_demand && !settings_.is_given("max_active_rc")) settings_.max_active_rc = most;
     if (on_demand && !settings_.is_given("rc_pool")) settings_.rc_pool = most;
@@ -48,7 +48,7 @@ void EndpointCore::limit_connections() {
     settings_.rc_pool = std::min(settings_.rc_pool, most);
   }
   if (!on_demand || !asked || settings_.max_active_rc == 0) return;
-  victims_ = Victims(victim_order_named(settings_.victim).value_or(VictimOrder::none), places());
+  victims_ = Victims(victim_order_named(settings_.eviction).value_or(VictimOrder::none), places());
 }
 
 // As want_rc() will find it.
@@ -70,7 +70,7 @@ bool EndpointCore::want_place(Peer& peer) {
   const Nanoseconds now = clock_.now();
   peer.wants_place = true;
   peer.wants_since = now;
-  peer.reason = "wants a connection, and waits for another to give its place";
+  peer.reason = "waiting for a connection slot";
   wanting_place_.push_back(&peer);
   ++connections_.waited;
   next_place_ = std::min(next_place_, now + setup_time_ / kLooks);
@@ -189,7 +189,7 @@ void EndpointCore::go_on_leaving(Peer& peer) {
       !over_rc(peer.receive_kind)) {
     return;
   }
-  change_channel(peer, base_, base_, "the place of its connection is wanted", 0);
+  change_channel(peer, base_, base_, "another peer needs its connection slot", 0);
   // Messages that nobody waits for keep the ring they lie in.
   if (peer.ring && peer.withheld > 0) (void)relieve(peer);
 }

@@ -13,7 +13,7 @@ constexpr std::uint32_t kBits = 32;
 }  // namespace
 
 std::optional<VictimOrder> victim_order_named(std::string_view name) noexcept {
-  const std::optional<std::size_t> i = index_of(kVictimNames, name);
+  const std::optional<std::size_t> i = index_of(kEvictionNames, name);
   return i ? std::optional(static_cast<VictimOrder>(*i)) : std::nullopt;
 }
 

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Victims: which connection gives its place when another peer wants one.
+// Eviction: chooses the connection that frees its slot for another peer.
 //
-// lru    the one unused for longest.
-// lru-m  a queue for each number of times that a peer's connection was torn down already; the one
-//        unused for longest of the queue with the fewest [ACTS: LRU-M].
-// cost   the one with the least H = L + F * C. C: time to make the connection again, ns. F: use
-// that
-//        is predicted, the peer's uses, halved all together whenever ten have been counted for each
-//        place [TinyLFU's reset, Einziger, Friedman, Manes 2017; ten: Caffeine's FrequencySketch].
-//        L: H of the latest victim, at the connection's latest use: what was valuable once and is
-//        used no more is overtaken [GreedyDual, Young 1994; with frequency GDSF, Cherkasova 1998;
-//        every connection takes one place, so size is 1].
+// lru    the least recently used one.
+// lru-m  one queue per number of times that a peer's connection was evicted before; the least
+//        recently used one of the queue with the lowest number [ACTS: LRU-M].
+// cost   the one with the smallest H = L + F * C. C: the time to set up the connection again, ns.
+//        F: its predicted use: the peer's uses, halved for all peers after ten uses per slot
+//        [TinyLFU's reset, Einziger, Friedman, Manes 2017; ten: Caffeine's FrequencySketch].
+//        L: H of the latest eviction, taken at the connection's latest use, which ages connections
+//        that were valuable once [GreedyDual, Young 1994; with frequency GDSF, Cherkasova 1998;
+//        every connection takes one slot, so its size is 1].
 //
-// A use is a few additions in the peer's own record. The order is worked out when a victim is
-// chosen, by one look at each connection: there are at most `max_conn`, and what follows, two
-// control messages and a RESET, takes a thousand times longer (tests/core/victims_test.cpp counts).
+// A use costs a few additions in the peer's record. The order is computed at an eviction by
+// visiting each connection: there are at most `max_conn`, and the two control messages and the
+// RESET that follow take a thousand times longer (tests/core/victims_test.cpp counts).
 //
-// No clock, no device. The endpoint owns it; the records are its peers'. One thread.
+// No clock, no device. Owned by the endpoint; the records are part of its peers. One thread.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +26,7 @@
 namespace turnout {
 
 enum class VictimOrder : std::uint8_t { none, lru, lru_m, cost };
-// Of the setting `victim`: in the order of kVictimNames.
+// Of the setting `eviction`: in the order of kEvictionNames.
 [[nodiscard]] std::optional<VictimOrder> victim_order_named(std::string_view name) noexcept;
 
 // What is known of one peer's use, with a connection or without.

@@ -25,7 +25,7 @@ namespace turnout {
 
 void EndpointCore::break_link(NodeLink& link, const ibv_wc& wc) {
   TURNOUT_LOG(connection, info,
-              "the XRC connection to the node of lid {} failed: {}; what is missing is sent again",
+              "XRC connection failed: node with LID {}: {}; resending lost messages",
               link.node.first, ibv_wc_status_str(wc.status));
   ++connections_.failed;
   std::shared_ptr<const SentLog> log;
@@ -74,9 +74,9 @@ void EndpointCore::on_node_broken(Peer& peer, const wire::ControlMessage& messag
   if (!peer.xrc) peer.xrc = std::make_unique<PeerXrc>();
   PeerXrc& xrc = *peer.xrc;
   if (std::exchange(xrc.broken, true)) {
-    lose_peer(peer, Status{Code::invalid, fmt::format("{}: node_broken: said twice of one "
-                                                      "connection",
-                                                      peer.address.to_string())});
+    lose_peer(peer, Status{Code::invalid,
+                           fmt::format("{}: node error message: sent twice for one connection",
+                                       peer.address.to_string())});
     return;
   }
   const Nanoseconds now = clock_.now();
@@ -124,13 +124,13 @@ void EndpointCore::on_node_again(Peer& peer, const wire::ControlMessage& message
   const std::uint32_t from = message.last_sequence + 1;
   const char* wrong = nullptr;
   if (lost == nullptr || lost->asked) {
-    wrong = "no connection failed that it could be about";
+    wrong = "no failed connection to recover";
   } else if (before(peer.send_sequence, from)) {
-    wrong = "last_sequence is of a message that was not sent yet";
+    wrong = "last_sequence names a message that was not sent yet";
   }
   if (wrong != nullptr) {
-    lose_peer(peer, Status{Code::invalid,
-                           fmt::format("{}: node_again: {}", peer.address.to_string(), wrong)});
+    lose_peer(peer, Status{Code::invalid, fmt::format("{}: node replay request: {}",
+                                                      peer.address.to_string(), wrong)});
     return;
   }
   lost->asked = true;
@@ -167,13 +167,13 @@ void EndpointCore::on_node_resumed(Peer& peer, const wire::ControlMessage& messa
                                                          : base_;
   const char* wrong = nullptr;
   if (!peer.xrc || !peer.xrc->told) {
-    wrong = "no connection failed that it could be about";
+    wrong = "no failed connection to recover";
   } else if (to != due) {
-    wrong = "kind is of a channel that there is not";
+    wrong = "kind names a channel that does not exist";
   }
   if (wrong != nullptr) {
-    lose_peer(peer, Status{Code::invalid,
-                           fmt::format("{}: node_resumed: {}", peer.address.to_string(), wrong)});
+    lose_peer(peer, Status{Code::invalid, fmt::format("{}: node resume message: {}",
+                                                      peer.address.to_string(), wrong)});
     return;
   }
   PeerXrc& xrc = *peer.xrc;

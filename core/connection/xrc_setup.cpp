@@ -54,7 +54,8 @@ bool EndpointCore::may_use_xrc() const noexcept {
 bool EndpointCore::has_xrc() {
   if (xrc_ || !may_use_xrc()) return xrc_ != nullptr;
   if (Status status = open_xrc(); !status.ok()) {
-    TURNOUT_LOG(connection, warn, "no connections for whole nodes: {}", status.text());
+    TURNOUT_LOG(connection, warn, "opening the XRC domain failed: {}; XRC is not used",
+                status.text());
     xrc_failed_ = true;
   }
   return xrc_ != nullptr;
@@ -80,8 +81,7 @@ NodeLink* EndpointCore::link_to(const Address& address, Status* status) {
   if (NodeLink* const link = find_link(node)) return link;
   if (active_rc_ >= settings_.max_active_rc || !may_make_rc()) {
     *status = {Code::again,
-               "as many RC queue pairs as TURNOUT_MAX_ACTIVE_RC and TURNOUT_RC_POOL "
-               "allow are in use"};
+               "RC queue pair limit reached (TURNOUT_MAX_ACTIVE_RC, or rc_pool in TURNOUT_TUNING)"};
     return nullptr;
   }
   // Of those that are kept for reuse, one gives its place.
@@ -159,7 +159,7 @@ void EndpointCore::on_xrc_ready(Peer& peer, const wire::ControlMessage& message)
     return;
   }
   if (link.job != nullptr || message.qp_number == 0) {
-    TURNOUT_LOG(connection, warn, "{}: ready with target {}: not expected",
+    TURNOUT_LOG(connection, warn, "ignored an unexpected ready message: {}: target {}",
                 peer.address.to_string(), message.qp_number);
     return;
   }
@@ -193,8 +193,9 @@ void EndpointCore::end_link_job(RcJob& job) {
   link.job = nullptr;
   link.queue = std::move(job.queue);
   if (!job.status.ok()) {
-    TURNOUT_LOG(connection, warn, "XRC connection to the node of lid {}: {}", link.node.first,
-                job.status.text());
+    TURNOUT_LOG(connection, warn,
+                "XRC connection failed: node with LID {}: {}; its peers continue without it",
+                link.node.first, job.status.text());
     refuse_link(link, job.status);
     return;
   }
@@ -269,7 +270,8 @@ void EndpointCore::probe_link(NodeLink& link) {
   profile_.count_sent(Traffic::control, 0);
   if (Status status = link.queue->post(record); !status.ok()) {
     --peer.probes;
-    TURNOUT_LOG(connection, warn, "{}: {}", peer.address.to_string(), status.text());
+    TURNOUT_LOG(connection, warn, "probing an XRC connection failed: {}: {}",
+                peer.address.to_string(), status.text());
   }
 }
 
@@ -303,7 +305,7 @@ void EndpointCore::destroy_initiator(std::unique_ptr<RcQueue> queue) {
 void EndpointCore::on_xrc_accept(Peer& peer, const wire::ControlMessage& message) {
   if (message.operation > 0xffffff) {
     lose_peer(peer,
-              Status{Code::invalid, fmt::format("{}: accept: {} is no number of a target",
+              Status{Code::invalid, fmt::format("{}: accept: invalid target number {}",
                                                 peer.address.to_string(), message.operation)});
     return;
   }
@@ -316,7 +318,7 @@ void EndpointCore::on_xrc_accept(Peer& peer, const wire::ControlMessage& message
   }
   PeerXrc& xrc = *peer.xrc;
   if (xrc.target || xrc.job != nullptr) {
-    status = {Code::again, "the connection before is still being closed"};
+    status = {Code::again, "the previous connection is still closing"};
   } else if (named == 0) {
     xrc.bytes = Reservation::take(account_, MemoryKind::queue_pairs,
                                   queue_pair_bytes(QpService::dct, 0, 0, 0), spare(), 1);
@@ -354,7 +356,8 @@ void EndpointCore::end_target_job(XrcTargetJob& job) {
   xrc.job = nullptr;
   if (job.step == XrcTargetJob::Step::fail) {
     if (!job.status.ok()) {
-      TURNOUT_LOG(connection, warn, "{}: {}", peer.address.to_string(), job.status.text());
+      TURNOUT_LOG(connection, warn, "closing an XRC connection failed: {}: {}",
+                  peer.address.to_string(), job.status.text());
     }
     tell_xrc_again(peer);
     return;
@@ -376,7 +379,8 @@ void EndpointCore::end_target_job(XrcTargetJob& job) {
 
 // There is no target for the request that was accepted.
 void EndpointCore::target_failed(Peer& peer, const Status& status) {
-  TURNOUT_LOG(connection, info, "{}: {}", peer.address.to_string(), status.text());
+  TURNOUT_LOG(connection, info, "XRC connection failed: {}: {}", peer.address.to_string(),
+              status.text());
   say_closed(peer);
   peer.receive_state = ReceiveState::steady;
   drop_new_ring(peer);

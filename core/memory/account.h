@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// MemoryAccount: every byte the core allocates, by kind, against one hard budget
+// MemoryAccount: counts every byte that the core allocates, by kind, against a hard budget
 // (TURNOUT_MEMORY_BUDGET).
 //
-// reserve() before allocating, release() after freeing; a refusal is normal and leaves nothing
-// changed, so the budget is not exceeded even for an instant. Before it refuses it asks the spender
-// that keeps what it does not need, if there is one. Both may tell how many objects the bytes are
-// (buffers, ring entries, queue pairs, records), which is for the report only. promise() keeps a
-// part of the budget free for who takes it with reserve_promised(). One per endpoint, its thread
-// only.
+// Call reserve() before allocating and release() after freeing. A refusal is normal and changes
+// nothing, so the budget is never exceeded. Before it refuses, the account calls the registered
+// reclaim function, if any. Both calls may pass the number of objects (buffers, ring entries, queue
+// pairs, records), which only the report uses. promise() sets aside a part of the budget for
+// reserve_promised(). One per endpoint, its thread only.
 #pragma once
 
 #include <algorithm>

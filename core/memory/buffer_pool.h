@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// BufferPool: equally sized registered buffers, handed out and taken back in O(1).
+// BufferPool: registered buffers of equal size, taken and returned in O(1).
 //
-// One registered allocation, made at once and accounted by the owner; never grows. Buffers are
-// named by index. The last few may be kept for what must go on when all others are taken. One
-// thread.
+// One registered allocation of fixed size, accounted by the owner. Buffers are named by index. The
+// last few can be reserved for operations that must not wait. One thread.
 #pragma once
 
 #include <cstdint>

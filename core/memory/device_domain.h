@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// DeviceDomain: the MemoryDomain of a verbs device: its context and protection domain, the regions
-// that peers may touch, and the device's asynchronous events, which its endpoints share.
+// DeviceDomain: the MemoryDomain of a verbs device: context, protection domain, the regions that
+// peers may access, and the asynchronous events of the device, shared by its endpoints.
 //
-// Everything made from the device must be gone before it: endpoints hold it until their end. As
-// memory_domain.h: one thread at a time.
+// Endpoints keep it alive; objects created from the device must be destroyed first. One thread at a
+// time, as in memory_domain.h.
 #pragma once
 
 #include <unordered_map>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// MemoryHistory: what an endpoint's memory account held over time, by kind, for the report.
+// MemoryHistory: the memory account of an endpoint over time, by kind, for the report.
 //
-// A point tells what was held from its time until the next one's; an account that does not change
-// adds none. At most kMost are kept: when they are full, of each two neighbours the larger stays,
-// so that peaks remain, and the account is looked at half as often. The points are bytes of the
-// account themselves; when the budget has no room for more, they are coarsened instead.
+// A point gives the memory from its time until the next point; without changes no point is added.
+// At most kMost points are kept. When they are full, the larger of each two neighbours stays, which
+// preserves peaks, and the sampling interval doubles. The points themselves are accounted; if the
+// budget has no room, they are coarsened instead.
 //
-// Owned by an endpoint and driven by its thread. Until open() it does nothing.
+// Owned by an endpoint and driven by its thread. Does nothing before open().
 #pragma once
 
 #include <array>

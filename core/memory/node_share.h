@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is one process's part of what the processes of a node have in common: the adapter's context
-// cache, and the node's memory budget. Pure but for the launcher's variables; any thread.
+// The share of one process in the resources of its node: the adapter's context cache and the node's
+// memory budget. Pure except for the launcher's variables; any thread.
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How many operations of the program an endpoint takes before it answers `again`, as far as its
-// budget tells: what is promised whatever else takes memory, which fi_getinfo tells as the size of
-// a context, and how many may wait at most. Pure; any thread.
+// How many operations an endpoint accepts before it returns `again`, given its budget: a guaranteed
+// number, which fi_getinfo reports as the context size, and the maximum that may be queued. Pure;
+// any thread.
 #pragma once
 
 #include <cstddef>

@@ -28,7 +28,7 @@ using State = ReceivePool::Own::State;
 // To the pair's queue pair, not posted yet.
 Status EndpointCore::add_own(Peer& peer, std::uint32_t count) {
   if (count > own_room_ - std::min(own_room_, own_count_)) {
-    return {Code::again, "the completion queue has no room for more receives of peers' own"};
+    return {Code::again, "the completion queue has no room for more private receives"};
   }
   auto chunk = receive_pool_.add_own(*device_, account_, count, spare(), peer.id);
   if (!chunk) return chunk.status();
@@ -43,10 +43,10 @@ Status EndpointCore::add_own(Peer& peer, std::uint32_t count) {
 // Before a request for RC: what its message lends.
 Status EndpointCore::ready_own(Peer& peer) {
   OwnReceives& own = peer.own;
-  if (own.grow_at == 0) own.grow_at = settings_.own_receive_threshold;
+  if (own.grow_at == 0) own.grow_at = settings_.private_receive_threshold;
   if (peer.rc->receive_chunks.empty()) {
     const auto first = static_cast<std::uint32_t>(
-        std::min(settings_.own_receive_first, settings_.own_receive_buffers));
+        std::min(settings_.private_receive_first, settings_.private_receive_buffers));
     if (Status status = add_own(peer, first); !status.ok()) return status;
   }
   own.lent = own.count;
@@ -55,7 +55,7 @@ Status EndpointCore::ready_own(Peer& peer) {
   }
   own.owed = 0;
   if (own.lent > wire::kOwnReserve) return {};
-  return {Code::again, "messages nobody waits for lie in the peer's receives"};
+  return {Code::again, "unexpected messages occupy the peer's private receives"};
 }
 
 void EndpointCore::post_own(Peer& peer) {
@@ -75,7 +75,8 @@ void EndpointCore::post_own(Peer& peer, ReceivePool::Own& own, std::uint32_t buf
       peer.rc->post_receive(wr_id, {reinterpret_cast<std::uint64_t>(receive_pool_.data(buffer)),
                                     receive_pool_.size(), receive_pool_.lkey(buffer)});
   if (!status.ok()) {  // its sender finds no receive, and tries again
-    TURNOUT_LOG(channel, error, "{}: {}", peer.address.to_string(), status.text());
+    TURNOUT_LOG(channel, error, "posting a private receive failed: {}: {}; its sender retries",
+                peer.address.to_string(), status.text());
     return;
   }
   own.states[buffer & 0xffffu] = State::posted;
@@ -116,7 +117,7 @@ void EndpointCore::on_own_receive(const ibv_wc& wc) {
   ReceivePool::Own* const own = receive_pool_.own(buffer >> 16);
   if (own == nullptr || own->lifetime != wc.wr_id >> kLifetimeShift) return;
   if (wc.status != IBV_WC_SUCCESS) {  // with its queue pair, which will be given up
-    TURNOUT_LOG(channel, debug, "a receive failed: {}", ibv_wc_status_str(wc.status));
+    TURNOUT_LOG(channel, debug, "receive failed: {}", ibv_wc_status_str(wc.status));
     return;
   }
   own->states[buffer & 0xffffu] = State::out;
@@ -129,15 +130,15 @@ void EndpointCore::on_own_receive(const ibv_wc& wc) {
 // The queue pair tells who it is from; the message must not tell another.
 Status EndpointCore::check_own_sender(const Peer& peer, const wire::Parsed& parsed) {
   if (parsed.header.index != peer.id && parsed.header.index != wire::kUnknownIndex) {
-    return {Code::invalid, fmt::format("message: index {} in the receives of peer {}",
+    return {Code::invalid, fmt::format("message: index {} in the private receive queue of peer {}",
                                        parsed.header.index, peer.id)};
   }
   if (parsed.introduction == nullptr) return {};
   wire::Introduction introduction;
   std::memcpy(&introduction, parsed.introduction, sizeof introduction);
   if (introduction.address.id == peer.address.id) return {};
-  return {Code::invalid,
-          fmt::format("message: its introduction is of endpoint {:016x}", introduction.address.id)};
+  return {Code::invalid, fmt::format("message: wire-up request of another endpoint, {:016x}",
+                                     introduction.address.id)};
 }
 
 void EndpointCore::on_own_message(Peer& peer, std::uint32_t buffer, std::uint32_t length) {
@@ -146,7 +147,8 @@ void EndpointCore::on_own_message(Peer& peer, std::uint32_t buffer, std::uint32_
       wire::parse_data(received(buffer), std::min(length, receive_pool_.size()), &parsed);
   if (status.ok()) status = check_own_sender(peer, parsed);
   if (!status.ok()) {
-    TURNOUT_LOG(protocol, error, "{}: dropped: {}", peer.address.to_string(), status.text());
+    TURNOUT_LOG(protocol, error, "receiving a message failed: {}: {}; it was dropped",
+                peer.address.to_string(), status.text());
     give_back_own(buffer);
     return;
   }
@@ -178,8 +180,9 @@ void EndpointCore::on_own_control(Peer& peer, const wire::Parsed& parsed) {
   const Status status =
       wire::parse_control(parsed.payload, parsed.header.length, &message, &detail);
   if (!status.ok() || !wire::serves_large(message.type)) {
-    TURNOUT_LOG(connection, error, "{}: dropped: {}", peer.address.to_string(),
-                status.ok() ? fmt::format("control message: type {} in a receive of the pair's",
+    TURNOUT_LOG(connection, error, "receiving a control message failed: {}: {}; it was dropped",
+                peer.address.to_string(),
+                status.ok() ? fmt::format("control message: type {} in a private receive queue",
                                           static_cast<unsigned>(message.type))
                             : status.text());
     return;
@@ -209,8 +212,8 @@ void EndpointCore::grow_own(Peer& peer) {
   const std::uint32_t more = most_own() - own.count;
   if (Status status = add_own(peer, more); !status.ok()) {
     ++own_report_.refused;
-    TURNOUT_LOG(channel, debug, "{}: stays with {} receives: {}", peer.address.to_string(),
-                own.count, status.text());
+    TURNOUT_LOG(channel, debug, "private receive queue not enlarged: {}: {} receives: {}",
+                peer.address.to_string(), own.count, status.text());
     return;
   }
   ++own_report_.growths;

@@ -28,11 +28,12 @@ Result<std::size_t> ReceivePool::add_chunk(const verbs::Device& device, MemoryAc
                                            std::uint32_t count, std::uint64_t spare) {
   std::size_t at = 1;
   while (at < chunks_.size() && chunks_[at].count != 0) ++at;
-  if (at == kMostChunks) return Status{Code::again, "the numbers of receive buffers are used up"};
+  if (at == kMostChunks) return Status{Code::again, "no free receive-buffer number"};
   const std::uint64_t bytes = std::uint64_t{count} * size_;
   Reservation reservation =
       Reservation::take(account, MemoryKind::receive_buffers, bytes, spare, count);
-  if (!reservation) return Status{Code::over_budget, "no room for more receive buffers"};
+  if (!reservation)
+    return Status{Code::over_budget, "no memory within the budget for more receive buffers"};
   auto memory = verbs::RegisteredMemory::create(device, bytes, IBV_ACCESS_LOCAL_WRITE);
   if (!memory) return memory.status();
   if (at == chunks_.size()) chunks_.emplace_back();

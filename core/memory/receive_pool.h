@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ReceivePool: the registered buffers of the shared data receive queue, and of queue pairs that
-// have a receive queue of their own.
+// ReceivePool: the registered buffers of the shared receive queue and of private receive queues.
 //
-// It begins with one chunk, grows by chunks within the budget and lets go of them again. A chunk
-// that shall go keeps the buffers that come back until it has all of them; until then it can be
-// called back. Buffers are named by chunk and place in it: 16 bits each. Who posts them is the
-// owner's business. The first chunk is accounted by the owner and stays. A queue pair's own buffers
-// are chunks that serve nobody else; they go as a whole. Sizes are bytes; one thread.
+// It starts with one chunk, grows by chunks within the budget and releases them again. A chunk to
+// be released collects its returned buffers until it has all of them; until then the release can be
+// cancelled. Buffers are named by chunk and index in it, 16 bits each. The owner posts them. The
+// owner accounts the first chunk, which stays. The buffers of a private receive queue are separate
+// chunks, released as a whole. Sizes are bytes; one thread.
 #pragma once
 
 #include <cstdint>

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// RegistrationCache: registrations of the application's buffers, kept for the next use of the same
-// memory.
+// RegistrationCache: keeps registrations of user buffers for the next use of the same memory.
 //
-// An entry is exactly the bytes and the rights that one operation asked for: nothing is rounded to
-// pages, merged or given more rights, since a key reaches what is registered, neighbours on the
-// same page too, and rights that nobody asked for may be refused by a read-only mapping. A use that
-// lies inside an entry and needs no more rights hits it. An entry that a new one covers goes.
-// Entries in use are counted; unused ones are kept in the order of their latest use up to a number
-// and bytes, and go when their memory does (invalidate), when the budget needs their bytes, or when
-// a registration fails for lack of pinned memory. One whose memory goes while it is in use is found
-// no more and is deregistered when its last use ends.
+// An entry has exactly the bytes and access rights of one operation. It is not rounded to pages,
+// merged or extended, because a key grants access to everything registered, including neighbours on
+// the same page, and because a read-only mapping refuses write access. A use inside an entry that
+// needs no further rights is a hit. A new entry replaces the entries it covers. Entries in use are
+// counted. Unused ones are kept in LRU order up to a number and bytes. They are dropped when their
+// memory is unmapped (invalidate), when the budget needs their bytes, or when a registration fails
+// for lack of pinned memory. An entry whose memory is unmapped while in use is no longer found, and
+// is deregistered after its last use.
 //
-// Knows nothing of how memory goes: see unmap_monitor.h and protocol/registration.cpp. Owns its
+// Unmapping is detected elsewhere: see unmap_monitor.h and protocol/registration.cpp. Owns its
 // regions. Bytes. A hit allocates nothing and costs a binary search. One per endpoint, its thread.
 #pragma once
 

@@ -96,13 +96,13 @@ Status EndpointCore::check_budget() const {
   const ProcessBudget budget = budget_of_process(settings_);
   const std::string which =
       budget.of_node
-          ? fmt::format("TURNOUT_NODE_BUDGET={} is too small for {} processes: one has {}, ",
+          ? fmt::format("TURNOUT_NODE_BUDGET={} is too small for {} processes ({} bytes each): ",
                         settings_.node_budget, budget.processes, budget.bytes)
           : fmt::format("TURNOUT_MEMORY_BUDGET={} is too small: ", budget.bytes);
   return {Code::over_budget,
-          fmt::format("{}{} are needed before the first message, and an eighth must be left for "
-                      "messages; raise it to {}, or lower TURNOUT_RECEIVE_FIRST, "
-                      "TURNOUT_CONTROL_BUFFERS or TURNOUT_SEND_BUFFERS",
+          fmt::format("{}{} bytes are needed before the first message, plus one eighth for "
+                      "messages; raise it to {}, or lower TURNOUT_SEND_BUFFERS, or receive_first "
+                      "or control_buffers in TURNOUT_TUNING",
                       which, needed, budget.of_node ? least * budget.processes : least)};
 }
 

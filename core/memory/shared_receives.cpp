@@ -49,7 +49,7 @@ void EndpointCore::post_receives() {
       request.num_sge = 1;
       ibv_recv_wr* bad = nullptr;
       if (const int error = ibv_post_srq_recv(srq, &request, &bad); error != 0) {
-        TURNOUT_LOG(channel, error, "ibv_post_srq_recv failed: {}", std::strerror(error));
+        TURNOUT_LOG(channel, error, "ibv_post_srq_recv failed: {}; retrying", std::strerror(error));
         break;
       }
       ++posted;
@@ -87,7 +87,7 @@ void EndpointCore::arm_limit() noexcept {
   const int error = ibv_modify_srq(data_srq_.get(), &attr, IBV_SRQ_LIMIT);
   shared_.armed = error == 0;
   if (error == 0) return;
-  TURNOUT_LOG(channel, info, "{}: no low watermark on the receive queue: {}", device_->name(),
+  TURNOUT_LOG(channel, info, "arming the low watermark failed: {}: {}", device_->name(),
               std::strerror(error));
   shared_.watermark = 0;
   shared_.may_grow = false;
@@ -116,10 +116,10 @@ void EndpointCore::more_receives(Nanoseconds now) {
     const std::uint32_t room = most - std::min(most, receive_pool_.count());
     const auto more =
         static_cast<std::uint32_t>(std::min<std::uint64_t>(settings_.receive_growth, room));
-    Status status{Code::over_budget, "as many receives as TURNOUT_RECEIVE_BUFFERS allows"};
+    Status status{Code::over_budget, "TURNOUT_RECEIVE_BUFFERS limit reached"};
     if (more > 0) status = receive_pool_.grow(*device_, account_, more, spare(), &to_post_);
     if (!status.ok()) {
-      TURNOUT_LOG(channel, debug, "no more receives: {}", status.text());
+      TURNOUT_LOG(channel, debug, "shared receive queue not enlarged: {}", status.text());
       shared_.arm_at = now + (lent_ > safe_to_lend() ? kArmWhileTooMuchIsLent : kArmAfterRefusal);
       shared_.may_grow = false;
       lower_lend_limit();

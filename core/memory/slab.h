@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Slab: fixed-size records from blocks that are accounted when they are allocated and kept until
-// the slab ends. take() is O(1) and allocates only when a block is used up; it answers null when
-// the budget refuses. A number of records may be promised: the budget never refuses those, and they
-// take no memory before they are used. `beside` are the bytes each record takes in tables of its
-// owner. One thread.
+// Slab: fixed-size records in blocks that are accounted when allocated and kept until the slab
+// ends. take() is O(1) and allocates only when a block is full; it returns null if the budget
+// refuses. A number of records can be guaranteed: the budget never refuses these, and they take no
+// memory before use. `beside` is the size of each record's entries in tables of the owner. One
+// thread.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// SlotTable: finds what a peer names by a number that we gave out: slot | generation, so a number
-// that is used up names nothing any more. Owns nothing; O(1); one thread.
+// SlotTable: maps the numbers that we gave to a peer to objects. A number is slot | generation, so
+// a released number is never valid again. Owns nothing; O(1); one thread.
 #pragma once
 
 #include <cstdint>

@@ -274,14 +274,14 @@ Result<std::vector<PatchedCall>> patch_calls(const std::vector<const void*>& obj
   dl_iterate_phdr(look_at, &search);
   std::vector<PatchedCall> calls;
   for (const Segment& segment : search.found) find_calls(segment, &calls);
-  if (calls.empty()) return Status{Code::unsupported, "no system call is found in libc's code"};
+  if (calls.empty()) return Status{Code::unsupported, "no system call found in libc's code"};
   constexpr std::uintptr_t kLine = 64;
   std::uintptr_t low = UINTPTR_MAX, high = 0;
   for (const PatchedCall& call : calls) {
     if (call.address % kLine == kLine - 1 && !is_alone()) {
       return Status{Code::unsupported,
-                    fmt::format("the system call at {:#x} cannot be replaced while other threads "
-                                "run: make an endpoint before them",
+                    fmt::format("patching the system call at {:#x} failed: other threads are "
+                                "running; create an endpoint before starting threads",
                                 call.address)};
     }
     low = std::min(low, call.address);
@@ -290,21 +290,21 @@ Result<std::vector<PatchedCall>> patch_calls(const std::vector<const void*>& obj
   const std::size_t bytes = calls.size() * kStub;
   std::uint8_t* const stubs = room_near(low, high, bytes);
   if (stubs == nullptr) {
-    return Status{Code::unsupported, "no memory is free within 2 GiB of libc's code"};
+    return Status{Code::unsupported, "no free memory within 2 GiB of libc's code"};
   }
   for (std::size_t i = 0; i < calls.size(); ++i) write_stub(calls[i], stubs + i * kStub);
   if (mprotect(stubs, bytes, PROT_READ | PROT_EXEC) != 0) {
     const int error = errno;
     munmap(stubs, bytes);
-    return Status{Code::system, fmt::format("mprotect of new code: {}", std::strerror(error)),
-                  error};
+    return Status{Code::system,
+                  fmt::format("mprotect failed: patch code: {}", std::strerror(error)), error};
   }
   prepare_to_patch();
   for (std::size_t i = 0; i < calls.size(); ++i) {
     // What was changed until now stays: it does nothing but write to the log.
     if (const int error = lead_to(calls[i], stubs + i * kStub); error != 0) {
-      return Status{Code::system, fmt::format("mprotect of libc's code: {}", std::strerror(error)),
-                    error};
+      return Status{Code::system,
+                    fmt::format("mprotect failed: libc's code: {}", std::strerror(error)), error};
     }
   }
   return calls;
@@ -321,7 +321,7 @@ std::uint64_t code_at(std::uintptr_t) noexcept {
 }
 
 Result<std::vector<PatchedCall>> patch_calls(const std::vector<const void*>&) {
-  return Status{Code::unsupported, "system calls are led around on x86-64 only"};
+  return Status{Code::unsupported, "patching system calls is supported on x86-64 only"};
 }
 
 }  // namespace turnout

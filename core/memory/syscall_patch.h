@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Leads system calls in code that is loaded already through turnout_call_begins() and
-// turnout_call_ends() (unmap_monitor.h). x86-64.
+// Redirects system calls in loaded code through turnout_call_begins() and turnout_call_ends()
+// (unmap_monitor.h). x86-64.
 //
-// Not the entries of functions are replaced but the instruction before a call,
+// The patch replaces the instruction before a call, not the entry of a function:
 //   mov $NUMBER, %eax ; syscall        (and, in libc's syscall(): mov 8(%rsp), %r9 ; syscall)
-// whose five bytes have room for a jump: so no thread can stand in the middle of what is replaced,
-// the function's own errno, checks and bookkeeping stay, calls that were compiled into other
-// functions are found like any, and hooks that others put at the entries and that end in syscall()
-// are seen as well. A jump leads to a stub nearby, which runs what was replaced, and the call.
+// Its five bytes have room for a jump. So no thread can be in the middle of the replaced code; the
+// function's errno handling, checks and bookkeeping stay; inlined calls are found too; and hooks at
+// function entries that end in syscall() are covered. The jump leads to a nearby stub that runs the
+// replaced instruction and the call.
 //
-// The bytes are changed while other threads may run them: first two become a jump to itself, which
-// is written at once; then the rest; then the two. A thread that comes meanwhile waits there. Where
-// the two lie in different cache lines this is done only while there is no other thread.
+// Other threads may run the code while it is changed. First, two bytes become a jump to itself,
+// written atomically; then the rest is written; then the two bytes. A thread that arrives meanwhile
+// spins there. If the two bytes are in different cache lines, the patch is applied only while there
+// is no other thread.
 #pragma once
 
 #include <cstdint>

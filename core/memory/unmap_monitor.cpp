@@ -70,7 +70,7 @@ Status try_once() {
     return p == MAP_FAILED ? nullptr : static_cast<std::byte*>(p);
   };
   std::byte* memory = map(nullptr, 0);
-  if (memory == nullptr) return unsupported("no memory to try it with");
+  if (memory == nullptr) return unsupported("mmap failed in the self-test");
   const char* missed = nullptr;
   const auto tried_at = [&](const char* call, std::uintptr_t at, std::uint64_t position) {
     if (missed == nullptr && !noted(position, at, page)) missed = call;
@@ -82,7 +82,8 @@ Status try_once() {
   madvise(memory + page, page, MADV_DONTNEED);
   tried_with("madvise", memory + page, position);
   position = unmap_log.position();
-  if (map(memory, MAP_FIXED) == nullptr) return unsupported("mmap over what is mapped fails");
+  if (map(memory, MAP_FIXED) == nullptr)
+    return unsupported("mmap over an existing mapping failed in the self-test");
   tried_with("mmap", memory + 3 * page, position);
   position = unmap_log.position();
   void* const moved = mremap(memory, 4 * page, 2 * page, MREMAP_MAYMOVE);
@@ -93,7 +94,7 @@ Status try_once() {
   tried_with("munmap", memory + page, position);
   // Both do nothing: 0 asks for the break, and no segment is attached there.
   position = unmap_log.position();
-  (void)brk(nullptr);
+  [[maybe_unused]] const int none = brk(nullptr);
   if (missed == nullptr && !noted(position, 0, page)) missed = "brk";
   position = unmap_log.position();
   (void)shmdt(nullptr);
@@ -104,7 +105,7 @@ Status try_once() {
     constexpr std::size_t kLarge = std::size_t{96} << 20;
     position = unmap_log.position();
     auto* const large = static_cast<std::byte*>(std::malloc(kLarge));
-    if (large == nullptr) return unsupported("malloc of 96 MiB to try it with fails");
+    if (large == nullptr) return unsupported("malloc of 96 MiB failed in the self-test");
     const auto at = reinterpret_cast<std::uintptr_t>(large);
     static_cast<volatile std::byte*>(large)[page] = std::byte{1};
     std::free(large);
@@ -112,7 +113,7 @@ Status try_once() {
     if (is_gone(inside, page)) tried_at("free", inside, position);
   }
   if (missed != nullptr) {
-    return unsupported(fmt::format("{} takes memory away without being noticed", missed));
+    return unsupported(fmt::format("{} frees memory unnoticed", missed));
   }
   return {};
 }
@@ -149,11 +150,11 @@ Function function_of(const void* address) {
 Status install() {
   for (const char* const sanitizer : {"__asan_init", "__tsan_init", "__msan_init"}) {
     if (watched == Watch::all && dlsym(RTLD_DEFAULT, sanitizer) != nullptr) {
-      return unsupported("a sanitizer's allocator gives memory back by itself");
+      return unsupported("a sanitizer's allocator frees memory with direct system calls");
     }
   }
   void* const libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
-  if (libc == nullptr) return unsupported("there is no libc.so.6 in this process");
+  if (libc == nullptr) return unsupported("libc.so.6 is not loaded in this process");
   std::vector<const void*> objects = {dlsym(libc, "munmap"), dlsym(RTLD_DEFAULT, "munmap"),
                                       dlsym(RTLD_DEFAULT, "malloc"), dlsym(RTLD_DEFAULT, "free"),
                                       reinterpret_cast<const void*>(getauxval(AT_BASE))};
@@ -172,7 +173,7 @@ Status install() {
         });
     const bool found = call != calls.value().end();
     if (!found && (function.begin == 0 || !is_hooked(function.begin))) {
-      status = unsupported(fmt::format("the system call of libc's {} is not found", name));
+      status = unsupported(fmt::format("system call in libc's {} not found", name));
       break;
     }
     guard.address[guard.count] = found ? call->address : function.begin;
@@ -191,7 +192,7 @@ Status install() {
           unmap_log.note(0, UnmapLog::kEverything);
         },
         [] { unmap_log.end(); }, [] { unmap_log.end(); });
-    if (error != 0) status = unsupported("pthread_atfork fails");
+    if (error != 0) status = unsupported("pthread_atfork failed");
   }
   return status;
 }
@@ -206,7 +207,7 @@ Status watch_unmapping(Watch watch) {
     state = install();
     in_place.store(state.ok());
     if (!state.ok()) {
-      TURNOUT_LOG(memory, info, "registrations are not kept: {}", state.text());
+      TURNOUT_LOG(memory, info, "registration cache disabled: {}", state.text());
     }
   }
   return state;
@@ -232,8 +233,7 @@ bool watching_unmapping() noexcept {
     unmap_log.end();
     return true;
   }
-  TURNOUT_LOG(memory, warn,
-              "registrations are not kept any more: somebody has changed libc's code, and {}",
+  TURNOUT_LOG(memory, warn, "registration cache disabled: libc's code was modified, and {}",
               state.text());
   in_place.store(false);
   return false;

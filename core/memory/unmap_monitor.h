@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Notices when memory of this process goes: munmap, mremap, mmap over what was mapped, madvise that
-// drops pages, a heap that shrinks, shmdt, fork; called by anybody, by libc itself within free()
-// and by the dynamic linker.
+// Detects the unmapping of memory in this process: munmap, mremap, mmap over a mapping, madvise
+// that drops pages, a shrinking heap, shmdt, fork; by any caller, including libc within free() and
+// the dynamic linker.
 //
-// The system calls of libc, of the dynamic linker and of the library that has malloc are found in
-// their code and led around unmap_log (syscall_patch.h); that it works is tried before anybody
-// relies on it, and that it still is in place is looked at before each use. Where it cannot be done
-// there is a reason in words. Process-wide, never undone: the object that holds it stays loaded
-// (-z nodelete). Any thread.
+// The system calls in libc, in the dynamic linker and in the library that provides malloc are
+// patched to call unmap_log (syscall_patch.h). A self-test runs before first use, and each use
+// checks that the patch is still in place. If monitoring is not possible, a status gives the
+// reason. Process-wide and never undone: the shared object stays loaded (-z nodelete). Any thread.
 #pragma once
 
 #include <cstdint>

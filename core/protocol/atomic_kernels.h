@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What an atomic operation does to memory.
+// Executes atomic operations on memory.
 //
-// Elements of 1, 2, 4 and 8 bytes that are aligned to their size change in one piece, so they agree
-// with atomics that the program's own processors do on them; others are safe from what the same
-// thread does only. Arithmetic on integers wraps. Any thread.
+// Elements of 1, 2, 4 and 8 bytes that are aligned to their size are updated atomically, so they
+// are atomic with the program's own atomic instructions; others are atomic only among operations of
+// the same thread. Integer arithmetic wraps. Any thread.
 #pragma once
 
 #include <cstddef>

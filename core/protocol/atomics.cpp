@@ -31,14 +31,15 @@ Status check(const AtomicRequest& request) {
     return status;
   }
   if (request.remote_address % alignment_of(request.type) != 0) {
-    return {Code::invalid, fmt::format("atomic: {:#x} is no multiple of {}, the size of an element",
-                                       request.remote_address, alignment_of(request.type))};
+    return {Code::invalid,
+            fmt::format("atomic: address {:#x} is not aligned to {} bytes, the element size",
+                        request.remote_address, alignment_of(request.type))};
   }
   if (request.has_remote_data && request.form != AtomicForm::update) {
-    return {Code::invalid, "atomic: remote data go with operations that fetch nothing"};
+    return {Code::invalid, "atomic: remote CQ data require an operation that fetches nothing"};
   }
   if (request.key > 0xffffffffu) {
-    return {Code::permission, fmt::format("atomic: key {:#x} is none of ours", request.key)};
+    return {Code::permission, fmt::format("atomic: unknown key {:#x}", request.key)};
   }
   return {};
 }
@@ -47,7 +48,7 @@ Status check(const AtomicRequest& request) {
 Status gather(std::span<const iovec> from, std::size_t bytes, const char* what, Pieces* pieces) {
   if (!pieces->set(from)) {
     return {Code::invalid,
-            fmt::format("atomic: {} pieces of {}, at most {}", from.size(), what, kMaxIov)};
+            fmt::format("atomic: {} IOV entries of {}, at most {}", from.size(), what, kMaxIov)};
   }
   if (pieces->total != bytes) {
     return {Code::invalid,
@@ -73,7 +74,8 @@ bool EndpointCore::make_atomics(Peer& peer) {
 
 Status EndpointCore::atomic_now(const AtomicRequest& request) {
   Peer* const peer = find_peer(request.peer);
-  if (peer == nullptr) return {Code::invalid, fmt::format("atomic: no peer {}", request.peer)};
+  if (peer == nullptr)
+    return {Code::invalid, fmt::format("atomic: no such peer: {}", request.peer)};
   if (peer->lost) return peer->loss;
   if (Status status = check(request); !status.ok()) return status;
   wire::Atomic head;
@@ -166,10 +168,12 @@ void EndpointCore::end_atomics(Peer& peer) {
 void EndpointCore::on_answer(Peer& peer, const wire::Header& header, const std::byte* payload) {
   SendOperation* const first = owes_answers(peer) ? peer.atomics->asked.first() : nullptr;
   const auto damaged = [&](std::string_view what, std::uint64_t value) {
-    lose_peer(peer, Status{Code::invalid,
-                           fmt::format("{}: the answer to an atomic request has {} {}, which is "
-                                       "not that of the oldest one",
-                                       peer.address.to_string(), what, value)});
+    lose_peer(
+        peer,
+        Status{Code::invalid,
+               fmt::format(
+                   "{}: response to an atomic request has {} {}, not that of the oldest request",
+                   peer.address.to_string(), what, value)});
   };
   if (first == nullptr) return damaged("number", header.tag);
   auto& operation = static_cast<AtomicOperation&>(*first);
@@ -179,13 +183,15 @@ void EndpointCore::on_answer(Peer& peer, const wire::Header& header, const std::
   peer.atomics->asked.remove(&operation);
   if (header.data != 0) {
     const wire::Atomic& head = operation.head;
-    end_atomic(operation,
-               Status{Code::permission,
-                      fmt::format("{}: an atomic operation on {} bytes at {:#x} with key {:#x} is "
-                                  "refused (its status {})",
-                                  peer.address.to_string(), head.count * size_of(head.type),
-                                  head.address, head.rkey, header.data),
-                      EACCES});
+    end_atomic(
+        operation,
+        Status{
+            Code::permission,
+            fmt::format(
+                "atomic operation denied: {}: {} bytes at {:#x} with key {:#x} (peer's status {})",
+                peer.address.to_string(), head.count * size_of(head.type), head.address, head.rkey,
+                header.data),
+            EACCES});
     return;
   }
   if (!closing_) {  // else the memory is the program's again
@@ -221,9 +227,10 @@ void EndpointCore::on_atomic(Peer& peer, const wire::Header& header, const std::
   if (closing_) return;  // the memory is the program's again; `bye` ends what is asked of us
   PeerAtomics& atomics = *peer.atomics;
   if (atomics.unsent == kAtomicWindow) {
-    lose_peer(peer, Status{Code::invalid,
-                           fmt::format("{}: more than {} atomic requests before one is answered",
-                                       peer.address.to_string(), kAtomicWindow)});
+    lose_peer(peer,
+              Status{Code::invalid,
+                     fmt::format("{}: more than {} atomic requests without waiting for a response",
+                                 peer.address.to_string(), kAtomicWindow)});
     return;
   }
   AtomicAnswer& answer = atomics.answer(atomics.unsent);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Records of atomic operations: our requests to a peer, and its requests that we answer.
+// Records of atomic operations: our requests to a peer, and the peer's requests to us.
 //
-// A peer is asked for kAtomicWindow operations at most before it has answered the first, and keeps
-// room for so many answers from its first request on. So what was carried out can always be
-// recorded, a request never waits for an answer to leave, and nothing that two endpoints ask of
-// each other can stand still. Owned by the endpoint; one thread.
+// A peer has at most kAtomicWindow unanswered requests from us, and reserves room for that many
+// responses at our first request. So an executed operation can always be recorded, a request never
+// waits for a response to be sent, and two endpoints cannot deadlock. Owned by the endpoint; one
+// thread.
 #pragma once
 
 #include <array>

@@ -216,9 +216,9 @@ void EndpointCore::on_yield(Peer& peer, std::uint32_t credits) {
   Lending& lending = peer.lending;
   if (!lending.recalled || credits > lending.lent) {
     lose_peer(peer, Status{Code::invalid,
-                           fmt::format("{}: hands back {} credits of {}{}",
-                                       peer.address.to_string(), credits, lending.lent,
-                                       lending.recalled ? "" : ", which it was not asked for")});
+                           fmt::format("{}: returns {} credits of {}{}", peer.address.to_string(),
+                                       credits, lending.lent,
+                                       lending.recalled ? "" : "; they were not reclaimed")});
     return;
   }
   lending.recalled = false;

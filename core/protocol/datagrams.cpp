@@ -33,11 +33,11 @@ void EndpointCore::on_datagram(bool control, std::uint32_t buffer, std::uint32_t
     length -= wire::kGrhBytes;
     status = wire::parse_datagram(bytes, length, &datagram);
     if (status.ok() && control == (datagram.kind == wire::DatagramKind::data)) {
-      status = Status{Code::invalid, "datagram: of a kind that belongs to another queue pair"};
+      status = Status{Code::invalid, "datagram: arrived at the wrong queue pair"};
     }
   }
   if (!status.ok()) {
-    TURNOUT_LOG(protocol, error, "dropped: {}", status.text());
+    TURNOUT_LOG(protocol, error, "receiving a datagram failed: {}; it was dropped", status.text());
     (control ? to_post_control_ : to_post_).push_back(buffer);
     return;
   }
@@ -86,7 +86,7 @@ void EndpointCore::on_control_datagram(const std::byte* bytes, std::uint32_t len
     return;
   }
   if (peer == nullptr || peer->lost) {
-    TURNOUT_LOG(connection, debug, "a datagram of {:016x} is dropped", datagram.sender);
+    TURNOUT_LOG(connection, debug, "dropped a datagram of {:016x}", datagram.sender);
     // It has ended as it should, and waits until we know.
     if (peer != nullptr && peer->said_bye && datagram.kind != wire::DatagramKind::ack) {
       send_ack(*peer);
@@ -105,7 +105,8 @@ void EndpointCore::on_control_datagram(const std::byte* bytes, std::uint32_t len
   wire::ControlMessage message;
   wire::Detail detail;  // no type that has one is sent over UD
   if (Status status = wire::parse_control(bytes, length, &message, &detail); !status.ok()) {
-    TURNOUT_LOG(connection, error, "dropped: {}", status.text());
+    TURNOUT_LOG(connection, error, "receiving a datagram failed: {}; it was dropped",
+                status.text());
     return;
   }
   if (datagram.kind == wire::DatagramKind::reject) {
@@ -380,7 +381,7 @@ void EndpointCore::on_link_timeout(Peer& peer, Nanoseconds now) {
   if (link.heard) link.silent_since = now;
   if (now - link.silent_since >= silence_of_the_lost()) {
     lose_peer(peer, Status{Code::peer_lost,
-                           fmt::format("{} has not answered for {} ms", peer.address.to_string(),
+                           fmt::format("{} has not responded for {} ms", peer.address.to_string(),
                                        (now - link.silent_since) / 1'000'000),
                            EHOSTDOWN});
     return;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Matcher: MPI's matching rules on libfabric's terms: (peer, tag, ignore), wildcards, posting
-// order, arrival order, cancel, peek and claim. Pure: it owns no memory and touches no message;
+// Matcher: MPI's matching rules in libfabric's terms: (peer, tag, ignore), wildcards, posting
+// order, arrival order, cancel, peek and claim. Pure: it owns no memory and reads no message;
 // operations and unexpected messages are linked in place.
 //
-// Tagged and untagged messages live in separate spaces. Posted receives match in the order they
-// were posted, messages in the order they were delivered; the caller delivers each source's
-// messages in its stream order, so MPI's order per (source, tag, communicator) follows. One thread.
+// Tagged and untagged messages are separate. Posted receives match in posting order, messages in
+// the order of delivery; the caller delivers each source's messages in stream order, which gives
+// MPI's order per (source, tag, communicator). One thread.
 #pragma once
 
 #include <cstddef>

@@ -142,7 +142,7 @@ void EndpointCore::offer(RecvOperation& receive, Peer& peer) {
   transfer.kind = Transfer::Kind::offered;
   transfer.peer = &peer;
   if (Status status = register_pieces(transfer, receive.pieces, kPeerWrites); !status.ok()) {
-    TURNOUT_LOG(protocol, debug, "a receive is not offered: {}", status.text());
+    TURNOUT_LOG(protocol, debug, "no RTR sent for a receive: {}", status.text());
     drop_transfer(transfer);
     return;
   }
@@ -230,9 +230,10 @@ void EndpointCore::on_landed(Peer& peer, const wire::Header& header, const std::
   }
   Transfer* const transfer = find_incoming(peer, landed.transfer, Transfer::Kind::offered);
   if (transfer == nullptr || landed.length > transfer->total) {
-    lose_peer(peer, Status{Code::invalid,
-                           fmt::format("{}: has written {} bytes to offer {:#x}, which is not open",
-                                       peer.address.to_string(), landed.length, landed.transfer)});
+    lose_peer(peer,
+              Status{Code::invalid,
+                     fmt::format("{}: put completion for {} bytes of RTR {:#x}, which is not open",
+                                 peer.address.to_string(), landed.length, landed.transfer)});
     return;
   }
   put_back_last(*transfer);
@@ -293,10 +294,10 @@ void EndpointCore::on_offer(Peer& peer, const wire::Detail& offer) {
 
 // --- at the sender, messages that wait for an offer: one that is on its way when they are sent is
 // taken, where both sides reach a transfer at the same time. Nothing else waits for them; they go
-// by RTS as soon as there is something, or an offer that cannot be taken, or after offer_wait.
+// by RTS as soon as there is something, or an offer that cannot be taken, or after rtr_wait.
 
 bool EndpointCore::may_hold(Peer& peer) {
-  if (!peer.offers || !peer.offers->bytes || settings_.offer_wait == 0 || closing_) return false;
+  if (!peer.offers || !peer.offers->bytes || settings_.rtr_wait == 0 || closing_) return false;
   return peer.offers->holding || (peer.backlog.empty() && peer.offers->waits.worth_trying());
 }
 
@@ -305,7 +306,7 @@ void EndpointCore::hold(SendOperation& operation) {
   Offers& offers = *operation.peer->offers;
   if (!std::exchange(offers.holding, true)) {
     offers.held_since = clock_.now();
-    hold_until_ = std::min(hold_until_, offers.held_since + settings_.offer_wait);
+    hold_until_ = std::min(hold_until_, offers.held_since + settings_.rtr_wait);
   }
   operation.peer->backlog.push_back(&operation);
   list_backlog(*operation.peer);
@@ -355,7 +356,7 @@ void EndpointCore::release_overdue() {
   for (std::size_t i = 0; i < backlogged_.size(); ++i) {
     Peer& peer = *backlogged_[i];
     if (!holds(peer)) continue;
-    const Nanoseconds until = peer.offers->held_since + settings_.offer_wait;
+    const Nanoseconds until = peer.offers->held_since + settings_.rtr_wait;
     if (now < until) {
       hold_until_ = std::min(hold_until_, until);
       continue;
@@ -487,11 +488,10 @@ void EndpointCore::fetch_instead(Transfer& transfer) {
   Peer& peer = *transfer.peer;
   SendOperation* const operation = sends_.take();
   if (operation == nullptr) {
-    Status why{
-        Code::over_budget,
-        fmt::format("{}: a message was written, perhaps, and TURNOUT_MEMORY_BUDGET={} has no "
-                    "room to ask; raise it",
-                    peer.address.to_string(), account_.budget())};
+    Status why{Code::over_budget,
+               fmt::format("recovering a put failed: {}: TURNOUT_MEMORY_BUDGET={} has no room for "
+                           "the request; raise it",
+                           peer.address.to_string(), account_.budget())};
     lose_peer(peer, why);
     on_transfer_done(transfer, why);
     return;
@@ -523,9 +523,10 @@ void EndpointCore::on_revoke(Peer& peer, std::uint64_t number) {
     peer.offers = std::make_unique<Offers>();
   }
   if (peer.offers->revoked.size() == kMostRevoked) {
-    lose_peer(peer, Status{Code::invalid,
-                           fmt::format("{}: revokes more than {} offers before one is answered",
-                                       peer.address.to_string(), kMostRevoked)});
+    lose_peer(peer,
+              Status{Code::invalid,
+                     fmt::format("{}: cancels more than {} RTRs without waiting for an answer",
+                                 peer.address.to_string(), kMostRevoked)});
     return;
   }
   std::erase_if(peer.offers->open,

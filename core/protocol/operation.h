@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Operations in progress: sends that wait, posted receives, messages nobody waits for, and RDMA
-// transfers (the data of large messages, one-sided operations).
+// Operations in progress: pending sends, posted receives, unexpected messages, and RDMA transfers
+// (the data of large messages, one-sided operations).
 //
-// All live in slabs of the endpoint and are linked into exactly one list at a time. Plain data; the
-// protocol code that moves them is in the .cpp files beside this one.
+// All are in slabs of the endpoint and linked into exactly one list at a time. Plain data; the
+// protocol code is in the .cpp files of this folder.
 #pragma once
 
 #include <sys/uio.h>

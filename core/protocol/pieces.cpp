@@ -81,7 +81,8 @@ void EndpointCore::on_pull(Peer& peer, const wire::ControlMessage& message) {
   SendOperation* const operation = find_awaiting(peer, message.operation);
   if (operation == nullptr || !operation->rendezvous || operation->pull != 0 ||
       operation->grant.transfer != 0 || message.ring_address == 0) {
-    TURNOUT_LOG(protocol, warn, "{}: asks for pieces of operation {:#x}, which does not wait",
+    TURNOUT_LOG(protocol, warn,
+                "ignored an unexpected fragment request: {}: operation {:#x} is not waiting",
                 peer.address.to_string(), message.operation);
     return;
   }
@@ -129,15 +130,18 @@ Transfer* EndpointCore::find_incoming(const Peer& peer, std::uint64_t number,
 void EndpointCore::on_piece(Peer& peer, const wire::Header& header, const std::byte* payload) {
   Transfer* const transfer = find_incoming(peer, header.tag, Transfer::Kind::read);
   if (transfer == nullptr) {
-    TURNOUT_LOG(protocol, debug, "{}: a piece for transfer {:#x}, which is gone",
+    TURNOUT_LOG(protocol, debug,
+                "{}: dropped a fragment for transfer {:#x}, which no longer exists",
                 peer.address.to_string(), header.tag);
     return;
   }
   if (header.data != transfer->posted || header.length > transfer->expected - transfer->posted) {
-    lose_peer(peer, Status{Code::invalid,
-                           fmt::format("{}: a piece of {} bytes at {}, while {} of {} have come",
-                                       peer.address.to_string(), header.length, header.data,
-                                       transfer->posted, transfer->expected)});
+    lose_peer(
+        peer,
+        Status{Code::invalid,
+               fmt::format("{}: fragment of {} bytes at offset {}, with {} of {} bytes received",
+                           peer.address.to_string(), header.length, header.data, transfer->posted,
+                           transfer->expected)});
     return;
   }
   if (transfer->posted < transfer->total) {
@@ -160,7 +164,8 @@ void EndpointCore::end_pulls(const Peer* peer) {
     if (transfer->kind == Transfer::Kind::offered) continue;  // its receive's
     pulls_.remove(transfer->pull);
     --transfer->peer->pieces;
-    transfer->status = peer != nullptr ? peer->loss : Status{Code::canceled, "the endpoint closes"};
+    transfer->status =
+        peer != nullptr ? peer->loss : Status{Code::canceled, "the endpoint is closing"};
     end_transfer(*transfer);
   }
 }
@@ -168,8 +173,9 @@ void EndpointCore::end_pulls(const Peer* peer) {
 Status EndpointCore::rma_to_self(const RmaRequest& request, const Pieces& pieces) {
   if (!domain_->allows(request.key, request.remote_address, request.length,
                        request.write ? kAccessRemoteWrite : kAccessRemoteRead)) {
-    return {Code::permission, fmt::format("rma: {} bytes at {:#x} are in no region of key {:#x}",
-                                          request.length, request.remote_address, request.key)};
+    return {Code::permission,
+            fmt::format("rma: {} bytes at {:#x} are outside the region of key {:#x}",
+                        request.length, request.remote_address, request.key)};
   }
   auto* const remote = reinterpret_cast<std::byte*>(request.remote_address);
   if (request.write) {

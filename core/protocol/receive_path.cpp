@@ -37,7 +37,8 @@ bool EndpointCore::introduce(const wire::Introduction& introduction, PeerId* id)
   if (address) peer = make_peer(address.value(), &status);
   if (peer == nullptr) {
     if (address && !reject(introduction)) return false;
-    TURNOUT_LOG(protocol, error, "a message from an unknown sender is refused: {}", status.text());
+    TURNOUT_LOG(protocol, error, "wire-up failed: a request from a new peer was rejected: {}",
+                status.text());
     return true;
   }
   *id = peer->id;
@@ -56,12 +57,14 @@ void EndpointCore::on_data(std::uint32_t buffer, std::uint32_t length) {
   if (Status status = wire::parse_data(
           received(buffer), std::min(length, receive_pool_.size() - receive_offset_), &parsed);
       !status.ok()) {
-    TURNOUT_LOG(protocol, error, "dropped: {}", status.text());
+    TURNOUT_LOG(protocol, error, "receiving a message failed: {}; it was dropped", status.text());
     to_post_.push_back(buffer);
     return;
   }
   if (parsed.header.type == wire::Type::control) {
-    TURNOUT_LOG(protocol, error, "dropped: message: type control outside a queue pair's receives");
+    TURNOUT_LOG(
+        protocol, error,
+        "receiving a message failed: control message in the shared receive queue; it was dropped");
     to_post_.push_back(buffer);
     return;
   }
@@ -72,7 +75,7 @@ void EndpointCore::on_data(std::uint32_t buffer, std::uint32_t length) {
   }
   Peer* const peer = find_peer(id);
   if (peer == nullptr || peer->lost) {
-    if (id != kAnyPeer) TURNOUT_LOG(protocol, debug, "a message of peer {} is dropped", id);
+    if (id != kAnyPeer) TURNOUT_LOG(protocol, debug, "dropped a message of peer {}", id);
     to_post_.push_back(buffer);
     return;
   }
@@ -176,10 +179,10 @@ bool EndpointCore::poll_ring(Peer& peer) {
     if (Status status = wire::check_header(header); !status.ok() || !peer.ring->fits(header) ||
                                                     (header.flags & wire::kIntroduced) != 0 ||
                                                     header.type == wire::Type::control) {
-      lose_peer(peer, Status{Code::invalid, fmt::format("{}: its ring holds a damaged message: {}",
-                                                        peer.address.to_string(),
-                                                        status.ok() ? "length or type out of range"
-                                                                    : status.text())});
+      lose_peer(peer,
+                Status{Code::invalid,
+                       fmt::format("{}: damaged message in its ring: {}", peer.address.to_string(),
+                                   status.ok() ? "length or type out of range" : status.text())});
       return true;
     }
     if (!may_deliver(peer, header)) break;
@@ -396,7 +399,7 @@ void EndpointCore::end_receive(RecvOperation& receive, const Completion& ended,
   completion.context = receive.report.context;
   if (status.ok() && overflow > 0) {
     status = Status{Code::truncated,
-                    fmt::format("the message is {} bytes longer than its buffer", overflow)};
+                    fmt::format("the message exceeds its receive buffer by {} bytes", overflow)};
   }
   bool gone = !receive.multi;
   if (receive.multi) {
@@ -423,7 +426,7 @@ void EndpointCore::end_receive(RecvOperation& receive, const Completion& ended,
 Status EndpointCore::recv_now(const RecvRequest& request) {
   Peer* const peer = request.peer == kAnyPeer ? nullptr : find_peer(request.peer);
   if (request.peer != kAnyPeer && peer == nullptr) {
-    return {Code::invalid, fmt::format("recv: no peer {}", request.peer)};
+    return {Code::invalid, fmt::format("recv: no such peer: {}", request.peer)};
   }
   // Its message may have come while the program did something else: an offer would be in vain.
   const bool offered = peer != nullptr && is_offered(request, *peer);
@@ -436,7 +439,7 @@ Status EndpointCore::recv_now(const RecvRequest& request) {
   if (!receive->pieces.set(request.buffer)) {
     receives_.give_back(receive);
     return {Code::invalid,
-            fmt::format("recv: {} pieces, at most {}", request.buffer.size(), kMaxIov)};
+            fmt::format("recv: {} IOV entries, at most {}", request.buffer.size(), kMaxIov)};
   }
   receive->match = {request.peer, request.tag, request.ignore, request.tagged};
   receive->report = request.report;

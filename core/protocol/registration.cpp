@@ -24,7 +24,8 @@ void EndpointCore::start_registrations() {
     registrations_off_ = "TURNOUT_REGISTRATION_CACHE=0";
   } else if (!device_->is_simulated()) {
     if (device_->frees_pages_at_deregistration()) {
-      registrations_off_ = "rdma-core's fork support wants memory deregistered before it goes";
+      registrations_off_ =
+          "rdma-core's fork support requires memory to be deregistered before it is freed";
     } else if (const Status status = watch_unmapping(); status.ok()) {
       watches_ = settings_.break_rule != "stale-registrations";
       unmaps_seen_ = unmap_log.position();
@@ -33,7 +34,7 @@ void EndpointCore::start_registrations() {
     }
   }
   if (!registrations_off_.empty()) {
-    TURNOUT_LOG(memory, info, "registrations are not kept: {}", registrations_off_);
+    TURNOUT_LOG(memory, info, "registration cache disabled: {}", registrations_off_);
   }
 }
 
@@ -42,7 +43,7 @@ bool EndpointCore::notice_unmapped(std::uintptr_t begin, std::uintptr_t end) {
   if (!watches_) return true;
   if (!watching_unmapping()) [[unlikely]] {
     watches_ = false;
-    registrations_off_ = "libc's code was changed";
+    registrations_off_ = "libc's code was modified";
     registrations_.invalidate(0, UINTPTR_MAX);
     return false;
   }
@@ -74,7 +75,7 @@ Status EndpointCore::register_buffer(const iovec& piece, int access, Registratio
     charge(Work::register_memory, piece.iov_len);
   }
   if (region == nullptr) {
-    return verbs::failure("ibv_reg_mr", fmt::format("a buffer of {} bytes", piece.iov_len), errno);
+    return verbs::failure("ibv_reg_mr", fmt::format("buffer of {} bytes", piece.iov_len), errno);
   }
   if (keep && notice_unmapped(begin, end) && registrations_off_.empty()) {
     *registration =

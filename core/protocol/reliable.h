@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ReliableLink: what turns datagrams to and from one peer into its data stream and its control
-// messages: what was sent and not acknowledged, what is owed, and when to send again.
+// ReliableLink: makes a reliable data stream and reliable control messages from datagrams of one
+// peer: unacknowledged messages, owed acknowledgements, retransmission timers.
 //
-// Data: the stream's own sequence numbers (wire::Header). The receiver holds what comes before its
-// turn, so acknowledgements are cumulative and selective, and what it holds needs no buffer here
-// any more. Bounded by the credits; each message stays in its send buffer. Control messages have a
-// sequence of their own; one before its turn is dropped, so all from the first missing one are sent
-// again. They are copied here, since a pool of buffers that waits for acknowledgements could keep
-// the acknowledgements from being sent; at most kControlWindow are under way.
+// Data use the stream's sequence numbers (wire::Header). The receiver keeps out-of-order messages,
+// so acknowledgements are cumulative and selective, and the sender frees the buffers of messages
+// kept there. Credits bound the number; each message stays in its send buffer. Control messages
+// have separate sequence numbers; out-of-order ones are dropped, so everything from the first
+// missing one is sent again. They are copied here, because a buffer pool full of unacknowledged
+// messages could block the acknowledgements; at most kControlWindow are in flight.
 //
-// Times are the clock's nanoseconds; nothing here reads one. The round-trip estimate and its
-// back-off are those of RFC 6298. Owner: the peer's record; one thread.
+// Times are nanoseconds, passed in. Round-trip estimate and back-off follow RFC 6298. Owner: the
+// peer's record; one thread.
 #pragma once
 
 #include <cstdint>

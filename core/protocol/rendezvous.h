@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How large messages travel (spec/rendezvous.md; Takagi et al., EuroMPI 2013), and what a
-// receiver's offers leave at the sender. The receiver's setting `rendezvous` decides; a sender
-// obeys. Files: transfer.cpp (what RTS starts), writes.cpp (rput), offers.cpp (put, putnr).
+// The rendezvous protocols (spec/rendezvous.md; Takagi et al., EuroMPI 2013), and the state of a
+// receiver's RTRs at the sender. The receiver's setting `rendezvous` chooses the protocol. Files:
+// transfer.cpp (what an RTS starts), writes.cpp (rput), offers.cpp (put, putnr).
 //
-// Plain data, of the endpoint that has it; one thread. Sizes are bytes.
+// Plain data, owned by the endpoint; one thread. Sizes are bytes.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -12,16 +12,16 @@ namespace turnout {
 
 Status EndpointCore::send_now(const SendRequest& request) {
   Peer* const peer = find_peer(request.peer);
-  if (peer == nullptr) return {Code::invalid, fmt::format("send: no peer {}", request.peer)};
+  if (peer == nullptr) return {Code::invalid, fmt::format("send: no such peer: {}", request.peer)};
   if (peer->lost) return peer->loss;
   Pieces pieces;
   if (!pieces.set(request.data)) {
     return {Code::invalid,
-            fmt::format("send: {} pieces, at most {}", request.data.size(), kMaxIov)};
+            fmt::format("send: {} IOV entries, at most {}", request.data.size(), kMaxIov)};
   }
   if (request.inject && pieces.total > kInjectLimit) {
-    return {Code::invalid, fmt::format("send: {} bytes cannot be injected, at most {}",
-                                       pieces.total, kInjectLimit)};
+    return {Code::invalid, fmt::format("send: {} bytes exceed the inject limit of {}", pieces.total,
+                                       kInjectLimit)};
   }
   const std::uint8_t flags = wire::flags_of(request.tagged, request.has_remote_data);
   const std::uint32_t completion_flags = kSend | (request.tagged ? kTagged : kMessage);
@@ -106,7 +106,7 @@ Status EndpointCore::send_now(const SendRequest& request) {
 
 // The budget's share of what waits is used up: peers take nothing.
 Status EndpointCore::too_many_wait() {
-  static const Status status{Code::again, "as many operations wait as the budget allows"};
+  static const Status status{Code::again, "the budget allows no more pending operations"};
   return status;
 }
 
@@ -309,15 +309,15 @@ SendOperation* EndpointCore::find_awaiting(const Peer& peer, std::uint64_t id) c
 Status EndpointCore::status_told(const Peer& peer, std::uint32_t code, std::string_view verb) {
   if (code == 0) return {};
   return {Code::peer_lost,
-          fmt::format("{} could not {} the message (its status {})", peer.address.to_string(), verb,
-                      code),
+          fmt::format("{} failed to {} the message (peer's status {})", peer.address.to_string(),
+                      verb, code),
           EIO};
 }
 
 void EndpointCore::on_fin(const wire::ControlMessage& message, Peer& peer) {
   SendOperation* const operation = find_awaiting(peer, message.operation);
   if (operation == nullptr) {
-    TURNOUT_LOG(protocol, warn, "{}: FIN for operation {:#x}, which is not waiting",
+    TURNOUT_LOG(protocol, warn, "ignored an unexpected FIN: {}: operation {:#x} is not waiting",
                 peer.address.to_string(), message.operation);
     return;
   }

@@ -147,14 +147,14 @@ bool EndpointCore::pump(Transfer& transfer) {
       return true;
     }
     if (path == DataPath::pieces && !awaits_place(peer)) {
-      transfer.status = Status{
-          Code::unsupported,
-          fmt::format("{}: one-sided operations need an RC queue pair where the adapter has no DC, "
-                      "and none can be had: {}; raise TURNOUT_MAX_ACTIVE_RC, TURNOUT_RC_POOL or "
-                      "TURNOUT_MEMORY_BUDGET at both ends",
-                      peer.address.to_string(),
-                      peer.reason.empty() ? "the policy has none" : peer.reason),
-          EOPNOTSUPP};
+      transfer.status =
+          Status{Code::unsupported,
+                 fmt::format("one-sided operation failed: {}: on an adapter without DC it needs an "
+                             "RC queue pair, and none is available: {}; raise "
+                             "TURNOUT_MAX_ACTIVE_RC or TURNOUT_MEMORY_BUDGET on both ends",
+                             peer.address.to_string(),
+                             peer.reason.empty() ? "the policy does not allow one" : peer.reason),
+                 EOPNOTSUPP};
     }
   }
   const bool way = !over_datagrams() || transfer.over_rc;
@@ -290,7 +290,7 @@ bool EndpointCore::refuses_key(ibv_wc_status status) noexcept {
 Status EndpointCore::refused_key(const Peer& peer, const SendRecord& record, ibv_wc_status status) {
   return {
       Code::permission,
-      fmt::format("{}: RDMA {} of {} bytes at {:#x} with key {:#x} refused: {}",
+      fmt::format("RDMA access denied: {}: {} of {} bytes at {:#x} with key {:#x}: {}",
                   peer.address.to_string(), record.opcode == IBV_WR_RDMA_READ ? "read" : "write",
                   record.length, record.remote, record.rkey, ibv_wc_status_str(status)),
       EACCES};
@@ -311,25 +311,25 @@ bool EndpointCore::reaches_over_rc(const Peer& peer) const noexcept {
 
 Status EndpointCore::rma_now(const RmaRequest& request) {
   Peer* const peer = find_peer(request.peer);
-  if (peer == nullptr) return {Code::invalid, fmt::format("rma: no peer {}", request.peer)};
+  if (peer == nullptr) return {Code::invalid, fmt::format("rma: no such peer: {}", request.peer)};
   if (peer->lost) return peer->loss;
   Pieces pieces;
   if (!pieces.set(request.local)) {
     return {Code::invalid,
-            fmt::format("rma: {} pieces, at most {}", request.local.size(), kMaxIov)};
+            fmt::format("rma: {} IOV entries, at most {}", request.local.size(), kMaxIov)};
   }
   if (pieces.total != request.length) {
-    return {Code::invalid, fmt::format("rma: length {} is not that of the local buffer, {}",
+    return {Code::invalid, fmt::format("rma: length {} does not match the local buffers' {} bytes",
                                        request.length, pieces.total)};
   }
   if (request.key > 0xffffffffu) {
-    return {Code::permission, fmt::format("rma: key {:#x} is none of ours", request.key)};
+    return {Code::permission, fmt::format("rma: unknown key {:#x}", request.key)};
   }
   if (over_datagrams() && peer->self) return rma_to_self(request, pieces);
   if (connects_first_) use_one_sided(*peer);
   const bool over_rc = reaches_over_rc(*peer);
   if (over_rc ? peer->rc->full() : pool(Purpose::data)[peer->data_queue]->full()) {
-    return {Code::again, "the queue is full"};
+    return {Code::again, "the send queue is full"};
   }
   Transfer* const transfer = take_for_caller(transfers_);
   if (transfer == nullptr) return refusal();
@@ -368,7 +368,7 @@ Status EndpointCore::rma_now(const RmaRequest& request) {
     transfer->local_count = 1;
   } else if (request.inject && request.length > 0) {
     drop_transfer(*transfer);
-    return {Code::again, "no buffer is free to take the data over"};
+    return {Code::again, "no send buffer is free to copy the data into"};
   } else if (Status status =
                  register_pieces(*transfer, pieces, request.write ? 0 : IBV_ACCESS_LOCAL_WRITE);
              !status.ok()) {

@@ -187,9 +187,9 @@ void EndpointCore::look_after_held_back(Peer& peer, bool wildcards, Nanoseconds 
     return;
   }
   Status why{Code::over_budget,
-             fmt::format("{}: a receive or an atomic operation waits for it, but messages that "
-                         "nobody waits for fill TURNOUT_MEMORY_BUDGET={}; raise it, or receive in "
-                         "the order of sending",
+             fmt::format("receiving failed: {}: a receive or an atomic operation is blocked "
+                         "because unexpected messages fill TURNOUT_MEMORY_BUDGET={}; raise it, or "
+                         "post receives in the order of the sends",
                          peer.address.to_string(), account_.budget())};
   if (stuck >= kGiveUpAfter * settings_.keepalive) {
     lose_peer(peer, why);
@@ -260,7 +260,8 @@ void EndpointCore::start_waiting(UnexpectedMessage& message, DataPath path) {
   // It was parsed when it came; a ring is memory that its peer can still write.
   if (Status status = wire::parse_rts(message.payload, message.header.length, &rts);
       !status.ok() || rts.total != message.total) {
-    lose_peer(peer, status.ok() ? Status{Code::invalid, "RTS: changed after it was sent"} : status);
+    lose_peer(peer,
+              status.ok() ? Status{Code::invalid, "RTS: modified after it was sent"} : status);
   }
   start_get(*message.receive, peer, message.header, rts, message.place, path);
   release_unexpected(message);
@@ -291,7 +292,7 @@ Status EndpointCore::refusal() {
   }
   return {Code::over_budget,
           fmt::format("TURNOUT_MEMORY_BUDGET={} has no room for another operation, and none has "
-                      "ended for {} s; raise it",
+                      "completed for {} s; raise it",
                       account_.budget(), (now - refused_since_) / 1'000'000'000)};
 }
 
@@ -313,7 +314,7 @@ Status EndpointCore::peek(const PeekRequest& request) {
     if (peer != nullptr && peer->lost) {
       fail(request.report, completion, peer->loss);
     } else {
-      fail(request.report, completion, Status{Code::no_message, "no such message has arrived"});
+      fail(request.report, completion, Status{Code::no_message, "no matching message has arrived"});
     }
     return {};
   }
@@ -339,7 +340,7 @@ Status EndpointCore::recv_claimed(const RecvRequest& request) {
     if (!receive->pieces.set(request.buffer)) {
       receives_.give_back(receive);
       return {Code::invalid,
-              fmt::format("recv: {} pieces, at most {}", request.buffer.size(), kMaxIov)};
+              fmt::format("recv: {} IOV entries, at most {}", request.buffer.size(), kMaxIov)};
     }
     receive->match = {kAnyPeer, m->tag, 0, m->tagged};
     receive->report = request.report;
@@ -347,7 +348,7 @@ Status EndpointCore::recv_claimed(const RecvRequest& request) {
     take_unexpected(*receive, *m);
     return {};
   }
-  return {Code::invalid, "no claimed message belongs to this context"};
+  return {Code::invalid, "no claimed message has this context"};
 }
 
 Status EndpointCore::discard_claimed(const Report& report) {
@@ -360,7 +361,7 @@ Status EndpointCore::discard_claimed(const Report& report) {
     finish(report, completion);
     return {};
   }
-  return {Code::invalid, "no claimed message belongs to this context"};
+  return {Code::invalid, "no claimed message has this context"};
 }
 
 }  // namespace turnout

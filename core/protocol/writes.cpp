@@ -45,15 +45,14 @@ void EndpointCore::on_cts(Peer& peer, const wire::ControlMessage& message,
   SendOperation* const operation = find_awaiting(peer, message.operation);
   if (operation == nullptr || !operation->rendezvous || operation->pull != 0 ||
       operation->grant.transfer != 0 || detail.transfer == 0) {
-    TURNOUT_LOG(protocol, warn, "{}: CTS for operation {:#x}, which does not wait",
+    TURNOUT_LOG(protocol, warn, "ignored an unexpected CTS: {}: operation {:#x} is not waiting",
                 peer.address.to_string(), message.operation);
     return;
   }
   if (detail.length > operation->pieces.total) {
-    lose_peer(peer,
-              Status{Code::invalid, fmt::format("{}: CTS asks for {} bytes of a message of {}",
-                                                peer.address.to_string(), detail.length,
-                                                operation->pieces.total)});
+    lose_peer(peer, Status{Code::invalid, fmt::format("{}: CTS for {} bytes of a message of {}",
+                                                      peer.address.to_string(), detail.length,
+                                                      operation->pieces.total)});
     return;
   }
   operation->grant = {detail.address, detail.length, detail.transfer, detail.rkey};
@@ -108,7 +107,8 @@ void EndpointCore::end_granted(Transfer& transfer) {
 void EndpointCore::on_written(Peer& peer, const wire::ControlMessage& message) {
   Transfer* const transfer = find_incoming(peer, message.operation, Transfer::Kind::awaited);
   if (transfer == nullptr) {
-    TURNOUT_LOG(protocol, warn, "{}: has written to transfer {:#x}, which does not wait",
+    TURNOUT_LOG(protocol, warn,
+                "ignored an unexpected put completion: {}: transfer {:#x} is not waiting",
                 peer.address.to_string(), message.operation);
     return;
   }

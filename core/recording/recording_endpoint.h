@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// RecordingEndpoint: an endpoint that writes down what the layer above does with it, for
-// TURNOUT_TRACE. Stands before the real endpoint, which knows nothing of it: without the setting
-// there is nothing on the way of a message.
+// RecordingEndpoint: an endpoint that records the operations of the layer above, for TURNOUT_TRACE.
+// It wraps the real endpoint; without the setting it is absent and costs nothing.
 //
-// Operations are given a completion queue of its own, so that it sees them end, and are handed on
-// from there to where they belong. Same owner, threads and errors as the endpoint it stands for.
+// It gives operations its own completion queue to observe their completions, then forwards these.
+// Same owner, threads and errors as the wrapped endpoint.
 #pragma once
 
 #include <functional>

@@ -58,8 +58,8 @@ bool RecordingFile::open() {
   fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0600);
   if (fd_ < 0) {
     failed_ = true;
-    TURNOUT_LOG(endpoint, error, "TURNOUT_TRACE: nothing is recorded, {} cannot be written: {}",
-                path_, std::generic_category().message(errno));
+    TURNOUT_LOG(endpoint, error, "recording failed: {}: {}; TURNOUT_TRACE has no effect", path_,
+                std::generic_category().message(errno));
     return false;
   }
   const auto number = [](int n) { return n < 0 ? std::string("-") : fmt::format("{}", n); };
@@ -80,10 +80,8 @@ void RecordingFile::flush() {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) {
       failed_ = true;
-      TURNOUT_LOG(endpoint, error,
-                  "TURNOUT_TRACE: the recording ends here, {} cannot be written: "
-                  "{}",
-                  path_, std::generic_category().message(errno));
+      TURNOUT_LOG(endpoint, error, "recording failed: {}: {}; the recording ends here", path_,
+                  std::generic_category().message(errno));
       break;
     }
     text.remove_prefix(static_cast<std::size_t>(n));

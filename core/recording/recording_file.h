@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// RecordingFile: what one endpoint did, written down while it does it (docs/trace.md). Made into a
-// trace by sim/recording.
+// RecordingFile: the event log of one endpoint (docs/trace.md). sim/recording converts it to a
+// trace.
 //
-// Opened at the first event, so that endpoints that only look around leave nothing. A file that
-// cannot be written is told about once and then forgotten: the program goes on. One thread at a
-// time; bytes and nanoseconds. Every event is given the time it happened at, since the endpoint's
-// creation; times do not run backwards.
+// The file is opened at the first event, so an endpoint without traffic leaves no file. A write
+// error is logged once and ends the recording; the program continues. One thread at a time; bytes
+// and nanoseconds. Each event carries its time since the creation of the endpoint; times never
+// decrease.
 #pragma once
 
 #include <fmt/format.h>

@@ -108,7 +108,7 @@ void put_context(Writer* writer, const std::vector<RatePoint>& points) {
       writer->put(beyond, {knee.beyond, knee.beyond_error}, "rate over 8 and more queue pairs");
       return;
     }
-    const std::string none = fmt::format("M no loss was seen up to {:.0f} queue pairs", most);
+    const std::string none = fmt::format("M no loss up to {:.0f} queue pairs", most);
     writer->set(entries, {most, 0.5}, none);
     writer->set(beyond, {0, 0}, none);
   };
@@ -125,21 +125,21 @@ void put_trips(Writer* writer, const Measurements& m) {
                                             std::min({slow.value, ring.value, fast.value}));
   const auto put = [&](CostValue C::*field, const Estimate& value, const char* over) {
     writer->put(field, {value.value, std::max(value.error, least)},
-                fmt::format("half a round trip of pingpong{}", over), 0);
+                fmt::format("half a pingpong round trip{}", over), 0);
   };
-  put(&C::receiver_dc_sendrecv, slow, m.datagrams ? " over UD-sendrecv, in DC's place" : "");
+  put(&C::receiver_dc_sendrecv, slow, m.datagrams ? " over UD-sendrecv, in place of DC" : "");
   put(&C::receiver_rc_rdma, fast, "");
   if (m.datagrams) {
     writer->set(&C::receiver_ud_below_dc, {0, 0},
-                "assumed as nothing: no DC here, receiver.dc_sendrecv is UD's");
+                "assumed zero: no DC on this device, receiver.dc_sendrecv is for UD");
     writer->set(&C::receiver_dc_rdma, {slow.value, 1},
-                "assumed as receiver.dc_sendrecv: no DC here, so no ring over it");
+                "assumed equal to receiver.dc_sendrecv: no DC on this device, so no ring over it");
     return;
   }
   put(&C::receiver_dc_rdma, ring, "");
   if (!m.ud_sendrecv.empty()) {
     writer->put(&C::receiver_ud_below_dc, floored(minus(slow, estimate(m.ud_sendrecv))),
-                "half a round trip of pingpong over DC-sendrecv less one over UD-sendrecv");
+                "half a pingpong round trip over DC-sendrecv less one over UD-sendrecv");
   }
 }
 
@@ -193,7 +193,7 @@ CostsFile costs_of(const Measurements& m, const std::string& device, const std::
   out.device = device;
   out.note = note;
   for (std::string& source : out.sources) {
-    source = fmt::format("assumed as built in, not measured: {}", source);
+    source = fmt::format("assumed built-in value, not measured: {}", source);
   }
   Writer writer(&out, m);
   using C = DeviceCosts;
@@ -204,11 +204,11 @@ CostsFile costs_of(const Measurements& m, const std::string& device, const std::
     const Estimate more =
         minus(estimate(m.more_rings), estimate(m.datagrams ? m.rc_rdma : m.dc_rdma));
     writer.put(&C::receiver_poll, floored(times(more, 4 / m.extra_rings)),
-               fmt::format("pingpong beside {:.0f} silent rings", m.extra_rings));
+               fmt::format("pingpong beside {:.0f} idle rings", m.extra_rings));
   }
   if (!m.credit.empty()) {
     writer.put(&C::receiver_credit, floored(estimate(m.credit)),
-               "bursts that need a credit message and bursts that do not");
+               "bursts that need a credit message less bursts that do not");
   }
   const auto put_setup = [&](const Rounds& lost, CostValue C::*processor) {
     if (lost.empty()) return;
@@ -226,10 +226,10 @@ CostsFile costs_of(const Measurements& m, const std::string& device, const std::
     writer.put(&C::sender_post_rc, estimate(m.post_rc), how + ", RC");
     if (m.datagrams) {
       for (CostValue C::*field : {&C::sender_post_dc, &C::sender_post_dc_switch}) {
-        writer.put(field, estimate(m.post_ud), how + ", UD, in DC's place");
+        writer.put(field, estimate(m.post_ud), how + ", UD, in place of DC");
       }
     } else {
-      writer.put(&C::sender_post_dc, estimate(m.post_dc), how + ", a DCI for each");
+      writer.put(&C::sender_post_dc, estimate(m.post_dc), how + ", one DCI per target");
       writer.put(&C::sender_post_dc_switch, estimate(m.post_dc_switch), how + ", fewer DCIs");
     }
   }
@@ -241,7 +241,7 @@ CostsFile costs_of(const Measurements& m, const std::string& device, const std::
     // Only the way out switches: half a round trip has half of it.
     writer.put(&C::sender_switch_latency,
                floored(times(minus(estimate(m.other_target), estimate(m.same_target)), 2)),
-               "pingpong with two targets in turn less pingpong with one");
+               "pingpong with two alternating targets less pingpong with one");
   }
   put_context(&writer, m.contexts);
   return out;

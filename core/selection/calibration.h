@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Calibration: from the rounds of the micro-benchmarks of `turnout calibrate` to the costs of a
-// device. The benchmarks themselves run elsewhere: sim/calibration.h in virtual time, cli/ on the
-// adapter at hand.
+// Calibration: computes the costs of a device from the rounds of the micro-benchmarks of `turnout
+// calibrate`. The benchmarks run elsewhere: sim/calibration.h in virtual time, cli/ on a local
+// adapter.
 //
-// Of each list the median is taken, and its standard error from the quartiles. A difference is
-// taken round by round where both were measured in the same round, else its errors add up. Pure;
+// The result of a list is its median, with a standard error from the quartiles. A difference is
+// computed per round if both were measured in the same round; otherwise the errors add up. Pure;
 // any thread. Times are nanoseconds.
 #pragma once
 

@@ -46,7 +46,7 @@ class Reader {
     const toml::node* const found = table.get("device");
     if (found == nullptr || !found->is_table()) {
       return {Code::invalid,
-              fmt::format("{}: no [device] table with a name: no costs of a device", file_)};
+              fmt::format("{}: no [device] table with a name; not a device costs file", file_)};
     }
     out_.device.clear();
     for (const auto& [key, node] : table) {
@@ -56,7 +56,8 @@ class Reader {
       if (!status.ok()) return status;
     }
     if (out_.device.empty()) {
-      return {Code::invalid, fmt::format("{}: device.name is missing: name the adapter", file_)};
+      return {Code::invalid,
+              fmt::format("{}: device.name is missing; add the adapter's name", file_)};
     }
     return check_together();
   }
@@ -81,14 +82,15 @@ class Reader {
       return static_cast<unsigned char>(c) >= 0x20 && c != 0x7f;
     });
     if (text->get().size() > kLongestText || !printable) {
-      return wrong(key, name, fmt::format("expected one line of at most {} letters", kLongestText));
+      return wrong(key, name,
+                   fmt::format("expected one line of at most {} characters", kLongestText));
     }
     *out = text->get();
     return {};
   }
   Status read_number(const toml::key& key, const std::string& name, const toml::node* node,
                      double* out) const {
-    if (node == nullptr) return wrong(key, name, "is missing: expected a number");
+    if (node == nullptr) return wrong(key, name, "missing; expected a number");
     if (const auto* const i = node->as_integer()) {
       *out = static_cast<double>(i->get());
     } else if (const auto* const f = node->as_floating_point()) {
@@ -175,13 +177,13 @@ class Reader {
     }
     if (cost.uncertainty < 0 || cost.uncertainty > kMostUncertainty) {
       return wrong(key, name + ".uncertainty",
-                   fmt::format("expected a part of the value, 0 to {:.0f}", kMostUncertainty));
+                   fmt::format("expected a fraction of the value, 0 to {:.0f}", kMostUncertainty));
     }
     const std::string_view tag = std::string_view(source).substr(0, source.find(' '));
     if (std::find(kTags.begin(), kTags.end(), tag) == kTags.end() || tag.size() == source.size()) {
-      return wrong(key, name + ".source",
-                   fmt::format("expected a tag ({}), then where the value comes from",
-                               fmt::join(kTags, ", ")));
+      return wrong(
+          key, name + ".source",
+          fmt::format("expected a tag ({}), then the source of the value", fmt::join(kTags, ", ")));
     }
     out_.costs.*row.field = cost;
     *row_source = source;
@@ -192,8 +194,8 @@ class Reader {
     const DeviceCosts& c = out_.costs;
     if (c.context_first_entries.value > c.context_second_entries.value) {
       return {Code::invalid,
-              fmt::format("{}: context.first_entries {} is more than context.second_entries {}",
-                          file_, c.context_first_entries.value, c.context_second_entries.value)};
+              fmt::format("{}: context.first_entries {} exceeds context.second_entries {}", file_,
+                          c.context_first_entries.value, c.context_second_entries.value)};
     }
     return {};
   }
@@ -303,7 +305,7 @@ Result<CostsFile> load_costs(const Settings& settings) {
   if (!settings.costs.empty()) {
     const std::string shown = fmt::format("{} (TURNOUT_COSTS)", settings.costs);
     const Result<std::string> text =
-        read_text_file(settings.costs, shown, "file of a device's costs", kLargestFile);
+        read_text_file(settings.costs, shown, "device costs file", kLargestFile);
     if (!text) return text.status();
     Result<CostsFile> read = parse_costs(text.value(), settings.costs);
     if (!read) return read.status();
@@ -315,17 +317,15 @@ Result<CostsFile> load_costs(const Settings& settings) {
 
 std::string costs_page() {
   std::string page =
-      "# What the selection knows of a device\n"
+      "# Device costs\n"
       "\n"
       "<!-- Written from core/selection/device_costs.def: make docs -->\n"
       "\n"
-      "The policies `aqps` and `turnout` weigh channels by these values. Built in are those of a\n"
-      "Connect-IB, mostly Table 2 of the AQPS paper. `turnout calibrate --output FILE` measures "
-      "the\n"
-      "adapter at hand, `turnout calibrate --profile NAME` a modelled one, and writes a file that\n"
-      "`TURNOUT_COSTS=FILE` names; a value that a file leaves out is the built-in one. The "
-      "settings\n"
-      "`TURNOUT_SAVING_*` and `TURNOUT_COST_*` win over the file when they are given.\n"
+      "The policies `aqps` and `turnout` compare channels by these costs. The built-in values are\n"
+      "those of a Connect-IB, mostly from Table 2 of the AQPS paper. `turnout calibrate` measures\n"
+      "the local adapter, or with `--profile NAME` a modelled one, and writes a file for\n"
+      "`TURNOUT_COSTS=FILE`. Values missing in the file keep their built-in value. The tuning\n"
+      "parameters `saving_*` and `cost_*` override the file.\n"
       "\n"
       "```toml\n"
       "[device]\n"
@@ -334,9 +334,9 @@ std::string costs_page() {
       "dc_rdma = { value = 1714, unit = \"ns\", uncertainty = 0.01, source = \"M 15 rounds\" }\n"
       "```\n"
       "\n"
-      "Times are written in ns, us, ms or s. The uncertainty is one standard error as a part of\n"
-      "the value; the policy `turnout` changes nothing for a gain that could be an error of\n"
-      "measurement. A source begins with a tag of docs/profiles.md, or M: measured.\n"
+      "Times are in ns, us, ms or s. The uncertainty is one standard error as a fraction of the\n"
+      "value; the policy `turnout` ignores gains within the measurement error. A source begins\n"
+      "with a tag of docs/profiles.md, or with M for measured.\n"
       "\n"
       "| value | built in | uncertainty | source | meaning |\n"
       "|---|---:|---:|---|---|\n";

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// DeviceCosts: what the selection knows of one device (device_costs.def), and the files it comes
-// from: built in, or written by `turnout calibrate` and named by the setting `costs`.
+// DeviceCosts: the costs of one device that the selection uses (device_costs.def), built in or read
+// from a file that `turnout calibrate` writes and the setting `costs` names.
 //
 //   [device]
-//   name = "mlx5_0"                # as the report calls it
+//   name = "mlx5_0"                # as in the report
 //   note = "..."                   # optional
 //   [receiver]                     # a table for each group of device_costs.def
 //   dc_rdma = { value = 1714, unit = "ns", uncertainty = 0.01, source = "M 15 rounds" }
 //
-// A value that a file leaves out is the built-in one. The first word of a source is its tag, as in
-// docs/profiles.md; M: measured. Untrusted text: every value is checked for its range, an unknown
-// key is an error. Plain values, any thread. Times are nanoseconds.
-// Errors: invalid, naming the file, the line, the key and what is accepted; of load_costs() also
-// permission and system.
+// Values missing in a file keep their built-in value. The first word of a source is its tag, as in
+// docs/profiles.md; M: measured. The text is untrusted: every value is range-checked, and an
+// unknown key is an error. Plain values, any thread. Times are nanoseconds. Errors: invalid, with
+// the file, the line, the key and what is accepted; load_costs() also permission and system.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// PaperTable: Statistics as the paper keeps them (AQPS 4.2): for each source heard of a ring of
-// sigma counts of 8 bytes, one for each of the last sigma intervals. Kept for comparison: n sources
-// take 8 * sigma * n bytes. See statistics.h.
+// PaperTable: Statistics as in the paper (AQPS 4.2): per source, a ring of sigma counts of 8 bytes,
+// one for each of the last sigma intervals. For comparison: n sources take 8 * sigma * n bytes. See
+// statistics.h.
 #pragma once
 
 #include <unordered_map>

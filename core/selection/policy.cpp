@@ -382,39 +382,39 @@ Plan Selector::plan() {
 std::string_view explain(Reason reason) noexcept {
   switch (reason) {
     case Reason::gain:
-      return "busy enough to pay for its channel";
+      return "message rate justifies the channel";
     case Reason::too_few_messages:
-      return "too few messages to pay for a channel";
+      return "message rate too low for a channel";
     case Reason::limit_active_rc:
-      return "would pay, but all RC queue pairs allowed are in use";
+      return "channel justified, but the RC queue pair limit is reached";
     case Reason::limit_channels:
-      return "would pay, but all channels allowed are in use";
+      return "channel justified, but the channel limit is reached";
     case Reason::limit_budget:
-      return "would pay, but the memory budget has no room";
+      return "channel justified, but the memory budget has no room";
     case Reason::below_threshold:
-      return "a better map gains too little per message to change";
+      return "estimated gain per message is below the threshold";
     case Reason::refused_by_peer:
-      return "the peer refused a channel lately";
+      return "the peer recently refused a channel";
     case Reason::first_message:
       return "first message from this peer";
     case Reason::forced:
-      return "asked for by the settings";
+      return "set by configuration";
     case Reason::idle:
-      return "silent, and its channel is wanted elsewhere";
+      return "idle; another peer needs its channel";
     case Reason::kept:
-      return "silent, kept while nobody else wants its place";
+      return "idle; kept because no peer needs the slot";
     case Reason::slows_others:
-      return "so busy that waiting for the other rings' polls would cost more than its ring saves";
+      return "waiting for the other rings to be polled would cost more than its ring saves";
     case Reason::sender_switches:
-      return "its sender waits for DC switches";
+      return "its sender is delayed by DC switches";
     case Reason::contexts:
-      return "left off RC: more queue pairs than the adapters hold";
+      return "not on RC: the adapters' QP contexts are exhausted";
     case Reason::too_busy:
-      return "the processes are busy with messages: earlier arrival would save nothing";
+      return "CPU-bound: earlier arrival would save nothing";
     case Reason::many_messages:
-      return "more messages over its queue pair than the threshold of a ring";
+      return "more messages over its queue pair than the ring threshold";
     case Reason::not_certain:
-      return "a better map's gain could be an error of measurement";
+      return "estimated gain is within the measurement error";
   }
   return "?";
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The order in which the selection looks at sources: busiest first, equals with an RC ring, with
-// another ring, then by peer. Many sources that come in the order of peers are sorted by digits,
-// because comparing 65,536 takes longer than all the rest of a decision.
+// The order in which the selection visits sources: busiest first; among equals, those with an RC
+// ring, then with another ring, then by peer. Many sources in the order of peers are radix-sorted,
+// because a comparison sort of 65,536 takes longer than the rest of a decision.
 //
 // Pure. Any thread.
 #pragma once

@@ -21,19 +21,19 @@ Result<std::unique_ptr<Statistics>> make_statistics(const StatisticsOptions& opt
   if (options.store == StatisticsStore::slots) {
     if (options.max_bytes < TimeSlots::kLeastBytes) {
       return Status(Code::invalid,
-                    fmt::format("max_bytes {}: statistics in slots need at least {} bytes",
+                    fmt::format("max_bytes {}: slotted statistics need at least {} bytes",
                                 options.max_bytes, TimeSlots::kLeastBytes));
     }
     return std::unique_ptr<Statistics>(std::make_unique<TimeSlots>(options.max_bytes));
   }
   if (options.sigma == 0) {
-    return Status(Code::invalid, "sigma 0: the table of statistics needs at least one interval");
+    return Status(Code::invalid, "sigma 0: the statistics table needs at least one interval");
   }
   const std::size_t least = PaperTable::least_bytes(options.sigma);
   if (options.max_bytes < least) {
     return Status(Code::invalid,
-                  fmt::format("max_bytes {}: a table of statistics with {} intervals needs at "
-                              "least {} bytes; raise the one or lower the other",
+                  fmt::format("max_bytes {}: a statistics table of {} intervals needs at least {} "
+                              "bytes; raise max_bytes or lower the number of intervals",
                               options.max_bytes, options.sigma, least));
   }
   return std::unique_ptr<Statistics>(
@@ -60,14 +60,13 @@ SlotRange nearest_range(const std::vector<TimeWindow>& windows, TimeWindow asked
 
 Status check_interval(TimeWindow interval, std::optional<TimeWindow> newest) {
   if (interval.end <= interval.begin) {
-    return {Code::invalid, fmt::format("interval [{}, {}) ns of the statistics is empty",
-                                       interval.begin, interval.end)};
+    return {Code::invalid,
+            fmt::format("statistics interval [{}, {}) ns is empty", interval.begin, interval.end)};
   }
   if (newest && interval.begin < newest->end) {
-    return {Code::invalid,
-            fmt::format("interval [{}, {}) ns of the statistics begins before the end {} of the "
-                        "one before: the clock ran backwards",
-                        interval.begin, interval.end, newest->end)};
+    return {Code::invalid, fmt::format("statistics interval [{}, {}) ns begins before the end {} "
+                                       "of the previous one: the clock ran backwards",
+                                       interval.begin, interval.end, newest->end)};
   }
   return {};
 }

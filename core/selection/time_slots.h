@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// TimeSlots: Statistics in slots of time that grow wider with age. What it keeps, with which error
-// and who owns it is said in statistics.h.
+// TimeSlots: Statistics in slots of time that grow wider with age. See statistics.h for contents,
+// error bounds and ownership.
 //
-// One source in one slot is 8 bytes: peer (24 bits), ring (1), count (39), in the order of peers,
-// so that merging two slots is one pass and a peer is found by halving.
+// One source in one slot takes 8 bytes: peer (24 bits), ring (1), count (39), sorted by peer, so
+// that merging two slots is one pass and a lookup is a binary search.
 #pragma once
 
 #include "core/selection/statistics.h"

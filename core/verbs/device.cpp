@@ -79,7 +79,7 @@ Found find(const std::string& wanted, Dc dc) {
     errno = 0;
     ibv_context* const context = ibv_open_device(list.devices[i]);
     if (context == nullptr) {
-      found.seen += fmt::format("{} (cannot be opened: {}) ", name, std::strerror(errno));
+      found.seen += fmt::format("{} (open failed: {}) ", name, std::strerror(errno));
       continue;
     }
     ibv_device_attr attributes{};
@@ -95,7 +95,7 @@ Found find(const std::string& wanted, Dc dc) {
     }
     found.dc = dc == Dc::ours || makes_dc(list.devices[i], context);
     if (!found.dc && dc == Dc::required) {
-      found.seen += fmt::format("{} (no dynamically connected transport) ", name);
+      found.seen += fmt::format("{} (no DC) ", name);
       ibv_close_device(context);
       continue;
     }
@@ -146,38 +146,39 @@ Result<std::unique_ptr<Device>> Device::open(const Settings& settings) {
     const bool none = automatic && access("/sys/class/infiniband_verbs", F_OK) != 0;
     const Status loaded = none ? Status() : load(Library::system, settings);
     if (none) {
-      reasons = "no adapter at all";
+      reasons = "no adapter";
     } else if (loaded.ok()) {
       // With several adapters one with DC is preferred.
       const std::string wanted = automatic ? std::string() : settings.device;
-      const bool ud = settings.start_channel == "ud" || settings.policy == "static:ud-sendrecv";
+      const bool ud = settings.default_transport == "ud" || settings.policy == "static:ud-sendrecv";
       found = find(wanted, ud ? Dc::tried : Dc::required);
-      if (found.context == nullptr && settings.start_channel == "auto") {
+      if (found.context == nullptr && settings.default_transport == "auto") {
         const std::string seen = std::move(found.seen);
         found = find(wanted, Dc::tried);
         found.seen = seen;
       }
-      why = !automatic ? "asked for by name"
+      why = !automatic ? "selected by name"
             : found.dc ? "first real adapter with DC and an active port"
                        : "first real adapter with an active port";
-      reasons = found.seen.empty() ? "no adapter at all" : found.seen;
+      reasons = found.seen.empty() ? "no adapter" : found.seen;
     } else {
       reasons = loaded.text();
-      if (loaded.code() == Code::invalid) reasons = "the virtual adapter is in use already";
+      if (loaded.code() == Code::invalid) reasons = "the virtual adapter is already in use";
     }
     if (found.context == nullptr) {
       if (!automatic) {
-        return Status{Code::no_device,
-                      fmt::format("TURNOUT_DEVICE={}: not usable; found: {}; use 'virtual', 'auto' "
-                                  "or one of the devices of ibv_devices",
-                                  settings.device, reasons)};
+        return Status{
+            Code::no_device,
+            fmt::format("opening the adapter failed: {}: not usable, found: {}; use "
+                        "'virtual', 'auto' or a device that ibv_devices lists (TURNOUT_DEVICE)",
+                        settings.device, reasons)};
       }
       is_virtual = true;
       why = fmt::format("no real adapter: {}", reasons);
       if (!found.seen.empty()) {
         TURNOUT_LOG(verbs, warn,
-                    "real adapters are there but not used ({}); the virtual adapter reaches this "
-                    "host only",
+                    "real adapters found but not usable: {}; falling back to the virtual adapter, "
+                    "which reaches this host only",
                     found.seen);
       }
     }
@@ -190,8 +191,8 @@ Result<std::unique_ptr<Device>> Device::open(const Settings& settings) {
     found = find({}, settings.adapter == "rxe" ? Dc::tried : Dc::ours);
     if (found.context == nullptr) {
       return Status{errno == EACCES || errno == EPERM ? Code::permission : Code::no_device,
-                    fmt::format("the virtual adapter of fabric '{}' cannot be used: {}; see the "
-                                "line logged above, or take another name with TURNOUT_FABRIC",
+                    fmt::format("opening the virtual adapter failed: fabric '{}': {}; see the log "
+                                "line above, or choose another fabric with TURNOUT_FABRIC",
                                 settings.fabric, found.seen.empty() ? "not listed" : found.seen)};
     }
   }
@@ -204,7 +205,7 @@ Result<std::unique_ptr<Device>> Device::open(const Settings& settings) {
   if (const int fd = found.context->async_fd; fd >= 0) {
     const int flags = fcntl(fd, F_GETFL);
     if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) {
-      return failure("fcntl of the descriptor for asynchronous events", found.name, errno);
+      return failure("fcntl of the asynchronous event descriptor", found.name, errno);
     }
   }
   device->name_ = found.name;

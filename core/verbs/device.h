@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Device: an open adapter with its protection domain and what the core needs to know of it.
+// Device: an open adapter with its protection domain and the attributes the core uses.
 //
-// Owns the context and the domain; everything made from them must be gone before it. Choosing: the
-// setting `device` (virtual, a name, or auto). One thread at a time.
+// Owns the context and the domain; objects created from them must be destroyed first. The setting
+// `device` selects the adapter (virtual, a name, or auto). One thread at a time.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ namespace turnout::verbs {
 
 class Device {
  public:
-  // Devices that have DC come first, unless the setting `start_channel` is ud; it may be dc.
+  // Devices that have DC come first, unless the setting `default_transport` is ud; it may be dc.
   // Errors: no_device (with what was found instead), permission, system.
   [[nodiscard]] static Result<std::unique_ptr<Device>> open(const Settings& settings);
   ~Device();

@@ -23,17 +23,17 @@ Status failure(const char* verb, const std::string& object, int error) {
   if (error == ENOMEM) {
     advice = "; raise the locked-memory limit (ulimit -l unlimited) or lower TURNOUT_MEMORY_BUDGET";
   } else if (error == EMFILE || error == ENFILE) {
-    advice = "; raise the limit of open files (ulimit -n)";
+    advice = "; raise the open-file limit (ulimit -n)";
   } else if (error == EFBIG) {
-    advice = "; raise the limit of files' sizes (ulimit -f)";
+    advice = "; raise the file-size limit (ulimit -f)";
   } else if (error == EPERM || error == EACCES) {
     code = Code::permission;
-    advice = "; this user may not use the device";
+    advice = "; this user has no permission to use the device";
   } else if (error == EOPNOTSUPP || error == ENOSYS) {
     code = Code::unsupported;
-    advice = "; this device cannot do it";
+    advice = "; the device does not support it";
   }
-  return {code, fmt::format("{} of {} failed: {}{}", verb, object, std::strerror(error), advice),
+  return {code, fmt::format("{} failed: {}: {}{}", verb, object, std::strerror(error), advice),
           error};
 }
 

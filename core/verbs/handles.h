@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Owning handles of verbs objects: destroyed exactly once, in the reverse order of the members that
-// hold them (a queue pair before its queues, a region before its domain). A destruction that fails
-// is logged with the object; there is nothing else the owner could do. Not thread-safe per handle.
+// Owning handles of verbs objects. Each object is destroyed once, in the reverse order of the
+// members that hold the handles (a queue pair before its queues, a region before its domain). A
+// failure to destroy is logged; the owner cannot do more. Not thread-safe per handle.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -46,7 +46,7 @@ Status load(Library library, const Settings& settings) {
   if (loaded && loaded_library == library) return {};
   if (users.load() > 0) {
     return {Code::invalid,
-            "another verbs library is in use in this process: close its endpoints before changing "
+            "another verbs library is in use in this process; close its endpoints before changing "
             "TURNOUT_DEVICE"};
   }
   const std::string folder =
@@ -62,9 +62,9 @@ Status load(Library library, const Settings& settings) {
       const char* why = dlerror();
       return {Code::no_device,
               fmt::format(
-                  "cannot load {}: {}; {}", path, why ? why : "unknown reason",
+                  "loading {} failed: {}; {}", path, why ? why : "unknown reason",
                   library == Library::virtual_adapter
-                      ? "set TURNOUT_VERBS_PATH to the folder that holds the virtual adapter"
+                      ? "set TURNOUT_VERBS_PATH to the folder of the virtual adapter"
                       : "install rdma-core (ibverbs-providers), or use TURNOUT_DEVICE=virtual")};
     }
   }
@@ -73,14 +73,14 @@ Status load(Library library, const Settings& settings) {
   void* const mlx5 = handles[1];
 #define OPTIONAL_VERB(from, symbol) \
   table.symbol##_fn = reinterpret_cast<decltype(table.symbol##_fn)>(dlsym(from, #symbol));
-#define VERB(from, symbol)                                                                        \
-  if (from != nullptr) {                                                                          \
-    OPTIONAL_VERB(from, symbol)                                                                   \
-  }                                                                                               \
-  if (from != nullptr && table.symbol##_fn == nullptr) {                                          \
-    return {Code::unsupported,                                                                    \
-            fmt::format("{}" #from " has no symbol " #symbol ": rdma-core 34 or newer is needed", \
-                        folder)};                                                                 \
+#define VERB(from, symbol)                                                        \
+  if (from != nullptr) {                                                          \
+    OPTIONAL_VERB(from, symbol)                                                   \
+  }                                                                               \
+  if (from != nullptr && table.symbol##_fn == nullptr) {                          \
+    return {Code::unsupported, fmt::format("{}" #from " has no symbol " #symbol   \
+                                           "; rdma-core 34 or newer is required", \
+                                           folder)};                              \
   }
 #include "core/verbs/functions.def"
 #undef VERB

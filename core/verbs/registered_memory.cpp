@@ -40,25 +40,25 @@ Result<RegisteredMemory> RegisteredMemory::create(const Device& device, std::siz
     constexpr std::size_t kLine = 64;
     memory.heap_ = std::calloc(1, length + kLine);
     if (memory.heap_ == nullptr) {
-      return failure("calloc", fmt::format("a buffer of {} bytes", length), ENOMEM);
+      return failure("calloc", fmt::format("buffer of {} bytes", length), ENOMEM);
     }
     const auto address = reinterpret_cast<std::uintptr_t>(memory.heap_);
     memory.data_ = reinterpret_cast<std::byte*>((address + kLine - 1) / kLine * kLine);
     memory.size_ = length;
     memory.mr_.reset((ibv_reg_mr)(device.pd(), memory.data_, length, access));
     if (!memory.mr_) {
-      return failure("ibv_reg_mr", fmt::format("a buffer of {} bytes", length), errno);
+      return failure("ibv_reg_mr", fmt::format("buffer of {} bytes", length), errno);
     }
     return memory;
   }
   const std::size_t size = (length + page - 1) / page * page;
   memory.fd_ = above_standard(memfd_create("turnout", MFD_CLOEXEC));
   if (memory.fd_ < 0 || !set_size(memory.fd_, size)) {
-    return failure("memfd_create", fmt::format("a buffer of {} bytes", size), errno);
+    return failure("memfd_create", fmt::format("buffer of {} bytes", size), errno);
   }
   void* const address = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd_, 0);
   if (address == MAP_FAILED) {
-    return failure("mmap", fmt::format("a buffer of {} bytes", size), errno);
+    return failure("mmap", fmt::format("buffer of {} bytes", size), errno);
   }
   memory.data_ = static_cast<std::byte*>(address);
   memory.size_ = size;
@@ -70,7 +70,7 @@ Result<RegisteredMemory> RegisteredMemory::create(const Device& device, std::siz
   }
   if (!memory.mr_) {
     return failure(device.is_virtual() ? "ibv_reg_dmabuf_mr" : "ibv_reg_mr",
-                   fmt::format("a buffer of {} bytes", size), errno);
+                   fmt::format("buffer of {} bytes", size), errno);
   }
   return memory;
 }

@@ -126,7 +126,8 @@ ibv_context* open_context(ibv_device* device, const std::string& fabric, int com
   auto engine = LiveEngine::open(*context, fabric);
   if (!engine) {
     const Status status = engine.status();
-    TURNOUT_LOG(hca, error, "{}: {}", kDeviceName, status.text());
+    TURNOUT_LOG(hca, error, "opening the virtual adapter failed: {}: {}", kDeviceName,
+                status.text());
     char* text = reinterpret_cast<Device*>(device)->last_error;
     std::snprintf(text, sizeof Device::last_error, "%s", status.text().c_str());
     errno = status.sys_errno() != 0 ? status.sys_errno() : EINVAL;

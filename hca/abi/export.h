@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What every exported function is marked with, and what the two libraries share.
+// The attribute of every exported function, and the interface between the two libraries.
 //
-// libmlx5.so.1 must work beside a libibverbs.so.1 that is not ours (or is ours under another path),
-// so it does not link to it: it reaches the implementation through Mlx5Ops, found behind the
-// context or device it is given and recognised by a magic number.
+// libmlx5.so.1 must work beside a foreign libibverbs.so.1 (or ours under another path), so it does
+// not link to it: it reaches the implementation through Mlx5Ops, found behind the context or device
+// and recognised by a magic number.
 #pragma once
 
 #include <infiniband/mlx5dv.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Where queues lie, as rdma-core's mlx5 lets people ask for by MLX_CQ_ALLOC_TYPE, MLX_QP_ALLOC_TYPE
-// and MLX_SRQ_ALLOC_TYPE (its README). Here they lie in the fabric's shared state, never on huge
-// pages: who insists on these (HUGE) gets no queue, all other values change nothing.
+// The location of queues as set by MLX_CQ_ALLOC_TYPE, MLX_QP_ALLOC_TYPE and MLX_SRQ_ALLOC_TYPE of
+// rdma-core's mlx5 (its README). Here queues are in the fabric's shared memory, never on huge
+// pages: HUGE makes the creation of a queue fail, all other values have no effect.
 #pragma once
 
 #include <cerrno>

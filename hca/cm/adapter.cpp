@@ -47,7 +47,7 @@ Adapter* adapter() {
   ibv_free_device_list(list);
   if (made->verbs == nullptr) return nullptr;
   if (!describe(*made)) {
-    TURNOUT_LOG(hca, error, "librdmacm: the adapter's port 1 does not answer");
+    TURNOUT_LOG(hca, error, "librdmacm: querying the adapter failed: port 1");
     ibv_close_device(made->verbs);
     errno = ENODEV;
     return nullptr;

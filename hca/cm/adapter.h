@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The adapter that identifiers are bound to: opened once for each process, with the default
-// protection domain and XRC domain of rdma_create_qp(3).
+// The adapter that identifiers are bound to, opened once per process, with the default protection
+// domain and XRC domain of rdma_create_qp(3).
 //
-// Through public verbs only: which adapter that is, libibverbs.so.1 decides; its first device is
-// taken. Open until the process ends, as rdma_get_devices(3) says. All calls under state_lock().
+// Public verbs only: the first device of libibverbs.so.1. Open until the process ends, as in
+// rdma_get_devices(3). All calls under state_lock().
 #pragma once
 
 #include <infiniband/verbs.h>

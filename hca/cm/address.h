@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// IP addresses and ports as the connection manager uses them: names of end points on this host.
+// IP addresses and ports of the connection manager: names of end points on this host.
 //
-// An Address is a plain value that travels in messages; nothing owns anything, any thread may call.
-// The adapter has no network behind it, so an address can be reached exactly if it is the host's.
+// An Address is a plain value that travels in messages; any thread may call. The adapter has no
+// network, so an address is reachable only if it is one of the host's.
 #pragma once
 
 #include <sys/socket.h>

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Event channels: what rdma_get_cm_event(3) waits on and takes from.
+// Event channels: the queues behind rdma_get_cm_event(3).
 //
 // A channel's descriptor is an epoll descriptor with the sockets of the channel's identifiers, a
 // timer for their deadlines and an eventfd that is readable while events are queued. It is readable
-// exactly when something can be done, so a program may poll it and set O_NONBLOCK on it. There is
-// no thread of the library's own: what has arrived is worked off by whoever asks for an event, and
-// by the calls that change an identifier's state.
+// exactly when there is work, so a program may poll it and set O_NONBLOCK on it. The library has no
+// thread: arrivals are handled by the caller of rdma_get_cm_event and by the calls that change an
+// identifier's state.
 //
-// All state of the library is under one lock, state_lock(): its sections are short and never wait.
-// Functions here are called with it held unless they say otherwise. The user owns a channel from
+// One lock, state_lock(), protects all state of the library; its sections are short and never
+// block. Functions here require it unless noted. The user owns a channel from
 // rdma_create_event_channel() to rdma_destroy_event_channel(); an identifier without one
-// (synchronous, rdma_create_id(3)) owns a channel of its own.
+// (synchronous, rdma_create_id(3)) owns a private channel.
 #pragma once
 
 #include <rdma/rdma_cma.h>

@@ -99,8 +99,7 @@ bool fits(const Id& listener, const Message& m) {
 void admit(Id& id, const Message& m) {
   Id& listener = *id.listener;
   if (!fits(listener, m) || bind_adapter(id) != 0) {
-    TURNOUT_LOG(hca, info, "rdma_listen: a request for queue pairs of type {} is rejected",
-                m.qp_type);
+    TURNOUT_LOG(hca, info, "rdma_listen: rejected a request for queue pairs of type {}", m.qp_type);
     Message answer = message_of(id, m.kind == Kind::req ? Kind::rej : Kind::sidr_rep);
     answer.status = m.kind == Kind::req ? kConsumerDefined : static_cast<unsigned>(kSidrRejected);
     static_cast<void>(send(id.socket.get(), answer));
@@ -224,7 +223,10 @@ void accept_all(Id& listener) {
     Descriptor socket = accept_port(listener.socket.get());
     if (!socket) {
       if (errno != EAGAIN) {
-        TURNOUT_LOG(hca, warn, "rdma_listen: accept: {}", std::strerror(errno));
+        TURNOUT_LOG(
+            hca, warn,
+            "rdma_listen: accept failed: {}; retrying, raise the open-file limit (ulimit -n)",
+            std::strerror(errno));
         unwatch(listener);
         set_deadline(listener, kNoDescriptorsWait);
       }
@@ -256,8 +258,7 @@ void work(Id& id) {
       handle(id, m);
     } else {
       if (what != Received::ended) {
-        TURNOUT_LOG(hca, warn,
-                    "librdmacm: a peer sent what is no message of the protocol: dropped");
+        TURNOUT_LOG(hca, warn, "librdmacm: dropped an invalid message from a peer");
       }
       ended(id);
     }

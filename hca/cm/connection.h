@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The connection protocol: what messages, ends of sockets and deadlines do to an identifier, and
-// the steps that the user's calls take. IBTA 12.9; events as rdma_get_cm_event(3) describes them.
+// The connection protocol: the effect of messages, closed sockets and deadlines on an identifier,
+// and the steps of the user's calls. IBTA 12.9; events as in rdma_get_cm_event(3).
 //
-// connection.cpp has what peers cause, steps.cpp what the user does. All under state_lock(); errors
-// are errno values.
+// connection.cpp handles events from peers, steps.cpp the user's calls. All under state_lock();
+// errors are errno values.
 #pragma once
 
 #include "hca/cm/identifier.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Identifiers (rdma_cm_id): what is behind the struct the user has, and their state machine.
+// Identifiers (rdma_cm_id): the implementation behind the user's struct, and their state machine.
 //
-// The state is the IB CM's (IBTA 12.9.5-12.9.7), with the steps of librdmacm's users before it. An
-// identifier belongs to the user from rdma_create_id(), or from the CONNECT_REQUEST event that told
-// of it, to rdma_destroy_id(); before that event it belongs to its listener. All under
+// The states are those of the IB CM (IBTA 12.9.5-12.9.7), preceded by the steps of librdmacm's
+// users. An identifier belongs to the user from rdma_create_id(), or from its CONNECT_REQUEST
+// event, to rdma_destroy_id(); before that event it belongs to its listener. All under
 // state_lock().
 #pragma once
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What two connection managers say to each other: the messages of the IB CM (IBTA 12.6, 12.11) over
-// one Unix socket, with the fields that matter between processes of one host.
+// The messages between two connection managers: those of the IB CM (IBTA 12.6, 12.11) over a Unix
+// socket, with the fields that matter between processes of one host.
 //
-// Every message is one packet of exactly sizeof(Message) bytes: a plain struct in the host's own
-// byte order, since both ends are on one host. What a peer sends is checked by valid() before
-// anyone reads a field of it. Nothing owns anything; any thread may call.
+// Every message is one packet of exactly sizeof(Message) bytes: a plain struct in host byte order,
+// because both ends are on one host. valid() checks a received message before any field is read.
+// Plain values; any thread may call.
 #pragma once
 
 #include <infiniband/verbs.h>

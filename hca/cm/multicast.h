@@ -2,8 +2,8 @@
 // Multicast groups: the MGID of an IP address, and joining. RFC 4391 4 (IPoIB),
 // rdma_join_multicast(3).
 //
-// There is no subnet administrator: a group exists as its members attach to it, and its LID is
-// computed from its GID, alike in every process. All under state_lock().
+// There is no subnet administrator: a group exists while it has members, and its LID is computed
+// from its GID, identically in every process. All under state_lock().
 #pragma once
 
 #include "hca/cm/identifier.h"

@@ -133,7 +133,9 @@ int connect_port(int fd, std::uint16_t port_space, const Address& to) {
     const AbstractName name = name_of(port_space, a.port, place);
     if (connect(fd, name.address(), name.length()) == 0) {
       if (same_user(fd)) return 0;
-      TURNOUT_LOG(hca, warn, "rdma_connect: port {} is held by another user", a.port);
+      TURNOUT_LOG(hca, warn,
+                  "rdma_connect failed: port {}: it belongs to another user; use another port",
+                  a.port);
       return ECONNREFUSED;
     }
     if (errno != ECONNREFUSED) return errno;
@@ -149,7 +151,7 @@ Descriptor accept_port(int fd) {
       return Descriptor{};
     }
     if (same_user(peer.get())) return peer;
-    TURNOUT_LOG(hca, warn, "rdma_listen: a connection of another user is refused");
+    TURNOUT_LOG(hca, warn, "rdma_listen: rejected a connection of another user");
   }
 }
 

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Ports of the RDMA port spaces, and who listens where: sockets in Linux's abstract namespace.
+// Ports of the RDMA port spaces and their listeners: sockets in Linux's abstract namespace.
 //
-// A bound identifier holds its port by a SOCK_SEQPACKET socket that is bound to a name made of
-// user, fabric, port space, port and address; the kernel takes the name back when the process ends.
-// The same socket then listens or connects. Anyone on the host may reach an abstract name, so both
-// ends ask the kernel for the other's user and have nothing to do with any but their own.
+// A bound identifier holds its port by a SOCK_SEQPACKET socket bound to a name made of user,
+// fabric, port space, port and address; the kernel frees the name when the process ends. The same
+// socket then listens or connects. Any process on the host can connect to an abstract name, so both
+// ends check the peer's user id and reject other users.
 //
-// Sockets belong to who gets them. Any thread may call. Errors are errno values
-// (rdma_bind_addr(3)).
+// The caller owns the sockets. Any thread may call. Errors are errno values (rdma_bind_addr(3)).
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@ namespace {
 int none(const char* name) {
   static std::once_flag said;
   std::call_once(said, [&] {
-    TURNOUT_LOG(hca, warn, "{}: rsockets are not supported over the virtual adapter", name);
+    TURNOUT_LOG(hca, warn, "{}: the virtual adapter does not support rsockets", name);
   });
   errno = EOPNOTSUPP;
   return -1;

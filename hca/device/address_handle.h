@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Address handles: the same under both engines but for whom they reach.
+// Address handles: identical in both engines except for the peers they can reach.
 //
 // Owner: the protection domain counts them. Any thread. Source: ibv_create_ah(3).
 #pragma once

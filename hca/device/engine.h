@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Engine: what moves data and time behind the verbs objects. The exported functions (hca/abi) check
-// nothing and decide nothing: they hand on to the engine of their context.
+// Engine: implements data movement and time behind the verbs objects. The exported functions
+// (hca/abi) only forward to the engine of their context.
 //
-// Functions that make an object return null and set errno; the others return 0 or an errno value,
-// as the verb of the same name does (its man page is the source). Any thread may call.
+// Functions that create an object return null and set errno; the others return 0 or an errno value,
+// like the verb of the same name (its man page is the source). Any thread may call.
 #pragma once
 
 #include <cerrno>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a verb that makes an object gives when it cannot: no object, and errno. Any thread.
+// The result of a verb that fails to create an object: null, and errno. Any thread.
 #pragma once
 
 #include <cerrno>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Fifo: a queue that takes no memory before its first element and keeps what it took.
+// Fifo: a queue that allocates nothing before its first element and keeps its memory.
 //
-// A ring that doubles when full; elements are moved then. Unlike std::deque it costs 24 bytes while
-// empty: there are several per queue pair and millions of queue pairs in one virtual world.
+// A ring that doubles when full, moving the elements. Unlike std::deque it takes 24 bytes while
+// empty: there are several per queue pair and millions of queue pairs in a virtual world.
 #pragma once
 
 #include <cstddef>

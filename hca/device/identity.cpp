@@ -25,7 +25,8 @@ constexpr Identity kIdentities[] = {
 const Identity& chosen() {
   const auto settings = Settings::load(UnknownNames::ignore);
   if (!settings) {
-    TURNOUT_LOG(hca, error, "{}: {}", kDeviceName, settings.status().text());
+    TURNOUT_LOG(hca, error, "loading the settings failed: {}: {}; using the default adapter model",
+                kDeviceName, settings.status().text());
     return kIdentities[0];
   }
   for (const Identity& one : kIdentities) {

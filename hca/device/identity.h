@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Identity: whom the virtual adapter says it is, and what of its abilities it admits to.
+// Identity: the vendor, part and capabilities that the virtual adapter reports.
 //
-// Chosen once in a process by the setting `adapter`. Programs look at vendor and part and at what a
-// query says; what an identity does not have is refused as an adapter without it refuses it. Any
-// thread. Sources: vendors and parts as in the PCI ID database (Mellanox, MT4113 and MT4119); rxe:
-// Linux, drivers/infiniband/sw/rxe/rxe_param.h.
+// The setting `adapter` selects it once per process. Programs check vendor, part and query results;
+// a capability that an identity lacks is refused as on such an adapter. Any thread. Sources:
+// vendors and parts as in the PCI ID database (Mellanox, MT4113 and MT4119); rxe: Linux,
+// drivers/infiniband/sw/rxe/rxe_param.h.
 #pragma once
 
 #include <cstdint>

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The adapter's state as records in memory that processes share: tables of processes, queue pairs,
+// The adapter's state as records in memory shared by processes: tables of processes, queue pairs,
 // completion queues, shared receive queues, memory regions and XRC domains, plus a heap for their
 // rings.
 //
 // Records hold offsets, indices and numbers, never pointers (a `cookie` is a pointer that only its
-// owner uses). Every record names its owner by a process token; the owner alone creates and
-// destroys it, the reaper (any live process, under Header::table_lock) destroys those of dead
-// owners. XRC domains and XRC target queue pairs have many owners: each of them has a handle record
-// of its own, and what no handle names any more is destroyed by whoever finds it so, under
-// Header::table_lock. What is read here was possibly written by a damaged process: range-check
-// before use.
-// Records are type-stable: their memory is a record of the same kind for ever, so a stale index is
-// harmless to lock. An engine with one process can keep the same records in private memory.
+// owner uses). Every record names its owner by a process token. Only the owner creates and destroys
+// it; the reaper (any live process, under Header::table_lock) destroys the records of dead owners.
+// XRC domains and XRC target queue pairs have several owners: each has its own handle record, and
+// an object without handles is destroyed under Header::table_lock by the process that finds it. The
+// contents may come from a damaged process: range-check before use. Records are type-stable: their
+// memory always holds a record of the same kind, so locking a stale index is harmless. An engine
+// with one process can keep the same records in private memory.
 #pragma once
 
 #include <infiniband/verbs.h>

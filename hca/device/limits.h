@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the virtual adapter can do, as ibv_query_device reports it, and the sizes of its tables.
+// The capabilities of the virtual adapter, as ibv_query_device reports them, and the sizes of its
+// tables.
 //
-// Plain constants, no owner, any thread. Bytes unless a name says otherwise. Figures follow what
-// rdma-core's mlx5 reports for a ConnectX-5 where nothing of our own limits them.
+// Plain constants, no owner, any thread. Bytes unless a name says otherwise. The values follow
+// rdma-core's mlx5 on a ConnectX-5, except where the virtual adapter limits them.
 #pragma once
 
 #include <cstddef>

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The verbs objects of one process: what libibverbs hands out, with the adapter's part behind each.
+// The verbs objects of one process: the structs that libibverbs returns, with the adapter's part
+// behind each.
 //
 // Every object begins with its public struct, so a pointer to one is a pointer to the other.
-// Created and destroyed by an Engine; an object keeps the ones it depends on alive by `users`
-// counts (verbs answers EBUSY while they are used). Verbs may be called from any thread; each
-// member says what guards it.
+// Created and destroyed by an Engine; `users` counts keep the objects it depends on alive (verbs
+// returns EBUSY while they are used). Verbs may be called from any thread; each member names its
+// lock.
 #pragma once
 
 #include <infiniband/mlx5dv.h>

@@ -127,16 +127,16 @@ int used_mask(QpKind kind, int mask) noexcept {
 int check_transition(QpKind kind, QpPhase from, QpPhase to, int mask, const char** why) noexcept {
   const int given = mask & ~IBV_QP_STATE;
   if (to == QpPhase::reset || to == QpPhase::err) {
-    *why = "a DCT cannot go to this state: destroy it";
+    *why = "a DCT cannot enter this state; destroy it instead";
     if (kind == QpKind::dct) return EINVAL;
-    *why = "reset -> err does not exist";
+    *why = "there is no transition from reset to err";
     if (to == QpPhase::err && from == QpPhase::reset) return EINVAL;
-    *why = "no attribute may change on the way to reset or err";
+    *why = "a transition to reset or err takes no attributes";
     return (given & ~IBV_QP_CUR_STATE) == 0 ? 0 : EINVAL;
   }
   for (const Rule& rule : kRules) {
     if (rule.kind != kind || rule.from != from || rule.to != to) continue;
-    *why = "a required attribute is missing from the mask";
+    *why = "a required attribute is missing in the mask";
     if ((given & rule.required) != rule.required) return EINVAL;
     *why = "the mask has an attribute that this transition does not allow";
     return (given & ~(rule.required | rule.optional)) == 0 ? 0 : EINVAL;
@@ -151,24 +151,23 @@ int check_values(const ibv_qp_attr& attr, int mask, const char** why) noexcept {
     *why = text;
     return true;
   };
-  if (bad(IBV_QP_PKEY_INDEX, attr.pkey_index != 0, "pkey_index: the table has one entry, 0") ||
-      bad(IBV_QP_PORT, attr.port_num != kPort, "port_num: the device has port 1 only") ||
+  if (bad(IBV_QP_PKEY_INDEX, attr.pkey_index != 0, "pkey_index: only index 0 exists") ||
+      bad(IBV_QP_PORT, attr.port_num != kPort, "port_num: only port 1 exists") ||
       bad(IBV_QP_PATH_MTU, attr.path_mtu < IBV_MTU_256 || attr.path_mtu > IBV_MTU_4096,
-          "path_mtu is none of the enumeration") ||
-      bad(IBV_QP_DEST_QPN, attr.dest_qp_num > 0xffffff, "dest_qp_num has more than 24 bits") ||
-      bad(IBV_QP_MIN_RNR_TIMER, attr.min_rnr_timer > 31, "min_rnr_timer is above 31") ||
-      bad(IBV_QP_TIMEOUT, attr.timeout > 31, "timeout is above 31") ||
-      bad(IBV_QP_RETRY_CNT, attr.retry_cnt > 7, "retry_cnt is above 7") ||
-      bad(IBV_QP_RNR_RETRY, attr.rnr_retry > 7, "rnr_retry is above 7") ||
+          "path_mtu is invalid") ||
+      bad(IBV_QP_DEST_QPN, attr.dest_qp_num > 0xffffff, "dest_qp_num exceeds 24 bits") ||
+      bad(IBV_QP_MIN_RNR_TIMER, attr.min_rnr_timer > 31, "min_rnr_timer exceeds 31") ||
+      bad(IBV_QP_TIMEOUT, attr.timeout > 31, "timeout exceeds 31") ||
+      bad(IBV_QP_RETRY_CNT, attr.retry_cnt > 7, "retry_cnt exceeds 7") ||
+      bad(IBV_QP_RNR_RETRY, attr.rnr_retry > 7, "rnr_retry exceeds 7") ||
       bad(IBV_QP_MAX_QP_RD_ATOMIC, attr.max_rd_atomic > kMaxRdAtomic,
-          "max_rd_atomic is above the device's limit") ||
+          "max_rd_atomic exceeds the device limit") ||
       bad(IBV_QP_MAX_DEST_RD_ATOMIC, attr.max_dest_rd_atomic > kMaxRdAtomic,
-          "max_dest_rd_atomic is above the device's limit") ||
-      bad(IBV_QP_AV, attr.ah_attr.port_num != kPort,
-          "ah_attr.port_num: the device has port 1 only") ||
+          "max_dest_rd_atomic exceeds the device limit") ||
+      bad(IBV_QP_AV, attr.ah_attr.port_num != kPort, "ah_attr.port_num: only port 1 exists") ||
       bad(IBV_QP_AV, attr.ah_attr.is_global != 0 && attr.ah_attr.grh.sgid_index != 0,
-          "ah_attr.grh.sgid_index: the table has one entry, 0") ||
-      bad(IBV_QP_CAP, true, "queues cannot be resized")) {
+          "ah_attr.grh.sgid_index: only index 0 exists") ||
+      bad(IBV_QP_CAP, true, "resizing queues is not supported")) {
     return EINVAL;
   }
   return 0;
@@ -178,9 +177,9 @@ int check_modification(QpKind kind, QpPhase from, const ibv_qp_attr& attr, int m
                        const char** why) noexcept {
   to = from;
   QpPhase assumed = from;
-  *why = "qp_state is none of the enumeration";
+  *why = "qp_state is invalid";
   if ((mask & IBV_QP_STATE) != 0 && !from_verbs(attr.qp_state, to)) return EINVAL;
-  *why = "cur_qp_state is not the state it is in";
+  *why = "cur_qp_state is not the current state";
   if ((mask & IBV_QP_CUR_STATE) != 0 &&
       (!from_verbs(attr.cur_qp_state, assumed) || assumed != from)) {
     return EINVAL;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The queue-pair state machine: which transitions exist for a kind, which attributes each needs and
-// allows. Pure.
+// The queue-pair state machine: the transitions of each kind, with their required and optional
+// attributes. Pure.
 //
-// Sources: ibv_modify_qp(3) for RC, UC and UD (IBTA vol. 1, 11.2.5.2); for XRC what the Linux
-// kernel's ib_modify_qp_is_ok accepts; for DCI and DCT what its mlx5 driver does. DCT: reset ->
-// init -> rtr, then only destruction.
+// Sources: ibv_modify_qp(3) for RC, UC and UD (IBTA vol. 1, 11.2.5.2); for XRC the Linux kernel's
+// ib_modify_qp_is_ok; for DCI and DCT its mlx5 driver. DCT: reset -> init -> rtr, then only
+// destruction.
 #pragma once
 
 #include <infiniband/verbs.h>

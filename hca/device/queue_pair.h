@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What is the same for a queue pair whichever engine moves its data: which kind is asked for, what
-// its creation must give, the verbs object's own part, its attributes, what may be posted.
+// The parts of a queue pair that do not depend on the engine: its kind, the arguments of its
+// creation, the verbs object, its attributes, and which work requests may be posted.
 //
-// Nothing here touches an engine's state or takes a lock; the caller holds what guards the queue
-// pair. Sources: ibv_create_qp(3), ibv_create_qp_ex(3), ibv_modify_qp(3), ibv_post_send(3),
-// mlx5dv_create_qp(3).
+// Accesses no engine state and takes no lock; the caller holds the queue pair's lock. Sources:
+// ibv_create_qp(3), ibv_create_qp_ex(3), ibv_modify_qp(3), ibv_post_send(3), mlx5dv_create_qp(3).
 #pragma once
 
 #include <infiniband/mlx5dv.h>

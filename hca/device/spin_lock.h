@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // SpinLock: a lock between threads of one process, for sections of some ten nanoseconds.
 //
-// Takes one atomic operation when free. Yields the processor when not: with more threads than cores
-// the holder needs it. Not recursive.
+// One atomic operation when free. Yields the processor otherwise, because with more threads than
+// cores the holder needs it. Not recursive.
 #pragma once
 
 #include <sched.h>

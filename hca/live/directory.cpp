@@ -77,7 +77,7 @@ Result<std::set<std::string>> names_after(const std::string& begins) {
     std::ifstream names("/proc/net/unix");
     if (!names) {
       return Status(Code::system,
-                    "cannot read /proc/net/unix, where the adapter's processes are told", errno);
+                    "reading /proc/net/unix failed; it lists the processes of the fabric", errno);
     }
     const std::string wanted = " @" + begins;
     for (std::string line; std::getline(names, line);) {
@@ -210,14 +210,14 @@ bool is_of_this_user(const std::string& name) noexcept {
 Result<Descriptor> lock_directory(const std::string& fabric) {
   const std::string begins = prefix(fabric) + "lock/";
   const auto failure = [&](const char* what) {
-    return Status(Code::system, fmt::format("{} for the lock of fabric {}", what, fabric), errno);
+    return Status(Code::system, fmt::format("{} failed: lock of fabric {}", what, fabric), errno);
   };
   Ticket own;
   constexpr int kKeyBits = 48;
   if (getrandom(&own.key, sizeof own.key, 0) != sizeof own.key) return failure("getrandom");
   own.key >>= 64 - kKeyBits;
   Descriptor chooses(bind_name(name_of(begins, own)));
-  if (!chooses) return failure("binding a name");
+  if (!chooses) return failure("binding the name");
   auto tickets = list_tickets(begins);
   if (!tickets) return tickets.status();
   own.number = 1;
@@ -227,7 +227,7 @@ Result<Descriptor> lock_directory(const std::string& fabric) {
     break;
   }
   Descriptor held(bind_name(name_of(begins, own)));
-  if (!held) return failure("binding a name");
+  if (!held) return failure("binding the name");
   chooses.reset();
 
   const Clock::time_point deadline = Clock::now() + kLockTimeout;
@@ -248,12 +248,12 @@ Result<Descriptor> lock_directory(const std::string& fabric) {
           &gone, 1,
           static_cast<int>(std::max(left, decltype(left){0})));  // it hangs up when the name goes
       if (result == 0) {
-        return Status(Code::system,
-                      fmt::format("joining fabric {}: process {} of this user has kept it locked "
-                                  "for 10 s: end that process, or set TURNOUT_FABRIC to another "
-                                  "name",
-                                  fabric, holder),
-                      ETIMEDOUT);
+        return Status(
+            Code::system,
+            fmt::format("locking fabric {} failed: process {} of this user has held the lock for "
+                        "10 s; end that process, or choose another fabric with TURNOUT_FABRIC",
+                        fabric, holder),
+            ETIMEDOUT);
       }
       again = again || ticket.number == 0 || result < 0;
     }

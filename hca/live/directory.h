@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The directory of a fabric: how its processes find each other, and the memory that they share.
+// The directory of a fabric: how its processes find each other and their shared memory.
 //
-// The memory is a memfd, so it ends with the last process that has it, however that one ended, and
-// no file is left. Each process of the fabric has bound an abstract socket, a name in the kernel
-// that ends with it, too; the name says which descriptor of which process is the memory. Who joins
-// reads the names in /proc/net/unix and opens /proc/PID/fd/FD. What a name says is checked, since
-// any user of the host can bind one: the file must be a memfd of this user's, made for this fabric.
-// Where that cannot be looked at, the name counts only if a process of this user listens at it: the
-// names of others keep nobody out.
+// The memory is a memfd, so it disappears with the last process that has it open, and leaves no
+// file. Each process binds an abstract socket, whose name disappears with the process; the name
+// gives the process and the descriptor of the memory. A joining process reads the names in
+// /proc/net/unix and opens /proc/PID/fd/FD. Any user of the host can bind a name, so it is
+// verified: the file must be a memfd of this user, created for this fabric. If that cannot be
+// checked, the name counts only if a process of this user listens on it, so other users' names
+// cannot block a fabric.
 //
 // Sources: unix(7) (abstract sockets, SO_PEERCRED), memfd_create(2), proc(5); L. Lamport, "A New
-// Solution of Dijkstra's Concurrent Programming Problem", CACM 17(8), 1974. Any thread. Descriptors
-// are the caller's to close.
-// The processes of a fabric share one namespace of processes and one of the network.
+// Solution of Dijkstra's Concurrent Programming Problem", CACM 17(8), 1974. Any thread. The caller
+// closes descriptors. The processes of a fabric share one PID namespace and one network namespace.
 #pragma once
 
 #include <sys/types.h>

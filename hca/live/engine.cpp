@@ -73,7 +73,7 @@ Result<LiveEngine*> LiveEngine::open(Context& context, const std::string& name) 
   int ends[2];
   struct stat st {};
   if (pipe2(ends, O_CLOEXEC) != 0 || fstat(ends[1], &st) != 0) {
-    return Status(Code::system, "pipe for asynchronous events", errno);
+    return Status(Code::system, "creating the pipe for asynchronous events failed", errno);
   }
   fcntl(ends[1], F_SETFL, O_NONBLOCK);
   context.verbs.context.async_fd = ends[0];
@@ -88,7 +88,7 @@ Result<LiveEngine*> LiveEngine::open(Context& context, const std::string& name) 
 Status LiveEngine::start() {
   void* p = mmap(nullptr, kMaxQps * sizeof(std::atomic<Qp*>), PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (p == MAP_FAILED) return Status(Code::system, "memory for the queue-pair table", errno);
+  if (p == MAP_FAILED) return Status(Code::system, "allocating the queue pair table failed", errno);
   qps_ = static_cast<std::atomic<Qp*>*>(p);
   watch_forks();
   Result<std::thread> firmware =

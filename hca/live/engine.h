@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// LiveEngine: verbs among the processes of one host. The initiator executes a work request to its
-// end inside the post: it checks the target's records, moves the data, completes the target's
-// receive and then its own request.
+// LiveEngine: verbs among the processes of one host. The initiator executes a work request
+// completely inside the post: it checks the target's records, moves the data, completes the
+// target's receive and then its own request.
 //
 // One per process and fabric, shared by the contexts opened on it. A firmware thread per engine
-// reaps dead peers and retries stalled queue pairs; it sleeps while there is nothing to do. Files:
-// regions.cpp (memory), objects.cpp (channels, CQs), srqs.cpp, qps.cpp, xrc.cpp (XRC domains and
-// targets), executor.cpp (requests), receives.cpp (receive queues), completions.cpp, events.cpp,
-// firmware.cpp (retries and the thread).
+// reaps dead peers and retries stalled queue pairs; it sleeps while idle. Files: regions.cpp
+// (memory), objects.cpp (channels, CQs), srqs.cpp, qps.cpp, xrc.cpp (XRC domains and targets),
+// executor.cpp (requests), receives.cpp (receive queues), completions.cpp, events.cpp, firmware.cpp
+// (retries and the thread).
 //
 // Locks of this process, in order: stalled_mutex_ is only try-locked with sq_lock taken inside it
 // by try_lock; sq_lock -> locks of the shared state; poll_lock -> locks of the shared state.

@@ -10,6 +10,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -37,7 +38,9 @@ Attached& attached() {
 }
 
 Status failure(Code code, std::string text, int error = 0) {
-  if (error != 0) text += fmt::format(" ({})", std::strerror(error));
+  if (error != 0) {  // before the remedy
+    text.insert(std::min(text.find("; "), text.size()), fmt::format(": {}", std::strerror(error)));
+  }
   return Status(code, std::move(text), error);
 }
 
@@ -87,11 +90,12 @@ Result<std::shared_ptr<Fabric>> Fabric::open(const std::string& name, std::uint6
           std::string::npos) {
     return failure(
         Code::invalid,
-        fmt::format("TURNOUT_FABRIC=\"{}\": use 1 to 64 letters, digits, '.', '_', '-'", name));
+        fmt::format("TURNOUT_FABRIC=\"{}\": expected 1 to 64 letters, digits, '.', '_' or '-'",
+                    name));
   }
   if (size < Layout::minimum_size) {
     return failure(Code::invalid,
-                   fmt::format("TURNOUT_FABRIC_SIZE={}: at least {} bytes are needed", size,
+                   fmt::format("TURNOUT_FABRIC_SIZE={}: at least {} bytes are required", size,
                                Layout::minimum_size));
   }
   Attached& all = attached();
@@ -147,9 +151,10 @@ Status Fabric::find_memory(std::set<std::string>& ours) {
       if (!is_ours(member.name)) continue;
       return failure(
           Code::unsupported,
-          fmt::format("fabric {} is in use from another process-id namespace (a container): run "
-                      "all processes in one, or set TURNOUT_FABRIC to another name",
-                      label_),
+          fmt::format(
+              "joining fabric {} failed: it is used from another PID namespace (a container); run "
+              "all processes in the same one, or choose another fabric with TURNOUT_FABRIC",
+              label_),
           EXDEV);
     }
     Descriptor memory(open_memory(name_, member));
@@ -158,10 +163,9 @@ Status Fabric::find_memory(std::set<std::string>& ours) {
       if ((error != EACCES && error != EPERM) || !is_ours(member.name)) continue;
       refused = failure(
           Code::permission,
-          fmt::format(
-              "process {} is in fabric {} and refuses to be looked at: let it stay dumpable "
-              "(PR_SET_DUMPABLE), or set TURNOUT_FABRIC to another name",
-              member.pid, label_),
+          fmt::format("attaching to process {} of fabric {} failed; keep that process dumpable "
+                      "(PR_SET_DUMPABLE), or choose another fabric with TURNOUT_FABRIC",
+                      member.pid, label_),
           error);
       continue;
     }
@@ -180,13 +184,13 @@ Status Fabric::make_memory(std::uint64_t size) {
     const std::uint64_t allowed = most.rlim_cur / kPage * kPage;
     if (allowed < Layout::minimum_size) {
       return failure(Code::system,
-                     fmt::format("making fabric {} failed: files of {} bytes are allowed, at least "
-                                 "{} are needed; raise the limit of files (ulimit -f)",
+                     fmt::format("creating fabric {} failed: the file-size limit is {} bytes, at "
+                                 "least {} are required; raise it (ulimit -f)",
                                  label_, most.rlim_cur, Layout::minimum_size),
                      EFBIG);
     }
     TURNOUT_LOG(hca, info,
-                "fabric {} has {} bytes instead of {}, since files may not be larger (ulimit -f)",
+                "fabric {} has {} bytes instead of {} because of the file-size limit (ulimit -f)",
                 label_, allowed, size);
     size = allowed;
   }
@@ -194,7 +198,7 @@ Status Fabric::make_memory(std::uint64_t size) {
   if (!memory) {
     return failure(
         Code::system,
-        fmt::format("cannot make {} bytes for fabric {}: set a smaller TURNOUT_FABRIC_SIZE", size,
+        fmt::format("allocating {} bytes for fabric {} failed; lower TURNOUT_FABRIC_SIZE", size,
                     label_),
         errno);
   }
@@ -208,8 +212,8 @@ Status Fabric::map(int fd, std::uint64_t size) {
   if (mapped == MAP_FAILED) {
     return failure(
         Code::system,
-        fmt::format("cannot map {} bytes of fabric {}: raise the address-space limit (ulimit -v) "
-                    "or set a smaller TURNOUT_FABRIC_SIZE for the first process",
+        fmt::format("mapping {} bytes of fabric {} failed; raise the address-space limit (ulimit "
+                    "-v), or lower TURNOUT_FABRIC_SIZE in the first process",
                     size, label_),
         errno);
   }
@@ -244,8 +248,7 @@ Status Fabric::initialise(int fd, std::uint64_t size) const {
   h->qp_high.store(kFirstQp);
   h->mr_high.store(1);
   if (pwrite(fd, bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes)) {
-    return failure(Code::system, fmt::format("cannot write the memory of fabric {}", label_),
-                   errno);
+    return failure(Code::system, fmt::format("writing to fabric {} failed", label_), errno);
   }
   return {};
 }
@@ -256,36 +259,35 @@ Status Fabric::check(int fd, std::uint64_t& size) const {
   const auto damaged = [&](const char* what) {
     return failure(
         Code::invalid,
-        fmt::format("fabric {} is damaged ({}) and in use: end the processes that use it, or set "
-                    "TURNOUT_FABRIC to another name",
+        fmt::format("joining fabric {} failed: it is damaged ({}) and in use; end the processes "
+                    "that use it, or choose another fabric with TURNOUT_FABRIC",
                     label_, what),
         EBADF);
   };
   if (fstat(fd, &st) != 0)
-    return failure(Code::system, fmt::format("fstat of fabric {}", label_), errno);
+    return failure(Code::system, fmt::format("fstat failed: fabric {}", label_), errno);
   if (pread(fd, bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes)) {
-    return damaged("shorter than its header");
+    return damaged("truncated header");
   }
   const auto* h = reinterpret_cast<const Header*>(bytes);
   if (h->magic != kMagic) return damaged("no header");
   if (h->version != kLayoutVersion || h->layout != Layout::hash()) {
-    return failure(
-        Code::version,
-        fmt::format("fabric {} is in use by another version of Turnout: its layout is {}.{:08x}, "
-                    "ours {}.{:08x}. Run one version at a time, or set TURNOUT_FABRIC to "
-                    "another name",
-                    label_, h->version, h->layout, kLayoutVersion, Layout::hash()),
-        EPROTO);
+    return failure(Code::version,
+                   fmt::format("joining fabric {} failed: another version of Turnout uses it "
+                               "(layout {}.{:08x}, expected {}.{:08x}); use the same version for "
+                               "all processes, or choose another fabric with TURNOUT_FABRIC",
+                               label_, h->version, h->layout, kLayoutVersion, Layout::hash()),
+                   EPROTO);
   }
   if (h->file_size != static_cast<std::uint64_t>(st.st_size) ||
       h->file_size < Layout::minimum_size) {
-    return damaged("its size");
+    return damaged("wrong size");
   }
   if (h->process_high.load() > kMaxProcesses || h->qp_high.load() > kMaxQps ||
       h->cq_high.load() > kMaxCqs || h->srq_high.load() > kMaxSrqs || h->mr_high.load() > kMaxMrs ||
       h->xrcd_high.load() > kMaxXrcds || h->xrc_handle_high.load() > kMaxXrcHandles ||
       h->heap_high > Layout::heap_pages(h->file_size) || h->ready.load() != 1) {
-    return damaged("table bounds");
+    return damaged("invalid table bounds");
   }
   size = h->file_size;
   return {};
@@ -294,17 +296,18 @@ Status Fabric::check(int fd, std::uint64_t& size) const {
 Status Fabric::join() {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
-    return failure(Code::system, "pipe for the adapter's firmware thread", errno);
+    return failure(Code::system, "creating the firmware thread's pipe failed", errno);
   }
   wake_read_ = ends[0];
   wake_write_ = ends[1];
   name_socket_ = announce(name_, fd_);
   if (name_socket_ < 0) {
-    return failure(Code::system, "a name for this process in the adapter's fabric", errno);
+    return failure(Code::system, "registering this process in the fabric failed", errno);
   }
   ProcessStat stat;
   if (!read_stat(static_cast<std::uint32_t>(pid_), stat) || stat.start_time == 0) {
-    return failure(Code::system, "cannot read /proc/self/stat for when this process began", errno);
+    return failure(Code::system, "reading the start time of this process failed: /proc/self/stat",
+                   errno);
   }
   struct stat st {};
   fstat(wake_write_, &st);
@@ -313,10 +316,10 @@ Status Fabric::join() {
   std::uint32_t slot = 0;
   while (slot < kMaxProcesses && process(slot).token.load(std::memory_order_acquire) != 0) ++slot;
   if (slot == kMaxProcesses) {
-    return failure(
-        Code::system,
-        fmt::format("fabric {}: {} processes are attached, no more fit", label_, kMaxProcesses),
-        EMFILE);
+    return failure(Code::system,
+                   fmt::format("joining fabric {} failed: the limit of {} processes is reached",
+                               label_, kMaxProcesses),
+                   EMFILE);
   }
   ProcessRecord& p = process(slot);
   const std::uint32_t generation = (p.generation + 1) & 0xffff;

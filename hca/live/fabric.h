@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Fabric: this process's attachment to the memory that the processes of a fabric share
-// (directory.h).
+// Fabric: this process's attachment to the shared memory of a fabric (directory.h).
 //
-// One per process and fabric name (a fork's child makes its own), shared by all contexts opened on
-// it (Fabric::open counts). Owns the mapping, the process's slot, its name in the directory and its
-// wake pipe. The memory is sparse and the user's alone; it ends with the last process that has it.
-// Who finds only processes that are leaving begins with new memory.
+// One per process and fabric name (the child of a fork creates its own), shared by all contexts
+// opened on it (Fabric::open counts). Owns the mapping, the process's slot, its name in the
+// directory and its wake pipe. The memory is sparse and private to the user; it ends with the last
+// process that uses it. A process that finds only exiting processes creates new memory.
 //
-// Everything read from the memory may have been damaged by another process: accessors check indices
-// and offsets and answer null. Any thread may call anything. Lock order: table_lock, then a receive
-// queue's, then a CQ's.
+// Another process may have damaged the memory, so accessors check indices and offsets and return
+// null. Any thread may call anything. Lock order: table_lock, then a receive queue's, then a CQ's.
 #pragma once
 
 #include <atomic>

@@ -184,7 +184,7 @@ void LiveEngine::firmware_main() noexcept {
         if (!told && error != ESRCH) {
           told = true;
           TURNOUT_LOG(hca, warn,
-                      "pidfd_open failed: process {}: {}; its end is looked for every {} ms",
+                      "pidfd_open failed: process {}: {}; polling for its exit every {} ms",
                       fabric_->process(slot).pid, std::strerror(error), kLook / 1'000'000);
         }
       }
@@ -209,7 +209,7 @@ void LiveEngine::firmware_main() noexcept {
       limit = &wait;
     }
     if (ppoll(polls.data(), polls.size(), limit, nullptr) < 0 && errno != EINTR) {
-      TURNOUT_LOG(hca, error, "firmware thread: ppoll: errno {}", errno);
+      TURNOUT_LOG(hca, error, "ppoll failed: firmware thread: errno {}; retrying", errno);
       usleep(10'000);
     }
     bool changed = false;

@@ -29,7 +29,8 @@ void complain() {
   if (said) return;
   said = true;
   TURNOUT_LOG(hca, error,
-              "this was opened before fork(): open the device again in the child, or exec() there");
+              "verbs call failed: the device was opened before fork(); open it again in the child, "
+              "or call exec() there");
 }
 
 // In the child.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// After fork() the child has this process's mappings but not its place on the fabric: there every
-// call on an object opened before is refused with EPERM and one line that says what to do. It can
-// open the device for itself.
+// After fork() the child has this process's mappings but no slot in the fabric. There, every call
+// on an object opened before the fork fails with EPERM and logs one line with the remedy. The child
+// can open the device again.
 //
-// The child's data-path functions are replaced in the fork handler, so the parent pays nothing.
+// The fork handler replaces the child's data-path functions, so the parent pays nothing.
 #pragma once
 
 #include "hca/device/objects.h"

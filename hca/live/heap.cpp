@@ -63,7 +63,7 @@ std::uint64_t Fabric::allocate(std::uint64_t bytes) noexcept {
     h.heap_high = std::max(std::min(h.heap_high, all), page + 1);
     return heap_begin_ + first * kPage;
   }
-  TURNOUT_LOG(hca, warn, "no room for {} bytes in fabric {}: set a larger TURNOUT_FABRIC_SIZE",
+  TURNOUT_LOG(hca, warn, "allocating {} bytes in fabric {} failed; raise TURNOUT_FABRIC_SIZE",
               bytes, label_);
   errno = ENOMEM;
   return 0;

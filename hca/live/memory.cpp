@@ -71,20 +71,20 @@ int yama_scope() noexcept {
 std::string remedy(int error, std::uint32_t pid) {
   constexpr int kYamaAdminOnly = 2;  // 1 is content with PR_SET_PTRACER, which a process sets
   if (error == ENOSYS) {
-    return "a seccomp filter (a container's) or a kernel without CONFIG_CROSS_MEMORY_ATTACH keeps "
-           "it away: allow process_vm_readv and process_vm_writev";
+    return "blocked by a seccomp filter (container) or a kernel without "
+           "CONFIG_CROSS_MEMORY_ATTACH; allow process_vm_readv and process_vm_writev";
   }
   if (const int scope = yama_scope(); scope >= kYamaAdminOnly) {
-    return fmt::format("this host forbids it: set kernel.yama.ptrace_scope={} to 1", scope);
+    return fmt::format("kernel.yama.ptrace_scope is {}; set it to 1", scope);
   }
   struct stat owner {};
   const std::string folder = fmt::format("/proc/{}", pid);
   if (::stat(folder.c_str(), &owner) == 0 && owner.st_uid != geteuid()) {
-    return "let that process stay dumpable (PR_SET_DUMPABLE), and run both as one user";
+    return "keep that process dumpable (PR_SET_DUMPABLE), and run both processes as one user";
   }
-  return "a seccomp filter (a container's) forbids it, or that process has more capabilities than "
-         "this one: allow process_vm_readv and process_vm_writev (docker run "
-         "--cap-add=SYS_PTRACE), and run both with the same capabilities";
+  return "a seccomp filter (container) blocks it, or that process has more capabilities than this "
+         "one; allow process_vm_readv and process_vm_writev (docker run --cap-add=SYS_PTRACE), and "
+         "run both processes with the same capabilities";
 }
 
 Access explain(int error, std::uint32_t pid) noexcept {
@@ -323,12 +323,12 @@ std::uint8_t* Memory::map(MrRecord& record, std::uint64_t length, std::uint32_t 
     } else if (fabric_.is_ending(owner)) {
       why = Access::unreachable;
     } else {
-      TURNOUT_LOG(
-          hca, error,
-          "cannot open file {} of process {} ({}): let it stay dumpable (PR_SET_DUMPABLE) and "
-          "run both as one user",
-          record.fd, slot_of(owner) < kMaxProcesses ? fabric_.process(slot_of(owner)).pid : 0,
-          fd < 0 ? std::strerror(error) : "another file has taken its number");
+      TURNOUT_LOG(hca, error,
+                  "opening registered memory failed: file {} of process {}: {}; keep that process "
+                  "dumpable (PR_SET_DUMPABLE), and run both processes as one user",
+                  record.fd,
+                  slot_of(owner) < kMaxProcesses ? fabric_.process(slot_of(owner)).pid : 0,
+                  fd < 0 ? std::strerror(error) : "the file number was reused");
       why = Access::failed;
     }
     return nullptr;
@@ -339,8 +339,10 @@ std::uint8_t* Memory::map(MrRecord& record, std::uint64_t length, std::uint32_t 
                                                   : MAP_FAILED;
   close(fd);
   if (address == MAP_FAILED) {
-    TURNOUT_LOG(hca, error, "cannot map {} bytes of registered memory: {}", size,
-                std::strerror(errno));
+    TURNOUT_LOG(
+        hca, error,
+        "mapping registered memory failed: {} bytes: {}; raise the address-space limit (ulimit -v)",
+        size, std::strerror(errno));
     why = Access::failed;
     return nullptr;
   }

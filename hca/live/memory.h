@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory: how this process reaches registered memory, its own and its peers'.
+// Memory: access to registered memory of this process and its peers.
 //
-// Our own ordinary memory is used in place, a peer's is moved by process_vm_writev/readv. Of what
-// we address ourselves a view is kept, found by the index in its key: of our own memory since it
-// was registered, of pages of a file since their first use, where our mapping of the file has them.
-// Records are in memory that any process of the user may damage, so only a view says which bytes
-// are touched: a record may refuse an access, never widen it. Lookups take no lock and make no
-// system call once the view exists. The owner of a region waits for hazards before it reuses the
-// record, so a view that agrees with a valid registration is stable while the caller's hazard names
-// its key.
+// Own ordinary memory is accessed in place, a peer's with process_vm_writev/readv. For directly
+// addressable memory a view is kept, found by the index in its key: for own memory since its
+// registration, for pages of a file since their first use, where our mapping of the file has them.
+// Any process of the user may damage the records, so only a view determines which bytes are
+// accessed: a record can deny an access, never extend it. Lookups take no lock and make no system
+// call once the view exists. The owner of a region waits for hazards before it reuses the record,
+// so a view that matches a valid registration is stable while the caller's hazard names its key.
 //
-// The last byte of every transfer is stored last, with release order: who polls it sees the rest.
+// The last byte of every transfer is stored last, with release order, so a process that polls it
+// sees the rest.
 #pragma once
 
 #include <atomic>

@@ -149,7 +149,7 @@ void Fabric::reap(Token token) noexcept {
     const TableGuard guard(*this);
     ProcessRecord& p = process(slot_of(token));
     if (p.token.load(std::memory_order_acquire) == token) {
-      TURNOUT_LOG(hca, info, "process {} (slot {}) is gone: reaping what it left", p.pid,
+      TURNOUT_LOG(hca, info, "process {} (slot {}) has exited; releasing its resources", p.pid,
                   slot_of(token));
       reap_locked(slot_of(token), token);
     }

@@ -123,8 +123,9 @@ Mr* LiveEngine::register_file(Pd& pd, std::uint64_t offset, std::uint64_t length
   if (!valid_access(access) || length > kMaxMrBytes) return failed<Mr>(EINVAL);
   if (fstat(fd, &st) != 0) return failed<Mr>(errno);
   if (!S_ISREG(st.st_mode) || !covers(0, static_cast<std::uint64_t>(st.st_size), offset, length)) {
-    TURNOUT_LOG(hca, warn,
-                "register: the file is too short or none that can be mapped (a memfd can)");
+    TURNOUT_LOG(
+        hca, warn,
+        "memory registration failed: the file is too short or cannot be mapped; use a memfd");
     return failed<Mr>(EINVAL);
   }
   const int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);

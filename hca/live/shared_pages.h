@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which pages of a file a part of this process's address space shows: what a program has mapped
-// with MAP_SHARED (a memfd, POSIX and System V shared memory, a file) and registers by its address.
-// Peers map such pages and reach them without the kernel.
+// Finds the pages of a file behind a part of this process's address space: memory that a program
+// mapped with MAP_SHARED (a memfd, POSIX and System V shared memory, a file) and registers by
+// address. Peers map such pages and access them without the kernel.
 //
-// Sources: proc_pid_maps(5), proc_pid_pagemap(5), proc_pid_map_files(5). Any thread; system calls
+// Sources: proc_pid_maps(5), proc_pid_pagemap(5), proc_pid_map_files(5). Any thread; system calls,
 // and no allocation that outlives the call.
 #pragma once
 

@@ -104,41 +104,40 @@ Result<Program> make_moving(const Values& v, const Place& place,
   return Program([p, phases](Rank rank) { return moving(rank, p, phases); });
 }
 
-constexpr Parameter kPhases = {"phases", Parameter::Unit::count,         8, 1,
-                               1 << 20,  "how often the pattern changes"};
+constexpr Parameter kPhases = {
+    "phases", Parameter::Unit::count, 8, 1, 1 << 20, "number of times the pattern changes"};
 constexpr Parameter kFirst = {
     "first", Parameter::Unit::count,
     0,       0,
-    1 << 20, "number of the first phase: a phase of a longer run by itself"};
+    1 << 20, "number of the first phase: one phase of a longer run by itself"};
 
 }  // namespace
 
 std::vector<Workload> changing_family() {
-  return {
-      {"phases",
-       "every rank sends to a few others, which change from phase to phase",
-       2,
-       {kPhases,
-        kFirst,
-        {"messages", Parameter::Unit::count, 4000, 1, parameter::kMostCount,
-         "messages of one rank in one phase"},
-        {"partners", Parameter::Unit::count, 4, 1, 1024, "ranks that one rank sends to"},
-        parameter::bytes(8),
-        parameter::window(16),
-        parameter::ahead(16)},
-       make_phases},
-      {"hotspots",
-       "all send to a few hot ranks, which change from phase to phase",
-       2,
-       {kPhases,
-        kFirst,
-        {"messages", Parameter::Unit::count, 1000, 1, parameter::kMostCount,
-         "messages of one rank to one hot rank in one phase"},
-        {"hot", Parameter::Unit::count, 2, 1, 1024, "hot ranks of a phase, at most all but one"},
-        parameter::bytes(8),
-        parameter::window(16),
-        parameter::ahead(64)},
-       make_moving}};
+  return {{"phases",
+           "every rank sends to a few others, which change from phase to phase",
+           2,
+           {kPhases,
+            kFirst,
+            {"messages", Parameter::Unit::count, 4000, 1, parameter::kMostCount,
+             "messages per rank and phase"},
+            {"partners", Parameter::Unit::count, 4, 1, 1024, "ranks that each rank sends to"},
+            parameter::bytes(8),
+            parameter::window(16),
+            parameter::ahead(16)},
+           make_phases},
+          {"hotspots",
+           "all ranks send to a few hot ranks, which change from phase to phase",
+           2,
+           {kPhases,
+            kFirst,
+            {"messages", Parameter::Unit::count, 1000, 1, parameter::kMostCount,
+             "messages of each rank to each hot rank per phase"},
+            {"hot", Parameter::Unit::count, 2, 1, 1024, "hot ranks per phase, at most all but one"},
+            parameter::bytes(8),
+            parameter::window(16),
+            parameter::ahead(64)},
+           make_moving}};
 }
 
 }  // namespace turnout::sim

@@ -36,23 +36,23 @@ inline constexpr std::uint64_t kMostRequests = 4096;
 inline constexpr std::uint64_t kMostTime = 3'600'000'000'000;  // ns
 
 constexpr Parameter bytes(std::uint64_t value) {
-  return {"bytes", Parameter::Unit::bytes, value, 0, kMostBytes, "bytes of a message"};
+  return {"bytes", Parameter::Unit::bytes, value, 0, kMostBytes, "bytes per message"};
 }
 constexpr Parameter rounds(std::uint64_t value) {
-  return {"rounds", Parameter::Unit::count, value, 1, kMostCount, "how often the pattern is done"};
+  return {"rounds", Parameter::Unit::count, value, 1, kMostCount, "repetitions of the pattern"};
 }
 constexpr Parameter warmup(std::uint64_t value) {
   return {"warmup",   Parameter::Unit::count,
           value,      0,
-          kMostCount, "rounds before those that are timed, a barrier between"};
+          kMostCount, "untimed rounds at the start, followed by a barrier"};
 }
 constexpr Parameter window(std::uint64_t value) {
   return {"window", Parameter::Unit::count,   value,
-          1,        parameter::kMostRequests, "sends of one rank under way at one time"};
+          1,        parameter::kMostRequests, "sends in flight per rank"};
 }
 constexpr Parameter ahead(std::uint64_t value) {
   return {"ahead", Parameter::Unit::count,   value,
-          1,       parameter::kMostRequests, "receives of one rank posted ahead"};
+          1,       parameter::kMostRequests, "receives posted in advance per rank"};
 }
 constexpr Parameter time(std::string_view name, std::uint64_t nanoseconds, std::string_view help) {
   return {name, Parameter::Unit::duration, nanoseconds, 0, kMostTime, help};

@@ -181,30 +181,29 @@ Result<Program> make_repeat(const Values& v, const Place&, const std::shared_ptr
 constexpr Parameter count_of(std::string_view name, std::uint64_t value, std::string_view help) {
   return {name, Parameter::Unit::count, value, 1, parameter::kMostCount, help};
 }
-constexpr Parameter kWarmup = {
-    "warmup", Parameter::Unit::count, 0,
-    0,        parameter::kMostCount,  "messages before those that are timed"};
+constexpr Parameter kWarmup = {"warmup", Parameter::Unit::count, 0,
+                               0,        parameter::kMostCount,  "untimed messages at the start"};
 constexpr Parameter kBarrierAfter = {
     "barrier_after",
     Parameter::Unit::count,
     128,
     0,
     parameter::kMostCount,
-    "a barrier when a rank received more messages than this, 0: none"};
+    "barrier when a rank has received more messages than this; 0: none"};
 constexpr Parameter kAnySourceFlag = {
     "any_source",
     Parameter::Unit::count,
     0,
     0,
     1,
-    "1: rank 0 receives from any source, 0: from one after the other"};
+    "1: rank 0 receives from any source; 0: from the ranks in turn"};
 
 }  // namespace
 
 std::vector<Workload> hot_rank_family() {
   return {
       {"onetoall",
-       "rank 0 sends to all others round robin [AQPS 4.3]",
+       "rank 0 sends to all others in turn [AQPS 4.3]",
        2,
        {count_of("messages", 320'000, "messages of rank 0 [AQPS: multiples of 320000]"), kWarmup,
         parameter::bytes(1), kBarrierAfter, parameter::window(16), parameter::ahead(16),
@@ -213,18 +212,18 @@ std::vector<Workload> hot_rank_family() {
       {"alltoone",
        "all others send to rank 0 [AQPS 4.3]",
        2,
-       {count_of("messages", 48'000, "messages of all together [AQPS: multiples of 48000]"),
+       {count_of("messages", 48'000, "total number of messages [AQPS: multiples of 48000]"),
         kWarmup, parameter::bytes(1), kBarrierAfter, parameter::window(16), parameter::ahead(64),
         kAnySourceFlag},
        make_all_to_one},
       {"repeat",
-       "onetoall, then alltoone, again and again [AQPS 4.3]",
+       "onetoall, then alltoone, repeated [AQPS 4.3]",
        2,
-       {count_of("times", 5, "how often the two follow each other"),
+       {count_of("times", 5, "number of repetitions"),
         {"warmup", Parameter::Unit::count, 0, 0, parameter::kMostCount,
-         "how often before those that are timed"},
-        count_of("messages_out", 320'000, "messages of one onetoall"),
-        count_of("messages_in", 48'000, "messages of one alltoone"),
+         "untimed repetitions at the start"},
+        count_of("messages_out", 320'000, "messages per onetoall"),
+        count_of("messages_in", 48'000, "messages per alltoone"),
         parameter::bytes(1),
         kBarrierAfter,
         parameter::window(16),

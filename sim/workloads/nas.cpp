@@ -312,7 +312,7 @@ Workload skeleton(std::string_view help, std::uint64_t rounds) {
           {{"rounds", Parameter::Unit::count, rounds, 1, parameter::kMostCount,
             "iterations of the program [all of them: 10 to 400, by program and class]"},
            {"class", Parameter::Unit::count, 3, 1, 4, "1: W, 2: A, 3: B, 4: C"},
-           parameter::time("compute", 0, "what a rank computes in one iteration")},
+           parameter::time("compute", 0, "computation of a rank in one iteration")},
           make<kName, kOnce, kSquare>};
 }
 

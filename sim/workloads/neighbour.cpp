@@ -59,11 +59,11 @@ Result<Program> make(const Values& v, const Place& place, const std::shared_ptr<
 std::vector<Workload> neighbour_family() {
   return {
       {"random",
-       "every rank exchanges with a few ranks drawn at random",
+       "every rank exchanges messages with a few randomly chosen ranks",
        2,
-       {{"messages", Parameter::Unit::count, 100, 1, parameter::kMostCount, "messages of one rank"},
+       {{"messages", Parameter::Unit::count, 100, 1, parameter::kMostCount, "messages per rank"},
         {"neighbours", Parameter::Unit::count, 10, 1, parameter::kMostRequests,
-         "ranks that one rank sends to"},
+         "ranks that each rank sends to"},
         parameter::bytes(8)},
        make}};
 }

@@ -86,7 +86,7 @@ class Process {
 
   Task work(std::uint64_t number) {
     if (shared_->taken[number]) {
-      throw SimulationError(fmt::format("task {} was taken before", number));
+      throw SimulationError(fmt::format("task {} was taken twice", number));
     }
     shared_->taken[number] = true;
     ++counts_.tasks;
@@ -179,8 +179,8 @@ class Process {
         const std::uint64_t sum = rank_.add_in_node(rank_.id(), tile.cell, 0);
         const std::uint64_t right = shared_->sums[std::size_t{i} * tiles + j];
         if (sum == right) continue;
-        throw SimulationError(
-            fmt::format("tile ({}, {}) of rank {} is {}, not {}", i, j, rank_.id(), sum, right));
+        throw SimulationError(fmt::format("tile ({}, {}) of rank {} is {}, expected {}", i, j,
+                                          rank_.id(), sum, right));
       }
     }
   }
@@ -305,31 +305,32 @@ std::vector<Workload> nwchem_family() {
   constexpr std::uint64_t kMostSide = std::uint64_t{256} << 20;  // one-sided operations' most
   return {
       {"nwchem",
-       "tasks of a shared counter that get, compute and accumulate tiles, neighbours, sums [ACTS]",
+       "tasks from a shared counter get, compute and accumulate tiles; neighbour exchange, sums "
+       "[ACTS]",
        2,
        {{"tasks", Unit::count, 1024, 1, 1'000'000,
-         "tasks of a process, in the mean [assumed; docs/nwchem.md]"},
-        {"chunk", Unit::count, 1, 1, 1'000'000, "tasks taken from the counter at once [assumed]"},
+         "mean number of tasks per process [assumed; docs/nwchem.md]"},
+        {"chunk", Unit::count, 1, 1, 1'000'000, "tasks taken from the counter at a time [assumed]"},
         {"iterations", Unit::count, 64, 1, 100'000,
-         "parts of the tasks, with neighbours, a sum and a barrier after each [assumed; "
+         "parts of the tasks, each followed by a neighbour exchange, a sum and a barrier [assumed; "
          "docs/nwchem.md]"},
         {"tiles", Unit::count, 32, 1, 4096,
          "rows of the array of tiles [assumed: as 512 owners, 16 x 32, need]"},
         {"reach", Unit::count, 2, 0, 4096,
-         "tiles on either side that a tile is combined with [assumed; docs/nwchem.md]"},
+         "tiles on either side that each tile is combined with [assumed; docs/nwchem.md]"},
         {"far", Unit::count, 200, 0, 1000,
-         "of 1000 tasks, those with any tile [assumed; docs/nwchem.md]"},
-        {"bytes", Unit::bytes, 8192, 0, kMostSide, "of a tile [assumed: 32 x 32 doubles]"},
-        {"neighbours", Unit::count, 1, 0, 16, "ranks on either side exchanged with [assumed]"},
+         "tasks out of 1000 that use any tile [assumed; docs/nwchem.md]"},
+        {"bytes", Unit::bytes, 8192, 0, kMostSide, "bytes per tile [assumed: 32 x 32 doubles]"},
+        {"neighbours", Unit::count, 1, 0, 16, "neighbour ranks on either side [assumed]"},
         {"halo", Unit::bytes, 8192, 0, parameter::kMostBytes,
-         "bytes to each of them [assumed: a tile]"},
+         "bytes to each neighbour [assumed: a tile]"},
         {"reduced", Unit::bytes, 8, 0, parameter::kMostBytes,
-         "bytes of a sum [assumed: an energy]"},
+         "bytes of the sum [assumed: an energy]"},
         {"work", Unit::duration, 128'000'000, 0, parameter::kMostTime,
-         "mean time of a task [ACTS V: 131 s of 2048 processes, by the number of tasks]"},
+         "mean time per task [ACTS V: 131 s of 2048 processes, by the number of tasks]"},
         {"thread", Unit::count, 1, 0, 1,
-         "1: owners have a thread that makes progress while they compute, as ARMCI's data server "
-         "[ACTS III]"}},
+         "1: owners make progress in a thread while they compute, as ARMCI's data server [ACTS "
+         "III]"}},
        make}};
 }
 

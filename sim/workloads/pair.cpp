@@ -115,7 +115,7 @@ Result<Program> make_bow_tie(const Values& v, const Place& place,
                              const std::shared_ptr<Phases>& phases) {
   if (place.ranks % 2 != 0) {
     return Status{Code::invalid,
-                  fmt::format("bowtie is made of pairs: {} ranks are odd", place.ranks)};
+                  fmt::format("bowtie needs an even number of ranks, not {}", place.ranks)};
   }
   const BowTie b{v["bytes"], place.ranks / 2,
                  v["last_byte"] > 255 ? -1 : static_cast<int>(v["last_byte"])};
@@ -132,33 +132,31 @@ Result<Program> make_bow_tie(const Values& v, const Place& place,
 std::vector<Workload> pair_family() {
   return {
       {"pingpong",
-       "rank i and rank i + pairs send to and fro",
+       "rank i and rank i + pairs exchange messages in turn",
        2,
-       {{"pairs", Parameter::Unit::count, 1, 1, UINT32_MAX, "pairs at work; other ranks are idle"},
+       {{"pairs", Parameter::Unit::count, 1, 1, UINT32_MAX, "active pairs; other ranks are idle"},
         parameter::rounds(1000),
         parameter::bytes(8)},
        make_ping_pong},
       {"bowtie",
-       "rank i and rank i + n/2 send to each other at once; with n/2 ranks per node all pairs "
-       "share "
-       "two adapters [EuroMPI'13]",
+       "rank i and rank i + n/2 send to each other at the same time; with n/2 ranks per node all "
+       "pairs share two adapters [EuroMPI'13]",
        2,
        {parameter::rounds(100),
         parameter::warmup(0),
         parameter::bytes(16 * 1024),
-        {"last_byte", Parameter::Unit::count, 256, 0, 256,
-         "value of every message's last byte; 256: any"}},
+        {"last_byte", Parameter::Unit::count, 256, 0, 256, "last byte of every message; 256: any"}},
        make_bow_tie},
       {"transfer",
-       "rank i sends to rank i + pairs, which is early or late to receive; their times are part of "
-       "the result",
+       "rank i sends to rank i + pairs, which receives early or late; their times are part of the "
+       "result",
        2,
-       {{"pairs", Parameter::Unit::count, 0, 0, UINT32_MAX, "pairs at work; 0: all"},
+       {{"pairs", Parameter::Unit::count, 0, 0, UINT32_MAX, "active pairs; 0: all"},
         parameter::rounds(100),
         parameter::warmup(0),
         parameter::bytes(16 * 1024),
-        parameter::time("early", 0, "what the sender computes before it sends"),
-        parameter::time("late", 0, "what the receiver computes before it receives")},
+        parameter::time("early", 0, "computation of the sender before it sends"),
+        parameter::time("late", 0, "computation of the receiver before it receives")},
        make_transfer},
   };
 }

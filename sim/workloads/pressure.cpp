@@ -125,7 +125,7 @@ Task incast(Rank rank, Many p, std::shared_ptr<Phases> phases) {
 Result<Program> make_overlap(const Values& v, const Place& place,
                              const std::shared_ptr<Phases>& phases) {
   if (place.ranks % 2 != 0) {
-    return Status{Code::invalid, "overlap is made of pairs: the number of ranks is odd"};
+    return Status{Code::invalid, "overlap needs an even number of ranks"};
   }
   const std::uint32_t half = place.ranks / 2;
   const auto compute = static_cast<Picoseconds>(v["compute"]) * hca::kNanosecond;
@@ -159,33 +159,29 @@ Result<Program> make_incast(const Values& v, const Place&, const std::shared_ptr
 
 std::vector<Workload> pressure_family() {
   constexpr Parameter messages{"messages", Parameter::Unit::count, 1000,
-                               1,          parameter::kMostCount,  "of each rank but 0"};
+                               1,          parameter::kMostCount,  "of each rank except rank 0"};
   return {
       {"overlap",
-       "rank i sends to rank i + n/2 alone, while it computes, while the receiver does; hidden is "
-       "1 "
-       "- (phase - compute) / alone",
+       "rank i sends to rank i + n/2: alone, while the sender computes, while the receiver "
+       "computes; hidden is 1 - (phase - compute) / alone",
        2,
        {parameter::rounds(20),
         parameter::bytes(std::uint64_t{1} << 20),
-        parameter::time("compute", 1'000'000, "of one side beside each transfer"),
+        parameter::time("compute", 1'000'000, "computation of one side during each transfer"),
         {"slices", Parameter::Unit::count, 1, 1, 1'000'000,
-         "of the computation, with a look at the library between them; many: as if a thread beside "
-         "it made progress"}},
+         "parts of the computation, with a poll between them; many: as with a progress thread"}},
        make_overlap},
       {"flood",
-       "all send to rank 0, which computes first and then takes what nobody had posted receives "
-       "for",
+       "all send to rank 0, which computes first and then receives the unexpected messages",
        2,
        {messages,
         parameter::bytes(8),
         parameter::window(64),
-        parameter::time("compute", 10'000'000, "of rank 0"),
-        {"looks", Parameter::Unit::count, 1000, 1, 1'000'000,
-         "at the library, of rank 0 while it computes"}},
+        parameter::time("compute", 10'000'000, "computation of rank 0"),
+        {"looks", Parameter::Unit::count, 1000, 1, 1'000'000, "polls of rank 0 while it computes"}},
        make_flood},
       {"incast",
-       "all send to rank 0 as fast as they can, which receives from anybody",
+       "all send to rank 0 as fast as they can; it receives from any source",
        2,
        {messages, parameter::bytes(1024), parameter::window(16), parameter::ahead(64)},
        make_incast},

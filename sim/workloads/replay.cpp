@@ -89,9 +89,8 @@ Task replay(Rank rank, std::shared_ptr<const Trace> trace, std::shared_ptr<Phase
 Result<std::shared_ptr<const Trace>> prepare_replay(Trace trace, std::uint32_t ranks) {
   if (Status s = check_trace(trace); !s.ok()) return s;
   if (ranks == 0 || ranks % trace.ranks() != 0) {
-    return Status{Code::invalid,
-                  fmt::format("the trace has {} ranks: {} ranks are no multiple of them",
-                              trace.ranks(), ranks)};
+    return Status{Code::invalid, fmt::format("the trace has {} ranks; {} is not a multiple of that",
+                                             trace.ranks(), ranks)};
   }
   Result<Trace> repeated = repeat_trace(trace, ranks / trace.ranks());
   if (!repeated) return repeated.status();

@@ -172,19 +172,19 @@ Result<Program> make(const Values& v, const Place&, const std::shared_ptr<Phases
 
 std::vector<Workload> steal_family() {
   return {{"steal",
-           "random work stealing: idle ranks ask ranks drawn at random for half of their tasks",
+           "random work stealing: idle ranks ask randomly chosen ranks for half of their tasks",
            2,
            {{"tasks", Parameter::Unit::count, 10'000, 1, parameter::kMostCount,
-             "tasks, all on rank 0 at first"},
-            {"task_bytes", Parameter::Unit::bytes, 64, 1, 65536, "bytes of a task handed over"},
-            {"most_tasks", Parameter::Unit::count, 64, 1, 16384, "tasks handed over at one time"},
+             "total number of tasks, all on rank 0 at first"},
+            {"task_bytes", Parameter::Unit::bytes, 64, 1, 65536, "bytes per transferred task"},
+            {"most_tasks", Parameter::Unit::count, 64, 1, 16384, "most tasks per transfer"},
             {"reach", Parameter::Unit::count, 0, 0, UINT32_MAX,
-             "a rank asks only so many, those that follow it; 0: all"},
-            parameter::time("work", 10'000, "mean time of a task"),
+             "number of following ranks that a rank asks; 0: all"},
+            parameter::time("work", 10'000, "mean time per task"),
             {"poll", Parameter::Unit::duration, 1'000, 100, parameter::kMostTime,
-             "time between two looks for messages of an idle rank"},
+             "polling interval of an idle rank"},
             {"most_wait", Parameter::Unit::duration, 16'000, 100, parameter::kMostTime,
-             "longest time between two questions of an idle rank"}},
+             "longest time between two requests of an idle rank"}},
            make}};
 }
 

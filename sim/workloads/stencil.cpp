@@ -59,10 +59,11 @@ Result<Program> make(const Values& v, const Place& place, const std::shared_ptr<
   std::uint64_t bytes = v["cell_bytes"] * v["halo"];
   for (std::size_t d = 1; d < dimensions; ++d) bytes *= v["cells"];
   if (bytes > parameter::kMostBytes) {
-    return Status{Code::invalid,
-                  fmt::format("stencil: cells^{} x halo x cell_bytes is {} bytes; a message has at "
-                              "most {}",
-                              dimensions - 1, bytes, parameter::kMostBytes)};
+    return Status{
+        Code::invalid,
+        fmt::format(
+            "stencil: cells^{} x halo x cell_bytes is {} bytes; a message may have at most {}",
+            dimensions - 1, bytes, parameter::kMostBytes)};
   }
   const Pattern p{v["rounds"], bytes, static_cast<Picoseconds>(v["work"]) * hca::kNanosecond,
                   v["periodic"] != 0, balanced(place.ranks, dimensions)};
@@ -70,13 +71,12 @@ Result<Program> make(const Values& v, const Place& place, const std::shared_ptr<
 }
 
 std::vector<Parameter> parameters(std::uint64_t cells) {
-  return {
-      parameter::rounds(100),
-      {"cells", Parameter::Unit::count, cells, 1, 65536, "cells of one rank along each dimension"},
-      {"cell_bytes", Parameter::Unit::bytes, 8, 1, 65536, "bytes of one cell"},
-      {"halo", Parameter::Unit::count, 1, 1, 64, "layers of cells that are exchanged"},
-      {"periodic", Parameter::Unit::count, 1, 0, 1, "1: the grid's ends are neighbours"},
-      parameter::time("work", 0, "computation of one rank after each exchange")};
+  return {parameter::rounds(100),
+          {"cells", Parameter::Unit::count, cells, 1, 65536, "cells per rank in each dimension"},
+          {"cell_bytes", Parameter::Unit::bytes, 8, 1, 65536, "bytes per cell"},
+          {"halo", Parameter::Unit::count, 1, 1, 64, "layers of cells to exchange"},
+          {"periodic", Parameter::Unit::count, 1, 0, 1, "1: periodic boundaries"},
+          parameter::time("work", 0, "computation of a rank after each exchange")};
 }
 
 }  // namespace

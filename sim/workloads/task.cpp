@@ -76,12 +76,13 @@ Result<Program> make(const Values& v, const Place&, const std::shared_ptr<Phases
 std::vector<Workload> task_family() {
   return {
       {"masterworker",
-       "rank 0 hands out tasks to whoever is idle",
+       "rank 0 hands out tasks to idle ranks",
        2,
-       {{"tasks", Parameter::Unit::count, 10'000, 1, parameter::kMostCount, "tasks in all"},
-        {"task_bytes", Parameter::Unit::bytes, 256, 1, parameter::kMostBytes, "bytes of a task"},
-        {"result_bytes", Parameter::Unit::bytes, 64, 0, parameter::kMostBytes, "bytes of a result"},
-        parameter::time("work", 10'000, "mean time of a task"),
+       {{"tasks", Parameter::Unit::count, 10'000, 1, parameter::kMostCount,
+         "total number of tasks"},
+        {"task_bytes", Parameter::Unit::bytes, 256, 1, parameter::kMostBytes, "bytes per task"},
+        {"result_bytes", Parameter::Unit::bytes, 64, 0, parameter::kMostBytes, "bytes per result"},
+        parameter::time("work", 10'000, "mean time per task"),
         parameter::window(16),
         parameter::ahead(16)},
        make}};

@@ -67,7 +67,7 @@ Task trees(Rank rank, Pattern p, std::shared_ptr<Phases> phases) {
 Result<Program> make_broadcast(const Values& v, const Place& place,
                                const std::shared_ptr<Phases>& phases) {
   if (v["root"] >= place.ranks) {
-    return Status{Code::invalid, fmt::format("broadcast, root = {}: the ranks are 0 to {}",
+    return Status{Code::invalid, fmt::format("broadcast, root = {}: expected a rank from 0 to {}",
                                              v["root"], place.ranks - 1)};
   }
   const Pattern p{v["rounds"], v["bytes"], v.small("root"), v["barrier"] != 0};

@@ -94,7 +94,7 @@ TEST_F(Log, FileThatCannotBeOpenedIsSaid) {
   EXPECT_TRUE(configure("warn", "/nonexistent/folder/log"));
   TURNOUT_LOG(base, warn, "still heard");
   const std::string text = captured.text();
-  EXPECT_NE(text.find("/nonexistent/folder/log (No such file or directory)"), std::string::npos)
+  EXPECT_NE(text.find("/nonexistent/folder/log: No such file or directory"), std::string::npos)
       << text;
   EXPECT_NE(text.find("still heard"), std::string::npos);
 }

@@ -111,7 +111,7 @@ void chat(TestWorld& world) {
 class Atomics : public testing::TestWithParam<std::string> {
  protected:
   [[nodiscard]] static Overrides with(Overrides more = {}) {
-    const char* const start = getenv("TURNOUT_START_CHANNEL");
+    const char* const start = getenv("TURNOUT_DEFAULT_TRANSPORT");
     const bool ud = start != nullptr && std::string_view(start) == "ud";
     if (GetParam() == "switching") {
       more.emplace_back("test_switch_every", "1");

@@ -25,7 +25,7 @@ bool closes(Endpoint& endpoint, int calls = kFew) {
 
 class Closing : public testing::TestWithParam<const char*> {
  protected:
-  static bool datagrams() { return std::getenv("TURNOUT_START_CHANNEL") != nullptr; }
+  static bool datagrams() { return std::getenv("TURNOUT_DEFAULT_TRANSPORT") != nullptr; }
   static Overrides with(Overrides more = {}) {
     if (!datagrams()) more.emplace_back("policy", GetParam());
     return more;

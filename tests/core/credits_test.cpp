@@ -18,7 +18,7 @@ Overrides few(Overrides more = {}) {
                    {"receive_buffers", "32"},
                    {"credits", "16"},
                    {"credits_first", "4"}};
-  if (std::getenv("TURNOUT_START_CHANNEL") != nullptr) all[0].second = "static:ud-sendrecv";
+  if (std::getenv("TURNOUT_DEFAULT_TRANSPORT") != nullptr) all[0].second = "static:ud-sendrecv";
   all.insert(all.end(), more.begin(), more.end());
   return all;
 }

@@ -55,7 +55,7 @@ TEST(DeviceLimits, WhatCannotBeLoweredIsRefusedWithWhatToDo) {
   Settings settings = with({{"control_buffers", "32768"}});
   Status status = fit_device(soft_roce(), "rxe0", kInitiators, kDepth, &settings);
   EXPECT_EQ(status.code(), Code::invalid);
-  EXPECT_NE(status.text().find("TURNOUT_CONTROL_BUFFERS=32768: rxe0"), std::string::npos);
+  EXPECT_NE(status.text().find("control_buffers=32768 in TURNOUT_TUNING: rxe0"), std::string::npos);
   ibv_device_attr tiny = soft_roce();
   tiny.max_qp_wr = 64;
   settings = Settings::defaults();

@@ -132,10 +132,10 @@ TEST(Endpoint, TheLimitOfUnexpectedMessagesGivesWayToAReceiveThatWaits) {
 
 // The same where the budget refuses: in the end the receive fails and says why, and the sender,
 // whose messages go nowhere any more, is told the same.
-void fill_the_budget(const std::string& start_channel) {
+void fill_the_budget(const std::string& default_transport) {
   auto settings = kScarceMemory;
   settings.emplace_back("keepalive", "10ms");
-  settings.emplace_back("start_channel", start_channel);
+  settings.emplace_back("default_transport", default_transport);
   TestWorld world(2, settings);
   auto out = pattern(2000, 3);
   std::vector<std::byte> in(2000);
@@ -158,8 +158,8 @@ void fill_the_budget(const std::string& start_channel) {
   const ErrorCompletion told = world.queue(0).pop_error();
   EXPECT_EQ(told.status.code(), Code::peer_lost);
   EXPECT_EQ(told.status.sys_errno(), ENOMEM);
-  EXPECT_NE(told.status.text().find("has given up this process, as its messages did not fit there; "
-                                    "raise TURNOUT_MEMORY_BUDGET=1280000 there"),
+  EXPECT_NE(told.status.text().find("dropped this process: its messages exceeded the memory budget "
+                                    "there; raise TURNOUT_MEMORY_BUDGET=1280000 there"),
             std::string::npos)
       << told.status.text();
 }

@@ -303,7 +303,7 @@ TEST(Endpoint, AResponderWithoutAQueuePairOffersARingOverDcInstead) {
     if (decision.to != ChannelKind::rc_rdma || decision.from != ChannelKind::dc_sendrecv) continue;
     offered = true;
     EXPECT_NE(decision.outcome.find("refused by peer: its limit"), std::string::npos);
-    EXPECT_NE(decision.outcome.find("it writes the ring over DC"), std::string::npos)
+    EXPECT_NE(decision.outcome.find("the peer writes to the ring over DC"), std::string::npos)
         << decision.outcome;
   }
   EXPECT_TRUE(offered);

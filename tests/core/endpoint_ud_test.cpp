@@ -11,7 +11,7 @@ namespace turnout {
 namespace {
 
 Overrides ud(Overrides more = {}) {
-  more.emplace_back("start_channel", "ud");
+  more.emplace_back("default_transport", "ud");
   return more;
 }
 
@@ -129,22 +129,22 @@ TEST(EndpointUd, AProcessThatDiedIsLostAfterTheTimeSet) {
   }));
   const ErrorCompletion error = world.queue(0).pop_error();
   EXPECT_EQ(error.status.code(), Code::peer_lost);
-  EXPECT_NE(error.status.text().find("has not answered"), std::string::npos);
+  EXPECT_NE(error.status.text().find("has not responded"), std::string::npos);
 }
 
 TEST(EndpointUd, ProcessesThatStartOnDifferentServicesAreTold) {
-  TestWorld with(1, {{"start_channel", "dc"}}), without(1, ud());
+  TestWorld with(1, {{"default_transport", "dc"}}), without(1, ud());
   testing::internal::CaptureStderr();
   const auto peer = with[0].peer(without[0].address());
   EXPECT_FALSE(with[0].peer(without[0].address()).ok());
   const std::string said = testing::internal::GetCapturedStderr();
   ASSERT_FALSE(peer.ok());
   EXPECT_EQ(peer.status().code(), Code::unsupported);
-  EXPECT_NE(peer.status().text().find("TURNOUT_START_CHANNEL"), std::string::npos);
+  EXPECT_NE(peer.status().text().find("TURNOUT_DEFAULT_TRANSPORT"), std::string::npos);
   // To people as well, once: a program hears a number.
-  const std::size_t first = said.find("TURNOUT_START_CHANNEL=ud for the whole job");
+  const std::size_t first = said.find("TURNOUT_DEFAULT_TRANSPORT=ud for the whole job");
   EXPECT_NE(first, std::string::npos) << said;
-  EXPECT_EQ(said.find("TURNOUT_START_CHANNEL", first + 1), std::string::npos) << said;
+  EXPECT_EQ(said.find("TURNOUT_DEFAULT_TRANSPORT", first + 1), std::string::npos) << said;
 }
 
 TEST(EndpointUd, ProcessesOfDifferentFabricsAreTold) {
@@ -160,7 +160,7 @@ TEST(EndpointUd, ProcessesOfDifferentFabricsAreTold) {
 
 TEST(EndpointUd, APolicyThatNeedsDcIsRefused) {
   Settings settings = Settings::defaults();
-  ASSERT_TRUE(settings.set("start_channel", "ud").ok());
+  ASSERT_TRUE(settings.set("default_transport", "ud").ok());
   ASSERT_TRUE(settings.set("policy", "dc-rdma-od").ok());
   EXPECT_NE(settings.validate().text().find("TURNOUT_POLICY"), std::string::npos);
 }

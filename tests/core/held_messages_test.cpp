@@ -14,8 +14,7 @@ namespace {
 // as long as a test takes, unless told otherwise.
 class HeldMessages : public testing::Test {
  protected:
-  explicit HeldMessages(Overrides more = {{"offer_wait", "1000s"}})
-      : pair_("put", std::move(more)) {
+  explicit HeldMessages(Overrides more = {{"rtr_wait", "1000s"}}) : pair_("put", std::move(more)) {
     pair_.meet(out_, in_, 1);
     EXPECT_EQ(pair_.sender().puts, 1u);
   }
@@ -45,7 +44,7 @@ class HeldMessages : public testing::Test {
 
 class BrieflyHeldMessages : public HeldMessages {
  protected:
-  BrieflyHeldMessages() : HeldMessages({{"offer_wait", "1ms"}}) {}
+  BrieflyHeldMessages() : HeldMessages({{"rtr_wait", "1ms"}}) {}
 };
 
 TEST_F(HeldMessages, AreWrittenToTheOffersTheyMeet) {

@@ -20,7 +20,7 @@ namespace turnout {
 
 // The tests of large messages run with UD in DC's place, too.
 inline bool over_dc() {
-  const char* const start = std::getenv("TURNOUT_START_CHANNEL");
+  const char* const start = std::getenv("TURNOUT_DEFAULT_TRANSPORT");
   return start == nullptr || std::string_view(start) != "ud";
 }
 

@@ -96,7 +96,7 @@ TEST(Offers, OneOf256NeedsAWordMore) {
   for (const Case& c : {Case{"put", "set", 0}, Case{"putnr", "set", 1}, Case{"put", "keep", 0},
                         Case{"put", "keep", 1}}) {
     SCOPED_TRACE(testing::Message() << c.protocol << " " << c.last_byte << " " << c.before);
-    KnownPair pair(c.protocol, {{"offer_last_byte", c.last_byte}});
+    KnownPair pair(c.protocol, {{"rtr_sentinel", c.last_byte}});
     std::vector<std::byte> out = pattern(4200, 1), in(4200);
     out.back() = std::byte{0};
     for (std::uint64_t i = 0; i < kMessages; ++i) {
@@ -127,7 +127,7 @@ TEST(Offers, ChangeNothingBeyondTheirMessages) {
   for (const std::string last_byte : {"keep", "set"}) {
     for (const std::size_t bytes : {100u, 5000u, 8999u}) {
       SCOPED_TRACE(testing::Message() << last_byte << ", " << bytes << " bytes");
-      KnownPair pair("put", {{"offer_last_byte", last_byte}});
+      KnownPair pair("put", {{"rtr_sentinel", last_byte}});
       std::vector<std::byte> out = pattern(bytes, 1);
       for (unsigned round = 0; round < 8; ++round) {
         const std::vector<std::byte> before = pattern(9000, round + 2);
@@ -154,7 +154,7 @@ TEST(Offers, ChangeNothingBeyondTheirMessages) {
 
 // What was offered and is cancelled is as it was.
 TEST(Offers, ThatAreTakenBackLeaveTheLastByte) {
-  KnownPair pair("put", {{"offer_last_byte", "set"}});
+  KnownPair pair("put", {{"rtr_sentinel", "set"}});
   for (unsigned round = 0; round < 8; ++round) {
     const std::vector<std::byte> before = pattern(9000, round + 2);
     std::vector<std::byte> in = before;

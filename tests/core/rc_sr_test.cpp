@@ -24,7 +24,7 @@ Overrides sr(Overrides more = {}) {
 class RcSr : public TwoWayTraffic {};
 
 TEST_F(RcSr, BeginsWithThreeReceivesForAPeerAndGivesItMoreForLargeMessages) {
-  TestWorld world(3, sr({{"own_receive_threshold", "10"}}));
+  TestWorld world(3, sr({{"private_receive_threshold", "10"}}));
   const std::uint64_t first = receive_bytes(world[0]);
   for (int n = 0; n < 10; ++n) {
     swap(world, 8);
@@ -42,8 +42,8 @@ TEST_F(RcSr, BeginsWithThreeReceivesForAPeerAndGivesItMoreForLargeMessages) {
 
 // The sender learns of them: so many messages may be under way.
 TEST_F(RcSr, LendsWhatItHasAndNotMore) {
-  TestWorld world(2, sr({{"own_receive_threshold", "4"},
-                         {"own_receive_buffers", "20"},
+  TestWorld world(2, sr({{"private_receive_threshold", "4"},
+                         {"private_receive_buffers", "20"},
                          {"unexpected_memory", "4KiB"},
                          {"ring_threshold", "1000"}}));
   std::vector<std::byte> out = pattern(3000, 1), in(3000);
@@ -81,7 +81,7 @@ TEST_F(RcSr, LendsWhatItHasAndNotMore) {
 }
 
 TEST_F(RcSr, GetsARingForMessagesAndKeepsWhatServesLargeOnesOutOfIt) {
-  TestWorld world(2, sr({{"ring_threshold", "30"}, {"own_receive_threshold", "1000"}}));
+  TestWorld world(2, sr({{"ring_threshold", "30"}, {"private_receive_threshold", "1000"}}));
   for (int n = 0; n < 50; ++n) swap(world, 20000);
   // RTS do not count: a ring would not carry them.
   EXPECT_EQ(world[0].report().peers[0].receive.spans.back().channel, ChannelKind::rc_sr);
@@ -104,7 +104,7 @@ TEST_F(RcSr, GetsARingForMessagesAndKeepsWhatServesLargeOnesOutOfIt) {
 
 // FIN of one that only receives take receives of its own too.
 TEST_F(RcSr, ControlTrafficAloneGetsReceives) {
-  TestWorld world(2, sr({{"own_receive_threshold", "5"}}));
+  TestWorld world(2, sr({{"private_receive_threshold", "5"}}));
   std::vector<std::byte> out = pattern(20000, 3), in(20000);
   for (int n = 0; n < 20; ++n) ASSERT_TRUE(deliver(world, 1, 0, out, in, world.peer(0, 1)));
   EXPECT_EQ(world[0].report().own_receives.growths, 1u);  // RTS
@@ -113,7 +113,7 @@ TEST_F(RcSr, ControlTrafficAloneGetsReceives) {
 }
 
 TEST_F(RcSr, WritesForItsReceiverUnderRput) {
-  TestWorld world(2, sr({{"rendezvous", "rput"}, {"own_receive_threshold", "8"}}));
+  TestWorld world(2, sr({{"rendezvous", "rput"}, {"private_receive_threshold", "8"}}));
   for (int n = 0; n < 30; ++n) swap(world, 20000 + static_cast<std::size_t>(n));
   // CTS and `written` of each.
   EXPECT_GT(world[0].report().own_receives.controls, 40u);
@@ -159,7 +159,7 @@ TEST_F(RcSr, KeepsToTheLimitOfActiveQueuePairs) {
 // Growth that is refused changes nothing, and what was there goes on.
 TEST_F(RcSr, GoesOnWithWhatItHasWhereTheBudgetAllowsNoMore) {
   std::uint64_t least = 0;
-  const Overrides common = {{"own_receive_threshold", "3"}, {"rc_pool", "1"}};
+  const Overrides common = {{"private_receive_threshold", "3"}, {"rc_pool", "1"}};
   {
     TestWorld world(2, sr(common));
     for (int n = 0; n < 2; ++n) swap(world, 8);
@@ -182,7 +182,7 @@ TEST_F(RcSr, GoesOnWithWhatItHasWhereTheBudgetAllowsNoMore) {
 
 // Through all kinds and back, again and again: what each life of the queue pair had is freed.
 TEST_F(RcSr, LeavesNothingBehindWhenTheChannelChanges) {
-  TestWorld world(2, sr({{"test_switch_every", "3"}, {"own_receive_threshold", "5"}}));
+  TestWorld world(2, sr({{"test_switch_every", "3"}, {"private_receive_threshold", "5"}}));
   const std::uint64_t first = receive_bytes(world[0]);
   std::uint64_t least = UINT64_MAX;
   for (int n = 0; n < 100; ++n) {
@@ -222,7 +222,7 @@ TEST_F(RcSr, FinsOutliveTheirSender) {
 
 // A peer that is gone takes its receives with it, and leaves the others'.
 TEST_F(RcSr, ALostPeersReceivesAreFreed) {
-  TestWorld world(3, sr({{"keepalive", "10ms"}, {"own_receive_threshold", "4"}}));
+  TestWorld world(3, sr({{"keepalive", "10ms"}, {"private_receive_threshold", "4"}}));
   const std::uint64_t first = receive_bytes(world[0]);
   for (int n = 0; n < 5; ++n) {
     swap(world, 8);

@@ -34,7 +34,7 @@ class Recovery : public TwoWayTraffic, public testing::WithParamInterface<Design
  protected:
   static Overrides with(Overrides more = {}) {
     Overrides all = {{"policy", GetParam().policy},
-                     {"start_channel", GetParam().start},
+                     {"default_transport", GetParam().start},
                      {"ring_threshold", "20"},
                      {"interval", "1ms"},
                      // Of the adapter's own clock: a dead end is found out at once.
@@ -107,8 +107,8 @@ TEST_P(Recovery, APeerThatTellsNonsenseIsGivenUp) {
     const char* words;
   };
   for (const auto& [type, words] :
-       {Case{wire::Control::again, "again: no connection failed"},
-        Case{wire::Control::resumed, "resumed: no connection failed"}}) {
+       {Case{wire::Control::again, "replay request: no failed connection"},
+        Case{wire::Control::resumed, "resume message: no failed connection"}}) {
     TestWorld world(2, with());
     connect(world);
     wire::ControlMessage message;
@@ -127,8 +127,8 @@ TEST_P(Recovery, AFailureSaidTwiceOrBeyondTheStreamIsRefused) {
   broken.type = wire::Control::broken;
   again.type = wire::Control::again;
   again.last_sequence = 1'000'000;
-  for (const auto& [second, words] : {std::pair{broken, "broken: said twice"},
-                                      std::pair{again, "last_sequence is of a message"}}) {
+  for (const auto& [second, words] : {std::pair{broken, "error message: sent twice"},
+                                      std::pair{again, "last_sequence names a message"}}) {
     TestWorld world(2, with());
     connect(world);
     ForgedMessages::send(world, 0, 1, broken);
@@ -160,7 +160,7 @@ INSTANTIATE_TEST_SUITE_P(Designs, Recovery,
 class RecoveryOfOneSided : public TwoWayTraffic, public testing::WithParamInterface<const char*> {};
 
 TEST_P(RecoveryOfOneSided, ARefusedKeyEndsItsOperationOnly) {
-  TestWorld world(2, {{"policy", "rc-rdma-od"}, {"start_channel", GetParam()}});
+  TestWorld world(2, {{"policy", "rc-rdma-od"}, {"default_transport", GetParam()}});
   for (int n = 0; n < 100 && !over_rc(channel(world, 0, 1)); ++n) swap(world, 64);
   ASSERT_TRUE(over_rc(channel(world, 0, 1)));
   std::vector<std::byte> target = pattern(50'000, 1);

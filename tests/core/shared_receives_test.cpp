@@ -18,7 +18,7 @@ Overrides small_queue(Overrides more = {}) {
                    {"receive_growth", "16"},         {"receive_buffers", "64"},
                    {"receive_watermark", "4"},       {"credits", "32"},
                    {"credits_first", "32"}};
-  if (getenv("TURNOUT_START_CHANNEL") != nullptr) all[0].second = "static:ud-sendrecv";
+  if (getenv("TURNOUT_DEFAULT_TRANSPORT") != nullptr) all[0].second = "static:ud-sendrecv";
   all.insert(all.end(), more.begin(), more.end());
   return all;
 }

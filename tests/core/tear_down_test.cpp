@@ -21,7 +21,7 @@ namespace {
 class TearDown : public TwoWayTraffic, public testing::WithParamInterface<const char*> {
  protected:
   static Overrides at_most(const char* connections, Overrides more = {}) {
-    Overrides all = {{"policy", GetParam()}, {"victim", "lru"}, {"interval", "5ms"}};
+    Overrides all = {{"policy", GetParam()}, {"eviction", "lru"}, {"interval", "5ms"}};
     if (connections != nullptr) all.emplace_back("max_conn", connections);
     all.insert(all.end(), more.begin(), more.end());
     return all;
@@ -98,7 +98,7 @@ TEST_P(TearDown, TakesTheLeastRecentlyUsed) {
 
 TEST_P(TearDown, IsNoneWhereTheSettingSaysSo) {
   limit_ = 1;
-  TestWorld world(3, at_most("1", {{"victim", "none"}}));
+  TestWorld world(3, at_most("1", {{"eviction", "none"}}));
   connect(world, 0, 1);
   for (int n = 0; n < 30; ++n) swap(world, 0, 2);
   EXPECT_TRUE(over_rc(world, 0, 1));
@@ -110,7 +110,7 @@ TEST_P(TearDown, IsNoneWhereTheSettingSaysSo) {
 TEST_P(TearDown, MessagesOfEverySizeGoOnMeanwhile) {
   for (const char* const victim : {"lru", "lru-m", "cost"}) {
     limit_ = 2;
-    TestWorld world(4, at_most("2", {{"victim", victim}}), 7);
+    TestWorld world(4, at_most("2", {{"eviction", victim}}), 7);
     for (int round = 0; round < 6; ++round) {
       for (std::size_t a = 0; a < 4; ++a) {
         for (std::size_t b = a + 1; b < 4; ++b) {
@@ -209,7 +209,7 @@ TEST_P(TearDown, ARequestIsRefusedWhenItsPlaceDoesNotCome) {
     const EndpointReport report = world[2].report();
     if (!report.decisions.empty()) outcome = report.decisions.back().outcome;
   }
-  EXPECT_EQ(outcome, "refused by peer: its limit of active RC queue pairs");
+  EXPECT_EQ(outcome, "refused by peer: its limit of active RC queue pairs is reached");
   EXPECT_GT(delivered, 2u);
   EXPECT_EQ(world[0].report().connections.tear_downs, 1u);
   EXPECT_GE(world[0].report().connections.gave_up, 1u);

@@ -45,8 +45,8 @@ TestWorld::TestWorld(std::size_t endpoints, const Overrides& overrides, std::uin
     EXPECT_TRUE(settings.set("verbs_path", path).ok());
   }
   // The same tests on a device without DC.
-  if (const char* channel = getenv("TURNOUT_START_CHANNEL")) {
-    EXPECT_TRUE(settings.set("start_channel", channel).ok());
+  if (const char* channel = getenv("TURNOUT_DEFAULT_TRANSPORT")) {
+    EXPECT_TRUE(settings.set("default_transport", channel).ok());
   }
   for (const auto& [name, value] : overrides) {
     EXPECT_TRUE(settings.set(name, value).ok()) << name;

@@ -20,7 +20,7 @@ class WatchedMemory : public testing::Test {
  protected:
   void SetUp() override {
 #if !defined(__x86_64__)
-    GTEST_SKIP() << "registrations are not kept on this processor";
+    GTEST_SKIP() << "no registration cache on this processor";
 #endif
     const Status status = watch_unmapping(kOwnAllocator ? Watch::mappings : Watch::all);
     ASSERT_TRUE(status.ok()) << status.text();

@@ -229,9 +229,9 @@ TEST_F(Xrc, APeerThatTellsNonsenseIsGivenUp) {
     const char* words;
   };
   for (const auto& [message, words] :
-       {Case{of(wire::Control::node_again), "node_again: no connection failed"},
-        Case{of(wire::Control::node_resumed), "node_resumed: no connection failed"},
-        Case{of(wire::Control::broken), "broken: the pair has no connection of its own"}}) {
+       {Case{of(wire::Control::node_again), "node replay request: no failed connection"},
+        Case{of(wire::Control::node_resumed), "node resume message: no failed connection"},
+        Case{of(wire::Control::broken), "error message: the pair has no connection of its own"}}) {
     TestWorld world(2, with());
     connect(world);
     ForgedMessages::send(world, 0, 1, message);
@@ -260,7 +260,7 @@ TEST_F(Xrc, ANumberThatNoTargetHasIsRefused) {
     return world.queue(1).has_error();
   }));
   const std::string text = world.queue(1).pop_error().status.text();
-  EXPECT_NE(text.find("is no number of a target"), std::string::npos) << text;
+  EXPECT_NE(text.find("invalid target number"), std::string::npos) << text;
 }
 
 TEST_F(Xrc, AFailureSaidTwiceIsRefused) {
@@ -275,7 +275,7 @@ TEST_F(Xrc, AFailureSaidTwiceIsRefused) {
   ASSERT_TRUE(world[1].recv(tagged_recv(world.peer(1, 0), to, 9, world.report(1, &in))).ok());
   ASSERT_TRUE(world.until([&] { return world.queue(1).has_error(); }));
   const std::string text = world.queue(1).pop_error().status.text();
-  EXPECT_NE(text.find("node_broken: said twice"), std::string::npos) << text;
+  EXPECT_NE(text.find("node error message: sent twice"), std::string::npos) << text;
 }
 
 // A pair has one kind of connection: of two requests that cross one or both are refused, and what

@@ -31,9 +31,9 @@ def all_runs():
     runs = {p: {"TURNOUT_POLICY": p, "TURNOUT_INTERVAL": "200ms"} for p in names("kPolicyNames")}
     for way in names("kRendezvousNames"):
         runs[f"rendezvous {way}"] = {"TURNOUT_RENDEZVOUS": way, "TURNOUT_RENDEZVOUS_THRESHOLD": "256"}
-    runs["switching"] = {"TURNOUT_TEST_SWITCH_EVERY": "200"}
+    runs["switching"] = {"TURNOUT_TUNING": "test_switch_every=200"}
     for name in ("turnout", "switching"):
-        runs[f"{name} without DC"] = {**runs[name], "TURNOUT_START_CHANNEL": "ud"}
+        runs[f"{name} without DC"] = {**runs[name], "TURNOUT_DEFAULT_TRANSPORT": "ud"}
     return runs
 
 

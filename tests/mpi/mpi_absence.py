@@ -22,7 +22,7 @@ from mpi_stress import HERE, VENV, read_reports
 MESSAGES = 5000
 # A quarter of it is for records of sends: 5,000 and some more.
 SCARCE = {"TURNOUT_MEMORY_BUDGET": "16MiB"}
-UD = {"TURNOUT_START_CHANNEL": "ud"}
+UD = {"TURNOUT_DEFAULT_TRANSPORT": "ud"}
 LOG = {"TURNOUT_LOG": "debug"}
 # Name -> ranks, arguments, settings.
 CASES = {
@@ -48,7 +48,7 @@ CASES = {
 }
 # What the late one must not say: it tried to reach somebody who had left. An adapter gives up on such a
 # queue pair after half a second; on the virtual one it logs so.
-IN_VAIN = re.compile(r"does not answer|did not reach|request \S+ ended with status")
+IN_VAIN = re.compile(r"is not responding|close timed out|request \S+ failed with status")
 
 
 def logs(folder):

@@ -23,13 +23,13 @@ CASES = {
     "chosen": ({"TURNOUT_INTERVAL": "20ms", "TURNOUT_MEMORY_BUDGET": "6MiB"}, "made"),
     "chosen without DC": ({"TURNOUT_INTERVAL": "20ms", "TURNOUT_MEMORY_BUDGET": "6MiB",
                            "TURNOUT_ADAPTER": "rxe"}, "made"),
-    "switching": ({"TURNOUT_TEST_SWITCH_EVERY": "50", "TURNOUT_MEMORY_BUDGET": "8MiB"}, "made"),
-    "switching without DC": ({"TURNOUT_TEST_SWITCH_EVERY": "50", "TURNOUT_MEMORY_BUDGET": "8MiB",
+    "switching": ({"TURNOUT_TUNING": "test_switch_every=50", "TURNOUT_MEMORY_BUDGET": "8MiB"}, "made"),
+    "switching without DC": ({"TURNOUT_TUNING": "test_switch_every=50", "TURNOUT_MEMORY_BUDGET": "8MiB",
                               "TURNOUT_ADAPTER": "rxe"}, "made"),
-    "failing": ({"TURNOUT_TEST_SWITCH_EVERY": "50", "TURNOUT_TEST_BREAK_EVERY": "500"}, "failed"),
-    "failing without DC": ({"TURNOUT_TEST_SWITCH_EVERY": "50", "TURNOUT_TEST_BREAK_EVERY": "500",
+    "failing": ({"TURNOUT_TUNING": "test_switch_every=50,test_break_every=500"}, "failed"),
+    "failing without DC": ({"TURNOUT_TUNING": "test_switch_every=50,test_break_every=500",
                             "TURNOUT_ADAPTER": "rxe"}, "failed"),
-    "offers": ({"TURNOUT_RENDEZVOUS": "put", "TURNOUT_TEST_SWITCH_EVERY": "100"}, "made"),
+    "offers": ({"TURNOUT_RENDEZVOUS": "put", "TURNOUT_TUNING": "test_switch_every=100"}, "made"),
 }
 
 

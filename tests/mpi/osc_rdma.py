@@ -19,9 +19,9 @@ from mpi_stress import HERE, read_reports
 OPENMPI = HERE.parents[1] / ".cache" / "openmpi"
 CASES = {
     "": {},
-    " over UD at first": {"TURNOUT_START_CHANNEL": "ud"},
+    " over UD at first": {"TURNOUT_DEFAULT_TRANSPORT": "ud"},
     " without DC": {"TURNOUT_ADAPTER": "rxe"},
-    " switching": {"TURNOUT_TEST_SWITCH_EVERY": "20"},
+    " switching": {"TURNOUT_TUNING": "test_switch_every=20"},
 }
 
 

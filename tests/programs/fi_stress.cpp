@@ -396,6 +396,13 @@ bool run_kills(Options options) {
   return true;
 }
 
+// What the caller's list has, and the faults of the options.
+std::string tuning(const Options& options) {
+  const char* const given = std::getenv("TURNOUT_TUNING");
+  return fmt::format("{},test_switch_every={},test_break_every={}", given == nullptr ? "" : given,
+                     options.switch_every, options.break_every);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -411,7 +418,7 @@ int main(int argc, char** argv) {
     sub->add_option("--seed", options.traffic.seed, "seed of the traffic");
     sub->add_option("--max-size", options.traffic.max_size, "largest message in bytes")
         ->check(CLI::Range(std::size_t{1}, turnout::programs::kMaxSize));
-    sub->add_option("--switch-every", options.switch_every, "TURNOUT_TEST_SWITCH_EVERY");
+    sub->add_option("--switch-every", options.switch_every, "test_switch_every of TURNOUT_TUNING");
     sub->add_option("--interval", options.interval, "TURNOUT_INTERVAL");
     sub->add_option("--budget", options.budget, "TURNOUT_MEMORY_BUDGET");
     sub->add_option("--stall", options.stall, "seconds without progress that count as a hang");
@@ -425,7 +432,7 @@ int main(int argc, char** argv) {
       "send to so many ranks at a time, a set that changes all the time; 0: to all");
   traffic->add_option("--most-connections", options.most_connections,
                       "TURNOUT_MAX_CONN; with --report it is checked");
-  traffic->add_option("--break-every", options.break_every, "TURNOUT_TEST_BREAK_EVERY");
+  traffic->add_option("--break-every", options.break_every, "test_break_every of TURNOUT_TUNING");
   traffic->add_option("--least-failures", options.least_failures,
                       "with --break-every and --report: ends of connections that fail");
   traffic->add_flag("--allow-switchless", options.allow_switchless,
@@ -448,10 +455,9 @@ int main(int argc, char** argv) {
   const auto set = [](const char* name, const std::string& value) {
     if (!value.empty() && value != "0") setenv(name, value.c_str(), 1);
   };
-  set("TURNOUT_TEST_SWITCH_EVERY", std::to_string(options.switch_every));
+  set("TURNOUT_TUNING", tuning(options));
   set("TURNOUT_INTERVAL", options.interval);
   set("TURNOUT_MEMORY_BUDGET", options.budget);
-  set("TURNOUT_TEST_BREAK_EVERY", std::to_string(options.break_every));
   set("TURNOUT_MAX_CONN", std::to_string(options.most_connections));
   set("TURNOUT_REPORT", options.report);
   setenv("TURNOUT_REPORT_JOB", options.fabric.c_str(), 0);

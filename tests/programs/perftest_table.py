@@ -4,9 +4,9 @@
 
     perftest_table.py BUILD [--only REGEX] [--jobs N] [--markdown]
 
-Each cell is a pair of processes, server and client, under `turnout verbs`; it is right when both end
-with 0. What perftest itself refuses (its usage, not an error of a verb) is a dash. With --markdown the
-page docs/perftest.md is printed. Ends with 1 when a cell is wrong.
+Each cell is a pair of processes, server and client, under `turnout verbs`; it passes when both exit
+with 0. A combination that perftest itself refuses (a usage error, not a failed verb) is a dash. With
+--markdown the page docs/perftest.md is printed. Exits with 1 when a cell fails.
 """
 import argparse
 import concurrent.futures
@@ -22,20 +22,20 @@ import verbs_pair
 OPERATIONS = ["send", "write", "read", "atomic"]
 KINDS = ["lat", "bw"]
 SERVICES = ["RC", "UC", "UD", "XRC", "DC"]
-# Name, arguments. -n is small: it is about what works, not how fast.
+# Name, arguments. -n is small: the table shows what works, not how fast.
 VARIANTS = [
     ("one size", ["-n", "1000"]),
     ("all sizes", ["-a", "-n", "20"]),
     ("events", ["-e", "-n", "200"]),
     ("SRQ", ["--use-srq", "-n", "500"]),
     ("16 queue pairs", ["-q", "16", "-n", "500"]),
-    ("both ways", ["-b", "-n", "500"]),
+    ("bidirectional", ["-b", "-n", "500"]),
     ("rdma_cm", ["-R", "-n", "500"]),
     ("ibv_post_send", ["--use_old_post_send", "-n", "500"]),
     ("inline", ["-I", "128", "-s", "64", "-n", "500"]),
     ("on-demand paging", ["--odp", "-n", "500"]),
 ]
-# What perftest says when it does not offer a combination, wherever it runs.
+# perftest's messages when it does not support a combination, on any adapter.
 REFUSALS = [
     r"UD connection only possible in SEND verb",
     r"UC connection not possible in",
@@ -52,8 +52,8 @@ REFUSALS = [
     r"Invalid Command line",
     r"(?:unrecognized|invalid) option",
 ]
-# What perftest does wrong by itself once it has measured, over any adapter: with -e it leaves one of a DC
-# queue pair's completion queues on the channel, and rdma-core's ibv_destroy_comp_channel refuses that, too.
+# perftest's own errors after the measurement, on any adapter: with -e it leaves one of a DC queue pair's
+# completion queues on the channel, and rdma-core's ibv_destroy_comp_channel refuses that as well.
 FAULTS = [("DC", "events", "Failed to close event channel")]
 LIMIT = 120  # seconds of a pair
 
@@ -118,11 +118,12 @@ def main():
 def print_page(outcomes):
     version = subprocess.run(["ib_send_lat", "-V"], capture_output=True, text=True).stdout.split()[-1:]
     print("# perftest on the virtual adapter\n")
-    print(f"Version {' '.join(version)}; `tests/programs/perftest_table.py build/release --markdown` makes this page. "
-          "A cell is a server and a\nclient that both ended with 0; a dash is what perftest itself does not offer; "
-          "*leak*: it measures, then\nends with 1, since it leaves a completion queue on an event channel, which rdma-core "
-          "refuses to destroy, too.\n")
-    signs = {"ok": "ok", "refused": "-", "wrong": "**wrong**", "fault": "*leak*"}
+    print(f"perftest {' '.join(version)}. `tests/programs/perftest_table.py build/release --markdown` writes this page.\n\n"
+          "- ok: server and client both exited with 0.\n"
+          "- dash: perftest does not support the combination.\n"
+          "- *leak*: the measurement runs, but perftest exits with 1: it leaves a completion queue on an event channel, and\n"
+          "  rdma-core also refuses to destroy such a channel.\n")
+    signs = {"ok": "ok", "refused": "-", "wrong": "**failed**", "fault": "*leak*"}
     print("| | " + " | ".join(name for name, _ in VARIANTS) + " |")
     print("|---|" + "---|" * len(VARIANTS))
     for operation, kind, service in itertools.product(OPERATIONS, KINDS, SERVICES):

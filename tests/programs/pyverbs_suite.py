@@ -31,23 +31,23 @@ SKIPS = [
     (r"on Ethernet link layer", True, "the port is InfiniBand"),
     (r"RAW QP must be done by root on Ethernet", True, "the port is InfiniBand"),
     (r"Link layer of port=\d+ is InfiniBand", True, "the port is InfiniBand"),
-    (r"No supported port is up", True, "a test of RoCE: the port is InfiniBand"),
-    (r"over non EFA device", True, "tests of Amazon's adapter"),
-    (r"Allocating dmabuf is not supported|renderD\d+ is not present", True, "no graphics card"),
+    (r"No supported port is up", True, "RoCE test: the port is InfiniBand"),
+    (r"over non EFA device", True, "tests of Amazon's EFA adapter"),
+    (r"Allocating dmabuf is not supported|renderD\d+ is not present", True, "no GPU"),
     (r"cuda-python", True, "no CUDA"),
-    (r"Crypto login details must be supplied", True, "no credentials of a ConnectX-6 Dx"),
-    (r"PCI device must be passed by the user", True, "VFIO: no PCI device is given"),
-    (r"There are no huge pages", True, "the host has none set aside"),
-    (r"scapy package is needed", True, "Python's scapy is not installed"),
-    (r"Create memory window of type 3", True, "there is no such type"),
-    (r"All gid indices populated", True, "of an adapter with a full table"),
+    (r"Crypto login details must be supplied", True, "no crypto credentials of a ConnectX-6 Dx"),
+    (r"PCI device must be passed by the user", True, "VFIO: no PCI device given"),
+    (r"There are no huge pages", True, "the host has no huge pages"),
+    (r"scapy package is needed", True, "scapy is not installed"),
+    (r"Create memory window of type 3", True, "no such type"),
+    (r"All gid indices populated", True, "needs an adapter with a full GID table"),
     (r"Create Mlx5DV QP is not supported", False,
-     "interleaved and signature memory keys, copies by DMA, raw work requests: not emulated"),
-    (r"DevX|VAR allocation|UAR allocation", False, "DevX, UAR, VAR: commands of mlx5's firmware, not emulated"),
-    (r"LAG affinity|schedule elements", False, "bonding and scheduling of mlx5's ports: not emulated"),
-    (r"CQE compression with stride index", False, "this format of compressed entries is not told as supported"),
+     "interleaved and signature memory keys, DMA copies, raw work requests: not emulated"),
+    (r"DevX|VAR allocation|UAR allocation", False, "DevX, UAR, VAR: mlx5 firmware commands, not emulated"),
+    (r"LAG affinity|schedule elements", False, "mlx5 LAG and scheduling elements: not emulated"),
+    (r"CQE compression with stride index", False, "this CQE compression format is not reported as supported"),
     (r"Extended CQ is not supported|Extended QP is not supported", False,
-     "tag matching in hardware, and offloads of IP packets: not emulated"),
+     "hardware tag matching and IP packet offloads: not emulated"),
 ]
 
 RUNNER = """
@@ -147,7 +147,7 @@ def main():
     if options.markdown:
         print(f"{text}.\n\n| skipped | why | on a real ConnectX-5 |\n|---:|---|---|")
         for (real, why), n in sorted(skips.items(), key=lambda item: (-item[0][0], -item[1])):
-            print(f"| {n} | {why} | {'skipped, too' if real else 'run, as far as its firmware has it'} |")
+            print(f"| {n} | {why} | {'also skipped' if real else 'run, if the firmware supports it'} |")
     else:
         print(text)
         by_hand = sum(n for (real, _), n in skips.items() if not real)

@@ -69,7 +69,8 @@ TEST(Calibration, WhatWasNotMeasuredSaysSoAndAllReadsBack) {
   const auto& rows = cost_table();
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const bool measured = file.sources[i].starts_with("M ");
-    EXPECT_EQ(measured || file.sources[i].starts_with("assumed as built in"), true) << rows[i].name;
+    EXPECT_EQ(measured || file.sources[i].starts_with("assumed built-in value"), true)
+        << rows[i].name;
     if (!measured) {
       EXPECT_EQ((file.costs.*rows[i].field).value, rows[i].built_in.value);
     }

@@ -67,14 +67,15 @@ TEST(DeviceCosts, WhatIsWrongIsNamedWithItsLine) {
   expect_refused(poll("value = -1, unit = \"ns\", uncertainty = 0, source = \"M x\""),
                  "0 to 3600 s");
   expect_refused(poll("value = nan, unit = \"ns\", uncertainty = 0, source = \"M x\""), "finite");
-  expect_refused(poll("value = 1, unit = \"ns\", source = \"M x\""), "uncertainty: is missing");
-  expect_refused(poll("value = 1, unit = \"ns\", uncertainty = -1, source = \"M x\""), "part of");
+  expect_refused(poll("value = 1, unit = \"ns\", source = \"M x\""), "uncertainty: missing");
+  expect_refused(poll("value = 1, unit = \"ns\", uncertainty = -1, source = \"M x\""),
+                 "fraction of the value");
   expect_refused(poll("value = 1, unit = \"ns\", uncertainty = 0, source = \"M\""), "a tag");
   expect_refused(poll("vale = 1, unit = \"ns\""), "did you mean value?");
   expect_refused(
       "[context]\nfirst_entries = { value = 9000, unit = \"count\", uncertainty = 0, source = "
       "\"M x\" }\n",
-      "more than context.second_entries");
+      "exceeds context.second_entries");
   EXPECT_FALSE(parse_costs("", "f.toml").ok());
   EXPECT_FALSE(parse_costs("[device]\n", "f.toml").ok());
 }

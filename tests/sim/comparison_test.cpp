@@ -134,6 +134,15 @@ TEST(Policies, TellWhatEachDidWhereOursIsBehind) {
   EXPECT_THAT(page, HasSubstr("rank 3: lost"));
   EXPECT_THAT(page, HasSubstr("--workloads 'trees' --budgets 10MiB"));
   EXPECT_THAT(page, Not(HasSubstr("stencil")));
+  EXPECT_THAT(page, HasSubstr("{plot}\n"));
+  ASSERT_EQ(result.value().plots.size(), 1U);
+  const Plot& plot = result.value().plots[0];
+  EXPECT_THAT(plot.rows, testing::ElementsAre("trees"));
+  ASSERT_EQ(plot.series.size(), 4U);
+  EXPECT_EQ(plot.series[1].name, "aqps");
+  EXPECT_THAT(plot.series[1].points, testing::ElementsAre(testing::Pair(1.0, 0.0)));
+  // A run that failed has no time.
+  EXPECT_THAT(to_json(result.value().plots), HasSubstr("null"));
 }
 
 TEST(Policies, AreCheckedBeforeTheFirstRun) {

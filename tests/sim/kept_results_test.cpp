@@ -185,7 +185,7 @@ TEST(KeptResults, ThatAreDamagedAreRunAgain) {
     runs = 0;
     testing::internal::CaptureStderr();
     EXPECT_TRUE(run_study(study, play).ok());
-    EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("it is run again")) << i;
+    EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("repeating the run")) << i;
     EXPECT_EQ(runs, 1) << i;
     EXPECT_EQ(text_of(path), good) << i;
   }
@@ -258,7 +258,7 @@ TEST(StudySet, TellsOfAProcessThatDied) {
   };
   const auto results = run_studies(studies, {2, {}}, dies);
   EXPECT_EQ(results.status().code(), Code::internal);
-  EXPECT_THAT(results.status().text(), HasSubstr("ended by signal 9"));
+  EXPECT_THAT(results.status().text(), HasSubstr("killed by signal 9"));
   StudyOptions nowhere = ring(kept);
   nowhere.kept = nullptr;
   EXPECT_THAT(run_studies({&nowhere, 1}, {2, {}}, play).status().text(), HasSubstr("--save"));

@@ -118,7 +118,7 @@ TEST(Otf2, BecomesATrace) {
 
 TEST(Otf2, WhatIsWrongIsRefused) {
   const Files files;
-  EXPECT_NE(read_otf2_file(files.anchor()).status().text().find("no OTF2 archive"),
+  EXPECT_NE(read_otf2_file(files.anchor()).status().text().find("not an OTF2 archive"),
             std::string::npos);
   write_archive(files, 2);
   const Result<Trace> read = read_otf2_file(files.anchor());

@@ -142,7 +142,7 @@ struct Refusal {
 
 TEST(ProfileFile, WhatIsWrongIsRefusedWithItsName) {
   const Refusal table[] = {
-      {"[processor]\npost = 40\n", "processor.post: a value needs its unit"},
+      {"[processor]\npost = 40\n", "processor.post: a value needs a unit"},
       {"[processor]\npost = { value = 40, source = \"V x\" }\n", "processor.post.unit"},
       {"[processor]\npost = { value = 40, unit = \"GB/s\", source = \"V x\" }\n",
        "expected ps, ns, us, ms, s"},
@@ -194,7 +194,7 @@ TEST(ProfileFile, WhatIsWrongIsRefusedWithItsName) {
       {"[processor\n", "line 4"},
       {"inherits = \"../p\"\n", "profile.inherits"},
       {"inherits = \"elsewhere\"\n", "no profile is called elsewhere"},
-      {"inherits = \"p\"\n", "in a circle: p, p"},
+      {"inherits = \"p\"\n", "circular inheritance: p, p"},
       {"note = \"two\\nlines\"\n", "profile.note"},
   };
   for (const Refusal& row : table) {
@@ -236,7 +236,8 @@ TEST(ProfileFile, InheritsAndOverrides) {
     EXPECT_EQ(row.from, row.name == "read" ? "a" : row.name == "write" ? "b" : "");
   }
   const Result<ProfileFile> circle = parse_profile(files.at("x"), "x.toml", read);
-  EXPECT_NE(text_of(circle).find("in a circle: x, y, x"), std::string::npos) << text_of(circle);
+  EXPECT_NE(text_of(circle).find("circular inheritance: x, y, x"), std::string::npos)
+      << text_of(circle);
 }
 
 // A chain that never closes must end all the same.
@@ -248,7 +249,7 @@ TEST(ProfileFile, EndlessAncestryIsRefused) {
            std::to_string(depth) + "\"\n";
   };
   const Result<ProfileFile> file = parse("inherits = \"m0\"\n", read);
-  EXPECT_NE(text_of(file).find("in a row"), std::string::npos) << text_of(file);
+  EXPECT_NE(text_of(file).find("chain of more than"), std::string::npos) << text_of(file);
   EXPECT_LT(depth, 20);
 }
 
@@ -264,7 +265,7 @@ TEST(ProfileFile, FoundByNamePathAndVariable) {
   }
 
   EXPECT_NE(text_of(find_profile("conect-ib")).find("did you mean connect-ib?"), std::string::npos);
-  EXPECT_NE(text_of(find_profile("zzz")).find("known: connect-ib"), std::string::npos);
+  EXPECT_NE(text_of(find_profile("zzz")).find("available: connect-ib"), std::string::npos);
   EXPECT_FALSE(find_profile("").ok());
   EXPECT_FALSE(find_profile("/").ok());
   EXPECT_FALSE(find_profile("missing.toml").ok());

@@ -105,14 +105,14 @@ TEST(Recording, WhatDoesNotBelongTogetherIsRefused) {
   const Recording first = good(kFirst), second = good(kSecond);
   Recording other = second;
   EXPECT_NE(says({}).find("TURNOUT_TRACE"), std::string::npos);
-  EXPECT_NE(says({first}).find("no recording"), std::string::npos);
+  EXPECT_NE(says({first}).find("recording is missing"), std::string::npos);
   other.job = "k";
   EXPECT_NE(says({first, other}).find("two jobs"), std::string::npos);
   other = second;
   other.rank = 0;
   EXPECT_NE(says({first, other}).find("rank 0 has two recordings"), std::string::npos);
   other.rank = 2;
-  EXPECT_NE(says({first, second, other}).find("is there twice"), std::string::npos);
+  EXPECT_NE(says({first, second, other}).find("is given twice"), std::string::npos);
 }
 
 struct Refusal {
@@ -131,25 +131,26 @@ TEST(Recording, WhatIsWrongIsRefusedWithItsLine) {
       {"turnout-recording 2\nendpoint a\nc 5 2000000000000000000\nend\n", "line 3: time"},
       {"turnout-recording 2\nendpoint a\np 0 b\nu 1 0 8\nend\n", "line 4: time"},
       {"turnout-recording 2\nendpoint a\np 0 b\ng 1 0 9999999999999 1\nend\n", "bytes"},
-      {"turnout-recording 7\n", "layout 7"},
-      {"turnout-recording 1\nend\n", "no endpoint"},
+      {"turnout-recording 7\n", "format version 7"},
+      {"turnout-recording 1\nend\n", "the endpoint is missing"},
       {"turnout-recording 1\nendpoint 0\nend\n", "line 2: endpoint"},
       {"turnout-recording 1\nendpoint xyz\nend\n", "line 2: endpoint"},
       {"turnout-recording 1\nendpoint a\n", "did not close"},
       {"turnout-recording 1\nendpoint a\nrank 5\nend\n", "number of ranks"},
-      {"turnout-recording 1\nendpoint a\ns 1 0 8 7 0\nend\n", "line 3: peer: 0 has no line"},
-      {"turnout-recording 1\nendpoint a\np 0 b\np 0 c\nend\n", "line 4: peer: 0 is there twice"},
+      {"turnout-recording 1\nendpoint a\ns 1 0 8 7 0\nend\n", "line 3: peer: 0 needs a line"},
+      {"turnout-recording 1\nendpoint a\np 0 b\np 0 c\nend\n", "line 4: peer: duplicate 0"},
       {"turnout-recording 1\nendpoint a\np 0 b\ns 1 * 8 7 0\nend\n", "line 4: peer"},
       {"turnout-recording 1\nendpoint a\np 0 b\ns 1 0 8 * 0\nend\n", "line 4: tag"},
       {"turnout-recording 1\nendpoint a\np 0 b\ns 1 0 9999999999999 1 0\nend\n", "bytes"},
-      {"turnout-recording 1\nendpoint a\np 0 b\ns 1 0 8 7 0 9\nend\n", "too much"},
-      {"turnout-recording 1\nendpoint a\np 0 b\ns 1 0 8 7 0\nr 1 0 8 7 0\nend\n",
-       "still under way"},
-      {"turnout-recording 1\nendpoint a\np 0 b\ns 1 0 8 7 0\nm 1 0 8 7\nend\n", "no receive"},
-      {"turnout-recording 1\nendpoint a\np 0 b\nr 1 0 8 7 0\nw 1\nend\n", "no send under way"},
+      {"turnout-recording 1\nendpoint a\np 0 b\ns 1 0 8 7 0 9\nend\n", "unexpected \"9\""},
+      {"turnout-recording 1\nendpoint a\np 0 b\ns 1 0 8 7 0\nr 1 0 8 7 0\nend\n", "still pending"},
+      {"turnout-recording 1\nendpoint a\np 0 b\ns 1 0 8 7 0\nm 1 0 8 7\nend\n",
+       "1 is not a pending receive"},
+      {"turnout-recording 1\nendpoint a\np 0 b\nr 1 0 8 7 0\nw 1\nend\n",
+       "1 is not a pending send"},
       {"turnout-recording 1\nendpoint a\np 0 b\nr 1 0 8 7 0\nm 1 0 8 8\nend\n", "line 5: tag"},
       {"turnout-recording 1\nendpoint a\np 0 b\np 1 c\nr 1 0 8 7 0\nm 1 1 8 7\nend\n", "from 0"},
-      {"turnout-recording 1\nendpoint a\nx 1\nend\n", "no operation under way"},
+      {"turnout-recording 1\nendpoint a\nx 1\nend\n", "1 is not a pending operation"},
       {"turnout-recording 1\nendpoint a\nq\nend\n", "expected endpoint"},
   };
   for (const Refusal& row : table) {

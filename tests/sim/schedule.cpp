@@ -297,7 +297,7 @@ ScheduleOutcome play(std::uint64_t seed, const Circumstances& given, const MoreS
       options.settings.emplace_back("ring_threshold", pick(random, {"1", "5", "20"}));
     }
   }
-  if (datagrams) options.settings.emplace_back("start_channel", "ud");
+  if (datagrams) options.settings.emplace_back("default_transport", "ud");
   // Mostly no powers of two; unexpected_memory is one entry at least.
   Random entry(seed ^ 0x656e74);
   if (entry.below(2) == 0) {
@@ -312,9 +312,9 @@ ScheduleOutcome play(std::uint64_t seed, const Circumstances& given, const MoreS
     options.settings.emplace_back("policy", "ardma-sr");  // instead of what was drawn
     options.settings.emplace_back("ring_threshold", pick(own, {"1", "5", "20", "1000"}));
   }
-  options.settings.emplace_back("own_receive_first", pick(own, {"2", "3", "8"}));
-  options.settings.emplace_back("own_receive_buffers", pick(own, {"2", "5", "64"}));
-  options.settings.emplace_back("own_receive_threshold", pick(own, {"1", "4", "16"}));
+  options.settings.emplace_back("private_receive_first", pick(own, {"2", "3", "8"}));
+  options.settings.emplace_back("private_receive_buffers", pick(own, {"2", "5", "64"}));
+  options.settings.emplace_back("private_receive_threshold", pick(own, {"1", "4", "16"}));
   options.settings.insert(options.settings.end(), more.begin(), more.end());
   Random keeping(seed ^ 0x726567);
   profile.setup_register = static_cast<Picoseconds>(keeping.below(20'000'000));
@@ -323,7 +323,7 @@ ScheduleOutcome play(std::uint64_t seed, const Circumstances& given, const MoreS
   if (large) {
     Random drawn(seed ^ 0x72647a);
     options.settings.emplace_back("rendezvous_segment", drawn.below(2) == 0 ? "4KiB" : "1MiB");
-    options.settings.emplace_back("offer_last_byte", drawn.below(2) == 0 ? "keep" : "set");
+    options.settings.emplace_back("rtr_sentinel", drawn.below(2) == 0 ? "keep" : "set");
   }
   std::uint64_t budget = 0;
   bool adds = true;
@@ -485,7 +485,7 @@ ScheduleOutcome play_at_limit(std::uint64_t seed, Circumstances given, const Mor
   given.one_sided = !given.datagrams || !given.scarce;
   MoreSettings settings = {
       {"test_switch_every", "0"},
-      {"victim", pick(drawn, {"lru", "lru-m", "cost"})},
+      {"eviction", pick(drawn, {"lru", "lru-m", "cost"})},
       {"policy", given.datagrams ? std::string("rc-rdma-od")
                                  : pick(drawn, {"rc-rdma-od", "srq", "ardma-srq", "ardma-sr"})},
       {"ring_threshold", pick(drawn, {"1", "5", "20"})},

@@ -240,9 +240,9 @@ TEST(Simulation, TheOthersSurviveADeath) {
     EXPECT_GE(outcome.errors.size(), 1u) << "seed " << seed;
     for (const auto& [rank, text] : outcome.errors) {
       EXPECT_NE(rank, 2u);
-      EXPECT_TRUE(text.find("does not answer") != std::string::npos ||
+      EXPECT_TRUE(text.find("is not responding") != std::string::npos ||
                   text.find("failed") != std::string::npos ||
-                  text.find("has closed") != std::string::npos)
+                  text.find("closed its endpoint") != std::string::npos)
           << "seed " << seed << ": " << text;
     }
     EXPECT_EQ(outcome.world.qps_alive, 0u) << "seed " << seed;

@@ -122,9 +122,8 @@ TEST(PartnerTable, IsOfAllProcesses) {
   study.results[0].outcome.partners = {{1, 2, 1, 2}, {}, {0, 1, 3, 0}};
   const std::vector<std::uint64_t> limits = {2};
   EXPECT_EQ(format_partners(study, limits),
-            "partners of a process, aqps: 0 to 3, median 2; it turned to another 2.7 times, in the "
-            "mean\n"
-            "  at most  victims           made  torn down  (of a process, mean)\n"
+            "partners per process, aqps: 0 to 3, median 2; 2.7 changes of partner on average\n"
+            "  at most  eviction          made    evicted  (mean per process)\n"
             "        2  lru                2.0        0.7\n"
             "        2  lru-m              2.0        0.7\n"
             "        2  clairvoyant        1.7        0.3\n");

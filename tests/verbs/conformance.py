@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""Compares how adapters behave with what tests/verbs/outcomes.tsv says, and tells of each difference between them.
+"""Compares the behaviour of adapters with tests/verbs/outcomes.tsv, and checks that each difference has a reason.
 
     conformance.py BUILD_DIR                 the two profiles of the virtual adapter, and the page in docs/
-    conformance.py BUILD_DIR --guest FOLDER  Soft-RoCE, in the guest that tests/guest/build.sh made
-    --update                                 write what they do into the table, and the page (reasons stay)
+    conformance.py BUILD_DIR --guest FOLDER  Soft-RoCE, in the guest built by tests/guest/build.sh
+    --update                                 write the outcomes into the table, and the page (reasons are kept)
 
-A row of the table is a case: its outcome on each adapter, whom the IBTA's specification backs where they differ, and
-why they do. Whoever differs without a reason, or has a reason and does not differ, fails the check.
+A row of the table is a case: its outcome on each adapter, and where they differ, which one the IBTA specification
+backs, and why they differ. A difference without a reason fails the check, and so does a reason without a difference.
 """
 import argparse
 import csv
@@ -30,7 +30,7 @@ def outcomes(text):
     lines = [line.split("\t") for line in text.splitlines()]
     found = dict(lines)
     if len(found) != len(lines):
-        sys.exit("two cases have one name")
+        sys.exit("two cases have the same name")
     return found
 
 
@@ -69,17 +69,17 @@ def differs(row):
 def wrong_reasons(table):
     for row in table.values():
         if differs(row) and not (row["why"] and row["backed"]):
-            yield f"{row['case']}: they differ, and the table does not say why and whom the IBTA backs"
+            yield f"{row['case']}: the outcomes differ, but the table lacks the reason or the adapter that the IBTA backs"
         if not differs(row) and (row["why"] or row["backed"]):
-            yield f"{row['case']}: all do the same, and the table says why they differ"
+            yield f"{row['case']}: all outcomes are equal, but the table gives a reason for a difference"
 
 
 def wrong_outcomes(table, name, found):
     for case in table.keys() | found.keys():
         expected = table[case][name] if case in table else "no such case"
-        got = found.get(case, "not asked")
+        got = found.get(case, "not run")
         if expected != got:
-            yield f"{case}: on {name}\n    {got}\n  the table says\n    {expected}"
+            yield f"{case}: on {name}\n    {got}\n  expected\n    {expected}"
 
 
 def page(table):
@@ -87,18 +87,21 @@ def page(table):
     ours = [row for row in different if row["backed"] == "virtual"]
     theirs = [row for row in different if row["backed"] == SOFT]
     lines = [
-        "# How adapters behave: Soft-RoCE and the virtual adapter",
-        f"`verbs_conform` asks an adapter {len(table)} questions; [outcomes.tsv](../tests/verbs/outcomes.tsv) has all",
-        "answers of Linux's Soft-RoCE (Debian's kernel 6.1, by `make test-guest`) and of the virtual adapter's profiles",
-        "`rxe` and `connectx-5` (by `make test`). This page is made of it (`tests/verbs/conformance.py --update`).",
-        "**No real adapter was asked.** On one: `build/release/bin/verbs_conform --device NAME`.",
+        "# Verbs conformance: Soft-RoCE and the virtual adapter",
+        f"`verbs_conform` runs {len(table)} cases on an adapter. [outcomes.tsv](../tests/verbs/outcomes.tsv) holds the",
+        "outcomes of Linux's Soft-RoCE (Debian's kernel 6.1, from `make test-guest`) and of the virtual adapter's profiles",
+        "`rxe` and `connectx-5` (from `make test`). `tests/verbs/conformance.py --update` writes this page from it.",
+        "**No real adapter was tested.** To test one: `build/release/bin/verbs_conform --device NAME`.",
         "",
-        f"{len(different)} answers of Soft-RoCE and the virtual adapter differ, and each difference has a reason below. "
-        f"The IBTA's specification (or, of libibverbs' own calls, what rdma-core's mlx5 does) backs the virtual adapter in "
-        f"{len(ours)}, Soft-RoCE in {len(theirs)}, and leaves {len(different) - len(ours) - len(theirs)} open. Between the "
-        f"two profiles {sum(row[PROFILES[0]] != row[PROFILES[1]] for row in different)} differ.",
+        f"In {len(different)} cases Soft-RoCE and the virtual adapter differ; the reason for each is below. The IBTA",
+        "specification (for libibverbs' own calls, the behaviour of rdma-core's mlx5) backs the virtual adapter in",
+        f"{len(ours)} and Soft-RoCE in {len(theirs)}; it leaves {len(different) - len(ours) - len(theirs)} open. The two "
+        f"profiles differ in {sum(row[PROFILES[0]] != row[PROFILES[1]] for row in different)} cases.",
         "",
-        "| case | Soft-RoCE | virtual adapter | backed | why |",
+        "In the outcomes, a is the initiator's queue pair and b the target's. Numbers such as 9.7.1 are sections of the",
+        "IBTA specification.",
+        "",
+        "| case | Soft-RoCE | virtual adapter | specification backs | why |",
         "|---|---|---|---|---|",
     ]
     for row in different:
@@ -136,9 +139,9 @@ def main():
             print(f"{case:60} {answer}")
         wrong += wrong_outcomes(table, name, answers)
     if PAGE.read_text() != page(table):
-        wrong.append(f"{PAGE.relative_to(ROOT)} is not of this table: conformance.py --update")
+        wrong.append(f"{PAGE.relative_to(ROOT)} does not match the table; run conformance.py --update")
     print("\n".join(wrong))
-    print(f"{len(table)} cases, {sum(differs(row) for row in table.values())} differ, {len(wrong)} of all are wrong")
+    print(f"{len(table)} cases, {sum(differs(row) for row in table.values())} differ, {len(wrong)} unexpected")
     sys.exit(bool(wrong))
 
 

@@ -50,7 +50,7 @@ std::string order_behind_rnr(Bed& bed) {
   must(receive(pair.b, {pair.remote.sge(64, 8)}), "receive");
   const auto first = poll(pair.a->send_cq);
   const auto second = poll(pair.a->send_cq);
-  return fmt::format("{}, there {}; then {} {}", before, there, first ? first->wr_id : 0,
+  return fmt::format("{}, remote {}; then {} {}", before, there, first ? first->wr_id : 0,
                      second ? second->wr_id : 0);
 }
 
@@ -96,7 +96,7 @@ std::string not_ready_yet(Bed& bed) {
        "post");
   const std::string before = done(a->send_cq, 20);
   must(to_rtr(b, bed, bed.where(a)), "to RTR");
-  return fmt::format("{}, then {}, there {}", before, done(a->send_cq), memory.data[64]);
+  return fmt::format("{}, then {}, remote {}", before, done(a->send_cq), memory.data[64]);
 }
 
 // After one message, ends begin anew with these sequence numbers.
@@ -119,7 +119,7 @@ std::string again(Bed& bed, bool a_too, bool b_too, std::uint32_t sends, std::ui
   pair.local.data[0] = 7;
   must(post(pair.a, write_of(pair)), "post");
   const std::string said = done(pair.a->send_cq);
-  return fmt::format("{}, there {}", said, pair.remote.data[0]);
+  return fmt::format("{}, remote {}", said, pair.remote.data[0]);
 }
 
 // What one process tells the other.
@@ -200,35 +200,35 @@ std::string killed(Bed& bed) {
 
 std::vector<Case> connection_cases() {
   return {
-      {"RNR: the receive comes late", late_receive},
+      {"RNR: late receive", late_receive},
       {"RNR: 2 retries, no receive", [](Bed& bed) { return no_receive(bed, 2); }},
       {"RNR: no retries, no receive", [](Bed& bed) { return no_receive(bed, 0); }},
-      {"RNR: what is behind it waits", order_behind_rnr},
-      {"no answer: destroyed", destroyed},
-      {"no answer: in RESET",
+      {"RNR: order of later requests", order_behind_rnr},
+      {"no response: target destroyed", destroyed},
+      {"no response: target in RESET",
        [](Bed& bed) {
          return unanswered(bed,
                            [](const Pair& pair) { must(move(pair.b, IBV_QPS_RESET), "to RESET"); });
        }},
-      {"no answer: in ERR",
+      {"no response: target in ERR",
        [](Bed& bed) {
          return unanswered(bed,
                            [](const Pair& pair) { must(move(pair.b, IBV_QPS_ERR), "to ERR"); });
        }},
-      {"no answer: connected with another", connected_elsewhere},
-      {"no answer: ready later", not_ready_yet},
-      {"sequence: both begin anew", [](Bed& bed) { return again(bed, true, true, 0, 0); }},
-      {"sequence: both begin anew elsewhere",
+      {"no response: target connected to another", connected_elsewhere},
+      {"no response: target ready later", not_ready_yet},
+      {"sequence: both ends reconnect", [](Bed& bed) { return again(bed, true, true, 0, 0); }},
+      {"sequence: both ends reconnect with another PSN",
        [](Bed& bed) { return again(bed, true, true, 0xffffff, 0xffffff); }},
-      {"sequence: the target alone begins anew",
+      {"sequence: only the target reconnects",
        [](Bed& bed) { return again(bed, false, true, 0, 0); }},
-      {"sequence: the initiator alone begins anew, behind",
+      {"sequence: only the initiator reconnects, earlier PSN",
        [](Bed& bed) { return again(bed, true, false, 0, 0); }},
-      {"sequence: the initiator alone begins anew, ahead",
+      {"sequence: only the initiator reconnects, later PSN",
        [](Bed& bed) { return again(bed, true, false, 500, 0); }},
-      {"sequence: the initiator alone begins where it left off",
+      {"sequence: only the initiator reconnects, expected PSN",
        [](Bed& bed) { return again(bed, true, false, 1, 0); }},
-      {"death: of the target's process", killed},
+      {"death: target process killed", killed},
   };
 }
 

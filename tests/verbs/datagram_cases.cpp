@@ -61,9 +61,9 @@ std::string header(Bed& bed) {
   const bool behind = std::all_of(pair.remote.data + kGrh, pair.remote.data + kGrh + 8,
                                   [](std::uint8_t one) { return one == 0x11; });
   return fmt::format("{}, {}, from {}, {}", (wc->wc_flags & IBV_WC_GRH) != 0 ? "GRH" : "no GRH",
-                     behind ? "message behind 40 bytes" : "message elsewhere",
+                     behind ? "message at offset 40" : "message elsewhere",
                      wc->src_qp == pair.a->qp_num ? "the sender" : "another",
-                     pair.remote.data[48] == 0xee ? "nothing behind it" : "more behind it");
+                     pair.remote.data[48] == 0xee ? "nothing after it" : "more after it");
 }
 
 std::string with_header(Bed& bed) {
@@ -147,32 +147,32 @@ std::vector<Case> datagram_cases() {
          return sent(bed, 8, 64,
                      [](Request& request) { request.flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE; });
        }},
-      {"datagram: no bytes",
+      {"datagram: 0 bytes",
        [](Bed& bed) { return sent(bed, 0, 40, [](Request& r) { r.pieces.clear(); }); }},
-      {"datagram: where its bytes are", header},
-      {"datagram: addressed globally", with_header},
-      {"datagram: to itself", to_itself},
-      {"datagram: as long as the MTU",
+      {"datagram: payload placement", header},
+      {"datagram: global address", with_header},
+      {"datagram: to self", to_itself},
+      {"datagram: MTU bytes",
        [](Bed& bed) {
          const std::size_t mtu = std::size_t{128} << bed.port.active_mtu;
          return sent(bed, mtu, mtu + kGrh).find("SUCCESS RECV") != std::string::npos
                     ? "arrives"
                     : "does not arrive";
        }},
-      {"datagram: one byte longer",
+      {"datagram: MTU + 1 bytes",
        [](Bed& bed) {
          const std::size_t mtu = std::size_t{128} << bed.port.active_mtu;
          return sent(bed, mtu + 1, mtu + kGrh + 1);
        }},
-      {"datagram: longer than its receive", [](Bed& bed) { return sent(bed, 8, 47); }},
+      {"datagram: longer than the receive", [](Bed& bed) { return sent(bed, 8, 47); }},
       {"datagram: no receive", no_receive},
-      {"datagram: the next after it", next_after_drop},
+      {"datagram: the next one", next_after_drop},
       {"datagram: wrong qkey",
        [](Bed& bed) { return sent(bed, 8, 64, [](Request& r) { r.qkey = kQkey + 1; }); }},
       {"datagram: privileged qkey", privileged},
-      {"datagram: to a number that nobody has",
+      {"datagram: to an unused QP number",
        [](Bed& bed) { return sent(bed, 8, 64, [](Request& r) { r.number = 0xabcdef; }); }},
-      {"datagram: address of another port", no_address},
+      {"datagram: address handle for another port", no_address},
       {"datagram: write", [](Bed& bed) { return forbidden(bed, IBV_WR_RDMA_WRITE); }},
       {"datagram: read", [](Bed& bed) { return forbidden(bed, IBV_WR_RDMA_READ); }},
       {"datagram: add", [](Bed& bed) { return forbidden(bed, IBV_WR_ATOMIC_FETCH_AND_ADD); }},

@@ -166,16 +166,16 @@ std::string domain_in_use(Bed& bed) {
 
 std::vector<Case> event_cases() {
   return {
-      {"completion event: one for each arming", one_for_each_arming},
-      {"completion event: armed when it is there", armed_late},
-      {"completion event: solicited alone, and it is",
+      {"completion event: one per arming", one_for_each_arming},
+      {"completion event: armed after the completion", armed_late},
+      {"completion event: solicited only, solicited message",
        [](Bed& bed) { return solicited(bed, IBV_SEND_SOLICITED); }},
-      {"completion event: solicited alone, and it is not",
+      {"completion event: solicited only, unsolicited message",
        [](Bed& bed) { return solicited(bed, 0); }},
-      {"completion event: solicited alone, and an error", error_is_solicited},
-      {"event: a queue with an unacknowledged one, destroyed", unacknowledged_completion},
-      {"event: a shared queue with an unacknowledged one, destroyed", unacknowledged_limit},
-      {"event: last receive of a shared queue", last_receive},
+      {"completion event: solicited only, error", error_is_solicited},
+      {"event: CQ destroyed with an unacknowledged event", unacknowledged_completion},
+      {"event: SRQ destroyed with an unacknowledged event", unacknowledged_limit},
+      {"event: last WQE of an SRQ", last_receive},
       {"in use: completion queue, destroyed",
        [](Bed& bed) {
          return in_use(bed,

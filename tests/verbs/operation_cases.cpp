@@ -52,7 +52,7 @@ std::string operate(Bed& bed, ibv_qp_type type, ibv_wr_opcode opcode) {
   std::memcpy(&here, pair.local.data, sizeof here);
   std::memcpy(&there, pair.remote.data, sizeof there);
   std::memcpy(&received, pair.remote.data + 64, sizeof received);
-  return text + fmt::format("; here {}, there {}, received {}", here, there, received);
+  return text + fmt::format("; local {}, remote {}, received {}", here, there, received);
 }
 
 std::string inline_data(Bed& bed) {
@@ -68,7 +68,7 @@ std::string inline_data(Bed& bed) {
   value = 6;  // it is the user's again
   const std::string said = done(pair.a->send_cq);
   std::memcpy(&value, pair.remote.data, sizeof value);
-  return fmt::format("{}; there {}", said, value);
+  return fmt::format("{}; remote {}", said, value);
 }
 
 // Of a message over a connection a header that only datagrams have (IBTA 11.4.2.1).
@@ -167,7 +167,7 @@ std::string large(Bed& bed) {
        "post");
   const std::string said = done(pair.a->send_cq, 30000);
   return fmt::format("{}; {}", said,
-                     std::memcmp(from.data, to.data, kBytes) == 0 ? "the same" : "others");
+                     std::memcmp(from.data, to.data, kBytes) == 0 ? "equal" : "different");
 }
 
 std::string added_from_two(Bed& bed) {
@@ -229,22 +229,22 @@ std::vector<Case> operation_cases() {
   for (const Operation& one : kOperations) {
     if (one.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD || one.opcode == IBV_WR_ATOMIC_CMP_AND_SWP)
       continue;
-    all.push_back({fmt::format("operation: {} of no bytes", one.name),
+    all.push_back({fmt::format("operation: {}, 0 bytes", one.name),
                    [=](Bed& bed) { return no_bytes(bed, one.opcode); }});
   }
-  all.push_back({"operation: header flag of an RC message", route_header});
+  all.push_back({"operation: GRH flag of an RC message", route_header});
   all.push_back({"operation: write, inline", inline_data});
-  all.push_back({"operation: pieces on both sides", pieces});
+  all.push_back({"operation: two SGEs on both sides", pieces});
   all.push_back({"operation: write of 1 MiB", large});
-  all.push_back({"operation: done, of 1 unsignalled and 2 signalled",
+  all.push_back({"operation: completions of request 1 unsignalled, 2 signalled",
                  [](Bed& bed) { return unsignalled(bed, false); }});
-  all.push_back({"operation: the same, all signalled by the queue pair",
-                 [](Bed& bed) { return unsignalled(bed, true); }});
-  all.push_back({"operation: unsignalled, and fails", unsignalled_failure});
-  all.push_back({"operation: the second of a list has 30 pieces", refused_in_a_list});
-  all.push_back({"atomic: two queue pairs add", added_from_two});
+  all.push_back(
+      {"operation: the same with sq_sig_all", [](Bed& bed) { return unsignalled(bed, true); }});
+  all.push_back({"operation: unsignalled failure", unsignalled_failure});
+  all.push_back({"operation: list, second request with 30 SGEs", refused_in_a_list});
+  all.push_back({"atomic: adds from two queue pairs", added_from_two});
   all.push_back({"atomic: misaligned", misaligned});
-  all.push_back({"atomic: of 4 bytes", short_atomic});
+  all.push_back({"atomic: 4 bytes", short_atomic});
   return all;
 }
 

@@ -152,41 +152,42 @@ std::vector<Case> protection_cases() {
       {"protection: write, wrong key", [](Bed& bed) { return wrong_key(bed, kWrite); }},
       {"protection: read, wrong key", [](Bed& bed) { return wrong_key(bed, kRead); }},
       {"protection: add, wrong key", [](Bed& bed) { return wrong_key(bed, kAdd); }},
-      {"protection: write, one byte too far",
+      {"protection: write one byte past the end",
        [](Bed& bed) { return one_byte_too_far(bed, kWrite); }},
-      {"protection: read, one byte too far", [](Bed& bed) { return one_byte_too_far(bed, kRead); }},
-      {"protection: write, one byte before", one_byte_before},
-      {"protection: write, the region does not allow",
+      {"protection: read one byte past the end",
+       [](Bed& bed) { return one_byte_too_far(bed, kRead); }},
+      {"protection: write one byte before the start", one_byte_before},
+      {"protection: write not allowed by the region",
        [](Bed& bed) { return no_right_of_region(bed, kWrite); }},
-      {"protection: read, the region does not allow",
+      {"protection: read not allowed by the region",
        [](Bed& bed) { return no_right_of_region(bed, kRead); }},
-      {"protection: add, the region does not allow",
+      {"protection: add not allowed by the region",
        [](Bed& bed) { return no_right_of_region(bed, kAdd); }},
-      {"protection: write, the queue pair does not allow",
+      {"protection: write not allowed by the queue pair",
        [](Bed& bed) { return no_right_of_queue_pair(bed, kWrite); }},
-      {"protection: read, the queue pair does not allow",
+      {"protection: read not allowed by the queue pair",
        [](Bed& bed) { return no_right_of_queue_pair(bed, kRead); }},
-      {"protection: add, the queue pair does not allow",
+      {"protection: add not allowed by the queue pair",
        [](Bed& bed) { return no_right_of_queue_pair(bed, kAdd); }},
       {"protection: write, another protection domain", another_domain},
-      {"protection: write, deregistered", deregistered},
+      {"protection: write, deregistered region", deregistered},
       {"protection: write, wrong local key", wrong_local_key},
       {"protection: write, beyond the local region", local_bounds},
-      {"protection: read, into what may not be written", read_into_read_only},
-      {"receive: longer than it", longer_than_receive},
-      {"receive: shorter than it", shorter_than_receive},
-      {"receive: into what may not be written", receive_into_read_only},
+      {"protection: read into read-only memory", read_into_read_only},
+      {"receive: message longer than the receive", longer_than_receive},
+      {"receive: message shorter than the receive", shorter_than_receive},
+      {"receive: into read-only memory", receive_into_read_only},
       {"receive: wrong key", receive_with_wrong_key},
-      {"receive: beyond its region", receive_beyond},
-      {"event: a write with a wrong key",
+      {"receive: beyond the region", receive_beyond},
+      {"event: write with a wrong key",
        [](Bed& bed) { return heard(bed, [](Bed& b) { return wrong_key(b, kWrite); }); }},
-      {"event: a write that the queue pair does not allow",
+      {"event: write not allowed by the queue pair",
        [](Bed& bed) {
          return heard(bed, [](Bed& b) { return no_right_of_queue_pair(b, kWrite); });
        }},
-      {"event: a message longer than its receive",
+      {"event: message longer than the receive",
        [](Bed& bed) { return heard(bed, longer_than_receive); }},
-      {"event: a receive with a wrong key",
+      {"event: receive with a wrong key",
        [](Bed& bed) { return heard(bed, receive_with_wrong_key); }},
       {"register: remote write without local write",
        [](Bed& bed) {
@@ -198,22 +199,22 @@ std::vector<Case> protection_cases() {
          static std::uint8_t bytes[64];
          return registered(bed, bytes, sizeof bytes, IBV_ACCESS_REMOTE_ATOMIC);
        }},
-      {"register: memory that is not there",
+      {"register: unmapped memory",
        [](Bed& bed) {
          return registered(bed, reinterpret_cast<void*>(0x1000), 4096, IBV_ACCESS_LOCAL_WRITE);
        }},
-      {"register: memory that may only be read, to be written",
+      {"register: read-only memory with local write",
        [](Bed& bed) {
          static const std::uint8_t bytes[4096] = {1};
          return registered(bed, const_cast<std::uint8_t*>(bytes), sizeof bytes,
                            IBV_ACCESS_LOCAL_WRITE);
        }},
-      {"register: an address that wraps",
+      {"register: address range that wraps",
        [](Bed& bed) {
          return registered(bed, reinterpret_cast<void*>(~std::uintptr_t{0} - 4095), 8192,
                            IBV_ACCESS_LOCAL_WRITE);
        }},
-      {"register: no bytes",
+      {"register: 0 bytes",
        [](Bed& bed) {
          static std::uint8_t bytes[64];
          return registered(bed, bytes, 0, IBV_ACCESS_LOCAL_WRITE);

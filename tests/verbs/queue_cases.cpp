@@ -130,8 +130,8 @@ std::string overflow(Bed& bed) {
   ibv_wc wc{};
   int said = 0;
   while ((said = ibv_poll_cq(ask.cq, 1, &wc)) > 0) ++polled;
-  return fmt::format("{}; {}, polling {}", heard, polled == posted ? "all there" : "some are lost",
-                     said < 0 ? "fails" : "goes on");
+  return fmt::format("{}; {}, polling {}", heard, polled == posted ? "all present" : "some lost",
+                     said < 0 ? "fails" : "continues");
 }
 
 // Grown and made smaller, with entries in it.
@@ -290,21 +290,21 @@ std::string resized_shared(Bed& bed) {
 }  // namespace
 
 std::vector<Case> queue_cases() {
-  std::vector<Case> all = {{"limit: a queue pair as asked", at_least}};
+  std::vector<Case> all = {{"limit: queue pair as requested", at_least}};
   const auto beyond = [&](const char* name, void (*spoil)(ibv_qp_cap&, const Bed&)) {
     all.push_back({fmt::format("limit: a queue pair with {}", name),
                    [=](Bed& bed) { return beyond_attributes(bed, spoil); }});
   };
-  beyond("all the requests there may be", [](ibv_qp_cap& cap, const Bed& bed) {
+  beyond("max_qp_wr requests and receives", [](ibv_qp_cap& cap, const Bed& bed) {
     cap.max_send_wr = cap.max_recv_wr = static_cast<std::uint32_t>(bed.attributes.max_qp_wr);
   });
-  beyond("one request more", [](ibv_qp_cap& cap, const Bed& bed) {
+  beyond("max_qp_wr + 1 requests", [](ibv_qp_cap& cap, const Bed& bed) {
     cap.max_send_wr = static_cast<std::uint32_t>(bed.attributes.max_qp_wr) + 1;
   });
-  beyond("one receive more", [](ibv_qp_cap& cap, const Bed& bed) {
+  beyond("max_qp_wr + 1 receives", [](ibv_qp_cap& cap, const Bed& bed) {
     cap.max_recv_wr = static_cast<std::uint32_t>(bed.attributes.max_qp_wr) + 1;
   });
-  beyond("one piece more", [](ibv_qp_cap& cap, const Bed& bed) {
+  beyond("max_sge + 1 SGEs", [](ibv_qp_cap& cap, const Bed& bed) {
     cap.max_send_sge = static_cast<std::uint32_t>(bed.attributes.max_sge) + 1;
   });
   const std::vector<Case> rest = {
@@ -314,25 +314,25 @@ std::vector<Case> queue_cases() {
       {"limit: one request beyond a full queue", full_send_queue},
       {"limit: one receive beyond a full queue", full_receive_queue},
       {"limit: one receive beyond a full shared queue", full_shared_queue},
-      {"limit: 30 pieces", too_many_pieces},
-      {"limit: no completions", [](Bed& bed) { return completions_of(bed, 0); }},
-      {"limit: all the completions there may be",
+      {"limit: 30 SGEs", too_many_pieces},
+      {"limit: completion queue of 0 entries", [](Bed& bed) { return completions_of(bed, 0); }},
+      {"limit: completion queue of max_cqe entries",
        [](Bed& bed) { return completions_of(bed, bed.attributes.max_cqe); }},
-      {"limit: one completion more",
+      {"limit: completion queue of max_cqe + 1 entries",
        [](Bed& bed) { return completions_of(bed, bed.attributes.max_cqe + 1); }},
-      {"limit: a completion vector that is not there", vector_too_high},
+      {"limit: invalid completion vector", vector_too_high},
       {"completions: overflow", overflow},
-      {"completions: resized", resized},
+      {"completions: resize", resized},
       {"flush: sends and receives", flushed},
       {"flush: unsignalled", unsignalled_flushed},
       {"reset: requests, receives, completions", reset},
       {"receive: posted in INIT", receive_in_init},
-      {"shared receives: two queue pairs", shared},
-      {"shared receives: limit 3 of 4", limit},
-      {"shared receives: limit 3 of none", limit_below},
-      {"shared receives: a limit above all", limit_too_high},
-      {"shared receives: one to the queue pair", receive_beside_shared},
-      {"shared receives: resized", resized_shared},
+      {"SRQ: two queue pairs", shared},
+      {"SRQ: limit 3 with 4 receives", limit},
+      {"SRQ: limit 3 with no receives", limit_below},
+      {"SRQ: limit above max_wr", limit_too_high},
+      {"SRQ: receive posted to the queue pair", receive_beside_shared},
+      {"SRQ: resize", resized_shared},
   };
   all.insert(all.end(), rest.begin(), rest.end());
   return all;

@@ -216,29 +216,28 @@ std::vector<Case> state_cases() {
         {fmt::format("value: {}", name), [=](Bed& bed) { return value(bed, to, spoil); }});
   };
   spoilt("port 2 of 1", IBV_QPS_INIT, [](ibv_qp_attr& a) { a.port_num = 2; });
-  spoilt("partition key 1000", IBV_QPS_INIT, [](ibv_qp_attr& a) { a.pkey_index = 1000; });
+  spoilt("P_Key index 1000", IBV_QPS_INIT, [](ibv_qp_attr& a) { a.pkey_index = 1000; });
   spoilt("path MTU 0", IBV_QPS_RTR, [](ibv_qp_attr& a) { a.path_mtu = static_cast<ibv_mtu>(0); });
   spoilt("path MTU 6", IBV_QPS_RTR, [](ibv_qp_attr& a) { a.path_mtu = static_cast<ibv_mtu>(6); });
   spoilt("RNR timer 32", IBV_QPS_RTR, [](ibv_qp_attr& a) { a.min_rnr_timer = 32; });
-  spoilt("255 reads at the target", IBV_QPS_RTR,
-         [](ibv_qp_attr& a) { a.max_dest_rd_atomic = 255; });
-  spoilt("port 2 of the path", IBV_QPS_RTR, [](ibv_qp_attr& a) { a.ah_attr.port_num = 2; });
-  spoilt("GID 255 of the path", IBV_QPS_RTR, [](ibv_qp_attr& a) {
+  spoilt("max_dest_rd_atomic 255", IBV_QPS_RTR, [](ibv_qp_attr& a) { a.max_dest_rd_atomic = 255; });
+  spoilt("path port 2", IBV_QPS_RTR, [](ibv_qp_attr& a) { a.ah_attr.port_num = 2; });
+  spoilt("path GID index 255", IBV_QPS_RTR, [](ibv_qp_attr& a) {
     a.ah_attr.is_global = 1;
     a.ah_attr.grh.sgid_index = 255;
   });
   spoilt("timeout 32", IBV_QPS_RTS, [](ibv_qp_attr& a) { a.timeout = 32; });
-  spoilt("8 retries", IBV_QPS_RTS, [](ibv_qp_attr& a) { a.retry_cnt = 8; });
-  spoilt("8 RNR retries", IBV_QPS_RTS, [](ibv_qp_attr& a) { a.rnr_retry = 8; });
-  spoilt("255 reads at the initiator", IBV_QPS_RTS, [](ibv_qp_attr& a) { a.max_rd_atomic = 255; });
-  all.push_back({"value: a current state that is not", wrong_current_state});
+  spoilt("retry_cnt 8", IBV_QPS_RTS, [](ibv_qp_attr& a) { a.retry_cnt = 8; });
+  spoilt("rnr_retry 8", IBV_QPS_RTS, [](ibv_qp_attr& a) { a.rnr_retry = 8; });
+  spoilt("max_rd_atomic 255", IBV_QPS_RTS, [](ibv_qp_attr& a) { a.max_rd_atomic = 255; });
+  all.push_back({"value: wrong current state", wrong_current_state});
   for (const ibv_qp_state state : kStates) {
     all.push_back(
         {fmt::format("post: in {}", name_of(state)), [=](Bed& bed) { return posts(bed, state); }});
   }
-  all.push_back({"state: SQD holds what is posted", drained});
-  all.push_back({"event: SQD, asked to tell", drained_event});
-  all.push_back({"event: a message in RTR", established_event});
+  all.push_back({"state: post in SQD", drained});
+  all.push_back({"event: SQD with notification", drained_event});
+  all.push_back({"event: message in RTR", established_event});
   return all;
 }
 

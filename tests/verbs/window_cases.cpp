@@ -165,19 +165,19 @@ std::vector<Case> window_cases() {
       all.push_back({fmt::format("window {}: {}", one.name, what),
                      [=](Bed& bed) { return ask(bed, one.type); }});
     };
-    add("bound, written through", through);
-    add("written outside", outside);
-    add("read, given to write", right_not_given);
-    add("by another queue pair", another_queue_pair);
-    add("beyond its region", beyond_region);
-    add("of a region that allows no windows", region_does_not_allow);
-    add("to write, of a region that is not written", no_local_write);
-    add("bound again", bound_again);
-    add("its region deregistered", deregister_below);
+    add("bind and write", through);
+    add("write out of bounds", outside);
+    add("read through a write-only window", right_not_given);
+    add("write by another queue pair", another_queue_pair);
+    add("bind beyond the region", beyond_region);
+    add("bind without the right to bind", region_does_not_allow);
+    add("bind for write without local write", no_local_write);
+    add("bind again", bound_again);
+    add("region deregistered while bound", deregister_below);
   }
-  all.push_back({"window 1: unbound", unbound});
-  all.push_back({"window 2: invalidated", invalidated});
-  all.push_back({"window 2: invalidated by a send", invalidated_from_afar});
+  all.push_back({"window 1: unbind", unbound});
+  all.push_back({"window 2: invalidate", invalidated});
+  all.push_back({"window 2: invalidate by a send", invalidated_from_afar});
   return all;
 }
 
