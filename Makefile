@@ -18,9 +18,9 @@ help:
 	@echo "make bench     latency and bandwidth against other providers -> docs/benchmarks.md"
 	@echo "make soak      random schedules and faults in virtual time, without end"
 	@echo "make build     the release build in $(RELEASE)"
-	@echo "make install   to PREFIX (/usr/local), below DESTDIR if set;  make uninstall takes it away"
+	@echo "make install   to PREFIX (/usr/local), below DESTDIR if set;  make uninstall removes it"
 	@echo "make deb       a Debian package -> build/deb"
-	@echo "make check     format, headers, clang-tidy;  make format puts the format right"
+	@echo "make check     format, headers, clang-tidy;  make format fixes the formatting"
 	@echo "make docs      docs/configuration.md and other pages from their tables"
 	@echo "make site      the documentation as a site -> build/site"
 	@echo "make clean     remove build/;  make distclean also .venv/ and .cache/"
@@ -51,7 +51,7 @@ uninstall:
 	@DESTDIR="$(DESTDIR)" tools/install.sh uninstall "$(PREFIX)"
 
 bench: deps
-	@tools/build.sh release
+	@tools/build.sh release all extras
 	@bench/run.sh $(RELEASE)
 
 soak: deps
@@ -72,7 +72,7 @@ format: deps-all
 	@git ls-files -co --exclude-standard '*.h' '*.cpp' '*.c' | xargs clang-format-14 -i
 
 check: deps-all
-	@tools/build.sh release
+	@tools/build.sh release all extras
 	@tools/check.sh
 
 docs: deps-all build

@@ -308,7 +308,7 @@ class Judge {
           "install an MPI library, or add its bin folder to the PATH");
     } else if (f_.mpi.empty()) {
       add(Level::note, "MPI", fmt::format("{}: unknown library", f_.launcher),
-          "turnout run knows MPICH, Open MPI, Intel MPI and Slurm");
+          "turnout run supports MPICH, Open MPI, Intel MPI and Slurm");
     } else {
       add(Level::good, "MPI",
           fmt::format("{} ({}); turnout run -- mpirun ... sets what it needs", f_.mpi,

@@ -27,7 +27,7 @@ struct OfSimulator {
 // Subcommands of the program turnout-sim, which users who only run MPI programs need not build.
 constexpr OfSimulator kOfSimulator[] = {
     {"calibrate", "measure an adapter for the selection and write a costs file"},
-    {"plot", "draw who sent how much over time, from recordings or reports"},
+    {"plot", "plot who sends to a rank over time, from recordings or reports"},
     {"sim", "run a workload or an experiment in virtual time, on a modelled adapter"},
 };
 
@@ -37,7 +37,7 @@ constexpr OfSimulator kOfSimulator[] = {
   fmt::print(stderr,
              "turnout {} failed: {}: {}; build or install the whole of Turnout (make build)\n",
              argv[1], program, std::strerror(errno));
-  return 127;
+  return kFailed;
 }
 
 // All subcommands, with their options.
@@ -70,7 +70,7 @@ struct CommandLine {
     verbs_command = add_verbs(app, &verbs);
     for (const OfSimulator& one : kOfSimulator) app.add_subcommand(one.name, one.help);
     app.footer(
-        "Exit codes: 0; 1, it failed; 2, wrong use. `run` and `verbs` return the program's.");
+        "Exit codes: 0 success, 1 failure, 2 wrong usage. `run` and `verbs` return the program's.");
   }
 
  private:

@@ -60,6 +60,7 @@ unsigned ranks_of(const std::vector<std::string>& command) {
 }
 
 bool names_hosts(const LaunchFacts& facts) {
+  if (facts.batch_hosts > 1) return true;
   if (value_of(facts.command,
                {"-H", "-host", "--host", "-hosts", "--hosts", "-f", "-hostfile", "--hostfile",
                 "-machinefile", "--machinefile", "-machine", "-w", "--nodelist", "-ppn"})) {
@@ -242,15 +243,15 @@ std::vector<std::string> reasons_of_absence(const LaunchFacts& facts) {
         "OMPI_ALLOW_RUN_AS_ROOT=1");
   }
   if (facts.version.mpi == Mpi::unknown) {
-    reasons.push_back(fmt::format("{} is no launcher that is known here", facts.command.front()));
+    reasons.push_back(fmt::format("{} is not a known launcher", facts.command.front()));
   } else {
     reasons.push_back(fmt::format(
-        "the program is of another MPI than the launcher, {}: compare `ldd PROGRAM | grep mpi`",
+        "the program was built with another MPI than the launcher's, {}: compare `ldd PROGRAM | grep mpi`",
         facts.version.name));
   }
   reasons.emplace_back(
       "this MPI was built without libfabric (OFI), or its libfabric does not take the provider: "
-      "FI_LOG_LEVEL=warn tells");
+      "FI_LOG_LEVEL=warn prints why");
   reasons.emplace_back("the program ended before MPI_Init or was killed");
   return reasons;
 }

@@ -32,6 +32,7 @@ struct LaunchFacts {
   std::string report_folder;                                  // TURNOUT_REPORT; empty: as it is
   std::vector<std::pair<std::string, std::string>> settings;  // of Turnout, from options
   unsigned processors = 1;                                    // that this process may use
+  unsigned batch_hosts = 1;                                   // of the PBS job this is part of
   bool root = false;  // this process is root's; Open MPI refuses to run as root by default
   std::map<std::string, std::string> environment;  // of this process
 };

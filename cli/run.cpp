@@ -16,10 +16,12 @@
 #include <iterator>
 #include <memory>
 #include <set>
+#include <sstream>
 #include <string_view>
 #include <system_error>
 
 #include "base/installation.h"
+#include "base/text_file.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/mpi_launch.h"
@@ -36,6 +38,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kVersionText = 64 << 10;
+constexpr std::uint64_t kMaxNodeFile = 16 << 20;  // a line for each of some 100,000 processes
 // A report of thousands of peers and decisions has some MiB.
 constexpr std::uintmax_t kMaxReport = std::uintmax_t{64} << 20;
 
@@ -65,6 +68,19 @@ std::map<std::string, std::string> environment() {
     variables.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
   return variables;
+}
+
+// Hosts of the node file of PBS, which has a line for each process of a host.
+unsigned batch_hosts() {
+  const char* const path = std::getenv("PBS_NODEFILE");
+  if (path == nullptr) return 1;
+  const Result<std::string> text =
+      read_text_file(path, fmt::format("{} (PBS_NODEFILE)", path), "node file", kMaxNodeFile);
+  if (!text) return 1;
+  std::set<std::string> hosts;
+  std::istringstream lines(text.value());
+  for (std::string host; lines >> host;) hosts.insert(host);
+  return std::max(1U, static_cast<unsigned>(hosts.size()));
 }
 
 unsigned processors() {
@@ -235,6 +251,7 @@ int run_job(const RunOptions& options) {
   facts.command = options.command;
   facts.environment = environment();
   facts.processors = processors();
+  facts.batch_hosts = batch_hosts();
   facts.root = ::geteuid() == 0;
   const std::string provider = provider_file();
   if (provider.empty()) {

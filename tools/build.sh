@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Configures (once) and builds a preset of CMakePresets.json: tools/build.sh release [TARGETS]
+# The target `extras`: benchmarks and other programs that `make test` does not run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=$1
@@ -25,6 +26,8 @@ printf '== building build/%s\n' "$preset"
 export CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1
 # ccache keeps no object of a precompiled header without being told so.
 export CCACHE_SLOPPINESS=pch_defines,time_macros
+# The compiler names the headers that a file includes: no run of the preprocessor beforehand.
+export CCACHE_DEPEND=1
 cmake --build --preset "$preset" "${@/#/--target=}" || fail \
   "building build/$preset failed; the first error is above." \
   "After a change of compiler or packages, 'make clean' and run this again."

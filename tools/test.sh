@@ -4,6 +4,7 @@
 #
 #   tools/test.sh quick            the release build (`make test`)
 #   tools/test.sh sanitizers       the address and thread sanitizers
+#   tools/test.sh programs         whole programs of others: MPI suites, perftest, pyverbs, HPCC
 #   tools/test.sh headers          each header compiles alone
 #   tools/test.sh long             clang, long suites, fuzzing, checks of the sources
 #   tools/test.sh quick sanitizers long    all of these (`make test-all`)
@@ -79,7 +80,7 @@ export UBSAN_OPTIONS="${UBSAN_OPTIONS:-print_stacktrace=1}"
 export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}"
 
 quick() {
-  step "release build" tools/build.sh release && run_ctest release -LE long
+  step "release build" tools/build.sh release && run_ctest release -LE "long|whole"
 }
 
 sanitizers() {
@@ -90,14 +91,18 @@ sanitizers() {
     run_ctest tsan -L threads -LE "long|programs"
 }
 
+programs() {
+  step "release build" tools/build.sh release && run_ctest release -L whole -LE long
+}
+
 # Also a test of the long suites; here for who runs only `make test` and this.
 headers() {
   step "headers compile alone" tools/check_headers.sh && passed=$((passed + 1))
 }
 
 long() {
-  [ -f build/release/build.ninja ] || step "release build" tools/build.sh release
-  run_ctest release -L long -LE guest ${LEAVE_OUT:+-E "$LEAVE_OUT"}
+  step "release build" tools/build.sh release all extras
+  run_ctest release -L "long|whole" -LE guest ${LEAVE_OUT:+-E "$LEAVE_OUT"}
   step "random schedules in virtual time" build/release/bin/sim_soak --count 10000 &&
     passed=$((passed + 1))
   step "random schedules with little memory" build/release/bin/sim_soak --scarce --count 1000 &&
@@ -106,7 +111,7 @@ long() {
     run_ctest asan -L wide -LE long
   step "all with the thread sanitizer" tools/build.sh tsan &&
     run_ctest tsan -L "wide|sanitize" -LE "long|programs"
-  step "clang build" tools/build.sh clang && run_ctest clang -LE "long|programs"
+  step "clang build" tools/build.sh clang all extras && run_ctest clang -LE "long|programs"
   step "checks of the sources" tools/check.sh && passed=$((passed + 1))
 }
 
@@ -116,7 +121,7 @@ guest() {
     skipped=1
     return
   fi
-  step "release build" tools/build.sh release && step "tests of the guest" cmake build/release >/dev/null &&
+  step "release build" tools/build.sh release all extras && step "tests of the guest" cmake build/release >/dev/null &&
     run_ctest release -L guest "$@"
 }
 # What needs little of its time, where the guest can be had.

@@ -125,7 +125,7 @@ std::string page_of(const Lines& lines, const std::vector<std::uint32_t>& sizes,
                     const std::vector<std::string>& policies, const ExperimentOptions& options,
                     std::uint32_t simulations) {
   std::string page = fmt::format(
-      "# clairvoyant\n\nThe time of each policy divided by that of a clairvoyant policy, which has "
+      "# clairvoyant\n\nThe time of each policy divided by that of a clairvoyant policy given "
       "each part of a workload in\nadvance: all channels are in place before the part begins, and "
       "none changes during it. Budgets are the same.\n\n{}\nThe clairvoyant maps are the best that "
       "a search found by simulating maps on the same model. The search\nstarts from the best of "

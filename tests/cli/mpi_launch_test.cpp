@@ -134,6 +134,14 @@ TEST(MpiLaunch, HandsItsVariablesToOtherHosts) {
                                       "--host", "a,b", "-n", "2", "./ring"}));
 }
 
+TEST(MpiLaunch, SeesTheHostsOfPbs) {
+  LaunchFacts facts = facts_of(Mpi::mpich, {"mpiexec", "-n", "8", "./ring"});
+  EXPECT_TRUE(plan_launch(facts).one_host);
+  facts.batch_hosts = 2;
+  EXPECT_FALSE(plan_launch(facts).one_host);
+  EXPECT_EQ(value_of(plan_launch(facts), "MPIR_CVAR_NOLOCAL"), "(not set)");
+}
+
 TEST(MpiLaunch, NamesWhatKeepsProcessesFromTurnout) {
   LaunchFacts facts = facts_of(Mpi::mpich, {"mpiexec", "-n", "2", "./ring"});
   facts.environment = {{"FI_PROVIDER", "turnaut"}};

@@ -114,7 +114,7 @@ TEST(Schedules, HoldWhileConnectionsFail) {
 // A message that is not sent again is missed.
 TEST(Schedules, FindWhatIsNotSentAgain) {
   std::uint64_t found = 0;
-  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 40 && found <= 5; ++seed) {
     if (!play_failure_schedule(seed, {{"break_rule", "drop-lost"}}).broken.empty()) ++found;
   }
   EXPECT_GT(found, 5u);
@@ -157,23 +157,24 @@ TEST(Schedules, HoldOverDatagrams) {
 }
 
 // The budget is small: much is refused, and no rank's account is ever above it.
+// A sample; the long suites play 1,000.
 TEST(Schedules, NeverExceedASmallBudget) {
   std::uint64_t full = 0, gave_up = 0;
-  const auto sum = sum_of(300, [&](std::uint64_t seed) {
+  const auto sum = sum_of(120, [&](std::uint64_t seed) {
     const ScheduleOutcome outcome = play_scarce_schedule(seed);
     if (outcome.fullest > 0.93) ++full;  // a sixteenth is promised to operations
     if (outcome.gave_up) ++gave_up;
     return outcome;
   });
-  EXPECT_GT(sum.switches, 500u);
-  EXPECT_GT(full, 20u);
-  EXPECT_LT(gave_up, 30u);  // most programs get by
+  EXPECT_GT(sum.switches, 200u);
+  EXPECT_GT(full, 8u);
+  EXPECT_LT(gave_up, 12u);  // most programs get by
 }
 
 // An account that refuses nothing is found out.
 TEST(Schedules, FindAnAccountAboveItsBudget) {
   std::uint64_t found = 0;
-  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 60 && found <= 15; ++seed) {
     const ScheduleOutcome outcome = play_scarce_schedule(seed, {{"break_rule", "over-budget"}});
     if (outcome.broken.find("are over the budget of") != std::string::npos) ++found;
   }
