@@ -225,6 +225,15 @@ std::string_view nearest_name(std::string_view name, std::span<const std::string
     const std::string_view longer = name.size() < candidate.size() ? candidate : name;
     if (shorter.size() >= 4 && longer.find(shorter) != std::string_view::npos) return candidate;
   }
+  // One of its words, misspelt: "memry".
+  for (const std::string_view candidate : known) {
+    for (std::size_t begin = 0; begin < candidate.size();) {
+      const std::size_t end = std::min(candidate.find('_', begin), candidate.size());
+      const std::string_view word = candidate.substr(begin, end - begin);
+      if (word.size() >= 4 && name.size() >= 4 && edit_distance(name, word) <= 1) return candidate;
+      begin = end + 1;
+    }
+  }
   return {};
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "base/value.h"
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/port_text.h"
 #include "core/memory/node_share.h"
@@ -109,7 +110,8 @@ int show_chosen(const Settings& settings) {
   return 0;
 }
 
-void show_selection(const Settings& s) {
+int show_selection(const Settings& s) {
+  int code = 0;
   const auto time = [](std::int64_t t) { return value::print_duration(t); };
   fmt::print("selection\n");
   line("policy", fmt::format("{}, every {}", s.policy, time(s.interval)));
@@ -134,6 +136,7 @@ void show_selection(const Settings& s) {
              cost(c.setup_rc_processor)));
   } else {
     line("costs", costs.status().text());
+    code = kFailed;  // a job would not start
   }
   line("gain threshold", fmt::format("{} per message", time(s.gain_threshold)));
   fmt::print("limits\n");
@@ -147,6 +150,7 @@ void show_selection(const Settings& s) {
                                       value::print_bytes(s.ring_entry_size), s.control_buffers));
   line("unexpected messages", value::print_bytes(s.unexpected_memory));
   fmt::print("\nAll settings: turnout info --config\n");
+  return code;
 }
 
 }  // namespace
@@ -160,8 +164,7 @@ int info() {
   fmt::print("turnout {}\n", TURNOUT_VERSION);
   show_devices(settings.value());
   const int code = show_chosen(settings.value());
-  show_selection(settings.value());
-  return code;
+  return std::max(code, show_selection(settings.value()));
 }
 
 }  // namespace turnout::cli

@@ -333,6 +333,7 @@ TEST(Settings, NearestName) {
   EXPECT_EQ(nearest_setting("ring_entrys"), "ring_entries");
   EXPECT_EQ(nearest_setting("lgo"), "log");
   EXPECT_EQ(nearest_setting("budget"), "memory_budget");
+  EXPECT_EQ(nearest_setting("memry"), "memory_budget");
   EXPECT_EQ(nearest_setting("xyzzy"), "");
   EXPECT_EQ(nearest_setting(""), "");
 }

@@ -42,6 +42,12 @@ doctor)
   TURNOUT_INTERVAL=banana run doctor
   ends_with 1
   has "problem  settings" out
+  TURNOUT_COSTS=/nonexistent run doctor
+  ends_with 1
+  has "problem  costs file" out
+  FI_PROVIDER_PATH=/nonexistent run doctor
+  ends_with 1
+  has "problem  FI_PROVIDER_PATH" out
   FI_TURNOUT_INTERVAL=banana run doctor
   ends_with 1
   has 'FI_TURNOUT_INTERVAL = "banana"' out
@@ -248,6 +254,9 @@ info)
   has "adapter chosen" out
   has "TURNOUT_DEVICE=virtual" out
   has "fabric" out
+  TURNOUT_COSTS=/nonexistent TURNOUT_DEVICE=virtual TURNOUT_FABRIC=cli-test-$$ run info
+  ends_with 1
+  has "/nonexistent" out
   TURNOUT_DEVICE=mlx5_nosuch run info
   ends_with 1
   has "mlx5_nosuch" out
