@@ -8,7 +8,7 @@
 MAKEFLAGS += --no-print-directory
 RELEASE := build/release
 # What is installed; not tests and benchmarks.
-USERS := turnout turnout_sim_program turnout_fi
+USERS := turnout turnout_sim_program turnout_fi turnout_rdmacm turnout_shim
 
 help:
 	@echo "make demo      real MPI programs over Turnout: HPCC on Open MPI, mpi4py on MPICH, with reports"

@@ -15,7 +15,7 @@ build=${1:?usage: tools/demo.sh BUILD_DIR}
 build=$(cd "$build" && pwd)
 provider=${DEMO_PROVIDER:-turnout}
 ranks=${DEMO_RANKS:-8}
-order=${DEMO_N:-2000}
+order=${DEMO_N:-1000}
 venv=${VENV:-$root/.venv}
 work=$(mktemp -d "${TMPDIR:-/tmp}/turnout-demo-XXXXXX")
 

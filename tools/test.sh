@@ -92,7 +92,7 @@ sanitizers() {
 }
 
 programs() {
-  step "release build" tools/build.sh release && run_ctest release -L whole -LE long
+  step "release build" tools/build.sh release all extras && run_ctest release -L whole -LE long
 }
 
 # Also a test of the long suites; here for who runs only `make test` and this.

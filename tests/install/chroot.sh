@@ -14,7 +14,7 @@
 # The bare system is cached in .cache/chroot.
 #
 # Settings: TRANSCRIPT=FILE keeps the commands and their output; KEEP=1 keeps the chroot; README_UNTIL=deps stops
-# `readme` after the packages are installed.
+# `readme` after the packages are installed, README_UNTIL=demo after `make demo`.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 project=$(cd "$here/../.." && pwd)
@@ -302,6 +302,7 @@ readme() {
   typed root "git clone --quiet turnout.git turnout" || fail "git clone"
   local lines=("make demo" "make test")
   [ "${README_UNTIL:-}" != deps ] || lines=("make deps")
+  [ "${README_UNTIL:-}" != demo ] || lines=("make demo")
   for line in "${lines[@]}"; do
     begun=$SECONDS
     stream=1 folder=turnout typed root "$line" || fail "$line"
