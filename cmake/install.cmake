@@ -12,7 +12,7 @@ install(TARGETS turnout_ibverbs turnout_mlx5 turnout_rdmacm turnout_shim
 install(DIRECTORY profiles/ DESTINATION ${CMAKE_INSTALL_DATADIR}/turnout/profiles
   FILES_MATCHING PATTERN *.toml)
 install(PROGRAMS tools/plot.py DESTINATION ${CMAKE_INSTALL_DATADIR}/turnout)
-install(FILES docs/man/turnout.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES docs/man/turnout.1 docs/man/turnout-sim.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES docs/man/fi_turnout.7 DESTINATION ${CMAKE_INSTALL_MANDIR}/man7)
 install(FILES README.md LICENSE CHANGELOG.md CITATION.cff DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES packaging/completion.bash RENAME turnout
