@@ -186,7 +186,7 @@
 
   const sizes = (job) => {
     const part = $('#sizes'), chart = part.querySelector('.chart'), { bins, kinds } = job.sizes;
-    part.querySelector('.hint').textContent = 'Number of messages by size, with Turnout's headers.';
+    part.querySelector('.hint').textContent = 'Number of messages by size, headers included.';
     legend(part.querySelector('.legend'), bins.length ? kinds.map((k, i) => [i, k]) : []);
     if (!bins.length) { nothing(chart, 'These reports have no message sizes.'); return; }
     const first = bins[0][0], n = bins[bins.length - 1][0] - first + 1, by = new Map(bins.map((b) => [b[0], b]));

@@ -94,7 +94,7 @@ class Page(unittest.TestCase):
             self.assertTrue(all(sum(p[1:]) <= report["peak"] for p in points))
             # The last point is what the account held at the end.
             self.assertEqual(points[-1][1:], [line["now"] for line in report["memory"]])
-        self.check(self.page(folder, "four-page"), "used Turnout", "Memory stayed within its budget")
+        self.check(self.page(folder, "four-page"), "used Turnout", "Memory stayed within the budget")
 
     def test_1024_processes(self):
         folder = self.scratch / "many"
