@@ -18,6 +18,7 @@ namespace {
 
 // A report of 4096 decisions and as many peers has some MiB.
 constexpr std::size_t kMaxFile = 64u << 20;
+constexpr int kOpenTries = 8;
 
 }  // namespace
 
@@ -36,10 +37,15 @@ std::string runtime_folder() {
 }
 
 Result<Descriptor> open_private(const std::string& path, bool make) {
-  if (make && ::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    return folder_failure("create", path, errno);
+  Descriptor fd;
+  // Another process may remove the folder between the two calls.
+  for (int attempt = 0; !fd && attempt < kOpenTries; ++attempt) {
+    if (make && ::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+      return folder_failure("create", path, errno);
+    }
+    fd = Descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!fd && (errno != ENOENT || !make)) break;
   }
-  Descriptor fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!fd && errno == ENOENT && !make) return fd;
   if (!fd) return folder_failure("open", path, errno);
   struct stat info {};

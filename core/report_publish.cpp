@@ -146,6 +146,7 @@ Status publish_with_job(const EndpointReport& report, std::size_t expected) {
       return {};
     }
     const Result<Descriptor> locked = lock_file(*folder, path);
+    if (!locked && locked.status().sys_errno() == ENOENT) continue;
     if (!locked) return locked.status();
     if (!same_place(*folder, path)) continue;
     if (Status s = write_whole(*folder, path, file_name(report), to_json(report)); !s.ok())
