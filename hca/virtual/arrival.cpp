@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The target's adapter: finding the queue pair, its receive, its memory; moving
-// the data.
+// The target's adapter: its port, finding the queue pair, its receive, its memory; moving the data.
 //
 // A request that is refused for now (no receive: RNR; no DC context: NACK)
 // comes again later, and what arrives behind it waits: order is kept. A target
@@ -34,6 +33,7 @@ void VirtualEngine::arrive(Operation& operation) {
   // Flushed with the others when the sender knows.
   if (qp != nullptr && qp->behind_failure(operation)) return;
   if (qp != nullptr && !qp->refused.empty() && qp->refused.front() != &operation) {
+    operation.received = false;  // it is sent once more, behind the one refused
     qp->refused.push_back(&operation);
     return;
   }
@@ -57,6 +57,16 @@ void VirtualEngine::arrive(Operation& operation) {
     return;
   }
   Node& node = node_of(*target);
+  if (!operation.received) {
+    const bool fetches =
+        operation.wqe.opcode == IBV_WR_RDMA_READ || is_atomic(operation.wqe.opcode);
+    const Stream in = receive(node, operation, fetches ? 0 : operation.wqe.length);
+    if (in.tail > now_) {
+      ++operation.events;
+      schedule(in.tail, kArrive, &operation);
+      return;
+    }
+  }
   Picoseconds occupancy = profile_.adapter_receive_rc;
   std::uint64_t context = target->number;
   if (operation.datagram) {
@@ -103,12 +113,20 @@ void VirtualEngine::arrive(Operation& operation) {
   Picoseconds done = node.receive_free + latency;
   if (receives && srq != nullptr) done += profile_.adapter_shared_receive;
   note_arrival(*target, operation);
-  const Picoseconds data = time_of(profile_.pcie_rate, operation.wqe.length);
   const bool reads = opcode == IBV_WR_RDMA_READ || is_atomic(opcode);
-  Picoseconds landing = done + (reads ? profile_.pcie_read : profile_.pcie_write) + data;
+  Picoseconds landing = done + profile_.pcie_read;  // what is read there passes when it is read
+  if (!reads) {
+    const PacketTimes data = on_pcie(operation.wqe.length);
+    const Stream written = node.memory_writes.pass({done - operation.spread, done}, data);
+    done = written.tail - data.last;  // the adapter has taken it
+    landing = written.tail + profile_.pcie_write;
+  }
   if (qp != nullptr) {  // what one queue pair sent takes effect in its order
-    landing = qp->last_landing = std::max(landing, qp->last_landing);
-    done = std::max(done, landing - data - (reads ? profile_.pcie_read : profile_.pcie_write));
+    if (landing < qp->last_landing) {
+      done += qp->last_landing - landing;
+      landing = qp->last_landing;
+    }
+    qp->last_landing = landing;
   }
   if (is_write(opcode) && operation.wqe.length > 1 && chance(profile_.fault_reorder)) {
     // The tail lands now, the head as if it had taken the way once more. What
@@ -125,6 +143,14 @@ void VirtualEngine::arrive(Operation& operation) {
   operation.answer_at = done + profile_.adapter_acknowledge + hop(operation);
   ++operation.events;
   schedule(landing, kLand, &operation);
+}
+
+Stream VirtualEngine::receive(Node& node, Operation& operation, std::uint64_t bytes) noexcept {
+  operation.received = true;
+  Stream in{now_, now_ + operation.spread};
+  if (!operation.local) in = node.link_in.cut_through(in, on_wire(bytes));
+  operation.spread = in.tail - in.head;
+  return in;
 }
 
 // A context for the initiator at the target's adapter; false: refused for now.
@@ -149,7 +175,7 @@ bool VirtualEngine::admit(Node& node, VirtualQp& qp, Operation& operation) {
       if (profile_.dc_nack_wait_most > 0) {
         qp.nack_wait = std::min(qp.nack_wait, profile_.dc_nack_wait_most);
       }
-      again(qp, operation, qp.nack_wait);
+      again(qp, operation, 2 * hop(operation) + qp.nack_wait, kArrive);
       return false;
     }
     found = node.responders.emplace(qp.number, 0).first;
@@ -171,11 +197,11 @@ void VirtualEngine::leave_responder(Operation& operation) {
   if (found != node.responders.end() && found->second > 0) --found->second;
 }
 
-// The request comes again after the wait; what follows waits behind it.
-void VirtualEngine::again(VirtualQp& qp, Operation& operation, Picoseconds wait) {
+// The request comes again, or is sent again (RNR), after the wait; what follows waits behind it.
+void VirtualEngine::again(VirtualQp& qp, Operation& operation, Picoseconds wait, Kind as) {
   if (qp.refused.empty()) qp.refused.push_back(&operation);
   ++operation.events;
-  schedule(now_ + 2 * hop(operation) + wait, kArrive, &operation);
+  schedule(now_ + wait, as, &operation);
 }
 
 void VirtualEngine::receiver_not_ready(VirtualQp& qp, const VirtualQp& target,
@@ -190,7 +216,8 @@ void VirtualEngine::receiver_not_ready(VirtualQp& qp, const VirtualQp& target,
     refuse(operation, IBV_WC_RNR_RETRY_EXC_ERR);
     return;
   }
-  again(qp, operation, static_cast<Picoseconds>(rnr_wait(target.attr.min_rnr_timer)) * kNanosecond);
+  const auto wait = static_cast<Picoseconds>(rnr_wait(target.attr.min_rnr_timer)) * kNanosecond;
+  again(qp, operation, hop(operation) + wait, kResend);
 }
 
 // The target says no: nothing behind this request is executed.
@@ -441,10 +468,9 @@ bool VirtualEngine::land_rdma(VirtualQp& target, const VirtualSrq* xrc, Operatio
       std::memcpy(at, &value, sizeof value);
       wake(process);
     }
-    const Picoseconds back = travel(target, operation.qp, now_, w.length);
+    const Stream back = travel(operation, target, operation.qp, now_, w.length, true);
     ++operation.events;
-    // Into memory together with the completion, which tells of it.
-    schedule(back + time_of(profile_.pcie_rate, w.length), kReturn, &operation);
+    schedule(back.head, kReturn, &operation);
     return false;
   }
   const std::uint32_t half = w.length / 2;
@@ -477,6 +503,17 @@ void VirtualEngine::place(const Operation& operation, std::uint8_t* target, std:
 
 // The data of a read, at the sender's adapter.
 void VirtualEngine::give_back(Operation& operation) {
+  if (!operation.received) {
+    // Into memory together with the completion, which tells of it.
+    Node& node = node_of(*operation.qp);
+    const Stream in = receive(node, operation, operation.wqe.length);
+    const Picoseconds there = node.memory_writes.pass(in, on_pcie(operation.wqe.length)).tail;
+    if (there > now_) {
+      ++operation.events;
+      schedule(there, kReturn, &operation);
+      return;
+    }
+  }
   std::uint64_t offset = 0;
   gather(operation);
   for (const Span& span : spans_) {

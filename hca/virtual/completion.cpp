@@ -23,8 +23,8 @@ void VirtualEngine::answered(Operation& operation) {
   VirtualQp& qp = *operation.qp;
   leave_responder(operation);
   if (qp.kind == QpKind::dci && qp.unanswered > 0 && --qp.unanswered == 0) {
-    qp.connect_after = now_ + profile_.dc_disconnect;
-    if (qp.waits) schedule(qp.connect_after, kRestart, nullptr, qp.number);
+    qp.answered_at = now_;
+    if (qp.waits) schedule(now_ + profile_.dc_disconnect, kRestart, nullptr, qp.number);
   }
   operation.place = Operation::Place::answered;
   settle(qp);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The sender's adapter: the order of a queue's requests, the send side shared by the node's
-// processes, DC's connections, the link.
+// The sender's adapter: the order of a queue's requests; send side, PCI Express and link, which the
+// node's processes share; DC's connections.
 //
 // A DCI serves one target at a time: before it turns to another it waits for the last answer of the
 // present one and disconnects; the first operation to the new one connects (cost-model.md, DC
@@ -47,25 +47,56 @@ Picoseconds VirtualEngine::context_cost(Node& node, std::uint64_t context, Picos
   return first_miss;
 }
 
-// The data's time on the node's link; when its last byte has left.
-Picoseconds VirtualEngine::serialise(Node& node, Picoseconds from,
-                                     std::uint64_t bytes) const noexcept {
+PacketTimes VirtualEngine::on_wire(std::uint64_t bytes) const noexcept {
   const auto packet = static_cast<std::uint64_t>(profile_.wire_packet);
-  const std::uint64_t packets = bytes == 0 ? 1 : (bytes + packet - 1) / packet;
-  const std::uint64_t all = bytes + packets * static_cast<std::uint64_t>(profile_.wire_overhead);
-  node.link_free = std::max(from, node.link_free) + time_of(profile_.wire_rate, all);
-  return node.link_free;
+  const auto header = static_cast<std::uint64_t>(profile_.wire_overhead);
+  const std::uint64_t packets = bytes <= packet ? 1 : (bytes + packet - 1) / packet;
+  const Picoseconds all = time_of(profile_.wire_rate, bytes + packets * header);
+  if (packets == 1) return {all, all, all};
+  return {time_of(profile_.wire_rate, packet + header),
+          time_of(profile_.wire_rate, bytes - (packets - 1) * packet + header), all};
+}
+
+PacketTimes VirtualEngine::on_pcie(std::uint64_t bytes) const noexcept {
+  const auto packet = static_cast<std::uint64_t>(profile_.wire_packet);
+  const Picoseconds all = time_of(profile_.pcie_rate, bytes);
+  if (bytes <= packet) return {all, all, all};
+  return {time_of(profile_.pcie_rate, packet),
+          time_of(profile_.pcie_rate, (bytes - 1) % packet + 1), all};
 }
 
 bool VirtualEngine::near(const VirtualQp& from, const VirtualQp* to) const noexcept {
   return to != nullptr && processes_[from.process].node == processes_[to->process].node;
 }
 
-// When data that leave at `from`'s adapter have come to `to`'s; nobody (null) is far away.
-Picoseconds VirtualEngine::travel(const VirtualQp& from, const VirtualQp* to, Picoseconds leaves,
-                                  std::uint64_t bytes) noexcept {
-  if (near(from, to)) return leaves + profile_.wire_loopback;
-  return serialise(node_of(from), leaves, bytes) + profile_.wire_hop;
+Stream VirtualEngine::travel(Operation& operation, const VirtualQp& from, const VirtualQp* to,
+                             Picoseconds leaves, std::uint64_t bytes, bool from_memory) {
+  Node& node = node_of(from);
+  Stream stream{leaves, leaves};
+  if (from_memory && bytes > 0) stream = node.memory_reads.pass(stream, on_pcie(bytes));
+  operation.local = near(from, to);
+  operation.received = false;
+  if (operation.local) {
+    stream.shift(profile_.wire_loopback);
+  } else {
+    stream = node.link_out.pass(stream, on_wire(bytes));
+    stream.shift(profile_.wire_hop);
+  }
+  operation.spread = stream.tail - stream.head;
+  return stream;
+}
+
+// A request with its data.
+Stream VirtualEngine::leave(const VirtualQp& qp, Operation& operation, Picoseconds at) {
+  const SendWqe& w = operation.wqe;
+  const bool fetches = w.opcode == IBV_WR_RDMA_READ || is_atomic(w.opcode);
+  return travel(operation, qp, find_qp(operation.target), at, fetches ? 0 : w.length, !w.is_inline);
+}
+
+// The target had no receive for it: it is sent once more.
+void VirtualEngine::send_again(Operation& operation) {
+  ++operation.events;
+  schedule(leave(*operation.qp, operation, now_).head, kArrive, &operation);
 }
 
 // False: the request must wait; start() is called again.
@@ -76,15 +107,22 @@ bool VirtualEngine::depart(VirtualQp& qp, Operation& operation) {
   Picoseconds latency = 0;
   if (qp.kind == QpKind::dci) {
     occupancy = profile_.adapter_send_dc;
+    const bool idle = qp.connected != 0 && qp.unanswered == 0 && profile_.dc_idle > 0 &&
+                      now_ - qp.answered_at >= profile_.dc_idle;
+    if (idle) {  // closed meanwhile
+      release_responder(qp);
+      qp.connected = 0;
+    }
     if (profile_.dc_serial != 0 && qp.connected != operation.target) {
       if (qp.waits) return false;
       if (qp.unanswered > 0) {
         qp.waits = true;
         return false;
       }
-      if (now_ < qp.connect_after) {
+      const Picoseconds disconnected = qp.answered_at + profile_.dc_disconnect;
+      if (qp.connected != 0 && now_ < disconnected) {
         qp.waits = true;
-        schedule(qp.connect_after, kRestart, nullptr, qp.number);
+        schedule(disconnected, kRestart, nullptr, qp.number);
         return false;
       }
       release_responder(qp);
@@ -98,10 +136,9 @@ bool VirtualEngine::depart(VirtualQp& qp, Operation& operation) {
   }
   occupancy += context_cost(node, qp.number, profile_.cache_first_miss, &latency);
   node.send_free = std::max(now_, node.send_free) + occupancy;
-  const bool fetches = operation.wqe.opcode == IBV_WR_RDMA_READ || is_atomic(operation.wqe.opcode);
-  const std::uint64_t bytes = fetches ? 0 : operation.wqe.length;
   const Picoseconds leaves = node.send_free + latency;
-  Picoseconds arrival = travel(qp, find_qp(operation.target), leaves, bytes);
+  Picoseconds arrival = leave(qp, operation, leaves).head;
+  const std::uint64_t bytes = operation.wqe.length;
   if (chance(profile_.fault_delay) && profile_.fault_delay_most > 0) {
     arrival +=
         static_cast<Picoseconds>(random() % static_cast<std::uint64_t>(profile_.fault_delay_most));
@@ -135,7 +172,8 @@ bool VirtualEngine::depart(VirtualQp& qp, Operation& operation) {
     }
   }
   // What follows a delayed or lost packet waits for it.
-  qp.last_arrival = arrival = std::max(arrival, qp.last_arrival);
+  arrival = std::max(arrival, qp.last_arrival);
+  qp.last_arrival = arrival + operation.spread + (operation.spread > 0 ? 1 : 0);
   ++operation.events;
   schedule(arrival, kArrive, &operation);
   return true;
@@ -154,6 +192,8 @@ void VirtualEngine::depart_datagram(VirtualQp& qp, Operation& operation, Picosec
     flying->wqe.length = operation.wqe.length;
     flying->source = qp.number;
     flying->target = operation.target;
+    flying->local = operation.local;
+    flying->spread = operation.spread;
     flying->datagram = true;
     flying->copy.resize(operation.wqe.length);
     gather(operation);

@@ -2,8 +2,10 @@
 // VirtualEngine: verbs under a virtual clock, and the World that drives it.
 //
 // A work request goes through the stages of the cost model, each an event: ready at the adapter ->
-// departs (send side, link) -> arrives (receive side) -> lands (memory written, receive completed)
-// -> answered (sender told) -> completed. Data moves when it lands, from the memory of the sender.
+// departs (send side, memory, link) -> arrives (port, receive side) -> lands (memory written,
+// receive completed) -> answered (sender told) -> completed. Data moves when it lands, from the
+// memory of the sender. Acknowledgements and requests to read take time, but no bandwidth; the
+// switch between the ports has as much of it as all of them.
 // Files: world.cpp (processes, the kernel), objects.cpp (everything but queue pairs),
 // queue_pairs.cpp, xrc.cpp (XRC domains and targets), departure.cpp (sender's adapter, DC
 // connections), arrival.cpp (target's adapter), completion.cpp (answers, completions, errors). One
@@ -106,9 +108,10 @@ class VirtualEngine final : public Engine, public World {
     kCallback,
     kReady,     // at the sender's adapter
     kRestart,   // of a queue pair whose head had to wait
-    kArrive,    // at the target's adapter
+    kResend,    // what found no receive, at the sender's adapter
+    kArrive,    // at the target's adapter: the first packet; then all of it, if there are more
     kLand,      // in the target's memory
-    kReturn,    // the data of a read, at the sender's adapter
+    kReturn,    // the data of a read, at the sender's adapter; then in its memory
     kAnswer,    // at the sender's adapter
     kComplete,  // in the sender's completion queue
     kNotify,    // a process, after an interrupt
@@ -122,6 +125,8 @@ class VirtualEngine final : public Engine, public World {
 
   void schedule(Picoseconds time, Kind kind, void* object, std::uint64_t argument = 0);
   void wake(ProcessIndex process);
+  // Into the hash of what every run of a seed must repeat.
+  void mix(std::uint64_t a, std::uint64_t b) noexcept;
   [[nodiscard]] bool chance(std::int64_t ppm) noexcept;
   void note(Trace::Kind kind, const VirtualQp& qp, std::uint32_t peer, std::uint64_t bytes);
   // The same of an operation, at its sender.
@@ -172,18 +177,24 @@ class VirtualEngine final : public Engine, public World {
   void start(VirtualQp& qp);
   [[nodiscard]] bool depart(VirtualQp& qp, Operation& operation);
   void depart_datagram(VirtualQp& qp, Operation& operation, Picoseconds arrival);
+  void send_again(Operation& operation);
   // `first_miss` is that of the side which asks.
   [[nodiscard]] Picoseconds context_cost(Node& node, std::uint64_t context, Picoseconds first_miss,
                                          Picoseconds* latency);
   [[nodiscard]] bool near(const VirtualQp& from, const VirtualQp* to) const noexcept;
-  [[nodiscard]] Picoseconds travel(const VirtualQp& from, const VirtualQp* to, Picoseconds leaves,
-                                   std::uint64_t bytes) noexcept;
-  [[nodiscard]] Picoseconds serialise(Node& node, Picoseconds from,
-                                      std::uint64_t bytes) const noexcept;
+  // When data that leave `from`'s adapter for `to` (null: nobody) have come to its port.
+  // from_memory: they are read from it, not inline.
+  [[nodiscard]] Stream travel(Operation& operation, const VirtualQp& from, const VirtualQp* to,
+                              Picoseconds leaves, std::uint64_t bytes, bool from_memory);
+  [[nodiscard]] Stream leave(const VirtualQp& qp, Operation& operation, Picoseconds at);
+  [[nodiscard]] PacketTimes on_wire(std::uint64_t bytes) const noexcept;
+  [[nodiscard]] PacketTimes on_pcie(std::uint64_t bytes) const noexcept;
   void release_responder(VirtualQp& qp);
 
   // arrival.cpp
   void arrive(Operation& operation);
+  // What has begun to come at this time, through the port.
+  [[nodiscard]] Stream receive(Node& node, Operation& operation, std::uint64_t bytes) noexcept;
   void land(Operation& operation);
   // xrc: the SRQ that an XRC request names, else null.
   [[nodiscard]] bool land_rdma(VirtualQp& target, const VirtualSrq* xrc, Operation& operation);
@@ -198,7 +209,7 @@ class VirtualEngine final : public Engine, public World {
   void return_receive(Operation& operation);
   void gather(const Operation& operation);
   void copy_to_receive(Operation& operation, CompletionEntry& entry);
-  void again(VirtualQp& qp, Operation& operation, Picoseconds wait);
+  void again(VirtualQp& qp, Operation& operation, Picoseconds wait, Kind as);
   void receiver_not_ready(VirtualQp& qp, const VirtualQp& target, Operation& operation);
   void refuse(Operation& operation, ibv_wc_status status);
   void no_answer(Operation& operation);

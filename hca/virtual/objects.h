@@ -13,6 +13,7 @@
 #include "hca/device/fifo.h"
 #include "hca/device/objects.h"
 #include "hca/virtual/context_cache.h"
+#include "hca/virtual/server.h"
 #include "hca/virtual/world.h"
 
 namespace turnout::hca {
@@ -31,7 +32,9 @@ struct XrcDomain {
 };
 
 struct Node {
-  Picoseconds send_free = 0, link_free = 0, receive_free = 0;  // servers, first come first served
+  Picoseconds send_free = 0, receive_free = 0;  // the adapter's two sides, operation by operation
+  Server link_out, link_in;                     // the port
+  Server memory_reads, memory_writes;           // PCI Express: data to the adapter, data from it
   ContextCache contexts;
   std::vector<Picoseconds> fetches;  // when each fetcher of contexts is free
   // Responder contexts of DC in use: initiator's queue pair -> operations of it not yet answered.
@@ -105,6 +108,7 @@ struct Operation {
   VirtualQp* qp = nullptr;  // null: nobody waits for it any more
   Place place = Place::queued;
   Picoseconds ready = 0;       // at the adapter
+  Picoseconds spread = 0;      // of the data on their way: from the first packet to the last
   Picoseconds answer_at = 0;   // its answer is at the sender's adapter
   std::uint32_t source = 0;    // number of the sender's queue pair
   std::uint32_t target = 0;    // and of the receiver's
@@ -114,6 +118,8 @@ struct Operation {
   bool signalled = false;
   bool lost = false;          // every time that it was sent
   bool datagram = false;      // on its way by itself: the sender has completed
+  bool local = false;         // its target is on the same node
+  bool received = false;      // all its data have come through the port
   bool at_responder = false;  // DC: counted in Node::responders
   bool xrc = false;           // its receive and its memory are those of the SRQ that it names
   VirtualReceive receive;     // taken at the target
@@ -143,9 +149,9 @@ struct VirtualQp : Qp {
   Fifo<Operation*> refused;
   std::uint32_t rnr_left = 0;
   // DCI
-  std::uint32_t connected = 0;    // target's number, 0: none
-  std::uint32_t unanswered = 0;   // operations to it
-  Picoseconds connect_after = 0;  // the former target's last answer and the disconnect behind it
+  std::uint32_t connected = 0;   // target's number, 0: none
+  std::uint32_t unanswered = 0;  // operations to it
+  Picoseconds answered_at = 0;   // the last operation
   Picoseconds nack_wait = 0;
   bool waits = false;  // the head waits for the present target's last answer
 

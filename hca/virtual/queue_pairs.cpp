@@ -219,9 +219,7 @@ int VirtualEngine::send(Qp& base, SendWqe& wqe) {
     return 0;
   }
   Picoseconds ready = process_time() + profile_.pcie_doorbell;
-  if (!w.is_inline && !fetches && length > 0) {
-    ready += profile_.pcie_read + time_of(profile_.pcie_rate, length);
-  }
+  if (!w.is_inline && !fetches && length > 0) ready += profile_.pcie_read;
   // The adapter takes the requests of a queue in their order.
   qp.last_ready = operation->ready = std::max(ready, qp.last_ready);
   note(Trace::Kind::post, qp, *operation, length);

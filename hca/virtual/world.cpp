@@ -86,10 +86,7 @@ bool VirtualEngine::run_one() {
   const Event event = events_.pop();
   now_ = event.time;
   ++statistics_.events;
-  // Over what every run of a seed must repeat.
-  std::uint64_t hash = statistics_.hash ^ static_cast<std::uint64_t>(event.time);
-  hash = (hash ^ (hash >> 32)) * 0x9e3779b97f4a7c15ULL + event.kind;
-  statistics_.hash = hash ^ (hash >> 29);
+  mix(static_cast<std::uint64_t>(event.time), event.kind);
   switch (static_cast<Kind>(event.kind)) {
     case kCallback:
       event.callback(event.object, event.argument);
@@ -107,6 +104,7 @@ bool VirtualEngine::run_one() {
       break;
   }
   auto& operation = *static_cast<Operation*>(event.object);
+  mix(std::uint64_t{operation.source} << 32 | operation.target, operation.wqe.length);
   --operation.events;
   if (operation.qp == nullptr && !operation.datagram) {  // its queue pair has let go of it
     if (operation.events == 0) {
@@ -118,6 +116,9 @@ bool VirtualEngine::run_one() {
   switch (static_cast<Kind>(event.kind)) {
     case kReady:
       start(*operation.qp);
+      break;
+    case kResend:
+      send_again(operation);
       break;
     case kArrive:
       arrive(operation);
@@ -138,6 +139,12 @@ bool VirtualEngine::run_one() {
       break;
   }
   return true;
+}
+
+void VirtualEngine::mix(std::uint64_t a, std::uint64_t b) noexcept {
+  std::uint64_t hash = statistics_.hash ^ a;
+  hash = (hash ^ (hash >> 32)) * 0x9e3779b97f4a7c15ULL + b;
+  statistics_.hash = hash ^ (hash >> 29);
 }
 
 void VirtualEngine::wake(ProcessIndex process) {
@@ -197,6 +204,8 @@ Operation* VirtualEngine::new_operation() {
   operation->answer_at = 0;
   operation->events = operation->attempts = 0;
   operation->signalled = operation->datagram = operation->lost = false;
+  operation->local = operation->received = false;
+  operation->spread = 0;
   operation->at_responder = operation->xrc = operation->took_receive = false;
   operation->tail_first = operation->tail_placed = false;
   operation->copy.clear();

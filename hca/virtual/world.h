@@ -30,7 +30,9 @@ struct WorldOptions {
 
 struct WorldStatistics {
   std::uint64_t events = 0;
-  std::uint64_t hash = 0;  // over time and kind of every event: equal runs have equal ones
+  // Over time and kind of every event, and the queue pairs and bytes of its operation: equal runs
+  // have equal ones.
+  std::uint64_t hash = 0;
   std::uint64_t operations = 0, bytes = 0;
   std::uint64_t dc_connects = 0, dc_nacks = 0;
   std::uint64_t first_misses = 0, second_misses = 0;

@@ -50,6 +50,23 @@ TEST(DcEffects, ASwitchWaitsForTheLastAnswerAndTheDisconnect) {
   EXPECT_EQ(reads(c, {a}), 300'001 + 200'000);
 }
 
+TEST(DcEffects, AnIdleConnectionCloses) {
+  constexpr Picoseconds kConnect = 1'000'001, kIdle = 10 * kMicrosecond;
+  hca::Profile profile;
+  profile.dc_serial = 1;
+  profile.dc_connect = kConnect;
+  profile.dc_disconnect = kMicrosecond;
+  profile.dc_idle = kIdle;
+  Cluster c = client_and_targets(profile, 1, 1, 1);
+  const Node* a = c.nodes[1].get();
+  EXPECT_EQ(reads(c, {a, a}), kConnect);
+  c.world->charge(kIdle - 1);
+  EXPECT_EQ(reads(c, {a}), 0);
+  c.world->charge(kIdle);
+  EXPECT_EQ(reads(c, {a}), kConnect);  // it has nobody to disconnect from
+  EXPECT_EQ(c.world->statistics().dc_connects, 2u);
+}
+
 // An adapter with contexts for so many initiators, each of which has a read under way.
 struct Contention {
   std::vector<Picoseconds> done;

@@ -185,8 +185,9 @@ TEST(Effects, ProcessesOfOneNodeShareItsReceiveSide) {
 TEST(Effects, ProcessesOfOneNodeShareItsLink) {
   hca::Profile profile;
   profile.wire_rate = 1024 * 1000;  // 1 ns a byte
-  EXPECT_EQ(two_at_once(profile, false, true), 8'000);
+  EXPECT_EQ(two_at_once(profile, false, false), 8'000);
   EXPECT_EQ(two_at_once(profile, true, false), 2 * 8'000);
+  EXPECT_EQ(two_at_once(profile, false, true), 2 * 8'000);
 }
 
 TEST(Effects, TwoQueuePairsOfAProcessShareItsAdapter) {
