@@ -126,9 +126,10 @@ Status Settings::validate() const {
              fmt::format("it needs DC, which {}=ud rules out", variable("default_transport")));
   rules.that(policy != "static:ud-sendrecv" || default_transport != "dc", "policy", policy,
              fmt::format("it needs UD, which {}=dc rules out", variable("default_transport")));
-  rules.one_of("break_rule", break_rule,
-               std::array<std::string_view, 6>{"", "free-before-drain", "over-budget",
-                                               "lend-freely", "stale-registrations", "drop-lost"});
+  rules.one_of(
+      "break_rule", break_rule,
+      std::array<std::string_view, 7>{"", "free-before-drain", "over-budget", "lend-freely",
+                                      "lend-least", "stale-registrations", "drop-lost"});
   rules.one_of("rendezvous", rendezvous, kRendezvousNames);
   rules.one_of("rtr_sentinel", rtr_sentinel, kRtrSentinelNames);
 

@@ -20,7 +20,7 @@ inline constexpr std::size_t kMaxEstablishmentQps = 2;
 
 struct Address {
   static constexpr std::uint16_t kMagic = 0x5455;  // "UT"
-  static constexpr std::uint8_t kVersion = 11;     // of address, wire and ring layouts together
+  static constexpr std::uint8_t kVersion = 12;     // of address, wire and ring layouts together
   static constexpr std::uint32_t kSizeUnit = 64;   // of data receives and ring entries, bytes
   static constexpr std::uint32_t kLeastReceive = 512, kMostReceive = 64 * 1024;  // bytes
   static constexpr std::uint16_t kDatagrams = 1u << 15;

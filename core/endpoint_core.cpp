@@ -156,6 +156,7 @@ Status EndpointCore::start() {
   start_registrations();
   frees_before_drain_ = settings_.break_rule == "free-before-drain";
   lends_freely_ = settings_.break_rule == "lend-freely";
+  if (settings_.break_rule == "lend-least") lend_limit_ = 0;
   started_ = true;
   if (!device_->is_simulated()) {
     live_report_.open(address_.id, settings_.report_job);

@@ -393,8 +393,8 @@ class EndpointCore final : public Endpoint {
   // Receives that exist or can be added; and the limit of granted credits.
   [[nodiscard]] std::uint32_t safe_to_lend() const noexcept;
   [[nodiscard]] std::uint32_t lendable() const noexcept;
-  void raise_lend_limit() noexcept;
-  void lower_lend_limit() noexcept;
+  void count_calm() noexcept;
+  void count_crowded() noexcept;
   void take_back_credit(Peer& peer);
   void count_again(Lending& lending) noexcept;
   void lend(Peer& peer);
@@ -403,12 +403,8 @@ class EndpointCore final : public Endpoint {
   void want_for(Peer& peer);
   void know_lending(Lending& lending) noexcept;
   void count_uncredited(Lending& lending) noexcept;
-  void serve_wanting();
+  void serve_wanting(bool few = false);
   void sweep_credits(Nanoseconds now);
-  void on_recall(Peer& peer);
-  void on_yield(Peer& peer, std::uint32_t credits);
-  void ask_for_credit(Peer& peer);
-  void on_want(Peer& peer);
   void forget_credits(Peer& peer);
 
   // endpoint_report.cpp
@@ -882,14 +878,14 @@ class EndpointCore final : public Endpoint {
 
   // Credits of that queue, of all peers that were heard.
   std::uint32_t lent_ = 0;
-  std::uint32_t lend_limit_ = 0;  // beyond what is safe
-  std::uint32_t calm_ = 0;        // messages since the limit was changed
-  bool lent_too_much_ = false;    // once
-  std::deque<Peer*> wanting_;     // peers that have nothing left, in the order they will be served
+  std::uint32_t lend_limit_ = UINT32_MAX;  // at least what is safe
+  std::uint32_t calm_ = 0;                 // messages since the low watermark was armed
+  std::uint32_t crowded_ = 0;              // messages since that time the queue was not low
+  std::deque<Peer*> wanting_;  // peers that have nothing left, in the order they will be served
   std::size_t sweep_at_ = 0;
-  unsigned sweep_backoff_ = 0;
+  std::uint32_t sweep_ = 0;  // the number of the last one
   Nanoseconds next_sweep_ = INT64_MAX;
-  std::uint64_t credit_waits_ = 0, credit_recalls_ = 0;
+  std::uint64_t credit_waits_ = 0;
 
   OperationLimits operation_limits_{};
   Slab<SendOperation> sends_;

@@ -213,7 +213,6 @@ void optional_parts_from_json(const Reader& reader, EndpointReport* report, Stat
     r.get("growths", &report->shared_receives.growths);
     r.get("shrinks", &report->shared_receives.shrinks);
     r.get("credit_waits", &report->shared_receives.credit_waits);
-    r.get("credit_recalls", &report->shared_receives.credit_recalls);
     r.get("rnr_naks", &report->shared_receives.rnr_naks);
   }
   if (const Json* const receives = reader.optional("own_receives")) {
@@ -323,7 +322,6 @@ std::string to_json(const EndpointReport& report) {
                  {"growths", report.shared_receives.growths},
                  {"shrinks", report.shared_receives.shrinks},
                  {"credit_waits", report.shared_receives.credit_waits},
-                 {"credit_recalls", report.shared_receives.credit_recalls},
                  {"rnr_naks", report.shared_receives.rnr_naks}}},
                {"own_receives",
                 {{"buffers_peak", report.own_receives.buffers_peak},

@@ -95,8 +95,7 @@ struct RegistrationReport {
 struct SharedReceivesReport {
   std::uint64_t limit_events = 0;  // fewer receives than the low watermark were left
   std::uint64_t growths = 0, shrinks = 0;
-  // Peers that were left without a credit while all were lent, and that were asked to hand back.
-  std::uint64_t credit_waits = 0, credit_recalls = 0;
+  std::uint64_t credit_waits = 0;  // peers that were left without a credit while all were lent
   // Messages that found no receive and were sent again by their sender's adapter; filled in by the
   // simulator: real adapters count them for a port, not for a process.
   std::uint64_t rnr_naks = 0;

@@ -74,10 +74,10 @@ void receives_line(std::string* out, const SharedReceivesReport& receives) {
       "  ",
       fmt::format(
           "shared receive queue: {} low-watermark events, grown {} times, shrunk {} times; {} "
-          "peers ran out of credits, {} credits reclaimed; {} RNR retries",
+          "peers ran out of credits; {} RNR retries",
           value::human_count(receives.limit_events), value::human_count(receives.growths),
           value::human_count(receives.shrinks), value::human_count(receives.credit_waits),
-          value::human_count(receives.credit_recalls), value::human_count(receives.rnr_naks)));
+          value::human_count(receives.rnr_naks)));
   *out += '\n';
 }
 

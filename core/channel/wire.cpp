@@ -139,9 +139,6 @@ Status parse_control(const std::byte* bytes, std::size_t length, ControlMessage*
     case Control::pull:
     case Control::written:
     case Control::revoke:
-    case Control::want:
-    case Control::recall:
-    case Control::yield:
     case Control::broken:
     case Control::again:
     case Control::resumed:

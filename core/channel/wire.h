@@ -162,9 +162,6 @@ enum class Control : std::uint8_t {
   offer = 20,  // put, putnr: RTR, a receive stands for a large message; a Detail follows
   written = 21,  // rput: what cts asked for lies there; operation is the receiver's transfer
   revoke = 22,   // the offer `operation` shall not be used; `revoked` answers
-  want = 23,     // asks for a credit: the sender handed back all it had
-  recall = 24,   // credits that are not used shall be handed back
-  yield = 25,    // answers `recall`: so many `credits`, perhaps none
   leave = 26,    // the connection of the sender's end `qp_number` gives its place
   // The pair's connection failed (connection/recovery.cpp):
   broken = 27,   // nothing goes over the sender's end any more; all messages up to last_sequence

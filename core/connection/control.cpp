@@ -268,7 +268,6 @@ void EndpointCore::handle_control(Peer& peer, const wire::ControlMessage& messag
         break;
       }
       peer.credits = std::min(peer.credits + message.credits, wire::kMostCredits);
-      if (message.credits > 0) peer.must_ask = false;
       if (over_ring(peer.send_kind) && message.request == peer.ring_sender.request) {
         peer.ring_sender.credits =
             std::min(peer.ring_sender.credits + message.ring_credits, peer.ring_sender.entries);
@@ -340,15 +339,6 @@ void EndpointCore::handle_control(Peer& peer, const wire::ControlMessage& messag
       break;
     case wire::Control::revoke:
       on_revoke(peer, message.operation);
-      break;
-    case wire::Control::want:
-      on_want(peer);
-      break;
-    case wire::Control::recall:
-      on_recall(peer);
-      break;
-    case wire::Control::yield:
-      on_yield(peer, message.credits);
       break;
     case wire::Control::reject:
       on_rejection(peer, message);

@@ -81,10 +81,9 @@ struct Lending {
   std::uint32_t target = 0;
   std::uint32_t kept = 0;   // of `lent`: messages nobody waits for, in their buffers
   std::uint32_t aside = 0;  // of `lent`, not counted in the sum: it was silent
+  std::uint32_t sweep = 0;  // number of the last sweep before its last message
   bool known = false;       // a message of it came: it is part of the sum
-  bool lately = false;      // since the last sweep
   bool wanting = false;     // it is in the row of those that have nothing left
-  bool recalled = false;    // asked to hand back, not answered yet
 };
 
 // Receives of the pair's queue pair that only this peer's messages take (memory/own_receives.cpp).
@@ -135,7 +134,6 @@ struct Peer {
   SendState send_state = SendState::steady;
   std::uint32_t send_sequence = 0;  // of the next message
   std::uint32_t credits = 0;        // messages on the start service we may still send
-  bool must_ask = false;            // we handed back all of them
   std::uint32_t eager_size = 0;     // bytes of a message its data receives take, at most ours
   RingSender ring_sender;
   RingSender offered_ring;  // while send_state is not steady

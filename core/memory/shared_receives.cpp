@@ -122,7 +122,7 @@ void EndpointCore::more_receives(Nanoseconds now) {
       TURNOUT_LOG(channel, debug, "shared receive queue not enlarged: {}", status.text());
       shared_.arm_at = now + (lent_ > safe_to_lend() ? kArmWhileTooMuchIsLent : kArmAfterRefusal);
       shared_.may_grow = false;
-      lower_lend_limit();
+      count_crowded();
       return;
     }
     charge(Work::register_memory, std::uint64_t{more} * receive_pool_.size());

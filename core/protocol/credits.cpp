@@ -2,20 +2,19 @@
 // Credits of the shared data receive queue: which peer may send how many messages that take its
 // buffers (SC'06, section 6: flow control that knows the queue is shared).
 //
-// What is lent to all peers together has a limit, at least as many as the queue has or may be given
-// (safe_to_lend()), so that none can be missing. Most programs' peers do not all use what they have
-// at once: the limit goes up with every queue's worth of messages that did not leave it low, and
-// down to what is safe when it was low and could not grow; from then on it goes up 256 times more
-// slowly. A peer begins with few credits and gets twice as many each time it used its last one, up
-// to TURNOUT_CREDITS. When all are lent, a buffer that comes free is not lent to the peer it came
-// from but to the first of those that have nothing left, who wait in a row: an incast slows down
-// before it finds no receive. Nobody has to ask: a peer whose last message was taken out of its
-// buffer is in the row.
+// What is lent to all peers together has no limit until the queue has been low, and could not grow,
+// for many times as many messages as it has receives. Most programs' peers do not all use what they
+// have at once, and a burst is over sooner if its senders' adapters try again than if each of them
+// waits for a credit message. Then the limit is what the queue has or may be given
+// (safe_to_lend()), so that none can be missing, and goes up slowly while that leaves it not low. A
+// peer begins with few credits and gets twice as many each time it used its last one, up to
+// TURNOUT_CREDITS. At the limit those that have nothing left wait in a row. Whoever is first gets
+// as many as it would get without a limit, once that many came back: fewer at a time would need a
+// message for each. Nobody has to ask: a peer whose last message was taken out of its buffer is in
+// the row.
 //
-// Peers that were silent for a while are asked to hand back what they have (recall, yield). What
-// they were lent counts no more from then on, so nobody waits for a process that computes; it
-// counts again when a message of theirs comes. Only a peer that handed back all knows that it must
-// ask for a credit (want).
+// While somebody waits, credits of peers that are silent do not count, so nobody waits for a
+// process that computes. They count again when a message of theirs comes.
 //
 // Strangers come with their first credits: those of their first messages cannot be bounded. What
 // finds no receive is sent again by its sender's adapter, or by the sender over UD.
@@ -23,19 +22,24 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "core/endpoint_core.h"
 
 namespace turnout {
 namespace {
-// While somebody waits: how often peers are looked at that hold credits and say nothing, and how
-// many of them. Twice as seldom each time it was no use, up to 128 times.
-constexpr Nanoseconds kSweepEvery = 100'000;
-constexpr std::size_t kSweep = 64;
-constexpr unsigned kMostBackoff = 7;
+// While somebody waits, so many peers are looked at so often. Silent is who has said nothing for
+// two of these times: a message of a peer that was just lent more is here in some microseconds.
+constexpr Nanoseconds kSweepEvery = 20'000;
+constexpr std::size_t kSweep = 128;
+constexpr std::uint32_t kSilent = 2;
 constexpr std::uint32_t kMostLent = 1u << 24;
-// Once too much was lent: steps that much smaller, after that many times as many messages.
+// In times the receives there are: messages, with the queue low, after which lending has a limit.
+constexpr std::uint32_t kCrowded = 16;
+// The limit goes up by that part of what is safe, after so many times as many messages.
 constexpr std::uint32_t kCareful = 16;
+// One peer gets at most this part of the limit at a time.
+constexpr std::uint32_t kBatches = 4;
 }  // namespace
 
 std::uint32_t EndpointCore::first_credits() const noexcept {
@@ -52,23 +56,30 @@ std::uint32_t EndpointCore::safe_to_lend() const noexcept {
 }
 
 std::uint32_t EndpointCore::lendable() const noexcept {
-  if (lends_freely_) return UINT32_MAX;
-  return std::max(safe_to_lend(), lend_limit_);
+  return lends_freely_ ? UINT32_MAX : std::max(safe_to_lend(), lend_limit_);
 }
 
-// Many messages came, and enough receives were left all the time.
-void EndpointCore::raise_lend_limit() noexcept {
-  calm_ = 0;
+// Messages came; while the low watermark is armed, none of them left the queue low.
+void EndpointCore::count_calm() noexcept {
+  const std::uint32_t receives = receive_pool_.count();
+  if (!shared_.armed) {
+    ++crowded_;
+    return;
+  }
+  if (++calm_ < (lend_limit_ == UINT32_MAX ? receives : receives * kCareful)) [[likely]]
+    return;
+  calm_ = crowded_ = 0;
+  if (lend_limit_ == UINT32_MAX) return;
   const std::uint32_t safe = safe_to_lend();
-  const std::uint32_t step = lent_too_much_ ? std::max(safe / kCareful, 1u) : safe;
-  lend_limit_ = std::min(std::max(lend_limit_, safe) + step, kMostLent);
+  lend_limit_ = std::min(std::max(lend_limit_, safe) + std::max(safe / kCareful, 1u), kMostLent);
 }
 
 // Too few receives were left, and there can be no more.
-void EndpointCore::lower_lend_limit() noexcept {
-  lend_limit_ = 0;
-  lent_too_much_ = true;
-  calm_ = 0;
+void EndpointCore::count_crowded() noexcept {
+  crowded_ += std::exchange(calm_, 0);
+  // Over UD who finds no receive waits for a timeout.
+  const std::uint32_t most = over_datagrams() ? 0 : receive_pool_.count() * kCrowded;
+  if (lend_limit_ != UINT32_MAX || crowded_ >= most) lend_limit_ = 0;
 }
 
 // One of its messages has left its buffer.
@@ -76,15 +87,14 @@ void EndpointCore::take_back_credit(Peer& peer) {
   if (peer.lost) return;  // forget_credits() has counted it
   Lending& lending = peer.lending;
   know_lending(lending);
-  lending.lately = true;
+  lending.sweep = sweep_;
   if (lending.aside > 0) [[unlikely]]
     count_again(lending);
   if (lending.lent > 0) {  // else it sent more than it may
     --lending.lent;
     --lent_;
   }
-  if (++calm_ >= receive_pool_.count() * (lent_too_much_ ? kCareful : 1u)) [[unlikely]]
-    raise_lend_limit();
+  count_calm();
   lend(peer);
   if (!wanting_.empty()) [[unlikely]]
     serve_wanting();
@@ -131,7 +141,7 @@ void EndpointCore::lend(Peer& peer) {
 
 // It has used its last credit: it has more to say than it may.
 void EndpointCore::raise_target(Lending& lending) noexcept {
-  if (!lending.known || !wanting_.empty()) return;
+  if (!lending.known) return;
   lending.target = std::min(2 * lending.target, most_credits());
 }
 
@@ -146,22 +156,21 @@ void EndpointCore::want_for(Peer& peer) {
   peer.lending.wanting = true;
   wanting_.push_back(&peer);
   ++credit_waits_;
-  if (next_sweep_ == INT64_MAX) {
-    sweep_backoff_ = 0;
-    next_sweep_ = clock_.now() + kSweepEvery;
-  }
+  if (next_sweep_ == INT64_MAX) next_sweep_ = clock_.now() + kSweepEvery;
 }
 
-void EndpointCore::serve_wanting() {
+// few: perhaps no more come back.
+void EndpointCore::serve_wanting(bool few) {
   const std::uint32_t most = lendable();
   while (!wanting_.empty() && lent_ < most) {
     Peer& peer = *wanting_.front();
-    const std::uint32_t share = (most - lent_) / static_cast<std::uint32_t>(wanting_.size());
-    wanting_.pop_front();
     Lending& lending = peer.lending;
+    const std::uint32_t batch = std::min(lending.target, std::max(most / kBatches, 1u));
+    if (most - lent_ < batch && !few) return;
+    wanting_.pop_front();
     lending.wanting = false;
     if (peer.lost || !is_dry(peer)) continue;
-    const std::uint32_t given = std::clamp(share, 1u, first_credits());
+    const std::uint32_t given = std::min(batch, most - lent_);
     lending.lent += given;
     lent_ += given;
     peer.owed += given;
@@ -170,95 +179,21 @@ void EndpointCore::serve_wanting() {
   if (wanting_.empty()) next_sweep_ = INT64_MAX;
 }
 
-// Looks for peers that hold credits and do not use them.
+// What peers that say nothing hold is lent to others.
 void EndpointCore::sweep_credits(Nanoseconds now) {
-  bool gained = false;
+  ++sweep_;
   for (std::size_t n = std::min(kSweep, peers_.size()); n > 0; --n) {
     sweep_at_ = sweep_at_ + 1 < peers_.size() ? sweep_at_ + 1 : 0;
     Peer& peer = *peers_[sweep_at_];
     Lending& lending = peer.lending;
-    if (peer.lost || lending.recalled || is_dry(peer)) continue;
-    if (lending.lately) {
-      lending.lately = false;
-      gained = true;  // perhaps next time
-      continue;
-    }
-    lending.recalled = true;
+    if (peer.lost || is_dry(peer) || sweep_ - lending.sweep < kSilent) continue;
+    count_again(lending);
     lending.target = first_credits();
     lending.aside = lending.lent - peer.owed - lending.kept;
     lent_ -= lending.aside;
-    ++credit_recalls_;
-    gained = true;
-    if (peer.said_bye) continue;  // it sends no more, and answers nothing
-    wire::ControlMessage message;
-    message.type = wire::Control::recall;
-    send_control(peer, Purpose::credit, message);
   }
-  serve_wanting();
-  if (wanting_.empty()) return;
-  sweep_backoff_ = gained ? 0 : std::min(sweep_backoff_ + 1, kMostBackoff);
-  next_sweep_ = now + (kSweepEvery << sweep_backoff_);
-}
-
-// At the source. What waits to be sent needs its credits.
-void EndpointCore::on_recall(Peer& peer) {
-  wire::ControlMessage answer;
-  answer.type = wire::Control::yield;
-  if (peer.backlog.empty() && peer.credits > 0) {
-    answer.credits = static_cast<std::uint16_t>(peer.credits);
-    peer.credits = 0;
-    peer.must_ask = true;
-  }
-  send_control(peer, Purpose::credit, answer);
-}
-
-void EndpointCore::on_yield(Peer& peer, std::uint32_t credits) {
-  Lending& lending = peer.lending;
-  if (!lending.recalled || credits > lending.lent) {
-    lose_peer(peer, Status{Code::invalid,
-                           fmt::format("{}: returns {} credits of {}{}", peer.address.to_string(),
-                                       credits, lending.lent,
-                                       lending.recalled ? "" : "; they were not reclaimed")});
-    return;
-  }
-  lending.recalled = false;
-  count_again(lending);
-  lending.lent -= credits;
-  lent_ -= credits;
-  if (is_dry(peer)) {
-    // Whether it will ask is known only if nothing came since: credits it was told of after its
-    // answer, and has used, made it forget that it must.
-    const bool asks = credits > 0 && !lending.lately;
-    if (peer.owed > 0 && !asks) {
-      send_credits(peer);
-    } else if (peer.owed > 0) {  // nobody's otherwise: it was not told of them
-      const std::uint32_t untold = std::min(peer.owed, lending.lent);
-      lending.lent -= untold;
-      lent_ -= untold;
-      peer.owed -= untold;
-    } else if (!asks) {
-      want_for(peer);
-    }
-  }
-  if (!wanting_.empty()) serve_wanting();
-}
-
-// At the source: it has nothing, and nothing will come unasked.
-void EndpointCore::ask_for_credit(Peer& peer) {
-  peer.must_ask = false;
-  wire::ControlMessage message;
-  message.type = wire::Control::want;
-  send_control(peer, Purpose::credit, message);
-}
-
-void EndpointCore::on_want(Peer& peer) {
-  if (!is_dry(peer)) return;  // a message of its is on its way, and brings it what is left
-  if (peer.owed > 0) {
-    send_credits(peer);
-    return;
-  }
-  want_for(peer);
-  serve_wanting();
+  serve_wanting(true);
+  if (!wanting_.empty()) next_sweep_ = now + kSweepEvery;
 }
 
 void EndpointCore::forget_credits(Peer& peer) {

@@ -201,7 +201,6 @@ bool EndpointCore::poll_ring(Peer& peer) {
 void EndpointCore::credits_given(Peer& peer, const wire::Header& header) {
   if (header.credits > 0) {
     peer.credits = std::min(peer.credits + header.credits, wire::kMostCredits);
-    peer.must_ask = false;
   }
   if ((header.flags & wire::kOwnCredits) != 0) [[unlikely]] {
     if (header.ring == static_cast<std::uint8_t>(peer.own_sender.request)) {

@@ -200,8 +200,6 @@ bool EndpointCore::post_over_base(Peer& peer, const StreamMessage& message) {
   if (own) [[unlikely]] {
     if (peer.own_sender.credits <= wire::kOwnReserve) return false;
   } else if (peer.credits == 0) {
-    if (peer.must_ask) [[unlikely]]
-      ask_for_credit(peer);
     return false;
   }
   if (rc ? peer.rc->full() : base.full()) return false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Credits that know that the receive queue is shared: who waits, who hands back, nobody for ever.
+// Credits that know that the receive queue is shared: who waits, and nobody for ever.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -17,7 +17,8 @@ Overrides few(Overrides more = {}) {
                    {"receive_first", "32"},
                    {"receive_buffers", "32"},
                    {"credits", "16"},
-                   {"credits_first", "4"}};
+                   {"credits_first", "4"},
+                   {"break_rule", "lend-least"}};  // as when the queue was low for long
   if (std::getenv("TURNOUT_DEFAULT_TRANSPORT") != nullptr) all[0].second = "static:ud-sendrecv";
   all.insert(all.end(), more.begin(), more.end());
   return all;
@@ -58,14 +59,13 @@ TEST_F(Credits, ASourceThatSendsMuchGetsMoreAndThenNeedsFewMessagesForThem) {
   ASSERT_TRUE(world.until([&] { return world.queue(0).size() == 600; }));
   const EndpointReport report = world[0].report();
   EXPECT_EQ(report.shared_receives.credit_waits, 0u);
-  EXPECT_EQ(report.shared_receives.credit_recalls, 0u);
   // Eight at a time once it has 16.
   EXPECT_LT(report.credit_messages, 600u / 8 + 10);
   EXPECT_GE(report.credit_messages, 600u / 16);
 }
 
 // Sources hold all credits and compute: another one does not wait for them.
-TEST_F(Credits, SilentSourcesHandBackWhatOthersNeed) {
+TEST_F(Credits, NobodyWaitsForSilentSources) {
   TestWorld world(14, few());
   for (std::size_t source = 1; source <= 12; ++source) {
     start(world, source, 2);
@@ -78,8 +78,7 @@ TEST_F(Credits, SilentSourcesHandBackWhatOthersNeed) {
   clear(world.queue(0));
   const EndpointReport report = world[0].report();
   EXPECT_GT(report.shared_receives.credit_waits, 0u);
-  EXPECT_GT(report.shared_receives.credit_recalls, 0u);
-  // Those that were asked go on, in the order of their messages and without an end.
+  // The silent go on, in the order of their messages and without an end.
   for (std::size_t source = 1; source <= 12; ++source) {
     start(world, source, 50);
     ASSERT_TRUE(world.until([&] { return world.queue(0).size() == 50; })) << source;

@@ -3,13 +3,15 @@
 // the sources down before they find no receive.
 #include <gtest/gtest.h>
 
+#include "sim/profile_file.h"
 #include "sim/simulation.h"
+#include "sim/study.h"
 
 namespace turnout::sim {
 namespace {
 
 constexpr std::uint32_t kSources = 40;
-constexpr int kMessages = 150;
+constexpr int kMessages = 600;
 
 Task incast(Rank rank) {
   for (int i = 0; i < kMessages; ++i) {
