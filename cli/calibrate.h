@@ -16,7 +16,7 @@ namespace turnout::cli {
 struct CalibrateOptions {
   std::string device, profile, default_transport, output;
   std::uint32_t rounds = 9;
-  std::uint32_t most_queue_pairs = 2048;
+  std::uint32_t most_queue_pairs = 16384;
   std::uint64_t seed = 1;
 };
 

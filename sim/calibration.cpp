@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "sim/calibration_programs.h"
+#include "sim/verbs_bench.h"
 
 namespace turnout::sim {
 
@@ -21,9 +23,10 @@ using selection::Rounds;
 
 constexpr std::uint32_t kExtraRings = 48;
 constexpr std::uint32_t kColdRounds = 3;
-constexpr std::uint32_t kColdTrips = 4000;    // most of them after a queue pair was made
-constexpr std::uint32_t kSenders = 16;        // of a node, to fill its adapter
-constexpr std::uint32_t kFewestTargets = 64;  // so that no receiver is the bottleneck
+constexpr std::uint32_t kColdTrips = 4000;  // most of them after a queue pair was made
+constexpr std::uint32_t kSenders = 16;      // of a node, to fill its adapter
+constexpr double kFinest = 128;             // a knee is found to this part of its queue pairs
+constexpr double kNoticed = 0.02;           // of the loss: above what rounds differ by
 
 // Room for every channel that a benchmark wants.
 const NamedValues kRoom = {{"memory_budget", "16GiB"}, {"max_active_rc", "4096"},
@@ -227,24 +230,67 @@ class Calibration {
     return s;
   }
 
+  // At the verbs level: the order of messages that a ring's credits make must not decide which
+  // contexts are in the cache.
   Status contexts() {
-    for (const std::uint32_t each :
-         {1U, 2U, 3U, 4U, 6U, 8U, 12U, 16U, 24U, 32U, 48U, 64U, 96U, 128U}) {
-      const std::uint32_t queue_pairs = kSenders * each;
-      if (queue_pairs > options_.most_queue_pairs) break;
-      Streams p;
-      p.senders = kSenders;
-      p.each = each;
-      p.targets = std::max(kFewestTargets, each);
-      p.per_target = std::max(192 / each, 4U);
-      p.rounds = 3;
-      selection::RatePoint point{static_cast<double>(queue_pairs), {}};
-      Status s = run(fmt::format("{} RC queue pairs of one adapter", queue_pairs), p.ranks(),
-                     kSenders, "static:rc-rdma", ChannelKind::rc_rdma,
-                     {{"ring_entry_size", "512B"}}, calibration::streams(p, &point.second));
-      if (!s.ok()) return s;
-      measured_.contexts.push_back(std::move(point));
+    std::vector<selection::RatePoint>& points = measured_.contexts;
+    for (std::uint32_t n = kSenders; n <= options_.most_queue_pairs; n *= 2) {
+      selection::RatePoint point{static_cast<double>(n), {}};
+      if (Status s = write_time(n, &point.second); !s.ok()) return s;
+      points.push_back(std::move(point));
     }
+    const selection::Knees knees = selection::find_knees(points);
+    for (const selection::Knee& knee : {knees.first, knees.second}) {
+      if (knee.beyond == 0) continue;
+      if (Status s = refine(knee); !s.ok()) return s;
+    }
+    std::sort(points.begin(), points.end(),
+              [](const auto& a, const auto& b) { return a.first < b.first; });
+    return {};
+  }
+
+  // Finds the most queue pairs without the loss, and the fewest with all of it. What is between
+  // belongs to neither level and is not kept.
+  Status refine(const selection::Knee& knee) {
+    selection::RatePoint below{knee.entries, {}}, above{knee.entries + 2 * knee.error, {}};
+    selection::RatePoint unused = above;
+    if (Status s = halve(knee, kNoticed, &below, &unused); !s.ok()) return s;
+    unused = below;
+    if (Status s = halve(knee, 1 - kNoticed, &unused, &above); !s.ok()) return s;
+    for (selection::RatePoint* point : {&below, &above}) {
+      if (!point->second.empty()) measured_.contexts.push_back(std::move(*point));
+    }
+    return {};
+  }
+
+  // Moves the two together, `part` of the loss between them.
+  Status halve(const selection::Knee& knee, double part, selection::RatePoint* below,
+               selection::RatePoint* above) {
+    Rounds without;
+    if (Status s = write_time(static_cast<std::uint32_t>(knee.entries), &without); !s.ok()) {
+      return s;
+    }
+    const double limit = selection::estimate(without).value + knee.beyond * part;
+    while (above->first - below->first > 1 + below->first / kFinest) {
+      selection::RatePoint point{std::floor((below->first + above->first) / 2), {}};
+      if (Status s = write_time(static_cast<std::uint32_t>(point.first), &point.second); !s.ok()) {
+        return s;
+      }
+      *(selection::estimate(point.second).value < limit ? below : above) = std::move(point);
+    }
+    return {};
+  }
+
+  Status write_time(std::uint32_t queue_pairs, Rounds* out) {
+    if (options_.progress) {
+      options_.progress(fmt::format("{} RC queue pairs of one adapter", queue_pairs));
+    }
+    WriteStreams streams;
+    streams.processes = kSenders;
+    streams.queue_pairs = queue_pairs;
+    Result<std::vector<double>> times = write_times(options_.profile.profile, streams);
+    if (!times) return times.status();
+    *out = std::move(times).value();
     return {};
   }
 

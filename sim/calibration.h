@@ -24,7 +24,7 @@ struct CalibrationOptions {
   std::uint64_t seed = 1;
   bool datagrams = false;  // as if the device had no DC: UD in its place
   std::uint32_t rounds = 9;
-  std::uint32_t most_queue_pairs = 2048;                       // of the context cache's benchmark
+  std::uint32_t most_queue_pairs = 16384;                      // of the context cache's benchmark
   std::function<void(const std::string& benchmark)> progress;  // may be empty
 };
 

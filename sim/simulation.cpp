@@ -14,8 +14,8 @@
 #include <map>
 #include <memory>
 
-#include "core/verbs/library.h"
 #include "sim/rank_state.h"
+#include "sim/virtual_world.h"
 
 namespace turnout::sim {
 namespace {
@@ -53,37 +53,18 @@ void prepare_heap(std::uint32_t ranks) {
 }
 
 Result<Settings> settings_of(const Options& options) {
-  Settings settings = Settings::defaults();
-  const std::pair<std::string, std::string> fixed[] = {{"device", "virtual"}, {"report", "0"}};
-  for (const auto& [name, value] : fixed) {
-    if (Status status = settings.set(name, value); !status.ok()) return status;
-  }
-  // Where the adapter's library is follows from the installation, not from the experiment.
-  if (const char* path = environment_value("verbs_path"); path != nullptr) {
-    if (Status status = settings.set("verbs_path", path); !status.ok()) return status;
-  }
+  Result<Settings> settings = virtual_settings();
+  if (!settings) return settings.status();
   for (const auto& [name, value] : options.settings) {
-    if (Status status = settings.set(name, value); !status.ok()) return status;
+    if (Status status = settings.value().set(name, value); !status.ok()) return status;
   }
-  if (Status status = settings.validate(); !status.ok()) return status;
+  if (Status status = settings.value().validate(); !status.ok()) return status;
   return settings;
 }
 
-Result<std::unique_ptr<hca::World>> make_world(const Options& options, const Settings& settings) {
-  if (Status status = verbs::load(verbs::Library::virtual_adapter, settings); !status.ok()) {
-    return status;
-  }
-  auto* const create = reinterpret_cast<hca::CreateWorld*>(verbs::symbol("turnout_create_world"));
-  if (create == nullptr) {
-    return Status{Code::version, fmt::format("the virtual adapter in {} is too old: it has no "
-                                             "virtual clock; rebuild it or set TURNOUT_VERBS_PATH",
-                                             verbs::virtual_folder(settings))};
-  }
-  hca::WorldOptions world;
-  world.profile = options.profile;
-  world.seed = options.seed;
-  world.nodes = (options.ranks + options.ranks_per_node - 1) / options.ranks_per_node;
-  return std::unique_ptr<hca::World>(create(world));
+hca::WorldOptions world_options(const Options& options) {
+  return {options.profile, options.seed,
+          (options.ranks + options.ranks_per_node - 1) / options.ranks_per_node};
 }
 
 // `ready` is when the programs began.
@@ -197,7 +178,7 @@ Result<Outcome> run(const Options& options, const Program& program) {
   }
   prepare_heap(options.ranks);
   const std::uint64_t before = resident_bytes();
-  auto world = make_world(options, settings.value());
+  auto world = create_world(world_options(options), settings.value());
   if (!world) return world.status();
 
   SimulationState shared;
