@@ -48,8 +48,8 @@ double wire_ns(const Profile& p, std::int64_t bytes) {
 
 TEST(ProfileFile, EveryShippedProfileLoads) {
   const std::vector<std::string> names = list_profiles();
-  for (const char* name :
-       {"connect-ib", "connect-ib-aqps", "connectx-3", "connectx-5", "connectx-6", "ideal"}) {
+  for (const char* name : {"connect-ib", "connect-ib-aqps", "connectx-3", "connectx-4",
+                           "connectx-5", "connectx-6", "connectx-7", "ideal"}) {
     EXPECT_NE(std::find(names.begin(), names.end(), name), names.end()) << name;
   }
   for (const std::string& name : names) {
@@ -100,7 +100,7 @@ TEST(ProfileFile, ConnectIbMeetsItsFigures) {
 }
 
 TEST(ProfileFile, LaterDevicesMeetTheBaseLatency) {
-  for (const char* name : {"connectx-5", "connectx-6"}) {
+  for (const char* name : {"connectx-4", "connectx-5", "connectx-6", "connectx-7"}) {
     const Profile p = load(name).profile;
     const double one_way =
         ns(p.pcie_doorbell + p.adapter_send_rc + p.wire_hop + p.adapter_receive_rc + p.pcie_write) +
