@@ -42,6 +42,7 @@ std::span<const Experiment> experiments() {
     for (Experiment& one : rendezvous_experiments()) list.push_back(one);
     for (Experiment& one : teardown_experiments()) list.push_back(one);
     for (Experiment& one : node_experiments()) list.push_back(one);
+    for (Experiment& one : validation_experiments()) list.push_back(one);
     std::sort(list.begin(), list.end(),
               [](const Experiment& a, const Experiment& b) { return a.name < b.name; });
     return list;

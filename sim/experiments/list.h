@@ -27,5 +27,7 @@ namespace turnout::sim {
 [[nodiscard]] std::vector<Experiment> teardown_experiments();
 // nodes: one connection for all processes of a node.
 [[nodiscard]] std::vector<Experiment> node_experiments();
+// validation: published figures, predicted.
+[[nodiscard]] std::vector<Experiment> validation_experiments();
 
 }  // namespace turnout::sim
