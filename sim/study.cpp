@@ -11,6 +11,7 @@
 
 #include "base/settings.h"
 #include "base/value.h"
+#include "sim/experiments/programs.h"
 #include "sim/kept_results.h"
 
 namespace turnout::sim {
@@ -26,7 +27,7 @@ Status unknown_policy(std::string_view policy) {
 }
 
 Result<Instance> make_from_registry(const StudyOptions& options) {
-  const Result<const Workload*> workload = find_workload(options.workload);
+  const Result<const Workload*> workload = find_program(options.workload);
   if (!workload) return workload.status();
   const Result<Values> values = parse_values(*workload.value(), options.options);
   if (!values) return values.status();
@@ -82,7 +83,7 @@ Result<PolicyResult> result_of(const StudyOptions& options, const std::string& p
 
 std::map<std::string, std::string> printed_options(const StudyOptions& options) {
   std::map<std::string, std::string> all;
-  const Result<const Workload*> workload = find_workload(options.workload);
+  const Result<const Workload*> workload = find_program(options.workload);
   if (options.make || !workload) {
     for (const auto& [name, value] : options.options) all[name] = value;
     return all;

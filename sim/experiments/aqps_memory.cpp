@@ -18,6 +18,7 @@
 #include "sim/experiments/memory_program.h"
 #include "sim/experiments/page.h"
 #include "sim/experiments/paper_memory.h"
+#include "sim/experiments/programs.h"
 
 namespace turnout::sim {
 
@@ -316,22 +317,14 @@ std::map<std::string, NamedValues> own_settings(const NamedValues& given, std::u
   return own;
 }
 
-MemoryProgram shape_of(const std::string& policy) {
-  MemoryProgram shape;
-  if (policy == "aqps") {
-    shape.apart = 100 * hca::kMicrosecond;
-    shape.waves = 6;
-  }
-  return shape;
-}
+// Waves of sources under a selection, whose channels go from one to the next.
+constexpr std::uint32_t kWaves = 6;
 
 Result<Holdings> measure(const ExperimentOptions& options, const NamedValues& settings,
                          const std::string& policy, std::uint32_t ranks, const Runner& runner) {
   StudyOptions study = begin_study(options, ranks);
-  study.workload = "aqps-memory";
-  study.make = [&](const Place&) -> Result<Instance> {
-    return Instance{memory_program(shape_of(policy)), std::make_shared<Phases>()};
-  };
+  study.workload = memory_workload().name;
+  if (policy == "aqps") study.options = {{"apart", "100us"}, {"waves", fmt::format("{}", kWaves)}};
   study.settings = settings;
   study.policies = {policy};
   study.own_settings = own_settings(options.settings, ranks);
@@ -347,7 +340,7 @@ std::string what_was_run(const std::vector<std::uint32_t>& sizes, bool table_kno
       "`aqps`, waves of 26\nsources (h) then send 1536 messages each and compute. Channels go to "
       "the next wave before the previous one\nhas released its queue pairs, until there are 128 of "
       "them. {} sources are busy in total, more than that\nlimit. Run with up to {} processes{}.\n",
-      shape_of("aqps").wave * shape_of("aqps").waves, *std::max_element(sizes.begin(), sizes.end()),
+      MemoryProgram().wave * kWaves, *std::max_element(sizes.begin(), sizes.end()),
       *std::max_element(sizes.begin(), sizes.end()) >= kLargest
           ? ""
           : ".\nThe paper's largest number, 65536, is extrapolated: all sizes run lie exactly on "

@@ -11,6 +11,7 @@
 #include "core/memory/account.h"
 #include "sim/experiments/list.h"
 #include "sim/experiments/page.h"
+#include "sim/experiments/programs.h"
 
 namespace turnout::sim {
 
@@ -22,23 +23,8 @@ constexpr const char* kNoBudget = "1048576GiB";
 constexpr std::uint64_t kEach = 400;           // messages to each rank
 constexpr std::uint32_t kIntervalPerRank = 5;  // microseconds: some 20 decisions in a run
 
-// Without a budget rank 0 goes from one rank to the next in its own time: thousands that want a
-// connection at once would wait for receives of its own, and nothing else would happen for long.
-constexpr std::uint32_t kFirst = 8;                           // messages to each rank
-constexpr Picoseconds kApart = 4 * 1000 * hca::kMicrosecond;  // setting one up takes less
-constexpr std::uint64_t kTag = 1;
-
-Task one_by_one(Rank rank) {
-  if (rank.id() != 0) {
-    for (std::uint32_t i = 0; i < kFirst; ++i) co_await rank.recv(0, 1, kTag);
-    co_return;
-  }
-  for (std::uint32_t to = 1; to < rank.size(); ++to) {
-    co_await rank.compute(kApart);
-    for (std::uint32_t i = 0; i < kFirst; ++i) co_await rank.send(to, 1, kTag);
-  }
-  co_await rank.compute(kApart);
-}
+// Without a budget, to each rank by itself (one_by_one.cpp).
+constexpr std::uint32_t kFirst = 8;  // messages
 
 struct Row {
   std::string policy;
@@ -61,10 +47,8 @@ Result<Row> measure(const ExperimentOptions& options, const NamedValues& workloa
   study.settings = limited ? std::move(settings) : overlaid(std::move(settings), unlimited(ranks));
   study.policies = {policy};
   if (!limited) {
-    study.options = {};
-    study.make = [](const Place&) -> Result<Instance> {
-      return Instance{Program(one_by_one), std::make_shared<Phases>()};
-    };
+    study.workload = one_by_one_workload().name;
+    study.options = {{"messages", fmt::format("{}", kFirst)}};
   }
   study.keep_reports = true;
   Result<Study> result = run_study(study, runner);

@@ -2,7 +2,10 @@
 #include "sim/experiments/memory_program.h"
 
 #include <algorithm>
+#include <limits>
 
+#include "sim/experiments/programs.h"
+#include "sim/workloads/families.h"
 #include "sim/workloads/window.h"
 
 namespace turnout::sim {
@@ -103,6 +106,35 @@ Task speak(Rank rank, MemoryProgram p) {
 
 Program memory_program(const MemoryProgram& shape) {
   return [shape](Rank rank) { return rank.id() == 0 ? hear(rank, shape) : speak(rank, shape); };
+}
+
+const Workload& memory_workload() {
+  constexpr MemoryProgram kUsual;
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
+  constexpr auto count = [](std::string_view name, std::uint64_t value, std::string_view help) {
+    return Parameter{name, Parameter::Unit::count, value, 0, kMost, help};
+  };
+  constexpr auto in_ns = [](Picoseconds time) {
+    return static_cast<std::uint64_t>(time / hca::kNanosecond);
+  };
+  static const Workload workload = {
+      "aqps-memory",
+      "every rank sends to rank 0, in waves of sources that send much",
+      2,
+      {count("first", kUsual.first_messages, "messages of every source at first"),
+       parameter::time("apart", in_ns(kUsual.apart), "time between the beginnings of two sources"),
+       {"wave", Parameter::Unit::count, kUsual.wave, 1, kMost, "sources of a wave"},
+       count("waves", kUsual.waves, "number of waves"),
+       count("burst", kUsual.burst, "messages of each source of a wave"),
+       parameter::time("busy", in_ns(kUsual.busy), "what such a source computes afterwards")},
+      [](const Values& v, const Place&, const std::shared_ptr<Phases>&) -> Result<Program> {
+        const auto time = [&](const char* name) {
+          return static_cast<Picoseconds>(v[name]) * hca::kNanosecond;
+        };
+        return memory_program({v.small("first"), time("apart"), v.small("wave"), v.small("waves"),
+                               v.small("burst"), time("busy")});
+      }};
+  return workload;
 }
 
 }  // namespace turnout::sim

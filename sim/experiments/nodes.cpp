@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 
 #include "base/value.h"
 #include "core/memory/account.h"
 #include "sim/experiments/list.h"
 #include "sim/experiments/page.h"
-#include "sim/workloads/window.h"
+#include "sim/experiments/programs.h"
+#include "sim/study_set.h"
 
 namespace turnout::sim {
 
@@ -22,58 +22,11 @@ constexpr std::uint32_t kRounds = 4;  // that are timed
 // node send to everybody and everybody to them. What such a process has is the same: who reaches
 // it, and whom it reaches, are all.
 constexpr std::uint32_t kMostWithPairs = 8 * kPerNode;
-constexpr std::uint32_t kUnderWay = 16;
-constexpr std::uint64_t kTag = 1;
 constexpr std::uint64_t kBytes = 64;
-// Setting up a connection to everybody, one after the other, takes about a millisecond each.
-constexpr Picoseconds kEach = 4 * 1000 * hca::kMicrosecond;
+constexpr Picoseconds kTimeLimit = Picoseconds{1000} * hca::kSecond;
 
 std::uint32_t senders_of(std::uint32_t ranks) noexcept {
   return ranks > kMostWithPairs ? kPerNode : ranks;
-}
-
-// A message to and from everybody, if one of the two is below `senders`.
-Task exchange(Rank rank, std::uint32_t senders) {
-  Window sends(kUnderWay), receives(kUnderWay);
-  for (std::uint32_t step = 1; step < rank.size(); ++step) {
-    const std::uint32_t to = (rank.id() + step) % rank.size();
-    const std::uint32_t from = (rank.id() + rank.size() - step) % rank.size();
-    if (std::min(from, rank.id()) < senders) {
-      if (receives.full()) co_await rank.wait(receives.pop());
-      const Request in = co_await rank.irecv(from, kBytes, kTag);
-      receives.push(in);
-    }
-    if (std::min(to, rank.id()) < senders) {
-      if (sends.full()) co_await rank.wait(sends.pop());
-      const Request out = co_await rank.isend(to, kBytes, kTag);
-      sends.push(out);
-    }
-  }
-  while (!receives.empty()) co_await rank.wait(receives.pop());
-  while (!sends.empty()) co_await rank.wait(sends.pop());
-}
-
-Task program(Rank rank, std::shared_ptr<Phases> phases) {
-  const std::uint32_t senders = senders_of(rank.size());
-  // What the first messages ask for is made while all compute.
-  if (rank.id() == 0) phases->begin("warmup", rank.now());
-  co_await exchange(rank, senders);
-  co_await rank.compute_beside_thread(kEach * rank.size());
-  co_await exchange(rank, senders);
-  co_await rank.compute_beside_thread(kEach * rank.size());
-  co_await rank.barrier();
-  if (rank.id() == 0) {
-    phases->end(rank.now(), 0);
-    phases->begin("all to all", rank.now());
-  }
-  for (std::uint32_t round = 0; round < kRounds; ++round) co_await exchange(rank, senders);
-  co_await rank.barrier();
-  if (rank.id() == 0) phases->end(rank.now(), kRounds * (std::uint64_t{rank.size()} - 1));
-}
-
-Result<Instance> make(const Place& /*place*/) {
-  const auto phases = std::make_shared<Phases>();
-  return Instance{[phases](Rank rank) { return program(rank, phases); }, phases};
 }
 
 std::string channels_words(const Outcome& outcome) {
@@ -107,25 +60,34 @@ std::string table_of(const Study& study) {
 constexpr std::uint32_t kBudgetRanks = 4 * kPerNode;
 constexpr const char* kBudgets[] = {"48MiB", "24MiB", "16MiB"};
 
-Result<std::string> budget_table(const ExperimentOptions& options, const NamedValues& settings,
-                                 const Runner& runner) {
-  std::vector<std::vector<std::string>> table = {{"budget per process", "`xrc`", "time per message",
-                                                  "connections per process", "memory per process",
-                                                  "messages by channel"}};
+std::vector<StudyOptions> budget_studies(const ExperimentOptions& options,
+                                         const NamedValues& settings) {
+  std::vector<StudyOptions> studies;
   for (const char* const budget : kBudgets) {
     for (const char* const xrc : {"no", "auto"}) {
       StudyOptions study = begin_study(options, kBudgetRanks, fmt::format("{} {} ", budget, xrc));
+      study.title = fmt::format("alltoall, {}, xrc={}", budget, xrc);
       study.place.ranks_per_node = kPerNode;
       study.workload = "alltoall";
       study.options = {{"rounds", "300"}, {"bytes", fmt::format("{}", kBytes)}, {"group", "8"}};
       study.settings =
           overlaid(settings, {{"memory_budget", budget}, {"xrc", xrc}, {"interval", "1ms"}});
       study.policies = {"turnout"};
-      study.time_limit = Picoseconds{1000} * hca::kSecond;
-      study.kept = nullptr;
-      const Result<Study> result = run_study(study, runner);
-      if (!result) return result.status();
-      const PolicyResult& one = result.value().results.front();
+      study.time_limit = kTimeLimit;
+      studies.push_back(std::move(study));
+    }
+  }
+  return studies;
+}
+
+// `result`: of budget_studies(), in their order.
+std::string budget_table(std::vector<Result<Study>>::const_iterator result) {
+  std::vector<std::vector<std::string>> table = {{"budget per process", "`xrc`", "time per message",
+                                                  "connections per process", "memory per process",
+                                                  "messages by channel"}};
+  for (const char* const budget : kBudgets) {
+    for (const char* const xrc : {"no", "auto"}) {
+      const PolicyResult& one = (result++)->value().results.front();
       const Timed timed = timed_phases(one);
       table.push_back({budget, xrc,
                        fmt::format("{:.0f} ns", timed.time / 1e3 / timed.messages * kBudgetRanks),
@@ -149,21 +111,31 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
                                          {"ring_entry_size", "512"},
                                          {"memory_budget", "4GiB"}},
                                         options.settings);
-  std::string tables;
+  std::vector<StudyOptions> studies = budget_studies(options, settings);
+  const auto of_budgets = static_cast<std::ptrdiff_t>(studies.size());
   for (const std::uint32_t ranks : sizes) {
     if (ranks < 2) return Status{Code::invalid, "nodes: --sizes: at least 2 processes"};
     StudyOptions study = begin_study(options, ranks);
     study.place.ranks_per_node = kPerNode;
-    study.make = make;
-    study.workload = "all to all";
+    study.workload = everybody_workload().name;
+    study.options = {{"rounds", fmt::format("{}", kRounds)},
+                     {"bytes", fmt::format("{}", kBytes)},
+                     {"senders", fmt::format("{}", senders_of(ranks))}};
     study.settings = settings;
     study.own_settings = {{"rc-rdma-od", room_for_all(ranks)},
                           {"xrc-rdma-od", room_for_all((ranks + kPerNode - 1) / kPerNode)}};
     study.policies = policies.value();
-    study.time_limit = Picoseconds{1000} * hca::kSecond;
-    study.kept = nullptr;
-    const Result<Study> result = run_study(study, runner);
+    study.time_limit = kTimeLimit;
+    studies.push_back(std::move(study));
+  }
+  const auto results = run_studies(studies, {options.jobs, options.told}, runner);
+  if (!results) return results.status();
+  for (const Result<Study>& result : results.value()) {
     if (!result) return result.status();
+  }
+  std::string tables;
+  auto result = results.value().begin() + of_budgets;
+  for (const std::uint32_t ranks : sizes) {
     tables += fmt::format(
         "## {} nodes of {} processes\n\n{}{}\n", (ranks + kPerNode - 1) / kPerNode, kPerNode,
         senders_of(ranks) < ranks
@@ -171,10 +143,8 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
                           "them. The others do not send to each other.\n\n",
                           kPerNode)
             : "",
-        table_of(result.value()));
+        table_of((result++)->value()));
   }
-  const auto within = budget_table(options, settings, runner);
-  if (!within) return within.status();
   std::string page = fmt::format(
       "# nodes\n\nEach process sends {} bytes to every other, {} times, after two rounds in which "
       "connections are set up.\nUnder `rc-rdma-od` each pair has a connection. Under `xrc-rdma-od` "
@@ -186,7 +156,7 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   page += fmt::format(
       "## Within a budget, {} nodes of {} processes\n\nPolicy `turnout`, workload `alltoall` with "
       "rounds=300, bytes={}, group=8, interval 1 ms.\n\n{}\n",
-      kBudgetRanks / kPerNode, kPerNode, kBytes, within.value());
+      kBudgetRanks / kPerNode, kPerNode, kBytes, budget_table(results.value().begin()));
   page +=
       "- Connections: RC queue pairs or XRC initiators at one time, for the process with most of "
       "them.\n- Memory: of each kind, for the process with most of it. Queue pairs include those "
