@@ -2,7 +2,7 @@
 # Turnout. The two commands that matter: `make demo` and `make test`.
 # Each installs what it needs (Debian packages as root or through sudo, a virtual environment in .venv)
 # and works without a network afterwards.
-.PHONY: help demo test test-all test-guest bench soak build install uninstall deb clean distclean deps deps-all \
+.PHONY: help demo test test-all test-guest bench golden soak build install uninstall deb clean distclean deps deps-all \
   format check docs site
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
@@ -16,6 +16,7 @@ help:
 	@echo "make test-all  also the sanitizers, clang, the long suites, fuzzing, checks of the sources"
 	@echo "make test-guest  Turnout over Linux's Soft-RoCE, in an emulated guest"
 	@echo "make bench     latency and bandwidth against other providers -> docs/benchmarks.md"
+	@echo "make golden    write the table of modelled runs that make test compares with"
 	@echo "make soak      random schedules and faults in virtual time, without end"
 	@echo "make build     the release build in $(RELEASE)"
 	@echo "make install   to PREFIX (/usr/local), below DESTDIR if set;  make uninstall removes it"
@@ -53,6 +54,10 @@ uninstall:
 bench: deps
 	@tools/build.sh release all extras
 	@bench/run.sh $(RELEASE)
+
+golden: deps
+	@tools/build.sh release turnout_ibverbs turnout_mlx5 sim_golden
+	@$(RELEASE)/bin/sim_golden --write tests/sim/golden.tsv
 
 soak: deps
 	@tools/build.sh release turnout_ibverbs turnout_mlx5 sim_soak
