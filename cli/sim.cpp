@@ -18,6 +18,7 @@
 #include "sim/partner_table.h"
 #include "sim/profile_file.h"
 #include "sim/result_writer.h"
+#include "sim/sentinels.h"
 #include "sim/simulation.h"
 #include "sim/study.h"
 #include "sim/timeline.h"
@@ -293,11 +294,20 @@ int run_experiment(const SimOptions& o) {
     if (Status s = write_costs(options, costs->name()); !s.ok()) return complain(s);
     options.costs = costs->name();
   }
+  sim::SentinelCollector collector(options.costs);
+  if (!o.commit.empty()) {
+    options.ended = [&](const sim::StudyOptions& study, const sim::PolicyResult& one) {
+      collector.add(study, one);
+    };
+  }
   const Result<sim::ExperimentResult> result = experiment.value()->run(options, sim::run);
   progress.clear();
   if (!result) return complain(result.status());
+  const sim::Sentinels sentinels{o.experiment, o.commit, options.profile.name,
+                                 sim::choose_sentinels(collector.studies())};
   const Result<sim::Written> written =
-      sim::write_experiment(o.folder, o.experiment, result.value(), plot_script());
+      sim::write_experiment(o.folder, o.experiment, result.value(), plot_script(),
+                            o.commit.empty() ? nullptr : &sentinels);
   if (!written) return complain(written.status());
   for (const std::string& file : written.value().files) fmt::print("{}\n", file);
   if (!written.value().plot_skipped.empty()) {
@@ -366,6 +376,9 @@ CLI::App* add_sim(CLI::App& app, SimOptions* o) {
                   "next time. A folder is valid for one build only");
   sim->add_option("--jobs", o->jobs, "with --experiment and --save: parallel runs")
       ->capture_default_str();
+  sim->add_option("--commit", o->commit,
+                  "with --experiment: the commit of this build, for the page; cheap runs are "
+                  "written beside it as NAME.sentinels.json, which a test makes again");
   sim->add_option("-o,--output", o->folder, "with --experiment: folder for page, data and plot")
       ->capture_default_str();
   sim->add_flag("--list", o->list,

@@ -26,6 +26,7 @@ struct SimOptions {
   std::string json, csv, timeline;
   std::string experiment, folder = ".", sizes, seeds;
   std::string save, experiment_workloads, budgets;
+  std::string commit;
   std::string limits;
   std::uint32_t jobs = 1;
   std::string time_limit;

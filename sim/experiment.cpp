@@ -12,6 +12,7 @@
 #include "sim/draw.h"
 #include "sim/experiments/list.h"
 #include "sim/result_writer.h"
+#include "sim/sentinels.h"
 
 namespace turnout::sim {
 
@@ -102,7 +103,8 @@ std::string to_json(std::span<const Plot> plots) {
 }
 
 Result<Written> write_experiment(const std::string& folder, std::string_view name,
-                                 const ExperimentResult& result, const std::string& plot_script) {
+                                 const ExperimentResult& result, const std::string& plot_script,
+                                 const Sentinels* sentinels) {
   if (Status s = make_folder(folder); !s.ok()) return s;
   const std::string base = fmt::format("{}/{}", folder, name);
   Written written;
@@ -127,6 +129,12 @@ Result<Written> write_experiment(const std::string& folder, std::string_view nam
   constexpr std::string_view kPlace = "{plot}\n";
   if (const auto at = page.find(kPlace); at != std::string::npos) {
     page.replace(at, kPlace.size(), picture);
+  }
+  if (sentinels != nullptr) {
+    const std::string file = base + ".sentinels.json";
+    if (Status s = write_text_file(file, to_json(*sentinels)); !s.ok()) return s;
+    written.files.push_back(file);
+    page += sentinels_section(*sentinels);
   }
   if (Status s = write_text_file(base + ".md", page); !s.ok()) return s;
   written.files.push_back(base + ".md");

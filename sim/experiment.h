@@ -3,7 +3,8 @@
 //
 // An experiment gives a page (Markdown) and the data of its plots; write_experiment() makes
 // NAME.md and, of an experiment with plots, NAME.json and, where Python has matplotlib, NAME.svg.
-// What this build cannot run is said to be missing on the page. One thread. Errors: those of
+// What this build cannot run is said to be missing on the page. sim/sentinels.h says how a page is
+// kept true. One thread. Errors: those of
 // run_study() and of files.
 #pragma once
 
@@ -19,6 +20,8 @@
 #include "sim/study.h"
 
 namespace turnout::sim {
+
+struct Sentinels;
 
 // tools/plot.py draws it; a series has the colour and marker of its name up to the first comma.
 struct Plot {
@@ -72,6 +75,8 @@ struct ExperimentOptions {
   std::function<void(const std::string& what, std::uint32_t ranks, std::uint32_t ended,
                      Picoseconds now, std::uint64_t events)>
       progress;
+  // Of each study: StudyOptions::ended.
+  std::function<void(const StudyOptions& study, const PolicyResult& result)> ended;
 };
 
 struct ExperimentResult {
@@ -98,9 +103,11 @@ struct Written {
   std::vector<std::string> files;
   std::string plot_skipped;  // why there is no picture; empty: there is
 };
-// Makes the folder. `plot_script` is tools/plot.py, empty: no picture.
+// Makes the folder. `plot_script` is tools/plot.py, empty: no picture. `sentinels`: written beside
+// the page, and told of at its end; null: not.
 [[nodiscard]] Result<Written> write_experiment(const std::string& folder, std::string_view name,
                                                const ExperimentResult& result,
-                                               const std::string& plot_script);
+                                               const std::string& plot_script,
+                                               const Sentinels* sentinels = nullptr);
 
 }  // namespace turnout::sim

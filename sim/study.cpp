@@ -174,6 +174,7 @@ Result<Study> run_study(const StudyOptions& options, const Runner& runner) {
   for (const std::string& policy : options.policies) {
     Result<PolicyResult> result = result_of(options, policy, runner);
     if (!result) return result.status();
+    if (options.ended) options.ended(options, result.value());
     study.results.push_back(std::move(result).value());
   }
   return study;

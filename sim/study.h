@@ -21,6 +21,7 @@
 namespace turnout::sim {
 
 class KeptResults;
+struct PolicyResult;
 
 // How a program is run: sim::run, or a test's own.
 using Runner = std::function<Result<Outcome>(const Options&, const Program&)>;
@@ -44,6 +45,8 @@ struct StudyOptions {
   std::function<void(const std::string& policy, std::uint32_t ended, Picoseconds now,
                      std::uint64_t events)>
       progress;
+  // Told of each result, also of one that was read back; may be empty.
+  std::function<void(const StudyOptions& study, const PolicyResult& result)> ended;
   // Where results are read from, and kept in; null: nowhere.
   const KeptResults* kept = nullptr;
   // What takes the trace of a policy's run; may be empty, or give an empty function.

@@ -127,10 +127,12 @@ std::string costs_of_turnout(const ExperimentOptions& options) {
 StudyOptions begin_study(const ExperimentOptions& options, std::uint32_t ranks,
                          const std::string& what) {
   StudyOptions study;
+  study.title = what.substr(0, what.find_last_not_of(", ") + 1);
   study.place = {ranks, 1, options.seed};
   study.profile = options.profile;
   study.check_content = false;
   study.kept = options.kept;
+  study.ended = options.ended;
   if (options.progress) {
     study.progress = [told = options.progress, ranks, what](
                          const std::string& policy, std::uint32_t ended, Picoseconds now,

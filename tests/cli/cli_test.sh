@@ -408,6 +408,12 @@ sim_kept_results)
   has "repeating the run" err
   has "[1/1]" err
   cmp "$scratch/first.md" "$scratch/pages/policies.md" || fail "another page after damage"
+  # With a commit: sentinels beside the page, of runs that were read back, too.
+  [ ! -e "$scratch/pages/policies.sentinels.json" ] || fail "sentinels without a commit"
+  experiment trees,steal --policy dc-rdma-od,aqps --commit 0123456789
+  ends_with 0
+  grep -q 'commit `0123456789`' "$scratch/pages/policies.md" || fail "the page names no commit"
+  [ "$(grep -c '"policy"' "$scratch/pages/policies.sentinels.json")" -eq 4 ] || fail "not four sentinels"
   run sim --experiment policies --jobs 2
   ends_with 2
   has "--save" err
