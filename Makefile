@@ -2,7 +2,7 @@
 # Turnout. The two commands that matter: `make demo` and `make test`.
 # Each installs what it needs (Debian packages as root or through sudo, a virtual environment in .venv)
 # and works without a network afterwards.
-.PHONY: help demo test test-all test-guest bench golden soak build install uninstall deb clean distclean deps deps-all \
+.PHONY: help demo test test-all test-guest bench golden pages soak build install uninstall deb clean distclean deps deps-all \
   format check docs site
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
@@ -17,6 +17,7 @@ help:
 	@echo "make test-guest  Turnout over Linux's Soft-RoCE, in an emulated guest"
 	@echo "make bench     latency and bandwidth against other providers -> docs/benchmarks.md"
 	@echo "make golden    write the table of modelled runs that make test compares with"
+	@echo "make pages     write docs/experiments anew;  PAGES=\"policies eager\": only these;  PAGES=wall: pages of real time"
 	@echo "make soak      random schedules and faults in virtual time, without end"
 	@echo "make build     the release build in $(RELEASE)"
 	@echo "make install   to PREFIX (/usr/local), below DESTDIR if set;  make uninstall removes it"
@@ -58,6 +59,9 @@ bench: deps
 golden: deps
 	@tools/build.sh release turnout_ibverbs turnout_mlx5 sim_golden
 	@$(RELEASE)/bin/sim_golden --write tests/sim/golden.tsv
+
+pages: deps
+	@tools/pages.sh $(PAGES)
 
 soak: deps
 	@tools/build.sh release turnout_ibverbs turnout_mlx5 sim_soak

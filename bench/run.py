@@ -23,6 +23,8 @@ import subprocess
 import sys
 import tempfile
 
+import commit
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SIZES = [8, 64, 1024, 4096, 16384, 65536, 262144, 1048576]
 NAMES = {"turnout": "Turnout", "shm": "shm", "tcp": "tcp"}
@@ -170,7 +172,8 @@ def main():
     mpich = importlib.metadata.version("mpich")
     system = libfabric_version()
     text = f"""# Benchmarks
-Written by `make bench` (`{command}`) on {datetime.date.today().isoformat()}; do not edit.
+Written by `make bench` (`{command}`) on {datetime.date.today().isoformat()} at
+commit `{commit.commit()}`; do not edit.
 
 One-way latency (half the round trip) of a ping-pong between two processes, each pinned to its own core.
 There are {args.rounds} rounds. In each round every provider runs once, in turn, so that all see the same

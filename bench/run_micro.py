@@ -27,6 +27,8 @@ import subprocess
 import sys
 import tempfile
 
+import commit
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 BENCHMARKS = ["bowtie", "alltoall", "overlap", "bandwidth", "flood", "incast"]
 PROTOCOLS = ["getcqe", "get", "rput", "putnr", "put", "auto"]
@@ -250,7 +252,8 @@ def page(args, tables):
     command = shlex.join(["bench/run_micro.py", "BUILD_DIR", *sys.argv[2:]])
     load = os.getloadavg()[1]
     return f"""# Micro-benchmarks
-Written by `{command}` on {datetime.date.today().isoformat()}; do not edit.
+Written by `{command}` on {datetime.date.today().isoformat()} at
+commit `{commit.commit()}`; do not edit.
 
 MPI programs of bench/mpi over Turnout's virtual adapter, between processes of one host. There the CPU of the
 process that posts a request also does the copying; no adapter works in parallel. Medians of {args.rounds}

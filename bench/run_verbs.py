@@ -19,6 +19,8 @@ import sys
 import subprocess
 import tempfile
 
+import commit
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "programs"))
 import verbs_pair  # noqa: E402  (of the tests)
@@ -126,7 +128,7 @@ def page(args, text):
         encoding="utf-8").splitlines() if line.startswith("model name")), "unknown processor")
     return f"""# Speed of the virtual adapter
 Written by `bench/run_verbs.py build/release --rounds {args.rounds} --output docs/verbs-speed.md` on
-{datetime.date.today().isoformat()}; do not edit.
+{datetime.date.today().isoformat()} at commit `{commit.commit()}`; do not edit.
 
 perftest and other verbs programs over the virtual adapter, compared with the machine's own operations in the
 same rounds. Figures are medians of {args.rounds} rounds, ratios medians of the rounds' ratios. The targets are the

@@ -5,6 +5,7 @@
 - Every relative link leads to a file or folder, and its anchor to a heading.
 - Every page below docs/ is reached from README.md or from mkdocs.yml's nav.
 - Every page that the nav names exists.
+- Every page with measured or modelled figures names the commit at which it was made.
 
     tests/docs/check_docs.py [ROOT]
 
@@ -17,6 +18,10 @@ import sys
 import urllib.parse
 
 ROOT_PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
+# Pages with figures: all of this folder, and these.
+FIGURES = "docs/experiments"
+FIGURE_PAGES = ("docs/benchmarks.md", "docs/micro.md", "docs/verbs-speed.md")
+COMMIT = re.compile(r"\bcommit\s+`[0-9a-f]{7,40}`")
 FENCE = re.compile(r"^\s*(```+|~~~+)")
 CODE = re.compile(r"(`+)(?:(?!`).|(?<!`)`(?!`))*?\1(?!`)")
 LINK = re.compile(r"\]\(\s*<?([^()\s<>]*(?:\([^()\s]*\)[^()\s<>]*)*)>?(?:\s+[\"'][^()]*[\"'])?\s*\)")
@@ -178,6 +183,13 @@ class Checker:
         for page in sorted(set(self.texts) - reached):
             self.fault(page, 1, "no page leads here: add it to mkdocs.yml's nav, or link it from a page")
 
+    def check_commits(self):
+        for page in sorted(self.texts):
+            if os.path.dirname(page) != FIGURES and page not in FIGURE_PAGES:
+                continue
+            if not COMMIT.search(self.texts[page]):
+                self.fault(page, 1, "has figures, but not the commit at which it was made: make pages")
+
     def run(self):
         self.read_pages()
         if not any(page.startswith("docs/") for page in self.texts):
@@ -185,6 +197,7 @@ class Checker:
         for page in sorted(self.texts):
             self.check_links(page)
         self.check_orphans(self.check_nav())
+        self.check_commits()
         return self.faults
 
 

@@ -77,6 +77,13 @@ class CheckDocs(unittest.TestCase):
         self.finds({"mkdocs.yml": SOUND["mkdocs.yml"].replace("- a.md", "- a.md\n  - none/*.md")},
                    "mkdocs.yml:4: nav: no page matches docs/none/*.md")
 
+    def test_figures_without_a_commit(self):
+        page = "docs/experiments/e.md"
+        nav = SOUND["mkdocs.yml"].replace("- a.md", "- a.md\n  - experiments/e.md")
+        self.finds({"mkdocs.yml": nav, page: "# E\n| 1 | 2 |\n"}, page + ":1: has figures, but not the commit")
+        self.assertEqual(run({"mkdocs.yml": nav, page: "# E\nMade at commit `0123456789`.\n"}),
+                         (0, "6 pages, 0 faults\n"))
+
     def test_a_link_out_of_the_repository(self):
         self.finds({"docs/nav.md": "# N\n[x](../../etc/passwd)\n"}, "leads out of the repository")
 
