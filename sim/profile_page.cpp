@@ -11,9 +11,9 @@ namespace turnout::sim {
 
 namespace {
 
-constexpr std::array<std::string_view, 8> kShipped = {"connect-ib", "connect-ib-aqps", "connectx-3",
-                                                      "connectx-4", "connectx-5",      "connectx-6",
-                                                      "connectx-7", "ideal"};
+constexpr std::array<std::string_view, 8> kShipped = {
+    "connect-ib", "connect-ib-aqps", "connectx-3", "connectx-4",
+    "connectx-5", "connectx-6",      "connectx-7", "ideal"};
 
 // '|' ends a cell, '<' begins a tag.
 std::string cell(std::string_view text) {
