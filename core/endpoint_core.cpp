@@ -198,9 +198,14 @@ bool EndpointCore::progress_now() {
     moved = poll_measured();
   } else {
     moved = poll_receive_queue();
-    if (!rings_.empty()) moved |= poll_rings();
+    moved |= poll_rings(rings_.speaking());
   }
   moved |= poll_send_queue();
+  if (rings_.silent_due(moved) || closing_) {
+    moved |= poll_rings(rings_.silent());
+  } else {
+    moved |= !rings_.silent().empty();  // look again: a message may lie there
+  }
   if (!pending_control_.empty()) moved |= pump_control();
   if (links_blocked_) moved |= pump_blocked_links();
   if (hold_until_ != INT64_MAX) release_overdue();

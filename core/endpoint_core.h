@@ -13,6 +13,7 @@
 //   protocol/credits.cpp         credits of the shared receive queue
 //   protocol/transfer.cpp        RDMA: rendezvous reads (getcqe), one-sided operations
 //   protocol/atomics.cpp         atomic operations: requests, execution, responses
+//   protocol/segments.cpp        one-sided operations as messages, where there is no connection
 //   protocol/registration.cpp    registrations of user buffers, and their invalidation
 //   protocol/datagrams.cpp       UD as default transport: acknowledgements, timers, retransmission
 //   protocol/offers.cpp          large messages written to posted receives (put, putnr)
@@ -49,6 +50,7 @@
 #include "core/channel/ud_queue.h"
 #include "core/connection/node_link.h"
 #include "core/connection/peer.h"
+#include "core/connection/polled_rings.h"
 #include "core/endpoint.h"
 #include "core/memory/account.h"
 #include "core/memory/buffer_pool.h"
@@ -327,7 +329,7 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] const std::byte* received(std::uint32_t buffer) const noexcept {
     return receive_pool_.data(buffer) + receive_offset_;
   }
-  bool poll_rings();
+  bool poll_rings(std::vector<Peer*>& rings);
   // Peers may leave the list meanwhile.
   template <class GoOn>
   static bool go_on_with_each(std::vector<Peer*>& list, GoOn&& go_on) {
@@ -419,6 +421,7 @@ class EndpointCore final : public Endpoint {
                  const wire::Rts& rts, Place place, DataPath path);
   [[nodiscard]] bool leaves_posting(const Transfer& transfer) const noexcept;
   bool pump(Transfer& transfer);
+  [[nodiscard]] bool post_segment(Transfer& transfer, std::uint64_t length);
   [[nodiscard]] Status register_pieces(Transfer& transfer, const Pieces& pieces, int access);
   void end_read_early(Transfer& transfer);
   bool pump_transfers();
@@ -441,12 +444,23 @@ class EndpointCore final : public Endpoint {
     return peer.atomics && !peer.atomics->asked.empty();
   }
   [[nodiscard]] bool may_answer(Peer& peer);
-  void on_atomic(Peer& peer, const wire::Header& header, const std::byte* payload);
+  void on_request(Peer& peer, const wire::Header& header, const std::byte* payload);
+  [[nodiscard]] Status take_atomic(Peer& peer, const wire::Header& header,
+                                   const std::byte* payload);
   [[nodiscard]] Code carry_out(const wire::Atomic& request, const std::byte* values,
                                std::byte* fetched) noexcept;
   void send_answers(Peer& peer);
   bool pump_answers();
   void on_answer(Peer& peer, const wire::Header& header, const std::byte* payload);
+
+  // protocol/segments.cpp
+  [[nodiscard]] std::size_t most_by_message(const Peer& peer) const noexcept;
+  [[nodiscard]] Status take_for_messages(Transfer& transfer, const Pieces& pieces, bool inject);
+  [[nodiscard]] bool ask_segment(Transfer& transfer, std::uint64_t length);
+  [[nodiscard]] static std::size_t fill_segment(const AtomicOperation& operation,
+                                                wire::Segment* segment, Pieces* parts) noexcept;
+  [[nodiscard]] Status take_segment(Peer& peer, const wire::Header& header,
+                                    const std::byte* payload);
 
   // protocol/registration.cpp
   void start_registrations();
@@ -718,6 +732,10 @@ class EndpointCore final : public Endpoint {
   // connection/tear_down.cpp
   void limit_connections();
   [[nodiscard]] bool tears_down() const noexcept { return victims_.order() != VictimOrder::none; }
+  // A tear-down takes the steps of a set-up backwards, so a place comes after about one set-up
+  // time, for each of a few who are before. Later, whoever asked had better go on as it is, and ask
+  // again if it still wants to.
+  [[nodiscard]] Nanoseconds time_of_a_place() const noexcept { return 8 * setup_time_; }
   [[nodiscard]] bool has_place(const Peer& peer, bool with_ring) const noexcept;
   void begin_leaving(Peer& peer, bool chosen, Nanoseconds now);
   // Now, and nobody wanted one before.
@@ -739,8 +757,6 @@ class EndpointCore final : public Endpoint {
   Nanoseconds connection_gone(Peer& peer) noexcept;
   void place_freed(Nanoseconds chosen_at) noexcept;
   void use_one_sided(Peer& peer);
-  // A one-sided operation that waits for a connection slot does not fail.
-  [[nodiscard]] bool awaits_place(const Peer& peer) const noexcept;
 
   // connection/closing.cpp
   void abandon_user_buffers();
@@ -851,7 +867,7 @@ class EndpointCore final : public Endpoint {
   std::vector<Reservation> peer_bytes_;
   std::unordered_map<std::uint64_t, PeerId> by_id_;
   std::vector<Peer*> backlogged_;
-  std::vector<Peer*> rings_;  // peers whose ring is polled
+  PolledRings rings_;
   std::deque<PendingControl> pending_control_;
   std::vector<std::uint64_t> departing_;  // ids of who says goodbye in the batch being looked at
   std::vector<std::uint32_t> to_post_, to_post_control_;  // receive buffers to post again

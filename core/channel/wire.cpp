@@ -32,7 +32,7 @@ std::string_view explain(Refusal refusal) noexcept {
 }
 
 Status check_header(const Header& header) {
-  if (header.type < Type::eager || header.type > Type::control) {
+  if (header.type < Type::eager || header.type > Type::get) {
     return {Code::invalid,
             fmt::format("message: unknown type {}", static_cast<unsigned>(header.type))};
   }
@@ -231,6 +231,20 @@ Status parse_atomic(const std::byte* payload, std::size_t length, Atomic* atomic
   if (length != sizeof(Atomic) + operand_bytes(*atomic) + compare_bytes(*atomic)) {
     return {Code::invalid, fmt::format("atomic: length {} does not fit {} elements of type {}",
                                        length, atomic->count, static_cast<unsigned>(atomic->type))};
+  }
+  return {};
+}
+
+Status parse_segment(Type type, const std::byte* payload, std::size_t length, Segment* segment) {
+  if (length < sizeof(Segment)) {
+    return {Code::invalid,
+            fmt::format("segment: {} bytes are shorter than the fixed part", length)};
+  }
+  std::memcpy(segment, payload, sizeof *segment);
+  const std::size_t data = type == Type::put ? segment->length : 0;
+  if (segment->length == 0 || segment->length > kMostMessage || length != sizeof(Segment) + data) {
+    return {Code::invalid, fmt::format("segment: length {} does not fit {} bytes {}", length,
+                                       segment->length, type == Type::put ? "put" : "got")};
   }
   return {};
 }

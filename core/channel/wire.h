@@ -32,10 +32,16 @@ enum class Type : std::uint8_t {
   landed = 6,    // a large message was written to where its receiver offered: payload is Landed
   revoked = 7,   // answers `revoke`: nothing will be written to the offer `tag` any more
   atomic = 8,    // asks for an atomic operation: payload is Atomic, operands, compare values
-  answer = 9,    // what came of the atomic request number `tag`: data is 0 or a Code, payload what
-                 // it fetched; in the order of the requests
+  answer = 9,    // what came of the request (atomic, put, get) number `tag`: data is 0 or a Code,
+                 // payload what it fetched; in the order of the requests
   control = 10,  // a ControlMessage (and its Detail) into a queue pair's own receive: no sequence
+  put = 11,      // asks for a part of a one-sided write: payload is Segment and the bytes
+  get = 12,      // the same of a read: payload is Segment; the answer's payload is what was read
 };
+// Carried out by its receiver's processor, and answered.
+[[nodiscard]] constexpr bool is_request(Type type) noexcept {
+  return type == Type::atomic || type == Type::put || type == Type::get;
+}
 
 enum Flag : std::uint8_t {
   kTagged = 1,
@@ -118,6 +124,16 @@ struct Landed {
   std::uint8_t reserved[3] = {};
 };
 static_assert(sizeof(Landed) == 24);
+
+// A part of a one-sided operation between processes without a connection.
+struct Segment {
+  std::uint64_t address = 0;
+  std::uint32_t rkey = 0;
+  std::uint32_t number = 0;  // returned in the answer
+  std::uint32_t length = 0;
+  std::uint32_t reserved = 0;
+};
+static_assert(sizeof(Segment) == 24);
 
 // A request for an atomic operation. Operands follow, and then as many compare values, if it is of
 // the form that has them.
@@ -314,6 +330,9 @@ std::size_t write_rts(const Rts& rts, std::byte* to) noexcept;
 [[nodiscard]] Status parse_landed(const std::byte* payload, std::size_t length, Landed* landed);
 // What it asks for exists, and its operands and compare values follow it.
 [[nodiscard]] Status parse_atomic(const std::byte* payload, std::size_t length, Atomic* atomic);
+// Of a put, whose bytes follow it, or a get.
+[[nodiscard]] Status parse_segment(Type type, const std::byte* payload, std::size_t length,
+                                   Segment* segment);
 // Bytes of the message itself: an RTS's payload only describes it, an acknowledged one's begins
 // with its operation. The header was checked; the payload is header.length long.
 [[nodiscard]] std::uint64_t message_bytes(const Header& header, const std::byte* payload) noexcept;

@@ -471,7 +471,7 @@ void EndpointCore::lose_peer(Peer& peer, const Status& why) {
   forget_xrc(peer);
   if (peer.has_rc()) discard_rc(peer);
   if (peer.ring) {
-    rings_.erase(std::remove(rings_.begin(), rings_.end(), &peer), rings_.end());
+    rings_.remove(peer);
     // Messages that still lie in the ring keep it.
     if (peer.ring->all_returned()) peer.ring.reset();
   }

@@ -269,9 +269,7 @@ void EndpointCore::request_failed(Peer& peer, const Status& status) {
                                                                       : "DC")
                     : status.text();
   decided(peer, fmt::format("not done: {}", status.text()));
-  peer.refused_until = clock_.now() + settings_.interval;
-  peer.refused_place =
-      tears_down() && (status.code() == Code::again || status.code() == Code::over_budget);
+  peer.refused_until = clock_.now() + (tears_down() ? time_of_a_place() : settings_.interval);
   go_on_leaving(peer);
   drop_rc_if_unused(peer);
 }

@@ -417,9 +417,9 @@ void EndpointCore::switch_receiving(Peer& peer, ChannelKind to) {
   peer.receive_kind = to;
   peer.received.change(to, age());
   if (peer.own.owed > 0) tell_own(peer);
-  if (over_ring(to) && !polled) rings_.push_back(&peer);
+  if (over_ring(to) && !polled) rings_.add(peer);
   if (!over_ring(to) && polled) {
-    rings_.erase(std::remove(rings_.begin(), rings_.end(), &peer), rings_.end());
+    rings_.remove(peer);
     peer.ring.reset();
     peer.owed_ring = 0;
   }
@@ -460,6 +460,7 @@ void EndpointCore::on_switched(Peer& peer, const wire::ControlMessage& message) 
     }
   } else if (peer.receive_state == ReceiveState::closing && to == peer.wanted) {
     peer.receive_state = ReceiveState::draining;
+    if (!has_last_message(peer)) rings_.spoke(peer);
     finish_drain(peer);
   }
 }
@@ -491,13 +492,14 @@ void EndpointCore::say_closed(Peer& peer) {
 }
 
 // The peer's budget and limits change with the pattern: ask again after a few decisions, not at
-// once.
+// once. A place at its limit, where connections are torn down for others, comes much sooner, and
+// what gives its place has soon given it.
 void EndpointCore::wait_before_asking(Peer& peer, wire::Refusal why, std::string_view instead) {
-  // What gives its place has soon given it.
-  const int patience = why == wire::Refusal::leaving ? 1 : kDecisionsRefused;
-  peer.refused_until = clock_.now() + patience * settings_.interval;
-  peer.refused_place =
-      why == wire::Refusal::leaving || (tears_down() && why == wire::Refusal::limit);
+  const bool place =
+      why == wire::Refusal::leaving ||
+      (tears_down() && (why == wire::Refusal::limit || why == wire::Refusal::budget));
+  peer.refused_until =
+      clock_.now() + (place ? time_of_a_place() : kDecisionsRefused * settings_.interval);
   peer.reason = fmt::format("peer refused {}: {}{}",
                             peer.wanted == ChannelKind::rc_rdma ? "RC" : name(peer.wanted),
                             wire::explain(why), instead);

@@ -48,6 +48,9 @@ enum class SendState : std::uint8_t {
   broken,     // the connection failed: until what the peer lacks was sent again
 };
 
+// Whether and how the ring is polled (connection/polled_rings.h).
+enum class RingPoll : std::uint8_t { none, speaking, silent };
+
 // How many messages took which channel, oldest first; merged beyond a limit.
 class ChannelHistory {
  public:
@@ -166,6 +169,8 @@ struct Peer {
   Lending lending;
   OwnReceives own;
   std::unique_ptr<RingReceiver> ring;
+  RingPoll ring_poll = RingPoll::none;
+  bool ring_spoke = false;  // lately
   std::vector<HeldMessage> held;
   bool stalled = false;             // no memory to deliver the next message
   bool stall_listed = false;        // in the endpoint's list of such peers
@@ -219,7 +224,6 @@ struct Peer {
   bool wants_place = false;      // it is in there
   Nanoseconds wants_since = 0;   // if so
   std::uint32_t parked_end = 0;  // for its request, with this end; 0: for ours
-  bool refused_place = false;    // refused_until is for want of a place, or after a failure
   std::unique_ptr<PeerAtomics> atomics;
   std::unique_ptr<ReliableLink> link;  // where the start service is UD
   std::uint32_t pieces = 0;            // large messages that it sends in pieces or writes

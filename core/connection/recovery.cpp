@@ -73,7 +73,6 @@ void EndpointCore::break_connection(Peer& peer, const ibv_wc* wc) {
 void EndpointCore::wait_after_failure(Peer& peer, Nanoseconds now) {
   if (over_connection(peer.receive_kind) && peer.received.messages() >= kServed) peer.failures = 0;
   peer.refused_until = now + (setup_time_ << std::min(peer.failures, kMostDoublings));
-  peer.refused_place = true;
   ++peer.failures;
 }
 
@@ -92,7 +91,7 @@ void EndpointCore::forget_changes(Peer& peer, Nanoseconds now) {
     // Its word that it writes into the ring may be among what is void.
     peer.receive_kind = ChannelKind::rc_rdma;
     peer.received.change(ChannelKind::rc_rdma, age());
-    rings_.push_back(&peer);
+    rings_.add(peer);
   }
   peer.send_state = SendState::broken;
   peer.flush_posted = false;
@@ -250,7 +249,7 @@ void EndpointCore::on_resumed(Peer& peer, const wire::ControlMessage& message) {
     return;
   }
   recovery->heard = true;
-  if (std::exchange(recovery->ring_unlisted, false)) rings_.push_back(&peer);
+  if (std::exchange(recovery->ring_unlisted, false)) rings_.add(peer);
   if (to != base_ || !over_ring(peer.receive_kind)) {
     peer.wanted = to;
     switch_receiving(peer, to);
@@ -277,7 +276,7 @@ bool EndpointCore::go_on_recovering(Peer& peer) {
   if (!recovery.told && has_all) {
     recovery.told = moved = true;
     if (over_ring(peer.receive_kind) && !over_datagrams()) {
-      rings_.erase(std::remove(rings_.begin(), rings_.end(), &peer), rings_.end());
+      rings_.remove(peer);
       recovery.ring_unlisted = true;
     }
     wire::ControlMessage message;

@@ -16,8 +16,8 @@
 // one, is kept in line only if as many connections stand here that can go, or are going, as are
 // wanted, and refused at once otherwise, so when all connections here are being made: it waits for
 // a tear-down, which waits for no place. An end that does not answer `leave` can keep a place for
-// as long as it lives; a request is refused after kPatience all the same, and another victim is
-// chosen.
+// as long as it lives; a request is refused after time_of_a_place() all the same, and another
+// victim is chosen.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,11 +27,7 @@
 
 namespace turnout {
 namespace {
-// In set-up times of a connection (setup_rc_time of the costs). A tear-down takes the steps of a
-// set-up backwards, so a place comes after about one, for each of a few who are before; later
-// whoever asked had better go on as it is, and ask again if it still wants to.
-constexpr Nanoseconds kPatience = 8;
-// The line is looked at so often while somebody stands there, whatever happens.
+// The line is looked at so often in a set-up time while somebody stands there, whatever happens.
 constexpr Nanoseconds kLooks = 4;
 }  // namespace
 
@@ -108,7 +104,7 @@ void EndpointCore::serve_places() {
   while (Peer* const first = wanting_place_.first()) {
     Peer& peer = *first;
     const std::uint32_t parked = peer.parked_end;
-    const bool late = now - peer.wants_since >= kPatience * setup_time_;
+    const bool late = now - peer.wants_since >= time_of_a_place();
     const ChannelKind to = first_channel(peer);
     if (!late && !peer.has_rc() && !has_place(peer, parked == 0 && over_ring(to))) break;
     if (late) ++connections_.gave_up;
@@ -129,7 +125,7 @@ std::size_t EndpointCore::places_coming(Nanoseconds now) const noexcept {
   std::size_t coming = resetting_rc_;
   for (const ConnectionUse* const use : victims_.connected()) {
     const Peer& peer = *peers_[use->peer];
-    if (peer.leaving && now - peer.leaving_since < kPatience * setup_time_) ++coming;
+    if (peer.leaving && now - peer.leaving_since < time_of_a_place()) ++coming;
   }
   return coming;
 }
@@ -213,13 +209,6 @@ void EndpointCore::place_freed(Nanoseconds chosen_at) noexcept {
   ++connections_.freed;
   connections_.time += took;
   connections_.time_most = std::max(connections_.time_most, took);
-}
-
-// The peer may be the one that tears down.
-bool EndpointCore::awaits_place(const Peer& peer) const noexcept {
-  const bool draining = peer.receive_state == ReceiveState::draining;
-  if (peer.leaving || draining || peer.refused_place) return true;
-  return tears_down() && (peer.wants_place || wanting_place_.size() >= places());
 }
 
 // A one-sided operation asks for a connection like a message that comes.

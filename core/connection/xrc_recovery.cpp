@@ -109,7 +109,7 @@ void EndpointCore::tell_xrc_again(Peer& peer) {
   PeerXrc& xrc = *peer.xrc;
   xrc.told = true;
   if (over_ring(peer.receive_kind)) {
-    std::erase(rings_, &peer);
+    rings_.remove(peer);
     xrc.ring_unlisted = true;
   }
   wire::ControlMessage message;
@@ -178,7 +178,7 @@ void EndpointCore::on_node_resumed(Peer& peer, const wire::ControlMessage& messa
   }
   PeerXrc& xrc = *peer.xrc;
   xrc.broken = xrc.told = false;
-  if (std::exchange(xrc.ring_unlisted, false)) rings_.push_back(&peer);
+  if (std::exchange(xrc.ring_unlisted, false)) rings_.add(peer);
   drop_if_idle(peer);
   if (draining) {
     finish_drain(peer);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Atomic operations (docs/decisions/014): asked for in the stream, carried out by the target's
-// processor when its program makes progress, answered in the stream of the other direction.
+// processor when its program makes progress, answered in the stream of the other direction. Parts
+// of one-sided operations (segments.cpp) take the same way.
 //
 // Requests stand in the backlog with messages, so neither overtakes the other for ever. Answers go
 // before the backlog: what they answer has happened, and they need no order but their own. They are
@@ -123,16 +124,23 @@ bool EndpointCore::try_atomic(AtomicOperation& operation) {
   PeerAtomics& atomics = *peer.atomics;
   if (atomics.asked.size() >= kAtomicWindow) return false;
   operation.head.number = atomics.next_number;
-  std::array<std::byte, sizeof(wire::Atomic) + kAtomicLimit> bytes;
-  const std::size_t values = operand_bytes(operation.head) + compare_bytes(operation.head);
-  std::memcpy(bytes.data(), &operation.head, sizeof operation.head);
-  std::memcpy(bytes.data() + sizeof operation.head, operation.values.data(), values);
   StreamMessage message;
-  message.type = wire::Type::atomic;
+  message.type = operation.type;
   message.flags = operation.flags;
   message.data = operation.data;
-  message.bytes = bytes.data();
-  message.length = sizeof operation.head + values;
+  std::array<std::byte, sizeof(wire::Atomic) + kAtomicLimit> bytes;
+  wire::Segment segment;
+  Pieces parts;
+  if (operation.transfer != nullptr) {
+    message.length = fill_segment(operation, &segment, &parts);
+    message.pieces = &parts;
+  } else {
+    const std::size_t values = operand_bytes(operation.head) + compare_bytes(operation.head);
+    std::memcpy(bytes.data(), &operation.head, sizeof operation.head);
+    std::memcpy(bytes.data() + sizeof operation.head, operation.values.data(), values);
+    message.bytes = bytes.data();
+    message.length = sizeof operation.head + values;
+  }
   atomics.asked.push_back(&operation);
   if (!post_stream(peer, message)) {
     if (peer.lost) return true;  // with it the operation has ended
@@ -144,6 +152,11 @@ bool EndpointCore::try_atomic(AtomicOperation& operation) {
 }
 
 void EndpointCore::end_atomic(AtomicOperation& operation, Status status) {
+  if (Transfer* const transfer = operation.transfer) {
+    atomics_.give_back(&operation);
+    on_transfer_done(*transfer, std::move(status));
+    return;
+  }
   Completion done;
   done.context = operation.report.context;
   done.length = operation.head.count * size_of(operation.head.type);
@@ -171,31 +184,39 @@ void EndpointCore::on_answer(Peer& peer, const wire::Header& header, const std::
     lose_peer(
         peer,
         Status{Code::invalid,
-               fmt::format(
-                   "{}: response to an atomic request has {} {}, not that of the oldest request",
-                   peer.address.to_string(), what, value)});
+               fmt::format("{}: response to a request has {} {}, not that of the oldest request",
+                           peer.address.to_string(), what, value)});
   };
   if (first == nullptr) return damaged("number", header.tag);
   auto& operation = static_cast<AtomicOperation&>(*first);
   if (header.tag != operation.head.number) return damaged("number", header.tag);
-  const std::size_t expected = header.data == 0 ? operation.pieces.total : 0;
+  std::size_t expected = 0;
+  if (header.data == 0) {
+    if (operation.type == wire::Type::atomic) expected = operation.pieces.total;
+    if (operation.type == wire::Type::get) expected = operation.length;
+  }
   if (header.length != expected) return damaged("length", header.length);
   peer.atomics->asked.remove(&operation);
   if (header.data != 0) {
     const wire::Atomic& head = operation.head;
+    const bool atomic = operation.type == wire::Type::atomic;
     end_atomic(
         operation,
-        Status{
-            Code::permission,
-            fmt::format(
-                "atomic operation denied: {}: {} bytes at {:#x} with key {:#x} (peer's status {})",
-                peer.address.to_string(), head.count * size_of(head.type), head.address, head.rkey,
-                header.data),
-            EACCES});
+        Status{Code::permission,
+               fmt::format("{} denied: {}: {} bytes at {:#x} with key {:#x} (peer's status {})",
+                           atomic ? "atomic operation" : "one-sided operation",
+                           peer.address.to_string(),
+                           atomic ? head.count * size_of(head.type) : operation.length,
+                           head.address, head.rkey, header.data),
+               EACCES});
     return;
   }
-  if (!closing_) {  // else the memory is the program's again
-    operation.pieces.copy_in(0, payload, header.length);
+  if (!closing_ && header.length > 0) {  // else the memory is the program's again
+    if (operation.type == wire::Type::get) {
+      std::memcpy(reinterpret_cast<std::byte*>(operation.local), payload, header.length);
+    } else {
+      operation.pieces.copy_in(0, payload, header.length);
+    }
     charge(Work::copy, header.length);
   }
   end_atomic(operation, Status{});
@@ -217,24 +238,36 @@ bool EndpointCore::may_answer(Peer& peer) {
 }
 
 // may_answer() has said so.
-void EndpointCore::on_atomic(Peer& peer, const wire::Header& header, const std::byte* payload) {
-  wire::Atomic request;
-  if (Status status = wire::parse_atomic(payload, header.length, &request); !status.ok()) {
+void EndpointCore::on_request(Peer& peer, const wire::Header& header, const std::byte* payload) {
+  if (closing_) return;  // the memory is the program's again; `bye` ends what is asked of us
+  PeerAtomics& atomics = *peer.atomics;
+  Status status;
+  if (atomics.unsent == kAtomicWindow) {
+    status = {Code::invalid,
+              fmt::format("more than {} requests without waiting for a response", kAtomicWindow)};
+  } else if (header.type == wire::Type::atomic) {
+    status = take_atomic(peer, header, payload);
+  } else {
+    status = take_segment(peer, header, payload);
+  }
+  if (!status.ok()) {
     lose_peer(peer, Status{Code::invalid,
                            fmt::format("{}: {}", peer.address.to_string(), status.text())});
     return;
   }
-  if (closing_) return;  // the memory is the program's again; `bye` ends what is asked of us
-  PeerAtomics& atomics = *peer.atomics;
-  if (atomics.unsent == kAtomicWindow) {
-    lose_peer(peer,
-              Status{Code::invalid,
-                     fmt::format("{}: more than {} atomic requests without waiting for a response",
-                                 peer.address.to_string(), kAtomicWindow)});
-    return;
+  if (!atomics.listed) send_answers(peer);
+}
+
+// Errors: the request is malformed.
+Status EndpointCore::take_atomic(Peer& peer, const wire::Header& header, const std::byte* payload) {
+  wire::Atomic request;
+  if (Status status = wire::parse_atomic(payload, header.length, &request); !status.ok()) {
+    return status;
   }
+  PeerAtomics& atomics = *peer.atomics;
   AtomicAnswer& answer = atomics.answer(atomics.unsent);
   answer.number = request.number;
+  answer.reads = false;
   answer.code = carry_out(request, payload + sizeof request, answer.fetched.data());
   answer.length = static_cast<std::uint16_t>(answer.code == Code::ok ? fetched_bytes(request) : 0);
   charge(Work::copy, header.length);
@@ -248,7 +281,7 @@ void EndpointCore::on_atomic(Peer& peer, const wire::Header& header, const std::
     told.source = peer.id;
     finish(remote_write_report_, told);
   }
-  if (!atomics.listed) send_answers(peer);
+  return {};
 }
 
 Code EndpointCore::carry_out(const wire::Atomic& request, const std::byte* values,
@@ -270,14 +303,24 @@ Code EndpointCore::carry_out(const wire::Atomic& request, const std::byte* value
 void EndpointCore::send_answers(Peer& peer) {
   PeerAtomics& atomics = *peer.atomics;
   while (atomics.unsent > 0) {
-    const AtomicAnswer& answer = atomics.answer(0);
+    AtomicAnswer& answer = atomics.answer(0);
+    const std::byte* bytes = answer.fetched.data();
+    if (answer.reads) {
+      // Its program may have withdrawn the memory since the request came.
+      if (!domain_->allows(answer.rkey, answer.address, answer.length, kAccessRemoteRead)) {
+        answer.code = Code::permission;
+        answer.length = 0;
+      }
+      bytes = reinterpret_cast<const std::byte*>(answer.address);
+    }
     StreamMessage message;
     message.type = wire::Type::answer;
     message.tag = answer.number;
     message.data = static_cast<std::uint64_t>(answer.code);
-    message.bytes = answer.fetched.data();
+    message.bytes = bytes;
     message.length = answer.length;
     if (!post_stream(peer, message)) break;
+    if (answer.reads) charge(Work::copy, answer.length);
     if (peer.lost) return;
     atomics.first = (atomics.first + 1) % kAtomicWindow;
     --atomics.unsent;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Records of atomic operations: our requests to a peer, and the peer's requests to us.
+// Records of what a peer's processor carries out, atomic operations and parts of one-sided ones:
+// our requests to a peer, and the peer's requests to us.
 //
 // A peer has at most kAtomicWindow unanswered requests from us, and reserves room for that many
 // responses at our first request. So an executed operation can always be recorded, a request never
@@ -19,9 +20,13 @@
 
 namespace turnout {
 
-// In the peer's backlog, or asked. `pieces` is where the result goes.
+// In the peer's backlog, or asked. `pieces` is where the result goes; of a put, the program's bytes
+// that it takes.
 struct AtomicOperation : SendOperation {
   wire::Atomic head;
+  // Of a put or a get, where `head` has only address, key and number.
+  Transfer* transfer = nullptr;
+  std::uint64_t local = 0, length = 0;
   std::array<std::byte, kAtomicLimit> values;  // operands and compare values
 };
 
@@ -29,6 +34,9 @@ struct AtomicAnswer {
   std::uint32_t number = 0;  // of the request
   Code code = Code::ok;
   std::uint16_t length = 0;
+  bool reads = false;  // a get, carried out when the answer is sent: `fetched` is not used
+  std::uint32_t rkey = 0;
+  std::uint64_t address = 0;
   std::array<std::byte, kAtomicLimit> fetched;
 };
 

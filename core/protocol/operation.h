@@ -149,7 +149,8 @@ struct Transfer {
   Kind kind = Kind::read;
   bool write = false;
   bool over_rc = false;
-  bool listed = false;  // in the endpoint's list of those with work left to post
+  bool by_messages = false;  // the peer's processor moves the bytes
+  bool listed = false;       // in the endpoint's list of those with work left to post
   std::array<Local, kMaxIov> local{};
   std::array<wire::RtsSegment, wire::kMaxSegments> remote{};
   std::uint32_t local_count = 0, remote_count = 0;
@@ -160,6 +161,7 @@ struct Transfer {
   std::uint32_t in_flight = 0;
   std::array<Registration, kMaxIov> regions;
   std::uint32_t buffer = 0xffffffffu;  // send buffer holding a small write's data
+  InjectCopy* copy = nullptr;          // the same, of an injected one by messages
   Status status;
   // A large message being received:
   RecvOperation* receive = nullptr;

@@ -2,11 +2,12 @@
 // Large messages and one-sided operations where the start service has no RDMA (UD).
 //
 // The receiver of a large message asks for an RC queue pair, as the selection would (J1-J5), and
-// reads over it. Where none can be had, by the policy or because a budget or limit refuses, it asks
-// the sender for the message in pieces (`pull`), which travel as messages of the stream, under its
-// credits, and are copied to where the message belongs. One-sided operations wait for the queue
-// pair too; without one they end with an error. A key that the target refuses costs the connection,
-// which is made good (connection/recovery.cpp).
+// reads over it. Where none can be had, by the policy or because a budget or limit refuses, or
+// where a place for it may be long in coming, it asks the sender for the message in pieces
+// (`pull`), which travel as messages of the stream, under its credits, and are copied to where the
+// message belongs. One-sided operations take the queue pair too, and else travel as messages
+// (segments.cpp). A key that the target refuses over the connection costs it; it is made good
+// (connection/recovery.cpp).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,10 +28,11 @@ EndpointCore::DataPath EndpointCore::data_path(Peer& peer) {
   if (peer.leaving || peer.wants_place) return DataPath::pieces;
   // Its connection failed, and messages that lie in the ring may wait for this one to be received.
   if (peer.receive_state == ReceiveState::draining) return DataPath::pieces;
-  if (peer.receive_state != ReceiveState::steady) return DataPath::wait;
+  // The peer may keep a request in line for a place.
+  const DataPath meanwhile = tears_down() ? DataPath::pieces : DataPath::wait;
+  if (peer.receive_state != ReceiveState::steady) return meanwhile;
   if (peer.self || closing_ || never_connects_) return DataPath::pieces;
   if (peer.refused_until != 0 && clock_.now() < peer.refused_until) return DataPath::pieces;
-  peer.refused_place = false;
   if (!tears_down() && !peer.has_rc() && active_rc_ >= settings_.max_active_rc) {
     return DataPath::pieces;
   }
@@ -43,7 +45,7 @@ EndpointCore::DataPath EndpointCore::data_path(Peer& peer) {
     return DataPath::pieces;
   }
   change_channel(peer, ChannelKind::rc_rdma, base_, "large messages and one-sided operations", 0);
-  return peer.receive_state == ReceiveState::steady ? DataPath::pieces : DataPath::wait;
+  return peer.receive_state == ReceiveState::steady ? DataPath::pieces : meanwhile;
 }
 
 // At the receiver.

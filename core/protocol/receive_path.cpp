@@ -137,8 +137,8 @@ void EndpointCore::deliver_held(Peer& peer) {
   }
 }
 
-bool EndpointCore::poll_rings() {
-  return go_on_with_each(rings_, [this](Peer& peer) { return poll_ring(peer); });
+bool EndpointCore::poll_rings(std::vector<Peer*>& rings) {
+  return go_on_with_each(rings, [this](Peer& peer) { return poll_ring(peer); });
 }
 
 // A round for ReceiveCost. A ring's messages pay for the rings that were looked into before it.
@@ -151,9 +151,8 @@ bool EndpointCore::poll_measured() {
   if (delivered_ > before && to_post_control_.size() == controls) {
     receive_cost_.open(clock_.now() - begun, delivered_ - before);
   }
-  if (rings_.empty()) return moved;
   begun = clock_.now();
-  moved |= go_on_with_each(rings_, [&](Peer& peer) {
+  moved |= go_on_with_each(rings_.speaking(), [&](Peer& peer) {
     const ChannelKind kind = peer.receive_kind;
     before = delivered_;
     const bool got = poll_ring(peer);
@@ -194,7 +193,10 @@ bool EndpointCore::poll_ring(Peer& peer) {
     if (peer.lost) return true;
     if (!peer.held.empty()) deliver_held(peer);
   }
-  if (moved && peer.receive_state == ReceiveState::draining) finish_drain(peer);
+  if (moved) {
+    rings_.spoke(peer);
+    if (peer.receive_state == ReceiveState::draining) finish_drain(peer);
+  }
   return moved;
 }
 
@@ -260,7 +262,7 @@ void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival
     if (header.type == wire::Type::piece) on_piece(peer, header, arrival.payload);
     if (header.type == wire::Type::landed) on_landed(peer, header, arrival.payload);
     if (header.type == wire::Type::revoked) on_revoked(peer, header.tag);
-    if (header.type == wire::Type::atomic) on_atomic(peer, header, arrival.payload);
+    if (wire::is_request(header.type)) on_request(peer, header, arrival.payload);
     if (header.type == wire::Type::answer) on_answer(peer, header, arrival.payload);
     release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
     return;
@@ -316,6 +318,8 @@ void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival
     case wire::Type::landed:
     case wire::Type::revoked:
     case wire::Type::atomic:
+    case wire::Type::put:
+    case wire::Type::get:
     case wire::Type::answer:
     case wire::Type::control:
     case wire::Type::none:
@@ -431,7 +435,7 @@ Status EndpointCore::recv_now(const RecvRequest& request) {
   const bool offered = peer != nullptr && is_offered(request, *peer);
   if (offered) {
     (void)poll_receive_queue();
-    if (!rings_.empty()) (void)poll_rings();
+    if (peer->ring_poll != RingPoll::none) (void)poll_ring(*peer);
   }
   RecvOperation* const receive = take_for_caller(receives_);
   if (receive == nullptr) return refusal();

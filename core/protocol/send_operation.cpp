@@ -162,7 +162,7 @@ Status EndpointCore::prepare_rendezvous(SendOperation& operation) {
 
 // Puts the operation on its way if channel and credits allow.
 bool EndpointCore::try_operation(SendOperation& operation) {
-  if (operation.type == wire::Type::atomic) {
+  if (wire::is_request(operation.type)) {
     return try_atomic(static_cast<AtomicOperation&>(operation));
   }
   Peer& peer = *operation.peer;
@@ -243,7 +243,7 @@ void EndpointCore::list_backlog(Peer& peer) {
 }
 
 void EndpointCore::end_send(SendOperation& operation, Status status) {
-  if (operation.type == wire::Type::atomic) {
+  if (wire::is_request(operation.type)) {
     end_atomic(static_cast<AtomicOperation&>(operation), std::move(status));
     return;
   }

@@ -15,6 +15,8 @@ Traffic traffic_of(wire::Type type) noexcept {
     case wire::Type::eager:
     case wire::Type::piece:
     case wire::Type::atomic:
+    case wire::Type::put:
+    case wire::Type::get:
     case wire::Type::answer:
       return Traffic::data;
     default:

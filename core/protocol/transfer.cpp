@@ -6,7 +6,8 @@
 // A transfer is cut into segments with at most kMaxInFlight of them posted. Large messages are read
 // over DC; one-sided operations use the pair's RC queue pair while it serves the direction to us,
 // which does not leave it before they have ended, else DC. A key of theirs that the target refuses
-// breaks the queue pair: see connection/recovery.cpp. Where there is no DC, see pieces.cpp.
+// breaks the queue pair: see connection/recovery.cpp. Where there is no DC, see pieces.cpp and
+// segments.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -129,6 +130,38 @@ bool EndpointCore::leaves_posting(const Transfer& transfer) const noexcept {
          transfer.status.ok();
 }
 
+// By RDMA. False: the queue is full, or the transfer's status says why not.
+bool EndpointCore::post_segment(Transfer& transfer, std::uint64_t length) {
+  Peer& peer = *transfer.peer;
+  SendQueue& queue = transfer.over_rc
+                         ? static_cast<SendQueue&>(*peer.rc)
+                         : static_cast<SendQueue&>(*pool(Purpose::data)[peer.data_queue]);
+  if (queue.full()) return false;
+  const Transfer::Local& local = transfer.local[transfer.local_at];
+  const wire::RtsSegment& remote = transfer.remote[transfer.remote_at];
+  SendRecord record;
+  record.kind = SendRecord::Kind::transfer;
+  record.opcode = transfer.write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
+  record.peer = peer.id;
+  record.transfer = &transfer;
+  record.local = local.address + transfer.local_offset;
+  record.lkey = local.lkey;
+  record.length = static_cast<std::uint32_t>(length);
+  record.remote = remote.address + transfer.remote_offset;
+  record.rkey = remote.rkey;
+  profile_.count_sent(transfer.write ? Traffic::write : Traffic::read, length);
+  Status status;
+  if (transfer.over_rc) {
+    status = peer.rc->post(record);
+  } else {
+    address_data(peer, &record);
+    status = pool(Purpose::data)[peer.data_queue]->post(record);
+  }
+  charge(Work::post, 1);
+  if (!status.ok()) transfer.status = std::move(status);
+  return transfer.status.ok();
+}
+
 // Posts what may be posted now; ends the transfer when nothing is left to do. False: neither.
 bool EndpointCore::pump(Transfer& transfer) {
   if (leaves_posting(transfer)) [[unlikely]] {
@@ -138,7 +171,8 @@ bool EndpointCore::pump(Transfer& transfer) {
   }
   const std::uint64_t before = transfer.posted;
   Peer& peer = *transfer.peer;
-  if (over_datagrams() && !transfer.over_rc && transfer.status.ok() && transfer.total > 0) {
+  if (over_datagrams() && !transfer.over_rc && !transfer.by_messages && transfer.status.ok() &&
+      transfer.total > 0) {
     const DataPath path = data_path(peer);
     transfer.over_rc = path == DataPath::rc;
     if (transfer.over_rc) ++peer.reads_over_rc;
@@ -146,52 +180,18 @@ bool EndpointCore::pump(Transfer& transfer) {
       pull_instead(transfer);
       return true;
     }
-    if (path == DataPath::pieces && !awaits_place(peer)) {
-      transfer.status =
-          Status{Code::unsupported,
-                 fmt::format("one-sided operation failed: {}: on an adapter without DC it needs an "
-                             "RC queue pair, and none is available: {}; raise "
-                             "TURNOUT_MAX_ACTIVE_RC or TURNOUT_MEMORY_BUDGET on both ends",
-                             peer.address.to_string(),
-                             peer.reason.empty() ? "the policy does not allow one" : peer.reason),
-                 EOPNOTSUPP};
-    }
+    transfer.by_messages = path == DataPath::pieces && transfer.kind == Transfer::Kind::user;
   }
-  const bool way = !over_datagrams() || transfer.over_rc;
+  const bool way = !over_datagrams() || transfer.over_rc || transfer.by_messages;
   while (way && transfer.status.ok() && transfer.posted < transfer.total &&
          transfer.in_flight < kMaxInFlight) {
-    SendQueue& queue = transfer.over_rc
-                           ? static_cast<SendQueue&>(*peer.rc)
-                           : static_cast<SendQueue&>(*pool(Purpose::data)[peer.data_queue]);
-    if (queue.full()) break;
     const Transfer::Local& local = transfer.local[transfer.local_at];
     const wire::RtsSegment& remote = transfer.remote[transfer.remote_at];
     const std::uint64_t n =
         std::min({local.length - transfer.local_offset, remote.length - transfer.remote_offset,
-                  transfer.total - transfer.posted, settings_.rendezvous_segment});
-    SendRecord record;
-    record.kind = SendRecord::Kind::transfer;
-    record.opcode = transfer.write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
-    record.peer = peer.id;
-    record.transfer = &transfer;
-    record.local = local.address + transfer.local_offset;
-    record.lkey = local.lkey;
-    record.length = static_cast<std::uint32_t>(n);
-    record.remote = remote.address + transfer.remote_offset;
-    record.rkey = remote.rkey;
-    profile_.count_sent(transfer.write ? Traffic::write : Traffic::read, n);
-    Status status;
-    if (transfer.over_rc) {
-      status = peer.rc->post(record);
-    } else {
-      address_data(peer, &record);
-      status = pool(Purpose::data)[peer.data_queue]->post(record);
-    }
-    charge(Work::post, 1);
-    if (!status.ok()) {
-      transfer.status = status;
-      break;
-    }
+                  transfer.total - transfer.posted,
+                  transfer.by_messages ? most_by_message(peer) : settings_.rendezvous_segment});
+    if (transfer.by_messages ? !ask_segment(transfer, n) : !post_segment(transfer, n)) break;
     ++transfer.in_flight;
     transfer.posted += n;
     transfer.local_offset += n;
@@ -223,8 +223,9 @@ bool EndpointCore::pump_transfers() {
   bool moved = false;
   for (Transfer* transfer = active_transfers_.first(); transfer != nullptr;) {
     Transfer* const next = transfer->next;
-    const bool stuck = transfer->in_flight >= kMaxInFlight ||
-                       (!transfer->over_rc && data_path(*transfer->peer) == DataPath::wait);
+    const bool stuck =
+        transfer->in_flight >= kMaxInFlight || (!transfer->over_rc && !transfer->by_messages &&
+                                                data_path(*transfer->peer) == DataPath::wait);
     if (!stuck && pump(*transfer)) moved = true;
     transfer = next;
   }
@@ -300,6 +301,7 @@ void EndpointCore::drop_transfer(Transfer& transfer) {
   release_regions(transfer);
   if (transfer.last != nullptr) std::erase(polled_, &transfer);
   if (transfer.announcement != nullptr) sends_.give_back(transfer.announcement);
+  if (transfer.copy != nullptr) copies_.give_back(transfer.copy);
   transfers_.give_back(&transfer);
 }
 
@@ -357,7 +359,14 @@ Status EndpointCore::rma_now(const RmaRequest& request) {
   transfer->completion.context = request.report.context;
   transfer->completion.length = request.length;
   transfer->completion.flags = request.write ? kRmaWrite : kRmaRead;
-  if (request.write && request.length > 0 && request.length <= send_pool_.size()) {
+  // Without DC only what goes now takes a buffer, and of half of them: messages need them, and may
+  // be what a transfer waits for. What is injected does not wait for a connection.
+  const DataPath path = over_datagrams() && request.length > 0 ? data_path(*peer) : DataPath::dc;
+  const bool posts = path == DataPath::dc || path == DataPath::rc;
+  if (!posts) transfer->by_messages = path == DataPath::pieces || request.inject;
+  const bool copies = !over_datagrams() || send_pool_.available() > settings_.send_buffers / 2;
+  if (posts && copies && request.write && request.length > 0 &&
+      request.length <= send_pool_.size()) {
     transfer->buffer = send_pool_.take();
   }
   if (transfer->buffer != kNoBuffer) {
@@ -366,6 +375,11 @@ Status EndpointCore::rma_now(const RmaRequest& request) {
     transfer->local[0] = {reinterpret_cast<std::uint64_t>(send_pool_.data(transfer->buffer)),
                           request.length, send_pool_.lkey()};
     transfer->local_count = 1;
+  } else if (transfer->by_messages) {
+    if (Status status = take_for_messages(*transfer, pieces, request.inject); !status.ok()) {
+      drop_transfer(*transfer);
+      return status;
+    }
   } else if (request.inject && request.length > 0) {
     drop_transfer(*transfer);
     return {Code::again, "no send buffer is free to copy the data into"};

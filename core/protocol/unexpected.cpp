@@ -27,7 +27,7 @@ constexpr int kGiveUpAfter = 30;
 bool EndpointCore::has_room_for(Peer& peer, const wire::Header& header) {
   if (closing_) [[unlikely]]
     return true;  // it is dropped
-  if (header.type == wire::Type::atomic) [[unlikely]]
+  if (wire::is_request(header.type)) [[unlikely]]
     return may_answer(peer);
   if (messages_.ready()) [[likely]]
     return true;
@@ -42,7 +42,7 @@ bool EndpointCore::may_deliver(Peer& peer, const wire::Header& header) {
   if (has_room_for(peer, header)) [[likely]]
     return true;
   peer.stalled = true;
-  peer.atomic_stalled = header.type == wire::Type::atomic;
+  peer.atomic_stalled = wire::is_request(header.type);
   if (!peer.stall_listed) {
     peer.stall_listed = true;
     stalled_.push_back(&peer);

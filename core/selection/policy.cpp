@@ -48,6 +48,7 @@ class Selector {
   // This source's own share of the gain.
   [[nodiscard]] double value(std::size_t i, ChannelKind kind, double poll) const {
     if (!over_ring(kind)) return 0;
+    if (sources_[i].messages == 0) return -silent_share(poll) - setup(i, kind);
     return static_cast<double>(sources_[i].messages) * saving(input_.costs, kind) - poll -
            setup(i, kind);
   }

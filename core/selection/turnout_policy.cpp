@@ -65,7 +65,8 @@ Share TurnoutSelector::share(const SourceView& s) const {
   const double post_dc =
       c.sender_post_dc.value + switched * (c.sender_post_dc_switch.value - c.sender_post_dc.value);
   const double credit = c.receiver_credit.value / std::max(input_.terms.ring_entries, 1u);
-  const double ring = n * credit + poll_share({.poll = c.receiver_poll.value}, lead_);
+  const double polls = poll_share({.poll = c.receiver_poll.value}, lead_);
+  const double ring = n * credit + (n > 0 ? polls : silent_share(polls));
   Share out;
   out.dc_waited = n * (1 - busy) * d;
   out.rc_waited = n * (1 - busy) * (r + switched * c.sender_switch_latency.value);
@@ -203,7 +204,7 @@ double TurnoutSelector::error(const Map& from, const Map& to) const {
       const bool rc = kind == ChannelKind::rc_rdma;
       base += sign * n * (1 - busy);
       (rc ? r : d) += sign * n * (1 - busy);
-      polls += sign * lead_ / 2;
+      polls += sign * (n > 0 ? lead_ / 2 : silent_share(lead_ / 2));
       credits += sign * n / std::max(input_.terms.ring_entries, 1u);
       waited += sign * (rc ? shares_[i].rc_waited : shares_[i].dc_waited);
       if (rc) {

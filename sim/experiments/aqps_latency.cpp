@@ -233,15 +233,14 @@ const Figure& all_to_one() {
 }
 
 const Figure& repeat() {
-  static const Figure figure = {
-      "aqps-repeat",
-      "repeat",
-      "onetoall, then alltoone, five times",
-      "figure 12",
-      {{"messages_out", "320000"}, {"messages_in", "240000"}, {"warmup", "2"}},
-      "25ms",
-      {{"A3", "dc-rdma-od", -21}, {"A3", "rc-rdma-od", -24}},
-      true};
+  static const Figure figure = {"aqps-repeat",
+                                "repeat",
+                                "onetoall, then alltoone, five times",
+                                "figure 12",
+                                {{"messages_out", "320000"}, {"warmup", "2"}},
+                                "25ms",
+                                {{"A3", "dc-rdma-od", -21}, {"A3", "rc-rdma-od", -24}},
+                                true};
   return figure;
 }
 

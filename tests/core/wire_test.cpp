@@ -252,6 +252,26 @@ TEST(Wire, LeaveNamesAQueuePair) {
   EXPECT_EQ(parsed.qp_number, 77u);
 }
 
+TEST(Wire, SegmentsAreAsLongAsTheySay) {
+  std::array<std::byte, sizeof(wire::Segment) + 100> bytes{};
+  wire::Segment sent, parsed;
+  const auto ok = [&](wire::Type type, std::size_t data) {
+    std::memcpy(bytes.data(), &sent, sizeof sent);
+    return wire::parse_segment(type, bytes.data(), sizeof sent + data, &parsed).ok();
+  };
+  EXPECT_FALSE(ok(wire::Type::put, 0));
+  EXPECT_FALSE(ok(wire::Type::get, 0));
+  sent.length = 100;
+  EXPECT_TRUE(ok(wire::Type::put, 100));
+  EXPECT_FALSE(ok(wire::Type::put, 99));
+  EXPECT_FALSE(ok(wire::Type::put, 0));
+  EXPECT_TRUE(ok(wire::Type::get, 0));
+  EXPECT_FALSE(ok(wire::Type::get, 100));
+  EXPECT_FALSE(wire::parse_segment(wire::Type::get, bytes.data(), sizeof sent - 1, &parsed).ok());
+  sent.length = wire::kMostMessage + 1;
+  EXPECT_FALSE(ok(wire::Type::get, 0));
+}
+
 // Any bytes are answered, never read beyond.
 TEST(Wire, RandomBytesAreAnswered) {
   std::mt19937_64 random(1);
@@ -270,6 +290,10 @@ TEST(Wire, RandomBytesAreAnswered) {
     wire::Atomic atomic;
     if (wire::parse_atomic(bytes.data(), bytes.size(), &atomic).ok()) {
       ASSERT_LE(wire::fetched_bytes(atomic), kAtomicLimit);
+    }
+    wire::Segment segment;
+    if (wire::parse_segment(wire::Type::put, bytes.data(), bytes.size(), &segment).ok()) {
+      ASSERT_EQ(sizeof segment + segment.length, bytes.size());
     }
     wire::Landed landed;
     (void)wire::parse_landed(bytes.data(), bytes.size(), &landed).ok();

@@ -32,6 +32,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       sizeof atomic + wire::operand_bytes(atomic) + wire::compare_bytes(atomic) != size) {
     __builtin_trap();
   }
+  wire::Segment segment;
+  if (wire::parse_segment(wire::Type::put, bytes, size, &segment).ok() &&
+      sizeof segment + segment.length != size) {
+    __builtin_trap();
+  }
   (void)Address::decode(data, size).ok();
   return 0;
 }

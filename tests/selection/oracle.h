@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/selection/costs.h"
 #include "core/selection/policy.h"
 
 namespace turnout::selection::oracle {
@@ -66,7 +67,7 @@ inline double gain(const Input& input, const std::vector<ChannelKind>& map) {
     const bool rc = map[i] == ChannelKind::rc_rdma;
     sum += static_cast<double>(s.messages) * (rc ? costs.saving_rc_rdma : costs.saving_dc_rdma);
     sum -= static_cast<double>(s.messages) * costs.credit / static_cast<double>(costs.ring_entries);
-    sum -= static_cast<double>(most) * costs.poll / 2;
+    sum -= static_cast<double>(most) * costs.poll / 2 / (s.messages == 0 ? kSilentRounds : 1);
     if (map[i] == s.current) continue;
     if (rc && !s.rc_exists) sum -= costs.setup_rc;
     if (!rc && !ring(s.current)) sum -= costs.setup_dc;

@@ -56,7 +56,8 @@ double gain(const TurnoutWorld& w, const std::vector<ChannelKind>& map) {
     if (!oracle::ring(map[i])) continue;
     const double n = static_cast<double>(s.messages);
     const double busy = std::max<double>(s.hint.busy, w.terms.busy);
-    total -= n * c.receiver_credit.value / w.terms.ring_entries + lead * c.receiver_poll.value / 2;
+    total -= n * c.receiver_credit.value / w.terms.ring_entries;
+    total -= lead * c.receiver_poll.value / 2 / (s.messages == 0 ? kSilentRounds : 1);
     const double base = c.receiver_dc_sendrecv.value;
     if (map[i] == ChannelKind::dc_rdma) {
       total += n * (1 - busy) * (base - c.receiver_dc_rdma.value);

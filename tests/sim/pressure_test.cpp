@@ -110,5 +110,26 @@ TEST(Incast, RetriesForWantOfAReceiveAreCountedBySource) {
   EXPECT_EQ(played.reports[0].profile->rnr_retries, 0u) << "it sends nothing that needs a receive";
 }
 
+// One-sided operations over UD go on as messages where connections are few: a limit of them costs
+// no time, whether a task lasts shorter than a connection takes to be made or longer.
+TEST(ConnectionLimit, NoOneSidedOperationWaitsForAPlace) {
+  for (const char* const work : {"2ms", "20ms"}) {
+    const auto time = [&](std::vector<std::pair<std::string, std::string>> settings) {
+      settings.emplace_back("policy", "rc-rdma-od");
+      settings.emplace_back("default_transport", "ud");
+      const Played played =
+          play("nwchem", {{"tasks", "64"}, {"iterations", "4"}, {"work", work}}, 16, settings);
+      EXPECT_EQ(played.phases.size(), 1u);
+      return played.phases.empty()
+                 ? 0.0
+                 : static_cast<double>(played.phases[0].end - played.phases[0].begin);
+    };
+    const double unlimited = time({});
+    EXPECT_LE(time({{"max_conn", "8"}}), 1.05 * unlimited) << work;
+    EXPECT_LE(time({{"max_conn", "2"}}), 1.05 * unlimited) << work;
+    EXPECT_LE(time({{"max_conn", "1"}, {"eviction", "none"}}), 1.05 * unlimited) << work;
+  }
+}
+
 }  // namespace
 }  // namespace turnout::sim

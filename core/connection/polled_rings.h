@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// PolledRings: the peers whose rings the endpoint polls, those that spoke lately apart from the
+// silent ones. Every round of progress polls the former. It polls the silent ones, too, when it and
+// the one before found nothing to do, or when the rounds since it last did are so many: twice as
+// many each time, up to selection::kSilentRounds. So a process that is busy with others does not
+// pay for the silent rings, and one that waits, or looks in now and then, sees all of them. A ring
+// that speaks is among the former at once; one that did not for kLookBack to 2 kLookBack rounds
+// that found something is silent.
+//
+// No clock. Owned by the endpoint, the peers not; one thread.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "core/connection/peer.h"
+#include "core/selection/costs.h"
+
+namespace turnout {
+
+class PolledRings {
+ public:
+  // Busy rounds without a message. Far more than the completions between two messages of a peer
+  // that is spoken with; a ring taken for silent costs its next message kSilentRounds busy rounds
+  // at most.
+  static constexpr std::uint32_t kLookBack = 256;
+
+  void add(Peer& peer) {
+    remove(peer);
+    peer.ring_poll = RingPoll::speaking;
+    peer.ring_spoke = true;
+    speaking_.push_back(&peer);
+  }
+  void remove(Peer& peer) noexcept {
+    if (peer.ring_poll != RingPoll::none) std::erase(list_of(peer), &peer);
+    peer.ring_poll = RingPoll::none;
+  }
+  // A message came over it, or it is to be polled like one that speaks.
+  void spoke(Peer& peer) {
+    peer.ring_spoke = true;
+    if (peer.ring_poll != RingPoll::silent) [[likely]]
+      return;
+    add(peer);
+    every_ = until_silent_ = 1;
+  }
+
+  [[nodiscard]] std::vector<Peer*>& speaking() noexcept { return speaking_; }
+  [[nodiscard]] std::vector<Peer*>& silent() noexcept { return silent_; }
+
+  // At the end of each round, which was busy if it found anything. Shall it look at the silent
+  // ones, too? If not, the endpoint has not seen all there is.
+  [[nodiscard]] bool silent_due(bool busy) {
+    if (busy && --until_look_ == 0) [[unlikely]]
+      look_back();
+    const bool waits = !busy && idle_;
+    idle_ = !busy;
+    if (!waits) {
+      if (--until_silent_ > 0) return false;
+      every_ = std::min(2 * every_, selection::kSilentRounds);
+    }
+    until_silent_ = every_;
+    return true;
+  }
+
+ private:
+  [[nodiscard]] std::vector<Peer*>& list_of(const Peer& peer) noexcept {
+    return peer.ring_poll == RingPoll::speaking ? speaking_ : silent_;
+  }
+  void look_back() {
+    until_look_ = kLookBack;
+    std::erase_if(speaking_, [this](Peer* peer) {
+      if (std::exchange(peer->ring_spoke, false)) return false;
+      peer->ring_poll = RingPoll::silent;
+      silent_.push_back(peer);
+      return true;
+    });
+  }
+
+  std::vector<Peer*> speaking_, silent_;
+  std::uint32_t every_ = 1, until_silent_ = 1;
+  std::uint32_t until_look_ = kLookBack;
+  bool idle_ = false;  // the latest round was not busy
+};
+
+}  // namespace turnout

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// One-sided operations between processes that have no connection and no DC: in segments that the
+// target's processor moves when its program makes progress, as it carries out atomic operations
+// (atomics.cpp), with which they share numbers, window and answers. So no operation waits for a
+// connection, whatever limits the number of those.
+//
+// The key and the range of every segment are checked at the target when it is carried out. A read
+// is carried out when its answer is sent: only then are its bytes copied, into the message.
+#include <array>
+#include <cstring>
+
+#include "core/endpoint_core.h"
+#include "core/protocol/atomics.h"
+
+namespace turnout {
+
+// Bytes of a segment: request and answer fit the smallest message that any channel of the pair
+// takes.
+std::size_t EndpointCore::most_by_message(const Peer& peer) const noexcept {
+  return peer.eager_size - stream_overhead_ - sizeof(wire::Introduction) - sizeof(wire::Segment);
+}
+
+// The program's memory as it is: the adapter does not read it. Injected bytes are copied.
+Status EndpointCore::take_for_messages(Transfer& transfer, const Pieces& pieces, bool inject) {
+  if (inject) {
+    transfer.copy = take_for_caller(copies_);
+    if (transfer.copy == nullptr) return refusal();
+    pieces.copy_out(transfer.copy->bytes.data());
+    charge(Work::copy, pieces.total);
+    transfer.local[0] = {reinterpret_cast<std::uint64_t>(transfer.copy->bytes.data()), pieces.total,
+                         0};
+    transfer.local_count = 1;
+    return {};
+  }
+  for (std::uint32_t i = 0; i < pieces.count; ++i) {
+    const iovec& piece = pieces.iov[i];
+    if (piece.iov_len == 0) continue;
+    transfer.local[transfer.local_count++] = {reinterpret_cast<std::uint64_t>(piece.iov_base),
+                                              piece.iov_len, 0};
+  }
+  return {};
+}
+
+// The next `length` bytes. It waits in the backlog, since a message that cannot be sent may end the
+// transfer. False: no record is free.
+bool EndpointCore::ask_segment(Transfer& transfer, std::uint64_t length) {
+  Peer& peer = *transfer.peer;
+  if (peer.withheld > 0) (void)relieve(peer);  // the answer comes behind them
+  if (peer.lost || !make_atomics(peer) || atomics_.in_use() >= operation_limits_.waiting) {
+    return false;
+  }
+  AtomicOperation* const operation = atomics_.take();
+  if (operation == nullptr) return false;
+  const wire::RtsSegment& remote = transfer.remote[transfer.remote_at];
+  operation->peer = &peer;
+  operation->type = transfer.write ? wire::Type::put : wire::Type::get;
+  operation->transfer = &transfer;
+  operation->local = transfer.local[transfer.local_at].address + transfer.local_offset;
+  operation->length = length;
+  operation->head.address = remote.address + transfer.remote_offset;
+  operation->head.rkey = remote.rkey;
+  if (transfer.copy == nullptr && transfer.buffer == kNoBuffer) {
+    const iovec bytes{reinterpret_cast<void*>(operation->local), length};
+    (void)operation->pieces.set({&bytes, 1});
+  }
+  enqueue(*operation);
+  return true;
+}
+
+// Returns the bytes of the message: `segment`, and what is put.
+std::size_t EndpointCore::fill_segment(const AtomicOperation& operation, wire::Segment* segment,
+                                       Pieces* parts) noexcept {
+  segment->address = operation.head.address;
+  segment->rkey = operation.head.rkey;
+  segment->number = operation.head.number;
+  segment->length = static_cast<std::uint32_t>(operation.length);
+  const std::array<iovec, 2> both{
+      iovec{segment, sizeof *segment},
+      iovec{reinterpret_cast<void*>(operation.local), operation.length}};
+  const bool put = operation.type == wire::Type::put;
+  (void)parts->set({both.data(), put ? 2u : 1u});
+  return parts->total;
+}
+
+// At the target. Errors: the request is malformed.
+Status EndpointCore::take_segment(Peer& peer, const wire::Header& header,
+                                  const std::byte* payload) {
+  wire::Segment request;
+  if (Status status = wire::parse_segment(header.type, payload, header.length, &request);
+      !status.ok()) {
+    return status;
+  }
+  const bool get = header.type == wire::Type::get;
+  if (get && request.length > most_by_message(peer)) {
+    return {Code::invalid, "the answer to a read would not fit a message"};
+  }
+  PeerAtomics& atomics = *peer.atomics;
+  AtomicAnswer& answer = atomics.answer(atomics.unsent);
+  answer.number = request.number;
+  answer.code = Code::ok;
+  answer.length = get ? static_cast<std::uint16_t>(request.length) : 0;
+  answer.reads = get;
+  answer.rkey = request.rkey;
+  answer.address = request.address;
+  ++atomics.unsent;
+  if (get) return {};
+  if (!domain_->allows(request.rkey, request.address, request.length, kAccessRemoteWrite)) {
+    answer.code = Code::permission;
+    return {};
+  }
+  std::memcpy(reinterpret_cast<std::byte*>(request.address), payload + sizeof request,
+              request.length);
+  charge(Work::copy, request.length);
+  return {};
+}
+
+}  // namespace turnout
