@@ -38,7 +38,11 @@ struct Without {
 constexpr Without kWithout[] = {
     {"sources", "recordings of real programs, which no model makes again"},
     {"scale", "real time and real memory of the simulator"},
+    {"validation", "raw verbs, not runs of a registered workload"},
 };
+
+// A page with this at its head promises nothing.
+constexpr std::string_view kStale = "**This page is stale.**";
 
 struct Page {
   Sentinels sentinels;
@@ -116,6 +120,10 @@ std::vector<std::unique_ptr<Page>> read_pages(const fs::path& folder, const std:
     if (without || (!only.empty() && name != only)) continue;
     const std::string file = (folder / (name + ".md")).string();
     const Result<std::string> text = read_text_file(file, file, "page", kLargest);
+    if (text && text.value().find(kStale) != std::string::npos) {
+      fmt::print("{}: says itself that it is stale; make pages writes it anew\n", name);
+      continue;
+    }
     auto page = read_page(folder, name, text ? text.value() : std::string());
     if (page) {
       pages.push_back(std::move(page));
