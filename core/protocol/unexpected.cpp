@@ -141,11 +141,13 @@ bool EndpointCore::set_aside(UnexpectedMessage& message) {
   return true;
 }
 
-// Lets a peer that is held back go on, as far as the budget allows.
+// Lets a peer that is held back go on, as far as the budget allows. Large messages may wait for a
+// transfer that only ends when the pieces of others have come.
 bool EndpointCore::relieve(Peer& peer) {
   bool moved = false;
-  for (const bool tagged : {true, false}) {
-    for (UnexpectedMessage* m = matcher_.unexpected(tagged).first(); m != nullptr; m = m->next) {
+  for (const auto* const list :
+       {&matcher_.unexpected(true), &matcher_.unexpected(false), &claimed_, &waiting_}) {
+    for (UnexpectedMessage* m = list->first(); m != nullptr; m = m->next) {
       if (peer.withheld == 0) return moved;
       const bool in_place = m->storage != UnexpectedMessage::Storage::heap &&
                             m->storage != UnexpectedMessage::Storage::none;
