@@ -561,8 +561,8 @@ void EndpointCore::keep_alive(Nanoseconds now) {
       continue;
     }
     const bool expected = peer.directed_receives > 0 || peer.awaiting_fin > 0 || peer.pieces > 0 ||
-                          owes_answers(peer) || !peer.backlog.empty() ||
-                          peer.receive_state != ReceiveState::steady ||
+                          owes_answers(peer) || (peer.atomics && peer.atomics->listed) ||
+                          !peer.backlog.empty() || peer.receive_state != ReceiveState::steady ||
                           peer.send_state != SendState::steady || peer.leaving || peer.recovery ||
                           (wildcards && peer.remote_index != wire::kUnknownIndex);
     const bool idle = !expected && ((peer.rc && peer.rc->connected_to() != 0) || peer.xrc);
