@@ -165,6 +165,7 @@ class EndpointCore final : public Endpoint {
     const std::byte* payload = nullptr;
     std::uint32_t buffer = 0;
     std::uint64_t position = 0;
+    std::unique_ptr<std::byte[]>* heap = nullptr;  // if storage is heap: who has it
   };
 
   // The path of the data of a large message or a one-sided operation to or from this peer.
@@ -316,8 +317,12 @@ class EndpointCore final : public Endpoint {
     return receive_pool_.is_own(buffer) ? UnexpectedMessage::Storage::own
                                         : UnexpectedMessage::Storage::buffer;
   }
-  void hold(Peer& peer, const HeldMessage& message);
-  void drop_held(Peer& peer, std::size_t at);
+  void hold(Peer& peer, HeldMessage message);
+  [[nodiscard]] HeldMessage take_held(Peer& peer, std::size_t at);
+  void free_held(const HeldMessage& message);
+  [[nodiscard]] const std::byte* bytes_of(const HeldMessage& message) const noexcept {
+    return message.copy ? message.copy.get() : received(message.buffer);
+  }
   // The message is not accepted, or was accepted before.
   void free_receive(std::uint32_t buffer) {
     if (receive_pool_.is_own(buffer)) [[unlikely]] {

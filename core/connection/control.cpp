@@ -475,11 +475,7 @@ void EndpointCore::lose_peer(Peer& peer, const Status& why) {
     // Messages that still lie in the ring keep it.
     if (peer.ring->all_returned()) peer.ring.reset();
   }
-  while (!peer.held.empty()) {
-    const std::uint32_t buffer = peer.held.back().buffer;
-    drop_held(peer, peer.held.size() - 1);
-    free_receive(buffer);
-  }
+  while (!peer.held.empty()) free_held(take_held(peer, peer.held.size() - 1));
   forget_credits(peer);
   if (peer.self || peer.said_bye || closing_ || why.code() == Code::peer_lost) return;
   peer.given_up = why.code();

@@ -72,8 +72,9 @@ class ChannelHistory {
 
 struct HeldMessage {  // arrived on the start service before its turn
   std::uint32_t sequence = 0;
-  std::uint32_t buffer = 0;
+  std::uint32_t buffer = 0;  // the receive it is in, if it was not copied
   std::uint32_t length = 0;
+  std::unique_ptr<std::byte[]> copy;  // of all of it; receives were scarce
 };
 
 // What a source may send into the shared receive queue, as its receiver sees it

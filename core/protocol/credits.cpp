@@ -13,6 +13,9 @@
 // message for each. Nobody has to ask: a peer whose last message was taken out of its buffer is in
 // the row.
 //
+// So messages that keep their receives must not keep the last ones: what waits for its turn, or for
+// a receive of the program's, is copied aside while receives are scarce (receives_scarce()).
+//
 // While somebody waits, credits of peers that are silent do not count, so nobody waits for a
 // process that computes. They count again when a message of theirs comes.
 //
@@ -179,7 +182,7 @@ void EndpointCore::serve_wanting(bool few) {
   if (wanting_.empty()) next_sweep_ = INT64_MAX;
 }
 
-// What peers that say nothing hold is lent to others.
+// What peers that say nothing hold is lent to others, and what they were not told of.
 void EndpointCore::sweep_credits(Nanoseconds now) {
   ++sweep_;
   for (std::size_t n = std::min(kSweep, peers_.size()); n > 0; --n) {
@@ -189,8 +192,10 @@ void EndpointCore::sweep_credits(Nanoseconds now) {
     if (peer.lost || is_dry(peer) || sweep_ - lending.sweep < kSilent) continue;
     count_again(lending);
     lending.target = first_credits();
-    lending.aside = lending.lent - peer.owed - lending.kept;
-    lent_ -= lending.aside;
+    const std::uint32_t untold = std::exchange(peer.owed, 0);
+    lending.lent -= untold;
+    lending.aside = lending.lent - lending.kept;
+    lent_ -= untold + lending.aside;
   }
   serve_wanting(true);
   if (!wanting_.empty()) next_sweep_ = now + kSweepEvery;

@@ -88,50 +88,76 @@ void EndpointCore::take_message(Peer& peer, const wire::Parsed& parsed, std::uin
                                 std::uint32_t length) {
   const std::uint32_t ahead = parsed.header.sequence - peer.receive_sequence;
   if (ahead == 0 && may_deliver(peer, parsed.header)) {
-    deliver(peer, parsed.header, Arrival{storage_of(buffer), parsed.payload, buffer, 0});
+    deliver(peer, parsed.header, Arrival{storage_of(buffer), parsed.payload, buffer, 0, nullptr});
     if (!peer.held.empty()) deliver_held(peer);
     if (peer.receive_state == ReceiveState::draining) finish_drain(peer);
   } else if (ahead < kMaxAhead) {
-    hold(peer, {parsed.header.sequence, buffer, length});
+    hold(peer, {parsed.header.sequence, buffer, length, nullptr});
   } else {  // already delivered: a work request that was posted again
     free_receive(buffer);
   }
 }
 
-void EndpointCore::hold(Peer& peer, const HeldMessage& message) {
-  peer.held.push_back(message);
-  if (!receive_pool_.is_own(message.buffer)) ++receives_kept_;
+// The message it waits for must find a receive: more may be lent than there are (credits.cpp).
+void EndpointCore::hold(Peer& peer, HeldMessage message) {
+  if (!receive_pool_.is_own(message.buffer)) {
+    if (receives_scarce() && account_.reserve(MemoryKind::unexpected, message.length)) {
+      message.copy = std::make_unique_for_overwrite<std::byte[]>(message.length);
+      std::memcpy(message.copy.get(), received(message.buffer), message.length);
+      charge(Work::copy, message.length);
+      to_post_.push_back(message.buffer);
+    } else {
+      ++receives_kept_;
+    }
+  }
+  peer.held.push_back(std::move(message));
 }
 
-// It is delivered, or its receive freed, by the caller.
-void EndpointCore::drop_held(Peer& peer, std::size_t at) {
-  if (!receive_pool_.is_own(peer.held[at].buffer)) --receives_kept_;
+// The caller delivers or frees it.
+HeldMessage EndpointCore::take_held(Peer& peer, std::size_t at) {
+  HeldMessage message = std::move(peer.held[at]);
   peer.held.erase(peer.held.begin() + static_cast<std::ptrdiff_t>(at));
+  if (!message.copy && !receive_pool_.is_own(message.buffer)) --receives_kept_;
+  return message;
+}
+
+void EndpointCore::free_held(const HeldMessage& message) {
+  if (message.copy) {
+    account_.release(MemoryKind::unexpected, message.length);
+  } else {
+    free_receive(message.buffer);
+  }
 }
 
 void EndpointCore::deliver_held(Peer& peer) {
   for (std::size_t i = 0; i < peer.held.size();) {
     const auto ahead = static_cast<std::int32_t>(peer.held[i].sequence - peer.receive_sequence);
     if (ahead < 0) {  // twice here: a work request that was posted again
-      const std::uint32_t buffer = peer.held[i].buffer;
-      drop_held(peer, i);
-      free_receive(buffer);
+      free_held(take_held(peer, i));
       continue;
     }
     if (ahead > 0) {
       ++i;
       continue;
     }
-    const HeldMessage held = peer.held[i];
     wire::Parsed parsed;
-    const Status status = wire::parse_data(received(held.buffer), held.length, &parsed);
+    const Status status = wire::parse_data(bytes_of(peer.held[i]), peer.held[i].length, &parsed);
     if (status.ok() && !may_deliver(peer, parsed.header)) return;
-    drop_held(peer, i);
+    HeldMessage held = take_held(peer, i);
     if (!status.ok()) {  // it was parsed when it came
-      free_receive(held.buffer);
+      free_held(held);
       continue;
     }
-    deliver(peer, parsed.header, Arrival{storage_of(held.buffer), parsed.payload, held.buffer, 0});
+    if (held.copy) {
+      deliver(peer, parsed.header,
+              Arrival{UnexpectedMessage::Storage::heap, parsed.payload, 0, 0, &held.copy});
+      // What is kept is accounted by its own length.
+      const std::size_t kept = held.copy ? 0 : parsed.header.length;
+      account_.release(MemoryKind::unexpected, held.length - kept);
+    } else {
+      deliver(peer, parsed.header,
+              Arrival{storage_of(held.buffer), parsed.payload, held.buffer, 0, nullptr});
+    }
     if (peer.lost) return;
     i = 0;
   }
@@ -188,7 +214,7 @@ bool EndpointCore::poll_ring(Peer& peer) {
     const std::byte* const payload = peer.ring->payload(header);
     const std::uint64_t position = peer.ring->advance();
     peer.heard_since_tick = true;
-    deliver(peer, header, Arrival{UnexpectedMessage::Storage::ring, payload, 0, position});
+    deliver(peer, header, Arrival{UnexpectedMessage::Storage::ring, payload, 0, position, nullptr});
     moved = true;
     if (peer.lost) return true;
     if (!peer.held.empty()) deliver_held(peer);
@@ -238,6 +264,8 @@ void EndpointCore::release_arrival(Peer& peer, UnexpectedMessage::Storage storag
       if (peer.ring) give_ring_credits(peer, peer.ring->free(position));
       break;
     case UnexpectedMessage::Storage::heap:
+      take_back_credit(peer);
+      break;
     case UnexpectedMessage::Storage::none:
       break;
   }
@@ -253,7 +281,8 @@ void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival
   credits_given(peer, header);
   if ((header.flags & (wire::kLastCredit | wire::kUncredited)) != 0) [[unlikely]] {
     if ((header.flags & wire::kUncredited) != 0 &&
-        arrival.storage == UnexpectedMessage::Storage::buffer) {
+        (arrival.storage == UnexpectedMessage::Storage::buffer ||
+         arrival.storage == UnexpectedMessage::Storage::heap)) {
       count_uncredited(peer.lending);
     }
     if ((header.flags & wire::kLastCredit) != 0) raise_target(peer.lending);

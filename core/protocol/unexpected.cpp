@@ -90,6 +90,12 @@ UnexpectedMessage& EndpointCore::store(Peer& peer, const wire::Header& header,
   message.storage = arrival.storage;
   message.buffer = arrival.buffer;
   message.position = arrival.position;
+  if (arrival.storage == UnexpectedMessage::Storage::heap) {  // it was copied before its turn
+    message.heap = std::move(*arrival.heap);
+    unexpected_bytes_ += header.length + sizeof(UnexpectedMessage);
+    take_back_credit(peer);
+    return message;
+  }
   ++peer.withheld;
   if (arrival.storage == UnexpectedMessage::Storage::buffer) {
     ++receives_kept_;
