@@ -73,6 +73,7 @@ std::string KeptResults::identity(const StudyOptions& study, const std::string& 
                     {"policy", policy},
                     {"settings", std::move(given)},
                     {"check_content", study.check_content},
+                    {"data_servers", study.data_servers},
                     {"time_limit_ps", study.time_limit}};
   return all.dump(-1, ' ', true, Json::error_handler_t::replace);
 }

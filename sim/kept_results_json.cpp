@@ -15,7 +15,7 @@ namespace turnout::sim {
 namespace {
 
 // What the layout below is; a reader refuses what it does not know.
-constexpr std::uint64_t kFormat = 2;
+constexpr std::uint64_t kFormat = 3;
 // Far beyond what there is: kinds of channels and of memory, parts of a run.
 constexpr std::size_t kMostLines = 65536;
 // Failures of runs, which follow from what was run.
@@ -41,6 +41,11 @@ void each_number(OutcomeOf& o, Each each) {
   each("tear_downs_ended", o.connections.freed);
   each("tear_down_ns", o.connections.time);
   each("tear_down_most_ns", o.connections.time_most);
+  each("clients", o.clients.ranks);
+  each("connections_of_clients", o.clients.made);
+  each("connections_of_a_client", o.clients.made_most);
+  each("rc_peak_of_a_client", o.clients.rc_peak);
+  each("queue_pair_bytes_of_a_client", o.clients.queue_pairs);
   each("memory_peak", o.memory_peak);
   each("budget", o.budget);
   each("bytes_per_rank", o.bytes_per_rank);

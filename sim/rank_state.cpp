@@ -98,7 +98,10 @@ std::unique_ptr<Background::Job> RankBackground::done() {
 
 ChannelKind RankProcessor::first_channel(std::uint64_t source, std::uint64_t destination,
                                          ChannelKind of_policy) const noexcept {
-  return *first_channel_ ? (*first_channel_)(rank_of(source), rank_of(destination)) : of_policy;
+  const std::uint32_t from = rank_of(source), to = rank_of(destination);
+  if (*first_channel_) return (*first_channel_)(from, to);
+  // What needs no connection, by whatever name the default transport has.
+  return server_ == 0 || serves(from) || serves(to) ? of_policy : ChannelKind::dc_sendrecv;
 }
 
 RankState::RankState(SimulationState& shared, std::uint32_t id)
@@ -113,7 +116,9 @@ Status RankState::open() {
   if (shared_.settings.setup_thread) {
     options.background = std::make_unique<RankBackground>(*shared_.world, *this);
   }
-  auto endpoint = Endpoint::create(shared_.settings, clock_, std::move(options));
+  const Settings& settings =
+      shared_.processor->serves(id_) ? shared_.settings_of_servers : shared_.settings;
+  auto endpoint = Endpoint::create(settings, clock_, std::move(options));
   if (!endpoint) return endpoint.status();
   endpoint_ = std::move(endpoint).value();
   return {};

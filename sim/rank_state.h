@@ -41,8 +41,12 @@ class RankClock final : public Clock {
 class RankProcessor final : public Processor {
  public:
   using FirstChannel = std::function<ChannelKind(std::uint32_t source, std::uint32_t destination)>;
-  RankProcessor(hca::World& world, const FirstChannel& first_channel) noexcept
-      : world_(&world), first_channel_(&first_channel) {}
+  // Every `server`th rank is a data server; 0: none.
+  RankProcessor(hca::World& world, const FirstChannel& first_channel, std::uint32_t server) noexcept
+      : world_(&world), first_channel_(&first_channel), server_(server) {}
+  [[nodiscard]] bool serves(std::uint32_t rank) const noexcept {
+    return server_ != 0 && rank % server_ == 0;
+  }
   void charge(Work work, std::uint64_t amount) noexcept override;
   [[nodiscard]] std::uint64_t object_bytes(Object object, std::uint64_t count,
                                            std::uint64_t computed) const noexcept override;
@@ -52,6 +56,7 @@ class RankProcessor final : public Processor {
  private:
   hca::World* world_;
   const FirstChannel* first_channel_;
+  std::uint32_t server_;
 };
 
 // A process's thread that makes queue pairs: a job changes the adapter when it is started and is
@@ -211,7 +216,7 @@ inline std::uint32_t rank_of(std::uint64_t endpoint_id) noexcept {
 struct SimulationState {
   const Options* options = nullptr;
   hca::World* world = nullptr;
-  Settings settings;
+  Settings settings, settings_of_servers;
   std::unique_ptr<RankProcessor> processor;
   std::vector<std::unique_ptr<RankState>> ranks;
   std::vector<Address> addresses;

@@ -71,9 +71,9 @@ void SentinelCollector::add(const StudyOptions& study, const PolicyResult& resul
   run.result = sentinel_result(result);
   run.events = result.outcome.world.events;
   const std::string shared =
-      fmt::format("{}:{};{};{} {} {} {} {}", study.workload, joined(study.options),
+      fmt::format("{}:{};{};{} {} {} {} {} {}", study.workload, joined(study.options),
                   joined(study.settings), study.place.ranks, study.place.ranks_per_node,
-                  study.place.seed, study.check_content, study.time_limit);
+                  study.place.seed, study.check_content, study.data_servers, study.time_limit);
   SentinelStudy& kept = studies_[shared];
   if (kept.runs.empty()) {
     kept.title = study.title.empty() ? study.workload : study.title;
@@ -82,6 +82,7 @@ void SentinelCollector::add(const StudyOptions& study, const PolicyResult& resul
     kept.settings = study.settings;
     kept.place = study.place;
     kept.check_content = study.check_content;
+    kept.data_servers = study.data_servers;
     kept.time_limit = study.time_limit;
   }
   const bool known = std::any_of(kept.runs.begin(), kept.runs.end(), [&](const SentinelRun& r) {
@@ -159,6 +160,7 @@ StudyOptions again(const SentinelStudy& study, const SentinelRun& run, const Pro
   options.settings = study.settings;
   options.place = study.place;
   options.check_content = study.check_content;
+  options.data_servers = study.data_servers;
   options.time_limit = study.time_limit;
   options.profile = profile;
   options.policies = {run.policy};

@@ -46,6 +46,7 @@ struct SentinelStudy {
   NamedValues options, settings;
   Place place;
   bool check_content = true;
+  bool data_servers = false;
   Picoseconds time_limit = 0;
   bool quick = false;  // for `make test`
   std::vector<SentinelRun> runs;

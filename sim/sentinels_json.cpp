@@ -85,6 +85,7 @@ Json json_of(const SentinelStudy& study) {
           {"ranks_per_node", study.place.ranks_per_node},
           {"seed", study.place.seed},
           {"check_content", study.check_content},
+          {"data_servers", study.data_servers},
           {"time_limit_ps", study.time_limit},
           {"quick", study.quick},
           {"runs", std::move(runs)}};
@@ -100,6 +101,7 @@ SentinelStudy study_of(const Reader& reader, Status* status) {
   reader.get("ranks_per_node", &study.place.ranks_per_node);
   reader.get("seed", &study.place.seed);
   reader.get("check_content", &study.check_content);
+  reader.get("data_servers", &study.data_servers);
   reader.get("time_limit_ps", &study.time_limit);
   reader.get("quick", &study.quick);
   if (study.time_limit < 0) reader.wrong("time_limit_ps", "a time");

@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 
+#include "core/memory/account.h"
 #include "sim/rank_state.h"
 #include "sim/virtual_world.h"
 
@@ -62,9 +63,33 @@ Result<Settings> settings_of(const Options& options) {
   return settings;
 }
 
+// Connections to everyone, and a receive for everyone's request at the same time.
+Result<Settings> settings_of_servers(Settings settings, std::uint32_t ranks) {
+  constexpr std::uint64_t kMostReceives = 32768;  // of a setting
+  settings.max_conn = 0;
+  settings.max_active_rc = settings.max_channels = settings.rc_pool = ranks;
+  for (std::uint64_t* const receives :
+       {&settings.receive_buffers, &settings.receive_first, &settings.control_buffers}) {
+    *receives = std::min(std::max<std::uint64_t>(*receives, ranks), kMostReceives);
+  }
+  if (Status status = settings.validate(); !status.ok()) return status;
+  return settings;
+}
+
 hca::WorldOptions world_options(const Options& options) {
   return {options.profile, options.seed,
           (options.ranks + options.ranks_per_node - 1) / options.ranks_per_node};
+}
+
+void add_client(const EndpointReport& report, Clients* clients) {
+  ++clients->ranks;
+  clients->made += report.connections.made;
+  clients->made_most = std::max(clients->made_most, report.connections.made);
+  clients->rc_peak = std::max(clients->rc_peak, report.rc_queue_pairs_peak);
+  for (const MemoryLine& line : report.memory) {
+    if (line.kind != name(MemoryKind::queue_pairs)) continue;
+    clients->queue_pairs = std::max(clients->queue_pairs, line.peak);
+  }
 }
 
 // `ready` is when the programs began.
@@ -91,6 +116,9 @@ void collect(SimulationState& shared, Picoseconds ready, Outcome* outcome) {
     outcome->budget = report.budget;
     outcome->connections.add(report.connections);
     outcome->rc_peak = std::max(outcome->rc_peak, report.rc_queue_pairs_peak);
+    if (shared.options->data_servers && !shared.processor->serves(rank->id())) {
+      add_client(report, &outcome->clients);
+    }
     for (const MemoryLine& line : report.memory) {
       MemoryByKind& kind = memory[line.kind];
       kind.kind = line.kind;
@@ -169,6 +197,9 @@ Result<Outcome> run(const Options& options, const Program& program) {
   }
   auto settings = settings_of(options);
   if (!settings) return settings.status();
+  auto of_servers = options.data_servers ? settings_of_servers(settings.value(), options.ranks)
+                                         : Result<Settings>(settings.value());
+  if (!of_servers) return of_servers.status();
   const std::string& way = settings.value().rendezvous;
   if (!options.check_content && way != "getcqe" && way != "rput") {
     return Status{Code::invalid,
@@ -185,10 +216,13 @@ Result<Outcome> run(const Options& options, const Program& program) {
   shared.options = &options;
   shared.world = world.value().get();
   shared.settings = std::move(settings).value();
-  if (shared.settings.node_processes == 0) {
-    shared.settings.node_processes = std::min(options.ranks, options.ranks_per_node);
+  shared.settings_of_servers = std::move(of_servers).value();
+  for (Settings* const each : {&shared.settings, &shared.settings_of_servers}) {
+    if (each->node_processes != 0) continue;
+    each->node_processes = std::min(options.ranks, options.ranks_per_node);
   }
-  shared.processor = std::make_unique<RankProcessor>(*shared.world, options.first_channel);
+  shared.processor = std::make_unique<RankProcessor>(
+      *shared.world, options.first_channel, options.data_servers ? options.ranks_per_node : 0);
   shared.ended_at.resize(options.ranks);
   if (!options.check_content) {
     shared.nothing.reset(std::calloc(1, kLargestUnchecked));

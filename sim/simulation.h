@@ -40,6 +40,10 @@ struct Options {
   // The channel of each direction, asked for at its first message instead of what the policy would
   // ask for then; empty: the policy's. For policies that change nothing later (static:...).
   std::function<ChannelKind(std::uint32_t source, std::uint32_t destination)> first_channel;
+  // As with ARMCI's data servers [ACTS III]: the first rank of each node has no max_conn and room
+  // for everyone, and RC connections are made with such ranks only. Outcome::clients has the
+  // others.
+  bool data_servers = false;
   // Called now and then in real time: ranks that have ended, virtual time, events so far.
   std::function<void(std::uint32_t ended, Picoseconds now, std::uint64_t events)> progress;
   std::function<void(const hca::Trace&)> trace;
@@ -58,6 +62,14 @@ struct Channels {
   std::uint64_t messages = 0, bytes = 0;
 };
 
+// Of the ranks that are no data servers.
+struct Clients {
+  std::uint64_t ranks = 0;
+  std::uint64_t made = 0, made_most = 0;  // connections: of all of them, and of one at most
+  std::uint64_t rc_peak = 0;              // RC queue pairs of one at one time, at most
+  std::uint64_t queue_pairs = 0;          // bytes of one's queue pairs at their peak, at most
+};
+
 struct Outcome {
   Picoseconds time = 0;            // when the last rank's program ended
   std::vector<Picoseconds> ended;  // by rank
@@ -72,6 +84,7 @@ struct Outcome {
   std::uint64_t peers = 0;           // records of peers, all ranks
   ConnectionsReport connections;     // sums over all ranks; of time_most the largest
   std::uint64_t rc_peak = 0;         // RC queue pairs of a rank at one time, at most
+  Clients clients;                   // zeros without data servers
   std::vector<MemoryByKind> memory;  // against budget
   std::uint64_t memory_peak = 0;     // of the largest rank
   std::uint64_t budget = 0;

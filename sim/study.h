@@ -40,6 +40,7 @@ struct StudyOptions {
   bool check_content = true;
   bool keep_reports = false;
   bool keep_partners = false;  // not of results that are read back
+  bool data_servers = false;   // as in Options
   Picoseconds time_limit = 0;
   // Of the run under way; may be empty.
   std::function<void(const std::string& policy, std::uint32_t ended, Picoseconds now,
