@@ -31,6 +31,7 @@ namespace {
 
 constexpr std::uint32_t kMostJobs = 1024;
 constexpr std::uint32_t kMostSeeds = 1000;
+constexpr std::string_view kDefaultProfile = "connect-ib";
 constexpr std::uint32_t kDefaultRanks = 64, kMostRanks = 1U << 20;
 
 int complain(const Status& status) {
@@ -49,8 +50,9 @@ struct Common {
   std::vector<std::string> policies;
 };
 
-Result<Common> common(const SimOptions& o) {
-  Result<sim::ProfileFile> profile = sim::find_profile(o.profile);
+Result<Common> common(const SimOptions& o, std::string_view usual_profile) {
+  Result<sim::ProfileFile> profile =
+      sim::find_profile(o.profile.empty() ? std::string(usual_profile) : o.profile);
   if (!profile) return profile.status();
   Result<sim::NamedValues> settings = sim::parse_pairs(o.settings, "--set");
   if (!settings) return settings.status();
@@ -145,7 +147,7 @@ int run_workload(const SimOptions& o) {
   const Result<std::vector<std::uint64_t>> limits =
       counts_of("--limits", o.limits, 1, UINT64_MAX, "numbers of connections from 1 on");
   if (!limits) return complain(limits.status());
-  Result<Common> shared = common(o);
+  Result<Common> shared = common(o, kDefaultProfile);
   if (!shared) return complain(shared.status());
   Progress progress;
   sim::StudyOptions study;
@@ -179,7 +181,8 @@ int run_workload(const SimOptions& o) {
   };
   std::optional<Timelines> timelines;
   if (!o.timeline.empty()) {
-    timelines.emplace(o.timeline, fmt::format("{} on {} (modelled)", o.workload, o.profile),
+    timelines.emplace(o.timeline,
+                      fmt::format("{} on {} (modelled)", o.workload, study.profile.name),
                       study.policies.size() > 1);
     study.trace = [&](const std::string& policy) { return timelines->start(policy); };
   }
@@ -246,7 +249,8 @@ int run_experiment(const SimOptions& o) {
   const Result<const sim::Experiment*> experiment = sim::find_experiment(o.experiment);
   if (!experiment) return complain(experiment.status());
   if (Status s = check_experiment(o, *experiment.value()); !s.ok()) return complain(s);
-  Result<Common> shared = common(o);
+  Result<Common> shared = common(
+      o, experiment.value()->profile.empty() ? kDefaultProfile : experiment.value()->profile);
   if (!shared) return complain(shared.status());
   Progress progress;
   sim::ExperimentOptions options;
@@ -340,8 +344,8 @@ CLI::App* add_sim(CLI::App& app, SimOptions* o) {
   sim->add_option("--ranks-per-node", o->ranks_per_node, "ranks that share one adapter")
       ->capture_default_str();
   sim->add_option("-p,--policy", o->policies, "policies to compare, separated by commas [turnout]");
-  sim->add_option("--profile", o->profile, "cost model: a name, or a TOML file")
-      ->capture_default_str();
+  sim->add_option("--profile", o->profile,
+                  "cost model: a name, or a TOML file [connect-ib, or what an experiment says]");
   sim->add_option("-s,--seed", o->seed, "seed of all random choices")->capture_default_str();
   sim->add_option("--trace", o->trace,
                   "input of `replay`: a trace, a folder of recordings (TURNOUT_TRACE), a GOAL "
@@ -365,8 +369,8 @@ CLI::App* add_sim(CLI::App& app, SimOptions* o) {
   sim->add_option("--sizes", o->sizes, "with --experiment: numbers of ranks, separated by commas");
   sim->add_option(
       "--seeds", o->seeds,
-      "with --experiment teardown: number of seeds per run, starting at --seed, for each "
-      "of --sizes; the page shows medians");
+      "with --experiment teardown or rendezvous: number of seeds per run, starting at --seed, for "
+      "each of --sizes; the page shows medians");
   sim->add_option("--workloads", o->experiment_workloads,
                   "with --experiment policies: only these, by title or name, separated by commas");
   sim->add_option("--budgets", o->budgets,

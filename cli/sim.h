@@ -19,7 +19,7 @@ struct SimOptions {
   std::optional<std::uint32_t> ranks;  // not given: 64, of a replay the trace's
   std::uint32_t ranks_per_node = 1;
   std::string policies;
-  std::string profile = "connect-ib";
+  std::string profile;  // empty: the experiment's, else connect-ib
   std::uint64_t seed = 1;
   std::string trace;  // to replay
   std::vector<std::string> settings, options;

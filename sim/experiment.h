@@ -88,8 +88,9 @@ struct Experiment {
   std::string_view name;
   std::string_view help;
   Result<ExperimentResult> (*run)(const ExperimentOptions& options, const Runner& runner) = nullptr;
-  bool several = false;  // workloads and budgets: takes those of the options
-  bool repeats = false;  // its runs with several seeds
+  bool several = false;           // workloads and budgets: takes those of the options
+  bool repeats = false;           // its runs with several seeds
+  std::string_view profile = {};  // the paper's adapter; empty: the usual one
 };
 
 // Sorted by name.
