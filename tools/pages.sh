@@ -38,8 +38,8 @@ options_of() {
     clairvoyant) echo "--profile connect-ib --sizes 8,16" ;;
     eager) echo "--profile connect-ib --sizes 16,64,256,1024" ;;
     policies) echo "--profile connect-ib --sizes 64,1024" ;;
-    teardown) echo "--profile connect-ib --sizes 512,2048 --seeds 3,1 --option tasks=128" ;;
-    budget | nodes | rendezvous) echo "--profile connect-ib" ;;
+    rendezvous) echo "--profile connectx-3" ;;
+    budget | nodes | teardown) echo "--profile connect-ib" ;;
     *) fail "no such page: $1. There are: ${several[*]} ${single[*]} wall" ;;
   esac
 }
@@ -106,5 +106,6 @@ while [ "$running" -gt 0 ]; do
   running=$((running - 1))
 done
 [ "$failed" -eq 0 ] || fail "a page was not written; see above"
+tools/claims.py "$folder"
 [ -z "$wall" ] || write_wall
 printf '== all pages asked for are of commit %s, after %d min %d s\n' "$commit" $((SECONDS / 60)) $((SECONDS % 60))

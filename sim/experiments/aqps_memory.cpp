@@ -14,6 +14,7 @@
 #include "base/settings.h"
 #include "base/value.h"
 #include "core/memory/account.h"
+#include "sim/experiments/claims.h"
 #include "sim/experiments/list.h"
 #include "sim/experiments/memory_program.h"
 #include "sim/experiments/page.h"
@@ -134,23 +135,27 @@ Line line_of(const Sizes& sizes) {
 
 // What the paper says in words of 2^16 processes. Ours is what was run, or lies on the line of what
 // was run; which, is said.
-class Claims {
+class MemoryClaims {
  public:
-  Claims(const Measured& measured, bool table_known)
+  MemoryClaims(const Measured& measured, bool table_known)
       : measured_(measured), table_known_(table_known) {}
 
-  [[nodiscard]] std::string table() {
+  [[nodiscard]] std::vector<Claim> all() {
     dc();
     rc();
     own();
-    return markdown_table(rows_);
+    return std::move(claims_);
   }
 
  private:
   void add(std::string claim, std::string what, std::string in_paper, std::string ours,
            std::string how, bool agrees) {
-    rows_.push_back({std::move(claim), std::move(what), std::move(in_paper), std::move(ours),
-                     std::move(how), agrees ? "yes" : "**no**"});
+    claims_.push_back({std::move(claim),
+                       std::move(what),
+                       std::move(in_paper),
+                       fmt::format("{} ({})", ours, how),
+                       agrees ? Verdict::met : Verdict::missed,
+                       {}});
   }
   [[nodiscard]] const Sizes* of(const char* policy) const {
     const auto found = measured_.find(policy);
@@ -160,7 +165,8 @@ class Claims {
   void dc() {
     const Sizes* const sizes = of("dc-rdma-od");
     if (sizes == nullptr) {
-      rows_.push_back({"A4", "dc-rdma-od at any n", "4.27 MB", "-", "no such channel", "not run"});
+      claims_.push_back(
+          {"A4", "dc-rdma-od at any n", "4.27 MB", "-", Verdict::not_run, "no such channel"});
       return;
     }
     const std::uint64_t first = sizes->begin()->second.queue_pairs;
@@ -181,8 +187,8 @@ class Claims {
     const double ours = kilobytes(run ? sizes->rbegin()->second.queue_pairs
                                       : line.base + line.per_qp * (kLargest - 1));
     if (!run && !line.exact) {
-      rows_.push_back(
-          {"A5", "rc-rdma-od at 2^16", "93 GB", "-", "not one straight line", "not run"});
+      claims_.push_back(
+          {"A5", "rc-rdma-od at 2^16", "93 GB", "-", Verdict::not_run, "not one straight line"});
       return;
     }
     add("A5", "rc-rdma-od at 2^16", "93 GB", paper::print(ours),
@@ -219,40 +225,52 @@ class Claims {
 
   const Measured& measured_;
   bool table_known_;
-  std::vector<std::vector<std::string>> rows_ = {
-      {"claim", "what", "paper", "ours", "how", "agrees"}};
+  std::vector<Claim> claims_;
 };
 
-std::string checks_table() {
-  std::vector<std::vector<std::string>> rows = {
-      {"claim", "what", "paper", "from Table 4", "agrees"}};
-  for (const paper::Check& c : paper::checks()) {
-    rows.push_back({c.claim, c.what, c.paper, c.ours, c.agrees ? "yes" : "**no**"});
-  }
-  return markdown_table(rows);
-}
-
 // A8: what figure 8 leaves out, and figure 9 has.
-std::string buffers_table(const Measured& measured, const Settings& settings) {
-  std::vector<std::vector<std::string>> rows = {{"claim", "object", "paper", "ours", "agrees"}};
+void add_buffers(const Measured& measured, const Settings& settings, std::vector<Claim>* claims) {
+  const auto add = [&](std::string what, std::string in_paper, std::string ours, bool agrees) {
+    claims->push_back({"A8",
+                       std::move(what),
+                       std::move(in_paper),
+                       std::move(ours),
+                       agrees ? Verdict::met : Verdict::missed,
+                       {}});
+  };
   if (const auto od = measured.find("rc-rdma-od"); od != measured.end()) {
     const Holdings& h = od->second.rbegin()->second;
     const std::uint64_t ring = paper::kRing * paper::kKB;
     const bool whole = h.rc_qps != 0 && h.rings % h.rc_qps == 0;
-    rows.push_back({"A8", "one RDMA ring of 16 entries", fmt::format("{} B", ring),
-                    whole ? fmt::format("{} B", h.rings / h.rc_qps)
-                          : fmt::format("{} B of {} rings", h.rings, h.rc_qps),
-                    whole && h.rings / h.rc_qps == ring ? "yes" : "**no**"});
+    add("one RDMA ring of 16 entries", fmt::format("{} B", ring),
+        whole ? fmt::format("{} B", h.rings / h.rc_qps)
+              : fmt::format("{} B of {} rings", h.rings, h.rc_qps),
+        whole && h.rings / h.rc_qps == ring);
   }
   if (!measured.empty()) {
     const std::uint64_t bytes = measured.begin()->second.rbegin()->second.receives;
     const std::uint64_t data = settings.receive_buffers, control = settings.control_buffers;
     const std::uint64_t expected = data * paper::kDataRead + control * paper::kControlRead;
-    rows.push_back({"A8", fmt::format("{} posted data and {} control receives", data, control),
-                    fmt::format("{} B ({} x 4096 + {} x 256)", expected, data, control),
-                    fmt::format("{} B", bytes), bytes == expected ? "yes" : "**no**"});
+    add(fmt::format("{} posted data and {} control receives", data, control),
+        fmt::format("{} B ({} x 4096 + {} x 256)", expected, data, control),
+        fmt::format("{} B", bytes), bytes == expected);
   }
-  return markdown_table(rows);
+}
+
+std::vector<Claim> claims_of(const Measured& measured, const Settings& settings, bool table_known) {
+  std::vector<Claim> claims = MemoryClaims(measured, table_known).all();
+  for (const paper::Check& c : paper::checks()) {
+    claims.push_back({c.claim,
+                      c.what,
+                      c.paper,
+                      fmt::format("{} (from Table 4)", c.ours),
+                      c.agrees ? Verdict::met : Verdict::missed,
+                      {}});
+  }
+  add_buffers(measured, settings, &claims);
+  std::stable_sort(claims.begin(), claims.end(),
+                   [](const Claim& a, const Claim& b) { return a.id < b.id; });
+  return claims;
 }
 
 std::string others_table(const Measured& measured) {
@@ -396,12 +414,10 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
       options.profile.name);
   page += fmt::format("## Figure 8\n\n{}\n{}\n{{plot}}\n\n", what_was_run(sizes, table_known),
                       figure_table(measured, table_known));
-  page += fmt::format("## The claims\n\n{}\n", Claims(measured, table_known).table());
   page +=
-      fmt::format("## Rings and receives (not in figure 8)\n\n{}\n", buffers_table(measured, used));
+      fmt::format("## The claims\n\n{}\n", claims_table(claims_of(measured, used, table_known)));
   page += fmt::format("## Total memory of rank 0\n\nPeaks, in binary units.\n\n{}\n",
                       others_table(measured));
-  page += fmt::format("## The paper's numbers recomputed from its Table 4\n\n{}\n", checks_table());
   page += fmt::format("## How it was run\n\n{}",
                       how_it_was_run("aqps-memory", options, options.options, settings));
   page += kSettingsOfPaper;

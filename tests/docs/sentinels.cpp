@@ -37,6 +37,7 @@ struct Without {
 };
 constexpr Without kWithout[] = {
     {"sources", "recordings of real programs, which no model makes again"},
+    {"claims", "tables of the other pages, see docs.claims"},
     {"scale", "real time and real memory of the simulator"},
     {"validation", "raw verbs, not runs of a registered workload"},
 };

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// One run of the experiment eager: a program under one design, and what its buffers took.
+//
+// Sizes are bytes, times picoseconds. One thread. Errors: those of run_study().
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "sim/experiment.h"
+
+namespace turnout::sim::eager {
+
+// The programs do 10 to 400 iterations; queue pairs take milliseconds, and the paper's own
+// threshold is not told. So few messages of a peer make it frequent that one of is's ten iterations
+// does.
+inline constexpr std::string_view kRounds = "10", kRingThreshold = "8";
+inline constexpr std::uint32_t kOfRatios = 64;  // processes, as in the paper's table of ratios
+inline constexpr double kMillion = 1e6;
+
+// What the paper tells of MVAPICH 0.9.7's parameters, and what follows: 500 KB of an RDMA
+// connection, two or three receives of a connection and 64 later, a shared queue that is full at
+// the start and takes less than 5 MB. Our buffers are powers of two.
+inline constexpr std::string_view kPaperEntry = "8KiB", kPaperEntries = "64",
+                                  kPaperReceives = "512";
+// So long that queue pairs, which MVAPICH makes at the start, are there for most of it.
+inline constexpr std::string_view kPaperRounds = "30", kPaperCompute = "10ms";
+// What a later version's source has [grondo/mvapich-cce 07401b8: mpid/ch_gen2/viaparam.c; when
+// receives are added: viacheck.c, viadev_handle_flow_control_sr]: 12 receives for each of the other
+// processes from the start, 64 + 8 from the first message over send/receive on, and 64 more for
+// R3; a ring of 32 after 10 messages; a shared queue of 256 to 512; all buffers of 12 KB.
+inline constexpr std::string_view kSourceEntry = "12KiB", kSourceEntries = "32",
+                                  kSourceThreshold = "10";
+inline constexpr std::string_view kSourceShared = "256", kSourceSharedMost = "512";
+inline constexpr std::uint32_t kSourceFirst = 12, kSourceLater = 64 + 8, kSourceR3 = 64;
+inline constexpr double kSourceBytes = 12 * 1024;
+// What the paper says of ardma-sr at 64 and 81 processes, in multiples of srq.
+inline constexpr std::array<std::pair<std::string_view, double>, 7> kPaperRatios = {
+    {{"nas-is", 10},
+     {"nas-ft", 10},
+     {"nas-cg", 2},
+     {"nas-mg", 2},
+     {"nas-lu", 2},
+     {"nas-sp", 10},
+     {"nas-bt", 10}}};
+
+// E5: bursts of as many messages in all, whatever the number of processes. Credits that know that
+// the queue is shared, which the paper's design has not, would slow their senders down.
+inline constexpr std::array<std::uint32_t, 3> kBurstSizes = {16, 32, 64};
+struct Burst {
+  std::string_view program;
+  std::uint32_t messages;  // of all processes
+  std::pair<std::string_view, std::string_view> option;
+};
+inline constexpr std::array<Burst, 2> kBursts = {
+    {{"random", 48'000, {"neighbours", "15"}}, {"flood", 1'600, {"looks", "100"}}}};
+
+struct Run {
+  std::string program, design;
+  std::uint32_t ranks = 0;
+  double time = 0;  // picoseconds
+  double messages = 0;
+  std::uint64_t buffers = 0, others = 0;    // bytes of the largest rank, at its peak
+  double mean_buffers = 0, mean_rings = 0;  // bytes, and rings that there were, of a rank
+  std::uint64_t connections = 0;            // peers of a rank, the most
+  std::uint64_t limit_events = 0, growths = 0, rnr_naks = 0;  // of all ranks
+};
+
+// What a run has beside its program, design and size.
+struct Setup {
+  NamedValues options, settings;
+};
+
+// All to all among so many takes hours at ten rounds; no connection or buffer is new in the third.
+inline constexpr std::uint32_t kMany = 512;
+inline constexpr std::string_view kRoundsOfMany = "2";
+
+[[nodiscard]] Setup usual_setup(std::string_view program, std::uint32_t ranks);
+[[nodiscard]] Setup paper_setup();   // with what the paper tells
+[[nodiscard]] Setup source_setup();  // with what the source has
+[[nodiscard]] Setup burst_setup(const Burst& burst, std::uint32_t ranks);
+
+[[nodiscard]] Result<Run> measure(const ExperimentOptions& options, std::string_view program,
+                                  const std::string& design, std::uint32_t ranks,
+                                  const Setup& setup, const Runner& runner);
+
+using Key = std::pair<std::string, std::uint32_t>;       // program, ranks
+using Runs = std::map<Key, std::map<std::string, Run>>;  // by design
+
+}  // namespace turnout::sim::eager
