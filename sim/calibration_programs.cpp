@@ -38,6 +38,8 @@ Task ping(Rank rank, PingPong p, std::vector<double>* out) {
   for (std::uint32_t i = 0; i < p.warmup * p.targets; ++i) co_await trip(rank, 1 + i % p.targets);
   for (std::uint32_t other = half; other < rank.size(); ++other) co_await trip(rank, other);
   for (std::uint32_t r = 0; r < p.rounds; ++r) {
+    for (std::uint32_t other = first; other < rank.size(); ++other) co_await trip(rank, other);
+    for (std::uint32_t i = 0; i < p.targets; ++i) co_await trip(rank, 1 + i);  // connects again
     const Picoseconds begin = rank.now();
     for (std::uint32_t i = 0; i < p.batch * p.targets; ++i) co_await trip(rank, 1 + i % p.targets);
     out->push_back(nanoseconds(rank.now() - begin) / (2.0 * p.batch * p.targets));
@@ -46,8 +48,8 @@ Task ping(Rank rank, PingPong p, std::vector<double>* out) {
 
 Task ping_pong_rank(Rank rank, PingPong p, std::vector<double>* out) {
   if (rank.id() == 0) return ping(rank, p, out);
-  if (rank.id() > p.targets) return answer_trips(rank, 1);
-  return answer_trips(rank, p.warmup + std::uint64_t{p.rounds} * p.batch);
+  if (rank.id() > p.targets) return answer_trips(rank, 1 + p.rounds);
+  return answer_trips(rank, p.warmup + std::uint64_t{p.rounds} * (p.batch + 1));
 }
 
 Task cold_ping(Rank rank, std::uint32_t trips, std::vector<Trip>* out) {

@@ -199,12 +199,9 @@ CostsFile costs_of(const Measurements& m, const std::string& device, const std::
   using C = DeviceCosts;
   if (!m.rc_rdma.empty()) put_trips(&writer, m);
   if (!m.more_rings.empty() && m.extra_rings > 0) {
-    // A message that arrives at a random time waits half a round of polls; the round that finds it
-    // leaves the silent rings out. One of the two directions has the rings: a quarter of a round in
-    // half a round trip.
     const Estimate more =
         minus(estimate(m.more_rings), estimate(m.datagrams ? m.rc_rdma : m.dc_rdma));
-    writer.put(&C::receiver_poll, floored(times(more, 4 / m.extra_rings)),
+    writer.put(&C::receiver_poll, floored(times(more, 2 / (m.extra_rings * m.polls_of_each))),
                fmt::format("pingpong beside {:.0f} idle rings", m.extra_rings));
   }
   if (!m.credit.empty()) {

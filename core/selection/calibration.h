@@ -46,9 +46,11 @@ struct Measurements {
   bool datagrams = false;
   // Half a round trip, one message under way.
   Rounds dc_sendrecv, ud_sendrecv, dc_rdma, rc_rdma;
-  // The same over DC-RDMA with `extra_rings` silent rings more at one of the two ends.
+  // The same over DC-RDMA with `extra_rings` more at one of the two ends, each of which delays a
+  // round trip by so many polls. Of rings that are silent only an end that waits looks at them, and
+  // a message that arrives at a random time finds it in the middle.
   Rounds more_rings;
-  double extra_rings = 0;
+  double extra_rings = 0, polls_of_each = 0.5;
   Rounds credit;                        // one credit message
   Rounds setup_dc_lost, setup_rc_lost;  // both processes' loss together
   Rounds setup_rc_time;                 // from the request to its use

@@ -9,7 +9,7 @@
 namespace turnout::sim {
 namespace {
 
-constexpr double kClose = 0.05;
+constexpr double kClose = 0.03;
 
 double ns(std::int64_t picoseconds) {
   return static_cast<double>(picoseconds) / 1000;
