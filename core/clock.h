@@ -54,6 +54,9 @@ class Processor {
                                                   ChannelKind of_policy) const noexcept {
     return of_policy;
   }
+  // Where the number of connections is limited: one-sided operations wait for theirs, as ACTS's do,
+  // instead of travelling as messages meanwhile. A simulation of ACTS says so.
+  [[nodiscard]] virtual bool waits_for_connections() const noexcept { return false; }
 };
 
 // CLOCK_MONOTONIC of this machine; any thread.

@@ -405,6 +405,7 @@ class EndpointCore final : public Endpoint {
   void take_back_credit(Peer& peer);
   void count_again(Lending& lending) noexcept;
   void lend(Peer& peer);
+  void lend_to_target(Peer& peer) noexcept;
   void raise_target(Lending& lending) noexcept;
   [[nodiscard]] static bool is_dry(const Peer& peer) noexcept;
   void want_for(Peer& peer);
@@ -788,6 +789,8 @@ class EndpointCore final : public Endpoint {
                       double gain);
   void decided(Peer& peer, const std::string& outcome);
   void done(Peer& peer);  // decided: as asked for
+  void count_repaid(Peer& peer);
+  void note_set_up(bool repaid) noexcept;
 
   // The part of the budget that rings and queue pairs leave for operations and unexpected messages:
   // without it, a process whose channels use the whole budget could not complete its operations.
@@ -796,6 +799,7 @@ class EndpointCore final : public Endpoint {
   Settings settings_;
   Clock& clock_;
   Processor* processor_;
+  DataPath before_connected_ = DataPath::wait;  // over UD, while a connection is made
   Nanoseconds born_ = 0;
   MemoryAccount account_;
 
@@ -958,6 +962,7 @@ class EndpointCore final : public Endpoint {
   std::vector<PeerId> dci_targets_;  // by data initiator: whom its latest message was for
   std::uint64_t sent_now_ = 0, switched_now_ = 0;  // in the interval
   double busy_ = 0;           // our share of the latest interval spent on messages
+  double repaid_ = 1;         // share of set-ups that saved what they cost, the latest most
   Nanoseconds interval_ = 0;  // until the next decision
   Nanoseconds interval_began_ = 0;
   std::uint64_t statistics_bytes_ = 0;  // reserved for the counts

@@ -50,6 +50,7 @@ class RankProcessor final : public Processor {
   void charge(Work work, std::uint64_t amount) noexcept override;
   [[nodiscard]] std::uint64_t object_bytes(Object object, std::uint64_t count,
                                            std::uint64_t computed) const noexcept override;
+  [[nodiscard]] bool waits_for_connections() const noexcept override { return server_ != 0; }
   [[nodiscard]] ChannelKind first_channel(std::uint64_t source, std::uint64_t destination,
                                           ChannelKind of_policy) const noexcept override;
 

@@ -255,8 +255,8 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
       return Status{Code::invalid,
                     fmt::format("teardown: --sizes: more than {} processes", kPerNode)};
     }
-    const std::uint32_t seeds =
-        options.seeds.empty() ? kSeeds : options.seeds[std::min(i, options.seeds.size() - 1)];
+    std::uint32_t seeds = sizes[i] < kMost ? kSeeds : 1;
+    if (!options.seeds.empty()) seeds = options.seeds[std::min(i, options.seeds.size() - 1)];
     for (const bool acts : {true, false}) {
       if (!acts && i > 0) continue;  // the first size shows what it is
       all.push_back({acts, sizes[i], kPerNode, shape, {}});
