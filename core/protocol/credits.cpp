@@ -7,8 +7,8 @@
 // have at once, and a burst is over sooner if its senders' adapters try again than if each of them
 // waits for a credit message. Then the limit is what the queue has or may be given
 // (safe_to_lend()), so that none can be missing, and goes up slowly while that leaves it not low. A
-// peer begins with few credits and gets twice as many each time it used its last one, up to
-// TURNOUT_CREDITS. At the limit those that have nothing left wait in a row. Whoever is first gets
+// peer begins with few credits and gets twice as many each time it used its last one, or half of
+// them are given back in a message of their own, up to TURNOUT_CREDITS. At the limit those that have nothing left wait in a row. Whoever is first gets
 // as many as it would get without a limit, once that many came back: fewer at a time would need a
 // message for each. Nobody has to ask: a peer whose last message was taken out of its buffer is in
 // the row.
@@ -123,23 +123,36 @@ void EndpointCore::count_again(Lending& lending) noexcept {
   lending.aside = 0;
 }
 
-// Up to its target, if nobody waits for what is free; tells it when that is worth a message.
+// Up to its target, if nobody waits for what is free; tells it when that is worth a message. If
+// that is for half of its credits alone, they are twice as many from then on.
 void EndpointCore::lend(Peer& peer) {
   Lending& lending = peer.lending;
   know_lending(lending);  // its first message keeps its buffer
-  const std::uint32_t most = lendable();
-  // What it keeps here is beside its target, but part of its share.
-  const std::uint32_t share = std::min(lending.target + lending.kept, most_credits());
-  if (wanting_.empty() && lent_ < most && lending.lent < share) {
-    const std::uint32_t more = std::min(share - lending.lent, most - lent_);
-    lending.lent += more;
-    lent_ += more;
-    peer.owed += more;
-  }
+  lend_to_target(peer);
   const bool dry = is_dry(peer);
   if (dry && peer.owed == 0) [[unlikely]]
     want_for(peer);
-  if (peer.owed >= std::max(lending.target / 2, 1u) || (dry && peer.owed > 0)) send_credits(peer);
+  if (peer.owed >= std::max(lending.target / 2, 1u)) {
+    if (wanting_.empty()) {
+      raise_target(lending);
+      lend_to_target(peer);
+    }
+    send_credits(peer);
+  } else if (dry && peer.owed > 0) {
+    send_credits(peer);
+  }
+}
+
+void EndpointCore::lend_to_target(Peer& peer) noexcept {
+  Lending& lending = peer.lending;
+  const std::uint32_t most = lendable();
+  // What it keeps here is beside its target, but part of its share.
+  const std::uint32_t share = std::min(lending.target + lending.kept, most_credits());
+  if (!wanting_.empty() || lent_ >= most || lending.lent >= share) return;
+  const std::uint32_t more = std::min(share - lending.lent, most - lent_);
+  lending.lent += more;
+  lent_ += more;
+  peer.owed += more;
 }
 
 // It has used its last credit: it has more to say than it may.
