@@ -13,6 +13,7 @@ namespace turnout {
 namespace {
 constexpr std::size_t kDecisionsKept = 4096;
 constexpr std::uint64_t kDecisionBytes = sizeof(DecisionReport) + 160;  // with its words
+constexpr double kLatestSetUp = 0.25;  // its weight: four tell most of what is to be expected
 
 // A ring over DC has no queue pair to go on over, and a queue pair no ring; over XRC there is only
 // a ring.
@@ -77,7 +78,10 @@ void EndpointCore::decide(Nanoseconds now) {
   const bool selecting = (settings_.policy == "aqps" || hints_) && settings_.test_switch_every == 0;
   if (hints_) tell_hints();
   const bool kept = selecting && keep_counts(now);
-  for (auto& peer : peers_) peer->window = 0;
+  for (auto& peer : peers_) {
+    if (peer->to_repay > 0) count_repaid(*peer);
+    peer->window = 0;
+  }
   if (!kept) return;
   std::vector<selection::SourceView> sources;
   std::uint64_t given_back = 0;
@@ -117,6 +121,7 @@ void EndpointCore::decide(Nanoseconds now) {
     terms.costs = costs_;
     terms.ring_entries = input.costs.ring_entries;
     terms.busy = busy_;
+    terms.repaid = repaid_;
     terms.sending_rc = static_cast<std::uint32_t>(node_links_.size());
     for (const auto& peer : peers_) {
       const bool made = peer->receive_state == ReceiveState::preparing ||
@@ -280,12 +285,36 @@ void EndpointCore::done(Peer& peer) {
   if (tears_down() && peer.connected_at >= peer.requested_at && over_rc(peer.receive_kind)) {
     peer.use.cost = static_cast<double>(took);
   }
+  if (hints_ && over_ring(peer.receive_kind)) {
+    peer.to_repay = over_rc(peer.receive_kind) ? costs_.setup_rc_processor.value
+                                               : costs_.setup_dc_processor.value;
+  }
   go_on_leaving(peer);
   const ChannelKind next = std::exchange(peer.goes_on_to, base_);
   if (over_ring(next) && peer.receive_kind == ChannelKind::dc_rdma) {
     const std::string reason = peer.reason;
     change_channel(peer, next, ChannelKind::dc_rdma, reason, peer.predicted_gain);
   }
+}
+
+// Once an interval. A peer that falls silent before it has saved what its ring or queue pair cost
+// says that what is seen in one window does not go on in the next.
+void EndpointCore::count_repaid(Peer& peer) {
+  const bool rc = over_rc(peer.receive_kind);
+  const double saved =
+      costs_.receiver_dc_sendrecv.value -
+      (rc ? costs_.receiver_rc_rdma.value -
+                static_cast<double>(peer.hint.switched) * costs_.sender_switch_latency.value
+          : costs_.receiver_dc_rdma.value);
+  const bool serves = over_ring(peer.receive_kind) && peer.window > 0;
+  peer.to_repay -= serves ? static_cast<double>(peer.window) * std::max(saved, 0.0) : 0;
+  if (serves && peer.to_repay > 0) return;
+  note_set_up(peer.to_repay <= 0);
+  peer.to_repay = 0;
+}
+
+void EndpointCore::note_set_up(bool repaid) noexcept {
+  repaid_ += kLatestSetUp * ((repaid ? 1 : 0) - repaid_);
 }
 
 void EndpointCore::decided(Peer& peer, const std::string& outcome) {

@@ -189,6 +189,7 @@ struct Peer {
   std::size_t decision = 0;        // index + 1 of the decision being carried out
   std::uint64_t window = 0;        // messages received in the current interval
   selection::SenderHint hint;      // told by the peer
+  double to_repay = 0;             // ns of its latest set-up that its messages have not saved yet
   std::uint32_t since_switch = 0;  // for the setting test_switch_every
   std::uint8_t forced_step = 0;
   // The change under way, to a ring over DC, is a step on the way to this; not over a ring: it is

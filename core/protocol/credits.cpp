@@ -8,10 +8,10 @@
 // waits for a credit message. Then the limit is what the queue has or may be given
 // (safe_to_lend()), so that none can be missing, and goes up slowly while that leaves it not low. A
 // peer begins with few credits and gets twice as many each time it used its last one, or half of
-// them are given back in a message of their own, up to TURNOUT_CREDITS. At the limit those that have nothing left wait in a row. Whoever is first gets
-// as many as it would get without a limit, once that many came back: fewer at a time would need a
-// message for each. Nobody has to ask: a peer whose last message was taken out of its buffer is in
-// the row.
+// them are given back in a message of their own, up to TURNOUT_CREDITS. At the limit those that
+// have nothing left wait in a row. Whoever is first gets as many as it would get without a limit,
+// once that many came back: fewer at a time would need a message for each. Nobody has to ask: a
+// peer whose last message was taken out of its buffer is in the row.
 //
 // So messages that keep their receives must not keep the last ones: what waits for its turn, or for
 // a receive of the program's, is copied aside while receives are scarce (receives_scarce()).

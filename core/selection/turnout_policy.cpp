@@ -79,8 +79,11 @@ Share TurnoutSelector::share(const SourceView& s) const {
   }
   out.dc = out.dc_waited - ring;
   out.rc = out.rc_waited + sending - ring;
-  if (!over_ring(s.current)) out.dc -= c.setup_dc_processor.value;
-  if (!rc_exists(s)) out.rc -= c.setup_rc_processor.value;
+  const auto set_up = [&](double gained, double cost) {
+    return gained * (gained > 0 ? input_.terms.repaid : 1) - cost;
+  };
+  if (!over_ring(s.current)) out.dc = set_up(out.dc, c.setup_dc_processor.value);
+  if (!rc_exists(s)) out.rc = set_up(out.rc, c.setup_rc_processor.value);
   if (!input_.limits.dc_rdma_available && s.current != ChannelKind::dc_rdma) out.dc = kNever;
   return out;
 }

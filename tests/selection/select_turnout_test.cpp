@@ -207,6 +207,18 @@ TEST(SelectTurnout, BusyProcessesSaveNoLatency) {
   EXPECT_EQ(plan.lines[0].reason, Reason::too_busy);
 }
 
+TEST(SelectTurnout, SetUpsThatSavedNothingMakeItAskForMore) {
+  TurnoutWorld w;
+  w.add(1, 300);
+  EXPECT_EQ(count(select_turnout(w.input()), ChannelKind::rc_rdma), 1u);
+  w.terms.repaid = 0.1;
+  EXPECT_EQ(count(select_turnout(w.input()), ChannelKind::dc_sendrecv), 1u);
+  // What is set up already costs nothing.
+  w.sources[0].current = ChannelKind::rc_rdma;
+  w.sources[0].rc_exists = true;
+  EXPECT_EQ(count(select_turnout(w.input()), ChannelKind::rc_rdma), 1u);
+}
+
 TEST(SelectTurnout, ASendersSwitchesAskForRc) {
   TurnoutWorld w;
   w.add(1, 300);

@@ -17,7 +17,7 @@ namespace turnout::sim {
 namespace {
 
 // Of seed 7. A change of protocol, engine or schedule changes it, and is meant to be seen here.
-constexpr std::uint64_t kHashOfTen = 0xcb5f0bd470791e2c;
+constexpr std::uint64_t kHashOfTen = 0x44e8ee0b288f5514;
 
 // Of the first seeds, all of which hold; the counts of all.
 template <class Play>
