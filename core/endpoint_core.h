@@ -320,6 +320,7 @@ class EndpointCore final : public Endpoint {
   void hold(Peer& peer, HeldMessage message);
   [[nodiscard]] HeldMessage take_held(Peer& peer, std::size_t at);
   void free_held(const HeldMessage& message);
+  [[nodiscard]] std::unique_ptr<std::byte[]> copy_aside(const std::byte* from, std::size_t length);
   [[nodiscard]] const std::byte* bytes_of(const HeldMessage& message) const noexcept {
     return message.copy ? message.copy.get() : received(message.buffer);
   }
@@ -406,6 +407,7 @@ class EndpointCore final : public Endpoint {
   void count_again(Lending& lending) noexcept;
   void lend(Peer& peer);
   void lend_to_target(Peer& peer) noexcept;
+  void give_credits(Peer& peer, std::uint32_t count) noexcept;
   void raise_target(Lending& lending) noexcept;
   [[nodiscard]] static bool is_dry(const Peer& peer) noexcept;
   void want_for(Peer& peer);
@@ -799,7 +801,6 @@ class EndpointCore final : public Endpoint {
   Settings settings_;
   Clock& clock_;
   Processor* processor_;
-  DataPath before_connected_ = DataPath::wait;  // over UD, while a connection is made
   Nanoseconds born_ = 0;
   MemoryAccount account_;
 
@@ -957,9 +958,10 @@ class EndpointCore final : public Endpoint {
   std::unique_ptr<selection::Statistics> statistics_;     // made with the first counts to keep
   selection::WindowState window_;
   selection::DeviceCosts costs_;
-  bool hints_ = false;               // policy turnout
-  bool never_connects_ = false;      // policy static:ud-sendrecv
-  std::vector<PeerId> dci_targets_;  // by data initiator: whom its latest message was for
+  bool hints_ = false;                  // policy turnout
+  bool never_connects_ = false;         // policy static:ud-sendrecv
+  bool waits_for_connections_ = false;  // one-sided operations do, in a simulation of ACTS
+  std::vector<PeerId> dci_targets_;     // by data initiator: whom its latest message was for
   std::uint64_t sent_now_ = 0, switched_now_ = 0;  // in the interval
   double busy_ = 0;           // our share of the latest interval spent on messages
   double repaid_ = 1;         // share of set-ups that saved what they cost, the latest most

@@ -300,12 +300,12 @@ void EndpointCore::done(Peer& peer) {
 // Once an interval. A peer that falls silent before it has saved what its ring or queue pair cost
 // says that what is seen in one window does not go on in the next.
 void EndpointCore::count_repaid(Peer& peer) {
-  const bool rc = over_rc(peer.receive_kind);
-  const double saved =
-      costs_.receiver_dc_sendrecv.value -
-      (rc ? costs_.receiver_rc_rdma.value -
-                static_cast<double>(peer.hint.switched) * costs_.sender_switch_latency.value
-          : costs_.receiver_dc_rdma.value);
+  const selection::CostModel costs =
+      selection::cost_model(costs_, static_cast<std::uint32_t>(settings_.ring_entries));
+  const double saved = over_rc(peer.receive_kind)
+                           ? costs.saving_rc_rdma + static_cast<double>(peer.hint.switched) *
+                                                        costs_.sender_switch_latency.value
+                           : costs.saving_dc_rdma;
   const bool serves = over_ring(peer.receive_kind) && peer.window > 0;
   peer.to_repay -= serves ? static_cast<double>(peer.window) * std::max(saved, 0.0) : 0;
   if (serves && peer.to_repay > 0) return;

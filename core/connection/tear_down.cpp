@@ -45,9 +45,8 @@ void EndpointCore::limit_connections() {
   }
   if (!on_demand || !asked || settings_.max_active_rc == 0) return;
   victims_ = Victims(victim_order_named(settings_.eviction).value_or(VictimOrder::none), places());
-  // The peer may keep a request in line for a place.
-  const bool waits = processor_ != nullptr && processor_->waits_for_connections();
-  if (tears_down() && !waits) before_connected_ = DataPath::pieces;
+  waits_for_connections_ =
+      tears_down() && processor_ != nullptr && processor_->waits_for_connections();
 }
 
 // As want_rc() will find it.

@@ -132,15 +132,12 @@ void EndpointCore::lend(Peer& peer) {
   const bool dry = is_dry(peer);
   if (dry && peer.owed == 0) [[unlikely]]
     want_for(peer);
-  if (peer.owed >= std::max(lending.target / 2, 1u)) {
-    if (wanting_.empty()) {
-      raise_target(lending);
-      lend_to_target(peer);
-    }
-    send_credits(peer);
-  } else if (dry && peer.owed > 0) {
-    send_credits(peer);
+  const bool half = peer.owed >= std::max(lending.target / 2, 1u);
+  if (half && wanting_.empty()) {
+    raise_target(lending);
+    lend_to_target(peer);
   }
+  if (half || (dry && peer.owed > 0)) send_credits(peer);
 }
 
 void EndpointCore::lend_to_target(Peer& peer) noexcept {
@@ -149,10 +146,14 @@ void EndpointCore::lend_to_target(Peer& peer) noexcept {
   // What it keeps here is beside its target, but part of its share.
   const std::uint32_t share = std::min(lending.target + lending.kept, most_credits());
   if (!wanting_.empty() || lent_ >= most || lending.lent >= share) return;
-  const std::uint32_t more = std::min(share - lending.lent, most - lent_);
-  lending.lent += more;
-  lent_ += more;
-  peer.owed += more;
+  give_credits(peer, std::min(share - lending.lent, most - lent_));
+}
+
+// It is told with send_credits(), or in the header of a message.
+void EndpointCore::give_credits(Peer& peer, std::uint32_t count) noexcept {
+  peer.lending.lent += count;
+  lent_ += count;
+  peer.owed += count;
 }
 
 // It has used its last credit: it has more to say than it may.
@@ -186,10 +187,7 @@ void EndpointCore::serve_wanting(bool few) {
     wanting_.pop_front();
     lending.wanting = false;
     if (peer.lost || !is_dry(peer)) continue;
-    const std::uint32_t given = std::min(batch, most - lent_);
-    lending.lent += given;
-    lent_ += given;
-    peer.owed += given;
+    give_credits(peer, std::min(batch, most - lent_));
     send_credits(peer);
   }
   if (wanting_.empty()) next_sweep_ = INT64_MAX;

@@ -25,14 +25,17 @@ EndpointCore::DataPath EndpointCore::data_path(Peer& peer) {
   // Until it is `closed` the queue pair serves us, also while the direction leaves it; but what
   // keeps it from going does not begin while it shall go.
   if (peer.rc && peer.receive_kind == ChannelKind::rc_rdma && !peer.leaving) return DataPath::rc;
-  if (peer.leaving || peer.wants_place) return before_connected_;
+  // ACTS's operations wait for their connection, see Processor::waits_for_connections().
+  const DataPath without_place = waits_for_connections_ ? DataPath::wait : DataPath::pieces;
+  if (peer.leaving || peer.wants_place) return without_place;
   // Its connection failed, and messages that lie in the ring may wait for this one to be received.
   if (peer.receive_state == ReceiveState::draining) return DataPath::pieces;
-  if (peer.receive_state != ReceiveState::steady) return before_connected_;
+  // The peer may keep a request in line for a place.
+  const DataPath meanwhile = tears_down() ? without_place : DataPath::wait;
+  if (peer.receive_state != ReceiveState::steady) return meanwhile;
   if (peer.self || closing_ || never_connects_) return DataPath::pieces;
-  // In a simulation: with whom there shall be none.
-  if (tears_down() && before_connected_ == DataPath::wait && !over_rc(first_channel(peer)))
-    return DataPath::pieces;
+  // A simulation may say that there shall be no connection with this one.
+  if (tears_down() && !over_rc(first_channel(peer))) return DataPath::pieces;
   if (peer.refused_until != 0 && clock_.now() < peer.refused_until) return DataPath::pieces;
   if (!tears_down() && !peer.has_rc() && active_rc_ >= settings_.max_active_rc) {
     return DataPath::pieces;
@@ -43,10 +46,10 @@ EndpointCore::DataPath EndpointCore::data_path(Peer& peer) {
   }
   if (tears_down() && !may_have_place(peer, true)) {
     (void)want_place(peer);
-    return before_connected_;
+    return without_place;
   }
   change_channel(peer, ChannelKind::rc_rdma, base_, "large messages and one-sided operations", 0);
-  return peer.receive_state == ReceiveState::steady ? DataPath::pieces : before_connected_;
+  return peer.receive_state == ReceiveState::steady ? DataPath::pieces : meanwhile;
 }
 
 // At the receiver.

@@ -101,10 +101,8 @@ void EndpointCore::take_message(Peer& peer, const wire::Parsed& parsed, std::uin
 // The message it waits for must find a receive: more may be lent than there are (credits.cpp).
 void EndpointCore::hold(Peer& peer, HeldMessage message) {
   if (!receive_pool_.is_own(message.buffer)) {
-    if (receives_scarce() && account_.reserve(MemoryKind::unexpected, message.length)) {
-      message.copy = std::make_unique_for_overwrite<std::byte[]>(message.length);
-      std::memcpy(message.copy.get(), received(message.buffer), message.length);
-      charge(Work::copy, message.length);
+    if (receives_scarce()) message.copy = copy_aside(received(message.buffer), message.length);
+    if (message.copy) {
       to_post_.push_back(message.buffer);
     } else {
       ++receives_kept_;

@@ -123,16 +123,23 @@ void EndpointCore::keep_unexpected(Peer& peer, const wire::Header& header, const
   matcher_.add_unexpected(&message);
 }
 
+// Null: the budget has no room.
+std::unique_ptr<std::byte[]> EndpointCore::copy_aside(const std::byte* from, std::size_t length) {
+  if (!account_.reserve(MemoryKind::unexpected, length)) return nullptr;
+  auto copy = std::make_unique_for_overwrite<std::byte[]>(length);
+  std::memcpy(copy.get(), from, length);
+  charge(Work::copy, length);
+  return copy;
+}
+
 // Copies the message from where it came to memory of its own and hands its credit back.
 bool EndpointCore::set_aside(UnexpectedMessage& message) {
   Peer& peer = *peers_[message.peer];
   const std::size_t length = message.header.length;
   const UnexpectedMessage::Storage from = message.storage;
   if (length > 0) {
-    if (!account_.reserve(MemoryKind::unexpected, length)) return false;
-    message.heap = std::make_unique_for_overwrite<std::byte[]>(length);
-    std::memcpy(message.heap.get(), message.payload, length);
-    charge(Work::copy, length);
+    message.heap = copy_aside(message.payload, length);
+    if (!message.heap) return false;
   }
   message.payload = message.heap.get();
   message.storage =
