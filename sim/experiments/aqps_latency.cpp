@@ -91,7 +91,8 @@ std::vector<Claim> claims_of(const Figure& figure, const Measured& measured, boo
       const auto other = at->second.find(std::string(compared.against));
       if (aqps != at->second.end() && other != at->second.end()) {
         const OfSeeds ours = of_seeds({change_percent(aqps->second, other->second)});
-        claim.ours = print_percent(ours);
+        claim.ours = fmt::format("{}, residual {:+.1f} points", print_percent(ours),
+                                 ours.median - compared.percent);
         claim.verdict = of_change(compared.percent, ours);
       }
     }

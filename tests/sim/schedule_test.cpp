@@ -84,8 +84,6 @@ TEST(Schedules, HoldWhileConnectionsAreTornDownAndRanksDie) {
   const auto sum = sum_of(100, [](std::uint64_t seed) { return play_death_schedule(seed); });
   EXPECT_GT(sum.connections.tear_downs, 50u);
   EXPECT_GT(sum.refused, 500u);
-  // Messages before their turn had every receive, and the one they waited for found none.
-  EXPECT_EQ(play_xrc_schedule(2014).broken, "");
 }
 
 // A peer that is lost leaves its credits to others, who are told over the queue pair whose failure
@@ -101,6 +99,8 @@ TEST(Schedules, HoldWhileConnectionsServeNodes) {
   EXPECT_GT(sum.connections.made, 500u);
   EXPECT_GT(sum.connections.failed, 100u);
   EXPECT_GT(sum.refused, 500u);
+  // Messages before their turn had every receive, and the one they waited for found none.
+  EXPECT_EQ(play_xrc_schedule(2014).broken, "");
 }
 
 // Queue pairs go to the error state, under all that the others do: what was lost is sent again.

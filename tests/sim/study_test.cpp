@@ -237,12 +237,14 @@ TEST(Experiments, CompareWithThePaperAndSayWhatIsMissing) {
       find_experiment("aqps-onetoall").value()->run(options, play);
   ASSERT_TRUE(result.ok()) << result.status().text();
   const std::string& page = result.value().page;
-  EXPECT_THAT(page, HasSubstr("| A1 | rc-rdma-od | -24.0 % | +0.0 % | +24.0 |"));
+  EXPECT_THAT(page, HasSubstr("| A1 | onetoall: aqps vs rc-rdma-od | -24.0 % | +0.0 %, residual "
+                              "+24.0 points | **missed** | "));
   EXPECT_THAT(page, HasSubstr("No value of the profile was fitted"));
   EXPECT_THAT(page, HasSubstr("turnout sim --experiment aqps-onetoall --profile connect-ib"));
   if (!check_settings("dc-rdma-od", {}).ok()) {
     EXPECT_THAT(page, HasSubstr("**Missing:** `dc-rdma-od`"));
-    EXPECT_THAT(page, HasSubstr("| A1 | dc-rdma-od | -19.0 % | not run | - |"));
+    EXPECT_THAT(page,
+                HasSubstr("| A1 | onetoall: aqps vs dc-rdma-od | -19.0 % | - | **not run** | "));
   }
   ASSERT_EQ(result.value().plots.size(), 1U);
   const Plot& plot = result.value().plots[0];
@@ -276,11 +278,12 @@ TEST(Experiments, ReadMemoryFromTheAccount) {
   const std::string& page = result.value().page;
   EXPECT_THAT(page, HasSubstr("| rc-rdma-od | 8 | 7 | 13.5 MB | 12.1 MB | -1424 KB | none "));
   EXPECT_THAT(page, HasSubstr("exact except for the self-connection"));
-  EXPECT_THAT(page, HasSubstr("| A5 | rc-rdma-od at 2^16 | 93 GB | 93.3 GB | 2199552 B + 1458176 "
-                              "B x queue pairs at every size run | yes |"));
-  EXPECT_THAT(page, HasSubstr("| A8 | one RDMA ring of 16 entries | 65536 B | 65536 B | yes |"));
+  EXPECT_THAT(page, HasSubstr("| A5 | rc-rdma-od at 2^16 | 93 GB | 93.3 GB (2199552 B + 1458176 "
+                              "B x queue pairs at every size run) | met | - |"));
+  EXPECT_THAT(page,
+              HasSubstr("| A8 | one RDMA ring of 16 entries | 65536 B | 65536 B | met | - |"));
   EXPECT_THAT(page, HasSubstr("256 posted data and 256 control receives"));
-  EXPECT_THAT(page, Not(HasSubstr("**no**")));
+  EXPECT_THAT(page, Not(HasSubstr("**missed**")));
 
   ExperimentOptions wrong = small();
   wrong.options = {{"messages", "100"}};
