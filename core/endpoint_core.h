@@ -96,6 +96,7 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] const Address& peer_address(PeerId peer) const noexcept override {
     return peers_[peer]->address;
   }
+  void expect_peers(std::size_t count) override;
   [[nodiscard]] Status send(const SendRequest& request) override {
     return call_time_.run(clock_, [&] { return send_now(request); });
   }
@@ -796,13 +797,24 @@ class EndpointCore final : public Endpoint {
 
   // The part of the budget that rings and queue pairs leave for operations and unexpected messages:
   // without it, a process whose channels use the whole budget could not complete its operations.
-  [[nodiscard]] std::uint64_t spare() const noexcept { return account_.budget() / 8; }
+  // Also for the records of peers that are expected and have none yet.
+  [[nodiscard]] std::uint64_t spare() const noexcept {
+    const std::uint64_t missing =
+        expected_peers_ > peers_.size() ? expected_peers_ - peers_.size() : 0;
+    return account_.budget() / 8 + missing * record_bytes();
+  }
+  // Of a peer: the record and its places in tables; rings and queue pairs are accounted by
+  // themselves.
+  [[nodiscard]] std::uint64_t record_bytes() const noexcept {
+    return sizeof(Peer) + 96 + (over_datagrams() ? sizeof(ReliableLink) + 64 : 0);
+  }
 
   Settings settings_;
   Clock& clock_;
   Processor* processor_;
   Nanoseconds born_ = 0;
   MemoryAccount account_;
+  std::size_t expected_peers_ = 0;
 
   // Order matters: destroyed from the last to the first.
   std::shared_ptr<DeviceDomain> domain_;

@@ -68,6 +68,7 @@ int insert_addresses(fid_av* f, const void* addresses, std::size_t count, fi_add
       }
       if (errors != nullptr) errors[i] = error;
     }
+    for (Ep* const endpoint : av.endpoints) endpoint->core->expect_peers(av.size());
     if (!av.asynchronous) return inserted;
     av.events->push_insertion(&av.fid, context, static_cast<std::uint64_t>(inserted), failed);
     return 0;

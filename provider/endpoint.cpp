@@ -111,6 +111,7 @@ int bind_endpoint(fid* f, fid* other, std::uint64_t flags) {
         if (ep.av != nullptr) return -FI_EINVAL;
         av.endpoints.push_back(&ep);
         ep.av = &av;
+        ep.core->expect_peers(av.size());
         return 0;
       }
       case FI_CLASS_EQ:

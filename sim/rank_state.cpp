@@ -121,6 +121,7 @@ Status RankState::open() {
   auto endpoint = Endpoint::create(settings, clock_, std::move(options));
   if (!endpoint) return endpoint.status();
   endpoint_ = std::move(endpoint).value();
+  endpoint_->expect_peers(shared_.options->ranks);  // as MPI libraries insert all addresses
   return {};
 }
 

@@ -65,10 +65,7 @@ Peer* EndpointCore::make_peer(const Address& address, Status* status) {
   if (const auto found = by_id_.find(address.id); found != by_id_.end()) {
     return peers_[found->second].get();
   }
-  // The record and its places in tables; rings and queue pairs are accounted when they come.
-  Reservation bytes = Reservation::take(
-      account_, MemoryKind::peers,
-      sizeof(Peer) + 96 + (over_datagrams() ? sizeof(ReliableLink) + 64 : 0), 0, 1);
+  Reservation bytes = Reservation::take(account_, MemoryKind::peers, record_bytes(), 0, 1);
   if (!bytes) {
     *status = Status{Code::over_budget,
                      fmt::format("TURNOUT_MEMORY_BUDGET={} has no room for the record of peer "

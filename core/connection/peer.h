@@ -237,6 +237,9 @@ struct Peer {
   std::uint32_t awaiting_fin = 0;       // our large messages it has not fetched yet
 };
 
+// There may be thousands: what is for few of them is a pointer.
+static_assert(sizeof(Peer) <= 976);
+
 // Where a direction ends, or leaves a channel, its sender says what it sent there last: messages,
 // and control messages into receives of the queue pair's own, which have no sequence numbers.
 inline void say_last(const Peer& peer, wire::ControlMessage* message) noexcept {

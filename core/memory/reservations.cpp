@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cassert>
 
+#include "base/log.h"
 #include "core/endpoint_core.h"
 #include "core/memory/node_share.h"
 
@@ -81,6 +82,18 @@ std::uint64_t EndpointCore::needed_at_start() const noexcept {
                         transfers_.first_bytes();
   for (const Need& need : fixed_needs()) bytes += need.bytes;
   return bytes;
+}
+
+void EndpointCore::expect_peers(std::size_t count) {
+  constexpr std::uint64_t kPart = 4;  // of the budget: a program may speak to few of those it knows
+  const std::uint64_t most = account_.budget() / kPart / record_bytes();
+  if (count > most && expected_peers_ < most) {
+    TURNOUT_LOG(memory, warn,
+                "reserving memory for the records of {} peers failed: TURNOUT_MEMORY_BUDGET={}: "
+                "{} at most; raise it to {} if the program communicates with all of them",
+                count, account_.budget(), most, count * kPart * record_bytes());
+  }
+  expected_peers_ = std::min<std::size_t>(count, most);
 }
 
 bool EndpointCore::fits_at_start() const noexcept {

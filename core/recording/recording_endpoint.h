@@ -31,6 +31,7 @@ class RecordingEndpoint final : public Endpoint {
   [[nodiscard]] const Address& peer_address(PeerId peer) const noexcept override {
     return endpoint_->peer_address(peer);
   }
+  void expect_peers(std::size_t count) override { endpoint_->expect_peers(count); }
   [[nodiscard]] Status send(const SendRequest& request) override;
   [[nodiscard]] Status recv(const RecvRequest& request) override;
   [[nodiscard]] Status peek(const PeekRequest& request) override;

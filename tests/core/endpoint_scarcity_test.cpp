@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "tests/core/memory_line.h"
 #include "tests/core/requests.h"
 #include "tests/core/test_world.h"
 
@@ -198,18 +199,55 @@ TEST(Endpoint, LargeMessagesWaitForATransfer) {
   for (const auto& one : in) EXPECT_EQ(one, out);
 }
 
+// Makes records of peers that there are not, until one is refused; how many it made.
+std::size_t fill_with_records(Endpoint& endpoint) {
+  Address other = endpoint.address();
+  for (std::size_t made = 0;; ++made) {
+    other.id = made + 1;
+    other.seal();
+    const Status status = endpoint.peer(other).status();
+    if (status.ok() && made < 100000) continue;
+    EXPECT_EQ(status.code(), Code::over_budget);
+    return made;
+  }
+}
+
+TEST(Endpoint, RingsLeaveRoomForTheRecordsOfExpectedPeers) {
+  constexpr std::size_t kSources = 12, kExpected = 280;
+  for (const bool told : {false, true}) {
+    Overrides settings = kScarceMemory;
+    settings.back().second = "1900KiB";
+    settings.emplace_back("policy", "dc-rdma-od");
+    TestWorld world(1 + kSources, settings);
+    if (told) world[0].expect_peers(kExpected);
+    auto out = pattern(8, 5);
+    std::vector<std::byte> in(8);
+    const iovec from = piece(out), to = piece(in);
+    std::size_t received = 0;
+    for (std::size_t i = 1; i <= kSources; ++i) {
+      ASSERT_TRUE(
+          world[0].recv(tagged_recv(world.peer(0, i), to, 1, world.report(0, nullptr))).ok());
+      ASSERT_TRUE(
+          world[i].send(tagged_send(world.peer(i, 0), from, 1, world.report(i, nullptr))).ok());
+    }
+    ASSERT_TRUE(world.until([&] {
+      for (; world.queue(0).size() > 0; ++received) take(world.queue(0));
+      return received == kSources;
+    }));
+    world.progress_all(1000);
+    EXPECT_GT(memory_line(world[0].report(), MemoryKind::rings).now, 0u);
+    const std::size_t records = kSources + fill_with_records(world[0]);
+    if (told) {
+      EXPECT_GE(records, kExpected);
+    } else {
+      EXPECT_LT(records, kExpected);
+    }
+  }
+}
+
 TEST(Endpoint, ASenderForWhomThereIsNoRecordIsTold) {
   TestWorld world(2, kScarceMemory);
-  // Endpoint 1 knows as many others as its budget has room for.
-  Address other = world[1].address();
-  Status status;
-  for (std::uint64_t n = 0; status.ok(); ++n) {
-    ASSERT_LT(n, 100000u);
-    other.id = n + 1;
-    other.seal();
-    status = world[1].peer(other).status();
-  }
-  EXPECT_EQ(status.code(), Code::over_budget);
+  fill_with_records(world[1]);
   auto out = pattern(8, 5);
   std::vector<std::byte> in(8);
   const iovec from = piece(out), to = piece(in);

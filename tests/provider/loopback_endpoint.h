@@ -62,6 +62,7 @@ class LoopbackEndpoint final : public Endpoint {
   [[nodiscard]] const Address& peer_address(PeerId peer) const noexcept override {
     return peers_[peer];
   }
+  void expect_peers(std::size_t count) override { expected_peers = count; }
   [[nodiscard]] Status send(const SendRequest& request) override;
   [[nodiscard]] Status recv(const RecvRequest& request) override;
   [[nodiscard]] Status peek(const PeekRequest& request) override;
@@ -88,6 +89,7 @@ class LoopbackEndpoint final : public Endpoint {
   [[nodiscard]] std::size_t context_size() const noexcept { return context_size_; }
   [[nodiscard]] std::size_t known_peers() const noexcept { return peers_.size(); }
   std::size_t progress_calls = 0;
+  std::size_t expected_peers = 0;
   bool last_delivery_complete = false;  // of the last send() or rma()
 
  private:
