@@ -307,7 +307,7 @@ int run_experiment(const SimOptions& o) {
   const Result<sim::ExperimentResult> result = experiment.value()->run(options, sim::run);
   progress.clear();
   if (!result) return complain(result.status());
-  const sim::Sentinels sentinels{o.experiment, o.commit, options.profile.name,
+  const sim::Sentinels sentinels{o.experiment, o.commit,
                                  sim::choose_sentinels(collector.studies())};
   const Result<sim::Written> written =
       sim::write_experiment(o.folder, o.experiment, result.value(), plot_script(),

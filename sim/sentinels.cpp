@@ -70,14 +70,15 @@ void SentinelCollector::add(const StudyOptions& study, const PolicyResult& resul
   if (has_costs(run.own_settings)) return;
   run.result = sentinel_result(result);
   run.events = result.outcome.world.events;
-  const std::string shared =
-      fmt::format("{}:{};{};{} {} {} {} {} {}", study.workload, joined(study.options),
-                  joined(study.settings), study.place.ranks, study.place.ranks_per_node,
-                  study.place.seed, study.check_content, study.data_servers, study.time_limit);
+  const std::string shared = fmt::format(
+      "{} on {}:{};{};{} {} {} {} {} {}", study.workload, study.profile.name, joined(study.options),
+      joined(study.settings), study.place.ranks, study.place.ranks_per_node, study.place.seed,
+      study.check_content, study.data_servers, study.time_limit);
   SentinelStudy& kept = studies_[shared];
   if (kept.runs.empty()) {
     kept.title = study.title.empty() ? study.workload : study.title;
     kept.workload = study.workload;
+    kept.profile = study.profile.name;
     kept.options = study.options;
     kept.settings = study.settings;
     kept.place = study.place;

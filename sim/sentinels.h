@@ -43,6 +43,7 @@ struct SentinelRun {
 struct SentinelStudy {
   std::string title;
   std::string workload;
+  std::string profile;  // its name
   NamedValues options, settings;
   Place place;
   bool check_content = true;
@@ -53,9 +54,8 @@ struct SentinelStudy {
 };
 
 struct Sentinels {
-  std::string page;     // the experiment
-  std::string commit;   // at which the page was made
-  std::string profile;  // its name
+  std::string page;    // the experiment
+  std::string commit;  // at which the page was made
   std::vector<SentinelStudy> studies;
 };
 

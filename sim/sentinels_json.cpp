@@ -12,7 +12,7 @@ namespace turnout::sim {
 namespace {
 
 // What the layout below is; a reader refuses what it does not know.
-constexpr std::uint64_t kLayout = 1;
+constexpr std::uint64_t kLayout = 2;
 constexpr std::size_t kMostStudies = 65536, kMostRuns = 1024, kMostValues = 1024;
 
 struct Reader : JsonReader {
@@ -79,6 +79,7 @@ Json json_of(const SentinelStudy& study) {
   for (const SentinelRun& run : study.runs) runs.push_back(json_of(run));
   return {{"title", study.title},
           {"workload", study.workload},
+          {"profile", study.profile},
           {"options", json_of(study.options)},
           {"settings", json_of(study.settings)},
           {"ranks", study.place.ranks},
@@ -95,6 +96,7 @@ SentinelStudy study_of(const Reader& reader, Status* status) {
   SentinelStudy study;
   reader.get("title", &study.title);
   reader.get("workload", &study.workload);
+  reader.get("profile", &study.profile);
   study.options = values_of(reader, "options");
   study.settings = values_of(reader, "settings");
   reader.get("ranks", &study.place.ranks);
@@ -123,7 +125,6 @@ std::string to_json(const Sentinels& sentinels) {
   return Json{{"turnout_sentinels", kLayout},
               {"page", sentinels.page},
               {"commit", sentinels.commit},
-              {"profile", sentinels.profile},
               {"studies", std::move(studies)}}
              .dump(1, ' ', false, Json::error_handler_t::replace) +
          "\n";
@@ -143,7 +144,6 @@ Result<Sentinels> parse_sentinels(std::string_view text) {
   Sentinels sentinels;
   reader.get("page", &sentinels.page);
   reader.get("commit", &sentinels.commit);
-  reader.get("profile", &sentinels.profile);
   reader.each(
       "studies",
       [&](const Json& element, const std::string& place) {

@@ -39,21 +39,16 @@ constexpr Without kWithout[] = {
     {"sources", "recordings of real programs, which no model makes again"},
     {"claims", "tables of the other pages, see docs.claims"},
     {"scale", "real time and real memory of the simulator"},
-    {"validation", "raw verbs, not runs of a registered workload"},
 };
 
 // A page with this at its head promises nothing.
 constexpr std::string_view kStale = "**This page is stale.**";
 
-struct Page {
-  Sentinels sentinels;
-  Result<ProfileFile> profile;
-};
-
 // A study to be made again.
 struct Work {
-  const Page* page;
+  const std::string* page;
   const SentinelStudy* study;
+  const ProfileFile* profile;
 };
 
 std::uint64_t events_of(const SentinelStudy& study) {
@@ -86,8 +81,8 @@ bool agrees(const Sentinels& sentinels, const std::string& page, const std::stri
 }
 
 // Null: a fault was told.
-std::unique_ptr<Page> read_page(const fs::path& folder, const std::string& page,
-                                const std::string& text) {
+std::unique_ptr<Sentinels> read_page(const fs::path& folder, const std::string& page,
+                                     const std::string& text) {
   const std::string file = (folder / (page + ".sentinels.json")).string();
   const Result<std::string> json = read_text_file(file, file, "sentinels", kLargest);
   Result<Sentinels> sentinels =
@@ -97,24 +92,19 @@ std::unique_ptr<Page> read_page(const fs::path& folder, const std::string& page,
     return nullptr;
   }
   if (!agrees(sentinels.value(), page, text)) return nullptr;
-  Result<ProfileFile> profile = find_profile(sentinels.value().profile);
-  if (!profile) {
-    tell(page, profile.status().text());
-    return nullptr;
-  }
-  return std::make_unique<Page>(std::move(sentinels).value(), std::move(profile));
+  return std::make_unique<Sentinels>(std::move(sentinels).value());
 }
 
 // All pages, or the one of that name. Counts faults.
-std::vector<std::unique_ptr<Page>> read_pages(const fs::path& folder, const std::string& only,
-                                              std::uint32_t* faults) {
+std::vector<std::unique_ptr<Sentinels>> read_pages(const fs::path& folder, const std::string& only,
+                                                   std::uint32_t* faults) {
   std::vector<std::string> names;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     if (entry.path().extension() == ".md") names.push_back(entry.path().stem().string());
   }
   std::sort(names.begin(), names.end());
-  std::vector<std::unique_ptr<Page>> pages;
+  std::vector<std::unique_ptr<Sentinels>> pages;
   for (const std::string& name : names) {
     const bool without = std::any_of(std::begin(kWithout), std::end(kWithout),
                                      [&](const Without& one) { return one.page == name; });
@@ -187,8 +177,8 @@ std::string differences(const SentinelResult& then, const SentinelResult& now) {
 
 // Runs that are not as the page has them.
 std::uint32_t check(const Work& work, const Costs& costs) {
-  const std::string& page = work.page->sentinels.page;
-  const ProfileFile& profile = work.page->profile.value();
+  const std::string& page = *work.page;
+  const ProfileFile& profile = *work.profile;
   SentinelStudy now = *work.study;
   std::uint32_t faults = 0;
   for (SentinelRun& one : now.runs) {
@@ -253,19 +243,26 @@ int check_folder(const std::string& folder, const std::string& only, bool all, s
   std::uint32_t faults = 0;
   const auto pages = read_pages(folder, only, &faults);
   Costs costs(fs::temp_directory_path() / fmt::format("turnout-sentinels-{}", getpid()));
+  std::map<std::string, Result<ProfileFile>> profiles;
   std::vector<Work> work;
   std::size_t runs = 0;
   for (const auto& page : pages) {
-    for (const SentinelStudy& study : page->sentinels.studies) {
+    for (const SentinelStudy& study : page->studies) {
       if (!all && !study.quick) continue;
-      work.push_back({page.get(), &study});
+      const auto found = profiles.try_emplace(study.profile, find_profile(study.profile)).first;
+      const Result<ProfileFile>& profile = found->second;
+      if (!profile) {
+        tell(page->page, profile.status().text());
+        return 1;
+      }
+      work.push_back({&page->page, &study, &profile.value()});
       runs += study.runs.size();
       if (std::none_of(study.runs.begin(), study.runs.end(),
                        [](const SentinelRun& r) { return r.calibrated; })) {
         continue;
       }
-      if (Status s = costs.make(page->profile.value(), study.place.seed); !s.ok()) {
-        tell(page->sentinels.page, fmt::format("calibrate: {}", s.text()));
+      if (Status s = costs.make(profile.value(), study.place.seed); !s.ok()) {
+        tell(page->page, fmt::format("calibrate: {}", s.text()));
         return 1;
       }
     }

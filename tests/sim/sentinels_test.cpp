@@ -21,6 +21,7 @@ StudyOptions study_of(std::string workload, std::uint32_t ranks) {
   study.settings = {{"interval", "1ms"}};
   study.place = {ranks, 1, 7};
   study.time_limit = 5;
+  study.profile.name = "connect-ib";
   return study;
 }
 
@@ -45,7 +46,7 @@ Sentinels some() {
   collector.add(study, result_of("turnout", 1'500'000, 100));
   collector.add(study, result_of("turnout", 1'500'000, 100));
   collector.add(study, result_of("rc-rdma-od", 1'000'000, 200));
-  return {"policies", "0123456789", "connect-ib", choose_sentinels(collector.studies())};
+  return {"policies", "0123456789", choose_sentinels(collector.studies())};
 }
 
 TEST(Sentinels, HoldWhatARunFollowsFromAndWhatItGave) {
@@ -53,6 +54,7 @@ TEST(Sentinels, HoldWhatARunFollowsFromAndWhatItGave) {
   ASSERT_EQ(all.studies.size(), 1U);
   const SentinelStudy& study = all.studies.front();
   EXPECT_TRUE(study.quick);
+  EXPECT_EQ(study.profile, "connect-ib");
   ASSERT_EQ(study.runs.size(), 2U);
   EXPECT_TRUE(study.runs[0].calibrated);
   EXPECT_TRUE(study.runs[0].own_settings.empty());
@@ -139,8 +141,8 @@ TEST(Sentinels, RefuseDamagedFilesNamingTheField) {
     const Result<Sentinels> read = parse_sentinels(other);
     return read ? std::string() : read.status().text();
   };
-  EXPECT_THAT(damaged("\"turnout_sentinels\": 1", "\"turnout_sentinels\": 2"),
-              HasSubstr("layout 2"));
+  EXPECT_THAT(damaged("\"turnout_sentinels\": 2", "\"turnout_sentinels\": 3"),
+              HasSubstr("layout 3"));
   EXPECT_THAT(damaged("\"ranks\": 4", "\"ranks\": -4"), HasSubstr("studies[0].ranks"));
   EXPECT_THAT(damaged("\"time_ps\": 1500000", "\"time_ps\": \"1\""), HasSubstr("runs[0].time_ps"));
   EXPECT_THAT(damaged("\"time_ps\": 1500000", "\"time_ps\": -1"), HasSubstr("runs[0].time_ps"));
