@@ -15,7 +15,7 @@ namespace turnout::sim {
 namespace {
 
 // What the layout below is; a reader refuses what it does not know.
-constexpr std::uint64_t kFormat = 3;
+constexpr std::uint64_t kFormat = 4;
 // Far beyond what there is: kinds of channels and of memory, parts of a run.
 constexpr std::size_t kMostLines = 65536;
 // Failures of runs, which follow from what was run.
@@ -46,6 +46,15 @@ void each_number(OutcomeOf& o, Each each) {
   each("connections_of_a_client", o.clients.made_most);
   each("rc_peak_of_a_client", o.clients.rc_peak);
   each("queue_pair_bytes_of_a_client", o.clients.queue_pairs);
+  each("receiving", o.receiving.ranks);
+  each("receive_bytes", o.receiving.largest);
+  each("receive_bytes_of_all", o.receiving.sum);
+  each("other_bytes", o.receiving.others);
+  each("rings", o.receiving.rings);
+  each("sources", o.receiving.sources);
+  each("limit_events", o.receiving.limit_events);
+  each("growths", o.receiving.growths);
+  each("rnr_naks", o.receiving.rnr_naks);
   each("memory_peak", o.memory_peak);
   each("budget", o.budget);
   each("bytes_per_rank", o.bytes_per_rank);

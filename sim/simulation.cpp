@@ -92,7 +92,32 @@ void add_client(const EndpointReport& report, Clients* clients) {
   }
 }
 
-// `ready` is when the programs began.
+void add_receiving(const EndpointReport& report, Receiving* all) {
+  ++all->ranks;
+  std::uint64_t buffers = 0, others = 0;
+  for (const MemoryLine& line : report.memory) {
+    const bool receives =
+        line.kind == name(MemoryKind::receive_buffers) || line.kind == name(MemoryKind::rings);
+    (receives ? buffers : others) += line.peak;
+  }
+  all->largest = std::max(all->largest, buffers);
+  all->sum += buffers;
+  all->others = std::max(all->others, others);
+  std::uint64_t sources = 0;
+  for (const PeerReport& peer : report.peers) {
+    const auto& spans = peer.receive.spans;
+    sources += spans.empty() ? 0 : 1;
+    all->rings += std::any_of(spans.begin(), spans.end(),
+                              [](const ChannelSpan& span) { return over_ring(span.channel); })
+                      ? 1
+                      : 0;
+  }
+  all->sources = std::max(all->sources, sources);
+  all->limit_events += report.shared_receives.limit_events;
+  all->growths += report.shared_receives.growths;
+  all->rnr_naks += report.shared_receives.rnr_naks;
+}
+
 // With what only the adapter knows.
 EndpointReport report_of(const SimulationState& shared, RankState& rank) {
   EndpointReport report = rank.endpoint().report();
@@ -100,6 +125,7 @@ EndpointReport report_of(const SimulationState& shared, RankState& rank) {
   return report;
 }
 
+// `ready` is when the programs began.
 void collect(SimulationState& shared, Picoseconds ready, Outcome* outcome) {
   std::map<std::string, MemoryByKind> memory;
   std::map<std::string, Channels> channels;
@@ -119,6 +145,7 @@ void collect(SimulationState& shared, Picoseconds ready, Outcome* outcome) {
     if (shared.options->data_servers && !shared.processor->serves(rank->id())) {
       add_client(report, &outcome->clients);
     }
+    add_receiving(report, &outcome->receiving);
     for (const MemoryLine& line : report.memory) {
       MemoryByKind& kind = memory[line.kind];
       kind.kind = line.kind;

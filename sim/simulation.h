@@ -70,6 +70,16 @@ struct Clients {
   std::uint64_t queue_pairs = 0;          // bytes of one's queue pairs at their peak, at most
 };
 
+// What ranks had to receive messages with: receive buffers and rings.
+struct Receiving {
+  std::uint64_t ranks = 0;
+  std::uint64_t largest = 0, sum = 0;  // bytes of one rank at their peaks, at most, and of all
+  std::uint64_t others = 0;            // bytes of everything else of one rank, at most
+  std::uint64_t rings = 0;             // that were used at some time, of all ranks
+  std::uint64_t sources = 0;           // peers that sent to one rank, at most
+  std::uint64_t limit_events = 0, growths = 0, rnr_naks = 0;  // of shared queues, of all ranks
+};
+
 struct Outcome {
   Picoseconds time = 0;            // when the last rank's program ended
   std::vector<Picoseconds> ended;  // by rank
@@ -85,6 +95,7 @@ struct Outcome {
   ConnectionsReport connections;     // sums over all ranks; of time_most the largest
   std::uint64_t rc_peak = 0;         // RC queue pairs of a rank at one time, at most
   Clients clients;                   // zeros without data servers
+  Receiving receiving;
   std::vector<MemoryByKind> memory;  // against budget
   std::uint64_t memory_peak = 0;     // of the largest rank
   std::uint64_t budget = 0;

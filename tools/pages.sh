@@ -39,13 +39,13 @@ options_of() {
     eager) echo "--profile connect-ib --sizes 16,64,256,1024" ;;
     policies) echo "--profile connect-ib --sizes 64,1024" ;;
     rendezvous) echo "--profile connectx-3" ;;
-    budget | nodes | teardown) echo "--profile connect-ib" ;;
+    budget | nodes | teardown | validation) echo "--profile connect-ib" ;;
     *) fail "no such page: $1. There are: ${several[*]} ${single[*]} wall" ;;
   esac
 }
 # Experiments that make their runs in several processes, and those that use one alone.
-several=(rendezvous aqps-onetoall aqps-alltoone aqps-repeat teardown policies)
-single=(eager clairvoyant budget nodes aqps-memory)
+several=(rendezvous aqps-onetoall aqps-alltoone aqps-repeat eager teardown policies)
+single=(clairvoyant budget nodes aqps-memory validation)
 
 # Writes one page with so many processes.
 write_page() {

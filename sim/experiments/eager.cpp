@@ -15,6 +15,7 @@
 #include "sim/experiments/list.h"
 #include "sim/experiments/page.h"
 #include "sim/result_writer.h"
+#include "sim/study_set.h"
 
 namespace turnout::sim {
 
@@ -24,6 +25,8 @@ using namespace eager;
 
 constexpr std::array<std::string_view, 7> kPrograms = {"nas-is", "nas-ft", "nas-cg", "nas-mg",
                                                        "nas-lu", "nas-sp", "nas-bt"};
+constexpr const char* kPaperDesigns[] = {"srq", "ardma-srq", "ardma-sr"};
+constexpr std::string_view kPingPong = "pingpong";
 constexpr std::string_view kOfE2 =
     "IS and FT: 64 receives for each of 63 peers, for their RTS and FIN. All three columns include "
     "the shared\nqueue, which carries the default transport here and which the paper's `ardma-sr` "
@@ -67,13 +70,13 @@ std::string memory_table(const Runs& runs, const std::vector<std::string>& desig
   for (const std::string& d : designs) rows[0].push_back(d + ", all memory");
   for (const auto& [key, by_design] : runs) {
     rows.push_back({key.first, fmt::format("{}", key.second),
-                    fmt::format("{}", by_design.at(designs.front()).connections)});
+                    fmt::format("{}", by_design.at(designs.front()).receiving.sources)});
     for (const std::string& d : designs) {
-      rows.back().push_back(megabytes(static_cast<double>(by_design.at(d).buffers)));
+      rows.back().push_back(megabytes(static_cast<double>(by_design.at(d).receiving.largest)));
     }
     for (const std::string& d : designs) {
-      const Run& run = by_design.at(d);
-      rows.back().push_back(megabytes(static_cast<double>(run.buffers + run.others)));
+      const Receiving& all = by_design.at(d).receiving;
+      rows.back().push_back(megabytes(static_cast<double>(all.largest + all.others)));
     }
   }
   return markdown_table(rows);
@@ -103,14 +106,24 @@ std::string ring_table(const Runs& runs, double ring_bytes) {
                                                  "residual"}};
   for (const auto& [key, by_design] : runs) {
     const Run &rings = by_design.at("ardma-srq"), &shared = by_design.at("srq");
-    const double predicted = rings.mean_rings * ring_bytes;
-    const double measured = rings.mean_buffers - shared.mean_buffers;
+    const double predicted = rings.mean_rings() * ring_bytes;
+    const double measured = rings.mean_buffers() - shared.mean_buffers();
     rows.push_back({key.first, fmt::format("{}", key.second),
-                    fmt::format("{:.1f}", rings.mean_rings), megabytes(predicted),
+                    fmt::format("{:.1f}", rings.mean_rings()), megabytes(predicted),
                     megabytes(measured),
                     predicted > 0 ? print_percent(change_percent(measured, predicted)) : "-"});
   }
   return markdown_table(rows);
+}
+
+// Of a process: low-watermark events, growths of the queue, messages that found no receive.
+std::vector<std::string> events_of(const Run& run) {
+  std::vector<std::string> means;
+  for (const std::uint64_t n :
+       {run.receiving.limit_events, run.receiving.growths, run.receiving.rnr_naks}) {
+    means.push_back(fmt::format("{:.2f}", run.mean(n)));
+  }
+  return means;
 }
 
 std::string event_table(const Runs& runs) {
@@ -119,11 +132,8 @@ std::string event_table(const Runs& runs) {
        "messages that found no receive"}};
   for (const auto& [key, by_design] : runs) {
     const Run& run = by_design.at("srq");
-    const auto each = [&](std::uint64_t n) {
-      return fmt::format("{:.2f}", static_cast<double>(n) / static_cast<double>(run.ranks));
-    };
-    rows.push_back({key.first, fmt::format("{}", key.second), each(run.limit_events),
-                    each(run.growths), each(run.rnr_naks)});
+    rows.push_back({key.first, fmt::format("{}", key.second)});
+    for (std::string& mean : events_of(run)) rows.back().push_back(std::move(mean));
   }
   return markdown_table(rows);
 }
@@ -132,7 +142,7 @@ std::string event_table(const Runs& runs) {
 std::string flatness(const Runs& runs) {
   std::map<std::uint32_t, std::pair<double, double>> spread;
   for (const auto& [key, by_design] : runs) {
-    const auto bytes = static_cast<double>(by_design.at("srq").buffers);
+    const auto bytes = static_cast<double>(by_design.at("srq").receiving.largest);
     auto& [least, most] = spread.try_emplace(key.second, bytes, bytes).first->second;
     least = std::min(least, bytes);
     most = std::max(most, bytes);
@@ -155,33 +165,27 @@ std::string ratio_table(const Runs& runs, const std::vector<std::string>& design
     for (const std::string& d : designs) {
       if (d == "srq") continue;
       rows.back().push_back(
-          fmt::format("{:.2f}", static_cast<double>(by_design.at(d).buffers) /
-                                    static_cast<double>(by_design.at("srq").buffers)));
+          fmt::format("{:.2f}", static_cast<double>(by_design.at(d).receiving.largest) /
+                                    static_cast<double>(by_design.at("srq").receiving.largest)));
     }
   }
   return markdown_table(rows);
 }
 
 // E2 with the parameters that the paper tells.
-Result<std::string> paper_ratios(const ExperimentOptions& options, const Runner& runner,
-                                 Ratios* ratios) {
+std::string paper_ratios(const Runs& runs, Ratios* ratios) {
   std::vector<std::vector<std::string>> rows = {
       {"program", "peers", "srq (MB)", "ardma-srq (MB)", "ardma-sr (MB)", "rings of ardma-sr, mean",
        "ardma-srq / srq", "ardma-sr / srq", "paper", "residual"}};
   for (const auto& [program, paper] : kPaperRatios) {
-    std::map<std::string, Run> by_design;
-    for (const char* design : {"srq", "ardma-srq", "ardma-sr"}) {
-      Result<Run> one = measure(options, program, design, kOfRatios, paper_setup(), runner);
-      if (!one) return one.status();
-      by_design[design] = std::move(one.value());
-    }
-    const double srq = by_design["srq"].mean_buffers,
-                 srq_rings = by_design["ardma-srq"].mean_buffers,
-                 own = by_design["ardma-sr"].mean_buffers;
+    const auto& by_design = runs.at({std::string(program), kOfRatios});
+    const double srq = by_design.at("srq").mean_buffers(),
+                 srq_rings = by_design.at("ardma-srq").mean_buffers(),
+                 own = by_design.at("ardma-sr").mean_buffers();
     (*ratios)[std::string(program)] = own / srq;
-    rows.push_back({std::string(program), fmt::format("{}", by_design["srq"].connections),
+    rows.push_back({std::string(program), fmt::format("{}", by_design.at("srq").receiving.sources),
                     megabytes(srq), megabytes(srq_rings), megabytes(own),
-                    fmt::format("{:.1f}", by_design["ardma-sr"].mean_rings),
+                    fmt::format("{:.1f}", by_design.at("ardma-sr").mean_rings()),
                     fmt::format("{:.2f}", srq_rings / srq), fmt::format("{:.2f}", own / srq),
                     fmt::format("about {:.0f}", paper),
                     print_percent(change_percent(own / srq, paper))});
@@ -190,26 +194,21 @@ Result<std::string> paper_ratios(const ExperimentOptions& options, const Runner&
 }
 
 // With those of MVAPICH's source, and what only MVAPICH has.
-Result<std::string> source_ratios(const ExperimentOptions& options, const Runner& runner,
-                                  Ratios* ratios) {
+std::string source_ratios(const Runs& runs, Ratios* ratios) {
   std::vector<std::vector<std::string>> rows = {{"program", "peers", "srq (MB)", "ardma-sr (MB)",
                                                  "ardma-sr / srq", "as MVAPICH", "with R3",
                                                  "paper"}};
   for (const auto& [program, paper] : kPaperRatios) {
-    const Result<Run> shared = measure(options, program, "srq", kOfRatios, source_setup(), runner);
-    if (!shared) return shared.status();
-    const Result<Run> own =
-        measure(options, program, "ardma-sr", kOfRatios, source_setup(), runner);
-    if (!own) return own.status();
-    const double srq = shared.value().mean_buffers;
-    const auto peers = static_cast<double>(own.value().connections);
+    const auto& by_design = runs.at({std::string(program), kOfRatios});
+    const Run& own = by_design.at("ardma-sr");
+    const double srq = by_design.at("srq").mean_buffers();
+    const auto peers = static_cast<double>(own.receiving.sources);
     const double never = (kOfRatios - 1 - peers) * kSourceFirst * kSourceBytes;
-    const double as_source = own.value().mean_buffers - srq + never;
+    const double as_source = own.mean_buffers() - srq + never;
     const double with_r3 = as_source + peers * kSourceR3 * kSourceBytes;
     (*ratios)[std::string(program)] = as_source / srq;
-    rows.push_back({std::string(program), fmt::format("{}", own.value().connections),
-                    megabytes(srq), megabytes(own.value().mean_buffers),
-                    fmt::format("{:.2f}", own.value().mean_buffers / srq),
+    rows.push_back({std::string(program), fmt::format("{}", own.receiving.sources), megabytes(srq),
+                    megabytes(own.mean_buffers()), fmt::format("{:.2f}", own.mean_buffers() / srq),
                     fmt::format("{:.2f}", as_source / srq), fmt::format("{:.2f}", with_r3 / srq),
                     fmt::format("about {:.0f}", paper)});
   }
@@ -217,48 +216,98 @@ Result<std::string> source_ratios(const ExperimentOptions& options, const Runner
 }
 
 // E5: the same messages in all, in bursts to everybody, and all of them to one.
-Result<std::string> burst_table(const ExperimentOptions& options, const Runner& runner,
-                                std::vector<double>* flood) {
+std::string burst_table(const Runs& runs, std::vector<double>* flood) {
   std::vector<std::vector<std::string>> rows = {
       {"program", "processes", "messages per process", "low-watermark events per process",
        "queue growths", "messages that found no receive"}};
   for (const Burst& burst : kBursts) {
     for (const std::uint32_t ranks : kBurstSizes) {
-      const Result<Run> one =
-          measure(options, burst.program, "srq", ranks, burst_setup(burst, ranks), runner);
-      if (!one) return one.status();
-      const auto each = [&](std::uint64_t n) {
-        return fmt::format("{:.2f}", static_cast<double>(n) / static_cast<double>(ranks));
-      };
-      if (burst.program == "flood") {
-        flood->push_back(static_cast<double>(one.value().limit_events) / ranks);
-      }
+      const Run& run = runs.at({std::string(burst.program), ranks}).at("srq");
+      if (burst.program == "flood") flood->push_back(run.mean(run.receiving.limit_events));
       rows.push_back({std::string(burst.program), fmt::format("{}", ranks),
-                      fmt::format("{}", burst.messages / ranks), each(one.value().limit_events),
-                      each(one.value().growths), each(one.value().rnr_naks)});
+                      fmt::format("{}", burst.messages / ranks)});
+      for (std::string& mean : events_of(run)) rows.back().push_back(std::move(mean));
     }
   }
   return markdown_table(rows);
 }
 
 // E6: 8 bytes to and fro.
-Result<std::string> latency_table(const ExperimentOptions& options, const Runner& runner,
-                                  double* slower) {
+std::string latency_table(const Runs& runs, double* slower) {
   std::vector<std::vector<std::string>> rows = {{"design", "channel", "time per message"}};
   std::map<std::string, double> latency;
-  for (const char* design : {"srq", "ardma-srq", "ardma-sr"}) {
-    const Setup setup = {{{"rounds", "100000"}, {"bytes", "8"}},
-                         {{"ring_threshold", std::string(kRingThreshold)}}};
-    const Result<Run> one = measure(options, "pingpong", design, 2, setup, runner);
-    if (!one) return one.status();
-    latency[design] = one.value().time / one.value().messages;
-    rows.push_back({design, one.value().mean_rings > 0 ? "RC-RDMA" : "RC-SRQ",
-                    print_mean_time(latency[design])});
+  for (const char* design : kPaperDesigns) {
+    const Run& run = runs.at({std::string(kPingPong), 2}).at(design);
+    latency[design] = run.time / run.messages;
+    rows.push_back(
+        {design, run.receiving.rings > 0 ? "RC-RDMA" : "RC-SRQ", print_mean_time(latency[design])});
   }
   *slower = latency["srq"] - latency["ardma-srq"];
   return markdown_table(rows) +
          fmt::format("\n`srq` minus `ardma-srq`: {}; the paper: about 1 us.\n",
                      print_mean_time(*slower));
+}
+
+// The runs of the page.
+struct All {
+  Runs usual, paper, source, bursts, latency;
+};
+
+// The runs of a table that are to be made, and where they go.
+class Asked {
+ public:
+  explicit Asked(const ExperimentOptions& options) : options_(options) {}
+  void add(Runs* into, std::string_view program, const std::string& design, std::uint32_t ranks,
+           const Setup& setup) {
+    studies_.push_back(study_of(options_, program, design, ranks, setup));
+    results_.push_back(&(*into)[{std::string(program), ranks}][design]);
+  }
+  Status make(const Runner& runner) {
+    const auto made = run_studies(studies_, {options_.jobs, options_.told}, runner);
+    if (!made) return made.status();
+    for (std::size_t i = 0; i < made.value().size(); ++i) {
+      const Result<Study>& study = made.value()[i];
+      if (!study) return study.status();
+      *results_[i] = run_of(study.value().results.front());
+    }
+    return {};
+  }
+
+ private:
+  const ExperimentOptions& options_;
+  std::vector<StudyOptions> studies_;
+  std::vector<Run*> results_;
+};
+
+Status make_runs(const ExperimentOptions& options, const std::vector<std::uint32_t>& sizes,
+                 const std::vector<std::string>& designs, const Runner& runner, All* all) {
+  Asked asked(options);
+  for (const std::uint32_t ranks : sizes) {
+    for (const std::string_view program : kPrograms) {
+      for (const std::string& design : designs) {
+        asked.add(&all->usual, program, design, ranks, usual_setup(ranks));
+      }
+    }
+  }
+  for (const auto& [program, paper] : kPaperRatios) {
+    for (const char* const design : kPaperDesigns) {
+      asked.add(&all->paper, program, design, kOfRatios, paper_setup());
+    }
+    for (const char* const design : {"srq", "ardma-sr"}) {
+      asked.add(&all->source, program, design, kOfRatios, source_setup());
+    }
+  }
+  for (const Burst& burst : kBursts) {
+    for (const std::uint32_t ranks : kBurstSizes) {
+      asked.add(&all->bursts, burst.program, "srq", ranks, burst_setup(burst, ranks));
+    }
+  }
+  const Setup to_and_fro = {{{"rounds", "100000"}, {"bytes", "8"}},
+                            {{"ring_threshold", std::string(kRingThreshold)}}};
+  for (const char* const design : kPaperDesigns) {
+    asked.add(&all->latency, kPingPong, design, 2, to_and_fro);
+  }
+  return asked.make(runner);
 }
 
 Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& runner) {
@@ -267,33 +316,23 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   if (!designs) return designs.status();
   std::vector<std::uint32_t> sizes = options.sizes;
   if (sizes.empty()) sizes = {16, 64, 256, 1024};
-  Runs runs;
-  for (const std::uint32_t ranks : sizes) {
-    for (const std::string_view program : kPrograms) {
-      for (const std::string& design : designs.value()) {
-        Result<Run> one =
-            measure(options, program, design, ranks, usual_setup(program, ranks), runner);
-        if (!one) return one.status();
-        runs[{std::string(program), ranks}][design] = std::move(one.value());
-      }
-    }
+  All all;
+  if (Status made = make_runs(options, sizes, designs.value(), runner, &all); !made.ok()) {
+    return made;
   }
+  const Runs& runs = all.usual;
   Measured measured;
-  const Result<std::string> ratios = paper_ratios(options, runner, &measured.paper);
-  if (!ratios) return ratios.status();
-  const Result<std::string> of_source = source_ratios(options, runner, &measured.source);
-  if (!of_source) return of_source.status();
-  const Result<std::string> bursts = burst_table(options, runner, &measured.flood);
-  if (!bursts) return bursts.status();
-  const Result<std::string> latencies = latency_table(options, runner, &measured.slower);
-  if (!latencies) return latencies.status();
+  const std::string ratios = paper_ratios(all.paper, &measured.paper);
+  const std::string of_source = source_ratios(all.source, &measured.source);
+  const std::string bursts = burst_table(all.bursts, &measured.flood);
+  const std::string latencies = latency_table(all.latency, &measured.slower);
   const Settings defaults = Settings::defaults();
   const auto ring_bytes = static_cast<double>(defaults.ring_entries * defaults.ring_entry_size);
   std::string page = fmt::format(
       "# eager\n\nReceive-buffer memory by design [SC'06]: a shared receive queue only (`srq`), "
       "the same with rings for\nfrequent peers (`ardma-srq`), private receive queues with rings "
-      "(`ardma-sr`), and the policy `turnout`.\nNAS-like skeletons, class B, ten iterations (IS "
-      "and FT with {} or more processes: {} iterations).\n\n{}\n",
+      "(`ardma-sr`), and the policy `turnout`.\nNAS-like skeletons, class B, ten iterations (with "
+      "{} or more processes: {}).\n\n{}\n",
       kMany, kRoundsOfMany, provenance(options.profile));
   page += fmt::format("## Against the paper\n\n{}\n",
                       claims_table(claims_of(runs, measured, ring_bytes)));
@@ -314,9 +353,9 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
       "defaults, since the\npaper does not give its own. Each run has {} iterations with {} of "
       "computation each.\n\n{}\n",
       kOfRatios, kPaperEntries, kPaperEntry, kPaperEntry, kPaperReceives, kPaperRounds,
-      kPaperCompute, ratios.value());
+      kPaperCompute, ratios);
   page += kOfE2;
-  page += fmt::format("\n{}\n{}\n{}", kOfSource, of_source.value(), kOfRest);
+  page += fmt::format("\n{}\n{}\n{}", kOfSource, of_source, kOfRest);
   page += fmt::format(
       "\nThe largest process with Turnout's default sizes, which are "
       "smaller:\n\n{}\n",
@@ -332,12 +371,12 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
       "messages\nis the same at every size. Credits are not limited by the shared queue, as in the "
       "paper\n(`break_rule=lend-freely`, `credits` = `credits_first` = 128, "
       "`receive_buffers=4096`).\n\n{}\n",
-      event_table(runs), bursts.value());
+      event_table(runs), bursts);
   page += kOfE5;
   page += fmt::format(
       "\n## E6: latency cost of the shared queue\n\nPing-pong of 8 bytes between two "
       "processes.\n\n{}\n",
-      latencies.value());
+      latencies);
   page += kOfE6;
   page += fmt::format("\n## Time\n\n{}\n", time_table(runs, designs.value()));
   page += fmt::format("## How it was run\n\n{}",

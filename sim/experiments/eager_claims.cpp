@@ -28,7 +28,7 @@ Claim claim_of_e1(const Runs& runs) {
   double most = 0;
   for (const auto& [key, by_design] : runs) {
     if (key.second > kLargestOfE1) continue;
-    most = std::max(most, static_cast<double>(by_design.at("srq").buffers) / kMillion);
+    most = std::max(most, static_cast<double>(by_design.at("srq").receiving.largest) / kMillion);
   }
   return {"E1",
           "srq: buffers of NAS, at most",
@@ -82,9 +82,9 @@ Claim claim_of_e3(const Runs& runs, double ring_bytes) {
   double worst = 0;
   for (const auto& [key, by_design] : runs) {
     const Run &rings = by_design.at("ardma-srq"), &shared = by_design.at("srq");
-    const double predicted = rings.mean_rings * ring_bytes;
+    const double predicted = rings.mean_rings() * ring_bytes;
     if (predicted <= 0) continue;
-    const double residual = change_percent(rings.mean_buffers - shared.mean_buffers, predicted);
+    const double residual = change_percent(rings.mean_buffers() - shared.mean_buffers(), predicted);
     if (std::abs(residual) > std::abs(worst)) worst = residual;
   }
   return {"E3",
@@ -99,7 +99,7 @@ Claim claim_of_e4(const Runs& runs) {
   std::map<std::uint32_t, double> most;  // by number of processes
   for (const auto& [key, by_design] : runs) {
     double& bytes = most[key.second];
-    bytes = std::max(bytes, static_cast<double>(by_design.at("srq").buffers));
+    bytes = std::max(bytes, static_cast<double>(by_design.at("srq").receiving.largest));
   }
   const auto less = [](const auto& a, const auto& b) { return a.second < b.second; };
   const double ratio = std::max_element(most.begin(), most.end(), less)->second /

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One run of the experiment eager: a program under one design, and what its buffers took.
 //
-// Sizes are bytes, times picoseconds. One thread. Errors: those of run_study().
+// Sizes are bytes, times picoseconds. Plain values; any thread.
 #pragma once
 
 #include <array>
@@ -60,14 +60,15 @@ inline constexpr std::array<Burst, 2> kBursts = {
     {{"random", 48'000, {"neighbours", "15"}}, {"flood", 1'600, {"looks", "100"}}}};
 
 struct Run {
-  std::string program, design;
-  std::uint32_t ranks = 0;
-  double time = 0;  // picoseconds
+  double time = 0;  // of the timed phases, picoseconds
   double messages = 0;
-  std::uint64_t buffers = 0, others = 0;    // bytes of the largest rank, at its peak
-  double mean_buffers = 0, mean_rings = 0;  // bytes, and rings that there were, of a rank
-  std::uint64_t connections = 0;            // peers of a rank, the most
-  std::uint64_t limit_events = 0, growths = 0, rnr_naks = 0;  // of all ranks
+  Receiving receiving;
+  // Of a rank.
+  [[nodiscard]] double mean(std::uint64_t of_all) const {
+    return static_cast<double>(of_all) / static_cast<double>(receiving.ranks);
+  }
+  [[nodiscard]] double mean_buffers() const { return mean(receiving.sum); }
+  [[nodiscard]] double mean_rings() const { return mean(receiving.rings); }
 };
 
 // What a run has beside its program, design and size.
@@ -75,18 +76,19 @@ struct Setup {
   NamedValues options, settings;
 };
 
-// All to all among so many takes hours at ten rounds; no connection or buffer is new in the third.
+// Ten rounds of so many take hours; no connection or buffer is new in the third.
 inline constexpr std::uint32_t kMany = 512;
 inline constexpr std::string_view kRoundsOfMany = "2";
 
-[[nodiscard]] Setup usual_setup(std::string_view program, std::uint32_t ranks);
+[[nodiscard]] Setup usual_setup(std::uint32_t ranks);
 [[nodiscard]] Setup paper_setup();   // with what the paper tells
 [[nodiscard]] Setup source_setup();  // with what the source has
 [[nodiscard]] Setup burst_setup(const Burst& burst, std::uint32_t ranks);
 
-[[nodiscard]] Result<Run> measure(const ExperimentOptions& options, std::string_view program,
-                                  const std::string& design, std::uint32_t ranks,
-                                  const Setup& setup, const Runner& runner);
+[[nodiscard]] StudyOptions study_of(const ExperimentOptions& options, std::string_view program,
+                                    const std::string& design, std::uint32_t ranks,
+                                    const Setup& setup);
+[[nodiscard]] Run run_of(const PolicyResult& result);
 
 using Key = std::pair<std::string, std::uint32_t>;       // program, ranks
 using Runs = std::map<Key, std::map<std::string, Run>>;  // by design

@@ -173,7 +173,7 @@ TEST(KeptResults, ThatAreDamagedAreRunAgain) {
   const std::vector<std::string> bad = {"",
                                         good.substr(0, good.size() / 2),
                                         "[]",
-                                        replaced("\"turnout_result\": 3", "\"turnout_result\": 4"),
+                                        replaced("\"turnout_result\": 4", "\"turnout_result\": 5"),
                                         replaced("\"messages\": 12", "\"messages\": -12"),
                                         replaced("\"time_ps\"", "\"time\""),
                                         replaced("fedcba9876543210", "fedcba987654321z"),
