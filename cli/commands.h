@@ -39,6 +39,8 @@ int report(const ReportOptions& options);
                                       const TableLimits& limits);
 // The summary of each job (job_summary.h).
 [[nodiscard]] std::string summarize_jobs(std::vector<EndpointReport> reports);
+// The HTML page of all jobs (html/page.h).
+[[nodiscard]] std::string page_of_jobs(std::vector<EndpointReport> reports);
 
 struct TopOptions {
   bool once = false;

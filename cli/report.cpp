@@ -70,15 +70,11 @@ Jobs by_job(std::vector<EndpointReport> reports) {
 
 bool write_page(const fs::path& path, std::vector<EndpointReport> reports) {
   if (reports.empty()) return complain(path, "not written: no reports");
-  const std::string page = report_page(by_job(std::move(reports)));
+  const std::string page = page_of_jobs(std::move(reports));
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file << page << std::flush;
   return file ? true : complain(path, "writing failed");
 }
-
-}  // namespace
-
-namespace {
 
 // `text` of each job, below its name where there are several.
 template <class Text>
@@ -105,6 +101,10 @@ std::string format_jobs(std::vector<EndpointReport> reports, const TableLimits& 
 std::string summarize_jobs(std::vector<EndpointReport> reports) {
   return each_job(std::move(reports),
                   [](std::span<const EndpointReport> members) { return format_summary(members); });
+}
+
+std::string page_of_jobs(std::vector<EndpointReport> reports) {
+  return report_page(by_job(std::move(reports)));
 }
 
 int report(const ReportOptions& options) {

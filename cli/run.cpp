@@ -121,8 +121,7 @@ bool write_file(const std::string& path, const std::string& text) {
 }
 
 // The report of the job, in the form that was asked for. False: it could not be written.
-bool write_report(const RunOptions& options, std::vector<EndpointReport> reports,
-                  const std::string& folder) {
+bool write_report(const RunOptions& options, std::vector<EndpointReport> reports) {
   const auto text = [&] {
     return options.full ? format_jobs(std::move(reports), {}) : summarize_jobs(std::move(reports));
   };
@@ -132,11 +131,9 @@ bool write_report(const RunOptions& options, std::vector<EndpointReport> reports
     case ReportForm::text_file:
       return write_file(options.report, text());
     case ReportForm::page: {
-      ReportOptions page;
-      page.paths = {folder};
-      page.html = options.report == "html" ? "turnout-report.html" : options.report;
-      if (report(page) != 0) return false;
-      fmt::print(stderr, "turnout run: report: {}\n", page.html);
+      const std::string path = options.report == "html" ? "turnout-report.html" : options.report;
+      if (!write_file(path, page_of_jobs(std::move(reports)))) return false;
+      fmt::print(stderr, "turnout run: report: {}\n", path);
       return true;
     }
     case ReportForm::text:
@@ -292,7 +289,7 @@ int run_job(const RunOptions& options) {
   if (code == 126 || code == 127) return code;  // with its message
 
   const std::vector<EndpointReport> reports = read_reports(facts.report_folder);
-  const bool written = reports.empty() || write_report(options, reports, facts.report_folder);
+  const bool written = reports.empty() || write_report(options, reports);
   tell(reports, launch, facts);
   if (form_of(options) == ReportForm::folder) {
     fmt::print(stderr, "  reports: {}\n", facts.report_folder);
