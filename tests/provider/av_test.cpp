@@ -33,6 +33,7 @@ TEST(AddressVector, IndicesCountUpAndAddressesComeBack) {
     EXPECT_EQ(back, many[i]);
   }
   EXPECT_EQ(node.core->known_peers(), 0u) << "an address that was not used costs no peer";
+  EXPECT_EQ(node.core->expected_peers, 1000u) << "but its record's memory is left free";
 }
 
 TEST(AddressVector, TableInsertsWithoutOutput) {

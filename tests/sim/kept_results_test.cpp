@@ -2,6 +2,7 @@
 // Results kept in a folder: what they are of, reading back, damage, and several processes.
 #include "sim/kept_results.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -154,6 +155,15 @@ TEST(KeptResults, AreNoneWhereARunIsMoreThanNumbers) {
   ASSERT_TRUE(run_study(study, play).ok());
   ASSERT_TRUE(run_study(study, play).ok());
   EXPECT_EQ(runs, 4);
+}
+
+// Else the fuzzer would never get beyond the number of the layout.
+TEST(KeptResults, OfTheFuzzersCorpusAreOfThisLayout) {
+  for (const char* const name : {"result", "failure"}) {
+    const std::string text = text_of(fmt::format("{}/{}.json", TURNOUT_KEPT_CORPUS, name));
+    const Result<Kept> kept = from_kept_json(text, "x");
+    EXPECT_TRUE(kept.ok()) << name << ": " << kept.status().text();
+  }
 }
 
 TEST(KeptResults, ThatAreDamagedAreRunAgain) {
