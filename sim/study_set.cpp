@@ -2,6 +2,7 @@
 #include "sim/study_set.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -72,6 +73,7 @@ Status make_in_children(const std::vector<Run>& missing, Counters& counters,
   std::vector<pid_t> children;
   Status status;
   std::fflush(nullptr);  // or each child would write what is waiting there
+  malloc_trim(0);        // or each would copy what earlier runs of this process freed
   const pid_t parent = getpid();
   for (std::uint32_t i = 0; i < std::min(options.jobs, all); ++i) {
     const pid_t child = fork();
