@@ -73,7 +73,6 @@ Status make_in_children(const std::vector<Run>& missing, Counters& counters,
   std::vector<pid_t> children;
   Status status;
   std::fflush(nullptr);  // or each child would write what is waiting there
-  malloc_trim(0);        // or each would copy what earlier runs of this process freed
   const pid_t parent = getpid();
   for (std::uint32_t i = 0; i < std::min(options.jobs, all); ++i) {
     const pid_t child = fork();
@@ -115,6 +114,7 @@ Status make_missing(const std::vector<Run>& missing, const SetOptions& options,
       mmap(nullptr, sizeof(Counters), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) return failed("allocating shared memory failed");
   auto* const counters = new (shared) Counters;
+  malloc_trim(0);  // what earlier runs freed; children would copy it
   Status status;
   if (options.jobs > 1) {
     status = make_in_children(missing, *counters, options, runner);
