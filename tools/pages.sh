@@ -57,7 +57,7 @@ write_page() {
   printf '== %s (after %d min)\n' "$page" $((SECONDS / 60))
   read -ra options <<<"$(options_of "$page")"
   "$release/bin/turnout" sim --experiment "$page" --seed 1 "${options[@]}" --commit "$commit" \
-    --save ".cache/pages/$commit" --jobs "$processes" --output "$folder" 2>&1 | sed "s/^/$page: /"
+    --save ".cache/pages/$commit" --jobs "$processes" --output "$folder" 2>&1 | sed -u "s/^/$page: /"
   printf '== %s: done in %d min %d s\n' "$page" $(((SECONDS - begun) / 60)) $(((SECONDS - begun) % 60))
 }
 
