@@ -122,6 +122,7 @@ Status make_missing(const std::vector<Run>& missing, const SetOptions& options,
     const auto all = static_cast<std::uint32_t>(missing.size());
     for (auto run = missing.begin(); status.ok() && run != missing.end(); ++run) {
       status = make(*run, all, *counters, options, runner);
+      malloc_trim(0);
     }
   }
   munmap(shared, sizeof(Counters));

@@ -138,8 +138,9 @@ class Claims {
       for (std::size_t i = 0; i < 2; ++i) {
         const double told = (paper.*of_paper)[i];
         if (told < 0) continue;
-        const TeardownRow& row = *row_of(runs, paper.connections, kOrdersOfPaper[i]);
-        const double seconds = eviction_seconds(row, runs.processes());
+        const TeardownRow* const row = row_of(runs, paper.connections, kOrdersOfPaper[i]);
+        if (row == nullptr) continue;
+        const double seconds = eviction_seconds(*row, runs.processes());
         const double part = 100 * told / run, ours = 100 * seconds / run_seconds(runs.rows.front());
         claims_.push_back(
             {id,
@@ -182,13 +183,16 @@ class Claims {
   // T5: eviction time of LRU-M against LRU, seed by seed.
   void orders(const TeardownRuns& runs) {
     for (const Limited& paper : kPaper) {
-      const TeardownRow &lru = *row_of(runs, paper.connections, "lru"),
-                        &lru_m = *row_of(runs, paper.connections, "lru-m");
+      const TeardownRow *const lru = row_of(runs, paper.connections, "lru"), *const lru_m = row_of(
+                                                                                 runs,
+                                                                                 paper.connections,
+                                                                                 "lru-m");
+      if (lru == nullptr || lru_m == nullptr) continue;
       std::vector<double> changes;
-      for (std::size_t i = 0; i < lru.outcomes.size(); ++i) {
+      for (std::size_t i = 0; i < lru->outcomes.size(); ++i) {
         const auto of = [](const Outcome& o) { return static_cast<double>(o.connections.time); };
-        if (of(lru.outcomes[i]) > 0) {
-          changes.push_back(change_percent(of(lru_m.outcomes[i]), of(lru.outcomes[i])));
+        if (of(lru->outcomes[i]) > 0) {
+          changes.push_back(change_percent(of(lru_m->outcomes[i]), of(lru->outcomes[i])));
         }
       }
       if (changes.empty()) continue;
