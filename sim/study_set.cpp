@@ -2,14 +2,12 @@
 #include "sim/study_set.h"
 
 #include <fmt/format.h>
-#include <malloc.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -32,7 +30,7 @@ struct Run {
 
 // Shared with the children.
 struct Counters {
-  std::atomic<std::uint32_t> next{0}, finished{0};
+  std::atomic<std::uint32_t> finished{0};
 };
 
 Status failed(const char* what) {
@@ -67,42 +65,40 @@ Status make(const Run& run, std::uint32_t all, Counters& counters, const SetOpti
                                     run.study->kept->folder())};
 }
 
+// A process for each run, so many at a time: its memory is free again when it ends.
 Status make_in_children(const std::vector<Run>& missing, Counters& counters,
                         const SetOptions& options, const Runner& runner) {
   const auto all = static_cast<std::uint32_t>(missing.size());
-  std::vector<pid_t> children;
   Status status;
+  std::uint32_t alive = 0;
   std::fflush(nullptr);  // or each child would write what is waiting there
   const pid_t parent = getpid();
-  for (std::uint32_t i = 0; i < std::min(options.jobs, all); ++i) {
-    const pid_t child = fork();
-    if (child < 0) {
-      status = failed("starting a worker process failed");
-      break;
-    }
-    if (child == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGTERM);
-      if (getppid() != parent) _exit(1);
-      bool good = true;
-      for (std::uint32_t at; good && (at = counters.next++) < all;) {
-        good = make(missing[at], all, counters, options, runner).ok();
+  for (auto run = missing.begin(); alive > 0 || (status.ok() && run != missing.end());) {
+    if (status.ok() && run != missing.end() && alive < options.jobs) {
+      const pid_t child = fork();
+      if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        if (getppid() != parent) _exit(1);
+        _exit(make(*run, all, counters, options, runner).ok() ? 0 : 1);
       }
-      _exit(good ? 0 : 1);
+      if (child < 0) status = failed("starting a worker process failed");
+      if (child > 0) ++alive;
+      ++run;
+      continue;
     }
-    children.push_back(child);
-  }
-  for (const pid_t child : children) {
     int how = 0;
-    while (waitpid(child, &how, 0) < 0 && errno == EINTR) {
+    if (wait(&how) < 0) {
+      if (errno == EINTR) continue;
+      return failed("waiting for a worker process failed");
     }
+    --alive;
     if (!status.ok() || (WIFEXITED(how) && WEXITSTATUS(how) == 0)) continue;
-    status = {
-        Code::internal,
-        WIFSIGNALED(how)
-            ? fmt::format(
-                  "a --jobs worker was killed by signal {}; run the command again to continue",
-                  WTERMSIG(how))
-            : std::string("a --jobs worker exited without a result; see the messages above")};
+    status = {Code::internal,
+              WIFSIGNALED(how)
+                  ? fmt::format("the process of a run was killed by signal {}; run the command "
+                                "again to continue",
+                                WTERMSIG(how))
+                  : std::string("a run ended without a result; see the messages above")};
   }
   return status;
 }
@@ -114,7 +110,6 @@ Status make_missing(const std::vector<Run>& missing, const SetOptions& options,
       mmap(nullptr, sizeof(Counters), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) return failed("allocating shared memory failed");
   auto* const counters = new (shared) Counters;
-  malloc_trim(0);  // what earlier runs freed; children would copy it
   Status status;
   if (options.jobs > 1) {
     status = make_in_children(missing, *counters, options, runner);
@@ -122,7 +117,6 @@ Status make_missing(const std::vector<Run>& missing, const SetOptions& options,
     const auto all = static_cast<std::uint32_t>(missing.size());
     for (auto run = missing.begin(); status.ok() && run != missing.end(); ++run) {
       status = make(*run, all, *counters, options, runner);
-      malloc_trim(0);
     }
   }
   munmap(shared, sizeof(Counters));

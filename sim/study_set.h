@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Runs many studies in several processes, with the results in a folder.
 //
-// The virtual adapter allows one world per process, so parallel runs are child processes, which
-// take one run after the other and write the results to the folder. The caller must have one thread
-// and no world. A child that exits early ends the set with an error; finished results stay in the
-// folder.
+// The virtual adapter allows one world per process, so parallel runs are child processes, one for
+// each run, which write the results to the folder; their memory is free again when they end. The
+// caller must have one thread and no world. A child that exits early ends the set with an error;
+// finished results stay in the folder.
 #pragma once
 
 #include <cstdint>

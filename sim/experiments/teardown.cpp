@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 
 #include "base/settings.h"
 #include "base/value.h"
@@ -30,9 +31,9 @@ constexpr std::uint32_t kPerNode = 4;  // [ACTS V.A]
 constexpr const char* kOrders[] = {"lru", "lru-m", "cost"};
 constexpr std::uint32_t kLimits[] = {128, 32, 4};
 constexpr std::uint32_t kSeeds = 3;
-// Processes from which on `cost` is left out, and from which on there is one seed and one run at a
-// time, since a run takes up to 20 GB, no bound, and the largest limit, at which few connections or
-// none are evicted, with one order.
+// Processes from which on `cost` and the bound are left out, and from which on there is one seed,
+// one run at a time, since a run takes up to 20 GB, and the largest limit, at which few connections
+// or none are evicted, with one order.
 constexpr std::uint32_t kMany = 2048, kMost = 4096;
 
 // So many tasks that a process makes as many connections as the paper's at 4096 processes (T4).
@@ -159,13 +160,18 @@ StudyOptions study_of(const ExperimentOptions& options, const NamedValues& setti
 
 Result<std::vector<Outcome>> outcomes_of(const std::vector<StudyOptions>& studies,
                                          const ExperimentOptions& options, const Runner& runner) {
-  const bool alone = !studies.empty() && studies.front().place.ranks >= kMost;
-  const auto results = run_studies(studies, {alone ? 1 : options.jobs, options.told}, runner);
-  if (!results) return results.status();
   std::vector<Outcome> outcomes;
-  for (const Result<Study>& result : results.value()) {
-    if (!result) return result.status();
-    outcomes.push_back(result.value().results.front().outcome);
+  // As many of a set at a time as there may be processes; of the largest one.
+  const std::size_t at_once =
+      !studies.empty() && studies.front().place.ranks >= kMost ? 1 : studies.size();
+  for (std::size_t i = 0; i < studies.size(); i += at_once) {
+    const auto results =
+        run_studies(std::span(studies).subspan(i, at_once), {options.jobs, options.told}, runner);
+    if (!results) return results.status();
+    for (const Result<Study>& result : results.value()) {
+      if (!result) return result.status();
+      outcomes.push_back(result.value().results.front().outcome);
+    }
   }
   return outcomes;
 }
@@ -180,7 +186,7 @@ Status measure_unlimited(const ExperimentOptions& options, const NamedValues& se
     studies.push_back(study_of(options, settings, *runs, row, nth));
     studies.back().policies = {policy};
   }
-  if (runs->ranks < kMost) {
+  if (runs->ranks < kMany) {
     // The first by itself, since it is not kept: who needed whom is too much.
     studies.front().kept = nullptr;
     studies.front().keep_partners = true;
