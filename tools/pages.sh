@@ -36,7 +36,7 @@ options_of() {
     aqps-onetoall | aqps-alltoone | aqps-repeat) echo "--profile connect-ib-aqps" ;;
     aqps-memory) echo "--profile connect-ib --sizes 8,16,32,64,128,256,512,1024" ;;
     clairvoyant) echo "--profile connect-ib --sizes 8,16" ;;
-    eager) echo "--profile connect-ib --sizes 16,64,256,1024" ;;
+    eager) echo "--profile connect-ib --sizes 16,64,256" ;;
     policies) echo "--profile connect-ib --sizes 64,1024" ;;
     rendezvous) echo "--profile connectx-3" ;;
     budget | nodes | teardown | validation) echo "--profile connect-ib" ;;

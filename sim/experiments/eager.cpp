@@ -315,7 +315,7 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   const Result<std::vector<std::string>> designs = policies_of(options.policies, usual);
   if (!designs) return designs.status();
   std::vector<std::uint32_t> sizes = options.sizes;
-  if (sizes.empty()) sizes = {16, 64, 256, 1024};
+  if (sizes.empty()) sizes = {16, 64, 256};
   All all;
   if (Status made = make_runs(options, sizes, designs.value(), runner, &all); !made.ok()) {
     return made;
