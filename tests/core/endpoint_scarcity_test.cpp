@@ -212,7 +212,7 @@ std::size_t fill_with_records(Endpoint& endpoint) {
   }
 }
 
-TEST(Endpoint, RingsLeaveRoomForTheRecordsOfExpectedPeers) {
+TEST(EndpointMemory, RingsLeaveRoomForTheRecordsOfExpectedPeers) {
   constexpr std::size_t kSources = 12, kExpected = 280;
   for (const bool told : {false, true}) {
     Overrides settings = kScarceMemory;
