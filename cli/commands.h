@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,8 @@ struct ReportOptions {
 };
 int report(const ReportOptions& options);
 
+// Adds the report in a file. False: there is none; why is on standard error.
+bool read_report(const std::filesystem::path& path, std::vector<EndpointReport>* reports);
 // All tables of each job.
 [[nodiscard]] std::string format_jobs(std::vector<EndpointReport> reports,
                                       const TableLimits& limits);

@@ -30,7 +30,9 @@ bool complain(const fs::path& path, std::string_view why) {
   return false;
 }
 
-bool read(const fs::path& path, std::vector<EndpointReport>* reports) {
+}  // namespace
+
+bool read_report(const fs::path& path, std::vector<EndpointReport>* reports) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) {
     return complain(path, error ? error.message() : "neither a file nor a folder");
@@ -45,6 +47,8 @@ bool read(const fs::path& path, std::vector<EndpointReport>* reports) {
   return true;
 }
 
+namespace {
+
 bool read_folder(const fs::path& folder, std::vector<EndpointReport>* reports) {
   std::error_code error;
   std::vector<fs::path> files;
@@ -56,7 +60,7 @@ bool read_folder(const fs::path& folder, std::vector<EndpointReport>* reports) {
   if (files.empty()) return complain(folder, "no reports (*.json) in this folder");
   std::sort(files.begin(), files.end());
   bool good = true;
-  for (const fs::path& file : files) good = read(file, reports) && good;
+  for (const fs::path& file : files) good = read_report(file, reports) && good;
   return good;
 }
 
@@ -112,7 +116,8 @@ int report(const ReportOptions& options) {
   bool good = true;
   for (const std::string& path : options.paths) {
     std::error_code error;
-    good = (fs::is_directory(path, error) ? read_folder(path, &reports) : read(path, &reports)) &&
+    good = (fs::is_directory(path, error) ? read_folder(path, &reports)
+                                          : read_report(path, &reports)) &&
            good;
   }
   if (!options.html.empty()) {

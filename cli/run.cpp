@@ -39,8 +39,6 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kVersionText = 64 << 10;
 constexpr std::uint64_t kMaxNodeFile = 16 << 20;  // a line for each of some 100,000 processes
-// A report of thousands of peers and decisions has some MiB.
-constexpr std::uintmax_t kMaxReport = std::uintmax_t{64} << 20;
 
 int complain(std::string_view text, int code = kFailed) {
   fmt::print(stderr, "turnout run: {}\n", text);
@@ -89,19 +87,14 @@ unsigned processors() {
   return static_cast<unsigned>(std::max(1, CPU_COUNT(&set)));
 }
 
-std::vector<EndpointReport> read_reports(const std::string& folder) {
-  std::vector<EndpointReport> reports;
+// False: some are damaged, and told of.
+bool read_reports(const std::string& folder, std::vector<EndpointReport>* reports) {
+  bool good = true;
   std::error_code error;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    std::error_code none;
-    if (at->path().extension() != ".json" || fs::file_size(at->path(), none) > kMaxReport) continue;
-    std::ifstream file(at->path(), std::ios::binary);
-    const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    if (Result<EndpointReport> report = report_from_json(text); report) {
-      reports.push_back(std::move(report).value());
-    }
+    if (at->path().extension() == ".json") good = read_report(at->path(), reports) && good;
   }
-  return reports;
+  return good;
 }
 
 enum class ReportForm { none, text, text_file, page, folder };
@@ -288,8 +281,10 @@ int run_job(const RunOptions& options) {
   const int code = run_program(launch.command, "turnout run");
   if (code == 126 || code == 127) return code;  // with its message
 
-  const std::vector<EndpointReport> reports = read_reports(facts.report_folder);
-  const bool written = reports.empty() || write_report(options, reports);
+  std::vector<EndpointReport> reports;
+  const bool good = read_reports(facts.report_folder, &reports);
+  bool written = reports.empty() || write_report(options, reports);
+  if (form_of(options) == ReportForm::page && !reports.empty()) written = written && good;
   tell(reports, launch, facts);
   if (form_of(options) == ReportForm::folder) {
     fmt::print(stderr, "  reports: {}\n", facts.report_folder);
