@@ -17,6 +17,7 @@
 #include <map>
 #include <new>
 #include <numeric>
+#include <optional>
 
 #include "base/text_file.h"
 #include "sim/calibration.h"
@@ -80,31 +81,31 @@ bool agrees(const Sentinels& sentinels, const std::string& page, const std::stri
   return true;
 }
 
-// Null: a fault was told.
-std::unique_ptr<Sentinels> read_page(const fs::path& folder, const std::string& page,
-                                     const std::string& text) {
+// Nothing: a fault was told.
+std::optional<Sentinels> read_page(const fs::path& folder, const std::string& page,
+                                   const std::string& text) {
   const std::string file = (folder / (page + ".sentinels.json")).string();
   const Result<std::string> json = read_text_file(file, file, "sentinels", kLargest);
   Result<Sentinels> sentinels =
       json ? parse_sentinels(json.value()) : Result<Sentinels>(json.status());
   if (!sentinels) {
     tell(page, fmt::format("{}: {}", file, sentinels.status().text()));
-    return nullptr;
+    return std::nullopt;
   }
-  if (!agrees(sentinels.value(), page, text)) return nullptr;
-  return std::make_unique<Sentinels>(std::move(sentinels).value());
+  if (!agrees(sentinels.value(), page, text)) return std::nullopt;
+  return std::move(sentinels).value();
 }
 
 // All pages, or the one of that name. Counts faults.
-std::vector<std::unique_ptr<Sentinels>> read_pages(const fs::path& folder, const std::string& only,
-                                                   std::uint32_t* faults) {
+std::vector<Sentinels> read_pages(const fs::path& folder, const std::string& only,
+                                  std::uint32_t* faults) {
   std::vector<std::string> names;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     if (entry.path().extension() == ".md") names.push_back(entry.path().stem().string());
   }
   std::sort(names.begin(), names.end());
-  std::vector<std::unique_ptr<Sentinels>> pages;
+  std::vector<Sentinels> pages;
   for (const std::string& name : names) {
     const bool without = std::any_of(std::begin(kWithout), std::end(kWithout),
                                      [&](const Without& one) { return one.page == name; });
@@ -117,7 +118,7 @@ std::vector<std::unique_ptr<Sentinels>> read_pages(const fs::path& folder, const
     }
     auto page = read_page(folder, name, text ? text.value() : std::string());
     if (page) {
-      pages.push_back(std::move(page));
+      pages.push_back(std::move(*page));
     } else {
       ++*faults;
     }
@@ -243,26 +244,29 @@ int check_folder(const std::string& folder, const std::string& only, bool all, s
   std::uint32_t faults = 0;
   const auto pages = read_pages(folder, only, &faults);
   Costs costs(fs::temp_directory_path() / fmt::format("turnout-sentinels-{}", getpid()));
-  std::map<std::string, Result<ProfileFile>> profiles;
+  std::map<std::string, ProfileFile> profiles;
   std::vector<Work> work;
   std::size_t runs = 0;
-  for (const auto& page : pages) {
-    for (const SentinelStudy& study : page->studies) {
+  for (const Sentinels& page : pages) {
+    for (const SentinelStudy& study : page.studies) {
       if (!all && !study.quick) continue;
-      const auto found = profiles.try_emplace(study.profile, find_profile(study.profile)).first;
-      const Result<ProfileFile>& profile = found->second;
-      if (!profile) {
-        tell(page->page, profile.status().text());
-        return 1;
+      if (!profiles.contains(study.profile)) {
+        Result<ProfileFile> found = find_profile(study.profile);
+        if (!found) {
+          tell(page.page, found.status().text());
+          return 1;
+        }
+        profiles.emplace(study.profile, std::move(found).value());
       }
-      work.push_back({&page->page, &study, &profile.value()});
+      const ProfileFile& profile = profiles.at(study.profile);
+      work.push_back({&page.page, &study, &profile});
       runs += study.runs.size();
       if (std::none_of(study.runs.begin(), study.runs.end(),
                        [](const SentinelRun& r) { return r.calibrated; })) {
         continue;
       }
-      if (Status s = costs.make(profile.value(), study.place.seed); !s.ok()) {
-        tell(page->page, fmt::format("calibrate: {}", s.text()));
+      if (Status s = costs.make(profile, study.place.seed); !s.ok()) {
+        tell(page.page, fmt::format("calibrate: {}", s.text()));
         return 1;
       }
     }

@@ -9,7 +9,7 @@ made=$(mktemp -d)
 trap 'rm -rf "$made"' EXIT
 "$1" sim --experiment validation --profile connect-ib --seed 1 --output "$made" >/dev/null
 until_sentinels() { sed '/^## Sentinels$/,$d' "$1"; }
-if ! diff <(until_sentinels "$2/validation.md") <(until_sentinels "$made/validation.md"); then
+if ! diff <(echo "$(until_sentinels "$2/validation.md")") <(echo "$(until_sentinels "$made/validation.md")"); then
   echo "docs/experiments/validation.md is not what this build predicts: tools/pages.sh validation"
   exit 1
 fi
