@@ -798,23 +798,17 @@ class EndpointCore final : public Endpoint {
   // The part of the budget that rings and queue pairs leave for operations and unexpected messages:
   // without it, a process whose channels use the whole budget could not complete its operations.
   // Also for the records of peers that are expected and have none yet.
-  [[nodiscard]] std::uint64_t spare() const noexcept {
-    const std::uint64_t missing =
-        expected_peers_ > peers_.size() ? expected_peers_ - peers_.size() : 0;
-    return account_.budget() / 8 + missing * record_bytes();
-  }
-  // Of a peer: the record and its places in tables; rings and queue pairs are accounted by
-  // themselves.
-  [[nodiscard]] std::uint64_t record_bytes() const noexcept {
-    return sizeof(Peer) + 96 + (over_datagrams() ? sizeof(ReliableLink) + 64 : 0);
-  }
+  [[nodiscard]] std::uint64_t spare() const noexcept;
+  [[nodiscard]] std::uint64_t record_bytes() const noexcept;  // of a peer
+  [[nodiscard]] std::uint64_t expected_records()
+      const noexcept;  // that memory is left for, at most
 
   Settings settings_;
   Clock& clock_;
   Processor* processor_;
   Nanoseconds born_ = 0;
   MemoryAccount account_;
-  std::size_t expected_peers_ = 0;
+  std::size_t expected_peers_ = 0;  // as told
 
   // Order matters: destroyed from the last to the first.
   std::shared_ptr<DeviceDomain> domain_;

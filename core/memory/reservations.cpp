@@ -12,6 +12,10 @@
 
 namespace turnout {
 
+namespace {
+constexpr std::uint64_t kPartOfRecords = 4;  // of the budget
+}
+
 std::uint64_t EndpointCore::object_bytes(Object object, std::uint64_t count,
                                          std::uint64_t computed) const noexcept {
   return processor_ != nullptr ? processor_->object_bytes(object, count, computed) : computed;
@@ -84,16 +88,31 @@ std::uint64_t EndpointCore::needed_at_start() const noexcept {
   return bytes;
 }
 
+// The record and its places in tables; rings and queue pairs are accounted by themselves.
+std::uint64_t EndpointCore::record_bytes() const noexcept {
+  return sizeof(Peer) + 96 + (over_datagrams() ? sizeof(ReliableLink) + 64 : 0);
+}
+
+// A program may speak to few of those it knows.
+std::uint64_t EndpointCore::expected_records() const noexcept {
+  return account_.budget() / kPartOfRecords / record_bytes();
+}
+
+std::uint64_t EndpointCore::spare() const noexcept {
+  const std::uint64_t expected = std::min<std::uint64_t>(expected_peers_, expected_records());
+  const std::uint64_t missing = expected > peers_.size() ? expected - peers_.size() : 0;
+  return account_.budget() / 8 + missing * record_bytes();
+}
+
 void EndpointCore::expect_peers(std::size_t count) {
-  constexpr std::uint64_t kPart = 4;  // of the budget: a program may speak to few of those it knows
-  const std::uint64_t most = account_.budget() / kPart / record_bytes();
-  if (count > most && expected_peers_ < most) {
+  const std::uint64_t most = expected_records();
+  if (count > most && expected_peers_ <= most) {  // once, also where addresses come one by one
     TURNOUT_LOG(memory, warn,
                 "reserving memory for the records of {} peers failed: TURNOUT_MEMORY_BUDGET={}: "
                 "{} at most; raise it to {} if the program communicates with all of them",
-                count, account_.budget(), most, count * kPart * record_bytes());
+                count, account_.budget(), most, count * kPartOfRecords * record_bytes());
   }
-  expected_peers_ = std::min<std::size_t>(count, most);
+  expected_peers_ = count;
 }
 
 bool EndpointCore::fits_at_start() const noexcept {

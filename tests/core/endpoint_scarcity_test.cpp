@@ -245,6 +245,16 @@ TEST(EndpointMemory, RingsLeaveRoomForTheRecordsOfExpectedPeers) {
   }
 }
 
+TEST(EndpointMemory, MorePeersThanHaveRoomAreToldOfOnce) {
+  TestWorld world(1, kScarceMemory);
+  testing::internal::CaptureStderr();
+  for (std::size_t count = 1; count < 1000; ++count) world[0].expect_peers(count);
+  const std::string log = testing::internal::GetCapturedStderr();
+  const auto at = log.find("TURNOUT_MEMORY_BUDGET");
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_EQ(log.find("TURNOUT_MEMORY_BUDGET", at + 1), std::string::npos) << log;
+}
+
 TEST(Endpoint, ASenderForWhomThereIsNoRecordIsTold) {
   TestWorld world(2, kScarceMemory);
   fill_with_records(world[1]);
