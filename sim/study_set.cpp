@@ -28,10 +28,8 @@ struct Run {
   std::string policy, identity;
 };
 
-// Shared with the children.
-struct Counters {
-  std::atomic<std::uint32_t> finished{0};
-};
+// Runs that have ended; shared with the children.
+using Finished = std::atomic<std::uint32_t>;
 
 Status failed(const char* what) {
   const int error = errno;
@@ -47,7 +45,7 @@ std::string line_of(const Run& run, const Result<Study>& result, double seconds)
 }
 
 // Not ok: nothing was kept, and the other runs would do no better.
-Status make(const Run& run, std::uint32_t all, Counters& counters, const SetOptions& options,
+Status make(const Run& run, std::uint32_t all, Finished& finished, const SetOptions& options,
             const Runner& runner) {
   StudyOptions one = *run.study;
   one.policies = {run.policy};
@@ -55,7 +53,7 @@ Status make(const Run& run, std::uint32_t all, Counters& counters, const SetOpti
   const std::clock_t begun = std::clock();
   const Result<Study> result = run_study(one, runner);
   const double seconds = static_cast<double>(std::clock() - begun) / CLOCKS_PER_SEC;
-  const std::uint32_t number = ++counters.finished;
+  const std::uint32_t number = ++finished;
   if (options.told) {
     options.told(fmt::format("[{}/{}] {}", number, all, line_of(run, result, seconds)));
   }
@@ -66,7 +64,7 @@ Status make(const Run& run, std::uint32_t all, Counters& counters, const SetOpti
 }
 
 // A process for each run, so many at a time: its memory is free again when it ends.
-Status make_in_children(const std::vector<Run>& missing, Counters& counters,
+Status make_in_children(const std::vector<Run>& missing, Finished& finished,
                         const SetOptions& options, const Runner& runner) {
   const auto all = static_cast<std::uint32_t>(missing.size());
   Status status;
@@ -79,7 +77,7 @@ Status make_in_children(const std::vector<Run>& missing, Counters& counters,
       if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGTERM);
         if (getppid() != parent) _exit(1);
-        _exit(make(*run, all, counters, options, runner).ok() ? 0 : 1);
+        _exit(make(*run, all, finished, options, runner).ok() ? 0 : 1);
       }
       if (child < 0) status = failed("starting a worker process failed");
       if (child > 0) ++alive;
@@ -107,19 +105,19 @@ Status make_missing(const std::vector<Run>& missing, const SetOptions& options,
                     const Runner& runner) {
   if (missing.empty()) return {};
   void* const shared =
-      mmap(nullptr, sizeof(Counters), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+      mmap(nullptr, sizeof(Finished), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) return failed("allocating shared memory failed");
-  auto* const counters = new (shared) Counters;
+  auto* const finished = new (shared) Finished(0);
   Status status;
   if (options.jobs > 1) {
-    status = make_in_children(missing, *counters, options, runner);
+    status = make_in_children(missing, *finished, options, runner);
   } else {
     const auto all = static_cast<std::uint32_t>(missing.size());
     for (auto run = missing.begin(); status.ok() && run != missing.end(); ++run) {
-      status = make(*run, all, *counters, options, runner);
+      status = make(*run, all, *finished, options, runner);
     }
   }
-  munmap(shared, sizeof(Counters));
+  munmap(shared, sizeof(Finished));
   return status;
 }
 

@@ -79,10 +79,9 @@ const std::vector<Scenario>& scenarios() {
        {},
        {{"messages", 6000, 1500, 100, true}, {"warmup", 12000, 32000, 400, true}},
        "Each receiver decides from its own messages, one in n - 1 of those sent. At 1,024 "
-       "processes "
-       "no channel pays off, but most receivers still request a queue pair from rank 0, and "
-       "refusing takes time: staying on DC-sendrecv with as many initiators (`static:dc-sendrecv`, "
-       "`data_qps=64`) is faster than either."},
+       "processes no channel pays off, but most receivers still request a queue pair from rank 0, "
+       "and refusing takes time: staying on DC-sendrecv with as many initiators "
+       "(`static:dc-sendrecv`, `data_qps=64`) is faster than either."},
       {"all to one",
        "alltoone",
        "All others send to rank 0. The bottleneck is rank 0's cost per message.",

@@ -117,8 +117,9 @@ std::string orders_table(const std::vector<TeardownRuns>& all) {
     std::map<std::string, Sums> sums;
     std::map<std::uint32_t, std::size_t> orders;  // by limit
     for (const TeardownRow& row : runs.rows) {
-      if (row.limit != 0) ++orders[row.limit];
-      if (row.limit != 0) sums[row.order];
+      if (row.limit == 0) continue;
+      ++orders[row.limit];
+      sums[row.order];
     }
     std::erase_if(orders, [&](const auto& one) { return one.second < sums.size(); });
     const auto cells = static_cast<double>(orders.size());
