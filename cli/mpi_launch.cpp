@@ -245,9 +245,10 @@ std::vector<std::string> reasons_of_absence(const LaunchFacts& facts) {
   if (facts.version.mpi == Mpi::unknown) {
     reasons.push_back(fmt::format("{} is not a known launcher", facts.command.front()));
   } else {
-    reasons.push_back(fmt::format(
-        "the program was built with another MPI than the launcher's, {}: compare `ldd PROGRAM | grep mpi`",
-        facts.version.name));
+    reasons.push_back(
+        fmt::format("the program was built with another MPI than the launcher's, {}: compare `ldd "
+                    "PROGRAM | grep mpi`",
+                    facts.version.name));
   }
   reasons.emplace_back(
       "this MPI was built without libfabric (OFI), or its libfabric does not take the provider: "
