@@ -799,7 +799,8 @@ class EndpointCore final : public Endpoint {
   // without it, a process whose channels use the whole budget could not complete its operations.
   // Also for the records of peers that are expected and have none yet.
   [[nodiscard]] std::uint64_t spare() const noexcept;
-  [[nodiscard]] std::uint64_t record_bytes() const noexcept;  // of a peer
+  [[nodiscard]] std::uint64_t room_for_channels() const noexcept;  // what spare() leaves of it
+  [[nodiscard]] std::uint64_t record_bytes() const noexcept;       // of a peer
   [[nodiscard]] std::uint64_t expected_records()
       const noexcept;  // that memory is left for, at most
 

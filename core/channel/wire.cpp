@@ -158,14 +158,17 @@ Status parse_control(const std::byte* bytes, std::size_t length, ControlMessage*
                                          detail->length, detail->address)};
     case Control::hint:
       if (message->credits <= kWhole && message->ring_credits <= kWhole &&
-          message->ring_entries <= kMostQueuePairs && message->qp_number <= kMostQueuePairs) {
+          message->ring_entries <= kMostQueuePairs && message->qp_number <= kMostQueuePairs &&
+          message->refusal <= Refusal::budget) {
         return {};
       }
-      return {Code::invalid,
-              fmt::format(
-                  "feedback: shares {} and {} of {}, {} queue pairs, {} processes: out of range",
-                  message->credits, message->ring_credits, kWhole, message->ring_entries,
-                  message->qp_number)};
+      return {
+          Code::invalid,
+          fmt::format(
+              "feedback: shares {} and {} of {}, {} queue pairs, {} processes, refusal {}: out of "
+              "range",
+              message->credits, message->ring_credits, kWhole, message->ring_entries,
+              message->qp_number, static_cast<unsigned>(message->refusal))};
   }
   return {Code::invalid,
           fmt::format("control message: unknown type {}", static_cast<unsigned>(message->type))};

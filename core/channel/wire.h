@@ -218,7 +218,9 @@ struct ControlMessage {
   Control type{};
   // ChannelKind asked for or switched to; credit: rc_sr if they are of the own receives
   std::uint8_t kind = 0;
-  Refusal refusal = Refusal::none;  // switched: why not to the kind asked for
+  // switched: why not to the kind asked for; hint: budget if its sender has no room for a queue
+  // pair
+  Refusal refusal = Refusal::none;
   std::uint8_t reserved = 0;
   std::uint32_t index = kUnknownIndex;  // of the sender in the receiver's table
   std::uint64_t sender = 0;             // Address::id of the sender

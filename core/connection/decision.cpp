@@ -105,11 +105,7 @@ void EndpointCore::decide(Nanoseconds now) {
   input.limits.max_active_rc = static_cast<std::uint32_t>(settings_.max_active_rc);
   input.limits.max_channels = static_cast<std::uint32_t>(settings_.max_channels);
   input.limits.dc_rdma_available = !over_datagrams();
-  const std::uint64_t kept_free = spare();
-  const std::uint64_t pooled = rc_pool_.size() * rc_bytes_;
-  input.limits.bytes_available =
-      (account_.available() + pooled > kept_free ? account_.available() + pooled - kept_free : 0) +
-      given_back;
+  input.limits.bytes_available = room_for_channels() + given_back;
   input.limits.bytes_per_ring = settings_.ring_entries * settings_.ring_entry_size;
   input.limits.bytes_per_rc = rc_bytes_;
   if (may_use_xrc()) {

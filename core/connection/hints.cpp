@@ -46,6 +46,7 @@ void EndpointCore::tell_hints() {
   busy_ = selection::busy_share(costs_, sent_now_, switched_now_, received,
                                 static_cast<double>(interval_));
   const std::uint16_t busy = thousandths(busy_);
+  const bool full = !tears_down() && room_for_channels() < rc_bytes_;
   std::map<NodeKey, std::uint32_t> on_node;  // processes that we sent to
   if (may_use_xrc()) {
     for (const auto& peer : peers_) {
@@ -63,15 +64,18 @@ void EndpointCore::tell_hints() {
     // One process alone shares nothing.
     const std::uint32_t here = node == on_node.end() || node->second < 2 ? 0 : node->second;
     if (!changed(peer.told_busy, busy) && !changed(peer.told_switched, switched) &&
-        !changed(peer.told_rc, active_rc_) && !changed(peer.told_here, here)) {
+        !changed(peer.told_rc, active_rc_) && !changed(peer.told_here, here) &&
+        peer.told_full == full) {
       continue;
     }
     peer.told_here = here;
+    peer.told_full = full;
     peer.told_busy = busy;
     peer.told_switched = switched;
     peer.told_rc = active_rc_;
     wire::ControlMessage message;
     message.type = wire::Control::hint;
+    message.refusal = full ? wire::Refusal::budget : wire::Refusal::none;
     message.credits = busy;
     message.ring_credits = switched;
     message.ring_entries = std::min(active_rc_, wire::kMostQueuePairs);
@@ -88,7 +92,9 @@ void EndpointCore::on_hint(Peer& peer, const wire::ControlMessage& message) noex
   peer.hint.busy = share(message.credits);
   peer.hint.switched = share(message.ring_credits);
   peer.hint.active_rc = message.ring_entries;
-  peer.hint.here = message.qp_number;
+  peer.hint.here =
+      static_cast<std::uint16_t>(std::min<std::uint32_t>(message.qp_number, UINT16_MAX));
+  peer.hint.full = message.refusal == wire::Refusal::budget;
 }
 
 }  // namespace turnout

@@ -150,6 +150,7 @@ struct Peer {
   std::uint16_t told_busy = 0, told_switched = 0;  // in our latest hint
   std::uint32_t told_rc = 0, told_here = 0;
   ChannelKind answered_kind = ChannelKind::dc_sendrecv;  // what the request asked for
+  bool told_full = false;
   bool flush_posted = false;
   std::uint32_t flushes = 0;  // such records in flight
   bool send_uses_rc = false;  // from ready until the peer's `closed`

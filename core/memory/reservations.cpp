@@ -104,6 +104,11 @@ std::uint64_t EndpointCore::spare() const noexcept {
   return account_.budget() / 8 + missing * record_bytes();
 }
 
+std::uint64_t EndpointCore::room_for_channels() const noexcept {
+  const std::uint64_t room = account_.available() + rc_pool_.size() * rc_bytes_;
+  return room - std::min(room, spare());
+}
+
 void EndpointCore::expect_peers(std::size_t count) {
   const std::uint64_t most = expected_records();
   if (count > most && expected_peers_ <= most) {  // once, also where addresses come one by one

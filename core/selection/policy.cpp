@@ -392,6 +392,8 @@ std::string_view explain(Reason reason) noexcept {
       return "channel justified, but the channel limit is reached";
     case Reason::limit_budget:
       return "channel justified, but the memory budget has no room";
+    case Reason::budget_of_source:
+      return "channel justified, but the peer's memory budget has no room";
     case Reason::below_threshold:
       return "estimated gain per message is below the threshold";
     case Reason::refused_by_peer:

@@ -24,7 +24,8 @@ struct SenderHint {
   float busy = 0;               // share of its time spent on messages
   float switched = 0;           // share of its messages to us that made a DCI turn to us
   std::uint32_t active_rc = 0;  // queue pairs its adapter holds for it
-  std::uint32_t here = 0;       // processes of our node that it sends to, if it has XRC
+  std::uint16_t here = 0;       // processes of our node that it sends to, if it has XRC
+  bool full = false;            // its budget has no room for a queue pair more
 };
 
 // What is known of one source in the window. Kinds that are not named are the service that every
@@ -69,6 +70,7 @@ enum class Reason : std::uint8_t {
   limit_active_rc,   // h reached
   limit_channels,    // tau reached
   limit_budget,      // no bytes left
+  budget_of_source,  // SenderHint::full
   below_threshold,   // the better map gains less than gamma per message
   refused_by_peer,   // see SourceView::refused
   first_message,     // rc-rdma-od

@@ -21,7 +21,8 @@ TurnoutSelector::Map TurnoutSelector::best_map() const {
   // Rings over DC first, the best ones that fit.
   Pool pool{std::move(all), {}, {}};
   for (const std::uint32_t i : pool.sources) {
-    pool.steps.push_back({rc_value(i), shares_[i].dc, messages(i), rc_exists(i)});
+    pool.steps.push_back(
+        {rc_value(i), shares_[i].dc, messages(i), rc_exists(i), over_node(sources_[i])});
   }
   for (std::uint32_t k = 0; k < pool.sources.size(); ++k) pool.by_dc.push_back(k);
   const auto dc = [&](std::uint32_t k) { return shares_[pool.sources[k]].dc; };
@@ -72,7 +73,7 @@ double TurnoutSelector::rc_value(std::size_t i) const {
 // The best candidates for one more queue pair: those that differ in what they need of the limits.
 std::array<std::uint32_t, 4> TurnoutSelector::best_steps(const Pool& pool,
                                                          const Trial& trial) const {
-  const std::uint32_t most_new = most_new_rc();
+  const std::uint32_t most_new = most_new_rc(), most_pairs = most_new_pairs();
   const double loss_then = context_loss(costs_, trial.contexts.active + 1);
   std::array<std::uint32_t, 4> best;
   best.fill(kNobody);
@@ -82,6 +83,7 @@ std::array<std::uint32_t, 4> TurnoutSelector::best_steps(const Pool& pool,
     if (trial.map[k] == ChannelKind::rc_rdma) continue;
     const Step& step = pool.steps[k];
     if (!step.queue_pair && trial.new_rc >= most_new) continue;
+    if (!step.queue_pair && !step.of_node && trial.new_pairs >= most_pairs) continue;
     const bool converts = trial.map[k] == ChannelKind::dc_rdma;
     const std::size_t kind = (converts ? 2u : 0u) + (step.queue_pair ? 1u : 0u);
     const double value = step.rc - step.messages * loss_then - (converts ? step.dc : 0);
@@ -111,7 +113,10 @@ std::optional<TurnoutSelector::Trial> TurnoutSelector::add_queue_pair(const Tria
     drop(*at);
   }
   t.map[added] = ChannelKind::rc_rdma;
-  if (!pool.steps[added].queue_pair) ++t.new_rc;
+  if (!pool.steps[added].queue_pair) {
+    ++t.new_rc;
+    if (!pool.steps[added].of_node) ++t.new_pairs;
+  }
   take(&t.usage, i, ChannelKind::rc_rdma);
   t.value += pool.steps[added].rc;
   t.contexts.active += 1;

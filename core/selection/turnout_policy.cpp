@@ -84,6 +84,7 @@ Share TurnoutSelector::share(const SourceView& s) const {
   };
   if (!over_ring(s.current)) out.dc = set_up(out.dc, c.setup_dc_processor.value);
   if (!rc_exists(s)) out.rc = set_up(out.rc, c.setup_rc_processor.value);
+  if (has_no_room(s)) out.rc = kNever;
   if (!input_.limits.dc_rdma_available && s.current != ChannelKind::dc_rdma) out.dc = kNever;
   return out;
 }
@@ -139,6 +140,18 @@ std::uint32_t TurnoutSelector::most_new_rc() const {
   if (input_.window <= 0 || time <= 0) return std::numeric_limits<std::uint32_t>::max();
   const auto fit = static_cast<std::uint32_t>(std::clamp(input_.window / time, 1.0, 1e6));
   return fit - std::min(fit, input_.terms.under_way);
+}
+
+// A queue pair needs memory at both ends. Where all ask at once, and each has taken all of its
+// memory for what it asks for, all refuse; so half of it is left for what others ask for.
+std::uint32_t TurnoutSelector::most_new_pairs() const {
+  constexpr std::uint64_t kEnds = 2, kMany = std::uint64_t{1} << 24;
+  const Limits& l = input_.limits;
+  const std::uint64_t each = std::max<std::uint64_t>(l.bytes_per_rc + l.bytes_per_ring, 1);
+  const std::uint64_t under_way = input_.terms.under_way;
+  const std::uint64_t places = std::min(l.bytes_available / each, kMany) + under_way;
+  const std::uint64_t ours = std::max<std::uint64_t>(places / kEnds, 1);
+  return static_cast<std::uint32_t>(ours - std::min(ours, under_way));
 }
 
 void TurnoutSelector::take(Usage* u, std::size_t i, ChannelKind kind) const {
@@ -259,6 +272,11 @@ Reason TurnoutSelector::reason(const SourceView& s, const Share& v, ChannelKind 
   if (to == ChannelKind::rc_rdma) {
     const double switches = n * s.hint.switched * costs_.sender_switch_latency.value;
     return switches > r / 2 ? Reason::sender_switches : Reason::gain;
+  }
+  if (has_no_room(s)) {
+    SourceView with_room = s;
+    with_room.hint.full = false;
+    if (share(with_room).rc > std::max(v.dc, 0.0)) return Reason::budget_of_source;
   }
   const bool more_rc_pays = v.rc > std::max(v.dc, 0.0);
   const Limits& l = input_.limits;

@@ -19,13 +19,14 @@
 // Set-up: the program's own time; a queue pair is made beside it (core/background.h), and messages
 // go on meanwhile. Made in a time t it serves the part f = w / (w + t) of what comes after a window
 // of length w, since what has gone on for w goes on for t longer about that often; until then a
-// ring over DC saves d, if it saves anything. What a set-up gains is expected with the probability
-// that the latest ones had: where patterns are shorter than windows and set-ups, most of those
-// saved nothing. Queue pairs are made one by one, so no more are asked for than fit into a window.
-// One more active queue pair may push the contexts of the others out of the adapter, ours or the
-// sender's: with k active ones, level e and loss x, every operation over RC pays x max(0, 1 - e/k),
-// for each of the two levels. That, the ring limit and the bytes bound the number of queue pairs;
-// there is no constant h.
+// ring over DC saves d, if it saves anything. It takes memory at both ends: a sender without room
+// says so (SenderHint::full), and of our own room half is left for what others ask of us. What a
+// set-up gains is expected with the probability that the latest ones had: where patterns are
+// shorter than windows and set-ups, most of those saved nothing. Queue pairs are made one by one,
+// so no more are asked for than fit into a window. One more active queue pair may push the contexts
+// of the others out of the adapter, ours or the sender's: with k active ones, level e and loss x,
+// every operation over RC pays x max(0, 1 - e/k), for each of the two levels. That, the ring limit
+// and the bytes bound the number of queue pairs; there is no constant h.
 //
 // Whose connection. An RC queue pair of the pair's own takes its bytes at both ends; over XRC a
 // sender has one for all processes of our node. Where the queue pairs and rings that pay do not fit

@@ -44,6 +44,10 @@ class TurnoutSelector {
   [[nodiscard]] bool over_node(const SourceView& s) const {
     return s.over_node || (nodes_ && !rc_exists(s) && s.hint.here >= kLeastOfNode);
   }
+  // It would refuse. A connection to our node may exist, and then it needs none.
+  [[nodiscard]] static bool has_no_room(const SourceView& s) {
+    return s.hint.full && !rc_exists(s) && s.hint.here < kLeastOfNode;
+  }
   [[nodiscard]] bool needs_too_much() const;
   [[nodiscard]] double messages(std::size_t i) const {
     return static_cast<double>(sources_[i].messages);
@@ -70,14 +74,16 @@ class TurnoutSelector {
   [[nodiscard]] std::uint64_t bytes(std::size_t i, ChannelKind kind) const {
     return bytes(sources_[i], kind);
   }
-  // How many may be made now.
+  // How many may be made now; and how many of them for pairs of processes.
   [[nodiscard]] std::uint32_t most_new_rc() const;
+  [[nodiscard]] std::uint32_t most_new_pairs() const;
   struct Usage {
     std::uint64_t rings = 0, rc = 0, bytes = 0;
   };
   struct Step {
     double rc, dc, messages;  // rc: rc_value()
     bool queue_pair;          // exists
+    bool of_node;             // it would be over_node()
   };
   // The sources that may get a ring, as positions in sources_; by_dc are positions in `sources`,
   // the best for a ring over DC first.
@@ -91,7 +97,8 @@ class TurnoutSelector {
     Usage usage;
     double value = 0;
     Contexts contexts;
-    std::uint32_t new_rc = 0;  // queue pairs that do not exist
+    std::uint32_t new_rc = 0;     // queue pairs that do not exist
+    std::uint32_t new_pairs = 0;  // of them, for a pair of processes
   };
   [[nodiscard]] double total(const Trial& t) const { return t.value - loss(t.contexts); }
   void choose_sources();

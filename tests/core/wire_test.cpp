@@ -236,6 +236,11 @@ TEST(Wire, HintsAreRangeChecked) {
   hint.ring_credits = 0;
   ++hint.ring_entries;
   EXPECT_FALSE(ok());
+  --hint.ring_entries;
+  hint.refusal = wire::Refusal::budget;
+  EXPECT_TRUE(ok());
+  hint.refusal = wire::Refusal::limit;
+  EXPECT_FALSE(ok());
 }
 
 TEST(Wire, LeaveNamesAQueuePair) {

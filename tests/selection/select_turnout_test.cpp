@@ -295,6 +295,45 @@ TEST(SelectTurnout, QueuePairsAreMadeOneByOne) {
   EXPECT_EQ(count(select_turnout(input), ChannelKind::rc_rdma), 0u);
 }
 
+// If each took all its memory for queue pairs that it asks for, nobody could accept one.
+TEST(SelectTurnout, HalfOfTheMemoryIsLeftForWhatOthersAskFor) {
+  TurnoutWorld w;
+  w.add(10, 1'000'000);
+  w.limits.dc_rdma_available = false;
+  const std::uint64_t each = w.limits.bytes_per_ring + w.limits.bytes_per_rc;
+  w.limits.bytes_available = 6 * each;
+  EXPECT_EQ(count(select_turnout(w.input()), ChannelKind::rc_rdma), 3u);
+  w.terms.under_way = 2;  // of eight, four
+  EXPECT_EQ(count(select_turnout(w.input()), ChannelKind::rc_rdma), 2u);
+  w.terms.under_way = 6;
+  EXPECT_EQ(count(select_turnout(w.input()), ChannelKind::rc_rdma), 0u);
+  // The last place is taken.
+  w.terms.under_way = 0;
+  w.limits.bytes_available = each;
+  EXPECT_EQ(count(select_turnout(w.input()), ChannelKind::rc_rdma), 1u);
+  // Those that exist take nothing.
+  for (SourceView& s : w.sources) s.rc_exists = true;
+  w.limits.bytes_available = 10 * w.limits.bytes_per_ring;
+  EXPECT_EQ(count(select_turnout(w.input()), ChannelKind::rc_rdma), 10u);
+}
+
+TEST(SelectTurnout, ASourceWithoutRoomIsNotAskedForAQueuePair) {
+  TurnoutWorld w;
+  w.add(2, 1'000'000);
+  w.limits.dc_rdma_available = false;
+  w.sources[0].hint.full = true;
+  Plan plan = select_turnout(w.input());
+  ASSERT_EQ(plan.lines.size(), 2u);
+  for (const PlanLine& line : plan.lines) {
+    EXPECT_EQ(line.to, line.peer == 0 ? ChannelKind::dc_sendrecv : ChannelKind::rc_rdma);
+    EXPECT_EQ(line.reason, line.peer == 0 ? Reason::budget_of_source : Reason::gain);
+  }
+  w.limits.dc_rdma_available = true;  // its ring is our memory
+  EXPECT_EQ(count(select_turnout(w.input()), ChannelKind::dc_rdma), 1u);
+  w.sources[0].rc_exists = true;
+  EXPECT_EQ(count(select_turnout(w.input()), ChannelKind::rc_rdma), 2u);
+}
+
 // Where queue pairs for all who pay do not fit, senders that reach several of our processes get one
 // for all of these.
 TEST(SelectTurnout, ConnectionsToOurNodeAreMadeWhereQueuePairsDoNotFit) {
