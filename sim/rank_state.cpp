@@ -238,7 +238,6 @@ void RankState::run() {
 
 // Nothing moves: the next arrival wakes the rank, or what it has to do by itself.
 void RankState::sleep() {
-  if (ended_ && !closing_) return;
   const Picoseconds deadline = endpoint_->next_deadline() * hca::kNanosecond + hca::kNanosecond;
   if (timer_ >= 0 && timer_ <= deadline && timer_ > shared_.world->now()) return;
   timer_ = deadline;

@@ -17,7 +17,7 @@ namespace turnout::sim {
 namespace {
 
 // Of seed 7. A change of protocol, engine or schedule changes it, and is meant to be seen here.
-constexpr std::uint64_t kHashOfTen = 0x44e8ee0b288f5514;
+constexpr std::uint64_t kHashOfTen = 0x635cb6cad139623f;
 
 // Of the first seeds, all of which hold; the counts of all.
 template <class Play>
@@ -156,6 +156,8 @@ TEST(Schedules, HoldOverDatagrams) {
   EXPECT_GT(sum.switches, 1000u);
   EXPECT_GT(sum.faults, 10'000u);
   EXPECT_EQ(play_datagram_schedule(7).hash, play_datagram_schedule(7).hash);
+  // What a program's last messages lost, its process sends again although it only waits to close.
+  EXPECT_EQ(play_datagram_schedule(33475).broken, "");
 }
 
 // The budget is small: much is refused, and no rank's account is ever above it.
