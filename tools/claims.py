@@ -3,23 +3,20 @@
 """Collects the papers' claims from the pages of the experiments.
 
 claims.py FOLDER          writes FOLDER/claims.md from the tables of claims (see HEAD) of all other pages there
-claims.py --check FOLDER  fails if claims.md is not what would be written, or a claim of the papers is in no page,
-                          unless a page that would have it says that it is stale
+claims.py --check FOLDER  fails if claims.md is not what would be written, or a claim of the papers is in no page
 """
 import os
 import re
 import sys
 
 HEAD = "| claim | what | paper | ours | verdict | cause |"
-STALE = "**This page is stale.**"
 COMMIT = re.compile(r"\bcommit\s+(`[0-9a-f]{7,40}`)")
-# Letter, title, number of claims, pages that have them.
+# Letter, title, number of claims.
 PAPERS = [
-    ("A", "AQPS: selection of queue pairs (ExaMPI 2015)", 9,
-     ["aqps-onetoall", "aqps-alltoone", "aqps-repeat", "aqps-memory", "sources"]),
-    ("E", "Eager channels (SC 2006)", 6, ["eager"]),
-    ("R", "Rendezvous protocols (EuroMPI 2013)", 5, ["rendezvous"]),
-    ("T", "ACTS: connection tear-down (CASS 2011)", 6, ["teardown"]),
+    ("A", "AQPS: selection of queue pairs (ExaMPI 2015)", 9),
+    ("E", "Eager channels (SC 2006)", 6),
+    ("R", "Rendezvous protocols (EuroMPI 2013)", 5),
+    ("T", "ACTS: connection tear-down (CASS 2011)", 6),
 ]
 TEXT = """# claims
 
@@ -51,15 +48,12 @@ def rows_of(text):
 
 def collect(folder):
     """The page, and the claims that are in no other page."""
-    claims, commits, stale = [], [], set()
+    claims, commits = [], []
     for name in sorted(os.listdir(folder)):
         if not name.endswith(".md") or name == "claims.md":
             continue
         with open(os.path.join(folder, name), encoding="utf-8") as file:
             page = file.read()
-        if STALE in page:
-            stale.add(name[:-3])
-            continue
         link, own = f"[{name[:-3]}]({name})", list(rows_of(page))
         for cells in own:
             if len(cells) != 6 or not re.fullmatch(r"[AERT]\d+", cells[0]):
@@ -69,15 +63,13 @@ def collect(folder):
             commit = COMMIT.search(page)
             commits.append(f"{link} at commit {commit[1]}" if commit else link)
     text, missing = f"{TEXT}\nThe pages: {', '.join(commits)}.\n", []
-    for letter, title, count, pages in PAPERS:
+    for letter, title, count in PAPERS:
         own = sorted((c for c in claims if c[0][0] == letter), key=lambda c: int(c[0][1:]))
-        old = [f"[{page}]({page}.md)" for page in pages if page in stale]
-        if not old:
-            missing += [f"{letter}{i}" for i in range(1, count + 1) if f"{letter}{i}" not in {c[0] for c in own}]
+        known = {c[0] for c in own}
+        missing += [claim for claim in (f"{letter}{i}" for i in range(1, count + 1)) if claim not in known]
         verdicts = [c[4].strip("*") for c in own]
         counts = ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts))
         text += f"\n## {title}\n\n{len(own)} comparisons: {counts or 'none'}."
-        text += f" Not listed, because stale: {', '.join(old)}." if old else ""
         text += f"\n\n{HEAD} page |\n|{'---|' * 7}\n"
         text += "".join(f"| {' | '.join(c)} |\n" for c in own)
     return text, missing

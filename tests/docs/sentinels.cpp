@@ -42,9 +42,6 @@ constexpr Without kWithout[] = {
     {"scale", "real time and real memory of the simulator"},
 };
 
-// A page with this at its head promises nothing.
-constexpr std::string_view kStale = "**This page is stale.**";
-
 // A study to be made again.
 struct Work {
   const std::string* page;
@@ -112,10 +109,6 @@ std::vector<Sentinels> read_pages(const fs::path& folder, const std::string& onl
     if (without || (!only.empty() && name != only)) continue;
     const std::string file = (folder / (name + ".md")).string();
     const Result<std::string> text = read_text_file(file, file, "page", kLargest);
-    if (text && text.value().find(kStale) != std::string::npos) {
-      fmt::print("{}: says itself that it is stale; make pages writes it anew\n", name);
-      continue;
-    }
     auto page = read_page(folder, name, text ? text.value() : std::string());
     if (page) {
       pages.push_back(std::move(*page));
