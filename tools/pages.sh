@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Writes the pages with figures anew: make pages.
 #
-#   tools/pages.sh [PAGE...]     of docs/experiments; none: all of them
+#   tools/pages.sh [PAGE...]     of docs/experiments, and nwchem, of docs; none: all of them
 #   tools/pages.sh wall          those of real time: benchmarks, micro, verbs-speed, scale
 #
 # A page names the last commit that touches what its results follow from, so that a second run changes
@@ -40,22 +40,30 @@ options_of() {
     policies) echo "--profile connect-ib --sizes 64,1024" ;;
     rendezvous) echo "--profile connectx-3" ;;
     budget | nodes | teardown | validation) echo "--profile connect-ib" ;;
+    nwchem) ;;  # tools/nwchem_page.py has them
     *) fail "no such page: $1. There are: ${several[*]} ${single[*]} wall" ;;
   esac
 }
 # Experiments that make their runs in several processes, and those that use one alone.
 several=(rendezvous aqps-onetoall aqps-alltoone aqps-repeat eager teardown policies)
-single=(clairvoyant budget nodes aqps-memory validation)
+single=(clairvoyant budget nodes aqps-memory validation nwchem)
 
 # Writes one page with so many processes.
 write_page() {
-  local page=$1 processes=$2 begun=$SECONDS options
-  if [ -z "${FORCE:-}" ] && grep -q "commit \`$commit\`" "$folder/$page.md" 2>/dev/null; then
+  local page=$1 processes=$2 begun=$SECONDS options file
+  file=$folder/$page.md
+  [ "$page" != nwchem ] || file=docs/nwchem.md
+  if [ -z "${FORCE:-}" ] && grep -q "commit \`$commit\`" "$file" 2>/dev/null; then
     printf '== %s: made at commit %s already\n' "$page" "$commit"
     return
   fi
   printf '== %s (after %d min)\n' "$page" $((SECONDS / 60))
   read -ra options <<<"$(options_of "$page")"
+  if [ "$page" = nwchem ]; then
+    tools/nwchem_page.py "$release/bin/turnout" "$file" --commit "$commit"
+    printf '== %s: done in %d min %d s\n' "$page" $(((SECONDS - begun) / 60)) $(((SECONDS - begun) % 60))
+    return
+  fi
   "$release/bin/turnout" sim --experiment "$page" --seed 1 "${options[@]}" --commit "$commit" \
     --save ".cache/pages/$commit" --jobs "$processes" --output "$folder" 2>&1 | sed -u "s/^/$page: /"
   printf '== %s: done in %d min %d s\n' "$page" $(((SECONDS - begun) / 60)) $(((SECONDS - begun) % 60))
