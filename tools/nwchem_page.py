@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The table of evictions in docs/nwchem.md, from the runs that the page names.
 
-  tools/nwchem_page.py TURNOUT PAGE --commit COMMIT    writes the table and its commit
-  tools/nwchem_page.py TURNOUT PAGE --check [--first]  compares; --first: the first run only, which takes seconds
+  tools/nwchem_page.py TURNOUT PAGE --commit COMMIT [--output FILE]  writes the table and its commit
+  tools/nwchem_page.py TURNOUT PAGE --check [--first]                compares; --first: the first run only, seconds
+
+--jobs N: so many runs at once. FILE: instead of PAGE.
 
 Virtual time: the same build gives the same figures on every machine.
 """
@@ -62,6 +64,8 @@ def main():
     what.add_argument("--commit")
     what.add_argument("--check", action="store_true")
     parser.add_argument("--first", action="store_true")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     page = options.page.read_text()
     if options.commit:
@@ -74,11 +78,11 @@ def main():
     old, after = parts[1].split("\n\n", 1)
     old += "\n"
     runs = RUNS[:1] if options.check and options.first else RUNS
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(options.jobs) as pool:
         texts = list(pool.map(lambda one: run(options.turnout, *one[1:]), runs))
     new = "".join(rows_of(label, text) for (label, _, _), text in zip(runs, texts))
     if not options.check:
-        options.page.write_text(parts[0] + HEAD + new + "\n" + after)
+        (options.output or options.page).write_text(parts[0] + HEAD + new + "\n" + after)
         return
     if options.first:
         old = "".join(old.splitlines(keepends=True)[: new.count("\n")])
