@@ -5,8 +5,8 @@
 #   tools/pages.sh [PAGE...]     of docs/experiments, and nwchem, of docs; none: all of them
 #   tools/pages.sh wall          those of real time: benchmarks, micro, verbs-speed, scale
 #
-# A page names the last commit that touches what its results follow from, so that a second run changes
-# nothing. A page that names that commit already is left as it is; FORCE=1 writes it all the same.
+# A page names the last commit that can have changed its results, so that a second run changes nothing. A page
+# that names that commit already is left as it is; FORCE=1 writes it all the same.
 # Results of single runs are kept in .cache/pages/COMMIT: what was interrupted goes on there.
 # FOLDER (docs/experiments) is where the pages go, JOBS (the number of cores) how many runs go at once.
 set -euo pipefail
@@ -23,11 +23,16 @@ fail() {
   exit 1
 }
 
-# The commit of a page that follows from these folders.
+# The commit of a page that follows from these folders: commit_of [OPTION OF GIT LOG]... -- FOLDER...
 commit_of() {
-  git diff --quiet HEAD -- "$@" ||
-    fail "uncommitted changes in: $*" "A page names its commit: commit them first, or stash them."
-  git log -1 --abbrev=10 --format=%h -- "$@"
+  local options=()
+  while [ "$1" != -- ]; do
+    options+=("$1")
+    shift
+  done
+  git diff --quiet HEAD "$@" ||
+    fail "uncommitted changes in:${*#--}" "A page names its commit: commit them first, or stash them."
+  git log -1 --abbrev=10 --format=%h "${options[@]}" "$@"
 }
 
 # Each page: the options of its experiment.
@@ -71,7 +76,7 @@ write_page() {
 # Pages of real time; nothing else should run.
 write_wall() {
   local commit python=${VENV:-.venv}/bin/python
-  commit=$(commit_of "${library[@]}")
+  commit=$(commit_of -- "${library[@]}")
   tools/build.sh release all extras
   export TURNOUT_COMMIT=$commit
   bench/run.sh "$release"
@@ -94,7 +99,8 @@ chosen() {
   done
 }
 
-commit=$(commit_of "${model[@]}")
+# A commit that leaves all results of the model the same says so.
+commit=$(commit_of --invert-grep "--grep=^Results: unchanged$" -- "${model[@]}")
 mkdir -p ".cache/pages/$commit" "$folder"
 if [ -n "$(chosen "${several[@]}" "${single[@]}")" ]; then tools/build.sh release turnout turnout_sim_program; fi
 for page in $(chosen "${several[@]}"); do write_page "$page" "$jobs"; done
