@@ -6,7 +6,7 @@
     bench/run_profile_cost.py BUILD_DIR [--pairs 25]
 
 The other side of each pair is the same provider compiled without the counts (TURNOUT_PROFILE=0, see
-core/profile.h). Which of the two runs first changes from pair to pair, so that whatever else the machine
+core/report/profile.h). Which of the two runs first changes from pair to pair, so that whatever else the machine
 does hits both alike. Beside them, in the same way, pairs of the profiled provider with itself: what the
 machine's noise alone makes of such a ratio. Printed are the medians, and of the ratios of the pairs the
 median with its 95% interval (order statistics) and the quartiles.

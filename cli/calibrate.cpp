@@ -9,9 +9,9 @@
 #include "cli/command_line.h"
 #include "cli/sim.h"
 #include "core/verbs/device.h"
-#include "sim/calibration.h"
-#include "sim/result_writer.h"
-#include "sim/simulation.h"
+#include "sim/calibration/calibration.h"
+#include "sim/runtime/simulation.h"
+#include "sim/study/result_writer.h"
 
 namespace turnout::cli {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/settings.h"
-#include "core/report.h"
+#include "core/report/report.h"
 
 namespace turnout::cli {
 

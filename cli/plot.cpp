@@ -12,12 +12,12 @@
 #include "base/value.h"
 #include "cli/command_line.h"
 #include "cli/plot_script.h"
-#include "sim/draw.h"
-#include "sim/recording.h"
-#include "sim/result_writer.h"
-#include "sim/source_history.h"
-#include "sim/sources.h"
-#include "sim/trace_open.h"
+#include "sim/analysis/source_history.h"
+#include "sim/analysis/sources.h"
+#include "sim/experiments/draw.h"
+#include "sim/formats/recording.h"
+#include "sim/formats/trace_open.h"
+#include "sim/study/result_writer.h"
 
 namespace turnout::cli {
 

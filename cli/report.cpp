@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/report.h"
+#include "core/report/report.h"
 
 #include <fmt/format.h>
 
@@ -12,9 +12,9 @@
 
 #include "cli/commands.h"
 #include "cli/html/page.h"
-#include "core/job_profile.h"
-#include "core/job_summary.h"
-#include "core/report_text.h"
+#include "core/report/job_profile.h"
+#include "core/report/job_summary.h"
+#include "core/report/report_text.h"
 
 namespace turnout::cli {
 

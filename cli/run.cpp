@@ -21,14 +21,14 @@
 #include <system_error>
 
 #include "base/installation.h"
+#include "base/private_folder.h"
 #include "base/text_file.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/mpi_launch.h"
 #include "cli/run_program.h"
 #include "cli/verbs_folder.h"
-#include "core/private_folder.h"
-#include "core/report.h"
+#include "core/report/report.h"
 
 extern char** environ;
 

@@ -4,10 +4,10 @@
 
 #include "base/settings.h"
 #include "cli/sim.h"
-#include "sim/experiment.h"
-#include "sim/profile_file.h"
-#include "sim/study.h"
-#include "sim/workload.h"
+#include "sim/experiments/experiment.h"
+#include "sim/formats/profile_file.h"
+#include "sim/study/study.h"
+#include "sim/workloads/workload.h"
 
 namespace turnout::cli {
 

@@ -6,7 +6,7 @@
 #include <cstdio>
 
 #include "cli/sim.h"
-#include "sim/result_writer.h"
+#include "sim/study/result_writer.h"
 
 namespace turnout::cli {
 

@@ -8,8 +8,8 @@
 #include <tuple>
 
 #include "cli/top_text.h"
-#include "core/job_findings.h"
-#include "core/job_traffic.h"
+#include "core/report/job_findings.h"
+#include "core/report/job_traffic.h"
 
 namespace turnout::cli {
 

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "cli/watch.h"
-#include "core/report.h"
+#include "core/report/report.h"
 
 namespace turnout::cli {
 

@@ -15,7 +15,7 @@
 #include <system_error>
 #include <vector>
 
-#include "core/private_folder.h"
+#include "base/private_folder.h"
 
 namespace turnout::cli {
 

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "core/private_folder.h"
+#include "base/private_folder.h"
 
 namespace turnout::cli {
 

@@ -15,7 +15,7 @@
 #include <set>
 #include <string_view>
 
-#include "core/report_live.h"
+#include "core/report/report_live.h"
 
 namespace turnout::cli {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Watch: the reader's side of core/report_live.h. While touch() is called, the processes of this
-// user write their reports; read() returns them.
+// Watch: the reader's side of core/report/report_live.h. While touch() is called, the processes of
+// this user write their reports; read() returns them.
 //
 // Owns the folders' descriptors; one thread. Reports are untrusted text. read() removes those of
 // processes that have ended. Errors: those of open_private().
@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "base/private_folder.h"
 #include "base/status.h"
-#include "core/private_folder.h"
-#include "core/report.h"
+#include "core/report/report.h"
 
 namespace turnout::cli {
 

@@ -20,13 +20,13 @@
 
 #include "base/settings.h"
 #include "base/status.h"
-#include "core/address.h"
-#include "core/atomic.h"
-#include "core/background.h"
-#include "core/clock.h"
-#include "core/completion.h"
-#include "core/memory_domain.h"
-#include "core/report.h"
+#include "core/report/report.h"
+#include "core/time/background.h"
+#include "core/time/clock.h"
+#include "core/types/address.h"
+#include "core/types/atomic.h"
+#include "core/types/completion.h"
+#include "core/types/memory_domain.h"
 
 namespace turnout {
 

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/address.h"
+#include "core/types/address.h"
 #include "provider/domain.h"
 
 namespace turnout::provider {

@@ -8,7 +8,7 @@
 
 #include <vector>
 
-#include "core/completion.h"
+#include "core/types/completion.h"
 #include "provider/domain.h"
 #include "provider/patience.h"
 

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "core/completion.h"
+#include "core/types/completion.h"
 #include "provider/domain.h"
 #include "provider/patience.h"
 

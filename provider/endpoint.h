@@ -20,8 +20,8 @@
 #include <span>
 #include <vector>
 
-#include "core/completion.h"
 #include "core/endpoint.h"
+#include "core/types/completion.h"
 #include "provider/av.h"
 #include "provider/cntr.h"
 #include "provider/cq.h"

@@ -9,7 +9,8 @@
 
 #include "base/log.h"
 #include "core/memory/node_share.h"
-#include "core/report.h"
+#include "core/report/report.h"
+#include "core/types/launcher.h"
 #include "provider/compat.h"
 #include "provider/library.h"
 

@@ -12,9 +12,9 @@
 #include <limits>
 
 #include "base/settings.h"
-#include "core/completion.h"
 #include "core/endpoint.h"
-#include "core/memory/operation_limits.h"
+#include "core/protocol/operation_limits.h"
+#include "core/types/completion.h"
 
 namespace turnout::provider {
 

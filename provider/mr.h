@@ -10,7 +10,7 @@
 
 #include <cstddef>
 
-#include "core/memory_domain.h"
+#include "core/types/memory_domain.h"
 #include "provider/domain.h"
 
 namespace turnout::provider {

@@ -23,7 +23,7 @@
 #include <cstdint>
 #include <thread>
 
-#include "core/clock.h"
+#include "core/time/clock.h"
 
 namespace turnout::provider {
 

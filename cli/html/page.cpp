@@ -11,7 +11,7 @@
 #include "cli/html/escape.h"
 #include "cli/html/page_data.h"
 #include "cli/html/parts.h"
-#include "core/job_findings.h"
+#include "core/report/job_findings.h"
 
 namespace turnout::cli {
 

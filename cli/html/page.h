@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/report.h"
+#include "core/report/report.h"
 
 namespace turnout::cli {
 

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "cli/html/escape.h"
-#include "core/job_profile.h"
+#include "core/report/job_profile.h"
 
 namespace turnout::cli {
 

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
-#include "core/job_traffic.h"
-#include "core/report.h"
+#include "core/report/job_traffic.h"
+#include "core/report/report.h"
 
 namespace turnout::cli {
 

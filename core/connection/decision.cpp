@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "core/endpoint_core.h"
+#include "core/endpoint/endpoint_core.h"
 
 namespace turnout {
 namespace {

@@ -7,7 +7,7 @@
 #include <map>
 #include <utility>
 
-#include "core/endpoint_core.h"
+#include "core/endpoint/endpoint_core.h"
 
 namespace turnout {
 namespace {

@@ -35,7 +35,7 @@
 #include "base/log.h"
 #include "core/connection/node_link.h"
 #include "core/connection/recovery.h"
-#include "core/endpoint_core.h"
+#include "core/endpoint/endpoint_core.h"
 
 namespace turnout {
 // Asks the peer to send into a ring of ours, over DC or RC, or over RC without one. A ring that is

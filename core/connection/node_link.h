@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "core/channel/rc_queue.h"
-#include "core/channel/xrc_target.h"
-#include "core/clock.h"
 #include "core/connection/recovery.h"
 #include "core/memory/account.h"
+#include "core/time/clock.h"
+#include "core/transport/rc_queue.h"
+#include "core/transport/xrc_target.h"
 
 namespace turnout {
 

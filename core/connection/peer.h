@@ -10,16 +10,16 @@
 #include <string>
 #include <vector>
 
-#include "core/address.h"
-#include "core/channel/rc_queue.h"
-#include "core/channel/ring.h"
 #include "core/connection/victims.h"
+#include "core/flow/reliable.h"
 #include "core/protocol/atomics.h"
 #include "core/protocol/operation.h"
-#include "core/protocol/reliable.h"
 #include "core/protocol/rendezvous.h"
-#include "core/report.h"
+#include "core/report/report.h"
 #include "core/selection/policy.h"
+#include "core/transport/rc_queue.h"
+#include "core/transport/ring.h"
+#include "core/types/address.h"
 
 namespace turnout {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Background jobs (core/background.h). RcJob creates, connects, fails, resets or destroys an RC
-// queue pair or XRC initiator; XrcTargetJob creates, opens, fails or closes a handle of an XRC
+// Background jobs (core/time/background.h). RcJob creates, connects, fails, resets or destroys an
+// RC queue pair or XRC initiator; XrcTargetJob creates, opens, fails or closes a handle of an XRC
 // target. A job owns the object it works on until it returns. The device, the domain, the queues
 // and the tuning that it reads outlive it and do not change.
 #pragma once
@@ -9,10 +9,10 @@
 #include <cstdint>
 #include <memory>
 
-#include "core/background.h"
-#include "core/channel/rc_queue.h"
-#include "core/channel/xrc_target.h"
-#include "core/clock.h"
+#include "core/time/background.h"
+#include "core/time/clock.h"
+#include "core/transport/rc_queue.h"
+#include "core/transport/xrc_target.h"
 
 namespace turnout {
 

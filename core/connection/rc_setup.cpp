@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "core/connection/rc_job.h"
-#include "core/endpoint_core.h"
+#include "core/endpoint/endpoint_core.h"
 
 namespace turnout {
 

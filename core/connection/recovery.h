@@ -8,8 +8,8 @@
 #include <memory>
 #include <vector>
 
-#include "core/channel/send_queue.h"
-#include "core/channel/sent_log.h"
+#include "core/transport/send_queue.h"
+#include "core/transport/sent_log.h"
 
 namespace turnout {
 

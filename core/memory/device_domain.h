@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/memory_domain.h"
+#include "core/types/memory_domain.h"
 #include "core/verbs/device.h"
 
 namespace turnout {

@@ -14,8 +14,8 @@
 #include <limits>
 #include <vector>
 
-#include "core/clock.h"
 #include "core/memory/account.h"
+#include "core/time/clock.h"
 
 namespace turnout {
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "base/settings.h"
-#include "core/report.h"
+#include "core/types/launcher.h"
 
 namespace turnout {
 

@@ -23,7 +23,7 @@
 
 #include "core/memory/account.h"
 #include "core/memory/slab.h"
-#include "core/protocol/matcher.h"
+#include "core/types/linked_list.h"
 
 namespace turnout {
 

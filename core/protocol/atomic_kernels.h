@@ -8,7 +8,7 @@
 
 #include <cstddef>
 
-#include "core/atomic.h"
+#include "core/types/atomic.h"
 
 namespace turnout {
 

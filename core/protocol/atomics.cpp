@@ -13,7 +13,7 @@
 #include <cstring>
 #include <utility>
 
-#include "core/endpoint_core.h"
+#include "core/endpoint/endpoint_core.h"
 #include "core/protocol/atomic_kernels.h"
 
 namespace turnout {

@@ -13,10 +13,10 @@
 #include <cstdint>
 #include <memory>
 
-#include "core/channel/wire.h"
 #include "core/memory/account.h"
 #include "core/protocol/matcher.h"
 #include "core/protocol/operation.h"
+#include "core/transport/wire.h"
 
 namespace turnout {
 

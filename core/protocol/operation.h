@@ -13,11 +13,11 @@
 #include <cstdint>
 #include <memory>
 
-#include "core/channel/ring.h"
-#include "core/channel/wire.h"
 #include "core/endpoint.h"
 #include "core/memory/registration_cache.h"
 #include "core/protocol/matcher.h"
+#include "core/transport/ring.h"
+#include "core/transport/wire.h"
 
 namespace turnout {
 

@@ -11,7 +11,7 @@
 #include <cerrno>
 
 #include "base/log.h"
-#include "core/endpoint_core.h"
+#include "core/endpoint/endpoint_core.h"
 #include "core/memory/unmap_monitor.h"
 
 namespace turnout {

@@ -15,9 +15,9 @@
 
 #include "base/index_of.h"
 #include "base/settings.h"
-#include "core/channel/wire.h"
-#include "core/clock.h"
 #include "core/memory/account.h"
+#include "core/time/clock.h"
+#include "core/transport/wire.h"
 
 namespace turnout {
 

@@ -9,7 +9,7 @@
 #include <array>
 #include <cstring>
 
-#include "core/endpoint_core.h"
+#include "core/endpoint/endpoint_core.h"
 #include "core/protocol/atomics.h"
 
 namespace turnout {

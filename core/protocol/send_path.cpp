@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "core/connection/node_link.h"
-#include "core/endpoint_core.h"
+#include "core/endpoint/endpoint_core.h"
 
 namespace turnout {
 namespace {

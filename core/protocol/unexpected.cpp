@@ -13,7 +13,7 @@
 #include <cstring>
 
 #include "base/log.h"
-#include "core/endpoint_core.h"
+#include "core/endpoint/endpoint_core.h"
 
 namespace turnout {
 namespace {

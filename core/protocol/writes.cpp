@@ -9,7 +9,7 @@
 #include <algorithm>
 
 #include "base/log.h"
-#include "core/endpoint_core.h"
+#include "core/endpoint/endpoint_core.h"
 
 namespace turnout {
 

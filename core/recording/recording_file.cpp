@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/recording/recording_file.h"
+#include "core/types/launcher.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -9,7 +10,7 @@
 #include <system_error>
 
 #include "base/log.h"
-#include "core/report.h"
+#include "core/report/report.h"
 
 namespace turnout {
 

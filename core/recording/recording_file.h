@@ -15,9 +15,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/address.h"
-#include "core/clock.h"
-#include "core/completion.h"
+#include "core/time/clock.h"
+#include "core/types/address.h"
+#include "core/types/completion.h"
 
 namespace turnout {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Calibration: computes the costs of a device from the rounds of the micro-benchmarks of `turnout
-// calibrate`. The benchmarks run elsewhere: sim/calibration.h in virtual time, cli/ on a local
-// adapter.
+// calibrate`. The benchmarks run elsewhere: sim/calibration/calibration.h in virtual time, cli/ on
+// a local adapter.
 //
 // The result of a list is its median, with a standard error from the quartiles. A difference is
 // computed per round if both were measured in the same round; otherwise the errors add up. Pure;

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/selection/channel_kind.h"
+#include "core/types/channel_kind.h"
 
 namespace turnout::selection {
 

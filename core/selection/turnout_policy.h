@@ -16,12 +16,12 @@
 // message.
 //
 // What a channel costs. A ring is polled: n_1 p/2 as in AQPS, n_1 the largest count of all sources.
-// Set-up: the program's own time; a queue pair is made beside it (core/background.h), and messages
-// go on meanwhile. Made in a time t it serves the part f = w / (w + t) of what comes after a window
-// of length w, since what has gone on for w goes on for t longer about that often; until then a
-// ring over DC saves d, if it saves anything. It takes memory at both ends: a sender without room
-// says so (SenderHint::full), and of our own room half is left for what others ask of us. What a
-// set-up gains is expected with the probability that the latest ones had: where patterns are
+// Set-up: the program's own time; a queue pair is made beside it (core/time/background.h), and
+// messages go on meanwhile. Made in a time t it serves the part f = w / (w + t) of what comes after
+// a window of length w, since what has gone on for w goes on for t longer about that often; until
+// then a ring over DC saves d, if it saves anything. It takes memory at both ends: a sender without
+// room says so (SenderHint::full), and of our own room half is left for what others ask of us. What
+// a set-up gains is expected with the probability that the latest ones had: where patterns are
 // shorter than windows and set-ups, most of those saved nothing. Queue pairs are made one by one,
 // so no more are asked for than fit into a window. One more active queue pair may push the contexts
 // of the others out of the adapter, ours or the sender's: with k active ones, level e and loss x,

@@ -19,7 +19,7 @@
 #include "sim/experiments/memory_program.h"
 #include "sim/experiments/page.h"
 #include "sim/experiments/paper_memory.h"
-#include "sim/experiments/programs.h"
+#include "sim/study/programs.h"
 
 namespace turnout::sim {
 

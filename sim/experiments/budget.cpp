@@ -11,7 +11,7 @@
 #include "core/memory/account.h"
 #include "sim/experiments/list.h"
 #include "sim/experiments/page.h"
-#include "sim/experiments/programs.h"
+#include "sim/study/programs.h"
 
 namespace turnout::sim {
 

@@ -13,7 +13,7 @@
 #include "sim/experiments/list.h"
 #include "sim/experiments/map_search.h"
 #include "sim/experiments/page.h"
-#include "sim/result_writer.h"
+#include "sim/study/result_writer.h"
 
 namespace turnout::sim {
 

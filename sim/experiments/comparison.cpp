@@ -16,7 +16,7 @@
 #include "sim/experiments/list.h"
 #include "sim/experiments/page.h"
 #include "sim/experiments/scenarios.h"
-#include "sim/result_writer.h"
+#include "sim/study/result_writer.h"
 
 namespace turnout::sim {
 

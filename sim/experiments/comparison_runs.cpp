@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "sim/experiments/page.h"
-#include "sim/study_set.h"
+#include "sim/study/study_set.h"
 
 namespace turnout::sim {
 

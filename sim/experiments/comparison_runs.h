@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "sim/experiment.h"
+#include "sim/experiments/experiment.h"
 #include "sim/experiments/scenarios.h"
 
 namespace turnout::sim {

@@ -14,8 +14,8 @@
 #include "sim/experiments/eager_runs.h"
 #include "sim/experiments/list.h"
 #include "sim/experiments/page.h"
-#include "sim/result_writer.h"
-#include "sim/study_set.h"
+#include "sim/study/result_writer.h"
+#include "sim/study/study_set.h"
 
 namespace turnout::sim {
 

@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "sim/experiments/page.h"
-#include "sim/result_writer.h"
+#include "sim/study/result_writer.h"
 
 namespace turnout::sim::eager {
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <utility>
 
-#include "sim/experiment.h"
+#include "sim/experiments/experiment.h"
 
 namespace turnout::sim::eager {
 

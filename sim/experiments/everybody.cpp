@@ -3,7 +3,7 @@
 // computing, before the rounds that are timed.
 #include <algorithm>
 
-#include "sim/experiments/programs.h"
+#include "sim/study/programs.h"
 #include "sim/workloads/families.h"
 #include "sim/workloads/window.h"
 

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "sim/experiment.h"
+#include "sim/experiments/experiment.h"
 
 namespace turnout::sim {
 

@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "base/status.h"
-#include "core/selection/channel_kind.h"
+#include "core/types/channel_kind.h"
 #include "sim/experiments/scenarios.h"
-#include "sim/study.h"
+#include "sim/study/study.h"
 
 namespace turnout::sim {
 

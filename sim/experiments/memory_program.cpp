@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "sim/experiments/programs.h"
+#include "sim/study/programs.h"
 #include "sim/workloads/families.h"
 #include "sim/workloads/window.h"
 

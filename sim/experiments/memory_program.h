@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "sim/rank.h"
+#include "sim/runtime/rank.h"
 
 namespace turnout::sim {
 

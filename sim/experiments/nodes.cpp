@@ -9,8 +9,8 @@
 #include "core/memory/account.h"
 #include "sim/experiments/list.h"
 #include "sim/experiments/page.h"
-#include "sim/experiments/programs.h"
-#include "sim/study_set.h"
+#include "sim/study/programs.h"
+#include "sim/study/study_set.h"
 
 namespace turnout::sim {
 

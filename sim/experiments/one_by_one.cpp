@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Rank 0 goes from one rank to the next in its own time: thousands that want a connection at once
 // would wait for receives of its own, and nothing else would happen for long.
-#include "sim/experiments/programs.h"
+#include "sim/study/programs.h"
 #include "sim/workloads/families.h"
 
 namespace turnout::sim {

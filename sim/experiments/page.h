@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/memory/account.h"
-#include "sim/experiment.h"
+#include "sim/experiments/experiment.h"
 
 namespace turnout::sim {
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "sim/workload.h"
+#include "sim/workloads/workload.h"
 
 namespace turnout::sim {
 

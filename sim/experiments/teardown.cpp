@@ -16,12 +16,12 @@
 #include "base/settings.h"
 #include "base/value.h"
 #include "core/memory/account.h"
+#include "sim/analysis/victim_bound.h"
 #include "sim/experiments/claims.h"
 #include "sim/experiments/list.h"
 #include "sim/experiments/page.h"
 #include "sim/experiments/teardown_claims.h"
-#include "sim/study_set.h"
-#include "sim/victim_bound.h"
+#include "sim/study/study_set.h"
 
 namespace turnout::sim {
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "sim/experiments/claims.h"
-#include "sim/simulation.h"
-#include "sim/workload.h"
+#include "sim/runtime/simulation.h"
+#include "sim/workloads/workload.h"
 
 namespace turnout::sim {
 

@@ -9,10 +9,10 @@
 #include <memory>
 #include <optional>
 
+#include "sim/calibration/verbs_bench.h"
 #include "sim/experiments/list.h"
 #include "sim/experiments/page.h"
 #include "sim/experiments/published.h"
-#include "sim/verbs_bench.h"
 #include "sim/workloads/window.h"
 
 namespace turnout::sim {

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/workload.h"
+#include "sim/workloads/workload.h"
 
 namespace turnout::sim {
 

@@ -19,7 +19,7 @@
 #include <memory>
 #include <vector>
 
-#include "sim/workload.h"
+#include "sim/workloads/workload.h"
 
 namespace turnout::sim {
 

@@ -3,7 +3,7 @@
 
 #include <bit>
 
-#include "sim/rank.h"
+#include "sim/runtime/rank.h"
 
 namespace turnout::sim {
 

@@ -8,8 +8,8 @@
 
 #include <memory>
 
-#include "sim/trace.h"
-#include "sim/workload.h"
+#include "sim/formats/trace.h"
+#include "sim/workloads/workload.h"
 
 namespace turnout::sim {
 

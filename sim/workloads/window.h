@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "sim/rank.h"
+#include "sim/runtime/rank.h"
 
 namespace turnout::sim {
 

@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "core/atomic.h"
+#include "core/types/atomic.h"
 
 namespace turnout {
 

@@ -6,7 +6,7 @@
 #include <deque>
 #include <vector>
 
-#include "core/memory/operation_limits.h"
+#include "core/protocol/operation_limits.h"
 #include "tests/core/requests.h"
 #include "tests/core/test_world.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/call_time.h"
+#include "core/report/call_time.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "core/report.h"
+#include "core/report/report.h"
 #include "tests/core/test_world.h"
 
 namespace turnout {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Settings that ask for more than an adapter's queues hold.
-#include "core/device_limits.h"
+#include "core/verbs/device_limits.h"
 
 #include <gtest/gtest.h>
 

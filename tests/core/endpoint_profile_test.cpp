@@ -2,7 +2,7 @@
 // What the profile counts of an exchange that is known message by message.
 #include <gtest/gtest.h>
 
-#include "core/channel/wire.h"
+#include "core/transport/wire.h"
 #include "tests/core/memory_line.h"
 #include "tests/core/requests.h"
 #include "tests/core/test_world.h"

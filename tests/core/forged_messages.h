@@ -4,7 +4,7 @@
 // for.
 #pragma once
 
-#include "core/endpoint_core.h"
+#include "core/endpoint/endpoint_core.h"
 #include "tests/core/test_world.h"
 
 namespace turnout {

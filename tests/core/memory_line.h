@@ -8,7 +8,7 @@
 
 #include "core/endpoint.h"
 #include "core/memory/account.h"
-#include "core/report.h"
+#include "core/report/report.h"
 
 namespace turnout {
 

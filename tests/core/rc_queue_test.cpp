@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // RC queue pairs on adapters that have less than is asked for.
-#include "core/channel/rc_queue.h"
+#include "core/transport/rc_queue.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/receive_cost.h"
+#include "core/report/receive_cost.h"
 
 #include <gtest/gtest.h>
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The link over datagrams: what acknowledgements say, and when something is sent again.
-#include "core/protocol/reliable.h"
+#include "core/flow/reliable.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <vector>
 
-#include "core/channel/ud_queue.h"
 #include "core/memory/slot_table.h"
+#include "core/transport/ud_queue.h"
 
 namespace turnout {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/channel/ring.h"
+#include "core/transport/ring.h"
 
 #include <gtest/gtest.h>
 

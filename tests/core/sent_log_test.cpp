@@ -8,7 +8,7 @@
 #include <numeric>
 #include <vector>
 
-#include "core/channel/sent_log.h"
+#include "core/transport/sent_log.h"
 
 namespace turnout {
 namespace {

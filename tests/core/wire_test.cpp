@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/channel/wire.h"
+#include "core/transport/wire.h"
 
 #include <gtest/gtest.h>
 

@@ -20,9 +20,9 @@
 #include <optional>
 
 #include "base/text_file.h"
-#include "sim/calibration.h"
-#include "sim/result_writer.h"
-#include "sim/sentinels.h"
+#include "sim/calibration/calibration.h"
+#include "sim/experiments/sentinels.h"
+#include "sim/study/result_writer.h"
 
 namespace turnout::sim {
 

@@ -5,7 +5,7 @@
 #include <sstream>
 #include <string>
 
-#include "sim/goal.h"
+#include "sim/formats/goal.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace turnout::sim;

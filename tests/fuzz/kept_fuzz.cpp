@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "sim/kept_results.h"
+#include "sim/study/kept_results.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace turnout::sim;

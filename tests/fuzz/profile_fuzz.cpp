@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "sim/profile_file.h"
+#include "sim/formats/profile_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace turnout;

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "core/report.h"
+#include "core/report/report.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace turnout;

@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/address.h"
-#include "core/channel/wire.h"
+#include "core/transport/wire.h"
+#include "core/types/address.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace turnout;

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "core/address.h"
+#include "core/types/address.h"
 #include "tests/provider/loopback_endpoint.h"
 
 extern "C" fi_provider* fi_prov_ini(void);

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/job_findings.h"
+#include "core/report/job_findings.h"
 #include "tests/report/sample.h"
 
 namespace turnout {

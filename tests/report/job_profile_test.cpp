@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/job_profile.h"
+#include "core/report/job_profile.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include "core/report.h"
+#include "core/report/report.h"
 #include "tests/report/sample.h"
 
 namespace turnout {

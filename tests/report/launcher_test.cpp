@@ -5,7 +5,8 @@
 
 #include <list>
 
-#include "core/report.h"
+#include "core/report/report.h"
+#include "core/types/launcher.h"
 #include "tests/base/scratch.h"
 
 namespace turnout {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What an endpoint tells a watcher, and when it does not.
-#include "core/report_live.h"
+#include "core/report/report_live.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

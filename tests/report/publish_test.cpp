@@ -6,7 +6,7 @@
 
 #include <list>
 
-#include "core/report.h"
+#include "core/report/report.h"
 #include "tests/base/scratch.h"
 #include "tests/report/sample.h"
 

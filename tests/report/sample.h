@@ -2,7 +2,7 @@
 // Reports as a job of several ranks leaves them.
 #pragma once
 
-#include "core/report.h"
+#include "core/report/report.h"
 
 namespace turnout::test {
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <sstream>
 
-#include "core/job_summary.h"
-#include "core/report_text.h"
+#include "core/report/job_summary.h"
+#include "core/report/report_text.h"
 #include "tests/report/sample.h"
 
 namespace turnout {

@@ -3,7 +3,7 @@
 
 #include <sstream>
 
-#include "core/report.h"
+#include "core/report/report.h"
 #include "tests/report/sample.h"
 
 namespace turnout {

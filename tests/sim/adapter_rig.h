@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/channel/dc_queue.h"
+#include "core/transport/dc_queue.h"
 #include "core/verbs/handles.h"
 #include "core/verbs/library.h"
 #include "hca/virtual/world.h"

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "sim/profile_file.h"
+#include "sim/formats/profile_file.h"
 #include "tests/sim/adapter_rig.h"
 
 namespace turnout::sim {

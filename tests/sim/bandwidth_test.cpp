@@ -3,7 +3,7 @@
 // shares them; the transfers of one message on all of them overlap.
 #include <gtest/gtest.h>
 
-#include "sim/simulation.h"
+#include "sim/runtime/simulation.h"
 #include "tests/sim/adapter_rig.h"
 
 namespace turnout::sim {

@@ -3,8 +3,8 @@
 // parameter of the model or a closed form of some.
 #include <gtest/gtest.h>
 
-#include "sim/calibration.h"
-#include "sim/simulation.h"
+#include "sim/calibration/calibration.h"
+#include "sim/runtime/simulation.h"
 
 namespace turnout::sim {
 namespace {

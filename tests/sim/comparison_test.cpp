@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "sim/experiment.h"
+#include "sim/experiments/experiment.h"
 #include "sim/experiments/map_search.h"
 #include "sim/experiments/scenarios.h"
 #include "tests/sim/mock_rank.h"

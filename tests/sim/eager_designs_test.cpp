@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "sim/simulation.h"
+#include "sim/runtime/simulation.h"
 #include "tests/core/memory_line.h"
 
 namespace turnout::sim {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // GOAL schedules: the grammar, and that the order found can be played.
-#include "sim/goal.h"
+#include "sim/formats/goal.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>

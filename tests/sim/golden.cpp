@@ -13,8 +13,8 @@
 #include "base/text_file.h"
 #include "sim/experiments/page.h"
 #include "sim/experiments/scenarios.h"
-#include "sim/result_writer.h"
-#include "sim/study.h"
+#include "sim/study/result_writer.h"
+#include "sim/study/study.h"
 
 namespace turnout::sim {
 

@@ -2,8 +2,8 @@
 // Bursts of many sources to few receivers, with the profile of a real adapter.
 #include <gtest/gtest.h>
 
-#include "sim/simulation.h"
-#include "sim/study.h"
+#include "sim/runtime/simulation.h"
+#include "sim/study/study.h"
 
 namespace turnout::sim {
 namespace {

@@ -3,9 +3,9 @@
 // the sources down before they find no receive.
 #include <gtest/gtest.h>
 
-#include "sim/profile_file.h"
-#include "sim/simulation.h"
-#include "sim/study.h"
+#include "sim/formats/profile_file.h"
+#include "sim/runtime/simulation.h"
+#include "sim/study/study.h"
 
 namespace turnout::sim {
 namespace {

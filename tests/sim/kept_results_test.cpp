@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Results kept in a folder: what they are of, reading back, damage, and several processes.
-#include "sim/kept_results.h"
+#include "sim/study/kept_results.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -11,8 +11,8 @@
 #include <functional>
 #include <sstream>
 
-#include "sim/experiment.h"
-#include "sim/study_set.h"
+#include "sim/experiments/experiment.h"
+#include "sim/study/study_set.h"
 #include "tests/base/scratch.h"
 #include "tests/sim/mock_rank.h"
 

@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "sim/simulation.h"
+#include "sim/runtime/simulation.h"
 
 namespace turnout::sim {
 namespace {

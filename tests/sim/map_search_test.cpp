@@ -4,10 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include "core/report.h"
-#include "sim/profile_file.h"
-#include "sim/rank_state.h"
-#include "sim/simulation.h"
+#include "core/report/report.h"
+#include "sim/formats/profile_file.h"
+#include "sim/runtime/rank_state.h"
+#include "sim/runtime/simulation.h"
 
 namespace turnout::sim {
 namespace {

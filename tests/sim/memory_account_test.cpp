@@ -3,10 +3,10 @@
 // they are; where it says nothing, as large as mlx5's driver makes them.
 #include <gtest/gtest.h>
 
-#include "core/clock.h"
 #include "core/memory/account.h"
+#include "core/time/clock.h"
 #include "sim/experiments/memory_program.h"
-#include "sim/simulation.h"
+#include "sim/runtime/simulation.h"
 #include "tests/core/memory_line.h"
 
 namespace turnout::sim {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A small runtime behind sim/rank.h for tests of workloads: messages take one microsecond, nothing
-// else costs time. It checks what a program may not do: leave requests or messages behind, wait
-// twice, post a receive too short, keep more requests than it said.
+// A small runtime behind sim/runtime/rank.h for tests of workloads: messages take one microsecond,
+// nothing else costs time. It checks what a program may not do: leave requests or messages behind,
+// wait twice, post a receive too short, keep more requests than it said.
 //
 // Link it instead of the simulation, never beside it. One thread.
 #pragma once
@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/rank.h"
+#include "sim/runtime/rank.h"
 
 namespace turnout::sim::mock {
 

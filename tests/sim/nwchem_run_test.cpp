@@ -3,8 +3,8 @@
 // operations and whatever the network loses.
 #include <gtest/gtest.h>
 
-#include "sim/profile_file.h"
-#include "sim/simulation.h"
+#include "sim/formats/profile_file.h"
+#include "sim/runtime/simulation.h"
 #include "sim/workloads/nwchem.h"
 
 namespace turnout::sim {

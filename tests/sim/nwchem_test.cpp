@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <set>
 
-#include "sim/victim_bound.h"
+#include "sim/analysis/victim_bound.h"
 #include "tests/sim/mock_rank.h"
 
 namespace turnout::sim {

@@ -7,9 +7,9 @@
 #include <string_view>
 
 #include "base/settings.h"
-#include "sim/profile_file.h"
-#include "sim/simulation.h"
-#include "sim/workload.h"
+#include "sim/formats/profile_file.h"
+#include "sim/runtime/simulation.h"
+#include "sim/workloads/workload.h"
 
 namespace turnout::sim {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Profile files: what Turnout comes with loads and says where it comes from; what is wrong is
 // refused with the field named.
-#include "sim/profile_file.h"
+#include "sim/formats/profile_file.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "sim/reached_memory.h"
+#include "sim/runtime/reached_memory.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "sim/content.h"
+#include "sim/runtime/content.h"
 
 namespace turnout::sim {
 namespace {

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <set>
 
-#include "sim/recording.h"
+#include "sim/formats/recording.h"
 #include "tests/base/scratch.h"
 #include "tests/provider/process.h"
 

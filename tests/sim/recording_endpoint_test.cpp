@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/recording/recording_file.h"
-#include "sim/recording.h"
+#include "sim/formats/recording.h"
 #include "tests/base/scratch.h"
 #include "tests/core/test_world.h"
 

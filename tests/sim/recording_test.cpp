@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Recordings of processes and their merging into a trace.
-#include "sim/recording.h"
+#include "sim/formats/recording.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "sim/simulation.h"
+#include "sim/runtime/simulation.h"
 
 namespace turnout::sim {
 namespace {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What reports say of a run in virtual time: who sent when, and what a message cost on each
 // channel.
-#include "core/report.h"
+#include "core/report/report.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 
-#include "sim/simulation.h"
+#include "sim/runtime/simulation.h"
 
 namespace turnout::sim {
 namespace {

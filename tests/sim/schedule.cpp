@@ -11,7 +11,7 @@
 #include "base/settings.h"
 #include "base/value.h"
 #include "core/protocol/atomics.h"
-#include "sim/simulation.h"
+#include "sim/runtime/simulation.h"
 
 namespace turnout::sim {
 namespace {

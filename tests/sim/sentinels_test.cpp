@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Sentinels: which runs are kept, what their file holds, and that a damaged one is refused.
-#include "sim/sentinels.h"
+#include "sim/experiments/sentinels.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sim/experiment.h"
+#include "sim/experiments/experiment.h"
 #include "tests/base/scratch.h"
 
 namespace turnout::sim {

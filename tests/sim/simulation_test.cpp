@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Programs in virtual time: they end, their messages arrive, equal seeds give equal runs.
-#include "sim/simulation.h"
+#include "sim/runtime/simulation.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Who sends to a rank over time: positions, periods, groups and darkness by examples.
-#include "sim/sources.h"
+#include "sim/analysis/sources.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "sim/source_history.h"
+#include "sim/analysis/source_history.h"
 
 namespace turnout::sim {
 namespace {

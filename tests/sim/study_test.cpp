@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Studies, their writers and the experiments on a runner that makes results up.
-#include "sim/study.h"
+#include "sim/study/study.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,10 +11,10 @@
 #include <sstream>
 
 #include "base/settings.h"
-#include "sim/experiment.h"
+#include "sim/experiments/experiment.h"
 #include "sim/experiments/page.h"
 #include "sim/experiments/paper_memory.h"
-#include "sim/result_writer.h"
+#include "sim/study/result_writer.h"
 #include "tests/base/scratch.h"
 #include "tests/sim/mock_rank.h"
 

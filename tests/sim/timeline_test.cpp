@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "sim/timeline.h"
+#include "sim/formats/timeline.h"
 
 #include <gtest/gtest.h>
 

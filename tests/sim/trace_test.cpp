@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Traces: what is written is read back; what is wrong is refused with its line and field.
-#include "sim/trace.h"
+#include "sim/formats/trace.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The benchmarks at the verbs level agree with closed forms of the parameters.
-#include "sim/verbs_bench.h"
+#include "sim/calibration/verbs_bench.h"
 
 #include <gtest/gtest.h>
 

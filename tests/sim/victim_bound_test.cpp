@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Connections that a limit makes, against naive models and against every choice of victims.
-#include "sim/victim_bound.h"
+#include "sim/analysis/victim_bound.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -10,7 +10,7 @@
 #include <set>
 #include <vector>
 
-#include "sim/partner_table.h"
+#include "sim/analysis/partner_table.h"
 
 namespace turnout::sim {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The registry, the options, and every pattern on a runtime that checks what programs may not do.
-#include "sim/workload.h"
+#include "sim/workloads/workload.h"
 
 #include <gtest/gtest.h>
 

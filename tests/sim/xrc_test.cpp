@@ -8,7 +8,7 @@
 
 #include <cerrno>
 
-#include "sim/profile_file.h"
+#include "sim/formats/profile_file.h"
 #include "tests/sim/adapter_rig.h"
 
 namespace turnout::sim {

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// How an endpoint ends: what it took over from its program reaches the peers, then they are told.
+//
+// MPICH's MPI_Finalize waits for nobody, and messages of a rank that has ended it may still wait
+// here, for credits of a peer that computes. So the endpoint goes on until its peers have taken
+// everything, however long they live without receiving, and tells whom it waits for. It waits for
+// nobody who said `bye` itself: what comes to such a peer is dropped, and its queue pairs may be
+// gone, so that an adapter would try for half a second to reach them.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "core/connection/node_link.h"
+#include "core/endpoint/endpoint_core.h"
+
+namespace turnout {
+namespace {
+// What nobody but this process could move: the thread that would have to is perhaps the one that
+// waits.
+constexpr Nanoseconds kOwnProcess = 1'000'000'000;
+// A queue pair that has not sent a `bye` to the living for so long is stuck behind one to the dead.
+constexpr Nanoseconds kStuck = 2'000'000;
+constexpr Nanoseconds kParting = 1'000'000'000;
+constexpr Nanoseconds kFirstWord = 10'000'000'000;  // said again after twice the time each
+}  // namespace
+
+// From here on the application's buffers are its own again: nothing may be read from or put into
+// them, and nobody waits for completions any more. What was taken over as a copy is still sent.
+void EndpointCore::abandon_user_buffers() {
+  for (const bool tagged : {true, false}) {
+    while (RecvOperation* const receive = matcher_.posted(tagged).first()) unpost(*receive);
+  }
+  for (Peer* peer : backlogged_) {
+    // What stands behind a message that cannot be sent any more is dropped with it: order is kept.
+    bool dropped = false;
+    for (SendOperation* operation = peer->backlog.first(); operation != nullptr;) {
+      SendOperation* const next = operation->next;
+      dropped = dropped || (operation->copy == nullptr && operation->pieces.total > 0);
+      if (dropped) {
+        peer->backlog.remove(operation);
+        end_send(*operation, Status{Code::canceled, "the endpoint is closing"});
+      }
+      operation = next;
+    }
+  }
+  while (UnexpectedMessage* const message = waiting_.pop_front()) release_unexpected(*message);
+  while (SendOperation* const operation = pulled_.pop_front()) operation->pull = 0;
+  granted_.clear();
+  revoking_.clear();
+  end_pulls(nullptr);
+  for (Transfer* transfer = active_transfers_.first(); transfer != nullptr;) {
+    Transfer* const next = transfer->next;
+    transfer->status = Status{Code::canceled, "the endpoint is closing"};
+    pump(*transfer);
+    transfer = next;
+  }
+}
+
+// It is there, and takes what is sent to it.
+bool EndpointCore::receives_still(PeerId id) noexcept {
+  const Peer* const peer = find_peer(id);
+  return peer != nullptr && !peer->lost && !peer->said_bye;
+}
+
+// The latest of the queue's records that is for somebody who receives still; null: none is.
+const SendRecord* EndpointCore::owed(const SendQueue& queue) noexcept {
+  return queue.find_newest(
+      [this](const SendRecord& record) { return receives_still(record.peer); });
+}
+
+// A write of no bytes behind what was sent, since most requests have no completion of their own. To
+// ourselves: a peer may end at any moment, and would leave it without an answer.
+void EndpointCore::flush(MessageQueue& queue) {
+  if (queue.full() || queue.newest().kind == SendRecord::Kind::none) return;
+  Status status;
+  SendRecord record;
+  record.opcode = IBV_WR_RDMA_WRITE;
+  record.signalled = true;
+  record.dct = address_.dct_number(0);
+  record.ah = address_handle(address_, &status);
+  record.dc_key = address_.id;
+  if (record.ah != nullptr) status = queue.post(record);
+  if (!status.ok())
+    TURNOUT_LOG(connection, warn, "flushing at close failed: {}; closing continues", status.text());
+}
+
+// Somebody who receives still, and has not got all that is for it; null: everybody has.
+const Peer* EndpointCore::find_owed() {
+  const auto first = [](const auto& peers) -> const Peer* {
+    const auto found = std::find_if(peers.begin(), peers.end(), [](const Peer* peer) {
+      return !peer->lost && !peer->said_bye;
+    });
+    return found == peers.end() ? nullptr : *found;
+  };
+  for (const std::vector<Peer*>* waiting : {&backlogged_, &answering_, &recovering_, &xrc_lost_}) {
+    if (const Peer* const peer = first(*waiting)) return peer;
+  }
+  for (const PendingControl& pending : pending_control_) {
+    if (receives_still(pending.peer)) return find_peer(pending.peer);
+  }
+  if (over_datagrams()) {
+    const auto found = std::find_if(links_.begin(), links_.end(), [](const Peer* peer) {
+      return !peer->lost && !peer->said_bye && !peer->link->settled();
+    });
+    if (found != links_.end()) return *found;
+  }
+  for (auto& initiators : initiators_) {
+    for (auto& queue : initiators) {
+      if (over_datagrams()) break;  // acknowledgements tell more
+      const SendRecord* const record = owed(*queue);
+      if (record == nullptr) continue;
+      const Peer* const peer = find_peer(record->peer);
+      flush(*queue);  // which may move the records
+      return peer;
+    }
+  }
+  for (const auto& peer : peers_) {
+    if (!peer->rc || peer->rc->idle() || !receives_still(peer->id)) continue;
+    if (!peer->rc->full() && peer->rc->newest().kind != SendRecord::Kind::probe) {
+      probe_over_rc(*peer);
+    }
+    return peer.get();
+  }
+  for (const auto& [node, link] : node_links_) {
+    if (!link->queue || owed(*link->queue) == nullptr) continue;
+    if (link->queue->newest().kind != SendRecord::Kind::probe) probe_link(*link);
+    return find_peer(link->queue->newest().peer);
+  }
+  return nullptr;
+}
+
+void EndpointCore::say_goodbye() {
+  for (auto& peer : peers_) {
+    // One that we never spoke with does not know us.
+    if (peer->self || (peer->remote_index == wire::kUnknownIndex && peer->send_sequence == 0)) {
+      continue;
+    }
+    wire::ControlMessage bye;
+    bye.type = wire::Control::bye;
+    say_last(*peer, &bye);
+    send_control(*peer, Purpose::credit, bye);
+  }
+}
+
+// Takes what is for peers that are gone out of the way of the others.
+void EndpointCore::pass_the_gone(MessageQueue& queue) {
+  const bool stuck = queue.find_newest([this](const SendRecord& record) {
+    return record.peer != kAnyPeer && !receives_still(record.peer);
+  }) != nullptr;
+  if (!stuck) return;
+  const std::vector<SendRecord> records = queue.take_all();
+  const bool usable = queue.recover().ok();
+  std::vector<SendRecord> of_gone;
+  for (const SendRecord& record : records) {
+    if (!receives_still(record.peer)) {
+      of_gone.push_back(record);
+    } else if (!usable || !queue.post(record).ok()) {
+      retire(record);
+    }
+  }
+  for (const SendRecord& record : of_gone) {  // whose ends may post to this queue pair
+    if (record.kind == SendRecord::Kind::transfer) {
+      on_transfer_done(*record.transfer, Status{Code::canceled, "the endpoint is closing"});
+    } else {
+      retire(record);
+    }
+  }
+}
+
+bool EndpointCore::close() {
+  if (!started_ || closing_phase_ == Closing::closed) return true;
+  if (closing_phase_ == Closing::open) {
+    closing_ = true;
+    abandon_user_buffers();
+    close_moved_ = clock_.now();
+    close_word_ = kFirstWord;
+    closing_phase_ = Closing::flushing;
+  }
+  const bool moved = progress();
+  if (closing_phase_ == Closing::flushing) {
+    if (const Peer* const peer = find_owed()) {
+      if (ticks_ != 0) return false;
+      const Nanoseconds now = clock_.now();
+      if (moved) close_moved_ = now;
+      const Nanoseconds still = now - close_moved_;
+      const bool own = peer->address.pid == address_.pid && peer->address.gid == address_.gid;
+      if (still >= close_word_ || (own && still >= kOwnProcess)) {
+        TURNOUT_LOG(connection, warn,
+                    "close is waiting for {}: no progress on data sent to it for {} s; {}",
+                    peer->address.to_string(), still / 1'000'000'000,
+                    own ? "the data are dropped, because that endpoint belongs to this process"
+                        : "close completes when that process receives the data or exits");
+        close_word_ *= 2;
+      }
+      if (!own || still < kOwnProcess) return false;
+    }
+    closing_phase_ = Closing::parting;
+    say_goodbye();
+    close_moved_ = clock_.now();
+    close_deadline_ = close_moved_ + kParting;
+  }
+  const Peer* const peer = find_owed();
+  if (peer != nullptr) {
+    if (ticks_ != 0) return false;
+    const Nanoseconds now = clock_.now();
+    if (moved) close_moved_ = now;
+    if (now - close_moved_ >= kStuck && !over_datagrams()) {
+      close_moved_ = now;
+      for (auto& initiators : initiators_) {
+        for (auto& queue : initiators) {
+          pass_the_gone(*queue);
+        }
+      }
+    }
+    if (now < close_deadline_) return false;
+    TURNOUT_LOG(connection, debug, "close timed out: {} did not acknowledge the shutdown",
+                peer->address.to_string());
+  }
+  for (Peer* const other : links_) {
+    if (!other->lost && other->link->owes_ack) send_ack(*other);  // it may wait for that
+  }
+  closing_phase_ = Closing::closed;
+  return true;
+}
+
+}  // namespace turnout

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a process is told that is not heard here (any more): nothing else would end its operations,
+// as the adapter goes on answering, or would say why.
+#include <fmt/format.h>
+
+#include "core/endpoint/endpoint_core.h"
+
+namespace turnout {
+
+// Tells one that we have no record for that it will not be heard. False: no room to say so now.
+bool EndpointCore::reject(const wire::Introduction& introduction) {
+  const Address& address = introduction.address;
+  Status status;
+  ibv_ah* const ah = address_handle(address, &status);
+  if (ah == nullptr) return true;
+  wire::ControlMessage message;
+  message.index = introduction.index;
+  message.status = static_cast<std::uint32_t>(Code::over_budget);
+  wire::Datagram head;
+  head.sender = address_.id;
+  head.index = introduction.index;
+  return post_rejection(address, ah, &head, &message);
+}
+
+// Tells one that we have lost why, if that is for a reason of ours. Its record says when it knows.
+void EndpointCore::reject(Peer& peer) {
+  wire::ControlMessage message;
+  message.index = peer.remote_index;
+  message.own_index = peer.id;
+  message.status = static_cast<std::uint32_t>(peer.given_up);
+  wire::Datagram head;
+  if (peer.link) stamp(peer, wire::DatagramKind::reject, &head);
+  peer.untold = !post_rejection(peer.address, peer.ah, &head, &message);
+}
+
+bool EndpointCore::post_rejection(const Address& address, ibv_ah* ah, wire::Datagram* head,
+                                  wire::ControlMessage* message) {
+  head->kind = wire::DatagramKind::reject;
+  message->type = wire::Control::reject;
+  message->sender = address_.id;
+  message->operation = account_.budget();
+  Status status;
+  return post_control(*pool(Purpose::credit).front(), kAnyPeer, address, ah, address.data_qps(),
+                      {over_datagrams() ? head : nullptr, message, sizeof *message}, &status);
+}
+
+void EndpointCore::on_rejection(Peer& peer, const wire::ControlMessage& message) {
+  const std::string who = peer.address.to_string();
+  const bool over_budget = message.status == static_cast<std::uint32_t>(Code::over_budget);
+  Status why;
+  if (message.own_index == wire::kUnknownIndex) {
+    why = {Code::peer_lost,
+           fmt::format("{} rejected this process: it has no memory for a peer record; raise "
+                       "TURNOUT_MEMORY_BUDGET={} there",
+                       who, message.operation),
+           ENOMEM};
+  } else if (over_budget) {
+    why = {
+        Code::peer_lost,
+        fmt::format("{} dropped this process: its messages exceeded the memory budget there; raise "
+                    "TURNOUT_MEMORY_BUDGET={} there, or post receives in the order of the sends",
+                    who, message.operation),
+        ENOMEM};
+  } else {
+    why = {Code::peer_lost,
+           fmt::format("{} dropped this process (status {}); see its log", who, message.status),
+           ECONNABORTED};
+  }
+  lose_peer(peer, why);
+}
+
+}  // namespace turnout

@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// UD in DC's place: what datagrams need that DC's adapters do: acknowledgements, timers, sending
+// again, and signs of life. The state of each peer is in reliable.h; this is what moves it.
+//
+// An acknowledgement travels with every datagram; alone only when nothing else goes that way for
+// kAckDelay, or at once when something came twice or before its turn, since then its sender waits.
+// Nothing here waits for a data send buffer, and control buffers come back with the adapter's
+// completion, not the peer's answer: acknowledgements can always be sent in the end.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/log.h"
+#include "core/endpoint/endpoint_core.h"
+
+namespace turnout {
+namespace {
+// What is sent again at one time: the rest follows when the first of it is acknowledged.
+constexpr std::size_t kResendAtOnce = 8;
+// When a queue or pool is full, which empties with the adapter's completions.
+constexpr Nanoseconds kSoon = 10'000;
+}  // namespace
+
+void EndpointCore::on_datagram(bool control, std::uint32_t buffer, std::uint32_t length) {
+  const std::byte* const whole =
+      control ? control_receive_pool_.data(buffer) : receive_pool_.data(buffer);
+  const std::uint32_t size = control ? control_receive_pool_.size() : receive_pool_.size();
+  wire::Datagram datagram;
+  Status status{Code::invalid, "datagram: shorter than the adapter's header"};
+  const std::byte* const bytes = whole + wire::kGrhBytes;
+  if (length >= wire::kGrhBytes && length <= size) {
+    length -= wire::kGrhBytes;
+    status = wire::parse_datagram(bytes, length, &datagram);
+    if (status.ok() && control == (datagram.kind == wire::DatagramKind::data)) {
+      status = Status{Code::invalid, "datagram: arrived at the wrong queue pair"};
+    }
+  }
+  if (!status.ok()) {
+    TURNOUT_LOG(protocol, error, "receiving a datagram failed: {}; it was dropped", status.text());
+    (control ? to_post_control_ : to_post_).push_back(buffer);
+    return;
+  }
+  if (control) {
+    on_control_datagram(bytes, length);
+    to_post_control_.push_back(buffer);
+  } else {
+    on_data(buffer, length - static_cast<std::uint32_t>(sizeof datagram));
+  }
+}
+
+// A stream message of a peer. False: it is not taken, and its buffer was taken back.
+bool EndpointCore::data_came(Peer& peer, const wire::Header& header, std::uint32_t buffer) {
+  wire::Datagram datagram;
+  std::memcpy(&datagram, receive_pool_.data(buffer) + wire::kGrhBytes, sizeof datagram);
+  bool taken = datagram.sender == peer.address.id;
+  if (taken) {
+    take_link_news(peer, datagram);
+    taken = !peer.lost;
+  }
+  if (taken) {
+    const bool twice = before(header.sequence, peer.receive_sequence) ||
+                       std::any_of(peer.held.begin(), peer.held.end(), [&](const auto& held) {
+                         return held.sequence == header.sequence;
+                       });
+    const bool early = header.sequence != peer.receive_sequence;
+    owe_ack(peer, twice || early);
+    // Messages before their turn must leave receives to the one that they wait for; what is dropped
+    // here was not acknowledged and comes again.
+    taken = !twice && !(early && receives_kept_ >= receive_pool_.count() / 2);
+  }
+  if (!taken) to_post_.push_back(buffer);
+  return taken;
+}
+
+void EndpointCore::on_control_datagram(const std::byte* bytes, std::uint32_t length) {
+  wire::Datagram datagram;
+  std::memcpy(&datagram, bytes, sizeof datagram);
+  bytes += sizeof datagram;
+  length -= static_cast<std::uint32_t>(sizeof datagram);
+  Peer* const peer = find_sender(datagram.index, datagram.sender);
+  if (peer == nullptr && datagram.kind == wire::DatagramKind::probe) {
+    wire::Introduction introduction;
+    std::memcpy(&introduction, bytes, sizeof introduction);
+    answer_stranger(introduction);
+    return;
+  }
+  if (peer == nullptr || peer->lost) {
+    TURNOUT_LOG(connection, debug, "dropped a datagram of {:016x}", datagram.sender);
+    // It has ended as it should, and waits until we know.
+    if (peer != nullptr && peer->said_bye && datagram.kind != wire::DatagramKind::ack) {
+      send_ack(*peer);
+    }
+    // It goes on asking: the rejection was lost.
+    if (peer != nullptr && peer->given_up != Code::ok) peer->untold = true;
+    return;
+  }
+  peer->heard_since_tick = true;
+  take_link_news(*peer, datagram);
+  if (peer->lost || datagram.kind == wire::DatagramKind::ack) return;
+  if (datagram.kind == wire::DatagramKind::probe) {
+    owe_ack(*peer, true);
+    return;
+  }
+  wire::ControlMessage message;
+  wire::Detail detail;  // no type that has one is sent over UD
+  if (Status status = wire::parse_control(bytes, length, &message, &detail); !status.ok()) {
+    TURNOUT_LOG(connection, error, "receiving a datagram failed: {}; it was dropped",
+                status.text());
+    return;
+  }
+  if (datagram.kind == wire::DatagramKind::reject) {
+    if (message.type == wire::Control::reject) handle_control(*peer, message, detail);
+    return;
+  }
+  ReliableLink& link = *peer->link;
+  if (message.sequence != link.control_expected) {
+    link.control_gap |= before(link.control_expected, message.sequence);
+    owe_ack(*peer, true);
+    return;
+  }
+  ++link.control_expected;
+  owe_ack(*peer, false);
+  handle_control(*peer, message, detail);
+  // It waits until we know, and this process may end before it looks at its timers again.
+  if (message.type == wire::Control::bye) send_ack(*peer);
+}
+
+void EndpointCore::take_link_news(Peer& peer, const wire::Datagram& datagram) {
+  ReliableLink& link = *peer.link;
+  link.heard = true;
+  link.probing = false;
+  peer.probes = 0;
+  bool moved = link.take_data_ack(datagram, peer.send_sequence,
+                                  [this](std::uint32_t buffer) { release_kept(buffer); });
+  moved |= link.take_control_ack(datagram.control_ack);
+  if (link.timed && before(link.timed_sequence, datagram.data_ack)) {
+    link.timed = false;
+    link.round_trip.sample(clock_.now() - link.timed_at);
+  }
+  if (moved || !link.waits()) {
+    link.backoff = 0;
+    link.due = 0;
+    if (link.waits()) arm(peer, clock_.now());
+  }
+  // It has what follows: the first one missing will not come by waiting. Once for each.
+  if (datagram.held > 1 && (datagram.held & 1u) == 0 && !link.sent.empty()) {
+    const ReliableLink::Sent& missing = link.sent[0];
+    if (missing.sequence == datagram.data_ack && missing.buffer != kNoBuffer &&
+        !(link.resent_data && link.resent_sequence == missing.sequence)) {
+      link.resent_data = true;
+      link.resent_sequence = missing.sequence;
+      link.timed = false;
+      resend_data(peer, missing);
+    }
+  }
+  if ((datagram.flags & wire::kControlGap) != 0 && link.control_sent > 0 &&
+      datagram.control_ack == link.control_first &&
+      !(link.resent_control && link.resent_control_sequence == link.control_first)) {
+    link.resent_control = true;
+    link.resent_control_sequence = link.control_first;
+    for (std::size_t i = 0; i < link.control_sent && !peer.lost; ++i) {
+      if (!post_link_control(peer, i)) break;
+    }
+  }
+  if (!peer.lost && link.control_sent < link.control.size()) (void)transmit_control(peer);
+}
+
+void EndpointCore::stamp(Peer& peer, wire::DatagramKind kind, wire::Datagram* datagram) {
+  ReliableLink& link = *peer.link;
+  datagram->kind = kind;
+  datagram->sender = address_.id;
+  datagram->index = peer.remote_index;
+  datagram->data_ack = peer.receive_sequence;
+  datagram->held = 0;
+  for (const HeldMessage& held : peer.held) {
+    const std::uint32_t ahead = held.sequence - peer.receive_sequence;
+    if (ahead < 32) datagram->held |= 1u << ahead;
+  }
+  datagram->control_ack = link.control_expected;
+  datagram->flags = link.control_gap ? wire::kControlGap : std::uint8_t{0};
+  link.control_gap = false;
+  link.owes_ack = false;
+}
+
+void EndpointCore::owe_ack(Peer& peer, bool at_once) {
+  ReliableLink& link = *peer.link;
+  if (link.owes_ack && !at_once) return;
+  link.owes_ack = true;
+  // At once: at the end of this round, so that what one poll brings is acknowledged together.
+  link.ack_at = at_once ? 0 : clock_.now() + ReliableLink::kAckDelay;
+  list_link(peer, link.ack_at);
+}
+
+void EndpointCore::send_ack(Peer& peer) {
+  wire::Datagram datagram;
+  const bool gap = peer.link->control_gap;
+  stamp(peer, wire::DatagramKind::ack, &datagram);
+  if (post_control(peer, true, {&datagram, nullptr, 0})) return;
+  peer.link->owes_ack = true;
+  peer.link->control_gap = gap;
+  peer.link->ack_at = clock_.now() + kSoon;
+}
+
+// One we have no record of asks whether we are there. If there is no room to say so, it asks again.
+void EndpointCore::answer_stranger(const wire::Introduction& introduction) {
+  auto address = Address::decode(&introduction.address, sizeof(Address));
+  if (!address || !address.value().datagrams()) return;
+  Status status;
+  ibv_ah* const ah = address_handle(address.value(), &status);
+  if (ah == nullptr) return;
+  wire::Datagram datagram;
+  datagram.sender = address_.id;
+  datagram.index = introduction.index;
+  (void)post_control(*pool(Purpose::credit).front(), kAnyPeer, address.value(), ah,
+                     address.value().data_qps(), {&datagram, nullptr, 0}, &status);
+}
+
+void EndpointCore::keep_until_acknowledged(Peer& peer, std::uint32_t sequence,
+                                           const SendRecord& record) {
+  ReliableLink& link = *peer.link;
+  KeptBuffer& kept = kept_[record.buffer];
+  kept.posted = 1;
+  kept.acknowledged = false;
+  link.keep({sequence, record.buffer, record.length});
+  if (link.due != 0 && link.timed) return;
+  const Nanoseconds now = clock_.now();
+  if (!link.timed) {
+    link.timed = true;
+    link.timed_sequence = sequence;
+    link.timed_at = now;
+  }
+  if (link.due == 0) arm(peer, now);
+}
+
+// The peer needs it no more; the adapter may still read it.
+void EndpointCore::release_kept(std::uint32_t buffer) {
+  KeptBuffer& kept = kept_[buffer];
+  kept.acknowledged = true;
+  if (kept.posted == 0) send_pool_.give_back(buffer);
+}
+
+void EndpointCore::resend_data(Peer& peer, const ReliableLink::Sent& message) {
+  MessageQueue& queue = *pool(Purpose::data)[peer.data_queue];
+  if (queue.full()) return;  // the timer comes again
+  SendRecord record;
+  record.kind = SendRecord::Kind::message;
+  record.pool = SendRecord::Pool::kept;
+  record.peer = peer.id;
+  record.buffer = message.buffer;
+  // As it was: the adapter may be reading it. Old acknowledgements in it do no harm.
+  record.local = reinterpret_cast<std::uint64_t>(send_pool_.data(message.buffer));
+  record.lkey = send_pool_.lkey();
+  record.length = message.length;
+  record.signalled = true;
+  address_data(peer, &record);
+  ++kept_[message.buffer].posted;
+  profile_.count_sent(Traffic::data, record.length);
+  charge(Work::post, 1);
+  if (Status status = queue.post(record); !status.ok()) {
+    --kept_[message.buffer].posted;
+    lose_peer(peer, status);
+  }
+}
+
+void EndpointCore::send_control_over_link(Peer& peer, Purpose purpose,
+                                          const wire::ControlMessage& message) {
+  ReliableLink& link = *peer.link;
+  link.control.push_back({message, purpose == Purpose::credit});
+  ReliableLink::Control& last = link.control[link.control.size() - 1];
+  last.message.sequence = link.control_first + static_cast<std::uint32_t>(link.control.size() - 1);
+  (void)transmit_control(peer);
+}
+
+// What the window and the queues have room for. False: no room in a queue.
+bool EndpointCore::transmit_control(Peer& peer) {
+  ReliableLink& link = *peer.link;
+  bool posted = true;
+  while (link.control_sent < std::min(link.control.size(), ReliableLink::kControlWindow)) {
+    posted = post_link_control(peer, link.control_sent);
+    if (!posted || peer.lost) break;
+    ++link.control_sent;
+  }
+  if (peer.lost) return true;
+  if (!posted) {
+    links_blocked_ = true;
+    list_link(peer, clock_.now() + kSoon);
+  }
+  if (link.waits() && link.due == 0) arm(peer, clock_.now());
+  return posted;
+}
+
+bool EndpointCore::post_link_control(Peer& peer, std::size_t at) {
+  ReliableLink::Control& control = peer.link->control[at];
+  control.message.index = peer.remote_index;
+  wire::Datagram datagram;
+  const bool gap = peer.link->control_gap, owed = peer.link->owes_ack;
+  stamp(peer, wire::DatagramKind::control, &datagram);
+  if (post_control(peer, control.credit, {&datagram, &control.message, sizeof control.message})) {
+    return true;
+  }
+  peer.link->control_gap = gap;
+  peer.link->owes_ack = owed;
+  return false;
+}
+
+bool EndpointCore::pump_blocked_links() {
+  links_blocked_ = false;
+  bool moved = false;
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    Peer& peer = *links_[i];
+    if (peer.lost || peer.link->control_sent == peer.link->control.size()) continue;
+    const std::size_t before = peer.link->control_sent;
+    (void)transmit_control(peer);
+    moved |= peer.lost || peer.link->control_sent != before;
+  }
+  return moved;
+}
+
+// Its process answers as soon as it makes progress.
+void EndpointCore::send_probe(Peer& peer) {
+  ReliableLink& link = *peer.link;
+  wire::Datagram datagram;
+  const bool gap = link.control_gap;
+  stamp(peer, wire::DatagramKind::probe, &datagram);
+  wire::Introduction introduction;
+  introduction.address = address_;
+  introduction.index = peer.id;
+  if (!post_control(peer, true, {&datagram, &introduction, sizeof introduction})) {
+    link.control_gap = gap;  // the timer comes again
+  }
+  if (peer.lost) return;
+  link.probing = true;
+  peer.probes = 1;
+  if (link.due == 0) arm(peer, clock_.now());
+}
+
+// Something is waited for from now on.
+void EndpointCore::arm(Peer& peer, Nanoseconds now) {
+  ReliableLink& link = *peer.link;
+  if (link.backoff == 0) link.silent_since = now;
+  link.heard = false;
+  link.due = now + link.round_trip.timeout(link.backoff);
+  list_link(peer, link.due);
+}
+
+void EndpointCore::list_link(Peer& peer, Nanoseconds at) {
+  if (!peer.link->listed) {
+    peer.link->listed = true;
+    links_.push_back(&peer);
+  }
+  next_link_ = std::min(next_link_, at);
+}
+
+void EndpointCore::service_links(Nanoseconds now) {
+  next_link_ = INT64_MAX;
+  Nanoseconds next = INT64_MAX;
+  for (std::size_t i = 0; i < links_.size();) {
+    Peer& peer = *links_[i];
+    ReliableLink& link = *peer.link;
+    if (!peer.lost && link.owes_ack && link.ack_at <= now) send_ack(peer);
+    if (!peer.lost && link.due != 0 && link.due <= now) on_link_timeout(peer, now);
+    const bool blocked =
+        link.control_sent < std::min(link.control.size(), ReliableLink::kControlWindow);
+    if (peer.lost || (link.due == 0 && !link.owes_ack && !blocked)) {
+      link.listed = false;
+      links_[i] = links_.back();
+      links_.pop_back();
+      continue;
+    }
+    if (link.due != 0) next = std::min(next, link.due);
+    if (link.owes_ack) next = std::min(next, link.ack_at);
+    if (blocked) next = std::min(next, now + kSoon);
+    ++i;
+  }
+  next_link_ = std::min(next_link_, next);
+}
+
+void EndpointCore::on_link_timeout(Peer& peer, Nanoseconds now) {
+  ReliableLink& link = *peer.link;
+  if (link.heard) link.silent_since = now;
+  if (now - link.silent_since >= silence_of_the_lost()) {
+    lose_peer(peer, Status{Code::peer_lost,
+                           fmt::format("{} has not responded for {} ms", peer.address.to_string(),
+                                       (now - link.silent_since) / 1'000'000),
+                           EHOSTDOWN});
+    return;
+  }
+  ++link.backoff;
+  link.timed = false;
+  link.resent_data = link.resent_control = false;
+  std::size_t resent = 0;
+  for (std::size_t i = 0; i < link.sent.size() && resent < kResendAtOnce; ++i) {
+    if (link.sent[i].buffer == kNoBuffer) continue;
+    ++resent;
+    resend_data(peer, link.sent[i]);
+    if (peer.lost) return;
+  }
+  for (std::size_t i = 0; i < link.control_sent && i < kResendAtOnce; ++i) {
+    if (!post_link_control(peer, i)) break;
+    if (peer.lost) return;
+  }
+  // A peer that has no receive free for the data has one for the question.
+  if (link.probing || (link.backoff >= 2 && resent > 0)) send_probe(peer);
+  if (!peer.lost) arm(peer, now);
+}
+
+void EndpointCore::drop_link(Peer& peer) {
+  ReliableLink& link = *peer.link;
+  for (std::size_t i = 0; i < link.sent.size(); ++i) {
+    if (link.sent[i].buffer != kNoBuffer) release_kept(link.sent[i].buffer);
+  }
+  link.sent.clear();
+  link.outstanding = 0;
+  link.control.clear();
+  link.control_sent = 0;
+  link.probing = link.owes_ack = false;
+  link.due = 0;
+  peer.probes = 0;
+}
+
+// Nothing is left to be acknowledged, but by those that close themselves and may be gone.
+bool EndpointCore::links_settled() const noexcept {
+  return std::all_of(links_.begin(), links_.end(), [](const Peer* peer) {
+    return peer->lost || peer->said_bye || peer->link->settled();
+  });
+}
+
+// The process itself has to answer, and may compute for long: RC's times are not enough for that.
+Nanoseconds EndpointCore::silence_of_the_lost() const noexcept {
+  if (settings_.ud_timeout > 0) return settings_.ud_timeout;
+  return (Nanoseconds{4096} << settings_.ack_timeout) *
+         static_cast<Nanoseconds>(settings_.retry_count + 1);
+}
+
+}  // namespace turnout

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ReliableLink: makes a reliable data stream and reliable control messages from datagrams of one
+// peer: unacknowledged messages, owed acknowledgements, retransmission timers.
+//
+// Data use the stream's sequence numbers (wire::Header). The receiver keeps out-of-order messages,
+// so acknowledgements are cumulative and selective, and the sender frees the buffers of messages
+// kept there. Credits bound the number; each message stays in its send buffer. Control messages
+// have separate sequence numbers; out-of-order ones are dropped, so everything from the first
+// missing one is sent again. They are copied here, because a buffer pool full of unacknowledged
+// messages could block the acknowledgements; at most kControlWindow are in flight.
+//
+// Times are nanoseconds, passed in. Round-trip estimate and back-off follow RFC 6298. Owner: the
+// peer's record; one thread.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "core/memory/buffer_pool.h"
+#include "core/time/clock.h"
+#include "core/transport/wire.h"
+
+namespace turnout {
+
+// a comes before b in a sequence that wraps.
+[[nodiscard]] constexpr bool before(std::uint32_t a, std::uint32_t b) noexcept {
+  return static_cast<std::int32_t>(a - b) < 0;
+}
+
+// A queue in one block that doubles when it is full and never shrinks.
+template <class T>
+class GrowingQueue {
+ public:
+  [[nodiscard]] bool empty() const noexcept { return head_ == tail_; }
+  [[nodiscard]] std::size_t size() const noexcept { return tail_ - head_; }
+  [[nodiscard]] T& operator[](std::size_t i) noexcept {
+    return items_[(head_ + i) % items_.size()];
+  }
+  [[nodiscard]] const T& operator[](std::size_t i) const noexcept {
+    return items_[(head_ + i) % items_.size()];
+  }
+  void push_back(const T& item) {
+    if (size() == items_.size()) grow();
+    items_[tail_++ % items_.size()] = item;
+  }
+  void pop_front() noexcept { ++head_; }
+  void clear() noexcept { head_ = tail_; }
+
+ private:
+  void grow() {
+    std::vector<T> items(items_.empty() ? 4 : items_.size() * 2);
+    for (std::size_t i = 0; i < size(); ++i) items[i] = (*this)[i];
+    tail_ = size();
+    head_ = 0;
+    items_ = std::move(items);
+  }
+  std::vector<T> items_;
+  std::size_t head_ = 0, tail_ = 0;
+};
+
+class RoundTrip {
+ public:
+  void sample(Nanoseconds taken) noexcept;
+  // Until something is sent again, after `backoff` times in vain.
+  [[nodiscard]] Nanoseconds timeout(unsigned backoff) const noexcept;
+
+ private:
+  Nanoseconds smooth_ = 0, spread_ = 0;  // 0: no sample yet
+};
+
+struct ReliableLink {
+  static constexpr std::size_t kControlWindow = 16;
+  static constexpr Nanoseconds kAckDelay = 100'000;
+
+  struct Sent {
+    std::uint32_t sequence = 0;
+    std::uint32_t buffer = kNoBuffer;  // none: the peer holds the message
+    std::uint32_t length = 0;
+  };
+  struct Control {
+    wire::ControlMessage message;
+    bool credit = false;  // on the credit queue pair, else establishment
+  };
+
+  // What it says of our stream, whose next message is `next`; release(buffer) for each that is
+  // needed no more. True if it says anything new.
+  template <class Release>
+  bool take_data_ack(const wire::Datagram& datagram, std::uint32_t next, Release&& release) {
+    if (before(next, datagram.data_ack)) return false;  // never sent
+    bool moved = false;
+    const auto done = [&](Sent& message) {
+      if (message.buffer == kNoBuffer) return;
+      release(message.buffer);
+      message.buffer = kNoBuffer;
+      --outstanding;
+      moved = true;
+    };
+    while (!sent.empty() && before(sent[0].sequence, datagram.data_ack)) {
+      done(sent[0]);
+      sent.pop_front();
+    }
+    for (std::size_t i = 0; datagram.held != 0 && i < sent.size(); ++i) {
+      const std::uint32_t ahead = sent[i].sequence - datagram.data_ack;
+      if (ahead >= 32) break;
+      if ((datagram.held >> ahead & 1u) != 0) done(sent[i]);
+    }
+    return moved;
+  }
+  bool take_control_ack(std::uint32_t ack) noexcept;
+  // Sent for the first time here; what failed elsewhere may come after what follows it.
+  void keep(const Sent& message) {
+    sent.push_back(message);
+    for (std::size_t i = sent.size() - 1; i > 0 && before(message.sequence, sent[i - 1].sequence);
+         --i) {
+      std::swap(sent[i], sent[i - 1]);
+    }
+    ++outstanding;
+  }
+
+  // Something is to be sent again if nothing is heard.
+  [[nodiscard]] bool waits() const noexcept {
+    return outstanding > 0 || control_sent > 0 || probing;
+  }
+  // The peer has everything.
+  [[nodiscard]] bool settled() const noexcept { return outstanding == 0 && control.empty(); }
+
+  // us -> peer
+  GrowingQueue<Sent> sent;  // in the order of their sequence
+  std::size_t outstanding = 0;
+  GrowingQueue<Control> control;
+  std::size_t control_sent = 0;     // the first of them are under way
+  std::uint32_t control_first = 0;  // sequence of control[0]
+  // Sent again already because the peer has what follows.
+  bool resent_data = false, resent_control = false;
+  std::uint32_t resent_sequence = 0, resent_control_sequence = 0;
+  RoundTrip round_trip;
+  bool timed = false;  // one message at a time is
+  std::uint32_t timed_sequence = 0;
+  Nanoseconds timed_at = 0;
+
+  // peer -> us
+  std::uint32_t control_expected = 0;
+  bool welcomed = false;  // the answer to its introduction has been given
+  bool owes_ack = false;
+  bool control_gap = false;
+  Nanoseconds ack_at = 0;
+
+  Nanoseconds due = 0;  // 0: nothing is waited for
+  Nanoseconds silent_since = 0;
+  unsigned backoff = 0;
+  bool heard = false;    // since `due` was set
+  bool probing = false;  // an ack is asked for
+  bool listed = false;   // in the endpoint's list
+};
+
+}  // namespace turnout

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The shared data receive queue, whose buffers every peer's messages take: it begins small, and
+// grows when it runs low (Sur, Koop, Panda, SC'06: low watermark).
+//
+// The adapter raises an event, once, when fewer receives than the watermark are left. Asking for it
+// is a system call, so that is done in tick(), once in kLookEvery, and sooner only when our own
+// count has been below the watermark. More often is no use: what a burst lacks while it lasts its
+// senders try again for (RNR), and what is added serves the next one. A thread that waits for
+// events, as MVAPICH has, would need a lock around the queue and the pool. Under a virtual clock
+// asking costs nothing, and the event itself wakes the process.
+#include <cerrno>
+#include <cstring>
+
+#include "base/log.h"
+#include "core/endpoint/endpoint_core.h"
+
+namespace turnout {
+namespace {
+constexpr Nanoseconds kLookEvery = 1'000'000;
+// Where nothing can be added, events are only counted: not more often than this.
+constexpr Nanoseconds kArmAfterRefusal = 1'000'000;
+// Where peers are lent more than there is, each makes that less (protocol/credits.cpp).
+constexpr Nanoseconds kArmWhileTooMuchIsLent = 100'000;
+constexpr Nanoseconds kMostPatience = 16;  // times the setting receive_idle
+}  // namespace
+
+// The first receives are posted.
+void EndpointCore::begin_receives() noexcept {
+  const std::uint64_t quarter = std::max(receive_pool_.count() / 4, 1u);
+  shared_.watermark = static_cast<std::uint32_t>(std::min(settings_.receive_watermark, quarter));
+  shared_.may_grow = shared_.watermark > 0 && settings_.receive_growth > 0;
+  shared_.least = shared_.posted;
+  shared_.patience = settings_.receive_idle;
+  shared_.shrink_at = clock_.now() + shared_.patience;
+  arm_limit();
+}
+
+void EndpointCore::post_receives() {
+  const auto post = [](ibv_srq* srq, const auto& buffer, std::vector<std::uint32_t>& list,
+                       std::uint64_t mark) -> std::uint32_t {
+    std::size_t done = 0;
+    std::uint32_t posted = 0;
+    for (; done < list.size(); ++done) {
+      ibv_sge piece;
+      if (!buffer(list[done], &piece)) continue;
+      ibv_recv_wr request{};
+      request.wr_id = mark | list[done];
+      request.sg_list = &piece;
+      request.num_sge = 1;
+      ibv_recv_wr* bad = nullptr;
+      if (const int error = ibv_post_srq_recv(srq, &request, &bad); error != 0) {
+        TURNOUT_LOG(channel, error, "ibv_post_srq_recv failed: {}; retrying", std::strerror(error));
+        break;
+      }
+      ++posted;
+    }
+    list.erase(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(done));
+    return posted;
+  };
+  charge(Work::post, to_post_.size() + to_post_control_.size());
+  if (shared_.posted < shared_.watermark) shared_.look_at = 0;
+  shared_.least = std::min(shared_.least, shared_.posted);
+  shared_.posted += post(
+      data_srq_.get(),
+      [this](std::uint32_t buffer, ibv_sge* piece) {
+        if (receive_pool_.shrinking() && receive_pool_.keep(buffer)) [[unlikely]]
+          return false;
+        *piece = {reinterpret_cast<std::uint64_t>(receive_pool_.data(buffer)), receive_pool_.size(),
+                  receive_pool_.lkey(buffer)};
+        return true;
+      },
+      to_post_, 0);
+  post(
+      control_srq_.get(),
+      [this](std::uint32_t buffer, ibv_sge* piece) {
+        *piece = {reinterpret_cast<std::uint64_t>(control_receive_pool_.data(buffer)),
+                  control_receive_pool_.size(), control_receive_pool_.lkey()};
+        return true;
+      },
+      to_post_control_, kControlReceive);
+}
+
+void EndpointCore::arm_limit() noexcept {
+  if (shared_.watermark == 0) return;
+  ibv_srq_attr attr{};
+  attr.srq_limit = shared_.watermark;
+  const int error = ibv_modify_srq(data_srq_.get(), &attr, IBV_SRQ_LIMIT);
+  shared_.armed = error == 0;
+  if (error == 0) return;
+  TURNOUT_LOG(channel, info, "arming the low watermark failed: {}: {}", device_->name(),
+              std::strerror(error));
+  shared_.watermark = 0;
+  shared_.may_grow = false;
+}
+
+void EndpointCore::look_after_receives(Nanoseconds now) {
+  shared_.look_at = device_->is_simulated() ? now : now + kLookEvery;
+  if (domain_->take_limit_event(data_srq_.get())) {
+    ++shared_.limit_events;
+    ++profile_.low_watermark_events;
+    shared_.armed = false;
+    more_receives(now);
+  } else if (!shared_.armed && now >= shared_.arm_at && shared_.posted >= shared_.watermark) {
+    arm_limit();
+  }
+  if (now >= shared_.shrink_at) fewer_receives(now);
+}
+
+// What is kept to go, or another chunk as far as settings and budget allow.
+void EndpointCore::more_receives(Nanoseconds now) {
+  if (receive_pool_.shrinking()) {
+    receive_pool_.call_back(&to_post_);
+    shared_.patience = std::min(2 * shared_.patience, kMostPatience * settings_.receive_idle);
+  } else {
+    const auto most = static_cast<std::uint32_t>(settings_.receive_buffers);
+    const std::uint32_t room = most - std::min(most, receive_pool_.count());
+    const auto more =
+        static_cast<std::uint32_t>(std::min<std::uint64_t>(settings_.receive_growth, room));
+    Status status{Code::over_budget, "TURNOUT_RECEIVE_BUFFERS limit reached"};
+    if (more > 0) status = receive_pool_.grow(*device_, account_, more, spare(), &to_post_);
+    if (!status.ok()) {
+      TURNOUT_LOG(channel, debug, "shared receive queue not enlarged: {}", status.text());
+      shared_.arm_at = now + (lent_ > safe_to_lend() ? kArmWhileTooMuchIsLent : kArmAfterRefusal);
+      shared_.may_grow = false;
+      count_crowded();
+      return;
+    }
+    charge(Work::register_memory, std::uint64_t{more} * receive_pool_.size());
+    ++shared_.growths;
+    shared_.may_grow = receive_pool_.count() < settings_.receive_buffers;
+  }
+  post_receives();
+  shared_.least = shared_.posted;
+  shared_.shrink_at = now + shared_.patience;
+  arm_limit();
+  if (!wanting_.empty()) serve_wanting();
+}
+
+// The youngest chunk goes if the queue has been that much above the watermark, twice, all the time.
+void EndpointCore::fewer_receives(Nanoseconds now) {
+  const std::uint32_t less = receive_pool_.would_shrink_by();
+  const bool idle = less > 0 && shared_.least >= less + 2 * shared_.watermark;
+  if (idle) (void)receive_pool_.begin_shrink();
+  // What the budget refused may be there now.
+  shared_.may_grow = shared_.watermark > 0 && settings_.receive_growth > 0;
+  shared_.least = shared_.posted;
+  shared_.shrink_at = now + shared_.patience;
+}
+
+}  // namespace turnout

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Placement: whether the adapter places the bytes of an RDMA write in order, so that the last byte
+// of a ring entry proves that the entry is complete (ibv_query_qp_data_in_order(3),
+// docs/decisions/007).
+//
+// Queried once for each kind of queue pair that writes to our rings, about our side: order is a
+// property of the receiver. A library without the query (rdma-core before 36), or an unknown
+// answer, means no. Owner: the endpoint; one thread.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <optional>
+#include <string_view>
+
+#include "core/transport/rc_queue.h"
+#include "core/verbs/device.h"
+
+namespace turnout {
+
+class Placement {
+ public:
+  // Setting ring_order: auto, trust (in order, whatever the adapter says) or check (never).
+  explicit Placement(std::string_view ring_order) noexcept;
+
+  // A target that may be written to.
+  void ask_dc(const DcTarget& target) noexcept;
+  // A queue pair that reads.
+  void ask_reads(ibv_qp* initiator) noexcept;
+  // A queue pair without a connection; it has none afterwards.
+  void ask_rc(RcQueue& queue, const verbs::Device& device) noexcept;
+
+  // Must a ring that is made now carry checksums? What is not known yet does not count.
+  [[nodiscard]] bool checks() const noexcept {
+    return !dc_in_order_.value_or(true) || !rc_in_order_.value_or(true);
+  }
+  // Of writes by the peer, and of our reads, over DC: may the last byte be looked for?
+  [[nodiscard]] bool dc_in_order() const noexcept { return dc_in_order_.value_or(false); }
+  [[nodiscard]] bool reads_in_order() const noexcept { return reads_in_order_.value_or(false); }
+  // Unknown until ask_rc().
+  [[nodiscard]] std::optional<bool> rc_in_order() const noexcept { return rc_in_order_; }
+
+ private:
+  std::optional<bool> dc_in_order_, rc_in_order_;
+  std::optional<bool> reads_in_order_;
+};
+
+}  // namespace turnout

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/transport/rc_queue.h"
+
+#include "core/transport/path.h"
+#include "core/transport/queue_pair_limits.h"
+
+namespace turnout {
+namespace {
+// Records of inline writes hold nothing: few completions are enough. Below half the depth.
+constexpr std::uint32_t kSignalInlineEvery = 32;
+constexpr std::uint32_t kSignalBufferEvery = 8;
+
+// Adapters tell only by refusing how many bytes a request may hold, and some take less than 100:
+// tuning says how many it became.
+verbs::Qp make_queue_pair(const verbs::Device& device, ibv_qp_init_attr attr, QpTuning* tuning) {
+  constexpr std::uint32_t kLeastInline = 32;
+  for (;;) {
+    attr.cap.max_inline_data = tuning->max_inline;
+    ibv_qp_init_attr tried = attr;
+    verbs::Qp qp(ibv_create_qp(device.pd(), &tried));
+    if (qp || errno != EINVAL || tuning->max_inline == 0) return qp;
+    tuning->max_inline = tuning->max_inline > kLeastInline ? tuning->max_inline / 2 : 0;
+  }
+}
+}  // namespace
+
+Status RcQueue::create(const verbs::Device& device, ibv_cq* cq, ibv_cq* receive_cq, ibv_srq* srq,
+                       std::uint32_t receives, std::uint32_t depth, const QpTuning& tuning) {
+  device_ = &device;
+  tuning_ = tuning;
+  ibv_qp_init_attr attr{};
+  attr.send_cq = cq;
+  attr.recv_cq = receive_cq;
+  attr.srq = srq;
+  attr.cap.max_send_wr = depth;
+  attr.cap.max_send_sge = 2;
+  if (srq == nullptr) {
+    attr.cap.max_recv_wr = receives;
+    attr.cap.max_recv_sge = 1;
+  }
+  attr.qp_type = IBV_QPT_RC;
+  qp_ = make_queue_pair(device, attr, &tuning_);
+  if (!qp_) return verbs::failure("ibv_create_qp", "RC queue pair", errno);
+  return {};
+}
+
+Status RcQueue::create_initiator(const verbs::Device& device, ibv_cq* cq, std::uint32_t depth,
+                                 const QpTuning& tuning) {
+  device_ = &device;
+  tuning_ = tuning;
+  initiator_ = true;
+  ibv_qp_init_attr attr{};
+  attr.send_cq = cq;
+  attr.cap.max_send_wr = depth;
+  attr.cap.max_send_sge = 2;
+  attr.qp_type = IBV_QPT_XRC_SEND;
+  qp_ = make_queue_pair(device, attr, &tuning_);
+  if (!qp_) return verbs::failure("ibv_create_qp", "XRC initiator", errno);
+  return {};
+}
+
+// A state that takes no attributes.
+Status RcQueue::go_to(ibv_qp_state state, const char* call) {
+  ibv_qp_attr attr{};
+  attr.qp_state = state;
+  const int error = ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE);
+  if (error != 0) return verbs::failure(call, "RC queue pair", error);
+  return {};
+}
+
+Status RcQueue::disconnect() {
+  remote_ = 0;
+  return go_to(IBV_QPS_RESET, "ibv_modify_qp to RESET");
+}
+
+Status RcQueue::reset() {
+  ++use_;
+  return disconnect();
+}
+
+Status RcQueue::fail() {
+  return go_to(IBV_QPS_ERR, "ibv_modify_qp to ERR");
+}
+
+Status RcQueue::connect(std::uint32_t remote, std::uint16_t lid,
+                        const std::array<std::uint8_t, 16>& gid) {
+  if (remote_ != 0) {
+    if (Status status = disconnect(); !status.ok()) return status;
+  }
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_INIT;
+  attr.port_num = device_->port_number();
+  attr.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  int error = ibv_modify_qp(qp_.get(), &attr,
+                            IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+  if (error != 0) return verbs::failure("ibv_modify_qp to INIT", "RC queue pair", error);
+  attr = {};
+  attr.qp_state = IBV_QPS_RTR;
+  attr.path_mtu = device_->port().active_mtu;
+  attr.dest_qp_num = number_of(remote);
+  attr.rq_psn = first_packet_of(remote);
+  attr.max_dest_rd_atomic = kMaxReads;
+  attr.min_rnr_timer = kMinRnrTimer;
+  attr.ah_attr = path_to(*device_, lid, gid);
+  // An initiator answers nobody.
+  const int responder = initiator_ ? 0 : IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+  error = ibv_modify_qp(
+      qp_.get(), &attr,
+      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | responder);
+  if (error != 0) return verbs::failure("ibv_modify_qp to RTR", "RC queue pair", error);
+  attr = {};
+  attr.qp_state = IBV_QPS_RTS;
+  attr.sq_psn = first_packet_of(end());
+  attr.timeout = tuning_.ack_timeout;
+  attr.retry_cnt = tuning_.retry_count;
+  attr.rnr_retry = kRnrRetryForever;
+  attr.max_rd_atomic = kMaxReads;
+  error = ibv_modify_qp(qp_.get(), &attr,
+                        IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                            IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+  if (error != 0) return verbs::failure("ibv_modify_qp to RTS", "RC queue pair", error);
+  remote_ = remote;
+  return {};
+}
+
+Status RcQueue::write_inline(const ibv_sge* pieces, int count, std::uint64_t remote,
+                             std::uint32_t rkey, PeerId peer, std::uint32_t srq) {
+  ibv_send_wr request{};
+  request.opcode = IBV_WR_RDMA_WRITE;
+  request.qp_type.xrc.remote_srqn = srq;
+  request.wr.rdma.remote_addr = remote;
+  request.wr.rdma.rkey = rkey;
+  return post_inline(request, pieces, count, peer, false);
+}
+
+Status RcQueue::send_inline(const ibv_sge* pieces, int count, PeerId peer, bool own) {
+  ibv_send_wr request{};
+  request.opcode = IBV_WR_SEND;
+  return post_inline(request, pieces, count, peer, own);
+}
+
+Status RcQueue::post_inline(ibv_send_wr request, const ibv_sge* pieces, int count, PeerId peer,
+                            bool own) {
+  SendRecord record;
+  record.kind = SendRecord::Kind::message;
+  record.pool = SendRecord::Pool::logged;
+  record.opcode = static_cast<std::uint8_t>(request.opcode);
+  record.own = own;
+  record.peer = peer;
+  record.remote = request.wr.rdma.remote_addr;
+  record.rkey = request.wr.rdma.rkey;
+  record.dct = request.qp_type.xrc.remote_srqn;
+  for (int i = 0; i < count; ++i) record.length += pieces[i].length;
+  record.signalled = decide_signal(false, false, kSignalInlineEvery);
+  request.wr_id = next_wr_id();
+  request.sg_list = const_cast<ibv_sge*>(pieces);
+  request.num_sge = count;
+  request.send_flags = static_cast<unsigned>(IBV_SEND_INLINE) |
+                       (record.signalled ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0u);
+  ibv_send_wr* bad = nullptr;
+  const int error = ibv_post_send(qp_.get(), &request, &bad);
+  if (error != 0) return verbs::failure("ibv_post_send", "RC queue pair", error);
+  record.local = log_.append(pieces, count);
+  push(record);
+  return {};
+}
+
+std::vector<SendRecord> RcQueue::take_all(std::shared_ptr<const SentLog>* log) {
+  std::vector<SendRecord> all = SendQueue::take_all();
+  if (log != nullptr) *log = std::make_shared<const SentLog>(std::move(log_));
+  log_.clear();
+  return all;
+}
+
+Status RcQueue::post(SendRecord record) {
+  record.signalled = decide_signal(record.kind != SendRecord::Kind::message,
+                                   record.pool != SendRecord::Pool::none, kSignalBufferEvery);
+  ibv_sge piece{record.local, record.length, record.lkey};
+  ibv_send_wr request{};
+  request.wr_id = next_wr_id();
+  request.sg_list = &piece;
+  request.num_sge = record.length > 0 ? 1 : 0;
+  request.opcode = static_cast<ibv_wr_opcode>(record.opcode);
+  request.send_flags = record.signalled ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0u;
+  request.wr.rdma.remote_addr = record.remote;
+  request.wr.rdma.rkey = record.rkey;
+  if (initiator_) request.qp_type.xrc.remote_srqn = record.dct;
+  ibv_send_wr* bad = nullptr;
+  const int error = ibv_post_send(qp_.get(), &request, &bad);
+  if (error != 0) return verbs::failure("ibv_post_send", "RC queue pair", error);
+  push(record);
+  return {};
+}
+
+Status RcQueue::post_receive(std::uint64_t wr_id, ibv_sge piece) {
+  ibv_recv_wr request{};
+  request.wr_id = wr_id;
+  request.sg_list = &piece;
+  request.num_sge = 1;
+  ibv_recv_wr* bad = nullptr;
+  const int error = ibv_post_recv(qp_.get(), &request, &bad);
+  if (error != 0) return verbs::failure("ibv_post_recv", "RC queue pair", error);
+  return {};
+}
+
+}  // namespace turnout

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// RcQueue: the RC queue pair of one pair of endpoints, for both directions, or this process's XRC
+// initiator for a node, which sends to all processes there (IBTA vol. 1, annex A14).
+//
+// Small ring writes are inline and unsignalled, and are kept until known to be complete: when the
+// queue pair fails, they are sent again elsewhere. Larger ones use a registered buffer. An unused
+// queue pair is RESET and can be connected to any peer (the pool of AQPS 3.4). Messages over it
+// consume receives of the shared receive queue, or of a private one if it was created with one;
+// RESET empties that. One thread.
+#pragma once
+
+#include "core/transport/connection_end.h"
+#include "core/transport/dc_queue.h"
+#include "core/transport/sent_log.h"
+
+namespace turnout {
+
+class RcQueue : public SendQueue {
+ public:
+  // `use`: of the number that it will get, unlike that of an earlier queue pair with it.
+  RcQueue(std::uint32_t id, std::uint32_t depth, UnsignalledBuffers& buffers, std::uint8_t epoch,
+          std::uint8_t use, MemoryAccount& account)
+      : SendQueue(id, depth, buffers, epoch), use_(use), log_(account) {}
+  // `srq`: null for a receive queue of its own, of `receives`.
+  [[nodiscard]] Status create(const verbs::Device& device, ibv_cq* cq, ibv_cq* receive_cq,
+                              ibv_srq* srq, std::uint32_t receives, std::uint32_t depth,
+                              const QpTuning& tuning);
+  // An XRC initiator, which receives nothing.
+  [[nodiscard]] Status create_initiator(const verbs::Device& device, ibv_cq* cq,
+                                        std::uint32_t depth, const QpTuning& tuning);
+  // As the peer is told it, see connection_end.h; another after each reset().
+  [[nodiscard]] std::uint32_t end() const noexcept { return connection_end(qp_->qp_num, use_); }
+  // The peer's; 0 when not connected.
+  [[nodiscard]] std::uint32_t connected_to() const noexcept { return remote_; }
+  // RESET (if it was connected), then up to ready-to-send towards that end. What the peer was told
+  // of this one stays true.
+  [[nodiscard]] Status connect(std::uint32_t remote, std::uint16_t lid,
+                               const std::array<std::uint8_t, 16>& gid);
+  // Forgets the connection; records must have been taken out.
+  [[nodiscard]] Status reset();
+  // To the error state: what was not done completes with errors, nothing arrives any more.
+  [[nodiscard]] Status fail();
+  void destroy() noexcept { qp_.reset(); }
+
+  // Whether so many bytes may go inline, and be kept.
+  [[nodiscard]] bool takes_inline(std::size_t bytes) noexcept {
+    return bytes <= tuning_.max_inline && log_.has_room(bytes);
+  }
+  // RDMA write of up to two pieces, inline. Undefined when full() or not takes_inline(). `srq`: of
+  // an initiator, the number of the XRC receive queue whose owner's memory it is.
+  [[nodiscard]] Status write_inline(const ibv_sge* pieces, int count, std::uint64_t remote,
+                                    std::uint32_t rkey, PeerId peer, std::uint32_t srq = 0);
+  // The same as a message; `own`: it takes a receive of the peer's queue pair's own.
+  [[nodiscard]] Status send_inline(const ibv_sge* pieces, int count, PeerId peer, bool own);
+  // Of an initiator: record.dct is the number of the XRC receive queue.
+  [[nodiscard]] Status post(SendRecord record);
+  template <class Done>
+  void retire(std::uint64_t wr_id, bool inclusive, Done&& done) {
+    SendQueue::retire(wr_id, inclusive, [&](const SendRecord& record) {
+      if (record.pool == SendRecord::Pool::logged) log_.pop(record.length);
+      done(record);
+    });
+  }
+  // All records, oldest first; `log`, if given, takes over the bytes of those that are logged.
+  [[nodiscard]] std::vector<SendRecord> take_all(std::shared_ptr<const SentLog>* log = nullptr);
+  // Into its own receive queue; it is connected.
+  [[nodiscard]] Status post_receive(std::uint64_t wr_id, ibv_sge piece);
+
+  // Chunks of the endpoint's ReceivePool whose buffers are this queue's.
+  std::vector<std::uint32_t> receive_chunks;
+
+ private:
+  [[nodiscard]] Status go_to(ibv_qp_state state, const char* call);
+  [[nodiscard]] Status disconnect();
+  [[nodiscard]] Status post_inline(ibv_send_wr request, const ibv_sge* pieces, int count,
+                                   PeerId peer, bool own);
+  bool initiator_ = false;  // of XRC
+  std::uint8_t use_;
+  const verbs::Device* device_ = nullptr;
+  QpTuning tuning_;
+  std::uint32_t remote_ = 0;
+  SentLog log_;
+};
+
+}  // namespace turnout

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Rings of an RDMA channel: the receive side (memory that one peer writes) and the send side (where
+// to write) (AQPS 3.1: s entries, detected by polling memory).
+//
+// A message is right-aligned in its entry, with the header last; its last byte is `lap`, the phase.
+// If data are placed in order, the phase proves that the message is complete. Otherwise the ring is
+// checked: the phase only shows that something arrived, and a checksum over all bytes proves
+// completeness (docs/decisions/007). Entries are returned (credits) in order; an entry with an
+// unexpected message may stay in use while later ones are read.
+#pragma once
+
+#include <atomic>
+#include <bitset>
+#include <cstdint>
+#include <cstring>
+
+#include "base/split_mix.h"
+#include "core/memory/account.h"
+#include "core/transport/crc32c.h"
+#include "core/transport/wire.h"
+#include "core/verbs/registered_memory.h"
+
+namespace turnout {
+
+inline constexpr std::uint32_t kMaxRingEntries = 128;
+
+[[nodiscard]] constexpr std::uint8_t lap_of(std::uint64_t position,
+                                            std::uint32_t entries) noexcept {
+  return static_cast<std::uint8_t>(1 + position / entries % 255);
+}
+
+// Of a message in a checked ring; the header's index does not count.
+[[nodiscard]] inline std::uint32_t ring_checksum(std::uint32_t of_payload,
+                                                 wire::Header header) noexcept {
+  header.index = 0;
+  return crc32c(of_payload, &header, sizeof header);
+}
+
+class RingReceiver {
+ public:
+  // Leaves `spare` bytes of the budget.
+  [[nodiscard]] static Result<RingReceiver> create(const verbs::Device& device,
+                                                   MemoryAccount& account, std::uint32_t entries,
+                                                   std::uint32_t entry_size, std::uint64_t spare) {
+    RingReceiver ring;
+    ring.reservation_ = Reservation::take(account, MemoryKind::rings,
+                                          std::uint64_t{entries} * entry_size, spare, entries);
+    if (!ring.reservation_)
+      return Status{Code::over_budget, "no memory within the budget for a ring"};
+    auto memory = verbs::RegisteredMemory::create(device, std::size_t{entries} * entry_size,
+                                                  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    if (!memory) return memory.status();
+    ring.memory_ = std::move(memory).value();
+    ring.entries_ = entries;
+    ring.entry_size_ = entry_size;
+    return ring;
+  }
+
+  // Messages carry checksums from the first on. For a ring that was not offered to anybody yet.
+  void check() noexcept {
+    checked_ = true;
+    for (std::uint64_t i = 0; i < entries_; ++i) overwrite(i, entry_size_);
+  }
+  [[nodiscard]] bool checked() const noexcept { return checked_; }
+
+  // True when the entry at the head holds a message; its header is copied out.
+  [[nodiscard]] bool poll(wire::Header* header) noexcept {
+    const std::byte* const end = entry_end(position_);
+    const auto* const last = reinterpret_cast<const std::atomic<std::uint8_t>*>(end - 1);
+    if (last->load(std::memory_order_acquire) != lap_of(position_, entries_)) return false;
+    std::memcpy(header, end - sizeof(wire::Header), sizeof(wire::Header));
+    if (checked_) [[unlikely]]
+      return whole(*header);
+    return true;
+  }
+  [[nodiscard]] const std::byte* payload(const wire::Header& header) const noexcept {
+    return entry_end(position_) - sizeof(wire::Header) - header.length;
+  }
+  [[nodiscard]] bool fits(const wire::Header& header) const noexcept {
+    return header.length + sizeof(wire::Header) <= entry_size_;
+  }
+  // Moves past the head entry, which stays in use until free(position) is called.
+  std::uint64_t advance() noexcept { return position_++; }
+  // Returns how many entries became free to be handed back (in order).
+  std::uint32_t free(std::uint64_t position) noexcept {
+    if (checked_) [[unlikely]] {
+      wire::Header header;  // it may have been written to since
+      std::memcpy(&header, entry_end(position) - sizeof header, sizeof header);
+      if (fits(header)) overwrite(position, header.length + sizeof header);
+    }
+    freed_.set(position % entries_);
+    std::uint32_t n = 0;
+    while (returned_ < position_ && freed_.test(returned_ % entries_)) {
+      freed_.reset(returned_ % entries_);
+      ++returned_;
+      ++n;
+    }
+    return n;
+  }
+
+  [[nodiscard]] std::uint64_t address() const noexcept {
+    return reinterpret_cast<std::uint64_t>(memory_.data());
+  }
+  [[nodiscard]] std::uint32_t rkey() const noexcept { return memory_.rkey(); }
+  [[nodiscard]] std::uint32_t entries() const noexcept { return entries_; }
+  [[nodiscard]] std::uint32_t entry_size() const noexcept { return entry_size_; }
+  // No entry is kept by an unexpected message.
+  [[nodiscard]] bool all_returned() const noexcept { return returned_ == position_; }
+
+ private:
+  [[nodiscard]] const std::byte* entry_end(std::uint64_t position) const noexcept {
+    return memory_.data() + (position % entries_ + 1) * entry_size_;
+  }
+  // Bytes change from what was there to the message's, each once: what had the right checksum stays
+  // as it is.
+  [[nodiscard]] bool whole(const wire::Header& header) noexcept {
+    if (whole_ == position_ + 1) return true;
+    if (!fits(header)) return false;  // its length is an old one's still
+    const std::uint32_t sum = ring_checksum(crc32c(0, payload(header), header.length), header);
+    if (sum != header.index) return false;
+    whole_ = position_ + 1;
+    return true;
+  }
+  // The last `bytes` of the entry but the lap, with a pattern that no message has: a part of the
+  // next one that is still to come then differs from what is there. Else that message could be
+  // read, and its entry or the ring be given away, before the part has come.
+  void overwrite(std::uint64_t position, std::size_t bytes) noexcept {
+    SplitMix64 pattern(position);
+    std::byte* at = memory_.data() + (position % entries_ + 1) * entry_size_ - bytes;
+    for (--bytes; bytes > 0;) {
+      const std::uint64_t word = pattern.next();
+      const std::size_t n = bytes < sizeof word ? bytes : sizeof word;
+      std::memcpy(at, &word, n);
+      at += n;
+      bytes -= n;
+    }
+  }
+  Reservation reservation_;
+  verbs::RegisteredMemory memory_;
+  std::uint32_t entries_ = 0;
+  std::uint32_t entry_size_ = 0;
+  std::uint64_t position_ = 0;  // next to read
+  std::uint64_t returned_ = 0;  // all before it were handed back
+  std::uint64_t whole_ = 0;     // checked: 1 + the position found whole last
+  bool checked_ = false;
+  std::bitset<kMaxRingEntries> freed_;
+};
+
+struct RingSender {
+  std::uint64_t address = 0;
+  std::uint32_t rkey = 0;
+  std::uint32_t entries = 0;
+  std::uint32_t entry_size = 0;
+  std::uint32_t credits = 0;
+  std::uint32_t request = 0;  // number of the request that offered it: marks its credits
+  std::uint64_t position = 0;
+  bool checked = false;  // messages carry checksums
+
+  // Address behind the entry that the next message goes to.
+  [[nodiscard]] std::uint64_t entry_end() const noexcept {
+    return address + (position % entries + 1) * entry_size;
+  }
+};
+
+}  // namespace turnout

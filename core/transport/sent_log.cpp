@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/transport/sent_log.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace turnout {
+namespace {
+constexpr std::size_t kFirstCapacity = 1024;
+// Left to operations and messages nobody waits for, as of all that channels take.
+constexpr std::uint64_t kSpareShare = 8;
+}  // namespace
+
+SentLog::SentLog(SentLog&& other) noexcept
+    : account_(other.account_),
+      block_(std::move(other.block_)),
+      capacity_(std::exchange(other.capacity_, 0)),
+      head_(std::exchange(other.head_, 0)),
+      tail_(std::exchange(other.tail_, 0)) {}
+
+bool SentLog::grow(std::size_t bytes) noexcept {
+  const std::size_t capacity = std::max(kFirstCapacity, std::bit_ceil(tail_ - head_ + bytes));
+  // Both blocks exist while one is copied to the other.
+  if (!account_->reserve(MemoryKind::send_buffers, capacity, account_->budget() / kSpareShare)) {
+    return false;
+  }
+  std::unique_ptr<std::byte[]> block(new (std::nothrow) std::byte[capacity]);
+  if (!block) {
+    account_->release(MemoryKind::send_buffers, capacity);
+    return false;
+  }
+  // Positions stay what they are: each byte moves to where its position is in the new block.
+  const std::size_t kept = tail_ - head_;
+  if (kept > 0) {
+    const std::size_t at = head_ & (capacity - 1);
+    const std::size_t first = std::min(kept, capacity - at);
+    copy_out(head_, first, block.get() + at);
+    if (kept > first) copy_out(head_ + first, kept - first, block.get());
+  }
+  if (capacity_ > 0) account_->release(MemoryKind::send_buffers, capacity_);
+  block_ = std::move(block);
+  capacity_ = capacity;
+  return true;
+}
+
+void SentLog::put(std::uint64_t position, const std::byte* bytes, std::size_t count) noexcept {
+  if (count == 0) return;  // there may be no block
+  const std::size_t at = position & (capacity_ - 1);
+  const std::size_t first = std::min(count, capacity_ - at);
+  std::memcpy(block_.get() + at, bytes, first);
+  std::memcpy(block_.get(), bytes + first, count - first);
+}
+
+std::uint64_t SentLog::append(const ibv_sge* pieces, int count) noexcept {
+  const std::uint64_t position = tail_;
+  for (int i = 0; i < count; ++i) {
+    put(tail_, reinterpret_cast<const std::byte*>(pieces[i].addr), pieces[i].length);
+    tail_ += pieces[i].length;
+  }
+  return position;
+}
+
+void SentLog::copy_out(std::uint64_t position, std::size_t bytes, std::byte* to) const noexcept {
+  if (bytes == 0) return;
+  const std::size_t at = position & (capacity_ - 1);
+  const std::size_t first = std::min(bytes, capacity_ - at);
+  std::memcpy(to, block_.get() + at, first);
+  std::memcpy(to + first, block_.get(), bytes - first);
+}
+
+void SentLog::clear() noexcept {
+  if (capacity_ > 0) account_->release(MemoryKind::send_buffers, capacity_);
+  block_.reset();
+  capacity_ = 0;
+  head_ = tail_ = 0;
+}
+
+}  // namespace turnout

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/transport/ud_queue.h"
+
+namespace turnout {
+
+Status UdQueue::create(const verbs::Device& device, ibv_cq* send_cq, ibv_cq* receive_cq,
+                       ibv_srq* srq, std::uint32_t depth, std::uint64_t endpoint) {
+  ibv_qp_init_attr attr{};
+  attr.send_cq = send_cq;
+  attr.recv_cq = receive_cq;
+  attr.srq = srq;
+  attr.cap.max_send_wr = depth;
+  attr.cap.max_send_sge = 1;
+  attr.qp_type = IBV_QPT_UD;
+  qp_.reset(ibv_create_qp(device.pd(), &attr));
+  if (!qp_) return verbs::failure("ibv_create_qp", "UD queue pair", errno);
+  ibv_qp_attr qp{};
+  qp.qp_state = IBV_QPS_INIT;
+  qp.port_num = device.port_number();
+  qp.qkey = datagram_key(endpoint);
+  int error =
+      ibv_modify_qp(qp_.get(), &qp, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
+  if (error != 0) return verbs::failure("ibv_modify_qp to INIT", "UD queue pair", error);
+  qp = {};
+  qp.qp_state = IBV_QPS_RTR;
+  error = ibv_modify_qp(qp_.get(), &qp, IBV_QP_STATE);
+  if (error != 0) return verbs::failure("ibv_modify_qp to RTR", "UD queue pair", error);
+  qp = {};
+  qp.qp_state = IBV_QPS_RTS;
+  error = ibv_modify_qp(qp_.get(), &qp, IBV_QP_STATE | IBV_QP_SQ_PSN);
+  if (error != 0) return verbs::failure("ibv_modify_qp to RTS", "UD queue pair", error);
+  return {};
+}
+
+// A failed request stops the sending side only (IBTA 10.3.1: SQE).
+Status UdQueue::recover() {
+  ibv_qp_attr attr{};
+  attr.qp_state = IBV_QPS_RTS;
+  attr.cur_qp_state = IBV_QPS_SQE;
+  const int error = ibv_modify_qp(qp_.get(), &attr, IBV_QP_STATE | IBV_QP_CUR_STATE);
+  if (error != 0) return verbs::failure("ibv_modify_qp from SQE", "UD queue pair", error);
+  return {};
+}
+
+Status UdQueue::post(SendRecord record) {
+  constexpr std::uint32_t kSignalEvery = 8;  // as in dc_queue.cpp
+  record.signalled =
+      decide_signal(record.signalled, record.pool != SendRecord::Pool::none, kSignalEvery);
+  ibv_sge piece{record.local, record.length, record.lkey};
+  ibv_send_wr request{};
+  request.wr_id = next_wr_id();
+  request.sg_list = &piece;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_SEND;
+  request.send_flags = record.signalled ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0u;
+  request.wr.ud.ah = record.ah;
+  request.wr.ud.remote_qpn = record.dct;
+  request.wr.ud.remote_qkey = datagram_key(record.dc_key);
+  ibv_send_wr* bad = nullptr;
+  const int error = ibv_post_send(qp_.get(), &request, &bad);
+  if (error != 0) return verbs::failure("ibv_post_send", "UD queue pair", error);
+  push(record);
+  return {};
+}
+
+}  // namespace turnout

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/transport/wire.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+namespace turnout::wire {
+
+std::string_view explain(Refusal refusal) noexcept {
+  switch (refusal) {
+    case Refusal::none:
+      return "accepted";
+    case Refusal::budget:
+      return "no room in its memory budget";
+    case Refusal::limit:
+      return "its limit of active RC queue pairs is reached";
+    case Refusal::busy:
+      return "it is shutting down";
+    case Refusal::device:
+      return "its adapter does not support this channel";
+    case Refusal::leaving:
+      return "it is disconnecting";
+    case Refusal::broken:
+      return "its connection to this node failed";
+    case Refusal::other:
+      return "the pair has, or is setting up, a connection of the other kind";
+    case Refusal::late:
+      return "its request timed out";
+  }
+  return "unknown reason";
+}
+
+Status check_header(const Header& header) {
+  if (header.type < Type::eager || header.type > Type::get) {
+    return {Code::invalid,
+            fmt::format("message: unknown type {}", static_cast<unsigned>(header.type))};
+  }
+  constexpr unsigned known =
+      kTagged | kRemoteData | kIntroduced | kAcknowledge | kLastCredit | kOwnCredits | kUncredited;
+  if ((header.flags & ~known) != 0) {
+    return {Code::invalid, fmt::format("message: unknown flags {:#x}", header.flags)};
+  }
+  if ((header.flags & kAcknowledge) != 0 &&
+      (header.type != Type::eager || header.length < kOperationBytes)) {
+    return {Code::invalid, "message: acknowledgement requested without an operation"};
+  }
+  return {};
+}
+
+std::uint64_t message_bytes(const Header& header, const std::byte* payload) noexcept {
+  std::uint64_t bytes = header.length;
+  if (header.type == Type::rts && header.length >= sizeof bytes) {
+    std::memcpy(&bytes, payload, sizeof bytes);  // Rts::total
+  } else if ((header.flags & kAcknowledge) != 0) {
+    bytes -= kOperationBytes;
+  }
+  return bytes;
+}
+
+Status parse_data(const std::byte* bytes, std::size_t length, Parsed* parsed) {
+  if (length < sizeof(Header)) {
+    return {Code::invalid, fmt::format("message: {} bytes are shorter than a header", length)};
+  }
+  std::memcpy(&parsed->header, bytes, sizeof(Header));
+  if (Status status = check_header(parsed->header); !status.ok()) return status;
+  std::size_t at = sizeof(Header);
+  parsed->introduction = nullptr;
+  if ((parsed->header.flags & kIntroduced) != 0) {
+    if (length < at + sizeof(Introduction)) {
+      return {Code::invalid, "message: truncated wire-up request"};
+    }
+    parsed->introduction = reinterpret_cast<const Introduction*>(bytes + at);
+    at += sizeof(Introduction);
+  }
+  if (at + parsed->header.length != length) {
+    return {Code::invalid, fmt::format("message: length {} does not fit the {} bytes received",
+                                       parsed->header.length, length)};
+  }
+  parsed->payload = bytes + at;
+  return {};
+}
+
+Status parse_datagram(const std::byte* bytes, std::size_t length, Datagram* datagram) {
+  if (length < sizeof(Datagram)) {
+    return {Code::invalid, fmt::format("datagram: {} bytes are shorter than the header", length)};
+  }
+  std::memcpy(datagram, bytes, sizeof *datagram);
+  const std::size_t body = length - sizeof(Datagram);
+  std::size_t expected = 0;
+  switch (datagram->kind) {
+    case DatagramKind::data:
+      return {};
+    case DatagramKind::ack:
+      break;
+    case DatagramKind::control:
+    case DatagramKind::reject:
+      expected = sizeof(ControlMessage);
+      break;
+    case DatagramKind::probe:
+      expected = sizeof(Introduction);
+      break;
+    default:
+      return {Code::invalid,
+              fmt::format("datagram: unknown kind {}", static_cast<unsigned>(datagram->kind))};
+  }
+  if (body != expected) {
+    return {Code::invalid, fmt::format("datagram: {} bytes of payload, {} expected for kind {}",
+                                       body, expected, static_cast<unsigned>(datagram->kind))};
+  }
+  return {};
+}
+
+Status parse_control(const std::byte* bytes, std::size_t length, ControlMessage* message,
+                     Detail* detail) {
+  if (length < sizeof(ControlMessage)) {
+    return {Code::invalid,
+            fmt::format("control message: {} bytes, {} expected", length, sizeof(ControlMessage))};
+  }
+  std::memcpy(message, bytes, sizeof *message);
+  const std::size_t more = has_detail(message->type) ? sizeof(Detail) : 0;
+  if (length != sizeof(ControlMessage) + more) {
+    return {Code::invalid,
+            fmt::format("control message: {} bytes, {} expected for type {}", length,
+                        sizeof(ControlMessage) + more, static_cast<unsigned>(message->type))};
+  }
+  switch (message->type) {
+    case Control::credit:
+    case Control::welcome:
+    case Control::fin:
+    case Control::bye:
+    case Control::request:
+    case Control::accept:
+    case Control::ready:
+    case Control::switched:
+    case Control::refuse:
+    case Control::closed:
+    case Control::reject:
+    case Control::pull:
+    case Control::written:
+    case Control::revoke:
+    case Control::broken:
+    case Control::again:
+    case Control::resumed:
+    case Control::node_broken:
+    case Control::node_again:
+    case Control::node_resumed:
+      return {};
+    case Control::leave:
+      if (message->qp_number != 0) return {};
+      return {Code::invalid, "disconnect: invalid queue pair number 0"};
+    case Control::cts:
+    case Control::offer:
+      std::memcpy(detail, bytes + sizeof *message, sizeof *detail);
+      if (detail->length > 0 && detail->address <= UINT64_MAX - detail->length) return {};
+      return {Code::invalid, fmt::format("{}: {} bytes at {:#x}: out of range",
+                                         message->type == Control::cts ? "CTS" : "offer",
+                                         detail->length, detail->address)};
+    case Control::hint:
+      if (message->credits <= kWhole && message->ring_credits <= kWhole &&
+          message->ring_entries <= kMostQueuePairs && message->qp_number <= kMostQueuePairs &&
+          message->refusal <= Refusal::budget) {
+        return {};
+      }
+      return {
+          Code::invalid,
+          fmt::format(
+              "feedback: shares {} and {} of {}, {} queue pairs, {} processes, refusal {}: out of "
+              "range",
+              message->credits, message->ring_credits, kWhole, message->ring_entries,
+              message->qp_number, static_cast<unsigned>(message->refusal))};
+  }
+  return {Code::invalid,
+          fmt::format("control message: unknown type {}", static_cast<unsigned>(message->type))};
+}
+
+Status parse_rts(const std::byte* payload, std::size_t length, Rts* rts) {
+  if (length < kRtsBase) return {Code::invalid, "RTS: truncated"};
+  std::memcpy(static_cast<void*>(rts), payload, kRtsBase);
+  if (rts->segments > kMaxSegments) {
+    return {Code::invalid,
+            fmt::format("RTS: {} segments, at most {}", rts->segments, kMaxSegments)};
+  }
+  if (rts->instead > 1) {
+    return {Code::invalid, fmt::format("RTS: fallback flag is {}, at most 1", rts->instead)};
+  }
+  const std::size_t segments = rts->segments * sizeof(RtsSegment);
+  if (length != kRtsBase + segments + rts->instead * sizeof rts->offer) {
+    return {Code::invalid, "RTS: length and number of segments do not match"};
+  }
+  std::memcpy(static_cast<void*>(rts->segment), payload + kRtsBase, segments);
+  if (rts->instead != 0) {
+    std::memcpy(&rts->offer, payload + kRtsBase + segments, sizeof rts->offer);
+  }
+  std::uint64_t sum = 0;
+  for (std::uint32_t i = 0; i < rts->segments; ++i) {
+    if (rts->segment[i].length > rts->total - sum) {
+      return {Code::invalid, "RTS: segments are longer than the message"};
+    }
+    sum += rts->segment[i].length;
+  }
+  if (sum != rts->total)
+    return {Code::invalid, "RTS: segment lengths do not add up to the message length"};
+  return {};
+}
+
+std::size_t write_rts(const Rts& rts, std::byte* to) noexcept {
+  const std::size_t segments = rts.segments * sizeof(RtsSegment);
+  std::memcpy(to, static_cast<const void*>(&rts), kRtsBase);
+  std::memcpy(to + kRtsBase, static_cast<const void*>(rts.segment), segments);
+  if (rts.instead == 0) return kRtsBase + segments;
+  std::memcpy(to + kRtsBase + segments, &rts.offer, sizeof rts.offer);
+  return kRtsBase + segments + sizeof rts.offer;
+}
+
+Status parse_landed(const std::byte* payload, std::size_t length, Landed* landed) {
+  if (length != sizeof(Landed)) {
+    return {Code::invalid,
+            fmt::format("put completion: {} bytes, {} expected", length, sizeof(Landed))};
+  }
+  std::memcpy(landed, payload, sizeof *landed);
+  return {};
+}
+
+Status parse_atomic(const std::byte* payload, std::size_t length, Atomic* atomic) {
+  if (length < sizeof(Atomic)) {
+    return {Code::invalid, fmt::format("atomic: {} bytes are shorter than the fixed part", length)};
+  }
+  std::memcpy(atomic, payload, sizeof *atomic);
+  if (Status status = check_request(atomic->form, atomic->op, atomic->type, atomic->count);
+      !status.ok()) {
+    return status;
+  }
+  if (length != sizeof(Atomic) + operand_bytes(*atomic) + compare_bytes(*atomic)) {
+    return {Code::invalid, fmt::format("atomic: length {} does not fit {} elements of type {}",
+                                       length, atomic->count, static_cast<unsigned>(atomic->type))};
+  }
+  return {};
+}
+
+Status parse_segment(Type type, const std::byte* payload, std::size_t length, Segment* segment) {
+  if (length < sizeof(Segment)) {
+    return {Code::invalid,
+            fmt::format("segment: {} bytes are shorter than the fixed part", length)};
+  }
+  std::memcpy(segment, payload, sizeof *segment);
+  const std::size_t data = type == Type::put ? segment->length : 0;
+  if (segment->length == 0 || segment->length > kMostMessage || length != sizeof(Segment) + data) {
+    return {Code::invalid, fmt::format("segment: length {} does not fit {} bytes {}", length,
+                                       segment->length, type == Type::put ? "put" : "got")};
+  }
+  return {};
+}
+
+}  // namespace turnout::wire

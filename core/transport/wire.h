@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Wire formats: message headers, establishment and credit messages. Little-endian, fixed sizes. All
+// of this arrives from another process: each parser checks lengths and ranges and names the wrong
+// field.
+//
+// Data stream: every message of one direction (source -> destination) carries a sequence number, on
+// any channel, and is delivered in that order; so a change of channel cannot reorder (AQPS 3.3, J4
+// and J5). On DC-sendrecv the header precedes the payload. In a ring entry the message is
+// right-aligned and the header ends it: its last byte is `lap`, the phase. If data are placed in
+// order, one poll of the entry's last byte finds a complete message; otherwise the header also
+// carries a checksum (docs/decisions/007).
+#pragma once
+
+#include <cstdint>
+
+#include "base/status.h"
+#include "core/types/address.h"
+#include "core/types/atomic.h"
+
+namespace turnout::wire {
+
+inline constexpr std::uint32_t kUnknownIndex = 0xffffffffu;
+
+enum class Type : std::uint8_t {
+  none = 0,
+  eager = 1,
+  rts = 2,       // rendezvous: payload is Rts
+  hello = 3,     // introduces the sender when the message itself had no room for it
+  rma_data = 4,  // remote data of an RMA write that has landed
+  piece = 5,     // of a large message that its receiver asked for by `pull`: tag is the receiver's
+                 // transfer, data the offset
+  landed = 6,    // a large message was written to where its receiver offered: payload is Landed
+  revoked = 7,   // answers `revoke`: nothing will be written to the offer `tag` any more
+  atomic = 8,    // asks for an atomic operation: payload is Atomic, operands, compare values
+  answer = 9,    // what came of the request (atomic, put, get) number `tag`: data is 0 or a Code,
+                 // payload what it fetched; in the order of the requests
+  control = 10,  // a ControlMessage (and its Detail) into a queue pair's own receive: no sequence
+  put = 11,      // asks for a part of a one-sided write: payload is Segment and the bytes
+  get = 12,      // the same of a read: payload is Segment; the answer's payload is what was read
+};
+// Carried out by its receiver's processor, and answered.
+[[nodiscard]] constexpr bool is_request(Type type) noexcept {
+  return type == Type::atomic || type == Type::put || type == Type::get;
+}
+
+enum Flag : std::uint8_t {
+  kTagged = 1,
+  kRemoteData = 2,
+  kIntroduced = 4,   // an Introduction follows the header (DC-sendrecv only)
+  kAcknowledge = 8,  // the payload begins with the sender's operation (8 bytes): send a fin when
+                     // the message has been put into its receive
+  kLastCredit = 16,  // the sender has no credit left: it could use more
+  kOwnCredits = 32,  // ring_credits and ring are of the queue pair's own receives (RC-SR)
+  kUncredited = 64,  // it took no credit of the receives it came into: it was lost elsewhere
+};
+inline constexpr std::size_t kOperationBytes = 8;
+[[nodiscard]] constexpr std::uint8_t flags_of(bool tagged, bool has_remote_data) noexcept {
+  return static_cast<std::uint8_t>((tagged ? kTagged : 0) | (has_remote_data ? kRemoteData : 0));
+}
+// It serves a large message, and travels over no ring where its receiver has receives for it.
+[[nodiscard]] constexpr bool serves_large(Type type) noexcept {
+  return type == Type::rts || type == Type::landed || type == Type::revoked ||
+         type == Type::control;
+}
+// Whether it is a message of the application's; others serve or complete one.
+[[nodiscard]] constexpr bool is_message(Type type) noexcept {
+  return type == Type::eager || type == Type::rts || type == Type::rma_data;
+}
+
+struct Header {
+  std::uint64_t tag = 0;
+  std::uint64_t data = 0;
+  std::uint32_t sequence = 0;
+  // Of the sender in the receiver's table. A ring has one sender: in one that is checked, CRC-32C
+  // of payload and header, computed with 0 here.
+  std::uint32_t index = kUnknownIndex;
+  std::uint16_t length = 0;       // payload bytes that follow (precede, in a ring)
+  std::uint8_t credits = 0;       // handed back for the other direction: DC-sendrecv
+  std::uint8_t ring_credits = 0;  // and its ring
+  Type type = Type::none;
+  std::uint8_t flags = 0;
+  std::uint8_t ring = 0;  // low byte of the request that made the ring of ring_credits
+  std::uint8_t lap = 0;   // ring only: 1..255, changes each time round
+};
+static_assert(sizeof(Header) == 32);
+
+struct Introduction {
+  Address address;                      // of the sender
+  std::uint32_t index = kUnknownIndex;  // of the receiver in the sender's table
+  std::uint32_t reserved = 0;
+};
+static_assert(sizeof(Introduction) == 72);
+
+// Where the data of a large message lies at its sender.
+struct RtsSegment {
+  std::uint64_t address = 0;
+  std::uint64_t length = 0;
+  std::uint32_t rkey = 0;
+  std::uint32_t reserved = 0;
+};
+static_assert(sizeof(RtsSegment) == 24);
+inline constexpr std::uint32_t kMaxSegments = 8;
+
+struct Rts {
+  std::uint64_t total = 0;
+  std::uint64_t operation = 0;  // returned in Fin
+  std::uint8_t segments = 0;
+  std::uint8_t last = 0;     // the message's last byte
+  std::uint8_t instead = 0;  // 1: the offer it was to be written to follows the segments
+  std::uint8_t reserved[5] = {};
+  RtsSegment segment[kMaxSegments];  // only the first `segments` travel
+  std::uint64_t offer = 0;
+};
+inline constexpr std::size_t kRtsBase = 24;
+static_assert(sizeof(Rts) == kRtsBase + kMaxSegments * sizeof(RtsSegment) + 8);
+inline constexpr std::size_t kMostRtsBytes = sizeof(Rts);
+
+// A large message lies where its receiver offered; the header has its tag, remote data and flags.
+struct Landed {
+  std::uint64_t transfer = 0;  // the receiver's, of the offer
+  std::uint64_t length = 0;
+  std::uint32_t status = 0;  // 0, or a Code: it could not be written
+  std::uint8_t last = 0;     // its last byte, which was perhaps not written
+  std::uint8_t reserved[3] = {};
+};
+static_assert(sizeof(Landed) == 24);
+
+// A part of a one-sided operation between processes without a connection.
+struct Segment {
+  std::uint64_t address = 0;
+  std::uint32_t rkey = 0;
+  std::uint32_t number = 0;  // returned in the answer
+  std::uint32_t length = 0;
+  std::uint32_t reserved = 0;
+};
+static_assert(sizeof(Segment) == 24);
+
+// A request for an atomic operation. Operands follow, and then as many compare values, if it is of
+// the form that has them.
+struct Atomic {
+  std::uint64_t address = 0;
+  std::uint32_t rkey = 0;
+  std::uint32_t number = 0;  // returned in the answer
+  std::uint16_t count = 0;   // elements
+  AtomicForm form{};
+  AtomicOp op{};
+  AtomicType type{};
+  std::uint8_t reserved[3] = {};
+};
+static_assert(sizeof(Atomic) == 24);
+[[nodiscard]] constexpr std::size_t operand_bytes(const Atomic& atomic) noexcept {
+  return has_operands(atomic.op) ? atomic.count * size_of(atomic.type) : 0;
+}
+[[nodiscard]] constexpr std::size_t compare_bytes(const Atomic& atomic) noexcept {
+  return atomic.form == AtomicForm::compare ? atomic.count * size_of(atomic.type) : 0;
+}
+[[nodiscard]] constexpr std::size_t fetched_bytes(const Atomic& atomic) noexcept {
+  return atomic.form == AtomicForm::update ? 0 : atomic.count * size_of(atomic.type);
+}
+
+// Control messages (256-byte receives).
+enum class Control : std::uint8_t {
+  credit = 1,     // hands back credits
+  welcome = 2,    // answers an Introduction: the index we gave you
+  fin = 3,        // a rendezvous has ended
+  bye = 4,        // the endpoint closes; last_sequence ends its stream
+  request = 10,   // J1
+  accept = 11,    // J2
+  ready = 12,     // J3
+  switched = 13,  // J4
+  refuse = 14,
+  closed = 15,  // the ring of a direction is drained and gone
+  reject = 16,  // nothing of the receiver is taken any more, for the Code `status`; `operation`:
+                // the sender's budget; own_index as in welcome, unknown if it never had a record
+  pull = 17,    // send the large message `operation` in pieces for the transfer `ring_address`
+  hint = 18,   // how the sender of a direction fares: see `credits`, `ring_credits`, `ring_entries`
+  cts = 19,    // rput: write the large message `operation` to where the Detail says
+  offer = 20,  // put, putnr: RTR, a receive stands for a large message; a Detail follows
+  written = 21,  // rput: what cts asked for lies there; operation is the receiver's transfer
+  revoke = 22,   // the offer `operation` shall not be used; `revoked` answers
+  leave = 26,    // the connection of the sender's end `qp_number` gives its place
+  // The pair's connection failed (connection/recovery.cpp):
+  broken = 27,   // nothing goes over the sender's end any more; all messages up to last_sequence
+                 // have come, or are not over it; own_index as in welcome
+  again = 28,    // the receiver's messages after last_sequence, and its control messages into own
+                 // receives after the first `sequence`, were not taken and shall come again
+  resumed = 29,  // they were sent; the stream goes on over `kind`, after last_sequence
+  // The same of the direction sender -> receiver alone, whose XRC connection failed
+  // (connection/xrc_recovery.cpp):
+  node_broken = 30,   // nothing goes over it any more; own_index as in welcome
+  node_again = 31,    // what follows last_sequence was not taken
+  node_resumed = 32,  // it was sent; the stream goes on over `kind`
+};
+
+// A word of what leads a direction to another channel.
+[[nodiscard]] constexpr bool changes_channel(Control type) noexcept {
+  return (type >= Control::request && type <= Control::closed) || type == Control::leave;
+}
+// Of the direction that is received by who says it.
+[[nodiscard]] constexpr bool changes_receiving(Control type) noexcept {
+  return type == Control::request || type == Control::ready || type == Control::closed;
+}
+
+enum class Refusal : std::uint8_t {
+  none = 0,
+  budget = 1,
+  limit = 2,
+  busy = 3,
+  device = 4,
+  leaving = 5,
+  broken = 6,
+  other = 7,
+  late = 8,
+};
+[[nodiscard]] std::string_view explain(Refusal refusal) noexcept;
+
+struct ControlMessage {
+  Control type{};
+  // ChannelKind asked for or switched to; credit: rc_sr if they are of the own receives
+  std::uint8_t kind = 0;
+  // switched: why not to the kind asked for; hint: budget if its sender has no room for a queue
+  // pair
+  Refusal refusal = Refusal::none;
+  std::uint8_t reserved = 0;
+  std::uint32_t index = kUnknownIndex;  // of the sender in the receiver's table
+  std::uint64_t sender = 0;             // Address::id of the sender
+  std::uint32_t request = 0;  // number of the request answered; credit: that named what it is for
+  // RC, and accept of XRC: the sender's end, see connection_end.h. XRC: request: number of the
+  // receive queue; ready: of the target, if made.
+  // hint: processes of the receiver's node that its sender sends to, if it has XRC
+  std::uint32_t qp_number = 0;
+  std::uint64_t ring_address = 0;
+  std::uint32_t ring_rkey = 0;
+  std::uint32_t ring_entries = 0;   // hint: RC queue pairs its adapter holds for it
+  std::uint32_t last_sequence = 0;  // switched, bye: last one on the old channel; see broken
+  // hint: its time spent on messages, in thousandths; request: receives that the queue pair has of
+  // its own
+  std::uint16_t credits = 0;
+  std::uint16_t ring_credits = 0;  // hint: its messages that made a DCI turn, in thousandths
+  std::uint64_t operation =
+      0;  // fin; reject; accept of XRC: number of the target to open, 0: make one
+  std::uint32_t own_index = kUnknownIndex;  // welcome: of the receiver in the sender's table
+  std::uint32_t status = 0;                 // fin, reject: 0 or a Code
+  std::uint8_t otherwise = 0;     // request: the kind that will do if `kind` cannot be had; 0: none
+  std::uint8_t ring_checked = 0;  // request: what is written into the ring carries checksums
+  std::uint16_t entry_units = 0;  // request: bytes of one ring entry / Address::kSizeUnit
+  // Over UD: of the control messages to this peer. switched, bye, resumed: control messages sent
+  // into receives of a queue pair's own so far; again: such that came.
+  std::uint32_t sequence = 0;
+};
+static_assert(sizeof(ControlMessage) == 72);
+inline constexpr std::uint32_t kControlBuffer = 256;
+
+// Follows a ControlMessage cts or offer: where a large message shall be written.
+struct Detail {
+  std::uint64_t address = 0;
+  std::uint64_t length = 0;    // bytes that may be written
+  std::uint64_t transfer = 0;  // the receiver's, named when it is done
+  // offer: what the receive takes, and what a message must be to need no `landed` beside its
+  // length:
+  std::uint64_t tag = 0;
+  std::uint64_t ignore = 0;
+  std::uint64_t data = 0;  // its remote data,
+  std::uint32_t rkey = 0;
+  std::uint32_t sequence = 0;  // offer: of the stream's next message there when it was made
+  std::uint8_t last = 0;       // and any last byte but this one, which the receive's buffer holds
+  std::uint8_t flags = 0;      // Flag: kTagged, kRemoteData
+  std::uint8_t polled = 0;     // the receiver looks for the last byte
+  std::uint8_t reserved[5] = {};
+};
+static_assert(sizeof(Detail) == 64);
+static_assert(sizeof(ControlMessage) + sizeof(Detail) <= kControlBuffer);
+// Those that may take a receive of a queue pair's own: they are dealt with when they come.
+[[nodiscard]] constexpr bool serves_large(Control type) noexcept {
+  return type == Control::fin || type == Control::cts || type == Control::written;
+}
+inline constexpr std::uint32_t kOwnReserve = 1;  // credits of own receives that are left to those
+inline constexpr std::uint32_t kMostCredits = 32768;  // that one source can have
+inline constexpr std::uint16_t kWhole = 1000;         // of a hint's shares
+inline constexpr std::uint32_t kMostQueuePairs = std::uint32_t{1} << 24;  // that a hint can name
+
+// Over UD every message is preceded by this (and, in the receive buffer, by 40 bytes of the
+// adapter's). It acknowledges what came the other way; what is not sequenced (acks, probes,
+// rejects) is never sent again.
+enum class DatagramKind : std::uint8_t {
+  data = 1,     // Header, introduction, payload: sequenced by the header
+  control = 2,  // ControlMessage: by its own
+  ack = 3,      // nothing follows
+  probe = 4,    // Introduction: answered by an ack
+  reject = 5,   // ControlMessage, to one that has no record here or is lost
+};
+inline constexpr std::uint8_t kControlGap = 1;  // a control message came before its turn: dropped
+struct Datagram {
+  std::uint64_t sender = 0;             // Address::id
+  std::uint32_t index = kUnknownIndex;  // of the sender in the receiver's table
+  std::uint32_t data_ack = 0;           // all of the receiver's stream before it has been delivered
+  std::uint32_t held = 0;         // bit i: message data_ack + i is here and waits for its turn
+  std::uint32_t control_ack = 0;  // all of the receiver's control messages before it were taken
+  DatagramKind kind = DatagramKind::ack;
+  std::uint8_t flags = 0;
+  std::uint8_t reserved[6] = {};
+};
+static_assert(sizeof(Datagram) == 32);
+inline constexpr std::uint32_t kGrhBytes = 40;  // in front of every datagram received
+inline constexpr std::uint32_t kDatagramOffset = kGrhBytes + sizeof(Datagram);
+// The smallest ring entry, data receive and MTU that are allowed, and the largest of the first two.
+inline constexpr std::size_t kLeastMessage = Address::kLeastReceive;
+inline constexpr std::size_t kMostMessage = Address::kMostReceive;
+static_assert(kDatagramOffset + sizeof(Header) + sizeof(Introduction) + sizeof(Atomic) +
+                  kAtomicLimit <=
+              kLeastMessage);
+
+// A data message as found in a receive buffer.
+struct Parsed {
+  Header header;
+  const Introduction* introduction = nullptr;  // unaligned access is fine: copied before use
+  const std::byte* payload = nullptr;
+};
+
+[[nodiscard]] Status parse_data(const std::byte* bytes, std::size_t length, Parsed* parsed);
+// The body that follows is looked at by the others; its length is checked against the kind.
+[[nodiscard]] Status parse_datagram(const std::byte* bytes, std::size_t length, Datagram* datagram);
+// `detail` is filled for the types that have one.
+[[nodiscard]] Status parse_control(const std::byte* bytes, std::size_t length,
+                                   ControlMessage* message, Detail* detail);
+[[nodiscard]] constexpr bool has_detail(Control type) noexcept {
+  return type == Control::cts || type == Control::offer;
+}
+[[nodiscard]] Status parse_rts(const std::byte* payload, std::size_t length, Rts* rts);
+// Writes the part that travels; returns its length.
+std::size_t write_rts(const Rts& rts, std::byte* to) noexcept;
+[[nodiscard]] Status parse_landed(const std::byte* payload, std::size_t length, Landed* landed);
+// What it asks for exists, and its operands and compare values follow it.
+[[nodiscard]] Status parse_atomic(const std::byte* payload, std::size_t length, Atomic* atomic);
+// Of a put, whose bytes follow it, or a get.
+[[nodiscard]] Status parse_segment(Type type, const std::byte* payload, std::size_t length,
+                                   Segment* segment);
+// Bytes of the message itself: an RTS's payload only describes it, an acknowledged one's begins
+// with its operation. The header was checked; the payload is header.length long.
+[[nodiscard]] std::uint64_t message_bytes(const Header& header, const std::byte* payload) noexcept;
+// Checks of header fields that do not depend on where it was found.
+[[nodiscard]] Status check_header(const Header& header);
+
+}  // namespace turnout::wire

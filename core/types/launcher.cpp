@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// launcher_identity(): what launchers tell their processes, in the variables they set.
+//   Open MPI 4 and 5   OMPI_COMM_WORLD_{RANK,SIZE,LOCAL_SIZE}, PMIX_NAMESPACE
+//   MPICH, Intel MPI   PMI_RANK, PMI_SIZE, MPI_LOCALNRANKS (hydra); no name of the job
+//   SLURM              SLURM_PROCID, SLURM_NTASKS, SLURM_STEP_TASKS_PER_NODE, SLURM_NODEID,
+//                      SLURM_NNODES, SLURM_JOB_ID, SLURM_STEP_ID [srun(1)]
+//   any other PMIx     PMIX_RANK, PMIX_NAMESPACE; no size
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <optional>
+
+#include "core/types/launcher.h"
+
+namespace turnout {
+
+namespace {
+
+std::optional<int> number(const char* variable) {
+  const char* const text = std::getenv(variable);
+  if (text == nullptr) return std::nullopt;
+  const std::string_view view(text);
+  int value = 0;
+  const auto [next, error] = std::from_chars(view.data(), view.data() + view.size(), value);
+  if (error != std::errc{} || next != view.data() + view.size() || value < 0) return std::nullopt;
+  return value;
+}
+
+std::string text(const char* variable) {
+  const char* const value = std::getenv(variable);
+  return value == nullptr ? std::string{} : std::string(value);
+}
+
+// "16(x4),3": of so many nodes each, in their order.
+std::optional<int> slurm_local_tasks() {
+  const std::string all = text("SLURM_STEP_TASKS_PER_NODE");
+  int node = number("SLURM_NODEID").value_or(-1);
+  if (node < 0) return std::nullopt;
+  const char* at = all.data();
+  const char* const end = at + all.size();
+  while (at < end) {
+    int tasks = 0, nodes = 1;
+    auto parsed = std::from_chars(at, end, tasks);
+    if (parsed.ec != std::errc{} || tasks < 1) return std::nullopt;
+    at = parsed.ptr;
+    if (end - at > 2 && at[0] == '(' && at[1] == 'x') {
+      parsed = std::from_chars(at + 2, end, nodes);
+      if (parsed.ec != std::errc{} || nodes < 1 || parsed.ptr == end || *parsed.ptr != ')') {
+        return std::nullopt;
+      }
+      at = parsed.ptr + 1;
+    }
+    if (node < nodes) return tasks;
+    node -= nodes;
+    if (at < end && *at++ != ',') return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+// Small files of /proc: at most `most` bytes.
+std::optional<std::string> read_proc(const std::string& path, std::size_t most) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return std::nullopt;
+  std::string content;
+  std::array<char, 4096> part{};
+  while (content.size() < most) {
+    const ssize_t n = ::read(fd, part.data(), part.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    content.append(part.data(), static_cast<std::size_t>(n));
+  }
+  ::close(fd);
+  return content;
+}
+
+struct ProcessStat {
+  int parent = 0;
+  std::uint64_t start = 0;  // clock ticks since boot
+};
+
+// proc(5), /proc/PID/stat: field 4 is the parent, field 22 the start; the name in parentheses
+// before them may hold anything.
+std::optional<ProcessStat> process(int pid) {
+  const std::optional<std::string> stat = read_proc(fmt::format("/proc/{}/stat", pid), 4096);
+  if (!stat) return std::nullopt;
+  const auto after_name = stat->rfind(')');
+  if (after_name == std::string::npos) return std::nullopt;
+  ProcessStat result;
+  std::string_view rest = std::string_view(*stat).substr(after_name + 1);
+  for (int field = 3; field <= 22 && !rest.empty(); ++field) {
+    rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
+    const std::string_view word = rest.substr(0, rest.find(' '));
+    if (field == 4) std::from_chars(word.data(), word.data() + word.size(), result.parent);
+    if (field == 22) std::from_chars(word.data(), word.data() + word.size(), result.start);
+    rest.remove_prefix(word.size());
+  }
+  return result;
+}
+
+// hydra names no job in the environment. Its processes have one ancestor in common that is the
+// launcher: the nearest one that has no PMI_RANK itself (shells between inherit it).
+std::string job_of_launching_process() {
+  constexpr int kMostGenerations = 64;
+  constexpr std::size_t kMostEnvironment = 4u << 20;
+  int pid = ::getppid();
+  for (int generation = 0; pid > 1 && generation < kMostGenerations; ++generation) {
+    const std::optional<ProcessStat> found = process(pid);
+    if (!found) break;
+    const std::optional<std::string> environment =
+        read_proc(fmt::format("/proc/{}/environ", pid), kMostEnvironment);
+    const std::string marker("\0PMI_RANK=", 10);
+    if (!environment || (std::string(1, '\0') + *environment).find(marker) == std::string::npos) {
+      return fmt::format("pmi-{}-{}", pid, found->start);
+    }
+    pid = found->parent;
+  }
+  return {};
+}
+
+}  // namespace
+
+LauncherIdentity launcher_identity() {
+  LauncherIdentity identity;
+  if (const auto rank = number("OMPI_COMM_WORLD_RANK")) {
+    identity.rank = *rank;
+    identity.ranks = number("OMPI_COMM_WORLD_SIZE").value_or(-1);
+    identity.local_ranks = number("OMPI_COMM_WORLD_LOCAL_SIZE").value_or(-1);
+    identity.job = text("PMIX_NAMESPACE");
+    if (identity.job.empty()) identity.job = text("OMPI_MCA_ess_base_jobid");
+    if (!identity.job.empty()) identity.job = "ompi-" + identity.job;
+  } else if (const auto pmi = number("PMI_RANK")) {
+    identity.rank = *pmi;
+    identity.ranks = number("PMI_SIZE").value_or(-1);
+    identity.local_ranks = number("MPI_LOCALNRANKS").value_or(-1);
+    if (const std::string job = text("SLURM_JOB_ID"); !job.empty() && number("SLURM_PROCID")) {
+      identity.job = fmt::format("slurm-{}-{}", job, text("SLURM_STEP_ID"));
+    } else {
+      identity.job = job_of_launching_process();
+    }
+  } else if (const auto slurm = number("SLURM_PROCID"); slurm && !text("SLURM_JOB_ID").empty()) {
+    identity.rank = *slurm;
+    identity.ranks = number("SLURM_NTASKS").value_or(-1);
+    identity.job = fmt::format("slurm-{}-{}", text("SLURM_JOB_ID"), text("SLURM_STEP_ID"));
+    identity.local_ranks =
+        slurm_local_tasks().value_or(number("SLURM_NNODES").value_or(0) == 1 ? identity.ranks : -1);
+  } else if (const auto pmix = number("PMIX_RANK")) {
+    identity.rank = *pmix;
+    identity.job = text("PMIX_NAMESPACE");
+    if (!identity.job.empty()) identity.job = "pmix-" + identity.job;
+  }
+  if (identity.rank >= 0 && identity.ranks >= 0 && identity.rank >= identity.ranks) {
+    identity.ranks = -1;  // they contradict each other: better not to wait for a last one
+    identity.local_ranks = -1;
+  }
+  return identity;
+}
+
+}  // namespace turnout

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "sim/experiments/sentinels.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "sim/experiments/page.h"
+#include "sim/study/result_writer.h"
+
+namespace turnout::sim {
+
+namespace {
+
+constexpr std::string_view kOurs = "turnout";
+// A world of so many ranks takes time before its first event and after its last one.
+constexpr std::uint64_t kEventsOfRank = 1000;
+
+// A file with the same costs would have to be there again.
+bool has_costs(const NamedValues& settings) {
+  return std::any_of(settings.begin(), settings.end(),
+                     [](const auto& s) { return s.first == "costs" && !s.second.empty(); });
+}
+
+std::string joined(const NamedValues& values) {
+  std::string text;
+  for (const auto& [name, value] : values) text += fmt::format(" {}={}", name, value);
+  return text;
+}
+
+std::uint64_t cost_of(const SentinelStudy& study) {
+  std::uint64_t events = 0;
+  for (const SentinelRun& run : study.runs) {
+    events += run.events + kEventsOfRank * study.place.ranks;
+  }
+  return events;
+}
+
+double time_of(const SentinelRun& run) {
+  return static_cast<double>(run.result.timed > 0 ? run.result.timed : run.result.time);
+}
+
+std::vector<std::string> row_of(const SentinelStudy& study, const SentinelRun& run) {
+  return {study.title,
+          fmt::format("{}", study.place.ranks),
+          fmt::format("`{}`", run.policy),
+          print_time(run.result.time),
+          run.result.timed > 0 ? print_time(run.result.timed) : "-",
+          fmt::format("{}", run.result.messages)};
+}
+
+}  // namespace
+
+SentinelResult sentinel_result(const PolicyResult& result) {
+  const Outcome& o = result.outcome;
+  return {o.time, static_cast<Picoseconds>(timed_phases(result).time), o.messages, o.memory_peak,
+          o.rc_peak};
+}
+
+void SentinelCollector::add(const StudyOptions& study, const PolicyResult& result) {
+  if (study.make || has_costs(study.settings)) return;
+  SentinelRun run;
+  run.policy = result.policy;
+  if (const auto own = study.own_settings.find(result.policy); own != study.own_settings.end()) {
+    run.own_settings = own->second;
+  }
+  run.calibrated =
+      !costs_.empty() && std::erase(run.own_settings, std::pair(std::string("costs"), costs_)) > 0;
+  if (has_costs(run.own_settings)) return;
+  run.result = sentinel_result(result);
+  run.events = result.outcome.world.events;
+  const std::string shared = fmt::format(
+      "{} on {}:{};{};{} {} {} {} {} {}", study.workload, study.profile.name, joined(study.options),
+      joined(study.settings), study.place.ranks, study.place.ranks_per_node, study.place.seed,
+      study.check_content, study.data_servers, study.time_limit);
+  SentinelStudy& kept = studies_[shared];
+  if (kept.runs.empty()) {
+    kept.title = study.title.empty() ? study.workload : study.title;
+    kept.workload = study.workload;
+    kept.profile = study.profile.name;
+    kept.options = study.options;
+    kept.settings = study.settings;
+    kept.place = study.place;
+    kept.check_content = study.check_content;
+    kept.data_servers = study.data_servers;
+    kept.time_limit = study.time_limit;
+  }
+  const bool known = std::any_of(kept.runs.begin(), kept.runs.end(), [&](const SentinelRun& r) {
+    return r.policy == run.policy && r.own_settings == run.own_settings;
+  });
+  if (!known) kept.runs.push_back(std::move(run));
+}
+
+std::vector<SentinelStudy> SentinelCollector::studies() const {
+  std::vector<SentinelStudy> all;
+  for (const auto& [shared, study] : studies_) all.push_back(study);
+  return all;
+}
+
+std::vector<SentinelStudy> choose_sentinels(std::vector<SentinelStudy> all, SentinelLimit quick,
+                                            SentinelLimit thorough) {
+  std::stable_sort(all.begin(), all.end(), [](const SentinelStudy& a, const SentinelStudy& b) {
+    return cost_of(a) < cost_of(b);
+  });
+  // The n-th of each workload comes before any workload's next one; of those the cheapest first.
+  std::map<std::string, std::size_t> seen;
+  std::vector<std::pair<std::size_t, SentinelStudy*>> in_turn;
+  for (SentinelStudy& study : all) in_turn.emplace_back(seen[study.workload]++, &study);
+  std::stable_sort(in_turn.begin(), in_turn.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  const auto take = [](const SentinelStudy& study, SentinelLimit* left) {
+    const std::uint64_t cost = cost_of(study);
+    if (cost > left->events || study.runs.size() > left->runs) return false;
+    left->events -= cost;
+    left->runs -= study.runs.size();
+    return true;
+  };
+  std::vector<SentinelStudy> chosen;
+  for (const auto& [turn, study] : in_turn) {
+    // A page whose cheapest study takes longer has that one all the same.
+    const bool first = chosen.empty();
+    if (!take(*study, &thorough) && !first) continue;
+    study->quick = take(*study, &quick) || first;
+    chosen.push_back(*study);
+  }
+  std::stable_partition(chosen.begin(), chosen.end(),
+                        [](const SentinelStudy& study) { return study.quick; });
+  return chosen;
+}
+
+std::string sentinels_section(const Sentinels& sentinels) {
+  std::size_t quick = 0, all = 0;
+  std::vector<std::vector<std::string>> rows = {
+      {"run", "processes", "policy", "time", "timed part", "messages"}};
+  for (const SentinelStudy& study : sentinels.studies) {
+    for (const SentinelRun& run : study.runs) {
+      ++all;
+      if (!study.quick) continue;
+      ++quick;
+      rows.push_back(row_of(study, run));
+    }
+  }
+  std::string text =
+      fmt::format("\n## Sentinels\n\nThis page was made at commit `{}`.", sentinels.commit);
+  if (all == 0) return text + " None of its runs is made again by a test.\n";
+  return text +
+         fmt::format(
+             " `make test` repeats {} of its runs and compares them to the last\ndigit, `make "
+             "test-all` {} ([{}.sentinels.json]({}.sentinels.json)). Those of `make "
+             "test`:\n\n{}",
+             quick, all, sentinels.page, sentinels.page, markdown_table(rows));
+}
+
+StudyOptions again(const SentinelStudy& study, const SentinelRun& run, const ProfileFile& profile,
+                   const std::string& costs) {
+  StudyOptions options;
+  options.title = study.title;
+  options.workload = study.workload;
+  options.options = study.options;
+  options.settings = study.settings;
+  options.place = study.place;
+  options.check_content = study.check_content;
+  options.data_servers = study.data_servers;
+  options.time_limit = study.time_limit;
+  options.profile = profile;
+  options.policies = {run.policy};
+  options.own_settings[run.policy] = run.own_settings;
+  if (run.calibrated) options.own_settings[run.policy].emplace_back("costs", costs);
+  return options;
+}
+
+double lead_of_turnout(const SentinelStudy& study) {
+  double ours = 0, best = std::numeric_limits<double>::infinity();
+  for (const SentinelRun& run : study.runs) {
+    if (run.policy == kOurs) {
+      ours = time_of(run);
+    } else {
+      best = std::min(best, time_of(run));
+    }
+  }
+  return ours > 0 && best > 0 && best < std::numeric_limits<double>::infinity() ? ours / best : 0;
+}
+
+}  // namespace turnout::sim

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "sim/runtime/rank.h"
+
+#include <vector>
+
+#include "sim/runtime/rank_state.h"
+
+namespace turnout::sim {
+namespace {
+constexpr std::uint64_t kBarrierTags = std::uint64_t{1} << 48;
+}
+
+std::uint32_t Rank::id() const noexcept {
+  return state_->id();
+}
+std::uint32_t Rank::size() const noexcept {
+  return state_->size();
+}
+Picoseconds Rank::now() const noexcept {
+  return state_->now();
+}
+Random& Rank::random() noexcept {
+  return state_->random();
+}
+void Rank::end_messages_with(int byte) noexcept {
+  state_->end_messages_with(byte);
+}
+
+Rank::StartAwaiter Rank::isend(std::uint32_t to, std::uint64_t bytes, std::uint64_t tag) {
+  return {state_, to, bytes, tag, StartAwaiter::Kind::send, {}};
+}
+Rank::StartAwaiter Rank::irecv(std::uint32_t from, std::uint64_t bytes, std::uint64_t tag) {
+  return {state_, from, bytes, tag, StartAwaiter::Kind::receive, {}};
+}
+Rank::StartAwaiter Rank::iput(std::uint32_t to, std::uint64_t bytes) {
+  return {state_, to, bytes, 0, StartAwaiter::Kind::put, {}};
+}
+Rank::StartAwaiter Rank::iget(std::uint32_t from, std::uint64_t bytes) {
+  return {state_, from, bytes, 0, StartAwaiter::Kind::get, {}};
+}
+Rank::StartAwaiter Rank::iadd(std::uint32_t to, std::uint32_t cell, std::uint64_t value) {
+  return {state_, to, sizeof(std::uint64_t), cell, StartAwaiter::Kind::add, {}, value};
+}
+std::uint64_t Rank::add_in_node(std::uint32_t to, std::uint32_t cell, std::uint64_t value) {
+  return state_->add_in_node(to, cell, value);
+}
+void Rank::keep_cells(std::uint32_t count) {
+  state_->keep_cells(count);
+}
+bool Rank::StartAwaiter::await_ready() {
+  return state->try_start(*this);
+}
+void Rank::StartAwaiter::await_suspend(std::coroutine_handle<> handle) {
+  state->suspend_start(*this, handle);
+}
+Request Rank::StartAwaiter::await_resume() {
+  if (error) std::rethrow_exception(error);
+  return request;
+}
+
+Rank::WaitAwaiter Rank::wait(Request request) {
+  return {state_, request};
+}
+bool Rank::WaitAwaiter::await_ready() {
+  return !request.valid() || state->is_done(request);
+}
+void Rank::WaitAwaiter::await_suspend(std::coroutine_handle<> handle) {
+  state->suspend_wait(request, handle);
+}
+Received Rank::WaitAwaiter::await_resume() {
+  return state->take(request);
+}
+
+Task Rank::wait_all(std::span<const Request> requests) {
+  for (const Request request : requests) co_await wait(request);
+}
+
+bool Rank::test(Request request) {
+  state_->progress_once();
+  return state_->is_done(request);
+}
+
+Task Rank::send(std::uint32_t to, std::uint64_t bytes, std::uint64_t tag) {
+  const Request request = co_await isend(to, bytes, tag);
+  co_await wait(request);
+}
+
+Task Rank::recv(std::uint32_t from, std::uint64_t bytes, std::uint64_t tag) {
+  const Request request = co_await irecv(from, bytes, tag);
+  co_await wait(request);
+}
+
+Task Rank::barrier() {
+  const std::uint64_t tag = kBarrierTags + state_->barriers++;
+  for (std::uint32_t distance = 1; distance < size(); distance *= 2) {
+    const Request in = co_await irecv((id() + size() - distance) % size(), 1, tag);
+    const Request out = co_await isend((id() + distance) % size(), 1, tag);
+    co_await wait(in);
+    co_await wait(out);
+  }
+}
+
+Rank::ComputeAwaiter Rank::compute(Picoseconds time) {
+  return {state_, time, false};
+}
+Rank::ComputeAwaiter Rank::compute_beside_thread(Picoseconds time) {
+  return {state_, time, true};
+}
+void Rank::ComputeAwaiter::await_suspend(std::coroutine_handle<> handle) {
+  if (beside_thread) {
+    state->suspend_beside_thread(time, handle);
+  } else {
+    state->suspend_compute(time, handle);
+  }
+}
+
+}  // namespace turnout::sim

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Study: one workload under several policies, everything else equal.
+//
+// `turnout sim WORKLOAD` and the experiments run studies. All inputs are checked before the first
+// run. Results are modelled and name their profile. Plain values; one thread. Errors: invalid (a
+// policy, a setting or an option, with the nearest name), or the error of a run with its policy.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "sim/formats/profile_file.h"
+#include "sim/runtime/simulation.h"
+#include "sim/workloads/workload.h"
+
+namespace turnout::sim {
+
+class KeptResults;
+struct PolicyResult;
+
+// How a program is run: sim::run, or a test's own.
+using Runner = std::function<Result<Outcome>(const Options&, const Program&)>;
+
+struct StudyOptions {
+  std::string title;  // for progress; may be empty
+  std::string workload;
+  NamedValues options;  // of the workload
+  // Makes what is run, once for each policy; empty: the workload of that name.
+  std::function<Result<Instance>(const Place&)> make;
+  Place place;
+  ProfileFile profile;
+  NamedValues settings;  // of Turnout, without "policy"
+  std::vector<std::string> policies;
+  std::map<std::string, NamedValues> own_settings;  // of one policy, over `settings`
+  bool check_content = true;
+  bool keep_reports = false;
+  bool keep_partners = false;  // not of results that are read back
+  bool data_servers = false;   // as in Options
+  Picoseconds time_limit = 0;
+  // Of the run under way; may be empty.
+  std::function<void(const std::string& policy, std::uint32_t ended, Picoseconds now,
+                     std::uint64_t events)>
+      progress;
+  // Told of each result, also of one that was read back; may be empty.
+  std::function<void(const StudyOptions& study, const PolicyResult& result)> ended;
+  // Where results are read from, and kept in; null: nowhere.
+  const KeptResults* kept = nullptr;
+  // What takes the trace of a policy's run; may be empty, or give an empty function.
+  std::function<std::function<void(const hca::Trace&)>(const std::string& policy)> trace;
+};
+
+struct PolicyResult {
+  std::string policy;
+  Outcome outcome;
+  std::vector<Phase> phases;
+};
+
+struct Study {
+  std::string workload;
+  std::map<std::string, std::string> options;  // all of them, printed with units
+  Place place;
+  std::string profile, device;
+  NamedValues settings;
+  std::vector<PolicyResult> results;  // in the order asked for
+};
+
+[[nodiscard]] Options options_at(const Place& place, const ProfileFile& profile);
+
+[[nodiscard]] Result<Study> run_study(const StudyOptions& options, const Runner& runner);
+
+// Settings of one policy's run, without the policy itself.
+[[nodiscard]] NamedValues settings_of(const StudyOptions& options, const std::string& policy);
+// Options of the workload as printed in results: defaults too, so that a result tells all.
+[[nodiscard]] std::map<std::string, std::string> printed_options(const StudyOptions& options);
+
+// Settings as they would be in a run, checked as a whole. Errors: invalid.
+[[nodiscard]] Status check_settings(const std::string& policy, const NamedValues& settings);
+
+// "a,b,c" in its parts; empty ones are left out.
+[[nodiscard]] std::vector<std::string> split(std::string_view list, char between = ',');
+// "name=value" pairs. Errors: invalid, naming the option they were given to.
+[[nodiscard]] Result<NamedValues> parse_pairs(const std::vector<std::string>& given,
+                                              std::string_view option);
+
+}  // namespace turnout::sim

@@ -1,0 +1,46 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""tools/check_layers.py finds what it is there to find."""
+import importlib.util
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TOOL = ROOT / "tools/check_layers.py"
+
+
+def faults_of(files):
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        for name, text in files.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+        done = subprocess.run([sys.executable, TOOL, root], capture_output=True, text=True, check=False)
+        assert done.returncode == 1, done.stdout  # most of the table is unused there
+        return done.stdout
+
+
+def main():
+    upward = faults_of({"base/log.h": '#include "core/endpoint.h"\n'})
+    assert "base/log.h: includes core, which is not below base" in upward, upward
+    unknown = faults_of({"core/extra/new.h": '#  include "base/log.h"\n'})
+    assert "core/extra/new.h: includes base, which is not below core/extra" in unknown, unknown
+    allowed = faults_of({"core/types/address.h": '#include "base/status.h"\n#include <string>\n'})
+    assert "core/types/address.h" not in allowed, allowed
+    assert "core/types includes nothing of base" not in allowed, allowed
+    assert "core/time includes nothing of base any more" in allowed, allowed
+    part = faults_of({"core/flow/credits.cpp": '#include "core/endpoint/endpoint_core.h"\n#include "sim/study/study.h"\n'})
+    assert "core/flow/credits.cpp: includes sim/study" in part, part
+    assert "core/flow/credits.cpp is none any more" not in part, part
+    assert "core/flow/control.cpp is none any more" in part, part
+    spec = importlib.util.spec_from_file_location("check_layers", TOOL)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.circle_in({"a": ["b"], "b": ["c"], "c": ["b"]}) == ["b", "c", "b"]
+    assert module.circle_in({"a": ["b", "c"], "b": ["c"], "c": []}) is None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""Which folder may include which: check_layers.py ROOT
+
+A folder that is not named here may include nothing but itself. Tests, benchmarks and examples are free. Exit 1 with
+each include that is against the table, each entry of the table that nothing uses, and each circle of folders.
+"""
+import pathlib
+import re
+import sys
+
+CORE = ["core/types", "core/time", "core/report", "core", "core/verbs", "core/memory", "core/transport", "core/receive",
+        "core/flow", "core/protocol", "core/selection", "core/connection", "core/recording"]
+# Lower layers first. `core` is endpoint.h, the interface that provider and sim use.
+ALLOWED = {
+    "base": [],
+    "core/types": ["base"],
+    "core/time": ["base", "core/types"],
+    "core/report": ["base", "core/types", "core/time"],
+    "core": ["base", "core/types", "core/time", "core/report"],
+    "core/verbs": ["base"],
+    "core/memory": ["base", "core/types", "core/time", "core/verbs"],
+    "core/transport": ["base", "core/types", "core/verbs", "core/memory"],
+    "core/receive": ["core/verbs", "core/memory"],
+    "core/flow": ["core/time", "core/memory", "core/transport"],
+    "core/protocol": ["base", "core/types", "core/time", "core", "core/memory", "core/transport"],
+    "core/selection": ["base", "core/types"],  # pure
+    "core/connection": ["base", "core/types", "core/time", "core/report", "core/memory", "core/transport", "core/flow",
+                        "core/protocol", "core/selection"],
+    "core/recording": ["base", "core/types", "core/time", "core/report", "core"],
+    "core/endpoint": ["base", "core/types", "core/report", "core", "core/verbs", "core/memory", "core/transport",
+                      "core/receive", "core/protocol", "core/selection", "core/connection", "core/recording"],
+    "hca/device": ["base"],
+    "hca/live": ["base", "hca/device"],
+    "hca/virtual": ["base", "hca/device"],
+    "hca/abi": ["base", "hca/device", "hca/live", "hca/virtual"],
+    "hca/cm": ["base"],
+    "provider": ["base", "core/types", "core/time", "core/report", "core", "core/memory", "core/protocol"],
+    "sim/formats": ["base", "hca/virtual"],
+    "sim/runtime": ["base", "core/types", "core/report", "core", "core/verbs", "core/memory", "hca/device",
+                    "hca/virtual"],
+    "sim/workloads": ["base", "sim/formats", "sim/runtime"],
+    "sim/study": ["base", "core/report", "sim/formats", "sim/runtime", "sim/workloads"],
+    "sim/analysis": ["base", "core/report", "sim/formats", "sim/study"],
+    "sim/calibration": ["base", "core/transport", "core/verbs", "core/selection", "hca/virtual", "sim/formats",
+                        "sim/runtime", "sim/workloads", "sim/study"],
+    "sim/experiments": ["base", "core/types", "core/report", "core/memory", "core/selection", "sim/runtime",
+                        "sim/workloads", "sim/study", "sim/analysis", "sim/calibration"],
+    "cli/html": ["base", "core/report"],
+    "cli": ["base", "core/report", "core", "core/verbs", "core/memory", "core/selection", "sim/formats", "sim/runtime",
+            "sim/workloads", "sim/study", "sim/analysis", "sim/calibration", "sim/experiments", "cli/html"],
+}
+# Files outside core/endpoint that are parts of the class EndpointCore. They see all of core.
+PARTS_OF_ENDPOINT = """
+core/connection/decision.cpp core/connection/hints.cpp core/connection/negotiation.cpp core/connection/rc_setup.cpp
+core/connection/recovery.cpp core/connection/tear_down.cpp core/connection/xrc_recovery.cpp
+core/connection/xrc_setup.cpp core/flow/control.cpp core/flow/credits.cpp core/flow/datagrams.cpp
+core/protocol/atomics.cpp core/protocol/offers.cpp core/protocol/pieces.cpp core/protocol/receive_path.cpp
+core/protocol/registration.cpp core/protocol/segments.cpp core/protocol/send_operation.cpp core/protocol/send_path.cpp
+core/protocol/transfer.cpp core/protocol/unexpected.cpp core/protocol/writes.cpp core/receive/own_receives.cpp
+core/receive/shared_receives.cpp
+""".split()
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
+
+
+def folder_of(path):
+    return path.rpartition("/")[0]
+
+
+def edges_of(root):
+    """(file, folder, included folder) of all includes of the repository's own headers by path."""
+    for top in sorted({name.split("/")[0] for name in ALLOWED}):
+        for path in sorted((root / top).rglob("*")):
+            if path.suffix not in (".h", ".cpp", ".c", ".def"):
+                continue
+            name = path.relative_to(root).as_posix()
+            for included in INCLUDE.findall(path.read_text(encoding="utf-8")):
+                folder = folder_of(included)
+                if folder and folder != folder_of(name):
+                    yield name, folder_of(name), folder
+
+
+def circle_in(allowed):
+    """Folders that may include each other, or nothing."""
+    state = {}
+
+    def visit(folder, path):
+        if state.get(folder) == "done":
+            return None
+        if folder in path:
+            return path[path.index(folder):] + [folder]
+        for lower in allowed.get(folder, []):
+            found = visit(lower, path + [folder])
+            if found:
+                return found
+        state[folder] = "done"
+        return None
+
+    return next((found for folder in allowed if (found := visit(folder, []))), None)
+
+
+def main(root):
+    faults, used, parts = [], set(), set()
+    for file, folder, included in edges_of(root):
+        if included == "core/endpoint" and file in PARTS_OF_ENDPOINT:
+            parts.add(file)
+        if file in PARTS_OF_ENDPOINT and (included in CORE or included in ("base", "core/endpoint")):
+            continue
+        if included in ALLOWED.get(folder, []):
+            used.add((folder, included))
+        else:
+            faults.append(f"{file}: includes {included}, which is not below {folder}")
+    for folder, lower in ALLOWED.items():
+        faults += [f"ALLOWED: {folder} includes nothing of {one} any more" for one in lower if (folder, one) not in used]
+    faults += [f"PARTS_OF_ENDPOINT: {file} is none any more" for file in PARTS_OF_ENDPOINT if file not in parts]
+    circle = circle_in(ALLOWED)
+    if circle:
+        faults.append(f"ALLOWED: a circle: {' -> '.join(circle)}")
+    print("\n".join(faults) if faults else
+          f"{len(ALLOWED)} folders, {len(used)} edges; {len(parts)} files are parts of EndpointCore")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(pathlib.Path(sys.argv[1])))
