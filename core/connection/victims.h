@@ -13,7 +13,7 @@
 //
 // A use costs a few additions in the peer's record. The order is computed at an eviction by
 // visiting each connection: there are at most `max_conn`, and the two control messages and the
-// RESET that follow take a thousand times longer (tests/core/victims_test.cpp counts).
+// RESET that follow take a thousand times longer (tests/core/connection/victims_test.cpp counts).
 //
 // No clock, no device. Owned by the endpoint; the records are part of its peers. One thread.
 #pragma once

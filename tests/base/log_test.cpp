@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/base/scratch.h"
+#include "tests/support/scratch.h"
 
 namespace turnout::log {
 namespace {

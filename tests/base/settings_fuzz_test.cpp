@@ -5,7 +5,7 @@
 #include <rapidcheck/gtest.h>
 
 #include "base/settings.h"
-#include "tests/base/scratch.h"
+#include "tests/support/scratch.h"
 
 namespace turnout {
 namespace {

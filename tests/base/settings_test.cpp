@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/log.h"
-#include "tests/base/scratch.h"
+#include "tests/support/scratch.h"
 
 namespace turnout {
 namespace {

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/html/escape.h"
-#include "tests/report/sample.h"
+#include "tests/support/sample.h"
 
 namespace turnout::cli {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include "tests/report/sample.h"
+#include "tests/support/sample.h"
 
 namespace turnout::cli {
 namespace {

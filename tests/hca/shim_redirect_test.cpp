@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <string>
 
-#include "tests/base/scratch.h"
+#include "tests/support/scratch.h"
 
 namespace {
 

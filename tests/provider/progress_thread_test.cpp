@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "tests/provider/process.h"
+#include "tests/support/process.h"
 
 namespace turnout::testing {
 namespace {

@@ -13,8 +13,8 @@
 
 #include "sim/experiments/experiment.h"
 #include "sim/study/study_set.h"
-#include "tests/base/scratch.h"
 #include "tests/sim/mock_rank.h"
+#include "tests/support/scratch.h"
 
 namespace turnout::sim {
 namespace {

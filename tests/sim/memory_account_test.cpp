@@ -7,7 +7,7 @@
 #include "core/time/clock.h"
 #include "sim/experiments/memory_program.h"
 #include "sim/runtime/simulation.h"
-#include "tests/core/memory_line.h"
+#include "tests/support/memory_line.h"
 
 namespace turnout::sim {
 namespace {

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tests/base/scratch.h"
+#include "tests/support/scratch.h"
 
 // libotf2 3.0 keeps what it allocated for an archive whose anchor it refuses.
 extern "C" const char* __lsan_default_suppressions();

@@ -13,7 +13,7 @@
 #include <map>
 #include <sstream>
 
-#include "tests/base/scratch.h"
+#include "tests/support/scratch.h"
 
 namespace turnout::sim {
 namespace {

@@ -9,8 +9,8 @@
 #include <set>
 
 #include "sim/formats/recording.h"
-#include "tests/base/scratch.h"
-#include "tests/provider/process.h"
+#include "tests/support/process.h"
+#include "tests/support/scratch.h"
 
 namespace turnout::testing {
 namespace {

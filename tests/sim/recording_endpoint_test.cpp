@@ -9,8 +9,8 @@
 
 #include "core/recording/recording_file.h"
 #include "sim/formats/recording.h"
-#include "tests/base/scratch.h"
-#include "tests/core/test_world.h"
+#include "tests/support/scratch.h"
+#include "tests/support/test_world.h"
 
 namespace turnout {
 namespace {

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/experiments/experiment.h"
-#include "tests/base/scratch.h"
+#include "tests/support/scratch.h"
 
 namespace turnout::sim {
 namespace {

@@ -15,8 +15,8 @@
 #include "sim/experiments/page.h"
 #include "sim/experiments/paper_memory.h"
 #include "sim/study/result_writer.h"
-#include "tests/base/scratch.h"
 #include "tests/sim/mock_rank.h"
+#include "tests/support/scratch.h"
 
 namespace turnout::sim {
 namespace {

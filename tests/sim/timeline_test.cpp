@@ -7,7 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "tests/base/scratch.h"
+#include "tests/support/scratch.h"
 
 namespace turnout::sim {
 namespace {

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What no endpoint of ours would do by itself, for tests of what its peers make of it: control
+// messages out of their turn, a queue pair put into the error state, a channel that no policy asked
+// for.
+#pragma once
+
+#include "core/endpoint/endpoint_core.h"
+#include "tests/support/test_world.h"
+
+namespace turnout {
+
+struct ForgedMessages {
+  static void send(TestWorld& world, std::size_t from, std::size_t to,
+                   const wire::ControlMessage& message) {
+    auto& core = static_cast<EndpointCore&>(world[from]);
+    core.send_control(*core.find_peer(world.peer(from, to)), EndpointCore::Purpose::establishment,
+                      message);
+  }
+  // The direction from `of` shall take that channel.
+  static void ask_for(TestWorld& world, std::size_t at, std::size_t of, ChannelKind to) {
+    auto& core = static_cast<EndpointCore&>(world[at]);
+    if (over_xrc(to)) {
+      ASSERT_TRUE(core.has_xrc());
+    }
+    core.change_channel(*core.find_peer(world.peer(at, of)), to, core.base_, "a test asks", 0);
+  }
+  [[nodiscard]] static bool is_steady(TestWorld& world, std::size_t at, std::size_t of) {
+    auto& core = static_cast<EndpointCore&>(world[at]);
+    const Peer& peer = *core.find_peer(world.peer(at, of));
+    return peer.receive_state == ReceiveState::steady && peer.send_state == SendState::steady;
+  }
+  // `at` has said yes to a channel that `of` asked for, and waits for its word.
+  [[nodiscard]] static bool was_accepted(TestWorld& world, std::size_t at, std::size_t of) {
+    auto& core = static_cast<EndpointCore&>(world[at]);
+    return core.find_peer(world.peer(at, of))->send_state == SendState::accepted;
+  }
+  // The queue pair of their connection at the end of `at`; 0: there is none.
+  [[nodiscard]] static std::uint32_t queue_pair(TestWorld& world, std::size_t at, std::size_t of) {
+    auto& core = static_cast<EndpointCore&>(world[at]);
+    const Peer& peer = *core.find_peer(world.peer(at, of));
+    return peer.rc ? peer.rc->end() : 0;
+  }
+  // The connection of these two, at the end of `at`; over XRC that to the node of `of`. False:
+  // there is none now.
+  [[nodiscard]] static bool fail_queue_pair(TestWorld& world, std::size_t at, std::size_t of) {
+    auto& core = static_cast<EndpointCore&>(world[at]);
+    const Peer& peer = *core.find_peer(world.peer(at, of));
+    RcQueue* queue = peer.rc.get();
+    if (peer.xrc && peer.xrc->link != nullptr) queue = peer.xrc->link->queue.get();
+    return queue != nullptr && queue->fail().ok();
+  }
+};
+
+}  // namespace turnout

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Large messages that wait for the offer of a receive: what they wait for, and what ends the wait.
+#include <gtest/gtest.h>
+
+#include <utility>
+#include <vector>
+
+#include "tests/core/endpoint/known_pair.h"
+
+namespace turnout {
+namespace {
+
+// A sender whose peer has offered a receive before, with nothing to say it again; it waits for one
+// as long as a test takes, unless told otherwise.
+class HeldMessages : public testing::Test {
+ protected:
+  explicit HeldMessages(Overrides more = {{"rtr_wait", "1000s"}}) : pair_("put", std::move(more)) {
+    pair_.meet(out_, in_, 1);
+    EXPECT_EQ(pair_.sender().puts, 1u);
+  }
+  // Another message is held behind the first; of another tag its receive is offered before.
+  void expect_written(std::uint64_t other_tag) {
+    std::vector<std::byte> other = pattern(9000, 2), other_in(9000);
+    pair_.send(out_, 1);
+    pair_.send(other, other_tag);
+    if (other_tag != 1) pair_.recv(other_in, other_tag);
+    pair_.recv(in_, 1);
+    if (other_tag == 1) pair_.recv(other_in, other_tag);
+    pair_.expect_arrival();
+    pair_.expect_arrival();
+    EXPECT_EQ(in_, out_);
+    EXPECT_EQ(other_in, other);
+    EXPECT_EQ(pair_.sender().puts, 3u);
+  }
+  // The message arrives by the receiver's reading: it was not written to an offer.
+  void expect_fetched() {
+    ASSERT_TRUE(pair_.received());
+    EXPECT_EQ(in_, out_);
+    EXPECT_EQ(pair_.sender().puts, 1u);
+  }
+  KnownPair pair_;
+  std::vector<std::byte> out_ = pattern(9000, 1), in_ = std::vector<std::byte>(9000);
+};
+
+class BrieflyHeldMessages : public HeldMessages {
+ protected:
+  BrieflyHeldMessages() : HeldMessages({{"rtr_wait", "1ms"}}) {}
+};
+
+TEST_F(HeldMessages, AreWrittenToTheOffersTheyMeet) {
+  expect_written(2);
+}
+
+TEST_F(HeldMessages, OfOneTagKeepTheirOrder) {
+  expect_written(1);
+}
+
+TEST_F(HeldMessages, WaitForNothingElse) {
+  std::vector<std::byte> little = pattern(10, 1), little_in(10);
+  pair_.send(out_, 1);
+  pair_.send(little, 2);
+  pair_.recv(little_in, 2);
+  ASSERT_TRUE(pair_.received());
+  EXPECT_EQ(take(pair_.world().queue(1)).tag, 2u);
+  pair_.recv(in_, 1);
+  expect_fetched();
+}
+
+// The little message is sent before the offer comes, and does not know it.
+TEST_F(HeldMessages, GoOnWhenAnOfferCannotBeTaken) {
+  std::vector<std::byte> little = pattern(10, 1);
+  pair_.recv(in_, 1);
+  EXPECT_EQ(pair_.receiver().offers, 2u);
+  pair_.send(little, 2);
+  pair_.send(out_, 1);
+  expect_fetched();
+}
+
+// A late receiver looks for its message first.
+TEST_F(HeldMessages, ThatWereAnnouncedAreFetched) {
+  std::vector<std::byte> little = pattern(10, 1);
+  pair_.send(out_, 1);
+  pair_.send(little, 2);
+  pair_.recv(in_, 1);
+  expect_fetched();
+  EXPECT_EQ(pair_.receiver().offers, 1u);
+}
+
+TEST_F(HeldMessages, LongerThanTheOfferAreTruncated) {
+  std::vector<std::byte> longer = pattern(12'000, 3), next = pattern(9000, 4), next_in(9000);
+  pair_.send(longer, 1);
+  pair_.send(next, 1);
+  pair_.recv(in_, 1);
+  ASSERT_TRUE(pair_.received());
+  ASSERT_TRUE(pair_.error(1));
+  EXPECT_EQ(pair_.world().queue(1).pop_error().status.code(), Code::truncated);
+  pair_.recv(next_in, 1);
+  ASSERT_TRUE(pair_.received());
+  EXPECT_EQ(next_in, next);
+}
+
+TEST_F(HeldMessages, CanBeCancelled) {
+  int context;
+  pair_.send(out_, 1, reinterpret_cast<std::uint64_t>(&context));
+  EXPECT_TRUE(pair_.world()[0].cancel(&context));
+  ASSERT_TRUE(pair_.error(0));
+  EXPECT_EQ(pair_.world().queue(0).pop_error().status.code(), Code::canceled);
+  std::vector<std::byte> second = pattern(9000, 2);
+  pair_.recv(in_, 1);
+  pair_.send(second, 1);
+  pair_.expect_arrival();
+  EXPECT_EQ(in_, second);
+}
+
+TEST_F(HeldMessages, EndWithTheirPeer) {
+  pair_.send(out_, 1);
+  pair_.world().close(1);
+  ASSERT_TRUE(pair_.world().until([&] {
+    pair_.world().clock().advance(100'000'000);
+    return pair_.error(0);
+  }));
+  EXPECT_EQ(pair_.world().queue(0).pop_error().status.code(), Code::peer_lost);
+}
+
+TEST_F(BrieflyHeldMessages, WaitNoLonger) {
+  for (int i = 0; i < 50; ++i) {
+    pair_.send(out_, 1);
+    pair_.settle();
+    pair_.recv(in_, 1);
+    pair_.expect_arrival();
+    EXPECT_EQ(in_, out_);
+  }
+  EXPECT_EQ(pair_.sender().puts, 1u);
+}
+
+}  // namespace
+}  // namespace turnout

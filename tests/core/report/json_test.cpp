@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include <limits>
+
+#include "core/report/report.h"
+#include "tests/support/sample.h"
+
+namespace turnout {
+namespace {
+
+TEST(ReportJson, ReadsBackWhatItWrote) {
+  const std::string text = to_json(test::sample_report(3, 8));
+  const Result<EndpointReport> read = report_from_json(text);
+  ASSERT_TRUE(read.ok()) << read.status().text();
+  EXPECT_EQ(to_json(read.value()), text);
+  EXPECT_EQ(read.value().peers.size(), 7u);
+  EXPECT_EQ(read.value().peers[0].receive.spans[1].channel, ChannelKind::rc_rdma);
+  EXPECT_EQ(read.value().endpoint, 0xabcd000000000003u);
+  EXPECT_EQ(read.value().peers[0].observed_gain, 140.5);
+  EXPECT_FALSE(read.value().peers[6].observed_gain.has_value());
+  ASSERT_EQ(read.value().receive_costs.size(), 2u);
+  EXPECT_EQ(read.value().receive_costs[1].messages, 4096u);
+  EXPECT_EQ(read.value().registrations.misses, 40u);
+  ASSERT_EQ(read.value().history.size(), 3u);
+  EXPECT_EQ(read.value().history[2].begin, 2'000'000'000);
+  EXPECT_EQ(read.value().history[2].sources.size(), 7u);
+  EXPECT_EQ(read.value().memory[1].objects_peak, 32u);
+  EXPECT_EQ(read.value().started, 1'700'000'000'003'000'000);
+  ASSERT_EQ(read.value().memory_over_time.size(), 4u);
+  EXPECT_EQ(read.value().memory_over_time[2].time, 1'000'000'000);
+  EXPECT_EQ(read.value().memory_over_time[2].bytes[1], 131'072u);
+  ASSERT_TRUE(read.value().profile.has_value());
+  const ProfileReport& profile = *read.value().profile;
+  EXPECT_EQ(profile.counts.sent[2][size_bin(1 << 20)].messages, 1000u);
+  EXPECT_EQ(profile.counts.unexpected.total().messages, 400u);
+  EXPECT_EQ(profile.counts.low_watermark_events, 2u);
+  EXPECT_EQ(profile.rnr_retries, 3u);
+  EXPECT_EQ(profile.library_time_error, 10'000'000u);
+}
+
+TEST(ReportJson, ExtremesSurvive) {
+  EndpointReport report = test::sample_report(0, 2);
+  report.rank = report.ranks = -1;
+  report.endpoint = report.budget = std::numeric_limits<std::uint64_t>::max();
+  report.lifetime = std::numeric_limits<std::int64_t>::min();
+  report.peers[0].predicted_gain = std::numeric_limits<double>::quiet_NaN();
+  report.host = "\xff\"\\\n\x01";
+  const Result<EndpointReport> read = report_from_json(to_json(report));
+  ASSERT_TRUE(read.ok()) << read.status().text();
+  EXPECT_EQ(read.value().endpoint, report.endpoint);
+  EXPECT_EQ(read.value().budget, report.budget);
+  EXPECT_EQ(read.value().lifetime, report.lifetime);
+  EXPECT_EQ(read.value().rank, -1);
+  EXPECT_EQ(read.value().peers[0].predicted_gain, 0);
+}
+
+TEST(ReportJson, DamageIsNamed) {
+  const std::string text = to_json(test::sample_report(1, 3));
+  const auto changed = [&](const std::string& from, const std::string& to) {
+    std::string copy = text;
+    const auto at = copy.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return copy.replace(at, from.size(), to);
+  };
+  for (const auto& [damaged, words] :
+       {std::pair{text.substr(0, text.size() / 2), std::string("cut off")},
+        std::pair{std::string(), std::string("not JSON")},
+        std::pair{std::string("[]"), std::string("not an object")},
+        std::pair{std::string("{}"), std::string("without \"turnout_report\"")},
+        std::pair{changed("\"turnout_report\": 1", "\"turnout_report\": 2"),
+                  std::string("layout 2")},
+        std::pair{changed("\"hits\": 900", "\"hits\": -1"), std::string("registrations.hits")},
+        std::pair{changed("\"rank\": 1", "\"rank\": 99999999999"), std::string("\"rank\"")},
+        std::pair{changed("\"rank\": 1", "\"rank\": 1.5"), std::string("\"rank\"")},
+        std::pair{changed("\"pid\": 5001", "\"pid\": -1"), std::string("\"pid\"")},
+        std::pair{changed("DC-sendrecv", "carrier pigeon"),
+                  std::string("peers[0].send.spans[0].channel")},
+        std::pair{changed("0xabcd000000000001", "0xnothing"), std::string("\"endpoint\"")},
+        std::pair{changed("\"observed_gain_ns\": 140.5", "\"observed_gain_ns\": \"x\""),
+                  std::string("peers[0].observed_gain_ns")},
+        std::pair{changed("\"mean_ns\": 330.25", "\"mean_ns\": []"),
+                  std::string("receive_costs[0].mean_ns")},
+        std::pair{changed("\"end_ns\": 1000000000", "\"end_ns\": -5"),
+                  std::string("history[0].end_ns")},
+        std::pair{changed("\"lost\": false", "\"lost\": 0"), std::string("peers[0].lost")},
+        std::pair{changed("\"objects_peak\": 16", "\"objects_peak\": -16"),
+                  std::string("memory[0].objects_peak")},
+        std::pair{changed("\"below\": 128", "\"below\": 129"),
+                  std::string("profile.sent.control[0].below")},
+        std::pair{changed("\"below\": 128", "\"below\": 0"),
+                  std::string("profile.sent.control[0].below")},
+        std::pair{changed("\"below\": 128", "\"below\": 4398046511104"),
+                  std::string("profile.sent.control[0].below")},
+        std::pair{changed("\"below\": 16", "\"below\": 1"),
+                  std::string("profile.unexpected[1].below")},
+        std::pair{changed("\"rnr_retries\": 1", "\"rnr_retries\": \"1\""),
+                  std::string("profile.rnr_retries")},
+        std::pair{changed("\"calls_measured\": 2000", "\"calls_measured\": 2000000"),
+                  std::string("profile.calls_measured")},
+        std::pair{changed("\"library_time_ns\": 500000000", "\"library_time_ns\": -1"),
+                  std::string("profile.library_time_ns")},
+        std::pair{changed("\"unexpected\": [", "\"unexpected\": 1, \"x\": ["),
+                  std::string("profile.unexpected")},
+        std::pair{changed("\"started_unix_ns\": 17", "\"started_unix_ns\": -17"),
+                  std::string("started_unix_ns")},
+        std::pair{changed("\"memory_over_time\": [", "\"memory_over_time\": 1, \"x\": ["),
+                  std::string("memory_over_time")},
+        std::pair{changed("   131072,", "   -131072,"), std::string("memory_over_time[2][2]")},
+        std::pair{changed("   131072,", ""), std::string("memory_over_time[2]\"")},
+        std::pair{changed("   1000000,", "   2000000000,"), std::string("memory_over_time[2]\"")},
+        std::pair{changed("\"spans\": [", "\"spans\": 7, \"x\": ["),
+                  std::string("peers[0].send.spans")}}) {
+    const Result<EndpointReport> read = report_from_json(damaged);
+    ASSERT_FALSE(read.ok()) << damaged.substr(0, 200);
+    EXPECT_NE(read.status().text().find(words), std::string::npos) << read.status().text();
+  }
+}
+
+TEST(ReportJson, RnrRetriesMayBeUnknown) {
+  EndpointReport report = test::sample_report(0, 2);
+  report.profile->rnr_retries.reset();
+  const std::string text = to_json(report);
+  const Result<EndpointReport> read = report_from_json(text);
+  ASSERT_TRUE(read.ok()) << read.status().text();
+  EXPECT_FALSE(read.value().profile->rnr_retries.has_value());
+  EXPECT_EQ(to_json(read.value()), text);
+}
+
+// Reports of before had neither, nor a profile.
+TEST(ReportJson, HistoryAndWhatWasObservedMayBeMissing) {
+  EndpointReport report = test::sample_report(0, 3);
+  report.history.clear();
+  report.receive_costs.clear();
+  report.profile.reset();
+  report.started = 0;
+  report.memory_over_time.clear();
+  std::string text = to_json(report);
+  EXPECT_EQ(text.find("history"), std::string::npos);
+  EXPECT_EQ(text.find("profile"), std::string::npos);
+  for (std::string_view line : {"\"observed_gain_ns\": null,", "\"receive_costs\": []"}) {
+    for (auto at = text.find(line); at != std::string::npos; at = text.find(line)) {
+      text.replace(at, line.size(), line.back() == ',' ? "" : "\"more\": 1");
+    }
+  }
+  const Result<EndpointReport> read = report_from_json(text);
+  ASSERT_TRUE(read.ok()) << read.status().text();
+  EXPECT_EQ(to_json(read.value()), to_json(report));
+}
+
+TEST(ReportJson, AHistoryThatIsTooLongIsRefused) {
+  EndpointReport report = test::sample_report(0, 2);
+  HistoryInterval interval{0, 1, 0, {}};
+  for (std::size_t i = 0; i < 2 * EndpointReport::kMaxHistory; ++i) {
+    interval.sources.emplace_back(report.peers[0].peer, i);
+  }
+  report.history = {interval};
+  EXPECT_NE(report_from_json(to_json(report)).status().text().find("\"history\""),
+            std::string::npos);
+}
+
+TEST(ReportJson, DeepNestingIsRefusedWithoutRecursion) {
+  EXPECT_FALSE(report_from_json(std::string(1'000'000, '[')).ok());
+  EXPECT_FALSE(report_from_json(std::string(100'000, '[') + std::string(100'000, ']')).ok());
+}
+
+RC_GTEST_PROP(ReportJsonProperty, AnyTextIsReadOrRefused, (const std::string& text)) {
+  (void)report_from_json(text).ok();
+}
+
+RC_GTEST_PROP(ReportJsonProperty, AnyByteOfAReportMayBeWrong, ()) {
+  std::string text = to_json(test::sample_report(1, 3));
+  const int n = *rc::gen::inRange(1, 4);
+  for (int i = 0; i < n; ++i) {
+    text[*rc::gen::inRange<std::size_t>(0, text.size())] = *rc::gen::arbitrary<char>();
+  }
+  const Result<EndpointReport> read = report_from_json(text);
+  if (read.ok()) RC_ASSERT(!format_reports({&read.value(), 1}).empty());
+}
+
+}  // namespace
+}  // namespace turnout
