@@ -12,6 +12,7 @@
 
 #include "core/connection/victims.h"
 #include "core/flow/reliable.h"
+#include "core/flow/srq_flow_control.h"
 #include "core/protocol/atomics.h"
 #include "core/protocol/operation.h"
 #include "core/protocol/rendezvous.h"
@@ -75,19 +76,6 @@ struct HeldMessage {  // arrived on the start service before its turn
   std::uint32_t buffer = 0;  // the receive it is in, if it was not copied
   std::uint32_t length = 0;
   std::unique_ptr<std::byte[]> copy;  // of all of it; receives were scarce
-};
-
-// What a source may send into the shared receive queue, as its receiver sees it
-// (protocol/credits.cpp). `lent` is what the source has, what is on its way, messages that keep
-// their buffer, and what it has not been told of yet (Peer::owed).
-struct Lending {
-  std::uint32_t lent = 0;
-  std::uint32_t target = 0;
-  std::uint32_t kept = 0;   // of `lent`: messages nobody waits for, in their buffers
-  std::uint32_t aside = 0;  // of `lent`, not counted in the sum: it was silent
-  std::uint32_t sweep = 0;  // number of the last sweep before its last message
-  bool known = false;       // a message of it came: it is part of the sum
-  bool wanting = false;     // it is in the row of those that have nothing left
 };
 
 // Receives of the pair's queue pair that only this peer's messages take (memory/own_receives.cpp).
@@ -166,9 +154,7 @@ struct Peer {
   ChannelKind wanted = ChannelKind::dc_sendrecv;     // what the change under way leads to
   ChannelKind otherwise = ChannelKind::dc_sendrecv;  // and to what if the peer cannot give that
   std::uint32_t receive_sequence = 0;                // of the next message to deliver
-  std::uint32_t owed = 0;                            // credits of the start service to hand back
-  std::uint32_t owed_ring = 0;
-  Lending lending;
+  CreditGrant grant;                                 // credits of the default transport
   OwnReceives own;
   std::unique_ptr<RingReceiver> ring;
   RingPoll ring_poll = RingPoll::none;
@@ -179,6 +165,7 @@ struct Peer {
   bool atomic_stalled = false;      // that message is an atomic request: no room for its answer
   std::uint32_t withheld = 0;       // messages nobody waits for that keep their place and credit
   std::uint32_t seen_at_round = 0;  // receive_sequence at the last keep-alive round
+  std::uint32_t owed_ring = 0;      // ring entries free again, the peer has not been told
   Nanoseconds stuck_since = 0;      // waited for, yet held back for lack of memory; 0: not
   bool stuck_told = false;
   std::uint32_t request = 0;        // number of our latest request

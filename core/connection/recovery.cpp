@@ -426,7 +426,7 @@ void EndpointCore::send_control_again(Peer& peer, const SendRecord& lost,
   std::memcpy(&message, body, sizeof message);
   if (wire::has_detail(message.type)) std::memcpy(&detail, body + sizeof message, sizeof detail);
   // What its header handed back is owed again; receives of the queue pair's own are gone.
-  peer.owed += header.credits;
+  peer.grant.unreported += header.credits;
   if ((header.flags & wire::kOwnCredits) == 0) peer.owed_ring += header.ring_credits;
   send_control(peer, Purpose::credit, message, &detail);
 }

@@ -128,11 +128,12 @@ Status EndpointCore::start() {
   }
   limit_connections();
   if (Status status = create_queues(); !status.ok()) return status;
+  begin_flow_control();
   std::uint64_t receive_size = settings_.ring_entry_size;
   if (over_datagrams()) receive_size = std::min<std::uint64_t>(receive_size, device_->mtu());
   address_.counts = static_cast<std::uint8_t>(data_targets() | settings_.credit_qps << 4 |
                                               settings_.establishment_qps << 6);
-  address_.set_sizes(static_cast<std::uint32_t>(receive_size), first_credits(), over_datagrams());
+  address_.set_sizes(static_cast<std::uint32_t>(receive_size), flow_.first(), over_datagrams());
   address_.seal();
   if (settings_.policy == "dc-rdma-od" || settings_.policy == "static:dc-rdma") {
     first_message_ = ChannelKind::dc_rdma;
@@ -155,8 +156,6 @@ Status EndpointCore::start() {
   }
   start_registrations();
   frees_before_drain_ = settings_.break_rule == "free-before-drain";
-  lends_freely_ = settings_.break_rule == "lend-freely";
-  if (settings_.break_rule == "lend-least") lend_limit_ = 0;
   started_ = true;
   if (!device_->is_simulated()) {
     live_report_.open(address_.id, settings_.report_job);
@@ -252,7 +251,7 @@ void EndpointCore::tick() {
   }
   if (now >= next_link_) service_links(now);
   if (now >= shared_.look_at) look_after_receives(now);
-  if (now >= next_sweep_) sweep_credits(now);
+  if (now >= flow_.next_sweep()) sweep_credits(now);
   if (now >= next_place_) serve_places();
 }
 

@@ -87,8 +87,8 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] bool close() override;
   void abandon() noexcept override { started_ = false; }
   [[nodiscard]] Nanoseconds next_deadline() const noexcept override {
-    return std::min(
-        {next_decision_, next_keepalive_, next_link_, next_sweep_, hold_until_, next_place_});
+    return std::min({next_decision_, next_keepalive_, next_link_, flow_.next_sweep(), hold_until_,
+                     next_place_});
   }
 
   [[nodiscard]] const Address& address() const noexcept override { return address_; }
@@ -235,6 +235,10 @@ class EndpointCore final : public Endpoint {
   void post_receives();
   void look_after_receives(Nanoseconds now);
   void begin_receives() noexcept;
+  void begin_flow_control() noexcept;
+  void tell_flow_control() noexcept {
+    flow_.set_queue({receive_pool_.count(), shared_.may_grow, shared_.armed});
+  }
   void arm_limit() noexcept;
   void more_receives(Nanoseconds now);
   void fewer_receives(Nanoseconds now);
@@ -394,29 +398,11 @@ class EndpointCore final : public Endpoint {
   }
   [[nodiscard]] Status refusal();
 
-  // protocol/credits.cpp
-  [[nodiscard]] std::uint32_t first_credits() const noexcept;
-  [[nodiscard]] std::uint32_t most_credits() const noexcept {
-    return static_cast<std::uint32_t>(settings_.credits);
-  }
-  // Receives that exist or can be added; and the limit of granted credits.
-  [[nodiscard]] std::uint32_t safe_to_lend() const noexcept;
-  [[nodiscard]] std::uint32_t lendable() const noexcept;
-  void count_calm() noexcept;
-  void count_crowded() noexcept;
+  // flow/control.cpp
+  // A message has left its receive.
   void take_back_credit(Peer& peer);
-  void count_again(Lending& lending) noexcept;
-  void lend(Peer& peer);
-  void lend_to_target(Peer& peer) noexcept;
-  void give_credits(Peer& peer, std::uint32_t count) noexcept;
-  void raise_target(Lending& lending) noexcept;
-  [[nodiscard]] static bool is_dry(const Peer& peer) noexcept;
-  void want_for(Peer& peer);
-  void know_lending(Lending& lending) noexcept;
-  void count_uncredited(Lending& lending) noexcept;
-  void serve_wanting(bool few = false);
+  void serve_credit_waiters(bool few = false);
   void sweep_credits(Nanoseconds now);
-  void forget_credits(Peer& peer);
 
   // endpoint_report.cpp
   void report_history(EndpointReport* report) const;
@@ -909,16 +895,7 @@ class EndpointCore final : public Endpoint {
   std::uint32_t own_count_ = 0;  // that there are
   OwnReceivesReport own_report_;
 
-  // Credits of that queue, of all peers that were heard.
-  std::uint32_t lent_ = 0;
-  std::uint32_t lend_limit_ = UINT32_MAX;  // at least what is safe
-  std::uint32_t calm_ = 0;                 // messages since the low watermark was armed
-  std::uint32_t crowded_ = 0;              // messages since that time the queue was not low
-  std::deque<Peer*> wanting_;  // peers that have nothing left, in the order they will be served
-  std::size_t sweep_at_ = 0;
-  std::uint32_t sweep_ = 0;  // the number of the last one
-  Nanoseconds next_sweep_ = INT64_MAX;
-  std::uint64_t credit_waits_ = 0;
+  SrqFlowControl flow_{clock_};  // credits of that queue
 
   OperationLimits operation_limits_{};
   Slab<SendOperation> sends_;
@@ -961,7 +938,6 @@ class EndpointCore final : public Endpoint {
   ChannelKind first_message_ = ChannelKind::dc_sendrecv;  // asked for at a peer's first message
   std::uint64_t ring_threshold_ = 0;                      // messages on RC-SRQ, RC-SR; 0: no ring
   bool frees_before_drain_ = false;                       // setting break_rule
-  bool lends_freely_ = false;                             // the same
   std::unique_ptr<selection::Statistics> statistics_;     // made with the first counts to keep
   selection::WindowState window_;
   selection::DeviceCosts costs_;

@@ -63,7 +63,7 @@ EndpointReport EndpointCore::report() const {
   report.credit_messages = credit_messages_;
   report.refusals = refusals_;
   report.shared_receives = {shared_.limit_events, shared_.growths, receive_pool_.chunks_gone(),
-                            credit_waits_, 0};
+                            flow_.waits(), 0};
   report.own_receives = own_report_;
   report.connections = connections_;
   report.rc_queue_pairs_peak = rc_peak_;

@@ -83,7 +83,7 @@ Peer* EndpointCore::make_peer(const Address& address, Status* status) {
   peer->received.begin(base_);
   if (over_datagrams()) peer->link = std::make_unique<ReliableLink>();
   peer->id = static_cast<PeerId>(peers_.size());
-  peer->use.peer = peer->id;
+  peer->use.peer = peer->grant.peer = peer->id;
   peer->address = address;
   peer->self = address.id == address_.id;
   peer->ah = ah;
@@ -199,16 +199,39 @@ bool EndpointCore::pump_control() {
 }
 
 void EndpointCore::send_credits(Peer& peer) {
-  if ((peer.owed == 0 && peer.owed_ring == 0) || peer.remote_index == wire::kUnknownIndex) return;
+  if ((peer.grant.unreported == 0 && peer.owed_ring == 0) ||
+      peer.remote_index == wire::kUnknownIndex)
+    return;
   wire::ControlMessage message;
   message.type = wire::Control::credit;
-  message.credits = static_cast<std::uint16_t>(peer.owed);
+  message.credits = static_cast<std::uint16_t>(peer.grant.unreported);
   message.ring_credits = static_cast<std::uint16_t>(peer.owed_ring);
   message.request = peer.ring_request;
-  peer.owed = 0;
+  peer.grant.unreported = 0;
   peer.owed_ring = 0;
   ++credit_messages_;
   send_control(peer, Purpose::credit, message);
+}
+
+void EndpointCore::take_back_credit(Peer& peer) {
+  if (peer.lost) return;
+  if (flow_.returned(peer.grant)) send_credits(peer);
+  serve_credit_waiters();
+}
+
+// few: perhaps no more are returned.
+void EndpointCore::serve_credit_waiters(bool few) {
+  while (flow_.has_waiting()) {
+    CreditGrant* const grant = flow_.serve(few);
+    if (grant == nullptr) return;
+    send_credits(*peers_[grant->peer]);
+  }
+}
+
+void EndpointCore::sweep_credits(Nanoseconds now) {
+  flow_.sweep(peers_.size(), [this](std::size_t i) -> CreditGrant& { return peers_[i]->grant; });
+  serve_credit_waiters(true);
+  flow_.end_sweep(now);
 }
 
 void EndpointCore::send_fin(Peer& peer, std::uint64_t operation, const Status& status) {
@@ -410,6 +433,7 @@ void EndpointCore::end_of_lost(const SendRecord& record) {
 void EndpointCore::lose_peer(Peer& peer, const Status& why) {
   if (peer.lost) return;
   peer.lost = true;
+  SrqFlowControl::close(peer.grant);
   peer.loss =
       Status{Code::peer_lost, why.text(), why.sys_errno() != 0 ? why.sys_errno() : EHOSTDOWN};
   if (peer.said_bye || closing_) {
@@ -473,7 +497,8 @@ void EndpointCore::lose_peer(Peer& peer, const Status& why) {
     if (peer.ring->all_returned()) peer.ring.reset();
   }
   while (!peer.held.empty()) free_held(take_held(peer, peer.held.size() - 1));
-  forget_credits(peer);
+  flow_.forget(peer.grant);
+  serve_credit_waiters();
   if (peer.self || peer.said_bye || closing_ || why.code() == Code::peer_lost) return;
   peer.given_up = why.code();
   reject(peer);

@@ -98,7 +98,7 @@ void EndpointCore::take_message(Peer& peer, const wire::Parsed& parsed, std::uin
   }
 }
 
-// The message it waits for must find a receive: more may be lent than there are (credits.cpp).
+// The message it waits for must find a receive: more credits may be granted than there are.
 void EndpointCore::hold(Peer& peer, HeldMessage message) {
   if (!receive_pool_.is_own(message.buffer)) {
     if (receives_scarce()) message.copy = copy_aside(received(message.buffer), message.length);
@@ -281,9 +281,9 @@ void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival
     if ((header.flags & wire::kUncredited) != 0 &&
         (arrival.storage == UnexpectedMessage::Storage::buffer ||
          arrival.storage == UnexpectedMessage::Storage::heap)) {
-      count_uncredited(peer.lending);
+      flow_.count_uncredited(peer.grant);
     }
-    if ((header.flags & wire::kLastCredit) != 0) raise_target(peer.lending);
+    if ((header.flags & wire::kLastCredit) != 0) flow_.used_last_credit(peer.grant);
   }
   if (!wire::is_message(header.type)) {
     if (header.type == wire::Type::piece) on_piece(peer, header, arrival.payload);

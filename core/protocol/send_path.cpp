@@ -50,8 +50,8 @@ void EndpointCore::fill_header(Peer& peer, const StreamMessage& message, wire::H
 
 // As many credits as fit.
 void EndpointCore::hand_back(Peer& peer, wire::Header* header) {
-  header->credits = static_cast<std::uint8_t>(std::min(peer.owed, kMaxCreditsInHeader));
-  peer.owed -= header->credits;
+  header->credits = static_cast<std::uint8_t>(std::min(peer.grant.unreported, kMaxCreditsInHeader));
+  peer.grant.unreported -= header->credits;
   // The peer knows its credits by the time it sends over RC.
   if (peer.own.owed > 0 && over_rc(peer.receive_kind)) [[unlikely]] {
     header->flags |= wire::kOwnCredits;

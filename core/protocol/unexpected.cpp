@@ -99,7 +99,7 @@ UnexpectedMessage& EndpointCore::store(Peer& peer, const wire::Header& header,
   ++peer.withheld;
   if (arrival.storage == UnexpectedMessage::Storage::buffer) {
     ++receives_kept_;
-    ++peer.lending.kept;
+    SrqFlowControl::retain(peer.grant);
   }
   // So many receive buffers kept that others find none are worse than memory over the limit.
   // Nor must they keep the pieces of a large message from coming, or answers, or a connection that
@@ -111,8 +111,9 @@ UnexpectedMessage& EndpointCore::store(Peer& peer, const wire::Header& header,
   if (unexpected_bytes_ + bytes <= settings_.unexpected_memory || scarce) {
     (void)set_aside(message);  // if the budget refuses, it stays where it is
   }
-  // It brings back no credit, and was perhaps the last.
-  if (message.storage == UnexpectedMessage::Storage::buffer && is_dry(peer)) lend(peer);
+  if (message.storage == UnexpectedMessage::Storage::buffer && flow_.retained(peer.grant)) {
+    send_credits(peer);
+  }
   return message;
 }
 
@@ -148,7 +149,7 @@ bool EndpointCore::set_aside(UnexpectedMessage& message) {
   --peer.withheld;
   if (from == UnexpectedMessage::Storage::buffer) {
     --receives_kept_;
-    --peer.lending.kept;
+    SrqFlowControl::release(peer.grant);
   }
   release_arrival(peer, from, message.buffer, message.position);
   return true;
@@ -226,7 +227,7 @@ void EndpointCore::release_unexpected(UnexpectedMessage& message) {
       break;
     case UnexpectedMessage::Storage::buffer:
       --receives_kept_;
-      --peer.lending.kept;
+      SrqFlowControl::release(peer.grant);
       [[fallthrough]];
     case UnexpectedMessage::Storage::own:
     case UnexpectedMessage::Storage::ring:

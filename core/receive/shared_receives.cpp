@@ -8,6 +8,7 @@
 // senders try again for (RNR), and what is added serves the next one. A thread that waits for
 // events, as MVAPICH has, would need a lock around the queue and the pool. Under a virtual clock
 // asking costs nothing, and the event itself wakes the process.
+#include <bit>
 #include <cerrno>
 #include <cstring>
 
@@ -19,8 +20,8 @@ namespace {
 constexpr Nanoseconds kLookEvery = 1'000'000;
 // Where nothing can be added, events are only counted: not more often than this.
 constexpr Nanoseconds kArmAfterRefusal = 1'000'000;
-// Where peers are lent more than there is, each makes that less (protocol/credits.cpp).
-constexpr Nanoseconds kArmWhileTooMuchIsLent = 100'000;
+// Where more credits are granted than there are receives, each event makes that less.
+constexpr Nanoseconds kArmWhileOvercommitted = 100'000;
 constexpr Nanoseconds kMostPatience = 16;  // times the setting receive_idle
 }  // namespace
 
@@ -30,9 +31,24 @@ void EndpointCore::begin_receives() noexcept {
   shared_.watermark = static_cast<std::uint32_t>(std::min(settings_.receive_watermark, quarter));
   shared_.may_grow = shared_.watermark > 0 && settings_.receive_growth > 0;
   shared_.least = shared_.posted;
+  tell_flow_control();
   shared_.patience = settings_.receive_idle;
   shared_.shrink_at = clock_.now() + shared_.patience;
   arm_limit();
+}
+
+void EndpointCore::begin_flow_control() noexcept {
+  using Rule = SrqFlowControl::Rule;
+  SrqFlowControl::Limits limits;
+  limits.first = std::bit_floor(
+      static_cast<std::uint32_t>(std::min(settings_.credits_first, settings_.credits)));
+  limits.most = static_cast<std::uint32_t>(settings_.credits);
+  limits.most_receives = static_cast<std::uint32_t>(settings_.receive_buffers);
+  limits.retries = !over_datagrams();
+  limits.rule = settings_.break_rule == "lend-freely"  ? Rule::unlimited
+                : settings_.break_rule == "lend-least" ? Rule::safe
+                                                       : Rule::by_demand;
+  flow_.configure(limits);
 }
 
 void EndpointCore::post_receives() {
@@ -86,11 +102,13 @@ void EndpointCore::arm_limit() noexcept {
   attr.srq_limit = shared_.watermark;
   const int error = ibv_modify_srq(data_srq_.get(), &attr, IBV_SRQ_LIMIT);
   shared_.armed = error == 0;
+  tell_flow_control();
   if (error == 0) return;
   TURNOUT_LOG(channel, info, "arming the low watermark failed: {}: {}", device_->name(),
               std::strerror(error));
   shared_.watermark = 0;
   shared_.may_grow = false;
+  tell_flow_control();
 }
 
 void EndpointCore::look_after_receives(Nanoseconds now) {
@@ -99,6 +117,7 @@ void EndpointCore::look_after_receives(Nanoseconds now) {
     ++shared_.limit_events;
     ++profile_.low_watermark_events;
     shared_.armed = false;
+    tell_flow_control();
     more_receives(now);
   } else if (!shared_.armed && now >= shared_.arm_at && shared_.posted >= shared_.watermark) {
     arm_limit();
@@ -110,6 +129,7 @@ void EndpointCore::look_after_receives(Nanoseconds now) {
 void EndpointCore::more_receives(Nanoseconds now) {
   if (receive_pool_.shrinking()) {
     receive_pool_.call_back(&to_post_);
+    tell_flow_control();
     shared_.patience = std::min(2 * shared_.patience, kMostPatience * settings_.receive_idle);
   } else {
     const auto most = static_cast<std::uint32_t>(settings_.receive_buffers);
@@ -120,20 +140,22 @@ void EndpointCore::more_receives(Nanoseconds now) {
     if (more > 0) status = receive_pool_.grow(*device_, account_, more, spare(), &to_post_);
     if (!status.ok()) {
       TURNOUT_LOG(channel, debug, "shared receive queue not enlarged: {}", status.text());
-      shared_.arm_at = now + (lent_ > safe_to_lend() ? kArmWhileTooMuchIsLent : kArmAfterRefusal);
+      shared_.arm_at = now + (flow_.is_overcommitted() ? kArmWhileOvercommitted : kArmAfterRefusal);
       shared_.may_grow = false;
-      count_crowded();
+      tell_flow_control();
+      flow_.low_and_full();
       return;
     }
     charge(Work::register_memory, std::uint64_t{more} * receive_pool_.size());
     ++shared_.growths;
     shared_.may_grow = receive_pool_.count() < settings_.receive_buffers;
+    tell_flow_control();
   }
   post_receives();
   shared_.least = shared_.posted;
   shared_.shrink_at = now + shared_.patience;
   arm_limit();
-  if (!wanting_.empty()) serve_wanting();
+  serve_credit_waiters();
 }
 
 // The youngest chunk goes if the queue has been that much above the watermark, twice, all the time.
@@ -145,6 +167,7 @@ void EndpointCore::fewer_receives(Nanoseconds now) {
   shared_.may_grow = shared_.watermark > 0 && settings_.receive_growth > 0;
   shared_.least = shared_.posted;
   shared_.shrink_at = now + shared_.patience;
+  tell_flow_control();
 }
 
 }  // namespace turnout
