@@ -52,9 +52,9 @@ ALLOWED = {
 }
 # Files outside core/endpoint that are parts of the class EndpointCore. They see all of core.
 PARTS_OF_ENDPOINT = """
-core/connection/decision.cpp core/connection/hints.cpp core/connection/negotiation.cpp core/connection/rc_setup.cpp
+core/connection/decision.cpp core/connection/feedback.cpp core/connection/negotiation.cpp core/connection/rc_setup.cpp
 core/connection/recovery.cpp core/connection/tear_down.cpp core/connection/xrc_recovery.cpp
-core/connection/xrc_setup.cpp core/flow/control.cpp core/flow/credits.cpp core/flow/datagrams.cpp
+core/connection/xrc_setup.cpp core/flow/control.cpp core/flow/datagrams.cpp
 core/protocol/atomics.cpp core/protocol/offers.cpp core/protocol/pieces.cpp core/protocol/receive_path.cpp
 core/protocol/registration.cpp core/protocol/segments.cpp core/protocol/send_operation.cpp core/protocol/send_path.cpp
 core/protocol/transfer.cpp core/protocol/unexpected.cpp core/protocol/writes.cpp core/receive/own_receives.cpp

@@ -11,8 +11,6 @@
 
 namespace turnout {
 namespace {
-constexpr std::size_t kDecisionsKept = 4096;
-constexpr std::uint64_t kDecisionBytes = sizeof(DecisionReport) + 160;  // with its words
 constexpr double kLatestSetUp = 0.25;  // its weight: four tell most of what is to be expected
 
 // A ring over DC has no queue pair to go on over, and a queue pair no ring; over XRC there is only
@@ -75,8 +73,9 @@ bool EndpointCore::keep_counts(Nanoseconds now) {
 
 void EndpointCore::decide(Nanoseconds now) {
   if (closing_) return;
-  const bool selecting = (settings_.policy == "aqps" || hints_) && settings_.test_switch_every == 0;
-  if (hints_) tell_hints();
+  const bool selecting =
+      (settings_.policy == "aqps" || uses_feedback_) && settings_.test_switch_every == 0;
+  if (uses_feedback_) report_feedback();
   const bool kept = selecting && keep_counts(now);
   for (auto& peer : peers_) {
     if (peer->to_repay > 0) count_repaid(*peer);
@@ -94,7 +93,7 @@ void EndpointCore::decide(Nanoseconds now) {
     view.current = view.over_node ? ChannelKind::rc_rdma : peer->receive_kind;
     view.rc_exists = peer->has_rc();
     view.refused = now < peer->refused_until;
-    view.hint = peer->hint;
+    view.feedback = peer->feedback;
     sources.push_back(view);
     if (peer->ring) given_back += std::uint64_t{peer->ring->entries()} * peer->ring->entry_size();
   }
@@ -113,10 +112,10 @@ void EndpointCore::decide(Nanoseconds now) {
   }
   input.gain_threshold = static_cast<double>(settings_.gain_threshold);
   selection::TurnoutTerms terms;
-  if (hints_) {
+  if (uses_feedback_) {
     terms.costs = costs_;
     terms.ring_entries = input.costs.ring_entries;
-    terms.busy = busy_;
+    terms.busy = feedback_.busy();
     terms.repaid = repaid_;
     terms.sending_rc = static_cast<std::uint32_t>(node_links_.size());
     for (const auto& peer : peers_) {
@@ -148,7 +147,7 @@ void EndpointCore::carry_out(const selection::WindowSelection& selected, Nanosec
     const std::string reason =
         fmt::format("{} ({:.0f} messages/s)", selection::explain(line.reason), peer.rate);
     // A ring over DC serves until the queue pair is made, and is kept for it.
-    const bool steps = hints_ && line.to == ChannelKind::rc_rdma && line.from == base_ &&
+    const bool steps = uses_feedback_ && line.to == ChannelKind::rc_rdma && line.from == base_ &&
                        line.otherwise == ChannelKind::dc_rdma && !peer.rc;
     if (line.over_node && !has_xrc()) continue;  // the next decision knows
     const ChannelKind to = line.over_node ? ChannelKind::xrc_rdma : line.to;
@@ -226,27 +225,14 @@ void EndpointCore::change_channel(Peer& peer, ChannelKind to, ChannelKind otherw
       !has_change(peer.receive_kind, to) || excludes(peer, to)) {
     return;
   }
-  bool kept =
-      decisions_.size() < kDecisionsKept && account_.reserve(MemoryKind::decisions, kDecisionBytes);
-  if (!kept) {
-    ++decisions_dropped_;
-    if (!decisions_.empty()) {  // the oldest gives its place
-      decisions_.pop_front();
-      kept = true;
-    }
-  }
-  peer.decision = 0;
-  if (kept) {
-    DecisionReport decision;
-    decision.time = age();
-    decision.peer = peer.id;
-    decision.from = peer.receive_kind;
-    decision.to = to;
-    decision.reason = reason;
-    decision.outcome = "in progress";
-    decisions_.push_back(std::move(decision));
-    peer.decision = decisions_dropped_ + decisions_.size();
-  }
+  DecisionReport decision;
+  decision.time = age();
+  decision.peer = peer.id;
+  decision.from = peer.receive_kind;
+  decision.to = to;
+  decision.reason = reason;
+  decision.outcome = "in progress";
+  peer.decision = decisions_.add(std::move(decision));
   peer.predicted_gain = gain;
   peer.reason = reason;
   if (to == base_ || ring_over_connection(peer.receive_kind)) {
@@ -281,7 +267,7 @@ void EndpointCore::done(Peer& peer) {
   if (tears_down() && peer.connected_at >= peer.requested_at && over_rc(peer.receive_kind)) {
     peer.use.cost = static_cast<double>(took);
   }
-  if (hints_ && over_ring(peer.receive_kind)) {
+  if (uses_feedback_ && over_ring(peer.receive_kind)) {
     peer.to_repay = over_rc(peer.receive_kind) ? costs_.setup_rc_processor.value
                                                : costs_.setup_dc_processor.value;
   }
@@ -299,7 +285,7 @@ void EndpointCore::count_repaid(Peer& peer) {
   const selection::CostModel costs =
       selection::cost_model(costs_, static_cast<std::uint32_t>(settings_.ring_entries));
   const double saved = over_rc(peer.receive_kind)
-                           ? costs.saving_rc_rdma + static_cast<double>(peer.hint.switched) *
+                           ? costs.saving_rc_rdma + static_cast<double>(peer.feedback.switched) *
                                                         costs_.sender_switch_latency.value
                            : costs.saving_dc_rdma;
   const bool serves = over_ring(peer.receive_kind) && peer.window > 0;
@@ -316,9 +302,7 @@ void EndpointCore::note_set_up(bool repaid) noexcept {
 void EndpointCore::decided(Peer& peer, const std::string& outcome) {
   TURNOUT_LOG(connection, info, "{}: now on {}, {}", peer.address.to_string(),
               name(peer.receive_kind), outcome);
-  if (peer.decision > decisions_dropped_) {
-    decisions_[peer.decision - 1 - decisions_dropped_].outcome = outcome;
-  }
+  decisions_.set_outcome(peer.decision, outcome);
   peer.decision = 0;
 }
 

@@ -500,7 +500,7 @@ void EndpointCore::wait_before_asking(Peer& peer, wire::Refusal why, std::string
       (tears_down() && (why == wire::Refusal::limit || why == wire::Refusal::budget));
   peer.refused_until =
       clock_.now() + (place ? time_of_a_place() : kDecisionsRefused * settings_.interval);
-  if (hints_ && over_ring(peer.wanted)) note_set_up(false);
+  if (uses_feedback_ && over_ring(peer.wanted)) note_set_up(false);
   peer.reason = fmt::format("peer refused {}: {}{}",
                             peer.wanted == ChannelKind::rc_rdma ? "RC" : name(peer.wanted),
                             wire::explain(why), instead);

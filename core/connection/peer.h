@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "core/connection/feedback_counter.h"
 #include "core/connection/victims.h"
 #include "core/flow/reliable.h"
 #include "core/flow/srq_flow_control.h"
@@ -133,12 +134,8 @@ struct Peer {
   std::uint32_t offered_own = 0;  // credits of such in the request answered last
   std::uint32_t answered_request = 0;
   ChannelKind answered_otherwise = ChannelKind::dc_sendrecv;  // what it may be instead
-  std::uint32_t sent_now = 0;                                 // messages in the current interval
-  std::uint32_t switched_now = 0;  // of them those that made, or would have made, a DCI turn
-  std::uint16_t told_busy = 0, told_switched = 0;  // in our latest hint
-  std::uint32_t told_rc = 0, told_here = 0;
-  ChannelKind answered_kind = ChannelKind::dc_sendrecv;  // what the request asked for
-  bool told_full = false;
+  SentFeedback feedback_sent;                                 // what we report of our sending to it
+  ChannelKind answered_kind = ChannelKind::dc_sendrecv;       // what the request asked for
   bool flush_posted = false;
   std::uint32_t flushes = 0;  // such records in flight
   bool send_uses_rc = false;  // from ready until the peer's `closed`
@@ -174,9 +171,9 @@ struct Peer {
   std::uint32_t last_control = 0;   // and how many control messages went into our own receives
   std::uint32_t reads_over_rc = 0;  // transfers of ours on the RC queue pair
   Nanoseconds requested_at = 0;
-  std::size_t decision = 0;        // index + 1 of the decision being carried out
-  std::uint64_t window = 0;        // messages received in the current interval
-  selection::SenderHint hint;      // told by the peer
+  std::size_t decision = 0;            // index + 1 of the decision being carried out
+  std::uint64_t window = 0;            // messages received in the current interval
+  selection::SenderFeedback feedback;  // of the peer
   double to_repay = 0;             // ns of its latest set-up that its messages have not saved yet
   std::uint32_t since_switch = 0;  // for the setting test_switch_every
   std::uint8_t forced_step = 0;

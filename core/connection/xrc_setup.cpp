@@ -45,7 +45,8 @@ Status EndpointCore::open_xrc() {
 }
 
 bool EndpointCore::may_use_xrc() const noexcept {
-  const bool chosen = hints_ && settings_.xrc == "auto" && !over_datagrams() && !xrc_failed_ &&
+  const bool chosen = uses_feedback_ && settings_.xrc == "auto" && !over_datagrams() &&
+                      !xrc_failed_ &&
                       (device_->attributes().device_cap_flags & IBV_DEVICE_XRC) != 0;
   return xrc_ != nullptr || chosen;
 }

@@ -105,20 +105,21 @@ Status EndpointCore::start() {
                                 static_cast<std::uint64_t>(device_->attributes().max_qp_wr));
     rc_bytes_ += 16 * settings_.private_receive_buffers;  // mlx5: a receive with one piece
   }
-  hints_ = settings_.policy == "turnout";
+  uses_feedback_ = settings_.policy == "turnout";
   never_connects_ = settings_.policy == "static:ud-sendrecv";
   rendezvous_ = rendezvous_named(settings_.rendezvous).value_or(Rendezvous::getcqe);
   set_last_bytes_ = settings_.rtr_sentinel == "set";
   posts_in_progress_ =
       settings_.progress_thread > 0 && device_->is_virtual() && !device_->is_simulated();
   last_bytes_ = SplitMix64(address_.id);
-  if (hints_) {
+  if (uses_feedback_) {
     limits_from_costs();
-    dci_targets_.assign(settings_.data_qps, kAnyPeer);
+    feedback_.configure(settings_.data_qps, !over_datagrams());
   }
   // The first decisions come early: a program may be over before an interval is.
   constexpr Nanoseconds kFirst = 64;
-  interval_ = hints_ ? std::max<Nanoseconds>(settings_.interval / kFirst, 1) : settings_.interval;
+  interval_ =
+      uses_feedback_ ? std::max<Nanoseconds>(settings_.interval / kFirst, 1) : settings_.interval;
   const std::uint64_t initiators =
       settings_.data_qps + settings_.credit_qps + settings_.establishment_qps;
   if (Status status =

@@ -27,7 +27,7 @@
 //   connection/closing.cpp       shutdown: delivers accepted messages and notifies peers
 //   connection/xrc_setup.cpp     one connection for all processes of a node
 //   connection/xrc_recovery.cpp  recovery of such connections
-//   connection/hints.cpp         sender feedback to the receiver's selection
+//   connection/feedback.cpp         sender feedback to the receiver's selection
 //   connection/decision.cpp      running the selection and its plan
 //   endpoint_report.cpp          the report
 //
@@ -43,6 +43,7 @@
 #include <vector>
 
 #include "base/split_mix.h"
+#include "core/connection/decision_log.h"
 #include "core/connection/node_link.h"
 #include "core/connection/peer.h"
 #include "core/connection/polled_rings.h"
@@ -762,10 +763,9 @@ class EndpointCore final : public Endpoint {
   void say_goodbye();
   void pass_the_gone(MessageQueue& queue);
 
-  // connection/hints.cpp
-  void count_sent(Peer& peer) noexcept;
-  void tell_hints();
-  void on_hint(Peer& peer, const wire::ControlMessage& message) noexcept;
+  // connection/feedback.cpp
+  void report_feedback();
+  void on_feedback(Peer& peer, const wire::ControlMessage& message) noexcept;
 
   // connection/decision.cpp
   void decide(Nanoseconds now);
@@ -941,12 +941,10 @@ class EndpointCore final : public Endpoint {
   std::unique_ptr<selection::Statistics> statistics_;     // made with the first counts to keep
   selection::WindowState window_;
   selection::DeviceCosts costs_;
-  bool hints_ = false;                  // policy turnout
+  bool uses_feedback_ = false;          // policy turnout
   bool never_connects_ = false;         // policy static:ud-sendrecv
   bool waits_for_connections_ = false;  // one-sided operations do, in a simulation of ACTS
-  std::vector<PeerId> dci_targets_;     // by data initiator: whom its latest message was for
-  std::uint64_t sent_now_ = 0, switched_now_ = 0;  // in the interval
-  double busy_ = 0;           // our share of the latest interval spent on messages
+  FeedbackCounter feedback_;
   double repaid_ = 1;         // share of set-ups that saved what they cost, the latest most
   Nanoseconds interval_ = 0;  // until the next decision
   Nanoseconds interval_began_ = 0;
@@ -955,8 +953,7 @@ class EndpointCore final : public Endpoint {
   LiveReport live_report_;
   MemoryHistory memory_history_{account_};
   std::int64_t started_at_ = 0;  // ns since 1970; 0: the time is not this machine's
-  std::deque<DecisionReport> decisions_;
-  std::uint64_t decisions_dropped_ = 0;
+  DecisionLog decisions_{account_};
   std::uint64_t delivered_ = 0;  // messages
   ReceiveCost receive_cost_;
   CallTime call_time_;

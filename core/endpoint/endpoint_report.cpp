@@ -35,7 +35,7 @@ EndpointReport EndpointCore::report() const {
       line.reason =
           fmt::format("{} ({:.0f} messages/s)", selection::explain(peer->verdict), peer->rate);
     } else if (line.reason.empty()) {
-      line.reason = settings_.policy == "aqps" || hints_
+      line.reason = settings_.policy == "aqps" || uses_feedback_
                         ? "no decision yet"
                         : selection::explain(selection::Reason::forced);
     }
@@ -52,8 +52,8 @@ EndpointReport EndpointCore::report() const {
   }
   report.receive_costs = receive_cost_.lines();
   report_history(&report);
-  report.decisions.assign(decisions_.begin(), decisions_.end());
-  report.decisions_dropped = decisions_dropped_;
+  report.decisions.assign(decisions_.kept().begin(), decisions_.kept().end());
+  report.decisions_dropped = decisions_.dropped();
   report_memory(&report);
   report.unexpected = unexpected_count_;
   report.rendezvous = rendezvous_count_;

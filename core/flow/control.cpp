@@ -318,8 +318,8 @@ void EndpointCore::handle_control(Peer& peer, const wire::ControlMessage& messag
     case wire::Control::refuse:
       on_refuse(peer, message);
       break;
-    case wire::Control::hint:
-      on_hint(peer, message);
+    case wire::Control::feedback:
+      on_feedback(peer, message);
       break;
     case wire::Control::closed:
       on_closed(peer);

@@ -429,7 +429,7 @@ Status EndpointCore::put(Peer& peer, const SendRequest& request, const Pieces& p
   if (!foreseen) transfer.announcement = landed_for(transfer);
   ++peer.offers->writing;
   peer.sent.count(pieces.total);
-  if (hints_) count_sent(peer);
+  if (uses_feedback_) feedback_.count(peer.feedback_sent, peer.id, peer.data_queue);
   ++rendezvous_count_;
   ++puts_;
   if (!foreseen) ++puts_told_;

@@ -76,7 +76,7 @@ bool EndpointCore::post_stream(Peer& peer, const StreamMessage& message) {
   const bool posted = ring ? post_over_ring(peer, message) : post_over_base(peer, message);
   if (posted) {
     if (!message.counted && wire::is_message(message.type)) peer.sent.count(message.counts_as);
-    if (hints_) count_sent(peer);
+    if (uses_feedback_) feedback_.count(peer.feedback_sent, peer.id, peer.data_queue);
     if (tears_down()) victims_.touch(peer.use, over_rc(peer.send_kind));
     charge(Work::post, 1);
   }

@@ -20,7 +20,7 @@ namespace turnout::selection {
 inline constexpr double kNever = -std::numeric_limits<double>::infinity();
 
 // What a source told of its side; the policy `turnout` uses it.
-struct SenderHint {
+struct SenderFeedback {
   float busy = 0;               // share of its time spent on messages
   float switched = 0;           // share of its messages to us that made a DCI turn to us
   std::uint32_t active_rc = 0;  // queue pairs its adapter holds for it
@@ -37,7 +37,7 @@ struct SourceView {
   bool rc_exists = false;  // an RC queue pair to this peer exists: RC costs no set-up, no bytes
   bool refused = false;    // this peer refused a channel lately: leave it as it is
   bool over_node = false;  // RC is over its XRC connection to our node
-  SenderHint hint = {};
+  SenderFeedback feedback = {};
 };
 
 // AQPS Table 2; savings are positive here (spec/aqps.md).
@@ -70,7 +70,7 @@ enum class Reason : std::uint8_t {
   limit_active_rc,   // h reached
   limit_channels,    // tau reached
   limit_budget,      // no bytes left
-  budget_of_source,  // SenderHint::full
+  budget_of_source,  // SenderFeedback::full
   below_threshold,   // the better map gains less than gamma per message
   refused_by_peer,   // see SourceView::refused
   first_message,     // rc-rdma-od

@@ -67,7 +67,7 @@ void TurnoutSelector::refill(const Pool& pool, Trial* trial) const {
 // What an RC queue pair for source i is worth, the sender's contexts included.
 double TurnoutSelector::rc_value(std::size_t i) const {
   const double more = sources_[i].current == ChannelKind::rc_rdma ? 0 : 1;
-  return shares_[i].rc - messages(i) * context_loss(costs_, sources_[i].hint.active_rc + more);
+  return shares_[i].rc - messages(i) * context_loss(costs_, sources_[i].feedback.active_rc + more);
 }
 
 // The best candidates for one more queue pair: those that differ in what they need of the limits.

@@ -57,9 +57,9 @@ bool TurnoutSelector::needs_too_much() const {
 Share TurnoutSelector::share(const SourceView& s) const {
   const DeviceCosts& c = costs_;
   const double n = static_cast<double>(s.messages);
-  const double busy_sender = std::clamp<double>(s.hint.busy, 0, 1);
+  const double busy_sender = std::clamp<double>(s.feedback.busy, 0, 1);
   const double busy = std::max(busy_sender, std::clamp(input_.terms.busy, 0.0, 1.0));
-  const double switched = std::clamp<double>(s.hint.switched, 0, 1);
+  const double switched = std::clamp<double>(s.feedback.switched, 0, 1);
   const double d = c.receiver_dc_sendrecv.value - c.receiver_dc_rdma.value;
   const double r = c.receiver_dc_sendrecv.value - c.receiver_rc_rdma.value;
   const double post_dc =
@@ -212,9 +212,9 @@ double TurnoutSelector::error(const Map& from, const Map& to) const {
   for (std::size_t i = 0; i < to.size(); ++i) {
     if (to[i] == from[i]) continue;
     const double n = messages(i);
-    const double busy_sender = std::clamp<double>(sources_[i].hint.busy, 0, 1);
+    const double busy_sender = std::clamp<double>(sources_[i].feedback.busy, 0, 1);
     const double busy = std::max(busy_sender, std::clamp(input_.terms.busy, 0.0, 1.0));
-    const double switched = std::clamp<double>(sources_[i].hint.switched, 0, 1);
+    const double switched = std::clamp<double>(sources_[i].feedback.switched, 0, 1);
     for (const auto& [kind, sign] : {std::pair{to[i], 1.0}, std::pair{from[i], -1.0}}) {
       if (!over_ring(kind)) continue;
       const bool rc = kind == ChannelKind::rc_rdma;
@@ -270,18 +270,18 @@ Reason TurnoutSelector::reason(const SourceView& s, const Share& v, ChannelKind 
   const double n = static_cast<double>(s.messages);
   const double d = v.dc_waited, r = v.rc_waited;
   if (to == ChannelKind::rc_rdma) {
-    const double switches = n * s.hint.switched * costs_.sender_switch_latency.value;
+    const double switches = n * s.feedback.switched * costs_.sender_switch_latency.value;
     return switches > r / 2 ? Reason::sender_switches : Reason::gain;
   }
   if (has_no_room(s)) {
     SourceView with_room = s;
-    with_room.hint.full = false;
+    with_room.feedback.full = false;
     if (share(with_room).rc > std::max(v.dc, 0.0)) return Reason::budget_of_source;
   }
   const bool more_rc_pays = v.rc > std::max(v.dc, 0.0);
   const Limits& l = input_.limits;
   if (more_rc_pays &&
-      context_loss(costs_, std::max(active, static_cast<double>(s.hint.active_rc)) + 1) > 0 &&
+      context_loss(costs_, std::max(active, static_cast<double>(s.feedback.active_rc)) + 1) > 0 &&
       fits(usage, s, ChannelKind::rc_rdma)) {
     return Reason::contexts;
   }

@@ -20,8 +20,8 @@
 // messages go on meanwhile. Made in a time t it serves the part f = w / (w + t) of what comes after
 // a window of length w, since what has gone on for w goes on for t longer about that often; until
 // then a ring over DC saves d, if it saves anything. It takes memory at both ends: a sender without
-// room says so (SenderHint::full), and of our own room half is left for what others ask of us. What
-// a set-up gains is expected with the probability that the latest ones had: where patterns are
+// room says so (SenderFeedback::full), and of our own room half is left for what others ask of us.
+// What a set-up gains is expected with the probability that the latest ones had: where patterns are
 // shorter than windows and set-ups, most of those saved nothing. Queue pairs are made one by one,
 // so no more are asked for than fit into a window. One more active queue pair may push the contexts
 // of the others out of the adapter, ours or the sender's: with k active ones, level e and loss x,
@@ -66,7 +66,7 @@ struct TurnoutTerms {
 };
 
 struct TurnoutInput {
-  std::span<const SourceView> sources;  // as of select_aqps, with the senders' hints
+  std::span<const SourceView> sources;  // as of select_aqps, with the senders' feedback
   TurnoutTerms terms;
   Limits limits;               // max_active_rc bounds nothing that costs do not, give room
   std::uint64_t messages = 0;  // received in the window; 0: the sum of the sources' counts

@@ -42,11 +42,11 @@ class TurnoutSelector {
   [[nodiscard]] bool rc_exists(std::size_t i) const { return rc_exists(sources_[i]); }
   // RC would be, or is, its connection to our node.
   [[nodiscard]] bool over_node(const SourceView& s) const {
-    return s.over_node || (nodes_ && !rc_exists(s) && s.hint.here >= kLeastOfNode);
+    return s.over_node || (nodes_ && !rc_exists(s) && s.feedback.here >= kLeastOfNode);
   }
   // It would refuse. A connection to our node may exist, and then it needs none.
   [[nodiscard]] static bool has_no_room(const SourceView& s) {
-    return s.hint.full && !rc_exists(s) && s.hint.here < kLeastOfNode;
+    return s.feedback.full && !rc_exists(s) && s.feedback.here < kLeastOfNode;
   }
   [[nodiscard]] bool needs_too_much() const;
   [[nodiscard]] double messages(std::size_t i) const {

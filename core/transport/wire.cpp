@@ -156,7 +156,7 @@ Status parse_control(const std::byte* bytes, std::size_t length, ControlMessage*
       return {Code::invalid, fmt::format("{}: {} bytes at {:#x}: out of range",
                                          message->type == Control::cts ? "CTS" : "offer",
                                          detail->length, detail->address)};
-    case Control::hint:
+    case Control::feedback:
       if (message->credits <= kWhole && message->ring_credits <= kWhole &&
           message->ring_entries <= kMostQueuePairs && message->qp_number <= kMostQueuePairs &&
           message->refusal <= Refusal::budget) {

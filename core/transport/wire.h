@@ -169,16 +169,17 @@ enum class Control : std::uint8_t {
   ready = 12,     // J3
   switched = 13,  // J4
   refuse = 14,
-  closed = 15,  // the ring of a direction is drained and gone
-  reject = 16,  // nothing of the receiver is taken any more, for the Code `status`; `operation`:
-                // the sender's budget; own_index as in welcome, unknown if it never had a record
-  pull = 17,    // send the large message `operation` in pieces for the transfer `ring_address`
-  hint = 18,   // how the sender of a direction fares: see `credits`, `ring_credits`, `ring_entries`
-  cts = 19,    // rput: write the large message `operation` to where the Detail says
-  offer = 20,  // put, putnr: RTR, a receive stands for a large message; a Detail follows
-  written = 21,  // rput: what cts asked for lies there; operation is the receiver's transfer
-  revoke = 22,   // the offer `operation` shall not be used; `revoked` answers
-  leave = 26,    // the connection of the sender's end `qp_number` gives its place
+  closed = 15,    // the ring of a direction is drained and gone
+  reject = 16,    // nothing of the receiver is taken any more, for the Code `status`; `operation`:
+                  // the sender's budget; own_index as in welcome, unknown if it never had a record
+  pull = 17,      // send the large message `operation` in pieces for the transfer `ring_address`
+  feedback = 18,  // of the sender of a direction to the receiver, who selects: see `credits`,
+                  // `ring_credits`, `ring_entries`
+  cts = 19,       // rput: write the large message `operation` to where the Detail says
+  offer = 20,     // put, putnr: RTR, a receive stands for a large message; a Detail follows
+  written = 21,   // rput: what cts asked for lies there; operation is the receiver's transfer
+  revoke = 22,    // the offer `operation` shall not be used; `revoked` answers
+  leave = 26,     // the connection of the sender's end `qp_number` gives its place
   // The pair's connection failed (connection/recovery.cpp):
   broken = 27,   // nothing goes over the sender's end any more; all messages up to last_sequence
                  // have come, or are not over it; own_index as in welcome
@@ -218,7 +219,7 @@ struct ControlMessage {
   Control type{};
   // ChannelKind asked for or switched to; credit: rc_sr if they are of the own receives
   std::uint8_t kind = 0;
-  // switched: why not to the kind asked for; hint: budget if its sender has no room for a queue
+  // switched: why not to the kind asked for; feedback: budget if its sender has no room for a queue
   // pair
   Refusal refusal = Refusal::none;
   std::uint8_t reserved = 0;
@@ -227,16 +228,16 @@ struct ControlMessage {
   std::uint32_t request = 0;  // number of the request answered; credit: that named what it is for
   // RC, and accept of XRC: the sender's end, see connection_end.h. XRC: request: number of the
   // receive queue; ready: of the target, if made.
-  // hint: processes of the receiver's node that its sender sends to, if it has XRC
+  // feedback: processes of the receiver's node that its sender sends to, if it has XRC
   std::uint32_t qp_number = 0;
   std::uint64_t ring_address = 0;
   std::uint32_t ring_rkey = 0;
-  std::uint32_t ring_entries = 0;   // hint: RC queue pairs its adapter holds for it
+  std::uint32_t ring_entries = 0;   // feedback: RC queue pairs its adapter holds for it
   std::uint32_t last_sequence = 0;  // switched, bye: last one on the old channel; see broken
-  // hint: its time spent on messages, in thousandths; request: receives that the queue pair has of
-  // its own
+  // feedback: its time spent on messages, in thousandths; request: receives that the queue pair has
+  // of its own
   std::uint16_t credits = 0;
-  std::uint16_t ring_credits = 0;  // hint: its messages that made a DCI turn, in thousandths
+  std::uint16_t ring_credits = 0;  // feedback: its messages that switched a DCI, in thousandths
   std::uint64_t operation =
       0;  // fin; reject; accept of XRC: number of the target to open, 0: make one
   std::uint32_t own_index = kUnknownIndex;  // welcome: of the receiver in the sender's table
@@ -276,8 +277,8 @@ static_assert(sizeof(ControlMessage) + sizeof(Detail) <= kControlBuffer);
 }
 inline constexpr std::uint32_t kOwnReserve = 1;  // credits of own receives that are left to those
 inline constexpr std::uint32_t kMostCredits = 32768;  // that one source can have
-inline constexpr std::uint16_t kWhole = 1000;         // of a hint's shares
-inline constexpr std::uint32_t kMostQueuePairs = std::uint32_t{1} << 24;  // that a hint can name
+inline constexpr std::uint16_t kWhole = 1000;         // of the shares in feedback
+inline constexpr std::uint32_t kMostQueuePairs = std::uint32_t{1} << 24;  // that feedback can name
 
 // Over UD every message is preceded by this (and, in the receive buffer, by 40 bytes of the
 // adapter's). It acknowledges what came the other way; what is not sequenced (acks, probes,

@@ -127,7 +127,7 @@ Result<std::vector<NamedMap>> starting_maps(const RcRoom& room, std::uint32_t ra
   const auto turnout = [&](const std::vector<selection::SourceView>& all, bool busy) {
     std::vector<selection::SourceView> sources = all;
     for (selection::SourceView& source : sources) {
-      source.hint = {busy ? 1.0F : 0.0F, 1.0F, 0};
+      source.feedback = {busy ? 1.0F : 0.0F, 1.0F, 0};
     }
     selection::TurnoutInput input;
     input.sources = sources;

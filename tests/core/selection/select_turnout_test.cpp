@@ -19,12 +19,12 @@ struct TurnoutWorld {
   Limits limits{4096, 4096, true, ~std::uint64_t{0} >> 1, 64 << 10, 100 << 10};
   [[nodiscard]] TurnoutInput input() const { return {sources, terms, limits, 0}; }
   // Sources 0.. with so many messages each.
-  void add(std::uint32_t count, std::uint64_t messages, SenderHint hint = {}) {
+  void add(std::uint32_t count, std::uint64_t messages, SenderFeedback feedback = {}) {
     for (std::uint32_t i = 0; i < count; ++i) {
       SourceView& s = sources.emplace_back();
       s.peer = static_cast<std::uint32_t>(sources.size() - 1);
       s.messages = messages;
-      s.hint = hint;
+      s.feedback = feedback;
     }
   }
 };
@@ -55,7 +55,7 @@ double gain(const TurnoutWorld& w, const std::vector<ChannelKind>& map) {
     const SourceView& s = w.sources[i];
     if (!oracle::ring(map[i])) continue;
     const double n = static_cast<double>(s.messages);
-    const double busy = std::max<double>(s.hint.busy, w.terms.busy);
+    const double busy = std::max<double>(s.feedback.busy, w.terms.busy);
     total -= n * c.receiver_credit.value / w.terms.ring_entries;
     total -= lead * c.receiver_poll.value / 2 / (s.messages == 0 ? kSilentRounds : 1);
     const double base = c.receiver_dc_sendrecv.value;
@@ -66,16 +66,17 @@ double gain(const TurnoutWorld& w, const std::vector<ChannelKind>& map) {
       }
       continue;
     }
-    total += n * (1 - busy) *
-             (base - c.receiver_rc_rdma.value + s.hint.switched * c.sender_switch_latency.value);
-    total += n * s.hint.busy *
+    total +=
+        n * (1 - busy) *
+        (base - c.receiver_rc_rdma.value + s.feedback.switched * c.sender_switch_latency.value);
+    total += n * s.feedback.busy *
              (c.sender_post_dc.value +
-              s.hint.switched * (c.sender_post_dc_switch.value - c.sender_post_dc.value) -
+              s.feedback.switched * (c.sender_post_dc_switch.value - c.sender_post_dc.value) -
               c.sender_post_rc.value);
     if (!s.rc_exists && s.current != ChannelKind::rc_rdma) {
       total -= c.setup_rc_processor.value;
     }
-    total -= n * loss(s.hint.active_rc + (s.current == ChannelKind::rc_rdma ? 0.0 : 1.0));
+    total -= n * loss(s.feedback.active_rc + (s.current == ChannelKind::rc_rdma ? 0.0 : 1.0));
     active += 1;
     operations += n;
   }
@@ -123,8 +124,8 @@ TurnoutWorld random_world(Generator* g, std::size_t most, bool limited) {
     w.limits.bytes_per_rc = 0;
   }
   for (SourceView& s : w.sources) {
-    s.hint = {static_cast<float>(g->below(11)) / 10, static_cast<float>(g->below(11)) / 10,
-              static_cast<std::uint32_t>(g->below(100))};
+    s.feedback = {static_cast<float>(g->below(11)) / 10, static_cast<float>(g->below(11)) / 10,
+                  static_cast<std::uint32_t>(g->below(100))};
     if (s.messages == 0) s.messages = 1;
   }
   DeviceCosts& c = w.terms.costs;
@@ -224,7 +225,7 @@ TEST(SelectTurnout, ASendersSwitchesAskForRc) {
   w.add(1, 300);
   w.terms.costs.setup_rc_processor.value = 60'000;
   EXPECT_EQ(count(select_turnout(w.input()), ChannelKind::rc_rdma), 0u);
-  w.sources[0].hint.switched = 1;
+  w.sources[0].feedback.switched = 1;
   const Plan plan = select_turnout(w.input());
   EXPECT_EQ(count(plan, ChannelKind::rc_rdma), 1u);
   EXPECT_EQ(plan.lines[0].reason, Reason::sender_switches);
@@ -245,7 +246,7 @@ TEST(SelectTurnout, ContextsBoundTheQueuePairsAndNotAConstant) {
   // The sender's adapter counts as ours does.
   w.add(0, 0);
   w.terms.costs.context_first_entries.value = 200;
-  for (SourceView& s : w.sources) s.hint.active_rc = 4000;
+  for (SourceView& s : w.sources) s.feedback.active_rc = 4000;
   EXPECT_EQ(count(select_turnout(w.input()), ChannelKind::rc_rdma), 0u);
 }
 
@@ -321,7 +322,7 @@ TEST(SelectTurnout, ASourceWithoutRoomIsNotAskedForAQueuePair) {
   TurnoutWorld w;
   w.add(2, 1'000'000);
   w.limits.dc_rdma_available = false;
-  w.sources[0].hint.full = true;
+  w.sources[0].feedback.full = true;
   Plan plan = select_turnout(w.input());
   ASSERT_EQ(plan.lines.size(), 2u);
   for (const PlanLine& line : plan.lines) {
@@ -365,7 +366,7 @@ TEST(SelectTurnout, ConnectionsToOurNodeAreMadeWhereQueuePairsDoNotFit) {
   EXPECT_EQ(count(plan, ChannelKind::rc_rdma), 2u);
   EXPECT_EQ(nodes(plan), 0);
   // The number of queue pairs is such a limit, too.
-  for (SourceView& s : w.sources) s.hint = {0, 1, 0, 2};
+  for (SourceView& s : w.sources) s.feedback = {0, 1, 0, 2};
   w.limits.bytes_available = ~std::uint64_t{0} >> 1;
   w.limits.max_active_rc = 3;
   plan = select_turnout(w.input());

@@ -216,30 +216,30 @@ TEST(Wire, AtomicRequestsAreWhatTheySay) {
   EXPECT_FALSE(ok(16));
 }
 
-TEST(Wire, HintsAreRangeChecked) {
-  wire::ControlMessage hint, parsed;
+TEST(Wire, FeedbackIsRangeChecked) {
+  wire::ControlMessage feedback, parsed;
   wire::Detail detail;
-  hint.type = wire::Control::hint;
+  feedback.type = wire::Control::feedback;
   const auto ok = [&] {
-    return wire::parse_control(reinterpret_cast<const std::byte*>(&hint), sizeof hint, &parsed,
-                               &detail)
+    return wire::parse_control(reinterpret_cast<const std::byte*>(&feedback), sizeof feedback,
+                               &parsed, &detail)
         .ok();
   };
-  hint.credits = hint.ring_credits = wire::kWhole;
-  hint.ring_entries = wire::kMostQueuePairs;
+  feedback.credits = feedback.ring_credits = wire::kWhole;
+  feedback.ring_entries = wire::kMostQueuePairs;
   EXPECT_TRUE(ok());
-  hint.credits = wire::kWhole + 1;
+  feedback.credits = wire::kWhole + 1;
   EXPECT_FALSE(ok());
-  hint.credits = 0;
-  hint.ring_credits = 0xffff;
+  feedback.credits = 0;
+  feedback.ring_credits = 0xffff;
   EXPECT_FALSE(ok());
-  hint.ring_credits = 0;
-  ++hint.ring_entries;
+  feedback.ring_credits = 0;
+  ++feedback.ring_entries;
   EXPECT_FALSE(ok());
-  --hint.ring_entries;
-  hint.refusal = wire::Refusal::budget;
+  --feedback.ring_entries;
+  feedback.refusal = wire::Refusal::budget;
   EXPECT_TRUE(ok());
-  hint.refusal = wire::Refusal::limit;
+  feedback.refusal = wire::Refusal::limit;
   EXPECT_FALSE(ok());
 }
 

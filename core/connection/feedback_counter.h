@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// FeedbackCounter: what a process measures of its sending, for the sender feedback of the policy
+// `turnout` (docs/protocol.md): how busy it is, and which messages switched a DCI to another
+// target.
+//
+// One comparison and some increments a message. The endpoint owns it and calls it from its thread;
+// it keeps one SentFeedback for each peer. Times are nanoseconds. No errors, no allocation after
+// configure().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "core/selection/device_costs.h"
+#include "core/types/completion.h"
+
+namespace turnout {
+
+// Shares are thousandths (wire::kWhole).
+struct Feedback {
+  std::uint16_t busy = 0;       // of the sender's time, spent on messages
+  std::uint16_t switched = 0;   // of its messages to the receiver, those that switched a DCI
+  std::uint32_t active_rc = 0;  // queue pairs that its adapter holds for it
+  std::uint16_t here = 0;       // processes of the receiver's node that it sends to, over XRC
+  bool full = false;            // its budget has no room for another queue pair
+};
+
+// Messages to one peer in the current interval, and what was reported to it last.
+struct SentFeedback {
+  std::uint32_t sent = 0;
+  std::uint32_t switched = 0;
+  Feedback reported;
+};
+
+class FeedbackCounter {
+ public:
+  // `initiators`: DCIs for data. `switches`: false over UD, where queue pairs have no target.
+  void configure(std::size_t initiators, bool switches);
+
+  // A message to `peer` was posted. One over RC counts as if it had gone over the peer's initiator,
+  // so that the feedback says what going back would cost.
+  void count(SentFeedback& to, PeerId peer, std::size_t initiator) noexcept {
+    ++to.sent;
+    ++sent_;
+    PeerId& target = targets_[initiator];
+    if (target == peer || !switches_) return;
+    target = peer;
+    ++to.switched;
+    ++switched_;
+  }
+
+  // An interval of so many ns ends, in which so many messages were received.
+  void end_interval(const selection::DeviceCosts& costs, std::uint64_t received, double interval);
+  // The share of that interval spent on messages, 0 to 1; as Feedback has it.
+  [[nodiscard]] double busy() const noexcept { return busy_; }
+  [[nodiscard]] std::uint16_t busy_thousandths() const noexcept;
+  // The part of a peer's messages that switched a DCI, in thousandths; its counts begin anew.
+  [[nodiscard]] static std::uint16_t take_switched(SentFeedback& to) noexcept;
+  // Whether a value changed enough to be worth a message: by a fifth, and by more than the noise of
+  // small shares. If so, it is the one reported from then on.
+  [[nodiscard]] static bool changes(SentFeedback& to, const Feedback& now) noexcept;
+
+ private:
+  std::vector<PeerId> targets_;  // of each initiator's latest message
+  bool switches_ = true;
+  std::uint64_t sent_ = 0, switched_ = 0;  // in the interval
+  double busy_ = 0;
+};
+
+}  // namespace turnout
