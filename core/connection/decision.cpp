@@ -29,46 +29,11 @@ bool EndpointCore::keep_counts(Nanoseconds now) {
   interval_began_ = now;
   std::size_t heard = 0;
   for (const auto& peer : peers_) heard += peer->window > 0 ? 1 : 0;
-  if (heard == 0) return false;
-  if (!statistics_) {
-    selection::StatisticsOptions options;
-    if (settings_.statistics_entries > 0) {
-      options.store = selection::StatisticsStore::paper_table;
-      options.sigma = static_cast<std::uint32_t>(settings_.statistics_entries);
-      options.max_bytes = account_.budget();
+  return statistics_.keep(interval, heard, [this](auto&& count) {
+    for (const auto& peer : peers_) {
+      if (peer->window > 0) count(peer->id, peer->window, peer->ring != nullptr);
     }
-    auto made = selection::make_statistics(options);
-    if (!made) {
-      TURNOUT_LOG(selection, error, "creating the statistics failed: {}; channel selection is off",
-                  made.status().text());
-      return false;
-    }
-    statistics_ = std::move(made).value();
-  }
-  // What counting may need at most, until it is known what it took.
-  const std::uint64_t held = statistics_bytes_ + index_bytes_;
-  const std::uint64_t meanwhile =
-      std::max<std::uint64_t>(statistics_->bytes_during_next(heard), held) - held;
-  if (!account_.reserve(MemoryKind::decisions, meanwhile)) {
-    TURNOUT_LOG(selection, info, "no room in the budget to count {} sources", heard);
-    return false;
-  }
-  if (Status status = statistics_->begin_interval(interval); !status.ok()) {
-    TURNOUT_LOG(selection, error, "counting messages failed: {}; the interval is skipped",
-                status.text());
-    account_.release(MemoryKind::decisions, meanwhile);
-    return false;
-  }
-  for (const auto& peer : peers_) {
-    if (peer->window > 0) statistics_->count(peer->id, peer->window, peer->ring != nullptr);
-  }
-  statistics_->end_interval();
-  account_.release(MemoryKind::decisions, meanwhile + index_bytes_);
-  account_.release(MemoryKind::statistics, statistics_bytes_);
-  statistics_bytes_ = statistics_->bytes();
-  index_bytes_ = statistics_->index_bytes();
-  return account_.reserve(MemoryKind::statistics, statistics_bytes_) &&
-         account_.reserve(MemoryKind::decisions, index_bytes_);
+  });
 }
 
 void EndpointCore::decide(Nanoseconds now) {
@@ -126,12 +91,12 @@ void EndpointCore::decide(Nanoseconds now) {
     }
     input.turnout = &terms;
   }
-  carry_out(selection::select_in_windows(*statistics_, window_, input), now);
+  carry_out(selection::select_in_windows(*statistics_.get(), window_, input), now);
 }
 
 void EndpointCore::carry_out(const selection::WindowSelection& selected, Nanoseconds now) {
   window_ = selected.next;
-  if (window_.current) statistics_->keep_border(window_.current->begin);
+  if (window_.current) statistics_.get()->keep_border(window_.current->begin);
   const selection::Plan& plan = selected.plan;
   const double seconds = static_cast<double>(selected.window.length()) / 1e9;
   TURNOUT_LOG(selection, debug, "{} sources in {:.3f} s, gain {:.0f} -> {:.0f} ns, {} window, {}",

@@ -112,6 +112,7 @@ Status EndpointCore::start() {
   posts_in_progress_ =
       settings_.progress_thread > 0 && device_->is_virtual() && !device_->is_simulated();
   last_bytes_ = SplitMix64(address_.id);
+  statistics_.configure(static_cast<std::uint32_t>(settings_.statistics_entries));
   if (uses_feedback_) {
     limits_from_costs();
     feedback_.configure(settings_.data_qps, !over_datagrams());

@@ -47,6 +47,7 @@
 #include "core/connection/node_link.h"
 #include "core/connection/peer.h"
 #include "core/connection/polled_rings.h"
+#include "core/connection/traffic_statistics.h"
 #include "core/endpoint.h"
 #include "core/memory/account.h"
 #include "core/memory/buffer_pool.h"
@@ -938,7 +939,7 @@ class EndpointCore final : public Endpoint {
   ChannelKind first_message_ = ChannelKind::dc_sendrecv;  // asked for at a peer's first message
   std::uint64_t ring_threshold_ = 0;                      // messages on RC-SRQ, RC-SR; 0: no ring
   bool frees_before_drain_ = false;                       // setting break_rule
-  std::unique_ptr<selection::Statistics> statistics_;     // made with the first counts to keep
+  TrafficStatistics statistics_{account_};
   selection::WindowState window_;
   selection::DeviceCosts costs_;
   bool uses_feedback_ = false;          // policy turnout
@@ -948,8 +949,6 @@ class EndpointCore final : public Endpoint {
   double repaid_ = 1;         // share of set-ups that saved what they cost, the latest most
   Nanoseconds interval_ = 0;  // until the next decision
   Nanoseconds interval_began_ = 0;
-  std::uint64_t statistics_bytes_ = 0;  // reserved for the counts
-  std::uint64_t index_bytes_ = 0;       // and, as decisions, for finding them
   LiveReport live_report_;
   MemoryHistory memory_history_{account_};
   std::int64_t started_at_ = 0;  // ns since 1970; 0: the time is not this machine's

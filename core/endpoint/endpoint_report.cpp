@@ -98,8 +98,9 @@ void EndpointCore::report_memory(EndpointReport* report) const {
 // What the statistics keep, and the interval that they have not been given yet.
 void EndpointCore::report_history(EndpointReport* report) const {
   const auto age_of = [this](Nanoseconds time) { return std::max<Nanoseconds>(time - born_, 0); };
-  if (statistics_) {
-    for (selection::WindowCounts& slot : statistics_->slots()) {
+  const selection::Statistics* const statistics = statistics_.get();
+  if (statistics != nullptr) {
+    for (selection::WindowCounts& slot : statistics->slots()) {
       HistoryInterval& interval = report->history.emplace_back();
       interval.begin = age_of(slot.window.begin);
       interval.end = age_of(slot.window.end);
@@ -111,7 +112,7 @@ void EndpointCore::report_history(EndpointReport* report) const {
   }
   // A policy that keeps no statistics forgets the counts at each decision: then there is no
   // history.
-  if (statistics_ || next_decision_ - settings_.interval <= interval_began_) {
+  if (statistics != nullptr || next_decision_ - settings_.interval <= interval_began_) {
     HistoryInterval now{age_of(interval_began_), report->lifetime, 0, {}};
     for (const auto& peer : peers_) {
       if (peer->window == 0) continue;

@@ -445,7 +445,7 @@ void EndpointCore::lose_peer(Peer& peer, const Status& why) {
   if (peer.decision != 0) decided(peer, "peer lost");
   // What a peer that ended as it should has sent stays in the history: at the end of a job that is
   // everybody. The selection looks at the living only.
-  if (statistics_ && !peer.said_bye) statistics_->forget(peer.id);
+  if (statistics_.get() != nullptr && !peer.said_bye) statistics_.get()->forget(peer.id);
   end_atomics(peer);
   while (SendOperation* const operation = peer.backlog.pop_front()) end_send(*operation, peer.loss);
   std::erase_if(granted_, [&](const SendOperation* operation) { return operation->peer == &peer; });
