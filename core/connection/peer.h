@@ -79,7 +79,7 @@ struct HeldMessage {  // arrived on the start service before its turn
   std::unique_ptr<std::byte[]> copy;  // of all of it; receives were scarce
 };
 
-// Receives of the pair's queue pair that only this peer's messages take (memory/own_receives.cpp).
+// Receives of the pair's queue pair that only this peer's messages take (receive/own_receives.cpp).
 struct OwnReceives {
   std::uint32_t count = 0;     // buffers; 0: there are none
   std::uint32_t lent = 0;      // the peer may send so many, or has

@@ -3,33 +3,33 @@
 //
 //   endpoint_core.cpp            creation, destruction, the progress loop, ticks
 //   endpoint_queues.cpp          the default transport (DC or UD), its queues and queue pairs
-//   memory/reservations.cpp      memory reserved at the start, and the size of queue pairs
-//   memory/shared_receives.cpp   posting receives; low watermark, growth, shrinking
-//   memory/own_receives.cpp      private receive queues, their growth and credits
+//   endpoint_report.cpp          the report
+//   reservations.cpp             memory reserved at the start, and the size of queue pairs
+//   rejection.cpp                rejecting peers
+//   closing.cpp                  shutdown: delivers accepted messages and notifies peers
+//   receive/shared_receives.cpp  posting receives; low watermark, growth, shrinking
+//   receive/own_receives.cpp     private receive queues, their growth and credits
+//   flow/control.cpp             credit and establishment messages, peers, loss, keep-alive
+//   flow/datagrams.cpp           UD as default transport: acknowledgements, timers, retransmission
 //   protocol/send_path.cpp       messages out: channel, header, credits
 //   protocol/send_operation.cpp  send operations: eager, RTS, backlog, FIN
 //   protocol/receive_path.cpp    messages in: stream order, matching, posted receives
 //   protocol/unexpected.cpp      unexpected messages, peek and claim, scarce memory
-//   protocol/credits.cpp         credits of the shared receive queue
 //   protocol/transfer.cpp        RDMA: rendezvous reads (getcqe), one-sided operations
 //   protocol/atomics.cpp         atomic operations: requests, execution, responses
 //   protocol/segments.cpp        one-sided operations as messages, where there is no connection
 //   protocol/registration.cpp    registrations of user buffers, and their invalidation
-//   protocol/datagrams.cpp       UD as default transport: acknowledgements, timers, retransmission
 //   protocol/offers.cpp          large messages written to posted receives (put, putnr)
 //   protocol/writes.cpp          large messages written after a CTS (rput)
 //   protocol/pieces.cpp          large messages without DC: RC queue pair, else fragments
-//   connection/control.cpp       credit and establishment messages, peers, loss, keep-alive
-//   connection/rejection.cpp     rejecting peers
+//   connection/decision.cpp      running the selection and its plan
+//   connection/feedback.cpp      sender feedback to the receiver's selection
 //   connection/negotiation.cpp   J1-J5: changing channels, the RC pool
+//   connection/rc_setup.cpp      RC queue pairs: made, connected, put away
 //   connection/recovery.cpp      connections that failed while both processes live
 //   connection/tear_down.cpp     eviction of connections
-//   connection/closing.cpp       shutdown: delivers accepted messages and notifies peers
 //   connection/xrc_setup.cpp     one connection for all processes of a node
 //   connection/xrc_recovery.cpp  recovery of such connections
-//   connection/feedback.cpp         sender feedback to the receiver's selection
-//   connection/decision.cpp      running the selection and its plan
-//   endpoint_report.cpp          the report
 //
 // Driven by one thread at a time; it destroys everything it owns, queue pairs before their queues.
 #pragma once
@@ -212,7 +212,7 @@ class EndpointCore final : public Endpoint {
   void fail(const Report& report, const Completion& completion, Status status,
             std::size_t overflow = 0);
 
-  // memory/reservations.cpp
+  // endpoint/reservations.cpp
   struct Need {
     MemoryKind kind;
     std::uint64_t bytes, objects;
@@ -233,7 +233,7 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] std::uint64_t object_bytes(Object object, std::uint64_t count,
                                            std::uint64_t computed) const noexcept;
 
-  // memory/shared_receives.cpp
+  // receive/shared_receives.cpp
   void post_receives();
   void look_after_receives(Nanoseconds now);
   void begin_receives() noexcept;
@@ -249,7 +249,7 @@ class EndpointCore final : public Endpoint {
     return receives_kept_ > receive_pool_.count() / 2;
   }
 
-  // memory/own_receives.cpp
+  // receive/own_receives.cpp
   [[nodiscard]] std::uint32_t most_own() const noexcept {
     return static_cast<std::uint32_t>(settings_.private_receive_buffers);
   }
@@ -517,7 +517,7 @@ class EndpointCore final : public Endpoint {
   bool pump_revoked();
   void on_revoked(Peer& peer, std::uint64_t transfer);
 
-  // connection/control.cpp
+  // flow/control.cpp
   [[nodiscard]] Status check_peer(const Address& address);
   [[nodiscard]] Peer* make_peer(const Address& address, Status* status);
   [[nodiscard]] ibv_ah* address_handle(const Address& address, Status* status);
@@ -554,7 +554,7 @@ class EndpointCore final : public Endpoint {
     return initiators_[static_cast<std::size_t>(purpose)];
   }
 
-  // protocol/datagrams.cpp
+  // flow/datagrams.cpp
   void on_datagram(bool control, std::uint32_t buffer, std::uint32_t length);
   void on_control_datagram(const std::byte* bytes, std::uint32_t length);
   // Acknowledgements and signs of life.
@@ -599,7 +599,7 @@ class EndpointCore final : public Endpoint {
                                         Transfer::Kind kind) const noexcept;
   [[nodiscard]] Status rma_to_self(const RmaRequest& request, const Pieces& pieces);
 
-  // connection/rejection.cpp
+  // endpoint/rejection.cpp
   [[nodiscard]] bool reject(const wire::Introduction& introduction);
   void reject(Peer& peer);
   [[nodiscard]] bool post_rejection(const Address& address, ibv_ah* ah, wire::Datagram* head,
@@ -755,7 +755,7 @@ class EndpointCore final : public Endpoint {
   void place_freed(Nanoseconds chosen_at) noexcept;
   void use_one_sided(Peer& peer);
 
-  // connection/closing.cpp
+  // endpoint/closing.cpp
   void abandon_user_buffers();
   [[nodiscard]] bool receives_still(PeerId id) noexcept;
   [[nodiscard]] const SendRecord* owed(const SendQueue& queue) noexcept;
