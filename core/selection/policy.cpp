@@ -9,7 +9,6 @@
 
 #include "core/selection/best_map.h"
 #include "core/selection/costs.h"
-#include "core/selection/leading_ring.h"
 #include "core/selection/source_order.h"
 
 namespace turnout::selection {
@@ -60,21 +59,19 @@ class Selector {
   [[nodiscard]] bool fits(const Usage& usage, std::size_t i, ChannelKind kind) const;
   void take(Usage* usage, std::size_t i, ChannelKind kind) const;
 
-  [[nodiscard]] double leading(const Map& map) const;  // n_1
-  [[nodiscard]] double poll(const Map& map) const;
+  [[nodiscard]] double leading() const;  // n_1
+  [[nodiscard]] double poll() const { return poll_share(input_.costs, leading()); }
   [[nodiscard]] double gain(const Map& map) const;
   [[nodiscard]] std::optional<Usage> usage_of(const Map& map) const;  // none: beyond a limit
   [[nodiscard]] Map fixed_map(Usage* usage) const;
   void keep_idle(Map* map, Usage usage) const;
   [[nodiscard]] Map current_as_far_as_it_fits() const;
   [[nodiscard]] RingRoom room_beside(const Usage& usage) const;
-  void give(const Group& group, std::size_t start, const GroupShare& share, Map* map,
-            Usage* usage) const;
-  [[nodiscard]] Map exact_map(Usage* usage, double* shortfall) const;
-  [[nodiscard]] Map best_map(double* shortfall) const;
+  void give(const Group& group, const GroupShare& share, Map* map, Usage* usage) const;
+  [[nodiscard]] Map exact_map(Usage* usage) const;
+  [[nodiscard]] Map best_map() const;
   [[nodiscard]] Reason limit_met(const Usage& usage, std::size_t i, double poll) const;
-  [[nodiscard]] Reason reason(const Map& map, const Usage& usage, std::size_t i,
-                              double leading) const;
+  [[nodiscard]] Reason reason(const Map& map, const Usage& usage, std::size_t i) const;
 
   const Input& input_;
   std::vector<SourceView> sources_;   // busiest_first
@@ -82,7 +79,6 @@ class Selector {
   std::vector<std::uint32_t> spoke_;  // with a ring and messages, not fixed
   std::vector<std::uint32_t> idle_;   // silent ones with a ring, not fixed
   std::array<Group, kGroups> groups_;
-  std::vector<double> counts_;  // Leading::rings: of all groups
   std::uint64_t messages_ = 0;
 };
 
@@ -96,8 +92,6 @@ bool is_fixed(const SourceView& source, ChannelKind base) {
 }
 
 Selector::Selector(const Input& input) : input_(input), sources_(busiest_first(input.sources)) {
-  const bool any_may_lead = input.leading == Leading::rings;
-  if (any_may_lead) counts_.reserve(sources_.size());
   for (std::uint32_t i = 0; i < sources_.size(); ++i) {
     const SourceView& source = sources_[i];
     messages_ += source.messages;
@@ -109,10 +103,9 @@ Selector::Selector(const Input& input) : input_(input), sources_(busiest_first(i
     if (ring) (source.messages > 0 ? spoke_ : idle_).push_back(i);
     if (source.messages == 0) continue;
     const auto messages = static_cast<double>(source.messages);
-    if (any_may_lead) counts_.push_back(messages);
     Group& group = groups_[group_number(ring, rc_exists(i), allowed(i, ChannelKind::dc_rdma))];
     // The busiest of a group come first in any map.
-    if (!any_may_lead && group.counts.size() >= input.limits.max_channels) continue;
+    if (group.counts.size() >= input.limits.max_channels) continue;
     group.counts.push_back(messages);
     group.positions.push_back(i);
   }
@@ -141,20 +134,12 @@ void Selector::take(Usage* usage, std::size_t i, ChannelKind kind) const {
   usage->bytes += bytes(i, kind);
 }
 
-double Selector::leading(const Map& map) const {
-  if (sources_.empty()) return 0;
-  if (input_.leading == Leading::paper) return static_cast<double>(sources_.front().messages);
-  const auto first = std::find_if(map.begin(), map.end(), over_ring);
-  if (first == map.end()) return 0;
-  return static_cast<double>(sources_[static_cast<std::size_t>(first - map.begin())].messages);
-}
-
-double Selector::poll(const Map& map) const {
-  return poll_share(input_.costs, leading(map));
+double Selector::leading() const {
+  return sources_.empty() ? 0 : static_cast<double>(sources_.front().messages);
 }
 
 double Selector::gain(const Map& map) const {
-  const double each = poll(map);
+  const double each = poll();
   double sum = 0;
   for (std::size_t i = 0; i < map.size(); ++i) {
     if (over_ring(map[i])) sum += value(i, map[i], each);
@@ -215,13 +200,12 @@ RingRoom Selector::room_beside(const Usage& usage) const {
           left(limits.bytes_available, usage.bytes), limits.bytes_per_ring, limits.bytes_per_rc};
 }
 
-void Selector::give(const Group& group, std::size_t start, const GroupShare& share, Map* map,
-                    Usage* usage) const {
+void Selector::give(const Group& group, const GroupShare& share, Map* map, Usage* usage) const {
   const bool rc_first =
       saving(input_.costs, ChannelKind::rc_rdma) >= saving(input_.costs, ChannelKind::dc_rdma);
   const std::uint32_t first = rc_first ? share.rc : share.dc;
   for (std::uint32_t k = 0; k < share.rc + share.dc; ++k) {
-    const std::size_t i = group.positions[start + k];
+    const std::size_t i = group.positions[k];
     const ChannelKind kind = (k < first) == rc_first ? ChannelKind::rc_rdma : ChannelKind::dc_rdma;
     if (!fits(*usage, i, kind)) continue;
     (*map)[i] = kind;
@@ -230,58 +214,30 @@ void Selector::give(const Group& group, std::size_t start, const GroupShare& sha
 }
 
 // The optimum over the sources that spoke and are ours to choose.
-Map Selector::exact_map(Usage* usage, double* shortfall) const {
+Map Selector::exact_map(Usage* usage) const {
   Map map = fixed_map(usage);
   const CostModel& costs = input_.costs;
   std::vector<SourceGroup> groups;
-  std::uint64_t rings = 0, queue_pairs = 0;
   for (std::size_t g = 0; g < kGroups; ++g) {
     const bool ring = g < 4, queue_pair = g % 4 < 2, dc_allowed = g % 2 == 0;
-    const Group& group = groups_[g];
-    groups.push_back({group.counts, ring ? 0 : costs.setup_dc, queue_pair ? 0 : costs.setup_rc,
+    groups.push_back({groups_[g].counts, ring ? 0 : costs.setup_dc, queue_pair ? 0 : costs.setup_rc,
                       dc_allowed, !queue_pair});
-    rings += ring ? group.counts.size() : 0;
-    queue_pairs += queue_pair ? group.counts.size() : 0;
   }
-  const RingRoom room = room_beside(*usage);
   const double dc = saving(costs, ChannelKind::dc_rdma), rc = saving(costs, ChannelKind::rc_rdma);
-  *shortfall = 0;
-  if (input_.leading == Leading::paper) {
-    const BestShares best = best_shares(groups, {dc, rc, poll(map)}, room);
-    for (std::size_t g = 0; g < kGroups; ++g) give(groups_[g], 0, best.shares[g], &map, usage);
-    return map;
-  }
-  LeadingProblem problem;
-  problem.groups = groups;
-  problem.counts = counts_;
-  problem.saving_dc = dc;
-  problem.saving_rc = rc;
-  problem.poll = costs.poll;
-  problem.room = room;
-  problem.fixed_rings = usage->rings;
-  problem.fixed_lead = leading(map);
-  problem.existing_rings = rings;
-  problem.existing_queue_pairs = queue_pairs;
-  problem.setup_dc = costs.setup_dc;
-  problem.setup_rc = costs.setup_rc;
-  const LeadingShares best = best_with_leading_ring(problem);
-  for (std::size_t g = 0; g < kGroups; ++g) {
-    give(groups_[g], best.starts[g], best.shares[g], &map, usage);
-  }
-  *shortfall = best.shortfall;
+  const BestShares best = best_shares(groups, {dc, rc, poll()}, room_beside(*usage));
+  for (std::size_t g = 0; g < kGroups; ++g) give(groups_[g], best.shares[g], &map, usage);
   return map;
 }
 
-Map Selector::best_map(double* shortfall) const {
+Map Selector::best_map() const {
   Map current = current_as_far_as_it_fits();
   Usage usage;
-  Map best = exact_map(&usage, shortfall);
+  Map best = exact_map(&usage);
   keep_idle(&best, usage);
   // Nothing changes without a gain. Silent sources kept are polled, so maps are compared by what
-  // the others gain; where the polls' cost depends on the map, by all.
+  // the others gain.
+  const double each = poll();
   const auto worth = [&](const Map& map) {
-    if (input_.leading == Leading::rings) return gain(map);
-    const double each = poll(map);
     double sum = 0;
     for (std::size_t i = 0; i < map.size() && sources_[i].messages > 0; ++i) {
       if (over_ring(map[i])) sum += value(i, map[i], each);
@@ -289,9 +245,8 @@ Map Selector::best_map(double* shortfall) const {
     return sum;
   };
   const double now = worth(current), then = worth(best);
-  const double most = sources_.empty() ? 0 : static_cast<double>(sources_.front().messages);
   const double rounding =
-      1e-12 * most *
+      1e-12 * leading() *
       std::max(std::abs(input_.costs.saving_rc_rdma), std::abs(input_.costs.saving_dc_rdma));
   return then > now + rounding ? best : current;
 }
@@ -305,10 +260,10 @@ Reason Selector::limit_met(const Usage& usage, std::size_t i, double poll) const
   return Reason::limit_budget;
 }
 
-Reason Selector::reason(const Map& map, const Usage& usage, std::size_t i, double leading) const {
+Reason Selector::reason(const Map& map, const Usage& usage, std::size_t i) const {
   const SourceView& source = sources_[i];
   const ChannelKind to = map[i];
-  const double poll = poll_share(input_.costs, leading);
+  const double poll = this->poll();
   if (is_fixed(source, input_.base)) {
     if (to != source.current) return limit_met(usage, i, poll);
     return source.refused ? Reason::refused_by_peer : Reason::forced;
@@ -327,9 +282,7 @@ Reason Selector::reason(const Map& map, const Usage& usage, std::size_t i, doubl
   const bool pays = value(i, ChannelKind::rc_rdma, poll) > 0 ||
                     (allowed(i, ChannelKind::dc_rdma) && value(i, ChannelKind::dc_rdma, poll) > 0);
   if (!pays) return Reason::too_few_messages;
-  const bool leads = input_.leading == Leading::rings && usage.rings > 0 &&
-                     static_cast<double>(source.messages) > leading;
-  return leads ? Reason::slows_others : limit_met(usage, i, poll);
+  return limit_met(usage, i, poll);
 }
 
 Plan Selector::plan() {
@@ -337,7 +290,7 @@ Plan Selector::plan() {
   Map current;
   current.reserve(sources_.size());
   for (const SourceView& source : sources_) current.push_back(source.current);
-  const Map best = best_map(&plan.shortfall);
+  const Map best = best_map();
   const Usage usage = *usage_of(best);
   plan.gain_current = gain(current);
   plan.gain_best = gain(best);
@@ -347,8 +300,7 @@ Plan Selector::plan() {
                                           input_.gain_threshold * static_cast<double>(messages_);
   plan.changes = differs && (plan.forced || worth);
 
-  const double lead = leading(best);
-  const double each = poll(plan.changes ? best : current);
+  const double each = poll();
   const auto add_line = [&](std::size_t i) {
     PlanLine& line = plan.lines.emplace_back();
     line.peer = sources_[i].peer;
@@ -358,7 +310,7 @@ Plan Selector::plan() {
         value(i, ChannelKind::dc_rdma, each) > 0) {
       line.otherwise = ChannelKind::dc_rdma;
     }
-    line.reason = best[i] != line.to ? Reason::below_threshold : reason(best, usage, i, lead);
+    line.reason = best[i] != line.to ? Reason::below_threshold : reason(best, usage, i);
     line.messages = sources_[i].messages;
     if (line.messages > 0) {
       line.gain_per_message = value(i, line.to, each) / static_cast<double>(line.messages);
@@ -406,8 +358,6 @@ std::string_view explain(Reason reason) noexcept {
       return "idle; another peer needs its channel";
     case Reason::kept:
       return "idle; kept because no peer needs the slot";
-    case Reason::slows_others:
-      return "waiting for the other rings to be polled would cost more than its ring saves";
     case Reason::sender_switches:
       return "its sender is delayed by DC switches";
     case Reason::contexts:

@@ -77,7 +77,6 @@ enum class Reason : std::uint8_t {
   forced,            // a test or a static policy
   idle,              // silent in the window, its channel is wanted elsewhere
   kept,              // silent in the window, its channel stays while nobody wants its place
-  slows_others,      // busier than any source with a ring, and all gain more without its ring
   sender_switches,   // RC, mostly for what its sender's DCIs lose between targets
   contexts,          // RC would pay but for the adapters' contexts
   too_busy,          // latency would be saved, but nobody waits for it
@@ -103,16 +102,9 @@ struct Plan {
   double gain_current = 0;      // ns in the window under the current map
   double gain_best = 0;         // ns in the window under the best map found, set-up charged for
                                 // new channels: the plan's if `changes`, else gamma held it back
-  double shortfall = 0;         // ns: no map gains more than gain_best and this; see select_aqps
   double threshold = 0;         // ns that the gain had to exceed, where the policy knows it
   bool changes = false;
   bool forced = false;  // the current map is beyond a limit: it changes whatever the gain
-};
-
-// Which count is n_1, the one whose messages wait for the polls of all rings (spec/aqps.md).
-enum class Leading : std::uint8_t {
-  paper,  // the largest of all sources, with a ring or without
-  rings,  // the largest among the rings polled: the busiest source may be better left without one
 };
 
 struct Input {
@@ -120,7 +112,6 @@ struct Input {
   CostModel costs;
   Limits limits;
   double gain_threshold = 25;  // gamma, ns per message
-  Leading leading = Leading::paper;
   std::uint64_t messages = 0;  // received in the window, from sources not listed too, by which
                                // gains are divided; 0: the sum of the sources' counts
   ChannelKind base = ChannelKind::dc_sendrecv;  // what a source without a ring is served by
@@ -146,11 +137,9 @@ struct MapChoice {
 // Policy `aqps`: FIND_MAP's gain with set-up charged only for channels that do not exist, under all
 // limits, and gamma. O(n) beside sorting counts by digits, and O(tau + h) steps of a fixed cost.
 //
-// - Exact for every mix of RC-RDMA and DC-RDMA (best_map.h), with Leading::paper always. With
-//   Leading::rings it is exact unless thousands of counts could lead (leading_ring.h): `shortfall`
-//   is 0 where the optimum is proved, and else bounds what may be missed. Exact means: over the
-//   sources that spoke, to one part in 10^12 of the largest term.
-// - Leading::paper takes the largest count of all sources given, as the paper does.
+// - Exact for every mix of RC-RDMA and DC-RDMA (best_map.h): over the sources that spoke, to one
+//   part in 10^12 of the largest term. n_1, the count whose messages wait for the polls of all
+//   rings, is the largest of all sources given, as in the paper.
 // - A change between DC-RDMA and RC-RDMA keeps the ring: to RC only a queue pair that does not
 //   exist is paid for (set-up and bytes), to DC nothing. A queue pair goes back to the pool, not to
 //   the budget.

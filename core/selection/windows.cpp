@@ -39,7 +39,7 @@ Evaluation evaluate(const WindowCounts& counts, const WindowInput& input, double
                     ? select_turnout({sources, *input.turnout, input.limits, counts.messages,
                                       input.base, static_cast<double>(counts.window.length())})
                     : select_aqps({sources, input.costs, input.limits, gain_threshold,
-                                   input.leading, counts.messages, input.base});
+                                   counts.messages, input.base});
   result.gain = {counts.window,         counts.messages,
                  counts.missing,        result.plan.gain_current,
                  result.plan.gain_best, 0};
@@ -112,8 +112,7 @@ WindowSelection select_in_windows(const Statistics& statistics, const WindowStat
 
   const TimeWindow current = *state.current;
   const Time now = newest->end;
-  const Time half =
-      (input.growth == Growth::with_time ? now - current.begin : current.length()) / 2;
+  const Time half = (now - current.begin) / 2;
   Evaluation extended =
       evaluate(statistics.counts({current.begin, now}), input, input.gain_threshold);  // T2
   Evaluation shrunk = evaluate(statistics.counts({now - half, now}), input, input.gain_threshold);
@@ -126,7 +125,7 @@ WindowSelection select_in_windows(const Statistics& statistics, const WindowStat
   if (better.plan.changes) {
     result.chosen = shrunk_is_better ? WindowChoice::shrunk : WindowChoice::extended;
     result.next.current = better.gain.window;
-  } else if (input.growth == Growth::with_time) {
+  } else {
     result.next.current = TimeWindow{current.begin, now};
   }
   take(std::move(better));

@@ -11,10 +11,8 @@
 // - T1: the first window is the first interval in which a message came. Its best map is taken
 //   whatever gamma says, if it gains anything.
 // - When the extended window is chosen it becomes the current one, likewise the shrunk one. When
-//   nothing is chosen beta stays and the window goes on growing (Growth::with_time), so that the
-//   shrunk window is the last half of [beta, t); or the current window stays as it was when it was
-//   chosen (Growth::by_choice, the paper's letter), so that the shrunk one keeps the length of half
-//   of it and a change in a long even phase is seen sooner.
+//   nothing is chosen beta stays and the window goes on growing, so that the shrunk window is the
+//   last half of [beta, t).
 // - The windows differ in length, and so do their gains. Set-up is charged once and in full to
 //   each: a window predicts one more of its own length, so a short window has to repay the set-up
 //   with its own few messages. Only channels not yet established are charged, so the current map is
@@ -39,8 +37,6 @@
 
 namespace turnout::selection {
 
-enum class Growth : std::uint8_t { with_time, by_choice };
-
 struct WindowState {
   std::optional<TimeWindow> current;  // [beta, epsilon); none before the first message
 };
@@ -52,11 +48,9 @@ struct WindowInput {
   std::span<const SourceView> sources;  // their `messages` are not read
   CostModel costs;
   Limits limits;
-  double gain_threshold = 25;  // gamma, ns per message
-  Leading leading = Leading::paper;
-  Growth growth = Growth::with_time;
+  double gain_threshold = 25;                   // gamma, ns per message
   ChannelKind base = ChannelKind::dc_sendrecv;  // as in Input
-  // Set: select_turnout decides, by these and not by costs, gain_threshold and leading.
+  // Set: select_turnout decides, by these and not by costs and gain_threshold.
   const TurnoutTerms* turnout = nullptr;
 };
 

@@ -56,9 +56,7 @@ inline double gain(const Input& input, const std::vector<ChannelKind>& map) {
   const CostModel& costs = input.costs;
   std::uint64_t most = 0;
   for (std::size_t i = 0; i < map.size(); ++i) {
-    if (input.leading == Leading::paper || ring(map[i])) {
-      most = std::max(most, input.sources[i].messages);
-    }
+    most = std::max(most, input.sources[i].messages);
   }
   double sum = 0;
   for (std::size_t i = 0; i < map.size(); ++i) {
@@ -171,17 +169,9 @@ inline double best_gain_if_led_by(const Input& input, std::uint64_t lead) {
 }
 
 inline double best_gain_by_table(const Input& input) {
-  double best = -std::numeric_limits<double>::infinity();
-  if (input.leading == Leading::paper) {
-    std::uint64_t most = 0;
-    for (const SourceView& s : input.sources) most = std::max(most, s.messages);
-    return best_gain_if_led_by(input, most);
-  }
-  best = std::max(best, best_gain_if_led_by(input, 0));
-  for (const SourceView& s : input.sources) {
-    best = std::max(best, best_gain_if_led_by(input, s.messages));
-  }
-  return best;
+  std::uint64_t most = 0;
+  for (const SourceView& s : input.sources) most = std::max(most, s.messages);
+  return best_gain_if_led_by(input, most);
 }
 
 }  // namespace turnout::selection::oracle

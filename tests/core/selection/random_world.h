@@ -14,8 +14,7 @@ struct World {
   CostModel costs;
   Limits limits;
   double gamma = 0;
-  Leading leading = Leading::paper;
-  [[nodiscard]] Input input() const { return {sources, costs, limits, gamma, leading, 0}; }
+  [[nodiscard]] Input input() const { return {sources, costs, limits, gamma, 0}; }
 };
 
 class Generator {

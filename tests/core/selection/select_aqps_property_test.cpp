@@ -103,7 +103,6 @@ TEST(SelectAqpsProperty, TenThousandRandomWorldsKeepLimitsAndReasons) {
   Generator generator(kSeed);
   for (int round = 0; round < 10'000; ++round) {
     World w = generator.world(round % 10 == 0 ? 120 : 12, round % 2 == 0);
-    if (round % 3 == 0) w.leading = Leading::rings;
     const Plan plan = select_aqps(w.input());
     check(w, plan);
     // Pure, and blind to the order of its input.

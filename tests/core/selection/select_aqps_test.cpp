@@ -50,8 +50,7 @@ TEST(SelectAqps, UdInPlaceOfDc) {
   World world;
   world.source(10, kUd).source(100'000, kUd).source(50'000, kUd).source(0, kRc);
   world.limits.max_active_rc = 1;
-  const Plan plan =
-      select_aqps({world.sources, world.costs, world.limits, world.gamma, Leading::paper, 0, kUd});
+  const Plan plan = select_aqps({world.sources, world.costs, world.limits, world.gamma, 0, kUd});
   EXPECT_TRUE(plan.changes);
   expect_line(plan, 0, kUd, Reason::too_few_messages);
   expect_line(plan, 1, kRc, Reason::gain);
@@ -265,7 +264,7 @@ TEST(SelectAqps, ManySourcesAreOrderedAsFew) {
 }
 
 TEST(SelectAqps, EveryReasonHasWords) {
-  for (int r = 0; r <= static_cast<int>(Reason::slows_others); ++r) {
+  for (int r = 0; r <= static_cast<int>(Reason::kept); ++r) {
     EXPECT_GT(explain(static_cast<Reason>(r)).size(), 3u) << r;
   }
 }

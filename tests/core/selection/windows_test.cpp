@@ -95,45 +95,30 @@ TEST(Windows, FirstWindowThenGrowing) {
   }
 }
 
-TEST(Windows, ByChoiceTheShrunkWindowKeepsItsLength) {
-  Process process;
-  process.input.growth = Growth::by_choice;
-  process.step({{1, 100'000}});
-  for (Time t = 2; t < 40; ++t) {
-    const WindowSelection next = process.step({{1, 100'000}});
-    EXPECT_EQ(next.next.current, (TimeWindow{0, kSecond}));
-    EXPECT_EQ(next.extended.window, (TimeWindow{0, t * kSecond}));
-    EXPECT_EQ(next.shrunk.window, (TimeWindow{(t - 1) * kSecond, t * kSecond}));
-  }
-}
-
 // The paper's example: a job that changes is seen in the shrunk window first, which then becomes
 // the current one.
 TEST(Windows, ChangeIsSeenInTheShrunkWindow) {
-  for (const auto growth : {Growth::with_time, Growth::by_choice}) {
-    Process process;
-    process.input.growth = growth;
-    process.input.limits.max_active_rc = 1;
-    for (int t = 0; t < 20; ++t) process.step({{1, 100'000}});
-    int steps = 0;
-    WindowSelection selection;
-    do {
-      selection = process.step({{2, 100'000}});
-      ++steps;
-      ASSERT_LT(steps, 15);
-    } while (!selection.plan.changes);
-    EXPECT_EQ(selection.chosen, WindowChoice::shrunk);
-    EXPECT_EQ(selection.next.current, selection.shrunk.window);
-    EXPECT_EQ(selection.window, selection.shrunk.window);
-    EXPECT_GT(selection.shrunk.per_message, selection.extended.per_message);
-    EXPECT_EQ(process.channel(1), ChannelKind::dc_sendrecv);
-    EXPECT_EQ(process.channel(2), ChannelKind::rc_rdma);
-    // s of the last (20 + s) / 2 seconds: 126 ns * (2 s - (20 + s) / 2) > 25 ns * (20 + s) / 2.
-    EXPECT_EQ(steps, growth == Growth::by_choice ? 1 : 9);
-    const WindowSelection after = process.step({{2, 100'000}});
-    EXPECT_EQ(after.extended.window.begin, selection.next.current->begin);
-    EXPECT_FALSE(after.plan.changes);
-  }
+  Process process;
+  process.input.limits.max_active_rc = 1;
+  for (int t = 0; t < 20; ++t) process.step({{1, 100'000}});
+  int steps = 0;
+  WindowSelection selection;
+  do {
+    selection = process.step({{2, 100'000}});
+    ++steps;
+    ASSERT_LT(steps, 15);
+  } while (!selection.plan.changes);
+  EXPECT_EQ(selection.chosen, WindowChoice::shrunk);
+  EXPECT_EQ(selection.next.current, selection.shrunk.window);
+  EXPECT_EQ(selection.window, selection.shrunk.window);
+  EXPECT_GT(selection.shrunk.per_message, selection.extended.per_message);
+  EXPECT_EQ(process.channel(1), ChannelKind::dc_sendrecv);
+  EXPECT_EQ(process.channel(2), ChannelKind::rc_rdma);
+  // s of the last (20 + s) / 2 seconds: 126 ns * (2 s - (20 + s) / 2) > 25 ns * (20 + s) / 2.
+  EXPECT_EQ(steps, 9);
+  const WindowSelection after = process.step({{2, 100'000}});
+  EXPECT_EQ(after.extended.window.begin, selection.next.current->begin);
+  EXPECT_FALSE(after.plan.changes);
 }
 
 // A rate too low for one interval to pay set-up pays in the extended window.
@@ -173,7 +158,6 @@ TEST(WindowsProperty, TheChoiceIsWhatThePaperSays) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     std::mt19937_64 random(seed);
     Process process(seed % 2 == 0 ? StatisticsStore::slots : StatisticsStore::paper_table);
-    process.input.growth = seed % 3 == 0 ? Growth::by_choice : Growth::with_time;
     process.input.limits.max_active_rc = 1 + static_cast<std::uint32_t>(random() % 4);
     process.input.limits.dc_rdma_available = seed % 5 == 0;
     std::vector<Counts> history;
