@@ -283,7 +283,7 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
                                    entry_size,
                                    message.ring_entries,
                                    message.request,
-                                   0,
+                                   {},
                                    message.ring_checked != 0};
   }
   if (over_dc || adds_ring) {

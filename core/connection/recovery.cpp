@@ -383,7 +383,7 @@ bool EndpointCore::send_again(Peer& peer, Recovery& recovery, const SendRecord& 
     // From the order of a ring to that of a message.
     const std::size_t length = record.length - sizeof header;
     header.index = peer.remote_index;
-    header.lap = 0;
+    header.phase = 0;
     wire::Datagram datagram;
     stamp(peer, wire::DatagramKind::data, &datagram);
     std::memmove(to + sizeof datagram + sizeof header, bytes, length);

@@ -128,7 +128,7 @@ bool EndpointCore::post_over_ring(Peer& peer, const StreamMessage& message) {
   }
   wire::Header header;
   fill_header(peer, message, &header);
-  header.lap = lap_of(ring.position, ring.entries);
+  header.phase = ring.next.phase;
   if (small) {
     std::byte gathered[kInjectLimit + sizeof(wire::Header) + 64];
     ibv_sge pieces[2];
@@ -181,7 +181,7 @@ bool EndpointCore::post_over_ring(Peer& peer, const StreamMessage& message) {
   }
   profile_.count_sent(traffic_of(message.type), bytes);
   --ring.credits;
-  ++ring.position;
+  ring.next.advance(ring.entries);
   if (!status.ok()) lose_peer(peer, status);  // the sequence number is gone: the stream is broken
   return true;
 }

@@ -2,7 +2,7 @@
 // Rings of an RDMA channel: the receive side (memory that one peer writes) and the send side (where
 // to write) (AQPS 3.1: s entries, detected by polling memory).
 //
-// A message is right-aligned in its entry, with the header last; its last byte is `lap`, the phase.
+// A message is right-aligned in its entry, with the header last; its last byte is the phase.
 // If data are placed in order, the phase proves that the message is complete. Otherwise the ring is
 // checked: the phase only shows that something arrived, and a checksum over all bytes proves
 // completeness (docs/decisions/007). Entries are returned (credits) in order; an entry with an
@@ -10,7 +10,9 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <bitset>
+#include <cassert>
 #include <cstdint>
 #include <cstring>
 
@@ -24,10 +26,17 @@ namespace turnout {
 
 inline constexpr std::uint32_t kMaxRingEntries = 128;
 
-[[nodiscard]] constexpr std::uint8_t lap_of(std::uint64_t position,
-                                            std::uint32_t entries) noexcept {
-  return static_cast<std::uint8_t>(1 + position / entries % 255);
-}
+// An entry of a ring, and its phase: 1 to 255, another one each time round.
+struct RingCursor {
+  std::uint32_t entry = 0;
+  std::uint8_t phase = 1;
+
+  constexpr void advance(std::uint32_t entries) noexcept {
+    if (++entry < entries) return;
+    entry = 0;
+    phase = phase == 255 ? std::uint8_t{1} : static_cast<std::uint8_t>(phase + 1);
+  }
+};
 
 // Of a message in a checked ring; the header's index does not count.
 [[nodiscard]] inline std::uint32_t ring_checksum(std::uint32_t of_payload,
@@ -38,10 +47,11 @@ inline constexpr std::uint32_t kMaxRingEntries = 128;
 
 class RingReceiver {
  public:
-  // Leaves `spare` bytes of the budget.
+  // Leaves `spare` bytes of the budget. `entries` is a power of two.
   [[nodiscard]] static Result<RingReceiver> create(const verbs::Device& device,
                                                    MemoryAccount& account, std::uint32_t entries,
                                                    std::uint32_t entry_size, std::uint64_t spare) {
+    assert(std::has_single_bit(entries) && entries <= kMaxRingEntries);
     RingReceiver ring;
     ring.reservation_ = Reservation::take(account, MemoryKind::rings,
                                           std::uint64_t{entries} * entry_size, spare, entries);
@@ -65,22 +75,25 @@ class RingReceiver {
 
   // True when the entry at the head holds a message; its header is copied out.
   [[nodiscard]] bool poll(wire::Header* header) noexcept {
-    const std::byte* const end = entry_end(position_);
+    const std::byte* const end = head_end();
     const auto* const last = reinterpret_cast<const std::atomic<std::uint8_t>*>(end - 1);
-    if (last->load(std::memory_order_acquire) != lap_of(position_, entries_)) return false;
+    if (last->load(std::memory_order_acquire) != head_.phase) return false;
     std::memcpy(header, end - sizeof(wire::Header), sizeof(wire::Header));
     if (checked_) [[unlikely]]
       return whole(*header);
     return true;
   }
   [[nodiscard]] const std::byte* payload(const wire::Header& header) const noexcept {
-    return entry_end(position_) - sizeof(wire::Header) - header.length;
+    return head_end() - sizeof(wire::Header) - header.length;
   }
   [[nodiscard]] bool fits(const wire::Header& header) const noexcept {
     return header.length + sizeof(wire::Header) <= entry_size_;
   }
   // Moves past the head entry, which stays in use until free(position) is called.
-  std::uint64_t advance() noexcept { return position_++; }
+  std::uint64_t advance() noexcept {
+    head_.advance(entries_);
+    return position_++;
+  }
   // Returns how many entries became free to be handed back (in order).
   std::uint32_t free(std::uint64_t position) noexcept {
     if (checked_) [[unlikely]] {
@@ -88,10 +101,10 @@ class RingReceiver {
       std::memcpy(&header, entry_end(position) - sizeof header, sizeof header);
       if (fits(header)) overwrite(position, header.length + sizeof header);
     }
-    freed_.set(position % entries_);
+    freed_.set(entry_of(position));
     std::uint32_t n = 0;
-    while (returned_ < position_ && freed_.test(returned_ % entries_)) {
-      freed_.reset(returned_ % entries_);
+    while (returned_ < position_ && freed_.test(entry_of(returned_))) {
+      freed_.reset(entry_of(returned_));
       ++returned_;
       ++n;
     }
@@ -108,8 +121,14 @@ class RingReceiver {
   [[nodiscard]] bool all_returned() const noexcept { return returned_ == position_; }
 
  private:
-  [[nodiscard]] const std::byte* entry_end(std::uint64_t position) const noexcept {
-    return memory_.data() + (position % entries_ + 1) * entry_size_;
+  [[nodiscard]] std::size_t entry_of(std::uint64_t position) const noexcept {
+    return position & (entries_ - 1);
+  }
+  [[nodiscard]] std::byte* entry_end(std::uint64_t position) const noexcept {
+    return memory_.data() + (entry_of(position) + 1) * entry_size_;
+  }
+  [[nodiscard]] const std::byte* head_end() const noexcept {
+    return memory_.data() + (std::size_t{head_.entry} + 1) * entry_size_;
   }
   // Bytes change from what was there to the message's, each once: what had the right checksum stays
   // as it is.
@@ -121,12 +140,12 @@ class RingReceiver {
     whole_ = position_ + 1;
     return true;
   }
-  // The last `bytes` of the entry but the lap, with a pattern that no message has: a part of the
+  // The last `bytes` of the entry but the phase, with a pattern that no message has: a part of the
   // next one that is still to come then differs from what is there. Else that message could be
   // read, and its entry or the ring be given away, before the part has come.
   void overwrite(std::uint64_t position, std::size_t bytes) noexcept {
     SplitMix64 pattern(position);
-    std::byte* at = memory_.data() + (position % entries_ + 1) * entry_size_ - bytes;
+    std::byte* at = entry_end(position) - bytes;
     for (--bytes; bytes > 0;) {
       const std::uint64_t word = pattern.next();
       const std::size_t n = bytes < sizeof word ? bytes : sizeof word;
@@ -139,7 +158,8 @@ class RingReceiver {
   verbs::RegisteredMemory memory_;
   std::uint32_t entries_ = 0;
   std::uint32_t entry_size_ = 0;
-  std::uint64_t position_ = 0;  // next to read
+  RingCursor head_;             // next to read
+  std::uint64_t position_ = 0;  // of the head, counted on
   std::uint64_t returned_ = 0;  // all before it were handed back
   std::uint64_t whole_ = 0;     // checked: 1 + the position found whole last
   bool checked_ = false;
@@ -153,12 +173,12 @@ struct RingSender {
   std::uint32_t entry_size = 0;
   std::uint32_t credits = 0;
   std::uint32_t request = 0;  // number of the request that offered it: marks its credits
-  std::uint64_t position = 0;
+  RingCursor next;
   bool checked = false;  // messages carry checksums
 
   // Address behind the entry that the next message goes to.
   [[nodiscard]] std::uint64_t entry_end() const noexcept {
-    return address + (position % entries + 1) * entry_size;
+    return address + (std::uint64_t{next.entry} + 1) * entry_size;
   }
 };
 

@@ -6,7 +6,7 @@
 // Data stream: every message of one direction (source -> destination) carries a sequence number, on
 // any channel, and is delivered in that order; so a change of channel cannot reorder (AQPS 3.3, J4
 // and J5). On DC-sendrecv the header precedes the payload. In a ring entry the message is
-// right-aligned and the header ends it: its last byte is `lap`, the phase. If data are placed in
+// right-aligned and the header ends it: its last byte is the phase. If data are placed in
 // order, one poll of the entry's last byte finds a complete message; otherwise the header also
 // carries a checksum (docs/decisions/007).
 #pragma once
@@ -79,8 +79,8 @@ struct Header {
   std::uint8_t ring_credits = 0;  // and its ring
   Type type = Type::none;
   std::uint8_t flags = 0;
-  std::uint8_t ring = 0;  // low byte of the request that made the ring of ring_credits
-  std::uint8_t lap = 0;   // ring only: 1..255, changes each time round
+  std::uint8_t ring = 0;   // low byte of the request that made the ring of ring_credits
+  std::uint8_t phase = 0;  // ring only: 1..255, changes each time round
 };
 static_assert(sizeof(Header) == 32);
 

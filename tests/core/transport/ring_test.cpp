@@ -11,12 +11,16 @@
 namespace turnout {
 namespace {
 
-TEST(Ring, LapNeverZeroAndChangesEachRound) {
-  for (std::uint32_t entries : {2u, 16u, 128u}) {
+TEST(RingCursor, ThePhaseIsNeverZeroAndChangesEachRound) {
+  for (const std::uint32_t entries : {1u, 2u, 3u, 16u, 128u}) {
+    RingCursor cursor;
+    std::vector<std::uint8_t> before(entries, 0);
     for (std::uint64_t position = 0; position < entries * 600u; ++position) {
-      const std::uint8_t lap = lap_of(position, entries);
-      ASSERT_NE(lap, 0);
-      ASSERT_NE(lap, lap_of(position + entries, entries));
+      ASSERT_EQ(cursor.entry, position % entries);
+      ASSERT_EQ(cursor.phase, 1 + position / entries % 255);
+      ASSERT_NE(cursor.phase, before[cursor.entry]);
+      before[cursor.entry] = cursor.phase;
+      cursor.advance(entries);
     }
   }
 }
@@ -49,7 +53,7 @@ TEST(RingChecksum, ShowsWhatIsNotPlacedYet) {
     }
     entry.header.sequence = sequence;
     entry.header.length = static_cast<std::uint16_t>(entry.payload.size());
-    entry.header.lap = static_cast<std::uint8_t>(sequence);
+    entry.header.phase = static_cast<std::uint8_t>(sequence);
     entry.header.index =
         ring_checksum(crc32c(0, entry.payload.data(), entry.payload.size()), entry.header);
     return entry;
@@ -73,12 +77,13 @@ TEST(RingChecksum, ShowsWhatIsNotPlacedYet) {
 }
 
 TEST(RingSender, EntriesFollowEachOther) {
-  RingSender ring{1000, 1, 4, 512, 4, 0};
+  RingSender ring{1000, 1, 4, 512, 4, 0, {}};
   EXPECT_EQ(ring.entry_end(), 1000u + 512u);
-  ring.position = 3;
+  ring.next.entry = 3;
   EXPECT_EQ(ring.entry_end(), 1000u + 4 * 512u);
-  ring.position = 4;
+  ring.next.advance(4);
   EXPECT_EQ(ring.entry_end(), 1000u + 512u);
+  EXPECT_EQ(ring.next.phase, 2);
 }
 
 }  // namespace
