@@ -223,7 +223,7 @@ struct Peer {
 };
 
 // There may be thousands: what is for few of them is a pointer.
-static_assert(sizeof(Peer) <= 976);
+static_assert(sizeof(Peer) <= 960);
 
 // Where a direction ends, or leaves a channel, its sender says what it sent there last: messages,
 // and control messages into receives of the queue pair's own, which have no sequence numbers.

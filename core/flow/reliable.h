@@ -28,21 +28,21 @@ namespace turnout {
   return static_cast<std::int32_t>(a - b) < 0;
 }
 
-// A queue in one block that doubles when it is full and never shrinks.
+// A queue in one block that doubles when it is full and never shrinks; its size is a power of two.
 template <class T>
 class GrowingQueue {
  public:
   [[nodiscard]] bool empty() const noexcept { return head_ == tail_; }
   [[nodiscard]] std::size_t size() const noexcept { return tail_ - head_; }
   [[nodiscard]] T& operator[](std::size_t i) noexcept {
-    return items_[(head_ + i) % items_.size()];
+    return items_[(head_ + i) & (items_.size() - 1)];
   }
   [[nodiscard]] const T& operator[](std::size_t i) const noexcept {
-    return items_[(head_ + i) % items_.size()];
+    return items_[(head_ + i) & (items_.size() - 1)];
   }
   void push_back(const T& item) {
     if (size() == items_.size()) grow();
-    items_[tail_++ % items_.size()] = item;
+    items_[tail_++ & (items_.size() - 1)] = item;
   }
   void pop_front() noexcept { ++head_; }
   void clear() noexcept { head_ = tail_; }

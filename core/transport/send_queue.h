@@ -72,14 +72,12 @@ class SendQueue {
   }
   [[nodiscard]] bool idle() const noexcept { return tail_ == head_; }
   // The latest record; undefined when idle().
-  [[nodiscard]] const SendRecord& newest() const noexcept {
-    return records_[(tail_ - 1) % records_.size()];
-  }
+  [[nodiscard]] const SendRecord& newest() const noexcept { return record_at(tail_ - 1); }
   // The latest record of which that is true; null: it is of none.
   template <class Condition>
   [[nodiscard]] const SendRecord* find_newest(Condition&& condition) const {
     for (std::uint64_t at = tail_; at != head_; --at) {
-      const SendRecord& record = records_[(at - 1) % records_.size()];
+      const SendRecord& record = record_at(at - 1);
       if (condition(record)) return &record;
     }
     return nullptr;
@@ -103,7 +101,7 @@ class SendQueue {
     std::uint32_t n = static_cast<std::uint32_t>(wr_id) - static_cast<std::uint32_t>(head_);
     if (inclusive) ++n;
     for (; n > 0; --n) {
-      const SendRecord record = records_[head_ % records_.size()];
+      const SendRecord record = record_at(head_);
       ++head_;
       done(record);
     }
@@ -111,7 +109,7 @@ class SendQueue {
   // Takes out all records, oldest first; entries still to come for them are stale from now on.
   [[nodiscard]] std::vector<SendRecord> take_all() {
     std::vector<SendRecord> all;
-    for (; head_ != tail_; ++head_) all.push_back(records_[head_ % records_.size()]);
+    for (; head_ != tail_; ++head_) all.push_back(record_at(head_));
     ++epoch_;
     signalled();
     return all;
@@ -136,7 +134,7 @@ class SendQueue {
   }
   void push(const SendRecord& record) {
     if (tail_ - head_ == records_.size()) grow();
-    records_[tail_++ % records_.size()] = record;
+    record_at(tail_++) = record;
   }
 
   verbs::Qp qp_;
@@ -147,12 +145,20 @@ class SendQueue {
     buffers_.held -= held_;
     held_ = 0;
   }
-  // Most queues never fill: the ring of records grows up to the depth, and is not moved again.
+  // The size of the ring is a power of two.
+  [[nodiscard]] SendRecord& record_at(std::uint64_t position) noexcept {
+    return records_[position & (records_.size() - 1)];
+  }
+  [[nodiscard]] const SendRecord& record_at(std::uint64_t position) const noexcept {
+    return records_[position & (records_.size() - 1)];
+  }
+  // Most queues never fill: the ring of records grows to the depth at most, or the next power of
+  // two.
   void grow() {
     const std::size_t size = records_.empty() ? 8 : records_.size() * 2;
-    std::vector<SendRecord> records(size < depth_ ? size : depth_);
+    std::vector<SendRecord> records(size);
     for (std::uint64_t i = head_; i != tail_; ++i) {
-      records[i % records.size()] = records_[i % records_.size()];
+      records[i & (size - 1)] = record_at(i);
     }
     records_ = std::move(records);
   }
