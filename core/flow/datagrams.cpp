@@ -27,13 +27,15 @@ void EndpointCore::on_datagram(bool control, std::uint32_t buffer, std::uint32_t
       control ? control_receive_pool_.data(buffer) : receive_pool_.data(buffer);
   const std::uint32_t size = control ? control_receive_pool_.size() : receive_pool_.size();
   wire::Datagram datagram;
-  Status status{Code::invalid, "datagram: shorter than the adapter's header"};
+  Status status;
   const std::byte* const bytes = whole + wire::kGrhBytes;
-  if (length >= wire::kGrhBytes && length <= size) {
+  if (length < wire::kGrhBytes || length > size) [[unlikely]] {
+    status = {Code::invalid, "datagram: shorter than the adapter's header"};
+  } else {
     length -= wire::kGrhBytes;
     status = wire::parse_datagram(bytes, length, &datagram);
-    if (status.ok() && control == (datagram.kind == wire::DatagramKind::data)) {
-      status = Status{Code::invalid, "datagram: arrived at the wrong queue pair"};
+    if (status.ok() && control == (datagram.kind == wire::DatagramKind::data)) [[unlikely]] {
+      status = {Code::invalid, "datagram: arrived at the wrong queue pair"};
     }
   }
   if (!status.ok()) {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cassert>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "core/memory/account.h"
@@ -44,7 +45,10 @@ class Slab {
     return item;
   }
   void give_back(T* item) {
-    *item = T();  // what it owned (regions, copies) is freed now, not at reuse
+    // What it owned (regions, copies) is freed now, not at reuse.
+    static_assert(std::is_nothrow_default_constructible_v<T>);
+    std::destroy_at(item);
+    std::construct_at(item);
     free_.push_back(item);
     --in_use_;
   }
