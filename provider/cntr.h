@@ -10,7 +10,7 @@
 
 #include "core/types/completion.h"
 #include "provider/domain.h"
-#include "provider/patience.h"
+#include "provider/idle_backoff.h"
 
 namespace turnout::provider {
 
@@ -20,7 +20,7 @@ struct Cntr final : fid_cntr {
 
   Domain& domain;
   Counter counter;
-  Patience patience;       // of who reads without waiting
+  IdleBackoff patience;    // of who reads without waiting
   std::uint64_t read = 0;  // the value at the last look
   std::vector<Ep*> endpoints;
 

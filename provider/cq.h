@@ -17,7 +17,7 @@
 
 #include "core/types/completion.h"
 #include "provider/domain.h"
-#include "provider/patience.h"
+#include "provider/idle_backoff.h"
 
 namespace turnout::provider {
 
@@ -37,7 +37,7 @@ struct Cq final : fid_cq {
   std::atomic<unsigned> signals{0};  // of fi_cq_signal
   std::string error_text;            // of the error entry read last
   int error_number = 0;              // its prov_errno
-  Patience patience;                 // of who reads without waiting
+  IdleBackoff patience;              // of who reads without waiting
   std::vector<std::unique_ptr<Source>> sources;
 
   // The queue for this endpoint's completions, made at its first bind.

@@ -64,7 +64,7 @@ void EndpointCore::decide(Nanoseconds now) {
   }
   selection::WindowInput input;
   input.sources = sources;
-  input.base = base_;
+  input.base = default_channel_;
   input.costs = selection::cost_model(costs_, static_cast<std::uint32_t>(settings_.ring_entries));
   input.limits.max_active_rc = static_cast<std::uint32_t>(settings_.max_active_rc);
   input.limits.max_channels = static_cast<std::uint32_t>(settings_.max_channels);
@@ -82,7 +82,7 @@ void EndpointCore::decide(Nanoseconds now) {
     terms.ring_entries = input.costs.ring_entries;
     terms.busy = feedback_.busy();
     terms.repaid = repaid_;
-    terms.sending_rc = static_cast<std::uint32_t>(node_links_.size());
+    terms.sending_rc = static_cast<std::uint32_t>(xrc_connections_.size());
     for (const auto& peer : peers_) {
       const bool made = peer->receive_state == ReceiveState::preparing ||
                         peer->receive_state == ReceiveState::requested;
@@ -112,11 +112,12 @@ void EndpointCore::carry_out(const selection::WindowSelection& selected, Nanosec
     const std::string reason =
         fmt::format("{} ({:.0f} messages/s)", selection::explain(line.reason), peer.rate);
     // A ring over DC serves until the queue pair is made, and is kept for it.
-    const bool steps = uses_feedback_ && line.to == ChannelKind::rc_rdma && line.from == base_ &&
-                       line.otherwise == ChannelKind::dc_rdma && !peer.rc;
+    const bool steps = uses_feedback_ && line.to == ChannelKind::rc_rdma &&
+                       line.from == default_channel_ && line.otherwise == ChannelKind::dc_rdma &&
+                       !peer.rc;
     if (line.over_node && !has_xrc()) continue;  // the next decision knows
     const ChannelKind to = line.over_node ? ChannelKind::xrc_rdma : line.to;
-    peer.goes_on_to = steps ? to : base_;
+    peer.goes_on_to = steps ? to : default_channel_;
     change_channel(peer, steps ? ChannelKind::dc_rdma : to, line.otherwise, reason,
                    line.gain_per_message);
   }
@@ -127,7 +128,7 @@ void EndpointCore::on_message_counted(Peer& peer) {
   if (settings_.test_break_every > 0) [[unlikely]]
     break_for_test(peer);
   if (peer.receive_state != ReceiveState::steady || peer.self || closing_) return;
-  if (peer.leaving || peer.wants_place || peer.recovery) [[unlikely]]
+  if (peer.leaving || peer.waits_for_slot || peer.recovery) [[unlikely]]
     return;
   if (settings_.test_switch_every > 0) {
     if (++peer.since_switch < settings_.test_switch_every) return;
@@ -140,7 +141,7 @@ void EndpointCore::on_message_counted(Peer& peer) {
                                              dc_sendrecv, dc_rdma, dc_sendrecv};
     ChannelKind to;
     if (over_datagrams()) {
-      to = peer.receive_kind == base_ ? rc_rdma : base_;
+      to = peer.receive_kind == default_channel_ ? rc_rdma : default_channel_;
     } else if (xrc_) {
       to = kNodeTour[peer.forced_step++ % kNodeTour.size()];
       if (to == peer.receive_kind || !has_change(peer.receive_kind, to)) return;
@@ -150,7 +151,7 @@ void EndpointCore::on_message_counted(Peer& peer) {
         if (to == rc_srq && has_own_) to = rc_sr;
       } while (to == peer.receive_kind || !has_change(peer.receive_kind, to));
     }
-    change_channel(peer, to, over_datagrams() ? base_ : dc_rdma,
+    change_channel(peer, to, over_datagrams() ? default_channel_ : dc_rdma,
                    std::string(selection::explain(selection::Reason::forced)), 0);
   } else if (messages_over_rc(peer.receive_kind)) {
     const std::uint64_t count = has_own_ ? peer.own.eager : peer.received.messages();
@@ -168,11 +169,11 @@ void EndpointCore::on_message_counted(Peer& peer) {
     }
     const bool other = over_ring(first) || messages_over_rc(first);
     if (!other || (peer.refused_until != 0 && clock_.now() < peer.refused_until)) return;
-    if (tears_down() && over_rc(first) && !may_have_place(peer, over_ring(first))) {
-      (void)want_place(peer);
+    if (tears_down() && over_rc(first) && !may_have_slot(peer, over_ring(first))) {
+      (void)request_slot(peer);
       return;
     }
-    change_channel(peer, first, base_,
+    change_channel(peer, first, default_channel_,
                    std::string(selection::explain(selection::Reason::first_message)), 0);
   }
 }
@@ -200,7 +201,7 @@ void EndpointCore::change_channel(Peer& peer, ChannelKind to, ChannelKind otherw
   peer.decision = decisions_.add(std::move(decision));
   peer.predicted_gain = gain;
   peer.reason = reason;
-  if (to == base_ || ring_over_connection(peer.receive_kind)) {
+  if (to == default_channel_ || ring_over_connection(peer.receive_kind)) {
     request_return(peer, to);
     return;
   }
@@ -212,7 +213,7 @@ void EndpointCore::change_channel(Peer& peer, ChannelKind to, ChannelKind otherw
 void EndpointCore::request_failed(Peer& peer, const Status& status) {
   const ChannelKind instead = peer.otherwise;
   const bool settles = ring_over_connection(peer.wanted) && instead == ChannelKind::dc_rdma &&
-                       peer.receive_kind == base_;
+                       peer.receive_kind == default_channel_;
   if (settles && request_channel(peer, instead, instead).ok()) return;
   peer.reason = status.code() == Code::over_budget
                     ? fmt::format("left on {}: no room in this process's memory budget",
@@ -221,7 +222,7 @@ void EndpointCore::request_failed(Peer& peer, const Status& status) {
                                                                       : "DC")
                     : status.text();
   decided(peer, fmt::format("not done: {}", status.text()));
-  peer.refused_until = clock_.now() + (tears_down() ? time_of_a_place() : settings_.interval);
+  peer.refused_until = clock_.now() + (tears_down() ? slot_timeout() : settings_.interval);
   go_on_leaving(peer);
   drop_rc_if_unused(peer);
 }
@@ -237,7 +238,7 @@ void EndpointCore::done(Peer& peer) {
                                                : costs_.setup_dc_processor.value;
   }
   go_on_leaving(peer);
-  const ChannelKind next = std::exchange(peer.goes_on_to, base_);
+  const ChannelKind next = std::exchange(peer.goes_on_to, default_channel_);
   if (over_ring(next) && peer.receive_kind == ChannelKind::dc_rdma) {
     const std::string reason = peer.reason;
     change_channel(peer, next, ChannelKind::dc_rdma, reason, peer.predicted_gain);

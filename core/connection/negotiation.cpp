@@ -33,8 +33,8 @@
 #include <bit>
 
 #include "base/log.h"
-#include "core/connection/node_link.h"
 #include "core/connection/recovery.h"
+#include "core/connection/xrc_connection.h"
 #include "core/endpoint/endpoint_core.h"
 
 namespace turnout {
@@ -47,9 +47,9 @@ Status EndpointCore::request_channel(Peer& peer, ChannelKind to, ChannelKind oth
     return {Code::again, "wire-up with the peer is not complete"};
   }
   if (!peer.ring && over_ring(to)) {
-    auto ring =
-        RingReceiver::create(*device_, account_, static_cast<std::uint32_t>(settings_.ring_entries),
-                             static_cast<std::uint32_t>(settings_.ring_entry_size), spare());
+    auto ring = RingReceiver::create(
+        *device_, account_, static_cast<std::uint32_t>(settings_.ring_entries),
+        static_cast<std::uint32_t>(settings_.ring_entry_size), reserved_headroom());
     if (!ring) return ring.status();
     peer.ring = std::make_unique<RingReceiver>(std::move(ring).value());
   }
@@ -224,7 +224,7 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
   }
   // Else messages over the start service could have every receive when the connection fails, and
   // those that it loses would find none.
-  if (to == base_ && sends_over_rc(peer)) {
+  if (to == default_channel_ && sends_over_rc(peer)) {
     switch_after_flush(peer, to, message.request);
     return;
   }
@@ -232,7 +232,7 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
   const bool from_ring_over_rc = peer.send_kind == ChannelKind::rc_rdma;
   const bool has_own = peer.own_sender.request != 0;
   const bool keeps_rc = to == ChannelKind::rc_srq || (to == ChannelKind::rc_sr && has_own);
-  if (to == base_ || (over_dc && ring_over_connection(peer.send_kind)) ||
+  if (to == default_channel_ || (over_dc && ring_over_connection(peer.send_kind)) ||
       (keeps_rc && from_ring_over_rc)) {
     switch_sending(peer, to, message.request);
     return;
@@ -299,7 +299,7 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
     take_xrc_request(peer, message.qp_number);
     return;
   }
-  if (!tears_down() || may_have_place(peer, false) || !park(peer, message.qp_number)) {
+  if (!tears_down() || may_have_slot(peer, false) || !park(peer, message.qp_number)) {
     take_request(peer, message.qp_number);
   }
 }
@@ -332,8 +332,8 @@ wire::Refusal EndpointCore::refusal_of(const Peer& peer, const Status& status) {
 // said it may be.
 void EndpointCore::answer_refusal(Peer& peer, wire::Refusal why) {
   drop_rc_if_unused(peer);
-  if (peer.send_kind == base_ && !over_datagrams() && ring_over_connection(peer.answered_kind) &&
-      peer.answered_otherwise == ChannelKind::dc_rdma) {
+  if (peer.send_kind == default_channel_ && !over_datagrams() &&
+      ring_over_connection(peer.answered_kind) && peer.answered_otherwise == ChannelKind::dc_rdma) {
     ++refusals_;
     peer.ring_sender = peer.offered_ring;
     switch_sending(peer, ChannelKind::dc_rdma, peer.answered_request, why);
@@ -499,7 +499,7 @@ void EndpointCore::wait_before_asking(Peer& peer, wire::Refusal why, std::string
       why == wire::Refusal::leaving ||
       (tears_down() && (why == wire::Refusal::limit || why == wire::Refusal::budget));
   peer.refused_until =
-      clock_.now() + (place ? time_of_a_place() : kDecisionsRefused * settings_.interval);
+      clock_.now() + (place ? slot_timeout() : kDecisionsRefused * settings_.interval);
   if (uses_feedback_ && over_ring(peer.wanted)) note_set_up(false);
   peer.reason = fmt::format("peer refused {}: {}{}",
                             peer.wanted == ChannelKind::rc_rdma ? "RC" : name(peer.wanted),
@@ -521,7 +521,7 @@ void EndpointCore::on_closed(Peer& peer) {
   if (peer.send_state == SendState::accepted) peer.send_state = SendState::steady;
   peer.send_uses_rc = false;
   drop_rc_if_unused(peer);
-  if (!over_xrc(peer.send_kind)) leave_link(peer);
+  if (!over_xrc(peer.send_kind)) leave_xrc_connection(peer);
 }
 
 }  // namespace turnout

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/connection/peer.h"
 
-#include "core/connection/node_link.h"
+#include "core/connection/xrc_connection.h"
 
 namespace turnout {
 

@@ -12,8 +12,8 @@
 
 #include "core/connection/feedback_counter.h"
 #include "core/connection/victims.h"
-#include "core/flow/reliable.h"
 #include "core/flow/srq_flow_control.h"
+#include "core/flow/ud_reliability.h"
 #include "core/protocol/atomics.h"
 #include "core/protocol/operation.h"
 #include "core/protocol/rendezvous.h"
@@ -208,13 +208,13 @@ struct Peer {
   Nanoseconds leaving_since = 0;  // if so
   Peer* next = nullptr;           // in the endpoint's list of those that want a place
   Peer* previous = nullptr;
-  bool wants_place = false;      // it is in there
-  Nanoseconds wants_since = 0;   // if so
-  std::uint32_t parked_end = 0;  // for its request, with this end; 0: for ours
+  bool waits_for_slot = false;        // it is in there
+  Nanoseconds slot_requested_at = 0;  // if so
+  std::uint32_t parked_end = 0;       // for its request, with this end; 0: for ours
   std::unique_ptr<PeerAtomics> atomics;
-  std::unique_ptr<ReliableLink> link;  // where the start service is UD
-  std::uint32_t pieces = 0;            // large messages that it sends in pieces or writes
-  std::uint32_t offered = 0;           // receives it may write to
+  std::unique_ptr<UdReliability> link;  // where the start service is UD
+  std::uint32_t pieces = 0;             // large messages that it sends in pieces or writes
+  std::uint32_t offered = 0;            // receives it may write to
   OfferSuccess offer_success;
   std::uint64_t last_data = 0;  // remote data of its latest message
   bool last_had_data = false;

@@ -17,7 +17,7 @@
 namespace turnout {
 
 struct Peer;
-struct NodeLink;
+struct XrcConnection;
 
 // What pump_jobs() gets back.
 struct SetupJob : Background::Job {
@@ -29,13 +29,13 @@ struct SetupJob : Background::Job {
 
 struct RcJob final : SetupJob {
   RcJob() : SetupJob(Of::pair) {}
-  explicit RcJob(NodeLink* to) : SetupJob(Of::link), link(to) {}
+  explicit RcJob(XrcConnection* to) : SetupJob(Of::link), link(to) {}
 
   enum class After : std::uint8_t { use, pool, nothing };  // what becomes of it
 
   std::unique_ptr<RcQueue> queue;
-  Peer* peer = nullptr;      // null: nobody's any more
-  NodeLink* link = nullptr;  // the same, of an XRC initiator
+  Peer* peer = nullptr;           // null: nobody's any more
+  XrcConnection* link = nullptr;  // the same, of an XRC initiator
   After after = After::use;
   Nanoseconds chosen_at = 0;  // after a tear-down that we chose: when
   bool make = false;

@@ -13,7 +13,7 @@ namespace turnout {
 
 // Within the budget, if need be at the cost of idle queue pairs.
 bool EndpointCore::reserve_rc() {
-  while (!account_.reserve(MemoryKind::queue_pairs, rc_bytes_, spare(), 1)) {
+  while (!account_.reserve(MemoryKind::queue_pairs, rc_bytes_, reserved_headroom(), 1)) {
     if (rc_pool_.empty()) return false;
     forget_rc(std::move(rc_pool_.back()));
     rc_pool_.pop_back();
@@ -150,7 +150,7 @@ bool EndpointCore::pump_jobs() {
         end_job(static_cast<RcJob&>(job));
         break;
       case SetupJob::Of::link:
-        end_link_job(static_cast<RcJob&>(job));
+        end_xrc_job(static_cast<RcJob&>(job));
         break;
       case SetupJob::Of::target:
         end_target_job(static_cast<XrcTargetJob&>(job));
@@ -163,14 +163,14 @@ bool EndpointCore::pump_jobs() {
 void EndpointCore::end_job(RcJob& job) {
   if (job.after != RcJob::After::use) {
     --resetting_rc_;
-    if (job.chosen_at != 0) place_freed(job.chosen_at);
+    if (job.chosen_at != 0) slot_freed(job.chosen_at);
     if (job.after == RcJob::After::pool && job.status.ok()) {
       leave_own(*job.queue);
       rc_pool_.push_back(std::move(job.queue));
     } else {
       forget_rc(std::move(job.queue));
     }
-    serve_places();
+    serve_slot_waiters();
     return;
   }
   if (job.make && job.queue->qp() != nullptr) placement_.ask_rc(*job.queue, *device_);

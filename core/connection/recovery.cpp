@@ -32,8 +32,8 @@
 #include <utility>
 
 #include "base/log.h"
-#include "core/connection/node_link.h"
 #include "core/connection/rc_job.h"
+#include "core/connection/xrc_connection.h"
 #include "core/endpoint/endpoint_core.h"
 
 namespace turnout {
@@ -78,14 +78,14 @@ void EndpointCore::wait_after_failure(Peer& peer, Nanoseconds now) {
 
 // Both directions stand still. What leads to another channel is forgotten, by both ends.
 void EndpointCore::forget_changes(Peer& peer, Nanoseconds now) {
-  if (peer.wants_place) stop_wanting(peer);
+  if (peer.waits_for_slot) stop_waiting_for_slot(peer);
   if (peer.decision != 0) decided(peer, "not done: the connection failed");
   peer.requested_at = now;
-  peer.goes_on_to = base_;
+  peer.goes_on_to = default_channel_;
   peer.receive_state = ReceiveState::broken;
   if (messages_over_rc(peer.receive_kind)) {
-    peer.receive_kind = base_;
-    peer.received.change(base_, age());
+    peer.receive_kind = default_channel_;
+    peer.received.change(default_channel_, age());
   }
   if (over_datagrams() && peer.ring && !over_ring(peer.receive_kind)) {
     // Its word that it writes into the ring may be among what is void.
@@ -100,7 +100,7 @@ void EndpointCore::forget_changes(Peer& peer, Nanoseconds now) {
   peer.offered_own = 0;
   if (over_rc(peer.send_kind)) {
     const bool ring = peer.send_kind == ChannelKind::rc_rdma && !over_datagrams();
-    peer.send_kind = ring ? ChannelKind::dc_rdma : base_;
+    peer.send_kind = ring ? ChannelKind::dc_rdma : default_channel_;
     peer.sent.change(peer.send_kind, age());
   }
 }
@@ -240,7 +240,7 @@ void EndpointCore::on_resumed(Peer& peer, const wire::ControlMessage& message) {
   const char* wrong = nullptr;
   if (recovery == nullptr || !recovery->told || recovery->heard) {
     wrong = "no failed connection to recover";
-  } else if (to != base_ && (to != ChannelKind::dc_rdma || !peer.ring)) {
+  } else if (to != default_channel_ && (to != ChannelKind::dc_rdma || !peer.ring)) {
     wrong = "kind names a channel that does not exist";
   }
   if (wrong != nullptr) {
@@ -250,12 +250,12 @@ void EndpointCore::on_resumed(Peer& peer, const wire::ControlMessage& message) {
   }
   recovery->heard = true;
   if (std::exchange(recovery->ring_unlisted, false)) rings_.add(peer);
-  if (to != base_ || !over_ring(peer.receive_kind)) {
+  if (to != default_channel_ || !over_ring(peer.receive_kind)) {
     peer.wanted = to;
     switch_receiving(peer, to);
-    if (to == base_) drop_new_ring(peer);
+    if (to == default_channel_) drop_new_ring(peer);
   } else {  // it left the ring, in which its messages may still lie
-    peer.wanted = base_;
+    peer.wanted = default_channel_;
     note_last(peer, message);
     peer.receive_state = ReceiveState::draining;
     finish_drain(peer);

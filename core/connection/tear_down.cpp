@@ -16,7 +16,7 @@
 // one, is kept in line only if as many connections stand here that can go, or are going, as are
 // wanted, and refused at once otherwise, so when all connections here are being made: it waits for
 // a tear-down, which waits for no place. An end that does not answer `leave` can keep a place for
-// as long as it lives; a request is refused after time_of_a_place() all the same, and another
+// as long as it lives; a request is refused after slot_timeout() all the same, and another
 // victim is chosen.
 #include <fmt/format.h>
 
@@ -44,97 +44,98 @@ void EndpointCore::limit_connections() {
     settings_.rc_pool = std::min(settings_.rc_pool, most);
   }
   if (!on_demand || !asked || settings_.max_active_rc == 0) return;
-  victims_ = Victims(victim_order_named(settings_.eviction).value_or(VictimOrder::none), places());
+  victims_ = Victims(victim_order_named(settings_.eviction).value_or(VictimOrder::none),
+                     connection_slots());
   waits_for_connections_ =
       tears_down() && processor_ != nullptr && processor_->waits_for_connections();
 }
 
 // As want_rc() will find it.
-bool EndpointCore::has_place(const Peer& peer, bool with_ring) const noexcept {
+bool EndpointCore::has_slot(const Peer& peer, bool with_ring) const noexcept {
   if (active_rc_ >= settings_.max_active_rc) return false;
   if (rc_pool_.empty() && !may_make_rc()) return false;
   const std::uint64_t bytes =
       (rc_pool_.empty() ? rc_bytes_ : 0) +
       (with_ring && !peer.ring ? settings_.ring_entries * settings_.ring_entry_size : 0);
-  return bytes == 0 || account_.available() >= bytes + spare();
+  return bytes == 0 || account_.available() >= bytes + reserved_headroom();
 }
 
 // For a request of ours. No more stand in line than there are places: who came later would be
 // served by connections that were made for those before and carried nothing worth their making.
 // False: not in line, to ask again with the next message.
-bool EndpointCore::want_place(Peer& peer) {
-  if (peer.wants_place) return true;
-  if (closing_ || wanting_place_.size() >= places()) return false;
+bool EndpointCore::request_slot(Peer& peer) {
+  if (peer.waits_for_slot) return true;
+  if (closing_ || slot_waiters_.size() >= connection_slots()) return false;
   const Nanoseconds now = clock_.now();
-  peer.wants_place = true;
-  peer.wants_since = now;
+  peer.waits_for_slot = true;
+  peer.slot_requested_at = now;
   peer.reason = "waiting for a connection slot";
-  wanting_place_.push_back(&peer);
+  slot_waiters_.push_back(&peer);
   ++connections_.waited;
-  next_place_ = std::min(next_place_, now + setup_time_ / kLooks);
-  make_room(now);
+  next_slot_service_ = std::min(next_slot_service_, now + setup_time_ / kLooks);
+  evict_for_waiters(now);
   return true;
 }
 
 // For a request of the peer's. False: nobody's place will be free for it.
 bool EndpointCore::park(Peer& peer, std::uint32_t end) {
-  std::size_t coming = places_coming(clock_.now());
+  std::size_t coming = slots_coming(clock_.now());
   for (const ConnectionUse* const use : victims_.connected()) {
     if (may_go(*use, INT64_MAX)) ++coming;  // as soon as it is old enough
   }
   // Asked first: to stand in line may tear a connection down.
-  if (coming < wanting_place_.size() + (peer.wants_place ? 0 : 1) || !want_place(peer))
+  if (coming < slot_waiters_.size() + (peer.waits_for_slot ? 0 : 1) || !request_slot(peer))
     return false;
   peer.parked_end = end;
   return true;
 }
 
-void EndpointCore::stop_wanting(Peer& peer) {
-  wanting_place_.remove(&peer);
-  peer.wants_place = false;
+void EndpointCore::stop_waiting_for_slot(Peer& peer) {
+  slot_waiters_.remove(&peer);
+  peer.waits_for_slot = false;
   peer.parked_end = 0;
 }
 
 // Whoever is first goes on when there is a place, or when it has waited too long: then it is
 // refused in the words of what it lacks.
-void EndpointCore::serve_places() {
-  if (wanting_place_.empty() || closing_) {
-    next_place_ = INT64_MAX;
+void EndpointCore::serve_slot_waiters() {
+  if (slot_waiters_.empty() || closing_) {
+    next_slot_service_ = INT64_MAX;
     return;
   }
   const Nanoseconds now = clock_.now();
-  while (Peer* const first = wanting_place_.first()) {
+  while (Peer* const first = slot_waiters_.first()) {
     Peer& peer = *first;
     const std::uint32_t parked = peer.parked_end;
-    const bool late = now - peer.wants_since >= time_of_a_place();
+    const bool late = now - peer.slot_requested_at >= slot_timeout();
     const ChannelKind to = first_channel(peer);
-    if (!late && !peer.has_rc() && !has_place(peer, parked == 0 && over_ring(to))) break;
+    if (!late && !peer.has_rc() && !has_slot(peer, parked == 0 && over_ring(to))) break;
     if (late) ++connections_.gave_up;
-    stop_wanting(peer);
+    stop_waiting_for_slot(peer);
     if (parked != 0) {
       take_request(peer, parked);
-    } else if (peer.receive_kind == base_ && !peer.leaving && over_rc(to)) {
-      change_channel(peer, to, base_,
+    } else if (peer.receive_kind == default_channel_ && !peer.leaving && over_rc(to)) {
+      change_channel(peer, to, default_channel_,
                      std::string(selection::explain(selection::Reason::first_message)), 0);
     }
   }
-  make_room(now);
-  next_place_ = wanting_place_.empty() ? INT64_MAX : now + setup_time_ / kLooks;
+  evict_for_waiters(now);
+  next_slot_service_ = slot_waiters_.empty() ? INT64_MAX : now + setup_time_ / kLooks;
 }
 
 // Places that will be free without another tear-down.
-std::size_t EndpointCore::places_coming(Nanoseconds now) const noexcept {
+std::size_t EndpointCore::slots_coming(Nanoseconds now) const noexcept {
   std::size_t coming = resetting_rc_;
   for (const ConnectionUse* const use : victims_.connected()) {
     const Peer& peer = *peers_[use->peer];
-    if (peer.leaving && now - peer.leaving_since < time_of_a_place()) ++coming;
+    if (peer.leaving && now - peer.leaving_since < slot_timeout()) ++coming;
   }
   return coming;
 }
 
-void EndpointCore::make_room(Nanoseconds now) {
-  if (wanting_place_.empty()) return;
-  for (std::size_t coming = places_coming(now); coming < wanting_place_.size(); ++coming) {
+void EndpointCore::evict_for_waiters(Nanoseconds now) {
+  if (slot_waiters_.empty()) return;
+  for (std::size_t coming = slots_coming(now); coming < slot_waiters_.size(); ++coming) {
     ConnectionUse* const victim =
         victims_.choose([&](const ConnectionUse& use) { return may_go(use, now); });
     if (victim == nullptr) return;
@@ -187,7 +188,8 @@ void EndpointCore::go_on_leaving(Peer& peer) {
       !over_rc(peer.receive_kind)) {
     return;
   }
-  change_channel(peer, base_, base_, "another peer needs its connection slot", 0);
+  change_channel(peer, default_channel_, default_channel_, "another peer needs its connection slot",
+                 0);
   // Messages that nobody waits for keep the ring they lie in.
   if (peer.ring && peer.withheld > 0) (void)relieve(peer);
 }
@@ -206,7 +208,7 @@ Nanoseconds EndpointCore::connection_gone(Peer& peer) noexcept {
   return chosen_at;
 }
 
-void EndpointCore::place_freed(Nanoseconds chosen_at) noexcept {
+void EndpointCore::slot_freed(Nanoseconds chosen_at) noexcept {
   const auto took = static_cast<std::uint64_t>(clock_.now() - chosen_at);
   ++connections_.freed;
   connections_.time += took;

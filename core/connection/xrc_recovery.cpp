@@ -17,13 +17,13 @@
 #include <utility>
 
 #include "base/log.h"
-#include "core/connection/node_link.h"
 #include "core/connection/rc_job.h"
+#include "core/connection/xrc_connection.h"
 #include "core/endpoint/endpoint_core.h"
 
 namespace turnout {
 
-void EndpointCore::break_link(NodeLink& link, const ibv_wc& wc) {
+void EndpointCore::break_xrc_connection(XrcConnection& link, const ibv_wc& wc) {
   TURNOUT_LOG(connection, info,
               "XRC connection failed: node with LID {}: {}; resending lost messages",
               link.node.first, ibv_wc_status_str(wc.status));
@@ -31,7 +31,7 @@ void EndpointCore::break_link(NodeLink& link, const ibv_wc& wc) {
   std::shared_ptr<const SentLog> log;
   const std::vector<SendRecord> records = link.queue->take_all(&log);
   const std::vector<Peer*> users = std::exchange(link.users, {});
-  discard_link(link);
+  discard_xrc_connection(link);
   for (Peer* const peer : users) peer->xrc->link = nullptr;
   for (Peer* const peer : users) {
     PeerXrc& xrc = *peer->xrc;
@@ -88,7 +88,7 @@ void EndpointCore::on_node_broken(Peer& peer, const wire::ControlMessage& messag
     peer.receive_state = ReceiveState::broken;
   }
   peer.requested_at = now;
-  peer.goes_on_to = base_;
+  peer.goes_on_to = default_channel_;
   xrc.bytes = Reservation();
   if (xrc.job != nullptr) {  // it is for what is void
     xrc.job->peer = nullptr;
@@ -164,7 +164,7 @@ void EndpointCore::on_node_resumed(Peer& peer, const wire::ControlMessage& messa
   const bool draining = peer.receive_state == ReceiveState::draining;
   const ChannelKind due = draining                       ? peer.wanted
                           : over_ring(peer.receive_kind) ? ChannelKind::dc_rdma
-                                                         : base_;
+                                                         : default_channel_;
   const char* wrong = nullptr;
   if (!peer.xrc || !peer.xrc->told) {
     wrong = "no failed connection to recover";

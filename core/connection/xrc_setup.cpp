@@ -19,8 +19,8 @@
 #include <utility>
 
 #include "base/log.h"
-#include "core/connection/node_link.h"
 #include "core/connection/rc_job.h"
+#include "core/connection/xrc_connection.h"
 #include "core/endpoint/endpoint_core.h"
 
 namespace turnout {
@@ -69,7 +69,8 @@ void EndpointCore::drop_if_idle(Peer& peer) noexcept {
 // False: the budget has no room for the peer's part.
 bool EndpointCore::make_xrc(Peer& peer) {
   if (peer.xrc) return true;
-  Reservation bytes = Reservation::take(account_, MemoryKind::peers, sizeof(PeerXrc), spare());
+  Reservation bytes =
+      Reservation::take(account_, MemoryKind::peers, sizeof(PeerXrc), reserved_headroom());
   if (!bytes) return false;
   peer.xrc = std::make_unique<PeerXrc>();
   peer.xrc->record = std::move(bytes);
@@ -77,16 +78,16 @@ bool EndpointCore::make_xrc(Peer& peer) {
 }
 
 // At the sender. Null: it has none and may not have one, as `status` says.
-NodeLink* EndpointCore::link_to(const Address& address, Status* status) {
+XrcConnection* EndpointCore::xrc_connection_to(const Address& address, Status* status) {
   const NodeKey node{address.lid, address.gid};
-  if (NodeLink* const link = find_link(node)) return link;
+  if (XrcConnection* const link = find_xrc_connection(node)) return link;
   if (active_rc_ >= settings_.max_active_rc || !may_make_rc()) {
     *status = {Code::again,
                "RC queue pair limit reached (TURNOUT_MAX_ACTIVE_RC, or rc_pool in TURNOUT_TUNING)"};
     return nullptr;
   }
   // Of those that are kept for reuse, one gives its place.
-  while (!rc_pool_.empty() && active_rc_ + resetting_rc_ + rc_pool_.size() >= places()) {
+  while (!rc_pool_.empty() && active_rc_ + resetting_rc_ + rc_pool_.size() >= connection_slots()) {
     forget_rc(std::move(rc_pool_.back()));
     rc_pool_.pop_back();
   }
@@ -94,13 +95,13 @@ NodeLink* EndpointCore::link_to(const Address& address, Status* status) {
     *status = {Code::over_budget, "no memory within the budget for a queue pair"};
     return nullptr;
   }
-  auto link = std::make_unique<NodeLink>();
+  auto link = std::make_unique<XrcConnection>();
   link->node = node;
   auto job = std::make_unique<RcJob>(link.get());
   add_queue(job.get());
   link->job = job.get();
   start_job(std::move(job));
-  return node_links_.emplace(node, std::move(link)).first->second.get();
+  return xrc_connections_.emplace(node, std::move(link)).first->second.get();
 }
 
 // J1 has come; `srq`: the number it names.
@@ -110,7 +111,7 @@ void EndpointCore::take_xrc_request(Peer& peer, std::uint32_t srq) {
     return;
   }
   Status status;
-  NodeLink* const link = link_to(peer.address, &status);
+  XrcConnection* const link = xrc_connection_to(peer.address, &status);
   if (link == nullptr) {
     drop_if_idle(peer);
     answer_refusal(peer, refusal_of(peer, status));
@@ -121,20 +122,20 @@ void EndpointCore::take_xrc_request(Peer& peer, std::uint32_t srq) {
   xrc.srq = srq;
   link->users.push_back(&peer);
   peer.send_state = SendState::preparing;
-  advance_link(*link);
+  advance_xrc_connection(*link);
 }
 
 // Whatever its state allows. The link is gone afterwards if nobody uses it.
-void EndpointCore::advance_link(NodeLink& link) {
+void EndpointCore::advance_xrc_connection(XrcConnection& link) {
   if (link.users.empty()) {
-    discard_link(link);
+    discard_xrc_connection(link);
     return;
   }
   if (link.job != nullptr) return;
   const std::vector<Peer*> users = link.users;
   const NodeKey node = link.node;
   for (Peer* const peer : users) {
-    if (find_link(node) != &link) return;  // the last of them was lost
+    if (find_xrc_connection(node) != &link) return;  // the last of them was lost
     if (peer->send_state != SendState::preparing) continue;
     if (link.target == 0) {
       if (link.asked != nullptr) return;
@@ -154,7 +155,7 @@ void EndpointCore::advance_link(NodeLink& link) {
 // J3 has come.
 void EndpointCore::on_xrc_ready(Peer& peer, const wire::ControlMessage& message) {
   if (!peer.xrc || peer.xrc->link == nullptr) return;
-  NodeLink& link = *peer.xrc->link;
+  XrcConnection& link = *peer.xrc->link;
   if (link.asked != &peer) {
     if (link.target != 0 && link.job == nullptr) begin_xrc(peer);
     return;
@@ -179,7 +180,7 @@ void EndpointCore::begin_xrc(Peer& peer) {
   switch_sending(peer, ChannelKind::xrc_rdma, peer.answered_request);
 }
 
-void EndpointCore::end_link_job(RcJob& job) {
+void EndpointCore::end_xrc_job(RcJob& job) {
   if (job.after != RcJob::After::use) {
     --resetting_rc_;
     forget_rc(std::move(job.queue));
@@ -190,14 +191,14 @@ void EndpointCore::end_link_job(RcJob& job) {
     destroy_initiator(std::move(job.queue));
     return;
   }
-  NodeLink& link = *job.link;
+  XrcConnection& link = *job.link;
   link.job = nullptr;
   link.queue = std::move(job.queue);
   if (!job.status.ok()) {
     TURNOUT_LOG(connection, warn,
                 "XRC connection failed: node with LID {}: {}; its peers continue without it",
                 link.node.first, job.status.text());
-    refuse_link(link, job.status);
+    refuse_xrc_connection(link, job.status);
     return;
   }
   if (job.connect_to != 0) {
@@ -205,15 +206,15 @@ void EndpointCore::end_link_job(RcJob& job) {
     const NodeKey node = link.node;
     Peer* const asked = std::exchange(link.asked, nullptr);
     if (asked != nullptr && asked->send_state == SendState::accepted) begin_xrc(*asked);
-    if (find_link(node) != &link) return;  // it was lost
+    if (find_xrc_connection(node) != &link) return;  // it was lost
   }
-  advance_link(link);
+  advance_xrc_connection(link);
 }
 
 // It cannot be made, or not be connected.
-void EndpointCore::refuse_link(NodeLink& link, const Status& status) {
+void EndpointCore::refuse_xrc_connection(XrcConnection& link, const Status& status) {
   const std::vector<Peer*> users = std::exchange(link.users, {});
-  discard_link(link);
+  discard_xrc_connection(link);
   for (Peer* const peer : users) peer->xrc->link = nullptr;
   for (Peer* const peer : users) {
     refuse_xrc(*peer, refusal_of(*peer, status));
@@ -234,32 +235,32 @@ void EndpointCore::refuse_xrc(Peer& peer, wire::Refusal why) {
 }
 
 // Of a peer that is written to no more.
-void EndpointCore::leave_link(Peer& peer) {
+void EndpointCore::leave_xrc_connection(Peer& peer) {
   if (!peer.xrc || peer.xrc->link == nullptr) return;
-  NodeLink& link = *std::exchange(peer.xrc->link, nullptr);
+  XrcConnection& link = *std::exchange(peer.xrc->link, nullptr);
   std::erase(link.users, &peer);
   if (link.asked == &peer) link.asked = nullptr;
   drop_if_idle(peer);
-  advance_link(link);
+  advance_xrc_connection(link);
 }
 
 // One that was asked to make the target and does not answer, since it computes, holds up nobody
 // else of its node for long.
-void EndpointCore::look_after_links(Nanoseconds now) {
+void EndpointCore::look_after_xrc_connections(Nanoseconds now) {
   std::vector<Peer*> late;
-  for (const auto& [node, link] : node_links_) {
+  for (const auto& [node, link] : xrc_connections_) {
     const bool waits = link->asked != nullptr && link->job == nullptr;
     if (waits && now - link->asked_at >= settings_.keepalive / 4) late.push_back(link->asked);
   }
   for (Peer* const peer : late) {
     if (peer->lost || !peer->xrc || peer->xrc->link == nullptr) continue;
     refuse_xrc(*peer, wire::Refusal::late);
-    leave_link(*peer);
+    leave_xrc_connection(*peer);
   }
 }
 
 // What was written before is there when it is done.
-void EndpointCore::probe_link(NodeLink& link) {
+void EndpointCore::probe_xrc_connection(XrcConnection& link) {
   if (!link.queue || link.queue->idle() || link.queue->full()) return;
   Peer& peer = *link.users.front();
   SendRecord record;
@@ -277,17 +278,17 @@ void EndpointCore::probe_link(NodeLink& link) {
 }
 
 // Nobody uses it.
-void EndpointCore::discard_link(NodeLink& link) {
+void EndpointCore::discard_xrc_connection(XrcConnection& link) {
   --active_rc_;
   ++resetting_rc_;
-  if (link.job != nullptr) {  // see end_link_job()
+  if (link.job != nullptr) {  // see end_xrc_job()
     link.job->link = nullptr;
   } else {
     for (const SendRecord& record : link.queue->take_all()) retire(record);
     --resetting_rc_;
     destroy_initiator(std::move(link.queue));
   }
-  node_links_.erase(NodeKey(link.node));
+  xrc_connections_.erase(NodeKey(link.node));
 }
 
 void EndpointCore::destroy_initiator(std::unique_ptr<RcQueue> queue) {
@@ -321,8 +322,9 @@ void EndpointCore::on_xrc_accept(Peer& peer, const wire::ControlMessage& message
   if (xrc.target || xrc.job != nullptr) {
     status = {Code::again, "the previous connection is still closing"};
   } else if (named == 0) {
-    xrc.bytes = Reservation::take(account_, MemoryKind::queue_pairs,
-                                  queue_pair_bytes(QpService::dct, 0, 0, 0), spare(), 1);
+    xrc.bytes =
+        Reservation::take(account_, MemoryKind::queue_pairs,
+                          queue_pair_bytes(QpService::dct, 0, 0, 0), reserved_headroom(), 1);
     if (!xrc.bytes) {
       status = {Code::over_budget, "no memory within the budget for an XRC target"};
     }
@@ -421,7 +423,7 @@ void EndpointCore::forget_xrc(Peer& peer) {
   }
   peer.xrc->broken = false;
   leave_target(peer);
-  leave_link(peer);
+  leave_xrc_connection(peer);
 }
 
 }  // namespace turnout

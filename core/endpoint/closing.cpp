@@ -11,7 +11,7 @@
 #include <algorithm>
 
 #include "base/log.h"
-#include "core/connection/node_link.h"
+#include "core/connection/xrc_connection.h"
 #include "core/endpoint/endpoint_core.h"
 
 namespace turnout {
@@ -100,10 +100,10 @@ const Peer* EndpointCore::find_owed() {
     if (receives_still(pending.peer)) return find_peer(pending.peer);
   }
   if (over_datagrams()) {
-    const auto found = std::find_if(links_.begin(), links_.end(), [](const Peer* peer) {
+    const auto found = std::find_if(ud_pending_.begin(), ud_pending_.end(), [](const Peer* peer) {
       return !peer->lost && !peer->said_bye && !peer->link->settled();
     });
-    if (found != links_.end()) return *found;
+    if (found != ud_pending_.end()) return *found;
   }
   for (auto& initiators : initiators_) {
     for (auto& queue : initiators) {
@@ -122,9 +122,9 @@ const Peer* EndpointCore::find_owed() {
     }
     return peer.get();
   }
-  for (const auto& [node, link] : node_links_) {
+  for (const auto& [node, link] : xrc_connections_) {
     if (!link->queue || owed(*link->queue) == nullptr) continue;
-    if (link->queue->newest().kind != SendRecord::Kind::probe) probe_link(*link);
+    if (link->queue->newest().kind != SendRecord::Kind::probe) probe_xrc_connection(*link);
     return find_peer(link->queue->newest().peer);
   }
   return nullptr;
@@ -217,7 +217,7 @@ bool EndpointCore::close() {
     TURNOUT_LOG(connection, debug, "close timed out: {} did not acknowledge the shutdown",
                 peer->address.to_string());
   }
-  for (Peer* const other : links_) {
+  for (Peer* const other : ud_pending_) {
     if (!other->lost && other->link->owes_ack) send_ack(*other);  // it may wait for that
   }
   closing_phase_ = Closing::closed;

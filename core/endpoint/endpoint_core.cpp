@@ -208,7 +208,7 @@ bool EndpointCore::progress_now() {
     moved |= !rings_.silent().empty();  // look again: a message may lie there
   }
   if (!pending_control_.empty()) moved |= pump_control();
-  if (links_blocked_) moved |= pump_blocked_links();
+  if (ud_blocked_) moved |= pump_ud_blocked();
   if (hold_until_ != INT64_MAX) release_overdue();
   if (!recovering_.empty()) moved |= pump_recovering();
   if (!xrc_lost_.empty()) moved |= pump_xrc_lost();
@@ -251,10 +251,10 @@ void EndpointCore::tick() {
     next_keepalive_ = now + std::max<Nanoseconds>(settings_.keepalive / 4, 1);
     keep_alive(now);
   }
-  if (now >= next_link_) service_links(now);
+  if (now >= next_ud_timer_) service_ud_timers(now);
   if (now >= shared_.look_at) look_after_receives(now);
   if (now >= flow_.next_sweep()) sweep_credits(now);
-  if (now >= next_place_) serve_places();
+  if (now >= next_slot_service_) serve_slot_waiters();
 }
 
 bool EndpointCore::poll_receive_queue() {
@@ -341,9 +341,9 @@ void EndpointCore::on_rc_completion(RcQueue& queue, const ibv_wc& wc) {
     break_connection(*peer, &wc);
     return;
   }
-  for (const auto& [node, link] : node_links_) {
+  for (const auto& [node, link] : xrc_connections_) {
     if (link->queue.get() != &queue) continue;
-    break_link(*link, wc);
+    break_xrc_connection(*link, wc);
     return;
   }
 }

@@ -44,10 +44,10 @@
 
 #include "base/split_mix.h"
 #include "core/connection/decision_log.h"
-#include "core/connection/node_link.h"
 #include "core/connection/peer.h"
 #include "core/connection/polled_rings.h"
 #include "core/connection/traffic_statistics.h"
+#include "core/connection/xrc_connection.h"
 #include "core/endpoint.h"
 #include "core/memory/account.h"
 #include "core/memory/buffer_pool.h"
@@ -89,8 +89,8 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] bool close() override;
   void abandon() noexcept override { started_ = false; }
   [[nodiscard]] Nanoseconds next_deadline() const noexcept override {
-    return std::min({next_decision_, next_keepalive_, next_link_, flow_.next_sweep(), hold_until_,
-                     next_place_});
+    return std::min({next_decision_, next_keepalive_, next_ud_timer_, flow_.next_sweep(),
+                     hold_until_, next_slot_service_});
   }
 
   [[nodiscard]] const Address& address() const noexcept override { return address_; }
@@ -187,7 +187,9 @@ class EndpointCore final : public Endpoint {
   void limits_from_costs();
   [[nodiscard]] Status create_pool(Purpose purpose, std::size_t initiators, std::size_t targets,
                                    ibv_srq* srq);
-  [[nodiscard]] bool over_datagrams() const noexcept { return base_ == ChannelKind::ud_sendrecv; }
+  [[nodiscard]] bool over_datagrams() const noexcept {
+    return default_channel_ == ChannelKind::ud_sendrecv;
+  }
 
   // endpoint_core.cpp
   bool progress_now();
@@ -277,7 +279,7 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] Peer* find_peer(PeerId id) noexcept {
     return id < peers_.size() ? peers_[id].get() : nullptr;
   }
-  [[nodiscard]] std::size_t room(const Peer& peer) const noexcept;
+  [[nodiscard]] std::size_t max_payload(const Peer& peer) const noexcept;
   [[nodiscard]] bool post_stream(Peer& peer, const StreamMessage& message);
   void introduce(Peer& peer);
   [[nodiscard]] bool post_over_ring(Peer& peer, const StreamMessage& message);
@@ -558,7 +560,7 @@ class EndpointCore final : public Endpoint {
   void on_datagram(bool control, std::uint32_t buffer, std::uint32_t length);
   void on_control_datagram(const std::byte* bytes, std::uint32_t length);
   // Acknowledgements and signs of life.
-  void take_link_news(Peer& peer, const wire::Datagram& datagram);
+  void take_ud_header(Peer& peer, const wire::Datagram& datagram);
   // False: it is not taken, and its buffer was taken back.
   [[nodiscard]] bool data_came(Peer& peer, const wire::Header& header, std::uint32_t buffer);
   void stamp(Peer& peer, wire::DatagramKind kind, wire::Datagram* datagram);
@@ -567,18 +569,18 @@ class EndpointCore final : public Endpoint {
   void answer_stranger(const wire::Introduction& introduction);
   void keep_until_acknowledged(Peer& peer, std::uint32_t sequence, const SendRecord& record);
   void release_kept(std::uint32_t buffer);
-  void send_control_over_link(Peer& peer, Purpose purpose, const wire::ControlMessage& message);
+  void send_control_over_ud(Peer& peer, Purpose purpose, const wire::ControlMessage& message);
   [[nodiscard]] bool transmit_control(Peer& peer);
-  [[nodiscard]] bool post_link_control(Peer& peer, std::size_t at);
-  bool pump_blocked_links();
-  void resend_data(Peer& peer, const ReliableLink::Sent& message);
+  [[nodiscard]] bool post_ud_control(Peer& peer, std::size_t at);
+  bool pump_ud_blocked();
+  void resend_data(Peer& peer, const UdReliability::Sent& message);
   void send_probe(Peer& peer);
   void arm(Peer& peer, Nanoseconds now);
-  void list_link(Peer& peer, Nanoseconds at);
-  void service_links(Nanoseconds now);
-  void on_link_timeout(Peer& peer, Nanoseconds now);
-  void drop_link(Peer& peer);
-  [[nodiscard]] bool links_settled() const noexcept;
+  void list_ud(Peer& peer, Nanoseconds at);
+  void service_ud_timers(Nanoseconds now);
+  void on_ud_timeout(Peer& peer, Nanoseconds now);
+  void drop_ud(Peer& peer);
+  [[nodiscard]] bool ud_settled() const noexcept;
   [[nodiscard]] Nanoseconds silence_of_the_lost() const noexcept;
 
   // protocol/pieces.cpp
@@ -637,12 +639,14 @@ class EndpointCore final : public Endpoint {
 
   // connection/rc_setup.cpp
   // Queue pairs there may be.
-  [[nodiscard]] std::uint64_t places() const noexcept {
+  [[nodiscard]] std::uint64_t connection_slots() const noexcept {
     return std::max(settings_.rc_pool, settings_.max_active_rc);
   }
   // "It stops creating RC-QPs after creating 128 of them" [AQPS 4.2]: those that a peer is slow to
   // let go of count too.
-  [[nodiscard]] bool may_make_rc() const noexcept { return active_rc_ + resetting_rc_ < places(); }
+  [[nodiscard]] bool may_make_rc() const noexcept {
+    return active_rc_ + resetting_rc_ < connection_slots();
+  }
   [[nodiscard]] bool reserve_rc();
   void forget_rc(std::unique_ptr<RcQueue> queue);
   [[nodiscard]] static std::unique_ptr<RcJob> job_of(Peer* peer, std::unique_ptr<RcQueue> queue);
@@ -689,24 +693,24 @@ class EndpointCore final : public Endpoint {
   // Connections to nodes exist or can be created.
   [[nodiscard]] bool may_use_xrc() const noexcept;
   [[nodiscard]] bool has_xrc();
-  [[nodiscard]] NodeLink* link_to(const Address& address, Status* status);
+  [[nodiscard]] XrcConnection* xrc_connection_to(const Address& address, Status* status);
   // Null: there is none any more.
-  [[nodiscard]] NodeLink* find_link(const NodeKey& node) const noexcept {
-    const auto found = node_links_.find(node);
-    return found == node_links_.end() ? nullptr : found->second.get();
+  [[nodiscard]] XrcConnection* find_xrc_connection(const NodeKey& node) const noexcept {
+    const auto found = xrc_connections_.find(node);
+    return found == xrc_connections_.end() ? nullptr : found->second.get();
   }
   [[nodiscard]] bool make_xrc(Peer& peer);
   void take_xrc_request(Peer& peer, std::uint32_t srq);
-  void advance_link(NodeLink& link);
+  void advance_xrc_connection(XrcConnection& link);
   void on_xrc_ready(Peer& peer, const wire::ControlMessage& message);
   void begin_xrc(Peer& peer);
-  void end_link_job(RcJob& job);
-  void refuse_link(NodeLink& link, const Status& status);
+  void end_xrc_job(RcJob& job);
+  void refuse_xrc_connection(XrcConnection& link, const Status& status);
   void refuse_xrc(Peer& peer, wire::Refusal why);
-  void leave_link(Peer& peer);
-  void discard_link(NodeLink& link);
-  void look_after_links(Nanoseconds now);
-  void probe_link(NodeLink& link);
+  void leave_xrc_connection(Peer& peer);
+  void discard_xrc_connection(XrcConnection& link);
+  void look_after_xrc_connections(Nanoseconds now);
+  void probe_xrc_connection(XrcConnection& link);
   static void drop_if_idle(Peer& peer) noexcept;
   void destroy_initiator(std::unique_ptr<RcQueue> queue);
   void on_xrc_accept(Peer& peer, const wire::ControlMessage& message);
@@ -718,7 +722,7 @@ class EndpointCore final : public Endpoint {
   void forget_xrc(Peer& peer);
 
   // connection/xrc_recovery.cpp
-  void break_link(NodeLink& link, const ibv_wc& wc);
+  void break_xrc_connection(XrcConnection& link, const ibv_wc& wc);
   void on_node_broken(Peer& peer, const wire::ControlMessage& message);
   void tell_xrc_again(Peer& peer);
   void on_node_again(Peer& peer, const wire::ControlMessage& message);
@@ -732,19 +736,19 @@ class EndpointCore final : public Endpoint {
   // A tear-down takes the steps of a set-up backwards, so a place comes after about one set-up
   // time, for each of a few who are before. Later, whoever asked had better go on as it is, and ask
   // again if it still wants to.
-  [[nodiscard]] Nanoseconds time_of_a_place() const noexcept { return 8 * setup_time_; }
-  [[nodiscard]] bool has_place(const Peer& peer, bool with_ring) const noexcept;
+  [[nodiscard]] Nanoseconds slot_timeout() const noexcept { return 8 * setup_time_; }
+  [[nodiscard]] bool has_slot(const Peer& peer, bool with_ring) const noexcept;
   void begin_leaving(Peer& peer, bool chosen, Nanoseconds now);
   // Now, and nobody wanted one before.
-  [[nodiscard]] bool may_have_place(const Peer& peer, bool with_ring) const noexcept {
-    return peer.has_rc() || (wanting_place_.empty() && has_place(peer, with_ring));
+  [[nodiscard]] bool may_have_slot(const Peer& peer, bool with_ring) const noexcept {
+    return peer.has_rc() || (slot_waiters_.empty() && has_slot(peer, with_ring));
   }
-  bool want_place(Peer& peer);
+  bool request_slot(Peer& peer);
   [[nodiscard]] bool park(Peer& peer, std::uint32_t end);
-  void stop_wanting(Peer& peer);
-  void serve_places();
-  [[nodiscard]] std::size_t places_coming(Nanoseconds now) const noexcept;
-  void make_room(Nanoseconds now);
+  void stop_waiting_for_slot(Peer& peer);
+  void serve_slot_waiters();
+  [[nodiscard]] std::size_t slots_coming(Nanoseconds now) const noexcept;
+  void evict_for_waiters(Nanoseconds now);
   [[nodiscard]] bool may_go(const ConnectionUse& use, Nanoseconds now) const noexcept;
   void tear_down(Peer& peer, Nanoseconds now);
   void on_leave(Peer& peer, const wire::ControlMessage& message);
@@ -752,7 +756,7 @@ class EndpointCore final : public Endpoint {
   void connection_made(Peer& peer);
   // When it was chosen as victim; 0: it was not.
   Nanoseconds connection_gone(Peer& peer) noexcept;
-  void place_freed(Nanoseconds chosen_at) noexcept;
+  void slot_freed(Nanoseconds chosen_at) noexcept;
   void use_one_sided(Peer& peer);
 
   // endpoint/closing.cpp
@@ -785,9 +789,10 @@ class EndpointCore final : public Endpoint {
   // The part of the budget that rings and queue pairs leave for operations and unexpected messages:
   // without it, a process whose channels use the whole budget could not complete its operations.
   // Also for the records of peers that are expected and have none yet.
-  [[nodiscard]] std::uint64_t spare() const noexcept;
-  [[nodiscard]] std::uint64_t room_for_channels() const noexcept;  // what spare() leaves of it
-  [[nodiscard]] std::uint64_t record_bytes() const noexcept;       // of a peer
+  [[nodiscard]] std::uint64_t reserved_headroom() const noexcept;
+  [[nodiscard]] std::uint64_t room_for_channels()
+      const noexcept;  // what reserved_headroom() leaves of it
+  [[nodiscard]] std::uint64_t record_bytes() const noexcept;  // of a peer
   [[nodiscard]] std::uint64_t expected_records()
       const noexcept;  // that memory is left for, at most
 
@@ -826,22 +831,22 @@ class EndpointCore final : public Endpoint {
   std::uint32_t resetting_rc_ = 0;  // given up by their peers, not in the pool yet
   std::uint32_t jobs_ = 0;          // started and not done
   std::vector<Peer*> recovering_;   // whose connection failed
-  std::map<NodeKey, std::unique_ptr<NodeLink>> node_links_;
+  std::map<NodeKey, std::unique_ptr<XrcConnection>> xrc_connections_;
   std::vector<Peer*> xrc_lost_;  // to whom messages over such were lost
   std::uint64_t rc_peak_ = 0;    // most that existed at one time
   std::uint8_t rc_made_ = 0;     // so many, modulo 256: tells uses of one number apart
   // Tear-down (connection/tear_down.cpp).
   Victims victims_;
-  bool connects_first_ = false;     // at a peer's first message, or one-sided operation
-  LinkedList<Peer> wanting_place_;  // in the order they will be served
-  Nanoseconds next_place_ = INT64_MAX;
+  bool connects_first_ = false;    // at a peer's first message, or one-sided operation
+  LinkedList<Peer> slot_waiters_;  // in the order they will be served
+  Nanoseconds next_slot_service_ = INT64_MAX;
   Nanoseconds setup_time_ = 0;  // of a connection, as the costs have it
   ConnectionsReport connections_;
   QpTuning tuning_;
   Placement placement_;
 
-  ChannelKind base_ = ChannelKind::dc_sendrecv;  // serves every pair at first
-  std::uint32_t own_eager_size_ = 0;             // bytes of a message that our receives take
+  ChannelKind default_channel_ = ChannelKind::dc_sendrecv;  // serves every pair at first
+  std::uint32_t own_eager_size_ = 0;  // bytes of a message that our receives take
   std::size_t stream_overhead_ = sizeof(wire::Header);
   std::uint32_t receive_offset_ = 0;  // where a stream message begins in a receive buffer
   // Send buffers that wait for an acknowledgement, by number.
@@ -850,9 +855,9 @@ class EndpointCore final : public Endpoint {
     bool acknowledged = false;
   };
   std::vector<KeptBuffer> kept_;
-  std::vector<Peer*> links_;    // peers with something unacknowledged, or an ack owed
-  bool links_blocked_ = false;  // one of them could not send for lack of room
-  Nanoseconds next_link_ = INT64_MAX;
+  std::vector<Peer*> ud_pending_;  // peers with something unacknowledged, or an ack owed
+  bool ud_blocked_ = false;        // one of them could not send for lack of room
+  Nanoseconds next_ud_timer_ = INT64_MAX;
   LinkedList<SendOperation> pulled_;  // being sent in pieces
   SlotTable<Transfer> pulls_;         // coming in pieces, or written by the peer
   Rendezvous rendezvous_ = Rendezvous::getcqe;

@@ -28,8 +28,8 @@ Status EndpointCore::choose_start_channel() {
   }
   own_eager_size_ = static_cast<std::uint32_t>(settings_.ring_entry_size);
   if (dc) return {};
-  base_ = ChannelKind::ud_sendrecv;
-  receive_cost_.set_base(base_);
+  default_channel_ = ChannelKind::ud_sendrecv;
+  receive_cost_.set_base(default_channel_);
   stream_overhead_ = sizeof(wire::Datagram) + sizeof(wire::Header);
   receive_offset_ = wire::kDatagramOffset;
   if (device_->mtu() < 512) {
@@ -89,7 +89,7 @@ Status EndpointCore::create_queues() {
   const bool ready = sends_.promise(promised) && copies_.promise(promised) &&
                      receives_.promise(promised) && atomics_.promise(promised) && sends_.ready() &&
                      receives_.ready() && messages_.ready() && transfers_.ready();
-  assert(ready && account_.available() >= spare());
+  assert(ready && account_.available() >= reserved_headroom());
   (void)ready;
 
   receive_cq_.reset(ibv_create_cq(

@@ -44,8 +44,8 @@ std::uint32_t EndpointCore::send_entries() const noexcept {
 std::uint32_t EndpointCore::own_entries() const noexcept {
   if (!has_own_) return 0;
   const auto cqe = static_cast<std::uint64_t>(device_->attributes().max_cqe);
-  return static_cast<std::uint32_t>(
-      std::min(places() * most_own(), cqe - std::min<std::uint64_t>(cqe, receive_entries())));
+  return static_cast<std::uint32_t>(std::min(
+      connection_slots() * most_own(), cqe - std::min<std::uint64_t>(cqe, receive_entries())));
 }
 
 std::array<EndpointCore::Need, 4> EndpointCore::fixed_needs() const noexcept {
@@ -90,7 +90,7 @@ std::uint64_t EndpointCore::needed_at_start() const noexcept {
 
 // The record and its places in tables; rings and queue pairs are accounted by themselves.
 std::uint64_t EndpointCore::record_bytes() const noexcept {
-  return sizeof(Peer) + 96 + (over_datagrams() ? sizeof(ReliableLink) + 64 : 0);
+  return sizeof(Peer) + 96 + (over_datagrams() ? sizeof(UdReliability) + 64 : 0);
 }
 
 // A program may speak to few of those it knows.
@@ -98,7 +98,7 @@ std::uint64_t EndpointCore::expected_records() const noexcept {
   return account_.budget() / kPartOfRecords / record_bytes();
 }
 
-std::uint64_t EndpointCore::spare() const noexcept {
+std::uint64_t EndpointCore::reserved_headroom() const noexcept {
   const std::uint64_t expected = std::min<std::uint64_t>(expected_peers_, expected_records());
   const std::uint64_t missing = expected > peers_.size() ? expected - peers_.size() : 0;
   return account_.budget() / 8 + missing * record_bytes();
@@ -106,7 +106,7 @@ std::uint64_t EndpointCore::spare() const noexcept {
 
 std::uint64_t EndpointCore::room_for_channels() const noexcept {
   const std::uint64_t room = account_.available() + rc_pool_.size() * rc_bytes_;
-  return room - std::min(room, spare());
+  return room - std::min(room, reserved_headroom());
 }
 
 void EndpointCore::expect_peers(std::size_t count) {
@@ -121,7 +121,7 @@ void EndpointCore::expect_peers(std::size_t count) {
 }
 
 bool EndpointCore::fits_at_start() const noexcept {
-  return needed_at_start() + spare() <= account_.budget();
+  return needed_at_start() + reserved_headroom() <= account_.budget();
 }
 
 // Whether the least that this endpoint can begin with has room, and, if not, with which budget it
@@ -129,7 +129,8 @@ bool EndpointCore::fits_at_start() const noexcept {
 Status EndpointCore::check_budget() const {
   if (fits_at_start()) return {};
   const std::uint64_t needed = needed_at_start();
-  const std::uint64_t least = needed + (needed - 1) / 7;  // of which spare() leaves that much
+  const std::uint64_t least =
+      needed + (needed - 1) / 7;  // of which reserved_headroom() leaves that much
   const ProcessBudget budget = budget_of_process(settings_);
   const std::string which =
       budget.of_node

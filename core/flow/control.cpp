@@ -78,10 +78,10 @@ Peer* EndpointCore::make_peer(const Address& address, Status* status) {
   ibv_ah* const ah = address_handle(address, status);
   if (ah == nullptr) return nullptr;
   auto peer = std::make_unique<Peer>();
-  peer->send_kind = peer->receive_kind = peer->wanted = base_;
-  peer->sent.begin(base_);
-  peer->received.begin(base_);
-  if (over_datagrams()) peer->link = std::make_unique<ReliableLink>();
+  peer->send_kind = peer->receive_kind = peer->wanted = default_channel_;
+  peer->sent.begin(default_channel_);
+  peer->received.begin(default_channel_);
+  if (over_datagrams()) peer->link = std::make_unique<UdReliability>();
   peer->id = static_cast<PeerId>(peers_.size());
   peer->use.peer = peer->grant.peer = peer->id;
   peer->address = address;
@@ -125,7 +125,7 @@ void EndpointCore::send_control(Peer& peer, Purpose purpose, wire::ControlMessag
     return;
   }
   if (peer.link) {
-    send_control_over_link(peer, purpose, message);
+    send_control_over_ud(peer, purpose, message);
     return;
   }
   PendingControl pending{peer.id, purpose, message, {}};
@@ -261,7 +261,7 @@ void EndpointCore::on_control(std::uint32_t buffer, std::uint32_t length) {
   handle_control(*peer, message, detail);
   // Its first message, for a design in which those take receives of the pair's.
   if (has_own_ && wire::serves_large(message.type) && settings_.test_switch_every == 0 &&
-      peer->receive_kind == base_) {
+      peer->receive_kind == default_channel_) {
     on_message_counted(*peer);
   }
 }
@@ -486,8 +486,8 @@ void EndpointCore::lose_peer(Peer& peer, const Status& why) {
     t = next;
   }
   end_pulls(&peer);
-  if (peer.link) drop_link(peer);
-  if (peer.wants_place) stop_wanting(peer);
+  if (peer.link) drop_ud(peer);
+  if (peer.waits_for_slot) stop_waiting_for_slot(peer);
   if (peer.recovery) end_recovery(peer);
   forget_xrc(peer);
   if (peer.has_rc()) discard_rc(peer);
@@ -550,7 +550,7 @@ void EndpointCore::keep_alive(Nanoseconds now) {
       awaited_from_any = awaited_from_any || !r->multi;
     }
   }
-  look_after_links(now);
+  look_after_xrc_connections(now);
   std::size_t probed = 0;
   for (std::size_t n = peers_.size(); n > 0; --n) {
     keepalive_at_ = keepalive_at_ + 1 < peers_.size() ? keepalive_at_ + 1 : 0;

@@ -57,7 +57,7 @@ bool EndpointCore::data_came(Peer& peer, const wire::Header& header, std::uint32
   std::memcpy(&datagram, receive_pool_.data(buffer) + wire::kGrhBytes, sizeof datagram);
   bool taken = datagram.sender == peer.address.id;
   if (taken) {
-    take_link_news(peer, datagram);
+    take_ud_header(peer, datagram);
     taken = !peer.lost;
   }
   if (taken) {
@@ -98,7 +98,7 @@ void EndpointCore::on_control_datagram(const std::byte* bytes, std::uint32_t len
     return;
   }
   peer->heard_since_tick = true;
-  take_link_news(*peer, datagram);
+  take_ud_header(*peer, datagram);
   if (peer->lost || datagram.kind == wire::DatagramKind::ack) return;
   if (datagram.kind == wire::DatagramKind::probe) {
     owe_ack(*peer, true);
@@ -115,7 +115,7 @@ void EndpointCore::on_control_datagram(const std::byte* bytes, std::uint32_t len
     if (message.type == wire::Control::reject) handle_control(*peer, message, detail);
     return;
   }
-  ReliableLink& link = *peer->link;
+  UdReliability& link = *peer->link;
   if (message.sequence != link.control_expected) {
     link.control_gap |= before(link.control_expected, message.sequence);
     owe_ack(*peer, true);
@@ -128,8 +128,8 @@ void EndpointCore::on_control_datagram(const std::byte* bytes, std::uint32_t len
   if (message.type == wire::Control::bye) send_ack(*peer);
 }
 
-void EndpointCore::take_link_news(Peer& peer, const wire::Datagram& datagram) {
-  ReliableLink& link = *peer.link;
+void EndpointCore::take_ud_header(Peer& peer, const wire::Datagram& datagram) {
+  UdReliability& link = *peer.link;
   link.heard = true;
   link.probing = false;
   peer.probes = 0;
@@ -147,7 +147,7 @@ void EndpointCore::take_link_news(Peer& peer, const wire::Datagram& datagram) {
   }
   // It has what follows: the first one missing will not come by waiting. Once for each.
   if (datagram.held > 1 && (datagram.held & 1u) == 0 && !link.sent.empty()) {
-    const ReliableLink::Sent& missing = link.sent[0];
+    const UdReliability::Sent& missing = link.sent[0];
     if (missing.sequence == datagram.data_ack && missing.buffer != kNoBuffer &&
         !(link.resent_data && link.resent_sequence == missing.sequence)) {
       link.resent_data = true;
@@ -162,14 +162,14 @@ void EndpointCore::take_link_news(Peer& peer, const wire::Datagram& datagram) {
     link.resent_control = true;
     link.resent_control_sequence = link.control_first;
     for (std::size_t i = 0; i < link.control_sent && !peer.lost; ++i) {
-      if (!post_link_control(peer, i)) break;
+      if (!post_ud_control(peer, i)) break;
     }
   }
   if (!peer.lost && link.control_sent < link.control.size()) (void)transmit_control(peer);
 }
 
 void EndpointCore::stamp(Peer& peer, wire::DatagramKind kind, wire::Datagram* datagram) {
-  ReliableLink& link = *peer.link;
+  UdReliability& link = *peer.link;
   datagram->kind = kind;
   datagram->sender = address_.id;
   datagram->index = peer.remote_index;
@@ -186,12 +186,12 @@ void EndpointCore::stamp(Peer& peer, wire::DatagramKind kind, wire::Datagram* da
 }
 
 void EndpointCore::owe_ack(Peer& peer, bool at_once) {
-  ReliableLink& link = *peer.link;
+  UdReliability& link = *peer.link;
   if (link.owes_ack && !at_once) return;
   link.owes_ack = true;
   // At once: at the end of this round, so that what one poll brings is acknowledged together.
-  link.ack_at = at_once ? 0 : clock_.now() + ReliableLink::kAckDelay;
-  list_link(peer, link.ack_at);
+  link.ack_at = at_once ? 0 : clock_.now() + UdReliability::kAckDelay;
+  list_ud(peer, link.ack_at);
 }
 
 void EndpointCore::send_ack(Peer& peer) {
@@ -220,7 +220,7 @@ void EndpointCore::answer_stranger(const wire::Introduction& introduction) {
 
 void EndpointCore::keep_until_acknowledged(Peer& peer, std::uint32_t sequence,
                                            const SendRecord& record) {
-  ReliableLink& link = *peer.link;
+  UdReliability& link = *peer.link;
   KeptBuffer& kept = kept_[record.buffer];
   kept.posted = 1;
   kept.acknowledged = false;
@@ -242,7 +242,7 @@ void EndpointCore::release_kept(std::uint32_t buffer) {
   if (kept.posted == 0) send_pool_.give_back(buffer);
 }
 
-void EndpointCore::resend_data(Peer& peer, const ReliableLink::Sent& message) {
+void EndpointCore::resend_data(Peer& peer, const UdReliability::Sent& message) {
   MessageQueue& queue = *pool(Purpose::data)[peer.data_queue];
   if (queue.full()) return;  // the timer comes again
   SendRecord record;
@@ -265,35 +265,35 @@ void EndpointCore::resend_data(Peer& peer, const ReliableLink::Sent& message) {
   }
 }
 
-void EndpointCore::send_control_over_link(Peer& peer, Purpose purpose,
-                                          const wire::ControlMessage& message) {
-  ReliableLink& link = *peer.link;
+void EndpointCore::send_control_over_ud(Peer& peer, Purpose purpose,
+                                        const wire::ControlMessage& message) {
+  UdReliability& link = *peer.link;
   link.control.push_back({message, purpose == Purpose::credit});
-  ReliableLink::Control& last = link.control[link.control.size() - 1];
+  UdReliability::Control& last = link.control[link.control.size() - 1];
   last.message.sequence = link.control_first + static_cast<std::uint32_t>(link.control.size() - 1);
   (void)transmit_control(peer);
 }
 
 // What the window and the queues have room for. False: no room in a queue.
 bool EndpointCore::transmit_control(Peer& peer) {
-  ReliableLink& link = *peer.link;
+  UdReliability& link = *peer.link;
   bool posted = true;
-  while (link.control_sent < std::min(link.control.size(), ReliableLink::kControlWindow)) {
-    posted = post_link_control(peer, link.control_sent);
+  while (link.control_sent < std::min(link.control.size(), UdReliability::kControlWindow)) {
+    posted = post_ud_control(peer, link.control_sent);
     if (!posted || peer.lost) break;
     ++link.control_sent;
   }
   if (peer.lost) return true;
   if (!posted) {
-    links_blocked_ = true;
-    list_link(peer, clock_.now() + kSoon);
+    ud_blocked_ = true;
+    list_ud(peer, clock_.now() + kSoon);
   }
   if (link.waits() && link.due == 0) arm(peer, clock_.now());
   return posted;
 }
 
-bool EndpointCore::post_link_control(Peer& peer, std::size_t at) {
-  ReliableLink::Control& control = peer.link->control[at];
+bool EndpointCore::post_ud_control(Peer& peer, std::size_t at) {
+  UdReliability::Control& control = peer.link->control[at];
   control.message.index = peer.remote_index;
   wire::Datagram datagram;
   const bool gap = peer.link->control_gap, owed = peer.link->owes_ack;
@@ -306,11 +306,11 @@ bool EndpointCore::post_link_control(Peer& peer, std::size_t at) {
   return false;
 }
 
-bool EndpointCore::pump_blocked_links() {
-  links_blocked_ = false;
+bool EndpointCore::pump_ud_blocked() {
+  ud_blocked_ = false;
   bool moved = false;
-  for (std::size_t i = 0; i < links_.size(); ++i) {
-    Peer& peer = *links_[i];
+  for (std::size_t i = 0; i < ud_pending_.size(); ++i) {
+    Peer& peer = *ud_pending_[i];
     if (peer.lost || peer.link->control_sent == peer.link->control.size()) continue;
     const std::size_t before = peer.link->control_sent;
     (void)transmit_control(peer);
@@ -321,7 +321,7 @@ bool EndpointCore::pump_blocked_links() {
 
 // Its process answers as soon as it makes progress.
 void EndpointCore::send_probe(Peer& peer) {
-  ReliableLink& link = *peer.link;
+  UdReliability& link = *peer.link;
   wire::Datagram datagram;
   const bool gap = link.control_gap;
   stamp(peer, wire::DatagramKind::probe, &datagram);
@@ -339,35 +339,35 @@ void EndpointCore::send_probe(Peer& peer) {
 
 // Something is waited for from now on.
 void EndpointCore::arm(Peer& peer, Nanoseconds now) {
-  ReliableLink& link = *peer.link;
+  UdReliability& link = *peer.link;
   if (link.backoff == 0) link.silent_since = now;
   link.heard = false;
   link.due = now + link.round_trip.timeout(link.backoff);
-  list_link(peer, link.due);
+  list_ud(peer, link.due);
 }
 
-void EndpointCore::list_link(Peer& peer, Nanoseconds at) {
+void EndpointCore::list_ud(Peer& peer, Nanoseconds at) {
   if (!peer.link->listed) {
     peer.link->listed = true;
-    links_.push_back(&peer);
+    ud_pending_.push_back(&peer);
   }
-  next_link_ = std::min(next_link_, at);
+  next_ud_timer_ = std::min(next_ud_timer_, at);
 }
 
-void EndpointCore::service_links(Nanoseconds now) {
-  next_link_ = INT64_MAX;
+void EndpointCore::service_ud_timers(Nanoseconds now) {
+  next_ud_timer_ = INT64_MAX;
   Nanoseconds next = INT64_MAX;
-  for (std::size_t i = 0; i < links_.size();) {
-    Peer& peer = *links_[i];
-    ReliableLink& link = *peer.link;
+  for (std::size_t i = 0; i < ud_pending_.size();) {
+    Peer& peer = *ud_pending_[i];
+    UdReliability& link = *peer.link;
     if (!peer.lost && link.owes_ack && link.ack_at <= now) send_ack(peer);
-    if (!peer.lost && link.due != 0 && link.due <= now) on_link_timeout(peer, now);
+    if (!peer.lost && link.due != 0 && link.due <= now) on_ud_timeout(peer, now);
     const bool blocked =
-        link.control_sent < std::min(link.control.size(), ReliableLink::kControlWindow);
+        link.control_sent < std::min(link.control.size(), UdReliability::kControlWindow);
     if (peer.lost || (link.due == 0 && !link.owes_ack && !blocked)) {
       link.listed = false;
-      links_[i] = links_.back();
-      links_.pop_back();
+      ud_pending_[i] = ud_pending_.back();
+      ud_pending_.pop_back();
       continue;
     }
     if (link.due != 0) next = std::min(next, link.due);
@@ -375,11 +375,11 @@ void EndpointCore::service_links(Nanoseconds now) {
     if (blocked) next = std::min(next, now + kSoon);
     ++i;
   }
-  next_link_ = std::min(next_link_, next);
+  next_ud_timer_ = std::min(next_ud_timer_, next);
 }
 
-void EndpointCore::on_link_timeout(Peer& peer, Nanoseconds now) {
-  ReliableLink& link = *peer.link;
+void EndpointCore::on_ud_timeout(Peer& peer, Nanoseconds now) {
+  UdReliability& link = *peer.link;
   if (link.heard) link.silent_since = now;
   if (now - link.silent_since >= silence_of_the_lost()) {
     lose_peer(peer, Status{Code::peer_lost,
@@ -399,7 +399,7 @@ void EndpointCore::on_link_timeout(Peer& peer, Nanoseconds now) {
     if (peer.lost) return;
   }
   for (std::size_t i = 0; i < link.control_sent && i < kResendAtOnce; ++i) {
-    if (!post_link_control(peer, i)) break;
+    if (!post_ud_control(peer, i)) break;
     if (peer.lost) return;
   }
   // A peer that has no receive free for the data has one for the question.
@@ -407,8 +407,8 @@ void EndpointCore::on_link_timeout(Peer& peer, Nanoseconds now) {
   if (!peer.lost) arm(peer, now);
 }
 
-void EndpointCore::drop_link(Peer& peer) {
-  ReliableLink& link = *peer.link;
+void EndpointCore::drop_ud(Peer& peer) {
+  UdReliability& link = *peer.link;
   for (std::size_t i = 0; i < link.sent.size(); ++i) {
     if (link.sent[i].buffer != kNoBuffer) release_kept(link.sent[i].buffer);
   }
@@ -422,8 +422,8 @@ void EndpointCore::drop_link(Peer& peer) {
 }
 
 // Nothing is left to be acknowledged, but by those that close themselves and may be gone.
-bool EndpointCore::links_settled() const noexcept {
-  return std::all_of(links_.begin(), links_.end(), [](const Peer* peer) {
+bool EndpointCore::ud_settled() const noexcept {
+  return std::all_of(ud_pending_.begin(), ud_pending_.end(), [](const Peer* peer) {
     return peer->lost || peer->said_bye || peer->link->settled();
   });
 }

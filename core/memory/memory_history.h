@@ -48,7 +48,7 @@ class MemoryHistory {
 
  private:
   void look(Nanoseconds now);
-  [[nodiscard]] bool make_room();
+  [[nodiscard]] bool evict_for_waiters();
   void coarsen();
   [[nodiscard]] Point point(Nanoseconds now) const noexcept;
 

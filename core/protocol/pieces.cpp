@@ -27,7 +27,7 @@ EndpointCore::DataPath EndpointCore::data_path(Peer& peer) {
   if (peer.rc && peer.receive_kind == ChannelKind::rc_rdma && !peer.leaving) return DataPath::rc;
   // ACTS's operations wait for their connection, see Processor::waits_for_connections().
   const DataPath without_place = waits_for_connections_ ? DataPath::wait : DataPath::pieces;
-  if (peer.leaving || peer.wants_place) return without_place;
+  if (peer.leaving || peer.waits_for_slot) return without_place;
   // Its connection failed, and messages that lie in the ring may wait for this one to be received.
   if (peer.receive_state == ReceiveState::draining) return DataPath::pieces;
   // The peer may keep a request in line for a place.
@@ -44,11 +44,12 @@ EndpointCore::DataPath EndpointCore::data_path(Peer& peer) {
     introduce(peer);
     return DataPath::wait;
   }
-  if (tears_down() && !may_have_place(peer, true)) {
-    (void)want_place(peer);
+  if (tears_down() && !may_have_slot(peer, true)) {
+    (void)request_slot(peer);
     return without_place;
   }
-  change_channel(peer, ChannelKind::rc_rdma, base_, "large messages and one-sided operations", 0);
+  change_channel(peer, ChannelKind::rc_rdma, default_channel_,
+                 "large messages and one-sided operations", 0);
   return peer.receive_state == ReceiveState::steady ? DataPath::pieces : meanwhile;
 }
 
@@ -103,7 +104,8 @@ bool EndpointCore::pump_pulled() {
     SendOperation* const next = operation->next;
     Peer& peer = *operation->peer;
     while (operation->pulled < operation->pieces.total) {
-      const std::size_t n = std::min(room(peer), operation->pieces.total - operation->pulled);
+      const std::size_t n =
+          std::min(max_payload(peer), operation->pieces.total - operation->pulled);
       const Pieces part = operation->pieces.slice(operation->pulled, n);
       StreamMessage message;
       message.type = wire::Type::piece;

@@ -28,7 +28,7 @@ Status EndpointCore::send_now(const SendRequest& request) {
   // An injected message has no completion that could wait for its delivery.
   const bool acknowledged = request.delivery_complete && !request.inject;
   const bool large = !request.inject && is_large(*peer, pieces.total);
-  const bool eager = pieces.total <= room(*peer) && !large && !acknowledged;
+  const bool eager = pieces.total <= max_payload(*peer) && !large && !acknowledged;
   const std::size_t offered = find_offer(*peer, request.tagged, request.tag);
   if (offered != kNoOffer && large) {
     const wire::Detail& offer = peer->offers->open[offered].detail;
@@ -112,7 +112,7 @@ Status EndpointCore::too_many_wait() {
 
 bool EndpointCore::is_large(const Peer& peer, std::size_t bytes) const noexcept {
   const std::size_t threshold = settings_.rendezvous_threshold;
-  return bytes > room(peer) || (threshold != 0 && bytes > threshold);
+  return bytes > max_payload(peer) || (threshold != 0 && bytes > threshold);
 }
 
 // Gives the operation the id by which the peer's fin will name it.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/connection/node_link.h"
+#include "core/connection/xrc_connection.h"
 #include "core/endpoint/endpoint_core.h"
 
 namespace turnout {
@@ -26,7 +26,7 @@ Traffic traffic_of(wire::Type type) noexcept {
 }  // namespace
 
 // Payload bytes that one message to this peer can carry now.
-std::size_t EndpointCore::room(const Peer& peer) const noexcept {
+std::size_t EndpointCore::max_payload(const Peer& peer) const noexcept {
   std::size_t bytes = peer.eager_size - stream_overhead_;
   if (over_ring(peer.send_kind)) {
     // What goes into a ring may have to go over the start service, see recovery.cpp.

@@ -30,7 +30,7 @@ Status EndpointCore::add_own(Peer& peer, std::uint32_t count) {
   if (count > own_room_ - std::min(own_room_, own_count_)) {
     return {Code::again, "the completion queue has no room for more private receives"};
   }
-  auto chunk = receive_pool_.add_own(*device_, account_, count, spare(), peer.id);
+  auto chunk = receive_pool_.add_own(*device_, account_, count, reserved_headroom(), peer.id);
   if (!chunk) return chunk.status();
   charge(Work::register_memory, std::uint64_t{count} * receive_pool_.size());
   peer.rc->receive_chunks.push_back(chunk.value());

@@ -137,7 +137,8 @@ void EndpointCore::more_receives(Nanoseconds now) {
     const auto more =
         static_cast<std::uint32_t>(std::min<std::uint64_t>(settings_.receive_growth, room));
     Status status{Code::over_budget, "TURNOUT_RECEIVE_BUFFERS limit reached"};
-    if (more > 0) status = receive_pool_.grow(*device_, account_, more, spare(), &to_post_);
+    if (more > 0)
+      status = receive_pool_.grow(*device_, account_, more, reserved_headroom(), &to_post_);
     if (!status.ok()) {
       TURNOUT_LOG(channel, debug, "shared receive queue not enlarged: {}", status.text());
       shared_.arm_at = now + (flow_.is_overcommitted() ? kArmWhileOvercommitted : kArmAfterRefusal);

@@ -27,7 +27,7 @@ struct Transfer;
 struct SendRecord {
   // flush: done when all before it is; then the direction changes its channel
   enum class Kind : std::uint8_t { none, message, transfer, probe, flush };
-  // kept: a data buffer that stays until the peer has acknowledged it (flow/reliable.h)
+  // kept: a data buffer that stays until the peer has acknowledged it (flow/ud_reliability.h)
   // logged: no buffer; `local` is where its bytes are in the queue's SentLog
   enum class Pool : std::uint8_t { none, data, control, kept, logged };
   Kind kind = Kind::none;

@@ -2,10 +2,10 @@
 // UdQueue: an unreliable-datagram queue pair; it sends to any other one and receives into a shared
 // receive queue (ibv_create_qp(3), IBV_QPT_UD).
 //
-// A datagram has at most one MTU and may be lost, duplicated or reordered; core/flow/reliable.h
-// makes a stream of them. A queue pair accepts only datagrams with its Q_Key, which is derived from
-// the endpoint's id, so that datagrams for an earlier endpoint with the same number are dropped.
-// One thread.
+// A datagram has at most one MTU and may be lost, duplicated or reordered;
+// core/flow/ud_reliability.h makes a stream of them. A queue pair accepts only datagrams with its
+// Q_Key, which is derived from the endpoint's id, so that datagrams for an earlier endpoint with
+// the same number are dropped. One thread.
 #pragma once
 
 #include "core/transport/message_queue.h"

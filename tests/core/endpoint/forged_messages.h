@@ -22,7 +22,7 @@ struct ForgedMessages {
     if (over_xrc(to)) {
       ASSERT_TRUE(core.has_xrc());
     }
-    core.change_channel(*core.find_peer(world.peer(at, of)), to, core.base_, "a test asks", 0);
+    core.change_channel(*core.find_peer(world.peer(at, of)), to, core.default_channel_, "a test asks", 0);
   }
   [[nodiscard]] static bool is_steady(TestWorld& world, std::size_t at, std::size_t of) {
     auto& core = static_cast<EndpointCore&>(world[at]);

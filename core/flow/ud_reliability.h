@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ReliableLink: makes a reliable data stream and reliable control messages from datagrams of one
+// UdReliability: makes a reliable data stream and reliable control messages from datagrams of one
 // peer: unacknowledged messages, owed acknowledgements, retransmission timers.
 //
 // Data use the stream's sequence numbers (wire::Header). The receiver keeps out-of-order messages,
@@ -69,7 +69,7 @@ class RoundTrip {
   Nanoseconds smooth_ = 0, spread_ = 0;  // 0: no sample yet
 };
 
-struct ReliableLink {
+struct UdReliability {
   static constexpr std::size_t kControlWindow = 16;
   static constexpr Nanoseconds kAckDelay = 100'000;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The link over datagrams: what acknowledgements say, and when something is sent again.
-#include "core/flow/reliable.h"
+#include "core/flow/ud_reliability.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace turnout {
 namespace {
 
 struct Sender {
-  ReliableLink link;
+  UdReliability link;
   std::vector<std::uint32_t> released;
   std::uint32_t next = 0;
 
@@ -31,7 +31,7 @@ struct Sender {
   }
 };
 
-TEST(ReliableLink, CumulativeAcknowledgementsReleaseInOrderAcrossTheWrap) {
+TEST(UdReliability, CumulativeAcknowledgementsReleaseInOrderAcrossTheWrap) {
   Sender sender(0xfffffffeu);
   sender.send(4);  // ...fe, ...ff, 0, 1
   EXPECT_TRUE(sender.ack(0));
@@ -42,7 +42,7 @@ TEST(ReliableLink, CumulativeAcknowledgementsReleaseInOrderAcrossTheWrap) {
   EXPECT_TRUE(sender.link.sent.empty());
 }
 
-TEST(ReliableLink, WhatThePeerHoldsNeedsNoBufferAnyMore) {
+TEST(UdReliability, WhatThePeerHoldsNeedsNoBufferAnyMore) {
   Sender sender(10);
   sender.send(5);
   EXPECT_TRUE(sender.ack(11, 0b1010));  // 12 and 14
@@ -54,7 +54,7 @@ TEST(ReliableLink, WhatThePeerHoldsNeedsNoBufferAnyMore) {
   EXPECT_FALSE(sender.link.waits());
 }
 
-TEST(ReliableLink, AcknowledgementsOfWhatWasNeverSentAreIgnored) {
+TEST(UdReliability, AcknowledgementsOfWhatWasNeverSentAreIgnored) {
   Sender sender(10);
   sender.send(2);
   EXPECT_FALSE(sender.ack(13, 0xffffffffu));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/flow/reliable.h"
+#include "core/flow/ud_reliability.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -7,7 +7,7 @@
 namespace turnout {
 namespace {
 // The first guess covers a peer that shares its core with others. The least one is above
-// ReliableLink::kAckDelay; the longest bounds how late a peer is that ran out of receives.
+// UdReliability::kAckDelay; the longest bounds how late a peer is that ran out of receives.
 constexpr Nanoseconds kFirst = 10'000'000;
 constexpr Nanoseconds kLeast = 1'000'000;
 constexpr Nanoseconds kMost = 200'000'000;
@@ -29,7 +29,7 @@ Nanoseconds RoundTrip::timeout(unsigned backoff) const noexcept {
   return std::min(kMost, std::min(once, kMost) << std::min(backoff, 10u));
 }
 
-bool ReliableLink::take_control_ack(std::uint32_t ack) noexcept {
+bool UdReliability::take_control_ack(std::uint32_t ack) noexcept {
   bool moved = false;
   while (control_sent > 0 && before(control_first, ack)) {
     control.pop_front();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// NodeLink: this process's XRC connection to a node, over which it writes into the rings of all
-// processes there (connection/xrc_setup.cpp); and PeerXrc, one peer's part in such connections.
+// XrcConnection: this process's XRC connection to a node, over which it writes into the rings of
+// all processes there (connection/xrc_setup.cpp); and PeerXrc, one peer's part in such connections.
 //
-// Owned by the endpoint: one NodeLink per node in use, one PeerXrc per peer that takes part; one
-// thread.
+// Owned by the endpoint: one XrcConnection per node in use, one PeerXrc per peer that takes part;
+// one thread.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ struct XrcTargetJob;
 // A node is what has one port: its processes share the adapter.
 using NodeKey = std::pair<std::uint16_t, std::array<std::uint8_t, 16>>;  // lid, gid
 
-struct NodeLink {
+struct XrcConnection {
   NodeKey node;
   std::unique_ptr<RcQueue> queue;  // the initiator; null while a job has it
   RcJob* job = nullptr;
@@ -41,7 +41,7 @@ struct PeerXrc {
   Reservation record;  // its bytes
 
   // us -> peer
-  NodeLink* link = nullptr;        // it is a user of that
+  XrcConnection* link = nullptr;   // it is a user of that
   std::uint32_t srq = 0;           // number of its XRC receive queue
   std::unique_ptr<Recovery> lost;  // messages, while the link that failed is made good
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Patience: when a program that polls a queue in vain should let others have the processor.
+// IdleBackoff: when a program that polls a queue in vain should let others have the processor.
 //
 // fi_cq_read never waits, and some programs call it in a loop and do not yield. Where their peer
 // needs the same processor to answer, each message would take the rest of a time slice, some
@@ -10,7 +10,7 @@
 
 namespace turnout::provider {
 
-class Patience {
+class IdleBackoff {
  public:
   static constexpr unsigned kLooks = 256;
   static constexpr unsigned kLater = 64;
