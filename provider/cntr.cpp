@@ -33,9 +33,9 @@ std::uint64_t read_value(fid_cntr* f) {
     cntr.progress();
     const std::uint64_t before = std::exchange(cntr.read, cntr.counter.value.load());
     if (cntr.read != before) {
-      cntr.patience.found_something();
+      cntr.idle_backoff.found_something();
     } else {
-      others_first = cntr.patience.found_nothing();
+      others_first = cntr.idle_backoff.found_nothing();
     }
     return 0;
   });

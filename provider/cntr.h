@@ -20,8 +20,8 @@ struct Cntr final : fid_cntr {
 
   Domain& domain;
   Counter counter;
-  IdleBackoff patience;    // of who reads without waiting
-  std::uint64_t read = 0;  // the value at the last look
+  IdleBackoff idle_backoff;  // of who reads without waiting
+  std::uint64_t read = 0;    // the value at the last look
   std::vector<Ep*> endpoints;
 
   void join(Ep& endpoint);

@@ -94,9 +94,9 @@ ssize_t read_from(fid_cq* f, void* buffer, std::size_t count, fi_addr_t* address
       const Guard guard(cq.domain.lock);
       n = read_locked<Entry>(cq, buffer, count, addresses);
       if (n != -FI_EAGAIN) {
-        cq.patience.found_something();
+        cq.idle_backoff.found_something();
       } else {
-        others_first = cq.patience.found_nothing();
+        others_first = cq.idle_backoff.found_nothing();
       }
     }
     if (others_first) [[unlikely]]

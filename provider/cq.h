@@ -37,7 +37,7 @@ struct Cq final : fid_cq {
   std::atomic<unsigned> signals{0};  // of fi_cq_signal
   std::string error_text;            // of the error entry read last
   int error_number = 0;              // its prov_errno
-  IdleBackoff patience;              // of who reads without waiting
+  IdleBackoff idle_backoff;          // of who reads without waiting
   std::vector<std::unique_ptr<Source>> sources;
 
   // The queue for this endpoint's completions, made at its first bind.

@@ -22,7 +22,7 @@ namespace turnout::provider {
 namespace {
 
 constexpr int kRounds = 64;         // of progress under one hold of the lock
-constexpr unsigned kPatience = 64;  // looks that moved nothing before they get seldomer
+constexpr unsigned kIdleLooks = 64;  // looks that moved nothing before they get seldomer
 constexpr Nanoseconds kSeldomer = 16;
 
 }  // namespace
@@ -152,7 +152,7 @@ void ProgressThread::main() noexcept {
   if (sched_getaffinity(0, sizeof allowed_, &allowed_) != 0) CPU_ZERO(&allowed_);
   unsigned in_vain = 0;
   while (stop_.load(std::memory_order_acquire) == 0) {
-    wait(in_vain < kPatience ? silence_ : silence_ * kSeldomer);
+    wait(in_vain < kIdleLooks ? silence_ : silence_ * kSeldomer);
     try {
       in_vain = look() ? 0 : in_vain + 1;
     } catch (const std::exception& error) {  // memory: the program's own calls will tell it
