@@ -128,7 +128,7 @@ void EndpointCore::on_message_counted(Peer& peer) {
   if (settings_.test_break_every > 0) [[unlikely]]
     break_for_test(peer);
   if (peer.receive_state != ReceiveState::steady || peer.self || closing_) return;
-  if (peer.leaving || peer.waits_for_slot || peer.recovery) [[unlikely]]
+  if (peer.eviction.leaving || peer.eviction.waits_for_slot || peer.recovery) [[unlikely]]
     return;
   if (settings_.test_switch_every > 0) {
     if (++peer.since_switch < settings_.test_switch_every) return;
@@ -169,7 +169,7 @@ void EndpointCore::on_message_counted(Peer& peer) {
     }
     const bool other = over_ring(first) || messages_over_rc(first);
     if (!other || (peer.refused_until != 0 && clock_.now() < peer.refused_until)) return;
-    if (tears_down() && over_rc(first) && !may_have_slot(peer, over_ring(first))) {
+    if (eviction_.active() && over_rc(first) && !may_have_slot(peer, over_ring(first))) {
       (void)request_slot(peer);
       return;
     }
@@ -222,7 +222,8 @@ void EndpointCore::request_failed(Peer& peer, const Status& status) {
                                                                       : "DC")
                     : status.text();
   decided(peer, fmt::format("not done: {}", status.text()));
-  peer.refused_until = clock_.now() + (tears_down() ? slot_timeout() : settings_.interval);
+  peer.refused_until =
+      clock_.now() + (eviction_.active() ? eviction_.slot_timeout() : settings_.interval);
   go_on_leaving(peer);
   drop_rc_if_unused(peer);
 }
@@ -230,8 +231,9 @@ void EndpointCore::request_failed(Peer& peer, const Status& status) {
 void EndpointCore::done(Peer& peer) {
   const Nanoseconds took = clock_.now() - peer.requested_at;
   decided(peer, fmt::format("done in {} us", took / 1000));
-  if (tears_down() && peer.connected_at >= peer.requested_at && over_rc(peer.receive_kind)) {
-    peer.use.cost = static_cast<double>(took);
+  if (eviction_.active() && peer.eviction.connected_at >= peer.requested_at &&
+      over_rc(peer.receive_kind)) {
+    peer.eviction.cost = static_cast<double>(took);
   }
   if (uses_feedback_ && over_ring(peer.receive_kind)) {
     peer.to_repay = over_rc(peer.receive_kind) ? costs_.setup_rc_processor.value

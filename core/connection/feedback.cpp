@@ -16,7 +16,7 @@ void EndpointCore::report_feedback() {
   Feedback now;
   now.busy = feedback_.busy_thousandths();
   now.active_rc = active_rc_;
-  now.full = !tears_down() && room_for_channels() < rc_bytes_;
+  now.full = !eviction_.active() && room_for_channels() < rc_bytes_;
   std::map<NodeKey, std::uint32_t> on_node;  // processes that we sent to
   if (may_use_xrc()) {
     for (const auto& peer : peers_) {

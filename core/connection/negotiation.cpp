@@ -258,7 +258,7 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
   }
   const bool has_ring = peer.send_kind == ChannelKind::dc_rdma;
   const bool adds_ring = to == ChannelKind::rc_rdma && messages_over_rc(peer.send_kind);
-  if (peer.leaving && over_rc(to)) {
+  if (peer.eviction.leaving && over_rc(to)) {
     refuse(peer, message.request, wire::Refusal::leaving);
     return;
   }
@@ -299,7 +299,7 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
     take_xrc_request(peer, message.qp_number);
     return;
   }
-  if (!tears_down() || may_have_slot(peer, false) || !park(peer, message.qp_number)) {
+  if (!eviction_.active() || may_have_slot(peer, false) || !park(peer, message.qp_number)) {
     take_request(peer, message.qp_number);
   }
 }
@@ -497,9 +497,9 @@ void EndpointCore::say_closed(Peer& peer) {
 void EndpointCore::wait_before_asking(Peer& peer, wire::Refusal why, std::string_view instead) {
   const bool place =
       why == wire::Refusal::leaving ||
-      (tears_down() && (why == wire::Refusal::limit || why == wire::Refusal::budget));
+      (eviction_.active() && (why == wire::Refusal::limit || why == wire::Refusal::budget));
   peer.refused_until =
-      clock_.now() + (place ? slot_timeout() : kDecisionsRefused * settings_.interval);
+      clock_.now() + (place ? eviction_.slot_timeout() : kDecisionsRefused * settings_.interval);
   if (uses_feedback_ && over_ring(peer.wanted)) note_set_up(false);
   peer.reason = fmt::format("peer refused {}: {}{}",
                             peer.wanted == ChannelKind::rc_rdma ? "RC" : name(peer.wanted),

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "core/connection/eviction.h"
 #include "core/connection/feedback_counter.h"
-#include "core/connection/victims.h"
 #include "core/flow/srq_flow_control.h"
 #include "core/flow/ud_reliability.h"
 #include "core/protocol/atomics.h"
@@ -201,16 +201,7 @@ struct Peer {
   std::uint32_t since_failure = 0;  // messages over it, for the setting test_break_every
 
   // Tear-down (connection/tear_down.cpp).
-  ConnectionUse use;
-  Nanoseconds connected_at = 0;   // if it has a connection
-  bool leaving = false;           // the connection is being torn down
-  bool chosen = false;            // by us
-  Nanoseconds leaving_since = 0;  // if so
-  Peer* next = nullptr;           // in the endpoint's list of those that want a place
-  Peer* previous = nullptr;
-  bool waits_for_slot = false;        // it is in there
-  Nanoseconds slot_requested_at = 0;  // if so
-  std::uint32_t parked_end = 0;       // for its request, with this end; 0: for ours
+  PeerEviction eviction;
   std::unique_ptr<PeerAtomics> atomics;
   std::unique_ptr<UdReliability> link;  // where the start service is UD
   std::uint32_t pieces = 0;             // large messages that it sends in pieces or writes

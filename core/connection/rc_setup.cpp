@@ -163,7 +163,7 @@ bool EndpointCore::pump_jobs() {
 void EndpointCore::end_job(RcJob& job) {
   if (job.after != RcJob::After::use) {
     --resetting_rc_;
-    if (job.chosen_at != 0) slot_freed(job.chosen_at);
+    if (job.chosen_at != 0) eviction_.freed(job.chosen_at, clock_.now());
     if (job.after == RcJob::After::pool && job.status.ok()) {
       leave_own(*job.queue);
       rc_pool_.push_back(std::move(job.queue));
@@ -194,7 +194,7 @@ void EndpointCore::end_job(RcJob& job) {
   if (job.fail) {
     on_own_end_dead(peer);
   } else if (job.status.ok()) {
-    if (job.connect_to != 0) connection_made(peer);
+    if (job.connect_to != 0) eviction_.made(peer.eviction, clock_.now());
     advance_rc(peer);
   } else {
     rc_failed(peer, job.status);
@@ -219,7 +219,7 @@ void EndpointCore::put_away(std::unique_ptr<RcQueue> queue, Nanoseconds chosen_a
 void EndpointCore::discard_rc(Peer& peer) {
   --active_rc_;
   peer.rc_target = 0;
-  const Nanoseconds chosen_at = connection_gone(peer);
+  const Nanoseconds chosen_at = eviction_.gone(peer.eviction);
   close_own(peer, peer.rc_job != nullptr ? *peer.rc_job->queue : *peer.rc);
   if (peer.rc_job != nullptr) {  // see end_job()
     peer.rc_job->peer = nullptr;

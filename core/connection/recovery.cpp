@@ -50,7 +50,7 @@ void EndpointCore::break_connection(Peer& peer, const ibv_wc* wc) {
   const char* const why = wc != nullptr ? ibv_wc_status_str(wc->status) : "reported by the peer";
   TURNOUT_LOG(connection, info, "RC connection failed: {}: {}; resending lost messages",
               peer.address.to_string(), why);
-  ++connections_.failed;
+  ++eviction_.report().failed;
   peer.recovery = std::make_unique<Recovery>();
   recovering_.push_back(&peer);
   const Nanoseconds now = clock_.now();
@@ -72,13 +72,13 @@ void EndpointCore::break_connection(Peer& peer, const ibv_wc* wc) {
 
 void EndpointCore::wait_after_failure(Peer& peer, Nanoseconds now) {
   if (over_connection(peer.receive_kind) && peer.received.messages() >= kServed) peer.failures = 0;
-  peer.refused_until = now + (setup_time_ << std::min(peer.failures, kMostDoublings));
+  peer.refused_until = now + (eviction_.setup_time() << std::min(peer.failures, kMostDoublings));
   ++peer.failures;
 }
 
 // Both directions stand still. What leads to another channel is forgotten, by both ends.
 void EndpointCore::forget_changes(Peer& peer, Nanoseconds now) {
-  if (peer.waits_for_slot) stop_waiting_for_slot(peer);
+  if (peer.eviction.waits_for_slot) eviction_.stop_waiting(peer.eviction);
   if (peer.decision != 0) decided(peer, "not done: the connection failed");
   peer.requested_at = now;
   peer.goes_on_to = default_channel_;

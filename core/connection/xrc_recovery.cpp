@@ -27,7 +27,7 @@ void EndpointCore::break_xrc_connection(XrcConnection& link, const ibv_wc& wc) {
   TURNOUT_LOG(connection, info,
               "XRC connection failed: node with LID {}: {}; resending lost messages",
               link.node.first, ibv_wc_status_str(wc.status));
-  ++connections_.failed;
+  ++eviction_.report().failed;
   std::shared_ptr<const SentLog> log;
   const std::vector<SendRecord> records = link.queue->take_all(&log);
   const std::vector<Peer*> users = std::exchange(link.users, {});

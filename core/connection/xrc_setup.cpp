@@ -202,7 +202,7 @@ void EndpointCore::end_xrc_job(RcJob& job) {
     return;
   }
   if (job.connect_to != 0) {
-    ++connections_.made;
+    ++eviction_.report().made;
     const NodeKey node = link.node;
     Peer* const asked = std::exchange(link.asked, nullptr);
     if (asked != nullptr && asked->send_state == SendState::accepted) begin_xrc(*asked);

@@ -254,7 +254,7 @@ void EndpointCore::tick() {
   if (now >= next_ud_timer_) service_ud_timers(now);
   if (now >= shared_.look_at) look_after_receives(now);
   if (now >= flow_.next_sweep()) sweep_credits(now);
-  if (now >= next_slot_service_) serve_slot_waiters();
+  if (now >= eviction_.next_service()) serve_slot_waiters();
 }
 
 bool EndpointCore::poll_receive_queue() {

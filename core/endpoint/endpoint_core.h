@@ -90,7 +90,7 @@ class EndpointCore final : public Endpoint {
   void abandon() noexcept override { started_ = false; }
   [[nodiscard]] Nanoseconds next_deadline() const noexcept override {
     return std::min({next_decision_, next_keepalive_, next_ud_timer_, flow_.next_sweep(),
-                     hold_until_, next_slot_service_});
+                     hold_until_, eviction_.next_service()});
   }
 
   [[nodiscard]] const Address& address() const noexcept override { return address_; }
@@ -732,31 +732,19 @@ class EndpointCore final : public Endpoint {
 
   // connection/tear_down.cpp
   void limit_connections();
-  [[nodiscard]] bool tears_down() const noexcept { return victims_.order() != VictimOrder::none; }
-  // A tear-down takes the steps of a set-up backwards, so a place comes after about one set-up
-  // time, for each of a few who are before. Later, whoever asked had better go on as it is, and ask
-  // again if it still wants to.
-  [[nodiscard]] Nanoseconds slot_timeout() const noexcept { return 8 * setup_time_; }
   [[nodiscard]] bool has_slot(const Peer& peer, bool with_ring) const noexcept;
-  void begin_leaving(Peer& peer, bool chosen, Nanoseconds now);
   // Now, and nobody wanted one before.
   [[nodiscard]] bool may_have_slot(const Peer& peer, bool with_ring) const noexcept {
-    return peer.has_rc() || (slot_waiters_.empty() && has_slot(peer, with_ring));
+    return peer.has_rc() || (!eviction_.has_waiting() && has_slot(peer, with_ring));
   }
   bool request_slot(Peer& peer);
   [[nodiscard]] bool park(Peer& peer, std::uint32_t end);
-  void stop_waiting_for_slot(Peer& peer);
   void serve_slot_waiters();
-  [[nodiscard]] std::size_t slots_coming(Nanoseconds now) const noexcept;
   void evict_for_waiters(Nanoseconds now);
-  [[nodiscard]] bool may_go(const ConnectionUse& use, Nanoseconds now) const noexcept;
+  [[nodiscard]] bool can_go(const PeerEviction& eviction) const noexcept;
   void tear_down(Peer& peer, Nanoseconds now);
   void on_leave(Peer& peer, const wire::ControlMessage& message);
   void go_on_leaving(Peer& peer);
-  void connection_made(Peer& peer);
-  // When it was chosen as victim; 0: it was not.
-  Nanoseconds connection_gone(Peer& peer) noexcept;
-  void slot_freed(Nanoseconds chosen_at) noexcept;
   void use_one_sided(Peer& peer);
 
   // endpoint/closing.cpp
@@ -835,13 +823,8 @@ class EndpointCore final : public Endpoint {
   std::vector<Peer*> xrc_lost_;  // to whom messages over such were lost
   std::uint64_t rc_peak_ = 0;    // most that existed at one time
   std::uint8_t rc_made_ = 0;     // so many, modulo 256: tells uses of one number apart
-  // Tear-down (connection/tear_down.cpp).
-  Victims victims_;
-  bool connects_first_ = false;    // at a peer's first message, or one-sided operation
-  LinkedList<Peer> slot_waiters_;  // in the order they will be served
-  Nanoseconds next_slot_service_ = INT64_MAX;
-  Nanoseconds setup_time_ = 0;  // of a connection, as the costs have it
-  ConnectionsReport connections_;
+  ConnectionEviction eviction_;
+  bool connects_first_ = false;  // at a peer's first message, or one-sided operation
   QpTuning tuning_;
   Placement placement_;
 

@@ -47,7 +47,7 @@ EndpointReport EndpointCore::report() const {
         (peer->ring ? std::uint64_t{peer->ring->entries()} * peer->ring->entry_size() : 0) +
         std::uint64_t{peer->own.count} * receive_pool_.size();
     line.lost = peer->lost && !peer->said_bye;
-    line.tear_downs = peer->use.torn_down;
+    line.tear_downs = peer->eviction.torn_down;
     report.peers.push_back(std::move(line));
   }
   report.receive_costs = receive_cost_.lines();
@@ -65,7 +65,7 @@ EndpointReport EndpointCore::report() const {
   report.shared_receives = {shared_.limit_events, shared_.growths, receive_pool_.chunks_gone(),
                             flow_.waits(), 0};
   report.own_receives = own_report_;
-  report.connections = connections_;
+  report.connections = eviction_.report();
   report.rc_queue_pairs_peak = rc_peak_;
   const RegistrationCache::Counts& kept = registrations_.counts();
   report.registrations = {registrations_off_, kept.hits,  kept.misses,    kept.evictions,

@@ -83,7 +83,7 @@ Peer* EndpointCore::make_peer(const Address& address, Status* status) {
   peer->received.begin(default_channel_);
   if (over_datagrams()) peer->link = std::make_unique<UdReliability>();
   peer->id = static_cast<PeerId>(peers_.size());
-  peer->use.peer = peer->grant.peer = peer->id;
+  peer->eviction.peer = peer->grant.peer = peer->id;
   peer->address = address;
   peer->self = address.id == address_.id;
   peer->ah = ah;
@@ -487,7 +487,7 @@ void EndpointCore::lose_peer(Peer& peer, const Status& why) {
   }
   end_pulls(&peer);
   if (peer.link) drop_ud(peer);
-  if (peer.waits_for_slot) stop_waiting_for_slot(peer);
+  if (peer.eviction.waits_for_slot) eviction_.stop_waiting(peer.eviction);
   if (peer.recovery) end_recovery(peer);
   forget_xrc(peer);
   if (peer.has_rc()) discard_rc(peer);
@@ -581,8 +581,8 @@ void EndpointCore::keep_alive(Nanoseconds now) {
     const bool expected = peer.directed_receives > 0 || peer.awaiting_fin > 0 || peer.pieces > 0 ||
                           owes_answers(peer) || (peer.atomics && peer.atomics->listed) ||
                           !peer.backlog.empty() || peer.receive_state != ReceiveState::steady ||
-                          peer.send_state != SendState::steady || peer.leaving || peer.recovery ||
-                          (wildcards && peer.remote_index != wire::kUnknownIndex);
+                          peer.send_state != SendState::steady || peer.eviction.leaving ||
+                          peer.recovery || (wildcards && peer.remote_index != wire::kUnknownIndex);
     const bool idle = !expected && ((peer.rc && peer.rc->connected_to() != 0) || peer.xrc);
     if ((!expected && !idle) || peer.probes > 0 || now - peer.heard < settings_.keepalive) continue;
     if (probed == std::max(kProbesPerRound, peers_.size() / 16)) continue;

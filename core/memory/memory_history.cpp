@@ -25,12 +25,12 @@ MemoryHistory::Point MemoryHistory::point(Nanoseconds now) const noexcept {
 void MemoryHistory::look(Nanoseconds now) {
   const Point seen = point(now);
   if (!points_.empty() && points_.back().bytes == seen.bytes) return;
-  if (points_.size() == points_.capacity() && !evict_for_waiters()) return;
+  if (points_.size() == points_.capacity() && !make_room()) return;
   points_.push_back(seen);
 }
 
 // One point of kMost is left for what is held when points() is called.
-bool MemoryHistory::evict_for_waiters() {
+bool MemoryHistory::make_room() {
   const std::size_t old = points_.capacity();
   if (old < kMost - 1) {
     const std::size_t wanted = old == 0 ? kFirst : std::min(2 * old, kMost - 1);

@@ -48,7 +48,7 @@ class MemoryHistory {
 
  private:
   void look(Nanoseconds now);
-  [[nodiscard]] bool evict_for_waiters();
+  [[nodiscard]] bool make_room();
   void coarsen();
   [[nodiscard]] Point point(Nanoseconds now) const noexcept;
 

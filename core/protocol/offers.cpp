@@ -217,7 +217,7 @@ void EndpointCore::end_offered(Transfer& transfer, const Completion& completion,
   ++peer.window;
   peer.received.count(ended.length);
   peer.heard_since_tick = true;
-  if (tears_down()) victims_.touch(peer.use, false);
+  eviction_.touch(peer.eviction, false);
   end_receive(receive, ended, 0, status);
   on_message_counted(peer);
 }

@@ -24,27 +24,28 @@ EndpointCore::DataPath EndpointCore::data_path(Peer& peer) {
   if (peer.lost) return DataPath::wait;  // whoever asked finds out
   // Until it is `closed` the queue pair serves us, also while the direction leaves it; but what
   // keeps it from going does not begin while it shall go.
-  if (peer.rc && peer.receive_kind == ChannelKind::rc_rdma && !peer.leaving) return DataPath::rc;
+  if (peer.rc && peer.receive_kind == ChannelKind::rc_rdma && !peer.eviction.leaving)
+    return DataPath::rc;
   // ACTS's operations wait for their connection, see Processor::waits_for_connections().
   const DataPath without_place = waits_for_connections_ ? DataPath::wait : DataPath::pieces;
-  if (peer.leaving || peer.waits_for_slot) return without_place;
+  if (peer.eviction.leaving || peer.eviction.waits_for_slot) return without_place;
   // Its connection failed, and messages that lie in the ring may wait for this one to be received.
   if (peer.receive_state == ReceiveState::draining) return DataPath::pieces;
   // The peer may keep a request in line for a place.
-  const DataPath meanwhile = tears_down() ? without_place : DataPath::wait;
+  const DataPath meanwhile = eviction_.active() ? without_place : DataPath::wait;
   if (peer.receive_state != ReceiveState::steady) return meanwhile;
   if (peer.self || closing_ || never_connects_) return DataPath::pieces;
   // A simulation may say that there shall be no connection with this one.
-  if (tears_down() && !over_rc(first_channel(peer))) return DataPath::pieces;
+  if (eviction_.active() && !over_rc(first_channel(peer))) return DataPath::pieces;
   if (peer.refused_until != 0 && clock_.now() < peer.refused_until) return DataPath::pieces;
-  if (!tears_down() && !peer.has_rc() && active_rc_ >= settings_.max_active_rc) {
+  if (!eviction_.active() && !peer.has_rc() && active_rc_ >= settings_.max_active_rc) {
     return DataPath::pieces;
   }
   if (peer.remote_index == wire::kUnknownIndex) {
     introduce(peer);
     return DataPath::wait;
   }
-  if (tears_down() && !may_have_slot(peer, true)) {
+  if (eviction_.active() && !may_have_slot(peer, true)) {
     (void)request_slot(peer);
     return without_place;
   }

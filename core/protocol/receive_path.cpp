@@ -275,7 +275,7 @@ void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival
     (void)poll_last_bytes(&peer);
   ++peer.receive_sequence;
   peer.stalled = false;
-  if (tears_down()) victims_.touch(peer.use, over_rc(peer.receive_kind));
+  eviction_.touch(peer.eviction, over_rc(peer.receive_kind));
   credits_given(peer, header);
   if ((header.flags & (wire::kLastCredit | wire::kUncredited)) != 0) [[unlikely]] {
     if ((header.flags & wire::kUncredited) != 0 &&

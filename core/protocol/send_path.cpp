@@ -77,7 +77,7 @@ bool EndpointCore::post_stream(Peer& peer, const StreamMessage& message) {
   if (posted) {
     if (!message.counted && wire::is_message(message.type)) peer.sent.count(message.counts_as);
     if (uses_feedback_) feedback_.count(peer.feedback_sent, peer.id, peer.data_queue);
-    if (tears_down()) victims_.touch(peer.use, over_rc(peer.send_kind));
+    eviction_.touch(peer.eviction, over_rc(peer.send_kind));
     charge(Work::post, 1);
   }
   return posted;

@@ -307,7 +307,7 @@ void EndpointCore::drop_transfer(Transfer& transfer) {
 
 // Now, where there is DC.
 bool EndpointCore::reaches_over_rc(const Peer& peer) const noexcept {
-  return !over_datagrams() && peer.rc && over_rc(peer.receive_kind) && !peer.leaving &&
+  return !over_datagrams() && peer.rc && over_rc(peer.receive_kind) && !peer.eviction.leaving &&
          peer.receive_state == ReceiveState::steady && peer.rc->connected_to() != 0;
 }
 

@@ -106,7 +106,7 @@ UnexpectedMessage& EndpointCore::store(Peer& peer, const wire::Header& header,
   // is torn down.
   const bool scarce =
       (arrival.storage == UnexpectedMessage::Storage::buffer && receives_scarce()) ||
-      peer.pieces > 0 || owes_answers(peer) || peer.leaving;
+      peer.pieces > 0 || owes_answers(peer) || peer.eviction.leaving;
   const std::uint64_t bytes = header.length + sizeof(UnexpectedMessage);
   if (unexpected_bytes_ + bytes <= settings_.unexpected_memory || scarce) {
     (void)set_aside(message);  // if the budget refuses, it stays where it is
