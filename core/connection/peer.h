@@ -213,8 +213,10 @@ struct Peer {
   std::uint32_t awaiting_fin = 0;       // our large messages it has not fetched yet
 };
 
-// There may be thousands: what is for few of them is a pointer.
-static_assert(sizeof(Peer) <= 960);
+// What a peer's record is accounted with. There may be thousands of peers: what is for few of them is
+// a pointer.
+inline constexpr std::size_t kPeerBytes = 976;
+static_assert(sizeof(Peer) <= kPeerBytes);
 
 // Where a direction ends, or leaves a channel, its sender says what it sent there last: messages,
 // and control messages into receives of the queue pair's own, which have no sequence numbers.

@@ -42,7 +42,7 @@ EndpointReport EndpointCore::report() const {
     line.predicted_gain = peer->predicted_gain;
     line.observed_gain = receive_cost_.gain(peer->receive_kind);
     line.bytes =
-        sizeof(Peer) + (peer->has_rc() ? rc_bytes_ : 0) +
+        kPeerBytes + (peer->has_rc() ? rc_bytes_ : 0) +
         (peer->xrc ? sizeof(PeerXrc) + peer->xrc->bytes.bytes() : 0) +
         (peer->ring ? std::uint64_t{peer->ring->entries()} * peer->ring->entry_size() : 0) +
         std::uint64_t{peer->own.count} * receive_pool_.size();

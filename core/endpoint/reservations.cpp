@@ -90,7 +90,7 @@ std::uint64_t EndpointCore::needed_at_start() const noexcept {
 
 // The record and its places in tables; rings and queue pairs are accounted by themselves.
 std::uint64_t EndpointCore::record_bytes() const noexcept {
-  return sizeof(Peer) + 96 + (over_datagrams() ? sizeof(UdReliability) + 64 : 0);
+  return kPeerBytes + 96 + (over_datagrams() ? sizeof(UdReliability) + 64 : 0);
 }
 
 // A program may speak to few of those it knows.
