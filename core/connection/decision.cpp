@@ -148,13 +148,14 @@ void EndpointCore::on_message_counted(Peer& peer) {
     } else {
       do {
         to = kTour[peer.forced_step++ % kTour.size()];
-        if (to == rc_srq && has_own_) to = rc_sr;
+        if (to == rc_srq && has_private_receives_) to = rc_sr;
       } while (to == peer.receive_kind || !has_change(peer.receive_kind, to));
     }
     change_channel(peer, to, over_datagrams() ? default_channel_ : dc_rdma,
                    std::string(selection::explain(selection::Reason::forced)), 0);
   } else if (messages_over_rc(peer.receive_kind)) {
-    const std::uint64_t count = has_own_ ? peer.own.eager : peer.received.messages();
+    const std::uint64_t count =
+        has_private_receives_ ? peer.private_receives.eager : peer.received.messages();
     if (ring_threshold_ == 0 || count < ring_threshold_ ||
         (peer.refused_until != 0 && clock_.now() < peer.refused_until)) {
       return;

@@ -19,7 +19,7 @@
 // of the shared queue, a sender switches only when what it sent before has its receives: else
 // messages of the new channel, which wait for those of the old one, could take all there are.
 //
-// Where the initiator's queue pairs have receives of their own (RC-SR), every request for RC tells
+// Where the initiator's queue pairs have private receive queues (RC-SR), every request for RC tells
 // how many there are for the sender; they serve beside a ring, too, for what serves large messages.
 //
 // One RC queue pair serves both directions of a pair. Crossing requests need no winner: each names
@@ -88,9 +88,10 @@ void EndpointCore::send_request(Peer& peer) {
                                 "ring has no checksums"});
     return;
   }
-  const bool own = has_own_ && over_rc(peer.wanted) && !over_rc(peer.receive_kind);
-  if (own) {
-    if (Status status = ready_own(peer); !status.ok()) {
+  const bool has_private =
+      has_private_receives_ && over_rc(peer.wanted) && !over_rc(peer.receive_kind);
+  if (has_private) {
+    if (Status status = ready_private_receives(peer); !status.ok()) {
       peer.receive_state = ReceiveState::steady;
       drop_new_ring(peer);
       request_failed(peer, status);
@@ -102,11 +103,11 @@ void EndpointCore::send_request(Peer& peer) {
   message.request = ++peer.request;
   if (with_ring && fresh) {
     peer.ring_request = message.request;
-    peer.owed_ring = 0;
+    peer.unreported_ring = 0;
   }
-  if (own) {
-    peer.own.request = message.request;
-    message.credits = static_cast<std::uint16_t>(peer.own.lent);
+  if (has_private) {
+    peer.private_receives.request = message.request;
+    message.credits = static_cast<std::uint16_t>(peer.private_receives.granted);
   }
   peer.receive_state = ReceiveState::requested;
   message.type = wire::Control::request;
@@ -150,7 +151,7 @@ void EndpointCore::switch_sending(Peer& peer, ChannelKind to, std::uint32_t requ
                                   wire::Refusal refusal) {
   peer.send_kind = to;
   peer.sent.change(to, age());
-  if (!over_rc(to)) peer.own_sender.request = peer.own_sender.credits = 0;
+  if (!over_rc(to)) peer.private_sender.request = peer.private_sender.credits = 0;
   wire::ControlMessage answer;
   answer.type = wire::Control::switched;
   answer.kind = static_cast<std::uint8_t>(to);
@@ -230,8 +231,8 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
   }
   // Leaving what is there, or a part of it, takes nothing.
   const bool from_ring_over_rc = peer.send_kind == ChannelKind::rc_rdma;
-  const bool has_own = peer.own_sender.request != 0;
-  const bool keeps_rc = to == ChannelKind::rc_srq || (to == ChannelKind::rc_sr && has_own);
+  const bool has_private = peer.private_sender.request != 0;
+  const bool keeps_rc = to == ChannelKind::rc_srq || (to == ChannelKind::rc_sr && has_private);
   if (to == default_channel_ || (over_dc && ring_over_connection(peer.send_kind)) ||
       (keeps_rc && from_ring_over_rc)) {
     switch_sending(peer, to, message.request);
@@ -244,8 +245,8 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
   const bool bad_kind =
       (!over_ring(to) && !messages_over_rc(to)) || (to != ChannelKind::rc_rdma && over_datagrams());
   const bool bad_receives =
-      message.credits > wire::kMostCredits ||
-      (message.credits <= wire::kOwnReserve && (message.credits > 0 || to == ChannelKind::rc_sr));
+      message.credits > wire::kMostCredits || (message.credits <= wire::kPrivateReserve &&
+                                               (message.credits > 0 || to == ChannelKind::rc_sr));
   const bool bad_number = over_connection(to) && number_of(message.qp_number) == 0;
   if (bad_kind || bad_ring || bad_receives || bad_number) {
     TURNOUT_LOG(connection, error,
@@ -277,24 +278,24 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
     return;
   }
   if (!has_ring && over_ring(to)) {
-    peer.offered_ring = RingSender{message.ring_address,
-                                   message.ring_rkey,
-                                   message.ring_entries,
-                                   entry_size,
-                                   message.ring_entries,
-                                   message.request,
-                                   {},
-                                   message.ring_checked != 0};
+    peer.requested_ring = RingSender{message.ring_address,
+                                     message.ring_rkey,
+                                     message.ring_entries,
+                                     entry_size,
+                                     message.ring_entries,
+                                     message.request,
+                                     {},
+                                     message.ring_checked != 0};
   }
   if (over_dc || adds_ring) {
-    peer.ring_sender = peer.offered_ring;
+    peer.ring_sender = peer.requested_ring;
     switch_sending(peer, to, message.request);
     return;
   }
   peer.answered_kind = to;
   peer.answered_request = message.request;
   peer.answered_otherwise = static_cast<ChannelKind>(message.otherwise);
-  peer.offered_own = message.credits;
+  peer.requested_private = message.credits;
   if (over_xrc(to)) {
     take_xrc_request(peer, message.qp_number);
     return;
@@ -335,7 +336,7 @@ void EndpointCore::answer_refusal(Peer& peer, wire::Refusal why) {
   if (peer.send_kind == default_channel_ && !over_datagrams() &&
       ring_over_connection(peer.answered_kind) && peer.answered_otherwise == ChannelKind::dc_rdma) {
     ++refusals_;
-    peer.ring_sender = peer.offered_ring;
+    peer.ring_sender = peer.requested_ring;
     switch_sending(peer, ChannelKind::dc_rdma, peer.answered_request, why);
   } else {
     refuse(peer, peer.answered_request, why);
@@ -393,9 +394,9 @@ void EndpointCore::on_ready(Peer& peer, const wire::ControlMessage& message) {
   }
   peer.send_state = SendState::steady;
   peer.send_uses_rc = true;
-  if (peer.offered_own > 0) {
-    peer.own_sender.credits = peer.offered_own;
-    peer.own_sender.request = message.request;
+  if (peer.requested_private > 0) {
+    peer.private_sender.credits = peer.requested_private;
+    peer.private_sender.request = message.request;
   }
   // Each has its own receives: nothing has to wait for what is on the way.
   if (peer.answered_kind == ChannelKind::rc_sr) {
@@ -406,7 +407,7 @@ void EndpointCore::on_ready(Peer& peer, const wire::ControlMessage& message) {
     switch_after_flush(peer, ChannelKind::rc_srq, message.request);
     return;
   }
-  if (peer.send_kind != ChannelKind::dc_rdma) peer.ring_sender = peer.offered_ring;
+  if (peer.send_kind != ChannelKind::dc_rdma) peer.ring_sender = peer.requested_ring;
   switch_sending(peer, ChannelKind::rc_rdma, message.request);
 }
 
@@ -416,12 +417,12 @@ void EndpointCore::switch_receiving(Peer& peer, ChannelKind to) {
   peer.receive_state = ReceiveState::steady;
   peer.receive_kind = to;
   peer.received.change(to, age());
-  if (peer.own.owed > 0) tell_own(peer);
+  if (peer.private_receives.unreported > 0) report_private_credits(peer);
   if (over_ring(to) && !polled) rings_.add(peer);
   if (!over_ring(to) && polled) {
     rings_.remove(peer);
     peer.ring.reset();
-    peer.owed_ring = 0;
+    peer.unreported_ring = 0;
   }
 }
 

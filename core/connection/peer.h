@@ -79,23 +79,23 @@ struct HeldMessage {  // arrived on the start service before its turn
   std::unique_ptr<std::byte[]> copy;  // of all of it; receives were scarce
 };
 
-// Receives of the pair's queue pair that only this peer's messages take (receive/own_receives.cpp).
-struct OwnReceives {
-  std::uint32_t count = 0;     // buffers; 0: there are none
-  std::uint32_t lent = 0;      // the peer may send so many, or has
-  std::uint32_t owed = 0;      // free again, the peer has not been told
-  std::uint32_t request = 0;   // of ours that named them
-  std::uint32_t controls = 0;  // control messages that came into such, ever
-  std::uint64_t eager = 0;     // messages of the application's that came whole
-  std::uint64_t serving = 0;   // those that serve large messages: RTS, FIN, CTS and others
-  std::uint64_t grow_at = 0;   // when there are so many of those, there shall be more buffers
+// The private receive queue for this peer's messages (receive/private_receives.cpp).
+struct PrivateReceives {
+  std::uint32_t count = 0;       // buffers; 0: there are none
+  std::uint32_t granted = 0;     // credits the peer has, and messages under way
+  std::uint32_t unreported = 0;  // receives posted again, not reported to the peer yet
+  std::uint32_t request = 0;     // the request of ours that granted them
+  std::uint32_t controls = 0;    // control messages received in them, ever
+  std::uint64_t eager = 0;       // eager messages received
+  std::uint64_t serving = 0;     // rendezvous control messages received: RTS, FIN, CTS and others
+  std::uint64_t grow_at = 0;     // value of `serving` at which buffers are added
 };
 
-// Such receives at the peer, for ours.
-struct OwnSender {
+// Our view of the peer's private receive queue for our messages.
+struct PrivateSender {
   std::uint32_t credits = 0;
-  std::uint32_t request = 0;   // of the peer's that named them; 0: it has none
-  std::uint32_t controls = 0;  // control messages sent into such, ever
+  std::uint32_t request = 0;   // the peer's request that granted them; 0: it has none
+  std::uint32_t controls = 0;  // control messages sent into them, ever
 };
 
 struct Peer {
@@ -129,9 +129,9 @@ struct Peer {
   std::uint32_t credits = 0;        // messages on the start service we may still send
   std::uint32_t eager_size = 0;     // bytes of a message its data receives take, at most ours
   RingSender ring_sender;
-  RingSender offered_ring;  // while send_state is not steady
-  OwnSender own_sender;
-  std::uint32_t offered_own = 0;  // credits of such in the request answered last
+  RingSender requested_ring;  // while send_state is not steady
+  PrivateSender private_sender;
+  std::uint32_t requested_private = 0;  // credits in the request answered last
   std::uint32_t answered_request = 0;
   ChannelKind answered_otherwise = ChannelKind::dc_sendrecv;  // what it may be instead
   SentFeedback feedback_sent;                                 // what we report of our sending to it
@@ -152,23 +152,23 @@ struct Peer {
   ChannelKind otherwise = ChannelKind::dc_sendrecv;  // and to what if the peer cannot give that
   std::uint32_t receive_sequence = 0;                // of the next message to deliver
   CreditGrant grant;                                 // credits of the default transport
-  OwnReceives own;
+  PrivateReceives private_receives;
   std::unique_ptr<RingReceiver> ring;
   RingPoll ring_poll = RingPoll::none;
   bool ring_spoke = false;  // lately
   std::vector<HeldMessage> held;
-  bool stalled = false;             // no memory to deliver the next message
-  bool stall_listed = false;        // in the endpoint's list of such peers
-  bool atomic_stalled = false;      // that message is an atomic request: no room for its answer
-  std::uint32_t withheld = 0;       // messages nobody waits for that keep their place and credit
-  std::uint32_t seen_at_round = 0;  // receive_sequence at the last keep-alive round
-  std::uint32_t owed_ring = 0;      // ring entries free again, the peer has not been told
-  Nanoseconds stuck_since = 0;      // waited for, yet held back for lack of memory; 0: not
+  bool stalled = false;               // no memory to deliver the next message
+  bool stall_listed = false;          // in the endpoint's list of such peers
+  bool atomic_stalled = false;        // that message is an atomic request: no room for its answer
+  std::uint32_t withheld = 0;         // messages nobody waits for that keep their place and credit
+  std::uint32_t seen_at_round = 0;    // receive_sequence at the last keep-alive round
+  std::uint32_t unreported_ring = 0;  // ring entries free again, not reported to the peer yet
+  Nanoseconds stuck_since = 0;        // waited for, yet held back for lack of memory; 0: not
   bool stuck_told = false;
   std::uint32_t request = 0;        // number of our latest request
   std::uint32_t ring_request = 0;   // of the one that made `ring`: marks the credits of its entries
   std::uint32_t last_old = 0;       // J4: last sequence number on the old channel
-  std::uint32_t last_control = 0;   // and how many control messages went into our own receives
+  std::uint32_t last_control = 0;   // and control messages sent into our private receives
   std::uint32_t reads_over_rc = 0;  // transfers of ours on the RC queue pair
   Nanoseconds requested_at = 0;
   std::size_t decision = 0;            // index + 1 of the decision being carried out
@@ -219,10 +219,10 @@ inline constexpr std::size_t kPeerBytes = 976;
 static_assert(sizeof(Peer) <= kPeerBytes);
 
 // Where a direction ends, or leaves a channel, its sender says what it sent there last: messages,
-// and control messages into receives of the queue pair's own, which have no sequence numbers.
+// and control messages into private receives, which have no sequence numbers.
 inline void say_last(const Peer& peer, wire::ControlMessage* message) noexcept {
   message->last_sequence = peer.send_sequence - 1;
-  message->sequence = peer.own_sender.controls;
+  message->sequence = peer.private_sender.controls;
 }
 inline void note_last(Peer& peer, const wire::ControlMessage& message) noexcept {
   peer.last_old = message.last_sequence;
@@ -233,7 +233,7 @@ inline void note_last(Peer& peer, const wire::ControlMessage& message) noexcept 
   return static_cast<std::int32_t>(peer.receive_sequence - peer.last_old) > 0;
 }
 [[nodiscard]] inline bool has_last_control(const Peer& peer) noexcept {
-  return static_cast<std::int32_t>(peer.own.controls - peer.last_control) >= 0;
+  return static_cast<std::int32_t>(peer.private_receives.controls - peer.last_control) >= 0;
 }
 
 }  // namespace turnout

@@ -46,7 +46,7 @@ struct RcJob final : SetupJob {
   const verbs::Device* device = nullptr;  // of what is made
   ibv_cq* cq = nullptr;
   ibv_cq* receive_cq = nullptr;
-  ibv_srq* srq = nullptr;  // null: a receive queue of its own, of `receives`
+  ibv_srq* srq = nullptr;  // null: a private receive queue, of `receives`
   std::uint32_t receives = 0;
   std::uint32_t depth = 0;
   QpTuning tuning;

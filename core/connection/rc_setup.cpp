@@ -24,7 +24,7 @@ bool EndpointCore::reserve_rc() {
 // Its place and its bytes are free again.
 void EndpointCore::forget_rc(std::unique_ptr<RcQueue> queue) {
   queue->destroy();
-  leave_own(*queue);
+  release_private_receives(*queue);
   queues_[queue->id()] = nullptr;
   queue_epochs_[queue->id()] = static_cast<std::uint8_t>(queue->epoch() + 1);
   free_queue_ids_.push_back(queue->id());
@@ -61,8 +61,8 @@ Status EndpointCore::want_rc(Peer& peer) {
   auto job = job_of(&peer, nullptr);
   add_queue(job.get());
   job->receive_cq = receive_cq_.get();
-  job->srq = has_own_ ? nullptr : data_srq_.get();
-  job->receives = most_own();
+  job->srq = has_private_receives_ ? nullptr : data_srq_.get();
+  job->receives = most_private();
   connect_with(job.get(), peer, peer.rc_target);
   start_job(std::move(job));
   return {};
@@ -107,14 +107,14 @@ void EndpointCore::advance_rc(Peer& peer) {
     // Of an earlier connection: all of it has arrived, or the peer would not have let go of its
     // end.
     for (const SendRecord& record : peer.rc->take_all()) retire(record);
-    unpost_own(*peer.rc);
+    unpost_private_receives(*peer.rc);
     auto job = job_of(&peer, std::move(peer.rc));
     connect_with(job.get(), peer, peer.rc_target);
     start_job(std::move(job));
     return;
   }
   peer.rc_target = 0;
-  post_own(peer);
+  post_private_receives(peer);
   if (peer.send_state == SendState::preparing) send_accept(peer);
   if (peer.receive_state == ReceiveState::connecting) send_ready(peer);
 }
@@ -165,7 +165,7 @@ void EndpointCore::end_job(RcJob& job) {
     --resetting_rc_;
     if (job.chosen_at != 0) eviction_.freed(job.chosen_at, clock_.now());
     if (job.after == RcJob::After::pool && job.status.ok()) {
-      leave_own(*job.queue);
+      release_private_receives(*job.queue);
       rc_pool_.push_back(std::move(job.queue));
     } else {
       forget_rc(std::move(job.queue));
@@ -220,7 +220,7 @@ void EndpointCore::discard_rc(Peer& peer) {
   --active_rc_;
   peer.rc_target = 0;
   const Nanoseconds chosen_at = eviction_.gone(peer.eviction);
-  close_own(peer, peer.rc_job != nullptr ? *peer.rc_job->queue : *peer.rc);
+  close_private_receives(peer, peer.rc_job != nullptr ? *peer.rc_job->queue : *peer.rc);
   if (peer.rc_job != nullptr) {  // see end_job()
     peer.rc_job->peer = nullptr;
     peer.rc_job = nullptr;

@@ -96,8 +96,8 @@ void EndpointCore::forget_changes(Peer& peer, Nanoseconds now) {
   peer.send_state = SendState::broken;
   peer.flush_posted = false;
   peer.send_uses_rc = false;
-  peer.own_sender.request = peer.own_sender.credits = 0;
-  peer.offered_own = 0;
+  peer.private_sender.request = peer.private_sender.credits = 0;
+  peer.requested_private = 0;
   if (over_rc(peer.send_kind)) {
     const bool ring = peer.send_kind == ChannelKind::rc_rdma && !over_datagrams();
     peer.send_kind = ring ? ChannelKind::dc_rdma : default_channel_;
@@ -207,7 +207,7 @@ void EndpointCore::on_again(Peer& peer, const wire::ControlMessage& message) {
   const std::uint32_t from = message.last_sequence + 1;
   // Over UD there are none, and the message's number is the link's own.
   const std::uint32_t came = peer.link ? 0 : message.sequence;
-  const std::uint32_t missing = peer.own_sender.controls - came;
+  const std::uint32_t missing = peer.private_sender.controls - came;
   std::uint32_t controls = 0;
   if (recovery != nullptr) {
     for (const SendRecord& record : recovery->records) {
@@ -230,7 +230,7 @@ void EndpointCore::on_again(Peer& peer, const wire::ControlMessage& message) {
   recovery->asked = true;
   recovery->from = settings_.break_rule == "drop-lost" ? peer.send_sequence : from;
   recovery->controls = controls - missing;
-  peer.own_sender.controls = came;
+  peer.private_sender.controls = came;
 }
 
 // The direction peer -> us goes on.
@@ -282,10 +282,11 @@ bool EndpointCore::go_on_recovering(Peer& peer) {
     wire::ControlMessage message;
     message.type = wire::Control::again;
     message.last_sequence = peer.receive_sequence - 1;
-    message.sequence = peer.own.controls;
+    message.sequence = peer.private_receives.controls;
     send_control(peer, Purpose::establishment, message);
     if (peer.lost) return true;
-    if (peer.said_bye) peer.last_control = peer.own.controls;  // the rest comes elsewhere
+    if (peer.said_bye)
+      peer.last_control = peer.private_receives.controls;  // the rest comes elsewhere
   }
   if (!recovery.asked || recovery.sent) return moved;
   if (!send_lost(peer, recovery, &moved)) return moved;
@@ -364,7 +365,7 @@ bool EndpointCore::send_again(Peer& peer, Recovery& recovery, const SendRecord& 
   MessageQueue& queue = *pool(Purpose::data)[peer.data_queue];
   if (queue.full()) return false;
   SendRecord record = lost;
-  record.own = false;
+  record.takes_private = false;
   record.signalled = true;  // its buffer may be the last
   if (record.pool == SendRecord::Pool::logged) {
     record.buffer = send_pool_.take_kept();
@@ -374,7 +375,7 @@ bool EndpointCore::send_again(Peer& peer, Recovery& recovery, const SendRecord& 
     record.lkey = send_pool_.lkey();
   }
   // Credits may all be with messages that wait for this one.
-  if (lost.own || over_datagrams()) header.flags |= wire::kUncredited;
+  if (lost.takes_private || over_datagrams()) header.flags |= wire::kUncredited;
   std::byte copied[kMostInline];
   const std::byte* const bytes = bytes_of(recovery, lost, copied);
   std::byte* const to = reinterpret_cast<std::byte*>(record.local);
@@ -411,7 +412,7 @@ bool EndpointCore::send_again(Peer& peer, Recovery& recovery, const SendRecord& 
   return true;
 }
 
-// It went into a receive of the peer's queue pair's own. The peer knows how many of those came.
+// It went into the peer's private receive queue. The peer knows how many of those came.
 void EndpointCore::send_control_again(Peer& peer, const SendRecord& lost,
                                       const wire::Header& header) {
   Recovery& recovery = *peer.recovery;
@@ -425,9 +426,9 @@ void EndpointCore::send_control_again(Peer& peer, const SendRecord& lost,
   wire::Detail detail;
   std::memcpy(&message, body, sizeof message);
   if (wire::has_detail(message.type)) std::memcpy(&detail, body + sizeof message, sizeof detail);
-  // What its header handed back is owed again; receives of the queue pair's own are gone.
+  // What its header handed back is owed again; the private receive queue is gone.
   peer.grant.unreported += header.credits;
-  if ((header.flags & wire::kOwnCredits) == 0) peer.owed_ring += header.ring_credits;
+  if ((header.flags & wire::kPrivateCredits) == 0) peer.unreported_ring += header.ring_credits;
   send_control(peer, Purpose::credit, message, &detail);
 }
 

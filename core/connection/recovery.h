@@ -32,7 +32,8 @@ struct Recovery {
 
   std::uint32_t acknowledged = 0;  // the peer knows that its messages before this one are here
   std::uint32_t from = 0;
-  std::uint32_t controls = 0;  // of ours in `records`, into its own receives, the next so many came
+  std::uint32_t controls =
+      0;  // of ours in `records`, into its private receives, the next so many came
 };
 
 }  // namespace turnout

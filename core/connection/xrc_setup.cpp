@@ -176,7 +176,7 @@ void EndpointCore::on_xrc_ready(Peer& peer, const wire::ControlMessage& message)
 // J4: from here on the peer's ring is written over the link.
 void EndpointCore::begin_xrc(Peer& peer) {
   peer.send_state = SendState::steady;
-  if (peer.send_kind != ChannelKind::dc_rdma) peer.ring_sender = peer.offered_ring;
+  if (peer.send_kind != ChannelKind::dc_rdma) peer.ring_sender = peer.requested_ring;
   switch_sending(peer, ChannelKind::xrc_rdma, peer.answered_request);
 }
 

@@ -99,7 +99,7 @@ Status EndpointCore::start() {
   rc_bytes_ = object_bytes(Object::rc_queue_pair, 1,
                            queue_pair_bytes(QpService::rc, kQueueDepth, 2, tuning_.max_inline));
   if (settings_.policy == "ardma-sr") {
-    has_own_ = true;
+    has_private_receives_ = true;
     settings_.private_receive_buffers =
         std::min<std::uint64_t>(settings_.private_receive_buffers,
                                 static_cast<std::uint64_t>(device_->attributes().max_qp_wr));
@@ -152,7 +152,7 @@ Status EndpointCore::start() {
                           status.text()),
               status.sys_errno()};
     }
-  } else if (has_own_) {
+  } else if (has_private_receives_) {
     first_message_ = ChannelKind::rc_sr;
     ring_threshold_ = settings_.ring_threshold;
   }
@@ -264,8 +264,8 @@ bool EndpointCore::poll_receive_queue() {
   note_goodbyes({entries, static_cast<std::size_t>(std::max(n, 0))});
   for (int i = 0; i < n; ++i) {
     const ibv_wc& wc = entries[i];
-    if ((wc.wr_id & kOwnReceive) != 0) [[unlikely]] {
-      on_own_receive(wc);
+    if ((wc.wr_id & kPrivateReceive) != 0) [[unlikely]] {
+      on_private_receive(wc);
       continue;
     }
     const auto buffer = static_cast<std::uint32_t>(wc.wr_id);

@@ -8,7 +8,7 @@
 //   rejection.cpp                rejecting peers
 //   closing.cpp                  shutdown: delivers accepted messages and notifies peers
 //   receive/shared_receives.cpp  posting receives; low watermark, growth, shrinking
-//   receive/own_receives.cpp     private receive queues, their growth and credits
+//   receive/private_receives.cpp     private receive queues, their growth and credits
 //   flow/control.cpp             credit and establishment messages, peers, loss, keep-alive
 //   flow/datagrams.cpp           UD as default transport: acknowledgements, timers, retransmission
 //   protocol/send_path.cpp       messages out: channel, header, credits
@@ -138,9 +138,9 @@ class EndpointCore final : public Endpoint {
   static constexpr int kPollBatch = 16;              // completions looked at together
   static constexpr std::uint32_t kMostInline = 256;  // header, and kInjectLimit of payload
   static constexpr std::uint64_t kControlReceive = std::uint64_t{1} << 32;  // bits of a wr_id
-  static constexpr std::uint64_t kOwnReceive = std::uint64_t{1} << 33;
+  static constexpr std::uint64_t kPrivateReceive = std::uint64_t{1} << 33;
   static constexpr int kDecisionsRefused = 4;     // a channel is not asked for again for so many
-  static constexpr unsigned kLifetimeShift = 34;  // above them, of an own receive
+  static constexpr unsigned kLifetimeShift = 34;  // above them, of a private receive
 
   enum class Purpose : std::uint8_t { data, credit, establishment };
   struct PendingControl {
@@ -197,7 +197,7 @@ class EndpointCore final : public Endpoint {
   // Messages that consume receives use the pair's queue pair; with a ring, these are the messages
   // of the rendezvous protocols.
   [[nodiscard]] static bool sends_over_rc(const Peer& peer) noexcept {
-    return peer.send_kind == ChannelKind::rc_srq || peer.own_sender.request != 0;
+    return peer.send_kind == ChannelKind::rc_srq || peer.private_sender.request != 0;
   }
   bool poll_receive_queue();
   void note_goodbyes(std::span<const ibv_wc> entries) noexcept;
@@ -222,7 +222,7 @@ class EndpointCore final : public Endpoint {
   // Entries of the completion queues, including those for private receives.
   [[nodiscard]] std::uint32_t receive_entries() const noexcept;
   [[nodiscard]] std::uint32_t send_entries() const noexcept;
-  [[nodiscard]] std::uint32_t own_entries() const noexcept;
+  [[nodiscard]] std::uint32_t private_entries() const noexcept;
   // The memory that an endpoint with the current settings takes at its start and keeps.
   [[nodiscard]] std::array<Need, 4> fixed_needs() const noexcept;
   [[nodiscard]] std::uint64_t needed_at_start() const noexcept;  // bytes, with the first records
@@ -251,29 +251,29 @@ class EndpointCore final : public Endpoint {
     return receives_kept_ > receive_pool_.count() / 2;
   }
 
-  // receive/own_receives.cpp
-  [[nodiscard]] std::uint32_t most_own() const noexcept {
+  // receive/private_receives.cpp
+  [[nodiscard]] std::uint32_t most_private() const noexcept {
     return static_cast<std::uint32_t>(settings_.private_receive_buffers);
   }
-  [[nodiscard]] Status add_own(Peer& peer, std::uint32_t count);
-  [[nodiscard]] Status ready_own(Peer& peer);
-  void post_own(Peer& peer);
-  void post_own(Peer& peer, ReceivePool::Own& own, std::uint32_t buffer);
-  void unpost_own(const RcQueue& queue);
-  void close_own(Peer& peer, const RcQueue& queue);
-  void leave_own(RcQueue& queue);
-  void on_own_receive(const ibv_wc& wc);
-  [[nodiscard]] static Status check_own_sender(const Peer& peer, const wire::Parsed& parsed);
-  void on_own_message(Peer& peer, std::uint32_t buffer, std::uint32_t length);
-  void on_own_control(Peer& peer, const wire::Parsed& parsed);
-  void give_back_own(std::uint32_t buffer);
-  void grow_own(Peer& peer);
+  [[nodiscard]] Status add_private_receives(Peer& peer, std::uint32_t count);
+  [[nodiscard]] Status ready_private_receives(Peer& peer);
+  void post_private_receives(Peer& peer);
+  void post_private_receives(Peer& peer, ReceivePool::PrivateChunk& chunk, std::uint32_t buffer);
+  void unpost_private_receives(const RcQueue& queue);
+  void close_private_receives(Peer& peer, const RcQueue& queue);
+  void release_private_receives(RcQueue& queue);
+  void on_private_receive(const ibv_wc& wc);
+  [[nodiscard]] static Status check_private_sender(const Peer& peer, const wire::Parsed& parsed);
+  void on_private_message(Peer& peer, std::uint32_t buffer, std::uint32_t length);
+  void on_private_control(Peer& peer, const wire::Parsed& parsed);
+  void return_private_receive(std::uint32_t buffer);
+  void grow_private_receives(Peer& peer);
   // Whether to return credits to the peer now.
-  void tell_own(Peer& peer);
-  void send_own_credits(Peer& peer);
-  void own_credits_given(Peer& peer, std::uint32_t request, std::uint32_t credits) noexcept;
-  [[nodiscard]] bool post_control_over_own(Peer& peer, wire::ControlMessage message,
-                                           const wire::Detail* detail);
+  void report_private_credits(Peer& peer);
+  void send_private_credits(Peer& peer);
+  void on_private_credits(Peer& peer, std::uint32_t request, std::uint32_t credits) noexcept;
+  [[nodiscard]] bool post_private_control(Peer& peer, wire::ControlMessage message,
+                                          const wire::Detail* detail);
 
   // protocol/send_path.cpp
   [[nodiscard]] Peer* find_peer(PeerId id) noexcept {
@@ -323,8 +323,8 @@ class EndpointCore final : public Endpoint {
   void take_message(Peer& peer, const wire::Parsed& parsed, std::uint32_t buffer,
                     std::uint32_t length);
   [[nodiscard]] UnexpectedMessage::Storage storage_of(std::uint32_t buffer) const noexcept {
-    return receive_pool_.is_own(buffer) ? UnexpectedMessage::Storage::own
-                                        : UnexpectedMessage::Storage::buffer;
+    return receive_pool_.is_private(buffer) ? UnexpectedMessage::Storage::private_receive
+                                            : UnexpectedMessage::Storage::buffer;
   }
   void hold(Peer& peer, HeldMessage message);
   [[nodiscard]] HeldMessage take_held(Peer& peer, std::size_t at);
@@ -335,8 +335,8 @@ class EndpointCore final : public Endpoint {
   }
   // The message is not accepted, or was accepted before.
   void free_receive(std::uint32_t buffer) {
-    if (receive_pool_.is_own(buffer)) [[unlikely]] {
-      give_back_own(buffer);
+    if (receive_pool_.is_private(buffer)) [[unlikely]] {
+      return_private_receive(buffer);
     } else {
       to_post_.push_back(buffer);
     }
@@ -877,12 +877,12 @@ class EndpointCore final : public Endpoint {
     std::uint64_t limit_events = 0, growths = 0;
   } shared_;
 
-  // Receive queues of queue pairs' own.
-  bool has_own_ = false;         // policy ardma-sr: our RC queue pairs are made with such
-  std::uint64_t refused_ = 0;    // Address::id of the latest who cannot be a peer
-  std::uint32_t own_room_ = 0;   // receives that their completion queue has room for
-  std::uint32_t own_count_ = 0;  // that there are
-  OwnReceivesReport own_report_;
+  // Private receive queues.
+  bool has_private_receives_ = false;  // policy ardma-sr: our RC queue pairs have them
+  std::uint64_t refused_ = 0;          // Address::id of the latest who cannot be a peer
+  std::uint32_t private_room_ = 0;     // receives for which their completion queue has room
+  std::uint32_t private_count_ = 0;    // receives that exist
+  PrivateReceivesReport private_report_;
 
   SrqFlowControl flow_{clock_};  // credits of that queue
 

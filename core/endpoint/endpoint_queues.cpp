@@ -82,7 +82,7 @@ Status EndpointCore::create_queues() {
   const auto send_buffers = static_cast<std::uint32_t>(settings_.send_buffers);
   const auto buffer_size = static_cast<std::uint32_t>(settings_.ring_entry_size);
   const std::size_t targets = data_targets() + settings_.credit_qps + settings_.establishment_qps;
-  own_room_ = own_entries();
+  private_room_ = private_entries();
   if (Status s = reserve_fixed(); !s.ok()) return s;
   // And a block of every kind of record, so that each has a few whatever the others took.
   const std::size_t promised = operation_limits_.promised;
@@ -92,8 +92,9 @@ Status EndpointCore::create_queues() {
   assert(ready && account_.available() >= reserved_headroom());
   (void)ready;
 
-  receive_cq_.reset(ibv_create_cq(
-      device_->context(), static_cast<int>(receive_entries() + own_room_), nullptr, nullptr, 0));
+  receive_cq_.reset(ibv_create_cq(device_->context(),
+                                  static_cast<int>(receive_entries() + private_room_), nullptr,
+                                  nullptr, 0));
   if (!receive_cq_) return verbs::failure("ibv_create_cq", "receive queue", errno);
   send_cq_.reset(
       ibv_create_cq(device_->context(), static_cast<int>(send_entries()), nullptr, nullptr, 0));

@@ -45,7 +45,7 @@ EndpointReport EndpointCore::report() const {
         kPeerBytes + (peer->has_rc() ? rc_bytes_ : 0) +
         (peer->xrc ? sizeof(PeerXrc) + peer->xrc->bytes.bytes() : 0) +
         (peer->ring ? std::uint64_t{peer->ring->entries()} * peer->ring->entry_size() : 0) +
-        std::uint64_t{peer->own.count} * receive_pool_.size();
+        std::uint64_t{peer->private_receives.count} * receive_pool_.size();
     line.lost = peer->lost && !peer->said_bye;
     line.tear_downs = peer->eviction.torn_down;
     report.peers.push_back(std::move(line));
@@ -64,7 +64,7 @@ EndpointReport EndpointCore::report() const {
   report.refusals = refusals_;
   report.shared_receives = {shared_.limit_events, shared_.growths, receive_pool_.chunks_gone(),
                             flow_.waits(), 0};
-  report.own_receives = own_report_;
+  report.private_receives = private_report_;
   report.connections = eviction_.report();
   report.rc_queue_pairs_peak = rc_peak_;
   const RegistrationCache::Counts& kept = registrations_.counts();

@@ -41,17 +41,17 @@ std::uint32_t EndpointCore::send_entries() const noexcept {
 }
 
 // Of all queue pairs that may be in use.
-std::uint32_t EndpointCore::own_entries() const noexcept {
-  if (!has_own_) return 0;
+std::uint32_t EndpointCore::private_entries() const noexcept {
+  if (!has_private_receives_) return 0;
   const auto cqe = static_cast<std::uint64_t>(device_->attributes().max_cqe);
   return static_cast<std::uint32_t>(std::min(
-      connection_slots() * most_own(), cqe - std::min<std::uint64_t>(cqe, receive_entries())));
+      connection_slots() * most_private(), cqe - std::min<std::uint64_t>(cqe, receive_entries())));
 }
 
 std::array<EndpointCore::Need, 4> EndpointCore::fixed_needs() const noexcept {
   // A completion entry takes 64 bytes, a receive with one piece 32 (mlx5: one stride each).
   const std::uint64_t receives = receive_entries();
-  const std::uint64_t entries = receives + own_entries() + send_entries();
+  const std::uint64_t entries = receives + private_entries() + send_entries();
   const std::uint64_t buffer_size = settings_.ring_entry_size;
   const std::uint64_t data = settings_.data_qps, credit = settings_.credit_qps,
                       establishment = settings_.establishment_qps;

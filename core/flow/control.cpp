@@ -120,8 +120,8 @@ void EndpointCore::send_control(Peer& peer, Purpose purpose, wire::ControlMessag
   if (closing_phase_ == Closing::parting && message.type != wire::Control::bye) return;
   message.index = peer.remote_index;
   message.sender = address_.id;
-  if (peer.own_sender.credits > 0 && wire::serves_large(message.type) &&
-      post_control_over_own(peer, message, detail)) [[unlikely]] {
+  if (peer.private_sender.credits > 0 && wire::serves_large(message.type) &&
+      post_private_control(peer, message, detail)) [[unlikely]] {
     return;
   }
   if (peer.link) {
@@ -199,16 +199,16 @@ bool EndpointCore::pump_control() {
 }
 
 void EndpointCore::send_credits(Peer& peer) {
-  if ((peer.grant.unreported == 0 && peer.owed_ring == 0) ||
+  if ((peer.grant.unreported == 0 && peer.unreported_ring == 0) ||
       peer.remote_index == wire::kUnknownIndex)
     return;
   wire::ControlMessage message;
   message.type = wire::Control::credit;
   message.credits = static_cast<std::uint16_t>(peer.grant.unreported);
-  message.ring_credits = static_cast<std::uint16_t>(peer.owed_ring);
+  message.ring_credits = static_cast<std::uint16_t>(peer.unreported_ring);
   message.request = peer.ring_request;
   peer.grant.unreported = 0;
-  peer.owed_ring = 0;
+  peer.unreported_ring = 0;
   ++credit_messages_;
   send_control(peer, Purpose::credit, message);
 }
@@ -260,8 +260,8 @@ void EndpointCore::on_control(std::uint32_t buffer, std::uint32_t length) {
   peer->heard_since_tick = true;
   handle_control(*peer, message, detail);
   // Its first message, for a design in which those take receives of the pair's.
-  if (has_own_ && wire::serves_large(message.type) && settings_.test_switch_every == 0 &&
-      peer->receive_kind == default_channel_) {
+  if (has_private_receives_ && wire::serves_large(message.type) &&
+      settings_.test_switch_every == 0 && peer->receive_kind == default_channel_) {
     on_message_counted(*peer);
   }
 }
@@ -284,7 +284,7 @@ void EndpointCore::handle_control(Peer& peer, const wire::ControlMessage& messag
   switch (message.type) {
     case wire::Control::credit:
       if (message.kind == static_cast<std::uint8_t>(ChannelKind::rc_sr)) {
-        own_credits_given(peer, message.request, message.credits);
+        on_private_credits(peer, message.request, message.credits);
         break;
       }
       peer.credits = std::min(peer.credits + message.credits, wire::kMostCredits);
@@ -569,7 +569,7 @@ void EndpointCore::keep_alive(Nanoseconds now) {
     }
     if (peer.send_state == SendState::flushing) post_flush(peer);
     send_credits(peer);
-    if (peer.own.owed > 0) send_own_credits(peer);
+    if (peer.private_receives.unreported > 0) send_private_credits(peer);
     look_after_held_back(peer, awaited_from_any, now);
     if (peer.lost) continue;
     if (peer.said_bye && has_last_message(peer) && has_last_control(peer)) {

@@ -108,8 +108,8 @@ struct Place {
 };
 
 struct UnexpectedMessage {
-  // buffer: a receive of the shared queue; own: one of the queue pair's own
-  enum class Storage : std::uint8_t { none, heap, buffer, own, ring };
+  // buffer: of the shared receive queue; private_receive: of the private receive queue
+  enum class Storage : std::uint8_t { none, heap, buffer, private_receive, ring };
   UnexpectedMessage* next = nullptr;
   UnexpectedMessage* previous = nullptr;
   PeerId peer = kAnyPeer;

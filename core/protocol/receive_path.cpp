@@ -100,7 +100,7 @@ void EndpointCore::take_message(Peer& peer, const wire::Parsed& parsed, std::uin
 
 // The message it waits for must find a receive: more credits may be granted than there are.
 void EndpointCore::hold(Peer& peer, HeldMessage message) {
-  if (!receive_pool_.is_own(message.buffer)) {
+  if (!receive_pool_.is_private(message.buffer)) {
     if (receives_scarce()) message.copy = copy_aside(received(message.buffer), message.length);
     if (message.copy) {
       to_post_.push_back(message.buffer);
@@ -115,7 +115,7 @@ void EndpointCore::hold(Peer& peer, HeldMessage message) {
 HeldMessage EndpointCore::take_held(Peer& peer, std::size_t at) {
   HeldMessage message = std::move(peer.held[at]);
   peer.held.erase(peer.held.begin() + static_cast<std::ptrdiff_t>(at));
-  if (!message.copy && !receive_pool_.is_own(message.buffer)) --receives_kept_;
+  if (!message.copy && !receive_pool_.is_private(message.buffer)) --receives_kept_;
   return message;
 }
 
@@ -228,9 +228,9 @@ void EndpointCore::credits_given(Peer& peer, const wire::Header& header) {
   if (header.credits > 0) {
     peer.credits = std::min(peer.credits + header.credits, wire::kMostCredits);
   }
-  if ((header.flags & wire::kOwnCredits) != 0) [[unlikely]] {
-    if (header.ring == static_cast<std::uint8_t>(peer.own_sender.request)) {
-      own_credits_given(peer, peer.own_sender.request, header.ring_credits);
+  if ((header.flags & wire::kPrivateCredits) != 0) [[unlikely]] {
+    if (header.ring == static_cast<std::uint8_t>(peer.private_sender.request)) {
+      on_private_credits(peer, peer.private_sender.request, header.ring_credits);
     }
     return;
   }
@@ -243,8 +243,8 @@ void EndpointCore::credits_given(Peer& peer, const wire::Header& header) {
 }
 
 void EndpointCore::give_ring_credits(Peer& peer, std::uint32_t count) {
-  peer.owed_ring += count;
-  if (peer.ring && peer.owed_ring >= peer.ring->entries() / 2) send_credits(peer);
+  peer.unreported_ring += count;
+  if (peer.ring && peer.unreported_ring >= peer.ring->entries() / 2) send_credits(peer);
 }
 
 // Lets go of where a message lay and hands its credit back.
@@ -255,8 +255,8 @@ void EndpointCore::release_arrival(Peer& peer, UnexpectedMessage::Storage storag
       to_post_.push_back(buffer);
       take_back_credit(peer);
       break;
-    case UnexpectedMessage::Storage::own:
-      give_back_own(buffer);
+    case UnexpectedMessage::Storage::private_receive:
+      return_private_receive(buffer);
       break;
     case UnexpectedMessage::Storage::ring:
       if (peer.ring) give_ring_credits(peer, peer.ring->free(position));

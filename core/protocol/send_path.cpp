@@ -53,16 +53,18 @@ void EndpointCore::hand_back(Peer& peer, wire::Header* header) {
   header->credits = static_cast<std::uint8_t>(std::min(peer.grant.unreported, kMaxCreditsInHeader));
   peer.grant.unreported -= header->credits;
   // The peer knows its credits by the time it sends over RC.
-  if (peer.own.owed > 0 && over_rc(peer.receive_kind)) [[unlikely]] {
-    header->flags |= wire::kOwnCredits;
-    header->ring_credits = static_cast<std::uint8_t>(std::min(peer.own.owed, kMaxCreditsInHeader));
-    header->ring = static_cast<std::uint8_t>(peer.own.request);
-    peer.own.owed -= header->ring_credits;
-    peer.own.lent += header->ring_credits;
+  if (peer.private_receives.unreported > 0 && over_rc(peer.receive_kind)) [[unlikely]] {
+    header->flags |= wire::kPrivateCredits;
+    header->ring_credits =
+        static_cast<std::uint8_t>(std::min(peer.private_receives.unreported, kMaxCreditsInHeader));
+    header->ring = static_cast<std::uint8_t>(peer.private_receives.request);
+    peer.private_receives.unreported -= header->ring_credits;
+    peer.private_receives.granted += header->ring_credits;
     return;
   }
-  header->ring_credits = static_cast<std::uint8_t>(std::min(peer.owed_ring, kMaxCreditsInHeader));
-  peer.owed_ring -= header->ring_credits;
+  header->ring_credits =
+      static_cast<std::uint8_t>(std::min(peer.unreported_ring, kMaxCreditsInHeader));
+  peer.unreported_ring -= header->ring_credits;
   header->ring = static_cast<std::uint8_t>(peer.ring_request);
 }
 
@@ -72,7 +74,7 @@ bool EndpointCore::post_stream(Peer& peer, const StreamMessage& message) {
     return false;
   }
   const bool ring = over_ring(peer.send_kind) &&
-                    (peer.own_sender.request == 0 || !wire::serves_large(message.type));
+                    (peer.private_sender.request == 0 || !wire::serves_large(message.type));
   const bool posted = ring ? post_over_ring(peer, message) : post_over_base(peer, message);
   if (posted) {
     if (!message.counted && wire::is_message(message.type)) peer.sent.count(message.counts_as);
@@ -186,21 +188,22 @@ bool EndpointCore::post_over_ring(Peer& peer, const StreamMessage& message) {
   return true;
 }
 
-// The message in this header takes a credit of the peer's shared receives, or of our own there.
+// The message in this header takes a credit of the peer's shared receives, or of our private
+// receive queue there.
 void EndpointCore::spend_credit(Peer& peer, wire::Header* header) noexcept {
-  if (peer.own_sender.request != 0) [[unlikely]] {
-    --peer.own_sender.credits;
+  if (peer.private_sender.request != 0) [[unlikely]] {
+    --peer.private_sender.credits;
     return;
   }
   if (--peer.credits == 0) header->flags |= wire::kLastCredit;
 }
 
 bool EndpointCore::post_over_base(Peer& peer, const StreamMessage& message) {
-  const bool own = peer.own_sender.request != 0;
+  const bool has_private = peer.private_sender.request != 0;
   const bool rc = sends_over_rc(peer);
   MessageQueue& base = *pool(Purpose::data)[peer.data_queue];
-  if (own) [[unlikely]] {
-    if (peer.own_sender.credits <= wire::kOwnReserve) return false;
+  if (has_private) [[unlikely]] {
+    if (peer.private_sender.credits <= wire::kPrivateReserve) return false;
   } else if (peer.credits == 0) {
     return false;
   }
@@ -252,7 +255,7 @@ bool EndpointCore::post_over_base(Peer& peer, const StreamMessage& message) {
   record.local = reinterpret_cast<std::uint64_t>(whole);
   record.lkey = send_pool_.lkey();
   record.length = static_cast<std::uint32_t>(to - whole);
-  record.own = own;
+  record.takes_private = has_private;
   address_data(peer, &record);
   profile_.count_sent(traffic_of(message.type), record.length);
   if (Status status = rc ? peer.rc->post(record) : base.post(record); !status.ok()) {
@@ -278,8 +281,9 @@ bool EndpointCore::post_inline_over_rc(Peer& peer, const StreamMessage& message)
   }
   profile_.count_sent(traffic_of(message.type),
                       static_cast<std::uint32_t>(sizeof header + message.length));
-  const bool own = peer.own_sender.request != 0;
-  if (Status status = peer.rc->send_inline(pieces, message.length > 0 ? 2 : 1, peer.id, own);
+  const bool has_private = peer.private_sender.request != 0;
+  if (Status status =
+          peer.rc->send_inline(pieces, message.length > 0 ? 2 : 1, peer.id, has_private);
       !status.ok()) {
     lose_peer(peer, status);
   }

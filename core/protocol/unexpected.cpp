@@ -229,7 +229,7 @@ void EndpointCore::release_unexpected(UnexpectedMessage& message) {
       --receives_kept_;
       SrqFlowControl::release(peer.grant);
       [[fallthrough]];
-    case UnexpectedMessage::Storage::own:
+    case UnexpectedMessage::Storage::private_receive:
     case UnexpectedMessage::Storage::ring:
       --peer.withheld;
       release_arrival(peer, message.storage, message.buffer, message.position);

@@ -50,28 +50,28 @@ Status ReceivePool::grow(const verbs::Device& device, MemoryAccount& account, st
   return {};
 }
 
-Result<std::uint32_t> ReceivePool::add_own(const verbs::Device& device, MemoryAccount& account,
-                                           std::uint32_t count, std::uint64_t spare,
-                                           std::uint32_t peer) {
+Result<std::uint32_t> ReceivePool::add_private_receives(const verbs::Device& device,
+                                                        MemoryAccount& account, std::uint32_t count,
+                                                        std::uint64_t spare, std::uint32_t peer) {
   auto at = add_chunk(device, account, count, spare);
   if (!at) return at.status();
-  chunks_[*at].own = std::make_unique<Own>();
-  ++own_;
-  Own& own = *chunks_[*at].own;
-  own.peer = peer;
-  own.states.assign(count, Own::State::idle);
-  begin_lifetime(own);
+  chunks_[*at].private_chunk = std::make_unique<PrivateChunk>();
+  ++private_chunks_;
+  PrivateChunk& chunk = *chunks_[*at].private_chunk;
+  chunk.peer = peer;
+  chunk.states.assign(count, PrivateChunk::State::idle);
+  begin_lifetime(chunk);
   return static_cast<std::uint32_t>(*at);
 }
 
-void ReceivePool::drop_own(std::uint32_t chunk) {
+void ReceivePool::drop_private(std::uint32_t chunk) {
   chunks_[chunk] = Chunk();
-  --own_;
+  --private_chunks_;
 }
 
 std::size_t ReceivePool::youngest() const noexcept {
   std::size_t at = chunks_.size();
-  while (at > 0 && (chunks_[at - 1].count == 0 || chunks_[at - 1].own != nullptr)) --at;
+  while (at > 0 && (chunks_[at - 1].count == 0 || chunks_[at - 1].private_chunk != nullptr)) --at;
   return at == 0 ? 0 : at - 1;
 }
 

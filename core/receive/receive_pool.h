@@ -51,8 +51,8 @@ class ReceivePool {
   [[nodiscard]] bool keep(std::uint32_t buffer);
   [[nodiscard]] std::uint64_t chunks_gone() const noexcept { return gone_; }
 
-  // What became of the buffers of a queue pair's own.
-  struct Own {
+  // State of one chunk of a private receive queue.
+  struct PrivateChunk {
     enum class State : std::uint8_t { idle, posted, out };  // out: a message lies in it
     std::uint32_t peer = 0;                                 // PeerId whose messages take them
     std::uint32_t lifetime = 0;  // of the queue: completions of an earlier one are stale
@@ -61,20 +61,23 @@ class ReceivePool {
     bool left = false;           // and its adapter writes into them no more
     std::vector<State> states;
   };
-  // A chunk of a queue pair's own, all idle; its number. Errors as grow().
-  [[nodiscard]] Result<std::uint32_t> add_own(const verbs::Device& device, MemoryAccount& account,
-                                              std::uint32_t count, std::uint64_t spare,
-                                              std::uint32_t peer);
-  void drop_own(std::uint32_t chunk);
-  [[nodiscard]] bool is_own(std::uint32_t buffer) const noexcept {
-    return own_ > 0 && chunks_[buffer >> 16].own != nullptr;
+  // Adds a chunk for a private receive queue, all idle. Returns its number. Errors as grow().
+  [[nodiscard]] Result<std::uint32_t> add_private_receives(const verbs::Device& device,
+                                                           MemoryAccount& account,
+                                                           std::uint32_t count, std::uint64_t spare,
+                                                           std::uint32_t peer);
+  void drop_private(std::uint32_t chunk);
+  [[nodiscard]] bool is_private(std::uint32_t buffer) const noexcept {
+    return private_chunks_ > 0 && chunks_[buffer >> 16].private_chunk != nullptr;
   }
-  // Null: there is no such chunk of a queue pair's own.
-  [[nodiscard]] Own* own(std::uint32_t chunk) noexcept {
-    return chunk < chunks_.size() ? chunks_[chunk].own.get() : nullptr;
+  // Null: no such chunk of a private receive queue.
+  [[nodiscard]] PrivateChunk* private_chunk(std::uint32_t chunk) noexcept {
+    return chunk < chunks_.size() ? chunks_[chunk].private_chunk.get() : nullptr;
   }
-  // Receives posted before are none of that queue's any more.
-  void begin_lifetime(Own& own) noexcept { own.lifetime = ++lifetimes_ & kMostLifetime; }
+  // Completions of receives posted before are ignored.
+  void begin_lifetime(PrivateChunk& chunk) noexcept {
+    chunk.lifetime = ++lifetimes_ & kMostLifetime;
+  }
   static constexpr std::uint32_t kMostLifetime = (1u << 30) - 1;
 
  private:
@@ -83,7 +86,7 @@ class ReceivePool {
     Reservation reservation;
     std::uint32_t count = 0;  // 0: gone, its place is free
     std::vector<std::uint32_t> kept;
-    std::unique_ptr<Own> own;  // of a queue pair's own; null: of the shared queue
+    std::unique_ptr<PrivateChunk> private_chunk;  // null: of the shared receive queue
   };
   // One that serves the shared queue, at a free place; its number.
   [[nodiscard]] Result<std::size_t> add_chunk(const verbs::Device& device, MemoryAccount& account,
@@ -94,7 +97,7 @@ class ReceivePool {
   std::uint32_t count_ = 0;
   std::size_t going_ = 0;  // the chunk that shall go; the first never does
   std::uint64_t gone_ = 0;
-  std::size_t own_ = 0;  // chunks of queue pairs' own
+  std::size_t private_chunks_ = 0;  // of private receive queues
   std::uint32_t lifetimes_ = 0;
 };
 

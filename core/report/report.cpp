@@ -217,10 +217,10 @@ void optional_parts_from_json(const Reader& reader, EndpointReport* report, Stat
   }
   if (const Json* const receives = reader.optional("own_receives")) {
     const Reader r(*receives, "own_receives.", status);
-    r.get("buffers_peak", &report->own_receives.buffers_peak);
-    r.get("growths", &report->own_receives.growths);
-    r.get("refused", &report->own_receives.refused);
-    r.get("controls", &report->own_receives.controls);
+    r.get("buffers_peak", &report->private_receives.buffers_peak);
+    r.get("growths", &report->private_receives.growths);
+    r.get("refused", &report->private_receives.refused);
+    r.get("controls", &report->private_receives.controls);
   }
   if (const Json* const connections = reader.optional("connections")) {
     const Reader r(*connections, "connections.", status);
@@ -324,10 +324,10 @@ std::string to_json(const EndpointReport& report) {
                  {"credit_waits", report.shared_receives.credit_waits},
                  {"rnr_naks", report.shared_receives.rnr_naks}}},
                {"own_receives",
-                {{"buffers_peak", report.own_receives.buffers_peak},
-                 {"growths", report.own_receives.growths},
-                 {"refused", report.own_receives.refused},
-                 {"controls", report.own_receives.controls}}},
+                {{"buffers_peak", report.private_receives.buffers_peak},
+                 {"growths", report.private_receives.growths},
+                 {"refused", report.private_receives.refused},
+                 {"controls", report.private_receives.controls}}},
                {"connections", connections_to_json(report.connections)},
                {"memory", std::move(memory)},
                {"peers", std::move(peers)},

@@ -101,8 +101,8 @@ struct SharedReceivesReport {
   std::uint64_t rnr_naks = 0;
 };
 
-// What became of receive queues of queue pairs' own (policy ardma-sr).
-struct OwnReceivesReport {
+// Private receive queues (policy ardma-sr).
+struct PrivateReceivesReport {
   std::uint64_t buffers_peak = 0;
   std::uint64_t growths = 0, refused = 0;  // for much control traffic; for lack of memory
   std::uint64_t controls = 0;              // control messages of large messages that came into them
@@ -158,7 +158,7 @@ struct EndpointReport {
   std::uint64_t offers = 0, puts = 0, puts_told = 0;
   RegistrationReport registrations;
   SharedReceivesReport shared_receives;
-  OwnReceivesReport own_receives;
+  PrivateReceivesReport private_receives;
   ConnectionsReport connections;
   std::uint64_t rc_queue_pairs_peak = 0;  // most that existed at one time, idle ones too
   std::optional<ProfileReport> profile;   // reports of older versions have none

@@ -81,7 +81,7 @@ void receives_line(std::string* out, const SharedReceivesReport& receives) {
   *out += '\n';
 }
 
-void own_receives_line(std::string* out, const OwnReceivesReport& receives) {
+void private_receives_line(std::string* out, const PrivateReceivesReport& receives) {
   if (receives.buffers_peak == 0) return;
   *out += in_table(
       "  ",
@@ -268,7 +268,7 @@ void rank_tables(std::string* out, const EndpointReport& report, const Names& na
   registrations_line(out, report.registrations);
   *out += '\n';
   receives_line(out, report.shared_receives);
-  own_receives_line(out, report.own_receives);
+  private_receives_line(out, report.private_receives);
   connections_line(out, report.connections);
   if (report.offers + report.puts == 0) return;
   *out +=

@@ -133,19 +133,19 @@ Status RcQueue::write_inline(const ibv_sge* pieces, int count, std::uint64_t rem
   return post_inline(request, pieces, count, peer, false);
 }
 
-Status RcQueue::send_inline(const ibv_sge* pieces, int count, PeerId peer, bool own) {
+Status RcQueue::send_inline(const ibv_sge* pieces, int count, PeerId peer, bool takes_private) {
   ibv_send_wr request{};
   request.opcode = IBV_WR_SEND;
-  return post_inline(request, pieces, count, peer, own);
+  return post_inline(request, pieces, count, peer, takes_private);
 }
 
 Status RcQueue::post_inline(ibv_send_wr request, const ibv_sge* pieces, int count, PeerId peer,
-                            bool own) {
+                            bool takes_private) {
   SendRecord record;
   record.kind = SendRecord::Kind::message;
   record.pool = SendRecord::Pool::logged;
   record.opcode = static_cast<std::uint8_t>(request.opcode);
-  record.own = own;
+  record.takes_private = takes_private;
   record.peer = peer;
   record.remote = request.wr.rdma.remote_addr;
   record.rkey = request.wr.rdma.rkey;

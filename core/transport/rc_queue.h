@@ -21,7 +21,7 @@ class RcQueue : public SendQueue {
   RcQueue(std::uint32_t id, std::uint32_t depth, UnsignalledBuffers& buffers, std::uint8_t epoch,
           std::uint8_t use, MemoryAccount& account)
       : SendQueue(id, depth, buffers, epoch), use_(use), log_(account) {}
-  // `srq`: null for a receive queue of its own, of `receives`.
+  // `srq`: null for a private receive queue, of `receives`.
   [[nodiscard]] Status create(const verbs::Device& device, ibv_cq* cq, ibv_cq* receive_cq,
                               ibv_srq* srq, std::uint32_t receives, std::uint32_t depth,
                               const QpTuning& tuning);
@@ -50,8 +50,9 @@ class RcQueue : public SendQueue {
   // an initiator, the number of the XRC receive queue whose owner's memory it is.
   [[nodiscard]] Status write_inline(const ibv_sge* pieces, int count, std::uint64_t remote,
                                     std::uint32_t rkey, PeerId peer, std::uint32_t srq = 0);
-  // The same as a message; `own`: it takes a receive of the peer's queue pair's own.
-  [[nodiscard]] Status send_inline(const ibv_sge* pieces, int count, PeerId peer, bool own);
+  // The same as a message; `takes_private`: it consumes a receive of a private receive queue.
+  [[nodiscard]] Status send_inline(const ibv_sge* pieces, int count, PeerId peer,
+                                   bool takes_private);
   // Of an initiator: record.dct is the number of the XRC receive queue.
   [[nodiscard]] Status post(SendRecord record);
   template <class Done>
@@ -63,7 +64,7 @@ class RcQueue : public SendQueue {
   }
   // All records, oldest first; `log`, if given, takes over the bytes of those that are logged.
   [[nodiscard]] std::vector<SendRecord> take_all(std::shared_ptr<const SentLog>* log = nullptr);
-  // Into its own receive queue; it is connected.
+  // Into its private receive queue; it is connected.
   [[nodiscard]] Status post_receive(std::uint64_t wr_id, ibv_sge piece);
 
   // Chunks of the endpoint's ReceivePool whose buffers are this queue's.
@@ -73,7 +74,7 @@ class RcQueue : public SendQueue {
   [[nodiscard]] Status go_to(ibv_qp_state state, const char* call);
   [[nodiscard]] Status disconnect();
   [[nodiscard]] Status post_inline(ibv_send_wr request, const ibv_sge* pieces, int count,
-                                   PeerId peer, bool own);
+                                   PeerId peer, bool takes_private);
   bool initiator_ = false;  // of XRC
   std::uint8_t use_;
   const verbs::Device* device_ = nullptr;

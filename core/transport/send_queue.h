@@ -34,7 +34,7 @@ struct SendRecord {
   Pool pool = Pool::none;  // where `buffer` goes when done
   std::uint8_t opcode = IBV_WR_SEND;
   bool signalled = false;
-  bool own = false;  // it takes a receive of the queue pair's own
+  bool takes_private = false;  // consumes a receive of a private receive queue
   PeerId peer = kAnyPeer;
   std::uint32_t buffer = 0;
   std::uint32_t length = 0;

@@ -36,8 +36,8 @@ Status check_header(const Header& header) {
     return {Code::invalid,
             fmt::format("message: unknown type {}", static_cast<unsigned>(header.type))};
   }
-  constexpr unsigned known =
-      kTagged | kRemoteData | kIntroduced | kAcknowledge | kLastCredit | kOwnCredits | kUncredited;
+  constexpr unsigned known = kTagged | kRemoteData | kIntroduced | kAcknowledge | kLastCredit |
+                             kPrivateCredits | kUncredited;
   if ((header.flags & ~known) != 0) {
     return {Code::invalid, fmt::format("message: unknown flags {:#x}", header.flags)};
   }

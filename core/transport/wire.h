@@ -34,7 +34,7 @@ enum class Type : std::uint8_t {
   atomic = 8,    // asks for an atomic operation: payload is Atomic, operands, compare values
   answer = 9,    // what came of the request (atomic, put, get) number `tag`: data is 0 or a Code,
                  // payload what it fetched; in the order of the requests
-  control = 10,  // a ControlMessage (and its Detail) into a queue pair's own receive: no sequence
+  control = 10,  // a ControlMessage (and its Detail) into a private receive: no sequence
   put = 11,      // asks for a part of a one-sided write: payload is Segment and the bytes
   get = 12,      // the same of a read: payload is Segment; the answer's payload is what was read
 };
@@ -50,8 +50,8 @@ enum Flag : std::uint8_t {
   kAcknowledge = 8,  // the payload begins with the sender's operation (8 bytes): send a fin when
                      // the message has been put into its receive
   kLastCredit = 16,  // the sender has no credit left: it could use more
-  kOwnCredits = 32,  // ring_credits and ring are of the queue pair's own receives (RC-SR)
-  kUncredited = 64,  // it took no credit of the receives it came into: it was lost elsewhere
+  kPrivateCredits = 32,  // ring_credits and ring are of the private receive queue (RC-SR)
+  kUncredited = 64,      // it took no credit of the receives it came into: it was lost elsewhere
 };
 inline constexpr std::size_t kOperationBytes = 8;
 [[nodiscard]] constexpr std::uint8_t flags_of(bool tagged, bool has_remote_data) noexcept {
@@ -183,8 +183,8 @@ enum class Control : std::uint8_t {
   // The pair's connection failed (connection/recovery.cpp):
   broken = 27,   // nothing goes over the sender's end any more; all messages up to last_sequence
                  // have come, or are not over it; own_index as in welcome
-  again = 28,    // the receiver's messages after last_sequence, and its control messages into own
-                 // receives after the first `sequence`, were not taken and shall come again
+  again = 28,    // the receiver's messages after last_sequence, and its control messages into
+                 // private receives after the first `sequence`, were not taken and shall come again
   resumed = 29,  // they were sent; the stream goes on over `kind`, after last_sequence
   // The same of the direction sender -> receiver alone, whose XRC connection failed
   // (connection/xrc_recovery.cpp):
@@ -217,7 +217,7 @@ enum class Refusal : std::uint8_t {
 
 struct ControlMessage {
   Control type{};
-  // ChannelKind asked for or switched to; credit: rc_sr if they are of the own receives
+  // ChannelKind asked for or switched to; credit: rc_sr if of the private receive queue
   std::uint8_t kind = 0;
   // switched: why not to the kind asked for; feedback: budget if its sender has no room for a queue
   // pair
@@ -234,8 +234,8 @@ struct ControlMessage {
   std::uint32_t ring_rkey = 0;
   std::uint32_t ring_entries = 0;   // feedback: RC queue pairs its adapter holds for it
   std::uint32_t last_sequence = 0;  // switched, bye: last one on the old channel; see broken
-  // feedback: its time spent on messages, in thousandths; request: receives that the queue pair has
-  // of its own
+  // feedback: its time spent on messages, in thousandths; request: receives of the
+  // private receive queue
   std::uint16_t credits = 0;
   std::uint16_t ring_credits = 0;  // feedback: its messages that switched a DCI, in thousandths
   std::uint64_t operation =
@@ -246,7 +246,7 @@ struct ControlMessage {
   std::uint8_t ring_checked = 0;  // request: what is written into the ring carries checksums
   std::uint16_t entry_units = 0;  // request: bytes of one ring entry / Address::kSizeUnit
   // Over UD: of the control messages to this peer. switched, bye, resumed: control messages sent
-  // into receives of a queue pair's own so far; again: such that came.
+  // into private receives so far; again: such that came.
   std::uint32_t sequence = 0;
 };
 static_assert(sizeof(ControlMessage) == 72);
@@ -271,11 +271,11 @@ struct Detail {
 };
 static_assert(sizeof(Detail) == 64);
 static_assert(sizeof(ControlMessage) + sizeof(Detail) <= kControlBuffer);
-// Those that may take a receive of a queue pair's own: they are dealt with when they come.
+// Those that may consume a private receive: they are handled on arrival.
 [[nodiscard]] constexpr bool serves_large(Control type) noexcept {
   return type == Control::fin || type == Control::cts || type == Control::written;
 }
-inline constexpr std::uint32_t kOwnReserve = 1;  // credits of own receives that are left to those
+inline constexpr std::uint32_t kPrivateReserve = 1;   // credits reserved for those
 inline constexpr std::uint32_t kMostCredits = 32768;  // that one source can have
 inline constexpr std::uint16_t kWhole = 1000;         // of the shares in feedback
 inline constexpr std::uint32_t kMostQueuePairs = std::uint32_t{1} << 24;  // that feedback can name

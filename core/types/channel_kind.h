@@ -16,7 +16,7 @@ enum class ChannelKind : std::uint8_t {
   rc_srq = 3,       // messages over the pair's RC queue pair into the shared receive queue
   ud_sendrecv = 4,
   xrc_rdma = 5,  // ring written over the sender's XRC connection to the receiver's node
-  rc_sr = 6,     // messages over the pair's RC queue pair into that queue pair's own receive queue
+  rc_sr = 6,     // messages over the pair's RC queue pair into its private receive queue
 };
 
 inline constexpr std::size_t kChannelKinds = 7;

@@ -84,7 +84,7 @@ inline EndpointReport sample_report(int rank, int ranks) {
   profile.library_time = 500'000'000;
   profile.library_time_error = 10'000'000;
   report.shared_receives = {4, 3, 2, 7, 1};
-  report.own_receives = {67, 2, 1, 40};
+  report.private_receives = {67, 2, 1, 40};
   report.connections = {31, 20, 4, 25, 2, 19, 1'900'000, 400'000};
   if (!report.peers.empty()) report.peers.front().tear_downs = 7;
   return report;

@@ -18,9 +18,9 @@ class RcDesigns : public TwoWayTraffic, public testing::WithParamInterface<std::
     more.emplace_back("policy", GetParam());
     return more;
   }
-  static bool has_own_receives() { return GetParam() == "ardma-sr"; }
+  static bool has_private_receives() { return GetParam() == "ardma-sr"; }
   static ChannelKind channel() {
-    return has_own_receives() ? ChannelKind::rc_sr : ChannelKind::rc_srq;
+    return has_private_receives() ? ChannelKind::rc_sr : ChannelKind::rc_srq;
   }
 };
 
@@ -36,7 +36,7 @@ TEST_P(RcDesigns, CarryMessagesOfEverySizeBothWays) {
     }
     EXPECT_EQ(report.rc_queue_pairs_peak, 1u);
     EXPECT_EQ(memory_line(report, MemoryKind::rings).peak, 0u);
-    EXPECT_EQ(report.own_receives.controls > 10, has_own_receives());
+    EXPECT_EQ(report.private_receives.controls > 10, has_private_receives());
     EXPECT_EQ(report.profile->rnr_retries.value_or(0), 0u);
   }
 }
@@ -48,7 +48,7 @@ TEST_P(RcDesigns, StayOnTheStartServiceWhereThereIsNoQueuePair) {
     const EndpointReport report = world[i].report();
     EXPECT_EQ(report.peers[0].receive.spans.back().channel, ChannelKind::dc_sendrecv);
     EXPECT_FALSE(report.peers[0].reason.empty());
-    EXPECT_EQ(report.own_receives.buffers_peak, 0u);
+    EXPECT_EQ(report.private_receives.buffers_peak, 0u);
   }
 }
 
@@ -60,7 +60,7 @@ TEST_P(RcDesigns, MessagesOutliveTheirSender) {
                            {"credits_first", "16"}}));
   swap_every_size(world, 5);
   for (int n = 0; n < 10; ++n) swap(world, 20000);
-  EXPECT_EQ(world[0].report().own_receives.growths, has_own_receives() ? 1u : 0u);
+  EXPECT_EQ(world[0].report().private_receives.growths, has_private_receives() ? 1u : 0u);
   std::vector<std::byte> out = pattern(8, 1), in(8);
   const iovec from = piece(out), to = piece(in);
   for (std::uint64_t n = 0; n < 8; ++n) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Messages over the pair's RC queue pair into its own receive queue, and the policy `ardma-sr` of
-// the second paper: few receives for each peer, more for much that serves large messages, rings for
-// frequent peers.
+// Messages over the pair's RC queue pair into its private receive queue, and the policy `ardma-sr`
+// of the second paper: few receives for each peer, more for much that serves large messages, rings
+// for frequent peers.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -31,13 +31,13 @@ TEST_F(RcSr, BeginsWithThreeReceivesForAPeerAndGivesItMoreForLargeMessages) {
     swap(world, 8, 0, 2);
   }
   EXPECT_EQ(receive_bytes(world[0]), first + 6 * kEntry);
-  EXPECT_EQ(world[0].report().own_receives.growths, 0u);
+  EXPECT_EQ(world[0].report().private_receives.growths, 0u);
   for (int n = 0; n < 5; ++n) swap(world, 20000);  // one RTS and one FIN each
   swap(world, 8);
   const EndpointReport report = world[0].report();
   EXPECT_EQ(receive_bytes(world[0]), first + (64 + 3) * kEntry);
-  EXPECT_EQ(report.own_receives.growths, 1u);
-  EXPECT_EQ(report.own_receives.buffers_peak, 67u);
+  EXPECT_EQ(report.private_receives.growths, 1u);
+  EXPECT_EQ(report.private_receives.buffers_peak, 67u);
 }
 
 // The sender learns of them: so many messages may be under way.
@@ -72,7 +72,7 @@ TEST_F(RcSr, LendsWhatItHasAndNotMore) {
   EXPECT_LE(world.queue(1).size(), 4u);  // one aside, two in receives
   drain(40);
   for (int n = 0; n < 4; ++n) swap(world, 20000);
-  EXPECT_EQ(world[0].report().own_receives.growths, 1u);
+  EXPECT_EQ(world[0].report().private_receives.growths, 1u);
   flood(40);
   EXPECT_GE(world.queue(1).size(), 10u);  // at most half of them were owed and not told
   EXPECT_LE(world.queue(1).size(), 21u);
@@ -97,27 +97,27 @@ TEST_F(RcSr, GetsARingForMessagesAndKeepsWhatServesLargeOnesOutOfIt) {
   }
   // A FIN for each large message, beside the ring.
   const EndpointReport after = world[0].report();
-  EXPECT_EQ(after.own_receives.controls, before.own_receives.controls + 20);
+  EXPECT_EQ(after.private_receives.controls, before.private_receives.controls + 20);
   EXPECT_EQ(after.peers[0].receive.spans.back().channel, ChannelKind::rc_rdma);
   EXPECT_EQ(after.peers[0].receive.spans.back().messages, spans[2].messages + 40);
 }
 
-// FIN of one that only receives take receives of its own too.
+// FIN of one that only receives take its private receives too.
 TEST_F(RcSr, ControlTrafficAloneGetsReceives) {
   TestWorld world(2, sr({{"private_receive_threshold", "5"}}));
   std::vector<std::byte> out = pattern(20000, 3), in(20000);
   for (int n = 0; n < 20; ++n) ASSERT_TRUE(deliver(world, 1, 0, out, in, world.peer(0, 1)));
-  EXPECT_EQ(world[0].report().own_receives.growths, 1u);  // RTS
-  EXPECT_EQ(world[1].report().own_receives.growths, 1u);  // FIN
-  EXPECT_GT(world[1].report().own_receives.controls, 10u);
+  EXPECT_EQ(world[0].report().private_receives.growths, 1u);  // RTS
+  EXPECT_EQ(world[1].report().private_receives.growths, 1u);  // FIN
+  EXPECT_GT(world[1].report().private_receives.controls, 10u);
 }
 
 TEST_F(RcSr, WritesForItsReceiverUnderRput) {
   TestWorld world(2, sr({{"rendezvous", "rput"}, {"private_receive_threshold", "8"}}));
   for (int n = 0; n < 30; ++n) swap(world, 20000 + static_cast<std::size_t>(n));
   // CTS and `written` of each.
-  EXPECT_GT(world[0].report().own_receives.controls, 40u);
-  EXPECT_EQ(world[0].report().own_receives.growths, 1u);
+  EXPECT_GT(world[0].report().private_receives.controls, 40u);
+  EXPECT_EQ(world[0].report().private_receives.growths, 1u);
 }
 
 // A FIN waits for nobody's receives: here everything a source may send lies in the receiver's.
@@ -174,9 +174,9 @@ TEST_F(RcSr, GoesOnWithWhatItHasWhereTheBudgetAllowsNoMore) {
   }
   const EndpointReport report = world[0].report();
   EXPECT_EQ(report.peers[0].receive.spans.back().channel, ChannelKind::rc_sr);
-  EXPECT_EQ(report.own_receives.growths, 0u);
-  EXPECT_GT(report.own_receives.refused, 0u);
-  EXPECT_EQ(report.own_receives.buffers_peak, 3u);
+  EXPECT_EQ(report.private_receives.growths, 0u);
+  EXPECT_GT(report.private_receives.refused, 0u);
+  EXPECT_EQ(report.private_receives.buffers_peak, 3u);
   EXPECT_LE(report.peak, report.budget);
 }
 

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Private receive queues (policy ardma-sr; MVAPICH's send/receive channel, Sur, Koop, Panda, SC'06,
+// 2.2.1): each peer that sends over RC has a few receives that only its messages consume, and many
+// once rendezvous control messages are frequent.
+//
+// The sender has a credit for each. Credits are granted with the request for RC and returned as
+// buffers are posted again, so every message finds a receive. RTS and put completions use these
+// receives also while a ring serves the direction. FIN, CTS and `written` are not sequenced: they
+// are handled on arrival and free their receive at once. The last credit is reserved for them.
+// Without a credit they use the queue pairs for credit messages, as under every other policy.
+//
+// Posted receives cannot be removed from a queue pair: their buffers are released when it is RESET,
+// except those that hold messages.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/log.h"
+#include "core/endpoint/endpoint_core.h"
+
+namespace turnout {
+namespace {
+using State = ReceivePool::PrivateChunk::State;
+}
+
+// To the pair's queue pair, not posted yet.
+Status EndpointCore::add_private_receives(Peer& peer, std::uint32_t count) {
+  if (count > private_room_ - std::min(private_room_, private_count_)) {
+    return {Code::again, "the completion queue has no room for more private receives"};
+  }
+  auto chunk =
+      receive_pool_.add_private_receives(*device_, account_, count, reserved_headroom(), peer.id);
+  if (!chunk) return chunk.status();
+  charge(Work::register_memory, std::uint64_t{count} * receive_pool_.size());
+  peer.rc->receive_chunks.push_back(chunk.value());
+  peer.private_receives.count += count;
+  private_count_ += count;
+  private_report_.buffers_peak =
+      std::max<std::uint64_t>(private_report_.buffers_peak, private_count_);
+  return {};
+}
+
+// Before a request for RC: what its message lends.
+Status EndpointCore::ready_private_receives(Peer& peer) {
+  PrivateReceives& receives = peer.private_receives;
+  if (receives.grow_at == 0) receives.grow_at = settings_.private_receive_threshold;
+  if (peer.rc->receive_chunks.empty()) {
+    const auto first = static_cast<std::uint32_t>(
+        std::min(settings_.private_receive_first, settings_.private_receive_buffers));
+    if (Status status = add_private_receives(peer, first); !status.ok()) return status;
+  }
+  receives.granted = receives.count;
+  for (const std::uint32_t chunk : peer.rc->receive_chunks) {
+    receives.granted -= receive_pool_.private_chunk(chunk)->out;
+  }
+  receives.unreported = 0;
+  if (receives.granted > wire::kPrivateReserve) return {};
+  return {Code::again, "unexpected messages occupy the peer's private receives"};
+}
+
+void EndpointCore::post_private_receives(Peer& peer) {
+  if (peer.rc->connected_to() == 0) return;
+  for (const std::uint32_t number : peer.rc->receive_chunks) {
+    ReceivePool::PrivateChunk& chunk = *receive_pool_.private_chunk(number);
+    for (std::uint32_t i = 0; i < chunk.states.size(); ++i) {
+      if (chunk.states[i] == State::idle) post_private_receives(peer, chunk, number << 16 | i);
+    }
+  }
+}
+
+void EndpointCore::post_private_receives(Peer& peer, ReceivePool::PrivateChunk& chunk,
+                                         std::uint32_t buffer) {
+  const std::uint64_t wr_id =
+      std::uint64_t{chunk.lifetime} << kLifetimeShift | kPrivateReceive | buffer;
+  charge(Work::post, 1);
+  const Status status =
+      peer.rc->post_receive(wr_id, {reinterpret_cast<std::uint64_t>(receive_pool_.data(buffer)),
+                                    receive_pool_.size(), receive_pool_.lkey(buffer)});
+  if (!status.ok()) {  // its sender finds no receive, and tries again
+    TURNOUT_LOG(channel, error, "posting a private receive failed: {}: {}; its sender retries",
+                peer.address.to_string(), status.text());
+    return;
+  }
+  chunk.states[buffer & 0xffffu] = State::posted;
+}
+
+// The queue will be RESET, and connected again.
+void EndpointCore::unpost_private_receives(const RcQueue& queue) {
+  for (const std::uint32_t number : queue.receive_chunks) {
+    ReceivePool::PrivateChunk& chunk = *receive_pool_.private_chunk(number);
+    receive_pool_.begin_lifetime(chunk);
+    std::replace(chunk.states.begin(), chunk.states.end(), State::posted, State::idle);
+  }
+}
+
+// The peer lets go of the queue; its adapter may still write until it is RESET.
+void EndpointCore::close_private_receives(Peer& peer, const RcQueue& queue) {
+  for (const std::uint32_t number : queue.receive_chunks) {
+    ReceivePool::PrivateChunk& chunk = *receive_pool_.private_chunk(number);
+    receive_pool_.begin_lifetime(chunk);
+    chunk.closed = true;
+  }
+  peer.private_receives.count = peer.private_receives.granted = peer.private_receives.unreported =
+      0;
+}
+
+// It was RESET or destroyed.
+void EndpointCore::release_private_receives(RcQueue& queue) {
+  for (const std::uint32_t number : queue.receive_chunks) {
+    ReceivePool::PrivateChunk& chunk = *receive_pool_.private_chunk(number);
+    chunk.closed = chunk.left = true;
+    private_count_ -= static_cast<std::uint32_t>(chunk.states.size());
+    if (chunk.out == 0) receive_pool_.drop_private(number);
+  }
+  queue.receive_chunks.clear();
+}
+
+void EndpointCore::on_private_receive(const ibv_wc& wc) {
+  const auto buffer = static_cast<std::uint32_t>(wc.wr_id);
+  ReceivePool::PrivateChunk* const chunk = receive_pool_.private_chunk(buffer >> 16);
+  if (chunk == nullptr || chunk->lifetime != wc.wr_id >> kLifetimeShift) return;
+  if (wc.status != IBV_WC_SUCCESS) {  // with its queue pair, which will be given up
+    TURNOUT_LOG(channel, debug, "receive failed: {}", ibv_wc_status_str(wc.status));
+    return;
+  }
+  chunk->states[buffer & 0xffffu] = State::out;
+  ++chunk->out;
+  Peer& peer = *peers_[chunk->peer];
+  if (peer.private_receives.granted > 0) --peer.private_receives.granted;
+  on_private_message(peer, buffer, wc.byte_len);
+}
+
+// The queue pair tells who it is from; the message must not tell another.
+Status EndpointCore::check_private_sender(const Peer& peer, const wire::Parsed& parsed) {
+  if (parsed.header.index != peer.id && parsed.header.index != wire::kUnknownIndex) {
+    return {Code::invalid, fmt::format("message: index {} in the private receive queue of peer {}",
+                                       parsed.header.index, peer.id)};
+  }
+  if (parsed.introduction == nullptr) return {};
+  wire::Introduction introduction;
+  std::memcpy(&introduction, parsed.introduction, sizeof introduction);
+  if (introduction.address.id == peer.address.id) return {};
+  return {Code::invalid, fmt::format("message: wire-up request of another endpoint, {:016x}",
+                                     introduction.address.id)};
+}
+
+void EndpointCore::on_private_message(Peer& peer, std::uint32_t buffer, std::uint32_t length) {
+  wire::Parsed parsed;
+  Status status =
+      wire::parse_data(received(buffer), std::min(length, receive_pool_.size()), &parsed);
+  if (status.ok()) status = check_private_sender(peer, parsed);
+  if (!status.ok()) {
+    TURNOUT_LOG(protocol, error, "receiving a message failed: {}: {}; it was dropped",
+                peer.address.to_string(), status.text());
+    return_private_receive(buffer);
+    return;
+  }
+  // Its first message may have been overtaken.
+  PeerId id = peer.id;
+  if (parsed.introduction != nullptr) (void)introduce(*parsed.introduction, &id);
+  peer.heard_since_tick = true;
+  PrivateReceives& receives = peer.private_receives;
+  if (wire::serves_large(parsed.header.type)) ++receives.serving;
+  if (parsed.header.type == wire::Type::eager) ++receives.eager;
+  if (parsed.header.type == wire::Type::control) {
+    on_private_control(peer, parsed);
+    return_private_receive(buffer);
+    if (peer.receive_state == ReceiveState::draining) finish_drain(peer);
+  } else {
+    take_message(peer, parsed, buffer, length);
+  }
+  if (!peer.lost && receives.count > 0 && receives.serving >= receives.grow_at &&
+      receives.count < most_private()) {
+    grow_private_receives(peer);
+  }
+}
+
+void EndpointCore::on_private_control(Peer& peer, const wire::Parsed& parsed) {
+  credits_given(peer, parsed.header);
+  ++peer.private_receives.controls;
+  ++private_report_.controls;
+  wire::ControlMessage message;
+  wire::Detail detail;
+  const Status status =
+      wire::parse_control(parsed.payload, parsed.header.length, &message, &detail);
+  if (!status.ok() || !wire::serves_large(message.type)) {
+    TURNOUT_LOG(connection, error, "receiving a control message failed: {}: {}; it was dropped",
+                peer.address.to_string(),
+                status.ok() ? fmt::format("control message: type {} in a private receive queue",
+                                          static_cast<unsigned>(message.type))
+                            : status.text());
+    return;
+  }
+  handle_control(peer, message, detail);
+}
+
+// A message has left the buffer.
+void EndpointCore::return_private_receive(std::uint32_t buffer) {
+  ReceivePool::PrivateChunk& chunk = *receive_pool_.private_chunk(buffer >> 16);
+  chunk.states[buffer & 0xffffu] = State::idle;
+  --chunk.out;
+  if (chunk.closed) {
+    if (chunk.left && chunk.out == 0) receive_pool_.drop_private(buffer >> 16);
+    return;
+  }
+  Peer& peer = *peers_[chunk.peer];
+  ++peer.private_receives.unreported;
+  if (peer.rc && peer.rc->connected_to() != 0) post_private_receives(peer, chunk, buffer);
+  report_private_credits(peer);
+}
+
+void EndpointCore::grow_private_receives(Peer& peer) {
+  PrivateReceives& receives = peer.private_receives;
+  receives.grow_at = 2 * receives.serving;  // when it was refused
+  if (!peer.rc || peer.rc->connected_to() == 0) return;
+  const std::uint32_t more = most_private() - receives.count;
+  if (Status status = add_private_receives(peer, more); !status.ok()) {
+    ++private_report_.refused;
+    TURNOUT_LOG(channel, debug, "private receive queue not enlarged: {}: {} receives: {}",
+                peer.address.to_string(), receives.count, status.text());
+    return;
+  }
+  ++private_report_.growths;
+  post_private_receives(peer);
+  receives.unreported += more;
+  report_private_credits(peer);
+}
+
+void EndpointCore::report_private_credits(Peer& peer) {
+  const PrivateReceives& receives = peer.private_receives;
+  const bool dry = receives.granted <= wire::kPrivateReserve;
+  if (receives.unreported > 0 && (dry || receives.unreported >= (receives.count + 1) / 2))
+    send_private_credits(peer);
+}
+
+void EndpointCore::send_private_credits(Peer& peer) {
+  // The peer knows of them by the time it sends over RC.
+  if (!over_rc(peer.receive_kind)) return;
+  wire::ControlMessage message;
+  message.type = wire::Control::credit;
+  message.kind = static_cast<std::uint8_t>(ChannelKind::rc_sr);
+  message.credits =
+      static_cast<std::uint16_t>(std::min(peer.private_receives.unreported, wire::kMostCredits));
+  message.request = peer.private_receives.request;
+  peer.private_receives.unreported -= message.credits;
+  peer.private_receives.granted += message.credits;
+  ++credit_messages_;
+  send_control(peer, Purpose::credit, message);
+}
+
+// At the sender. Those of receives that are gone may come late.
+void EndpointCore::on_private_credits(Peer& peer, std::uint32_t request,
+                                      std::uint32_t credits) noexcept {
+  PrivateSender& sender = peer.private_sender;
+  if (sender.request == 0 || request != sender.request) return;
+  sender.credits = std::min(sender.credits + credits, wire::kMostCredits);
+}
+
+// There is a credit. False: the queue pair has no place.
+bool EndpointCore::post_private_control(Peer& peer, wire::ControlMessage message,
+                                        const wire::Detail* detail) {
+  if (!peer.rc || peer.rc->full() || !peer.rc->takes_inline(kMostInline)) return false;
+  std::byte body[sizeof message + sizeof *detail];
+  static_assert(sizeof(wire::Header) + sizeof body <= kMostInline);
+  std::size_t length = sizeof message;
+  std::memcpy(body, &message, sizeof message);
+  if (wire::has_detail(message.type)) {
+    std::memcpy(body + length, detail, sizeof *detail);
+    length += sizeof *detail;
+  }
+  wire::Header header;
+  header.type = wire::Type::control;
+  header.index = peer.remote_index;
+  header.length = static_cast<std::uint16_t>(length);
+  hand_back(peer, &header);
+  const ibv_sge pieces[2] = {
+      {reinterpret_cast<std::uint64_t>(&header), sizeof header, 0},
+      {reinterpret_cast<std::uint64_t>(body), static_cast<std::uint32_t>(length), 0}};
+  profile_.count_sent(Traffic::control, sizeof header + length);
+  charge(Work::post, 1);
+  --peer.private_sender.credits;
+  ++peer.private_sender.controls;
+  if (Status status = peer.rc->send_inline(pieces, 2, peer.id, true); !status.ok()) {
+    lose_peer(peer, status);
+  }
+  return true;
+}
+
+}  // namespace turnout
