@@ -55,7 +55,7 @@ PARTS_OF_ENDPOINT = """
 core/connection/decision.cpp core/connection/feedback.cpp core/connection/negotiation.cpp core/connection/rc_setup.cpp
 core/connection/recovery.cpp core/connection/tear_down.cpp core/connection/xrc_recovery.cpp
 core/connection/xrc_setup.cpp core/flow/control.cpp core/flow/datagrams.cpp
-core/protocol/atomics.cpp core/protocol/offers.cpp core/protocol/pieces.cpp core/protocol/receive_path.cpp
+core/protocol/atomics.cpp core/protocol/rtr.cpp core/protocol/fragments.cpp core/protocol/receive_path.cpp
 core/protocol/registration.cpp core/protocol/segments.cpp core/protocol/send_operation.cpp core/protocol/send_path.cpp
 core/protocol/transfer.cpp core/protocol/unexpected.cpp core/protocol/writes.cpp core/receive/private_receives.cpp
 core/receive/shared_receives.cpp

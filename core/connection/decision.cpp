@@ -113,12 +113,12 @@ void EndpointCore::carry_out(const selection::WindowSelection& selected, Nanosec
         fmt::format("{} ({:.0f} messages/s)", selection::explain(line.reason), peer.rate);
     // A ring over DC serves until the queue pair is made, and is kept for it.
     const bool steps = uses_feedback_ && line.to == ChannelKind::rc_rdma &&
-                       line.from == default_channel_ && line.otherwise == ChannelKind::dc_rdma &&
+                       line.from == default_channel_ && line.fallback == ChannelKind::dc_rdma &&
                        !peer.rc;
     if (line.over_node && !has_xrc()) continue;  // the next decision knows
     const ChannelKind to = line.over_node ? ChannelKind::xrc_rdma : line.to;
-    peer.goes_on_to = steps ? to : default_channel_;
-    change_channel(peer, steps ? ChannelKind::dc_rdma : to, line.otherwise, reason,
+    peer.final_channel = steps ? to : default_channel_;
+    change_channel(peer, steps ? ChannelKind::dc_rdma : to, line.fallback, reason,
                    line.gain_per_message);
   }
 }
@@ -128,7 +128,7 @@ void EndpointCore::on_message_counted(Peer& peer) {
   if (settings_.test_break_every > 0) [[unlikely]]
     break_for_test(peer);
   if (peer.receive_state != ReceiveState::steady || peer.self || closing_) return;
-  if (peer.eviction.leaving || peer.eviction.waits_for_slot || peer.recovery) [[unlikely]]
+  if (peer.eviction.disconnecting || peer.eviction.waits_for_slot || peer.recovery) [[unlikely]]
     return;
   if (settings_.test_switch_every > 0) {
     if (++peer.since_switch < settings_.test_switch_every) return;
@@ -185,7 +185,7 @@ ChannelKind EndpointCore::first_channel(const Peer& peer) {
   return processor_->first_channel(peer.address.id, address_.id, first_message_);
 }
 
-void EndpointCore::change_channel(Peer& peer, ChannelKind to, ChannelKind otherwise,
+void EndpointCore::change_channel(Peer& peer, ChannelKind to, ChannelKind fallback,
                                   const std::string& reason, double gain) {
   if (peer.lost || peer.recovery || peer.remote_index == wire::kUnknownIndex ||
       peer.receive_state != ReceiveState::steady || peer.receive_kind == to ||
@@ -203,16 +203,16 @@ void EndpointCore::change_channel(Peer& peer, ChannelKind to, ChannelKind otherw
   peer.predicted_gain = gain;
   peer.reason = reason;
   if (to == default_channel_ || ring_over_connection(peer.receive_kind)) {
-    request_return(peer, to);
+    request_switch_back(peer, to);
     return;
   }
-  if (Status status = request_channel(peer, to, otherwise); !status.ok())
+  if (Status status = request_channel(peer, to, fallback); !status.ok())
     request_failed(peer, status);
 }
 
 // What was wanted cannot be had on our side.
 void EndpointCore::request_failed(Peer& peer, const Status& status) {
-  const ChannelKind instead = peer.otherwise;
+  const ChannelKind instead = peer.fallback;
   const bool settles = ring_over_connection(peer.wanted) && instead == ChannelKind::dc_rdma &&
                        peer.receive_kind == default_channel_;
   if (settles && request_channel(peer, instead, instead).ok()) return;
@@ -225,7 +225,7 @@ void EndpointCore::request_failed(Peer& peer, const Status& status) {
   decided(peer, fmt::format("not done: {}", status.text()));
   peer.refused_until =
       clock_.now() + (eviction_.active() ? eviction_.slot_timeout() : settings_.interval);
-  go_on_leaving(peer);
+  continue_disconnect(peer);
   drop_rc_if_unused(peer);
 }
 
@@ -240,8 +240,8 @@ void EndpointCore::done(Peer& peer) {
     peer.to_repay = over_rc(peer.receive_kind) ? costs_.setup_rc_processor.value
                                                : costs_.setup_dc_processor.value;
   }
-  go_on_leaving(peer);
-  const ChannelKind next = std::exchange(peer.goes_on_to, default_channel_);
+  continue_disconnect(peer);
+  const ChannelKind next = std::exchange(peer.final_channel, default_channel_);
   if (over_ring(next) && peer.receive_kind == ChannelKind::dc_rdma) {
     const std::string reason = peer.reason;
     change_channel(peer, next, ChannelKind::dc_rdma, reason, peer.predicted_gain);

@@ -20,7 +20,7 @@ bool ConnectionEviction::wait(PeerEviction& peer, Nanoseconds now) {
 void ConnectionEviction::stop_waiting(PeerEviction& peer) noexcept {
   waiting_.remove(&peer);
   peer.waits_for_slot = false;
-  peer.parked_end = 0;
+  peer.parked_qp_id = 0;
 }
 
 void ConnectionEviction::served(Nanoseconds now) noexcept {
@@ -32,7 +32,7 @@ std::size_t ConnectionEviction::slots_coming(std::size_t resetting,
   std::size_t coming = resetting;
   for (const ConnectionUse* const use : victims_.connected()) {
     const auto& peer = static_cast<const PeerEviction&>(*use);
-    if (peer.leaving && now - peer.leaving_since < slot_timeout()) ++coming;
+    if (peer.disconnecting && now - peer.disconnecting_since < slot_timeout()) ++coming;
   }
   return coming;
 }
@@ -44,17 +44,18 @@ void ConnectionEviction::made(PeerEviction& peer, Nanoseconds now) {
   victims_.add(peer, peer.cost > 0 ? peer.cost : static_cast<double>(setup_time_));
 }
 
-void ConnectionEviction::begin_leaving(PeerEviction& peer, bool chosen, Nanoseconds now) noexcept {
+void ConnectionEviction::begin_disconnect(PeerEviction& peer, bool chosen,
+                                          Nanoseconds now) noexcept {
   victims_.tear_down(peer, chosen);
   ++(chosen ? report_.tear_downs : report_.tear_downs_by_peers);
-  peer.leaving = true;
+  peer.disconnecting = true;
   peer.chosen = chosen;
-  peer.leaving_since = now;
+  peer.disconnecting_since = now;
 }
 
 Nanoseconds ConnectionEviction::gone(PeerEviction& peer) noexcept {
-  const Nanoseconds chosen_at = peer.chosen ? peer.leaving_since : 0;
-  peer.leaving = peer.chosen = false;
+  const Nanoseconds chosen_at = peer.chosen ? peer.disconnecting_since : 0;
+  peer.disconnecting = peer.chosen = false;
   victims_.remove(peer);
   return chosen_at;
 }

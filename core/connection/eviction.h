@@ -23,14 +23,14 @@
 namespace turnout {
 
 struct PeerEviction : ConnectionUse {
-  Nanoseconds connected_at = 0;       // if it has a connection
-  Nanoseconds leaving_since = 0;      // if that is being torn down
-  Nanoseconds slot_requested_at = 0;  // if it waits
-  PeerEviction* next = nullptr;       // in the line of those that wait
+  Nanoseconds connected_at = 0;         // if it has a connection
+  Nanoseconds disconnecting_since = 0;  // if that is being torn down
+  Nanoseconds slot_requested_at = 0;    // if it waits
+  PeerEviction* next = nullptr;         // in the line of those that wait
   PeerEviction* previous = nullptr;
-  std::uint32_t parked_end = 0;  // waits for the peer's request, with this end; 0: for ours
-  bool leaving = false;          // the connection is being torn down
-  bool chosen = false;           // by us
+  std::uint32_t parked_qp_id = 0;  // waits for the peer's request, with this end; 0: for ours
+  bool disconnecting = false;      // the connection is being torn down
+  bool chosen = false;             // by us
   bool waits_for_slot = false;
 };
 
@@ -98,7 +98,7 @@ class ConnectionEviction {
   }
 
   void made(PeerEviction& peer, Nanoseconds now);
-  void begin_leaving(PeerEviction& peer, bool chosen, Nanoseconds now) noexcept;
+  void begin_disconnect(PeerEviction& peer, bool chosen, Nanoseconds now) noexcept;
   // The connection is gone. When it was chosen for eviction; 0: it was not.
   [[nodiscard]] Nanoseconds gone(PeerEviction& peer) noexcept;
   // Its slot is free.

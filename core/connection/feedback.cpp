@@ -40,7 +40,7 @@ void EndpointCore::report_feedback() {
     message.credits = now.busy;
     message.ring_credits = now.switched;
     message.ring_entries = std::min(now.active_rc, wire::kMostQueuePairs);
-    message.qp_number = now.here;
+    message.qp_id = now.here;
     send_control(peer, Purpose::credit, message);
   }
 }
@@ -53,7 +53,7 @@ void EndpointCore::on_feedback(Peer& peer, const wire::ControlMessage& message) 
   peer.feedback.switched = share(message.ring_credits);
   peer.feedback.active_rc = message.ring_entries;
   peer.feedback.here =
-      static_cast<std::uint16_t>(std::min<std::uint32_t>(message.qp_number, UINT16_MAX));
+      static_cast<std::uint16_t>(std::min<std::uint32_t>(message.qp_id, UINT16_MAX));
   peer.feedback.full = message.refusal == wire::Refusal::budget;
 }
 

@@ -40,9 +40,9 @@
 namespace turnout {
 // Asks the peer to send into a ring of ours, over DC or RC, or over RC without one. A ring that is
 // there is kept.
-Status EndpointCore::request_channel(Peer& peer, ChannelKind to, ChannelKind otherwise) {
+Status EndpointCore::request_channel(Peer& peer, ChannelKind to, ChannelKind fallback) {
   peer.wanted = to;
-  peer.otherwise = otherwise;
+  peer.fallback = fallback;
   if (peer.remote_index == wire::kUnknownIndex) {
     return {Code::again, "wire-up with the peer is not complete"};
   }
@@ -112,9 +112,9 @@ void EndpointCore::send_request(Peer& peer) {
   peer.receive_state = ReceiveState::requested;
   message.type = wire::Control::request;
   message.kind = static_cast<std::uint8_t>(peer.wanted);
-  message.otherwise = static_cast<std::uint8_t>(peer.otherwise);
-  if (over_rc(peer.wanted)) message.qp_number = peer.rc->end();
-  if (over_xrc(peer.wanted)) message.qp_number = xrc_->srq_number();
+  message.fallback = static_cast<std::uint8_t>(peer.fallback);
+  if (over_rc(peer.wanted)) message.qp_id = peer.rc->qp_id();
+  if (over_xrc(peer.wanted)) message.qp_id = xrc_->srq_number();
   if (with_ring) {
     message.ring_address = peer.ring->address();
     message.ring_rkey = peer.ring->rkey();
@@ -126,7 +126,7 @@ void EndpointCore::send_request(Peer& peer) {
 }
 
 // Asks the peer to leave our ring, or to write into it over DC instead of RC.
-void EndpointCore::request_return(Peer& peer, ChannelKind to) {
+void EndpointCore::request_switch_back(Peer& peer, ChannelKind to) {
   peer.receive_state = ReceiveState::closing;
   peer.wanted = to;
   peer.requested_at = clock_.now();
@@ -157,7 +157,7 @@ void EndpointCore::switch_sending(Peer& peer, ChannelKind to, std::uint32_t requ
   answer.kind = static_cast<std::uint8_t>(to);
   answer.refusal = refusal;
   answer.request = request;
-  say_last(peer, &answer);
+  report_last(peer, &answer);
   send_control(peer, Purpose::establishment, answer);
 }
 
@@ -174,13 +174,13 @@ void EndpointCore::switch_after_flush(Peer& peer, ChannelKind to, std::uint32_t 
 void EndpointCore::post_flush(Peer& peer) {
   if (peer.flush_posted || peer.lost) return;
   const bool rc = sends_over_rc(peer);
-  MessageQueue& base = *pool(Purpose::data)[peer.data_queue];
-  if (rc ? peer.rc->idle() : base.idle()) {
+  MessageQueue& default_queue = *pool(Purpose::data)[peer.data_queue];
+  if (rc ? peer.rc->idle() : default_queue.idle()) {
     peer.flush_posted = true;
     on_flushed(peer);
     return;
   }
-  if (rc ? peer.rc->full() : base.full())
+  if (rc ? peer.rc->full() : default_queue.full())
     return;  // again with the next message, or in keep_alive()
   SendRecord record;
   record.kind = SendRecord::Kind::flush;
@@ -189,7 +189,7 @@ void EndpointCore::post_flush(Peer& peer) {
   address_data(peer, &record);
   peer.flush_posted = true;
   ++peer.flushes;
-  if (Status status = rc ? peer.rc->post(record) : base.post(record); !status.ok()) {
+  if (Status status = rc ? peer.rc->post(record) : default_queue.post(record); !status.ok()) {
     lose_peer(peer, status);
   }
 }
@@ -247,20 +247,20 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
   const bool bad_receives =
       message.credits > wire::kMostCredits || (message.credits <= wire::kPrivateReserve &&
                                                (message.credits > 0 || to == ChannelKind::rc_sr));
-  const bool bad_number = over_connection(to) && number_of(message.qp_number) == 0;
+  const bool bad_number = over_connection(to) && qp_number_of(message.qp_id) == 0;
   if (bad_kind || bad_ring || bad_receives || bad_number) {
     TURNOUT_LOG(connection, error,
                 "rejected an invalid channel request: {}: channel {}, {} ring entries of {} bytes, "
                 "queue pair {}, {} private receives",
                 peer.address.to_string(), message.kind, message.ring_entries, entry_size,
-                number_of(message.qp_number), message.credits);
+                qp_number_of(message.qp_id), message.credits);
     refuse(peer, message.request, wire::Refusal::device);
     return;
   }
   const bool has_ring = peer.send_kind == ChannelKind::dc_rdma;
   const bool adds_ring = to == ChannelKind::rc_rdma && messages_over_rc(peer.send_kind);
-  if (peer.eviction.leaving && over_rc(to)) {
-    refuse(peer, message.request, wire::Refusal::leaving);
+  if (peer.eviction.disconnecting && over_rc(to)) {
+    refuse(peer, message.request, wire::Refusal::disconnecting);
     return;
   }
   const bool from_xrc = over_xrc(peer.send_kind) || (peer.xrc && peer.xrc->link != nullptr);
@@ -294,26 +294,26 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
   }
   peer.answered_kind = to;
   peer.answered_request = message.request;
-  peer.answered_otherwise = static_cast<ChannelKind>(message.otherwise);
+  peer.answered_fallback = static_cast<ChannelKind>(message.fallback);
   peer.requested_private = message.credits;
   if (over_xrc(to)) {
-    take_xrc_request(peer, message.qp_number);
+    take_xrc_request(peer, message.qp_id);
     return;
   }
-  if (!eviction_.active() || may_have_slot(peer, false) || !park(peer, message.qp_number)) {
-    take_request(peer, message.qp_number);
+  if (!eviction_.active() || may_have_slot(peer, false) || !park(peer, message.qp_id)) {
+    take_request(peer, message.qp_id);
   }
 }
 
 // The request answered last, whose end this is.
-void EndpointCore::take_request(Peer& peer, std::uint32_t end) {
+void EndpointCore::take_request(Peer& peer, std::uint32_t qp_id) {
   if (!peer.has_rc() && active_rc_ >= settings_.max_active_rc) {
     answer_refusal(peer, wire::Refusal::limit);
     return;
   }
-  peer.rc_target = end;
+  peer.remote_qp_id = qp_id;
   if (Status status = want_rc(peer); !status.ok()) {
-    peer.rc_target = 0;
+    peer.remote_qp_id = 0;
     answer_refusal(peer, refusal_of(peer, status));
     return;
   }
@@ -334,7 +334,7 @@ wire::Refusal EndpointCore::refusal_of(const Peer& peer, const Status& status) {
 void EndpointCore::answer_refusal(Peer& peer, wire::Refusal why) {
   drop_rc_if_unused(peer);
   if (peer.send_kind == default_channel_ && !over_datagrams() &&
-      ring_over_connection(peer.answered_kind) && peer.answered_otherwise == ChannelKind::dc_rdma) {
+      ring_over_connection(peer.answered_kind) && peer.answered_fallback == ChannelKind::dc_rdma) {
     ++refusals_;
     peer.ring_sender = peer.requested_ring;
     switch_sending(peer, ChannelKind::dc_rdma, peer.answered_request, why);
@@ -355,16 +355,16 @@ void EndpointCore::send_accept(Peer& peer) {
   wire::ControlMessage answer;
   answer.type = wire::Control::accept;
   answer.request = peer.answered_request;
-  answer.qp_number = peer.rc->end();
+  answer.qp_id = peer.rc->qp_id();
   send_control(peer, Purpose::establishment, answer);
 }
 
 // At the receiver of the data.
 void EndpointCore::on_accept(Peer& peer, const wire::ControlMessage& message) {
   if (peer.receive_state != ReceiveState::requested || message.request != peer.request ||
-      !over_connection(peer.wanted) || number_of(message.qp_number) == 0) {
+      !over_connection(peer.wanted) || qp_number_of(message.qp_id) == 0) {
     TURNOUT_LOG(connection, warn, "ignored an unexpected accept: {}: request {}, queue pair {}",
-                peer.address.to_string(), message.request, number_of(message.qp_number));
+                peer.address.to_string(), message.request, qp_number_of(message.qp_id));
     return;
   }
   if (over_xrc(peer.wanted)) {
@@ -372,7 +372,7 @@ void EndpointCore::on_accept(Peer& peer, const wire::ControlMessage& message) {
     return;
   }
   peer.receive_state = ReceiveState::connecting;
-  peer.rc_target = message.qp_number;
+  peer.remote_qp_id = message.qp_id;
   advance_rc(peer);
 }
 
@@ -470,7 +470,7 @@ void EndpointCore::on_switched(Peer& peer, const wire::ControlMessage& message) 
 // ring that goes must not hold a message any more.
 void EndpointCore::finish_drain(Peer& peer) {
   if (peer.receive_state != ReceiveState::draining || peer.lost) return;
-  if (peer.xrc && peer.xrc->broken) return;  // see on_node_resumed()
+  if (peer.xrc && peer.xrc->failed) return;  // see on_xrc_resumed()
   const bool drained = has_last_message(peer) && (over_rc(peer.wanted) || has_last_control(peer)) &&
                        peer.reads_over_rc == 0 &&
                        (over_ring(peer.wanted) || !peer.ring || peer.ring->all_returned());
@@ -478,14 +478,14 @@ void EndpointCore::finish_drain(Peer& peer) {
   const bool left_rc = over_rc(peer.receive_kind) && !over_rc(peer.wanted);
   const bool left_xrc = over_xrc(peer.receive_kind);
   switch_receiving(peer, peer.wanted);
-  if (left_xrc) leave_target(peer);
-  if (left_rc || left_xrc) say_closed(peer);
+  if (left_xrc) release_target(peer);
+  if (left_rc || left_xrc) send_closed(peer);
   done(peer);
   drop_rc_if_unused(peer);
 }
 
 // The request answered last leads to nothing any more, or the channel that it led to is left.
-void EndpointCore::say_closed(Peer& peer) {
+void EndpointCore::send_closed(Peer& peer) {
   wire::ControlMessage message;
   message.type = wire::Control::closed;
   message.request = peer.request;
@@ -497,7 +497,7 @@ void EndpointCore::say_closed(Peer& peer) {
 // what gives its place has soon given it.
 void EndpointCore::wait_before_asking(Peer& peer, wire::Refusal why, std::string_view instead) {
   const bool place =
-      why == wire::Refusal::leaving ||
+      why == wire::Refusal::disconnecting ||
       (eviction_.active() && (why == wire::Refusal::limit || why == wire::Refusal::budget));
   peer.refused_until =
       clock_.now() + (place ? eviction_.slot_timeout() : kDecisionsRefused * settings_.interval);
@@ -511,10 +511,10 @@ void EndpointCore::wait_before_asking(Peer& peer, wire::Refusal why, std::string
 void EndpointCore::on_refuse(Peer& peer, const wire::ControlMessage& message) {
   if (!awaits_answer(peer) || message.request != peer.request) return;
   peer.receive_state = ReceiveState::steady;
-  if (over_xrc(peer.wanted)) leave_target(peer);
+  if (over_xrc(peer.wanted)) release_target(peer);
   drop_new_ring(peer);
   wait_before_asking(peer, message.refusal, "");
-  go_on_leaving(peer);
+  continue_disconnect(peer);
   drop_rc_if_unused(peer);
 }
 
@@ -522,7 +522,7 @@ void EndpointCore::on_closed(Peer& peer) {
   if (peer.send_state == SendState::accepted) peer.send_state = SendState::steady;
   peer.send_uses_rc = false;
   drop_rc_if_unused(peer);
-  if (!over_xrc(peer.send_kind)) leave_xrc_connection(peer);
+  if (!over_xrc(peer.send_kind)) release_xrc_connection(peer);
 }
 
 }  // namespace turnout

@@ -38,7 +38,7 @@ enum class ReceiveState : std::uint8_t {
   accepted,    // J3 sent, waiting for the peer's switch
   closing,     // asked the peer to leave the RC queue pair, or the ring
   draining,    // it has; messages or operations are still under way on what it left
-  broken,      // the connection failed: until the peer says over what it goes on
+  error,       // the connection failed; until the peer reports the channel that it continues on
 };
 
 // The direction us -> peer, which we change when the peer asks (we are the responder).
@@ -47,7 +47,7 @@ enum class SendState : std::uint8_t {
   preparing,  // asked; our queue pair is being made and connected
   accepted,   // J2 sent, waiting for ready
   flushing,   // about to switch: what was sent has to be in its receives first
-  broken,     // the connection failed: until what the peer lacks was sent again
+  error,      // the connection failed; until the missing messages were resent
 };
 
 // Whether and how the ring is polled (connection/polled_rings.h).
@@ -72,7 +72,7 @@ class ChannelHistory {
   std::uint64_t switches_ = 0;
 };
 
-struct HeldMessage {  // arrived on the start service before its turn
+struct OutOfOrderMessage {  // arrived on the default transport before an earlier message
   std::uint32_t sequence = 0;
   std::uint32_t buffer = 0;  // the receive it is in, if it was not copied
   std::uint32_t length = 0;
@@ -105,15 +105,16 @@ struct Peer {
   Peer& operator=(const Peer&) = delete;
 
   PeerId id = kAnyPeer;
-  std::uint32_t remote_index = wire::kUnknownIndex;  // of us in its table; unknown until welcomed
+  std::uint32_t remote_index =
+      wire::kUnknownIndex;  // of us in its table; unknown until its wire-up reply
   Address address;
   bool self = false;
   bool lost = false;
-  bool said_bye = false;
-  bool backlogged = false;   // in the endpoint's list
-  Status loss;               // why it is lost
-  Code given_up = Code::ok;  // lost for a reason of ours: which; it is told
-  bool untold = false;       // and was not, perhaps
+  bool shut_down = false;
+  bool backlogged = false;       // in the endpoint's list
+  Status loss;                   // the reason, if lost
+  Code given_up = Code::ok;      // the local reason, if lost for one; reported to the peer
+  bool loss_unreported = false;  // that report may not have been sent
   ibv_ah* ah = nullptr;
   std::uint8_t data_queue = 0;  // (i + j) mod n of AQPS 3.1: our initiator and its target
   std::uint8_t credit_queue = 0;
@@ -126,45 +127,45 @@ struct Peer {
   ChannelKind send_kind = ChannelKind::dc_sendrecv;
   SendState send_state = SendState::steady;
   std::uint32_t send_sequence = 0;  // of the next message
-  std::uint32_t credits = 0;        // messages on the start service we may still send
+  std::uint32_t credits = 0;        // messages we may still send on the default transport
   std::uint32_t eager_size = 0;     // bytes of a message its data receives take, at most ours
   RingSender ring_sender;
   RingSender requested_ring;  // while send_state is not steady
   PrivateSender private_sender;
   std::uint32_t requested_private = 0;  // credits in the request answered last
   std::uint32_t answered_request = 0;
-  ChannelKind answered_otherwise = ChannelKind::dc_sendrecv;  // what it may be instead
-  SentFeedback feedback_sent;                                 // what we report of our sending to it
-  ChannelKind answered_kind = ChannelKind::dc_sendrecv;       // what the request asked for
+  ChannelKind answered_fallback = ChannelKind::dc_sendrecv;  // the acceptable fallback
+  SentFeedback feedback_sent;                                // what we report of our sending to it
+  ChannelKind answered_kind = ChannelKind::dc_sendrecv;      // what the request asked for
   bool flush_posted = false;
   std::uint32_t flushes = 0;  // such records in flight
   bool send_uses_rc = false;  // from ready until the peer's `closed`
   LinkedList<SendOperation> backlog;
   ChannelHistory sent;
-  std::unique_ptr<Offers> offers;  // of the peer's receives
-  bool declines_offers = false;    // those made at `declined_at`: an earlier one was not taken
+  std::unique_ptr<PeerRtrs> rtrs;  // received from the peer
+  bool declines_rtrs = false;      // those sent at `declined_at`: an earlier one could not be used
   std::uint32_t declined_at = 0;
 
   // peer -> us
   ChannelKind receive_kind = ChannelKind::dc_sendrecv;
   ReceiveState receive_state = ReceiveState::steady;
-  ChannelKind wanted = ChannelKind::dc_sendrecv;     // what the change under way leads to
-  ChannelKind otherwise = ChannelKind::dc_sendrecv;  // and to what if the peer cannot give that
-  std::uint32_t receive_sequence = 0;                // of the next message to deliver
-  CreditGrant grant;                                 // credits of the default transport
+  ChannelKind wanted = ChannelKind::dc_sendrecv;    // target of the change in progress
+  ChannelKind fallback = ChannelKind::dc_sendrecv;  // its fallback if the peer refuses
+  std::uint32_t receive_sequence = 0;               // of the next message to deliver
+  CreditGrant grant;                                // credits of the default transport
   PrivateReceives private_receives;
   std::unique_ptr<RingReceiver> ring;
   RingPoll ring_poll = RingPoll::none;
   bool ring_spoke = false;  // lately
-  std::vector<HeldMessage> held;
+  std::vector<OutOfOrderMessage> reorder_buffer;
   bool stalled = false;               // no memory to deliver the next message
   bool stall_listed = false;          // in the endpoint's list of such peers
   bool atomic_stalled = false;        // that message is an atomic request: no room for its answer
-  std::uint32_t withheld = 0;         // messages nobody waits for that keep their place and credit
+  std::uint32_t retained = 0;         // unexpected messages that retain their receive and credit
   std::uint32_t seen_at_round = 0;    // receive_sequence at the last keep-alive round
   std::uint32_t unreported_ring = 0;  // ring entries free again, not reported to the peer yet
-  Nanoseconds stuck_since = 0;        // waited for, yet held back for lack of memory; 0: not
-  bool stuck_told = false;
+  Nanoseconds stuck_since = 0;  // expected by a receive but stalled for lack of memory; 0: not
+  bool stuck_reported = false;
   std::uint32_t request = 0;        // number of our latest request
   std::uint32_t ring_request = 0;   // of the one that made `ring`: marks the credits of its entries
   std::uint32_t last_old = 0;       // J4: last sequence number on the old channel
@@ -177,9 +178,9 @@ struct Peer {
   double to_repay = 0;             // ns of its latest set-up that its messages have not saved yet
   std::uint32_t since_switch = 0;  // for the setting test_switch_every
   std::uint8_t forced_step = 0;
-  // The change under way, to a ring over DC, is a step on the way to this; not over a ring: it is
-  // all.
-  ChannelKind goes_on_to = ChannelKind::dc_sendrecv;
+  // If the change in progress is an intermediate step (a ring over DC), the channel to request
+  // next; not a ring channel: none.
+  ChannelKind final_channel = ChannelKind::dc_sendrecv;
   Nanoseconds refused_until = 0;
   ChannelHistory received;
   // Why its channel is what it is: words of what was tried last, else the selection's verdict.
@@ -188,9 +189,9 @@ struct Peer {
   float rate = -1;  // messages a second in the window of the verdict; below 0: no verdict yet
   double predicted_gain = 0;
 
-  std::unique_ptr<RcQueue> rc;  // serves both directions
-  RcJob* rc_job = nullptr;      // has it, while it is being made or connected
-  std::uint32_t rc_target = 0;  // the peer's end, to be connected with; 0: nothing to do
+  std::unique_ptr<RcQueue> rc;     // serves both directions
+  RcJob* rc_job = nullptr;         // has it, while it is being made or connected
+  std::uint32_t remote_qp_id = 0;  // of the peer's queue pair, to connect to; 0: none
   [[nodiscard]] bool has_rc() const noexcept { return rc || rc_job != nullptr; }
 
   std::unique_ptr<PeerXrc> xrc;  // its part in connections of nodes (connection/xrc_setup.cpp)
@@ -203,14 +204,14 @@ struct Peer {
   // Tear-down (connection/tear_down.cpp).
   PeerEviction eviction;
   std::unique_ptr<PeerAtomics> atomics;
-  std::unique_ptr<UdReliability> link;  // where the start service is UD
-  std::uint32_t pieces = 0;             // large messages that it sends in pieces or writes
-  std::uint32_t offered = 0;            // receives it may write to
-  OfferSuccess offer_success;
+  std::unique_ptr<UdReliability> link;  // if the default transport is UD
+  std::uint32_t incoming_large = 0;     // large messages that it sends in fragments or writes
+  std::uint32_t rtrs_sent = 0;          // RTRs that are open at the peer
+  SuccessRate rtr_success;
   std::uint64_t last_data = 0;  // remote data of its latest message
   bool last_had_data = false;
   std::uint32_t directed_receives = 0;  // posted for this peer only
-  std::uint32_t awaiting_fin = 0;       // our large messages it has not fetched yet
+  std::uint32_t awaiting_fin = 0;       // our large messages that it has not completed yet
 };
 
 // What a peer's record is accounted with. There may be thousands of peers: what is for few of them is
@@ -218,17 +219,17 @@ struct Peer {
 inline constexpr std::size_t kPeerBytes = 976;
 static_assert(sizeof(Peer) <= kPeerBytes);
 
-// Where a direction ends, or leaves a channel, its sender says what it sent there last: messages,
-// and control messages into private receives, which have no sequence numbers.
-inline void say_last(const Peer& peer, wire::ControlMessage* message) noexcept {
+// When a direction ends or changes its channel, its sender reports the last message that it sent
+// there, and the number of control messages into private receives, which have no sequence numbers.
+inline void report_last(const Peer& peer, wire::ControlMessage* message) noexcept {
   message->last_sequence = peer.send_sequence - 1;
   message->sequence = peer.private_sender.controls;
 }
 inline void note_last(Peer& peer, const wire::ControlMessage& message) noexcept {
   peer.last_old = message.last_sequence;
-  peer.last_control = peer.link ? 0 : message.sequence;  // of a link it is the link's own number
+  peer.last_control = peer.link ? 0 : message.sequence;  // over UD it is a sequence number
 }
-// Whether that has come.
+// Whether it has arrived.
 [[nodiscard]] inline bool has_last_message(const Peer& peer) noexcept {
   return static_cast<std::int32_t>(peer.receive_sequence - peer.last_old) > 0;
 }

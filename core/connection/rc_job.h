@@ -39,8 +39,8 @@ struct RcJob final : SetupJob {
   After after = After::use;
   Nanoseconds chosen_at = 0;  // after a tear-down that we chose: when
   bool make = false;
-  bool fail = false;             // to the error state, so that nothing arrives over it any more
-  std::uint32_t connect_to = 0;  // the peer's end; 0: stays unconnected
+  bool fail = false;               // to the error state, so that nothing arrives over it any more
+  std::uint32_t remote_qp_id = 0;  // the peer's end; 0: stays unconnected
   std::uint16_t lid = 0;
   std::array<std::uint8_t, 16> gid{};
   const verbs::Device* device = nullptr;  // of what is made
@@ -57,7 +57,7 @@ struct RcJob final : SetupJob {
                    ? queue->create_initiator(*device, cq, depth, tuning)
                    : queue->create(*device, cq, receive_cq, srq, receives, depth, tuning);
     }
-    if (status.ok() && connect_to != 0) status = queue->connect(connect_to, lid, gid);
+    if (status.ok() && remote_qp_id != 0) status = queue->connect(remote_qp_id, lid, gid);
     if (fail) status = queue->fail();
     if (after == After::pool) status = queue->reset();
     if (after == After::nothing) queue->destroy();

@@ -63,7 +63,7 @@ Status EndpointCore::want_rc(Peer& peer) {
   job->receive_cq = receive_cq_.get();
   job->srq = has_private_receives_ ? nullptr : data_srq_.get();
   job->receives = most_private();
-  connect_with(job.get(), peer, peer.rc_target);
+  connect_with(job.get(), peer, peer.remote_qp_id);
   start_job(std::move(job));
   return {};
 }
@@ -92,8 +92,8 @@ void EndpointCore::add_queue(RcJob* job) {
 }
 
 // `end`: the peer's, or its node's; 0: none yet.
-void EndpointCore::connect_with(RcJob* job, const Peer& peer, std::uint32_t end) {
-  job->connect_to = end;
+void EndpointCore::connect_with(RcJob* job, const Peer& peer, std::uint32_t qp_id) {
+  job->remote_qp_id = qp_id;
   job->lid = peer.address.lid;
   job->gid = peer.address.gid;
 }
@@ -103,17 +103,17 @@ void EndpointCore::advance_rc(Peer& peer) {
   if (peer.rc_job != nullptr || peer.lost) return;
   if (peer.receive_state == ReceiveState::preparing) send_request(peer);
   if (!peer.rc) return;  // the request came to nothing
-  if (peer.rc_target != 0 && peer.rc->connected_to() != peer.rc_target) {
+  if (peer.remote_qp_id != 0 && peer.rc->connected_to() != peer.remote_qp_id) {
     // Of an earlier connection: all of it has arrived, or the peer would not have let go of its
     // end.
     for (const SendRecord& record : peer.rc->take_all()) retire(record);
     unpost_private_receives(*peer.rc);
     auto job = job_of(&peer, std::move(peer.rc));
-    connect_with(job.get(), peer, peer.rc_target);
+    connect_with(job.get(), peer, peer.remote_qp_id);
     start_job(std::move(job));
     return;
   }
-  peer.rc_target = 0;
+  peer.remote_qp_id = 0;
   post_private_receives(peer);
   if (peer.send_state == SendState::preparing) send_accept(peer);
   if (peer.receive_state == ReceiveState::connecting) send_ready(peer);
@@ -121,7 +121,7 @@ void EndpointCore::advance_rc(Peer& peer) {
 
 // It cannot be made, or not be connected.
 void EndpointCore::rc_failed(Peer& peer, const Status& status) {
-  peer.rc_target = 0;
+  peer.remote_qp_id = 0;
   if (peer.send_state == SendState::preparing) {
     peer.send_state = SendState::steady;
     answer_refusal(peer, refusal_of(peer, status));
@@ -131,7 +131,7 @@ void EndpointCore::rc_failed(Peer& peer, const Status& status) {
     drop_new_ring(peer);
     request_failed(peer, status);
   } else if (peer.receive_state == ReceiveState::connecting) {
-    say_closed(peer);
+    send_closed(peer);
     peer.receive_state = ReceiveState::steady;
     drop_new_ring(peer);
     decided(peer, fmt::format("failed: {}", status.text()));
@@ -194,7 +194,7 @@ void EndpointCore::end_job(RcJob& job) {
   if (job.fail) {
     on_own_end_dead(peer);
   } else if (job.status.ok()) {
-    if (job.connect_to != 0) eviction_.made(peer.eviction, clock_.now());
+    if (job.remote_qp_id != 0) eviction_.made(peer.eviction, clock_.now());
     advance_rc(peer);
   } else {
     rc_failed(peer, job.status);
@@ -218,7 +218,7 @@ void EndpointCore::put_away(std::unique_ptr<RcQueue> queue, Nanoseconds chosen_a
 // Takes the queue pair from the peer.
 void EndpointCore::discard_rc(Peer& peer) {
   --active_rc_;
-  peer.rc_target = 0;
+  peer.remote_qp_id = 0;
   const Nanoseconds chosen_at = eviction_.gone(peer.eviction);
   close_private_receives(peer, peer.rc_job != nullptr ? *peer.rc_job->queue : *peer.rc);
   if (peer.rc_job != nullptr) {  // see end_job()

@@ -45,7 +45,7 @@ constexpr std::uint32_t kMostDoublings = 10;
 }  // namespace
 
 // `wc`: what failed; null: the peer said so. Undefined if that is under way.
-void EndpointCore::break_connection(Peer& peer, const ibv_wc* wc) {
+void EndpointCore::fail_connection(Peer& peer, const ibv_wc* wc) {
   if (peer.lost || peer.recovery) return;
   const char* const why = wc != nullptr ? ibv_wc_status_str(wc->status) : "reported by the peer";
   TURNOUT_LOG(connection, info, "RC connection failed: {}: {}; resending lost messages",
@@ -66,8 +66,8 @@ void EndpointCore::break_connection(Peer& peer, const ibv_wc* wc) {
   } else if (peer.has_rc()) {
     discard_rc(peer);
   }
-  take_back(peer, records, wc);
-  if (!connected && peer.recovery) tell_broken(peer);
+  requeue(peer, records, wc);
+  if (!connected && peer.recovery) send_error(peer);
 }
 
 void EndpointCore::wait_after_failure(Peer& peer, Nanoseconds now) {
@@ -81,8 +81,8 @@ void EndpointCore::forget_changes(Peer& peer, Nanoseconds now) {
   if (peer.eviction.waits_for_slot) eviction_.stop_waiting(peer.eviction);
   if (peer.decision != 0) decided(peer, "not done: the connection failed");
   peer.requested_at = now;
-  peer.goes_on_to = default_channel_;
-  peer.receive_state = ReceiveState::broken;
+  peer.final_channel = default_channel_;
+  peer.receive_state = ReceiveState::error;
   if (messages_over_rc(peer.receive_kind)) {
     peer.receive_kind = default_channel_;
     peer.received.change(default_channel_, age());
@@ -93,7 +93,7 @@ void EndpointCore::forget_changes(Peer& peer, Nanoseconds now) {
     peer.received.change(ChannelKind::rc_rdma, age());
     rings_.add(peer);
   }
-  peer.send_state = SendState::broken;
+  peer.send_state = SendState::error;
   peer.flush_posted = false;
   peer.send_uses_rc = false;
   peer.private_sender.request = peer.private_sender.credits = 0;
@@ -106,7 +106,7 @@ void EndpointCore::forget_changes(Peer& peer, Nanoseconds now) {
 }
 
 // Messages will be sent again; transfers begin anew, but for one whose key was refused.
-void EndpointCore::take_back(Peer& peer, const std::vector<SendRecord>& records, const ibv_wc* wc) {
+void EndpointCore::requeue(Peer& peer, const std::vector<SendRecord>& records, const ibv_wc* wc) {
   std::vector<Transfer*> transfers;
   for (Transfer* t = active_transfers_.first(); t != nullptr; t = t->next) {
     if (t->peer == &peer && t->over_rc) transfers.push_back(t);
@@ -139,11 +139,11 @@ void EndpointCore::take_back(Peer& peer, const std::vector<SendRecord>& records,
         break;
     }
   }
-  for (Transfer* const transfer : transfers) begin_anew(*transfer);
+  for (Transfer* const transfer : transfers) restart_transfer(*transfer);
 }
 
 // None of its requests is in flight.
-void EndpointCore::begin_anew(Transfer& transfer) {
+void EndpointCore::restart_transfer(Transfer& transfer) {
   if (!transfer.status.ok()) {
     if (transfer.listed) active_transfers_.remove(&transfer);
     transfer.listed = false;
@@ -163,10 +163,10 @@ void EndpointCore::on_own_end_dead(Peer& peer) {
   for (int n = receive_cq_->cqe / kPollBatch + 1; n > 0 && poll_receive_queue(); --n) {
   }
   if (peer.rc) discard_rc(peer);
-  if (!peer.lost && peer.recovery) tell_broken(peer);
+  if (!peer.lost && peer.recovery) send_error(peer);
 }
 
-void EndpointCore::tell_broken(Peer& peer) {
+void EndpointCore::send_error(Peer& peer) {
   Recovery& recovery = *peer.recovery;
   std::uint32_t unknown = peer.send_sequence;  // the first message that is not known to be there
   for (const SendRecord& record : recovery.records) {
@@ -177,13 +177,13 @@ void EndpointCore::tell_broken(Peer& peer) {
   }
   recovery.dead = true;
   wire::ControlMessage message;
-  message.type = wire::Control::broken;
+  message.type = wire::Control::error;
   message.last_sequence = unknown - 1;
   message.own_index = peer.id;
   send_control(peer, Purpose::establishment, message);
 }
 
-void EndpointCore::on_broken(Peer& peer, const wire::ControlMessage& message) {
+void EndpointCore::on_error(Peer& peer, const wire::ControlMessage& message) {
   if (peer.remote_index == wire::kUnknownIndex) peer.remote_index = message.own_index;
   if (peer.xrc && !peer.xrc->idle()) {
     lose_peer(peer, Status{Code::invalid,
@@ -191,7 +191,7 @@ void EndpointCore::on_broken(Peer& peer, const wire::ControlMessage& message) {
                                        peer.address.to_string())});
     return;
   }
-  break_connection(peer, nullptr);
+  fail_connection(peer, nullptr);
   if (peer.lost) return;
   if (std::exchange(peer.recovery->peer_dead, true)) {
     lose_peer(peer,
@@ -202,7 +202,7 @@ void EndpointCore::on_broken(Peer& peer, const wire::ControlMessage& message) {
   peer.recovery->acknowledged = message.last_sequence + 1;
 }
 
-void EndpointCore::on_again(Peer& peer, const wire::ControlMessage& message) {
+void EndpointCore::on_replay(Peer& peer, const wire::ControlMessage& message) {
   Recovery* const recovery = peer.recovery.get();
   const std::uint32_t from = message.last_sequence + 1;
   // Over UD there are none, and the message's number is the link's own.
@@ -238,7 +238,7 @@ void EndpointCore::on_resumed(Peer& peer, const wire::ControlMessage& message) {
   Recovery* const recovery = peer.recovery.get();
   const auto to = static_cast<ChannelKind>(message.kind);
   const char* wrong = nullptr;
-  if (recovery == nullptr || !recovery->told || recovery->heard) {
+  if (recovery == nullptr || !recovery->reported || recovery->heard) {
     wrong = "no failed connection to recover";
   } else if (to != default_channel_ && (to != ChannelKind::dc_rdma || !peer.ring)) {
     wrong = "kind names a channel that does not exist";
@@ -273,19 +273,19 @@ bool EndpointCore::go_on_recovering(Peer& peer) {
   if (!recovery.dead || !recovery.peer_dead) return false;
   bool moved = false;
   const bool has_all = !over_datagrams() || !before(peer.receive_sequence, recovery.acknowledged);
-  if (!recovery.told && has_all) {
-    recovery.told = moved = true;
+  if (!recovery.reported && has_all) {
+    recovery.reported = moved = true;
     if (over_ring(peer.receive_kind) && !over_datagrams()) {
       rings_.remove(peer);
       recovery.ring_unlisted = true;
     }
     wire::ControlMessage message;
-    message.type = wire::Control::again;
+    message.type = wire::Control::replay;
     message.last_sequence = peer.receive_sequence - 1;
     message.sequence = peer.private_receives.controls;
     send_control(peer, Purpose::establishment, message);
     if (peer.lost) return true;
-    if (peer.said_bye)
+    if (peer.shut_down)
       peer.last_control = peer.private_receives.controls;  // the rest comes elsewhere
   }
   if (!recovery.asked || recovery.sent) return moved;
@@ -295,7 +295,7 @@ bool EndpointCore::go_on_recovering(Peer& peer) {
   wire::ControlMessage message;
   message.type = wire::Control::resumed;
   message.kind = static_cast<std::uint8_t>(peer.send_kind);
-  say_last(peer, &message);
+  report_last(peer, &message);
   send_control(peer, Purpose::establishment, message);
   if (!peer.lost && recovery.heard) end_recovery(peer);
   return true;
@@ -319,7 +319,7 @@ void EndpointCore::give_up_lost(Recovery& recovery) {
 // is lost, and `recovery` gone; `moved`: something was done.
 bool EndpointCore::send_lost(Peer& peer, Recovery& recovery, bool* moved) {
   while (recovery.at < recovery.records.size()) {
-    const bool done = send_again(peer, recovery, recovery.records[recovery.at]);
+    const bool done = replay_message(peer, recovery, recovery.records[recovery.at]);
     *moved |= done || peer.lost;
     if (!done || peer.lost) return false;
     ++recovery.at;
@@ -351,10 +351,10 @@ wire::Header EndpointCore::header_of(const Recovery& recovery, const SendRecord&
 }
 
 // False: not now.
-bool EndpointCore::send_again(Peer& peer, Recovery& recovery, const SendRecord& lost) {
+bool EndpointCore::replay_message(Peer& peer, Recovery& recovery, const SendRecord& lost) {
   wire::Header header = header_of(recovery, lost);
   if (header.type == wire::Type::control) {
-    send_control_again(peer, lost, header);
+    replay_control(peer, lost, header);
     return true;
   }
   if (before(header.sequence, recovery.from)) {
@@ -413,8 +413,7 @@ bool EndpointCore::send_again(Peer& peer, Recovery& recovery, const SendRecord& 
 }
 
 // It went into the peer's private receive queue. The peer knows how many of those came.
-void EndpointCore::send_control_again(Peer& peer, const SendRecord& lost,
-                                      const wire::Header& header) {
+void EndpointCore::replay_control(Peer& peer, const SendRecord& lost, const wire::Header& header) {
   Recovery& recovery = *peer.recovery;
   if (recovery.controls > 0) {
     --recovery.controls;

@@ -22,7 +22,7 @@ struct Recovery {
 
   bool dead = false;       // our end takes and sends nothing any more: the peer was told
   bool peer_dead = false;  // nor does the peer's
-  bool told = false;       // the peer, what has come here
+  bool reported = false;   // the peer, what has come here
   bool asked = false;      // by the peer, what it lacks: all from `from`
   bool flushing = false;   // it was sent into the peer's ring, and is not known to lie there yet
   bool flushed = false;

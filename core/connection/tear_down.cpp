@@ -67,12 +67,12 @@ bool EndpointCore::request_slot(Peer& peer) {
 }
 
 // For a request of the peer's. False: no slot will be free for it.
-bool EndpointCore::park(Peer& peer, std::uint32_t end) {
+bool EndpointCore::park(Peer& peer, std::uint32_t qp_id) {
   const auto can = [this](const PeerEviction& eviction) { return can_go(eviction); };
   // Asked first: to stand in line may tear a connection down.
   if (!eviction_.can_park(peer.eviction, resetting_rc_, clock_.now(), can) || !request_slot(peer))
     return false;
-  peer.eviction.parked_end = end;
+  peer.eviction.parked_qp_id = qp_id;
   return true;
 }
 
@@ -86,7 +86,7 @@ void EndpointCore::serve_slot_waiters() {
   const Nanoseconds now = clock_.now();
   while (PeerEviction* const first = eviction_.first_waiting()) {
     Peer& peer = *peers_[first->peer];
-    const std::uint32_t parked = first->parked_end;
+    const std::uint32_t parked = first->parked_qp_id;
     const bool late = eviction_.is_late(*first, now);
     const ChannelKind to = first_channel(peer);
     if (!late && !peer.has_rc() && !has_slot(peer, parked == 0 && over_ring(to))) break;
@@ -94,7 +94,7 @@ void EndpointCore::serve_slot_waiters() {
     eviction_.stop_waiting(*first);
     if (parked != 0) {
       take_request(peer, parked);
-    } else if (peer.receive_kind == default_channel_ && !first->leaving && over_rc(to)) {
+    } else if (peer.receive_kind == default_channel_ && !first->disconnecting && over_rc(to)) {
       change_channel(peer, to, default_channel_,
                      std::string(selection::explain(selection::Reason::first_message)), 0);
     }
@@ -120,36 +120,36 @@ bool EndpointCore::can_go(const PeerEviction& eviction) const noexcept {
                       peer.receive_state == ReceiveState::steady &&
                       peer.send_state == SendState::steady &&
                       (over_rc(peer.receive_kind) || over_rc(peer.send_kind));
-  return steady && !eviction.leaving && !peer.lost && !peer.said_bye;
+  return steady && !eviction.disconnecting && !peer.lost && !peer.shut_down;
 }
 
 void EndpointCore::tear_down(Peer& peer, Nanoseconds now) {
-  eviction_.begin_leaving(peer.eviction, true, now);
+  eviction_.begin_disconnect(peer.eviction, true, now);
   wire::ControlMessage message;
-  message.type = wire::Control::leave;
-  message.qp_number = peer.rc->end();
+  message.type = wire::Control::disconnect;
+  message.qp_id = peer.rc->qp_id();
   send_control(peer, Purpose::establishment, message);
-  go_on_leaving(peer);
+  continue_disconnect(peer);
 }
 
 // Under any policy. Of a connection that is gone, or that is being made anew, it says nothing.
-void EndpointCore::on_leave(Peer& peer, const wire::ControlMessage& message) {
-  if (closing_ || !peer.rc || peer.rc->connected_to() != message.qp_number) return;
-  if (!peer.eviction.leaving) eviction_.begin_leaving(peer.eviction, false, clock_.now());
-  go_on_leaving(peer);
+void EndpointCore::on_disconnect(Peer& peer, const wire::ControlMessage& message) {
+  if (closing_ || !peer.rc || peer.rc->connected_to() != message.qp_id) return;
+  if (!peer.eviction.disconnecting) eviction_.begin_disconnect(peer.eviction, false, clock_.now());
+  continue_disconnect(peer);
   drop_rc_if_unused(peer);
 }
 
 // The direction that we receive; called whenever it may have become steady.
-void EndpointCore::go_on_leaving(Peer& peer) {
-  if (!peer.eviction.leaving || peer.lost || closing_ ||
+void EndpointCore::continue_disconnect(Peer& peer) {
+  if (!peer.eviction.disconnecting || peer.lost || closing_ ||
       peer.receive_state != ReceiveState::steady || !over_rc(peer.receive_kind)) {
     return;
   }
   change_channel(peer, default_channel_, default_channel_, "another peer needs its connection slot",
                  0);
   // Messages that nobody waits for keep the ring they lie in.
-  if (peer.ring && peer.withheld > 0) (void)relieve(peer);
+  if (peer.ring && peer.retained > 0) (void)relieve(peer);
 }
 
 // A one-sided operation asks for a connection like a message that comes.
@@ -158,7 +158,7 @@ void EndpointCore::use_one_sided(Peer& peer) {
   if (peer.remote_index != wire::kUnknownIndex) {
     on_message_counted(peer);
   } else if (!peer.self) {
-    introduce(peer);
+    send_wireup(peer);
   }
 }
 

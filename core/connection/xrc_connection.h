@@ -49,12 +49,12 @@ struct PeerXrc {
   XrcTarget target;   // our handle; empty while a job has it
   Reservation bytes;  // if we made it
   XrcTargetJob* job = nullptr;
-  bool broken = false;         // the peer said that its link failed
-  bool told = false;           // it, what has come here
+  bool failed = false;         // the peer reported that its connection failed
+  bool reported = false;       // our replay request was sent
   bool ring_unlisted = false;  // our ring is not looked into
 
   [[nodiscard]] bool idle() const noexcept {
-    return link == nullptr && lost == nullptr && !target && job == nullptr && !broken;
+    return link == nullptr && lost == nullptr && !target && job == nullptr && !failed;
   }
 };
 

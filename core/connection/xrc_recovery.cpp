@@ -23,7 +23,7 @@
 
 namespace turnout {
 
-void EndpointCore::break_xrc_connection(XrcConnection& link, const ibv_wc& wc) {
+void EndpointCore::fail_xrc_connection(XrcConnection& link, const ibv_wc& wc) {
   TURNOUT_LOG(connection, info,
               "XRC connection failed: node with LID {}: {}; resending lost messages",
               link.node.first, ibv_wc_status_str(wc.status));
@@ -36,14 +36,14 @@ void EndpointCore::break_xrc_connection(XrcConnection& link, const ibv_wc& wc) {
   for (Peer* const peer : users) {
     PeerXrc& xrc = *peer->xrc;
     if (peer->send_state == SendState::preparing || peer->send_state == SendState::accepted) {
-      refuse_xrc(*peer, wire::Refusal::broken);
+      refuse_xrc(*peer, wire::Refusal::error);
       drop_if_idle(*peer);
       continue;
     }
     xrc.lost = std::make_unique<Recovery>();
     xrc.lost->log = log;
     xrc_lost_.push_back(peer);
-    peer->send_state = SendState::broken;
+    peer->send_state = SendState::error;
     peer->flush_posted = false;
     if (over_xrc(peer->send_kind)) {
       peer->send_kind = ChannelKind::dc_rdma;
@@ -61,19 +61,19 @@ void EndpointCore::break_xrc_connection(XrcConnection& link, const ibv_wc& wc) {
   for (Peer* const peer : users) {
     if (peer->lost || !peer->xrc || !peer->xrc->lost) continue;
     wire::ControlMessage message;
-    message.type = wire::Control::node_broken;
+    message.type = wire::Control::xrc_error;
     message.own_index = peer->id;
     send_control(*peer, Purpose::establishment, message);
   }
 }
 
 // At the receiver.
-void EndpointCore::on_node_broken(Peer& peer, const wire::ControlMessage& message) {
+void EndpointCore::on_xrc_error(Peer& peer, const wire::ControlMessage& message) {
   if (peer.remote_index == wire::kUnknownIndex) peer.remote_index = message.own_index;
   // It has left already, and is asked all the same what it has.
   if (!peer.xrc) peer.xrc = std::make_unique<PeerXrc>();
   PeerXrc& xrc = *peer.xrc;
-  if (std::exchange(xrc.broken, true)) {
+  if (std::exchange(xrc.failed, true)) {
     lose_peer(peer, Status{Code::invalid,
                            fmt::format("{}: node error message: sent twice for one connection",
                                        peer.address.to_string())});
@@ -85,17 +85,17 @@ void EndpointCore::on_node_broken(Peer& peer, const wire::ControlMessage& messag
   // What it left is still to be emptied.
   if (peer.receive_state != ReceiveState::draining) {
     drop_new_ring(peer);
-    peer.receive_state = ReceiveState::broken;
+    peer.receive_state = ReceiveState::error;
   }
   peer.requested_at = now;
-  peer.goes_on_to = default_channel_;
+  peer.final_channel = default_channel_;
   xrc.bytes = Reservation();
   if (xrc.job != nullptr) {  // it is for what is void
     xrc.job->peer = nullptr;
     xrc.job = nullptr;
   }
   if (!xrc.target) {
-    tell_xrc_again(peer);
+    send_xrc_replay(peer);
     return;
   }
   auto job = std::make_unique<XrcTargetJob>(&peer, XrcTargetJob::Step::fail);
@@ -104,22 +104,22 @@ void EndpointCore::on_node_broken(Peer& peer, const wire::ControlMessage& messag
 }
 
 // Nothing arrives any more.
-void EndpointCore::tell_xrc_again(Peer& peer) {
+void EndpointCore::send_xrc_replay(Peer& peer) {
   if (peer.lost) return;
   PeerXrc& xrc = *peer.xrc;
-  xrc.told = true;
+  xrc.reported = true;
   if (over_ring(peer.receive_kind)) {
     rings_.remove(peer);
     xrc.ring_unlisted = true;
   }
   wire::ControlMessage message;
-  message.type = wire::Control::node_again;
+  message.type = wire::Control::xrc_replay;
   message.last_sequence = peer.receive_sequence - 1;
   send_control(peer, Purpose::establishment, message);
 }
 
 // At the sender.
-void EndpointCore::on_node_again(Peer& peer, const wire::ControlMessage& message) {
+void EndpointCore::on_xrc_replay(Peer& peer, const wire::ControlMessage& message) {
   Recovery* const lost = peer.xrc ? peer.xrc->lost.get() : nullptr;
   const std::uint32_t from = message.last_sequence + 1;
   const char* wrong = nullptr;
@@ -138,10 +138,10 @@ void EndpointCore::on_node_again(Peer& peer, const wire::ControlMessage& message
 }
 
 bool EndpointCore::pump_xrc_lost() {
-  return go_on_with_each(xrc_lost_, [this](Peer& peer) { return send_xrc_again(peer); });
+  return go_on_with_each(xrc_lost_, [this](Peer& peer) { return replay_xrc(peer); });
 }
 
-bool EndpointCore::send_xrc_again(Peer& peer) {
+bool EndpointCore::replay_xrc(Peer& peer) {
   Recovery& lost = *peer.xrc->lost;
   if (!lost.asked) return false;
   bool moved = false;
@@ -151,22 +151,22 @@ bool EndpointCore::send_xrc_again(Peer& peer) {
   std::erase(xrc_lost_, &peer);
   peer.send_state = SendState::steady;
   wire::ControlMessage message;
-  message.type = wire::Control::node_resumed;
+  message.type = wire::Control::xrc_resumed;
   message.kind = static_cast<std::uint8_t>(peer.send_kind);
-  say_last(peer, &message);
+  report_last(peer, &message);
   send_control(peer, Purpose::establishment, message);
   return true;
 }
 
 // At the receiver: the direction goes on.
-void EndpointCore::on_node_resumed(Peer& peer, const wire::ControlMessage& message) {
+void EndpointCore::on_xrc_resumed(Peer& peer, const wire::ControlMessage& message) {
   const auto to = static_cast<ChannelKind>(message.kind);
   const bool draining = peer.receive_state == ReceiveState::draining;
   const ChannelKind due = draining                       ? peer.wanted
                           : over_ring(peer.receive_kind) ? ChannelKind::dc_rdma
                                                          : default_channel_;
   const char* wrong = nullptr;
-  if (!peer.xrc || !peer.xrc->told) {
+  if (!peer.xrc || !peer.xrc->reported) {
     wrong = "no failed connection to recover";
   } else if (to != due) {
     wrong = "kind names a channel that does not exist";
@@ -177,7 +177,7 @@ void EndpointCore::on_node_resumed(Peer& peer, const wire::ControlMessage& messa
     return;
   }
   PeerXrc& xrc = *peer.xrc;
-  xrc.broken = xrc.told = false;
+  xrc.failed = xrc.reported = false;
   if (std::exchange(xrc.ring_unlisted, false)) rings_.add(peer);
   drop_if_idle(peer);
   if (draining) {

@@ -146,7 +146,7 @@ void EndpointCore::advance_xrc_connection(XrcConnection& link) {
     wire::ControlMessage answer;
     answer.type = wire::Control::accept;
     answer.request = peer->answered_request;
-    answer.qp_number = link.queue->end();
+    answer.qp_id = link.queue->qp_id();
     answer.operation = link.target;
     send_control(*peer, Purpose::establishment, answer);
   }
@@ -160,12 +160,12 @@ void EndpointCore::on_xrc_ready(Peer& peer, const wire::ControlMessage& message)
     if (link.target != 0 && link.job == nullptr) begin_xrc(peer);
     return;
   }
-  if (link.job != nullptr || message.qp_number == 0) {
+  if (link.job != nullptr || message.qp_id == 0) {
     TURNOUT_LOG(connection, warn, "ignored an unexpected ready message: {}: target {}",
-                peer.address.to_string(), message.qp_number);
+                peer.address.to_string(), message.qp_id);
     return;
   }
-  link.target = message.qp_number;
+  link.target = message.qp_id;
   auto job = std::make_unique<RcJob>(&link);
   job->queue = std::move(link.queue);
   connect_with(job.get(), peer, link.target);
@@ -201,7 +201,7 @@ void EndpointCore::end_xrc_job(RcJob& job) {
     refuse_xrc_connection(link, job.status);
     return;
   }
-  if (job.connect_to != 0) {
+  if (job.remote_qp_id != 0) {
     ++eviction_.report().made;
     const NodeKey node = link.node;
     Peer* const asked = std::exchange(link.asked, nullptr);
@@ -235,7 +235,7 @@ void EndpointCore::refuse_xrc(Peer& peer, wire::Refusal why) {
 }
 
 // Of a peer that is written to no more.
-void EndpointCore::leave_xrc_connection(Peer& peer) {
+void EndpointCore::release_xrc_connection(Peer& peer) {
   if (!peer.xrc || peer.xrc->link == nullptr) return;
   XrcConnection& link = *std::exchange(peer.xrc->link, nullptr);
   std::erase(link.users, &peer);
@@ -255,7 +255,7 @@ void EndpointCore::look_after_xrc_connections(Nanoseconds now) {
   for (Peer* const peer : late) {
     if (peer->lost || !peer->xrc || peer->xrc->link == nullptr) continue;
     refuse_xrc(*peer, wire::Refusal::late);
-    leave_xrc_connection(*peer);
+    release_xrc_connection(*peer);
   }
 }
 
@@ -335,7 +335,7 @@ void EndpointCore::on_xrc_accept(Peer& peer, const wire::ControlMessage& message
   }
   auto job = std::make_unique<XrcTargetJob>(
       &peer, named == 0 ? XrcTargetJob::Step::make : XrcTargetJob::Step::open);
-  job->initiator = {message.qp_number, peer.address.lid, peer.address.gid};
+  job->initiator = {message.qp_id, peer.address.lid, peer.address.gid};
   job->number = named;
   job->device = device_;
   job->domain = xrc_.get();
@@ -362,7 +362,7 @@ void EndpointCore::end_target_job(XrcTargetJob& job) {
       TURNOUT_LOG(connection, warn, "closing an XRC connection failed: {}: {}",
                   peer.address.to_string(), job.status.text());
     }
-    tell_xrc_again(peer);
+    send_xrc_replay(peer);
     return;
   }
   if (!job.status.ok()) {
@@ -376,7 +376,7 @@ void EndpointCore::end_target_job(XrcTargetJob& job) {
   wire::ControlMessage answer;
   answer.type = wire::Control::ready;
   answer.request = peer.request;
-  answer.qp_number = made ? xrc.target.number() : 0;
+  answer.qp_id = made ? xrc.target.number() : 0;
   send_control(peer, Purpose::establishment, answer);
 }
 
@@ -384,7 +384,7 @@ void EndpointCore::end_target_job(XrcTargetJob& job) {
 void EndpointCore::target_failed(Peer& peer, const Status& status) {
   TURNOUT_LOG(connection, info, "XRC connection failed: {}: {}", peer.address.to_string(),
               status.text());
-  say_closed(peer);
+  send_closed(peer);
   peer.receive_state = ReceiveState::steady;
   drop_new_ring(peer);
   request_failed(peer, status);
@@ -396,7 +396,7 @@ void EndpointCore::target_failed(Peer& peer, const Status& status) {
 }
 
 // Everything that the peer wrote over it has come, or never will.
-void EndpointCore::leave_target(Peer& peer) {
+void EndpointCore::release_target(Peer& peer) {
   if (!peer.xrc) return;
   PeerXrc& xrc = *peer.xrc;
   xrc.bytes = Reservation();
@@ -421,9 +421,9 @@ void EndpointCore::forget_xrc(Peer& peer) {
     std::erase(xrc_lost_, &peer);
     give_up_lost(*lost);
   }
-  peer.xrc->broken = false;
-  leave_target(peer);
-  leave_xrc_connection(peer);
+  peer.xrc->failed = false;
+  release_target(peer);
+  release_xrc_connection(peer);
 }
 
 }  // namespace turnout

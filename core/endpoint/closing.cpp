@@ -21,7 +21,7 @@ namespace {
 constexpr Nanoseconds kOwnProcess = 1'000'000'000;
 // A queue pair that has not sent a `bye` to the living for so long is stuck behind one to the dead.
 constexpr Nanoseconds kStuck = 2'000'000;
-constexpr Nanoseconds kParting = 1'000'000'000;
+constexpr Nanoseconds kShutdown = 1'000'000'000;
 constexpr Nanoseconds kFirstWord = 10'000'000'000;  // said again after twice the time each
 }  // namespace
 
@@ -36,7 +36,7 @@ void EndpointCore::abandon_user_buffers() {
     bool dropped = false;
     for (SendOperation* operation = peer->backlog.first(); operation != nullptr;) {
       SendOperation* const next = operation->next;
-      dropped = dropped || (operation->copy == nullptr && operation->pieces.total > 0);
+      dropped = dropped || (operation->copy == nullptr && operation->iov.total > 0);
       if (dropped) {
         peer->backlog.remove(operation);
         end_send(*operation, Status{Code::canceled, "the endpoint is closing"});
@@ -45,10 +45,10 @@ void EndpointCore::abandon_user_buffers() {
     }
   }
   while (UnexpectedMessage* const message = waiting_.pop_front()) release_unexpected(*message);
-  while (SendOperation* const operation = pulled_.pop_front()) operation->pull = 0;
-  granted_.clear();
-  revoking_.clear();
-  end_pulls(nullptr);
+  while (SendOperation* const operation = fragmented_.pop_front()) operation->fragment_transfer = 0;
+  rput_sends_.clear();
+  rtr_cancels_.clear();
+  end_incoming(nullptr);
   for (Transfer* transfer = active_transfers_.first(); transfer != nullptr;) {
     Transfer* const next = transfer->next;
     transfer->status = Status{Code::canceled, "the endpoint is closing"};
@@ -60,7 +60,7 @@ void EndpointCore::abandon_user_buffers() {
 // It is there, and takes what is sent to it.
 bool EndpointCore::receives_still(PeerId id) noexcept {
   const Peer* const peer = find_peer(id);
-  return peer != nullptr && !peer->lost && !peer->said_bye;
+  return peer != nullptr && !peer->lost && !peer->shut_down;
 }
 
 // The latest of the queue's records that is for somebody who receives still; null: none is.
@@ -89,7 +89,7 @@ void EndpointCore::flush(MessageQueue& queue) {
 const Peer* EndpointCore::find_owed() {
   const auto first = [](const auto& peers) -> const Peer* {
     const auto found = std::find_if(peers.begin(), peers.end(), [](const Peer* peer) {
-      return !peer->lost && !peer->said_bye;
+      return !peer->lost && !peer->shut_down;
     });
     return found == peers.end() ? nullptr : *found;
   };
@@ -101,7 +101,7 @@ const Peer* EndpointCore::find_owed() {
   }
   if (over_datagrams()) {
     const auto found = std::find_if(ud_pending_.begin(), ud_pending_.end(), [](const Peer* peer) {
-      return !peer->lost && !peer->said_bye && !peer->link->settled();
+      return !peer->lost && !peer->shut_down && !peer->link->settled();
     });
     if (found != ud_pending_.end()) return *found;
   }
@@ -130,16 +130,16 @@ const Peer* EndpointCore::find_owed() {
   return nullptr;
 }
 
-void EndpointCore::say_goodbye() {
+void EndpointCore::send_shutdowns() {
   for (auto& peer : peers_) {
     // One that we never spoke with does not know us.
     if (peer->self || (peer->remote_index == wire::kUnknownIndex && peer->send_sequence == 0)) {
       continue;
     }
-    wire::ControlMessage bye;
-    bye.type = wire::Control::bye;
-    say_last(*peer, &bye);
-    send_control(*peer, Purpose::credit, bye);
+    wire::ControlMessage message;
+    message.type = wire::Control::shutdown;
+    report_last(*peer, &message);
+    send_control(*peer, Purpose::credit, message);
   }
 }
 
@@ -195,10 +195,10 @@ bool EndpointCore::close() {
       }
       if (!own || still < kOwnProcess) return false;
     }
-    closing_phase_ = Closing::parting;
-    say_goodbye();
+    closing_phase_ = Closing::shutting_down;
+    send_shutdowns();
     close_moved_ = clock_.now();
-    close_deadline_ = close_moved_ + kParting;
+    close_deadline_ = close_moved_ + kShutdown;
   }
   const Peer* const peer = find_owed();
   if (peer != nullptr) {

@@ -71,7 +71,7 @@ EndpointCore::EndpointCore(const Settings& settings, Clock& clock, EndpointOptio
   if (!background_) {
     background_ = settings.setup_thread ? make_background_thread() : make_foreground();
   }
-  departing_.reserve(kPollBatch);
+  shutting_down_.reserve(kPollBatch);
   address_.id = options.id;
   if (settings_.data_qps == 0) settings_.data_qps = settings_.policy == "dc-rdma-od" ? 28 : 4;
 }
@@ -94,7 +94,7 @@ Status EndpointCore::start() {
   tuning_.ack_timeout = static_cast<std::uint8_t>(settings_.ack_timeout);
   tuning_.retry_count = static_cast<std::uint8_t>(settings_.retry_count);
   tuning_.max_inline = kMostInline;
-  if (Status status = choose_start_channel(); !status.ok()) return status;
+  if (Status status = choose_default_channel(); !status.ok()) return status;
   if (over_datagrams()) costs_ = selection::with_ud(costs_);
   rc_bytes_ = object_bytes(Object::rc_queue_pair, 1,
                            queue_pair_bytes(QpService::rc, kQueueDepth, 2, tuning_.max_inline));
@@ -108,10 +108,10 @@ Status EndpointCore::start() {
   uses_feedback_ = settings_.policy == "turnout";
   never_connects_ = settings_.policy == "static:ud-sendrecv";
   rendezvous_ = rendezvous_named(settings_.rendezvous).value_or(Rendezvous::getcqe);
-  set_last_bytes_ = settings_.rtr_sentinel == "set";
+  sets_sentinels_ = settings_.rtr_sentinel == "set";
   posts_in_progress_ =
       settings_.progress_thread > 0 && device_->is_virtual() && !device_->is_simulated();
-  last_bytes_ = SplitMix64(address_.id);
+  sentinels_ = SplitMix64(address_.id);
   statistics_.configure(static_cast<std::uint32_t>(settings_.statistics_entries));
   if (uses_feedback_) {
     limits_from_costs();
@@ -209,19 +209,19 @@ bool EndpointCore::progress_now() {
   }
   if (!pending_control_.empty()) moved |= pump_control();
   if (ud_blocked_) moved |= pump_ud_blocked();
-  if (hold_until_ != INT64_MAX) release_overdue();
+  if (deferred_until_ != INT64_MAX) release_overdue();
   if (!recovering_.empty()) moved |= pump_recovering();
   if (!xrc_lost_.empty()) moved |= pump_xrc_lost();
   if (!answering_.empty()) moved |= pump_answers();
   if (!backlogged_.empty()) moved |= pump_backlogs();
-  if (!pulled_.empty()) moved |= pump_pulled();
+  if (!fragmented_.empty()) moved |= pump_fragments();
   if (!polled_.empty()) moved |= poll_last_bytes();
-  if (!granted_.empty()) moved |= pump_granted();
-  if (!revoking_.empty()) moved |= pump_revoked();
+  if (!rput_sends_.empty()) moved |= pump_rput_sends();
+  if (!rtr_cancels_.empty()) moved |= pump_rtr_cancels();
   if (!active_transfers_.empty()) moved |= pump_transfers();
   if (!waiting_.empty()) moved |= pump_waiting();
   if (jobs_ > 0) moved |= pump_jobs();
-  if (!stalled_.empty() || !strangers_.empty()) moved |= pump_stalled();
+  if (!stalled_.empty() || !pending_wireups_.empty()) moved |= pump_stalled();
   if (receive_cost_.is_open()) [[unlikely]] {
     const Nanoseconds begun = clock_.now();
     post_receives();
@@ -261,7 +261,7 @@ bool EndpointCore::poll_receive_queue() {
   ibv_wc entries[kPollBatch];
   const int n = ibv_poll_cq(receive_cq_.get(), kPollBatch, entries);
   charge(Work::poll_cq, 1);
-  note_goodbyes({entries, static_cast<std::size_t>(std::max(n, 0))});
+  note_shutdowns({entries, static_cast<std::size_t>(std::max(n, 0))});
   for (int i = 0; i < n; ++i) {
     const ibv_wc& wc = entries[i];
     if ((wc.wr_id & kPrivateReceive) != 0) [[unlikely]] {
@@ -286,14 +286,14 @@ bool EndpointCore::poll_receive_queue() {
       on_data(buffer, wc.byte_len);
     }
   }
-  departing_.clear();
+  shutting_down_.clear();
   if (n < 0) TURNOUT_LOG(channel, error, "ibv_poll_cq failed: receive queue");
   return n > 0;
 }
 
 // Who says goodbye further down is gone by now, perhaps: what comes before it is answered by no
 // control message, which could only fail.
-void EndpointCore::note_goodbyes(std::span<const ibv_wc> entries) noexcept {
+void EndpointCore::note_shutdowns(std::span<const ibv_wc> entries) noexcept {
   if (over_datagrams()) return;
   for (const ibv_wc& wc : entries) {
     if ((wc.wr_id & kControlReceive) == 0 || wc.status != IBV_WC_SUCCESS ||
@@ -303,7 +303,7 @@ void EndpointCore::note_goodbyes(std::span<const ibv_wc> entries) noexcept {
     wire::ControlMessage message;
     std::memcpy(&message, control_receive_pool_.data(static_cast<std::uint32_t>(wc.wr_id)),
                 sizeof message);
-    if (message.type == wire::Control::bye) departing_.push_back(message.sender);
+    if (message.type == wire::Control::shutdown) shutting_down_.push_back(message.sender);
   }
 }
 
@@ -320,7 +320,7 @@ void EndpointCore::on_send_completion(const ibv_wc& wc) {
   const std::uint32_t id = SendQueue::queue_of(wc.wr_id);
   SendQueue* const queue = id < queues_.size() ? queues_[id] : nullptr;
   if (queue == nullptr || !queue->current(wc.wr_id)) return;  // of a queue pair's earlier life
-  if (id >= base_queues_) {
+  if (id >= default_queues_) {
     on_rc_completion(static_cast<RcQueue&>(*queue), wc);
     return;
   }
@@ -338,12 +338,12 @@ void EndpointCore::on_rc_completion(RcQueue& queue, const ibv_wc& wc) {
   if (done) return;
   for (auto& peer : peers_) {
     if (peer->rc.get() != &queue) continue;
-    break_connection(*peer, &wc);
+    fail_connection(*peer, &wc);
     return;
   }
   for (const auto& [node, link] : xrc_connections_) {
     if (link->queue.get() != &queue) continue;
-    break_xrc_connection(*link, wc);
+    fail_xrc_connection(*link, wc);
     return;
   }
 }

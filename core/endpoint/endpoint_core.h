@@ -19,9 +19,9 @@
 //   protocol/atomics.cpp         atomic operations: requests, execution, responses
 //   protocol/segments.cpp        one-sided operations as messages, where there is no connection
 //   protocol/registration.cpp    registrations of user buffers, and their invalidation
-//   protocol/offers.cpp          large messages written to posted receives (put, putnr)
+//   protocol/rtr.cpp          large messages written to posted receives (put, putnr)
 //   protocol/writes.cpp          large messages written after a CTS (rput)
-//   protocol/pieces.cpp          large messages without DC: RC queue pair, else fragments
+//   protocol/fragments.cpp          large messages without DC: RC queue pair, else fragments
 //   connection/decision.cpp      running the selection and its plan
 //   connection/feedback.cpp      sender feedback to the receiver's selection
 //   connection/negotiation.cpp   J1-J5: changing channels, the RC pool
@@ -90,7 +90,7 @@ class EndpointCore final : public Endpoint {
   void abandon() noexcept override { started_ = false; }
   [[nodiscard]] Nanoseconds next_deadline() const noexcept override {
     return std::min({next_decision_, next_keepalive_, next_ud_timer_, flow_.next_sweep(),
-                     hold_until_, eviction_.next_service()});
+                     deferred_until_, eviction_.next_service()});
   }
 
   [[nodiscard]] const Address& address() const noexcept override { return address_; }
@@ -129,7 +129,7 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] EndpointReport report() const override;
 
  private:
-  friend struct ForgedMessages;  // of tests: says to a peer what none of ours would
+  friend struct ForgedMessages;                      // of tests: sends invalid messages to a peer
   static constexpr std::uint32_t kQueueDepth = 128;  // work requests of one queue pair
   static constexpr std::uint32_t kControlSendBuffers = 128;
   // Send buffers reserved for retransmission (connection/recovery.cpp): lost messages may occupy
@@ -155,8 +155,8 @@ class EndpointCore final : public Endpoint {
     std::uint8_t flags = 0;
     std::uint64_t tag = 0;
     std::uint64_t data = 0;
-    const Pieces* pieces = nullptr;    // payload, or
-    const std::byte* bytes = nullptr;  // a single piece
+    const IoVec* iov = nullptr;        // payload, or
+    const std::byte* bytes = nullptr;  // contiguous
     std::size_t length = 0;
     std::uint64_t operation = 0;  // precedes the payload if flags ask to acknowledge
     std::uint64_t counts_as = 0;  // bytes of the message itself, for the report
@@ -172,7 +172,7 @@ class EndpointCore final : public Endpoint {
   };
 
   // The path of the data of a large message or a one-sided operation to or from this peer.
-  enum class DataPath : std::uint8_t { dc, rc, pieces, wait };
+  enum class DataPath : std::uint8_t { dc, rc, fragments, wait };
 
   // endpoint_queues.cpp
   [[nodiscard]] Status create_queues();
@@ -180,7 +180,7 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] std::size_t data_targets() const noexcept {
     return std::min<std::size_t>(settings_.data_qps, kMaxDataQps);
   }
-  [[nodiscard]] Status choose_start_channel();
+  [[nodiscard]] Status choose_default_channel();
   [[nodiscard]] std::uint32_t first_receives() const noexcept {
     return static_cast<std::uint32_t>(std::min(settings_.receive_first, settings_.receive_buffers));
   }
@@ -200,7 +200,7 @@ class EndpointCore final : public Endpoint {
     return peer.send_kind == ChannelKind::rc_srq || peer.private_sender.request != 0;
   }
   bool poll_receive_queue();
-  void note_goodbyes(std::span<const ibv_wc> entries) noexcept;
+  void note_shutdowns(std::span<const ibv_wc> entries) noexcept;
   bool poll_send_queue();
   void on_send_completion(const ibv_wc& wc);
   void on_rc_completion(RcQueue& queue, const ibv_wc& wc);
@@ -240,7 +240,7 @@ class EndpointCore final : public Endpoint {
   void look_after_receives(Nanoseconds now);
   void begin_receives() noexcept;
   void begin_flow_control() noexcept;
-  void tell_flow_control() noexcept {
+  void update_flow_control() noexcept {
     flow_.set_queue({receive_pool_.count(), shared_.may_grow, shared_.armed});
   }
   void arm_limit() noexcept;
@@ -281,12 +281,13 @@ class EndpointCore final : public Endpoint {
   }
   [[nodiscard]] std::size_t max_payload(const Peer& peer) const noexcept;
   [[nodiscard]] bool post_stream(Peer& peer, const StreamMessage& message);
-  void introduce(Peer& peer);
+  void send_wireup(Peer& peer);
   [[nodiscard]] bool post_over_ring(Peer& peer, const StreamMessage& message);
   static void spend_credit(Peer& peer, wire::Header* header) noexcept;
-  [[nodiscard]] bool post_over_base(Peer& peer, const StreamMessage& message);
+  [[nodiscard]] bool post_over_default(Peer& peer, const StreamMessage& message);
   [[nodiscard]] bool post_inline_over_rc(Peer& peer, const StreamMessage& message);
-  [[nodiscard]] static const void* in_one_piece(const StreamMessage& message, std::byte* gathered);
+  [[nodiscard]] static const void* contiguous_payload(const StreamMessage& message,
+                                                      std::byte* gathered);
   void fill_header(Peer& peer, const StreamMessage& message, wire::Header* header);
   void hand_back(Peer& peer, wire::Header* header);
   // To the peer's target of our data initiator for it.
@@ -312,8 +313,8 @@ class EndpointCore final : public Endpoint {
   // The operation that waits for this peer's FIN; null: none.
   [[nodiscard]] SendOperation* find_awaiting(const Peer& peer, std::uint64_t id) const noexcept;
   // The Status for a peer's status code of a large message; `verb`: fetch, ...
-  [[nodiscard]] static Status status_told(const Peer& peer, std::uint32_t code,
-                                          std::string_view verb);
+  [[nodiscard]] static Status status_reported(const Peer& peer, std::uint32_t code,
+                                              std::string_view verb);
 
   // protocol/receive_path.cpp
   [[nodiscard]] Status recv_now(const RecvRequest& request);
@@ -326,11 +327,11 @@ class EndpointCore final : public Endpoint {
     return receive_pool_.is_private(buffer) ? UnexpectedMessage::Storage::private_receive
                                             : UnexpectedMessage::Storage::buffer;
   }
-  void hold(Peer& peer, HeldMessage message);
-  [[nodiscard]] HeldMessage take_held(Peer& peer, std::size_t at);
-  void free_held(const HeldMessage& message);
+  void keep_out_of_order(Peer& peer, OutOfOrderMessage message);
+  [[nodiscard]] OutOfOrderMessage take_out_of_order(Peer& peer, std::size_t at);
+  void free_out_of_order(const OutOfOrderMessage& message);
   [[nodiscard]] std::unique_ptr<std::byte[]> copy_aside(const std::byte* from, std::size_t length);
-  [[nodiscard]] const std::byte* bytes_of(const HeldMessage& message) const noexcept {
+  [[nodiscard]] const std::byte* bytes_of(const OutOfOrderMessage& message) const noexcept {
     return message.copy ? message.copy.get() : received(message.buffer);
   }
   // The message is not accepted, or was accepted before.
@@ -358,7 +359,7 @@ class EndpointCore final : public Endpoint {
   }
   bool poll_measured();
   bool poll_ring(Peer& peer);
-  void deliver_held(Peer& peer);
+  void drain_reorder_buffer(Peer& peer);
   // The message is the next of its stream and may_deliver().
   void deliver(Peer& peer, const wire::Header& header, const Arrival& arrival);
   void deliver_large(Peer& peer, const wire::Header& header, const wire::Rts& rts,
@@ -373,7 +374,7 @@ class EndpointCore final : public Endpoint {
   void unpost(RecvOperation& receive);
   void end_cancelled(RecvOperation& receive);
   void acknowledge(Peer& peer, const std::byte* payload);
-  [[nodiscard]] bool introduce(const wire::Introduction& introduction, PeerId* id);
+  [[nodiscard]] bool on_wireup_request(const wire::WireupRequest& wireup, PeerId* id);
   [[nodiscard]] Completion completion_of(const wire::Header& header, PeerId peer,
                                          std::size_t length) const;
 
@@ -386,7 +387,7 @@ class EndpointCore final : public Endpoint {
   void keep_unexpected(Peer& peer, const wire::Header& header, const Arrival& arrival);
   [[nodiscard]] bool set_aside(UnexpectedMessage& message);
   bool relieve(Peer& peer);
-  void look_after_held_back(Peer& peer, bool wildcards, Nanoseconds now);
+  void look_after_retained(Peer& peer, bool wildcards, Nanoseconds now);
   void release_unexpected(UnexpectedMessage& message);
   void drop_unexpected(UnexpectedMessage& message);
   void take_unexpected(RecvOperation& receive, UnexpectedMessage& message);
@@ -404,7 +405,7 @@ class EndpointCore final : public Endpoint {
 
   // flow/control.cpp
   // A message has left its receive.
-  void take_back_credit(Peer& peer);
+  void return_credit(Peer& peer);
   void serve_credit_waiters(bool few = false);
   void sweep_credits(Nanoseconds now);
 
@@ -421,7 +422,7 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] bool leaves_posting(const Transfer& transfer) const noexcept;
   bool pump(Transfer& transfer);
   [[nodiscard]] bool post_segment(Transfer& transfer, std::uint64_t length);
-  [[nodiscard]] Status register_pieces(Transfer& transfer, const Pieces& pieces, int access);
+  [[nodiscard]] Status register_iov(Transfer& transfer, const IoVec& iov, int access);
   void end_read_early(Transfer& transfer);
   bool pump_transfers();
   void on_transfer_done(Transfer& transfer, Status status);
@@ -454,10 +455,10 @@ class EndpointCore final : public Endpoint {
 
   // protocol/segments.cpp
   [[nodiscard]] std::size_t most_by_message(const Peer& peer) const noexcept;
-  [[nodiscard]] Status take_for_messages(Transfer& transfer, const Pieces& pieces, bool inject);
+  [[nodiscard]] Status take_for_messages(Transfer& transfer, const IoVec& iov, bool inject);
   [[nodiscard]] bool ask_segment(Transfer& transfer, std::uint64_t length);
   [[nodiscard]] static std::size_t fill_segment(const AtomicOperation& operation,
-                                                wire::Segment* segment, Pieces* parts) noexcept;
+                                                wire::Segment* segment, IoVec* parts) noexcept;
   [[nodiscard]] Status take_segment(Peer& peer, const wire::Header& header,
                                     const std::byte* payload);
 
@@ -465,59 +466,59 @@ class EndpointCore final : public Endpoint {
   void start_registrations();
   bool notice_unmapped(std::uintptr_t begin, std::uintptr_t end);
   // Errors: of ibv_reg_mr.
-  [[nodiscard]] Status register_buffer(const iovec& piece, int access, Registration* registration);
-  [[nodiscard]] bool is_registered(const iovec& piece, int access);
+  [[nodiscard]] Status register_buffer(const iovec& part, int access, Registration* registration);
+  [[nodiscard]] bool is_registered(const iovec& part, int access);
   static void release_regions(Transfer& transfer);
 
   // protocol/writes.cpp
-  [[nodiscard]] bool asks_for_write(const Transfer& transfer, const Pieces& target) const noexcept;
-  [[nodiscard]] Status ask_for_write(Transfer& transfer, const Pieces& target);
+  [[nodiscard]] bool asks_for_write(const Transfer& transfer, const IoVec& target) const noexcept;
+  [[nodiscard]] Status ask_for_write(Transfer& transfer, const IoVec& target);
   void on_cts(Peer& peer, const wire::ControlMessage& message, const wire::Detail& detail);
-  void start_granted(SendOperation& operation);
-  bool pump_granted();
-  void end_granted(Transfer& transfer);
+  void start_rput_send(SendOperation& operation);
+  bool pump_rput_sends();
+  void end_rput_send(Transfer& transfer);
   void on_written(Peer& peer, const wire::ControlMessage& message);
 
-  // protocol/offers.cpp
-  void offer(RecvOperation& receive, Peer& peer);
-  [[nodiscard]] bool is_offered(const RecvRequest& request, const Peer& peer) const noexcept;
-  [[nodiscard]] bool may_offer(const RecvOperation& receive, Peer& peer);
-  void close_offer(Transfer& transfer, bool taken);
-  void withdraw(RecvOperation& receive);
-  void on_offer(Peer& peer, const wire::Detail& detail);
-  static constexpr std::size_t kNoOffer = SIZE_MAX;
-  [[nodiscard]] static bool writes_to_offers(const Peer& peer) noexcept {
-    return peer.offers && peer.offers->writing > 0;
+  // protocol/rtr.cpp
+  void send_rtr(RecvOperation& receive, Peer& peer);
+  [[nodiscard]] bool wants_rtr(const RecvRequest& request, const Peer& peer) const noexcept;
+  [[nodiscard]] bool may_send_rtr(const RecvOperation& receive, Peer& peer);
+  void close_rtr(Transfer& transfer, bool taken);
+  void abandon_rtr(RecvOperation& receive);
+  void on_rtr(Peer& peer, const wire::Detail& detail);
+  static constexpr std::size_t kNoRtr = SIZE_MAX;
+  [[nodiscard]] static bool is_putting(const Peer& peer) noexcept {
+    return peer.rtrs && peer.rtrs->writing > 0;
   }
-  [[nodiscard]] std::size_t find_offer(const Peer& peer, bool tagged,
-                                       std::uint64_t tag) const noexcept;
-  void use_up_offer(Peer& peer, std::size_t at) noexcept;
-  [[nodiscard]] bool may_put(const Peer& peer, const Pieces& pieces, const wire::Detail& offer);
-  [[nodiscard]] Status put(Peer& peer, const SendRequest& request, const Pieces& pieces,
-                           const wire::Detail& offer, SendOperation* held = nullptr);
-  // Messages that wait for an offer.
-  [[nodiscard]] static bool holds(const Peer& peer) noexcept {
-    return peer.offers && peer.offers->holding;
+  [[nodiscard]] std::size_t find_rtr(const Peer& peer, bool tagged,
+                                     std::uint64_t tag) const noexcept;
+  void consume_rtr(Peer& peer, std::size_t at) noexcept;
+  [[nodiscard]] bool may_put(const Peer& peer, const IoVec& iov, const wire::Detail& rtr);
+  [[nodiscard]] Status put(Peer& peer, const SendRequest& request, const IoVec& iov,
+                           const wire::Detail& rtr, SendOperation* deferred = nullptr);
+  // Deferred messages exist.
+  [[nodiscard]] static bool defers(const Peer& peer) noexcept {
+    return peer.rtrs && peer.rtrs->deferring;
   }
   [[nodiscard]] int receive_access() const noexcept;
-  [[nodiscard]] bool may_hold(Peer& peer);
-  void hold(SendOperation& operation);
-  void put_held(Peer& peer);
-  void release_held(Peer& peer);
+  [[nodiscard]] bool may_defer(Peer& peer);
+  void defer(SendOperation& operation);
+  void put_deferred(Peer& peer);
+  void release_deferred(Peer& peer);
   void release_overdue();
   void end_put(Transfer& transfer);
   void fetch_instead(Transfer& transfer);
-  void end_offered(Transfer& transfer, const Completion& completion, const Status& status);
-  void look_for_last(Transfer& transfer, std::byte* last, std::byte unlike);
-  // `of`: only at its offers.
+  void end_rtr_recv(Transfer& transfer, const Completion& completion, const Status& status);
+  void poll_for_last_byte(Transfer& transfer, std::byte* last, std::byte sentinel);
+  // `of`: only its RTRs.
   bool poll_last_bytes(const Peer* of = nullptr);
-  [[nodiscard]] bool has_landed(Peer& peer, const wire::Rts& rts);
-  [[nodiscard]] SendOperation* landed_for(const Transfer& transfer);
+  [[nodiscard]] bool put_completed(Peer& peer, const wire::Rts& rts);
+  [[nodiscard]] SendOperation* make_put_completion(const Transfer& transfer);
   void send_before_backlog(SendOperation& operation);
-  void on_landed(Peer& peer, const wire::Header& header, const std::byte* payload);
-  void on_revoke(Peer& peer, std::uint64_t transfer);
-  bool pump_revoked();
-  void on_revoked(Peer& peer, std::uint64_t transfer);
+  void on_put_completion(Peer& peer, const wire::Header& header, const std::byte* payload);
+  void on_rtr_cancel(Peer& peer, std::uint64_t transfer);
+  bool pump_rtr_cancels();
+  void on_rtr_cancelled(Peer& peer, std::uint64_t transfer);
 
   // flow/control.cpp
   [[nodiscard]] Status check_peer(const Address& address);
@@ -566,7 +567,7 @@ class EndpointCore final : public Endpoint {
   void stamp(Peer& peer, wire::DatagramKind kind, wire::Datagram* datagram);
   void owe_ack(Peer& peer, bool at_once);
   void send_ack(Peer& peer);
-  void answer_stranger(const wire::Introduction& introduction);
+  void answer_unknown_peer(const wire::WireupRequest& wireup);
   void keep_until_acknowledged(Peer& peer, std::uint32_t sequence, const SendRecord& record);
   void release_kept(std::uint32_t buffer);
   void send_control_over_ud(Peer& peer, Purpose purpose, const wire::ControlMessage& message);
@@ -583,34 +584,34 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] bool ud_settled() const noexcept;
   [[nodiscard]] Nanoseconds silence_of_the_lost() const noexcept;
 
-  // protocol/pieces.cpp
+  // protocol/fragments.cpp
   [[nodiscard]] DataPath data_path(Peer& peer);
   // Of a large message that has a receive; `wait` also for a record. Asked once for each start:
   // the answer may change with the clock.
   [[nodiscard]] DataPath path_of_transfer(Peer& peer) {
     return transfers_.ready() ? data_path(peer) : DataPath::wait;
   }
-  void start_pull(Transfer& transfer, const wire::Rts& rts);
-  void pull_instead(Transfer& transfer);
-  void on_pull(Peer& peer, const wire::ControlMessage& message);
-  bool pump_pulled();
-  void on_piece(Peer& peer, const wire::Header& header, const std::byte* payload);
-  void end_pulls(const Peer* peer);
-  // Of those that this peer sends in pieces or writes; null: it has none of that number and kind.
+  void request_fragments(Transfer& transfer, const wire::Rts& rts);
+  void fall_back_to_fragments(Transfer& transfer);
+  void on_fragment_request(Peer& peer, const wire::ControlMessage& message);
+  bool pump_fragments();
+  void on_fragment(Peer& peer, const wire::Header& header, const std::byte* payload);
+  void end_incoming(const Peer* peer);
+  // Of those in incoming_ of this peer; null: none of that number and kind.
   [[nodiscard]] Transfer* find_incoming(const Peer& peer, std::uint64_t number,
                                         Transfer::Kind kind) const noexcept;
-  [[nodiscard]] Status rma_to_self(const RmaRequest& request, const Pieces& pieces);
+  [[nodiscard]] Status rma_to_self(const RmaRequest& request, const IoVec& iov);
 
   // endpoint/rejection.cpp
-  [[nodiscard]] bool reject(const wire::Introduction& introduction);
+  [[nodiscard]] bool reject(const wire::WireupRequest& wireup);
   void reject(Peer& peer);
   [[nodiscard]] bool post_rejection(const Address& address, ibv_ah* ah, wire::Datagram* head,
                                     wire::ControlMessage* message);
   void on_rejection(Peer& peer, const wire::ControlMessage& message);
 
   // connection/negotiation.cpp
-  [[nodiscard]] Status request_channel(Peer& peer, ChannelKind to, ChannelKind otherwise);
-  void request_return(Peer& peer, ChannelKind to);
+  [[nodiscard]] Status request_channel(Peer& peer, ChannelKind to, ChannelKind fallback);
+  void request_switch_back(Peer& peer, ChannelKind to);
   void on_request(Peer& peer, const wire::ControlMessage& message);
   void switch_sending(Peer& peer, ChannelKind to, std::uint32_t request,
                       wire::Refusal refusal = wire::Refusal::none);
@@ -624,7 +625,7 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] static bool awaits_answer(const Peer& peer) noexcept;
   void on_refuse(Peer& peer, const wire::ControlMessage& message);
   void wait_before_asking(Peer& peer, wire::Refusal why, std::string_view instead);
-  void say_closed(Peer& peer);
+  void send_closed(Peer& peer);
   void on_closed(Peer& peer);
   void refuse(Peer& peer, std::uint32_t request, wire::Refusal why);
   void switch_receiving(Peer& peer, ChannelKind to);
@@ -633,7 +634,7 @@ class EndpointCore final : public Endpoint {
   void send_request(Peer& peer);
   void send_accept(Peer& peer);
   void send_ready(Peer& peer);
-  void take_request(Peer& peer, std::uint32_t end);
+  void take_request(Peer& peer, std::uint32_t qp_id);
   void answer_refusal(Peer& peer, wire::Refusal why);
   [[nodiscard]] static wire::Refusal refusal_of(const Peer& peer, const Status& status);
 
@@ -653,7 +654,7 @@ class EndpointCore final : public Endpoint {
   void start_job(std::unique_ptr<RcJob> job);
   [[nodiscard]] Status want_rc(Peer& peer);
   void add_queue(RcJob* job);
-  static void connect_with(RcJob* job, const Peer& peer, std::uint32_t end);
+  static void connect_with(RcJob* job, const Peer& peer, std::uint32_t qp_id);
   void advance_rc(Peer& peer);
   void rc_failed(Peer& peer, const Status& status);
   bool pump_jobs();
@@ -664,15 +665,15 @@ class EndpointCore final : public Endpoint {
   void drop_rc_if_unused(Peer& peer);
 
   // connection/recovery.cpp
-  void break_connection(Peer& peer, const ibv_wc* wc);
+  void fail_connection(Peer& peer, const ibv_wc* wc);
   void wait_after_failure(Peer& peer, Nanoseconds now);
   void forget_changes(Peer& peer, Nanoseconds now);
-  void take_back(Peer& peer, const std::vector<SendRecord>& records, const ibv_wc* wc);
-  void begin_anew(Transfer& transfer);
+  void requeue(Peer& peer, const std::vector<SendRecord>& records, const ibv_wc* wc);
+  void restart_transfer(Transfer& transfer);
   void on_own_end_dead(Peer& peer);
-  void tell_broken(Peer& peer);
-  void on_broken(Peer& peer, const wire::ControlMessage& message);
-  void on_again(Peer& peer, const wire::ControlMessage& message);
+  void send_error(Peer& peer);
+  void on_error(Peer& peer, const wire::ControlMessage& message);
+  void on_replay(Peer& peer, const wire::ControlMessage& message);
   void on_resumed(Peer& peer, const wire::ControlMessage& message);
   bool pump_recovering();
   bool go_on_recovering(Peer& peer);
@@ -684,8 +685,8 @@ class EndpointCore final : public Endpoint {
                                               const SendRecord& record) noexcept;
   [[nodiscard]] bool send_lost(Peer& peer, Recovery& recovery, bool* moved);
   void give_up_lost(Recovery& recovery);
-  [[nodiscard]] bool send_again(Peer& peer, Recovery& recovery, const SendRecord& lost);
-  void send_control_again(Peer& peer, const SendRecord& lost, const wire::Header& header);
+  [[nodiscard]] bool replay_message(Peer& peer, Recovery& recovery, const SendRecord& lost);
+  void replay_control(Peer& peer, const SendRecord& lost, const wire::Header& header);
   void break_for_test(Peer& peer);
 
   // connection/xrc_setup.cpp
@@ -707,7 +708,7 @@ class EndpointCore final : public Endpoint {
   void end_xrc_job(RcJob& job);
   void refuse_xrc_connection(XrcConnection& link, const Status& status);
   void refuse_xrc(Peer& peer, wire::Refusal why);
-  void leave_xrc_connection(Peer& peer);
+  void release_xrc_connection(Peer& peer);
   void discard_xrc_connection(XrcConnection& link);
   void look_after_xrc_connections(Nanoseconds now);
   void probe_xrc_connection(XrcConnection& link);
@@ -717,18 +718,18 @@ class EndpointCore final : public Endpoint {
   void start_target_job(std::unique_ptr<XrcTargetJob> job);
   void end_target_job(XrcTargetJob& job);
   void target_failed(Peer& peer, const Status& status);
-  void leave_target(Peer& peer);
+  void release_target(Peer& peer);
   void close_target(XrcTarget target);
   void forget_xrc(Peer& peer);
 
   // connection/xrc_recovery.cpp
-  void break_xrc_connection(XrcConnection& link, const ibv_wc& wc);
-  void on_node_broken(Peer& peer, const wire::ControlMessage& message);
-  void tell_xrc_again(Peer& peer);
-  void on_node_again(Peer& peer, const wire::ControlMessage& message);
+  void fail_xrc_connection(XrcConnection& link, const ibv_wc& wc);
+  void on_xrc_error(Peer& peer, const wire::ControlMessage& message);
+  void send_xrc_replay(Peer& peer);
+  void on_xrc_replay(Peer& peer, const wire::ControlMessage& message);
   bool pump_xrc_lost();
-  bool send_xrc_again(Peer& peer);
-  void on_node_resumed(Peer& peer, const wire::ControlMessage& message);
+  bool replay_xrc(Peer& peer);
+  void on_xrc_resumed(Peer& peer, const wire::ControlMessage& message);
 
   // connection/tear_down.cpp
   void limit_connections();
@@ -738,13 +739,13 @@ class EndpointCore final : public Endpoint {
     return peer.has_rc() || (!eviction_.has_waiting() && has_slot(peer, with_ring));
   }
   bool request_slot(Peer& peer);
-  [[nodiscard]] bool park(Peer& peer, std::uint32_t end);
+  [[nodiscard]] bool park(Peer& peer, std::uint32_t qp_id);
   void serve_slot_waiters();
   void evict_for_waiters(Nanoseconds now);
   [[nodiscard]] bool can_go(const PeerEviction& eviction) const noexcept;
   void tear_down(Peer& peer, Nanoseconds now);
-  void on_leave(Peer& peer, const wire::ControlMessage& message);
-  void go_on_leaving(Peer& peer);
+  void on_disconnect(Peer& peer, const wire::ControlMessage& message);
+  void continue_disconnect(Peer& peer);
   void use_one_sided(Peer& peer);
 
   // endpoint/closing.cpp
@@ -753,7 +754,7 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] const SendRecord* owed(const SendQueue& queue) noexcept;
   void flush(MessageQueue& queue);
   [[nodiscard]] const Peer* find_owed();
-  void say_goodbye();
+  void send_shutdowns();
   void pass_the_gone(MessageQueue& queue);
 
   // connection/feedback.cpp
@@ -767,7 +768,7 @@ class EndpointCore final : public Endpoint {
   void on_message_counted(Peer& peer);
   [[nodiscard]] ChannelKind first_channel(const Peer& peer);
   void request_failed(Peer& peer, const Status& status);
-  void change_channel(Peer& peer, ChannelKind to, ChannelKind otherwise, const std::string& reason,
+  void change_channel(Peer& peer, ChannelKind to, ChannelKind fallback, const std::string& reason,
                       double gain);
   void decided(Peer& peer, const std::string& outcome);
   void done(Peer& peer);  // decided: as asked for
@@ -808,7 +809,7 @@ class EndpointCore final : public Endpoint {
   std::vector<Reservation> fixed_;
   UnsignalledBuffers unsignalled_data_, unsignalled_control_;
   std::vector<DcTarget> targets_;
-  std::size_t base_queues_ = 0;  // of the start service: they have the first ids of queues_
+  std::size_t default_queues_ = 0;  // of the default transport: they have the first ids of queues_
   std::vector<std::unique_ptr<MessageQueue>> initiators_[3];
   std::vector<SendQueue*> queues_;  // by id; null: free
   std::vector<std::uint32_t> free_queue_ids_;
@@ -841,18 +842,18 @@ class EndpointCore final : public Endpoint {
   std::vector<Peer*> ud_pending_;  // peers with something unacknowledged, or an ack owed
   bool ud_blocked_ = false;        // one of them could not send for lack of room
   Nanoseconds next_ud_timer_ = INT64_MAX;
-  LinkedList<SendOperation> pulled_;  // being sent in pieces
-  SlotTable<Transfer> pulls_;         // coming in pieces, or written by the peer
+  LinkedList<SendOperation> fragmented_;  // being sent in fragments
+  SlotTable<Transfer> incoming_;          // large messages that peers send in fragments or write
   Rendezvous rendezvous_ = Rendezvous::getcqe;
-  std::vector<Transfer*> polled_;       // whose last byte is looked for
-  std::deque<SendOperation*> granted_;  // have their CTS, but no transfer yet
-  std::vector<Peer*> revoking_;         // that wait for an answer
-  Nanoseconds hold_until_ = INT64_MAX;  // when a message has waited long enough for an offer
-  std::uint32_t standing_offers_ = 0;
-  bool set_last_bytes_ = false;
-  SplitMix64 last_bytes_{0};  // what offered receives end with, if they are set
-  std::uint64_t offers_ = 0, puts_ = 0,
-                puts_told_ = 0;  // messages written to offers; with `landed`
+  std::vector<Transfer*> polled_;           // whose last byte is polled
+  std::deque<SendOperation*> rput_sends_;   // have a CTS, but no transfer yet
+  std::vector<Peer*> rtr_cancels_;          // peers that wait for a reply
+  Nanoseconds deferred_until_ = INT64_MAX;  // when the first deferred message is sent by RTS
+  std::uint32_t open_rtrs_ = 0;
+  bool sets_sentinels_ = false;
+  SplitMix64 sentinels_{0};  // random sentinels, if they are set
+  std::uint64_t rtrs_sent_ = 0, puts_ = 0,
+                put_completions_ = 0;  // puts_: messages written to RTRs; with a put completion
 
   Address address_;
   std::vector<std::unique_ptr<Peer>> peers_;
@@ -861,7 +862,7 @@ class EndpointCore final : public Endpoint {
   std::vector<Peer*> backlogged_;
   PolledRings rings_;
   std::deque<PendingControl> pending_control_;
-  std::vector<std::uint64_t> departing_;  // ids of who says goodbye in the batch being looked at
+  std::vector<std::uint64_t> shutting_down_;  // ids whose shutdown is in the batch being handled
   std::vector<std::uint32_t> to_post_, to_post_control_;  // receive buffers to post again
   std::size_t receives_kept_ = 0;                         // receive buffers held by messages
   // The shared data receive queue, as far as this process knows: completions not polled yet are
@@ -898,11 +899,11 @@ class EndpointCore final : public Endpoint {
   LinkedList<UnexpectedMessage> claimed_;
   LinkedList<UnexpectedMessage> waiting_;  // large ones that have a receive but no transfer yet
   std::vector<Peer*> stalled_;             // peers whose next message cannot be delivered now
-  struct Stranger {
+  struct PendingWireup {
     std::uint32_t buffer, length;
   };
-  std::vector<Stranger> strangers_;  // messages whose senders shall be told to go
-  Nanoseconds refused_since_ = 0;    // operations, for lack of memory, without one accepted since
+  std::vector<PendingWireup> pending_wireups_;  // wire-up requests whose senders are to be rejected
+  Nanoseconds refused_since_ = 0;  // operations, for lack of memory, without one accepted since
   LinkedList<Transfer> active_transfers_;
   std::vector<SendOperation*> awaiting_fin_;  // by the low half of the operation's id
   std::vector<std::uint32_t> free_fin_slots_;
@@ -910,11 +911,11 @@ class EndpointCore final : public Endpoint {
   std::uint64_t unexpected_bytes_ = 0;
   Report remote_write_report_;
 
-  enum class Closing : std::uint8_t { open, flushing, parting, closed };
+  enum class Closing : std::uint8_t { open, flushing, shutting_down, closed };
   Closing closing_phase_ = Closing::open;
-  Nanoseconds close_moved_ = 0;     // when anything did, in the phase
-  Nanoseconds close_word_ = 0;      // told whom it waits for, after so long
-  Nanoseconds close_deadline_ = 0;  // of parting
+  Nanoseconds close_moved_ = 0;     // last progress in the phase
+  Nanoseconds close_word_ = 0;      // when to log which peer it waits for
+  Nanoseconds close_deadline_ = 0;  // of shutting_down
   std::uint32_t tick_every_ = 1;    // progress calls between two looks at the clock
   std::uint32_t ticks_ = 0;
   bool in_progress_ = false;

@@ -10,7 +10,7 @@
 namespace turnout {
 
 // DC where the device has it, unless the settings say otherwise.
-Status EndpointCore::choose_start_channel() {
+Status EndpointCore::choose_default_channel() {
   const bool dc_asked = settings_.default_transport == "dc";
   const bool ud_asked =
       settings_.default_transport == "ud" || settings_.policy == "static:ud-sendrecv";
@@ -162,7 +162,7 @@ Status EndpointCore::create_pool(Purpose purpose, std::size_t initiators, std::s
   const auto add = [&](std::unique_ptr<MessageQueue> queue) {
     queues_.push_back(queue.get());
     pool(purpose).push_back(std::move(queue));
-    ++base_queues_;
+    ++default_queues_;
   };
   if (over_datagrams()) {  // each sends and receives; the first ones are known to the peers
     const std::size_t first = purpose == Purpose::data     ? 0

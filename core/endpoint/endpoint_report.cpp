@@ -46,7 +46,7 @@ EndpointReport EndpointCore::report() const {
         (peer->xrc ? sizeof(PeerXrc) + peer->xrc->bytes.bytes() : 0) +
         (peer->ring ? std::uint64_t{peer->ring->entries()} * peer->ring->entry_size() : 0) +
         std::uint64_t{peer->private_receives.count} * receive_pool_.size();
-    line.lost = peer->lost && !peer->said_bye;
+    line.lost = peer->lost && !peer->shut_down;
     line.tear_downs = peer->eviction.torn_down;
     report.peers.push_back(std::move(line));
   }
@@ -57,9 +57,9 @@ EndpointReport EndpointCore::report() const {
   report_memory(&report);
   report.unexpected = unexpected_count_;
   report.rendezvous = rendezvous_count_;
-  report.offers = offers_;
+  report.rtrs = rtrs_sent_;
   report.puts = puts_;
-  report.puts_told = puts_told_;
+  report.put_completions = put_completions_;
   report.credit_messages = credit_messages_;
   report.refusals = refusals_;
   report.shared_receives = {shared_.limit_events, shared_.growths, receive_pool_.chunks_gone(),

@@ -8,17 +8,17 @@
 namespace turnout {
 
 // Tells one that we have no record for that it will not be heard. False: no room to say so now.
-bool EndpointCore::reject(const wire::Introduction& introduction) {
-  const Address& address = introduction.address;
+bool EndpointCore::reject(const wire::WireupRequest& wireup) {
+  const Address& address = wireup.address;
   Status status;
   ibv_ah* const ah = address_handle(address, &status);
   if (ah == nullptr) return true;
   wire::ControlMessage message;
-  message.index = introduction.index;
+  message.index = wireup.index;
   message.status = static_cast<std::uint32_t>(Code::over_budget);
   wire::Datagram head;
   head.sender = address_.id;
-  head.index = introduction.index;
+  head.index = wireup.index;
   return post_rejection(address, ah, &head, &message);
 }
 
@@ -30,7 +30,7 @@ void EndpointCore::reject(Peer& peer) {
   message.status = static_cast<std::uint32_t>(peer.given_up);
   wire::Datagram head;
   if (peer.link) stamp(peer, wire::DatagramKind::reject, &head);
-  peer.untold = !post_rejection(peer.address, peer.ah, &head, &message);
+  peer.loss_unreported = !post_rejection(peer.address, peer.ah, &head, &message);
 }
 
 bool EndpointCore::post_rejection(const Address& address, ibv_ah* ah, wire::Datagram* head,

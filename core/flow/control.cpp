@@ -112,12 +112,12 @@ Result<PeerId> EndpointCore::peer(const Address& address) {
 void EndpointCore::send_control(Peer& peer, Purpose purpose, wire::ControlMessage message,
                                 const wire::Detail* detail) {
   // Who said goodbye needs nothing, and may be gone; nor does who heard ours wait for more.
-  if (peer.lost || peer.said_bye) return;
-  if (!departing_.empty() && std::find(departing_.begin(), departing_.end(), peer.address.id) !=
-                                 departing_.end()) [[unlikely]] {
+  if (peer.lost || peer.shut_down) return;
+  if (!shutting_down_.empty() && std::find(shutting_down_.begin(), shutting_down_.end(),
+                                           peer.address.id) != shutting_down_.end()) [[unlikely]] {
     return;
   }
-  if (closing_phase_ == Closing::parting && message.type != wire::Control::bye) return;
+  if (closing_phase_ == Closing::shutting_down && message.type != wire::Control::shutdown) return;
   message.index = peer.remote_index;
   message.sender = address_.id;
   if (peer.private_sender.credits > 0 && wire::serves_large(message.type) &&
@@ -213,7 +213,7 @@ void EndpointCore::send_credits(Peer& peer) {
   send_control(peer, Purpose::credit, message);
 }
 
-void EndpointCore::take_back_credit(Peer& peer) {
+void EndpointCore::return_credit(Peer& peer) {
   if (peer.lost) return;
   if (flow_.returned(peer.grant)) send_credits(peer);
   serve_credit_waiters();
@@ -293,14 +293,14 @@ void EndpointCore::handle_control(Peer& peer, const wire::ControlMessage& messag
             std::min(peer.ring_sender.credits + message.ring_credits, peer.ring_sender.entries);
       }
       break;
-    case wire::Control::welcome:
+    case wire::Control::wireup_reply:
       peer.remote_index = message.own_index;
       break;
     case wire::Control::fin:
       on_fin(message, peer);
       break;
-    case wire::Control::bye:
-      peer.said_bye = true;
+    case wire::Control::shutdown:
+      peer.shut_down = true;
       note_last(peer, message);
       break;
     case wire::Control::request:
@@ -324,29 +324,29 @@ void EndpointCore::handle_control(Peer& peer, const wire::ControlMessage& messag
     case wire::Control::closed:
       on_closed(peer);
       break;
-    case wire::Control::leave:
-      on_leave(peer, message);
+    case wire::Control::disconnect:
+      on_disconnect(peer, message);
       break;
-    case wire::Control::broken:
-      on_broken(peer, message);
+    case wire::Control::error:
+      on_error(peer, message);
       break;
-    case wire::Control::again:
-      on_again(peer, message);
+    case wire::Control::replay:
+      on_replay(peer, message);
       break;
     case wire::Control::resumed:
       on_resumed(peer, message);
       break;
-    case wire::Control::node_broken:
-      on_node_broken(peer, message);
+    case wire::Control::xrc_error:
+      on_xrc_error(peer, message);
       break;
-    case wire::Control::node_again:
-      on_node_again(peer, message);
+    case wire::Control::xrc_replay:
+      on_xrc_replay(peer, message);
       break;
-    case wire::Control::node_resumed:
-      on_node_resumed(peer, message);
+    case wire::Control::xrc_resumed:
+      on_xrc_resumed(peer, message);
       break;
-    case wire::Control::pull:
-      on_pull(peer, message);
+    case wire::Control::fragment_request:
+      on_fragment_request(peer, message);
       break;
     case wire::Control::cts:
       on_cts(peer, message, detail);
@@ -354,11 +354,11 @@ void EndpointCore::handle_control(Peer& peer, const wire::ControlMessage& messag
     case wire::Control::written:
       on_written(peer, message);
       break;
-    case wire::Control::offer:
-      on_offer(peer, detail);
+    case wire::Control::rtr:
+      on_rtr(peer, detail);
       break;
-    case wire::Control::revoke:
-      on_revoke(peer, message.operation);
+    case wire::Control::rtr_cancel:
+      on_rtr_cancel(peer, message.operation);
       break;
     case wire::Control::reject:
       on_rejection(peer, message);
@@ -406,7 +406,7 @@ void EndpointCore::recover(MessageQueue& queue, const ibv_wc& wc) {
       end_of_lost(record);
     }
   }
-  if (failed != nullptr && failed->peer == kAnyPeer) {  // a stranger to be rejected, or ourselves
+  if (failed != nullptr && failed->peer == kAnyPeer) {  // a sender to be rejected, or ourselves
     retire(*failed);
   } else if (failed != nullptr && refused) {
     on_transfer_done(*failed->transfer, refused_key(*peers_[failed->peer], *failed, wc.status));
@@ -436,7 +436,7 @@ void EndpointCore::lose_peer(Peer& peer, const Status& why) {
   SrqFlowControl::close(peer.grant);
   peer.loss =
       Status{Code::peer_lost, why.text(), why.sys_errno() != 0 ? why.sys_errno() : EHOSTDOWN};
-  if (peer.said_bye || closing_) {
+  if (peer.shut_down || closing_) {
     TURNOUT_LOG(connection, debug, "peer lost: {}", why.text());
   } else {
     TURNOUT_LOG(connection, error, "peer lost: {}; its operations fail, other peers are unaffected",
@@ -445,11 +445,12 @@ void EndpointCore::lose_peer(Peer& peer, const Status& why) {
   if (peer.decision != 0) decided(peer, "peer lost");
   // What a peer that ended as it should has sent stays in the history: at the end of a job that is
   // everybody. The selection looks at the living only.
-  if (statistics_.get() != nullptr && !peer.said_bye) statistics_.get()->forget(peer.id);
+  if (statistics_.get() != nullptr && !peer.shut_down) statistics_.get()->forget(peer.id);
   end_atomics(peer);
   while (SendOperation* const operation = peer.backlog.pop_front()) end_send(*operation, peer.loss);
-  std::erase_if(granted_, [&](const SendOperation* operation) { return operation->peer == &peer; });
-  if (peer.offers) peer.offers->open.clear();
+  std::erase_if(rput_sends_,
+                [&](const SendOperation* operation) { return operation->peer == &peer; });
+  if (peer.rtrs) peer.rtrs->open.clear();
   for (std::size_t slot = 0; slot < awaiting_fin_.size(); ++slot) {
     SendOperation* const operation = awaiting_fin_[slot];
     // What is being written ends with its transfer.
@@ -485,7 +486,7 @@ void EndpointCore::lose_peer(Peer& peer, const Status& why) {
     }
     t = next;
   }
-  end_pulls(&peer);
+  end_incoming(&peer);
   if (peer.link) drop_ud(peer);
   if (peer.eviction.waits_for_slot) eviction_.stop_waiting(peer.eviction);
   if (peer.recovery) end_recovery(peer);
@@ -496,10 +497,11 @@ void EndpointCore::lose_peer(Peer& peer, const Status& why) {
     // Messages that still lie in the ring keep it.
     if (peer.ring->all_returned()) peer.ring.reset();
   }
-  while (!peer.held.empty()) free_held(take_held(peer, peer.held.size() - 1));
+  while (!peer.reorder_buffer.empty())
+    free_out_of_order(take_out_of_order(peer, peer.reorder_buffer.size() - 1));
   flow_.forget(peer.grant);
   serve_credit_waiters();
-  if (peer.self || peer.said_bye || closing_ || why.code() == Code::peer_lost) return;
+  if (peer.self || peer.shut_down || closing_ || why.code() == Code::peer_lost) return;
   peer.given_up = why.code();
   reject(peer);
 }
@@ -556,11 +558,11 @@ void EndpointCore::keep_alive(Nanoseconds now) {
     keepalive_at_ = keepalive_at_ + 1 < peers_.size() ? keepalive_at_ + 1 : 0;
     Peer& peer = *peers_[keepalive_at_];
     if (peer.lost) {
-      if (peer.untold) reject(peer);
+      if (peer.loss_unreported) reject(peer);
       continue;
     }
     if (peer.self) {
-      look_after_held_back(peer, awaited_from_any, now);
+      look_after_retained(peer, awaited_from_any, now);
       continue;
     }
     if (peer.heard_since_tick) {
@@ -570,18 +572,19 @@ void EndpointCore::keep_alive(Nanoseconds now) {
     if (peer.send_state == SendState::flushing) post_flush(peer);
     send_credits(peer);
     if (peer.private_receives.unreported > 0) send_private_credits(peer);
-    look_after_held_back(peer, awaited_from_any, now);
+    look_after_retained(peer, awaited_from_any, now);
     if (peer.lost) continue;
-    if (peer.said_bye && has_last_message(peer) && has_last_control(peer)) {
+    if (peer.shut_down && has_last_message(peer) && has_last_control(peer)) {
       lose_peer(peer,
                 Status{Code::peer_lost,
                        fmt::format("{} closed its endpoint", peer.address.to_string()), ESHUTDOWN});
       continue;
     }
-    const bool expected = peer.directed_receives > 0 || peer.awaiting_fin > 0 || peer.pieces > 0 ||
-                          owes_answers(peer) || (peer.atomics && peer.atomics->listed) ||
-                          !peer.backlog.empty() || peer.receive_state != ReceiveState::steady ||
-                          peer.send_state != SendState::steady || peer.eviction.leaving ||
+    const bool expected = peer.directed_receives > 0 || peer.awaiting_fin > 0 ||
+                          peer.incoming_large > 0 || owes_answers(peer) ||
+                          (peer.atomics && peer.atomics->listed) || !peer.backlog.empty() ||
+                          peer.receive_state != ReceiveState::steady ||
+                          peer.send_state != SendState::steady || peer.eviction.disconnecting ||
                           peer.recovery || (wildcards && peer.remote_index != wire::kUnknownIndex);
     const bool idle = !expected && ((peer.rc && peer.rc->connected_to() != 0) || peer.xrc);
     if ((!expected && !idle) || peer.probes > 0 || now - peer.heard < settings_.keepalive) continue;

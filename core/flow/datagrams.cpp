@@ -61,10 +61,10 @@ bool EndpointCore::data_came(Peer& peer, const wire::Header& header, std::uint32
     taken = !peer.lost;
   }
   if (taken) {
-    const bool twice = before(header.sequence, peer.receive_sequence) ||
-                       std::any_of(peer.held.begin(), peer.held.end(), [&](const auto& held) {
-                         return held.sequence == header.sequence;
-                       });
+    const bool twice =
+        before(header.sequence, peer.receive_sequence) ||
+        std::any_of(peer.reorder_buffer.begin(), peer.reorder_buffer.end(),
+                    [&](const auto& message) { return message.sequence == header.sequence; });
     const bool early = header.sequence != peer.receive_sequence;
     owe_ack(peer, twice || early);
     // Messages before their turn must leave receives to the one that they wait for; what is dropped
@@ -82,19 +82,19 @@ void EndpointCore::on_control_datagram(const std::byte* bytes, std::uint32_t len
   length -= static_cast<std::uint32_t>(sizeof datagram);
   Peer* const peer = find_sender(datagram.index, datagram.sender);
   if (peer == nullptr && datagram.kind == wire::DatagramKind::probe) {
-    wire::Introduction introduction;
-    std::memcpy(&introduction, bytes, sizeof introduction);
-    answer_stranger(introduction);
+    wire::WireupRequest wireup;
+    std::memcpy(&wireup, bytes, sizeof wireup);
+    answer_unknown_peer(wireup);
     return;
   }
   if (peer == nullptr || peer->lost) {
     TURNOUT_LOG(connection, debug, "dropped a datagram of {:016x}", datagram.sender);
     // It has ended as it should, and waits until we know.
-    if (peer != nullptr && peer->said_bye && datagram.kind != wire::DatagramKind::ack) {
+    if (peer != nullptr && peer->shut_down && datagram.kind != wire::DatagramKind::ack) {
       send_ack(*peer);
     }
     // It goes on asking: the rejection was lost.
-    if (peer != nullptr && peer->given_up != Code::ok) peer->untold = true;
+    if (peer != nullptr && peer->given_up != Code::ok) peer->loss_unreported = true;
     return;
   }
   peer->heard_since_tick = true;
@@ -125,7 +125,7 @@ void EndpointCore::on_control_datagram(const std::byte* bytes, std::uint32_t len
   owe_ack(*peer, false);
   handle_control(*peer, message, detail);
   // It waits until we know, and this process may end before it looks at its timers again.
-  if (message.type == wire::Control::bye) send_ack(*peer);
+  if (message.type == wire::Control::shutdown) send_ack(*peer);
 }
 
 void EndpointCore::take_ud_header(Peer& peer, const wire::Datagram& datagram) {
@@ -146,7 +146,7 @@ void EndpointCore::take_ud_header(Peer& peer, const wire::Datagram& datagram) {
     if (link.waits()) arm(peer, clock_.now());
   }
   // It has what follows: the first one missing will not come by waiting. Once for each.
-  if (datagram.held > 1 && (datagram.held & 1u) == 0 && !link.sent.empty()) {
+  if (datagram.sack > 1 && (datagram.sack & 1u) == 0 && !link.sent.empty()) {
     const UdReliability::Sent& missing = link.sent[0];
     if (missing.sequence == datagram.data_ack && missing.buffer != kNoBuffer &&
         !(link.resent_data && link.resent_sequence == missing.sequence)) {
@@ -174,10 +174,10 @@ void EndpointCore::stamp(Peer& peer, wire::DatagramKind kind, wire::Datagram* da
   datagram->sender = address_.id;
   datagram->index = peer.remote_index;
   datagram->data_ack = peer.receive_sequence;
-  datagram->held = 0;
-  for (const HeldMessage& held : peer.held) {
-    const std::uint32_t ahead = held.sequence - peer.receive_sequence;
-    if (ahead < 32) datagram->held |= 1u << ahead;
+  datagram->sack = 0;
+  for (const OutOfOrderMessage& message : peer.reorder_buffer) {
+    const std::uint32_t ahead = message.sequence - peer.receive_sequence;
+    if (ahead < 32) datagram->sack |= 1u << ahead;
   }
   datagram->control_ack = link.control_expected;
   datagram->flags = link.control_gap ? wire::kControlGap : std::uint8_t{0};
@@ -205,15 +205,15 @@ void EndpointCore::send_ack(Peer& peer) {
 }
 
 // One we have no record of asks whether we are there. If there is no room to say so, it asks again.
-void EndpointCore::answer_stranger(const wire::Introduction& introduction) {
-  auto address = Address::decode(&introduction.address, sizeof(Address));
+void EndpointCore::answer_unknown_peer(const wire::WireupRequest& wireup) {
+  auto address = Address::decode(&wireup.address, sizeof(Address));
   if (!address || !address.value().datagrams()) return;
   Status status;
   ibv_ah* const ah = address_handle(address.value(), &status);
   if (ah == nullptr) return;
   wire::Datagram datagram;
   datagram.sender = address_.id;
-  datagram.index = introduction.index;
+  datagram.index = wireup.index;
   (void)post_control(*pool(Purpose::credit).front(), kAnyPeer, address.value(), ah,
                      address.value().data_qps(), {&datagram, nullptr, 0}, &status);
 }
@@ -325,10 +325,10 @@ void EndpointCore::send_probe(Peer& peer) {
   wire::Datagram datagram;
   const bool gap = link.control_gap;
   stamp(peer, wire::DatagramKind::probe, &datagram);
-  wire::Introduction introduction;
-  introduction.address = address_;
-  introduction.index = peer.id;
-  if (!post_control(peer, true, {&datagram, &introduction, sizeof introduction})) {
+  wire::WireupRequest wireup;
+  wireup.address = address_;
+  wireup.index = peer.id;
+  if (!post_control(peer, true, {&datagram, &wireup, sizeof wireup})) {
     link.control_gap = gap;  // the timer comes again
   }
   if (peer.lost) return;
@@ -424,7 +424,7 @@ void EndpointCore::drop_ud(Peer& peer) {
 // Nothing is left to be acknowledged, but by those that close themselves and may be gone.
 bool EndpointCore::ud_settled() const noexcept {
   return std::all_of(ud_pending_.begin(), ud_pending_.end(), [](const Peer* peer) {
-    return peer->lost || peer->said_bye || peer->link->settled();
+    return peer->lost || peer->shut_down || peer->link->settled();
   });
 }
 

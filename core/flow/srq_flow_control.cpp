@@ -22,7 +22,7 @@ constexpr std::uint32_t kPolled = 16;
 }  // namespace
 
 void SrqFlowControl::configure(const Limits& limits) noexcept {
-  assert(granted_ == 0);
+  assert(rput_sends_ == 0);
   limits_ = limits;
   if (limits.rule == Rule::safe) grant_limit_ = 0;
 }
@@ -69,7 +69,7 @@ bool SrqFlowControl::returned(CreditGrant& grant) {
     count_again(grant);
   if (grant.granted > 0) {  // otherwise the peer sent more than it may
     --grant.granted;
-    --granted_;
+    --rput_sends_;
   }
   count_message();
   return grant_more(grant);
@@ -84,17 +84,17 @@ void SrqFlowControl::count(CreditGrant& grant) noexcept {
     return;
   grant.counted = true;
   grant.target = grant.granted = limits_.first;
-  granted_ += grant.granted;
+  rput_sends_ += grant.granted;
 }
 
 void SrqFlowControl::count_uncredited(CreditGrant& grant) noexcept {
   count(grant);
   ++grant.granted;
-  ++granted_;
+  ++rput_sends_;
 }
 
 void SrqFlowControl::count_again(CreditGrant& grant) noexcept {
-  granted_ += grant.uncounted;
+  rput_sends_ += grant.uncounted;
   grant.uncounted = 0;
 }
 
@@ -118,13 +118,13 @@ void SrqFlowControl::grant_to_target(CreditGrant& grant) noexcept {
   const std::uint32_t most = limit();
   // What it retains is beside its target, but part of its share.
   const std::uint32_t share = std::min(grant.target + grant.retained, limits_.most);
-  if (!waiting_.empty() || granted_ >= most || grant.granted >= share) return;
-  give(grant, std::min(share - grant.granted, most - granted_));
+  if (!waiting_.empty() || rput_sends_ >= most || grant.granted >= share) return;
+  give(grant, std::min(share - grant.granted, most - rput_sends_));
 }
 
 void SrqFlowControl::give(CreditGrant& grant, std::uint32_t credits) noexcept {
   grant.granted += credits;
-  granted_ += credits;
+  rput_sends_ += credits;
   grant.unreported += credits;
 }
 
@@ -144,14 +144,14 @@ void SrqFlowControl::wait(CreditGrant& grant) {
 
 CreditGrant* SrqFlowControl::serve(bool few) {
   const std::uint32_t most = limit();
-  while (!waiting_.empty() && granted_ < most) {
+  while (!waiting_.empty() && rput_sends_ < most) {
     CreditGrant& grant = *waiting_.front();
     const std::uint32_t batch = std::min(grant.target, std::max(most / kBatches, 1u));
-    if (most - granted_ < batch && !few) return nullptr;
+    if (most - rput_sends_ < batch && !few) return nullptr;
     waiting_.pop_front();
     grant.waiting = false;
     if (grant.closed || !is_out(grant)) continue;
-    give(grant, std::min(batch, most - granted_));
+    give(grant, std::min(batch, most - rput_sends_));
     if (waiting_.empty()) next_sweep_ = INT64_MAX;
     return &grant;
   }
@@ -167,7 +167,7 @@ void SrqFlowControl::reclaim(CreditGrant& grant) noexcept {
   const std::uint32_t unreported = std::exchange(grant.unreported, 0);
   grant.granted -= unreported;
   grant.uncounted = grant.granted - grant.retained;
-  granted_ -= unreported + grant.uncounted;
+  rput_sends_ -= unreported + grant.uncounted;
 }
 
 void SrqFlowControl::end_sweep(Nanoseconds now) noexcept {
@@ -176,7 +176,7 @@ void SrqFlowControl::end_sweep(Nanoseconds now) noexcept {
 
 void SrqFlowControl::forget(CreditGrant& grant) noexcept {
   assert(grant.closed);
-  granted_ -= grant.granted - grant.uncounted;
+  rput_sends_ -= grant.granted - grant.uncounted;
   grant.granted = grant.uncounted = 0;
 }
 

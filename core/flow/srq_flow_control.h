@@ -112,7 +112,7 @@ class SrqFlowControl {
 
   [[nodiscard]] std::uint32_t first() const noexcept { return limits_.first; }
   // More is granted than the queue has or may be given.
-  [[nodiscard]] bool is_overcommitted() const noexcept { return granted_ > safe_limit(); }
+  [[nodiscard]] bool is_overcommitted() const noexcept { return rput_sends_ > safe_limit(); }
   [[nodiscard]] std::uint64_t waits() const noexcept { return waits_; }
 
  private:
@@ -135,7 +135,7 @@ class SrqFlowControl {
   Clock& clock_;
   Limits limits_;
   Queue queue_;
-  std::uint32_t granted_ = 0;               // to all peers
+  std::uint32_t rput_sends_ = 0;            // to all peers
   std::uint32_t grant_limit_ = UINT32_MAX;  // at least what is safe
   std::uint32_t messages_since_low_ = 0;    // since the low watermark was armed
   std::uint32_t messages_while_low_ = 0;    // since the queue was last not low

@@ -100,10 +100,10 @@ struct UdReliability {
       done(sent[0]);
       sent.pop_front();
     }
-    for (std::size_t i = 0; datagram.held != 0 && i < sent.size(); ++i) {
+    for (std::size_t i = 0; datagram.sack != 0 && i < sent.size(); ++i) {
       const std::uint32_t ahead = sent[i].sequence - datagram.data_ack;
       if (ahead >= 32) break;
-      if ((datagram.held >> ahead & 1u) != 0) done(sent[i]);
+      if ((datagram.sack >> ahead & 1u) != 0) done(sent[i]);
     }
     return moved;
   }
@@ -141,7 +141,7 @@ struct UdReliability {
 
   // peer -> us
   std::uint32_t control_expected = 0;
-  bool welcomed = false;  // the answer to its introduction has been given
+  bool replied_to_wireup = false;  // its wire-up request was replied to
   bool owes_ack = false;
   bool control_gap = false;
   Nanoseconds ack_at = 0;

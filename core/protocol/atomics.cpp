@@ -46,14 +46,14 @@ Status check(const AtomicRequest& request) {
 }
 
 // As many bytes as the request has of them?
-Status gather(std::span<const iovec> from, std::size_t bytes, const char* what, Pieces* pieces) {
-  if (!pieces->set(from)) {
+Status gather(std::span<const iovec> from, std::size_t bytes, const char* what, IoVec* iov) {
+  if (!iov->set(from)) {
     return {Code::invalid,
             fmt::format("atomic: {} IOV entries of {}, at most {}", from.size(), what, kMaxIov)};
   }
-  if (pieces->total != bytes) {
+  if (iov->total != bytes) {
     return {Code::invalid,
-            fmt::format("atomic: {} bytes of {}, {} expected", pieces->total, what, bytes)};
+            fmt::format("atomic: {} bytes of {}, {} expected", iov->total, what, bytes)};
   }
   return {};
 }
@@ -86,7 +86,7 @@ Status EndpointCore::atomic_now(const AtomicRequest& request) {
   head.form = request.form;
   head.op = request.op;
   head.type = request.type;
-  Pieces operands, compare, result;
+  IoVec operands, compare, result;
   Status status = gather(request.operands, operand_bytes(head), "operands", &operands);
   if (status.ok())
     status = gather(request.compare, compare_bytes(head), "compare values", &compare);
@@ -94,9 +94,9 @@ Status EndpointCore::atomic_now(const AtomicRequest& request) {
   if (!status.ok()) return status;
 
   if (connects_first_) use_one_sided(*peer);
-  if (holds(*peer)) release_held(*peer);
+  if (defers(*peer)) release_deferred(*peer);
   // The answer comes behind messages that nobody waits for.
-  if (peer->withheld > 0) (void)relieve(*peer);
+  if (peer->retained > 0) (void)relieve(*peer);
   if (peer->lost) return peer->loss;
   if (atomics_.in_use() >= operation_limits_.waiting) return too_many_wait();
   AtomicOperation* const operation =
@@ -106,7 +106,7 @@ Status EndpointCore::atomic_now(const AtomicRequest& request) {
   operation->type = wire::Type::atomic;
   operation->flags = wire::flags_of(false, request.has_remote_data);
   operation->data = request.remote_data;
-  operation->pieces = result;
+  operation->iov = result;
   operation->report = request.report;
   operation->completion_flags =
       kAtomic | (request.form == AtomicForm::update ? kRmaWrite : kRmaRead);
@@ -130,10 +130,10 @@ bool EndpointCore::try_atomic(AtomicOperation& operation) {
   message.data = operation.data;
   std::array<std::byte, sizeof(wire::Atomic) + kAtomicLimit> bytes;
   wire::Segment segment;
-  Pieces parts;
+  IoVec parts;
   if (operation.transfer != nullptr) {
     message.length = fill_segment(operation, &segment, &parts);
-    message.pieces = &parts;
+    message.iov = &parts;
   } else {
     const std::size_t values = operand_bytes(operation.head) + compare_bytes(operation.head);
     std::memcpy(bytes.data(), &operation.head, sizeof operation.head);
@@ -192,7 +192,7 @@ void EndpointCore::on_answer(Peer& peer, const wire::Header& header, const std::
   if (header.tag != operation.head.number) return damaged("number", header.tag);
   std::size_t expected = 0;
   if (header.data == 0) {
-    if (operation.type == wire::Type::atomic) expected = operation.pieces.total;
+    if (operation.type == wire::Type::atomic) expected = operation.iov.total;
     if (operation.type == wire::Type::get) expected = operation.length;
   }
   if (header.length != expected) return damaged("length", header.length);
@@ -215,7 +215,7 @@ void EndpointCore::on_answer(Peer& peer, const wire::Header& header, const std::
     if (operation.type == wire::Type::get) {
       std::memcpy(reinterpret_cast<std::byte*>(operation.local), payload, header.length);
     } else {
-      operation.pieces.copy_in(0, payload, header.length);
+      operation.iov.copy_in(0, payload, header.length);
     }
     charge(Work::copy, header.length);
   }
@@ -273,13 +273,13 @@ Status EndpointCore::take_atomic(Peer& peer, const wire::Header& header, const s
   charge(Work::copy, header.length);
   ++atomics.unsent;
   if (answer.code == Code::ok && (header.flags & wire::kRemoteData) != 0) {
-    Completion told;
-    told.context = remote_write_report_.context;
-    told.length = request.count * size_of(request.type);
-    told.data = header.data;
-    told.flags = kAtomic | kRemoteWrite | kRemoteData;
-    told.source = peer.id;
-    finish(remote_write_report_, told);
+    Completion remote_write;
+    remote_write.context = remote_write_report_.context;
+    remote_write.length = request.count * size_of(request.type);
+    remote_write.data = header.data;
+    remote_write.flags = kAtomic | kRemoteWrite | kRemoteData;
+    remote_write.source = peer.id;
+    finish(remote_write_report_, remote_write);
   }
   return {};
 }

@@ -25,9 +25,9 @@ struct Peer;
 
 inline constexpr std::size_t kMaxIov = 8;
 
-// The caller's buffer: up to kMaxIov pieces.
-struct Pieces {
-  std::array<iovec, kMaxIov> iov{};
+// The caller's buffer: up to kMaxIov parts.
+struct IoVec {
+  std::array<iovec, kMaxIov> parts{};
   std::uint32_t count = 0;
   std::size_t total = 0;
 
@@ -36,15 +36,15 @@ struct Pieces {
     count = static_cast<std::uint32_t>(from.size());
     total = 0;
     for (std::uint32_t i = 0; i < count; ++i) {
-      iov[i] = from[i];
+      parts[i] = from[i];
       total += from[i].iov_len;
     }
     return true;
   }
   void copy_out(std::byte* to) const noexcept;
   // `length` bytes of them from `offset` on.
-  [[nodiscard]] Pieces slice(std::size_t offset, std::size_t length) const noexcept;
-  // Copies into the pieces from `offset` on; returns what fitted.
+  [[nodiscard]] IoVec slice(std::size_t offset, std::size_t length) const noexcept;
+  // Copies into the parts from `offset` on; returns what fitted.
   std::size_t copy_in(std::size_t offset, const std::byte* from, std::size_t length) const noexcept;
 };
 
@@ -63,24 +63,24 @@ struct SendOperation {
   bool acknowledged = false;  // eager, ends with the receiver's fin (delivery complete)
   std::uint64_t tag = 0;
   std::uint64_t data = 0;
-  Pieces pieces;
+  IoVec iov;
   Report report;
   std::uint32_t completion_flags = 0;
-  std::uint64_t id = 0;    // of one that waits for its Fin
-  std::uint64_t pull = 0;  // the receiver's transfer that the message goes to in pieces; 0: none
-  std::size_t pulled = 0;  // bytes of it that were sent
+  std::uint64_t id = 0;                 // of one that waits for its Fin
+  std::uint64_t fragment_transfer = 0;  // the receiver's, to send fragments to; 0: none
+  std::size_t fragment_offset = 0;      // bytes sent in fragments
   struct Grant {
     std::uint64_t address = 0, length = 0;
-    std::uint64_t transfer = 0;  // the receiver's; 0: nothing is granted
+    std::uint64_t transfer = 0;  // the receiver's; 0: none
     std::uint32_t rkey = 0;
-    std::uint8_t last = 0;  // landed: the message's last byte
+    std::uint8_t last = 0;  // put_completion: the message's last byte
   };
-  Grant grant;                // rput: where to write; landed, revoked: the offer
-  bool announced = false;     // the peer was told its id
+  Grant grant;                // rput: where to write; put_completion, rtr_cancelled: the RTR
+  bool announced = false;     // its id was sent to the peer
   bool writing = false;       // rput: a transfer has it
   bool counted = false;       // among the messages sent
-  std::uint32_t outcome = 0;  // landed: a Code
-  std::uint64_t instead = 0;  // RTS: the offer it was to be written to
+  std::uint32_t outcome = 0;  // put_completion: a Code
+  std::uint64_t rtr = 0;      // RTS: the RTR that it replaces
   std::array<Registration, kMaxIov> regions;
   InjectCopy* copy = nullptr;  // of an injected message
 };
@@ -89,17 +89,16 @@ struct RecvOperation {
   RecvOperation* next = nullptr;
   RecvOperation* previous = nullptr;
   PostedMatch match;
-  Pieces pieces;
+  IoVec iov;
   Report report;
   bool posted = false;  // linked into the matcher
   bool multi = false;
   bool exhausted = false;  // multi: less than min_free left, no longer posted
   std::size_t used = 0;    // multi: bytes taken
   std::size_t min_free = 0;
-  std::uint32_t transfers = 0;  // large messages still arriving into it
-  struct Transfer* offered =
-      nullptr;             // where its message may be written; no record of that message
-  bool cancelled = false;  // as soon as the offer is revoked
+  std::uint32_t transfers = 0;     // large messages still arriving into it
+  struct Transfer* rtr = nullptr;  // for which an RTR was sent; null: none
+  bool cancelled = false;          // as soon as the peer replies to the cancel of its RTR
 };
 
 // Where in a receive's buffer a message goes.
@@ -128,16 +127,16 @@ struct UnexpectedMessage {
   Place place;
 };
 
-// Data moved by RDMA between local and remote pieces, cut into segments with a bounded number in
+// Data moved by RDMA between local and remote parts, cut into segments with a bounded number in
 // flight.
 struct Transfer {
   enum class Kind : std::uint8_t {
-    read,     // of a large message, by its receiver; also what comes in pieces
-    user,     // one-sided operation
-    granted,  // our large message, to where its receiver asked for it (rput)
-    put,      // our large message, to an offer
-    awaited,  // a large message that the peer writes after our CTS (rput)
-    offered,  // the same, to our offer, if it does
+    read,       // a large message that we read, or receive in fragments
+    user,       // one-sided operation
+    rput_send,  // our large message, written after the receiver's CTS
+    put,        // our large message, written to an RTR of the receiver
+    rput_recv,  // a large message that the peer writes after our CTS
+    rtr_recv,   // a large message that the peer may write to our RTR
   };
   struct Local {
     std::uint64_t address = 0, length = 0;
@@ -154,7 +153,7 @@ struct Transfer {
   std::array<Local, kMaxIov> local{};
   std::array<wire::RtsSegment, wire::kMaxSegments> remote{};
   std::uint32_t local_count = 0, remote_count = 0;
-  std::uint32_t local_at = 0, remote_at = 0;          // cursor: piece
+  std::uint32_t local_at = 0, remote_at = 0;          // cursor: part
   std::uint64_t local_offset = 0, remote_offset = 0;  // and byte within it
   std::uint64_t total = 0;
   std::uint64_t posted = 0;
@@ -165,20 +164,20 @@ struct Transfer {
   Status status;
   // A large message being received:
   RecvOperation* receive = nullptr;
-  std::uint64_t fin = 0;       // the sender's operation
-  std::uint64_t pull = 0;      // it comes in pieces, which name it so
-  std::uint64_t expected = 0;  // bytes of all pieces; `posted` of them have come
-  std::size_t offset = 0;      // in the receive's buffer
+  std::uint64_t fin = 0;          // the sender's operation
+  std::uint64_t incoming_id = 0;  // of one that the peer sends in fragments or writes
+  std::uint64_t expected = 0;     // bytes of all fragments; `posted` of them arrived
+  std::size_t offset = 0;         // in the receive's buffer
   std::size_t overflow = 0;
-  std::byte* last = nullptr;           // looked at until its value changes; null: not
-  std::byte unlike{};                  // what it is until then
-  std::byte former{};                  // offered: what it was before
-  wire::Detail where;                  // put, offered: the offer
-  SendOperation* operation = nullptr;  // granted: our message
+  std::byte* last = nullptr;  // polled until it differs from `sentinel`; null: not
+  std::byte sentinel{};
+  std::byte saved_byte{};              // rtr_recv: its value before
+  wire::Detail where;                  // put, rtr_recv: the RTR
+  SendOperation* operation = nullptr;  // rput_send: our message
   // What is reported:
   Report report;
   Completion completion;
-  SendOperation* announcement = nullptr;  // of a write that tells its target
+  SendOperation* announcement = nullptr;  // of a write with remote data
 };
 
 }  // namespace turnout

@@ -29,26 +29,26 @@ Completion EndpointCore::completion_of(const wire::Header& header, PeerId peer,
 }
 
 // False: its sender cannot be told now that it is refused; the message shall be looked at again.
-bool EndpointCore::introduce(const wire::Introduction& introduction, PeerId* id) {
+bool EndpointCore::on_wireup_request(const wire::WireupRequest& wireup, PeerId* id) {
   *id = kAnyPeer;
-  auto address = Address::decode(&introduction.address, sizeof(Address));
+  auto address = Address::decode(&wireup.address, sizeof(Address));
   Status status = address.status();
   Peer* peer = nullptr;
   if (address) peer = make_peer(address.value(), &status);
   if (peer == nullptr) {
-    if (address && !reject(introduction)) return false;
+    if (address && !reject(wireup)) return false;
     TURNOUT_LOG(protocol, error, "wire-up failed: a request from a new peer was rejected: {}",
                 status.text());
     return true;
   }
   *id = peer->id;
-  peer->remote_index = introduction.index;
+  peer->remote_index = wireup.index;
   // Its next messages need no introduction once it knows which record is its own here.
-  if (peer->link && std::exchange(peer->link->welcomed, true)) return true;  // under way
-  wire::ControlMessage welcome;
-  welcome.type = wire::Control::welcome;
-  welcome.own_index = peer->id;
-  send_control(*peer, Purpose::credit, welcome);
+  if (peer->link && std::exchange(peer->link->replied_to_wireup, true)) return true;  // under way
+  wire::ControlMessage reply;
+  reply.type = wire::Control::wireup_reply;
+  reply.own_index = peer->id;
+  send_control(*peer, Purpose::credit, reply);
   return true;
 }
 
@@ -69,8 +69,8 @@ void EndpointCore::on_data(std::uint32_t buffer, std::uint32_t length) {
     return;
   }
   PeerId id = parsed.header.index;
-  if (parsed.introduction != nullptr && !introduce(*parsed.introduction, &id)) {
-    strangers_.push_back({buffer, length});
+  if (parsed.wireup != nullptr && !on_wireup_request(*parsed.wireup, &id)) {
+    pending_wireups_.push_back({buffer, length});
     return;
   }
   Peer* const peer = find_peer(id);
@@ -89,17 +89,17 @@ void EndpointCore::take_message(Peer& peer, const wire::Parsed& parsed, std::uin
   const std::uint32_t ahead = parsed.header.sequence - peer.receive_sequence;
   if (ahead == 0 && may_deliver(peer, parsed.header)) {
     deliver(peer, parsed.header, Arrival{storage_of(buffer), parsed.payload, buffer, 0, nullptr});
-    if (!peer.held.empty()) deliver_held(peer);
+    if (!peer.reorder_buffer.empty()) drain_reorder_buffer(peer);
     if (peer.receive_state == ReceiveState::draining) finish_drain(peer);
   } else if (ahead < kMaxAhead) {
-    hold(peer, {parsed.header.sequence, buffer, length, nullptr});
+    keep_out_of_order(peer, {parsed.header.sequence, buffer, length, nullptr});
   } else {  // already delivered: a work request that was posted again
     free_receive(buffer);
   }
 }
 
 // The message it waits for must find a receive: more credits may be granted than there are.
-void EndpointCore::hold(Peer& peer, HeldMessage message) {
+void EndpointCore::keep_out_of_order(Peer& peer, OutOfOrderMessage message) {
   if (!receive_pool_.is_private(message.buffer)) {
     if (receives_scarce()) message.copy = copy_aside(received(message.buffer), message.length);
     if (message.copy) {
@@ -108,18 +108,18 @@ void EndpointCore::hold(Peer& peer, HeldMessage message) {
       ++receives_kept_;
     }
   }
-  peer.held.push_back(std::move(message));
+  peer.reorder_buffer.push_back(std::move(message));
 }
 
 // The caller delivers or frees it.
-HeldMessage EndpointCore::take_held(Peer& peer, std::size_t at) {
-  HeldMessage message = std::move(peer.held[at]);
-  peer.held.erase(peer.held.begin() + static_cast<std::ptrdiff_t>(at));
+OutOfOrderMessage EndpointCore::take_out_of_order(Peer& peer, std::size_t at) {
+  OutOfOrderMessage message = std::move(peer.reorder_buffer[at]);
+  peer.reorder_buffer.erase(peer.reorder_buffer.begin() + static_cast<std::ptrdiff_t>(at));
   if (!message.copy && !receive_pool_.is_private(message.buffer)) --receives_kept_;
   return message;
 }
 
-void EndpointCore::free_held(const HeldMessage& message) {
+void EndpointCore::free_out_of_order(const OutOfOrderMessage& message) {
   if (message.copy) {
     account_.release(MemoryKind::unexpected, message.length);
   } else {
@@ -127,11 +127,12 @@ void EndpointCore::free_held(const HeldMessage& message) {
   }
 }
 
-void EndpointCore::deliver_held(Peer& peer) {
-  for (std::size_t i = 0; i < peer.held.size();) {
-    const auto ahead = static_cast<std::int32_t>(peer.held[i].sequence - peer.receive_sequence);
+void EndpointCore::drain_reorder_buffer(Peer& peer) {
+  for (std::size_t i = 0; i < peer.reorder_buffer.size();) {
+    const auto ahead =
+        static_cast<std::int32_t>(peer.reorder_buffer[i].sequence - peer.receive_sequence);
     if (ahead < 0) {  // twice here: a work request that was posted again
-      free_held(take_held(peer, i));
+      free_out_of_order(take_out_of_order(peer, i));
       continue;
     }
     if (ahead > 0) {
@@ -139,22 +140,23 @@ void EndpointCore::deliver_held(Peer& peer) {
       continue;
     }
     wire::Parsed parsed;
-    const Status status = wire::parse_data(bytes_of(peer.held[i]), peer.held[i].length, &parsed);
+    const Status status =
+        wire::parse_data(bytes_of(peer.reorder_buffer[i]), peer.reorder_buffer[i].length, &parsed);
     if (status.ok() && !may_deliver(peer, parsed.header)) return;
-    HeldMessage held = take_held(peer, i);
+    OutOfOrderMessage message = take_out_of_order(peer, i);
     if (!status.ok()) {  // it was parsed when it came
-      free_held(held);
+      free_out_of_order(message);
       continue;
     }
-    if (held.copy) {
+    if (message.copy) {
       deliver(peer, parsed.header,
-              Arrival{UnexpectedMessage::Storage::heap, parsed.payload, 0, 0, &held.copy});
+              Arrival{UnexpectedMessage::Storage::heap, parsed.payload, 0, 0, &message.copy});
       // What is kept is accounted by its own length.
-      const std::size_t kept = held.copy ? 0 : parsed.header.length;
-      account_.release(MemoryKind::unexpected, held.length - kept);
+      const std::size_t kept = message.copy ? 0 : parsed.header.length;
+      account_.release(MemoryKind::unexpected, message.length - kept);
     } else {
       deliver(peer, parsed.header,
-              Arrival{storage_of(held.buffer), parsed.payload, held.buffer, 0, nullptr});
+              Arrival{storage_of(message.buffer), parsed.payload, message.buffer, 0, nullptr});
     }
     if (peer.lost) return;
     i = 0;
@@ -200,7 +202,7 @@ bool EndpointCore::poll_ring(Peer& peer) {
     if (peer.ring->checked()) [[unlikely]]
       charge(Work::copy, 2 * (header.length + sizeof header));  // summed, and overwritten when free
     if (Status status = wire::check_header(header); !status.ok() || !peer.ring->fits(header) ||
-                                                    (header.flags & wire::kIntroduced) != 0 ||
+                                                    (header.flags & wire::kWireup) != 0 ||
                                                     header.type == wire::Type::control) {
       lose_peer(peer,
                 Status{Code::invalid,
@@ -215,7 +217,7 @@ bool EndpointCore::poll_ring(Peer& peer) {
     deliver(peer, header, Arrival{UnexpectedMessage::Storage::ring, payload, 0, position, nullptr});
     moved = true;
     if (peer.lost) return true;
-    if (!peer.held.empty()) deliver_held(peer);
+    if (!peer.reorder_buffer.empty()) drain_reorder_buffer(peer);
   }
   if (moved) {
     rings_.spoke(peer);
@@ -253,7 +255,7 @@ void EndpointCore::release_arrival(Peer& peer, UnexpectedMessage::Storage storag
   switch (storage) {
     case UnexpectedMessage::Storage::buffer:
       to_post_.push_back(buffer);
-      take_back_credit(peer);
+      return_credit(peer);
       break;
     case UnexpectedMessage::Storage::private_receive:
       return_private_receive(buffer);
@@ -262,7 +264,7 @@ void EndpointCore::release_arrival(Peer& peer, UnexpectedMessage::Storage storag
       if (peer.ring) give_ring_credits(peer, peer.ring->free(position));
       break;
     case UnexpectedMessage::Storage::heap:
-      take_back_credit(peer);
+      return_credit(peer);
       break;
     case UnexpectedMessage::Storage::none:
       break;
@@ -271,7 +273,7 @@ void EndpointCore::release_arrival(Peer& peer, UnexpectedMessage::Storage storag
 
 void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival& arrival) {
   // What was written before this message was sent lies there.
-  if (peer.offered > 0) [[unlikely]]
+  if (peer.rtrs_sent > 0) [[unlikely]]
     (void)poll_last_bytes(&peer);
   ++peer.receive_sequence;
   peer.stalled = false;
@@ -286,9 +288,9 @@ void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival
     if ((header.flags & wire::kLastCredit) != 0) flow_.used_last_credit(peer.grant);
   }
   if (!wire::is_message(header.type)) {
-    if (header.type == wire::Type::piece) on_piece(peer, header, arrival.payload);
-    if (header.type == wire::Type::landed) on_landed(peer, header, arrival.payload);
-    if (header.type == wire::Type::revoked) on_revoked(peer, header.tag);
+    if (header.type == wire::Type::fragment) on_fragment(peer, header, arrival.payload);
+    if (header.type == wire::Type::put_completion) on_put_completion(peer, header, arrival.payload);
+    if (header.type == wire::Type::rtr_cancelled) on_rtr_cancelled(peer, header.tag);
     if (wire::is_request(header.type)) on_request(peer, header, arrival.payload);
     if (header.type == wire::Type::answer) on_answer(peer, header, arrival.payload);
     release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
@@ -297,7 +299,7 @@ void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival
   std::optional<wire::Rts> rts;
   if (header.type == wire::Type::rts) {
     const Status status = wire::parse_rts(arrival.payload, header.length, &rts.emplace());
-    if (!status.ok() || has_landed(peer, *rts)) {
+    if (!status.ok() || put_completed(peer, *rts)) {
       release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
       if (!status.ok()) lose_peer(peer, status);
       return;
@@ -340,10 +342,10 @@ void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival
       release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
       break;
     }
-    case wire::Type::piece:
-    case wire::Type::hello:
-    case wire::Type::landed:
-    case wire::Type::revoked:
+    case wire::Type::fragment:
+    case wire::Type::wireup:
+    case wire::Type::put_completion:
+    case wire::Type::rtr_cancelled:
     case wire::Type::atomic:
     case wire::Type::put:
     case wire::Type::get:
@@ -359,8 +361,8 @@ void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival
 void EndpointCore::deliver_large(Peer& peer, const wire::Header& header, const wire::Rts& rts,
                                  const Arrival& arrival) {
   const bool tagged = (header.flags & wire::kTagged) != 0;
-  RecvOperation* const receive = rts.instead != 0
-                                     ? pulls_.find(rts.offer)->receive  // see has_landed()
+  RecvOperation* const receive = rts.has_rtr != 0
+                                     ? incoming_.find(rts.rtr)->receive  // see put_completed()
                                      : matcher_.find_posted(peer.id, tagged, header.tag);
   if (receive == nullptr && closing_) {
     release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
@@ -370,9 +372,9 @@ void EndpointCore::deliver_large(Peer& peer, const wire::Header& header, const w
     keep_unexpected(peer, header, arrival);
     return;
   }
-  if (rts.instead != 0) {
+  if (rts.has_rtr != 0) {
     // What was written before its queue pair broke may still come: not to the next message.
-    for (Registration& region : receive->offered->regions) region.discard();
+    for (Registration& region : receive->rtr->regions) region.discard();
   }
   const Place place = place_in(*receive, rts.total);
   if (const DataPath path = path_of_transfer(peer); path != DataPath::wait) {
@@ -390,7 +392,7 @@ void EndpointCore::receive_eager(RecvOperation& receive, Peer& peer, const wire:
                                  const std::byte* payload) {
   Completion completion = completion_of(header, peer.id, 0);
   const std::size_t offset = receive.used;
-  const std::size_t free = receive.pieces.total - offset;
+  const std::size_t free = receive.iov.total - offset;
   std::size_t length = header.length;
   if ((header.flags & wire::kAcknowledge) != 0) {
     acknowledge(peer, payload);
@@ -398,11 +400,11 @@ void EndpointCore::receive_eager(RecvOperation& receive, Peer& peer, const wire:
     length -= wire::kOperationBytes;
   }
   const std::size_t n = std::min(length, free);
-  receive.pieces.copy_in(offset, payload, n);
+  receive.iov.copy_in(offset, payload, n);
   charge(Work::copy, n);
   completion.length = n;
-  if (receive.pieces.count > 0) {
-    completion.buffer = static_cast<std::byte*>(receive.pieces.iov[0].iov_base) + offset;
+  if (receive.iov.count > 0) {
+    completion.buffer = static_cast<std::byte*>(receive.iov.parts[0].iov_base) + offset;
   }
   if (receive.multi) receive.used += n;
   end_receive(receive, completion, length - n, Status{});
@@ -419,7 +421,7 @@ void EndpointCore::unpost(RecvOperation& receive) {
   if (!receive.posted) return;
   matcher_.remove(&receive);
   receive.posted = false;
-  if (receive.offered != nullptr) withdraw(receive);
+  if (receive.rtr != nullptr) abandon_rtr(receive);
 }
 
 // One message has ended in this receive: reports it and retires the receive when it is used up.
@@ -434,7 +436,7 @@ void EndpointCore::end_receive(RecvOperation& receive, const Completion& ended,
   bool gone = !receive.multi;
   if (receive.multi) {
     if (!receive.exhausted &&
-        receive.pieces.total - receive.used < std::max<std::size_t>(receive.min_free, 1)) {
+        receive.iov.total - receive.used < std::max<std::size_t>(receive.min_free, 1)) {
       receive.exhausted = true;
       unpost(receive);
     }
@@ -459,14 +461,14 @@ Status EndpointCore::recv_now(const RecvRequest& request) {
     return {Code::invalid, fmt::format("recv: no such peer: {}", request.peer)};
   }
   // Its message may have come while the program did something else: an offer would be in vain.
-  const bool offered = peer != nullptr && is_offered(request, *peer);
-  if (offered) {
+  const bool sends_rtr = peer != nullptr && wants_rtr(request, *peer);
+  if (sends_rtr) {
     (void)poll_receive_queue();
     if (peer->ring_poll != RingPoll::none) (void)poll_ring(*peer);
   }
   RecvOperation* const receive = take_for_caller(receives_);
   if (receive == nullptr) return refusal();
-  if (!receive->pieces.set(request.buffer)) {
+  if (!receive->iov.set(request.buffer)) {
     receives_.give_back(receive);
     return {Code::invalid,
             fmt::format("recv: {} IOV entries, at most {}", request.buffer.size(), kMaxIov)};
@@ -493,7 +495,7 @@ Status EndpointCore::recv_now(const RecvRequest& request) {
     receives_.give_back(receive);
     return status;
   }
-  if (offered) offer(*receive, *peer);
+  if (sends_rtr) send_rtr(*receive, *peer);
   return {};
 }
 
@@ -513,16 +515,16 @@ bool EndpointCore::cancel(void* context) {
   for (const bool tagged : {true, false}) {
     for (RecvOperation* r = matcher_.posted(tagged).last(); r != nullptr; r = r->previous) {
       if (r->report.context != context || r->transfers > 0 || r->cancelled) continue;
-      if (r->offered == nullptr) {
+      if (r->rtr == nullptr) {
         end_cancelled(*r);
         return true;
       }
       // Its message may be being written.
       r->cancelled = true;
       wire::ControlMessage message;
-      message.type = wire::Control::revoke;
-      message.operation = r->offered->pull;
-      send_control(*r->offered->peer, Purpose::credit, message);
+      message.type = wire::Control::rtr_cancel;
+      message.operation = r->rtr->incoming_id;
+      send_control(*r->rtr->peer, Purpose::credit, message);
       return true;
     }
   }

@@ -58,28 +58,27 @@ bool EndpointCore::notice_unmapped(std::uintptr_t begin, std::uintptr_t end) {
   return all && whole;
 }
 
-Status EndpointCore::register_buffer(const iovec& piece, int access, Registration* registration) {
-  const auto begin = reinterpret_cast<std::uintptr_t>(piece.iov_base);
-  const std::uintptr_t end = begin + piece.iov_len;
+Status EndpointCore::register_buffer(const iovec& part, int access, Registration* registration) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(part.iov_base);
+  const std::uintptr_t end = begin + part.iov_len;
   bool keep = registrations_off_.empty();
   if (keep) {
     (void)notice_unmapped(begin, end);
-    *registration = registrations_.find(begin, piece.iov_len, static_cast<unsigned>(access));
+    *registration = registrations_.find(begin, part.iov_len, static_cast<unsigned>(access));
     if (*registration) return {};
     keep = !watches_ || unmap_log.idle();
   }
-  ibv_mr* region = (ibv_reg_mr)(device_->pd(), piece.iov_base, piece.iov_len, access);
-  charge(Work::register_memory, piece.iov_len);
+  ibv_mr* region = (ibv_reg_mr)(device_->pd(), part.iov_base, part.iov_len, access);
+  charge(Work::register_memory, part.iov_len);
   if (region == nullptr && (errno == ENOMEM || errno == EAGAIN) && registrations_.drop_unused()) {
-    region = (ibv_reg_mr)(device_->pd(), piece.iov_base, piece.iov_len, access);
-    charge(Work::register_memory, piece.iov_len);
+    region = (ibv_reg_mr)(device_->pd(), part.iov_base, part.iov_len, access);
+    charge(Work::register_memory, part.iov_len);
   }
   if (region == nullptr) {
-    return verbs::failure("ibv_reg_mr", fmt::format("buffer of {} bytes", piece.iov_len), errno);
+    return verbs::failure("ibv_reg_mr", fmt::format("buffer of {} bytes", part.iov_len), errno);
   }
   if (keep && notice_unmapped(begin, end) && registrations_off_.empty()) {
-    *registration =
-        registrations_.keep(region, begin, piece.iov_len, static_cast<unsigned>(access));
+    *registration = registrations_.keep(region, begin, part.iov_len, static_cast<unsigned>(access));
   } else {
     *registration = Registration(region);
   }
@@ -87,10 +86,10 @@ Status EndpointCore::register_buffer(const iovec& piece, int access, Registratio
 }
 
 // register_buffer() would cost nothing.
-bool EndpointCore::is_registered(const iovec& piece, int access) {
-  const auto begin = reinterpret_cast<std::uintptr_t>(piece.iov_base);
-  return registrations_off_.empty() && notice_unmapped(begin, begin + piece.iov_len) &&
-         registrations_.covers(begin, piece.iov_len, static_cast<unsigned>(access));
+bool EndpointCore::is_registered(const iovec& part, int access) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(part.iov_base);
+  return registrations_off_.empty() && notice_unmapped(begin, begin + part.iov_len) &&
+         registrations_.covers(begin, part.iov_len, static_cast<unsigned>(access));
 }
 
 void EndpointCore::forget_memory(const void* address, std::size_t length) {

@@ -17,26 +17,26 @@ namespace turnout {
 // Bytes of a segment: request and answer fit the smallest message that any channel of the pair
 // takes.
 std::size_t EndpointCore::most_by_message(const Peer& peer) const noexcept {
-  return peer.eager_size - stream_overhead_ - sizeof(wire::Introduction) - sizeof(wire::Segment);
+  return peer.eager_size - stream_overhead_ - sizeof(wire::WireupRequest) - sizeof(wire::Segment);
 }
 
 // The program's memory as it is: the adapter does not read it. Injected bytes are copied.
-Status EndpointCore::take_for_messages(Transfer& transfer, const Pieces& pieces, bool inject) {
+Status EndpointCore::take_for_messages(Transfer& transfer, const IoVec& iov, bool inject) {
   if (inject) {
     transfer.copy = take_for_caller(copies_);
     if (transfer.copy == nullptr) return refusal();
-    pieces.copy_out(transfer.copy->bytes.data());
-    charge(Work::copy, pieces.total);
-    transfer.local[0] = {reinterpret_cast<std::uint64_t>(transfer.copy->bytes.data()), pieces.total,
+    iov.copy_out(transfer.copy->bytes.data());
+    charge(Work::copy, iov.total);
+    transfer.local[0] = {reinterpret_cast<std::uint64_t>(transfer.copy->bytes.data()), iov.total,
                          0};
     transfer.local_count = 1;
     return {};
   }
-  for (std::uint32_t i = 0; i < pieces.count; ++i) {
-    const iovec& piece = pieces.iov[i];
-    if (piece.iov_len == 0) continue;
-    transfer.local[transfer.local_count++] = {reinterpret_cast<std::uint64_t>(piece.iov_base),
-                                              piece.iov_len, 0};
+  for (std::uint32_t i = 0; i < iov.count; ++i) {
+    const iovec& part = iov.parts[i];
+    if (part.iov_len == 0) continue;
+    transfer.local[transfer.local_count++] = {reinterpret_cast<std::uint64_t>(part.iov_base),
+                                              part.iov_len, 0};
   }
   return {};
 }
@@ -45,7 +45,7 @@ Status EndpointCore::take_for_messages(Transfer& transfer, const Pieces& pieces,
 // transfer. False: no record is free.
 bool EndpointCore::ask_segment(Transfer& transfer, std::uint64_t length) {
   Peer& peer = *transfer.peer;
-  if (peer.withheld > 0) (void)relieve(peer);  // the answer comes behind them
+  if (peer.retained > 0) (void)relieve(peer);  // the answer comes behind them
   if (peer.lost || !make_atomics(peer) || atomics_.in_use() >= operation_limits_.waiting) {
     return false;
   }
@@ -61,7 +61,7 @@ bool EndpointCore::ask_segment(Transfer& transfer, std::uint64_t length) {
   operation->head.rkey = remote.rkey;
   if (transfer.copy == nullptr && transfer.buffer == kNoBuffer) {
     const iovec bytes{reinterpret_cast<void*>(operation->local), length};
-    (void)operation->pieces.set({&bytes, 1});
+    (void)operation->iov.set({&bytes, 1});
   }
   enqueue(*operation);
   return true;
@@ -69,7 +69,7 @@ bool EndpointCore::ask_segment(Transfer& transfer, std::uint64_t length) {
 
 // Returns the bytes of the message: `segment`, and what is put.
 std::size_t EndpointCore::fill_segment(const AtomicOperation& operation, wire::Segment* segment,
-                                       Pieces* parts) noexcept {
+                                       IoVec* parts) noexcept {
   segment->address = operation.head.address;
   segment->rkey = operation.head.rkey;
   segment->number = operation.head.number;

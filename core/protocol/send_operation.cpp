@@ -14,49 +14,49 @@ Status EndpointCore::send_now(const SendRequest& request) {
   Peer* const peer = find_peer(request.peer);
   if (peer == nullptr) return {Code::invalid, fmt::format("send: no such peer: {}", request.peer)};
   if (peer->lost) return peer->loss;
-  Pieces pieces;
-  if (!pieces.set(request.data)) {
+  IoVec iov;
+  if (!iov.set(request.data)) {
     return {Code::invalid,
             fmt::format("send: {} IOV entries, at most {}", request.data.size(), kMaxIov)};
   }
-  if (request.inject && pieces.total > kInjectLimit) {
-    return {Code::invalid, fmt::format("send: {} bytes exceed the inject limit of {}", pieces.total,
-                                       kInjectLimit)};
+  if (request.inject && iov.total > kInjectLimit) {
+    return {Code::invalid,
+            fmt::format("send: {} bytes exceed the inject limit of {}", iov.total, kInjectLimit)};
   }
   const std::uint8_t flags = wire::flags_of(request.tagged, request.has_remote_data);
   const std::uint32_t completion_flags = kSend | (request.tagged ? kTagged : kMessage);
   // An injected message has no completion that could wait for its delivery.
   const bool acknowledged = request.delivery_complete && !request.inject;
-  const bool large = !request.inject && is_large(*peer, pieces.total);
-  const bool eager = pieces.total <= max_payload(*peer) && !large && !acknowledged;
-  const std::size_t offered = find_offer(*peer, request.tagged, request.tag);
-  if (offered != kNoOffer && large) {
-    const wire::Detail& offer = peer->offers->open[offered].detail;
-    if (may_put(*peer, pieces, offer)) {
-      Status status = put(*peer, request, pieces, offer);
-      if (status.ok()) use_up_offer(*peer, offered);
+  const bool large = !request.inject && is_large(*peer, iov.total);
+  const bool eager = iov.total <= max_payload(*peer) && !large && !acknowledged;
+  const std::size_t at = find_rtr(*peer, request.tagged, request.tag);
+  if (at != kNoRtr && large) {
+    const wire::Detail& rtr = peer->rtrs->open[at].detail;
+    if (may_put(*peer, iov, rtr)) {
+      Status status = put(*peer, request, iov, rtr);
+      if (status.ok()) consume_rtr(*peer, at);
       return status;
     }
   }
 
-  const bool wait = large && offered == kNoOffer && may_hold(*peer);
-  if (!wait && holds(*peer)) release_held(*peer);
-  if (eager && peer->backlog.empty() && !writes_to_offers(*peer)) {
+  const bool wait = large && at == kNoRtr && may_defer(*peer);
+  if (!wait && defers(*peer)) release_deferred(*peer);
+  if (eager && peer->backlog.empty() && !is_putting(*peer)) {
     StreamMessage message;
     message.type = wire::Type::eager;
     message.flags = flags;
     message.tag = request.tag;
     message.data = request.remote_data;
-    message.pieces = &pieces;
-    message.length = message.counts_as = pieces.total;
+    message.iov = &iov;
+    message.length = message.counts_as = iov.total;
     if (post_stream(*peer, message)) {
       Completion done;
       done.context = request.report.context;
-      done.length = pieces.total;
+      done.length = iov.total;
       done.tag = request.tag;
       done.flags = completion_flags;
       finish(request.report, done);
-      use_up_offer(*peer, offered);
+      consume_rtr(*peer, at);
       return {};
     }
   }
@@ -67,12 +67,12 @@ Status EndpointCore::send_now(const SendRequest& request) {
   operation->flags = flags;
   operation->tag = request.tag;
   operation->data = request.remote_data;
-  operation->pieces = pieces;
+  operation->iov = iov;
   operation->report = request.report;
   operation->completion_flags = completion_flags;
-  operation->rendezvous = large || pieces.total > peer->eager_size - stream_overhead_ -
-                                                      sizeof(wire::Introduction) -
-                                                      wire::kOperationBytes;
+  operation->rendezvous = large || iov.total > peer->eager_size - stream_overhead_ -
+                                                   sizeof(wire::WireupRequest) -
+                                                   wire::kOperationBytes;
   operation->acknowledged = acknowledged && !operation->rendezvous;
   if (request.inject) {
     operation->copy = take_for_caller(copies_);
@@ -80,9 +80,9 @@ Status EndpointCore::send_now(const SendRequest& request) {
       sends_.give_back(operation);
       return refusal();
     }
-    pieces.copy_out(operation->copy->bytes.data());
-    operation->pieces.iov[0] = {operation->copy->bytes.data(), pieces.total};
-    operation->pieces.count = 1;
+    iov.copy_out(operation->copy->bytes.data());
+    operation->iov.parts[0] = {operation->copy->bytes.data(), iov.total};
+    operation->iov.count = 1;
     operation->rendezvous = false;
   }
   if (operation->rendezvous) {
@@ -92,7 +92,7 @@ Status EndpointCore::send_now(const SendRequest& request) {
     }
   }
   if (wait) {
-    hold(*operation);
+    defer(*operation);
     return {};
   }
   if (operation->acknowledged) {
@@ -100,7 +100,7 @@ Status EndpointCore::send_now(const SendRequest& request) {
     await_fin(*operation);
   }
   if (!peer->backlog.empty() || !try_operation(*operation)) enqueue(*operation);
-  use_up_offer(*peer, offered);
+  consume_rtr(*peer, at);
   return {};
 }
 
@@ -139,21 +139,21 @@ void EndpointCore::forget_awaiting(SendOperation& operation) {
 
 // What was registered for an RTS serves a write of ours just as well.
 void EndpointCore::use_registrations(SendOperation& operation, Transfer* transfer) {
-  for (std::uint32_t i = 0; i < operation.pieces.count; ++i) {
-    const iovec& piece = operation.pieces.iov[i];
-    if (piece.iov_len == 0) continue;
+  for (std::uint32_t i = 0; i < operation.iov.count; ++i) {
+    const iovec& part = operation.iov.parts[i];
+    if (part.iov_len == 0) continue;
     Registration& region = transfer->regions[transfer->local_count];
     region = std::move(operation.regions[i]);
-    transfer->local[transfer->local_count++] = {reinterpret_cast<std::uint64_t>(piece.iov_base),
-                                                piece.iov_len, region.lkey()};
+    transfer->local[transfer->local_count++] = {reinterpret_cast<std::uint64_t>(part.iov_base),
+                                                part.iov_len, region.lkey()};
   }
 }
 
 Status EndpointCore::prepare_rendezvous(SendOperation& operation) {
-  const Pieces& pieces = operation.pieces;
-  for (std::uint32_t i = 0; i < pieces.count; ++i) {
-    if (pieces.iov[i].iov_len == 0) continue;
-    Status status = register_buffer(pieces.iov[i], IBV_ACCESS_REMOTE_READ, &operation.regions[i]);
+  const IoVec& iov = operation.iov;
+  for (std::uint32_t i = 0; i < iov.count; ++i) {
+    if (iov.parts[i].iov_len == 0) continue;
+    Status status = register_buffer(iov.parts[i], IBV_ACCESS_REMOTE_READ, &operation.regions[i]);
     if (!status.ok()) return status;
   }
   await_fin(operation);
@@ -167,7 +167,7 @@ bool EndpointCore::try_operation(SendOperation& operation) {
   }
   Peer& peer = *operation.peer;
   // What is being written has to be there first, but for what tells of it.
-  if (writes_to_offers(peer) && operation.type != wire::Type::landed && operation.instead == 0) {
+  if (is_putting(peer) && operation.type != wire::Type::put_completion && operation.rtr == 0) {
     return false;
   }
   StreamMessage message;
@@ -175,23 +175,23 @@ bool EndpointCore::try_operation(SendOperation& operation) {
   message.tag = operation.tag;
   message.data = operation.data;
   message.counted = operation.counted;
-  if (operation.type == wire::Type::landed) {
-    const wire::Landed landed{operation.grant.transfer,
-                              operation.grant.length,
-                              operation.outcome,
-                              operation.grant.last,
-                              {}};
+  if (operation.type == wire::Type::put_completion) {
+    const wire::PutCompletion completion{operation.grant.transfer,
+                                         operation.grant.length,
+                                         operation.outcome,
+                                         operation.grant.last,
+                                         {}};
     message.type = operation.type;
-    message.bytes = reinterpret_cast<const std::byte*>(&landed);
-    message.length = sizeof landed;
+    message.bytes = reinterpret_cast<const std::byte*>(&completion);
+    message.length = sizeof completion;
     if (!post_stream(peer, message)) return false;
     end_send(operation, Status{});
     return true;
   }
   if (!operation.rendezvous) {
     message.type = operation.type == wire::Type::none ? wire::Type::eager : operation.type;
-    message.pieces = &operation.pieces;
-    message.length = message.counts_as = operation.pieces.total;
+    message.iov = &operation.iov;
+    message.length = message.counts_as = operation.iov.total;
     message.operation = operation.id;
     const bool acknowledged = operation.acknowledged;
     if (!post_stream(peer, message)) return false;
@@ -205,18 +205,18 @@ bool EndpointCore::try_operation(SendOperation& operation) {
     return true;
   }
   wire::Rts rts;
-  rts.total = operation.pieces.total;
+  rts.total = operation.iov.total;
   rts.operation = operation.id;
-  for (std::uint32_t i = 0; i < operation.pieces.count; ++i) {
-    const iovec& piece = operation.pieces.iov[i];
-    if (piece.iov_len == 0) continue;
-    rts.segment[rts.segments++] = {reinterpret_cast<std::uint64_t>(piece.iov_base), piece.iov_len,
+  for (std::uint32_t i = 0; i < operation.iov.count; ++i) {
+    const iovec& part = operation.iov.parts[i];
+    if (part.iov_len == 0) continue;
+    rts.segment[rts.segments++] = {reinterpret_cast<std::uint64_t>(part.iov_base), part.iov_len,
                                    operation.regions[i].rkey(), 0};
-    rts.last = static_cast<const std::uint8_t*>(piece.iov_base)[piece.iov_len - 1];
+    rts.last = static_cast<const std::uint8_t*>(part.iov_base)[part.iov_len - 1];
   }
-  if (operation.instead != 0) {
-    rts.instead = 1;
-    rts.offer = operation.instead;
+  if (operation.rtr != 0) {
+    rts.has_rtr = 1;
+    rts.rtr = operation.rtr;
   }
   std::array<std::byte, wire::kMostRtsBytes> bytes;
   message.type = wire::Type::rts;
@@ -232,7 +232,7 @@ bool EndpointCore::try_operation(SendOperation& operation) {
 }
 
 void EndpointCore::enqueue(SendOperation& operation) {
-  if (holds(*operation.peer)) operation.peer->offers->holding = false;
+  if (defers(*operation.peer)) operation.peer->rtrs->deferring = false;
   operation.peer->backlog.push_back(&operation);
   list_backlog(*operation.peer);
 }
@@ -248,11 +248,11 @@ void EndpointCore::end_send(SendOperation& operation, Status status) {
     return;
   }
   forget_awaiting(operation);
-  if (operation.pull != 0) pulled_.remove(&operation);
+  if (operation.fragment_transfer != 0) fragmented_.remove(&operation);
   const bool failed = !status.ok();
   Completion done;
   done.context = operation.report.context;
-  done.length = operation.pieces.total;
+  done.length = operation.iov.total;
   done.tag = operation.tag;
   done.flags = operation.completion_flags;
   if (status.ok()) {
@@ -286,7 +286,7 @@ bool EndpointCore::pump_backlogs() {
   bool moved = false;
   for (std::size_t i = 0; i < backlogged_.size();) {
     Peer& peer = *backlogged_[i];
-    if (!holds(peer)) moved |= pump_backlog(peer);
+    if (!defers(peer)) moved |= pump_backlog(peer);
     if (peer.backlog.empty()) {
       peer.backlogged = false;
       backlogged_[i] = backlogged_.back();
@@ -306,7 +306,7 @@ SendOperation* EndpointCore::find_awaiting(const Peer& peer, std::uint64_t id) c
   return waits ? operation : nullptr;
 }
 
-Status EndpointCore::status_told(const Peer& peer, std::uint32_t code, std::string_view verb) {
+Status EndpointCore::status_reported(const Peer& peer, std::uint32_t code, std::string_view verb) {
   if (code == 0) return {};
   return {Code::peer_lost,
           fmt::format("{} failed to {} the message (peer's status {})", peer.address.to_string(),
@@ -322,7 +322,7 @@ void EndpointCore::on_fin(const wire::ControlMessage& message, Peer& peer) {
     return;
   }
   if (peer.awaiting_fin > 0) --peer.awaiting_fin;
-  end_send(*operation, status_told(peer, message.status, "fetch"));
+  end_send(*operation, status_reported(peer, message.status, "fetch"));
 }
 
 }  // namespace turnout

@@ -13,7 +13,7 @@ constexpr std::uint32_t kMaxCreditsInHeader = 255;
 Traffic traffic_of(wire::Type type) noexcept {
   switch (type) {
     case wire::Type::eager:
-    case wire::Type::piece:
+    case wire::Type::fragment:
     case wire::Type::atomic:
     case wire::Type::put:
     case wire::Type::get:
@@ -32,7 +32,7 @@ std::size_t EndpointCore::max_payload(const Peer& peer) const noexcept {
     // What goes into a ring may have to go over the start service, see recovery.cpp.
     bytes = std::min<std::size_t>(bytes, peer.ring_sender.entry_size - sizeof(wire::Header));
   }
-  if (peer.remote_index == wire::kUnknownIndex) bytes -= sizeof(wire::Introduction);
+  if (peer.remote_index == wire::kUnknownIndex) bytes -= sizeof(wire::WireupRequest);
   return bytes;
 }
 
@@ -75,7 +75,7 @@ bool EndpointCore::post_stream(Peer& peer, const StreamMessage& message) {
   }
   const bool ring = over_ring(peer.send_kind) &&
                     (peer.private_sender.request == 0 || !wire::serves_large(message.type));
-  const bool posted = ring ? post_over_ring(peer, message) : post_over_base(peer, message);
+  const bool posted = ring ? post_over_ring(peer, message) : post_over_default(peer, message);
   if (posted) {
     if (!message.counted && wire::is_message(message.type)) peer.sent.count(message.counts_as);
     if (uses_feedback_) feedback_.count(peer.feedback_sent, peer.id, peer.data_queue);
@@ -87,9 +87,9 @@ bool EndpointCore::post_stream(Peer& peer, const StreamMessage& message) {
 
 // A peer must know us before it can be asked for something: if no message has told it yet, one that
 // says nothing else does.
-void EndpointCore::introduce(Peer& peer) {
+void EndpointCore::send_wireup(Peer& peer) {
   StreamMessage hello;
-  hello.type = wire::Type::hello;
+  hello.type = wire::Type::wireup;
   if (peer.send_sequence == 0 && peer.backlog.empty()) (void)post_stream(peer, hello);
 }
 
@@ -100,10 +100,10 @@ void EndpointCore::address_data(const Peer& peer, SendRecord* record) const noex
 }
 
 // Where the payload lies in one piece; `gathered` has room for it.
-const void* EndpointCore::in_one_piece(const StreamMessage& message, std::byte* gathered) {
+const void* EndpointCore::contiguous_payload(const StreamMessage& message, std::byte* gathered) {
   if (message.bytes != nullptr) return message.bytes;
-  if (message.pieces->count == 1) return message.pieces->iov[0].iov_base;
-  message.pieces->copy_out(gathered);
+  if (message.iov->count == 1) return message.iov->parts[0].iov_base;
+  message.iov->copy_out(gathered);
   return gathered;
 }
 
@@ -133,19 +133,19 @@ bool EndpointCore::post_over_ring(Peer& peer, const StreamMessage& message) {
   header.phase = ring.next.phase;
   if (small) {
     std::byte gathered[kInjectLimit + sizeof(wire::Header) + 64];
-    ibv_sge pieces[2];
+    ibv_sge sges[2];
     int count = 0;
     if (message.length > 0) {
-      pieces[count++] = {reinterpret_cast<std::uint64_t>(in_one_piece(message, gathered)),
-                         static_cast<std::uint32_t>(message.length), 0};
+      sges[count++] = {reinterpret_cast<std::uint64_t>(contiguous_payload(message, gathered)),
+                       static_cast<std::uint32_t>(message.length), 0};
     }
     if (ring.checked) [[unlikely]] {
-      const auto* payload = reinterpret_cast<const void*>(count > 0 ? pieces[0].addr : 0);
+      const auto* payload = reinterpret_cast<const void*>(count > 0 ? sges[0].addr : 0);
       header.index = ring_checksum(crc32c(0, payload, message.length), header);
       charge(Work::copy, bytes);
     }
-    pieces[count++] = {reinterpret_cast<std::uint64_t>(&header), sizeof header, 0};
-    status = rc->write_inline(pieces, count, remote, ring.rkey, peer.id, srq);
+    sges[count++] = {reinterpret_cast<std::uint64_t>(&header), sizeof header, 0};
+    status = rc->write_inline(sges, count, remote, ring.rkey, peer.id, srq);
   } else {
     std::byte* const start = send_pool_.data(buffer);
     std::memcpy(start, &message.operation, prefix);
@@ -153,7 +153,7 @@ bool EndpointCore::post_over_ring(Peer& peer, const StreamMessage& message) {
     if (message.bytes != nullptr) {
       std::memcpy(to, message.bytes, message.length);
     } else {
-      message.pieces->copy_out(to);
+      message.iov->copy_out(to);
     }
     if (ring.checked) [[unlikely]] {
       header.index = ring_checksum(crc32c(0, start, prefix + message.length), header);
@@ -198,18 +198,18 @@ void EndpointCore::spend_credit(Peer& peer, wire::Header* header) noexcept {
   if (--peer.credits == 0) header->flags |= wire::kLastCredit;
 }
 
-bool EndpointCore::post_over_base(Peer& peer, const StreamMessage& message) {
+bool EndpointCore::post_over_default(Peer& peer, const StreamMessage& message) {
   const bool has_private = peer.private_sender.request != 0;
   const bool rc = sends_over_rc(peer);
-  MessageQueue& base = *pool(Purpose::data)[peer.data_queue];
+  MessageQueue& default_queue = *pool(Purpose::data)[peer.data_queue];
   if (has_private) [[unlikely]] {
     if (peer.private_sender.credits <= wire::kPrivateReserve) return false;
   } else if (peer.credits == 0) {
     return false;
   }
-  if (rc ? peer.rc->full() : base.full()) return false;
-  const bool introduces = peer.remote_index == wire::kUnknownIndex;
-  if (rc && !introduces && (message.flags & wire::kAcknowledge) == 0 &&
+  if (rc ? peer.rc->full() : default_queue.full()) return false;
+  const bool with_wireup = peer.remote_index == wire::kUnknownIndex;
+  if (rc && !with_wireup && (message.flags & wire::kAcknowledge) == 0 &&
       peer.rc->takes_inline(sizeof(wire::Header) + message.length)) {
     return post_inline_over_rc(peer, message);
   }
@@ -227,13 +227,13 @@ bool EndpointCore::post_over_base(Peer& peer, const StreamMessage& message) {
     start += sizeof datagram;
   }
   std::byte* to = start + sizeof header;
-  if (introduces) {
-    header.flags |= wire::kIntroduced;
-    wire::Introduction introduction;
-    introduction.address = address_;
-    introduction.index = peer.id;
-    std::memcpy(to, &introduction, sizeof introduction);
-    to += sizeof introduction;
+  if (with_wireup) {
+    header.flags |= wire::kWireup;
+    wire::WireupRequest wireup;
+    wireup.address = address_;
+    wireup.index = peer.id;
+    std::memcpy(to, &wireup, sizeof wireup);
+    to += sizeof wireup;
   }
   std::memcpy(start, &header, sizeof header);
   if ((message.flags & wire::kAcknowledge) != 0) {
@@ -242,8 +242,8 @@ bool EndpointCore::post_over_base(Peer& peer, const StreamMessage& message) {
   }
   if (message.bytes != nullptr) {
     std::memcpy(to, message.bytes, message.length);
-  } else if (message.pieces != nullptr) {
-    message.pieces->copy_out(to);
+  } else if (message.iov != nullptr) {
+    message.iov->copy_out(to);
   }
   to += message.length;
   charge(Work::copy, message.length);
@@ -258,7 +258,7 @@ bool EndpointCore::post_over_base(Peer& peer, const StreamMessage& message) {
   record.takes_private = has_private;
   address_data(peer, &record);
   profile_.count_sent(traffic_of(message.type), record.length);
-  if (Status status = rc ? peer.rc->post(record) : base.post(record); !status.ok()) {
+  if (Status status = rc ? peer.rc->post(record) : default_queue.post(record); !status.ok()) {
     send_pool_.give_back(buffer);
     lose_peer(peer, status);
   } else if (over_datagrams()) {
@@ -273,17 +273,16 @@ bool EndpointCore::post_inline_over_rc(Peer& peer, const StreamMessage& message)
   wire::Header header;
   fill_header(peer, message, &header);
   spend_credit(peer, &header);
-  ibv_sge pieces[2] = {{reinterpret_cast<std::uint64_t>(&header), sizeof header, 0}, {}};
+  ibv_sge sges[2] = {{reinterpret_cast<std::uint64_t>(&header), sizeof header, 0}, {}};
   std::byte gathered[kMostInline];
   if (message.length > 0) {
-    pieces[1] = {reinterpret_cast<std::uint64_t>(in_one_piece(message, gathered)),
-                 static_cast<std::uint32_t>(message.length), 0};
+    sges[1] = {reinterpret_cast<std::uint64_t>(contiguous_payload(message, gathered)),
+               static_cast<std::uint32_t>(message.length), 0};
   }
   profile_.count_sent(traffic_of(message.type),
                       static_cast<std::uint32_t>(sizeof header + message.length));
   const bool has_private = peer.private_sender.request != 0;
-  if (Status status =
-          peer.rc->send_inline(pieces, message.length > 0 ? 2 : 1, peer.id, has_private);
+  if (Status status = peer.rc->send_inline(sges, message.length > 0 ? 2 : 1, peer.id, has_private);
       !status.ok()) {
     lose_peer(peer, status);
   }

@@ -6,7 +6,7 @@
 // A transfer is cut into segments with at most kMaxInFlight of them posted. Large messages are read
 // over DC; one-sided operations use the pair's RC queue pair while it serves the direction to us,
 // which does not leave it before they have ended, else DC. A key of theirs that the target refuses
-// breaks the queue pair: see connection/recovery.cpp. Where there is no DC, see pieces.cpp and
+// breaks the queue pair: see connection/recovery.cpp. Where there is no DC, see fragments.cpp and
 // segments.cpp.
 #include <fmt/format.h>
 
@@ -22,27 +22,26 @@ namespace {
 constexpr std::uint32_t kMaxInFlight = 4;
 }
 
-Status EndpointCore::register_pieces(Transfer& transfer, const Pieces& pieces, int access) {
+Status EndpointCore::register_iov(Transfer& transfer, const IoVec& iov, int access) {
   transfer.local_count = 0;
-  for (std::uint32_t i = 0; i < pieces.count; ++i) {
-    const iovec& piece = pieces.iov[i];
-    if (piece.iov_len == 0) continue;
+  for (std::uint32_t i = 0; i < iov.count; ++i) {
+    const iovec& part = iov.parts[i];
+    if (part.iov_len == 0) continue;
     Registration& region = transfer.regions[transfer.local_count];
-    if (Status status = register_buffer(piece, access, &region); !status.ok()) return status;
-    transfer.local[transfer.local_count++] = {reinterpret_cast<std::uint64_t>(piece.iov_base),
-                                              piece.iov_len, region.lkey()};
+    if (Status status = register_buffer(part, access, &region); !status.ok()) return status;
+    transfer.local[transfer.local_count++] = {reinterpret_cast<std::uint64_t>(part.iov_base),
+                                              part.iov_len, region.lkey()};
   }
   return {};
 }
 
 // Takes the part of the receive's buffer that a large message goes to.
 Place EndpointCore::place_in(RecvOperation& receive, std::uint64_t total) {
-  const Place place{receive.used,
-                    std::min<std::size_t>(total, receive.pieces.total - receive.used)};
+  const Place place{receive.used, std::min<std::size_t>(total, receive.iov.total - receive.used)};
   ++receive.transfers;
   if (receive.multi) {
     receive.used += place.length;
-    if (receive.pieces.total - receive.used < std::max<std::size_t>(receive.min_free, 1)) {
+    if (receive.iov.total - receive.used < std::max<std::size_t>(receive.min_free, 1)) {
       receive.exhausted = true;
       unpost(receive);
     }
@@ -57,8 +56,8 @@ void EndpointCore::start_get(RecvOperation& receive, Peer& peer, const wire::Hea
                              const wire::Rts& rts, Place place, DataPath path) {
   const auto [offset, length] = place;
   Completion completion = completion_of(header, peer.id, length);
-  if (receive.pieces.count > 0) {
-    completion.buffer = static_cast<std::byte*>(receive.pieces.iov[0].iov_base) + offset;
+  if (receive.iov.count > 0) {
+    completion.buffer = static_cast<std::byte*>(receive.iov.parts[0].iov_base) + offset;
   }
   if (peer.lost) {
     --receive.transfers;
@@ -67,16 +66,16 @@ void EndpointCore::start_get(RecvOperation& receive, Peer& peer, const wire::Hea
   }
   Transfer* const transfer = transfers_.take();
   // The part of the receive's buffer that the message goes to.
-  Pieces target;
+  IoVec target;
   std::size_t skip = offset, left = length;
-  for (std::uint32_t i = 0; i < receive.pieces.count && left > 0; ++i) {
-    const iovec& piece = receive.pieces.iov[i];
-    if (skip >= piece.iov_len) {
-      skip -= piece.iov_len;
+  for (std::uint32_t i = 0; i < receive.iov.count && left > 0; ++i) {
+    const iovec& part = receive.iov.parts[i];
+    if (skip >= part.iov_len) {
+      skip -= part.iov_len;
       continue;
     }
-    const std::size_t n = std::min(piece.iov_len - skip, left);
-    target.iov[target.count++] = {static_cast<std::byte*>(piece.iov_base) + skip, n};
+    const std::size_t n = std::min(part.iov_len - skip, left);
+    target.parts[target.count++] = {static_cast<std::byte*>(part.iov_base) + skip, n};
     left -= n;
     skip = 0;
   }
@@ -91,8 +90,8 @@ void EndpointCore::start_get(RecvOperation& receive, Peer& peer, const wire::Hea
   transfer->total = length;
   transfer->remote_count = rts.segments;
   std::copy_n(rts.segment, rts.segments, transfer->remote.begin());
-  if (path == DataPath::pieces) {
-    start_pull(*transfer, rts);
+  if (path == DataPath::fragments) {
+    request_fragments(*transfer, rts);
     return;
   }
   if (asks_for_write(*transfer, target)) {
@@ -104,7 +103,7 @@ void EndpointCore::start_get(RecvOperation& receive, Peer& peer, const wire::Hea
   }
   transfer->over_rc = path == DataPath::rc;
   if (transfer->over_rc) ++peer.reads_over_rc;
-  if (Status status = register_pieces(*transfer, target, receive_access()); !status.ok()) {
+  if (Status status = register_iov(*transfer, target, receive_access()); !status.ok()) {
     transfer->status = status;
     end_transfer(*transfer);
     return;
@@ -115,8 +114,8 @@ void EndpointCore::start_get(RecvOperation& receive, Peer& peer, const wire::Hea
                       length <= settings_.rendezvous_segment;
   if (polled) {
     const Transfer::Local& local = transfer->local[0];
-    look_for_last(*transfer, reinterpret_cast<std::byte*>(local.address) + local.length - 1,
-                  ~std::byte{rts.last});
+    poll_for_last_byte(*transfer, reinterpret_cast<std::byte*>(local.address) + local.length - 1,
+                       ~std::byte{rts.last});
   }
   pump(*transfer);
 }
@@ -176,14 +175,14 @@ bool EndpointCore::pump(Transfer& transfer) {
     const DataPath path = data_path(peer);
     transfer.over_rc = path == DataPath::rc;
     if (transfer.over_rc) ++peer.reads_over_rc;
-    if (path == DataPath::pieces && transfer.kind == Transfer::Kind::read) {  // see recovery.cpp
-      pull_instead(transfer);
+    if (path == DataPath::fragments && transfer.kind == Transfer::Kind::read) {  // see recovery.cpp
+      fall_back_to_fragments(transfer);
       return true;
     }
-    transfer.by_messages = path == DataPath::pieces && transfer.kind == Transfer::Kind::user;
+    transfer.by_messages = path == DataPath::fragments && transfer.kind == Transfer::Kind::user;
   }
-  const bool way = !over_datagrams() || transfer.over_rc || transfer.by_messages;
-  while (way && transfer.status.ok() && transfer.posted < transfer.total &&
+  const bool has_path = !over_datagrams() || transfer.over_rc || transfer.by_messages;
+  while (has_path && transfer.status.ok() && transfer.posted < transfer.total &&
          transfer.in_flight < kMaxInFlight) {
     const Transfer::Local& local = transfer.local[transfer.local_at];
     const wire::RtsSegment& remote = transfer.remote[transfer.remote_at];
@@ -251,12 +250,12 @@ void EndpointCore::end_read_early(Transfer& transfer) {
 }
 
 void EndpointCore::end_transfer(Transfer& transfer) {
-  if (transfer.kind == Transfer::Kind::granted) return end_granted(transfer);
+  if (transfer.kind == Transfer::Kind::rput_send) return end_rput_send(transfer);
   if (transfer.kind == Transfer::Kind::put) return end_put(transfer);
   Peer& peer = *transfer.peer;
   release_regions(transfer);
   if (transfer.buffer != kNoBuffer) send_pool_.give_back(transfer.buffer);
-  const auto leave_rc = [&] {
+  const auto release_rc = [&] {
     if (!transfer.over_rc) return;
     --peer.reads_over_rc;
     if (peer.receive_state == ReceiveState::draining) finish_drain(peer);
@@ -267,17 +266,17 @@ void EndpointCore::end_transfer(Transfer& transfer) {
     if (!peer.lost && transfer.kind == Transfer::Kind::read) {
       send_fin(peer, transfer.fin, transfer.status);
     }
-    leave_rc();
+    release_rc();
     end_receive(receive, transfer.completion, transfer.overflow, transfer.status);
   } else if (transfer.status.ok()) {
-    leave_rc();
-    if (SendOperation* const told = std::exchange(transfer.announcement, nullptr)) {
+    release_rc();
+    if (SendOperation* const announcement = std::exchange(transfer.announcement, nullptr)) {
       // The data has landed; the target is told in the stream, behind what was sent before.
-      if (!peer.backlog.empty() || !try_operation(*told)) enqueue(*told);
+      if (!peer.backlog.empty() || !try_operation(*announcement)) enqueue(*announcement);
     }
     finish(transfer.report, transfer.completion);
   } else {
-    leave_rc();
+    release_rc();
     fail(transfer.report, transfer.completion, transfer.status);
   }
   drop_transfer(transfer);
@@ -307,27 +306,28 @@ void EndpointCore::drop_transfer(Transfer& transfer) {
 
 // Now, where there is DC.
 bool EndpointCore::reaches_over_rc(const Peer& peer) const noexcept {
-  return !over_datagrams() && peer.rc && over_rc(peer.receive_kind) && !peer.eviction.leaving &&
-         peer.receive_state == ReceiveState::steady && peer.rc->connected_to() != 0;
+  return !over_datagrams() && peer.rc && over_rc(peer.receive_kind) &&
+         !peer.eviction.disconnecting && peer.receive_state == ReceiveState::steady &&
+         peer.rc->connected_to() != 0;
 }
 
 Status EndpointCore::rma_now(const RmaRequest& request) {
   Peer* const peer = find_peer(request.peer);
   if (peer == nullptr) return {Code::invalid, fmt::format("rma: no such peer: {}", request.peer)};
   if (peer->lost) return peer->loss;
-  Pieces pieces;
-  if (!pieces.set(request.local)) {
+  IoVec iov;
+  if (!iov.set(request.local)) {
     return {Code::invalid,
             fmt::format("rma: {} IOV entries, at most {}", request.local.size(), kMaxIov)};
   }
-  if (pieces.total != request.length) {
+  if (iov.total != request.length) {
     return {Code::invalid, fmt::format("rma: length {} does not match the local buffers' {} bytes",
-                                       request.length, pieces.total)};
+                                       request.length, iov.total)};
   }
   if (request.key > 0xffffffffu) {
     return {Code::permission, fmt::format("rma: unknown key {:#x}", request.key)};
   }
-  if (over_datagrams() && peer->self) return rma_to_self(request, pieces);
+  if (over_datagrams() && peer->self) return rma_to_self(request, iov);
   if (connects_first_) use_one_sided(*peer);
   const bool over_rc = reaches_over_rc(*peer);
   if (over_rc ? peer->rc->full() : pool(Purpose::data)[peer->data_queue]->full()) {
@@ -336,17 +336,17 @@ Status EndpointCore::rma_now(const RmaRequest& request) {
   Transfer* const transfer = take_for_caller(transfers_);
   if (transfer == nullptr) return refusal();
   if (request.write && request.has_remote_data) {
-    SendOperation* const told = take_for_caller(sends_);
-    if (told == nullptr) {
+    SendOperation* const announcement = take_for_caller(sends_);
+    if (announcement == nullptr) {
       drop_transfer(*transfer);
       return refusal();
     }
-    told->peer = peer;
-    told->type = wire::Type::rma_data;
-    told->data = request.remote_data;
-    told->tag = request.length;
-    told->report = Report{nullptr, request.report.errors, nullptr, nullptr};
-    transfer->announcement = told;
+    announcement->peer = peer;
+    announcement->type = wire::Type::rma_data;
+    announcement->data = request.remote_data;
+    announcement->tag = request.length;
+    announcement->report = Report{nullptr, request.report.errors, nullptr, nullptr};
+    transfer->announcement = announcement;
   }
   transfer->peer = peer;
   transfer->kind = Transfer::Kind::user;
@@ -363,20 +363,20 @@ Status EndpointCore::rma_now(const RmaRequest& request) {
   // be what a transfer waits for. What is injected does not wait for a connection.
   const DataPath path = over_datagrams() && request.length > 0 ? data_path(*peer) : DataPath::dc;
   const bool posts = path == DataPath::dc || path == DataPath::rc;
-  if (!posts) transfer->by_messages = path == DataPath::pieces || request.inject;
+  if (!posts) transfer->by_messages = path == DataPath::fragments || request.inject;
   const bool copies = !over_datagrams() || send_pool_.available() > settings_.send_buffers / 2;
   if (posts && copies && request.write && request.length > 0 &&
       request.length <= send_pool_.size()) {
     transfer->buffer = send_pool_.take();
   }
   if (transfer->buffer != kNoBuffer) {
-    pieces.copy_out(send_pool_.data(transfer->buffer));
+    iov.copy_out(send_pool_.data(transfer->buffer));
     charge(Work::copy, request.length);
     transfer->local[0] = {reinterpret_cast<std::uint64_t>(send_pool_.data(transfer->buffer)),
                           request.length, send_pool_.lkey()};
     transfer->local_count = 1;
   } else if (transfer->by_messages) {
-    if (Status status = take_for_messages(*transfer, pieces, request.inject); !status.ok()) {
+    if (Status status = take_for_messages(*transfer, iov, request.inject); !status.ok()) {
       drop_transfer(*transfer);
       return status;
     }
@@ -384,7 +384,7 @@ Status EndpointCore::rma_now(const RmaRequest& request) {
     drop_transfer(*transfer);
     return {Code::again, "no send buffer is free to copy the data into"};
   } else if (Status status =
-                 register_pieces(*transfer, pieces, request.write ? 0 : IBV_ACCESS_LOCAL_WRITE);
+                 register_iov(*transfer, iov, request.write ? 0 : IBV_ACCESS_LOCAL_WRITE);
              !status.ok()) {
     drop_transfer(*transfer);
     return status;

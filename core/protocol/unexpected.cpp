@@ -53,16 +53,16 @@ bool EndpointCore::may_deliver(Peer& peer, const wire::Header& header) {
 // Messages held for lack of memory; those in rings are looked at by poll_rings().
 bool EndpointCore::pump_stalled() {
   bool moved = false;
-  for (std::size_t n = strangers_.size(); n > 0; --n) {
-    const Stranger stranger = strangers_.front();
-    strangers_.erase(strangers_.begin());
-    on_data(stranger.buffer, stranger.length);
+  for (std::size_t n = pending_wireups_.size(); n > 0; --n) {
+    const PendingWireup pending = pending_wireups_.front();
+    pending_wireups_.erase(pending_wireups_.begin());
+    on_data(pending.buffer, pending.length);
   }
   for (std::size_t i = 0; i < stalled_.size();) {
     Peer& peer = *stalled_[i];
-    if (!peer.lost && !peer.held.empty()) {
+    if (!peer.lost && !peer.reorder_buffer.empty()) {
       const std::uint32_t before = peer.receive_sequence;
-      deliver_held(peer);
+      drain_reorder_buffer(peer);
       moved |= before != peer.receive_sequence;
       if (peer.receive_state == ReceiveState::draining) finish_drain(peer);
     }
@@ -93,10 +93,10 @@ UnexpectedMessage& EndpointCore::store(Peer& peer, const wire::Header& header,
   if (arrival.storage == UnexpectedMessage::Storage::heap) {  // it was copied before its turn
     message.heap = std::move(*arrival.heap);
     unexpected_bytes_ += header.length + sizeof(UnexpectedMessage);
-    take_back_credit(peer);
+    return_credit(peer);
     return message;
   }
-  ++peer.withheld;
+  ++peer.retained;
   if (arrival.storage == UnexpectedMessage::Storage::buffer) {
     ++receives_kept_;
     SrqFlowControl::retain(peer.grant);
@@ -106,7 +106,7 @@ UnexpectedMessage& EndpointCore::store(Peer& peer, const wire::Header& header,
   // is torn down.
   const bool scarce =
       (arrival.storage == UnexpectedMessage::Storage::buffer && receives_scarce()) ||
-      peer.pieces > 0 || owes_answers(peer) || peer.eviction.leaving;
+      peer.incoming_large > 0 || owes_answers(peer) || peer.eviction.disconnecting;
   const std::uint64_t bytes = header.length + sizeof(UnexpectedMessage);
   if (unexpected_bytes_ + bytes <= settings_.unexpected_memory || scarce) {
     (void)set_aside(message);  // if the budget refuses, it stays where it is
@@ -146,7 +146,7 @@ bool EndpointCore::set_aside(UnexpectedMessage& message) {
   message.storage =
       length > 0 ? UnexpectedMessage::Storage::heap : UnexpectedMessage::Storage::none;
   unexpected_bytes_ += length + sizeof(UnexpectedMessage);
-  --peer.withheld;
+  --peer.retained;
   if (from == UnexpectedMessage::Storage::buffer) {
     --receives_kept_;
     SrqFlowControl::release(peer.grant);
@@ -162,7 +162,7 @@ bool EndpointCore::relieve(Peer& peer) {
   for (const auto* const list :
        {&matcher_.unexpected(true), &matcher_.unexpected(false), &claimed_, &waiting_}) {
     for (UnexpectedMessage* m = list->first(); m != nullptr; m = m->next) {
-      if (peer.withheld == 0) return moved;
+      if (peer.retained == 0) return moved;
       const bool in_place = m->storage != UnexpectedMessage::Storage::heap &&
                             m->storage != UnexpectedMessage::Storage::none;
       if (m->peer != peer.id || !in_place) continue;
@@ -174,19 +174,19 @@ bool EndpointCore::relieve(Peer& peer) {
 }
 
 // Once a keep-alive round.
-void EndpointCore::look_after_held_back(Peer& peer, bool wildcards, Nanoseconds now) {
+void EndpointCore::look_after_retained(Peer& peer, bool wildcards, Nanoseconds now) {
   const bool moving = peer.seen_at_round != peer.receive_sequence;
   peer.seen_at_round = peer.receive_sequence;
   // Messages of others may have every receive that its next one needs.
   const bool starved = receives_kept_ >= receive_pool_.count();
-  if (moving || (peer.withheld == 0 && !peer.stalled && !starved)) {
+  if (moving || (peer.retained == 0 && !peer.stalled && !starved)) {
     peer.stuck_since = 0;
     return;
   }
   // Nobody may know here that it is asked for: an atomic request that has no room for its answer.
   const bool refused = peer.stalled && peer.atomic_stalled;
-  const bool waited =
-      wildcards || peer.directed_receives > 0 || peer.pieces > 0 || owes_answers(peer) || refused;
+  const bool waited = wildcards || peer.directed_receives > 0 || peer.incoming_large > 0 ||
+                      owes_answers(peer) || refused;
   const bool scarce = receives_scarce();
   if ((!waited && !scarce) || relieve(peer)) {
     peer.stuck_since = 0;
@@ -195,11 +195,11 @@ void EndpointCore::look_after_held_back(Peer& peer, bool wildcards, Nanoseconds 
   if (!waited) return;
   if (peer.stuck_since == 0) {
     peer.stuck_since = now;
-    peer.stuck_told = false;
+    peer.stuck_reported = false;
   }
   const Nanoseconds stuck = now - peer.stuck_since;
   if (stuck < kTellAfter * settings_.keepalive ||
-      (peer.stuck_told && stuck < kGiveUpAfter * settings_.keepalive)) {
+      (peer.stuck_reported && stuck < kGiveUpAfter * settings_.keepalive)) {
     return;
   }
   Status why{Code::over_budget,
@@ -210,7 +210,7 @@ void EndpointCore::look_after_held_back(Peer& peer, bool wildcards, Nanoseconds 
   if (stuck >= kGiveUpAfter * settings_.keepalive) {
     lose_peer(peer, why);
   } else {
-    peer.stuck_told = true;
+    peer.stuck_reported = true;
     TURNOUT_LOG(protocol, warn, "{}", why.text());
   }
 }
@@ -231,7 +231,7 @@ void EndpointCore::release_unexpected(UnexpectedMessage& message) {
       [[fallthrough]];
     case UnexpectedMessage::Storage::private_receive:
     case UnexpectedMessage::Storage::ring:
-      --peer.withheld;
+      --peer.retained;
       release_arrival(peer, message.storage, message.buffer, message.position);
       break;
   }
@@ -353,7 +353,7 @@ Status EndpointCore::recv_claimed(const RecvRequest& request) {
     if (m->claim != request.report.context) continue;
     RecvOperation* const receive = take_for_caller(receives_);
     if (receive == nullptr) return refusal();
-    if (!receive->pieces.set(request.buffer)) {
+    if (!receive->iov.set(request.buffer)) {
       receives_.give_back(receive);
       return {Code::invalid,
               fmt::format("recv: {} IOV entries, at most {}", request.buffer.size(), kMaxIov)};

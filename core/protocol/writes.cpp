@@ -13,19 +13,19 @@
 
 namespace turnout {
 
-bool EndpointCore::asks_for_write(const Transfer& transfer, const Pieces& target) const noexcept {
+bool EndpointCore::asks_for_write(const Transfer& transfer, const IoVec& target) const noexcept {
   return rendezvous_ == Rendezvous::rput && !over_datagrams() && target.count == 1 &&
          transfer.total > 0;
 }
 
 // At the receiver.
-Status EndpointCore::ask_for_write(Transfer& transfer, const Pieces& target) {
+Status EndpointCore::ask_for_write(Transfer& transfer, const IoVec& target) {
   Peer& peer = *transfer.peer;
-  Status status = register_pieces(transfer, target, kPeerWrites);
+  Status status = register_iov(transfer, target, kPeerWrites);
   if (!status.ok()) return status;
-  transfer.kind = Transfer::Kind::awaited;
-  transfer.pull = pulls_.add(&transfer);
-  ++peer.pieces;
+  transfer.kind = Transfer::Kind::rput_recv;
+  transfer.incoming_id = incoming_.add(&transfer);
+  ++peer.incoming_large;
   wire::ControlMessage message;
   message.type = wire::Control::cts;
   message.operation = transfer.fin;
@@ -33,7 +33,7 @@ Status EndpointCore::ask_for_write(Transfer& transfer, const Pieces& target) {
   detail.address = transfer.local[0].address;
   detail.length = transfer.total;
   detail.rkey = transfer.regions[0].rkey();
-  detail.transfer = transfer.pull;
+  detail.transfer = transfer.incoming_id;
   send_control(peer, Purpose::credit, message, &detail);
   return {};
 }
@@ -43,30 +43,30 @@ void EndpointCore::on_cts(Peer& peer, const wire::ControlMessage& message,
                           const wire::Detail& detail) {
   if (closing_) return;
   SendOperation* const operation = find_awaiting(peer, message.operation);
-  if (operation == nullptr || !operation->rendezvous || operation->pull != 0 ||
+  if (operation == nullptr || !operation->rendezvous || operation->fragment_transfer != 0 ||
       operation->grant.transfer != 0 || detail.transfer == 0) {
     TURNOUT_LOG(protocol, warn, "ignored an unexpected CTS: {}: operation {:#x} is not waiting",
                 peer.address.to_string(), message.operation);
     return;
   }
-  if (detail.length > operation->pieces.total) {
+  if (detail.length > operation->iov.total) {
     lose_peer(peer, Status{Code::invalid, fmt::format("{}: CTS for {} bytes of a message of {}",
                                                       peer.address.to_string(), detail.length,
-                                                      operation->pieces.total)});
+                                                      operation->iov.total)});
     return;
   }
   operation->grant = {detail.address, detail.length, detail.transfer, detail.rkey};
-  if (granted_.empty() && transfers_.ready()) {
-    start_granted(*operation);
+  if (rput_sends_.empty() && transfers_.ready()) {
+    start_rput_send(*operation);
   } else {
-    granted_.push_back(operation);
+    rput_sends_.push_back(operation);
   }
 }
 
 // A transfer is free.
-void EndpointCore::start_granted(SendOperation& operation) {
+void EndpointCore::start_rput_send(SendOperation& operation) {
   Transfer* const transfer = transfers_.take();
-  transfer->kind = Transfer::Kind::granted;
+  transfer->kind = Transfer::Kind::rput_send;
   transfer->write = true;
   transfer->peer = operation.peer;
   transfer->operation = &operation;
@@ -78,19 +78,19 @@ void EndpointCore::start_granted(SendOperation& operation) {
   pump(*transfer);
 }
 
-bool EndpointCore::pump_granted() {
+bool EndpointCore::pump_rput_sends() {
   bool moved = false;
-  while (!granted_.empty() && transfers_.ready()) {
-    SendOperation* const operation = granted_.front();
-    granted_.pop_front();
-    start_granted(*operation);
+  while (!rput_sends_.empty() && transfers_.ready()) {
+    SendOperation* const operation = rput_sends_.front();
+    rput_sends_.pop_front();
+    start_rput_send(*operation);
     moved = true;
   }
   return moved;
 }
 
 // All of it is there, or it failed.
-void EndpointCore::end_granted(Transfer& transfer) {
+void EndpointCore::end_rput_send(Transfer& transfer) {
   Peer& peer = *transfer.peer;
   SendOperation& operation = *transfer.operation;
   wire::ControlMessage message;
@@ -105,16 +105,16 @@ void EndpointCore::end_granted(Transfer& transfer) {
 
 // At the receiver.
 void EndpointCore::on_written(Peer& peer, const wire::ControlMessage& message) {
-  Transfer* const transfer = find_incoming(peer, message.operation, Transfer::Kind::awaited);
+  Transfer* const transfer = find_incoming(peer, message.operation, Transfer::Kind::rput_recv);
   if (transfer == nullptr) {
     TURNOUT_LOG(protocol, warn,
                 "ignored an unexpected put completion: {}: transfer {:#x} is not waiting",
                 peer.address.to_string(), message.operation);
     return;
   }
-  transfer->status = status_told(peer, message.status, "write");
-  pulls_.remove(transfer->pull);
-  --peer.pieces;
+  transfer->status = status_reported(peer, message.status, "write");
+  incoming_.remove(transfer->incoming_id);
+  --peer.incoming_large;
   end_transfer(*transfer);
 }
 

@@ -137,12 +137,12 @@ Status EndpointCore::check_private_sender(const Peer& peer, const wire::Parsed& 
     return {Code::invalid, fmt::format("message: index {} in the private receive queue of peer {}",
                                        parsed.header.index, peer.id)};
   }
-  if (parsed.introduction == nullptr) return {};
-  wire::Introduction introduction;
-  std::memcpy(&introduction, parsed.introduction, sizeof introduction);
-  if (introduction.address.id == peer.address.id) return {};
-  return {Code::invalid, fmt::format("message: wire-up request of another endpoint, {:016x}",
-                                     introduction.address.id)};
+  if (parsed.wireup == nullptr) return {};
+  wire::WireupRequest wireup;
+  std::memcpy(&wireup, parsed.wireup, sizeof wireup);
+  if (wireup.address.id == peer.address.id) return {};
+  return {Code::invalid,
+          fmt::format("message: wire-up request of another endpoint, {:016x}", wireup.address.id)};
 }
 
 void EndpointCore::on_private_message(Peer& peer, std::uint32_t buffer, std::uint32_t length) {
@@ -158,7 +158,7 @@ void EndpointCore::on_private_message(Peer& peer, std::uint32_t buffer, std::uin
   }
   // Its first message may have been overtaken.
   PeerId id = peer.id;
-  if (parsed.introduction != nullptr) (void)introduce(*parsed.introduction, &id);
+  if (parsed.wireup != nullptr) (void)on_wireup_request(*parsed.wireup, &id);
   peer.heard_since_tick = true;
   PrivateReceives& receives = peer.private_receives;
   if (wire::serves_large(parsed.header.type)) ++receives.serving;
@@ -229,8 +229,9 @@ void EndpointCore::grow_private_receives(Peer& peer) {
 
 void EndpointCore::report_private_credits(Peer& peer) {
   const PrivateReceives& receives = peer.private_receives;
-  const bool dry = receives.granted <= wire::kPrivateReserve;
-  if (receives.unreported > 0 && (dry || receives.unreported >= (receives.count + 1) / 2))
+  const bool out_of_credits = receives.granted <= wire::kPrivateReserve;
+  if (receives.unreported > 0 &&
+      (out_of_credits || receives.unreported >= (receives.count + 1) / 2))
     send_private_credits(peer);
 }
 
@@ -274,14 +275,14 @@ bool EndpointCore::post_private_control(Peer& peer, wire::ControlMessage message
   header.index = peer.remote_index;
   header.length = static_cast<std::uint16_t>(length);
   hand_back(peer, &header);
-  const ibv_sge pieces[2] = {
+  const ibv_sge sges[2] = {
       {reinterpret_cast<std::uint64_t>(&header), sizeof header, 0},
       {reinterpret_cast<std::uint64_t>(body), static_cast<std::uint32_t>(length), 0}};
   profile_.count_sent(Traffic::control, sizeof header + length);
   charge(Work::post, 1);
   --peer.private_sender.credits;
   ++peer.private_sender.controls;
-  if (Status status = peer.rc->send_inline(pieces, 2, peer.id, true); !status.ok()) {
+  if (Status status = peer.rc->send_inline(sges, 2, peer.id, true); !status.ok()) {
     lose_peer(peer, status);
   }
   return true;

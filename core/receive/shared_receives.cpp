@@ -31,7 +31,7 @@ void EndpointCore::begin_receives() noexcept {
   shared_.watermark = static_cast<std::uint32_t>(std::min(settings_.receive_watermark, quarter));
   shared_.may_grow = shared_.watermark > 0 && settings_.receive_growth > 0;
   shared_.least = shared_.posted;
-  tell_flow_control();
+  update_flow_control();
   shared_.patience = settings_.receive_idle;
   shared_.shrink_at = clock_.now() + shared_.patience;
   arm_limit();
@@ -57,11 +57,11 @@ void EndpointCore::post_receives() {
     std::size_t done = 0;
     std::uint32_t posted = 0;
     for (; done < list.size(); ++done) {
-      ibv_sge piece;
-      if (!buffer(list[done], &piece)) continue;
+      ibv_sge part;
+      if (!buffer(list[done], &part)) continue;
       ibv_recv_wr request{};
       request.wr_id = mark | list[done];
-      request.sg_list = &piece;
+      request.sg_list = &part;
       request.num_sge = 1;
       ibv_recv_wr* bad = nullptr;
       if (const int error = ibv_post_srq_recv(srq, &request, &bad); error != 0) {
@@ -78,19 +78,19 @@ void EndpointCore::post_receives() {
   shared_.least = std::min(shared_.least, shared_.posted);
   shared_.posted += post(
       data_srq_.get(),
-      [this](std::uint32_t buffer, ibv_sge* piece) {
+      [this](std::uint32_t buffer, ibv_sge* part) {
         if (receive_pool_.shrinking() && receive_pool_.keep(buffer)) [[unlikely]]
           return false;
-        *piece = {reinterpret_cast<std::uint64_t>(receive_pool_.data(buffer)), receive_pool_.size(),
-                  receive_pool_.lkey(buffer)};
+        *part = {reinterpret_cast<std::uint64_t>(receive_pool_.data(buffer)), receive_pool_.size(),
+                 receive_pool_.lkey(buffer)};
         return true;
       },
       to_post_, 0);
   post(
       control_srq_.get(),
-      [this](std::uint32_t buffer, ibv_sge* piece) {
-        *piece = {reinterpret_cast<std::uint64_t>(control_receive_pool_.data(buffer)),
-                  control_receive_pool_.size(), control_receive_pool_.lkey()};
+      [this](std::uint32_t buffer, ibv_sge* part) {
+        *part = {reinterpret_cast<std::uint64_t>(control_receive_pool_.data(buffer)),
+                 control_receive_pool_.size(), control_receive_pool_.lkey()};
         return true;
       },
       to_post_control_, kControlReceive);
@@ -102,13 +102,13 @@ void EndpointCore::arm_limit() noexcept {
   attr.srq_limit = shared_.watermark;
   const int error = ibv_modify_srq(data_srq_.get(), &attr, IBV_SRQ_LIMIT);
   shared_.armed = error == 0;
-  tell_flow_control();
+  update_flow_control();
   if (error == 0) return;
   TURNOUT_LOG(channel, info, "arming the low watermark failed: {}: {}", device_->name(),
               std::strerror(error));
   shared_.watermark = 0;
   shared_.may_grow = false;
-  tell_flow_control();
+  update_flow_control();
 }
 
 void EndpointCore::look_after_receives(Nanoseconds now) {
@@ -117,7 +117,7 @@ void EndpointCore::look_after_receives(Nanoseconds now) {
     ++shared_.limit_events;
     ++profile_.low_watermark_events;
     shared_.armed = false;
-    tell_flow_control();
+    update_flow_control();
     more_receives(now);
   } else if (!shared_.armed && now >= shared_.arm_at && shared_.posted >= shared_.watermark) {
     arm_limit();
@@ -129,7 +129,7 @@ void EndpointCore::look_after_receives(Nanoseconds now) {
 void EndpointCore::more_receives(Nanoseconds now) {
   if (receive_pool_.shrinking()) {
     receive_pool_.call_back(&to_post_);
-    tell_flow_control();
+    update_flow_control();
     shared_.patience = std::min(2 * shared_.patience, kMostPatience * settings_.receive_idle);
   } else {
     const auto most = static_cast<std::uint32_t>(settings_.receive_buffers);
@@ -143,14 +143,14 @@ void EndpointCore::more_receives(Nanoseconds now) {
       TURNOUT_LOG(channel, debug, "shared receive queue not enlarged: {}", status.text());
       shared_.arm_at = now + (flow_.is_overcommitted() ? kArmWhileOvercommitted : kArmAfterRefusal);
       shared_.may_grow = false;
-      tell_flow_control();
+      update_flow_control();
       flow_.low_and_full();
       return;
     }
     charge(Work::register_memory, std::uint64_t{more} * receive_pool_.size());
     ++shared_.growths;
     shared_.may_grow = receive_pool_.count() < settings_.receive_buffers;
-    tell_flow_control();
+    update_flow_control();
   }
   post_receives();
   shared_.least = shared_.posted;
@@ -168,7 +168,7 @@ void EndpointCore::fewer_receives(Nanoseconds now) {
   shared_.may_grow = shared_.watermark > 0 && settings_.receive_growth > 0;
   shared_.least = shared_.posted;
   shared_.shrink_at = now + shared_.patience;
-  tell_flow_control();
+  update_flow_control();
 }
 
 }  // namespace turnout

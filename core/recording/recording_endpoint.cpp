@@ -100,7 +100,7 @@ Status RecordingEndpoint::start(const Request& request, Status (Endpoint::*call)
   }
   operation.request = next_request();
   visit.event();
-  file_.introduce(request.peer, endpoint_->peer_address(request.peer));
+  file_.on_wireup_request(request.peer, endpoint_->peer_address(request.peer));
   const Nanoseconds at = age();
   write(at, operation.request);
   if (silent) {
@@ -135,7 +135,7 @@ Status RecordingEndpoint::recv(const RecvRequest& request) {
     operation.request = next_request();
     visit.event();
     if (request.peer != kAnyPeer) {
-      file_.introduce(request.peer, endpoint_->peer_address(request.peer));
+      file_.on_wireup_request(request.peer, endpoint_->peer_address(request.peer));
     }
     file_.receive(age(), operation.request, request.peer, length_of(request.buffer),
                   request.tagged ? request.tag : 0, request.tagged && request.ignore != 0,
@@ -227,7 +227,7 @@ void RecordingEndpoint::write_match(const Operation& operation, const Completion
   write_computed();
   const Nanoseconds at = age();
   std::uint32_t request = operation.request;
-  file_.introduce(completion.source, endpoint_->peer_address(completion.source));
+  file_.on_wireup_request(completion.source, endpoint_->peer_address(completion.source));
   const std::uint64_t tag = operation.tagged ? completion.tag : 0;
   if (operation.multi) {
     request = next_request();

@@ -97,7 +97,7 @@ void RecordingFile::line(fmt::format_string<Args...> format, Args&&... args) {
   if (pending_.size() >= kFlushAt) flush();
 }
 
-void RecordingFile::introduce(PeerId peer, const Address& address) {
+void RecordingFile::on_wireup_request(PeerId peer, const Address& address) {
   if (peer < introduced_.size() && introduced_[peer]) return;
   if (peer >= introduced_.size()) introduced_.resize(std::size_t{peer} + 1);
   introduced_[peer] = true;

@@ -29,7 +29,8 @@ class RecordingFile {
   RecordingFile(const RecordingFile&) = delete;
   RecordingFile& operator=(const RecordingFile&) = delete;
 
-  void introduce(PeerId peer, const Address& address);  // before its first event; once is enough
+  void on_wireup_request(PeerId peer,
+                         const Address& address);  // before its first event; once is enough
   void send(Nanoseconds at, std::uint32_t request, PeerId to, std::uint64_t bytes,
             std::uint64_t tag, bool tagged);
   // kAnyPeer: from anyone.

@@ -310,9 +310,9 @@ std::string to_json(const EndpointReport& report) {
                {"peak", report.peak},
                {"unexpected", report.unexpected},
                {"rendezvous", report.rendezvous},
-               {"offers", report.offers},
+               {"offers", report.rtrs},
                {"puts", report.puts},
-               {"puts_told", report.puts_told},
+               {"puts_told", report.put_completions},
                {"credit_messages", report.credit_messages},
                {"refusals", report.refusals},
                {"registrations", registrations_to_json(report.registrations)},
@@ -369,9 +369,9 @@ Result<EndpointReport> report_from_json(std::string_view text) {
   reader.get("peak", &report.peak);
   reader.get("unexpected", &report.unexpected);
   reader.get("rendezvous", &report.rendezvous);
-  reader.get("offers", &report.offers);
+  reader.get("offers", &report.rtrs);
   reader.get("puts", &report.puts);
-  reader.get("puts_told", &report.puts_told);
+  reader.get("puts_told", &report.put_completions);
   reader.get("credit_messages", &report.credit_messages);
   reader.get("refusals", &report.refusals);
   reader.get("rc_queue_pairs_peak", &report.rc_queue_pairs_peak);

@@ -153,9 +153,9 @@ struct EndpointReport {
   std::vector<HistoryInterval> history;
   static constexpr std::size_t kMaxHistory = 65536;
   std::uint64_t unexpected = 0, rendezvous = 0, credit_messages = 0, refusals = 0;
-  // Receives offered to their senders; of our large messages, those written to an offer, and of
-  // them those that needed a word besides (protocol/offers.cpp).
-  std::uint64_t offers = 0, puts = 0, puts_told = 0;
+  // RTRs sent; large messages written to RTRs of the peer, and those of
+  // them that needed a put completion (protocol/rtr.cpp).
+  std::uint64_t rtrs = 0, puts = 0, put_completions = 0;
   RegistrationReport registrations;
   SharedReceivesReport shared_receives;
   PrivateReceivesReport private_receives;

@@ -270,12 +270,12 @@ void rank_tables(std::string* out, const EndpointReport& report, const Names& na
   receives_line(out, report.shared_receives);
   private_receives_line(out, report.private_receives);
   connections_line(out, report.connections);
-  if (report.offers + report.puts == 0) return;
+  if (report.rtrs + report.puts == 0) return;
   *out +=
       in_table("  ", fmt::format("{} RTRs sent; {} messages written to RTRs, {} of them with a "
                                  "completion message",
-                                 value::human_count(report.offers), value::human_count(report.puts),
-                                 value::human_count(report.puts_told)));
+                                 value::human_count(report.rtrs), value::human_count(report.puts),
+                                 value::human_count(report.put_completions)));
   *out += '\n';
 }
 

@@ -308,7 +308,7 @@ Plan Selector::plan() {
     line.to = plan.changes ? best[i] : line.from;
     if (line.to == ChannelKind::rc_rdma && allowed(i, ChannelKind::dc_rdma) &&
         value(i, ChannelKind::dc_rdma, each) > 0) {
-      line.otherwise = ChannelKind::dc_rdma;
+      line.fallback = ChannelKind::dc_rdma;
     }
     line.reason = best[i] != line.to ? Reason::below_threshold : reason(best, usage, i);
     line.messages = sources_[i].messages;

@@ -88,8 +88,8 @@ enum class Reason : std::uint8_t {
 struct PlanLine {
   std::uint32_t peer = 0;
   ChannelKind from = ChannelKind::dc_sendrecv;
-  ChannelKind to = ChannelKind::dc_sendrecv;         // == from: stays, and `reason` says why
-  ChannelKind otherwise = ChannelKind::dc_sendrecv;  // pays too, if the peer cannot give `to`
+  ChannelKind to = ChannelKind::dc_sendrecv;        // == from: stays, and `reason` says why
+  ChannelKind fallback = ChannelKind::dc_sendrecv;  // pays too, if the peer cannot give `to`
   Reason reason = Reason::gain;
   bool over_node = false;       // RC-RDMA: over the source's XRC connection to our node
   std::uint64_t messages = 0;   // in the window

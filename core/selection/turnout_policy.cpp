@@ -324,7 +324,7 @@ Plan TurnoutSelector::plan() const {
     line.peer = s.peer;
     line.from = s.current;
     line.to = plan.changes ? to : line.from;
-    if (line.to == ChannelKind::rc_rdma && v.dc > 0) line.otherwise = ChannelKind::dc_rdma;
+    if (line.to == ChannelKind::rc_rdma && v.dc > 0) line.fallback = ChannelKind::dc_rdma;
     line.over_node = line.to == ChannelKind::rc_rdma && over_node(s);
     line.reason = to != line.to ? Reason::not_certain : reason(s, v, to, usage, active);
     line.messages = s.messages;

@@ -37,7 +37,7 @@ void Placement::ask_rc(RcQueue& queue, const verbs::Device& device) noexcept {
   if (rc_in_order_) return;
   rc_in_order_ = in_order(queue.qp());
   // mlx5 answers for queue pairs that are ready to send only: for the answer it is its own peer.
-  if (!*rc_in_order_ && queue.connect(queue.end(), device.port().lid, device.gid()).ok()) {
+  if (!*rc_in_order_ && queue.connect(queue.qp_id(), device.port().lid, device.gid()).ok()) {
     rc_in_order_ = in_order(queue.qp());
   }
   if (queue.connected_to() != 0) (void)queue.reset();  // a failure shows when it is connected

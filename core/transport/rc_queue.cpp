@@ -97,8 +97,8 @@ Status RcQueue::connect(std::uint32_t remote, std::uint16_t lid,
   attr = {};
   attr.qp_state = IBV_QPS_RTR;
   attr.path_mtu = device_->port().active_mtu;
-  attr.dest_qp_num = number_of(remote);
-  attr.rq_psn = first_packet_of(remote);
+  attr.dest_qp_num = qp_number_of(remote);
+  attr.rq_psn = first_psn_of(remote);
   attr.max_dest_rd_atomic = kMaxReads;
   attr.min_rnr_timer = kMinRnrTimer;
   attr.ah_attr = path_to(*device_, lid, gid);
@@ -110,7 +110,7 @@ Status RcQueue::connect(std::uint32_t remote, std::uint16_t lid,
   if (error != 0) return verbs::failure("ibv_modify_qp to RTR", "RC queue pair", error);
   attr = {};
   attr.qp_state = IBV_QPS_RTS;
-  attr.sq_psn = first_packet_of(end());
+  attr.sq_psn = first_psn_of(qp_id());
   attr.timeout = tuning_.ack_timeout;
   attr.retry_cnt = tuning_.retry_count;
   attr.rnr_retry = kRnrRetryForever;
@@ -123,23 +123,23 @@ Status RcQueue::connect(std::uint32_t remote, std::uint16_t lid,
   return {};
 }
 
-Status RcQueue::write_inline(const ibv_sge* pieces, int count, std::uint64_t remote,
+Status RcQueue::write_inline(const ibv_sge* sges, int count, std::uint64_t remote,
                              std::uint32_t rkey, PeerId peer, std::uint32_t srq) {
   ibv_send_wr request{};
   request.opcode = IBV_WR_RDMA_WRITE;
   request.qp_type.xrc.remote_srqn = srq;
   request.wr.rdma.remote_addr = remote;
   request.wr.rdma.rkey = rkey;
-  return post_inline(request, pieces, count, peer, false);
+  return post_inline(request, sges, count, peer, false);
 }
 
-Status RcQueue::send_inline(const ibv_sge* pieces, int count, PeerId peer, bool takes_private) {
+Status RcQueue::send_inline(const ibv_sge* sges, int count, PeerId peer, bool takes_private) {
   ibv_send_wr request{};
   request.opcode = IBV_WR_SEND;
-  return post_inline(request, pieces, count, peer, takes_private);
+  return post_inline(request, sges, count, peer, takes_private);
 }
 
-Status RcQueue::post_inline(ibv_send_wr request, const ibv_sge* pieces, int count, PeerId peer,
+Status RcQueue::post_inline(ibv_send_wr request, const ibv_sge* sges, int count, PeerId peer,
                             bool takes_private) {
   SendRecord record;
   record.kind = SendRecord::Kind::message;
@@ -150,17 +150,17 @@ Status RcQueue::post_inline(ibv_send_wr request, const ibv_sge* pieces, int coun
   record.remote = request.wr.rdma.remote_addr;
   record.rkey = request.wr.rdma.rkey;
   record.dct = request.qp_type.xrc.remote_srqn;
-  for (int i = 0; i < count; ++i) record.length += pieces[i].length;
+  for (int i = 0; i < count; ++i) record.length += sges[i].length;
   record.signalled = decide_signal(false, false, kSignalInlineEvery);
   request.wr_id = next_wr_id();
-  request.sg_list = const_cast<ibv_sge*>(pieces);
+  request.sg_list = const_cast<ibv_sge*>(sges);
   request.num_sge = count;
   request.send_flags = static_cast<unsigned>(IBV_SEND_INLINE) |
                        (record.signalled ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0u);
   ibv_send_wr* bad = nullptr;
   const int error = ibv_post_send(qp_.get(), &request, &bad);
   if (error != 0) return verbs::failure("ibv_post_send", "RC queue pair", error);
-  record.local = log_.append(pieces, count);
+  record.local = log_.append(sges, count);
   push(record);
   return {};
 }
@@ -175,10 +175,10 @@ std::vector<SendRecord> RcQueue::take_all(std::shared_ptr<const SentLog>* log) {
 Status RcQueue::post(SendRecord record) {
   record.signalled = decide_signal(record.kind != SendRecord::Kind::message,
                                    record.pool != SendRecord::Pool::none, kSignalBufferEvery);
-  ibv_sge piece{record.local, record.length, record.lkey};
+  ibv_sge sge{record.local, record.length, record.lkey};
   ibv_send_wr request{};
   request.wr_id = next_wr_id();
-  request.sg_list = &piece;
+  request.sg_list = &sge;
   request.num_sge = record.length > 0 ? 1 : 0;
   request.opcode = static_cast<ibv_wr_opcode>(record.opcode);
   request.send_flags = record.signalled ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0u;
@@ -192,10 +192,10 @@ Status RcQueue::post(SendRecord record) {
   return {};
 }
 
-Status RcQueue::post_receive(std::uint64_t wr_id, ibv_sge piece) {
+Status RcQueue::post_receive(std::uint64_t wr_id, ibv_sge sge) {
   ibv_recv_wr request{};
   request.wr_id = wr_id;
-  request.sg_list = &piece;
+  request.sg_list = &sge;
   request.num_sge = 1;
   ibv_recv_wr* bad = nullptr;
   const int error = ibv_post_recv(qp_.get(), &request, &bad);

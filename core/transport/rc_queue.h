@@ -9,8 +9,8 @@
 // RESET empties that. One thread.
 #pragma once
 
-#include "core/transport/connection_end.h"
 #include "core/transport/dc_queue.h"
+#include "core/transport/qp_id.h"
 #include "core/transport/sent_log.h"
 
 namespace turnout {
@@ -28,8 +28,8 @@ class RcQueue : public SendQueue {
   // An XRC initiator, which receives nothing.
   [[nodiscard]] Status create_initiator(const verbs::Device& device, ibv_cq* cq,
                                         std::uint32_t depth, const QpTuning& tuning);
-  // As the peer is told it, see connection_end.h; another after each reset().
-  [[nodiscard]] std::uint32_t end() const noexcept { return connection_end(qp_->qp_num, use_); }
+  // As reported to the peer, see qp_id.h; another after each reset().
+  [[nodiscard]] std::uint32_t qp_id() const noexcept { return make_qp_id(qp_->qp_num, use_); }
   // The peer's; 0 when not connected.
   [[nodiscard]] std::uint32_t connected_to() const noexcept { return remote_; }
   // RESET (if it was connected), then up to ready-to-send towards that end. What the peer was told
@@ -48,11 +48,10 @@ class RcQueue : public SendQueue {
   }
   // RDMA write of up to two pieces, inline. Undefined when full() or not takes_inline(). `srq`: of
   // an initiator, the number of the XRC receive queue whose owner's memory it is.
-  [[nodiscard]] Status write_inline(const ibv_sge* pieces, int count, std::uint64_t remote,
+  [[nodiscard]] Status write_inline(const ibv_sge* sges, int count, std::uint64_t remote,
                                     std::uint32_t rkey, PeerId peer, std::uint32_t srq = 0);
   // The same as a message; `takes_private`: it consumes a receive of a private receive queue.
-  [[nodiscard]] Status send_inline(const ibv_sge* pieces, int count, PeerId peer,
-                                   bool takes_private);
+  [[nodiscard]] Status send_inline(const ibv_sge* sges, int count, PeerId peer, bool takes_private);
   // Of an initiator: record.dct is the number of the XRC receive queue.
   [[nodiscard]] Status post(SendRecord record);
   template <class Done>
@@ -65,7 +64,7 @@ class RcQueue : public SendQueue {
   // All records, oldest first; `log`, if given, takes over the bytes of those that are logged.
   [[nodiscard]] std::vector<SendRecord> take_all(std::shared_ptr<const SentLog>* log = nullptr);
   // Into its private receive queue; it is connected.
-  [[nodiscard]] Status post_receive(std::uint64_t wr_id, ibv_sge piece);
+  [[nodiscard]] Status post_receive(std::uint64_t wr_id, ibv_sge sge);
 
   // Chunks of the endpoint's ReceivePool whose buffers are this queue's.
   std::vector<std::uint32_t> receive_chunks;
@@ -73,8 +72,8 @@ class RcQueue : public SendQueue {
  private:
   [[nodiscard]] Status go_to(ibv_qp_state state, const char* call);
   [[nodiscard]] Status disconnect();
-  [[nodiscard]] Status post_inline(ibv_send_wr request, const ibv_sge* pieces, int count,
-                                   PeerId peer, bool takes_private);
+  [[nodiscard]] Status post_inline(ibv_send_wr request, const ibv_sge* sges, int count, PeerId peer,
+                                   bool takes_private);
   bool initiator_ = false;  // of XRC
   std::uint8_t use_;
   const verbs::Device* device_ = nullptr;

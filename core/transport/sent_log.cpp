@@ -54,11 +54,11 @@ void SentLog::put(std::uint64_t position, const std::byte* bytes, std::size_t co
   std::memcpy(block_.get(), bytes + first, count - first);
 }
 
-std::uint64_t SentLog::append(const ibv_sge* pieces, int count) noexcept {
+std::uint64_t SentLog::append(const ibv_sge* sges, int count) noexcept {
   const std::uint64_t position = tail_;
   for (int i = 0; i < count; ++i) {
-    put(tail_, reinterpret_cast<const std::byte*>(pieces[i].addr), pieces[i].length);
-    tail_ += pieces[i].length;
+    put(tail_, reinterpret_cast<const std::byte*>(sges[i].addr), sges[i].length);
+    tail_ += sges[i].length;
   }
   return position;
 }

@@ -29,7 +29,7 @@ class SentLog {
     return bytes <= capacity_ - (tail_ - head_) || grow(bytes);
   }
   // Returns where they are; has_room().
-  std::uint64_t append(const ibv_sge* pieces, int count) noexcept;
+  std::uint64_t append(const ibv_sge* sges, int count) noexcept;
   void copy_out(std::uint64_t position, std::size_t bytes, std::byte* to) const noexcept;
   // The oldest are needed no more.
   void pop(std::size_t bytes) noexcept { head_ += bytes; }

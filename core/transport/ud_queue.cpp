@@ -46,10 +46,10 @@ Status UdQueue::post(SendRecord record) {
   constexpr std::uint32_t kSignalEvery = 8;  // as in dc_queue.cpp
   record.signalled =
       decide_signal(record.signalled, record.pool != SendRecord::Pool::none, kSignalEvery);
-  ibv_sge piece{record.local, record.length, record.lkey};
+  ibv_sge sge{record.local, record.length, record.lkey};
   ibv_send_wr request{};
   request.wr_id = next_wr_id();
-  request.sg_list = &piece;
+  request.sg_list = &sge;
   request.num_sge = 1;
   request.opcode = IBV_WR_SEND;
   request.send_flags = record.signalled ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0u;

@@ -19,9 +19,9 @@ std::string_view explain(Refusal refusal) noexcept {
       return "it is shutting down";
     case Refusal::device:
       return "its adapter does not support this channel";
-    case Refusal::leaving:
+    case Refusal::disconnecting:
       return "it is disconnecting";
-    case Refusal::broken:
+    case Refusal::error:
       return "its connection to this node failed";
     case Refusal::other:
       return "the pair has, or is setting up, a connection of the other kind";
@@ -36,8 +36,8 @@ Status check_header(const Header& header) {
     return {Code::invalid,
             fmt::format("message: unknown type {}", static_cast<unsigned>(header.type))};
   }
-  constexpr unsigned known = kTagged | kRemoteData | kIntroduced | kAcknowledge | kLastCredit |
-                             kPrivateCredits | kUncredited;
+  constexpr unsigned known =
+      kTagged | kRemoteData | kWireup | kAcknowledge | kLastCredit | kPrivateCredits | kUncredited;
   if ((header.flags & ~known) != 0) {
     return {Code::invalid, fmt::format("message: unknown flags {:#x}", header.flags)};
   }
@@ -65,13 +65,13 @@ Status parse_data(const std::byte* bytes, std::size_t length, Parsed* parsed) {
   std::memcpy(&parsed->header, bytes, sizeof(Header));
   if (Status status = check_header(parsed->header); !status.ok()) return status;
   std::size_t at = sizeof(Header);
-  parsed->introduction = nullptr;
-  if ((parsed->header.flags & kIntroduced) != 0) {
-    if (length < at + sizeof(Introduction)) {
+  parsed->wireup = nullptr;
+  if ((parsed->header.flags & kWireup) != 0) {
+    if (length < at + sizeof(WireupRequest)) {
       return {Code::invalid, "message: truncated wire-up request"};
     }
-    parsed->introduction = reinterpret_cast<const Introduction*>(bytes + at);
-    at += sizeof(Introduction);
+    parsed->wireup = reinterpret_cast<const WireupRequest*>(bytes + at);
+    at += sizeof(WireupRequest);
   }
   if (at + parsed->header.length != length) {
     return {Code::invalid, fmt::format("message: length {} does not fit the {} bytes received",
@@ -98,7 +98,7 @@ Status parse_datagram(const std::byte* bytes, std::size_t length, Datagram* data
       expected = sizeof(ControlMessage);
       break;
     case DatagramKind::probe:
-      expected = sizeof(Introduction);
+      expected = sizeof(WireupRequest);
       break;
     default:
       return {Code::invalid,
@@ -126,9 +126,9 @@ Status parse_control(const std::byte* bytes, std::size_t length, ControlMessage*
   }
   switch (message->type) {
     case Control::credit:
-    case Control::welcome:
+    case Control::wireup_reply:
     case Control::fin:
-    case Control::bye:
+    case Control::shutdown:
     case Control::request:
     case Control::accept:
     case Control::ready:
@@ -136,29 +136,29 @@ Status parse_control(const std::byte* bytes, std::size_t length, ControlMessage*
     case Control::refuse:
     case Control::closed:
     case Control::reject:
-    case Control::pull:
+    case Control::fragment_request:
     case Control::written:
-    case Control::revoke:
-    case Control::broken:
-    case Control::again:
+    case Control::rtr_cancel:
+    case Control::error:
+    case Control::replay:
     case Control::resumed:
-    case Control::node_broken:
-    case Control::node_again:
-    case Control::node_resumed:
+    case Control::xrc_error:
+    case Control::xrc_replay:
+    case Control::xrc_resumed:
       return {};
-    case Control::leave:
-      if (message->qp_number != 0) return {};
+    case Control::disconnect:
+      if (message->qp_id != 0) return {};
       return {Code::invalid, "disconnect: invalid queue pair number 0"};
     case Control::cts:
-    case Control::offer:
+    case Control::rtr:
       std::memcpy(detail, bytes + sizeof *message, sizeof *detail);
       if (detail->length > 0 && detail->address <= UINT64_MAX - detail->length) return {};
       return {Code::invalid, fmt::format("{}: {} bytes at {:#x}: out of range",
-                                         message->type == Control::cts ? "CTS" : "offer",
+                                         message->type == Control::cts ? "CTS" : "RTR",
                                          detail->length, detail->address)};
     case Control::feedback:
       if (message->credits <= kWhole && message->ring_credits <= kWhole &&
-          message->ring_entries <= kMostQueuePairs && message->qp_number <= kMostQueuePairs &&
+          message->ring_entries <= kMostQueuePairs && message->qp_id <= kMostQueuePairs &&
           message->refusal <= Refusal::budget) {
         return {};
       }
@@ -168,7 +168,7 @@ Status parse_control(const std::byte* bytes, std::size_t length, ControlMessage*
               "feedback: shares {} and {} of {}, {} queue pairs, {} processes, refusal {}: out of "
               "range",
               message->credits, message->ring_credits, kWhole, message->ring_entries,
-              message->qp_number, static_cast<unsigned>(message->refusal))};
+              message->qp_id, static_cast<unsigned>(message->refusal))};
   }
   return {Code::invalid,
           fmt::format("control message: unknown type {}", static_cast<unsigned>(message->type))};
@@ -181,16 +181,16 @@ Status parse_rts(const std::byte* payload, std::size_t length, Rts* rts) {
     return {Code::invalid,
             fmt::format("RTS: {} segments, at most {}", rts->segments, kMaxSegments)};
   }
-  if (rts->instead > 1) {
-    return {Code::invalid, fmt::format("RTS: fallback flag is {}, at most 1", rts->instead)};
+  if (rts->has_rtr > 1) {
+    return {Code::invalid, fmt::format("RTS: fallback flag is {}, at most 1", rts->has_rtr)};
   }
   const std::size_t segments = rts->segments * sizeof(RtsSegment);
-  if (length != kRtsBase + segments + rts->instead * sizeof rts->offer) {
+  if (length != kRtsBase + segments + rts->has_rtr * sizeof rts->rtr) {
     return {Code::invalid, "RTS: length and number of segments do not match"};
   }
   std::memcpy(static_cast<void*>(rts->segment), payload + kRtsBase, segments);
-  if (rts->instead != 0) {
-    std::memcpy(&rts->offer, payload + kRtsBase + segments, sizeof rts->offer);
+  if (rts->has_rtr != 0) {
+    std::memcpy(&rts->rtr, payload + kRtsBase + segments, sizeof rts->rtr);
   }
   std::uint64_t sum = 0;
   for (std::uint32_t i = 0; i < rts->segments; ++i) {
@@ -208,17 +208,18 @@ std::size_t write_rts(const Rts& rts, std::byte* to) noexcept {
   const std::size_t segments = rts.segments * sizeof(RtsSegment);
   std::memcpy(to, static_cast<const void*>(&rts), kRtsBase);
   std::memcpy(to + kRtsBase, static_cast<const void*>(rts.segment), segments);
-  if (rts.instead == 0) return kRtsBase + segments;
-  std::memcpy(to + kRtsBase + segments, &rts.offer, sizeof rts.offer);
-  return kRtsBase + segments + sizeof rts.offer;
+  if (rts.has_rtr == 0) return kRtsBase + segments;
+  std::memcpy(to + kRtsBase + segments, &rts.rtr, sizeof rts.rtr);
+  return kRtsBase + segments + sizeof rts.rtr;
 }
 
-Status parse_landed(const std::byte* payload, std::size_t length, Landed* landed) {
-  if (length != sizeof(Landed)) {
+Status parse_put_completion(const std::byte* payload, std::size_t length,
+                            PutCompletion* completion) {
+  if (length != sizeof(PutCompletion)) {
     return {Code::invalid,
-            fmt::format("put completion: {} bytes, {} expected", length, sizeof(Landed))};
+            fmt::format("put completion: {} bytes, {} expected", length, sizeof(PutCompletion))};
   }
-  std::memcpy(landed, payload, sizeof *landed);
+  std::memcpy(completion, payload, sizeof *completion);
   return {};
 }
 

@@ -25,13 +25,14 @@ enum class Type : std::uint8_t {
   none = 0,
   eager = 1,
   rts = 2,       // rendezvous: payload is Rts
-  hello = 3,     // introduces the sender when the message itself had no room for it
-  rma_data = 4,  // remote data of an RMA write that has landed
-  piece = 5,     // of a large message that its receiver asked for by `pull`: tag is the receiver's
-                 // transfer, data the offset
-  landed = 6,    // a large message was written to where its receiver offered: payload is Landed
-  revoked = 7,   // answers `revoke`: nothing will be written to the offer `tag` any more
-  atomic = 8,    // asks for an atomic operation: payload is Atomic, operands, compare values
+  wireup = 3,    // only carries a wire-up request, when the message itself had no room for it
+  rma_data = 4,  // remote data of a completed RMA write
+  fragment = 5,  // of a large message, after a `fragment_request`: tag is the receiver's transfer,
+                 // data the offset
+  put_completion = 6,  // a large message was written to the buffer of an RTR: payload is
+                       // PutCompletion
+  rtr_cancelled = 7,   // reply to `rtr_cancel`: nothing more is written to the RTR `tag`
+  atomic = 8,          // asks for an atomic operation: payload is Atomic, operands, compare values
   answer = 9,    // what came of the request (atomic, put, get) number `tag`: data is 0 or a Code,
                  // payload what it fetched; in the order of the requests
   control = 10,  // a ControlMessage (and its Detail) into a private receive: no sequence
@@ -46,7 +47,7 @@ enum class Type : std::uint8_t {
 enum Flag : std::uint8_t {
   kTagged = 1,
   kRemoteData = 2,
-  kIntroduced = 4,   // an Introduction follows the header (DC-sendrecv only)
+  kWireup = 4,       // a WireupRequest follows the header (DC-sendrecv only)
   kAcknowledge = 8,  // the payload begins with the sender's operation (8 bytes): send a fin when
                      // the message has been put into its receive
   kLastCredit = 16,  // the sender has no credit left: it could use more
@@ -59,7 +60,7 @@ inline constexpr std::size_t kOperationBytes = 8;
 }
 // It serves a large message, and travels over no ring where its receiver has receives for it.
 [[nodiscard]] constexpr bool serves_large(Type type) noexcept {
-  return type == Type::rts || type == Type::landed || type == Type::revoked ||
+  return type == Type::rts || type == Type::put_completion || type == Type::rtr_cancelled ||
          type == Type::control;
 }
 // Whether it is a message of the application's; others serve or complete one.
@@ -84,12 +85,12 @@ struct Header {
 };
 static_assert(sizeof(Header) == 32);
 
-struct Introduction {
+struct WireupRequest {
   Address address;                      // of the sender
   std::uint32_t index = kUnknownIndex;  // of the receiver in the sender's table
   std::uint32_t reserved = 0;
 };
-static_assert(sizeof(Introduction) == 72);
+static_assert(sizeof(WireupRequest) == 72);
 
 // Where the data of a large message lies at its sender.
 struct RtsSegment {
@@ -106,24 +107,24 @@ struct Rts {
   std::uint64_t operation = 0;  // returned in Fin
   std::uint8_t segments = 0;
   std::uint8_t last = 0;     // the message's last byte
-  std::uint8_t instead = 0;  // 1: the offer it was to be written to follows the segments
+  std::uint8_t has_rtr = 0;  // 1: the RTR that it replaces follows the segments
   std::uint8_t reserved[5] = {};
   RtsSegment segment[kMaxSegments];  // only the first `segments` travel
-  std::uint64_t offer = 0;
+  std::uint64_t rtr = 0;
 };
 inline constexpr std::size_t kRtsBase = 24;
 static_assert(sizeof(Rts) == kRtsBase + kMaxSegments * sizeof(RtsSegment) + 8);
 inline constexpr std::size_t kMostRtsBytes = sizeof(Rts);
 
-// A large message lies where its receiver offered; the header has its tag, remote data and flags.
-struct Landed {
-  std::uint64_t transfer = 0;  // the receiver's, of the offer
+// A large message was written to the buffer of an RTR; the header has tag, remote data and flags.
+struct PutCompletion {
+  std::uint64_t transfer = 0;  // the receiver's, of the RTR
   std::uint64_t length = 0;
   std::uint32_t status = 0;  // 0, or a Code: it could not be written
-  std::uint8_t last = 0;     // its last byte, which was perhaps not written
+  std::uint8_t last = 0;     // its last byte, which may not have been written
   std::uint8_t reserved[3] = {};
 };
-static_assert(sizeof(Landed) == 24);
+static_assert(sizeof(PutCompletion) == 24);
 
 // A part of a one-sided operation between processes without a connection.
 struct Segment {
@@ -160,44 +161,45 @@ static_assert(sizeof(Atomic) == 24);
 
 // Control messages (256-byte receives).
 enum class Control : std::uint8_t {
-  credit = 1,     // hands back credits
-  welcome = 2,    // answers an Introduction: the index we gave you
-  fin = 3,        // a rendezvous has ended
-  bye = 4,        // the endpoint closes; last_sequence ends its stream
-  request = 10,   // J1
-  accept = 11,    // J2
-  ready = 12,     // J3
-  switched = 13,  // J4
+  credit = 1,        // returns credits
+  wireup_reply = 2,  // to a WireupRequest: own_index is the index assigned to its sender
+  fin = 3,           // a rendezvous is complete
+  shutdown = 4,      // the endpoint closes; last_sequence ends its stream
+  request = 10,      // J1
+  accept = 11,       // J2
+  ready = 12,        // J3
+  switched = 13,     // J4
   refuse = 14,
-  closed = 15,    // the ring of a direction is drained and gone
-  reject = 16,    // nothing of the receiver is taken any more, for the Code `status`; `operation`:
-                  // the sender's budget; own_index as in welcome, unknown if it never had a record
-  pull = 17,      // send the large message `operation` in pieces for the transfer `ring_address`
-  feedback = 18,  // of the sender of a direction to the receiver, who selects: see `credits`,
-                  // `ring_credits`, `ring_entries`
-  cts = 19,       // rput: write the large message `operation` to where the Detail says
-  offer = 20,     // put, putnr: RTR, a receive stands for a large message; a Detail follows
-  written = 21,   // rput: what cts asked for lies there; operation is the receiver's transfer
-  revoke = 22,    // the offer `operation` shall not be used; `revoked` answers
-  leave = 26,     // the connection of the sender's end `qp_number` gives its place
+  closed = 15,  // the ring of a direction is drained and freed
+  reject = 16,  // messages of the receiver are not accepted, for the Code `status`; `operation`:
+                // the sender's budget; own_index as in wireup_reply, unknown if there is no record
+  fragment_request = 17,  // send the large message `operation` in fragments, for the transfer
+                          // `ring_address`
+  feedback = 18,          // from the sender of a direction to the receiver, which selects: see
+                          // `credits`, `ring_credits`, `ring_entries`
+  cts = 19,               // rput: write the large message `operation` to where the Detail says
+  rtr = 20,               // put, putnr: a receive is posted for a large message; a Detail follows
+  written = 21,           // rput: the write is complete; operation is the receiver's transfer
+  rtr_cancel = 22,        // do not use the RTR `operation`; the reply is `rtr_cancelled`
+  disconnect = 26,        // the connection of the sender's `qp_id` is evicted
   // The pair's connection failed (connection/recovery.cpp):
-  broken = 27,   // nothing goes over the sender's end any more; all messages up to last_sequence
-                 // have come, or are not over it; own_index as in welcome
-  again = 28,    // the receiver's messages after last_sequence, and its control messages into
-                 // private receives after the first `sequence`, were not taken and shall come again
-  resumed = 29,  // they were sent; the stream goes on over `kind`, after last_sequence
+  error = 27,    // the sender's queue pair carries nothing any more; messages up to last_sequence
+                 // arrived or used another channel; own_index as in wireup_reply
+  replay = 28,   // resend the messages after last_sequence, and the control messages into private
+                 // receives after the first `sequence`
+  resumed = 29,  // they were resent; the stream continues on `kind`, after last_sequence
   // The same of the direction sender -> receiver alone, whose XRC connection failed
   // (connection/xrc_recovery.cpp):
-  node_broken = 30,   // nothing goes over it any more; own_index as in welcome
-  node_again = 31,    // what follows last_sequence was not taken
-  node_resumed = 32,  // it was sent; the stream goes on over `kind`
+  xrc_error = 30,    // it carries nothing any more; own_index as in wireup_reply
+  xrc_replay = 31,   // resend the messages after last_sequence
+  xrc_resumed = 32,  // they were resent; the stream continues on `kind`
 };
 
-// A word of what leads a direction to another channel.
+// Part of a change of a direction's channel.
 [[nodiscard]] constexpr bool changes_channel(Control type) noexcept {
-  return (type >= Control::request && type <= Control::closed) || type == Control::leave;
+  return (type >= Control::request && type <= Control::closed) || type == Control::disconnect;
 }
-// Of the direction that is received by who says it.
+// Of the direction that its sender receives.
 [[nodiscard]] constexpr bool changes_receiving(Control type) noexcept {
   return type == Control::request || type == Control::ready || type == Control::closed;
 }
@@ -208,8 +210,8 @@ enum class Refusal : std::uint8_t {
   limit = 2,
   busy = 3,
   device = 4,
-  leaving = 5,
-  broken = 6,
+  disconnecting = 5,
+  error = 6,
   other = 7,
   late = 8,
 };
@@ -226,45 +228,45 @@ struct ControlMessage {
   std::uint32_t index = kUnknownIndex;  // of the sender in the receiver's table
   std::uint64_t sender = 0;             // Address::id of the sender
   std::uint32_t request = 0;  // number of the request answered; credit: that named what it is for
-  // RC, and accept of XRC: the sender's end, see connection_end.h. XRC: request: number of the
+  // RC, and accept of XRC: the sender's QP id, see qp_id.h. XRC: request: number of the
   // receive queue; ready: of the target, if made.
   // feedback: processes of the receiver's node that its sender sends to, if it has XRC
-  std::uint32_t qp_number = 0;
+  std::uint32_t qp_id = 0;
   std::uint64_t ring_address = 0;
   std::uint32_t ring_rkey = 0;
   std::uint32_t ring_entries = 0;   // feedback: RC queue pairs its adapter holds for it
-  std::uint32_t last_sequence = 0;  // switched, bye: last one on the old channel; see broken
+  std::uint32_t last_sequence = 0;  // switched, shutdown: last one on the old channel; see error
   // feedback: its time spent on messages, in thousandths; request: receives of the
   // private receive queue
   std::uint16_t credits = 0;
   std::uint16_t ring_credits = 0;  // feedback: its messages that switched a DCI, in thousandths
   std::uint64_t operation =
       0;  // fin; reject; accept of XRC: number of the target to open, 0: make one
-  std::uint32_t own_index = kUnknownIndex;  // welcome: of the receiver in the sender's table
+  std::uint32_t own_index = kUnknownIndex;  // wireup_reply: of the receiver in the sender's table
   std::uint32_t status = 0;                 // fin, reject: 0 or a Code
-  std::uint8_t otherwise = 0;     // request: the kind that will do if `kind` cannot be had; 0: none
+  std::uint8_t fallback = 0;                // request: acceptable instead of `kind`; 0: none
   std::uint8_t ring_checked = 0;  // request: what is written into the ring carries checksums
   std::uint16_t entry_units = 0;  // request: bytes of one ring entry / Address::kSizeUnit
-  // Over UD: of the control messages to this peer. switched, bye, resumed: control messages sent
-  // into private receives so far; again: such that came.
+  // Over UD: of the control messages to this peer. switched, shutdown, resumed: control messages
+  // sent into private receives so far; replay: those that arrived.
   std::uint32_t sequence = 0;
 };
 static_assert(sizeof(ControlMessage) == 72);
 inline constexpr std::uint32_t kControlBuffer = 256;
 
-// Follows a ControlMessage cts or offer: where a large message shall be written.
+// Follows a ControlMessage cts or rtr: where to write a large message.
 struct Detail {
   std::uint64_t address = 0;
   std::uint64_t length = 0;    // bytes that may be written
   std::uint64_t transfer = 0;  // the receiver's, named when it is done
-  // offer: what the receive takes, and what a message must be to need no `landed` beside its
-  // length:
+  // rtr: what the receive matches. A message of this length, remote data and flags, and another
+  // last byte, needs no put completion.
   std::uint64_t tag = 0;
   std::uint64_t ignore = 0;
-  std::uint64_t data = 0;  // its remote data,
+  std::uint64_t data = 0;
   std::uint32_t rkey = 0;
-  std::uint32_t sequence = 0;  // offer: of the stream's next message there when it was made
-  std::uint8_t last = 0;       // and any last byte but this one, which the receive's buffer holds
+  std::uint32_t sequence = 0;  // rtr: the receiver's next message of the stream when it was sent
+  std::uint8_t last = 0;       // rtr: the last byte of the receive's buffer
   std::uint8_t flags = 0;      // Flag: kTagged, kRemoteData
   std::uint8_t polled = 0;     // the receiver looks for the last byte
   std::uint8_t reserved[5] = {};
@@ -284,18 +286,19 @@ inline constexpr std::uint32_t kMostQueuePairs = std::uint32_t{1} << 24;  // tha
 // adapter's). It acknowledges what came the other way; what is not sequenced (acks, probes,
 // rejects) is never sent again.
 enum class DatagramKind : std::uint8_t {
-  data = 1,     // Header, introduction, payload: sequenced by the header
+  data = 1,     // Header, WireupRequest, payload: sequenced by the header
   control = 2,  // ControlMessage: by its own
   ack = 3,      // nothing follows
-  probe = 4,    // Introduction: answered by an ack
+  probe = 4,    // WireupRequest: answered by an ack
   reject = 5,   // ControlMessage, to one that has no record here or is lost
 };
-inline constexpr std::uint8_t kControlGap = 1;  // a control message came before its turn: dropped
+inline constexpr std::uint8_t kControlGap =
+    1;  // a control message arrived out of order and was dropped
 struct Datagram {
   std::uint64_t sender = 0;             // Address::id
   std::uint32_t index = kUnknownIndex;  // of the sender in the receiver's table
   std::uint32_t data_ack = 0;           // all of the receiver's stream before it has been delivered
-  std::uint32_t held = 0;         // bit i: message data_ack + i is here and waits for its turn
+  std::uint32_t sack = 0;               // bit i: message data_ack + i arrived out of order
   std::uint32_t control_ack = 0;  // all of the receiver's control messages before it were taken
   DatagramKind kind = DatagramKind::ack;
   std::uint8_t flags = 0;
@@ -307,14 +310,14 @@ inline constexpr std::uint32_t kDatagramOffset = kGrhBytes + sizeof(Datagram);
 // The smallest ring entry, data receive and MTU that are allowed, and the largest of the first two.
 inline constexpr std::size_t kLeastMessage = Address::kLeastReceive;
 inline constexpr std::size_t kMostMessage = Address::kMostReceive;
-static_assert(kDatagramOffset + sizeof(Header) + sizeof(Introduction) + sizeof(Atomic) +
+static_assert(kDatagramOffset + sizeof(Header) + sizeof(WireupRequest) + sizeof(Atomic) +
                   kAtomicLimit <=
               kLeastMessage);
 
 // A data message as found in a receive buffer.
 struct Parsed {
   Header header;
-  const Introduction* introduction = nullptr;  // unaligned access is fine: copied before use
+  const WireupRequest* wireup = nullptr;  // unaligned access is fine: copied before use
   const std::byte* payload = nullptr;
 };
 
@@ -325,12 +328,13 @@ struct Parsed {
 [[nodiscard]] Status parse_control(const std::byte* bytes, std::size_t length,
                                    ControlMessage* message, Detail* detail);
 [[nodiscard]] constexpr bool has_detail(Control type) noexcept {
-  return type == Control::cts || type == Control::offer;
+  return type == Control::cts || type == Control::rtr;
 }
 [[nodiscard]] Status parse_rts(const std::byte* payload, std::size_t length, Rts* rts);
 // Writes the part that travels; returns its length.
 std::size_t write_rts(const Rts& rts, std::byte* to) noexcept;
-[[nodiscard]] Status parse_landed(const std::byte* payload, std::size_t length, Landed* landed);
+[[nodiscard]] Status parse_put_completion(const std::byte* payload, std::size_t length,
+                                          PutCompletion* completion);
 // What it asks for exists, and its operands and compare values follow it.
 [[nodiscard]] Status parse_atomic(const std::byte* payload, std::size_t length, Atomic* atomic);
 // Of a put, whose bytes follow it, or a get.

@@ -31,8 +31,8 @@ Status XrcTarget::make(const verbs::Device& device, const XrcDomain& domain,
   attr = {};
   attr.qp_state = IBV_QPS_RTR;
   attr.path_mtu = device.port().active_mtu;
-  attr.dest_qp_num = number_of(initiator.end);
-  attr.rq_psn = first_packet_of(initiator.end);
+  attr.dest_qp_num = qp_number_of(initiator.qp_id);
+  attr.rq_psn = first_psn_of(initiator.qp_id);
   attr.min_rnr_timer = kMinRnrTimer;
   attr.ah_attr = path_to(device, initiator.lid, initiator.gid);
   error = ibv_modify_qp(qp_.get(), &attr,
@@ -69,7 +69,7 @@ Status XrcTarget::open(const verbs::Device& device, const XrcDomain& domain, std
   const bool ready = is.qp_state == IBV_QPS_RTR || is.qp_state == IBV_QPS_RTS;
   const ibv_ah_attr path = path_to(device, initiator.lid, initiator.gid);
   const bool same =
-      is.dest_qp_num == number_of(initiator.end) && is.ah_attr.dlid == path.dlid &&
+      is.dest_qp_num == qp_number_of(initiator.qp_id) && is.ah_attr.dlid == path.dlid &&
       (path.is_global == 0 || std::memcmp(is.ah_attr.grh.dgid.raw, path.grh.dgid.raw, 16) == 0);
   if (ready && same) return {};
   qp_.reset();

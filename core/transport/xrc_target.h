@@ -11,15 +11,15 @@
 #include <array>
 #include <cstdint>
 
-#include "core/transport/connection_end.h"
 #include "core/transport/dc_queue.h"
+#include "core/transport/qp_id.h"
 #include "core/transport/xrc_domain.h"
 
 namespace turnout {
 
 // The sender's end.
 struct XrcInitiator {
-  std::uint32_t end = 0;  // see connection_end.h
+  std::uint32_t qp_id = 0;  // see qp_id.h
   std::uint16_t lid = 0;
   std::array<std::uint8_t, 16> gid{};
 };

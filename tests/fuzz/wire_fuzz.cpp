@@ -19,14 +19,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   wire::ControlMessage control;
   wire::Detail detail;
   if (wire::parse_control(bytes, size, &control, &detail).ok() &&
-      control.type == wire::Control::leave && control.qp_number == 0) {
+      control.type == wire::Control::disconnect && control.qp_number == 0) {
     __builtin_trap();
   }
   wire::Rts rts;
   if (wire::parse_rts(bytes, size, &rts).ok() && rts.segments > wire::kMaxSegments)
     __builtin_trap();
-  wire::Landed landed;
-  (void)wire::parse_landed(bytes, size, &landed).ok();
+  wire::PutCompletion landed;
+  (void)wire::parse_put_completion(bytes, size, &landed).ok();
   wire::Atomic atomic;
   if (wire::parse_atomic(bytes, size, &atomic).ok() &&
       sizeof atomic + wire::operand_bytes(atomic) + wire::compare_bytes(atomic) != size) {

@@ -424,9 +424,9 @@ ScheduleOutcome play(std::uint64_t seed, const Circumstances& given, const MoreS
   options.examine = [&](std::uint32_t rank, const EndpointReport& report) {
     const std::string what = over_budget(report, budget);
     if (!what.empty() && over.empty()) over = fmt::format("rank {}: {}", rank, what);
-    outcome.offers += report.offers;
+    outcome.rtrs += report.rtrs;
     outcome.puts += report.puts;
-    outcome.puts_told += report.puts_told;
+    outcome.put_completions += report.put_completions;
     outcome.connections.add(report.connections);
     if (max_conn > 0 && report.rc_queue_pairs_peak > max_conn && over.empty()) {
       over = fmt::format("rank {}: {} RC queue pairs at one time, {} are allowed", rank,
@@ -512,9 +512,9 @@ void ScheduleOutcome::add(const ScheduleOutcome& other) noexcept {
   faults += other.faults;
   messages += other.messages;
   adds += other.adds;
-  offers += other.offers;
+  rtrs += other.rtrs;
   puts += other.puts;
-  puts_told += other.puts_told;
+  put_completions += other.put_completions;
   connections.add(other.connections);
   reached += other.reached;
   refused += other.refused;

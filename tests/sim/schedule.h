@@ -21,7 +21,7 @@ struct ScheduleOutcome {
   std::string told;    // the settings and sizes that the seed gave
   std::uint64_t hash = 0;
   std::uint64_t switches = 0, faults = 0, messages = 0, adds = 0;
-  std::uint64_t offers = 0, puts = 0, puts_told = 0;  // as in the report
+  std::uint64_t rtrs = 0, puts = 0, put_completions = 0;  // as in the report
   bool gave_up = false;  // a small budget was too small for the program, and the error said so
   ConnectionsReport connections;  // sums over all ranks
   std::uint64_t reached = 0;      // puts and gets

@@ -82,9 +82,9 @@ int main(int argc, char** argv) {
     if ((i + 1) % 1000 == 0 || i + 1 == count) {
       fmt::print("{} schedules from seed {}, {} channel changes, {} faults, {} failed\n", i + 1,
                  first, sum.switches, sum.faults, failed);
-      if (sum.offers > 0) {
-        fmt::print("  {} offers, {} messages put, {} told of\n", sum.offers, sum.puts,
-                   sum.puts_told);
+      if (sum.rtrs > 0) {
+        fmt::print("  {} offers, {} messages put, {} told of\n", sum.rtrs, sum.puts,
+                   sum.put_completions);
       }
       if (teardown || deaths || failures || xrc) {
         fmt::print("  {} ends of connections made, {} torn down\n", sum.connections.made,

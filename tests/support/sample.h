@@ -62,9 +62,9 @@ inline EndpointReport sample_report(int rank, int ranks) {
   report.peak = 531'072 + static_cast<std::uint64_t>(rank);
   report.unexpected = 17;
   report.rendezvous = 3;
-  report.offers = 5;
+  report.rtrs = 5;
   report.puts = 2;
-  report.puts_told = 1;
+  report.put_completions = 1;
   report.credit_messages = 99;
   report.registrations = {"", 900, 40, 3, 12, 5u << 20, 9u << 20};
   // Rank r has r RNR retries; one message in ten was unexpected.

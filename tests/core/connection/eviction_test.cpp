@@ -22,7 +22,7 @@ class Eviction : public testing::Test {
     eviction_.touch(peers_[peer], true);
   }
   PeerEviction* choose(Nanoseconds now) {
-    return eviction_.choose(now, [](const PeerEviction& peer) { return !peer.leaving; });
+    return eviction_.choose(now, [](const PeerEviction& peer) { return !peer.disconnecting; });
   }
   ConnectionEviction eviction_;
   std::vector<PeerEviction> peers_;
@@ -42,7 +42,7 @@ TEST_F(Eviction, TheLeastRecentlyUsedGoes) {
   for (std::uint32_t i = 0; i < 4; ++i) connect(i, 0);
   eviction_.touch(peers_[0], true);
   ASSERT_EQ(choose(10 * kSetUp), &peers_[1]);
-  eviction_.begin_leaving(peers_[1], true, 10 * kSetUp);
+  eviction_.begin_disconnect(peers_[1], true, 10 * kSetUp);
   EXPECT_EQ(choose(10 * kSetUp), &peers_[2]);
   EXPECT_EQ(eviction_.gone(peers_[1]), 10 * kSetUp);
   eviction_.freed(10 * kSetUp, 12 * kSetUp);
@@ -56,7 +56,7 @@ TEST_F(Eviction, NoneGoesSoonerThanASetUpTime) {
   eviction_.made(peers_[1], 0);  // carries nothing
   EXPECT_EQ(choose(kSetUp - 1), nullptr);
   EXPECT_EQ(choose(kSetUp), &peers_[0]) << "the other gets twice that time";
-  eviction_.begin_leaving(peers_[0], true, kSetUp);
+  eviction_.begin_disconnect(peers_[0], true, kSetUp);
   EXPECT_EQ(choose(kSetUp), nullptr);
   EXPECT_EQ(choose(2 * kSetUp), &peers_[1]);
 }
@@ -82,7 +82,7 @@ TEST_F(Eviction, NoMoreWaitThanThereAreSlots) {
 // A request of the peer's waits only if a slot will be free for it.
 TEST_F(Eviction, ARequestIsParkedOnlyForASlotThatComes) {
   const auto none = [](const PeerEviction&) { return false; };
-  const auto all = [](const PeerEviction& peer) { return !peer.leaving; };
+  const auto all = [](const PeerEviction& peer) { return !peer.disconnecting; };
   EXPECT_FALSE(eviction_.can_park(peers_[7], 0, 0, all)) << "nothing is connected";
   EXPECT_TRUE(eviction_.can_park(peers_[7], 1, 0, all)) << "one queue pair becomes free";
   connect(0, 0);
@@ -95,7 +95,7 @@ TEST_F(Eviction, ARequestIsParkedOnlyForASlotThatComes) {
 
 TEST_F(Eviction, WhatIsLeavingCountsUntilItTakesTooLong) {
   connect(0, 0);
-  eviction_.begin_leaving(peers_[0], false, 100);
+  eviction_.begin_disconnect(peers_[0], false, 100);
   EXPECT_EQ(eviction_.report().tear_downs_by_peers, 1u);
   EXPECT_EQ(eviction_.slots_coming(2, 100), 3u);
   EXPECT_EQ(eviction_.slots_coming(2, 100 + eviction_.slot_timeout()), 2u);

@@ -51,7 +51,7 @@ TEST_F(EndpointProfile, EachRequestIsCountedWithItsSize) {
   world_.progress_all(20);  // the welcome
   const EndpointReport first = world_[0].report();
   EXPECT_EQ(sent(first, Traffic::data).messages, 1u);
-  EXPECT_EQ(sent(first, Traffic::data).bytes, sizeof(wire::Header) + sizeof(wire::Introduction));
+  EXPECT_EQ(sent(first, Traffic::data).bytes, sizeof(wire::Header) + sizeof(wire::WireupRequest));
   EXPECT_EQ(sent(first, Traffic::control).messages, 0u);
   EXPECT_EQ(sent(world_[1].report(), Traffic::control).messages, 1u) << "welcome";
 

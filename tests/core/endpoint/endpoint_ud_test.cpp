@@ -94,11 +94,11 @@ class Reached {
       : world_(world),
         bytes_(pattern(bytes, 3)),
         key_(world[1].memory().register_memory(bytes_.data(), bytes, access).value()) {}
-  ~Reached() { withdraw(); }
+  ~Reached() { abandon_rtr(); }
   Reached(const Reached&) = delete;
   Reached& operator=(const Reached&) = delete;
 
-  void withdraw() {
+  void abandon_rtr() {
     if (std::exchange(there_, false)) world_[1].memory().deregister_memory(key_);
   }
   [[nodiscard]] RmaRequest request(bool write, const iovec& local) {
@@ -172,7 +172,7 @@ TEST(EndpointUd, OneSidedOperationsAreCheckedSegmentBySegment) {
   EXPECT_EQ(readable.bytes(), before);
   EXPECT_TRUE(readable.run(false, local).ok());
   EXPECT_EQ(local, before);
-  readable.withdraw();
+  readable.abandon_rtr();
   is_denied(readable.run(false, local));
   exchange(world, 8, true);
 }

@@ -22,7 +22,8 @@ struct ForgedMessages {
     if (over_xrc(to)) {
       ASSERT_TRUE(core.has_xrc());
     }
-    core.change_channel(*core.find_peer(world.peer(at, of)), to, core.default_channel_, "a test asks", 0);
+    core.change_channel(*core.find_peer(world.peer(at, of)), to, core.default_channel_,
+                        "a test asks", 0);
   }
   [[nodiscard]] static bool is_steady(TestWorld& world, std::size_t at, std::size_t of) {
     auto& core = static_cast<EndpointCore&>(world[at]);
@@ -38,7 +39,7 @@ struct ForgedMessages {
   [[nodiscard]] static std::uint32_t queue_pair(TestWorld& world, std::size_t at, std::size_t of) {
     auto& core = static_cast<EndpointCore&>(world[at]);
     const Peer& peer = *core.find_peer(world.peer(at, of));
-    return peer.rc ? peer.rc->end() : 0;
+    return peer.rc ? peer.rc->qp_id() : 0;
   }
   // The connection of these two, at the end of `at`; over XRC that to the node of `of`. False:
   // there is none now.

@@ -107,7 +107,7 @@ TEST_P(Recovery, APeerThatTellsNonsenseIsGivenUp) {
     const char* words;
   };
   for (const auto& [type, words] :
-       {Case{wire::Control::again, "replay request: no failed connection"},
+       {Case{wire::Control::replay, "replay request: no failed connection"},
         Case{wire::Control::resumed, "resume message: no failed connection"}}) {
     TestWorld world(2, with());
     connect(world);
@@ -124,8 +124,8 @@ TEST_P(Recovery, APeerThatTellsNonsenseIsGivenUp) {
 
 TEST_P(Recovery, AFailureSaidTwiceOrBeyondTheStreamIsRefused) {
   wire::ControlMessage broken, again;
-  broken.type = wire::Control::broken;
-  again.type = wire::Control::again;
+  broken.type = wire::Control::error;
+  again.type = wire::Control::replay;
   again.last_sequence = 1'000'000;
   for (const auto& [second, words] : {std::pair{broken, "error message: sent twice"},
                                       std::pair{again, "last_sequence names a message"}}) {

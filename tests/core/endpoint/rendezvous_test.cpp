@@ -185,7 +185,7 @@ TEST_P(Protocols, BeginAboveTheThreshold) {
     EXPECT_EQ(in, out);
   }
   EXPECT_EQ(pair.sender().rendezvous, 2u);
-  EXPECT_EQ(pair.receiver().offers, offers() ? 2u : 0u);
+  EXPECT_EQ(pair.receiver().rtrs, offers() ? 2u : 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Core, Protocols, testing::ValuesIn(kRendezvousNames),

@@ -292,8 +292,8 @@ TEST_P(TearDown, ALeaveOutOfItsTurnCostsNothingButTheConnection) {
     const std::uint32_t number = ForgedMessages::queue_pair(world, 0, 1);
     ASSERT_NE(number, 0u);
     wire::ControlMessage leave;
-    leave.type = wire::Control::leave;
-    leave.qp_number = right ? number : number + 1;
+    leave.type = wire::Control::disconnect;
+    leave.qp_id = right ? number : number + 1;
     for (int n = 0; n < 3; ++n) ForgedMessages::send(world, 0, 1, leave);
     for (int n = 0; n < 20; ++n) swap(world, 0, 1);
     ASSERT_FALSE(HasFatalFailure());

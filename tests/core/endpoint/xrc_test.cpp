@@ -229,9 +229,9 @@ TEST_F(Xrc, APeerThatTellsNonsenseIsGivenUp) {
     const char* words;
   };
   for (const auto& [message, words] :
-       {Case{of(wire::Control::node_again), "node replay request: no failed connection"},
-        Case{of(wire::Control::node_resumed), "node resume message: no failed connection"},
-        Case{of(wire::Control::broken), "error message: the pair has no connection of its own"}}) {
+       {Case{of(wire::Control::xrc_replay), "node replay request: no failed connection"},
+        Case{of(wire::Control::xrc_resumed), "node resume message: no failed connection"},
+        Case{of(wire::Control::error), "error message: the pair has no connection of its own"}}) {
     TestWorld world(2, with());
     connect(world);
     ForgedMessages::send(world, 0, 1, message);
@@ -253,7 +253,7 @@ TEST_F(Xrc, ANumberThatNoTargetHasIsRefused) {
   wire::ControlMessage accept;
   accept.type = wire::Control::accept;
   accept.request = 1;  // the first there is
-  accept.qp_number = 5;
+  accept.qp_id = 5;
   accept.operation = std::uint64_t{1} << 24;
   ASSERT_TRUE(world.until([&] {
     ForgedMessages::send(world, 0, 1, accept);
@@ -267,7 +267,7 @@ TEST_F(Xrc, AFailureSaidTwiceIsRefused) {
   TestWorld world(2, with());
   connect(world);
   wire::ControlMessage broken;
-  broken.type = wire::Control::node_broken;
+  broken.type = wire::Control::xrc_error;
   ForgedMessages::send(world, 0, 1, broken);
   ForgedMessages::send(world, 0, 1, broken);
   std::vector<std::byte> in(8);
@@ -354,7 +354,7 @@ TEST_F(Xrc, WordsOutOfTurnAreDropped) {
     message.type = type;
     message.kind = static_cast<std::uint8_t>(ChannelKind::xrc_rdma);
     message.request = 77;
-    message.qp_number = 5;
+    message.qp_id = 5;
     message.ring_entries = 8;
     message.entry_units = 4096 / Address::kSizeUnit;
     ForgedMessages::send(world, 0, 1, message);

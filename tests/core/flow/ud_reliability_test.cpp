@@ -25,7 +25,7 @@ struct Sender {
   bool ack(std::uint32_t data_ack, std::uint32_t held = 0) {
     wire::Datagram datagram;
     datagram.data_ack = data_ack;
-    datagram.held = held;
+    datagram.sack = held;
     return link.take_data_ack(datagram, next,
                               [this](std::uint32_t buffer) { released.push_back(buffer); });
   }

@@ -85,7 +85,7 @@ TEST(Wire, DataMessageNeedsItsExactLength) {
   EXPECT_EQ(parsed.payload, bytes.data() + sizeof header);
   EXPECT_FALSE(wire::parse_data(bytes.data(), bytes.size() - 1, &parsed).ok());
   EXPECT_FALSE(wire::parse_data(bytes.data(), sizeof header - 1, &parsed).ok());
-  header.flags = wire::kIntroduced;
+  header.flags = wire::kWireup;
   std::memcpy(bytes.data(), &header, sizeof header);
   EXPECT_FALSE(wire::parse_data(bytes.data(), bytes.size(), &parsed).ok());
 }
@@ -119,7 +119,7 @@ TEST(Wire, RtsSegmentsMustAddUp) {
   EXPECT_FALSE(wire::parse_rts(bytes, length, &parsed).ok());
 }
 
-TEST(Wire, RtsNamesTheOfferItStandsFor) {
+TEST(Wire, RtsNamesTheRtrItReplaces) {
   wire::Rts rts, parsed;
   rts.total = 100;
   rts.segments = 1;
@@ -127,18 +127,18 @@ TEST(Wire, RtsNamesTheOfferItStandsFor) {
   rts.last = 7;
   std::array<std::byte, wire::kMostRtsBytes> bytes;
   EXPECT_EQ(wire::write_rts(rts, bytes.data()), wire::kRtsBase + sizeof(wire::RtsSegment));
-  rts.instead = 1;
-  rts.offer = 0x123456789;
+  rts.has_rtr = 1;
+  rts.rtr = 0x123456789;
   const std::size_t length = wire::write_rts(rts, bytes.data());
   ASSERT_TRUE(wire::parse_rts(bytes.data(), length, &parsed).ok());
-  EXPECT_EQ(parsed.offer, rts.offer);
+  EXPECT_EQ(parsed.rtr, rts.rtr);
   EXPECT_EQ(parsed.last, 7);
   EXPECT_FALSE(wire::parse_rts(bytes.data(), length - 8, &parsed).ok());
   bytes[10 + 8] = std::byte{2};  // `instead`
   EXPECT_FALSE(wire::parse_rts(bytes.data(), length, &parsed).ok());
 }
 
-TEST(Wire, OffersAndClearancesHaveARangeAndOthersNone) {
+TEST(Wire, RtrAndCtsHaveADetailAndOthersNone) {
   struct {
     wire::ControlMessage message;
     wire::Detail detail;
@@ -149,7 +149,7 @@ TEST(Wire, OffersAndClearancesHaveARangeAndOthersNone) {
     return wire::parse_control(reinterpret_cast<const std::byte*>(&sent), length, &message, &detail)
         .ok();
   };
-  for (const wire::Control type : {wire::Control::cts, wire::Control::offer}) {
+  for (const wire::Control type : {wire::Control::cts, wire::Control::rtr}) {
     sent.message.type = type;
     sent.detail.address = 4096;
     sent.detail.length = 10;
@@ -246,15 +246,15 @@ TEST(Wire, FeedbackIsRangeChecked) {
 TEST(Wire, LeaveNamesAQueuePair) {
   wire::ControlMessage leave, parsed;
   wire::Detail detail;
-  leave.type = wire::Control::leave;
+  leave.type = wire::Control::disconnect;
   const auto parse = [&] {
     return wire::parse_control(reinterpret_cast<const std::byte*>(&leave), sizeof leave, &parsed,
                                &detail);
   };
   EXPECT_NE(parse().text().find("queue pair number 0"), std::string::npos);
-  leave.qp_number = 77;
+  leave.qp_id = 77;
   EXPECT_TRUE(parse().ok());
-  EXPECT_EQ(parsed.qp_number, 77u);
+  EXPECT_EQ(parsed.qp_id, 77u);
 }
 
 TEST(Wire, SegmentsAreAsLongAsTheySay) {
@@ -300,8 +300,8 @@ TEST(Wire, RandomBytesAreAnswered) {
     if (wire::parse_segment(wire::Type::put, bytes.data(), bytes.size(), &segment).ok()) {
       ASSERT_EQ(sizeof segment + segment.length, bytes.size());
     }
-    wire::Landed landed;
-    (void)wire::parse_landed(bytes.data(), bytes.size(), &landed).ok();
+    wire::PutCompletion landed;
+    (void)wire::parse_put_completion(bytes.data(), bytes.size(), &landed).ok();
     wire::Rts rts;
     if (wire::parse_rts(bytes.data(), bytes.size(), &rts).ok()) {
       ASSERT_LE(rts.segments, wire::kMaxSegments);

@@ -12,18 +12,18 @@ namespace turnout {
 namespace {
 
 // One wildcard before it, and whose turn it is cannot be known.
-TEST(Offers, AreMadeOnlyWhereTheMatchIsCertain) {
+TEST(Rtr, AreMadeOnlyWhereTheMatchIsCertain) {
   KnownPair pair("put");
   std::vector<std::byte> a(9000), b(9000), c(9000), d(100), e(100);
   pair.recv(a, 5, 0, true);
-  EXPECT_EQ(pair.receiver().offers, 0u);
+  EXPECT_EQ(pair.receiver().rtrs, 0u);
   pair.recv(b, 5);  // behind it
-  EXPECT_EQ(pair.receiver().offers, 0u);
+  EXPECT_EQ(pair.receiver().rtrs, 0u);
   pair.recv(c, 6);
-  EXPECT_EQ(pair.receiver().offers, 1u);
+  EXPECT_EQ(pair.receiver().rtrs, 1u);
   pair.recv(d, 7);  // eager
   pair.recv(e, 8);
-  EXPECT_EQ(pair.receiver().offers, 1u);
+  EXPECT_EQ(pair.receiver().rtrs, 1u);
   std::vector<std::byte> out = pattern(9000, 1), more = pattern(9000, 2);
   pair.settle();
   pair.send(out, 5);
@@ -36,7 +36,7 @@ TEST(Offers, AreMadeOnlyWhereTheMatchIsCertain) {
 }
 
 // Remote data are foreseen to be those of the message before.
-TEST(Offers, WhatTheyDidNotForeseeIsTold) {
+TEST(Rtr, OtherMessagesSendAPutCompletion) {
   KnownPair pair("put");
   std::vector<std::byte> out = pattern(9000, 1), in(9000);
   for (const std::uint64_t data : {5u, 5u, 6u}) {
@@ -55,13 +55,13 @@ TEST(Offers, WhatTheyDidNotForeseeIsTold) {
     pair.settle();
   }
   EXPECT_EQ(pair.sender().puts, 3u);
-  EXPECT_GE(pair.sender().puts_told, 2u);
-  EXPECT_LE(pair.sender().puts_told, 3u);  // the second, when its last byte is the offer's
+  EXPECT_GE(pair.sender().put_completions, 2u);
+  EXPECT_LE(pair.sender().put_completions, 3u);  // the second, when its last byte is the offer's
 }
 
 // Registering many receives before the first message would hold up the program; those that come by
 // `get` are registered while others travel.
-TEST(Offers, OfAutoAreOfRegisteredReceivesButForOne) {
+TEST(Rtr, OfAutoAreOfRegisteredReceivesButForOne) {
   KnownPair pair("auto");
   constexpr std::size_t kReceives = 4, kBytes = 9000;
   std::vector<std::vector<std::byte>> out, in(kReceives, std::vector<std::byte>(kBytes));
@@ -71,7 +71,7 @@ TEST(Offers, OfAutoAreOfRegisteredReceivesButForOne) {
   for (int round = 0; round < 3; ++round) {
     for (std::size_t i = 0; i < kReceives; ++i) pair.recv(in[i], i);
     offers += round > 0 && kept ? kReceives : 1;
-    EXPECT_EQ(pair.receiver().offers, offers) << round;
+    EXPECT_EQ(pair.receiver().rtrs, offers) << round;
     pair.settle();
     for (std::size_t i = 0; i < kReceives; ++i) pair.send(out[i], i);
     ASSERT_TRUE(pair.world().until([&] { return pair.world().queue(1).size() == kReceives; }));
@@ -87,7 +87,7 @@ TEST(Offers, OfAutoAreOfRegisteredReceivesButForOne) {
 
 // With a random byte to begin with, 1 of 256 messages looks as if it had not come; with a constant
 // one, or the one before, all or none of them.
-TEST(Offers, OneOf256NeedsAWordMore) {
+TEST(Rtr, OneOf256NeedsAPutCompletion) {
   constexpr std::uint64_t kMessages = 25'600;
   struct Case {
     std::string protocol, last_byte;
@@ -114,16 +114,16 @@ TEST(Offers, OneOf256NeedsAWordMore) {
     ASSERT_EQ(report.puts, kMessages);
     if (c.protocol == "put" && c.last_byte == "set") {
       // Binomial, mean 100 and deviation 9.98: beyond five deviations once in a million runs.
-      EXPECT_GT(report.puts_told, 50u);
-      EXPECT_LT(report.puts_told, 150u);
+      EXPECT_GT(report.put_completions, 50u);
+      EXPECT_LT(report.put_completions, 150u);
     } else {
-      EXPECT_EQ(report.puts_told, c.protocol == "putnr" || c.before == 0 ? kMessages : 0);
+      EXPECT_EQ(report.put_completions, c.protocol == "putnr" || c.before == 0 ? kMessages : 0);
     }
   }
 }
 
 // A program may send from the end of a receive that stands, and keeps what no message reached.
-TEST(Offers, ChangeNothingBeyondTheirMessages) {
+TEST(Rtr, ChangeNothingBeyondTheirMessages) {
   for (const std::string last_byte : {"keep", "set"}) {
     for (const std::size_t bytes : {100u, 5000u, 8999u}) {
       SCOPED_TRACE(testing::Message() << last_byte << ", " << bytes << " bytes");
@@ -134,7 +134,7 @@ TEST(Offers, ChangeNothingBeyondTheirMessages) {
         std::vector<std::byte> in = before;
         pair.recv(in, 1);
         pair.settle();
-        EXPECT_EQ(pair.receiver().offers, round + 1);
+        EXPECT_EQ(pair.receiver().rtrs, round + 1);
         if (last_byte == "keep") {
           EXPECT_EQ(in, before);
         }
@@ -153,7 +153,7 @@ TEST(Offers, ChangeNothingBeyondTheirMessages) {
 }
 
 // What was offered and is cancelled is as it was.
-TEST(Offers, ThatAreTakenBackLeaveTheLastByte) {
+TEST(Rtr, ThatAreCancelledLeaveTheLastByte) {
   KnownPair pair("put", {{"rtr_sentinel", "set"}});
   for (unsigned round = 0; round < 8; ++round) {
     const std::vector<std::byte> before = pattern(9000, round + 2);
@@ -169,12 +169,12 @@ TEST(Offers, ThatAreTakenBackLeaveTheLastByte) {
 }
 
 // Where receives come late no offers are made after a while, but for a trial now and then.
-TEST(Offers, OfAutoStopWhereTheyComeToNothing) {
+TEST(Rtr, OfAutoStopWhereTheyComeToNothing) {
   KnownPair pair("auto");
   std::vector<std::byte> in(9000), little(10);
   for (int i = 0; i < 400; ++i) ASSERT_NO_FATAL_FAILURE(pair.meet(little, in, 1));
-  EXPECT_GT(pair.receiver().offers, 10u);
-  EXPECT_LT(pair.receiver().offers, 50u);
+  EXPECT_GT(pair.receiver().rtrs, 10u);
+  EXPECT_LT(pair.receiver().rtrs, 50u);
   std::vector<std::byte> out = pattern(9000, 1);
   for (int i = 0; i < 400; ++i) ASSERT_NO_FATAL_FAILURE(pair.meet(out, in, 1));
   EXPECT_GT(pair.sender().puts, 300u);

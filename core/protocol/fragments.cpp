@@ -24,25 +24,25 @@ EndpointCore::DataPath EndpointCore::data_path(Peer& peer) {
   if (peer.lost) return DataPath::wait;  // whoever asked finds out
   // Until it is `closed` the queue pair serves us, also while the direction leaves it; but what
   // keeps it from going does not begin while it shall go.
-  if (peer.rc && peer.receive_kind == ChannelKind::rc_rdma && !peer.eviction.leaving)
+  if (peer.rc && peer.receive_kind == ChannelKind::rc_rdma && !peer.eviction.disconnecting)
     return DataPath::rc;
   // ACTS's operations wait for their connection, see Processor::waits_for_connections().
-  const DataPath without_place = waits_for_connections_ ? DataPath::wait : DataPath::pieces;
-  if (peer.eviction.leaving || peer.eviction.waits_for_slot) return without_place;
+  const DataPath without_place = waits_for_connections_ ? DataPath::wait : DataPath::fragments;
+  if (peer.eviction.disconnecting || peer.eviction.waits_for_slot) return without_place;
   // Its connection failed, and messages that lie in the ring may wait for this one to be received.
-  if (peer.receive_state == ReceiveState::draining) return DataPath::pieces;
+  if (peer.receive_state == ReceiveState::draining) return DataPath::fragments;
   // The peer may keep a request in line for a place.
   const DataPath meanwhile = eviction_.active() ? without_place : DataPath::wait;
   if (peer.receive_state != ReceiveState::steady) return meanwhile;
-  if (peer.self || closing_ || never_connects_) return DataPath::pieces;
+  if (peer.self || closing_ || never_connects_) return DataPath::fragments;
   // A simulation may say that there shall be no connection with this one.
-  if (eviction_.active() && !over_rc(first_channel(peer))) return DataPath::pieces;
-  if (peer.refused_until != 0 && clock_.now() < peer.refused_until) return DataPath::pieces;
+  if (eviction_.active() && !over_rc(first_channel(peer))) return DataPath::fragments;
+  if (peer.refused_until != 0 && clock_.now() < peer.refused_until) return DataPath::fragments;
   if (!eviction_.active() && !peer.has_rc() && active_rc_ >= settings_.max_active_rc) {
-    return DataPath::pieces;
+    return DataPath::fragments;
   }
   if (peer.remote_index == wire::kUnknownIndex) {
-    introduce(peer);
+    send_wireup(peer);
     return DataPath::wait;
   }
   if (eviction_.active() && !may_have_slot(peer, true)) {
@@ -51,77 +51,77 @@ EndpointCore::DataPath EndpointCore::data_path(Peer& peer) {
   }
   change_channel(peer, ChannelKind::rc_rdma, default_channel_,
                  "large messages and one-sided operations", 0);
-  return peer.receive_state == ReceiveState::steady ? DataPath::pieces : meanwhile;
+  return peer.receive_state == ReceiveState::steady ? DataPath::fragments : meanwhile;
 }
 
 // At the receiver.
-void EndpointCore::start_pull(Transfer& transfer, const wire::Rts& rts) {
+void EndpointCore::request_fragments(Transfer& transfer, const wire::Rts& rts) {
   Peer& peer = *transfer.peer;
   if (transfer.total == 0) {
     end_transfer(transfer);
     return;
   }
   transfer.expected = rts.total;
-  transfer.pull = pulls_.add(&transfer);
-  ++peer.pieces;
-  if (peer.withheld > 0) (void)relieve(peer);  // the pieces need the credits
+  transfer.incoming_id = incoming_.add(&transfer);
+  ++peer.incoming_large;
+  if (peer.retained > 0) (void)relieve(peer);  // the pieces need the credits
   wire::ControlMessage message;
-  message.type = wire::Control::pull;
+  message.type = wire::Control::fragment_request;
   message.operation = rts.operation;
-  message.ring_address = transfer.pull;
+  message.ring_address = transfer.incoming_id;
   send_control(peer, Purpose::credit, message);
 }
 
 // The queue pair it was read over failed.
-void EndpointCore::pull_instead(Transfer& transfer) {
+void EndpointCore::fall_back_to_fragments(Transfer& transfer) {
   if (transfer.listed) active_transfers_.remove(&transfer);
   transfer.listed = false;
   release_regions(transfer);
   wire::Rts rts;
   rts.total = transfer.total + transfer.overflow;
   rts.operation = transfer.fin;
-  start_pull(transfer, rts);
+  request_fragments(transfer, rts);
 }
 
 // At the sender.
-void EndpointCore::on_pull(Peer& peer, const wire::ControlMessage& message) {
+void EndpointCore::on_fragment_request(Peer& peer, const wire::ControlMessage& message) {
   if (closing_) return;
   SendOperation* const operation = find_awaiting(peer, message.operation);
-  if (operation == nullptr || !operation->rendezvous || operation->pull != 0 ||
+  if (operation == nullptr || !operation->rendezvous || operation->fragment_transfer != 0 ||
       operation->grant.transfer != 0 || message.ring_address == 0) {
     TURNOUT_LOG(protocol, warn,
                 "ignored an unexpected fragment request: {}: operation {:#x} is not waiting",
                 peer.address.to_string(), message.operation);
     return;
   }
-  operation->pull = message.ring_address;
-  operation->pulled = 0;
-  pulled_.push_back(operation);
+  operation->fragment_transfer = message.ring_address;
+  operation->fragment_offset = 0;
+  fragmented_.push_back(operation);
 }
 
-bool EndpointCore::pump_pulled() {
+bool EndpointCore::pump_fragments() {
   bool moved = false;
-  for (SendOperation* operation = pulled_.first(); operation != nullptr;) {
+  for (SendOperation* operation = fragmented_.first(); operation != nullptr;) {
     SendOperation* const next = operation->next;
     Peer& peer = *operation->peer;
-    while (operation->pulled < operation->pieces.total) {
+    while (operation->fragment_offset < operation->iov.total) {
       const std::size_t n =
-          std::min(max_payload(peer), operation->pieces.total - operation->pulled);
-      const Pieces part = operation->pieces.slice(operation->pulled, n);
+          std::min(max_payload(peer), operation->iov.total - operation->fragment_offset);
+      const IoVec part = operation->iov.slice(operation->fragment_offset, n);
       StreamMessage message;
-      message.type = wire::Type::piece;
-      message.tag = operation->pull;
-      message.data = operation->pulled;
-      message.pieces = &part;
+      message.type = wire::Type::fragment;
+      message.tag = operation->fragment_transfer;
+      message.data = operation->fragment_offset;
+      message.iov = &part;
       message.length = n;
       if (!post_stream(peer, message)) break;
       if (peer.lost) return true;  // its operations have ended, this one too
-      operation->pulled += n;
+      operation->fragment_offset += n;
       moved = true;
     }
-    if (operation->pulled == operation->pieces.total) {  // it waits for its fin from now on
-      operation->pull = 0;
-      pulled_.remove(operation);
+    if (operation->fragment_offset == operation->iov.total) {  // it waits for its fin from now on
+      operation->fragment_transfer = 0;
+      fragmented_.remove(operation);
     }
     operation = next;
   }
@@ -130,13 +130,13 @@ bool EndpointCore::pump_pulled() {
 
 Transfer* EndpointCore::find_incoming(const Peer& peer, std::uint64_t number,
                                       Transfer::Kind kind) const noexcept {
-  Transfer* const transfer = pulls_.find(number);
+  Transfer* const transfer = incoming_.find(number);
   const bool its = transfer != nullptr && transfer->peer == &peer && transfer->kind == kind;
   return its ? transfer : nullptr;
 }
 
 // At the receiver; the stream keeps them in order.
-void EndpointCore::on_piece(Peer& peer, const wire::Header& header, const std::byte* payload) {
+void EndpointCore::on_fragment(Peer& peer, const wire::Header& header, const std::byte* payload) {
   Transfer* const transfer = find_incoming(peer, header.tag, Transfer::Kind::read);
   if (transfer == nullptr) {
     TURNOUT_LOG(protocol, debug,
@@ -155,31 +155,31 @@ void EndpointCore::on_piece(Peer& peer, const wire::Header& header, const std::b
   }
   if (transfer->posted < transfer->total) {
     const std::size_t n = std::min<std::size_t>(header.length, transfer->total - transfer->posted);
-    transfer->receive->pieces.copy_in(transfer->offset + transfer->posted, payload, n);
+    transfer->receive->iov.copy_in(transfer->offset + transfer->posted, payload, n);
     charge(Work::copy, n);
   }
   transfer->posted += header.length;
   if (transfer->posted < transfer->expected) return;
-  pulls_.remove(transfer->pull);
-  --peer.pieces;
+  incoming_.remove(transfer->incoming_id);
+  --peer.incoming_large;
   end_transfer(*transfer);
 }
 
 // Of a peer that is lost; null: the endpoint closes, and the application's buffers are its own.
-void EndpointCore::end_pulls(const Peer* peer) {
-  for (std::size_t i = 0; i < pulls_.size(); ++i) {
-    Transfer* const transfer = pulls_.at(i);
+void EndpointCore::end_incoming(const Peer* peer) {
+  for (std::size_t i = 0; i < incoming_.size(); ++i) {
+    Transfer* const transfer = incoming_.at(i);
     if (transfer == nullptr || (peer != nullptr && transfer->peer != peer)) continue;
-    if (transfer->kind == Transfer::Kind::offered) continue;  // its receive's
-    pulls_.remove(transfer->pull);
-    --transfer->peer->pieces;
+    if (transfer->kind == Transfer::Kind::rtr_recv) continue;  // its receive's
+    incoming_.remove(transfer->incoming_id);
+    --transfer->peer->incoming_large;
     transfer->status =
         peer != nullptr ? peer->loss : Status{Code::canceled, "the endpoint is closing"};
     end_transfer(*transfer);
   }
 }
 
-Status EndpointCore::rma_to_self(const RmaRequest& request, const Pieces& pieces) {
+Status EndpointCore::rma_to_self(const RmaRequest& request, const IoVec& iov) {
   if (!domain_->allows(request.key, request.remote_address, request.length,
                        request.write ? kAccessRemoteWrite : kAccessRemoteRead)) {
     return {Code::permission,
@@ -188,19 +188,19 @@ Status EndpointCore::rma_to_self(const RmaRequest& request, const Pieces& pieces
   }
   auto* const remote = reinterpret_cast<std::byte*>(request.remote_address);
   if (request.write) {
-    pieces.copy_out(remote);
+    iov.copy_out(remote);
   } else {
-    pieces.copy_in(0, remote, request.length);
+    iov.copy_in(0, remote, request.length);
   }
   charge(Work::copy, request.length);
   if (request.write && request.has_remote_data) {
-    Completion told;
-    told.context = remote_write_report_.context;
-    told.length = request.length;
-    told.data = request.remote_data;
-    told.flags = kRemoteWrite | kRemoteData;
-    told.source = request.peer;
-    finish(remote_write_report_, told);
+    Completion remote_write;
+    remote_write.context = remote_write_report_.context;
+    remote_write.length = request.length;
+    remote_write.data = request.remote_data;
+    remote_write.flags = kRemoteWrite | kRemoteData;
+    remote_write.source = request.peer;
+    finish(remote_write_report_, remote_write);
   }
   Completion completion;
   completion.context = request.report.context;

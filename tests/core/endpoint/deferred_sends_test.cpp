@@ -12,9 +12,9 @@ namespace {
 
 // A sender whose peer has offered a receive before, with nothing to say it again; it waits for one
 // as long as a test takes, unless told otherwise.
-class HeldMessages : public testing::Test {
+class DeferredSends : public testing::Test {
  protected:
-  explicit HeldMessages(Overrides more = {{"rtr_wait", "1000s"}}) : pair_("put", std::move(more)) {
+  explicit DeferredSends(Overrides more = {{"rtr_wait", "1000s"}}) : pair_("put", std::move(more)) {
     pair_.meet(out_, in_, 1);
     EXPECT_EQ(pair_.sender().puts, 1u);
   }
@@ -42,20 +42,20 @@ class HeldMessages : public testing::Test {
   std::vector<std::byte> out_ = pattern(9000, 1), in_ = std::vector<std::byte>(9000);
 };
 
-class BrieflyHeldMessages : public HeldMessages {
+class BrieflyDeferredSends : public DeferredSends {
  protected:
-  BrieflyHeldMessages() : HeldMessages({{"rtr_wait", "1ms"}}) {}
+  BrieflyDeferredSends() : DeferredSends({{"rtr_wait", "1ms"}}) {}
 };
 
-TEST_F(HeldMessages, AreWrittenToTheOffersTheyMeet) {
+TEST_F(DeferredSends, AreWrittenToMatchingRtrs) {
   expect_written(2);
 }
 
-TEST_F(HeldMessages, OfOneTagKeepTheirOrder) {
+TEST_F(DeferredSends, OfOneTagKeepTheirOrder) {
   expect_written(1);
 }
 
-TEST_F(HeldMessages, WaitForNothingElse) {
+TEST_F(DeferredSends, WaitForNothingElse) {
   std::vector<std::byte> little = pattern(10, 1), little_in(10);
   pair_.send(out_, 1);
   pair_.send(little, 2);
@@ -67,26 +67,26 @@ TEST_F(HeldMessages, WaitForNothingElse) {
 }
 
 // The little message is sent before the offer comes, and does not know it.
-TEST_F(HeldMessages, GoOnWhenAnOfferCannotBeTaken) {
+TEST_F(DeferredSends, FallBackToRtsWhenAnRtrCannotBeUsed) {
   std::vector<std::byte> little = pattern(10, 1);
   pair_.recv(in_, 1);
-  EXPECT_EQ(pair_.receiver().offers, 2u);
+  EXPECT_EQ(pair_.receiver().rtrs, 2u);
   pair_.send(little, 2);
   pair_.send(out_, 1);
   expect_fetched();
 }
 
 // A late receiver looks for its message first.
-TEST_F(HeldMessages, ThatWereAnnouncedAreFetched) {
+TEST_F(DeferredSends, ThatWereAnnouncedAreFetched) {
   std::vector<std::byte> little = pattern(10, 1);
   pair_.send(out_, 1);
   pair_.send(little, 2);
   pair_.recv(in_, 1);
   expect_fetched();
-  EXPECT_EQ(pair_.receiver().offers, 1u);
+  EXPECT_EQ(pair_.receiver().rtrs, 1u);
 }
 
-TEST_F(HeldMessages, LongerThanTheOfferAreTruncated) {
+TEST_F(DeferredSends, LongerThanTheReceiveAreTruncated) {
   std::vector<std::byte> longer = pattern(12'000, 3), next = pattern(9000, 4), next_in(9000);
   pair_.send(longer, 1);
   pair_.send(next, 1);
@@ -99,7 +99,7 @@ TEST_F(HeldMessages, LongerThanTheOfferAreTruncated) {
   EXPECT_EQ(next_in, next);
 }
 
-TEST_F(HeldMessages, CanBeCancelled) {
+TEST_F(DeferredSends, CanBeCancelled) {
   int context;
   pair_.send(out_, 1, reinterpret_cast<std::uint64_t>(&context));
   EXPECT_TRUE(pair_.world()[0].cancel(&context));
@@ -112,7 +112,7 @@ TEST_F(HeldMessages, CanBeCancelled) {
   EXPECT_EQ(in_, second);
 }
 
-TEST_F(HeldMessages, EndWithTheirPeer) {
+TEST_F(DeferredSends, EndWithTheirPeer) {
   pair_.send(out_, 1);
   pair_.world().close(1);
   ASSERT_TRUE(pair_.world().until([&] {
@@ -122,7 +122,7 @@ TEST_F(HeldMessages, EndWithTheirPeer) {
   EXPECT_EQ(pair_.world().queue(0).pop_error().status.code(), Code::peer_lost);
 }
 
-TEST_F(BrieflyHeldMessages, WaitNoLonger) {
+TEST_F(BrieflyDeferredSends, WaitNoLonger) {
   for (int i = 0; i < 50; ++i) {
     pair_.send(out_, 1);
     pair_.settle();
