@@ -369,7 +369,7 @@ class LiveBench {
 
   const Settings& settings_;
   std::uint32_t rounds_;
-  double slow_ = 0;         // a round trip over the start service
+  double slow_ = 0;         // a round trip over the default transport
   bool datagrams_ = false;  // UD in DC's place
 };
 

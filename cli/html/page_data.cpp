@@ -82,7 +82,7 @@ class PageData {
                       {"to", name_of(pair->to)},
                       {"end", when(pair->teller(), pair->teller().lifetime)},
                       {"messages", pair->messages},
-                      {"why", pair->told_by_receiver() ? text(pair->at_receiver->reason) : ""},
+                      {"why", pair->reported_by_receiver() ? text(pair->at_receiver->reason) : ""},
                       {"spans", std::move(spans)}});
     }
     return {{"all", all}, {"list", std::move(list)}};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// When and what to ask the selection, and carrying out its plan.
+// Runs the selection once an interval and carries out its plan.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,10 +11,9 @@
 
 namespace turnout {
 namespace {
-constexpr double kLatestSetUp = 0.25;  // its weight: four tell most of what is to be expected
+constexpr double kLatestSetUp = 0.25;  // weight of the latest set-up
 
-// A ring over DC has no queue pair to go on over, and a queue pair no ring; over XRC there is only
-// a ring.
+// A ring over DC has no queue pair, RC-SRQ and RC-SR have no ring, and XRC has only a ring.
 constexpr bool has_change(ChannelKind from, ChannelKind to) noexcept {
   if (over_xrc(from)) return !over_rc(to);
   if (over_xrc(to)) return !over_rc(from);
@@ -23,7 +22,7 @@ constexpr bool has_change(ChannelKind from, ChannelKind to) noexcept {
 }
 }  // namespace
 
-// Hands the counts of the interval that ends now to the statistics. False: there are none.
+// Adds the counts of the interval to the statistics. False: there are none.
 bool EndpointCore::keep_counts(Nanoseconds now) {
   const selection::TimeWindow interval{interval_began_, now};
   interval_began_ = now;
@@ -64,7 +63,7 @@ void EndpointCore::decide(Nanoseconds now) {
   }
   selection::WindowInput input;
   input.sources = sources;
-  input.base = default_channel_;
+  input.default_channel = default_channel_;
   input.costs = selection::cost_model(costs_, static_cast<std::uint32_t>(settings_.ring_entries));
   input.limits.max_active_rc = static_cast<std::uint32_t>(settings_.max_active_rc);
   input.limits.max_channels = static_cast<std::uint32_t>(settings_.max_channels);
@@ -111,7 +110,7 @@ void EndpointCore::carry_out(const selection::WindowSelection& selected, Nanosec
     if (line.to == line.from) continue;
     const std::string reason =
         fmt::format("{} ({:.0f} messages/s)", selection::explain(line.reason), peer.rate);
-    // A ring over DC serves until the queue pair is made, and is kept for it.
+    // A ring over DC serves until the queue pair is ready, and is kept.
     const bool steps = uses_feedback_ && line.to == ChannelKind::rc_rdma &&
                        line.from == default_channel_ && line.fallback == ChannelKind::dc_rdma &&
                        !peer.rc;
@@ -123,7 +122,7 @@ void EndpointCore::carry_out(const selection::WindowSelection& selected, Nanosec
   }
 }
 
-// Policies that act on single messages.
+// For policies that act on each message.
 void EndpointCore::on_message_counted(Peer& peer) {
   if (settings_.test_break_every > 0) [[unlikely]]
     break_for_test(peer);
@@ -133,7 +132,7 @@ void EndpointCore::on_message_counted(Peer& peer) {
   if (settings_.test_switch_every > 0) {
     if (++peer.since_switch < settings_.test_switch_every) return;
     peer.since_switch = 0;
-    // Every change from one kind to another there is, in turn.
+    // Cycles through all channel changes.
     using enum ChannelKind;
     static constexpr std::array kTour = {dc_rdma, rc_rdma,     dc_rdma, dc_sendrecv, rc_rdma,
                                          rc_srq,  dc_sendrecv, rc_srq,  rc_rdma,     dc_sendrecv};
@@ -179,7 +178,7 @@ void EndpointCore::on_message_counted(Peer& peer) {
   }
 }
 
-// What a peer gets at its first message.
+// The channel to request at a peer's first message.
 ChannelKind EndpointCore::first_channel(const Peer& peer) {
   if (processor_ == nullptr) return first_message_;
   return processor_->first_channel(peer.address.id, address_.id, first_message_);
@@ -210,7 +209,7 @@ void EndpointCore::change_channel(Peer& peer, ChannelKind to, ChannelKind fallba
     request_failed(peer, status);
 }
 
-// What was wanted cannot be had on our side.
+// Our side cannot provide the channel.
 void EndpointCore::request_failed(Peer& peer, const Status& status) {
   const ChannelKind instead = peer.fallback;
   const bool settles = ring_over_connection(peer.wanted) && instead == ChannelKind::dc_rdma &&
@@ -248,8 +247,8 @@ void EndpointCore::done(Peer& peer) {
   }
 }
 
-// Once an interval. A peer that falls silent before it has saved what its ring or queue pair cost
-// says that what is seen in one window does not go on in the next.
+// Once an interval. A peer that falls silent before its savings repay the set-up of its ring or
+// queue pair indicates that the pattern of one window does not continue in the next.
 void EndpointCore::count_repaid(Peer& peer) {
   const selection::CostModel costs =
       selection::cost_model(costs_, static_cast<std::uint32_t>(settings_.ring_entries));

@@ -3,7 +3,7 @@
 
 namespace turnout {
 namespace {
-// The line is looked at so often in a set-up time while somebody waits, whatever happens.
+// How often the queue is served within a set-up time while a peer is queued.
 constexpr Nanoseconds kLooks = 4;
 }  // namespace
 

@@ -1,32 +1,31 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// J1-J5 of AQPS 3.3: how one direction of a pair changes between the start service (DC-sendrecv, or
-// UD-sendrecv where there is no DC), a ring written over DC, a ring written over an RC queue pair
-// and messages over that queue pair (RC-SRQ, RC-SR), with what the paper leaves out: refusal and
-// counter-offer, crossing requests, the way back, reuse of queue pairs.
+// J1-J5 of AQPS 3.3: changes the channel of one direction of a pair between the default transport
+// (DC-sendrecv, or UD-sendrecv without DC), a ring written over DC, a ring written over an RC queue
+// pair, and messages over that queue pair (RC-SRQ, RC-SR). Beyond the paper: refusal and fallback,
+// crossing requests, the switch back, reuse of queue pairs.
 //
-// To RC the receiver of the data asks (J1) with its ring and its RC queue pair. The sender makes
-// its own, connects it and accepts (J2), or refuses, or says that it writes into the ring over DC
-// instead. The receiver connects (J3, ready); the sender switches and tells the last sequence
-// number of the old channel (J4). Order needs no more: every message carries its sequence number
-// and is delivered by it (J5). A ring over DC needs no queue pair: request, switched.
+// For RC the receiver of the data requests the switch (J1) with its ring and its RC queue pair. The
+// sender creates its own, connects it and accepts (J2), or refuses, or falls back to the ring over
+// DC. The receiver connects (J3, ready). The sender switches and reports the last sequence number
+// of the old channel (J4). Every message carries its sequence number and is delivered in that order
+// (J5). A ring over DC needs no queue pair: request, switched.
 //
-// The way back has the same shape: request, switched, and from RC `closed` when all that was sent
-// over it has been delivered. Between the two kinds of ring the ring stays, with what lies in it
-// and its credits: its entries are read in order whoever wrote them.
+// The switch back uses the same messages: request, switched, and from RC `closed` when everything
+// sent over it has been delivered. Between the two kinds of ring the ring is kept, with its
+// contents and credits; its entries are read in order, whichever channel wrote them.
 //
-// RC-SRQ and RC-SR need a queue pair and no ring; from them to a ring over RC and back the queue
-// pair stays: request, switched. Between RC-SRQ and the start service, both of which take receives
-// of the shared queue, a sender switches only when what it sent before has its receives: else
-// messages of the new channel, which wait for those of the old one, could take all there are.
+// RC-SRQ and RC-SR need a queue pair and no ring. Between them and a ring over RC the queue pair is
+// kept: request, switched. RC-SRQ and the default transport consume receives of the same shared
+// queue. Between them a sender switches only when its earlier messages have consumed receives:
+// otherwise messages of the new channel, which wait for those of the old one, could consume all.
 //
-// Where the initiator's queue pairs have private receive queues (RC-SR), every request for RC tells
-// how many there are for the sender; they serve beside a ring, too, for what serves large messages.
+// If the initiator's queue pairs have private receive queues (RC-SR), every request for RC contains
+// their size. Rendezvous control messages use them also while a ring serves the direction.
 //
-// One RC queue pair serves both directions of a pair. Crossing requests need no winner: each names
-// its sender's queue pair and answers the other's as well. Establishment messages of a pair travel
-// in order, so when `closed` has been seen for both directions both ends know it and RESET their
-// queue pairs; a later request names a new one, and an end that still holds the old connection
-// connects anew.
+// One RC queue pair serves both directions of a pair. If requests cross, each contains its sender's
+// queue pair and also answers the other. Establishment messages of a pair are ordered, so when
+// `closed` was sent in both directions both ends know it and RESET their queue pairs. A later
+// request contains a new queue pair, and an end that still has the old connection reconnects.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,8 +37,8 @@
 #include "core/endpoint/endpoint_core.h"
 
 namespace turnout {
-// Asks the peer to send into a ring of ours, over DC or RC, or over RC without one. A ring that is
-// there is kept.
+// Requests the peer to send into our ring, over DC or RC, or over RC without one. An existing ring
+// is kept.
 Status EndpointCore::request_channel(Peer& peer, ChannelKind to, ChannelKind fallback) {
   peer.wanted = to;
   peer.fallback = fallback;
@@ -69,7 +68,7 @@ Status EndpointCore::request_channel(Peer& peer, ChannelKind to, ChannelKind fal
   return {};
 }
 
-// J1: what it takes is there.
+// J1, when ring and queue pair are ready.
 void EndpointCore::send_request(Peer& peer) {
   const bool with_ring = over_ring(peer.wanted);
   const bool fresh = !over_ring(peer.receive_kind);  // the ring
@@ -125,7 +124,7 @@ void EndpointCore::send_request(Peer& peer) {
   send_control(peer, Purpose::establishment, message);
 }
 
-// Asks the peer to leave our ring, or to write into it over DC instead of RC.
+// Requests the switch back from our ring, or from RC to the ring over DC.
 void EndpointCore::request_switch_back(Peer& peer, ChannelKind to) {
   peer.receive_state = ReceiveState::closing;
   peer.wanted = to;
@@ -146,7 +145,7 @@ void EndpointCore::refuse(Peer& peer, std::uint32_t request, wire::Refusal why) 
   send_control(peer, Purpose::establishment, message);
 }
 
-// J4, at the sender of the data: its next message takes the other channel.
+// J4, at the sender of the data: its next message uses the new channel.
 void EndpointCore::switch_sending(Peer& peer, ChannelKind to, std::uint32_t request,
                                   wire::Refusal refusal) {
   peer.send_kind = to;
@@ -161,7 +160,7 @@ void EndpointCore::switch_sending(Peer& peer, ChannelKind to, std::uint32_t requ
   send_control(peer, Purpose::establishment, answer);
 }
 
-// J4 later: nothing is sent to this peer until what was has been taken.
+// Delays J4: sends nothing to this peer until its earlier messages have consumed receives.
 void EndpointCore::switch_after_flush(Peer& peer, ChannelKind to, std::uint32_t request) {
   peer.answered_kind = to;
   peer.answered_request = request;
@@ -170,7 +169,7 @@ void EndpointCore::switch_after_flush(Peer& peer, ChannelKind to, std::uint32_t 
   post_flush(peer);
 }
 
-// A write of no bytes, which the adapter does when the messages before it have found receives.
+// A zero-byte write completes when the messages before it have consumed receives.
 void EndpointCore::post_flush(Peer& peer) {
   if (peer.flush_posted || peer.lost) return;
   const bool rc = sends_over_rc(peer);
@@ -181,7 +180,7 @@ void EndpointCore::post_flush(Peer& peer) {
     return;
   }
   if (rc ? peer.rc->full() : default_queue.full())
-    return;  // again with the next message, or in keep_alive()
+    return;  // retried with the next message, or in keep_alive()
   SendRecord record;
   record.kind = SendRecord::Kind::flush;
   record.opcode = IBV_WR_RDMA_WRITE;
@@ -207,8 +206,8 @@ void EndpointCore::on_flushed(Peer& peer) {
   switch_sending(peer, peer.answered_kind, peer.answered_request);
 }
 
-// A pair has an RC queue pair, or one or both of its directions are over XRC, not both: each has
-// states of its own for being made, and failing.
+// A pair uses either an RC queue pair or XRC, not both: each has its own states of set-up and
+// failure.
 bool EndpointCore::excludes(const Peer& peer, ChannelKind to) noexcept {
   if (over_xrc(to)) return peer.has_rc();
   const bool asks = peer.receive_state != ReceiveState::steady && over_xrc(peer.wanted);
@@ -223,13 +222,13 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
     refuse(peer, message.request, wire::Refusal::busy);
     return;
   }
-  // Else messages over the start service could have every receive when the connection fails, and
-  // those that it loses would find none.
+  // Otherwise messages over the default transport could consume every receive when the connection
+  // fails, and the resent messages would find none.
   if (to == default_channel_ && sends_over_rc(peer)) {
     switch_after_flush(peer, to, message.request);
     return;
   }
-  // Leaving what is there, or a part of it, takes nothing.
+  // Switching back needs no resources.
   const bool from_ring_over_rc = peer.send_kind == ChannelKind::rc_rdma;
   const bool has_private = peer.private_sender.request != 0;
   const bool keeps_rc = to == ChannelKind::rc_srq || (to == ChannelKind::rc_sr && has_private);
@@ -305,7 +304,7 @@ void EndpointCore::on_request(Peer& peer, const wire::ControlMessage& message) {
   }
 }
 
-// The request answered last, whose end this is.
+// For the request answered last, with its QP id.
 void EndpointCore::take_request(Peer& peer, std::uint32_t qp_id) {
   if (!peer.has_rc() && active_rc_ >= settings_.max_active_rc) {
     answer_refusal(peer, wire::Refusal::limit);
@@ -329,8 +328,7 @@ wire::Refusal EndpointCore::refusal_of(const Peer& peer, const Status& status) {
   return wire::Refusal::device;
 }
 
-// No RC for the request answered last: the ring offered is written over DC instead, if its owner
-// said it may be.
+// No RC for the request answered last: falls back to the ring over DC if the request allows it.
 void EndpointCore::answer_refusal(Peer& peer, wire::Refusal why) {
   drop_rc_if_unused(peer);
   if (peer.send_kind == default_channel_ && !over_datagrams() &&
@@ -343,7 +341,7 @@ void EndpointCore::answer_refusal(Peer& peer, wire::Refusal why) {
   }
 }
 
-// Our end is connected.
+// Our queue pair is connected.
 void EndpointCore::send_accept(Peer& peer) {
   if (closing_) {
     peer.send_state = SendState::steady;
@@ -376,7 +374,7 @@ void EndpointCore::on_accept(Peer& peer, const wire::ControlMessage& message) {
   advance_rc(peer);
 }
 
-// J3: our end is connected too.
+// J3: our queue pair is connected too.
 void EndpointCore::send_ready(Peer& peer) {
   peer.receive_state = ReceiveState::accepted;
   wire::ControlMessage answer;
@@ -385,7 +383,7 @@ void EndpointCore::send_ready(Peer& peer) {
   send_control(peer, Purpose::establishment, answer);
 }
 
-// At the sender of the data: from here on it sends over RC.
+// At the sender of the data: switches to RC.
 void EndpointCore::on_ready(Peer& peer, const wire::ControlMessage& message) {
   if (peer.send_state != SendState::accepted || message.request != peer.answered_request) return;
   if (over_xrc(peer.answered_kind)) {
@@ -398,7 +396,7 @@ void EndpointCore::on_ready(Peer& peer, const wire::ControlMessage& message) {
     peer.private_sender.credits = peer.requested_private;
     peer.private_sender.request = message.request;
   }
-  // Each has its own receives: nothing has to wait for what is on the way.
+  // Each has its own receives: no need to wait for messages in flight.
   if (peer.answered_kind == ChannelKind::rc_sr) {
     switch_sending(peer, ChannelKind::rc_sr, message.request);
     return;
@@ -411,7 +409,7 @@ void EndpointCore::on_ready(Peer& peer, const wire::ControlMessage& message) {
   switch_sending(peer, ChannelKind::rc_rdma, message.request);
 }
 
-// Another kind serves the direction peer -> us from the message after last_old on.
+// The new channel serves the direction peer -> us after the message last_old.
 void EndpointCore::switch_receiving(Peer& peer, ChannelKind to) {
   const bool polled = over_ring(peer.receive_kind);
   peer.receive_state = ReceiveState::steady;
@@ -426,12 +424,13 @@ void EndpointCore::switch_receiving(Peer& peer, ChannelKind to) {
   }
 }
 
-// A ring that was made for a request which came to nothing.
+// Frees the ring of a request that failed.
 void EndpointCore::drop_new_ring(Peer& peer) {
   if (!over_ring(peer.receive_kind)) peer.ring.reset();
 }
 
-// The answer may be no. Over XRC also after yes: the connection may fail before it is used.
+// Whether a refusal may still arrive. Over XRC also after the accept: the connection may fail
+// first.
 bool EndpointCore::awaits_answer(const Peer& peer) noexcept {
   return peer.receive_state == ReceiveState::requested ||
          (over_xrc(peer.wanted) && (peer.receive_state == ReceiveState::connecting ||
@@ -466,8 +465,8 @@ void EndpointCore::on_switched(Peer& peer, const wire::ControlMessage& message) 
   }
 }
 
-// What was left goes when everything sent over it is delivered and no read is under way on it; a
-// ring that goes must not hold a message any more.
+// Frees the old channel when everything sent over it is delivered and no read uses it. A ring must
+// not contain messages any more.
 void EndpointCore::finish_drain(Peer& peer) {
   if (peer.receive_state != ReceiveState::draining || peer.lost) return;
   if (peer.xrc && peer.xrc->failed) return;  // see on_xrc_resumed()
@@ -484,7 +483,7 @@ void EndpointCore::finish_drain(Peer& peer) {
   drop_rc_if_unused(peer);
 }
 
-// The request answered last leads to nothing any more, or the channel that it led to is left.
+// The request answered last failed, or its channel was switched back.
 void EndpointCore::send_closed(Peer& peer) {
   wire::ControlMessage message;
   message.type = wire::Control::closed;
@@ -492,9 +491,8 @@ void EndpointCore::send_closed(Peer& peer) {
   send_control(peer, Purpose::establishment, message);
 }
 
-// The peer's budget and limits change with the pattern: ask again after a few decisions, not at
-// once. A place at its limit, where connections are torn down for others, comes much sooner, and
-// what gives its place has soon given it.
+// The peer's budget and limits change with the communication pattern: request again after a few
+// decisions, not at once. Where connections are evicted for others a slot is free much sooner.
 void EndpointCore::wait_before_asking(Peer& peer, wire::Refusal why, std::string_view instead) {
   const bool place =
       why == wire::Refusal::disconnecting ||

@@ -32,21 +32,21 @@ struct Recovery;
 // The direction peer -> us, whose channel we choose (AQPS: we are the initiator).
 enum class ReceiveState : std::uint8_t {
   steady,      // on `Peer::receive_kind`
-  preparing,   // what the request needs is being made
+  preparing,   // the resources for the request are being created
   requested,   // J1 sent, waiting for accept, switched or refuse
   connecting,  // accepted; our queue pair is being connected
   accepted,    // J3 sent, waiting for the peer's switch
-  closing,     // asked the peer to leave the RC queue pair, or the ring
-  draining,    // it has; messages or operations are still under way on what it left
+  closing,     // requested the switch back from the RC queue pair, or the ring
+  draining,    // switched back; messages or operations are in flight on the old channel
   error,       // the connection failed; until the peer reports the channel that it continues on
 };
 
 // The direction us -> peer, which we change when the peer asks (we are the responder).
 enum class SendState : std::uint8_t {
   steady,     // on `Peer::send_kind`
-  preparing,  // asked; our queue pair is being made and connected
+  preparing,  // requested; our queue pair is being created and connected
   accepted,   // J2 sent, waiting for ready
-  flushing,   // about to switch: what was sent has to be in its receives first
+  flushing,   // about to switch: earlier messages must consume their receives first
   error,      // the connection failed; until the missing messages were resent
 };
 
@@ -119,7 +119,7 @@ struct Peer {
   std::uint8_t data_queue = 0;  // (i + j) mod n of AQPS 3.1: our initiator and its target
   std::uint8_t credit_queue = 0;
   std::uint8_t establishment_queue = 0;
-  Nanoseconds heard = 0;  // last time anything came from it (tick resolution)
+  Nanoseconds heard = 0;  // time of the last message from it (tick resolution)
   bool heard_since_tick = false;
   std::uint32_t probes = 0;  // in flight
 
@@ -135,10 +135,10 @@ struct Peer {
   std::uint32_t requested_private = 0;  // credits in the request answered last
   std::uint32_t answered_request = 0;
   ChannelKind answered_fallback = ChannelKind::dc_sendrecv;  // the acceptable fallback
-  SentFeedback feedback_sent;                                // what we report of our sending to it
+  SentFeedback feedback_sent;                                // our feedback about sending to it
   ChannelKind answered_kind = ChannelKind::dc_sendrecv;      // what the request asked for
   bool flush_posted = false;
-  std::uint32_t flushes = 0;  // such records in flight
+  std::uint32_t flushes = 0;  // flush records in flight
   bool send_uses_rc = false;  // from ready until the peer's `closed`
   LinkedList<SendOperation> backlog;
   ChannelHistory sent;
@@ -158,16 +158,16 @@ struct Peer {
   RingPoll ring_poll = RingPoll::none;
   bool ring_spoke = false;  // lately
   std::vector<OutOfOrderMessage> reorder_buffer;
-  bool stalled = false;               // no memory to deliver the next message
-  bool stall_listed = false;          // in the endpoint's list of such peers
-  bool atomic_stalled = false;        // that message is an atomic request: no room for its answer
-  std::uint32_t retained = 0;         // unexpected messages that retain their receive and credit
-  std::uint32_t seen_at_round = 0;    // receive_sequence at the last keep-alive round
+  bool stalled = false;             // no memory to deliver the next message
+  bool stall_listed = false;        // in the endpoint's list of stalled peers
+  bool atomic_stalled = false;      // the message is an atomic request without room for its answer
+  std::uint32_t retained = 0;       // unexpected messages that retain their receive and credit
+  std::uint32_t seen_at_round = 0;  // receive_sequence at the last keep-alive round
   std::uint32_t unreported_ring = 0;  // ring entries free again, not reported to the peer yet
   Nanoseconds stuck_since = 0;  // expected by a receive but stalled for lack of memory; 0: not
   bool stuck_reported = false;
   std::uint32_t request = 0;        // number of our latest request
-  std::uint32_t ring_request = 0;   // of the one that made `ring`: marks the credits of its entries
+  std::uint32_t ring_request = 0;   // of the one that created `ring`: identifies its credits
   std::uint32_t last_old = 0;       // J4: last sequence number on the old channel
   std::uint32_t last_control = 0;   // and control messages sent into our private receives
   std::uint32_t reads_over_rc = 0;  // transfers of ours on the RC queue pair
@@ -175,33 +175,33 @@ struct Peer {
   std::size_t decision = 0;            // index + 1 of the decision being carried out
   std::uint64_t window = 0;            // messages received in the current interval
   selection::SenderFeedback feedback;  // of the peer
-  double to_repay = 0;             // ns of its latest set-up that its messages have not saved yet
-  std::uint32_t since_switch = 0;  // for the setting test_switch_every
+  double to_repay = 0;                 // ns of its latest set-up that are not repaid yet
+  std::uint32_t since_switch = 0;      // for the setting test_switch_every
   std::uint8_t forced_step = 0;
   // If the change in progress is an intermediate step (a ring over DC), the channel to request
   // next; not a ring channel: none.
   ChannelKind final_channel = ChannelKind::dc_sendrecv;
   Nanoseconds refused_until = 0;
   ChannelHistory received;
-  // Why its channel is what it is: words of what was tried last, else the selection's verdict.
+  // Why it has its channel: the last outcome, else the selection's verdict.
   std::string reason;
   selection::Reason verdict = selection::Reason::too_few_messages;
   float rate = -1;  // messages a second in the window of the verdict; below 0: no verdict yet
   double predicted_gain = 0;
 
   std::unique_ptr<RcQueue> rc;     // serves both directions
-  RcJob* rc_job = nullptr;         // has it, while it is being made or connected
+  RcJob* rc_job = nullptr;         // has the queue pair while creating or connecting it
   std::uint32_t remote_qp_id = 0;  // of the peer's queue pair, to connect to; 0: none
   [[nodiscard]] bool has_rc() const noexcept { return rc || rc_job != nullptr; }
 
-  std::unique_ptr<PeerXrc> xrc;  // its part in connections of nodes (connection/xrc_setup.cpp)
+  std::unique_ptr<PeerXrc> xrc;  // XRC state of the peer (connection/xrc_setup.cpp)
 
-  // While a failed connection is being made good (connection/recovery.cpp).
+  // While a failed connection is being recovered (connection/recovery.cpp).
   std::unique_ptr<Recovery> recovery;
-  std::uint32_t failures = 0;       // of connections in a row that hardly served
+  std::uint32_t failures = 0;       // successive connections that failed soon
   std::uint32_t since_failure = 0;  // messages over it, for the setting test_break_every
 
-  // Tear-down (connection/tear_down.cpp).
+  // Eviction (connection/tear_down.cpp).
   PeerEviction eviction;
   std::unique_ptr<PeerAtomics> atomics;
   std::unique_ptr<UdReliability> link;  // if the default transport is UD

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// PolledRings: the peers whose rings the endpoint polls, those that spoke lately apart from the
-// silent ones. Every round of progress polls the former. It polls the silent ones, too, when it and
-// the one before found nothing to do, or when the rounds since it last did are so many: twice as
-// many each time, up to selection::kSilentRounds. So a process that is busy with others does not
-// pay for the silent rings, and one that waits, or looks in now and then, sees all of them. A ring
-// that speaks is among the former at once; one that did not for kLookBack to 2 kLookBack rounds
-// that found something is silent.
+// PolledRings: the peers whose rings the endpoint polls, in two lists: active and silent rings.
+// Every round of progress polls the active ones. It also polls the silent ones if it and the round
+// before found nothing, or after a number of rounds that doubles each time, up to
+// selection::kSilentRounds. So a process that is busy with others does not pay for silent rings,
+// and one that waits, or calls progress rarely, polls all of them. A ring becomes active with its
+// next message, and silent after kLookBack to 2 kLookBack busy rounds without one.
 //
 // No clock. Owned by the endpoint, the peers not; one thread.
 #pragma once
@@ -22,9 +21,8 @@ namespace turnout {
 
 class PolledRings {
  public:
-  // Busy rounds without a message. Far more than the completions between two messages of a peer
-  // that is spoken with; a ring taken for silent costs its next message kSilentRounds busy rounds
-  // at most.
+  // Busy rounds without a message. Far more than the completions between two messages of an active
+  // peer. The next message of a silent ring is delayed by at most kSilentRounds busy rounds.
   static constexpr std::uint32_t kLookBack = 256;
 
   void add(Peer& peer) {
@@ -37,7 +35,7 @@ class PolledRings {
     if (peer.ring_poll != RingPoll::none) std::erase(list_of(peer), &peer);
     peer.ring_poll = RingPoll::none;
   }
-  // A message came over it, or it is to be polled like one that speaks.
+  // A message arrived in it, or it is to be polled like an active one.
   void spoke(Peer& peer) {
     peer.ring_spoke = true;
     if (peer.ring_poll != RingPoll::silent) [[likely]]
@@ -49,8 +47,8 @@ class PolledRings {
   [[nodiscard]] std::vector<Peer*>& speaking() noexcept { return speaking_; }
   [[nodiscard]] std::vector<Peer*>& silent() noexcept { return silent_; }
 
-  // At the end of each round, which was busy if it found anything. Shall it look at the silent
-  // ones, too? If not, the endpoint has not seen all there is.
+  // At the end of each round, which was busy if it found anything. Returns whether to poll the
+  // silent rings too; if not, messages may be waiting there.
   [[nodiscard]] bool silent_due(bool busy) {
     if (busy && --until_look_ == 0) [[unlikely]]
       look_back();

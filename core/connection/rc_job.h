@@ -40,7 +40,7 @@ struct RcJob final : SetupJob {
   Nanoseconds chosen_at = 0;  // after a tear-down that we chose: when
   bool make = false;
   bool fail = false;               // to the error state, so that nothing arrives over it any more
-  std::uint32_t remote_qp_id = 0;  // the peer's end; 0: stays unconnected
+  std::uint32_t remote_qp_id = 0;  // of the peer's queue pair; 0: stays unconnected
   std::uint16_t lid = 0;
   std::array<std::uint8_t, 16> gid{};
   const verbs::Device* device = nullptr;  // of what is made

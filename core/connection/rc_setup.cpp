@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// RC queue pairs of pairs: making, connecting, putting away, all in the background; which of J1-J3
-// waits for what. Steps of a pair follow each other: a job at a time, then whatever waited for it.
+// RC queue pairs: creating, connecting and resetting them, all in the background, and which of
+// J1-J3 waits for which step. One job of a pair runs at a time.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace turnout {
 
-// Within the budget, if need be at the cost of idle queue pairs.
+// Within the budget; frees idle queue pairs if needed.
 bool EndpointCore::reserve_rc() {
   while (!account_.reserve(MemoryKind::queue_pairs, rc_bytes_, reserved_headroom(), 1)) {
     if (rc_pool_.empty()) return false;
@@ -21,7 +21,7 @@ bool EndpointCore::reserve_rc() {
   return true;
 }
 
-// Its place and its bytes are free again.
+// Frees its slot and its bytes.
 void EndpointCore::forget_rc(std::unique_ptr<RcQueue> queue) {
   queue->destroy();
   release_private_receives(*queue);
@@ -45,7 +45,7 @@ void EndpointCore::start_job(std::unique_ptr<RcJob> job) {
   background_->start(std::move(job));
 }
 
-// The pair has a queue pair, or will: advance_rc() goes on with it.
+// The pair has a queue pair, or a job creates one: advance_rc() continues with it.
 Status EndpointCore::want_rc(Peer& peer) {
   if (peer.has_rc()) return {};
   if (!rc_pool_.empty()) {
@@ -68,7 +68,7 @@ Status EndpointCore::want_rc(Peer& peer) {
   return {};
 }
 
-// What the job makes: a queue pair that its bytes are reserved for.
+// A queue pair made by a job; its bytes are reserved.
 void EndpointCore::add_queue(RcJob* job) {
   std::uint32_t id;
   if (free_queue_ids_.empty()) {
@@ -91,21 +91,20 @@ void EndpointCore::add_queue(RcJob* job) {
   rc_peak_ = std::max<std::uint64_t>(rc_peak_, active_rc_ + resetting_rc_ + rc_pool_.size());
 }
 
-// `end`: the peer's, or its node's; 0: none yet.
+// `qp_id`: of the peer, or its node; 0: none yet.
 void EndpointCore::connect_with(RcJob* job, const Peer& peer, std::uint32_t qp_id) {
   job->remote_qp_id = qp_id;
   job->lid = peer.address.lid;
   job->gid = peer.address.gid;
 }
 
-// Whatever the state of its queue pair allows.
+// Takes the next step that the state of its queue pair allows.
 void EndpointCore::advance_rc(Peer& peer) {
   if (peer.rc_job != nullptr || peer.lost) return;
   if (peer.receive_state == ReceiveState::preparing) send_request(peer);
-  if (!peer.rc) return;  // the request came to nothing
+  if (!peer.rc) return;  // the request failed
   if (peer.remote_qp_id != 0 && peer.rc->connected_to() != peer.remote_qp_id) {
-    // Of an earlier connection: all of it has arrived, or the peer would not have let go of its
-    // end.
+    // Of an earlier connection: everything has arrived, or the peer would not have released it.
     for (const SendRecord& record : peer.rc->take_all()) retire(record);
     unpost_private_receives(*peer.rc);
     auto job = job_of(&peer, std::move(peer.rc));
@@ -119,7 +118,7 @@ void EndpointCore::advance_rc(Peer& peer) {
   if (peer.receive_state == ReceiveState::connecting) send_ready(peer);
 }
 
-// It cannot be made, or not be connected.
+// Creating or connecting it failed.
 void EndpointCore::rc_failed(Peer& peer, const Status& status) {
   peer.remote_qp_id = 0;
   if (peer.send_state == SendState::preparing) {
@@ -192,7 +191,7 @@ void EndpointCore::end_job(RcJob& job) {
                 peer.address.to_string(), job.status.text());
   }
   if (job.fail) {
-    on_own_end_dead(peer);
+    on_queue_pair_stopped(peer);
   } else if (job.status.ok()) {
     if (job.remote_qp_id != 0) eviction_.made(peer.eviction, clock_.now());
     advance_rc(peer);
@@ -201,7 +200,7 @@ void EndpointCore::end_job(RcJob& job) {
   }
 }
 
-// Back to the pool if it can be RESET and there is room.
+// Returns it to the pool if it can be RESET and the pool has room.
 void EndpointCore::put_away(std::unique_ptr<RcQueue> queue, Nanoseconds chosen_at) {
   if (queue->qp() == nullptr) {
     forget_rc(std::move(queue));
@@ -215,7 +214,7 @@ void EndpointCore::put_away(std::unique_ptr<RcQueue> queue, Nanoseconds chosen_a
   start_job(std::move(job));
 }
 
-// Takes the queue pair from the peer.
+// Removes the queue pair from the peer.
 void EndpointCore::discard_rc(Peer& peer) {
   --active_rc_;
   peer.remote_qp_id = 0;

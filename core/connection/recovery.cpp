@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// RC connections that fail while both processes live: a forced error, a path that was down longer
-// than the retries, a key that was refused. Nothing is lost and nothing comes twice.
+// Recovery of RC connections that fail while both processes live: a forced error, a path that was
+// down longer than the retries, a refused key. No message is lost or duplicated.
 //
-// Whoever finds its queue pair in error, or is told so by the peer, forgets every change of channel
-// that was under way, stops its stream and sees to it that nothing arrives at its end any more
-// (ERR; IBTA 10.3.1). Then it tells the peer `broken`. When both ends are dead each says `again`:
-// what it has of the other's stream. The other sends the rest once more, as it was and with the
-// sequence numbers it had, and says `resumed`, with the channel its direction goes on over. From
-// then on all is as if the pair had never been connected, and the policy may connect it again.
+// An end whose queue pair is in the error state, or whose peer reports an error, discards every
+// channel change in progress, stops its stream, and ensures that nothing arrives at its queue pair
+// any more (ERR; IBTA 10.3.1). Then it sends `error`. When both ends have stopped, each sends
+// `replay` with the position that it has reached in the other's stream. The other resends the rest,
+// unchanged and with the same sequence numbers, and sends `resumed` with the channel that its
+// direction continues on. The pair is then as if it had never been connected, and the policy may
+// connect it again.
 //
-// What was not seen to be delivered is known (SendRecord): messages in send buffers are still
-// there, inline ones are in the queue's SentLog. Messages of a ring go to the very entries that
-// they were to fill, over DC, and the ring goes on over DC; nobody reads it in between. Messages
-// into receives, and over UD, which has no ring, all of them, go to the receives of the start
-// service: without credits, since those may all be with messages that came over it and wait for
-// these. Over UD the receiver first reads from its ring what the sender knows to be in it, which
-// nobody would send again.
+// Unacknowledged messages are known (SendRecord): those in send buffers are still there, inline
+// ones are in the queue's SentLog. Messages of a ring are rewritten over DC into the same entries,
+// and the ring continues over DC; nobody reads it meanwhile. Messages into receives, and over UD,
+// which has no ring, all messages, use receives of the default transport. They use no credits,
+// because all credits may be with messages that wait for these. Over UD the receiver first reads
+// from its ring what the sender knows to have arrived, since nobody would resend it.
 //
-// RDMA operations over the queue pair begin anew on what there is then. An operation whose key was
-// refused ends with that error.
+// RDMA operations over the queue pair restart on the channel available then. An operation whose key
+// was refused ends with that error.
 //
-// Each end says each of the three once, in this order, among establishment messages, which keep
-// their order; so all of them from before `broken` are void, and the next connection cannot be
-// asked for before both ends are through.
+// Each end sends each of the three messages once, in this order. Establishment messages are
+// ordered, so all earlier ones are void, and no new connection is requested before both ends have
+// resumed.
 #include "core/connection/recovery.h"
 
 #include <fmt/format.h>
@@ -38,13 +38,13 @@
 
 namespace turnout {
 namespace {
-// The next connection is asked for a set-up time after a failure; twice as long after each in a row
-// that carried less than so many messages, up to 1,024 times.
+// A new connection is requested one set-up time after a failure; twice as long after each
+// successive connection that carried fewer messages than this, up to 1,024 times.
 constexpr std::uint64_t kServed = 16;
 constexpr std::uint32_t kMostDoublings = 10;
 }  // namespace
 
-// `wc`: what failed; null: the peer said so. Undefined if that is under way.
+// `wc`: the failed request; null: the peer reported an error. Not called during a recovery.
 void EndpointCore::fail_connection(Peer& peer, const ibv_wc* wc) {
   if (peer.lost || peer.recovery) return;
   const char* const why = wc != nullptr ? ibv_wc_status_str(wc->status) : "reported by the peer";
@@ -76,7 +76,7 @@ void EndpointCore::wait_after_failure(Peer& peer, Nanoseconds now) {
   ++peer.failures;
 }
 
-// Both directions stand still. What leads to another channel is forgotten, by both ends.
+// Stops both directions. Both ends discard channel changes in progress.
 void EndpointCore::forget_changes(Peer& peer, Nanoseconds now) {
   if (peer.eviction.waits_for_slot) eviction_.stop_waiting(peer.eviction);
   if (peer.decision != 0) decided(peer, "not done: the connection failed");
@@ -88,7 +88,7 @@ void EndpointCore::forget_changes(Peer& peer, Nanoseconds now) {
     peer.received.change(default_channel_, age());
   }
   if (over_datagrams() && peer.ring && !over_ring(peer.receive_kind)) {
-    // Its word that it writes into the ring may be among what is void.
+    // Its `switched` for the ring may be void.
     peer.receive_kind = ChannelKind::rc_rdma;
     peer.received.change(ChannelKind::rc_rdma, age());
     rings_.add(peer);
@@ -105,7 +105,7 @@ void EndpointCore::forget_changes(Peer& peer, Nanoseconds now) {
   }
 }
 
-// Messages will be sent again; transfers begin anew, but for one whose key was refused.
+// Messages are queued for replay; transfers restart, except one whose key was refused.
 void EndpointCore::requeue(Peer& peer, const std::vector<SendRecord>& records, const ibv_wc* wc) {
   std::vector<Transfer*> transfers;
   for (Transfer* t = active_transfers_.first(); t != nullptr; t = t->next) {
@@ -157,9 +157,9 @@ void EndpointCore::restart_transfer(Transfer& transfer) {
   if (!std::exchange(transfer.listed, true)) active_transfers_.push_back(&transfer);
 }
 
-// Our queue pair is in the error state. What came over it before is in the completion queue, where
-// RESET would drop it.
-void EndpointCore::on_own_end_dead(Peer& peer) {
+// Our queue pair is in the error state. Earlier receives are in the completion queue, and RESET
+// would drop them.
+void EndpointCore::on_queue_pair_stopped(Peer& peer) {
   for (int n = receive_cq_->cqe / kPollBatch + 1; n > 0 && poll_receive_queue(); --n) {
   }
   if (peer.rc) discard_rc(peer);
@@ -168,7 +168,7 @@ void EndpointCore::on_own_end_dead(Peer& peer) {
 
 void EndpointCore::send_error(Peer& peer) {
   Recovery& recovery = *peer.recovery;
-  std::uint32_t unknown = peer.send_sequence;  // the first message that is not known to be there
+  std::uint32_t unknown = peer.send_sequence;  // the first message that may not have arrived
   for (const SendRecord& record : recovery.records) {
     const wire::Header header = header_of(recovery, record);
     if (header.type == wire::Type::control) continue;
@@ -205,7 +205,7 @@ void EndpointCore::on_error(Peer& peer, const wire::ControlMessage& message) {
 void EndpointCore::on_replay(Peer& peer, const wire::ControlMessage& message) {
   Recovery* const recovery = peer.recovery.get();
   const std::uint32_t from = message.last_sequence + 1;
-  // Over UD there are none, and the message's number is the link's own.
+  // Over UD there are none, and the field is a sequence number.
   const std::uint32_t came = peer.link ? 0 : message.sequence;
   const std::uint32_t missing = peer.private_sender.controls - came;
   std::uint32_t controls = 0;
@@ -233,7 +233,7 @@ void EndpointCore::on_replay(Peer& peer, const wire::ControlMessage& message) {
   peer.private_sender.controls = came;
 }
 
-// The direction peer -> us goes on.
+// Resumes the direction peer -> us.
 void EndpointCore::on_resumed(Peer& peer, const wire::ControlMessage& message) {
   Recovery* const recovery = peer.recovery.get();
   const auto to = static_cast<ChannelKind>(message.kind);
@@ -254,13 +254,13 @@ void EndpointCore::on_resumed(Peer& peer, const wire::ControlMessage& message) {
     peer.wanted = to;
     switch_receiving(peer, to);
     if (to == default_channel_) drop_new_ring(peer);
-  } else {  // it left the ring, in which its messages may still lie
+  } else {  // it switched back from the ring, which may still contain messages
     peer.wanted = default_channel_;
     note_last(peer, message);
     peer.receive_state = ReceiveState::draining;
     finish_drain(peer);
   }
-  // At once: a request may come next.
+  // At once: a request may follow.
   if (recovery->sent) end_recovery(peer);
 }
 
@@ -286,7 +286,7 @@ bool EndpointCore::go_on_recovering(Peer& peer) {
     send_control(peer, Purpose::establishment, message);
     if (peer.lost) return true;
     if (peer.shut_down)
-      peer.last_control = peer.private_receives.controls;  // the rest comes elsewhere
+      peer.last_control = peer.private_receives.controls;  // the others are resent elsewhere
   }
   if (!recovery.asked || recovery.sent) return moved;
   if (!send_lost(peer, recovery, &moved)) return moved;
@@ -301,22 +301,22 @@ bool EndpointCore::go_on_recovering(Peer& peer) {
   return true;
 }
 
-// It is over, or the peer is lost.
+// The recovery is complete, or the peer is lost.
 void EndpointCore::end_recovery(Peer& peer) {
   const std::unique_ptr<Recovery> recovery = std::move(peer.recovery);
   std::erase(recovering_, &peer);
   give_up_lost(*recovery);
 }
 
-// What was not sent again never will be.
+// Drops the messages that were not resent.
 void EndpointCore::give_up_lost(Recovery& recovery) {
   for (; recovery.at < recovery.records.size(); ++recovery.at) {
     retire(recovery.records[recovery.at]);
   }
 }
 
-// Everything that was lost, and what is for a ring until it lies there. False: not yet, or the peer
-// is lost, and `recovery` gone; `moved`: something was done.
+// Resends all lost messages, and waits until ring messages are written. False: not yet, or the peer
+// is lost and `recovery` destroyed. `moved`: progress was made.
 bool EndpointCore::send_lost(Peer& peer, Recovery& recovery, bool* moved) {
   while (recovery.at < recovery.records.size()) {
     const bool done = replay_message(peer, recovery, recovery.records[recovery.at]);
@@ -366,7 +366,7 @@ bool EndpointCore::replay_message(Peer& peer, Recovery& recovery, const SendReco
   if (queue.full()) return false;
   SendRecord record = lost;
   record.takes_private = false;
-  record.signalled = true;  // its buffer may be the last
+  record.signalled = true;  // it may use the last buffer
   if (record.pool == SendRecord::Pool::logged) {
     record.buffer = send_pool_.take_kept();
     if (record.buffer == kNoBuffer) return false;
@@ -374,14 +374,14 @@ bool EndpointCore::replay_message(Peer& peer, Recovery& recovery, const SendReco
     record.local = reinterpret_cast<std::uint64_t>(send_pool_.data(record.buffer));
     record.lkey = send_pool_.lkey();
   }
-  // Credits may all be with messages that wait for this one.
+  // All credits may be with messages that wait for this one.
   if (lost.takes_private || over_datagrams()) header.flags |= wire::kUncredited;
   std::byte copied[kMostInline];
   const std::byte* const bytes = bytes_of(recovery, lost, copied);
   std::byte* const to = reinterpret_cast<std::byte*>(record.local);
   charge(Work::copy, record.length);
   if (over_datagrams()) {
-    // From the order of a ring to that of a message.
+    // From the layout of a ring entry to that of a message.
     const std::size_t length = record.length - sizeof header;
     header.index = peer.remote_index;
     header.phase = 0;
@@ -404,7 +404,7 @@ bool EndpointCore::replay_message(Peer& peer, Recovery& recovery, const SendReco
   charge(Work::post, 1);
   if (Status status = queue.post(record); !status.ok()) {
     send_pool_.give_back(record.buffer);
-    ++recovery.at;  // its buffer is back
+    ++recovery.at;  // its buffer was returned
     lose_peer(peer, status);
     return false;
   }
@@ -412,7 +412,7 @@ bool EndpointCore::replay_message(Peer& peer, Recovery& recovery, const SendReco
   return true;
 }
 
-// It went into the peer's private receive queue. The peer knows how many of those came.
+// It was sent into the peer's private receive queue. The peer reports how many of those arrived.
 void EndpointCore::replay_control(Peer& peer, const SendRecord& lost, const wire::Header& header) {
   Recovery& recovery = *peer.recovery;
   if (recovery.controls > 0) {
@@ -425,13 +425,13 @@ void EndpointCore::replay_control(Peer& peer, const SendRecord& lost, const wire
   wire::Detail detail;
   std::memcpy(&message, body, sizeof message);
   if (wire::has_detail(message.type)) std::memcpy(&detail, body + sizeof message, sizeof detail);
-  // What its header handed back is owed again; the private receive queue is gone.
+  // Credits in its header are unreported again; the private receive queue is gone.
   peer.grant.unreported += header.credits;
   if ((header.flags & wire::kPrivateCredits) == 0) peer.unreported_ring += header.ring_credits;
   send_control(peer, Purpose::credit, message, &detail);
 }
 
-// As the adapter would at any time.
+// Simulates a failure that the adapter may report at any time.
 void EndpointCore::break_for_test(Peer& peer) {
   RcQueue* queue = over_rc(peer.receive_kind) && !peer.recovery ? peer.rc.get() : nullptr;
   if (over_xrc(peer.send_kind)) queue = peer.xrc->link->queue.get();

@@ -14,26 +14,24 @@
 namespace turnout {
 
 struct Recovery {
-  // Messages of ours that the queue pair was not seen to deliver, oldest first, and the bytes of
-  // those that were inline.
+  // Our messages that may not have been delivered, oldest first, and the bytes of inline ones.
   std::vector<SendRecord> records;
-  std::shared_ptr<const SentLog> log;  // others' too, of a connection that served several peers
-  std::size_t at = 0;                  // the next of them to look at
+  std::shared_ptr<const SentLog> log;  // shared if the connection served several peers
+  std::size_t at = 0;                  // index of the next to resend
 
-  bool dead = false;       // our end takes and sends nothing any more: the peer was told
-  bool peer_dead = false;  // nor does the peer's
-  bool reported = false;   // the peer, what has come here
-  bool asked = false;      // by the peer, what it lacks: all from `from`
-  bool flushing = false;   // it was sent into the peer's ring, and is not known to lie there yet
+  bool dead = false;       // our queue pair has stopped, and `error` was sent
+  bool peer_dead = false;  // the peer's has stopped too
+  bool reported = false;   // our `replay` was sent
+  bool asked = false;      // the peer's `replay` arrived: resend all from `from`
+  bool flushing = false;   // resent into the peer's ring, writes not complete yet
   bool flushed = false;
-  bool sent = false;           // it was sent, and the peer told so
-  bool heard = false;          // the peer said the same
-  bool ring_unlisted = false;  // our ring is not looked into
+  bool sent = false;           // everything was resent, and `resumed` sent
+  bool heard = false;          // the peer's `resumed` arrived
+  bool ring_unlisted = false;  // our ring is not polled
 
-  std::uint32_t acknowledged = 0;  // the peer knows that its messages before this one are here
+  std::uint32_t acknowledged = 0;  // the peer knows that earlier messages arrived
   std::uint32_t from = 0;
-  std::uint32_t controls =
-      0;  // of ours in `records`, into its private receives, the next so many came
+  std::uint32_t controls = 0;  // leading messages into private receives of `records` that arrived
 };
 
 }  // namespace turnout

@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Connections that give their place to others, where as many exist as may (max_conn, max_active_rc,
-// rc_pool) or the budget has no room for one more: the policies that connect at a peer's first
-// message.
+// Eviction of connections, if as many exist as allowed (max_conn, max_active_rc, rc_pool) or the
+// budget has no room for another one. For the policies that connect at a peer's first message.
 //
-// Who wants a connection stands in line, and for everyone there a connection is torn down, unless
-// one is about to go already. Either end starts, or both at once: it says `leave`, and from then on
-// each end returns the direction it receives to the start service as soon as that direction is
-// steady, by the messages that every return takes (request, switched, closed). Nothing that is sent
-// waits for that. When both directions have left the queue pair it is RESET and serves another.
+// A peer that needs a connection is queued, and for each queued peer a connection is evicted,
+// unless enough are being evicted already. Either end may start, or both: it sends `disconnect`.
+// Each end then moves the direction that it receives to the default transport as soon as that
+// direction is steady, with the same messages as any switch back (request, switched, closed). No
+// message waits for this. When neither direction uses the queue pair it is RESET and reused.
 //
-// No cycle of endpoints holds places for ever, each waiting for the other's. A tear-down takes no
-// place: its messages and the stream go over the start service, and what it waits for, messages
-// under way and reads of them, ends without one. Who stands in line for a request of its own has
-// sent nothing and holds no place for it. A request of the peer's, for which the peer does hold
-// one, is kept in line only if as many connections stand here that can go, or are going, as are
-// wanted, and refused at once otherwise, so when all connections here are being made: it waits for
-// a tear-down, which waits for no place. An end that does not answer `leave` can keep a place for
-// as long as it lives; a request is refused after slot_timeout() all the same, and another
-// victim is chosen.
+// There is no deadlock between endpoints that hold slots and wait for each other's. A disconnect
+// needs no slot: its messages and the stream use the default transport, and it waits only for
+// messages and reads in flight. A peer queued for a request of ours has sent nothing and holds no
+// slot. A request of the peer's, for which the peer does hold a slot, is queued only if as many
+// connections here can be evicted, or are being evicted, as are needed; otherwise it is refused at
+// once. So it waits only for disconnects. A peer that does not answer `disconnect` can keep a slot
+// while it lives; a request is refused after slot_timeout() all the same, and another victim is
+// chosen.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -46,7 +44,7 @@ void EndpointCore::limit_connections() {
       eviction_.active() && processor_ != nullptr && processor_->waits_for_connections();
 }
 
-// As want_rc() will find it.
+// What want_rc() will find.
 bool EndpointCore::has_slot(const Peer& peer, bool with_ring) const noexcept {
   if (active_rc_ >= settings_.max_active_rc) return false;
   if (rc_pool_.empty() && !may_make_rc()) return false;
@@ -56,7 +54,7 @@ bool EndpointCore::has_slot(const Peer& peer, bool with_ring) const noexcept {
   return bytes == 0 || account_.available() >= bytes + reserved_headroom();
 }
 
-// For a request of ours. False: not in line, to ask again with the next message.
+// For a request of ours. False: not queued; retried with the next message.
 bool EndpointCore::request_slot(Peer& peer) {
   if (peer.eviction.waits_for_slot) return true;
   const Nanoseconds now = clock_.now();
@@ -69,15 +67,14 @@ bool EndpointCore::request_slot(Peer& peer) {
 // For a request of the peer's. False: no slot will be free for it.
 bool EndpointCore::park(Peer& peer, std::uint32_t qp_id) {
   const auto can = [this](const PeerEviction& eviction) { return can_go(eviction); };
-  // Asked first: to stand in line may tear a connection down.
+  // Checked first: queueing may evict a connection.
   if (!eviction_.can_park(peer.eviction, resetting_rc_, clock_.now(), can) || !request_slot(peer))
     return false;
   peer.eviction.parked_qp_id = qp_id;
   return true;
 }
 
-// Whoever is first goes on when there is a place, or when it has waited too long: then it is
-// refused in the words of what it lacks.
+// Serves the first of the queue when a slot is free, or refuses it after the timeout.
 void EndpointCore::serve_slot_waiters() {
   if (!eviction_.has_waiting() || closing_) {
     eviction_.no_service();
@@ -132,7 +129,7 @@ void EndpointCore::tear_down(Peer& peer, Nanoseconds now) {
   continue_disconnect(peer);
 }
 
-// Under any policy. Of a connection that is gone, or that is being made anew, it says nothing.
+// Under any policy. Ignored if it names an earlier connection.
 void EndpointCore::on_disconnect(Peer& peer, const wire::ControlMessage& message) {
   if (closing_ || !peer.rc || peer.rc->connected_to() != message.qp_id) return;
   if (!peer.eviction.disconnecting) eviction_.begin_disconnect(peer.eviction, false, clock_.now());
@@ -140,7 +137,7 @@ void EndpointCore::on_disconnect(Peer& peer, const wire::ControlMessage& message
   drop_rc_if_unused(peer);
 }
 
-// The direction that we receive; called whenever it may have become steady.
+// For the direction that we receive; called whenever it may have become steady.
 void EndpointCore::continue_disconnect(Peer& peer) {
   if (!peer.eviction.disconnecting || peer.lost || closing_ ||
       peer.receive_state != ReceiveState::steady || !over_rc(peer.receive_kind)) {
@@ -148,11 +145,11 @@ void EndpointCore::continue_disconnect(Peer& peer) {
   }
   change_channel(peer, default_channel_, default_channel_, "another peer needs its connection slot",
                  0);
-  // Messages that nobody waits for keep the ring they lie in.
+  // Unexpected messages keep their ring in use.
   if (peer.ring && peer.retained > 0) (void)relieve(peer);
 }
 
-// A one-sided operation asks for a connection like a message that comes.
+// A one-sided operation requests a connection, as a received message does.
 void EndpointCore::use_one_sided(Peer& peer) {
   eviction_.touch(peer.eviction, peer.eviction.connected());
   if (peer.remote_index != wire::kUnknownIndex) {

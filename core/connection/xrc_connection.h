@@ -24,26 +24,26 @@ struct Peer;
 struct RcJob;
 struct XrcTargetJob;
 
-// A node is what has one port: its processes share the adapter.
+// A node is identified by its port: its processes share the adapter.
 using NodeKey = std::pair<std::uint16_t, std::array<std::uint8_t, 16>>;  // lid, gid
 
 struct XrcConnection {
   NodeKey node;
   std::unique_ptr<RcQueue> queue;  // the initiator; null while a job has it
   RcJob* job = nullptr;
-  std::uint32_t target = 0;  // at the node, that it is connected with; 0: none yet
-  Nanoseconds asked_at = 0;  // if somebody was:
-  Peer* asked = nullptr;     // was asked to make the target
-  std::vector<Peer*> users;  // count of references: those that wait, and those written to
+  std::uint32_t target = 0;  // number of the target at the node; 0: none yet
+  Nanoseconds asked_at = 0;  // when `asked` was set
+  Peer* asked = nullptr;     // the peer that was asked to create the target
+  std::vector<Peer*> users;  // reference count: peers that wait, and peers written to
 };
 
 struct PeerXrc {
   Reservation record;  // its bytes
 
   // us -> peer
-  XrcConnection* link = nullptr;   // it is a user of that
+  XrcConnection* link = nullptr;   // the connection it uses
   std::uint32_t srq = 0;           // number of its XRC receive queue
-  std::unique_ptr<Recovery> lost;  // messages, while the link that failed is made good
+  std::unique_ptr<Recovery> lost;  // lost messages, while the failed link is recovered
 
   // peer -> us
   XrcTarget target;   // our handle; empty while a job has it
@@ -51,7 +51,7 @@ struct PeerXrc {
   XrcTargetJob* job = nullptr;
   bool failed = false;         // the peer reported that its connection failed
   bool reported = false;       // our replay request was sent
-  bool ring_unlisted = false;  // our ring is not looked into
+  bool ring_unlisted = false;  // our ring is not polled
 
   [[nodiscard]] bool idle() const noexcept {
     return link == nullptr && lost == nullptr && !target && job == nullptr && !failed;

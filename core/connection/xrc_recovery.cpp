@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// XRC connections that fail (connection/xrc_setup.cpp): the end of one process of a node breaks the
-// connection of every sender that was writing to it, with which the sender reaches all others
-// there. Nothing of theirs is lost and nothing comes twice.
+// Recovery of XRC connections (connection/xrc_setup.cpp). A failure of one process of a node breaks
+// the connection of every sender that was writing to it, which also serves all other processes of
+// that node. No message of theirs is lost or duplicated.
 //
-// As recovery.cpp does it for the connection of a pair, but for one direction: the sender tells all
-// it wrote to over the link (`node_broken`). Each puts the target into the error state, which is
-// the same one for all of them, so that nothing arrives any more; stops looking into its ring; and
-// says what it has (`node_again`). What is missing is written to the very entries that it was for,
-// over DC, over which the ring then goes on (`node_resumed`), until the policy connects again.
+// As recovery.cpp for the connection of a pair, but for one direction. The sender reports the
+// failure to all processes that it wrote to over the connection (`xrc_error`). Each puts the
+// target, which they share, into the error state, so that nothing arrives any more; stops polling
+// its ring; and reports its position (`xrc_replay`). The sender rewrites the missing messages over
+// DC into the same entries, and the ring continues over DC (`xrc_resumed`) until the policy
+// connects again.
 //
-// Establishment messages keep their order: what the receiver said about the channel before it knew
-// is void.
+// Establishment messages are ordered: channel messages that the receiver sent before it knew of the
+// failure are void.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -70,7 +71,7 @@ void EndpointCore::fail_xrc_connection(XrcConnection& link, const ibv_wc& wc) {
 // At the receiver.
 void EndpointCore::on_xrc_error(Peer& peer, const wire::ControlMessage& message) {
   if (peer.remote_index == wire::kUnknownIndex) peer.remote_index = message.own_index;
-  // It has left already, and is asked all the same what it has.
+  // It has switched back already, and reports its position all the same.
   if (!peer.xrc) peer.xrc = std::make_unique<PeerXrc>();
   PeerXrc& xrc = *peer.xrc;
   if (std::exchange(xrc.failed, true)) {
@@ -82,7 +83,7 @@ void EndpointCore::on_xrc_error(Peer& peer, const wire::ControlMessage& message)
   const Nanoseconds now = clock_.now();
   if (peer.decision != 0) decided(peer, "not done: the connection failed");
   wait_after_failure(peer, now);
-  // What it left is still to be emptied.
+  // The ring is still to be drained.
   if (peer.receive_state != ReceiveState::draining) {
     drop_new_ring(peer);
     peer.receive_state = ReceiveState::error;
@@ -90,7 +91,7 @@ void EndpointCore::on_xrc_error(Peer& peer, const wire::ControlMessage& message)
   peer.requested_at = now;
   peer.final_channel = default_channel_;
   xrc.bytes = Reservation();
-  if (xrc.job != nullptr) {  // it is for what is void
+  if (xrc.job != nullptr) {  // of a void request
     xrc.job->peer = nullptr;
     xrc.job = nullptr;
   }
@@ -158,7 +159,7 @@ bool EndpointCore::replay_xrc(Peer& peer) {
   return true;
 }
 
-// At the receiver: the direction goes on.
+// At the receiver: resumes the direction.
 void EndpointCore::on_xrc_resumed(Peer& peer, const wire::ControlMessage& message) {
   const auto to = static_cast<ChannelKind>(message.kind);
   const bool draining = peer.receive_state == ReceiveState::draining;

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // XRC: one connection of this process to a node serves all processes there (teardown.md, XRC; the
-// verbs: IBTA vol. 1, annex A14). So a process has as many as there are nodes, not processes.
+// verbs: IBTA vol. 1, annex A14). So a process has one connection per node, not per process.
 //
-// Only the direction changes that its sender's connection serves; the other direction of the pair
-// has its own. The receiver asks as for every ring (J1), with the number of its XRC receive queue.
-// The sender makes its initiator for the receiver's node, once for all who ask from there, and
-// accepts (J2) with its number. If it has no target yet the receiver makes one, in the domain that
-// the processes of its node share, else it opens the one that is named; it says so (J3, ready) and
-// with a new target its number. The sender connects, if it was not, and switches (J4, J5).
+// The sender's connection serves one direction; the other direction of the pair has its own. The
+// receiver requests it as any ring (J1), with the number of its XRC receive queue. The sender
+// creates its initiator for the receiver's node, once for all processes there, and accepts (J2)
+// with its number. If there is no target yet the receiver creates one, in the domain that the
+// processes of its node share; otherwise it opens the one that the accept names. It answers (J3,
+// ready), with the number of a new target. The sender connects, if not connected, and switches (J4,
+// J5).
 //
-// Who leaves closes its handle of the target when everything has come, and says `closed`, as over
-// RC. The adapter counts the handles, the sender the peers that use its initiator: when nobody does
-// both are gone. A peer that was named a target which went meanwhile cannot open it, and says
-// `closed`: it may ask again.
+// On a switch back the receiver closes its handle of the target when everything has arrived, and
+// sends `closed`, as over RC. The adapter counts the handles, the sender the peers that use its
+// initiator: both are destroyed with their last user. A peer whose accept names a target that was
+// destroyed meanwhile cannot open it; it sends `closed` and may request again.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,7 +33,7 @@ Status EndpointCore::open_xrc() {
     xrc_ = std::move(domain).value();
     return {};
   }
-  // Rings are asked for before anything of XRC is there that could be asked how it places bytes.
+  // Rings are requested before any XRC queue pair exists that could report its placement order.
   RcQueue queue(static_cast<std::uint32_t>(queues_.size()), 1, unsignalled_data_, 0, 0, account_);
   if (Status status =
           queue.create(*device_, send_cq_.get(), receive_cq_.get(), data_srq_.get(), 0, 1, tuning_);
@@ -51,7 +52,7 @@ bool EndpointCore::may_use_xrc() const noexcept {
   return xrc_ != nullptr || chosen;
 }
 
-// Opened when it is first needed: most jobs never do.
+// Opened on first use: most jobs never use it.
 bool EndpointCore::has_xrc() {
   if (xrc_ || !may_use_xrc()) return xrc_ != nullptr;
   if (Status status = open_xrc(); !status.ok()) {
@@ -66,7 +67,7 @@ void EndpointCore::drop_if_idle(Peer& peer) noexcept {
   if (peer.xrc && peer.xrc->idle()) peer.xrc.reset();
 }
 
-// False: the budget has no room for the peer's part.
+// False: the budget has no room for the peer's state.
 bool EndpointCore::make_xrc(Peer& peer) {
   if (peer.xrc) return true;
   Reservation bytes =
@@ -77,7 +78,7 @@ bool EndpointCore::make_xrc(Peer& peer) {
   return true;
 }
 
-// At the sender. Null: it has none and may not have one, as `status` says.
+// At the sender. Null: none exists and none can be created; see `status`.
 XrcConnection* EndpointCore::xrc_connection_to(const Address& address, Status* status) {
   const NodeKey node{address.lid, address.gid};
   if (XrcConnection* const link = find_xrc_connection(node)) return link;
@@ -86,7 +87,7 @@ XrcConnection* EndpointCore::xrc_connection_to(const Address& address, Status* s
                "RC queue pair limit reached (TURNOUT_MAX_ACTIVE_RC, or rc_pool in TURNOUT_TUNING)"};
     return nullptr;
   }
-  // Of those that are kept for reuse, one gives its place.
+  // Frees the slot of a connection kept for reuse.
   while (!rc_pool_.empty() && active_rc_ + resetting_rc_ + rc_pool_.size() >= connection_slots()) {
     forget_rc(std::move(rc_pool_.back()));
     rc_pool_.pop_back();
@@ -104,7 +105,7 @@ XrcConnection* EndpointCore::xrc_connection_to(const Address& address, Status* s
   return xrc_connections_.emplace(node, std::move(link)).first->second.get();
 }
 
-// J1 has come; `srq`: the number it names.
+// On J1; `srq`: its number.
 void EndpointCore::take_xrc_request(Peer& peer, std::uint32_t srq) {
   if (!make_xrc(peer)) {
     answer_refusal(peer, wire::Refusal::budget);
@@ -125,7 +126,7 @@ void EndpointCore::take_xrc_request(Peer& peer, std::uint32_t srq) {
   advance_xrc_connection(*link);
 }
 
-// Whatever its state allows. The link is gone afterwards if nobody uses it.
+// Takes the next step that its state allows. May destroy an unused link.
 void EndpointCore::advance_xrc_connection(XrcConnection& link) {
   if (link.users.empty()) {
     discard_xrc_connection(link);
@@ -152,7 +153,7 @@ void EndpointCore::advance_xrc_connection(XrcConnection& link) {
   }
 }
 
-// J3 has come.
+// On J3.
 void EndpointCore::on_xrc_ready(Peer& peer, const wire::ControlMessage& message) {
   if (!peer.xrc || peer.xrc->link == nullptr) return;
   XrcConnection& link = *peer.xrc->link;
@@ -173,7 +174,7 @@ void EndpointCore::on_xrc_ready(Peer& peer, const wire::ControlMessage& message)
   start_job(std::move(job));
 }
 
-// J4: from here on the peer's ring is written over the link.
+// J4: the peer's ring is written over the link from here on.
 void EndpointCore::begin_xrc(Peer& peer) {
   peer.send_state = SendState::steady;
   if (peer.send_kind != ChannelKind::dc_rdma) peer.ring_sender = peer.requested_ring;
@@ -186,7 +187,7 @@ void EndpointCore::end_xrc_job(RcJob& job) {
     forget_rc(std::move(job.queue));
     return;
   }
-  if (job.link == nullptr) {  // given up meanwhile
+  if (job.link == nullptr) {  // abandoned meanwhile
     --resetting_rc_;
     destroy_initiator(std::move(job.queue));
     return;
@@ -211,7 +212,7 @@ void EndpointCore::end_xrc_job(RcJob& job) {
   advance_xrc_connection(link);
 }
 
-// It cannot be made, or not be connected.
+// Creating or connecting it failed.
 void EndpointCore::refuse_xrc_connection(XrcConnection& link, const Status& status) {
   const std::vector<Peer*> users = std::exchange(link.users, {});
   discard_xrc_connection(link);
@@ -222,8 +223,8 @@ void EndpointCore::refuse_xrc_connection(XrcConnection& link, const Status& stat
   }
 }
 
-// It waits for the link, or was accepted and has not been written to. Who was accepted may have
-// said no itself meanwhile, and has no ring any more that could be written over DC.
+// For a peer that waits for the link, or was accepted and not written to yet. An accepted peer may
+// have refused meanwhile, and then has no ring for a fallback to DC.
 void EndpointCore::refuse_xrc(Peer& peer, wire::Refusal why) {
   const bool accepted = peer.send_state == SendState::accepted;
   peer.send_state = SendState::steady;
@@ -234,7 +235,7 @@ void EndpointCore::refuse_xrc(Peer& peer, wire::Refusal why) {
   }
 }
 
-// Of a peer that is written to no more.
+// The peer is no longer written to over the link.
 void EndpointCore::release_xrc_connection(Peer& peer) {
   if (!peer.xrc || peer.xrc->link == nullptr) return;
   XrcConnection& link = *std::exchange(peer.xrc->link, nullptr);
@@ -244,8 +245,8 @@ void EndpointCore::release_xrc_connection(Peer& peer) {
   advance_xrc_connection(link);
 }
 
-// One that was asked to make the target and does not answer, since it computes, holds up nobody
-// else of its node for long.
+// A peer that was asked to create the target and does not answer, because it computes, delays the
+// others of its node for a limited time only.
 void EndpointCore::look_after_xrc_connections(Nanoseconds now) {
   std::vector<Peer*> late;
   for (const auto& [node, link] : xrc_connections_) {
@@ -259,7 +260,7 @@ void EndpointCore::look_after_xrc_connections(Nanoseconds now) {
   }
 }
 
-// What was written before is there when it is done.
+// Its completion proves that the earlier writes are complete.
 void EndpointCore::probe_xrc_connection(XrcConnection& link) {
   if (!link.queue || link.queue->idle() || link.queue->full()) return;
   Peer& peer = *link.users.front();
@@ -272,12 +273,13 @@ void EndpointCore::probe_xrc_connection(XrcConnection& link) {
   profile_.count_sent(Traffic::control, 0);
   if (Status status = link.queue->post(record); !status.ok()) {
     --peer.probes;
-    TURNOUT_LOG(connection, warn, "probing an XRC connection failed: {}: {}",
+    TURNOUT_LOG(connection, warn,
+                "probing an XRC connection failed: {}: {}; the connection is kept",
                 peer.address.to_string(), status.text());
   }
 }
 
-// Nobody uses it.
+// Unused.
 void EndpointCore::discard_xrc_connection(XrcConnection& link) {
   --active_rc_;
   ++resetting_rc_;
@@ -303,7 +305,7 @@ void EndpointCore::destroy_initiator(std::unique_ptr<RcQueue> queue) {
   start_job(std::move(job));
 }
 
-// At the receiver: J2 has come.
+// At the receiver, on J2.
 void EndpointCore::on_xrc_accept(Peer& peer, const wire::ControlMessage& message) {
   if (message.operation > 0xffffff) {
     lose_peer(peer,
@@ -359,7 +361,7 @@ void EndpointCore::end_target_job(XrcTargetJob& job) {
   xrc.job = nullptr;
   if (job.step == XrcTargetJob::Step::fail) {
     if (!job.status.ok()) {
-      TURNOUT_LOG(connection, warn, "closing an XRC connection failed: {}: {}",
+      TURNOUT_LOG(connection, warn, "stopping an XRC target failed: {}: {}; recovery continues",
                   peer.address.to_string(), job.status.text());
     }
     send_xrc_replay(peer);
@@ -380,7 +382,7 @@ void EndpointCore::end_target_job(XrcTargetJob& job) {
   send_control(peer, Purpose::establishment, answer);
 }
 
-// There is no target for the request that was accepted.
+// No target is available for the accepted request.
 void EndpointCore::target_failed(Peer& peer, const Status& status) {
   TURNOUT_LOG(connection, info, "XRC connection failed: {}: {}", peer.address.to_string(),
               status.text());
@@ -388,14 +390,14 @@ void EndpointCore::target_failed(Peer& peer, const Status& status) {
   peer.receive_state = ReceiveState::steady;
   drop_new_ring(peer);
   request_failed(peer, status);
-  // It would fail as well for as long as the two see different domains.
+  // Another request would fail too, while the two processes see different domains.
   const Nanoseconds now = clock_.now();
   wait_after_failure(peer, now);
   peer.refused_until = std::max(peer.refused_until, now + kDecisionsRefused * settings_.interval);
   drop_if_idle(peer);
 }
 
-// Everything that the peer wrote over it has come, or never will.
+// Everything that the peer wrote over it has arrived, or never will.
 void EndpointCore::release_target(Peer& peer) {
   if (!peer.xrc) return;
   PeerXrc& xrc = *peer.xrc;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// How an endpoint ends: what it took over from its program reaches the peers, then they are told.
+// Shutdown of an endpoint: it delivers all accepted messages to the peers and then notifies them.
 //
-// MPICH's MPI_Finalize waits for nobody, and messages of a rank that has ended it may still wait
-// here, for credits of a peer that computes. So the endpoint goes on until its peers have taken
-// everything, however long they live without receiving, and tells whom it waits for. It waits for
-// nobody who said `bye` itself: what comes to such a peer is dropped, and its queue pairs may be
-// gone, so that an adapter would try for half a second to reach them.
+// MPICH's MPI_Finalize is not collective, and messages of a rank that has finished may still wait
+// here for credits of a peer that computes. So the endpoint continues until its peers have received
+// everything, for as long as they live, and logs which peer it waits for. It does not wait for
+// peers that have shut down: data for them is dropped, and their queue pairs may be destroyed, in
+// which case the adapter would retry for half a second.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,23 +16,23 @@
 
 namespace turnout {
 namespace {
-// What nobody but this process could move: the thread that would have to is perhaps the one that
+// For data to an endpoint of this process: the thread that would receive it may be the one that
 // waits.
 constexpr Nanoseconds kOwnProcess = 1'000'000'000;
-// A queue pair that has not sent a `bye` to the living for so long is stuck behind one to the dead.
+// A queue pair that makes no progress for so long is blocked by a request to a dead peer.
 constexpr Nanoseconds kStuck = 2'000'000;
 constexpr Nanoseconds kShutdown = 1'000'000'000;
-constexpr Nanoseconds kFirstWord = 10'000'000'000;  // said again after twice the time each
+constexpr Nanoseconds kFirstWarning = 10'000'000'000;  // the interval doubles
 }  // namespace
 
-// From here on the application's buffers are its own again: nothing may be read from or put into
-// them, and nobody waits for completions any more. What was taken over as a copy is still sent.
+// The application's buffers must not be accessed any more, and completions are not reported. Copied
+// messages are still sent.
 void EndpointCore::abandon_user_buffers() {
   for (const bool tagged : {true, false}) {
     while (RecvOperation* const receive = matcher_.posted(tagged).first()) unpost(*receive);
   }
   for (Peer* peer : backlogged_) {
-    // What stands behind a message that cannot be sent any more is dropped with it: order is kept.
+    // Messages behind one that cannot be sent are dropped with it, to keep the order.
     bool dropped = false;
     for (SendOperation* operation = peer->backlog.first(); operation != nullptr;) {
       SendOperation* const next = operation->next;
@@ -57,20 +57,20 @@ void EndpointCore::abandon_user_buffers() {
   }
 }
 
-// It is there, and takes what is sent to it.
+// The peer still receives.
 bool EndpointCore::receives_still(PeerId id) noexcept {
   const Peer* const peer = find_peer(id);
   return peer != nullptr && !peer->lost && !peer->shut_down;
 }
 
-// The latest of the queue's records that is for somebody who receives still; null: none is.
+// The newest record of the queue for a peer that still receives; null: none.
 const SendRecord* EndpointCore::owed(const SendQueue& queue) noexcept {
   return queue.find_newest(
       [this](const SendRecord& record) { return receives_still(record.peer); });
 }
 
-// A write of no bytes behind what was sent, since most requests have no completion of their own. To
-// ourselves: a peer may end at any moment, and would leave it without an answer.
+// Posts a zero-byte write, whose completion covers the unsignalled requests before it. To
+// ourselves, because a peer may end at any moment and then would not acknowledge it.
 void EndpointCore::flush(MessageQueue& queue) {
   if (queue.full() || queue.newest().kind == SendRecord::Kind::none) return;
   Status status;
@@ -85,7 +85,7 @@ void EndpointCore::flush(MessageQueue& queue) {
     TURNOUT_LOG(connection, warn, "flushing at close failed: {}; closing continues", status.text());
 }
 
-// Somebody who receives still, and has not got all that is for it; null: everybody has.
+// A peer that still receives and has not received everything; null: none.
 const Peer* EndpointCore::find_owed() {
   const auto first = [](const auto& peers) -> const Peer* {
     const auto found = std::find_if(peers.begin(), peers.end(), [](const Peer* peer) {
@@ -107,7 +107,7 @@ const Peer* EndpointCore::find_owed() {
   }
   for (auto& initiators : initiators_) {
     for (auto& queue : initiators) {
-      if (over_datagrams()) break;  // acknowledgements tell more
+      if (over_datagrams()) break;  // the peers acknowledge
       const SendRecord* const record = owed(*queue);
       if (record == nullptr) continue;
       const Peer* const peer = find_peer(record->peer);
@@ -132,7 +132,7 @@ const Peer* EndpointCore::find_owed() {
 
 void EndpointCore::send_shutdowns() {
   for (auto& peer : peers_) {
-    // One that we never spoke with does not know us.
+    // A peer that we never sent to does not know us.
     if (peer->self || (peer->remote_index == wire::kUnknownIndex && peer->send_sequence == 0)) {
       continue;
     }
@@ -143,7 +143,7 @@ void EndpointCore::send_shutdowns() {
   }
 }
 
-// Takes what is for peers that are gone out of the way of the others.
+// Removes requests to peers that are gone, so that the others proceed.
 void EndpointCore::pass_the_gone(MessageQueue& queue) {
   const bool stuck = queue.find_newest([this](const SendRecord& record) {
     return record.peer != kAnyPeer && !receives_still(record.peer);
@@ -159,7 +159,7 @@ void EndpointCore::pass_the_gone(MessageQueue& queue) {
       retire(record);
     }
   }
-  for (const SendRecord& record : of_gone) {  // whose ends may post to this queue pair
+  for (const SendRecord& record : of_gone) {  // last: retiring them may post to this queue pair
     if (record.kind == SendRecord::Kind::transfer) {
       on_transfer_done(*record.transfer, Status{Code::canceled, "the endpoint is closing"});
     } else {
@@ -174,7 +174,7 @@ bool EndpointCore::close() {
     closing_ = true;
     abandon_user_buffers();
     close_moved_ = clock_.now();
-    close_word_ = kFirstWord;
+    next_close_warning_ = kFirstWarning;
     closing_phase_ = Closing::flushing;
   }
   const bool moved = progress();
@@ -185,13 +185,13 @@ bool EndpointCore::close() {
       if (moved) close_moved_ = now;
       const Nanoseconds still = now - close_moved_;
       const bool own = peer->address.pid == address_.pid && peer->address.gid == address_.gid;
-      if (still >= close_word_ || (own && still >= kOwnProcess)) {
+      if (still >= next_close_warning_ || (own && still >= kOwnProcess)) {
         TURNOUT_LOG(connection, warn,
                     "close is waiting for {}: no progress on data sent to it for {} s; {}",
                     peer->address.to_string(), still / 1'000'000'000,
                     own ? "the data are dropped, because that endpoint belongs to this process"
                         : "close completes when that process receives the data or exits");
-        close_word_ *= 2;
+        next_close_warning_ *= 2;
       }
       if (!own || still < kOwnProcess) return false;
     }
@@ -218,7 +218,8 @@ bool EndpointCore::close() {
                 peer->address.to_string());
   }
   for (Peer* const other : ud_pending_) {
-    if (!other->lost && other->link->owes_ack) send_ack(*other);  // it may wait for that
+    if (!other->lost && other->link->owes_ack)
+      send_ack(*other);  // it may wait for the acknowledgement
   }
   closing_phase_ = Closing::closed;
   return true;

@@ -64,7 +64,7 @@ EndpointCore::EndpointCore(const Settings& settings, Clock& clock, EndpointOptio
       messages_(account_, MemoryKind::unexpected),
       transfers_(account_, MemoryKind::operations),
       atomics_(account_, MemoryKind::operations),
-      // Under a virtual clock looking costs nothing, and every call may be the last for long.
+      // A virtual clock costs nothing to read, and each call may be the last for long.
       tick_every_(processor_ == nullptr ? kTickEvery : 1),
       call_time_(processor_ != nullptr),
       background_(std::move(options.background)) {
@@ -103,7 +103,7 @@ Status EndpointCore::start() {
     settings_.private_receive_buffers =
         std::min<std::uint64_t>(settings_.private_receive_buffers,
                                 static_cast<std::uint64_t>(device_->attributes().max_qp_wr));
-    rc_bytes_ += 16 * settings_.private_receive_buffers;  // mlx5: a receive with one piece
+    rc_bytes_ += 16 * settings_.private_receive_buffers;  // mlx5: a receive with one segment
   }
   uses_feedback_ = settings_.policy == "turnout";
   never_connects_ = settings_.policy == "static:ud-sendrecv";
@@ -117,7 +117,7 @@ Status EndpointCore::start() {
     limits_from_costs();
     feedback_.configure(settings_.data_qps, !over_datagrams());
   }
-  // The first decisions come early: a program may be over before an interval is.
+  // The first decisions are early: a program may end within one interval.
   constexpr Nanoseconds kFirst = 64;
   interval_ =
       uses_feedback_ ? std::max<Nanoseconds>(settings_.interval / kFirst, 1) : settings_.interval;
@@ -205,7 +205,7 @@ bool EndpointCore::progress_now() {
   if (rings_.silent_due(moved) || closing_) {
     moved |= poll_rings(rings_.silent());
   } else {
-    moved |= !rings_.silent().empty();  // look again: a message may lie there
+    moved |= !rings_.silent().empty();  // poll them again: a message may have arrived
   }
   if (!pending_control_.empty()) moved |= pump_control();
   if (ud_blocked_) moved |= pump_ud_blocked();
@@ -239,7 +239,7 @@ bool EndpointCore::progress_now() {
 
 void EndpointCore::tick() {
   const Nanoseconds now = clock_.now();
-  (void)notice_unmapped(0, 0);  // what has gone shall not stay pinned
+  (void)notice_unmapped(0, 0);  // unmapped memory must not stay pinned
   live_report_.tick(now, clock_, [this] { return report(); });
   memory_history_.tick(now);
   if (now >= next_decision_) {
@@ -291,8 +291,8 @@ bool EndpointCore::poll_receive_queue() {
   return n > 0;
 }
 
-// Who says goodbye further down is gone by now, perhaps: what comes before it is answered by no
-// control message, which could only fail.
+// A peer whose shutdown message is in this batch may be gone: earlier messages of the batch are not
+// answered, because the reply could only fail.
 void EndpointCore::note_shutdowns(std::span<const ibv_wc> entries) noexcept {
   if (over_datagrams()) return;
   for (const ibv_wc& wc : entries) {
@@ -319,7 +319,8 @@ bool EndpointCore::poll_send_queue() {
 void EndpointCore::on_send_completion(const ibv_wc& wc) {
   const std::uint32_t id = SendQueue::queue_of(wc.wr_id);
   SendQueue* const queue = id < queues_.size() ? queues_[id] : nullptr;
-  if (queue == nullptr || !queue->current(wc.wr_id)) return;  // of a queue pair's earlier life
+  if (queue == nullptr || !queue->current(wc.wr_id))
+    return;  // of an earlier connection of the queue pair
   if (id >= default_queues_) {
     on_rc_completion(static_cast<RcQueue&>(*queue), wc);
     return;

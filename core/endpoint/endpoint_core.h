@@ -8,7 +8,7 @@
 //   rejection.cpp                rejecting peers
 //   closing.cpp                  shutdown: delivers accepted messages and notifies peers
 //   receive/shared_receives.cpp  posting receives; low watermark, growth, shrinking
-//   receive/private_receives.cpp     private receive queues, their growth and credits
+//   receive/private_receives.cpp private receive queues, their growth and credits
 //   flow/control.cpp             credit and establishment messages, peers, loss, keep-alive
 //   flow/datagrams.cpp           UD as default transport: acknowledgements, timers, retransmission
 //   protocol/send_path.cpp       messages out: channel, header, credits
@@ -19,13 +19,13 @@
 //   protocol/atomics.cpp         atomic operations: requests, execution, responses
 //   protocol/segments.cpp        one-sided operations as messages, where there is no connection
 //   protocol/registration.cpp    registrations of user buffers, and their invalidation
-//   protocol/rtr.cpp          large messages written to posted receives (put, putnr)
+//   protocol/rtr.cpp             large messages written to posted receives (put, putnr)
 //   protocol/writes.cpp          large messages written after a CTS (rput)
-//   protocol/fragments.cpp          large messages without DC: RC queue pair, else fragments
+//   protocol/fragments.cpp       large messages without DC: RC queue pair, else fragments
 //   connection/decision.cpp      running the selection and its plan
 //   connection/feedback.cpp      sender feedback to the receiver's selection
 //   connection/negotiation.cpp   J1-J5: changing channels, the RC pool
-//   connection/rc_setup.cpp      RC queue pairs: made, connected, put away
+//   connection/rc_setup.cpp      RC queue pairs: creating, connecting, resetting
 //   connection/recovery.cpp      connections that failed while both processes live
 //   connection/tear_down.cpp     eviction of connections
 //   connection/xrc_setup.cpp     one connection for all processes of a node
@@ -135,11 +135,12 @@ class EndpointCore final : public Endpoint {
   // Send buffers reserved for retransmission (connection/recovery.cpp): lost messages may occupy
   // all others.
   static constexpr std::uint32_t kRecoveryBuffers = 1;
-  static constexpr int kPollBatch = 16;              // completions looked at together
+  static constexpr int kPollBatch = 16;              // completions polled at a time
   static constexpr std::uint32_t kMostInline = 256;  // header, and kInjectLimit of payload
   static constexpr std::uint64_t kControlReceive = std::uint64_t{1} << 32;  // bits of a wr_id
   static constexpr std::uint64_t kPrivateReceive = std::uint64_t{1} << 33;
-  static constexpr int kDecisionsRefused = 4;     // a channel is not asked for again for so many
+  static constexpr int kDecisionsRefused =
+      4;  // a refused channel is not requested again for so many decisions
   static constexpr unsigned kLifetimeShift = 34;  // above them, of a private receive
 
   enum class Purpose : std::uint8_t { data, credit, establishment };
@@ -147,9 +148,9 @@ class EndpointCore final : public Endpoint {
     PeerId peer;
     Purpose purpose;
     wire::ControlMessage message;
-    wire::Detail detail;  // of the types that have one
+    wire::Detail detail;  // if the type has one
   };
-  // One message of the data stream, wherever its bytes are.
+  // One message of the data stream, with the location of its bytes.
   struct StreamMessage {
     wire::Type type = wire::Type::eager;
     std::uint8_t flags = 0;
@@ -159,8 +160,8 @@ class EndpointCore final : public Endpoint {
     const std::byte* bytes = nullptr;  // contiguous
     std::size_t length = 0;
     std::uint64_t operation = 0;  // precedes the payload if flags ask to acknowledge
-    std::uint64_t counts_as = 0;  // bytes of the message itself, for the report
-    bool counted = false;         // already
+    std::uint64_t counts_as = 0;  // message bytes, for the report
+    bool counted = false;         // in the report
   };
   // The location of a delivered message's payload, and how to release it.
   struct Arrival {
@@ -168,7 +169,7 @@ class EndpointCore final : public Endpoint {
     const std::byte* payload = nullptr;
     std::uint32_t buffer = 0;
     std::uint64_t position = 0;
-    std::unique_ptr<std::byte[]>* heap = nullptr;  // if storage is heap: who has it
+    std::unique_ptr<std::byte[]>* heap = nullptr;  // if storage is heap: the owner
   };
 
   // The path of the data of a large message or a one-sided operation to or from this peer.
@@ -176,7 +177,7 @@ class EndpointCore final : public Endpoint {
 
   // endpoint_queues.cpp
   [[nodiscard]] Status create_queues();
-  // One target serves all initiators; several take turns with completions of different peers.
+  // One target serves all initiators; several spread completions of different peers.
   [[nodiscard]] std::size_t data_targets() const noexcept {
     return std::min<std::size_t>(settings_.data_qps, kMaxDataQps);
   }
@@ -223,7 +224,7 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] std::uint32_t receive_entries() const noexcept;
   [[nodiscard]] std::uint32_t send_entries() const noexcept;
   [[nodiscard]] std::uint32_t private_entries() const noexcept;
-  // The memory that an endpoint with the current settings takes at its start and keeps.
+  // The memory that an endpoint with these settings allocates at the start and keeps.
   [[nodiscard]] std::array<Need, 4> fixed_needs() const noexcept;
   [[nodiscard]] std::uint64_t needed_at_start() const noexcept;  // bytes, with the first records
   [[nodiscard]] bool fits_at_start() const noexcept;
@@ -231,7 +232,7 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] Status reserve_fixed();
   [[nodiscard]] std::uint64_t dc_pool_bytes(Object pool, std::uint64_t initiators,
                                             std::uint64_t targets) const noexcept;
-  // What `count` objects are accounted with: all queue pairs and queues ask here.
+  // The accounted bytes of `count` objects; used for all queue pairs and queues.
   [[nodiscard]] std::uint64_t object_bytes(Object object, std::uint64_t count,
                                            std::uint64_t computed) const noexcept;
 
@@ -246,7 +247,7 @@ class EndpointCore final : public Endpoint {
   void arm_limit() noexcept;
   void more_receives(Nanoseconds now);
   void fewer_receives(Nanoseconds now);
-  // Unexpected messages occupy so many receive buffers that others may find none.
+  // Unexpected messages occupy so many receive buffers that other messages may find none.
   [[nodiscard]] bool receives_scarce() const noexcept {
     return receives_kept_ > receive_pool_.count() / 2;
   }
@@ -334,7 +335,7 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] const std::byte* bytes_of(const OutOfOrderMessage& message) const noexcept {
     return message.copy ? message.copy.get() : received(message.buffer);
   }
-  // The message is not accepted, or was accepted before.
+  // For a message that is dropped, as rejected or duplicate.
   void free_receive(std::uint32_t buffer) {
     if (receive_pool_.is_private(buffer)) [[unlikely]] {
       return_private_receive(buffer);
@@ -404,7 +405,7 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] Status refusal();
 
   // flow/control.cpp
-  // A message has left its receive.
+  // A message has left its receive; returns the credit.
   void return_credit(Peer& peer);
   void serve_credit_waiters(bool few = false);
   void sweep_credits(Nanoseconds now);
@@ -439,7 +440,7 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] bool try_atomic(AtomicOperation& operation);
   void end_atomic(AtomicOperation& operation, Status status);
   void end_atomics(Peer& peer);
-  // Something of its stream is waited for beside messages.
+  // Answers from the peer are pending.
   [[nodiscard]] static bool owes_answers(const Peer& peer) noexcept {
     return peer.atomics && !peer.atomics->asked.empty();
   }
@@ -560,9 +561,9 @@ class EndpointCore final : public Endpoint {
   // flow/datagrams.cpp
   void on_datagram(bool control, std::uint32_t buffer, std::uint32_t length);
   void on_control_datagram(const std::byte* bytes, std::uint32_t length);
-  // Acknowledgements and signs of life.
+  // Handles acknowledgements and liveness.
   void take_ud_header(Peer& peer, const wire::Datagram& datagram);
-  // False: it is not taken, and its buffer was taken back.
+  // False: it was dropped, and its buffer reposted.
   [[nodiscard]] bool data_came(Peer& peer, const wire::Header& header, std::uint32_t buffer);
   void stamp(Peer& peer, wire::DatagramKind kind, wire::Datagram* datagram);
   void owe_ack(Peer& peer, bool at_once);
@@ -639,12 +640,12 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] static wire::Refusal refusal_of(const Peer& peer, const Status& status);
 
   // connection/rc_setup.cpp
-  // Queue pairs there may be.
+  // The maximum number of queue pairs.
   [[nodiscard]] std::uint64_t connection_slots() const noexcept {
     return std::max(settings_.rc_pool, settings_.max_active_rc);
   }
-  // "It stops creating RC-QPs after creating 128 of them" [AQPS 4.2]: those that a peer is slow to
-  // let go of count too.
+  // "It stops creating RC-QPs after creating 128 of them" [AQPS 4.2]: queue pairs that a
+  // peer has not released yet count too.
   [[nodiscard]] bool may_make_rc() const noexcept {
     return active_rc_ + resetting_rc_ < connection_slots();
   }
@@ -659,7 +660,7 @@ class EndpointCore final : public Endpoint {
   void rc_failed(Peer& peer, const Status& status);
   bool pump_jobs();
   void end_job(RcJob& job);
-  // `chosen_at`: after a tear-down of our choice; else 0.
+  // `chosen_at`: when we chose it for eviction; else 0.
   void put_away(std::unique_ptr<RcQueue> queue, Nanoseconds chosen_at);
   void discard_rc(Peer& peer);
   void drop_rc_if_unused(Peer& peer);
@@ -670,7 +671,7 @@ class EndpointCore final : public Endpoint {
   void forget_changes(Peer& peer, Nanoseconds now);
   void requeue(Peer& peer, const std::vector<SendRecord>& records, const ibv_wc* wc);
   void restart_transfer(Transfer& transfer);
-  void on_own_end_dead(Peer& peer);
+  void on_queue_pair_stopped(Peer& peer);
   void send_error(Peer& peer);
   void on_error(Peer& peer, const wire::ControlMessage& message);
   void on_replay(Peer& peer, const wire::ControlMessage& message);
@@ -695,7 +696,7 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] bool may_use_xrc() const noexcept;
   [[nodiscard]] bool has_xrc();
   [[nodiscard]] XrcConnection* xrc_connection_to(const Address& address, Status* status);
-  // Null: there is none any more.
+  // Null: none.
   [[nodiscard]] XrcConnection* find_xrc_connection(const NodeKey& node) const noexcept {
     const auto found = xrc_connections_.find(node);
     return found == xrc_connections_.end() ? nullptr : found->second.get();
@@ -734,7 +735,7 @@ class EndpointCore final : public Endpoint {
   // connection/tear_down.cpp
   void limit_connections();
   [[nodiscard]] bool has_slot(const Peer& peer, bool with_ring) const noexcept;
-  // Now, and nobody wanted one before.
+  // A slot is free now, and no peer is queued.
   [[nodiscard]] bool may_have_slot(const Peer& peer, bool with_ring) const noexcept {
     return peer.has_rc() || (!eviction_.has_waiting() && has_slot(peer, with_ring));
   }
@@ -771,7 +772,7 @@ class EndpointCore final : public Endpoint {
   void change_channel(Peer& peer, ChannelKind to, ChannelKind fallback, const std::string& reason,
                       double gain);
   void decided(Peer& peer, const std::string& outcome);
-  void done(Peer& peer);  // decided: as asked for
+  void done(Peer& peer);  // the decision was carried out
   void count_repaid(Peer& peer);
   void note_set_up(bool repaid) noexcept;
 
@@ -790,20 +791,20 @@ class EndpointCore final : public Endpoint {
   Processor* processor_;
   Nanoseconds born_ = 0;
   MemoryAccount account_;
-  std::size_t expected_peers_ = 0;  // as told
+  std::size_t expected_peers_ = 0;  // as the caller announced
 
   // Order matters: destroyed from the last to the first.
   std::shared_ptr<DeviceDomain> domain_;
   verbs::Device* device_ = nullptr;  // the domain's
   RegistrationCache registrations_;  // before the operations that use it
-  std::string registrations_off_;    // why none are kept; empty: they are
-  bool watches_ = false;             // unmap_log tells of memory that goes
+  std::string registrations_off_;    // why the cache is disabled; empty: it is enabled
+  bool watches_ = false;             // unmap_log reports unmapped memory
   std::uint64_t unmaps_seen_ = 0;    // of unmap_log
   std::map<std::pair<std::uint16_t, std::array<std::uint8_t, 16>>, verbs::Ah> handles_;
   verbs::Cq receive_cq_, send_cq_;
   verbs::Srq data_srq_, control_srq_;
-  std::unique_ptr<XrcDomain> xrc_;  // null: nothing was over XRC yet
-  bool xrc_failed_ = false;         // it cannot be opened
+  std::unique_ptr<XrcDomain> xrc_;  // null: not used yet
+  bool xrc_failed_ = false;         // opening it failed
   ReceivePool receive_pool_;
   BufferPool control_receive_pool_, send_pool_, control_send_pool_;
   std::vector<Reservation> fixed_;
@@ -813,24 +814,24 @@ class EndpointCore final : public Endpoint {
   std::vector<std::unique_ptr<MessageQueue>> initiators_[3];
   std::vector<SendQueue*> queues_;  // by id; null: free
   std::vector<std::uint32_t> free_queue_ids_;
-  std::vector<std::uint8_t> queue_epochs_;         // where the next queue pair of an id starts
+  std::vector<std::uint8_t> queue_epochs_;         // first epoch of the next queue pair with an id
   std::vector<std::unique_ptr<RcQueue>> rc_pool_;  // RESET, unconnected
   std::uint64_t rc_bytes_ = 0;
   std::uint32_t active_rc_ = 0;
-  std::uint32_t resetting_rc_ = 0;  // given up by their peers, not in the pool yet
-  std::uint32_t jobs_ = 0;          // started and not done
+  std::uint32_t resetting_rc_ = 0;  // released by their peers, not in the pool yet
+  std::uint32_t jobs_ = 0;          // in progress
   std::vector<Peer*> recovering_;   // whose connection failed
   std::map<NodeKey, std::unique_ptr<XrcConnection>> xrc_connections_;
-  std::vector<Peer*> xrc_lost_;  // to whom messages over such were lost
-  std::uint64_t rc_peak_ = 0;    // most that existed at one time
-  std::uint8_t rc_made_ = 0;     // so many, modulo 256: tells uses of one number apart
+  std::vector<Peer*> xrc_lost_;  // with messages lost on such connections
+  std::uint64_t rc_peak_ = 0;    // maximum number at one time
+  std::uint8_t rc_made_ = 0;     // count, modulo 256: the generation of the QP id
   ConnectionEviction eviction_;
   bool connects_first_ = false;  // at a peer's first message, or one-sided operation
   QpTuning tuning_;
   Placement placement_;
 
-  ChannelKind default_channel_ = ChannelKind::dc_sendrecv;  // serves every pair at first
-  std::uint32_t own_eager_size_ = 0;  // bytes of a message that our receives take
+  ChannelKind default_channel_ = ChannelKind::dc_sendrecv;  // the default transport
+  std::uint32_t own_eager_size_ = 0;  // maximum bytes of a message in our receives
   std::size_t stream_overhead_ = sizeof(wire::Header);
   std::uint32_t receive_offset_ = 0;  // where a stream message begins in a receive buffer
   // Send buffers that wait for an acknowledgement, by number.
@@ -840,7 +841,7 @@ class EndpointCore final : public Endpoint {
   };
   std::vector<KeptBuffer> kept_;
   std::vector<Peer*> ud_pending_;  // peers with something unacknowledged, or an ack owed
-  bool ud_blocked_ = false;        // one of them could not send for lack of room
+  bool ud_blocked_ = false;        // one of them found a queue full
   Nanoseconds next_ud_timer_ = INT64_MAX;
   LinkedList<SendOperation> fragmented_;  // being sent in fragments
   SlotTable<Transfer> incoming_;          // large messages that peers send in fragments or write
@@ -864,23 +865,23 @@ class EndpointCore final : public Endpoint {
   std::deque<PendingControl> pending_control_;
   std::vector<std::uint64_t> shutting_down_;  // ids whose shutdown is in the batch being handled
   std::vector<std::uint32_t> to_post_, to_post_control_;  // receive buffers to post again
-  std::size_t receives_kept_ = 0;                         // receive buffers held by messages
+  std::size_t receives_kept_ = 0;                         // receive buffers occupied by messages
   // The shared data receive queue, as far as this process knows: completions not polled yet are
   // still posted.
   struct SharedReceives {
     std::uint32_t posted = 0;
     std::uint32_t watermark = 0;  // an event when fewer are left; 0: never
-    std::uint32_t least = 0;      // posted, since the pool was looked at for shrinking
-    bool armed = false;           // the adapter will tell
+    std::uint32_t least = 0;      // minimum posted since the last check for shrinking
+    bool armed = false;           // the adapter will raise an event
     bool may_grow = false;        // as far as is known
     Nanoseconds look_at = 0, arm_at = 0, shrink_at = 0;
-    Nanoseconds patience = 0;  // between two looks for shrinking
+    Nanoseconds idle_backoff = 0;  // interval between two checks for shrinking
     std::uint64_t limit_events = 0, growths = 0;
   } shared_;
 
   // Private receive queues.
   bool has_private_receives_ = false;  // policy ardma-sr: our RC queue pairs have them
-  std::uint64_t refused_ = 0;          // Address::id of the latest who cannot be a peer
+  std::uint64_t refused_ = 0;          // Address::id of the latest refused peer
   std::uint32_t private_room_ = 0;     // receives for which their completion queue has room
   std::uint32_t private_count_ = 0;    // receives that exist
   PrivateReceivesReport private_report_;
@@ -903,7 +904,7 @@ class EndpointCore final : public Endpoint {
     std::uint32_t buffer, length;
   };
   std::vector<PendingWireup> pending_wireups_;  // wire-up requests whose senders are to be rejected
-  Nanoseconds refused_since_ = 0;  // operations, for lack of memory, without one accepted since
+  Nanoseconds refused_since_ = 0;  // when operations began to be refused for lack of memory; 0: not
   LinkedList<Transfer> active_transfers_;
   std::vector<SendOperation*> awaiting_fin_;  // by the low half of the operation's id
   std::vector<std::uint32_t> free_fin_slots_;
@@ -913,19 +914,19 @@ class EndpointCore final : public Endpoint {
 
   enum class Closing : std::uint8_t { open, flushing, shutting_down, closed };
   Closing closing_phase_ = Closing::open;
-  Nanoseconds close_moved_ = 0;     // last progress in the phase
-  Nanoseconds close_word_ = 0;      // when to log which peer it waits for
-  Nanoseconds close_deadline_ = 0;  // of shutting_down
-  std::uint32_t tick_every_ = 1;    // progress calls between two looks at the clock
+  Nanoseconds close_moved_ = 0;         // last progress in the phase
+  Nanoseconds next_close_warning_ = 0;  // when to log which peer it waits for
+  Nanoseconds close_deadline_ = 0;      // of shutting_down
+  std::uint32_t tick_every_ = 1;        // progress calls between two clock reads
   std::uint32_t ticks_ = 0;
   bool in_progress_ = false;
-  bool posts_in_progress_ = false;  // what large messages post: see leaves_posting()
+  bool posts_in_progress_ = false;  // large messages are posted by progress(), see leaves_posting()
   Nanoseconds next_decision_ = 0;
   Nanoseconds next_keepalive_ = 0;
   std::size_t keepalive_at_ = 0;
   bool started_ = false;
   bool closing_ = false;
-  ChannelKind first_message_ = ChannelKind::dc_sendrecv;  // asked for at a peer's first message
+  ChannelKind first_message_ = ChannelKind::dc_sendrecv;  // requested at a peer's first message
   std::uint64_t ring_threshold_ = 0;                      // messages on RC-SRQ, RC-SR; 0: no ring
   bool frees_before_drain_ = false;                       // setting break_rule
   TrafficStatistics statistics_{account_};
@@ -935,7 +936,7 @@ class EndpointCore final : public Endpoint {
   bool never_connects_ = false;         // policy static:ud-sendrecv
   bool waits_for_connections_ = false;  // one-sided operations do, in a simulation of ACTS
   FeedbackCounter feedback_;
-  double repaid_ = 1;         // share of set-ups that saved what they cost, the latest most
+  double repaid_ = 1;         // share of set-ups that repaid their cost, weighted to the latest
   Nanoseconds interval_ = 0;  // until the next decision
   Nanoseconds interval_began_ = 0;
   LiveReport live_report_;
@@ -947,7 +948,7 @@ class EndpointCore final : public Endpoint {
   CallTime call_time_;
   CommunicationProfile profile_;
   std::uint64_t unexpected_count_ = 0, rendezvous_count_ = 0, credit_messages_ = 0, refusals_ = 0;
-  std::unique_ptr<Background> background_;  // last, so first to go: its jobs use the device
+  std::unique_ptr<Background> background_;  // last, so destroyed first: its jobs use the device
 };
 
 }  // namespace turnout

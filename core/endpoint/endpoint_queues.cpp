@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The queues and queue pairs an endpoint has from its start on, and which service they are of.
+// Selects the default transport, and creates the queues and queue pairs of an endpoint.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace turnout {
 
-// DC where the device has it, unless the settings say otherwise.
+// DC if the device has it, unless a setting selects UD.
 Status EndpointCore::choose_default_channel() {
   const bool dc_asked = settings_.default_transport == "dc";
   const bool ud_asked =
@@ -29,7 +29,7 @@ Status EndpointCore::choose_default_channel() {
   own_eager_size_ = static_cast<std::uint32_t>(settings_.ring_entry_size);
   if (dc) return {};
   default_channel_ = ChannelKind::ud_sendrecv;
-  receive_cost_.set_base(default_channel_);
+  receive_cost_.set_default_channel(default_channel_);
   stream_overhead_ = sizeof(wire::Datagram) + sizeof(wire::Header);
   receive_offset_ = wire::kDatagramOffset;
   if (device_->mtu() < 512) {
@@ -43,8 +43,8 @@ Status EndpointCore::choose_default_channel() {
   return {};
 }
 
-// The limits of the policy `turnout` follow from the costs and the budget, unless they were given.
-// What they make the endpoint take at its start has room in every budget in which the least has.
+// Derives the limits of the policy `turnout` from costs and budget, unless they were set. The
+// memory that they need at the start fits every budget that fits the minimum.
 void EndpointCore::limits_from_costs() {
   const bool connections = !settings_.is_given("max_active_rc");
   const bool initiators = !settings_.is_given("data_qps") && !over_datagrams();
@@ -71,7 +71,7 @@ void EndpointCore::limits_from_costs() {
     } else if (connections && settings_.max_active_rc > 1) {
       allow(settings_.max_active_rc / 2);
     } else {
-      return;  // create_queues() says so
+      return;  // create_queues() reports it
     }
   }
 }
@@ -84,7 +84,7 @@ Status EndpointCore::create_queues() {
   const std::size_t targets = data_targets() + settings_.credit_qps + settings_.establishment_qps;
   private_room_ = private_entries();
   if (Status s = reserve_fixed(); !s.ok()) return s;
-  // And a block of every kind of record, so that each has a few whatever the others took.
+  // One block of each kind of record, so that each has some whatever the others use.
   const std::size_t promised = operation_limits_.promised;
   const bool ready = sends_.promise(promised) && copies_.promise(promised) &&
                      receives_.promise(promised) && atomics_.promise(promised) && sends_.ready() &&
@@ -182,7 +182,7 @@ Status EndpointCore::create_pool(Purpose purpose, std::size_t initiators, std::s
     return {};
   }
   QpTuning tuning = tuning_;
-  tuning.max_inline = 0;  // messages over DC stay in their buffers until done, see DcInitiator
+  tuning.max_inline = 0;  // messages over DC keep their buffers until complete, see DcInitiator
   for (std::size_t i = 0; i < initiators; ++i) {
     auto queue = std::make_unique<DcInitiator>(static_cast<std::uint32_t>(queues_.size()),
                                                kQueueDepth, unsignalled);

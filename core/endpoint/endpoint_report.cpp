@@ -95,7 +95,7 @@ void EndpointCore::report_memory(EndpointReport* report) const {
   }
 }
 
-// What the statistics keep, and the interval that they have not been given yet.
+// The intervals of the statistics, and the current one.
 void EndpointCore::report_history(EndpointReport* report) const {
   const auto age_of = [this](Nanoseconds time) { return std::max<Nanoseconds>(time - born_, 0); };
   const selection::Statistics* const statistics = statistics_.get();
@@ -110,8 +110,7 @@ void EndpointCore::report_history(EndpointReport* report) const {
       }
     }
   }
-  // A policy that keeps no statistics forgets the counts at each decision: then there is no
-  // history.
+  // A policy without statistics resets the counts at each decision: there is no history.
   if (statistics != nullptr || next_decision_ - settings_.interval <= interval_began_) {
     HistoryInterval now{age_of(interval_began_), report->lifetime, 0, {}};
     for (const auto& peer : peers_) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a process is told that is not heard here (any more): nothing else would end its operations,
-// as the adapter goes on answering, or would say why.
+// Rejects processes whose messages are not accepted (any more). Otherwise their operations would
+// never end, as the adapter continues to acknowledge, or would end without a reason.
 #include <fmt/format.h>
 
 #include "core/endpoint/endpoint_core.h"
 
 namespace turnout {
 
-// Tells one that we have no record for that it will not be heard. False: no room to say so now.
+// Rejects a peer without a record. False: the rejection cannot be sent now.
 bool EndpointCore::reject(const wire::WireupRequest& wireup) {
   const Address& address = wireup.address;
   Status status;
@@ -22,7 +22,7 @@ bool EndpointCore::reject(const wire::WireupRequest& wireup) {
   return post_rejection(address, ah, &head, &message);
 }
 
-// Tells one that we have lost why, if that is for a reason of ours. Its record says when it knows.
+// Sends a lost peer the reason, if it is a local one; tracked in its record.
 void EndpointCore::reject(Peer& peer) {
   wire::ControlMessage message;
   message.index = peer.remote_index;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What an endpoint takes of its budget at its start, and the size of queue pairs and queues: as
-// mlx5's driver computes it, unless the injected Processor knows better.
+// The part of the budget reserved at the start, and the sizes of queue pairs and queues: as
+// computed by mlx5's driver, unless the injected Processor gives them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -40,7 +40,7 @@ std::uint32_t EndpointCore::send_entries() const noexcept {
       queues * kQueueDepth, static_cast<std::uint64_t>(device_->attributes().max_cqe)));
 }
 
-// Of all queue pairs that may be in use.
+// For all queue pairs that may be in use.
 std::uint32_t EndpointCore::private_entries() const noexcept {
   if (!has_private_receives_) return 0;
   const auto cqe = static_cast<std::uint64_t>(device_->attributes().max_cqe);
@@ -49,7 +49,7 @@ std::uint32_t EndpointCore::private_entries() const noexcept {
 }
 
 std::array<EndpointCore::Need, 4> EndpointCore::fixed_needs() const noexcept {
-  // A completion entry takes 64 bytes, a receive with one piece 32 (mlx5: one stride each).
+  // A completion entry takes 64 bytes, a receive with one segment 32 (mlx5: one stride each).
   const std::uint64_t receives = receive_entries();
   const std::uint64_t entries = receives + private_entries() + send_entries();
   const std::uint64_t buffer_size = settings_.ring_entry_size;
@@ -80,7 +80,7 @@ std::array<EndpointCore::Need, 4> EndpointCore::fixed_needs() const noexcept {
                   data + data_targets() + 2 * (credit + establishment)}}};
 }
 
-// Beside the fixed needs: a block of every kind of record.
+// In addition to the fixed needs: one block of each kind of record.
 std::uint64_t EndpointCore::needed_at_start() const noexcept {
   std::uint64_t bytes = sends_.first_bytes() + receives_.first_bytes() + messages_.first_bytes() +
                         transfers_.first_bytes();
@@ -88,12 +88,12 @@ std::uint64_t EndpointCore::needed_at_start() const noexcept {
   return bytes;
 }
 
-// The record and its places in tables; rings and queue pairs are accounted by themselves.
+// The record and its table entries; rings and queue pairs are accounted separately.
 std::uint64_t EndpointCore::record_bytes() const noexcept {
   return kPeerBytes + 96 + (over_datagrams() ? sizeof(UdReliability) + 64 : 0);
 }
 
-// A program may speak to few of those it knows.
+// A program may communicate with few of the peers in its address vector.
 std::uint64_t EndpointCore::expected_records() const noexcept {
   return account_.budget() / kPartOfRecords / record_bytes();
 }
@@ -111,7 +111,8 @@ std::uint64_t EndpointCore::room_for_channels() const noexcept {
 
 void EndpointCore::expect_peers(std::size_t count) {
   const std::uint64_t most = expected_records();
-  if (count > most && expected_peers_ <= most) {  // once, also where addresses come one by one
+  if (count > most &&
+      expected_peers_ <= most) {  // logged once, also if addresses are inserted one by one
     TURNOUT_LOG(memory, warn,
                 "reserving memory for the records of {} peers failed: TURNOUT_MEMORY_BUDGET={}: "
                 "{} at most; raise it to {} if the program communicates with all of them",
@@ -124,8 +125,7 @@ bool EndpointCore::fits_at_start() const noexcept {
   return needed_at_start() + reserved_headroom() <= account_.budget();
 }
 
-// Whether the least that this endpoint can begin with has room, and, if not, with which budget it
-// would have.
+// Whether the minimum of this endpoint fits the budget; the error names the budget that would do.
 Status EndpointCore::check_budget() const {
   if (fits_at_start()) return {};
   const std::uint64_t needed = needed_at_start();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Credit and establishment messages, the peers' records, lost peers and how they are noticed.
+// Credit and establishment messages, peer records, keep-alive, and loss of peers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,12 +13,12 @@
 namespace turnout {
 namespace {
 
-// Peers asked in one keep-alive round at least; with a round every quarter of the setting, a
-// process with n peers notices a silent one within keepalive * (1 + n / (4 * kProbesPerRound)) +
-// the retries.
+// Minimum number of peers probed in one keep-alive round. With a round every quarter of the
+// setting, a process with n peers detects a silent one within keepalive * (1 + n / (4 *
+// kProbesPerRound)) + the retries.
 constexpr std::size_t kProbesPerRound = 16;
 
-// Our rank's and its rank's part in AQPS 3.1's (i + j) mod n; ids are random, so mixed evenly.
+// (i + j) mod n of AQPS 3.1, with ids in place of ranks; ids are random, so the result is uniform.
 std::uint8_t choose_queue(std::uint64_t a, std::uint64_t b, std::size_t n) noexcept {
   return static_cast<std::uint8_t>((a % n + b % n) % n);
 }
@@ -37,8 +37,8 @@ ibv_ah* EndpointCore::address_handle(const Address& address, Status* status) {
   return handles_.emplace(key, std::move(handle)).first->second.get();
 }
 
-// That both have set what must be the same in all processes of a job. Logged, since a program hears
-// of it as a number only.
+// Checks that settings which must agree in a job do. Logged, because a program gets an error number
+// only.
 Status EndpointCore::check_peer(const Address& address) {
   Status status;
   const auto service = [](bool datagrams) { return datagrams ? "UD" : "DC"; };
@@ -55,7 +55,7 @@ Status EndpointCore::check_peer(const Address& address) {
                     address.to_string(), service(address.datagrams()), service(over_datagrams()))};
   }
   if (!status.ok() && refused_ != address.id) {
-    refused_ = address.id;  // programs try again and again
+    refused_ = address.id;  // programs retry
     TURNOUT_LOG(connection, error, "connecting failed: {}", status.text());
   }
   return status;
@@ -111,7 +111,8 @@ Result<PeerId> EndpointCore::peer(const Address& address) {
 
 void EndpointCore::send_control(Peer& peer, Purpose purpose, wire::ControlMessage message,
                                 const wire::Detail* detail) {
-  // Who said goodbye needs nothing, and may be gone; nor does who heard ours wait for more.
+  // A peer that shut down needs nothing and may be gone; after our own shutdown peers expect
+  // nothing.
   if (peer.lost || peer.shut_down) return;
   if (!shutting_down_.empty() && std::find(shutting_down_.begin(), shutting_down_.end(),
                                            peer.address.id) != shutting_down_.end()) [[unlikely]] {
@@ -130,7 +131,7 @@ void EndpointCore::send_control(Peer& peer, Purpose purpose, wire::ControlMessag
   }
   PendingControl pending{peer.id, purpose, message, {}};
   if (detail != nullptr) pending.detail = *detail;
-  // Establishment messages of a pair keep their order: none overtakes one that waits.
+  // Establishment messages of a pair are ordered: none overtakes a queued one.
   if (!pending_control_.empty() || !post_control(pending)) pending_control_.push_back(pending);
 }
 
@@ -180,7 +181,8 @@ bool EndpointCore::post_control(MessageQueue& queue, PeerId peer, const Address&
   record.dct = address.dct_number(target);
   record.ah = ah;
   record.dc_key = address.id;
-  record.signalled = closing_;  // who hears our goodbye may go at once: it is not sent twice
+  record.signalled =
+      closing_;  // a peer may exit on our shutdown message, so it must not be sent twice
   *status = queue.post(record);
   profile_.count_sent(Traffic::control, record.length);
   if (!status->ok()) control_send_pool_.give_back(buffer);
@@ -219,7 +221,7 @@ void EndpointCore::return_credit(Peer& peer) {
   serve_credit_waiters();
 }
 
-// few: perhaps no more are returned.
+// `few`: more credits may not be returned.
 void EndpointCore::serve_credit_waiters(bool few) {
   while (flow_.has_waiting()) {
     CreditGrant* const grant = flow_.serve(few);
@@ -259,7 +261,7 @@ void EndpointCore::on_control(std::uint32_t buffer, std::uint32_t length) {
   }
   peer->heard_since_tick = true;
   handle_control(*peer, message, detail);
-  // Its first message, for a design in which those take receives of the pair's.
+  // With private receive queues this counts as the peer's first message.
   if (has_private_receives_ && wire::serves_large(message.type) &&
       settings_.test_switch_every == 0 && peer->receive_kind == default_channel_) {
     on_message_counted(*peer);
@@ -268,7 +270,7 @@ void EndpointCore::on_control(std::uint32_t buffer, std::uint32_t length) {
 
 Peer* EndpointCore::find_sender(std::uint32_t index, std::uint64_t id) noexcept {
   if (Peer* const peer = find_peer(index); peer != nullptr && peer->address.id == id) return peer;
-  // It does not know its index here yet, or it is of an endpoint that is gone.
+  // The sender does not know its index yet, or the index is of an endpoint that is gone.
   const auto found = by_id_.find(id);
   return found != by_id_.end() ? peers_[found->second].get() : nullptr;
 }
@@ -276,7 +278,7 @@ Peer* EndpointCore::find_sender(std::uint32_t index, std::uint64_t id) noexcept 
 void EndpointCore::handle_control(Peer& peer, const wire::ControlMessage& message,
                                   const wire::Detail& detail) {
   if (peer.recovery && wire::changes_channel(message.type)) {
-    return;  // of before the connection failed: both ends forget what was under way
+    return;  // from before the connection failed: both ends discard changes in progress
   }
   if (peer.xrc && peer.xrc->lost && wire::changes_receiving(message.type)) {
     return;  // the same, see xrc_recovery.cpp
@@ -366,9 +368,9 @@ void EndpointCore::handle_control(Peer& peer, const wire::ControlMessage& messag
   }
 }
 
-// An initiator's work request failed; the queue pair is in the error state and everything behind
-// the request was flushed. Those are posted again, in order, but for a peer that is gone. Only then
-// is the failure told: who hears of it posts to this queue pair, too.
+// An initiator's work request failed; the queue pair is in the error state and all later requests
+// were flushed. Those are reposted in order, except to a lost peer. The failure is reported only
+// then, because its handlers post to this queue pair, too.
 void EndpointCore::recover(MessageQueue& queue, const ibv_wc& wc) {
   const std::vector<SendRecord> records = queue.take_all();
   if (Status status = queue.recover(); !status.ok()) {
@@ -395,7 +397,7 @@ void EndpointCore::recover(MessageQueue& queue, const ibv_wc& wc) {
       of_lost.push_back(record);
       continue;
     }
-    // Found by its last byte, perhaps, so not to be written again.
+    // The receiver may have found it by its last byte, so it must not be written again.
     if (record.kind == SendRecord::Kind::transfer && record.transfer->kind == Transfer::Kind::put &&
         record.transfer->announcement == nullptr) {
       fetch_instead(*record.transfer);
@@ -421,7 +423,7 @@ void EndpointCore::recover(MessageQueue& queue, const ibv_wc& wc) {
   for (const SendRecord& record : of_lost) end_of_lost(record);
 }
 
-// What was under way to a peer that is lost.
+// Ends operations in progress with a lost peer.
 void EndpointCore::end_of_lost(const SendRecord& record) {
   if (record.kind == SendRecord::Kind::transfer) {
     on_transfer_done(*record.transfer, peers_[record.peer]->loss);
@@ -443,8 +445,8 @@ void EndpointCore::lose_peer(Peer& peer, const Status& why) {
                 why.text());
   }
   if (peer.decision != 0) decided(peer, "peer lost");
-  // What a peer that ended as it should has sent stays in the history: at the end of a job that is
-  // everybody. The selection looks at the living only.
+  // Messages of a peer that shut down stay in the history: at the end of a job these are all peers.
+  // The selection considers live peers only.
   if (statistics_.get() != nullptr && !peer.shut_down) statistics_.get()->forget(peer.id);
   end_atomics(peer);
   while (SendOperation* const operation = peer.backlog.pop_front()) end_send(*operation, peer.loss);
@@ -453,7 +455,7 @@ void EndpointCore::lose_peer(Peer& peer, const Status& why) {
   if (peer.rtrs) peer.rtrs->open.clear();
   for (std::size_t slot = 0; slot < awaiting_fin_.size(); ++slot) {
     SendOperation* const operation = awaiting_fin_[slot];
-    // What is being written ends with its transfer.
+    // One that is being written ends with its transfer.
     if (operation != nullptr && operation->peer == &peer && !operation->writing) {
       end_send(*operation, peer.loss);
     }
@@ -477,7 +479,7 @@ void EndpointCore::lose_peer(Peer& peer, const Status& why) {
       r = next;
     }
   }
-  // Transfers with work left to post and none in flight would wait for ever.
+  // Transfers with work to post and nothing in flight would never end.
   for (Transfer* t = active_transfers_.first(); t != nullptr;) {
     Transfer* const next = t->next;
     if (t->peer == &peer && t->in_flight == 0) {
@@ -494,7 +496,7 @@ void EndpointCore::lose_peer(Peer& peer, const Status& why) {
   if (peer.has_rc()) discard_rc(peer);
   if (peer.ring) {
     rings_.remove(peer);
-    // Messages that still lie in the ring keep it.
+    // A ring that still contains messages is kept.
     if (peer.ring->all_returned()) peer.ring.reset();
   }
   while (!peer.reorder_buffer.empty())
@@ -506,7 +508,7 @@ void EndpointCore::lose_peer(Peer& peer, const Status& why) {
   reject(peer);
 }
 
-// A zero-length RDMA write: the peer's adapter answers, its processor is not needed.
+// A zero-length RDMA write: the peer's adapter acknowledges it without its CPU.
 template <class Queue>
 void EndpointCore::post_probe(Peer& peer, Queue& queue) {
   if (queue.full()) return;
@@ -525,7 +527,7 @@ void EndpointCore::post_probe(Peer& peer, Queue& queue) {
   }
 }
 
-// Over UD its process has to answer, see datagrams.cpp.
+// Over UD its process must answer, see datagrams.cpp.
 void EndpointCore::probe(Peer& peer, MessageQueue& queue) {
   if (peer.link) {
     send_probe(peer);
@@ -538,13 +540,12 @@ void EndpointCore::probe_over_rc(Peer& peer) {
   post_probe(peer, *peer.rc);
 }
 
-// Asks peers that something is expected of, or that there is an idle connection with, and that were
-// silent: an end that died, or failed, must not keep its place for ever. Hands back credits that
-// were owed too few to be worth a message; ends what a peer that said goodbye will not answer any
-// more.
+// Probes silent peers from which something is expected or that have an idle connection, so that a
+// dead peer does not keep its slot. Returns credits that were too few for a message of their own,
+// and ends operations that a peer which shut down will not answer.
 void EndpointCore::keep_alive(Nanoseconds now) {
   bool wildcards = false;
-  bool awaited_from_any = false;  // a multi-receive is there always, not for what comes next
+  bool awaited_from_any = false;  // a multi-receive does not expect a message
   for (const bool tagged : {true, false}) {
     for (RecvOperation* r = matcher_.posted(tagged).first(); r != nullptr; r = r->next) {
       if (r->match.peer != kAnyPeer) continue;

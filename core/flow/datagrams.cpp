@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// UD in DC's place: what datagrams need that DC's adapters do: acknowledgements, timers, sending
-// again, and signs of life. The state of each peer is in reliable.h; this is what moves it.
+// Reliability over UD as the default transport: acknowledgements, timers, retransmission and
+// probes, which DC's adapters provide. The state of each peer is UdReliability (ud_reliability.h).
 //
-// An acknowledgement travels with every datagram; alone only when nothing else goes that way for
-// kAckDelay, or at once when something came twice or before its turn, since then its sender waits.
-// Nothing here waits for a data send buffer, and control buffers come back with the adapter's
-// completion, not the peer's answer: acknowledgements can always be sent in the end.
+// Acknowledgements are piggybacked. A separate one is sent after kAckDelay, or at once for a
+// duplicate or out-of-order message, because its sender waits then. Acknowledgements need no data
+// send buffer, and control buffers return with the adapter's completion, not with the peer's reply:
+// so they can always be sent eventually.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,9 +16,9 @@
 
 namespace turnout {
 namespace {
-// What is sent again at one time: the rest follows when the first of it is acknowledged.
+// Messages retransmitted at a time; the others follow when the first is acknowledged.
 constexpr std::size_t kResendAtOnce = 8;
-// When a queue or pool is full, which empties with the adapter's completions.
+// Retry time when a queue or pool is full, which drains with the adapter's completions.
 constexpr Nanoseconds kSoon = 10'000;
 }  // namespace
 
@@ -51,7 +51,7 @@ void EndpointCore::on_datagram(bool control, std::uint32_t buffer, std::uint32_t
   }
 }
 
-// A stream message of a peer. False: it is not taken, and its buffer was taken back.
+// A stream message of a peer. False: it was dropped, and its buffer reposted.
 bool EndpointCore::data_came(Peer& peer, const wire::Header& header, std::uint32_t buffer) {
   wire::Datagram datagram;
   std::memcpy(&datagram, receive_pool_.data(buffer) + wire::kGrhBytes, sizeof datagram);
@@ -67,8 +67,8 @@ bool EndpointCore::data_came(Peer& peer, const wire::Header& header, std::uint32
                     [&](const auto& message) { return message.sequence == header.sequence; });
     const bool early = header.sequence != peer.receive_sequence;
     owe_ack(peer, twice || early);
-    // Messages before their turn must leave receives to the one that they wait for; what is dropped
-    // here was not acknowledged and comes again.
+    // Out-of-order messages must leave receives for the missing one. Dropped messages were not
+    // acknowledged and are retransmitted.
     taken = !twice && !(early && receives_kept_ >= receive_pool_.count() / 2);
   }
   if (!taken) to_post_.push_back(buffer);
@@ -89,11 +89,11 @@ void EndpointCore::on_control_datagram(const std::byte* bytes, std::uint32_t len
   }
   if (peer == nullptr || peer->lost) {
     TURNOUT_LOG(connection, debug, "dropped a datagram of {:016x}", datagram.sender);
-    // It has ended as it should, and waits until we know.
+    // It has shut down and waits for our acknowledgement.
     if (peer != nullptr && peer->shut_down && datagram.kind != wire::DatagramKind::ack) {
       send_ack(*peer);
     }
-    // It goes on asking: the rejection was lost.
+    // It continues to probe: the rejection was lost.
     if (peer != nullptr && peer->given_up != Code::ok) peer->loss_unreported = true;
     return;
   }
@@ -105,7 +105,7 @@ void EndpointCore::on_control_datagram(const std::byte* bytes, std::uint32_t len
     return;
   }
   wire::ControlMessage message;
-  wire::Detail detail;  // no type that has one is sent over UD
+  wire::Detail detail;  // types with a detail are not sent over UD
   if (Status status = wire::parse_control(bytes, length, &message, &detail); !status.ok()) {
     TURNOUT_LOG(connection, error, "receiving a datagram failed: {}; it was dropped",
                 status.text());
@@ -124,7 +124,7 @@ void EndpointCore::on_control_datagram(const std::byte* bytes, std::uint32_t len
   ++link.control_expected;
   owe_ack(*peer, false);
   handle_control(*peer, message, detail);
-  // It waits until we know, and this process may end before it looks at its timers again.
+  // It waits for the acknowledgement, and this process may exit before its next timer.
   if (message.type == wire::Control::shutdown) send_ack(*peer);
 }
 
@@ -145,7 +145,7 @@ void EndpointCore::take_ud_header(Peer& peer, const wire::Datagram& datagram) {
     link.due = 0;
     if (link.waits()) arm(peer, clock_.now());
   }
-  // It has what follows: the first one missing will not come by waiting. Once for each.
+  // Later messages arrived: retransmit the first missing one, once for each.
   if (datagram.sack > 1 && (datagram.sack & 1u) == 0 && !link.sent.empty()) {
     const UdReliability::Sent& missing = link.sent[0];
     if (missing.sequence == datagram.data_ack && missing.buffer != kNoBuffer &&
@@ -189,7 +189,7 @@ void EndpointCore::owe_ack(Peer& peer, bool at_once) {
   UdReliability& link = *peer.link;
   if (link.owes_ack && !at_once) return;
   link.owes_ack = true;
-  // At once: at the end of this round, so that what one poll brings is acknowledged together.
+  // "At once" is the end of this round, so one acknowledgement covers the messages of a poll.
   link.ack_at = at_once ? 0 : clock_.now() + UdReliability::kAckDelay;
   list_ud(peer, link.ack_at);
 }
@@ -204,7 +204,7 @@ void EndpointCore::send_ack(Peer& peer) {
   peer.link->ack_at = clock_.now() + kSoon;
 }
 
-// One we have no record of asks whether we are there. If there is no room to say so, it asks again.
+// A probe of a peer without a record. If the reply cannot be sent, it probes again.
 void EndpointCore::answer_unknown_peer(const wire::WireupRequest& wireup) {
   auto address = Address::decode(&wireup.address, sizeof(Address));
   if (!address || !address.value().datagrams()) return;
@@ -235,7 +235,7 @@ void EndpointCore::keep_until_acknowledged(Peer& peer, std::uint32_t sequence,
   if (link.due == 0) arm(peer, now);
 }
 
-// The peer needs it no more; the adapter may still read it.
+// Acknowledged by the peer; the adapter may still read it.
 void EndpointCore::release_kept(std::uint32_t buffer) {
   KeptBuffer& kept = kept_[buffer];
   kept.acknowledged = true;
@@ -244,13 +244,13 @@ void EndpointCore::release_kept(std::uint32_t buffer) {
 
 void EndpointCore::resend_data(Peer& peer, const UdReliability::Sent& message) {
   MessageQueue& queue = *pool(Purpose::data)[peer.data_queue];
-  if (queue.full()) return;  // the timer comes again
+  if (queue.full()) return;  // the timer retries
   SendRecord record;
   record.kind = SendRecord::Kind::message;
   record.pool = SendRecord::Pool::kept;
   record.peer = peer.id;
   record.buffer = message.buffer;
-  // As it was: the adapter may be reading it. Old acknowledgements in it do no harm.
+  // Unchanged, because the adapter may be reading it. Old acknowledgements in it are harmless.
   record.local = reinterpret_cast<std::uint64_t>(send_pool_.data(message.buffer));
   record.lkey = send_pool_.lkey();
   record.length = message.length;
@@ -274,7 +274,7 @@ void EndpointCore::send_control_over_ud(Peer& peer, Purpose purpose,
   (void)transmit_control(peer);
 }
 
-// What the window and the queues have room for. False: no room in a queue.
+// Sends as much as window and queues allow. False: a queue is full.
 bool EndpointCore::transmit_control(Peer& peer) {
   UdReliability& link = *peer.link;
   bool posted = true;
@@ -319,7 +319,7 @@ bool EndpointCore::pump_ud_blocked() {
   return moved;
 }
 
-// Its process answers as soon as it makes progress.
+// The peer's process answers when it makes progress.
 void EndpointCore::send_probe(Peer& peer) {
   UdReliability& link = *peer.link;
   wire::Datagram datagram;
@@ -329,7 +329,7 @@ void EndpointCore::send_probe(Peer& peer) {
   wireup.address = address_;
   wireup.index = peer.id;
   if (!post_control(peer, true, {&datagram, &wireup, sizeof wireup})) {
-    link.control_gap = gap;  // the timer comes again
+    link.control_gap = gap;  // the timer retries
   }
   if (peer.lost) return;
   link.probing = true;
@@ -337,7 +337,7 @@ void EndpointCore::send_probe(Peer& peer) {
   if (link.due == 0) arm(peer, clock_.now());
 }
 
-// Something is waited for from now on.
+// Starts the timer.
 void EndpointCore::arm(Peer& peer, Nanoseconds now) {
   UdReliability& link = *peer.link;
   if (link.backoff == 0) link.silent_since = now;
@@ -402,7 +402,7 @@ void EndpointCore::on_ud_timeout(Peer& peer, Nanoseconds now) {
     if (!post_ud_control(peer, i)) break;
     if (peer.lost) return;
   }
-  // A peer that has no receive free for the data has one for the question.
+  // A peer without a free receive for the data has one for a probe.
   if (link.probing || (link.backoff >= 2 && resent > 0)) send_probe(peer);
   if (!peer.lost) arm(peer, now);
 }
@@ -421,14 +421,14 @@ void EndpointCore::drop_ud(Peer& peer) {
   peer.probes = 0;
 }
 
-// Nothing is left to be acknowledged, but by those that close themselves and may be gone.
+// Everything is acknowledged, except by peers that are closing and may be gone.
 bool EndpointCore::ud_settled() const noexcept {
   return std::all_of(ud_pending_.begin(), ud_pending_.end(), [](const Peer* peer) {
     return peer->lost || peer->shut_down || peer->link->settled();
   });
 }
 
-// The process itself has to answer, and may compute for long: RC's times are not enough for that.
+// The process itself must answer, and may compute for long: RC's timeouts are too short for that.
 Nanoseconds EndpointCore::silence_of_the_lost() const noexcept {
   if (settings_.ud_timeout > 0) return settings_.ud_timeout;
   return (Nanoseconds{4096} << settings_.ack_timeout) *

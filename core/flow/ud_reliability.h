@@ -62,7 +62,7 @@ class GrowingQueue {
 class RoundTrip {
  public:
   void sample(Nanoseconds taken) noexcept;
-  // Until something is sent again, after `backoff` times in vain.
+  // Time until the retransmission number `backoff`.
   [[nodiscard]] Nanoseconds timeout(unsigned backoff) const noexcept;
 
  private:
@@ -75,7 +75,7 @@ struct UdReliability {
 
   struct Sent {
     std::uint32_t sequence = 0;
-    std::uint32_t buffer = kNoBuffer;  // none: the peer holds the message
+    std::uint32_t buffer = kNoBuffer;  // none: the peer has the message
     std::uint32_t length = 0;
   };
   struct Control {
@@ -83,8 +83,8 @@ struct UdReliability {
     bool credit = false;  // on the credit queue pair, else establishment
   };
 
-  // What it says of our stream, whose next message is `next`; release(buffer) for each that is
-  // needed no more. True if it says anything new.
+  // Processes the acknowledgement of our stream, whose next message is `next`; calls
+  // release(buffer) for each acknowledged message. True if it acknowledges anything new.
   template <class Release>
   bool take_data_ack(const wire::Datagram& datagram, std::uint32_t next, Release&& release) {
     if (before(next, datagram.data_ack)) return false;  // never sent
@@ -108,7 +108,7 @@ struct UdReliability {
     return moved;
   }
   bool take_control_ack(std::uint32_t ack) noexcept;
-  // Sent for the first time here; what failed elsewhere may come after what follows it.
+  // A message sent here for the first time; one resent after a failure may have a lower sequence.
   void keep(const Sent& message) {
     sent.push_back(message);
     for (std::size_t i = sent.size() - 1; i > 0 && before(message.sequence, sent[i - 1].sequence);
@@ -118,24 +118,24 @@ struct UdReliability {
     ++outstanding;
   }
 
-  // Something is to be sent again if nothing is heard.
+  // A retransmission is due if no acknowledgement arrives.
   [[nodiscard]] bool waits() const noexcept {
     return outstanding > 0 || control_sent > 0 || probing;
   }
-  // The peer has everything.
+  // The peer has acknowledged everything.
   [[nodiscard]] bool settled() const noexcept { return outstanding == 0 && control.empty(); }
 
   // us -> peer
   GrowingQueue<Sent> sent;  // in the order of their sequence
   std::size_t outstanding = 0;
   GrowingQueue<Control> control;
-  std::size_t control_sent = 0;     // the first of them are under way
+  std::size_t control_sent = 0;     // the first of them are in flight
   std::uint32_t control_first = 0;  // sequence of control[0]
-  // Sent again already because the peer has what follows.
+  // Already retransmitted because the peer reported later messages.
   bool resent_data = false, resent_control = false;
   std::uint32_t resent_sequence = 0, resent_control_sequence = 0;
   RoundTrip round_trip;
-  bool timed = false;  // one message at a time is
+  bool timed = false;  // a round trip is being measured
   std::uint32_t timed_sequence = 0;
   Nanoseconds timed_at = 0;
 
@@ -146,11 +146,11 @@ struct UdReliability {
   bool control_gap = false;
   Nanoseconds ack_at = 0;
 
-  Nanoseconds due = 0;  // 0: nothing is waited for
+  Nanoseconds due = 0;  // 0: no timer
   Nanoseconds silent_since = 0;
   unsigned backoff = 0;
   bool heard = false;    // since `due` was set
-  bool probing = false;  // an ack is asked for
+  bool probing = false;  // requests an acknowledgement
   bool listed = false;   // in the endpoint's list
 };
 

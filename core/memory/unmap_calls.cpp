@@ -31,8 +31,8 @@ void UnmapLog::note(std::uintptr_t begin, std::uintptr_t length) noexcept {
   if (last > kMostPages) last = kMostPages;
   const std::uint64_t index = __atomic_fetch_add(&next_, 1, __ATOMIC_SEQ_CST);
   Slot& slot = slots_[index % kSlots];
-  __atomic_store_n(&slot.begin, first << kLapBits | lap(index), __ATOMIC_RELEASE);
-  __atomic_store_n(&slot.end, last << kLapBits | lap(index), __ATOMIC_RELEASE);
+  __atomic_store_n(&slot.begin, first << kPhaseBits | phase(index), __ATOMIC_RELEASE);
+  __atomic_store_n(&slot.end, last << kPhaseBits | phase(index), __ATOMIC_RELEASE);
 }
 
 namespace {

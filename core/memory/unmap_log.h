@@ -16,7 +16,7 @@
 // 2. What L finds is a position in `next_`. Slots before it may not be written yet: their removals
 //    have not reached C, but their ranges are not known, so read() says that everything may have
 //    gone. The same if the slot was overwritten, in whole or by half: each of its two words carries
-//    the lap it is of.
+//    the phase it is of.
 // 3. What is made from the memory while a removal is between N and C would be stale at once. So who
 //    makes something to keep
 //       reads the log up to its end; then asks idle(); then makes it; then reads the log again
@@ -65,9 +65,9 @@ class UnmapLog {
       const Slot& slot = slots_[i % kSlots];
       const std::uint64_t from = __atomic_load_n(&slot.begin, __ATOMIC_ACQUIRE);
       const std::uint64_t to = __atomic_load_n(&slot.end, __ATOMIC_ACQUIRE);
-      if ((from & kLapMask) != lap(i) || (to & kLapMask) != lap(i)) return false;
-      const std::uint64_t last_page = to >> kLapBits;
-      on_range(static_cast<std::uintptr_t>(from >> kLapBits << kPageBits),
+      if ((from & kPhaseMask) != phase(i) || (to & kPhaseMask) != phase(i)) return false;
+      const std::uint64_t last_page = to >> kPhaseBits;
+      on_range(static_cast<std::uintptr_t>(from >> kPhaseBits << kPageBits),
                last_page == kMostPages ? UINTPTR_MAX
                                        : static_cast<std::uintptr_t>(last_page << kPageBits));
     }
@@ -75,17 +75,17 @@ class UnmapLog {
   }
 
  private:
-  // A page's number takes 45 bits (57-bit addresses), the lap the rest: a writer would have to
+  // A page's number takes 45 bits (57-bit addresses), the phase the rest: a writer would have to
   // stand still for 2^19 laps of the log for an old slot to be taken for a new one.
-  static constexpr unsigned kPageBits = 12, kLapBits = 19;
-  static constexpr std::uint64_t kLapMask = (std::uint64_t{1} << kLapBits) - 1;
-  static constexpr std::uint64_t kMostPages = ~std::uint64_t{0} >> kLapBits;
+  static constexpr unsigned kPageBits = 12, kPhaseBits = 19;
+  static constexpr std::uint64_t kPhaseMask = (std::uint64_t{1} << kPhaseBits) - 1;
+  static constexpr std::uint64_t kMostPages = ~std::uint64_t{0} >> kPhaseBits;
   struct Slot {
-    std::uint64_t begin, end;  // page << kLapBits | lap
+    std::uint64_t begin, end;  // page << kPhaseBits | phase
   };
   // Never that of a slot that was not written.
-  static constexpr std::uint64_t lap(std::uint64_t index) noexcept {
-    return (index / kSlots + 1) & kLapMask;
+  static constexpr std::uint64_t phase(std::uint64_t index) noexcept {
+    return (index / kSlots + 1) & kPhaseMask;
   }
   static_assert(sizeof(void*) == 8);
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Atomic operations (docs/decisions/014): asked for in the stream, carried out by the target's
-// processor when its program makes progress, answered in the stream of the other direction. Parts
-// of one-sided operations (segments.cpp) take the same way.
+// Atomic operations (docs/decisions/014): requested in the stream, executed by the target's CPU
+// when its program makes progress, and answered in the stream of the reverse direction. Segments of
+// one-sided operations (segments.cpp) use the same path.
 //
-// Requests stand in the backlog with messages, so neither overtakes the other for ever. Answers go
-// before the backlog: what they answer has happened, and they need no order but their own. They are
+// Requests are queued in the backlog with messages, so neither starves the other. Answers are sent
+// ahead of the backlog: their operation is complete, and only their own order matters. They are
 // recorded until they are sent, see PeerAtomics.
 #include "core/protocol/atomics.h"
 
@@ -19,7 +19,7 @@
 namespace turnout {
 namespace {
 
-// What the memory must allow.
+// Access that the memory must allow.
 unsigned access_of(const wire::Atomic& request) noexcept {
   if (request.form == AtomicForm::update) return kAccessRemoteWrite;
   if (request.op == AtomicOp::read) return kAccessRemoteRead;
@@ -45,7 +45,7 @@ Status check(const AtomicRequest& request) {
   return {};
 }
 
-// As many bytes as the request has of them?
+// Checks the number of bytes.
 Status gather(std::span<const iovec> from, std::size_t bytes, const char* what, IoVec* iov) {
   if (!iov->set(from)) {
     return {Code::invalid,
@@ -95,7 +95,7 @@ Status EndpointCore::atomic_now(const AtomicRequest& request) {
 
   if (connects_first_) use_one_sided(*peer);
   if (defers(*peer)) release_deferred(*peer);
-  // The answer comes behind messages that nobody waits for.
+  // The answer arrives behind unexpected messages.
   if (peer->retained > 0) (void)relieve(*peer);
   if (peer->lost) return peer->loss;
   if (atomics_.in_use() >= operation_limits_.waiting) return too_many_wait();
@@ -143,7 +143,7 @@ bool EndpointCore::try_atomic(AtomicOperation& operation) {
   }
   atomics.asked.push_back(&operation);
   if (!post_stream(peer, message)) {
-    if (peer.lost) return true;  // with it the operation has ended
+    if (peer.lost) return true;  // the operation has ended
     atomics.asked.remove(&operation);
     return false;
   }
@@ -211,7 +211,7 @@ void EndpointCore::on_answer(Peer& peer, const wire::Header& header, const std::
                EACCES});
     return;
   }
-  if (!closing_ && header.length > 0) {  // else the memory is the program's again
+  if (!closing_ && header.length > 0) {  // else the memory belongs to the program again
     if (operation.type == wire::Type::get) {
       std::memcpy(reinterpret_cast<std::byte*>(operation.local), payload, header.length);
     } else {
@@ -224,7 +224,7 @@ void EndpointCore::on_answer(Peer& peer, const wire::Header& header, const std::
 
 // --- at the target
 
-// There is room for whatever answers a request.
+// Whether there is room for the answer to any request.
 bool EndpointCore::may_answer(Peer& peer) {
   if (!make_atomics(peer)) return false;
   PeerAtomics& atomics = *peer.atomics;
@@ -237,9 +237,10 @@ bool EndpointCore::may_answer(Peer& peer) {
   return true;
 }
 
-// may_answer() has said so.
+// Requires may_answer().
 void EndpointCore::on_request(Peer& peer, const wire::Header& header, const std::byte* payload) {
-  if (closing_) return;  // the memory is the program's again; `bye` ends what is asked of us
+  if (closing_)
+    return;  // the memory belongs to the program again; the shutdown message ends the request
   PeerAtomics& atomics = *peer.atomics;
   Status status;
   if (atomics.unsent == kAtomicWindow) {
@@ -299,14 +300,14 @@ Code EndpointCore::carry_out(const wire::Atomic& request, const std::byte* value
   return Code::ok;
 }
 
-// As many as can go now.
+// Sends as many as possible now.
 void EndpointCore::send_answers(Peer& peer) {
   PeerAtomics& atomics = *peer.atomics;
   while (atomics.unsent > 0) {
     AtomicAnswer& answer = atomics.answer(0);
     const std::byte* bytes = answer.fetched.data();
     if (answer.reads) {
-      // Its program may have withdrawn the memory since the request came.
+      // The program may have deregistered the memory since the request arrived.
       if (!domain_->allows(answer.rkey, answer.address, answer.length, kAccessRemoteRead)) {
         answer.code = Code::permission;
         answer.length = 0;

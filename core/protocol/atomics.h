@@ -20,7 +20,7 @@
 
 namespace turnout {
 
-// In the peer's backlog, or asked. `pieces` is where the result goes; of a put, the program's bytes
+// In the peer's backlog, or asked. `iov` is where the result goes; of a put, the program's bytes
 // that it takes.
 struct AtomicOperation : SendOperation {
   wire::Atomic head;

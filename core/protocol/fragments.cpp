@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Large messages and one-sided operations where the start service has no RDMA (UD).
+// Large messages and one-sided operations if the default transport has no RDMA (UD).
 //
-// The receiver of a large message asks for an RC queue pair, as the selection would (J1-J5), and
-// reads over it. Where none can be had, by the policy or because a budget or limit refuses, or
-// where a place for it may be long in coming, it asks the sender for the message in pieces
-// (`pull`), which travel as messages of the stream, under its credits, and are copied to where the
-// message belongs. One-sided operations take the queue pair too, and else travel as messages
-// (segments.cpp). A key that the target refuses over the connection costs it; it is made good
-// (connection/recovery.cpp).
+// The receiver of a large message requests an RC queue pair, as the selection would (J1-J5), and
+// reads over it. If none is available, because of the policy, a budget or a limit, or if a slot may
+// take long, it sends a fragment request. The sender then sends the message in fragments, which are
+// messages of the stream under its credits and are copied into the receive buffer. One-sided
+// operations use the queue pair too, and otherwise travel as messages (segments.cpp). A key that
+// the target refuses breaks the connection, which is then recovered (connection/recovery.cpp).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,21 +20,21 @@ namespace turnout {
 EndpointCore::DataPath EndpointCore::data_path(Peer& peer) {
   if (peer.recovery && !peer.lost) return DataPath::wait;
   if (!over_datagrams()) return DataPath::dc;
-  if (peer.lost) return DataPath::wait;  // whoever asked finds out
-  // Until it is `closed` the queue pair serves us, also while the direction leaves it; but what
-  // keeps it from going does not begin while it shall go.
+  if (peer.lost) return DataPath::wait;  // the caller handles it
+  // The queue pair can be used until `closed` is sent, also during a switch back; but no new
+  // transfer starts on a connection that is being evicted.
   if (peer.rc && peer.receive_kind == ChannelKind::rc_rdma && !peer.eviction.disconnecting)
     return DataPath::rc;
-  // ACTS's operations wait for their connection, see Processor::waits_for_connections().
-  const DataPath without_place = waits_for_connections_ ? DataPath::wait : DataPath::fragments;
-  if (peer.eviction.disconnecting || peer.eviction.waits_for_slot) return without_place;
-  // Its connection failed, and messages that lie in the ring may wait for this one to be received.
+  // Operations of ACTS wait for their connection, see Processor::waits_for_connections().
+  const DataPath without_slot = waits_for_connections_ ? DataPath::wait : DataPath::fragments;
+  if (peer.eviction.disconnecting || peer.eviction.waits_for_slot) return without_slot;
+  // The connection failed, and messages in the ring may wait for this one to be received.
   if (peer.receive_state == ReceiveState::draining) return DataPath::fragments;
-  // The peer may keep a request in line for a place.
-  const DataPath meanwhile = eviction_.active() ? without_place : DataPath::wait;
+  // The peer may queue a request for a slot.
+  const DataPath meanwhile = eviction_.active() ? without_slot : DataPath::wait;
   if (peer.receive_state != ReceiveState::steady) return meanwhile;
   if (peer.self || closing_ || never_connects_) return DataPath::fragments;
-  // A simulation may say that there shall be no connection with this one.
+  // A simulation may exclude a connection with this peer.
   if (eviction_.active() && !over_rc(first_channel(peer))) return DataPath::fragments;
   if (peer.refused_until != 0 && clock_.now() < peer.refused_until) return DataPath::fragments;
   if (!eviction_.active() && !peer.has_rc() && active_rc_ >= settings_.max_active_rc) {
@@ -47,7 +46,7 @@ EndpointCore::DataPath EndpointCore::data_path(Peer& peer) {
   }
   if (eviction_.active() && !may_have_slot(peer, true)) {
     (void)request_slot(peer);
-    return without_place;
+    return without_slot;
   }
   change_channel(peer, ChannelKind::rc_rdma, default_channel_,
                  "large messages and one-sided operations", 0);
@@ -64,7 +63,7 @@ void EndpointCore::request_fragments(Transfer& transfer, const wire::Rts& rts) {
   transfer.expected = rts.total;
   transfer.incoming_id = incoming_.add(&transfer);
   ++peer.incoming_large;
-  if (peer.retained > 0) (void)relieve(peer);  // the pieces need the credits
+  if (peer.retained > 0) (void)relieve(peer);  // the fragments need the credits
   wire::ControlMessage message;
   message.type = wire::Control::fragment_request;
   message.operation = rts.operation;
@@ -72,7 +71,7 @@ void EndpointCore::request_fragments(Transfer& transfer, const wire::Rts& rts) {
   send_control(peer, Purpose::credit, message);
 }
 
-// The queue pair it was read over failed.
+// The queue pair of the read failed.
 void EndpointCore::fall_back_to_fragments(Transfer& transfer) {
   if (transfer.listed) active_transfers_.remove(&transfer);
   transfer.listed = false;
@@ -115,11 +114,11 @@ bool EndpointCore::pump_fragments() {
       message.iov = &part;
       message.length = n;
       if (!post_stream(peer, message)) break;
-      if (peer.lost) return true;  // its operations have ended, this one too
+      if (peer.lost) return true;  // its operations have ended, including this one
       operation->fragment_offset += n;
       moved = true;
     }
-    if (operation->fragment_offset == operation->iov.total) {  // it waits for its fin from now on
+    if (operation->fragment_offset == operation->iov.total) {  // now it waits for its FIN
       operation->fragment_transfer = 0;
       fragmented_.remove(operation);
     }
@@ -135,7 +134,7 @@ Transfer* EndpointCore::find_incoming(const Peer& peer, std::uint64_t number,
   return its ? transfer : nullptr;
 }
 
-// At the receiver; the stream keeps them in order.
+// At the receiver; fragments arrive in stream order.
 void EndpointCore::on_fragment(Peer& peer, const wire::Header& header, const std::byte* payload) {
   Transfer* const transfer = find_incoming(peer, header.tag, Transfer::Kind::read);
   if (transfer == nullptr) {
@@ -165,12 +164,12 @@ void EndpointCore::on_fragment(Peer& peer, const wire::Header& header, const std
   end_transfer(*transfer);
 }
 
-// Of a peer that is lost; null: the endpoint closes, and the application's buffers are its own.
+// Of a lost peer; null: the endpoint closes, and user buffers must not be accessed any more.
 void EndpointCore::end_incoming(const Peer* peer) {
   for (std::size_t i = 0; i < incoming_.size(); ++i) {
     Transfer* const transfer = incoming_.at(i);
     if (transfer == nullptr || (peer != nullptr && transfer->peer != peer)) continue;
-    if (transfer->kind == Transfer::Kind::rtr_recv) continue;  // its receive's
+    if (transfer->kind == Transfer::Kind::rtr_recv) continue;  // ends with its receive
     incoming_.remove(transfer->incoming_id);
     --transfer->peer->incoming_large;
     transfer->status =

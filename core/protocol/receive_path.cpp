@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Messages in: the order of each source's stream, matching, posted receives.
+// Receives messages: stream order of each source, matching, posted receives.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace turnout {
 namespace {
-// How far ahead of its turn a message may arrive: more than all credits of both channels together.
+// How far out of order a message may arrive: more than all credits of both channels together.
 constexpr std::uint32_t kMaxAhead = 1u << 16;
 }  // namespace
 
@@ -28,7 +28,7 @@ Completion EndpointCore::completion_of(const wire::Header& header, PeerId peer,
   return completion;
 }
 
-// False: its sender cannot be told now that it is refused; the message shall be looked at again.
+// False: the sender cannot be rejected now; the message is to be handled again later.
 bool EndpointCore::on_wireup_request(const wire::WireupRequest& wireup, PeerId* id) {
   *id = kAnyPeer;
   auto address = Address::decode(&wireup.address, sizeof(Address));
@@ -43,8 +43,9 @@ bool EndpointCore::on_wireup_request(const wire::WireupRequest& wireup, PeerId* 
   }
   *id = peer->id;
   peer->remote_index = wireup.index;
-  // Its next messages need no introduction once it knows which record is its own here.
-  if (peer->link && std::exchange(peer->link->replied_to_wireup, true)) return true;  // under way
+  // Its next messages need no wire-up request once it knows its index here.
+  if (peer->link && std::exchange(peer->link->replied_to_wireup, true))
+    return true;  // already sent
   wire::ControlMessage reply;
   reply.type = wire::Control::wireup_reply;
   reply.own_index = peer->id;
@@ -93,12 +94,12 @@ void EndpointCore::take_message(Peer& peer, const wire::Parsed& parsed, std::uin
     if (peer.receive_state == ReceiveState::draining) finish_drain(peer);
   } else if (ahead < kMaxAhead) {
     keep_out_of_order(peer, {parsed.header.sequence, buffer, length, nullptr});
-  } else {  // already delivered: a work request that was posted again
+  } else {  // already delivered: a reposted work request
     free_receive(buffer);
   }
 }
 
-// The message it waits for must find a receive: more credits may be granted than there are.
+// The missing message must find a receive, and more credits may be granted than receives exist.
 void EndpointCore::keep_out_of_order(Peer& peer, OutOfOrderMessage message) {
   if (!receive_pool_.is_private(message.buffer)) {
     if (receives_scarce()) message.copy = copy_aside(received(message.buffer), message.length);
@@ -131,7 +132,7 @@ void EndpointCore::drain_reorder_buffer(Peer& peer) {
   for (std::size_t i = 0; i < peer.reorder_buffer.size();) {
     const auto ahead =
         static_cast<std::int32_t>(peer.reorder_buffer[i].sequence - peer.receive_sequence);
-    if (ahead < 0) {  // twice here: a work request that was posted again
+    if (ahead < 0) {  // duplicate: a reposted work request
       free_out_of_order(take_out_of_order(peer, i));
       continue;
     }
@@ -144,14 +145,14 @@ void EndpointCore::drain_reorder_buffer(Peer& peer) {
         wire::parse_data(bytes_of(peer.reorder_buffer[i]), peer.reorder_buffer[i].length, &parsed);
     if (status.ok() && !may_deliver(peer, parsed.header)) return;
     OutOfOrderMessage message = take_out_of_order(peer, i);
-    if (!status.ok()) {  // it was parsed when it came
+    if (!status.ok()) {  // was parsed on arrival
       free_out_of_order(message);
       continue;
     }
     if (message.copy) {
       deliver(peer, parsed.header,
               Arrival{UnexpectedMessage::Storage::heap, parsed.payload, 0, 0, &message.copy});
-      // What is kept is accounted by its own length.
+      // Stored messages are accounted by their payload length.
       const std::size_t kept = message.copy ? 0 : parsed.header.length;
       account_.release(MemoryKind::unexpected, message.length - kept);
     } else {
@@ -167,13 +168,13 @@ bool EndpointCore::poll_rings(std::vector<Peer*>& rings) {
   return go_on_with_each(rings, [this](Peer& peer) { return poll_ring(peer); });
 }
 
-// A round for ReceiveCost. A ring's messages pay for the rings that were looked into before it.
+// A round for ReceiveCost. A ring's messages include the cost of the rings polled before it.
 bool EndpointCore::poll_measured() {
   Nanoseconds begun = clock_.now();
   std::uint64_t before = delivered_;
   const std::size_t controls = to_post_control_.size();
   bool moved = poll_receive_queue();
-  // Control messages in between would be counted as theirs.
+  // Control messages in between would be counted as ring messages.
   if (delivered_ > before && to_post_control_.size() == controls) {
     receive_cost_.open(clock_.now() - begun, delivered_ - before);
   }
@@ -196,11 +197,12 @@ bool EndpointCore::poll_ring(Peer& peer) {
   bool moved = false;
   charge(Work::poll_ring, 1);
   wire::Header header;
-  // A ring is read as long as it has messages, but not beyond one round: others wait too.
+  // Reads all messages of a ring, but at most one pass through it, for fairness.
   for (std::uint32_t n = peer.ring->entries(); n > 0; --n) {
     if (!peer.ring->poll(&header) || header.sequence != peer.receive_sequence) break;
     if (peer.ring->checked()) [[unlikely]]
-      charge(Work::copy, 2 * (header.length + sizeof header));  // summed, and overwritten when free
+      charge(Work::copy,
+             2 * (header.length + sizeof header));  // checksummed, and overwritten when free
     if (Status status = wire::check_header(header); !status.ok() || !peer.ring->fits(header) ||
                                                     (header.flags & wire::kWireup) != 0 ||
                                                     header.type == wire::Type::control) {
@@ -236,7 +238,7 @@ void EndpointCore::credits_given(Peer& peer, const wire::Header& header) {
     }
     return;
   }
-  // Credits of a ring that was given up may come late: they are not the present one's.
+  // Late credits of an earlier ring are ignored.
   if (header.ring_credits > 0 && over_ring(peer.send_kind) &&
       header.ring == static_cast<std::uint8_t>(peer.ring_sender.request)) {
     peer.ring_sender.credits =
@@ -249,7 +251,7 @@ void EndpointCore::give_ring_credits(Peer& peer, std::uint32_t count) {
   if (peer.ring && peer.unreported_ring >= peer.ring->entries() / 2) send_credits(peer);
 }
 
-// Lets go of where a message lay and hands its credit back.
+// Frees the storage of a message and returns its credit.
 void EndpointCore::release_arrival(Peer& peer, UnexpectedMessage::Storage storage,
                                    std::uint32_t buffer, std::uint64_t position) {
   switch (storage) {
@@ -272,7 +274,7 @@ void EndpointCore::release_arrival(Peer& peer, UnexpectedMessage::Storage storag
 }
 
 void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival& arrival) {
-  // What was written before this message was sent lies there.
+  // Writes that were posted before this message was sent are complete.
   if (peer.rtrs_sent > 0) [[unlikely]]
     (void)poll_last_bytes(&peer);
   ++peer.receive_sequence;
@@ -319,7 +321,7 @@ void EndpointCore::deliver(Peer& peer, const wire::Header& header, const Arrival
         keep_unexpected(peer, header, arrival);
         break;
       }
-      if (receive == nullptr) {  // nobody will ever receive it; its sender is not to wait
+      if (receive == nullptr) {  // it will never be received; its sender must not wait
         release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
         break;
       }
@@ -373,7 +375,7 @@ void EndpointCore::deliver_large(Peer& peer, const wire::Header& header, const w
     return;
   }
   if (rts.has_rtr != 0) {
-    // What was written before its queue pair broke may still come: not to the next message.
+    // A late write of the failed queue pair must not reach the next message's buffer.
     for (Registration& region : receive->rtr->regions) region.discard();
   }
   const Place place = place_in(*receive, rts.total);
@@ -410,7 +412,7 @@ void EndpointCore::receive_eager(RecvOperation& receive, Peer& peer, const wire:
   end_receive(receive, completion, length - n, Status{});
 }
 
-// The sender waits until its message is out of our hands.
+// The sender waits for delivery.
 void EndpointCore::acknowledge(Peer& peer, const std::byte* payload) {
   std::uint64_t operation;
   std::memcpy(&operation, payload, sizeof operation);
@@ -424,7 +426,7 @@ void EndpointCore::unpost(RecvOperation& receive) {
   if (receive.rtr != nullptr) abandon_rtr(receive);
 }
 
-// One message has ended in this receive: reports it and retires the receive when it is used up.
+// A message of this receive is complete: reports it, and retires the receive when it is exhausted.
 void EndpointCore::end_receive(RecvOperation& receive, const Completion& ended,
                                std::size_t overflow, Status status) {
   Completion completion = ended;
@@ -460,7 +462,7 @@ Status EndpointCore::recv_now(const RecvRequest& request) {
   if (request.peer != kAnyPeer && peer == nullptr) {
     return {Code::invalid, fmt::format("recv: no such peer: {}", request.peer)};
   }
-  // Its message may have come while the program did something else: an offer would be in vain.
+  // Its message may have arrived already, which would make an RTR useless.
   const bool sends_rtr = peer != nullptr && wants_rtr(request, *peer);
   if (sends_rtr) {
     (void)poll_receive_queue();
@@ -485,7 +487,7 @@ Status EndpointCore::recv_now(const RecvRequest& request) {
     if (message == nullptr) break;
     matcher_.remove_unexpected(message);
     take_unexpected(*receive, *message);
-    // A receive that is used up has left the list, and is perhaps another one's by now.
+    // An exhausted receive has left the list, and its record may be in use again.
     if (matcher_.posted(request.tagged).last() != receive) return {};
   }
   if (peer != nullptr && peer->lost) {
@@ -519,7 +521,7 @@ bool EndpointCore::cancel(void* context) {
         end_cancelled(*r);
         return true;
       }
-      // Its message may be being written.
+      // Its message may be in the process of being written.
       r->cancelled = true;
       wire::ControlMessage message;
       message.type = wire::Control::rtr_cancel;

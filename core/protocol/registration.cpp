@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Registrations of the application's buffers: from the cache, while the process is watched for
-// memory that goes, else for one operation.
+// Registrations of user buffers: from the cache, while unmapped memory is monitored, otherwise for
+// one operation.
 //
-// Before each lookup the log of what went is read to its end, so an entry that is found is of
-// memory that has not gone since it was registered (unmap_log.h says why none is missed). Under a
-// virtual clock the process's own mappings mean nothing: there the simulated program says what it
-// gives back (forget_memory), so that hits depend on what it does and on nothing else.
+// Before each lookup the log of unmapped ranges is read to its end, so an entry that is found is of
+// memory that was not unmapped since its registration (unmap_log.h explains why none is missed).
+// Under a virtual clock the process's own mappings are not relevant: the simulated program reports
+// freed memory (forget_memory), so that cache hits depend on the program only.
 #include <fmt/format.h>
 
 #include <cerrno>
@@ -38,7 +38,7 @@ void EndpointCore::start_registrations() {
   }
 }
 
-// Drops what has gone; false: something of [begin, end) has.
+// Drops entries of unmapped memory; false: some of it is in [begin, end).
 bool EndpointCore::notice_unmapped(std::uintptr_t begin, std::uintptr_t end) {
   if (!watches_) return true;
   if (!watching_unmapping()) [[unlikely]] {
@@ -85,7 +85,7 @@ Status EndpointCore::register_buffer(const iovec& part, int access, Registration
   return {};
 }
 
-// register_buffer() would cost nothing.
+// Whether register_buffer() would find it in the cache.
 bool EndpointCore::is_registered(const iovec& part, int access) {
   const auto begin = reinterpret_cast<std::uintptr_t>(part.iov_base);
   return registrations_off_.empty() && notice_unmapped(begin, begin + part.iov_len) &&
@@ -97,8 +97,8 @@ void EndpointCore::forget_memory(const void* address, std::size_t length) {
   registrations_.invalidate(begin, begin + length);
 }
 
-// After a failure a peer's requests may still be on their way to the memory, which the application
-// has again: they shall find no key.
+// After a failure requests of a peer may still be in flight to memory that belongs to the
+// application again: their key must be invalid.
 void EndpointCore::release_regions(Transfer& transfer) {
   const bool failed = !transfer.status.ok() || (transfer.peer != nullptr && transfer.peer->lost);
   for (Registration& region : transfer.regions) failed ? region.discard() : region.reset();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One-sided operations between processes that have no connection and no DC: in segments that the
-// target's processor moves when its program makes progress, as it carries out atomic operations
+// One-sided operations between processes without a connection and without DC: in segments that the
+// target's CPU copies when its program makes progress, as it executes atomic operations
 // (atomics.cpp), with which they share numbers, window and answers. So no operation waits for a
-// connection, whatever limits the number of those.
+// connection, whatever the limits of connections.
 //
-// The key and the range of every segment are checked at the target when it is carried out. A read
-// is carried out when its answer is sent: only then are its bytes copied, into the message.
+// The target checks key and range of every segment when it executes it. A read is executed when its
+// answer is sent: its bytes are copied into the message only then.
 #include <array>
 #include <cstring>
 
@@ -14,13 +14,12 @@
 
 namespace turnout {
 
-// Bytes of a segment: request and answer fit the smallest message that any channel of the pair
-// takes.
+// Bytes of a segment: request and answer fit the smallest maximum of the pair's channels.
 std::size_t EndpointCore::most_by_message(const Peer& peer) const noexcept {
   return peer.eager_size - stream_overhead_ - sizeof(wire::WireupRequest) - sizeof(wire::Segment);
 }
 
-// The program's memory as it is: the adapter does not read it. Injected bytes are copied.
+// No registration, as the adapter does not read the memory. Injected bytes are copied.
 Status EndpointCore::take_for_messages(Transfer& transfer, const IoVec& iov, bool inject) {
   if (inject) {
     transfer.copy = take_for_caller(copies_);
@@ -41,11 +40,11 @@ Status EndpointCore::take_for_messages(Transfer& transfer, const IoVec& iov, boo
   return {};
 }
 
-// The next `length` bytes. It waits in the backlog, since a message that cannot be sent may end the
+// Queues the next `length` bytes in the backlog, since a message that cannot be sent may end the
 // transfer. False: no record is free.
 bool EndpointCore::ask_segment(Transfer& transfer, std::uint64_t length) {
   Peer& peer = *transfer.peer;
-  if (peer.retained > 0) (void)relieve(peer);  // the answer comes behind them
+  if (peer.retained > 0) (void)relieve(peer);  // the answer arrives behind them
   if (peer.lost || !make_atomics(peer) || atomics_.in_use() >= operation_limits_.waiting) {
     return false;
   }
@@ -67,7 +66,7 @@ bool EndpointCore::ask_segment(Transfer& transfer, std::uint64_t length) {
   return true;
 }
 
-// Returns the bytes of the message: `segment`, and what is put.
+// Returns the bytes of the message: `segment`, and the data of a put.
 std::size_t EndpointCore::fill_segment(const AtomicOperation& operation, wire::Segment* segment,
                                        IoVec* parts) noexcept {
   segment->address = operation.head.address;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a program sends: eager or rendezvous, at once or after what waits, until it has ended.
+// Send operations: eager or rendezvous, sent at once or queued in the backlog, until complete.
 #include <fmt/format.h>
 
 #include <array>
@@ -25,7 +25,7 @@ Status EndpointCore::send_now(const SendRequest& request) {
   }
   const std::uint8_t flags = wire::flags_of(request.tagged, request.has_remote_data);
   const std::uint32_t completion_flags = kSend | (request.tagged ? kTagged : kMessage);
-  // An injected message has no completion that could wait for its delivery.
+  // An injected message has no completion that could be delayed until delivery.
   const bool acknowledged = request.delivery_complete && !request.inject;
   const bool large = !request.inject && is_large(*peer, iov.total);
   const bool eager = iov.total <= max_payload(*peer) && !large && !acknowledged;
@@ -104,7 +104,7 @@ Status EndpointCore::send_now(const SendRequest& request) {
   return {};
 }
 
-// The budget's share of what waits is used up: peers take nothing.
+// The budget for queued operations is used up, because peers receive nothing.
 Status EndpointCore::too_many_wait() {
   static const Status status{Code::again, "the budget allows no more pending operations"};
   return status;
@@ -115,7 +115,7 @@ bool EndpointCore::is_large(const Peer& peer, std::size_t bytes) const noexcept 
   return bytes > max_payload(peer) || (threshold != 0 && bytes > threshold);
 }
 
-// Gives the operation the id by which the peer's fin will name it.
+// Assigns the id that the peer's FIN will contain.
 void EndpointCore::await_fin(SendOperation& operation) {
   std::uint32_t slot;
   if (free_fin_slots_.empty()) {
@@ -137,7 +137,7 @@ void EndpointCore::forget_awaiting(SendOperation& operation) {
   operation.id = 0;
 }
 
-// What was registered for an RTS serves a write of ours just as well.
+// Registrations for an RTS also serve a write.
 void EndpointCore::use_registrations(SendOperation& operation, Transfer* transfer) {
   for (std::uint32_t i = 0; i < operation.iov.count; ++i) {
     const iovec& part = operation.iov.parts[i];
@@ -160,13 +160,13 @@ Status EndpointCore::prepare_rendezvous(SendOperation& operation) {
   return {};
 }
 
-// Puts the operation on its way if channel and credits allow.
+// Sends the operation if channel and credits allow.
 bool EndpointCore::try_operation(SendOperation& operation) {
   if (wire::is_request(operation.type)) {
     return try_atomic(static_cast<AtomicOperation&>(operation));
   }
   Peer& peer = *operation.peer;
-  // What is being written has to be there first, but for what tells of it.
+  // Writes to RTRs must complete first; only their put completions may be sent.
   if (is_putting(peer) && operation.type != wire::Type::put_completion && operation.rtr == 0) {
     return false;
   }
@@ -195,7 +195,7 @@ bool EndpointCore::try_operation(SendOperation& operation) {
     message.operation = operation.id;
     const bool acknowledged = operation.acknowledged;
     if (!post_stream(peer, message)) return false;
-    if (acknowledged) {  // ended already if the peer was lost meanwhile
+    if (acknowledged) {  // already ended if the peer was lost meanwhile
       if (peer.lost) return true;
       operation.announced = true;
       ++peer.awaiting_fin;
@@ -225,7 +225,7 @@ bool EndpointCore::try_operation(SendOperation& operation) {
   message.counts_as = rts.total;
   if (!post_stream(peer, message)) return false;
   ++rendezvous_count_;
-  if (peer.lost) return true;  // with it the operation has ended
+  if (peer.lost) return true;  // the operation has ended
   operation.announced = true;
   ++peer.awaiting_fin;
   return true;
@@ -258,7 +258,7 @@ void EndpointCore::end_send(SendOperation& operation, Status status) {
   if (status.ok()) {
     finish(operation.report, done);
   } else {
-    // An injected message has ended for its sender already: nobody knows this context.
+    // An injected message has already completed for its sender, which does not know this context.
     if (operation.copy != nullptr) operation.report.queue = operation.report.errors = nullptr;
     fail(operation.report, done, std::move(status));
   }

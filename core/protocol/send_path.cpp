@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One message out: over which channel, with what header, credits and buffers.
+// Sends one message: its channel, header, credits and buffers.
 #include <algorithm>
 #include <cstring>
 
@@ -29,7 +29,7 @@ Traffic traffic_of(wire::Type type) noexcept {
 std::size_t EndpointCore::max_payload(const Peer& peer) const noexcept {
   std::size_t bytes = peer.eager_size - stream_overhead_;
   if (over_ring(peer.send_kind)) {
-    // What goes into a ring may have to go over the start service, see recovery.cpp.
+    // A ring message may be resent over the default transport, see recovery.cpp.
     bytes = std::min<std::size_t>(bytes, peer.ring_sender.entry_size - sizeof(wire::Header));
   }
   if (peer.remote_index == wire::kUnknownIndex) bytes -= sizeof(wire::WireupRequest);
@@ -48,7 +48,7 @@ void EndpointCore::fill_header(Peer& peer, const StreamMessage& message, wire::H
   hand_back(peer, header);
 }
 
-// As many credits as fit.
+// Returns as many credits as fit.
 void EndpointCore::hand_back(Peer& peer, wire::Header* header) {
   header->credits = static_cast<std::uint8_t>(std::min(peer.grant.unreported, kMaxCreditsInHeader));
   peer.grant.unreported -= header->credits;
@@ -85,8 +85,8 @@ bool EndpointCore::post_stream(Peer& peer, const StreamMessage& message) {
   return posted;
 }
 
-// A peer must know us before it can be asked for something: if no message has told it yet, one that
-// says nothing else does.
+// A peer must know us before it gets a request. If no message has carried the wire-up request yet,
+// sends one that carries nothing else.
 void EndpointCore::send_wireup(Peer& peer) {
   StreamMessage hello;
   hello.type = wire::Type::wireup;
@@ -99,7 +99,7 @@ void EndpointCore::address_data(const Peer& peer, SendRecord* record) const noex
   record->dc_key = peer.address.id;
 }
 
-// Where the payload lies in one piece; `gathered` has room for it.
+// The payload as contiguous bytes; `gathered` has room for a copy.
 const void* EndpointCore::contiguous_payload(const StreamMessage& message, std::byte* gathered) {
   if (message.bytes != nullptr) return message.bytes;
   if (message.iov->count == 1) return message.iov->parts[0].iov_base;
@@ -121,7 +121,7 @@ bool EndpointCore::post_over_ring(Peer& peer, const StreamMessage& message) {
   const std::size_t bytes = prefix + message.length + sizeof(wire::Header);
   const std::uint64_t remote = ring.entry_end() - bytes;
   Status status;
-  // What goes over DC stays in its buffer until done, see DcInitiator.
+  // A message over DC keeps its buffer until complete, see DcInitiator.
   const bool small = rc != nullptr && !acknowledged && rc->takes_inline(bytes);
   std::uint32_t buffer = kNoBuffer;
   if (!small) {
@@ -184,12 +184,12 @@ bool EndpointCore::post_over_ring(Peer& peer, const StreamMessage& message) {
   profile_.count_sent(traffic_of(message.type), bytes);
   --ring.credits;
   ring.next.advance(ring.entries);
-  if (!status.ok()) lose_peer(peer, status);  // the sequence number is gone: the stream is broken
+  if (!status.ok())
+    lose_peer(peer, status);  // its sequence number is used, so the stream cannot continue
   return true;
 }
 
-// The message in this header takes a credit of the peer's shared receives, or of our private
-// receive queue there.
+// Uses a credit of the peer's shared receive queue, or of its private one for us.
 void EndpointCore::spend_credit(Peer& peer, wire::Header* header) noexcept {
   if (peer.private_sender.request != 0) [[unlikely]] {
     --peer.private_sender.credits;
@@ -267,8 +267,7 @@ bool EndpointCore::post_over_default(Peer& peer, const StreamMessage& message) {
   return true;
 }
 
-// RC-SRQ or RC-SR, small: the adapter takes the bytes with the request. There are credits and a
-// place.
+// RC-SRQ or RC-SR, small: inline. Requires a credit and room in the send queue.
 bool EndpointCore::post_inline_over_rc(Peer& peer, const StreamMessage& message) {
   wire::Header header;
   fill_header(peer, message, &header);

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// RDMA transfers: the data of large messages, fetched by the receiver (`getcqe` and `get`,
+// RDMA transfers: the data of large messages, read by the receiver (`getcqe` and `get`,
 // spec/rendezvous.md: RTS, RDMA read, completion queue entry or last byte, FIN), and one-sided
 // operations.
 //
 // A transfer is cut into segments with at most kMaxInFlight of them posted. Large messages are read
-// over DC; one-sided operations use the pair's RC queue pair while it serves the direction to us,
-// which does not leave it before they have ended, else DC. A key of theirs that the target refuses
-// breaks the queue pair: see connection/recovery.cpp. Where there is no DC, see fragments.cpp and
-// segments.cpp.
+// over DC. One-sided operations use the pair's RC queue pair while it serves the direction to us,
+// which is not switched before they have ended, otherwise DC. A key that the target refuses breaks
+// the queue pair, see connection/recovery.cpp. Without DC see fragments.cpp and segments.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -35,7 +34,7 @@ Status EndpointCore::register_iov(Transfer& transfer, const IoVec& iov, int acce
   return {};
 }
 
-// Takes the part of the receive's buffer that a large message goes to.
+// Reserves the part of the receive's buffer for a large message.
 Place EndpointCore::place_in(RecvOperation& receive, std::uint64_t total) {
   const Place place{receive.used, std::min<std::size_t>(total, receive.iov.total - receive.used)};
   ++receive.transfers;
@@ -51,7 +50,7 @@ Place EndpointCore::place_in(RecvOperation& receive, std::uint64_t total) {
   return place;
 }
 
-// The peer is lost, or path_of_transfer() gave `path`, which is not to wait.
+// The peer is lost, or `path` is the result of path_of_transfer() and not `wait`.
 void EndpointCore::start_get(RecvOperation& receive, Peer& peer, const wire::Header& header,
                              const wire::Rts& rts, Place place, DataPath path) {
   const auto [offset, length] = place;
@@ -120,16 +119,15 @@ void EndpointCore::start_get(RecvOperation& receive, Peer& peer, const wire::Hea
   pump(*transfer);
 }
 
-// The virtual adapter moves the bytes in the call that posts the request. A program with a thread
-// beside it that makes progress leaves that to whoever does so next: the thread, if the program
-// computes.
+// The virtual adapter copies the bytes in the call that posts the request. In a program with a
+// progress thread the next call to progress() posts it: the thread, while the program computes.
 bool EndpointCore::leaves_posting(const Transfer& transfer) const noexcept {
   return posts_in_progress_ && !in_progress_ && transfer.kind != Transfer::Kind::user &&
          transfer.total > own_eager_size_ && transfer.posted == 0 && !transfer.listed &&
          transfer.status.ok();
 }
 
-// By RDMA. False: the queue is full, or the transfer's status says why not.
+// By RDMA. False: the queue is full, or the transfer's status has the error.
 bool EndpointCore::post_segment(Transfer& transfer, std::uint64_t length) {
   Peer& peer = *transfer.peer;
   SendQueue& queue = transfer.over_rc
@@ -161,7 +159,7 @@ bool EndpointCore::post_segment(Transfer& transfer, std::uint64_t length) {
   return transfer.status.ok();
 }
 
-// Posts what may be posted now; ends the transfer when nothing is left to do. False: neither.
+// Posts segments; ends the transfer when it is complete. False: no progress.
 bool EndpointCore::pump(Transfer& transfer) {
   if (leaves_posting(transfer)) [[unlikely]] {
     transfer.listed = true;
@@ -238,7 +236,7 @@ void EndpointCore::on_transfer_done(Transfer& transfer, Status status) {
   (void)pump(transfer);
 }
 
-// The message is there, as its last byte says; the queue pair has yet to say it is done.
+// The last byte arrived, so the message is complete; the read's completion is still to come.
 void EndpointCore::end_read_early(Transfer& transfer) {
   Peer& peer = *transfer.peer;
   std::erase(polled_, &transfer);
@@ -271,7 +269,7 @@ void EndpointCore::end_transfer(Transfer& transfer) {
   } else if (transfer.status.ok()) {
     release_rc();
     if (SendOperation* const announcement = std::exchange(transfer.announcement, nullptr)) {
-      // The data has landed; the target is told in the stream, behind what was sent before.
+      // The write is complete; the target is notified in the stream, after earlier messages.
       if (!peer.backlog.empty() || !try_operation(*announcement)) enqueue(*announcement);
     }
     finish(transfer.report, transfer.completion);
@@ -304,7 +302,7 @@ void EndpointCore::drop_transfer(Transfer& transfer) {
   transfers_.give_back(&transfer);
 }
 
-// Now, where there is DC.
+// At once, with DC.
 bool EndpointCore::reaches_over_rc(const Peer& peer) const noexcept {
   return !over_datagrams() && peer.rc && over_rc(peer.receive_kind) &&
          !peer.eviction.disconnecting && peer.receive_state == ReceiveState::steady &&
@@ -359,8 +357,9 @@ Status EndpointCore::rma_now(const RmaRequest& request) {
   transfer->completion.context = request.report.context;
   transfer->completion.length = request.length;
   transfer->completion.flags = request.write ? kRmaWrite : kRmaRead;
-  // Without DC only what goes now takes a buffer, and of half of them: messages need them, and may
-  // be what a transfer waits for. What is injected does not wait for a connection.
+  // Without DC only a write that is posted now may take a send buffer, and only half of them:
+  // messages need buffers, and a transfer may wait for a message. Injected writes do not wait for a
+  // connection.
   const DataPath path = over_datagrams() && request.length > 0 ? data_path(*peer) : DataPath::dc;
   const bool posts = path == DataPath::dc || path == DataPath::rc;
   if (!posts) transfer->by_messages = path == DataPath::fragments || request.inject;

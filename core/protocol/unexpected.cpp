@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Messages nobody waits for yet: where they are kept, how they find a receive, peek and claim; and
-// what happens when the budget has no room for more of them.
+// Unexpected messages: their storage, matching with later receives, peek and claim, and what
+// happens when the budget is used up.
 //
-// A message is copied aside while TURNOUT_UNEXPECTED_MEMORY allows, so that its sender may go on.
-// Beyond that it stays in the buffer or ring entry it came in and its credit with it: the sender is
-// held back. If a receive waits for that peer all the same, what is behind may be what it waits
-// for, so the limit gives way up to the budget. Where even a record is refused, the stream of that
-// peer stops until one is free; its messages wait in their buffers.
+// A message is copied aside while TURNOUT_UNEXPECTED_MEMORY allows, and its credit returned. Beyond
+// that it retains its receive buffer or ring entry, and its credit, so the sender is throttled. If
+// a receive for that peer is posted, the matching message may be behind the retained ones, so
+// messages are copied beyond the limit, up to the budget. If even a record does not fit, the stream
+// of that peer stalls until one is free; its messages wait in their buffers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,13 +17,13 @@
 
 namespace turnout {
 namespace {
-// A peer held back this long, in units of TURNOUT_KEEPALIVE, while something waits for it: the user
-// is told; then its operations end, since a process that waits for ever tells nobody anything.
+// Time, in units of TURNOUT_KEEPALIVE, after which a warning is logged for a stalled peer that a
+// receive waits for; then the time after which its operations fail, so that the job does not hang.
 constexpr int kTellAfter = 10;
 constexpr int kGiveUpAfter = 30;
 }  // namespace
 
-// Whether there is memory for whatever this message, the next of its stream, needs.
+// Whether the memory that this message, the next of its stream, needs is available.
 bool EndpointCore::has_room_for(Peer& peer, const wire::Header& header) {
   if (closing_) [[unlikely]]
     return true;  // it is dropped
@@ -37,7 +37,7 @@ bool EndpointCore::has_room_for(Peer& peer, const wire::Header& header) {
   return awaited && (header.type == wire::Type::eager || transfers_.ready());
 }
 
-// Else its stream stops until there is.
+// Otherwise stalls the stream.
 bool EndpointCore::may_deliver(Peer& peer, const wire::Header& header) {
   if (has_room_for(peer, header)) [[likely]]
     return true;
@@ -50,7 +50,7 @@ bool EndpointCore::may_deliver(Peer& peer, const wire::Header& header) {
   return false;
 }
 
-// Messages held for lack of memory; those in rings are looked at by poll_rings().
+// Retries stalled messages; those in rings are retried by poll_rings().
 bool EndpointCore::pump_stalled() {
   bool moved = false;
   for (std::size_t n = pending_wireups_.size(); n > 0; --n) {
@@ -77,7 +77,7 @@ bool EndpointCore::pump_stalled() {
   return moved;
 }
 
-// Makes the record, for which may_deliver() has seen to it that there is room.
+// Creates the record; may_deliver() has checked that there is room.
 UnexpectedMessage& EndpointCore::store(Peer& peer, const wire::Header& header,
                                        const Arrival& arrival) {
   UnexpectedMessage& message = *messages_.take();
@@ -90,7 +90,7 @@ UnexpectedMessage& EndpointCore::store(Peer& peer, const wire::Header& header,
   message.storage = arrival.storage;
   message.buffer = arrival.buffer;
   message.position = arrival.position;
-  if (arrival.storage == UnexpectedMessage::Storage::heap) {  // it was copied before its turn
+  if (arrival.storage == UnexpectedMessage::Storage::heap) {  // copied while out of order
     message.heap = std::move(*arrival.heap);
     unexpected_bytes_ += header.length + sizeof(UnexpectedMessage);
     return_credit(peer);
@@ -101,15 +101,14 @@ UnexpectedMessage& EndpointCore::store(Peer& peer, const wire::Header& header,
     ++receives_kept_;
     SrqFlowControl::retain(peer.grant);
   }
-  // So many receive buffers kept that others find none are worse than memory over the limit.
-  // Nor must they keep the pieces of a large message from coming, or answers, or a connection that
-  // is torn down.
+  // Exceeding the limit is better than retaining the receives that others need. Retained messages
+  // must not block fragments of a large message, answers, or a disconnect either.
   const bool scarce =
       (arrival.storage == UnexpectedMessage::Storage::buffer && receives_scarce()) ||
       peer.incoming_large > 0 || owes_answers(peer) || peer.eviction.disconnecting;
   const std::uint64_t bytes = header.length + sizeof(UnexpectedMessage);
   if (unexpected_bytes_ + bytes <= settings_.unexpected_memory || scarce) {
-    (void)set_aside(message);  // if the budget refuses, it stays where it is
+    (void)set_aside(message);  // if the budget refuses, the message is retained
   }
   if (message.storage == UnexpectedMessage::Storage::buffer && flow_.retained(peer.grant)) {
     send_credits(peer);
@@ -133,7 +132,7 @@ std::unique_ptr<std::byte[]> EndpointCore::copy_aside(const std::byte* from, std
   return copy;
 }
 
-// Copies the message from where it came to memory of its own and hands its credit back.
+// Copies the message aside and returns its credit.
 bool EndpointCore::set_aside(UnexpectedMessage& message) {
   Peer& peer = *peers_[message.peer];
   const std::size_t length = message.header.length;
@@ -155,8 +154,8 @@ bool EndpointCore::set_aside(UnexpectedMessage& message) {
   return true;
 }
 
-// Lets a peer that is held back go on, as far as the budget allows. Large messages may wait for a
-// transfer that only ends when the pieces of others have come.
+// Copies retained messages of the peer aside, as far as the budget allows. Large messages may wait
+// for a transfer that ends only when the fragments of others have arrived.
 bool EndpointCore::relieve(Peer& peer) {
   bool moved = false;
   for (const auto* const list :
@@ -177,13 +176,13 @@ bool EndpointCore::relieve(Peer& peer) {
 void EndpointCore::look_after_retained(Peer& peer, bool wildcards, Nanoseconds now) {
   const bool moving = peer.seen_at_round != peer.receive_sequence;
   peer.seen_at_round = peer.receive_sequence;
-  // Messages of others may have every receive that its next one needs.
+  // Messages of others may occupy every receive that its next one needs.
   const bool starved = receives_kept_ >= receive_pool_.count();
   if (moving || (peer.retained == 0 && !peer.stalled && !starved)) {
     peer.stuck_since = 0;
     return;
   }
-  // Nobody may know here that it is asked for: an atomic request that has no room for its answer.
+  // An atomic request without room for its answer counts, although no receive waits for it.
   const bool refused = peer.stalled && peer.atomic_stalled;
   const bool waited = wildcards || peer.directed_receives > 0 || peer.incoming_large > 0 ||
                       owes_answers(peer) || refused;
@@ -239,7 +238,7 @@ void EndpointCore::release_unexpected(UnexpectedMessage& message) {
   if (peer.receive_state == ReceiveState::draining) finish_drain(peer);
 }
 
-// The program does not want it: for its sender that is as good as received.
+// Discarded by the program: for its sender it is received.
 void EndpointCore::drop_unexpected(UnexpectedMessage& message) {
   Peer& peer = *peers_[message.peer];
   if (message.header.type == wire::Type::rts) {
@@ -253,7 +252,7 @@ void EndpointCore::drop_unexpected(UnexpectedMessage& message) {
   release_unexpected(message);
 }
 
-// A posted receive takes a message that was here first; the message is in no list any more.
+// A new receive matches an earlier message; the message is in no list any more.
 void EndpointCore::take_unexpected(RecvOperation& receive, UnexpectedMessage& message) {
   if (message.header.type == wire::Type::rts) {
     message.receive = &receive;
@@ -273,7 +272,7 @@ void EndpointCore::take_unexpected(RecvOperation& receive, UnexpectedMessage& me
 void EndpointCore::start_waiting(UnexpectedMessage& message, DataPath path) {
   Peer& peer = *peers_[message.peer];
   wire::Rts rts;
-  // It was parsed when it came; a ring is memory that its peer can still write.
+  // Parsed again: the peer can still write to the ring.
   if (Status status = wire::parse_rts(message.payload, message.header.length, &rts);
       !status.ok() || rts.total != message.total) {
     lose_peer(peer,
@@ -299,7 +298,7 @@ bool EndpointCore::pump_waiting() {
   return moved;
 }
 
-// Answers an operation for which there is no record: the caller tries again while others end.
+// The status for an operation without a free record: the caller retries while others end.
 Status EndpointCore::refusal() {
   const Nanoseconds now = clock_.now();
   if (refused_since_ == 0) refused_since_ = now;

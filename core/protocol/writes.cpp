@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Rendezvous `rput` (spec/rendezvous.md): RTS, CTS, the sender writes, `written`.
 //
-// For receives of one piece; else the receiver reads, as under getcqe. Writes go over DC: what the
-// pair's RC queue pair still carries when a direction leaves it is known for reads and messages
-// only.
+// For contiguous receives; otherwise the receiver reads, as under getcqe. Writes use DC: on a
+// switch back from RC only the reads and messages in flight are known.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -89,7 +88,7 @@ bool EndpointCore::pump_rput_sends() {
   return moved;
 }
 
-// All of it is there, or it failed.
+// The write is complete or failed.
 void EndpointCore::end_rput_send(Transfer& transfer) {
   Peer& peer = *transfer.peer;
   SendOperation& operation = *transfer.operation;

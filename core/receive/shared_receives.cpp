@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The shared data receive queue, whose buffers every peer's messages take: it begins small, and
-// grows when it runs low (Sur, Koop, Panda, SC'06: low watermark).
+// The shared data receive queue, for messages of all peers. It starts small and grows when it runs
+// low (Sur, Koop, Panda, SC'06: low watermark).
 //
-// The adapter raises an event, once, when fewer receives than the watermark are left. Asking for it
-// is a system call, so that is done in tick(), once in kLookEvery, and sooner only when our own
-// count has been below the watermark. More often is no use: what a burst lacks while it lasts its
-// senders try again for (RNR), and what is added serves the next one. A thread that waits for
-// events, as MVAPICH has, would need a lock around the queue and the pool. Under a virtual clock
-// asking costs nothing, and the event itself wakes the process.
+// The adapter raises one event when fewer receives than the watermark are left. Reading it is a
+// system call, so tick() reads it once in kLookEvery, and sooner only if our own count was below
+// the watermark. More often is of no use: during a burst the senders retry (RNR), and added
+// receives serve the next burst. A thread that waits for events, as in MVAPICH, would need a lock
+// around queue and pool. Under a virtual clock reading costs nothing, and the event wakes the
+// process.
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -18,22 +18,22 @@
 namespace turnout {
 namespace {
 constexpr Nanoseconds kLookEvery = 1'000'000;
-// Where nothing can be added, events are only counted: not more often than this.
+// If nothing can be added, events are only counted, at most this often.
 constexpr Nanoseconds kArmAfterRefusal = 1'000'000;
-// Where more credits are granted than there are receives, each event makes that less.
+// If more credits are granted than receives exist, each event reduces the grant limit.
 constexpr Nanoseconds kArmWhileOvercommitted = 100'000;
-constexpr Nanoseconds kMostPatience = 16;  // times the setting receive_idle
+constexpr Nanoseconds kMostBackoff = 16;  // times the setting receive_idle
 }  // namespace
 
-// The first receives are posted.
+// Posts the first receives.
 void EndpointCore::begin_receives() noexcept {
   const std::uint64_t quarter = std::max(receive_pool_.count() / 4, 1u);
   shared_.watermark = static_cast<std::uint32_t>(std::min(settings_.receive_watermark, quarter));
   shared_.may_grow = shared_.watermark > 0 && settings_.receive_growth > 0;
   shared_.least = shared_.posted;
   update_flow_control();
-  shared_.patience = settings_.receive_idle;
-  shared_.shrink_at = clock_.now() + shared_.patience;
+  shared_.idle_backoff = settings_.receive_idle;
+  shared_.shrink_at = clock_.now() + shared_.idle_backoff;
   arm_limit();
 }
 
@@ -125,12 +125,13 @@ void EndpointCore::look_after_receives(Nanoseconds now) {
   if (now >= shared_.shrink_at) fewer_receives(now);
 }
 
-// What is kept to go, or another chunk as far as settings and budget allow.
+// Keeps a chunk that was to be released, or adds one as far as settings and budget allow.
 void EndpointCore::more_receives(Nanoseconds now) {
   if (receive_pool_.shrinking()) {
     receive_pool_.call_back(&to_post_);
     update_flow_control();
-    shared_.patience = std::min(2 * shared_.patience, kMostPatience * settings_.receive_idle);
+    shared_.idle_backoff =
+        std::min(2 * shared_.idle_backoff, kMostBackoff * settings_.receive_idle);
   } else {
     const auto most = static_cast<std::uint32_t>(settings_.receive_buffers);
     const std::uint32_t room = most - std::min(most, receive_pool_.count());
@@ -154,20 +155,20 @@ void EndpointCore::more_receives(Nanoseconds now) {
   }
   post_receives();
   shared_.least = shared_.posted;
-  shared_.shrink_at = now + shared_.patience;
+  shared_.shrink_at = now + shared_.idle_backoff;
   arm_limit();
   serve_credit_waiters();
 }
 
-// The youngest chunk goes if the queue has been that much above the watermark, twice, all the time.
+// Releases the youngest chunk if the queue was above the watermark by its size for two periods.
 void EndpointCore::fewer_receives(Nanoseconds now) {
   const std::uint32_t less = receive_pool_.would_shrink_by();
   const bool idle = less > 0 && shared_.least >= less + 2 * shared_.watermark;
   if (idle) (void)receive_pool_.begin_shrink();
-  // What the budget refused may be there now.
+  // The budget may allow now what it refused before.
   shared_.may_grow = shared_.watermark > 0 && settings_.receive_growth > 0;
   shared_.least = shared_.posted;
-  shared_.shrink_at = now + shared_.patience;
+  shared_.shrink_at = now + shared_.idle_backoff;
   update_flow_control();
 }
 

@@ -44,7 +44,7 @@ class Finder {
       if (pair.messages > 0) ++busy_pairs_;
     }
     for (const JobTraffic::Process& process : traffic.processes) {
-      if (!process.reports.empty()) ++told_;
+      if (!process.reports.empty()) ++reporting_;
     }
   }
 
@@ -87,20 +87,21 @@ class Finder {
       hosts.insert(report.host);
       if (report.rank >= 0) seen.insert(report.rank);
     }
-    const std::size_t told = seen.empty() ? told_ : seen.size();
-    if (ranks > 0 && told < static_cast<std::size_t>(ranks)) {
-      warn(fmt::format("{} of {} processes left a report.", number(static_cast<double>(told)),
+    const std::size_t reported = seen.empty() ? reporting_ : seen.size();
+    if (ranks > 0 && reported < static_cast<std::size_t>(ranks)) {
+      warn(fmt::format("{} of {} processes left a report.", number(static_cast<double>(reported)),
                        number(ranks)),
            "The others did not use Turnout, were killed, or are still running.");
     } else if (ranks > 0) {
       note(fmt::format("{0} of {0} processes used Turnout.", number(ranks)));
     } else {
       note(fmt::format("{} used Turnout.",
-                       told == 1 ? "1 process"
-                                 : fmt::format("{} processes", number(static_cast<double>(told)))));
+                       reported == 1
+                           ? "1 process"
+                           : fmt::format("{} processes", number(static_cast<double>(reported)))));
     }
     if (messages_ > 0 ||
-        std::max<std::size_t>(told_, static_cast<std::size_t>(std::max(ranks, 0))) < 2) {
+        std::max<std::size_t>(reporting_, static_cast<std::size_t>(std::max(ranks, 0))) < 2) {
       return;
     }
     if (hosts.size() == 1) {
@@ -341,7 +342,7 @@ class Finder {
   std::span<const EndpointReport> reports_;
   const JobTraffic& traffic_;
   double messages_ = 0, bytes_ = 0;
-  std::size_t busy_pairs_ = 0, told_ = 0;
+  std::size_t busy_pairs_ = 0, reporting_ = 0;
   std::vector<Finding> findings_;
 };
 

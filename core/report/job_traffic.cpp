@@ -21,7 +21,7 @@ void count(const DirectionReport& direction, double* messages, double* bytes) {
 }
 
 // One end's word on a direction between two endpoints.
-struct Told {
+struct Reported {
   std::uint64_t from = 0, to = 0;  // endpoints
   bool by_receiver = false;
   const EndpointReport* report = nullptr;
@@ -34,19 +34,20 @@ class Builder {
 
   JobTraffic build() {
     find_processes();
-    std::vector<Told> told;
+    std::vector<Reported> reported;
     for (const auto& process : traffic_.processes) {
-      for (const EndpointReport* report : process.reports) tell(*report, &told);
+      for (const EndpointReport* report : process.reports) tell(*report, &reported);
     }
-    std::sort(told.begin(), told.end(), [](const Told& a, const Told& b) {
+    std::sort(reported.begin(), reported.end(), [](const Reported& a, const Reported& b) {
       return std::tie(a.from, a.to, a.by_receiver) < std::tie(b.from, b.to, b.by_receiver);
     });
-    for (std::size_t i = 0; i < told.size();) {
+    for (std::size_t i = 0; i < reported.size();) {
       std::size_t end = i + 1;
-      while (end < told.size() && told[end].from == told[i].from && told[end].to == told[i].to) {
+      while (end < reported.size() && reported[end].from == reported[i].from &&
+             reported[end].to == reported[i].to) {
         ++end;
       }
-      add_pair({told.data() + i, end - i});
+      add_pair({reported.data() + i, end - i});
       i = end;
     }
     std::stable_sort(traffic_.pairs.begin(), traffic_.pairs.end(),
@@ -77,20 +78,20 @@ class Builder {
     }
   }
 
-  static void tell(const EndpointReport& report, std::vector<Told>* told) {
+  static void tell(const EndpointReport& report, std::vector<Reported>* reported) {
     for (const PeerReport& peer : report.peers) {
       if (!peer.send.spans.empty()) {
-        told->push_back({report.endpoint, peer.endpoint, false, &report, &peer});
+        reported->push_back({report.endpoint, peer.endpoint, false, &report, &peer});
       }
       if (!peer.receive.spans.empty()) {
-        told->push_back({peer.endpoint, report.endpoint, true, &report, &peer});
+        reported->push_back({peer.endpoint, report.endpoint, true, &report, &peer});
       }
     }
   }
 
-  void add_pair(std::span<const Told> told) {
+  void add_pair(std::span<const Reported> reported) {
     JobTraffic::Pair pair;
-    for (const Told& one : told) {
+    for (const Reported& one : reported) {
       if (one.by_receiver) {
         pair.receiver = one.report;
         pair.at_receiver = one.peer;
@@ -99,8 +100,8 @@ class Builder {
         pair.at_sender = one.peer;
       }
     }
-    pair.from = process(told.front().from, pair.at_receiver);
-    pair.to = process(told.front().to, pair.at_sender);
+    pair.from = process(reported.front().from, pair.at_receiver);
+    pair.to = process(reported.front().to, pair.at_sender);
     if (pair.at_sender != nullptr) {
       count(pair.at_sender->send, &pair.messages, &pair.bytes);
     } else if (pair.at_receiver != nullptr) {
@@ -109,11 +110,11 @@ class Builder {
     traffic_.pairs.push_back(pair);
   }
 
-  // `told`: what is known of an endpoint without a report.
-  std::size_t process(std::uint64_t endpoint, const PeerReport* told) {
+  // `reported`: what is known of an endpoint without a report.
+  std::size_t process(std::uint64_t endpoint, const PeerReport* reported) {
     const auto [found, is_new] = process_of_.emplace(endpoint, traffic_.processes.size());
     if (is_new) {
-      const std::uint32_t pid = told != nullptr ? told->pid : 0;
+      const std::uint32_t pid = reported != nullptr ? reported->pid : 0;
       traffic_.processes.push_back({fmt::format("pid {}", pid), -1, "", pid, {}});
     }
     return found->second;

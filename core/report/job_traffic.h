@@ -35,15 +35,15 @@ struct JobTraffic {
     double messages = 0, bytes = 0;
 
     // As the receiver has it, who decides; as the sender does where the receiver tells nothing.
-    [[nodiscard]] bool told_by_receiver() const {
+    [[nodiscard]] bool reported_by_receiver() const {
       return at_receiver != nullptr && !at_receiver->receive.spans.empty();
     }
     [[nodiscard]] const DirectionReport& direction() const {
-      return told_by_receiver() ? at_receiver->receive : at_sender->send;
+      return reported_by_receiver() ? at_receiver->receive : at_sender->send;
     }
     // The clock of direction()'s times.
     [[nodiscard]] const EndpointReport& teller() const {
-      return told_by_receiver() ? *receiver : *sender;
+      return reported_by_receiver() ? *receiver : *sender;
     }
     [[nodiscard]] ChannelKind last_channel() const { return direction().spans.back().channel; }
   };

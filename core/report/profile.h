@@ -31,7 +31,7 @@ namespace turnout {
 inline constexpr bool kProfiled = TURNOUT_PROFILE != 0;
 
 enum class Traffic : std::uint8_t {
-  data,     // eager messages, pieces, atomics and what comes back
+  data,     // eager messages, fragments, atomics and their answers
   control,  // credits, establishment, rendezvous, probes, acknowledgements
   read,     // RDMA reads of large messages and of the application
   write,    // RDMA writes of them

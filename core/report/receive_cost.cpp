@@ -14,9 +14,9 @@ std::vector<ReceiveCostLine> ReceiveCost::lines() const {
 }
 
 std::optional<double> ReceiveCost::gain(ChannelKind kind) const noexcept {
-  const Sum& base = sums_[static_cast<std::size_t>(base_)];
+  const Sum& base = sums_[static_cast<std::size_t>(default_channel_)];
   const Sum& own = sums_[static_cast<std::size_t>(kind)];
-  if (kind == base_ || base.messages < kLeastSample || own.messages < kLeastSample) {
+  if (kind == default_channel_ || base.messages < kLeastSample || own.messages < kLeastSample) {
     return {};
   }
   return base.mean() - own.mean();

@@ -51,8 +51,8 @@ void LiveReport::write(EndpointReport report) {
   if (status.ok()) status = write_whole(folder.value(), folder_, file_, to_json(report));
   if (status.ok()) {
     written_ = true;
-  } else if (!told_) {
-    told_ = true;
+  } else if (!warned_) {
+    warned_ = true;
     TURNOUT_LOG(endpoint, warn, "writing a report for turnout top failed: {}", status.text());
   }
 }

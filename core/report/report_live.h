@@ -59,7 +59,7 @@ class LiveReport {
   std::string folder_, watch_, file_, job_;
   std::uint32_t owner_ = 0;  // process; a forked child leaves its parent's file alone
   Nanoseconds next_ = std::numeric_limits<Nanoseconds>::max();
-  bool written_ = false, told_ = false;
+  bool written_ = false, warned_ = false;
 };
 
 }  // namespace turnout

@@ -87,15 +87,15 @@ constexpr std::size_t group_number(bool ring, bool queue_pair, bool dc_allowed) 
   return (ring ? 0u : 4u) + (queue_pair ? 0u : 2u) + (dc_allowed ? 0u : 1u);
 }
 
-bool is_fixed(const SourceView& source, ChannelKind base) {
-  return source.refused || (source.current != base && !over_ring(source.current));
+bool is_fixed(const SourceView& source, ChannelKind default_channel) {
+  return source.refused || (source.current != default_channel && !over_ring(source.current));
 }
 
 Selector::Selector(const Input& input) : input_(input), sources_(busiest_first(input.sources)) {
   for (std::uint32_t i = 0; i < sources_.size(); ++i) {
     const SourceView& source = sources_[i];
     messages_ += source.messages;
-    if (is_fixed(source, input_.base)) {
+    if (is_fixed(source, input_.default_channel)) {
       fixed_.push_back(i);
       continue;
     }
@@ -157,10 +157,10 @@ std::optional<Usage> Selector::usage_of(const Map& map) const {
   return usage;
 }
 
-// The start service for all but the sources that are not ours to choose. Those keep what they have
-// while the limits, which may have shrunk, leave room for it.
+// The default transport for all sources, except those with a fixed channel. Those keep what they
+// have while the limits, which may have shrunk, leave room for it.
 Map Selector::fixed_map(Usage* usage) const {
-  Map map(sources_.size(), input_.base);
+  Map map(sources_.size(), input_.default_channel);
   for (const std::uint32_t i : fixed_) {
     if (!fits(*usage, i, sources_[i].current)) continue;
     map[i] = sources_[i].current;
@@ -264,7 +264,7 @@ Reason Selector::reason(const Map& map, const Usage& usage, std::size_t i) const
   const SourceView& source = sources_[i];
   const ChannelKind to = map[i];
   const double poll = this->poll();
-  if (is_fixed(source, input_.base)) {
+  if (is_fixed(source, input_.default_channel)) {
     if (to != source.current) return limit_met(usage, i, poll);
     return source.refused ? Reason::refused_by_peer : Reason::forced;
   }

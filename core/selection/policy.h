@@ -22,14 +22,14 @@ inline constexpr double kNever = -std::numeric_limits<double>::infinity();
 // What a source told of its side; the policy `turnout` uses it.
 struct SenderFeedback {
   float busy = 0;               // share of its time spent on messages
-  float switched = 0;           // share of its messages to us that made a DCI turn to us
+  float switched = 0;           // share of its messages to us that caused a DCI switch
   std::uint32_t active_rc = 0;  // queue pairs its adapter holds for it
   std::uint16_t here = 0;       // processes of our node that it sends to, if it has XRC
   bool full = false;            // its budget has no room for a queue pair more
 };
 
 // What is known of one source in the window. Kinds that are not named are the service that every
-// pair starts on: DC-sendrecv, or UD-sendrecv where the device has no DC (Input::base).
+// pair starts on: DC-sendrecv, or UD-sendrecv where the device has no DC (Input::default_channel).
 struct SourceView {
   std::uint32_t peer = 0;
   ChannelKind current = ChannelKind::dc_sendrecv;  // serving source -> here now
@@ -114,7 +114,8 @@ struct Input {
   double gain_threshold = 25;  // gamma, ns per message
   std::uint64_t messages = 0;  // received in the window, from sources not listed too, by which
                                // gains are divided; 0: the sum of the sources' counts
-  ChannelKind base = ChannelKind::dc_sendrecv;  // what a source without a ring is served by
+  ChannelKind default_channel =
+      ChannelKind::dc_sendrecv;  // the default transport, for sources without a ring
 };
 
 // FIND_MAP (AQPS 3.2, Fig. 6; the reading of spec/aqps.md): the optimum over (l, m), 0 <= m <=

@@ -29,7 +29,7 @@ TurnoutSelector::Map TurnoutSelector::best_map() const {
   std::sort(pool.by_dc.begin(), pool.by_dc.end(), [&](std::uint32_t a, std::uint32_t b) {
     return dc(a) != dc(b) ? dc(a) > dc(b) : a < b;
   });
-  Trial trial{Map(pool.sources.size(), input_.base), usage, 0, contexts_of(best), 0};
+  Trial trial{Map(pool.sources.size(), input_.default_channel), usage, 0, contexts_of(best), 0};
   refill(pool, &trial);
   Trial found = trial;
   // One queue pair more along the best exchange: a ring over DC becomes one over RC, or a new one
@@ -57,7 +57,7 @@ void TurnoutSelector::refill(const Pool& pool, Trial* trial) const {
     const std::uint32_t i = pool.sources[k];
     if (shares_[i].dc <= 0) return;
     if (!fits(trial->usage, i, ChannelKind::dc_rdma)) return;  // all rings are of one size
-    if (trial->map[k] != input_.base) continue;
+    if (trial->map[k] != input_.default_channel) continue;
     trial->map[k] = ChannelKind::dc_rdma;
     take(&trial->usage, i, ChannelKind::dc_rdma);
     trial->value += shares_[i].dc;
@@ -100,7 +100,7 @@ std::optional<TurnoutSelector::Trial> TurnoutSelector::add_queue_pair(const Tria
   Trial t = trial;
   const auto drop = [&](std::uint32_t k) {
     const std::uint32_t i = pool.sources[k];
-    t.map[k] = input_.base;
+    t.map[k] = input_.default_channel;
     --t.usage.rings;
     t.usage.bytes -= bytes(i, ChannelKind::dc_rdma);
     t.value -= shares_[i].dc;

@@ -171,7 +171,7 @@ bool TurnoutSelector::within(const Map& map) const {
 }
 
 TurnoutSelector::Map TurnoutSelector::fixed_map(Usage* usage) const {
-  Map map(sources_.size(), input_.base);
+  Map map(sources_.size(), input_.default_channel);
   for (std::size_t i = 0; i < sources_.size(); ++i) {
     if (!fixed(i) || !fits(*usage, i, sources_[i].current)) continue;
     map[i] = sources_[i].current;
@@ -343,7 +343,7 @@ Plan TurnoutSelector::plan() const {
   }
   for (std::size_t i = 0; i < input_.sources.size(); ++i) {
     const SourceView& s = input_.sources[i];
-    if (!chosen_[i]) add_line(s, share(s), input_.base);
+    if (!chosen_[i]) add_line(s, share(s), input_.default_channel);
   }
   return plan;
 }

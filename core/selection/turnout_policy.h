@@ -3,7 +3,7 @@
 // ends' view in the answer (spec/aqps.md, Beyond AQPS). A pure function beside select_aqps.
 //
 // What a message saves. The benchmarks tell how much earlier a message arrives over a ring (d, r),
-// and how much later one that makes its DCI turn to another target (switch latency). A latency is
+// and the additional latency of one that causes a DCI switch (switch latency). A latency is
 // time only for a program that waits for it. A process that does nothing but send or receive does
 // not: what it saves is processor time. So with b the busier of the two ends' shares of time spent
 // on messages, and b_s the sender's,
@@ -70,7 +70,7 @@ struct TurnoutInput {
   TurnoutTerms terms;
   Limits limits;               // max_active_rc bounds nothing that costs do not, give room
   std::uint64_t messages = 0;  // received in the window; 0: the sum of the sources' counts
-  ChannelKind base = ChannelKind::dc_sendrecv;  // as in Input
+  ChannelKind default_channel = ChannelKind::dc_sendrecv;  // as in Input
   double window = 0;  // length, ns; 0: so long that making a queue pair takes no time beside it
 };
 

@@ -33,7 +33,7 @@ class TurnoutSelector {
 
  private:
   [[nodiscard]] bool fixed(const SourceView& s) const {
-    return s.refused || (s.current != input_.base && !over_ring(s.current));
+    return s.refused || (s.current != input_.default_channel && !over_ring(s.current));
   }
   [[nodiscard]] bool fixed(std::size_t i) const { return fixed(sources_[i]); }
   [[nodiscard]] static bool rc_exists(const SourceView& s) {

@@ -59,7 +59,7 @@ void TurnoutSelector::choose_sources() {
   std::vector<std::uint32_t> places;
   for (std::uint32_t i = 0; i < input_.sources.size(); ++i) {
     const SourceView& s = input_.sources[i];
-    if (s.current != input_.base) {
+    if (s.current != input_.default_channel) {
       places.push_back(i);
       continue;
     }

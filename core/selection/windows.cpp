@@ -14,8 +14,8 @@ struct Evaluation {
   WindowGain gain;
 };
 
-bool is_bystander(const SourceView& source, ChannelKind base) {
-  return source.messages == 0 && source.current == base;
+bool is_bystander(const SourceView& source, ChannelKind default_channel) {
+  return source.messages == 0 && source.current == default_channel;
 }
 
 // Of tens of thousands of known sources few spoke in the window. The others, without a ring, change
@@ -32,14 +32,15 @@ Evaluation evaluate(const WindowCounts& counts, const WindowInput& input, double
       while (at != counts.sources.end() && at->peer < last) ++at;
       source.messages = at != counts.sources.end() && at->peer == last ? at->messages : 0;
     }
-    if (!is_bystander(source, input.base)) sources.push_back(source);
+    if (!is_bystander(source, input.default_channel)) sources.push_back(source);
   }
   Evaluation result;
-  result.plan = input.turnout != nullptr
-                    ? select_turnout({sources, *input.turnout, input.limits, counts.messages,
-                                      input.base, static_cast<double>(counts.window.length())})
-                    : select_aqps({sources, input.costs, input.limits, gain_threshold,
-                                   counts.messages, input.base});
+  result.plan =
+      input.turnout != nullptr
+          ? select_turnout({sources, *input.turnout, input.limits, counts.messages,
+                            input.default_channel, static_cast<double>(counts.window.length())})
+          : select_aqps({sources, input.costs, input.limits, gain_threshold, counts.messages,
+                         input.default_channel});
   result.gain = {counts.window,         counts.messages,
                  counts.missing,        result.plan.gain_current,
                  result.plan.gain_best, 0};
@@ -58,7 +59,7 @@ void add_bystanders(const WindowInput& input, Plan* plan) {
   const std::size_t first = plan->lines.size();
   plan->lines.reserve(input.sources.size());
   for (const SourceView& source : input.sources) {
-    if (source.current != input.base) continue;
+    if (source.current != input.default_channel) continue;
     if (std::binary_search(present.begin(), present.end(), source.peer)) continue;
     PlanLine& line = plan->lines.emplace_back();
     line.peer = source.peer;

@@ -48,8 +48,8 @@ struct WindowInput {
   std::span<const SourceView> sources;  // their `messages` are not read
   CostModel costs;
   Limits limits;
-  double gain_threshold = 25;                   // gamma, ns per message
-  ChannelKind base = ChannelKind::dc_sendrecv;  // as in Input
+  double gain_threshold = 25;                              // gamma, ns per message
+  ChannelKind default_channel = ChannelKind::dc_sendrecv;  // as in Input
   // Set: select_turnout decides, by these and not by costs and gain_threshold.
   const TurnoutTerms* turnout = nullptr;
 };

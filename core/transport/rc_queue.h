@@ -3,7 +3,7 @@
 // initiator for a node, which sends to all processes there (IBTA vol. 1, annex A14).
 //
 // Small ring writes are inline and unsignalled, and are kept until known to be complete: when the
-// queue pair fails, they are sent again elsewhere. Larger ones use a registered buffer. An unused
+// queue pair fails, they are resent elsewhere. Larger ones use a registered buffer. An unused
 // queue pair is RESET and can be connected to any peer (the pool of AQPS 3.4). Messages over it
 // consume receives of the shared receive queue, or of a private one if it was created with one;
 // RESET empties that. One thread.
@@ -17,7 +17,7 @@ namespace turnout {
 
 class RcQueue : public SendQueue {
  public:
-  // `use`: of the number that it will get, unlike that of an earlier queue pair with it.
+  // `use`: generation; must differ from that of an earlier queue pair with the same number.
   RcQueue(std::uint32_t id, std::uint32_t depth, UnsignalledBuffers& buffers, std::uint8_t epoch,
           std::uint8_t use, MemoryAccount& account)
       : SendQueue(id, depth, buffers, epoch), use_(use), log_(account) {}
@@ -32,22 +32,22 @@ class RcQueue : public SendQueue {
   [[nodiscard]] std::uint32_t qp_id() const noexcept { return make_qp_id(qp_->qp_num, use_); }
   // The peer's; 0 when not connected.
   [[nodiscard]] std::uint32_t connected_to() const noexcept { return remote_; }
-  // RESET (if it was connected), then up to ready-to-send towards that end. What the peer was told
-  // of this one stays true.
+  // RESET (if it was connected), then up to ready-to-send, connected to that QP id. The QP id
+  // reported to the peer stays valid.
   [[nodiscard]] Status connect(std::uint32_t remote, std::uint16_t lid,
                                const std::array<std::uint8_t, 16>& gid);
-  // Forgets the connection; records must have been taken out.
+  // RESETs the queue pair; records must have been removed.
   [[nodiscard]] Status reset();
-  // To the error state: what was not done completes with errors, nothing arrives any more.
+  // To the error state: pending requests complete with errors, and nothing arrives any more.
   [[nodiscard]] Status fail();
   void destroy() noexcept { qp_.reset(); }
 
-  // Whether so many bytes may go inline, and be kept.
+  // Whether so many bytes can be sent inline, and logged.
   [[nodiscard]] bool takes_inline(std::size_t bytes) noexcept {
     return bytes <= tuning_.max_inline && log_.has_room(bytes);
   }
-  // RDMA write of up to two pieces, inline. Undefined when full() or not takes_inline(). `srq`: of
-  // an initiator, the number of the XRC receive queue whose owner's memory it is.
+  // RDMA write of up to two segments, inline. Undefined when full() or not takes_inline(). `srq`:
+  // of an initiator, the number of the XRC receive queue whose owner's memory it is.
   [[nodiscard]] Status write_inline(const ibv_sge* sges, int count, std::uint64_t remote,
                                     std::uint32_t rkey, PeerId peer, std::uint32_t srq = 0);
   // The same as a message; `takes_private`: it consumes a receive of a private receive queue.

@@ -66,7 +66,7 @@ class RingReceiver {
     return ring;
   }
 
-  // Messages carry checksums from the first on. For a ring that was not offered to anybody yet.
+  // Messages carry checksums from the first on. For a ring that no request has named yet.
   void check() noexcept {
     checked_ = true;
     for (std::uint64_t i = 0; i < entries_; ++i) overwrite(i, entry_size_);
@@ -130,19 +130,19 @@ class RingReceiver {
   [[nodiscard]] const std::byte* head_end() const noexcept {
     return memory_.data() + (std::size_t{head_.entry} + 1) * entry_size_;
   }
-  // Bytes change from what was there to the message's, each once: what had the right checksum stays
-  // as it is.
+  // Each byte changes once, from its old value to the message's: bytes with a valid checksum do not
+  // change any more.
   [[nodiscard]] bool whole(const wire::Header& header) noexcept {
     if (whole_ == position_ + 1) return true;
-    if (!fits(header)) return false;  // its length is an old one's still
+    if (!fits(header)) return false;  // its length is still that of an old message
     const std::uint32_t sum = ring_checksum(crc32c(0, payload(header), header.length), header);
     if (sum != header.index) return false;
     whole_ = position_ + 1;
     return true;
   }
-  // The last `bytes` of the entry but the phase, with a pattern that no message has: a part of the
-  // next one that is still to come then differs from what is there. Else that message could be
-  // read, and its entry or the ring be given away, before the part has come.
+  // Overwrites the last `bytes` of the entry, except the phase, with a pattern that no message has,
+  // so that a missing part of the next message is detected. Otherwise that message could be read,
+  // and its entry or ring freed, before the part arrives.
   void overwrite(std::uint64_t position, std::size_t bytes) noexcept {
     SplitMix64 pattern(position);
     std::byte* at = entry_end(position) - bytes;
@@ -172,7 +172,7 @@ struct RingSender {
   std::uint32_t entries = 0;
   std::uint32_t entry_size = 0;
   std::uint32_t credits = 0;
-  std::uint32_t request = 0;  // number of the request that offered it: marks its credits
+  std::uint32_t request = 0;  // number of the request that named it: identifies its credits
   RingCursor next;
   bool checked = false;  // messages carry checksums
 

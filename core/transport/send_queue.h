@@ -48,9 +48,9 @@ struct SendRecord {
   std::uint64_t dc_key = 0;  // id of the endpoint it goes to
 };
 
-// Buffers of one pool held by requests that no signalled request follows yet, over all queues that
-// use the pool. Kept below a share of the pool: what is beyond it is signalled, so the pool cannot
-// run dry while nothing more can be posted that would retire them.
+// Buffers of one pool used by requests that no signalled request follows yet, over all queues that
+// use the pool. Limited to a share of the pool: further requests are signalled, so the pool cannot
+// be exhausted with no completion pending that would return buffers.
 struct UnsignalledBuffers {
   std::uint32_t held = 0;
   std::uint32_t limit = 0;
@@ -73,7 +73,7 @@ class SendQueue {
   [[nodiscard]] bool idle() const noexcept { return tail_ == head_; }
   // The latest record; undefined when idle().
   [[nodiscard]] const SendRecord& newest() const noexcept { return record_at(tail_ - 1); }
-  // The latest record of which that is true; null: it is of none.
+  // The newest record that matches; null: none.
   template <class Condition>
   [[nodiscard]] const SendRecord* find_newest(Condition&& condition) const {
     for (std::uint64_t at = tail_; at != head_; --at) {
@@ -152,8 +152,8 @@ class SendQueue {
   [[nodiscard]] const SendRecord& record_at(std::uint64_t position) const noexcept {
     return records_[position & (records_.size() - 1)];
   }
-  // Most queues never fill: the ring of records grows to the depth at most, or the next power of
-  // two.
+  // Most queues never fill: the ring of records grows on demand, up to the depth or the next power
+  // of two.
   void grow() {
     const std::size_t size = records_.empty() ? 8 : records_.size() * 2;
     std::vector<SendRecord> records(size);

@@ -299,7 +299,7 @@ class Calibration {
   const CalibrationOptions& options_;
   const Runner& runner_;
   Measurements measured_;
-  double slow_ = 0;  // a round trip over the start service; 0: not known
+  double slow_ = 0;  // a round trip over the default transport; 0: not known
 };
 
 }  // namespace

@@ -25,8 +25,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   wire::Rts rts;
   if (wire::parse_rts(bytes, size, &rts).ok() && rts.segments > wire::kMaxSegments)
     __builtin_trap();
-  wire::PutCompletion landed;
-  (void)wire::parse_put_completion(bytes, size, &landed).ok();
+  wire::PutCompletion completion;
+  (void)wire::parse_put_completion(bytes, size, &completion).ok();
   wire::Atomic atomic;
   if (wire::parse_atomic(bytes, size, &atomic).ok() &&
       sizeof atomic + wire::operand_bytes(atomic) + wire::compare_bytes(atomic) != size) {

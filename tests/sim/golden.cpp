@@ -159,7 +159,7 @@ Result<Table> play_all(const ProfileFile& profile, const Asked& asked,
         }
       }
     }
-    // In `shifts` both sides begin at once: offers and messages cross.
+    // In `shifts` both sides begin at once: RTRs and messages cross.
     if (all.large == 0 || (all.puts == 0 && scenario.workload != "shifts")) {
       return Status{Code::internal, fmt::format("{}: {} large messages, {} were put",
                                                 scenario.workload, all.large, all.puts)};

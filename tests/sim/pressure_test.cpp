@@ -56,7 +56,7 @@ Hidden hidden(const std::string& protocol, const char* slices) {
   return {1 - (each(2) - compute) / each(1), 1 - (each(3) - compute) / each(1)};
 }
 
-// The reader's processor has to see the RTS, the writer's the CTS; an offer is there already.
+// The reader's processor has to see the RTS, the writer's the CTS; an RTR is there already.
 TEST(Overlap, WhoNeedsNoProcessorHidesTheTransfer) {
   for (const char* protocol : {"getcqe", "get"}) {
     const Hidden h = hidden(protocol, "1");

@@ -110,7 +110,7 @@ TEST(Schedules, HoldWhileConnectionsFail) {
   EXPECT_GT(sum.reached, 5000u);
   // Its operations held all send buffers but the one that was sent with, which nobody signalled.
   EXPECT_EQ(play_failure_schedule(20448).broken, "");
-  // Messages of the start service had every receive, and waited for those that came again.
+  // Messages of the default transport had every receive, and waited for the resent ones.
   EXPECT_EQ(play_failure_schedule(300463).broken, "");
 }
 // A message that is not sent again is missed.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Large messages that wait for the offer of a receive: what they wait for, and what ends the wait.
+// Deferred sends: large messages that wait for an RTR, and what ends the wait.
 #include <gtest/gtest.h>
 
 #include <utility>
@@ -10,7 +10,7 @@
 namespace turnout {
 namespace {
 
-// A sender whose peer has offered a receive before, with nothing to say it again; it waits for one
+// A sender whose peer has sent an RTR before and will not send another by itself; it waits for one
 // as long as a test takes, unless told otherwise.
 class DeferredSends : public testing::Test {
  protected:
@@ -18,7 +18,7 @@ class DeferredSends : public testing::Test {
     pair_.meet(out_, in_, 1);
     EXPECT_EQ(pair_.sender().puts, 1u);
   }
-  // Another message is held behind the first; of another tag its receive is offered before.
+  // A second message is deferred behind the first; with another tag, its RTR is sent first.
   void expect_written(std::uint64_t other_tag) {
     std::vector<std::byte> other = pattern(9000, 2), other_in(9000);
     pair_.send(out_, 1);
@@ -32,7 +32,7 @@ class DeferredSends : public testing::Test {
     EXPECT_EQ(other_in, other);
     EXPECT_EQ(pair_.sender().puts, 3u);
   }
-  // The message arrives by the receiver's reading: it was not written to an offer.
+  // The receiver reads the message: it was not written to an RTR.
   void expect_fetched() {
     ASSERT_TRUE(pair_.received());
     EXPECT_EQ(in_, out_);
@@ -66,7 +66,7 @@ TEST_F(DeferredSends, WaitForNothingElse) {
   expect_fetched();
 }
 
-// The little message is sent before the offer comes, and does not know it.
+// The small message is sent before the RTR arrives.
 TEST_F(DeferredSends, FallBackToRtsWhenAnRtrCannotBeUsed) {
   std::vector<std::byte> little = pattern(10, 1);
   pair_.recv(in_, 1);

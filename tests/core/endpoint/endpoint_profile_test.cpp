@@ -48,12 +48,12 @@ class EndpointProfile : public ::testing::Test {
 
 TEST_F(EndpointProfile, EachRequestIsCountedWithItsSize) {
   exchange(0, true);
-  world_.progress_all(20);  // the welcome
+  world_.progress_all(20);  // the wire-up reply
   const EndpointReport first = world_[0].report();
   EXPECT_EQ(sent(first, Traffic::data).messages, 1u);
   EXPECT_EQ(sent(first, Traffic::data).bytes, sizeof(wire::Header) + sizeof(wire::WireupRequest));
   EXPECT_EQ(sent(first, Traffic::control).messages, 0u);
-  EXPECT_EQ(sent(world_[1].report(), Traffic::control).messages, 1u) << "welcome";
+  EXPECT_EQ(sent(world_[1].report(), Traffic::control).messages, 1u) << "wire-up reply";
 
   for (int i = 0; i < 3; ++i) exchange(100, true);
   const EndpointReport then = world_[0].report();
@@ -66,13 +66,13 @@ TEST_F(EndpointProfile, EachRequestIsCountedWithItsSize) {
 // RTS; four reads of 64 KiB at the receiver; FIN.
 TEST_F(EndpointProfile, ALargeMessageIsManySmallerOnes) {
   exchange(0, true);
-  const std::uint64_t welcome = sent(world_[1].report(), Traffic::control).messages;
+  const std::uint64_t replies = sent(world_[1].report(), Traffic::control).messages;
   exchange(256 << 10, true);
   const EndpointReport sender = world_[0].report(), receiver = world_[1].report();
   EXPECT_EQ(sent(sender, Traffic::control).messages, 1u);
   EXPECT_EQ(sent(sender, Traffic::data).messages, 1u);
   EXPECT_EQ(sent(sender, Traffic::write).messages, 0u);
-  EXPECT_EQ(sent(receiver, Traffic::control).messages, welcome + 1);
+  EXPECT_EQ(sent(receiver, Traffic::control).messages, replies + 1);
   EXPECT_EQ(sent(receiver, Traffic::read).messages, 4u);
   EXPECT_EQ(sent(receiver, Traffic::read).bytes, 256u << 10);
 }

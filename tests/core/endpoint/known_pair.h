@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-// Two endpoints that have exchanged a message, so that receives can be offered: what the tests of
+// Two endpoints that have exchanged a message, so that RTRs can be sent: what the tests of
 // large messages begin with.
 
 #include <gtest/gtest.h>
@@ -62,7 +62,7 @@ class KnownPair {
     (void)take(world_.queue(0));
     (void)take(world_.queue(1));
   }
-  // A message to a receive that was there in time to be offered.
+  // A message to a receive that was posted in time for an RTR.
   void meet(std::vector<std::byte>& out, std::vector<std::byte>& in, std::uint64_t tag) {
     recv(in, tag);
     settle();

@@ -144,7 +144,7 @@ TEST_F(RcSr, LargeMessagesEndThoughEagerOnesAreHeldBack) {
   }
 }
 
-// One queue pair, two peers: the second keeps to the start service.
+// One queue pair, two peers: the second stays on the default transport.
 TEST_F(RcSr, KeepsToTheLimitOfActiveQueuePairs) {
   TestWorld world(3, sr({{"rc_pool", "1"}, {"max_active_rc", "1"}}));
   const std::uint64_t first = receive_bytes(world[0]);
@@ -191,7 +191,7 @@ TEST_F(RcSr, LeavesNothingBehindWhenTheChannelChanges) {
     least = std::min(least, n > 20 ? receive_bytes(world[0]) : UINT64_MAX);
     EXPECT_LE(receive_bytes(world[0]), first + 64 * kEntry);
   }
-  EXPECT_EQ(least, first);  // on the start service, at times
+  EXPECT_EQ(least, first);  // on the default transport, at times
   bool seen = false;
   for (const DecisionReport& decision : world[0].report().decisions) {
     seen = seen || decision.to == ChannelKind::rc_sr;

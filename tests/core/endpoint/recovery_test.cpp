@@ -123,15 +123,15 @@ TEST_P(Recovery, APeerThatTellsNonsenseIsGivenUp) {
 }
 
 TEST_P(Recovery, AFailureSaidTwiceOrBeyondTheStreamIsRefused) {
-  wire::ControlMessage broken, again;
-  broken.type = wire::Control::error;
-  again.type = wire::Control::replay;
-  again.last_sequence = 1'000'000;
-  for (const auto& [second, words] : {std::pair{broken, "error message: sent twice"},
-                                      std::pair{again, "last_sequence names a message"}}) {
+  wire::ControlMessage error, replay;
+  error.type = wire::Control::error;
+  replay.type = wire::Control::replay;
+  replay.last_sequence = 1'000'000;
+  for (const auto& [second, words] : {std::pair{error, "error message: sent twice"},
+                                      std::pair{replay, "last_sequence names a message"}}) {
     TestWorld world(2, with());
     connect(world);
-    ForgedMessages::send(world, 0, 1, broken);
+    ForgedMessages::send(world, 0, 1, error);
     // When its own end is dead, and it waits for the rest.
     world.progress_all(1);
     std::vector<std::byte> in(8);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The ways large messages travel: early and late receives, last bytes, what an offer does not
+// The rendezvous protocols: early and late receives, last bytes, what an RTR does not
 // foresee, cancel, and that each message goes where MPI's order wants it.
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 class Protocols : public testing::TestWithParam<std::string_view> {
  protected:
-  [[nodiscard]] bool offers() const {
+  [[nodiscard]] bool sends_rtrs() const {
     return over_dc() && (GetParam() == "put" || GetParam() == "putnr" || GetParam() == "auto");
   }
 };
@@ -46,7 +46,7 @@ TEST_P(Protocols, MessagesArriveWholeWhateverTheirLastByteIs) {
     }
   }
   EXPECT_EQ(pair.sender().rendezvous, 24u);
-  EXPECT_EQ(pair.sender().puts, offers() ? 12u : 0u);
+  EXPECT_EQ(pair.sender().puts, sends_rtrs() ? 12u : 0u);
   pair.settle();
   EXPECT_FALSE(pair.error(0));
   EXPECT_FALSE(pair.error(1));
@@ -185,7 +185,7 @@ TEST_P(Protocols, BeginAboveTheThreshold) {
     EXPECT_EQ(in, out);
   }
   EXPECT_EQ(pair.sender().rendezvous, 2u);
-  EXPECT_EQ(pair.receiver().rtrs, offers() ? 2u : 0u);
+  EXPECT_EQ(pair.receiver().rtrs, sends_rtrs() ? 2u : 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Core, Protocols, testing::ValuesIn(kRendezvousNames),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Receives that are offered to their senders: where, what they foresee, and their last bytes.
+// RTRs: when they are sent, which messages need a put completion, and their last bytes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -56,7 +56,7 @@ TEST(Rtr, OtherMessagesSendAPutCompletion) {
   }
   EXPECT_EQ(pair.sender().puts, 3u);
   EXPECT_GE(pair.sender().put_completions, 2u);
-  EXPECT_LE(pair.sender().put_completions, 3u);  // the second, when its last byte is the offer's
+  EXPECT_LE(pair.sender().put_completions, 3u);  // the second, when its last byte is the sentinel
 }
 
 // Registering many receives before the first message would hold up the program; those that come by
@@ -67,11 +67,11 @@ TEST(Rtr, OfAutoAreOfRegisteredReceivesButForOne) {
   std::vector<std::vector<std::byte>> out, in(kReceives, std::vector<std::byte>(kBytes));
   for (unsigned i = 0; i < kReceives; ++i) out.push_back(pattern(kBytes, i));
   const bool kept = pair.receiver().registrations.off.empty();
-  std::uint64_t offers = 0;
+  std::uint64_t rtrs = 0;
   for (int round = 0; round < 3; ++round) {
     for (std::size_t i = 0; i < kReceives; ++i) pair.recv(in[i], i);
-    offers += round > 0 && kept ? kReceives : 1;
-    EXPECT_EQ(pair.receiver().rtrs, offers) << round;
+    rtrs += round > 0 && kept ? kReceives : 1;
+    EXPECT_EQ(pair.receiver().rtrs, rtrs) << round;
     pair.settle();
     for (std::size_t i = 0; i < kReceives; ++i) pair.send(out[i], i);
     ASSERT_TRUE(pair.world().until([&] { return pair.world().queue(1).size() == kReceives; }));
@@ -82,7 +82,7 @@ TEST(Rtr, OfAutoAreOfRegisteredReceivesButForOne) {
       EXPECT_EQ(in[i], out[i]);
     }
   }
-  EXPECT_EQ(pair.sender().puts, offers);
+  EXPECT_EQ(pair.sender().puts, rtrs);
 }
 
 // With a random byte to begin with, 1 of 256 messages looks as if it had not come; with a constant
@@ -152,7 +152,7 @@ TEST(Rtr, ChangeNothingBeyondTheirMessages) {
   }
 }
 
-// What was offered and is cancelled is as it was.
+// A cancelled receive with an RTR is unchanged.
 TEST(Rtr, ThatAreCancelledLeaveTheLastByte) {
   KnownPair pair("put", {{"rtr_sentinel", "set"}});
   for (unsigned round = 0; round < 8; ++round) {
@@ -168,7 +168,7 @@ TEST(Rtr, ThatAreCancelledLeaveTheLastByte) {
   }
 }
 
-// Where receives come late no offers are made after a while, but for a trial now and then.
+// If receives are posted late no RTRs are sent after a while, except an occasional one.
 TEST(Rtr, OfAutoStopWhereTheyComeToNothing) {
   KnownPair pair("auto");
   std::vector<std::byte> in(9000), little(10);

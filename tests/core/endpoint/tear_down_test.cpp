@@ -291,10 +291,10 @@ TEST_P(TearDown, ALeaveOutOfItsTurnCostsNothingButTheConnection) {
     connect(world, 0, 1);
     const std::uint32_t number = ForgedMessages::queue_pair(world, 0, 1);
     ASSERT_NE(number, 0u);
-    wire::ControlMessage leave;
-    leave.type = wire::Control::disconnect;
-    leave.qp_id = right ? number : number + 1;
-    for (int n = 0; n < 3; ++n) ForgedMessages::send(world, 0, 1, leave);
+    wire::ControlMessage disconnect;
+    disconnect.type = wire::Control::disconnect;
+    disconnect.qp_id = right ? number : number + 1;
+    for (int n = 0; n < 3; ++n) ForgedMessages::send(world, 0, 1, disconnect);
     for (int n = 0; n < 20; ++n) swap(world, 0, 1);
     ASSERT_FALSE(HasFatalFailure());
     EXPECT_EQ(connections(world).tear_downs_by_peers, right ? 1u : 0u);

@@ -78,7 +78,7 @@ TEST_F(Xrc, RingsWithChecksumsHoldOverIt) {
   ASSERT_TRUE(both_over_xrc(world, 0, 1));
 }
 
-// The direction leaves it and comes back while messages go on: by way of the start service, and of
+// The direction leaves it and comes back while messages go on: via the default transport, and via
 // a ring over DC.
 TEST_F(Xrc, ChannelsChangeUnderTraffic) {
   for (const char* const every : {"1", "3", "10"}) {
@@ -266,10 +266,10 @@ TEST_F(Xrc, ANumberThatNoTargetHasIsRefused) {
 TEST_F(Xrc, AFailureSaidTwiceIsRefused) {
   TestWorld world(2, with());
   connect(world);
-  wire::ControlMessage broken;
-  broken.type = wire::Control::xrc_error;
-  ForgedMessages::send(world, 0, 1, broken);
-  ForgedMessages::send(world, 0, 1, broken);
+  wire::ControlMessage error;
+  error.type = wire::Control::xrc_error;
+  ForgedMessages::send(world, 0, 1, error);
+  ForgedMessages::send(world, 0, 1, error);
   std::vector<std::byte> in(8);
   const iovec to = piece(in);
   ASSERT_TRUE(world[1].recv(tagged_recv(world.peer(1, 0), to, 9, world.report(1, &in))).ok());

@@ -244,15 +244,15 @@ TEST(Wire, FeedbackIsRangeChecked) {
 }
 
 TEST(Wire, LeaveNamesAQueuePair) {
-  wire::ControlMessage leave, parsed;
+  wire::ControlMessage disconnect, parsed;
   wire::Detail detail;
-  leave.type = wire::Control::disconnect;
+  disconnect.type = wire::Control::disconnect;
   const auto parse = [&] {
-    return wire::parse_control(reinterpret_cast<const std::byte*>(&leave), sizeof leave, &parsed,
-                               &detail);
+    return wire::parse_control(reinterpret_cast<const std::byte*>(&disconnect), sizeof disconnect,
+                               &parsed, &detail);
   };
   EXPECT_NE(parse().text().find("queue pair number 0"), std::string::npos);
-  leave.qp_id = 77;
+  disconnect.qp_id = 77;
   EXPECT_TRUE(parse().ok());
   EXPECT_EQ(parsed.qp_id, 77u);
 }
@@ -300,8 +300,8 @@ TEST(Wire, RandomBytesAreAnswered) {
     if (wire::parse_segment(wire::Type::put, bytes.data(), bytes.size(), &segment).ok()) {
       ASSERT_EQ(sizeof segment + segment.length, bytes.size());
     }
-    wire::PutCompletion landed;
-    (void)wire::parse_put_completion(bytes.data(), bytes.size(), &landed).ok();
+    wire::PutCompletion completion;
+    (void)wire::parse_put_completion(bytes.data(), bytes.size(), &completion).ok();
     wire::Rts rts;
     if (wire::parse_rts(bytes.data(), bytes.size(), &rts).ok()) {
       ASSERT_LE(rts.segments, wire::kMaxSegments);
