@@ -5,7 +5,7 @@
 //
 // A peer that needs a connection slot is queued. For each queued peer a connection is evicted,
 // unless enough are being evicted already. Victims selects it. The endpoint decides what a
-// connection's state allows and sends the messages (connection/tear_down.cpp).
+// connection's state allows and sends the messages (channels/connection_slots.cpp).
 //
 // The endpoint owns it and calls it from its thread; it keeps one PeerEviction for each peer, at a
 // fixed address. Times are nanoseconds. No errors.

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/connection/peer.h"
+#include "core/state/peer.h"
 #include "core/selection/costs.h"
 
 namespace turnout {

@@ -80,7 +80,7 @@ class SrqFlowControl {
   [[nodiscard]] bool retained(CreditGrant& grant);
   static void retain(CreditGrant& grant) noexcept { ++grant.retained; }
   static void release(CreditGrant& grant) noexcept { --grant.retained; }
-  // A message arrived that was sent without a credit (connection/recovery.cpp).
+  // A message arrived that was sent without a credit (channels/connection_recovery.cpp).
   void count_uncredited(CreditGrant& grant) noexcept;
   // The sender says that the message used its last credit.
   void used_last_credit(CreditGrant& grant) noexcept;

@@ -10,7 +10,7 @@
 // for lack of pinned memory. An entry whose memory is unmapped while in use is no longer found, and
 // is deregistered after its last use.
 //
-// Unmapping is detected elsewhere: see unmap_monitor.h and protocol/registration.cpp. Owns its
+// Unmapping is detected elsewhere: see unmap_monitor.h and state/memory_registration.cpp. Owns its
 // regions. Bytes. A hit allocates nothing and costs a binary search. One per endpoint, its thread.
 #pragma once
 

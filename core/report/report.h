@@ -108,7 +108,7 @@ struct PrivateReceivesReport {
   std::uint64_t controls = 0;              // control messages of large messages that came into them
 };
 
-// RC connections made and torn down (connection/tear_down.cpp).
+// RC connections made and torn down (channels/connection_slots.cpp).
 struct ConnectionsReport {
   std::uint64_t made = 0;  // ever
   std::uint64_t tear_downs = 0, tear_downs_by_peers = 0;
@@ -154,7 +154,7 @@ struct EndpointReport {
   static constexpr std::size_t kMaxHistory = 65536;
   std::uint64_t unexpected = 0, rendezvous = 0, credit_messages = 0, refusals = 0;
   // RTRs sent; large messages written to RTRs of the peer, and those of
-  // them that needed a put completion (protocol/rtr.cpp).
+  // them that needed a put completion (operations/rtr_engine.cpp).
   std::uint64_t rtrs = 0, puts = 0, put_completions = 0;
   RegistrationReport registrations;
   SharedReceivesReport shared_receives;

@@ -182,14 +182,14 @@ enum class Control : std::uint8_t {
   written = 21,           // rput: the write is complete; operation is the receiver's transfer
   rtr_cancel = 22,        // do not use the RTR `operation`; the reply is `rtr_cancelled`
   disconnect = 26,        // the connection of the sender's `qp_id` is evicted
-  // The pair's connection failed (connection/recovery.cpp):
+  // The pair's connection failed (channels/connection_recovery.cpp):
   error = 27,    // the sender's queue pair carries nothing any more; messages up to last_sequence
                  // arrived or used another channel; own_index as in wireup_reply
   replay = 28,   // resend the messages after last_sequence, and the control messages into private
                  // receives after the first `sequence`
   resumed = 29,  // they were resent; the stream continues on `kind`, after last_sequence
   // The same of the direction sender -> receiver alone, whose XRC connection failed
-  // (connection/xrc_recovery.cpp):
+  // (channels/xrc_recovery.cpp):
   xrc_error = 30,    // it carries nothing any more; own_index as in wireup_reply
   xrc_replay = 31,   // resend the messages after last_sequence
   xrc_resumed = 32,  // they were resent; the stream continues on `kind`

@@ -10,42 +10,41 @@
 namespace turnout {
 
 struct ForgedMessages {
+  [[nodiscard]] static Peer* peer_of(TestWorld& world, std::size_t at, std::size_t of) {
+    return static_cast<EndpointCore&>(world[at]).parts().peer_table.find_peer(world.peer(at, of));
+  }
   static void send(TestWorld& world, std::size_t from, std::size_t to,
                    const wire::ControlMessage& message) {
     auto& core = static_cast<EndpointCore&>(world[from]);
-    core.send_control(*core.find_peer(world.peer(from, to)), EndpointCore::Purpose::establishment,
-                      message);
+    core.parts().messaging.control.send_control(*peer_of(world, from, to), Purpose::establishment,
+                                                message);
   }
   // The direction from `of` shall take that channel.
   static void ask_for(TestWorld& world, std::size_t at, std::size_t of, ChannelKind to) {
     auto& core = static_cast<EndpointCore&>(world[at]);
     if (over_xrc(to)) {
-      ASSERT_TRUE(core.has_xrc());
+      ASSERT_TRUE(core.parts().channels.xrc_nodes.has_xrc());
     }
-    core.change_channel(*core.find_peer(world.peer(at, of)), to, core.default_channel_,
-                        "a test asks", 0);
+    core.parts().channels.selector.change_channel(
+        *peer_of(world, at, of), to, core.parts().context.default_channel, "a test asks", 0);
   }
   [[nodiscard]] static bool is_steady(TestWorld& world, std::size_t at, std::size_t of) {
-    auto& core = static_cast<EndpointCore&>(world[at]);
-    const Peer& peer = *core.find_peer(world.peer(at, of));
+    const Peer& peer = *peer_of(world, at, of);
     return peer.receive_state == ReceiveState::steady && peer.send_state == SendState::steady;
   }
   // `at` has said yes to a channel that `of` asked for, and waits for its word.
   [[nodiscard]] static bool was_accepted(TestWorld& world, std::size_t at, std::size_t of) {
-    auto& core = static_cast<EndpointCore&>(world[at]);
-    return core.find_peer(world.peer(at, of))->send_state == SendState::accepted;
+    return peer_of(world, at, of)->send_state == SendState::accepted;
   }
   // The queue pair of their connection at the end of `at`; 0: there is none.
   [[nodiscard]] static std::uint32_t queue_pair(TestWorld& world, std::size_t at, std::size_t of) {
-    auto& core = static_cast<EndpointCore&>(world[at]);
-    const Peer& peer = *core.find_peer(world.peer(at, of));
+    const Peer& peer = *peer_of(world, at, of);
     return peer.rc ? peer.rc->qp_id() : 0;
   }
   // The connection of these two, at the end of `at`; over XRC that to the node of `of`. False:
   // there is none now.
   [[nodiscard]] static bool fail_queue_pair(TestWorld& world, std::size_t at, std::size_t of) {
-    auto& core = static_cast<EndpointCore&>(world[at]);
-    const Peer& peer = *core.find_peer(world.peer(at, of));
+    const Peer& peer = *peer_of(world, at, of);
     RcQueue* queue = peer.rc.get();
     if (peer.xrc && peer.xrc->link != nullptr) queue = peer.xrc->link->queue.get();
     return queue != nullptr && queue->fail().ok();

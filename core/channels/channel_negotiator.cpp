@@ -1,0 +1,619 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// J1-J5 of AQPS 3.3: changes the channel of one direction of a pair between the default transport
+// (DC-sendrecv, or UD-sendrecv without DC), a ring written over DC, a ring written over an RC queue
+// pair, and messages over that queue pair (RC-SRQ, RC-SR). Beyond the paper: refusal and fallback,
+// crossing requests, the switch back, reuse of queue pairs.
+//
+// For RC the receiver of the data requests the switch (J1) with its ring and its RC queue pair. The
+// sender creates its own, connects it and accepts (J2), or refuses, or falls back to the ring over
+// DC. The receiver connects (J3, ready). The sender switches and reports the last sequence number
+// of the old channel (J4). Every message carries its sequence number and is delivered in that order
+// (J5). A ring over DC needs no queue pair: request, switched.
+//
+// The switch back uses the same messages: request, switched, and from RC `closed` when everything
+// sent over it has been delivered. Between the two kinds of ring the ring is kept, with its
+// contents and credits; its entries are read in order, whichever channel wrote them.
+//
+// RC-SRQ and RC-SR need a queue pair and no ring. Between them and a ring over RC the queue pair is
+// kept: request, switched. RC-SRQ and the default transport consume receives of the same shared
+// queue. Between them a sender switches only when its earlier messages have consumed receives:
+// otherwise messages of the new channel, which wait for those of the old one, could consume all.
+//
+// If the initiator's queue pairs have private receive queues (RC-SR), every request for RC contains
+// their size. Rendezvous control messages use them also while a ring serves the direction.
+//
+// One RC queue pair serves both directions of a pair. If requests cross, each contains its sender's
+// queue pair and also answers the other. Establishment messages of a pair are ordered, so when
+// `closed` was sent in both directions both ends know it and RESET their queue pairs. A later
+// request contains a new queue pair, and an end that still has the old connection reconnects.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "base/log.h"
+#include "core/channels/channel_negotiator.h"
+#include "core/connection/recovery.h"
+#include "core/connection/xrc_connection.h"
+
+namespace turnout {
+// Requests the peer to send into our ring, over DC or RC, or over RC without one. An existing ring
+// is kept.
+Status ChannelNegotiator::request_channel(Peer& peer, ChannelKind to, ChannelKind fallback) {
+  peer.wanted = to;
+  peer.fallback = fallback;
+  if (peer.remote_index == wire::kUnknownIndex) {
+    return {Code::again, "wire-up with the peer is not complete"};
+  }
+  if (!peer.ring && over_ring(to)) {
+    auto ring = RingReceiver::create(*context_.device, context_.account,
+                                     static_cast<std::uint32_t>(context_.settings.ring_entries),
+                                     static_cast<std::uint32_t>(context_.settings.ring_entry_size),
+                                     peer_table_.reserved_headroom());
+    if (!ring) return ring.status();
+    peer.ring = std::make_unique<RingReceiver>(std::move(ring).value());
+  }
+  if (over_rc(to)) {
+    if (Status status = rc_.want_rc(peer); !status.ok()) {
+      drop_new_ring(peer);
+      return status;
+    }
+  }
+  peer.receive_state = ReceiveState::preparing;
+  peer.requested_at = context_.clock.now();
+  if (over_rc(to)) {
+    advance_rc(peer);
+  } else {
+    send_request(peer);
+  }
+  return {};
+}
+
+// J1, when ring and queue pair are ready.
+void ChannelNegotiator::send_request(Peer& peer) {
+  const bool with_ring = over_ring(peer.wanted);
+  const bool fresh = !over_ring(peer.receive_kind);  // the ring
+  if (context_.closing) {
+    peer.receive_state = ReceiveState::steady;
+    drop_new_ring(peer);
+    outcomes_.decided(peer, "not done: the endpoint is closing");
+    rc_.drop_rc_if_unused(peer);
+    return;
+  }
+  if (ring_over_connection(peer.wanted) && !fresh && !peer.ring->checked() &&
+      !context_.placement.rc_in_order().value_or(true)) {
+    peer.receive_state = ReceiveState::steady;
+    events_.request_failed(
+        peer, Status{Code::unsupported,
+                     "left on DC-RDMA: the adapter places RC data in any order, and the "
+                     "ring has no checksums"});
+    return;
+  }
+  const bool has_private =
+      context_.traits.has_private_receives && over_rc(peer.wanted) && !over_rc(peer.receive_kind);
+  if (has_private) {
+    if (Status status = private_receives_.ready_private_receives(peer); !status.ok()) {
+      peer.receive_state = ReceiveState::steady;
+      drop_new_ring(peer);
+      events_.request_failed(peer, status);
+      return;
+    }
+  }
+  if (with_ring && fresh && context_.placement.checks()) peer.ring->check();
+  wire::ControlMessage message;
+  message.request = ++peer.request;
+  if (with_ring && fresh) {
+    peer.ring_request = message.request;
+    peer.unreported_ring = 0;
+  }
+  if (has_private) {
+    peer.private_receives.request = message.request;
+    message.credits = static_cast<std::uint16_t>(peer.private_receives.granted);
+  }
+  peer.receive_state = ReceiveState::requested;
+  message.type = wire::Control::request;
+  message.kind = static_cast<std::uint8_t>(peer.wanted);
+  message.fallback = static_cast<std::uint8_t>(peer.fallback);
+  if (over_rc(peer.wanted)) message.qp_id = peer.rc->qp_id();
+  if (over_xrc(peer.wanted)) message.qp_id = resources_.xrc->srq_number();
+  if (with_ring) {
+    message.ring_address = peer.ring->address();
+    message.ring_rkey = peer.ring->rkey();
+    message.ring_entries = peer.ring->entries();
+    message.ring_checked = peer.ring->checked() ? 1 : 0;
+    message.entry_units = static_cast<std::uint16_t>(peer.ring->entry_size() / Address::kSizeUnit);
+  }
+  control_.send_control(peer, Purpose::establishment, message);
+}
+
+// Requests the switch back from our ring, or from RC to the ring over DC.
+void ChannelNegotiator::request_switch_back(Peer& peer, ChannelKind to) {
+  peer.receive_state = ReceiveState::closing;
+  peer.wanted = to;
+  peer.requested_at = context_.clock.now();
+  wire::ControlMessage message;
+  message.type = wire::Control::request;
+  message.kind = static_cast<std::uint8_t>(to);
+  message.request = ++peer.request;
+  control_.send_control(peer, Purpose::establishment, message);
+}
+
+void ChannelNegotiator::refuse(Peer& peer, std::uint32_t request, wire::Refusal why) {
+  wire::ControlMessage message;
+  message.type = wire::Control::refuse;
+  message.refusal = why;
+  message.request = request;
+  ++refusals_;
+  control_.send_control(peer, Purpose::establishment, message);
+}
+
+// J4, at the sender of the data: its next message uses the new channel.
+void ChannelNegotiator::switch_sending(Peer& peer, ChannelKind to, std::uint32_t request,
+                                       wire::Refusal refusal) {
+  peer.send_kind = to;
+  peer.sent.change(to, context_.age());
+  if (!over_rc(to)) peer.private_sender.request = peer.private_sender.credits = 0;
+  wire::ControlMessage answer;
+  answer.type = wire::Control::switched;
+  answer.kind = static_cast<std::uint8_t>(to);
+  answer.refusal = refusal;
+  answer.request = request;
+  report_last(peer, &answer);
+  control_.send_control(peer, Purpose::establishment, answer);
+}
+
+// Delays J4: sends nothing to this peer until its earlier messages have consumed receives.
+void ChannelNegotiator::switch_after_flush(Peer& peer, ChannelKind to, std::uint32_t request) {
+  peer.answered_kind = to;
+  peer.answered_request = request;
+  peer.send_state = SendState::flushing;
+  peer.flush_posted = false;
+  sender_.post_flush(peer);
+}
+
+void ChannelNegotiator::on_flushed(Peer& peer) {
+  Recovery* const lost = peer.recovery ? peer.recovery.get()
+                         : peer.xrc    ? peer.xrc->lost.get()
+                                       : nullptr;
+  if (lost != nullptr) {
+    if (peer.flush_posted) lost->flushed = true;  // not one of before
+    return;
+  }
+  if (peer.lost || peer.send_state != SendState::flushing) return;
+  peer.send_state = SendState::steady;
+  switch_sending(peer, peer.answered_kind, peer.answered_request);
+}
+
+// A pair uses either an RC queue pair or XRC, not both: each has its own states of set-up and
+// failure.
+bool ChannelNegotiator::excludes(const Peer& peer, ChannelKind to) noexcept {
+  if (over_xrc(to)) return peer.has_rc();
+  const bool asks = peer.receive_state != ReceiveState::steady && over_xrc(peer.wanted);
+  return over_rc(to) && (asks || (peer.xrc && !peer.xrc->idle()));
+}
+
+// J2, at the sender of the data.
+void ChannelNegotiator::on_request(Peer& peer, const wire::ControlMessage& message) {
+  const auto to = static_cast<ChannelKind>(message.kind);
+  const bool over_dc = to == ChannelKind::dc_rdma;
+  if (peer.send_state == SendState::flushing) {
+    refuse(peer, message.request, wire::Refusal::busy);
+    return;
+  }
+  // Otherwise messages over the default transport could consume every receive when the connection
+  // fails, and the resent messages would find none.
+  if (to == context_.default_channel && sends_over_rc(peer)) {
+    switch_after_flush(peer, to, message.request);
+    return;
+  }
+  // Switching back needs no resources.
+  const bool from_ring_over_rc = peer.send_kind == ChannelKind::rc_rdma;
+  const bool has_private = peer.private_sender.request != 0;
+  const bool keeps_rc = to == ChannelKind::rc_srq || (to == ChannelKind::rc_sr && has_private);
+  if (to == context_.default_channel || (over_dc && ring_over_connection(peer.send_kind)) ||
+      (keeps_rc && from_ring_over_rc)) {
+    switch_sending(peer, to, message.request);
+    return;
+  }
+  const std::uint32_t entry_size = message.entry_units * Address::kSizeUnit;
+  const bool bad_ring =
+      over_ring(to) && (message.ring_entries == 0 || message.ring_entries > kMaxRingEntries ||
+                        entry_size < wire::kLeastMessage || entry_size > wire::kMostMessage);
+  const bool bad_kind = (!over_ring(to) && !messages_over_rc(to)) ||
+                        (to != ChannelKind::rc_rdma && context_.over_datagrams());
+  const bool bad_receives =
+      message.credits > wire::kMostCredits || (message.credits <= wire::kPrivateReserve &&
+                                               (message.credits > 0 || to == ChannelKind::rc_sr));
+  const bool bad_number = over_connection(to) && qp_number_of(message.qp_id) == 0;
+  if (bad_kind || bad_ring || bad_receives || bad_number) {
+    TURNOUT_LOG(connection, error,
+                "rejected an invalid channel request: {}: channel {}, {} ring entries of {} bytes, "
+                "queue pair {}, {} private receives",
+                peer.address.to_string(), message.kind, message.ring_entries, entry_size,
+                qp_number_of(message.qp_id), message.credits);
+    refuse(peer, message.request, wire::Refusal::device);
+    return;
+  }
+  const bool has_ring = peer.send_kind == ChannelKind::dc_rdma;
+  const bool adds_ring = to == ChannelKind::rc_rdma && messages_over_rc(peer.send_kind);
+  if (peer.eviction.disconnecting && over_rc(to)) {
+    refuse(peer, message.request, wire::Refusal::disconnecting);
+    return;
+  }
+  const bool from_xrc = over_xrc(peer.send_kind) || (peer.xrc && peer.xrc->link != nullptr);
+  if (context_.closing || peer.send_state != SendState::steady ||
+      (peer.send_uses_rc && !adds_ring) || from_ring_over_rc || from_xrc ||
+      (has_ring && !ring_over_connection(to))) {
+    refuse(peer, message.request, wire::Refusal::busy);
+    return;
+  }
+  if (excludes(peer, to)) {
+    refuse(peer, message.request, wire::Refusal::other);
+    return;
+  }
+  if (over_xrc(to) && !xrc_nodes_.has_xrc()) {
+    refuse(peer, message.request, wire::Refusal::device);
+    return;
+  }
+  if (!has_ring && over_ring(to)) {
+    peer.requested_ring = RingSender{message.ring_address,
+                                     message.ring_rkey,
+                                     message.ring_entries,
+                                     entry_size,
+                                     message.ring_entries,
+                                     message.request,
+                                     {},
+                                     message.ring_checked != 0};
+  }
+  if (over_dc || adds_ring) {
+    peer.ring_sender = peer.requested_ring;
+    switch_sending(peer, to, message.request);
+    return;
+  }
+  peer.answered_kind = to;
+  peer.answered_request = message.request;
+  peer.answered_fallback = static_cast<ChannelKind>(message.fallback);
+  peer.requested_private = message.credits;
+  if (over_xrc(to)) {
+    xrc_nodes_.take_xrc_request(peer, message.qp_id);
+    return;
+  }
+  if (!eviction_.active() || slots_.may_have_slot(peer, false) ||
+      !slots_.park(peer, message.qp_id)) {
+    take_request(peer, message.qp_id);
+  }
+}
+
+// For the request answered last, with its QP id.
+void ChannelNegotiator::take_request(Peer& peer, std::uint32_t qp_id) {
+  if (!peer.has_rc() && rc_.active_rc() >= context_.settings.max_active_rc) {
+    answer_refusal(peer, wire::Refusal::limit);
+    return;
+  }
+  peer.remote_qp_id = qp_id;
+  if (Status status = rc_.want_rc(peer); !status.ok()) {
+    peer.remote_qp_id = 0;
+    answer_refusal(peer, RcPool::refusal_of(peer, status));
+    return;
+  }
+  peer.send_state = SendState::preparing;
+  advance_rc(peer);
+}
+
+// No RC for the request answered last: falls back to the ring over DC if the request allows it.
+void ChannelNegotiator::answer_refusal(Peer& peer, wire::Refusal why) {
+  rc_.drop_rc_if_unused(peer);
+  if (peer.send_kind == context_.default_channel && !context_.over_datagrams() &&
+      ring_over_connection(peer.answered_kind) && peer.answered_fallback == ChannelKind::dc_rdma) {
+    ++refusals_;
+    peer.ring_sender = peer.requested_ring;
+    switch_sending(peer, ChannelKind::dc_rdma, peer.answered_request, why);
+  } else {
+    refuse(peer, peer.answered_request, why);
+  }
+}
+
+// Our queue pair is connected.
+void ChannelNegotiator::send_accept(Peer& peer) {
+  if (context_.closing) {
+    peer.send_state = SendState::steady;
+    refuse(peer, peer.answered_request, wire::Refusal::busy);
+    rc_.drop_rc_if_unused(peer);
+    return;
+  }
+  peer.send_state = SendState::accepted;
+  wire::ControlMessage answer;
+  answer.type = wire::Control::accept;
+  answer.request = peer.answered_request;
+  answer.qp_id = peer.rc->qp_id();
+  control_.send_control(peer, Purpose::establishment, answer);
+}
+
+// At the receiver of the data.
+void ChannelNegotiator::on_accept(Peer& peer, const wire::ControlMessage& message) {
+  if (peer.receive_state != ReceiveState::requested || message.request != peer.request ||
+      !over_connection(peer.wanted) || qp_number_of(message.qp_id) == 0) {
+    TURNOUT_LOG(connection, warn, "ignored an unexpected accept: {}: request {}, queue pair {}",
+                peer.address.to_string(), message.request, qp_number_of(message.qp_id));
+    return;
+  }
+  if (over_xrc(peer.wanted)) {
+    xrc_nodes_.on_xrc_accept(peer, message);
+    return;
+  }
+  peer.receive_state = ReceiveState::connecting;
+  peer.remote_qp_id = message.qp_id;
+  advance_rc(peer);
+}
+
+// J3: our queue pair is connected too.
+void ChannelNegotiator::send_ready(Peer& peer) {
+  peer.receive_state = ReceiveState::accepted;
+  wire::ControlMessage answer;
+  answer.type = wire::Control::ready;
+  answer.request = peer.request;
+  control_.send_control(peer, Purpose::establishment, answer);
+}
+
+// At the sender of the data: switches to RC.
+void ChannelNegotiator::on_ready(Peer& peer, const wire::ControlMessage& message) {
+  if (peer.send_state != SendState::accepted || message.request != peer.answered_request) return;
+  if (over_xrc(peer.answered_kind)) {
+    xrc_nodes_.on_xrc_ready(peer, message);
+    return;
+  }
+  peer.send_state = SendState::steady;
+  peer.send_uses_rc = true;
+  if (peer.requested_private > 0) {
+    peer.private_sender.credits = peer.requested_private;
+    peer.private_sender.request = message.request;
+  }
+  // Each has its own receives: no need to wait for messages in flight.
+  if (peer.answered_kind == ChannelKind::rc_sr) {
+    switch_sending(peer, ChannelKind::rc_sr, message.request);
+    return;
+  }
+  if (peer.answered_kind == ChannelKind::rc_srq) {
+    switch_after_flush(peer, ChannelKind::rc_srq, message.request);
+    return;
+  }
+  if (peer.send_kind != ChannelKind::dc_rdma) peer.ring_sender = peer.requested_ring;
+  switch_sending(peer, ChannelKind::rc_rdma, message.request);
+}
+
+// The new channel serves the direction peer -> us after the message last_old.
+void ChannelNegotiator::switch_receiving(Peer& peer, ChannelKind to) {
+  const bool polled = over_ring(peer.receive_kind);
+  peer.receive_state = ReceiveState::steady;
+  peer.receive_kind = to;
+  peer.received.change(to, context_.age());
+  if (peer.private_receives.unreported > 0) private_receives_.report_private_credits(peer);
+  if (over_ring(to) && !polled) rings_.add(peer);
+  if (!over_ring(to) && polled) {
+    rings_.remove(peer);
+    peer.ring.reset();
+    peer.unreported_ring = 0;
+  }
+}
+
+// Frees the ring of a request that failed.
+void ChannelNegotiator::drop_new_ring(Peer& peer) {
+  if (!over_ring(peer.receive_kind)) peer.ring.reset();
+}
+
+// Whether a refusal may still arrive. Over XRC also after the accept: the connection may fail
+// first.
+bool ChannelNegotiator::awaits_answer(const Peer& peer) noexcept {
+  return peer.receive_state == ReceiveState::requested ||
+         (over_xrc(peer.wanted) && (peer.receive_state == ReceiveState::connecting ||
+                                    peer.receive_state == ReceiveState::accepted));
+}
+
+// J5, at the receiver of the data.
+void ChannelNegotiator::on_switched(Peer& peer, const wire::ControlMessage& message) {
+  if (message.request != peer.request) return;
+  const auto to = static_cast<ChannelKind>(message.kind);
+  note_last(peer, message);
+  const bool adds_ring = peer.receive_state == ReceiveState::requested &&
+                         messages_over_rc(peer.receive_kind) && to == ChannelKind::rc_rdma;
+  if ((peer.receive_state == ReceiveState::accepted || adds_ring) && over_connection(to) &&
+      to == peer.wanted) {
+    switch_receiving(peer, to);
+    outcomes_.done(peer);
+  } else if (peer.receive_state == ReceiveState::requested && to == ChannelKind::dc_rdma &&
+             !over_ring(peer.receive_kind) && over_ring(peer.wanted)) {
+    const bool instead = peer.wanted != to;
+    switch_receiving(peer, to);
+    if (instead) {
+      wait_before_asking(peer, message.refusal, "; the peer writes to the ring over DC");
+      rc_.drop_rc_if_unused(peer);
+    } else {
+      outcomes_.done(peer);
+    }
+  } else if (peer.receive_state == ReceiveState::closing && to == peer.wanted) {
+    peer.receive_state = ReceiveState::draining;
+    if (!has_last_message(peer)) rings_.spoke(peer);
+    finish_drain(peer);
+  }
+}
+
+// Frees the old channel when everything sent over it is delivered and no read uses it. A ring must
+// not contain messages any more.
+void ChannelNegotiator::finish_drain(Peer& peer) {
+  if (peer.receive_state != ReceiveState::draining || peer.lost) return;
+  if (peer.xrc && peer.xrc->failed) return;  // see on_xrc_resumed()
+  const bool drained = has_last_message(peer) && (over_rc(peer.wanted) || has_last_control(peer)) &&
+                       peer.reads_over_rc == 0 &&
+                       (over_ring(peer.wanted) || !peer.ring || peer.ring->all_returned());
+  if (!drained && !frees_before_drain_) return;
+  const bool left_rc = over_rc(peer.receive_kind) && !over_rc(peer.wanted);
+  const bool left_xrc = over_xrc(peer.receive_kind);
+  switch_receiving(peer, peer.wanted);
+  if (left_xrc) xrc_nodes_.release_target(peer);
+  if (left_rc || left_xrc) send_closed(peer);
+  outcomes_.done(peer);
+  rc_.drop_rc_if_unused(peer);
+}
+
+// The request answered last failed, or its channel was switched back.
+void ChannelNegotiator::send_closed(Peer& peer) {
+  wire::ControlMessage message;
+  message.type = wire::Control::closed;
+  message.request = peer.request;
+  control_.send_control(peer, Purpose::establishment, message);
+}
+
+// The peer's budget and limits change with the communication pattern: request again after a few
+// decisions, not at once. Where connections are evicted for others a slot is free much sooner.
+void ChannelNegotiator::wait_before_asking(Peer& peer, wire::Refusal why,
+                                           std::string_view instead) {
+  const bool place =
+      why == wire::Refusal::disconnecting ||
+      (eviction_.active() && (why == wire::Refusal::limit || why == wire::Refusal::budget));
+  peer.refused_until =
+      context_.clock.now() +
+      (place ? eviction_.slot_timeout() : kDecisionsRefused * context_.settings.interval);
+  if (context_.traits.uses_feedback && over_ring(peer.wanted)) outcomes_.note_set_up(false);
+  peer.reason = fmt::format("peer refused {}: {}{}",
+                            peer.wanted == ChannelKind::rc_rdma ? "RC" : name(peer.wanted),
+                            wire::explain(why), instead);
+  outcomes_.decided(peer, fmt::format("refused by peer: {}{}", wire::explain(why), instead));
+}
+
+void ChannelNegotiator::on_refuse(Peer& peer, const wire::ControlMessage& message) {
+  if (!awaits_answer(peer) || message.request != peer.request) return;
+  peer.receive_state = ReceiveState::steady;
+  if (over_xrc(peer.wanted)) xrc_nodes_.release_target(peer);
+  drop_new_ring(peer);
+  wait_before_asking(peer, message.refusal, "");
+  slots_.continue_disconnect(peer);
+  rc_.drop_rc_if_unused(peer);
+}
+
+void ChannelNegotiator::on_closed(Peer& peer) {
+  if (peer.send_state == SendState::accepted) peer.send_state = SendState::steady;
+  peer.send_uses_rc = false;
+  rc_.drop_rc_if_unused(peer);
+  if (!over_xrc(peer.send_kind)) xrc_nodes_.release_xrc_connection(peer);
+}
+
+// Takes the next step that the state of its queue pair allows.
+void ChannelNegotiator::advance_rc(Peer& peer) {
+  if (peer.rc_job != nullptr || peer.lost) return;
+  if (peer.receive_state == ReceiveState::preparing) send_request(peer);
+  if (!peer.rc) return;  // the request failed
+  if (peer.remote_qp_id != 0 && peer.rc->connected_to() != peer.remote_qp_id) {
+    // Of an earlier connection: everything has arrived, or the peer would not have released it.
+    for (const SendRecord& record : peer.rc->take_all()) events_.retire(record);
+    private_receives_.unpost_private_receives(*peer.rc);
+    auto job = RcPool::job_of(&peer, std::move(peer.rc));
+    RcPool::connect_with(job.get(), peer, peer.remote_qp_id);
+    rc_.start_job(std::move(job));
+    return;
+  }
+  peer.remote_qp_id = 0;
+  private_receives_.post_private_receives(peer);
+  if (peer.send_state == SendState::preparing) send_accept(peer);
+  if (peer.receive_state == ReceiveState::connecting) send_ready(peer);
+}
+
+// Creating or connecting it failed.
+void ChannelNegotiator::rc_failed(Peer& peer, const Status& status) {
+  peer.remote_qp_id = 0;
+  if (peer.send_state == SendState::preparing) {
+    peer.send_state = SendState::steady;
+    answer_refusal(peer, RcPool::refusal_of(peer, status));
+  }
+  if (peer.receive_state == ReceiveState::preparing) {
+    peer.receive_state = ReceiveState::steady;
+    drop_new_ring(peer);
+    events_.request_failed(peer, status);
+  } else if (peer.receive_state == ReceiveState::connecting) {
+    send_closed(peer);
+    peer.receive_state = ReceiveState::steady;
+    drop_new_ring(peer);
+    outcomes_.decided(peer, fmt::format("failed: {}", status.text()));
+  }
+  rc_.drop_rc_if_unused(peer);
+}
+
+bool ChannelNegotiator::pump_jobs() {
+  bool moved = false;
+  while (auto done = rc_.background()->done()) {
+    moved = true;
+    --rc_.jobs();
+    auto& job = static_cast<SetupJob&>(*done);
+    switch (job.of) {
+      case SetupJob::Of::pair:
+        end_job(static_cast<RcJob&>(job));
+        break;
+      case SetupJob::Of::link:
+        xrc_nodes_.end_xrc_job(static_cast<RcJob&>(job));
+        break;
+      case SetupJob::Of::target:
+        xrc_nodes_.end_target_job(static_cast<XrcTargetJob&>(job));
+        break;
+    }
+  }
+  return moved;
+}
+
+void ChannelNegotiator::end_job(RcJob& job) {
+  if (job.after != RcJob::After::use) {
+    --rc_.resetting_rc();
+    if (job.chosen_at != 0) eviction_.freed(job.chosen_at, context_.clock.now());
+    if (job.after == RcJob::After::pool && job.status.ok()) {
+      private_receives_.release_private_receives(*job.queue);
+      resources_.rc_pool.push_back(std::move(job.queue));
+    } else {
+      rc_.forget_rc(std::move(job.queue));
+    }
+    slots_.serve_slot_waiters();
+    return;
+  }
+  if (job.make && job.queue->qp() != nullptr)
+    context_.placement.ask_rc(*job.queue, *context_.device);
+  if (job.peer == nullptr) {  // lost meanwhile, see discard_rc()
+    --rc_.resetting_rc();
+    rc_.put_away(std::move(job.queue), 0);
+    return;
+  }
+  Peer& peer = *job.peer;
+  peer.rc_job = nullptr;
+  if (job.queue->qp() == nullptr) {
+    --rc_.active_rc();
+    rc_.forget_rc(std::move(job.queue));
+  } else {
+    peer.rc = std::move(job.queue);
+  }
+  if (!job.status.ok()) {
+    TURNOUT_LOG(connection, warn, "RC connection failed: {}: {}; the pair continues without it",
+                peer.address.to_string(), job.status.text());
+  }
+  if (job.fail) {
+    events_.on_queue_pair_stopped(peer);
+  } else if (job.status.ok()) {
+    if (job.remote_qp_id != 0) eviction_.made(peer.eviction, context_.clock.now());
+    advance_rc(peer);
+  } else {
+    rc_failed(peer, job.status);
+  }
+}
+
+// No target is available for the accepted request.
+void ChannelNegotiator::target_failed(Peer& peer, const Status& status) {
+  TURNOUT_LOG(connection, info, "XRC connection failed: {}: {}", peer.address.to_string(),
+              status.text());
+  send_closed(peer);
+  peer.receive_state = ReceiveState::steady;
+  drop_new_ring(peer);
+  events_.request_failed(peer, status);
+  // Another request would fail too, while the two processes see different domains.
+  const Nanoseconds now = context_.clock.now();
+  rc_.wait_after_failure(peer, now);
+  peer.refused_until =
+      std::max(peer.refused_until, now + kDecisionsRefused * context_.settings.interval);
+  XrcConnections::drop_if_idle(peer);
+}
+
+}  // namespace turnout

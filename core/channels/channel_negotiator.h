@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ChannelNegotiator: changes the channel of one direction while messages flow: request, accept or
+// refuse, ready, switched, closed (steps J1 to J5). No message overtakes another, and none is lost.
+//
+// The endpoint owns it; the thread that drives the endpoint calls it.
+#pragma once
+
+#include "core/channels/connection_slots.h"
+#include "core/channels/decision_outcomes.h"
+#include "core/channels/rc_pool.h"
+#include "core/channels/xrc_connections.h"
+#include "core/connection/eviction.h"
+#include "core/connection/polled_rings.h"
+#include "core/messaging/control_plane.h"
+#include "core/messaging/message_sender.h"
+#include "core/messaging/private_receive_queue.h"
+#include "core/protocol/operation.h"
+#include "core/state/endpoint_context.h"
+#include "core/state/endpoint_events.h"
+#include "core/state/peer.h"
+#include "core/state/peer_table.h"
+#include "core/state/transport_resources.h"
+#include "core/transport/wire.h"
+
+namespace turnout {
+
+class ChannelNegotiator {
+ public:
+  ChannelNegotiator(EndpointContext& context, ConnectionEviction& eviction, PolledRings& rings,
+                    PeerTable& peer_table, TransportResources& resources, ControlPlane& control,
+                    PrivateReceiveQueues& private_receives, MessageSender& sender,
+                    DecisionOutcomes& outcomes, RcPool& rc, ConnectionSlots& slots,
+                    XrcConnections& xrc_nodes, EndpointEvents& events)
+      : context_(context),
+        eviction_(eviction),
+        rings_(rings),
+        peer_table_(peer_table),
+        resources_(resources),
+        control_(control),
+        private_receives_(private_receives),
+        sender_(sender),
+        outcomes_(outcomes),
+        rc_(rc),
+        slots_(slots),
+        xrc_nodes_(xrc_nodes),
+        events_(events) {}
+
+  [[nodiscard]] Status request_channel(Peer& peer, ChannelKind to, ChannelKind fallback);
+  void request_switch_back(Peer& peer, ChannelKind to);
+  void on_request(Peer& peer, const wire::ControlMessage& message);
+  void switch_sending(Peer& peer, ChannelKind to, std::uint32_t request,
+                      wire::Refusal refusal = wire::Refusal::none);
+  void on_flushed(Peer& peer);
+  void on_accept(Peer& peer, const wire::ControlMessage& message);
+  void on_ready(Peer& peer, const wire::ControlMessage& message);
+  void on_switched(Peer& peer, const wire::ControlMessage& message);
+  [[nodiscard]] static bool excludes(const Peer& peer, ChannelKind to) noexcept;
+  void on_refuse(Peer& peer, const wire::ControlMessage& message);
+  void on_closed(Peer& peer);
+  void refuse(Peer& peer, std::uint32_t request, wire::Refusal why);
+  void switch_receiving(Peer& peer, ChannelKind to);
+  void drop_new_ring(Peer& peer);
+  void finish_drain(Peer& peer);
+  void take_request(Peer& peer, std::uint32_t qp_id);
+  void answer_refusal(Peer& peer, wire::Refusal why);
+  bool pump_jobs();
+  void target_failed(Peer& peer, const Status& status);
+  [[nodiscard]] bool& frees_before_drain() noexcept { return frees_before_drain_; }
+  [[nodiscard]] std::uint64_t& refusals() noexcept { return refusals_; }
+
+ private:
+  void switch_after_flush(Peer& peer, ChannelKind to, std::uint32_t request);
+  [[nodiscard]] static bool awaits_answer(const Peer& peer) noexcept;
+  void wait_before_asking(Peer& peer, wire::Refusal why, std::string_view instead);
+  void send_closed(Peer& peer);
+  void send_request(Peer& peer);
+  void send_accept(Peer& peer);
+  void send_ready(Peer& peer);
+  void advance_rc(Peer& peer);
+  void rc_failed(Peer& peer, const Status& status);
+  void end_job(RcJob& job);
+
+  EndpointContext& context_;
+  ConnectionEviction& eviction_;
+  PolledRings& rings_;
+  PeerTable& peer_table_;
+  TransportResources& resources_;
+  ControlPlane& control_;
+  PrivateReceiveQueues& private_receives_;
+  MessageSender& sender_;
+  DecisionOutcomes& outcomes_;
+  RcPool& rc_;
+  ConnectionSlots& slots_;
+  XrcConnections& xrc_nodes_;
+  EndpointEvents& events_;
+
+  bool frees_before_drain_ = false;  // setting break_rule
+  std::uint64_t refusals_ = 0;
+};
+
+}  // namespace turnout

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Runs the selection once an interval and carries out its plan.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/log.h"
+#include "core/channels/channel_selector.h"
+
+namespace turnout {
+namespace {
+
+// A ring over DC has no queue pair, RC-SRQ and RC-SR have no ring, and XRC has only a ring.
+constexpr bool has_change(ChannelKind from, ChannelKind to) noexcept {
+  if (over_xrc(from)) return !over_rc(to);
+  if (over_xrc(to)) return !over_rc(from);
+  return !(from == ChannelKind::dc_rdma && messages_over_rc(to)) &&
+         !(messages_over_rc(from) && to == ChannelKind::dc_rdma);
+}
+}  // namespace
+
+// Adds the counts of the interval to the statistics. False: there are none.
+bool ChannelSelector::keep_counts(Nanoseconds now) {
+  const selection::TimeWindow interval{interval_began_, now};
+  interval_began_ = now;
+  std::size_t heard = 0;
+  for (const auto& peer : peer_table_.peers()) heard += peer->window > 0 ? 1 : 0;
+  return context_.statistics.keep(interval, heard, [this](auto&& count) {
+    for (const auto& peer : peer_table_.peers()) {
+      if (peer->window > 0) count(peer->id, peer->window, peer->ring != nullptr);
+    }
+  });
+}
+
+void ChannelSelector::decide(Nanoseconds now) {
+  if (context_.closing) return;
+  const bool selecting = (context_.settings.policy == "aqps" || context_.traits.uses_feedback) &&
+                         context_.settings.test_switch_every == 0;
+  if (context_.traits.uses_feedback) report_feedback();
+  const bool kept = selecting && keep_counts(now);
+  for (auto& peer : peer_table_.peers()) {
+    if (peer->to_repay > 0) outcomes_.count_repaid(*peer);
+    peer->window = 0;
+  }
+  if (!kept) return;
+  std::vector<selection::SourceView> sources;
+  std::uint64_t given_back = 0;
+  for (const auto& peer : peer_table_.peers()) {
+    const bool busy = peer->receive_state != ReceiveState::steady || peer->recovery;
+    if (peer->lost || peer->self || busy || peer->remote_index == wire::kUnknownIndex) continue;
+    selection::SourceView view;
+    view.peer = peer->id;
+    view.over_node = over_xrc(peer->receive_kind);
+    view.current = view.over_node ? ChannelKind::rc_rdma : peer->receive_kind;
+    view.rc_exists = peer->has_rc();
+    view.refused = now < peer->refused_until;
+    view.feedback = peer->feedback;
+    sources.push_back(view);
+    if (peer->ring) given_back += std::uint64_t{peer->ring->entries()} * peer->ring->entry_size();
+  }
+  selection::WindowInput input;
+  input.sources = sources;
+  input.default_channel = context_.default_channel;
+  input.costs = selection::cost_model(context_.costs,
+                                      static_cast<std::uint32_t>(context_.settings.ring_entries));
+  input.limits.max_active_rc = static_cast<std::uint32_t>(context_.settings.max_active_rc);
+  input.limits.max_channels = static_cast<std::uint32_t>(context_.settings.max_channels);
+  input.limits.dc_rdma_available = !context_.over_datagrams();
+  input.limits.bytes_available = peer_table_.room_for_channels() + given_back;
+  input.limits.bytes_per_ring = context_.settings.ring_entries * context_.settings.ring_entry_size;
+  input.limits.bytes_per_rc = context_.rc_bytes;
+  if (xrc_nodes_.may_use_xrc()) {
+    input.limits.bytes_per_target = queue_pair_bytes(QpService::dct, 0, 0, 0);
+  }
+  input.gain_threshold = static_cast<double>(context_.settings.gain_threshold);
+  selection::TurnoutTerms terms;
+  if (context_.traits.uses_feedback) {
+    terms.costs = context_.costs;
+    terms.ring_entries = input.costs.ring_entries;
+    terms.busy = context_.feedback.busy();
+    terms.repaid = outcomes_.repaid();
+    terms.sending_rc = static_cast<std::uint32_t>(xrc_nodes_.xrc_connections().size());
+    for (const auto& peer : peer_table_.peers()) {
+      const bool made = peer->receive_state == ReceiveState::preparing ||
+                        peer->receive_state == ReceiveState::requested;
+      if (made && peer->wanted == ChannelKind::rc_rdma) ++terms.under_way;
+      if (peer->has_rc() && peer->receive_kind != ChannelKind::rc_rdma) ++terms.sending_rc;
+    }
+    input.turnout = &terms;
+  }
+  carry_out(selection::select_in_windows(*context_.statistics.get(), window_, input), now);
+}
+
+void ChannelSelector::carry_out(const selection::WindowSelection& selected, Nanoseconds now) {
+  window_ = selected.next;
+  if (window_.current) context_.statistics.get()->keep_border(window_.current->begin);
+  const selection::Plan& plan = selected.plan;
+  const double seconds = static_cast<double>(selected.window.length()) / 1e9;
+  TURNOUT_LOG(selection, debug, "{} sources in {:.3f} s, gain {:.0f} -> {:.0f} ns, {} window, {}",
+              plan.lines.size(), seconds, plan.gain_current, plan.gain_best,
+              selection::name(selected.chosen), plan.changes ? "changes" : "no change");
+  for (const selection::PlanLine& line : plan.lines) {
+    Peer& peer = *peer_table_.peers()[line.peer];
+    peer.verdict = line.reason;
+    peer.rate = static_cast<float>(static_cast<double>(line.messages) / std::max(seconds, 1e-9));
+    peer.predicted_gain = line.gain_per_message;
+    if (now >= peer.refused_until) peer.reason.clear();
+    if (line.to == line.from) continue;
+    const std::string reason =
+        fmt::format("{} ({:.0f} messages/s)", selection::explain(line.reason), peer.rate);
+    // A ring over DC serves until the queue pair is ready, and is kept.
+    const bool steps = context_.traits.uses_feedback && line.to == ChannelKind::rc_rdma &&
+                       line.from == context_.default_channel &&
+                       line.fallback == ChannelKind::dc_rdma && !peer.rc;
+    if (line.over_node && !xrc_nodes_.has_xrc()) continue;  // the next decision knows
+    const ChannelKind to = line.over_node ? ChannelKind::xrc_rdma : line.to;
+    peer.final_channel = steps ? to : context_.default_channel;
+    change_channel(peer, steps ? ChannelKind::dc_rdma : to, line.fallback, reason,
+                   line.gain_per_message);
+  }
+}
+
+// For policies that act on each message.
+void ChannelSelector::on_message_counted(Peer& peer) {
+  if (context_.settings.test_break_every > 0) [[unlikely]]
+    recovery_.break_for_test(peer);
+  if (peer.receive_state != ReceiveState::steady || peer.self || context_.closing) return;
+  if (peer.eviction.disconnecting || peer.eviction.waits_for_slot || peer.recovery) [[unlikely]]
+    return;
+  if (context_.settings.test_switch_every > 0) {
+    if (++peer.since_switch < context_.settings.test_switch_every) return;
+    peer.since_switch = 0;
+    // Cycles through all channel changes.
+    using enum ChannelKind;
+    static constexpr std::array kTour = {dc_rdma, rc_rdma,     dc_rdma, dc_sendrecv, rc_rdma,
+                                         rc_srq,  dc_sendrecv, rc_srq,  rc_rdma,     dc_sendrecv};
+    static constexpr std::array kNodeTour = {xrc_rdma,    dc_rdma, xrc_rdma,
+                                             dc_sendrecv, dc_rdma, dc_sendrecv};
+    ChannelKind to;
+    if (context_.over_datagrams()) {
+      to = peer.receive_kind == context_.default_channel ? rc_rdma : context_.default_channel;
+    } else if (resources_.xrc) {
+      to = kNodeTour[peer.forced_step++ % kNodeTour.size()];
+      if (to == peer.receive_kind || !has_change(peer.receive_kind, to)) return;
+    } else {
+      do {
+        to = kTour[peer.forced_step++ % kTour.size()];
+        if (to == rc_srq && context_.traits.has_private_receives) to = rc_sr;
+      } while (to == peer.receive_kind || !has_change(peer.receive_kind, to));
+    }
+    change_channel(peer, to, context_.over_datagrams() ? context_.default_channel : dc_rdma,
+                   std::string(selection::explain(selection::Reason::forced)), 0);
+  } else if (messages_over_rc(peer.receive_kind)) {
+    const std::uint64_t count = context_.traits.has_private_receives ? peer.private_receives.eager
+                                                                     : peer.received.messages();
+    if (context_.traits.ring_threshold == 0 || count < context_.traits.ring_threshold ||
+        (peer.refused_until != 0 && context_.clock.now() < peer.refused_until)) {
+      return;
+    }
+    change_channel(peer, ChannelKind::rc_rdma, peer.receive_kind,
+                   std::string(selection::explain(selection::Reason::many_messages)), 0);
+  } else if (!over_connection(peer.receive_kind)) {
+    ChannelKind first = first_channel(peer);
+    if (peer.receive_kind == ChannelKind::dc_rdma) {  // its connection failed; the ring stayed
+      if (!over_connection(first)) return;
+      if (over_rc(first)) first = ChannelKind::rc_rdma;
+    }
+    const bool other = over_ring(first) || messages_over_rc(first);
+    if (!other || (peer.refused_until != 0 && context_.clock.now() < peer.refused_until)) return;
+    if (eviction_.active() && over_rc(first) && !slots_.may_have_slot(peer, over_ring(first))) {
+      (void)slots_.request_slot(peer);
+      return;
+    }
+    change_channel(peer, first, context_.default_channel,
+                   std::string(selection::explain(selection::Reason::first_message)), 0);
+  }
+}
+
+// The channel to request at a peer's first message.
+ChannelKind ChannelSelector::first_channel(const Peer& peer) {
+  if (context_.processor == nullptr) return context_.traits.first_message;
+  return context_.processor->first_channel(peer.address.id, context_.address.id,
+                                           context_.traits.first_message);
+}
+
+void ChannelSelector::change_channel(Peer& peer, ChannelKind to, ChannelKind fallback,
+                                     const std::string& reason, double gain) {
+  if (peer.lost || peer.recovery || peer.remote_index == wire::kUnknownIndex ||
+      peer.receive_state != ReceiveState::steady || peer.receive_kind == to ||
+      !has_change(peer.receive_kind, to) || ChannelNegotiator::excludes(peer, to)) {
+    return;
+  }
+  DecisionReport decision;
+  decision.time = context_.age();
+  decision.peer = peer.id;
+  decision.from = peer.receive_kind;
+  decision.to = to;
+  decision.reason = reason;
+  decision.outcome = "in progress";
+  peer.decision = context_.decisions.add(std::move(decision));
+  peer.predicted_gain = gain;
+  peer.reason = reason;
+  if (to == context_.default_channel || ring_over_connection(peer.receive_kind)) {
+    negotiator_.request_switch_back(peer, to);
+    return;
+  }
+  if (Status status = negotiator_.request_channel(peer, to, fallback); !status.ok())
+    request_failed(peer, status);
+}
+
+// Our side cannot provide the channel.
+void ChannelSelector::request_failed(Peer& peer, const Status& status) {
+  const ChannelKind instead = peer.fallback;
+  const bool settles = ring_over_connection(peer.wanted) && instead == ChannelKind::dc_rdma &&
+                       peer.receive_kind == context_.default_channel;
+  if (settles && negotiator_.request_channel(peer, instead, instead).ok()) return;
+  peer.reason = status.code() == Code::over_budget
+                    ? fmt::format("left on {}: no room in this process's memory budget",
+                                  messages_over_rc(peer.receive_kind) ? name(peer.receive_kind)
+                                  : context_.over_datagrams()         ? "UD"
+                                                                      : "DC")
+                    : status.text();
+  outcomes_.decided(peer, fmt::format("not done: {}", status.text()));
+  peer.refused_until = context_.clock.now() +
+                       (eviction_.active() ? eviction_.slot_timeout() : context_.settings.interval);
+  slots_.continue_disconnect(peer);
+  rc_.drop_rc_if_unused(peer);
+}
+
+}  // namespace turnout

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ChannelSelector: runs the selection of the policy: counts messages, decides at the end of an
+// interval or at a peer's message, carries the plan out, and records what became of each decision.
+// It reports feedback to senders.
+//
+// The endpoint owns it; the thread that drives the endpoint calls it.
+#pragma once
+
+#include "core/channels/channel_negotiator.h"
+#include "core/channels/connection_recovery.h"
+#include "core/channels/connection_slots.h"
+#include "core/channels/decision_outcomes.h"
+#include "core/channels/rc_pool.h"
+#include "core/channels/xrc_connections.h"
+#include "core/connection/eviction.h"
+#include "core/messaging/control_plane.h"
+#include "core/protocol/operation.h"
+#include "core/selection/policy.h"
+#include "core/selection/statistics.h"
+#include "core/selection/windows.h"
+#include "core/state/endpoint_context.h"
+#include "core/state/peer.h"
+#include "core/state/peer_table.h"
+#include "core/state/transport_resources.h"
+#include "core/transport/wire.h"
+
+namespace turnout {
+
+class ChannelSelector {
+ public:
+  ChannelSelector(EndpointContext& context, ConnectionEviction& eviction, PeerTable& peer_table,
+                  TransportResources& resources, ControlPlane& control, DecisionOutcomes& outcomes,
+                  RcPool& rc, ConnectionSlots& slots, XrcConnections& xrc_nodes,
+                  ChannelNegotiator& negotiator, ConnectionRecovery& recovery)
+      : context_(context),
+        eviction_(eviction),
+        peer_table_(peer_table),
+        resources_(resources),
+        control_(control),
+        outcomes_(outcomes),
+        rc_(rc),
+        slots_(slots),
+        xrc_nodes_(xrc_nodes),
+        negotiator_(negotiator),
+        recovery_(recovery) {}
+
+  void on_feedback(Peer& peer, const wire::ControlMessage& message) noexcept;
+  void decide(Nanoseconds now);
+  void on_message_counted(Peer& peer);
+  [[nodiscard]] ChannelKind first_channel(const Peer& peer);
+  void request_failed(Peer& peer, const Status& status);
+  void change_channel(Peer& peer, ChannelKind to, ChannelKind fallback, const std::string& reason,
+                      double gain);
+  [[nodiscard]] Nanoseconds& next_decision() noexcept { return next_decision_; }
+  [[nodiscard]] Nanoseconds next_decision() const noexcept { return next_decision_; }
+  [[nodiscard]] Nanoseconds& interval() noexcept { return interval_; }
+  [[nodiscard]] Nanoseconds& interval_began() noexcept { return interval_began_; }
+
+ private:
+  void report_feedback();
+  [[nodiscard]] bool keep_counts(Nanoseconds now);
+  void carry_out(const selection::WindowSelection& selected, Nanoseconds now);
+
+  EndpointContext& context_;
+  ConnectionEviction& eviction_;
+  PeerTable& peer_table_;
+  TransportResources& resources_;
+  ControlPlane& control_;
+  DecisionOutcomes& outcomes_;
+  RcPool& rc_;
+  ConnectionSlots& slots_;
+  XrcConnections& xrc_nodes_;
+  ChannelNegotiator& negotiator_;
+  ConnectionRecovery& recovery_;
+
+  Nanoseconds next_decision_ = 0;
+  selection::WindowState window_;
+  Nanoseconds interval_ = 0;  // until the next decision
+  Nanoseconds interval_began_ = 0;
+};
+
+}  // namespace turnout

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ConnectionRecovery: connections that failed while both processes live: both ends find out what
+// was lost and send it again over the default transport, in order and once.
+//
+// The endpoint owns it; the thread that drives the endpoint calls it.
+#pragma once
+
+#include "core/channels/channel_negotiator.h"
+#include "core/channels/decision_outcomes.h"
+#include "core/channels/rc_pool.h"
+#include "core/connection/eviction.h"
+#include "core/connection/polled_rings.h"
+#include "core/connection/recovery.h"
+#include "core/messaging/control_plane.h"
+#include "core/messaging/message_sender.h"
+#include "core/messaging/ud_transport.h"
+#include "core/operations/rdma_engine.h"
+#include "core/protocol/operation.h"
+#include "core/state/endpoint_context.h"
+#include "core/state/endpoint_events.h"
+#include "core/state/peer.h"
+#include "core/state/transport_resources.h"
+#include "core/transport/wire.h"
+
+namespace turnout {
+
+class ConnectionRecovery {
+ public:
+  ConnectionRecovery(EndpointContext& context, ConnectionEviction& eviction, PolledRings& rings,
+                     TransportResources& resources, UdTransport& ud, ControlPlane& control,
+                     MessageSender& sender, RdmaEngine& rdma, DecisionOutcomes& outcomes,
+                     RcPool& rc, ChannelNegotiator& negotiator, EndpointEvents& events)
+      : context_(context),
+        eviction_(eviction),
+        rings_(rings),
+        resources_(resources),
+        ud_(ud),
+        control_(control),
+        sender_(sender),
+        rdma_(rdma),
+        outcomes_(outcomes),
+        rc_(rc),
+        negotiator_(negotiator),
+        events_(events) {}
+
+  void fail_connection(Peer& peer, const ibv_wc* wc);
+  void on_queue_pair_stopped(Peer& peer);
+  void on_error(Peer& peer, const wire::ControlMessage& message);
+  void on_replay(Peer& peer, const wire::ControlMessage& message);
+  void on_resumed(Peer& peer, const wire::ControlMessage& message);
+  bool pump_recovering();
+  void end_recovery(Peer& peer);
+  [[nodiscard]] bool send_lost(Peer& peer, Recovery& recovery, bool* moved);
+  void give_up_lost(Recovery& recovery);
+  void break_for_test(Peer& peer);
+  [[nodiscard]] std::vector<Peer*>& recovering() noexcept { return recovering_; }
+
+ private:
+  void forget_changes(Peer& peer, Nanoseconds now);
+  void requeue(Peer& peer, const std::vector<SendRecord>& records, const ibv_wc* wc);
+  void restart_transfer(Transfer& transfer);
+  void send_error(Peer& peer);
+  bool go_on_recovering(Peer& peer);
+  // Of a message; `copied` has room for an inline one.
+  [[nodiscard]] static const std::byte* bytes_of(const Recovery& recovery, const SendRecord& record,
+                                                 std::byte* copied) noexcept;
+  [[nodiscard]] static wire::Header header_of(const Recovery& recovery,
+                                              const SendRecord& record) noexcept;
+  [[nodiscard]] bool replay_message(Peer& peer, Recovery& recovery, const SendRecord& lost);
+  void replay_control(Peer& peer, const SendRecord& lost, const wire::Header& header);
+
+  EndpointContext& context_;
+  ConnectionEviction& eviction_;
+  PolledRings& rings_;
+  TransportResources& resources_;
+  UdTransport& ud_;
+  ControlPlane& control_;
+  MessageSender& sender_;
+  RdmaEngine& rdma_;
+  DecisionOutcomes& outcomes_;
+  RcPool& rc_;
+  ChannelNegotiator& negotiator_;
+  EndpointEvents& events_;
+
+  std::vector<Peer*> recovering_;  // whose connection failed
+};
+
+}  // namespace turnout

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// DataPaths: how the data of a large message or a one-sided operation goes to or comes from a peer
+// now.
+//
+// The endpoint owns it; the thread that drives the endpoint calls it.
+#pragma once
+
+#include "core/channels/channel_selector.h"
+#include "core/channels/connection_slots.h"
+#include "core/channels/rc_pool.h"
+#include "core/connection/eviction.h"
+#include "core/messaging/message_sender.h"
+#include "core/protocol/operation.h"
+#include "core/state/endpoint_context.h"
+#include "core/state/operation_records.h"
+#include "core/state/peer.h"
+#include "core/transport/wire.h"
+
+namespace turnout {
+
+class DataPaths {
+ public:
+  DataPaths(EndpointContext& context, ConnectionEviction& eviction, OperationRecords& records,
+            MessageSender& sender, RcPool& rc, ConnectionSlots& slots, ChannelSelector& selector)
+      : context_(context),
+        eviction_(eviction),
+        records_(records),
+        sender_(sender),
+        rc_(rc),
+        slots_(slots),
+        selector_(selector) {}
+
+  [[nodiscard]] DataPath data_path(Peer& peer);
+  // Of a large message that has a receive; `wait` also for a record. Asked once for each start:
+  // the answer may change with the clock.
+  [[nodiscard]] DataPath path_of_transfer(Peer& peer) {
+    return records_.transfers.ready() ? data_path(peer) : DataPath::wait;
+  }
+  void use_one_sided(Peer& peer);
+
+ private:
+  EndpointContext& context_;
+  ConnectionEviction& eviction_;
+  OperationRecords& records_;
+  MessageSender& sender_;
+  RcPool& rc_;
+  ConnectionSlots& slots_;
+  ChannelSelector& selector_;
+};
+
+}  // namespace turnout

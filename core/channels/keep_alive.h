@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// KeepAlive: probes peers that something is awaited of and that have been silent.
+//
+// The endpoint owns it; the thread that drives the endpoint calls it. Times are nanoseconds.
+#pragma once
+
+#include "core/channels/xrc_connections.h"
+#include "core/messaging/credits.h"
+#include "core/messaging/message_sender.h"
+#include "core/messaging/private_receive_queue.h"
+#include "core/messaging/ud_transport.h"
+#include "core/operations/unexpected_messages.h"
+#include "core/protocol/operation.h"
+#include "core/state/endpoint_context.h"
+#include "core/state/endpoint_events.h"
+#include "core/state/operation_records.h"
+#include "core/state/peer.h"
+#include "core/state/peer_table.h"
+#include "core/state/transport_resources.h"
+#include "core/transport/wire.h"
+
+namespace turnout {
+
+class KeepAlive {
+ public:
+  KeepAlive(EndpointContext& context, PeerTable& peer_table, OperationRecords& records,
+            TransportResources& resources, UdTransport& ud, Credits& credits,
+            PrivateReceiveQueues& private_receives, MessageSender& sender,
+            UnexpectedMessages& unexpected, XrcConnections& xrc_nodes, EndpointEvents& events)
+      : context_(context),
+        peer_table_(peer_table),
+        records_(records),
+        resources_(resources),
+        ud_(ud),
+        credits_(credits),
+        private_receives_(private_receives),
+        sender_(sender),
+        unexpected_(unexpected),
+        xrc_nodes_(xrc_nodes),
+        events_(events) {}
+
+  void keep_alive(Nanoseconds now);
+  void probe_over_rc(Peer& peer);
+  [[nodiscard]] Nanoseconds& next_keepalive() noexcept { return next_keepalive_; }
+  [[nodiscard]] Nanoseconds next_keepalive() const noexcept { return next_keepalive_; }
+
+ private:
+  void probe(Peer& peer, MessageQueue& queue);
+  template <class Queue>
+  void post_probe(Peer& peer, Queue& queue);
+
+  EndpointContext& context_;
+  PeerTable& peer_table_;
+  OperationRecords& records_;
+  TransportResources& resources_;
+  UdTransport& ud_;
+  Credits& credits_;
+  PrivateReceiveQueues& private_receives_;
+  MessageSender& sender_;
+  UnexpectedMessages& unexpected_;
+  XrcConnections& xrc_nodes_;
+  EndpointEvents& events_;
+
+  Nanoseconds next_keepalive_ = 0;
+  std::size_t keepalive_at_ = 0;
+};
+
+}  // namespace turnout

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// XrcConnections: connections of a process to all processes of a node (XRC): made when first
+// needed, shared by its peers there, dropped when idle.
+//
+// The endpoint owns it; the thread that drives the endpoint calls it.
+#pragma once
+
+#include <map>
+
+#include "core/channels/rc_pool.h"
+#include "core/connection/eviction.h"
+#include "core/connection/xrc_connection.h"
+#include "core/messaging/control_plane.h"
+#include "core/protocol/operation.h"
+#include "core/state/endpoint_context.h"
+#include "core/state/endpoint_events.h"
+#include "core/state/peer.h"
+#include "core/state/peer_table.h"
+#include "core/state/transport_resources.h"
+#include "core/transport/wire.h"
+
+namespace turnout {
+
+class XrcConnections {
+ public:
+  XrcConnections(EndpointContext& context, ConnectionEviction& eviction, PeerTable& peer_table,
+                 TransportResources& resources, ControlPlane& control, RcPool& rc,
+                 EndpointEvents& events)
+      : context_(context),
+        eviction_(eviction),
+        peer_table_(peer_table),
+        resources_(resources),
+        control_(control),
+        rc_(rc),
+        events_(events) {}
+
+  [[nodiscard]] Status open_xrc();
+  // Connections to nodes exist or can be created.
+  [[nodiscard]] bool may_use_xrc() const noexcept;
+  [[nodiscard]] bool has_xrc();
+  void take_xrc_request(Peer& peer, std::uint32_t srq);
+  void on_xrc_ready(Peer& peer, const wire::ControlMessage& message);
+  void end_xrc_job(RcJob& job);
+  void refuse_xrc(Peer& peer, wire::Refusal why);
+  void release_xrc_connection(Peer& peer);
+  void discard_xrc_connection(XrcConnection& link);
+  void look_after_xrc_connections(Nanoseconds now);
+  void probe_xrc_connection(XrcConnection& link);
+  static void drop_if_idle(Peer& peer) noexcept;
+  void on_xrc_accept(Peer& peer, const wire::ControlMessage& message);
+  void start_target_job(std::unique_ptr<XrcTargetJob> job);
+  void end_target_job(XrcTargetJob& job);
+  void release_target(Peer& peer);
+  void forget_xrc(Peer& peer);
+  [[nodiscard]] std::map<NodeKey, std::unique_ptr<XrcConnection>>& xrc_connections() noexcept {
+    return xrc_connections_;
+  }
+  [[nodiscard]] std::vector<Peer*>& xrc_lost() noexcept { return xrc_lost_; }
+
+ private:
+  [[nodiscard]] XrcConnection* xrc_connection_to(const Address& address, Status* status);
+  // Null: none.
+  [[nodiscard]] XrcConnection* find_xrc_connection(const NodeKey& node) const noexcept {
+    const auto found = xrc_connections_.find(node);
+    return found == xrc_connections_.end() ? nullptr : found->second.get();
+  }
+  [[nodiscard]] bool make_xrc(Peer& peer);
+  void advance_xrc_connection(XrcConnection& link);
+  void begin_xrc(Peer& peer);
+  void refuse_xrc_connection(XrcConnection& link, const Status& status);
+  void destroy_initiator(std::unique_ptr<RcQueue> queue);
+  void close_target(XrcTarget target);
+
+  EndpointContext& context_;
+  ConnectionEviction& eviction_;
+  PeerTable& peer_table_;
+  TransportResources& resources_;
+  ControlPlane& control_;
+  RcPool& rc_;
+  EndpointEvents& events_;
+
+  bool xrc_failed_ = false;  // opening it failed
+  std::map<NodeKey, std::unique_ptr<XrcConnection>> xrc_connections_;
+  std::vector<Peer*> xrc_lost_;  // with messages lost on such connections
+};
+
+}  // namespace turnout

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Recovery of XRC connections (channels/xrc_connections.cpp). A failure of one process of a node
+// breaks the connection of every sender that was writing to it, which also serves all other
+// processes of that node. No message of theirs is lost or duplicated.
+//
+// As recovery.cpp for the connection of a pair, but for one direction. The sender reports the
+// failure to all processes that it wrote to over the connection (`xrc_error`). Each puts the
+// target, which they share, into the error state, so that nothing arrives any more; stops polling
+// its ring; and reports its position (`xrc_replay`). The sender rewrites the missing messages over
+// DC into the same entries, and the ring continues over DC (`xrc_resumed`) until the policy
+// connects again.
+//
+// Establishment messages are ordered: channel messages that the receiver sent before it knew of the
+// failure are void.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "core/channels/xrc_recovery.h"
+#include "core/connection/rc_job.h"
+#include "core/connection/xrc_connection.h"
+
+namespace turnout {
+
+void XrcRecovery::fail_xrc_connection(XrcConnection& link, const ibv_wc& wc) {
+  TURNOUT_LOG(connection, info,
+              "XRC connection failed: node with LID {}: {}; resending lost messages",
+              link.node.first, ibv_wc_status_str(wc.status));
+  ++eviction_.report().failed;
+  std::shared_ptr<const SentLog> log;
+  const std::vector<SendRecord> records = link.queue->take_all(&log);
+  const std::vector<Peer*> users = std::exchange(link.users, {});
+  xrc_nodes_.discard_xrc_connection(link);
+  for (Peer* const peer : users) peer->xrc->link = nullptr;
+  for (Peer* const peer : users) {
+    PeerXrc& xrc = *peer->xrc;
+    if (peer->send_state == SendState::preparing || peer->send_state == SendState::accepted) {
+      xrc_nodes_.refuse_xrc(*peer, wire::Refusal::error);
+      XrcConnections::drop_if_idle(*peer);
+      continue;
+    }
+    xrc.lost = std::make_unique<Recovery>();
+    xrc.lost->log = log;
+    xrc_nodes_.xrc_lost().push_back(peer);
+    peer->send_state = SendState::error;
+    peer->flush_posted = false;
+    if (over_xrc(peer->send_kind)) {
+      peer->send_kind = ChannelKind::dc_rdma;
+      peer->sent.change(peer->send_kind, context_.age());
+    }
+  }
+  for (const SendRecord& record : records) {
+    Peer& peer = *peer_table_.peers()[record.peer];
+    if (record.kind == SendRecord::Kind::message && !peer.lost && peer.xrc && peer.xrc->lost) {
+      peer.xrc->lost->records.push_back(record);
+    } else {
+      events_.retire(record);
+    }
+  }
+  for (Peer* const peer : users) {
+    if (peer->lost || !peer->xrc || !peer->xrc->lost) continue;
+    wire::ControlMessage message;
+    message.type = wire::Control::xrc_error;
+    message.own_index = peer->id;
+    control_.send_control(*peer, Purpose::establishment, message);
+  }
+}
+
+// At the receiver.
+void XrcRecovery::on_xrc_error(Peer& peer, const wire::ControlMessage& message) {
+  if (peer.remote_index == wire::kUnknownIndex) peer.remote_index = message.own_index;
+  // It has switched back already, and reports its position all the same.
+  if (!peer.xrc) peer.xrc = std::make_unique<PeerXrc>();
+  PeerXrc& xrc = *peer.xrc;
+  if (std::exchange(xrc.failed, true)) {
+    events_.lose_peer(
+        peer,
+        Status{Code::invalid, fmt::format("{}: node error message: sent twice for one connection",
+                                          peer.address.to_string())});
+    return;
+  }
+  const Nanoseconds now = context_.clock.now();
+  if (peer.decision != 0) outcomes_.decided(peer, "not done: the connection failed");
+  rc_.wait_after_failure(peer, now);
+  // The ring is still to be drained.
+  if (peer.receive_state != ReceiveState::draining) {
+    negotiator_.drop_new_ring(peer);
+    peer.receive_state = ReceiveState::error;
+  }
+  peer.requested_at = now;
+  peer.final_channel = context_.default_channel;
+  xrc.bytes = Reservation();
+  if (xrc.job != nullptr) {  // of a void request
+    xrc.job->peer = nullptr;
+    xrc.job = nullptr;
+  }
+  if (!xrc.target) {
+    send_xrc_replay(peer);
+    return;
+  }
+  auto job = std::make_unique<XrcTargetJob>(&peer, XrcTargetJob::Step::fail);
+  job->target = std::move(xrc.target);
+  xrc_nodes_.start_target_job(std::move(job));
+}
+
+// Nothing arrives any more.
+void XrcRecovery::send_xrc_replay(Peer& peer) {
+  if (peer.lost) return;
+  PeerXrc& xrc = *peer.xrc;
+  xrc.reported = true;
+  if (over_ring(peer.receive_kind)) {
+    rings_.remove(peer);
+    xrc.ring_unlisted = true;
+  }
+  wire::ControlMessage message;
+  message.type = wire::Control::xrc_replay;
+  message.last_sequence = peer.receive_sequence - 1;
+  control_.send_control(peer, Purpose::establishment, message);
+}
+
+// At the sender.
+void XrcRecovery::on_xrc_replay(Peer& peer, const wire::ControlMessage& message) {
+  Recovery* const lost = peer.xrc ? peer.xrc->lost.get() : nullptr;
+  const std::uint32_t from = message.last_sequence + 1;
+  const char* wrong = nullptr;
+  if (lost == nullptr || lost->asked) {
+    wrong = "no failed connection to recover";
+  } else if (before(peer.send_sequence, from)) {
+    wrong = "last_sequence names a message that was not sent yet";
+  }
+  if (wrong != nullptr) {
+    events_.lose_peer(peer, Status{Code::invalid, fmt::format("{}: node replay request: {}",
+                                                              peer.address.to_string(), wrong)});
+    return;
+  }
+  lost->asked = true;
+  lost->from = context_.settings.break_rule == "drop-lost" ? peer.send_sequence : from;
+}
+
+bool XrcRecovery::pump_xrc_lost() {
+  return go_on_with_each(xrc_nodes_.xrc_lost(), [this](Peer& peer) { return replay_xrc(peer); });
+}
+
+bool XrcRecovery::replay_xrc(Peer& peer) {
+  Recovery& lost = *peer.xrc->lost;
+  if (!lost.asked) return false;
+  bool moved = false;
+  if (!recovery_.send_lost(peer, lost, &moved)) return moved;
+  peer.xrc->lost.reset();
+  XrcConnections::drop_if_idle(peer);
+  std::erase(xrc_nodes_.xrc_lost(), &peer);
+  peer.send_state = SendState::steady;
+  wire::ControlMessage message;
+  message.type = wire::Control::xrc_resumed;
+  message.kind = static_cast<std::uint8_t>(peer.send_kind);
+  report_last(peer, &message);
+  control_.send_control(peer, Purpose::establishment, message);
+  return true;
+}
+
+// At the receiver: resumes the direction.
+void XrcRecovery::on_xrc_resumed(Peer& peer, const wire::ControlMessage& message) {
+  const auto to = static_cast<ChannelKind>(message.kind);
+  const bool draining = peer.receive_state == ReceiveState::draining;
+  const ChannelKind due = draining                       ? peer.wanted
+                          : over_ring(peer.receive_kind) ? ChannelKind::dc_rdma
+                                                         : context_.default_channel;
+  const char* wrong = nullptr;
+  if (!peer.xrc || !peer.xrc->reported) {
+    wrong = "no failed connection to recover";
+  } else if (to != due) {
+    wrong = "kind names a channel that does not exist";
+  }
+  if (wrong != nullptr) {
+    events_.lose_peer(peer, Status{Code::invalid, fmt::format("{}: node resume message: {}",
+                                                              peer.address.to_string(), wrong)});
+    return;
+  }
+  PeerXrc& xrc = *peer.xrc;
+  xrc.failed = xrc.reported = false;
+  if (std::exchange(xrc.ring_unlisted, false)) rings_.add(peer);
+  XrcConnections::drop_if_idle(peer);
+  if (draining) {
+    negotiator_.finish_drain(peer);
+  } else {
+    peer.wanted = to;
+    negotiator_.switch_receiving(peer, to);
+  }
+}
+
+}  // namespace turnout

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "core/endpoint/endpoint_reporter.h"
+
+#include "core/endpoint/components.h"
+#include "core/types/launcher.h"
+
+namespace turnout {
+
+EndpointReport EndpointReporter::report() const {
+  EndpointReport report;
+  report.endpoint = context_.address.id;
+  report.pid = context_.address.pid;
+  const LauncherIdentity launcher = launcher_identity();
+  report.rank = launcher.rank;
+  report.ranks = launcher.ranks;
+  std::array<char, 256> host{};
+  if (gethostname(host.data(), host.size() - 1) == 0) report.host = host.data();
+  report.device = context_.device ? context_.device->name() : "none";
+  report.policy = context_.settings.policy;
+  report.lifetime = context_.clock.now() - context_.born;
+  report.started = context_.started_at;
+  for (const auto& peer : parts_.peer_table.peers()) {
+    PeerReport line;
+    line.peer = peer->id;
+    line.endpoint = peer->address.id;
+    line.pid = peer->address.pid;
+    line.send = peer->sent.report();
+    line.receive = peer->received.report();
+    line.reason = peer->reason;
+    if (line.reason.empty() && peer->rate >= 0) {
+      line.reason =
+          fmt::format("{} ({:.0f} messages/s)", selection::explain(peer->verdict), peer->rate);
+    } else if (line.reason.empty()) {
+      line.reason = context_.settings.policy == "aqps" || context_.traits.uses_feedback
+                        ? "no decision yet"
+                        : selection::explain(selection::Reason::forced);
+    }
+    line.predicted_gain = peer->predicted_gain;
+    line.observed_gain = context_.receive_cost.gain(peer->receive_kind);
+    line.bytes =
+        kPeerBytes + (peer->has_rc() ? context_.rc_bytes : 0) +
+        (peer->xrc ? sizeof(PeerXrc) + peer->xrc->bytes.bytes() : 0) +
+        (peer->ring ? std::uint64_t{peer->ring->entries()} * peer->ring->entry_size() : 0) +
+        std::uint64_t{peer->private_receives.count} * parts_.resources.receive_pool.size();
+    line.lost = peer->lost && !peer->shut_down;
+    line.tear_downs = peer->eviction.torn_down;
+    report.peers.push_back(std::move(line));
+  }
+  report.receive_costs = context_.receive_cost.lines();
+  report_history(&report);
+  report.decisions.assign(context_.decisions.kept().begin(), context_.decisions.kept().end());
+  report.decisions_dropped = context_.decisions.dropped();
+  report_memory(&report);
+  report.unexpected = parts_.operations.unexpected.unexpected_count();
+  report.rendezvous = parts_.operations.put.rendezvous_count();
+  report.rtrs = parts_.operations.rtr.rtrs_sent();
+  report.puts = parts_.operations.put.puts();
+  report.put_completions = parts_.operations.put.put_completions();
+  report.credit_messages = parts_.messaging.credits.credit_messages();
+  report.refusals = parts_.channels.negotiator.refusals();
+  report.shared_receives = {parts_.messaging.shared_receives.shared().limit_events,
+                            parts_.messaging.shared_receives.shared().growths,
+                            parts_.resources.receive_pool.chunks_gone(), parts_.flow.waits(), 0};
+  report.private_receives = parts_.messaging.private_receives.private_report();
+  report.connections = parts_.eviction.report();
+  report.rc_queue_pairs_peak = parts_.channels.rc.rc_peak();
+  const RegistrationCache::Counts& kept = parts_.registration.registrations().counts();
+  report.registrations = {parts_.registration.registrations_off(),
+                          kept.hits,
+                          kept.misses,
+                          kept.evictions,
+                          kept.invalidations,
+                          kept.bytes,
+                          kept.bytes_peak};
+  if constexpr (kProfiled) {
+    ProfileReport& profile = report.profile.emplace();
+    profile.counts = context_.profile;
+    if (context_.device) profile.rnr_retries = context_.device->rnr_retries();
+    parts_.call_time.report(&profile);
+  }
+  return report;
+}
+
+void EndpointReporter::report_memory(EndpointReport* report) const {
+  for (std::size_t i = 0; i < MemoryHistory::kKinds; ++i) {
+    const auto kind = static_cast<MemoryKind>(i);
+    const MemoryAccount::Line& line = context_.account.line(kind);
+    report->memory.push_back(
+        {std::string(name(kind)), line.now, line.peak, line.objects, line.objects_peak});
+  }
+  report->budget = context_.account.budget();
+  report->used = context_.account.used();
+  report->peak = context_.account.peak();
+  for (const MemoryHistory::Point& point :
+       parts_.progress_loop.memory_history().points(context_.clock.now())) {
+    report->memory_over_time.push_back({std::max<Nanoseconds>(point.time - context_.born, 0),
+                                        {point.bytes.begin(), point.bytes.end()}});
+  }
+}
+
+// The intervals of the statistics, and the current one.
+void EndpointReporter::report_history(EndpointReport* report) const {
+  const auto age_of = [this](Nanoseconds time) {
+    return std::max<Nanoseconds>(time - context_.born, 0);
+  };
+  const selection::Statistics* const statistics = context_.statistics.get();
+  if (statistics != nullptr) {
+    for (selection::WindowCounts& slot : statistics->slots()) {
+      HistoryInterval& interval = report->history.emplace_back();
+      interval.begin = age_of(slot.window.begin);
+      interval.end = age_of(slot.window.end);
+      interval.messages = slot.messages;
+      for (const selection::SourceCount& source : slot.sources) {
+        interval.sources.emplace_back(source.peer, source.messages);
+      }
+    }
+  }
+  // A policy without statistics resets the counts at each decision: there is no history.
+  if (statistics != nullptr ||
+      parts_.channels.selector.next_decision() - context_.settings.interval <=
+          parts_.channels.selector.interval_began()) {
+    HistoryInterval now{age_of(parts_.channels.selector.interval_began()), report->lifetime, 0, {}};
+    for (const auto& peer : parts_.peer_table.peers()) {
+      if (peer->window == 0) continue;
+      now.messages += peer->window;
+      now.sources.emplace_back(peer->id, peer->window);
+    }
+    if (now.messages > 0) report->history.push_back(std::move(now));
+  }
+  std::size_t entries = 0, first = report->history.size();
+  while (first > 0) {
+    entries += report->history[first - 1].sources.size() + 1;
+    if (entries > EndpointReport::kMaxHistory) break;
+    --first;
+  }
+  report->history.erase(report->history.begin(),
+                        report->history.begin() + static_cast<std::ptrdiff_t>(first));
+}
+
+}  // namespace turnout

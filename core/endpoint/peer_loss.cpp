@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/endpoint/peer_loss.h"
+
+#include "core/endpoint/components.h"
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+
+namespace turnout {
+
+void PeerLoss::lose_peer(Peer& peer, const Status& why) {
+  if (peer.lost) return;
+  peer.lost = true;
+  SrqFlowControl::close(peer.grant);
+  peer.loss =
+      Status{Code::peer_lost, why.text(), why.sys_errno() != 0 ? why.sys_errno() : EHOSTDOWN};
+  if (peer.shut_down || context_.closing) {
+    TURNOUT_LOG(connection, debug, "peer lost: {}", why.text());
+  } else {
+    TURNOUT_LOG(connection, error, "peer lost: {}; its operations fail, other peers are unaffected",
+                why.text());
+  }
+  if (peer.decision != 0) parts_.channels.outcomes.decided(peer, "peer lost");
+  // Messages of a peer that shut down stay in the history: at the end of a job these are all peers.
+  // The selection considers live peers only.
+  if (context_.statistics.get() != nullptr && !peer.shut_down)
+    context_.statistics.get()->forget(peer.id);
+  parts_.operations.atomic_engine.end_atomics(peer);
+  while (SendOperation* const operation = peer.backlog.pop_front())
+    parts_.operations.backlog.end_send(*operation, peer.loss);
+  std::erase_if(parts_.operations.rput.rput_sends(),
+                [&](const SendOperation* operation) { return operation->peer == &peer; });
+  if (peer.rtrs) peer.rtrs->open.clear();
+  for (std::size_t slot = 0; slot < parts_.operations.backlog.awaiting_fin().size(); ++slot) {
+    SendOperation* const operation = parts_.operations.backlog.awaiting_fin()[slot];
+    // One that is being written ends with its transfer.
+    if (operation != nullptr && operation->peer == &peer && !operation->writing) {
+      parts_.operations.backlog.end_send(*operation, peer.loss);
+    }
+  }
+  peer.awaiting_fin = 0;
+  for (const bool tagged : {true, false}) {
+    for (RecvOperation* r = parts_.records.matcher.posted(tagged).first(); r != nullptr;) {
+      RecvOperation* const next = r->next;
+      if (r->match.peer == peer.id) {
+        parts_.operations.posted.unpost(*r);
+        --peer.directed_receives;
+        Completion completion;
+        completion.context = r->report.context;
+        completion.tag = r->match.tag;
+        completion.flags = kRecv | (tagged ? kTagged : kMessage);
+        completion.source = peer.id;
+        if (r->multi) completion.flags |= kMultiRecvDone;
+        context_.fail(r->report, completion, peer.loss);
+        parts_.records.receives.give_back(r);
+      }
+      r = next;
+    }
+  }
+  // Transfers with work to post and nothing in flight would never end.
+  for (Transfer* t = parts_.operations.rdma.active_transfers().first(); t != nullptr;) {
+    Transfer* const next = t->next;
+    if (t->peer == &peer && t->in_flight == 0) {
+      t->status = peer.loss;
+      parts_.operations.rdma.pump(*t);
+    }
+    t = next;
+  }
+  parts_.operations.fragments.end_incoming(&peer);
+  if (peer.link) parts_.messaging.ud.drop_ud(peer);
+  if (peer.eviction.waits_for_slot) parts_.eviction.stop_waiting(peer.eviction);
+  if (peer.recovery) parts_.channels.recovery.end_recovery(peer);
+  parts_.channels.xrc_nodes.forget_xrc(peer);
+  if (peer.has_rc()) parts_.channels.rc.discard_rc(peer);
+  if (peer.ring) {
+    parts_.rings.remove(peer);
+    // A ring that still contains messages is kept.
+    if (peer.ring->all_returned()) peer.ring.reset();
+  }
+  while (!peer.reorder_buffer.empty())
+    parts_.operations.receive_engine.free_out_of_order(
+        parts_.operations.receive_engine.take_out_of_order(peer, peer.reorder_buffer.size() - 1));
+  parts_.flow.forget(peer.grant);
+  parts_.messaging.credits.serve_credit_waiters();
+  if (peer.self || peer.shut_down || context_.closing || why.code() == Code::peer_lost) return;
+  peer.given_up = why.code();
+  parts_.channels.rejection.reject(peer);
+}
+
+}  // namespace turnout

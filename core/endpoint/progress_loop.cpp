@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/endpoint/progress_loop.h"
+
+#include "core/endpoint/components.h"
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+
+namespace turnout {
+
+ProgressLoop::ProgressLoop(Components& parts, EndpointContext& context)
+    : parts_(parts),
+      context_(context),
+      tick_every_(context.processor == nullptr ? kTickEvery : 1),
+      memory_history_(context.account) {}
+
+bool ProgressLoop::progress_now() {
+  bool moved;
+  context_.in_progress = true;
+  if (context_.receive_cost.due(context_.delivered)) [[unlikely]] {
+    moved = parts_.operations.receive_engine.poll_measured();
+  } else {
+    moved = parts_.receive_dispatch.poll_receive_queue();
+    moved |= parts_.operations.receive_engine.poll_rings(parts_.rings.speaking());
+  }
+  moved |= parts_.send_completions.poll_send_queue();
+  if (parts_.rings.silent_due(moved) || context_.closing) {
+    moved |= parts_.operations.receive_engine.poll_rings(parts_.rings.silent());
+  } else {
+    moved |= !parts_.rings.silent().empty();  // poll them again: a message may have arrived
+  }
+  if (!parts_.messaging.control.pending_control().empty())
+    moved |= parts_.messaging.control.pump_control();
+  if (parts_.messaging.ud.ud_blocked()) moved |= parts_.messaging.ud.pump_ud_blocked();
+  if (parts_.operations.put.deferred_until() != INT64_MAX)
+    parts_.operations.send_engine.release_overdue();
+  if (!parts_.channels.recovery.recovering().empty())
+    moved |= parts_.channels.recovery.pump_recovering();
+  if (!parts_.channels.xrc_nodes.xrc_lost().empty())
+    moved |= parts_.channels.xrc_recovery.pump_xrc_lost();
+  if (!parts_.operations.atomic_engine.answering().empty())
+    moved |= parts_.operations.atomic_engine.pump_answers();
+  if (!parts_.operations.backlog.backlogged().empty())
+    moved |= parts_.operations.send_engine.pump_backlogs();
+  if (!parts_.operations.backlog.fragmented().empty())
+    moved |= parts_.operations.fragments.pump_fragments();
+  if (!parts_.operations.rdma.polled().empty()) moved |= parts_.operations.rtr.poll_last_bytes();
+  if (!parts_.operations.rput.rput_sends().empty())
+    moved |= parts_.operations.rput.pump_rput_sends();
+  if (!parts_.operations.put.rtr_cancels().empty())
+    moved |= parts_.operations.put.pump_rtr_cancels();
+  if (!parts_.operations.rdma.active_transfers().empty())
+    moved |= parts_.operations.rdma.pump_transfers();
+  if (!parts_.operations.unexpected.waiting().empty())
+    moved |= parts_.operations.unexpected.pump_waiting();
+  if (parts_.channels.rc.jobs() > 0) moved |= parts_.channels.negotiator.pump_jobs();
+  if (!parts_.operations.unexpected.stalled().empty() ||
+      !parts_.operations.unexpected.pending_wireups().empty())
+    moved |= parts_.operations.receive_engine.pump_stalled();
+  if (context_.receive_cost.is_open()) [[unlikely]] {
+    const Nanoseconds begun = context_.clock.now();
+    parts_.messaging.shared_receives.post_receives();
+    context_.receive_cost.close(context_.clock.now() - begun, context_.delivered);
+  } else if (!parts_.resources.to_post.empty() || !parts_.resources.to_post_control.empty()) {
+    parts_.messaging.shared_receives.post_receives();
+  }
+  if (++context_.ticks >= tick_every_) {
+    context_.ticks = 0;
+    tick();
+  }
+  context_.in_progress = false;
+  return moved;
+}
+
+void ProgressLoop::tick() {
+  const Nanoseconds now = context_.clock.now();
+  (void)parts_.registration.notice_unmapped(0, 0);  // unmapped memory must not stay pinned
+  live_report_.tick(now, context_.clock, [this] { return parts_.reporter.report(); });
+  memory_history_.tick(now);
+  if (now >= parts_.channels.selector.next_decision()) {
+    parts_.channels.selector.decide(now);
+    parts_.channels.selector.interval() =
+        std::min(parts_.channels.selector.interval() + parts_.channels.selector.interval() / 2 + 1,
+                 context_.settings.interval);
+    parts_.channels.selector.next_decision() = now + parts_.channels.selector.interval();
+  }
+  if (now >= parts_.channels.keep_alive.next_keepalive()) {
+    parts_.channels.keep_alive.next_keepalive() =
+        now + std::max<Nanoseconds>(context_.settings.keepalive / 4, 1);
+    parts_.channels.keep_alive.keep_alive(now);
+  }
+  if (now >= parts_.messaging.ud.next_ud_timer()) parts_.messaging.ud.service_ud_timers(now);
+  if (now >= parts_.messaging.shared_receives.shared().look_at)
+    parts_.messaging.shared_receives.look_after_receives(now);
+  if (now >= parts_.flow.next_sweep()) parts_.messaging.credits.sweep_credits(now);
+  if (now >= parts_.eviction.next_service()) parts_.channels.slots.serve_slot_waiters();
+}
+
+}  // namespace turnout

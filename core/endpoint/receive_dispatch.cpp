@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/endpoint/receive_dispatch.h"
+
+#include "core/endpoint/components.h"
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+
+namespace turnout {
+
+bool ReceiveDispatch::poll_receive_queue() {
+  ibv_wc entries[kPollBatch];
+  const int n = ibv_poll_cq(parts_.resources.receive_cq.get(), kPollBatch, entries);
+  context_.charge(Work::poll_cq, 1);
+  note_shutdowns({entries, static_cast<std::size_t>(std::max(n, 0))});
+  for (int i = 0; i < n; ++i) {
+    const ibv_wc& wc = entries[i];
+    if ((wc.wr_id & kPrivateReceive) != 0) [[unlikely]] {
+      on_private_receive(wc);
+      continue;
+    }
+    const auto buffer = static_cast<std::uint32_t>(wc.wr_id);
+    const bool control = (wc.wr_id & kControlReceive) != 0;
+    if (!control) --parts_.messaging.shared_receives.shared().posted;
+    if (wc.status != IBV_WC_SUCCESS) {
+      TURNOUT_LOG(channel, warn, "receive failed: {}; reposting the buffer",
+                  ibv_wc_status_str(wc.status));
+      (control ? parts_.resources.to_post_control : parts_.resources.to_post).push_back(buffer);
+      continue;
+    }
+    if (context_.over_datagrams()) {
+      on_datagram(control, buffer, wc.byte_len);
+    } else if (control) {
+      on_control(buffer, wc.byte_len);
+      parts_.resources.to_post_control.push_back(buffer);
+    } else {
+      parts_.operations.receive_engine.on_data(buffer, wc.byte_len);
+    }
+  }
+  parts_.resources.shutting_down.clear();
+  if (n < 0) TURNOUT_LOG(channel, error, "ibv_poll_cq failed: receive queue");
+  return n > 0;
+}
+
+// A peer whose shutdown message is in this batch may be gone: earlier messages of the batch are not
+// answered, because the reply could only fail.
+void ReceiveDispatch::note_shutdowns(std::span<const ibv_wc> entries) noexcept {
+  if (context_.over_datagrams()) return;
+  for (const ibv_wc& wc : entries) {
+    if ((wc.wr_id & kControlReceive) == 0 || wc.status != IBV_WC_SUCCESS ||
+        wc.byte_len < sizeof(wire::ControlMessage)) {
+      continue;
+    }
+    wire::ControlMessage message;
+    std::memcpy(&message,
+                parts_.resources.control_receive_pool.data(static_cast<std::uint32_t>(wc.wr_id)),
+                sizeof message);
+    if (message.type == wire::Control::shutdown)
+      parts_.resources.shutting_down.push_back(message.sender);
+  }
+}
+
+void ReceiveDispatch::on_control(std::uint32_t buffer, std::uint32_t length) {
+  wire::ControlMessage message;
+  wire::Detail detail;
+  Status status = wire::parse_control(parts_.resources.control_receive_pool.data(buffer), length,
+                                      &message, &detail);
+  if (!status.ok()) {
+    TURNOUT_LOG(connection, error, "receiving a control message failed: {}; it was dropped",
+                status.text());
+    return;
+  }
+  Peer* const peer = parts_.peer_table.find_sender(message.index, message.sender);
+  if (peer == nullptr || peer->lost) {
+    TURNOUT_LOG(connection, debug, "dropped a control message of {:016x}", message.sender);
+    return;
+  }
+  peer->heard_since_tick = true;
+  handle_control(*peer, message, detail);
+  // With private receive queues this counts as the peer's first message.
+  if (context_.traits.has_private_receives && wire::serves_large(message.type) &&
+      context_.settings.test_switch_every == 0 && peer->receive_kind == context_.default_channel) {
+    parts_.channels.selector.on_message_counted(*peer);
+  }
+}
+
+void ReceiveDispatch::handle_control(Peer& peer, const wire::ControlMessage& message,
+                                     const wire::Detail& detail) {
+  if (peer.recovery && wire::changes_channel(message.type)) {
+    return;  // from before the connection failed: both ends discard changes in progress
+  }
+  if (peer.xrc && peer.xrc->lost && wire::changes_receiving(message.type)) {
+    return;  // the same, see xrc_recovery.cpp
+  }
+  switch (message.type) {
+    case wire::Control::credit:
+      if (message.kind == static_cast<std::uint8_t>(ChannelKind::rc_sr)) {
+        parts_.messaging.credits.on_private_credits(peer, message.request, message.credits);
+        break;
+      }
+      peer.credits = std::min(peer.credits + message.credits, wire::kMostCredits);
+      if (over_ring(peer.send_kind) && message.request == peer.ring_sender.request) {
+        peer.ring_sender.credits =
+            std::min(peer.ring_sender.credits + message.ring_credits, peer.ring_sender.entries);
+      }
+      break;
+    case wire::Control::wireup_reply:
+      peer.remote_index = message.own_index;
+      break;
+    case wire::Control::fin:
+      parts_.operations.send_engine.on_fin(message, peer);
+      break;
+    case wire::Control::shutdown:
+      peer.shut_down = true;
+      note_last(peer, message);
+      break;
+    case wire::Control::request:
+      parts_.channels.negotiator.on_request(peer, message);
+      break;
+    case wire::Control::accept:
+      parts_.channels.negotiator.on_accept(peer, message);
+      break;
+    case wire::Control::ready:
+      parts_.channels.negotiator.on_ready(peer, message);
+      break;
+    case wire::Control::switched:
+      parts_.channels.negotiator.on_switched(peer, message);
+      break;
+    case wire::Control::refuse:
+      parts_.channels.negotiator.on_refuse(peer, message);
+      break;
+    case wire::Control::feedback:
+      parts_.channels.selector.on_feedback(peer, message);
+      break;
+    case wire::Control::closed:
+      parts_.channels.negotiator.on_closed(peer);
+      break;
+    case wire::Control::disconnect:
+      parts_.channels.slots.on_disconnect(peer, message);
+      break;
+    case wire::Control::error:
+      parts_.channels.recovery.on_error(peer, message);
+      break;
+    case wire::Control::replay:
+      parts_.channels.recovery.on_replay(peer, message);
+      break;
+    case wire::Control::resumed:
+      parts_.channels.recovery.on_resumed(peer, message);
+      break;
+    case wire::Control::xrc_error:
+      parts_.channels.xrc_recovery.on_xrc_error(peer, message);
+      break;
+    case wire::Control::xrc_replay:
+      parts_.channels.xrc_recovery.on_xrc_replay(peer, message);
+      break;
+    case wire::Control::xrc_resumed:
+      parts_.channels.xrc_recovery.on_xrc_resumed(peer, message);
+      break;
+    case wire::Control::fragment_request:
+      parts_.operations.fragments.on_fragment_request(peer, message);
+      break;
+    case wire::Control::cts:
+      parts_.operations.rput.on_cts(peer, message, detail);
+      break;
+    case wire::Control::written:
+      parts_.operations.rput.on_written(peer, message);
+      break;
+    case wire::Control::rtr:
+      parts_.operations.put.on_rtr(peer, detail);
+      break;
+    case wire::Control::rtr_cancel:
+      parts_.operations.put.on_rtr_cancel(peer, message.operation);
+      break;
+    case wire::Control::reject:
+      parts_.channels.rejection.on_rejection(peer, message);
+      break;
+  }
+}
+
+void ReceiveDispatch::on_datagram(bool control, std::uint32_t buffer, std::uint32_t length) {
+  const std::byte* const whole = control ? parts_.resources.control_receive_pool.data(buffer)
+                                         : parts_.resources.receive_pool.data(buffer);
+  const std::uint32_t size =
+      control ? parts_.resources.control_receive_pool.size() : parts_.resources.receive_pool.size();
+  wire::Datagram datagram;
+  Status status;
+  const std::byte* const bytes = whole + wire::kGrhBytes;
+  if (length < wire::kGrhBytes || length > size) [[unlikely]] {
+    status = {Code::invalid, "datagram: shorter than the adapter's header"};
+  } else {
+    length -= wire::kGrhBytes;
+    status = wire::parse_datagram(bytes, length, &datagram);
+    if (status.ok() && control == (datagram.kind == wire::DatagramKind::data)) [[unlikely]] {
+      status = {Code::invalid, "datagram: arrived at the wrong queue pair"};
+    }
+  }
+  if (!status.ok()) {
+    TURNOUT_LOG(protocol, error, "receiving a datagram failed: {}; it was dropped", status.text());
+    (control ? parts_.resources.to_post_control : parts_.resources.to_post).push_back(buffer);
+    return;
+  }
+  if (control) {
+    on_control_datagram(bytes, length);
+    parts_.resources.to_post_control.push_back(buffer);
+  } else {
+    parts_.operations.receive_engine.on_data(buffer,
+                                             length - static_cast<std::uint32_t>(sizeof datagram));
+  }
+}
+
+void ReceiveDispatch::on_control_datagram(const std::byte* bytes, std::uint32_t length) {
+  wire::Datagram datagram;
+  std::memcpy(&datagram, bytes, sizeof datagram);
+  bytes += sizeof datagram;
+  length -= static_cast<std::uint32_t>(sizeof datagram);
+  Peer* const peer = parts_.peer_table.find_sender(datagram.index, datagram.sender);
+  if (peer == nullptr && datagram.kind == wire::DatagramKind::probe) {
+    wire::WireupRequest wireup;
+    std::memcpy(&wireup, bytes, sizeof wireup);
+    answer_unknown_peer(wireup);
+    return;
+  }
+  if (peer == nullptr || peer->lost) {
+    TURNOUT_LOG(connection, debug, "dropped a datagram of {:016x}", datagram.sender);
+    // It has shut down and waits for our acknowledgement.
+    if (peer != nullptr && peer->shut_down && datagram.kind != wire::DatagramKind::ack) {
+      parts_.messaging.ud.send_ack(*peer);
+    }
+    // It continues to probe: the rejection was lost.
+    if (peer != nullptr && peer->given_up != Code::ok) peer->loss_unreported = true;
+    return;
+  }
+  peer->heard_since_tick = true;
+  take_ud_header(*peer, datagram);
+  if (peer->lost || datagram.kind == wire::DatagramKind::ack) return;
+  if (datagram.kind == wire::DatagramKind::probe) {
+    parts_.messaging.ud.owe_ack(*peer, true);
+    return;
+  }
+  wire::ControlMessage message;
+  wire::Detail detail;  // types with a detail are not sent over UD
+  if (Status status = wire::parse_control(bytes, length, &message, &detail); !status.ok()) {
+    TURNOUT_LOG(connection, error, "receiving a datagram failed: {}; it was dropped",
+                status.text());
+    return;
+  }
+  if (datagram.kind == wire::DatagramKind::reject) {
+    if (message.type == wire::Control::reject) handle_control(*peer, message, detail);
+    return;
+  }
+  UdReliability& link = *peer->link;
+  if (message.sequence != link.control_expected) {
+    link.control_gap |= before(link.control_expected, message.sequence);
+    parts_.messaging.ud.owe_ack(*peer, true);
+    return;
+  }
+  ++link.control_expected;
+  parts_.messaging.ud.owe_ack(*peer, false);
+  handle_control(*peer, message, detail);
+  // It waits for the acknowledgement, and this process may exit before its next timer.
+  if (message.type == wire::Control::shutdown) parts_.messaging.ud.send_ack(*peer);
+}
+
+void ReceiveDispatch::take_ud_header(Peer& peer, const wire::Datagram& datagram) {
+  UdReliability& link = *peer.link;
+  link.heard = true;
+  link.probing = false;
+  peer.probes = 0;
+  bool moved = link.take_data_ack(datagram, peer.send_sequence, [this](std::uint32_t buffer) {
+    parts_.messaging.ud.release_kept(buffer);
+  });
+  moved |= link.take_control_ack(datagram.control_ack);
+  if (link.timed && before(link.timed_sequence, datagram.data_ack)) {
+    link.timed = false;
+    link.round_trip.sample(context_.clock.now() - link.timed_at);
+  }
+  if (moved || !link.waits()) {
+    link.backoff = 0;
+    link.due = 0;
+    if (link.waits()) parts_.messaging.ud.arm(peer, context_.clock.now());
+  }
+  // Later messages arrived: retransmit the first missing one, once for each.
+  if (datagram.sack > 1 && (datagram.sack & 1u) == 0 && !link.sent.empty()) {
+    const UdReliability::Sent& missing = link.sent[0];
+    if (missing.sequence == datagram.data_ack && missing.buffer != kNoBuffer &&
+        !(link.resent_data && link.resent_sequence == missing.sequence)) {
+      link.resent_data = true;
+      link.resent_sequence = missing.sequence;
+      link.timed = false;
+      parts_.messaging.ud.resend_data(peer, missing);
+    }
+  }
+  if ((datagram.flags & wire::kControlGap) != 0 && link.control_sent > 0 &&
+      datagram.control_ack == link.control_first &&
+      !(link.resent_control && link.resent_control_sequence == link.control_first)) {
+    link.resent_control = true;
+    link.resent_control_sequence = link.control_first;
+    for (std::size_t i = 0; i < link.control_sent && !peer.lost; ++i) {
+      if (!parts_.messaging.ud.post_ud_control(peer, i)) break;
+    }
+  }
+  if (!peer.lost && link.control_sent < link.control.size())
+    (void)parts_.messaging.ud.transmit_control(peer);
+}
+
+// A probe of a peer without a record. If the reply cannot be sent, it probes again.
+void ReceiveDispatch::answer_unknown_peer(const wire::WireupRequest& wireup) {
+  auto address = Address::decode(&wireup.address, sizeof(Address));
+  if (!address || !address.value().datagrams()) return;
+  Status status;
+  ibv_ah* const ah = parts_.peer_table.address_handle(address.value(), &status);
+  if (ah == nullptr) return;
+  wire::Datagram datagram;
+  datagram.sender = context_.address.id;
+  datagram.index = wireup.index;
+  (void)parts_.messaging.control_sender.post_control(
+      *parts_.resources.pool(Purpose::credit).front(), kAnyPeer, address.value(), ah,
+      address.value().data_qps(), {&datagram, nullptr, 0}, &status);
+}
+
+// False: the sender cannot be rejected now; the message is to be handled again later.
+bool ReceiveDispatch::on_wireup_request(const wire::WireupRequest& wireup, PeerId* id) {
+  *id = kAnyPeer;
+  auto address = Address::decode(&wireup.address, sizeof(Address));
+  Status status = address.status();
+  Peer* peer = nullptr;
+  if (address) peer = parts_.peer_table.make_peer(address.value(), &status);
+  if (peer == nullptr) {
+    if (address && !parts_.channels.rejection.reject(wireup)) return false;
+    TURNOUT_LOG(protocol, error, "wire-up failed: a request from a new peer was rejected: {}",
+                status.text());
+    return true;
+  }
+  *id = peer->id;
+  peer->remote_index = wireup.index;
+  // Its next messages need no wire-up request once it knows its index here.
+  if (peer->link && std::exchange(peer->link->replied_to_wireup, true))
+    return true;  // already sent
+  wire::ControlMessage reply;
+  reply.type = wire::Control::wireup_reply;
+  reply.own_index = peer->id;
+  parts_.messaging.control.send_control(*peer, Purpose::credit, reply);
+  return true;
+}
+
+void ReceiveDispatch::on_private_receive(const ibv_wc& wc) {
+  const auto buffer = static_cast<std::uint32_t>(wc.wr_id);
+  ReceivePool::PrivateChunk* const chunk =
+      parts_.resources.receive_pool.private_chunk(buffer >> 16);
+  if (chunk == nullptr || chunk->lifetime != wc.wr_id >> kLifetimeShift) return;
+  if (wc.status != IBV_WC_SUCCESS) {  // with its queue pair, which will be given up
+    TURNOUT_LOG(channel, debug, "receive failed: {}", ibv_wc_status_str(wc.status));
+    return;
+  }
+  chunk->states[buffer & 0xffffu] = ReceivePool::PrivateChunk::State::out;
+  ++chunk->out;
+  Peer& peer = *parts_.peer_table.peers()[chunk->peer];
+  if (peer.private_receives.granted > 0) --peer.private_receives.granted;
+  on_private_message(peer, buffer, wc.byte_len);
+}
+
+void ReceiveDispatch::on_private_message(Peer& peer, std::uint32_t buffer, std::uint32_t length) {
+  wire::Parsed parsed;
+  Status status = wire::parse_data(parts_.resources.received(buffer),
+                                   std::min(length, parts_.resources.receive_pool.size()), &parsed);
+  if (status.ok()) status = PrivateReceiveQueues::check_private_sender(peer, parsed);
+  if (!status.ok()) {
+    TURNOUT_LOG(protocol, error, "receiving a message failed: {}: {}; it was dropped",
+                peer.address.to_string(), status.text());
+    parts_.messaging.private_receives.return_private_receive(buffer);
+    return;
+  }
+  // Its first message may have been overtaken.
+  PeerId id = peer.id;
+  if (parsed.wireup != nullptr) (void)on_wireup_request(*parsed.wireup, &id);
+  peer.heard_since_tick = true;
+  PrivateReceives& receives = peer.private_receives;
+  if (wire::serves_large(parsed.header.type)) ++receives.serving;
+  if (parsed.header.type == wire::Type::eager) ++receives.eager;
+  if (parsed.header.type == wire::Type::control) {
+    on_private_control(peer, parsed);
+    parts_.messaging.private_receives.return_private_receive(buffer);
+    if (peer.receive_state == ReceiveState::draining) parts_.channels.negotiator.finish_drain(peer);
+  } else {
+    parts_.operations.receive_engine.take_message(peer, parsed, buffer, length);
+  }
+  if (!peer.lost && receives.count > 0 && receives.serving >= receives.grow_at &&
+      receives.count < context_.most_private()) {
+    parts_.messaging.private_receives.grow_private_receives(peer);
+  }
+}
+
+void ReceiveDispatch::on_private_control(Peer& peer, const wire::Parsed& parsed) {
+  parts_.messaging.credits.credits_given(peer, parsed.header);
+  ++peer.private_receives.controls;
+  ++parts_.messaging.private_receives.private_report().controls;
+  wire::ControlMessage message;
+  wire::Detail detail;
+  const Status status =
+      wire::parse_control(parsed.payload, parsed.header.length, &message, &detail);
+  if (!status.ok() || !wire::serves_large(message.type)) {
+    TURNOUT_LOG(connection, error, "receiving a control message failed: {}: {}; it was dropped",
+                peer.address.to_string(),
+                status.ok() ? fmt::format("control message: type {} in a private receive queue",
+                                          static_cast<unsigned>(message.type))
+                            : status.text());
+    return;
+  }
+  handle_control(peer, message, detail);
+}
+
+}  // namespace turnout

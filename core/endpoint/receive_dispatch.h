@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ReceiveDispatch: completions of receives and control messages: to the component that each is for.
+#pragma once
+
+#include "core/state/endpoint_context.h"
+#include "core/state/peer.h"
+#include "core/state/transport_resources.h"
+
+namespace turnout {
+
+struct Components;
+
+class ReceiveDispatch {
+ public:
+  ReceiveDispatch(Components& parts, EndpointContext& context) : parts_(parts), context_(context) {}
+
+  bool poll_receive_queue();
+  [[nodiscard]] bool on_wireup_request(const wire::WireupRequest& wireup, PeerId* id);
+  // Handles acknowledgements and liveness.
+  void take_ud_header(Peer& peer, const wire::Datagram& datagram);
+
+ private:
+  void note_shutdowns(std::span<const ibv_wc> entries) noexcept;
+  void on_private_receive(const ibv_wc& wc);
+  void on_private_message(Peer& peer, std::uint32_t buffer, std::uint32_t length);
+  void on_private_control(Peer& peer, const wire::Parsed& parsed);
+  void on_control(std::uint32_t buffer, std::uint32_t length);
+  void handle_control(Peer& peer, const wire::ControlMessage& message, const wire::Detail& detail);
+  void on_datagram(bool control, std::uint32_t buffer, std::uint32_t length);
+  void on_control_datagram(const std::byte* bytes, std::uint32_t length);
+  void answer_unknown_peer(const wire::WireupRequest& wireup);
+
+  Components& parts_;
+  EndpointContext& context_;
+};
+
+}  // namespace turnout

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Shutdown of an endpoint: it delivers all accepted messages to the peers and then notifies them.
+//
+// MPICH's MPI_Finalize is not collective, and messages of a rank that has finished may still wait
+// here for credits of a peer that computes. So the endpoint continues until its peers have received
+// everything, for as long as they live, and logs which peer it waits for. It does not wait for
+// peers that have shut down: data for them is dropped, and their queue pairs may be destroyed, in
+// which case the adapter would retry for half a second.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "core/connection/xrc_connection.h"
+#include "core/endpoint/shutdown.h"
+
+#include "core/endpoint/components.h"
+
+namespace turnout {
+namespace {
+// For data to an endpoint of this process: the thread that would receive it may be the one that
+// waits.
+constexpr Nanoseconds kOwnProcess = 1'000'000'000;
+// A queue pair that makes no progress for so long is blocked by a request to a dead peer.
+constexpr Nanoseconds kStuck = 2'000'000;
+constexpr Nanoseconds kShutdown = 1'000'000'000;
+constexpr Nanoseconds kFirstWarning = 10'000'000'000;  // the interval doubles
+}  // namespace
+
+// The application's buffers must not be accessed any more, and completions are not reported. Copied
+// messages are still sent.
+void Shutdown::abandon_user_buffers() {
+  for (const bool tagged : {true, false}) {
+    while (RecvOperation* const receive = parts_.records.matcher.posted(tagged).first())
+      parts_.operations.posted.unpost(*receive);
+  }
+  for (Peer* peer : parts_.operations.backlog.backlogged()) {
+    // Messages behind one that cannot be sent are dropped with it, to keep the order.
+    bool dropped = false;
+    for (SendOperation* operation = peer->backlog.first(); operation != nullptr;) {
+      SendOperation* const next = operation->next;
+      dropped = dropped || (operation->copy == nullptr && operation->iov.total > 0);
+      if (dropped) {
+        peer->backlog.remove(operation);
+        parts_.operations.backlog.end_send(*operation,
+                                           Status{Code::canceled, "the endpoint is closing"});
+      }
+      operation = next;
+    }
+  }
+  while (UnexpectedMessage* const message = parts_.operations.unexpected.waiting().pop_front())
+    parts_.operations.unexpected.release_unexpected(*message);
+  while (SendOperation* const operation = parts_.operations.backlog.fragmented().pop_front())
+    operation->fragment_transfer = 0;
+  parts_.operations.rput.rput_sends().clear();
+  parts_.operations.put.rtr_cancels().clear();
+  parts_.operations.fragments.end_incoming(nullptr);
+  for (Transfer* transfer = parts_.operations.rdma.active_transfers().first();
+       transfer != nullptr;) {
+    Transfer* const next = transfer->next;
+    transfer->status = Status{Code::canceled, "the endpoint is closing"};
+    parts_.operations.rdma.pump(*transfer);
+    transfer = next;
+  }
+}
+
+// The peer still receives.
+bool Shutdown::receives_still(PeerId id) noexcept {
+  const Peer* const peer = parts_.peer_table.find_peer(id);
+  return peer != nullptr && !peer->lost && !peer->shut_down;
+}
+
+// The newest record of the queue for a peer that still receives; null: none.
+const SendRecord* Shutdown::owed(const SendQueue& queue) noexcept {
+  return queue.find_newest(
+      [this](const SendRecord& record) { return receives_still(record.peer); });
+}
+
+// Posts a zero-byte write, whose completion covers the unsignalled requests before it. To
+// ourselves, because a peer may end at any moment and then would not acknowledge it.
+void Shutdown::flush(MessageQueue& queue) {
+  if (queue.full() || queue.newest().kind == SendRecord::Kind::none) return;
+  Status status;
+  SendRecord record;
+  record.opcode = IBV_WR_RDMA_WRITE;
+  record.signalled = true;
+  record.dct = context_.address.dct_number(0);
+  record.ah = parts_.peer_table.address_handle(context_.address, &status);
+  record.dc_key = context_.address.id;
+  if (record.ah != nullptr) status = queue.post(record);
+  if (!status.ok())
+    TURNOUT_LOG(connection, warn, "flushing at close failed: {}; closing continues", status.text());
+}
+
+// A peer that still receives and has not received everything; null: none.
+const Peer* Shutdown::find_owed() {
+  const auto first = [](const auto& peers) -> const Peer* {
+    const auto found = std::find_if(peers.begin(), peers.end(), [](const Peer* peer) {
+      return !peer->lost && !peer->shut_down;
+    });
+    return found == peers.end() ? nullptr : *found;
+  };
+  for (const std::vector<Peer*>* waiting :
+       {&parts_.operations.backlog.backlogged(), &parts_.operations.atomic_engine.answering(),
+        &parts_.channels.recovery.recovering(), &parts_.channels.xrc_nodes.xrc_lost()}) {
+    if (const Peer* const peer = first(*waiting)) return peer;
+  }
+  for (const PendingControl& pending : parts_.messaging.control.pending_control()) {
+    if (receives_still(pending.peer)) return parts_.peer_table.find_peer(pending.peer);
+  }
+  if (context_.over_datagrams()) {
+    const auto found = std::find_if(
+        parts_.messaging.ud.ud_pending().begin(), parts_.messaging.ud.ud_pending().end(),
+        [](const Peer* peer) { return !peer->lost && !peer->shut_down && !peer->link->settled(); });
+    if (found != parts_.messaging.ud.ud_pending().end()) return *found;
+  }
+  for (auto& initiators : parts_.resources.initiators) {
+    for (auto& queue : initiators) {
+      if (context_.over_datagrams()) break;  // the peers acknowledge
+      const SendRecord* const record = owed(*queue);
+      if (record == nullptr) continue;
+      const Peer* const peer = parts_.peer_table.find_peer(record->peer);
+      flush(*queue);  // which may move the records
+      return peer;
+    }
+  }
+  for (const auto& peer : parts_.peer_table.peers()) {
+    if (!peer->rc || peer->rc->idle() || !receives_still(peer->id)) continue;
+    if (!peer->rc->full() && peer->rc->newest().kind != SendRecord::Kind::probe) {
+      parts_.channels.keep_alive.probe_over_rc(*peer);
+    }
+    return peer.get();
+  }
+  for (const auto& [node, link] : parts_.channels.xrc_nodes.xrc_connections()) {
+    if (!link->queue || owed(*link->queue) == nullptr) continue;
+    if (link->queue->newest().kind != SendRecord::Kind::probe)
+      parts_.channels.xrc_nodes.probe_xrc_connection(*link);
+    return parts_.peer_table.find_peer(link->queue->newest().peer);
+  }
+  return nullptr;
+}
+
+void Shutdown::send_shutdowns() {
+  for (auto& peer : parts_.peer_table.peers()) {
+    // A peer that we never sent to does not know us.
+    if (peer->self || (peer->remote_index == wire::kUnknownIndex && peer->send_sequence == 0)) {
+      continue;
+    }
+    wire::ControlMessage message;
+    message.type = wire::Control::shutdown;
+    report_last(*peer, &message);
+    parts_.messaging.control.send_control(*peer, Purpose::credit, message);
+  }
+}
+
+// Removes requests to peers that are gone, so that the others proceed.
+void Shutdown::pass_the_gone(MessageQueue& queue) {
+  const bool stuck = queue.find_newest([this](const SendRecord& record) {
+    return record.peer != kAnyPeer && !receives_still(record.peer);
+  }) != nullptr;
+  if (!stuck) return;
+  const std::vector<SendRecord> records = queue.take_all();
+  const bool usable = queue.recover().ok();
+  std::vector<SendRecord> of_gone;
+  for (const SendRecord& record : records) {
+    if (!receives_still(record.peer)) {
+      of_gone.push_back(record);
+    } else if (!usable || !queue.post(record).ok()) {
+      parts_.send_completions.retire(record);
+    }
+  }
+  for (const SendRecord& record : of_gone) {  // last: retiring them may post to this queue pair
+    if (record.kind == SendRecord::Kind::transfer) {
+      parts_.send_completions.on_transfer_done(*record.transfer,
+                                               Status{Code::canceled, "the endpoint is closing"});
+    } else {
+      parts_.send_completions.retire(record);
+    }
+  }
+}
+
+bool Shutdown::close() {
+  if (!context_.started || context_.closing_phase == Closing::closed) return true;
+  if (context_.closing_phase == Closing::open) {
+    context_.closing = true;
+    abandon_user_buffers();
+    close_moved_ = context_.clock.now();
+    next_close_warning_ = kFirstWarning;
+    context_.closing_phase = Closing::flushing;
+  }
+  const bool moved = parts_.events.progress();
+  if (context_.closing_phase == Closing::flushing) {
+    if (const Peer* const peer = find_owed()) {
+      if (context_.ticks != 0) return false;
+      const Nanoseconds now = context_.clock.now();
+      if (moved) close_moved_ = now;
+      const Nanoseconds still = now - close_moved_;
+      const bool own =
+          peer->address.pid == context_.address.pid && peer->address.gid == context_.address.gid;
+      if (still >= next_close_warning_ || (own && still >= kOwnProcess)) {
+        TURNOUT_LOG(connection, warn,
+                    "close is waiting for {}: no progress on data sent to it for {} s; {}",
+                    peer->address.to_string(), still / 1'000'000'000,
+                    own ? "the data are dropped, because that endpoint belongs to this process"
+                        : "close completes when that process receives the data or exits");
+        next_close_warning_ *= 2;
+      }
+      if (!own || still < kOwnProcess) return false;
+    }
+    context_.closing_phase = Closing::shutting_down;
+    send_shutdowns();
+    close_moved_ = context_.clock.now();
+    close_deadline_ = close_moved_ + kShutdown;
+  }
+  const Peer* const peer = find_owed();
+  if (peer != nullptr) {
+    if (context_.ticks != 0) return false;
+    const Nanoseconds now = context_.clock.now();
+    if (moved) close_moved_ = now;
+    if (now - close_moved_ >= kStuck && !context_.over_datagrams()) {
+      close_moved_ = now;
+      for (auto& initiators : parts_.resources.initiators) {
+        for (auto& queue : initiators) {
+          pass_the_gone(*queue);
+        }
+      }
+    }
+    if (now < close_deadline_) return false;
+    TURNOUT_LOG(connection, debug, "close timed out: {} did not acknowledge the shutdown",
+                peer->address.to_string());
+  }
+  for (Peer* const other : parts_.messaging.ud.ud_pending()) {
+    if (!other->lost && other->link->owes_ack)
+      parts_.messaging.ud.send_ack(*other);  // it may wait for the acknowledgement
+  }
+  context_.closing_phase = Closing::closed;
+  return true;
+}
+
+}  // namespace turnout

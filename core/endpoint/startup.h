@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Startup: creates what an endpoint has from its start on: the default transport, queues, pools,
+// and reservations of the budget for them.
+#pragma once
+
+#include <array>
+#include "core/state/endpoint_context.h"
+#include "core/state/peer.h"
+#include "core/state/transport_resources.h"
+
+#include "core/memory/account.h"
+
+namespace turnout {
+
+struct Components;
+
+struct Need {
+  MemoryKind kind;
+  std::uint64_t bytes, objects;
+};
+
+class Startup {
+ public:
+  Startup(Components& parts, EndpointContext& context) : parts_(parts), context_(context) {}
+
+  [[nodiscard]] Status start();
+
+ private:
+  [[nodiscard]] Status create_queues();
+  [[nodiscard]] Status choose_default_channel();
+  void limits_from_costs();
+  [[nodiscard]] Status create_pool(Purpose purpose, std::size_t initiators, std::size_t targets,
+                                   ibv_srq* srq);
+  // Entries of the completion queues, including those for private receives.
+  [[nodiscard]] std::uint32_t receive_entries() const noexcept;
+  [[nodiscard]] std::uint32_t send_entries() const noexcept;
+  [[nodiscard]] std::uint32_t private_entries() const noexcept;
+  // The memory that an endpoint with these settings allocates at the start and keeps.
+  [[nodiscard]] std::array<Need, 4> fixed_needs() const noexcept;
+  [[nodiscard]] std::uint64_t needed_at_start() const noexcept;  // bytes, with the first records
+  [[nodiscard]] bool fits_at_start() const noexcept;
+  [[nodiscard]] Status check_budget() const;
+  [[nodiscard]] Status reserve_fixed();
+  [[nodiscard]] std::uint64_t dc_pool_bytes(Object pool, std::uint64_t initiators,
+                                            std::uint64_t targets) const noexcept;
+
+  Components& parts_;
+  EndpointContext& context_;
+};
+
+}  // namespace turnout

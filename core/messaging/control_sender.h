@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// TODO
+#pragma once
+
+#include "core/protocol/operation.h"
+#include "core/state/endpoint_context.h"
+#include "core/state/endpoint_events.h"
+#include "core/state/peer.h"
+#include "core/state/transport_resources.h"
+#include "core/transport/wire.h"
+
+namespace turnout {
+
+// A message of the control pools: a datagram's header, if there is one, and its body.
+struct ControlBytes {
+  const wire::Datagram* head = nullptr;
+  const void* body = nullptr;
+  std::size_t length = 0;
+  const wire::Detail* detail = nullptr;
+};
+
+class ControlSender {
+ public:
+  ControlSender(EndpointContext& context, TransportResources& resources, EndpointEvents& events)
+      : context_(context), resources_(resources), events_(events) {}
+
+  [[nodiscard]] bool post_control(MessageQueue& queue, PeerId peer, const Address& address,
+                                  ibv_ah* ah, unsigned target, const ControlBytes& bytes,
+                                  Status* status);
+  // To the peer's queue pair for that purpose.
+  [[nodiscard]] bool post_control(Peer& peer, bool credit, const ControlBytes& bytes);
+
+ private:
+  EndpointContext& context_;
+  TransportResources& resources_;
+  EndpointEvents& events_;
+};
+
+}  // namespace turnout

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Credits: flow control of the default transport. It returns to peers the credits of receives that
+// are free again, and takes those that peers return (SrqFlowControl decides how many).
+//
+// The endpoint owns it; the thread that drives the endpoint calls it.
+#pragma once
+
+#include "core/flow/srq_flow_control.h"
+#include "core/messaging/control_plane.h"
+#include "core/protocol/operation.h"
+#include "core/state/peer.h"
+#include "core/state/peer_table.h"
+#include "core/transport/wire.h"
+
+namespace turnout {
+
+class Credits {
+ public:
+  Credits(SrqFlowControl& flow, PeerTable& peer_table, ControlPlane& control)
+      : flow_(flow), peer_table_(peer_table), control_(control) {}
+
+  void on_private_credits(Peer& peer, std::uint32_t request, std::uint32_t credits) noexcept;
+  void credits_given(Peer& peer, const wire::Header& header);
+  // A message has left its receive; returns the credit.
+  void return_credit(Peer& peer);
+  void serve_credit_waiters(bool few = false);
+  void sweep_credits(Nanoseconds now);
+  void send_credits(Peer& peer);
+  [[nodiscard]] std::uint64_t& credit_messages() noexcept { return credit_messages_; }
+
+ private:
+  SrqFlowControl& flow_;
+  PeerTable& peer_table_;
+  ControlPlane& control_;
+
+  std::uint64_t credit_messages_ = 0;
+};
+
+}  // namespace turnout

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Sends one message: its channel, header, credits and buffers.
+#include <algorithm>
+#include <cstring>
+
+#include "core/connection/xrc_connection.h"
+#include "core/messaging/message_sender.h"
+
+namespace turnout {
+namespace {
+
+Traffic traffic_of(wire::Type type) noexcept {
+  switch (type) {
+    case wire::Type::eager:
+    case wire::Type::fragment:
+    case wire::Type::atomic:
+    case wire::Type::put:
+    case wire::Type::get:
+    case wire::Type::answer:
+      return Traffic::data;
+    default:
+      return Traffic::control;
+  }
+}
+}  // namespace
+
+// Payload bytes that one message to this peer can carry now.
+std::size_t MessageSender::max_payload(const Peer& peer) const noexcept {
+  std::size_t bytes = peer.eager_size - context_.format.stream_overhead;
+  if (over_ring(peer.send_kind)) {
+    // A ring message may be resent over the default transport, see recovery.cpp.
+    bytes = std::min<std::size_t>(bytes, peer.ring_sender.entry_size - sizeof(wire::Header));
+  }
+  if (peer.remote_index == wire::kUnknownIndex) bytes -= sizeof(wire::WireupRequest);
+  return bytes;
+}
+
+void MessageSender::fill_header(Peer& peer, const StreamMessage& message, wire::Header* header) {
+  header->tag = message.tag;
+  header->data = message.data;
+  header->sequence = peer.send_sequence++;
+  header->index = peer.remote_index;
+  header->length = static_cast<std::uint16_t>(
+      message.length + ((message.flags & wire::kAcknowledge) != 0 ? wire::kOperationBytes : 0));
+  header->type = message.type;
+  header->flags = message.flags;
+  private_receives_.hand_back(peer, header);
+}
+
+bool MessageSender::post_stream(Peer& peer, const StreamMessage& message) {
+  if (peer.send_state >= SendState::flushing) [[unlikely]] {
+    if (peer.send_state == SendState::flushing) post_flush(peer);
+    return false;
+  }
+  const bool ring = over_ring(peer.send_kind) &&
+                    (peer.private_sender.request == 0 || !wire::serves_large(message.type));
+  const bool posted = ring ? post_over_ring(peer, message) : post_over_default(peer, message);
+  if (posted) {
+    if (!message.counted && wire::is_message(message.type)) peer.sent.count(message.counts_as);
+    if (context_.traits.uses_feedback)
+      context_.feedback.count(peer.feedback_sent, peer.id, peer.data_queue);
+    eviction_.touch(peer.eviction, over_rc(peer.send_kind));
+    context_.charge(Work::post, 1);
+  }
+  return posted;
+}
+
+// A peer must know us before it gets a request. If no message has carried the wire-up request yet,
+// sends one that carries nothing else.
+void MessageSender::send_wireup(Peer& peer) {
+  StreamMessage hello;
+  hello.type = wire::Type::wireup;
+  if (peer.send_sequence == 0 && peer.backlog.empty()) (void)post_stream(peer, hello);
+}
+
+// The payload as contiguous bytes; `gathered` has room for a copy.
+const void* MessageSender::contiguous_payload(const StreamMessage& message, std::byte* gathered) {
+  if (message.bytes != nullptr) return message.bytes;
+  if (message.iov->count == 1) return message.iov->parts[0].iov_base;
+  message.iov->copy_out(gathered);
+  return gathered;
+}
+
+bool MessageSender::post_over_ring(Peer& peer, const StreamMessage& message) {
+  RingSender& ring = peer.ring_sender;
+  // Null: over DC.
+  RcQueue* const rc = peer.send_kind == ChannelKind::rc_rdma ? peer.rc.get()
+                      : over_xrc(peer.send_kind)             ? peer.xrc->link->queue.get()
+                                                             : nullptr;
+  const std::uint32_t srq = over_xrc(peer.send_kind) ? peer.xrc->srq : 0;
+  MessageQueue& dc = *resources_.pool(Purpose::data)[peer.data_queue];
+  if (ring.credits == 0 || (rc != nullptr ? rc->full() : dc.full())) return false;
+  const bool acknowledged = (message.flags & wire::kAcknowledge) != 0;
+  const std::size_t prefix = acknowledged ? wire::kOperationBytes : 0;
+  const std::size_t bytes = prefix + message.length + sizeof(wire::Header);
+  const std::uint64_t remote = ring.entry_end() - bytes;
+  Status status;
+  // A message over DC keeps its buffer until complete, see DcInitiator.
+  const bool small = rc != nullptr && !acknowledged && rc->takes_inline(bytes);
+  std::uint32_t buffer = kNoBuffer;
+  if (!small) {
+    buffer = resources_.send_pool.take();
+    if (buffer == kNoBuffer) return false;
+  }
+  wire::Header header;
+  fill_header(peer, message, &header);
+  header.phase = ring.next.phase;
+  if (small) {
+    std::byte gathered[kInjectLimit + sizeof(wire::Header) + 64];
+    ibv_sge sges[2];
+    int count = 0;
+    if (message.length > 0) {
+      sges[count++] = {reinterpret_cast<std::uint64_t>(contiguous_payload(message, gathered)),
+                       static_cast<std::uint32_t>(message.length), 0};
+    }
+    if (ring.checked) [[unlikely]] {
+      const auto* payload = reinterpret_cast<const void*>(count > 0 ? sges[0].addr : 0);
+      header.index = ring_checksum(crc32c(0, payload, message.length), header);
+      context_.charge(Work::copy, bytes);
+    }
+    sges[count++] = {reinterpret_cast<std::uint64_t>(&header), sizeof header, 0};
+    status = rc->write_inline(sges, count, remote, ring.rkey, peer.id, srq);
+  } else {
+    std::byte* const start = resources_.send_pool.data(buffer);
+    std::memcpy(start, &message.operation, prefix);
+    std::byte* const to = start + prefix;
+    if (message.bytes != nullptr) {
+      std::memcpy(to, message.bytes, message.length);
+    } else {
+      message.iov->copy_out(to);
+    }
+    if (ring.checked) [[unlikely]] {
+      header.index = ring_checksum(crc32c(0, start, prefix + message.length), header);
+      context_.charge(Work::copy, bytes);
+    }
+    std::memcpy(to + message.length, &header, sizeof header);
+    context_.charge(Work::copy, bytes);
+    SendRecord record;
+    record.kind = SendRecord::Kind::message;
+    record.pool = SendRecord::Pool::data;
+    record.opcode = IBV_WR_RDMA_WRITE;
+    record.peer = peer.id;
+    record.buffer = buffer;
+    record.local = reinterpret_cast<std::uint64_t>(start);
+    record.lkey = resources_.send_pool.lkey();
+    record.length = static_cast<std::uint32_t>(bytes);
+    record.remote = remote;
+    record.rkey = ring.rkey;
+    if (rc != nullptr) {
+      record.dct = srq;
+      status = rc->post(record);
+    } else {
+      resources_.address_data(peer, &record);
+      status = dc.post(record);
+    }
+    if (!status.ok()) resources_.send_pool.give_back(buffer);
+  }
+  context_.profile.count_sent(traffic_of(message.type), bytes);
+  --ring.credits;
+  ring.next.advance(ring.entries);
+  if (!status.ok())
+    events_.lose_peer(peer, status);  // its sequence number is used, so the stream cannot continue
+  return true;
+}
+
+// Uses a credit of the peer's shared receive queue, or of its private one for us.
+void MessageSender::spend_credit(Peer& peer, wire::Header* header) noexcept {
+  if (peer.private_sender.request != 0) [[unlikely]] {
+    --peer.private_sender.credits;
+    return;
+  }
+  if (--peer.credits == 0) header->flags |= wire::kLastCredit;
+}
+
+bool MessageSender::post_over_default(Peer& peer, const StreamMessage& message) {
+  const bool has_private = peer.private_sender.request != 0;
+  const bool rc = sends_over_rc(peer);
+  MessageQueue& default_queue = *resources_.pool(Purpose::data)[peer.data_queue];
+  if (has_private) [[unlikely]] {
+    if (peer.private_sender.credits <= wire::kPrivateReserve) return false;
+  } else if (peer.credits == 0) {
+    return false;
+  }
+  if (rc ? peer.rc->full() : default_queue.full()) return false;
+  const bool with_wireup = peer.remote_index == wire::kUnknownIndex;
+  if (rc && !with_wireup && (message.flags & wire::kAcknowledge) == 0 &&
+      peer.rc->takes_inline(sizeof(wire::Header) + message.length)) {
+    return post_inline_over_rc(peer, message);
+  }
+  const std::uint32_t buffer = resources_.send_pool.take();
+  if (buffer == kNoBuffer) return false;
+  wire::Header header;
+  fill_header(peer, message, &header);
+  spend_credit(peer, &header);
+  std::byte* const whole = resources_.send_pool.data(buffer);
+  std::byte* start = whole;
+  if (context_.over_datagrams()) {
+    wire::Datagram datagram;
+    ud_.stamp(peer, wire::DatagramKind::data, &datagram);
+    std::memcpy(start, &datagram, sizeof datagram);
+    start += sizeof datagram;
+  }
+  std::byte* to = start + sizeof header;
+  if (with_wireup) {
+    header.flags |= wire::kWireup;
+    wire::WireupRequest wireup;
+    wireup.address = context_.address;
+    wireup.index = peer.id;
+    std::memcpy(to, &wireup, sizeof wireup);
+    to += sizeof wireup;
+  }
+  std::memcpy(start, &header, sizeof header);
+  if ((message.flags & wire::kAcknowledge) != 0) {
+    std::memcpy(to, &message.operation, wire::kOperationBytes);
+    to += wire::kOperationBytes;
+  }
+  if (message.bytes != nullptr) {
+    std::memcpy(to, message.bytes, message.length);
+  } else if (message.iov != nullptr) {
+    message.iov->copy_out(to);
+  }
+  to += message.length;
+  context_.charge(Work::copy, message.length);
+  SendRecord record;
+  record.kind = SendRecord::Kind::message;
+  record.pool = context_.over_datagrams() ? SendRecord::Pool::kept : SendRecord::Pool::data;
+  record.peer = peer.id;
+  record.buffer = buffer;
+  record.local = reinterpret_cast<std::uint64_t>(whole);
+  record.lkey = resources_.send_pool.lkey();
+  record.length = static_cast<std::uint32_t>(to - whole);
+  record.takes_private = has_private;
+  resources_.address_data(peer, &record);
+  context_.profile.count_sent(traffic_of(message.type), record.length);
+  if (Status status = rc ? peer.rc->post(record) : default_queue.post(record); !status.ok()) {
+    resources_.send_pool.give_back(buffer);
+    events_.lose_peer(peer, status);
+  } else if (context_.over_datagrams()) {
+    ud_.keep_until_acknowledged(peer, header.sequence, record);
+  }
+  return true;
+}
+
+// RC-SRQ or RC-SR, small: inline. Requires a credit and room in the send queue.
+bool MessageSender::post_inline_over_rc(Peer& peer, const StreamMessage& message) {
+  wire::Header header;
+  fill_header(peer, message, &header);
+  spend_credit(peer, &header);
+  ibv_sge sges[2] = {{reinterpret_cast<std::uint64_t>(&header), sizeof header, 0}, {}};
+  std::byte gathered[kMostInline];
+  if (message.length > 0) {
+    sges[1] = {reinterpret_cast<std::uint64_t>(contiguous_payload(message, gathered)),
+               static_cast<std::uint32_t>(message.length), 0};
+  }
+  context_.profile.count_sent(traffic_of(message.type),
+                              static_cast<std::uint32_t>(sizeof header + message.length));
+  const bool has_private = peer.private_sender.request != 0;
+  if (Status status = peer.rc->send_inline(sges, message.length > 0 ? 2 : 1, peer.id, has_private);
+      !status.ok()) {
+    events_.lose_peer(peer, status);
+  }
+  return true;
+}
+
+// A zero-byte write completes when the messages before it have consumed receives.
+void MessageSender::post_flush(Peer& peer) {
+  if (peer.flush_posted || peer.lost) return;
+  const bool rc = sends_over_rc(peer);
+  MessageQueue& default_queue = *resources_.pool(Purpose::data)[peer.data_queue];
+  if (rc ? peer.rc->idle() : default_queue.idle()) {
+    peer.flush_posted = true;
+    events_.on_flushed(peer);
+    return;
+  }
+  if (rc ? peer.rc->full() : default_queue.full())
+    return;  // retried with the next message, or in keep_alive()
+  SendRecord record;
+  record.kind = SendRecord::Kind::flush;
+  record.opcode = IBV_WR_RDMA_WRITE;
+  record.peer = peer.id;
+  resources_.address_data(peer, &record);
+  peer.flush_posted = true;
+  ++peer.flushes;
+  if (Status status = rc ? peer.rc->post(record) : default_queue.post(record); !status.ok()) {
+    events_.lose_peer(peer, status);
+  }
+}
+
+}  // namespace turnout

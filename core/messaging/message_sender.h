@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// MessageSender: puts one message of a peer's stream on its channel: header, credits, ring entry or
+// send buffer. It posts the message or says that it cannot now; it keeps none.
+//
+// The endpoint owns it; the thread that drives the endpoint calls it. Nothing is allocated.
+#pragma once
+
+#include "core/connection/eviction.h"
+#include "core/messaging/private_receive_queue.h"
+#include "core/messaging/ud_transport.h"
+#include "core/protocol/operation.h"
+#include "core/state/endpoint_context.h"
+#include "core/state/endpoint_events.h"
+#include "core/state/peer.h"
+#include "core/state/transport_resources.h"
+#include "core/transport/wire.h"
+
+namespace turnout {
+
+// One message of the data stream, with the location of its bytes.
+struct StreamMessage {
+  wire::Type type = wire::Type::eager;
+  std::uint8_t flags = 0;
+  std::uint64_t tag = 0;
+  std::uint64_t data = 0;
+  const IoVec* iov = nullptr;        // payload, or
+  const std::byte* bytes = nullptr;  // contiguous
+  std::size_t length = 0;
+  std::uint64_t operation = 0;  // precedes the payload if flags ask to acknowledge
+  std::uint64_t counts_as = 0;  // message bytes, for the report
+  bool counted = false;         // in the report
+};
+
+class MessageSender {
+ public:
+  MessageSender(EndpointContext& context, ConnectionEviction& eviction,
+                TransportResources& resources, UdTransport& ud,
+                PrivateReceiveQueues& private_receives, EndpointEvents& events)
+      : context_(context),
+        eviction_(eviction),
+        resources_(resources),
+        ud_(ud),
+        private_receives_(private_receives),
+        events_(events) {}
+
+  [[nodiscard]] std::size_t max_payload(const Peer& peer) const noexcept;
+  [[nodiscard]] bool post_stream(Peer& peer, const StreamMessage& message);
+  void send_wireup(Peer& peer);
+  void post_flush(Peer& peer);
+
+ private:
+  [[nodiscard]] bool post_over_ring(Peer& peer, const StreamMessage& message);
+  static void spend_credit(Peer& peer, wire::Header* header) noexcept;
+  [[nodiscard]] bool post_over_default(Peer& peer, const StreamMessage& message);
+  [[nodiscard]] bool post_inline_over_rc(Peer& peer, const StreamMessage& message);
+  [[nodiscard]] static const void* contiguous_payload(const StreamMessage& message,
+                                                      std::byte* gathered);
+  void fill_header(Peer& peer, const StreamMessage& message, wire::Header* header);
+
+  EndpointContext& context_;
+  ConnectionEviction& eviction_;
+  TransportResources& resources_;
+  UdTransport& ud_;
+  PrivateReceiveQueues& private_receives_;
+  EndpointEvents& events_;
+};
+
+}  // namespace turnout

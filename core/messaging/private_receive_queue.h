@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// PrivateReceiveQueues: the receive queues of queue pairs that share none (policy ardma-sr): their
+// buffers, growth and credits, and where a buffer goes when its message has left it.
+//
+// The endpoint owns it; the thread that drives the endpoint calls it.
+#pragma once
+
+#include "core/messaging/control_plane.h"
+#include "core/messaging/credits.h"
+#include "core/protocol/operation.h"
+#include "core/state/endpoint_context.h"
+#include "core/state/endpoint_events.h"
+#include "core/state/peer.h"
+#include "core/state/peer_table.h"
+#include "core/state/transport_resources.h"
+#include "core/transport/wire.h"
+
+namespace turnout {
+
+class PrivateReceiveQueues {
+ public:
+  PrivateReceiveQueues(EndpointContext& context, PeerTable& peer_table,
+                       TransportResources& resources, ControlPlane& control, Credits& credits,
+                       EndpointEvents& events)
+      : context_(context),
+        peer_table_(peer_table),
+        resources_(resources),
+        control_(control),
+        credits_(credits),
+        events_(events) {}
+
+  [[nodiscard]] Status ready_private_receives(Peer& peer);
+  void post_private_receives(Peer& peer);
+  void unpost_private_receives(const RcQueue& queue);
+  void close_private_receives(Peer& peer, const RcQueue& queue);
+  void release_private_receives(RcQueue& queue);
+  [[nodiscard]] static Status check_private_sender(const Peer& peer, const wire::Parsed& parsed);
+  void return_private_receive(std::uint32_t buffer);
+  void grow_private_receives(Peer& peer);
+  // Whether to return credits to the peer now.
+  void report_private_credits(Peer& peer);
+  void send_private_credits(Peer& peer);
+  [[nodiscard]] bool post_private_control(Peer& peer, wire::ControlMessage message,
+                                          const wire::Detail* detail);
+  void hand_back(Peer& peer, wire::Header* header);
+  [[nodiscard]] UnexpectedMessage::Storage storage_of(std::uint32_t buffer) const noexcept {
+    return resources_.receive_pool.is_private(buffer) ? UnexpectedMessage::Storage::private_receive
+                                                      : UnexpectedMessage::Storage::buffer;
+  }
+  // For a message that is dropped, as rejected or duplicate.
+  void free_receive(std::uint32_t buffer) {
+    if (resources_.receive_pool.is_private(buffer)) [[unlikely]] {
+      return_private_receive(buffer);
+    } else {
+      resources_.to_post.push_back(buffer);
+    }
+  }
+  [[nodiscard]] PrivateReceivesReport& private_report() noexcept { return private_report_; }
+
+ private:
+  [[nodiscard]] Status add_private_receives(Peer& peer, std::uint32_t count);
+  void post_private_receives(Peer& peer, ReceivePool::PrivateChunk& chunk, std::uint32_t buffer);
+
+  EndpointContext& context_;
+  PeerTable& peer_table_;
+  TransportResources& resources_;
+  ControlPlane& control_;
+  Credits& credits_;
+  EndpointEvents& events_;
+
+  std::uint32_t private_count_ = 0;  // receives that exist
+  PrivateReceivesReport private_report_;
+};
+
+}  // namespace turnout

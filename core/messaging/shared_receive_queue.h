@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// SharedReceiveQueue: the receive buffers of the shared receive queues: posted again when they are
+// free, more of them when the low watermark is reached, fewer when most stay unused.
+//
+// The endpoint owns it; the thread that drives the endpoint calls it.
+#pragma once
+
+#include "core/flow/srq_flow_control.h"
+#include "core/messaging/credits.h"
+#include "core/protocol/operation.h"
+#include "core/state/endpoint_context.h"
+#include "core/state/peer.h"
+#include "core/state/peer_table.h"
+#include "core/state/transport_resources.h"
+#include "core/transport/wire.h"
+
+namespace turnout {
+
+// The shared data receive queue, as far as this process knows: completions not polled yet are
+// still posted.
+struct SharedReceives {
+  std::uint32_t posted = 0;
+  std::uint32_t watermark = 0;  // an event when fewer are left; 0: never
+  std::uint32_t least = 0;      // minimum posted since the last check for shrinking
+  bool armed = false;           // the adapter will raise an event
+  bool may_grow = false;        // as far as is known
+  Nanoseconds look_at = 0, arm_at = 0, shrink_at = 0;
+  Nanoseconds idle_backoff = 0;  // interval between two checks for shrinking
+  std::uint64_t limit_events = 0, growths = 0;
+};
+
+class SharedReceiveQueue {
+ public:
+  SharedReceiveQueue(EndpointContext& context, SrqFlowControl& flow, PeerTable& peer_table,
+                     TransportResources& resources, Credits& credits)
+      : context_(context),
+        flow_(flow),
+        peer_table_(peer_table),
+        resources_(resources),
+        credits_(credits) {}
+
+  void post_receives();
+  void look_after_receives(Nanoseconds now);
+  void begin_receives() noexcept;
+  void begin_flow_control() noexcept;
+  [[nodiscard]] SharedReceives& shared() noexcept { return shared_; }
+
+ private:
+  void update_flow_control() noexcept {
+    flow_.set_queue({resources_.receive_pool.count(), shared_.may_grow, shared_.armed});
+  }
+  void arm_limit() noexcept;
+  void more_receives(Nanoseconds now);
+  void fewer_receives(Nanoseconds now);
+
+  EndpointContext& context_;
+  SrqFlowControl& flow_;
+  PeerTable& peer_table_;
+  TransportResources& resources_;
+  Credits& credits_;
+
+  SharedReceives shared_;
+};
+
+}  // namespace turnout

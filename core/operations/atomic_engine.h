@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// AtomicEngine: atomic operations, and one-sided operations as messages where there is no
+// connection: requests, their execution at the target, responses.
+//
+// The endpoint owns it; the thread that drives the endpoint calls it.
+#pragma once
+
+#include "core/messaging/message_sender.h"
+#include "core/operations/put_engine.h"
+#include "core/operations/rdma_engine.h"
+#include "core/operations/send_backlog.h"
+#include "core/operations/send_engine.h"
+#include "core/protocol/operation.h"
+#include "core/state/endpoint_context.h"
+#include "core/state/endpoint_events.h"
+#include "core/state/operation_records.h"
+#include "core/state/peer.h"
+#include "core/state/peer_table.h"
+#include "core/transport/wire.h"
+
+namespace turnout {
+
+class AtomicEngine {
+ public:
+  AtomicEngine(EndpointContext& context, PeerTable& peer_table, OperationRecords& records,
+               MessageSender& sender, SendBacklog& backlog, RdmaEngine& rdma, PutEngine& put,
+               SendEngine& send_engine, EndpointEvents& events)
+      : context_(context),
+        peer_table_(peer_table),
+        records_(records),
+        sender_(sender),
+        backlog_(backlog),
+        rdma_(rdma),
+        put_(put),
+        send_engine_(send_engine),
+        events_(events) {}
+
+  [[nodiscard]] Status atomic_now(const AtomicRequest& request);
+  [[nodiscard]] bool try_atomic(AtomicOperation& operation);
+  void end_atomic(AtomicOperation& operation, Status status);
+  void end_atomics(Peer& peer);
+  [[nodiscard]] bool may_answer(Peer& peer);
+  void on_request(Peer& peer, const wire::Header& header, const std::byte* payload);
+  bool pump_answers();
+  void on_answer(Peer& peer, const wire::Header& header, const std::byte* payload);
+  [[nodiscard]] Status take_for_messages(Transfer& transfer, const IoVec& iov, bool inject);
+  [[nodiscard]] bool ask_segment(Transfer& transfer, std::uint64_t length);
+  [[nodiscard]] std::vector<Peer*>& answering() noexcept { return answering_; }
+
+ private:
+  [[nodiscard]] bool make_atomics(Peer& peer);
+  [[nodiscard]] Status take_atomic(Peer& peer, const wire::Header& header,
+                                   const std::byte* payload);
+  [[nodiscard]] Code carry_out(const wire::Atomic& request, const std::byte* values,
+                               std::byte* fetched) noexcept;
+  void send_answers(Peer& peer);
+  [[nodiscard]] static std::size_t fill_segment(const AtomicOperation& operation,
+                                                wire::Segment* segment, IoVec* parts) noexcept;
+  [[nodiscard]] Status take_segment(Peer& peer, const wire::Header& header,
+                                    const std::byte* payload);
+
+  EndpointContext& context_;
+  PeerTable& peer_table_;
+  OperationRecords& records_;
+  MessageSender& sender_;
+  SendBacklog& backlog_;
+  RdmaEngine& rdma_;
+  PutEngine& put_;
+  SendEngine& send_engine_;
+  EndpointEvents& events_;
+
+  std::vector<Peer*> answering_;  // peers with answers that could not be sent yet
+};
+
+}  // namespace turnout

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Large messages and one-sided operations if the default transport has no RDMA (UD).
+//
+// The receiver of a large message requests an RC queue pair, as the selection would (J1-J5), and
+// reads over it. If none is available, because of the policy, a budget or a limit, or if a slot may
+// take long, it sends a fragment request. The sender then sends the message in fragments, which are
+// messages of the stream under its credits and are copied into the receive buffer. One-sided
+// operations use the queue pair too, and otherwise travel as messages (segments.cpp). A key that
+// the target refuses breaks the connection, which is then recovered
+// (channels/connection_recovery.cpp).
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/log.h"
+#include "core/operations/fragment_engine.h"
+
+namespace turnout {
+
+// At the receiver.
+void FragmentEngine::request_fragments(Transfer& transfer, const wire::Rts& rts) {
+  Peer& peer = *transfer.peer;
+  if (transfer.total == 0) {
+    rdma_.end_transfer(transfer);
+    return;
+  }
+  transfer.expected = rts.total;
+  transfer.incoming_id = incoming_.add(&transfer);
+  ++peer.incoming_large;
+  if (peer.retained > 0) (void)events_.relieve(peer);  // the fragments need the credits
+  wire::ControlMessage message;
+  message.type = wire::Control::fragment_request;
+  message.operation = rts.operation;
+  message.ring_address = transfer.incoming_id;
+  control_.send_control(peer, Purpose::credit, message);
+}
+
+// The queue pair of the read failed.
+void FragmentEngine::fall_back_to_fragments(Transfer& transfer) {
+  if (transfer.listed) rdma_.active_transfers().remove(&transfer);
+  transfer.listed = false;
+  MemoryRegistration::release_regions(transfer);
+  wire::Rts rts;
+  rts.total = transfer.total + transfer.overflow;
+  rts.operation = transfer.fin;
+  request_fragments(transfer, rts);
+}
+
+// At the sender.
+void FragmentEngine::on_fragment_request(Peer& peer, const wire::ControlMessage& message) {
+  if (context_.closing) return;
+  SendOperation* const operation = backlog_.find_awaiting(peer, message.operation);
+  if (operation == nullptr || !operation->rendezvous || operation->fragment_transfer != 0 ||
+      operation->grant.transfer != 0 || message.ring_address == 0) {
+    TURNOUT_LOG(protocol, warn,
+                "ignored an unexpected fragment request: {}: operation {:#x} is not waiting",
+                peer.address.to_string(), message.operation);
+    return;
+  }
+  operation->fragment_transfer = message.ring_address;
+  operation->fragment_offset = 0;
+  backlog_.fragmented().push_back(operation);
+}
+
+bool FragmentEngine::pump_fragments() {
+  bool moved = false;
+  for (SendOperation* operation = backlog_.fragmented().first(); operation != nullptr;) {
+    SendOperation* const next = operation->next;
+    Peer& peer = *operation->peer;
+    while (operation->fragment_offset < operation->iov.total) {
+      const std::size_t n =
+          std::min(sender_.max_payload(peer), operation->iov.total - operation->fragment_offset);
+      const IoVec part = operation->iov.slice(operation->fragment_offset, n);
+      StreamMessage message;
+      message.type = wire::Type::fragment;
+      message.tag = operation->fragment_transfer;
+      message.data = operation->fragment_offset;
+      message.iov = &part;
+      message.length = n;
+      if (!sender_.post_stream(peer, message)) break;
+      if (peer.lost) return true;  // its operations have ended, including this one
+      operation->fragment_offset += n;
+      moved = true;
+    }
+    if (operation->fragment_offset == operation->iov.total) {  // now it waits for its FIN
+      operation->fragment_transfer = 0;
+      backlog_.fragmented().remove(operation);
+    }
+    operation = next;
+  }
+  return moved;
+}
+
+Transfer* FragmentEngine::find_incoming(const Peer& peer, std::uint64_t number,
+                                        Transfer::Kind kind) const noexcept {
+  Transfer* const transfer = incoming_.find(number);
+  const bool its = transfer != nullptr && transfer->peer == &peer && transfer->kind == kind;
+  return its ? transfer : nullptr;
+}
+
+// At the receiver; fragments arrive in stream order.
+void FragmentEngine::on_fragment(Peer& peer, const wire::Header& header, const std::byte* payload) {
+  Transfer* const transfer = find_incoming(peer, header.tag, Transfer::Kind::read);
+  if (transfer == nullptr) {
+    TURNOUT_LOG(protocol, debug,
+                "{}: dropped a fragment for transfer {:#x}, which no longer exists",
+                peer.address.to_string(), header.tag);
+    return;
+  }
+  if (header.data != transfer->posted || header.length > transfer->expected - transfer->posted) {
+    events_.lose_peer(
+        peer,
+        Status{Code::invalid,
+               fmt::format("{}: fragment of {} bytes at offset {}, with {} of {} bytes received",
+                           peer.address.to_string(), header.length, header.data, transfer->posted,
+                           transfer->expected)});
+    return;
+  }
+  if (transfer->posted < transfer->total) {
+    const std::size_t n = std::min<std::size_t>(header.length, transfer->total - transfer->posted);
+    transfer->receive->iov.copy_in(transfer->offset + transfer->posted, payload, n);
+    context_.charge(Work::copy, n);
+  }
+  transfer->posted += header.length;
+  if (transfer->posted < transfer->expected) return;
+  incoming_.remove(transfer->incoming_id);
+  --peer.incoming_large;
+  rdma_.end_transfer(*transfer);
+}
+
+// Of a lost peer; null: the endpoint closes, and user buffers must not be accessed any more.
+void FragmentEngine::end_incoming(const Peer* peer) {
+  for (std::size_t i = 0; i < incoming_.size(); ++i) {
+    Transfer* const transfer = incoming_.at(i);
+    if (transfer == nullptr || (peer != nullptr && transfer->peer != peer)) continue;
+    if (transfer->kind == Transfer::Kind::rtr_recv) continue;  // ends with its receive
+    incoming_.remove(transfer->incoming_id);
+    --transfer->peer->incoming_large;
+    transfer->status =
+        peer != nullptr ? peer->loss : Status{Code::canceled, "the endpoint is closing"};
+    rdma_.end_transfer(*transfer);
+  }
+}
+
+}  // namespace turnout

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// FragmentEngine: large messages as fragments in the stream, where neither end can use RDMA.
+//
+// The endpoint owns it; the thread that drives the endpoint calls it.
+#pragma once
+
+#include "core/memory/slot_table.h"
+#include "core/messaging/control_plane.h"
+#include "core/messaging/message_sender.h"
+#include "core/operations/rdma_engine.h"
+#include "core/operations/send_backlog.h"
+#include "core/protocol/operation.h"
+#include "core/state/endpoint_context.h"
+#include "core/state/endpoint_events.h"
+#include "core/state/memory_registration.h"
+#include "core/state/peer.h"
+#include "core/transport/wire.h"
+
+namespace turnout {
+
+class FragmentEngine {
+ public:
+  FragmentEngine(EndpointContext& context, MemoryRegistration& registration, ControlPlane& control,
+                 MessageSender& sender, SendBacklog& backlog, RdmaEngine& rdma,
+                 EndpointEvents& events)
+      : context_(context),
+        registration_(registration),
+        control_(control),
+        sender_(sender),
+        backlog_(backlog),
+        rdma_(rdma),
+        events_(events) {}
+
+  void request_fragments(Transfer& transfer, const wire::Rts& rts);
+  void fall_back_to_fragments(Transfer& transfer);
+  void on_fragment_request(Peer& peer, const wire::ControlMessage& message);
+  bool pump_fragments();
+  void on_fragment(Peer& peer, const wire::Header& header, const std::byte* payload);
+  void end_incoming(const Peer* peer);
+  // Of those in incoming_ of this peer; null: none of that number and kind.
+  [[nodiscard]] Transfer* find_incoming(const Peer& peer, std::uint64_t number,
+                                        Transfer::Kind kind) const noexcept;
+  [[nodiscard]] SlotTable<Transfer>& incoming() noexcept { return incoming_; }
+
+ private:
+  EndpointContext& context_;
+  MemoryRegistration& registration_;
+  ControlPlane& control_;
+  MessageSender& sender_;
+  SendBacklog& backlog_;
+  RdmaEngine& rdma_;
+  EndpointEvents& events_;
+
+  SlotTable<Transfer> incoming_;  // large messages that peers send in fragments or write
+};
+
+}  // namespace turnout

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/operations/one_sided.h"
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+
+namespace turnout {
+
+Status OneSided::rma_to_self(const RmaRequest& request, const IoVec& iov) {
+  if (!context_.domain->allows(request.key, request.remote_address, request.length,
+                               request.write ? kAccessRemoteWrite : kAccessRemoteRead)) {
+    return {Code::permission,
+            fmt::format("rma: {} bytes at {:#x} are outside the region of key {:#x}",
+                        request.length, request.remote_address, request.key)};
+  }
+  auto* const remote = reinterpret_cast<std::byte*>(request.remote_address);
+  if (request.write) {
+    iov.copy_out(remote);
+  } else {
+    iov.copy_in(0, remote, request.length);
+  }
+  context_.charge(Work::copy, request.length);
+  if (request.write && request.has_remote_data) {
+    Completion remote_write;
+    remote_write.context = context_.remote_write_report.context;
+    remote_write.length = request.length;
+    remote_write.data = request.remote_data;
+    remote_write.flags = kRemoteWrite | kRemoteData;
+    remote_write.source = request.peer;
+    context_.finish(context_.remote_write_report, remote_write);
+  }
+  Completion completion;
+  completion.context = request.report.context;
+  completion.length = request.length;
+  completion.flags = request.write ? kRmaWrite : kRmaRead;
+  context_.finish(request.report, completion);
+  return {};
+}
+
+Status OneSided::rma_now(const RmaRequest& request) {
+  Peer* const peer = peer_table_.find_peer(request.peer);
+  if (peer == nullptr) return {Code::invalid, fmt::format("rma: no such peer: {}", request.peer)};
+  if (peer->lost) return peer->loss;
+  IoVec iov;
+  if (!iov.set(request.local)) {
+    return {Code::invalid,
+            fmt::format("rma: {} IOV entries, at most {}", request.local.size(), kMaxIov)};
+  }
+  if (iov.total != request.length) {
+    return {Code::invalid, fmt::format("rma: length {} does not match the local buffers' {} bytes",
+                                       request.length, iov.total)};
+  }
+  if (request.key > 0xffffffffu) {
+    return {Code::permission, fmt::format("rma: unknown key {:#x}", request.key)};
+  }
+  if (context_.over_datagrams() && peer->self) return rma_to_self(request, iov);
+  if (context_.traits.connects_first) events_.use_one_sided(*peer);
+  const bool over_rc = rdma_.reaches_over_rc(*peer);
+  if (over_rc ? peer->rc->full() : resources_.pool(Purpose::data)[peer->data_queue]->full()) {
+    return {Code::again, "the send queue is full"};
+  }
+  Transfer* const transfer = records_.take_for_caller(records_.transfers);
+  if (transfer == nullptr) return records_.refusal();
+  if (request.write && request.has_remote_data) {
+    SendOperation* const announcement = records_.take_for_caller(records_.sends);
+    if (announcement == nullptr) {
+      rdma_.drop_transfer(*transfer);
+      return records_.refusal();
+    }
+    announcement->peer = peer;
+    announcement->type = wire::Type::rma_data;
+    announcement->data = request.remote_data;
+    announcement->tag = request.length;
+    announcement->report = Report{nullptr, request.report.errors, nullptr, nullptr};
+    transfer->announcement = announcement;
+  }
+  transfer->peer = peer;
+  transfer->kind = Transfer::Kind::user;
+  transfer->write = request.write;
+  transfer->total = request.length;
+  transfer->remote[0] = {request.remote_address, request.length,
+                         static_cast<std::uint32_t>(request.key), 0};
+  transfer->remote_count = 1;
+  transfer->report = request.report;
+  transfer->completion.context = request.report.context;
+  transfer->completion.length = request.length;
+  transfer->completion.flags = request.write ? kRmaWrite : kRmaRead;
+  // Without DC only a write that is posted now may take a send buffer, and only half of them:
+  // messages need buffers, and a transfer may wait for a message. Injected writes do not wait for a
+  // connection.
+  const DataPath path =
+      context_.over_datagrams() && request.length > 0 ? events_.data_path(*peer) : DataPath::dc;
+  const bool posts = path == DataPath::dc || path == DataPath::rc;
+  if (!posts) transfer->by_messages = path == DataPath::fragments || request.inject;
+  const bool copies = !context_.over_datagrams() ||
+                      resources_.send_pool.available() > context_.settings.send_buffers / 2;
+  if (posts && copies && request.write && request.length > 0 &&
+      request.length <= resources_.send_pool.size()) {
+    transfer->buffer = resources_.send_pool.take();
+  }
+  if (transfer->buffer != kNoBuffer) {
+    iov.copy_out(resources_.send_pool.data(transfer->buffer));
+    context_.charge(Work::copy, request.length);
+    transfer->local[0] = {
+        reinterpret_cast<std::uint64_t>(resources_.send_pool.data(transfer->buffer)),
+        request.length, resources_.send_pool.lkey()};
+    transfer->local_count = 1;
+  } else if (transfer->by_messages) {
+    if (Status status = atomic_engine_.take_for_messages(*transfer, iov, request.inject);
+        !status.ok()) {
+      rdma_.drop_transfer(*transfer);
+      return status;
+    }
+  } else if (request.inject && request.length > 0) {
+    rdma_.drop_transfer(*transfer);
+    return {Code::again, "no send buffer is free to copy the data into"};
+  } else if (Status status =
+                 rdma_.register_iov(*transfer, iov, request.write ? 0 : IBV_ACCESS_LOCAL_WRITE);
+             !status.ok()) {
+    rdma_.drop_transfer(*transfer);
+    return status;
+  }
+  if (over_rc) {
+    transfer->over_rc = true;
+    ++peer->reads_over_rc;
+  }
+  rdma_.pump(*transfer);
+  return {};
+}
+
+}  // namespace turnout

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// TODO
+#pragma once
+
+#include "core/messaging/control_plane.h"
+#include "core/messaging/credits.h"
+#include "core/messaging/private_receive_queue.h"
+#include "core/protocol/operation.h"
+#include "core/state/endpoint_context.h"
+#include "core/state/endpoint_events.h"
+#include "core/state/operation_records.h"
+#include "core/state/peer.h"
+#include "core/state/peer_table.h"
+#include "core/state/transport_resources.h"
+#include "core/transport/wire.h"
+
+namespace turnout {
+
+// The location of a delivered message's payload, and how to release it.
+struct Arrival {
+  UnexpectedMessage::Storage storage = UnexpectedMessage::Storage::none;
+  const std::byte* payload = nullptr;
+  std::uint32_t buffer = 0;
+  std::uint64_t position = 0;
+  std::unique_ptr<std::byte[]>* heap = nullptr;  // if storage is heap: the owner
+};
+
+class PostedReceives {
+ public:
+  PostedReceives(EndpointContext& context, PeerTable& peer_table, OperationRecords& records,
+                 TransportResources& resources, ControlPlane& control, Credits& credits,
+                 PrivateReceiveQueues& private_receives, EndpointEvents& events)
+      : context_(context),
+        peer_table_(peer_table),
+        records_(records),
+        resources_(resources),
+        control_(control),
+        credits_(credits),
+        private_receives_(private_receives),
+        events_(events) {}
+
+  void release_arrival(Peer& peer, UnexpectedMessage::Storage storage, std::uint32_t buffer,
+                       std::uint64_t position);
+  void receive_eager(RecvOperation& receive, Peer& peer, const wire::Header& header,
+                     const std::byte* payload);
+  void end_receive(RecvOperation& receive, const Completion& completion, std::size_t overflow,
+                   Status status);
+  void unpost(RecvOperation& receive);
+  void end_cancelled(RecvOperation& receive);
+  void acknowledge(Peer& peer, const std::byte* payload);
+  [[nodiscard]] Completion completion_of(const wire::Header& header, PeerId peer,
+                                         std::size_t length) const;
+
+ private:
+  void give_ring_credits(Peer& peer, std::uint32_t count);
+
+  EndpointContext& context_;
+  PeerTable& peer_table_;
+  OperationRecords& records_;
+  TransportResources& resources_;
+  ControlPlane& control_;
+  Credits& credits_;
+  PrivateReceiveQueues& private_receives_;
+  EndpointEvents& events_;
+};
+
+}  // namespace turnout

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// PutEngine: the sender's part of rendezvous put and putnr: which RTR of a peer a message takes,
+// the write, and messages that wait a short while for an RTR. The receiver's part is RtrEngine.
+// Source: spec/rendezvous.md.
+//
+// The endpoint owns it; the thread that drives the endpoint calls it.
+#pragma once
+
+#include "core/operations/rdma_engine.h"
+#include "core/operations/send_backlog.h"
+#include "core/protocol/operation.h"
+#include "core/state/endpoint_context.h"
+#include "core/state/endpoint_events.h"
+#include "core/state/memory_registration.h"
+#include "core/state/operation_records.h"
+#include "core/state/peer.h"
+#include "core/transport/wire.h"
+
+namespace turnout {
+
+class PutEngine {
+ public:
+  static constexpr std::size_t kNoRtr = SIZE_MAX;
+  PutEngine(EndpointContext& context, OperationRecords& records, MemoryRegistration& registration,
+            SendBacklog& backlog, RdmaEngine& rdma, EndpointEvents& events)
+      : context_(context),
+        records_(records),
+        registration_(registration),
+        backlog_(backlog),
+        rdma_(rdma),
+        events_(events) {}
+
+  void on_rtr(Peer& peer, const wire::Detail& detail);
+  [[nodiscard]] std::size_t find_rtr(const Peer& peer, bool tagged,
+                                     std::uint64_t tag) const noexcept;
+  void consume_rtr(Peer& peer, std::size_t at) noexcept;
+  [[nodiscard]] bool may_put(const Peer& peer, const IoVec& iov, const wire::Detail& rtr);
+  [[nodiscard]] Status put(Peer& peer, const SendRequest& request, const IoVec& iov,
+                           const wire::Detail& rtr, SendOperation* deferred = nullptr);
+  [[nodiscard]] bool may_defer(Peer& peer);
+  void defer(SendOperation& operation);
+  void release_deferred(Peer& peer);
+  void end_put(Transfer& transfer);
+  void on_rtr_cancel(Peer& peer, std::uint64_t transfer);
+  bool pump_rtr_cancels();
+  [[nodiscard]] std::vector<Peer*>& rtr_cancels() noexcept { return rtr_cancels_; }
+  [[nodiscard]] Nanoseconds& deferred_until() noexcept { return deferred_until_; }
+  [[nodiscard]] Nanoseconds deferred_until() const noexcept { return deferred_until_; }
+  [[nodiscard]] std::uint64_t& puts() noexcept { return puts_; }
+  [[nodiscard]] std::uint64_t& put_completions() noexcept { return put_completions_; }
+  [[nodiscard]] std::uint64_t& rendezvous_count() noexcept { return rendezvous_count_; }
+
+ private:
+  void put_deferred(Peer& peer);
+  [[nodiscard]] SendOperation* make_put_completion(const Transfer& transfer);
+
+  EndpointContext& context_;
+  OperationRecords& records_;
+  MemoryRegistration& registration_;
+  SendBacklog& backlog_;
+  RdmaEngine& rdma_;
+  EndpointEvents& events_;
+
+  std::vector<Peer*> rtr_cancels_;          // peers that wait for a reply
+  Nanoseconds deferred_until_ = INT64_MAX;  // when the first deferred message is sent by RTS
+  std::uint64_t puts_ = 0;             // puts_: messages written to RTRs; with a put completion
+  std::uint64_t put_completions_ = 0;  // puts_: messages written to RTRs; with a put completion
+  std::uint64_t rendezvous_count_ = 0;
+};
+
+}  // namespace turnout

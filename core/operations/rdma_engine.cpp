@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// RDMA transfers: the data of large messages, read by the receiver (`getcqe` and `get`,
+// spec/rendezvous.md: RTS, RDMA read, completion queue entry or last byte, FIN), and one-sided
+// operations.
+//
+// A transfer is cut into segments with at most kMaxInFlight of them posted. Large messages are read
+// over DC. One-sided operations use the pair's RC queue pair while it serves the direction to us,
+// which is not switched before they have ended, otherwise DC. A key that the target refuses breaks
+// the queue pair, see channels/connection_recovery.cpp. Without DC see fragments.cpp and
+// segments.cpp.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "base/log.h"
+#include "core/operations/rdma_engine.h"
+
+namespace turnout {
+namespace {
+constexpr std::uint32_t kMaxInFlight = 4;
+}
+
+Status RdmaEngine::register_iov(Transfer& transfer, const IoVec& iov, int access) {
+  transfer.local_count = 0;
+  for (std::uint32_t i = 0; i < iov.count; ++i) {
+    const iovec& part = iov.parts[i];
+    if (part.iov_len == 0) continue;
+    Registration& region = transfer.regions[transfer.local_count];
+    if (Status status = registration_.register_buffer(part, access, &region); !status.ok())
+      return status;
+    transfer.local[transfer.local_count++] = {reinterpret_cast<std::uint64_t>(part.iov_base),
+                                              part.iov_len, region.lkey()};
+  }
+  return {};
+}
+
+// The virtual adapter copies the bytes in the call that posts the request. In a program with a
+// progress thread the next call to progress() posts it: the thread, while the program computes.
+bool RdmaEngine::leaves_posting(const Transfer& transfer) const noexcept {
+  return posts_in_progress_ && !context_.in_progress && transfer.kind != Transfer::Kind::user &&
+         transfer.total > context_.format.own_eager_size && transfer.posted == 0 &&
+         !transfer.listed && transfer.status.ok();
+}
+
+// By RDMA. False: the queue is full, or the transfer's status has the error.
+bool RdmaEngine::post_segment(Transfer& transfer, std::uint64_t length) {
+  Peer& peer = *transfer.peer;
+  SendQueue& queue =
+      transfer.over_rc ? static_cast<SendQueue&>(*peer.rc)
+                       : static_cast<SendQueue&>(*resources_.pool(Purpose::data)[peer.data_queue]);
+  if (queue.full()) return false;
+  const Transfer::Local& local = transfer.local[transfer.local_at];
+  const wire::RtsSegment& remote = transfer.remote[transfer.remote_at];
+  SendRecord record;
+  record.kind = SendRecord::Kind::transfer;
+  record.opcode = transfer.write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
+  record.peer = peer.id;
+  record.transfer = &transfer;
+  record.local = local.address + transfer.local_offset;
+  record.lkey = local.lkey;
+  record.length = static_cast<std::uint32_t>(length);
+  record.remote = remote.address + transfer.remote_offset;
+  record.rkey = remote.rkey;
+  context_.profile.count_sent(transfer.write ? Traffic::write : Traffic::read, length);
+  Status status;
+  if (transfer.over_rc) {
+    status = peer.rc->post(record);
+  } else {
+    resources_.address_data(peer, &record);
+    status = resources_.pool(Purpose::data)[peer.data_queue]->post(record);
+  }
+  context_.charge(Work::post, 1);
+  if (!status.ok()) transfer.status = std::move(status);
+  return transfer.status.ok();
+}
+
+// Posts segments; ends the transfer when it is complete. False: no progress.
+bool RdmaEngine::pump(Transfer& transfer) {
+  if (leaves_posting(transfer)) [[unlikely]] {
+    transfer.listed = true;
+    active_transfers_.push_back(&transfer);
+    return false;
+  }
+  const std::uint64_t before = transfer.posted;
+  Peer& peer = *transfer.peer;
+  if (context_.over_datagrams() && !transfer.over_rc && !transfer.by_messages &&
+      transfer.status.ok() && transfer.total > 0) {
+    const DataPath path = events_.data_path(peer);
+    transfer.over_rc = path == DataPath::rc;
+    if (transfer.over_rc) ++peer.reads_over_rc;
+    if (path == DataPath::fragments && transfer.kind == Transfer::Kind::read) {  // see recovery.cpp
+      events_.fall_back_to_fragments(transfer);
+      return true;
+    }
+    transfer.by_messages = path == DataPath::fragments && transfer.kind == Transfer::Kind::user;
+  }
+  const bool has_path = !context_.over_datagrams() || transfer.over_rc || transfer.by_messages;
+  while (has_path && transfer.status.ok() && transfer.posted < transfer.total &&
+         transfer.in_flight < kMaxInFlight) {
+    const Transfer::Local& local = transfer.local[transfer.local_at];
+    const wire::RtsSegment& remote = transfer.remote[transfer.remote_at];
+    const std::uint64_t n = std::min(
+        {local.length - transfer.local_offset, remote.length - transfer.remote_offset,
+         transfer.total - transfer.posted,
+         transfer.by_messages ? most_by_message(peer) : context_.settings.rendezvous_segment});
+    if (transfer.by_messages ? !events_.ask_segment(transfer, n) : !post_segment(transfer, n))
+      break;
+    ++transfer.in_flight;
+    transfer.posted += n;
+    transfer.local_offset += n;
+    transfer.remote_offset += n;
+    if (transfer.local_offset == local.length) {
+      ++transfer.local_at;
+      transfer.local_offset = 0;
+    }
+    if (transfer.remote_offset == remote.length) {
+      ++transfer.remote_at;
+      transfer.remote_offset = 0;
+    }
+  }
+  const bool left = transfer.status.ok() && transfer.posted < transfer.total;
+  if (left && !transfer.listed) {
+    transfer.listed = true;
+    active_transfers_.push_back(&transfer);
+  } else if (!left && transfer.listed) {
+    transfer.listed = false;
+    active_transfers_.remove(&transfer);
+  }
+  const bool posted = transfer.posted != before;
+  if (left || transfer.in_flight > 0) return posted;
+  end_transfer(transfer);
+  return true;
+}
+
+bool RdmaEngine::pump_transfers() {
+  bool moved = false;
+  for (Transfer* transfer = active_transfers_.first(); transfer != nullptr;) {
+    Transfer* const next = transfer->next;
+    const bool stuck = transfer->in_flight >= kMaxInFlight ||
+                       (!transfer->over_rc && !transfer->by_messages &&
+                        events_.data_path(*transfer->peer) == DataPath::wait);
+    if (!stuck && pump(*transfer)) moved = true;
+    transfer = next;
+  }
+  return moved;
+}
+
+// The last byte arrived, so the message is complete; the read's completion is still to come.
+void RdmaEngine::end_read_early(Transfer& transfer) {
+  Peer& peer = *transfer.peer;
+  std::erase(polled_, &transfer);
+  transfer.last = nullptr;
+  RecvOperation& receive = *std::exchange(transfer.receive, nullptr);
+  --receive.transfers;
+  if (!peer.lost) control_.send_fin(peer, transfer.fin, Status{});
+  posted_.end_receive(receive, transfer.completion, transfer.overflow, Status{});
+}
+
+void RdmaEngine::end_transfer(Transfer& transfer) {
+  if (transfer.kind == Transfer::Kind::rput_send) return events_.end_rput_send(transfer);
+  if (transfer.kind == Transfer::Kind::put) return events_.end_put(transfer);
+  Peer& peer = *transfer.peer;
+  MemoryRegistration::release_regions(transfer);
+  if (transfer.buffer != kNoBuffer) resources_.send_pool.give_back(transfer.buffer);
+  const auto release_rc = [&] {
+    if (!transfer.over_rc) return;
+    --peer.reads_over_rc;
+    if (peer.receive_state == ReceiveState::draining) events_.finish_drain(peer);
+  };
+  if (transfer.receive != nullptr) {
+    RecvOperation& receive = *transfer.receive;
+    --receive.transfers;
+    if (!peer.lost && transfer.kind == Transfer::Kind::read) {
+      control_.send_fin(peer, transfer.fin, transfer.status);
+    }
+    release_rc();
+    posted_.end_receive(receive, transfer.completion, transfer.overflow, transfer.status);
+  } else if (transfer.status.ok()) {
+    release_rc();
+    if (SendOperation* const announcement = std::exchange(transfer.announcement, nullptr)) {
+      // The write is complete; the target is notified in the stream, after earlier messages.
+      if (!peer.backlog.empty() || !events_.try_operation(*announcement))
+        backlog_.enqueue(*announcement);
+    }
+    context_.finish(transfer.report, transfer.completion);
+  } else {
+    release_rc();
+    context_.fail(transfer.report, transfer.completion, transfer.status);
+  }
+  drop_transfer(transfer);
+}
+
+bool RdmaEngine::refuses_key(ibv_wc_status status) noexcept {
+  return status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR ||
+         status == IBV_WC_LOC_PROT_ERR || status == IBV_WC_LOC_LEN_ERR;
+}
+
+Status RdmaEngine::refused_key(const Peer& peer, const SendRecord& record, ibv_wc_status status) {
+  return {
+      Code::permission,
+      fmt::format("RDMA access denied: {}: {} of {} bytes at {:#x} with key {:#x}: {}",
+                  peer.address.to_string(), record.opcode == IBV_WR_RDMA_READ ? "read" : "write",
+                  record.length, record.remote, record.rkey, ibv_wc_status_str(status)),
+      EACCES};
+}
+
+void RdmaEngine::drop_transfer(Transfer& transfer) {
+  MemoryRegistration::release_regions(transfer);
+  if (transfer.last != nullptr) std::erase(polled_, &transfer);
+  if (transfer.announcement != nullptr) records_.sends.give_back(transfer.announcement);
+  if (transfer.copy != nullptr) records_.copies.give_back(transfer.copy);
+  records_.transfers.give_back(&transfer);
+}
+
+// At once, with DC.
+bool RdmaEngine::reaches_over_rc(const Peer& peer) const noexcept {
+  return !context_.over_datagrams() && peer.rc && over_rc(peer.receive_kind) &&
+         !peer.eviction.disconnecting && peer.receive_state == ReceiveState::steady &&
+         peer.rc->connected_to() != 0;
+}
+
+void RdmaEngine::poll_for_last_byte(Transfer& transfer, std::byte* last, std::byte sentinel) {
+  // The program may use this byte, so it is written only if needed.
+  if (*last != sentinel) *last = sentinel;
+  transfer.last = last;
+  transfer.sentinel = sentinel;
+  polled_.push_back(&transfer);
+}
+
+// Access for a large message that is read or written. Under `auto` RTRs are for registered buffers;
+// this makes the buffer one for the next message.
+int RdmaEngine::receive_access() const noexcept {
+  return context_.rendezvous == Rendezvous::automatic ? kPeerWrites : IBV_ACCESS_LOCAL_WRITE;
+}
+
+// Bytes of a segment: request and answer fit the smallest maximum of the pair's channels.
+std::size_t RdmaEngine::most_by_message(const Peer& peer) const noexcept {
+  return peer.eager_size - context_.format.stream_overhead - sizeof(wire::WireupRequest) -
+         sizeof(wire::Segment);
+}
+
+}  // namespace turnout

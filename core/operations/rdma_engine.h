@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// RdmaEngine: transfers by RDMA: rendezvous reads (getcqe) and one-sided operations, in segments,
+// and what is left of each when the last is done.
+//
+// The endpoint owns it; the thread that drives the endpoint calls it.
+#pragma once
+
+#include "core/messaging/control_plane.h"
+#include "core/operations/posted_receives.h"
+#include "core/operations/send_backlog.h"
+#include "core/protocol/operation.h"
+#include "core/state/endpoint_context.h"
+#include "core/state/endpoint_events.h"
+#include "core/state/memory_registration.h"
+#include "core/state/operation_records.h"
+#include "core/state/peer.h"
+#include "core/state/transport_resources.h"
+#include "core/transport/wire.h"
+
+namespace turnout {
+
+class RdmaEngine {
+ public:
+  RdmaEngine(EndpointContext& context, OperationRecords& records, MemoryRegistration& registration,
+             TransportResources& resources, ControlPlane& control, PostedReceives& posted,
+             SendBacklog& backlog, EndpointEvents& events)
+      : context_(context),
+        records_(records),
+        registration_(registration),
+        resources_(resources),
+        control_(control),
+        posted_(posted),
+        backlog_(backlog),
+        events_(events) {}
+
+  [[nodiscard]] bool reaches_over_rc(const Peer& peer) const noexcept;
+  bool pump(Transfer& transfer);
+  [[nodiscard]] Status register_iov(Transfer& transfer, const IoVec& iov, int access);
+  void end_read_early(Transfer& transfer);
+  bool pump_transfers();
+  // The target denied access.
+  [[nodiscard]] static bool refuses_key(ibv_wc_status status) noexcept;
+  [[nodiscard]] static Status refused_key(const Peer& peer, const SendRecord& record,
+                                          ibv_wc_status status);
+  void drop_transfer(Transfer& transfer);
+  void end_transfer(Transfer& transfer);
+  [[nodiscard]] std::size_t most_by_message(const Peer& peer) const noexcept;
+  [[nodiscard]] int receive_access() const noexcept;
+  void poll_for_last_byte(Transfer& transfer, std::byte* last, std::byte sentinel);
+  [[nodiscard]] std::vector<Transfer*>& polled() noexcept { return polled_; }
+  [[nodiscard]] LinkedList<Transfer>& active_transfers() noexcept { return active_transfers_; }
+  [[nodiscard]] bool& posts_in_progress() noexcept { return posts_in_progress_; }
+
+ private:
+  [[nodiscard]] bool leaves_posting(const Transfer& transfer) const noexcept;
+  [[nodiscard]] bool post_segment(Transfer& transfer, std::uint64_t length);
+
+  EndpointContext& context_;
+  OperationRecords& records_;
+  MemoryRegistration& registration_;
+  TransportResources& resources_;
+  ControlPlane& control_;
+  PostedReceives& posted_;
+  SendBacklog& backlog_;
+  EndpointEvents& events_;
+
+  std::vector<Transfer*> polled_;  // whose last byte is polled
+  LinkedList<Transfer> active_transfers_;
+  bool posts_in_progress_ = false;  // large messages are posted by progress(), see leaves_posting()
+};
+
+}  // namespace turnout

@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Receives messages: stream order of each source, matching, posted receives.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "base/log.h"
+#include "core/operations/receive_engine.h"
+
+namespace turnout {
+namespace {
+// How far out of order a message may arrive: more than all credits of both channels together.
+constexpr std::uint32_t kMaxAhead = 1u << 16;
+}  // namespace
+
+void ReceiveEngine::on_data(std::uint32_t buffer, std::uint32_t length) {
+  wire::Parsed parsed;
+  if (Status status = wire::parse_data(
+          resources_.received(buffer),
+          std::min(length, resources_.receive_pool.size() - resources_.receive_offset), &parsed);
+      !status.ok()) {
+    TURNOUT_LOG(protocol, error, "receiving a message failed: {}; it was dropped", status.text());
+    resources_.to_post.push_back(buffer);
+    return;
+  }
+  if (parsed.header.type == wire::Type::control) {
+    TURNOUT_LOG(
+        protocol, error,
+        "receiving a message failed: control message in the shared receive queue; it was dropped");
+    resources_.to_post.push_back(buffer);
+    return;
+  }
+  PeerId id = parsed.header.index;
+  if (parsed.wireup != nullptr && !events_.on_wireup_request(*parsed.wireup, &id)) {
+    unexpected_.pending_wireups().push_back({buffer, length});
+    return;
+  }
+  Peer* const peer = peer_table_.find_peer(id);
+  if (peer == nullptr || peer->lost) {
+    if (id != kAnyPeer) TURNOUT_LOG(protocol, debug, "dropped a message of peer {}", id);
+    resources_.to_post.push_back(buffer);
+    return;
+  }
+  peer->heard_since_tick = true;
+  if (peer->link && !ud_.data_came(*peer, parsed.header, buffer)) return;
+  take_message(*peer, parsed, buffer, length);
+}
+
+void ReceiveEngine::take_message(Peer& peer, const wire::Parsed& parsed, std::uint32_t buffer,
+                                 std::uint32_t length) {
+  const std::uint32_t ahead = parsed.header.sequence - peer.receive_sequence;
+  if (ahead == 0 && unexpected_.may_deliver(peer, parsed.header)) {
+    deliver(peer, parsed.header,
+            Arrival{private_receives_.storage_of(buffer), parsed.payload, buffer, 0, nullptr});
+    if (!peer.reorder_buffer.empty()) drain_reorder_buffer(peer);
+    if (peer.receive_state == ReceiveState::draining) events_.finish_drain(peer);
+  } else if (ahead < kMaxAhead) {
+    keep_out_of_order(peer, {parsed.header.sequence, buffer, length, nullptr});
+  } else {  // already delivered: a reposted work request
+    private_receives_.free_receive(buffer);
+  }
+}
+
+// The missing message must find a receive, and more credits may be granted than receives exist.
+void ReceiveEngine::keep_out_of_order(Peer& peer, OutOfOrderMessage message) {
+  if (!resources_.receive_pool.is_private(message.buffer)) {
+    if (resources_.receives_scarce())
+      message.copy = unexpected_.copy_aside(resources_.received(message.buffer), message.length);
+    if (message.copy) {
+      resources_.to_post.push_back(message.buffer);
+    } else {
+      ++resources_.receives_kept;
+    }
+  }
+  peer.reorder_buffer.push_back(std::move(message));
+}
+
+// The caller delivers or frees it.
+OutOfOrderMessage ReceiveEngine::take_out_of_order(Peer& peer, std::size_t at) {
+  OutOfOrderMessage message = std::move(peer.reorder_buffer[at]);
+  peer.reorder_buffer.erase(peer.reorder_buffer.begin() + static_cast<std::ptrdiff_t>(at));
+  if (!message.copy && !resources_.receive_pool.is_private(message.buffer))
+    --resources_.receives_kept;
+  return message;
+}
+
+void ReceiveEngine::free_out_of_order(const OutOfOrderMessage& message) {
+  if (message.copy) {
+    context_.account.release(MemoryKind::unexpected, message.length);
+  } else {
+    private_receives_.free_receive(message.buffer);
+  }
+}
+
+void ReceiveEngine::drain_reorder_buffer(Peer& peer) {
+  for (std::size_t i = 0; i < peer.reorder_buffer.size();) {
+    const auto ahead =
+        static_cast<std::int32_t>(peer.reorder_buffer[i].sequence - peer.receive_sequence);
+    if (ahead < 0) {  // duplicate: a reposted work request
+      free_out_of_order(take_out_of_order(peer, i));
+      continue;
+    }
+    if (ahead > 0) {
+      ++i;
+      continue;
+    }
+    wire::Parsed parsed;
+    const Status status =
+        wire::parse_data(bytes_of(peer.reorder_buffer[i]), peer.reorder_buffer[i].length, &parsed);
+    if (status.ok() && !unexpected_.may_deliver(peer, parsed.header)) return;
+    OutOfOrderMessage message = take_out_of_order(peer, i);
+    if (!status.ok()) {  // was parsed on arrival
+      free_out_of_order(message);
+      continue;
+    }
+    if (message.copy) {
+      deliver(peer, parsed.header,
+              Arrival{UnexpectedMessage::Storage::heap, parsed.payload, 0, 0, &message.copy});
+      // Stored messages are accounted by their payload length.
+      const std::size_t kept = message.copy ? 0 : parsed.header.length;
+      context_.account.release(MemoryKind::unexpected, message.length - kept);
+    } else {
+      deliver(peer, parsed.header,
+              Arrival{private_receives_.storage_of(message.buffer), parsed.payload, message.buffer,
+                      0, nullptr});
+    }
+    if (peer.lost) return;
+    i = 0;
+  }
+}
+
+bool ReceiveEngine::poll_rings(std::vector<Peer*>& rings) {
+  return go_on_with_each(rings, [this](Peer& peer) { return poll_ring(peer); });
+}
+
+// A round for ReceiveCost. A ring's messages include the cost of the rings polled before it.
+bool ReceiveEngine::poll_measured() {
+  Nanoseconds begun = context_.clock.now();
+  std::uint64_t before = context_.delivered;
+  const std::size_t controls = resources_.to_post_control.size();
+  bool moved = events_.poll_receive_queue();
+  // Control messages in between would be counted as ring messages.
+  if (context_.delivered > before && resources_.to_post_control.size() == controls) {
+    context_.receive_cost.open(context_.clock.now() - begun, context_.delivered - before);
+  }
+  begun = context_.clock.now();
+  moved |= go_on_with_each(rings_.speaking(), [&](Peer& peer) {
+    const ChannelKind kind = peer.receive_kind;
+    before = context_.delivered;
+    const bool got = poll_ring(peer);
+    if (context_.delivered > before) {
+      const Nanoseconds now = context_.clock.now();
+      context_.receive_cost.add(kind, now - begun, context_.delivered - before, context_.delivered);
+      begun = now;
+    }
+    return got;
+  });
+  return moved;
+}
+
+bool ReceiveEngine::poll_ring(Peer& peer) {
+  bool moved = false;
+  context_.charge(Work::poll_ring, 1);
+  wire::Header header;
+  // Reads all messages of a ring, but at most one pass through it, for fairness.
+  for (std::uint32_t n = peer.ring->entries(); n > 0; --n) {
+    if (!peer.ring->poll(&header) || header.sequence != peer.receive_sequence) break;
+    if (peer.ring->checked()) [[unlikely]]
+      context_.charge(
+          Work::copy,
+          2 * (header.length + sizeof header));  // checksummed, and overwritten when free
+    if (Status status = wire::check_header(header); !status.ok() || !peer.ring->fits(header) ||
+                                                    (header.flags & wire::kWireup) != 0 ||
+                                                    header.type == wire::Type::control) {
+      events_.lose_peer(
+          peer, Status{Code::invalid,
+                       fmt::format("{}: damaged message in its ring: {}", peer.address.to_string(),
+                                   status.ok() ? "length or type out of range" : status.text())});
+      return true;
+    }
+    if (!unexpected_.may_deliver(peer, header)) break;
+    const std::byte* const payload = peer.ring->payload(header);
+    const std::uint64_t position = peer.ring->advance();
+    peer.heard_since_tick = true;
+    deliver(peer, header, Arrival{UnexpectedMessage::Storage::ring, payload, 0, position, nullptr});
+    moved = true;
+    if (peer.lost) return true;
+    if (!peer.reorder_buffer.empty()) drain_reorder_buffer(peer);
+  }
+  if (moved) {
+    rings_.spoke(peer);
+    if (peer.receive_state == ReceiveState::draining) events_.finish_drain(peer);
+  }
+  return moved;
+}
+
+void ReceiveEngine::deliver(Peer& peer, const wire::Header& header, const Arrival& arrival) {
+  // Writes that were posted before this message was sent are complete.
+  if (peer.rtrs_sent > 0) [[unlikely]]
+    (void)rtr_.poll_last_bytes(&peer);
+  ++peer.receive_sequence;
+  peer.stalled = false;
+  eviction_.touch(peer.eviction, over_rc(peer.receive_kind));
+  credits_.credits_given(peer, header);
+  if ((header.flags & (wire::kLastCredit | wire::kUncredited)) != 0) [[unlikely]] {
+    if ((header.flags & wire::kUncredited) != 0 &&
+        (arrival.storage == UnexpectedMessage::Storage::buffer ||
+         arrival.storage == UnexpectedMessage::Storage::heap)) {
+      flow_.count_uncredited(peer.grant);
+    }
+    if ((header.flags & wire::kLastCredit) != 0) flow_.used_last_credit(peer.grant);
+  }
+  if (!wire::is_message(header.type)) {
+    if (header.type == wire::Type::fragment) fragments_.on_fragment(peer, header, arrival.payload);
+    if (header.type == wire::Type::put_completion)
+      rtr_.on_put_completion(peer, header, arrival.payload);
+    if (header.type == wire::Type::rtr_cancelled) rtr_.on_rtr_cancelled(peer, header.tag);
+    if (wire::is_request(header.type)) atomic_engine_.on_request(peer, header, arrival.payload);
+    if (header.type == wire::Type::answer) atomic_engine_.on_answer(peer, header, arrival.payload);
+    posted_.release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
+    return;
+  }
+  std::optional<wire::Rts> rts;
+  if (header.type == wire::Type::rts) {
+    const Status status = wire::parse_rts(arrival.payload, header.length, &rts.emplace());
+    if (!status.ok() || rtr_.put_completed(peer, *rts)) {
+      posted_.release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
+      if (!status.ok()) events_.lose_peer(peer, status);
+      return;
+    }
+  }
+  ++context_.delivered;
+  ++peer.window;
+  peer.received.count(wire::message_bytes(header, arrival.payload));
+  peer.last_data = header.data;
+  peer.last_had_data = (header.flags & wire::kRemoteData) != 0;
+  context_.charge(Work::match, 1);
+  switch (header.type) {
+    case wire::Type::eager: {
+      const bool tagged = (header.flags & wire::kTagged) != 0;
+      RecvOperation* const receive = records_.matcher.find_posted(peer.id, tagged, header.tag);
+      if (receive == nullptr && !context_.closing) {
+        unexpected_.keep_unexpected(peer, header, arrival);
+        break;
+      }
+      if (receive == nullptr) {  // it will never be received; its sender must not wait
+        posted_.release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
+        break;
+      }
+      posted_.receive_eager(*receive, peer, header, arrival.payload);
+      posted_.release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
+      break;
+    }
+    case wire::Type::rts:
+      deliver_large(peer, header, *rts, arrival);
+      if (peer.lost) return;
+      break;
+    case wire::Type::rma_data: {
+      Completion completion;
+      completion.context = context_.remote_write_report.context;
+      completion.length = header.tag;  // bytes written, see on_transfer_done
+      completion.data = header.data;
+      completion.flags = kRemoteWrite | kRemoteData;
+      completion.source = peer.id;
+      context_.finish(context_.remote_write_report, completion);
+      posted_.release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
+      break;
+    }
+    case wire::Type::fragment:
+    case wire::Type::wireup:
+    case wire::Type::put_completion:
+    case wire::Type::rtr_cancelled:
+    case wire::Type::atomic:
+    case wire::Type::put:
+    case wire::Type::get:
+    case wire::Type::answer:
+    case wire::Type::control:
+    case wire::Type::none:
+      posted_.release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
+      break;
+  }
+  events_.on_message_counted(peer);
+}
+
+void ReceiveEngine::deliver_large(Peer& peer, const wire::Header& header, const wire::Rts& rts,
+                                  const Arrival& arrival) {
+  const bool tagged = (header.flags & wire::kTagged) != 0;
+  RecvOperation* const receive =
+      rts.has_rtr != 0 ? fragments_.incoming().find(rts.rtr)->receive  // see put_completed()
+                       : records_.matcher.find_posted(peer.id, tagged, header.tag);
+  if (receive == nullptr && context_.closing) {
+    posted_.release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
+    return;
+  }
+  if (receive == nullptr) {
+    unexpected_.keep_unexpected(peer, header, arrival);
+    return;
+  }
+  if (rts.has_rtr != 0) {
+    // A late write of the failed queue pair must not reach the next message's buffer.
+    for (Registration& region : receive->rtr->regions) region.discard();
+  }
+  const Place place = rndv_.place_in(*receive, rts.total);
+  if (const DataPath path = events_.path_of_transfer(peer); path != DataPath::wait) {
+    rndv_.start_get(*receive, peer, header, rts, place, path);
+    posted_.release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
+    return;
+  }
+  UnexpectedMessage& message = unexpected_.store(peer, header, arrival);
+  message.receive = receive;
+  message.place = place;
+  unexpected_.waiting().push_back(&message);
+}
+
+Status ReceiveEngine::recv_now(const RecvRequest& request) {
+  Peer* const peer = request.peer == kAnyPeer ? nullptr : peer_table_.find_peer(request.peer);
+  if (request.peer != kAnyPeer && peer == nullptr) {
+    return {Code::invalid, fmt::format("recv: no such peer: {}", request.peer)};
+  }
+  // Its message may have arrived already, which would make an RTR useless.
+  const bool sends_rtr = peer != nullptr && rtr_.wants_rtr(request, *peer);
+  if (sends_rtr) {
+    (void)events_.poll_receive_queue();
+    if (peer->ring_poll != RingPoll::none) (void)poll_ring(*peer);
+  }
+  RecvOperation* const receive = records_.take_for_caller(records_.receives);
+  if (receive == nullptr) return records_.refusal();
+  if (!receive->iov.set(request.buffer)) {
+    records_.receives.give_back(receive);
+    return {Code::invalid,
+            fmt::format("recv: {} IOV entries, at most {}", request.buffer.size(), kMaxIov)};
+  }
+  receive->match = {request.peer, request.tag, request.ignore, request.tagged};
+  receive->report = request.report;
+  receive->multi = request.multi;
+  receive->min_free = request.min_free;
+  if (peer != nullptr) ++peer->directed_receives;
+  records_.matcher.post(receive);
+  receive->posted = true;
+  for (;;) {
+    UnexpectedMessage* const message = records_.matcher.find_unexpected(receive->match);
+    if (message == nullptr) break;
+    records_.matcher.remove_unexpected(message);
+    unexpected_.take_unexpected(*receive, *message);
+    // An exhausted receive has left the list, and its record may be in use again.
+    if (records_.matcher.posted(request.tagged).last() != receive) return {};
+  }
+  if (peer != nullptr && peer->lost) {
+    --peer->directed_receives;
+    posted_.unpost(*receive);
+    Status status = peer->loss;
+    records_.receives.give_back(receive);
+    return status;
+  }
+  if (sends_rtr) rtr_.send_rtr(*receive, *peer);
+  return {};
+}
+
+bool ReceiveEngine::cancel(void* context) {
+  for (const bool tagged : {true, false}) {
+    for (RecvOperation* r = records_.matcher.posted(tagged).last(); r != nullptr; r = r->previous) {
+      if (r->report.context != context || r->transfers > 0 || r->cancelled) continue;
+      if (r->rtr == nullptr) {
+        posted_.end_cancelled(*r);
+        return true;
+      }
+      // Its message may be in the process of being written.
+      r->cancelled = true;
+      wire::ControlMessage message;
+      message.type = wire::Control::rtr_cancel;
+      message.operation = r->rtr->incoming_id;
+      control_.send_control(*r->rtr->peer, Purpose::credit, message);
+      return true;
+    }
+  }
+  for (Peer* peer : backlog_.backlogged()) {
+    for (SendOperation* s = peer->backlog.last(); s != nullptr; s = s->previous) {
+      if (s->report.context != context || s->report.queue == nullptr) continue;
+      peer->backlog.remove(s);
+      backlog_.end_send(*s, Status{Code::canceled, "cancelled"});
+      return true;
+    }
+  }
+  return false;
+}
+
+// Retries stalled messages; those in rings are retried by poll_rings().
+bool ReceiveEngine::pump_stalled() {
+  bool moved = false;
+  for (std::size_t n = unexpected_.pending_wireups().size(); n > 0; --n) {
+    const PendingWireup pending = unexpected_.pending_wireups().front();
+    unexpected_.pending_wireups().erase(unexpected_.pending_wireups().begin());
+    on_data(pending.buffer, pending.length);
+  }
+  for (std::size_t i = 0; i < unexpected_.stalled().size();) {
+    Peer& peer = *unexpected_.stalled()[i];
+    if (!peer.lost && !peer.reorder_buffer.empty()) {
+      const std::uint32_t before = peer.receive_sequence;
+      drain_reorder_buffer(peer);
+      moved |= before != peer.receive_sequence;
+      if (peer.receive_state == ReceiveState::draining) events_.finish_drain(peer);
+    }
+    if (peer.lost || !peer.stalled) {
+      peer.stall_listed = false;
+      unexpected_.stalled()[i] = unexpected_.stalled().back();
+      unexpected_.stalled().pop_back();
+    } else {
+      ++i;
+    }
+  }
+  return moved;
+}
+
+}  // namespace turnout

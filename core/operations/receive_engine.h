@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ReceiveEngine: messages in: the order of a peer's stream, matching with posted receives,
+// delivery.
+//
+// The endpoint owns it; the thread that drives the endpoint calls it.
+#pragma once
+
+#include "core/connection/eviction.h"
+#include "core/connection/polled_rings.h"
+#include "core/flow/srq_flow_control.h"
+#include "core/messaging/control_plane.h"
+#include "core/messaging/credits.h"
+#include "core/messaging/private_receive_queue.h"
+#include "core/messaging/ud_transport.h"
+#include "core/operations/atomic_engine.h"
+#include "core/operations/fragment_engine.h"
+#include "core/operations/posted_receives.h"
+#include "core/operations/rendezvous_receiver.h"
+#include "core/operations/rtr_engine.h"
+#include "core/operations/send_backlog.h"
+#include "core/operations/unexpected_messages.h"
+#include "core/protocol/operation.h"
+#include "core/state/endpoint_context.h"
+#include "core/state/endpoint_events.h"
+#include "core/state/operation_records.h"
+#include "core/state/peer.h"
+#include "core/state/peer_table.h"
+#include "core/state/transport_resources.h"
+#include "core/transport/wire.h"
+
+namespace turnout {
+
+class ReceiveEngine {
+ public:
+  ReceiveEngine(EndpointContext& context, SrqFlowControl& flow, ConnectionEviction& eviction,
+                PolledRings& rings, PeerTable& peer_table, OperationRecords& records,
+                TransportResources& resources, UdTransport& ud, ControlPlane& control,
+                Credits& credits, PrivateReceiveQueues& private_receives, PostedReceives& posted,
+                SendBacklog& backlog, FragmentEngine& fragments, RendezvousReceiver& rndv,
+                RtrEngine& rtr, AtomicEngine& atomic_engine, UnexpectedMessages& unexpected,
+                EndpointEvents& events)
+      : context_(context),
+        flow_(flow),
+        eviction_(eviction),
+        rings_(rings),
+        peer_table_(peer_table),
+        records_(records),
+        resources_(resources),
+        ud_(ud),
+        control_(control),
+        credits_(credits),
+        private_receives_(private_receives),
+        posted_(posted),
+        backlog_(backlog),
+        fragments_(fragments),
+        rndv_(rndv),
+        rtr_(rtr),
+        atomic_engine_(atomic_engine),
+        unexpected_(unexpected),
+        events_(events) {}
+
+  bool cancel(void* context);
+  [[nodiscard]] Status recv_now(const RecvRequest& request);
+  // Length of what follows the datagram's header, if there is one.
+  void on_data(std::uint32_t buffer, std::uint32_t length);
+  // A message of the stream, in a receive.
+  void take_message(Peer& peer, const wire::Parsed& parsed, std::uint32_t buffer,
+                    std::uint32_t length);
+  [[nodiscard]] OutOfOrderMessage take_out_of_order(Peer& peer, std::size_t at);
+  void free_out_of_order(const OutOfOrderMessage& message);
+  bool poll_rings(std::vector<Peer*>& rings);
+  bool poll_measured();
+  bool pump_stalled();
+
+ private:
+  void keep_out_of_order(Peer& peer, OutOfOrderMessage message);
+  [[nodiscard]] const std::byte* bytes_of(const OutOfOrderMessage& message) const noexcept {
+    return message.copy ? message.copy.get() : resources_.received(message.buffer);
+  }
+  bool poll_ring(Peer& peer);
+  void drain_reorder_buffer(Peer& peer);
+  // The message is the next of its stream and may_deliver().
+  void deliver(Peer& peer, const wire::Header& header, const Arrival& arrival);
+  void deliver_large(Peer& peer, const wire::Header& header, const wire::Rts& rts,
+                     const Arrival& arrival);
+
+  EndpointContext& context_;
+  SrqFlowControl& flow_;
+  ConnectionEviction& eviction_;
+  PolledRings& rings_;
+  PeerTable& peer_table_;
+  OperationRecords& records_;
+  TransportResources& resources_;
+  UdTransport& ud_;
+  ControlPlane& control_;
+  Credits& credits_;
+  PrivateReceiveQueues& private_receives_;
+  PostedReceives& posted_;
+  SendBacklog& backlog_;
+  FragmentEngine& fragments_;
+  RendezvousReceiver& rndv_;
+  RtrEngine& rtr_;
+  AtomicEngine& atomic_engine_;
+  UnexpectedMessages& unexpected_;
+  EndpointEvents& events_;
+};
+
+}  // namespace turnout

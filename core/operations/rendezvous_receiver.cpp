@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/operations/rendezvous_receiver.h"
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+
+namespace turnout {
+
+// Reserves the part of the receive's buffer for a large message.
+Place RendezvousReceiver::place_in(RecvOperation& receive, std::uint64_t total) {
+  const Place place{receive.used, std::min<std::size_t>(total, receive.iov.total - receive.used)};
+  ++receive.transfers;
+  if (receive.multi) {
+    receive.used += place.length;
+    if (receive.iov.total - receive.used < std::max<std::size_t>(receive.min_free, 1)) {
+      receive.exhausted = true;
+      posted_.unpost(receive);
+    }
+  } else {
+    posted_.unpost(receive);
+  }
+  return place;
+}
+
+// The peer is lost, or `path` is the result of path_of_transfer() and not `wait`.
+void RendezvousReceiver::start_get(RecvOperation& receive, Peer& peer, const wire::Header& header,
+                                   const wire::Rts& rts, Place place, DataPath path) {
+  const auto [offset, length] = place;
+  Completion completion = posted_.completion_of(header, peer.id, length);
+  if (receive.iov.count > 0) {
+    completion.buffer = static_cast<std::byte*>(receive.iov.parts[0].iov_base) + offset;
+  }
+  if (peer.lost) {
+    --receive.transfers;
+    posted_.end_receive(receive, completion, 0, peer.loss);
+    return;
+  }
+  Transfer* const transfer = records_.transfers.take();
+  // The part of the receive's buffer that the message goes to.
+  IoVec target;
+  std::size_t skip = offset, left = length;
+  for (std::uint32_t i = 0; i < receive.iov.count && left > 0; ++i) {
+    const iovec& part = receive.iov.parts[i];
+    if (skip >= part.iov_len) {
+      skip -= part.iov_len;
+      continue;
+    }
+    const std::size_t n = std::min(part.iov_len - skip, left);
+    target.parts[target.count++] = {static_cast<std::byte*>(part.iov_base) + skip, n};
+    left -= n;
+    skip = 0;
+  }
+  target.total = length;
+
+  transfer->peer = &peer;
+  transfer->receive = &receive;
+  transfer->fin = rts.operation;
+  transfer->offset = offset;
+  transfer->completion = completion;
+  transfer->overflow = rts.total - length;
+  transfer->total = length;
+  transfer->remote_count = rts.segments;
+  std::copy_n(rts.segment, rts.segments, transfer->remote.begin());
+  if (path == DataPath::fragments) {
+    fragments_.request_fragments(*transfer, rts);
+    return;
+  }
+  if (rput_.asks_for_write(*transfer, target)) {
+    if (Status status = rput_.ask_for_write(*transfer, target); !status.ok()) {
+      transfer->status = status;
+      rdma_.end_transfer(*transfer);
+    }
+    return;
+  }
+  transfer->over_rc = path == DataPath::rc;
+  if (transfer->over_rc) ++peer.reads_over_rc;
+  if (Status status = rdma_.register_iov(*transfer, target, rdma_.receive_access()); !status.ok()) {
+    transfer->status = status;
+    rdma_.end_transfer(*transfer);
+    return;
+  }
+  const bool polled =
+      (context_.rendezvous == Rendezvous::get || context_.rendezvous == Rendezvous::automatic) &&
+      path == DataPath::dc && context_.placement.reads_in_order() && transfer->local_count == 1 &&
+      rts.segments == 1 && transfer->overflow == 0 &&
+      length <= context_.settings.rendezvous_segment;
+  if (polled) {
+    const Transfer::Local& local = transfer->local[0];
+    rdma_.poll_for_last_byte(*transfer,
+                             reinterpret_cast<std::byte*>(local.address) + local.length - 1,
+                             ~std::byte{rts.last});
+  }
+  rdma_.pump(*transfer);
+}
+
+}  // namespace turnout

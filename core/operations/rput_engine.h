@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// RputEngine: rendezvous rput: the receiver answers an RTS with a CTS that names its buffer, the
+// sender writes there. Source: spec/rendezvous.md.
+//
+// The endpoint owns it; the thread that drives the endpoint calls it.
+#pragma once
+
+#include <deque>
+
+#include "core/memory/slot_table.h"
+#include "core/messaging/control_plane.h"
+#include "core/operations/fragment_engine.h"
+#include "core/operations/rdma_engine.h"
+#include "core/operations/send_backlog.h"
+#include "core/protocol/operation.h"
+#include "core/state/endpoint_context.h"
+#include "core/state/endpoint_events.h"
+#include "core/state/operation_records.h"
+#include "core/state/peer.h"
+#include "core/transport/wire.h"
+
+namespace turnout {
+
+class RputEngine {
+ public:
+  RputEngine(EndpointContext& context, OperationRecords& records, ControlPlane& control,
+             SendBacklog& backlog, RdmaEngine& rdma, FragmentEngine& fragments,
+             EndpointEvents& events)
+      : context_(context),
+        records_(records),
+        control_(control),
+        backlog_(backlog),
+        rdma_(rdma),
+        fragments_(fragments),
+        events_(events) {}
+
+  [[nodiscard]] bool asks_for_write(const Transfer& transfer, const IoVec& target) const noexcept;
+  [[nodiscard]] Status ask_for_write(Transfer& transfer, const IoVec& target);
+  void on_cts(Peer& peer, const wire::ControlMessage& message, const wire::Detail& detail);
+  bool pump_rput_sends();
+  void end_rput_send(Transfer& transfer);
+  void on_written(Peer& peer, const wire::ControlMessage& message);
+  [[nodiscard]] std::deque<SendOperation*>& rput_sends() noexcept { return rput_sends_; }
+
+ private:
+  void start_rput_send(SendOperation& operation);
+
+  EndpointContext& context_;
+  OperationRecords& records_;
+  ControlPlane& control_;
+  SendBacklog& backlog_;
+  RdmaEngine& rdma_;
+  FragmentEngine& fragments_;
+  EndpointEvents& events_;
+
+  std::deque<SendOperation*> rput_sends_;  // have a CTS, but no transfer yet
+};
+
+}  // namespace turnout

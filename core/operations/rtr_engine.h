@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// RtrEngine: the receiver's part of rendezvous put and putnr: which posted receives are announced
+// to the sender (RTR), how their messages are found in memory, and how an RTR is cancelled. Source:
+// spec/rendezvous.md.
+//
+// The endpoint owns it; the thread that drives the endpoint calls it.
+#pragma once
+
+#include "base/split_mix.h"
+#include "core/connection/eviction.h"
+#include "core/messaging/control_plane.h"
+#include "core/operations/fragment_engine.h"
+#include "core/operations/posted_receives.h"
+#include "core/operations/rdma_engine.h"
+#include "core/operations/send_backlog.h"
+#include "core/operations/send_engine.h"
+#include "core/protocol/operation.h"
+#include "core/state/endpoint_context.h"
+#include "core/state/endpoint_events.h"
+#include "core/state/memory_registration.h"
+#include "core/state/operation_records.h"
+#include "core/state/peer.h"
+#include "core/transport/wire.h"
+
+namespace turnout {
+
+class RtrEngine {
+ public:
+  RtrEngine(EndpointContext& context, ConnectionEviction& eviction, OperationRecords& records,
+            MemoryRegistration& registration, ControlPlane& control, PostedReceives& posted,
+            SendBacklog& backlog, RdmaEngine& rdma, FragmentEngine& fragments,
+            SendEngine& send_engine, EndpointEvents& events)
+      : context_(context),
+        eviction_(eviction),
+        records_(records),
+        registration_(registration),
+        control_(control),
+        posted_(posted),
+        backlog_(backlog),
+        rdma_(rdma),
+        fragments_(fragments),
+        send_engine_(send_engine),
+        events_(events) {}
+
+  void send_rtr(RecvOperation& receive, Peer& peer);
+  [[nodiscard]] bool wants_rtr(const RecvRequest& request, const Peer& peer) const noexcept;
+  void abandon_rtr(RecvOperation& receive);
+  void fetch_instead(Transfer& transfer);
+  // `of`: only its RTRs.
+  bool poll_last_bytes(const Peer* of = nullptr);
+  [[nodiscard]] bool put_completed(Peer& peer, const wire::Rts& rts);
+  void on_put_completion(Peer& peer, const wire::Header& header, const std::byte* payload);
+  void on_rtr_cancelled(Peer& peer, std::uint64_t transfer);
+  [[nodiscard]] bool& sets_sentinels() noexcept { return sets_sentinels_; }
+  [[nodiscard]] SplitMix64& sentinels() noexcept { return sentinels_; }
+  [[nodiscard]] std::uint64_t& rtrs_sent() noexcept { return rtrs_sent_; }
+
+ private:
+  [[nodiscard]] bool may_send_rtr(const RecvOperation& receive, Peer& peer);
+  void close_rtr(Transfer& transfer, bool taken);
+  void end_rtr_recv(Transfer& transfer, const Completion& completion, const Status& status);
+
+  EndpointContext& context_;
+  ConnectionEviction& eviction_;
+  OperationRecords& records_;
+  MemoryRegistration& registration_;
+  ControlPlane& control_;
+  PostedReceives& posted_;
+  SendBacklog& backlog_;
+  RdmaEngine& rdma_;
+  FragmentEngine& fragments_;
+  SendEngine& send_engine_;
+  EndpointEvents& events_;
+
+  std::uint32_t open_rtrs_ = 0;
+  bool sets_sentinels_ = false;
+  SplitMix64 sentinels_{0};      // random sentinels, if they are set
+  std::uint64_t rtrs_sent_ = 0;  // puts_: messages written to RTRs; with a put completion
+};
+
+}  // namespace turnout

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// TODO
+#pragma once
+
+#include "core/protocol/operation.h"
+#include "core/state/endpoint_context.h"
+#include "core/state/endpoint_events.h"
+#include "core/state/operation_records.h"
+#include "core/state/peer.h"
+#include "core/transport/wire.h"
+
+namespace turnout {
+
+class SendBacklog {
+ public:
+  SendBacklog(EndpointContext& context, OperationRecords& records, EndpointEvents& events)
+      : context_(context), records_(records), events_(events) {}
+
+  void await_fin(SendOperation& operation);
+  void forget_awaiting(SendOperation& operation);
+  static void use_registrations(SendOperation& operation, Transfer* transfer);
+  void enqueue(SendOperation& operation);
+  void list_backlog(Peer& peer);
+  void end_send(SendOperation& operation, Status status);
+  // The operation that waits for this peer's FIN; null: none.
+  [[nodiscard]] SendOperation* find_awaiting(const Peer& peer, std::uint64_t id) const noexcept;
+  // The Status for a peer's status code of a large message; `verb`: fetch, ...
+  [[nodiscard]] static Status status_reported(const Peer& peer, std::uint32_t code,
+                                              std::string_view verb);
+  void send_before_backlog(SendOperation& operation);
+  [[nodiscard]] LinkedList<SendOperation>& fragmented() noexcept { return fragmented_; }
+  [[nodiscard]] std::vector<Peer*>& backlogged() noexcept { return backlogged_; }
+  [[nodiscard]] std::vector<SendOperation*>& awaiting_fin() noexcept { return awaiting_fin_; }
+
+ private:
+  EndpointContext& context_;
+  OperationRecords& records_;
+  EndpointEvents& events_;
+
+  LinkedList<SendOperation> fragmented_;  // being sent in fragments
+  std::vector<Peer*> backlogged_;
+  std::vector<SendOperation*> awaiting_fin_;  // by the low half of the operation's id
+  std::vector<std::uint32_t> free_fin_slots_;
+  std::uint32_t fin_generation_ = 1;
+};
+
+}  // namespace turnout

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Send operations: eager or rendezvous, sent at once or queued in the backlog, until complete.
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+#include "base/log.h"
+#include "core/operations/send_engine.h"
+
+namespace turnout {
+
+Status SendEngine::send_now(const SendRequest& request) {
+  Peer* const peer = peer_table_.find_peer(request.peer);
+  if (peer == nullptr) return {Code::invalid, fmt::format("send: no such peer: {}", request.peer)};
+  if (peer->lost) return peer->loss;
+  IoVec iov;
+  if (!iov.set(request.data)) {
+    return {Code::invalid,
+            fmt::format("send: {} IOV entries, at most {}", request.data.size(), kMaxIov)};
+  }
+  if (request.inject && iov.total > kInjectLimit) {
+    return {Code::invalid,
+            fmt::format("send: {} bytes exceed the inject limit of {}", iov.total, kInjectLimit)};
+  }
+  const std::uint8_t flags = wire::flags_of(request.tagged, request.has_remote_data);
+  const std::uint32_t completion_flags = kSend | (request.tagged ? kTagged : kMessage);
+  // An injected message has no completion that could be delayed until delivery.
+  const bool acknowledged = request.delivery_complete && !request.inject;
+  const bool large = !request.inject && is_large(*peer, iov.total);
+  const bool eager = iov.total <= sender_.max_payload(*peer) && !large && !acknowledged;
+  const std::size_t at = put_.find_rtr(*peer, request.tagged, request.tag);
+  if (at != PutEngine::kNoRtr && large) {
+    const wire::Detail& rtr = peer->rtrs->open[at].detail;
+    if (put_.may_put(*peer, iov, rtr)) {
+      Status status = put_.put(*peer, request, iov, rtr);
+      if (status.ok()) put_.consume_rtr(*peer, at);
+      return status;
+    }
+  }
+
+  const bool wait = large && at == PutEngine::kNoRtr && put_.may_defer(*peer);
+  if (!wait && defers(*peer)) put_.release_deferred(*peer);
+  if (eager && peer->backlog.empty() && !is_putting(*peer)) {
+    StreamMessage message;
+    message.type = wire::Type::eager;
+    message.flags = flags;
+    message.tag = request.tag;
+    message.data = request.remote_data;
+    message.iov = &iov;
+    message.length = message.counts_as = iov.total;
+    if (sender_.post_stream(*peer, message)) {
+      Completion done;
+      done.context = request.report.context;
+      done.length = iov.total;
+      done.tag = request.tag;
+      done.flags = completion_flags;
+      context_.finish(request.report, done);
+      put_.consume_rtr(*peer, at);
+      return {};
+    }
+  }
+  if (records_.sends.in_use() >= records_.operation_limits.waiting) return too_many_wait();
+  SendOperation* const operation = records_.take_for_caller(records_.sends);
+  if (operation == nullptr) return records_.refusal();
+  operation->peer = peer;
+  operation->flags = flags;
+  operation->tag = request.tag;
+  operation->data = request.remote_data;
+  operation->iov = iov;
+  operation->report = request.report;
+  operation->completion_flags = completion_flags;
+  operation->rendezvous = large || iov.total > peer->eager_size - context_.format.stream_overhead -
+                                                   sizeof(wire::WireupRequest) -
+                                                   wire::kOperationBytes;
+  operation->acknowledged = acknowledged && !operation->rendezvous;
+  if (request.inject) {
+    operation->copy = records_.take_for_caller(records_.copies);
+    if (operation->copy == nullptr) {
+      records_.sends.give_back(operation);
+      return records_.refusal();
+    }
+    iov.copy_out(operation->copy->bytes.data());
+    operation->iov.parts[0] = {operation->copy->bytes.data(), iov.total};
+    operation->iov.count = 1;
+    operation->rendezvous = false;
+  }
+  if (operation->rendezvous) {
+    if (Status status = prepare_rendezvous(*operation); !status.ok()) {
+      records_.sends.give_back(operation);
+      return status;
+    }
+  }
+  if (wait) {
+    put_.defer(*operation);
+    return {};
+  }
+  if (operation->acknowledged) {
+    operation->flags |= wire::kAcknowledge;
+    backlog_.await_fin(*operation);
+  }
+  if (!peer->backlog.empty() || !try_operation(*operation)) backlog_.enqueue(*operation);
+  put_.consume_rtr(*peer, at);
+  return {};
+}
+
+// The budget for queued operations is used up, because peers receive nothing.
+Status SendEngine::too_many_wait() {
+  static const Status status{Code::again, "the budget allows no more pending operations"};
+  return status;
+}
+
+bool SendEngine::is_large(const Peer& peer, std::size_t bytes) const noexcept {
+  const std::size_t threshold = context_.settings.rendezvous_threshold;
+  return bytes > sender_.max_payload(peer) || (threshold != 0 && bytes > threshold);
+}
+
+Status SendEngine::prepare_rendezvous(SendOperation& operation) {
+  const IoVec& iov = operation.iov;
+  for (std::uint32_t i = 0; i < iov.count; ++i) {
+    if (iov.parts[i].iov_len == 0) continue;
+    Status status =
+        registration_.register_buffer(iov.parts[i], IBV_ACCESS_REMOTE_READ, &operation.regions[i]);
+    if (!status.ok()) return status;
+  }
+  backlog_.await_fin(operation);
+  return {};
+}
+
+// Sends the operation if channel and credits allow.
+bool SendEngine::try_operation(SendOperation& operation) {
+  if (wire::is_request(operation.type)) {
+    return events_.try_atomic(static_cast<AtomicOperation&>(operation));
+  }
+  Peer& peer = *operation.peer;
+  // Writes to RTRs must complete first; only their put completions may be sent.
+  if (is_putting(peer) && operation.type != wire::Type::put_completion && operation.rtr == 0) {
+    return false;
+  }
+  StreamMessage message;
+  message.flags = operation.flags;
+  message.tag = operation.tag;
+  message.data = operation.data;
+  message.counted = operation.counted;
+  if (operation.type == wire::Type::put_completion) {
+    const wire::PutCompletion completion{operation.grant.transfer,
+                                         operation.grant.length,
+                                         operation.outcome,
+                                         operation.grant.last,
+                                         {}};
+    message.type = operation.type;
+    message.bytes = reinterpret_cast<const std::byte*>(&completion);
+    message.length = sizeof completion;
+    if (!sender_.post_stream(peer, message)) return false;
+    backlog_.end_send(operation, Status{});
+    return true;
+  }
+  if (!operation.rendezvous) {
+    message.type = operation.type == wire::Type::none ? wire::Type::eager : operation.type;
+    message.iov = &operation.iov;
+    message.length = message.counts_as = operation.iov.total;
+    message.operation = operation.id;
+    const bool acknowledged = operation.acknowledged;
+    if (!sender_.post_stream(peer, message)) return false;
+    if (acknowledged) {  // already ended if the peer was lost meanwhile
+      if (peer.lost) return true;
+      operation.announced = true;
+      ++peer.awaiting_fin;
+      return true;
+    }
+    backlog_.end_send(operation, Status{});
+    return true;
+  }
+  wire::Rts rts;
+  rts.total = operation.iov.total;
+  rts.operation = operation.id;
+  for (std::uint32_t i = 0; i < operation.iov.count; ++i) {
+    const iovec& part = operation.iov.parts[i];
+    if (part.iov_len == 0) continue;
+    rts.segment[rts.segments++] = {reinterpret_cast<std::uint64_t>(part.iov_base), part.iov_len,
+                                   operation.regions[i].rkey(), 0};
+    rts.last = static_cast<const std::uint8_t*>(part.iov_base)[part.iov_len - 1];
+  }
+  if (operation.rtr != 0) {
+    rts.has_rtr = 1;
+    rts.rtr = operation.rtr;
+  }
+  std::array<std::byte, wire::kMostRtsBytes> bytes;
+  message.type = wire::Type::rts;
+  message.bytes = bytes.data();
+  message.length = wire::write_rts(rts, bytes.data());
+  message.counts_as = rts.total;
+  if (!sender_.post_stream(peer, message)) return false;
+  ++put_.rendezvous_count();
+  if (peer.lost) return true;  // the operation has ended
+  operation.announced = true;
+  ++peer.awaiting_fin;
+  return true;
+}
+
+bool SendEngine::pump_backlog(Peer& peer) {
+  bool moved = false;
+  while (SendOperation* const operation = peer.backlog.first()) {
+    peer.backlog.remove(operation);
+    if (!try_operation(*operation)) {
+      peer.backlog.push_front(operation);
+      break;
+    }
+    moved = true;
+  }
+  return moved;
+}
+
+bool SendEngine::pump_backlogs() {
+  bool moved = false;
+  for (std::size_t i = 0; i < backlog_.backlogged().size();) {
+    Peer& peer = *backlog_.backlogged()[i];
+    if (!defers(peer)) moved |= pump_backlog(peer);
+    if (peer.backlog.empty()) {
+      peer.backlogged = false;
+      backlog_.backlogged()[i] = backlog_.backlogged().back();
+      backlog_.backlogged().pop_back();
+    } else {
+      ++i;
+    }
+  }
+  return moved;
+}
+
+void SendEngine::on_fin(const wire::ControlMessage& message, Peer& peer) {
+  SendOperation* const operation = backlog_.find_awaiting(peer, message.operation);
+  if (operation == nullptr) {
+    TURNOUT_LOG(protocol, warn, "ignored an unexpected FIN: {}: operation {:#x} is not waiting",
+                peer.address.to_string(), message.operation);
+    return;
+  }
+  if (peer.awaiting_fin > 0) --peer.awaiting_fin;
+  backlog_.end_send(*operation, SendBacklog::status_reported(peer, message.status, "fetch"));
+}
+
+void SendEngine::release_overdue() {
+  const Nanoseconds now = context_.clock.now();
+  if (now < put_.deferred_until()) return;
+  put_.deferred_until() = INT64_MAX;
+  for (std::size_t i = 0; i < backlog_.backlogged().size(); ++i) {
+    Peer& peer = *backlog_.backlogged()[i];
+    if (!defers(peer)) continue;
+    const Nanoseconds until = peer.rtrs->deferred_since + context_.settings.rtr_wait;
+    if (now < until) {
+      put_.deferred_until() = std::min(put_.deferred_until(), until);
+      continue;
+    }
+    peer.rtrs->waits.count(false);
+    put_.release_deferred(peer);
+  }
+}
+
+}  // namespace turnout

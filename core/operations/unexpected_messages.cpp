@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Unexpected messages: their storage, matching with later receives, peek and claim, and what
+// happens when the budget is used up.
+//
+// A message is copied aside while TURNOUT_UNEXPECTED_MEMORY allows, and its credit returned. Beyond
+// that it retains its receive buffer or ring entry, and its credit, so the sender is throttled. If
+// a receive for that peer is posted, the matching message may be behind the retained ones, so
+// messages are copied beyond the limit, up to the budget. If even a record does not fit, the stream
+// of that peer stalls until one is free; its messages wait in their buffers.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/log.h"
+#include "core/operations/unexpected_messages.h"
+
+namespace turnout {
+namespace {
+// Time, in units of TURNOUT_KEEPALIVE, after which a warning is logged for a stalled peer that a
+// receive waits for; then the time after which its operations fail, so that the job does not hang.
+constexpr int kTellAfter = 10;
+constexpr int kGiveUpAfter = 30;
+}  // namespace
+
+// Whether the memory that this message, the next of its stream, needs is available.
+bool UnexpectedMessages::has_room_for(Peer& peer, const wire::Header& header) {
+  if (context_.closing) [[unlikely]]
+    return true;  // it is dropped
+  if (wire::is_request(header.type)) [[unlikely]]
+    return atomic_engine_.may_answer(peer);
+  if (records_.messages.ready()) [[likely]]
+    return true;
+  if (header.type != wire::Type::eager && header.type != wire::Type::rts) return true;
+  const bool tagged = (header.flags & wire::kTagged) != 0;
+  const bool awaited = records_.matcher.find_posted(peer.id, tagged, header.tag) != nullptr;
+  return awaited && (header.type == wire::Type::eager || records_.transfers.ready());
+}
+
+// Otherwise stalls the stream.
+bool UnexpectedMessages::may_deliver(Peer& peer, const wire::Header& header) {
+  if (has_room_for(peer, header)) [[likely]]
+    return true;
+  peer.stalled = true;
+  peer.atomic_stalled = wire::is_request(header.type);
+  if (!peer.stall_listed) {
+    peer.stall_listed = true;
+    stalled_.push_back(&peer);
+  }
+  return false;
+}
+
+// Creates the record; may_deliver() has checked that there is room.
+UnexpectedMessage& UnexpectedMessages::store(Peer& peer, const wire::Header& header,
+                                             const Arrival& arrival) {
+  UnexpectedMessage& message = *records_.messages.take();
+  message.peer = peer.id;
+  message.tagged = (header.flags & wire::kTagged) != 0;
+  message.tag = header.tag;
+  message.header = header;
+  message.total = wire::message_bytes(header, arrival.payload);
+  message.payload = arrival.payload;
+  message.storage = arrival.storage;
+  message.buffer = arrival.buffer;
+  message.position = arrival.position;
+  if (arrival.storage == UnexpectedMessage::Storage::heap) {  // copied while out of order
+    message.heap = std::move(*arrival.heap);
+    unexpected_bytes_ += header.length + sizeof(UnexpectedMessage);
+    credits_.return_credit(peer);
+    return message;
+  }
+  ++peer.retained;
+  if (arrival.storage == UnexpectedMessage::Storage::buffer) {
+    ++resources_.receives_kept;
+    SrqFlowControl::retain(peer.grant);
+  }
+  // Exceeding the limit is better than retaining the receives that others need. Retained messages
+  // must not block fragments of a large message, answers, or a disconnect either.
+  const bool scarce =
+      (arrival.storage == UnexpectedMessage::Storage::buffer && resources_.receives_scarce()) ||
+      peer.incoming_large > 0 || owes_answers(peer) || peer.eviction.disconnecting;
+  const std::uint64_t bytes = header.length + sizeof(UnexpectedMessage);
+  if (unexpected_bytes_ + bytes <= context_.settings.unexpected_memory || scarce) {
+    (void)set_aside(message);  // if the budget refuses, the message is retained
+  }
+  if (message.storage == UnexpectedMessage::Storage::buffer && flow_.retained(peer.grant)) {
+    credits_.send_credits(peer);
+  }
+  return message;
+}
+
+void UnexpectedMessages::keep_unexpected(Peer& peer, const wire::Header& header,
+                                         const Arrival& arrival) {
+  ++unexpected_count_;
+  UnexpectedMessage& message = store(peer, header, arrival);
+  context_.profile.unexpected.count(message.total);
+  records_.matcher.add_unexpected(&message);
+}
+
+// Null: the budget has no room.
+std::unique_ptr<std::byte[]> UnexpectedMessages::copy_aside(const std::byte* from,
+                                                            std::size_t length) {
+  if (!context_.account.reserve(MemoryKind::unexpected, length)) return nullptr;
+  auto copy = std::make_unique_for_overwrite<std::byte[]>(length);
+  std::memcpy(copy.get(), from, length);
+  context_.charge(Work::copy, length);
+  return copy;
+}
+
+// Copies the message aside and returns its credit.
+bool UnexpectedMessages::set_aside(UnexpectedMessage& message) {
+  Peer& peer = *peer_table_.peers()[message.peer];
+  const std::size_t length = message.header.length;
+  const UnexpectedMessage::Storage from = message.storage;
+  if (length > 0) {
+    message.heap = copy_aside(message.payload, length);
+    if (!message.heap) return false;
+  }
+  message.payload = message.heap.get();
+  message.storage =
+      length > 0 ? UnexpectedMessage::Storage::heap : UnexpectedMessage::Storage::none;
+  unexpected_bytes_ += length + sizeof(UnexpectedMessage);
+  --peer.retained;
+  if (from == UnexpectedMessage::Storage::buffer) {
+    --resources_.receives_kept;
+    SrqFlowControl::release(peer.grant);
+  }
+  posted_.release_arrival(peer, from, message.buffer, message.position);
+  return true;
+}
+
+// Copies retained messages of the peer aside, as far as the budget allows. Large messages may wait
+// for a transfer that ends only when the fragments of others have arrived.
+bool UnexpectedMessages::relieve(Peer& peer) {
+  bool moved = false;
+  for (const auto* const list : {&records_.matcher.unexpected(true),
+                                 &records_.matcher.unexpected(false), &claimed_, &waiting_}) {
+    for (UnexpectedMessage* m = list->first(); m != nullptr; m = m->next) {
+      if (peer.retained == 0) return moved;
+      const bool in_place = m->storage != UnexpectedMessage::Storage::heap &&
+                            m->storage != UnexpectedMessage::Storage::none;
+      if (m->peer != peer.id || !in_place) continue;
+      if (!set_aside(*m)) return moved;
+      moved = true;
+    }
+  }
+  return moved;
+}
+
+// Once a keep-alive round.
+void UnexpectedMessages::look_after_retained(Peer& peer, bool wildcards, Nanoseconds now) {
+  const bool moving = peer.seen_at_round != peer.receive_sequence;
+  peer.seen_at_round = peer.receive_sequence;
+  // Messages of others may occupy every receive that its next one needs.
+  const bool starved = resources_.receives_kept >= resources_.receive_pool.count();
+  if (moving || (peer.retained == 0 && !peer.stalled && !starved)) {
+    peer.stuck_since = 0;
+    return;
+  }
+  // An atomic request without room for its answer counts, although no receive waits for it.
+  const bool refused = peer.stalled && peer.atomic_stalled;
+  const bool waited = wildcards || peer.directed_receives > 0 || peer.incoming_large > 0 ||
+                      owes_answers(peer) || refused;
+  const bool scarce = resources_.receives_scarce();
+  if ((!waited && !scarce) || relieve(peer)) {
+    peer.stuck_since = 0;
+    return;
+  }
+  if (!waited) return;
+  if (peer.stuck_since == 0) {
+    peer.stuck_since = now;
+    peer.stuck_reported = false;
+  }
+  const Nanoseconds stuck = now - peer.stuck_since;
+  if (stuck < kTellAfter * context_.settings.keepalive ||
+      (peer.stuck_reported && stuck < kGiveUpAfter * context_.settings.keepalive)) {
+    return;
+  }
+  Status why{Code::over_budget,
+             fmt::format("receiving failed: {}: a receive or an atomic operation is blocked "
+                         "because unexpected messages fill TURNOUT_MEMORY_BUDGET={}; raise it, or "
+                         "post receives in the order of the sends",
+                         peer.address.to_string(), context_.account.budget())};
+  if (stuck >= kGiveUpAfter * context_.settings.keepalive) {
+    events_.lose_peer(peer, why);
+  } else {
+    peer.stuck_reported = true;
+    TURNOUT_LOG(protocol, warn, "{}", why.text());
+  }
+}
+
+// The message is in no list any more.
+void UnexpectedMessages::release_unexpected(UnexpectedMessage& message) {
+  Peer& peer = *peer_table_.peers()[message.peer];
+  switch (message.storage) {
+    case UnexpectedMessage::Storage::heap:
+      context_.account.release(MemoryKind::unexpected, message.header.length);
+      [[fallthrough]];
+    case UnexpectedMessage::Storage::none:
+      unexpected_bytes_ -= message.header.length + sizeof(UnexpectedMessage);
+      break;
+    case UnexpectedMessage::Storage::buffer:
+      --resources_.receives_kept;
+      SrqFlowControl::release(peer.grant);
+      [[fallthrough]];
+    case UnexpectedMessage::Storage::private_receive:
+    case UnexpectedMessage::Storage::ring:
+      --peer.retained;
+      posted_.release_arrival(peer, message.storage, message.buffer, message.position);
+      break;
+  }
+  records_.messages.give_back(&message);
+  if (peer.receive_state == ReceiveState::draining) events_.finish_drain(peer);
+}
+
+// Discarded by the program: for its sender it is received.
+void UnexpectedMessages::drop_unexpected(UnexpectedMessage& message) {
+  Peer& peer = *peer_table_.peers()[message.peer];
+  if (message.header.type == wire::Type::rts) {
+    wire::Rts rts;
+    if (wire::parse_rts(message.payload, message.header.length, &rts).ok()) {
+      control_.send_fin(peer, rts.operation, Status{});
+    }
+  } else if ((message.header.flags & wire::kAcknowledge) != 0) {
+    posted_.acknowledge(peer, message.payload);
+  }
+  release_unexpected(message);
+}
+
+// A new receive matches an earlier message; the message is in no list any more.
+void UnexpectedMessages::take_unexpected(RecvOperation& receive, UnexpectedMessage& message) {
+  if (message.header.type == wire::Type::rts) {
+    message.receive = &receive;
+    message.place = rndv_.place_in(receive, message.total);
+    if (const DataPath path = events_.path_of_transfer(*peer_table_.peers()[message.peer]);
+        path != DataPath::wait) {
+      start_waiting(message, path);
+    } else {
+      waiting_.push_back(&message);
+    }
+    return;
+  }
+  posted_.receive_eager(receive, *peer_table_.peers()[message.peer], message.header,
+                        message.payload);
+  release_unexpected(message);
+}
+
+// A transfer is free, or the peer is lost. The message is in no list any more.
+void UnexpectedMessages::start_waiting(UnexpectedMessage& message, DataPath path) {
+  Peer& peer = *peer_table_.peers()[message.peer];
+  wire::Rts rts;
+  // Parsed again: the peer can still write to the ring.
+  if (Status status = wire::parse_rts(message.payload, message.header.length, &rts);
+      !status.ok() || rts.total != message.total) {
+    events_.lose_peer(
+        peer, status.ok() ? Status{Code::invalid, "RTS: modified after it was sent"} : status);
+  }
+  rndv_.start_get(*message.receive, peer, message.header, rts, message.place, path);
+  release_unexpected(message);
+}
+
+bool UnexpectedMessages::pump_waiting() {
+  bool moved = false;
+  for (UnexpectedMessage* message = waiting_.first(); message != nullptr;) {
+    UnexpectedMessage* const next = message->next;
+    Peer& peer = *peer_table_.peers()[message->peer];
+    const DataPath path = events_.path_of_transfer(peer);
+    if (peer.lost || path != DataPath::wait) {
+      waiting_.remove(message);
+      start_waiting(*message, path);
+      moved = true;
+    }
+    message = next;
+  }
+  return moved;
+}
+
+Status UnexpectedMessages::peek(const PeekRequest& request) {
+  const PostedMatch match{request.peer, request.tag, 0, request.tagged};
+  PostedMatch wanted = match;
+  wanted.ignore = request.ignore;
+  UnexpectedMessage* message = records_.matcher.find_unexpected(wanted);
+  if (message == nullptr) {
+    events_.progress();
+    message = records_.matcher.find_unexpected(wanted);
+  }
+  Completion completion;
+  completion.context = request.report.context;
+  completion.tag = request.tag;
+  completion.flags = kRecv | (request.tagged ? kTagged : kMessage);
+  if (message == nullptr) {
+    Peer* const peer = request.peer == kAnyPeer ? nullptr : peer_table_.find_peer(request.peer);
+    if (peer != nullptr && peer->lost) {
+      context_.fail(request.report, completion, peer->loss);
+    } else {
+      context_.fail(request.report, completion,
+                    Status{Code::no_message, "no matching message has arrived"});
+    }
+    return {};
+  }
+  completion = posted_.completion_of(message->header, message->peer, message->total);
+  completion.context = request.report.context;
+  if (request.discard || request.claim) records_.matcher.remove_unexpected(message);
+  if (request.claim) {
+    completion.flags |= kClaimed;
+    message->claim = request.report.context;
+    claimed_.push_back(message);
+  } else if (request.discard) {
+    drop_unexpected(*message);
+  }
+  context_.finish(request.report, completion);
+  return {};
+}
+
+Status UnexpectedMessages::recv_claimed(const RecvRequest& request) {
+  for (UnexpectedMessage* m = claimed_.first(); m != nullptr; m = m->next) {
+    if (m->claim != request.report.context) continue;
+    RecvOperation* const receive = records_.take_for_caller(records_.receives);
+    if (receive == nullptr) return records_.refusal();
+    if (!receive->iov.set(request.buffer)) {
+      records_.receives.give_back(receive);
+      return {Code::invalid,
+              fmt::format("recv: {} IOV entries, at most {}", request.buffer.size(), kMaxIov)};
+    }
+    receive->match = {kAnyPeer, m->tag, 0, m->tagged};
+    receive->report = request.report;
+    claimed_.remove(m);
+    take_unexpected(*receive, *m);
+    return {};
+  }
+  return {Code::invalid, "no claimed message has this context"};
+}
+
+Status UnexpectedMessages::discard_claimed(const Report& report) {
+  for (UnexpectedMessage* m = claimed_.first(); m != nullptr; m = m->next) {
+    if (m->claim != report.context) continue;
+    claimed_.remove(m);
+    Completion completion = posted_.completion_of(m->header, m->peer, 0);
+    completion.context = report.context;
+    drop_unexpected(*m);
+    context_.finish(report, completion);
+    return {};
+  }
+  return {Code::invalid, "no claimed message has this context"};
+}
+
+}  // namespace turnout

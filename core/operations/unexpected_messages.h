@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// UnexpectedMessages: messages that no receive was posted for: kept, copied aside when receive
+// buffers get scarce, looked at (peek) and claimed; and peers whose next message finds no memory.
+//
+// The endpoint owns it; the thread that drives the endpoint calls it.
+#pragma once
+
+#include "core/flow/srq_flow_control.h"
+#include "core/messaging/control_plane.h"
+#include "core/messaging/credits.h"
+#include "core/operations/atomic_engine.h"
+#include "core/operations/posted_receives.h"
+#include "core/operations/rendezvous_receiver.h"
+#include "core/protocol/operation.h"
+#include "core/state/endpoint_context.h"
+#include "core/state/endpoint_events.h"
+#include "core/state/operation_records.h"
+#include "core/state/peer.h"
+#include "core/state/peer_table.h"
+#include "core/state/transport_resources.h"
+#include "core/transport/wire.h"
+
+namespace turnout {
+
+struct PendingWireup {
+  std::uint32_t buffer, length;
+};
+
+class UnexpectedMessages {
+ public:
+  UnexpectedMessages(EndpointContext& context, SrqFlowControl& flow, PeerTable& peer_table,
+                     OperationRecords& records, TransportResources& resources,
+                     ControlPlane& control, Credits& credits, PostedReceives& posted,
+                     RendezvousReceiver& rndv, AtomicEngine& atomic_engine, EndpointEvents& events)
+      : context_(context),
+        flow_(flow),
+        peer_table_(peer_table),
+        records_(records),
+        resources_(resources),
+        control_(control),
+        credits_(credits),
+        posted_(posted),
+        rndv_(rndv),
+        atomic_engine_(atomic_engine),
+        events_(events) {}
+
+  [[nodiscard]] Status peek(const PeekRequest& request);
+  [[nodiscard]] Status recv_claimed(const RecvRequest& request);
+  [[nodiscard]] Status discard_claimed(const Report& report);
+  [[nodiscard]] std::unique_ptr<std::byte[]> copy_aside(const std::byte* from, std::size_t length);
+  [[nodiscard]] bool may_deliver(Peer& peer, const wire::Header& header);
+  [[nodiscard]] UnexpectedMessage& store(Peer& peer, const wire::Header& header,
+                                         const Arrival& arrival);
+  void keep_unexpected(Peer& peer, const wire::Header& header, const Arrival& arrival);
+  bool relieve(Peer& peer);
+  void look_after_retained(Peer& peer, bool wildcards, Nanoseconds now);
+  void release_unexpected(UnexpectedMessage& message);
+  void take_unexpected(RecvOperation& receive, UnexpectedMessage& message);
+  bool pump_waiting();
+  [[nodiscard]] LinkedList<UnexpectedMessage>& waiting() noexcept { return waiting_; }
+  [[nodiscard]] std::vector<Peer*>& stalled() noexcept { return stalled_; }
+  [[nodiscard]] std::vector<PendingWireup>& pending_wireups() noexcept { return pending_wireups_; }
+  [[nodiscard]] std::uint64_t& unexpected_count() noexcept { return unexpected_count_; }
+
+ private:
+  [[nodiscard]] bool has_room_for(Peer& peer, const wire::Header& header);
+  [[nodiscard]] bool set_aside(UnexpectedMessage& message);
+  void drop_unexpected(UnexpectedMessage& message);
+  void start_waiting(UnexpectedMessage& message, DataPath path);
+
+  EndpointContext& context_;
+  SrqFlowControl& flow_;
+  PeerTable& peer_table_;
+  OperationRecords& records_;
+  TransportResources& resources_;
+  ControlPlane& control_;
+  Credits& credits_;
+  PostedReceives& posted_;
+  RendezvousReceiver& rndv_;
+  AtomicEngine& atomic_engine_;
+  EndpointEvents& events_;
+
+  LinkedList<UnexpectedMessage> claimed_;
+  LinkedList<UnexpectedMessage> waiting_;  // large ones that have a receive but no transfer yet
+  std::vector<Peer*> stalled_;             // peers whose next message cannot be delivered now
+  std::vector<PendingWireup> pending_wireups_;  // wire-up requests whose senders are to be rejected
+  std::uint64_t unexpected_bytes_ = 0;
+  std::uint64_t unexpected_count_ = 0;
+};
+
+}  // namespace turnout

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// EndpointContext: what every component of an endpoint may read: settings, clock, budget, device,
+// address, what the policy and the default transport ask for, and the counters of the report.
+//
+// The endpoint owns it, fills it in at the start, and reports completions of the caller's
+// operations through it. Only the thread that drives the endpoint uses it. Sizes are bytes, times
+// nanoseconds.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "core/connection/decision_log.h"
+#include "core/connection/feedback_counter.h"
+#include "core/connection/traffic_statistics.h"
+#include "core/endpoint.h"
+#include "core/memory/account.h"
+#include "core/memory/device_domain.h"
+#include "core/protocol/rendezvous.h"
+#include "core/report/profile.h"
+#include "core/report/receive_cost.h"
+#include "core/selection/device_costs.h"
+#include "core/transport/placement.h"
+#include "core/transport/rc_queue.h"
+#include "core/transport/wire.h"
+#include "core/verbs/device.h"
+
+namespace turnout {
+
+enum class Closing : std::uint8_t { open, flushing, shutting_down, closed };
+
+// Where messages of the stream lie in receive buffers.
+struct MessageFormat {
+  std::uint32_t own_eager_size = 0;  // bytes of a message that our receives take
+  std::size_t stream_overhead = sizeof(wire::Header);
+};
+
+// What follows from the policy.
+struct PolicyTraits {
+  bool uses_feedback = false;         // policy turnout
+  bool has_private_receives = false;  // policy ardma-sr: RC queue pairs have private receive queues
+  bool never_connects = false;        // policy static:ud-sendrecv
+  bool connects_first = false;        // at a peer's first message, or one-sided operation
+  bool waits_for_connections = false;  // one-sided operations do, in a simulation of ACTS
+  ChannelKind first_message = ChannelKind::dc_sendrecv;  // asked for at a peer's first message
+  std::uint64_t ring_threshold = 0;                      // messages on RC-SRQ, RC-SR; 0: no ring
+};
+
+struct EndpointContext {
+  EndpointContext(const Settings& wanted, Clock& time, EndpointOptions& options);
+
+  void charge(Work work, std::uint64_t amount) noexcept {
+    if (processor != nullptr) [[unlikely]]
+      processor->charge(work, amount);
+  }
+  [[nodiscard]] Nanoseconds age() noexcept { return clock.now() - born; }
+  [[nodiscard]] bool over_datagrams() const noexcept {
+    return default_channel == ChannelKind::ud_sendrecv;
+  }
+  // One target serves all initiators; several take turns with completions of different peers.
+  [[nodiscard]] std::size_t data_targets() const noexcept {
+    return std::min<std::size_t>(settings.data_qps, kMaxDataQps);
+  }
+  [[nodiscard]] std::uint32_t first_receives() const noexcept {
+    return static_cast<std::uint32_t>(std::min(settings.receive_first, settings.receive_buffers));
+  }
+  [[nodiscard]] std::uint32_t most_private() const noexcept {
+    return static_cast<std::uint32_t>(settings.private_receive_buffers);
+  }
+  // What `count` objects are accounted with: all queue pairs and queues ask here.
+  [[nodiscard]] std::uint64_t object_bytes(Object object, std::uint64_t count,
+                                           std::uint64_t computed) const noexcept {
+    return processor != nullptr ? processor->object_bytes(object, count, computed) : computed;
+  }
+  // Tell the caller that its operation is done, or has failed.
+  void finish(const Report& report, const Completion& completion);
+  void fail(const Report& report, const Completion& completion, Status status,
+            std::size_t overflow = 0);
+
+  Settings settings;
+  Clock& clock;
+  Processor* processor;
+  Nanoseconds born = 0;
+  MemoryAccount account;
+  std::shared_ptr<DeviceDomain> domain;
+  verbs::Device* device = nullptr;  // the domain's
+  Address address;
+  selection::DeviceCosts costs;
+  QpTuning tuning;
+  Placement placement;
+  ChannelKind default_channel = ChannelKind::dc_sendrecv;  // serves every pair at first
+  std::uint64_t rc_bytes = 0;                              // of an RC queue pair
+  Rendezvous rendezvous = Rendezvous::getcqe;
+  MessageFormat format;
+  PolicyTraits traits;
+  Report remote_write_report;
+  Closing closing_phase = Closing::open;
+  bool started = false;
+  bool closing = false;
+  std::uint32_t ticks = 0;
+  bool in_progress = false;  // a call of progress runs
+  TrafficStatistics statistics{account};
+  FeedbackCounter feedback;
+  DecisionLog decisions{account};
+  std::int64_t started_at = 0;  // ns since 1970; 0: the time is not this machine's
+  std::uint64_t delivered = 0;  // messages
+  ReceiveCost receive_cost;
+  CommunicationProfile profile;
+};
+
+}  // namespace turnout

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/state/operation_records.h"
+
+#include <fmt/format.h>
+
+namespace turnout {
+namespace {
+// An operation is refused for good after so many keep-alive times without one accepted.
+constexpr int kGiveUpAfter = 30;
+}  // namespace
+
+OperationRecords::OperationRecords(EndpointContext& shared, std::size_t context_size)
+    : context(shared),
+      operation_limits(turnout::operation_limits(shared.account.budget(), context_size)),
+      sends(shared.account, MemoryKind::operations, sizeof(void*) + sizeof(std::uint32_t)),
+      copies(shared.account, MemoryKind::operations),
+      receives(shared.account, MemoryKind::operations),
+      messages(shared.account, MemoryKind::unexpected),
+      transfers(shared.account, MemoryKind::operations),
+      atomics(shared.account, MemoryKind::operations) {}
+
+Status OperationRecords::refusal() {
+  const Nanoseconds now = context.clock.now();
+  if (refused_since == 0) refused_since = now;
+  if (now - refused_since < kGiveUpAfter * context.settings.keepalive) {
+    return {Code::again, "no memory for the operation within the budget"};
+  }
+  return {Code::over_budget,
+          fmt::format("TURNOUT_MEMORY_BUDGET={} has no room for another operation, and none has "
+                      "completed for {} s; raise it",
+                      context.account.budget(), (now - refused_since) / 1'000'000'000)};
+}
+
+}  // namespace turnout

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// OperationRecords: the records of an endpoint's operations, which are never moved and are
+// accounted for, and the matcher of receives and unexpected messages.
+//
+// The endpoint owns it; only the thread that drives the endpoint uses it.
+#pragma once
+
+#include "core/memory/slab.h"
+#include "core/protocol/atomics.h"
+#include "core/protocol/matcher.h"
+#include "core/protocol/operation.h"
+#include "core/protocol/operation_limits.h"
+#include "core/state/endpoint_context.h"
+
+namespace turnout {
+
+struct OperationRecords {
+  OperationRecords(EndpointContext& context, std::size_t context_size);
+
+  // A record for an operation of the caller; null: answer refusal().
+  template <class T>
+  [[nodiscard]] T* take_for_caller(Slab<T>& from) {
+    T* const record = from.take();
+    if (record != nullptr && refused_since != 0) [[unlikely]]
+      refused_since = 0;
+    return record;
+  }
+  [[nodiscard]] Status refusal();
+
+  EndpointContext& context;
+  OperationLimits operation_limits{};
+  Slab<SendOperation> sends;
+  Slab<InjectCopy> copies;
+  Slab<RecvOperation> receives;
+  Slab<UnexpectedMessage> messages;
+  Slab<Transfer> transfers;
+  Slab<AtomicOperation> atomics;
+  Matcher<RecvOperation, UnexpectedMessage> matcher;
+  Nanoseconds refused_since = 0;  // operations, for lack of memory, without one accepted since
+};
+
+}  // namespace turnout

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Questions about the state of one peer that several components ask.
+#pragma once
+
+#include <vector>
+
+#include "core/state/peer.h"
+
+namespace turnout {
+
+// The path of the data of a large message or a one-sided operation to or from a peer.
+enum class DataPath : std::uint8_t { dc, rc, fragments, wait };
+
+// Messages that consume receives use the pair's queue pair; with a ring, these are the messages
+// of the rendezvous protocols.
+[[nodiscard]] inline bool sends_over_rc(const Peer& peer) noexcept {
+  return peer.send_kind == ChannelKind::rc_srq || peer.private_sender.request != 0;
+}
+// Peers may leave the list meanwhile.
+template <class GoOn>
+inline bool go_on_with_each(std::vector<Peer*>& list, GoOn&& go_on) {
+  bool moved = false;
+  for (std::size_t i = 0; i < list.size();) {
+    Peer& peer = *list[i];
+    moved |= go_on(peer);
+    if (i < list.size() && list[i] == &peer) ++i;
+  }
+  return moved;
+}
+// Answers from the peer are pending.
+[[nodiscard]] inline bool owes_answers(const Peer& peer) noexcept {
+  return peer.atomics && !peer.atomics->asked.empty();
+}
+[[nodiscard]] inline bool is_putting(const Peer& peer) noexcept {
+  return peer.rtrs && peer.rtrs->writing > 0;
+}
+// Deferred messages exist.
+[[nodiscard]] inline bool defers(const Peer& peer) noexcept {
+  return peer.rtrs && peer.rtrs->deferring;
+}
+
+}  // namespace turnout

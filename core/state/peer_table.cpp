@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/state/peer_table.h"
+#include <algorithm>
+#include "core/transport/path.h"
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+
+namespace turnout {
+namespace {
+constexpr std::uint64_t kPartOfRecords = 4;  // of the budget
+// (i + j) mod n of AQPS 3.1, with ids in place of ranks; ids are random, so the result is uniform.
+std::uint8_t choose_queue(std::uint64_t a, std::uint64_t b, std::size_t n) noexcept {
+  return static_cast<std::uint8_t>((a % n + b % n) % n);
+}
+}  // namespace
+
+// The record and its table entries; rings and queue pairs are accounted separately.
+std::uint64_t PeerTable::record_bytes() const noexcept {
+  return kPeerBytes + 96 + (context_.over_datagrams() ? sizeof(UdReliability) + 64 : 0);
+}
+
+// A program may communicate with few of the peers in its address vector.
+std::uint64_t PeerTable::expected_records() const noexcept {
+  return context_.account.budget() / kPartOfRecords / record_bytes();
+}
+
+std::uint64_t PeerTable::reserved_headroom() const noexcept {
+  const std::uint64_t expected = std::min<std::uint64_t>(expected_peers_, expected_records());
+  const std::uint64_t missing = expected > peers_.size() ? expected - peers_.size() : 0;
+  return context_.account.budget() / 8 + missing * record_bytes();
+}
+
+std::uint64_t PeerTable::room_for_channels() const noexcept {
+  const std::uint64_t room =
+      context_.account.available() + resources_.rc_pool.size() * context_.rc_bytes;
+  return room - std::min(room, reserved_headroom());
+}
+
+void PeerTable::expect_peers(std::size_t count) {
+  const std::uint64_t most = expected_records();
+  if (count > most &&
+      expected_peers_ <= most) {  // logged once, also if addresses are inserted one by one
+    TURNOUT_LOG(memory, warn,
+                "reserving memory for the records of {} peers failed: TURNOUT_MEMORY_BUDGET={}: "
+                "{} at most; raise it to {} if the program communicates with all of them",
+                count, context_.account.budget(), most, count * kPartOfRecords * record_bytes());
+  }
+  expected_peers_ = count;
+}
+
+ibv_ah* PeerTable::address_handle(const Address& address, Status* status) {
+  const auto key = std::make_pair(address.lid, address.gid);
+  if (const auto found = handles_.find(key); found != handles_.end()) return found->second.get();
+  ibv_ah_attr attr = path_to(*context_.device, address.lid, address.gid);
+  verbs::Ah handle(ibv_create_ah(context_.device->pd(), &attr));
+  if (!handle) {
+    *status = verbs::failure("ibv_create_ah", address.to_string(), errno);
+    return nullptr;
+  }
+  return handles_.emplace(key, std::move(handle)).first->second.get();
+}
+
+// Checks that settings which must agree in a job do. Logged, because a program gets an error number
+// only.
+Status PeerTable::check_peer(const Address& address) {
+  Status status;
+  const auto service = [](bool datagrams) { return datagrams ? "UD" : "DC"; };
+  if (context_.device->is_virtual() && !context_.device->is_simulated() &&
+      address.gid != context_.address.gid) {
+    status = {Code::unsupported,
+              fmt::format("{} is on another virtual fabric; set TURNOUT_FABRIC to the same name "
+                          "for the whole job, and run it on one host as one user",
+                          address.to_string())};
+  } else if (address.datagrams() != context_.over_datagrams()) {
+    status = {Code::unsupported,
+              fmt::format("the default transport of {} is {}, but that of this process is {}; set "
+                          "TURNOUT_DEFAULT_TRANSPORT=ud for the whole job",
+                          address.to_string(), service(address.datagrams()),
+                          service(context_.over_datagrams()))};
+  }
+  if (!status.ok() && refused_ != address.id) {
+    refused_ = address.id;  // programs retry
+    TURNOUT_LOG(connection, error, "connecting failed: {}", status.text());
+  }
+  return status;
+}
+
+Peer* PeerTable::make_peer(const Address& address, Status* status) {
+  if (const auto found = by_id_.find(address.id); found != by_id_.end()) {
+    return peers_[found->second].get();
+  }
+  Reservation bytes = Reservation::take(context_.account, MemoryKind::peers, record_bytes(), 0, 1);
+  if (!bytes) {
+    *status = Status{Code::over_budget,
+                     fmt::format("TURNOUT_MEMORY_BUDGET={} has no room for the record of peer "
+                                 "number {}; raise it",
+                                 context_.account.budget(), peers_.size() + 1)};
+    return nullptr;
+  }
+  *status = check_peer(address);
+  if (!status->ok()) return nullptr;
+  ibv_ah* const ah = address_handle(address, status);
+  if (ah == nullptr) return nullptr;
+  auto peer = std::make_unique<Peer>();
+  peer->send_kind = peer->receive_kind = peer->wanted = context_.default_channel;
+  peer->sent.begin(context_.default_channel);
+  peer->received.begin(context_.default_channel);
+  if (context_.over_datagrams()) peer->link = std::make_unique<UdReliability>();
+  peer->id = static_cast<PeerId>(peers_.size());
+  peer->eviction.peer = peer->grant.peer = peer->id;
+  peer->address = address;
+  peer->self = address.id == context_.address.id;
+  peer->ah = ah;
+  peer->data_queue = choose_queue(context_.address.id, address.id, context_.settings.data_qps);
+  peer->credit_queue = choose_queue(context_.address.id, address.id, context_.settings.credit_qps);
+  peer->establishment_queue =
+      choose_queue(context_.address.id, address.id, context_.settings.establishment_qps);
+  peer->credits = address.credits();
+  peer->eager_size =
+      std::min(context_.format.own_eager_size,
+               address.receive_size() - (context_.over_datagrams() ? wire::kGrhBytes : 0));
+  peer->heard = context_.clock.now();
+  by_id_.emplace(address.id, peer->id);
+  peer_bytes_.push_back(std::move(bytes));
+  peers_.push_back(std::move(peer));
+  return peers_.back().get();
+}
+
+Result<PeerId> PeerTable::peer(const Address& address) {
+  auto checked = Address::decode(&address, sizeof address);
+  if (!checked) return checked.status();
+  Status status;
+  Peer* const peer = make_peer(address, &status);
+  if (peer == nullptr) return status;
+  return peer->id;
+}
+
+Peer* PeerTable::find_sender(std::uint32_t index, std::uint64_t id) noexcept {
+  if (Peer* const peer = find_peer(index); peer != nullptr && peer->address.id == id) return peer;
+  // The sender does not know its index yet, or the index is of an endpoint that is gone.
+  const auto found = by_id_.find(id);
+  return found != by_id_.end() ? peers_[found->second].get() : nullptr;
+}
+
+}  // namespace turnout
