@@ -5,6 +5,11 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
 namespace turnout::value {
 namespace {
 
@@ -96,11 +101,54 @@ RC_GTEST_PROP(ValueProperty, PrintedDurationsAreReadBack, (std::int64_t time)) {
   RC_ASSERT(read.value() == t);
 }
 
-RC_GTEST_PROP(ValueProperty, AnyTextIsAnsweredOrRefused, (const std::string& text)) {
-  (void)parse_bytes(text).ok();
-  (void)parse_duration(text).ok();
-  (void)parse_count(text).ok();
-  (void)parse_boolean(text).ok();
+// Of the characters that values are made of, so that some texts are values.
+rc::Gen<std::string> almost_values() {
+  return rc::gen::container<std::string>(
+      rc::gen::elementOf(std::string("00123456789.. KMGTiBnusmtrueyonflas-")));
+}
+
+// The whole text counts, apart from blanks around it; what is refused says why.
+template <class Parse>
+void read_whole_or_refuse(Parse parse, const std::string& text) {
+  const auto read = parse(text), padded = parse(" \t" + text + "\n");
+  RC_ASSERT(read.ok() == padded.ok());
+  RC_ASSERT(!parse(text + "?").ok());
+  RC_ASSERT(!parse("?" + text).ok());
+  if (read.ok()) {
+    RC_ASSERT(read.value() == padded.value());
+  } else {
+    RC_ASSERT(read.status().code() == Code::invalid);
+    RC_ASSERT(read.status().text() == padded.status().text());
+    RC_ASSERT(read.status().text().find_first_of(' ') != std::string::npos);
+  }
+}
+
+RC_GTEST_PROP(ValueProperty, TextIsReadWholeOrRefused, ()) {
+  const std::string text =
+      *rc::gen::oneOf(almost_values(), rc::gen::arbitrary<std::string>(),
+                      rc::gen::element<std::string>("yes", "off", "4KiB", "1.5 ms", "0", "26"));
+  read_whole_or_refuse(parse_bytes, text);
+  read_whole_or_refuse(parse_duration, text);
+  read_whole_or_refuse(parse_count, text);
+  read_whole_or_refuse(parse_boolean, text);
+}
+
+RC_GTEST_PROP(ValueProperty, ANumberCountsInItsUnit, (std::uint64_t n)) {
+  using Unit = std::pair<std::string, std::uint64_t>;
+  const auto [bytes, in_bytes] = *rc::gen::elementOf(std::vector<Unit>{
+      {"", 1}, {"B", 1}, {"K", 1024}, {"MiB", 1 << 20}, {"G", 1 << 30}, {"TiB", 1ULL << 40}});
+  const auto [time, in_time] = *rc::gen::elementOf(
+      std::vector<Unit>{{"ns", 1}, {"us", 1000}, {"ms", 1'000'000}, {"s", 1'000'000'000}});
+  n >>= *rc::gen::inRange(0, 64);  // of any size
+  const auto space = *rc::gen::element<std::string>("", " ");
+  std::uint64_t expected = 0;
+  const auto size = parse_bytes(std::to_string(n) + space + bytes);
+  RC_ASSERT(size.ok() == !__builtin_mul_overflow(n, in_bytes, &expected));
+  if (size.ok()) RC_ASSERT(size.value() == expected);
+  const auto duration = parse_duration(std::to_string(n) + space + time);
+  const bool fits = !__builtin_mul_overflow(n, in_time, &expected) && expected <= INT64_MAX;
+  RC_ASSERT(duration.ok() == fits);
+  if (fits) RC_ASSERT(duration.value() == static_cast<std::int64_t>(expected));
 }
 
 RC_GTEST_PROP(ValueProperty, EditDistanceIsSymmetricAndZeroOnlyForEquals,

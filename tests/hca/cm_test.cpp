@@ -319,23 +319,38 @@ TEST_F(Connection, SignalEndsTheWaiting) {
   EXPECT_EQ(error, EINTR);
 }
 
+// The destruction frees the port, and then waits. In rounds, because a destruction that does not
+// wait might be slower than the acknowledgement.
 TEST_F(Connection, DestructionWaitsForAcknowledgement) {
   listen_at();
-  sockaddr_in a = ipv4("127.0.0.1", port);
-  ASSERT_EQ(rdma_create_id(client, &active, nullptr, RDMA_PS_TCP), 0);
-  ASSERT_EQ(rdma_resolve_addr(active, nullptr, generic(a), 1000), 0);
-  rdma_cm_event* e = nullptr;
-  ASSERT_EQ(rdma_get_cm_event(client, &e), 0);
-  std::atomic<bool> destroyed = false;
-  std::thread other([&] {
-    EXPECT_EQ(rdma_destroy_id(active), 0);
-    destroyed = true;
-  });
-  usleep(50'000);
-  EXPECT_FALSE(destroyed);
-  EXPECT_EQ(rdma_ack_cm_event(e), 0);
-  other.join();
-  active = nullptr;
+  sockaddr_in to = ipv4("127.0.0.1", port);
+  for (int round = 0; round < 20; ++round) {
+    sockaddr_in from = ipv4("127.0.0.1");
+    ASSERT_EQ(rdma_create_id(client, &active, nullptr, RDMA_PS_TCP), 0);
+    ASSERT_EQ(rdma_bind_addr(active, generic(from)), 0);
+    from.sin_port = rdma_get_src_port(active);
+    ASSERT_EQ(rdma_resolve_addr(active, nullptr, generic(to), 1000), 0);
+    rdma_cm_event* e = nullptr;
+    ASSERT_EQ(rdma_get_cm_event(client, &e), 0);
+    rdma_cm_id* next = nullptr;
+    ASSERT_EQ(rdma_create_id(client, &next, nullptr, RDMA_PS_TCP), 0);
+    EXPECT_EQ(rdma_bind_addr(next, generic(from)), -1);
+    EXPECT_EQ(errno, EADDRINUSE);
+    std::atomic<bool> acknowledged = false;
+    bool waited = false;
+    std::thread other([&] {
+      EXPECT_EQ(rdma_destroy_id(active), 0);
+      waited = acknowledged;
+    });
+    EXPECT_TRUE(
+        turnout::hca::test::eventually([&] { return rdma_bind_addr(next, generic(from)) == 0; }));
+    acknowledged = true;
+    EXPECT_EQ(rdma_ack_cm_event(e), 0);
+    other.join();
+    active = nullptr;
+    EXPECT_TRUE(waited) << round;
+    drop(next);
+  }
 }
 
 TEST_F(Connection, MigrationTakesEventsAlong) {

@@ -25,8 +25,8 @@ class WriteOrder : public ::testing::TestWithParam<bool> {};
 TEST_P(WriteOrder, LastByteLast) {
   use_own_fabric();
   Exchange* x = exchange();
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE("seed " + std::to_string(seed));
+  const unsigned seed = seed_of_test();
+  SCOPED_TRACE("TURNOUT_TEST_SEED=" + std::to_string(seed));
   constexpr unsigned kRounds = 3000;
   run(2, [&](unsigned rank) {
     Rig rig;

@@ -186,8 +186,8 @@ TEST_F(Processes, PeerKilled) {
 TEST_F(Processes, KilledUnderLoad) {
   Exchange* x = exchange();
   constexpr unsigned kVictims = 12;
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE("seed " + std::to_string(seed));
+  const unsigned seed = seed_of_test();
+  SCOPED_TRACE("TURNOUT_TEST_SEED=" + std::to_string(seed));
   Children children = start(1, [&](unsigned) {
     Rig rig(4096);
     ibv_srq* srq = rig.srq(512);

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
@@ -494,6 +495,14 @@ bool eventually(const std::function<bool()>& condition) {
     if (i > 100) std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
   return true;
+}
+
+unsigned seed_of_test() {
+  const char* const given = std::getenv("TURNOUT_TEST_SEED");
+  const unsigned seed = given == nullptr ? 1 : static_cast<unsigned>(std::atoi(given));
+  std::printf("TURNOUT_TEST_SEED=%u\n", seed);
+  std::fflush(stdout);  // before the forks
+  return seed;
 }
 
 ibv_wc wait_wc(ibv_cq* cq) {

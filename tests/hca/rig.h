@@ -139,6 +139,8 @@ ibv_wc wait_wc(ibv_cq* cq);
 // Repeats until true, bounded likewise.
 [[nodiscard]] bool eventually(const std::function<bool()>& condition);
 [[nodiscard]] bool readable(int fd, int timeout_ms);
+// TURNOUT_TEST_SEED, or 1. Printed, so that it is known of a test that hangs, too.
+[[nodiscard]] unsigned seed_of_test();
 
 // Memory that parent and children share, for numbers and barriers.
 struct Exchange {

@@ -268,8 +268,8 @@ TEST_F(XrcProcesses, AReceiverIsKilled) {
 TEST_F(XrcProcesses, InitiatorsAreKilledUnderLoad) {
   Exchange* x = exchange();
   constexpr unsigned kReceivers = 2, kVictims = 12, kReceives = 64;
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE("seed " + std::to_string(seed));
+  const unsigned seed = seed_of_test();
+  SCOPED_TRACE("TURNOUT_TEST_SEED=" + std::to_string(seed));
   Children receivers = start(kReceivers, [&](unsigned rank) {
     Receiver r(x, rank, file_, 0);
     Region memory = r.rig.memory(std::size_t{kReceives} * 4096);

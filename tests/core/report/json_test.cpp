@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
 #include <limits>
+#include <string>
+#include <utility>
 
+#include "core/report/json_reader.h"
 #include "core/report/report.h"
 #include "tests/support/sample.h"
 
@@ -166,18 +170,68 @@ TEST(ReportJson, DeepNestingIsRefusedWithoutRecursion) {
   EXPECT_FALSE(report_from_json(std::string(100'000, '[') + std::string(100'000, ']')).ok());
 }
 
-RC_GTEST_PROP(ReportJsonProperty, AnyTextIsReadOrRefused, (const std::string& text)) {
-  (void)report_from_json(text).ok();
+// Calls see(value, place) for everything in a JSON text, with its place as messages name it.
+template <class See>
+void visit(Json& value, const std::string& place, See see) {
+  std::size_t i = 0;
+  for (auto& [key, inner] : value.items()) {
+    const std::string at = value.is_array() ? fmt::format("{}[{}]", place, i++)
+                           : place.empty()  ? key
+                                            : fmt::format("{}.{}", place, key);
+    see(inner, at);
+    if (inner.is_structured()) visit(inner, at, see);
+  }
 }
 
-RC_GTEST_PROP(ReportJsonProperty, AnyByteOfAReportMayBeWrong, ()) {
+TEST(ReportJson, AnythingOfAWrongTypeIsNamed) {
+  Json json = Json::parse(to_json(test::sample_report(1, 3)));
+  std::size_t places = 0;
+  visit(json, "", [&](Json& value, const std::string& place) {
+    const Json kept = std::exchange(value, value.is_object() ? Json(7) : Json::object());
+    const Result<EndpointReport> read = report_from_json(json.dump());
+    ASSERT_FALSE(read.ok()) << place;
+    const std::string text = read.status().text();
+    // An element that is a number is named by the array that it is in.
+    const auto names = [&](const std::string& at) {
+      return text.find(fmt::format("\"{}\"", at)) != std::string::npos ||
+             text.find(fmt::format("\"{}.\"", at)) != std::string::npos;
+    };
+    const bool named = names(place) || names(place.substr(0, place.rfind('[')));
+    EXPECT_TRUE(named) << place << ": " << text;
+    value = kept;
+    ++places;
+  });
+  EXPECT_GT(places, 200U);
+}
+
+RC_GTEST_PROP(ReportJsonProperty, OtherTextIsRefused, ()) {
+  const std::string text = *rc::gen::oneOf(rc::gen::arbitrary<std::string>(),
+                                           rc::gen::container<std::string>(rc::gen::elementOf(
+                                               std::string("{}[]\"\",:01e-.ntruefals "))));
+  const Result<EndpointReport> read = report_from_json(text);
+  RC_ASSERT(!read.ok());
+  RC_ASSERT(read.status().code() == Code::invalid);
+  const bool is_json = read.status().text().find("not JSON") == std::string::npos;
+  RC_ASSERT(is_json == Json::accept(text));
+}
+
+RC_GTEST_PROP(ReportJsonProperty, ADamagedReportIsRefusedOrReadsBack, ()) {
   std::string text = to_json(test::sample_report(1, 3));
   const int n = *rc::gen::inRange(1, 4);
   for (int i = 0; i < n; ++i) {
     text[*rc::gen::inRange<std::size_t>(0, text.size())] = *rc::gen::arbitrary<char>();
   }
   const Result<EndpointReport> read = report_from_json(text);
-  if (read.ok()) RC_ASSERT(!format_reports({&read.value(), 1}).empty());
+  if (!read.ok()) {
+    RC_ASSERT(read.status().text().find("JSON") != std::string::npos ||
+              read.status().text().find("report") != std::string::npos);
+    return;
+  }
+  const std::string written = to_json(read.value());
+  const Result<EndpointReport> again = report_from_json(written);
+  RC_ASSERT(again.ok());
+  RC_ASSERT(to_json(again.value()) == written);
+  RC_ASSERT(!format_reports({&read.value(), 1}).empty());
 }
 
 }  // namespace
