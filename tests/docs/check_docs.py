@@ -6,6 +6,7 @@
 - Every page below docs/ is reached from README.md or from mkdocs.yml's nav.
 - Every page that the nav names exists.
 - Every page with measured or modelled figures names the commit at which it was made.
+- The terms of the glossary are in alphabetical order, each once and with its meaning.
 
     tests/docs/check_docs.py [ROOT]
 
@@ -22,6 +23,7 @@ ROOT_PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 FIGURES = "docs/experiments"
 FIGURE_PAGES = ("docs/benchmarks.md", "docs/micro.md", "docs/verbs-speed.md")
 COMMIT = re.compile(r"\bcommit\s+`[0-9a-f]{7,40}`")
+GLOSSARY = "docs/glossary.md"
 FENCE = re.compile(r"^\s*(```+|~~~+)")
 CODE = re.compile(r"(`+)(?:(?!`).|(?<!`)`(?!`))*?\1(?!`)")
 LINK = re.compile(r"\]\(\s*<?([^()\s<>]*(?:\([^()\s]*\)[^()\s<>]*)*)>?(?:\s+[\"'][^()]*[\"'])?\s*\)")
@@ -190,6 +192,18 @@ class Checker:
             if not COMMIT.search(self.texts[page]):
                 self.fault(page, 1, "has figures, but not the commit at which it was made: make pages")
 
+    def check_glossary(self):
+        before = ""
+        rows = [(number, [cell.strip() for cell in line.strip().strip("|").split("|")])
+                for number, line in lines_of(self.texts.get(GLOSSARY, "")) if line.startswith("|")]
+        for number, (term, *meaning) in rows[2:]:
+            name = term.partition(",")[0].casefold()
+            if name <= before:
+                self.fault(GLOSSARY, number, f"{term}: out of alphabetical order")
+            if not meaning or not meaning[0]:
+                self.fault(GLOSSARY, number, f"{term}: has no meaning")
+            before = name
+
     def run(self):
         self.read_pages()
         if not any(page.startswith("docs/") for page in self.texts):
@@ -198,6 +212,7 @@ class Checker:
             self.check_links(page)
         self.check_orphans(self.check_nav())
         self.check_commits()
+        self.check_glossary()
         return self.faults
 
 

@@ -84,6 +84,16 @@ class CheckDocs(unittest.TestCase):
         self.assertEqual(run({"mkdocs.yml": nav, page: "# E\nMade at commit `0123456789`.\n"}),
                          (0, "6 pages, 0 faults\n"))
 
+    def test_the_glossary(self):
+        def page(*rows):
+            return {"README.md": SOUND["README.md"] + "[g](docs/glossary.md)\n",
+                    "docs/glossary.md": "# G\n| term | meaning |\n|---|---|\n" + "".join(f"| {row} |\n" for row in rows)}
+
+        self.assertEqual(run(page("DC | x", "DCI switch | x", "RC, reliable | x", "ring | x")), (0, "6 pages, 0 faults\n"))
+        self.finds(page("ring | x", "RC | x"), "docs/glossary.md:5: RC: out of alphabetical order")
+        self.finds(page("RC | x", "RC | y"), "docs/glossary.md:5: RC: out of alphabetical order")
+        self.finds(page("RC | "), "docs/glossary.md:4: RC: has no meaning")
+
     def test_a_link_out_of_the_repository(self):
         self.finds({"docs/nav.md": "# N\n[x](../../etc/passwd)\n"}, "leads out of the repository")
 
