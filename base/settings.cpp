@@ -208,8 +208,9 @@ void warn_about_environment() {
     const char* const libfabric = value_of(kLibfabricPrefix, row.name);
     if (own == nullptr || libfabric == nullptr || std::string_view(own) == libfabric) continue;
     const std::string variable = variable_of(kPrefix, row.name);
-    const std::string text = fmt::format("{} = \"{}\" overrides {} = \"{}\"", variable, own,
-                                         variable_of(kLibfabricPrefix, row.name), libfabric);
+    const std::string text =
+        fmt::format("{} = \"{}\" overrides {} = \"{}\"; unset one of them", variable, own,
+                    variable_of(kLibfabricPrefix, row.name), libfabric);
     if (is_news(text)) TURNOUT_LOG(base, warn, "{}", text);
   }
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {

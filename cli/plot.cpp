@@ -61,7 +61,9 @@ Status add_folder(const fs::path& folder, Inputs* inputs) {
     if (Status s = add(at->path(), &found); !s.ok()) return s;
   }
   if (error) {
-    return {Code::system, fmt::format("{}: {}", folder.string(), error.message()), error.value()};
+    return {Code::system,
+            fmt::format("reading a folder failed: {}: {}", folder.string(), error.message()),
+            error.value()};
   }
   if (found.recordings.empty() && found.reports.empty()) {
     return invalid(
@@ -80,7 +82,8 @@ Result<Inputs> sort_out(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
     std::error_code error;
     if (!fs::exists(path, error)) {
-      return invalid(fmt::format("{}: {}", path, error ? error.message() : "no such file"));
+      return invalid(
+          fmt::format("opening failed: {}: {}", path, error ? error.message() : "no such file"));
     }
     Status s = fs::is_directory(path, error) ? add_folder(path, &inputs) : add(path, &inputs);
     if (!s.ok()) return s;
@@ -95,13 +98,19 @@ Result<Inputs> sort_out(const std::vector<std::string>& paths) {
 
 Result<EndpointReport> read_report(const std::string& path) {
   std::error_code error;
-  if (!fs::is_regular_file(path, error)) return invalid(path + ": not a regular file");
-  if (fs::file_size(path, error) > kMaxReport) return invalid(path + ": too large for a report");
+  if (!fs::is_regular_file(path, error))
+    return invalid(fmt::format("reading a report failed: {}: not a regular file", path));
+  if (fs::file_size(path, error) > kMaxReport)
+    return invalid(fmt::format("reading a report failed: {}: larger than {}", path,
+                               value::human_bytes(kMaxReport)));
   std::ifstream file(path, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file) return invalid(path + ": read failed");
+  if (!file)
+    return invalid(fmt::format("reading a report failed: {}: {}", path,
+                               std::generic_category().message(errno)));
   Result<EndpointReport> report = report_from_json(text);
-  if (!report) return invalid(fmt::format("{}: {}", path, report.status().text()));
+  if (!report)
+    return invalid(fmt::format("reading a report failed: {}: {}", path, report.status().text()));
   return report;
 }
 

@@ -25,8 +25,9 @@ namespace fs = std::filesystem;
 // A report of thousands of peers and decisions has some MiB.
 constexpr std::uintmax_t kMaxFile = std::uintmax_t{64} << 20;
 
-bool complain(const fs::path& path, std::string_view why) {
-  fmt::print(stderr, "turnout: {}: {}\n", path.string(), why);
+bool complain(const fs::path& path, std::string_view why,
+              std::string_view what = "reading reports") {
+  fmt::print(stderr, "turnout: {} failed: {}: {}\n", what, path.string(), why);
   return false;
 }
 
@@ -37,10 +38,10 @@ bool read_report(const fs::path& path, std::vector<EndpointReport>* reports) {
   if (!fs::is_regular_file(path, error)) {
     return complain(path, error ? error.message() : "neither a file nor a folder");
   }
-  if (fs::file_size(path, error) > kMaxFile) return complain(path, "too large for a report");
+  if (fs::file_size(path, error) > kMaxFile) return complain(path, "larger than 64 MiB");
   std::ifstream file(path, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file) return complain(path, "reading failed");
+  if (!file) return complain(path, std::generic_category().message(errno));
   Result<EndpointReport> report = report_from_json(text);
   if (!report) return complain(path, report.status().text());
   reports->push_back(std::move(report).value());
@@ -73,11 +74,11 @@ Jobs by_job(std::vector<EndpointReport> reports) {
 }
 
 bool write_page(const fs::path& path, std::vector<EndpointReport> reports) {
-  if (reports.empty()) return complain(path, "not written: no reports");
+  if (reports.empty()) return complain(path, "no reports to write", "writing the page");
   const std::string page = page_of_jobs(std::move(reports));
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file << page << std::flush;
-  return file ? true : complain(path, "writing failed");
+  return file ? true : complain(path, std::generic_category().message(errno), "writing the page");
 }
 
 // `text` of each job, below its name where there are several.

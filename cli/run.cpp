@@ -109,7 +109,9 @@ ReportForm form_of(const RunOptions& options) {
 bool write_file(const std::string& path, const std::string& text) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file << text << std::flush;
-  if (!file) complain(fmt::format("writing the report failed: {}", path));
+  if (!file)
+    complain(fmt::format("writing the report failed: {}: {}", path,
+                         std::generic_category().message(errno)));
   return static_cast<bool>(file);
 }
 

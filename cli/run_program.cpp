@@ -21,7 +21,7 @@ constexpr int kHandedOn[] = {SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2}
 constexpr int kNotFound = 127, kNotRun = 126, kOfSignals = 128;  // POSIX, XCU 2.8.2
 
 int complain(std::string_view who, const std::string& what, int error, int code) {
-  fmt::print(stderr, "{}: {}: {}\n", who, what, std::generic_category().message(error));
+  fmt::print(stderr, "{}: {} failed: {}\n", who, what, std::generic_category().message(error));
   return code;
 }
 
@@ -56,9 +56,9 @@ int run_program(const std::vector<std::string>& words, std::string_view who) {
 
   // The child's errno, if it cannot become the program.
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return complain(who, "pipe", errno, 1);
+  if (::pipe2(ends, O_CLOEXEC) != 0) return complain(who, "creating a pipe", errno, 1);
   const int from_child = above_standard(ends[0]), to_parent = above_standard(ends[1]);
-  if (from_child < 0 || to_parent < 0) return complain(who, "pipe", errno, 1);
+  if (from_child < 0 || to_parent < 0) return complain(who, "creating a pipe", errno, 1);
 
   sigset_t signals, before;
   ::sigemptyset(&signals);
@@ -72,7 +72,7 @@ int run_program(const std::vector<std::string>& words, std::string_view who) {
   ::sigaction(SIGCHLD, &standard, &children_before);
 
   const pid_t child = ::fork();
-  if (child < 0) return complain(who, "fork", errno, 1);
+  if (child < 0) return complain(who, "starting a process", errno, 1);
   if (child == 0) {
     ::sigaction(SIGCHLD, &children_before, nullptr);
     ::sigprocmask(SIG_SETMASK, &before, nullptr);
@@ -90,7 +90,7 @@ int run_program(const std::vector<std::string>& words, std::string_view who) {
   ::close(from_child);
   if (size == sizeof error) {
     wait_for(child);
-    return complain(who, words[0], error, error == ENOENT ? kNotFound : kNotRun);
+    return complain(who, "running " + words[0], error, error == ENOENT ? kNotFound : kNotRun);
   }
   const int status = hand_signals_on(child, signals);
   return WIFSIGNALED(status) ? kOfSignals + WTERMSIG(status) : WEXITSTATUS(status);

@@ -83,7 +83,7 @@ class Timelines {
     if (current_) {
       if (Status s = current_->finish(); !s.ok() && status_.ok()) status_ = s;
       if (current_->cut()) {
-        fmt::print(stderr, "turnout sim: timeline truncated: its file reached {}\n",
+        fmt::print(stderr, "turnout sim: writing the timeline ended early: its file reached {}\n",
                    value::human_bytes(sim::Timeline::kDefaultLimit));
       }
       current_.reset();
@@ -315,7 +315,7 @@ int run_experiment(const SimOptions& o) {
   if (!written) return complain(written.status());
   for (const std::string& file : written.value().files) fmt::print("{}\n", file);
   if (!written.value().plot_skipped.empty()) {
-    fmt::print(stderr, "turnout sim: no plot: {}\n", written.value().plot_skipped);
+    fmt::print(stderr, "turnout sim: drawing the plot failed: {}\n", written.value().plot_skipped);
   }
   return 0;
 }

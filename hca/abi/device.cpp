@@ -187,7 +187,9 @@ TURNOUT_EXPORT int ibv_close_device(ibv_context* context) {
   if (c.pid == getpid() && c.users.load() != 0) {
     // ibv_close_device(3) leaves it to the program to release what it made in the context, and does
     // not fail: perftest and others leak a queue. What is left stays until the process ends.
-    TURNOUT_LOG(hca, info, "ibv_close_device: {} objects are still open", c.users.load());
+    TURNOUT_LOG(hca, info,
+                "ibv_close_device has no effect: {} objects are still open; destroy them first",
+                c.users.load());
     return 0;
   }
   if (c.engine != VirtualEngine::present()) fork_guard_remove(c);

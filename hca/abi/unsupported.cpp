@@ -18,7 +18,7 @@ int unsupported(const char* name) {
   static auto* said = new std::set<std::string_view>;
   const std::lock_guard lock(mutex);
   if (said->insert(name).second) {
-    TURNOUT_LOG(hca, info, "{}: not supported by the virtual adapter", name);
+    TURNOUT_LOG(hca, info, "{} failed: not supported by the virtual adapter", name);
   }
   return EOPNOTSUPP;
 }

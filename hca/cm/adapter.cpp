@@ -47,7 +47,8 @@ Adapter* adapter() {
   ibv_free_device_list(list);
   if (made->verbs == nullptr) return nullptr;
   if (!describe(*made)) {
-    TURNOUT_LOG(hca, error, "librdmacm: querying the adapter failed: port 1");
+    TURNOUT_LOG(hca, error, "querying the adapter failed: port {}: {}", kPort,
+                std::strerror(errno));
     ibv_close_device(made->verbs);
     errno = ENODEV;
     return nullptr;

@@ -99,7 +99,10 @@ bool fits(const Id& listener, const Message& m) {
 void admit(Id& id, const Message& m) {
   Id& listener = *id.listener;
   if (!fits(listener, m) || bind_adapter(id) != 0) {
-    TURNOUT_LOG(hca, info, "rdma_listen: rejected a request for queue pairs of type {}", m.qp_type);
+    TURNOUT_LOG(
+        hca, info,
+        "accepting a connection failed: queue pairs of type {}: the listener has another type",
+        m.qp_type);
     Message answer = message_of(id, m.kind == Kind::req ? Kind::rej : Kind::sidr_rep);
     answer.status = m.kind == Kind::req ? kConsumerDefined : static_cast<unsigned>(kSidrRejected);
     static_cast<void>(send(id.socket.get(), answer));
@@ -225,7 +228,7 @@ void accept_all(Id& listener) {
       if (errno != EAGAIN) {
         TURNOUT_LOG(
             hca, warn,
-            "rdma_listen: accept failed: {}; retrying, raise the open-file limit (ulimit -n)",
+            "accepting a connection failed: {}; retrying, raise the open-file limit (ulimit -n)",
             std::strerror(errno));
         unwatch(listener);
         set_deadline(listener, kNoDescriptorsWait);
@@ -258,7 +261,10 @@ void work(Id& id) {
       handle(id, m);
     } else {
       if (what != Received::ended) {
-        TURNOUT_LOG(hca, warn, "librdmacm: dropped an invalid message from a peer");
+        TURNOUT_LOG(
+            hca, warn,
+            "reading a message of librdmacm failed: invalid format; closing the connection, use "
+            "one version of Turnout in all processes");
       }
       ended(id);
     }

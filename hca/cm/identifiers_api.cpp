@@ -24,7 +24,7 @@ constexpr sa_family_t kFamilyIb = 27;  // Linux's AF_IB, in no header of C's lib
 int family_error(const sockaddr* address) {
   if (address == nullptr) return EINVAL;
   if (address->sa_family == kFamilyIb) {
-    TURNOUT_LOG(hca, info, "librdmacm: AF_IB addresses are not supported; use IP addresses");
+    TURNOUT_LOG(hca, info, "resolving an address failed: AF_IB is not supported; use IP addresses");
     return EOPNOTSUPP;
   }
   return EAFNOSUPPORT;

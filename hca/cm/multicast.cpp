@@ -60,7 +60,8 @@ void deliver_join(Event& event) {
   if (id.verbs.qp != nullptr && !g.send_only && !g.attached) {
     const int error = ibv_attach_mcast(id.verbs.qp, &g.gid, g.lid);
     if (error != 0) {
-      TURNOUT_LOG(hca, info, "rdma_join_multicast failed: {}: errno {}", text(g.address), error);
+      TURNOUT_LOG(hca, info, "joining a multicast group failed: {}: {}", text(g.address),
+                  std::strerror(error));
       event.verbs.event = RDMA_CM_EVENT_MULTICAST_ERROR;
       event.verbs.status = -error;
       return;

@@ -134,7 +134,7 @@ int connect_port(int fd, std::uint16_t port_space, const Address& to) {
     if (connect(fd, name.address(), name.length()) == 0) {
       if (same_user(fd)) return 0;
       TURNOUT_LOG(hca, warn,
-                  "rdma_connect failed: port {}: it belongs to another user; use another port",
+                  "connecting failed: port {}: it belongs to another user; use another port",
                   a.port);
       return ECONNREFUSED;
     }
@@ -151,7 +151,9 @@ Descriptor accept_port(int fd) {
       return Descriptor{};
     }
     if (same_user(peer.get())) return peer;
-    TURNOUT_LOG(hca, warn, "rdma_listen: rejected a connection of another user");
+    TURNOUT_LOG(
+        hca, warn,
+        "accepting a connection failed: it is of another user; run both processes as one user");
   }
 }
 

@@ -53,9 +53,8 @@ int to_state(const Id& id, ibv_qp* qp, ibv_qp_state state) {
   int error = attributes(id, attr, mask);
   if (error == 0) error = ibv_modify_qp(qp, &attr, mask);
   if (error != 0) {
-    TURNOUT_LOG(hca, info,
-                "librdmacm: ibv_modify_qp failed: queue pair {:#x}: to state {}: errno {}",
-                qp->qp_num, static_cast<int>(state), error);
+    TURNOUT_LOG(hca, info, "ibv_modify_qp failed: queue pair {:#x}: to state {}: {}", qp->qp_num,
+                static_cast<int>(state), std::strerror(error));
   }
   return error;
 }

@@ -14,7 +14,8 @@ namespace {
 int none(const char* name) {
   static std::once_flag said;
   std::call_once(said, [&] {
-    TURNOUT_LOG(hca, warn, "{}: the virtual adapter does not support rsockets", name);
+    TURNOUT_LOG(hca, warn,
+                "{} failed: the virtual adapter does not support rsockets; use TCP sockets", name);
   });
   errno = EOPNOTSUPP;
   return -1;

@@ -190,7 +190,7 @@ Status Fabric::make_memory(std::uint64_t size) {
                      EFBIG);
     }
     TURNOUT_LOG(hca, info,
-                "fabric {} has {} bytes instead of {} because of the file-size limit (ulimit -f)",
+                "fabric {} has {} bytes instead of {}: file-size limit; raise it (ulimit -f)",
                 label_, allowed, size);
     size = allowed;
   }

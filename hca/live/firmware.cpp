@@ -209,7 +209,7 @@ void LiveEngine::firmware_main() noexcept {
       limit = &wait;
     }
     if (ppoll(polls.data(), polls.size(), limit, nullptr) < 0 && errno != EINTR) {
-      TURNOUT_LOG(hca, error, "ppoll failed: firmware thread: errno {}; retrying", errno);
+      TURNOUT_LOG(hca, error, "ppoll failed: firmware thread: {}; retrying", std::strerror(errno));
       usleep(10'000);
     }
     bool changed = false;

@@ -63,8 +63,9 @@ std::uint64_t Fabric::allocate(std::uint64_t bytes) noexcept {
     h.heap_high = std::max(std::min(h.heap_high, all), page + 1);
     return heap_begin_ + first * kPage;
   }
-  TURNOUT_LOG(hca, warn, "allocating {} bytes in fabric {} failed; raise TURNOUT_FABRIC_SIZE",
-              bytes, label_);
+  TURNOUT_LOG(hca, warn,
+              "allocation failed: fabric {}: no room for {} bytes; raise TURNOUT_FABRIC_SIZE",
+              label_, bytes);
   errno = ENOMEM;
   return 0;
 }

@@ -93,7 +93,7 @@ Access explain(int error, std::uint32_t pid) noexcept {
   if (error == EPERM || error == ENOSYS) {
     static std::atomic<bool> told[2];  // once each: every message to that peer would say it again
     if (!told[error == EPERM ? 0 : 1].exchange(true)) {
-      TURNOUT_LOG(hca, error, "access to the memory of process {} failed: {}; {}", pid,
+      TURNOUT_LOG(hca, error, "accessing memory failed: process {}: {}; {}", pid,
                   std::strerror(error), remedy(error, pid));
     }
   }

@@ -56,8 +56,7 @@ Qp* LiveEngine::create_qp(Context& context, ibv_qp_init_attr_ex& attr,
   if (const int error = refuse_child(context); error != 0) return failed<Qp>(error);
   const QpKind kind = kind_of(attr, dc);
   if (kind == QpKind::none) {
-    TURNOUT_LOG(hca, info,
-                "ibv_create_qp failed: type {} is not one of RC, UC, UD, DCI, DCT and XRC",
+    TURNOUT_LOG(hca, info, "ibv_create_qp failed: type {}: not one of RC, UC, UD, DCI, DCT and XRC",
                 static_cast<int>(attr.qp_type));
     return failed<Qp>(EOPNOTSUPP);
   }
@@ -129,7 +128,7 @@ int LiveEngine::checked_phase(const Qp& qp, QpPhase from, const ibv_qp_attr& att
   const int error = check_modification(qp.kind, from, attr, mask, to, &why);
   if (error != 0) {
     TURNOUT_LOG(hca, info,
-                "ibv_modify_qp failed: queue pair {:#x} from state {} to {}, mask {:#x}: {}",
+                "ibv_modify_qp failed: queue pair {:#x}: from state {} to {}, mask {:#x}: {}",
                 qp.number, static_cast<int>(from), static_cast<int>(to), mask, why);
   }
   return error;

@@ -125,7 +125,7 @@ Mr* LiveEngine::register_file(Pd& pd, std::uint64_t offset, std::uint64_t length
   if (!S_ISREG(st.st_mode) || !covers(0, static_cast<std::uint64_t>(st.st_size), offset, length)) {
     TURNOUT_LOG(
         hca, warn,
-        "memory registration failed: the file is too short or cannot be mapped; use a memfd");
+        "registering memory failed: the file is too short or cannot be mapped; use a memfd");
     return failed<Mr>(EINVAL);
   }
   const int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);

@@ -135,7 +135,7 @@ TEST(Settings, OurNameWinsOverLibfabricsAndThatIsSaid) {
   EXPECT_TRUE(Settings::load().ok());
   EXPECT_EQ(captured.text(),
             fmt::format("turnout[{}] warn  base: TURNOUT_CREDITS = \"4\" overrides "
-                        "FI_TURNOUT_CREDITS = \"8\"\n",
+                        "FI_TURNOUT_CREDITS = \"8\"; unset one of them\n",
                         ::getpid()))
       << "once, and nothing where both say the same";
 }
