@@ -10,7 +10,7 @@
 #include "core/channels/rc_pool.h"
 #include "core/channels/xrc_connections.h"
 #include "core/connection/eviction.h"
-#include "core/connection/polled_rings.h"
+#include "core/state/polled_rings.h"
 #include "core/messaging/control_plane.h"
 #include "core/messaging/message_sender.h"
 #include "core/messaging/private_receive_queue.h"

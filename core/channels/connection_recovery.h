@@ -9,7 +9,7 @@
 #include "core/channels/decision_outcomes.h"
 #include "core/channels/rc_pool.h"
 #include "core/connection/eviction.h"
-#include "core/connection/polled_rings.h"
+#include "core/state/polled_rings.h"
 #include "core/connection/recovery.h"
 #include "core/messaging/control_plane.h"
 #include "core/messaging/message_sender.h"

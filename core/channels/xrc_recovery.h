@@ -11,7 +11,7 @@
 #include "core/channels/rc_pool.h"
 #include "core/channels/xrc_connections.h"
 #include "core/connection/eviction.h"
-#include "core/connection/polled_rings.h"
+#include "core/state/polled_rings.h"
 #include "core/connection/recovery.h"
 #include "core/connection/xrc_connection.h"
 #include "core/messaging/control_plane.h"

@@ -3,8 +3,10 @@
 
 namespace turnout {
 
-Components::Components(const Settings& settings, Clock& clock, EndpointOptions& options)
+Components::Components(const Settings& settings, Clock& clock, EndpointOptions& options,
+                       EndpointParts& parts)
     : context(settings, clock, options),
+      events(parts),
       records(context, options.context_size),
       call_time(context.processor != nullptr),
       channels(*this, options.background      ? std::move(options.background)

@@ -18,15 +18,8 @@
 #include "core/channels/xrc_connections.h"
 #include "core/channels/xrc_recovery.h"
 #include "core/connection/eviction.h"
-#include "core/connection/polled_rings.h"
-#include "core/endpoint/endpoint_reporter.h"
-#include "core/endpoint/peer_loss.h"
-#include "core/endpoint/progress_loop.h"
-#include "core/endpoint/receive_dispatch.h"
-#include "core/endpoint/send_completions.h"
-#include "core/endpoint/shutdown.h"
-#include "core/endpoint/startup.h"
 #include "core/flow/srq_flow_control.h"
+#include "core/memory/memory_history.h"
 #include "core/messaging/control_plane.h"
 #include "core/messaging/control_sender.h"
 #include "core/messaging/credits.h"
@@ -48,14 +41,18 @@
 #include "core/operations/send_engine.h"
 #include "core/operations/unexpected_messages.h"
 #include "core/report/call_time.h"
+#include "core/report/report_live.h"
 #include "core/state/endpoint_context.h"
 #include "core/state/endpoint_events.h"
 #include "core/state/memory_registration.h"
 #include "core/state/operation_records.h"
 #include "core/state/peer_table.h"
+#include "core/state/polled_rings.h"
 #include "core/state/transport_resources.h"
 
 namespace turnout {
+
+struct Components;
 
 struct Messaging {
   explicit Messaging(Components& parts);
@@ -104,10 +101,11 @@ struct Channels {
 };
 
 struct Components {
-  Components(const Settings& settings, Clock& clock, EndpointOptions& options);
+  Components(const Settings& settings, Clock& clock, EndpointOptions& options,
+             EndpointParts& parts);
 
   EndpointContext context;
-  EndpointEvents events{*this};
+  EndpointEvents events;
   MemoryRegistration registration{context};
   TransportResources resources;
   PeerTable peer_table{context, resources};
@@ -116,16 +114,11 @@ struct Components {
   ConnectionEviction eviction;
   PolledRings rings;
   CallTime call_time;
+  LiveReport live_report;
+  MemoryHistory memory_history{context.account};
   Messaging messaging{*this};
   Operations operations{*this};
   Channels channels;
-  SendCompletions send_completions{*this, context};
-  ReceiveDispatch receive_dispatch{*this, context};
-  PeerLoss peer_loss{*this, context};
-  ProgressLoop progress_loop{*this, context};
-  Startup startup{*this, context};
-  Shutdown shutdown{*this, context};
-  EndpointReporter reporter{*this, context};
 };
 
 }  // namespace turnout

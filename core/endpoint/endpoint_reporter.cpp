@@ -97,8 +97,7 @@ void EndpointReporter::report_memory(EndpointReport* report) const {
   report->budget = context_.account.budget();
   report->used = context_.account.used();
   report->peak = context_.account.peak();
-  for (const MemoryHistory::Point& point :
-       parts_.progress_loop.memory_history().points(context_.clock.now())) {
+  for (const MemoryHistory::Point& point : parts_.memory_history.points(context_.clock.now())) {
     report->memory_over_time.push_back({std::max<Nanoseconds>(point.time - context_.born, 0),
                                         {point.bytes.begin(), point.bytes.end()}});
   }

@@ -2,19 +2,13 @@
 // EndpointReporter: the report of an endpoint.
 #pragma once
 
-#include "core/report/report.h"
-#include "core/state/endpoint_context.h"
-#include "core/state/peer.h"
-#include "core/state/transport_resources.h"
+#include "core/endpoint/components.h"
 
 namespace turnout {
 
-struct Components;
-
 class EndpointReporter {
  public:
-  EndpointReporter(Components& parts, EndpointContext& context)
-      : parts_(parts), context_(context) {}
+  explicit EndpointReporter(Components& parts) : parts_(parts), context_(parts.context) {}
 
   [[nodiscard]] EndpointReport report() const;
 

@@ -9,11 +9,19 @@
 
 namespace turnout {
 
-ProgressLoop::ProgressLoop(Components& parts, EndpointContext& context)
+namespace {
+constexpr std::uint32_t kTickEvery = 64;  // progress calls between two clock reads
+}
+
+ProgressLoop::ProgressLoop(Components& parts, ReceiveDispatch& receive_dispatch,
+                           SendCompletions& send_completions, EndpointReporter& reporter)
     : parts_(parts),
-      context_(context),
-      tick_every_(context.processor == nullptr ? kTickEvery : 1),
-      memory_history_(context.account) {}
+      context_(parts.context),
+      receive_dispatch_(receive_dispatch),
+      send_completions_(send_completions),
+      reporter_(reporter),
+      // Under a virtual clock reading it costs nothing, and every call may be the last for long.
+      tick_every_(parts.context.processor == nullptr ? kTickEvery : 1) {}
 
 bool ProgressLoop::progress_now() {
   bool moved;
@@ -21,10 +29,10 @@ bool ProgressLoop::progress_now() {
   if (context_.receive_cost.due(context_.delivered)) [[unlikely]] {
     moved = parts_.operations.receive_engine.poll_measured();
   } else {
-    moved = parts_.receive_dispatch.poll_receive_queue();
+    moved = receive_dispatch_.poll_receive_queue();
     moved |= parts_.operations.receive_engine.poll_rings(parts_.rings.speaking());
   }
-  moved |= parts_.send_completions.poll_send_queue();
+  moved |= send_completions_.poll_send_queue();
   if (parts_.rings.silent_due(moved) || context_.closing) {
     moved |= parts_.operations.receive_engine.poll_rings(parts_.rings.silent());
   } else {
@@ -76,8 +84,8 @@ bool ProgressLoop::progress_now() {
 void ProgressLoop::tick() {
   const Nanoseconds now = context_.clock.now();
   (void)parts_.registration.notice_unmapped(0, 0);  // unmapped memory must not stay pinned
-  live_report_.tick(now, context_.clock, [this] { return parts_.reporter.report(); });
-  memory_history_.tick(now);
+  parts_.live_report.tick(now, context_.clock, [this] { return reporter_.report(); });
+  parts_.memory_history.tick(now);
   if (now >= parts_.channels.selector.next_decision()) {
     parts_.channels.selector.decide(now);
     parts_.channels.selector.interval() =

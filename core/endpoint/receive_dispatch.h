@@ -2,17 +2,13 @@
 // ReceiveDispatch: completions of receives and control messages: to the component that each is for.
 #pragma once
 
-#include "core/state/endpoint_context.h"
-#include "core/state/peer.h"
-#include "core/state/transport_resources.h"
+#include "core/endpoint/components.h"
 
 namespace turnout {
 
-struct Components;
-
 class ReceiveDispatch {
  public:
-  ReceiveDispatch(Components& parts, EndpointContext& context) : parts_(parts), context_(context) {}
+  explicit ReceiveDispatch(Components& parts) : parts_(parts), context_(parts.context) {}
 
   bool poll_receive_queue();
   [[nodiscard]] bool on_wireup_request(const wire::WireupRequest& wireup, PeerId* id);

@@ -109,7 +109,7 @@ void SendCompletions::recover(MessageQueue& queue, const ibv_wc& wc) {
       continue;
     }
     if (Status status = queue.post(record); !status.ok()) {
-      parts_.peer_loss.lose_peer(peer, status);
+      parts_.events.lose_peer(peer, status);
       end_of_lost(record);
     }
   }
@@ -121,11 +121,11 @@ void SendCompletions::recover(MessageQueue& queue, const ibv_wc& wc) {
         RdmaEngine::refused_key(*parts_.peer_table.peers()[failed->peer], *failed, wc.status));
   } else if (failed != nullptr) {
     Peer& peer = *parts_.peer_table.peers()[gone];
-    parts_.peer_loss.lose_peer(
-        peer, Status{Code::peer_lost,
-                     fmt::format("{} is not responding: {}", peer.address.to_string(),
-                                 ibv_wc_status_str(wc.status)),
-                     EHOSTDOWN});
+    parts_.events.lose_peer(peer,
+                            Status{Code::peer_lost,
+                                   fmt::format("{} is not responding: {}", peer.address.to_string(),
+                                               ibv_wc_status_str(wc.status)),
+                                   EHOSTDOWN});
     end_of_lost(*failed);
   }
   for (const SendRecord& record : of_lost) end_of_lost(record);

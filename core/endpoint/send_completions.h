@@ -2,17 +2,13 @@
 // SendCompletions: completions of work requests: whose they are, what they end, and failures.
 #pragma once
 
-#include "core/state/endpoint_context.h"
-#include "core/state/peer.h"
-#include "core/state/transport_resources.h"
+#include "core/endpoint/components.h"
 
 namespace turnout {
 
-struct Components;
-
 class SendCompletions {
  public:
-  SendCompletions(Components& parts, EndpointContext& context) : parts_(parts), context_(context) {}
+  explicit SendCompletions(Components& parts) : parts_(parts), context_(parts.context) {}
 
   bool poll_send_queue();
   void retire(const SendRecord& record);

@@ -166,15 +166,15 @@ void Shutdown::pass_the_gone(MessageQueue& queue) {
     if (!receives_still(record.peer)) {
       of_gone.push_back(record);
     } else if (!usable || !queue.post(record).ok()) {
-      parts_.send_completions.retire(record);
+      parts_.events.retire(record);
     }
   }
   for (const SendRecord& record : of_gone) {  // last: retiring them may post to this queue pair
     if (record.kind == SendRecord::Kind::transfer) {
-      parts_.send_completions.on_transfer_done(*record.transfer,
-                                               Status{Code::canceled, "the endpoint is closing"});
+      parts_.events.on_transfer_done(*record.transfer,
+                                     Status{Code::canceled, "the endpoint is closing"});
     } else {
-      parts_.send_completions.retire(record);
+      parts_.events.retire(record);
     }
   }
 }

@@ -2,17 +2,13 @@
 // Shutdown: closes an endpoint: delivers accepted messages and notifies peers.
 #pragma once
 
-#include "core/state/endpoint_context.h"
-#include "core/state/peer.h"
-#include "core/state/transport_resources.h"
+#include "core/endpoint/components.h"
 
 namespace turnout {
 
-struct Components;
-
 class Shutdown {
  public:
-  Shutdown(Components& parts, EndpointContext& context) : parts_(parts), context_(context) {}
+  explicit Shutdown(Components& parts) : parts_(parts), context_(parts.context) {}
 
   [[nodiscard]] bool close();
 

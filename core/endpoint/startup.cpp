@@ -335,9 +335,9 @@ Status Startup::start() {
       context_.settings.break_rule == "free-before-drain";
   context_.started = true;
   if (!context_.device->is_simulated()) {
-    parts_.progress_loop.live_report().open(context_.address.id, context_.settings.report_job);
-    parts_.progress_loop.memory_history().open();
-    parts_.progress_loop.memory_history().tick(context_.clock.now());
+    parts_.live_report.open(context_.address.id, context_.settings.report_job);
+    parts_.memory_history.open();
+    parts_.memory_history.tick(context_.clock.now());
     timespec wall{};
     if (::clock_gettime(CLOCK_REALTIME, &wall) == 0) {
       context_.started_at =

@@ -4,15 +4,9 @@
 #pragma once
 
 #include <array>
-#include "core/state/endpoint_context.h"
-#include "core/state/peer.h"
-#include "core/state/transport_resources.h"
-
-#include "core/memory/account.h"
+#include "core/endpoint/components.h"
 
 namespace turnout {
-
-struct Components;
 
 struct Need {
   MemoryKind kind;
@@ -21,7 +15,7 @@ struct Need {
 
 class Startup {
  public:
-  Startup(Components& parts, EndpointContext& context) : parts_(parts), context_(context) {}
+  explicit Startup(Components& parts) : parts_(parts), context_(parts.context) {}
 
   [[nodiscard]] Status start();
 

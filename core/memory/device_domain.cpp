@@ -7,12 +7,12 @@
 #include <cerrno>
 
 #include "base/log.h"
-#include "core/memory/syscall_patch.h"
+#include "core/memory/unmap_monitor.h"
 
 namespace turnout {
 
 Result<std::shared_ptr<MemoryDomain>> MemoryDomain::open(const Settings& settings) {
-  if (settings.registration_cache) prepare_to_patch();  // a device may bring threads
+  if (settings.registration_cache) prepare_to_watch_unmapping();  // a device may bring threads
   auto device = verbs::Device::open(settings);
   if (!device) return device.status();
   return std::shared_ptr<MemoryDomain>(std::make_shared<DeviceDomain>(std::move(device).value()));

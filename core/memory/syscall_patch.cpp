@@ -320,6 +320,8 @@ std::uint64_t code_at(std::uintptr_t) noexcept {
   return 0;
 }
 
+void prepare_to_patch() noexcept {}
+
 Result<std::vector<PatchedCall>> patch_calls(const std::vector<const void*>&) {
   return Status{Code::unsupported, "patching system calls is supported on x86-64 only"};
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Redirects system calls in loaded code through turnout_call_begins() and turnout_call_ends()
-// (unmap_monitor.h). x86-64.
+// Redirects system calls in loaded code through turnout_call_begins() and turnout_call_ends(). A
+// part of unmap_monitor.h. x86-64.
 //
 // The patch replaces the instruction before a call, not the entry of a function:
 //   mov $NUMBER, %eax ; syscall        (and, in libc's syscall(): mov 8(%rsp), %r9 ; syscall)
@@ -16,7 +16,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "base/status.h"
@@ -28,8 +27,8 @@ struct PatchedCall {
   long number = -1;            // of the system call; -1: any, in syscall()
 };
 
-// To be called while the process has one thread, where that can be: the kernel then need not wait
-// for all processors (membarrier(2), some 10 ms), as it does when patch_calls() has to ask first.
+// Part of patch_calls(), fast while the process has one thread: later the kernel waits for all
+// processors (membarrier(2), some 10 ms).
 void prepare_to_patch() noexcept;
 
 // Five bytes, as the processor would read them.
@@ -40,3 +39,10 @@ void prepare_to_patch() noexcept;
     const std::vector<const void*>& objects_of);
 
 }  // namespace turnout
+
+// Run around each call, in whatever thread makes it (unmap_calls.cpp). `call`: its number and six
+// arguments. The first returns 1 if the second is to be called.
+extern "C" {
+__attribute__((visibility("hidden"))) long turnout_call_begins(const unsigned long* call) noexcept;
+__attribute__((visibility("hidden"))) void turnout_call_ends() noexcept;
+}

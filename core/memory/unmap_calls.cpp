@@ -6,7 +6,7 @@
 #include <linux/mman.h>
 #include <sys/syscall.h>
 
-#include "core/memory/unmap_log.h"
+#include "core/memory/syscall_patch.h"
 #include "core/memory/unmap_monitor.h"
 
 namespace turnout {

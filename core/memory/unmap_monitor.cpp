@@ -28,18 +28,22 @@ UnmapLog unmap_log;
 
 namespace {
 
-std::mutex mutex;
-bool tried = false;
-Status state;
-Watch watched = Watch::all;
-std::atomic<bool> in_place{false};
 // The calls that are looked at before each use, and what has to be there.
-constexpr std::size_t kLookedAt = 7;
-struct {
-  std::array<std::uintptr_t, kLookedAt> address{};
-  std::array<std::atomic<std::uint64_t>, kLookedAt> code{};
+struct PatchedCode {
+  static constexpr std::size_t kMost = 7;
+  std::array<std::uintptr_t, kMost> address{};
+  std::array<std::atomic<std::uint64_t>, kMost> code{};
   std::size_t count = 0;
-} guard;
+};
+
+struct {
+  std::mutex mutex;  // protects tried, status and watched, and who changes the others
+  bool tried = false;
+  Status status;
+  Watch watched = Watch::all;
+  std::atomic<bool> in_place{false};
+  PatchedCode patched;
+} monitor;
 
 Status unsupported(std::string why) {
   return {Code::unsupported, std::move(why)};
@@ -99,7 +103,7 @@ Status try_once() {
   position = unmap_log.position();
   (void)shmdt(nullptr);
   if (missed == nullptr && !noted(position, 0, SIZE_MAX)) missed = "shmdt";
-  if (watched == Watch::all) {
+  if (monitor.watched == Watch::all) {
     // Large, so that it goes back to the kernel where the allocator does that; pages that nobody
     // touches take no memory.
     constexpr std::size_t kLarge = std::size_t{96} << 20;
@@ -113,7 +117,7 @@ Status try_once() {
     if (is_gone(inside, page)) tried_at("free", inside, position);
   }
   if (missed != nullptr) {
-    return unsupported(fmt::format("{} frees memory unnoticed", missed));
+    return unsupported(fmt::format("the self-test's {} was not logged", missed));
   }
   return {};
 }
@@ -149,7 +153,7 @@ Function function_of(const void* address) {
 
 Status install() {
   for (const char* const sanitizer : {"__asan_init", "__tsan_init", "__msan_init"}) {
-    if (watched == Watch::all && dlsym(RTLD_DEFAULT, sanitizer) != nullptr) {
+    if (monitor.watched == Watch::all && dlsym(RTLD_DEFAULT, sanitizer) != nullptr) {
       return unsupported("a sanitizer's allocator frees memory with direct system calls");
     }
   }
@@ -176,9 +180,10 @@ Status install() {
       status = unsupported(fmt::format("system call in libc's {} not found", name));
       break;
     }
-    guard.address[guard.count] = found ? call->address : function.begin;
-    guard.code[guard.count] = code_at(guard.address[guard.count]);
-    ++guard.count;
+    monitor.patched.address[monitor.patched.count] = found ? call->address : function.begin;
+    monitor.patched.code[monitor.patched.count] =
+        code_at(monitor.patched.address[monitor.patched.count]);
+    ++monitor.patched.count;
   }
   dlclose(libc);
   if (status.ok()) status = try_all();
@@ -199,43 +204,53 @@ Status install() {
 
 }  // namespace
 
+void prepare_to_watch_unmapping() noexcept {
+  prepare_to_patch();
+}
+
 Status watch_unmapping(Watch watch) {
-  const std::lock_guard lock(mutex);
-  if (!tried) {
-    tried = true;
-    watched = watch;
-    state = install();
-    in_place.store(state.ok());
-    if (!state.ok()) {
-      TURNOUT_LOG(memory, info, "registration cache disabled: {}", state.text());
+  const std::lock_guard lock(monitor.mutex);
+  if (!monitor.tried) {
+    monitor.tried = true;
+    monitor.watched = watch;
+    monitor.status = install();
+    monitor.in_place.store(monitor.status.ok());
+    if (!monitor.status.ok()) {
+      TURNOUT_LOG(memory, info,
+                  "patching libc's system calls failed: {}; registrations are not cached, "
+                  "TURNOUT_REGISTRATION_CACHE=0 turns patching off",
+                  monitor.status.text());
     }
   }
-  return state;
+  return monitor.status;
 }
 
 bool watching_unmapping() noexcept {
-  if (!in_place.load(std::memory_order_acquire)) [[unlikely]]
+  if (!monitor.in_place.load(std::memory_order_acquire)) [[unlikely]]
     return false;
+  PatchedCode& patched = monitor.patched;
   bool same = true;
-  for (std::size_t i = 0; i < guard.count; ++i) {
-    same = same && code_at(guard.address[i]) == guard.code[i].load(std::memory_order_relaxed);
+  for (std::size_t i = 0; i < patched.count; ++i) {
+    same = same && code_at(patched.address[i]) == patched.code[i].load(std::memory_order_relaxed);
   }
   if (same) [[likely]]
     return true;
-  const std::lock_guard lock(mutex);
-  if (!in_place.load()) return false;
-  state = try_all();
-  if (state.ok()) {
+  const std::lock_guard lock(monitor.mutex);
+  if (!monitor.in_place.load()) return false;
+  monitor.status = try_all();
+  if (monitor.status.ok()) {
     // What was made before may be stale, whoever made it.
     unmap_log.begin();
     unmap_log.note(0, UnmapLog::kEverything);
-    for (std::size_t i = 0; i < guard.count; ++i) guard.code[i] = code_at(guard.address[i]);
+    for (std::size_t i = 0; i < patched.count; ++i) patched.code[i] = code_at(patched.address[i]);
     unmap_log.end();
     return true;
   }
-  TURNOUT_LOG(memory, warn, "registration cache disabled: libc's code was modified, and {}",
-              state.text());
-  in_place.store(false);
+  TURNOUT_LOG(memory, warn,
+              "monitoring unmapped memory failed: libc's code was modified: {}; registrations are "
+              "no longer cached, TURNOUT_REGISTRATION_CACHE=0 turns patching off",
+              monitor.status.text());
+  monitor.in_place.store(false);
   return false;
 }
 

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "core/connection/eviction.h"
-#include "core/connection/polled_rings.h"
+#include "core/state/polled_rings.h"
 #include "core/flow/srq_flow_control.h"
 #include "core/messaging/control_plane.h"
 #include "core/messaging/credits.h"

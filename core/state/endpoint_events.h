@@ -19,11 +19,11 @@
 
 namespace turnout {
 
-struct Components;
+struct EndpointParts;
 
 class EndpointEvents {
  public:
-  explicit EndpointEvents(Components& parts) : parts_(parts) {}
+  explicit EndpointEvents(EndpointParts& parts) : parts_(parts) {}
 
   [[nodiscard]] bool post_private_control(Peer& peer, wire::ControlMessage message,
                                           const wire::Detail* detail);
@@ -67,7 +67,7 @@ class EndpointEvents {
   bool progress();
 
  private:
-  Components& parts_;
+  EndpointParts& parts_;
 };
 
 }  // namespace turnout

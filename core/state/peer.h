@@ -50,7 +50,7 @@ enum class SendState : std::uint8_t {
   error,      // the connection failed; until the missing messages were resent
 };
 
-// Whether and how the ring is polled (connection/polled_rings.h).
+// Whether and how the ring is polled (state/polled_rings.h).
 enum class RingPoll : std::uint8_t { none, speaking, silent };
 
 // How many messages took which channel, oldest first; merged beyond a limit.

@@ -13,7 +13,7 @@ namespace turnout::sim::calibration {
 // Rank 0 and ranks 1..targets in turn send to and fro. Half of the ranks behind them do so once
 // before, half once after the warm-up: it gives rank 0 rings to poll under a static policy, as many
 // before those of the targets as behind. They do so again before each round, which is so short that
-// rank 0 does not take their rings for silent (core/connection/polled_rings.h) while it lasts.
+// rank 0 does not take their rings for silent (core/state/polled_rings.h) while it lasts.
 struct PingPong {
   std::uint32_t targets = 1;
   std::uint32_t warmup = 200, batch = 100, rounds = 9;

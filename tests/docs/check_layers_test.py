@@ -31,10 +31,10 @@ def main():
     assert "core/types/address.h" not in allowed, allowed
     assert "core/types includes nothing of base" not in allowed, allowed
     assert "core/time includes nothing of base any more" in allowed, allowed
-    part = faults_of({"core/messaging/ud_transport.cpp": '#include "core/endpoint/endpoint_core.h"\n#include "sim/study/study.h"\n'})
-    assert "core/messaging/ud_transport.cpp: includes sim/study" in part, part
-    assert "core/messaging/ud_transport.cpp is none any more" not in part, part
-    assert "core/messaging/control_plane.cpp is none any more" in part, part
+    private = faults_of({"core/protocol/a.cpp": '#include "core/memory/unmap_log.h"\n',
+                         "core/memory/b.cpp": '#include "core/memory/unmap_log.h"\n'})
+    assert "core/protocol/a.cpp: includes core/memory/unmap_log.h, a part of core/memory/unmap_monitor.h" in private, private
+    assert "core/memory/b.cpp" not in private, private
     spec = importlib.util.spec_from_file_location("check_layers", TOOL)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -11,22 +11,23 @@ namespace turnout {
 
 struct ForgedMessages {
   [[nodiscard]] static Peer* peer_of(TestWorld& world, std::size_t at, std::size_t of) {
-    return static_cast<EndpointCore&>(world[at]).parts().peer_table.find_peer(world.peer(at, of));
+    return static_cast<EndpointCore&>(world[at]).components().peer_table.find_peer(
+        world.peer(at, of));
   }
   static void send(TestWorld& world, std::size_t from, std::size_t to,
                    const wire::ControlMessage& message) {
     auto& core = static_cast<EndpointCore&>(world[from]);
-    core.parts().messaging.control.send_control(*peer_of(world, from, to), Purpose::establishment,
-                                                message);
+    core.components().messaging.control.send_control(*peer_of(world, from, to),
+                                                     Purpose::establishment, message);
   }
   // The direction from `of` shall take that channel.
   static void ask_for(TestWorld& world, std::size_t at, std::size_t of, ChannelKind to) {
     auto& core = static_cast<EndpointCore&>(world[at]);
     if (over_xrc(to)) {
-      ASSERT_TRUE(core.parts().channels.xrc_nodes.has_xrc());
+      ASSERT_TRUE(core.components().channels.xrc_nodes.has_xrc());
     }
-    core.parts().channels.selector.change_channel(
-        *peer_of(world, at, of), to, core.parts().context.default_channel, "a test asks", 0);
+    core.components().channels.selector.change_channel(
+        *peer_of(world, at, of), to, core.components().context.default_channel, "a test asks", 0);
   }
   [[nodiscard]] static bool is_steady(TestWorld& world, std::size_t at, std::size_t of) {
     const Peer& peer = *peer_of(world, at, of);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // PolledRings by examples: which rings a round looks at.
-#include "core/connection/polled_rings.h"
+#include "core/state/polled_rings.h"
 
 #include <gtest/gtest.h>
 
