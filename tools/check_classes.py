@@ -20,7 +20,6 @@ FOLDERS = ["core", "hca", "provider", "sim"]
 MOST = {"methods": 40, "fields": 30}
 # Classes that are still larger, by name without `turnout::`, with what they have today. Numbers may only go down.
 LARGER = {
-    "EndpointCore": {"methods": 421, "fields": 144},
     "EndpointReport": {"fields": 33},
     "Peer": {"fields": 93},
     "Transfer": {"fields": 37},

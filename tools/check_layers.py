@@ -29,7 +29,7 @@ ALLOWED = {
     "core/protocol": ["base", "core/types", "core/time", "core", "core/memory", "core/transport"],
     "core/selection": ["base", "core/types"],  # pure
     "core/connection": ["base", "core/types", "core/time", "core/report", "core/memory", "core/transport",
-                        "core/selection", "core/state"],
+                        "core/selection"],
     "core/state": ["base", "core/types", "core/report", "core", "core/verbs", "core/memory", "core/transport",
                    "core/receive", "core/flow", "core/protocol", "core/selection", "core/connection"],
     "core/messaging": ["base", "core/transport", "core/flow", "core/protocol", "core/connection", "core/state"],
