@@ -11,7 +11,7 @@ namespace turnout {
 // At the end of an interval.
 void ChannelSelector::report_feedback() {
   std::uint64_t received = 0;
-  for (const auto& peer : peer_table_.peers()) received += peer->window;
+  for (const auto& peer : peer_table_.peers()) received += peer->rx.window;
   context_.feedback.end_interval(context_.costs, received, static_cast<double>(interval_));
   Feedback now;
   now.busy = context_.feedback.busy_thousandths();
@@ -20,20 +20,20 @@ void ChannelSelector::report_feedback() {
   std::map<NodeKey, std::uint32_t> on_node;  // processes that we sent to
   if (xrc_nodes_.may_use_xrc()) {
     for (const auto& peer : peer_table_.peers()) {
-      if (peer->feedback_sent.sent > 0 && !peer->lost && !peer->self)
+      if (peer->tx.feedback.sent > 0 && !peer->lost && !peer->self)
         ++on_node[{peer->address.lid, peer->address.gid}];
     }
   }
   for (const auto& pointer : peer_table_.peers()) {
     Peer& peer = *pointer;
-    const bool silent = peer.feedback_sent.sent == 0;
-    now.switched = FeedbackCounter::take_switched(peer.feedback_sent);
+    const bool silent = peer.tx.feedback.sent == 0;
+    now.switched = FeedbackCounter::take_switched(peer.tx.feedback);
     if (silent || peer.lost || peer.self || peer.remote_index == wire::kUnknownIndex) continue;
     const auto node = on_node.find({peer.address.lid, peer.address.gid});
     // One process alone shares nothing.
     const std::uint32_t here = node == on_node.end() || node->second < 2 ? 0 : node->second;
     now.here = static_cast<std::uint16_t>(std::min<std::uint32_t>(here, UINT16_MAX));
-    if (!FeedbackCounter::changes(peer.feedback_sent, now)) continue;
+    if (!FeedbackCounter::changes(peer.tx.feedback, now)) continue;
     wire::ControlMessage message;
     message.type = wire::Control::feedback;
     message.refusal = now.full ? wire::Refusal::budget : wire::Refusal::none;
@@ -49,12 +49,12 @@ void ChannelSelector::on_feedback(Peer& peer, const wire::ControlMessage& messag
   const auto share = [](std::uint16_t thousandths) {
     return static_cast<float>(thousandths) / static_cast<float>(wire::kWhole);
   };
-  peer.feedback.busy = share(message.credits);
-  peer.feedback.switched = share(message.ring_credits);
-  peer.feedback.active_rc = message.ring_entries;
-  peer.feedback.here =
+  peer.change.feedback.busy = share(message.credits);
+  peer.change.feedback.switched = share(message.ring_credits);
+  peer.change.feedback.active_rc = message.ring_entries;
+  peer.change.feedback.here =
       static_cast<std::uint16_t>(std::min<std::uint32_t>(message.qp_id, UINT16_MAX));
-  peer.feedback.full = message.refusal == wire::Refusal::budget;
+  peer.change.feedback.full = message.refusal == wire::Refusal::budget;
 }
 
 }  // namespace turnout

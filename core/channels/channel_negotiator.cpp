@@ -40,18 +40,18 @@ namespace turnout {
 // Requests the peer to send into our ring, over DC or RC, or over RC without one. An existing ring
 // is kept.
 Status ChannelNegotiator::request_channel(Peer& peer, ChannelKind to, ChannelKind fallback) {
-  peer.wanted = to;
-  peer.fallback = fallback;
+  peer.change.wanted = to;
+  peer.change.fallback = fallback;
   if (peer.remote_index == wire::kUnknownIndex) {
     return {Code::again, "wire-up with the peer is not complete"};
   }
-  if (!peer.ring && over_ring(to)) {
+  if (!peer.rx.ring && over_ring(to)) {
     auto ring = RingReceiver::create(*context_.device, context_.account,
                                      static_cast<std::uint32_t>(context_.settings.ring_entries),
                                      static_cast<std::uint32_t>(context_.settings.ring_entry_size),
                                      peer_table_.reserved_headroom());
     if (!ring) return ring.status();
-    peer.ring = std::make_unique<RingReceiver>(std::move(ring).value());
+    peer.rx.ring = std::make_unique<RingReceiver>(std::move(ring).value());
   }
   if (over_rc(to)) {
     if (Status status = rc_.want_rc(peer); !status.ok()) {
@@ -59,8 +59,8 @@ Status ChannelNegotiator::request_channel(Peer& peer, ChannelKind to, ChannelKin
       return status;
     }
   }
-  peer.receive_state = ReceiveState::preparing;
-  peer.requested_at = context_.clock.now();
+  peer.rx.state = ReceiveState::preparing;
+  peer.change.requested_at = context_.clock.now();
   if (over_rc(to)) {
     advance_rc(peer);
   } else {
@@ -71,18 +71,18 @@ Status ChannelNegotiator::request_channel(Peer& peer, ChannelKind to, ChannelKin
 
 // J1, when ring and queue pair are ready.
 void ChannelNegotiator::send_request(Peer& peer) {
-  const bool with_ring = over_ring(peer.wanted);
-  const bool fresh = !over_ring(peer.receive_kind);  // the ring
+  const bool with_ring = over_ring(peer.change.wanted);
+  const bool fresh = !over_ring(peer.rx.kind);  // the ring
   if (context_.closing) {
-    peer.receive_state = ReceiveState::steady;
+    peer.rx.state = ReceiveState::steady;
     drop_new_ring(peer);
     outcomes_.decided(peer, "not done: the endpoint is closing");
     rc_.drop_rc_if_unused(peer);
     return;
   }
-  if (ring_over_connection(peer.wanted) && !fresh && !peer.ring->checked() &&
+  if (ring_over_connection(peer.change.wanted) && !fresh && !peer.rx.ring->checked() &&
       !context_.placement.rc_in_order().value_or(true)) {
-    peer.receive_state = ReceiveState::steady;
+    peer.rx.state = ReceiveState::steady;
     events_.request_failed(
         peer, Status{Code::unsupported,
                      "left on DC-RDMA: the adapter places RC data in any order, and the "
@@ -90,51 +90,52 @@ void ChannelNegotiator::send_request(Peer& peer) {
     return;
   }
   const bool has_private =
-      context_.traits.has_private_receives && over_rc(peer.wanted) && !over_rc(peer.receive_kind);
+      context_.traits.has_private_receives && over_rc(peer.change.wanted) && !over_rc(peer.rx.kind);
   if (has_private) {
     if (Status status = private_receives_.ready_private_receives(peer); !status.ok()) {
-      peer.receive_state = ReceiveState::steady;
+      peer.rx.state = ReceiveState::steady;
       drop_new_ring(peer);
       events_.request_failed(peer, status);
       return;
     }
   }
-  if (with_ring && fresh && context_.placement.checks()) peer.ring->check();
+  if (with_ring && fresh && context_.placement.checks()) peer.rx.ring->check();
   wire::ControlMessage message;
-  message.request = ++peer.request;
+  message.request = ++peer.change.request;
   if (with_ring && fresh) {
-    peer.ring_request = message.request;
-    peer.unreported_ring = 0;
+    peer.rx.ring_request = message.request;
+    peer.rx.unreported_ring = 0;
   }
   if (has_private) {
-    peer.private_receives.request = message.request;
-    message.credits = static_cast<std::uint16_t>(peer.private_receives.granted);
+    peer.rx.private_queue.request = message.request;
+    message.credits = static_cast<std::uint16_t>(peer.rx.private_queue.granted);
   }
-  peer.receive_state = ReceiveState::requested;
+  peer.rx.state = ReceiveState::requested;
   message.type = wire::Control::request;
-  message.kind = static_cast<std::uint8_t>(peer.wanted);
-  message.fallback = static_cast<std::uint8_t>(peer.fallback);
-  if (over_rc(peer.wanted)) message.qp_id = peer.rc->qp_id();
-  if (over_xrc(peer.wanted)) message.qp_id = resources_.xrc->srq_number();
+  message.kind = static_cast<std::uint8_t>(peer.change.wanted);
+  message.fallback = static_cast<std::uint8_t>(peer.change.fallback);
+  if (over_rc(peer.change.wanted)) message.qp_id = peer.connection.rc->qp_id();
+  if (over_xrc(peer.change.wanted)) message.qp_id = resources_.xrc->srq_number();
   if (with_ring) {
-    message.ring_address = peer.ring->address();
-    message.ring_rkey = peer.ring->rkey();
-    message.ring_entries = peer.ring->entries();
-    message.ring_checked = peer.ring->checked() ? 1 : 0;
-    message.entry_units = static_cast<std::uint16_t>(peer.ring->entry_size() / Address::kSizeUnit);
+    message.ring_address = peer.rx.ring->address();
+    message.ring_rkey = peer.rx.ring->rkey();
+    message.ring_entries = peer.rx.ring->entries();
+    message.ring_checked = peer.rx.ring->checked() ? 1 : 0;
+    message.entry_units =
+        static_cast<std::uint16_t>(peer.rx.ring->entry_size() / Address::kSizeUnit);
   }
   control_.send_control(peer, Purpose::establishment, message);
 }
 
 // Requests the switch back from our ring, or from RC to the ring over DC.
 void ChannelNegotiator::request_switch_back(Peer& peer, ChannelKind to) {
-  peer.receive_state = ReceiveState::closing;
-  peer.wanted = to;
-  peer.requested_at = context_.clock.now();
+  peer.rx.state = ReceiveState::closing;
+  peer.change.wanted = to;
+  peer.change.requested_at = context_.clock.now();
   wire::ControlMessage message;
   message.type = wire::Control::request;
   message.kind = static_cast<std::uint8_t>(to);
-  message.request = ++peer.request;
+  message.request = ++peer.change.request;
   control_.send_control(peer, Purpose::establishment, message);
 }
 
@@ -150,9 +151,9 @@ void ChannelNegotiator::refuse(Peer& peer, std::uint32_t request, wire::Refusal 
 // J4, at the sender of the data: its next message uses the new channel.
 void ChannelNegotiator::switch_sending(Peer& peer, ChannelKind to, std::uint32_t request,
                                        wire::Refusal refusal) {
-  peer.send_kind = to;
-  peer.sent.change(to, context_.age());
-  if (!over_rc(to)) peer.private_sender.request = peer.private_sender.credits = 0;
+  peer.tx.kind = to;
+  peer.tx.history.change(to, context_.age());
+  if (!over_rc(to)) peer.tx.private_queue.request = peer.tx.private_queue.credits = 0;
   wire::ControlMessage answer;
   answer.type = wire::Control::switched;
   answer.kind = static_cast<std::uint8_t>(to);
@@ -164,39 +165,39 @@ void ChannelNegotiator::switch_sending(Peer& peer, ChannelKind to, std::uint32_t
 
 // Delays J4: sends nothing to this peer until its earlier messages have consumed receives.
 void ChannelNegotiator::switch_after_flush(Peer& peer, ChannelKind to, std::uint32_t request) {
-  peer.answered_kind = to;
-  peer.answered_request = request;
-  peer.send_state = SendState::flushing;
-  peer.flush_posted = false;
+  peer.answer.kind = to;
+  peer.answer.request = request;
+  peer.tx.state = SendState::flushing;
+  peer.tx.flush_posted = false;
   sender_.post_flush(peer);
 }
 
 void ChannelNegotiator::on_flushed(Peer& peer) {
-  Recovery* const lost = peer.recovery ? peer.recovery.get()
-                         : peer.xrc    ? peer.xrc->lost.get()
-                                       : nullptr;
+  Recovery* const lost = peer.connection.recovery ? peer.connection.recovery.get()
+                         : peer.connection.xrc    ? peer.connection.xrc->lost.get()
+                                                  : nullptr;
   if (lost != nullptr) {
-    if (peer.flush_posted) lost->flushed = true;  // not one of before
+    if (peer.tx.flush_posted) lost->flushed = true;  // not one of before
     return;
   }
-  if (peer.lost || peer.send_state != SendState::flushing) return;
-  peer.send_state = SendState::steady;
-  switch_sending(peer, peer.answered_kind, peer.answered_request);
+  if (peer.lost || peer.tx.state != SendState::flushing) return;
+  peer.tx.state = SendState::steady;
+  switch_sending(peer, peer.answer.kind, peer.answer.request);
 }
 
 // A pair uses either an RC queue pair or XRC, not both: each has its own states of set-up and
 // failure.
 bool ChannelNegotiator::excludes(const Peer& peer, ChannelKind to) noexcept {
-  if (over_xrc(to)) return peer.has_rc();
-  const bool asks = peer.receive_state != ReceiveState::steady && over_xrc(peer.wanted);
-  return over_rc(to) && (asks || (peer.xrc && !peer.xrc->idle()));
+  if (over_xrc(to)) return peer.connection.has_rc();
+  const bool asks = peer.rx.state != ReceiveState::steady && over_xrc(peer.change.wanted);
+  return over_rc(to) && (asks || (peer.connection.xrc && !peer.connection.xrc->idle()));
 }
 
 // J2, at the sender of the data.
 void ChannelNegotiator::on_request(Peer& peer, const wire::ControlMessage& message) {
   const auto to = static_cast<ChannelKind>(message.kind);
   const bool over_dc = to == ChannelKind::dc_rdma;
-  if (peer.send_state == SendState::flushing) {
+  if (peer.tx.state == SendState::flushing) {
     refuse(peer, message.request, wire::Refusal::busy);
     return;
   }
@@ -207,10 +208,10 @@ void ChannelNegotiator::on_request(Peer& peer, const wire::ControlMessage& messa
     return;
   }
   // Switching back needs no resources.
-  const bool from_ring_over_rc = peer.send_kind == ChannelKind::rc_rdma;
-  const bool has_private = peer.private_sender.request != 0;
+  const bool from_ring_over_rc = peer.tx.kind == ChannelKind::rc_rdma;
+  const bool has_private = peer.tx.private_queue.request != 0;
   const bool keeps_rc = to == ChannelKind::rc_srq || (to == ChannelKind::rc_sr && has_private);
-  if (to == context_.default_channel || (over_dc && ring_over_connection(peer.send_kind)) ||
+  if (to == context_.default_channel || (over_dc && ring_over_connection(peer.tx.kind)) ||
       (keeps_rc && from_ring_over_rc)) {
     switch_sending(peer, to, message.request);
     return;
@@ -234,16 +235,16 @@ void ChannelNegotiator::on_request(Peer& peer, const wire::ControlMessage& messa
     refuse(peer, message.request, wire::Refusal::device);
     return;
   }
-  const bool has_ring = peer.send_kind == ChannelKind::dc_rdma;
-  const bool adds_ring = to == ChannelKind::rc_rdma && messages_over_rc(peer.send_kind);
-  if (peer.eviction.disconnecting && over_rc(to)) {
+  const bool has_ring = peer.tx.kind == ChannelKind::dc_rdma;
+  const bool adds_ring = to == ChannelKind::rc_rdma && messages_over_rc(peer.tx.kind);
+  if (peer.connection.eviction.disconnecting && over_rc(to)) {
     refuse(peer, message.request, wire::Refusal::disconnecting);
     return;
   }
-  const bool from_xrc = over_xrc(peer.send_kind) || (peer.xrc && peer.xrc->link != nullptr);
-  if (context_.closing || peer.send_state != SendState::steady ||
-      (peer.send_uses_rc && !adds_ring) || from_ring_over_rc || from_xrc ||
-      (has_ring && !ring_over_connection(to))) {
+  const bool from_xrc =
+      over_xrc(peer.tx.kind) || (peer.connection.xrc && peer.connection.xrc->link != nullptr);
+  if (context_.closing || peer.tx.state != SendState::steady || (peer.tx.uses_rc && !adds_ring) ||
+      from_ring_over_rc || from_xrc || (has_ring && !ring_over_connection(to))) {
     refuse(peer, message.request, wire::Refusal::busy);
     return;
   }
@@ -256,24 +257,24 @@ void ChannelNegotiator::on_request(Peer& peer, const wire::ControlMessage& messa
     return;
   }
   if (!has_ring && over_ring(to)) {
-    peer.requested_ring = RingSender{message.ring_address,
-                                     message.ring_rkey,
-                                     message.ring_entries,
-                                     entry_size,
-                                     message.ring_entries,
-                                     message.request,
-                                     {},
-                                     message.ring_checked != 0};
+    peer.answer.ring = RingSender{message.ring_address,
+                                  message.ring_rkey,
+                                  message.ring_entries,
+                                  entry_size,
+                                  message.ring_entries,
+                                  message.request,
+                                  {},
+                                  message.ring_checked != 0};
   }
   if (over_dc || adds_ring) {
-    peer.ring_sender = peer.requested_ring;
+    peer.tx.ring = peer.answer.ring;
     switch_sending(peer, to, message.request);
     return;
   }
-  peer.answered_kind = to;
-  peer.answered_request = message.request;
-  peer.answered_fallback = static_cast<ChannelKind>(message.fallback);
-  peer.requested_private = message.credits;
+  peer.answer.kind = to;
+  peer.answer.request = message.request;
+  peer.answer.fallback = static_cast<ChannelKind>(message.fallback);
+  peer.answer.private_credits = message.credits;
   if (over_xrc(to)) {
     xrc_nodes_.take_xrc_request(peer, message.qp_id);
     return;
@@ -286,143 +287,143 @@ void ChannelNegotiator::on_request(Peer& peer, const wire::ControlMessage& messa
 
 // For the request answered last, with its QP id.
 void ChannelNegotiator::take_request(Peer& peer, std::uint32_t qp_id) {
-  if (!peer.has_rc() && rc_.active_rc() >= context_.settings.max_active_rc) {
+  if (!peer.connection.has_rc() && rc_.active_rc() >= context_.settings.max_active_rc) {
     answer_refusal(peer, wire::Refusal::limit);
     return;
   }
-  peer.remote_qp_id = qp_id;
+  peer.connection.remote_qp_id = qp_id;
   if (Status status = rc_.want_rc(peer); !status.ok()) {
-    peer.remote_qp_id = 0;
+    peer.connection.remote_qp_id = 0;
     answer_refusal(peer, RcPool::refusal_of(peer, status));
     return;
   }
-  peer.send_state = SendState::preparing;
+  peer.tx.state = SendState::preparing;
   advance_rc(peer);
 }
 
 // No RC for the request answered last: falls back to the ring over DC if the request allows it.
 void ChannelNegotiator::answer_refusal(Peer& peer, wire::Refusal why) {
   rc_.drop_rc_if_unused(peer);
-  if (peer.send_kind == context_.default_channel && !context_.over_datagrams() &&
-      ring_over_connection(peer.answered_kind) && peer.answered_fallback == ChannelKind::dc_rdma) {
+  if (peer.tx.kind == context_.default_channel && !context_.over_datagrams() &&
+      ring_over_connection(peer.answer.kind) && peer.answer.fallback == ChannelKind::dc_rdma) {
     ++refusals_;
-    peer.ring_sender = peer.requested_ring;
-    switch_sending(peer, ChannelKind::dc_rdma, peer.answered_request, why);
+    peer.tx.ring = peer.answer.ring;
+    switch_sending(peer, ChannelKind::dc_rdma, peer.answer.request, why);
   } else {
-    refuse(peer, peer.answered_request, why);
+    refuse(peer, peer.answer.request, why);
   }
 }
 
 // Our queue pair is connected.
 void ChannelNegotiator::send_accept(Peer& peer) {
   if (context_.closing) {
-    peer.send_state = SendState::steady;
-    refuse(peer, peer.answered_request, wire::Refusal::busy);
+    peer.tx.state = SendState::steady;
+    refuse(peer, peer.answer.request, wire::Refusal::busy);
     rc_.drop_rc_if_unused(peer);
     return;
   }
-  peer.send_state = SendState::accepted;
+  peer.tx.state = SendState::accepted;
   wire::ControlMessage answer;
   answer.type = wire::Control::accept;
-  answer.request = peer.answered_request;
-  answer.qp_id = peer.rc->qp_id();
+  answer.request = peer.answer.request;
+  answer.qp_id = peer.connection.rc->qp_id();
   control_.send_control(peer, Purpose::establishment, answer);
 }
 
 // At the receiver of the data.
 void ChannelNegotiator::on_accept(Peer& peer, const wire::ControlMessage& message) {
-  if (peer.receive_state != ReceiveState::requested || message.request != peer.request ||
-      !over_connection(peer.wanted) || qp_number_of(message.qp_id) == 0) {
+  if (peer.rx.state != ReceiveState::requested || message.request != peer.change.request ||
+      !over_connection(peer.change.wanted) || qp_number_of(message.qp_id) == 0) {
     TURNOUT_LOG(connection, warn, "ignored an unexpected accept: {}: request {}, queue pair {}",
                 peer.address.to_string(), message.request, qp_number_of(message.qp_id));
     return;
   }
-  if (over_xrc(peer.wanted)) {
+  if (over_xrc(peer.change.wanted)) {
     xrc_nodes_.on_xrc_accept(peer, message);
     return;
   }
-  peer.receive_state = ReceiveState::connecting;
-  peer.remote_qp_id = message.qp_id;
+  peer.rx.state = ReceiveState::connecting;
+  peer.connection.remote_qp_id = message.qp_id;
   advance_rc(peer);
 }
 
 // J3: our queue pair is connected too.
 void ChannelNegotiator::send_ready(Peer& peer) {
-  peer.receive_state = ReceiveState::accepted;
+  peer.rx.state = ReceiveState::accepted;
   wire::ControlMessage answer;
   answer.type = wire::Control::ready;
-  answer.request = peer.request;
+  answer.request = peer.change.request;
   control_.send_control(peer, Purpose::establishment, answer);
 }
 
 // At the sender of the data: switches to RC.
 void ChannelNegotiator::on_ready(Peer& peer, const wire::ControlMessage& message) {
-  if (peer.send_state != SendState::accepted || message.request != peer.answered_request) return;
-  if (over_xrc(peer.answered_kind)) {
+  if (peer.tx.state != SendState::accepted || message.request != peer.answer.request) return;
+  if (over_xrc(peer.answer.kind)) {
     xrc_nodes_.on_xrc_ready(peer, message);
     return;
   }
-  peer.send_state = SendState::steady;
-  peer.send_uses_rc = true;
-  if (peer.requested_private > 0) {
-    peer.private_sender.credits = peer.requested_private;
-    peer.private_sender.request = message.request;
+  peer.tx.state = SendState::steady;
+  peer.tx.uses_rc = true;
+  if (peer.answer.private_credits > 0) {
+    peer.tx.private_queue.credits = peer.answer.private_credits;
+    peer.tx.private_queue.request = message.request;
   }
   // Each has its own receives: no need to wait for messages in flight.
-  if (peer.answered_kind == ChannelKind::rc_sr) {
+  if (peer.answer.kind == ChannelKind::rc_sr) {
     switch_sending(peer, ChannelKind::rc_sr, message.request);
     return;
   }
-  if (peer.answered_kind == ChannelKind::rc_srq) {
+  if (peer.answer.kind == ChannelKind::rc_srq) {
     switch_after_flush(peer, ChannelKind::rc_srq, message.request);
     return;
   }
-  if (peer.send_kind != ChannelKind::dc_rdma) peer.ring_sender = peer.requested_ring;
+  if (peer.tx.kind != ChannelKind::dc_rdma) peer.tx.ring = peer.answer.ring;
   switch_sending(peer, ChannelKind::rc_rdma, message.request);
 }
 
 // The new channel serves the direction peer -> us after the message last_old.
 void ChannelNegotiator::switch_receiving(Peer& peer, ChannelKind to) {
-  const bool polled = over_ring(peer.receive_kind);
-  peer.receive_state = ReceiveState::steady;
-  peer.receive_kind = to;
-  peer.received.change(to, context_.age());
-  if (peer.private_receives.unreported > 0) private_receives_.report_private_credits(peer);
+  const bool polled = over_ring(peer.rx.kind);
+  peer.rx.state = ReceiveState::steady;
+  peer.rx.kind = to;
+  peer.rx.history.change(to, context_.age());
+  if (peer.rx.private_queue.unreported > 0) private_receives_.report_private_credits(peer);
   if (over_ring(to) && !polled) rings_.add(peer);
   if (!over_ring(to) && polled) {
     rings_.remove(peer);
-    peer.ring.reset();
-    peer.unreported_ring = 0;
+    peer.rx.ring.reset();
+    peer.rx.unreported_ring = 0;
   }
 }
 
 // Frees the ring of a request that failed.
 void ChannelNegotiator::drop_new_ring(Peer& peer) {
-  if (!over_ring(peer.receive_kind)) peer.ring.reset();
+  if (!over_ring(peer.rx.kind)) peer.rx.ring.reset();
 }
 
 // Whether a refusal may still arrive. Over XRC also after the accept: the connection may fail
 // first.
 bool ChannelNegotiator::awaits_answer(const Peer& peer) noexcept {
-  return peer.receive_state == ReceiveState::requested ||
-         (over_xrc(peer.wanted) && (peer.receive_state == ReceiveState::connecting ||
-                                    peer.receive_state == ReceiveState::accepted));
+  return peer.rx.state == ReceiveState::requested ||
+         (over_xrc(peer.change.wanted) &&
+          (peer.rx.state == ReceiveState::connecting || peer.rx.state == ReceiveState::accepted));
 }
 
 // J5, at the receiver of the data.
 void ChannelNegotiator::on_switched(Peer& peer, const wire::ControlMessage& message) {
-  if (message.request != peer.request) return;
+  if (message.request != peer.change.request) return;
   const auto to = static_cast<ChannelKind>(message.kind);
   note_last(peer, message);
-  const bool adds_ring = peer.receive_state == ReceiveState::requested &&
-                         messages_over_rc(peer.receive_kind) && to == ChannelKind::rc_rdma;
-  if ((peer.receive_state == ReceiveState::accepted || adds_ring) && over_connection(to) &&
-      to == peer.wanted) {
+  const bool adds_ring = peer.rx.state == ReceiveState::requested &&
+                         messages_over_rc(peer.rx.kind) && to == ChannelKind::rc_rdma;
+  if ((peer.rx.state == ReceiveState::accepted || adds_ring) && over_connection(to) &&
+      to == peer.change.wanted) {
     switch_receiving(peer, to);
     outcomes_.done(peer);
-  } else if (peer.receive_state == ReceiveState::requested && to == ChannelKind::dc_rdma &&
-             !over_ring(peer.receive_kind) && over_ring(peer.wanted)) {
-    const bool instead = peer.wanted != to;
+  } else if (peer.rx.state == ReceiveState::requested && to == ChannelKind::dc_rdma &&
+             !over_ring(peer.rx.kind) && over_ring(peer.change.wanted)) {
+    const bool instead = peer.change.wanted != to;
     switch_receiving(peer, to);
     if (instead) {
       wait_before_asking(peer, message.refusal, "; the peer writes to the ring over DC");
@@ -430,8 +431,8 @@ void ChannelNegotiator::on_switched(Peer& peer, const wire::ControlMessage& mess
     } else {
       outcomes_.done(peer);
     }
-  } else if (peer.receive_state == ReceiveState::closing && to == peer.wanted) {
-    peer.receive_state = ReceiveState::draining;
+  } else if (peer.rx.state == ReceiveState::closing && to == peer.change.wanted) {
+    peer.rx.state = ReceiveState::draining;
     if (!has_last_message(peer)) rings_.spoke(peer);
     finish_drain(peer);
   }
@@ -440,15 +441,16 @@ void ChannelNegotiator::on_switched(Peer& peer, const wire::ControlMessage& mess
 // Frees the old channel when everything sent over it is delivered and no read uses it. A ring must
 // not contain messages any more.
 void ChannelNegotiator::finish_drain(Peer& peer) {
-  if (peer.receive_state != ReceiveState::draining || peer.lost) return;
-  if (peer.xrc && peer.xrc->failed) return;  // see on_xrc_resumed()
-  const bool drained = has_last_message(peer) && (over_rc(peer.wanted) || has_last_control(peer)) &&
-                       peer.reads_over_rc == 0 &&
-                       (over_ring(peer.wanted) || !peer.ring || peer.ring->all_returned());
+  if (peer.rx.state != ReceiveState::draining || peer.lost) return;
+  if (peer.connection.xrc && peer.connection.xrc->failed) return;  // see on_xrc_resumed()
+  const bool drained =
+      has_last_message(peer) && (over_rc(peer.change.wanted) || has_last_control(peer)) &&
+      peer.rx.reads_over_rc == 0 &&
+      (over_ring(peer.change.wanted) || !peer.rx.ring || peer.rx.ring->all_returned());
   if (!drained && !frees_before_drain_) return;
-  const bool left_rc = over_rc(peer.receive_kind) && !over_rc(peer.wanted);
-  const bool left_xrc = over_xrc(peer.receive_kind);
-  switch_receiving(peer, peer.wanted);
+  const bool left_rc = over_rc(peer.rx.kind) && !over_rc(peer.change.wanted);
+  const bool left_xrc = over_xrc(peer.rx.kind);
+  switch_receiving(peer, peer.change.wanted);
   if (left_xrc) xrc_nodes_.release_target(peer);
   if (left_rc || left_xrc) send_closed(peer);
   outcomes_.done(peer);
@@ -459,7 +461,7 @@ void ChannelNegotiator::finish_drain(Peer& peer) {
 void ChannelNegotiator::send_closed(Peer& peer) {
   wire::ControlMessage message;
   message.type = wire::Control::closed;
-  message.request = peer.request;
+  message.request = peer.change.request;
   control_.send_control(peer, Purpose::establishment, message);
 }
 
@@ -470,20 +472,21 @@ void ChannelNegotiator::wait_before_asking(Peer& peer, wire::Refusal why,
   const bool place =
       why == wire::Refusal::disconnecting ||
       (eviction_.active() && (why == wire::Refusal::limit || why == wire::Refusal::budget));
-  peer.refused_until =
+  peer.change.refused_until =
       context_.clock.now() +
       (place ? eviction_.slot_timeout() : kDecisionsRefused * context_.settings.interval);
-  if (context_.traits.uses_feedback && over_ring(peer.wanted)) outcomes_.note_set_up(false);
-  peer.reason = fmt::format("peer refused {}: {}{}",
-                            peer.wanted == ChannelKind::rc_rdma ? "RC" : name(peer.wanted),
-                            wire::explain(why), instead);
+  if (context_.traits.uses_feedback && over_ring(peer.change.wanted)) outcomes_.note_set_up(false);
+  peer.change.reason =
+      fmt::format("peer refused {}: {}{}",
+                  peer.change.wanted == ChannelKind::rc_rdma ? "RC" : name(peer.change.wanted),
+                  wire::explain(why), instead);
   outcomes_.decided(peer, fmt::format("refused by peer: {}{}", wire::explain(why), instead));
 }
 
 void ChannelNegotiator::on_refuse(Peer& peer, const wire::ControlMessage& message) {
-  if (!awaits_answer(peer) || message.request != peer.request) return;
-  peer.receive_state = ReceiveState::steady;
-  if (over_xrc(peer.wanted)) xrc_nodes_.release_target(peer);
+  if (!awaits_answer(peer) || message.request != peer.change.request) return;
+  peer.rx.state = ReceiveState::steady;
+  if (over_xrc(peer.change.wanted)) xrc_nodes_.release_target(peer);
   drop_new_ring(peer);
   wait_before_asking(peer, message.refusal, "");
   slots_.continue_disconnect(peer);
@@ -491,46 +494,47 @@ void ChannelNegotiator::on_refuse(Peer& peer, const wire::ControlMessage& messag
 }
 
 void ChannelNegotiator::on_closed(Peer& peer) {
-  if (peer.send_state == SendState::accepted) peer.send_state = SendState::steady;
-  peer.send_uses_rc = false;
+  if (peer.tx.state == SendState::accepted) peer.tx.state = SendState::steady;
+  peer.tx.uses_rc = false;
   rc_.drop_rc_if_unused(peer);
-  if (!over_xrc(peer.send_kind)) xrc_nodes_.release_xrc_connection(peer);
+  if (!over_xrc(peer.tx.kind)) xrc_nodes_.release_xrc_connection(peer);
 }
 
 // Takes the next step that the state of its queue pair allows.
 void ChannelNegotiator::advance_rc(Peer& peer) {
-  if (peer.rc_job != nullptr || peer.lost) return;
-  if (peer.receive_state == ReceiveState::preparing) send_request(peer);
-  if (!peer.rc) return;  // the request failed
-  if (peer.remote_qp_id != 0 && peer.rc->connected_to() != peer.remote_qp_id) {
+  if (peer.connection.rc_job != nullptr || peer.lost) return;
+  if (peer.rx.state == ReceiveState::preparing) send_request(peer);
+  if (!peer.connection.rc) return;  // the request failed
+  if (peer.connection.remote_qp_id != 0 &&
+      peer.connection.rc->connected_to() != peer.connection.remote_qp_id) {
     // Of an earlier connection: everything has arrived, or the peer would not have released it.
-    for (const SendRecord& record : peer.rc->take_all()) events_.retire(record);
-    private_receives_.unpost_private_receives(*peer.rc);
-    auto job = RcPool::job_of(&peer, std::move(peer.rc));
-    RcPool::connect_with(job.get(), peer, peer.remote_qp_id);
+    for (const SendRecord& record : peer.connection.rc->take_all()) events_.retire(record);
+    private_receives_.unpost_private_receives(*peer.connection.rc);
+    auto job = RcPool::job_of(&peer, std::move(peer.connection.rc));
+    RcPool::connect_with(job.get(), peer, peer.connection.remote_qp_id);
     rc_.start_job(std::move(job));
     return;
   }
-  peer.remote_qp_id = 0;
+  peer.connection.remote_qp_id = 0;
   private_receives_.post_private_receives(peer);
-  if (peer.send_state == SendState::preparing) send_accept(peer);
-  if (peer.receive_state == ReceiveState::connecting) send_ready(peer);
+  if (peer.tx.state == SendState::preparing) send_accept(peer);
+  if (peer.rx.state == ReceiveState::connecting) send_ready(peer);
 }
 
 // Creating or connecting it failed.
 void ChannelNegotiator::rc_failed(Peer& peer, const Status& status) {
-  peer.remote_qp_id = 0;
-  if (peer.send_state == SendState::preparing) {
-    peer.send_state = SendState::steady;
+  peer.connection.remote_qp_id = 0;
+  if (peer.tx.state == SendState::preparing) {
+    peer.tx.state = SendState::steady;
     answer_refusal(peer, RcPool::refusal_of(peer, status));
   }
-  if (peer.receive_state == ReceiveState::preparing) {
-    peer.receive_state = ReceiveState::steady;
+  if (peer.rx.state == ReceiveState::preparing) {
+    peer.rx.state = ReceiveState::steady;
     drop_new_ring(peer);
     events_.request_failed(peer, status);
-  } else if (peer.receive_state == ReceiveState::connecting) {
+  } else if (peer.rx.state == ReceiveState::connecting) {
     send_closed(peer);
-    peer.receive_state = ReceiveState::steady;
+    peer.rx.state = ReceiveState::steady;
     drop_new_ring(peer);
     outcomes_.decided(peer, fmt::format("failed: {}", status.text()));
   }
@@ -579,12 +583,12 @@ void ChannelNegotiator::end_job(RcJob& job) {
     return;
   }
   Peer& peer = *job.peer;
-  peer.rc_job = nullptr;
+  peer.connection.rc_job = nullptr;
   if (job.queue->qp() == nullptr) {
     --rc_.active_rc();
     rc_.forget_rc(std::move(job.queue));
   } else {
-    peer.rc = std::move(job.queue);
+    peer.connection.rc = std::move(job.queue);
   }
   if (!job.status.ok()) {
     TURNOUT_LOG(connection, warn, "RC connection failed: {}: {}; the pair continues without it",
@@ -593,7 +597,7 @@ void ChannelNegotiator::end_job(RcJob& job) {
   if (job.fail) {
     events_.on_queue_pair_stopped(peer);
   } else if (job.status.ok()) {
-    if (job.remote_qp_id != 0) eviction_.made(peer.eviction, context_.clock.now());
+    if (job.remote_qp_id != 0) eviction_.made(peer.connection.eviction, context_.clock.now());
     advance_rc(peer);
   } else {
     rc_failed(peer, job.status);
@@ -605,14 +609,14 @@ void ChannelNegotiator::target_failed(Peer& peer, const Status& status) {
   TURNOUT_LOG(connection, info, "XRC connection failed: {}: {}", peer.address.to_string(),
               status.text());
   send_closed(peer);
-  peer.receive_state = ReceiveState::steady;
+  peer.rx.state = ReceiveState::steady;
   drop_new_ring(peer);
   events_.request_failed(peer, status);
   // Another request would fail too, while the two processes see different domains.
   const Nanoseconds now = context_.clock.now();
   rc_.wait_after_failure(peer, now);
-  peer.refused_until =
-      std::max(peer.refused_until, now + kDecisionsRefused * context_.settings.interval);
+  peer.change.refused_until =
+      std::max(peer.change.refused_until, now + kDecisionsRefused * context_.settings.interval);
   XrcConnections::drop_if_idle(peer);
 }
 

@@ -41,56 +41,56 @@ namespace {}  // namespace
 
 // `wc`: the failed request; null: the peer reported an error. Not called during a recovery.
 void ConnectionRecovery::fail_connection(Peer& peer, const ibv_wc* wc) {
-  if (peer.lost || peer.recovery) return;
+  if (peer.lost || peer.connection.recovery) return;
   const char* const why = wc != nullptr ? ibv_wc_status_str(wc->status) : "reported by the peer";
   TURNOUT_LOG(connection, info, "RC connection failed: {}: {}; resending lost messages",
               peer.address.to_string(), why);
   ++eviction_.report().failed;
-  peer.recovery = std::make_unique<Recovery>();
+  peer.connection.recovery = std::make_unique<Recovery>();
   recovering_.push_back(&peer);
   const Nanoseconds now = context_.clock.now();
   rc_.wait_after_failure(peer, now);
   forget_changes(peer, now);
   std::vector<SendRecord> records;
-  const bool connected = peer.rc && peer.rc->connected_to() != 0;
+  const bool connected = peer.connection.rc && peer.connection.rc->connected_to() != 0;
   if (connected) {
-    records = peer.rc->take_all(&peer.recovery->log);
-    auto job = RcPool::job_of(&peer, std::move(peer.rc));
+    records = peer.connection.rc->take_all(&peer.connection.recovery->log);
+    auto job = RcPool::job_of(&peer, std::move(peer.connection.rc));
     job->fail = true;
     rc_.start_job(std::move(job));
-  } else if (peer.has_rc()) {
+  } else if (peer.connection.has_rc()) {
     rc_.discard_rc(peer);
   }
   requeue(peer, records, wc);
-  if (!connected && peer.recovery) send_error(peer);
+  if (!connected && peer.connection.recovery) send_error(peer);
 }
 
 // Stops both directions. Both ends discard channel changes in progress.
 void ConnectionRecovery::forget_changes(Peer& peer, Nanoseconds now) {
-  if (peer.eviction.waits_for_slot) eviction_.stop_waiting(peer.eviction);
-  if (peer.decision != 0) outcomes_.decided(peer, "not done: the connection failed");
-  peer.requested_at = now;
-  peer.final_channel = context_.default_channel;
-  peer.receive_state = ReceiveState::error;
-  if (messages_over_rc(peer.receive_kind)) {
-    peer.receive_kind = context_.default_channel;
-    peer.received.change(context_.default_channel, context_.age());
+  if (peer.connection.eviction.waits_for_slot) eviction_.stop_waiting(peer.connection.eviction);
+  if (peer.change.decision != 0) outcomes_.decided(peer, "not done: the connection failed");
+  peer.change.requested_at = now;
+  peer.change.final_channel = context_.default_channel;
+  peer.rx.state = ReceiveState::error;
+  if (messages_over_rc(peer.rx.kind)) {
+    peer.rx.kind = context_.default_channel;
+    peer.rx.history.change(context_.default_channel, context_.age());
   }
-  if (context_.over_datagrams() && peer.ring && !over_ring(peer.receive_kind)) {
+  if (context_.over_datagrams() && peer.rx.ring && !over_ring(peer.rx.kind)) {
     // Its `switched` for the ring may be void.
-    peer.receive_kind = ChannelKind::rc_rdma;
-    peer.received.change(ChannelKind::rc_rdma, context_.age());
+    peer.rx.kind = ChannelKind::rc_rdma;
+    peer.rx.history.change(ChannelKind::rc_rdma, context_.age());
     rings_.add(peer);
   }
-  peer.send_state = SendState::error;
-  peer.flush_posted = false;
-  peer.send_uses_rc = false;
-  peer.private_sender.request = peer.private_sender.credits = 0;
-  peer.requested_private = 0;
-  if (over_rc(peer.send_kind)) {
-    const bool ring = peer.send_kind == ChannelKind::rc_rdma && !context_.over_datagrams();
-    peer.send_kind = ring ? ChannelKind::dc_rdma : context_.default_channel;
-    peer.sent.change(peer.send_kind, context_.age());
+  peer.tx.state = SendState::error;
+  peer.tx.flush_posted = false;
+  peer.tx.uses_rc = false;
+  peer.tx.private_queue.request = peer.tx.private_queue.credits = 0;
+  peer.answer.private_credits = 0;
+  if (over_rc(peer.tx.kind)) {
+    const bool ring = peer.tx.kind == ChannelKind::rc_rdma && !context_.over_datagrams();
+    peer.tx.kind = ring ? ChannelKind::dc_rdma : context_.default_channel;
+    peer.tx.history.change(peer.tx.kind, context_.age());
   }
 }
 
@@ -106,7 +106,7 @@ void ConnectionRecovery::requeue(Peer& peer, const std::vector<SendRecord>& reco
     const SendRecord& record = records[i];
     switch (record.kind) {
       case SendRecord::Kind::message:
-        peer.recovery->records.push_back(record);
+        peer.connection.recovery->records.push_back(record);
         break;
       case SendRecord::Kind::transfer: {
         Transfer& transfer = *record.transfer;
@@ -120,7 +120,7 @@ void ConnectionRecovery::requeue(Peer& peer, const std::vector<SendRecord>& reco
         break;
       }
       case SendRecord::Kind::flush:
-        --peer.flushes;
+        --peer.tx.flushes;
         break;
       case SendRecord::Kind::probe:
         --peer.probes;
@@ -141,7 +141,7 @@ void ConnectionRecovery::restart_transfer(Transfer& transfer) {
     return;
   }
   transfer.over_rc = false;
-  --transfer.peer->reads_over_rc;
+  --transfer.peer->rx.reads_over_rc;
   transfer.posted = transfer.local_offset = transfer.remote_offset = 0;
   transfer.local_at = transfer.remote_at = 0;
   if (!std::exchange(transfer.listed, true)) rdma_.active_transfers().push_back(&transfer);
@@ -153,13 +153,13 @@ void ConnectionRecovery::on_queue_pair_stopped(Peer& peer) {
   for (int n = resources_.receive_cq->cqe / kPollBatch + 1; n > 0 && events_.poll_receive_queue();
        --n) {
   }
-  if (peer.rc) rc_.discard_rc(peer);
-  if (!peer.lost && peer.recovery) send_error(peer);
+  if (peer.connection.rc) rc_.discard_rc(peer);
+  if (!peer.lost && peer.connection.recovery) send_error(peer);
 }
 
 void ConnectionRecovery::send_error(Peer& peer) {
-  Recovery& recovery = *peer.recovery;
-  std::uint32_t unknown = peer.send_sequence;  // the first message that may not have arrived
+  Recovery& recovery = *peer.connection.recovery;
+  std::uint32_t unknown = peer.tx.sequence;  // the first message that may not have arrived
   for (const SendRecord& record : recovery.records) {
     const wire::Header header = header_of(recovery, record);
     if (header.type == wire::Type::control) continue;
@@ -176,7 +176,7 @@ void ConnectionRecovery::send_error(Peer& peer) {
 
 void ConnectionRecovery::on_error(Peer& peer, const wire::ControlMessage& message) {
   if (peer.remote_index == wire::kUnknownIndex) peer.remote_index = message.own_index;
-  if (peer.xrc && !peer.xrc->idle()) {
+  if (peer.connection.xrc && !peer.connection.xrc->idle()) {
     events_.lose_peer(peer,
                       Status{Code::invalid,
                              fmt::format("{}: error message: the pair has no connection of its own",
@@ -185,21 +185,21 @@ void ConnectionRecovery::on_error(Peer& peer, const wire::ControlMessage& messag
   }
   fail_connection(peer, nullptr);
   if (peer.lost) return;
-  if (std::exchange(peer.recovery->peer_dead, true)) {
+  if (std::exchange(peer.connection.recovery->peer_dead, true)) {
     events_.lose_peer(
         peer, Status{Code::invalid, fmt::format("{}: error message: sent twice for one connection",
                                                 peer.address.to_string())});
     return;
   }
-  peer.recovery->acknowledged = message.last_sequence + 1;
+  peer.connection.recovery->acknowledged = message.last_sequence + 1;
 }
 
 void ConnectionRecovery::on_replay(Peer& peer, const wire::ControlMessage& message) {
-  Recovery* const recovery = peer.recovery.get();
+  Recovery* const recovery = peer.connection.recovery.get();
   const std::uint32_t from = message.last_sequence + 1;
   // Over UD there are none, and the field is a sequence number.
   const std::uint32_t came = peer.link ? 0 : message.sequence;
-  const std::uint32_t missing = peer.private_sender.controls - came;
+  const std::uint32_t missing = peer.tx.private_queue.controls - came;
   std::uint32_t controls = 0;
   if (recovery != nullptr) {
     for (const SendRecord& record : recovery->records) {
@@ -209,7 +209,7 @@ void ConnectionRecovery::on_replay(Peer& peer, const wire::ControlMessage& messa
   const char* wrong = nullptr;
   if (recovery == nullptr || !recovery->dead || !recovery->peer_dead || recovery->asked) {
     wrong = "no failed connection to recover";
-  } else if (before(peer.send_sequence, from)) {
+  } else if (before(peer.tx.sequence, from)) {
     wrong = "last_sequence names a message that was not sent yet";
   } else if (missing > controls) {
     wrong = "sequence names control messages that were not sent, or were delivered";
@@ -220,19 +220,19 @@ void ConnectionRecovery::on_replay(Peer& peer, const wire::ControlMessage& messa
     return;
   }
   recovery->asked = true;
-  recovery->from = context_.settings.break_rule == "drop-lost" ? peer.send_sequence : from;
+  recovery->from = context_.settings.break_rule == "drop-lost" ? peer.tx.sequence : from;
   recovery->controls = controls - missing;
-  peer.private_sender.controls = came;
+  peer.tx.private_queue.controls = came;
 }
 
 // Resumes the direction peer -> us.
 void ConnectionRecovery::on_resumed(Peer& peer, const wire::ControlMessage& message) {
-  Recovery* const recovery = peer.recovery.get();
+  Recovery* const recovery = peer.connection.recovery.get();
   const auto to = static_cast<ChannelKind>(message.kind);
   const char* wrong = nullptr;
   if (recovery == nullptr || !recovery->reported || recovery->heard) {
     wrong = "no failed connection to recover";
-  } else if (to != context_.default_channel && (to != ChannelKind::dc_rdma || !peer.ring)) {
+  } else if (to != context_.default_channel && (to != ChannelKind::dc_rdma || !peer.rx.ring)) {
     wrong = "kind names a channel that does not exist";
   }
   if (wrong != nullptr) {
@@ -242,14 +242,14 @@ void ConnectionRecovery::on_resumed(Peer& peer, const wire::ControlMessage& mess
   }
   recovery->heard = true;
   if (std::exchange(recovery->ring_unlisted, false)) rings_.add(peer);
-  if (to != context_.default_channel || !over_ring(peer.receive_kind)) {
-    peer.wanted = to;
+  if (to != context_.default_channel || !over_ring(peer.rx.kind)) {
+    peer.change.wanted = to;
     negotiator_.switch_receiving(peer, to);
     if (to == context_.default_channel) negotiator_.drop_new_ring(peer);
   } else {  // it switched back from the ring, which may still contain messages
-    peer.wanted = context_.default_channel;
+    peer.change.wanted = context_.default_channel;
     note_last(peer, message);
-    peer.receive_state = ReceiveState::draining;
+    peer.rx.state = ReceiveState::draining;
     negotiator_.finish_drain(peer);
   }
   // At once: a request may follow.
@@ -261,33 +261,33 @@ bool ConnectionRecovery::pump_recovering() {
 }
 
 bool ConnectionRecovery::go_on_recovering(Peer& peer) {
-  Recovery& recovery = *peer.recovery;
+  Recovery& recovery = *peer.connection.recovery;
   if (!recovery.dead || !recovery.peer_dead) return false;
   bool moved = false;
   const bool has_all =
-      !context_.over_datagrams() || !before(peer.receive_sequence, recovery.acknowledged);
+      !context_.over_datagrams() || !before(peer.rx.sequence, recovery.acknowledged);
   if (!recovery.reported && has_all) {
     recovery.reported = moved = true;
-    if (over_ring(peer.receive_kind) && !context_.over_datagrams()) {
+    if (over_ring(peer.rx.kind) && !context_.over_datagrams()) {
       rings_.remove(peer);
       recovery.ring_unlisted = true;
     }
     wire::ControlMessage message;
     message.type = wire::Control::replay;
-    message.last_sequence = peer.receive_sequence - 1;
-    message.sequence = peer.private_receives.controls;
+    message.last_sequence = peer.rx.sequence - 1;
+    message.sequence = peer.rx.private_queue.controls;
     control_.send_control(peer, Purpose::establishment, message);
     if (peer.lost) return true;
     if (peer.shut_down)
-      peer.last_control = peer.private_receives.controls;  // the others are resent elsewhere
+      peer.change.last_control = peer.rx.private_queue.controls;  // the others are resent elsewhere
   }
   if (!recovery.asked || recovery.sent) return moved;
   if (!send_lost(peer, recovery, &moved)) return moved;
   recovery.sent = true;
-  peer.send_state = SendState::steady;
+  peer.tx.state = SendState::steady;
   wire::ControlMessage message;
   message.type = wire::Control::resumed;
-  message.kind = static_cast<std::uint8_t>(peer.send_kind);
+  message.kind = static_cast<std::uint8_t>(peer.tx.kind);
   report_last(peer, &message);
   control_.send_control(peer, Purpose::establishment, message);
   if (!peer.lost && recovery.heard) end_recovery(peer);
@@ -296,7 +296,7 @@ bool ConnectionRecovery::go_on_recovering(Peer& peer) {
 
 // The recovery is complete, or the peer is lost.
 void ConnectionRecovery::end_recovery(Peer& peer) {
-  const std::unique_ptr<Recovery> recovery = std::move(peer.recovery);
+  const std::unique_ptr<Recovery> recovery = std::move(peer.connection.recovery);
   std::erase(recovering_, &peer);
   give_up_lost(*recovery);
 }
@@ -409,7 +409,7 @@ bool ConnectionRecovery::replay_message(Peer& peer, Recovery& recovery, const Se
 // It was sent into the peer's private receive queue. The peer reports how many of those arrived.
 void ConnectionRecovery::replay_control(Peer& peer, const SendRecord& lost,
                                         const wire::Header& header) {
-  Recovery& recovery = *peer.recovery;
+  Recovery& recovery = *peer.connection.recovery;
   if (recovery.controls > 0) {
     --recovery.controls;
     return;
@@ -421,20 +421,21 @@ void ConnectionRecovery::replay_control(Peer& peer, const SendRecord& lost,
   std::memcpy(&message, body, sizeof message);
   if (wire::has_detail(message.type)) std::memcpy(&detail, body + sizeof message, sizeof detail);
   // Credits in its header are unreported again; the private receive queue is gone.
-  peer.grant.unreported += header.credits;
-  if ((header.flags & wire::kPrivateCredits) == 0) peer.unreported_ring += header.ring_credits;
+  peer.rx.grant.unreported += header.credits;
+  if ((header.flags & wire::kPrivateCredits) == 0) peer.rx.unreported_ring += header.ring_credits;
   control_.send_control(peer, Purpose::credit, message, &detail);
 }
 
 // Simulates a failure that the adapter may report at any time.
 void ConnectionRecovery::break_for_test(Peer& peer) {
-  RcQueue* queue = over_rc(peer.receive_kind) && !peer.recovery ? peer.rc.get() : nullptr;
-  if (over_xrc(peer.send_kind)) queue = peer.xrc->link->queue.get();
+  RcQueue* queue =
+      over_rc(peer.rx.kind) && !peer.connection.recovery ? peer.connection.rc.get() : nullptr;
+  if (over_xrc(peer.tx.kind)) queue = peer.connection.xrc->link->queue.get();
   if (queue == nullptr || queue->connected_to() == 0 ||
-      ++peer.since_failure < context_.settings.test_break_every) {
+      ++peer.connection.since_failure < context_.settings.test_break_every) {
     return;
   }
-  peer.since_failure = 0;
+  peer.connection.since_failure = 0;
   if (Status status = queue->fail(); !status.ok()) {
     TURNOUT_LOG(connection, error, "breaking a connection for a test failed: {}: {}",
                 peer.address.to_string(), status.text());

@@ -11,21 +11,21 @@ constexpr double kLatestSetUp = 0.25;  // weight of the latest set-up
 }  // namespace
 
 void DecisionOutcomes::done(Peer& peer) {
-  const Nanoseconds took = context_.clock.now() - peer.requested_at;
+  const Nanoseconds took = context_.clock.now() - peer.change.requested_at;
   decided(peer, fmt::format("done in {} us", took / 1000));
-  if (eviction_.active() && peer.eviction.connected_at >= peer.requested_at &&
-      over_rc(peer.receive_kind)) {
-    peer.eviction.cost = static_cast<double>(took);
+  if (eviction_.active() && peer.connection.eviction.connected_at >= peer.change.requested_at &&
+      over_rc(peer.rx.kind)) {
+    peer.connection.eviction.cost = static_cast<double>(took);
   }
-  if (context_.traits.uses_feedback && over_ring(peer.receive_kind)) {
-    peer.to_repay = over_rc(peer.receive_kind) ? context_.costs.setup_rc_processor.value
-                                               : context_.costs.setup_dc_processor.value;
+  if (context_.traits.uses_feedback && over_ring(peer.rx.kind)) {
+    peer.change.to_repay = over_rc(peer.rx.kind) ? context_.costs.setup_rc_processor.value
+                                                 : context_.costs.setup_dc_processor.value;
   }
   events_.continue_disconnect(peer);
-  const ChannelKind next = std::exchange(peer.final_channel, context_.default_channel);
-  if (over_ring(next) && peer.receive_kind == ChannelKind::dc_rdma) {
-    const std::string reason = peer.reason;
-    events_.change_channel(peer, next, ChannelKind::dc_rdma, reason, peer.predicted_gain);
+  const ChannelKind next = std::exchange(peer.change.final_channel, context_.default_channel);
+  if (over_ring(next) && peer.rx.kind == ChannelKind::dc_rdma) {
+    const std::string reason = peer.change.reason;
+    events_.change_channel(peer, next, ChannelKind::dc_rdma, reason, peer.change.predicted_gain);
   }
 }
 
@@ -34,15 +34,16 @@ void DecisionOutcomes::done(Peer& peer) {
 void DecisionOutcomes::count_repaid(Peer& peer) {
   const selection::CostModel costs = selection::cost_model(
       context_.costs, static_cast<std::uint32_t>(context_.settings.ring_entries));
-  const double saved = over_rc(peer.receive_kind)
-                           ? costs.saving_rc_rdma + static_cast<double>(peer.feedback.switched) *
-                                                        context_.costs.sender_switch_latency.value
-                           : costs.saving_dc_rdma;
-  const bool serves = over_ring(peer.receive_kind) && peer.window > 0;
-  peer.to_repay -= serves ? static_cast<double>(peer.window) * std::max(saved, 0.0) : 0;
-  if (serves && peer.to_repay > 0) return;
-  note_set_up(peer.to_repay <= 0);
-  peer.to_repay = 0;
+  const double saved =
+      over_rc(peer.rx.kind)
+          ? costs.saving_rc_rdma + static_cast<double>(peer.change.feedback.switched) *
+                                       context_.costs.sender_switch_latency.value
+          : costs.saving_dc_rdma;
+  const bool serves = over_ring(peer.rx.kind) && peer.rx.window > 0;
+  peer.change.to_repay -= serves ? static_cast<double>(peer.rx.window) * std::max(saved, 0.0) : 0;
+  if (serves && peer.change.to_repay > 0) return;
+  note_set_up(peer.change.to_repay <= 0);
+  peer.change.to_repay = 0;
 }
 
 void DecisionOutcomes::note_set_up(bool repaid) noexcept {
@@ -50,10 +51,10 @@ void DecisionOutcomes::note_set_up(bool repaid) noexcept {
 }
 
 void DecisionOutcomes::decided(Peer& peer, const std::string& outcome) {
-  TURNOUT_LOG(connection, info, "{}: now on {}, {}", peer.address.to_string(),
-              name(peer.receive_kind), outcome);
-  context_.decisions.set_outcome(peer.decision, outcome);
-  peer.decision = 0;
+  TURNOUT_LOG(connection, info, "{}: now on {}, {}", peer.address.to_string(), name(peer.rx.kind),
+              outcome);
+  context_.decisions.set_outcome(peer.change.decision, outcome);
+  peer.change.decision = 0;
 }
 
 }  // namespace turnout

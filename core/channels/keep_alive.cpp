@@ -42,7 +42,7 @@ void KeepAlive::probe(Peer& peer, MessageQueue& queue) {
 }
 
 void KeepAlive::probe_over_rc(Peer& peer) {
-  post_probe(peer, *peer.rc);
+  post_probe(peer, *peer.connection.rc);
 }
 
 // Probes silent peers from which something is expected or that have an idle connection, so that a
@@ -75,9 +75,9 @@ void KeepAlive::keep_alive(Nanoseconds now) {
       peer.heard = now;
       peer.heard_since_tick = false;
     }
-    if (peer.send_state == SendState::flushing) sender_.post_flush(peer);
+    if (peer.tx.state == SendState::flushing) sender_.post_flush(peer);
     credits_.send_credits(peer);
-    if (peer.private_receives.unreported > 0) private_receives_.send_private_credits(peer);
+    if (peer.rx.private_queue.unreported > 0) private_receives_.send_private_credits(peer);
     unexpected_.look_after_retained(peer, awaited_from_any, now);
     if (peer.lost) continue;
     if (peer.shut_down && has_last_message(peer) && has_last_control(peer)) {
@@ -86,18 +86,20 @@ void KeepAlive::keep_alive(Nanoseconds now) {
                        fmt::format("{} closed its endpoint", peer.address.to_string()), ESHUTDOWN});
       continue;
     }
-    const bool expected = peer.directed_receives > 0 || peer.awaiting_fin > 0 ||
-                          peer.incoming_large > 0 || owes_answers(peer) ||
-                          (peer.atomics && peer.atomics->listed) || !peer.backlog.empty() ||
-                          peer.receive_state != ReceiveState::steady ||
-                          peer.send_state != SendState::steady || peer.eviction.disconnecting ||
-                          peer.recovery || (wildcards && peer.remote_index != wire::kUnknownIndex);
-    const bool idle = !expected && ((peer.rc && peer.rc->connected_to() != 0) || peer.xrc);
+    const bool expected =
+        peer.rx.directed_receives > 0 || peer.awaiting_fin > 0 || peer.rx.incoming_large > 0 ||
+        owes_answers(peer) || (peer.atomics && peer.atomics->listed) || !peer.tx.backlog.empty() ||
+        peer.rx.state != ReceiveState::steady || peer.tx.state != SendState::steady ||
+        peer.connection.eviction.disconnecting || peer.connection.recovery ||
+        (wildcards && peer.remote_index != wire::kUnknownIndex);
+    const bool idle =
+        !expected &&
+        ((peer.connection.rc && peer.connection.rc->connected_to() != 0) || peer.connection.xrc);
     if ((!expected && !idle) || peer.probes > 0 || now - peer.heard < context_.settings.keepalive)
       continue;
     if (probed == std::max(kProbesPerRound, peer_table_.peers().size() / 16)) continue;
     ++probed;
-    if (idle && peer.rc && peer.rc->connected_to() != 0) {
+    if (idle && peer.connection.rc && peer.connection.rc->connected_to() != 0) {
       probe_over_rc(peer);
     } else {
       probe(peer, *resources_.pool(Purpose::credit)[peer.credit_queue]);

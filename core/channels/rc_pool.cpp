@@ -47,16 +47,16 @@ std::unique_ptr<RcJob> RcPool::job_of(Peer* peer, std::unique_ptr<RcQueue> queue
 }
 
 void RcPool::start_job(std::unique_ptr<RcJob> job) {
-  if (job->peer != nullptr) job->peer->rc_job = job.get();
+  if (job->peer != nullptr) job->peer->connection.rc_job = job.get();
   ++jobs_;
   background_->start(std::move(job));
 }
 
 // The pair has a queue pair, or a job creates one: advance_rc() continues with it.
 Status RcPool::want_rc(Peer& peer) {
-  if (peer.has_rc()) return {};
+  if (peer.connection.has_rc()) return {};
   if (!resources_.rc_pool.empty()) {
-    peer.rc = std::move(resources_.rc_pool.back());
+    peer.connection.rc = std::move(resources_.rc_pool.back());
     resources_.rc_pool.pop_back();
     ++active_rc_;
     return {};
@@ -70,7 +70,7 @@ Status RcPool::want_rc(Peer& peer) {
   job->receive_cq = resources_.receive_cq.get();
   job->srq = context_.traits.has_private_receives ? nullptr : resources_.data_srq.get();
   job->receives = context_.most_private();
-  connect_with(job.get(), peer, peer.remote_qp_id);
+  connect_with(job.get(), peer, peer.connection.remote_qp_id);
   start_job(std::move(job));
   return {};
 }
@@ -123,17 +123,18 @@ void RcPool::put_away(std::unique_ptr<RcQueue> queue, Nanoseconds chosen_at) {
 // Removes the queue pair from the peer.
 void RcPool::discard_rc(Peer& peer) {
   --active_rc_;
-  peer.remote_qp_id = 0;
-  const Nanoseconds chosen_at = eviction_.gone(peer.eviction);
-  private_receives_.close_private_receives(peer,
-                                           peer.rc_job != nullptr ? *peer.rc_job->queue : *peer.rc);
-  if (peer.rc_job != nullptr) {  // see end_job()
-    peer.rc_job->peer = nullptr;
-    peer.rc_job = nullptr;
+  peer.connection.remote_qp_id = 0;
+  const Nanoseconds chosen_at = eviction_.gone(peer.connection.eviction);
+  private_receives_.close_private_receives(peer, peer.connection.rc_job != nullptr
+                                                     ? *peer.connection.rc_job->queue
+                                                     : *peer.connection.rc);
+  if (peer.connection.rc_job != nullptr) {  // see end_job()
+    peer.connection.rc_job->peer = nullptr;
+    peer.connection.rc_job = nullptr;
     ++resetting_rc_;
     return;
   }
-  std::unique_ptr<RcQueue> queue = std::move(peer.rc);
+  std::unique_ptr<RcQueue> queue = std::move(peer.connection.rc);
   for (const SendRecord& record : queue->take_all()) {
     if (record.kind == SendRecord::Kind::transfer) {
       events_.on_transfer_done(*record.transfer, peer.loss);
@@ -145,9 +146,9 @@ void RcPool::discard_rc(Peer& peer) {
 }
 
 void RcPool::drop_rc_if_unused(Peer& peer) {
-  if (!peer.rc || peer.rc_job != nullptr || over_rc(peer.receive_kind) ||
-      peer.receive_state != ReceiveState::steady || peer.send_uses_rc ||
-      peer.send_state != SendState::steady || over_rc(peer.send_kind)) {
+  if (!peer.connection.rc || peer.connection.rc_job != nullptr || over_rc(peer.rx.kind) ||
+      peer.rx.state != ReceiveState::steady || peer.tx.uses_rc ||
+      peer.tx.state != SendState::steady || over_rc(peer.tx.kind)) {
     return;
   }
   discard_rc(peer);
@@ -162,9 +163,11 @@ wire::Refusal RcPool::refusal_of(const Peer& peer, const Status& status) {
 }
 
 void RcPool::wait_after_failure(Peer& peer, Nanoseconds now) {
-  if (over_connection(peer.receive_kind) && peer.received.messages() >= kServed) peer.failures = 0;
-  peer.refused_until = now + (eviction_.setup_time() << std::min(peer.failures, kMostDoublings));
-  ++peer.failures;
+  if (over_connection(peer.rx.kind) && peer.rx.history.messages() >= kServed)
+    peer.connection.failures = 0;
+  peer.change.refused_until =
+      now + (eviction_.setup_time() << std::min(peer.connection.failures, kMostDoublings));
+  ++peer.connection.failures;
 }
 
 }  // namespace turnout

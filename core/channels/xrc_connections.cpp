@@ -66,17 +66,17 @@ bool XrcConnections::has_xrc() {
 }
 
 void XrcConnections::drop_if_idle(Peer& peer) noexcept {
-  if (peer.xrc && peer.xrc->idle()) peer.xrc.reset();
+  if (peer.connection.xrc && peer.connection.xrc->idle()) peer.connection.xrc.reset();
 }
 
 // False: the budget has no room for the peer's state.
 bool XrcConnections::make_xrc(Peer& peer) {
-  if (peer.xrc) return true;
+  if (peer.connection.xrc) return true;
   Reservation bytes = Reservation::take(context_.account, MemoryKind::peers, sizeof(PeerXrc),
                                         peer_table_.reserved_headroom());
   if (!bytes) return false;
-  peer.xrc = std::make_unique<PeerXrc>();
-  peer.xrc->record = std::move(bytes);
+  peer.connection.xrc = std::make_unique<PeerXrc>();
+  peer.connection.xrc->record = std::move(bytes);
   return true;
 }
 
@@ -122,11 +122,11 @@ void XrcConnections::take_xrc_request(Peer& peer, std::uint32_t srq) {
     events_.answer_refusal(peer, RcPool::refusal_of(peer, status));
     return;
   }
-  PeerXrc& xrc = *peer.xrc;
+  PeerXrc& xrc = *peer.connection.xrc;
   xrc.link = link;
   xrc.srq = srq;
   link->users.push_back(&peer);
-  peer.send_state = SendState::preparing;
+  peer.tx.state = SendState::preparing;
   advance_xrc_connection(*link);
 }
 
@@ -141,16 +141,16 @@ void XrcConnections::advance_xrc_connection(XrcConnection& link) {
   const NodeKey node = link.node;
   for (Peer* const peer : users) {
     if (find_xrc_connection(node) != &link) return;  // the last of them was lost
-    if (peer->send_state != SendState::preparing) continue;
+    if (peer->tx.state != SendState::preparing) continue;
     if (link.target == 0) {
       if (link.asked != nullptr) return;
       link.asked = peer;
       link.asked_at = context_.clock.now();
     }
-    peer->send_state = SendState::accepted;
+    peer->tx.state = SendState::accepted;
     wire::ControlMessage answer;
     answer.type = wire::Control::accept;
-    answer.request = peer->answered_request;
+    answer.request = peer->answer.request;
     answer.qp_id = link.queue->qp_id();
     answer.operation = link.target;
     control_.send_control(*peer, Purpose::establishment, answer);
@@ -159,8 +159,8 @@ void XrcConnections::advance_xrc_connection(XrcConnection& link) {
 
 // On J3.
 void XrcConnections::on_xrc_ready(Peer& peer, const wire::ControlMessage& message) {
-  if (!peer.xrc || peer.xrc->link == nullptr) return;
-  XrcConnection& link = *peer.xrc->link;
+  if (!peer.connection.xrc || peer.connection.xrc->link == nullptr) return;
+  XrcConnection& link = *peer.connection.xrc->link;
   if (link.asked != &peer) {
     if (link.target != 0 && link.job == nullptr) begin_xrc(peer);
     return;
@@ -180,9 +180,9 @@ void XrcConnections::on_xrc_ready(Peer& peer, const wire::ControlMessage& messag
 
 // J4: the peer's ring is written over the link from here on.
 void XrcConnections::begin_xrc(Peer& peer) {
-  peer.send_state = SendState::steady;
-  if (peer.send_kind != ChannelKind::dc_rdma) peer.ring_sender = peer.requested_ring;
-  events_.switch_sending(peer, ChannelKind::xrc_rdma, peer.answered_request);
+  peer.tx.state = SendState::steady;
+  if (peer.tx.kind != ChannelKind::dc_rdma) peer.tx.ring = peer.answer.ring;
+  events_.switch_sending(peer, ChannelKind::xrc_rdma, peer.answer.request);
 }
 
 void XrcConnections::end_xrc_job(RcJob& job) {
@@ -210,7 +210,7 @@ void XrcConnections::end_xrc_job(RcJob& job) {
     ++eviction_.report().made;
     const NodeKey node = link.node;
     Peer* const asked = std::exchange(link.asked, nullptr);
-    if (asked != nullptr && asked->send_state == SendState::accepted) begin_xrc(*asked);
+    if (asked != nullptr && asked->tx.state == SendState::accepted) begin_xrc(*asked);
     if (find_xrc_connection(node) != &link) return;  // it was lost
   }
   advance_xrc_connection(link);
@@ -220,7 +220,7 @@ void XrcConnections::end_xrc_job(RcJob& job) {
 void XrcConnections::refuse_xrc_connection(XrcConnection& link, const Status& status) {
   const std::vector<Peer*> users = std::exchange(link.users, {});
   discard_xrc_connection(link);
-  for (Peer* const peer : users) peer->xrc->link = nullptr;
+  for (Peer* const peer : users) peer->connection.xrc->link = nullptr;
   for (Peer* const peer : users) {
     refuse_xrc(*peer, RcPool::refusal_of(*peer, status));
     drop_if_idle(*peer);
@@ -230,10 +230,10 @@ void XrcConnections::refuse_xrc_connection(XrcConnection& link, const Status& st
 // For a peer that waits for the link, or was accepted and not written to yet. An accepted peer may
 // have refused meanwhile, and then has no ring for a fallback to DC.
 void XrcConnections::refuse_xrc(Peer& peer, wire::Refusal why) {
-  const bool accepted = peer.send_state == SendState::accepted;
-  peer.send_state = SendState::steady;
+  const bool accepted = peer.tx.state == SendState::accepted;
+  peer.tx.state = SendState::steady;
   if (accepted) {
-    events_.refuse(peer, peer.answered_request, why);
+    events_.refuse(peer, peer.answer.request, why);
   } else {
     events_.answer_refusal(peer, why);
   }
@@ -241,8 +241,8 @@ void XrcConnections::refuse_xrc(Peer& peer, wire::Refusal why) {
 
 // The peer is no longer written to over the link.
 void XrcConnections::release_xrc_connection(Peer& peer) {
-  if (!peer.xrc || peer.xrc->link == nullptr) return;
-  XrcConnection& link = *std::exchange(peer.xrc->link, nullptr);
+  if (!peer.connection.xrc || peer.connection.xrc->link == nullptr) return;
+  XrcConnection& link = *std::exchange(peer.connection.xrc->link, nullptr);
   std::erase(link.users, &peer);
   if (link.asked == &peer) link.asked = nullptr;
   drop_if_idle(peer);
@@ -259,7 +259,7 @@ void XrcConnections::look_after_xrc_connections(Nanoseconds now) {
       late.push_back(link->asked);
   }
   for (Peer* const peer : late) {
-    if (peer->lost || !peer->xrc || peer->xrc->link == nullptr) continue;
+    if (peer->lost || !peer->connection.xrc || peer->connection.xrc->link == nullptr) continue;
     refuse_xrc(*peer, wire::Refusal::late);
     release_xrc_connection(*peer);
   }
@@ -273,7 +273,7 @@ void XrcConnections::probe_xrc_connection(XrcConnection& link) {
   record.kind = SendRecord::Kind::probe;
   record.opcode = IBV_WR_RDMA_WRITE;
   record.peer = peer.id;
-  record.dct = peer.xrc->srq;
+  record.dct = peer.connection.xrc->srq;
   ++peer.probes;
   context_.profile.count_sent(Traffic::control, 0);
   if (Status status = link.queue->post(record); !status.ok()) {
@@ -319,14 +319,14 @@ void XrcConnections::on_xrc_accept(Peer& peer, const wire::ControlMessage& messa
     return;
   }
   const auto named = static_cast<std::uint32_t>(message.operation);
-  peer.receive_state = ReceiveState::connecting;
+  peer.rx.state = ReceiveState::connecting;
   Status status;
   if (!make_xrc(peer)) {
     events_.target_failed(peer,
                           {Code::over_budget, "no memory within the budget for an XRC target"});
     return;
   }
-  PeerXrc& xrc = *peer.xrc;
+  PeerXrc& xrc = *peer.connection.xrc;
   if (xrc.target || xrc.job != nullptr) {
     status = {Code::again, "the previous connection is still closing"};
   } else if (named == 0) {
@@ -352,7 +352,7 @@ void XrcConnections::on_xrc_accept(Peer& peer, const wire::ControlMessage& messa
 }
 
 void XrcConnections::start_target_job(std::unique_ptr<XrcTargetJob> job) {
-  if (job->peer != nullptr) job->peer->xrc->job = job.get();
+  if (job->peer != nullptr) job->peer->connection.xrc->job = job.get();
   ++rc_.jobs();
   rc_.background()->start(std::move(job));
 }
@@ -363,7 +363,7 @@ void XrcConnections::end_target_job(XrcTargetJob& job) {
     return;
   }
   Peer& peer = *job.peer;
-  PeerXrc& xrc = *peer.xrc;
+  PeerXrc& xrc = *peer.connection.xrc;
   xrc.job = nullptr;
   if (job.step == XrcTargetJob::Step::fail) {
     if (!job.status.ok()) {
@@ -380,18 +380,18 @@ void XrcConnections::end_target_job(XrcTargetJob& job) {
   }
   const bool made = job.step == XrcTargetJob::Step::make;
   xrc.target = std::move(job.target);
-  peer.receive_state = ReceiveState::accepted;
+  peer.rx.state = ReceiveState::accepted;
   wire::ControlMessage answer;
   answer.type = wire::Control::ready;
-  answer.request = peer.request;
+  answer.request = peer.change.request;
   answer.qp_id = made ? xrc.target.number() : 0;
   control_.send_control(peer, Purpose::establishment, answer);
 }
 
 // Everything that the peer wrote over it has arrived, or never will.
 void XrcConnections::release_target(Peer& peer) {
-  if (!peer.xrc) return;
-  PeerXrc& xrc = *peer.xrc;
+  if (!peer.connection.xrc) return;
+  PeerXrc& xrc = *peer.connection.xrc;
   xrc.bytes = Reservation();
   if (xrc.job != nullptr) {  // see end_target_job()
     xrc.job->peer = nullptr;
@@ -409,12 +409,12 @@ void XrcConnections::close_target(XrcTarget target) {
 
 // The peer is lost.
 void XrcConnections::forget_xrc(Peer& peer) {
-  if (!peer.xrc) return;
-  if (const std::unique_ptr<Recovery> lost = std::move(peer.xrc->lost)) {
+  if (!peer.connection.xrc) return;
+  if (const std::unique_ptr<Recovery> lost = std::move(peer.connection.xrc->lost)) {
     std::erase(xrc_lost_, &peer);
     events_.give_up_lost(*lost);
   }
-  peer.xrc->failed = false;
+  peer.connection.xrc->failed = false;
   release_target(peer);
   release_xrc_connection(peer);
 }

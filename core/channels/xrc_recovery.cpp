@@ -33,10 +33,10 @@ void XrcRecovery::fail_xrc_connection(XrcConnection& link, const ibv_wc& wc) {
   const std::vector<SendRecord> records = link.queue->take_all(&log);
   const std::vector<Peer*> users = std::exchange(link.users, {});
   xrc_nodes_.discard_xrc_connection(link);
-  for (Peer* const peer : users) peer->xrc->link = nullptr;
+  for (Peer* const peer : users) peer->connection.xrc->link = nullptr;
   for (Peer* const peer : users) {
-    PeerXrc& xrc = *peer->xrc;
-    if (peer->send_state == SendState::preparing || peer->send_state == SendState::accepted) {
+    PeerXrc& xrc = *peer->connection.xrc;
+    if (peer->tx.state == SendState::preparing || peer->tx.state == SendState::accepted) {
       xrc_nodes_.refuse_xrc(*peer, wire::Refusal::error);
       XrcConnections::drop_if_idle(*peer);
       continue;
@@ -44,23 +44,24 @@ void XrcRecovery::fail_xrc_connection(XrcConnection& link, const ibv_wc& wc) {
     xrc.lost = std::make_unique<Recovery>();
     xrc.lost->log = log;
     xrc_nodes_.xrc_lost().push_back(peer);
-    peer->send_state = SendState::error;
-    peer->flush_posted = false;
-    if (over_xrc(peer->send_kind)) {
-      peer->send_kind = ChannelKind::dc_rdma;
-      peer->sent.change(peer->send_kind, context_.age());
+    peer->tx.state = SendState::error;
+    peer->tx.flush_posted = false;
+    if (over_xrc(peer->tx.kind)) {
+      peer->tx.kind = ChannelKind::dc_rdma;
+      peer->tx.history.change(peer->tx.kind, context_.age());
     }
   }
   for (const SendRecord& record : records) {
     Peer& peer = *peer_table_.peers()[record.peer];
-    if (record.kind == SendRecord::Kind::message && !peer.lost && peer.xrc && peer.xrc->lost) {
-      peer.xrc->lost->records.push_back(record);
+    if (record.kind == SendRecord::Kind::message && !peer.lost && peer.connection.xrc &&
+        peer.connection.xrc->lost) {
+      peer.connection.xrc->lost->records.push_back(record);
     } else {
       events_.retire(record);
     }
   }
   for (Peer* const peer : users) {
-    if (peer->lost || !peer->xrc || !peer->xrc->lost) continue;
+    if (peer->lost || !peer->connection.xrc || !peer->connection.xrc->lost) continue;
     wire::ControlMessage message;
     message.type = wire::Control::xrc_error;
     message.own_index = peer->id;
@@ -72,8 +73,8 @@ void XrcRecovery::fail_xrc_connection(XrcConnection& link, const ibv_wc& wc) {
 void XrcRecovery::on_xrc_error(Peer& peer, const wire::ControlMessage& message) {
   if (peer.remote_index == wire::kUnknownIndex) peer.remote_index = message.own_index;
   // It has switched back already, and reports its position all the same.
-  if (!peer.xrc) peer.xrc = std::make_unique<PeerXrc>();
-  PeerXrc& xrc = *peer.xrc;
+  if (!peer.connection.xrc) peer.connection.xrc = std::make_unique<PeerXrc>();
+  PeerXrc& xrc = *peer.connection.xrc;
   if (std::exchange(xrc.failed, true)) {
     events_.lose_peer(
         peer,
@@ -82,15 +83,15 @@ void XrcRecovery::on_xrc_error(Peer& peer, const wire::ControlMessage& message) 
     return;
   }
   const Nanoseconds now = context_.clock.now();
-  if (peer.decision != 0) outcomes_.decided(peer, "not done: the connection failed");
+  if (peer.change.decision != 0) outcomes_.decided(peer, "not done: the connection failed");
   rc_.wait_after_failure(peer, now);
   // The ring is still to be drained.
-  if (peer.receive_state != ReceiveState::draining) {
+  if (peer.rx.state != ReceiveState::draining) {
     negotiator_.drop_new_ring(peer);
-    peer.receive_state = ReceiveState::error;
+    peer.rx.state = ReceiveState::error;
   }
-  peer.requested_at = now;
-  peer.final_channel = context_.default_channel;
+  peer.change.requested_at = now;
+  peer.change.final_channel = context_.default_channel;
   xrc.bytes = Reservation();
   if (xrc.job != nullptr) {  // of a void request
     xrc.job->peer = nullptr;
@@ -108,26 +109,26 @@ void XrcRecovery::on_xrc_error(Peer& peer, const wire::ControlMessage& message) 
 // Nothing arrives any more.
 void XrcRecovery::send_xrc_replay(Peer& peer) {
   if (peer.lost) return;
-  PeerXrc& xrc = *peer.xrc;
+  PeerXrc& xrc = *peer.connection.xrc;
   xrc.reported = true;
-  if (over_ring(peer.receive_kind)) {
+  if (over_ring(peer.rx.kind)) {
     rings_.remove(peer);
     xrc.ring_unlisted = true;
   }
   wire::ControlMessage message;
   message.type = wire::Control::xrc_replay;
-  message.last_sequence = peer.receive_sequence - 1;
+  message.last_sequence = peer.rx.sequence - 1;
   control_.send_control(peer, Purpose::establishment, message);
 }
 
 // At the sender.
 void XrcRecovery::on_xrc_replay(Peer& peer, const wire::ControlMessage& message) {
-  Recovery* const lost = peer.xrc ? peer.xrc->lost.get() : nullptr;
+  Recovery* const lost = peer.connection.xrc ? peer.connection.xrc->lost.get() : nullptr;
   const std::uint32_t from = message.last_sequence + 1;
   const char* wrong = nullptr;
   if (lost == nullptr || lost->asked) {
     wrong = "no failed connection to recover";
-  } else if (before(peer.send_sequence, from)) {
+  } else if (before(peer.tx.sequence, from)) {
     wrong = "last_sequence names a message that was not sent yet";
   }
   if (wrong != nullptr) {
@@ -136,7 +137,7 @@ void XrcRecovery::on_xrc_replay(Peer& peer, const wire::ControlMessage& message)
     return;
   }
   lost->asked = true;
-  lost->from = context_.settings.break_rule == "drop-lost" ? peer.send_sequence : from;
+  lost->from = context_.settings.break_rule == "drop-lost" ? peer.tx.sequence : from;
 }
 
 bool XrcRecovery::pump_xrc_lost() {
@@ -144,17 +145,17 @@ bool XrcRecovery::pump_xrc_lost() {
 }
 
 bool XrcRecovery::replay_xrc(Peer& peer) {
-  Recovery& lost = *peer.xrc->lost;
+  Recovery& lost = *peer.connection.xrc->lost;
   if (!lost.asked) return false;
   bool moved = false;
   if (!recovery_.send_lost(peer, lost, &moved)) return moved;
-  peer.xrc->lost.reset();
+  peer.connection.xrc->lost.reset();
   XrcConnections::drop_if_idle(peer);
   std::erase(xrc_nodes_.xrc_lost(), &peer);
-  peer.send_state = SendState::steady;
+  peer.tx.state = SendState::steady;
   wire::ControlMessage message;
   message.type = wire::Control::xrc_resumed;
-  message.kind = static_cast<std::uint8_t>(peer.send_kind);
+  message.kind = static_cast<std::uint8_t>(peer.tx.kind);
   report_last(peer, &message);
   control_.send_control(peer, Purpose::establishment, message);
   return true;
@@ -163,12 +164,12 @@ bool XrcRecovery::replay_xrc(Peer& peer) {
 // At the receiver: resumes the direction.
 void XrcRecovery::on_xrc_resumed(Peer& peer, const wire::ControlMessage& message) {
   const auto to = static_cast<ChannelKind>(message.kind);
-  const bool draining = peer.receive_state == ReceiveState::draining;
-  const ChannelKind due = draining                       ? peer.wanted
-                          : over_ring(peer.receive_kind) ? ChannelKind::dc_rdma
-                                                         : context_.default_channel;
+  const bool draining = peer.rx.state == ReceiveState::draining;
+  const ChannelKind due = draining                  ? peer.change.wanted
+                          : over_ring(peer.rx.kind) ? ChannelKind::dc_rdma
+                                                    : context_.default_channel;
   const char* wrong = nullptr;
-  if (!peer.xrc || !peer.xrc->reported) {
+  if (!peer.connection.xrc || !peer.connection.xrc->reported) {
     wrong = "no failed connection to recover";
   } else if (to != due) {
     wrong = "kind names a channel that does not exist";
@@ -178,14 +179,14 @@ void XrcRecovery::on_xrc_resumed(Peer& peer, const wire::ControlMessage& message
                                                               peer.address.to_string(), wrong)});
     return;
   }
-  PeerXrc& xrc = *peer.xrc;
+  PeerXrc& xrc = *peer.connection.xrc;
   xrc.failed = xrc.reported = false;
   if (std::exchange(xrc.ring_unlisted, false)) rings_.add(peer);
   XrcConnections::drop_if_idle(peer);
   if (draining) {
     negotiator_.finish_drain(peer);
   } else {
-    peer.wanted = to;
+    peer.change.wanted = to;
     negotiator_.switch_receiving(peer, to);
   }
 }

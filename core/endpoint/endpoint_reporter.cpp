@@ -30,26 +30,27 @@ EndpointReport EndpointReporter::report() const {
     line.peer = peer->id;
     line.endpoint = peer->address.id;
     line.pid = peer->address.pid;
-    line.send = peer->sent.report();
-    line.receive = peer->received.report();
-    line.reason = peer->reason;
-    if (line.reason.empty() && peer->rate >= 0) {
-      line.reason =
-          fmt::format("{} ({:.0f} messages/s)", selection::explain(peer->verdict), peer->rate);
+    line.send = peer->tx.history.report();
+    line.receive = peer->rx.history.report();
+    line.reason = peer->change.reason;
+    if (line.reason.empty() && peer->change.rate >= 0) {
+      line.reason = fmt::format("{} ({:.0f} messages/s)", selection::explain(peer->change.verdict),
+                                peer->change.rate);
     } else if (line.reason.empty()) {
       line.reason = context_.settings.policy == "aqps" || context_.traits.uses_feedback
                         ? "no decision yet"
                         : selection::explain(selection::Reason::forced);
     }
-    line.predicted_gain = peer->predicted_gain;
-    line.observed_gain = context_.receive_cost.gain(peer->receive_kind);
+    line.predicted_gain = peer->change.predicted_gain;
+    line.observed_gain = context_.receive_cost.gain(peer->rx.kind);
     line.bytes =
-        kPeerBytes + (peer->has_rc() ? context_.rc_bytes : 0) +
-        (peer->xrc ? sizeof(PeerXrc) + peer->xrc->bytes.bytes() : 0) +
-        (peer->ring ? std::uint64_t{peer->ring->entries()} * peer->ring->entry_size() : 0) +
-        std::uint64_t{peer->private_receives.count} * parts_.resources.receive_pool.size();
+        kPeerBytes + (peer->connection.has_rc() ? context_.rc_bytes : 0) +
+        (peer->connection.xrc ? sizeof(PeerXrc) + peer->connection.xrc->bytes.bytes() : 0) +
+        (peer->rx.ring ? std::uint64_t{peer->rx.ring->entries()} * peer->rx.ring->entry_size()
+                       : 0) +
+        std::uint64_t{peer->rx.private_queue.count} * parts_.resources.receive_pool.size();
     line.lost = peer->lost && !peer->shut_down;
-    line.tear_downs = peer->eviction.torn_down;
+    line.tear_downs = peer->connection.eviction.torn_down;
     report.peers.push_back(std::move(line));
   }
   report.receive_costs = context_.receive_cost.lines();
@@ -126,9 +127,9 @@ void EndpointReporter::report_history(EndpointReport* report) const {
           parts_.channels.selector.interval_began()) {
     HistoryInterval now{age_of(parts_.channels.selector.interval_began()), report->lifetime, 0, {}};
     for (const auto& peer : parts_.peer_table.peers()) {
-      if (peer->window == 0) continue;
-      now.messages += peer->window;
-      now.sources.emplace_back(peer->id, peer->window);
+      if (peer->rx.window == 0) continue;
+      now.messages += peer->rx.window;
+      now.sources.emplace_back(peer->id, peer->rx.window);
     }
     if (now.messages > 0) report->history.push_back(std::move(now));
   }

@@ -12,7 +12,7 @@ namespace turnout {
 void PeerLoss::lose_peer(Peer& peer, const Status& why) {
   if (peer.lost) return;
   peer.lost = true;
-  SrqFlowControl::close(peer.grant);
+  SrqFlowControl::close(peer.rx.grant);
   peer.loss =
       Status{Code::peer_lost, why.text(), why.sys_errno() != 0 ? why.sys_errno() : EHOSTDOWN};
   if (peer.shut_down || context_.closing) {
@@ -21,17 +21,17 @@ void PeerLoss::lose_peer(Peer& peer, const Status& why) {
     TURNOUT_LOG(connection, error, "peer lost: {}; its operations fail, other peers are unaffected",
                 why.text());
   }
-  if (peer.decision != 0) parts_.channels.outcomes.decided(peer, "peer lost");
+  if (peer.change.decision != 0) parts_.channels.outcomes.decided(peer, "peer lost");
   // Messages of a peer that shut down stay in the history: at the end of a job these are all peers.
   // The selection considers live peers only.
   if (context_.statistics.get() != nullptr && !peer.shut_down)
     context_.statistics.get()->forget(peer.id);
   parts_.operations.atomic_engine.end_atomics(peer);
-  while (SendOperation* const operation = peer.backlog.pop_front())
+  while (SendOperation* const operation = peer.tx.backlog.pop_front())
     parts_.operations.backlog.end_send(*operation, peer.loss);
   std::erase_if(parts_.operations.rput.rput_sends(),
                 [&](const SendOperation* operation) { return operation->peer == &peer; });
-  if (peer.rtrs) peer.rtrs->open.clear();
+  if (peer.tx.rtrs) peer.tx.rtrs->open.clear();
   for (std::size_t slot = 0; slot < parts_.operations.backlog.awaiting_fin().size(); ++slot) {
     SendOperation* const operation = parts_.operations.backlog.awaiting_fin()[slot];
     // One that is being written ends with its transfer.
@@ -45,7 +45,7 @@ void PeerLoss::lose_peer(Peer& peer, const Status& why) {
       RecvOperation* const next = r->next;
       if (r->match.peer == peer.id) {
         parts_.operations.posted.unpost(*r);
-        --peer.directed_receives;
+        --peer.rx.directed_receives;
         Completion completion;
         completion.context = r->report.context;
         completion.tag = r->match.tag;
@@ -69,19 +69,21 @@ void PeerLoss::lose_peer(Peer& peer, const Status& why) {
   }
   parts_.operations.fragments.end_incoming(&peer);
   if (peer.link) parts_.messaging.ud.drop_ud(peer);
-  if (peer.eviction.waits_for_slot) parts_.eviction.stop_waiting(peer.eviction);
-  if (peer.recovery) parts_.channels.recovery.end_recovery(peer);
+  if (peer.connection.eviction.waits_for_slot)
+    parts_.eviction.stop_waiting(peer.connection.eviction);
+  if (peer.connection.recovery) parts_.channels.recovery.end_recovery(peer);
   parts_.channels.xrc_nodes.forget_xrc(peer);
-  if (peer.has_rc()) parts_.channels.rc.discard_rc(peer);
-  if (peer.ring) {
+  if (peer.connection.has_rc()) parts_.channels.rc.discard_rc(peer);
+  if (peer.rx.ring) {
     parts_.rings.remove(peer);
     // A ring that still contains messages is kept.
-    if (peer.ring->all_returned()) peer.ring.reset();
+    if (peer.rx.ring->all_returned()) peer.rx.ring.reset();
   }
-  while (!peer.reorder_buffer.empty())
+  while (!peer.rx.reorder_buffer.empty())
     parts_.operations.receive_engine.free_out_of_order(
-        parts_.operations.receive_engine.take_out_of_order(peer, peer.reorder_buffer.size() - 1));
-  parts_.flow.forget(peer.grant);
+        parts_.operations.receive_engine.take_out_of_order(peer,
+                                                           peer.rx.reorder_buffer.size() - 1));
+  parts_.flow.forget(peer.rx.grant);
   parts_.messaging.credits.serve_credit_waiters();
   if (peer.self || peer.shut_down || context_.closing || why.code() == Code::peer_lost) return;
   peer.given_up = why.code();

@@ -80,17 +80,17 @@ void ReceiveDispatch::on_control(std::uint32_t buffer, std::uint32_t length) {
   handle_control(*peer, message, detail);
   // With private receive queues this counts as the peer's first message.
   if (context_.traits.has_private_receives && wire::serves_large(message.type) &&
-      context_.settings.test_switch_every == 0 && peer->receive_kind == context_.default_channel) {
+      context_.settings.test_switch_every == 0 && peer->rx.kind == context_.default_channel) {
     parts_.channels.selector.on_message_counted(*peer);
   }
 }
 
 void ReceiveDispatch::handle_control(Peer& peer, const wire::ControlMessage& message,
                                      const wire::Detail& detail) {
-  if (peer.recovery && wire::changes_channel(message.type)) {
+  if (peer.connection.recovery && wire::changes_channel(message.type)) {
     return;  // from before the connection failed: both ends discard changes in progress
   }
-  if (peer.xrc && peer.xrc->lost && wire::changes_receiving(message.type)) {
+  if (peer.connection.xrc && peer.connection.xrc->lost && wire::changes_receiving(message.type)) {
     return;  // the same, see xrc_recovery.cpp
   }
   switch (message.type) {
@@ -99,10 +99,10 @@ void ReceiveDispatch::handle_control(Peer& peer, const wire::ControlMessage& mes
         parts_.messaging.credits.on_private_credits(peer, message.request, message.credits);
         break;
       }
-      peer.credits = std::min(peer.credits + message.credits, wire::kMostCredits);
-      if (over_ring(peer.send_kind) && message.request == peer.ring_sender.request) {
-        peer.ring_sender.credits =
-            std::min(peer.ring_sender.credits + message.ring_credits, peer.ring_sender.entries);
+      peer.tx.credits = std::min(peer.tx.credits + message.credits, wire::kMostCredits);
+      if (over_ring(peer.tx.kind) && message.request == peer.tx.ring.request) {
+        peer.tx.ring.credits =
+            std::min(peer.tx.ring.credits + message.ring_credits, peer.tx.ring.entries);
       }
       break;
     case wire::Control::wireup_reply:
@@ -267,7 +267,7 @@ void ReceiveDispatch::take_ud_header(Peer& peer, const wire::Datagram& datagram)
   link.heard = true;
   link.probing = false;
   peer.probes = 0;
-  bool moved = link.take_data_ack(datagram, peer.send_sequence, [this](std::uint32_t buffer) {
+  bool moved = link.take_data_ack(datagram, peer.tx.sequence, [this](std::uint32_t buffer) {
     parts_.messaging.ud.release_kept(buffer);
   });
   moved |= link.take_control_ack(datagram.control_ack);
@@ -356,7 +356,7 @@ void ReceiveDispatch::on_private_receive(const ibv_wc& wc) {
   chunk->states[buffer & 0xffffu] = ReceivePool::PrivateChunk::State::out;
   ++chunk->out;
   Peer& peer = *parts_.peer_table.peers()[chunk->peer];
-  if (peer.private_receives.granted > 0) --peer.private_receives.granted;
+  if (peer.rx.private_queue.granted > 0) --peer.rx.private_queue.granted;
   on_private_message(peer, buffer, wc.byte_len);
 }
 
@@ -375,13 +375,13 @@ void ReceiveDispatch::on_private_message(Peer& peer, std::uint32_t buffer, std::
   PeerId id = peer.id;
   if (parsed.wireup != nullptr) (void)on_wireup_request(*parsed.wireup, &id);
   peer.heard_since_tick = true;
-  PrivateReceives& receives = peer.private_receives;
+  PrivateReceives& receives = peer.rx.private_queue;
   if (wire::serves_large(parsed.header.type)) ++receives.serving;
   if (parsed.header.type == wire::Type::eager) ++receives.eager;
   if (parsed.header.type == wire::Type::control) {
     on_private_control(peer, parsed);
     parts_.messaging.private_receives.return_private_receive(buffer);
-    if (peer.receive_state == ReceiveState::draining) parts_.channels.negotiator.finish_drain(peer);
+    if (peer.rx.state == ReceiveState::draining) parts_.channels.negotiator.finish_drain(peer);
   } else {
     parts_.operations.receive_engine.take_message(peer, parsed, buffer, length);
   }
@@ -393,7 +393,7 @@ void ReceiveDispatch::on_private_message(Peer& peer, std::uint32_t buffer, std::
 
 void ReceiveDispatch::on_private_control(Peer& peer, const wire::Parsed& parsed) {
   parts_.messaging.credits.credits_given(peer, parsed.header);
-  ++peer.private_receives.controls;
+  ++peer.rx.private_queue.controls;
   ++parts_.messaging.private_receives.private_report().controls;
   wire::ControlMessage message;
   wire::Detail detail;

@@ -41,7 +41,7 @@ void SendCompletions::on_rc_completion(RcQueue& queue, const ibv_wc& wc) {
   queue.retire(wc.wr_id, done, [this](const SendRecord& record) { retire(record); });
   if (done) return;
   for (auto& peer : parts_.peer_table.peers()) {
-    if (peer->rc.get() != &queue) continue;
+    if (peer->connection.rc.get() != &queue) continue;
     parts_.channels.recovery.fail_connection(*peer, &wc);
     return;
   }
@@ -65,7 +65,7 @@ void SendCompletions::retire(const SendRecord& record) {
     on_transfer_done(*record.transfer, Status{});
   } else if (record.kind == SendRecord::Kind::flush) {
     Peer& peer = *parts_.peer_table.peers()[record.peer];
-    if (--peer.flushes == 0) parts_.channels.negotiator.on_flushed(peer);
+    if (--peer.tx.flushes == 0) parts_.channels.negotiator.on_flushed(peer);
   } else if (record.kind == SendRecord::Kind::probe) {
     Peer& peer = *parts_.peer_table.peers()[record.peer];
     --peer.probes;

@@ -37,11 +37,11 @@ void Shutdown::abandon_user_buffers() {
   for (Peer* peer : parts_.operations.backlog.backlogged()) {
     // Messages behind one that cannot be sent are dropped with it, to keep the order.
     bool dropped = false;
-    for (SendOperation* operation = peer->backlog.first(); operation != nullptr;) {
+    for (SendOperation* operation = peer->tx.backlog.first(); operation != nullptr;) {
       SendOperation* const next = operation->next;
       dropped = dropped || (operation->copy == nullptr && operation->iov.total > 0);
       if (dropped) {
-        peer->backlog.remove(operation);
+        peer->tx.backlog.remove(operation);
         parts_.operations.backlog.end_send(*operation,
                                            Status{Code::canceled, "the endpoint is closing"});
       }
@@ -125,8 +125,9 @@ const Peer* Shutdown::find_owed() {
     }
   }
   for (const auto& peer : parts_.peer_table.peers()) {
-    if (!peer->rc || peer->rc->idle() || !receives_still(peer->id)) continue;
-    if (!peer->rc->full() && peer->rc->newest().kind != SendRecord::Kind::probe) {
+    if (!peer->connection.rc || peer->connection.rc->idle() || !receives_still(peer->id)) continue;
+    if (!peer->connection.rc->full() &&
+        peer->connection.rc->newest().kind != SendRecord::Kind::probe) {
       parts_.channels.keep_alive.probe_over_rc(*peer);
     }
     return peer.get();
@@ -143,7 +144,7 @@ const Peer* Shutdown::find_owed() {
 void Shutdown::send_shutdowns() {
   for (auto& peer : parts_.peer_table.peers()) {
     // A peer that we never sent to does not know us.
-    if (peer->self || (peer->remote_index == wire::kUnknownIndex && peer->send_sequence == 0)) {
+    if (peer->self || (peer->remote_index == wire::kUnknownIndex && peer->tx.sequence == 0)) {
       continue;
     }
     wire::ControlMessage message;

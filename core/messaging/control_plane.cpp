@@ -27,7 +27,7 @@ void ControlPlane::send_control(Peer& peer, Purpose purpose, wire::ControlMessag
     return;
   message.index = peer.remote_index;
   message.sender = context_.address.id;
-  if (peer.private_sender.credits > 0 && wire::serves_large(message.type) &&
+  if (peer.tx.private_queue.credits > 0 && wire::serves_large(message.type) &&
       events_.post_private_control(peer, message, detail)) [[unlikely]] {
     return;
   }

@@ -8,23 +8,23 @@
 namespace turnout {
 
 void Credits::send_credits(Peer& peer) {
-  if ((peer.grant.unreported == 0 && peer.unreported_ring == 0) ||
+  if ((peer.rx.grant.unreported == 0 && peer.rx.unreported_ring == 0) ||
       peer.remote_index == wire::kUnknownIndex)
     return;
   wire::ControlMessage message;
   message.type = wire::Control::credit;
-  message.credits = static_cast<std::uint16_t>(peer.grant.unreported);
-  message.ring_credits = static_cast<std::uint16_t>(peer.unreported_ring);
-  message.request = peer.ring_request;
-  peer.grant.unreported = 0;
-  peer.unreported_ring = 0;
+  message.credits = static_cast<std::uint16_t>(peer.rx.grant.unreported);
+  message.ring_credits = static_cast<std::uint16_t>(peer.rx.unreported_ring);
+  message.request = peer.rx.ring_request;
+  peer.rx.grant.unreported = 0;
+  peer.rx.unreported_ring = 0;
   ++credit_messages_;
   control_.send_control(peer, Purpose::credit, message);
 }
 
 void Credits::return_credit(Peer& peer) {
   if (peer.lost) return;
-  if (flow_.returned(peer.grant)) send_credits(peer);
+  if (flow_.returned(peer.rx.grant)) send_credits(peer);
   serve_credit_waiters();
 }
 
@@ -39,33 +39,33 @@ void Credits::serve_credit_waiters(bool few) {
 
 void Credits::sweep_credits(Nanoseconds now) {
   flow_.sweep(peer_table_.peers().size(),
-              [this](std::size_t i) -> CreditGrant& { return peer_table_.peers()[i]->grant; });
+              [this](std::size_t i) -> CreditGrant& { return peer_table_.peers()[i]->rx.grant; });
   serve_credit_waiters(true);
   flow_.end_sweep(now);
 }
 
 void Credits::credits_given(Peer& peer, const wire::Header& header) {
   if (header.credits > 0) {
-    peer.credits = std::min(peer.credits + header.credits, wire::kMostCredits);
+    peer.tx.credits = std::min(peer.tx.credits + header.credits, wire::kMostCredits);
   }
   if ((header.flags & wire::kPrivateCredits) != 0) [[unlikely]] {
-    if (header.ring == static_cast<std::uint8_t>(peer.private_sender.request)) {
-      on_private_credits(peer, peer.private_sender.request, header.ring_credits);
+    if (header.ring == static_cast<std::uint8_t>(peer.tx.private_queue.request)) {
+      on_private_credits(peer, peer.tx.private_queue.request, header.ring_credits);
     }
     return;
   }
   // Late credits of an earlier ring are ignored.
-  if (header.ring_credits > 0 && over_ring(peer.send_kind) &&
-      header.ring == static_cast<std::uint8_t>(peer.ring_sender.request)) {
-    peer.ring_sender.credits =
-        std::min(peer.ring_sender.credits + header.ring_credits, peer.ring_sender.entries);
+  if (header.ring_credits > 0 && over_ring(peer.tx.kind) &&
+      header.ring == static_cast<std::uint8_t>(peer.tx.ring.request)) {
+    peer.tx.ring.credits =
+        std::min(peer.tx.ring.credits + header.ring_credits, peer.tx.ring.entries);
   }
 }
 
 // At the sender. Those of receives that are gone may come late.
 void Credits::on_private_credits(Peer& peer, std::uint32_t request,
                                  std::uint32_t credits) noexcept {
-  PrivateSender& sender = peer.private_sender;
+  PrivateSender& sender = peer.tx.private_queue;
   if (sender.request == 0 || request != sender.request) return;
   sender.credits = std::min(sender.credits + credits, wire::kMostCredits);
 }

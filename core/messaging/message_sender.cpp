@@ -27,9 +27,9 @@ Traffic traffic_of(wire::Type type) noexcept {
 // Payload bytes that one message to this peer can carry now.
 std::size_t MessageSender::max_payload(const Peer& peer) const noexcept {
   std::size_t bytes = peer.eager_size - context_.format.stream_overhead;
-  if (over_ring(peer.send_kind)) {
+  if (over_ring(peer.tx.kind)) {
     // A ring message may be resent over the default transport, see recovery.cpp.
-    bytes = std::min<std::size_t>(bytes, peer.ring_sender.entry_size - sizeof(wire::Header));
+    bytes = std::min<std::size_t>(bytes, peer.tx.ring.entry_size - sizeof(wire::Header));
   }
   if (peer.remote_index == wire::kUnknownIndex) bytes -= sizeof(wire::WireupRequest);
   return bytes;
@@ -38,7 +38,7 @@ std::size_t MessageSender::max_payload(const Peer& peer) const noexcept {
 void MessageSender::fill_header(Peer& peer, const StreamMessage& message, wire::Header* header) {
   header->tag = message.tag;
   header->data = message.data;
-  header->sequence = peer.send_sequence++;
+  header->sequence = peer.tx.sequence++;
   header->index = peer.remote_index;
   header->length = static_cast<std::uint16_t>(
       message.length + ((message.flags & wire::kAcknowledge) != 0 ? wire::kOperationBytes : 0));
@@ -48,18 +48,19 @@ void MessageSender::fill_header(Peer& peer, const StreamMessage& message, wire::
 }
 
 bool MessageSender::post_stream(Peer& peer, const StreamMessage& message) {
-  if (peer.send_state >= SendState::flushing) [[unlikely]] {
-    if (peer.send_state == SendState::flushing) post_flush(peer);
+  if (peer.tx.state >= SendState::flushing) [[unlikely]] {
+    if (peer.tx.state == SendState::flushing) post_flush(peer);
     return false;
   }
-  const bool ring = over_ring(peer.send_kind) &&
-                    (peer.private_sender.request == 0 || !wire::serves_large(message.type));
+  const bool ring = over_ring(peer.tx.kind) &&
+                    (peer.tx.private_queue.request == 0 || !wire::serves_large(message.type));
   const bool posted = ring ? post_over_ring(peer, message) : post_over_default(peer, message);
   if (posted) {
-    if (!message.counted && wire::is_message(message.type)) peer.sent.count(message.counts_as);
+    if (!message.counted && wire::is_message(message.type))
+      peer.tx.history.count(message.counts_as);
     if (context_.traits.uses_feedback)
-      context_.feedback.count(peer.feedback_sent, peer.id, peer.data_queue);
-    eviction_.touch(peer.eviction, over_rc(peer.send_kind));
+      context_.feedback.count(peer.tx.feedback, peer.id, peer.data_queue);
+    eviction_.touch(peer.connection.eviction, over_rc(peer.tx.kind));
     context_.charge(Work::post, 1);
   }
   return posted;
@@ -70,7 +71,7 @@ bool MessageSender::post_stream(Peer& peer, const StreamMessage& message) {
 void MessageSender::send_wireup(Peer& peer) {
   StreamMessage hello;
   hello.type = wire::Type::wireup;
-  if (peer.send_sequence == 0 && peer.backlog.empty()) (void)post_stream(peer, hello);
+  if (peer.tx.sequence == 0 && peer.tx.backlog.empty()) (void)post_stream(peer, hello);
 }
 
 // The payload as contiguous bytes; `gathered` has room for a copy.
@@ -82,12 +83,12 @@ const void* MessageSender::contiguous_payload(const StreamMessage& message, std:
 }
 
 bool MessageSender::post_over_ring(Peer& peer, const StreamMessage& message) {
-  RingSender& ring = peer.ring_sender;
+  RingSender& ring = peer.tx.ring;
   // Null: over DC.
-  RcQueue* const rc = peer.send_kind == ChannelKind::rc_rdma ? peer.rc.get()
-                      : over_xrc(peer.send_kind)             ? peer.xrc->link->queue.get()
-                                                             : nullptr;
-  const std::uint32_t srq = over_xrc(peer.send_kind) ? peer.xrc->srq : 0;
+  RcQueue* const rc = peer.tx.kind == ChannelKind::rc_rdma ? peer.connection.rc.get()
+                      : over_xrc(peer.tx.kind)             ? peer.connection.xrc->link->queue.get()
+                                                           : nullptr;
+  const std::uint32_t srq = over_xrc(peer.tx.kind) ? peer.connection.xrc->srq : 0;
   MessageQueue& dc = *resources_.pool(Purpose::data)[peer.data_queue];
   if (ring.credits == 0 || (rc != nullptr ? rc->full() : dc.full())) return false;
   const bool acknowledged = (message.flags & wire::kAcknowledge) != 0;
@@ -165,26 +166,26 @@ bool MessageSender::post_over_ring(Peer& peer, const StreamMessage& message) {
 
 // Uses a credit of the peer's shared receive queue, or of its private one for us.
 void MessageSender::spend_credit(Peer& peer, wire::Header* header) noexcept {
-  if (peer.private_sender.request != 0) [[unlikely]] {
-    --peer.private_sender.credits;
+  if (peer.tx.private_queue.request != 0) [[unlikely]] {
+    --peer.tx.private_queue.credits;
     return;
   }
-  if (--peer.credits == 0) header->flags |= wire::kLastCredit;
+  if (--peer.tx.credits == 0) header->flags |= wire::kLastCredit;
 }
 
 bool MessageSender::post_over_default(Peer& peer, const StreamMessage& message) {
-  const bool has_private = peer.private_sender.request != 0;
+  const bool has_private = peer.tx.private_queue.request != 0;
   const bool rc = sends_over_rc(peer);
   MessageQueue& default_queue = *resources_.pool(Purpose::data)[peer.data_queue];
   if (has_private) [[unlikely]] {
-    if (peer.private_sender.credits <= wire::kPrivateReserve) return false;
-  } else if (peer.credits == 0) {
+    if (peer.tx.private_queue.credits <= wire::kPrivateReserve) return false;
+  } else if (peer.tx.credits == 0) {
     return false;
   }
-  if (rc ? peer.rc->full() : default_queue.full()) return false;
+  if (rc ? peer.connection.rc->full() : default_queue.full()) return false;
   const bool with_wireup = peer.remote_index == wire::kUnknownIndex;
   if (rc && !with_wireup && (message.flags & wire::kAcknowledge) == 0 &&
-      peer.rc->takes_inline(sizeof(wire::Header) + message.length)) {
+      peer.connection.rc->takes_inline(sizeof(wire::Header) + message.length)) {
     return post_inline_over_rc(peer, message);
   }
   const std::uint32_t buffer = resources_.send_pool.take();
@@ -232,7 +233,8 @@ bool MessageSender::post_over_default(Peer& peer, const StreamMessage& message) 
   record.takes_private = has_private;
   resources_.address_data(peer, &record);
   context_.profile.count_sent(traffic_of(message.type), record.length);
-  if (Status status = rc ? peer.rc->post(record) : default_queue.post(record); !status.ok()) {
+  if (Status status = rc ? peer.connection.rc->post(record) : default_queue.post(record);
+      !status.ok()) {
     resources_.send_pool.give_back(buffer);
     events_.lose_peer(peer, status);
   } else if (context_.over_datagrams()) {
@@ -254,8 +256,9 @@ bool MessageSender::post_inline_over_rc(Peer& peer, const StreamMessage& message
   }
   context_.profile.count_sent(traffic_of(message.type),
                               static_cast<std::uint32_t>(sizeof header + message.length));
-  const bool has_private = peer.private_sender.request != 0;
-  if (Status status = peer.rc->send_inline(sges, message.length > 0 ? 2 : 1, peer.id, has_private);
+  const bool has_private = peer.tx.private_queue.request != 0;
+  if (Status status =
+          peer.connection.rc->send_inline(sges, message.length > 0 ? 2 : 1, peer.id, has_private);
       !status.ok()) {
     events_.lose_peer(peer, status);
   }
@@ -264,24 +267,25 @@ bool MessageSender::post_inline_over_rc(Peer& peer, const StreamMessage& message
 
 // A zero-byte write completes when the messages before it have consumed receives.
 void MessageSender::post_flush(Peer& peer) {
-  if (peer.flush_posted || peer.lost) return;
+  if (peer.tx.flush_posted || peer.lost) return;
   const bool rc = sends_over_rc(peer);
   MessageQueue& default_queue = *resources_.pool(Purpose::data)[peer.data_queue];
-  if (rc ? peer.rc->idle() : default_queue.idle()) {
-    peer.flush_posted = true;
+  if (rc ? peer.connection.rc->idle() : default_queue.idle()) {
+    peer.tx.flush_posted = true;
     events_.on_flushed(peer);
     return;
   }
-  if (rc ? peer.rc->full() : default_queue.full())
+  if (rc ? peer.connection.rc->full() : default_queue.full())
     return;  // retried with the next message, or in keep_alive()
   SendRecord record;
   record.kind = SendRecord::Kind::flush;
   record.opcode = IBV_WR_RDMA_WRITE;
   record.peer = peer.id;
   resources_.address_data(peer, &record);
-  peer.flush_posted = true;
-  ++peer.flushes;
-  if (Status status = rc ? peer.rc->post(record) : default_queue.post(record); !status.ok()) {
+  peer.tx.flush_posted = true;
+  ++peer.tx.flushes;
+  if (Status status = rc ? peer.connection.rc->post(record) : default_queue.post(record);
+      !status.ok()) {
     events_.lose_peer(peer, status);
   }
 }

@@ -33,10 +33,10 @@ bool UdTransport::data_came(Peer& peer, const wire::Header& header, std::uint32_
   }
   if (taken) {
     const bool twice =
-        before(header.sequence, peer.receive_sequence) ||
-        std::any_of(peer.reorder_buffer.begin(), peer.reorder_buffer.end(),
+        before(header.sequence, peer.rx.sequence) ||
+        std::any_of(peer.rx.reorder_buffer.begin(), peer.rx.reorder_buffer.end(),
                     [&](const auto& message) { return message.sequence == header.sequence; });
-    const bool early = header.sequence != peer.receive_sequence;
+    const bool early = header.sequence != peer.rx.sequence;
     owe_ack(peer, twice || early);
     // Out-of-order messages must leave receives for the missing one. Dropped messages were not
     // acknowledged and are retransmitted.
@@ -51,10 +51,10 @@ void UdTransport::stamp(Peer& peer, wire::DatagramKind kind, wire::Datagram* dat
   datagram->kind = kind;
   datagram->sender = context_.address.id;
   datagram->index = peer.remote_index;
-  datagram->data_ack = peer.receive_sequence;
+  datagram->data_ack = peer.rx.sequence;
   datagram->sack = 0;
-  for (const OutOfOrderMessage& message : peer.reorder_buffer) {
-    const std::uint32_t ahead = message.sequence - peer.receive_sequence;
+  for (const OutOfOrderMessage& message : peer.rx.reorder_buffer) {
+    const std::uint32_t ahead = message.sequence - peer.rx.sequence;
     if (ahead < 32) datagram->sack |= 1u << ahead;
   }
   datagram->control_ack = link.control_expected;

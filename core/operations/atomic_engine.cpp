@@ -96,7 +96,7 @@ Status AtomicEngine::atomic_now(const AtomicRequest& request) {
   if (context_.traits.connects_first) events_.use_one_sided(*peer);
   if (defers(*peer)) put_.release_deferred(*peer);
   // The answer arrives behind unexpected messages.
-  if (peer->retained > 0) (void)events_.relieve(*peer);
+  if (peer->rx.retained > 0) (void)events_.relieve(*peer);
   if (peer->lost) return peer->loss;
   if (records_.atomics.in_use() >= records_.operation_limits.waiting)
     return SendEngine::too_many_wait();
@@ -116,7 +116,7 @@ Status AtomicEngine::atomic_now(const AtomicRequest& request) {
   operands.copy_out(operation->values.data());
   compare.copy_out(operation->values.data() + operands.total);
   context_.charge(Work::copy, operands.total + compare.total);
-  if (!peer->backlog.empty() || !try_atomic(*operation)) backlog_.enqueue(*operation);
+  if (!peer->tx.backlog.empty() || !try_atomic(*operation)) backlog_.enqueue(*operation);
   return {};
 }
 

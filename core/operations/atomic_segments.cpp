@@ -39,7 +39,7 @@ Status AtomicEngine::take_for_messages(Transfer& transfer, const IoVec& iov, boo
 // transfer. False: no record is free.
 bool AtomicEngine::ask_segment(Transfer& transfer, std::uint64_t length) {
   Peer& peer = *transfer.peer;
-  if (peer.retained > 0) (void)events_.relieve(peer);  // the answer arrives behind them
+  if (peer.rx.retained > 0) (void)events_.relieve(peer);  // the answer arrives behind them
   if (peer.lost || !make_atomics(peer) ||
       records_.atomics.in_use() >= records_.operation_limits.waiting) {
     return false;

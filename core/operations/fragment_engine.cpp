@@ -27,8 +27,8 @@ void FragmentEngine::request_fragments(Transfer& transfer, const wire::Rts& rts)
   }
   transfer.expected = rts.total;
   transfer.incoming_id = incoming_.add(&transfer);
-  ++peer.incoming_large;
-  if (peer.retained > 0) (void)events_.relieve(peer);  // the fragments need the credits
+  ++peer.rx.incoming_large;
+  if (peer.rx.retained > 0) (void)events_.relieve(peer);  // the fragments need the credits
   wire::ControlMessage message;
   message.type = wire::Control::fragment_request;
   message.operation = rts.operation;
@@ -125,7 +125,7 @@ void FragmentEngine::on_fragment(Peer& peer, const wire::Header& header, const s
   transfer->posted += header.length;
   if (transfer->posted < transfer->expected) return;
   incoming_.remove(transfer->incoming_id);
-  --peer.incoming_large;
+  --peer.rx.incoming_large;
   rdma_.end_transfer(*transfer);
 }
 
@@ -136,7 +136,7 @@ void FragmentEngine::end_incoming(const Peer* peer) {
     if (transfer == nullptr || (peer != nullptr && transfer->peer != peer)) continue;
     if (transfer->kind == Transfer::Kind::rtr_recv) continue;  // ends with its receive
     incoming_.remove(transfer->incoming_id);
-    --transfer->peer->incoming_large;
+    --transfer->peer->rx.incoming_large;
     transfer->status =
         peer != nullptr ? peer->loss : Status{Code::canceled, "the endpoint is closing"};
     rdma_.end_transfer(*transfer);

@@ -57,7 +57,8 @@ Status OneSided::rma_now(const RmaRequest& request) {
   if (context_.over_datagrams() && peer->self) return rma_to_self(request, iov);
   if (context_.traits.connects_first) events_.use_one_sided(*peer);
   const bool over_rc = rdma_.reaches_over_rc(*peer);
-  if (over_rc ? peer->rc->full() : resources_.pool(Purpose::data)[peer->data_queue]->full()) {
+  if (over_rc ? peer->connection.rc->full()
+              : resources_.pool(Purpose::data)[peer->data_queue]->full()) {
     return {Code::again, "the send queue is full"};
   }
   Transfer* const transfer = records_.take_for_caller(records_.transfers);
@@ -123,7 +124,7 @@ Status OneSided::rma_now(const RmaRequest& request) {
   }
   if (over_rc) {
     transfer->over_rc = true;
-    ++peer->reads_over_rc;
+    ++peer->rx.reads_over_rc;
   }
   rdma_.pump(*transfer);
   return {};

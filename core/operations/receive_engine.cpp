@@ -51,12 +51,12 @@ void ReceiveEngine::on_data(std::uint32_t buffer, std::uint32_t length) {
 
 void ReceiveEngine::take_message(Peer& peer, const wire::Parsed& parsed, std::uint32_t buffer,
                                  std::uint32_t length) {
-  const std::uint32_t ahead = parsed.header.sequence - peer.receive_sequence;
+  const std::uint32_t ahead = parsed.header.sequence - peer.rx.sequence;
   if (ahead == 0 && unexpected_.may_deliver(peer, parsed.header)) {
     deliver(peer, parsed.header,
             Arrival{private_receives_.storage_of(buffer), parsed.payload, buffer, 0, nullptr});
-    if (!peer.reorder_buffer.empty()) drain_reorder_buffer(peer);
-    if (peer.receive_state == ReceiveState::draining) events_.finish_drain(peer);
+    if (!peer.rx.reorder_buffer.empty()) drain_reorder_buffer(peer);
+    if (peer.rx.state == ReceiveState::draining) events_.finish_drain(peer);
   } else if (ahead < kMaxAhead) {
     keep_out_of_order(peer, {parsed.header.sequence, buffer, length, nullptr});
   } else {  // already delivered: a reposted work request
@@ -75,13 +75,13 @@ void ReceiveEngine::keep_out_of_order(Peer& peer, OutOfOrderMessage message) {
       ++resources_.receives_kept;
     }
   }
-  peer.reorder_buffer.push_back(std::move(message));
+  peer.rx.reorder_buffer.push_back(std::move(message));
 }
 
 // The caller delivers or frees it.
 OutOfOrderMessage ReceiveEngine::take_out_of_order(Peer& peer, std::size_t at) {
-  OutOfOrderMessage message = std::move(peer.reorder_buffer[at]);
-  peer.reorder_buffer.erase(peer.reorder_buffer.begin() + static_cast<std::ptrdiff_t>(at));
+  OutOfOrderMessage message = std::move(peer.rx.reorder_buffer[at]);
+  peer.rx.reorder_buffer.erase(peer.rx.reorder_buffer.begin() + static_cast<std::ptrdiff_t>(at));
   if (!message.copy && !resources_.receive_pool.is_private(message.buffer))
     --resources_.receives_kept;
   return message;
@@ -96,9 +96,9 @@ void ReceiveEngine::free_out_of_order(const OutOfOrderMessage& message) {
 }
 
 void ReceiveEngine::drain_reorder_buffer(Peer& peer) {
-  for (std::size_t i = 0; i < peer.reorder_buffer.size();) {
+  for (std::size_t i = 0; i < peer.rx.reorder_buffer.size();) {
     const auto ahead =
-        static_cast<std::int32_t>(peer.reorder_buffer[i].sequence - peer.receive_sequence);
+        static_cast<std::int32_t>(peer.rx.reorder_buffer[i].sequence - peer.rx.sequence);
     if (ahead < 0) {  // duplicate: a reposted work request
       free_out_of_order(take_out_of_order(peer, i));
       continue;
@@ -108,8 +108,8 @@ void ReceiveEngine::drain_reorder_buffer(Peer& peer) {
       continue;
     }
     wire::Parsed parsed;
-    const Status status =
-        wire::parse_data(bytes_of(peer.reorder_buffer[i]), peer.reorder_buffer[i].length, &parsed);
+    const Status status = wire::parse_data(bytes_of(peer.rx.reorder_buffer[i]),
+                                           peer.rx.reorder_buffer[i].length, &parsed);
     if (status.ok() && !unexpected_.may_deliver(peer, parsed.header)) return;
     OutOfOrderMessage message = take_out_of_order(peer, i);
     if (!status.ok()) {  // was parsed on arrival
@@ -148,7 +148,7 @@ bool ReceiveEngine::poll_measured() {
   }
   begun = context_.clock.now();
   moved |= go_on_with_each(rings_.speaking(), [&](Peer& peer) {
-    const ChannelKind kind = peer.receive_kind;
+    const ChannelKind kind = peer.rx.kind;
     before = context_.delivered;
     const bool got = poll_ring(peer);
     if (context_.delivered > before) {
@@ -166,13 +166,13 @@ bool ReceiveEngine::poll_ring(Peer& peer) {
   context_.charge(Work::poll_ring, 1);
   wire::Header header;
   // Reads all messages of a ring, but at most one pass through it, for fairness.
-  for (std::uint32_t n = peer.ring->entries(); n > 0; --n) {
-    if (!peer.ring->poll(&header) || header.sequence != peer.receive_sequence) break;
-    if (peer.ring->checked()) [[unlikely]]
+  for (std::uint32_t n = peer.rx.ring->entries(); n > 0; --n) {
+    if (!peer.rx.ring->poll(&header) || header.sequence != peer.rx.sequence) break;
+    if (peer.rx.ring->checked()) [[unlikely]]
       context_.charge(
           Work::copy,
           2 * (header.length + sizeof header));  // checksummed, and overwritten when free
-    if (Status status = wire::check_header(header); !status.ok() || !peer.ring->fits(header) ||
+    if (Status status = wire::check_header(header); !status.ok() || !peer.rx.ring->fits(header) ||
                                                     (header.flags & wire::kWireup) != 0 ||
                                                     header.type == wire::Type::control) {
       events_.lose_peer(
@@ -182,36 +182,36 @@ bool ReceiveEngine::poll_ring(Peer& peer) {
       return true;
     }
     if (!unexpected_.may_deliver(peer, header)) break;
-    const std::byte* const payload = peer.ring->payload(header);
-    const std::uint64_t position = peer.ring->advance();
+    const std::byte* const payload = peer.rx.ring->payload(header);
+    const std::uint64_t position = peer.rx.ring->advance();
     peer.heard_since_tick = true;
     deliver(peer, header, Arrival{UnexpectedMessage::Storage::ring, payload, 0, position, nullptr});
     moved = true;
     if (peer.lost) return true;
-    if (!peer.reorder_buffer.empty()) drain_reorder_buffer(peer);
+    if (!peer.rx.reorder_buffer.empty()) drain_reorder_buffer(peer);
   }
   if (moved) {
     rings_.spoke(peer);
-    if (peer.receive_state == ReceiveState::draining) events_.finish_drain(peer);
+    if (peer.rx.state == ReceiveState::draining) events_.finish_drain(peer);
   }
   return moved;
 }
 
 void ReceiveEngine::deliver(Peer& peer, const wire::Header& header, const Arrival& arrival) {
   // Writes that were posted before this message was sent are complete.
-  if (peer.rtrs_sent > 0) [[unlikely]]
+  if (peer.rx.rtrs_sent > 0) [[unlikely]]
     (void)rtr_.poll_last_bytes(&peer);
-  ++peer.receive_sequence;
-  peer.stalled = false;
-  eviction_.touch(peer.eviction, over_rc(peer.receive_kind));
+  ++peer.rx.sequence;
+  peer.rx.stalled = false;
+  eviction_.touch(peer.connection.eviction, over_rc(peer.rx.kind));
   credits_.credits_given(peer, header);
   if ((header.flags & (wire::kLastCredit | wire::kUncredited)) != 0) [[unlikely]] {
     if ((header.flags & wire::kUncredited) != 0 &&
         (arrival.storage == UnexpectedMessage::Storage::buffer ||
          arrival.storage == UnexpectedMessage::Storage::heap)) {
-      flow_.count_uncredited(peer.grant);
+      flow_.count_uncredited(peer.rx.grant);
     }
-    if ((header.flags & wire::kLastCredit) != 0) flow_.used_last_credit(peer.grant);
+    if ((header.flags & wire::kLastCredit) != 0) flow_.used_last_credit(peer.rx.grant);
   }
   if (!wire::is_message(header.type)) {
     if (header.type == wire::Type::fragment) fragments_.on_fragment(peer, header, arrival.payload);
@@ -233,10 +233,10 @@ void ReceiveEngine::deliver(Peer& peer, const wire::Header& header, const Arriva
     }
   }
   ++context_.delivered;
-  ++peer.window;
-  peer.received.count(wire::message_bytes(header, arrival.payload));
-  peer.last_data = header.data;
-  peer.last_had_data = (header.flags & wire::kRemoteData) != 0;
+  ++peer.rx.window;
+  peer.rx.history.count(wire::message_bytes(header, arrival.payload));
+  peer.rx.last_data = header.data;
+  peer.rx.last_had_data = (header.flags & wire::kRemoteData) != 0;
   context_.charge(Work::match, 1);
   switch (header.type) {
     case wire::Type::eager: {
@@ -324,7 +324,7 @@ Status ReceiveEngine::recv_now(const RecvRequest& request) {
   const bool sends_rtr = peer != nullptr && rtr_.wants_rtr(request, *peer);
   if (sends_rtr) {
     (void)events_.poll_receive_queue();
-    if (peer->ring_poll != RingPoll::none) (void)poll_ring(*peer);
+    if (peer->rx.ring_poll != RingPoll::none) (void)poll_ring(*peer);
   }
   RecvOperation* const receive = records_.take_for_caller(records_.receives);
   if (receive == nullptr) return records_.refusal();
@@ -337,7 +337,7 @@ Status ReceiveEngine::recv_now(const RecvRequest& request) {
   receive->report = request.report;
   receive->multi = request.multi;
   receive->min_free = request.min_free;
-  if (peer != nullptr) ++peer->directed_receives;
+  if (peer != nullptr) ++peer->rx.directed_receives;
   records_.matcher.post(receive);
   receive->posted = true;
   for (;;) {
@@ -349,7 +349,7 @@ Status ReceiveEngine::recv_now(const RecvRequest& request) {
     if (records_.matcher.posted(request.tagged).last() != receive) return {};
   }
   if (peer != nullptr && peer->lost) {
-    --peer->directed_receives;
+    --peer->rx.directed_receives;
     posted_.unpost(*receive);
     Status status = peer->loss;
     records_.receives.give_back(receive);
@@ -377,9 +377,9 @@ bool ReceiveEngine::cancel(void* context) {
     }
   }
   for (Peer* peer : backlog_.backlogged()) {
-    for (SendOperation* s = peer->backlog.last(); s != nullptr; s = s->previous) {
+    for (SendOperation* s = peer->tx.backlog.last(); s != nullptr; s = s->previous) {
       if (s->report.context != context || s->report.queue == nullptr) continue;
-      peer->backlog.remove(s);
+      peer->tx.backlog.remove(s);
       backlog_.end_send(*s, Status{Code::canceled, "cancelled"});
       return true;
     }
@@ -397,14 +397,14 @@ bool ReceiveEngine::pump_stalled() {
   }
   for (std::size_t i = 0; i < unexpected_.stalled().size();) {
     Peer& peer = *unexpected_.stalled()[i];
-    if (!peer.lost && !peer.reorder_buffer.empty()) {
-      const std::uint32_t before = peer.receive_sequence;
+    if (!peer.lost && !peer.rx.reorder_buffer.empty()) {
+      const std::uint32_t before = peer.rx.sequence;
       drain_reorder_buffer(peer);
-      moved |= before != peer.receive_sequence;
-      if (peer.receive_state == ReceiveState::draining) events_.finish_drain(peer);
+      moved |= before != peer.rx.sequence;
+      if (peer.rx.state == ReceiveState::draining) events_.finish_drain(peer);
     }
-    if (peer.lost || !peer.stalled) {
-      peer.stall_listed = false;
+    if (peer.lost || !peer.rx.stalled) {
+      peer.rx.stall_listed = false;
       unexpected_.stalled()[i] = unexpected_.stalled().back();
       unexpected_.stalled().pop_back();
     } else {

@@ -24,7 +24,7 @@ Status RputEngine::ask_for_write(Transfer& transfer, const IoVec& target) {
   if (!status.ok()) return status;
   transfer.kind = Transfer::Kind::rput_recv;
   transfer.incoming_id = fragments_.incoming().add(&transfer);
-  ++peer.incoming_large;
+  ++peer.rx.incoming_large;
   wire::ControlMessage message;
   message.type = wire::Control::cts;
   message.operation = transfer.fin;
@@ -115,7 +115,7 @@ void RputEngine::on_written(Peer& peer, const wire::ControlMessage& message) {
   }
   transfer->status = SendBacklog::status_reported(peer, message.status, "write");
   fragments_.incoming().remove(transfer->incoming_id);
-  --peer.incoming_large;
+  --peer.rx.incoming_large;
   rdma_.end_transfer(*transfer);
 }
 

@@ -102,11 +102,11 @@ bool RtrEngine::may_send_rtr(const RecvOperation& receive, Peer& peer) {
     const PostedMatch &a = r->match, &b = receive.match;
     if (a.peer != kAnyPeer && a.peer != b.peer) continue;
     if (b.tagged && ((a.tag ^ b.tag) & ~(a.ignore | b.ignore)) != 0) continue;
-    if (r->rtr == nullptr || r->rtr->where.sequence != peer.receive_sequence) return false;
+    if (r->rtr == nullptr || r->rtr->where.sequence != peer.rx.sequence) return false;
   }
   if (context_.rendezvous == Rendezvous::automatic &&
       ((open_rtrs_ > 0 && !registration_.is_registered(receive.iov.parts[0], kPeerWrites)) ||
-       !peer.rtr_success.worth_trying())) {
+       !peer.rx.rtr_success.worth_trying())) {
     return false;
   }
   return records_.transfers.ready();
@@ -127,7 +127,7 @@ void RtrEngine::send_rtr(RecvOperation& receive, Peer& peer) {
   transfer.total = receive.iov.total;
   transfer.incoming_id = fragments_.incoming().add(&transfer);
   receive.rtr = &transfer;
-  ++peer.rtrs_sent;
+  ++peer.rx.rtrs_sent;
   ++open_rtrs_;
   ++rtrs_sent_;
 
@@ -137,10 +137,10 @@ void RtrEngine::send_rtr(RecvOperation& receive, Peer& peer) {
   rtr.transfer = transfer.incoming_id;
   rtr.tag = receive.match.tag;
   rtr.ignore = receive.match.ignore;
-  rtr.data = peer.last_data;  // of its next message, too, as a rule
+  rtr.data = peer.rx.last_data;  // of its next message, too, as a rule
   rtr.rkey = transfer.regions[0].rkey();
-  rtr.sequence = peer.receive_sequence;
-  rtr.flags = wire::flags_of(receive.match.tagged, peer.last_had_data);
+  rtr.sequence = peer.rx.sequence;
+  rtr.flags = wire::flags_of(receive.match.tagged, peer.rx.last_had_data);
   if (context_.placement.dc_in_order() && transfer.total <= context_.settings.rendezvous_segment) {
     std::byte* const last = reinterpret_cast<std::byte*>(rtr.address) + rtr.length - 1;
     rtr.polled = 1;
@@ -155,8 +155,8 @@ void RtrEngine::send_rtr(RecvOperation& receive, Peer& peer) {
   transfer.completion.length = transfer.total;
   transfer.completion.tag = rtr.tag;
   transfer.completion.data = rtr.data;
-  transfer.completion.flags =
-      kRecv | (receive.match.tagged ? kTagged : kMessage) | (peer.last_had_data ? kRemoteData : 0u);
+  transfer.completion.flags = kRecv | (receive.match.tagged ? kTagged : kMessage) |
+                              (peer.rx.last_had_data ? kRemoteData : 0u);
   transfer.completion.source = peer.id;
   transfer.completion.buffer = receive.iov.parts[0].iov_base;
   wire::ControlMessage message;
@@ -168,8 +168,8 @@ void RtrEngine::send_rtr(RecvOperation& receive, Peer& peer) {
 void RtrEngine::close_rtr(Transfer& transfer, bool taken) {
   transfer.receive->rtr = nullptr;
   Peer& peer = *transfer.peer;
-  peer.rtr_success.count(taken);
-  --peer.rtrs_sent;
+  peer.rx.rtr_success.count(taken);
+  --peer.rx.rtrs_sent;
   --open_rtrs_;
   fragments_.incoming().remove(transfer.incoming_id);
   rdma_.drop_transfer(transfer);
@@ -192,10 +192,10 @@ void RtrEngine::end_rtr_recv(Transfer& transfer, const Completion& completion,
   close_rtr(transfer, true);
   posted_.unpost(receive);
   ++context_.delivered;
-  ++peer.window;
-  peer.received.count(ended.length);
+  ++peer.rx.window;
+  peer.rx.history.count(ended.length);
   peer.heard_since_tick = true;
-  eviction_.touch(peer.eviction, false);
+  eviction_.touch(peer.connection.eviction, false);
   posted_.end_receive(receive, ended, 0, status);
   events_.on_message_counted(peer);
 }
@@ -271,7 +271,7 @@ void RtrEngine::fetch_instead(Transfer& transfer) {
   operation->completion_flags = transfer.completion.flags;
   operation->rendezvous = operation->counted = true;
   operation->rtr = transfer.where.transfer;
-  --peer.rtrs->writing;
+  --peer.tx.rtrs->writing;
   rdma_.drop_transfer(transfer);
   if (Status status = send_engine_.prepare_rendezvous(*operation); !status.ok()) {
     events_.lose_peer(peer, status);

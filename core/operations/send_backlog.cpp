@@ -10,8 +10,8 @@ namespace turnout {
 // Ahead of the backlog, which was sent later.
 void SendBacklog::send_before_backlog(SendOperation& operation) {
   if (events_.try_operation(operation)) return;
-  if (defers(*operation.peer)) operation.peer->rtrs->deferring = false;
-  operation.peer->backlog.push_front(&operation);
+  if (defers(*operation.peer)) operation.peer->tx.rtrs->deferring = false;
+  operation.peer->tx.backlog.push_front(&operation);
   list_backlog(*operation.peer);
 }
 
@@ -50,8 +50,8 @@ void SendBacklog::use_registrations(SendOperation& operation, Transfer* transfer
 }
 
 void SendBacklog::enqueue(SendOperation& operation) {
-  if (defers(*operation.peer)) operation.peer->rtrs->deferring = false;
-  operation.peer->backlog.push_back(&operation);
+  if (defers(*operation.peer)) operation.peer->tx.rtrs->deferring = false;
+  operation.peer->tx.backlog.push_back(&operation);
   list_backlog(*operation.peer);
 }
 

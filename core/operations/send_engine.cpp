@@ -31,7 +31,7 @@ Status SendEngine::send_now(const SendRequest& request) {
   const bool eager = iov.total <= sender_.max_payload(*peer) && !large && !acknowledged;
   const std::size_t at = put_.find_rtr(*peer, request.tagged, request.tag);
   if (at != PutEngine::kNoRtr && large) {
-    const wire::Detail& rtr = peer->rtrs->open[at].detail;
+    const wire::Detail& rtr = peer->tx.rtrs->open[at].detail;
     if (put_.may_put(*peer, iov, rtr)) {
       Status status = put_.put(*peer, request, iov, rtr);
       if (status.ok()) put_.consume_rtr(*peer, at);
@@ -41,7 +41,7 @@ Status SendEngine::send_now(const SendRequest& request) {
 
   const bool wait = large && at == PutEngine::kNoRtr && put_.may_defer(*peer);
   if (!wait && defers(*peer)) put_.release_deferred(*peer);
-  if (eager && peer->backlog.empty() && !is_putting(*peer)) {
+  if (eager && peer->tx.backlog.empty() && !is_putting(*peer)) {
     StreamMessage message;
     message.type = wire::Type::eager;
     message.flags = flags;
@@ -99,7 +99,7 @@ Status SendEngine::send_now(const SendRequest& request) {
     operation->flags |= wire::kAcknowledge;
     backlog_.await_fin(*operation);
   }
-  if (!peer->backlog.empty() || !try_operation(*operation)) backlog_.enqueue(*operation);
+  if (!peer->tx.backlog.empty() || !try_operation(*operation)) backlog_.enqueue(*operation);
   put_.consume_rtr(*peer, at);
   return {};
 }
@@ -200,10 +200,10 @@ bool SendEngine::try_operation(SendOperation& operation) {
 
 bool SendEngine::pump_backlog(Peer& peer) {
   bool moved = false;
-  while (SendOperation* const operation = peer.backlog.first()) {
-    peer.backlog.remove(operation);
+  while (SendOperation* const operation = peer.tx.backlog.first()) {
+    peer.tx.backlog.remove(operation);
     if (!try_operation(*operation)) {
-      peer.backlog.push_front(operation);
+      peer.tx.backlog.push_front(operation);
       break;
     }
     moved = true;
@@ -216,7 +216,7 @@ bool SendEngine::pump_backlogs() {
   for (std::size_t i = 0; i < backlog_.backlogged().size();) {
     Peer& peer = *backlog_.backlogged()[i];
     if (!defers(peer)) moved |= pump_backlog(peer);
-    if (peer.backlog.empty()) {
+    if (peer.tx.backlog.empty()) {
       peer.backlogged = false;
       backlog_.backlogged()[i] = backlog_.backlogged().back();
       backlog_.backlogged().pop_back();
@@ -245,12 +245,12 @@ void SendEngine::release_overdue() {
   for (std::size_t i = 0; i < backlog_.backlogged().size(); ++i) {
     Peer& peer = *backlog_.backlogged()[i];
     if (!defers(peer)) continue;
-    const Nanoseconds until = peer.rtrs->deferred_since + context_.settings.rtr_wait;
+    const Nanoseconds until = peer.tx.rtrs->deferred_since + context_.settings.rtr_wait;
     if (now < until) {
       put_.deferred_until() = std::min(put_.deferred_until(), until);
       continue;
     }
-    peer.rtrs->waits.count(false);
+    peer.tx.rtrs->waits.count(false);
     put_.release_deferred(peer);
   }
 }

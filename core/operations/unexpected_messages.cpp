@@ -41,10 +41,10 @@ bool UnexpectedMessages::has_room_for(Peer& peer, const wire::Header& header) {
 bool UnexpectedMessages::may_deliver(Peer& peer, const wire::Header& header) {
   if (has_room_for(peer, header)) [[likely]]
     return true;
-  peer.stalled = true;
-  peer.atomic_stalled = wire::is_request(header.type);
-  if (!peer.stall_listed) {
-    peer.stall_listed = true;
+  peer.rx.stalled = true;
+  peer.rx.atomic_stalled = wire::is_request(header.type);
+  if (!peer.rx.stall_listed) {
+    peer.rx.stall_listed = true;
     stalled_.push_back(&peer);
   }
   return false;
@@ -69,21 +69,21 @@ UnexpectedMessage& UnexpectedMessages::store(Peer& peer, const wire::Header& hea
     credits_.return_credit(peer);
     return message;
   }
-  ++peer.retained;
+  ++peer.rx.retained;
   if (arrival.storage == UnexpectedMessage::Storage::buffer) {
     ++resources_.receives_kept;
-    SrqFlowControl::retain(peer.grant);
+    SrqFlowControl::retain(peer.rx.grant);
   }
   // Exceeding the limit is better than retaining the receives that others need. Retained messages
   // must not block fragments of a large message, answers, or a disconnect either.
   const bool scarce =
       (arrival.storage == UnexpectedMessage::Storage::buffer && resources_.receives_scarce()) ||
-      peer.incoming_large > 0 || owes_answers(peer) || peer.eviction.disconnecting;
+      peer.rx.incoming_large > 0 || owes_answers(peer) || peer.connection.eviction.disconnecting;
   const std::uint64_t bytes = header.length + sizeof(UnexpectedMessage);
   if (unexpected_bytes_ + bytes <= context_.settings.unexpected_memory || scarce) {
     (void)set_aside(message);  // if the budget refuses, the message is retained
   }
-  if (message.storage == UnexpectedMessage::Storage::buffer && flow_.retained(peer.grant)) {
+  if (message.storage == UnexpectedMessage::Storage::buffer && flow_.retained(peer.rx.grant)) {
     credits_.send_credits(peer);
   }
   return message;
@@ -120,10 +120,10 @@ bool UnexpectedMessages::set_aside(UnexpectedMessage& message) {
   message.storage =
       length > 0 ? UnexpectedMessage::Storage::heap : UnexpectedMessage::Storage::none;
   unexpected_bytes_ += length + sizeof(UnexpectedMessage);
-  --peer.retained;
+  --peer.rx.retained;
   if (from == UnexpectedMessage::Storage::buffer) {
     --resources_.receives_kept;
-    SrqFlowControl::release(peer.grant);
+    SrqFlowControl::release(peer.rx.grant);
   }
   posted_.release_arrival(peer, from, message.buffer, message.position);
   return true;
@@ -136,7 +136,7 @@ bool UnexpectedMessages::relieve(Peer& peer) {
   for (const auto* const list : {&records_.matcher.unexpected(true),
                                  &records_.matcher.unexpected(false), &claimed_, &waiting_}) {
     for (UnexpectedMessage* m = list->first(); m != nullptr; m = m->next) {
-      if (peer.retained == 0) return moved;
+      if (peer.rx.retained == 0) return moved;
       const bool in_place = m->storage != UnexpectedMessage::Storage::heap &&
                             m->storage != UnexpectedMessage::Storage::none;
       if (m->peer != peer.id || !in_place) continue;
@@ -149,31 +149,31 @@ bool UnexpectedMessages::relieve(Peer& peer) {
 
 // Once a keep-alive round.
 void UnexpectedMessages::look_after_retained(Peer& peer, bool wildcards, Nanoseconds now) {
-  const bool moving = peer.seen_at_round != peer.receive_sequence;
-  peer.seen_at_round = peer.receive_sequence;
+  const bool moving = peer.rx.seen_at_round != peer.rx.sequence;
+  peer.rx.seen_at_round = peer.rx.sequence;
   // Messages of others may occupy every receive that its next one needs.
   const bool starved = resources_.receives_kept >= resources_.receive_pool.count();
-  if (moving || (peer.retained == 0 && !peer.stalled && !starved)) {
-    peer.stuck_since = 0;
+  if (moving || (peer.rx.retained == 0 && !peer.rx.stalled && !starved)) {
+    peer.rx.stuck_since = 0;
     return;
   }
   // An atomic request without room for its answer counts, although no receive waits for it.
-  const bool refused = peer.stalled && peer.atomic_stalled;
-  const bool waited = wildcards || peer.directed_receives > 0 || peer.incoming_large > 0 ||
+  const bool refused = peer.rx.stalled && peer.rx.atomic_stalled;
+  const bool waited = wildcards || peer.rx.directed_receives > 0 || peer.rx.incoming_large > 0 ||
                       owes_answers(peer) || refused;
   const bool scarce = resources_.receives_scarce();
   if ((!waited && !scarce) || relieve(peer)) {
-    peer.stuck_since = 0;
+    peer.rx.stuck_since = 0;
     return;
   }
   if (!waited) return;
-  if (peer.stuck_since == 0) {
-    peer.stuck_since = now;
-    peer.stuck_reported = false;
+  if (peer.rx.stuck_since == 0) {
+    peer.rx.stuck_since = now;
+    peer.rx.stuck_reported = false;
   }
-  const Nanoseconds stuck = now - peer.stuck_since;
+  const Nanoseconds stuck = now - peer.rx.stuck_since;
   if (stuck < kTellAfter * context_.settings.keepalive ||
-      (peer.stuck_reported && stuck < kGiveUpAfter * context_.settings.keepalive)) {
+      (peer.rx.stuck_reported && stuck < kGiveUpAfter * context_.settings.keepalive)) {
     return;
   }
   Status why{Code::over_budget,
@@ -184,7 +184,7 @@ void UnexpectedMessages::look_after_retained(Peer& peer, bool wildcards, Nanosec
   if (stuck >= kGiveUpAfter * context_.settings.keepalive) {
     events_.lose_peer(peer, why);
   } else {
-    peer.stuck_reported = true;
+    peer.rx.stuck_reported = true;
     TURNOUT_LOG(protocol, warn, "{}", why.text());
   }
 }
@@ -201,16 +201,16 @@ void UnexpectedMessages::release_unexpected(UnexpectedMessage& message) {
       break;
     case UnexpectedMessage::Storage::buffer:
       --resources_.receives_kept;
-      SrqFlowControl::release(peer.grant);
+      SrqFlowControl::release(peer.rx.grant);
       [[fallthrough]];
     case UnexpectedMessage::Storage::private_receive:
     case UnexpectedMessage::Storage::ring:
-      --peer.retained;
+      --peer.rx.retained;
       posted_.release_arrival(peer, message.storage, message.buffer, message.position);
       break;
   }
   records_.messages.give_back(&message);
-  if (peer.receive_state == ReceiveState::draining) events_.finish_drain(peer);
+  if (peer.rx.state == ReceiveState::draining) events_.finish_drain(peer);
 }
 
 // Discarded by the program: for its sender it is received.

@@ -5,6 +5,8 @@
 
 namespace turnout {
 
+PeerConnection::PeerConnection() = default;
+PeerConnection::~PeerConnection() = default;
 Peer::Peer() = default;
 Peer::~Peer() = default;
 

@@ -14,7 +14,7 @@ enum class DataPath : std::uint8_t { dc, rc, fragments, wait };
 // Messages that consume receives use the pair's queue pair; with a ring, these are the messages
 // of the rendezvous protocols.
 [[nodiscard]] inline bool sends_over_rc(const Peer& peer) noexcept {
-  return peer.send_kind == ChannelKind::rc_srq || peer.private_sender.request != 0;
+  return peer.tx.kind == ChannelKind::rc_srq || peer.tx.private_queue.request != 0;
 }
 // Peers may leave the list meanwhile.
 template <class GoOn>
@@ -32,11 +32,11 @@ inline bool go_on_with_each(std::vector<Peer*>& list, GoOn&& go_on) {
   return peer.atomics && !peer.atomics->asked.empty();
 }
 [[nodiscard]] inline bool is_putting(const Peer& peer) noexcept {
-  return peer.rtrs && peer.rtrs->writing > 0;
+  return peer.tx.rtrs && peer.tx.rtrs->writing > 0;
 }
 // Deferred messages exist.
 [[nodiscard]] inline bool defers(const Peer& peer) noexcept {
-  return peer.rtrs && peer.rtrs->deferring;
+  return peer.tx.rtrs && peer.tx.rtrs->deferring;
 }
 
 }  // namespace turnout

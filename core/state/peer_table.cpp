@@ -104,12 +104,12 @@ Peer* PeerTable::make_peer(const Address& address, Status* status) {
   ibv_ah* const ah = address_handle(address, status);
   if (ah == nullptr) return nullptr;
   auto peer = std::make_unique<Peer>();
-  peer->send_kind = peer->receive_kind = peer->wanted = context_.default_channel;
-  peer->sent.begin(context_.default_channel);
-  peer->received.begin(context_.default_channel);
+  peer->tx.kind = peer->rx.kind = peer->change.wanted = context_.default_channel;
+  peer->tx.history.begin(context_.default_channel);
+  peer->rx.history.begin(context_.default_channel);
   if (context_.over_datagrams()) peer->link = std::make_unique<UdReliability>();
   peer->id = static_cast<PeerId>(peers_.size());
-  peer->eviction.peer = peer->grant.peer = peer->id;
+  peer->connection.eviction.peer = peer->rx.grant.peer = peer->id;
   peer->address = address;
   peer->self = address.id == context_.address.id;
   peer->ah = ah;
@@ -117,7 +117,7 @@ Peer* PeerTable::make_peer(const Address& address, Status* status) {
   peer->credit_queue = choose_queue(context_.address.id, address.id, context_.settings.credit_qps);
   peer->establishment_queue =
       choose_queue(context_.address.id, address.id, context_.settings.establishment_qps);
-  peer->credits = address.credits();
+  peer->tx.credits = address.credits();
   peer->eager_size =
       std::min(context_.format.own_eager_size,
                address.receive_size() - (context_.over_datagrams() ? wire::kGrhBytes : 0));

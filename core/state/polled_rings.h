@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/state/peer.h"
 #include "core/selection/costs.h"
+#include "core/state/peer.h"
 
 namespace turnout {
 
@@ -27,18 +27,18 @@ class PolledRings {
 
   void add(Peer& peer) {
     remove(peer);
-    peer.ring_poll = RingPoll::speaking;
-    peer.ring_spoke = true;
+    peer.rx.ring_poll = RingPoll::speaking;
+    peer.rx.ring_spoke = true;
     speaking_.push_back(&peer);
   }
   void remove(Peer& peer) noexcept {
-    if (peer.ring_poll != RingPoll::none) std::erase(list_of(peer), &peer);
-    peer.ring_poll = RingPoll::none;
+    if (peer.rx.ring_poll != RingPoll::none) std::erase(list_of(peer), &peer);
+    peer.rx.ring_poll = RingPoll::none;
   }
   // A message arrived in it, or it is to be polled like an active one.
   void spoke(Peer& peer) {
-    peer.ring_spoke = true;
-    if (peer.ring_poll != RingPoll::silent) [[likely]]
+    peer.rx.ring_spoke = true;
+    if (peer.rx.ring_poll != RingPoll::silent) [[likely]]
       return;
     add(peer);
     every_ = until_silent_ = 1;
@@ -64,13 +64,13 @@ class PolledRings {
 
  private:
   [[nodiscard]] std::vector<Peer*>& list_of(const Peer& peer) noexcept {
-    return peer.ring_poll == RingPoll::speaking ? speaking_ : silent_;
+    return peer.rx.ring_poll == RingPoll::speaking ? speaking_ : silent_;
   }
   void look_back() {
     until_look_ = kLookBack;
     std::erase_if(speaking_, [this](Peer* peer) {
-      if (std::exchange(peer->ring_spoke, false)) return false;
-      peer->ring_poll = RingPoll::silent;
+      if (std::exchange(peer->rx.ring_spoke, false)) return false;
+      peer->rx.ring_poll = RingPoll::silent;
       silent_.push_back(peer);
       return true;
     });
