@@ -7,6 +7,8 @@
 
 namespace turnout {
 
+EndpointEvents::EndpointEvents(EndpointParts& parts) noexcept : parts_(parts) {}
+
 bool EndpointEvents::post_private_control(Peer& peer, wire::ControlMessage message,
                                           const wire::Detail* detail) {
   return parts_.components.messaging.private_receives.post_private_control(peer, message, detail);

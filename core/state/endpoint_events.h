@@ -23,7 +23,7 @@ struct EndpointParts;
 
 class EndpointEvents {
  public:
-  explicit EndpointEvents(EndpointParts& parts) : parts_(parts) {}
+  explicit EndpointEvents(EndpointParts& parts) noexcept;
 
   [[nodiscard]] bool post_private_control(Peer& peer, wire::ControlMessage message,
                                           const wire::Detail* detail);

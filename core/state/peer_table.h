@@ -44,10 +44,11 @@ class PeerTable {
   [[nodiscard]] std::uint64_t room_for_channels()
       const noexcept;  // what reserved_headroom() leaves of it
   [[nodiscard]] std::vector<std::unique_ptr<Peer>>& peers() noexcept { return peers_; }
+  // What a peer takes of the budget.
+  [[nodiscard]] std::uint64_t record_bytes() const noexcept;
 
  private:
   [[nodiscard]] Status check_peer(const Address& address);
-  [[nodiscard]] std::uint64_t record_bytes() const noexcept;  // of a peer
   [[nodiscard]] std::uint64_t expected_records()
       const noexcept;  // that memory is left for, at most
 

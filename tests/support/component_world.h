@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ComponentWorld: what components of an endpoint stand on, without an endpoint and without an
+// adapter: a context with a clock that the test moves, records, an empty table of peers, and queues
+// that only remember what was posted. What a component says to those above it is recorded.
+//
+// A test links with turnout_components and component_world.cpp, which defines the methods of
+// EndpointEvents.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/connection/eviction.h"
+#include "core/flow/srq_flow_control.h"
+#include "core/state/endpoint_events.h"
+#include "core/state/operation_records.h"
+#include "core/state/peer_table.h"
+#include "core/state/polled_rings.h"
+#include "core/state/transport_resources.h"
+#include "core/transport/message_queue.h"
+
+namespace turnout {
+
+// Here in place of the endpoint's own: what was said, and what is answered.
+struct EndpointParts {
+  struct Event {
+    std::string_view name;
+    const Peer* peer;
+  };
+  void record(std::string_view name, const Peer* peer) { events.push_back({name, peer}); }
+  [[nodiscard]] std::size_t count(std::string_view name) const {
+    std::size_t n = 0;
+    for (const Event& event : events) n += event.name == name ? 1 : 0;
+    return n;
+  }
+
+  std::vector<Event> events;
+  bool answer = true;
+  ChannelKind channel = ChannelKind::dc_rdma;
+  DataPath path = DataPath::dc;
+};
+
+// A queue pair that remembers what was posted; the test decides when it is done.
+class RecordedQueue final : public MessageQueue {
+ public:
+  RecordedQueue(std::uint32_t id, std::uint32_t depth, UnsignalledBuffers& buffers)
+      : MessageQueue(id, depth, buffers) {}
+  [[nodiscard]] Status post(SendRecord record) override {
+    push(record);
+    posted.push_back(record);
+    return {};
+  }
+  [[nodiscard]] Status recover() override { return {}; }
+
+  std::vector<SendRecord> posted;
+};
+
+class ComponentWorld {
+ public:
+  explicit ComponentWorld(Settings wanted = {}) : settings(std::move(wanted)) {}
+
+  // A peer as the table makes it, with no address handle.
+  Peer& add_peer() {
+    auto peer = std::make_unique<Peer>();
+    peer->id = static_cast<PeerId>(peers.peers().size());
+    peer->remote_index = peer->id;
+    peer->tx.kind = peer->rx.kind = peer->change.wanted = context.default_channel;
+    peer->connection.eviction.peer = peer->rx.grant.peer = peer->id;
+    peer->address.id = 1000 + peer->id;
+    peers.peers().push_back(std::move(peer));
+    return *peers.peers().back();
+  }
+  RecordedQueue& add_queue(Purpose purpose, std::uint32_t depth = 16) {
+    const auto id = static_cast<std::uint32_t>(resources.queues.size());
+    auto queue = std::make_unique<RecordedQueue>(id, depth, resources.unsignalled_data);
+    RecordedQueue& made = *queue;
+    resources.queues.push_back(queue.get());
+    resources.pool(purpose).push_back(std::move(queue));
+    return made;
+  }
+
+  struct HandClock final : Clock {
+    [[nodiscard]] Nanoseconds now() noexcept override { return time; }
+    Nanoseconds time = 1;
+  } clock;
+  Settings settings;
+  EndpointOptions options;
+  EndpointContext context{settings, clock, options};
+  EndpointParts above;
+  EndpointEvents events{above};
+  TransportResources resources;
+  PeerTable peers{context, resources};
+  OperationRecords records{context, 64};
+  SrqFlowControl flow{clock};
+  ConnectionEviction eviction;
+  PolledRings rings;
+};
+
+}  // namespace turnout
