@@ -155,10 +155,10 @@ void finish(Qp& qp) {
 
 int complete(ibv_qp_ex* ex) {
   Qp& qp = qp_of(ex);
-  Engine& engine = *context_of(qp.verbs.qp_base.context).engine;
+  DataPath& data_path = *context_of(qp.verbs.qp_base.context).data_path;
   int error = qp.build_error;
   if (error == 0 && qp.built == 1) [[likely]] {
-    error = engine.send(qp, qp.scratch);
+    error = data_path.send(qp, qp.scratch);
   } else if (error == 0 && qp.built > 1) {
     // All or nothing: room and checks for the whole batch before any of it is seen by a peer.
     if (qp.posted + qp.built - qp.reclaimed.load(std::memory_order_acquire) >
@@ -166,16 +166,16 @@ int complete(ibv_qp_ex* ex) {
       error = ENOMEM;
     }
     for (std::size_t i = 0; error == 0 && i < qp.batch.size(); ++i) {
-      error = engine.check(qp, qp.batch[i]);
+      error = data_path.check(qp, qp.batch[i]);
     }
-    if (error == 0) error = engine.check(qp, qp.scratch);
+    if (error == 0) error = data_path.check(qp, qp.scratch);
     if (error == 0) {
       const SendWqe last = qp.scratch;
       for (std::size_t i = 0; error == 0 && i < qp.batch.size(); ++i) {
-        error = engine.send(qp, qp.batch[i]);
+        error = data_path.send(qp, qp.batch[i]);
       }
       qp.scratch = last;
-      if (error == 0) error = engine.send(qp, qp.scratch);
+      if (error == 0) error = data_path.send(qp, qp.scratch);
     }
   }
   finish(qp);

@@ -15,8 +15,11 @@ using namespace turnout::hca;
 
 namespace {
 
-Engine& engine_of(const Cq& cq) {
-  return *context_of(cq.verbs.context).engine;
+DataPath& data_path_of(const Cq& cq) {
+  return *context_of(cq.verbs.context).data_path;
+}
+ObjectVerbs& objects_of(ibv_cq* cq) {
+  return *context_of(cq->context).objects;
 }
 Cq& of(ibv_cq_ex* cq) {
   return *reinterpret_cast<Cq*>(cq);
@@ -38,7 +41,7 @@ class PollGuard {
 };
 
 bool next_entry(Cq& cq) {
-  if (!engine_of(cq).take(cq, cq.current)) return false;
+  if (!data_path_of(cq).take(cq, cq.current)) return false;
   cq.verbs.wr_id = cq.current.wr_id;
   cq.verbs.status = static_cast<ibv_wc_status>(cq.current.status);
   return true;
@@ -48,7 +51,7 @@ bool next_entry(Cq& cq) {
 int start_poll(ibv_cq_ex* current, ibv_poll_cq_attr* attr) {
   if (attr->comp_mask != 0) return EINVAL;
   Cq& cq = of(current);
-  if (!may_have_entry(cq) && engine_of(cq).idle(cq) < 0) return EIO;
+  if (!may_have_entry(cq) && data_path_of(cq).idle(cq) < 0) return EIO;
   if (!may_have_entry(cq)) return ENOENT;
   if (!cq.single_threaded) cq.poll_lock.lock();
   if (next_entry(cq)) return 0;
@@ -94,7 +97,7 @@ Cq* create(ibv_context* context, const ibv_cq_init_attr_ex& attr) {
   if (const int error = check_queue_memory("MLX_CQ_ALLOC_TYPE"); error != 0) {
     return failed<Cq>(error);
   }
-  return context_of(context).engine->create_cq(context_of(context), attr);
+  return context_of(context).objects->create_cq(context_of(context), attr);
 }
 
 }  // namespace
@@ -125,23 +128,23 @@ int modify_cq(ibv_cq*, ibv_modify_cq_attr* attr) {
 
 int poll_cq(ibv_cq* verbs, int entries, ibv_wc* wc) {
   Cq& cq = cq_of(verbs);
-  Engine& engine = engine_of(cq);
+  DataPath& data_path = data_path_of(cq);
   if (!may_have_entry(cq)) {
     // It may have let others run meanwhile: "empty" must not be what was so before that. Who polls
     // and then looks at its connections would else find a peer gone whose last message it lost.
-    const int result = engine.idle(cq);
+    const int result = data_path.idle(cq);
     if (result < 0 || !may_have_entry(cq)) return result;
   }
   const PollGuard guard(cq);
   int n = 0;
   Cqe entry;
-  while (n < entries && engine.take(cq, entry)) to_verbs(entry, wc[n++]);
+  while (n < entries && data_path.take(cq, entry)) to_verbs(entry, wc[n++]);
   return n;
 }
 
 int req_notify_cq(ibv_cq* verbs, int solicited_only) {
   Cq& cq = cq_of(verbs);
-  return engine_of(cq).request_notify(cq, solicited_only != 0);
+  return data_path_of(cq).request_notify(cq, solicited_only != 0);
 }
 
 }  // namespace turnout::hca
@@ -162,9 +165,9 @@ TURNOUT_EXPORT ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_con
 }
 
 TURNOUT_EXPORT int ibv_resize_cq(ibv_cq* cq, int cqe) {
-  return engine_of(cq_of(cq)).resize_cq(cq_of(cq), cqe);
+  return objects_of(cq).resize_cq(cq_of(cq), cqe);
 }
 
 TURNOUT_EXPORT int ibv_destroy_cq(ibv_cq* cq) {
-  return engine_of(cq_of(cq)).destroy_cq(cq_of(cq));
+  return objects_of(cq).destroy_cq(cq_of(cq));
 }

@@ -16,9 +16,7 @@
 #include "base/settings.h"
 #include "hca/abi/verbs.h"
 #include "hca/device/failed.h"
-#include "hca/live/engine.h"
-#include "hca/live/fork_guard.h"
-#include "hca/virtual/engine.h"
+#include "hca/device/open_adapter.h"
 
 using namespace turnout;
 using namespace turnout::hca;
@@ -118,14 +116,9 @@ ibv_context* open_context(ibv_device* device, const std::string& fabric, int com
   c.abi_compat = __VERBS_ABI_IS_EXTENDED;
   context->verbs.sz = sizeof(verbs_context);
   context->verbs.priv = reinterpret_cast<verbs_ex_private*>(&context->private_part);
-  if (VirtualEngine* world = VirtualEngine::present(); world != nullptr) {
-    world->open(*context);
-    fill_ops(*context);
-    return &context.release()->verbs.context;
-  }
-  auto engine = LiveEngine::open(*context, fabric);
-  if (!engine) {
-    const Status status = engine.status();
+  const Result<std::string> opened = open_adapter(*context, fabric);
+  if (!opened) {
+    const Status status = opened.status();
     TURNOUT_LOG(hca, error, "opening the virtual adapter failed: {}: {}", kDeviceName,
                 status.text());
     char* text = reinterpret_cast<Device*>(device)->last_error;
@@ -133,10 +126,11 @@ ibv_context* open_context(ibv_device* device, const std::string& fabric, int com
     errno = status.sys_errno() != 0 ? status.sys_errno() : EINVAL;
     return nullptr;
   }
-  context->exporter = exporter != 0 ? exporter : getpid();
-  if (command < 0) c.cmd_fd = make_command_file(engine.value()->fabric_name());
+  if (!context->virtual_clock) {
+    context->exporter = exporter != 0 ? exporter : getpid();
+    if (command < 0) c.cmd_fd = make_command_file(opened.value());
+  }
   fill_ops(*context);
-  fork_guard_add(*context);
   return &context.release()->verbs.context;
 }
 
@@ -177,7 +171,7 @@ TURNOUT_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
 TURNOUT_EXPORT ibv_context* ibv_import_device(int cmd_fd) {
   int process = 0;
   std::string fabric;
-  if (VirtualEngine::present() != nullptr) return failed<ibv_context>(EOPNOTSUPP);
+  if (has_virtual_clock()) return failed<ibv_context>(EOPNOTSUPP);
   if (!read_command_file(cmd_fd, process, fabric)) return failed<ibv_context>(EINVAL);
   return open_context(&the_device().verbs, fabric, cmd_fd, process);
 }
@@ -192,14 +186,8 @@ TURNOUT_EXPORT int ibv_close_device(ibv_context* context) {
                 c.users.load());
     return 0;
   }
-  if (c.engine != VirtualEngine::present()) fork_guard_remove(c);
   if (context->cmd_fd >= 0 && c.pid == getpid()) ::close(context->cmd_fd);
-  c.engine->close(c);
+  c.objects->close(c);
   delete &c;
   return 0;
-}
-
-// The virtual clock, see hca/virtual/world.h.
-TURNOUT_EXPORT World* turnout_create_world(const WorldOptions& options) {
-  return new VirtualEngine(options);
 }

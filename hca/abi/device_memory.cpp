@@ -17,10 +17,10 @@
 
 #include "base/file_descriptor.h"
 #include "hca/abi/verbs.h"
+#include "hca/device/copy_in_order.h"
 #include "hca/device/failed.h"
 #include "hca/device/identity.h"
 #include "hca/device/rules.h"
-#include "hca/live/memory.h"
 
 using namespace turnout::hca;
 
@@ -120,8 +120,9 @@ ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* verbs, std::uint64_t offset, std::size_t l
   if ((access & IBV_ACCESS_ZERO_BASED) == 0 || !covers(0, dm.length, offset, length)) {
     return failed<ibv_mr>(EINVAL);
   }
-  Mr* mr = context_of(pd->context)
-               .engine->register_file(*reinterpret_cast<Pd*>(pd), offset, length, 0, dm.fd, access);
+  Mr* mr =
+      context_of(pd->context)
+          .objects->register_file(*reinterpret_cast<Pd*>(pd), offset, length, 0, dm.fd, access);
   return mr != nullptr ? &mr->verbs : nullptr;
 }
 

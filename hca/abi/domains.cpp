@@ -64,14 +64,14 @@ ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* a
 }  // namespace turnout::hca
 
 TURNOUT_EXPORT ibv_pd* ibv_alloc_pd(ibv_context* context) {
-  Pd* pd = context_of(context).engine->alloc_pd(context_of(context));
+  Pd* pd = context_of(context).objects->alloc_pd(context_of(context));
   return pd != nullptr ? &pd->verbs : nullptr;
 }
 
 TURNOUT_EXPORT int ibv_dealloc_pd(ibv_pd* verbs) {
   auto* pd = reinterpret_cast<Pd*>(verbs);
   Context& context = context_of(verbs->context);
-  if (pd->parent_of == nullptr) return context.engine->dealloc_pd(*pd);
+  if (pd->parent_of == nullptr) return context.objects->dealloc_pd(*pd);
   if (pd->users.load() != 0) return EBUSY;
   --pd->parent_of->users;
   if (pd->td != nullptr) --reinterpret_cast<Td*>(pd->td)->users;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The attribute of every exported function, and the interface between the two libraries.
+// The interface between the two libraries.
 //
 // libmlx5.so.1 must work beside a foreign libibverbs.so.1 (or ours under another path), so it does
 // not link to it: it reaches the implementation through Mlx5Ops, found behind the context or device
@@ -9,9 +9,8 @@
 #include <infiniband/mlx5dv.h>
 #include <infiniband/verbs.h>
 
+#include "hca/device/export.h"
 #include "hca/device/objects.h"
-
-#define TURNOUT_EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace turnout::hca {
 

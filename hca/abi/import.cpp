@@ -6,7 +6,7 @@
 using namespace turnout::hca;
 
 TURNOUT_EXPORT ibv_pd* ibv_import_pd(ibv_context* context, std::uint32_t handle) {
-  Pd* pd = context_of(context).engine->import_pd(context_of(context), handle);
+  Pd* pd = context_of(context).objects->import_pd(context_of(context), handle);
   return pd != nullptr ? &pd->verbs : nullptr;
 }
 
@@ -15,7 +15,7 @@ TURNOUT_EXPORT void ibv_unimport_pd(ibv_pd* pd) {
 }
 
 TURNOUT_EXPORT ibv_mr* ibv_import_mr(ibv_pd* pd, std::uint32_t handle) {
-  Mr* mr = context_of(pd->context).engine->import_region(*reinterpret_cast<Pd*>(pd), handle);
+  Mr* mr = context_of(pd->context).objects->import_region(*reinterpret_cast<Pd*>(pd), handle);
   return mr != nullptr ? &mr->verbs : nullptr;
 }
 

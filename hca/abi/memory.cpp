@@ -15,8 +15,8 @@ using namespace turnout::hca;
 
 namespace {
 
-Engine& engine_of(const ibv_pd* pd) {
-  return *context_of(pd->context).engine;
+ObjectVerbs& objects_of(const ibv_pd* pd) {
+  return *context_of(pd->context).objects;
 }
 
 ibv_mr* region(ibv_pd* pd, void* address, std::size_t length, std::uint64_t iova, unsigned access) {
@@ -25,7 +25,8 @@ ibv_mr* region(ibv_pd* pd, void* address, std::size_t length, std::uint64_t iova
     return nullptr;
   }
   if ((access & IBV_ACCESS_ZERO_BASED) != 0) iova = 0;
-  Mr* mr = engine_of(pd).register_memory(*reinterpret_cast<Pd*>(pd), address, length, iova, access);
+  Mr* mr =
+      objects_of(pd).register_memory(*reinterpret_cast<Pd*>(pd), address, length, iova, access);
   return mr != nullptr ? &mr->verbs : nullptr;
 }
 
@@ -43,9 +44,9 @@ int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, std::uint32_t flags, ibv_
     return EOPNOTSUPP;
   }
   for (std::uint32_t i = 0; i < count; ++i) {
-    const int error = engine_of(pd).prefetch(*reinterpret_cast<Pd*>(pd), list[i],
-                                             advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE,
-                                             advice != IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT);
+    const int error = objects_of(pd).prefetch(*reinterpret_cast<Pd*>(pd), list[i],
+                                              advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE,
+                                              advice != IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT);
     if (error != 0) return error;
   }
   return 0;
@@ -70,13 +71,13 @@ TURNOUT_EXPORT ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* address, std::size_t l
 
 TURNOUT_EXPORT ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t length,
                                          std::uint64_t iova, int fd, int access) {
-  Mr* mr = engine_of(pd).register_file(*reinterpret_cast<Pd*>(pd), offset, length, iova, fd,
-                                       static_cast<unsigned>(access));
+  Mr* mr = objects_of(pd).register_file(*reinterpret_cast<Pd*>(pd), offset, length, iova, fd,
+                                        static_cast<unsigned>(access));
   return mr != nullptr ? &mr->verbs : nullptr;
 }
 
 TURNOUT_EXPORT int ibv_dereg_mr(ibv_mr* mr) {
-  return engine_of(mr->pd).deregister(*reinterpret_cast<Mr*>(mr));
+  return objects_of(mr->pd).deregister(*reinterpret_cast<Mr*>(mr));
 }
 
 // On failure before anything changed the old region stays valid. Later ones leave it unusable.
@@ -103,19 +104,19 @@ TURNOUT_EXPORT int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address
   change.length = length;
   change.changes_access = (flags & IBV_REREG_MR_CHANGE_ACCESS) != 0;
   change.access = static_cast<unsigned>(access);
-  const int error = context_of(mr->context).engine->reregister(region, change);
+  const int error = context_of(mr->context).objects->reregister(region, change);
   if (error == 0) return 0;
   errno = error;
   return IBV_REREG_MR_ERR_INPUT;
 }
 
 TURNOUT_EXPORT ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
-  Ah* ah = engine_of(pd).create_ah(*reinterpret_cast<Pd*>(pd), *attr);
+  Ah* ah = objects_of(pd).create_ah(*reinterpret_cast<Pd*>(pd), *attr);
   return ah != nullptr ? &ah->verbs : nullptr;
 }
 
 TURNOUT_EXPORT int ibv_destroy_ah(ibv_ah* ah) {
-  return engine_of(ah->pd).destroy_ah(*reinterpret_cast<Ah*>(ah));
+  return objects_of(ah->pd).destroy_ah(*reinterpret_cast<Ah*>(ah));
 }
 
 TURNOUT_EXPORT int ibv_init_ah_from_wc(ibv_context*, std::uint8_t port, ibv_wc* wc, ibv_grh* grh,

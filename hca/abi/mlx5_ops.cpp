@@ -8,7 +8,6 @@
 #include "hca/abi/verbs.h"
 #include "hca/device/failed.h"
 #include "hca/device/identity.h"
-#include "hca/virtual/engine.h"
 
 namespace turnout::hca {
 namespace {
@@ -35,19 +34,19 @@ ibv_context* open_device(ibv_device* device) {
 }
 
 int reset_stream(ibv_qp* qp, std::uint16_t stream) {
-  return context_of(qp->context).engine->reset_stream(qp_of(qp), stream);
+  return context_of(qp->context).objects->reset_stream(qp_of(qp), stream);
 }
 
 int reserve_number(ibv_context* context, std::uint32_t* number) {
-  return context_of(context).engine->reserve_number(*number);
+  return context_of(context).objects->reserve_number(*number);
 }
 
 int release_number(ibv_context* context, std::uint32_t number) {
-  return context_of(context).engine->release_number(number);
+  return context_of(context).objects->release_number(number);
 }
 
 void capabilities(ibv_context* context, mlx5dv_dci_streams_caps* streams, std::uint32_t* paging) {
-  const bool live = context_of(context).engine != VirtualEngine::present();
+  const bool live = !context_of(context).virtual_clock;
   *streams = {};
   if (live) streams->max_log_num_concurent = streams->max_log_num_errored = kMaxLogStreams;
   *paging = live && identity().on_demand

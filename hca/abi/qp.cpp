@@ -10,14 +10,13 @@
 #include "hca/device/identity.h"
 #include "hca/device/qp_state.h"
 #include "hca/device/rules.h"
-#include "hca/virtual/engine.h"
 
 using namespace turnout::hca;
 
 namespace {
 
-Engine& engine_of(const ibv_qp* qp) {
-  return *context_of(qp->context).engine;
+ObjectVerbs& objects_of(const ibv_qp* qp) {
+  return *context_of(qp->context).objects;
 }
 
 // Turns a classic work request into ours. 0 or errno.
@@ -134,7 +133,7 @@ ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex& attr, const mlx5dv_qp_
     errno = EINVAL;
     return nullptr;
   }
-  Qp* qp = context_of(context).engine->create_qp(context_of(context), attr, dc);
+  Qp* qp = context_of(context).objects->create_qp(context_of(context), attr, dc);
   if (qp == nullptr) return nullptr;
   qp->extended = builders;
   qp->hears_itself =
@@ -168,7 +167,7 @@ ibv_qp* create_qp_dc(ibv_context* context, ibv_qp_init_attr_ex* attr, mlx5dv_qp_
   }
   if ((dc->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS) != 0) {
     const mlx5dv_dci_streams& streams = dc->dc_init_attr.dci_streams;
-    if (VirtualEngine::present() != nullptr) return failed<ibv_qp>(EOPNOTSUPP);
+    if (context_of(context).virtual_clock) return failed<ibv_qp>(EOPNOTSUPP);
     if (dc->dc_init_attr.dc_type != MLX5DV_DCTYPE_DCI ||
         streams.log_num_concurent > kMaxLogStreams || streams.log_num_errored > kMaxLogStreams) {
       return failed<ibv_qp>(EINVAL);
@@ -179,12 +178,12 @@ ibv_qp* create_qp_dc(ibv_context* context, ibv_qp_init_attr_ex* attr, mlx5dv_qp_
 
 int post_send(ibv_qp* verbs, ibv_send_wr* wr, ibv_send_wr** bad) {
   Qp& qp = qp_of(verbs);
-  Engine& engine = engine_of(verbs);
+  DataPath& data_path = *context_of(verbs->context).data_path;
   const std::lock_guard lock(qp.sq_lock);
   for (; wr != nullptr; wr = wr->next) {
     // A DCI's address is not in a classic request.
     int error = qp.kind == QpKind::dci ? EINVAL : convert(qp, *wr, qp.scratch);
-    if (error == 0) error = engine.send(qp, qp.scratch);
+    if (error == 0) error = data_path.send(qp, qp.scratch);
     if (error != 0) {
       *bad = wr;
       return error;
@@ -216,20 +215,20 @@ TURNOUT_EXPORT ibv_qp_ex* ibv_qp_to_qp_ex(ibv_qp* qp) {
 }
 
 TURNOUT_EXPORT int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
-  return engine_of(qp).modify_qp(qp_of(qp), *attr, used_mask(qp_of(qp).kind, mask));
+  return objects_of(qp).modify_qp(qp_of(qp), *attr, used_mask(qp_of(qp).kind, mask));
 }
 
 TURNOUT_EXPORT int ibv_query_qp(ibv_qp* qp, ibv_qp_attr* attr, int, ibv_qp_init_attr* init) {
-  return engine_of(qp).query_qp(qp_of(qp), *attr, *init);
+  return objects_of(qp).query_qp(qp_of(qp), *attr, *init);
 }
 
 TURNOUT_EXPORT int ibv_destroy_qp(ibv_qp* qp) {
-  return engine_of(qp).destroy_qp(qp_of(qp));
+  return objects_of(qp).destroy_qp(qp_of(qp));
 }
 
 TURNOUT_EXPORT int ibv_query_qp_data_in_order(ibv_qp* qp, ibv_wr_opcode opcode,
                                               std::uint32_t flags) {
-  return flags == 0 && engine_of(qp).data_in_order(opcode) ? 1 : 0;
+  return flags == 0 && objects_of(qp).data_in_order(opcode) ? 1 : 0;
 }
 
 TURNOUT_EXPORT int ibv_set_ece(ibv_qp*, ibv_ece* ece) {

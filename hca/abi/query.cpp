@@ -9,8 +9,6 @@
 
 #include "hca/abi/verbs.h"
 #include "hca/device/identity.h"
-#include "hca/live/fork_guard.h"
-#include "hca/virtual/engine.h"
 
 #undef ibv_query_port
 
@@ -29,7 +27,7 @@ constexpr __be16 kDefaultPkey = 0xffff;  // IBTA 10.9.2: default partition, full
 
 void fill(ibv_context* context, ibv_device_attr& a) {
   a = {};
-  if (context_of(context).engine == VirtualEngine::present()) {
+  if (context_of(context).virtual_clock) {
     std::snprintf(a.fw_ver, sizeof a.fw_ver, "virtual clock");  // the core knows it by this
   } else if (identity().firmware != nullptr) {
     std::snprintf(a.fw_ver, sizeof a.fw_ver, "%s", identity().firmware);
@@ -58,7 +56,7 @@ void fill(ibv_context* context, ibv_device_attr& a) {
   // region is pages of a file.
   a.atomic_cap = IBV_ATOMIC_HCA;
   a.max_ah = 1 << 30;
-  if (context_of(context).engine != VirtualEngine::present()) {
+  if (!context_of(context).virtual_clock) {
     a.max_mcast_grp = a.max_total_mcast_qp_attach = a.max_mcast_qp_attach = kMaxMulticasts;
     if (identity().windows) {
       a.max_mw = kMaxMrs - 1;
@@ -118,7 +116,7 @@ int query_device_ex(ibv_context* context, const ibv_query_device_ex_input* input
   a.device_cap_flags_ex = a.orig_attr.device_cap_flags;
   a.phys_port_cnt_ex = 1;
   a.max_dm_size = identity().device_memory;
-  if (identity().on_demand && context_of(context).engine != VirtualEngine::present()) {
+  if (identity().on_demand && !context_of(context).virtual_clock) {
     // Nothing is pinned: every page faults in when it is touched.
     constexpr std::uint32_t kDatagram =
         IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;

@@ -12,8 +12,8 @@ namespace {
 Srq& of(ibv_srq* srq) {
   return *reinterpret_cast<Srq*>(srq);
 }
-Engine& engine_of(ibv_srq* srq) {
-  return *context_of(srq->context).engine;
+ObjectVerbs& objects_of(ibv_srq* srq) {
+  return *context_of(srq->context).objects;
 }
 
 }  // namespace
@@ -44,9 +44,9 @@ ibv_srq* create_srq_ex(ibv_context* context, ibv_srq_init_attr_ex* attr) {
     errno = EINVAL;
     return nullptr;
   }
-  Srq* srq =
-      context_of(context).engine->create_srq(*reinterpret_cast<Pd*>(attr->pd), *basic,
-                                             reinterpret_cast<Xrcd*>(attr->xrcd), &cq_of(attr->cq));
+  Srq* srq = context_of(context).objects->create_srq(*reinterpret_cast<Pd*>(attr->pd), *basic,
+                                                     reinterpret_cast<Xrcd*>(attr->xrcd),
+                                                     &cq_of(attr->cq));
   return srq != nullptr ? &srq->verbs : nullptr;
 }
 
@@ -56,11 +56,11 @@ int get_srq_num(ibv_srq* srq, std::uint32_t* number) {
 }
 
 int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad) {
-  return engine_of(srq).post_srq_recv(of(srq), wr, bad);
+  return context_of(srq->context).data_path->post_srq_recv(of(srq), wr, bad);
 }
 
 int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad) {
-  return context_of(qp->context).engine->post_recv(qp_of(qp), wr, bad);
+  return context_of(qp->context).data_path->post_recv(qp_of(qp), wr, bad);
 }
 
 }  // namespace turnout::hca
@@ -71,18 +71,18 @@ TURNOUT_EXPORT ibv_srq* ibv_create_srq(ibv_pd* pd, ibv_srq_init_attr* attr) {
     return nullptr;
   }
   Srq* srq = context_of(pd->context)
-                 .engine->create_srq(*reinterpret_cast<Pd*>(pd), *attr, nullptr, nullptr);
+                 .objects->create_srq(*reinterpret_cast<Pd*>(pd), *attr, nullptr, nullptr);
   return srq != nullptr ? &srq->verbs : nullptr;
 }
 
 TURNOUT_EXPORT int ibv_modify_srq(ibv_srq* srq, ibv_srq_attr* attr, int mask) {
-  return engine_of(srq).modify_srq(of(srq), *attr, mask);
+  return objects_of(srq).modify_srq(of(srq), *attr, mask);
 }
 
 TURNOUT_EXPORT int ibv_query_srq(ibv_srq* srq, ibv_srq_attr* attr) {
-  return engine_of(srq).query_srq(of(srq), *attr);
+  return objects_of(srq).query_srq(of(srq), *attr);
 }
 
 TURNOUT_EXPORT int ibv_destroy_srq(ibv_srq* srq) {
-  return engine_of(srq).destroy_srq(of(srq));
+  return objects_of(srq).destroy_srq(of(srq));
 }

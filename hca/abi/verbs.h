@@ -6,7 +6,8 @@
 #include <infiniband/verbs.h>
 
 #include "hca/abi/export.h"
-#include "hca/device/engine.h"
+#include "hca/device/data_path.h"
+#include "hca/device/object_verbs.h"
 
 namespace turnout::hca {
 

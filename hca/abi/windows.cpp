@@ -13,12 +13,12 @@ namespace turnout::hca {
 
 ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type) {
   if (!identity().windows) return failed<ibv_mw>(EOPNOTSUPP);
-  Mw* mw = context_of(pd->context).engine->alloc_window(*reinterpret_cast<Pd*>(pd), type);
+  Mw* mw = context_of(pd->context).objects->alloc_window(*reinterpret_cast<Pd*>(pd), type);
   return mw != nullptr ? &mw->verbs : nullptr;
 }
 
 int dealloc_mw(ibv_mw* mw) {
-  return context_of(mw->context).engine->dealloc_window(*reinterpret_cast<Mw*>(mw));
+  return context_of(mw->context).objects->dealloc_window(*reinterpret_cast<Mw*>(mw));
 }
 
 void set_binding(SendWqe& wqe, const ibv_mw& mw, std::uint32_t key,
@@ -47,7 +47,7 @@ int bind_mw(ibv_qp* verbs, ibv_mw* mw, ibv_mw_bind* bind) {
   w.addressed = false;
   w.length = 0;
   set_binding(w, *mw, key, bind->bind_info);
-  const int error = context_of(verbs->context).engine->send(qp, w);
+  const int error = context_of(verbs->context).data_path->send(qp, w);
   if (error == 0) mw->rkey = key;
   return error;
 }
@@ -55,9 +55,9 @@ int bind_mw(ibv_qp* verbs, ibv_mw* mw, ibv_mw_bind* bind) {
 }  // namespace turnout::hca
 
 TURNOUT_EXPORT int ibv_attach_mcast(ibv_qp* qp, const ibv_gid* gid, std::uint16_t) {
-  return context_of(qp->context).engine->attach(qp_of(qp), *gid);
+  return context_of(qp->context).objects->attach(qp_of(qp), *gid);
 }
 
 TURNOUT_EXPORT int ibv_detach_mcast(ibv_qp* qp, const ibv_gid* gid, std::uint16_t) {
-  return context_of(qp->context).engine->detach(qp_of(qp), *gid);
+  return context_of(qp->context).objects->detach(qp_of(qp), *gid);
 }

@@ -13,12 +13,12 @@ ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* attr) {
   if (attr->comp_mask >= IBV_XRCD_INIT_ATTR_RESERVED) return failed<ibv_xrcd>(EOPNOTSUPP);
   constexpr unsigned needed = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
   if ((attr->comp_mask & needed) != needed) return failed<ibv_xrcd>(EINVAL);
-  Xrcd* xrcd = context_of(context).engine->open_xrcd(context_of(context), attr->fd, attr->oflags);
+  Xrcd* xrcd = context_of(context).objects->open_xrcd(context_of(context), attr->fd, attr->oflags);
   return xrcd != nullptr ? &xrcd->verbs : nullptr;
 }
 
 int close_xrcd(ibv_xrcd* xrcd) {
-  return context_of(xrcd->context).engine->close_xrcd(*reinterpret_cast<Xrcd*>(xrcd));
+  return context_of(xrcd->context).objects->close_xrcd(*reinterpret_cast<Xrcd*>(xrcd));
 }
 
 ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr) {
@@ -30,7 +30,7 @@ ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr) {
   }
   void* own = (attr->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT) != 0 ? attr->qp_context : nullptr;
   Qp* qp =
-      context_of(context).engine->open_qp(*reinterpret_cast<Xrcd*>(attr->xrcd), attr->qp_num, own);
+      context_of(context).objects->open_qp(*reinterpret_cast<Xrcd*>(attr->xrcd), attr->qp_num, own);
   return qp != nullptr ? &qp->verbs.qp_base : nullptr;
 }
 

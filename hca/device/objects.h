@@ -3,7 +3,7 @@
 // behind each.
 //
 // Every object begins with its public struct, so a pointer to one is a pointer to the other.
-// Created and destroyed by an Engine; `users` counts keep the objects it depends on alive (verbs
+// Created and destroyed by ObjectVerbs; `users` counts keep the objects it depends on alive (verbs
 // returns EBUSY while they are used). Verbs may be called from any thread; each member names its
 // lock.
 #pragma once
@@ -21,7 +21,8 @@
 
 namespace turnout::hca {
 
-class Engine;
+class DataPath;
+class ObjectVerbs;
 struct Mlx5Ops;
 
 inline constexpr std::uint64_t kObjectMagic = 0x7475'726e'6f75'7431ULL;  // "turnout1"
@@ -51,7 +52,9 @@ struct ContextPrivate {
 
 struct Context {
   ContextPrivate private_part{};
-  Engine* engine = nullptr;
+  ObjectVerbs* objects = nullptr;  // the engine: its control path
+  DataPath* data_path = nullptr;
+  bool virtual_clock = false;           // time is a simulation's
   std::uint32_t process = 0;            // virtual engine: who opened it,
   std::uint32_t node = 0;               // and whose adapter it is
   int pid = 0;                          // of the process that opened it: a fork's child is refused

@@ -79,9 +79,11 @@ Result<LiveEngine*> LiveEngine::open(Context& context, const std::string& name) 
   context.verbs.context.async_fd = ends[0];
   context.async_write = ends[1];
   context.async = PipeRef{st.st_ino, ends[1], 0};
-  context.engine = slot;
+  context.objects = slot;
+  context.data_path = slot;
   context.pid = getpid();
   ++slot->contexts_;
+  fork_guard_add(context);
   return slot;
 }
 
@@ -124,6 +126,7 @@ LiveEngine::~LiveEngine() {
 }
 
 void LiveEngine::close(Context& context) {
+  fork_guard_remove(context);
   if (context.pid == getpid()) {
     ::close(context.verbs.context.async_fd);
     ::close(context.async_write);

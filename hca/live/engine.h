@@ -23,7 +23,8 @@
 #include <vector>
 
 #include "base/status.h"
-#include "hca/device/engine.h"
+#include "hca/device/data_path.h"
+#include "hca/device/object_verbs.h"
 #include "hca/live/fabric.h"
 #include "hca/live/memory.h"
 #include "hca/live/shared_pages.h"
@@ -46,7 +47,7 @@ inline constexpr std::uint32_t kCompletion = 0xffff;
 // Is this request of a stream that failed? Of a queue pair with streams; sq_lock held.
 [[nodiscard]] bool stream_failed(const Qp& qp, const SendWqe& wqe) noexcept;
 
-class LiveEngine final : public Engine {
+class LiveEngine final : public ObjectVerbs, public DataPath {
  public:
   // The engine of `fabric` (empty: which the settings name), with a context on it. Errors:
   // Fabric::open's and those of the settings.

@@ -109,7 +109,4 @@ class Memory {
   std::vector<std::uint32_t> used_;  // indices of views with a mapping
 };
 
-// memcpy whose last byte becomes visible last.
-void copy_in_order(std::uint8_t* to, const std::uint8_t* from, std::uint64_t length) noexcept;
-
 }  // namespace turnout::hca

@@ -17,7 +17,8 @@
 #include <vector>
 
 #include "base/split_mix.h"
-#include "hca/device/engine.h"
+#include "hca/device/data_path.h"
+#include "hca/device/object_verbs.h"
 #include "hca/device/rules.h"
 #include "hca/virtual/events.h"
 #include "hca/virtual/objects.h"
@@ -25,7 +26,7 @@
 
 namespace turnout::hca {
 
-class VirtualEngine final : public Engine, public World {
+class VirtualEngine final : public ObjectVerbs, public DataPath, public World {
  public:
   explicit VirtualEngine(const WorldOptions& options);
   ~VirtualEngine() override;

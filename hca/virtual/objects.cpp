@@ -25,7 +25,9 @@ void show_gate(VirtualCq& cq) {
 }  // namespace
 
 void VirtualEngine::open(Context& context) {
-  context.engine = this;
+  context.objects = this;
+  context.data_path = this;
+  context.virtual_clock = true;
   context.process = current_;
   context.node = processes_[current_].node;
 }

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Engine: implements data movement and time behind the verbs objects. The exported functions
-// (hca/abi) only forward to the engine of their context.
+// ObjectVerbs: creates, modifies, queries and destroys the objects of a context. The slow half of
+// an engine; the fast half is data_path.h. The exported functions (hca/abi) forward to those of
+// their context.
 //
-// Functions that create an object return null and set errno; the others return 0 or an errno value,
-// like the verb of the same name (its man page is the source). Any thread may call.
+// The engine owns the objects between their creation and their destruction. Functions that create
+// an object return null and set errno; the others return 0 or an errno value, like the verb of the
+// same name (its man page is the source). Arguments are objects of this engine that are not
+// destroyed. Any thread may call.
 #pragma once
 
 #include <cerrno>
-#include <string>
+#include <cstdint>
 
 #include "hca/device/failed.h"
 #include "hca/device/objects.h"
@@ -24,11 +27,10 @@ struct Reregistration {
   unsigned access = 0;
 };
 
-class Engine {
+class ObjectVerbs {
  public:
-  virtual ~Engine() = default;
+  virtual ~ObjectVerbs() = default;
 
-  // Objects.
   virtual Pd* alloc_pd(Context& context) = 0;
   virtual int dealloc_pd(Pd& pd) = 0;
   virtual Mr* register_memory(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
@@ -83,22 +85,8 @@ class Engine {
   virtual Ah* create_ah(Pd& pd, const ibv_ah_attr& attr) = 0;
   virtual int destroy_ah(Ah& ah) = 0;
 
-  // May this request be posted? 0 or errno.
-  virtual int check(const Qp& qp, const SendWqe& wqe) = 0;
-  // Data path. send: `wqe` is qp.scratch or stands in qp.batch, sq_lock is held.
-  virtual int send(Qp& qp, SendWqe& wqe) = 0;
-  virtual int post_recv(Qp& qp, ibv_recv_wr* wr, ibv_recv_wr** bad) = 0;
-  virtual int post_srq_recv(Srq& srq, ibv_recv_wr* wr, ibv_recv_wr** bad) = 0;
-  // Takes the next entry; false: empty. The caller holds the CQ's poll_lock.
-  virtual bool take(Cq& cq, Cqe& out) = 0;
-  // Called when a poll found nothing: -1 if the CQ is in error, else 0 after retries that are due.
-  virtual int idle(Cq& cq) = 0;
-  virtual int request_notify(Cq& cq, bool solicited_only) = 0;
-
-  // Events.
-  virtual int get_cq_event(Channel& channel, ibv_cq** cq, void** cq_context) = 0;
   virtual int get_async_event(Context& context, ibv_async_event& event) = 0;
-
+  // Ends the engine's part of a context. The engine may end with its last context.
   virtual void close(Context& context) = 0;
 };
 
