@@ -1,24 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// XRC domains, and the target queue pairs in them, which the processes of a node share by handles,
-// and what a target needs to know of the SRQ that a request names.
-//
-// A target is of the adapter of its node; which process created it matters to nobody. A further
-// handle costs no time: it is the kernel's work alone, and none of the adapter's.
+#include "hca/virtual/xrc.h"
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <memory>
 
 #include "hca/device/failed.h"
 #include "hca/device/qp_state.h"
 #include "hca/device/queue_pair.h"
-#include "hca/virtual/engine.h"
 
 namespace turnout::hca {
-Xrcd* VirtualEngine::open_xrcd(Context& context, int fd, int oflags) {
+
+Xrcd* XrcDomains::open(Context& context, int fd, int oflags) {
   const std::uint32_t node = processes_[context.process].node;
   struct stat file {};
   if (fd != -1 && fstat(fd, &file) != 0) return failed<Xrcd>(errno);
@@ -51,17 +46,17 @@ Xrcd* VirtualEngine::open_xrcd(Context& context, int fd, int oflags) {
   return xrcd.release();
 }
 
-int VirtualEngine::close_xrcd(Xrcd& base) {
+int XrcDomains::close(Xrcd& base) {
   auto& xrcd = static_cast<VirtualXrcd&>(base);
   if (xrcd.users.load() != 0) return EBUSY;
-  drop_domain(xrcd);
+  drop(xrcd);
   if (xrcd.fd >= 0) ::close(xrcd.fd);
   --context_of(xrcd.verbs.context).users;
   delete &xrcd;
   return 0;
 }
 
-void VirtualEngine::drop_domain(VirtualXrcd& xrcd) {
+void XrcDomains::drop(VirtualXrcd& xrcd) {
   XrcDomain* const domain = xrcd.domain;
   if (domain == nullptr) return;
   xrcd.domain = nullptr;
@@ -70,8 +65,8 @@ void VirtualEngine::drop_domain(VirtualXrcd& xrcd) {
   std::erase_if(domains_, [&](const auto& one) { return one.get() == domain; });
 }
 
-Qp* VirtualEngine::create_target(Context& context, const ibv_qp_init_attr_ex& attr,
-                                 std::uint32_t number) {
+Qp* XrcDomains::create_target(Context& context, const ibv_qp_init_attr_ex& attr,
+                              std::uint32_t number) {
   auto target = std::make_unique<VirtualTarget>();
   target->kind = QpKind::xrc_tgt;
   target->index = target->number = number;
@@ -81,8 +76,8 @@ Qp* VirtualEngine::create_target(Context& context, const ibv_qp_init_attr_ex& at
   return add_handle(*target.release(), context, attr);
 }
 
-Qp* VirtualEngine::add_handle(VirtualTarget& target, Context& context,
-                              const ibv_qp_init_attr_ex& attr) {
+Qp* XrcDomains::add_handle(VirtualTarget& target, Context& context,
+                           const ibv_qp_init_attr_ex& attr) {
   auto handle = std::make_unique<TargetHandle>();
   begin_qp(*handle, context, attr, QpKind::xrc_tgt, target.number, target.number);
   handle->verbs.qp_base.state = to_verbs(target.phase);
@@ -92,9 +87,9 @@ Qp* VirtualEngine::add_handle(VirtualTarget& target, Context& context,
   return handle.release();
 }
 
-Qp* VirtualEngine::open_qp(Xrcd& base, std::uint32_t number, void* qp_context) {
+Qp* XrcDomains::open_target(Xrcd& base, std::uint32_t number, void* qp_context) {
   const auto& xrcd = static_cast<VirtualXrcd&>(base);
-  VirtualQp* const found = find_qp(number);
+  VirtualQp* const found = qps_.find(number);
   if (found == nullptr || found->kind != QpKind::xrc_tgt ||
       static_cast<VirtualTarget*>(found)->domain != xrcd.domain) {
     return failed<Qp>(EINVAL);  // as the kernel's ib_open_qp
@@ -106,24 +101,24 @@ Qp* VirtualEngine::open_qp(Xrcd& base, std::uint32_t number, void* qp_context) {
   return add_handle(*static_cast<VirtualTarget*>(found), context_of(base.verbs.context), attr);
 }
 
-void VirtualEngine::destroy_handle(TargetHandle& handle) {
-  if (drop_handle(handle)) charge(profile_.setup_destroy_qp);
+void XrcDomains::destroy_handle(TargetHandle& handle) {
+  if (drop_handle(handle)) processes_.charge(profile_.setup_destroy_qp);
   end_qp(handle);
   delete &handle;
 }
 
-bool VirtualEngine::drop_handle(TargetHandle& handle) {
+bool XrcDomains::drop_handle(TargetHandle& handle) {
   VirtualTarget* const target = handle.target;
   if (target == nullptr) return false;
   handle.target = nullptr;
   std::erase(target->handles, &handle);
   if (!target->handles.empty()) return false;
-  forget_qp(*target);
+  work_queues_.forget(*target);
   delete target;
   return true;
 }
 
-void VirtualEngine::close_xrc(ProcessIndex process) {
+void XrcDomains::close_all(ProcessIndex process) {
   for (VirtualQp* qp : qps_) {
     if (qp == nullptr || qp->kind != QpKind::xrc_tgt) continue;
     // A copy: the target may go with its last handle.
@@ -137,27 +132,7 @@ void VirtualEngine::close_xrc(ProcessIndex process) {
       if (xrcd->process == process) opens.push_back(xrcd);
     }
   }
-  for (VirtualXrcd* xrcd : opens) drop_domain(*xrcd);
-}
-
-VirtualSrq* VirtualEngine::find_srq(std::uint32_t number) const noexcept {
-  return number < srqs_.size() ? srqs_[number] : nullptr;
-}
-
-VirtualSrq* VirtualEngine::srq_of(const Operation& operation,
-                                  const VirtualQp& target) const noexcept {
-  VirtualSrq* const srq = find_srq(operation.wqe.srqn);
-  if (srq == nullptr || srq->xrcd == nullptr || !processes_[srq->process].alive) return nullptr;
-  const bool same = static_cast<const VirtualXrcd*>(srq->xrcd)->domain ==
-                    static_cast<const VirtualTarget&>(target).domain;
-  return same ? srq : nullptr;
-}
-
-ProcessIndex VirtualEngine::receiver_of(const Operation& operation,
-                                        const VirtualQp& target) const noexcept {
-  if (!operation.xrc) return target.process;
-  const VirtualSrq* const srq = find_srq(operation.wqe.srqn);
-  return srq != nullptr ? srq->process : target.process;
+  for (VirtualXrcd* xrcd : opens) drop(*xrcd);
 }
 
 }  // namespace turnout::hca

@@ -4,6 +4,7 @@
 // A heap of small records with four children a node: no allocation once it has grown. One thread.
 #pragma once
 
+#include <cassert>
 #include <cstdint>
 #include <vector>
 
@@ -11,13 +12,26 @@
 
 namespace turnout::hca {
 
+enum class EventKind : std::uint32_t {
+  callback,
+  ready,      // at the sender's adapter
+  restart,    // of a queue pair whose head had to wait
+  resend,     // what found no receive, at the sender's adapter
+  arrive,     // at the target's adapter: the first packet; then all of it, if there are more
+  land,       // in the target's memory
+  send_back,  // the data of a read, at the sender's adapter; then in its memory
+  answer,     // at the sender's adapter
+  complete,   // in the sender's completion queue
+  notify,     // a process, after an interrupt
+};
+
 struct Event {
   Picoseconds time = 0;
   std::uint64_t order = 0;
   void* object = nullptr;
   std::uint64_t argument = 0;
-  void (*callback)(void*, std::uint64_t) = nullptr;  // of kind 0
-  std::uint32_t kind = 0;
+  void (*callback)(void*, std::uint64_t) = nullptr;  // of EventKind::callback
+  EventKind kind = EventKind::callback;
 
   [[nodiscard]] bool before(const Event& other) const noexcept {
     return time != other.time ? time < other.time : order < other.order;
@@ -41,6 +55,7 @@ class EventQueue {
   [[nodiscard]] bool empty() const noexcept { return heap_.empty(); }
   // Not empty.
   Event pop() {
+    assert(!empty());
     const Event first = heap_.front();
     const Event last = heap_.back();
     heap_.pop_back();

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "hca/virtual/completions.h"
+
+#include <pthread.h>
+
+#include <cerrno>
+#include <memory>
+
+#include "hca/device/failed.h"
+
+namespace turnout::hca {
+
+namespace {
+
+void show_gate(VirtualCq& cq) {
+  cq.gate.sequence.store(cq.entries.empty() ? 0 : 1, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+Cq* Completions::create(Context& context, const ibv_cq_init_attr_ex& attr) {
+  if (attr.cqe == 0 || attr.cqe > kMaxCqe || attr.comp_vector >= kCompletionVectors) {
+    return failed<Cq>(EINVAL);
+  }
+  auto cq = std::make_unique<VirtualCq>();
+  auto* channel = reinterpret_cast<Channel*>(attr.channel);
+  cq->process = context.process;
+  cq->slots = attr.cqe;
+  cq->next.store(&cq->gate, std::memory_order_relaxed);
+  cq->expected.store(1, std::memory_order_relaxed);
+  show_gate(*cq);
+  cq->single_threaded = true;
+  ibv_cq_ex& v = cq->verbs;
+  v.context = &context.verbs.context;
+  v.channel = attr.channel;
+  v.cq_context = attr.cq_context;
+  v.cqe = static_cast<int>(attr.cqe);
+  pthread_mutex_init(&v.mutex, nullptr);
+  pthread_cond_init(&v.cond, nullptr);
+  if (channel != nullptr) {
+    ++channel->users;
+    ++channel->verbs.refcnt;
+  }
+  ++context.users;
+  return cq.release();
+}
+
+int Completions::resize(Cq& base, int entries) {
+  auto& cq = static_cast<VirtualCq&>(base);
+  if (entries <= 0 || static_cast<std::uint32_t>(entries) > kMaxCqe ||
+      cq.entries.size() > static_cast<std::size_t>(entries)) {
+    return EINVAL;
+  }
+  cq.slots = static_cast<std::uint32_t>(entries);
+  cq.verbs.cqe = entries;
+  return 0;
+}
+
+int Completions::destroy(Cq& base) {
+  auto& cq = static_cast<VirtualCq&>(base);
+  if (cq.users.load() != 0) return EBUSY;
+  if (auto* channel = reinterpret_cast<Channel*>(cq.verbs.channel)) {
+    --channel->verbs.refcnt;
+    --channel->users;
+  }
+  --context_of(cq.verbs.context).users;
+  delete &cq;
+  return 0;
+}
+
+bool Completions::take(Cq& base, Cqe& out) {
+  auto& cq = static_cast<VirtualCq&>(base);
+  while (!cq.entries.empty()) {
+    const CompletionEntry entry = cq.entries.front();
+    cq.entries.pop_front();
+    show_gate(cq);
+    if (entry.dropped) continue;
+    processes_.charge(profile_.processor_entry);
+    out.wr_id = entry.wr_id;
+    out.timestamp = static_cast<std::uint64_t>(kernel_.now() / kNanosecond);
+    out.qpn = entry.qpn;
+    out.src_qp = entry.src_qp;
+    out.byte_len = entry.byte_len;
+    out.imm = entry.imm;
+    out.sq_position = entry.sq_position;
+    out.status = entry.status;
+    out.opcode = entry.opcode;
+    out.flags = entry.flags;
+    out.vendor_err = 0;
+    if (entry.send) {
+      if (VirtualQp* qp = qps_.find(entry.qpn); qp != nullptr) {
+        qp->reclaimed.store(entry.sq_position, std::memory_order_relaxed);
+      }
+    }
+    return true;
+  }
+  return false;
+}
+
+int Completions::idle(Cq& base) {
+  processes_.charge(profile_.processor_poll);
+  return static_cast<VirtualCq&>(base).overflowed ? -1 : 0;
+}
+
+void Completions::push(VirtualCq* cq, const CompletionEntry& entry, bool solicited) {
+  if (cq == nullptr) return;
+  if (cq->entries.size() >= cq->slots) {  // IBTA 11.5.3: the entry is lost, the queue unusable
+    cq->overflowed = true;
+    ibv_async_event event{};
+    event.event_type = IBV_EVENT_CQ_ERR;
+    event.element.cq = ibv_cq_ex_to_cq(&cq->verbs);
+    events_.raise(context_of(cq->verbs.context), event, &cq->async_events_read);
+    return;
+  }
+  cq->entries.push_back(entry);
+  show_gate(*cq);
+  if (cq->verbs.channel != nullptr &&
+      (cq->armed == Armed::any ||
+       (cq->armed == Armed::solicited && (solicited || entry.status != IBV_WC_SUCCESS)))) {
+    cq->armed = Armed::no;
+    reinterpret_cast<VirtualChannel*>(cq->verbs.channel)->events.push_back(cq);
+    kernel_.schedule(kernel_.now() + profile_.processor_interrupt, EventKind::notify, nullptr,
+                     cq->process);
+  }
+  processes_.wake(cq->process);
+}
+
+int Completions::request_notify(Cq& base, bool solicited_only) {
+  auto& cq = static_cast<VirtualCq&>(base);
+  if (!solicited_only) {
+    cq.armed = Armed::any;
+  } else if (cq.armed == Armed::no) {
+    cq.armed = Armed::solicited;
+  }
+  return 0;
+}
+
+void Completions::forget(VirtualCq* cq, std::uint32_t number) {
+  if (cq == nullptr) return;
+  for (std::size_t i = 0; i < cq->entries.size(); ++i) {
+    if (cq->entries[i].qpn == number) cq->entries[i].dropped = true;
+  }
+}
+
+}  // namespace turnout::hca

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "hca/virtual/engine.h"
+
+#include <cassert>
+
+namespace turnout::hca {
+
+namespace {
+VirtualEngine* world = nullptr;
+}
+
+VirtualEngine* VirtualEngine::present() noexcept {
+  return world;
+}
+
+VirtualEngine::VirtualEngine(const WorldOptions& options)
+    : profile_(options.profile),
+      kernel_(options.seed),
+      processes_(kernel_, profile_, options.nodes),
+      operations_(kernel_),
+      events_(kernel_, profile_),
+      regions_(kernel_, profile_, processes_),
+      srqs_(processes_, events_),
+      trace_(kernel_, qps_, srqs_),
+      completions_(kernel_, profile_, processes_, events_, qps_),
+      receives_(profile_, processes_, events_, completions_, qps_, srqs_),
+      contexts_(kernel_, profile_, processes_, qps_, trace_),
+      network_(kernel_, profile_, processes_, qps_),
+      data_(regions_),
+      work_queues_(kernel_, profile_, processes_, operations_, events_, completions_, receives_,
+                   contexts_, trace_, qps_),
+      requester_(kernel_, profile_, processes_, operations_, contexts_, network_, data_,
+                 work_queues_, trace_, qps_),
+      responder_(kernel_, profile_, processes_, operations_, events_, completions_, receives_,
+                 contexts_, network_, data_, regions_, work_queues_, trace_, qps_, srqs_),
+      xrc_(profile_, processes_, work_queues_, qps_),
+      queue_pairs_(kernel_, profile_, processes_, events_, work_queues_, requester_, xrc_, qps_),
+      data_path_(kernel_, profile_, processes_, operations_, regions_, completions_, receives_,
+                 work_queues_, trace_),
+      objects_(profile_, events_, regions_, srqs_, queue_pairs_, xrc_) {
+  assert(world == nullptr);
+  world = this;
+}
+
+VirtualEngine::~VirtualEngine() {
+  world = nullptr;
+}
+
+void VirtualEngine::open(Context& context) {
+  context.objects = &objects_;
+  context.data_path = &data_path_;
+  context.virtual_clock = true;
+  context.process = processes_.current();
+  context.node = processes_[context.process].node;
+}
+
+void VirtualEngine::kill(ProcessIndex process) {
+  processes_[process].alive = false;
+  for (VirtualQp* qp : qps_) {
+    if (qp == nullptr || qp->process != process || qp->kind == QpKind::xrc_tgt) continue;
+    work_queues_.drop(*qp);
+    qp->phase = QpPhase::err;
+  }
+  xrc_.close_all(process);
+}
+
+bool VirtualEngine::run_one() {
+  Event event;
+  if (!kernel_.next(event)) return false;
+  switch (event.kind) {
+    case EventKind::callback:
+      event.callback(event.object, event.argument);
+      break;
+    case EventKind::restart:
+      if (VirtualQp* qp = qps_.find(static_cast<std::uint32_t>(event.argument)); qp != nullptr) {
+        qp->waits = false;
+        requester_.start(*qp);
+      }
+      break;
+    case EventKind::notify:
+      processes_.wake(static_cast<ProcessIndex>(event.argument));
+      break;
+    default:
+      run(event.kind, *static_cast<Operation*>(event.object));
+      break;
+  }
+  return true;
+}
+
+void VirtualEngine::run(EventKind kind, Operation& operation) {
+  kernel_.mix(std::uint64_t{operation.source} << 32 | operation.target, operation.wqe.length);
+  assert(operation.events > 0);
+  --operation.events;
+  if (operation.qp == nullptr && !operation.datagram) {  // its queue pair has let go of it
+    if (operation.events == 0) {
+      receives_.put_back(operation);
+      operations_.free(&operation);
+    }
+    return;
+  }
+  switch (kind) {
+    case EventKind::ready:
+      requester_.start(*operation.qp);
+      break;
+    case EventKind::resend:
+      requester_.send_again(operation);
+      break;
+    case EventKind::arrive:
+      responder_.arrive(operation);
+      break;
+    case EventKind::land:
+      responder_.land(operation);
+      break;
+    case EventKind::send_back:
+      responder_.give_back(operation);
+      break;
+    case EventKind::answer:
+      work_queues_.answered(operation);
+      break;
+    case EventKind::complete:
+      work_queues_.complete(operation);
+      break;
+    default:
+      break;
+  }
+}
+
+}  // namespace turnout::hca

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// QueuePairs: creation, modification, queries and destruction of queue pairs.
+//
+// A queue pair is its program's until destroy(). Each call takes the time that the profile says.
+// Errors: null and errno, or an errno value. One thread.
+#pragma once
+
+#include "hca/virtual/requester.h"
+#include "hca/virtual/xrc.h"
+
+namespace turnout::hca {
+
+class QueuePairs {
+ public:
+  QueuePairs(Kernel& kernel, const Profile& profile, Processes& processes, AsyncEvents& events,
+             WorkQueues& work_queues, Requester& requester, XrcDomains& xrc,
+             NumberTable<VirtualQp*>& qps)
+      : kernel_(kernel),
+        profile_(profile),
+        processes_(processes),
+        events_(events),
+        work_queues_(work_queues),
+        requester_(requester),
+        xrc_(xrc),
+        qps_(qps) {}
+
+  // dc: null for a kind of InfiniBand's own. asked.cap becomes what was given.
+  [[nodiscard]] Qp* create(Context& context, ibv_qp_init_attr_ex& asked,
+                           const mlx5dv_qp_init_attr* dc);
+  [[nodiscard]] int modify(Qp& qp, const ibv_qp_attr& attr, int mask);
+  [[nodiscard]] static int query(Qp& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init);
+  [[nodiscard]] int destroy(Qp& qp);
+
+ private:
+  Kernel& kernel_;
+  const Profile& profile_;
+  Processes& processes_;
+  AsyncEvents& events_;
+  WorkQueues& work_queues_;
+  Requester& requester_;
+  XrcDomains& xrc_;
+  NumberTable<VirtualQp*>& qps_;
+  std::uint32_t connections_ = 0;  // made so far
+};
+
+}  // namespace turnout::hca

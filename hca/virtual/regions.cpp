@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "hca/virtual/regions.h"
+
+#include <cassert>
+#include <cerrno>
+#include <memory>
+
+#include "hca/device/failed.h"
+#include "hca/device/rules.h"
+
+namespace turnout::hca {
+
+Mr* Regions::add(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova, unsigned access) {
+  if (!valid_access(access) || length > kMaxMrBytes) return failed<Mr>(EINVAL);
+  processes_.charge(profile_.setup_register + time_of(profile_.setup_register_rate, length));
+  if (kernel_.chance(profile_.fault_refuse)) return failed<Mr>(ENOMEM);
+  const std::uint32_t index = table_.reserve();
+  if (index == 0) return failed<Mr>(ENOMEM);
+  Region& region = table_[index];
+  ++region.generation;
+  region.key = index << 8 | region.generation;
+  region.owner = context_of(pd.verbs.context).process;
+  region.pd = pd.number;
+  region.access = access;
+  region.iova = iova;
+  region.length = length;
+  region.address = reinterpret_cast<std::uint64_t>(address);
+  ++kernel_.statistics().regions_alive;
+  auto mr = std::make_unique<Mr>();
+  mr->index = index;
+  mr->fd = -1;
+  mr->verbs.context = pd.verbs.context;
+  mr->verbs.pd = &pd.verbs;
+  mr->verbs.addr = address;
+  mr->verbs.length = length;
+  mr->verbs.handle = index;
+  mr->verbs.lkey = mr->verbs.rkey = region.key;
+  ++pd.users;
+  return mr.release();
+}
+
+int Regions::remove(Mr& mr) {
+  processes_.charge(profile_.setup_deregister);
+  assert(table_[mr.index].key == mr.verbs.rkey);
+  table_[mr.index].key = 0;
+  table_.release(mr.index);
+  --kernel_.statistics().regions_alive;
+  --reinterpret_cast<Pd*>(mr.verbs.pd)->users;
+  delete &mr;
+  return 0;
+}
+
+const Region* Regions::find(std::uint32_t key, std::uint64_t address, std::uint64_t length,
+                            unsigned rights) const noexcept {
+  const std::uint32_t index = key >> 8;
+  const Region* const entry = table_.entry(index);
+  if (index == 0 || entry == nullptr) return nullptr;
+  const Region& region = *entry;
+  if (region.key != key || (region.access & rights) != rights ||
+      !covers(region.iova, region.length, address, length)) {
+    return nullptr;
+  }
+  return &region;
+}
+
+}  // namespace turnout::hca

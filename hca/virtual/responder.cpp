@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "hca/virtual/responder.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "hca/device/qp_state.h"
+#include "hca/device/queue_pair.h"
+#include "hca/device/rules.h"
+
+namespace turnout::hca {
+
+VirtualQp* Responder::target_of(const Operation& operation) noexcept {
+  VirtualQp* const target = qps_.find(operation.target);
+  if (target == nullptr || !can_receive(target->phase)) return nullptr;
+  // An XRC target outlives the process that created it.
+  if (target->kind != QpKind::xrc_tgt && !processes_[target->process].alive) return nullptr;
+  if (operation.datagram) return target->kind == QpKind::ud ? target : nullptr;
+  if (operation.qp == nullptr) return nullptr;
+  if (operation.qp->kind == QpKind::dci) return target->kind == QpKind::dct ? target : nullptr;
+  const QpKind kind = operation.xrc ? QpKind::xrc_tgt : QpKind::rc;
+  const bool right = target->kind == kind && target->attr.dest_qp_num == operation.source;
+  return right && in_sequence(*operation.qp, target->sequence) ? target : nullptr;
+}
+
+void Responder::arrive(Operation& operation) {
+  VirtualQp* const qp = operation.qp;
+  // Flushed with the others when the sender knows.
+  if (qp != nullptr && qp->behind_failure(operation)) return;
+  if (qp != nullptr && !qp->refused.empty() && qp->refused.front() != &operation) {
+    operation.received = false;  // it is sent once more, behind the one refused
+    qp->refused.push_back(&operation);
+    return;
+  }
+  if (operation.lost) {  // nothing has arrived: its sender gives up
+    qp->break_at(operation);
+    operation.answer_at = kernel_.now();
+    operations_.answer(operation);
+    return;
+  }
+  if (operation.status != IBV_WC_SUCCESS) {  // a fault on its way
+    refuse(operation, operation.status);
+    return;
+  }
+  VirtualQp* const target = target_of(operation);
+  if (target == nullptr) {
+    if (operation.datagram) {
+      operations_.free(&operation);
+    } else {
+      no_answer(operation);
+    }
+    return;
+  }
+  Node& node = processes_.node_of(*target);
+  if (!operation.received) {
+    const bool fetches =
+        operation.wqe.opcode == IBV_WR_RDMA_READ || is_atomic(operation.wqe.opcode);
+    const Stream in = network_.receive(node, operation, fetches ? 0 : operation.wqe.length);
+    if (in.tail > kernel_.now()) {
+      operations_.schedule(in.tail, EventKind::arrive, operation);
+      return;
+    }
+  }
+  Picoseconds occupancy = profile_.adapter_receive_rc;
+  std::uint64_t context = target->number;
+  if (operation.datagram) {
+    occupancy = profile_.adapter_receive_ud;
+  } else if (qp->kind == QpKind::dci) {
+    if (target->dc_key != operation.wqe.dc_key) {
+      refuse(operation, IBV_WC_REM_ACCESS_ERR);
+      return;
+    }
+    occupancy = profile_.adapter_receive_dc;
+    if (profile_.cache_by_initiator != 0) context = AdapterContexts::kResponder | qp->number;
+    if (!contexts_.admit(node, *qp, operation)) {
+      again(*qp, operation, 2 * network_.hop(operation) + qp->nack_wait, EventKind::arrive);
+      return;
+    }
+  }
+  const std::uint8_t opcode = operation.wqe.opcode;
+  const bool receives = is_send(opcode) || has_imm(opcode);
+  if (operation.datagram && target->attr.qkey != operation.wqe.qkey) {  // IBTA 10.2.5: dropped
+    operations_.free(&operation);
+    return;
+  }
+  // What names no SRQ of the target's domain is refused where it would land: in its turn.
+  VirtualSrq* const srq = operation.xrc ? srqs_.serving(operation, *target) : target->srq;
+  const bool invalid = operation.xrc && srq == nullptr;
+  if (receives && !invalid && !receives_.take(*target, srq, operation)) {
+    if (operation.datagram) {
+      operations_.free(&operation);
+    } else {
+      receiver_not_ready(*qp, *target, operation);
+    }
+    return;
+  }
+  if (qp != nullptr && !qp->refused.empty()) {  // it is the first of those, and through
+    qp->refused.pop_front();
+    qp->nack_wait = 0;
+    // One after the other: what arrives at this very time keeps its place
+    // behind them.
+    if (!qp->refused.empty()) {
+      ++qp->refused.front()->events;
+      kernel_.schedule(kernel_.now(), EventKind::arrive, qp->refused.front());
+    }
+  }
+  Picoseconds latency = 0;
+  occupancy += contexts_.cost(node, context, profile_.cache_first_miss_receive, &latency);
+  node.receive_free = std::max(kernel_.now(), node.receive_free) + occupancy;
+  Picoseconds done = node.receive_free + latency;
+  if (receives && srq != nullptr) done += profile_.adapter_shared_receive;
+  trace_.note_arrival(*target, operation);
+  const bool reads = opcode == IBV_WR_RDMA_READ || is_atomic(opcode);
+  Picoseconds landing = done + profile_.pcie_read;  // what is read there passes when it is read
+  if (!reads) {
+    const PacketTimes data = network_.on_pcie(operation.wqe.length);
+    const Stream written = node.memory_writes.pass({done - operation.spread, done}, data);
+    done = written.tail - data.last;  // the adapter has taken it
+    landing = written.tail + profile_.pcie_write;
+  }
+  if (qp != nullptr) {  // what one queue pair sent takes effect in its order
+    if (landing < qp->last_landing) {
+      done += qp->last_landing - landing;
+      landing = qp->last_landing;
+    }
+    qp->last_landing = landing;
+  }
+  if (is_write(opcode) && operation.wqe.length > 1 && kernel_.chance(profile_.fault_reorder)) {
+    // The tail lands now, the head as if it had taken the way once more. What
+    // follows lands behind both: a receive completed by it must find the whole
+    // write.
+    operation.tail_first = true;
+    operations_.schedule(landing, EventKind::land, operation);
+    const Picoseconds later = network_.hop(operation);
+    landing = qp->last_landing = landing + later;
+    done += later;
+    trace_.note(Trace::Kind::fault, *qp, operation, operation.wqe.length);
+  }
+  operation.answer_at = done + profile_.adapter_acknowledge + network_.hop(operation);
+  operations_.schedule(landing, EventKind::land, operation);
+}
+
+// The request comes again, or is sent again (RNR), after the wait; what follows waits behind it.
+void Responder::again(VirtualQp& qp, Operation& operation, Picoseconds wait, EventKind as) {
+  if (qp.refused.empty()) qp.refused.push_back(&operation);
+  ++operation.events;
+  kernel_.schedule(kernel_.now() + wait, as, &operation);
+}
+
+void Responder::receiver_not_ready(VirtualQp& qp, const VirtualQp& target, Operation& operation) {
+  ++kernel_.statistics().rnr_waits;
+  context_of(qp.verbs.qp_base.context).rnr_retries.fetch_add(1, std::memory_order_relaxed);
+  ++processes_[srqs_.receiver_of(operation, target)].rnr_waits;
+  trace_.note(Trace::Kind::rnr, qp, operation, 0);
+  contexts_.leave(operation);
+  constexpr std::uint32_t kForEver = 7;
+  if (qp.attr.rnr_retry != kForEver && operation.attempts++ >= qp.attr.rnr_retry) {
+    refuse(operation, IBV_WC_RNR_RETRY_EXC_ERR);
+    return;
+  }
+  const auto wait = static_cast<Picoseconds>(rnr_wait(target.attr.min_rnr_timer)) * kNanosecond;
+  again(qp, operation, network_.hop(operation) + wait, EventKind::resend);
+}
+
+// The target says no: nothing behind this request is executed.
+void Responder::refuse(Operation& operation, ibv_wc_status status) {
+  operation.qp->break_at(operation);
+  operation.status = status;
+  operation.answer_at = kernel_.now() + profile_.adapter_acknowledge + network_.hop(operation);
+  operations_.answer(operation);
+}
+
+// Nobody is there: the sender's adapter tries until its retries are over
+// (IBTA 9.7.6.1.3).
+void Responder::no_answer(Operation& operation) {
+  VirtualQp& qp = *operation.qp;
+  qp.break_at(operation);
+  if (qp.attr.timeout == 0) return;  // for ever
+  kernel_.statistics().retransmissions += qp.attr.retry_cnt;
+  operation.status = IBV_WC_RETRY_EXC_ERR;
+  operation.answer_at = kernel_.now() + static_cast<Picoseconds>(ack_wait(qp.attr.timeout)) *
+                                            kNanosecond * (qp.attr.retry_cnt + 1);
+  operations_.answer(operation);
+}
+
+void Responder::land(Operation& operation) {
+  // Flushed when the sender knows; or answered already, when its tail was not
+  // placed.
+  if (operation.qp != nullptr && operation.qp->behind_failure(operation)) {
+    receives_.put_back(operation);
+    return;
+  }
+  if (operation.status != IBV_WC_SUCCESS) return;
+  VirtualQp* const target = target_of(operation);
+  if (target == nullptr) {  // it died with the data on the adapter
+    receives_.put_back(operation);
+    if (operation.datagram) {
+      operations_.free(&operation);
+    } else {
+      no_answer(operation);
+    }
+    return;
+  }
+  const VirtualSrq* const xrc = operation.xrc ? srqs_.serving(operation, *target) : nullptr;
+  if (operation.xrc && xrc == nullptr) {  // IBTA A14: an invalid request, as a wrong opcode is
+    receives_.put_back(operation);
+    refuse(operation, IBV_WC_REM_INV_REQ_ERR);
+    fail_target(*target, IBV_EVENT_QP_REQ_ERR);
+    return;
+  }
+  const std::uint8_t opcode = operation.wqe.opcode;
+  CompletionEntry entry;
+  entry.wr_id = operation.receive.wr_id;
+  entry.qpn = target->number;
+  entry.src_qp = operation.source;
+  entry.imm = operation.wqe.imm;
+  entry.flags = has_imm(opcode) ? static_cast<std::uint8_t>(IBV_WC_WITH_IMM) : std::uint8_t{0};
+  if (is_send(opcode)) {
+    entry.opcode = IBV_WC_RECV;
+    data_.to_receive(operation, entry);
+  } else if (!land_rdma(*target, xrc, operation)) {
+    return;  // a read: its data are on the way back; a tail: the head is to come
+  } else {
+    entry.opcode = static_cast<std::uint8_t>(IBV_WC_RECV_RDMA_WITH_IMM);
+    entry.byte_len = operation.wqe.length;
+    if (operation.status != IBV_WC_SUCCESS) entry.status = IBV_WC_WR_FLUSH_ERR;
+  }
+  if (operation.took_receive) {
+    operation.took_receive = false;
+    completions_.push(xrc != nullptr ? static_cast<VirtualCq*>(xrc->cq) : target->recv_cq, entry,
+                      (operation.wqe.flags & IBV_SEND_SOLICITED) != 0);
+  } else {
+    processes_.wake(xrc != nullptr ? xrc->process : target->process);
+  }
+  if (operation.datagram) {
+    operations_.free(&operation);
+    return;
+  }
+  if (operation.status != IBV_WC_SUCCESS) {
+    operation.qp->break_at(operation);
+    // A responder of RC or XRC fails with the request (IBTA 9.9.3); a DCT
+    // serves others and survives.
+    if (target->kind != QpKind::dct) {
+      fail_target(*target, operation.status == IBV_WC_REM_INV_REQ_ERR ? IBV_EVENT_QP_REQ_ERR
+                                                                      : IBV_EVENT_QP_ACCESS_ERR);
+    }
+  }
+  // Of a write that nobody asks after no answer is needed here: RC's and XRC's
+  // only free a queue entry.
+  if (sends_to_one(operation.qp->kind) && !operation.signalled &&
+      operation.status == IBV_WC_SUCCESS) {
+    operation.place = Operation::Place::answered;
+    work_queues_.settle(*operation.qp);
+    return;
+  }
+  operations_.answer(operation);
+}
+
+// Memory that the request names by its remote key. False: more is to come
+// before the answer.
+bool Responder::land_rdma(VirtualQp& target, const VirtualSrq* xrc, Operation& operation) {
+  const SendWqe& w = operation.wqe;
+  const std::uint32_t pd = xrc != nullptr ? xrc->pd : target.pd;
+  const ProcessIndex process = xrc != nullptr ? xrc->process : target.process;
+  const bool reads = w.opcode == IBV_WR_RDMA_READ;
+  const unsigned right = reads                 ? unsigned{IBV_ACCESS_REMOTE_READ}
+                         : is_atomic(w.opcode) ? unsigned{IBV_ACCESS_REMOTE_ATOMIC}
+                                               : unsigned{IBV_ACCESS_REMOTE_WRITE};
+  const Region* region = nullptr;
+  if (w.length > 0) region = regions_.find(w.rkey, w.remote, w.length, right);
+  if ((target.attr.qp_access_flags & right) == 0) {  // IBTA 9.9.3: not set up for it
+    operation.status = IBV_WC_REM_INV_REQ_ERR;
+    return true;
+  }
+  if (w.length > 0 && (region == nullptr || region->pd != pd)) {
+    operation.status = IBV_WC_REM_ACCESS_ERR;
+    return true;
+  }
+  if (is_atomic(w.opcode) && (w.length != 8 || (w.remote & 7) != 0)) {
+    operation.status = IBV_WC_REM_INV_REQ_ERR;
+    return true;
+  }
+  auto* const at =
+      region == nullptr
+          ? nullptr
+          : reinterpret_cast<std::uint8_t*>(region->address + (w.remote - region->iova));
+  if (reads || is_atomic(w.opcode)) {
+    operation.copy.resize(w.length);
+    if (w.length > 0) std::memcpy(operation.copy.data(), at, w.length);
+    if (is_atomic(w.opcode)) {
+      std::uint64_t value = 0;
+      std::memcpy(&value, at, sizeof value);
+      if (w.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+        value += w.compare_add;
+      } else if (value == w.compare_add) {
+        value = w.swap;
+      }
+      std::memcpy(at, &value, sizeof value);
+      processes_.wake(process);
+    }
+    const Stream back =
+        network_.travel(operation, target, operation.qp, kernel_.now(), w.length, true);
+    operations_.schedule(back.head, EventKind::send_back, operation);
+    return false;
+  }
+  const std::uint32_t half = w.length / 2;
+  if (!operation.tail_first) {
+    data_.place(operation, at, 0, w.length);
+  } else if (operation.tail_placed) {
+    data_.place(operation, at, 0, half);
+  } else {
+    operation.tail_placed = true;
+    data_.place(operation, at, half, w.length);
+    processes_.wake(process);
+    return false;
+  }
+  return true;
+}
+
+// The data of a read, at the sender's adapter.
+void Responder::give_back(Operation& operation) {
+  if (!operation.received) {
+    // Into memory together with the completion, which tells of it.
+    Node& node = processes_.node_of(*operation.qp);
+    const Stream in = network_.receive(node, operation, operation.wqe.length);
+    const Picoseconds there =
+        node.memory_writes.pass(in, network_.on_pcie(operation.wqe.length)).tail;
+    if (there > kernel_.now()) {
+      operations_.schedule(there, EventKind::send_back, operation);
+      return;
+    }
+  }
+  if (!data_.copy_back(operation)) operation.status = IBV_WC_LOC_PROT_ERR;
+  operation.answer_at = kernel_.now();
+  operations_.answer(operation);
+}
+
+void Responder::fail_target(VirtualQp& target, ibv_event_type event) {
+  if (target.phase != QpPhase::err) {
+    events_.raise_qp(target, event);
+    work_queues_.fail(target, QpPhase::err);
+  } else {
+    receives_.flush(target);
+  }
+}
+
+}  // namespace turnout::hca

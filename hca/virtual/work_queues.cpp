@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "hca/virtual/work_queues.h"
+
+#include <cassert>
+#include <utility>
+
+#include "hca/device/rules.h"
+
+namespace turnout::hca {
+
+// The target's answer is at the sender's adapter.
+void WorkQueues::answered(Operation& operation) {
+  VirtualQp& qp = *operation.qp;
+  contexts_.leave(operation);
+  if (qp.kind == QpKind::dci && qp.unanswered > 0 && --qp.unanswered == 0) {
+    qp.answered_at = kernel_.now();
+    if (qp.waits)
+      kernel_.schedule(kernel_.now() + profile_.dc_disconnect, EventKind::restart, nullptr,
+                       qp.number);
+  }
+  operation.place = Operation::Place::answered;
+  settle(qp);
+}
+
+// Requests of one queue complete in their order, whichever was answered first.
+void WorkQueues::settle(VirtualQp& qp) {
+  for (std::size_t i = 0; i < qp.operations.size(); ++i) {
+    Operation& operation = *qp.operations[i];
+    if (operation.place == Operation::Place::completing ||
+        operation.place == Operation::Place::done) {
+      continue;
+    }
+    if (operation.place != Operation::Place::answered) break;
+    if (operation.status == IBV_WC_SUCCESS && !operation.signalled) {
+      operation.place = Operation::Place::done;
+      continue;
+    }
+    operation.place = Operation::Place::completing;
+    operations_.schedule(kernel_.now() + profile_.pcie_write, EventKind::complete, operation);
+    if (operation.status != IBV_WC_SUCCESS) break;  // the others are flushed then
+  }
+  drop_done(qp);
+}
+
+void WorkQueues::complete(Operation& operation) {
+  assert(operation.place == Operation::Place::completing);
+  VirtualQp& qp = *operation.qp;
+  trace_.note(Trace::Kind::complete, qp, operation, operation.wqe.length);
+  if (operation.status == IBV_WC_SUCCESS) {
+    completions_.push(qp.send_cq, entry_of(operation, IBV_WC_SUCCESS), false);
+    operation.place = Operation::Place::done;
+    drop_done(qp);
+    return;
+  }
+  completions_.push(qp.send_cq, entry_of(operation, operation.status), false);
+  operation.place = Operation::Place::done;
+  // A datagram queue pair only stops sending (IBTA 10.3.1: SQE); the others go to error whole.
+  fail(qp, qp.kind == QpKind::ud ? QpPhase::sqe : QpPhase::err);
+}
+
+void WorkQueues::drop_done(VirtualQp& qp) {
+  while (!qp.operations.empty() && qp.operations.front()->place == Operation::Place::done) {
+    Operation* const first = qp.operations.front();
+    qp.operations.pop_front();
+    if (qp.started > 0) --qp.started;
+    first->qp = nullptr;
+    if (first->events == 0) operations_.free(first);
+  }
+}
+
+// Everything not done ends with a flush entry, in order.
+void WorkQueues::fail(VirtualQp& qp, QpPhase to) {
+  const bool fresh = qp.phase != QpPhase::err;
+  if (fresh) qp.phase = to;
+  qp.verbs.qp_base.state = qp.phase == QpPhase::sqe ? IBV_QPS_SQE : IBV_QPS_ERR;
+  Fifo<Operation*> operations = std::move(qp.operations);
+  qp.operations = Fifo<Operation*>();
+  contexts_.release(qp);
+  qp.refused.clear();
+  qp.started = 0;
+  qp.connected = qp.unanswered = 0;
+  qp.waits = false;
+  qp.broken = false;
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    Operation* const operation = operations[i];
+    if (operation->place != Operation::Place::done) {
+      completions_.push(qp.send_cq, entry_of(*operation, IBV_WC_WR_FLUSH_ERR), false);
+    }
+    contexts_.leave(*operation);
+    operation->qp = nullptr;
+    if (operation->events == 0) operations_.free(operation);
+  }
+  if (to != QpPhase::err || !fresh) return;
+  if (qp.srq == nullptr) {
+    receives_.flush(qp);
+  } else if (qp.kind == QpKind::rc) {
+    events_.raise_qp(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
+  }
+}
+
+// The operations vanish without completions; events that still name them find nobody.
+void WorkQueues::drop(VirtualQp& qp) {
+  contexts_.release(qp);
+  for (std::size_t i = 0; i < qp.operations.size(); ++i) {
+    Operation* const operation = qp.operations[i];
+    contexts_.leave(*operation);
+    operation->qp = nullptr;
+    if (operation->events == 0) operations_.free(operation);
+  }
+  qp.operations.clear();
+  qp.refused.clear();
+  qp.started = 0;
+  qp.connected = qp.unanswered = 0;
+  qp.waits = false;
+}
+
+void WorkQueues::forget(VirtualQp& qp) {
+  drop(qp);
+  Completions::forget(qp.send_cq, qp.number);
+  if (qp.recv_cq != qp.send_cq) Completions::forget(qp.recv_cq, qp.number);
+  processes_.node_of(qp).contexts.forget(qp.number);
+  qps_[qp.number] = nullptr;
+  qps_.release(qp.number);
+  --kernel_.statistics().qps_alive;
+}
+
+CompletionEntry WorkQueues::entry_of(const Operation& operation, ibv_wc_status status) {
+  CompletionEntry entry;
+  const SendWqe& w = operation.wqe;
+  entry.wr_id = w.wr_id;
+  entry.qpn = operation.source;
+  entry.byte_len = w.opcode == IBV_WR_RDMA_READ || is_atomic(w.opcode) ? w.length : 0;
+  entry.opcode = static_cast<std::uint8_t>(completion_opcode(w.opcode));
+  entry.status = static_cast<std::uint8_t>(status);
+  entry.sq_position = w.position;
+  entry.send = true;
+  return entry;
+}
+
+}  // namespace turnout::hca
