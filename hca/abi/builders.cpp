@@ -14,15 +14,15 @@ namespace {
 void start(ibv_qp_ex* ex) {
   Qp& qp = qp_of(ex);
   qp.sq_lock.lock();
-  qp.building = true;
-  qp.build_error = 0;
-  qp.built = 0;
+  qp.build.open = true;
+  qp.build.error = 0;
+  qp.build.count = 0;
 }
 
 // Begins the next request of the batch.
 SendWqe& begin(ibv_qp_ex* ex, ibv_wr_opcode opcode) {
   Qp& qp = qp_of(ex);
-  if (qp.built++ != 0) qp.batch.push_back(qp.scratch);
+  if (qp.build.count++ != 0) qp.build.batch.push_back(qp.scratch);
   SendWqe& w = qp.scratch;
   w.wr_id = ex->wr_id;
   w.opcode = static_cast<std::uint8_t>(opcode);
@@ -77,14 +77,14 @@ void local_inv(ibv_qp_ex* ex, std::uint32_t rkey) {
   begin(ex, IBV_WR_LOCAL_INV).imm = rkey;
 }
 void bind_window(ibv_qp_ex* ex, ibv_mw* mw, std::uint32_t rkey, const ibv_mw_bind_info* info) {
-  if (mw->type != IBV_MW_TYPE_2 || rkey >> 8 != mw->rkey >> 8) qp_of(ex).build_error = EINVAL;
+  if (mw->type != IBV_MW_TYPE_2 || rkey >> 8 != mw->rkey >> 8) qp_of(ex).build.error = EINVAL;
   set_binding(begin(ex, IBV_WR_BIND_MW), *mw, rkey, *info);
 }
 
 void set_sge_list(ibv_qp_ex* ex, std::size_t count, const ibv_sge* list) {
   Qp& qp = qp_of(ex);
   if (count > qp.init.cap.max_send_sge) {
-    qp.build_error = EINVAL;
+    qp.build.error = EINVAL;
     return;
   }
   SendWqe& w = qp.scratch;
@@ -101,7 +101,7 @@ void set_inline_list(ibv_qp_ex* ex, std::size_t count, const ibv_data_buf* list)
   std::size_t length = 0;
   for (std::size_t i = 0; i < count; ++i) {
     if (list[i].length > qp.init.cap.max_inline_data - length) {
-      qp.build_error = EINVAL;
+      qp.build.error = EINVAL;
       return;
     }
     std::memcpy(w.data + length, list[i].addr, list[i].length);
@@ -148,31 +148,31 @@ void set_dc_addr_stream(mlx5dv_qp_ex* dv, ibv_ah* ah, std::uint32_t number, std:
 }
 
 void finish(Qp& qp) {
-  qp.batch.clear();
-  qp.building = false;
+  qp.build.batch.clear();
+  qp.build.open = false;
   qp.sq_lock.unlock();
 }
 
 int complete(ibv_qp_ex* ex) {
   Qp& qp = qp_of(ex);
   DataPath& data_path = *context_of(qp.verbs.qp_base.context).data_path;
-  int error = qp.build_error;
-  if (error == 0 && qp.built == 1) [[likely]] {
+  int error = qp.build.error;
+  if (error == 0 && qp.build.count == 1) [[likely]] {
     error = data_path.send(qp, qp.scratch);
-  } else if (error == 0 && qp.built > 1) {
+  } else if (error == 0 && qp.build.count > 1) {
     // All or nothing: room and checks for the whole batch before any of it is seen by a peer.
-    if (qp.posted + qp.built - qp.reclaimed.load(std::memory_order_acquire) >
+    if (qp.posted + qp.build.count - qp.reclaimed.load(std::memory_order_acquire) >
         qp.init.cap.max_send_wr) {
       error = ENOMEM;
     }
-    for (std::size_t i = 0; error == 0 && i < qp.batch.size(); ++i) {
-      error = data_path.check(qp, qp.batch[i]);
+    for (std::size_t i = 0; error == 0 && i < qp.build.batch.size(); ++i) {
+      error = data_path.check(qp, qp.build.batch[i]);
     }
     if (error == 0) error = data_path.check(qp, qp.scratch);
     if (error == 0) {
       const SendWqe last = qp.scratch;
-      for (std::size_t i = 0; error == 0 && i < qp.batch.size(); ++i) {
-        error = data_path.send(qp, qp.batch[i]);
+      for (std::size_t i = 0; error == 0 && i < qp.build.batch.size(); ++i) {
+        error = data_path.send(qp, qp.build.batch[i]);
       }
       qp.scratch = last;
       if (error == 0) error = data_path.send(qp, qp.scratch);

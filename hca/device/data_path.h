@@ -17,7 +17,7 @@ class DataPath {
 
   // May this request be posted? 0 or errno.
   virtual int check(const Qp& qp, const SendWqe& wqe) = 0;
-  // send: `wqe` is qp.scratch or stands in qp.batch, sq_lock is held.
+  // send: `wqe` is qp.scratch or stands in qp.build.batch, sq_lock is held.
   virtual int send(Qp& qp, SendWqe& wqe) = 0;
   virtual int post_recv(Qp& qp, ibv_recv_wr* wr, ibv_recv_wr** bad) = 0;
   virtual int post_srq_recv(Srq& srq, ibv_recv_wr* wr, ibv_recv_wr** bad) = 0;

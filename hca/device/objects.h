@@ -212,6 +212,25 @@ struct QpHandles {
   ibv_qp_ex verbs;  // first part equals ibv_qp
   mlx5dv_qp_ex dv;
 };
+// Requests between wr_start and wr_complete; the last one is in Qp::scratch.
+struct RequestBatch {
+  int error;
+  bool open;
+  std::uint32_t count;
+  Fifo<SendWqe> batch;  // the others
+};
+// Streams of a DCI fail apart from each other.
+struct DciStreams {
+  std::uint32_t count;           // 0: there are none
+  std::uint32_t errors_allowed;  // with so many failed the queue pair fails
+  std::uint64_t failed;          // a bit for each
+};
+// What the head of a send queue waits for.
+struct Retry {
+  std::uint64_t at;  // CLOCK_MONOTONIC, ns
+  bool waiting_rnr;  // which kind of retry
+  std::uint32_t rnr_left, left;
+};
 struct Qp : QpHandles {
   std::uint64_t magic;
   QpKind kind;
@@ -235,18 +254,11 @@ struct Qp : QpHandles {
   std::uint32_t posted;                  // requests accepted so far
   std::atomic<std::uint32_t> reclaimed;  // of these, known done to the user (polled); any thread
   SendWqe scratch;                       // the request being built or executed
-  int build_error;
-  bool building;
-  std::uint32_t built;                  // requests in this batch; the last one in scratch
-  Fifo<SendWqe> batch;                  // the others
-  std::uint32_t streams;                // DCI: so many fail apart from each other; 0: none does
-  std::uint32_t stream_errors_allowed;  // with so many failed the queue pair fails
-  std::uint64_t failed_streams;         // a bit for each
-  Fifo<SendWqe> queue;                  // accepted, waiting behind a stalled head
-  std::atomic<bool> stalled;            // queue's head waits for `retry_at`; read unlocked
-  std::uint64_t retry_at;               // CLOCK_MONOTONIC, ns
-  bool waiting_rnr;                     // which kind of retry the head waits for
-  std::uint32_t rnr_left, retries_left;
+  RequestBatch build;
+  DciStreams streams;
+  Fifo<SendWqe> queue;        // accepted, waiting behind a stalled head
+  std::atomic<bool> stalled;  // queue's head waits for `retry.at`; read unlocked
+  Retry retry;
 
   std::uint32_t events_read;            // guarded by verbs.qp_base.mutex
   std::atomic<std::uint32_t> attached;  // to so many multicast groups

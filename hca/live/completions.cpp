@@ -1,29 +1,184 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Completion queues: rings of whole entries, many producers under a lock, one consumer without.
-#include <sched.h>
+#include "hca/live/completions.h"
 
+#include <fcntl.h>
+#include <pthread.h>
+
+#include <bit>
 #include <cerrno>
+#include <cstring>
+#include <memory>
 
-#include "base/log.h"
-#include "hca/live/engine.h"
+#include "hca/device/failed.h"
+#include "hca/live/fork_guard.h"
+#include "hca/live/repair.h"
 
 namespace turnout::hca {
 
-bool LiveEngine::push(std::uint32_t index, Token owner, const Cqe& entry, bool solicited,
-                      Qp* taker) noexcept {
+Cq* LiveCompletions::create(Context& context, const ibv_cq_init_attr_ex& attr) {
+  if (const int error = refuse_child(context); error != 0) return failed<Cq>(error);
+  if (attr.cqe == 0 || attr.cqe > kMaxCqe || attr.comp_vector >= kCompletionVectors) {
+    return failed<Cq>(EINVAL);
+  }
+  const std::uint32_t slots = std::bit_ceil(attr.cqe);
+  const std::uint64_t ring = fabric_.allocate(slots * sizeof(Cqe));
+  if (ring == 0) return failed<Cq>(ENOMEM);
+  auto cq = std::make_unique<Cq>();
+  auto* channel = reinterpret_cast<Channel*>(attr.channel);
+  std::uint32_t index = kMaxCqs;
+  {
+    const TableGuard guard(fabric_);
+    Header& h = fabric_.header();
+    for (std::uint32_t n = 0; n < kMaxCqs; ++n) {
+      const std::uint32_t at = (slot_of(fabric_.me()) * 16 + n) % kMaxCqs;
+      if (fabric_.cq(at).owner.load(std::memory_order_acquire) == 0) {
+        index = at;
+        break;
+      }
+    }
+    if (index < kMaxCqs) {
+      if (h.cq_high.load() < index + 1) h.cq_high.store(index + 1);
+      CqRecord& r = fabric_.cq(index);
+      const SharedGuard lock(fabric_, r.lock);
+      r.owner.store(fabric_.me(), std::memory_order_release);
+      ++r.generation;
+      r.slots = slots;
+      r.ring = ring;
+      r.tail = r.head_seen = 0;
+      r.head.store(0, std::memory_order_relaxed);
+      r.pusher.store(0, std::memory_order_relaxed);
+      r.has_channel = channel != nullptr;
+      r.timestamps = (attr.wc_flags & (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+                                       IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)) != 0;
+      r.cookie = reinterpret_cast<std::uint64_t>(cq.get());
+      r.armed.store(Armed::no, std::memory_order_relaxed);
+      r.overflowed.store(0, std::memory_order_relaxed);
+      r.channel = channel != nullptr ? channel->pipe : PipeRef{};
+      r.async = context.async;
+      r.phase.store(ObjectPhase::live, std::memory_order_release);
+    }
+  }
+  if (index == kMaxCqs) {
+    fabric_.release(ring, slots * sizeof(Cqe));
+    return failed<Cq>(ENOMEM);
+  }
+  cq->index = index;
+  cq->record = &fabric_.cq(index);
+  cq->own_ring = {ring, slots * sizeof(Cqe)};
+  cq->ring = static_cast<Cqe*>(fabric_.heap(ring, slots * sizeof(Cqe)));
+  cq->mask = slots - 1;
+  set_next(*cq);
+  cq->single_threaded = (attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 &&
+                        (attr.flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) != 0;
+  ibv_cq_ex& v = cq->verbs;
+  v.context = &context.verbs.context;
+  v.channel = attr.channel;
+  v.cq_context = attr.cq_context;
+  v.handle = index;
+  v.cqe = static_cast<int>(slots);
+  pthread_mutex_init(&v.mutex, nullptr);
+  pthread_cond_init(&v.cond, nullptr);
+  if (channel != nullptr) {
+    const std::uint32_t queues = ++channel->users;
+    ++channel->verbs.refcnt;
+    // One record for each armed CQ may wait. Enlarged only when needed: the system limits the sum
+    // of a user's pipes.
+    const auto bytes = static_cast<int>(queues * sizeof(EventRecord));
+    if (fcntl(channel->write, F_GETPIPE_SZ) < bytes) {
+      fcntl(channel->write, F_SETPIPE_SZ, 2 * bytes);
+    }
+  }
+  ++context.users;
+  const std::lock_guard lock(objects_.mutex);
+  objects_.cqs[index] = cq.get();
+  return cq.release();
+}
+
+int LiveCompletions::resize(Cq& cq, int entries) {
+  if (const int error = refuse_child(context_of(cq.verbs.context)); error != 0) return error;
+  if (entries <= 0 || static_cast<std::uint32_t>(entries) > kMaxCqe) return EINVAL;
+  const std::uint64_t slots = std::bit_ceil(static_cast<std::uint32_t>(entries));
+  const std::uint64_t ring = fabric_.allocate(slots * sizeof(Cqe));
+  if (ring == 0) return ENOMEM;
+  auto* fresh = static_cast<Cqe*>(fabric_.heap(ring, slots * sizeof(Cqe)));
+  OwnRing old{};
+  {
+    const std::lock_guard poll(cq.poll_lock);
+    CqRecord& r = *cq.record;
+    const SharedGuard guard(fabric_, r.lock);
+    repair(fabric_, r);
+    std::uint64_t tail = r.tail;
+    while (cq.ring[tail & cq.mask].sequence.load(std::memory_order_relaxed) == tail + 1) ++tail;
+    r.tail = tail;
+    if (tail - cq.head > slots) {
+      old = {ring, slots * sizeof(Cqe)};  // does not fit: give the new one back
+    } else {
+      for (std::uint64_t p = cq.head; p < tail; ++p) {
+        std::memcpy(static_cast<void*>(&fresh[p & (slots - 1)]), &cq.ring[p & cq.mask],
+                    sizeof(Cqe));
+      }
+      old = cq.own_ring;
+      cq.own_ring = {ring, slots * sizeof(Cqe)};
+      r.ring = ring;
+      r.slots = static_cast<std::uint32_t>(slots);
+      cq.ring = fresh;
+      cq.mask = slots - 1;
+      set_next(cq);
+      cq.verbs.cqe = static_cast<int>(slots);
+    }
+  }
+  fabric_.release(old.offset, old.bytes);
+  return old.offset == ring ? EINVAL : 0;
+}
+
+int LiveCompletions::destroy(Cq& cq) {
+  if (const int error = refuse_child(context_of(cq.verbs.context)); error != 0) return error;
+  if (cq.users.load() != 0) return EBUSY;
+  std::uint32_t comp_read = 0, async_read = 0;
+  {
+    const std::lock_guard lock(objects_.mutex);
+    objects_.cqs.erase(cq.index);  // from here on its events are not handed out any more
+    comp_read = cq.comp_events_read;
+    async_read = cq.async_events_read;
+  }
+  pthread_mutex_lock(&cq.verbs.mutex);
+  while (cq.verbs.comp_events_completed != comp_read ||
+         cq.verbs.async_events_completed != async_read) {
+    pthread_cond_wait(&cq.verbs.cond, &cq.verbs.mutex);
+  }
+  pthread_mutex_unlock(&cq.verbs.mutex);
+  CqRecord& r = *cq.record;
+  {
+    const SharedGuard guard(fabric_, r.lock);
+    r.phase.store(ObjectPhase::free, std::memory_order_release);
+    r.slots = 0;
+  }
+  fabric_.release(cq.own_ring.offset, cq.own_ring.bytes);
+  r.owner.store(0, std::memory_order_release);
+  if (auto* channel = reinterpret_cast<Channel*>(cq.verbs.channel)) {
+    --channel->verbs.refcnt;
+    --channel->users;
+  }
+  --context_of(cq.verbs.context).users;
+  delete &cq;
+  return 0;
+}
+
+bool LiveCompletions::push(std::uint32_t index, Token owner, const Cqe& entry, bool solicited,
+                           Qp* taker) noexcept {
   if (index >= kMaxCqs) return false;
-  CqRecord& cq = fabric_->cq(index);
+  CqRecord& cq = fabric_.cq(index);
   EventRecord event{};
   PipeRef pipe;
   {
-    const SharedGuard guard(*fabric_, cq.lock);
+    const SharedGuard guard(fabric_, cq.lock);
     if (cq.phase.load(std::memory_order_relaxed) != ObjectPhase::live ||
         cq.owner.load(std::memory_order_relaxed) != owner) {
       return false;
     }
-    const CompletionRing ring = fabric_->ring(cq);
+    const CompletionRing ring = fabric_.ring(cq);
     if (ring.start == nullptr) return false;
-    fabric_->repair(cq);
+    repair(fabric_, cq);
     std::uint64_t tail = cq.tail;
     // A producer may have died between the entry and the index.
     while (ring.entry(tail).sequence.load(std::memory_order_relaxed) == tail + 1) ++tail;
@@ -76,11 +231,11 @@ bool LiveEngine::push(std::uint32_t index, Token owner, const Cqe& entry, bool s
       }
     }
   }
-  if (event.object != 0) raise(owner, pipe, event);
+  if (event.object != 0) events_.raise(owner, pipe, event);
   return event.type != IBV_EVENT_CQ_ERR || event.object == 0;
 }
 
-bool LiveEngine::take(Cq& cq, Cqe& out) {
+bool LiveCompletions::take(Cq& cq, Cqe& out) {
   for (;;) {
     Cqe& slot = cq.ring[cq.head & cq.mask];
     if (slot.sequence.load(std::memory_order_acquire) != cq.head + 1) return false;
@@ -101,7 +256,7 @@ bool LiveEngine::take(Cq& cq, Cqe& out) {
     cq.idle_polls.store(0, std::memory_order_relaxed);
     if (dropped) continue;
     if (send) {
-      Qp* qp = qps_[out.qpn & (kMaxQps - 1)].load(std::memory_order_acquire);
+      Qp* qp = objects_.qps[out.qpn & (kMaxQps - 1)].load(std::memory_order_acquire);
       if (qp != nullptr && qp->number == out.qpn) {
         qp->reclaimed.store(out.sq_position, std::memory_order_release);
       }
@@ -110,22 +265,7 @@ bool LiveEngine::take(Cq& cq, Cqe& out) {
   }
 }
 
-int LiveEngine::idle(Cq& cq) {
-  // A real adapter works while its host polls. Here the peer needs a processor for that, and there
-  // may be fewer of them than processes that poll: after some 20 us of it, let others run.
-  constexpr std::uint32_t kPatience = 512, kBetween = 64;
-  const std::uint32_t polls = cq.idle_polls.load(std::memory_order_relaxed) + 1;
-  if (polls < kPatience) {
-    cq.idle_polls.store(polls, std::memory_order_relaxed);
-  } else {
-    cq.idle_polls.store(kPatience - kBetween, std::memory_order_relaxed);
-    sched_yield();
-  }
-  if (next_retry_.load(std::memory_order_relaxed) != UINT64_MAX) retry_due(false);
-  return cq.record->overflowed.load(std::memory_order_acquire) != 0 ? -1 : 0;
-}
-
-int LiveEngine::request_notify(Cq& cq, bool solicited_only) {
+int LiveCompletions::request_notify(Cq& cq, bool solicited_only) {
   // "Any" holds until it fires; asking for solicited only does not weaken it.
   if (solicited_only) {
     Armed none = Armed::no;
@@ -137,10 +277,10 @@ int LiveEngine::request_notify(Cq& cq, bool solicited_only) {
   return 0;
 }
 
-void LiveEngine::drop_completions(Cq& cq, std::uint32_t number) noexcept {
+void LiveCompletions::drop(Cq& cq, std::uint32_t number) noexcept {
   const std::lock_guard poll(cq.poll_lock);
-  const SharedGuard guard(*fabric_, cq.record->lock);
-  fabric_->repair(*cq.record);
+  const SharedGuard guard(fabric_, cq.record->lock);
+  repair(fabric_, *cq.record);
   for (std::uint64_t position = cq.head;; ++position) {
     Cqe& slot = cq.ring[position & cq.mask];
     if (slot.sequence.load(std::memory_order_acquire) != position + 1) return;

@@ -2,20 +2,15 @@
 #include "hca/live/engine.h"
 
 #include <fcntl.h>
-#include <pthread.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <cassert>
 #include <cerrno>
-#include <cstring>
 #include <map>
+#include <mutex>
 
-#include "base/log.h"
 #include "base/settings.h"
-#include "base/signal_free_thread.h"
 #include "hca/live/fork_guard.h"
 
 namespace turnout::hca {
@@ -49,7 +44,26 @@ struct ExitHook {
 }  // namespace
 
 LiveEngine::LiveEngine(std::shared_ptr<Fabric> fabric)
-    : fabric_(std::move(fabric)), memory_(*fabric_) {}
+    : fabric_(std::move(fabric)),
+      memory_(*fabric_),
+      events_(*fabric_, local_),
+      hazards_(*fabric_, local_),
+      completions_(*fabric_, local_, events_),
+      receives_(*fabric_, events_, completions_),
+      regions_(*fabric_, memory_, hazards_),
+      windows_(*fabric_, memory_, hazards_),
+      multicast_(*fabric_),
+      executor_(*fabric_, memory_, completions_, receives_, windows_, multicast_),
+      send_queues_(*fabric_, events_, completions_, receives_, executor_),
+      numbers_(*fabric_),
+      xrc_(*fabric_, local_, events_, hazards_, receives_, numbers_),
+      queue_pairs_(*fabric_, local_, events_, hazards_, completions_, receives_, send_queues_, xrc_,
+                   numbers_),
+      srqs_(*fabric_, local_, events_, hazards_, receives_),
+      firmware_(*fabric_, memory_, send_queues_),
+      data_path_(events_, completions_, receives_, executor_, send_queues_),
+      objects_(*this, *fabric_, events_, completions_, regions_, windows_, multicast_, srqs_,
+               queue_pairs_, xrc_, numbers_) {}
 
 Result<LiveEngine*> LiveEngine::open(Context& context, const std::string& name) {
   auto loaded = Settings::load(UnknownNames::ignore);  // the provider's copy warns
@@ -79,8 +93,8 @@ Result<LiveEngine*> LiveEngine::open(Context& context, const std::string& name) 
   context.verbs.context.async_fd = ends[0];
   context.async_write = ends[1];
   context.async = PipeRef{st.st_ino, ends[1], 0};
-  context.objects = slot;
-  context.data_path = slot;
+  context.objects = &slot->objects_;
+  context.data_path = &slot->data_path_;
   context.pid = getpid();
   ++slot->contexts_;
   fork_guard_add(context);
@@ -88,15 +102,9 @@ Result<LiveEngine*> LiveEngine::open(Context& context, const std::string& name) 
 }
 
 Status LiveEngine::start() {
-  void* p = mmap(nullptr, kMaxQps * sizeof(std::atomic<Qp*>), PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (p == MAP_FAILED) return Status(Code::system, "allocating the queue pair table failed", errno);
-  qps_ = static_cast<std::atomic<Qp*>*>(p);
+  if (Status s = local_.start(); !s) return s;
   watch_forks();
-  Result<std::thread> firmware =
-      start_signal_free_thread("turnout-hca", [this] { firmware_main(); });
-  if (!firmware.ok()) return firmware.status();
-  firmware_ = std::move(*firmware);
+  if (Status s = firmware_.start(); !s) return s;
   // Peers begin to watch this process.
   fabric_->wake_all();
   return {};
@@ -109,20 +117,8 @@ void LiveEngine::after_fork() {
   registry().mutex.unlock();
 }
 
-void LiveEngine::stop() noexcept {
-  if (!firmware_.joinable()) return;
-  if (fabric_->pid() == getpid()) {
-    stop_.store(true, std::memory_order_release);
-    fabric_->wake(fabric_->me());
-    firmware_.join();
-  } else {
-    firmware_.detach();  // a fork's child has no such thread
-  }
-}
-
 LiveEngine::~LiveEngine() {
   stop();
-  if (qps_ != nullptr) munmap(qps_, kMaxQps * sizeof(std::atomic<Qp*>));
 }
 
 void LiveEngine::close(Context& context) {
@@ -136,6 +132,7 @@ void LiveEngine::close(Context& context) {
   std::shared_ptr<Fabric> fabric;  // leaves after the engine
   {
     const std::lock_guard lock(all.mutex);
+    assert(contexts_ > 0);
     if (--contexts_ == 0) {
       gone = this;
       fabric = fabric_;
@@ -146,65 +143,8 @@ void LiveEngine::close(Context& context) {
   delete gone;
 }
 
-bool LiveEngine::executes(std::uint32_t index) noexcept {
-  {
-    // Of our own the record may say anything: who executes holds sq_lock.
-    const std::lock_guard lock(objects_mutex_);
-    if (Qp* qp = qps_[index].load(std::memory_order_acquire); qp != nullptr) {
-      if (!qp->sq_lock.try_lock()) return true;
-      qp->sq_lock.unlock();
-      return false;
-    }
-  }
-  const Token owner = fabric_->qp(index).owner.load();
-  return owner != fabric_->me() && fabric_->alive(owner);
-}
-
-void LiveEngine::wait_unused(std::uint32_t key, std::uint32_t number, const Qp* held) noexcept {
-  // Of a queue pair that executes nothing: another value is damage, and others might wait for it.
-  if (held != nullptr) held->hazard->store(0, std::memory_order_relaxed);
-  // The invalidation before, the look at the hazards after: see executor.cpp.
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  const std::uint32_t high = std::min(fabric_->header().qp_high.load(), kMaxQps);
-  for (std::uint32_t i = kFirstQp; i < high; ++i) {
-    const Hazard& hazard = fabric_->hazard(i);
-    for (int round = 0;; ++round) {
-      const std::uint64_t h = hazard.load(std::memory_order_seq_cst);
-      const bool busy = (key != 0 && static_cast<std::uint32_t>(h) == key) ||
-                        (number != 0 && static_cast<std::uint32_t>(h >> 32) == number);
-      if (!busy) break;
-      if (round < 100) {
-        __builtin_ia32_pause();
-        continue;
-      }
-      const timespec nap{0, 20'000};
-      nanosleep(&nap, nullptr);
-      if (round % 64 == 0 && !executes(i)) break;
-    }
-  }
-}
-
-void LiveEngine::wait_untaken(std::uint32_t srq) noexcept {
-  const std::uint32_t high = std::min(fabric_->header().qp_high.load(), kMaxQps);
-  for (std::uint32_t i = kFirstQp; i < high; ++i) {
-    const QpRecord& q = fabric_->qp(i);
-    constexpr std::uint32_t kOfSrq = 2;
-    // What the record says of the receive stands since before `taken` does.
-    for (int round = 0; q.taken.load(std::memory_order_acquire) == kOfSrq && q.taken_index == srq &&
-                        q.taken_owner == fabric_->me();
-         ++round) {
-      if (round < 100) {
-        __builtin_ia32_pause();
-        continue;
-      }
-      const timespec nap{0, 20'000};
-      nanosleep(&nap, nullptr);
-      // What a dead one had taken must be put back before the record has another queue.
-      if (round % 64 != 0 || executes(i)) continue;
-      fabric_->reap(q.owner.load());
-      break;
-    }
-  }
+void LiveObjectVerbs::close(Context& context) {
+  engine_.close(context);
 }
 
 }  // namespace turnout::hca

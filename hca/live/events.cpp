@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Events between processes: small records in the pipes behind channel->fd and context->async_fd.
-//
-// The initiator whose act causes an event writes the record into the owner's pipe. The record names
-// the object by index and generation, so an event of an object destroyed meanwhile is recognised.
-#include <fcntl.h>
-#include <poll.h>
+#include "hca/live/events.h"
+
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "base/log.h"
-#include "hca/live/engine.h"
 
 namespace turnout::hca {
 namespace {
@@ -48,32 +44,30 @@ bool fits(const EventRecord& event) noexcept {
 
 }  // namespace
 
-void LiveEngine::raise(Token owner, const PipeRef& pipe, const EventRecord& event) noexcept {
-  if (!fabric_->write_pipe(owner, pipe, &event, sizeof event)) {
-    TURNOUT_LOG(
-        hca, debug,
-        "delivering asynchronous event {} failed: process slot {}: it does not read its events",
-        event.type, slot_of(owner));
+void LiveEvents::raise(Token owner, const PipeRef& pipe, const EventRecord& event) noexcept {
+  if (!fabric_.pipes().write(owner, pipe, &event, sizeof event)) {
+    TURNOUT_LOG(hca, debug, "dropped asynchronous event {}: process slot {} is not reading",
+                event.type, slot_of(owner));
   }
 }
 
-void LiveEngine::raise_qp(const QpRecord& record, std::uint32_t number,
+void LiveEvents::raise_qp(const QpRecord& record, std::uint32_t number,
                           ibv_event_type type) noexcept {
   raise(
       record.owner.load(std::memory_order_relaxed), record.async,
       {record.cookie, number & (kMaxQps - 1), number, static_cast<std::uint32_t>(type), kQpEvent});
 }
 
-void LiveEngine::raise_target(std::uint32_t number, ibv_event_type type) noexcept {
-  const std::uint32_t high = std::min(fabric_->header().xrc_handle_high.load(), kMaxXrcHandles);
+void LiveEvents::raise_target(std::uint32_t number, ibv_event_type type) noexcept {
+  const std::uint32_t high = std::min(fabric_.header().xrc_handle_high.load(), kMaxXrcHandles);
   for (std::uint32_t i = 0; i < high; ++i) {
-    const XrcHandleRecord& r = fabric_->xrc_handle(i);
+    const XrcHandleRecord& r = fabric_.xrc_handle(i);
     if (r.of.load(std::memory_order_relaxed) != number) continue;
     EventRecord event{};
     PipeRef pipe;
     Token owner = 0;
     {
-      const TableGuard guard(*fabric_);
+      const TableGuard guard(fabric_);
       owner = r.owner.load(std::memory_order_relaxed);
       if (owner == 0 || r.kind != XrcHandleKind::target || r.of.load() != number) continue;
       event = {r.cookie, i, r.generation, static_cast<std::uint32_t>(type), kXrcEvent};
@@ -83,13 +77,13 @@ void LiveEngine::raise_target(std::uint32_t number, ibv_event_type type) noexcep
   }
 }
 
-int LiveEngine::get_cq_event(Channel& channel, ibv_cq** cq, void** cq_context) {
+int LiveEvents::take_completion(Channel& channel, ibv_cq** cq, void** cq_context) {
   for (;;) {
     EventRecord event;
     if (const int error = read_record(channel.verbs.fd, event); error != 0) return error;
-    const std::lock_guard lock(objects_mutex_);
-    const auto found = cqs_.find(event.index);
-    if (event.type != kCompletion || !fits(event) || found == cqs_.end() ||
+    const std::lock_guard lock(objects_.mutex);
+    const auto found = objects_.cqs.find(event.index);
+    if (event.type != kCompletion || !fits(event) || found == objects_.cqs.end() ||
         found->second->record->generation != event.generation) {
       continue;  // of a CQ destroyed before its event was read
     }
@@ -101,33 +95,35 @@ int LiveEngine::get_cq_event(Channel& channel, ibv_cq** cq, void** cq_context) {
   }
 }
 
-int LiveEngine::get_async_event(Context& context, ibv_async_event& out) {
+int LiveEvents::take(Context& context, ibv_async_event& out) {
   for (;;) {
     EventRecord event;
     if (const int error = read_record(context.verbs.context.async_fd, event); error != 0) {
       return error;
     }
     if (event.type == kCompletion || !fits(event)) continue;
-    const std::lock_guard lock(objects_mutex_);
+    const std::lock_guard lock(objects_.mutex);
     out.event_type = static_cast<ibv_event_type>(event.type);
     if (event.object == kCqEvent) {
-      const auto found = cqs_.find(event.index);
-      if (found == cqs_.end() || found->second->record->generation != event.generation) continue;
+      const auto found = objects_.cqs.find(event.index);
+      if (found == objects_.cqs.end() || found->second->record->generation != event.generation)
+        continue;
       ++found->second->async_events_read;
       out.element.cq = reinterpret_cast<ibv_cq*>(&found->second->verbs);
       return 0;
     }
     if (event.object == kSrqEvent) {
-      const auto found = srqs_.find(event.index);
-      if (found == srqs_.end() || found->second->record->generation != event.generation) continue;
+      const auto found = objects_.srqs.find(event.index);
+      if (found == objects_.srqs.end() || found->second->record->generation != event.generation)
+        continue;
       ++found->second->events_read;
       out.element.srq = &found->second->verbs;
       return 0;
     }
     if (event.object == kXrcEvent) {
-      const auto found = targets_.find(event.index);
-      if (found == targets_.end() ||
-          fabric_->xrc_handle(event.index).generation != event.generation) {
+      const auto found = objects_.targets.find(event.index);
+      if (found == objects_.targets.end() ||
+          fabric_.xrc_handle(event.index).generation != event.generation) {
         continue;
       }
       ++found->second->events_read;
@@ -135,7 +131,7 @@ int LiveEngine::get_async_event(Context& context, ibv_async_event& out) {
       return 0;
     }
     if (event.object == kQpEvent) {
-      Qp* qp = qps_[event.index & (kMaxQps - 1)].load(std::memory_order_acquire);
+      Qp* qp = objects_.qps[event.index & (kMaxQps - 1)].load(std::memory_order_acquire);
       if (qp == nullptr || qp->number != event.generation) continue;
       ++qp->events_read;
       out.element.qp = &qp->verbs.qp_base;

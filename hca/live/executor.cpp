@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The executor: one work request from its checks to its completions, in the initiator's thread.
-//
-// Order of an operation with a receive: take the receive, move the data, complete the receive, then
-// the request. Before it relies on a peer's queue pair or region the initiator names it in its
-// hazard word with a full barrier; the owner first invalidates, then looks at the hazards. So
-// either the initiator sees the invalidation, or the owner sees the initiator.
+#include "hca/live/executor.h"
+
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 
-#include "base/log.h"
 #include "hca/device/qp_state.h"
 #include "hca/device/queue_pair.h"
 #include "hca/device/rules.h"
-#include "hca/live/engine.h"
+#include "hca/live/streams.h"
 
 namespace turnout::hca {
 namespace {
@@ -42,46 +36,12 @@ static_assert(sizeof(ibv_grh) == kGrhBytes);
 
 }  // namespace
 
-int LiveEngine::check(const Qp& qp, const SendWqe& w) {
-  return check_request(
-      qp, static_cast<QpPhase>(qp.record->identity.load(std::memory_order_acquire) & 0xff), w);
-}
-
-int LiveEngine::send(Qp& qp, SendWqe& wqe) {
-  if (const int error = check(qp, wqe); error != 0) return error;
-  wqe.position = ++qp.posted;
-  const auto phase =
-      static_cast<QpPhase>(qp.record->identity.load(std::memory_order_relaxed) & 0xff);
-  if (phase == QpPhase::rts && !qp.stalled.load(std::memory_order_relaxed)) [[likely]] {
-    ibv_wc_status status = IBV_WC_SUCCESS;
-    const Step step = execute(qp, wqe, status);
-    if (step == Step::done) [[likely]] {
-      if (status != IBV_WC_SUCCESS || qp.signal_all || (wqe.flags & IBV_SEND_SIGNALED) != 0) {
-        complete(qp, wqe, status);
-      }
-      return 0;
-    }
-    qp.rnr_left = qp.attr.rnr_retry;
-    qp.retries_left = qp.attr.retry_cnt;
-    qp.queue.push_back(wqe);
-    stall(qp, step);
-    return 0;
-  }
-  qp.queue.push_back(wqe);
-  if (phase == QpPhase::err || phase == QpPhase::sqe) {
-    flush_send_queue(qp);
-  } else if (phase != QpPhase::sqd && qp.retry_at <= monotonic()) {
-    progress(qp);
-  }
-  return 0;
-}
-
-LiveEngine::Target LiveEngine::find_target(Qp& qp, const SendWqe& wqe) noexcept {
-  Target target;
+RequestTarget Executor::find_target(Qp& qp, const SendWqe& wqe) noexcept {
+  RequestTarget target;
   const bool to_one = sends_to_one(qp.kind);
   const std::uint32_t number = to_one ? qp.attr.dest_qp_num : wqe.dest_qpn;
   if (!(to_one ? qp.reachable : wqe.reachable) || number > 0xffffff) return target;
-  QpRecord& record = fabric_->qp(number & (kMaxQps - 1));
+  QpRecord& record = fabric_.qp(number & (kMaxQps - 1));
   qp.hazard->exchange(hazard_of(number, wqe.rkey), std::memory_order_seq_cst);
   const std::uint64_t identity = record.identity.load(std::memory_order_acquire);
   if (identity >> 8 != number || !can_receive(static_cast<QpPhase>(identity & 0xff))) return target;
@@ -117,11 +77,11 @@ LiveEngine::Target LiveEngine::find_target(Qp& qp, const SendWqe& wqe) noexcept 
   return target;
 }
 
-bool LiveEngine::find_srq(const SendWqe& wqe, Target& target) const noexcept {
+bool Executor::find_srq(const SendWqe& wqe, RequestTarget& target) const noexcept {
   if (wqe.srqn > 0xff'ffff) return false;
   const std::uint64_t name = srq_name(target.record->xrcd, wqe.srqn);
   target.srq = wqe.srqn & (kMaxSrqs - 1);
-  const SrqRecord& srq = fabric_->srq(target.srq);
+  const SrqRecord& srq = fabric_.srq(target.srq);
   if (srq.name.load(std::memory_order_acquire) != name) return false;
   target.pd = srq.rq.pd;
   target.cq = srq.cq;
@@ -132,7 +92,7 @@ bool LiveEngine::find_srq(const SendWqe& wqe, Target& target) const noexcept {
   return srq.name.load(std::memory_order_relaxed) == name;
 }
 
-ibv_wc_status LiveEngine::gather(Qp& qp, SendWqe& wqe, unsigned rights, Segments& out) noexcept {
+ibv_wc_status Executor::gather(Qp& qp, SendWqe& wqe, unsigned rights, Segments& out) noexcept {
   if (wqe.is_inline) {
     out.add(wqe.data, wqe.length);
     return IBV_WC_SUCCESS;
@@ -145,7 +105,7 @@ ibv_wc_status LiveEngine::gather(Qp& qp, SendWqe& wqe, unsigned rights, Segments
     const Access access = memory_.find(sge.lkey, pd, sge.addr, sge.length, rights, place);
     // A local key of another process's region would be a guess: only our own count.
     if (access != Access::ok || place.direct == nullptr ||
-        fabric_->mr(sge.lkey >> 8).owner.load(std::memory_order_relaxed) != fabric_->me()) {
+        fabric_.mr(sge.lkey >> 8).owner.load(std::memory_order_relaxed) != fabric_.me()) {
       return IBV_WC_LOC_PROT_ERR;
     }
     out.add(place.direct, sge.length);
@@ -153,12 +113,12 @@ ibv_wc_status LiveEngine::gather(Qp& qp, SendWqe& wqe, unsigned rights, Segments
   return out.length > kMaxMessage ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
 }
 
-LiveEngine::Step LiveEngine::execute(Qp& qp, SendWqe& wqe, ibv_wc_status& status) noexcept {
+Step Executor::execute(Qp& qp, SendWqe& wqe, ibv_wc_status& status) noexcept {
   if (is_local(wqe.opcode)) {
-    status = wqe.opcode == IBV_WR_BIND_MW ? bind(qp, wqe) : invalidate(qp, wqe);
+    status = wqe.opcode == IBV_WR_BIND_MW ? windows_.bind(qp, wqe) : windows_.invalidate(qp, wqe);
     return Step::done;
   }
-  if (qp.failed_streams != 0 && stream_failed(qp, wqe)) {
+  if (qp.streams.failed != 0 && stream_failed(qp, wqe)) {
     status = IBV_WC_WR_FLUSH_ERR;
     return Step::done;
   }
@@ -183,9 +143,8 @@ LiveEngine::Step LiveEngine::execute(Qp& qp, SendWqe& wqe, ibv_wc_status& status
   return Step::done;
 }
 
-LiveEngine::Step LiveEngine::run(Qp& qp, SendWqe& wqe, Segments& local,
-                                 ibv_wc_status& status) noexcept {
-  Target target = find_target(qp, wqe);
+Step Executor::run(Qp& qp, SendWqe& wqe, Segments& local, ibv_wc_status& status) noexcept {
+  RequestTarget target = find_target(qp, wqe);
   Step step = Step::no_answer;
   if (target.record == nullptr) {
     // Nobody answers.
@@ -207,8 +166,8 @@ LiveEngine::Step LiveEngine::run(Qp& qp, SendWqe& wqe, Segments& local,
   return step;
 }
 
-ibv_wc_status LiveEngine::remote_failure(const Target& target, Access access,
-                                         ibv_event_type event) noexcept {
+ibv_wc_status Executor::remote_failure(const RequestTarget& target, Access access,
+                                       ibv_event_type event) noexcept {
   ibv_wc_status status = IBV_WC_REM_ACCESS_ERR;
   if (access == Access::failed) {
     status = IBV_WC_REM_OP_ERR;
@@ -218,19 +177,19 @@ ibv_wc_status LiveEngine::remote_failure(const Target& target, Access access,
   // A responder of RC or XRC fails with the request (IBTA 9.9.3); a DCT serves others and survives,
   // one of UC drops what it refuses.
   if (target.record->kind != QpKind::dct && target.record->kind != QpKind::uc)
-    fail_target(*target.record, target.number, event);
+    receives_.fail_target(*target.record, target.number, event);
   return status;
 }
 
-Access LiveEngine::judge(const Target& target, Access access) const noexcept {
+Access Executor::judge(const RequestTarget& target, Access access) const noexcept {
   if (access == Access::ok || access == Access::unreachable) return access;
   const bool gone = target.record->identity.load(std::memory_order_acquire) >> 8 != target.number ||
-                    fabric_->is_ending(target.owner);
+                    fabric_.is_ending(target.owner);
   return gone ? Access::unreachable : access;
 }
 
-LiveEngine::Step LiveEngine::run_rdma(Qp& qp, SendWqe& wqe, const Target& target, Segments& local,
-                                      ibv_wc_status& status) noexcept {
+Step Executor::run_rdma(Qp& qp, SendWqe& wqe, const RequestTarget& target, Segments& local,
+                        ibv_wc_status& status) noexcept {
   const bool reads = wqe.opcode == IBV_WR_RDMA_READ;
   const unsigned right = reads ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
   Place place;
@@ -247,10 +206,10 @@ LiveEngine::Step LiveEngine::run_rdma(Qp& qp, SendWqe& wqe, const Target& target
       return Step::done;
     }
   }
-  Receive receive;
+  TakenReceive receive;
   const bool receives = has_imm(wqe.opcode);
   if (receives) {
-    const Taken taken = take_receive(qp, target, receive);
+    const Taken taken = receives_.take(qp, target, receive);
     if (taken == Taken::empty) return Step::receiver_not_ready;
     if (taken == Taken::gone) return Step::no_answer;
     if (taken == Taken::damaged) {
@@ -294,8 +253,8 @@ LiveEngine::Step LiveEngine::run_rdma(Qp& qp, SendWqe& wqe, const Target& target
   return Step::done;
 }
 
-LiveEngine::Step LiveEngine::run_atomic(SendWqe& wqe, const Target& target, Segments& local,
-                                        ibv_wc_status& status) noexcept {
+Step Executor::run_atomic(SendWqe& wqe, const RequestTarget& target, Segments& local,
+                          ibv_wc_status& status) noexcept {
   if (local.length != 8 || local.count != 1) {
     status = IBV_WC_LOC_LEN_ERR;
     return Step::done;
@@ -326,8 +285,8 @@ LiveEngine::Step LiveEngine::run_atomic(SendWqe& wqe, const Target& target, Segm
   return Step::done;
 }
 
-Access LiveEngine::scatter(Qp& qp, std::uint32_t number, const Receive& receive,
-                           const Segments& data) noexcept {
+Access Executor::scatter(Qp& qp, std::uint32_t number, const TakenReceive& receive,
+                         const Segments& data) noexcept {
   std::uint32_t part = 0;
   std::uint64_t used = 0;  // of data.part[part]
   std::uint64_t left = data.length;
@@ -364,17 +323,17 @@ Access LiveEngine::scatter(Qp& qp, std::uint32_t number, const Receive& receive,
   return Access::ok;
 }
 
-LiveEngine::Step LiveEngine::run_send(Qp& qp, SendWqe& wqe, const Target& target, Segments& local,
-                                      ibv_wc_status& status) noexcept {
+Step Executor::run_send(Qp& qp, SendWqe& wqe, const RequestTarget& target, Segments& local,
+                        ibv_wc_status& status) noexcept {
   const bool datagram = qp.kind == QpKind::ud;
   if (datagram && target.record->qkey != wqe.qkey) return Step::done;  // IBTA 10.2.5: dropped
   const bool invalidates = wqe.opcode == IBV_WR_SEND_WITH_INV;
-  if (invalidates && !names_window_of(wqe.imm, target)) {
+  if (invalidates && !windows_.may_invalidate(wqe.imm, target)) {
     status = remote_failure(target, Access::denied, IBV_EVENT_QP_ACCESS_ERR);
     return Step::done;
   }
-  Receive receive;
-  const Taken taken = take_receive(qp, target, receive);
+  TakenReceive receive;
+  const Taken taken = receives_.take(qp, target, receive);
   if (taken == Taken::empty) return Step::receiver_not_ready;
   if (taken == Taken::gone) return Step::no_answer;
   if (taken == Taken::damaged) {
@@ -421,74 +380,39 @@ LiveEngine::Step LiveEngine::run_send(Qp& qp, SendWqe& wqe, const Target& target
   } else if (invalidates) {
     // Only this connection may use the window, and its requests are in order: nobody uses it now.
     std::uint32_t bound = wqe.imm;
-    fabric_->mr(bound >> 8).key.compare_exchange_strong(bound, 0);
+    fabric_.mr(bound >> 8).key.compare_exchange_strong(bound, 0);
     entry.flags = static_cast<std::uint8_t>(entry.flags | IBV_WC_WITH_INV);
   }
   deliver(qp, wqe, target, receive, entry);
   if (entry.status != IBV_WC_SUCCESS) {
-    if (target.record->kind != QpKind::dct) fail_target(*target.record, target.number, event);
+    if (target.record->kind != QpKind::dct)
+      receives_.fail_target(*target.record, target.number, event);
   }
   return Step::done;
 }
 
-void LiveEngine::deliver(Qp& qp, const SendWqe& wqe, const Target& target, const Receive& receive,
-                         const Cqe& entry) noexcept {
+void Executor::deliver(Qp& qp, const SendWqe& wqe, const RequestTarget& target,
+                       const TakenReceive& receive, const Cqe& entry) noexcept {
   const bool solicited = (wqe.flags & IBV_SEND_SOLICITED) != 0;
-  if (push(receive.cq, receive.owner, entry, solicited, &qp)) return;
+  if (completions_.push(receive.cq, receive.owner, entry, solicited, &qp)) return;
   qp.record->taken.store(0, std::memory_order_release);
   // Its CQ overflowed, or is gone.
   if (target.record->kind != QpKind::dct) {
-    fail_target(*target.record, target.number, IBV_EVENT_QP_FATAL);
+    receives_.fail_target(*target.record, target.number, IBV_EVENT_QP_FATAL);
   }
 }
 
-void LiveEngine::complete(Qp& qp, const SendWqe& wqe, ibv_wc_status status) noexcept {
-  Cqe entry{};
-  entry.wr_id = wqe.wr_id;
-  entry.qpn = qp.number;
-  entry.src_qp = 0;
-  entry.byte_len = wqe.opcode == IBV_WR_RDMA_READ || is_atomic(wqe.opcode) ? wqe.length : 0;
-  entry.opcode = static_cast<std::uint8_t>(completion_opcode(wqe.opcode));
-  entry.status = static_cast<std::uint8_t>(status);
-  entry.sq_position = wqe.position;
-  entry.send = 1;
-  const bool pushed = push(qp.record->send_cq, fabric_->me(), entry, false, nullptr);
-  if (status != IBV_WC_SUCCESS && status != IBV_WC_WR_FLUSH_ERR) {
-    // An unacknowledged one only stops sending (IBTA 10.3.1: SQE); the others go to error whole.
-    TURNOUT_LOG(hca, debug, "work request failed: {:#x} of queue pair {:#x}: status {}", wqe.wr_id,
-                qp.number, static_cast<int>(status));
-    if (fails_alone(qp, wqe)) return;
-    fail(qp, is_unacknowledged(qp.kind) ? QpPhase::sqe : QpPhase::err);
-  } else if (!pushed && status == IBV_WC_SUCCESS) {
-    raise_qp(*qp.record, qp.number, IBV_EVENT_QP_FATAL);
-    fail(qp, is_unacknowledged(qp.kind) ? QpPhase::sqe : QpPhase::err);
-  }
-}
-
-void LiveEngine::fail(Qp& qp, QpPhase to) noexcept {
-  std::uint64_t identity = qp.record->identity.load(std::memory_order_acquire);
-  const std::uint64_t failed = std::uint64_t{qp.number} << 8 | static_cast<std::uint64_t>(to);
-  while (static_cast<QpPhase>(identity & 0xff) != QpPhase::err &&
-         !qp.record->identity.compare_exchange_weak(identity, failed)) {
-  }
-  if (to == QpPhase::err) {
-    if (qp.record->srq == kNone) {
-      flush_receives(*qp.record, qp.number);
-    } else if (qp.kind == QpKind::rc) {
-      raise_qp(*qp.record, qp.number, IBV_EVENT_QP_LAST_WQE_REACHED);
-    }
-  }
-  flush_send_queue(qp);
-}
-
-void LiveEngine::flush_send_queue(Qp& qp) noexcept {
-  qp.stalled.store(false, std::memory_order_release);
-  qp.retry_at = 0;
-  while (!qp.queue.empty()) {
-    const SendWqe wqe = qp.queue.front();
-    qp.queue.pop_front();
-    complete(qp, wqe, IBV_WC_WR_FLUSH_ERR);
-  }
+void Executor::send_to_group(Qp& qp, const SendWqe& wqe, const Segments& local) noexcept {
+  multicast_.for_each_member(wqe.group, [&](std::uint32_t number) {
+    if (number == qp.number && !qp.hears_itself) return;
+    // Each has its own receives, key and buffers: a datagram of its own that may be lost.
+    SendWqe one = wqe;
+    one.dest_qpn = number;
+    one.reachable = true;
+    Segments data = local;
+    ibv_wc_status status = IBV_WC_SUCCESS;
+    (void)run(qp, one, data, status);
+  });
 }
 
 }  // namespace turnout::hca

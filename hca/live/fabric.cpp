@@ -125,7 +125,7 @@ Status Fabric::attach(std::uint64_t size) {
     usleep(1000);
     s = find_memory(ours);
   }
-  if (s && base_ == nullptr) s = make_memory(size);
+  if (s && base() == nullptr) s = make_memory(size);
   if (s) s = join();
   if (!s) {
     unmap();
@@ -218,15 +218,13 @@ Status Fabric::map(int fd, std::uint64_t size) {
         errno);
   }
   madvise(mapped, size, MADV_DONTDUMP);
-  base_ = static_cast<std::byte*>(mapped);
-  size_ = size;
-  heap_begin_ = Layout::heap(size);
+  view(static_cast<std::byte*>(mapped), size);
   return {};
 }
 
 void Fabric::unmap() noexcept {
-  if (base_ != nullptr) munmap(base_, size_);
-  base_ = nullptr;
+  if (base() != nullptr) munmap(base(), size());
+  view(nullptr, 0);
   for (int* fd : {&name_socket_, &wake_read_, &wake_write_, &fd_}) {
     if (*fd >= 0) close(*fd);
     *fd = -1;
@@ -377,6 +375,26 @@ bool Fabric::is_ending(Token token) const noexcept {
   return has_no_memory(static_cast<pid_t>(process(slot_of(token)).pid));
 }
 
+void Fabric::wake(Token token) noexcept {
+  const std::uint32_t slot = slot_of(token);
+  if (slot >= kMaxProcesses) return;
+  if (token == me_) {
+    [[maybe_unused]] const ssize_t n = ::write(wake_write_, "w", 1);
+    return;
+  }
+  const PipeRef ref = process(slot).wake;
+  if (process(slot).token.load(std::memory_order_acquire) == token)
+    pipes_.write(token, ref, "w", 1);
+}
+
+void Fabric::wake_all() noexcept {
+  const std::uint32_t high = std::min(header().process_high.load(), kMaxProcesses);
+  for (std::uint32_t slot = 0; slot < high; ++slot) {
+    const Token token = process(slot).token.load(std::memory_order_acquire);
+    if (token != 0) wake(token);
+  }
+}
+
 void Fabric::leave() noexcept {
   const TableGuard guard(*this);
   reap_locked(slot_of(me_), me_);
@@ -403,17 +421,16 @@ void Fabric::leave_all_at_exit() noexcept {
 }
 
 void Fabric::leave_at_exit() noexcept {
-  if (pid_ != getpid() || base_ == nullptr) return;
+  if (pid_ != getpid() || base() == nullptr) return;
   process(slot_of(me_)).leaving.store(1);
   left_ = true;
 }
 
 Fabric::~Fabric() {
-  if (base_ == nullptr) return;
+  if (base() == nullptr) return;
   if (pid_ == getpid()) {
     if (!left_) leave();
   }
-  for (auto& [inode, pipe] : pipes_) close(pipe.fd);
   unmap();
 }
 

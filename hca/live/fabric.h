@@ -16,29 +16,14 @@
 #include <mutex>
 #include <set>
 #include <string>
-#include <unordered_map>
 
 #include "base/status.h"
-#include "hca/device/layout.h"
+#include "hca/live/peer_pipes.h"
+#include "hca/live/tables.h"
 
 namespace turnout::hca {
 
-// Entries of a queue, all of them in the heap; null: its record is damaged, or has none.
-struct ReceiveRing {
-  std::byte* start = nullptr;
-  std::uint32_t mask = 0;
-  std::uint32_t max_sge = 0;  // <= kMaxSge
-  [[nodiscard]] ReceiveWqe* entry(std::uint32_t position) const noexcept {
-    return reinterpret_cast<ReceiveWqe*>(start + (position & mask) * receive_stride(max_sge));
-  }
-};
-struct CompletionRing {
-  Cqe* start = nullptr;
-  std::uint64_t mask = 0;
-  [[nodiscard]] Cqe& entry(std::uint64_t position) const noexcept { return start[position & mask]; }
-};
-
-class Fabric {
+class Fabric : public Tables {
  public:
   // Errors: permission (a process of it refuses to be looked at), version, unsupported (another
   // namespace of processes), invalid (name, size, damaged), system.
@@ -46,46 +31,6 @@ class Fabric {
   ~Fabric();
   Fabric(const Fabric&) = delete;
   Fabric& operator=(const Fabric&) = delete;
-
-  [[nodiscard]] Header& header() const noexcept { return *at<Header>(0); }
-  [[nodiscard]] ProcessRecord& process(std::uint32_t i) const noexcept {
-    return at<ProcessRecord>(Layout::processes)[i];
-  }
-  [[nodiscard]] Hazard& hazard(std::uint32_t i) const noexcept {
-    return at<Hazard>(Layout::hazards)[i];
-  }
-  // Indices are the caller's to check (kMax...).
-  [[nodiscard]] QpRecord& qp(std::uint32_t i) const noexcept {
-    return at<QpRecord>(Layout::qps)[i];
-  }
-  [[nodiscard]] CqRecord& cq(std::uint32_t i) const noexcept {
-    return at<CqRecord>(Layout::cqs)[i];
-  }
-  [[nodiscard]] SrqRecord& srq(std::uint32_t i) const noexcept {
-    return at<SrqRecord>(Layout::srqs)[i];
-  }
-  [[nodiscard]] MrRecord& mr(std::uint32_t i) const noexcept {
-    return at<MrRecord>(Layout::mrs)[i];
-  }
-  [[nodiscard]] XrcdRecord& xrcd(std::uint32_t i) const noexcept {
-    return at<XrcdRecord>(Layout::xrcds)[i];
-  }
-  [[nodiscard]] XrcHandleRecord& xrc_handle(std::uint32_t i) const noexcept {
-    return at<XrcHandleRecord>(Layout::xrc_handles)[i];
-  }
-  [[nodiscard]] MulticastRecord& multicast(std::uint32_t i) const noexcept {
-    return at<MulticastRecord>(Layout::multicasts)[i];
-  }
-  // `bytes` of the heap at `offset`, null when they do not lie in it or begin inside a page.
-  [[nodiscard]] void* heap(std::uint64_t offset, std::uint64_t bytes) const noexcept {
-    if (offset < heap_begin_ || offset > size_ || bytes > size_ - offset || offset % kPage != 0) {
-      return nullptr;
-    }
-    return base_ + offset;
-  }
-  // The rings of a queue as they are now: the record may change under our hands, this does not.
-  [[nodiscard]] ReceiveRing ring(const ReceiveQueue& queue) const noexcept;
-  [[nodiscard]] CompletionRing ring(const CqRecord& cq) const noexcept;
 
   [[nodiscard]] Token me() const noexcept { return me_; }
   [[nodiscard]] int pid() const noexcept { return pid_; }
@@ -112,28 +57,14 @@ class Fabric {
   [[nodiscard]] std::uint64_t allocate(std::uint64_t bytes) noexcept;
   void release(std::uint64_t offset, std::uint64_t bytes) noexcept;
 
-  // Handles of XRC domains and targets; see xrc_handles.cpp. All with table_lock held.
-  // A record of ours; kNone: the table is full.
-  [[nodiscard]] std::uint32_t add_xrc_handle(XrcHandleKind kind, std::uint32_t of,
-                                             std::uint64_t cookie, const PipeRef& async) noexcept;
-  // Gives it back. True: no other names the same.
-  [[nodiscard]] bool drop_xrc_handle(std::uint32_t handle) noexcept;
-
   // Destroys everything a dead process left (nothing when it lives). Takes table_lock.
   void reap(Token token) noexcept;
   // All dead processes of the table. True if any was found.
   bool reap_dead() noexcept;
 
-  // Undoes what a process left half done when it died holding this queue's lock. Lock held.
-  void repair(ReceiveQueue& queue) const noexcept;
-  void repair(CqRecord& cq) const noexcept;
-
-  // Opens file descriptor `fd` of the process in `slot`; -1 and errno. flags as for open(2).
-  [[nodiscard]] int open_peer_fd(Token token, int fd, int flags) const noexcept;
-  // Writes to the write end of a peer's (or our own) pipe; the opened end is cached. False: the
-  // pipe is gone or full.
-  bool write_pipe(Token token, const PipeRef& pipe, const void* bytes, std::size_t length) noexcept;
-  void forget_pipes(Token token) noexcept;
+  // The descriptors of its processes.
+  [[nodiscard]] const PeerPipes& pipes() const noexcept { return pipes_; }
+  [[nodiscard]] PeerPipes& pipes() noexcept { return pipes_; }
   // Wakes the firmware thread of a process, of all attached processes.
   void wake(Token token) noexcept;
   void wake_all() noexcept;
@@ -147,10 +78,6 @@ class Fabric {
  private:
   friend class TableGuard;
   Fabric() = default;
-  template <class T>
-  [[nodiscard]] T* at(std::uint64_t offset) const noexcept {
-    return reinterpret_cast<T*>(base_ + offset);
-  }
   Status attach(std::uint64_t size);
   // Maps the memory of those who are attached, if anybody is. permission: somebody seems to be.
   Status find_memory(std::set<std::string>& ours);
@@ -165,29 +92,16 @@ class Fabric {
   [[nodiscard]] bool others_attached() const noexcept;
   void lock_slow(Lock& l) const noexcept;
   void reap_locked(std::uint32_t slot, Token token) noexcept;
-  void reap_xrc(Token token) noexcept;
-  void put_back(QpRecord& qp) noexcept;
   void free_pages(std::uint64_t first, std::uint64_t pages) noexcept;
-  [[nodiscard]] PageTag* tags() const noexcept { return at<PageTag>(Layout::tags); }
 
   std::string label_, name_;
   int fd_ = -1;
   int name_socket_ = -1;
-  std::byte* base_ = nullptr;
-  std::uint64_t size_ = 0;
-  std::uint64_t heap_begin_ = 0;
   Token me_ = 0;
   int pid_ = 0;
   bool left_ = false;  // at exit
   int wake_read_ = -1, wake_write_ = -1;
-
-  struct OpenPipe {
-    Token token;
-    PipeRef ref;
-    int fd;
-  };
-  std::mutex pipes_mutex_;
-  std::unordered_map<std::uint64_t, OpenPipe> pipes_;  // by inode
+  PeerPipes pipes_{*this};
 };
 
 // Holds Header::table_lock.

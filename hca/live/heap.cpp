@@ -19,33 +19,14 @@ namespace {
 constexpr std::uint64_t pages_of(std::uint64_t bytes) {
   return (bytes + kPage - 1) / kPage;
 }
-// Read once, whatever the compiler thinks: what was checked is what is used.
-template <class T>
-T volatile_read(const T& value) noexcept {
-  return *static_cast<const volatile T*>(&value);
-}
 // From here on freed pages are given back to the system instead of being zeroed.
 constexpr std::uint64_t kPunchPages = 16;
 
 }  // namespace
 
-ReceiveRing Fabric::ring(const ReceiveQueue& queue) const noexcept {
-  const std::uint32_t slots = volatile_read(queue.slots), max_sge = volatile_read(queue.max_sge);
-  if (slots == 0 || (slots & (slots - 1)) != 0 || max_sge > kMaxSge) return {};
-  void* start = heap(volatile_read(queue.ring), slots * receive_stride(max_sge));
-  return {static_cast<std::byte*>(start), slots - 1, max_sge};
-}
-
-CompletionRing Fabric::ring(const CqRecord& cq) const noexcept {
-  const std::uint64_t slots = volatile_read(cq.slots);
-  if (slots == 0 || (slots & (slots - 1)) != 0) return {};
-  void* start = heap(volatile_read(cq.ring), slots * sizeof(Cqe));
-  return {static_cast<Cqe*>(start), slots - 1};
-}
-
 std::uint64_t Fabric::allocate(std::uint64_t bytes) noexcept {
   const std::uint64_t pages = pages_of(bytes);
-  const std::uint64_t all = Layout::heap_pages(size_);
+  const std::uint64_t all = Layout::heap_pages(size());
   const TableGuard guard(*this);
   Header& h = header();
   PageTag* tag = tags();
@@ -61,7 +42,7 @@ std::uint64_t Fabric::allocate(std::uint64_t bytes) noexcept {
     for (std::uint64_t i = first; i <= page; ++i) tag[i] = me_;
     h.heap_first_free = first == first_free ? page + 1 : first_free;
     h.heap_high = std::max(std::min(h.heap_high, all), page + 1);
-    return heap_begin_ + first * kPage;
+    return heap_begin() + first * kPage;
   }
   TURNOUT_LOG(hca, warn,
               "allocation failed: fabric {}: no room for {} bytes; raise TURNOUT_FABRIC_SIZE",
@@ -71,9 +52,9 @@ std::uint64_t Fabric::allocate(std::uint64_t bytes) noexcept {
 }
 
 void Fabric::free_pages(std::uint64_t first, std::uint64_t pages) noexcept {
-  std::byte* memory = base_ + heap_begin_ + first * kPage;
+  std::byte* memory = base() + heap_begin() + first * kPage;
   if (pages < kPunchPages || fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                                       static_cast<off_t>(heap_begin_ + first * kPage),
+                                       static_cast<off_t>(heap_begin() + first * kPage),
                                        static_cast<off_t>(pages * kPage)) != 0) {
     std::memset(memory, 0, pages * kPage);
   }
@@ -87,9 +68,9 @@ void Fabric::free_pages(std::uint64_t first, std::uint64_t pages) noexcept {
 }
 
 void Fabric::release(std::uint64_t offset, std::uint64_t bytes) noexcept {
-  if (offset == 0 || heap(offset, bytes) == nullptr || (offset - heap_begin_) % kPage != 0) return;
+  if (offset == 0 || heap(offset, bytes) == nullptr || (offset - heap_begin()) % kPage != 0) return;
   const TableGuard guard(*this);
-  free_pages((offset - heap_begin_) / kPage, pages_of(bytes));
+  free_pages((offset - heap_begin()) / kPage, pages_of(bytes));
 }
 
 }  // namespace turnout::hca

@@ -282,7 +282,7 @@ std::uint8_t* Memory::map(MrRecord& record, std::uint64_t length, std::uint32_t 
   }
   // First use of this file: map all of it, further regions of it come for free.
   const int fd = owner == fabric_.me() ? fcntl(record.fd, F_DUPFD_CLOEXEC, 0)
-                                       : fabric_.open_peer_fd(owner, record.fd, O_RDWR);
+                                       : fabric_.pipes().open_fd(owner, record.fd, O_RDWR);
   struct stat st {};
   const bool same =
       fd >= 0 && fstat(fd, &st) == 0 && fold(st.st_dev) == device && st.st_ino == inode;

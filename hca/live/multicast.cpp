@@ -1,22 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Multicast groups of datagrams: who is attached, and delivery to all of them, the sender included
-// if it is one.
-//
-// Source: ibv_attach_mcast(3), IBTA 10.5. A group exists while somebody is attached to it; there is
-// no subnet manager to join it at.
+#include "hca/live/multicast.h"
+
 #include <cerrno>
 #include <cstring>
 
-#include "hca/live/engine.h"
 #include "hca/live/fork_guard.h"
 
 namespace turnout::hca {
 namespace {
-
-bool is_group(const MulticastRecord& record, const std::uint64_t* gid) noexcept {
-  return record.gid[0].load(std::memory_order_relaxed) == gid[0] &&
-         record.gid[1].load(std::memory_order_relaxed) == gid[1];
-}
 
 // 0, or why this queue pair cannot be in this group.
 int check_membership(const Qp& qp, const ibv_gid& group) noexcept {
@@ -26,30 +17,30 @@ int check_membership(const Qp& qp, const ibv_gid& group) noexcept {
 
 }  // namespace
 
-int LiveEngine::attach(Qp& qp, const ibv_gid& group) {
+int LiveMulticast::attach(Qp& qp, const ibv_gid& group) {
   if (const int error = refuse_child(context_of(qp.verbs.qp_base.context)); error != 0)
     return error;
   if (const int error = check_membership(qp, group); error != 0) return error;
   std::uint64_t gid[2];
   std::memcpy(gid, group.raw, sizeof gid);
-  const TableGuard guard(*fabric_);
-  Header& h = fabric_->header();
+  const TableGuard guard(fabric_);
+  Header& h = fabric_.header();
   const std::uint32_t high = std::min(h.multicast_high.load(), kMaxMulticasts);
   std::uint32_t free = kNone;
   for (std::uint32_t i = 0; i < high; ++i) {
-    const MulticastRecord& r = fabric_->multicast(i);
+    const MulticastRecord& r = fabric_.multicast(i);
     const Token owner = r.owner.load(std::memory_order_relaxed);
     if (owner == 0 && free == kNone) free = i;
-    if (owner == fabric_->me() && r.qpn.load(std::memory_order_relaxed) == qp.number &&
+    if (owner == fabric_.me() && r.qpn.load(std::memory_order_relaxed) == qp.number &&
         is_group(r, gid)) {
       return 0;
     }
   }
   if (free == kNone && high < kMaxMulticasts) free = high;
   if (free == kNone) return ENOMEM;
-  MulticastRecord& r = fabric_->multicast(free);
+  MulticastRecord& r = fabric_.multicast(free);
   r.qpn.store(0, std::memory_order_relaxed);
-  r.owner.store(fabric_->me(), std::memory_order_release);
+  r.owner.store(fabric_.me(), std::memory_order_release);
   r.gid[0].store(gid[0], std::memory_order_relaxed);
   r.gid[1].store(gid[1], std::memory_order_relaxed);
   r.qpn.store(qp.number, std::memory_order_release);
@@ -58,17 +49,17 @@ int LiveEngine::attach(Qp& qp, const ibv_gid& group) {
   return 0;
 }
 
-int LiveEngine::detach(Qp& qp, const ibv_gid& group) {
+int LiveMulticast::detach(Qp& qp, const ibv_gid& group) {
   if (const int error = refuse_child(context_of(qp.verbs.qp_base.context)); error != 0)
     return error;
   if (const int error = check_membership(qp, group); error != 0) return error;
   std::uint64_t gid[2];
   std::memcpy(gid, group.raw, sizeof gid);
-  const TableGuard guard(*fabric_);
-  const std::uint32_t high = std::min(fabric_->header().multicast_high.load(), kMaxMulticasts);
+  const TableGuard guard(fabric_);
+  const std::uint32_t high = std::min(fabric_.header().multicast_high.load(), kMaxMulticasts);
   for (std::uint32_t i = 0; i < high; ++i) {
-    MulticastRecord& r = fabric_->multicast(i);
-    if (r.owner.load(std::memory_order_relaxed) != fabric_->me() ||
+    MulticastRecord& r = fabric_.multicast(i);
+    if (r.owner.load(std::memory_order_relaxed) != fabric_.me() ||
         r.qpn.load(std::memory_order_relaxed) != qp.number || !is_group(r, gid)) {
       continue;
     }
@@ -78,24 +69,6 @@ int LiveEngine::detach(Qp& qp, const ibv_gid& group) {
     return 0;
   }
   return EINVAL;
-}
-
-void LiveEngine::send_to_group(Qp& qp, const SendWqe& wqe, const Segments& local) noexcept {
-  const std::uint32_t high =
-      std::min(fabric_->header().multicast_high.load(std::memory_order_acquire), kMaxMulticasts);
-  for (std::uint32_t i = 0; i < high; ++i) {
-    const MulticastRecord& r = fabric_->multicast(i);
-    const std::uint32_t number = r.qpn.load(std::memory_order_acquire);
-    if (number == 0 || !is_group(r, wqe.group)) continue;
-    if (number == qp.number && !qp.hears_itself) continue;
-    // Each has its own receives, key and buffers: a datagram of its own that may be lost.
-    SendWqe one = wqe;
-    one.dest_qpn = number;
-    one.reachable = true;
-    Segments data = local;
-    ibv_wc_status status = IBV_WC_SUCCESS;
-    (void)run(qp, one, data, status);
-  }
 }
 
 }  // namespace turnout::hca

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Queue pairs: creation, modification, destruction.
+#include "hca/live/qps.h"
+
 #include <pthread.h>
 
 #include <algorithm>
@@ -10,75 +11,41 @@
 #include "hca/device/failed.h"
 #include "hca/device/qp_state.h"
 #include "hca/device/queue_pair.h"
-#include "hca/live/engine.h"
 #include "hca/live/fork_guard.h"
+#include "hca/live/modification.h"
+#include "hca/live/port.h"
 
 namespace turnout::hca {
 
-std::uint32_t LiveEngine::reserve_qp() noexcept {
-  const TableGuard guard(*fabric_);
-  Header& h = fabric_->header();
-  for (std::uint32_t n = 0; n < kMaxQps; ++n) {
-    const std::uint32_t at = (slot_of(fabric_->me()) * 64 + n) % kMaxQps;
-    if (at < kFirstQp || fabric_->qp(at).owner.load(std::memory_order_acquire) != 0) continue;
-    if (h.qp_high.load() < at + 1) h.qp_high.store(at + 1);
-    fabric_->qp(at).owner.store(fabric_->me(), std::memory_order_release);
-    return at;
-  }
-  return kNone;
-}
-
-int LiveEngine::reserve_number(std::uint32_t& number) {
-  const std::uint32_t index = reserve_qp();
-  if (index == kNone) return ENOMEM;
-  QpRecord& r = fabric_->qp(index);
-  r.kind = QpKind::none;
-  r.identity.store(static_cast<std::uint64_t>(QpPhase::free), std::memory_order_release);
-  number = std::uint32_t{r.salt} << 16 | index;
-  const std::lock_guard lock(objects_mutex_);
-  reserved_.insert(number);
-  return 0;
-}
-
-int LiveEngine::release_number(std::uint32_t number) {
-  {
-    const std::lock_guard lock(objects_mutex_);
-    if (reserved_.erase(number) == 0) return EINVAL;
-  }
-  QpRecord& r = fabric_->qp(number & (kMaxQps - 1));
-  ++r.salt;
-  r.owner.store(0, std::memory_order_release);
-  return 0;
-}
-
-Qp* LiveEngine::create_qp(Context& context, ibv_qp_init_attr_ex& attr,
-                          const mlx5dv_qp_init_attr* dc) {
+Qp* LiveQueuePairs::create(Context& context, ibv_qp_init_attr_ex& attr,
+                           const mlx5dv_qp_init_attr* dc) {
   if (const int error = refuse_child(context); error != 0) return failed<Qp>(error);
   const QpKind kind = kind_of(attr, dc);
   if (kind == QpKind::none) {
-    TURNOUT_LOG(hca, info, "ibv_create_qp failed: type {}: not one of RC, UC, UD, DCI, DCT and XRC",
+    TURNOUT_LOG(hca, info,
+                "ibv_create_qp failed: type {} is not one of RC, UC, UD, DCI, DCT and XRC",
                 static_cast<int>(attr.qp_type));
     return failed<Qp>(EOPNOTSUPP);
   }
   ibv_qp_init_attr_ex used = used_attributes(kind, attr);
   if (const int error = check_creation(kind, used); error != 0) return failed<Qp>(error);
-  Qp* const qp =
-      kind == QpKind::xrc_tgt ? create_target(context, used) : create_own(context, used, kind, dc);
+  Qp* const qp = kind == QpKind::xrc_tgt ? xrc_.create_target(context, used)
+                                         : create_own(context, used, kind, dc);
   if (qp != nullptr) attr.cap = used.cap;
   return qp;
 }
 
-Qp* LiveEngine::create_own(Context& context, ibv_qp_init_attr_ex& attr, QpKind kind,
-                           const mlx5dv_qp_init_attr* dc) {
+Qp* LiveQueuePairs::create_own(Context& context, ibv_qp_init_attr_ex& attr, QpKind kind,
+                               const mlx5dv_qp_init_attr* dc) {
   ibv_qp_cap& cap = attr.cap;
   const bool own_receives = has_own_receives(kind, attr);
   auto* pd = reinterpret_cast<Pd*>(attr.pd);
   auto* srq = kind == QpKind::dci ? nullptr : reinterpret_cast<Srq*>(attr.srq);
   std::unique_ptr<Qp> qp(new Qp{});
 
-  const std::uint32_t index = reserve_qp();
+  const std::uint32_t index = numbers_.reserve_index();
   if (index == kNone) return failed<Qp>(ENOMEM);
-  QpRecord& r = fabric_->qp(index);
+  QpRecord& r = fabric_.qp(index);
   r.kind = kind;
   r.min_rnr_timer = 0;
   r.access = 0;
@@ -93,51 +60,38 @@ Qp* LiveEngine::create_own(Context& context, ibv_qp_init_attr_ex& attr, QpKind k
   r.async = context.async;
   r.taken.store(0, std::memory_order_relaxed);
   r.taken_cq = kNone;
-  fabric_->hazard(index).store(0, std::memory_order_relaxed);
+  fabric_.hazard(index).store(0, std::memory_order_relaxed);
   if (own_receives && cap.max_recv_wr > 0) {
     cap.max_recv_sge = std::max(cap.max_recv_sge, 1U);
-    if (const int error =
-            create_receive_queue(r.rq, cap.max_recv_wr, cap.max_recv_sge, pd->number, qp->own_ring);
+    if (const int error = receives_.create_queue(r.rq, cap.max_recv_wr, cap.max_recv_sge,
+                                                 pd->number, qp->own_ring);
         error != 0) {
       r.owner.store(0, std::memory_order_release);
       return failed<Qp>(error);
     }
   } else {
     if (!own_receives) cap.max_recv_wr = cap.max_recv_sge = 0;
-    destroy_receive_queue(r.rq, qp->own_ring);
+    receives_.destroy_queue(r.rq, qp->own_ring);
   }
   const std::uint32_t number = std::uint32_t{r.salt} << 16 | index;
   r.identity.store(QpRecord::identity_of(number, QpPhase::reset), std::memory_order_release);
 
   begin_qp(*qp, context, attr, kind, index, number);
   if (kind == QpKind::dci && (dc->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS) != 0) {
-    qp->streams = 1U << dc->dc_init_attr.dci_streams.log_num_concurent;
-    qp->stream_errors_allowed = 1U << dc->dc_init_attr.dci_streams.log_num_errored;
+    qp->streams.count = 1U << dc->dc_init_attr.dci_streams.log_num_concurent;
+    qp->streams.errors_allowed = 1U << dc->dc_init_attr.dci_streams.log_num_errored;
   }
   qp->record = &r;
-  qp->hazard = &fabric_->hazard(index);
-  qps_[index].store(qp.get(), std::memory_order_release);
+  qp->hazard = &fabric_.hazard(index);
+  objects_.qps[index].store(qp.get(), std::memory_order_release);
   fork_guard_add(*qp);
   return qp.release();
 }
 
-// The state that `attr` asks for, or EINVAL and a line in the log.
-int LiveEngine::checked_phase(const Qp& qp, QpPhase from, const ibv_qp_attr& attr, int mask,
-                              QpPhase& to) {
-  const char* why = "";
-  const int error = check_modification(qp.kind, from, attr, mask, to, &why);
-  if (error != 0) {
-    TURNOUT_LOG(hca, info,
-                "ibv_modify_qp failed: queue pair {:#x}: from state {} to {}, mask {:#x}: {}",
-                qp.number, static_cast<int>(from), static_cast<int>(to), mask, why);
-  }
-  return error;
-}
-
-int LiveEngine::modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask) {
+int LiveQueuePairs::modify(Qp& qp, const ibv_qp_attr& attr, int mask) {
   if (const int error = refuse_child(context_of(qp.verbs.qp_base.context)); error != 0)
     return error;
-  if (qp.kind == QpKind::xrc_tgt) return modify_target(qp, attr, mask);
+  if (qp.kind == QpKind::xrc_tgt) return xrc_.modify_target(qp, attr, mask);
   const std::lock_guard lock(qp.sq_lock);
   QpRecord& r = *qp.record;
   std::uint64_t identity = r.identity.load(std::memory_order_acquire);
@@ -150,27 +104,27 @@ int LiveEngine::modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask) {
              !r.identity.compare_exchange_weak(identity,
                                                QpRecord::identity_of(qp.number, QpPhase::err))) {
       }
-      wait_unused(0, qp.number, &qp);  // nothing may succeed behind the flush
-      fail(qp, QpPhase::err);
+      hazards_.wait_unused(0, qp.number, &qp);  // nothing may succeed behind the flush
+      send_queues_.fail(qp, QpPhase::err);
     }
   } else if (to == QpPhase::reset) {
     r.identity.store(QpRecord::identity_of(qp.number, QpPhase::reset), std::memory_order_seq_cst);
-    wait_unused(0, qp.number, &qp);
+    hazards_.wait_unused(0, qp.number, &qp);
     qp.queue.clear();
     qp.stalled.store(false, std::memory_order_release);
-    forget_stalled(qp);
+    send_queues_.forget(qp);
     {
-      const SharedGuard guard(*fabric_, r.rq.lock);
+      const SharedGuard guard(fabric_, r.rq.lock);
       r.rq.head = r.rq.tail;
     }
-    if (qp.init.send_cq != nullptr) drop_completions(cq_of(qp.init.send_cq), qp.number);
+    if (qp.init.send_cq != nullptr) completions_.drop(cq_of(qp.init.send_cq), qp.number);
     if (qp.init.recv_cq != nullptr && qp.init.recv_cq != qp.init.send_cq) {
-      drop_completions(cq_of(qp.init.recv_cq), qp.number);
+      completions_.drop(cq_of(qp.init.recv_cq), qp.number);
     }
     qp.posted = 0;
     qp.reclaimed.store(0, std::memory_order_release);
     qp.attr = {};
-    qp.failed_streams = 0;
+    qp.streams.failed = 0;
     qp.reachable = false;
     r.dest_qpn = kNone;
     r.access = 0;
@@ -194,22 +148,22 @@ int LiveEngine::modify_qp(Qp& qp, const ibv_qp_attr& attr, int mask) {
     if (!r.identity.compare_exchange_strong(identity, QpRecord::identity_of(qp.number, to)))
       return EINVAL;
     if (qp.kind == QpKind::dct && to == QpPhase::rtr) qp.verbs.qp_base.qp_num = qp.number;
-    if (to == QpPhase::rts && from == QpPhase::sqd) progress(qp);
+    if (to == QpPhase::rts && from == QpPhase::sqd) send_queues_.progress(qp, Caller::program);
     if (to == QpPhase::sqd && from == QpPhase::rts && (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0 &&
         attr.en_sqd_async_notify != 0 && qp.queue.empty()) {
-      raise_qp(r, qp.number, IBV_EVENT_SQ_DRAINED);
+      events_.raise_qp(r, qp.number, IBV_EVENT_SQ_DRAINED);
     }
   }
   qp.verbs.qp_base.state = to_verbs(to);
   return 0;
 }
 
-int LiveEngine::query_qp(Qp& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init) {
+int LiveQueuePairs::query(Qp& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init) {
   if (const int error = refuse_child(context_of(qp.verbs.qp_base.context)); error != 0)
     return error;
   const std::lock_guard lock(qp.sq_lock);
   if (qp.kind == QpKind::xrc_tgt) {
-    const SharedGuard guard(*fabric_, qp.record->rq.lock);
+    const SharedGuard guard(fabric_, qp.record->rq.lock);
     attr = qp.record->attr;
   } else {
     attr = qp.attr;
@@ -224,29 +178,29 @@ int LiveEngine::query_qp(Qp& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init) {
   return 0;
 }
 
-int LiveEngine::destroy_qp(Qp& qp) {
+int LiveQueuePairs::destroy(Qp& qp) {
   ibv_qp& v = qp.verbs.qp_base;
   if (const int error = refuse_child(context_of(v.context)); error != 0) return error;
-  if (qp.kind == QpKind::xrc_tgt) return destroy_target(qp);
+  if (qp.kind == QpKind::xrc_tgt) return xrc_.destroy_target(qp);
   if (qp.attached.load() != 0) return EBUSY;  // as the kernel's uverbs
   QpRecord& r = *qp.record;
   fork_guard_remove(qp);
   qp.sq_lock.lock();
   r.identity.store(static_cast<std::uint64_t>(QpPhase::free), std::memory_order_seq_cst);
-  wait_unused(0, qp.number, &qp);
+  hazards_.wait_unused(0, qp.number, &qp);
   qp.queue.clear();
   qp.stalled.store(false, std::memory_order_release);
-  forget_stalled(qp);
+  send_queues_.forget(qp);
   qp.sq_lock.unlock();
-  destroy_receive_queue(r.rq, qp.own_ring);
-  if (qp.init.send_cq != nullptr) drop_completions(cq_of(qp.init.send_cq), qp.number);
+  receives_.destroy_queue(r.rq, qp.own_ring);
+  if (qp.init.send_cq != nullptr) completions_.drop(cq_of(qp.init.send_cq), qp.number);
   if (qp.init.recv_cq != nullptr && qp.init.recv_cq != qp.init.send_cq) {
-    drop_completions(cq_of(qp.init.recv_cq), qp.number);
+    completions_.drop(cq_of(qp.init.recv_cq), qp.number);
   }
   std::uint32_t read = 0;
   {
-    const std::lock_guard lock(objects_mutex_);
-    qps_[qp.index].store(nullptr, std::memory_order_release);
+    const std::lock_guard lock(objects_.mutex);
+    objects_.qps[qp.index].store(nullptr, std::memory_order_release);
     read = qp.events_read;
   }
   pthread_mutex_lock(&v.mutex);

@@ -5,59 +5,37 @@
 
 #include "base/log.h"
 #include "hca/live/fabric.h"
+#include "hca/live/repair.h"
+#include "hca/live/xrc_handles.h"
 
 namespace turnout::hca {
 
-void Fabric::repair(ReceiveQueue& queue) const noexcept {
-  const std::uint32_t taker = *static_cast<volatile std::uint32_t*>(&queue.taker);
-  if (taker == 0) return;
-  if (taker - 1 < kMaxQps) {
-    QpRecord& dead = qp(taker - 1);
-    // It noted what it takes and died before it advanced the queue: nothing was taken.
-    if (dead.taken_position == queue.head) dead.taken.store(0, std::memory_order_release);
-  }
-  queue.taker = 0;
-}
+namespace {
 
-void Fabric::repair(CqRecord& cq) const noexcept {
-  const std::uint32_t pusher = cq.pusher.load(std::memory_order_acquire);
-  if (pusher == 0) return;
-  const CompletionRing all = ring(cq);
-  if (pusher - 1 < kMaxQps && all.start != nullptr) {
-    QpRecord& dead = qp(pusher - 1);
-    const std::uint64_t position = dead.entry_position;
-    // It published the completion and died before it said so: the receive is done.
-    if (all.entry(position).sequence.load(std::memory_order_acquire) == position + 1) {
-      dead.taken.store(0, std::memory_order_release);
-    }
-  }
-  cq.pusher.store(0, std::memory_order_release);
-}
-
-void Fabric::put_back(QpRecord& qp) noexcept {
+void put_back(const Fabric& fabric, QpRecord& qp) noexcept {
   // The dead process took a receive from a queue and never completed it: its owner would wait for
   // ever.
   const volatile QpRecord& said = qp;  // each word is read once: what is checked is what is used
   const std::uint32_t to = said.taken_cq;
   if (to < kMaxCqs) {
-    CqRecord& target_cq = cq(to);
-    const SharedGuard guard(*this, target_cq.lock);
-    repair(target_cq);
+    CqRecord& target_cq = fabric.cq(to);
+    const SharedGuard guard(fabric, target_cq.lock);
+    repair(fabric, target_cq);
   }
   const std::uint32_t kind = qp.taken.load(std::memory_order_acquire);
   if (kind == 0) return;
   const std::uint32_t from = qp.taken_index, sges = said.taken_sges;
   ReceiveQueue* queue = nullptr;
-  if (kind == 1 && from < kMaxQps && this->qp(from).owner == qp.taken_owner) {
-    queue = &this->qp(from).rq;
-  } else if (kind == 2 && from < kMaxSrqs && srq(from).owner == qp.taken_owner) {
-    queue = &srq(from).rq;
+  if (kind == 1 && from < kMaxQps && fabric.qp(from).owner == qp.taken_owner) {
+    queue = &fabric.qp(from).rq;
+  } else if (kind == 2 && from < kMaxSrqs && fabric.srq(from).owner == qp.taken_owner) {
+    queue = &fabric.srq(from).rq;
   }
   if (queue != nullptr) {
-    const SharedGuard guard(*this, queue->lock);
-    repair(*queue);
+    const SharedGuard guard(fabric, queue->lock);
+    repair(fabric, *queue);
     if (qp.taken.load(std::memory_order_acquire) == 0) return;
-    const ReceiveRing all = ring(*queue);
+    const ReceiveRing all = fabric.ring(*queue);
     if (all.start != nullptr && sges <= all.max_sge && queue->tail - queue->head <= all.mask) {
       ReceiveWqe* wqe = all.entry(queue->tail);
       wqe->wr_id = qp.taken_wr_id;
@@ -68,6 +46,8 @@ void Fabric::put_back(QpRecord& qp) noexcept {
   }
   qp.taken.store(0, std::memory_order_release);
 }
+
+}  // namespace
 
 void Fabric::reap_locked(std::uint32_t slot, Token token) noexcept {
   Header& h = header();
@@ -84,7 +64,7 @@ void Fabric::reap_locked(std::uint32_t slot, Token token) noexcept {
       q.identity.store(static_cast<std::uint64_t>(QpPhase::free), std::memory_order_release);
       q.rq.slots = 0;
     }
-    put_back(q);
+    put_back(*this, q);
     hazard(i).store(0, std::memory_order_release);
     ++q.salt;
     q.owner.store(0, std::memory_order_release);
@@ -108,7 +88,7 @@ void Fabric::reap_locked(std::uint32_t slot, Token token) noexcept {
     }
     s.owner.store(0, std::memory_order_release);
   }
-  reap_xrc(token);
+  reap_xrc(*this, token);
   const std::uint32_t cqs = high(h.cq_high, kMaxCqs);
   for (std::uint32_t i = 0; i < cqs; ++i) {
     CqRecord& c = cq(i);
@@ -127,7 +107,7 @@ void Fabric::reap_locked(std::uint32_t slot, Token token) noexcept {
     m.key.store(0, std::memory_order_release);
     m.owner.store(0, std::memory_order_release);
   }
-  const std::uint64_t pages = std::min(h.heap_high, Layout::heap_pages(size_));
+  const std::uint64_t pages = std::min(h.heap_high, Layout::heap_pages(size()));
   PageTag* tag = tags();
   for (std::uint64_t page = 0; page < pages;) {
     if (tag[page] != token) {
@@ -155,7 +135,7 @@ void Fabric::reap(Token token) noexcept {
     }
   }
   // Whoever reaped it: these are ours.
-  forget_pipes(token);
+  pipes_.forget(token);
 }
 
 bool Fabric::reap_dead() noexcept {

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Receive queues: posting by their owner, taking by initiators, flushing in error.
+#include "hca/live/receives.h"
+
 #include <algorithm>
 #include <bit>
 #include <cerrno>
 
 #include "base/log.h"
 #include "hca/device/qp_state.h"
-#include "hca/live/engine.h"
+#include "hca/live/repair.h"
 
 namespace turnout::hca {
 
-int LiveEngine::create_receive_queue(ReceiveQueue& queue, std::uint32_t max_wr,
-                                     std::uint32_t max_sge, std::uint32_t pd,
-                                     OwnRing& own) noexcept {
+int LiveReceives::create_queue(ReceiveQueue& queue, std::uint32_t max_wr, std::uint32_t max_sge,
+                               std::uint32_t pd, OwnRing& own) noexcept {
   // One spare entry: what the reaper puts back finds room.
   const std::uint32_t slots = std::bit_ceil(max_wr + 1);
   const std::uint64_t bytes = slots * receive_stride(max_sge);
-  const std::uint64_t ring = fabric_->allocate(bytes);
+  const std::uint64_t ring = fabric_.allocate(bytes);
   if (ring == 0) return ENOMEM;
   own = {ring, bytes};
-  const SharedGuard guard(*fabric_, queue.lock);
+  const SharedGuard guard(fabric_, queue.lock);
   queue.ring = ring;
   queue.max_wr = max_wr;
   queue.max_sge = max_sge;
@@ -31,17 +31,17 @@ int LiveEngine::create_receive_queue(ReceiveQueue& queue, std::uint32_t max_wr,
   return 0;
 }
 
-void LiveEngine::destroy_receive_queue(ReceiveQueue& queue, const OwnRing& own) noexcept {
+void LiveReceives::destroy_queue(ReceiveQueue& queue, const OwnRing& own) noexcept {
   {
-    const SharedGuard guard(*fabric_, queue.lock);
+    const SharedGuard guard(fabric_, queue.lock);
     queue.slots = 0;
   }
-  if (own.offset != 0) fabric_->release(own.offset, own.bytes);
+  if (own.offset != 0) fabric_.release(own.offset, own.bytes);
 }
 
-int LiveEngine::post(ReceiveQueue& queue, ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept {
-  const SharedGuard guard(*fabric_, queue.lock);
-  const ReceiveRing ring = fabric_->ring(queue);
+int LiveReceives::post(ReceiveQueue& queue, ibv_recv_wr* wr, ibv_recv_wr** bad) noexcept {
+  const SharedGuard guard(fabric_, queue.lock);
+  const ReceiveRing ring = fabric_.ring(queue);
   for (; wr != nullptr; wr = wr->next) {
     int error = 0;
     if (ring.start == nullptr || wr->num_sge < 0 ||
@@ -67,7 +67,7 @@ int LiveEngine::post(ReceiveQueue& queue, ibv_recv_wr* wr, ibv_recv_wr** bad) no
   return 0;
 }
 
-int LiveEngine::post_recv(Qp& qp, ibv_recv_wr* wr, ibv_recv_wr** bad) {
+int LiveReceives::post_own(Qp& qp, ibv_recv_wr* wr, ibv_recv_wr** bad) {
   const QpPhase phase = static_cast<QpPhase>(qp.record->identity.load() & 0xff);
   if (phase == QpPhase::reset || qp.verbs.qp_base.srq != nullptr || qp.record->rq.slots == 0) {
     *bad = wr;
@@ -76,16 +76,16 @@ int LiveEngine::post_recv(Qp& qp, ibv_recv_wr* wr, ibv_recv_wr** bad) {
   const int error = post(qp.record->rq, wr, bad);
   // A queue in error completes what is posted at once; it may have become so meanwhile.
   if (static_cast<QpPhase>(qp.record->identity.load() & 0xff) == QpPhase::err) {
-    flush_receives(*qp.record, qp.number);
+    flush(*qp.record, qp.number);
   }
   return error;
 }
 
-int LiveEngine::post_srq_recv(Srq& srq, ibv_recv_wr* wr, ibv_recv_wr** bad) {
+int LiveReceives::post_shared(Srq& srq, ibv_recv_wr* wr, ibv_recv_wr** bad) {
   return post(srq.record->rq, wr, bad);
 }
 
-LiveEngine::Taken LiveEngine::take_receive(Qp& qp, const Target& target, Receive& out) noexcept {
+Taken LiveReceives::take(Qp& qp, const RequestTarget& target, TakenReceive& out) noexcept {
   // The record of a dead owner is reused without waiting for us: what `target` says was copied from
   // it, now see that it was of the queue pair we mean.
   const std::uint32_t srq = target.srq;
@@ -97,20 +97,19 @@ LiveEngine::Taken LiveEngine::take_receive(Qp& qp, const Target& target, Receive
   std::atomic_thread_fence(std::memory_order_acquire);
   if (!same()) return Taken::gone;
   if (srq != kNone && srq >= kMaxSrqs) return Taken::damaged;
-  ReceiveQueue& queue = srq == kNone ? target.record->rq : fabric_->srq(srq).rq;
+  ReceiveQueue& queue = srq == kNone ? target.record->rq : fabric_.srq(srq).rq;
   EventRecord event{};
   PipeRef pipe;
   {
-    const SharedGuard guard(*fabric_, queue.lock);
-    fabric_->repair(queue);
-    if (!same() || (srq != kNone && fabric_->srq(srq).owner.load() != out.owner))
-      return Taken::gone;
+    const SharedGuard guard(fabric_, queue.lock);
+    repair(fabric_, queue);
+    if (!same() || (srq != kNone && fabric_.srq(srq).owner.load() != out.owner)) return Taken::gone;
     // An XRC SRQ goes when it likes: the next attempt is refused.
-    if (target.srq_name != 0 && fabric_->srq(srq).name.load() != target.srq_name) {
+    if (target.srq_name != 0 && fabric_.srq(srq).name.load() != target.srq_name) {
       return Taken::gone;
     }
     if (queue.slots == 0) return Taken::empty;  // none, or being destroyed
-    const ReceiveRing ring = fabric_->ring(queue);
+    const ReceiveRing ring = fabric_.ring(queue);
     if (ring.start == nullptr) return Taken::damaged;
     if (queue.head == queue.tail) return Taken::empty;
     const ReceiveWqe* wqe = ring.entry(queue.head);
@@ -145,22 +144,22 @@ LiveEngine::Taken LiveEngine::take_receive(Qp& qp, const Target& target, Receive
     if (queue.limit != 0 && queue.tail - queue.head < queue.limit) {
       queue.limit = 0;  // one event, then armed anew by the owner
       if (srq != kNone) {
-        const SrqRecord& s = fabric_->srq(srq);
+        const SrqRecord& s = fabric_.srq(srq);
         event = {s.cookie, srq, s.generation, IBV_EVENT_SRQ_LIMIT_REACHED, kSrqEvent};
         pipe = s.async;
       }
     }
   }
-  if (event.object != 0) raise(out.owner, pipe, event);
+  if (event.object != 0) events_.raise(out.owner, pipe, event);
   return Taken::yes;
 }
 
-void LiveEngine::flush_receives(QpRecord& record, std::uint32_t number) noexcept {
+void LiveReceives::flush(QpRecord& record, std::uint32_t number) noexcept {
   // The queue's lock is kept so that two flushers do not mix their order.
   const Token owner = record.owner.load(std::memory_order_relaxed);
-  const SharedGuard guard(*fabric_, record.rq.lock);
-  fabric_->repair(record.rq);
-  const ReceiveRing ring = fabric_->ring(record.rq);
+  const SharedGuard guard(fabric_, record.rq.lock);
+  repair(fabric_, record.rq);
+  const ReceiveRing ring = fabric_.ring(record.rq);
   if (ring.start == nullptr) return;
   // No more than there can be, whatever head and tail say.
   for (std::uint32_t n = 0; n <= ring.mask && record.rq.head != record.rq.tail; ++n) {
@@ -170,12 +169,12 @@ void LiveEngine::flush_receives(QpRecord& record, std::uint32_t number) noexcept
     done.status = IBV_WC_WR_FLUSH_ERR;
     done.opcode = IBV_WC_RECV;
     ++record.rq.head;
-    if (!push(record.recv_cq, owner, done, false, nullptr)) return;
+    if (!completions_.push(record.recv_cq, owner, done, false, nullptr)) return;
   }
 }
 
-void LiveEngine::fail_target(QpRecord& target, std::uint32_t number,
-                             ibv_event_type event) noexcept {
+void LiveReceives::fail_target(QpRecord& target, std::uint32_t number,
+                               ibv_event_type event) noexcept {
   std::uint64_t identity = target.identity.load(std::memory_order_acquire);
   const std::uint64_t failed =
       std::uint64_t{number} << 8 | static_cast<std::uint64_t>(QpPhase::err);
@@ -183,16 +182,16 @@ void LiveEngine::fail_target(QpRecord& target, std::uint32_t number,
     if (identity >> 8 != number || !can_receive(static_cast<QpPhase>(identity & 0xff))) return;
   } while (!target.identity.compare_exchange_weak(identity, failed, std::memory_order_acq_rel));
   if (target.kind == QpKind::xrc_tgt) {
-    raise_target(number, event);
+    events_.raise_target(number, event);
     return;
   }
-  raise_qp(target, number, event);
+  events_.raise_qp(target, number, event);
   if (target.srq != kNone) {
-    raise_qp(target, number, IBV_EVENT_QP_LAST_WQE_REACHED);
+    events_.raise_qp(target, number, IBV_EVENT_QP_LAST_WQE_REACHED);
   } else {
-    flush_receives(target, number);
+    flush(target, number);
   }
-  fabric_->wake(target.owner.load(std::memory_order_relaxed));  // to flush its send queue
+  fabric_.wake(target.owner.load(std::memory_order_relaxed));  // to flush its send queue
 }
 
 }  // namespace turnout::hca

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory regions: registration of memory and of files, their change, and their end.
+#include "hca/live/regions.h"
+
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -12,9 +13,8 @@
 #include "base/log.h"
 #include "hca/device/failed.h"
 #include "hca/device/rules.h"
-#include "hca/live/engine.h"
 #include "hca/live/fork_guard.h"
-#include "hca/live/shared_pages.h"
+#include "hca/live/region_table.h"
 
 namespace turnout::hca {
 namespace {
@@ -25,22 +25,7 @@ bool valid_range(const void* address, std::uint64_t length) noexcept {
 
 }  // namespace
 
-std::uint32_t LiveEngine::reserve_region() noexcept {
-  Header& h = fabric_->header();
-  // Each process begins at a place of its own: neighbours in a cache line have one owner.
-  const std::uint32_t start = 1 + slot_of(fabric_->me()) * 64;
-  for (std::uint32_t n = 0; n < kMaxMrs; ++n) {
-    const std::uint32_t index = (start + n) % kMaxMrs;
-    MrRecord& r = fabric_->mr(index);
-    if (index == 0 || r.owner.load(std::memory_order_acquire) != 0) continue;
-    if (h.mr_high.load() < index + 1) h.mr_high.store(index + 1);
-    r.owner.store(fabric_->me(), std::memory_order_release);
-    return index;
-  }
-  return kNone;
-}
-
-LiveEngine::Backing LiveEngine::back(const void* address, const SharedPages& pages) {
+LiveRegions::Backing LiveRegions::back(const void* address, const SharedPages& pages) {
   struct stat st {};
   if (pages.fd < 0 || fstat(pages.fd, &st) != 0) {
     if (pages.fd >= 0) ::close(pages.fd);
@@ -49,7 +34,7 @@ LiveEngine::Backing LiveEngine::back(const void* address, const SharedPages& pag
   return {MrKind::shared, pages.offset, fold(st.st_dev), st.st_ino, files_.keep(pages.fd, st)};
 }
 
-void LiveEngine::set_backing(MrRecord& record, const Backing& backing) noexcept {
+void LiveRegions::set_backing(MrRecord& record, const Backing& backing) noexcept {
   record.kind = static_cast<std::uint32_t>(backing.kind) & 0xf;
   record.address = backing.location;
   record.device = backing.device;
@@ -58,18 +43,18 @@ void LiveEngine::set_backing(MrRecord& record, const Backing& backing) noexcept 
   record.mapped.store(0, std::memory_order_relaxed);
 }
 
-Mr* LiveEngine::publish_region(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
-                               unsigned access, const Backing& backing) {
+Mr* LiveRegions::publish(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
+                         unsigned access, const Backing& backing) {
   auto mr = std::make_unique<Mr>();
   std::uint32_t key = 0;
   {
-    const TableGuard guard(*fabric_);
-    const std::uint32_t index = reserve_region();
+    const TableGuard guard(fabric_);
+    const std::uint32_t index = reserve_region(fabric_);
     if (index == kNone) {
       files_.release(backing.fd);
       return failed<Mr>(ENOMEM);
     }
-    MrRecord& r = fabric_->mr(index);
+    MrRecord& r = fabric_.mr(index);
     r.window = static_cast<std::uint32_t>(WindowKind::none);
     r.generation = (r.generation + 1) & 0xff;
     r.pd = pd.number;
@@ -96,8 +81,8 @@ Mr* LiveEngine::publish_region(Pd& pd, void* address, std::uint64_t length, std:
   return mr.release();
 }
 
-Mr* LiveEngine::register_memory(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
-                                unsigned access) {
+Mr* LiveRegions::add(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
+                     unsigned access) {
   if (const int error = refuse_child(context_of(pd.verbs.context)); error != 0) {
     return failed<Mr>(error);
   }
@@ -109,13 +94,12 @@ Mr* LiveEngine::register_memory(Pd& pd, void* address, std::uint64_t length, std
   }
   // With on-demand paging it is the addresses that are registered, whatever they show later.
   const bool on_demand = (access & IBV_ACCESS_ON_DEMAND) != 0;
-  return publish_region(
-      pd, address, length, iova, access,
-      back(address, on_demand ? SharedPages{} : find_shared_pages(address, length)));
+  return publish(pd, address, length, iova, access,
+                 back(address, on_demand ? SharedPages{} : find_shared_pages(address, length)));
 }
 
-Mr* LiveEngine::register_file(Pd& pd, std::uint64_t offset, std::uint64_t length,
-                              std::uint64_t iova, int fd, unsigned access) {
+Mr* LiveRegions::add_file(Pd& pd, std::uint64_t offset, std::uint64_t length, std::uint64_t iova,
+                          int fd, unsigned access) {
   if (const int error = refuse_child(context_of(pd.verbs.context)); error != 0) {
     return failed<Mr>(error);
   }
@@ -130,15 +114,15 @@ Mr* LiveEngine::register_file(Pd& pd, std::uint64_t offset, std::uint64_t length
   }
   const int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
   if (own < 0) return failed<Mr>(errno);
-  return publish_region(pd, nullptr, length, iova, access, back(nullptr, {own, offset}));
+  return publish(pd, nullptr, length, iova, access, back(nullptr, {own, offset}));
 }
 
-Mr* LiveEngine::import_region(Pd& pd, std::uint32_t handle) {
+Mr* LiveRegions::import(Pd& pd, std::uint32_t handle) {
   if (const int error = refuse_child(context_of(pd.verbs.context)); error != 0) {
     return failed<Mr>(error);
   }
   if (handle == 0 || handle >= kMaxMrs) return failed<Mr>(EINVAL);
-  const MrRecord& r = fabric_->mr(handle);
+  const MrRecord& r = fabric_.mr(handle);
   const std::uint32_t key = r.key.load(std::memory_order_acquire);
   if (key == 0 || r.window != 0 || r.pd != pd.number) return failed<Mr>(EINVAL);
   auto mr = std::make_unique<Mr>();
@@ -154,30 +138,30 @@ Mr* LiveEngine::import_region(Pd& pd, std::uint32_t handle) {
   return mr.release();
 }
 
-int LiveEngine::deregister(Mr& mr) {
+int LiveRegions::remove(Mr& mr) {
   if (const int error = refuse_child(context_of(mr.verbs.context)); error != 0) return error;
   if (mr.imported) {
     --reinterpret_cast<Pd*>(mr.verbs.pd)->users;
     delete &mr;
     return 0;
   }
-  MrRecord& r = fabric_->mr(mr.index);
-  if ((r.access & IBV_ACCESS_MW_BIND) != 0 && has_windows(mr.index)) return EBUSY;
+  MrRecord& r = fabric_.mr(mr.index);
+  if ((r.access & IBV_ACCESS_MW_BIND) != 0 && has_windows(fabric_, mr.index)) return EBUSY;
   r.key.store(0, std::memory_order_seq_cst);
-  wait_unused(mr.verbs.rkey, 0);
+  hazards_.wait_unused(mr.verbs.rkey, 0);
   memory_.disown(mr.index);
   const bool mapped = r.mapped.load(std::memory_order_relaxed) != 0;
   r.owner.store(0, std::memory_order_release);
   files_.release(mr.fd);
-  if (mapped) fabric_->wake_all();  // so that the peers unmap it
+  if (mapped) fabric_.wake_all();  // so that the peers unmap it
   --reinterpret_cast<Pd*>(mr.verbs.pd)->users;
   delete &mr;
   return 0;
 }
 
-int LiveEngine::reregister(Mr& mr, const Reregistration& change) {
+int LiveRegions::change(Mr& mr, const Reregistration& change) {
   if (const int error = refuse_child(context_of(mr.verbs.context)); error != 0) return error;
-  MrRecord& r = fabric_->mr(mr.index);
+  MrRecord& r = fabric_.mr(mr.index);
   // A file registered as one has no address that could be another one. Nor has another process's.
   const bool addressed = mr.imported ? static_cast<MrKind>(r.kind) == MrKind::process
                                      : mr.verbs.addr != nullptr || mr.fd < 0;
@@ -192,7 +176,7 @@ int LiveEngine::reregister(Mr& mr, const Reregistration& change) {
                    mr.imported ? SharedPages{} : find_shared_pages(change.address, change.length));
   }
   r.key.store(0, std::memory_order_seq_cst);
-  wait_unused(mr.verbs.rkey, 0);
+  hazards_.wait_unused(mr.verbs.rkey, 0);
   r.registration.fetch_add(1, std::memory_order_relaxed);
   if (change.pd != nullptr) {
     r.pd = change.pd->number;
@@ -207,11 +191,11 @@ int LiveEngine::reregister(Mr& mr, const Reregistration& change) {
     r.length = change.length;
     set_backing(r, backing);
     files_.release(std::exchange(mr.fd, backing.fd));
-    if (mapped) fabric_->wake_all();
+    if (mapped) fabric_.wake_all();
     mr.verbs.addr = change.address;
     mr.verbs.length = change.length;
   }
-  if (addressed && r.owner.load(std::memory_order_relaxed) == fabric_->me()) {
+  if (addressed && r.owner.load(std::memory_order_relaxed) == fabric_.me()) {
     Memory::Own where = memory_.owned(mr.index);
     if (change.moves) {
       where.direct = where.iova = reinterpret_cast<std::uint64_t>(change.address);
@@ -224,7 +208,7 @@ int LiveEngine::reregister(Mr& mr, const Reregistration& change) {
   return 0;
 }
 
-int LiveEngine::prefetch(Pd& pd, const ibv_sge& part, bool write, bool faults) {
+int LiveRegions::prefetch(Pd& pd, const ibv_sge& part, bool write, bool faults) {
   Place place;
   const unsigned rights = write ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U;
   switch (memory_.find(part.lkey, pd.number, part.addr, part.length, rights, place)) {
@@ -237,7 +221,7 @@ int LiveEngine::prefetch(Pd& pd, const ibv_sge& part, bool write, bool faults) {
     default:
       return EINVAL;
   }
-  if (fabric_->mr(part.lkey >> 8).owner.load(std::memory_order_relaxed) != fabric_->me()) {
+  if (fabric_.mr(part.lkey >> 8).owner.load(std::memory_order_relaxed) != fabric_.me()) {
     return EINVAL;
   }
   if (!faults || part.length == 0) return 0;

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Shared receive queues, basic and XRC.
+#include "hca/live/srqs.h"
+
 #include <pthread.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <memory>
 
 #include "hca/device/failed.h"
-#include "hca/live/engine.h"
 #include "hca/live/fork_guard.h"
 
 namespace turnout::hca {
-Srq* LiveEngine::create_srq(Pd& pd, ibv_srq_init_attr& attr, Xrcd* xrcd, Cq* cq) {
+
+Srq* LiveSrqs::create(Pd& pd, ibv_srq_init_attr& attr, Xrcd* xrcd, Cq* cq) {
+  assert((xrcd == nullptr) == (cq == nullptr));
   Context& context = context_of(pd.verbs.context);
   if (const int error = refuse_child(context); error != 0) return failed<Srq>(error);
   if (attr.attr.max_wr > kMaxSrqWr || attr.attr.max_sge > kMaxSge) {
@@ -23,23 +26,23 @@ Srq* LiveEngine::create_srq(Pd& pd, ibv_srq_init_attr& attr, Xrcd* xrcd, Cq* cq)
   auto srq = std::make_unique<Srq>();
   std::uint32_t index = kMaxSrqs;
   {
-    const TableGuard guard(*fabric_);
-    Header& h = fabric_->header();
+    const TableGuard guard(fabric_);
+    Header& h = fabric_.header();
     for (std::uint32_t n = 0; n < kMaxSrqs && index == kMaxSrqs; ++n) {
-      const std::uint32_t at = (slot_of(fabric_->me()) * 4 + n) % kMaxSrqs;
-      if (fabric_->srq(at).owner.load(std::memory_order_acquire) == 0) index = at;
+      const std::uint32_t at = (slot_of(fabric_.me()) * 4 + n) % kMaxSrqs;
+      if (fabric_.srq(at).owner.load(std::memory_order_acquire) == 0) index = at;
     }
     if (index == kMaxSrqs) return failed<Srq>(ENOMEM);
     if (h.srq_high.load() < index + 1) h.srq_high.store(index + 1);
-    fabric_->srq(index).owner.store(fabric_->me(), std::memory_order_release);
+    fabric_.srq(index).owner.store(fabric_.me(), std::memory_order_release);
   }
-  SrqRecord& r = fabric_->srq(index);
+  SrqRecord& r = fabric_.srq(index);
   ++r.generation;
   r.cq = cq != nullptr ? cq->index : kNone;
   r.cookie = reinterpret_cast<std::uint64_t>(srq.get());
   r.async = context.async;
   if (const int error =
-          create_receive_queue(r.rq, attr.attr.max_wr, max_sge, pd.number, srq->own_ring);
+          receives_.create_queue(r.rq, attr.attr.max_wr, max_sge, pd.number, srq->own_ring);
       error != 0) {
     r.owner.store(0, std::memory_order_release);
     return failed<Srq>(error);
@@ -63,12 +66,12 @@ Srq* LiveEngine::create_srq(Pd& pd, ibv_srq_init_attr& attr, Xrcd* xrcd, Cq* cq)
   pthread_cond_init(&srq->verbs.cond, nullptr);
   attr.attr.max_sge = max_sge;
   ++pd.users;
-  const std::lock_guard lock(objects_mutex_);
-  srqs_[index] = srq.get();
+  const std::lock_guard lock(objects_.mutex);
+  objects_.srqs[index] = srq.get();
   return srq.release();
 }
 
-int LiveEngine::modify_srq(Srq& srq, const ibv_srq_attr& attr, int mask) {
+int LiveSrqs::modify(Srq& srq, const ibv_srq_attr& attr, int mask) {
   if (const int error = refuse_child(context_of(srq.verbs.context)); error != 0) return error;
   if ((mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT)) != 0) return EINVAL;
   if ((mask & IBV_SRQ_MAX_WR) != 0) return EOPNOTSUPP;  // not in device_cap_flags either
@@ -76,46 +79,46 @@ int LiveEngine::modify_srq(Srq& srq, const ibv_srq_attr& attr, int mask) {
   SrqRecord& r = *srq.record;
   bool below = false;
   {
-    const SharedGuard guard(*fabric_, r.rq.lock);
+    const SharedGuard guard(fabric_, r.rq.lock);
     if (attr.srq_limit > r.rq.max_wr) return EINVAL;
     below = attr.srq_limit != 0 && r.rq.tail - r.rq.head < attr.srq_limit;
     r.rq.limit = below ? 0 : attr.srq_limit;
   }
   if (below) {
-    raise(fabric_->me(), r.async,
-          {r.cookie, srq.index, r.generation, IBV_EVENT_SRQ_LIMIT_REACHED, kSrqEvent});
+    events_.raise(fabric_.me(), r.async,
+                  {r.cookie, srq.index, r.generation, IBV_EVENT_SRQ_LIMIT_REACHED, kSrqEvent});
   }
   return 0;
 }
 
-int LiveEngine::query_srq(Srq& srq, ibv_srq_attr& attr) {
+int LiveSrqs::query(Srq& srq, ibv_srq_attr& attr) {
   if (const int error = refuse_child(context_of(srq.verbs.context)); error != 0) return error;
-  const SharedGuard guard(*fabric_, srq.record->rq.lock);
+  const SharedGuard guard(fabric_, srq.record->rq.lock);
   attr.max_wr = srq.record->rq.max_wr;
   attr.max_sge = srq.record->rq.max_sge;
   attr.srq_limit = srq.record->rq.limit;
   return 0;
 }
 
-int LiveEngine::destroy_srq(Srq& srq) {
+int LiveSrqs::destroy(Srq& srq) {
   if (const int error = refuse_child(context_of(srq.verbs.context)); error != 0) return error;
   if (srq.users.load() != 0) return EBUSY;
   srq.record->name.store(0, std::memory_order_seq_cst);
   std::uint32_t read = 0;
   {
-    const std::lock_guard lock(objects_mutex_);
-    srqs_.erase(srq.index);
+    const std::lock_guard lock(objects_.mutex);
+    objects_.srqs.erase(srq.index);
     read = srq.events_read;
   }
   pthread_mutex_lock(&srq.verbs.mutex);
   while (srq.verbs.events_completed != read) pthread_cond_wait(&srq.verbs.cond, &srq.verbs.mutex);
   pthread_mutex_unlock(&srq.verbs.mutex);
   srq.record->phase.store(ObjectPhase::free, std::memory_order_release);
-  destroy_receive_queue(srq.record->rq, srq.own_ring);
+  receives_.destroy_queue(srq.record->rq, srq.own_ring);
   if (srq.xrcd != nullptr) {
     // The queue pairs that receive into it live on: what they have taken completes first, for after
     // this the completion queue may go.
-    wait_untaken(srq.index);
+    hazards_.wait_untaken(srq.index);
     --srq.xrcd->users;
     --srq.cq->users;
   }

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory windows: parts of a region with keys and rights of their own, that come and go as fast as
-// other requests. A window is a record of the table of regions whose owner is the region's.
-//
-// Sources: ibv_alloc_mw(3), ibv_bind_mw(3), ibv_post_send(3); IBTA 10.6.7. Type 2 windows answer
-// the queue pair they were bound over and no other (2B).
+#include "hca/live/windows.h"
+
 #include <cerrno>
 #include <memory>
 
 #include "hca/device/failed.h"
 #include "hca/device/rules.h"
-#include "hca/live/engine.h"
 #include "hca/live/fork_guard.h"
+#include "hca/live/region_table.h"
 
 namespace turnout::hca {
 namespace {
@@ -27,17 +24,17 @@ bool may_allow(unsigned wanted, unsigned region) {
 
 }  // namespace
 
-Mw* LiveEngine::alloc_window(Pd& pd, ibv_mw_type type) {
+Mw* LiveWindows::alloc(Pd& pd, ibv_mw_type type) {
   if (const int error = refuse_child(context_of(pd.verbs.context)); error != 0) {
     return failed<Mw>(error);
   }
   if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2) return failed<Mw>(EINVAL);
   auto mw = std::make_unique<Mw>();
   {
-    const TableGuard guard(*fabric_);
-    const std::uint32_t index = reserve_region();
+    const TableGuard guard(fabric_);
+    const std::uint32_t index = reserve_region(fabric_);
     if (index == kNone) return failed<Mw>(ENOMEM);
-    MrRecord& r = fabric_->mr(index);
+    MrRecord& r = fabric_.mr(index);
     r.window =
         static_cast<std::uint32_t>(type == IBV_MW_TYPE_1 ? WindowKind::type_1 : WindowKind::type_2);
     r.generation = (r.generation + 1) & 0xff;
@@ -58,11 +55,11 @@ Mw* LiveEngine::alloc_window(Pd& pd, ibv_mw_type type) {
   return mw.release();
 }
 
-int LiveEngine::dealloc_window(Mw& mw) {
+int LiveWindows::dealloc(Mw& mw) {
   if (const int error = refuse_child(context_of(mw.verbs.context)); error != 0) return error;
-  MrRecord& r = fabric_->mr(mw.index);
+  MrRecord& r = fabric_.mr(mw.index);
   const std::uint32_t key = r.key.exchange(0, std::memory_order_seq_cst);
-  if (key != 0) wait_unused(key, 0);
+  if (key != 0) hazards_.wait_unused(key, 0);
   memory_.disown(mw.index);
   r.bound_to = 0;
   r.owner.store(0, std::memory_order_release);
@@ -71,24 +68,12 @@ int LiveEngine::dealloc_window(Mw& mw) {
   return 0;
 }
 
-bool LiveEngine::has_windows(std::uint32_t region) const noexcept {
-  const std::uint32_t high = std::min(fabric_->header().mr_high.load(), kMaxMrs);
-  for (std::uint32_t i = 1; i < high; ++i) {
-    const MrRecord& r = fabric_->mr(i);
-    if (r.owner.load(std::memory_order_relaxed) == fabric_->me() && r.window != 0 &&
-        r.bound_to == region && r.key.load(std::memory_order_relaxed) != 0) {
-      return true;
-    }
-  }
-  return false;
-}
-
-ibv_wc_status LiveEngine::bind(const Qp& qp, const SendWqe& wqe) noexcept {
+ibv_wc_status LiveWindows::bind(const Qp& qp, const SendWqe& wqe) noexcept {
   const std::uint32_t index = wqe.rkey >> 8;
   if (index == 0 || index >= kMaxMrs) return IBV_WC_MW_BIND_ERR;
-  MrRecord& r = fabric_->mr(index);
+  MrRecord& r = fabric_.mr(index);
   const auto kind = static_cast<WindowKind>(r.window);
-  if (r.owner.load(std::memory_order_relaxed) != fabric_->me() || kind == WindowKind::none ||
+  if (r.owner.load(std::memory_order_relaxed) != fabric_.me() || kind == WindowKind::none ||
       r.pd != wqe.bind_pd || r.pd != qp.record->pd) {
     return IBV_WC_MW_BIND_ERR;
   }
@@ -100,8 +85,8 @@ ibv_wc_status LiveEngine::bind(const Qp& qp, const SendWqe& wqe) noexcept {
   const std::uint32_t region = wqe.bind_lkey >> 8;
   if (wqe.bind_length != 0) {
     if (region == 0 || region >= kMaxMrs) return IBV_WC_MW_BIND_ERR;
-    const MrRecord& of = fabric_->mr(region);
-    if (of.owner.load(std::memory_order_relaxed) != fabric_->me() || of.window != 0 ||
+    const MrRecord& of = fabric_.mr(region);
+    if (of.owner.load(std::memory_order_relaxed) != fabric_.me() || of.window != 0 ||
         of.key.load(std::memory_order_acquire) != wqe.bind_lkey || of.pd != r.pd ||
         (of.access & IBV_ACCESS_MW_BIND) == 0 || !may_allow(wqe.bind_access, of.access) ||
         !covers(of.iova, of.length, wqe.remote, wqe.bind_length)) {
@@ -109,11 +94,11 @@ ibv_wc_status LiveEngine::bind(const Qp& qp, const SendWqe& wqe) noexcept {
     }
   }
   r.key.store(0, std::memory_order_seq_cst);
-  if (before != 0) wait_unused(before, 0, &qp);
+  if (before != 0) hazards_.wait_unused(before, 0, &qp);
   r.generation = wqe.rkey & 0xff;
   r.bound_to = region;
   if (wqe.bind_length == 0) return IBV_WC_SUCCESS;
-  const MrRecord& of = fabric_->mr(region);
+  const MrRecord& of = fabric_.mr(region);
   r.kind = of.kind;
   r.access = wqe.bind_access & 0xffff;
   r.iova = (wqe.bind_access & IBV_ACCESS_ZERO_BASED) != 0 ? 0 : wqe.remote;
@@ -133,24 +118,24 @@ ibv_wc_status LiveEngine::bind(const Qp& qp, const SendWqe& wqe) noexcept {
   return IBV_WC_SUCCESS;
 }
 
-ibv_wc_status LiveEngine::invalidate(const Qp& qp, const SendWqe& wqe) noexcept {
+ibv_wc_status LiveWindows::invalidate(const Qp& qp, const SendWqe& wqe) noexcept {
   std::uint32_t key = wqe.imm;
   const std::uint32_t index = key >> 8;
   if (key == 0 || index >= kMaxMrs) return IBV_WC_MW_BIND_ERR;
-  MrRecord& r = fabric_->mr(index);
-  if (r.owner.load(std::memory_order_relaxed) != fabric_->me() ||
+  MrRecord& r = fabric_.mr(index);
+  if (r.owner.load(std::memory_order_relaxed) != fabric_.me() ||
       static_cast<WindowKind>(r.window) != WindowKind::type_2 || r.window_qp != qp.number ||
       !r.key.compare_exchange_strong(key, 0, std::memory_order_seq_cst)) {
     return IBV_WC_MW_BIND_ERR;
   }
-  wait_unused(wqe.imm, 0, &qp);
+  hazards_.wait_unused(wqe.imm, 0, &qp);
   return IBV_WC_SUCCESS;
 }
 
-bool LiveEngine::names_window_of(std::uint32_t key, const Target& target) const noexcept {
+bool LiveWindows::may_invalidate(std::uint32_t key, const RequestTarget& target) const noexcept {
   const std::uint32_t index = key >> 8;
   if (key == 0 || index >= kMaxMrs) return false;
-  const MrRecord& r = fabric_->mr(index);
+  const MrRecord& r = fabric_.mr(index);
   return r.key.load(std::memory_order_acquire) == key &&
          static_cast<WindowKind>(r.window) == WindowKind::type_2 && r.pd == target.pd &&
          r.window_qp == target.number;

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// XRC domains, and the target queue pairs in them, which the processes that have the domain open
-// share: every process has handles, the queue pair is there while one of them is (the kernel's
-// shared queue pairs, ib_open_qp).
-//
-// A target's record belongs to nobody (kShared); what is in it is guarded by its rq.lock, which it
-// has no receives for. Whoever closes the last handle takes the record over and destroys it.
+#include "hca/live/xrc.h"
+
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
@@ -16,8 +12,9 @@
 #include "hca/device/failed.h"
 #include "hca/device/qp_state.h"
 #include "hca/device/queue_pair.h"
-#include "hca/live/engine.h"
 #include "hca/live/fork_guard.h"
+#include "hca/live/modification.h"
+#include "hca/live/xrc_handles.h"
 
 namespace turnout::hca {
 namespace {
@@ -50,7 +47,7 @@ void begin_domain(const Fabric& fabric, XrcdRecord& r, const struct stat* file) 
 
 }  // namespace
 
-Xrcd* LiveEngine::open_xrcd(Context& context, int fd, int oflags) {
+Xrcd* LiveXrc::open(Context& context, int fd, int oflags) {
   if (const int error = refuse_child(context); error != 0) return failed<Xrcd>(error);
   struct stat file {};
   int own = -1;
@@ -62,14 +59,14 @@ Xrcd* LiveEngine::open_xrcd(Context& context, int fd, int oflags) {
       return failed<Xrcd>(error);
     }
     // Whether it exists must not depend on whether the dead have been noticed.
-    if ((oflags & O_EXCL) != 0 || (oflags & O_CREAT) == 0) fabric_->reap_dead();
+    if ((oflags & O_EXCL) != 0 || (oflags & O_CREAT) == 0) fabric_.reap_dead();
   }
   auto xrcd = std::make_unique<Xrcd>();
   int error = 0;
   {
-    const TableGuard guard(*fabric_);
+    const TableGuard guard(fabric_);
     XrcdRecord* free = nullptr;
-    XrcdRecord* domain = find_domain(*fabric_, file, free);
+    XrcdRecord* domain = find_domain(fabric_, file, free);
     if (fd == -1) domain = nullptr;
     // The errors are the kernel's (ib_uverbs_open_xrcd).
     if (fd != -1 && domain == nullptr && (oflags & O_CREAT) == 0) {
@@ -81,10 +78,10 @@ Xrcd* LiveEngine::open_xrcd(Context& context, int fd, int oflags) {
     } else {
       if (domain == nullptr) {
         domain = free;
-        begin_domain(*fabric_, *domain, fd != -1 ? &file : nullptr);
+        begin_domain(fabric_, *domain, fd != -1 ? &file : nullptr);
       }
       xrcd->number = domain->number.load(std::memory_order_relaxed);
-      xrcd->handle = fabric_->add_xrc_handle(XrcHandleKind::domain, xrcd->number, 0, PipeRef{});
+      xrcd->handle = add_xrc_handle(fabric_, XrcHandleKind::domain, xrcd->number, 0, PipeRef{});
       if (xrcd->handle == kNone) {
         error = ENOMEM;  // where the domain is fresh the next reaping takes it
       }
@@ -100,14 +97,14 @@ Xrcd* LiveEngine::open_xrcd(Context& context, int fd, int oflags) {
   return xrcd.release();
 }
 
-int LiveEngine::close_xrcd(Xrcd& xrcd) {
+int LiveXrc::close(Xrcd& xrcd) {
   Context& context = context_of(xrcd.verbs.context);
   if (const int error = refuse_child(context); error != 0) return error;
   if (xrcd.users.load() != 0) return EBUSY;
   {
-    const TableGuard guard(*fabric_);
-    if (fabric_->drop_xrc_handle(xrcd.handle)) {
-      fabric_->xrcd(xrcd.number % kMaxXrcds).number.store(0, std::memory_order_release);
+    const TableGuard guard(fabric_);
+    if (drop_xrc_handle(fabric_, xrcd.handle)) {
+      fabric_.xrcd(xrcd.number % kMaxXrcds).number.store(0, std::memory_order_release);
     }
   }
   if (xrcd.fd >= 0) ::close(xrcd.fd);
@@ -116,13 +113,13 @@ int LiveEngine::close_xrcd(Xrcd& xrcd) {
   return 0;
 }
 
-Qp* LiveEngine::create_target(Context& context, const ibv_qp_init_attr_ex& attr) {
+Qp* LiveXrc::create_target(Context& context, const ibv_qp_init_attr_ex& attr) {
   auto& xrcd = *reinterpret_cast<Xrcd*>(attr.xrcd);
   if (attr.xrcd->context != &context.verbs.context) return failed<Qp>(EINVAL);
   std::unique_ptr<Qp> qp(new Qp{});
-  const std::uint32_t index = reserve_qp();
+  const std::uint32_t index = numbers_.reserve_index();
   if (index == kNone) return failed<Qp>(ENOMEM);
-  QpRecord& r = fabric_->qp(index);
+  QpRecord& r = fabric_.qp(index);
   r.kind = QpKind::xrc_tgt;
   r.min_rnr_timer = 0;
   r.access = 0;
@@ -135,14 +132,14 @@ Qp* LiveEngine::create_target(Context& context, const ibv_qp_init_attr_ex& attr)
   r.async = PipeRef{};
   r.attr = {};
   r.taken.store(0, std::memory_order_relaxed);
-  fabric_->hazard(index).store(0, std::memory_order_relaxed);
-  destroy_receive_queue(r.rq, {});
+  fabric_.hazard(index).store(0, std::memory_order_relaxed);
+  receives_.destroy_queue(r.rq, {});
   const std::uint32_t number = std::uint32_t{r.salt} << 16 | index;
   {
-    const TableGuard guard(*fabric_);
+    const TableGuard guard(fabric_);
     // The handle first: from the change of the owner on it is what keeps the queue pair.
-    qp->handle = fabric_->add_xrc_handle(XrcHandleKind::target, number,
-                                         reinterpret_cast<std::uint64_t>(qp.get()), context.async);
+    qp->handle = add_xrc_handle(fabric_, XrcHandleKind::target, number,
+                                reinterpret_cast<std::uint64_t>(qp.get()), context.async);
     if (qp->handle != kNone) {
       r.identity.store(QpRecord::identity_of(number, QpPhase::reset), std::memory_order_release);
       r.owner.store(kShared, std::memory_order_release);
@@ -156,20 +153,20 @@ Qp* LiveEngine::create_target(Context& context, const ibv_qp_init_attr_ex& attr)
   return qp.release();
 }
 
-Qp* LiveEngine::open_qp(Xrcd& xrcd, std::uint32_t number, void* qp_context) {
+Qp* LiveXrc::open_target(Xrcd& xrcd, std::uint32_t number, void* qp_context) {
   Context& context = context_of(xrcd.verbs.context);
   if (const int error = refuse_child(context); error != 0) return failed<Qp>(error);
   std::unique_ptr<Qp> qp(new Qp{});
   const std::uint32_t index = number & (kMaxQps - 1);
   {
-    const TableGuard guard(*fabric_);
-    const QpRecord& r = fabric_->qp(index);
+    const TableGuard guard(fabric_);
+    const QpRecord& r = fabric_.qp(index);
     if (number > 0xff'ffff || r.owner.load(std::memory_order_acquire) != kShared ||
         r.identity.load(std::memory_order_acquire) >> 8 != number || r.xrcd != xrcd.number) {
       return failed<Qp>(EINVAL);  // as the kernel's ib_open_qp
     }
-    qp->handle = fabric_->add_xrc_handle(XrcHandleKind::target, number,
-                                         reinterpret_cast<std::uint64_t>(qp.get()), context.async);
+    qp->handle = add_xrc_handle(fabric_, XrcHandleKind::target, number,
+                                reinterpret_cast<std::uint64_t>(qp.get()), context.async);
     if (qp->handle == kNone) return failed<Qp>(ENOMEM);
   }
   ibv_qp_init_attr_ex attr{};
@@ -183,19 +180,19 @@ Qp* LiveEngine::open_qp(Xrcd& xrcd, std::uint32_t number, void* qp_context) {
 }
 
 // The object of a handle.
-void LiveEngine::begin_target(Qp& qp, Context& context, const ibv_qp_init_attr_ex& attr,
-                              std::uint32_t index, std::uint32_t number) {
+void LiveXrc::begin_target(Qp& qp, Context& context, const ibv_qp_init_attr_ex& attr,
+                           std::uint32_t index, std::uint32_t number) {
   begin_qp(qp, context, attr, QpKind::xrc_tgt, index, number);
-  qp.record = &fabric_->qp(index);
-  qp.hazard = &fabric_->hazard(index);
+  qp.record = &fabric_.qp(index);
+  qp.hazard = &fabric_.hazard(index);
   {
-    const std::lock_guard lock(objects_mutex_);
-    targets_[qp.handle] = &qp;
+    const std::lock_guard lock(objects_.mutex);
+    objects_.targets[qp.handle] = &qp;
   }
   fork_guard_add(qp);
 }
 
-int LiveEngine::modify_target(Qp& qp, const ibv_qp_attr& attr, int mask) {
+int LiveXrc::modify_target(Qp& qp, const ibv_qp_attr& attr, int mask) {
   QpRecord& r = *qp.record;
   QpPhase from = QpPhase::reset, to = QpPhase::reset;
   if (const int error = change_target(qp, r, attr, mask, from, to); error != 0) return error;
@@ -203,20 +200,20 @@ int LiveEngine::modify_target(Qp& qp, const ibv_qp_attr& attr, int mask) {
   // It has no send queue to drain.
   if (to == QpPhase::sqd && from == QpPhase::rts && (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0 &&
       attr.en_sqd_async_notify != 0) {
-    raise_target(qp.number, IBV_EVENT_SQ_DRAINED);
+    events_.raise_target(qp.number, IBV_EVENT_SQ_DRAINED);
   }
   return 0;
 }
 
-int LiveEngine::change_target(const Qp& qp, QpRecord& r, const ibv_qp_attr& attr, int mask,
-                              QpPhase& from, QpPhase& to) {
-  const SharedGuard guard(*fabric_, r.rq.lock);
+int LiveXrc::change_target(const Qp& qp, QpRecord& r, const ibv_qp_attr& attr, int mask,
+                           QpPhase& from, QpPhase& to) {
+  const SharedGuard guard(fabric_, r.rq.lock);
   std::uint64_t identity = r.identity.load(std::memory_order_acquire);
   from = static_cast<QpPhase>(identity & 0xff);
   if (const int error = checked_phase(qp, from, attr, mask, to); error != 0) return error;
   if (to == QpPhase::err || to == QpPhase::reset) {
     r.identity.store(QpRecord::identity_of(qp.number, to), std::memory_order_seq_cst);
-    wait_unused(0, qp.number);  // nothing succeeds from here on
+    hazards_.wait_unused(0, qp.number);  // nothing succeeds from here on
     if (to == QpPhase::reset) {
       r.attr = {};
       r.dest_qpn = kNone;
@@ -235,28 +232,28 @@ int LiveEngine::change_target(const Qp& qp, QpRecord& r, const ibv_qp_attr& attr
   return 0;
 }
 
-int LiveEngine::destroy_target(Qp& qp) {
+int LiveXrc::destroy_target(Qp& qp) {
   ibv_qp& v = qp.verbs.qp_base;
   QpRecord& r = *qp.record;
   fork_guard_remove(qp);
   std::uint32_t read = 0;
   {
-    const std::lock_guard lock(objects_mutex_);
-    targets_.erase(qp.handle);  // from here on its events are not handed out any more
+    const std::lock_guard lock(objects_.mutex);
+    objects_.targets.erase(qp.handle);  // from here on its events are not handed out any more
     read = qp.events_read;
   }
   bool last = false;
   {
-    const TableGuard guard(*fabric_);
-    last = fabric_->drop_xrc_handle(qp.handle);
+    const TableGuard guard(fabric_);
+    last = drop_xrc_handle(fabric_, qp.handle);
     if (last) {  // nobody can open it any more
-      r.owner.store(fabric_->me(), std::memory_order_release);
+      r.owner.store(fabric_.me(), std::memory_order_release);
       r.identity.store(static_cast<std::uint64_t>(QpPhase::free), std::memory_order_seq_cst);
     }
   }
   if (last) {
     // Not under table_lock: who still executes a request of it may need that for an event.
-    wait_unused(0, qp.number);
+    hazards_.wait_unused(0, qp.number);
     ++r.salt;
     r.owner.store(0, std::memory_order_release);
   }

@@ -1,42 +1,37 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Handles of XRC domains and target queue pairs: which processes have one open.
-//
-// There are no counts: a domain or a target lives while a handle record names it, and every handle
-// has an owner. So a process may die between any two stores; reaping frees its handles and then
-// destroys what is named by none, also what an earlier death in the middle of this left.
+#include "hca/live/xrc_handles.h"
+
 #include <algorithm>
 #include <bitset>
 
-#include "hca/live/fabric.h"
-
 namespace turnout::hca {
 
-std::uint32_t Fabric::add_xrc_handle(XrcHandleKind kind, std::uint32_t of, std::uint64_t cookie,
-                                     const PipeRef& async) noexcept {
+std::uint32_t add_xrc_handle(const Fabric& fabric, XrcHandleKind kind, std::uint32_t of,
+                             std::uint64_t cookie, const PipeRef& async) noexcept {
   for (std::uint32_t n = 0; n < kMaxXrcHandles; ++n) {
-    const std::uint32_t index = (slot_of(me_) * 16 + n) % kMaxXrcHandles;
-    XrcHandleRecord& r = xrc_handle(index);
+    const std::uint32_t index = (slot_of(fabric.me()) * 16 + n) % kMaxXrcHandles;
+    XrcHandleRecord& r = fabric.xrc_handle(index);
     if (r.owner.load(std::memory_order_acquire) != 0) continue;
-    Header& h = header();
+    Header& h = fabric.header();
     if (h.xrc_handle_high.load() < index + 1) h.xrc_handle_high.store(index + 1);
     r.kind = kind;
     r.of.store(of, std::memory_order_relaxed);
     ++r.generation;
     r.cookie = cookie;
     r.async = async;
-    r.owner.store(me_, std::memory_order_release);
+    r.owner.store(fabric.me(), std::memory_order_release);
     return index;
   }
   return kNone;
 }
 
-bool Fabric::drop_xrc_handle(std::uint32_t handle) noexcept {
-  XrcHandleRecord& gone = xrc_handle(handle);
+bool drop_xrc_handle(const Tables& tables, std::uint32_t handle) noexcept {
+  XrcHandleRecord& gone = tables.xrc_handle(handle);
   const std::uint32_t of = gone.of.load(std::memory_order_relaxed);
   gone.owner.store(0, std::memory_order_release);
-  const std::uint32_t high = std::min(header().xrc_handle_high.load(), kMaxXrcHandles);
+  const std::uint32_t high = std::min(tables.header().xrc_handle_high.load(), kMaxXrcHandles);
   for (std::uint32_t i = 0; i < high; ++i) {
-    const XrcHandleRecord& r = xrc_handle(i);
+    const XrcHandleRecord& r = tables.xrc_handle(i);
     if (r.owner.load(std::memory_order_acquire) != 0 && r.kind == gone.kind &&
         r.of.load(std::memory_order_relaxed) == of) {
       return false;
@@ -45,15 +40,15 @@ bool Fabric::drop_xrc_handle(std::uint32_t handle) noexcept {
   return true;
 }
 
-void Fabric::reap_xrc(Token token) noexcept {
-  Header& h = header();
+void reap_xrc(const Tables& tables, Token token) noexcept {
+  Header& h = tables.header();
   const std::uint32_t handles = std::min(h.xrc_handle_high.load(), kMaxXrcHandles);
   const std::uint32_t xrcds = std::min(h.xrcd_high.load(), kMaxXrcds);
   if (xrcds == 0) return;  // nobody has used XRC
   std::bitset<kMaxQps> targets;
   std::bitset<kMaxXrcds> domains;
   for (std::uint32_t i = 0; i < handles; ++i) {
-    XrcHandleRecord& r = xrc_handle(i);
+    XrcHandleRecord& r = tables.xrc_handle(i);
     const Token owner = r.owner.load(std::memory_order_acquire);
     if (owner == token) r.owner.store(0, std::memory_order_release);
     if (owner == token || owner == 0) continue;
@@ -66,14 +61,14 @@ void Fabric::reap_xrc(Token token) noexcept {
   }
   const std::uint32_t qps = std::min(h.qp_high.load(), kMaxQps);
   for (std::uint32_t i = 0; i < qps; ++i) {
-    QpRecord& q = qp(i);
+    QpRecord& q = tables.qp(i);
     if (q.owner.load(std::memory_order_acquire) != kShared || targets.test(i)) continue;
     q.identity.store(static_cast<std::uint64_t>(QpPhase::free), std::memory_order_release);
     ++q.salt;
     q.owner.store(0, std::memory_order_release);
   }
   for (std::uint32_t i = 0; i < xrcds; ++i) {
-    if (!domains.test(i)) xrcd(i).number.store(0, std::memory_order_release);
+    if (!domains.test(i)) tables.xrcd(i).number.store(0, std::memory_order_release);
   }
 }
 

@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Peers' file descriptors: memory to map and the write ends of their event pipes.
-//
-// /proc/PID/fd/N opens what the peer has open as N; pidfd_getfd duplicates it where that is
-// refused. Either may race with the peer closing or reusing N, so the caller compares device and
-// inode.
+#include "hca/live/peer_pipes.h"
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
-
-#include "hca/live/fabric.h"
 
 namespace turnout::hca {
 namespace {
@@ -22,13 +16,13 @@ constexpr std::size_t kMaxOpenPipes = 1024;
 
 }  // namespace
 
-int Fabric::open_peer_fd(Token token, int fd, int flags) const noexcept {
+int PeerPipes::open_fd(Token token, int fd, int flags) const noexcept {
   const std::uint32_t slot = slot_of(token);
-  if (slot >= kMaxProcesses || fd < 0 || process(slot).token.load() != token) {
+  if (slot >= kMaxProcesses || fd < 0 || tables_.process(slot).token.load() != token) {
     errno = ESRCH;
     return -1;
   }
-  const std::uint32_t pid = process(slot).pid;
+  const std::uint32_t pid = tables_.process(slot).pid;
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%u/fd/%d", pid, fd);
   int opened = ::open(path, flags | O_CLOEXEC | O_NOCTTY);
@@ -44,10 +38,14 @@ int Fabric::open_peer_fd(Token token, int fd, int flags) const noexcept {
   return -1;
 }
 
-bool Fabric::write_pipe(Token token, const PipeRef& ref, const void* bytes,
-                        std::size_t length) noexcept {
+PeerPipes::~PeerPipes() {
+  for (const auto& [inode, pipe] : pipes_) close(pipe.fd);
+}
+
+bool PeerPipes::write(Token token, const PipeRef& ref, const void* bytes,
+                      std::size_t length) noexcept {
   if (ref.fd < 0) return false;
-  const std::lock_guard lock(pipes_mutex_);
+  const std::lock_guard lock(mutex_);
   auto found = pipes_.find(ref.inode);
   if (found != pipes_.end() && found->second.token != token) {
     close(found->second.fd);  // the inode was reused by another process's pipe
@@ -56,7 +54,7 @@ bool Fabric::write_pipe(Token token, const PipeRef& ref, const void* bytes,
   }
   if (found == pipes_.end()) {
     // Opened for reading, too: so it never breaks, and a peer's death cannot send us SIGPIPE.
-    int fd = open_peer_fd(token, ref.fd, O_RDWR | O_NONBLOCK);
+    int fd = open_fd(token, ref.fd, O_RDWR | O_NONBLOCK);
     if (fd >= 0 && (fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDWR) {  // a duplicate: open it anew
       char path[64];
       std::snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
@@ -84,32 +82,13 @@ bool Fabric::write_pipe(Token token, const PipeRef& ref, const void* bytes,
   }
 }
 
-void Fabric::forget_pipes(Token token) noexcept {
-  const std::lock_guard lock(pipes_mutex_);
+void PeerPipes::forget(Token token) noexcept {
+  const std::lock_guard lock(mutex_);
   std::erase_if(pipes_, [&](const auto& entry) {
     if (entry.second.token != token) return false;
     close(entry.second.fd);
     return true;
   });
-}
-
-void Fabric::wake(Token token) noexcept {
-  const std::uint32_t slot = slot_of(token);
-  if (slot >= kMaxProcesses) return;
-  if (token == me_) {
-    [[maybe_unused]] const ssize_t n = ::write(wake_write_, "w", 1);
-    return;
-  }
-  const PipeRef ref = process(slot).wake;
-  if (process(slot).token.load(std::memory_order_acquire) == token) write_pipe(token, ref, "w", 1);
-}
-
-void Fabric::wake_all() noexcept {
-  const std::uint32_t high = std::min(header().process_high.load(), kMaxProcesses);
-  for (std::uint32_t slot = 0; slot < high; ++slot) {
-    const Token token = process(slot).token.load(std::memory_order_acquire);
-    if (token != 0) wake(token);
-  }
 }
 
 }  // namespace turnout::hca

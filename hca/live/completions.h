@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// LiveCompletions: completion queues: rings of whole entries, many producers under a lock, one
+// consumer without.
+//
+// A queue is its program's until destroy(). Errors: null and errno, or an errno value. Any thread;
+// take() with the queue's poll_lock.
+#pragma once
+
+#include "hca/live/events.h"
+
+namespace turnout::hca {
+
+class LiveCompletions {
+ public:
+  LiveCompletions(Fabric& fabric, LocalObjects& objects, LiveEvents& events)
+      : fabric_(fabric), objects_(objects), events_(events) {}
+
+  [[nodiscard]] Cq* create(Context& context, const ibv_cq_init_attr_ex& attr);
+  [[nodiscard]] int resize(Cq& cq, int entries);
+  [[nodiscard]] int destroy(Cq& cq);
+
+  // False: the queue is full or gone. taker: the queue pair whose taken receive this completes, or
+  // null.
+  bool push(std::uint32_t cq, Token owner, const Cqe& entry, bool solicited, Qp* taker) noexcept;
+  // Takes the next entry; false: empty.
+  [[nodiscard]] bool take(Cq& cq, Cqe& out);
+  [[nodiscard]] static int request_notify(Cq& cq, bool solicited_only);
+  // Drops the entries of a queue pair.
+  void drop(Cq& cq, std::uint32_t number) noexcept;
+
+ private:
+  Fabric& fabric_;
+  LocalObjects& objects_;
+  LiveEvents& events_;
+};
+
+}  // namespace turnout::hca

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "hca/live/data_path.h"
+
+#include <sched.h>
+
+#include "hca/device/queue_pair.h"
+
+namespace turnout::hca {
+
+namespace {
+
+QpPhase phase_of(const Qp& qp) noexcept {
+  return static_cast<QpPhase>(qp.record->identity.load(std::memory_order_acquire) & 0xff);
+}
+
+}  // namespace
+
+int LiveDataPath::check(const Qp& qp, const SendWqe& wqe) {
+  return check_request(qp, phase_of(qp), wqe);
+}
+
+int LiveDataPath::send(Qp& qp, SendWqe& wqe) {
+  const QpPhase phase = phase_of(qp);
+  if (const int error = check_request(qp, phase, wqe); error != 0) return error;
+  wqe.position = ++qp.posted;
+  if (phase == QpPhase::rts && !qp.stalled.load(std::memory_order_relaxed)) [[likely]] {
+    ibv_wc_status status = IBV_WC_SUCCESS;
+    const Step step = executor_.execute(qp, wqe, status);
+    if (step == Step::done) [[likely]] {
+      if (status != IBV_WC_SUCCESS || qp.signal_all || (wqe.flags & IBV_SEND_SIGNALED) != 0) {
+        send_queues_.complete(qp, wqe, status);
+      }
+      return 0;
+    }
+    qp.retry.rnr_left = qp.attr.rnr_retry;
+    qp.retry.left = qp.attr.retry_cnt;
+    qp.queue.push_back(wqe);
+    send_queues_.stall(qp, step, Caller::program);
+    return 0;
+  }
+  qp.queue.push_back(wqe);
+  if (phase == QpPhase::err || phase == QpPhase::sqe) {
+    send_queues_.flush(qp);
+  } else if (phase != QpPhase::sqd && qp.retry.at <= monotonic()) {
+    send_queues_.progress(qp, Caller::program);
+  }
+  return 0;
+}
+
+int LiveDataPath::idle(Cq& cq) {
+  // A real adapter works while its host polls. Here the peer needs a processor for that, and there
+  // may be fewer of them than processes that poll: after some 20 us of it, let others run.
+  constexpr std::uint32_t kPatience = 512, kBetween = 64;
+  const std::uint32_t polls = cq.idle_polls.load(std::memory_order_relaxed) + 1;
+  if (polls < kPatience) {
+    cq.idle_polls.store(polls, std::memory_order_relaxed);
+  } else {
+    cq.idle_polls.store(kPatience - kBetween, std::memory_order_relaxed);
+    sched_yield();
+  }
+  if (send_queues_.next_retry() != UINT64_MAX) send_queues_.retry_due(Caller::program);
+  return cq.record->overflowed.load(std::memory_order_acquire) != 0 ? -1 : 0;
+}
+
+}  // namespace turnout::hca

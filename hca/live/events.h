@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// LiveEvents: events between processes: small records in the pipes behind channel->fd and
+// context->async_fd.
+//
+// The initiator whose act causes an event writes the record into the owner's pipe. The record names
+// the object by index and generation, so an event of an object destroyed meanwhile is recognised.
+// take...() block unless the user made the descriptor non-blocking. Any thread.
+#pragma once
+
+#include "hca/live/fabric.h"
+#include "hca/live/local_objects.h"
+
+namespace turnout::hca {
+
+// An entry of a completion channel's or a context's pipe.
+struct EventRecord {
+  std::uint64_t cookie;
+  std::uint32_t index;
+  std::uint32_t generation;  // of a CQ, SRQ or XRC handle record; a QP's number
+  std::uint32_t type;        // ibv_event_type; kCompletion
+  std::uint32_t object;      // kCqEvent, kQpEvent, kSrqEvent, kXrcEvent
+};
+static_assert(sizeof(EventRecord) == 24);
+// kXrcEvent: of a handle of an XRC target.
+enum : std::uint32_t { kCqEvent = 1, kQpEvent = 2, kSrqEvent = 3, kXrcEvent = 4 };
+inline constexpr std::uint32_t kCompletion = 0xffff;
+
+class LiveEvents {
+ public:
+  LiveEvents(Fabric& fabric, LocalObjects& objects) : fabric_(fabric), objects_(objects) {}
+
+  // To the process `owner`; dropped when nobody reads.
+  void raise(Token owner, const PipeRef& pipe, const EventRecord& event) noexcept;
+  void raise_qp(const QpRecord& record, std::uint32_t number, ibv_event_type type) noexcept;
+  // To every handle of an XRC target.
+  void raise_target(std::uint32_t number, ibv_event_type type) noexcept;
+  // 0 or errno. EINTR is the user's, as with rdma-core.
+  [[nodiscard]] int take(Context& context, ibv_async_event& event);
+  [[nodiscard]] int take_completion(Channel& channel, ibv_cq** cq, void** cq_context);
+
+ private:
+  Fabric& fabric_;
+  LocalObjects& objects_;
+};
+
+}  // namespace turnout::hca

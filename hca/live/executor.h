@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Executor: one work request from its checks to its completions, in the initiator's thread.
+//
+// Order of an operation with a receive: take the receive, move the data, complete the receive, then
+// the request. Before it relies on a peer's queue pair or region the initiator names it in its
+// hazard word with a full barrier; the owner first invalidates, then looks at the hazards. So
+// either the initiator sees the invalidation, or the owner sees the initiator.
+//
+// All with the sq_lock of the queue pair held.
+#pragma once
+
+#include "hca/live/memory.h"
+#include "hca/live/multicast.h"
+#include "hca/live/receives.h"
+#include "hca/live/windows.h"
+
+namespace turnout::hca {
+
+// How an attempt at a request ended.
+enum class Step : std::uint8_t { done, receiver_not_ready, no_answer };
+
+class Executor {
+ public:
+  Executor(Fabric& fabric, Memory& memory, LiveCompletions& completions, LiveReceives& receives,
+           LiveWindows& windows, LiveMulticast& multicast)
+      : fabric_(fabric),
+        memory_(memory),
+        completions_(completions),
+        receives_(receives),
+        windows_(windows),
+        multicast_(multicast) {}
+
+  // One attempt; `status` is set when it is done.
+  [[nodiscard]] Step execute(Qp& qp, SendWqe& wqe, ibv_wc_status& status) noexcept;
+
+ private:
+  struct Segment {
+    std::uint8_t* data;
+    std::uint64_t length;
+  };
+  struct Segments {
+    Segment part[kMaxSge + 1];
+    std::uint32_t count = 0;
+    std::uint64_t length = 0;
+    void add(std::uint8_t* data, std::uint64_t n) {
+      part[count++] = {data, n};
+      length += n;
+    }
+  };
+  // One that goes to a peer, as far as its answer.
+  [[nodiscard]] Step run(Qp& qp, SendWqe& wqe, Segments& local, ibv_wc_status& status) noexcept;
+  [[nodiscard]] RequestTarget find_target(Qp& qp, const SendWqe& wqe) noexcept;
+  // XRC: completes `target` by the SRQ that the request names. False: there is no such SRQ.
+  [[nodiscard]] bool find_srq(const SendWqe& wqe, RequestTarget& target) const noexcept;
+  [[nodiscard]] ibv_wc_status gather(Qp& qp, SendWqe& wqe, unsigned rights, Segments& out) noexcept;
+  [[nodiscard]] Step run_rdma(Qp& qp, SendWqe& wqe, const RequestTarget& target, Segments& local,
+                              ibv_wc_status& status) noexcept;
+  [[nodiscard]] Step run_atomic(SendWqe& wqe, const RequestTarget& target, Segments& local,
+                                ibv_wc_status& status) noexcept;
+  [[nodiscard]] Step run_send(Qp& qp, SendWqe& wqe, const RequestTarget& target, Segments& local,
+                              ibv_wc_status& status) noexcept;
+  void send_to_group(Qp& qp, const SendWqe& wqe, const Segments& local) noexcept;
+  [[nodiscard]] Access scatter(Qp& qp, std::uint32_t number, const TakenReceive& receive,
+                               const Segments& data) noexcept;
+  [[nodiscard]] ibv_wc_status remote_failure(const RequestTarget& target, Access access,
+                                             ibv_event_type event) noexcept;
+  // What kept a request from the target's memory, which goes when its owner dies: then nobody
+  // answers, whatever it looked like.
+  [[nodiscard]] Access judge(const RequestTarget& target, Access access) const noexcept;
+  // Completes the receive taken from `target`.
+  void deliver(Qp& qp, const SendWqe& wqe, const RequestTarget& target, const TakenReceive& receive,
+               const Cqe& entry) noexcept;
+
+  Fabric& fabric_;
+  Memory& memory_;
+  LiveCompletions& completions_;
+  LiveReceives& receives_;
+  LiveWindows& windows_;
+  LiveMulticast& multicast_;
+};
+
+}  // namespace turnout::hca

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// LocalObjects: the verbs objects of this process on one fabric, by the index of their records.
+//
+// Owns the tables, not the objects. The maps are guarded by `mutex`; `qps` is read without a lock
+// by whoever keeps the queue pair from ending. Any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+
+#include "base/status.h"
+#include "hca/device/objects.h"
+
+namespace turnout::hca {
+
+struct LocalObjects {
+  LocalObjects() = default;
+  LocalObjects(const LocalObjects&) = delete;
+  LocalObjects& operator=(const LocalObjects&) = delete;
+  ~LocalObjects();
+  // Before anything else. Errors: system (no address space).
+  Status start();
+
+  std::atomic<Qp*>* qps = nullptr;  // kMaxQps
+
+  std::mutex mutex;
+  std::unordered_map<std::uint32_t, Cq*> cqs;
+  std::unordered_map<std::uint32_t, Srq*> srqs;
+  std::unordered_map<std::uint32_t, Qp*> targets;  // by handle
+};
+
+}  // namespace turnout::hca
