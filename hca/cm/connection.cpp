@@ -124,7 +124,7 @@ void admit(Id& id, const Message& m) {
   set_route(id);
   adopt_peer(id, m);
   id.retry_count = m.retry_count;
-  id.ack_timeout = listener.ack_timeout;
+  id.options.ack_timeout = listener.options.ack_timeout;
   id.local_psn = random_psn();
   id.state = State::requested;
 

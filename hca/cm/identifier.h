@@ -51,6 +51,12 @@ struct Group {
   void* context = nullptr;
 };
 
+// What rdma_set_option(3) sets.
+struct Options {
+  bool reuse_address = false, v6_only = false;
+  std::optional<std::uint8_t> ack_timeout;
+};
+
 struct Id {
   rdma_cm_id verbs{};  // first: the user's pointer is to it
   Channel* channel = nullptr;
@@ -65,9 +71,7 @@ struct Id {
   Id* listener = nullptr;                 // of State::silent
   std::list<std::unique_ptr<Id>> silent;  // of a listener
 
-  // Options.
-  bool reuse_address = false, v6_only = false;
-  std::optional<std::uint8_t> ack_timeout;
+  Options options;
   ibv_ece local_ece{}, remote_ece{};
   std::optional<ibv_qp_init_attr> child_qp;  // rdma_create_ep: for rdma_get_request
   std::vector<std::uint8_t> connect_data;    // rdma_create_ep: goes before the user's private data

@@ -32,8 +32,8 @@ int family_error(const sockaddr* address) {
 
 // Takes the port of `address`, unless several may share it: then who listens takes it.
 int bind_port(Id& id, Address address) {
-  if (!id.reuse_address || address.port == 0) {
-    id.socket = take_port(static_cast<std::uint16_t>(id.verbs.ps), address, id.v6_only);
+  if (!id.options.reuse_address || address.port == 0) {
+    id.socket = take_port(static_cast<std::uint16_t>(id.verbs.ps), address, id.options.v6_only);
     if (!id.socket) return errno;
   }
   set_local(id, address);
@@ -122,7 +122,7 @@ int listen_on(Id& id, int backlog) {
   if (id.state != State::bound) return EINVAL;
   if (!id.socket) {
     Address address = local_address(id);
-    id.socket = take_port(static_cast<std::uint16_t>(id.verbs.ps), address, id.v6_only);
+    id.socket = take_port(static_cast<std::uint16_t>(id.verbs.ps), address, id.options.v6_only);
     if (!id.socket) return errno;
   }
   // A short queue would make peers ask again and again; the kernel has an upper limit, too.
@@ -149,11 +149,12 @@ int set_id_option(Id& id, int name, const void* value, std::size_t length) {
     case RDMA_OPTION_ID_AFONLY:
       if (!read_option(value, length, flag)) return EINVAL;
       if (id.state != State::idle) return EINVAL;
-      (name == RDMA_OPTION_ID_REUSEADDR ? id.reuse_address : id.v6_only) = flag != 0;
+      (name == RDMA_OPTION_ID_REUSEADDR ? id.options.reuse_address : id.options.v6_only) =
+          flag != 0;
       return 0;
     case RDMA_OPTION_ID_ACK_TIMEOUT:
       if (!read_option(value, length, byte) || byte > 31 || id.datagram()) return EINVAL;
-      id.ack_timeout = byte;
+      id.options.ack_timeout = byte;
       return 0;
     default:
       return ENOSYS;

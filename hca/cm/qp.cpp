@@ -92,7 +92,7 @@ int attributes(const Id& id, ibv_qp_attr& attr, int& mask) {
     case IBV_QPS_RTS:
       if (!knows_peer(id)) return EINVAL;
       attr.sq_psn = id.local_psn;
-      attr.timeout = id.ack_timeout.value_or(kAckTimeout);
+      attr.timeout = id.options.ack_timeout.value_or(kAckTimeout);
       mask |= IBV_QP_SQ_PSN | IBV_QP_TIMEOUT;
       if (type != IBV_QPT_XRC_RECV) {
         attr.retry_cnt = id.retry_count;
