@@ -85,6 +85,11 @@ class Tables {
   [[nodiscard]] std::uint64_t heap_begin() const noexcept { return heap_begin_; }
 
  private:
+  // Read once, whatever the compiler thinks: what was checked is what is used.
+  template <class T>
+  [[nodiscard]] static T volatile_read(const T& value) noexcept {
+    return *static_cast<const volatile T*>(&value);
+  }
   template <class T>
   [[nodiscard]] T* at(std::uint64_t offset) const noexcept {
     assert(base_ != nullptr);
@@ -95,5 +100,19 @@ class Tables {
   std::uint64_t size_ = 0;
   std::uint64_t heap_begin_ = 0;
 };
+
+inline ReceiveRing Tables::ring(const ReceiveQueue& queue) const noexcept {
+  const std::uint32_t slots = volatile_read(queue.slots), max_sge = volatile_read(queue.max_sge);
+  if (slots == 0 || (slots & (slots - 1)) != 0 || max_sge > kMaxSge) return {};
+  void* start = heap(volatile_read(queue.ring), slots * receive_stride(max_sge));
+  return {static_cast<std::byte*>(start), slots - 1, max_sge};
+}
+
+inline CompletionRing Tables::ring(const CqRecord& cq) const noexcept {
+  const std::uint64_t slots = volatile_read(cq.slots);
+  if (slots == 0 || (slots & (slots - 1)) != 0) return {};
+  void* start = heap(volatile_read(cq.ring), slots * sizeof(Cqe));
+  return {static_cast<Cqe*>(start), slots - 1};
+}
 
 }  // namespace turnout::hca
