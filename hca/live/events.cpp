@@ -46,8 +46,10 @@ bool fits(const EventRecord& event) noexcept {
 
 void LiveEvents::raise(Token owner, const PipeRef& pipe, const EventRecord& event) noexcept {
   if (!fabric_.pipes().write(owner, pipe, &event, sizeof event)) {
-    TURNOUT_LOG(hca, debug, "dropped asynchronous event {}: process slot {} is not reading",
-                event.type, slot_of(owner));
+    TURNOUT_LOG(
+        hca, debug,
+        "delivering asynchronous event {} failed: process slot {}: it does not read its events",
+        event.type, slot_of(owner));
   }
 }
 

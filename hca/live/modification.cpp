@@ -12,7 +12,7 @@ int checked_phase(const Qp& qp, QpPhase from, const ibv_qp_attr& attr, int mask,
   const int error = check_modification(qp.kind, from, attr, mask, to, &why);
   if (error != 0) {
     TURNOUT_LOG(hca, info,
-                "ibv_modify_qp failed: queue pair {:#x} from state {} to {}, mask {:#x}: {}",
+                "ibv_modify_qp failed: queue pair {:#x}: from state {} to {}, mask {:#x}: {}",
                 qp.number, static_cast<int>(from), static_cast<int>(to), mask, why);
   }
   return error;

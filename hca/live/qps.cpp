@@ -22,8 +22,7 @@ Qp* LiveQueuePairs::create(Context& context, ibv_qp_init_attr_ex& attr,
   if (const int error = refuse_child(context); error != 0) return failed<Qp>(error);
   const QpKind kind = kind_of(attr, dc);
   if (kind == QpKind::none) {
-    TURNOUT_LOG(hca, info,
-                "ibv_create_qp failed: type {} is not one of RC, UC, UD, DCI, DCT and XRC",
+    TURNOUT_LOG(hca, info, "ibv_create_qp failed: type {}: not one of RC, UC, UD, DCI, DCT and XRC",
                 static_cast<int>(attr.qp_type));
     return failed<Qp>(EOPNOTSUPP);
   }

@@ -24,8 +24,8 @@ void LiveSendQueues::complete(Qp& qp, const SendWqe& wqe, ibv_wc_status status) 
   const bool pushed = completions_.push(qp.record->send_cq, fabric_.me(), entry, false, nullptr);
   if (status != IBV_WC_SUCCESS && status != IBV_WC_WR_FLUSH_ERR) {
     // An unacknowledged one only stops sending (IBTA 10.3.1: SQE); the others go to error whole.
-    TURNOUT_LOG(hca, debug, "queue pair {:#x}: work request {:#x} failed with status {}", qp.number,
-                wqe.wr_id, static_cast<int>(status));
+    TURNOUT_LOG(hca, debug, "work request failed: {:#x} of queue pair {:#x}: status {}", wqe.wr_id,
+                qp.number, static_cast<int>(status));
     if (fails_alone(qp, wqe)) return;
     fail(qp, is_unacknowledged(qp.kind) ? QpPhase::sqe : QpPhase::err);
   } else if (!pushed && status == IBV_WC_SUCCESS) {
