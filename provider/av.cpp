@@ -61,8 +61,10 @@ int insert_addresses(fid_av* f, const void* addresses, std::size_t count, fi_add
         if (out != nullptr) out[i] = index;
         ++inserted;
       } else {
-        TURNOUT_LOG(provider, warn, "fi_av_insert failed: address {} of {}: {}", i, count,
-                    address.ok() ? "the address vector is full" : address.status().text());
+        TURNOUT_LOG(provider, warn, "fi_av_insert failed: address {} of {}: {}; {}", i, count,
+                    address.ok() ? "the address vector is full" : address.status().text(),
+                    address.ok() ? "remove unused addresses"
+                                 : "pass the name that fi_getname gave at the peer");
         if (out != nullptr) out[i] = FI_ADDR_NOTAVAIL;
         failed.emplace_back(i, error);
       }

@@ -114,7 +114,9 @@ Result<std::shared_ptr<MemoryDomain>> Domain::memory() {
   if (memory_ == nullptr) {
     auto opened = MemoryDomain::open(process_settings().value());
     if (!opened.ok()) {
-      TURNOUT_LOG(provider, error, "opening the domain failed: {}", opened.status().text());
+      TURNOUT_LOG(provider, error,
+                  "opening the device failed: domain turnout-{}: {}; run `turnout doctor`",
+                  process_settings().value().device, opened.status().text());
       return opened;
     }
     memory_ = std::move(opened).value();

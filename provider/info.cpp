@@ -328,8 +328,9 @@ int answer(const Settings& settings, std::uint32_t api, const char* node, std::u
     refusal = "mr_mode without FI_MR_VIRT_ADDR, FI_MR_ALLOCATED and FI_MR_PROV_KEY";
   }
   if (refusal != nullptr) {
-    TURNOUT_LOG(provider, info, "fi_getinfo: hints (API {}.{}) do not match: {}", FI_MAJOR(api),
-                FI_MINOR(api), refusal);
+    TURNOUT_LOG(provider, info,
+                "fi_getinfo failed: hints (API {}.{}): {}; ask for no more than fi_info -v lists",
+                FI_MAJOR(api), FI_MINOR(api), refusal);
     return -FI_ENODATA;
   }
   return build(w, offer, caps, mr_mode, result);

@@ -65,8 +65,8 @@ int check(const Registration& wanted) {
   const auto start = reinterpret_cast<std::uintptr_t>(wanted.memory->iov_base);
   if (wanted.memory->iov_len == std::numeric_limits<std::size_t>::max()) {
     TURNOUT_LOG(provider, info,
-                "registering the whole address space is not supported on this device; register the "
-                "regions that peers access");
+                "fi_mr_reg failed: the whole address space: not supported on this device; register "
+                "the regions that peers access");
     return -FI_EOPNOTSUPP;
   }
   if (start + wanted.memory->iov_len < start) return -FI_EINVAL;

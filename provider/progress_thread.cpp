@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <cassert>
 #include <exception>
 #include <mutex>
 #include <utility>
@@ -21,7 +22,7 @@
 namespace turnout::provider {
 namespace {
 
-constexpr int kRounds = 64;         // of progress under one hold of the lock
+constexpr int kRounds = 64;          // of progress under one hold of the lock
 constexpr unsigned kIdleLooks = 64;  // looks that moved nothing before they get seldomer
 constexpr Nanoseconds kSeldomer = 16;
 
@@ -66,6 +67,7 @@ struct ProgressThread::Process {
 
 ProgressThread::ProgressThread(Domain& domain, Nanoseconds silence)
     : domain_(domain), silence_(silence) {
+  assert(silence > 0);
   Process& process = Process::one();
   const std::lock_guard guard(process.mutex);
   process.threads.push_back(this);
@@ -157,7 +159,8 @@ void ProgressThread::main() noexcept {
       in_vain = look() ? 0 : in_vain + 1;
     } catch (const std::exception& error) {  // memory: the program's own calls will tell it
       TURNOUT_LOG(provider, error,
-                  "progress thread failed: {}; only the program's calls make progress from now on",
+                  "making progress failed: progress thread: {}; only the program's calls make "
+                  "progress from now on",
                   error.what());
       return;
     }
