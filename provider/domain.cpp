@@ -31,20 +31,9 @@ int bind_domain(fid* f, fid* other, std::uint64_t flags) {
   return 0;
 }
 
-int open_vector(fid_domain* f, fi_av_attr* attr, fid_av** av, void* context) {
-  return contain([&] { return AddressVector::open(Domain::of(f), attr, av, context); });
-}
-
-int open_queue(fid_domain* f, fi_cq_attr* attr, fid_cq** cq, void* context) {
-  return contain([&] { return Cq::open(Domain::of(f), attr, cq, context); });
-}
-
-int open_counter(fid_domain* f, fi_cntr_attr* attr, fid_cntr** cntr, void* context) {
-  return contain([&] { return Cntr::open(Domain::of(f), attr, cntr, context); });
-}
-
-int open_endpoint(fid_domain* f, fi_info* info, fid_ep** ep, void* context) {
-  return contain([&] { return Ep::open(Domain::of(f), info, ep, context); });
+template <class Object, class Attr, class Fid>
+int open(fid_domain* f, Attr* attr, Fid** made, void* context) {
+  return contain([&] { return Object::open(Domain::of(f), attr, made, context); });
 }
 
 int query_atomic(fid_domain* f, fi_datatype type, fi_op op, fi_atomic_attr* attr,
@@ -54,26 +43,18 @@ int query_atomic(fid_domain* f, fi_datatype type, fi_op op, fi_atomic_attr* attr
 
 int open_endpoint2(fid_domain* f, fi_info* info, fid_ep** ep, std::uint64_t flags, void* context) {
   if (flags != 0) return -FI_EOPNOTSUPP;  // FI_PEER: objects of other providers
-  return open_endpoint(f, info, ep, context);
+  return open<Ep>(f, info, ep, context);
 }
 
-fi_ops domain_fid_ops = {
-    .size = sizeof(fi_ops),
-    .close = close_domain,
-    .bind = bind_domain,
-    .control = kNotHere,
-    .ops_open = kNotHere,
-    .tostr = nullptr,
-    .ops_set = kNotHere,
-};
+fi_ops domain_fid_ops = object_ops(close_domain, bind_domain);
 
 fi_ops_domain domain_ops = {
     .size = sizeof(fi_ops_domain),
-    .av_open = open_vector,
-    .cq_open = open_queue,
-    .endpoint = open_endpoint,
+    .av_open = open<AddressVector>,
+    .cq_open = open<Cq>,
+    .endpoint = open<Ep>,
     .scalable_ep = kNotHere,
-    .cntr_open = open_counter,
+    .cntr_open = open<Cntr>,
     .poll_open = kNotHere,
     .stx_ctx = kNotHere,
     .srx_ctx = kNotHere,
@@ -111,6 +92,7 @@ int Domain::open(Fabric& fabric, fi_info* info, fid_domain** domain, void* conte
 }
 
 Result<std::shared_ptr<MemoryDomain>> Domain::memory() {
+  assert(process_settings().ok());  // or there is no domain
   if (memory_ == nullptr) {
     auto opened = MemoryDomain::open(process_settings().value());
     if (!opened.ok()) {

@@ -7,20 +7,21 @@
 // mutex covers the vector, the queues and the endpoints of a call.
 //
 // The first endpoint or region opens the device, which all share: a region's key belongs to the
-// domain and is valid at each of its endpoints.
+// domain and is valid at each of its endpoints. Source: fi_domain(3).
 #pragma once
 
 #include <rdma/fi_domain.h>
 
 #include <atomic>
+#include <cassert>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "base/status.h"
 #include "core/endpoint.h"
+#include "provider/domain_lock.h"
 #include "provider/fabric.h"
-#include "provider/ops.h"
 #include "provider/progress_thread.h"
 
 namespace turnout::provider {
@@ -30,7 +31,10 @@ struct EventQueue;
 
 struct Domain final : fid_domain {
   explicit Domain(Fabric& owner) : fabric(owner) { fabric.references.fetch_add(1); }
-  ~Domain() { fabric.references.fetch_sub(1); }
+  ~Domain() {
+    assert(references.load() == 0);
+    fabric.references.fetch_sub(1);
+  }
 
   Fabric& fabric;
   std::uint32_t api = 0;  // the version that the program asked for

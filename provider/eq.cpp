@@ -66,15 +66,7 @@ const char* error_text(fid_eq*, int prov_errno, const void*, char* buffer, std::
   return text.data();  // literals of the C library and of this one: terminated
 }
 
-fi_ops eq_fid_ops = {
-    .size = sizeof(fi_ops),
-    .close = close_event_queue,
-    .bind = kNotHere,
-    .control = kNotHere,
-    .ops_open = kNotHere,
-    .tostr = nullptr,
-    .ops_set = kNotHere,
-};
+fi_ops eq_fid_ops = object_ops(close_event_queue);
 
 fi_ops_eq eq_ops = {
     .size = sizeof(fi_ops_eq),
@@ -89,8 +81,7 @@ fi_ops_eq eq_ops = {
 
 int EventQueue::open(Fabric& fabric, fi_eq_attr* attr, fid_eq** eq, void* context) {
   const fi_wait_obj wait = attr != nullptr ? attr->wait_obj : FI_WAIT_NONE;
-  // A descriptor to wait on would need every event to come from a thread of our own.
-  if (wait != FI_WAIT_NONE && wait != FI_WAIT_UNSPEC && wait != FI_WAIT_YIELD) return -FI_ENOSYS;
+  if (!can_wait(wait)) return -FI_ENOSYS;
   auto made = std::make_unique<EventQueue>(fabric);
   made->fid.fclass = FI_CLASS_EQ;
   made->fid.context = context;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // EventQueue: libfabric's fid_eq. Events of control operations (asynchronous insertion into a
-// vector) and events written by the program. Has its own lock: any thread may call. Waits on a
-// condition variable.
+// vector) and events written by the program. Owned by the program (fi_close). Has its own lock: any
+// thread may call. Waits on a condition variable. Source: fi_eq(3).
 #pragma once
 
 #include <rdma/fi_eq.h>

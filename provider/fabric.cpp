@@ -38,15 +38,7 @@ int open_event_queue(fid_fabric* f, fi_eq_attr* attr, fid_eq** eq, void* context
   return contain([&] { return EventQueue::open(Fabric::of(f), attr, eq, context); });
 }
 
-fi_ops fabric_fid_ops = {
-    .size = sizeof(fi_ops),
-    .close = close_fabric,
-    .bind = kNotHere,
-    .control = kNotHere,
-    .ops_open = kNotHere,
-    .tostr = nullptr,
-    .ops_set = kNotHere,
-};
+fi_ops fabric_fid_ops = object_ops(close_fabric);
 
 fi_ops_fabric fabric_ops = {
     .size = sizeof(fi_ops_fabric),

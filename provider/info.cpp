@@ -2,6 +2,7 @@
 #include "provider/info.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -250,6 +251,7 @@ bool set_text(char*& place, const std::string& text) noexcept {
 
 int build(const Wanted& w, const Offer& offer, std::uint64_t caps, int mr_mode,
           fi_info** result) noexcept {
+  assert(library().dupinfo != nullptr);  // fi_prov_ini found the library
   InfoPtr info(library().dupinfo(nullptr));
   if (info == nullptr || info->tx_attr == nullptr || info->rx_attr == nullptr ||
       info->ep_attr == nullptr || info->domain_attr == nullptr || info->fabric_attr == nullptr) {

@@ -46,15 +46,7 @@ int control_region(fid*, int command, void*) {
   return command == FI_ENABLE ? 0 : -FI_ENOSYS;  // regions are ready as they are made
 }
 
-fi_ops region_fid_ops = {
-    .size = sizeof(fi_ops),
-    .close = close_region,
-    .bind = bind_region,
-    .control = control_region,
-    .ops_open = kNotHere,
-    .tostr = nullptr,
-    .ops_set = kNotHere,
-};
+fi_ops region_fid_ops = object_ops(close_region, bind_region, control_region);
 
 int check(const Registration& wanted) {
   if (wanted.memory == nullptr || wanted.count != 1) return -FI_EINVAL;  // mr_iov_limit is 1

@@ -3,7 +3,7 @@
 //
 // Owned by the program (fi_close). Registered with the domain, so its key is valid at every
 // endpoint of it. A region without remote access costs nothing: the core registers local buffers
-// when they are used. Calls hold the domain's lock.
+// when they are used. Calls hold the domain's lock. Source: fi_mr(3).
 #pragma once
 
 #include <rdma/fi_domain.h>

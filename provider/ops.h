@@ -1,52 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Helpers for all libfabric objects: an optional lock, and entries for the calls of an operations
-// table that an object does not implement (libfabric does not check most of them).
+// Operations tables of libfabric's objects, and what answers the calls that an object does not
+// implement (libfabric does not check most of them). Any thread. Source: fabric.h and
+// fi_provider(3).
 #pragma once
 
+#include <rdma/fabric.h>
+#include <rdma/fi_eq.h>
 #include <rdma/fi_errno.h>
 
-#include <atomic>
-#include <mutex>
+#include <cstddef>
+#include <utility>
 
 namespace turnout::provider {
-
-// A mutex that tells its holder when somebody waits for it; that costs only who waits.
-class DomainLock {
- public:
-  void lock() {
-    if (mutex_.try_lock()) [[likely]]
-      return;
-    waiting_.fetch_add(1, std::memory_order_relaxed);
-    mutex_.lock();
-    waiting_.fetch_sub(1, std::memory_order_relaxed);
-  }
-  [[nodiscard]] bool try_lock() { return mutex_.try_lock(); }
-  void unlock() { mutex_.unlock(); }
-  [[nodiscard]] bool is_wanted() const noexcept {
-    return waiting_.load(std::memory_order_relaxed) != 0;
-  }
-
- private:
-  std::mutex mutex_;
-  std::atomic<unsigned> waiting_{0};
-};
-
-// Holds the lock of a domain that has one; with FI_THREAD_DOMAIN the program serializes its calls
-// and there is none, unless a thread of ours makes progress beside it.
-class Guard {
- public:
-  explicit Guard(DomainLock* lock) : lock_(lock) {
-    if (lock_ != nullptr) lock_->lock();
-  }
-  ~Guard() {
-    if (lock_ != nullptr) lock_->unlock();
-  }
-  Guard(const Guard&) = delete;
-  Guard& operator=(const Guard&) = delete;
-
- private:
-  DomainLock* lock_;
-};
 
 // Converts to a function of any signature that answers this number.
 template <int kAnswer>
@@ -63,5 +28,27 @@ struct Answers {
 inline constexpr Answers<-FI_ENOSYS> kNotHere;           // this object has no such call
 inline constexpr Answers<-FI_EOPNOTSUPP> kNotSupported;  // this provider cannot do it
 inline constexpr Answers<-FI_EOPBADSTATE> kNotEnabled;   // before fi_enable
+
+// A table of libfabric in which every call answers this.
+template <class Ops, class Answer>
+[[nodiscard]] constexpr Ops every_call(Answer answer) noexcept {
+  return [&]<std::size_t... kCall>(std::index_sequence<kCall...>) {
+    return Ops{sizeof(Ops), (static_cast<void>(kCall), answer)...};
+  }
+  (std::make_index_sequence<sizeof(Ops) / sizeof(void*) - 1>{});
+}
+
+// The table that every object has.
+[[nodiscard]] constexpr fi_ops object_ops(decltype(fi_ops::close) close,
+                                          decltype(fi_ops::bind) bind = kNotHere,
+                                          decltype(fi_ops::control) control = kNotHere) noexcept {
+  return {sizeof(fi_ops), close, bind, control, kNotHere, nullptr, kNotHere};
+}
+
+// Whether a queue or a counter can be waited for like that: inside a call, which makes progress. To
+// make a descriptor or a condition of the program ready would take a thread of our own.
+[[nodiscard]] constexpr bool can_wait(fi_wait_obj wait) noexcept {
+  return wait == FI_WAIT_NONE || wait == FI_WAIT_UNSPEC || wait == FI_WAIT_YIELD;
+}
 
 }  // namespace turnout::provider
