@@ -8,8 +8,11 @@
 #include <rdma/fi_atomic.h>
 
 #include <array>
+#include <optional>
 
-#include "provider/transfer.h"
+#include "provider/info.h"
+#include "provider/ops.h"
+#include "provider/post.h"
 
 namespace turnout::provider {
 namespace {
@@ -35,11 +38,12 @@ constexpr std::uint64_t kUpdateFlags = kFetchFlags | FI_REMOTE_CQ_DATA;
 
 // What all calls name.
 struct Target {
-  fi_addr_t with;
   std::uint64_t address, key;
   fi_datatype type;
   fi_op op;
 };
+
+using Ioc = std::span<const fi_ioc>;
 
 bool known(AtomicForm form, fi_datatype type, fi_op op) noexcept {
   return static_cast<unsigned>(type) < kAtomicTypes && static_cast<unsigned>(op) < kAtomicOps &&
@@ -50,21 +54,20 @@ bool known(AtomicForm form, fi_datatype type, fi_op op) noexcept {
 struct Elements {
   std::array<iovec, kIovLimit> iov{};
   std::size_t pieces = 0, count = 0;
+  bool valid = true;  // not too many, and no more in one than any request can have
 
   Elements() = default;
   Elements(const void* buffer, std::size_t elements) noexcept : pieces(1), count(elements) {
     iov[0] = part(buffer, elements);
   }
-  // False: there are too many, or more elements in one than any request can have.
-  [[nodiscard]] bool set(const fi_ioc* from, std::size_t number) noexcept {
-    if (number > kIovLimit || (number != 0 && from == nullptr)) return false;
-    pieces = number;
-    for (std::size_t i = 0; i < number; ++i) {
-      if (from[i].count > kAtomicLimit) return false;
-      iov[i] = {from[i].addr, from[i].count};
-      count += from[i].count;
+  explicit Elements(Ioc list) noexcept
+      : valid(list.size() <= kIovLimit && (list.empty() || list.data() != nullptr)) {
+    if (!valid) return;
+    for (const fi_ioc& one : list) {
+      valid &= one.count <= kAtomicLimit;
+      iov[pieces++] = {one.addr, one.count};
+      count += one.count;
     }
-    return true;
   }
   [[nodiscard]] std::span<const iovec> in_bytes(std::size_t size) noexcept {
     for (std::size_t i = 0; i < pieces; ++i) iov[i].iov_len *= size;
@@ -72,127 +75,130 @@ struct Elements {
   }
 };
 
-ssize_t start(fid_ep* f, AtomicForm form, const Target& target, Elements operands, Elements compare,
-              Elements result, std::uint64_t flags, void* context, std::uint64_t data = 0) {
-  if (!known(form, target.type, target.op)) return -FI_EOPNOTSUPP;
-  const auto op = static_cast<AtomicOp>(target.op);
-  const auto type = static_cast<AtomicType>(target.type);
-  if (!has_operands(op)) operands = {};
-  const std::size_t count = form == AtomicForm::update ? operands.count : result.count;
-  if (has_operands(op) && operands.count != count) return -FI_EINVAL;
-  if (form == AtomicForm::compare && compare.count != count) return -FI_EINVAL;
-  if (count == 0 || count > most_elements(form, type)) return -FI_EINVAL;
-  const std::size_t size = size_of(type);
-  return post(f, AtomicCall{form, op, type, count, operands.in_bytes(size), compare.in_bytes(size),
-                            result.in_bytes(size), target.with, target.address, target.key, flags,
-                            context, data});
+// A read has no operands, and what the program passes for them is not looked at.
+bool reads(AtomicForm form, fi_op op) noexcept {
+  return form == AtomicForm::fetch && op == FI_ATOMIC_READ;
 }
 
-// The one remote range of a message, if it is as long as what goes there.
-bool target_of(const fi_msg_atomic& msg, std::size_t count, Target& target) noexcept {
-  if (msg.rma_iov_count != 1 || msg.rma_iov[0].count != count) return false;
-  target = {msg.addr, msg.rma_iov[0].addr, msg.rma_iov[0].key, msg.datatype, msg.op};
-  return true;
+Elements operands_of(AtomicForm form, fi_op op, Ioc list) noexcept {
+  return reads(form, op) ? Elements{} : Elements(list);
+}
+
+// `there`: elements of the remote range, where the call names them.
+ssize_t start(fid_ep* f, AtomicForm form, const Target& target, const Call& call,
+              Elements&& operands, Elements&& compare, Elements&& result, std::uint64_t data = 0,
+              std::optional<std::size_t> there = {}) noexcept {
+  if (!operands.valid || !compare.valid || !result.valid) return -FI_EINVAL;
+  const std::size_t count = form == AtomicForm::update ? operands.count : result.count;
+  if (there.value_or(count) != count) return -FI_EINVAL;
+  if (!known(form, target.type, target.op)) return -FI_EOPNOTSUPP;
+  AtomicRequest request;
+  request.form = form;
+  request.op = static_cast<AtomicOp>(target.op);
+  request.type = static_cast<AtomicType>(target.type);
+  request.count = count;
+  if (count == 0 || count > most_elements(form, request.type)) return -FI_EINVAL;
+  const std::size_t size = size_of(request.type);
+  if (!reads(form, target.op)) {
+    if (operands.count != count) return -FI_EINVAL;
+    request.operands = operands.in_bytes(size);
+  }
+  if (form == AtomicForm::compare && compare.count != count) return -FI_EINVAL;
+  request.compare = compare.in_bytes(size);
+  request.result = result.in_bytes(size);
+  request.remote_address = target.address;
+  request.key = target.key;
+  request.remote_data = data;
+  return post(f, request, call);
+}
+
+ssize_t start(fid_ep* f, AtomicForm form, const fi_msg_atomic& msg, Ioc compare, Ioc result,
+              std::uint64_t flags) noexcept {
+  const std::uint64_t taken = form == AtomicForm::update ? kUpdateFlags : kFetchFlags;
+  if ((flags & ~taken) != 0) return -FI_EBADFLAGS;
+  if (msg.rma_iov_count != 1) return -FI_EINVAL;
+  const fi_rma_ioc& remote = msg.rma_iov[0];
+  return start(f, form, {remote.addr, remote.key, msg.datatype, msg.op},
+               {msg.addr, flags | Ep::of(f).options.tx_msg_flags(), msg.context},
+               operands_of(form, msg.op, {msg.msg_iov, msg.iov_count}), Elements(compare),
+               Elements(result), msg.data, remote.count);
 }
 
 // FI_INJECT of the endpoint's own flags is for buffers that nothing comes back to.
 std::uint64_t own_flags(fid_ep* f, AtomicForm form) noexcept {
-  const std::uint64_t flags = Ep::of(f).tx_flags;
-  return form == AtomicForm::update ? flags : flags & ~FI_INJECT;
+  return Ep::of(f).options.tx_flags() & ~(form == AtomicForm::update ? 0 : FI_INJECT);
 }
 
 ssize_t write(fid_ep* f, const void* buffer, std::size_t count, void*, fi_addr_t to,
               std::uint64_t address, std::uint64_t key, fi_datatype type, fi_op op, void* context) {
-  return start(f, AtomicForm::update, {to, address, key, type, op}, {buffer, count}, {}, {},
-               own_flags(f, AtomicForm::update), context);
+  return start(f, AtomicForm::update, {address, key, type, op},
+               {to, own_flags(f, AtomicForm::update), context}, Elements{buffer, count}, Elements{},
+               Elements{});
 }
 
 ssize_t writev(fid_ep* f, const fi_ioc* iov, void**, std::size_t count, fi_addr_t to,
                std::uint64_t address, std::uint64_t key, fi_datatype type, fi_op op,
                void* context) {
-  Elements operands;
-  if (!operands.set(iov, count)) return -FI_EINVAL;
-  return start(f, AtomicForm::update, {to, address, key, type, op}, operands, {}, {},
-               own_flags(f, AtomicForm::update), context);
+  return start(f, AtomicForm::update, {address, key, type, op},
+               {to, own_flags(f, AtomicForm::update), context}, Elements(Ioc{iov, count}),
+               Elements{}, Elements{});
 }
 
 ssize_t writemsg(fid_ep* f, const fi_msg_atomic* msg, std::uint64_t flags) {
-  if ((flags & ~kUpdateFlags) != 0) return -FI_EBADFLAGS;
-  Elements operands;
-  Target target;
-  if (!operands.set(msg->msg_iov, msg->iov_count)) return -FI_EINVAL;
-  if (!target_of(*msg, operands.count, target)) return -FI_EINVAL;
-  return start(f, AtomicForm::update, target, operands, {}, {}, flags | Ep::of(f).tx_msg_flags,
-               msg->context, msg->data);
+  return start(f, AtomicForm::update, *msg, {}, {}, flags);
 }
 
 ssize_t inject(fid_ep* f, const void* buffer, std::size_t count, fi_addr_t to,
                std::uint64_t address, std::uint64_t key, fi_datatype type, fi_op op) {
-  return start(f, AtomicForm::update, {to, address, key, type, op}, {buffer, count}, {}, {},
-               Ep::of(f).tx_inject_flags, nullptr);
+  return start(f, AtomicForm::update, {address, key, type, op},
+               {to, Ep::of(f).options.tx_inject_flags()}, Elements{buffer, count}, Elements{},
+               Elements{});
 }
 
 ssize_t readwrite(fid_ep* f, const void* buffer, std::size_t count, void*, void* result, void*,
                   fi_addr_t with, std::uint64_t address, std::uint64_t key, fi_datatype type,
                   fi_op op, void* context) {
-  return start(f, AtomicForm::fetch, {with, address, key, type, op}, {buffer, count}, {},
-               {result, count}, own_flags(f, AtomicForm::fetch), context);
+  return start(f, AtomicForm::fetch, {address, key, type, op},
+               {with, own_flags(f, AtomicForm::fetch), context}, Elements{buffer, count},
+               Elements{}, Elements{result, count});
 }
 
 ssize_t readwritev(fid_ep* f, const fi_ioc* iov, void**, std::size_t count, fi_ioc* resultv, void**,
                    std::size_t result_count, fi_addr_t with, std::uint64_t address,
                    std::uint64_t key, fi_datatype type, fi_op op, void* context) {
-  Elements operands, result;
-  if (op != FI_ATOMIC_READ && !operands.set(iov, count)) return -FI_EINVAL;
-  if (!result.set(resultv, result_count)) return -FI_EINVAL;
-  return start(f, AtomicForm::fetch, {with, address, key, type, op}, operands, {}, result,
-               own_flags(f, AtomicForm::fetch), context);
+  return start(f, AtomicForm::fetch, {address, key, type, op},
+               {with, own_flags(f, AtomicForm::fetch), context},
+               operands_of(AtomicForm::fetch, op, {iov, count}), Elements{},
+               Elements(Ioc{resultv, result_count}));
 }
 
 ssize_t readwritemsg(fid_ep* f, const fi_msg_atomic* msg, fi_ioc* resultv, void**,
                      std::size_t result_count, std::uint64_t flags) {
-  if ((flags & ~kFetchFlags) != 0) return -FI_EBADFLAGS;
-  Elements operands, result;
-  Target target;
-  if (msg->op != FI_ATOMIC_READ && !operands.set(msg->msg_iov, msg->iov_count)) return -FI_EINVAL;
-  if (!result.set(resultv, result_count)) return -FI_EINVAL;
-  if (!target_of(*msg, result.count, target)) return -FI_EINVAL;
-  return start(f, AtomicForm::fetch, target, operands, {}, result, flags | Ep::of(f).tx_msg_flags,
-               msg->context);
+  return start(f, AtomicForm::fetch, *msg, {}, {resultv, result_count}, flags);
 }
 
 ssize_t compwrite(fid_ep* f, const void* buffer, std::size_t count, void*, const void* compare,
                   void*, void* result, void*, fi_addr_t with, std::uint64_t address,
                   std::uint64_t key, fi_datatype type, fi_op op, void* context) {
-  return start(f, AtomicForm::compare, {with, address, key, type, op}, {buffer, count},
-               {compare, count}, {result, count}, own_flags(f, AtomicForm::compare), context);
+  return start(f, AtomicForm::compare, {address, key, type, op},
+               {with, own_flags(f, AtomicForm::compare), context}, Elements{buffer, count},
+               Elements{compare, count}, Elements{result, count});
 }
 
 ssize_t compwritev(fid_ep* f, const fi_ioc* iov, void**, std::size_t count, const fi_ioc* comparev,
                    void**, std::size_t compare_count, fi_ioc* resultv, void**,
                    std::size_t result_count, fi_addr_t with, std::uint64_t address,
                    std::uint64_t key, fi_datatype type, fi_op op, void* context) {
-  Elements operands, compare, result;
-  if (!operands.set(iov, count) || !compare.set(comparev, compare_count) ||
-      !result.set(resultv, result_count)) {
-    return -FI_EINVAL;
-  }
-  return start(f, AtomicForm::compare, {with, address, key, type, op}, operands, compare, result,
-               own_flags(f, AtomicForm::compare), context);
+  return start(f, AtomicForm::compare, {address, key, type, op},
+               {with, own_flags(f, AtomicForm::compare), context}, Elements(Ioc{iov, count}),
+               Elements(Ioc{comparev, compare_count}), Elements(Ioc{resultv, result_count}));
 }
 
 ssize_t compwritemsg(fid_ep* f, const fi_msg_atomic* msg, const fi_ioc* comparev, void**,
                      std::size_t compare_count, fi_ioc* resultv, void**, std::size_t result_count,
                      std::uint64_t flags) {
-  if ((flags & ~kFetchFlags) != 0) return -FI_EBADFLAGS;
-  Elements operands, compare, result;
-  Target target;
-  if (!operands.set(msg->msg_iov, msg->iov_count) || !compare.set(comparev, compare_count) ||
-      !result.set(resultv, result_count) || !target_of(*msg, result.count, target)) {
-    return -FI_EINVAL;
-  }
-  return start(f, AtomicForm::compare, target, operands, compare, result,
-               flags | Ep::of(f).tx_msg_flags, msg->context);
+  return start(f, AtomicForm::compare, *msg, {comparev, compare_count}, {resultv, result_count},
+               flags);
 }
 
 template <AtomicForm kForm>
@@ -203,39 +209,7 @@ int valid(fid_ep*, fi_datatype type, fi_op op, std::size_t* count) {
   return 0;
 }
 
-fi_ops_atomic absent_ops = {
-    .size = sizeof(fi_ops_atomic),
-    .write = kNotSupported,
-    .writev = kNotSupported,
-    .writemsg = kNotSupported,
-    .inject = kNotSupported,
-    .readwrite = kNotSupported,
-    .readwritev = kNotSupported,
-    .readwritemsg = kNotSupported,
-    .compwrite = kNotSupported,
-    .compwritev = kNotSupported,
-    .compwritemsg = kNotSupported,
-    .writevalid = kNotSupported,
-    .readwritevalid = kNotSupported,
-    .compwritevalid = kNotSupported,
-};
-
-fi_ops_atomic early_ops = {
-    .size = sizeof(fi_ops_atomic),
-    .write = kNotEnabled,
-    .writev = kNotEnabled,
-    .writemsg = kNotEnabled,
-    .inject = kNotEnabled,
-    .readwrite = kNotEnabled,
-    .readwritev = kNotEnabled,
-    .readwritemsg = kNotEnabled,
-    .compwrite = kNotEnabled,
-    .compwritev = kNotEnabled,
-    .compwritemsg = kNotEnabled,
-    .writevalid = valid<AtomicForm::update>,
-    .readwritevalid = valid<AtomicForm::fetch>,
-    .compwritevalid = valid<AtomicForm::compare>,
-};
+fi_ops_atomic absent_ops = every_call<fi_ops_atomic>(kNotSupported);
 
 fi_ops_atomic live_ops = {
     .size = sizeof(fi_ops_atomic),
@@ -253,6 +227,14 @@ fi_ops_atomic live_ops = {
     .readwritevalid = valid<AtomicForm::fetch>,
     .compwritevalid = valid<AtomicForm::compare>,
 };
+
+fi_ops_atomic early_ops = [] {
+  auto ops = every_call<fi_ops_atomic>(kNotEnabled);
+  ops.writevalid = valid<AtomicForm::update>;
+  ops.readwritevalid = valid<AtomicForm::fetch>;
+  ops.compwritevalid = valid<AtomicForm::compare>;
+  return ops;
+}();
 
 }  // namespace
 

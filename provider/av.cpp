@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "base/log.h"
-#include "provider/endpoint.h"
 #include "provider/eq.h"
 #include "provider/errors.h"
 #include "provider/ops.h"
+#include "provider/peer_resolver.h"
 
 namespace turnout::provider {
 namespace {
@@ -28,7 +28,7 @@ int close_vector(fid* f) {
   AddressVector& av = AddressVector::of(f);
   {
     const Guard guard(av.domain.lock);
-    if (!av.endpoints.empty()) return -FI_EBUSY;
+    if (!av.resolvers.empty()) return -FI_EBUSY;
   }
   delete &av;
   return 0;
@@ -70,7 +70,7 @@ int insert_addresses(fid_av* f, const void* addresses, std::size_t count, fi_add
       }
       if (errors != nullptr) errors[i] = error;
     }
-    for (Ep* const endpoint : av.endpoints) endpoint->core->expect_peers(av.size());
+    for (PeerResolver* resolver : av.resolvers) resolver->expect(av.size());
     if (!av.asynchronous) return inserted;
     av.events->push_insertion(&av.fid, context, static_cast<std::uint64_t>(inserted), failed);
     return 0;
@@ -116,15 +116,7 @@ const char* address_text(fid_av*, const void* address, char* buffer, std::size_t
   return buffer;
 }
 
-fi_ops av_fid_ops = {
-    .size = sizeof(fi_ops),
-    .close = close_vector,
-    .bind = bind_vector,
-    .control = kNotHere,
-    .ops_open = kNotHere,
-    .tostr = nullptr,
-    .ops_set = kNotHere,
-};
+fi_ops av_fid_ops = object_ops(close_vector, bind_vector);
 
 fi_ops_av av_ops = {
     .size = sizeof(fi_ops_av),
@@ -188,7 +180,7 @@ bool AddressVector::remove(std::uint64_t index) {
   free_.insert(std::upper_bound(free_.begin(), free_.end(), place, std::greater<>()), place);
   addresses_[index].magic = 0;
   buckets_.clear();
-  for (Ep* endpoint : endpoints) endpoint->forget(index);
+  for (PeerResolver* resolver : resolvers) resolver->forget(index);
   return true;
 }
 
@@ -219,6 +211,7 @@ void AddressVector::rehash() {
 
 // At most half of the buckets are in use, so an empty one is always found.
 void AddressVector::enter(std::uint32_t index) noexcept {
+  assert(addresses_.size() * 2 <= buckets_.size());
   const std::size_t mask = buckets_.size() - 1;
   std::size_t at = spread(addresses_[index].id) & mask;
   while (buckets_[at] != 0) at = (at + 1) & mask;

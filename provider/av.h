@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // AddressVector: libfabric's fid_av. 64 bytes per address; each endpoint looks up the peer of an
 // address at its first use. A fi_addr_t is the index of its address, for FI_AV_TABLE and FI_AV_MAP
-// alike. Owned by the program; bound endpoints count as references. Calls hold the domain's lock.
-// Addresses come from other processes, so each is validated when inserted.
+// alike. Owned by the program; closing it is refused while endpoints are bound. Calls hold the
+// domain's lock. Addresses come from other processes, so each is validated when inserted. Source:
+// fi_av(3).
 #pragma once
 
 #include <rdma/fi_domain.h>
 
+#include <cassert>
 #include <cstdint>
 #include <vector>
 
@@ -16,18 +18,23 @@
 namespace turnout::provider {
 
 struct EventQueue;
+class PeerResolver;
 
 struct AddressVector final : fid_av {
   explicit AddressVector(Domain& owner) : domain(owner) { domain.references.fetch_add(1); }
-  ~AddressVector() { domain.references.fetch_sub(1); }
+  ~AddressVector() {
+    assert(resolvers.empty());
+    domain.references.fetch_sub(1);
+  }
 
   Domain& domain;
-  std::vector<Ep*> endpoints;  // bound ones: they forget what is removed
+  std::vector<PeerResolver*> resolvers;  // of bound endpoints: they forget what is removed
   EventQueue* events = nullptr;
   bool asynchronous = false;  // opened with FI_EVENT: insertions report to `events`
   std::uint64_t index_mask = ~std::uint64_t{0};  // without the bits of fi_rx_addr
 
   [[nodiscard]] std::uint64_t insert(const Address& address);
+  // False if there is none.
   [[nodiscard]] bool remove(std::uint64_t index);
   // Null when nothing is there.
   [[nodiscard]] const Address* at(fi_addr_t address) const noexcept;

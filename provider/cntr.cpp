@@ -8,7 +8,7 @@
 #include <memory>
 #include <utility>
 
-#include "provider/endpoint.h"
+#include "provider/data_path.h"
 #include "provider/errors.h"
 #include "provider/ops.h"
 
@@ -83,15 +83,7 @@ int wait_value(fid_cntr* f, std::uint64_t threshold, int timeout) {
   }
 }
 
-fi_ops cntr_fid_ops = {
-    .size = sizeof(fi_ops),
-    .close = close_counter,
-    .bind = kNotHere,
-    .control = kNotHere,
-    .ops_open = kNotHere,
-    .tostr = nullptr,
-    .ops_set = kNotHere,
-};
+fi_ops cntr_fid_ops = object_ops(close_counter);
 
 fi_ops_cntr cntr_ops = {
     .size = sizeof(fi_ops_cntr),
@@ -108,14 +100,7 @@ fi_ops_cntr cntr_ops = {
 
 int Cntr::open(Domain& domain, fi_cntr_attr* attr, fid_cntr** cntr, void* context) {
   if (attr == nullptr || attr->events != FI_CNTR_EVENTS_COMP) return -FI_EINVAL;
-  switch (attr->wait_obj) {
-    case FI_WAIT_NONE:
-    case FI_WAIT_UNSPEC:
-    case FI_WAIT_YIELD:
-      break;
-    default:
-      return -FI_ENOSYS;  // nothing would make a descriptor or a condition ready
-  }
+  if (!can_wait(attr->wait_obj)) return -FI_ENOSYS;
   if (attr->flags != 0) return -FI_EBADFLAGS;
   auto made = std::make_unique<Cntr>(domain);
   made->fid.fclass = FI_CLASS_CNTR;
@@ -126,19 +111,19 @@ int Cntr::open(Domain& domain, fi_cntr_attr* attr, fid_cntr** cntr, void* contex
   return 0;
 }
 
-void Cntr::join(Ep& endpoint) {
+void Cntr::join(DataPath& endpoint) {
   if (std::find(endpoints.begin(), endpoints.end(), &endpoint) == endpoints.end()) {
     endpoints.push_back(&endpoint);
   }
 }
 
-void Cntr::leave(Ep& endpoint) noexcept {
+void Cntr::leave(DataPath& endpoint) noexcept {
   std::erase(endpoints, &endpoint);
 }
 
 void Cntr::progress() {
   domain.count_call();
-  for (Ep* endpoint : endpoints) endpoint->progress();
+  for (DataPath* endpoint : endpoints) endpoint->progress();
 }
 
 }  // namespace turnout::provider

@@ -10,7 +10,7 @@
 #include <type_traits>
 
 #include "provider/compat.h"
-#include "provider/endpoint.h"
+#include "provider/data_path.h"
 #include "provider/errors.h"
 #include "provider/info.h"
 #include "provider/ops.h"
@@ -69,8 +69,8 @@ ssize_t read_locked(Cq& cq, void* buffer, std::size_t count, fi_addr_t* addresse
       const Completion& c = queue.front();
       write_entry(out[n], c);
       if (addresses != nullptr) {
-        addresses[n] =
-            source->endpoint != nullptr ? source->endpoint->name_of(c.source) : FI_ADDR_NOTAVAIL;
+        addresses[n] = source->endpoint != nullptr ? source->endpoint->peers.name_of(c.source)
+                                                   : FI_ADDR_NOTAVAIL;
       }
       queue.pop();
       ++n;
@@ -177,7 +177,7 @@ void fill_error(Cq& cq, Cq::Source& source, ErrorCompletion& c, fi_cq_err_entry*
   if (api >= kApi120) {
     auto* grown = reinterpret_cast<CqErrEntry120*>(out);
     grown->src_addr =
-        source.endpoint != nullptr ? source.endpoint->name_of(c.source) : FI_ADDR_NOTAVAIL;
+        source.endpoint != nullptr ? source.endpoint->peers.name_of(c.source) : FI_ADDR_NOTAVAIL;
   }
 }
 
@@ -223,15 +223,7 @@ int close_queue(fid* f) {
   return 0;
 }
 
-fi_ops cq_fid_ops = {
-    .size = sizeof(fi_ops),
-    .close = close_queue,
-    .bind = kNotHere,
-    .control = kNotHere,
-    .ops_open = kNotHere,
-    .tostr = nullptr,
-    .ops_set = kNotHere,
-};
+fi_ops cq_fid_ops = object_ops(close_queue);
 
 template <class Entry>
 fi_ops_cq cq_ops = {
@@ -270,14 +262,7 @@ int Cq::open(Domain& domain, fi_cq_attr* attr, fid_cq** cq, void* context) {
   if (attr == nullptr) return -FI_EINVAL;
   fi_ops_cq* table = ops_for(attr->format);
   if (table == nullptr) return -FI_ENOSYS;
-  switch (attr->wait_obj) {
-    case FI_WAIT_NONE:
-    case FI_WAIT_UNSPEC:
-    case FI_WAIT_YIELD:
-      break;
-    default:
-      return -FI_ENOSYS;  // nothing would make a descriptor or a condition ready
-  }
+  if (!can_wait(attr->wait_obj)) return -FI_ENOSYS;
   if ((attr->flags & FI_PEER) != 0) return -FI_EOPNOTSUPP;
   auto made = std::make_unique<Cq>(domain);
   made->fid.fclass = FI_CLASS_CQ;
@@ -293,7 +278,7 @@ int Cq::open(Domain& domain, fi_cq_attr* attr, fid_cq** cq, void* context) {
   return 0;
 }
 
-CompletionQueue& Cq::join(Ep& endpoint) {
+CompletionQueue& Cq::join(DataPath& endpoint) {
   for (auto& source : sources) {
     if (source->endpoint == &endpoint) return source->queue;
   }
@@ -305,7 +290,7 @@ CompletionQueue& Cq::join(Ep& endpoint) {
   return sources.back()->queue;
 }
 
-void Cq::leave(Ep& endpoint) noexcept {
+void Cq::leave(DataPath& endpoint) noexcept {
   for (auto& source : sources) {
     if (source->endpoint == &endpoint) source->endpoint = nullptr;
   }

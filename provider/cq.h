@@ -3,13 +3,14 @@
 //
 // It has an internal queue per bound endpoint (a Source), because a completion names its peer by a
 // number that is local to the endpoint. A source outlives its endpoint until it is drained. Owned
-// by the program; bound endpoints count as references. Calls hold the domain's lock; a blocking
-// read releases it between polls.
+// by the program; closing it is refused while endpoints are bound. Calls hold the domain's lock; a
+// blocking read releases it between polls. Source: fi_cq(3).
 #pragma once
 
 #include <rdma/fi_eq.h>
 
 #include <atomic>
+#include <cassert>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -21,14 +22,19 @@
 
 namespace turnout::provider {
 
+class DataPath;
+
 struct Cq final : fid_cq {
   struct Source {
-    Ep* endpoint;  // null once it is closed
+    DataPath* endpoint;  // null once it is closed
     CompletionQueue queue;
   };
 
   explicit Cq(Domain& owner) : domain(owner) { domain.references.fetch_add(1); }
-  ~Cq() { domain.references.fetch_sub(1); }
+  ~Cq() {
+    assert(!in_use());
+    domain.references.fetch_sub(1);
+  }
 
   Domain& domain;
   std::size_t expected = 0;  // completions an endpoint is likely to have unread
@@ -41,8 +47,8 @@ struct Cq final : fid_cq {
   std::vector<std::unique_ptr<Source>> sources;
 
   // The queue for this endpoint's completions, made at its first bind.
-  [[nodiscard]] CompletionQueue& join(Ep& endpoint);
-  void leave(Ep& endpoint) noexcept;
+  [[nodiscard]] CompletionQueue& join(DataPath& endpoint);
+  void leave(DataPath& endpoint) noexcept;
   [[nodiscard]] bool in_use() const noexcept;
   [[nodiscard]] std::size_t unread() const noexcept;
   // Moves every bound endpoint once.

@@ -140,7 +140,7 @@ bool ProgressThread::look() {
   for (int round = 0; round < kRounds && !domain_.domain_lock.is_wanted(); ++round) {
     bool moved = false;
     for (Ep* ep : domain_.endpoints) {
-      if (ep->enabled) moved |= ep->progress();
+      if (ep->enabled) moved |= ep->path.progress();
     }
     if (!moved) break;
     ever = true;

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The remote memory calls of an endpoint (fi_rma(3)).
-#include "provider/transfer.h"
+#include <rdma/fi_rma.h>
+
+#include <type_traits>
+
+#include "provider/info.h"
+#include "provider/ops.h"
+#include "provider/post.h"
 
 namespace turnout::provider {
 namespace {
@@ -8,123 +14,100 @@ namespace {
 constexpr std::uint64_t kReadFlags = FI_COMPLETION | kCompletionLevels | FI_MORE;
 constexpr std::uint64_t kWriteFlags = kTxOpFlags | FI_REMOTE_CQ_DATA | FI_MORE;
 
-// One remote range, as long as the local one.
-bool fits(const fi_msg_rma& msg) noexcept {
-  if (msg.iov_count > kIovLimit || msg.rma_iov_count != 1) return false;
+template <bool kWrite>
+using Buffer = std::conditional_t<kWrite, const void*, void*>;
+
+struct Remote {
+  std::uint64_t address, key;
+};
+
+std::size_t total(std::span<const iovec> parts) noexcept {
   std::size_t length = 0;
-  for (std::size_t i = 0; i < msg.iov_count; ++i) length += msg.msg_iov[i].iov_len;
-  return length == msg.rma_iov[0].len;
+  for (const iovec& one : parts) length += one.iov_len;
+  return length;
 }
 
-ssize_t read(fid_ep* f, void* buffer, std::size_t length, void*, fi_addr_t from,
-             std::uint64_t address, std::uint64_t key, void* context) {
-  const iovec one = part(buffer, length);
-  const std::uint64_t flags = Ep::of(f).tx_flags & ~FI_INJECT;
-  return post(f, Transfer{{&one, 1}, from, address, key, flags, context});
+template <bool kWrite>
+ssize_t start(fid_ep* f, std::span<const iovec> local, const Remote& remote, const Call& call,
+              std::uint64_t data = 0) noexcept {
+  RmaRequest request;
+  request.write = kWrite;
+  request.local = local;
+  request.remote_address = remote.address;
+  request.key = remote.key;
+  request.length = total(local);
+  request.remote_data = data;
+  return post(f, request, call);
 }
 
-ssize_t readv(fid_ep* f, const iovec* iov, void**, std::size_t count, fi_addr_t from,
-              std::uint64_t address, std::uint64_t key, void* context) {
-  if (count > kIovLimit) return -FI_EINVAL;
-  const std::uint64_t flags = Ep::of(f).tx_flags & ~FI_INJECT;
-  return post(f, Transfer{{iov, count}, from, address, key, flags, context});
+template <bool kWrite>
+std::uint64_t own_flags(fid_ep* f) noexcept {
+  return Ep::of(f).options.tx_flags() & ~(kWrite ? 0 : FI_INJECT);
 }
 
-ssize_t readmsg(fid_ep* f, const fi_msg_rma* msg, std::uint64_t flags) {
-  if (!fits(*msg)) return -FI_EINVAL;
-  if ((flags & ~kReadFlags) != 0) return -FI_EBADFLAGS;
-  return post(f, Transfer{{msg->msg_iov, msg->iov_count},
-                          msg->addr,
-                          msg->rma_iov[0].addr,
-                          msg->rma_iov[0].key,
-                          flags | Ep::of(f).tx_msg_flags,
-                          msg->context});
+template <bool kWrite>
+ssize_t one(fid_ep* f, Buffer<kWrite> buffer, std::size_t length, void*, fi_addr_t with,
+            std::uint64_t address, std::uint64_t key, void* context) {
+  const iovec local = part(buffer, length);
+  return start<kWrite>(f, {&local, 1}, {address, key}, {with, own_flags<kWrite>(f), context});
 }
 
-ssize_t write(fid_ep* f, const void* buffer, std::size_t length, void*, fi_addr_t to,
-              std::uint64_t address, std::uint64_t key, void* context) {
-  const iovec one = part(buffer, length);
-  return post(f, Transfer{{&one, 1}, to, address, key, Ep::of(f).tx_flags, context, true});
-}
-
-ssize_t writev(fid_ep* f, const iovec* iov, void**, std::size_t count, fi_addr_t to,
+template <bool kWrite>
+ssize_t vector(fid_ep* f, const iovec* iov, void**, std::size_t count, fi_addr_t with,
                std::uint64_t address, std::uint64_t key, void* context) {
   if (count > kIovLimit) return -FI_EINVAL;
-  return post(f, Transfer{{iov, count}, to, address, key, Ep::of(f).tx_flags, context, true});
+  return start<kWrite>(f, {iov, count}, {address, key}, {with, own_flags<kWrite>(f), context});
 }
 
-ssize_t writemsg(fid_ep* f, const fi_msg_rma* msg, std::uint64_t flags) {
-  if (!fits(*msg)) return -FI_EINVAL;
-  if ((flags & ~kWriteFlags) != 0) return -FI_EBADFLAGS;
-  return post(f, Transfer{{msg->msg_iov, msg->iov_count},
-                          msg->addr,
-                          msg->rma_iov[0].addr,
-                          msg->rma_iov[0].key,
-                          flags | Ep::of(f).tx_msg_flags,
-                          msg->context,
-                          true,
-                          msg->data});
+// One remote range, as long as the local one.
+template <bool kWrite>
+ssize_t message(fid_ep* f, const fi_msg_rma* msg, std::uint64_t flags) {
+  if (msg->iov_count > kIovLimit || msg->rma_iov_count != 1) return -FI_EINVAL;
+  const std::span<const iovec> local{msg->msg_iov, msg->iov_count};
+  const fi_rma_iov& remote = msg->rma_iov[0];
+  if (total(local) != remote.len) return -FI_EINVAL;
+  if ((flags & ~(kWrite ? kWriteFlags : kReadFlags)) != 0) return -FI_EBADFLAGS;
+  return start<kWrite>(f, local, {remote.addr, remote.key},
+                       {msg->addr, flags | Ep::of(f).options.tx_msg_flags(), msg->context},
+                       msg->data);
 }
 
 ssize_t inject(fid_ep* f, const void* buffer, std::size_t length, fi_addr_t to,
                std::uint64_t address, std::uint64_t key) {
   if (length > kInjectLimit) return -FI_EINVAL;
-  const iovec one = part(buffer, length);
-  return post(f, Transfer{{&one, 1}, to, address, key, Ep::of(f).tx_inject_flags, nullptr, true});
+  const iovec local = part(buffer, length);
+  return start<true>(f, {&local, 1}, {address, key}, {to, Ep::of(f).options.tx_inject_flags()});
 }
 
 ssize_t writedata(fid_ep* f, const void* buffer, std::size_t length, void*, std::uint64_t data,
                   fi_addr_t to, std::uint64_t address, std::uint64_t key, void* context) {
-  const iovec one = part(buffer, length);
-  return post(f, Transfer{{&one, 1},
-                          to,
-                          address,
-                          key,
-                          Ep::of(f).tx_flags | FI_REMOTE_CQ_DATA,
-                          context,
-                          true,
-                          data});
+  const iovec local = part(buffer, length);
+  const std::uint64_t flags = own_flags<true>(f) | FI_REMOTE_CQ_DATA;
+  return start<true>(f, {&local, 1}, {address, key}, {to, flags, context}, data);
 }
 
 ssize_t injectdata(fid_ep* f, const void* buffer, std::size_t length, std::uint64_t data,
                    fi_addr_t to, std::uint64_t address, std::uint64_t key) {
   if (length > kInjectLimit) return -FI_EINVAL;
-  const iovec one = part(buffer, length);
-  return post(f, Transfer{{&one, 1},
-                          to,
-                          address,
-                          key,
-                          Ep::of(f).tx_inject_flags | FI_REMOTE_CQ_DATA,
-                          nullptr,
-                          true,
-                          data});
+  const iovec local = part(buffer, length);
+  const std::uint64_t flags = Ep::of(f).options.tx_inject_flags() | FI_REMOTE_CQ_DATA;
+  return start<true>(f, {&local, 1}, {address, key}, {to, flags}, data);
 }
 
 fi_ops_rma live_ops = {
     .size = sizeof(fi_ops_rma),
-    .read = read,
-    .readv = readv,
-    .readmsg = readmsg,
-    .write = write,
-    .writev = writev,
-    .writemsg = writemsg,
+    .read = one<false>,
+    .readv = vector<false>,
+    .readmsg = message<false>,
+    .write = one<true>,
+    .writev = vector<true>,
+    .writemsg = message<true>,
     .inject = inject,
     .writedata = writedata,
     .injectdata = injectdata,
 };
 
-fi_ops_rma early_ops = {
-    .size = sizeof(fi_ops_rma),
-    .read = kNotEnabled,
-    .readv = kNotEnabled,
-    .readmsg = kNotEnabled,
-    .write = kNotEnabled,
-    .writev = kNotEnabled,
-    .writemsg = kNotEnabled,
-    .inject = kNotEnabled,
-    .writedata = kNotEnabled,
-    .injectdata = kNotEnabled,
-};
+fi_ops_rma early_ops = every_call<fi_ops_rma>(kNotEnabled);
 
 }  // namespace
 

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// DataPath: the data transfer of one endpoint. Completes requests with the peer, with what the FI_*
+// flags ask for and with where to report, hands them to the core, and makes progress.
+//
+// Part of its Ep. Refers to the core endpoint, the endpoint's options, and the queues and counters
+// that were bound, all of which outlive its use. Calls hold the domain's lock. Errors: -FI_E*;
+// -FI_EAGAIN means back-pressure. Source: fi_endpoint(3).
+#pragma once
+
+#include <rdma/fi_domain.h>
+#include <sys/types.h>
+
+#include <cstdint>
+
+#include "core/endpoint.h"
+#include "core/types/completion.h"
+#include "provider/endpoint_options.h"
+#include "provider/errors.h"
+#include "provider/peer_resolver.h"
+
+namespace turnout::provider {
+
+// What every call has: the peer, FI_* flags and the program's context.
+struct Call {
+  fi_addr_t peer;
+  std::uint64_t flags;
+  void* context = nullptr;
+};
+
+class DataPath {
+ public:
+  DataPath(Endpoint& core, const EpOptions& options, std::uint64_t caps) noexcept
+      : peers(core, caps), core_(core), options_(options) {}
+  ~DataPath() { log_unread_errors(); }
+  DataPath(const DataPath&) = delete;
+  DataPath& operator=(const DataPath&) = delete;
+
+  PeerResolver peers;
+
+  // FI_TRANSMIT, FI_RECV or both.
+  void bind_queue(CompletionQueue& queue, std::uint64_t flags) noexcept;
+  // FI_SEND, FI_RECV, FI_READ, FI_WRITE, FI_REMOTE_WRITE.
+  void bind_counter(Counter& counter, std::uint64_t flags) noexcept;
+  // From now on, peers' writes with data are reported to what is bound for them.
+  void report_remote_writes();
+
+  // The caller has set what `call` does not say: data, tag, remote memory.
+  [[nodiscard]] ssize_t start(SendRequest& request, const Call& call) {
+    return initiate<&Endpoint::send>(request, call, send_counter_);
+  }
+  [[nodiscard]] ssize_t start(RmaRequest& request, const Call& call) {
+    return initiate<&Endpoint::rma>(request, call, request.write ? write_counter_ : read_counter_);
+  }
+  [[nodiscard]] ssize_t start(AtomicRequest& request, const Call& call) {
+    const bool updates = request.form == AtomicForm::update;
+    return initiate<&Endpoint::atomic>(request, call, updates ? write_counter_ : read_counter_);
+  }
+  [[nodiscard]] ssize_t start(RecvRequest& request, const Call& call) {
+    if (const int error = peers.find_source(call.peer, request.peer)) return refuse(error);
+    request.multi = (call.flags & FI_MULTI_RECV) != 0;
+    request.min_free = options_.min_multi_recv();
+    request.report = report_of_receive(call);
+    return answer(core_.recv(request));
+  }
+  [[nodiscard]] ssize_t start(PeekRequest& request, const Call& call);
+  // FI_CLAIM: receives, or with FI_DISCARD drops, what a peek with this context claimed.
+  [[nodiscard]] ssize_t receive_claimed(RecvRequest& request, const Call& call);
+
+  // True if anything moved.
+  bool progress();
+  // One step of the flush: true when it is done (Endpoint::close). From the first one on, only
+  // these steps move the endpoint.
+  [[nodiscard]] bool close() {
+    closing_ = true;
+    return core_.close();
+  }
+
+ private:
+  template <auto kCall, class Request>
+  ssize_t initiate(Request& request, const Call& call, Counter* counter) {
+    if (const int error = peers.find(call.peer, request.peer)) return refuse(error);
+    request.inject = (call.flags & FI_INJECT) != 0;
+    request.has_remote_data = (call.flags & FI_REMOTE_CQ_DATA) != 0;
+    if constexpr (requires { request.delivery_complete; }) {
+      request.delivery_complete = (call.flags & (FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE)) != 0;
+    }
+    request.report = {(call.flags & FI_COMPLETION) != 0 ? tx_queue_ : nullptr, tx_errors_, counter,
+                      call.context};
+    return answer((core_.*kCall)(request));
+  }
+  [[nodiscard]] Report report_of_receive(const Call& call) const noexcept {
+    return {(call.flags & FI_COMPLETION) != 0 ? rx_queue_ : nullptr, rx_errors_, recv_counter_,
+            call.context};
+  }
+  ssize_t answer(const Status& status) {
+    if (status.ok()) [[likely]]
+      return 0;
+    return refuse(-fi_error(status));
+  }
+  ssize_t refuse(int error);
+  void log_unread_errors();
+
+  Endpoint& core_;
+  const EpOptions& options_;
+  CompletionQueue* tx_queue_ = nullptr;
+  CompletionQueue* rx_queue_ = nullptr;
+  CompletionQueue unread_errors_{1};  // where errors go when there is no CQ: logged and dropped
+  CompletionQueue* tx_errors_ = &unread_errors_;
+  CompletionQueue* rx_errors_ = &unread_errors_;
+  Counter* send_counter_ = nullptr;
+  Counter* recv_counter_ = nullptr;
+  Counter* read_counter_ = nullptr;
+  Counter* write_counter_ = nullptr;
+  Counter* remote_write_counter_ = nullptr;
+  bool closing_ = false;
+};
+
+}  // namespace turnout::provider

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// EpOptions: what a program sets on an endpoint (fi_setopt, FI_SETOPSFLAG), and the FI_* flags that
+// its calls get from that and from the way queues and counters were bound.
+//
+// A value of its endpoint; nothing is owned. Changes hold the domain's lock. Source:
+// fi_endpoint(3).
+#pragma once
+
+#include <rdma/fi_endpoint.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/endpoint.h"
+
+namespace turnout::provider {
+
+class EpOptions {
+ public:
+  // The op_flags of fi_info, within kTxOpFlags and kRxOpFlags.
+  EpOptions(std::uint64_t tx_op_flags, std::uint64_t rx_op_flags) noexcept;
+
+  // fi_getopt and fi_setopt. Errors: -FI_ENOPROTOOPT, -FI_EINVAL, -FI_ETOOSMALL (*length then says
+  // how many bytes it takes).
+  int get(int level, int name, void* value, std::size_t* length) const noexcept;
+  int set(int level, int name, const void* value, std::size_t length) noexcept;
+  // fi_control: FI_SETOPSFLAG, FI_GETOPSFLAG. Errors: -FI_ENOSYS for other commands, -FI_EINVAL,
+  // -FI_EBADFLAGS.
+  int control(int command, void* argument) noexcept;
+
+  // A completion queue was bound for FI_TRANSMIT, FI_RECV or both, selectively or not.
+  void bind_queue(std::uint64_t flags) noexcept;
+  // A counter was bound for these operations.
+  void bind_counter(std::uint64_t flags) noexcept;
+
+  // What calls without flags use, what is added to the flags of calls that have them, and what
+  // calls that inject use.
+  [[nodiscard]] std::uint64_t tx_flags() const noexcept { return tx_flags_; }
+  [[nodiscard]] std::uint64_t tx_msg_flags() const noexcept { return tx_msg_flags_; }
+  [[nodiscard]] std::uint64_t tx_inject_flags() const noexcept { return tx_inject_flags_; }
+  [[nodiscard]] std::uint64_t rx_flags() const noexcept { return rx_flags_; }
+  [[nodiscard]] std::uint64_t rx_msg_flags() const noexcept { return rx_msg_flags_; }
+  // Bytes that a multi-receive buffer must have free to stay in use.
+  [[nodiscard]] std::size_t min_multi_recv() const noexcept { return min_multi_recv_; }
+
+ private:
+  void derive() noexcept;
+
+  std::uint64_t tx_op_flags_, rx_op_flags_;
+  std::uint64_t tx_msg_flags_ = FI_COMPLETION, rx_msg_flags_ = FI_COMPLETION;  // 0: selective
+  bool counted_ = false;  // a counter counts sends or writes
+  std::uint64_t tx_flags_ = 0, tx_inject_flags_ = 0, rx_flags_ = 0;
+  std::size_t min_multi_recv_ = kInjectLimit;  // until set: one injected message must still fit
+};
+
+}  // namespace turnout::provider

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The message calls of an endpoint, untagged (fi_msg(3)) and tagged (fi_tagged(3)).
+#include <rdma/fi_tagged.h>
+
+#include <type_traits>
+
+#include "provider/info.h"
+#include "provider/ops.h"
+#include "provider/post.h"
+
+namespace turnout::provider {
+namespace {
+
+constexpr std::uint64_t kSendFlags = kTxOpFlags | FI_REMOTE_CQ_DATA | FI_MORE;
+constexpr std::uint64_t kPeekFlags = FI_PEEK | FI_CLAIM | FI_DISCARD;
+
+// Tag is std::uint64_t for the tagged calls, and nothing for the others.
+template <class... Tag>
+struct MessageCalls {
+  static constexpr bool kWithTag = sizeof...(Tag) != 0;
+  static constexpr std::uint64_t kRecvFlags =
+      FI_COMPLETION | FI_MORE | (kWithTag ? kPeekFlags : FI_MULTI_RECV);
+  using Message = std::conditional_t<kWithTag, fi_msg_tagged, fi_msg>;
+  using Ops = std::conditional_t<kWithTag, fi_ops_tagged, fi_ops_msg>;
+
+  static ssize_t start_recv(fid_ep* f, std::span<const iovec> buffer, const Call& call,
+                            std::uint64_t tag = 0, std::uint64_t ignore = 0) noexcept {
+    // Many messages go to one buffer, not to many.
+    if ((call.flags & FI_MULTI_RECV) != 0 && buffer.size() != 1) return -FI_EINVAL;
+    RecvRequest request;
+    request.buffer = buffer;
+    request.tagged = kWithTag;
+    request.tag = tag;
+    request.ignore = ignore;
+    return post(f, request, call);
+  }
+
+  static std::uint64_t recv_flags(fid_ep* f) noexcept {
+    return Ep::of(f).options.rx_flags() & ~(kWithTag ? FI_MULTI_RECV : 0);
+  }
+
+  static ssize_t recv(fid_ep* f, void* buffer, std::size_t length, void*, fi_addr_t from,
+                      Tag... tag, Tag... ignore, void* context) {
+    const iovec one = part(buffer, length);
+    return start_recv(f, {&one, 1}, {from, recv_flags(f), context}, tag..., ignore...);
+  }
+
+  static ssize_t recvv(fid_ep* f, const iovec* iov, void**, std::size_t count, fi_addr_t from,
+                       Tag... tag, Tag... ignore, void* context) {
+    if (count > kIovLimit) return -FI_EINVAL;
+    return start_recv(f, {iov, count}, {from, recv_flags(f), context}, tag..., ignore...);
+  }
+
+  static ssize_t recvmsg(fid_ep* f, const Message* msg, std::uint64_t flags) {
+    if (msg->iov_count > kIovLimit) return -FI_EINVAL;
+    if ((flags & ~kRecvFlags) != 0) return -FI_EBADFLAGS;
+    const Call call{msg->addr, flags | Ep::of(f).options.rx_msg_flags(), msg->context};
+    if constexpr (kWithTag) {
+      if ((flags & kPeekFlags) != 0) return peek_or_claim(f, *msg, call);
+      return start_recv(f, {msg->msg_iov, msg->iov_count}, call, msg->tag, msg->ignore);
+    } else {
+      return start_recv(f, {msg->msg_iov, msg->iov_count}, call);
+    }
+  }
+
+  static ssize_t peek_or_claim(fid_ep* f, const fi_msg_tagged& msg, const Call& call) noexcept {
+    if ((call.flags & (FI_PEEK | FI_CLAIM)) == 0) return -FI_EINVAL;  // nothing to discard
+    if ((call.flags & kPeekFlags) == kPeekFlags) return -FI_EINVAL;   // keep it and drop it
+    if ((call.flags & FI_PEEK) != 0) {
+      PeekRequest request;
+      request.tag = msg.tag;
+      request.ignore = msg.ignore;
+      return post(f, request, call);
+    }
+    return contain([&] {
+      Ep& ep = Ep::of(f);
+      const Guard guard(ep.domain.lock);
+      RecvRequest request;
+      request.buffer = {msg.msg_iov, msg.iov_count};
+      request.tagged = true;
+      request.tag = msg.tag;
+      request.ignore = msg.ignore;
+      return ep.path.receive_claimed(request, call);
+    });
+  }
+
+  static ssize_t start_send(fid_ep* f, std::span<const iovec> data, const Call& call,
+                            std::uint64_t remote_data, std::uint64_t tag = 0) noexcept {
+    SendRequest request;
+    request.data = data;
+    request.tagged = kWithTag;
+    request.tag = tag;
+    request.remote_data = remote_data;
+    return post(f, request, call);
+  }
+
+  static ssize_t send(fid_ep* f, const void* buffer, std::size_t length, void*, fi_addr_t to,
+                      Tag... tag, void* context) {
+    const iovec one = part(buffer, length);
+    return start_send(f, {&one, 1}, {to, Ep::of(f).options.tx_flags(), context}, 0, tag...);
+  }
+
+  static ssize_t sendv(fid_ep* f, const iovec* iov, void**, std::size_t count, fi_addr_t to,
+                       Tag... tag, void* context) {
+    if (count > kIovLimit) return -FI_EINVAL;
+    return start_send(f, {iov, count}, {to, Ep::of(f).options.tx_flags(), context}, 0, tag...);
+  }
+
+  static ssize_t sendmsg(fid_ep* f, const Message* msg, std::uint64_t flags) {
+    if (msg->iov_count > kIovLimit) return -FI_EINVAL;
+    if ((flags & ~kSendFlags) != 0) return -FI_EBADFLAGS;
+    std::uint64_t tag = 0;
+    if constexpr (kWithTag) tag = msg->tag;
+    return start_send(f, {msg->msg_iov, msg->iov_count},
+                      {msg->addr, flags | Ep::of(f).options.tx_msg_flags(), msg->context},
+                      msg->data, tag);
+  }
+
+  static ssize_t inject(fid_ep* f, const void* buffer, std::size_t length, fi_addr_t to,
+                        Tag... tag) {
+    if (length > kInjectLimit) return -FI_EINVAL;
+    const iovec one = part(buffer, length);
+    return start_send(f, {&one, 1}, {to, Ep::of(f).options.tx_inject_flags()}, 0, tag...);
+  }
+
+  static ssize_t senddata(fid_ep* f, const void* buffer, std::size_t length, void*,
+                          std::uint64_t data, fi_addr_t to, Tag... tag, void* context) {
+    const iovec one = part(buffer, length);
+    const std::uint64_t flags = Ep::of(f).options.tx_flags() | FI_REMOTE_CQ_DATA;
+    return start_send(f, {&one, 1}, {to, flags, context}, data, tag...);
+  }
+
+  static ssize_t injectdata(fid_ep* f, const void* buffer, std::size_t length, std::uint64_t data,
+                            fi_addr_t to, Tag... tag) {
+    if (length > kInjectLimit) return -FI_EINVAL;
+    const iovec one = part(buffer, length);
+    const std::uint64_t flags = Ep::of(f).options.tx_inject_flags() | FI_REMOTE_CQ_DATA;
+    return start_send(f, {&one, 1}, {to, flags}, data, tag...);
+  }
+
+  static Ops& ops(bool enabled) noexcept {
+    static Ops live = {
+        .size = sizeof(Ops),
+        .recv = recv,
+        .recvv = recvv,
+        .recvmsg = recvmsg,
+        .send = send,
+        .sendv = sendv,
+        .sendmsg = sendmsg,
+        .inject = inject,
+        .senddata = senddata,
+        .injectdata = injectdata,
+    };
+    static Ops early = every_call<Ops>(kNotEnabled);
+    return enabled ? live : early;
+  }
+};
+
+}  // namespace
+
+fi_ops_msg& message_ops(bool enabled) noexcept {
+  return MessageCalls<>::ops(enabled);
+}
+
+fi_ops_tagged& tagged_ops(bool enabled) noexcept {
+  return MessageCalls<std::uint64_t>::ops(enabled);
+}
+
+}  // namespace turnout::provider

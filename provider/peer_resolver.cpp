@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "provider/peer_resolver.h"
+
+#include <cassert>
+
+#include "provider/av.h"
+#include "provider/errors.h"
+
+namespace turnout::provider {
+
+void PeerResolver::bind(AddressVector& av) {
+  assert(!bound());
+  av.resolvers.push_back(this);
+  av_ = &av;
+  expect(av.size());
+}
+
+void PeerResolver::unbind() noexcept {
+  if (bound()) std::erase(av_->resolvers, this);
+  av_ = nullptr;
+}
+
+int PeerResolver::look_up(fi_addr_t address, PeerId& peer) {
+  assert(bound());
+  const Address* found = av_->at(address);
+  if (found == nullptr) return -FI_EINVAL;
+  const std::uint64_t index = address & av_->index_mask;
+  if (index < peers_.size() && peers_[index] != kAnyPeer) {  // reached through fi_rx_addr
+    peer = peers_[index];
+    return 0;
+  }
+  const Result<PeerId> known = core_.peer(*found);
+  if (!known.ok()) return -fi_error(known.status());
+  assert(known.value() != kAnyPeer);
+  if (index >= peers_.size()) peers_.resize(av_->size(), kAnyPeer);
+  peer = peers_[index] = known.value();
+  return 0;
+}
+
+fi_addr_t PeerResolver::name_of(PeerId peer) {
+  if (!named_ || peer == kAnyPeer || !bound()) return FI_ADDR_NOTAVAIL;
+  if (peer < names_.size() && names_[peer] != FI_ADDR_NOTAVAIL) [[likely]]
+    return names_[peer];
+  const fi_addr_t name = av_->find(core_.peer_address(peer));
+  if (name == FI_ADDR_NOTAVAIL) return name;
+  if (peer >= names_.size()) names_.resize(peer + 1, FI_ADDR_NOTAVAIL);
+  return names_[peer] = name;
+}
+
+void PeerResolver::forget(std::uint64_t index) noexcept {
+  if (index < peers_.size()) peers_[index] = kAnyPeer;
+  for (fi_addr_t& name : names_) {
+    if (name == index) name = FI_ADDR_NOTAVAIL;
+  }
+}
+
+}  // namespace turnout::provider

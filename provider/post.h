@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// post: hands the request of a data transfer call to its endpoint, under the domain's lock if there
+// is one. For the calls of message_calls.cpp, rma.cpp and atomic.cpp; any thread.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cassert>
+
+#include "provider/endpoint.h"
+#include "provider/errors.h"
+
+namespace turnout::provider {
+
+[[nodiscard]] inline iovec part(const void* buffer, std::size_t length) noexcept {
+  return {const_cast<void*>(buffer), length};
+}
+
+// Errors: -FI_E*, as DataPath::start.
+template <class Request>
+[[nodiscard]] ssize_t post(fid_ep* f, Request& request, const Call& call) noexcept {
+  return contain([&] {
+    Ep& ep = Ep::of(f);
+    assert(ep.enabled);
+    const Guard guard(ep.domain.lock);
+    return ep.path.start(request, call);
+  });
+}
+
+}  // namespace turnout::provider
