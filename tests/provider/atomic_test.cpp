@@ -115,6 +115,15 @@ TEST_F(Atomics, EveryWayToFetch) {
   EXPECT_EQ(result[1], 50);
   EXPECT_EQ(result[0], 60);
   EXPECT_EQ(fi_fetch_atomicmsg(a.ep, &msg, results, nullptr, 2, FI_REMOTE_CQ_DATA), -FI_EBADFLAGS);
+  // What is passed for operands is not looked at.
+  const auto* nowhere = reinterpret_cast<const fi_ioc*>(sizeof(fi_ioc));
+  msg = message(nowhere, 2, &remote, FI_ATOMIC_READ);
+  ASSERT_EQ(fi_fetch_atomicmsg(a.ep, &msg, results, nullptr, 2, 0), 0);
+  expect_done(FI_READ);
+  ASSERT_EQ(fi_fetch_atomicv(a.ep, nowhere, nullptr, 2, results, nullptr, 2, pair.to_b, at(4),
+                             key(), FI_INT64, FI_ATOMIC_READ, &context),
+            0);
+  expect_done(FI_READ);
 }
 
 TEST_F(Atomics, EveryWayToCompare) {

@@ -320,6 +320,20 @@ TEST(Counters, ReplaceQueues) {
   EXPECT_EQ(fi_cntr_readerr(counting.recv), 1u);
 }
 
+TEST(Counters, OneThatAnotherReplacedCanBeClosedAfterTheEndpoint) {
+  Node node;
+  fid_cntr* cntrs[2] = {};
+  for (fid_cntr*& cntr : cntrs) {
+    fi_cntr_attr attr{};
+    ASSERT_EQ(fi_cntr_open(node.domain, &attr, &cntr, nullptr), 0);
+    ASSERT_EQ(fi_ep_bind(node.ep, &cntr->fid, FI_SEND), 0);
+  }
+  ASSERT_EQ(fi_inject(node.ep, "abc", 3, node.insert(node)), 0);
+  EXPECT_EQ(fi_cntr_read(cntrs[0]), 0u);
+  EXPECT_EQ(fi_cntr_read(cntrs[1]), 1u);
+  node.others = {&cntrs[0]->fid, &cntrs[1]->fid};
+}
+
 TEST(Counters, RemoteReadsAreNotSeen) {
   NodeOptions options;
   options.before_enable = [](fid_domain* domain, fid_ep* ep) {
