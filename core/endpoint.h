@@ -27,6 +27,7 @@
 #include "core/types/atomic.h"
 #include "core/types/completion.h"
 #include "core/types/memory_domain.h"
+#include "core/types/simulation_hooks.h"
 
 namespace turnout {
 
@@ -119,8 +120,7 @@ struct EndpointOptions {
   // Operations per direction that are accepted before one may return `again`, within
   // operation_limits(); 0: kContextSize.
   std::size_t context_size = 0;
-  // In simulations: charges the work to a simulated processor.
-  Processor* processor = nullptr;
+  SimulationHooks simulation;
   // Identifies the endpoint on the wire; 0: random. Simulations set it for reproducibility.
   std::uint64_t id = 0;
   // Creates the queue pairs; null: according to the setting setup_thread.

@@ -18,7 +18,7 @@ import sys
 ALLOWED = {
     "base": [],
     "core/types": ["base"],
-    "core/time": ["base", "core/types"],
+    "core/time": ["base"],
     "core/report": ["base", "core/types", "core/time"],
     "core": ["base", "core/types", "core/time", "core/report"],
     "core/verbs": ["base"],

@@ -185,9 +185,9 @@ void ChannelSelector::on_message_counted(Peer& peer) {
 
 // The channel to request at a peer's first message.
 ChannelKind ChannelSelector::first_channel(const Peer& peer) {
-  if (context_.processor == nullptr) return context_.traits.first_message;
-  return context_.processor->first_channel(peer.address.id, context_.address.id,
-                                           context_.traits.first_message);
+  const PolicyOverride* const policy = context_.simulation.policy;
+  if (policy == nullptr || !policy->first_channel) return context_.traits.first_message;
+  return policy->first_channel(peer.address.id, context_.address.id, context_.traits.first_message);
 }
 
 void ChannelSelector::change_channel(Peer& peer, ChannelKind to, ChannelKind fallback,

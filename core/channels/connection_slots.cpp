@@ -42,8 +42,9 @@ void ConnectionSlots::limit_connections() {
   if (!on_demand || !asked || context_.settings.max_active_rc == 0) return;
   eviction_.configure(victim_order_named(context_.settings.eviction).value_or(VictimOrder::none),
                       rc_.connection_slots());
-  context_.traits.waits_for_connections = eviction_.active() && context_.processor != nullptr &&
-                                          context_.processor->waits_for_connections();
+  context_.traits.waits_for_connections = eviction_.active() &&
+                                          context_.simulation.policy != nullptr &&
+                                          context_.simulation.policy->waits_for_connections;
 }
 
 // What want_rc() will find.

@@ -26,7 +26,7 @@ DataPath DataPaths::data_path(Peer& peer) {
   if (peer.connection.rc && peer.rx.kind == ChannelKind::rc_rdma &&
       !peer.connection.eviction.disconnecting)
     return DataPath::rc;
-  // Operations of ACTS wait for their connection, see Processor::waits_for_connections().
+  // Operations of ACTS wait for their connection, see PolicyOverride::waits_for_connections.
   const DataPath without_slot =
       context_.traits.waits_for_connections ? DataPath::wait : DataPath::fragments;
   if (peer.connection.eviction.disconnecting || peer.connection.eviction.waits_for_slot)

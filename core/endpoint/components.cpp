@@ -8,7 +8,7 @@ Components::Components(const Settings& settings, Clock& clock, EndpointOptions& 
     : context(settings, clock, options),
       events(parts),
       records(context, options.context_size),
-      call_time(context.processor != nullptr),
+      call_time(context.simulation.processor != nullptr),
       channels(*this, options.background      ? std::move(options.background)
                       : settings.setup_thread ? make_background_thread()
                                               : make_foreground()) {

@@ -9,15 +9,15 @@ namespace turnout {
 Result<std::unique_ptr<Endpoint>> Endpoint::create(const Settings& settings, Clock& clock,
                                                    EndpointOptions options) {
   if (Status status = settings.validate(); !status.ok()) return status;
-  Processor* const processor = options.processor;
+  const bool in_virtual_time = options.simulation.processor != nullptr;
   auto endpoint = std::make_unique<EndpointCore>(settings, clock, std::move(options));
   if (Status status = endpoint->start(); !status.ok()) {
     TURNOUT_LOG(endpoint, error, "opening the endpoint failed: {}", status.text());
     return status;
   }
   if (!settings.trace.empty()) [[unlikely]] {
-    return std::unique_ptr<Endpoint>(
-        std::make_unique<RecordingEndpoint>(std::move(endpoint), settings.trace, clock, processor));
+    return std::unique_ptr<Endpoint>(std::make_unique<RecordingEndpoint>(
+        std::move(endpoint), settings.trace, clock, in_virtual_time));
   }
   return std::unique_ptr<Endpoint>(std::move(endpoint));
 }

@@ -21,7 +21,7 @@ ProgressLoop::ProgressLoop(Components& parts, ReceiveDispatch& receive_dispatch,
       send_completions_(send_completions),
       reporter_(reporter),
       // Under a virtual clock reading it costs nothing, and every call may be the last for long.
-      tick_every_(parts.context.processor == nullptr ? kTickEvery : 1) {}
+      tick_every_(parts.context.simulation.processor == nullptr ? kTickEvery : 1) {}
 
 bool ProgressLoop::progress_now() {
   bool moved;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The part of the budget reserved at the start, and the sizes of queue pairs and queues: as
-// computed by mlx5's driver, unless the injected Processor gives them.
+// computed by mlx5's driver, unless a simulation injects ObjectSizes.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -42,12 +42,12 @@ class RecordingEndpoint::Visit {
 };
 
 RecordingEndpoint::RecordingEndpoint(std::unique_ptr<Endpoint> endpoint, const std::string& setting,
-                                     Clock& clock, const Processor* processor)
+                                     Clock& clock, bool in_virtual_time)
     : endpoint_(std::move(endpoint)),
       file_(setting, endpoint_->address()),
       clock_(clock),
       born_(clock.now()),
-      virtual_(processor != nullptr) {}
+      virtual_(in_virtual_time) {}
 
 RecordingEndpoint::~RecordingEndpoint() {
   hand_on();

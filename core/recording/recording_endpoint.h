@@ -18,10 +18,10 @@ namespace turnout {
 
 class RecordingEndpoint final : public Endpoint {
  public:
-  // `processor`: as the endpoint's; not null in virtual time, whose clock then tells how long the
-  // program computes. Otherwise it is the processor time of the calling thread.
+  // In virtual time the clock tells how long the program computes. Otherwise it is the processor
+  // time of the calling thread.
   RecordingEndpoint(std::unique_ptr<Endpoint> endpoint, const std::string& setting, Clock& clock,
-                    const Processor* processor);
+                    bool in_virtual_time);
   ~RecordingEndpoint() override;
 
   [[nodiscard]] const Address& address() const noexcept override { return endpoint_->address(); }

@@ -7,7 +7,7 @@ namespace turnout {
 EndpointContext::EndpointContext(const Settings& wanted, Clock& time, EndpointOptions& options)
     : settings(wanted),
       clock(time),
-      processor(options.processor),
+      simulation(options.simulation),
       born(time.now()),
       account(budget_of_process(wanted).bytes, wanted.break_rule != "over-budget"),
       domain(std::static_pointer_cast<DeviceDomain>(std::move(options.memory))),

@@ -50,8 +50,8 @@ struct EndpointContext {
   EndpointContext(const Settings& wanted, Clock& time, EndpointOptions& options);
 
   void charge(Work work, std::uint64_t amount) noexcept {
-    if (processor != nullptr) [[unlikely]]
-      processor->charge(work, amount);
+    if (simulation.processor != nullptr) [[unlikely]]
+      simulation.processor->charge(work, amount);
   }
   [[nodiscard]] Nanoseconds age() noexcept { return clock.now() - born; }
   [[nodiscard]] bool over_datagrams() const noexcept {
@@ -70,7 +70,8 @@ struct EndpointContext {
   // What `count` objects are accounted with: all queue pairs and queues ask here.
   [[nodiscard]] std::uint64_t object_bytes(Object object, std::uint64_t count,
                                            std::uint64_t computed) const noexcept {
-    return processor != nullptr ? processor->object_bytes(object, count, computed) : computed;
+    const ObjectSizes* const sizes = simulation.object_sizes;
+    return sizes != nullptr ? sizes->bytes(object, count, computed) : computed;
   }
   // Tell the caller that its operation is done, or has failed.
   void finish(const Report& report, const Completion& completion);
@@ -79,7 +80,7 @@ struct EndpointContext {
 
   Settings settings;
   Clock& clock;
-  Processor* processor;
+  const SimulationHooks simulation;
   Nanoseconds born = 0;
   MemoryAccount account;
   std::shared_ptr<DeviceDomain> domain;

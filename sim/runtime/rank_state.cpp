@@ -27,57 +27,6 @@ const char* words_of(Rank::StartAwaiter::Kind kind) noexcept {
 
 }  // namespace
 
-void RankProcessor::charge(Work work, std::uint64_t amount) noexcept {
-  const hca::Profile& profile = world_->profile();
-  switch (work) {
-    case Work::poll_ring:
-      world_->charge(profile.processor_poll_ring * static_cast<Picoseconds>(amount));
-      break;
-    case Work::match:
-      world_->charge(profile.processor_match * static_cast<Picoseconds>(amount));
-      break;
-    case Work::copy:
-      world_->charge(profile.processor_copy + hca::time_of(profile.processor_copy_rate, amount));
-      break;
-    case Work::post:
-    case Work::doorbell:
-    case Work::poll_cq:
-    case Work::register_memory:
-      break;  // charged by the adapter's driver
-  }
-}
-
-std::uint64_t RankProcessor::object_bytes(Object object, std::uint64_t count,
-                                          std::uint64_t computed) const noexcept {
-  const hca::Profile& profile = world_->profile();
-  std::int64_t each = 0, fixed = 0;
-  switch (object) {
-    case Object::rc_queue_pair:
-      each = profile.memory_rc_qp;
-      break;
-    case Object::dc_data_pool:
-      each = profile.memory_dc_data_qp;
-      fixed = profile.memory_dc_data_fixed;
-      break;
-    case Object::dc_credit_pool:
-      each = profile.memory_dc_credit_qp;
-      break;
-    case Object::dc_establishment_pool:
-      each = profile.memory_dc_establishment_qp;
-      break;
-    case Object::ud_queue_pair:  // no paper measured one: what the driver's rules give
-      break;
-    case Object::cq_entry:
-      each = profile.memory_cq_entry;
-      break;
-    case Object::srq_entry:
-      each = profile.memory_srq_entry;
-      break;
-  }
-  return (each == 0 ? computed : static_cast<std::uint64_t>(each) * count) +
-         static_cast<std::uint64_t>(fixed);
-}
-
 void RankBackground::start(std::unique_ptr<Job> job) {
   const Picoseconds now = world_->process_time();
   job->run();
@@ -96,14 +45,6 @@ std::unique_ptr<Background::Job> RankBackground::done() {
   return job;
 }
 
-ChannelKind RankProcessor::first_channel(std::uint64_t source, std::uint64_t destination,
-                                         ChannelKind of_policy) const noexcept {
-  const std::uint32_t from = rank_of(source), to = rank_of(destination);
-  if (*first_channel_) return (*first_channel_)(from, to);
-  // What needs no connection, by whatever name the default transport has.
-  return server_ == 0 || serves(from) || serves(to) ? of_policy : ChannelKind::dc_sendrecv;
-}
-
 RankState::RankState(SimulationState& shared, std::uint32_t id)
     : shared_(shared), id_(id), clock_(*shared.world), random_(mix(shared.options->seed, id)) {}
 
@@ -111,13 +52,13 @@ RankState::~RankState() = default;
 
 Status RankState::open() {
   EndpointOptions options;
-  options.processor = shared_.processor.get();
+  options.simulation = {&*shared_.costs, &*shared_.costs, &shared_.policy};
   options.id = endpoint_id(shared_.options->seed, id_);
   if (shared_.settings.setup_thread) {
     options.background = std::make_unique<RankBackground>(*shared_.world, *this);
   }
   const Settings& settings =
-      shared_.processor->serves(id_) ? shared_.settings_of_servers : shared_.settings;
+      serves(*shared_.options, id_) ? shared_.settings_of_servers : shared_.settings;
   auto endpoint = Endpoint::create(settings, clock_, std::move(options));
   if (!endpoint) return endpoint.status();
   endpoint_ = std::move(endpoint).value();

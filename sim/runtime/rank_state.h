@@ -11,6 +11,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "core/endpoint.h"
 #include "core/types/completion.h"
 #include "hca/device/fifo.h"
+#include "sim/runtime/profile_costs.h"
 #include "sim/runtime/reached_memory.h"
 #include "sim/runtime/simulation.h"
 
@@ -33,31 +35,6 @@ class RankClock final : public Clock {
 
  private:
   hca::World* world_;
-};
-
-// What the core says it does costs what the profile says, and what its driver allocates is as large
-// as the profile says. Posting, polling of completion queues and
-// registration are charged by the adapter's driver, which sees them itself.
-class RankProcessor final : public Processor {
- public:
-  using FirstChannel = std::function<ChannelKind(std::uint32_t source, std::uint32_t destination)>;
-  // Every `server`th rank is a data server; 0: none.
-  RankProcessor(hca::World& world, const FirstChannel& first_channel, std::uint32_t server) noexcept
-      : world_(&world), first_channel_(&first_channel), server_(server) {}
-  [[nodiscard]] bool serves(std::uint32_t rank) const noexcept {
-    return server_ != 0 && rank % server_ == 0;
-  }
-  void charge(Work work, std::uint64_t amount) noexcept override;
-  [[nodiscard]] std::uint64_t object_bytes(Object object, std::uint64_t count,
-                                           std::uint64_t computed) const noexcept override;
-  [[nodiscard]] bool waits_for_connections() const noexcept override { return server_ != 0; }
-  [[nodiscard]] ChannelKind first_channel(std::uint64_t source, std::uint64_t destination,
-                                          ChannelKind of_policy) const noexcept override;
-
- private:
-  hca::World* world_;
-  const FirstChannel* first_channel_;
-  std::uint32_t server_;
 };
 
 // A process's thread that makes queue pairs: a job changes the adapter when it is started and is
@@ -214,11 +191,17 @@ inline std::uint32_t rank_of(std::uint64_t endpoint_id) noexcept {
   return static_cast<std::uint32_t>(endpoint_id & 0xff'ffff);
 }
 
+// A data server of options.data_servers.
+inline bool serves(const Options& options, std::uint32_t rank) noexcept {
+  return options.data_servers && rank % options.ranks_per_node == 0;
+}
+
 struct SimulationState {
   const Options* options = nullptr;
   hca::World* world = nullptr;
   Settings settings, settings_of_servers;
-  std::unique_ptr<RankProcessor> processor;
+  std::optional<ProfileCosts> costs;
+  PolicyOverride policy;
   std::vector<std::unique_ptr<RankState>> ranks;
   std::vector<Address> addresses;
   // Where messages come from and go to when content is not checked; pages are there when touched.

@@ -76,6 +76,25 @@ Result<Settings> settings_of_servers(Settings settings, std::uint32_t ranks) {
   return settings;
 }
 
+// `options` outlives what is returned.
+PolicyOverride policy_of(const Options& options) {
+  PolicyOverride policy;
+  policy.waits_for_connections = options.data_servers;
+  if (options.first_channel) {
+    policy.first_channel = [&options](std::uint64_t from, std::uint64_t to, ChannelKind) {
+      return options.first_channel(rank_of(from), rank_of(to));
+    };
+  } else if (options.data_servers) {
+    policy.first_channel = [&options](std::uint64_t from, std::uint64_t to, ChannelKind otherwise) {
+      // What needs no connection, by whatever name the default transport has.
+      return serves(options, rank_of(from)) || serves(options, rank_of(to))
+                 ? otherwise
+                 : ChannelKind::dc_sendrecv;
+    };
+  }
+  return policy;
+}
+
 hca::WorldOptions world_options(const Options& options) {
   return {options.profile, options.seed,
           (options.ranks + options.ranks_per_node - 1) / options.ranks_per_node};
@@ -142,7 +161,7 @@ void collect(SimulationState& shared, Picoseconds ready, Outcome* outcome) {
     outcome->budget = report.budget;
     outcome->connections.add(report.connections);
     outcome->rc_peak = std::max(outcome->rc_peak, report.rc_queue_pairs_peak);
-    if (shared.options->data_servers && !shared.processor->serves(rank->id())) {
+    if (shared.options->data_servers && !serves(*shared.options, rank->id())) {
       add_client(report, &outcome->clients);
     }
     add_receiving(report, &outcome->receiving);
@@ -248,8 +267,8 @@ Result<Outcome> run(const Options& options, const Program& program) {
     if (each->node_processes != 0) continue;
     each->node_processes = std::min(options.ranks, options.ranks_per_node);
   }
-  shared.processor = std::make_unique<RankProcessor>(
-      *shared.world, options.first_channel, options.data_servers ? options.ranks_per_node : 0);
+  shared.costs.emplace(*shared.world);
+  shared.policy = policy_of(options);
   shared.ended_at.resize(options.ranks);
   if (!options.check_content) {
     shared.nothing.reset(std::calloc(1, kLargestUnchecked));

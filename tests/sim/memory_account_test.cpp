@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "core/memory/account.h"
-#include "core/time/clock.h"
 #include "sim/experiments/memory_program.h"
 #include "sim/runtime/simulation.h"
 #include "tests/support/memory_line.h"
@@ -81,12 +80,6 @@ TEST(MemoryAccount, WithoutAProfilesSizeItIsTheDrivers) {
   EXPECT_EQ(peak(play({}, {{"policy", "static:dc-sendrecv"}}), 0, MemoryKind::queue_pairs), 8 * dc);
   EXPECT_EQ(peak(play({}, {{"policy", "rc-rdma-od"}}), 0, MemoryKind::queue_pairs),
             8 * dc + (kRanks - 1) * rc);
-
-  class Silent final : public Processor {
-    void charge(Work, std::uint64_t) noexcept override {}
-  };
-  Silent silent;
-  EXPECT_EQ(static_cast<Processor&>(silent).object_bytes(Object::dc_data_pool, 4, 12345), 12345u);
 }
 
 // Sources that let go slowly do not make a process have more queue pairs than its pool.

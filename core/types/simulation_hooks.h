@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// SimulationHooks: what a simulation gives an endpoint beside the clock (core/time/clock.h). Each
+// hook is one concern: the CPU's cost, the size of the driver's objects, and a choice of channels
+// instead of the policy's.
+//
+// Live all are null, which costs one predictable branch. The simulation owns what they point to,
+// which outlives the endpoint; called only from the thread that drives the endpoint.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "core/types/channel_kind.h"
+
+namespace turnout {
+
+// What the core does; the amount is bytes for copy, a number of entries otherwise.
+enum class Work : std::uint8_t { post, doorbell, poll_cq, poll_ring, copy, match, register_memory };
+
+class Processor {
+ public:
+  virtual ~Processor() = default;
+  virtual void charge(Work work, std::uint64_t amount) noexcept = 0;
+};
+
+// What the adapter's driver allocates. A pool is initiators of one purpose with their targets: its
+// objects are the initiators.
+enum class Object : std::uint8_t {
+  rc_queue_pair,
+  dc_data_pool,
+  dc_credit_pool,
+  dc_establishment_pool,
+  ud_queue_pair,
+  cq_entry,
+  srq_entry,
+};
+
+class ObjectSizes {
+ public:
+  virtual ~ObjectSizes() = default;
+  // Bytes that `count` objects take together; `computed`: by the driver's own rules.
+  [[nodiscard]] virtual std::uint64_t bytes(Object object, std::uint64_t count,
+                                            std::uint64_t computed) const noexcept = 0;
+};
+
+struct PolicyOverride {
+  // The channel that `destination` requests at the first message of `source` (both Address::id),
+  // and at later ones while it has none. Empty: the policy's. Does not throw.
+  std::function<ChannelKind(std::uint64_t source, std::uint64_t destination, ChannelKind of_policy)>
+      first_channel;
+  // Where the number of connections is limited: one-sided operations wait for theirs, as ACTS's do,
+  // instead of travelling as messages meanwhile.
+  bool waits_for_connections = false;
+};
+
+struct SimulationHooks {
+  Processor* processor = nullptr;  // not null: time is virtual
+  const ObjectSizes* object_sizes = nullptr;
+  const PolicyOverride* policy = nullptr;
+};
+
+}  // namespace turnout
