@@ -49,15 +49,15 @@ std::uint64_t limit_of(rlim_t limit) {
 void gather_limits(Facts& facts) {
   rlimit limit{};
   if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0) {
-    facts.memlock = limit_of(limit.rlim_cur);
-    facts.memlock_hard = limit_of(limit.rlim_max);
+    facts.limits.memlock = limit_of(limit.rlim_cur);
+    facts.limits.memlock_hard = limit_of(limit.rlim_max);
   }
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-    facts.files = limit_of(limit.rlim_cur);
-    facts.files_hard = limit_of(limit.rlim_max);
+    facts.limits.files = limit_of(limit.rlim_cur);
+    facts.limits.files_hard = limit_of(limit.rlim_max);
   }
   constexpr int kIpcLock = 14;  // CAP_IPC_LOCK, linux/capability.h
-  facts.may_lock = (field_of("/proc/self/status", "CapEff", 16) >> kIpcLock & 1) != 0;
+  facts.limits.may_lock = (field_of("/proc/self/status", "CapEff", 16) >> kIpcLock & 1) != 0;
   facts.available = field_of("/proc/meminfo", "MemAvailable", 10) * 1024;
 }
 
@@ -220,17 +220,17 @@ void gather_devices(Facts& facts, const Settings& settings) {
 }
 
 void gather_provider(Facts& facts) {
-  if (const char* path = std::getenv("FI_PROVIDER_PATH")) facts.provider_path = path;
-  facts.provider = provider_file();
+  if (const char* path = std::getenv("FI_PROVIDER_PATH")) facts.provider.path = path;
+  facts.provider.file = provider_file();
   // libfabric 2: "+FILE" is one library besides the default folder.
-  std::string_view rest = facts.provider_path;
+  std::string_view rest = facts.provider.path;
   while (!rest.empty()) {
     const std::size_t end = std::min(rest.find(':'), rest.size());
     std::string_view one = rest.substr(0, end);
     rest.remove_prefix(std::min(end + 1, rest.size()));
     if (one.starts_with('+')) one.remove_prefix(1);
     std::error_code error;
-    if (!one.empty() && !fs::exists(one, error)) facts.missing_provider_paths.emplace_back(one);
+    if (!one.empty() && !fs::exists(one, error)) facts.provider.missing_paths.emplace_back(one);
   }
 }
 
@@ -263,7 +263,7 @@ void gather_software(Facts& facts) {
   if (const auto on = number_in("/proc/sys/kernel/sched_autogroup_enabled")) {
     facts.autogroup = *on != 0;
   }
-  facts.maps = number_in("/proc/sys/vm/max_map_count").value_or(0);
+  facts.limits.maps = number_in("/proc/sys/vm/max_map_count").value_or(0);
 }
 
 }  // namespace
@@ -282,7 +282,7 @@ Facts gather_facts() {
     return facts;
   }
   const Settings& settings = loaded.value();
-  facts.wanted = settings.device;
+  facts.adapter.wanted = settings.device;
   facts.costs = settings.costs;
   if (const auto costs = selection::load_costs(settings); !costs) {
     facts.costs_error = costs.status().text();
@@ -292,13 +292,13 @@ Facts gather_facts() {
   gather_devices(facts, settings);
   const Result<std::unique_ptr<verbs::Device>> chosen = verbs::Device::open(settings);
   if (!chosen) {
-    facts.chosen_error = chosen.status().text();
+    facts.adapter.error = chosen.status().text();
     return facts;
   }
   const verbs::Device& device = *chosen.value();
-  facts.chosen = device.name();
-  facts.chosen_why = device.why();
-  facts.chosen_virtual = device.is_virtual();
+  facts.adapter.name = device.name();
+  facts.adapter.why = device.why();
+  facts.adapter.is_virtual = device.is_virtual();
   return facts;
 }
 

@@ -43,6 +43,25 @@ struct DeviceFacts {
 
 enum class ForkSafety : std::uint8_t { unknown, off, on, not_needed };
 
+struct Limits {                                 // of a process; UINT64_MAX: none
+  std::uint64_t memlock = 0, memlock_hard = 0;  // bytes
+  bool may_lock = false;                        // CAP_IPC_LOCK: memlock does not apply
+  std::uint64_t files = 0, files_hard = 0;      // open files
+  std::uint64_t maps = 0;                       // memory mappings; 0: unknown
+};
+
+struct AdapterChoice {
+  std::string wanted;            // the setting `device`
+  std::string name, why, error;  // of what Turnout uses
+  bool is_virtual = false;
+};
+
+struct ProviderFacts {
+  std::string file;  // of the libfabric provider beside this program; empty: none
+  std::string path;  // FI_PROVIDER_PATH
+  std::vector<std::string> missing_paths;  // of its entries: that do not exist
+};
+
 struct Facts {
   std::string kernel, rdma_core, libfabric;  // versions; empty: not there
   std::string library_error;                 // the system's verbs cannot be used
@@ -50,26 +69,18 @@ struct Facts {
   std::vector<std::string> closed_files;     // of /dev/infiniband: that may not be opened
   bool has_files = false;                    // any uverbs there
   std::vector<DeviceFacts> devices;
+  AdapterChoice adapter;
+  ForkSafety fork = ForkSafety::unknown;
 
   std::string settings_error;
-  std::string wanted;                       // the setting `device`
   std::uint64_t budget = 0, available = 0;  // bytes: of a process, of the machine
   std::uint64_t processes = 1;              // of this node
-  std::string chosen, chosen_why, chosen_error;
-  bool chosen_virtual = false;
+  Limits limits;
+  std::optional<bool> autogroup;  // the scheduler groups processes by session
 
-  std::uint64_t memlock = 0, memlock_hard = 0;  // bytes; UINT64_MAX: no limit
-  bool may_lock = false;                        // CAP_IPC_LOCK
-  std::uint64_t files = 0, files_hard = 0;      // open files
-  ForkSafety fork = ForkSafety::unknown;
-  std::string provider;       // file of the libfabric provider beside this program; empty: none
-  std::string provider_path;  // FI_PROVIDER_PATH
-  std::vector<std::string> missing_provider_paths;  // of its entries: that do not exist
-
+  ProviderFacts provider;
   std::string costs, costs_error;  // the setting `costs`; why it cannot be used
   std::string launcher, mpi;       // "/usr/bin/mpirun", "Open MPI 4.1.4"; empty: none on the PATH
-  std::optional<bool> autogroup;   // the scheduler groups processes by session
-  std::uint64_t maps = 0;          // memory mappings that a process may have; 0: unknown
 };
 
 [[nodiscard]] Facts gather_facts();

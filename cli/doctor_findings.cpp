@@ -86,7 +86,7 @@ class Judge {
   }
 
   [[nodiscard]] bool is_used(const DeviceFacts& device) const {
-    return !f_.chosen_virtual && device.name == f_.chosen;
+    return !f_.adapter.is_virtual && device.name == f_.adapter.name;
   }
 
   void judge_device(const DeviceFacts& device) {
@@ -169,23 +169,23 @@ class Judge {
 
   // Is what may be locked less than what Turnout may register?
   [[nodiscard]] bool limits_memlock() const {
-    return !f_.may_lock && f_.memlock != kNoLimit && f_.memlock < f_.budget;
+    return !f_.limits.may_lock && f_.limits.memlock != kNoLimit && f_.limits.memlock < f_.budget;
   }
 
   void chosen() {
-    if (!f_.chosen_error.empty()) {
-      add(Level::problem, "adapter", f_.chosen_error);
+    if (!f_.adapter.error.empty()) {
+      add(Level::problem, "adapter", f_.adapter.error);
       return;
     }
-    if (f_.chosen.empty()) return;
-    const std::string text = fmt::format("selected: {} ({})", f_.chosen, f_.chosen_why);
+    if (f_.adapter.name.empty()) return;
+    const std::string text = fmt::format("selected: {} ({})", f_.adapter.name, f_.adapter.why);
     const bool real_ones =
         std::any_of(f_.devices.begin(), f_.devices.end(),
                     [](const DeviceFacts& device) { return device.open_error.empty(); });
-    if (f_.chosen_virtual && f_.wanted == "auto" && real_ones) {
+    if (f_.adapter.is_virtual && f_.adapter.wanted == "auto" && real_ones) {
       add(Level::warning, "adapter", text, "programs reach this host only; see the adapters above");
     } else {
-      add(f_.chosen_virtual ? Level::note : Level::good, "adapter", text);
+      add(f_.adapter.is_virtual ? Level::note : Level::good, "adapter", text);
     }
   }
 
@@ -193,20 +193,21 @@ class Judge {
     const auto bytes = [](std::uint64_t n) {
       return n == kNoLimit ? std::string("any amount") : value::human_bytes(n);
     };
-    const std::string text = fmt::format("{} can be locked{}", bytes(f_.memlock),
-                                         f_.may_lock ? ", which does not apply to this user" : "");
+    const std::string text =
+        fmt::format("{} can be locked{}", bytes(f_.limits.memlock),
+                    f_.limits.may_lock ? ", which does not apply to this user" : "");
     if (!limits_memlock()) {
       add(Level::good, "locked memory", text);
       return;
     }
     // The virtual adapter pins nothing.
     const std::string hard =
-        f_.memlock_hard == kNoLimit || f_.memlock_hard >= f_.budget
-            ? fmt::format("ulimit -l {}", f_.memlock_hard == kNoLimit
+        f_.limits.memlock_hard == kNoLimit || f_.limits.memlock_hard >= f_.budget
+            ? fmt::format("ulimit -l {}", f_.limits.memlock_hard == kNoLimit
                                               ? std::string("unlimited")
-                                              : std::to_string(f_.memlock_hard / 1024))
+                                              : std::to_string(f_.limits.memlock_hard / 1024))
             : std::string("as root, add 'memlock unlimited' in /etc/security/limits.d/");
-    add(f_.chosen_virtual || f_.devices.empty() ? Level::note : Level::problem, "locked memory",
+    add(f_.adapter.is_virtual || f_.devices.empty() ? Level::note : Level::problem, "locked memory",
         fmt::format("{}, less than the memory budget of {}", text, value::human_bytes(f_.budget)),
         fmt::format("{}; in batch systems, set LimitMEMLOCK=infinity in the daemon's unit, and for "
                     "Slurm PropagateResourceLimitsExcept=MEMLOCK; or lower TURNOUT_MEMORY_BUDGET",
@@ -233,12 +234,13 @@ class Judge {
     const auto number = [](std::uint64_t n) {
       return n == kNoLimit ? std::string("unlimited") : std::to_string(n);
     };
-    if (f_.files < kFewFiles) {
-      add(Level::warning, "open files", number(f_.files),
-          f_.files_hard >= kFewFiles ? fmt::format("ulimit -n {}", number(f_.files_hard))
-                                     : "as root, add 'nofile 65536' in /etc/security/limits.d/");
+    if (f_.limits.files < kFewFiles) {
+      add(Level::warning, "open files", number(f_.limits.files),
+          f_.limits.files_hard >= kFewFiles
+              ? fmt::format("ulimit -n {}", number(f_.limits.files_hard))
+              : "as root, add 'nofile 65536' in /etc/security/limits.d/");
     } else {
-      add(Level::good, "open files", number(f_.files));
+      add(Level::good, "open files", number(f_.limits.files));
     }
   }
 
@@ -267,9 +269,9 @@ class Judge {
   }
 
   void mappings() {
-    if (f_.maps == 0) return;
-    const std::string text = fmt::format("{} per process", value::human_count(f_.maps));
-    if (f_.maps < kUsualMaps) {
+    if (f_.limits.maps == 0) return;
+    const std::string text = fmt::format("{} per process", value::human_count(f_.limits.maps));
+    if (f_.limits.maps < kUsualMaps) {
       add(Level::warning, "memory mappings", text,
           fmt::format("as root, sysctl vm.max_map_count={}", kUsualMaps));
     } else {
@@ -317,18 +319,18 @@ class Judge {
   }
 
   void provider() {
-    if (!f_.missing_provider_paths.empty()) {
+    if (!f_.provider.missing_paths.empty()) {
       add(Level::problem, "FI_PROVIDER_PATH",
-          fmt::format("does not exist: {}", fmt::join(f_.missing_provider_paths, ", ")),
+          fmt::format("does not exist: {}", fmt::join(f_.provider.missing_paths, ", ")),
           "correct or unset it; turnout run sets it");
     }
-    if (f_.provider.empty()) {
+    if (f_.provider.file.empty()) {
       add(Level::warning, "libfabric provider", "libturnout-fi.so not found next to this program",
           "build it (make build); it needs libfabric's headers");
       return;
     }
-    const std::string folder = f_.provider.substr(0, f_.provider.rfind('/'));
-    std::string_view rest = f_.provider_path;
+    const std::string folder = f_.provider.file.substr(0, f_.provider.file.rfind('/'));
+    std::string_view rest = f_.provider.path;
     bool named = false;
     while (!rest.empty() && !named) {
       const std::size_t end = std::min(rest.find(':'), rest.size());
@@ -338,11 +340,11 @@ class Judge {
       rest.remove_prefix(std::min(end + 1, rest.size()));
     }
     if (named) {
-      add(Level::good, "libfabric provider", f_.provider);
+      add(Level::good, "libfabric provider", f_.provider.file);
     } else {
       add(Level::note, "libfabric provider",
-          fmt::format("{}; FI_PROVIDER_PATH is {}", f_.provider,
-                      f_.provider_path.empty() ? "not set" : f_.provider_path),
+          fmt::format("{}; FI_PROVIDER_PATH is {}", f_.provider.file,
+                      f_.provider.path.empty() ? "not set" : f_.provider.path),
           fmt::format("export FI_PROVIDER_PATH={} FI_PROVIDER=turnout for MPI programs", folder));
     }
   }

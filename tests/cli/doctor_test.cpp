@@ -29,21 +29,21 @@ Facts healthy() {
   f.libfabric = "1.17";
   f.kernel_rdma = f.has_files = true;
   f.devices = {device};
-  f.wanted = "auto";
+  f.adapter.wanted = "auto";
   f.budget = 256 * kMiB;
   f.available = 64ULL << 30;
-  f.chosen = "mlx5_0";
-  f.chosen_why = "first real adapter with DC and an active port";
-  f.memlock = f.memlock_hard = UINT64_MAX;
-  f.files = f.files_hard = 65536;
+  f.adapter.name = "mlx5_0";
+  f.adapter.why = "first real adapter with DC and an active port";
+  f.limits.memlock = f.limits.memlock_hard = UINT64_MAX;
+  f.limits.files = f.limits.files_hard = 65536;
   f.fork = ForkSafety::not_needed;
-  f.provider = "/opt/turnout/lib/libturnout-fi.so";
-  f.provider_path = "/usr/lib/other:/opt/turnout/lib/";
+  f.provider.file = "/opt/turnout/lib/libturnout-fi.so";
+  f.provider.path = "/usr/lib/other:/opt/turnout/lib/";
   f.costs = "/etc/turnout/costs.toml";
   f.launcher = "/usr/bin/mpirun";
   f.mpi = "Open MPI 4.1.4";
   f.autogroup = false;
-  f.maps = 65530;
+  f.limits.maps = 65530;
   return f;
 }
 
@@ -80,9 +80,9 @@ TEST(Doctor, NoAdapterAtAll) {
   Facts f = healthy();
   f.kernel_rdma = f.has_files = false;
   f.devices.clear();
-  f.chosen = "turnout0";
-  f.chosen_virtual = true;
-  f.memlock = f.memlock_hard = 65536;
+  f.adapter.name = "turnout0";
+  f.adapter.is_virtual = true;
+  f.limits.memlock = f.limits.memlock_hard = 65536;
   EXPECT_EQ(bad(f), Names{});  // the virtual adapter pins nothing
   EXPECT_NE(of(f, "kernel").fix.find("rdma_rxe"), std::string::npos);
   EXPECT_EQ(of(f, "locked memory").level, Level::note);
@@ -90,22 +90,22 @@ TEST(Doctor, NoAdapterAtAll) {
 
 TEST(Doctor, LittleLockedMemory) {
   Facts f = healthy();
-  f.memlock = 65536;
-  f.memlock_hard = UINT64_MAX;
+  f.limits.memlock = 65536;
+  f.limits.memlock_hard = UINT64_MAX;
   f.devices[0].register_error = ENOMEM;
   EXPECT_EQ(bad(f), (Names{"mlx5_0 registration", "locked memory"}));
   EXPECT_NE(of(f, "mlx5_0 registration").fix.find("locked memory"), std::string::npos);
   EXPECT_NE(of(f, "locked memory").fix.find("ulimit -l unlimited"), std::string::npos);
   // The hard limit is in the way: root must raise it.
-  f.memlock_hard = 65536;
+  f.limits.memlock_hard = 65536;
   EXPECT_NE(of(f, "locked memory").fix.find("limits.d"), std::string::npos);
   // It does not bind who may lock.
-  f.may_lock = true;
+  f.limits.may_lock = true;
   EXPECT_EQ(bad(f), Names{"mlx5_0 registration"});
   EXPECT_NE(of(f, "mlx5_0 registration").fix.find("TURNOUT_MEMORY_BUDGET"), std::string::npos);
   // Nor is it in the way of a budget that is smaller.
   f = healthy();
-  f.memlock = f.memlock_hard = 256 * kMiB;
+  f.limits.memlock = f.limits.memlock_hard = 256 * kMiB;
   EXPECT_EQ(bad(f), Names{});
 }
 
@@ -143,12 +143,12 @@ TEST(Doctor, AnAdapterThatIsNotUsed) {
   f.devices[0].open_error = "Permission denied";
   EXPECT_NE(of(f, "mlx5_0").found.find("Permission denied"), std::string::npos);
   f = healthy();
-  f.chosen = "turnout0";
-  f.chosen_virtual = true;
+  f.adapter.name = "turnout0";
+  f.adapter.is_virtual = true;
   EXPECT_EQ(bad(f), Names{"adapter"});
-  f.wanted = "virtual";
+  f.adapter.wanted = "virtual";
   EXPECT_EQ(bad(f), Names{});  // as asked for
-  f.chosen_error = "TURNOUT_DEVICE=mlx5_7: not usable";
+  f.adapter.error = "TURNOUT_DEVICE=mlx5_7: not usable";
   EXPECT_EQ(of(f, "adapter").level, Level::problem);
 }
 
@@ -173,9 +173,9 @@ TEST(Doctor, MemoryFilesAndForks) {
   EXPECT_EQ(bad(f), Names{"memory budget"});
   EXPECT_NE(of(f, "memory budget").fix.find("TURNOUT_NODE_BUDGET"), std::string::npos);
   f = healthy();
-  f.files = 256;
+  f.limits.files = 256;
   EXPECT_NE(of(f, "open files").fix.find("ulimit -n 65536"), std::string::npos);
-  f.files_hard = 256;
+  f.limits.files_hard = 256;
   EXPECT_NE(of(f, "open files").fix.find("limits.d"), std::string::npos);
   f = healthy();
   f.fork = ForkSafety::off;
@@ -188,17 +188,17 @@ TEST(Doctor, MemoryFilesAndForks) {
 
 TEST(Doctor, TheProvider) {
   Facts f = healthy();
-  f.provider_path = "/opt/turnout/lib64:/opt/turnout";
+  f.provider.path = "/opt/turnout/lib64:/opt/turnout";
   EXPECT_NE(of(f, "libfabric provider").fix.find("FI_PROVIDER_PATH=/opt/turnout/lib "),
             std::string::npos);
-  f.provider.clear();
+  f.provider.file.clear();
   EXPECT_EQ(bad(f), Names{"libfabric provider"});
 }
 
 TEST(Doctor, BrokenSettings) {
   Facts f = healthy();
   f.settings_error = "TURNOUT_INTERVAL = \"banana\"";
-  f.chosen.clear();
+  f.adapter.name.clear();
   EXPECT_EQ(bad(f), Names{"settings"});
 }
 
@@ -207,8 +207,8 @@ TEST(Doctor, LooksAtTheSoftware) {
   EXPECT_EQ(of(f, "MPI").level, Level::good);
   EXPECT_EQ(of(f, "costs file").level, Level::good);
   f.costs_error = "/nonexistent (TURNOUT_COSTS): No such file or directory";
-  f.missing_provider_paths = {"/nonexistent"};
-  f.maps = 1000;
+  f.provider.missing_paths = {"/nonexistent"};
+  f.limits.maps = 1000;
   EXPECT_EQ(bad(f),
             (std::vector<std::string>{"memory mappings", "costs file", "FI_PROVIDER_PATH"}));
   EXPECT_EQ(of(f, "costs file").level, Level::problem) << "jobs would abort";
