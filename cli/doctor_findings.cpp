@@ -85,10 +85,6 @@ class Judge {
     }
   }
 
-  [[nodiscard]] bool is_used(const DeviceFacts& device) const {
-    return !f_.adapter.is_virtual && device.name == f_.adapter.name;
-  }
-
   void judge_device(const DeviceFacts& device) {
     if (!device.open_error.empty()) {
       add(Level::problem, device.name, fmt::format("open failed: {}", device.open_error));

@@ -136,13 +136,6 @@ std::uint32_t SourceGrid::group_of(std::uint32_t source) const noexcept {
   return static_cast<std::uint32_t>(std::uint64_t{source} * groups_ / sources_);
 }
 
-std::pair<std::uint32_t, std::uint32_t> SourceGrid::sources_of(std::uint32_t group) const noexcept {
-  const auto begin = [this](std::uint64_t g) {
-    return static_cast<std::uint32_t>((g * sources_ + groups_ - 1) / groups_);
-  };
-  return {begin(group), begin(std::uint64_t{group} + 1)};
-}
-
 double SourceGrid::total() const noexcept {
   double sum = 0;
   for (const double cell : cells_) sum += cell;

@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -57,9 +56,6 @@ class SourceGrid {
 
   [[nodiscard]] std::uint32_t periods() const noexcept { return periods_; }
   [[nodiscard]] std::uint32_t groups() const noexcept { return groups_; }
-  // Sources first (included) to last (not) of a group.
-  [[nodiscard]] std::pair<std::uint32_t, std::uint32_t> sources_of(
-      std::uint32_t group) const noexcept;
   // A batch that lasts longer than a period is spread over its periods evenly: no whole number.
   [[nodiscard]] double messages(std::uint32_t period, std::uint32_t group) const noexcept {
     return cells_[std::size_t{group} * periods_ + period];

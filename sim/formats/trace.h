@@ -75,7 +75,6 @@ inline constexpr std::uint32_t kMostRequest = 0xfffffffe;
 // What read_trace() gives back as it was; of layout 1 where that can say it. Errors: system;
 // invalid (see check_trace).
 [[nodiscard]] Status write_trace(const Trace& trace, std::ostream& out);
-[[nodiscard]] Status write_trace_file(const Trace& trace, const std::string& path);
 
 // What read_trace() promises, of a trace made otherwise. Errors: invalid, naming rank and event.
 [[nodiscard]] Status check_trace(const Trace& trace, const TraceLimits& limits = {});

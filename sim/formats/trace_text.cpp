@@ -5,8 +5,6 @@
 #include <fmt/ostream.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <fstream>
 #include <limits>
 #include <unordered_set>
 
@@ -266,14 +264,6 @@ Status write_trace(const Trace& trace, std::ostream& out) {
   out.flush();
   if (!out) return {Code::system, "writing the trace failed; check the free disk space", EIO};
   return {};
-}
-
-Status write_trace_file(const Trace& trace, const std::string& path) {
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  if (!out) return file_failure("write the trace", path, errno);
-  Status status = write_trace(trace, out);
-  if (status.ok()) return status;
-  return {status.code(), fmt::format("{}: {}", path, status.text()), status.sys_errno()};
 }
 
 }  // namespace turnout::sim

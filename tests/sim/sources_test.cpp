@@ -109,14 +109,12 @@ TEST(Sources, GroupsCoverAllSourcesEvenly) {
     for (std::uint32_t s = 0; s < sources; ++s) arrivals.batches.push_back({0, 0, s, 1});
     const auto grid = SourceGrid::make(arrivals, 1, 100);
     ASSERT_TRUE(grid.ok());
-    std::uint32_t next = 0;
-    for (std::uint32_t g = 0; g < grid.value().groups(); ++g) {
-      const auto [first, last] = grid.value().sources_of(g);
-      EXPECT_EQ(first, next) << sources;
-      EXPECT_EQ(grid.value().messages(0, g), last - first) << sources << " " << g;
-      next = last;
+    const std::uint32_t groups = grid.value().groups();
+    for (std::uint32_t g = 0; g < groups; ++g) {
+      EXPECT_GE(grid.value().messages(0, g), sources / groups) << sources << " " << g;
+      EXPECT_LE(grid.value().messages(0, g), sources / groups + 1) << sources << " " << g;
     }
-    EXPECT_EQ(next, sources);
+    EXPECT_EQ(grid.value().total(), sources);
   }
 }
 
