@@ -14,16 +14,16 @@ std::uint32_t Rank::id() const noexcept {
   return state_->id();
 }
 std::uint32_t Rank::size() const noexcept {
-  return state_->size();
+  return state_->job().options.ranks;
 }
 Picoseconds Rank::now() const noexcept {
-  return state_->now();
+  return state_->job().world.process_time();
 }
 Random& Rank::random() noexcept {
   return state_->random();
 }
 void Rank::end_messages_with(int byte) noexcept {
-  state_->end_messages_with(byte);
+  state_->job().last_byte = byte;
 }
 
 Rank::StartAwaiter Rank::isend(std::uint32_t to, std::uint64_t bytes, std::uint64_t tag) {
@@ -42,16 +42,16 @@ Rank::StartAwaiter Rank::iadd(std::uint32_t to, std::uint32_t cell, std::uint64_
   return {state_, to, sizeof(std::uint64_t), cell, StartAwaiter::Kind::add, {}, value};
 }
 std::uint64_t Rank::add_in_node(std::uint32_t to, std::uint32_t cell, std::uint64_t value) {
-  return state_->add_in_node(to, cell, value);
+  return state_->operations().add_in_node(to, cell, value);
 }
 void Rank::keep_cells(std::uint32_t count) {
-  state_->keep_cells(count);
+  state_->job().cells.keep(count);
 }
 bool Rank::StartAwaiter::await_ready() {
-  return state->try_start(*this);
+  return state->operations().try_start(*this);
 }
 void Rank::StartAwaiter::await_suspend(std::coroutine_handle<> handle) {
-  state->suspend_start(*this, handle);
+  state->program().suspend({.kind = RankProgram::Waits::start, .starting = this}, handle);
 }
 Request Rank::StartAwaiter::await_resume() {
   if (error) std::rethrow_exception(error);
@@ -62,13 +62,13 @@ Rank::WaitAwaiter Rank::wait(Request request) {
   return {state_, request};
 }
 bool Rank::WaitAwaiter::await_ready() {
-  return !request.valid() || state->is_done(request);
+  return !request.valid() || state->operations().requests().is_done(request);
 }
 void Rank::WaitAwaiter::await_suspend(std::coroutine_handle<> handle) {
-  state->suspend_wait(request, handle);
+  state->program().suspend({.kind = RankProgram::Waits::request, .request = request}, handle);
 }
 Received Rank::WaitAwaiter::await_resume() {
-  return state->take(request);
+  return state->operations().requests().take(request);
 }
 
 Task Rank::wait_all(std::span<const Request> requests) {
@@ -76,8 +76,8 @@ Task Rank::wait_all(std::span<const Request> requests) {
 }
 
 bool Rank::test(Request request) {
-  state_->progress_once();
-  return state_->is_done(request);
+  state_->progress();
+  return state_->operations().requests().is_done(request);
 }
 
 Task Rank::send(std::uint32_t to, std::uint64_t bytes, std::uint64_t tag) {
@@ -91,7 +91,7 @@ Task Rank::recv(std::uint32_t from, std::uint64_t bytes, std::uint64_t tag) {
 }
 
 Task Rank::barrier() {
-  const std::uint64_t tag = kBarrierTags + state_->barriers++;
+  const std::uint64_t tag = kBarrierTags + state_->next_barrier();
   for (std::uint32_t distance = 1; distance < size(); distance *= 2) {
     const Request in = co_await irecv((id() + size() - distance) % size(), 1, tag);
     const Request out = co_await isend((id() + distance) % size(), 1, tag);
@@ -107,11 +107,7 @@ Rank::ComputeAwaiter Rank::compute_beside_thread(Picoseconds time) {
   return {state_, time, true};
 }
 void Rank::ComputeAwaiter::await_suspend(std::coroutine_handle<> handle) {
-  if (beside_thread) {
-    state->suspend_beside_thread(time, handle);
-  } else {
-    state->suspend_compute(time, handle);
-  }
+  state->compute(time, beside_thread, handle);
 }
 
 }  // namespace turnout::sim

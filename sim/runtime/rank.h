@@ -54,12 +54,12 @@ class Random : public SplitMix64 {
 class Request {
  public:
   Request() = default;
+  explicit Request(std::uint32_t index) noexcept : index_(index) {}
   [[nodiscard]] bool valid() const noexcept { return index_ != kNone; }
+  [[nodiscard]] std::uint32_t index() const noexcept { return index_; }
 
  private:
-  friend class RankState;
   static constexpr std::uint32_t kNone = 0xffffffff;
-  explicit Request(std::uint32_t index) noexcept : index_(index) {}
   std::uint32_t index_ = kNone;
 };
 

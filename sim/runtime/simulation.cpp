@@ -53,48 +53,6 @@ void prepare_heap(std::uint32_t ranks) {
   mallopt(M_TOP_PAD, 1 << 20);
 }
 
-Result<Settings> settings_of(const Options& options) {
-  Result<Settings> settings = virtual_settings();
-  if (!settings) return settings.status();
-  for (const auto& [name, value] : options.settings) {
-    if (Status status = settings.value().set(name, value); !status.ok()) return status;
-  }
-  if (Status status = settings.value().validate(); !status.ok()) return status;
-  return settings;
-}
-
-// Connections to everyone, and a receive for everyone's request at the same time.
-Result<Settings> settings_of_servers(Settings settings, std::uint32_t ranks) {
-  constexpr std::uint64_t kMostReceives = 32768;  // of a setting
-  settings.max_conn = 0;
-  settings.max_active_rc = settings.max_channels = settings.rc_pool = ranks;
-  for (std::uint64_t* const receives :
-       {&settings.receive_buffers, &settings.receive_first, &settings.control_buffers}) {
-    *receives = std::min(std::max<std::uint64_t>(*receives, ranks), kMostReceives);
-  }
-  if (Status status = settings.validate(); !status.ok()) return status;
-  return settings;
-}
-
-// `options` outlives what is returned.
-PolicyOverride policy_of(const Options& options) {
-  PolicyOverride policy;
-  policy.waits_for_connections = options.data_servers;
-  if (options.first_channel) {
-    policy.first_channel = [&options](std::uint64_t from, std::uint64_t to, ChannelKind) {
-      return options.first_channel(rank_of(from), rank_of(to));
-    };
-  } else if (options.data_servers) {
-    policy.first_channel = [&options](std::uint64_t from, std::uint64_t to, ChannelKind otherwise) {
-      // What needs no connection, by whatever name the default transport has.
-      return serves(options, rank_of(from)) || serves(options, rank_of(to))
-                 ? otherwise
-                 : ChannelKind::dc_sendrecv;
-    };
-  }
-  return policy;
-}
-
 hca::WorldOptions world_options(const Options& options) {
   return {options.profile, options.seed,
           (options.ranks + options.ranks_per_node - 1) / options.ranks_per_node};
@@ -139,8 +97,8 @@ void add_receiving(const EndpointReport& report, Receiving* all) {
 
 // With what only the adapter knows.
 EndpointReport report_of(const SimulationState& shared, RankState& rank) {
-  EndpointReport report = rank.endpoint().report();
-  report.shared_receives.rnr_naks = shared.world->rnr_waits(rank.id());
+  EndpointReport report = rank.endpoint()->report();
+  report.shared_receives.rnr_naks = shared.job.world.rnr_waits(rank.id());
   return report;
 }
 
@@ -149,19 +107,19 @@ void collect(SimulationState& shared, Picoseconds ready, Outcome* outcome) {
   std::map<std::string, MemoryByKind> memory;
   std::map<std::string, Channels> channels;
   for (auto& rank : shared.ranks) {
-    if (!rank->has_endpoint() || rank->killed()) {
-      if (shared.options->keep_reports) outcome->reports.emplace_back();
+    if (rank->endpoint() == nullptr || rank->killed()) {
+      if (shared.job.options.keep_reports) outcome->reports.emplace_back();
       continue;
     }
     EndpointReport report = report_of(shared, *rank);
     outcome->peers += report.peers.size();
     const Picoseconds born =  // after the start of the programs; below 0
-        shared.world->process_time() - report.lifetime * hca::kNanosecond - ready;
+        shared.job.world.process_time() - report.lifetime * hca::kNanosecond - ready;
     outcome->memory_peak = std::max(outcome->memory_peak, report.peak);
     outcome->budget = report.budget;
     outcome->connections.add(report.connections);
     outcome->rc_peak = std::max(outcome->rc_peak, report.rc_queue_pairs_peak);
-    if (shared.options->data_servers && !serves(*shared.options, rank->id())) {
+    if (shared.job.options.data_servers && !serves(shared.job.options, rank->id())) {
       add_client(report, &outcome->clients);
     }
     add_receiving(report, &outcome->receiving);
@@ -187,12 +145,12 @@ void collect(SimulationState& shared, Picoseconds ready, Outcome* outcome) {
         if (outcome->first_rc < 0 || at < outcome->first_rc) outcome->first_rc = at;
         break;
       }
-      if (shared.options->keep_reports && sent > 0) {
+      if (shared.job.options.keep_reports && sent > 0) {
         outcome->pairs.push_back(
-            {{rank->id(), rank_of(rank->endpoint().peer_address(peer.peer).id)}, sent});
+            {{rank->id(), rank_of(rank->endpoint()->peer_address(peer.peer).id)}, sent});
       }
     }
-    if (shared.options->keep_reports) outcome->reports.push_back(std::move(report));
+    if (shared.job.options.keep_reports) outcome->reports.push_back(std::move(report));
   }
   for (auto& [name, kind] : memory) outcome->memory.push_back(std::move(kind));
   for (auto& [name, channel] : channels) outcome->channels.push_back(std::move(channel));
@@ -215,8 +173,8 @@ std::string hang_text(const SimulationState& shared) {
 // Plays events until `done` holds. Empty: it does; else why not.
 template <class Done>
 std::string play(SimulationState& shared, Done&& done) {
-  const Options& options = *shared.options;
-  hca::World& world = *shared.world;
+  const Options& options = shared.job.options;
+  hca::World& world = shared.job.world;
   std::uint64_t count = 0;
   while (!done()) {
     if (!shared.error.empty()) return shared.error;
@@ -241,12 +199,9 @@ Result<Outcome> run(const Options& options, const Program& program) {
                   fmt::format("{} ranks, {} per node: expected at least one, at most 2^24",
                               options.ranks, options.ranks_per_node)};
   }
-  auto settings = settings_of(options);
+  auto settings = rank_settings(options);
   if (!settings) return settings.status();
-  auto of_servers = options.data_servers ? settings_of_servers(settings.value(), options.ranks)
-                                         : Result<Settings>(settings.value());
-  if (!of_servers) return of_servers.status();
-  const std::string& way = settings.value().rendezvous;
+  const std::string& way = settings.value().ranks.rendezvous;
   if (!options.check_content && way != "getcqe" && way != "rput") {
     return Status{Code::invalid,
                   fmt::format("rendezvous = {} needs the content of messages, which --no-check "
@@ -255,76 +210,65 @@ Result<Outcome> run(const Options& options, const Program& program) {
   }
   prepare_heap(options.ranks);
   const std::uint64_t before = resident_bytes();
-  auto world = create_world(world_options(options), settings.value());
+  auto world = create_world(world_options(options), settings.value().ranks);
   if (!world) return world.status();
 
-  SimulationState shared;
-  shared.options = &options;
-  shared.world = world.value().get();
-  shared.settings = std::move(settings).value();
-  shared.settings_of_servers = std::move(of_servers).value();
-  for (Settings* const each : {&shared.settings, &shared.settings_of_servers}) {
-    if (each->node_processes != 0) continue;
-    each->node_processes = std::min(options.ranks, options.ranks_per_node);
+  SimulationState shared{
+      .job = {options, *world.value()},
+      .environment = {options, *world.value(), std::move(settings).value()},
+      .ended_at = std::vector<Picoseconds>(options.ranks),
+  };
+  if (UncheckedMemory& memory = shared.job.unchecked;
+      !options.check_content && (memory.of(UncheckedMemory::source) == nullptr ||
+                                 memory.of(UncheckedMemory::sink) == nullptr)) {
+    return Status{Code::system, "no memory for the content of messages"};
   }
-  shared.costs.emplace(*shared.world);
-  shared.policy = policy_of(options);
-  shared.ended_at.resize(options.ranks);
-  if (!options.check_content) {
-    shared.nothing.reset(std::calloc(1, kLargestUnchecked));
-    shared.anywhere.reset(std::calloc(1, kLargestUnchecked));
-    if (!shared.nothing || !shared.anywhere) {
-      return Status{Code::system, "no memory for the content of messages"};
-    }
-  }
-  if (options.trace) shared.world->set_trace(options.trace);
+  if (options.trace) shared.job.world.set_trace(options.trace);
   Status failed;
   Picoseconds ready = 0;
   constexpr std::uint32_t kTell = 256;  // some milliseconds
   for (std::uint32_t id = 0; id < options.ranks && failed.ok(); ++id) {
     if (id % kTell == 0 && options.progress) {
-      options.progress(0, shared.world->now(), shared.world->statistics().events);
+      options.progress(0, shared.job.world.now(), shared.job.world.statistics().events);
     }
     shared.ranks.push_back(std::make_unique<RankState>(shared, id));
-    (void)shared.world->add_process(
+    (void)shared.job.world.add_process(
         id / options.ranks_per_node,
         [](void* context, std::uint64_t process) {
-          static_cast<SimulationState*>(context)->ranks[process]->wake();
+          static_cast<SimulationState*>(context)->ranks[process]->scheduler().wake();
         },
         &shared);
-    shared.world->enter(id);
+    shared.job.world.enter(id);
     failed = shared.ranks.back()->open();
-    ready = std::max(ready, shared.world->process_time());
-    if (failed.ok()) shared.addresses.push_back(shared.ranks.back()->endpoint().address());
+    ready = std::max(ready, shared.job.world.process_time());
+    if (failed.ok()) shared.job.addresses.push_back(shared.ranks.back()->endpoint()->address());
   }
   Outcome outcome;
   std::string error;
   if (failed.ok()) {
     // As MPI_Init ends: everybody knows everybody's address.
     for (auto& rank : shared.ranks) {
-      rank->start(program);
+      rank->create_program(program);
       const Picoseconds apart =
           options.start_spread > 0
-              ? static_cast<Picoseconds>(shared.world->random() %
+              ? static_cast<Picoseconds>(shared.job.world.random() %
                                          static_cast<std::uint64_t>(options.start_spread))
               : 0;
-      shared.world->at(
-          ready + apart, [](void* self, std::uint64_t) { static_cast<RankState*>(self)->wake(); },
-          rank.get(), 0);
+      rank->scheduler().wake_at(ready + apart);
     }
     for (const auto& [rank, time] : options.kills) {
       if (rank >= options.ranks) continue;
-      shared.world->at(
+      shared.job.world.at(
           ready + time, [](void* self, std::uint64_t) { static_cast<RankState*>(self)->kill(); },
           shared.ranks[rank].get(), 0);
     }
     shared.last_step = ready;
-    const std::uint64_t at_start = shared.world->statistics().qps_alive;
+    const std::uint64_t at_start = shared.job.world.statistics().qps_alive;
     const auto begun = std::chrono::steady_clock::now();
     error = play(shared, [&] { return shared.ended == options.ranks; });
     outcome.real_seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
-    outcome.world = shared.world->statistics();
+    outcome.world = shared.job.world.statistics();
     outcome.time = *std::max_element(shared.ended_at.begin(), shared.ended_at.end()) - ready;
     if (outcome.time < 0) outcome.time = 0;
     for (const Picoseconds at : shared.ended_at) outcome.ended.push_back(at > 0 ? at - ready : 0);
@@ -332,31 +276,31 @@ Result<Outcome> run(const Options& options, const Program& program) {
     outcome.rc_connections = outcome.world.qps_alive - at_start;
     collect(shared, ready, &outcome);
     if (options.keep_partners) {
-      for (auto& rank : shared.ranks) outcome.partners.push_back(std::move(rank->partners()));
+      for (auto& rank : shared.ranks)
+        outcome.partners.push_back(std::move(rank->operations().partners()));
     }
     if (error.empty()) {
       for (auto& rank : shared.ranks) rank->begin_close();
-      shared.last_step = shared.world->now();
+      shared.last_step = shared.job.world.now();
       error = play(shared, [&] { return shared.closed == options.ranks; });
     }
   }
   for (auto& rank : shared.ranks) {
-    if (options.examine && rank->has_endpoint() && !rank->killed()) {
+    if (options.examine && rank->endpoint() != nullptr && !rank->killed()) {
       options.examine(rank->id(), report_of(shared, *rank));
     }
-    if (rank->has_endpoint() && !rank->closed()) rank->endpoint().abandon();
+    if (rank->endpoint() != nullptr && !rank->closed()) rank->endpoint()->abandon();
     rank->release();
   }
   // Every queue pair and region was given back.
-  outcome.world.qps_alive = shared.world->statistics().qps_alive;
-  outcome.world.regions_alive = shared.world->statistics().regions_alive;
+  outcome.world.qps_alive = shared.job.world.statistics().qps_alive;
+  outcome.world.regions_alive = shared.job.world.statistics().regions_alive;
   if (!failed.ok()) return failed;
   if (!error.empty()) return Status{Code::system, std::move(error)};
   outcome.errors = std::move(shared.errors);
-  outcome.messages = shared.messages;
-  outcome.bytes = shared.bytes;
-  outcome.latencies = std::move(shared.latencies);
-  std::sort(outcome.latencies.begin(), outcome.latencies.end());
+  outcome.messages = shared.job.messages;
+  outcome.bytes = shared.job.bytes;
+  outcome.latencies = shared.job.latencies.take_sorted();
   return outcome;
 }
 

@@ -6,7 +6,7 @@
 
 #include "core/report/report.h"
 #include "sim/formats/profile_file.h"
-#include "sim/runtime/rank_state.h"
+#include "sim/runtime/rank_operations.h"
 #include "sim/runtime/simulation.h"
 
 namespace turnout::sim {

@@ -63,7 +63,7 @@ class RankState {
     std::uint64_t bytes, tag;
   };
 
-  static std::uint32_t index(Request request) { return request.index_; }
+  static std::uint32_t index(Request request) { return request.index(); }
   static Request request(std::uint32_t index) { return Request(index); }
 
   std::uint32_t take() {

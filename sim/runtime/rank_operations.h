@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// RankOperations: the operations of a simulated rank, from its program to its endpoint and back.
+//
+// Owned by the rank; in the simulation's thread, after World::enter(). Job and endpoint outlive the
+// operations under way. Errors: OperationError if the library refuses an operation, SimulationError
+// for an operation that cannot be or content that is wrong.
+#pragma once
+
+#include <unordered_map>
+#include <vector>
+
+#include "core/endpoint.h"
+#include "sim/runtime/content_checker.h"
+#include "sim/runtime/job.h"
+#include "sim/runtime/request_table.h"
+
+namespace turnout::sim {
+
+// An endpoint's id ends with its rank.
+[[nodiscard]] inline std::uint32_t rank_of(std::uint64_t endpoint_id) noexcept {
+  return static_cast<std::uint32_t>(endpoint_id & 0xff'ffff);
+}
+
+class RankOperations {
+ public:
+  RankOperations(Job& job, std::uint32_t rank);
+  void use(Endpoint& endpoint) noexcept { endpoint_ = &endpoint; }
+
+  // False: the endpoint has no room for it now.
+  [[nodiscard]] bool try_start(Rank::StartAwaiter& operation);
+  // Ends the requests whose operations have ended. True: there were some.
+  bool drain();
+  [[nodiscard]] RequestTable& requests() noexcept { return requests_; }
+  // To memory that the ranks of a node share.
+  [[nodiscard]] std::uint64_t add_in_node(std::uint32_t to, std::uint32_t cell,
+                                          std::uint64_t value);
+  // The peers of its operations but receives, in that order, never one twice in a row.
+  [[nodiscard]] std::vector<std::uint32_t>& partners() noexcept { return partners_; }
+
+ private:
+  using Entry = RequestTable::Entry;
+  [[nodiscard]] Status start(const Rank::StartAwaiter& operation, Entry& entry);
+  [[nodiscard]] Status start_send(Entry& entry);
+  [[nodiscard]] Status start_receive(Entry& entry);
+  [[nodiscard]] Status start_one_sided(Entry& entry);
+  [[nodiscard]] Status start_add(std::uint64_t value, Entry& entry);
+  void end_receive(const Completion& completion, Entry& entry);
+  void check_reached(Entry& entry);
+  [[nodiscard]] PeerId peer(std::uint32_t rank);
+  [[nodiscard]] Report report_to(Entry& entry) noexcept {
+    return {&queue_, &queue_, nullptr, &entry};
+  }
+
+  Job& job_;
+  std::uint32_t rank_;
+  Endpoint* endpoint_ = nullptr;
+  CompletionQueue queue_{16};
+  RequestTable requests_;
+  ContentChecker content_;
+  std::unordered_map<std::uint32_t, PeerId> peers_;
+  std::uint32_t reaches_ = 0;  // puts and gets begun, while content is checked
+  std::vector<std::uint32_t> partners_;
+};
+
+}  // namespace turnout::sim
