@@ -7,11 +7,11 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <list>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "hca/device/fifo.h"
 #include "hca/virtual/profile.h"
 #include "sim/runtime/content.h"
 
@@ -39,7 +39,7 @@ class MessageLatencies {
                                             std::uint64_t tag) noexcept {
     return content_key(source, destination, tag, 0);
   }
-  std::unordered_map<std::uint64_t, hca::Fifo<Picoseconds>> started_;  // that were not received
+  std::unordered_map<std::uint64_t, std::list<Picoseconds>> started_;  // that were not received
   std::vector<Picoseconds> latencies_;
 };
 
