@@ -135,7 +135,6 @@ Status Settings::validate() const {
 
   rules.count("data_qps", data_qps, 0, 64);
   rules.count("node_processes", node_processes, 0, 65536);
-  rules.count("statistics_entries", statistics_entries, 0, 65536);
   // The address (core/types/address.h) has room for this many DC targets.
   rules.count("credit_qps", credit_qps, 1, 2);
   rules.count("establishment_qps", establishment_qps, 1, 2);

@@ -10,13 +10,7 @@ namespace turnout {
 
 bool TrafficStatistics::begin(const selection::TimeWindow& interval, std::size_t sources) {
   if (!statistics_) {
-    selection::StatisticsOptions options;
-    if (table_intervals_ > 0) {
-      options.store = selection::StatisticsStore::paper_table;
-      options.sigma = table_intervals_;
-      options.max_bytes = account_.budget();
-    }
-    auto made = selection::make_statistics(options);
+    auto made = factory_ == nullptr ? selection::make_statistics() : (*factory_)(account_.budget());
     if (!made) {
       TURNOUT_LOG(selection, error, "creating the statistics failed: {}; channel selection is off",
                   made.status().text());

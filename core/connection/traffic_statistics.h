@@ -13,6 +13,7 @@
 #include "core/memory/account.h"
 #include "core/selection/statistics.h"
 #include "core/types/completion.h"
+#include "core/types/simulation_hooks.h"
 
 namespace turnout {
 
@@ -22,8 +23,8 @@ class TrafficStatistics {
   TrafficStatistics(const TrafficStatistics&) = delete;
   TrafficStatistics& operator=(const TrafficStatistics&) = delete;
 
-  // `table_intervals`: AQPS's table with so many intervals (4.2); 0: slots of time.
-  void configure(std::uint32_t table_intervals) noexcept { table_intervals_ = table_intervals; }
+  // What makes another store than selection::make_statistics(); outlives it.
+  void use(const StatisticsFactory* factory) noexcept { factory_ = factory; }
 
   // Keeps the counts of an interval in which `sources` peers sent. `count_all` calls what it is
   // given with (PeerId, messages, whether the peer has a ring) for each of them. False: not kept.
@@ -45,7 +46,7 @@ class TrafficStatistics {
   [[nodiscard]] bool end();
 
   MemoryAccount& account_;
-  std::uint32_t table_intervals_ = 0;
+  const StatisticsFactory* factory_ = nullptr;
   std::unique_ptr<selection::Statistics> statistics_;
   std::uint64_t bytes_ = 0;        // reserved for the counts,
   std::uint64_t index_bytes_ = 0;  // for finding them,

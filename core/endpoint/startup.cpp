@@ -280,7 +280,7 @@ Status Startup::start() {
                                                context_.device->is_virtual() &&
                                                !context_.device->is_simulated();
   parts_.operations.rtr.sentinels() = SplitMix64(context_.address.id);
-  context_.statistics.configure(static_cast<std::uint32_t>(context_.settings.statistics_entries));
+  context_.statistics.use(context_.simulation.statistics);
   if (context_.traits.uses_feedback) {
     limits_from_costs();
     context_.feedback.configure(context_.settings.data_qps, !context_.over_datagrams());

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "core/selection/paper_table.h"
 #include "core/selection/time_slots.h"
 
 namespace turnout::selection {
@@ -17,27 +16,13 @@ std::uint64_t WindowCounts::of(std::uint32_t peer) const {
   return at != sources.end() && at->peer == peer ? at->messages : 0;
 }
 
-Result<std::unique_ptr<Statistics>> make_statistics(const StatisticsOptions& options) {
-  if (options.store == StatisticsStore::slots) {
-    if (options.max_bytes < TimeSlots::kLeastBytes) {
-      return Status(Code::invalid,
-                    fmt::format("max_bytes {}: slotted statistics need at least {} bytes",
-                                options.max_bytes, TimeSlots::kLeastBytes));
-    }
-    return std::unique_ptr<Statistics>(std::make_unique<TimeSlots>(options.max_bytes));
-  }
-  if (options.sigma == 0) {
-    return Status(Code::invalid, "sigma 0: the statistics table needs at least one interval");
-  }
-  const std::size_t least = PaperTable::least_bytes(options.sigma);
-  if (options.max_bytes < least) {
+Result<std::unique_ptr<Statistics>> make_statistics(std::size_t max_bytes) {
+  if (max_bytes < TimeSlots::kLeastBytes) {
     return Status(Code::invalid,
-                  fmt::format("max_bytes {}: a statistics table of {} intervals needs at least {} "
-                              "bytes; raise max_bytes or lower the number of intervals",
-                              options.max_bytes, options.sigma, least));
+                  fmt::format("max_bytes {}: slotted statistics need at least {} bytes", max_bytes,
+                              TimeSlots::kLeastBytes));
   }
-  return std::unique_ptr<Statistics>(
-      std::make_unique<PaperTable>(options.sigma, options.max_bytes));
+  return std::unique_ptr<Statistics>(std::make_unique<TimeSlots>(max_bytes));
 }
 
 SlotRange nearest_range(const std::vector<TimeWindow>& windows, TimeWindow asked) {

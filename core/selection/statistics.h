@@ -7,28 +7,22 @@
 // and clears them. Pure: no clock, no device. One thread at a time. Times are nanoseconds of any
 // one clock, memory bytes; nothing is allocated for a source that was not heard of.
 //
-// Two stores:
-//
-// - slots (the default): intervals are slots of time, each with its busiest sources; old slots are
-//   merged with their neighbours, so that they grow wider with age. Never beyond max_bytes,
-//   whatever the number of sources and intervals. With k sources a slot and S slots (277 and 24 at
-//   the default 60 KiB) what an answer may be off by:
-//     * Counts: `messages` of an answer is exact. A source's true count lies between the count
-//       given (0 if it is not listed) and that plus `missing` of the same answer. While no more
-//       than k sources are heard of `missing` is 0: all counts are exact. Cutting one slot to k
-//       sources adds at most 2/(k+2) of that slot's messages to `missing`, half of that where no
-//       listed source has a ring (those rank as if they had twice their messages, so that noise
-//       among many equals does not make the current map look worse than others).
-//     * Time: a window begins and ends at borders of slots, and the answer says which. The border
-//       given to keep_border is never merged away, so the extended window is exact. The begin of
-//       any other window that ends now is moved by at most a quarter of its length in up to 3,600
-//       equal intervals (an hour of 1 s) and three eighths in up to 36,000, or by one interval if
-//       that is more. Beyond, the oldest slots widen on.
-//     * One source in one slot counts to 2^39 - 1; what is above goes into `missing`.
-// - paper_table: the paper's own (4.2), sigma entries of 8 bytes for each source heard of, one for
-//   each of the last sigma intervals. Exact; what is older is dropped, and the answer says so by
-//   its window. Sources that do not fit in max_bytes are not listed; they count in `messages` and
-//   `missing`.
+// In TimeSlots, the store that make_statistics() gives, intervals are slots of time, each with its
+// busiest sources; old slots are merged with their neighbours, so that they grow wider with age.
+// Never beyond max_bytes, whatever the number of sources and intervals. With k sources a slot and S
+// slots (277 and 24 at the default 60 KiB) what an answer may be off by:
+//   * Counts: `messages` of an answer is exact. A source's true count lies between the count
+//     given (0 if it is not listed) and that plus `missing` of the same answer. While no more
+//     than k sources are heard of `missing` is 0: all counts are exact. Cutting one slot to k
+//     sources adds at most 2/(k+2) of that slot's messages to `missing`, half of that where no
+//     listed source has a ring (those rank as if they had twice their messages, so that noise
+//     among many equals does not make the current map look worse than others).
+//   * Time: a window begins and ends at borders of slots, and the answer says which. The border
+//     given to keep_border is never merged away, so the extended window is exact. The begin of
+//     any other window that ends now is moved by at most a quarter of its length in up to 3,600
+//     equal intervals (an hour of 1 s) and three eighths in up to 36,000, or by one interval if
+//     that is more. Beyond, the oldest slots widen on.
+//   * One source in one slot counts to 2^39 - 1; what is above goes into `missing`.
 //
 // Errors: begin_interval refuses times that run backwards.
 #pragma once
@@ -66,14 +60,6 @@ struct WindowCounts {
   [[nodiscard]] std::uint64_t of(std::uint32_t peer) const;  // 0 if not listed
 };
 
-enum class StatisticsStore : std::uint8_t { slots, paper_table };
-
-struct StatisticsOptions {
-  StatisticsStore store = StatisticsStore::slots;
-  std::size_t max_bytes = 60 << 10;  // bytes() + index_bytes() never exceed it, at any moment
-  std::uint32_t sigma = 2048;        // paper_table: intervals kept (AQPS Table 2)
-};
-
 class Statistics {
  public:
   static constexpr std::uint32_t kMaxPeer = (1u << 24) - 1;  // larger ones are not listed
@@ -82,8 +68,8 @@ class Statistics {
   Statistics(const Statistics&) = delete;
   Statistics& operator=(const Statistics&) = delete;
 
-  // One interval: begin, each source at most once, end. O(1) a source for the table, O(log k) for
-  // the slots. An interval without messages may be handed over or left out.
+  // One interval: begin, each source at most once, end. O(log k) a source. An interval without
+  // messages may be handed over or left out.
   [[nodiscard]] virtual Status begin_interval(TimeWindow interval) = 0;
   virtual void count(std::uint32_t peer, std::uint64_t messages, bool has_ring) = 0;
   virtual void end_interval() = 0;
@@ -102,8 +88,7 @@ class Statistics {
   // Everything that is kept, oldest first, to be drawn: sources over time.
   [[nodiscard]] virtual std::vector<WindowCounts> slots() const = 0;
 
-  // What is held. bytes(): slots and their lists, or 8 * sigma * sources of the table.
-  // index_bytes(): what the table needs beside (times, totals, finding a row); 0 for slots.
+  // What is held: the counts, and what a store needs to find them (0 for slots).
   [[nodiscard]] virtual std::size_t bytes() const = 0;
   [[nodiscard]] virtual std::size_t index_bytes() const = 0;
   // The most held at any moment up to the end of the next interval if it has counts of `heard`
@@ -114,8 +99,9 @@ class Statistics {
   Statistics() = default;
 };
 
-// Errors: max_bytes below what the store needs to hold anything, sigma 0.
-[[nodiscard]] Result<std::unique_ptr<Statistics>> make_statistics(const StatisticsOptions& options);
+// bytes() + index_bytes() never exceed max_bytes, at any moment. Errors: invalid, max_bytes below
+// what is needed to hold anything.
+[[nodiscard]] Result<std::unique_ptr<Statistics>> make_statistics(std::size_t max_bytes = 60 << 10);
 
 // For the stores: which of `windows`, consecutive and not empty, answer `asked`.
 struct SlotRange {

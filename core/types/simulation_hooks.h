@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // SimulationHooks: what a simulation gives an endpoint beside the clock (core/time/clock.h). Each
-// hook is one concern: the CPU's cost, the size of the driver's objects, and a choice of channels
-// instead of the policy's.
+// hook is one concern: the CPU's cost, the size of the driver's objects, a choice of channels
+// instead of the policy's, and a store of statistics instead of the core's.
 //
 // Live all are null, which costs one predictable branch. The simulation owns what they point to,
 // which outlives the endpoint; called only from the thread that drives the endpoint.
@@ -9,10 +9,16 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 
+#include "base/status.h"
 #include "core/types/channel_kind.h"
 
 namespace turnout {
+
+namespace selection {
+class Statistics;
+}
 
 // What the core does; the amount is bytes for copy, a number of entries otherwise.
 enum class Work : std::uint8_t { post, doorbell, poll_cq, poll_ring, copy, match, register_memory };
@@ -53,10 +59,15 @@ struct PolicyOverride {
   bool waits_for_connections = false;
 };
 
+// Made with the first interval that has messages. `max_bytes`: the budget of the process.
+using StatisticsFactory =
+    std::function<Result<std::unique_ptr<selection::Statistics>>(std::uint64_t max_bytes)>;
+
 struct SimulationHooks {
   Processor* processor = nullptr;  // not null: time is virtual
   const ObjectSizes* object_sizes = nullptr;
   const PolicyOverride* policy = nullptr;
+  const StatisticsFactory* statistics = nullptr;
 };
 
 }  // namespace turnout

@@ -19,6 +19,7 @@
 #include "sim/experiments/memory_program.h"
 #include "sim/experiments/page.h"
 #include "sim/experiments/paper_memory.h"
+#include "sim/experiments/paper_table.h"
 #include "sim/study/programs.h"
 
 namespace turnout::sim {
@@ -26,7 +27,6 @@ namespace turnout::sim {
 namespace {
 
 constexpr std::uint32_t kLargest = 65536;
-constexpr std::string_view kSigma = "statistics_entries";
 
 // Of rank 0, bytes; the peak of the kind.
 struct Holdings {
@@ -57,12 +57,6 @@ double kilobytes(std::uint64_t bytes) {
   return static_cast<double>(bytes) / static_cast<double>(paper::kKB);
 }
 
-bool has_setting(std::string_view name) {
-  const std::vector<SettingInfo> table = describe(Settings::defaults());
-  return std::any_of(table.begin(), table.end(),
-                     [&](const SettingInfo& row) { return row.name == name; });
-}
-
 // Queue pairs of figure 8, KB; none: the paper has no such policy.
 std::optional<double> paper_queue_pairs(const std::string& policy, std::uint32_t n) {
   if (policy == "dc-rdma-od") return paper::dc_rdma_od();
@@ -88,7 +82,7 @@ std::string agreement(double pairs_off, double table_off, double row) {
 }
 
 // Figure 8: its two parts and their sum, the paper's beside what the account of rank 0 has.
-std::string figure_table(const Measured& measured, bool table_known) {
+std::string figure_table(const Measured& measured) {
   std::vector<std::vector<std::string>> rows = {
       {"policy", "processes", "RC queue pairs", "queue pairs: paper", "ours", "residual",
        "statistics: paper", "ours", "residual", "figure 8: paper", "ours", "agrees"}};
@@ -100,14 +94,11 @@ std::string figure_table(const Measured& measured, bool table_known) {
       const bool counted = policy == "aqps";  // the others keep no statistics
       const double wanted = counted ? paper::statistics(n) : 0;
       const double off = pairs - *expected, table_off = table - wanted;
-      const bool whole = !counted || table_known;
       rows.push_back({policy, fmt::format("{}", n), fmt::format("{}", h.rc_qps),
                       paper::print(*expected), paper::print(pairs), residual(off),
-                      counted ? paper::print(wanted) : "none", whole ? paper::print(table) : "-",
-                      whole ? residual(table_off) : "-", paper::print(*expected + wanted),
-                      whole ? paper::print(pairs + table) : "-",
-                      whole ? agreement(off, table_off, wanted / n)
-                            : fmt::format("queue pairs: {}", agreement(off, 0, 0))});
+                      counted ? paper::print(wanted) : "none", paper::print(table),
+                      residual(table_off), paper::print(*expected + wanted),
+                      paper::print(pairs + table), agreement(off, table_off, wanted / n)});
     }
   }
   return markdown_table(rows);
@@ -137,8 +128,7 @@ Line line_of(const Sizes& sizes) {
 // was run; which, is said.
 class MemoryClaims {
  public:
-  MemoryClaims(const Measured& measured, bool table_known)
-      : measured_(measured), table_known_(table_known) {}
+  explicit MemoryClaims(const Measured& measured) : measured_(measured) {}
 
   [[nodiscard]] std::vector<Claim> all() {
     dc();
@@ -206,7 +196,7 @@ class MemoryClaims {
     const double pairs = kilobytes(h.queue_pairs);
     add("A6", "aqps stops after 128 RC queue pairs", "128", fmt::format("{}", h.rc_qps), run,
         n <= paper::kRcPool ? h.rc_qps == n - 1 : full);
-    if (!table_known_ || !full) return;
+    if (!full) return;
     // n sigma(n) entries of 8 bytes: so many an entry and process were accounted.
     const double each = static_cast<double>(h.statistics) / static_cast<double>(paper::sigma(n)) /
                         static_cast<double>(n);
@@ -224,7 +214,6 @@ class MemoryClaims {
   }
 
   const Measured& measured_;
-  bool table_known_;
   std::vector<Claim> claims_;
 };
 
@@ -257,8 +246,8 @@ void add_buffers(const Measured& measured, const Settings& settings, std::vector
   }
 }
 
-std::vector<Claim> claims_of(const Measured& measured, const Settings& settings, bool table_known) {
-  std::vector<Claim> claims = MemoryClaims(measured, table_known).all();
+std::vector<Claim> claims_of(const Measured& measured, const Settings& settings) {
+  std::vector<Claim> claims = MemoryClaims(measured).all();
   for (const paper::Check& c : paper::checks()) {
     claims.push_back({c.claim,
                       c.what,
@@ -331,7 +320,7 @@ std::map<std::string, NamedValues> own_settings(const NamedValues& given, std::u
   add("dc-rdma-od", "data_qps", "28");
   add("dc-rdma-od", "max_channels", fmt::format("{}", n));
   add("aqps", "interval", "1ms");
-  if (has_setting(kSigma)) add("aqps", kSigma, fmt::format("{}", paper::sigma(n)));
+  add("aqps", kStatisticsEntries, fmt::format("{}", paper::sigma(n)));
   return own;
 }
 
@@ -347,12 +336,12 @@ Result<Holdings> measure(const ExperimentOptions& options, const NamedValues& se
   study.policies = {policy};
   study.own_settings = own_settings(options.settings, ranks);
   study.keep_reports = true;
-  const Result<Study> result = run_study(study, runner);
+  const Result<Study> result = run_study(study, with_paper_table(runner));
   if (!result) return result.status();
   return holdings(result.value().results.front());
 }
 
-std::string what_was_run(const std::vector<std::uint32_t>& sizes, bool table_known) {
+std::string what_was_run(const std::vector<std::uint32_t>& sizes) {
   std::string text = fmt::format(
       "Every process sends to rank 0, which sets up channels according to its policy. Under "
       "`aqps`, waves of 26\nsources (h) then send 1536 messages each and compute. Channels go to "
@@ -367,11 +356,6 @@ std::string what_was_run(const std::vector<std::uint32_t>& sizes, bool table_kno
       "The paper counts n connections, including one from the process to itself. Ours has no such "
       "connection, so it\nhas one RC queue pair (1424 KB) less as long as the number of processes "
       "is the limit.\n";
-  if (!table_known) {
-    text +=
-        "This build has no per-process table of sigma entries, so only queue pairs are compared "
-        "under `aqps`.\n";
-  }
   return text;
 }
 
@@ -403,7 +387,6 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   for (const auto& [name, text] : settings) {
     if (Status s = used.set(name, text); !s.ok()) return s;
   }
-  const bool table_known = has_setting(kSigma);
   std::string page = fmt::format(
       "# aqps-memory\n\nMemory of one process by number of processes [AQPS 4.2, Table 4, figure "
       "8]. Units are the paper's: KB = 1024\nB, MB = 1000 KB, GB = 10^6 KB (claim A7). Our numbers "
@@ -412,18 +395,17 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
       "{}`), the number of queue pairs from the endpoint. Nothing was fitted: these are\nbyte "
       "counts, not times.\n\n",
       options.profile.name);
-  page += fmt::format("## Figure 8\n\n{}\n{}\n{{plot}}\n\n", what_was_run(sizes, table_known),
-                      figure_table(measured, table_known));
-  page +=
-      fmt::format("## The claims\n\n{}\n", claims_table(claims_of(measured, used, table_known)));
+  page += fmt::format("## Figure 8\n\n{}\n{}\n{{plot}}\n\n", what_was_run(sizes),
+                      figure_table(measured));
+  page += fmt::format("## The claims\n\n{}\n", claims_table(claims_of(measured, used)));
   page += fmt::format("## Total memory of rank 0\n\nPeaks, in binary units.\n\n{}\n",
                       others_table(measured));
   page += fmt::format("## How it was run\n\n{}",
                       how_it_was_run("aqps-memory", options, options.options, settings));
   page += kSettingsOfPaper;
-  page += fmt::format(
-      "`dc-rdma-od` uses 28 DC queue pairs for data; `aqps` decides once per millisecond{}.\n",
-      table_known ? " and keeps sigma(n) entries of statistics" : "");
+  page +=
+      "`dc-rdma-od` uses 28 DC queue pairs for data; `aqps` decides once per millisecond and keeps "
+      "sigma(n) entries of statistics.\n";
   return ExperimentResult{std::move(page), {make_plot(measured)}};
 }
 

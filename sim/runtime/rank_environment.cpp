@@ -76,7 +76,8 @@ RankEnvironment::RankEnvironment(const Options& options, hca::World& world, Rank
 Result<std::unique_ptr<Endpoint>> RankEnvironment::open(std::uint32_t rank,
                                                         RankScheduler& scheduler) {
   EndpointOptions options;
-  options.simulation = {&costs_, &costs_, &policy_};
+  options.simulation = {&costs_, &costs_, &policy_,
+                        options_.make_statistics ? &options_.make_statistics : nullptr};
   options.id = endpoint_id(options_.seed, rank);
   if (settings_.ranks.setup_thread) {
     options.background = std::make_unique<SetupThread>(world_, scheduler);

@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "core/report/report.h"
+#include "core/types/simulation_hooks.h"
 #include "hca/virtual/world.h"
 #include "sim/runtime/rank.h"
 
@@ -40,6 +41,8 @@ struct Options {
   // The channel of each direction, asked for at its first message instead of what the policy would
   // ask for then; empty: the policy's. For policies that change nothing later (static:...).
   std::function<ChannelKind(std::uint32_t source, std::uint32_t destination)> first_channel;
+  // What endpoints keep their statistics in; empty: the core's.
+  StatisticsFactory make_statistics;
   // As with ARMCI's data servers [ACTS III]: the first rank of each node has no max_conn and room
   // for everyone, and RC connections are made with such ranks only. Outcome::clients has the
   // others.

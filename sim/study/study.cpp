@@ -123,6 +123,7 @@ Status check_settings(const std::string& policy, const NamedValues& given) {
     if (name == "policy") {
       return {Code::invalid, "use --policy A,B,C to choose policies, not --set"};
     }
+    if (name == kStatisticsEntries) continue;
     if (std::none_of(table.begin(), table.end(),
                      [&wanted = name](const SettingInfo& row) { return row.name == wanted; })) {
       const std::string_view near = nearest_setting(name);

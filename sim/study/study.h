@@ -23,6 +23,10 @@ namespace turnout::sim {
 class KeptResults;
 struct PolicyResult;
 
+// A setting of studies that is none of Turnout: the intervals of a table of statistics (sigma in
+// AQPS). with_paper_table() of sim/experiments takes it.
+inline constexpr std::string_view kStatisticsEntries = "statistics_entries";
+
 // How a program is run: sim::run, or a test's own.
 using Runner = std::function<Result<Outcome>(const Options&, const Program&)>;
 

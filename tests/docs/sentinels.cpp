@@ -21,6 +21,7 @@
 
 #include "base/text_file.h"
 #include "sim/calibration/calibration.h"
+#include "sim/experiments/paper_table.h"
 #include "sim/experiments/sentinels.h"
 #include "sim/study/result_writer.h"
 
@@ -179,8 +180,8 @@ std::uint32_t check(const Work& work, const Costs& costs) {
     const SentinelResult then = one.result;
     const std::string what =
         fmt::format("{}, {} processes, {}", now.title, now.place.ranks, one.policy);
-    const Result<Study> made =
-        run_study(again(now, one, profile, costs.path(profile, now.place.seed)), run);
+    const Result<Study> made = run_study(
+        again(now, one, profile, costs.path(profile, now.place.seed)), with_paper_table(run));
     if (!made) {
       tell(page, fmt::format("{}: {}", what, made.status().text()));
       ++faults;

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "base/settings.h"
+#include "core/selection/statistics.h"
 #include "sim/experiments/experiment.h"
 #include "sim/experiments/page.h"
 #include "sim/experiments/paper_memory.h"
@@ -45,11 +46,16 @@ Result<Outcome> play(const Options& options, const Program& program) {
   o.real_seconds = 0.5;
   EndpointReport report;
   const std::uint64_t pairs = policy == "dc-rdma-od" ? 4272 : 2148 + 1424 * connections;
-  const auto entries = std::find_if(options.settings.begin(), options.settings.end(),
-                                    [](auto& s) { return s.first == "statistics_entries"; });
-  const std::uint64_t sigma = entries == options.settings.end() ? 0 : std::stoull(entries->second);
+  std::uint64_t table = 0;
+  if (options.make_statistics) {
+    const auto statistics = options.make_statistics(o.budget << 10).value();
+    EXPECT_TRUE(statistics->begin_interval({0, 1}).ok());
+    for (std::uint32_t peer = 0; peer < options.ranks; ++peer) statistics->count(peer, 1, false);
+    statistics->end_interval();
+    table = statistics->bytes();
+  }
   report.memory = {{"queue pairs", 0, 1024 * pairs},
-                   {"statistics", 0, 8 * options.ranks * sigma},
+                   {"statistics", 0, table},
                    {"rings", 0, 65536 * connections},
                    {"receive buffers", 0, 256 * 4096 + 256 * 256}};
   report.rc_queue_pairs_peak = connections;

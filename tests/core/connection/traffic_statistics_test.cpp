@@ -59,15 +59,17 @@ TEST(TrafficStatistics, TimesThatRunBackwardsAreRefused) {
   EXPECT_EQ(account.available(), available);
 }
 
-TEST(TrafficStatistics, AqpsTableHoldsItsIntervals) {
+TEST(TrafficStatistics, AnotherStoreIsMadeWithinTheBudget) {
   MemoryAccount account(kRoom);
   TrafficStatistics statistics(account);
-  statistics.configure(4);
-  for (selection::Time begin = 0; begin < 1000; begin += 100) {
-    ASSERT_TRUE(keep(statistics, begin, 3));
-  }
-  EXPECT_EQ(statistics.get()->counts({0, 1000}).window, (selection::TimeWindow{600, 1000}));
-  EXPECT_EQ(statistics.get()->bytes(), 8u * 4 * 3);
+  std::uint64_t limit = 0;
+  const StatisticsFactory factory = [&](std::uint64_t max_bytes) {
+    limit = max_bytes;
+    return selection::make_statistics(4096);
+  };
+  statistics.use(&factory);
+  ASSERT_TRUE(keep(statistics, 0, 3));
+  EXPECT_EQ(limit, kRoom);
 }
 
 }  // namespace

@@ -86,7 +86,7 @@ void decisions(const std::string& shape) {
 
 void windows() {
   std::mt19937_64 random(1);
-  const auto statistics = make_statistics({}).value().release();
+  const auto statistics = make_statistics().value().release();
   std::vector<SourceView> sources;
   for (std::uint32_t i = 0; i < kSources; ++i) sources.push_back({i});
   Time now = 0;

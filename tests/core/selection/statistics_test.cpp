@@ -16,8 +16,8 @@ namespace {
 
 constexpr Time kSecond = 1'000'000'000;
 
-std::unique_ptr<Statistics> made(const StatisticsOptions& options) {
-  auto result = make_statistics(options);
+std::unique_ptr<Statistics> made(std::size_t max_bytes = 60 << 10) {
+  auto result = make_statistics(max_bytes);
   if (!result.ok()) throw std::runtime_error(result.status().text());
   return std::move(result).value();
 }
@@ -80,25 +80,19 @@ void expect_bounds(const WindowCounts& found, const Exact& exact, bool forgotten
 }
 
 TEST(Statistics, NothingYet) {
-  for (const auto store : {StatisticsStore::slots, StatisticsStore::paper_table}) {
-    const auto statistics = made({store, 1 << 20, 16});
-    const WindowCounts counts = statistics->counts({0, kSecond});
-    EXPECT_EQ(counts.window, TimeWindow{});
-    EXPECT_TRUE(counts.sources.empty());
-    EXPECT_TRUE(statistics->slots().empty());
-    EXPECT_FALSE(statistics->newest().has_value());
-    statistics->forget(3);
-    statistics->keep_border(5);
-  }
+  const auto statistics = made(1 << 20);
+  const WindowCounts counts = statistics->counts({0, kSecond});
+  EXPECT_EQ(counts.window, TimeWindow{});
+  EXPECT_TRUE(counts.sources.empty());
+  EXPECT_TRUE(statistics->slots().empty());
+  EXPECT_FALSE(statistics->newest().has_value());
+  statistics->forget(3);
+  statistics->keep_border(5);
 }
 
 TEST(Statistics, RefusesWhatMakesNoSense) {
-  EXPECT_EQ(make_statistics({StatisticsStore::slots, 100, 0}).status().code(), Code::invalid);
-  EXPECT_EQ(make_statistics({StatisticsStore::paper_table, 1 << 20, 0}).status().code(),
-            Code::invalid);
-  EXPECT_EQ(make_statistics({StatisticsStore::paper_table, 1000, 2048}).status().code(),
-            Code::invalid);
-  const auto statistics = made({});
+  EXPECT_EQ(make_statistics(100).status().code(), Code::invalid);
+  const auto statistics = made();
   EXPECT_FALSE(statistics->begin_interval({5, 5}).ok());
   ASSERT_TRUE(statistics->begin_interval({0, 10}).ok());
   statistics->end_interval();
@@ -107,57 +101,23 @@ TEST(Statistics, RefusesWhatMakesNoSense) {
 }
 
 TEST(Statistics, WindowsAreTheNearestBorders) {
-  for (const auto store : {StatisticsStore::slots, StatisticsStore::paper_table}) {
-    const auto statistics = made({store, 1 << 20, 16});
-    for (Time t = 0; t < 4; ++t) {
-      hand_over(statistics.get(), {{t * 10, (t + 1) * 10}, {{7, 1u << t}}});
-    }
-    EXPECT_EQ(statistics->counts({0, 40}).of(7), 15u);
-    EXPECT_EQ(statistics->counts({14, 40}).window, (TimeWindow{10, 40}));
-    EXPECT_EQ(statistics->counts({14, 40}).of(7), 14u);
-    EXPECT_EQ(statistics->counts({15, 40}).window, (TimeWindow{20, 40})) << "the shorter of two";
-    EXPECT_EQ(statistics->counts({9, 21}).window, (TimeWindow{10, 20}));
-    EXPECT_EQ(statistics->counts({39, 40}).window, (TimeWindow{30, 40})) << "at least one";
-    EXPECT_EQ(statistics->newest(), (TimeWindow{30, 40}));
-    EXPECT_EQ(statistics->slots().size(), 4u);
-    // An interval that has not ended is in no answer.
-    ASSERT_TRUE(statistics->begin_interval({40, 50}).ok());
-    statistics->count(7, 1000, false);
-    EXPECT_EQ(statistics->counts({0, 50}).of(7), 15u);
-    EXPECT_EQ(statistics->slots().size(), 4u);
+  const auto statistics = made(1 << 20);
+  for (Time t = 0; t < 4; ++t) {
+    hand_over(statistics.get(), {{t * 10, (t + 1) * 10}, {{7, 1u << t}}});
   }
-}
-
-TEST(Statistics, PaperTableTakesEightBytesTimesSigmaASource) {
-  const auto statistics = made({StatisticsStore::paper_table, 1 << 20, 32});
-  EXPECT_EQ(statistics->bytes(), 0u);
-  for (Time t = 0; t < 100; ++t) {
-    hand_over(statistics.get(), {{t, t + 1}, {{1, 1}, {2, 2}, {5, 3}}});
-    EXPECT_EQ(statistics->bytes(), 8u * 32 * 3);
-  }
-  const WindowCounts counts = statistics->counts({0, 100});
-  EXPECT_EQ(counts.window, (TimeWindow{68, 100})) << "the last 32";
-  EXPECT_EQ(counts.of(2), 64u);
-  statistics->forget(2);
-  EXPECT_EQ(statistics->bytes(), 8u * 32 * 2);
-  EXPECT_EQ(statistics->counts({0, 100}).messages, 32u * 4);
-}
-
-TEST(Statistics, PaperTableKeepsItsLimit) {
-  const StatisticsOptions options{StatisticsStore::paper_table, 10'000, 32};
-  const auto statistics = made(options);
-  Exact exact;
-  for (Time t = 0; t < 40; ++t) {
-    Interval interval{{t, t + 1}, {}};
-    for (std::uint32_t peer = 0; peer < 100; ++peer) interval.counts[peer] = peer + 1;
-    exact.add(interval);
-    EXPECT_LE(statistics->bytes_during_next(100), options.max_bytes);
-    hand_over(statistics.get(), interval);
-    EXPECT_LE(statistics->bytes() + statistics->index_bytes(), options.max_bytes);
-  }
-  const WindowCounts counts = statistics->counts({0, 40});
-  EXPECT_GT(counts.sources.size(), 10u);
-  expect_bounds(counts, exact, false);
+  EXPECT_EQ(statistics->counts({0, 40}).of(7), 15u);
+  EXPECT_EQ(statistics->counts({14, 40}).window, (TimeWindow{10, 40}));
+  EXPECT_EQ(statistics->counts({14, 40}).of(7), 14u);
+  EXPECT_EQ(statistics->counts({15, 40}).window, (TimeWindow{20, 40})) << "the shorter of two";
+  EXPECT_EQ(statistics->counts({9, 21}).window, (TimeWindow{10, 20}));
+  EXPECT_EQ(statistics->counts({39, 40}).window, (TimeWindow{30, 40})) << "at least one";
+  EXPECT_EQ(statistics->newest(), (TimeWindow{30, 40}));
+  EXPECT_EQ(statistics->slots().size(), 4u);
+  // An interval that has not ended is in no answer.
+  ASSERT_TRUE(statistics->begin_interval({40, 50}).ok());
+  statistics->count(7, 1000, false);
+  EXPECT_EQ(statistics->counts({0, 50}).of(7), 15u);
+  EXPECT_EQ(statistics->slots().size(), 4u);
 }
 
 // Counts of a job whose sources, rates and phases are random.
@@ -190,7 +150,7 @@ TEST(Statistics, SlotsKeepTheirBoundsOnRandomJobs) {
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     const std::uint32_t sources = seed % 3 == 0 ? 2000 : seed % 3 == 1 ? 300 : 40;
     const std::size_t max_bytes = seed % 2 == 0 ? 60 << 10 : 4096 + seed * 1000;
-    const auto statistics = made({StatisticsStore::slots, max_bytes, 0});
+    const auto statistics = made(max_bytes);
     std::mt19937_64 random(seed);
     Job job(seed, sources);
     Exact exact;
@@ -281,7 +241,7 @@ TEST(Statistics, NoiseDoesNotHideTheSourcesWithRings) {
 // The begin of a window that ends now moves by at most a quarter of its length in 3,600 intervals,
 // three eighths in 36,000, or one interval.
 TEST(Statistics, BeginsMoveLittle) {
-  const auto statistics = made({});
+  const auto statistics = made();
   for (Time t = 1; t <= 36'000; ++t) {
     hand_over(statistics.get(), {{(t - 1) * kSecond, t * kSecond}, {{1, 1}}});
     const double most = t <= 3600 ? 0.25 : 0.375;
@@ -304,7 +264,7 @@ TEST(Statistics, BeginsMoveLittle) {
 }
 
 TEST(Statistics, TheKeptBorderStays) {
-  const auto statistics = made({});
+  const auto statistics = made();
   Exact exact;
   for (Time t = 0; t < 5000; ++t) {
     const Interval interval{{t * kSecond, (t + 1) * kSecond}, {{1, static_cast<std::uint64_t>(t)}}};
@@ -320,7 +280,7 @@ TEST(Statistics, TheKeptBorderStays) {
 }
 
 TEST(Statistics, HugeCountsAreBoundedByMissing) {
-  const auto statistics = made({});
+  const auto statistics = made();
   constexpr std::uint64_t kHuge = std::uint64_t{1} << 41;
   for (Time t = 0; t < 60; ++t) {
     hand_over(statistics.get(), {{t, t + 1}, {{1, kHuge}, {Statistics::kMaxPeer, 5}}});
@@ -336,7 +296,7 @@ TEST(Statistics, HugeCountsAreBoundedByMissing) {
 
 // Issue 4: statistics take less than 64 KB a process, with 65,536 sources that all speak.
 TEST(Statistics, StayBelow64KilobytesWith65536Sources) {
-  const auto statistics = made({});
+  const auto statistics = made();
   std::mt19937_64 random(9);
   std::size_t most = 0;
   for (Time t = 0; t < 100; ++t) {
@@ -354,7 +314,7 @@ TEST(Statistics, StayBelow64KilobytesWith65536Sources) {
 }
 
 TEST(Statistics, FewSourcesTakeLittle) {
-  const auto statistics = made({});
+  const auto statistics = made();
   EXPECT_LT(statistics->bytes(), 2048u);
   for (Time t = 0; t < 100; ++t) hand_over(statistics.get(), {{t, t + 1}, {{1, 1}, {2, 2}}});
   EXPECT_LT(statistics->bytes(), 2560u);

@@ -23,9 +23,8 @@ struct Process {
   WindowInput input;
   Time now = 0;
 
-  explicit Process(StatisticsStore store = StatisticsStore::slots) {
-    auto made =
-        make_statistics({store, store == StatisticsStore::slots ? 60u << 10 : 8u << 20, 256});
+  Process() {
+    auto made = make_statistics();
     statistics = std::move(made).value();
     input.limits.bytes_per_ring = 64 << 10;
     input.limits.bytes_per_rc = 44 << 10;
@@ -152,12 +151,12 @@ TEST(Windows, EveryChoiceHasAName) {
   }
 }
 
-// Both stores, random jobs: the choice is what T2-T4 say, judged from exact counts. Few enough
-// sources and intervals that both stores are exact.
+// Random jobs: the choice is what T2-T4 say, judged from exact counts. Few enough sources and
+// intervals that the statistics are exact.
 TEST(WindowsProperty, TheChoiceIsWhatThePaperSays) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     std::mt19937_64 random(seed);
-    Process process(seed % 2 == 0 ? StatisticsStore::slots : StatisticsStore::paper_table);
+    Process process;
     process.input.limits.max_active_rc = 1 + static_cast<std::uint32_t>(random() % 4);
     process.input.limits.dc_rdma_available = seed % 5 == 0;
     std::vector<Counts> history;

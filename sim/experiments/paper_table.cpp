@@ -1,17 +1,32 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "core/selection/paper_table.h"
+#include "sim/experiments/paper_table.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
-namespace turnout::selection {
+namespace turnout::sim {
+
+using selection::SourceCount;
+using selection::TimeWindow;
+using selection::WindowCounts;
 
 namespace {
 // A node of the hash table and its place in the buckets, which may be as many as the nodes twice.
 constexpr std::size_t kIndexPerSource = 48;
 }  // namespace
 
-std::size_t PaperTable::least_bytes(std::uint32_t sigma) {
-  return sizeof(PaperTable) + sigma * (sizeof(Interval) + sizeof(std::uint64_t)) + kIndexPerSource;
+Result<std::unique_ptr<selection::Statistics>> PaperTable::create(std::uint32_t sigma,
+                                                                  std::size_t max_bytes) {
+  const std::size_t least =
+      sizeof(PaperTable) + sigma * (sizeof(Interval) + sizeof(std::uint64_t)) + kIndexPerSource;
+  if (sigma == 0 || max_bytes < least) {
+    return Status(Code::invalid, fmt::format("{} bytes for a statistics table of {} intervals: "
+                                             "expected at least one, and {} bytes",
+                                             max_bytes, sigma, least));
+  }
+  return std::unique_ptr<selection::Statistics>(std::make_unique<PaperTable>(sigma, max_bytes));
 }
 
 PaperTable::PaperTable(std::uint32_t sigma, std::size_t max_bytes)
@@ -78,7 +93,7 @@ WindowCounts PaperTable::counts(TimeWindow asked) const {
   std::vector<TimeWindow> all;
   for (std::size_t i = 0; i < kept(); ++i) all.push_back(intervals_[column(i)].window);
   if (all.empty()) return {};
-  const SlotRange range = nearest_range(all, asked);
+  const selection::SlotRange range = nearest_range(all, asked);
   return sum(range.first, range.last);
 }
 
@@ -108,4 +123,22 @@ std::size_t PaperTable::bytes_during_next(std::size_t heard) const {
   return std::min(max_bytes_, bytes() + index_bytes() + heard * each);
 }
 
-}  // namespace turnout::selection
+Runner with_paper_table(Runner runner) {
+  return [run = std::move(runner)](const Options& given, const Program& program) {
+    Options options = given;
+    std::uint32_t sigma = 0;
+    std::erase_if(options.settings, [&](const auto& setting) {
+      const std::string& text = setting.second;
+      return setting.first == kStatisticsEntries &&
+             std::from_chars(text.data(), text.data() + text.size(), sigma).ec == std::errc();
+    });
+    if (sigma > 0) {
+      options.make_statistics = [sigma](std::uint64_t max_bytes) {
+        return PaperTable::create(sigma, max_bytes);
+      };
+    }
+    return run(options, program);
+  };
+}
+
+}  // namespace turnout::sim
