@@ -24,54 +24,45 @@ ProgressLoop::ProgressLoop(Components& parts, ReceiveDispatch& receive_dispatch,
       tick_every_(parts.context.simulation.processor == nullptr ? kTickEvery : 1) {}
 
 bool ProgressLoop::progress_now() {
+  Messaging& messaging = parts_.messaging;
+  Operations& operations = parts_.operations;
+  Channels& channels = parts_.channels;
+  PolledRings& rings = parts_.rings;
   bool moved;
   context_.in_progress = true;
   if (context_.receive_cost.due(context_.delivered)) [[unlikely]] {
-    moved = parts_.operations.receive_engine.poll_measured();
+    moved = operations.receive_engine.poll_measured();
   } else {
     moved = receive_dispatch_.poll_receive_queue();
-    moved |= parts_.operations.receive_engine.poll_rings(parts_.rings.speaking());
+    if (!rings.speaking().empty()) moved |= operations.receive_engine.poll_rings(rings.speaking());
   }
   moved |= send_completions_.poll_send_queue();
-  if (parts_.rings.silent_due(moved) || context_.closing) {
-    moved |= parts_.operations.receive_engine.poll_rings(parts_.rings.silent());
-  } else {
-    moved |= !parts_.rings.silent().empty();  // poll them again: a message may have arrived
-  }
-  if (!parts_.messaging.control.pending_control().empty())
-    moved |= parts_.messaging.control.pump_control();
-  if (parts_.messaging.ud.ud_blocked()) moved |= parts_.messaging.ud.pump_ud_blocked();
-  if (parts_.operations.put.deferred_until() != INT64_MAX)
-    parts_.operations.send_engine.release_overdue();
-  if (!parts_.channels.recovery.recovering().empty())
-    moved |= parts_.channels.recovery.pump_recovering();
-  if (!parts_.channels.xrc_nodes.xrc_lost().empty())
-    moved |= parts_.channels.xrc_recovery.pump_xrc_lost();
-  if (!parts_.operations.atomic_engine.answering().empty())
-    moved |= parts_.operations.atomic_engine.pump_answers();
-  if (!parts_.operations.backlog.backlogged().empty())
-    moved |= parts_.operations.send_engine.pump_backlogs();
-  if (!parts_.operations.backlog.fragmented().empty())
-    moved |= parts_.operations.fragments.pump_fragments();
-  if (!parts_.operations.rdma.polled().empty()) moved |= parts_.operations.rtr.poll_last_bytes();
-  if (!parts_.operations.rput.rput_sends().empty())
-    moved |= parts_.operations.rput.pump_rput_sends();
-  if (!parts_.operations.put.rtr_cancels().empty())
-    moved |= parts_.operations.put.pump_rtr_cancels();
-  if (!parts_.operations.rdma.active_transfers().empty())
-    moved |= parts_.operations.rdma.pump_transfers();
-  if (!parts_.operations.unexpected.waiting().empty())
-    moved |= parts_.operations.unexpected.pump_waiting();
-  if (parts_.channels.rc.jobs() > 0) moved |= parts_.channels.negotiator.pump_jobs();
-  if (!parts_.operations.unexpected.stalled().empty() ||
-      !parts_.operations.unexpected.pending_wireups().empty())
-    moved |= parts_.operations.receive_engine.pump_stalled();
+  const bool due = rings.silent_due(moved) || context_.closing;
+  if (!rings.silent().empty())  // if not due, poll again: a message may have arrived
+    moved |= !due || operations.receive_engine.poll_rings(rings.silent());
+  if (!messaging.control.pending_control().empty()) moved |= messaging.control.pump_control();
+  if (messaging.ud.ud_blocked()) moved |= messaging.ud.pump_ud_blocked();
+  if (operations.put.deferred_until() != INT64_MAX) operations.send_engine.release_overdue();
+  if (!channels.recovery.recovering().empty()) moved |= channels.recovery.pump_recovering();
+  if (!channels.xrc_nodes.xrc_lost().empty()) moved |= channels.xrc_recovery.pump_xrc_lost();
+  if (!operations.atomic_engine.answering().empty())
+    moved |= operations.atomic_engine.pump_answers();
+  if (!operations.backlog.backlogged().empty()) moved |= operations.send_engine.pump_backlogs();
+  if (!operations.backlog.fragmented().empty()) moved |= operations.fragments.pump_fragments();
+  if (!operations.rdma.polled().empty()) moved |= operations.rtr.poll_last_bytes();
+  if (!operations.rput.rput_sends().empty()) moved |= operations.rput.pump_rput_sends();
+  if (!operations.put.rtr_cancels().empty()) moved |= operations.put.pump_rtr_cancels();
+  if (!operations.rdma.active_transfers().empty()) moved |= operations.rdma.pump_transfers();
+  if (!operations.unexpected.waiting().empty()) moved |= operations.unexpected.pump_waiting();
+  if (channels.rc.jobs() > 0) moved |= channels.negotiator.pump_jobs();
+  if (!operations.unexpected.stalled().empty() || !operations.unexpected.pending_wireups().empty())
+    moved |= operations.receive_engine.pump_stalled();
   if (context_.receive_cost.is_open()) [[unlikely]] {
     const Nanoseconds begun = context_.clock.now();
-    parts_.messaging.shared_receives.post_receives();
+    messaging.shared_receives.post_receives();
     context_.receive_cost.close(context_.clock.now() - begun, context_.delivered);
   } else if (!parts_.resources.to_post.empty() || !parts_.resources.to_post_control.empty()) {
-    parts_.messaging.shared_receives.post_receives();
+    messaging.shared_receives.post_receives();
   }
   if (++context_.ticks >= tick_every_) {
     context_.ticks = 0;

@@ -13,7 +13,7 @@ bool ReceiveDispatch::poll_receive_queue() {
   ibv_wc entries[kPollBatch];
   const int n = ibv_poll_cq(parts_.resources.receive_cq.get(), kPollBatch, entries);
   context_.charge(Work::poll_cq, 1);
-  note_shutdowns({entries, static_cast<std::size_t>(std::max(n, 0))});
+  if (n > 0) note_shutdowns({entries, static_cast<std::size_t>(n)});
   for (int i = 0; i < n; ++i) {
     const ibv_wc& wc = entries[i];
     if ((wc.wr_id & kPrivateReceive) != 0) [[unlikely]] {

@@ -71,7 +71,11 @@ void SharedReceiveQueue::post_receives() {
       }
       ++posted;
     }
-    list.erase(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(done));
+    if (done == list.size()) {
+      list.clear();
+    } else {
+      list.erase(list.begin(), list.begin() + static_cast<std::ptrdiff_t>(done));
+    }
     return posted;
   };
   context_.charge(Work::post, resources_.to_post.size() + resources_.to_post_control.size());
@@ -88,6 +92,7 @@ void SharedReceiveQueue::post_receives() {
         return true;
       },
       resources_.to_post, 0);
+  if (resources_.to_post_control.empty()) return;
   post(
       resources_.control_srq.get(),
       [this](std::uint32_t buffer, ibv_sge* part) {
