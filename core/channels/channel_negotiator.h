@@ -10,7 +10,6 @@
 #include "core/channels/rc_pool.h"
 #include "core/channels/xrc_connections.h"
 #include "core/connection/eviction.h"
-#include "core/state/polled_rings.h"
 #include "core/messaging/control_plane.h"
 #include "core/messaging/message_sender.h"
 #include "core/messaging/private_receive_queue.h"
@@ -19,6 +18,7 @@
 #include "core/state/endpoint_events.h"
 #include "core/state/peer.h"
 #include "core/state/peer_table.h"
+#include "core/state/polled_rings.h"
 #include "core/state/transport_resources.h"
 #include "core/transport/wire.h"
 

@@ -142,8 +142,8 @@ void ConnectionRecovery::restart_transfer(Transfer& transfer) {
   }
   transfer.over_rc = false;
   --transfer.peer->rx.reads_over_rc;
-  transfer.posted = transfer.local_offset = transfer.remote_offset = 0;
-  transfer.local_at = transfer.remote_at = 0;
+  transfer.posted = transfer.cursor.local_offset = transfer.cursor.remote_offset = 0;
+  transfer.cursor.local_at = transfer.cursor.remote_at = 0;
   if (!std::exchange(transfer.listed, true)) rdma_.active_transfers().push_back(&transfer);
 }
 

@@ -9,7 +9,6 @@
 #include "core/channels/decision_outcomes.h"
 #include "core/channels/rc_pool.h"
 #include "core/connection/eviction.h"
-#include "core/state/polled_rings.h"
 #include "core/connection/recovery.h"
 #include "core/messaging/control_plane.h"
 #include "core/messaging/message_sender.h"
@@ -19,6 +18,7 @@
 #include "core/state/endpoint_context.h"
 #include "core/state/endpoint_events.h"
 #include "core/state/peer.h"
+#include "core/state/polled_rings.h"
 #include "core/state/transport_resources.h"
 #include "core/transport/wire.h"
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// TODO
+// DecisionOutcomes: what became of each decision on a channel, and the share of set-ups that repaid
+// their cost, the latest weighted most.
+//
+// The endpoint owns it; the thread that drives the endpoint calls it. Times are nanoseconds.
 #pragma once
 
 #include "core/connection/eviction.h"

@@ -11,7 +11,6 @@
 #include "core/channels/rc_pool.h"
 #include "core/channels/xrc_connections.h"
 #include "core/connection/eviction.h"
-#include "core/state/polled_rings.h"
 #include "core/connection/recovery.h"
 #include "core/connection/xrc_connection.h"
 #include "core/messaging/control_plane.h"
@@ -20,6 +19,7 @@
 #include "core/state/endpoint_events.h"
 #include "core/state/peer.h"
 #include "core/state/peer_table.h"
+#include "core/state/polled_rings.h"
 #include "core/transport/wire.h"
 
 namespace turnout {

@@ -58,13 +58,13 @@ EndpointReport EndpointReporter::report() const {
   report.decisions.assign(context_.decisions.kept().begin(), context_.decisions.kept().end());
   report.decisions_dropped = context_.decisions.dropped();
   report_memory(&report);
-  report.unexpected = parts_.operations.unexpected.unexpected_count();
-  report.rendezvous = parts_.operations.put.rendezvous_count();
-  report.rtrs = parts_.operations.rtr.rtrs_sent();
-  report.puts = parts_.operations.put.puts();
-  report.put_completions = parts_.operations.put.put_completions();
-  report.credit_messages = parts_.messaging.credits.credit_messages();
-  report.refusals = parts_.channels.negotiator.refusals();
+  report.operations.unexpected = parts_.operations.unexpected.unexpected_count();
+  report.operations.rendezvous = parts_.operations.put.rendezvous_count();
+  report.operations.rtrs = parts_.operations.rtr.rtrs_sent();
+  report.operations.puts = parts_.operations.put.puts();
+  report.operations.put_completions = parts_.operations.put.put_completions();
+  report.operations.credit_messages = parts_.messaging.credits.credit_messages();
+  report.operations.refusals = parts_.channels.negotiator.refusals();
   report.shared_receives = {parts_.messaging.shared_receives.shared().limit_events,
                             parts_.messaging.shared_receives.shared().growths,
                             parts_.resources.receive_pool.chunks_gone(), parts_.flow.waits(), 0};

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// TODO
+// ControlSender: posts one control message on a queue pair for its purpose, or says that there is
+// no room for it now. It keeps none: ControlPlane and UdTransport do.
+//
+// The endpoint owns it; the thread that drives the endpoint calls it. Errors: of ibv_post_send, as
+// a lost peer.
 #pragma once
 
 #include "core/protocol/operation.h"

@@ -46,13 +46,14 @@ bool AtomicEngine::ask_segment(Transfer& transfer, std::uint64_t length) {
   }
   AtomicOperation* const operation = records_.atomics.take();
   if (operation == nullptr) return false;
-  const wire::RtsSegment& remote = transfer.remote[transfer.remote_at];
+  const wire::RtsSegment& remote = transfer.remote[transfer.cursor.remote_at];
   operation->peer = &peer;
   operation->type = transfer.write ? wire::Type::put : wire::Type::get;
   operation->transfer = &transfer;
-  operation->local = transfer.local[transfer.local_at].address + transfer.local_offset;
+  operation->local =
+      transfer.local[transfer.cursor.local_at].address + transfer.cursor.local_offset;
   operation->length = length;
-  operation->head.address = remote.address + transfer.remote_offset;
+  operation->head.address = remote.address + transfer.cursor.remote_offset;
   operation->head.rkey = remote.rkey;
   if (transfer.copy == nullptr && transfer.buffer == kNoBuffer) {
     const iovec bytes{reinterpret_cast<void*>(operation->local), length};

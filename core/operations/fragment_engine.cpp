@@ -25,14 +25,14 @@ void FragmentEngine::request_fragments(Transfer& transfer, const wire::Rts& rts)
     rdma_.end_transfer(transfer);
     return;
   }
-  transfer.expected = rts.total;
-  transfer.incoming_id = incoming_.add(&transfer);
+  transfer.incoming.expected = rts.total;
+  transfer.incoming.id = incoming_.add(&transfer);
   ++peer.rx.incoming_large;
   if (peer.rx.retained > 0) (void)events_.relieve(peer);  // the fragments need the credits
   wire::ControlMessage message;
   message.type = wire::Control::fragment_request;
   message.operation = rts.operation;
-  message.ring_address = transfer.incoming_id;
+  message.ring_address = transfer.incoming.id;
   control_.send_control(peer, Purpose::credit, message);
 }
 
@@ -42,8 +42,8 @@ void FragmentEngine::fall_back_to_fragments(Transfer& transfer) {
   transfer.listed = false;
   MemoryRegistration::release_regions(transfer);
   wire::Rts rts;
-  rts.total = transfer.total + transfer.overflow;
-  rts.operation = transfer.fin;
+  rts.total = transfer.total + transfer.incoming.overflow;
+  rts.operation = transfer.incoming.fin;
   request_fragments(transfer, rts);
 }
 
@@ -108,23 +108,25 @@ void FragmentEngine::on_fragment(Peer& peer, const wire::Header& header, const s
                 peer.address.to_string(), header.tag);
     return;
   }
-  if (header.data != transfer->posted || header.length > transfer->expected - transfer->posted) {
+  if (header.data != transfer->posted ||
+      header.length > transfer->incoming.expected - transfer->posted) {
     events_.lose_peer(
         peer,
         Status{Code::invalid,
                fmt::format("{}: fragment of {} bytes at offset {}, with {} of {} bytes received",
                            peer.address.to_string(), header.length, header.data, transfer->posted,
-                           transfer->expected)});
+                           transfer->incoming.expected)});
     return;
   }
   if (transfer->posted < transfer->total) {
     const std::size_t n = std::min<std::size_t>(header.length, transfer->total - transfer->posted);
-    transfer->receive->iov.copy_in(transfer->offset + transfer->posted, payload, n);
+    transfer->incoming.receive->iov.copy_in(transfer->incoming.offset + transfer->posted, payload,
+                                            n);
     context_.charge(Work::copy, n);
   }
   transfer->posted += header.length;
-  if (transfer->posted < transfer->expected) return;
-  incoming_.remove(transfer->incoming_id);
+  if (transfer->posted < transfer->incoming.expected) return;
+  incoming_.remove(transfer->incoming.id);
   --peer.rx.incoming_large;
   rdma_.end_transfer(*transfer);
 }
@@ -135,7 +137,7 @@ void FragmentEngine::end_incoming(const Peer* peer) {
     Transfer* const transfer = incoming_.at(i);
     if (transfer == nullptr || (peer != nullptr && transfer->peer != peer)) continue;
     if (transfer->kind == Transfer::Kind::rtr_recv) continue;  // ends with its receive
-    incoming_.remove(transfer->incoming_id);
+    incoming_.remove(transfer->incoming.id);
     --transfer->peer->rx.incoming_large;
     transfer->status =
         peer != nullptr ? peer->loss : Status{Code::canceled, "the endpoint is closing"};

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// TODO
+// OneSided: one-sided operations of the caller (fi_read, fi_write): checked, split, and given to
+// RDMA, to messages where there is no connection, or carried out at once where the target is this
+// process.
+//
+// The endpoint owns it; the thread that drives the endpoint calls it. Errors: of the request's
+// fields, of the budget.
 #pragma once
 
 #include "core/operations/atomic_engine.h"

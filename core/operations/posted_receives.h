@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// TODO
+// PostedReceives: the end of a receive: the payload is copied or taken over, the completion
+// reported, and the receive buffer or ring entry given back with its credit. Also how an RTS that
+// asks for it is acknowledged.
+//
+// The endpoint owns it; the thread that drives the endpoint calls it. Sizes are bytes.
 #pragma once
 
 #include "core/messaging/control_plane.h"

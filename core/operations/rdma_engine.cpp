@@ -51,17 +51,17 @@ bool RdmaEngine::post_segment(Transfer& transfer, std::uint64_t length) {
       transfer.over_rc ? static_cast<SendQueue&>(*peer.connection.rc)
                        : static_cast<SendQueue&>(*resources_.pool(Purpose::data)[peer.data_queue]);
   if (queue.full()) return false;
-  const Transfer::Local& local = transfer.local[transfer.local_at];
-  const wire::RtsSegment& remote = transfer.remote[transfer.remote_at];
+  const Transfer::Local& local = transfer.local[transfer.cursor.local_at];
+  const wire::RtsSegment& remote = transfer.remote[transfer.cursor.remote_at];
   SendRecord record;
   record.kind = SendRecord::Kind::transfer;
   record.opcode = transfer.write ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ;
   record.peer = peer.id;
   record.transfer = &transfer;
-  record.local = local.address + transfer.local_offset;
+  record.local = local.address + transfer.cursor.local_offset;
   record.lkey = local.lkey;
   record.length = static_cast<std::uint32_t>(length);
-  record.remote = remote.address + transfer.remote_offset;
+  record.remote = remote.address + transfer.cursor.remote_offset;
   record.rkey = remote.rkey;
   context_.profile.count_sent(transfer.write ? Traffic::write : Traffic::read, length);
   Status status;
@@ -99,25 +99,25 @@ bool RdmaEngine::pump(Transfer& transfer) {
   const bool has_path = !context_.over_datagrams() || transfer.over_rc || transfer.by_messages;
   while (has_path && transfer.status.ok() && transfer.posted < transfer.total &&
          transfer.in_flight < kMaxInFlight) {
-    const Transfer::Local& local = transfer.local[transfer.local_at];
-    const wire::RtsSegment& remote = transfer.remote[transfer.remote_at];
+    const Transfer::Local& local = transfer.local[transfer.cursor.local_at];
+    const wire::RtsSegment& remote = transfer.remote[transfer.cursor.remote_at];
     const std::uint64_t n = std::min(
-        {local.length - transfer.local_offset, remote.length - transfer.remote_offset,
+        {local.length - transfer.cursor.local_offset, remote.length - transfer.cursor.remote_offset,
          transfer.total - transfer.posted,
          transfer.by_messages ? most_by_message(peer) : context_.settings.rendezvous_segment});
     if (transfer.by_messages ? !events_.ask_segment(transfer, n) : !post_segment(transfer, n))
       break;
     ++transfer.in_flight;
     transfer.posted += n;
-    transfer.local_offset += n;
-    transfer.remote_offset += n;
-    if (transfer.local_offset == local.length) {
-      ++transfer.local_at;
-      transfer.local_offset = 0;
+    transfer.cursor.local_offset += n;
+    transfer.cursor.remote_offset += n;
+    if (transfer.cursor.local_offset == local.length) {
+      ++transfer.cursor.local_at;
+      transfer.cursor.local_offset = 0;
     }
-    if (transfer.remote_offset == remote.length) {
-      ++transfer.remote_at;
-      transfer.remote_offset = 0;
+    if (transfer.cursor.remote_offset == remote.length) {
+      ++transfer.cursor.remote_at;
+      transfer.cursor.remote_offset = 0;
     }
   }
   const bool left = transfer.status.ok() && transfer.posted < transfer.total;
@@ -151,11 +151,11 @@ bool RdmaEngine::pump_transfers() {
 void RdmaEngine::end_read_early(Transfer& transfer) {
   Peer& peer = *transfer.peer;
   std::erase(polled_, &transfer);
-  transfer.last = nullptr;
-  RecvOperation& receive = *std::exchange(transfer.receive, nullptr);
+  transfer.watched.byte = nullptr;
+  RecvOperation& receive = *std::exchange(transfer.incoming.receive, nullptr);
   --receive.transfers;
-  if (!peer.lost) control_.send_fin(peer, transfer.fin, Status{});
-  posted_.end_receive(receive, transfer.completion, transfer.overflow, Status{});
+  if (!peer.lost) control_.send_fin(peer, transfer.incoming.fin, Status{});
+  posted_.end_receive(receive, transfer.completion, transfer.incoming.overflow, Status{});
 }
 
 void RdmaEngine::end_transfer(Transfer& transfer) {
@@ -169,14 +169,14 @@ void RdmaEngine::end_transfer(Transfer& transfer) {
     --peer.rx.reads_over_rc;
     if (peer.rx.state == ReceiveState::draining) events_.finish_drain(peer);
   };
-  if (transfer.receive != nullptr) {
-    RecvOperation& receive = *transfer.receive;
+  if (transfer.incoming.receive != nullptr) {
+    RecvOperation& receive = *transfer.incoming.receive;
     --receive.transfers;
     if (!peer.lost && transfer.kind == Transfer::Kind::read) {
-      control_.send_fin(peer, transfer.fin, transfer.status);
+      control_.send_fin(peer, transfer.incoming.fin, transfer.status);
     }
     release_rc();
-    posted_.end_receive(receive, transfer.completion, transfer.overflow, transfer.status);
+    posted_.end_receive(receive, transfer.completion, transfer.incoming.overflow, transfer.status);
   } else if (transfer.status.ok()) {
     release_rc();
     if (SendOperation* const announcement = std::exchange(transfer.announcement, nullptr)) {
@@ -208,7 +208,7 @@ Status RdmaEngine::refused_key(const Peer& peer, const SendRecord& record, ibv_w
 
 void RdmaEngine::drop_transfer(Transfer& transfer) {
   MemoryRegistration::release_regions(transfer);
-  if (transfer.last != nullptr) std::erase(polled_, &transfer);
+  if (transfer.watched.byte != nullptr) std::erase(polled_, &transfer);
   if (transfer.announcement != nullptr) records_.sends.give_back(transfer.announcement);
   if (transfer.copy != nullptr) records_.copies.give_back(transfer.copy);
   records_.transfers.give_back(&transfer);
@@ -224,8 +224,8 @@ bool RdmaEngine::reaches_over_rc(const Peer& peer) const noexcept {
 void RdmaEngine::poll_for_last_byte(Transfer& transfer, std::byte* last, std::byte sentinel) {
   // The program may use this byte, so it is written only if needed.
   if (*last != sentinel) *last = sentinel;
-  transfer.last = last;
-  transfer.sentinel = sentinel;
+  transfer.watched.byte = last;
+  transfer.watched.sentinel = sentinel;
   polled_.push_back(&transfer);
 }
 

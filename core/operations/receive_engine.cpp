@@ -289,8 +289,9 @@ void ReceiveEngine::deliver_large(Peer& peer, const wire::Header& header, const 
                                   const Arrival& arrival) {
   const bool tagged = (header.flags & wire::kTagged) != 0;
   RecvOperation* const receive =
-      rts.has_rtr != 0 ? fragments_.incoming().find(rts.rtr)->receive  // see put_completed()
-                       : records_.matcher.find_posted(peer.id, tagged, header.tag);
+      rts.has_rtr != 0
+          ? fragments_.incoming().find(rts.rtr)->incoming.receive  // see put_completed()
+          : records_.matcher.find_posted(peer.id, tagged, header.tag);
   if (receive == nullptr && context_.closing) {
     posted_.release_arrival(peer, arrival.storage, arrival.buffer, arrival.position);
     return;
@@ -371,7 +372,7 @@ bool ReceiveEngine::cancel(void* context) {
       r->cancelled = true;
       wire::ControlMessage message;
       message.type = wire::Control::rtr_cancel;
-      message.operation = r->rtr->incoming_id;
+      message.operation = r->rtr->incoming.id;
       control_.send_control(*r->rtr->peer, Purpose::credit, message);
       return true;
     }

@@ -6,7 +6,6 @@
 #pragma once
 
 #include "core/connection/eviction.h"
-#include "core/state/polled_rings.h"
 #include "core/flow/srq_flow_control.h"
 #include "core/messaging/control_plane.h"
 #include "core/messaging/credits.h"
@@ -25,6 +24,7 @@
 #include "core/state/operation_records.h"
 #include "core/state/peer.h"
 #include "core/state/peer_table.h"
+#include "core/state/polled_rings.h"
 #include "core/state/transport_resources.h"
 #include "core/transport/wire.h"
 

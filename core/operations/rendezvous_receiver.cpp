@@ -54,11 +54,11 @@ void RendezvousReceiver::start_get(RecvOperation& receive, Peer& peer, const wir
   target.total = length;
 
   transfer->peer = &peer;
-  transfer->receive = &receive;
-  transfer->fin = rts.operation;
-  transfer->offset = offset;
+  transfer->incoming.receive = &receive;
+  transfer->incoming.fin = rts.operation;
+  transfer->incoming.offset = offset;
   transfer->completion = completion;
-  transfer->overflow = rts.total - length;
+  transfer->incoming.overflow = rts.total - length;
   transfer->total = length;
   transfer->remote_count = rts.segments;
   std::copy_n(rts.segment, rts.segments, transfer->remote.begin());
@@ -83,7 +83,7 @@ void RendezvousReceiver::start_get(RecvOperation& receive, Peer& peer, const wir
   const bool polled =
       (context_.rendezvous == Rendezvous::get || context_.rendezvous == Rendezvous::automatic) &&
       path == DataPath::dc && context_.placement.reads_in_order() && transfer->local_count == 1 &&
-      rts.segments == 1 && transfer->overflow == 0 &&
+      rts.segments == 1 && transfer->incoming.overflow == 0 &&
       length <= context_.settings.rendezvous_segment;
   if (polled) {
     const Transfer::Local& local = transfer->local[0];

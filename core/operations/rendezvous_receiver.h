@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// TODO
+// RendezvousReceiver: what a receive does about a large message that was announced (RTS): where in
+// its buffer the data goes, and whether it is read, written by the peer after a CTS, or comes in
+// fragments. Source: spec/rendezvous.md.
+//
+// The endpoint owns it; the thread that drives the endpoint calls it. Sizes are bytes.
 #pragma once
 
 #include "core/operations/fragment_engine.h"

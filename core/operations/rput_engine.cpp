@@ -23,16 +23,16 @@ Status RputEngine::ask_for_write(Transfer& transfer, const IoVec& target) {
   Status status = rdma_.register_iov(transfer, target, kPeerWrites);
   if (!status.ok()) return status;
   transfer.kind = Transfer::Kind::rput_recv;
-  transfer.incoming_id = fragments_.incoming().add(&transfer);
+  transfer.incoming.id = fragments_.incoming().add(&transfer);
   ++peer.rx.incoming_large;
   wire::ControlMessage message;
   message.type = wire::Control::cts;
-  message.operation = transfer.fin;
+  message.operation = transfer.incoming.fin;
   wire::Detail detail;
   detail.address = transfer.local[0].address;
   detail.length = transfer.total;
   detail.rkey = transfer.regions[0].rkey();
-  detail.transfer = transfer.incoming_id;
+  detail.transfer = transfer.incoming.id;
   control_.send_control(peer, Purpose::credit, message, &detail);
   return {};
 }
@@ -114,7 +114,7 @@ void RputEngine::on_written(Peer& peer, const wire::ControlMessage& message) {
     return;
   }
   transfer->status = SendBacklog::status_reported(peer, message.status, "write");
-  fragments_.incoming().remove(transfer->incoming_id);
+  fragments_.incoming().remove(transfer->incoming.id);
   --peer.rx.incoming_large;
   rdma_.end_transfer(*transfer);
 }

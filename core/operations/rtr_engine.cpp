@@ -39,9 +39,9 @@ constexpr int kMostBefore = 256;
 // A byte that no message wrote keeps its value [MPI 4.1, 3.2.4: a shorter message modifies only the
 // places it takes].
 void restore_last_byte(const Transfer& transfer) noexcept {
-  if (transfer.last != nullptr && *transfer.last == transfer.sentinel &&
-      transfer.saved_byte != transfer.sentinel) {
-    *transfer.last = transfer.saved_byte;
+  if (transfer.watched.byte != nullptr && *transfer.watched.byte == transfer.watched.sentinel &&
+      transfer.watched.saved_byte != transfer.watched.sentinel) {
+    *transfer.watched.byte = transfer.watched.saved_byte;
   }
 }
 
@@ -51,7 +51,8 @@ bool overlap(const iovec& a, const iovec& b) noexcept {
 }
 
 bool has_changed(const Transfer& transfer) noexcept {
-  return std::atomic_ref(*transfer.last).load(std::memory_order_acquire) != transfer.sentinel;
+  return std::atomic_ref(*transfer.watched.byte).load(std::memory_order_acquire) !=
+         transfer.watched.sentinel;
 }
 
 }  // namespace
@@ -123,9 +124,9 @@ void RtrEngine::send_rtr(RecvOperation& receive, Peer& peer) {
     rdma_.drop_transfer(transfer);
     return;
   }
-  transfer.receive = &receive;
+  transfer.incoming.receive = &receive;
   transfer.total = receive.iov.total;
-  transfer.incoming_id = fragments_.incoming().add(&transfer);
+  transfer.incoming.id = fragments_.incoming().add(&transfer);
   receive.rtr = &transfer;
   ++peer.rx.rtrs_sent;
   ++open_rtrs_;
@@ -134,7 +135,7 @@ void RtrEngine::send_rtr(RecvOperation& receive, Peer& peer) {
   wire::Detail& rtr = transfer.where;
   rtr.address = transfer.local[0].address;
   rtr.length = transfer.total;
-  rtr.transfer = transfer.incoming_id;
+  rtr.transfer = transfer.incoming.id;
   rtr.tag = receive.match.tag;
   rtr.ignore = receive.match.ignore;
   rtr.data = peer.rx.last_data;  // of its next message, too, as a rule
@@ -144,9 +145,9 @@ void RtrEngine::send_rtr(RecvOperation& receive, Peer& peer) {
   if (context_.placement.dc_in_order() && transfer.total <= context_.settings.rendezvous_segment) {
     std::byte* const last = reinterpret_cast<std::byte*>(rtr.address) + rtr.length - 1;
     rtr.polled = 1;
-    transfer.saved_byte = *last;
+    transfer.watched.saved_byte = *last;
     if (!sets_sentinels_) {
-      rtr.last = std::to_integer<std::uint8_t>(transfer.saved_byte);
+      rtr.last = std::to_integer<std::uint8_t>(transfer.watched.saved_byte);
     } else if (context_.rendezvous != Rendezvous::putnr) {
       rtr.last = static_cast<std::uint8_t>(sentinels_.next());
     }
@@ -166,12 +167,12 @@ void RtrEngine::send_rtr(RecvOperation& receive, Peer& peer) {
 
 // Ends the RTR, used or not, and frees the transfer.
 void RtrEngine::close_rtr(Transfer& transfer, bool taken) {
-  transfer.receive->rtr = nullptr;
+  transfer.incoming.receive->rtr = nullptr;
   Peer& peer = *transfer.peer;
   peer.rx.rtr_success.count(taken);
   --peer.rx.rtrs_sent;
   --open_rtrs_;
-  fragments_.incoming().remove(transfer.incoming_id);
+  fragments_.incoming().remove(transfer.incoming.id);
   rdma_.drop_transfer(transfer);
 }
 
@@ -187,7 +188,7 @@ void RtrEngine::abandon_rtr(RecvOperation& receive) {
 void RtrEngine::end_rtr_recv(Transfer& transfer, const Completion& completion,
                              const Status& status) {
   const Completion ended = completion;  // may belong to the transfer
-  RecvOperation& receive = *transfer.receive;
+  RecvOperation& receive = *transfer.incoming.receive;
   Peer& peer = *transfer.peer;
   close_rtr(transfer, true);
   posted_.unpost(receive);
@@ -237,8 +238,8 @@ bool RtrEngine::put_completed(Peer& peer, const wire::Rts& rts) {
 void RtrEngine::on_rtr_cancelled(Peer& peer, std::uint64_t number) {
   const Transfer* const transfer = fragments_.find_incoming(peer, number, Transfer::Kind::rtr_recv);
   // Else its message arrived first.
-  if (transfer != nullptr && transfer->receive->cancelled)
-    posted_.end_cancelled(*transfer->receive);
+  if (transfer != nullptr && transfer->incoming.receive->cancelled)
+    posted_.end_cancelled(*transfer->incoming.receive);
 }
 
 // --- at the sender

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// TODO
+// SendBacklog: send operations that wait: in the backlog of their peer until they can be sent, or
+// by number for the peer's FIN. A number has a generation, so that a FIN for an operation that has
+// ended finds nothing.
+//
+// The endpoint owns it; the thread that drives the endpoint calls it.
 #pragma once
 
 #include "core/protocol/operation.h"

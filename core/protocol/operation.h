@@ -142,6 +142,26 @@ struct Transfer {
     std::uint64_t address = 0, length = 0;
     std::uint32_t lkey = 0;
   };
+  // Where the next segment begins: part, and byte within it.
+  struct Cursor {
+    std::uint32_t local_at = 0, remote_at = 0;
+    std::uint64_t local_offset = 0, remote_offset = 0;
+  };
+  // A large message being received.
+  struct Incoming {
+    RecvOperation* receive = nullptr;
+    std::uint64_t fin = 0;       // the sender's operation
+    std::uint64_t id = 0;        // of one that the peer sends in fragments or writes
+    std::uint64_t expected = 0;  // bytes of all fragments; `posted` of them arrived
+    std::size_t offset = 0;      // in the receive's buffer
+    std::size_t overflow = 0;
+  };
+  // The last byte of a buffer that a peer writes.
+  struct WatchedByte {
+    std::byte* byte = nullptr;  // polled until it differs from `sentinel`; null: not
+    std::byte sentinel{};
+    std::byte saved_byte{};  // rtr_recv: its value before
+  };
   Transfer* next = nullptr;
   Transfer* previous = nullptr;
   Peer* peer = nullptr;
@@ -153,8 +173,7 @@ struct Transfer {
   std::array<Local, kMaxIov> local{};
   std::array<wire::RtsSegment, wire::kMaxSegments> remote{};
   std::uint32_t local_count = 0, remote_count = 0;
-  std::uint32_t local_at = 0, remote_at = 0;          // cursor: part
-  std::uint64_t local_offset = 0, remote_offset = 0;  // and byte within it
+  Cursor cursor;
   std::uint64_t total = 0;
   std::uint64_t posted = 0;
   std::uint32_t in_flight = 0;
@@ -162,16 +181,8 @@ struct Transfer {
   std::uint32_t buffer = 0xffffffffu;  // send buffer holding a small write's data
   InjectCopy* copy = nullptr;          // the same, of an injected one by messages
   Status status;
-  // A large message being received:
-  RecvOperation* receive = nullptr;
-  std::uint64_t fin = 0;          // the sender's operation
-  std::uint64_t incoming_id = 0;  // of one that the peer sends in fragments or writes
-  std::uint64_t expected = 0;     // bytes of all fragments; `posted` of them arrived
-  std::size_t offset = 0;         // in the receive's buffer
-  std::size_t overflow = 0;
-  std::byte* last = nullptr;  // polled until it differs from `sentinel`; null: not
-  std::byte sentinel{};
-  std::byte saved_byte{};              // rtr_recv: its value before
+  Incoming incoming;
+  WatchedByte watched;
   wire::Detail where;                  // put, rtr_recv: the RTR
   SendOperation* operation = nullptr;  // rput_send: our message
   // What is reported:

@@ -309,7 +309,7 @@ class Finder {
   void unexpected() {
     double came = 0, received = 0;
     for (const EndpointReport& report : reports_) {
-      came += static_cast<double>(report.unexpected);
+      came += static_cast<double>(report.operations.unexpected);
       for (const PeerReport& peer : report.peers) {
         for (const ChannelSpan& span : peer.receive.spans) {
           received += static_cast<double>(span.messages);

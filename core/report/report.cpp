@@ -308,13 +308,13 @@ std::string to_json(const EndpointReport& report) {
                {"budget", report.budget},
                {"used", report.used},
                {"peak", report.peak},
-               {"unexpected", report.unexpected},
-               {"rendezvous", report.rendezvous},
-               {"offers", report.rtrs},
-               {"puts", report.puts},
-               {"puts_told", report.put_completions},
-               {"credit_messages", report.credit_messages},
-               {"refusals", report.refusals},
+               {"unexpected", report.operations.unexpected},
+               {"rendezvous", report.operations.rendezvous},
+               {"offers", report.operations.rtrs},
+               {"puts", report.operations.puts},
+               {"puts_told", report.operations.put_completions},
+               {"credit_messages", report.operations.credit_messages},
+               {"refusals", report.operations.refusals},
                {"registrations", registrations_to_json(report.registrations)},
                {"rc_queue_pairs_peak", report.rc_queue_pairs_peak},
                {"shared_receives",
@@ -367,13 +367,13 @@ Result<EndpointReport> report_from_json(std::string_view text) {
   reader.get("budget", &report.budget);
   reader.get("used", &report.used);
   reader.get("peak", &report.peak);
-  reader.get("unexpected", &report.unexpected);
-  reader.get("rendezvous", &report.rendezvous);
-  reader.get("offers", &report.rtrs);
-  reader.get("puts", &report.puts);
-  reader.get("puts_told", &report.put_completions);
-  reader.get("credit_messages", &report.credit_messages);
-  reader.get("refusals", &report.refusals);
+  reader.get("unexpected", &report.operations.unexpected);
+  reader.get("rendezvous", &report.operations.rendezvous);
+  reader.get("offers", &report.operations.rtrs);
+  reader.get("puts", &report.operations.puts);
+  reader.get("puts_told", &report.operations.put_completions);
+  reader.get("credit_messages", &report.operations.credit_messages);
+  reader.get("refusals", &report.operations.refusals);
   reader.get("rc_queue_pairs_peak", &report.rc_queue_pairs_peak);
   reader.get("decisions_dropped", &report.decisions_dropped);
   reader.each("memory", [&](const Json& element, const std::string& at) {

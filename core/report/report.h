@@ -131,6 +131,13 @@ struct ConnectionsReport {
   }
 };
 
+struct OperationCounts {
+  std::uint64_t unexpected = 0, rendezvous = 0, credit_messages = 0, refusals = 0;
+  // RTRs sent; large messages written to RTRs of the peer, and those of
+  // them that needed a put completion (operations/rtr_engine.cpp).
+  std::uint64_t rtrs = 0, puts = 0, put_completions = 0;
+};
+
 struct EndpointReport {
   std::uint64_t endpoint = 0;
   std::uint32_t pid = 0;
@@ -152,10 +159,7 @@ struct EndpointReport {
   // kMaxHistory sources in all: the oldest intervals are left out.
   std::vector<HistoryInterval> history;
   static constexpr std::size_t kMaxHistory = 65536;
-  std::uint64_t unexpected = 0, rendezvous = 0, credit_messages = 0, refusals = 0;
-  // RTRs sent; large messages written to RTRs of the peer, and those of
-  // them that needed a put completion (operations/rtr_engine.cpp).
-  std::uint64_t rtrs = 0, puts = 0, put_completions = 0;
+  OperationCounts operations;
   RegistrationReport registrations;
   SharedReceivesReport shared_receives;
   PrivateReceivesReport private_receives;

@@ -263,19 +263,21 @@ void rank_tables(std::string* out, const EndpointReport& report, const Names& na
       "  ",
       fmt::format("{} unexpected messages, {} rendezvous messages, {} credit messages, {} requests "
                   "refused",
-                  value::human_count(report.unexpected), value::human_count(report.rendezvous),
-                  value::human_count(report.credit_messages), value::human_count(report.refusals)));
+                  value::human_count(report.operations.unexpected),
+                  value::human_count(report.operations.rendezvous),
+                  value::human_count(report.operations.credit_messages),
+                  value::human_count(report.operations.refusals)));
   registrations_line(out, report.registrations);
   *out += '\n';
   receives_line(out, report.shared_receives);
   private_receives_line(out, report.private_receives);
   connections_line(out, report.connections);
-  if (report.rtrs + report.puts == 0) return;
-  *out +=
-      in_table("  ", fmt::format("{} RTRs sent; {} messages written to RTRs, {} of them with a "
-                                 "completion message",
-                                 value::human_count(report.rtrs), value::human_count(report.puts),
-                                 value::human_count(report.put_completions)));
+  if (report.operations.rtrs + report.operations.puts == 0) return;
+  *out += in_table("  ", fmt::format("{} RTRs sent; {} messages written to RTRs, {} of them with a "
+                                     "completion message",
+                                     value::human_count(report.operations.rtrs),
+                                     value::human_count(report.operations.puts),
+                                     value::human_count(report.operations.put_completions)));
   *out += '\n';
 }
 

@@ -114,7 +114,7 @@ std::string channels_table(const std::vector<Row>& rows) {
     table.push_back({row.policy, fmt::format("{}", row.ranks), row.limited ? "yes" : "none",
                      sent(name(ChannelKind::dc_sendrecv)), sent(name(ChannelKind::dc_rdma)),
                      sent(name(ChannelKind::rc_rdma)), fmt::format("{}", first.rc_queue_pairs_peak),
-                     fmt::format("{}", queue_pairs), fmt::format("{}", first.refusals)});
+                     fmt::format("{}", queue_pairs), fmt::format("{}", first.operations.refusals)});
   }
   return markdown_table(table);
 }

@@ -11,6 +11,12 @@ namespace turnout::sim {
 
 using Waits = RankProgram::Waits;
 
+SimulationState::SimulationState(const Options& options, hca::World& world, RankSettings settings)
+    : job{options, world},
+      environment(options, world, std::move(settings)),
+      ended_at(options.ranks) {}
+SimulationState::~SimulationState() = default;
+
 RankState::RankState(SimulationState& shared, std::uint32_t id)
     : shared_(shared),
       id_(id),

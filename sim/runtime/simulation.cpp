@@ -213,11 +213,7 @@ Result<Outcome> run(const Options& options, const Program& program) {
   auto world = create_world(world_options(options), settings.value().ranks);
   if (!world) return world.status();
 
-  SimulationState shared{
-      .job = {options, *world.value()},
-      .environment = {options, *world.value(), std::move(settings).value()},
-      .ended_at = std::vector<Picoseconds>(options.ranks),
-  };
+  SimulationState shared(options, *world.value(), std::move(settings).value());
   if (UncheckedMemory& memory = shared.job.unchecked;
       !options.check_content && (memory.of(UncheckedMemory::source) == nullptr ||
                                  memory.of(UncheckedMemory::sink) == nullptr)) {

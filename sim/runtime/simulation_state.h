@@ -15,14 +15,17 @@ namespace turnout::sim {
 class RankState;
 
 struct SimulationState {
+  SimulationState(const Options& options, hca::World& world, RankSettings settings);
+  ~SimulationState();
+
   Job job;
   RankEnvironment environment;
-  std::vector<std::unique_ptr<RankState>> ranks = {};
+  std::vector<std::unique_ptr<RankState>> ranks;
   std::uint32_t ended = 0, closed = 0;  // ranks
-  std::vector<Picoseconds> ended_at = {};
-  Picoseconds last_step = 0;                                       // when a program last went on
-  std::string error = {};                                          // of the first rank that failed
-  std::vector<std::pair<std::uint32_t, std::string>> errors = {};  // with go_on_after_errors
+  std::vector<Picoseconds> ended_at;
+  Picoseconds last_step = 0;                                  // when a program last went on
+  std::string error;                                          // of the first rank that failed
+  std::vector<std::pair<std::uint32_t, std::string>> errors;  // with go_on_after_errors
 };
 
 }  // namespace turnout::sim

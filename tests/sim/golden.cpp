@@ -131,8 +131,8 @@ Result<std::string> play_one(const StudyOptions& study, const std::string& varia
   const Outcome& o = made.value().results.front().outcome;
   std::uint64_t large = 0;
   for (const EndpointReport& report : o.reports) {
-    large += report.rendezvous;
-    seen->puts += report.puts;
+    large += report.operations.rendezvous;
+    seen->puts += report.operations.puts;
   }
   seen->large += large;
   seen->switches[variant] += o.switches;

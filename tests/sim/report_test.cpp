@@ -84,7 +84,7 @@ TEST(Report, TheProfileIsExactAndTheSameInEachRun) {
   // It only answers: what it sends is credits and the like.
   EXPECT_EQ(profile.counts.sent[static_cast<std::size_t>(Traffic::data)].total().messages, 0u);
   EXPECT_GT(profile.counts.sent[static_cast<std::size_t>(Traffic::control)].total().messages, 0u);
-  EXPECT_EQ(profile.counts.unexpected.total().messages, report.unexpected);
+  EXPECT_EQ(profile.counts.unexpected.total().messages, report.operations.unexpected);
   EXPECT_EQ(to_json(first_report("aqps")), to_json(report));
 }
 

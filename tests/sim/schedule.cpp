@@ -424,9 +424,9 @@ ScheduleOutcome play(std::uint64_t seed, const Circumstances& given, const MoreS
   options.examine = [&](std::uint32_t rank, const EndpointReport& report) {
     const std::string what = over_budget(report, budget);
     if (!what.empty() && over.empty()) over = fmt::format("rank {}: {}", rank, what);
-    outcome.rtrs += report.rtrs;
-    outcome.puts += report.puts;
-    outcome.put_completions += report.put_completions;
+    outcome.rtrs += report.operations.rtrs;
+    outcome.puts += report.operations.puts;
+    outcome.put_completions += report.operations.put_completions;
     outcome.connections.add(report.connections);
     if (max_conn > 0 && report.rc_queue_pairs_peak > max_conn && over.empty()) {
       over = fmt::format("rank {}: {} RC queue pairs at one time, {} are allowed", rank,

@@ -60,8 +60,8 @@ TEST_F(Credits, ASourceThatSendsMuchGetsMoreAndThenNeedsFewMessagesForThem) {
   const EndpointReport report = world[0].report();
   EXPECT_EQ(report.shared_receives.credit_waits, 0u);
   // Eight at a time once it has 16.
-  EXPECT_LT(report.credit_messages, 600u / 8 + 10);
-  EXPECT_GE(report.credit_messages, 600u / 16);
+  EXPECT_LT(report.operations.credit_messages, 600u / 8 + 10);
+  EXPECT_GE(report.operations.credit_messages, 600u / 16);
 }
 
 // Sources hold all credits and compute: another one does not wait for them.

@@ -16,7 +16,7 @@ class DeferredSends : public testing::Test {
  protected:
   explicit DeferredSends(Overrides more = {{"rtr_wait", "1000s"}}) : pair_("put", std::move(more)) {
     pair_.meet(out_, in_, 1);
-    EXPECT_EQ(pair_.sender().puts, 1u);
+    EXPECT_EQ(pair_.sender().operations.puts, 1u);
   }
   // A second message is deferred behind the first; with another tag, its RTR is sent first.
   void expect_written(std::uint64_t other_tag) {
@@ -30,13 +30,13 @@ class DeferredSends : public testing::Test {
     pair_.expect_arrival();
     EXPECT_EQ(in_, out_);
     EXPECT_EQ(other_in, other);
-    EXPECT_EQ(pair_.sender().puts, 3u);
+    EXPECT_EQ(pair_.sender().operations.puts, 3u);
   }
   // The receiver reads the message: it was not written to an RTR.
   void expect_fetched() {
     ASSERT_TRUE(pair_.received());
     EXPECT_EQ(in_, out_);
-    EXPECT_EQ(pair_.sender().puts, 1u);
+    EXPECT_EQ(pair_.sender().operations.puts, 1u);
   }
   KnownPair pair_;
   std::vector<std::byte> out_ = pattern(9000, 1), in_ = std::vector<std::byte>(9000);
@@ -70,7 +70,7 @@ TEST_F(DeferredSends, WaitForNothingElse) {
 TEST_F(DeferredSends, FallBackToRtsWhenAnRtrCannotBeUsed) {
   std::vector<std::byte> little = pattern(10, 1);
   pair_.recv(in_, 1);
-  EXPECT_EQ(pair_.receiver().rtrs, 2u);
+  EXPECT_EQ(pair_.receiver().operations.rtrs, 2u);
   pair_.send(little, 2);
   pair_.send(out_, 1);
   expect_fetched();
@@ -83,7 +83,7 @@ TEST_F(DeferredSends, ThatWereAnnouncedAreFetched) {
   pair_.send(little, 2);
   pair_.recv(in_, 1);
   expect_fetched();
-  EXPECT_EQ(pair_.receiver().rtrs, 1u);
+  EXPECT_EQ(pair_.receiver().operations.rtrs, 1u);
 }
 
 TEST_F(DeferredSends, LongerThanTheReceiveAreTruncated) {
@@ -130,7 +130,7 @@ TEST_F(BrieflyDeferredSends, WaitNoLonger) {
     pair_.expect_arrival();
     EXPECT_EQ(in_, out_);
   }
-  EXPECT_EQ(pair_.sender().puts, 1u);
+  EXPECT_EQ(pair_.sender().operations.puts, 1u);
 }
 
 }  // namespace

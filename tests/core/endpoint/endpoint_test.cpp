@@ -292,7 +292,7 @@ TEST(Endpoint, AResponderWithoutAQueuePairRefusesAndTheReasonIsReported) {
   ASSERT_FALSE(report.decisions.empty());
   EXPECT_NE(report.decisions[0].outcome.find("refused by peer: its limit"), std::string::npos)
       << report.decisions[0].outcome;
-  EXPECT_GT(world[0].report().refusals, 0u);
+  EXPECT_GT(world[0].report().operations.refusals, 0u);
 }
 
 TEST(Endpoint, AResponderWithoutAQueuePairOffersARingOverDcInstead) {

@@ -45,8 +45,8 @@ TEST_P(Protocols, MessagesArriveWholeWhateverTheirLastByteIs) {
       }
     }
   }
-  EXPECT_EQ(pair.sender().rendezvous, 24u);
-  EXPECT_EQ(pair.sender().puts, sends_rtrs() ? 12u : 0u);
+  EXPECT_EQ(pair.sender().operations.rendezvous, 24u);
+  EXPECT_EQ(pair.sender().operations.puts, sends_rtrs() ? 12u : 0u);
   pair.settle();
   EXPECT_FALSE(pair.error(0));
   EXPECT_FALSE(pair.error(1));
@@ -184,8 +184,8 @@ TEST_P(Protocols, BeginAboveTheThreshold) {
     ASSERT_NO_FATAL_FAILURE(pair.meet(out, in, 3));
     EXPECT_EQ(in, out);
   }
-  EXPECT_EQ(pair.sender().rendezvous, 2u);
-  EXPECT_EQ(pair.receiver().rtrs, sends_rtrs() ? 2u : 0u);
+  EXPECT_EQ(pair.sender().operations.rendezvous, 2u);
+  EXPECT_EQ(pair.receiver().operations.rtrs, sends_rtrs() ? 2u : 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Core, Protocols, testing::ValuesIn(kRendezvousNames),

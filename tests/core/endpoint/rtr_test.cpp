@@ -16,14 +16,14 @@ TEST(Rtr, AreMadeOnlyWhereTheMatchIsCertain) {
   KnownPair pair("put");
   std::vector<std::byte> a(9000), b(9000), c(9000), d(100), e(100);
   pair.recv(a, 5, 0, true);
-  EXPECT_EQ(pair.receiver().rtrs, 0u);
+  EXPECT_EQ(pair.receiver().operations.rtrs, 0u);
   pair.recv(b, 5);  // behind it
-  EXPECT_EQ(pair.receiver().rtrs, 0u);
+  EXPECT_EQ(pair.receiver().operations.rtrs, 0u);
   pair.recv(c, 6);
-  EXPECT_EQ(pair.receiver().rtrs, 1u);
+  EXPECT_EQ(pair.receiver().operations.rtrs, 1u);
   pair.recv(d, 7);  // eager
   pair.recv(e, 8);
-  EXPECT_EQ(pair.receiver().rtrs, 1u);
+  EXPECT_EQ(pair.receiver().operations.rtrs, 1u);
   std::vector<std::byte> out = pattern(9000, 1), more = pattern(9000, 2);
   pair.settle();
   pair.send(out, 5);
@@ -32,7 +32,7 @@ TEST(Rtr, AreMadeOnlyWhereTheMatchIsCertain) {
   pair.settle();
   EXPECT_EQ(a, out);
   EXPECT_EQ(b, more);
-  EXPECT_EQ(pair.sender().puts, 0u);
+  EXPECT_EQ(pair.sender().operations.puts, 0u);
 }
 
 // Remote data are foreseen to be those of the message before.
@@ -54,9 +54,9 @@ TEST(Rtr, OtherMessagesSendAPutCompletion) {
     EXPECT_NE(got.flags & kRemoteData, 0u);
     pair.settle();
   }
-  EXPECT_EQ(pair.sender().puts, 3u);
-  EXPECT_GE(pair.sender().put_completions, 2u);
-  EXPECT_LE(pair.sender().put_completions, 3u);  // the second, when its last byte is the sentinel
+  EXPECT_EQ(pair.sender().operations.puts, 3u);
+  EXPECT_GE(pair.sender().operations.put_completions, 2u);
+  EXPECT_LE(pair.sender().operations.put_completions, 3u);  // the second, when its last byte is the sentinel
 }
 
 // Registering many receives before the first message would hold up the program; those that come by
@@ -71,7 +71,7 @@ TEST(Rtr, OfAutoAreOfRegisteredReceivesButForOne) {
   for (int round = 0; round < 3; ++round) {
     for (std::size_t i = 0; i < kReceives; ++i) pair.recv(in[i], i);
     rtrs += round > 0 && kept ? kReceives : 1;
-    EXPECT_EQ(pair.receiver().rtrs, rtrs) << round;
+    EXPECT_EQ(pair.receiver().operations.rtrs, rtrs) << round;
     pair.settle();
     for (std::size_t i = 0; i < kReceives; ++i) pair.send(out[i], i);
     ASSERT_TRUE(pair.world().until([&] { return pair.world().queue(1).size() == kReceives; }));
@@ -82,7 +82,7 @@ TEST(Rtr, OfAutoAreOfRegisteredReceivesButForOne) {
       EXPECT_EQ(in[i], out[i]);
     }
   }
-  EXPECT_EQ(pair.sender().puts, rtrs);
+  EXPECT_EQ(pair.sender().operations.puts, rtrs);
 }
 
 // With a random byte to begin with, 1 of 256 messages looks as if it had not come; with a constant
@@ -111,13 +111,14 @@ TEST(Rtr, OneOf256NeedsAPutCompletion) {
       (void)take(pair.world().queue(0));
     }
     const EndpointReport report = pair.sender();
-    ASSERT_EQ(report.puts, kMessages);
+    ASSERT_EQ(report.operations.puts, kMessages);
     if (c.protocol == "put" && c.last_byte == "set") {
       // Binomial, mean 100 and deviation 9.98: beyond five deviations once in a million runs.
-      EXPECT_GT(report.put_completions, 50u);
-      EXPECT_LT(report.put_completions, 150u);
+      EXPECT_GT(report.operations.put_completions, 50u);
+      EXPECT_LT(report.operations.put_completions, 150u);
     } else {
-      EXPECT_EQ(report.put_completions, c.protocol == "putnr" || c.before == 0 ? kMessages : 0);
+      EXPECT_EQ(report.operations.put_completions,
+                c.protocol == "putnr" || c.before == 0 ? kMessages : 0);
     }
   }
 }
@@ -134,7 +135,7 @@ TEST(Rtr, ChangeNothingBeyondTheirMessages) {
         std::vector<std::byte> in = before;
         pair.recv(in, 1);
         pair.settle();
-        EXPECT_EQ(pair.receiver().rtrs, round + 1);
+        EXPECT_EQ(pair.receiver().operations.rtrs, round + 1);
         if (last_byte == "keep") {
           EXPECT_EQ(in, before);
         }
@@ -147,7 +148,7 @@ TEST(Rtr, ChangeNothingBeyondTheirMessages) {
         EXPECT_TRUE(std::equal(before.begin() + static_cast<std::ptrdiff_t>(bytes), before.end(),
                                in.begin() + static_cast<std::ptrdiff_t>(bytes)));
       }
-      EXPECT_EQ(pair.sender().puts, bytes > 4096 ? 8u : 0u);
+      EXPECT_EQ(pair.sender().operations.puts, bytes > 4096 ? 8u : 0u);
     }
   }
 }
@@ -173,11 +174,11 @@ TEST(Rtr, OfAutoStopWhereTheyComeToNothing) {
   KnownPair pair("auto");
   std::vector<std::byte> in(9000), little(10);
   for (int i = 0; i < 400; ++i) ASSERT_NO_FATAL_FAILURE(pair.meet(little, in, 1));
-  EXPECT_GT(pair.receiver().rtrs, 10u);
-  EXPECT_LT(pair.receiver().rtrs, 50u);
+  EXPECT_GT(pair.receiver().operations.rtrs, 10u);
+  EXPECT_LT(pair.receiver().operations.rtrs, 50u);
   std::vector<std::byte> out = pattern(9000, 1);
   for (int i = 0; i < 400; ++i) ASSERT_NO_FATAL_FAILURE(pair.meet(out, in, 1));
-  EXPECT_GT(pair.sender().puts, 300u);
+  EXPECT_GT(pair.sender().operations.puts, 300u);
 }
 
 }  // namespace
