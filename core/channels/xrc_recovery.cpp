@@ -3,7 +3,7 @@
 // breaks the connection of every sender that was writing to it, which also serves all other
 // processes of that node. No message of theirs is lost or duplicated.
 //
-// As recovery.cpp for the connection of a pair, but for one direction. The sender reports the
+// As connection_recovery.cpp for the connection of a pair, but for one direction. The sender reports the
 // failure to all processes that it wrote to over the connection (`xrc_error`). Each puts the
 // target, which they share, into the error state, so that nothing arrives any more; stops polling
 // its ring; and reports its position (`xrc_replay`). The sender rewrites the missing messages over

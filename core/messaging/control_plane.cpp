@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Credit and establishment messages, peer records, keep-alive, and loss of peers.
+// Control messages: wire-up, credits, FIN and CTS, changes of channels.
 #include <fmt/format.h>
 
 #include <algorithm>

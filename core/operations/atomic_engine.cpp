@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Atomic operations (docs/decisions/014): requested in the stream, executed by the target's CPU
 // when its program makes progress, and answered in the stream of the reverse direction. Segments of
-// one-sided operations (segments.cpp) use the same path.
+// one-sided operations (atomic_segments.cpp) use the same path.
 //
 // Requests are queued in the backlog with messages, so neither starves the other. Answers are sent
 // ahead of the backlog: their operation is complete, and only their own order matters. They are

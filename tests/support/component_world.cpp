@@ -54,7 +54,8 @@ void EndpointEvents::switch_sending(Peer& peer, ChannelKind /*to*/, std::uint32_
 void EndpointEvents::on_flushed(Peer& peer) {
   parts_.record("on_flushed", &peer);
 }
-void EndpointEvents::refuse(Peer& peer, std::uint32_t /*request*/, wire::Refusal /*why*/) {
+void EndpointEvents::refuse(Peer& peer, std::uint32_t /*request*/, wire::Refusal why) {
+  parts_.refusal = why;
   parts_.record("refuse", &peer);
 }
 void EndpointEvents::finish_drain(Peer& peer) {
@@ -63,7 +64,8 @@ void EndpointEvents::finish_drain(Peer& peer) {
 void EndpointEvents::take_request(Peer& peer, std::uint32_t /*qp_id*/) {
   parts_.record("take_request", &peer);
 }
-void EndpointEvents::answer_refusal(Peer& peer, wire::Refusal /*why*/) {
+void EndpointEvents::answer_refusal(Peer& peer, wire::Refusal why) {
+  parts_.refusal = why;
   parts_.record("answer_refusal", &peer);
 }
 void EndpointEvents::target_failed(Peer& peer, const Status& /*status*/) {
@@ -123,7 +125,8 @@ void EndpointEvents::take_ud_header(Peer& peer, const wire::Datagram& /*datagram
 void EndpointEvents::reject(Peer& peer) {
   parts_.record("reject", &peer);
 }
-void EndpointEvents::lose_peer(Peer& peer, const Status& /*why*/) {
+void EndpointEvents::lose_peer(Peer& peer, const Status& why) {
+  parts_.loss = why;
   parts_.record("lose_peer", &peer);
 }
 bool EndpointEvents::progress() {

@@ -16,6 +16,7 @@
 #include "core/connection/eviction.h"
 #include "core/flow/srq_flow_control.h"
 #include "core/state/endpoint_events.h"
+#include "core/state/memory_registration.h"
 #include "core/state/operation_records.h"
 #include "core/state/peer_table.h"
 #include "core/state/polled_rings.h"
@@ -41,6 +42,8 @@ struct EndpointParts {
   bool answer = true;
   ChannelKind channel = ChannelKind::dc_rdma;
   DataPath path = DataPath::dc;
+  Status loss;                                  // why the latest peer was lost
+  wire::Refusal refusal = wire::Refusal::none;  // of the latest request that was refused
 };
 
 // A queue pair that remembers what was posted; the test decides when it is done.
@@ -49,6 +52,7 @@ class RecordedQueue final : public MessageQueue {
   RecordedQueue(std::uint32_t id, std::uint32_t depth, UnsignalledBuffers& buffers)
       : MessageQueue(id, depth, buffers) {}
   [[nodiscard]] Status post(SendRecord record) override {
+    if (!result.ok()) return result;
     push(record);
     posted.push_back(record);
     return {};
@@ -56,11 +60,12 @@ class RecordedQueue final : public MessageQueue {
   [[nodiscard]] Status recover() override { return {}; }
 
   std::vector<SendRecord> posted;
+  Status result;  // of the next requests
 };
 
 class ComponentWorld {
  public:
-  explicit ComponentWorld(Settings wanted = {}) : settings(std::move(wanted)) {}
+  explicit ComponentWorld(Settings wanted = Settings::defaults()) : settings(std::move(wanted)) {}
 
   // A peer as the table makes it, with no address handle.
   Peer& add_peer() {
@@ -91,6 +96,7 @@ class ComponentWorld {
   EndpointContext context{settings, clock, options};
   EndpointParts above;
   EndpointEvents events{above};
+  MemoryRegistration registration{context};
   TransportResources resources;
   PeerTable peers{context, resources};
   OperationRecords records{context, 64};

@@ -60,12 +60,12 @@ inline EndpointReport sample_report(int rank, int ranks) {
   report.budget = 256u << 20;
   report.used = 365'536;
   report.peak = 531'072 + static_cast<std::uint64_t>(rank);
-  report.unexpected = 17;
-  report.rendezvous = 3;
-  report.rtrs = 5;
-  report.puts = 2;
-  report.put_completions = 1;
-  report.credit_messages = 99;
+  report.operations.unexpected = 17;
+  report.operations.rendezvous = 3;
+  report.operations.rtrs = 5;
+  report.operations.puts = 2;
+  report.operations.put_completions = 1;
+  report.operations.credit_messages = 99;
   report.registrations = {"", 900, 40, 3, 12, 5u << 20, 9u << 20};
   // Rank r has r RNR retries; one message in ten was unexpected.
   ProfileReport& profile = report.profile.emplace();

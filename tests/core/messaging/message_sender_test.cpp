@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/messaging/message_sender.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "tests/support/messaging_world.h"
+
+namespace turnout {
+namespace {
+
+constexpr std::array<std::byte, 5> kPayload{std::byte{1}, std::byte{2}, std::byte{3}};
+
+StreamMessage message_of_five() {
+  StreamMessage message;
+  message.bytes = kPayload.data();
+  message.length = kPayload.size();
+  return message;
+}
+
+TEST(MessageSender, LeavesAMessageWithoutACreditUntouched) {
+  MessagingWorld world;
+  Peer& peer = world.add_known_peer(0);
+  const std::size_t free = world.resources.send_pool.available();
+  EXPECT_FALSE(world.sender.post_stream(peer, message_of_five()));
+  EXPECT_EQ(peer.tx.sequence, 0u);
+  EXPECT_EQ(world.resources.send_pool.available(), free);
+}
+
+TEST(MessageSender, NumbersMessagesAndSaysWhichTookTheLastCredit) {
+  MessagingWorld world;
+  Peer& peer = world.add_known_peer(2);
+  EXPECT_TRUE(world.sender.post_stream(peer, message_of_five()));
+  EXPECT_TRUE(world.sender.post_stream(peer, message_of_five()));
+  EXPECT_FALSE(world.sender.post_stream(peer, message_of_five()));
+  ASSERT_EQ(world.data.posted.size(), 2u);
+  const wire::Header first = MessagingWorld::header_in(world.data.posted[0]);
+  const wire::Header second = MessagingWorld::header_in(world.data.posted[1]);
+  EXPECT_EQ(first.sequence, 0u);
+  EXPECT_EQ(second.sequence, 1u);
+  EXPECT_EQ(first.flags & wire::kLastCredit, 0);
+  EXPECT_NE(second.flags & wire::kLastCredit, 0);
+  EXPECT_EQ(peer.tx.history.messages(), 2u);
+}
+
+TEST(MessageSender, AsksForAWireUpUntilThePeerHasReplied) {
+  MessagingWorld world;
+  Peer& peer = world.add_known_peer();
+  const std::size_t most = world.sender.max_payload(peer);
+  peer.remote_index = wire::kUnknownIndex;
+  EXPECT_EQ(world.sender.max_payload(peer), most - sizeof(wire::WireupRequest));
+  EXPECT_TRUE(world.sender.post_stream(peer, message_of_five()));
+  peer.remote_index = 3;
+  EXPECT_TRUE(world.sender.post_stream(peer, message_of_five()));
+  for (const bool known : {false, true}) {
+    const SendRecord& record = world.data.posted[known];
+    const wire::Header header = MessagingWorld::header_in(record);
+    EXPECT_EQ((header.flags & wire::kWireup) == 0, known);
+    EXPECT_EQ(record.length, sizeof header + (known ? 0 : sizeof(wire::WireupRequest)) + 5);
+    EXPECT_EQ(std::memcmp(reinterpret_cast<const std::byte*>(record.local) + record.length - 5,
+                          kPayload.data(), 5),
+              0);
+  }
+}
+
+TEST(MessageSender, ReturnsCreditsWithAMessage) {
+  MessagingWorld world;
+  Peer& peer = world.add_known_peer();
+  peer.rx.grant.unreported = 300;
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(world.sender.post_stream(peer, message_of_five()));
+  EXPECT_EQ(MessagingWorld::header_in(world.data.posted[0]).credits, 255);
+  EXPECT_EQ(MessagingWorld::header_in(world.data.posted[1]).credits, 45);
+  EXPECT_EQ(MessagingWorld::header_in(world.data.posted[2]).credits, 0);
+}
+
+TEST(MessageSender, FlushesOnceBeforeADirectionChangesItsChannel) {
+  MessagingWorld world;
+  Peer& peer = world.add_known_peer();
+  EXPECT_TRUE(world.sender.post_stream(peer, message_of_five()));
+  peer.tx.state = SendState::flushing;
+  EXPECT_FALSE(world.sender.post_stream(peer, message_of_five()));
+  EXPECT_FALSE(world.sender.post_stream(peer, message_of_five()));
+  ASSERT_EQ(world.data.posted.size(), 2u);
+  EXPECT_EQ(world.data.posted[1].kind, SendRecord::Kind::flush);
+  EXPECT_EQ(world.above.count("on_flushed"), 0u);
+
+  Peer& idle = world.add_known_peer();
+  world.complete(world.data);
+  world.sender.post_flush(idle);
+  EXPECT_EQ(world.above.count("on_flushed"), 1u);
+}
+
+TEST(MessageSender, LosesThePeerAndFreesTheBufferIfThePostFails) {
+  MessagingWorld world;
+  Peer& peer = world.add_known_peer();
+  const std::size_t free = world.resources.send_pool.available();
+  world.data.result = {Code::system, "broken"};
+  EXPECT_TRUE(world.sender.post_stream(peer, message_of_five()));
+  EXPECT_EQ(world.above.count("lose_peer"), 1u);
+  EXPECT_EQ(world.resources.send_pool.available(), free);
+}
+
+}  // namespace
+}  // namespace turnout

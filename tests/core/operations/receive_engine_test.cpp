@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/operations/receive_engine.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "tests/support/operations_world.h"
+
+namespace turnout {
+namespace {
+
+struct ReceiveWorld : OperationsWorld {
+  [[nodiscard]] Status receive(std::uint64_t tag, PeerId from = kAnyPeer) {
+    const iovec part{memory.data(), memory.size()};
+    RecvRequest request;
+    request.peer = from;
+    request.buffer = {&part, 1};
+    request.tagged = true;
+    request.tag = tag;
+    request.report = report(&memory[tag]);
+    return receive_engine.recv_now(request);
+  }
+  Peer& peer = add_known_peer();
+  std::array<std::byte, 64> memory{};
+};
+
+TEST(ReceiveEngine, DeliversMessagesThatArriveOutOfOrderInOrder) {
+  ReceiveWorld world;
+  for (const std::uint64_t tag : {5u, 6u, 7u}) EXPECT_TRUE(world.receive(tag).ok());
+  world.arrive(world.peer, OperationsWorld::eager(2, 7));
+  world.arrive(world.peer, OperationsWorld::eager(1, 6));
+  EXPECT_EQ(world.completions.size(), 0u);
+  EXPECT_EQ(world.resources.receives_kept, 2u);
+  world.arrive(world.peer, OperationsWorld::eager(0, 5));
+  ASSERT_EQ(world.completions.size(), 3u);
+  for (const std::uint64_t tag : {5u, 6u, 7u}) EXPECT_EQ(world.next_completion().tag, tag);
+  EXPECT_EQ(world.resources.receives_kept, 0u);
+  EXPECT_EQ(world.resources.to_post.size(), 3u);
+  EXPECT_EQ(world.peer.rx.sequence, 3u);
+}
+
+TEST(ReceiveEngine, DeliversAMessageThatArrivesTwiceOnce) {
+  ReceiveWorld world;
+  EXPECT_TRUE(world.receive(5).ok());
+  EXPECT_TRUE(world.receive(5).ok());
+  world.arrive(world.peer, OperationsWorld::eager(0, 5));
+  world.arrive(world.peer, OperationsWorld::eager(0, 5));
+  EXPECT_EQ(world.completions.size(), 1u);
+  EXPECT_EQ(world.resources.to_post.size(), 2u);  // both receives are free
+  world.arrive(world.peer, OperationsWorld::eager(2, 5));
+  world.arrive(world.peer, OperationsWorld::eager(2, 5));
+  world.arrive(world.peer, OperationsWorld::eager(1, 5));
+  EXPECT_EQ(world.context.delivered, 3u);
+  EXPECT_TRUE(world.peer.rx.reorder_buffer.empty());
+}
+
+TEST(ReceiveEngine, CopiesOutOfOrderMessagesAsideWhenReceivesAreScarce) {
+  ReceiveWorld world;
+  world.resources.receives_kept = MessagingWorld::kReceives;
+  const std::array<std::byte, 2> payload{std::byte{8}, std::byte{9}};
+  ASSERT_TRUE(world.records.messages.ready());  // has its memory
+  const std::uint64_t before = world.context.account.line(MemoryKind::unexpected).now;
+  world.arrive(world.peer, OperationsWorld::eager(1, 6), payload);
+  EXPECT_EQ(world.resources.to_post.size(), 1u);
+  EXPECT_GT(world.context.account.line(MemoryKind::unexpected).now, before);
+  EXPECT_TRUE(world.receive(5).ok());
+  EXPECT_TRUE(world.receive(6).ok());
+  world.resources.receives_kept = 0;
+  world.arrive(world.peer, OperationsWorld::eager(0, 5));
+  EXPECT_EQ(world.completions.size(), 2u);
+  EXPECT_EQ(world.memory[1], std::byte{9});
+  EXPECT_EQ(world.context.account.line(MemoryKind::unexpected).now, before);
+}
+
+TEST(ReceiveEngine, MatchesReceivesInTheOrderOfTheirPosting) {
+  ReceiveWorld world;
+  Peer& other = world.add_known_peer();
+  EXPECT_TRUE(world.receive(5, other.id).ok());
+  EXPECT_TRUE(world.receive(5).ok());
+  world.arrive(world.peer, OperationsWorld::eager(0, 5));
+  EXPECT_EQ(world.next_completion().source, world.peer.id);
+  EXPECT_EQ(other.rx.directed_receives, 1u);
+  world.arrive(other, OperationsWorld::eager(0, 5));
+  EXPECT_EQ(world.next_completion().source, other.id);
+  EXPECT_EQ(other.rx.directed_receives, 0u);
+}
+
+TEST(ReceiveEngine, GivesAReceiveTheEarliestUnexpectedMessage) {
+  ReceiveWorld world;
+  const std::array<std::byte, 1> first{std::byte{1}}, second{std::byte{2}};
+  world.arrive(world.peer, OperationsWorld::eager(0, 5), first);
+  world.arrive(world.peer, OperationsWorld::eager(1, 5), second);
+  EXPECT_TRUE(world.receive(5).ok());
+  EXPECT_EQ(world.memory[0], std::byte{1});
+  EXPECT_TRUE(world.receive(5).ok());
+  EXPECT_EQ(world.memory[0], std::byte{2});
+  EXPECT_EQ(world.completions.size(), 2u);
+}
+
+TEST(ReceiveEngine, DropsMessagesOfUnknownAndLostPeersAndFreesTheirReceives) {
+  ReceiveWorld world;
+  Peer stranger;
+  stranger.id = 17;
+  world.arrive(stranger, OperationsWorld::eager(0, 5));
+  world.peer.lost = true;
+  world.arrive(world.peer, OperationsWorld::eager(0, 5));
+  EXPECT_EQ(world.resources.to_post.size(), 2u);
+  EXPECT_EQ(world.records.messages.in_use(), 0u);
+  EXPECT_EQ(world.context.delivered, 0u);
+}
+
+TEST(ReceiveEngine, CancelsTheLatestReceiveOfThatContext) {
+  ReceiveWorld world;
+  EXPECT_FALSE(world.receive_engine.cancel(&world.memory[5]));
+  EXPECT_TRUE(world.receive(5).ok());
+  EXPECT_TRUE(world.receive_engine.cancel(&world.memory[5]));
+  ASSERT_TRUE(world.completions.has_error());
+  EXPECT_EQ(world.completions.pop_error().status.code(), Code::canceled);
+  EXPECT_FALSE(world.receive_engine.cancel(&world.memory[5]));
+  world.arrive(world.peer, OperationsWorld::eager(0, 5));
+  EXPECT_EQ(world.completions.size(), 0u);
+}
+
+TEST(ReceiveEngine, LetsALargeMessageWaitUntilItsDataHasAPath) {
+  ReceiveWorld world;
+  world.above.path = DataPath::wait;
+  EXPECT_TRUE(world.receive(5).ok());
+  std::array<std::byte, wire::kMostRtsBytes> bytes;
+  const std::size_t length =
+      wire::write_rts(OperationsWorld::rts_of(64, 0x400000001), bytes.data());
+  wire::Header header = OperationsWorld::eager(0, 5);
+  header.type = wire::Type::rts;
+  world.arrive(world.peer, header, std::span(bytes).first(length));
+  EXPECT_TRUE(world.data.posted.empty());
+  EXPECT_FALSE(world.unexpected.pump_waiting());
+  world.above.path = DataPath::dc;
+  EXPECT_TRUE(world.unexpected.pump_waiting());
+  ASSERT_EQ(world.data.posted.size(), 1u);
+  EXPECT_EQ(world.data.posted[0].opcode, IBV_WR_RDMA_READ);
+}
+
+}  // namespace
+}  // namespace turnout

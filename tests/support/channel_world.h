@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// ChannelWorld: ComponentWorld with the components of core/messaging, core/operations and
+// core/channels, wired in the order of core/endpoint/components.h.
+//
+// Queue pairs are made by no adapter: make_rc() gives a peer one, and jobs in the background do not
+// run until the test says how they ended. The pool of control messages has no buffers, so every one
+// that is sent stays in the ControlPlane's list, where sent() finds it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/channels/channel_negotiator.h"
+#include "core/channels/channel_selector.h"
+#include "core/channels/connection_recovery.h"
+#include "core/channels/connection_slots.h"
+#include "core/channels/data_paths.h"
+#include "core/channels/decision_outcomes.h"
+#include "core/channels/keep_alive.h"
+#include "core/channels/rc_pool.h"
+#include "core/channels/rejection.h"
+#include "core/channels/xrc_connections.h"
+#include "core/channels/xrc_recovery.h"
+#include "core/messaging/shared_receive_queue.h"
+#include "core/operations/unexpected_messages.h"
+#include "core/state/memory_registration.h"
+#include "tests/support/component_world.h"
+
+namespace turnout {
+
+// Jobs that were started; none runs.
+class HeldJobs final : public Background {
+ public:
+  void start(std::unique_ptr<Job> job) override { held.push_back(std::move(job)); }
+  [[nodiscard]] std::unique_ptr<Job> done() override {
+    if (ended.empty()) return nullptr;
+    auto job = std::move(ended.front());
+    ended.pop_front();
+    return job;
+  }
+  [[nodiscard]] SetupJob& first() { return static_cast<SetupJob&>(*held.front()); }
+  // The first job has run, and ended so.
+  void end_first(Status status = {}) {
+    first().status = std::move(status);
+    ended.push_back(std::move(held.front()));
+    held.pop_front();
+  }
+
+  std::deque<std::unique_ptr<Job>> held, ended;
+};
+
+// Gives an RcQueue a queue pair that accepts every call and does nothing.
+struct IdleQueuePair : RcQueue {
+  static void give(RcQueue& queue, std::uint32_t number) {
+    static ibv_context context = [] {
+      ibv_context made{};
+      made.ops.post_send = [](ibv_qp*, ibv_send_wr*, ibv_send_wr**) { return 0; };
+      // The functions that a loaded library would set.
+      auto& verbs = const_cast<verbs::Functions&>(verbs::functions());
+      verbs.ibv_modify_qp_fn = [](ibv_qp*, ibv_qp_attr*, int) { return 0; };
+      verbs.ibv_destroy_qp_fn = [](ibv_qp* qp) {
+        delete qp;
+        return 0;
+      };
+      verbs.ibv_wc_status_str_fn = [](ibv_wc_status) { return "failed"; };
+      return made;
+    }();
+    auto qp = std::make_unique<ibv_qp>();
+    qp->context = &context;
+    qp->qp_num = number;
+    (queue.*(&IdleQueuePair::qp_)).reset(qp.release());
+  }
+};
+
+class ChannelWorld : public ComponentWorld {
+ public:
+  explicit ChannelWorld(const Settings& wanted = Settings::defaults()) : ComponentWorld(wanted) {
+    add_queue(Purpose::data, kQueueDepth);
+    add_queue(Purpose::credit, kQueueDepth);
+    add_queue(Purpose::establishment, kQueueDepth);
+    context.rc_bytes = 4096;
+    eviction.set_setup_time(1000);
+  }
+
+  // It has answered the wire-up request, and has one target for each purpose.
+  Peer& add_peer() {
+    Peer& peer = ComponentWorld::add_peer();
+    peer.address.counts = 1 | 1 << 4 | 1 << 6;
+    return peer;
+  }
+  // A queue pair of the peer's own that is not connected.
+  RcQueue& make_rc(Peer& peer) {
+    peer.connection.rc = make_queue();
+    return *peer.connection.rc;
+  }
+  // One that is kept for reuse.
+  void add_pooled_rc() {
+    resources.rc_pool.push_back(make_queue());
+    --rc.active_rc();
+  }
+  // A steady connection of that direction, made now.
+  void connect(Peer& peer) {
+    make_rc(peer);
+    peer.rx.kind = ChannelKind::rc_srq;
+    eviction.made(peer.connection.eviction, clock.time);
+  }
+  // Connections are evicted for others, the least recently used one first.
+  void limit_connections(std::uint64_t slots) {
+    context.settings.max_active_rc = context.settings.rc_pool = slots;
+    eviction.configure(VictimOrder::lru, slots);
+  }
+
+  // Control messages of that type to the peer, oldest first.
+  [[nodiscard]] std::vector<wire::ControlMessage> sent(const Peer& to, wire::Control type) {
+    std::vector<wire::ControlMessage> all;
+    for (const PendingControl& pending : control.pending_control()) {
+      if (pending.peer == to.id && pending.message.type == type) all.push_back(pending.message);
+    }
+    return all;
+  }
+  [[nodiscard]] static wire::ControlMessage message(wire::Control type, std::uint32_t request = 0,
+                                                    ChannelKind kind = ChannelKind::dc_sendrecv) {
+    wire::ControlMessage made;
+    made.type = type;
+    made.request = request;
+    made.kind = static_cast<std::uint8_t>(kind);
+    return made;
+  }
+
+  MemoryRegistration registration{context};
+
+  ControlSender control_sender{context, resources, events};
+  UdTransport ud{context, resources, control_sender, events};
+  ControlPlane control{context, peers, resources, control_sender, ud, events};
+  Credits credits{flow, peers, control};
+  PrivateReceiveQueues private_receives{context, peers, resources, control, credits, events};
+  MessageSender sender{context, eviction, resources, ud, private_receives, events};
+
+  PostedReceives posted{context, peers,   records,          resources,
+                        control, credits, private_receives, events};
+  SendBacklog backlog{context, records, events};
+  RdmaEngine rdma{context, records, registration, resources, control, posted, backlog, events};
+  FragmentEngine fragments{context, registration, control, sender, backlog, rdma, events};
+  RputEngine rput{context, records, control, backlog, rdma, fragments, events};
+  RendezvousReceiver rndv{context, records, posted, rdma, fragments, rput};
+  PutEngine put{context, records, registration, backlog, rdma, events};
+  SendEngine send_engine{context, peers, records, registration, sender, backlog, put, events};
+  AtomicEngine atomic_engine{context, peers, records,     sender, backlog,
+                             rdma,    put,   send_engine, events};
+  UnexpectedMessages unexpected{context, flow,   peers, records,       resources, control,
+                                credits, posted, rndv,  atomic_engine, events};
+
+  HeldJobs* const jobs = new HeldJobs;  // RcPool's
+
+  DecisionOutcomes outcomes{context, eviction, events};
+  RcPool rc{context,
+            eviction,
+            peers,
+            resources,
+            private_receives,
+            events,
+            std::unique_ptr<Background>(jobs)};
+  ConnectionSlots slots{context, eviction, peers, resources, control, unexpected, rc, events};
+  XrcConnections xrc_nodes{context, eviction, peers, resources, control, rc, events};
+  ChannelNegotiator negotiator{context, eviction,         rings,  peers,    resources,
+                               control, private_receives, sender, outcomes, rc,
+                               slots,   xrc_nodes,        events};
+  ConnectionRecovery recovery{context, eviction, rings,    resources, ud,         control,
+                              sender,  rdma,     outcomes, rc,        negotiator, events};
+  XrcRecovery xrc_recovery{context, eviction,  rings,      peers,    control, outcomes,
+                           rc,      xrc_nodes, negotiator, recovery, events};
+  ChannelSelector selector{context, eviction, peers,     resources,  control, outcomes,
+                           rc,      slots,    xrc_nodes, negotiator, recovery};
+  DataPaths data_paths{context, eviction, records, sender, rc, slots, selector};
+  KeepAlive keep_alive{context,          peers,  records,    resources, ud,    credits,
+                       private_receives, sender, unexpected, xrc_nodes, events};
+  PeerRejection rejection{context, peers, resources, control_sender, ud, events};
+
+ private:
+  [[nodiscard]] std::unique_ptr<RcQueue> make_queue() {
+    RcJob job;
+    EXPECT_TRUE(rc.reserve_rc());
+    rc.add_queue(&job);
+    IdleQueuePair::give(*job.queue, 100 + job.queue->id());
+    return std::move(job.queue);
+  }
+};
+
+}  // namespace turnout
