@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Recovery: the state of a pair while its failed connection is recovered (recovery.cpp).
+// Recovery: the state of a pair while its failed connection is recovered
+// (channels/connection_recovery.cpp).
 //
 // Attached to the peer's record from the failure until both directions resume; one thread.
 #pragma once

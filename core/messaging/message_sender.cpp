@@ -28,7 +28,7 @@ Traffic traffic_of(wire::Type type) noexcept {
 std::size_t MessageSender::max_payload(const Peer& peer) const noexcept {
   std::size_t bytes = peer.eager_size - context_.format.stream_overhead;
   if (over_ring(peer.tx.kind)) {
-    // A ring message may be resent over the default transport, see recovery.cpp.
+    // A ring message may be resent over the default transport, see connection_recovery.cpp.
     bytes = std::min<std::size_t>(bytes, peer.tx.ring.entry_size - sizeof(wire::Header));
   }
   if (peer.remote_index == wire::kUnknownIndex) bytes -= sizeof(wire::WireupRequest);

@@ -5,8 +5,8 @@
 // reads over it. If none is available, because of the policy, a budget or a limit, or if a slot may
 // take long, it sends a fragment request. The sender then sends the message in fragments, which are
 // messages of the stream under its credits and are copied into the receive buffer. One-sided
-// operations use the queue pair too, and otherwise travel as messages (segments.cpp). A key that
-// the target refuses breaks the connection, which is then recovered
+// operations use the queue pair too, and otherwise travel as messages (atomic_segments.cpp). A key
+// that the target refuses breaks the connection, which is then recovered
 // (channels/connection_recovery.cpp).
 #include <fmt/format.h>
 

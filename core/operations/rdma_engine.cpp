@@ -7,7 +7,7 @@
 // over DC. One-sided operations use the pair's RC queue pair while it serves the direction to us,
 // which is not switched before they have ended, otherwise DC. A key that the target refuses breaks
 // the queue pair, see channels/connection_recovery.cpp. Without DC see fragments.cpp and
-// segments.cpp.
+// atomic_segments.cpp.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -90,7 +90,8 @@ bool RdmaEngine::pump(Transfer& transfer) {
     const DataPath path = events_.data_path(peer);
     transfer.over_rc = path == DataPath::rc;
     if (transfer.over_rc) ++peer.rx.reads_over_rc;
-    if (path == DataPath::fragments && transfer.kind == Transfer::Kind::read) {  // see recovery.cpp
+    if (path == DataPath::fragments &&
+        transfer.kind == Transfer::Kind::read) {  // see connection_recovery.cpp
       events_.fall_back_to_fragments(transfer);
       return true;
     }
