@@ -32,7 +32,7 @@ void KeepAlive::post_probe(Peer& peer, Queue& queue) {
   }
 }
 
-// Over UD its process must answer, see datagrams.cpp.
+// Over UD its process must answer, see ud_transport.cpp.
 void KeepAlive::probe(Peer& peer, MessageQueue& queue) {
   if (peer.link) {
     ud_.send_probe(peer);

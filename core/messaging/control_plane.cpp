@@ -11,8 +11,6 @@
 #include "core/transport/path.h"
 
 namespace turnout {
-namespace {}  // namespace
-
 void ControlPlane::send_control(Peer& peer, Purpose purpose, wire::ControlMessage message,
                                 const wire::Detail* detail) {
   // A peer that shut down needs nothing and may be gone; after our own shutdown peers expect

@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   wire::ControlMessage control;
   wire::Detail detail;
   if (wire::parse_control(bytes, size, &control, &detail).ok() &&
-      control.type == wire::Control::disconnect && control.qp_number == 0) {
+      control.type == wire::Control::disconnect && control.qp_id == 0) {
     __builtin_trap();
   }
   wire::Rts rts;
