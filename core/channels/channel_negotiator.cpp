@@ -447,7 +447,7 @@ void ChannelNegotiator::finish_drain(Peer& peer) {
       has_last_message(peer) && (over_rc(peer.change.wanted) || has_last_control(peer)) &&
       peer.rx.reads_over_rc == 0 &&
       (over_ring(peer.change.wanted) || !peer.rx.ring || peer.rx.ring->all_returned());
-  if (!drained && !frees_before_drain_) return;
+  if (!drained && context_.settings.break_rule != "free-before-drain") return;
   const bool left_rc = over_rc(peer.rx.kind) && !over_rc(peer.change.wanted);
   const bool left_xrc = over_xrc(peer.rx.kind);
   switch_receiving(peer, peer.change.wanted);
@@ -543,19 +543,17 @@ void ChannelNegotiator::rc_failed(Peer& peer, const Status& status) {
 
 bool ChannelNegotiator::pump_jobs() {
   bool moved = false;
-  while (auto done = rc_.background()->done()) {
+  while (const auto job = rc_.finished_job()) {
     moved = true;
-    --rc_.jobs();
-    auto& job = static_cast<SetupJob&>(*done);
-    switch (job.of) {
+    switch (job->of) {
       case SetupJob::Of::pair:
-        end_job(static_cast<RcJob&>(job));
+        end_job(static_cast<RcJob&>(*job));
         break;
       case SetupJob::Of::link:
-        xrc_nodes_.end_xrc_job(static_cast<RcJob&>(job));
+        xrc_nodes_.end_xrc_job(static_cast<RcJob&>(*job));
         break;
       case SetupJob::Of::target:
-        xrc_nodes_.end_target_job(static_cast<XrcTargetJob&>(job));
+        xrc_nodes_.end_target_job(static_cast<XrcTargetJob&>(*job));
         break;
     }
   }
@@ -564,7 +562,7 @@ bool ChannelNegotiator::pump_jobs() {
 
 void ChannelNegotiator::end_job(RcJob& job) {
   if (job.after != RcJob::After::use) {
-    --rc_.resetting_rc();
+    rc_.count_reset_end();
     if (job.chosen_at != 0) eviction_.freed(job.chosen_at, context_.clock.now());
     if (job.after == RcJob::After::pool && job.status.ok()) {
       private_receives_.release_private_receives(*job.queue);
@@ -578,14 +576,14 @@ void ChannelNegotiator::end_job(RcJob& job) {
   if (job.make && job.queue->qp() != nullptr)
     context_.placement.ask_rc(*job.queue, *context_.device);
   if (job.peer == nullptr) {  // lost meanwhile, see discard_rc()
-    --rc_.resetting_rc();
+    rc_.count_reset_end();
     rc_.put_away(std::move(job.queue), 0);
     return;
   }
   Peer& peer = *job.peer;
   peer.connection.rc_job = nullptr;
   if (job.queue->qp() == nullptr) {
-    --rc_.active_rc();
+    rc_.count_inactive();
     rc_.forget_rc(std::move(job.queue));
   } else {
     peer.connection.rc = std::move(job.queue);

@@ -65,8 +65,7 @@ class ChannelNegotiator {
   void answer_refusal(Peer& peer, wire::Refusal why);
   bool pump_jobs();
   void target_failed(Peer& peer, const Status& status);
-  [[nodiscard]] bool& frees_before_drain() noexcept { return frees_before_drain_; }
-  [[nodiscard]] std::uint64_t& refusals() noexcept { return refusals_; }
+  [[nodiscard]] std::uint64_t refusals() const noexcept { return refusals_; }
 
  private:
   void switch_after_flush(Peer& peer, ChannelKind to, std::uint32_t request);
@@ -94,7 +93,6 @@ class ChannelNegotiator {
   XrcConnections& xrc_nodes_;
   EndpointEvents& events_;
 
-  bool frees_before_drain_ = false;  // setting break_rule
   std::uint64_t refusals_ = 0;
 };
 

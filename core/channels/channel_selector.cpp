@@ -34,6 +34,22 @@ bool ChannelSelector::keep_counts(Nanoseconds now) {
   });
 }
 
+// The first decisions are early: a program may end within one interval.
+void ChannelSelector::begin(Nanoseconds now) noexcept {
+  constexpr Nanoseconds kFirst = 64;
+  interval_ = context_.traits.uses_feedback
+                  ? std::max<Nanoseconds>(context_.settings.interval / kFirst, 1)
+                  : context_.settings.interval;
+  interval_began_ = now;
+  next_decision_ = now + interval_;
+}
+
+void ChannelSelector::end_interval(Nanoseconds now) {
+  decide(now);
+  interval_ = std::min(interval_ + interval_ / 2 + 1, context_.settings.interval);
+  next_decision_ = now + interval_;
+}
+
 void ChannelSelector::decide(Nanoseconds now) {
   if (context_.closing) return;
   const bool selecting = (context_.settings.policy == "aqps" || context_.traits.uses_feedback) &&

@@ -45,16 +45,17 @@ class ChannelSelector {
         recovery_(recovery) {}
 
   void on_feedback(Peer& peer, const wire::ControlMessage& message) noexcept;
+  void begin(Nanoseconds now) noexcept;
+  // At next_decision(): decides, and says when the next decision is due.
+  void end_interval(Nanoseconds now);
   void decide(Nanoseconds now);
   void on_message_counted(Peer& peer);
   [[nodiscard]] ChannelKind first_channel(const Peer& peer);
   void request_failed(Peer& peer, const Status& status);
   void change_channel(Peer& peer, ChannelKind to, ChannelKind fallback, const std::string& reason,
                       double gain);
-  [[nodiscard]] Nanoseconds& next_decision() noexcept { return next_decision_; }
   [[nodiscard]] Nanoseconds next_decision() const noexcept { return next_decision_; }
-  [[nodiscard]] Nanoseconds& interval() noexcept { return interval_; }
-  [[nodiscard]] Nanoseconds& interval_began() noexcept { return interval_began_; }
+  [[nodiscard]] Nanoseconds interval_began() const noexcept { return interval_began_; }
 
  private:
   void report_feedback();

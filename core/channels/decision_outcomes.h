@@ -23,7 +23,7 @@ class DecisionOutcomes {
   void done(Peer& peer);  // the decision was carried out
   void count_repaid(Peer& peer);
   void note_set_up(bool repaid) noexcept;
-  [[nodiscard]] double& repaid() noexcept { return repaid_; }
+  [[nodiscard]] double repaid() const noexcept { return repaid_; }
 
  private:
   EndpointContext& context_;

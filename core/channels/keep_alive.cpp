@@ -49,6 +49,7 @@ void KeepAlive::probe_over_rc(Peer& peer) {
 // dead peer does not keep its slot. Returns credits that were too few for a message of their own,
 // and ends operations that a peer which shut down will not answer.
 void KeepAlive::keep_alive(Nanoseconds now) {
+  next_keepalive_ = now + std::max<Nanoseconds>(context_.settings.keepalive / 4, 1);
   bool wildcards = false;
   bool awaited_from_any = false;  // a multi-receive does not expect a message
   for (const bool tagged : {true, false}) {

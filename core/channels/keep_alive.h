@@ -39,9 +39,10 @@ class KeepAlive {
         xrc_nodes_(xrc_nodes),
         events_(events) {}
 
+  void begin(Nanoseconds now) noexcept { next_keepalive_ = now + context_.settings.keepalive / 4; }
+  // A round, at next_keepalive().
   void keep_alive(Nanoseconds now);
   void probe_over_rc(Peer& peer);
-  [[nodiscard]] Nanoseconds& next_keepalive() noexcept { return next_keepalive_; }
   [[nodiscard]] Nanoseconds next_keepalive() const noexcept { return next_keepalive_; }
 
  private:

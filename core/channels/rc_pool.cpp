@@ -48,8 +48,18 @@ std::unique_ptr<RcJob> RcPool::job_of(Peer* peer, std::unique_ptr<RcQueue> queue
 
 void RcPool::start_job(std::unique_ptr<RcJob> job) {
   if (job->peer != nullptr) job->peer->connection.rc_job = job.get();
+  start(std::move(job));
+}
+
+void RcPool::start(std::unique_ptr<SetupJob> job) {
   ++jobs_;
   background_->start(std::move(job));
+}
+
+std::unique_ptr<SetupJob> RcPool::finished_job() {
+  std::unique_ptr<Background::Job> done = background_->done();
+  if (done != nullptr) --jobs_;
+  return std::unique_ptr<SetupJob>(static_cast<SetupJob*>(done.release()));
 }
 
 // The pair has a queue pair, or a job creates one: advance_rc() continues with it.

@@ -5,6 +5,8 @@
 // The endpoint owns it; the thread that drives the endpoint calls it.
 #pragma once
 
+#include <cassert>
+
 #include "core/connection/eviction.h"
 #include "core/connection/rc_job.h"
 #include "core/messaging/private_receive_queue.h"
@@ -46,6 +48,10 @@ class RcPool {
   void forget_rc(std::unique_ptr<RcQueue> queue);
   [[nodiscard]] static std::unique_ptr<RcJob> job_of(Peer* peer, std::unique_ptr<RcQueue> queue);
   void start_job(std::unique_ptr<RcJob> job);
+  // Any job of a set-up: of a pair, a connection to a node, or its target.
+  void start(std::unique_ptr<SetupJob> job);
+  // The next job that has run; null: none has.
+  [[nodiscard]] std::unique_ptr<SetupJob> finished_job();
   [[nodiscard]] Status want_rc(Peer& peer);
   void add_queue(RcJob* job);
   static void connect_with(RcJob* job, const Peer& peer, std::uint32_t qp_id);
@@ -54,11 +60,17 @@ class RcPool {
   void discard_rc(Peer& peer);
   void drop_rc_if_unused(Peer& peer);
   void wait_after_failure(Peer& peer, Nanoseconds now);
-  [[nodiscard]] std::uint32_t& active_rc() noexcept { return active_rc_; }
-  [[nodiscard]] std::uint32_t& resetting_rc() noexcept { return resetting_rc_; }
-  [[nodiscard]] std::uint32_t& jobs() noexcept { return jobs_; }
-  [[nodiscard]] std::uint64_t& rc_peak() noexcept { return rc_peak_; }
-  [[nodiscard]] std::unique_ptr<Background>& background() noexcept { return background_; }
+  [[nodiscard]] std::uint32_t active_rc() const noexcept { return active_rc_; }
+  [[nodiscard]] std::uint32_t resetting_rc() const noexcept { return resetting_rc_; }
+  [[nodiscard]] std::uint32_t jobs() const noexcept { return jobs_; }
+  [[nodiscard]] std::uint64_t rc_peak() const noexcept { return rc_peak_; }
+  // A queue pair is in use no more, its reset has begun, has ended.
+  void count_inactive() noexcept { --active_rc_; }
+  void count_reset() noexcept { ++resetting_rc_; }
+  void count_reset_end() noexcept {
+    assert(resetting_rc_ > 0);
+    --resetting_rc_;
+  }
 
  private:
   EndpointContext& context_;

@@ -187,12 +187,12 @@ void XrcConnections::begin_xrc(Peer& peer) {
 
 void XrcConnections::end_xrc_job(RcJob& job) {
   if (job.after != RcJob::After::use) {
-    --rc_.resetting_rc();
+    rc_.count_reset_end();
     rc_.forget_rc(std::move(job.queue));
     return;
   }
   if (job.link == nullptr) {  // abandoned meanwhile
-    --rc_.resetting_rc();
+    rc_.count_reset_end();
     destroy_initiator(std::move(job.queue));
     return;
   }
@@ -286,13 +286,13 @@ void XrcConnections::probe_xrc_connection(XrcConnection& link) {
 
 // Unused.
 void XrcConnections::discard_xrc_connection(XrcConnection& link) {
-  --rc_.active_rc();
-  ++rc_.resetting_rc();
+  rc_.count_inactive();
+  rc_.count_reset();
   if (link.job != nullptr) {  // see end_xrc_job()
     link.job->link = nullptr;
   } else {
     for (const SendRecord& record : link.queue->take_all()) events_.retire(record);
-    --rc_.resetting_rc();
+    rc_.count_reset_end();
     destroy_initiator(std::move(link.queue));
   }
   xrc_connections_.erase(NodeKey(link.node));
@@ -306,7 +306,7 @@ void XrcConnections::destroy_initiator(std::unique_ptr<RcQueue> queue) {
   auto job = std::make_unique<RcJob>(nullptr);
   job->queue = std::move(queue);
   job->after = RcJob::After::nothing;
-  ++rc_.resetting_rc();
+  rc_.count_reset();
   rc_.start_job(std::move(job));
 }
 
@@ -353,8 +353,7 @@ void XrcConnections::on_xrc_accept(Peer& peer, const wire::ControlMessage& messa
 
 void XrcConnections::start_target_job(std::unique_ptr<XrcTargetJob> job) {
   if (job->peer != nullptr) job->peer->connection.xrc->job = job.get();
-  ++rc_.jobs();
-  rc_.background()->start(std::move(job));
+  rc_.start(std::move(job));
 }
 
 void XrcConnections::end_target_job(XrcTargetJob& job) {

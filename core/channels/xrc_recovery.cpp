@@ -3,12 +3,12 @@
 // breaks the connection of every sender that was writing to it, which also serves all other
 // processes of that node. No message of theirs is lost or duplicated.
 //
-// As connection_recovery.cpp for the connection of a pair, but for one direction. The sender reports the
-// failure to all processes that it wrote to over the connection (`xrc_error`). Each puts the
-// target, which they share, into the error state, so that nothing arrives any more; stops polling
-// its ring; and reports its position (`xrc_replay`). The sender rewrites the missing messages over
-// DC into the same entries, and the ring continues over DC (`xrc_resumed`) until the policy
-// connects again.
+// As connection_recovery.cpp for the connection of a pair, but for one direction. The sender
+// reports the failure to all processes that it wrote to over the connection (`xrc_error`). Each
+// puts the target, which they share, into the error state, so that nothing arrives any more; stops
+// polling its ring; and reports its position (`xrc_replay`). The sender rewrites the missing
+// messages over DC into the same entries, and the ring continues over DC (`xrc_resumed`) until the
+// policy connects again.
 //
 // Establishment messages are ordered: channel messages that the receiver sent before it knew of the
 // failure are void.

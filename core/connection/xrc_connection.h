@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // XrcConnection: this process's XRC connection to a node, over which it writes into the rings of
-// all processes there (channels/xrc_connections.cpp); and PeerXrc, one peer's part in such connections.
+// all processes there (channels/xrc_connections.cpp); and PeerXrc, one peer's part in such
+// connections.
 //
 // Owned by the endpoint: one XrcConnection per node in use, one PeerXrc per peer that takes part;
 // one thread.

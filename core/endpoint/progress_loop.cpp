@@ -77,23 +77,14 @@ void ProgressLoop::tick() {
   (void)parts_.registration.notice_unmapped(0, 0);  // unmapped memory must not stay pinned
   parts_.live_report.tick(now, context_.clock, [this] { return reporter_.report(); });
   parts_.memory_history.tick(now);
-  if (now >= parts_.channels.selector.next_decision()) {
-    parts_.channels.selector.decide(now);
-    parts_.channels.selector.interval() =
-        std::min(parts_.channels.selector.interval() + parts_.channels.selector.interval() / 2 + 1,
-                 context_.settings.interval);
-    parts_.channels.selector.next_decision() = now + parts_.channels.selector.interval();
-  }
-  if (now >= parts_.channels.keep_alive.next_keepalive()) {
-    parts_.channels.keep_alive.next_keepalive() =
-        now + std::max<Nanoseconds>(context_.settings.keepalive / 4, 1);
-    parts_.channels.keep_alive.keep_alive(now);
-  }
+  Channels& channels = parts_.channels;
+  if (now >= channels.selector.next_decision()) channels.selector.end_interval(now);
+  if (now >= channels.keep_alive.next_keepalive()) channels.keep_alive.keep_alive(now);
   if (now >= parts_.messaging.ud.next_ud_timer()) parts_.messaging.ud.service_ud_timers(now);
   if (now >= parts_.messaging.shared_receives.shared().look_at)
     parts_.messaging.shared_receives.look_after_receives(now);
   if (now >= parts_.flow.next_sweep()) parts_.messaging.credits.sweep_credits(now);
-  if (now >= parts_.eviction.next_service()) parts_.channels.slots.serve_slot_waiters();
+  if (now >= parts_.eviction.next_service()) channels.slots.serve_slot_waiters();
 }
 
 }  // namespace turnout

@@ -394,7 +394,7 @@ void ReceiveDispatch::on_private_message(Peer& peer, std::uint32_t buffer, std::
 void ReceiveDispatch::on_private_control(Peer& peer, const wire::Parsed& parsed) {
   parts_.messaging.credits.credits_given(peer, parsed.header);
   ++peer.rx.private_queue.controls;
-  ++parts_.messaging.private_receives.private_report().controls;
+  parts_.messaging.private_receives.count_control();
   wire::ControlMessage message;
   wire::Detail detail;
   const Status status =

@@ -56,11 +56,7 @@ void SendCompletions::retire(const SendRecord& record) {
   if (record.pool == SendRecord::Pool::data) parts_.resources.send_pool.give_back(record.buffer);
   if (record.pool == SendRecord::Pool::control)
     parts_.resources.control_send_pool.give_back(record.buffer);
-  if (record.pool == SendRecord::Pool::kept) {
-    KeptBuffer& kept = parts_.messaging.ud.kept()[record.buffer];
-    if (--kept.posted == 0 && kept.acknowledged)
-      parts_.resources.send_pool.give_back(record.buffer);
-  }
+  if (record.pool == SendRecord::Pool::kept) parts_.messaging.ud.retire_kept(record.buffer);
   if (record.kind == SendRecord::Kind::transfer) {
     on_transfer_done(*record.transfer, Status{});
   } else if (record.kind == SendRecord::Kind::flush) {

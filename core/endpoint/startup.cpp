@@ -57,7 +57,7 @@ Status Startup::choose_default_channel() {
   }
   context_.format.own_eager_size =
       std::min(context_.format.own_eager_size, context_.device->mtu()) - wire::kGrhBytes;
-  parts_.messaging.ud.kept().resize(context_.settings.send_buffers + kRecoveryBuffers);
+  parts_.messaging.ud.configure(context_.settings.send_buffers + kRecoveryBuffers);
   return {};
 }
 
@@ -275,21 +275,15 @@ Status Startup::start() {
   context_.traits.uses_feedback = context_.settings.policy == "turnout";
   context_.traits.never_connects = context_.settings.policy == "static:ud-sendrecv";
   context_.rendezvous = rendezvous_named(context_.settings.rendezvous).value_or(Rendezvous::getcqe);
-  parts_.operations.rtr.sets_sentinels() = context_.settings.rtr_sentinel == "set";
-  parts_.operations.rdma.posts_in_progress() = context_.settings.progress_thread > 0 &&
+  parts_.operations.rdma.set_posts_in_progress(context_.settings.progress_thread > 0 &&
                                                context_.device->is_virtual() &&
-                                               !context_.device->is_simulated();
-  parts_.operations.rtr.sentinels() = SplitMix64(context_.address.id);
+                                               !context_.device->is_simulated());
+  parts_.operations.rtr.configure(context_.settings.rtr_sentinel == "set", context_.address.id);
   context_.statistics.use(context_.simulation.statistics);
   if (context_.traits.uses_feedback) {
     limits_from_costs();
     context_.feedback.configure(context_.settings.data_qps, !context_.over_datagrams());
   }
-  // The first decisions are early: a program may end within one interval.
-  constexpr Nanoseconds kFirst = 64;
-  parts_.channels.selector.interval() =
-      context_.traits.uses_feedback ? std::max<Nanoseconds>(context_.settings.interval / kFirst, 1)
-                                    : context_.settings.interval;
   const std::uint64_t initiators = context_.settings.data_qps + context_.settings.credit_qps +
                                    context_.settings.establishment_qps;
   if (Status status = fit_device(context_.device->attributes(), context_.device->name(), initiators,
@@ -331,8 +325,6 @@ Status Startup::start() {
     context_.traits.ring_threshold = context_.settings.ring_threshold;
   }
   parts_.registration.start_registrations();
-  parts_.channels.negotiator.frees_before_drain() =
-      context_.settings.break_rule == "free-before-drain";
   context_.started = true;
   if (!context_.device->is_simulated()) {
     parts_.live_report.open(context_.address.id, context_.settings.report_job);
@@ -345,9 +337,8 @@ Status Startup::start() {
     }
   }
   const Nanoseconds now = context_.clock.now();
-  parts_.channels.selector.interval_began() = now;
-  parts_.channels.selector.next_decision() = now + parts_.channels.selector.interval();
-  parts_.channels.keep_alive.next_keepalive() = now + context_.settings.keepalive / 4;
+  parts_.channels.selector.begin(now);
+  parts_.channels.keep_alive.begin(now);
   TURNOUT_LOG(endpoint, info, "{} on {} ({}), policy {}, {} of {} bytes used at start",
               context_.address.to_string(), context_.device->name(), context_.device->why(),
               context_.settings.policy, context_.account.used(), context_.account.budget());

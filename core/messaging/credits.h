@@ -26,7 +26,8 @@ class Credits {
   void serve_credit_waiters(bool few = false);
   void sweep_credits(Nanoseconds now);
   void send_credits(Peer& peer);
-  [[nodiscard]] std::uint64_t& credit_messages() noexcept { return credit_messages_; }
+  void count_credit_message() noexcept { ++credit_messages_; }
+  [[nodiscard]] std::uint64_t credit_messages() const noexcept { return credit_messages_; }
 
  private:
   SrqFlowControl& flow_;

@@ -183,7 +183,7 @@ void PrivateReceiveQueues::send_private_credits(Peer& peer) {
   message.request = peer.rx.private_queue.request;
   peer.rx.private_queue.unreported -= message.credits;
   peer.rx.private_queue.granted += message.credits;
-  ++credits_.credit_messages();
+  credits_.count_credit_message();
   control_.send_control(peer, Purpose::credit, message);
 }
 

@@ -55,7 +55,10 @@ class PrivateReceiveQueues {
       resources_.to_post.push_back(buffer);
     }
   }
-  [[nodiscard]] PrivateReceivesReport& private_report() noexcept { return private_report_; }
+  void count_control() noexcept { ++private_report_.controls; }
+  [[nodiscard]] const PrivateReceivesReport& private_report() const noexcept {
+    return private_report_;
+  }
 
  private:
   [[nodiscard]] Status add_private_receives(Peer& peer, std::uint32_t count);

@@ -99,6 +99,11 @@ void UdTransport::keep_until_acknowledged(Peer& peer, std::uint32_t sequence,
   if (link.due == 0) arm(peer, now);
 }
 
+void UdTransport::retire_kept(std::uint32_t buffer) {
+  KeptBuffer& kept = kept_[buffer];
+  if (--kept.posted == 0 && kept.acknowledged) resources_.send_pool.give_back(buffer);
+}
+
 // Acknowledged by the peer; the adapter may still read it.
 void UdTransport::release_kept(std::uint32_t buffer) {
   KeptBuffer& kept = kept_[buffer];

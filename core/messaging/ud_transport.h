@@ -48,10 +48,12 @@ class UdTransport {
   void arm(Peer& peer, Nanoseconds now);
   void service_ud_timers(Nanoseconds now);
   void drop_ud(Peer& peer);
-  [[nodiscard]] std::vector<KeptBuffer>& kept() noexcept { return kept_; }
-  [[nodiscard]] std::vector<Peer*>& ud_pending() noexcept { return ud_pending_; }
-  [[nodiscard]] bool& ud_blocked() noexcept { return ud_blocked_; }
-  [[nodiscard]] Nanoseconds& next_ud_timer() noexcept { return next_ud_timer_; }
+  // There are so many send buffers.
+  void configure(std::size_t send_buffers) { kept_.resize(send_buffers); }
+  // A request that reads this kept buffer is done.
+  void retire_kept(std::uint32_t buffer);
+  [[nodiscard]] const std::vector<Peer*>& ud_pending() const noexcept { return ud_pending_; }
+  [[nodiscard]] bool ud_blocked() const noexcept { return ud_blocked_; }
   [[nodiscard]] Nanoseconds next_ud_timer() const noexcept { return next_ud_timer_; }
 
  private:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One-sided operations between processes without a connection and without DC: in segments that the
 // target's CPU copies when its program makes progress, as it executes atomic operations
-// (atomic_engine.cpp), with which they share numbers, window and answers. So no operation waits for a
-// connection, whatever the limits of connections.
+// (atomic_engine.cpp), with which they share numbers, window and answers. So no operation waits for
+// a connection, whatever the limits of connections.
 //
 // The target checks key and range of every segment when it executes it. A read is executed when its
 // answer is sent: its bytes are copied into the message only then.

@@ -20,11 +20,9 @@ namespace turnout {
 
 class FragmentEngine {
  public:
-  FragmentEngine(EndpointContext& context, MemoryRegistration& registration, ControlPlane& control,
-                 MessageSender& sender, SendBacklog& backlog, RdmaEngine& rdma,
-                 EndpointEvents& events)
+  FragmentEngine(EndpointContext& context, ControlPlane& control, MessageSender& sender,
+                 SendBacklog& backlog, RdmaEngine& rdma, EndpointEvents& events)
       : context_(context),
-        registration_(registration),
         control_(control),
         sender_(sender),
         backlog_(backlog),
@@ -44,7 +42,6 @@ class FragmentEngine {
 
  private:
   EndpointContext& context_;
-  MemoryRegistration& registration_;
   ControlPlane& control_;
   MessageSender& sender_;
   SendBacklog& backlog_;

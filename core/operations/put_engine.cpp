@@ -59,7 +59,7 @@ void PutEngine::defer(SendOperation& operation) {
   PeerRtrs& rtrs = *operation.peer->tx.rtrs;
   if (!std::exchange(rtrs.deferring, true)) {
     rtrs.deferred_since = context_.clock.now();
-    deferred_until_ = std::min(deferred_until_, rtrs.deferred_since + context_.settings.rtr_wait);
+    look_at(rtrs.deferred_since + context_.settings.rtr_wait);
   }
   operation.peer->tx.backlog.push_back(&operation);
   backlog_.list_backlog(*operation.peer);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // PutEngine: the sender's part of rendezvous put and putnr: which RTR of a peer a message takes,
 // the write, and messages that wait a short while for an RTR. The receiver's part is RtrEngine.
-// Source: spec/rendezvous.md.
+// Source: Takagi et al., EuroMPI 2013.
 //
 // The endpoint owns it; the thread that drives the endpoint calls it.
 #pragma once
@@ -21,14 +21,9 @@ namespace turnout {
 class PutEngine {
  public:
   static constexpr std::size_t kNoRtr = SIZE_MAX;
-  PutEngine(EndpointContext& context, OperationRecords& records, MemoryRegistration& registration,
-            SendBacklog& backlog, RdmaEngine& rdma, EndpointEvents& events)
-      : context_(context),
-        records_(records),
-        registration_(registration),
-        backlog_(backlog),
-        rdma_(rdma),
-        events_(events) {}
+  PutEngine(EndpointContext& context, OperationRecords& records, SendBacklog& backlog,
+            RdmaEngine& rdma, EndpointEvents& events)
+      : context_(context), records_(records), backlog_(backlog), rdma_(rdma), events_(events) {}
 
   void on_rtr(Peer& peer, const wire::Detail& detail);
   [[nodiscard]] std::size_t find_rtr(const Peer& peer, bool tagged,
@@ -44,11 +39,14 @@ class PutEngine {
   void on_rtr_cancel(Peer& peer, std::uint64_t transfer);
   bool pump_rtr_cancels();
   [[nodiscard]] std::vector<Peer*>& rtr_cancels() noexcept { return rtr_cancels_; }
-  [[nodiscard]] Nanoseconds& deferred_until() noexcept { return deferred_until_; }
+  // Deferred messages are looked at again then, or sooner; by nobody until the next is deferred.
+  void look_at(Nanoseconds time) noexcept { deferred_until_ = std::min(deferred_until_, time); }
+  void look_no_more() noexcept { deferred_until_ = INT64_MAX; }
   [[nodiscard]] Nanoseconds deferred_until() const noexcept { return deferred_until_; }
-  [[nodiscard]] std::uint64_t& puts() noexcept { return puts_; }
-  [[nodiscard]] std::uint64_t& put_completions() noexcept { return put_completions_; }
-  [[nodiscard]] std::uint64_t& rendezvous_count() noexcept { return rendezvous_count_; }
+  [[nodiscard]] std::uint64_t puts() const noexcept { return puts_; }
+  [[nodiscard]] std::uint64_t put_completions() const noexcept { return put_completions_; }
+  void count_rendezvous() noexcept { ++rendezvous_count_; }
+  [[nodiscard]] std::uint64_t rendezvous_count() const noexcept { return rendezvous_count_; }
 
  private:
   void put_deferred(Peer& peer);
@@ -56,7 +54,6 @@ class PutEngine {
 
   EndpointContext& context_;
   OperationRecords& records_;
-  MemoryRegistration& registration_;
   SendBacklog& backlog_;
   RdmaEngine& rdma_;
   EndpointEvents& events_;

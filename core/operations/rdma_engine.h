@@ -49,7 +49,7 @@ class RdmaEngine {
   void poll_for_last_byte(Transfer& transfer, std::byte* last, std::byte sentinel);
   [[nodiscard]] std::vector<Transfer*>& polled() noexcept { return polled_; }
   [[nodiscard]] LinkedList<Transfer>& active_transfers() noexcept { return active_transfers_; }
-  [[nodiscard]] bool& posts_in_progress() noexcept { return posts_in_progress_; }
+  void set_posts_in_progress(bool value) noexcept { posts_in_progress_ = value; }
 
  private:
   [[nodiscard]] bool leaves_posting(const Transfer& transfer) const noexcept;

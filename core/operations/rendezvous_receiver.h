@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // RendezvousReceiver: what a receive does about a large message that was announced (RTS): where in
 // its buffer the data goes, and whether it is read, written by the peer after a CTS, or comes in
-// fragments. Source: spec/rendezvous.md.
+// fragments. Source: Takagi et al., EuroMPI 2013.
 //
 // The endpoint owns it; the thread that drives the endpoint calls it. Sizes are bytes.
 #pragma once

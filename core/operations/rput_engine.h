@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // RputEngine: rendezvous rput: the receiver answers an RTS with a CTS that names its buffer, the
-// sender writes there. Source: spec/rendezvous.md.
+// sender writes there. Source: Takagi et al., EuroMPI 2013.
 //
 // The endpoint owns it; the thread that drives the endpoint calls it.
 #pragma once

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // RtrEngine: the receiver's part of rendezvous put and putnr: which posted receives are announced
 // to the sender (RTR), how their messages are found in memory, and how an RTR is cancelled. Source:
-// spec/rendezvous.md.
+// Takagi et al., EuroMPI 2013.
 //
 // The endpoint owns it; the thread that drives the endpoint calls it.
 #pragma once
@@ -51,9 +51,12 @@ class RtrEngine {
   [[nodiscard]] bool put_completed(Peer& peer, const wire::Rts& rts);
   void on_put_completion(Peer& peer, const wire::Header& header, const std::byte* payload);
   void on_rtr_cancelled(Peer& peer, std::uint64_t transfer);
-  [[nodiscard]] bool& sets_sentinels() noexcept { return sets_sentinels_; }
-  [[nodiscard]] SplitMix64& sentinels() noexcept { return sentinels_; }
-  [[nodiscard]] std::uint64_t& rtrs_sent() noexcept { return rtrs_sent_; }
+  // Whether random sentinels are written to buffers before their RTR, and the seed of these.
+  void configure(bool sets_sentinels, std::uint64_t seed) noexcept {
+    sets_sentinels_ = sets_sentinels;
+    sentinels_ = SplitMix64(seed);
+  }
+  [[nodiscard]] std::uint64_t rtrs_sent() const noexcept { return rtrs_sent_; }
 
  private:
   [[nodiscard]] bool may_send_rtr(const RecvOperation& receive, Peer& peer);
@@ -74,8 +77,8 @@ class RtrEngine {
 
   std::uint32_t open_rtrs_ = 0;
   bool sets_sentinels_ = false;
-  SplitMix64 sentinels_{0};      // random sentinels, if they are set
-  std::uint64_t rtrs_sent_ = 0;  // puts_: messages written to RTRs; with a put completion
+  SplitMix64 sentinels_{0};  // random sentinels, if they are set
+  std::uint64_t rtrs_sent_ = 0;
 };
 
 }  // namespace turnout

@@ -191,7 +191,7 @@ bool SendEngine::try_operation(SendOperation& operation) {
   message.length = wire::write_rts(rts, bytes.data());
   message.counts_as = rts.total;
   if (!sender_.post_stream(peer, message)) return false;
-  ++put_.rendezvous_count();
+  put_.count_rendezvous();
   if (peer.lost) return true;  // the operation has ended
   operation.announced = true;
   ++peer.awaiting_fin;
@@ -241,13 +241,13 @@ void SendEngine::on_fin(const wire::ControlMessage& message, Peer& peer) {
 void SendEngine::release_overdue() {
   const Nanoseconds now = context_.clock.now();
   if (now < put_.deferred_until()) return;
-  put_.deferred_until() = INT64_MAX;
+  put_.look_no_more();
   for (std::size_t i = 0; i < backlog_.backlogged().size(); ++i) {
     Peer& peer = *backlog_.backlogged()[i];
     if (!defers(peer)) continue;
     const Nanoseconds until = peer.tx.rtrs->deferred_since + context_.settings.rtr_wait;
     if (now < until) {
-      put_.deferred_until() = std::min(put_.deferred_until(), until);
+      put_.look_at(until);
       continue;
     }
     peer.tx.rtrs->waits.count(false);

@@ -60,7 +60,7 @@ class UnexpectedMessages {
   [[nodiscard]] LinkedList<UnexpectedMessage>& waiting() noexcept { return waiting_; }
   [[nodiscard]] std::vector<Peer*>& stalled() noexcept { return stalled_; }
   [[nodiscard]] std::vector<PendingWireup>& pending_wireups() noexcept { return pending_wireups_; }
-  [[nodiscard]] std::uint64_t& unexpected_count() noexcept { return unexpected_count_; }
+  [[nodiscard]] std::uint64_t unexpected_count() const noexcept { return unexpected_count_; }
 
  private:
   [[nodiscard]] bool has_room_for(Peer& peer, const wire::Header& header);

@@ -27,8 +27,8 @@ class MemoryRegistration {
   [[nodiscard]] Status register_buffer(const iovec& part, int access, Registration* registration);
   [[nodiscard]] bool is_registered(const iovec& part, int access);
   static void release_regions(Transfer& transfer);
-  [[nodiscard]] RegistrationCache& registrations() noexcept { return registrations_; }
-  [[nodiscard]] std::string& registrations_off() noexcept { return registrations_off_; }
+  [[nodiscard]] const RegistrationCache& registrations() const noexcept { return registrations_; }
+  [[nodiscard]] const std::string& registrations_off() const noexcept { return registrations_off_; }
 
  private:
   EndpointContext& context_;

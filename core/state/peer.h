@@ -31,7 +31,7 @@ struct Recovery;
 
 // The direction peer -> us, whose channel we choose (AQPS: we are the initiator).
 enum class ReceiveState : std::uint8_t {
-  steady,      // on `Peer::receive_kind`
+  steady,      // on `PeerRx::kind`
   preparing,   // the resources for the request are being created
   requested,   // J1 sent, waiting for accept, switched or refuse
   connecting,  // accepted; our queue pair is being connected
@@ -43,7 +43,7 @@ enum class ReceiveState : std::uint8_t {
 
 // The direction us -> peer, which we change when the peer asks (we are the responder).
 enum class SendState : std::uint8_t {
-  steady,     // on `Peer::send_kind`
+  steady,     // on `PeerTx::kind`
   preparing,  // requested; our queue pair is being created and connected
   accepted,   // J2 sent, waiting for ready
   flushing,   // about to switch: earlier messages must consume their receives first

@@ -2,9 +2,9 @@
 // SentLog: the bytes of inline messages whose delivery a queue pair has not confirmed.
 //
 // The adapter copies the bytes of such a message with its request, so there is no other copy; when
-// the queue pair fails they are sent again from here (channels/connection_recovery.cpp). A FIFO in one block
-// that doubles as it fills, accounted as send buffers; if the budget has no room, messages use send
-// buffers instead. Owner: its queue pair, then the recovery; one thread.
+// the queue pair fails they are sent again from here (channels/connection_recovery.cpp). A FIFO in
+// one block that doubles as it fills, accounted as send buffers; if the budget has no room,
+// messages use send buffers instead. Owner: its queue pair, then the recovery; one thread.
 #pragma once
 
 #include <infiniband/verbs.h>

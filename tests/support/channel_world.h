@@ -27,7 +27,6 @@
 #include "core/channels/xrc_recovery.h"
 #include "core/messaging/shared_receive_queue.h"
 #include "core/operations/unexpected_messages.h"
-#include "core/state/memory_registration.h"
 #include "tests/support/component_world.h"
 
 namespace turnout {
@@ -100,7 +99,7 @@ class ChannelWorld : public ComponentWorld {
   // One that is kept for reuse.
   void add_pooled_rc() {
     resources.rc_pool.push_back(make_queue());
-    --rc.active_rc();
+    rc.count_inactive();
   }
   // A steady connection of that direction, made now.
   void connect(Peer& peer) {
@@ -131,8 +130,6 @@ class ChannelWorld : public ComponentWorld {
     return made;
   }
 
-  MemoryRegistration registration{context};
-
   ControlSender control_sender{context, resources, events};
   UdTransport ud{context, resources, control_sender, events};
   ControlPlane control{context, peers, resources, control_sender, ud, events};
@@ -144,10 +141,10 @@ class ChannelWorld : public ComponentWorld {
                         control, credits, private_receives, events};
   SendBacklog backlog{context, records, events};
   RdmaEngine rdma{context, records, registration, resources, control, posted, backlog, events};
-  FragmentEngine fragments{context, registration, control, sender, backlog, rdma, events};
+  FragmentEngine fragments{context, control, sender, backlog, rdma, events};
   RputEngine rput{context, records, control, backlog, rdma, fragments, events};
   RendezvousReceiver rndv{context, records, posted, rdma, fragments, rput};
-  PutEngine put{context, records, registration, backlog, rdma, events};
+  PutEngine put{context, records, backlog, rdma, events};
   SendEngine send_engine{context, peers, records, registration, sender, backlog, put, events};
   AtomicEngine atomic_engine{context, peers, records,     sender, backlog,
                              rdma,    put,   send_engine, events};

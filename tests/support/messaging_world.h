@@ -55,7 +55,7 @@ class MessagingWorld : public ComponentWorld {
     resources.control_srq.reset(ibv_create_srq(device.pd(), nullptr));
     resources.unsignalled_data.limit = resources.unsignalled_control.limit = kSendBuffers / 4;
     resources.private_room = 64;
-    ud.kept().resize(kSendBuffers);
+    ud.configure(kSendBuffers);
     shared_receives.begin_flow_control();
     shared_receives.post_receives();
     shared_receives.begin_receives();

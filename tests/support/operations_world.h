@@ -92,10 +92,10 @@ class OperationsWorld : public MessagingWorld {
                         control, credits, private_receives, events};
   SendBacklog backlog{context, records, events};
   RdmaEngine rdma{context, records, registration, resources, control, posted, backlog, events};
-  FragmentEngine fragments{context, registration, control, sender, backlog, rdma, events};
+  FragmentEngine fragments{context, control, sender, backlog, rdma, events};
   RputEngine rput{context, records, control, backlog, rdma, fragments, events};
   RendezvousReceiver rndv{context, records, posted, rdma, fragments, rput};
-  PutEngine put{context, records, registration, backlog, rdma, events};
+  PutEngine put{context, records, backlog, rdma, events};
   SendEngine send_engine{context, peers, records, registration, sender, backlog, put, events};
   RtrEngine rtr{context, eviction, records,   registration, control, posted,
                 backlog, rdma,     fragments, send_engine,  events};

@@ -87,13 +87,13 @@ TEST(ChannelSelector, DoesNotChangeAPeerThatRecoversOrIsLost) {
 
 TEST(ChannelSelector, ReportsFeedbackToPeersThatItSentTo) {
   ChannelWorld world;
+  world.selector.begin(world.clock.time);
   world.context.traits.uses_feedback = true;
   world.context.settings.xrc = "off";
   Peer& receiver = world.add_peer();
   const Peer& silent = world.add_peer();
   receiver.tx.feedback.sent = 10;
   receiver.tx.feedback.switched = 5;
-  world.selector.interval() = world.context.settings.interval;
   world.selector.decide(world.clock.time);
   const auto feedback = world.sent(receiver, wire::Control::feedback);
   ASSERT_EQ(feedback.size(), 1u);

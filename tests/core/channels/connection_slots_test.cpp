@@ -71,7 +71,7 @@ TEST(ConnectionSlots, ServesAWaitingRequestWhenASlotIsFree) {
   EXPECT_EQ(world.above.count("take_request"), 0u);
   world.holder.rx.kind = ChannelKind::dc_sendrecv;
   world.rc.drop_rc_if_unused(world.holder);
-  world.rc.resetting_rc() = 0;
+  world.rc.count_reset_end();
   world.slots.serve_slot_waiters();
   EXPECT_EQ(world.above.count("take_request"), 1u);
   EXPECT_FALSE(world.eviction.has_waiting());

@@ -8,12 +8,6 @@
 namespace turnout {
 namespace {
 
-struct BrokenQueue final : MessageQueue {
-  using MessageQueue::MessageQueue;
-  [[nodiscard]] Status post(SendRecord) override { return {Code::system, "broken"}; }
-  [[nodiscard]] Status recover() override { return {}; }
-};
-
 // Peers from which a message is expected, silent for as long as the setting allows.
 struct SilentPeers : ChannelWorld {
   explicit SilentPeers(int count) {
@@ -63,8 +57,8 @@ TEST(KeepAlive, ProbesOnlySilentPeersThatItExpectsSomethingFrom) {
 
 TEST(KeepAlive, APeerThatCannotBeProbedIsLost) {
   SilentPeers world(1);
-  world.resources.pool(Purpose::credit)[0] =
-      std::make_unique<BrokenQueue>(1, 4, world.resources.unsignalled_data);
+  static_cast<RecordedQueue&>(*world.resources.pool(Purpose::credit)[0]).result = {Code::system,
+                                                                                   "broken"};
   EXPECT_EQ(world.run(), 0u);
   ASSERT_EQ(world.above.count("lose_peer"), 1u);
   EXPECT_EQ(world.above.events.back().peer, &world.peer(0));

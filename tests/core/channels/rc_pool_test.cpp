@@ -21,7 +21,7 @@ TEST(RcPool, CountsQueuePairsThatAreBeingReset) {
   EXPECT_EQ(world.rc.active_rc(), 1u);
   EXPECT_FALSE(world.rc.may_make_rc());
   EXPECT_EQ(world.rc.want_rc(third).code(), Code::again);
-  world.rc.resetting_rc() = 0;
+  world.rc.count_reset_end();
   EXPECT_TRUE(world.rc.may_make_rc());
   EXPECT_TRUE(world.rc.want_rc(third).ok());
   EXPECT_EQ(world.jobs->held.size(), 3u);

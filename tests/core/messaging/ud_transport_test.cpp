@@ -104,8 +104,7 @@ TEST(UdTransport, KeepsABufferUntilItIsAcknowledgedAndRead) {
   world.ud.keep_until_acknowledged(world.peer, 0, record);
   world.ud.release_kept(record.buffer);
   EXPECT_EQ(world.resources.send_pool.available(), free);  // the adapter still reads it
-  world.ud.kept()[record.buffer].posted = 0;
-  world.ud.release_kept(record.buffer);
+  world.ud.retire_kept(record.buffer);
   EXPECT_EQ(world.resources.send_pool.available(), free + 1);
 }
 
