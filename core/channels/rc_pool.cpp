@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// RC queue pairs: creating, connecting and resetting them, all in the background, and which of
-// J1-J3 waits for which step. One job of a pair runs at a time.
+// RC queue pairs: creating, connecting and resetting them, all in the background. One job of a pair
+// runs at a time.
 #include <fmt/format.h>
 
 #include <algorithm>
