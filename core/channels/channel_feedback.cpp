@@ -11,50 +11,47 @@ namespace turnout {
 // At the end of an interval.
 void ChannelSelector::report_feedback() {
   std::uint64_t received = 0;
-  for (const auto& peer : peer_table_.peers()) received += peer->rx.window;
+  for (Peer& peer : peer_table_.peers()) received += peer.rx.window;
   context_.feedback.end_interval(context_.costs, received, static_cast<double>(interval_));
   Feedback now;
   now.busy = context_.feedback.busy_thousandths();
-  now.active_rc = rc_.active_rc();
+  now.active_rc = std::min(rc_.active_rc(), wire::kMostQueuePairs);
   now.full = !eviction_.active() && peer_table_.room_for_channels() < context_.rc_bytes;
   std::map<NodeKey, std::uint32_t> on_node;  // processes that we sent to
   if (xrc_nodes_.may_use_xrc()) {
-    for (const auto& peer : peer_table_.peers()) {
-      if (peer->tx.feedback.sent > 0 && !peer->lost && !peer->self)
-        ++on_node[{peer->address.lid, peer->address.gid}];
+    for (Peer& peer : peer_table_.peers()) {
+      if (peer.tx.sent.sent > 0 && !peer.lost && !peer.self)
+        ++on_node[{peer.address.port->lid, peer.address.port->gid}];
     }
   }
-  for (const auto& pointer : peer_table_.peers()) {
-    Peer& peer = *pointer;
-    const bool silent = peer.tx.feedback.sent == 0;
-    now.switched = FeedbackCounter::take_switched(peer.tx.feedback);
+  for (Peer& peer : peer_table_.peers()) {
+    const bool silent = peer.tx.sent.sent == 0;
+    now.switched = FeedbackCounter::take_switched(peer.tx.sent);
     if (silent || peer.lost || peer.self || peer.remote_index == wire::kUnknownIndex) continue;
-    const auto node = on_node.find({peer.address.lid, peer.address.gid});
+    const auto node = on_node.find({peer.address.port->lid, peer.address.port->gid});
     // One process alone shares nothing.
     const std::uint32_t here = node == on_node.end() || node->second < 2 ? 0 : node->second;
     now.here = static_cast<std::uint16_t>(std::min<std::uint32_t>(here, UINT16_MAX));
-    if (!FeedbackCounter::changes(peer.tx.feedback, now)) continue;
+    if (!FeedbackCounter::changes(peer.tx.reported.unpacked(), now)) continue;
+    peer.tx.reported = PackedFeedback(now);
     wire::ControlMessage message;
     message.type = wire::Control::feedback;
     message.refusal = now.full ? wire::Refusal::budget : wire::Refusal::none;
     message.credits = now.busy;
     message.ring_credits = now.switched;
-    message.ring_entries = std::min(now.active_rc, wire::kMostQueuePairs);
+    message.ring_entries = now.active_rc;
     message.qp_id = now.here;
     control_.send_control(peer, Purpose::credit, message);
   }
 }
 
 void ChannelSelector::on_feedback(Peer& peer, const wire::ControlMessage& message) noexcept {
-  const auto share = [](std::uint16_t thousandths) {
-    return static_cast<float>(thousandths) / static_cast<float>(wire::kWhole);
-  };
-  peer.change.feedback.busy = share(message.credits);
-  peer.change.feedback.switched = share(message.ring_credits);
-  peer.change.feedback.active_rc = message.ring_entries;
-  peer.change.feedback.here =
-      static_cast<std::uint16_t>(std::min<std::uint32_t>(message.qp_id, UINT16_MAX));
-  peer.change.feedback.full = message.refusal == wire::Refusal::budget;
+  peer.rx.feedback = PackedFeedback(
+      {.busy = message.credits,
+       .switched = message.ring_credits,
+       .active_rc = message.ring_entries,
+       .here = static_cast<std::uint16_t>(std::min<std::uint32_t>(message.qp_id, UINT16_MAX)),
+       .full = message.refusal == wire::Refusal::budget});
 }
 
 }  // namespace turnout

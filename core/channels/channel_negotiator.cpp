@@ -40,18 +40,18 @@ namespace turnout {
 // Requests the peer to send into our ring, over DC or RC, or over RC without one. An existing ring
 // is kept.
 Status ChannelNegotiator::request_channel(Peer& peer, ChannelKind to, ChannelKind fallback) {
-  peer.change.wanted = to;
-  peer.change.fallback = fallback;
+  peer.change.make().wanted = to;
+  peer.change.make().fallback = fallback;
   if (peer.remote_index == wire::kUnknownIndex) {
     return {Code::again, "wire-up with the peer is not complete"};
   }
-  if (!peer.rx.ring && over_ring(to)) {
+  if (!peer.state->rx.ring && over_ring(to)) {
     auto ring = RingReceiver::create(*context_.device, context_.account,
                                      static_cast<std::uint32_t>(context_.settings.ring_entries),
                                      static_cast<std::uint32_t>(context_.settings.ring_entry_size),
                                      peer_table_.reserved_headroom());
     if (!ring) return ring.status();
-    peer.rx.ring = std::make_unique<RingReceiver>(std::move(ring).value());
+    peer.state.make().rx.ring = std::make_unique<RingReceiver>(std::move(ring).value());
   }
   if (over_rc(to)) {
     if (Status status = rc_.want_rc(peer); !status.ok()) {
@@ -60,7 +60,7 @@ Status ChannelNegotiator::request_channel(Peer& peer, ChannelKind to, ChannelKin
     }
   }
   peer.rx.state = ReceiveState::preparing;
-  peer.change.requested_at = context_.clock.now();
+  peer.change.make().requested_at = context_.clock.now();
   if (over_rc(to)) {
     advance_rc(peer);
   } else {
@@ -71,7 +71,7 @@ Status ChannelNegotiator::request_channel(Peer& peer, ChannelKind to, ChannelKin
 
 // J1, when ring and queue pair are ready.
 void ChannelNegotiator::send_request(Peer& peer) {
-  const bool with_ring = over_ring(peer.change.wanted);
+  const bool with_ring = over_ring(peer.change->wanted);
   const bool fresh = !over_ring(peer.rx.kind);  // the ring
   if (context_.closing) {
     peer.rx.state = ReceiveState::steady;
@@ -80,7 +80,7 @@ void ChannelNegotiator::send_request(Peer& peer) {
     rc_.drop_rc_if_unused(peer);
     return;
   }
-  if (ring_over_connection(peer.change.wanted) && !fresh && !peer.rx.ring->checked() &&
+  if (ring_over_connection(peer.change->wanted) && !fresh && !peer.state->rx.ring->checked() &&
       !context_.placement.rc_in_order().value_or(true)) {
     peer.rx.state = ReceiveState::steady;
     events_.request_failed(
@@ -89,8 +89,8 @@ void ChannelNegotiator::send_request(Peer& peer) {
                      "ring has no checksums"});
     return;
   }
-  const bool has_private =
-      context_.traits.has_private_receives && over_rc(peer.change.wanted) && !over_rc(peer.rx.kind);
+  const bool has_private = context_.traits.has_private_receives && over_rc(peer.change->wanted) &&
+                           !over_rc(peer.rx.kind);
   if (has_private) {
     if (Status status = private_receives_.ready_private_receives(peer); !status.ok()) {
       peer.rx.state = ReceiveState::steady;
@@ -99,30 +99,30 @@ void ChannelNegotiator::send_request(Peer& peer) {
       return;
     }
   }
-  if (with_ring && fresh && context_.placement.checks()) peer.rx.ring->check();
+  if (with_ring && fresh && context_.placement.checks()) peer.state->rx.ring->check();
   wire::ControlMessage message;
-  message.request = ++peer.change.request;
+  message.request = ++peer.change.make().request;
   if (with_ring && fresh) {
-    peer.rx.ring_request = message.request;
-    peer.rx.unreported_ring = 0;
+    peer.state.make().rx.ring_request = message.request;
+    peer.state.make().rx.unreported_ring = 0;
   }
   if (has_private) {
-    peer.rx.private_queue.request = message.request;
-    message.credits = static_cast<std::uint16_t>(peer.rx.private_queue.granted);
+    peer.state.make().rx.private_queue.request = message.request;
+    message.credits = static_cast<std::uint16_t>(peer.state->rx.private_queue.granted);
   }
   peer.rx.state = ReceiveState::requested;
   message.type = wire::Control::request;
-  message.kind = static_cast<std::uint8_t>(peer.change.wanted);
-  message.fallback = static_cast<std::uint8_t>(peer.change.fallback);
-  if (over_rc(peer.change.wanted)) message.qp_id = peer.connection.rc->qp_id();
-  if (over_xrc(peer.change.wanted)) message.qp_id = resources_.xrc->srq_number();
+  message.kind = static_cast<std::uint8_t>(peer.change->wanted);
+  message.fallback = static_cast<std::uint8_t>(peer.change->fallback);
+  if (over_rc(peer.change->wanted)) message.qp_id = peer.connection->rc->qp_id();
+  if (over_xrc(peer.change->wanted)) message.qp_id = resources_.xrc->srq_number();
   if (with_ring) {
-    message.ring_address = peer.rx.ring->address();
-    message.ring_rkey = peer.rx.ring->rkey();
-    message.ring_entries = peer.rx.ring->entries();
-    message.ring_checked = peer.rx.ring->checked() ? 1 : 0;
+    message.ring_address = peer.state->rx.ring->address();
+    message.ring_rkey = peer.state->rx.ring->rkey();
+    message.ring_entries = peer.state->rx.ring->entries();
+    message.ring_checked = peer.state->rx.ring->checked() ? 1 : 0;
     message.entry_units =
-        static_cast<std::uint16_t>(peer.rx.ring->entry_size() / Address::kSizeUnit);
+        static_cast<std::uint16_t>(peer.state->rx.ring->entry_size() / Address::kSizeUnit);
   }
   control_.send_control(peer, Purpose::establishment, message);
 }
@@ -130,12 +130,12 @@ void ChannelNegotiator::send_request(Peer& peer) {
 // Requests the switch back from our ring, or from RC to the ring over DC.
 void ChannelNegotiator::request_switch_back(Peer& peer, ChannelKind to) {
   peer.rx.state = ReceiveState::closing;
-  peer.change.wanted = to;
-  peer.change.requested_at = context_.clock.now();
+  peer.change.make().wanted = to;
+  peer.change.make().requested_at = context_.clock.now();
   wire::ControlMessage message;
   message.type = wire::Control::request;
   message.kind = static_cast<std::uint8_t>(to);
-  message.request = ++peer.change.request;
+  message.request = ++peer.change.make().request;
   control_.send_control(peer, Purpose::establishment, message);
 }
 
@@ -151,9 +151,11 @@ void ChannelNegotiator::refuse(Peer& peer, std::uint32_t request, wire::Refusal 
 // J4, at the sender of the data: its next message uses the new channel.
 void ChannelNegotiator::switch_sending(Peer& peer, ChannelKind to, std::uint32_t request,
                                        wire::Refusal refusal) {
-  peer.tx.kind = to;
-  peer.tx.history.change(to, context_.age());
-  if (!over_rc(to)) peer.tx.private_queue.request = peer.tx.private_queue.credits = 0;
+  peer.send_on(to, context_.age());
+  if (!over_rc(to) && peer.state->tx.private_queue.request != 0) {
+    PrivateSender& sender = peer.state.make().tx.private_queue;
+    sender.request = sender.credits = 0;
+  }
   wire::ControlMessage answer;
   answer.type = wire::Control::switched;
   answer.kind = static_cast<std::uint8_t>(to);
@@ -165,32 +167,32 @@ void ChannelNegotiator::switch_sending(Peer& peer, ChannelKind to, std::uint32_t
 
 // Delays J4: sends nothing to this peer until its earlier messages have consumed receives.
 void ChannelNegotiator::switch_after_flush(Peer& peer, ChannelKind to, std::uint32_t request) {
-  peer.answer.kind = to;
-  peer.answer.request = request;
+  peer.change.make().answer.kind = to;
+  peer.change.make().answer.request = request;
   peer.tx.state = SendState::flushing;
   peer.tx.flush_posted = false;
   sender_.post_flush(peer);
 }
 
 void ChannelNegotiator::on_flushed(Peer& peer) {
-  Recovery* const lost = peer.connection.recovery ? peer.connection.recovery.get()
-                         : peer.connection.xrc    ? peer.connection.xrc->lost.get()
-                                                  : nullptr;
+  Recovery* const lost = peer.connection->recovery ? peer.connection->recovery.get()
+                         : peer.connection->xrc    ? peer.connection->xrc->lost.get()
+                                                   : nullptr;
   if (lost != nullptr) {
     if (peer.tx.flush_posted) lost->flushed = true;  // not one of before
     return;
   }
   if (peer.lost || peer.tx.state != SendState::flushing) return;
   peer.tx.state = SendState::steady;
-  switch_sending(peer, peer.answer.kind, peer.answer.request);
+  switch_sending(peer, peer.change->answer.kind, peer.change->answer.request);
 }
 
 // A pair uses either an RC queue pair or XRC, not both: each has its own states of set-up and
 // failure.
 bool ChannelNegotiator::excludes(const Peer& peer, ChannelKind to) noexcept {
-  if (over_xrc(to)) return peer.connection.has_rc();
-  const bool asks = peer.rx.state != ReceiveState::steady && over_xrc(peer.change.wanted);
-  return over_rc(to) && (asks || (peer.connection.xrc && !peer.connection.xrc->idle()));
+  if (over_xrc(to)) return peer.connection->has_rc();
+  const bool asks = peer.rx.state != ReceiveState::steady && over_xrc(peer.change->wanted);
+  return over_rc(to) && (asks || (peer.connection->xrc && !peer.connection->xrc->idle()));
 }
 
 // J2, at the sender of the data.
@@ -209,7 +211,7 @@ void ChannelNegotiator::on_request(Peer& peer, const wire::ControlMessage& messa
   }
   // Switching back needs no resources.
   const bool from_ring_over_rc = peer.tx.kind == ChannelKind::rc_rdma;
-  const bool has_private = peer.tx.private_queue.request != 0;
+  const bool has_private = peer.state->tx.private_queue.request != 0;
   const bool keeps_rc = to == ChannelKind::rc_srq || (to == ChannelKind::rc_sr && has_private);
   if (to == context_.default_channel || (over_dc && ring_over_connection(peer.tx.kind)) ||
       (keeps_rc && from_ring_over_rc)) {
@@ -237,12 +239,12 @@ void ChannelNegotiator::on_request(Peer& peer, const wire::ControlMessage& messa
   }
   const bool has_ring = peer.tx.kind == ChannelKind::dc_rdma;
   const bool adds_ring = to == ChannelKind::rc_rdma && messages_over_rc(peer.tx.kind);
-  if (peer.connection.eviction.disconnecting && over_rc(to)) {
+  if (peer.connection->eviction.disconnecting && over_rc(to)) {
     refuse(peer, message.request, wire::Refusal::disconnecting);
     return;
   }
   const bool from_xrc =
-      over_xrc(peer.tx.kind) || (peer.connection.xrc && peer.connection.xrc->link != nullptr);
+      over_xrc(peer.tx.kind) || (peer.connection->xrc && peer.connection->xrc->link != nullptr);
   if (context_.closing || peer.tx.state != SendState::steady || (peer.tx.uses_rc && !adds_ring) ||
       from_ring_over_rc || from_xrc || (has_ring && !ring_over_connection(to))) {
     refuse(peer, message.request, wire::Refusal::busy);
@@ -257,24 +259,24 @@ void ChannelNegotiator::on_request(Peer& peer, const wire::ControlMessage& messa
     return;
   }
   if (!has_ring && over_ring(to)) {
-    peer.answer.ring = RingSender{message.ring_address,
-                                  message.ring_rkey,
-                                  message.ring_entries,
-                                  entry_size,
-                                  message.ring_entries,
-                                  message.request,
-                                  {},
-                                  message.ring_checked != 0};
+    peer.change.make().answer.ring = RingSender{message.ring_address,
+                                                message.ring_rkey,
+                                                message.ring_entries,
+                                                entry_size,
+                                                message.ring_entries,
+                                                message.request,
+                                                {},
+                                                message.ring_checked != 0};
   }
   if (over_dc || adds_ring) {
-    peer.tx.ring = peer.answer.ring;
+    peer.state.make().tx.ring = peer.change->answer.ring;
     switch_sending(peer, to, message.request);
     return;
   }
-  peer.answer.kind = to;
-  peer.answer.request = message.request;
-  peer.answer.fallback = static_cast<ChannelKind>(message.fallback);
-  peer.answer.private_credits = message.credits;
+  peer.change.make().answer.kind = to;
+  peer.change.make().answer.request = message.request;
+  peer.change.make().answer.fallback = static_cast<ChannelKind>(message.fallback);
+  peer.change.make().answer.private_credits = message.credits;
   if (over_xrc(to)) {
     xrc_nodes_.take_xrc_request(peer, message.qp_id);
     return;
@@ -287,13 +289,13 @@ void ChannelNegotiator::on_request(Peer& peer, const wire::ControlMessage& messa
 
 // For the request answered last, with its QP id.
 void ChannelNegotiator::take_request(Peer& peer, std::uint32_t qp_id) {
-  if (!peer.connection.has_rc() && rc_.active_rc() >= context_.settings.max_active_rc) {
+  if (!peer.connection->has_rc() && rc_.active_rc() >= context_.settings.max_active_rc) {
     answer_refusal(peer, wire::Refusal::limit);
     return;
   }
-  peer.connection.remote_qp_id = qp_id;
+  peer.connect().remote_qp_id = qp_id;
   if (Status status = rc_.want_rc(peer); !status.ok()) {
-    peer.connection.remote_qp_id = 0;
+    peer.connect().remote_qp_id = 0;
     answer_refusal(peer, RcPool::refusal_of(peer, status));
     return;
   }
@@ -305,12 +307,13 @@ void ChannelNegotiator::take_request(Peer& peer, std::uint32_t qp_id) {
 void ChannelNegotiator::answer_refusal(Peer& peer, wire::Refusal why) {
   rc_.drop_rc_if_unused(peer);
   if (peer.tx.kind == context_.default_channel && !context_.over_datagrams() &&
-      ring_over_connection(peer.answer.kind) && peer.answer.fallback == ChannelKind::dc_rdma) {
+      ring_over_connection(peer.change->answer.kind) &&
+      peer.change->answer.fallback == ChannelKind::dc_rdma) {
     ++refusals_;
-    peer.tx.ring = peer.answer.ring;
-    switch_sending(peer, ChannelKind::dc_rdma, peer.answer.request, why);
+    peer.state.make().tx.ring = peer.change->answer.ring;
+    switch_sending(peer, ChannelKind::dc_rdma, peer.change->answer.request, why);
   } else {
-    refuse(peer, peer.answer.request, why);
+    refuse(peer, peer.change->answer.request, why);
   }
 }
 
@@ -318,32 +321,32 @@ void ChannelNegotiator::answer_refusal(Peer& peer, wire::Refusal why) {
 void ChannelNegotiator::send_accept(Peer& peer) {
   if (context_.closing) {
     peer.tx.state = SendState::steady;
-    refuse(peer, peer.answer.request, wire::Refusal::busy);
+    refuse(peer, peer.change->answer.request, wire::Refusal::busy);
     rc_.drop_rc_if_unused(peer);
     return;
   }
   peer.tx.state = SendState::accepted;
   wire::ControlMessage answer;
   answer.type = wire::Control::accept;
-  answer.request = peer.answer.request;
-  answer.qp_id = peer.connection.rc->qp_id();
+  answer.request = peer.change->answer.request;
+  answer.qp_id = peer.connection->rc->qp_id();
   control_.send_control(peer, Purpose::establishment, answer);
 }
 
 // At the receiver of the data.
 void ChannelNegotiator::on_accept(Peer& peer, const wire::ControlMessage& message) {
-  if (peer.rx.state != ReceiveState::requested || message.request != peer.change.request ||
-      !over_connection(peer.change.wanted) || qp_number_of(message.qp_id) == 0) {
+  if (peer.rx.state != ReceiveState::requested || message.request != peer.change->request ||
+      !over_connection(peer.change->wanted) || qp_number_of(message.qp_id) == 0) {
     TURNOUT_LOG(connection, warn, "ignored an unexpected accept: {}: request {}, queue pair {}",
                 peer.address.to_string(), message.request, qp_number_of(message.qp_id));
     return;
   }
-  if (over_xrc(peer.change.wanted)) {
+  if (over_xrc(peer.change->wanted)) {
     xrc_nodes_.on_xrc_accept(peer, message);
     return;
   }
   peer.rx.state = ReceiveState::connecting;
-  peer.connection.remote_qp_id = message.qp_id;
+  peer.connect().remote_qp_id = message.qp_id;
   advance_rc(peer);
 }
 
@@ -352,33 +355,34 @@ void ChannelNegotiator::send_ready(Peer& peer) {
   peer.rx.state = ReceiveState::accepted;
   wire::ControlMessage answer;
   answer.type = wire::Control::ready;
-  answer.request = peer.change.request;
+  answer.request = peer.change->request;
   control_.send_control(peer, Purpose::establishment, answer);
 }
 
 // At the sender of the data: switches to RC.
 void ChannelNegotiator::on_ready(Peer& peer, const wire::ControlMessage& message) {
-  if (peer.tx.state != SendState::accepted || message.request != peer.answer.request) return;
-  if (over_xrc(peer.answer.kind)) {
+  if (peer.tx.state != SendState::accepted || message.request != peer.change->answer.request)
+    return;
+  if (over_xrc(peer.change->answer.kind)) {
     xrc_nodes_.on_xrc_ready(peer, message);
     return;
   }
   peer.tx.state = SendState::steady;
   peer.tx.uses_rc = true;
-  if (peer.answer.private_credits > 0) {
-    peer.tx.private_queue.credits = peer.answer.private_credits;
-    peer.tx.private_queue.request = message.request;
+  if (peer.change->answer.private_credits > 0) {
+    peer.state.make().tx.private_queue.credits = peer.change->answer.private_credits;
+    peer.state.make().tx.private_queue.request = message.request;
   }
   // Each has its own receives: no need to wait for messages in flight.
-  if (peer.answer.kind == ChannelKind::rc_sr) {
+  if (peer.change->answer.kind == ChannelKind::rc_sr) {
     switch_sending(peer, ChannelKind::rc_sr, message.request);
     return;
   }
-  if (peer.answer.kind == ChannelKind::rc_srq) {
+  if (peer.change->answer.kind == ChannelKind::rc_srq) {
     switch_after_flush(peer, ChannelKind::rc_srq, message.request);
     return;
   }
-  if (peer.tx.kind != ChannelKind::dc_rdma) peer.tx.ring = peer.answer.ring;
+  if (peer.tx.kind != ChannelKind::dc_rdma) peer.state.make().tx.ring = peer.change->answer.ring;
   switch_sending(peer, ChannelKind::rc_rdma, message.request);
 }
 
@@ -386,44 +390,43 @@ void ChannelNegotiator::on_ready(Peer& peer, const wire::ControlMessage& message
 void ChannelNegotiator::switch_receiving(Peer& peer, ChannelKind to) {
   const bool polled = over_ring(peer.rx.kind);
   peer.rx.state = ReceiveState::steady;
-  peer.rx.kind = to;
-  peer.rx.history.change(to, context_.age());
-  if (peer.rx.private_queue.unreported > 0) private_receives_.report_private_credits(peer);
+  peer.receive_on(to, context_.age());
+  if (peer.state->rx.private_queue.unreported > 0) private_receives_.report_private_credits(peer);
   if (over_ring(to) && !polled) rings_.add(peer);
   if (!over_ring(to) && polled) {
     rings_.remove(peer);
-    peer.rx.ring.reset();
-    peer.rx.unreported_ring = 0;
+    peer.state.make().rx.ring.reset();
+    peer.state.make().rx.unreported_ring = 0;
   }
 }
 
 // Frees the ring of a request that failed.
 void ChannelNegotiator::drop_new_ring(Peer& peer) {
-  if (!over_ring(peer.rx.kind)) peer.rx.ring.reset();
+  if (!over_ring(peer.rx.kind)) peer.state.make().rx.ring.reset();
 }
 
 // Whether a refusal may still arrive. Over XRC also after the accept: the connection may fail
 // first.
 bool ChannelNegotiator::awaits_answer(const Peer& peer) noexcept {
   return peer.rx.state == ReceiveState::requested ||
-         (over_xrc(peer.change.wanted) &&
+         (over_xrc(peer.change->wanted) &&
           (peer.rx.state == ReceiveState::connecting || peer.rx.state == ReceiveState::accepted));
 }
 
 // J5, at the receiver of the data.
 void ChannelNegotiator::on_switched(Peer& peer, const wire::ControlMessage& message) {
-  if (message.request != peer.change.request) return;
+  if (message.request != peer.change->request) return;
   const auto to = static_cast<ChannelKind>(message.kind);
   note_last(peer, message);
   const bool adds_ring = peer.rx.state == ReceiveState::requested &&
                          messages_over_rc(peer.rx.kind) && to == ChannelKind::rc_rdma;
   if ((peer.rx.state == ReceiveState::accepted || adds_ring) && over_connection(to) &&
-      to == peer.change.wanted) {
+      to == peer.change->wanted) {
     switch_receiving(peer, to);
     outcomes_.done(peer);
   } else if (peer.rx.state == ReceiveState::requested && to == ChannelKind::dc_rdma &&
-             !over_ring(peer.rx.kind) && over_ring(peer.change.wanted)) {
-    const bool instead = peer.change.wanted != to;
+             !over_ring(peer.rx.kind) && over_ring(peer.change->wanted)) {
+    const bool instead = peer.change->wanted != to;
     switch_receiving(peer, to);
     if (instead) {
       wait_before_asking(peer, message.refusal, "; the peer writes to the ring over DC");
@@ -431,7 +434,7 @@ void ChannelNegotiator::on_switched(Peer& peer, const wire::ControlMessage& mess
     } else {
       outcomes_.done(peer);
     }
-  } else if (peer.rx.state == ReceiveState::closing && to == peer.change.wanted) {
+  } else if (peer.rx.state == ReceiveState::closing && to == peer.change->wanted) {
     peer.rx.state = ReceiveState::draining;
     if (!has_last_message(peer)) rings_.spoke(peer);
     finish_drain(peer);
@@ -442,15 +445,16 @@ void ChannelNegotiator::on_switched(Peer& peer, const wire::ControlMessage& mess
 // not contain messages any more.
 void ChannelNegotiator::finish_drain(Peer& peer) {
   if (peer.rx.state != ReceiveState::draining || peer.lost) return;
-  if (peer.connection.xrc && peer.connection.xrc->failed) return;  // see on_xrc_resumed()
-  const bool drained =
-      has_last_message(peer) && (over_rc(peer.change.wanted) || has_last_control(peer)) &&
-      peer.rx.reads_over_rc == 0 &&
-      (over_ring(peer.change.wanted) || !peer.rx.ring || peer.rx.ring->all_returned());
+  if (peer.connection->xrc && peer.connection->xrc->failed) return;  // see on_xrc_resumed()
+  const bool drained = has_last_message(peer) &&
+                       (over_rc(peer.change->wanted) || has_last_control(peer)) &&
+                       peer.state->rx.reads_over_rc == 0 &&
+                       (over_ring(peer.change->wanted) || !peer.state->rx.ring ||
+                        peer.state->rx.ring->all_returned());
   if (!drained && context_.settings.break_rule != "free-before-drain") return;
-  const bool left_rc = over_rc(peer.rx.kind) && !over_rc(peer.change.wanted);
+  const bool left_rc = over_rc(peer.rx.kind) && !over_rc(peer.change->wanted);
   const bool left_xrc = over_xrc(peer.rx.kind);
-  switch_receiving(peer, peer.change.wanted);
+  switch_receiving(peer, peer.change->wanted);
   if (left_xrc) xrc_nodes_.release_target(peer);
   if (left_rc || left_xrc) send_closed(peer);
   outcomes_.done(peer);
@@ -461,7 +465,7 @@ void ChannelNegotiator::finish_drain(Peer& peer) {
 void ChannelNegotiator::send_closed(Peer& peer) {
   wire::ControlMessage message;
   message.type = wire::Control::closed;
-  message.request = peer.change.request;
+  message.request = peer.change->request;
   control_.send_control(peer, Purpose::establishment, message);
 }
 
@@ -472,21 +476,21 @@ void ChannelNegotiator::wait_before_asking(Peer& peer, wire::Refusal why,
   const bool place =
       why == wire::Refusal::disconnecting ||
       (eviction_.active() && (why == wire::Refusal::limit || why == wire::Refusal::budget));
-  peer.change.refused_until =
+  peer.change.make().refused_until =
       context_.clock.now() +
       (place ? eviction_.slot_timeout() : kDecisionsRefused * context_.settings.interval);
-  if (context_.traits.uses_feedback && over_ring(peer.change.wanted)) outcomes_.note_set_up(false);
-  peer.change.reason =
+  if (context_.traits.uses_feedback && over_ring(peer.change->wanted)) outcomes_.note_set_up(false);
+  peer.change.make().reason =
       fmt::format("peer refused {}: {}{}",
-                  peer.change.wanted == ChannelKind::rc_rdma ? "RC" : name(peer.change.wanted),
+                  peer.change->wanted == ChannelKind::rc_rdma ? "RC" : name(peer.change->wanted),
                   wire::explain(why), instead);
   outcomes_.decided(peer, fmt::format("refused by peer: {}{}", wire::explain(why), instead));
 }
 
 void ChannelNegotiator::on_refuse(Peer& peer, const wire::ControlMessage& message) {
-  if (!awaits_answer(peer) || message.request != peer.change.request) return;
+  if (!awaits_answer(peer) || message.request != peer.change->request) return;
   peer.rx.state = ReceiveState::steady;
-  if (over_xrc(peer.change.wanted)) xrc_nodes_.release_target(peer);
+  if (over_xrc(peer.change->wanted)) xrc_nodes_.release_target(peer);
   drop_new_ring(peer);
   wait_before_asking(peer, message.refusal, "");
   slots_.continue_disconnect(peer);

@@ -26,10 +26,10 @@ bool ChannelSelector::keep_counts(Nanoseconds now) {
   const selection::TimeWindow interval{interval_began_, now};
   interval_began_ = now;
   std::size_t heard = 0;
-  for (const auto& peer : peer_table_.peers()) heard += peer->rx.window > 0 ? 1 : 0;
+  for (Peer& peer : peer_table_.peers()) heard += peer.rx.window > 0 ? 1 : 0;
   return context_.statistics.keep(interval, heard, [this](auto&& count) {
-    for (const auto& peer : peer_table_.peers()) {
-      if (peer->rx.window > 0) count(peer->id, peer->rx.window, peer->rx.ring != nullptr);
+    for (Peer& peer : peer_table_.peers()) {
+      if (peer.rx.window > 0) count(peer.id, peer.rx.window, peer.state->rx.ring != nullptr);
     }
   });
 }
@@ -56,26 +56,27 @@ void ChannelSelector::decide(Nanoseconds now) {
                          context_.settings.test_switch_every == 0;
   if (context_.traits.uses_feedback) report_feedback();
   const bool kept = selecting && keep_counts(now);
-  for (auto& peer : peer_table_.peers()) {
-    if (peer->change.to_repay > 0) outcomes_.count_repaid(*peer);
-    peer->rx.window = 0;
+  for (Peer& peer : peer_table_.peers()) {
+    if (peer.change->to_repay > 0) outcomes_.count_repaid(peer);
+    peer.rx.window = 0;
   }
   if (!kept) return;
   std::vector<selection::SourceView> sources;
   std::uint64_t given_back = 0;
-  for (const auto& peer : peer_table_.peers()) {
-    const bool busy = peer->rx.state != ReceiveState::steady || peer->connection.recovery;
-    if (peer->lost || peer->self || busy || peer->remote_index == wire::kUnknownIndex) continue;
+  for (Peer& peer : peer_table_.peers()) {
+    const bool busy = peer.rx.state != ReceiveState::steady || peer.connection->recovery;
+    if (peer.lost || peer.self || busy || peer.remote_index == wire::kUnknownIndex) continue;
     selection::SourceView view;
-    view.peer = peer->id;
-    view.over_node = over_xrc(peer->rx.kind);
-    view.current = view.over_node ? ChannelKind::rc_rdma : peer->rx.kind;
-    view.rc_exists = peer->connection.has_rc();
-    view.refused = now < peer->change.refused_until;
-    view.feedback = peer->change.feedback;
+    view.peer = peer.id;
+    view.over_node = over_xrc(peer.rx.kind);
+    view.current = view.over_node ? ChannelKind::rc_rdma : peer.rx.kind;
+    view.rc_exists = peer.connection->has_rc();
+    view.refused = now < peer.change->refused_until;
+    view.feedback = peer.rx.feedback.of_sender();
     sources.push_back(view);
-    if (peer->rx.ring)
-      given_back += std::uint64_t{peer->rx.ring->entries()} * peer->rx.ring->entry_size();
+    if (peer.state->rx.ring)
+      given_back +=
+          std::uint64_t{peer.state->rx.ring->entries()} * peer.state->rx.ring->entry_size();
   }
   selection::WindowInput input;
   input.sources = sources;
@@ -99,11 +100,11 @@ void ChannelSelector::decide(Nanoseconds now) {
     terms.busy = context_.feedback.busy();
     terms.repaid = outcomes_.repaid();
     terms.sending_rc = static_cast<std::uint32_t>(xrc_nodes_.xrc_connections().size());
-    for (const auto& peer : peer_table_.peers()) {
+    for (Peer& peer : peer_table_.peers()) {
       const bool made =
-          peer->rx.state == ReceiveState::preparing || peer->rx.state == ReceiveState::requested;
-      if (made && peer->change.wanted == ChannelKind::rc_rdma) ++terms.under_way;
-      if (peer->connection.has_rc() && peer->rx.kind != ChannelKind::rc_rdma) ++terms.sending_rc;
+          peer.rx.state == ReceiveState::preparing || peer.rx.state == ReceiveState::requested;
+      if (made && peer.change->wanted == ChannelKind::rc_rdma) ++terms.under_way;
+      if (peer.connection->has_rc() && peer.rx.kind != ChannelKind::rc_rdma) ++terms.sending_rc;
     }
     input.turnout = &terms;
   }
@@ -119,22 +120,23 @@ void ChannelSelector::carry_out(const selection::WindowSelection& selected, Nano
               plan.lines.size(), seconds, plan.gain_current, plan.gain_best,
               selection::name(selected.chosen), plan.changes ? "changes" : "no change");
   for (const selection::PlanLine& line : plan.lines) {
-    Peer& peer = *peer_table_.peers()[line.peer];
-    peer.change.verdict = line.reason;
-    peer.change.rate =
-        static_cast<float>(static_cast<double>(line.messages) / std::max(seconds, 1e-9));
-    peer.change.predicted_gain = line.gain_per_message;
-    if (now >= peer.change.refused_until) peer.change.reason.clear();
+    Peer& peer = peer_table_.peers()[line.peer];
+    peer.rx.verdict = line.reason;
+    peer.rx.rate = static_cast<float>(static_cast<double>(line.messages) / std::max(seconds, 1e-9));
+    if (peer.change->predicted_gain != line.gain_per_message)
+      peer.change.make().predicted_gain = line.gain_per_message;
+    if (now >= peer.change->refused_until && !peer.change->reason.empty())
+      peer.change.make().reason.clear();
     if (line.to == line.from) continue;
     const std::string reason =
-        fmt::format("{} ({:.0f} messages/s)", selection::explain(line.reason), peer.change.rate);
+        fmt::format("{} ({:.0f} messages/s)", selection::explain(line.reason), peer.rx.rate);
     // A ring over DC serves until the queue pair is ready, and is kept.
     const bool steps = context_.traits.uses_feedback && line.to == ChannelKind::rc_rdma &&
                        line.from == context_.default_channel &&
-                       line.fallback == ChannelKind::dc_rdma && !peer.connection.rc;
+                       line.fallback == ChannelKind::dc_rdma && !peer.connection->rc;
     if (line.over_node && !xrc_nodes_.has_xrc()) continue;  // the next decision knows
     const ChannelKind to = line.over_node ? ChannelKind::xrc_rdma : line.to;
-    peer.change.final_channel = steps ? to : context_.default_channel;
+    peer.change.make().final_channel = steps ? to : context_.default_channel;
     change_channel(peer, steps ? ChannelKind::dc_rdma : to, line.fallback, reason,
                    line.gain_per_message);
   }
@@ -145,12 +147,12 @@ void ChannelSelector::on_message_counted(Peer& peer) {
   if (context_.settings.test_break_every > 0) [[unlikely]]
     recovery_.break_for_test(peer);
   if (peer.rx.state != ReceiveState::steady || peer.self || context_.closing) return;
-  if (peer.connection.eviction.disconnecting || peer.connection.eviction.waits_for_slot ||
-      peer.connection.recovery) [[unlikely]]
+  if (peer.connection->eviction.disconnecting || peer.connection->eviction.waits_for_slot ||
+      peer.connection->recovery) [[unlikely]]
     return;
   if (context_.settings.test_switch_every > 0) {
-    if (++peer.change.since_switch < context_.settings.test_switch_every) return;
-    peer.change.since_switch = 0;
+    if (++peer.change.make().since_switch < context_.settings.test_switch_every) return;
+    peer.change.make().since_switch = 0;
     // Cycles through all channel changes.
     using enum ChannelKind;
     static constexpr std::array kTour = {dc_rdma, rc_rdma,     dc_rdma, dc_sendrecv, rc_rdma,
@@ -161,21 +163,22 @@ void ChannelSelector::on_message_counted(Peer& peer) {
     if (context_.over_datagrams()) {
       to = peer.rx.kind == context_.default_channel ? rc_rdma : context_.default_channel;
     } else if (resources_.xrc) {
-      to = kNodeTour[peer.change.forced_step++ % kNodeTour.size()];
+      to = kNodeTour[peer.change.make().forced_step++ % kNodeTour.size()];
       if (to == peer.rx.kind || !has_change(peer.rx.kind, to)) return;
     } else {
       do {
-        to = kTour[peer.change.forced_step++ % kTour.size()];
+        to = kTour[peer.change.make().forced_step++ % kTour.size()];
         if (to == rc_srq && context_.traits.has_private_receives) to = rc_sr;
       } while (to == peer.rx.kind || !has_change(peer.rx.kind, to));
     }
     change_channel(peer, to, context_.over_datagrams() ? context_.default_channel : dc_rdma,
                    std::string(selection::explain(selection::Reason::forced)), 0);
   } else if (messages_over_rc(peer.rx.kind)) {
-    const std::uint64_t count = context_.traits.has_private_receives ? peer.rx.private_queue.eager
-                                                                     : peer.rx.history.messages();
+    const std::uint64_t count = context_.traits.has_private_receives
+                                    ? peer.state->rx.private_queue.eager
+                                    : peer.rx.carried.messages;
     if (context_.traits.ring_threshold == 0 || count < context_.traits.ring_threshold ||
-        (peer.change.refused_until != 0 && context_.clock.now() < peer.change.refused_until)) {
+        (peer.change->refused_until != 0 && context_.clock.now() < peer.change->refused_until)) {
       return;
     }
     change_channel(peer, ChannelKind::rc_rdma, peer.rx.kind,
@@ -188,7 +191,7 @@ void ChannelSelector::on_message_counted(Peer& peer) {
     }
     const bool other = over_ring(first) || messages_over_rc(first);
     if (!other ||
-        (peer.change.refused_until != 0 && context_.clock.now() < peer.change.refused_until))
+        (peer.change->refused_until != 0 && context_.clock.now() < peer.change->refused_until))
       return;
     if (eviction_.active() && over_rc(first) && !slots_.may_have_slot(peer, over_ring(first))) {
       (void)slots_.request_slot(peer);
@@ -208,7 +211,7 @@ ChannelKind ChannelSelector::first_channel(const Peer& peer) {
 
 void ChannelSelector::change_channel(Peer& peer, ChannelKind to, ChannelKind fallback,
                                      const std::string& reason, double gain) {
-  if (peer.lost || peer.connection.recovery || peer.remote_index == wire::kUnknownIndex ||
+  if (peer.lost || peer.connection->recovery || peer.remote_index == wire::kUnknownIndex ||
       peer.rx.state != ReceiveState::steady || peer.rx.kind == to ||
       !has_change(peer.rx.kind, to) || ChannelNegotiator::excludes(peer, to)) {
     return;
@@ -220,9 +223,9 @@ void ChannelSelector::change_channel(Peer& peer, ChannelKind to, ChannelKind fal
   decision.to = to;
   decision.reason = reason;
   decision.outcome = "in progress";
-  peer.change.decision = context_.decisions.add(std::move(decision));
-  peer.change.predicted_gain = gain;
-  peer.change.reason = reason;
+  peer.change.make().decision = context_.decisions.add(std::move(decision));
+  peer.change.make().predicted_gain = gain;
+  peer.change.make().reason = reason;
   if (to == context_.default_channel || ring_over_connection(peer.rx.kind)) {
     negotiator_.request_switch_back(peer, to);
     return;
@@ -233,18 +236,19 @@ void ChannelSelector::change_channel(Peer& peer, ChannelKind to, ChannelKind fal
 
 // Our side cannot provide the channel.
 void ChannelSelector::request_failed(Peer& peer, const Status& status) {
-  const ChannelKind instead = peer.change.fallback;
-  const bool settles = ring_over_connection(peer.change.wanted) &&
+  const ChannelKind instead = peer.change->fallback;
+  const bool settles = ring_over_connection(peer.change->wanted) &&
                        instead == ChannelKind::dc_rdma && peer.rx.kind == context_.default_channel;
   if (settles && negotiator_.request_channel(peer, instead, instead).ok()) return;
-  peer.change.reason = status.code() == Code::over_budget
-                           ? fmt::format("left on {}: no room in this process's memory budget",
-                                         messages_over_rc(peer.rx.kind) ? name(peer.rx.kind)
-                                         : context_.over_datagrams()    ? "UD"
-                                                                        : "DC")
-                           : status.text();
+  peer.change.make().reason =
+      status.code() == Code::over_budget
+          ? fmt::format("left on {}: no room in this process's memory budget",
+                        messages_over_rc(peer.rx.kind) ? name(peer.rx.kind)
+                        : context_.over_datagrams()    ? "UD"
+                                                       : "DC")
+          : status.text();
   outcomes_.decided(peer, fmt::format("not done: {}", status.text()));
-  peer.change.refused_until =
+  peer.change.make().refused_until =
       context_.clock.now() +
       (eviction_.active() ? eviction_.slot_timeout() : context_.settings.interval);
   slots_.continue_disconnect(peer);

@@ -41,56 +41,54 @@ namespace {}  // namespace
 
 // `wc`: the failed request; null: the peer reported an error. Not called during a recovery.
 void ConnectionRecovery::fail_connection(Peer& peer, const ibv_wc* wc) {
-  if (peer.lost || peer.connection.recovery) return;
+  if (peer.lost || peer.connection->recovery) return;
   const char* const why = wc != nullptr ? ibv_wc_status_str(wc->status) : "reported by the peer";
   TURNOUT_LOG(connection, info, "RC connection failed: {}: {}; resending lost messages",
               peer.address.to_string(), why);
   ++eviction_.report().failed;
-  peer.connection.recovery = std::make_unique<Recovery>();
+  peer.connect().recovery = std::make_unique<Recovery>();
   recovering_.push_back(&peer);
   const Nanoseconds now = context_.clock.now();
   rc_.wait_after_failure(peer, now);
   forget_changes(peer, now);
   std::vector<SendRecord> records;
-  const bool connected = peer.connection.rc && peer.connection.rc->connected_to() != 0;
+  const bool connected = peer.connection->rc && peer.connection->rc->connected_to() != 0;
   if (connected) {
-    records = peer.connection.rc->take_all(&peer.connection.recovery->log);
-    auto job = RcPool::job_of(&peer, std::move(peer.connection.rc));
+    records = peer.connection->rc->take_all(&peer.connection->recovery->log);
+    auto job = RcPool::job_of(&peer, std::move(peer.connect().rc));
     job->fail = true;
     rc_.start_job(std::move(job));
-  } else if (peer.connection.has_rc()) {
+  } else if (peer.connection->has_rc()) {
     rc_.discard_rc(peer);
   }
   requeue(peer, records, wc);
-  if (!connected && peer.connection.recovery) send_error(peer);
+  if (!connected && peer.connection->recovery) send_error(peer);
 }
 
 // Stops both directions. Both ends discard channel changes in progress.
 void ConnectionRecovery::forget_changes(Peer& peer, Nanoseconds now) {
-  if (peer.connection.eviction.waits_for_slot) eviction_.stop_waiting(peer.connection.eviction);
-  if (peer.change.decision != 0) outcomes_.decided(peer, "not done: the connection failed");
-  peer.change.requested_at = now;
-  peer.change.final_channel = context_.default_channel;
+  if (peer.connection->eviction.waits_for_slot) eviction_.stop_waiting(peer.connect().eviction);
+  if (peer.change->decision != 0) outcomes_.decided(peer, "not done: the connection failed");
+  peer.change.make().requested_at = now;
+  peer.change.make().final_channel = context_.default_channel;
   peer.rx.state = ReceiveState::error;
   if (messages_over_rc(peer.rx.kind)) {
-    peer.rx.kind = context_.default_channel;
-    peer.rx.history.change(context_.default_channel, context_.age());
+    peer.receive_on(context_.default_channel, context_.age());
   }
-  if (context_.over_datagrams() && peer.rx.ring && !over_ring(peer.rx.kind)) {
+  if (context_.over_datagrams() && peer.state->rx.ring && !over_ring(peer.rx.kind)) {
     // Its `switched` for the ring may be void.
-    peer.rx.kind = ChannelKind::rc_rdma;
-    peer.rx.history.change(ChannelKind::rc_rdma, context_.age());
+    peer.receive_on(ChannelKind::rc_rdma, context_.age());
     rings_.add(peer);
   }
   peer.tx.state = SendState::error;
   peer.tx.flush_posted = false;
   peer.tx.uses_rc = false;
-  peer.tx.private_queue.request = peer.tx.private_queue.credits = 0;
-  peer.answer.private_credits = 0;
+  PrivateSender& sender = peer.state.make().tx.private_queue;
+  sender.request = sender.credits = 0;
+  peer.change.make().answer.private_credits = 0;
   if (over_rc(peer.tx.kind)) {
     const bool ring = peer.tx.kind == ChannelKind::rc_rdma && !context_.over_datagrams();
-    peer.tx.kind = ring ? ChannelKind::dc_rdma : context_.default_channel;
-    peer.tx.history.change(peer.tx.kind, context_.age());
+    peer.send_on(ring ? ChannelKind::dc_rdma : context_.default_channel, context_.age());
   }
 }
 
@@ -106,7 +104,7 @@ void ConnectionRecovery::requeue(Peer& peer, const std::vector<SendRecord>& reco
     const SendRecord& record = records[i];
     switch (record.kind) {
       case SendRecord::Kind::message:
-        peer.connection.recovery->records.push_back(record);
+        peer.connection->recovery->records.push_back(record);
         break;
       case SendRecord::Kind::transfer: {
         Transfer& transfer = *record.transfer;
@@ -120,7 +118,7 @@ void ConnectionRecovery::requeue(Peer& peer, const std::vector<SendRecord>& reco
         break;
       }
       case SendRecord::Kind::flush:
-        --peer.tx.flushes;
+        --peer.state.ref().tx.flushes;
         break;
       case SendRecord::Kind::probe:
         --peer.probes;
@@ -141,7 +139,7 @@ void ConnectionRecovery::restart_transfer(Transfer& transfer) {
     return;
   }
   transfer.over_rc = false;
-  --transfer.peer->rx.reads_over_rc;
+  --transfer.peer->state.ref().rx.reads_over_rc;
   transfer.posted = transfer.cursor.local_offset = transfer.cursor.remote_offset = 0;
   transfer.cursor.local_at = transfer.cursor.remote_at = 0;
   if (!std::exchange(transfer.listed, true)) rdma_.active_transfers().push_back(&transfer);
@@ -153,12 +151,12 @@ void ConnectionRecovery::on_queue_pair_stopped(Peer& peer) {
   for (int n = resources_.receive_cq->cqe / kPollBatch + 1; n > 0 && events_.poll_receive_queue();
        --n) {
   }
-  if (peer.connection.rc) rc_.discard_rc(peer);
-  if (!peer.lost && peer.connection.recovery) send_error(peer);
+  if (peer.connection->rc) rc_.discard_rc(peer);
+  if (!peer.lost && peer.connection->recovery) send_error(peer);
 }
 
 void ConnectionRecovery::send_error(Peer& peer) {
-  Recovery& recovery = *peer.connection.recovery;
+  Recovery& recovery = *peer.connection->recovery;
   std::uint32_t unknown = peer.tx.sequence;  // the first message that may not have arrived
   for (const SendRecord& record : recovery.records) {
     const wire::Header header = header_of(recovery, record);
@@ -176,7 +174,7 @@ void ConnectionRecovery::send_error(Peer& peer) {
 
 void ConnectionRecovery::on_error(Peer& peer, const wire::ControlMessage& message) {
   if (peer.remote_index == wire::kUnknownIndex) peer.remote_index = message.own_index;
-  if (peer.connection.xrc && !peer.connection.xrc->idle()) {
+  if (peer.connection->xrc && !peer.connection->xrc->idle()) {
     events_.lose_peer(peer,
                       Status{Code::invalid,
                              fmt::format("{}: error message: the pair has no connection of its own",
@@ -185,21 +183,21 @@ void ConnectionRecovery::on_error(Peer& peer, const wire::ControlMessage& messag
   }
   fail_connection(peer, nullptr);
   if (peer.lost) return;
-  if (std::exchange(peer.connection.recovery->peer_dead, true)) {
+  if (std::exchange(peer.connect().recovery->peer_dead, true)) {
     events_.lose_peer(
         peer, Status{Code::invalid, fmt::format("{}: error message: sent twice for one connection",
                                                 peer.address.to_string())});
     return;
   }
-  peer.connection.recovery->acknowledged = message.last_sequence + 1;
+  peer.connection->recovery->acknowledged = message.last_sequence + 1;
 }
 
 void ConnectionRecovery::on_replay(Peer& peer, const wire::ControlMessage& message) {
-  Recovery* const recovery = peer.connection.recovery.get();
+  Recovery* const recovery = peer.connection->recovery.get();
   const std::uint32_t from = message.last_sequence + 1;
   // Over UD there are none, and the field is a sequence number.
   const std::uint32_t came = peer.link ? 0 : message.sequence;
-  const std::uint32_t missing = peer.tx.private_queue.controls - came;
+  const std::uint32_t missing = peer.state->tx.private_queue.controls - came;
   std::uint32_t controls = 0;
   if (recovery != nullptr) {
     for (const SendRecord& record : recovery->records) {
@@ -222,17 +220,18 @@ void ConnectionRecovery::on_replay(Peer& peer, const wire::ControlMessage& messa
   recovery->asked = true;
   recovery->from = context_.settings.break_rule == "drop-lost" ? peer.tx.sequence : from;
   recovery->controls = controls - missing;
-  peer.tx.private_queue.controls = came;
+  peer.state.make().tx.private_queue.controls = came;
 }
 
 // Resumes the direction peer -> us.
 void ConnectionRecovery::on_resumed(Peer& peer, const wire::ControlMessage& message) {
-  Recovery* const recovery = peer.connection.recovery.get();
+  Recovery* const recovery = peer.connection->recovery.get();
   const auto to = static_cast<ChannelKind>(message.kind);
   const char* wrong = nullptr;
   if (recovery == nullptr || !recovery->reported || recovery->heard) {
     wrong = "no failed connection to recover";
-  } else if (to != context_.default_channel && (to != ChannelKind::dc_rdma || !peer.rx.ring)) {
+  } else if (to != context_.default_channel &&
+             (to != ChannelKind::dc_rdma || !peer.state->rx.ring)) {
     wrong = "kind names a channel that does not exist";
   }
   if (wrong != nullptr) {
@@ -243,11 +242,11 @@ void ConnectionRecovery::on_resumed(Peer& peer, const wire::ControlMessage& mess
   recovery->heard = true;
   if (std::exchange(recovery->ring_unlisted, false)) rings_.add(peer);
   if (to != context_.default_channel || !over_ring(peer.rx.kind)) {
-    peer.change.wanted = to;
+    peer.change.make().wanted = to;
     negotiator_.switch_receiving(peer, to);
     if (to == context_.default_channel) negotiator_.drop_new_ring(peer);
   } else {  // it switched back from the ring, which may still contain messages
-    peer.change.wanted = context_.default_channel;
+    peer.change.make().wanted = context_.default_channel;
     note_last(peer, message);
     peer.rx.state = ReceiveState::draining;
     negotiator_.finish_drain(peer);
@@ -261,7 +260,7 @@ bool ConnectionRecovery::pump_recovering() {
 }
 
 bool ConnectionRecovery::go_on_recovering(Peer& peer) {
-  Recovery& recovery = *peer.connection.recovery;
+  Recovery& recovery = *peer.connection->recovery;
   if (!recovery.dead || !recovery.peer_dead) return false;
   bool moved = false;
   const bool has_all =
@@ -275,11 +274,12 @@ bool ConnectionRecovery::go_on_recovering(Peer& peer) {
     wire::ControlMessage message;
     message.type = wire::Control::replay;
     message.last_sequence = peer.rx.sequence - 1;
-    message.sequence = peer.rx.private_queue.controls;
+    message.sequence = peer.state->rx.private_queue.controls;
     control_.send_control(peer, Purpose::establishment, message);
     if (peer.lost) return true;
     if (peer.shut_down)
-      peer.change.last_control = peer.rx.private_queue.controls;  // the others are resent elsewhere
+      peer.change.make().last_control =
+          peer.state->rx.private_queue.controls;  // the others are resent elsewhere
   }
   if (!recovery.asked || recovery.sent) return moved;
   if (!send_lost(peer, recovery, &moved)) return moved;
@@ -296,7 +296,7 @@ bool ConnectionRecovery::go_on_recovering(Peer& peer) {
 
 // The recovery is complete, or the peer is lost.
 void ConnectionRecovery::end_recovery(Peer& peer) {
-  const std::unique_ptr<Recovery> recovery = std::move(peer.connection.recovery);
+  const std::unique_ptr<Recovery> recovery = std::move(peer.connect().recovery);
   std::erase(recovering_, &peer);
   give_up_lost(*recovery);
 }
@@ -409,7 +409,7 @@ bool ConnectionRecovery::replay_message(Peer& peer, Recovery& recovery, const Se
 // It was sent into the peer's private receive queue. The peer reports how many of those arrived.
 void ConnectionRecovery::replay_control(Peer& peer, const SendRecord& lost,
                                         const wire::Header& header) {
-  Recovery& recovery = *peer.connection.recovery;
+  Recovery& recovery = *peer.connection->recovery;
   if (recovery.controls > 0) {
     --recovery.controls;
     return;
@@ -422,20 +422,21 @@ void ConnectionRecovery::replay_control(Peer& peer, const SendRecord& lost,
   if (wire::has_detail(message.type)) std::memcpy(&detail, body + sizeof message, sizeof detail);
   // Credits in its header are unreported again; the private receive queue is gone.
   peer.rx.grant.unreported += header.credits;
-  if ((header.flags & wire::kPrivateCredits) == 0) peer.rx.unreported_ring += header.ring_credits;
+  if ((header.flags & wire::kPrivateCredits) == 0)
+    peer.state.make().rx.unreported_ring += header.ring_credits;
   control_.send_control(peer, Purpose::credit, message, &detail);
 }
 
 // Simulates a failure that the adapter may report at any time.
 void ConnectionRecovery::break_for_test(Peer& peer) {
   RcQueue* queue =
-      over_rc(peer.rx.kind) && !peer.connection.recovery ? peer.connection.rc.get() : nullptr;
-  if (over_xrc(peer.tx.kind)) queue = peer.connection.xrc->link->queue.get();
+      over_rc(peer.rx.kind) && !peer.connection->recovery ? peer.connection->rc.get() : nullptr;
+  if (over_xrc(peer.tx.kind)) queue = peer.connection->xrc->link->queue.get();
   if (queue == nullptr || queue->connected_to() == 0 ||
-      ++peer.connection.since_failure < context_.settings.test_break_every) {
+      ++peer.connect().since_failure < context_.settings.test_break_every) {
     return;
   }
-  peer.connection.since_failure = 0;
+  peer.connect().since_failure = 0;
   if (Status status = queue->fail(); !status.ok()) {
     TURNOUT_LOG(connection, error, "breaking a connection for a test failed: {}: {}",
                 peer.address.to_string(), status.text());

@@ -51,19 +51,20 @@ void ConnectionSlots::limit_connections() {
 bool ConnectionSlots::has_slot(const Peer& peer, bool with_ring) const noexcept {
   if (rc_.active_rc() >= context_.settings.max_active_rc) return false;
   if (resources_.rc_pool.empty() && !rc_.may_make_rc()) return false;
-  const std::uint64_t bytes = (resources_.rc_pool.empty() ? context_.rc_bytes : 0) +
-                              (with_ring && !peer.rx.ring ? context_.settings.ring_entries *
-                                                                context_.settings.ring_entry_size
-                                                          : 0);
+  const std::uint64_t bytes =
+      (resources_.rc_pool.empty() ? context_.rc_bytes : 0) +
+      (with_ring && !peer.state->rx.ring
+           ? context_.settings.ring_entries * context_.settings.ring_entry_size
+           : 0);
   return bytes == 0 || context_.account.available() >= bytes + peer_table_.reserved_headroom();
 }
 
 // For a request of ours. False: not queued; retried with the next message.
 bool ConnectionSlots::request_slot(Peer& peer) {
-  if (peer.connection.eviction.waits_for_slot) return true;
+  if (peer.connection->eviction.waits_for_slot) return true;
   const Nanoseconds now = context_.clock.now();
-  if (context_.closing || !eviction_.wait(peer.connection.eviction, now)) return false;
-  peer.change.reason = "waiting for a connection slot";
+  if (context_.closing || !eviction_.wait(peer.connect().eviction, now)) return false;
+  peer.change.make().reason = "waiting for a connection slot";
   evict_for_waiters(now);
   return true;
 }
@@ -72,11 +73,11 @@ bool ConnectionSlots::request_slot(Peer& peer) {
 bool ConnectionSlots::park(Peer& peer, std::uint32_t qp_id) {
   const auto can = [this](const PeerEviction& eviction) { return can_go(eviction); };
   // Checked first: queueing may evict a connection.
-  if (!eviction_.can_park(peer.connection.eviction, rc_.resetting_rc(), context_.clock.now(),
+  if (!eviction_.can_park(peer.connection->eviction, rc_.resetting_rc(), context_.clock.now(),
                           can) ||
       !request_slot(peer))
     return false;
-  peer.connection.eviction.parked_qp_id = qp_id;
+  peer.connect().eviction.parked_qp_id = qp_id;
   return true;
 }
 
@@ -88,11 +89,11 @@ void ConnectionSlots::serve_slot_waiters() {
   }
   const Nanoseconds now = context_.clock.now();
   while (PeerEviction* const first = eviction_.first_waiting()) {
-    Peer& peer = *peer_table_.peers()[first->peer];
+    Peer& peer = peer_table_.peers()[first->peer];
     const std::uint32_t parked = first->parked_qp_id;
     const bool late = eviction_.is_late(*first, now);
     const ChannelKind to = events_.first_channel(peer);
-    if (!late && !peer.connection.has_rc() && !has_slot(peer, parked == 0 && over_ring(to))) break;
+    if (!late && !peer.connection->has_rc() && !has_slot(peer, parked == 0 && over_ring(to))) break;
     if (late) eviction_.count_late();
     eviction_.stop_waiting(*first);
     if (parked != 0) {
@@ -113,48 +114,48 @@ void ConnectionSlots::evict_for_waiters(Nanoseconds now) {
     PeerEviction* const victim =
         eviction_.choose(now, [this](const PeerEviction& eviction) { return can_go(eviction); });
     if (victim == nullptr) return;
-    tear_down(*peer_table_.peers()[victim->peer], now);
+    tear_down(peer_table_.peers()[victim->peer], now);
   }
 }
 
 bool ConnectionSlots::can_go(const PeerEviction& eviction) const noexcept {
-  const Peer& peer = *peer_table_.peers()[eviction.peer];
-  const bool steady = peer.connection.rc && peer.connection.rc_job == nullptr &&
+  const Peer& peer = peer_table_.peers()[eviction.peer];
+  const bool steady = peer.connection->rc && peer.connection->rc_job == nullptr &&
                       peer.rx.state == ReceiveState::steady && peer.tx.state == SendState::steady &&
                       (over_rc(peer.rx.kind) || over_rc(peer.tx.kind));
   return steady && !eviction.disconnecting && !peer.lost && !peer.shut_down;
 }
 
 void ConnectionSlots::tear_down(Peer& peer, Nanoseconds now) {
-  eviction_.begin_disconnect(peer.connection.eviction, true, now);
+  eviction_.begin_disconnect(peer.connect().eviction, true, now);
   wire::ControlMessage message;
   message.type = wire::Control::disconnect;
-  message.qp_id = peer.connection.rc->qp_id();
+  message.qp_id = peer.connection->rc->qp_id();
   control_.send_control(peer, Purpose::establishment, message);
   continue_disconnect(peer);
 }
 
 // Under any policy. Ignored if it names an earlier connection.
 void ConnectionSlots::on_disconnect(Peer& peer, const wire::ControlMessage& message) {
-  if (context_.closing || !peer.connection.rc ||
-      peer.connection.rc->connected_to() != message.qp_id)
+  if (context_.closing || !peer.connection->rc ||
+      peer.connection->rc->connected_to() != message.qp_id)
     return;
-  if (!peer.connection.eviction.disconnecting)
-    eviction_.begin_disconnect(peer.connection.eviction, false, context_.clock.now());
+  if (!peer.connection->eviction.disconnecting)
+    eviction_.begin_disconnect(peer.connect().eviction, false, context_.clock.now());
   continue_disconnect(peer);
   rc_.drop_rc_if_unused(peer);
 }
 
 // For the direction that we receive; called whenever it may have become steady.
 void ConnectionSlots::continue_disconnect(Peer& peer) {
-  if (!peer.connection.eviction.disconnecting || peer.lost || context_.closing ||
+  if (!peer.connection->eviction.disconnecting || peer.lost || context_.closing ||
       peer.rx.state != ReceiveState::steady || !over_rc(peer.rx.kind)) {
     return;
   }
   events_.change_channel(peer, context_.default_channel, context_.default_channel,
                          "another peer needs its connection slot", 0);
   // Unexpected messages keep their ring in use.
-  if (peer.rx.ring && peer.rx.retained > 0) (void)unexpected_.relieve(peer);
+  if (peer.state->rx.ring && peer.rx.retained > 0) (void)unexpected_.relieve(peer);
 }
 
 }  // namespace turnout

@@ -36,7 +36,7 @@ class ConnectionSlots {
   void limit_connections();
   // A slot is free now, and no peer is queued.
   [[nodiscard]] bool may_have_slot(const Peer& peer, bool with_ring) const noexcept {
-    return peer.connection.has_rc() || (!eviction_.has_waiting() && has_slot(peer, with_ring));
+    return peer.connection->has_rc() || (!eviction_.has_waiting() && has_slot(peer, with_ring));
   }
   bool request_slot(Peer& peer);
   [[nodiscard]] bool park(Peer& peer, std::uint32_t qp_id);

@@ -9,7 +9,7 @@ namespace turnout {
 
 // A one-sided operation requests a connection, as a received message does.
 void DataPaths::use_one_sided(Peer& peer) {
-  eviction_.touch(peer.connection.eviction, peer.connection.eviction.connected());
+  count_use(eviction_, peer, peer.connection->eviction.connected());
   if (peer.remote_index != wire::kUnknownIndex) {
     selector_.on_message_counted(peer);
   } else if (!peer.self) {
@@ -18,18 +18,18 @@ void DataPaths::use_one_sided(Peer& peer) {
 }
 
 DataPath DataPaths::data_path(Peer& peer) {
-  if (peer.connection.recovery && !peer.lost) return DataPath::wait;
+  if (peer.connection->recovery && !peer.lost) return DataPath::wait;
   if (!context_.over_datagrams()) return DataPath::dc;
   if (peer.lost) return DataPath::wait;  // the caller handles it
   // The queue pair can be used until `closed` is sent, also during a switch back; but no new
   // transfer starts on a connection that is being evicted.
-  if (peer.connection.rc && peer.rx.kind == ChannelKind::rc_rdma &&
-      !peer.connection.eviction.disconnecting)
+  if (peer.connection->rc && peer.rx.kind == ChannelKind::rc_rdma &&
+      !peer.connection->eviction.disconnecting)
     return DataPath::rc;
   // Operations of ACTS wait for their connection, see PolicyOverride::waits_for_connections.
   const DataPath without_slot =
       context_.traits.waits_for_connections ? DataPath::wait : DataPath::fragments;
-  if (peer.connection.eviction.disconnecting || peer.connection.eviction.waits_for_slot)
+  if (peer.connection->eviction.disconnecting || peer.connection->eviction.waits_for_slot)
     return without_slot;
   // The connection failed, and messages in the ring may wait for this one to be received.
   if (peer.rx.state == ReceiveState::draining) return DataPath::fragments;
@@ -39,9 +39,9 @@ DataPath DataPaths::data_path(Peer& peer) {
   if (peer.self || context_.closing || context_.traits.never_connects) return DataPath::fragments;
   // A simulation may exclude a connection with this peer.
   if (eviction_.active() && !over_rc(selector_.first_channel(peer))) return DataPath::fragments;
-  if (peer.change.refused_until != 0 && context_.clock.now() < peer.change.refused_until)
+  if (peer.change->refused_until != 0 && context_.clock.now() < peer.change->refused_until)
     return DataPath::fragments;
-  if (!eviction_.active() && !peer.connection.has_rc() &&
+  if (!eviction_.active() && !peer.connection->has_rc() &&
       rc_.active_rc() >= context_.settings.max_active_rc) {
     return DataPath::fragments;
   }

@@ -11,21 +11,22 @@ constexpr double kLatestSetUp = 0.25;  // weight of the latest set-up
 }  // namespace
 
 void DecisionOutcomes::done(Peer& peer) {
-  const Nanoseconds took = context_.clock.now() - peer.change.requested_at;
+  const Nanoseconds took = context_.clock.now() - peer.change->requested_at;
   decided(peer, fmt::format("done in {} us", took / 1000));
-  if (eviction_.active() && peer.connection.eviction.connected_at >= peer.change.requested_at &&
+  if (eviction_.active() && peer.connection->eviction.connected_at >= peer.change->requested_at &&
       over_rc(peer.rx.kind)) {
-    peer.connection.eviction.cost = static_cast<double>(took);
+    peer.connect().eviction.cost = static_cast<double>(took);
   }
   if (context_.traits.uses_feedback && over_ring(peer.rx.kind)) {
-    peer.change.to_repay = over_rc(peer.rx.kind) ? context_.costs.setup_rc_processor.value
-                                                 : context_.costs.setup_dc_processor.value;
+    peer.change.make().to_repay = over_rc(peer.rx.kind) ? context_.costs.setup_rc_processor.value
+                                                        : context_.costs.setup_dc_processor.value;
   }
   events_.continue_disconnect(peer);
-  const ChannelKind next = std::exchange(peer.change.final_channel, context_.default_channel);
+  const ChannelKind next =
+      std::exchange(peer.change.make().final_channel, context_.default_channel);
   if (over_ring(next) && peer.rx.kind == ChannelKind::dc_rdma) {
-    const std::string reason = peer.change.reason;
-    events_.change_channel(peer, next, ChannelKind::dc_rdma, reason, peer.change.predicted_gain);
+    const std::string reason = peer.change->reason;
+    events_.change_channel(peer, next, ChannelKind::dc_rdma, reason, peer.change->predicted_gain);
   }
 }
 
@@ -36,14 +37,15 @@ void DecisionOutcomes::count_repaid(Peer& peer) {
       context_.costs, static_cast<std::uint32_t>(context_.settings.ring_entries));
   const double saved =
       over_rc(peer.rx.kind)
-          ? costs.saving_rc_rdma + static_cast<double>(peer.change.feedback.switched) *
+          ? costs.saving_rc_rdma + static_cast<double>(peer.rx.feedback.of_sender().switched) *
                                        context_.costs.sender_switch_latency.value
           : costs.saving_dc_rdma;
   const bool serves = over_ring(peer.rx.kind) && peer.rx.window > 0;
-  peer.change.to_repay -= serves ? static_cast<double>(peer.rx.window) * std::max(saved, 0.0) : 0;
-  if (serves && peer.change.to_repay > 0) return;
-  note_set_up(peer.change.to_repay <= 0);
-  peer.change.to_repay = 0;
+  double& to_repay = peer.change.make().to_repay;
+  to_repay -= serves ? static_cast<double>(peer.rx.window) * std::max(saved, 0.0) : 0;
+  if (serves && to_repay > 0) return;
+  note_set_up(to_repay <= 0);
+  to_repay = 0;
 }
 
 void DecisionOutcomes::note_set_up(bool repaid) noexcept {
@@ -53,8 +55,8 @@ void DecisionOutcomes::note_set_up(bool repaid) noexcept {
 void DecisionOutcomes::decided(Peer& peer, const std::string& outcome) {
   TURNOUT_LOG(connection, info, "{}: now on {}, {}", peer.address.to_string(), name(peer.rx.kind),
               outcome);
-  context_.decisions.set_outcome(peer.change.decision, outcome);
-  peer.change.decision = 0;
+  context_.decisions.set_outcome(peer.change->decision, outcome);
+  peer.change.make().decision = 0;
 }
 
 }  // namespace turnout

@@ -21,8 +21,8 @@ void KeepAlive::post_probe(Peer& peer, Queue& queue) {
   record.kind = SendRecord::Kind::probe;
   record.opcode = IBV_WR_RDMA_WRITE;
   record.peer = peer.id;
-  record.dct = peer.address.dct_number(0);
-  record.ah = peer.ah;
+  record.dct = number_of(peer.address.dct[0]);
+  record.ah = peer.address.port->handle.get();
   record.dc_key = peer.address.id;
   ++peer.probes;
   context_.profile.count_sent(Traffic::control, 0);
@@ -42,7 +42,7 @@ void KeepAlive::probe(Peer& peer, MessageQueue& queue) {
 }
 
 void KeepAlive::probe_over_rc(Peer& peer) {
-  post_probe(peer, *peer.connection.rc);
+  post_probe(peer, *peer.connection->rc);
 }
 
 // Probes silent peers from which something is expected or that have an idle connection, so that a
@@ -63,9 +63,9 @@ void KeepAlive::keep_alive(Nanoseconds now) {
   std::size_t probed = 0;
   for (std::size_t n = peer_table_.peers().size(); n > 0; --n) {
     keepalive_at_ = keepalive_at_ + 1 < peer_table_.peers().size() ? keepalive_at_ + 1 : 0;
-    Peer& peer = *peer_table_.peers()[keepalive_at_];
+    Peer& peer = peer_table_.peers()[keepalive_at_];
     if (peer.lost) {
-      if (peer.loss_unreported) events_.reject(peer);
+      if (peer.state->loss_unreported) events_.reject(peer);
       continue;
     }
     if (peer.self) {
@@ -78,7 +78,7 @@ void KeepAlive::keep_alive(Nanoseconds now) {
     }
     if (peer.tx.state == SendState::flushing) sender_.post_flush(peer);
     credits_.send_credits(peer);
-    if (peer.rx.private_queue.unreported > 0) private_receives_.send_private_credits(peer);
+    if (peer.state->rx.private_queue.unreported > 0) private_receives_.send_private_credits(peer);
     unexpected_.look_after_retained(peer, awaited_from_any, now);
     if (peer.lost) continue;
     if (peer.shut_down && has_last_message(peer) && has_last_control(peer)) {
@@ -88,19 +88,19 @@ void KeepAlive::keep_alive(Nanoseconds now) {
       continue;
     }
     const bool expected =
-        peer.rx.directed_receives > 0 || peer.awaiting_fin > 0 || peer.rx.incoming_large > 0 ||
-        owes_answers(peer) || (peer.atomics && peer.atomics->listed) || !peer.tx.backlog.empty() ||
-        peer.rx.state != ReceiveState::steady || peer.tx.state != SendState::steady ||
-        peer.connection.eviction.disconnecting || peer.connection.recovery ||
-        (wildcards && peer.remote_index != wire::kUnknownIndex);
+        peer.rx.directed_receives > 0 || peer.tx.awaiting_fin > 0 || peer.rx.incoming_large > 0 ||
+        owes_answers(peer) || (peer.state->atomics && peer.state->atomics->listed) ||
+        !peer.state->tx.backlog.empty() || peer.rx.state != ReceiveState::steady ||
+        peer.tx.state != SendState::steady || peer.connection->eviction.disconnecting ||
+        peer.connection->recovery || (wildcards && peer.remote_index != wire::kUnknownIndex);
     const bool idle =
         !expected &&
-        ((peer.connection.rc && peer.connection.rc->connected_to() != 0) || peer.connection.xrc);
+        ((peer.connection->rc && peer.connection->rc->connected_to() != 0) || peer.connection->xrc);
     if ((!expected && !idle) || peer.probes > 0 || now - peer.heard < context_.settings.keepalive)
       continue;
     if (probed == std::max(kProbesPerRound, peer_table_.peers().size() / 16)) continue;
     ++probed;
-    if (idle && peer.connection.rc && peer.connection.rc->connected_to() != 0) {
+    if (idle && peer.connection->rc && peer.connection->rc->connected_to() != 0) {
       probe_over_rc(peer);
     } else {
       probe(peer, *resources_.pool(Purpose::credit)[peer.credit_queue]);

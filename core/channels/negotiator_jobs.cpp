@@ -13,20 +13,20 @@ namespace turnout {
 
 // Takes the next step that the state of its queue pair allows.
 void ChannelNegotiator::advance_rc(Peer& peer) {
-  if (peer.connection.rc_job != nullptr || peer.lost) return;
+  if (peer.connection->rc_job != nullptr || peer.lost) return;
   if (peer.rx.state == ReceiveState::preparing) send_request(peer);
-  if (!peer.connection.rc) return;  // the request failed
-  if (peer.connection.remote_qp_id != 0 &&
-      peer.connection.rc->connected_to() != peer.connection.remote_qp_id) {
+  if (!peer.connection->rc) return;  // the request failed
+  if (peer.connection->remote_qp_id != 0 &&
+      peer.connection->rc->connected_to() != peer.connection->remote_qp_id) {
     // Of an earlier connection: everything has arrived, or the peer would not have released it.
-    for (const SendRecord& record : peer.connection.rc->take_all()) events_.retire(record);
-    private_receives_.unpost_private_receives(*peer.connection.rc);
-    auto job = RcPool::job_of(&peer, std::move(peer.connection.rc));
-    RcPool::connect_with(job.get(), peer, peer.connection.remote_qp_id);
+    for (const SendRecord& record : peer.connection->rc->take_all()) events_.retire(record);
+    private_receives_.unpost_private_receives(*peer.connection->rc);
+    auto job = RcPool::job_of(&peer, std::move(peer.connect().rc));
+    RcPool::connect_with(job.get(), peer, peer.connection->remote_qp_id);
     rc_.start_job(std::move(job));
     return;
   }
-  peer.connection.remote_qp_id = 0;
+  peer.connect().remote_qp_id = 0;
   private_receives_.post_private_receives(peer);
   if (peer.tx.state == SendState::preparing) send_accept(peer);
   if (peer.rx.state == ReceiveState::connecting) send_ready(peer);
@@ -34,7 +34,7 @@ void ChannelNegotiator::advance_rc(Peer& peer) {
 
 // Creating or connecting it failed.
 void ChannelNegotiator::rc_failed(Peer& peer, const Status& status) {
-  peer.connection.remote_qp_id = 0;
+  peer.connect().remote_qp_id = 0;
   if (peer.tx.state == SendState::preparing) {
     peer.tx.state = SendState::steady;
     answer_refusal(peer, RcPool::refusal_of(peer, status));
@@ -92,12 +92,12 @@ void ChannelNegotiator::end_job(RcJob& job) {
     return;
   }
   Peer& peer = *job.peer;
-  peer.connection.rc_job = nullptr;
+  peer.connect().rc_job = nullptr;
   if (job.queue->qp() == nullptr) {
     rc_.count_inactive();
     rc_.forget_rc(std::move(job.queue));
   } else {
-    peer.connection.rc = std::move(job.queue);
+    peer.connect().rc = std::move(job.queue);
   }
   if (!job.status.ok()) {
     TURNOUT_LOG(connection, warn, "RC connection failed: {}: {}; the pair continues without it",
@@ -106,7 +106,7 @@ void ChannelNegotiator::end_job(RcJob& job) {
   if (job.fail) {
     events_.on_queue_pair_stopped(peer);
   } else if (job.status.ok()) {
-    if (job.remote_qp_id != 0) eviction_.made(peer.connection.eviction, context_.clock.now());
+    if (job.remote_qp_id != 0) eviction_.made(peer.connect().eviction, context_.clock.now());
     advance_rc(peer);
   } else {
     rc_failed(peer, job.status);
@@ -124,8 +124,8 @@ void ChannelNegotiator::target_failed(Peer& peer, const Status& status) {
   // Another request would fail too, while the two processes see different domains.
   const Nanoseconds now = context_.clock.now();
   rc_.wait_after_failure(peer, now);
-  peer.change.refused_until =
-      std::max(peer.change.refused_until, now + kDecisionsRefused * context_.settings.interval);
+  peer.change.make().refused_until =
+      std::max(peer.change->refused_until, now + kDecisionsRefused * context_.settings.interval);
   XrcConnections::drop_if_idle(peer);
 }
 

@@ -47,7 +47,7 @@ std::unique_ptr<RcJob> RcPool::job_of(Peer* peer, std::unique_ptr<RcQueue> queue
 }
 
 void RcPool::start_job(std::unique_ptr<RcJob> job) {
-  if (job->peer != nullptr) job->peer->connection.rc_job = job.get();
+  if (job->peer != nullptr) job->peer->connect().rc_job = job.get();
   start(std::move(job));
 }
 
@@ -64,9 +64,9 @@ std::unique_ptr<SetupJob> RcPool::finished_job() {
 
 // The pair has a queue pair, or a job creates one: advance_rc() continues with it.
 Status RcPool::want_rc(Peer& peer) {
-  if (peer.connection.has_rc()) return {};
+  if (peer.connection->has_rc()) return {};
   if (!resources_.rc_pool.empty()) {
-    peer.connection.rc = std::move(resources_.rc_pool.back());
+    peer.connect().rc = std::move(resources_.rc_pool.back());
     resources_.rc_pool.pop_back();
     ++active_rc_;
     return {};
@@ -80,7 +80,7 @@ Status RcPool::want_rc(Peer& peer) {
   job->receive_cq = resources_.receive_cq.get();
   job->srq = context_.traits.has_private_receives ? nullptr : resources_.data_srq.get();
   job->receives = context_.most_private();
-  connect_with(job.get(), peer, peer.connection.remote_qp_id);
+  connect_with(job.get(), peer, peer.connection->remote_qp_id);
   start_job(std::move(job));
   return {};
 }
@@ -112,8 +112,8 @@ void RcPool::add_queue(RcJob* job) {
 // `qp_id`: of the peer, or its node; 0: none yet.
 void RcPool::connect_with(RcJob* job, const Peer& peer, std::uint32_t qp_id) {
   job->remote_qp_id = qp_id;
-  job->lid = peer.address.lid;
-  job->gid = peer.address.gid;
+  job->lid = peer.address.port->lid;
+  job->gid = peer.address.port->gid;
 }
 
 // Returns it to the pool if it can be RESET and the pool has room.
@@ -133,21 +133,21 @@ void RcPool::put_away(std::unique_ptr<RcQueue> queue, Nanoseconds chosen_at) {
 // Removes the queue pair from the peer.
 void RcPool::discard_rc(Peer& peer) {
   --active_rc_;
-  peer.connection.remote_qp_id = 0;
-  const Nanoseconds chosen_at = eviction_.gone(peer.connection.eviction);
-  private_receives_.close_private_receives(peer, peer.connection.rc_job != nullptr
-                                                     ? *peer.connection.rc_job->queue
-                                                     : *peer.connection.rc);
-  if (peer.connection.rc_job != nullptr) {  // see end_job()
-    peer.connection.rc_job->peer = nullptr;
-    peer.connection.rc_job = nullptr;
+  peer.connect().remote_qp_id = 0;
+  const Nanoseconds chosen_at = eviction_.gone(peer.connect().eviction);
+  private_receives_.close_private_receives(peer, peer.connection->rc_job != nullptr
+                                                     ? *peer.connection->rc_job->queue
+                                                     : *peer.connection->rc);
+  if (peer.connection->rc_job != nullptr) {  // see end_job()
+    peer.connection->rc_job->peer = nullptr;
+    peer.connect().rc_job = nullptr;
     ++resetting_rc_;
     return;
   }
-  std::unique_ptr<RcQueue> queue = std::move(peer.connection.rc);
+  std::unique_ptr<RcQueue> queue = std::move(peer.connect().rc);
   for (const SendRecord& record : queue->take_all()) {
     if (record.kind == SendRecord::Kind::transfer) {
-      events_.on_transfer_done(*record.transfer, peer.loss);
+      events_.on_transfer_done(*record.transfer, peer.state->loss);
     } else {
       events_.retire(record);
     }
@@ -156,7 +156,7 @@ void RcPool::discard_rc(Peer& peer) {
 }
 
 void RcPool::drop_rc_if_unused(Peer& peer) {
-  if (!peer.connection.rc || peer.connection.rc_job != nullptr || over_rc(peer.rx.kind) ||
+  if (!peer.connection->rc || peer.connection->rc_job != nullptr || over_rc(peer.rx.kind) ||
       peer.rx.state != ReceiveState::steady || peer.tx.uses_rc ||
       peer.tx.state != SendState::steady || over_rc(peer.tx.kind)) {
     return;
@@ -173,11 +173,11 @@ wire::Refusal RcPool::refusal_of(const Peer& peer, const Status& status) {
 }
 
 void RcPool::wait_after_failure(Peer& peer, Nanoseconds now) {
-  if (over_connection(peer.rx.kind) && peer.rx.history.messages() >= kServed)
-    peer.connection.failures = 0;
-  peer.change.refused_until =
-      now + (eviction_.setup_time() << std::min(peer.connection.failures, kMostDoublings));
-  ++peer.connection.failures;
+  if (over_connection(peer.rx.kind) && peer.rx.carried.messages >= kServed)
+    peer.connect().failures = 0;
+  peer.change.make().refused_until =
+      now + (eviction_.setup_time() << std::min(peer.connection->failures, kMostDoublings));
+  ++peer.connect().failures;
 }
 
 }  // namespace turnout

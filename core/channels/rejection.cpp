@@ -11,15 +11,15 @@ namespace turnout {
 bool PeerRejection::reject(const wire::WireupRequest& wireup) {
   const Address& address = wireup.address;
   Status status;
-  ibv_ah* const ah = peer_table_.address_handle(address, &status);
-  if (ah == nullptr) return true;
+  const RemotePort* const port = peer_table_.port_of(address, &status);
+  if (port == nullptr) return true;
   wire::ControlMessage message;
   message.index = wireup.index;
   message.status = static_cast<std::uint32_t>(Code::over_budget);
   wire::Datagram head;
   head.sender = context_.address.id;
   head.index = wireup.index;
-  return post_rejection(address, ah, &head, &message);
+  return post_rejection(address, *port, &head, &message);
 }
 
 // Sends a lost peer the reason, if it is a local one; tracked in its record.
@@ -27,21 +27,22 @@ void PeerRejection::reject(Peer& peer) {
   wire::ControlMessage message;
   message.index = peer.remote_index;
   message.own_index = peer.id;
-  message.status = static_cast<std::uint32_t>(peer.given_up);
+  message.status = static_cast<std::uint32_t>(peer.state->given_up);
   wire::Datagram head;
   if (peer.link) ud_.stamp(peer, wire::DatagramKind::reject, &head);
-  peer.loss_unreported = !post_rejection(peer.address, peer.ah, &head, &message);
+  peer.state.make().loss_unreported =
+      !post_rejection(peer.address.whole(), *peer.address.port, &head, &message);
 }
 
-bool PeerRejection::post_rejection(const Address& address, ibv_ah* ah, wire::Datagram* head,
-                                   wire::ControlMessage* message) {
+bool PeerRejection::post_rejection(const Address& address, const RemotePort& port,
+                                   wire::Datagram* head, wire::ControlMessage* message) {
   head->kind = wire::DatagramKind::reject;
   message->type = wire::Control::reject;
   message->sender = context_.address.id;
   message->operation = context_.account.budget();
   Status status;
   return control_sender_.post_control(
-      *resources_.pool(Purpose::credit).front(), kAnyPeer, address, ah, address.data_qps(),
+      *resources_.pool(Purpose::credit).front(), kAnyPeer, address, port, address.data_qps(),
       {context_.over_datagrams() ? head : nullptr, message, sizeof *message}, &status);
 }
 

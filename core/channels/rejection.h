@@ -33,8 +33,8 @@ class PeerRejection {
   void on_rejection(Peer& peer, const wire::ControlMessage& message);
 
  private:
-  [[nodiscard]] bool post_rejection(const Address& address, ibv_ah* ah, wire::Datagram* head,
-                                    wire::ControlMessage* message);
+  [[nodiscard]] bool post_rejection(const Address& address, const RemotePort& port,
+                                    wire::Datagram* head, wire::ControlMessage* message);
 
   EndpointContext& context_;
   PeerTable& peer_table_;

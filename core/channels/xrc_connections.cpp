@@ -66,17 +66,17 @@ bool XrcConnections::has_xrc() {
 }
 
 void XrcConnections::drop_if_idle(Peer& peer) noexcept {
-  if (peer.connection.xrc && peer.connection.xrc->idle()) peer.connection.xrc.reset();
+  if (peer.connection->xrc && peer.connection->xrc->idle()) peer.connect().xrc.reset();
 }
 
 // False: the budget has no room for the peer's state.
 bool XrcConnections::make_xrc(Peer& peer) {
-  if (peer.connection.xrc) return true;
+  if (peer.connection->xrc) return true;
   Reservation bytes = Reservation::take(context_.account, MemoryKind::peers, sizeof(PeerXrc),
                                         peer_table_.reserved_headroom());
   if (!bytes) return false;
-  peer.connection.xrc = std::make_unique<PeerXrc>();
-  peer.connection.xrc->record = std::move(bytes);
+  peer.connect().xrc = std::make_unique<PeerXrc>();
+  peer.connection->xrc->record = std::move(bytes);
   return true;
 }
 
@@ -116,13 +116,13 @@ void XrcConnections::take_xrc_request(Peer& peer, std::uint32_t srq) {
     return;
   }
   Status status;
-  XrcConnection* const link = xrc_connection_to(peer.address, &status);
+  XrcConnection* const link = xrc_connection_to(peer.address.whole(), &status);
   if (link == nullptr) {
     drop_if_idle(peer);
     events_.answer_refusal(peer, RcPool::refusal_of(peer, status));
     return;
   }
-  PeerXrc& xrc = *peer.connection.xrc;
+  PeerXrc& xrc = *peer.connection->xrc;
   xrc.link = link;
   xrc.srq = srq;
   link->users.push_back(&peer);
@@ -150,7 +150,7 @@ void XrcConnections::advance_xrc_connection(XrcConnection& link) {
     peer->tx.state = SendState::accepted;
     wire::ControlMessage answer;
     answer.type = wire::Control::accept;
-    answer.request = peer->answer.request;
+    answer.request = peer->change->answer.request;
     answer.qp_id = link.queue->qp_id();
     answer.operation = link.target;
     control_.send_control(*peer, Purpose::establishment, answer);
@@ -159,8 +159,8 @@ void XrcConnections::advance_xrc_connection(XrcConnection& link) {
 
 // On J3.
 void XrcConnections::on_xrc_ready(Peer& peer, const wire::ControlMessage& message) {
-  if (!peer.connection.xrc || peer.connection.xrc->link == nullptr) return;
-  XrcConnection& link = *peer.connection.xrc->link;
+  if (!peer.connection->xrc || peer.connection->xrc->link == nullptr) return;
+  XrcConnection& link = *peer.connection->xrc->link;
   if (link.asked != &peer) {
     if (link.target != 0 && link.job == nullptr) begin_xrc(peer);
     return;
@@ -181,8 +181,8 @@ void XrcConnections::on_xrc_ready(Peer& peer, const wire::ControlMessage& messag
 // J4: the peer's ring is written over the link from here on.
 void XrcConnections::begin_xrc(Peer& peer) {
   peer.tx.state = SendState::steady;
-  if (peer.tx.kind != ChannelKind::dc_rdma) peer.tx.ring = peer.answer.ring;
-  events_.switch_sending(peer, ChannelKind::xrc_rdma, peer.answer.request);
+  if (peer.tx.kind != ChannelKind::dc_rdma) peer.state.make().tx.ring = peer.change->answer.ring;
+  events_.switch_sending(peer, ChannelKind::xrc_rdma, peer.change->answer.request);
 }
 
 void XrcConnections::end_xrc_job(RcJob& job) {
@@ -220,7 +220,7 @@ void XrcConnections::end_xrc_job(RcJob& job) {
 void XrcConnections::refuse_xrc_connection(XrcConnection& link, const Status& status) {
   const std::vector<Peer*> users = std::exchange(link.users, {});
   discard_xrc_connection(link);
-  for (Peer* const peer : users) peer->connection.xrc->link = nullptr;
+  for (Peer* const peer : users) peer->connection->xrc->link = nullptr;
   for (Peer* const peer : users) {
     refuse_xrc(*peer, RcPool::refusal_of(*peer, status));
     drop_if_idle(*peer);
@@ -233,7 +233,7 @@ void XrcConnections::refuse_xrc(Peer& peer, wire::Refusal why) {
   const bool accepted = peer.tx.state == SendState::accepted;
   peer.tx.state = SendState::steady;
   if (accepted) {
-    events_.refuse(peer, peer.answer.request, why);
+    events_.refuse(peer, peer.change->answer.request, why);
   } else {
     events_.answer_refusal(peer, why);
   }
@@ -241,8 +241,8 @@ void XrcConnections::refuse_xrc(Peer& peer, wire::Refusal why) {
 
 // The peer is no longer written to over the link.
 void XrcConnections::release_xrc_connection(Peer& peer) {
-  if (!peer.connection.xrc || peer.connection.xrc->link == nullptr) return;
-  XrcConnection& link = *std::exchange(peer.connection.xrc->link, nullptr);
+  if (!peer.connection->xrc || peer.connection->xrc->link == nullptr) return;
+  XrcConnection& link = *std::exchange(peer.connect().xrc->link, nullptr);
   std::erase(link.users, &peer);
   if (link.asked == &peer) link.asked = nullptr;
   drop_if_idle(peer);
@@ -259,7 +259,7 @@ void XrcConnections::look_after_xrc_connections(Nanoseconds now) {
       late.push_back(link->asked);
   }
   for (Peer* const peer : late) {
-    if (peer->lost || !peer->connection.xrc || peer->connection.xrc->link == nullptr) continue;
+    if (peer->lost || !peer->connection->xrc || peer->connection->xrc->link == nullptr) continue;
     refuse_xrc(*peer, wire::Refusal::late);
     release_xrc_connection(*peer);
   }
@@ -273,7 +273,7 @@ void XrcConnections::probe_xrc_connection(XrcConnection& link) {
   record.kind = SendRecord::Kind::probe;
   record.opcode = IBV_WR_RDMA_WRITE;
   record.peer = peer.id;
-  record.dct = peer.connection.xrc->srq;
+  record.dct = peer.connection->xrc->srq;
   ++peer.probes;
   context_.profile.count_sent(Traffic::control, 0);
   if (Status status = link.queue->post(record); !status.ok()) {
@@ -326,7 +326,7 @@ void XrcConnections::on_xrc_accept(Peer& peer, const wire::ControlMessage& messa
                           {Code::over_budget, "no memory within the budget for an XRC target"});
     return;
   }
-  PeerXrc& xrc = *peer.connection.xrc;
+  PeerXrc& xrc = *peer.connection->xrc;
   if (xrc.target || xrc.job != nullptr) {
     status = {Code::again, "the previous connection is still closing"};
   } else if (named == 0) {
@@ -343,7 +343,7 @@ void XrcConnections::on_xrc_accept(Peer& peer, const wire::ControlMessage& messa
   }
   auto job = std::make_unique<XrcTargetJob>(
       &peer, named == 0 ? XrcTargetJob::Step::make : XrcTargetJob::Step::open);
-  job->initiator = {message.qp_id, peer.address.lid, peer.address.gid};
+  job->initiator = {message.qp_id, peer.address.port->lid, peer.address.port->gid};
   job->number = named;
   job->device = context_.device;
   job->domain = resources_.xrc.get();
@@ -352,7 +352,7 @@ void XrcConnections::on_xrc_accept(Peer& peer, const wire::ControlMessage& messa
 }
 
 void XrcConnections::start_target_job(std::unique_ptr<XrcTargetJob> job) {
-  if (job->peer != nullptr) job->peer->connection.xrc->job = job.get();
+  if (job->peer != nullptr) job->peer->connection->xrc->job = job.get();
   rc_.start(std::move(job));
 }
 
@@ -362,7 +362,7 @@ void XrcConnections::end_target_job(XrcTargetJob& job) {
     return;
   }
   Peer& peer = *job.peer;
-  PeerXrc& xrc = *peer.connection.xrc;
+  PeerXrc& xrc = *peer.connection->xrc;
   xrc.job = nullptr;
   if (job.step == XrcTargetJob::Step::fail) {
     if (!job.status.ok()) {
@@ -382,15 +382,15 @@ void XrcConnections::end_target_job(XrcTargetJob& job) {
   peer.rx.state = ReceiveState::accepted;
   wire::ControlMessage answer;
   answer.type = wire::Control::ready;
-  answer.request = peer.change.request;
+  answer.request = peer.change->request;
   answer.qp_id = made ? xrc.target.number() : 0;
   control_.send_control(peer, Purpose::establishment, answer);
 }
 
 // Everything that the peer wrote over it has arrived, or never will.
 void XrcConnections::release_target(Peer& peer) {
-  if (!peer.connection.xrc) return;
-  PeerXrc& xrc = *peer.connection.xrc;
+  if (!peer.connection->xrc) return;
+  PeerXrc& xrc = *peer.connection->xrc;
   xrc.bytes = Reservation();
   if (xrc.job != nullptr) {  // see end_target_job()
     xrc.job->peer = nullptr;
@@ -408,12 +408,12 @@ void XrcConnections::close_target(XrcTarget target) {
 
 // The peer is lost.
 void XrcConnections::forget_xrc(Peer& peer) {
-  if (!peer.connection.xrc) return;
-  if (const std::unique_ptr<Recovery> lost = std::move(peer.connection.xrc->lost)) {
+  if (!peer.connection->xrc) return;
+  if (const std::unique_ptr<Recovery> lost = std::move(peer.connect().xrc->lost)) {
     std::erase(xrc_lost_, &peer);
     events_.give_up_lost(*lost);
   }
-  peer.connection.xrc->failed = false;
+  peer.connection->xrc->failed = false;
   release_target(peer);
   release_xrc_connection(peer);
 }

@@ -33,9 +33,9 @@ void XrcRecovery::fail_xrc_connection(XrcConnection& link, const ibv_wc& wc) {
   const std::vector<SendRecord> records = link.queue->take_all(&log);
   const std::vector<Peer*> users = std::exchange(link.users, {});
   xrc_nodes_.discard_xrc_connection(link);
-  for (Peer* const peer : users) peer->connection.xrc->link = nullptr;
+  for (Peer* const peer : users) peer->connection->xrc->link = nullptr;
   for (Peer* const peer : users) {
-    PeerXrc& xrc = *peer->connection.xrc;
+    PeerXrc& xrc = *peer->connection->xrc;
     if (peer->tx.state == SendState::preparing || peer->tx.state == SendState::accepted) {
       xrc_nodes_.refuse_xrc(*peer, wire::Refusal::error);
       XrcConnections::drop_if_idle(*peer);
@@ -47,21 +47,20 @@ void XrcRecovery::fail_xrc_connection(XrcConnection& link, const ibv_wc& wc) {
     peer->tx.state = SendState::error;
     peer->tx.flush_posted = false;
     if (over_xrc(peer->tx.kind)) {
-      peer->tx.kind = ChannelKind::dc_rdma;
-      peer->tx.history.change(peer->tx.kind, context_.age());
+      peer->send_on(ChannelKind::dc_rdma, context_.age());
     }
   }
   for (const SendRecord& record : records) {
-    Peer& peer = *peer_table_.peers()[record.peer];
-    if (record.kind == SendRecord::Kind::message && !peer.lost && peer.connection.xrc &&
-        peer.connection.xrc->lost) {
-      peer.connection.xrc->lost->records.push_back(record);
+    Peer& peer = peer_table_.peers()[record.peer];
+    if (record.kind == SendRecord::Kind::message && !peer.lost && peer.connection->xrc &&
+        peer.connection->xrc->lost) {
+      peer.connection->xrc->lost->records.push_back(record);
     } else {
       events_.retire(record);
     }
   }
   for (Peer* const peer : users) {
-    if (peer->lost || !peer->connection.xrc || !peer->connection.xrc->lost) continue;
+    if (peer->lost || !peer->connection->xrc || !peer->connection->xrc->lost) continue;
     wire::ControlMessage message;
     message.type = wire::Control::xrc_error;
     message.own_index = peer->id;
@@ -73,8 +72,8 @@ void XrcRecovery::fail_xrc_connection(XrcConnection& link, const ibv_wc& wc) {
 void XrcRecovery::on_xrc_error(Peer& peer, const wire::ControlMessage& message) {
   if (peer.remote_index == wire::kUnknownIndex) peer.remote_index = message.own_index;
   // It has switched back already, and reports its position all the same.
-  if (!peer.connection.xrc) peer.connection.xrc = std::make_unique<PeerXrc>();
-  PeerXrc& xrc = *peer.connection.xrc;
+  if (!peer.connection->xrc) peer.connect().xrc = std::make_unique<PeerXrc>();
+  PeerXrc& xrc = *peer.connection->xrc;
   if (std::exchange(xrc.failed, true)) {
     events_.lose_peer(
         peer,
@@ -83,15 +82,15 @@ void XrcRecovery::on_xrc_error(Peer& peer, const wire::ControlMessage& message) 
     return;
   }
   const Nanoseconds now = context_.clock.now();
-  if (peer.change.decision != 0) outcomes_.decided(peer, "not done: the connection failed");
+  if (peer.change->decision != 0) outcomes_.decided(peer, "not done: the connection failed");
   rc_.wait_after_failure(peer, now);
   // The ring is still to be drained.
   if (peer.rx.state != ReceiveState::draining) {
     negotiator_.drop_new_ring(peer);
     peer.rx.state = ReceiveState::error;
   }
-  peer.change.requested_at = now;
-  peer.change.final_channel = context_.default_channel;
+  peer.change.make().requested_at = now;
+  peer.change.make().final_channel = context_.default_channel;
   xrc.bytes = Reservation();
   if (xrc.job != nullptr) {  // of a void request
     xrc.job->peer = nullptr;
@@ -109,7 +108,7 @@ void XrcRecovery::on_xrc_error(Peer& peer, const wire::ControlMessage& message) 
 // Nothing arrives any more.
 void XrcRecovery::send_xrc_replay(Peer& peer) {
   if (peer.lost) return;
-  PeerXrc& xrc = *peer.connection.xrc;
+  PeerXrc& xrc = *peer.connection->xrc;
   xrc.reported = true;
   if (over_ring(peer.rx.kind)) {
     rings_.remove(peer);
@@ -123,7 +122,7 @@ void XrcRecovery::send_xrc_replay(Peer& peer) {
 
 // At the sender.
 void XrcRecovery::on_xrc_replay(Peer& peer, const wire::ControlMessage& message) {
-  Recovery* const lost = peer.connection.xrc ? peer.connection.xrc->lost.get() : nullptr;
+  Recovery* const lost = peer.connection->xrc ? peer.connection->xrc->lost.get() : nullptr;
   const std::uint32_t from = message.last_sequence + 1;
   const char* wrong = nullptr;
   if (lost == nullptr || lost->asked) {
@@ -145,11 +144,11 @@ bool XrcRecovery::pump_xrc_lost() {
 }
 
 bool XrcRecovery::replay_xrc(Peer& peer) {
-  Recovery& lost = *peer.connection.xrc->lost;
+  Recovery& lost = *peer.connection->xrc->lost;
   if (!lost.asked) return false;
   bool moved = false;
   if (!recovery_.send_lost(peer, lost, &moved)) return moved;
-  peer.connection.xrc->lost.reset();
+  peer.connection->xrc->lost.reset();
   XrcConnections::drop_if_idle(peer);
   std::erase(xrc_nodes_.xrc_lost(), &peer);
   peer.tx.state = SendState::steady;
@@ -165,11 +164,11 @@ bool XrcRecovery::replay_xrc(Peer& peer) {
 void XrcRecovery::on_xrc_resumed(Peer& peer, const wire::ControlMessage& message) {
   const auto to = static_cast<ChannelKind>(message.kind);
   const bool draining = peer.rx.state == ReceiveState::draining;
-  const ChannelKind due = draining                  ? peer.change.wanted
+  const ChannelKind due = draining                  ? peer.change->wanted
                           : over_ring(peer.rx.kind) ? ChannelKind::dc_rdma
                                                     : context_.default_channel;
   const char* wrong = nullptr;
-  if (!peer.connection.xrc || !peer.connection.xrc->reported) {
+  if (!peer.connection->xrc || !peer.connection->xrc->reported) {
     wrong = "no failed connection to recover";
   } else if (to != due) {
     wrong = "kind names a channel that does not exist";
@@ -179,14 +178,14 @@ void XrcRecovery::on_xrc_resumed(Peer& peer, const wire::ControlMessage& message
                                                               peer.address.to_string(), wrong)});
     return;
   }
-  PeerXrc& xrc = *peer.connection.xrc;
+  PeerXrc& xrc = *peer.connection->xrc;
   xrc.failed = xrc.reported = false;
   if (std::exchange(xrc.ring_unlisted, false)) rings_.add(peer);
   XrcConnections::drop_if_idle(peer);
   if (draining) {
     negotiator_.finish_drain(peer);
   } else {
-    peer.change.wanted = to;
+    peer.change.make().wanted = to;
     negotiator_.switch_receiving(peer, to);
   }
 }

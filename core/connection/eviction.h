@@ -12,6 +12,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 
@@ -52,7 +53,8 @@ class ConnectionEviction {
 
   // Hot path: a message was sent to the peer or received from it.
   void touch(PeerEviction& peer, bool over_connection) noexcept {
-    if (active()) victims_.touch(peer, over_connection);
+    assert(active());
+    victims_.touch(peer, over_connection);
   }
 
   [[nodiscard]] bool has_waiting() const noexcept { return !waiting_.empty(); }

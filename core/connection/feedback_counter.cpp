@@ -27,6 +27,18 @@ std::uint16_t thousandths(double share) noexcept {
 
 }  // namespace
 
+selection::SenderFeedback PackedFeedback::of_sender() const noexcept {
+  const Feedback feedback = unpacked();
+  const auto share = [](std::uint16_t thousandths) {
+    return static_cast<float>(thousandths) / static_cast<float>(wire::kWhole);
+  };
+  return {.busy = share(feedback.busy),
+          .switched = share(feedback.switched),
+          .active_rc = feedback.active_rc,
+          .here = feedback.here,
+          .full = feedback.full};
+}
+
 void FeedbackCounter::configure(std::size_t initiators, bool switches) {
   targets_.assign(initiators, kAnyPeer);
   switches_ = switches;
@@ -42,20 +54,16 @@ std::uint16_t FeedbackCounter::busy_thousandths() const noexcept {
   return thousandths(busy_);
 }
 
-std::uint16_t FeedbackCounter::take_switched(SentFeedback& to) noexcept {
+std::uint16_t FeedbackCounter::take_switched(SentCount& to) noexcept {
   const std::uint32_t sent = std::exchange(to.sent, 0), switched = std::exchange(to.switched, 0);
   return sent == 0 ? std::uint16_t{0} : thousandths(static_cast<double>(switched) / sent);
 }
 
-bool FeedbackCounter::changes(SentFeedback& to, const Feedback& now) noexcept {
-  const Feedback& last = to.reported;
-  if (!changed(last.busy, now.busy) && !changed(last.switched, now.switched) &&
-      !changed(last.active_rc, now.active_rc) &&
-      !changed(std::uint32_t{last.here}, std::uint32_t{now.here}) && last.full == now.full) {
-    return false;
-  }
-  to.reported = now;
-  return true;
+bool FeedbackCounter::changes(const Feedback& reported, const Feedback& now) noexcept {
+  return changed(reported.busy, now.busy) || changed(reported.switched, now.switched) ||
+         changed(reported.active_rc, now.active_rc) ||
+         changed(std::uint32_t{reported.here}, std::uint32_t{now.here}) ||
+         reported.full != now.full;
 }
 
 }  // namespace turnout

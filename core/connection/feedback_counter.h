@@ -4,7 +4,7 @@
 // target.
 //
 // One comparison and some increments a message. The endpoint owns it and calls it from its thread;
-// it keeps one SentFeedback for each peer. Times are nanoseconds. No errors, no allocation after
+// it keeps one SentCount for each peer. Times are nanoseconds. No errors, no allocation after
 // configure().
 #pragma once
 
@@ -27,11 +27,33 @@ struct Feedback {
   bool full = false;            // its budget has no room for another queue pair
 };
 
-// Messages to one peer in the current interval, and what was reported to it last.
-struct SentFeedback {
+// The same in 8 bytes, for the record of a peer.
+class PackedFeedback {
+ public:
+  PackedFeedback() = default;
+  explicit PackedFeedback(const Feedback& of) noexcept
+      : bits_(of.busy | std::uint64_t{of.switched} << 10 | std::uint64_t{of.full} << 20 |
+              std::uint64_t{of.here} << 21 | std::uint64_t{of.active_rc} << 37) {
+    assert(of.busy < 1 << 10 && of.switched < 1 << 10 && of.active_rc < 1 << 27);
+  }
+  [[nodiscard]] Feedback unpacked() const noexcept {
+    return {.busy = static_cast<std::uint16_t>(bits_ & 1023),
+            .switched = static_cast<std::uint16_t>(bits_ >> 10 & 1023),
+            .active_rc = static_cast<std::uint32_t>(bits_ >> 37),
+            .here = static_cast<std::uint16_t>(bits_ >> 21 & 0xffff),
+            .full = (bits_ >> 20 & 1) != 0};
+  }
+  // As the selection counts: shares of 1.
+  [[nodiscard]] selection::SenderFeedback of_sender() const noexcept;
+
+ private:
+  std::uint64_t bits_ = 0;
+};
+
+// Messages to one peer in the current interval, and those that switched a DCI.
+struct SentCount {
   std::uint32_t sent = 0;
   std::uint32_t switched = 0;
-  Feedback reported;
 };
 
 class FeedbackCounter {
@@ -41,7 +63,7 @@ class FeedbackCounter {
 
   // A message to `peer` was posted. One over RC counts as if it had gone over the peer's initiator,
   // so that the feedback says what going back would cost.
-  void count(SentFeedback& to, PeerId peer, std::size_t initiator) noexcept {
+  void count(SentCount& to, PeerId peer, std::size_t initiator) noexcept {
     ++to.sent;
     ++sent_;
     PeerId& target = targets_[initiator];
@@ -57,10 +79,10 @@ class FeedbackCounter {
   [[nodiscard]] double busy() const noexcept { return busy_; }
   [[nodiscard]] std::uint16_t busy_thousandths() const noexcept;
   // The part of a peer's messages that switched a DCI, in thousandths; its counts begin anew.
-  [[nodiscard]] static std::uint16_t take_switched(SentFeedback& to) noexcept;
+  [[nodiscard]] static std::uint16_t take_switched(SentCount& to) noexcept;
   // Whether a value changed enough to be worth a message: by a fifth, and by more than the noise of
-  // small shares. If so, it is the one reported from then on.
-  [[nodiscard]] static bool changes(SentFeedback& to, const Feedback& now) noexcept;
+  // small shares.
+  [[nodiscard]] static bool changes(const Feedback& reported, const Feedback& now) noexcept;
 
  private:
   std::vector<PeerId> targets_;  // of each initiator's latest message

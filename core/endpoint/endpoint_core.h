@@ -34,7 +34,7 @@ class EndpointCore final : public Endpoint {
   [[nodiscard]] Result<PeerId> peer(const Address& address) override {
     return parts_.components.peer_table.peer(address);
   }
-  [[nodiscard]] const Address& peer_address(PeerId peer) const noexcept override {
+  [[nodiscard]] Address peer_address(PeerId peer) const noexcept override {
     return parts_.components.peer_table.peer_address(peer);
   }
   void expect_peers(std::size_t count) override {

@@ -25,32 +25,33 @@ EndpointReport EndpointReporter::report() const {
   report.policy = context_.settings.policy;
   report.lifetime = context_.clock.now() - context_.born;
   report.started = context_.started_at;
-  for (const auto& peer : parts_.peer_table.peers()) {
+  for (Peer& peer : parts_.peer_table.peers()) {
     PeerReport line;
-    line.peer = peer->id;
-    line.endpoint = peer->address.id;
-    line.pid = peer->address.pid;
-    line.send = peer->tx.history.report();
-    line.receive = peer->rx.history.report();
-    line.reason = peer->change.reason;
-    if (line.reason.empty() && peer->change.rate >= 0) {
-      line.reason = fmt::format("{} ({:.0f} messages/s)", selection::explain(peer->change.verdict),
-                                peer->change.rate);
+    line.peer = peer.id;
+    line.endpoint = peer.address.id;
+    line.pid = peer.address.pid;
+    line.send = peer.state->tx.past.report(peer.tx.kind, peer.tx.carried);
+    line.receive = peer.state->rx.past.report(peer.rx.kind, peer.rx.carried);
+    line.reason = peer.change->reason;
+    if (line.reason.empty() && peer.rx.rate >= 0) {
+      line.reason =
+          fmt::format("{} ({:.0f} messages/s)", selection::explain(peer.rx.verdict), peer.rx.rate);
     } else if (line.reason.empty()) {
       line.reason = context_.settings.policy == "aqps" || context_.traits.uses_feedback
                         ? "no decision yet"
                         : selection::explain(selection::Reason::forced);
     }
-    line.predicted_gain = peer->change.predicted_gain;
-    line.observed_gain = context_.receive_cost.gain(peer->rx.kind);
+    line.predicted_gain = peer.change->predicted_gain;
+    line.observed_gain = context_.receive_cost.gain(peer.rx.kind);
     line.bytes =
-        kPeerBytes + (peer->connection.has_rc() ? context_.rc_bytes : 0) +
-        (peer->connection.xrc ? sizeof(PeerXrc) + peer->connection.xrc->bytes.bytes() : 0) +
-        (peer->rx.ring ? std::uint64_t{peer->rx.ring->entries()} * peer->rx.ring->entry_size()
-                       : 0) +
-        std::uint64_t{peer->rx.private_queue.count} * parts_.resources.receive_pool.size();
-    line.lost = peer->lost && !peer->shut_down;
-    line.tear_downs = peer->connection.eviction.torn_down;
+        kPeerBytes + (peer.connection->has_rc() ? context_.rc_bytes : 0) +
+        (peer.connection->xrc ? sizeof(PeerXrc) + peer.connection->xrc->bytes.bytes() : 0) +
+        (peer.state->rx.ring
+             ? std::uint64_t{peer.state->rx.ring->entries()} * peer.state->rx.ring->entry_size()
+             : 0) +
+        std::uint64_t{peer.state->rx.private_queue.count} * parts_.resources.receive_pool.size();
+    line.lost = peer.lost && !peer.shut_down;
+    line.tear_downs = peer.connection->eviction.torn_down;
     report.peers.push_back(std::move(line));
   }
   report.receive_costs = context_.receive_cost.lines();
@@ -126,10 +127,10 @@ void EndpointReporter::report_history(EndpointReport* report) const {
       parts_.channels.selector.next_decision() - context_.settings.interval <=
           parts_.channels.selector.interval_began()) {
     HistoryInterval now{age_of(parts_.channels.selector.interval_began()), report->lifetime, 0, {}};
-    for (const auto& peer : parts_.peer_table.peers()) {
-      if (peer->rx.window == 0) continue;
-      now.messages += peer->rx.window;
-      now.sources.emplace_back(peer->id, peer->rx.window);
+    for (Peer& peer : parts_.peer_table.peers()) {
+      if (peer.rx.window == 0) continue;
+      now.messages += peer.rx.window;
+      now.sources.emplace_back(peer.id, peer.rx.window);
     }
     if (now.messages > 0) report->history.push_back(std::move(now));
   }

@@ -13,7 +13,7 @@ void PeerLoss::lose_peer(Peer& peer, const Status& why) {
   if (peer.lost) return;
   peer.lost = true;
   SrqFlowControl::close(peer.rx.grant);
-  peer.loss =
+  peer.state.make().loss =
       Status{Code::peer_lost, why.text(), why.sys_errno() != 0 ? why.sys_errno() : EHOSTDOWN};
   if (peer.shut_down || context_.closing) {
     TURNOUT_LOG(connection, debug, "peer lost: {}", why.text());
@@ -21,25 +21,25 @@ void PeerLoss::lose_peer(Peer& peer, const Status& why) {
     TURNOUT_LOG(connection, error, "peer lost: {}; its operations fail, other peers are unaffected",
                 why.text());
   }
-  if (peer.change.decision != 0) parts_.channels.outcomes.decided(peer, "peer lost");
+  if (peer.change->decision != 0) parts_.channels.outcomes.decided(peer, "peer lost");
   // Messages of a peer that shut down stay in the history: at the end of a job these are all peers.
   // The selection considers live peers only.
   if (context_.statistics.get() != nullptr && !peer.shut_down)
     context_.statistics.get()->forget(peer.id);
   parts_.operations.atomic_engine.end_atomics(peer);
-  while (SendOperation* const operation = peer.tx.backlog.pop_front())
-    parts_.operations.backlog.end_send(*operation, peer.loss);
+  while (SendOperation* const operation = peer.state.make().tx.backlog.pop_front())
+    parts_.operations.backlog.end_send(*operation, peer.state->loss);
   std::erase_if(parts_.operations.rput.rput_sends(),
                 [&](const SendOperation* operation) { return operation->peer == &peer; });
-  if (peer.tx.rtrs) peer.tx.rtrs->open.clear();
+  if (peer.state->tx.rtrs) peer.state->tx.rtrs->open.clear();
   for (std::size_t slot = 0; slot < parts_.operations.backlog.awaiting_fin().size(); ++slot) {
     SendOperation* const operation = parts_.operations.backlog.awaiting_fin()[slot];
     // One that is being written ends with its transfer.
     if (operation != nullptr && operation->peer == &peer && !operation->writing) {
-      parts_.operations.backlog.end_send(*operation, peer.loss);
+      parts_.operations.backlog.end_send(*operation, peer.state->loss);
     }
   }
-  peer.awaiting_fin = 0;
+  peer.tx.awaiting_fin = 0;
   for (const bool tagged : {true, false}) {
     for (RecvOperation* r = parts_.records.matcher.posted(tagged).first(); r != nullptr;) {
       RecvOperation* const next = r->next;
@@ -52,7 +52,7 @@ void PeerLoss::lose_peer(Peer& peer, const Status& why) {
         completion.flags = kRecv | (tagged ? kTagged : kMessage);
         completion.source = peer.id;
         if (r->multi) completion.flags |= kMultiRecvDone;
-        context_.fail(r->report, completion, peer.loss);
+        context_.fail(r->report, completion, peer.state->loss);
         parts_.records.receives.give_back(r);
       }
       r = next;
@@ -62,31 +62,31 @@ void PeerLoss::lose_peer(Peer& peer, const Status& why) {
   for (Transfer* t = parts_.operations.rdma.active_transfers().first(); t != nullptr;) {
     Transfer* const next = t->next;
     if (t->peer == &peer && t->in_flight == 0) {
-      t->status = peer.loss;
+      t->status = peer.state->loss;
       parts_.operations.rdma.pump(*t);
     }
     t = next;
   }
   parts_.operations.fragments.end_incoming(&peer);
   if (peer.link) parts_.messaging.ud.drop_ud(peer);
-  if (peer.connection.eviction.waits_for_slot)
-    parts_.eviction.stop_waiting(peer.connection.eviction);
-  if (peer.connection.recovery) parts_.channels.recovery.end_recovery(peer);
+  if (peer.connection->eviction.waits_for_slot)
+    parts_.eviction.stop_waiting(peer.connect().eviction);
+  if (peer.connection->recovery) parts_.channels.recovery.end_recovery(peer);
   parts_.channels.xrc_nodes.forget_xrc(peer);
-  if (peer.connection.has_rc()) parts_.channels.rc.discard_rc(peer);
-  if (peer.rx.ring) {
+  if (peer.connection->has_rc()) parts_.channels.rc.discard_rc(peer);
+  if (peer.state->rx.ring) {
     parts_.rings.remove(peer);
     // A ring that still contains messages is kept.
-    if (peer.rx.ring->all_returned()) peer.rx.ring.reset();
+    if (peer.state->rx.ring->all_returned()) peer.state.make().rx.ring.reset();
   }
-  while (!peer.rx.reorder_buffer.empty())
+  while (!peer.state->rx.reorder_buffer.empty())
     parts_.operations.receive_engine.free_out_of_order(
-        parts_.operations.receive_engine.take_out_of_order(peer,
-                                                           peer.rx.reorder_buffer.size() - 1));
+        parts_.operations.receive_engine.take_out_of_order(
+            peer, peer.state->rx.reorder_buffer.size() - 1));
   parts_.flow.forget(peer.rx.grant);
   parts_.messaging.credits.serve_credit_waiters();
   if (peer.self || peer.shut_down || context_.closing || why.code() == Code::peer_lost) return;
-  peer.given_up = why.code();
+  peer.state.make().given_up = why.code();
   parts_.channels.rejection.reject(peer);
 }
 

@@ -87,10 +87,10 @@ void ReceiveDispatch::on_control(std::uint32_t buffer, std::uint32_t length) {
 
 void ReceiveDispatch::handle_control(Peer& peer, const wire::ControlMessage& message,
                                      const wire::Detail& detail) {
-  if (peer.connection.recovery && wire::changes_channel(message.type)) {
+  if (peer.connection->recovery && wire::changes_channel(message.type)) {
     return;  // from before the connection failed: both ends discard changes in progress
   }
-  if (peer.connection.xrc && peer.connection.xrc->lost && wire::changes_receiving(message.type)) {
+  if (peer.connection->xrc && peer.connection->xrc->lost && wire::changes_receiving(message.type)) {
     return;  // the same, see xrc_recovery.cpp
   }
   switch (message.type) {
@@ -100,9 +100,9 @@ void ReceiveDispatch::handle_control(Peer& peer, const wire::ControlMessage& mes
         break;
       }
       peer.tx.credits = std::min(peer.tx.credits + message.credits, wire::kMostCredits);
-      if (over_ring(peer.tx.kind) && message.request == peer.tx.ring.request) {
-        peer.tx.ring.credits =
-            std::min(peer.tx.ring.credits + message.ring_credits, peer.tx.ring.entries);
+      if (over_ring(peer.tx.kind) && message.request == peer.state->tx.ring.request) {
+        peer.state.make().tx.ring.credits = std::min(
+            peer.state->tx.ring.credits + message.ring_credits, peer.state->tx.ring.entries);
       }
       break;
     case wire::Control::wireup_reply:
@@ -228,7 +228,8 @@ void ReceiveDispatch::on_control_datagram(const std::byte* bytes, std::uint32_t 
       parts_.messaging.ud.send_ack(*peer);
     }
     // It continues to probe: the rejection was lost.
-    if (peer != nullptr && peer->given_up != Code::ok) peer->loss_unreported = true;
+    if (peer != nullptr && peer->state->given_up != Code::ok)
+      peer->state.make().loss_unreported = true;
     return;
   }
   peer->heard_since_tick = true;
@@ -309,13 +310,13 @@ void ReceiveDispatch::answer_unknown_peer(const wire::WireupRequest& wireup) {
   auto address = Address::decode(&wireup.address, sizeof(Address));
   if (!address || !address.value().datagrams()) return;
   Status status;
-  ibv_ah* const ah = parts_.peer_table.address_handle(address.value(), &status);
-  if (ah == nullptr) return;
+  const RemotePort* const port = parts_.peer_table.port_of(address.value(), &status);
+  if (port == nullptr) return;
   wire::Datagram datagram;
   datagram.sender = context_.address.id;
   datagram.index = wireup.index;
   (void)parts_.messaging.control_sender.post_control(
-      *parts_.resources.pool(Purpose::credit).front(), kAnyPeer, address.value(), ah,
+      *parts_.resources.pool(Purpose::credit).front(), kAnyPeer, address.value(), *port,
       address.value().data_qps(), {&datagram, nullptr, 0}, &status);
 }
 
@@ -355,8 +356,8 @@ void ReceiveDispatch::on_private_receive(const ibv_wc& wc) {
   }
   chunk->states[buffer & 0xffffu] = ReceivePool::PrivateChunk::State::out;
   ++chunk->out;
-  Peer& peer = *parts_.peer_table.peers()[chunk->peer];
-  if (peer.rx.private_queue.granted > 0) --peer.rx.private_queue.granted;
+  Peer& peer = parts_.peer_table.peers()[chunk->peer];
+  if (peer.state->rx.private_queue.granted > 0) --peer.state.ref().rx.private_queue.granted;
   on_private_message(peer, buffer, wc.byte_len);
 }
 
@@ -375,7 +376,7 @@ void ReceiveDispatch::on_private_message(Peer& peer, std::uint32_t buffer, std::
   PeerId id = peer.id;
   if (parsed.wireup != nullptr) (void)on_wireup_request(*parsed.wireup, &id);
   peer.heard_since_tick = true;
-  PrivateReceives& receives = peer.rx.private_queue;
+  PrivateReceives& receives = peer.state.make().rx.private_queue;
   if (wire::serves_large(parsed.header.type)) ++receives.serving;
   if (parsed.header.type == wire::Type::eager) ++receives.eager;
   if (parsed.header.type == wire::Type::control) {
@@ -393,7 +394,7 @@ void ReceiveDispatch::on_private_message(Peer& peer, std::uint32_t buffer, std::
 
 void ReceiveDispatch::on_private_control(Peer& peer, const wire::Parsed& parsed) {
   parts_.messaging.credits.credits_given(peer, parsed.header);
-  ++peer.rx.private_queue.controls;
+  ++peer.state.make().rx.private_queue.controls;
   parts_.messaging.private_receives.count_control();
   wire::ControlMessage message;
   wire::Detail detail;

@@ -40,9 +40,9 @@ void SendCompletions::on_rc_completion(RcQueue& queue, const ibv_wc& wc) {
   const bool done = wc.status == IBV_WC_SUCCESS;
   queue.retire(wc.wr_id, done, [this](const SendRecord& record) { retire(record); });
   if (done) return;
-  for (auto& peer : parts_.peer_table.peers()) {
-    if (peer->connection.rc.get() != &queue) continue;
-    parts_.channels.recovery.fail_connection(*peer, &wc);
+  for (Peer& peer : parts_.peer_table.peers()) {
+    if (peer.connection->rc.get() != &queue) continue;
+    parts_.channels.recovery.fail_connection(peer, &wc);
     return;
   }
   for (const auto& [node, link] : parts_.channels.xrc_nodes.xrc_connections()) {
@@ -60,10 +60,10 @@ void SendCompletions::retire(const SendRecord& record) {
   if (record.kind == SendRecord::Kind::transfer) {
     on_transfer_done(*record.transfer, Status{});
   } else if (record.kind == SendRecord::Kind::flush) {
-    Peer& peer = *parts_.peer_table.peers()[record.peer];
-    if (--peer.tx.flushes == 0) parts_.channels.negotiator.on_flushed(peer);
+    Peer& peer = parts_.peer_table.peers()[record.peer];
+    if (--peer.state.ref().tx.flushes == 0) parts_.channels.negotiator.on_flushed(peer);
   } else if (record.kind == SendRecord::Kind::probe) {
-    Peer& peer = *parts_.peer_table.peers()[record.peer];
+    Peer& peer = parts_.peer_table.peers()[record.peer];
     --peer.probes;
     peer.heard_since_tick = true;
   }
@@ -93,7 +93,7 @@ void SendCompletions::recover(MessageQueue& queue, const ibv_wc& wc) {
       if (!queue.post(record).ok()) retire(record);
       continue;
     }
-    Peer& peer = *parts_.peer_table.peers()[record.peer];
+    Peer& peer = parts_.peer_table.peers()[record.peer];
     if (peer.lost || record.peer == gone) {
       of_lost.push_back(record);
       continue;
@@ -114,9 +114,9 @@ void SendCompletions::recover(MessageQueue& queue, const ibv_wc& wc) {
   } else if (failed != nullptr && refused) {
     on_transfer_done(
         *failed->transfer,
-        RdmaEngine::refused_key(*parts_.peer_table.peers()[failed->peer], *failed, wc.status));
+        RdmaEngine::refused_key(parts_.peer_table.peers()[failed->peer], *failed, wc.status));
   } else if (failed != nullptr) {
-    Peer& peer = *parts_.peer_table.peers()[gone];
+    Peer& peer = parts_.peer_table.peers()[gone];
     parts_.events.lose_peer(peer,
                             Status{Code::peer_lost,
                                    fmt::format("{} is not responding: {}", peer.address.to_string(),
@@ -130,7 +130,7 @@ void SendCompletions::recover(MessageQueue& queue, const ibv_wc& wc) {
 // Ends operations in progress with a lost peer.
 void SendCompletions::end_of_lost(const SendRecord& record) {
   if (record.kind == SendRecord::Kind::transfer) {
-    on_transfer_done(*record.transfer, parts_.peer_table.peers()[record.peer]->loss);
+    on_transfer_done(*record.transfer, parts_.peer_table.peers()[record.peer].state->loss);
   } else {
     retire(record);
   }

@@ -37,11 +37,11 @@ void Shutdown::abandon_user_buffers() {
   for (Peer* peer : parts_.operations.backlog.backlogged()) {
     // Messages behind one that cannot be sent are dropped with it, to keep the order.
     bool dropped = false;
-    for (SendOperation* operation = peer->tx.backlog.first(); operation != nullptr;) {
+    for (SendOperation* operation = peer->state->tx.backlog.first(); operation != nullptr;) {
       SendOperation* const next = operation->next;
       dropped = dropped || (operation->copy == nullptr && operation->iov.total > 0);
       if (dropped) {
-        peer->tx.backlog.remove(operation);
+        peer->state.ref().tx.backlog.remove(operation);
         parts_.operations.backlog.end_send(*operation,
                                            Status{Code::canceled, "the endpoint is closing"});
       }
@@ -85,7 +85,8 @@ void Shutdown::flush(MessageQueue& queue) {
   record.opcode = IBV_WR_RDMA_WRITE;
   record.signalled = true;
   record.dct = context_.address.dct_number(0);
-  record.ah = parts_.peer_table.address_handle(context_.address, &status);
+  const RemotePort* const port = parts_.peer_table.port_of(context_.address, &status);
+  record.ah = port != nullptr ? port->handle.get() : nullptr;
   record.dc_key = context_.address.id;
   if (record.ah != nullptr) status = queue.post(record);
   if (!status.ok())
@@ -124,13 +125,13 @@ const Peer* Shutdown::find_owed() {
       return peer;
     }
   }
-  for (const auto& peer : parts_.peer_table.peers()) {
-    if (!peer->connection.rc || peer->connection.rc->idle() || !receives_still(peer->id)) continue;
-    if (!peer->connection.rc->full() &&
-        peer->connection.rc->newest().kind != SendRecord::Kind::probe) {
-      parts_.channels.keep_alive.probe_over_rc(*peer);
+  for (Peer& peer : parts_.peer_table.peers()) {
+    if (!peer.connection->rc || peer.connection->rc->idle() || !receives_still(peer.id)) continue;
+    if (!peer.connection->rc->full() &&
+        peer.connection->rc->newest().kind != SendRecord::Kind::probe) {
+      parts_.channels.keep_alive.probe_over_rc(peer);
     }
-    return peer.get();
+    return &peer;
   }
   for (const auto& [node, link] : parts_.channels.xrc_nodes.xrc_connections()) {
     if (!link->queue || owed(*link->queue) == nullptr) continue;
@@ -142,15 +143,15 @@ const Peer* Shutdown::find_owed() {
 }
 
 void Shutdown::send_shutdowns() {
-  for (auto& peer : parts_.peer_table.peers()) {
+  for (Peer& peer : parts_.peer_table.peers()) {
     // A peer that we never sent to does not know us.
-    if (peer->self || (peer->remote_index == wire::kUnknownIndex && peer->tx.sequence == 0)) {
+    if (peer.self || (peer.remote_index == wire::kUnknownIndex && peer.tx.sequence == 0)) {
       continue;
     }
     wire::ControlMessage message;
     message.type = wire::Control::shutdown;
-    report_last(*peer, &message);
-    parts_.messaging.control.send_control(*peer, Purpose::credit, message);
+    report_last(peer, &message);
+    parts_.messaging.control.send_control(peer, Purpose::credit, message);
   }
 }
 
@@ -196,8 +197,8 @@ bool Shutdown::close() {
       const Nanoseconds now = context_.clock.now();
       if (moved) close_moved_ = now;
       const Nanoseconds still = now - close_moved_;
-      const bool own =
-          peer->address.pid == context_.address.pid && peer->address.gid == context_.address.gid;
+      const bool own = peer->address.pid == context_.address.pid &&
+                       peer->address.port->gid == context_.address.gid;
       if (still >= next_close_warning_ || (own && still >= kOwnProcess)) {
         TURNOUT_LOG(connection, warn,
                     "close is waiting for {}: no progress on data sent to it for {} s; {}",

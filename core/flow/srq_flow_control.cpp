@@ -83,7 +83,7 @@ void SrqFlowControl::count(CreditGrant& grant) noexcept {
   if (grant.counted) [[likely]]
     return;
   grant.counted = true;
-  grant.target = grant.granted = limits_.first;
+  grant.granted = grant.target = limits_.first;
   rput_sends_ += grant.granted;
 }
 
@@ -106,7 +106,7 @@ bool SrqFlowControl::grant_more(CreditGrant& grant) {
   const bool out = is_out(grant);
   if (out && grant.unreported == 0) [[unlikely]]
     wait(grant);
-  const bool half = grant.unreported >= std::max(grant.target / 2, 1u);
+  const bool half = grant.unreported >= std::max(grant.target / 2u, 1u);
   if (half && waiting_.empty()) {
     used_last_credit(grant);
     grant_to_target(grant);
@@ -117,7 +117,7 @@ bool SrqFlowControl::grant_more(CreditGrant& grant) {
 void SrqFlowControl::grant_to_target(CreditGrant& grant) noexcept {
   const std::uint32_t most = limit();
   // What it retains is beside its target, but part of its share.
-  const std::uint32_t share = std::min(grant.target + grant.retained, limits_.most);
+  const std::uint32_t share = std::min<std::uint32_t>(grant.target + grant.retained, limits_.most);
   if (!waiting_.empty() || rput_sends_ >= most || grant.granted >= share) return;
   give(grant, std::min(share - grant.granted, most - rput_sends_));
 }
@@ -130,7 +130,8 @@ void SrqFlowControl::give(CreditGrant& grant, std::uint32_t credits) noexcept {
 
 void SrqFlowControl::used_last_credit(CreditGrant& grant) noexcept {
   if (!grant.counted) return;
-  grant.target = std::min(2 * grant.target, limits_.most);
+  grant.target = grant.target <= limits_.most / 2 ? static_cast<std::uint16_t>(2 * grant.target)
+                                                  : limits_.most;
 }
 
 // Unless its own messages fill its share.
@@ -146,7 +147,8 @@ CreditGrant* SrqFlowControl::serve(bool few) {
   const std::uint32_t most = limit();
   while (!waiting_.empty() && rput_sends_ < most) {
     CreditGrant& grant = *waiting_.front();
-    const std::uint32_t batch = std::min(grant.target, std::max(most / kBatches, 1u));
+    const std::uint32_t batch =
+        std::min<std::uint32_t>(grant.target, std::max(most / kBatches, 1u));
     if (most - rput_sends_ < batch && !few) return nullptr;
     waiting_.pop_front();
     grant.waiting = false;

@@ -42,23 +42,24 @@ namespace turnout {
 struct CreditGrant {
   std::uint32_t peer = 0;  // for the owner
   std::uint32_t granted = 0;
-  std::uint32_t target = 0;
   std::uint32_t retained = 0;    // of `granted`: messages that keep their receive
   std::uint32_t uncounted = 0;   // of `granted`: not in the sum of all, as the peer was silent
   std::uint32_t unreported = 0;  // the peer has not been told of them
   std::uint32_t sweep = 0;       // number of the last sweep before its last message
-  bool counted = false;          // a message arrived: the grant is part of the sum
-  bool waiting = false;          // in the queue of peers that are out of credits
-  bool closed = false;           // the peer is lost
+  std::uint16_t target = 0;
+  bool counted : 1 = false;  // a message arrived: the grant is part of the sum
+  bool waiting : 1 = false;  // in the queue of peers that are out of credits
+  bool closed : 1 = false;   // the peer is lost
 };
+static_assert(sizeof(CreditGrant) == 28);
 
 class SrqFlowControl {
  public:
   // by_demand: as described above. unlimited, safe: faults for tests.
   enum class Rule : std::uint8_t { by_demand, unlimited, safe };
   struct Limits {
-    std::uint32_t first = 1;          // credits of a peer at its first message, a power of two
-    std::uint32_t most = 1;           // credits of one peer
+    std::uint16_t first = 1;          // credits of a peer at its first message, a power of two
+    std::uint16_t most = 1;           // credits of one peer
     std::uint32_t most_receives = 0;  // that the queue may have
     bool retries = true;              // an adapter retries what finds no receive; false: UD
     Rule rule = Rule::by_demand;

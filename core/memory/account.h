@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -167,6 +168,14 @@ class Reservation {
       reservation.objects_ = objects;
     }
     return reservation;
+  }
+  // Holds what `other` does, too, which is of the same account and kind.
+  void add(Reservation&& other) noexcept {
+    if (account_ == nullptr) return swap(other);
+    assert(account_ == other.account_ && kind_ == other.kind_);
+    bytes_ += other.bytes_;
+    objects_ += other.objects_;
+    other.account_ = nullptr;
   }
   explicit operator bool() const noexcept { return account_ != nullptr; }
   [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }

@@ -25,7 +25,7 @@ void ControlPlane::send_control(Peer& peer, Purpose purpose, wire::ControlMessag
     return;
   message.index = peer.remote_index;
   message.sender = context_.address.id;
-  if (peer.tx.private_queue.credits > 0 && wire::serves_large(message.type) &&
+  if (peer.state->tx.private_queue.credits > 0 && wire::serves_large(message.type) &&
       events_.post_private_control(peer, message, detail)) [[unlikely]] {
     return;
   }
@@ -40,7 +40,7 @@ void ControlPlane::send_control(Peer& peer, Purpose purpose, wire::ControlMessag
 }
 
 bool ControlPlane::post_control(const PendingControl& pending) {
-  Peer& peer = *peer_table_.peers()[pending.peer];
+  Peer& peer = peer_table_.peers()[pending.peer];
   if (peer.lost) return true;
   return control_sender_.post_control(
       peer, pending.purpose == Purpose::credit,

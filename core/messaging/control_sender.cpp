@@ -9,11 +9,12 @@ namespace turnout {
 
 bool ControlSender::post_control(Peer& peer, bool credit, const ControlBytes& bytes) {
   const std::uint8_t at = credit ? peer.credit_queue : peer.establishment_queue;
-  const unsigned first = peer.address.data_qps() + (credit ? 0 : peer.address.credit_qps());
-  const unsigned n = credit ? peer.address.credit_qps() : peer.address.establishment_qps();
+  const Address address = peer.address.whole();
+  const unsigned first = address.data_qps() + (credit ? 0 : address.credit_qps());
+  const unsigned n = credit ? address.credit_qps() : address.establishment_qps();
   Status status;
   if (!post_control(*resources_.pool(credit ? Purpose::credit : Purpose::establishment)[at],
-                    peer.id, peer.address, peer.ah, first + at % n, bytes, &status)) {
+                    peer.id, address, *peer.address.port, first + at % n, bytes, &status)) {
     return false;
   }
   context_.charge(Work::post, 1);
@@ -23,8 +24,8 @@ bool ControlSender::post_control(Peer& peer, bool credit, const ControlBytes& by
 
 // To the target number `target` of that address. False: no room now.
 bool ControlSender::post_control(MessageQueue& queue, PeerId peer, const Address& address,
-                                 ibv_ah* ah, unsigned target, const ControlBytes& message,
-                                 Status* status) {
+                                 const RemotePort& port, unsigned target,
+                                 const ControlBytes& message, Status* status) {
   if (queue.full()) return false;
   const std::uint32_t buffer = resources_.control_send_pool.take();
   if (buffer == kNoBuffer) return false;
@@ -43,7 +44,7 @@ bool ControlSender::post_control(MessageQueue& queue, PeerId peer, const Address
   record.lkey = resources_.control_send_pool.lkey();
   record.length = static_cast<std::uint32_t>(head + message.length + more);
   record.dct = address.dct_number(target);
-  record.ah = ah;
+  record.ah = port.handle.get();
   record.dc_key = address.id;
   record.signalled =
       context_.closing;  // a peer may exit on our shutdown message, so it must not be sent twice

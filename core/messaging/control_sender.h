@@ -29,8 +29,8 @@ class ControlSender {
       : context_(context), resources_(resources), events_(events) {}
 
   [[nodiscard]] bool post_control(MessageQueue& queue, PeerId peer, const Address& address,
-                                  ibv_ah* ah, unsigned target, const ControlBytes& bytes,
-                                  Status* status);
+                                  const RemotePort& port, unsigned target,
+                                  const ControlBytes& bytes, Status* status);
   // To the peer's queue pair for that purpose.
   [[nodiscard]] bool post_control(Peer& peer, bool credit, const ControlBytes& bytes);
 

@@ -8,16 +8,16 @@
 namespace turnout {
 
 void Credits::send_credits(Peer& peer) {
-  if ((peer.rx.grant.unreported == 0 && peer.rx.unreported_ring == 0) ||
+  if ((peer.rx.grant.unreported == 0 && peer.state->rx.unreported_ring == 0) ||
       peer.remote_index == wire::kUnknownIndex)
     return;
   wire::ControlMessage message;
   message.type = wire::Control::credit;
   message.credits = static_cast<std::uint16_t>(peer.rx.grant.unreported);
-  message.ring_credits = static_cast<std::uint16_t>(peer.rx.unreported_ring);
-  message.request = peer.rx.ring_request;
+  message.ring_credits = static_cast<std::uint16_t>(peer.state->rx.unreported_ring);
+  message.request = peer.state->rx.ring_request;
   peer.rx.grant.unreported = 0;
-  peer.rx.unreported_ring = 0;
+  if (message.ring_credits > 0) peer.state.make().rx.unreported_ring = 0;
   ++credit_messages_;
   control_.send_control(peer, Purpose::credit, message);
 }
@@ -33,13 +33,13 @@ void Credits::serve_credit_waiters(bool few) {
   while (flow_.has_waiting()) {
     CreditGrant* const grant = flow_.serve(few);
     if (grant == nullptr) return;
-    send_credits(*peer_table_.peers()[grant->peer]);
+    send_credits(peer_table_.peers()[grant->peer]);
   }
 }
 
 void Credits::sweep_credits(Nanoseconds now) {
   flow_.sweep(peer_table_.peers().size(),
-              [this](std::size_t i) -> CreditGrant& { return peer_table_.peers()[i]->rx.grant; });
+              [this](std::size_t i) -> CreditGrant& { return peer_table_.peers()[i].rx.grant; });
   serve_credit_waiters(true);
   flow_.end_sweep(now);
 }
@@ -49,24 +49,24 @@ void Credits::credits_given(Peer& peer, const wire::Header& header) {
     peer.tx.credits = std::min(peer.tx.credits + header.credits, wire::kMostCredits);
   }
   if ((header.flags & wire::kPrivateCredits) != 0) [[unlikely]] {
-    if (header.ring == static_cast<std::uint8_t>(peer.tx.private_queue.request)) {
-      on_private_credits(peer, peer.tx.private_queue.request, header.ring_credits);
+    if (header.ring == static_cast<std::uint8_t>(peer.state->tx.private_queue.request)) {
+      on_private_credits(peer, peer.state->tx.private_queue.request, header.ring_credits);
     }
     return;
   }
   // Late credits of an earlier ring are ignored.
   if (header.ring_credits > 0 && over_ring(peer.tx.kind) &&
-      header.ring == static_cast<std::uint8_t>(peer.tx.ring.request)) {
-    peer.tx.ring.credits =
-        std::min(peer.tx.ring.credits + header.ring_credits, peer.tx.ring.entries);
+      header.ring == static_cast<std::uint8_t>(peer.state->tx.ring.request)) {
+    RingSender& ring = peer.state.ref().tx.ring;
+    ring.credits = std::min(ring.credits + header.ring_credits, ring.entries);
   }
 }
 
 // At the sender. Those of receives that are gone may come late.
 void Credits::on_private_credits(Peer& peer, std::uint32_t request,
                                  std::uint32_t credits) noexcept {
-  PrivateSender& sender = peer.tx.private_queue;
-  if (sender.request == 0 || request != sender.request) return;
+  if (request == 0 || request != peer.state->tx.private_queue.request) return;
+  PrivateSender& sender = peer.state.ref().tx.private_queue;
   sender.credits = std::min(sender.credits + credits, wire::kMostCredits);
 }
 

@@ -26,10 +26,10 @@ Traffic traffic_of(wire::Type type) noexcept {
 
 // Payload bytes that one message to this peer can carry now.
 std::size_t MessageSender::max_payload(const Peer& peer) const noexcept {
-  std::size_t bytes = peer.eager_size - context_.format.stream_overhead;
+  std::size_t bytes = eager_size(peer, context_.format) - context_.format.stream_overhead;
   if (over_ring(peer.tx.kind)) {
     // A ring message may be resent over the default transport, see connection_recovery.cpp.
-    bytes = std::min<std::size_t>(bytes, peer.tx.ring.entry_size - sizeof(wire::Header));
+    bytes = std::min<std::size_t>(bytes, peer.state->tx.ring.entry_size - sizeof(wire::Header));
   }
   if (peer.remote_index == wire::kUnknownIndex) bytes -= sizeof(wire::WireupRequest);
   return bytes;
@@ -52,15 +52,15 @@ bool MessageSender::post_stream(Peer& peer, const StreamMessage& message) {
     if (peer.tx.state == SendState::flushing) post_flush(peer);
     return false;
   }
-  const bool ring = over_ring(peer.tx.kind) &&
-                    (peer.tx.private_queue.request == 0 || !wire::serves_large(message.type));
+  const bool ring = over_ring(peer.tx.kind) && (peer.state->tx.private_queue.request == 0 ||
+                                                !wire::serves_large(message.type));
   const bool posted = ring ? post_over_ring(peer, message) : post_over_default(peer, message);
   if (posted) {
     if (!message.counted && wire::is_message(message.type))
-      peer.tx.history.count(message.counts_as);
+      peer.tx.carried.count(message.counts_as);
     if (context_.traits.uses_feedback)
-      context_.feedback.count(peer.tx.feedback, peer.id, peer.data_queue);
-    eviction_.touch(peer.connection.eviction, over_rc(peer.tx.kind));
+      context_.feedback.count(peer.tx.sent, peer.id, peer.data_queue);
+    count_use(eviction_, peer, over_rc(peer.tx.kind));
     context_.charge(Work::post, 1);
   }
   return posted;
@@ -71,7 +71,7 @@ bool MessageSender::post_stream(Peer& peer, const StreamMessage& message) {
 void MessageSender::send_wireup(Peer& peer) {
   StreamMessage hello;
   hello.type = wire::Type::wireup;
-  if (peer.tx.sequence == 0 && peer.tx.backlog.empty()) (void)post_stream(peer, hello);
+  if (peer.tx.sequence == 0 && peer.state->tx.backlog.empty()) (void)post_stream(peer, hello);
 }
 
 // The payload as contiguous bytes; `gathered` has room for a copy.
@@ -83,12 +83,12 @@ const void* MessageSender::contiguous_payload(const StreamMessage& message, std:
 }
 
 bool MessageSender::post_over_ring(Peer& peer, const StreamMessage& message) {
-  RingSender& ring = peer.tx.ring;
+  RingSender& ring = peer.state.ref().tx.ring;
   // Null: over DC.
-  RcQueue* const rc = peer.tx.kind == ChannelKind::rc_rdma ? peer.connection.rc.get()
-                      : over_xrc(peer.tx.kind)             ? peer.connection.xrc->link->queue.get()
+  RcQueue* const rc = peer.tx.kind == ChannelKind::rc_rdma ? peer.connection->rc.get()
+                      : over_xrc(peer.tx.kind)             ? peer.connection->xrc->link->queue.get()
                                                            : nullptr;
-  const std::uint32_t srq = over_xrc(peer.tx.kind) ? peer.connection.xrc->srq : 0;
+  const std::uint32_t srq = over_xrc(peer.tx.kind) ? peer.connection->xrc->srq : 0;
   MessageQueue& dc = *resources_.pool(Purpose::data)[peer.data_queue];
   if (ring.credits == 0 || (rc != nullptr ? rc->full() : dc.full())) return false;
   const bool acknowledged = (message.flags & wire::kAcknowledge) != 0;
@@ -166,26 +166,26 @@ bool MessageSender::post_over_ring(Peer& peer, const StreamMessage& message) {
 
 // Uses a credit of the peer's shared receive queue, or of its private one for us.
 void MessageSender::spend_credit(Peer& peer, wire::Header* header) noexcept {
-  if (peer.tx.private_queue.request != 0) [[unlikely]] {
-    --peer.tx.private_queue.credits;
+  if (peer.state->tx.private_queue.request != 0) [[unlikely]] {
+    --peer.state.ref().tx.private_queue.credits;
     return;
   }
   if (--peer.tx.credits == 0) header->flags |= wire::kLastCredit;
 }
 
 bool MessageSender::post_over_default(Peer& peer, const StreamMessage& message) {
-  const bool has_private = peer.tx.private_queue.request != 0;
-  const bool rc = sends_over_rc(peer);
+  const bool has_private = peer.state->tx.private_queue.request != 0;
+  const bool rc = has_private || peer.tx.kind == ChannelKind::rc_srq;
   MessageQueue& default_queue = *resources_.pool(Purpose::data)[peer.data_queue];
   if (has_private) [[unlikely]] {
-    if (peer.tx.private_queue.credits <= wire::kPrivateReserve) return false;
+    if (peer.state->tx.private_queue.credits <= wire::kPrivateReserve) return false;
   } else if (peer.tx.credits == 0) {
     return false;
   }
-  if (rc ? peer.connection.rc->full() : default_queue.full()) return false;
+  if (rc ? peer.connection->rc->full() : default_queue.full()) return false;
   const bool with_wireup = peer.remote_index == wire::kUnknownIndex;
   if (rc && !with_wireup && (message.flags & wire::kAcknowledge) == 0 &&
-      peer.connection.rc->takes_inline(sizeof(wire::Header) + message.length)) {
+      peer.connection->rc->takes_inline(sizeof(wire::Header) + message.length)) {
     return post_inline_over_rc(peer, message);
   }
   const std::uint32_t buffer = resources_.send_pool.take();
@@ -233,7 +233,7 @@ bool MessageSender::post_over_default(Peer& peer, const StreamMessage& message) 
   record.takes_private = has_private;
   resources_.address_data(peer, &record);
   context_.profile.count_sent(traffic_of(message.type), record.length);
-  if (Status status = rc ? peer.connection.rc->post(record) : default_queue.post(record);
+  if (Status status = rc ? peer.connection->rc->post(record) : default_queue.post(record);
       !status.ok()) {
     resources_.send_pool.give_back(buffer);
     events_.lose_peer(peer, status);
@@ -256,9 +256,9 @@ bool MessageSender::post_inline_over_rc(Peer& peer, const StreamMessage& message
   }
   context_.profile.count_sent(traffic_of(message.type),
                               static_cast<std::uint32_t>(sizeof header + message.length));
-  const bool has_private = peer.tx.private_queue.request != 0;
+  const bool has_private = peer.state->tx.private_queue.request != 0;
   if (Status status =
-          peer.connection.rc->send_inline(sges, message.length > 0 ? 2 : 1, peer.id, has_private);
+          peer.connection->rc->send_inline(sges, message.length > 0 ? 2 : 1, peer.id, has_private);
       !status.ok()) {
     events_.lose_peer(peer, status);
   }
@@ -270,12 +270,12 @@ void MessageSender::post_flush(Peer& peer) {
   if (peer.tx.flush_posted || peer.lost) return;
   const bool rc = sends_over_rc(peer);
   MessageQueue& default_queue = *resources_.pool(Purpose::data)[peer.data_queue];
-  if (rc ? peer.connection.rc->idle() : default_queue.idle()) {
+  if (rc ? peer.connection->rc->idle() : default_queue.idle()) {
     peer.tx.flush_posted = true;
     events_.on_flushed(peer);
     return;
   }
-  if (rc ? peer.connection.rc->full() : default_queue.full())
+  if (rc ? peer.connection->rc->full() : default_queue.full())
     return;  // retried with the next message, or in keep_alive()
   SendRecord record;
   record.kind = SendRecord::Kind::flush;
@@ -283,8 +283,8 @@ void MessageSender::post_flush(Peer& peer) {
   record.peer = peer.id;
   resources_.address_data(peer, &record);
   peer.tx.flush_posted = true;
-  ++peer.tx.flushes;
-  if (Status status = rc ? peer.connection.rc->post(record) : default_queue.post(record);
+  ++peer.state.make().tx.flushes;
+  if (Status status = rc ? peer.connection->rc->post(record) : default_queue.post(record);
       !status.ok()) {
     events_.lose_peer(peer, status);
   }

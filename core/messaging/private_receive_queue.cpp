@@ -34,8 +34,8 @@ Status PrivateReceiveQueues::add_private_receives(Peer& peer, std::uint32_t coun
       *context_.device, context_.account, count, peer_table_.reserved_headroom(), peer.id);
   if (!chunk) return chunk.status();
   context_.charge(Work::register_memory, std::uint64_t{count} * resources_.receive_pool.size());
-  peer.connection.rc->receive_chunks.push_back(chunk.value());
-  peer.rx.private_queue.count += count;
+  peer.connection->rc->receive_chunks.push_back(chunk.value());
+  peer.state.make().rx.private_queue.count += count;
   private_count_ += count;
   private_report_.buffers_peak =
       std::max<std::uint64_t>(private_report_.buffers_peak, private_count_);
@@ -44,15 +44,15 @@ Status PrivateReceiveQueues::add_private_receives(Peer& peer, std::uint32_t coun
 
 // Before a request for RC: what its message lends.
 Status PrivateReceiveQueues::ready_private_receives(Peer& peer) {
-  PrivateReceives& receives = peer.rx.private_queue;
+  PrivateReceives& receives = peer.state.make().rx.private_queue;
   if (receives.grow_at == 0) receives.grow_at = context_.settings.private_receive_threshold;
-  if (peer.connection.rc->receive_chunks.empty()) {
+  if (peer.connection->rc->receive_chunks.empty()) {
     const auto first = static_cast<std::uint32_t>(std::min(
         context_.settings.private_receive_first, context_.settings.private_receive_buffers));
     if (Status status = add_private_receives(peer, first); !status.ok()) return status;
   }
   receives.granted = receives.count;
-  for (const std::uint32_t chunk : peer.connection.rc->receive_chunks) {
+  for (const std::uint32_t chunk : peer.connection->rc->receive_chunks) {
     receives.granted -= resources_.receive_pool.private_chunk(chunk)->out;
   }
   receives.unreported = 0;
@@ -61,8 +61,8 @@ Status PrivateReceiveQueues::ready_private_receives(Peer& peer) {
 }
 
 void PrivateReceiveQueues::post_private_receives(Peer& peer) {
-  if (peer.connection.rc->connected_to() == 0) return;
-  for (const std::uint32_t number : peer.connection.rc->receive_chunks) {
+  if (peer.connection->rc->connected_to() == 0) return;
+  for (const std::uint32_t number : peer.connection->rc->receive_chunks) {
     ReceivePool::PrivateChunk& chunk = *resources_.receive_pool.private_chunk(number);
     for (std::uint32_t i = 0; i < chunk.states.size(); ++i) {
       if (chunk.states[i] == State::idle) post_private_receives(peer, chunk, number << 16 | i);
@@ -75,7 +75,7 @@ void PrivateReceiveQueues::post_private_receives(Peer& peer, ReceivePool::Privat
   const std::uint64_t wr_id =
       std::uint64_t{chunk.lifetime} << kLifetimeShift | kPrivateReceive | buffer;
   context_.charge(Work::post, 1);
-  const Status status = peer.connection.rc->post_receive(
+  const Status status = peer.connection->rc->post_receive(
       wr_id, {reinterpret_cast<std::uint64_t>(resources_.receive_pool.data(buffer)),
               resources_.receive_pool.size(), resources_.receive_pool.lkey(buffer)});
   if (!status.ok()) {  // its sender finds no receive, and tries again
@@ -102,8 +102,9 @@ void PrivateReceiveQueues::close_private_receives(Peer& peer, const RcQueue& que
     resources_.receive_pool.begin_lifetime(chunk);
     chunk.closed = true;
   }
-  peer.rx.private_queue.count = peer.rx.private_queue.granted = peer.rx.private_queue.unreported =
-      0;
+  if (peer.state->rx.private_queue.count == 0) return;
+  PrivateReceives& receives = peer.state.make().rx.private_queue;
+  receives.count = receives.granted = receives.unreported = 0;
 }
 
 // It was RESET or destroyed.
@@ -140,17 +141,17 @@ void PrivateReceiveQueues::return_private_receive(std::uint32_t buffer) {
     if (chunk.left && chunk.out == 0) resources_.receive_pool.drop_private(buffer >> 16);
     return;
   }
-  Peer& peer = *peer_table_.peers()[chunk.peer];
-  ++peer.rx.private_queue.unreported;
-  if (peer.connection.rc && peer.connection.rc->connected_to() != 0)
+  Peer& peer = peer_table_.peers()[chunk.peer];
+  ++peer.state.make().rx.private_queue.unreported;
+  if (peer.connection->rc && peer.connection->rc->connected_to() != 0)
     post_private_receives(peer, chunk, buffer);
   report_private_credits(peer);
 }
 
 void PrivateReceiveQueues::grow_private_receives(Peer& peer) {
-  PrivateReceives& receives = peer.rx.private_queue;
+  PrivateReceives& receives = peer.state.make().rx.private_queue;
   receives.grow_at = 2 * receives.serving;  // when it was refused
-  if (!peer.connection.rc || peer.connection.rc->connected_to() == 0) return;
+  if (!peer.connection->rc || peer.connection->rc->connected_to() == 0) return;
   const std::uint32_t more = context_.most_private() - receives.count;
   if (Status status = add_private_receives(peer, more); !status.ok()) {
     ++private_report_.refused;
@@ -165,7 +166,7 @@ void PrivateReceiveQueues::grow_private_receives(Peer& peer) {
 }
 
 void PrivateReceiveQueues::report_private_credits(Peer& peer) {
-  const PrivateReceives& receives = peer.rx.private_queue;
+  const PrivateReceives& receives = peer.state->rx.private_queue;
   const bool out_of_credits = receives.granted <= wire::kPrivateReserve;
   if (receives.unreported > 0 &&
       (out_of_credits || receives.unreported >= (receives.count + 1) / 2))
@@ -178,11 +179,11 @@ void PrivateReceiveQueues::send_private_credits(Peer& peer) {
   wire::ControlMessage message;
   message.type = wire::Control::credit;
   message.kind = static_cast<std::uint8_t>(ChannelKind::rc_sr);
-  message.credits =
-      static_cast<std::uint16_t>(std::min(peer.rx.private_queue.unreported, wire::kMostCredits));
-  message.request = peer.rx.private_queue.request;
-  peer.rx.private_queue.unreported -= message.credits;
-  peer.rx.private_queue.granted += message.credits;
+  message.credits = static_cast<std::uint16_t>(
+      std::min(peer.state->rx.private_queue.unreported, wire::kMostCredits));
+  message.request = peer.state->rx.private_queue.request;
+  peer.state.make().rx.private_queue.unreported -= message.credits;
+  peer.state.make().rx.private_queue.granted += message.credits;
   credits_.count_credit_message();
   control_.send_control(peer, Purpose::credit, message);
 }
@@ -190,8 +191,8 @@ void PrivateReceiveQueues::send_private_credits(Peer& peer) {
 // There is a credit. False: the queue pair has no place.
 bool PrivateReceiveQueues::post_private_control(Peer& peer, wire::ControlMessage message,
                                                 const wire::Detail* detail) {
-  if (!peer.connection.rc || peer.connection.rc->full() ||
-      !peer.connection.rc->takes_inline(kMostInline))
+  if (!peer.connection->rc || peer.connection->rc->full() ||
+      !peer.connection->rc->takes_inline(kMostInline))
     return false;
   std::byte body[sizeof message + sizeof *detail];
   static_assert(sizeof(wire::Header) + sizeof body <= kMostInline);
@@ -211,9 +212,9 @@ bool PrivateReceiveQueues::post_private_control(Peer& peer, wire::ControlMessage
       {reinterpret_cast<std::uint64_t>(body), static_cast<std::uint32_t>(length), 0}};
   context_.profile.count_sent(Traffic::control, sizeof header + length);
   context_.charge(Work::post, 1);
-  --peer.tx.private_queue.credits;
-  ++peer.tx.private_queue.controls;
-  if (Status status = peer.connection.rc->send_inline(sges, 2, peer.id, true); !status.ok()) {
+  --peer.state.ref().tx.private_queue.credits;
+  ++peer.state.make().tx.private_queue.controls;
+  if (Status status = peer.connection->rc->send_inline(sges, 2, peer.id, true); !status.ok()) {
     events_.lose_peer(peer, status);
   }
   return true;
@@ -224,20 +225,22 @@ void PrivateReceiveQueues::hand_back(Peer& peer, wire::Header* header) {
   header->credits =
       static_cast<std::uint8_t>(std::min(peer.rx.grant.unreported, kMaxCreditsInHeader));
   peer.rx.grant.unreported -= header->credits;
+  const PeerRxState& rx = peer.state->rx;
   // The peer knows its credits by the time it sends over RC.
-  if (peer.rx.private_queue.unreported > 0 && over_rc(peer.rx.kind)) [[unlikely]] {
+  if (over_rc(peer.rx.kind) && rx.private_queue.unreported > 0) [[unlikely]] {
+    PrivateReceives& receives = peer.state.ref().rx.private_queue;
     header->flags |= wire::kPrivateCredits;
     header->ring_credits =
-        static_cast<std::uint8_t>(std::min(peer.rx.private_queue.unreported, kMaxCreditsInHeader));
-    header->ring = static_cast<std::uint8_t>(peer.rx.private_queue.request);
-    peer.rx.private_queue.unreported -= header->ring_credits;
-    peer.rx.private_queue.granted += header->ring_credits;
+        static_cast<std::uint8_t>(std::min(receives.unreported, kMaxCreditsInHeader));
+    header->ring = static_cast<std::uint8_t>(receives.request);
+    receives.unreported -= header->ring_credits;
+    receives.granted += header->ring_credits;
     return;
   }
-  header->ring_credits =
-      static_cast<std::uint8_t>(std::min(peer.rx.unreported_ring, kMaxCreditsInHeader));
-  peer.rx.unreported_ring -= header->ring_credits;
-  header->ring = static_cast<std::uint8_t>(peer.rx.ring_request);
+  const std::uint32_t freed = std::min(rx.unreported_ring, kMaxCreditsInHeader);
+  header->ring = static_cast<std::uint8_t>(rx.ring_request);
+  header->ring_credits = static_cast<std::uint8_t>(freed);
+  if (freed > 0) peer.state.ref().rx.unreported_ring -= freed;
 }
 
 }  // namespace turnout

@@ -41,9 +41,9 @@ void SharedReceiveQueue::begin_receives() noexcept {
 void SharedReceiveQueue::begin_flow_control() noexcept {
   using Rule = SrqFlowControl::Rule;
   SrqFlowControl::Limits limits;
-  limits.first = std::bit_floor(static_cast<std::uint32_t>(
+  limits.first = std::bit_floor(static_cast<std::uint16_t>(
       std::min(context_.settings.credits_first, context_.settings.credits)));
-  limits.most = static_cast<std::uint32_t>(context_.settings.credits);
+  limits.most = static_cast<std::uint16_t>(context_.settings.credits);
   limits.most_receives = static_cast<std::uint32_t>(context_.settings.receive_buffers);
   limits.retries = !context_.over_datagrams();
   limits.rule = context_.settings.break_rule == "lend-freely"  ? Rule::unlimited

@@ -34,7 +34,7 @@ bool UdTransport::data_came(Peer& peer, const wire::Header& header, std::uint32_
   if (taken) {
     const bool twice =
         before(header.sequence, peer.rx.sequence) ||
-        std::any_of(peer.rx.reorder_buffer.begin(), peer.rx.reorder_buffer.end(),
+        std::any_of(peer.state->rx.reorder_buffer.begin(), peer.state->rx.reorder_buffer.end(),
                     [&](const auto& message) { return message.sequence == header.sequence; });
     const bool early = header.sequence != peer.rx.sequence;
     owe_ack(peer, twice || early);
@@ -53,7 +53,7 @@ void UdTransport::stamp(Peer& peer, wire::DatagramKind kind, wire::Datagram* dat
   datagram->index = peer.remote_index;
   datagram->data_ack = peer.rx.sequence;
   datagram->sack = 0;
-  for (const OutOfOrderMessage& message : peer.rx.reorder_buffer) {
+  for (const OutOfOrderMessage& message : peer.state->rx.reorder_buffer) {
     const std::uint32_t ahead = message.sequence - peer.rx.sequence;
     if (ahead < 32) datagram->sack |= 1u << ahead;
   }

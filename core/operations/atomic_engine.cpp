@@ -63,13 +63,13 @@ Status gather(std::span<const iovec> from, std::size_t bytes, const char* what, 
 // --- at the initiator
 
 bool AtomicEngine::make_atomics(Peer& peer) {
-  if (peer.atomics) [[likely]]
+  if (peer.state->atomics) [[likely]]
     return true;
   Reservation bytes =
       Reservation::take(context_.account, MemoryKind::operations, sizeof(PeerAtomics), 0, 1);
   if (!bytes) return false;
-  peer.atomics = std::make_unique<PeerAtomics>();
-  peer.atomics->bytes = std::move(bytes);
+  peer.state.make().atomics = std::make_unique<PeerAtomics>();
+  peer.state->atomics->bytes = std::move(bytes);
   return true;
 }
 
@@ -77,7 +77,7 @@ Status AtomicEngine::atomic_now(const AtomicRequest& request) {
   Peer* const peer = peer_table_.find_peer(request.peer);
   if (peer == nullptr)
     return {Code::invalid, fmt::format("atomic: no such peer: {}", request.peer)};
-  if (peer->lost) return peer->loss;
+  if (peer->lost) return peer->state->loss;
   if (Status status = check(request); !status.ok()) return status;
   wire::Atomic head;
   head.address = request.remote_address;
@@ -97,7 +97,7 @@ Status AtomicEngine::atomic_now(const AtomicRequest& request) {
   if (defers(*peer)) put_.release_deferred(*peer);
   // The answer arrives behind unexpected messages.
   if (peer->rx.retained > 0) (void)events_.relieve(*peer);
-  if (peer->lost) return peer->loss;
+  if (peer->lost) return peer->state->loss;
   if (records_.atomics.in_use() >= records_.operation_limits.waiting)
     return SendEngine::too_many_wait();
   AtomicOperation* const operation = make_atomics(*peer)
@@ -116,14 +116,14 @@ Status AtomicEngine::atomic_now(const AtomicRequest& request) {
   operands.copy_out(operation->values.data());
   compare.copy_out(operation->values.data() + operands.total);
   context_.charge(Work::copy, operands.total + compare.total);
-  if (!peer->tx.backlog.empty() || !try_atomic(*operation)) backlog_.enqueue(*operation);
+  if (!peer->state->tx.backlog.empty() || !try_atomic(*operation)) backlog_.enqueue(*operation);
   return {};
 }
 
 // It is in no list.
 bool AtomicEngine::try_atomic(AtomicOperation& operation) {
   Peer& peer = *operation.peer;
-  PeerAtomics& atomics = *peer.atomics;
+  PeerAtomics& atomics = *peer.state->atomics;
   if (atomics.asked.size() >= kAtomicWindow) return false;
   operation.head.number = atomics.next_number;
   StreamMessage message;
@@ -173,15 +173,15 @@ void AtomicEngine::end_atomic(AtomicOperation& operation, Status status) {
 
 // The peer is lost.
 void AtomicEngine::end_atomics(Peer& peer) {
-  if (!peer.atomics) return;
-  while (SendOperation* const operation = peer.atomics->asked.pop_front()) {
-    backlog_.end_send(*operation, peer.loss);
+  if (!peer.state->atomics) return;
+  while (SendOperation* const operation = peer.state->atomics->asked.pop_front()) {
+    backlog_.end_send(*operation, peer.state->loss);
   }
-  peer.atomics->unsent = 0;
+  peer.state->atomics->unsent = 0;
 }
 
 void AtomicEngine::on_answer(Peer& peer, const wire::Header& header, const std::byte* payload) {
-  SendOperation* const first = owes_answers(peer) ? peer.atomics->asked.first() : nullptr;
+  SendOperation* const first = owes_answers(peer) ? peer.state->atomics->asked.first() : nullptr;
   const auto damaged = [&](std::string_view what, std::uint64_t value) {
     events_.lose_peer(
         peer,
@@ -198,7 +198,7 @@ void AtomicEngine::on_answer(Peer& peer, const wire::Header& header, const std::
     if (operation.type == wire::Type::get) expected = operation.length;
   }
   if (header.length != expected) return damaged("length", header.length);
-  peer.atomics->asked.remove(&operation);
+  peer.state->atomics->asked.remove(&operation);
   if (header.data != 0) {
     const wire::Atomic& head = operation.head;
     const bool atomic = operation.type == wire::Type::atomic;
@@ -229,7 +229,7 @@ void AtomicEngine::on_answer(Peer& peer, const wire::Header& header, const std::
 // Whether there is room for the answer to any request.
 bool AtomicEngine::may_answer(Peer& peer) {
   if (!make_atomics(peer)) return false;
-  PeerAtomics& atomics = *peer.atomics;
+  PeerAtomics& atomics = *peer.state->atomics;
   if (!atomics.answers) [[unlikely]] {
     atomics.answer_bytes =
         Reservation::take(context_.account, MemoryKind::operations, sizeof(*atomics.answers), 0, 1);
@@ -243,7 +243,7 @@ bool AtomicEngine::may_answer(Peer& peer) {
 void AtomicEngine::on_request(Peer& peer, const wire::Header& header, const std::byte* payload) {
   if (context_.closing)
     return;  // the memory belongs to the program again; the shutdown message ends the request
-  PeerAtomics& atomics = *peer.atomics;
+  PeerAtomics& atomics = *peer.state->atomics;
   Status status;
   if (atomics.unsent == kAtomicWindow) {
     status = {Code::invalid,
@@ -267,7 +267,7 @@ Status AtomicEngine::take_atomic(Peer& peer, const wire::Header& header, const s
   if (Status status = wire::parse_atomic(payload, header.length, &request); !status.ok()) {
     return status;
   }
-  PeerAtomics& atomics = *peer.atomics;
+  PeerAtomics& atomics = *peer.state->atomics;
   AtomicAnswer& answer = atomics.answer(atomics.unsent);
   answer.number = request.number;
   answer.reads = false;
@@ -304,7 +304,7 @@ Code AtomicEngine::carry_out(const wire::Atomic& request, const std::byte* value
 
 // Sends as many as possible now.
 void AtomicEngine::send_answers(Peer& peer) {
-  PeerAtomics& atomics = *peer.atomics;
+  PeerAtomics& atomics = *peer.state->atomics;
   while (atomics.unsent > 0) {
     AtomicAnswer& answer = atomics.answer(0);
     const std::byte* bytes = answer.fetched.data();
@@ -335,11 +335,11 @@ bool AtomicEngine::pump_answers() {
   bool moved = false;
   for (std::size_t i = 0; i < answering_.size();) {
     Peer& peer = *answering_[i];
-    const std::uint32_t before = peer.atomics->unsent;
+    const std::uint32_t before = peer.state->atomics->unsent;
     if (!peer.lost) send_answers(peer);
-    moved = moved || peer.atomics->unsent != before;
-    if (peer.lost || peer.atomics->unsent == 0) {
-      peer.atomics->listed = false;
+    moved = moved || peer.state->atomics->unsent != before;
+    if (peer.lost || peer.state->atomics->unsent == 0) {
+      peer.state->atomics->listed = false;
       answering_[i] = answering_.back();
       answering_.pop_back();
     } else {

@@ -90,7 +90,7 @@ Status AtomicEngine::take_segment(Peer& peer, const wire::Header& header,
   if (get && request.length > rdma_.most_by_message(peer)) {
     return {Code::invalid, "the answer to a read would not fit a message"};
   }
-  PeerAtomics& atomics = *peer.atomics;
+  PeerAtomics& atomics = *peer.state->atomics;
   AtomicAnswer& answer = atomics.answer(atomics.unsent);
   answer.number = request.number;
   answer.code = Code::ok;

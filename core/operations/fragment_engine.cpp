@@ -140,7 +140,7 @@ void FragmentEngine::end_incoming(const Peer* peer) {
     incoming_.remove(transfer->incoming.id);
     --transfer->peer->rx.incoming_large;
     transfer->status =
-        peer != nullptr ? peer->loss : Status{Code::canceled, "the endpoint is closing"};
+        peer != nullptr ? peer->state->loss : Status{Code::canceled, "the endpoint is closing"};
     rdma_.end_transfer(*transfer);
   }
 }

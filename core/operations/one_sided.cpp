@@ -41,7 +41,7 @@ Status OneSided::rma_to_self(const RmaRequest& request, const IoVec& iov) {
 Status OneSided::rma_now(const RmaRequest& request) {
   Peer* const peer = peer_table_.find_peer(request.peer);
   if (peer == nullptr) return {Code::invalid, fmt::format("rma: no such peer: {}", request.peer)};
-  if (peer->lost) return peer->loss;
+  if (peer->lost) return peer->state->loss;
   IoVec iov;
   if (!iov.set(request.local)) {
     return {Code::invalid,
@@ -57,7 +57,7 @@ Status OneSided::rma_now(const RmaRequest& request) {
   if (context_.over_datagrams() && peer->self) return rma_to_self(request, iov);
   if (context_.traits.connects_first) events_.use_one_sided(*peer);
   const bool over_rc = rdma_.reaches_over_rc(*peer);
-  if (over_rc ? peer->connection.rc->full()
+  if (over_rc ? peer->connection->rc->full()
               : resources_.pool(Purpose::data)[peer->data_queue]->full()) {
     return {Code::again, "the send queue is full"};
   }
@@ -124,7 +124,7 @@ Status OneSided::rma_now(const RmaRequest& request) {
   }
   if (over_rc) {
     transfer->over_rc = true;
-    ++peer->rx.reads_over_rc;
+    ++peer->state.make().rx.reads_over_rc;
   }
   rdma_.pump(*transfer);
   return {};

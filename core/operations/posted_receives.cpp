@@ -20,9 +20,9 @@ Completion PostedReceives::completion_of(const wire::Header& header, PeerId peer
 }
 
 void PostedReceives::give_ring_credits(Peer& peer, std::uint32_t count) {
-  peer.rx.unreported_ring += count;
-  if (peer.rx.ring && peer.rx.unreported_ring >= peer.rx.ring->entries() / 2)
-    credits_.send_credits(peer);
+  PeerRxState& rx = peer.state.ref().rx;
+  rx.unreported_ring += count;
+  if (rx.ring && rx.unreported_ring >= rx.ring->entries() / 2) credits_.send_credits(peer);
 }
 
 // Frees the storage of a message and returns its credit.
@@ -37,7 +37,7 @@ void PostedReceives::release_arrival(Peer& peer, UnexpectedMessage::Storage stor
       private_receives_.return_private_receive(buffer);
       break;
     case UnexpectedMessage::Storage::ring:
-      if (peer.rx.ring) give_ring_credits(peer, peer.rx.ring->free(position));
+      if (peer.state->rx.ring) give_ring_credits(peer, peer.state->rx.ring->free(position));
       break;
     case UnexpectedMessage::Storage::heap:
       credits_.return_credit(peer);
@@ -110,7 +110,7 @@ void PostedReceives::end_receive(RecvOperation& receive, const Completion& ended
   }
   if (gone) {
     if (receive.match.peer != kAnyPeer)
-      --peer_table_.peers()[receive.match.peer]->rx.directed_receives;
+      --peer_table_.peers()[receive.match.peer].rx.directed_receives;
     records_.receives.give_back(&receive);
   }
 }
@@ -118,7 +118,7 @@ void PostedReceives::end_receive(RecvOperation& receive, const Completion& ended
 void PostedReceives::end_cancelled(RecvOperation& receive) {
   unpost(receive);
   if (receive.match.peer != kAnyPeer)
-    --peer_table_.peers()[receive.match.peer]->rx.directed_receives;
+    --peer_table_.peers()[receive.match.peer].rx.directed_receives;
   Completion completion;
   completion.context = receive.report.context;
   completion.tag = receive.match.tag;

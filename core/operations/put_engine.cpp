@@ -20,55 +20,57 @@ std::byte last_of(const IoVec& iov) noexcept {
 
 void PutEngine::on_rtr(Peer& peer, const wire::Detail& rtr) {
   if (context_.over_datagrams() || context_.closing) return;
-  const bool waiting = !peer.tx.backlog.empty() && !defers(peer);
+  const bool waiting = !peer.state->tx.backlog.empty() && !defers(peer);
   bool declined = rtr.sequence != peer.tx.sequence || waiting ||
-                  (peer.tx.declines_rtrs && peer.tx.declined_at == rtr.sequence);
-  if (!peer.tx.rtrs || !peer.tx.rtrs->bytes) {  // else made by on_rtr_cancel()
+                  (peer.state->tx.declines_rtrs && peer.state->tx.declined_at == rtr.sequence);
+  if (!peer.state->tx.rtrs || !peer.state->tx.rtrs->bytes) {  // else made by on_rtr_cancel()
     Reservation bytes = Reservation::take(context_.account, MemoryKind::operations,
                                           sizeof(PeerRtrs) + kMostRtrs * sizeof(Rtr));
     if (bytes) {
-      if (!peer.tx.rtrs) peer.tx.rtrs = std::make_unique<PeerRtrs>();
-      peer.tx.rtrs->open.reserve(kMostRtrs);
-      peer.tx.rtrs->bytes = std::move(bytes);
+      if (!peer.state->tx.rtrs) peer.state.make().tx.rtrs = std::make_unique<PeerRtrs>();
+      peer.state->tx.rtrs->open.reserve(kMostRtrs);
+      peer.state->tx.rtrs->bytes = std::move(bytes);
     } else {
       declined = true;
     }
   }
-  declined = declined || peer.tx.rtrs->open.size() >= kMostRtrs;
+  declined = declined || peer.state->tx.rtrs->open.size() >= kMostRtrs;
   if (!declined) {
-    peer.tx.rtrs->open.push_back({rtr});
+    peer.state->tx.rtrs->open.push_back({rtr});
     if (defers(peer)) put_deferred(peer);
     return;
   }
-  peer.tx.declines_rtrs = true;
-  peer.tx.declined_at = rtr.sequence;
+  peer.state.make().tx.declines_rtrs = true;
+  peer.state.make().tx.declined_at = rtr.sequence;
   if (defers(peer)) {  // a usable one is unlikely
-    peer.tx.rtrs->waits.count(false);
+    peer.state->tx.rtrs->waits.count(false);
     release_deferred(peer);
   }
 }
 
 bool PutEngine::may_defer(Peer& peer) {
-  if (!peer.tx.rtrs || !peer.tx.rtrs->bytes || context_.settings.rtr_wait == 0 || context_.closing)
+  if (!peer.state->tx.rtrs || !peer.state->tx.rtrs->bytes || context_.settings.rtr_wait == 0 ||
+      context_.closing)
     return false;
-  return peer.tx.rtrs->deferring || (peer.tx.backlog.empty() && peer.tx.rtrs->waits.worth_trying());
+  return peer.state->tx.rtrs->deferring ||
+         (peer.state->tx.backlog.empty() && peer.state->tx.rtrs->waits.worth_trying());
 }
 
 // may_defer(); the message is prepared for both protocols.
 void PutEngine::defer(SendOperation& operation) {
-  PeerRtrs& rtrs = *operation.peer->tx.rtrs;
+  PeerRtrs& rtrs = *operation.peer->state->tx.rtrs;
   if (!std::exchange(rtrs.deferring, true)) {
     rtrs.deferred_since = context_.clock.now();
     look_at(rtrs.deferred_since + context_.settings.rtr_wait);
   }
-  operation.peer->tx.backlog.push_back(&operation);
+  operation.peer->state.make().tx.backlog.push_back(&operation);
   backlog_.list_backlog(*operation.peer);
 }
 
 // An RTR arrived, which may match one of them; the others do not match the earlier RTRs. Those
 // behind the first may be put before it: what it takes is not what they take.
 void PutEngine::put_deferred(Peer& peer) {
-  for (SendOperation* operation = peer.tx.backlog.first(); operation != nullptr;
+  for (SendOperation* operation = peer.state->tx.backlog.first(); operation != nullptr;
        operation = operation->next) {
     SendRequest request;
     request.tagged = (operation->flags & wire::kTagged) != 0;
@@ -78,34 +80,34 @@ void PutEngine::put_deferred(Peer& peer) {
     request.has_remote_data = (operation->flags & wire::kRemoteData) != 0;
     request.remote_data = operation->data;
     request.report = operation->report;
-    const wire::Detail rtr = peer.tx.rtrs->open[at].detail;
+    const wire::Detail rtr = peer.state->tx.rtrs->open[at].detail;
     const bool may = may_put(peer, operation->iov, rtr);
     consume_rtr(peer, at);
     if (!may) {  // it consumes the receive as a message of the stream
       release_deferred(peer);
       return;
     }
-    peer.tx.rtrs->waits.count(true);
-    peer.tx.backlog.remove(operation);
+    peer.state->tx.rtrs->waits.count(true);
+    peer.state.ref().tx.backlog.remove(operation);
     // Cannot fail any more.
     (void)put(peer, request, operation->iov, rtr, operation);
     backlog_.forget_awaiting(*operation);
     records_.sends.give_back(operation);
     break;
   }
-  if (peer.tx.backlog.empty()) peer.tx.rtrs->deferring = false;
+  if (peer.state->tx.backlog.empty()) peer.state->tx.rtrs->deferring = false;
 }
 
 // Sends them by RTS.
 void PutEngine::release_deferred(Peer& peer) {
-  peer.tx.rtrs->deferring = false;
+  peer.state->tx.rtrs->deferring = false;
   (void)events_.pump_backlog(peer);
 }
 
 // The first RTR that matches the message.
 std::size_t PutEngine::find_rtr(const Peer& peer, bool tagged, std::uint64_t tag) const noexcept {
-  if (!peer.tx.rtrs) return kNoRtr;
-  const auto& open = peer.tx.rtrs->open;
+  if (!peer.state->tx.rtrs) return kNoRtr;
+  const auto& open = peer.state->tx.rtrs->open;
   for (std::size_t i = 0; i < open.size(); ++i) {
     if (open[i].accepts(tagged, tag)) return i;
   }
@@ -115,12 +117,13 @@ std::size_t PutEngine::find_rtr(const Peer& peer, bool tagged, std::uint64_t tag
 // A message was sent that will consume the receive.
 void PutEngine::consume_rtr(Peer& peer, std::size_t at) noexcept {
   if (at == kNoRtr || peer.lost) return;
-  peer.tx.rtrs->open.erase(peer.tx.rtrs->open.begin() + static_cast<std::ptrdiff_t>(at));
+  peer.state->tx.rtrs->open.erase(peer.state->tx.rtrs->open.begin() +
+                                  static_cast<std::ptrdiff_t>(at));
 }
 
 // Whether the message can be written to the RTR; otherwise it travels in the stream.
 bool PutEngine::may_put(const Peer& peer, const IoVec& iov, const wire::Detail& rtr) {
-  return (peer.tx.backlog.empty() || defers(peer)) && iov.total <= rtr.length &&
+  return (peer.state->tx.backlog.empty() || defers(peer)) && iov.total <= rtr.length &&
          records_.transfers.ready() && records_.sends.ready();
 }
 
@@ -163,10 +166,10 @@ Status PutEngine::put(Peer& peer, const SendRequest& request, const IoVec& iov,
   transfer.completion.tag = request.tag;
   transfer.completion.flags = kSend | (request.tagged ? kTagged : kMessage);
   if (!as_announced) transfer.announcement = make_put_completion(transfer);
-  ++peer.tx.rtrs->writing;
-  peer.tx.history.count(iov.total);
+  ++peer.state.ref().tx.rtrs->writing;
+  peer.tx.carried.count(iov.total);
   if (context_.traits.uses_feedback)
-    context_.feedback.count(peer.tx.feedback, peer.id, peer.data_queue);
+    context_.feedback.count(peer.tx.sent, peer.id, peer.data_queue);
   ++rendezvous_count_;
   ++puts_;
   if (!as_announced) ++put_completions_;
@@ -191,7 +194,7 @@ SendOperation* PutEngine::make_put_completion(const Transfer& transfer) {
 
 void PutEngine::end_put(Transfer& transfer) {
   Peer& peer = *transfer.peer;
-  --peer.tx.rtrs->writing;
+  --peer.state.ref().tx.rtrs->writing;
   MemoryRegistration::release_regions(transfer);
   SendOperation* completion_message = std::exchange(transfer.announcement, nullptr);
   if (peer.lost && completion_message != nullptr) {
@@ -215,19 +218,19 @@ void PutEngine::end_put(Transfer& transfer) {
 
 void PutEngine::on_rtr_cancel(Peer& peer, std::uint64_t number) {
   if (context_.over_datagrams() || context_.closing) return;
-  if (!peer.tx.rtrs) {  // no RTR was stored, so the reply need not wait
-    peer.tx.rtrs = std::make_unique<PeerRtrs>();
+  if (!peer.state->tx.rtrs) {  // no RTR was stored, so the reply need not wait
+    peer.state.make().tx.rtrs = std::make_unique<PeerRtrs>();
   }
-  if (peer.tx.rtrs->cancelled.size() == kMostCancels) {
+  if (peer.state->tx.rtrs->cancelled.size() == kMostCancels) {
     events_.lose_peer(
         peer, Status{Code::invalid,
                      fmt::format("{}: cancels more than {} RTRs without waiting for an answer",
                                  peer.address.to_string(), kMostCancels)});
     return;
   }
-  std::erase_if(peer.tx.rtrs->open,
+  std::erase_if(peer.state->tx.rtrs->open,
                 [number](const Rtr& rtr) { return rtr.detail.transfer == number; });
-  peer.tx.rtrs->cancelled.push_back(number);
+  peer.state->tx.rtrs->cancelled.push_back(number);
   rtr_cancels_.push_back(&peer);
 }
 
@@ -236,16 +239,17 @@ bool PutEngine::pump_rtr_cancels() {
   bool moved = false;
   for (std::size_t i = 0; i < rtr_cancels_.size();) {
     Peer& peer = *rtr_cancels_[i];
-    while (!peer.lost && !peer.tx.rtrs->cancelled.empty() && records_.sends.ready()) {
+    while (!peer.lost && !peer.state->tx.rtrs->cancelled.empty() && records_.sends.ready()) {
       SendOperation& answer = *records_.sends.take();
       answer.peer = &peer;
       answer.type = wire::Type::rtr_cancelled;
-      answer.tag = peer.tx.rtrs->cancelled.back();
-      peer.tx.rtrs->cancelled.pop_back();
-      if (!peer.tx.backlog.empty() || !events_.try_operation(answer)) backlog_.enqueue(answer);
+      answer.tag = peer.state->tx.rtrs->cancelled.back();
+      peer.state->tx.rtrs->cancelled.pop_back();
+      if (!peer.state->tx.backlog.empty() || !events_.try_operation(answer))
+        backlog_.enqueue(answer);
       moved = true;
     }
-    if (peer.lost || peer.tx.rtrs->cancelled.empty()) {
+    if (peer.lost || peer.state->tx.rtrs->cancelled.empty()) {
       rtr_cancels_[i] = rtr_cancels_.back();
       rtr_cancels_.pop_back();
     } else {

@@ -48,7 +48,7 @@ bool RdmaEngine::leaves_posting(const Transfer& transfer) const noexcept {
 bool RdmaEngine::post_segment(Transfer& transfer, std::uint64_t length) {
   Peer& peer = *transfer.peer;
   SendQueue& queue =
-      transfer.over_rc ? static_cast<SendQueue&>(*peer.connection.rc)
+      transfer.over_rc ? static_cast<SendQueue&>(*peer.connection->rc)
                        : static_cast<SendQueue&>(*resources_.pool(Purpose::data)[peer.data_queue]);
   if (queue.full()) return false;
   const Transfer::Local& local = transfer.local[transfer.cursor.local_at];
@@ -66,7 +66,7 @@ bool RdmaEngine::post_segment(Transfer& transfer, std::uint64_t length) {
   context_.profile.count_sent(transfer.write ? Traffic::write : Traffic::read, length);
   Status status;
   if (transfer.over_rc) {
-    status = peer.connection.rc->post(record);
+    status = peer.connection->rc->post(record);
   } else {
     resources_.address_data(peer, &record);
     status = resources_.pool(Purpose::data)[peer.data_queue]->post(record);
@@ -89,7 +89,7 @@ bool RdmaEngine::pump(Transfer& transfer) {
       transfer.status.ok() && transfer.total > 0) {
     const DataPath path = events_.data_path(peer);
     transfer.over_rc = path == DataPath::rc;
-    if (transfer.over_rc) ++peer.rx.reads_over_rc;
+    if (transfer.over_rc) ++peer.state.make().rx.reads_over_rc;
     if (path == DataPath::fragments &&
         transfer.kind == Transfer::Kind::read) {  // see connection_recovery.cpp
       events_.fall_back_to_fragments(transfer);
@@ -167,7 +167,7 @@ void RdmaEngine::end_transfer(Transfer& transfer) {
   if (transfer.buffer != kNoBuffer) resources_.send_pool.give_back(transfer.buffer);
   const auto release_rc = [&] {
     if (!transfer.over_rc) return;
-    --peer.rx.reads_over_rc;
+    --peer.state.ref().rx.reads_over_rc;
     if (peer.rx.state == ReceiveState::draining) events_.finish_drain(peer);
   };
   if (transfer.incoming.receive != nullptr) {
@@ -182,7 +182,7 @@ void RdmaEngine::end_transfer(Transfer& transfer) {
     release_rc();
     if (SendOperation* const announcement = std::exchange(transfer.announcement, nullptr)) {
       // The write is complete; the target is notified in the stream, after earlier messages.
-      if (!peer.tx.backlog.empty() || !events_.try_operation(*announcement))
+      if (!peer.state->tx.backlog.empty() || !events_.try_operation(*announcement))
         backlog_.enqueue(*announcement);
     }
     context_.finish(transfer.report, transfer.completion);
@@ -217,9 +217,9 @@ void RdmaEngine::drop_transfer(Transfer& transfer) {
 
 // At once, with DC.
 bool RdmaEngine::reaches_over_rc(const Peer& peer) const noexcept {
-  return !context_.over_datagrams() && peer.connection.rc && over_rc(peer.rx.kind) &&
-         !peer.connection.eviction.disconnecting && peer.rx.state == ReceiveState::steady &&
-         peer.connection.rc->connected_to() != 0;
+  return !context_.over_datagrams() && peer.connection->rc && over_rc(peer.rx.kind) &&
+         !peer.connection->eviction.disconnecting && peer.rx.state == ReceiveState::steady &&
+         peer.connection->rc->connected_to() != 0;
 }
 
 void RdmaEngine::poll_for_last_byte(Transfer& transfer, std::byte* last, std::byte sentinel) {
@@ -238,8 +238,8 @@ int RdmaEngine::receive_access() const noexcept {
 
 // Bytes of a segment: request and answer fit the smallest maximum of the pair's channels.
 std::size_t RdmaEngine::most_by_message(const Peer& peer) const noexcept {
-  return peer.eager_size - context_.format.stream_overhead - sizeof(wire::WireupRequest) -
-         sizeof(wire::Segment);
+  return eager_size(peer, context_.format) - context_.format.stream_overhead -
+         sizeof(wire::WireupRequest) - sizeof(wire::Segment);
 }
 
 }  // namespace turnout

@@ -55,7 +55,7 @@ void ReceiveEngine::take_message(Peer& peer, const wire::Parsed& parsed, std::ui
   if (ahead == 0 && unexpected_.may_deliver(peer, parsed.header)) {
     deliver(peer, parsed.header,
             Arrival{private_receives_.storage_of(buffer), parsed.payload, buffer, 0, nullptr});
-    if (!peer.rx.reorder_buffer.empty()) drain_reorder_buffer(peer);
+    if (!peer.state->rx.reorder_buffer.empty()) drain_reorder_buffer(peer);
     if (peer.rx.state == ReceiveState::draining) events_.finish_drain(peer);
   } else if (ahead < kMaxAhead) {
     keep_out_of_order(peer, {parsed.header.sequence, buffer, length, nullptr});
@@ -75,13 +75,14 @@ void ReceiveEngine::keep_out_of_order(Peer& peer, OutOfOrderMessage message) {
       ++resources_.receives_kept;
     }
   }
-  peer.rx.reorder_buffer.push_back(std::move(message));
+  peer.state.make().rx.reorder_buffer.push_back(std::move(message));
 }
 
 // The caller delivers or frees it.
 OutOfOrderMessage ReceiveEngine::take_out_of_order(Peer& peer, std::size_t at) {
-  OutOfOrderMessage message = std::move(peer.rx.reorder_buffer[at]);
-  peer.rx.reorder_buffer.erase(peer.rx.reorder_buffer.begin() + static_cast<std::ptrdiff_t>(at));
+  OutOfOrderMessage message = std::move(peer.state.ref().rx.reorder_buffer[at]);
+  peer.state.ref().rx.reorder_buffer.erase(peer.state->rx.reorder_buffer.begin() +
+                                           static_cast<std::ptrdiff_t>(at));
   if (!message.copy && !resources_.receive_pool.is_private(message.buffer))
     --resources_.receives_kept;
   return message;
@@ -96,9 +97,9 @@ void ReceiveEngine::free_out_of_order(const OutOfOrderMessage& message) {
 }
 
 void ReceiveEngine::drain_reorder_buffer(Peer& peer) {
-  for (std::size_t i = 0; i < peer.rx.reorder_buffer.size();) {
+  for (std::size_t i = 0; i < peer.state->rx.reorder_buffer.size();) {
     const auto ahead =
-        static_cast<std::int32_t>(peer.rx.reorder_buffer[i].sequence - peer.rx.sequence);
+        static_cast<std::int32_t>(peer.state->rx.reorder_buffer[i].sequence - peer.rx.sequence);
     if (ahead < 0) {  // duplicate: a reposted work request
       free_out_of_order(take_out_of_order(peer, i));
       continue;
@@ -108,8 +109,8 @@ void ReceiveEngine::drain_reorder_buffer(Peer& peer) {
       continue;
     }
     wire::Parsed parsed;
-    const Status status = wire::parse_data(bytes_of(peer.rx.reorder_buffer[i]),
-                                           peer.rx.reorder_buffer[i].length, &parsed);
+    const Status status = wire::parse_data(bytes_of(peer.state->rx.reorder_buffer[i]),
+                                           peer.state->rx.reorder_buffer[i].length, &parsed);
     if (status.ok() && !unexpected_.may_deliver(peer, parsed.header)) return;
     OutOfOrderMessage message = take_out_of_order(peer, i);
     if (!status.ok()) {  // was parsed on arrival
@@ -166,15 +167,15 @@ bool ReceiveEngine::poll_ring(Peer& peer) {
   context_.charge(Work::poll_ring, 1);
   wire::Header header;
   // Reads all messages of a ring, but at most one pass through it, for fairness.
-  for (std::uint32_t n = peer.rx.ring->entries(); n > 0; --n) {
-    if (!peer.rx.ring->poll(&header) || header.sequence != peer.rx.sequence) break;
-    if (peer.rx.ring->checked()) [[unlikely]]
+  for (std::uint32_t n = peer.state->rx.ring->entries(); n > 0; --n) {
+    if (!peer.state->rx.ring->poll(&header) || header.sequence != peer.rx.sequence) break;
+    if (peer.state->rx.ring->checked()) [[unlikely]]
       context_.charge(
           Work::copy,
           2 * (header.length + sizeof header));  // checksummed, and overwritten when free
-    if (Status status = wire::check_header(header); !status.ok() || !peer.rx.ring->fits(header) ||
-                                                    (header.flags & wire::kWireup) != 0 ||
-                                                    header.type == wire::Type::control) {
+    if (Status status = wire::check_header(header);
+        !status.ok() || !peer.state->rx.ring->fits(header) || (header.flags & wire::kWireup) != 0 ||
+        header.type == wire::Type::control) {
       events_.lose_peer(
           peer, Status{Code::invalid,
                        fmt::format("{}: damaged message in its ring: {}", peer.address.to_string(),
@@ -182,13 +183,13 @@ bool ReceiveEngine::poll_ring(Peer& peer) {
       return true;
     }
     if (!unexpected_.may_deliver(peer, header)) break;
-    const std::byte* const payload = peer.rx.ring->payload(header);
-    const std::uint64_t position = peer.rx.ring->advance();
+    const std::byte* const payload = peer.state->rx.ring->payload(header);
+    const std::uint64_t position = peer.state->rx.ring->advance();
     peer.heard_since_tick = true;
     deliver(peer, header, Arrival{UnexpectedMessage::Storage::ring, payload, 0, position, nullptr});
     moved = true;
     if (peer.lost) return true;
-    if (!peer.rx.reorder_buffer.empty()) drain_reorder_buffer(peer);
+    if (!peer.state->rx.reorder_buffer.empty()) drain_reorder_buffer(peer);
   }
   if (moved) {
     rings_.spoke(peer);
@@ -199,11 +200,11 @@ bool ReceiveEngine::poll_ring(Peer& peer) {
 
 void ReceiveEngine::deliver(Peer& peer, const wire::Header& header, const Arrival& arrival) {
   // Writes that were posted before this message was sent are complete.
-  if (peer.rx.rtrs_sent > 0) [[unlikely]]
+  if (peer.state->rx.rtrs_sent > 0) [[unlikely]]
     (void)rtr_.poll_last_bytes(&peer);
   ++peer.rx.sequence;
   peer.rx.stalled = false;
-  eviction_.touch(peer.connection.eviction, over_rc(peer.rx.kind));
+  count_use(eviction_, peer, over_rc(peer.rx.kind));
   credits_.credits_given(peer, header);
   if ((header.flags & (wire::kLastCredit | wire::kUncredited)) != 0) [[unlikely]] {
     if ((header.flags & wire::kUncredited) != 0 &&
@@ -234,7 +235,7 @@ void ReceiveEngine::deliver(Peer& peer, const wire::Header& header, const Arriva
   }
   ++context_.delivered;
   ++peer.rx.window;
-  peer.rx.history.count(wire::message_bytes(header, arrival.payload));
+  peer.rx.carried.count(wire::message_bytes(header, arrival.payload));
   peer.rx.last_data = header.data;
   peer.rx.last_had_data = (header.flags & wire::kRemoteData) != 0;
   context_.charge(Work::match, 1);
@@ -352,7 +353,7 @@ Status ReceiveEngine::recv_now(const RecvRequest& request) {
   if (peer != nullptr && peer->lost) {
     --peer->rx.directed_receives;
     posted_.unpost(*receive);
-    Status status = peer->loss;
+    Status status = peer->state->loss;
     records_.receives.give_back(receive);
     return status;
   }
@@ -378,9 +379,9 @@ bool ReceiveEngine::cancel(void* context) {
     }
   }
   for (Peer* peer : backlog_.backlogged()) {
-    for (SendOperation* s = peer->tx.backlog.last(); s != nullptr; s = s->previous) {
+    for (SendOperation* s = peer->state->tx.backlog.last(); s != nullptr; s = s->previous) {
       if (s->report.context != context || s->report.queue == nullptr) continue;
-      peer->tx.backlog.remove(s);
+      peer->state.ref().tx.backlog.remove(s);
       backlog_.end_send(*s, Status{Code::canceled, "cancelled"});
       return true;
     }
@@ -398,7 +399,7 @@ bool ReceiveEngine::pump_stalled() {
   }
   for (std::size_t i = 0; i < unexpected_.stalled().size();) {
     Peer& peer = *unexpected_.stalled()[i];
-    if (!peer.lost && !peer.rx.reorder_buffer.empty()) {
+    if (!peer.lost && !peer.state->rx.reorder_buffer.empty()) {
       const std::uint32_t before = peer.rx.sequence;
       drain_reorder_buffer(peer);
       moved |= before != peer.rx.sequence;

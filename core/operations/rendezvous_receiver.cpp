@@ -33,7 +33,7 @@ void RendezvousReceiver::start_get(RecvOperation& receive, Peer& peer, const wir
   }
   if (peer.lost) {
     --receive.transfers;
-    posted_.end_receive(receive, completion, 0, peer.loss);
+    posted_.end_receive(receive, completion, 0, peer.state->loss);
     return;
   }
   Transfer* const transfer = records_.transfers.take();
@@ -74,7 +74,7 @@ void RendezvousReceiver::start_get(RecvOperation& receive, Peer& peer, const wir
     return;
   }
   transfer->over_rc = path == DataPath::rc;
-  if (transfer->over_rc) ++peer.rx.reads_over_rc;
+  if (transfer->over_rc) ++peer.state.make().rx.reads_over_rc;
   if (Status status = rdma_.register_iov(*transfer, target, rdma_.receive_access()); !status.ok()) {
     transfer->status = status;
     rdma_.end_transfer(*transfer);

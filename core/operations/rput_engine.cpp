@@ -98,7 +98,7 @@ void RputEngine::end_rput_send(Transfer& transfer) {
   message.operation = operation.grant.transfer;
   message.status = static_cast<std::uint32_t>(transfer.status.code());
   control_.send_control(peer, Purpose::credit, message);
-  if (peer.awaiting_fin > 0) --peer.awaiting_fin;
+  if (peer.tx.awaiting_fin > 0) --peer.tx.awaiting_fin;
   backlog_.end_send(operation, transfer.status);
   rdma_.drop_transfer(transfer);
 }

@@ -87,7 +87,7 @@ bool RtrEngine::wants_rtr(const RecvRequest& request, const Peer& peer) const no
                           context_.rendezvous == Rendezvous::automatic;
   if (!sends_rtrs || request.buffer.size() != 1 || request.multi) return false;
   const std::size_t threshold = context_.settings.rendezvous_threshold;
-  const std::size_t fits = peer.eager_size - context_.format.stream_overhead;
+  const std::size_t fits = eager_size(peer, context_.format) - context_.format.stream_overhead;
   const std::size_t least = threshold != 0 ? std::min(threshold, fits) : fits;
   return request.buffer[0].iov_len > least && !context_.over_datagrams() && !context_.closing &&
          !peer.self && !peer.lost && peer.remote_index != wire::kUnknownIndex;
@@ -107,7 +107,7 @@ bool RtrEngine::may_send_rtr(const RecvOperation& receive, Peer& peer) {
   }
   if (context_.rendezvous == Rendezvous::automatic &&
       ((open_rtrs_ > 0 && !registration_.is_registered(receive.iov.parts[0], kPeerWrites)) ||
-       !peer.rx.rtr_success.worth_trying())) {
+       !peer.state.make().rx.rtr_success.worth_trying())) {
     return false;
   }
   return records_.transfers.ready();
@@ -128,7 +128,7 @@ void RtrEngine::send_rtr(RecvOperation& receive, Peer& peer) {
   transfer.total = receive.iov.total;
   transfer.incoming.id = fragments_.incoming().add(&transfer);
   receive.rtr = &transfer;
-  ++peer.rx.rtrs_sent;
+  ++peer.state.make().rx.rtrs_sent;
   ++open_rtrs_;
   ++rtrs_sent_;
 
@@ -169,8 +169,8 @@ void RtrEngine::send_rtr(RecvOperation& receive, Peer& peer) {
 void RtrEngine::close_rtr(Transfer& transfer, bool taken) {
   transfer.incoming.receive->rtr = nullptr;
   Peer& peer = *transfer.peer;
-  peer.rx.rtr_success.count(taken);
-  --peer.rx.rtrs_sent;
+  peer.state.make().rx.rtr_success.count(taken);
+  --peer.state.ref().rx.rtrs_sent;
   --open_rtrs_;
   fragments_.incoming().remove(transfer.incoming.id);
   rdma_.drop_transfer(transfer);
@@ -194,9 +194,9 @@ void RtrEngine::end_rtr_recv(Transfer& transfer, const Completion& completion,
   posted_.unpost(receive);
   ++context_.delivered;
   ++peer.rx.window;
-  peer.rx.history.count(ended.length);
+  peer.rx.carried.count(ended.length);
   peer.heard_since_tick = true;
-  eviction_.touch(peer.connection.eviction, false);
+  count_use(eviction_, peer, false);
   posted_.end_receive(receive, ended, 0, status);
   events_.on_message_counted(peer);
 }
@@ -272,7 +272,7 @@ void RtrEngine::fetch_instead(Transfer& transfer) {
   operation->completion_flags = transfer.completion.flags;
   operation->rendezvous = operation->counted = true;
   operation->rtr = transfer.where.transfer;
-  --peer.tx.rtrs->writing;
+  --peer.state.ref().tx.rtrs->writing;
   rdma_.drop_transfer(transfer);
   if (Status status = send_engine_.prepare_rendezvous(*operation); !status.ok()) {
     events_.lose_peer(peer, status);

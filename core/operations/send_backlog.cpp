@@ -10,8 +10,8 @@ namespace turnout {
 // Ahead of the backlog, which was sent later.
 void SendBacklog::send_before_backlog(SendOperation& operation) {
   if (events_.try_operation(operation)) return;
-  if (defers(*operation.peer)) operation.peer->tx.rtrs->deferring = false;
-  operation.peer->tx.backlog.push_front(&operation);
+  if (defers(*operation.peer)) operation.peer->state->tx.rtrs->deferring = false;
+  operation.peer->state.make().tx.backlog.push_front(&operation);
   list_backlog(*operation.peer);
 }
 
@@ -50,13 +50,14 @@ void SendBacklog::use_registrations(SendOperation& operation, Transfer* transfer
 }
 
 void SendBacklog::enqueue(SendOperation& operation) {
-  if (defers(*operation.peer)) operation.peer->tx.rtrs->deferring = false;
-  operation.peer->tx.backlog.push_back(&operation);
+  if (defers(*operation.peer)) operation.peer->state->tx.rtrs->deferring = false;
+  operation.peer->state.make().tx.backlog.push_back(&operation);
   list_backlog(*operation.peer);
 }
 
 void SendBacklog::list_backlog(Peer& peer) {
-  if (std::exchange(peer.backlogged, true)) return;
+  if (peer.backlogged) return;
+  peer.backlogged = true;
   backlogged_.push_back(&peer);
 }
 

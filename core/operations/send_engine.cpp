@@ -13,7 +13,7 @@ namespace turnout {
 Status SendEngine::send_now(const SendRequest& request) {
   Peer* const peer = peer_table_.find_peer(request.peer);
   if (peer == nullptr) return {Code::invalid, fmt::format("send: no such peer: {}", request.peer)};
-  if (peer->lost) return peer->loss;
+  if (peer->lost) return peer->state->loss;
   IoVec iov;
   if (!iov.set(request.data)) {
     return {Code::invalid,
@@ -31,7 +31,7 @@ Status SendEngine::send_now(const SendRequest& request) {
   const bool eager = iov.total <= sender_.max_payload(*peer) && !large && !acknowledged;
   const std::size_t at = put_.find_rtr(*peer, request.tagged, request.tag);
   if (at != PutEngine::kNoRtr && large) {
-    const wire::Detail& rtr = peer->tx.rtrs->open[at].detail;
+    const wire::Detail& rtr = peer->state->tx.rtrs->open[at].detail;
     if (put_.may_put(*peer, iov, rtr)) {
       Status status = put_.put(*peer, request, iov, rtr);
       if (status.ok()) put_.consume_rtr(*peer, at);
@@ -41,7 +41,7 @@ Status SendEngine::send_now(const SendRequest& request) {
 
   const bool wait = large && at == PutEngine::kNoRtr && put_.may_defer(*peer);
   if (!wait && defers(*peer)) put_.release_deferred(*peer);
-  if (eager && peer->tx.backlog.empty() && !is_putting(*peer)) {
+  if (eager && peer->state->tx.backlog.empty() && !is_putting(*peer)) {
     StreamMessage message;
     message.type = wire::Type::eager;
     message.flags = flags;
@@ -70,9 +70,9 @@ Status SendEngine::send_now(const SendRequest& request) {
   operation->iov = iov;
   operation->report = request.report;
   operation->completion_flags = completion_flags;
-  operation->rendezvous = large || iov.total > peer->eager_size - context_.format.stream_overhead -
-                                                   sizeof(wire::WireupRequest) -
-                                                   wire::kOperationBytes;
+  operation->rendezvous =
+      large || iov.total > eager_size(*peer, context_.format) - context_.format.stream_overhead -
+                               sizeof(wire::WireupRequest) - wire::kOperationBytes;
   operation->acknowledged = acknowledged && !operation->rendezvous;
   if (request.inject) {
     operation->copy = records_.take_for_caller(records_.copies);
@@ -99,7 +99,7 @@ Status SendEngine::send_now(const SendRequest& request) {
     operation->flags |= wire::kAcknowledge;
     backlog_.await_fin(*operation);
   }
-  if (!peer->tx.backlog.empty() || !try_operation(*operation)) backlog_.enqueue(*operation);
+  if (!peer->state->tx.backlog.empty() || !try_operation(*operation)) backlog_.enqueue(*operation);
   put_.consume_rtr(*peer, at);
   return {};
 }
@@ -165,7 +165,7 @@ bool SendEngine::try_operation(SendOperation& operation) {
     if (acknowledged) {  // already ended if the peer was lost meanwhile
       if (peer.lost) return true;
       operation.announced = true;
-      ++peer.awaiting_fin;
+      ++peer.tx.awaiting_fin;
       return true;
     }
     backlog_.end_send(operation, Status{});
@@ -194,16 +194,16 @@ bool SendEngine::try_operation(SendOperation& operation) {
   put_.count_rendezvous();
   if (peer.lost) return true;  // the operation has ended
   operation.announced = true;
-  ++peer.awaiting_fin;
+  ++peer.tx.awaiting_fin;
   return true;
 }
 
 bool SendEngine::pump_backlog(Peer& peer) {
   bool moved = false;
-  while (SendOperation* const operation = peer.tx.backlog.first()) {
-    peer.tx.backlog.remove(operation);
+  while (SendOperation* const operation = peer.state->tx.backlog.first()) {
+    peer.state.ref().tx.backlog.remove(operation);
     if (!try_operation(*operation)) {
-      peer.tx.backlog.push_front(operation);
+      peer.state.ref().tx.backlog.push_front(operation);
       break;
     }
     moved = true;
@@ -216,7 +216,7 @@ bool SendEngine::pump_backlogs() {
   for (std::size_t i = 0; i < backlog_.backlogged().size();) {
     Peer& peer = *backlog_.backlogged()[i];
     if (!defers(peer)) moved |= pump_backlog(peer);
-    if (peer.tx.backlog.empty()) {
+    if (peer.state->tx.backlog.empty()) {
       peer.backlogged = false;
       backlog_.backlogged()[i] = backlog_.backlogged().back();
       backlog_.backlogged().pop_back();
@@ -234,7 +234,7 @@ void SendEngine::on_fin(const wire::ControlMessage& message, Peer& peer) {
                 peer.address.to_string(), message.operation);
     return;
   }
-  if (peer.awaiting_fin > 0) --peer.awaiting_fin;
+  if (peer.tx.awaiting_fin > 0) --peer.tx.awaiting_fin;
   backlog_.end_send(*operation, SendBacklog::status_reported(peer, message.status, "fetch"));
 }
 
@@ -245,12 +245,12 @@ void SendEngine::release_overdue() {
   for (std::size_t i = 0; i < backlog_.backlogged().size(); ++i) {
     Peer& peer = *backlog_.backlogged()[i];
     if (!defers(peer)) continue;
-    const Nanoseconds until = peer.tx.rtrs->deferred_since + context_.settings.rtr_wait;
+    const Nanoseconds until = peer.state->tx.rtrs->deferred_since + context_.settings.rtr_wait;
     if (now < until) {
       put_.look_at(until);
       continue;
     }
-    peer.tx.rtrs->waits.count(false);
+    peer.state->tx.rtrs->waits.count(false);
     put_.release_deferred(peer);
   }
 }

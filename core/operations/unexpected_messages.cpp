@@ -78,7 +78,7 @@ UnexpectedMessage& UnexpectedMessages::store(Peer& peer, const wire::Header& hea
   // must not block fragments of a large message, answers, or a disconnect either.
   const bool scarce =
       (arrival.storage == UnexpectedMessage::Storage::buffer && resources_.receives_scarce()) ||
-      peer.rx.incoming_large > 0 || owes_answers(peer) || peer.connection.eviction.disconnecting;
+      peer.rx.incoming_large > 0 || owes_answers(peer) || peer.connection->eviction.disconnecting;
   const std::uint64_t bytes = header.length + sizeof(UnexpectedMessage);
   if (unexpected_bytes_ + bytes <= context_.settings.unexpected_memory || scarce) {
     (void)set_aside(message);  // if the budget refuses, the message is retained
@@ -109,7 +109,7 @@ std::unique_ptr<std::byte[]> UnexpectedMessages::copy_aside(const std::byte* fro
 
 // Copies the message aside and returns its credit.
 bool UnexpectedMessages::set_aside(UnexpectedMessage& message) {
-  Peer& peer = *peer_table_.peers()[message.peer];
+  Peer& peer = peer_table_.peers()[message.peer];
   const std::size_t length = message.header.length;
   const UnexpectedMessage::Storage from = message.storage;
   if (length > 0) {
@@ -154,7 +154,7 @@ void UnexpectedMessages::look_after_retained(Peer& peer, bool wildcards, Nanosec
   // Messages of others may occupy every receive that its next one needs.
   const bool starved = resources_.receives_kept >= resources_.receive_pool.count();
   if (moving || (peer.rx.retained == 0 && !peer.rx.stalled && !starved)) {
-    peer.rx.stuck_since = 0;
+    if (peer.state->rx.stuck_since != 0) peer.state.make().rx.stuck_since = 0;
     return;
   }
   // An atomic request without room for its answer counts, although no receive waits for it.
@@ -163,17 +163,17 @@ void UnexpectedMessages::look_after_retained(Peer& peer, bool wildcards, Nanosec
                       owes_answers(peer) || refused;
   const bool scarce = resources_.receives_scarce();
   if ((!waited && !scarce) || relieve(peer)) {
-    peer.rx.stuck_since = 0;
+    if (peer.state->rx.stuck_since != 0) peer.state.make().rx.stuck_since = 0;
     return;
   }
   if (!waited) return;
-  if (peer.rx.stuck_since == 0) {
-    peer.rx.stuck_since = now;
-    peer.rx.stuck_reported = false;
+  if (peer.state->rx.stuck_since == 0) {
+    peer.state.make().rx.stuck_since = now;
+    peer.state.make().rx.stuck_reported = false;
   }
-  const Nanoseconds stuck = now - peer.rx.stuck_since;
+  const Nanoseconds stuck = now - peer.state->rx.stuck_since;
   if (stuck < kTellAfter * context_.settings.keepalive ||
-      (peer.rx.stuck_reported && stuck < kGiveUpAfter * context_.settings.keepalive)) {
+      (peer.state->rx.stuck_reported && stuck < kGiveUpAfter * context_.settings.keepalive)) {
     return;
   }
   Status why{Code::over_budget,
@@ -184,14 +184,14 @@ void UnexpectedMessages::look_after_retained(Peer& peer, bool wildcards, Nanosec
   if (stuck >= kGiveUpAfter * context_.settings.keepalive) {
     events_.lose_peer(peer, why);
   } else {
-    peer.rx.stuck_reported = true;
+    peer.state.make().rx.stuck_reported = true;
     TURNOUT_LOG(protocol, warn, "{}", why.text());
   }
 }
 
 // The message is in no list any more.
 void UnexpectedMessages::release_unexpected(UnexpectedMessage& message) {
-  Peer& peer = *peer_table_.peers()[message.peer];
+  Peer& peer = peer_table_.peers()[message.peer];
   switch (message.storage) {
     case UnexpectedMessage::Storage::heap:
       context_.account.release(MemoryKind::unexpected, message.header.length);
@@ -215,7 +215,7 @@ void UnexpectedMessages::release_unexpected(UnexpectedMessage& message) {
 
 // Discarded by the program: for its sender it is received.
 void UnexpectedMessages::drop_unexpected(UnexpectedMessage& message) {
-  Peer& peer = *peer_table_.peers()[message.peer];
+  Peer& peer = peer_table_.peers()[message.peer];
   if (message.header.type == wire::Type::rts) {
     wire::Rts rts;
     if (wire::parse_rts(message.payload, message.header.length, &rts).ok()) {
@@ -232,7 +232,7 @@ void UnexpectedMessages::take_unexpected(RecvOperation& receive, UnexpectedMessa
   if (message.header.type == wire::Type::rts) {
     message.receive = &receive;
     message.place = rndv_.place_in(receive, message.total);
-    if (const DataPath path = events_.path_of_transfer(*peer_table_.peers()[message.peer]);
+    if (const DataPath path = events_.path_of_transfer(peer_table_.peers()[message.peer]);
         path != DataPath::wait) {
       start_waiting(message, path);
     } else {
@@ -240,14 +240,14 @@ void UnexpectedMessages::take_unexpected(RecvOperation& receive, UnexpectedMessa
     }
     return;
   }
-  posted_.receive_eager(receive, *peer_table_.peers()[message.peer], message.header,
+  posted_.receive_eager(receive, peer_table_.peers()[message.peer], message.header,
                         message.payload);
   release_unexpected(message);
 }
 
 // A transfer is free, or the peer is lost. The message is in no list any more.
 void UnexpectedMessages::start_waiting(UnexpectedMessage& message, DataPath path) {
-  Peer& peer = *peer_table_.peers()[message.peer];
+  Peer& peer = peer_table_.peers()[message.peer];
   wire::Rts rts;
   // Parsed again: the peer can still write to the ring.
   if (Status status = wire::parse_rts(message.payload, message.header.length, &rts);
@@ -263,7 +263,7 @@ bool UnexpectedMessages::pump_waiting() {
   bool moved = false;
   for (UnexpectedMessage* message = waiting_.first(); message != nullptr;) {
     UnexpectedMessage* const next = message->next;
-    Peer& peer = *peer_table_.peers()[message->peer];
+    Peer& peer = peer_table_.peers()[message->peer];
     const DataPath path = events_.path_of_transfer(peer);
     if (peer.lost || path != DataPath::wait) {
       waiting_.remove(message);
@@ -291,7 +291,7 @@ Status UnexpectedMessages::peek(const PeekRequest& request) {
   if (message == nullptr) {
     Peer* const peer = request.peer == kAnyPeer ? nullptr : peer_table_.find_peer(request.peer);
     if (peer != nullptr && peer->lost) {
-      context_.fail(request.report, completion, peer->loss);
+      context_.fail(request.report, completion, peer->state->loss);
     } else {
       context_.fail(request.report, completion,
                     Status{Code::no_message, "no matching message has arrived"});

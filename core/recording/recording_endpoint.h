@@ -28,7 +28,7 @@ class RecordingEndpoint final : public Endpoint {
   [[nodiscard]] Result<PeerId> peer(const Address& address) override {
     return endpoint_->peer(address);
   }
-  [[nodiscard]] const Address& peer_address(PeerId peer) const noexcept override {
+  [[nodiscard]] Address peer_address(PeerId peer) const noexcept override {
     return endpoint_->peer_address(peer);
   }
   void expect_peers(std::size_t count) override { endpoint_->expect_peers(count); }

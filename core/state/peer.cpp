@@ -5,32 +5,58 @@
 
 namespace turnout {
 
-PeerConnection::PeerConnection() = default;
+PeerConnection::PeerConnection(PeerId peer) {
+  eviction.peer = peer;
+}
 PeerConnection::~PeerConnection() = default;
 Peer::Peer() = default;
 Peer::~Peer() = default;
 
-void ChannelHistory::change(ChannelKind kind, std::int64_t now) {
-  if (kind == current_.channel) return;
-  past_.push_back(current_);
-  if (past_.size() >= DirectionReport::kMaxSpans) {
+void Peer::send_on(ChannelKind kind, Nanoseconds now) {
+  if (kind == tx.kind) return;
+  state.make().tx.past.end(tx.kind, &tx.carried, now);
+  tx.kind = kind;
+}
+
+void Peer::receive_on(ChannelKind kind, Nanoseconds now) {
+  if (kind == rx.kind) return;
+  state.make().rx.past.end(rx.kind, &rx.carried, now);
+  rx.kind = kind;
+}
+
+void PastChannels::end(ChannelKind kind, ChannelCount* carried, std::int64_t now) {
+  spans_.push_back({kind, since_, carried->messages, carried->bytes});
+  if (spans_.size() >= DirectionReport::kMaxSpans) {
     // Fold the third oldest into the oldest of its kind: counts stay exact, only its time is lost.
-    const ChannelSpan folded = past_[2];
-    past_.erase(past_.begin() + 2);
-    ChannelSpan& into = past_[1].channel == folded.channel ? past_[1] : past_[0];
+    const ChannelSpan folded = spans_[2];
+    spans_.erase(spans_.begin() + 2);
+    ChannelSpan& into = spans_[1].channel == folded.channel ? spans_[1] : spans_[0];
     into.messages += folded.messages;
     into.bytes += folded.bytes;
   }
-  current_ = ChannelSpan{kind, now, 0, 0};
+  *carried = {};
+  since_ = now;
   ++switches_;
 }
 
-DirectionReport ChannelHistory::report() const {
+DirectionReport PastChannels::report(ChannelKind kind, const ChannelCount& carried) const {
   DirectionReport report;
-  report.spans = past_;
-  report.spans.push_back(current_);
+  report.spans = spans_;
+  report.spans.push_back({kind, since_, carried.messages, carried.bytes});
   report.switches = switches_;
   return report;
+}
+
+Address PeerAddress::whole() const noexcept {
+  Address address;
+  address.counts = counts;
+  address.lid = port->lid;
+  address.sizes = sizes;
+  address.id = id;
+  address.gid = port->gid;
+  address.pid = pid;
+  address.dct = dct;
+  return address;
 }
 
 }  // namespace turnout

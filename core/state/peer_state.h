@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "core/state/endpoint_context.h"
 #include "core/state/peer.h"
 
 namespace turnout {
@@ -14,7 +15,16 @@ enum class DataPath : std::uint8_t { dc, rc, fragments, wait };
 // Messages that consume receives use the pair's queue pair; with a ring, these are the messages
 // of the rendezvous protocols.
 [[nodiscard]] inline bool sends_over_rc(const Peer& peer) noexcept {
-  return peer.tx.kind == ChannelKind::rc_srq || peer.tx.private_queue.request != 0;
+  return peer.tx.kind == ChannelKind::rc_srq || peer.state->tx.private_queue.request != 0;
+}
+// Bytes of a message that both ends' data receives take.
+[[nodiscard]] inline std::size_t eager_size(const Peer& peer,
+                                            const MessageFormat& format) noexcept {
+  return !peer.takes_less ? format.own_eager_size : peer.address.most_received();
+}
+// Hot path: a message to or from the peer was carried, for the eviction of connections.
+inline void count_use(ConnectionEviction& eviction, Peer& peer, bool over_connection) {
+  if (eviction.active()) eviction.touch(peer.connect().eviction, over_connection);
 }
 // Peers may leave the list meanwhile.
 template <class GoOn>
@@ -29,14 +39,14 @@ inline bool go_on_with_each(std::vector<Peer*>& list, GoOn&& go_on) {
 }
 // Answers from the peer are pending.
 [[nodiscard]] inline bool owes_answers(const Peer& peer) noexcept {
-  return peer.atomics && !peer.atomics->asked.empty();
+  return peer.state->atomics && !peer.state->atomics->asked.empty();
 }
 [[nodiscard]] inline bool is_putting(const Peer& peer) noexcept {
-  return peer.tx.rtrs && peer.tx.rtrs->writing > 0;
+  return peer.state->tx.rtrs && peer.state->tx.rtrs->writing > 0;
 }
 // Deferred messages exist.
 [[nodiscard]] inline bool defers(const Peer& peer) noexcept {
-  return peer.tx.rtrs && peer.tx.rtrs->deferring;
+  return peer.state->tx.rtrs && peer.state->tx.rtrs->deferring;
 }
 
 }  // namespace turnout

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/state/peer_table.h"
-#include <algorithm>
-#include "core/transport/path.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
+
 #include "base/log.h"
+#include "core/transport/path.h"
 
 namespace turnout {
 namespace {
@@ -50,16 +52,17 @@ void PeerTable::expect_peers(std::size_t count) {
   expected_peers_ = count;
 }
 
-ibv_ah* PeerTable::address_handle(const Address& address, Status* status) {
+const RemotePort* PeerTable::port_of(const Address& address, Status* status) {
   const auto key = std::make_pair(address.lid, address.gid);
-  if (const auto found = handles_.find(key); found != handles_.end()) return found->second.get();
+  if (const auto found = ports_.find(key); found != ports_.end()) return &found->second;
   ibv_ah_attr attr = path_to(*context_.device, address.lid, address.gid);
   verbs::Ah handle(ibv_create_ah(context_.device->pd(), &attr));
   if (!handle) {
     *status = verbs::failure("ibv_create_ah", address.to_string(), errno);
     return nullptr;
   }
-  return handles_.emplace(key, std::move(handle)).first->second.get();
+  return &ports_.emplace(key, RemotePort{address.lid, address.gid, std::move(handle)})
+              .first->second;
 }
 
 // Checks that settings which must agree in a job do. Logged, because a program gets an error number
@@ -88,9 +91,7 @@ Status PeerTable::check_peer(const Address& address) {
 }
 
 Peer* PeerTable::make_peer(const Address& address, Status* status) {
-  if (const auto found = by_id_.find(address.id); found != by_id_.end()) {
-    return peers_[found->second].get();
-  }
+  if (Peer* const known = index_.find(peers_, address.id); known != nullptr) return known;
   Reservation bytes = Reservation::take(context_.account, MemoryKind::peers, record_bytes(), 0, 1);
   if (!bytes) {
     *status = Status{Code::over_budget,
@@ -101,31 +102,24 @@ Peer* PeerTable::make_peer(const Address& address, Status* status) {
   }
   *status = check_peer(address);
   if (!status->ok()) return nullptr;
-  ibv_ah* const ah = address_handle(address, status);
-  if (ah == nullptr) return nullptr;
-  auto peer = std::make_unique<Peer>();
-  peer->tx.kind = peer->rx.kind = peer->change.wanted = context_.default_channel;
-  peer->tx.history.begin(context_.default_channel);
-  peer->rx.history.begin(context_.default_channel);
-  if (context_.over_datagrams()) peer->link = std::make_unique<UdReliability>();
-  peer->id = static_cast<PeerId>(peers_.size());
-  peer->connection.eviction.peer = peer->rx.grant.peer = peer->id;
-  peer->address = address;
-  peer->self = address.id == context_.address.id;
-  peer->ah = ah;
-  peer->data_queue = choose_queue(context_.address.id, address.id, context_.settings.data_qps);
-  peer->credit_queue = choose_queue(context_.address.id, address.id, context_.settings.credit_qps);
-  peer->establishment_queue =
+  const RemotePort* const port = port_of(address, status);
+  if (port == nullptr) return nullptr;
+  Peer& peer = peers_.add();
+  peer.tx.kind = peer.rx.kind = context_.default_channel;
+  if (context_.over_datagrams()) peer.link = std::make_unique<UdReliability>();
+  peer.address = PeerAddress(address, *port);
+  peer.self = address.id == context_.address.id;
+  peer.data_queue = choose_queue(context_.address.id, address.id, context_.settings.data_qps);
+  peer.data_target = static_cast<std::uint8_t>(peer.data_queue % address.data_qps());
+  peer.credit_queue = choose_queue(context_.address.id, address.id, context_.settings.credit_qps);
+  peer.establishment_queue =
       choose_queue(context_.address.id, address.id, context_.settings.establishment_qps);
-  peer->tx.credits = address.credits();
-  peer->eager_size =
-      std::min(context_.format.own_eager_size,
-               address.receive_size() - (context_.over_datagrams() ? wire::kGrhBytes : 0));
-  peer->heard = context_.clock.now();
-  by_id_.emplace(address.id, peer->id);
-  peer_bytes_.push_back(std::move(bytes));
-  peers_.push_back(std::move(peer));
-  return peers_.back().get();
+  peer.tx.credits = address.credits();
+  peer.takes_less = peer.address.most_received() < context_.format.own_eager_size;
+  peer.heard = context_.clock.now();
+  index_.add(peers_, peer.id);
+  bytes_.add(std::move(bytes));
+  return &peer;
 }
 
 Result<PeerId> PeerTable::peer(const Address& address) {
@@ -137,11 +131,45 @@ Result<PeerId> PeerTable::peer(const Address& address) {
   return peer->id;
 }
 
+Address PeerTable::peer_address(PeerId peer) const noexcept {
+  Address address = peers_[peer].address.whole();
+  address.seal();
+  return address;
+}
+
 Peer* PeerTable::find_sender(std::uint32_t index, std::uint64_t id) noexcept {
   if (Peer* const peer = find_peer(index); peer != nullptr && peer->address.id == id) return peer;
   // The sender does not know its index yet, or the index is of an endpoint that is gone.
-  const auto found = by_id_.find(id);
-  return found != by_id_.end() ? peers_[found->second].get() : nullptr;
+  return index_.find(peers_, id);
+}
+
+Peer& PeerRecords::add() {
+  if (size_ == blocks_.size() * kBlock) blocks_.push_back(std::make_unique<Peer[]>(kBlock));
+  Peer& peer = blocks_.back()[size_ % kBlock];
+  peer.id = peer.rx.grant.peer = static_cast<PeerId>(size_++);
+  return peer;
+}
+
+void PeerIndex::add(const PeerRecords& records, PeerId peer) {
+  if (5 * records.size() > 4 * slots_.size()) {
+    slots_.assign(slots_.size() + slots_.size() / 4 + 8, kAnyPeer);
+    for (PeerId known = 0; known < peer; ++known) insert(records, known);
+  }
+  insert(records, peer);
+}
+
+void PeerIndex::insert(const PeerRecords& records, PeerId peer) noexcept {
+  std::size_t at = records[peer].address.id % slots_.size();  // ids are random
+  while (slots_[at] != kAnyPeer) at = next(at);
+  slots_[at] = peer;
+}
+
+Peer* PeerIndex::find(const PeerRecords& records, std::uint64_t id) const noexcept {
+  if (slots_.empty()) return nullptr;
+  for (std::size_t at = id % slots_.size(); slots_[at] != kAnyPeer; at = next(at)) {
+    if (Peer& peer = records[slots_[at]]; peer.address.id == id) return &peer;
+  }
+  return nullptr;
 }
 
 }  // namespace turnout

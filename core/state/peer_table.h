@@ -9,9 +9,9 @@
 #pragma once
 
 #include <array>
+#include <cassert>
 #include <map>
 #include <memory>
-#include <unordered_map>
 #include <vector>
 
 #include "core/memory/account.h"
@@ -21,21 +21,73 @@
 
 namespace turnout {
 
+// The records by number, in blocks: a record never moves.
+class PeerRecords {
+ public:
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] Peer& operator[](std::size_t i) const noexcept {
+    assert(i < size_);
+    return blocks_[i / kBlock][i % kBlock];
+  }
+  // The next one, whose number it has.
+  [[nodiscard]] Peer& add();
+
+  class Iterator {
+   public:
+    Iterator(const PeerRecords& records, std::size_t at) noexcept : records_(&records), at_(at) {}
+    [[nodiscard]] Peer& operator*() const noexcept { return (*records_)[at_]; }
+    Iterator& operator++() noexcept {
+      ++at_;
+      return *this;
+    }
+    friend bool operator==(const Iterator&, const Iterator&) = default;
+
+   private:
+    const PeerRecords* records_;
+    std::size_t at_;
+  };
+  [[nodiscard]] Iterator begin() const noexcept { return {*this, 0}; }
+  [[nodiscard]] Iterator end() const noexcept { return {*this, size_}; }
+
+ private:
+  static constexpr std::size_t kBlock = 16;
+
+  std::vector<std::unique_ptr<Peer[]>> blocks_;
+  std::size_t size_ = 0;
+};
+
+// The number of the record of an id: a hash table with open addressing of numbers only, as nothing
+// is ever removed and records hold their ids. Half to four fifths of it are in use: at most 7 bytes
+// a record of many. Not for the hot path.
+class PeerIndex {
+ public:
+  void add(const PeerRecords& records, PeerId peer);
+  [[nodiscard]] Peer* find(const PeerRecords& records, std::uint64_t id) const noexcept;
+
+ private:
+  void insert(const PeerRecords& records, PeerId peer) noexcept;
+
+  [[nodiscard]] std::size_t next(std::size_t at) const noexcept {
+    return at + 1 < slots_.size() ? at + 1 : 0;
+  }
+
+  std::vector<PeerId> slots_;  // kAnyPeer: free
+};
+
 class PeerTable {
  public:
   PeerTable(EndpointContext& context, TransportResources& resources)
       : context_(context), resources_(resources) {}
 
   [[nodiscard]] Result<PeerId> peer(const Address& address);
-  [[nodiscard]] const Address& peer_address(PeerId peer) const noexcept {
-    return peers_[peer]->address;
-  }
+  [[nodiscard]] Address peer_address(PeerId peer) const noexcept;
   void expect_peers(std::size_t count);
   [[nodiscard]] Peer* find_peer(PeerId id) noexcept {
-    return id < peers_.size() ? peers_[id].get() : nullptr;
+    return id < peers_.size() ? &peers_[id] : nullptr;
   }
   [[nodiscard]] Peer* make_peer(const Address& address, Status* status);
-  [[nodiscard]] ibv_ah* address_handle(const Address& address, Status* status);
+  // The port of that address, with its address handle; null: of no use, see `status`.
+  [[nodiscard]] const RemotePort* port_of(const Address& address, Status* status);
   [[nodiscard]] Peer* find_sender(std::uint32_t index, std::uint64_t id) noexcept;
   // The part of the budget that rings and queue pairs leave for operations and unexpected messages:
   // without it, a process whose channels use the whole budget could not complete its operations.
@@ -43,7 +95,7 @@ class PeerTable {
   [[nodiscard]] std::uint64_t reserved_headroom() const noexcept;
   [[nodiscard]] std::uint64_t room_for_channels()
       const noexcept;  // what reserved_headroom() leaves of it
-  [[nodiscard]] std::vector<std::unique_ptr<Peer>>& peers() noexcept { return peers_; }
+  [[nodiscard]] PeerRecords& peers() noexcept { return peers_; }
   // What a peer takes of the budget.
   [[nodiscard]] std::uint64_t record_bytes() const noexcept;
 
@@ -56,10 +108,10 @@ class PeerTable {
   TransportResources& resources_;
 
   std::size_t expected_peers_ = 0;  // as the caller announced
-  std::map<std::pair<std::uint16_t, std::array<std::uint8_t, 16>>, verbs::Ah> handles_;
-  std::vector<std::unique_ptr<Peer>> peers_;
-  std::vector<Reservation> peer_bytes_;
-  std::unordered_map<std::uint64_t, PeerId> by_id_;
+  std::map<std::pair<std::uint16_t, std::array<std::uint8_t, 16>>, RemotePort> ports_;
+  PeerRecords peers_;
+  PeerIndex index_;
+  Reservation bytes_;          // of the records
   std::uint64_t refused_ = 0;  // Address::id of the latest refused peer
 };
 

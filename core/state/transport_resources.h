@@ -52,8 +52,8 @@ struct TransportResources {
   }
   // To the peer's target of our data initiator for it.
   void address_data(const Peer& peer, SendRecord* record) const noexcept {
-    record->dct = peer.address.dct_number(peer.data_queue % peer.address.data_qps());
-    record->ah = peer.ah;
+    record->dct = number_of(peer.address.dct[peer.data_target]);
+    record->ah = peer.address.port->handle.get();
     record->dc_key = peer.address.id;
   }
 

@@ -18,6 +18,11 @@ inline constexpr std::size_t kMaxDataQps = 4;
 inline constexpr std::size_t kMaxCreditQps = 2;
 inline constexpr std::size_t kMaxEstablishmentQps = 2;
 
+using DctNumber = std::array<std::uint8_t, 3>;  // of a DCT or a UD queue pair
+[[nodiscard]] inline std::uint32_t number_of(const DctNumber& number) noexcept {
+  return number[0] | std::uint32_t{number[1]} << 8 | std::uint32_t{number[2]} << 16;
+}
+
 struct Address {
   static constexpr std::uint16_t kMagic = 0x5455;  // "UT"
   static constexpr std::uint8_t kVersion = 12;     // of address, wire and ring layouts together
@@ -34,14 +39,17 @@ struct Address {
   std::uint64_t id = 0;  // unique per endpoint: never reused within a job
   std::array<std::uint8_t, 16> gid{};
   std::uint32_t pid = 0;  // of the process, for messages to people
-  std::array<std::array<std::uint8_t, 3>, kMaxDataQps + kMaxCreditQps + kMaxEstablishmentQps>
-      dct{};                // numbers of DCTs, or of UD queue pairs: data, credit, establishment
+  using Numbers = std::array<DctNumber, kMaxDataQps + kMaxCreditQps + kMaxEstablishmentQps>;
+  Numbers dct{};            // of DCTs, or of UD queue pairs: data, credit, establishment
   std::uint32_t check = 0;  // CRC-32 of all bytes before it
 
   [[nodiscard]] unsigned data_qps() const noexcept { return counts & 15u; }
   [[nodiscard]] unsigned credit_qps() const noexcept { return counts >> 4 & 3u; }
   [[nodiscard]] unsigned establishment_qps() const noexcept { return counts >> 6 & 3u; }
-  [[nodiscard]] std::uint32_t receive_size() const noexcept { return (sizes & 2047u) * kSizeUnit; }
+  [[nodiscard]] static std::uint32_t receive_size(std::uint16_t sizes) noexcept {
+    return (sizes & 2047u) * kSizeUnit;
+  }
+  [[nodiscard]] std::uint32_t receive_size() const noexcept { return receive_size(sizes); }
   // Its queue pairs are UD ones: it starts on UD-sendrecv.
   [[nodiscard]] bool datagrams() const noexcept { return (sizes & kDatagrams) != 0; }
   [[nodiscard]] std::uint32_t credits() const noexcept { return 1u << (sizes >> 11 & 15u); }
@@ -51,9 +59,7 @@ struct Address {
                                        static_cast<unsigned>(std::bit_width(credits) - 1) << 11 |
                                        (datagrams ? kDatagrams : 0u));
   }
-  [[nodiscard]] std::uint32_t dct_number(std::size_t i) const noexcept {
-    return dct[i][0] | std::uint32_t{dct[i][1]} << 8 | std::uint32_t{dct[i][2]} << 16;
-  }
+  [[nodiscard]] std::uint32_t dct_number(std::size_t i) const noexcept { return number_of(dct[i]); }
   void set_dct_number(std::size_t i, std::uint32_t number) noexcept {
     dct[i] = {static_cast<std::uint8_t>(number), static_cast<std::uint8_t>(number >> 8),
               static_cast<std::uint8_t>(number >> 16)};

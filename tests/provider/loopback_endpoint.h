@@ -59,9 +59,7 @@ class LoopbackEndpoint final : public Endpoint {
 
   [[nodiscard]] const Address& address() const noexcept override { return address_; }
   [[nodiscard]] Result<PeerId> peer(const Address& address) override;
-  [[nodiscard]] const Address& peer_address(PeerId peer) const noexcept override {
-    return peers_[peer];
-  }
+  [[nodiscard]] Address peer_address(PeerId peer) const noexcept override { return peers_[peer]; }
   void expect_peers(std::size_t count) override { expected_peers = count; }
   [[nodiscard]] Status send(const SendRequest& request) override;
   [[nodiscard]] Status recv(const RecvRequest& request) override;

@@ -93,8 +93,8 @@ class ChannelWorld : public ComponentWorld {
   }
   // A queue pair of the peer's own that is not connected.
   RcQueue& make_rc(Peer& peer) {
-    peer.connection.rc = make_queue();
-    return *peer.connection.rc;
+    peer.connect().rc = make_queue();
+    return *peer.connection->rc;
   }
   // One that is kept for reuse.
   void add_pooled_rc() {
@@ -105,7 +105,7 @@ class ChannelWorld : public ComponentWorld {
   void connect(Peer& peer) {
     make_rc(peer);
     peer.rx.kind = ChannelKind::rc_srq;
-    eviction.made(peer.connection.eviction, clock.time);
+    eviction.made(peer.connect().eviction, clock.time);
   }
   // Connections are evicted for others, the least recently used one first.
   void limit_connections(std::uint64_t slots) {

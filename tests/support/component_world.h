@@ -69,14 +69,12 @@ class ComponentWorld {
 
   // A peer as the table makes it, with no address handle.
   Peer& add_peer() {
-    auto peer = std::make_unique<Peer>();
-    peer->id = static_cast<PeerId>(peers.peers().size());
-    peer->remote_index = peer->id;
-    peer->tx.kind = peer->rx.kind = peer->change.wanted = context.default_channel;
-    peer->connection.eviction.peer = peer->rx.grant.peer = peer->id;
-    peer->address.id = 1000 + peer->id;
-    peers.peers().push_back(std::move(peer));
-    return *peers.peers().back();
+    Peer& peer = peers.peers().add();
+    peer.remote_index = peer.id;
+    peer.tx.kind = peer.rx.kind = context.default_channel;
+    peer.address.id = 1000 + peer.id;
+    peer.address.port = &port;
+    return peer;
   }
   RecordedQueue& add_queue(Purpose purpose, std::uint32_t depth = 16) {
     const auto id = static_cast<std::uint32_t>(resources.queues.size());
@@ -99,6 +97,7 @@ class ComponentWorld {
   MemoryRegistration registration{context};
   TransportResources resources;
   PeerTable peers{context, resources};
+  RemotePort port;
   OperationRecords records{context, 64};
   SrqFlowControl flow{clock};
   ConnectionEviction eviction;

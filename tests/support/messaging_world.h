@@ -66,21 +66,20 @@ class MessagingWorld : public ComponentWorld {
   Peer& add_known_peer(std::uint32_t credits = 4) {
     Peer& peer = add_peer();
     peer.address.counts = 1 | 1 << 4 | 1 << 6;
-    for (unsigned i = 0; i < 3; ++i) peer.address.set_dct_number(i, 100 + i);
-    peer.eager_size = kEager;
+    for (unsigned i = 0; i < 3; ++i) peer.address.dct[i][0] = static_cast<std::uint8_t>(100 + i);
     peer.tx.credits = credits;
     return peer;
   }
   // The connection of the pair, of a private receive queue.
   void connect(Peer& peer) {
-    peer.connection.rc = std::make_unique<RcQueue>(
+    peer.connect().rc = std::make_unique<RcQueue>(
         7, kDepth, resources.unsignalled_data, std::uint8_t{0}, std::uint8_t{1}, context.account);
     QpTuning tuning;
     tuning.max_inline = kMostInline;
     ASSERT_TRUE(
-        peer.connection.rc->create(*context.device, nullptr, nullptr, nullptr, 64, kDepth, tuning)
+        peer.connection->rc->create(*context.device, nullptr, nullptr, nullptr, 64, kDepth, tuning)
             .ok());
-    ASSERT_TRUE(peer.connection.rc->connect(1, 1, {}).ok());
+    ASSERT_TRUE(peer.connection->rc->connect(1, 1, {}).ok());
   }
 
   [[nodiscard]] static wire::ControlMessage control_in(const SendRecord& record) {

@@ -48,7 +48,7 @@ class OperationsWorld : public MessagingWorld {
     operation.report = report(&operation);
     EXPECT_TRUE(send_engine.prepare_rendezvous(operation).ok());
     operation.announced = true;
-    ++peer.awaiting_fin;
+    ++peer.tx.awaiting_fin;
     return operation;
   }
   // The same of the peer, as it describes it.

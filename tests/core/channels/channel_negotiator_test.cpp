@@ -25,7 +25,7 @@ wire::ControlMessage request_of(ChannelKind kind) {
   return message;
 }
 wire::ControlMessage refusal_of(const Peer& peer, wire::Refusal why) {
-  auto message = ChannelWorld::message(wire::Control::refuse, peer.change.request);
+  auto message = ChannelWorld::message(wire::Control::refuse, peer.change->request);
   message.refusal = why;
   return message;
 }
@@ -47,7 +47,7 @@ TEST(ChannelNegotiator, AsksWithItsQueuePair) {
   ASSERT_EQ(requests.size(), 1u);
   EXPECT_EQ(requests[0].kind, static_cast<std::uint8_t>(ChannelKind::rc_srq));
   EXPECT_EQ(requests[0].request, 1u);
-  EXPECT_EQ(requests[0].qp_id, peer.connection.rc->qp_id());
+  EXPECT_EQ(requests[0].qp_id, peer.connection->rc->qp_id());
 }
 
 TEST(ChannelNegotiator, AsksNobodyBeforeTheWireUp) {
@@ -64,14 +64,14 @@ TEST(ChannelNegotiator, AsksNobodyBeforeTheWireUp) {
 TEST(ChannelNegotiator, ARefusedRequestWaitsForSomeDecisions) {
   ChannelWorld world;
   Peer& peer = asked_peer(world);
-  peer.change.decision = world.context.decisions.add({});
+  peer.change.make().decision = world.context.decisions.add({});
   world.negotiator.on_refuse(peer, refusal_of(peer, wire::Refusal::budget));
   EXPECT_EQ(peer.rx.state, ReceiveState::steady);
-  EXPECT_EQ(peer.change.refused_until,
+  EXPECT_EQ(peer.change->refused_until,
             world.clock.time + kDecisionsRefused * world.context.settings.interval);
   EXPECT_EQ(world.context.decisions.kept().back().outcome,
             "refused by peer: no room in its memory budget");
-  EXPECT_FALSE(peer.connection.has_rc());  // the queue pair goes back
+  EXPECT_FALSE(peer.connection->has_rc());  // the queue pair goes back
 }
 
 TEST(ChannelNegotiator, ARefusedRequestWaitsForASlotOnlyWhereConnectionsAreEvicted) {
@@ -79,7 +79,7 @@ TEST(ChannelNegotiator, ARefusedRequestWaitsForASlotOnlyWhereConnectionsAreEvict
   world.limit_connections(4);
   Peer& peer = asked_peer(world);
   world.negotiator.on_refuse(peer, refusal_of(peer, wire::Refusal::limit));
-  EXPECT_EQ(peer.change.refused_until, world.clock.time + world.eviction.slot_timeout());
+  EXPECT_EQ(peer.change->refused_until, world.clock.time + world.eviction.slot_timeout());
 }
 
 TEST(ChannelNegotiator, IgnoresAnswersToEarlierRequests) {
@@ -88,7 +88,7 @@ TEST(ChannelNegotiator, IgnoresAnswersToEarlierRequests) {
   auto refusal = refusal_of(peer, wire::Refusal::budget);
   --refusal.request;
   world.negotiator.on_refuse(peer, refusal);
-  auto accept = ChannelWorld::message(wire::Control::accept, peer.change.request - 1);
+  auto accept = ChannelWorld::message(wire::Control::accept, peer.change->request - 1);
   accept.qp_id = 8;
   world.negotiator.on_accept(peer, accept);
   EXPECT_EQ(peer.rx.state, ReceiveState::requested);
@@ -102,14 +102,14 @@ TEST(ChannelNegotiator, IgnoresAnswersToEarlierRequests) {
 TEST(ChannelNegotiator, AConnectionThatFailsIsClosed) {
   ChannelWorld world;
   Peer& peer = asked_peer(world);
-  auto accept = ChannelWorld::message(wire::Control::accept, peer.change.request);
+  auto accept = ChannelWorld::message(wire::Control::accept, peer.change->request);
   accept.qp_id = 8;
   world.negotiator.on_accept(peer, accept);
   world.jobs->end_first({Code::system, "no path"});
   EXPECT_TRUE(world.negotiator.pump_jobs());
   EXPECT_EQ(world.sent(peer, wire::Control::closed).size(), 1u);
   EXPECT_EQ(peer.rx.state, ReceiveState::steady);
-  EXPECT_FALSE(peer.connection.has_rc());
+  EXPECT_FALSE(peer.connection->has_rc());
 }
 
 TEST(ChannelNegotiator, RefusesARequestOutOfTurnWithItsReason) {
@@ -120,9 +120,9 @@ TEST(ChannelNegotiator, RefusesARequestOutOfTurnWithItsReason) {
     EXPECT_EQ(answer_to(world, peer, request_of(ChannelKind::rc_rdma)), wire::Refusal::busy);
   }
   peer.tx.state = SendState::steady;
-  peer.connection.eviction.disconnecting = true;
+  peer.connect().eviction.disconnecting = true;
   EXPECT_EQ(answer_to(world, peer, request_of(ChannelKind::rc_rdma)), wire::Refusal::disconnecting);
-  peer.connection.eviction.disconnecting = false;
+  peer.connect().eviction.disconnecting = false;
   world.make_rc(peer);
   EXPECT_EQ(answer_to(world, peer, request_of(ChannelKind::xrc_rdma)), wire::Refusal::other);
   world.context.closing = true;
@@ -152,7 +152,7 @@ TEST(ChannelNegotiator, WritesToARingOverDcAtOnce) {
   peer.tx.sequence = 12;
   world.negotiator.on_request(peer, request_of(ChannelKind::dc_rdma));
   EXPECT_EQ(peer.tx.kind, ChannelKind::dc_rdma);
-  EXPECT_EQ(peer.tx.ring.credits, 16u);
+  EXPECT_EQ(peer.state->tx.ring.credits, 16u);
   const auto switched = world.sent(peer, wire::Control::switched);
   ASSERT_EQ(switched.size(), 1u);
   EXPECT_EQ(switched[0].last_sequence, 11u);
@@ -178,22 +178,22 @@ TEST(ChannelNegotiator, KeepsTheOldChannelUntilEverythingOnItHasArrived) {
   world.connect(peer);
   peer.rx.sequence = 5;
   world.negotiator.request_switch_back(peer, ChannelKind::dc_sendrecv);
-  auto switched = ChannelWorld::message(wire::Control::switched, peer.change.request);
+  auto switched = ChannelWorld::message(wire::Control::switched, peer.change->request);
   switched.last_sequence = 5;
   world.negotiator.on_switched(peer, switched);
   EXPECT_EQ(peer.rx.state, ReceiveState::draining);
   EXPECT_EQ(peer.rx.kind, ChannelKind::rc_srq);
   EXPECT_TRUE(world.sent(peer, wire::Control::closed).empty());
   peer.rx.sequence = 6;
-  peer.rx.reads_over_rc = 1;  // a read of ours
+  peer.state.make().rx.reads_over_rc = 1;  // a read of ours
   world.negotiator.finish_drain(peer);
   EXPECT_EQ(peer.rx.state, ReceiveState::draining);
-  peer.rx.reads_over_rc = 0;
+  peer.state.make().rx.reads_over_rc = 0;
   world.negotiator.finish_drain(peer);
   EXPECT_EQ(peer.rx.state, ReceiveState::steady);
   EXPECT_EQ(peer.rx.kind, ChannelKind::dc_sendrecv);
   EXPECT_EQ(world.sent(peer, wire::Control::closed).size(), 1u);
-  EXPECT_FALSE(peer.connection.has_rc());
+  EXPECT_FALSE(peer.connection->has_rc());
 }
 
 TEST(ChannelNegotiator, APairUsesEitherAQueuePairOrXrc) {
@@ -202,7 +202,7 @@ TEST(ChannelNegotiator, APairUsesEitherAQueuePairOrXrc) {
   EXPECT_FALSE(ChannelNegotiator::excludes(peer, ChannelKind::rc_rdma));
   EXPECT_FALSE(ChannelNegotiator::excludes(peer, ChannelKind::xrc_rdma));
   peer.rx.state = ReceiveState::requested;
-  peer.change.wanted = ChannelKind::xrc_rdma;
+  peer.change.make().wanted = ChannelKind::xrc_rdma;
   EXPECT_TRUE(ChannelNegotiator::excludes(peer, ChannelKind::rc_rdma));
   EXPECT_FALSE(ChannelNegotiator::excludes(peer, ChannelKind::dc_rdma));
   world.make_rc(peer);

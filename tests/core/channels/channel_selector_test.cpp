@@ -28,7 +28,7 @@ TEST(ChannelSelector, AsksForAConnectionAtTheFirstMessage) {
 
 TEST(ChannelSelector, ARefusedPeerIsNotAskedBeforeItsTime) {
   ConnectingWorld world;
-  world.peer.change.refused_until = 100;
+  world.peer.change.make().refused_until = 100;
   world.clock.time = 99;
   world.selector.on_message_counted(world.peer);
   EXPECT_EQ(world.peer.rx.state, ReceiveState::steady);
@@ -42,7 +42,7 @@ TEST(ChannelSelector, QueuesForASlotWhereConnectionsAreEvicted) {
   world.limit_connections(1);
   world.connect(world.add_peer());
   world.selector.on_message_counted(world.peer);
-  EXPECT_TRUE(world.peer.connection.eviction.waits_for_slot);
+  EXPECT_TRUE(world.peer.connection->eviction.waits_for_slot);
   EXPECT_TRUE(world.context.decisions.kept().empty());
 }
 
@@ -50,16 +50,16 @@ TEST(ChannelSelector, AddsARingAfterManyMessages) {
   ConnectingWorld world;
   ASSERT_TRUE(world.rc.want_rc(world.peer).ok());
   world.peer.rx.kind = ChannelKind::rc_srq;
-  world.peer.rx.ring = std::make_unique<RingReceiver>();  // no adapter makes one
+  world.peer.state.make().rx.ring = std::make_unique<RingReceiver>();  // no adapter makes one
   world.context.traits.ring_threshold = 3;
-  for (int n = 0; n < 2; ++n) world.peer.rx.history.count(1);
+  for (int n = 0; n < 2; ++n) world.peer.rx.carried.count(1);
   world.selector.on_message_counted(world.peer);
   EXPECT_TRUE(world.context.decisions.kept().empty());
-  world.peer.rx.history.count(1);
+  world.peer.rx.carried.count(1);
   world.selector.on_message_counted(world.peer);
   ASSERT_EQ(world.context.decisions.kept().size(), 1u);
-  EXPECT_EQ(world.peer.change.wanted, ChannelKind::rc_rdma);
-  EXPECT_EQ(world.peer.change.fallback, ChannelKind::rc_srq);
+  EXPECT_EQ(world.peer.change->wanted, ChannelKind::rc_rdma);
+  EXPECT_EQ(world.peer.change->fallback, ChannelKind::rc_srq);
 }
 
 TEST(ChannelSelector, WaitsAnIntervalAfterItCouldNotConnect) {
@@ -67,7 +67,7 @@ TEST(ChannelSelector, WaitsAnIntervalAfterItCouldNotConnect) {
   world.context.settings.max_active_rc = world.context.settings.rc_pool = 0;
   world.selector.on_message_counted(world.peer);
   EXPECT_EQ(world.peer.rx.state, ReceiveState::steady);
-  EXPECT_EQ(world.peer.change.refused_until, world.clock.time + world.context.settings.interval);
+  EXPECT_EQ(world.peer.change->refused_until, world.clock.time + world.context.settings.interval);
   EXPECT_EQ(world.context.decisions.kept().back().outcome.rfind("not done: ", 0), 0u);
 }
 
@@ -76,9 +76,9 @@ TEST(ChannelSelector, DoesNotChangeAPeerThatRecoversOrIsLost) {
   world.peer.lost = true;
   world.selector.change_channel(world.peer, ChannelKind::rc_srq, ChannelKind::dc_sendrecv, "", 0);
   world.peer.lost = false;
-  world.peer.connection.recovery = std::make_unique<Recovery>();
+  world.peer.connect().recovery = std::make_unique<Recovery>();
   world.selector.change_channel(world.peer, ChannelKind::rc_srq, ChannelKind::dc_sendrecv, "", 0);
-  world.peer.connection.recovery.reset();
+  world.peer.connect().recovery.reset();
   // A ring over DC has no queue pair that messages could use.
   world.peer.rx.kind = ChannelKind::dc_rdma;
   world.selector.change_channel(world.peer, ChannelKind::rc_srq, ChannelKind::dc_sendrecv, "", 0);
@@ -92,16 +92,16 @@ TEST(ChannelSelector, ReportsFeedbackToPeersThatItSentTo) {
   world.context.settings.xrc = "off";
   Peer& receiver = world.add_peer();
   const Peer& silent = world.add_peer();
-  receiver.tx.feedback.sent = 10;
-  receiver.tx.feedback.switched = 5;
+  receiver.tx.sent.sent = 10;
+  receiver.tx.sent.switched = 5;
   world.selector.decide(world.clock.time);
   const auto feedback = world.sent(receiver, wire::Control::feedback);
   ASSERT_EQ(feedback.size(), 1u);
   EXPECT_EQ(feedback[0].ring_credits, 500u);
   EXPECT_TRUE(world.sent(silent, wire::Control::feedback).empty());
   // The same again is no news.
-  receiver.tx.feedback.sent = 10;
-  receiver.tx.feedback.switched = 5;
+  receiver.tx.sent.sent = 10;
+  receiver.tx.sent.switched = 5;
   world.selector.decide(world.clock.time);
   EXPECT_EQ(world.sent(receiver, wire::Control::feedback).size(), 1u);
 }
@@ -116,11 +116,12 @@ TEST(ChannelSelector, TakesFeedbackAsShares) {
   message.qp_id = 70'000;
   message.refusal = wire::Refusal::budget;
   world.selector.on_feedback(peer, message);
-  EXPECT_FLOAT_EQ(peer.change.feedback.busy, 0.25F);
-  EXPECT_FLOAT_EQ(peer.change.feedback.switched, 1);
-  EXPECT_EQ(peer.change.feedback.active_rc, 7u);
-  EXPECT_EQ(peer.change.feedback.here, UINT16_MAX);
-  EXPECT_TRUE(peer.change.feedback.full);
+  const selection::SenderFeedback feedback = peer.rx.feedback.of_sender();
+  EXPECT_FLOAT_EQ(feedback.busy, 0.25F);
+  EXPECT_FLOAT_EQ(feedback.switched, 1);
+  EXPECT_EQ(feedback.active_rc, 7u);
+  EXPECT_EQ(feedback.here, UINT16_MAX);
+  EXPECT_TRUE(feedback.full);
 }
 
 TEST(ChannelSelector, EveryIntervalBeginsWithoutMessages) {
@@ -128,10 +129,10 @@ TEST(ChannelSelector, EveryIntervalBeginsWithoutMessages) {
   world.context.settings.policy = "static:dc-sendrecv";
   Peer& peer = world.add_peer();
   peer.rx.window = 5;
-  peer.change.to_repay = 1;
+  peer.change.make().to_repay = 1;
   world.selector.decide(world.clock.time);
   EXPECT_EQ(peer.rx.window, 0u);
-  EXPECT_EQ(peer.change.to_repay, 0);  // counted once an interval
+  EXPECT_EQ(peer.change->to_repay, 0);  // counted once an interval
 }
 
 }  // namespace

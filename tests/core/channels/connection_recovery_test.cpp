@@ -54,7 +54,7 @@ TEST(ConnectionRecovery, BothEndsReportWhereTheyStandAndResume) {
 
   world.recovery.on_resumed(peer, resumed_on(ChannelKind::dc_sendrecv));
   EXPECT_EQ(peer.rx.state, ReceiveState::steady);
-  EXPECT_FALSE(peer.connection.recovery);
+  EXPECT_FALSE(peer.connection->recovery);
   EXPECT_TRUE(world.recovery.recovering().empty());
   EXPECT_EQ(world.above.count("lose_peer"), 0u);
 }
@@ -74,7 +74,7 @@ TEST(ConnectionRecovery, WaitsTwiceAsLongAfterEachFailureInARow) {
   Peer& peer = world.add_peer();
   for (const Nanoseconds wait : {1000, 2000, 4000, 8000}) {
     fail_and_recover(world, peer);
-    EXPECT_EQ(peer.change.refused_until - world.clock.time, wait);
+    EXPECT_EQ(peer.change->refused_until - world.clock.time, wait);
     world.clock.time += wait;
   }
 }
@@ -83,7 +83,7 @@ TEST(ConnectionRecovery, EndsTheDecisionAndTheWaitForASlot) {
   ChannelWorld world;
   world.limit_connections(1);
   Peer& peer = world.add_peer();
-  peer.change.decision = world.context.decisions.add({});
+  peer.change.make().decision = world.context.decisions.add({});
   ASSERT_TRUE(world.slots.request_slot(peer));
   world.recovery.fail_connection(peer, nullptr);
   EXPECT_EQ(world.context.decisions.kept().back().outcome, "not done: the connection failed");
@@ -122,7 +122,7 @@ TEST(ConnectionRecovery, AMessageOutOfTurnLosesThePeer) {
   replay.last_sequence += 1;  // a message that was not sent yet
   world.recovery.on_replay(failed, replay);
   EXPECT_EQ(world.above.count("lose_peer"), 4u);
-  EXPECT_FALSE(failed.connection.recovery->asked);
+  EXPECT_FALSE(failed.connection->recovery->asked);
 }
 
 TEST(ConnectionRecovery, DropsWhatWasNotResent) {

@@ -47,8 +47,8 @@ TEST(ConnectionSlots, EvictsAConnectionForAPeerThatWaits) {
   EXPECT_TRUE(world.slots.request_slot(world.waiter));
   const auto sent = world.sent(world.holder, wire::Control::disconnect);
   ASSERT_EQ(sent.size(), 1u);
-  EXPECT_EQ(sent[0].qp_id, world.holder.connection.rc->qp_id());
-  EXPECT_TRUE(world.holder.connection.eviction.disconnecting);
+  EXPECT_EQ(sent[0].qp_id, world.holder.connection->rc->qp_id());
+  EXPECT_TRUE(world.holder.connection->eviction.disconnecting);
   EXPECT_EQ(world.above.count("change_channel"), 1u);   // of the direction that we receive
   EXPECT_TRUE(world.slots.request_slot(world.waiter));  // queued once
   EXPECT_EQ(world.eviction.waiting(), 1u);
@@ -95,7 +95,7 @@ TEST(ConnectionSlots, QueuesNoRequestThatNoEvictionCanServe) {
   world.holder.rx.state = ReceiveState::requested;
   EXPECT_FALSE(world.slots.park(world.waiter, 7));
   EXPECT_FALSE(world.eviction.has_waiting());
-  EXPECT_EQ(world.waiter.connection.eviction.parked_qp_id, 0u);
+  EXPECT_EQ(world.waiter.connection->eviction.parked_qp_id, 0u);
 }
 
 TEST(ConnectionSlots, IgnoresADisconnectOfAnEarlierConnection) {
@@ -103,10 +103,10 @@ TEST(ConnectionSlots, IgnoresADisconnectOfAnEarlierConnection) {
   auto message = ChannelWorld::message(wire::Control::disconnect);
   message.qp_id = 9;  // ours is connected to none
   world.slots.on_disconnect(world.holder, message);
-  EXPECT_FALSE(world.holder.connection.eviction.disconnecting);
-  message.qp_id = world.holder.connection.rc->connected_to();
+  EXPECT_FALSE(world.holder.connection->eviction.disconnecting);
+  message.qp_id = world.holder.connection->rc->connected_to();
   world.slots.on_disconnect(world.holder, message);
-  EXPECT_TRUE(world.holder.connection.eviction.disconnecting);
+  EXPECT_TRUE(world.holder.connection->eviction.disconnecting);
   EXPECT_EQ(world.eviction.report().tear_downs_by_peers, 1u);
 }
 

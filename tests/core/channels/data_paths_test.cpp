@@ -16,7 +16,7 @@ struct DatagramWorld : ChannelWorld {
   }
   Peer& add_peer() {
     Peer& peer = ChannelWorld::add_peer();
-    peer.rx.ring = std::make_unique<RingReceiver>();  // no adapter makes one
+    peer.state.make().rx.ring = std::make_unique<RingReceiver>();  // no adapter makes one
     return peer;
   }
 };
@@ -25,7 +25,7 @@ TEST(DataPaths, DcNeedsNoConnection) {
   ChannelWorld world;
   Peer& peer = world.add_peer();
   EXPECT_EQ(world.data_paths.data_path(peer), DataPath::dc);
-  peer.connection.recovery = std::make_unique<Recovery>();
+  peer.connect().recovery = std::make_unique<Recovery>();
   EXPECT_EQ(world.data_paths.data_path(peer), DataPath::wait);
 }
 
@@ -43,7 +43,7 @@ TEST(DataPaths, ALargeMessageAsksForAConnectionOnceAndWaits) {
   EXPECT_EQ(world.data_paths.data_path(peer), DataPath::wait);
   EXPECT_EQ(world.jobs->held.size(), 1u);
   EXPECT_EQ(world.context.decisions.kept().size(), 1u);
-  EXPECT_EQ(peer.change.wanted, ChannelKind::rc_rdma);
+  EXPECT_EQ(peer.change->wanted, ChannelKind::rc_rdma);
 }
 
 TEST(DataPaths, AConnectionCarriesTheDataUntilItIsEvicted) {
@@ -52,9 +52,9 @@ TEST(DataPaths, AConnectionCarriesTheDataUntilItIsEvicted) {
   world.make_rc(peer);
   peer.rx.kind = ChannelKind::rc_rdma;
   EXPECT_EQ(world.data_paths.data_path(peer), DataPath::rc);
-  peer.connection.eviction.disconnecting = true;
+  peer.connect().eviction.disconnecting = true;
   EXPECT_EQ(world.data_paths.data_path(peer), DataPath::fragments);
-  peer.connection.eviction.disconnecting = false;
+  peer.connect().eviction.disconnecting = false;
   peer.lost = true;
   EXPECT_EQ(world.data_paths.data_path(peer), DataPath::wait);
 }
@@ -62,7 +62,7 @@ TEST(DataPaths, AConnectionCarriesTheDataUntilItIsEvicted) {
 TEST(DataPaths, SendsFragmentsWhileAPeerRefuses) {
   DatagramWorld world;
   Peer& peer = world.add_peer();
-  peer.change.refused_until = 100;
+  peer.change.make().refused_until = 100;
   world.clock.time = 99;
   EXPECT_EQ(world.data_paths.data_path(peer), DataPath::fragments);
   EXPECT_TRUE(world.jobs->held.empty());
@@ -88,7 +88,7 @@ TEST(DataPaths, SendsFragmentsWhileItWaitsForASlot) {
     Peer& peer = world.add_peer();
     const DataPath path = waits ? DataPath::wait : DataPath::fragments;
     EXPECT_EQ(world.data_paths.data_path(peer), path);
-    EXPECT_TRUE(peer.connection.eviction.waits_for_slot);
+    EXPECT_TRUE(peer.connection->eviction.waits_for_slot);
     EXPECT_EQ(world.data_paths.data_path(peer), path);
     EXPECT_EQ(world.eviction.waiting(), 1u);
   }
@@ -100,7 +100,7 @@ TEST(DataPaths, AOneSidedOperationCountsAsAUse) {
   world.context.traits.first_message = ChannelKind::rc_srq;
   Peer& peer = world.add_peer();
   world.data_paths.use_one_sided(peer);
-  EXPECT_EQ(peer.connection.eviction.count, 1u);
+  EXPECT_EQ(peer.connection->eviction.count, 1u);
   EXPECT_EQ(peer.rx.state, ReceiveState::preparing);
 }
 

@@ -12,8 +12,8 @@ Peer& peer_with_decision(ChannelWorld& world) {
   Peer& peer = world.add_peer();
   DecisionReport decision;
   decision.outcome = "in progress";
-  peer.change.decision = world.context.decisions.add(decision);
-  peer.change.requested_at = world.clock.time;
+  peer.change.make().decision = world.context.decisions.add(decision);
+  peer.change.make().requested_at = world.clock.time;
   return peer;
 }
 
@@ -33,7 +33,7 @@ TEST(DecisionOutcomes, AsksOnceForTheChannelThatTheRingLeadsTo) {
   ChannelWorld world;
   Peer& peer = peer_with_decision(world);
   peer.rx.kind = ChannelKind::dc_rdma;
-  peer.change.final_channel = ChannelKind::rc_rdma;
+  peer.change.make().final_channel = ChannelKind::rc_rdma;
   world.outcomes.done(peer);
   EXPECT_EQ(world.above.count("change_channel"), 1u);
   world.outcomes.done(peer);
@@ -47,7 +47,7 @@ TEST(DecisionOutcomes, ChargesASetUpOnlyUnderThePolicyThatLearnsFromThem) {
     world.context.traits.uses_feedback = learns;
     peer.rx.kind = ChannelKind::rc_rdma;
     world.outcomes.done(peer);
-    EXPECT_EQ(peer.change.to_repay, learns ? world.context.costs.setup_rc_processor.value : 0);
+    EXPECT_EQ(peer.change->to_repay, learns ? world.context.costs.setup_rc_processor.value : 0);
   }
 }
 
@@ -68,14 +68,14 @@ TEST(DecisionOutcomes, APeerRepaysItsSetUpByItsMessages) {
   const double saved = selection::cost_model(world.context.costs, 16).saving_dc_rdma;  // a message
   ASSERT_GT(saved, 0);
   peer.rx.kind = ChannelKind::dc_rdma;
-  peer.change.to_repay = 10 * saved;
+  peer.change.make().to_repay = 10 * saved;
   peer.rx.window = 4;
   world.outcomes.count_repaid(peer);
-  EXPECT_NEAR(peer.change.to_repay, 6 * saved, 1e-6);
+  EXPECT_NEAR(peer.change->to_repay, 6 * saved, 1e-6);
   while (world.outcomes.repaid() > 1e-300) world.outcomes.note_set_up(false);
   peer.rx.window = 7;
   world.outcomes.count_repaid(peer);
-  EXPECT_EQ(peer.change.to_repay, 0);
+  EXPECT_EQ(peer.change->to_repay, 0);
   EXPECT_DOUBLE_EQ(world.outcomes.repaid(), 0.25);
 }
 
@@ -83,9 +83,9 @@ TEST(DecisionOutcomes, APeerThatFallsSilentDoesNotRepay) {
   ChannelWorld world;
   Peer& peer = world.add_peer();
   peer.rx.kind = ChannelKind::dc_rdma;
-  peer.change.to_repay = 1000;
+  peer.change.make().to_repay = 1000;
   world.outcomes.count_repaid(peer);
-  EXPECT_EQ(peer.change.to_repay, 0);
+  EXPECT_EQ(peer.change->to_repay, 0);
   EXPECT_DOUBLE_EQ(world.outcomes.repaid(), 0.75);
 }
 

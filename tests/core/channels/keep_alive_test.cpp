@@ -14,11 +14,11 @@ struct SilentPeers : ChannelWorld {
     for (int i = 0; i < count; ++i) add_peer().rx.directed_receives = 1;
     clock.time = context.settings.keepalive;
   }
-  Peer& peer(std::size_t i) { return *peers.peers()[i]; }
+  Peer& peer(std::size_t i) { return peers.peers()[i]; }
   std::size_t run() {
     keep_alive.keep_alive(clock.time);
     std::size_t probes = 0;
-    for (const auto& one : peers.peers()) probes += one->probes;
+    for (Peer& one : peers.peers()) probes += one.probes;
     return probes;
   }
 };
@@ -28,7 +28,7 @@ TEST(KeepAlive, ProbesSoManyPeersARound) {
   EXPECT_EQ(world.run(), 16u);
   EXPECT_EQ(world.run(), 20u);  // the others
   EXPECT_EQ(world.run(), 20u);  // each has one in flight
-  for (const auto& peer : world.peers.peers()) EXPECT_EQ(peer->probes, 1u);
+  for (Peer& peer : world.peers.peers()) EXPECT_EQ(peer.probes, 1u);
 }
 
 TEST(KeepAlive, AProbeIsAnEmptyWriteToThePeer) {
@@ -50,7 +50,7 @@ TEST(KeepAlive, ProbesOnlySilentPeersThatItExpectsSomethingFrom) {
   EXPECT_EQ(world.peer(2).probes, 1u);
   EXPECT_EQ(world.peer(0).heard, world.clock.time);
   // An idle connection keeps its slot only while the peer lives.
-  world.peer(1).connection.xrc = std::make_unique<PeerXrc>();
+  world.peer(1).connect().xrc = std::make_unique<PeerXrc>();
   EXPECT_EQ(world.run(), 2u);
   EXPECT_EQ(world.peer(1).probes, 1u);
 }
@@ -69,7 +69,7 @@ TEST(KeepAlive, APeerThatClosedIsLostWhenItsMessagesHaveArrived) {
   SilentPeers world(1);
   Peer& peer = world.peer(0);
   peer.shut_down = true;
-  peer.change.last_old = 4;
+  peer.change.make().last_old = 4;
   peer.rx.sequence = 4;
   world.run();
   EXPECT_EQ(world.above.count("lose_peer"), 0u);
@@ -82,7 +82,7 @@ TEST(KeepAlive, APeerThatClosedIsLostWhenItsMessagesHaveArrived) {
 TEST(KeepAlive, TellsALostPeerAgainWhatCouldNotBeSent) {
   SilentPeers world(2);
   for (std::size_t i = 0; i < 2; ++i) world.peer(i).lost = true;
-  world.peer(1).loss_unreported = true;
+  world.peer(1).state.make().loss_unreported = true;
   EXPECT_EQ(world.run(), 0u);
   ASSERT_EQ(world.above.count("reject"), 1u);
   EXPECT_EQ(world.above.events.back().peer, &world.peer(1));

@@ -32,7 +32,7 @@ TEST(RcPool, GivesAPooledQueuePairBeforeItMakesOne) {
   world.add_pooled_rc();
   Peer& peer = world.add_peer();
   EXPECT_TRUE(world.rc.want_rc(peer).ok());
-  EXPECT_TRUE(peer.connection.rc);
+  EXPECT_TRUE(peer.connection->rc);
   EXPECT_EQ(world.rc.active_rc(), 1u);
   EXPECT_TRUE(world.jobs->held.empty());
 }
@@ -57,7 +57,7 @@ TEST(RcPool, KeepsAsManyForReuseAsTheSettingSays) {
     Peer& peer = world.add_peer();
     world.make_rc(peer);
     world.rc.drop_rc_if_unused(peer);
-    EXPECT_FALSE(peer.connection.has_rc());
+    EXPECT_FALSE(peer.connection->has_rc());
     EXPECT_EQ(static_cast<RcJob&>(*world.jobs->held.back()).after, after);
   }
   EXPECT_EQ(world.rc.active_rc(), 0u);
@@ -70,11 +70,11 @@ TEST(RcPool, KeepsAQueuePairThatADirectionUses) {
   world.make_rc(peer);
   peer.tx.uses_rc = true;  // until the peer's `closed`
   world.rc.drop_rc_if_unused(peer);
-  EXPECT_TRUE(peer.connection.rc);
+  EXPECT_TRUE(peer.connection->rc);
   peer.tx.uses_rc = false;
   peer.rx.state = ReceiveState::requested;
   world.rc.drop_rc_if_unused(peer);
-  EXPECT_TRUE(peer.connection.rc);
+  EXPECT_TRUE(peer.connection->rc);
 }
 
 TEST(RcPool, WaitsTwiceAsLongAfterEachFailureInARow) {
@@ -82,14 +82,14 @@ TEST(RcPool, WaitsTwiceAsLongAfterEachFailureInARow) {
   Peer& peer = world.add_peer();
   const auto wait = [&] {
     world.rc.wait_after_failure(peer, world.clock.time);
-    return peer.change.refused_until - world.clock.time;
+    return peer.change->refused_until - world.clock.time;
   };
   for (int n = 0; n <= 12; ++n) EXPECT_EQ(wait(), 1000 << std::min(n, 10)) << n;
   // A connection that carried few messages does not end the row, one that carried 16 does.
   peer.rx.kind = ChannelKind::rc_rdma;
-  for (int n = 0; n < 15; ++n) peer.rx.history.count(1);
+  for (int n = 0; n < 15; ++n) peer.rx.carried.count(1);
   EXPECT_EQ(wait(), 1024 * 1000);
-  peer.rx.history.count(1);
+  peer.rx.carried.count(1);
   EXPECT_EQ(wait(), 1000);
 }
 

@@ -30,9 +30,9 @@ TEST(PeerRejection, ARejectedProcessLearnsTheReason) {
 TEST(PeerRejection, ARejectionWithoutRoomIsToBeSentAgain) {
   ChannelWorld world;
   Peer& peer = world.add_peer();
-  peer.given_up = Code::over_budget;
+  peer.state.make().given_up = Code::over_budget;
   world.rejection.reject(peer);  // no buffer of the control pool is free
-  EXPECT_TRUE(peer.loss_unreported);
+  EXPECT_TRUE(peer.state->loss_unreported);
   const auto& queue = static_cast<RecordedQueue&>(*world.resources.pool(Purpose::credit)[0]);
   EXPECT_TRUE(queue.posted.empty());
   EXPECT_TRUE(world.control.pending_control().empty());

@@ -25,14 +25,16 @@ TEST(XrcConnections, OneConnectionServesAllProcessesOfANode) {
   Peer& first = world.add_peer();
   Peer& second = world.add_peer();
   Peer& elsewhere = world.add_peer();
-  elsewhere.address.lid = 9;
+  RemotePort far;
+  far.lid = 9;
+  elsewhere.address.port = &far;
   for (Peer* const peer : {&first, &second, &elsewhere})
     world.xrc_nodes.take_xrc_request(*peer, kReceiveQueue);
   EXPECT_EQ(world.xrc_nodes.xrc_connections().size(), 2u);
   EXPECT_EQ(world.jobs->held.size(), 2u);
   EXPECT_EQ(world.rc.active_rc(), 2u);
-  EXPECT_EQ(first.connection.xrc->link, second.connection.xrc->link);
-  EXPECT_EQ(first.connection.xrc->link->users.size(), 2u);
+  EXPECT_EQ(first.connection->xrc->link, second.connection->xrc->link);
+  EXPECT_EQ(first.connection->xrc->link->users.size(), 2u);
 }
 
 TEST(XrcConnections, RefusesBeyondTheLimitOfConnections) {
@@ -42,7 +44,7 @@ TEST(XrcConnections, RefusesBeyondTheLimitOfConnections) {
   world.xrc_nodes.take_xrc_request(peer, kReceiveQueue);
   EXPECT_EQ(world.above.count("answer_refusal"), 1u);
   EXPECT_EQ(world.above.refusal, wire::Refusal::limit);
-  EXPECT_FALSE(peer.connection.xrc);
+  EXPECT_FALSE(peer.connection->xrc);
   EXPECT_TRUE(world.jobs->held.empty());
 }
 
@@ -84,7 +86,7 @@ TEST(XrcConnections, APeerThatDoesNotMakeTheTargetDelaysOthersForALimitedTime) {
   EXPECT_EQ(world.above.count("refuse"), 1u);
   EXPECT_EQ(world.above.refusal, wire::Refusal::late);
   EXPECT_EQ(first.tx.state, SendState::steady);
-  EXPECT_FALSE(first.connection.xrc);
+  EXPECT_FALSE(first.connection->xrc);
   EXPECT_EQ(link.asked, &second);
   EXPECT_EQ(world.sent(second, wire::Control::accept).size(), 1u);
 }

@@ -26,14 +26,14 @@ TEST(XrcRecovery, TheReceiverStopsReadingItsRingUntilTheSenderResumes) {
   const auto replays = world.sent(peer, wire::Control::xrc_replay);
   ASSERT_EQ(replays.size(), 1u);
   EXPECT_EQ(replays[0].last_sequence, 4u);
-  EXPECT_GT(peer.change.refused_until, world.clock.time);
+  EXPECT_GT(peer.change->refused_until, world.clock.time);
   world.xrc_recovery.on_xrc_resumed(
       peer, ChannelWorld::message(wire::Control::xrc_resumed, 0, ChannelKind::dc_rdma));
   EXPECT_EQ(world.above.count("lose_peer"), 0u);
   EXPECT_EQ(peer.rx.state, ReceiveState::steady);
   EXPECT_EQ(peer.rx.kind, ChannelKind::dc_rdma);
   EXPECT_EQ(world.rings.speaking().size(), 1u);
-  EXPECT_FALSE(peer.connection.xrc);
+  EXPECT_FALSE(peer.connection->xrc);
 }
 
 TEST(XrcRecovery, AMessageOutOfTurnLosesThePeer) {
@@ -82,8 +82,8 @@ TEST(XrcRecovery, TheSenderReportsAFailureToAllPeersThatItWroteTo) {
   EXPECT_EQ(world.sent(second, wire::Control::xrc_error).size(), 1u);
   EXPECT_EQ(first.tx.kind, ChannelKind::dc_rdma);
   EXPECT_EQ(first.tx.state, SendState::error);
-  EXPECT_EQ(first.connection.xrc->lost->records.size(), 1u);
-  EXPECT_TRUE(second.connection.xrc->lost->records.empty());
+  EXPECT_EQ(first.connection->xrc->lost->records.size(), 1u);
+  EXPECT_TRUE(second.connection->xrc->lost->records.empty());
   EXPECT_EQ(world.above.count("retire"), 1u);  // the probe
   // The request that waited for the connection is refused.
   EXPECT_EQ(world.above.count("answer_refusal"), 1u);

@@ -2,7 +2,12 @@
 // What an endpoint accounts for its queue pairs when nobody injects their size: mlx5's rules.
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <vector>
+
 #include "core/memory/account.h"
+#include "tests/core/endpoint/deliver.h"
+#include "tests/core/endpoint/forged_messages.h"
 #include "tests/support/memory_line.h"
 #include "tests/support/test_world.h"
 
@@ -31,6 +36,24 @@ TEST(EndpointMemory, ANodesBudgetIsSharedByItsProcesses) {
   EXPECT_EQ(budget({{"node_budget", "1GiB"}, {"node_processes", "4"}, {"memory_budget", "1GiB"}}),
             256u << 20);
   EXPECT_EQ(budget({{"node_processes", "4"}}), 256u << 20);
+}
+
+// All that a program has of a peer that it exchanged a few messages with.
+TEST(EndpointMemory, APeerOnTheDefaultTransportHasNoParts) {
+  TestWorld world(2, {{"policy", "turnout"}});
+  std::vector<std::byte> out(8, std::byte{1}), in(8);
+  for (int n = 0; n < 3; ++n) {
+    ASSERT_TRUE(deliver(world, 0, 1, out, in, kAnyPeer));
+    ASSERT_TRUE(deliver(world, 1, 0, out, in, kAnyPeer));
+    world.clock().advance(200'000'000);  // an interval
+    world.progress_all(50);
+  }
+  for (std::size_t at = 0; at < 2; ++at) {
+    const Peer& peer = *ForgedMessages::peer_of(world, at, 1 - at);
+    EXPECT_FALSE(peer.state.made());
+    EXPECT_FALSE(peer.change.made());
+    EXPECT_FALSE(peer.connection.made());
+  }
 }
 
 }  // namespace

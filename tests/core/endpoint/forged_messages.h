@@ -40,15 +40,15 @@ struct ForgedMessages {
   // The queue pair of their connection at the end of `at`; 0: there is none.
   [[nodiscard]] static std::uint32_t queue_pair(TestWorld& world, std::size_t at, std::size_t of) {
     const Peer& peer = *peer_of(world, at, of);
-    return peer.connection.rc ? peer.connection.rc->qp_id() : 0;
+    return peer.connection->rc ? peer.connection->rc->qp_id() : 0;
   }
   // The connection of these two, at the end of `at`; over XRC that to the node of `of`. False:
   // there is none now.
   [[nodiscard]] static bool fail_queue_pair(TestWorld& world, std::size_t at, std::size_t of) {
     const Peer& peer = *peer_of(world, at, of);
-    RcQueue* queue = peer.connection.rc.get();
-    if (peer.connection.xrc && peer.connection.xrc->link != nullptr)
-      queue = peer.connection.xrc->link->queue.get();
+    RcQueue* queue = peer.connection->rc.get();
+    if (peer.connection->xrc && peer.connection->xrc->link != nullptr)
+      queue = peer.connection->xrc->link->queue.get();
     return queue != nullptr && queue->fail().ok();
   }
 };

@@ -42,33 +42,33 @@ TEST(Credits, OfAnEarlierRingAreIgnored) {
   MessagingWorld world;
   Peer& peer = world.add_known_peer(1);
   peer.tx.kind = ChannelKind::dc_rdma;
-  peer.tx.ring.entries = 8;
-  peer.tx.ring.credits = 2;
-  peer.tx.ring.request = 6;
+  peer.state.make().tx.ring.entries = 8;
+  peer.state.make().tx.ring.credits = 2;
+  peer.state.make().tx.ring.request = 6;
   wire::Header header;
   header.credits = 1;
   header.ring_credits = 3;
   header.ring = 5;
   world.credits.credits_given(peer, header);
-  EXPECT_EQ(peer.tx.ring.credits, 2u);
+  EXPECT_EQ(peer.state->tx.ring.credits, 2u);
   EXPECT_EQ(peer.tx.credits, 2u);
   header.ring = 6;
   world.credits.credits_given(peer, header);
-  EXPECT_EQ(peer.tx.ring.credits, 5u);
+  EXPECT_EQ(peer.state->tx.ring.credits, 5u);
   world.credits.credits_given(peer, header);
-  EXPECT_EQ(peer.tx.ring.credits, 8u);  // never more than it has entries
+  EXPECT_EQ(peer.state->tx.ring.credits, 8u);  // never more than it has entries
 }
 
 TEST(Credits, OfPrivateReceivesCountOnlyForTheRequestThatGrantedThem) {
   MessagingWorld world;
   Peer& peer = world.add_known_peer();
   world.credits.on_private_credits(peer, 0, 4);  // it has none
-  EXPECT_EQ(peer.tx.private_queue.credits, 0u);
-  peer.tx.private_queue.request = 9;
+  EXPECT_EQ(peer.state->tx.private_queue.credits, 0u);
+  peer.state.make().tx.private_queue.request = 9;
   world.credits.on_private_credits(peer, 8, 4);
-  EXPECT_EQ(peer.tx.private_queue.credits, 0u);
+  EXPECT_EQ(peer.state->tx.private_queue.credits, 0u);
   world.credits.on_private_credits(peer, 9, 4);
-  EXPECT_EQ(peer.tx.private_queue.credits, 4u);
+  EXPECT_EQ(peer.state->tx.private_queue.credits, 4u);
 }
 
 }  // namespace

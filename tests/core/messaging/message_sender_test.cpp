@@ -41,7 +41,7 @@ TEST(MessageSender, NumbersMessagesAndSaysWhichTookTheLastCredit) {
   EXPECT_EQ(second.sequence, 1u);
   EXPECT_EQ(first.flags & wire::kLastCredit, 0);
   EXPECT_NE(second.flags & wire::kLastCredit, 0);
-  EXPECT_EQ(peer.tx.history.messages(), 2u);
+  EXPECT_EQ(peer.tx.carried.messages, 2u);
 }
 
 TEST(MessageSender, AsksForAWireUpUntilThePeerHasReplied) {

@@ -17,14 +17,14 @@ struct PrivateWorld : MessagingWorld {
     EXPECT_TRUE(private_receives.ready_private_receives(peer).ok());
     private_receives.post_private_receives(peer);
     peer.rx.kind = ChannelKind::rc_sr;
-    peer.rx.private_queue.request = 5;
-    number = peer.connection.rc->receive_chunks[0];
+    peer.state.make().rx.private_queue.request = 5;
+    number = peer.connection->rc->receive_chunks[0];
   }
   // A message arrives in receive `i`.
   std::uint32_t fill_receive(std::uint32_t i) {
     chunk().states[i] = State::out;
     ++chunk().out;
-    --peer.rx.private_queue.granted;
+    --peer.state.make().rx.private_queue.granted;
     return number << 16 | i;
   }
   ReceivePool::PrivateChunk& chunk() { return *resources.receive_pool.private_chunk(number); }
@@ -36,8 +36,8 @@ struct PrivateWorld : MessagingWorld {
 TEST(PrivateReceiveQueues, GrantOneCreditForEachReceive) {
   PrivateWorld world;
   const std::uint64_t first = world.context.settings.private_receive_first;
-  EXPECT_EQ(world.peer.rx.private_queue.count, first);
-  EXPECT_EQ(world.peer.rx.private_queue.granted, first);
+  EXPECT_EQ(world.peer.state->rx.private_queue.count, first);
+  EXPECT_EQ(world.peer.state->rx.private_queue.granted, first);
   for (const State state : world.chunk().states) EXPECT_EQ(state, State::posted);
   EXPECT_TRUE(world.resources.receive_pool.is_private(world.number << 16));
 }
@@ -55,15 +55,15 @@ TEST(PrivateReceiveQueues, ReportHalfOfTheCreditsInOneMessage) {
   EXPECT_EQ(message.credits, 2u);
   EXPECT_EQ(message.request, 5u);
   EXPECT_EQ(message.kind, static_cast<std::uint8_t>(ChannelKind::rc_sr));
-  EXPECT_EQ(world.peer.rx.private_queue.unreported, 0u);
-  EXPECT_EQ(world.peer.rx.private_queue.granted, world.peer.rx.private_queue.count);
+  EXPECT_EQ(world.peer.state->rx.private_queue.unreported, 0u);
+  EXPECT_EQ(world.peer.state->rx.private_queue.granted, world.peer.state->rx.private_queue.count);
 }
 
 TEST(PrivateReceiveQueues, KeepABufferThatHoldsAMessageWhenTheQueueGoes) {
   PrivateWorld world;
   const std::uint32_t held = world.fill_receive(0);
-  world.private_receives.close_private_receives(world.peer, *world.peer.connection.rc);
-  world.private_receives.release_private_receives(*world.peer.connection.rc);
+  world.private_receives.close_private_receives(world.peer, *world.peer.connection->rc);
+  world.private_receives.release_private_receives(*world.peer.connection->rc);
   EXPECT_TRUE(world.resources.receive_pool.is_private(held));
   world.private_receives.return_private_receive(held);
   EXPECT_FALSE(world.resources.receive_pool.is_private(held));
@@ -72,13 +72,14 @@ TEST(PrivateReceiveQueues, KeepABufferThatHoldsAMessageWhenTheQueueGoes) {
 
 TEST(PrivateReceiveQueues, AddNoMoreThanTheCompletionQueueHasRoomFor) {
   PrivateWorld world;
-  world.resources.private_room = world.peer.rx.private_queue.count;
+  world.resources.private_room = world.peer.state->rx.private_queue.count;
   world.private_receives.grow_private_receives(world.peer);
   EXPECT_EQ(world.private_receives.private_report().refused, 1u);
   world.resources.private_room = 1000;
   world.private_receives.grow_private_receives(world.peer);
   EXPECT_EQ(world.private_receives.private_report().growths, 1u);
-  EXPECT_EQ(world.peer.rx.private_queue.count, world.context.settings.private_receive_buffers);
+  EXPECT_EQ(world.peer.state->rx.private_queue.count,
+            world.context.settings.private_receive_buffers);
 }
 
 TEST(PrivateReceiveQueues, AreForTheMessagesOfOnePeer) {
@@ -97,15 +98,15 @@ TEST(PrivateReceiveQueues, AreForTheMessagesOfOnePeer) {
 TEST(PrivateReceiveQueues, TakeAControlMessageForACreditOfTheConnection) {
   MessagingWorld world;
   Peer& peer = world.add_known_peer();
-  peer.tx.private_queue.credits = 2;
+  peer.state.make().tx.private_queue.credits = 2;
   wire::ControlMessage fin;
   fin.type = wire::Control::fin;
   EXPECT_FALSE(world.private_receives.post_private_control(peer, fin, nullptr));
   world.connect(peer);
   EXPECT_TRUE(world.private_receives.post_private_control(peer, fin, nullptr));
-  EXPECT_EQ(peer.tx.private_queue.credits, 1u);
-  EXPECT_EQ(peer.tx.private_queue.controls, 1u);
-  EXPECT_TRUE(peer.connection.rc->newest().takes_private);
+  EXPECT_EQ(peer.state->tx.private_queue.credits, 1u);
+  EXPECT_EQ(peer.state->tx.private_queue.controls, 1u);
+  EXPECT_TRUE(peer.connection->rc->newest().takes_private);
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ TEST(UdTransport, AcknowledgesWhatArrivedOutOfOrder) {
   UdWorld world;
   world.peer.rx.sequence = 10;
   for (const std::uint32_t sequence : {12u, 15u, 100u}) {
-    world.peer.rx.reorder_buffer.push_back({sequence, 0, 0, nullptr});
+    world.peer.state.make().rx.reorder_buffer.push_back({sequence, 0, 0, nullptr});
   }
   world.peer.link->owes_ack = true;
   wire::Datagram datagram;

@@ -62,7 +62,7 @@ TEST(AtomicEngine, HasABoundedNumberOfRequestsWithoutAnAnswer) {
   AtomicWorld world;
   for (std::uint32_t i = 0; i < kAtomicWindow + 3; ++i) EXPECT_TRUE(world.fetch_and_add().ok());
   EXPECT_EQ(world.data.posted.size(), kAtomicWindow);
-  EXPECT_EQ(world.peer.tx.backlog.first() != nullptr, true);
+  EXPECT_EQ(world.peer.state->tx.backlog.first() != nullptr, true);
   EXPECT_EQ(world.records.atomics.in_use(), kAtomicWindow + 3);
 }
 

@@ -87,7 +87,7 @@ TEST(FragmentEngine, EndsIncomingMessagesOfALostPeerOnly) {
   world.fragments.end_incoming(&other);
   EXPECT_FALSE(world.completions.has_error());
   world.peer.lost = true;
-  world.peer.loss = Status{Code::peer_lost, "gone"};
+  world.peer.state.make().loss = Status{Code::peer_lost, "gone"};
   world.fragments.end_incoming(&world.peer);
   ASSERT_TRUE(world.completions.has_error());
   EXPECT_EQ(world.completions.pop_error().status.code(), Code::peer_lost);

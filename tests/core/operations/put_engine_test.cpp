@@ -37,7 +37,7 @@ struct PutWorld : OperationsWorld {
     request.tagged = true;
     request.tag = 1;
     request.report = report(this);
-    const wire::Detail rtr = peer.tx.rtrs->open.at(0).detail;
+    const wire::Detail rtr = peer.state->tx.rtrs->open.at(0).detail;
     EXPECT_TRUE(put.may_put(peer, iov, rtr));
     EXPECT_TRUE(put.put(peer, request, iov, rtr).ok());
     put.consume_rtr(peer, 0);
@@ -56,7 +56,7 @@ TEST(PutEngine, TakesTheFirstRtrOfTheTagInTheOrderOfTheReceives) {
   for (const std::uint64_t transfer : {12u, 13u}) {
     const std::size_t at = world.put.find_rtr(peer, true, 2);
     ASSERT_NE(at, PutEngine::kNoRtr);
-    EXPECT_EQ(peer.tx.rtrs->open[at].detail.transfer, transfer);
+    EXPECT_EQ(peer.state->tx.rtrs->open[at].detail.transfer, transfer);
     world.put.consume_rtr(peer, at);
   }
   EXPECT_EQ(world.put.find_rtr(peer, true, 2), PutEngine::kNoRtr);
@@ -78,7 +78,7 @@ TEST(PutEngine, DeclinesAnRtrThatMissedAMessageAndLaterOnesOfItsPosition) {
   waiting.peer = &peer;
   world.backlog.enqueue(waiting);
   world.put.on_rtr(peer, rtr_for(1, 13, 1));  // the waiting message may be for that receive
-  peer.tx.backlog.remove(&waiting);
+  peer.state.make().tx.backlog.remove(&waiting);
   world.put.on_rtr(peer, rtr_for(1, 14, 1));
   EXPECT_EQ(world.put.find_rtr(peer, true, 1), PutEngine::kNoRtr);
 }
@@ -87,7 +87,7 @@ TEST(PutEngine, KeepsABoundedNumberOfRtrs) {
   OperationsWorld world;
   Peer& peer = world.add_known_peer();
   for (std::uint64_t i = 0; i < kMostRtrs + 5; ++i) world.put.on_rtr(peer, rtr_for(1, i + 1));
-  EXPECT_EQ(peer.tx.rtrs->open.size(), kMostRtrs);
+  EXPECT_EQ(peer.state->tx.rtrs->open.size(), kMostRtrs);
 }
 
 TEST(PutEngine, WritesAMessageAsAnnouncedWithoutAPutCompletion) {
@@ -117,7 +117,7 @@ TEST(PutEngine, SendsTheLastByteThatThePeerCannotDetect) {
   EXPECT_EQ(world.data.posted[0].length, 63u);
   world.above.answer = false;  // no room for the put completion
   world.put.end_put(*world.data.posted[0].transfer);
-  const SendOperation* const completion = world.peer.tx.backlog.first();
+  const SendOperation* const completion = world.peer.state->tx.backlog.first();
   ASSERT_NE(completion, nullptr);
   EXPECT_EQ(completion->type, wire::Type::put_completion);
   EXPECT_EQ(completion->grant.transfer, 11u);
@@ -147,13 +147,13 @@ TEST(PutEngine, AnswersACancelAndForgetsTheRtr) {
   world.put.on_rtr(peer, rtr_for(1, 11));
   world.put.on_rtr(peer, rtr_for(1, 12));
   world.put.on_rtr_cancel(peer, 11);
-  ASSERT_EQ(peer.tx.rtrs->open.size(), 1u);
-  EXPECT_EQ(peer.tx.rtrs->open[0].detail.transfer, 12u);
+  ASSERT_EQ(peer.state->tx.rtrs->open.size(), 1u);
+  EXPECT_EQ(peer.state->tx.rtrs->open[0].detail.transfer, 12u);
   world.above.answer = false;
   EXPECT_TRUE(world.put.pump_rtr_cancels());
-  ASSERT_NE(peer.tx.backlog.first(), nullptr);
-  EXPECT_EQ(peer.tx.backlog.first()->type, wire::Type::rtr_cancelled);
-  EXPECT_EQ(peer.tx.backlog.first()->tag, 11u);
+  ASSERT_NE(peer.state->tx.backlog.first(), nullptr);
+  EXPECT_EQ(peer.state->tx.backlog.first()->type, wire::Type::rtr_cancelled);
+  EXPECT_EQ(peer.state->tx.backlog.first()->tag, 11u);
   EXPECT_FALSE(world.put.pump_rtr_cancels());
 }
 

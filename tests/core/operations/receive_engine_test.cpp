@@ -52,7 +52,7 @@ TEST(ReceiveEngine, DeliversAMessageThatArrivesTwiceOnce) {
   world.arrive(world.peer, OperationsWorld::eager(2, 5));
   world.arrive(world.peer, OperationsWorld::eager(1, 5));
   EXPECT_EQ(world.context.delivered, 3u);
-  EXPECT_TRUE(world.peer.rx.reorder_buffer.empty());
+  EXPECT_TRUE(world.peer.state->rx.reorder_buffer.empty());
 }
 
 TEST(ReceiveEngine, CopiesOutOfOrderMessagesAsideWhenReceivesAreScarce) {

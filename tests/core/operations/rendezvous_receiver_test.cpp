@@ -76,7 +76,7 @@ TEST(RendezvousReceiver, EndsAReceiveFromALostPeerWithTheReason) {
   RecvOperation& receive = world.post_receive(memory, 1);
   const Place place = world.rndv.place_in(receive, 100);
   peer.lost = true;
-  peer.loss = Status{Code::peer_lost, "gone"};
+  peer.state.make().loss = Status{Code::peer_lost, "gone"};
   world.rndv.start_get(receive, peer, OperationsWorld::eager(0, 1), OperationsWorld::rts_of(100, 1),
                        place, DataPath::wait);
   ASSERT_TRUE(world.completions.has_error());

@@ -43,7 +43,7 @@ TEST(RputEngine, WritesWhereTheClearToSendSaysAndTellsIt) {
   EXPECT_EQ(written.type, wire::Control::written);
   EXPECT_EQ(written.operation, 0x900000003u);
   EXPECT_EQ(world.completions.size(), 1u);
-  EXPECT_EQ(world.peer.awaiting_fin, 0u);
+  EXPECT_EQ(world.peer.tx.awaiting_fin, 0u);
 }
 
 TEST(RputEngine, WritesAMessageOnceAndForItsReceiverOnly) {

@@ -85,7 +85,7 @@ TEST(RtrEngine, CompletesAReceiveWithTheLastByteOfThePutCompletion) {
   world.complete_put(number, 1000);
   EXPECT_EQ(world.next_completion().length, 1000u);
   EXPECT_EQ(world.memory[999], std::byte{42});
-  EXPECT_EQ(world.peer.rx.rtrs_sent, 0u);
+  EXPECT_EQ(world.peer.state->rx.rtrs_sent, 0u);
   EXPECT_EQ(world.above.count("lose_peer"), 0u);
   world.complete_put(number, 1000);  // the RTR is closed
   EXPECT_EQ(world.above.count("lose_peer"), 1u);

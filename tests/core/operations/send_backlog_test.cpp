@@ -55,8 +55,8 @@ TEST(SendBacklog, PutsAnOperationThatCannotBeSentAheadOfTheOthers) {
   world.backlog.enqueue(later);
   world.above.answer = false;
   world.backlog.send_before_backlog(completion);
-  EXPECT_EQ(peer.tx.backlog.first(), &completion);
-  EXPECT_EQ(peer.tx.backlog.last(), &later);
+  EXPECT_EQ(peer.state->tx.backlog.first(), &completion);
+  EXPECT_EQ(peer.state->tx.backlog.last(), &later);
   EXPECT_EQ(world.backlog.backlogged().size(), 1u);  // listed once
 }
 

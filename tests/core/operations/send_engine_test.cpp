@@ -82,7 +82,7 @@ TEST(SendEngine, CompletesALargeMessageByTheFinOfItsReceiver) {
   EXPECT_EQ(world.next_completion().length, world.large.size());
   world.send_engine.on_fin(fin, peer);
   EXPECT_EQ(world.completions.size(), 0u);
-  EXPECT_EQ(peer.awaiting_fin, 0u);
+  EXPECT_EQ(peer.tx.awaiting_fin, 0u);
 }
 
 TEST(SendEngine, CopiesAnInjectedMessageThatHasToWait) {
@@ -111,12 +111,12 @@ TEST(SendEngine, RefusesMoreThanMayWait) {
 TEST(SendEngine, HoldsTheStreamUntilAPutIsComplete) {
   SendWorld world;
   Peer& peer = world.add_known_peer();
-  peer.tx.rtrs = std::make_unique<PeerRtrs>();
-  peer.tx.rtrs->writing = 1;
+  peer.state.make().tx.rtrs = std::make_unique<PeerRtrs>();
+  peer.state->tx.rtrs->writing = 1;
   EXPECT_TRUE(world.send(peer, 1, world.small).ok());
   EXPECT_FALSE(world.send_engine.pump_backlogs());
   EXPECT_TRUE(world.data.posted.empty());
-  peer.tx.rtrs->writing = 0;
+  peer.state->tx.rtrs->writing = 0;
   EXPECT_TRUE(world.send_engine.pump_backlogs());
   EXPECT_EQ(world.data.posted.size(), 1u);
 }
