@@ -9,41 +9,29 @@
 #include "core/channels/decision_outcomes.h"
 #include "core/channels/rc_pool.h"
 #include "core/channels/xrc_connections.h"
-#include "core/connection/eviction.h"
 #include "core/messaging/control_plane.h"
 #include "core/messaging/message_sender.h"
 #include "core/messaging/private_receive_queue.h"
 #include "core/protocol/operation.h"
-#include "core/state/endpoint_context.h"
-#include "core/state/endpoint_events.h"
-#include "core/state/peer.h"
-#include "core/state/peer_table.h"
-#include "core/state/polled_rings.h"
-#include "core/state/transport_resources.h"
+#include "core/state/component.h"
 #include "core/transport/wire.h"
 
 namespace turnout {
 
-class ChannelNegotiator {
+class ChannelNegotiator : Component {
  public:
-  ChannelNegotiator(EndpointContext& context, ConnectionEviction& eviction, PolledRings& rings,
-                    PeerTable& peer_table, TransportResources& resources, ControlPlane& control,
+  ChannelNegotiator(EndpointState& state, ControlPlane& control,
                     PrivateReceiveQueues& private_receives, MessageSender& sender,
                     DecisionOutcomes& outcomes, RcPool& rc, ConnectionSlots& slots,
-                    XrcConnections& xrc_nodes, EndpointEvents& events)
-      : context_(context),
-        eviction_(eviction),
-        rings_(rings),
-        peer_table_(peer_table),
-        resources_(resources),
+                    XrcConnections& xrc_nodes)
+      : Component(state),
         control_(control),
         private_receives_(private_receives),
         sender_(sender),
         outcomes_(outcomes),
         rc_(rc),
         slots_(slots),
-        xrc_nodes_(xrc_nodes),
-        events_(events) {}
+        xrc_nodes_(xrc_nodes) {}
 
   [[nodiscard]] Status request_channel(Peer& peer, ChannelKind to, ChannelKind fallback);
   void request_switch_back(Peer& peer, ChannelKind to);
@@ -79,11 +67,6 @@ class ChannelNegotiator {
   void rc_failed(Peer& peer, const Status& status);
   void end_job(RcJob& job);
 
-  EndpointContext& context_;
-  ConnectionEviction& eviction_;
-  PolledRings& rings_;
-  PeerTable& peer_table_;
-  TransportResources& resources_;
   ControlPlane& control_;
   PrivateReceiveQueues& private_receives_;
   MessageSender& sender_;
@@ -91,7 +74,6 @@ class ChannelNegotiator {
   RcPool& rc_;
   ConnectionSlots& slots_;
   XrcConnections& xrc_nodes_;
-  EndpointEvents& events_;
 
   std::uint64_t refusals_ = 0;
 };

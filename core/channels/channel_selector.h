@@ -12,30 +12,22 @@
 #include "core/channels/decision_outcomes.h"
 #include "core/channels/rc_pool.h"
 #include "core/channels/xrc_connections.h"
-#include "core/connection/eviction.h"
 #include "core/messaging/control_plane.h"
 #include "core/protocol/operation.h"
 #include "core/selection/policy.h"
 #include "core/selection/statistics.h"
 #include "core/selection/windows.h"
-#include "core/state/endpoint_context.h"
-#include "core/state/peer.h"
-#include "core/state/peer_table.h"
-#include "core/state/transport_resources.h"
+#include "core/state/component.h"
 #include "core/transport/wire.h"
 
 namespace turnout {
 
-class ChannelSelector {
+class ChannelSelector : Component {
  public:
-  ChannelSelector(EndpointContext& context, ConnectionEviction& eviction, PeerTable& peer_table,
-                  TransportResources& resources, ControlPlane& control, DecisionOutcomes& outcomes,
+  ChannelSelector(EndpointState& state, ControlPlane& control, DecisionOutcomes& outcomes,
                   RcPool& rc, ConnectionSlots& slots, XrcConnections& xrc_nodes,
                   ChannelNegotiator& negotiator, ConnectionRecovery& recovery)
-      : context_(context),
-        eviction_(eviction),
-        peer_table_(peer_table),
-        resources_(resources),
+      : Component(state),
         control_(control),
         outcomes_(outcomes),
         rc_(rc),
@@ -62,10 +54,6 @@ class ChannelSelector {
   [[nodiscard]] bool keep_counts(Nanoseconds now);
   void carry_out(const selection::WindowSelection& selected, Nanoseconds now);
 
-  EndpointContext& context_;
-  ConnectionEviction& eviction_;
-  PeerTable& peer_table_;
-  TransportResources& resources_;
   ControlPlane& control_;
   DecisionOutcomes& outcomes_;
   RcPool& rc_;

@@ -8,40 +8,30 @@
 #include "core/channels/channel_negotiator.h"
 #include "core/channels/decision_outcomes.h"
 #include "core/channels/rc_pool.h"
-#include "core/connection/eviction.h"
 #include "core/connection/recovery.h"
 #include "core/messaging/control_plane.h"
 #include "core/messaging/message_sender.h"
 #include "core/messaging/ud_transport.h"
 #include "core/operations/rdma_engine.h"
 #include "core/protocol/operation.h"
-#include "core/state/endpoint_context.h"
-#include "core/state/endpoint_events.h"
-#include "core/state/peer.h"
-#include "core/state/polled_rings.h"
-#include "core/state/transport_resources.h"
+#include "core/state/component.h"
 #include "core/transport/wire.h"
 
 namespace turnout {
 
-class ConnectionRecovery {
+class ConnectionRecovery : Component {
  public:
-  ConnectionRecovery(EndpointContext& context, ConnectionEviction& eviction, PolledRings& rings,
-                     TransportResources& resources, UdTransport& ud, ControlPlane& control,
+  ConnectionRecovery(EndpointState& state, UdTransport& ud, ControlPlane& control,
                      MessageSender& sender, RdmaEngine& rdma, DecisionOutcomes& outcomes,
-                     RcPool& rc, ChannelNegotiator& negotiator, EndpointEvents& events)
-      : context_(context),
-        eviction_(eviction),
-        rings_(rings),
-        resources_(resources),
+                     RcPool& rc, ChannelNegotiator& negotiator)
+      : Component(state),
         ud_(ud),
         control_(control),
         sender_(sender),
         rdma_(rdma),
         outcomes_(outcomes),
         rc_(rc),
-        negotiator_(negotiator),
-        events_(events) {}
+        negotiator_(negotiator) {}
 
   void fail_connection(Peer& peer, const ibv_wc* wc);
   void on_queue_pair_stopped(Peer& peer);
@@ -69,10 +59,6 @@ class ConnectionRecovery {
   [[nodiscard]] bool replay_message(Peer& peer, Recovery& recovery, const SendRecord& lost);
   void replay_control(Peer& peer, const SendRecord& lost, const wire::Header& header);
 
-  EndpointContext& context_;
-  ConnectionEviction& eviction_;
-  PolledRings& rings_;
-  TransportResources& resources_;
   UdTransport& ud_;
   ControlPlane& control_;
   MessageSender& sender_;
@@ -80,7 +66,6 @@ class ConnectionRecovery {
   DecisionOutcomes& outcomes_;
   RcPool& rc_;
   ChannelNegotiator& negotiator_;
-  EndpointEvents& events_;
 
   std::vector<Peer*> recovering_;  // whose connection failed
 };

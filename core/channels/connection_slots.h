@@ -6,32 +6,19 @@
 #pragma once
 
 #include "core/channels/rc_pool.h"
-#include "core/connection/eviction.h"
 #include "core/messaging/control_plane.h"
 #include "core/operations/unexpected_messages.h"
 #include "core/protocol/operation.h"
-#include "core/state/endpoint_context.h"
-#include "core/state/endpoint_events.h"
-#include "core/state/peer.h"
-#include "core/state/peer_table.h"
-#include "core/state/transport_resources.h"
+#include "core/state/component.h"
 #include "core/transport/wire.h"
 
 namespace turnout {
 
-class ConnectionSlots {
+class ConnectionSlots : Component {
  public:
-  ConnectionSlots(EndpointContext& context, ConnectionEviction& eviction, PeerTable& peer_table,
-                  TransportResources& resources, ControlPlane& control,
-                  UnexpectedMessages& unexpected, RcPool& rc, EndpointEvents& events)
-      : context_(context),
-        eviction_(eviction),
-        peer_table_(peer_table),
-        resources_(resources),
-        control_(control),
-        unexpected_(unexpected),
-        rc_(rc),
-        events_(events) {}
+  ConnectionSlots(EndpointState& state, ControlPlane& control, UnexpectedMessages& unexpected,
+                  RcPool& rc)
+      : Component(state), control_(control), unexpected_(unexpected), rc_(rc) {}
 
   void limit_connections();
   // A slot is free now, and no peer is queued.
@@ -50,14 +37,9 @@ class ConnectionSlots {
   [[nodiscard]] bool can_go(const PeerEviction& eviction) const noexcept;
   void tear_down(Peer& peer, Nanoseconds now);
 
-  EndpointContext& context_;
-  ConnectionEviction& eviction_;
-  PeerTable& peer_table_;
-  TransportResources& resources_;
   ControlPlane& control_;
   UnexpectedMessages& unexpected_;
   RcPool& rc_;
-  EndpointEvents& events_;
 };
 
 }  // namespace turnout

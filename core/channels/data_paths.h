@@ -8,27 +8,18 @@
 #include "core/channels/channel_selector.h"
 #include "core/channels/connection_slots.h"
 #include "core/channels/rc_pool.h"
-#include "core/connection/eviction.h"
 #include "core/messaging/message_sender.h"
 #include "core/protocol/operation.h"
-#include "core/state/endpoint_context.h"
-#include "core/state/operation_records.h"
-#include "core/state/peer.h"
+#include "core/state/component.h"
 #include "core/transport/wire.h"
 
 namespace turnout {
 
-class DataPaths {
+class DataPaths : Component {
  public:
-  DataPaths(EndpointContext& context, ConnectionEviction& eviction, OperationRecords& records,
-            MessageSender& sender, RcPool& rc, ConnectionSlots& slots, ChannelSelector& selector)
-      : context_(context),
-        eviction_(eviction),
-        records_(records),
-        sender_(sender),
-        rc_(rc),
-        slots_(slots),
-        selector_(selector) {}
+  DataPaths(EndpointState& state, MessageSender& sender, RcPool& rc, ConnectionSlots& slots,
+            ChannelSelector& selector)
+      : Component(state), sender_(sender), rc_(rc), slots_(slots), selector_(selector) {}
 
   [[nodiscard]] DataPath data_path(Peer& peer);
   // Of a large message that has a receive; `wait` also for a record. Asked once for each start:
@@ -39,9 +30,6 @@ class DataPaths {
   void use_one_sided(Peer& peer);
 
  private:
-  EndpointContext& context_;
-  ConnectionEviction& eviction_;
-  OperationRecords& records_;
   MessageSender& sender_;
   RcPool& rc_;
   ConnectionSlots& slots_;

@@ -5,19 +5,15 @@
 // The endpoint owns it; the thread that drives the endpoint calls it. Times are nanoseconds.
 #pragma once
 
-#include "core/connection/eviction.h"
 #include "core/protocol/operation.h"
-#include "core/state/endpoint_context.h"
-#include "core/state/endpoint_events.h"
-#include "core/state/peer.h"
+#include "core/state/component.h"
 #include "core/transport/wire.h"
 
 namespace turnout {
 
-class DecisionOutcomes {
+class DecisionOutcomes : Component {
  public:
-  DecisionOutcomes(EndpointContext& context, ConnectionEviction& eviction, EndpointEvents& events)
-      : context_(context), eviction_(eviction), events_(events) {}
+  explicit DecisionOutcomes(EndpointState& state) : Component(state) {}
 
   void decided(Peer& peer, const std::string& outcome);
   void done(Peer& peer);  // the decision was carried out
@@ -26,10 +22,6 @@ class DecisionOutcomes {
   [[nodiscard]] double repaid() const noexcept { return repaid_; }
 
  private:
-  EndpointContext& context_;
-  ConnectionEviction& eviction_;
-  EndpointEvents& events_;
-
   double repaid_ = 1;  // share of set-ups that repaid their cost, weighted to the latest
 };
 

@@ -11,33 +11,23 @@
 #include "core/messaging/ud_transport.h"
 #include "core/operations/unexpected_messages.h"
 #include "core/protocol/operation.h"
-#include "core/state/endpoint_context.h"
-#include "core/state/endpoint_events.h"
-#include "core/state/operation_records.h"
-#include "core/state/peer.h"
-#include "core/state/peer_table.h"
-#include "core/state/transport_resources.h"
+#include "core/state/component.h"
 #include "core/transport/wire.h"
 
 namespace turnout {
 
-class KeepAlive {
+class KeepAlive : Component {
  public:
-  KeepAlive(EndpointContext& context, PeerTable& peer_table, OperationRecords& records,
-            TransportResources& resources, UdTransport& ud, Credits& credits,
+  KeepAlive(EndpointState& state, UdTransport& ud, Credits& credits,
             PrivateReceiveQueues& private_receives, MessageSender& sender,
-            UnexpectedMessages& unexpected, XrcConnections& xrc_nodes, EndpointEvents& events)
-      : context_(context),
-        peer_table_(peer_table),
-        records_(records),
-        resources_(resources),
+            UnexpectedMessages& unexpected, XrcConnections& xrc_nodes)
+      : Component(state),
         ud_(ud),
         credits_(credits),
         private_receives_(private_receives),
         sender_(sender),
         unexpected_(unexpected),
-        xrc_nodes_(xrc_nodes),
-        events_(events) {}
+        xrc_nodes_(xrc_nodes) {}
 
   void begin(Nanoseconds now) noexcept { next_keepalive_ = now + context_.settings.keepalive / 4; }
   // A round, at next_keepalive().
@@ -50,17 +40,12 @@ class KeepAlive {
   template <class Queue>
   void post_probe(Peer& peer, Queue& queue);
 
-  EndpointContext& context_;
-  PeerTable& peer_table_;
-  OperationRecords& records_;
-  TransportResources& resources_;
   UdTransport& ud_;
   Credits& credits_;
   PrivateReceiveQueues& private_receives_;
   MessageSender& sender_;
   UnexpectedMessages& unexpected_;
   XrcConnections& xrc_nodes_;
-  EndpointEvents& events_;
 
   Nanoseconds next_keepalive_ = 0;
   std::size_t keepalive_at_ = 0;

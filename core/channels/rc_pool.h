@@ -7,32 +7,20 @@
 
 #include <cassert>
 
-#include "core/connection/eviction.h"
 #include "core/connection/rc_job.h"
 #include "core/messaging/private_receive_queue.h"
 #include "core/protocol/operation.h"
-#include "core/state/endpoint_context.h"
-#include "core/state/endpoint_events.h"
-#include "core/state/peer.h"
-#include "core/state/peer_table.h"
-#include "core/state/transport_resources.h"
+#include "core/state/component.h"
 #include "core/time/background.h"
 #include "core/transport/wire.h"
 
 namespace turnout {
 
-class RcPool {
+class RcPool : Component {
  public:
-  RcPool(EndpointContext& context, ConnectionEviction& eviction, PeerTable& peer_table,
-         TransportResources& resources, PrivateReceiveQueues& private_receives,
-         EndpointEvents& events, std::unique_ptr<Background> background)
-      : context_(context),
-        eviction_(eviction),
-        peer_table_(peer_table),
-        resources_(resources),
-        private_receives_(private_receives),
-        events_(events),
-        background_(std::move(background)) {}
+  RcPool(EndpointState& state, PrivateReceiveQueues& private_receives,
+         std::unique_ptr<Background> background)
+      : Component(state), private_receives_(private_receives), background_(std::move(background)) {}
 
   [[nodiscard]] static wire::Refusal refusal_of(const Peer& peer, const Status& status);
   // The maximum number of queue pairs.
@@ -73,12 +61,7 @@ class RcPool {
   }
 
  private:
-  EndpointContext& context_;
-  ConnectionEviction& eviction_;
-  PeerTable& peer_table_;
-  TransportResources& resources_;
   PrivateReceiveQueues& private_receives_;
-  EndpointEvents& events_;
 
   std::vector<std::uint32_t> free_queue_ids_;
   std::vector<std::uint8_t> queue_epochs_;  // first epoch of the next queue pair with an id

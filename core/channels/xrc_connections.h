@@ -8,31 +8,18 @@
 #include <map>
 
 #include "core/channels/rc_pool.h"
-#include "core/connection/eviction.h"
 #include "core/connection/xrc_connection.h"
 #include "core/messaging/control_plane.h"
 #include "core/protocol/operation.h"
-#include "core/state/endpoint_context.h"
-#include "core/state/endpoint_events.h"
-#include "core/state/peer.h"
-#include "core/state/peer_table.h"
-#include "core/state/transport_resources.h"
+#include "core/state/component.h"
 #include "core/transport/wire.h"
 
 namespace turnout {
 
-class XrcConnections {
+class XrcConnections : Component {
  public:
-  XrcConnections(EndpointContext& context, ConnectionEviction& eviction, PeerTable& peer_table,
-                 TransportResources& resources, ControlPlane& control, RcPool& rc,
-                 EndpointEvents& events)
-      : context_(context),
-        eviction_(eviction),
-        peer_table_(peer_table),
-        resources_(resources),
-        control_(control),
-        rc_(rc),
-        events_(events) {}
+  XrcConnections(EndpointState& state, ControlPlane& control, RcPool& rc)
+      : Component(state), control_(control), rc_(rc) {}
 
   [[nodiscard]] Status open_xrc();
   // Connections to nodes exist or can be created.
@@ -71,13 +58,8 @@ class XrcConnections {
   void destroy_initiator(std::unique_ptr<RcQueue> queue);
   void close_target(XrcTarget target);
 
-  EndpointContext& context_;
-  ConnectionEviction& eviction_;
-  PeerTable& peer_table_;
-  TransportResources& resources_;
   ControlPlane& control_;
   RcPool& rc_;
-  EndpointEvents& events_;
 
   bool xrc_failed_ = false;  // opening it failed
   std::map<NodeKey, std::unique_ptr<XrcConnection>> xrc_connections_;

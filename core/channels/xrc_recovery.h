@@ -10,37 +10,27 @@
 #include "core/channels/decision_outcomes.h"
 #include "core/channels/rc_pool.h"
 #include "core/channels/xrc_connections.h"
-#include "core/connection/eviction.h"
 #include "core/connection/recovery.h"
 #include "core/connection/xrc_connection.h"
 #include "core/messaging/control_plane.h"
 #include "core/protocol/operation.h"
-#include "core/state/endpoint_context.h"
-#include "core/state/endpoint_events.h"
-#include "core/state/peer.h"
-#include "core/state/peer_table.h"
-#include "core/state/polled_rings.h"
+#include "core/state/component.h"
 #include "core/transport/wire.h"
 
 namespace turnout {
 
-class XrcRecovery {
+class XrcRecovery : Component {
  public:
-  XrcRecovery(EndpointContext& context, ConnectionEviction& eviction, PolledRings& rings,
-              PeerTable& peer_table, ControlPlane& control, DecisionOutcomes& outcomes, RcPool& rc,
+  XrcRecovery(EndpointState& state, ControlPlane& control, DecisionOutcomes& outcomes, RcPool& rc,
               XrcConnections& xrc_nodes, ChannelNegotiator& negotiator,
-              ConnectionRecovery& recovery, EndpointEvents& events)
-      : context_(context),
-        eviction_(eviction),
-        rings_(rings),
-        peer_table_(peer_table),
+              ConnectionRecovery& recovery)
+      : Component(state),
         control_(control),
         outcomes_(outcomes),
         rc_(rc),
         xrc_nodes_(xrc_nodes),
         negotiator_(negotiator),
-        recovery_(recovery),
-        events_(events) {}
+        recovery_(recovery) {}
 
   void fail_xrc_connection(XrcConnection& link, const ibv_wc& wc);
   void on_xrc_error(Peer& peer, const wire::ControlMessage& message);
@@ -52,17 +42,12 @@ class XrcRecovery {
  private:
   bool replay_xrc(Peer& peer);
 
-  EndpointContext& context_;
-  ConnectionEviction& eviction_;
-  PolledRings& rings_;
-  PeerTable& peer_table_;
   ControlPlane& control_;
   DecisionOutcomes& outcomes_;
   RcPool& rc_;
   XrcConnections& xrc_nodes_;
   ChannelNegotiator& negotiator_;
   ConnectionRecovery& recovery_;
-  EndpointEvents& events_;
 };
 
 }  // namespace turnout

@@ -42,13 +42,7 @@
 #include "core/operations/unexpected_messages.h"
 #include "core/report/call_time.h"
 #include "core/report/report_live.h"
-#include "core/state/endpoint_context.h"
-#include "core/state/endpoint_events.h"
-#include "core/state/memory_registration.h"
-#include "core/state/operation_records.h"
-#include "core/state/peer_table.h"
-#include "core/state/polled_rings.h"
-#include "core/state/transport_resources.h"
+#include "core/state/component.h"
 
 namespace turnout {
 
@@ -100,19 +94,10 @@ struct Channels {
   PeerRejection rejection;
 };
 
-struct Components {
+struct Components : EndpointState {
   Components(const Settings& settings, Clock& clock, EndpointOptions& options,
              EndpointParts& parts);
 
-  EndpointContext context;
-  EndpointEvents events;
-  MemoryRegistration registration{context};
-  TransportResources resources;
-  PeerTable peer_table{context, resources};
-  OperationRecords records;
-  SrqFlowControl flow{context.clock};
-  ConnectionEviction eviction;
-  PolledRings rings;
   CallTime call_time;
   LiveReport live_report;
   MemoryHistory memory_history{context.account};

@@ -10,11 +10,7 @@
 #include "core/messaging/control_sender.h"
 #include "core/messaging/ud_transport.h"
 #include "core/protocol/operation.h"
-#include "core/state/endpoint_context.h"
-#include "core/state/endpoint_events.h"
-#include "core/state/peer.h"
-#include "core/state/peer_table.h"
-#include "core/state/transport_resources.h"
+#include "core/state/component.h"
 #include "core/transport/wire.h"
 
 namespace turnout {
@@ -26,16 +22,10 @@ struct PendingControl {
   wire::Detail detail;  // if the type has one
 };
 
-class ControlPlane {
+class ControlPlane : Component {
  public:
-  ControlPlane(EndpointContext& context, PeerTable& peer_table, TransportResources& resources,
-               ControlSender& control_sender, UdTransport& ud, EndpointEvents& events)
-      : context_(context),
-        peer_table_(peer_table),
-        resources_(resources),
-        control_sender_(control_sender),
-        ud_(ud),
-        events_(events) {}
+  ControlPlane(EndpointState& state, ControlSender& control_sender, UdTransport& ud)
+      : Component(state), control_sender_(control_sender), ud_(ud) {}
 
   void send_control(Peer& peer, Purpose purpose, wire::ControlMessage message,
                     const wire::Detail* detail = nullptr);
@@ -46,12 +36,8 @@ class ControlPlane {
  private:
   [[nodiscard]] bool post_control(const PendingControl& pending);
 
-  EndpointContext& context_;
-  PeerTable& peer_table_;
-  TransportResources& resources_;
   ControlSender& control_sender_;
   UdTransport& ud_;
-  EndpointEvents& events_;
 
   std::deque<PendingControl> pending_control_;
 };

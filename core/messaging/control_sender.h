@@ -7,10 +7,7 @@
 #pragma once
 
 #include "core/protocol/operation.h"
-#include "core/state/endpoint_context.h"
-#include "core/state/endpoint_events.h"
-#include "core/state/peer.h"
-#include "core/state/transport_resources.h"
+#include "core/state/component.h"
 #include "core/transport/wire.h"
 
 namespace turnout {
@@ -23,10 +20,9 @@ struct ControlBytes {
   const wire::Detail* detail = nullptr;
 };
 
-class ControlSender {
+class ControlSender : Component {
  public:
-  ControlSender(EndpointContext& context, TransportResources& resources, EndpointEvents& events)
-      : context_(context), resources_(resources), events_(events) {}
+  explicit ControlSender(EndpointState& state) : Component(state) {}
 
   [[nodiscard]] bool post_control(MessageQueue& queue, PeerId peer, const Address& address,
                                   const RemotePort& port, unsigned target,
@@ -35,9 +31,6 @@ class ControlSender {
   [[nodiscard]] bool post_control(Peer& peer, bool credit, const ControlBytes& bytes);
 
  private:
-  EndpointContext& context_;
-  TransportResources& resources_;
-  EndpointEvents& events_;
 };
 
 }  // namespace turnout

@@ -5,19 +5,16 @@
 // The endpoint owns it; the thread that drives the endpoint calls it.
 #pragma once
 
-#include "core/flow/srq_flow_control.h"
 #include "core/messaging/control_plane.h"
 #include "core/protocol/operation.h"
-#include "core/state/peer.h"
-#include "core/state/peer_table.h"
+#include "core/state/component.h"
 #include "core/transport/wire.h"
 
 namespace turnout {
 
-class Credits {
+class Credits : Component {
  public:
-  Credits(SrqFlowControl& flow, PeerTable& peer_table, ControlPlane& control)
-      : flow_(flow), peer_table_(peer_table), control_(control) {}
+  Credits(EndpointState& state, ControlPlane& control) : Component(state), control_(control) {}
 
   void on_private_credits(Peer& peer, std::uint32_t request, std::uint32_t credits) noexcept;
   void credits_given(Peer& peer, const wire::Header& header);
@@ -30,8 +27,6 @@ class Credits {
   [[nodiscard]] std::uint64_t credit_messages() const noexcept { return credit_messages_; }
 
  private:
-  SrqFlowControl& flow_;
-  PeerTable& peer_table_;
   ControlPlane& control_;
 
   std::uint64_t credit_messages_ = 0;

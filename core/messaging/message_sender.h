@@ -5,14 +5,10 @@
 // The endpoint owns it; the thread that drives the endpoint calls it. Nothing is allocated.
 #pragma once
 
-#include "core/connection/eviction.h"
 #include "core/messaging/private_receive_queue.h"
 #include "core/messaging/ud_transport.h"
 #include "core/protocol/operation.h"
-#include "core/state/endpoint_context.h"
-#include "core/state/endpoint_events.h"
-#include "core/state/peer.h"
-#include "core/state/transport_resources.h"
+#include "core/state/component.h"
 #include "core/transport/wire.h"
 
 namespace turnout {
@@ -31,17 +27,10 @@ struct StreamMessage {
   bool counted = false;         // in the report
 };
 
-class MessageSender {
+class MessageSender : Component {
  public:
-  MessageSender(EndpointContext& context, ConnectionEviction& eviction,
-                TransportResources& resources, UdTransport& ud,
-                PrivateReceiveQueues& private_receives, EndpointEvents& events)
-      : context_(context),
-        eviction_(eviction),
-        resources_(resources),
-        ud_(ud),
-        private_receives_(private_receives),
-        events_(events) {}
+  MessageSender(EndpointState& state, UdTransport& ud, PrivateReceiveQueues& private_receives)
+      : Component(state), ud_(ud), private_receives_(private_receives) {}
 
   [[nodiscard]] std::size_t max_payload(const Peer& peer) const noexcept;
   [[nodiscard]] bool post_stream(Peer& peer, const StreamMessage& message);
@@ -57,12 +46,8 @@ class MessageSender {
                                                       std::byte* gathered);
   void fill_header(Peer& peer, const StreamMessage& message, wire::Header* header);
 
-  EndpointContext& context_;
-  ConnectionEviction& eviction_;
-  TransportResources& resources_;
   UdTransport& ud_;
   PrivateReceiveQueues& private_receives_;
-  EndpointEvents& events_;
 };
 
 }  // namespace turnout

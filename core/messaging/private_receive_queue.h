@@ -8,26 +8,15 @@
 #include "core/messaging/control_plane.h"
 #include "core/messaging/credits.h"
 #include "core/protocol/operation.h"
-#include "core/state/endpoint_context.h"
-#include "core/state/endpoint_events.h"
-#include "core/state/peer.h"
-#include "core/state/peer_table.h"
-#include "core/state/transport_resources.h"
+#include "core/state/component.h"
 #include "core/transport/wire.h"
 
 namespace turnout {
 
-class PrivateReceiveQueues {
+class PrivateReceiveQueues : Component {
  public:
-  PrivateReceiveQueues(EndpointContext& context, PeerTable& peer_table,
-                       TransportResources& resources, ControlPlane& control, Credits& credits,
-                       EndpointEvents& events)
-      : context_(context),
-        peer_table_(peer_table),
-        resources_(resources),
-        control_(control),
-        credits_(credits),
-        events_(events) {}
+  PrivateReceiveQueues(EndpointState& state, ControlPlane& control, Credits& credits)
+      : Component(state), control_(control), credits_(credits) {}
 
   [[nodiscard]] Status ready_private_receives(Peer& peer);
   void post_private_receives(Peer& peer);
@@ -64,12 +53,8 @@ class PrivateReceiveQueues {
   [[nodiscard]] Status add_private_receives(Peer& peer, std::uint32_t count);
   void post_private_receives(Peer& peer, ReceivePool::PrivateChunk& chunk, std::uint32_t buffer);
 
-  EndpointContext& context_;
-  PeerTable& peer_table_;
-  TransportResources& resources_;
   ControlPlane& control_;
   Credits& credits_;
-  EndpointEvents& events_;
 
   std::uint32_t private_count_ = 0;  // receives that exist
   PrivateReceivesReport private_report_;

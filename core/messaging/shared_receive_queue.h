@@ -5,13 +5,9 @@
 // The endpoint owns it; the thread that drives the endpoint calls it.
 #pragma once
 
-#include "core/flow/srq_flow_control.h"
 #include "core/messaging/credits.h"
 #include "core/protocol/operation.h"
-#include "core/state/endpoint_context.h"
-#include "core/state/peer.h"
-#include "core/state/peer_table.h"
-#include "core/state/transport_resources.h"
+#include "core/state/component.h"
 #include "core/transport/wire.h"
 
 namespace turnout {
@@ -29,15 +25,10 @@ struct SharedReceives {
   std::uint64_t limit_events = 0, growths = 0;
 };
 
-class SharedReceiveQueue {
+class SharedReceiveQueue : Component {
  public:
-  SharedReceiveQueue(EndpointContext& context, SrqFlowControl& flow, PeerTable& peer_table,
-                     TransportResources& resources, Credits& credits)
-      : context_(context),
-        flow_(flow),
-        peer_table_(peer_table),
-        resources_(resources),
-        credits_(credits) {}
+  SharedReceiveQueue(EndpointState& state, Credits& credits)
+      : Component(state), credits_(credits) {}
 
   void post_receives();
   void look_after_receives(Nanoseconds now);
@@ -53,10 +44,6 @@ class SharedReceiveQueue {
   void more_receives(Nanoseconds now);
   void fewer_receives(Nanoseconds now);
 
-  EndpointContext& context_;
-  SrqFlowControl& flow_;
-  PeerTable& peer_table_;
-  TransportResources& resources_;
   Credits& credits_;
 
   SharedReceives shared_;

@@ -9,10 +9,7 @@
 
 #include "core/messaging/control_sender.h"
 #include "core/protocol/operation.h"
-#include "core/state/endpoint_context.h"
-#include "core/state/endpoint_events.h"
-#include "core/state/peer.h"
-#include "core/state/transport_resources.h"
+#include "core/state/component.h"
 #include "core/transport/wire.h"
 
 namespace turnout {
@@ -23,14 +20,10 @@ struct KeptBuffer {
   bool acknowledged = false;
 };
 
-class UdTransport {
+class UdTransport : Component {
  public:
-  UdTransport(EndpointContext& context, TransportResources& resources,
-              ControlSender& control_sender, EndpointEvents& events)
-      : context_(context),
-        resources_(resources),
-        control_sender_(control_sender),
-        events_(events) {}
+  UdTransport(EndpointState& state, ControlSender& control_sender)
+      : Component(state), control_sender_(control_sender) {}
 
   // False: it was dropped, and its buffer reposted.
   [[nodiscard]] bool data_came(Peer& peer, const wire::Header& header, std::uint32_t buffer);
@@ -62,10 +55,7 @@ class UdTransport {
   [[nodiscard]] bool ud_settled() const noexcept;
   [[nodiscard]] Nanoseconds silence_of_the_lost() const noexcept;
 
-  EndpointContext& context_;
-  TransportResources& resources_;
   ControlSender& control_sender_;
-  EndpointEvents& events_;
 
   std::vector<KeptBuffer> kept_;
   std::vector<Peer*> ud_pending_;  // peers with something unacknowledged, or an ack owed

@@ -11,29 +11,21 @@
 #include "core/operations/send_backlog.h"
 #include "core/operations/send_engine.h"
 #include "core/protocol/operation.h"
-#include "core/state/endpoint_context.h"
-#include "core/state/endpoint_events.h"
-#include "core/state/operation_records.h"
-#include "core/state/peer.h"
-#include "core/state/peer_table.h"
+#include "core/state/component.h"
 #include "core/transport/wire.h"
 
 namespace turnout {
 
-class AtomicEngine {
+class AtomicEngine : Component {
  public:
-  AtomicEngine(EndpointContext& context, PeerTable& peer_table, OperationRecords& records,
-               MessageSender& sender, SendBacklog& backlog, RdmaEngine& rdma, PutEngine& put,
-               SendEngine& send_engine, EndpointEvents& events)
-      : context_(context),
-        peer_table_(peer_table),
-        records_(records),
+  AtomicEngine(EndpointState& state, MessageSender& sender, SendBacklog& backlog, RdmaEngine& rdma,
+               PutEngine& put, SendEngine& send_engine)
+      : Component(state),
         sender_(sender),
         backlog_(backlog),
         rdma_(rdma),
         put_(put),
-        send_engine_(send_engine),
-        events_(events) {}
+        send_engine_(send_engine) {}
 
   [[nodiscard]] Status atomic_now(const AtomicRequest& request);
   [[nodiscard]] bool try_atomic(AtomicOperation& operation);
@@ -59,15 +51,11 @@ class AtomicEngine {
   [[nodiscard]] Status take_segment(Peer& peer, const wire::Header& header,
                                     const std::byte* payload);
 
-  EndpointContext& context_;
-  PeerTable& peer_table_;
-  OperationRecords& records_;
   MessageSender& sender_;
   SendBacklog& backlog_;
   RdmaEngine& rdma_;
   PutEngine& put_;
   SendEngine& send_engine_;
-  EndpointEvents& events_;
 
   std::vector<Peer*> answering_;  // peers with answers that could not be sent yet
 };

@@ -10,24 +10,16 @@
 #include "core/operations/rdma_engine.h"
 #include "core/operations/send_backlog.h"
 #include "core/protocol/operation.h"
-#include "core/state/endpoint_context.h"
-#include "core/state/endpoint_events.h"
-#include "core/state/memory_registration.h"
-#include "core/state/peer.h"
+#include "core/state/component.h"
 #include "core/transport/wire.h"
 
 namespace turnout {
 
-class FragmentEngine {
+class FragmentEngine : Component {
  public:
-  FragmentEngine(EndpointContext& context, ControlPlane& control, MessageSender& sender,
-                 SendBacklog& backlog, RdmaEngine& rdma, EndpointEvents& events)
-      : context_(context),
-        control_(control),
-        sender_(sender),
-        backlog_(backlog),
-        rdma_(rdma),
-        events_(events) {}
+  FragmentEngine(EndpointState& state, ControlPlane& control, MessageSender& sender,
+                 SendBacklog& backlog, RdmaEngine& rdma)
+      : Component(state), control_(control), sender_(sender), backlog_(backlog), rdma_(rdma) {}
 
   void request_fragments(Transfer& transfer, const wire::Rts& rts);
   void fall_back_to_fragments(Transfer& transfer);
@@ -41,12 +33,10 @@ class FragmentEngine {
   [[nodiscard]] SlotTable<Transfer>& incoming() noexcept { return incoming_; }
 
  private:
-  EndpointContext& context_;
   ControlPlane& control_;
   MessageSender& sender_;
   SendBacklog& backlog_;
   RdmaEngine& rdma_;
-  EndpointEvents& events_;
 
   SlotTable<Transfer> incoming_;  // large messages that peers send in fragments or write
 };

@@ -10,12 +10,7 @@
 #include "core/messaging/credits.h"
 #include "core/messaging/private_receive_queue.h"
 #include "core/protocol/operation.h"
-#include "core/state/endpoint_context.h"
-#include "core/state/endpoint_events.h"
-#include "core/state/operation_records.h"
-#include "core/state/peer.h"
-#include "core/state/peer_table.h"
-#include "core/state/transport_resources.h"
+#include "core/state/component.h"
 #include "core/transport/wire.h"
 
 namespace turnout {
@@ -29,19 +24,14 @@ struct Arrival {
   std::unique_ptr<std::byte[]>* heap = nullptr;  // if storage is heap: the owner
 };
 
-class PostedReceives {
+class PostedReceives : Component {
  public:
-  PostedReceives(EndpointContext& context, PeerTable& peer_table, OperationRecords& records,
-                 TransportResources& resources, ControlPlane& control, Credits& credits,
-                 PrivateReceiveQueues& private_receives, EndpointEvents& events)
-      : context_(context),
-        peer_table_(peer_table),
-        records_(records),
-        resources_(resources),
+  PostedReceives(EndpointState& state, ControlPlane& control, Credits& credits,
+                 PrivateReceiveQueues& private_receives)
+      : Component(state),
         control_(control),
         credits_(credits),
-        private_receives_(private_receives),
-        events_(events) {}
+        private_receives_(private_receives) {}
 
   void release_arrival(Peer& peer, UnexpectedMessage::Storage storage, std::uint32_t buffer,
                        std::uint64_t position);
@@ -58,14 +48,9 @@ class PostedReceives {
  private:
   void give_ring_credits(Peer& peer, std::uint32_t count);
 
-  EndpointContext& context_;
-  PeerTable& peer_table_;
-  OperationRecords& records_;
-  TransportResources& resources_;
   ControlPlane& control_;
   Credits& credits_;
   PrivateReceiveQueues& private_receives_;
-  EndpointEvents& events_;
 };
 
 }  // namespace turnout

@@ -9,21 +9,16 @@
 #include "core/operations/rdma_engine.h"
 #include "core/operations/send_backlog.h"
 #include "core/protocol/operation.h"
-#include "core/state/endpoint_context.h"
-#include "core/state/endpoint_events.h"
-#include "core/state/memory_registration.h"
-#include "core/state/operation_records.h"
-#include "core/state/peer.h"
+#include "core/state/component.h"
 #include "core/transport/wire.h"
 
 namespace turnout {
 
-class PutEngine {
+class PutEngine : Component {
  public:
   static constexpr std::size_t kNoRtr = SIZE_MAX;
-  PutEngine(EndpointContext& context, OperationRecords& records, SendBacklog& backlog,
-            RdmaEngine& rdma, EndpointEvents& events)
-      : context_(context), records_(records), backlog_(backlog), rdma_(rdma), events_(events) {}
+  PutEngine(EndpointState& state, SendBacklog& backlog, RdmaEngine& rdma)
+      : Component(state), backlog_(backlog), rdma_(rdma) {}
 
   void on_rtr(Peer& peer, const wire::Detail& detail);
   [[nodiscard]] std::size_t find_rtr(const Peer& peer, bool tagged,
@@ -52,11 +47,8 @@ class PutEngine {
   void put_deferred(Peer& peer);
   [[nodiscard]] SendOperation* make_put_completion(const Transfer& transfer);
 
-  EndpointContext& context_;
-  OperationRecords& records_;
   SendBacklog& backlog_;
   RdmaEngine& rdma_;
-  EndpointEvents& events_;
 
   std::vector<Peer*> rtr_cancels_;          // peers that wait for a reply
   Nanoseconds deferred_until_ = INT64_MAX;  // when the first deferred message is sent by RTS

@@ -9,29 +9,16 @@
 #include "core/operations/posted_receives.h"
 #include "core/operations/send_backlog.h"
 #include "core/protocol/operation.h"
-#include "core/state/endpoint_context.h"
-#include "core/state/endpoint_events.h"
-#include "core/state/memory_registration.h"
-#include "core/state/operation_records.h"
-#include "core/state/peer.h"
-#include "core/state/transport_resources.h"
+#include "core/state/component.h"
 #include "core/transport/wire.h"
 
 namespace turnout {
 
-class RdmaEngine {
+class RdmaEngine : Component {
  public:
-  RdmaEngine(EndpointContext& context, OperationRecords& records, MemoryRegistration& registration,
-             TransportResources& resources, ControlPlane& control, PostedReceives& posted,
-             SendBacklog& backlog, EndpointEvents& events)
-      : context_(context),
-        records_(records),
-        registration_(registration),
-        resources_(resources),
-        control_(control),
-        posted_(posted),
-        backlog_(backlog),
-        events_(events) {}
+  RdmaEngine(EndpointState& state, ControlPlane& control, PostedReceives& posted,
+             SendBacklog& backlog)
+      : Component(state), control_(control), posted_(posted), backlog_(backlog) {}
 
   [[nodiscard]] bool reaches_over_rc(const Peer& peer) const noexcept;
   bool pump(Transfer& transfer);
@@ -55,14 +42,9 @@ class RdmaEngine {
   [[nodiscard]] bool leaves_posting(const Transfer& transfer) const noexcept;
   [[nodiscard]] bool post_segment(Transfer& transfer, std::uint64_t length);
 
-  EndpointContext& context_;
-  OperationRecords& records_;
-  MemoryRegistration& registration_;
-  TransportResources& resources_;
   ControlPlane& control_;
   PostedReceives& posted_;
   SendBacklog& backlog_;
-  EndpointEvents& events_;
 
   std::vector<Transfer*> polled_;  // whose last byte is polled
   LinkedList<Transfer> active_transfers_;

@@ -5,8 +5,6 @@
 // The endpoint owns it; the thread that drives the endpoint calls it.
 #pragma once
 
-#include "core/connection/eviction.h"
-#include "core/flow/srq_flow_control.h"
 #include "core/messaging/control_plane.h"
 #include "core/messaging/credits.h"
 #include "core/messaging/private_receive_queue.h"
@@ -19,33 +17,18 @@
 #include "core/operations/send_backlog.h"
 #include "core/operations/unexpected_messages.h"
 #include "core/protocol/operation.h"
-#include "core/state/endpoint_context.h"
-#include "core/state/endpoint_events.h"
-#include "core/state/operation_records.h"
-#include "core/state/peer.h"
-#include "core/state/peer_table.h"
-#include "core/state/polled_rings.h"
-#include "core/state/transport_resources.h"
+#include "core/state/component.h"
 #include "core/transport/wire.h"
 
 namespace turnout {
 
-class ReceiveEngine {
+class ReceiveEngine : Component {
  public:
-  ReceiveEngine(EndpointContext& context, SrqFlowControl& flow, ConnectionEviction& eviction,
-                PolledRings& rings, PeerTable& peer_table, OperationRecords& records,
-                TransportResources& resources, UdTransport& ud, ControlPlane& control,
-                Credits& credits, PrivateReceiveQueues& private_receives, PostedReceives& posted,
+  ReceiveEngine(EndpointState& state, UdTransport& ud, ControlPlane& control, Credits& credits,
+                PrivateReceiveQueues& private_receives, PostedReceives& posted,
                 SendBacklog& backlog, FragmentEngine& fragments, RendezvousReceiver& rndv,
-                RtrEngine& rtr, AtomicEngine& atomic_engine, UnexpectedMessages& unexpected,
-                EndpointEvents& events)
-      : context_(context),
-        flow_(flow),
-        eviction_(eviction),
-        rings_(rings),
-        peer_table_(peer_table),
-        records_(records),
-        resources_(resources),
+                RtrEngine& rtr, AtomicEngine& atomic_engine, UnexpectedMessages& unexpected)
+      : Component(state),
         ud_(ud),
         control_(control),
         credits_(credits),
@@ -56,8 +39,7 @@ class ReceiveEngine {
         rndv_(rndv),
         rtr_(rtr),
         atomic_engine_(atomic_engine),
-        unexpected_(unexpected),
-        events_(events) {}
+        unexpected_(unexpected) {}
 
   bool cancel(void* context);
   [[nodiscard]] Status recv_now(const RecvRequest& request);
@@ -84,13 +66,6 @@ class ReceiveEngine {
   void deliver_large(Peer& peer, const wire::Header& header, const wire::Rts& rts,
                      const Arrival& arrival);
 
-  EndpointContext& context_;
-  SrqFlowControl& flow_;
-  ConnectionEviction& eviction_;
-  PolledRings& rings_;
-  PeerTable& peer_table_;
-  OperationRecords& records_;
-  TransportResources& resources_;
   UdTransport& ud_;
   ControlPlane& control_;
   Credits& credits_;
@@ -102,7 +77,6 @@ class ReceiveEngine {
   RtrEngine& rtr_;
   AtomicEngine& atomic_engine_;
   UnexpectedMessages& unexpected_;
-  EndpointEvents& events_;
 };
 
 }  // namespace turnout

@@ -11,31 +11,22 @@
 #include "core/operations/rdma_engine.h"
 #include "core/operations/rput_engine.h"
 #include "core/protocol/operation.h"
-#include "core/state/endpoint_context.h"
-#include "core/state/operation_records.h"
-#include "core/state/peer.h"
+#include "core/state/component.h"
 #include "core/transport/wire.h"
 
 namespace turnout {
 
-class RendezvousReceiver {
+class RendezvousReceiver : Component {
  public:
-  RendezvousReceiver(EndpointContext& context, OperationRecords& records, PostedReceives& posted,
-                     RdmaEngine& rdma, FragmentEngine& fragments, RputEngine& rput)
-      : context_(context),
-        records_(records),
-        posted_(posted),
-        rdma_(rdma),
-        fragments_(fragments),
-        rput_(rput) {}
+  RendezvousReceiver(EndpointState& state, PostedReceives& posted, RdmaEngine& rdma,
+                     FragmentEngine& fragments, RputEngine& rput)
+      : Component(state), posted_(posted), rdma_(rdma), fragments_(fragments), rput_(rput) {}
 
   [[nodiscard]] Place place_in(RecvOperation& receive, std::uint64_t total);
   void start_get(RecvOperation& receive, Peer& peer, const wire::Header& header,
                  const wire::Rts& rts, Place place, DataPath path);
 
  private:
-  EndpointContext& context_;
-  OperationRecords& records_;
   PostedReceives& posted_;
   RdmaEngine& rdma_;
   FragmentEngine& fragments_;

@@ -13,26 +13,20 @@
 #include "core/operations/rdma_engine.h"
 #include "core/operations/send_backlog.h"
 #include "core/protocol/operation.h"
-#include "core/state/endpoint_context.h"
-#include "core/state/endpoint_events.h"
-#include "core/state/operation_records.h"
-#include "core/state/peer.h"
+#include "core/state/component.h"
 #include "core/transport/wire.h"
 
 namespace turnout {
 
-class RputEngine {
+class RputEngine : Component {
  public:
-  RputEngine(EndpointContext& context, OperationRecords& records, ControlPlane& control,
-             SendBacklog& backlog, RdmaEngine& rdma, FragmentEngine& fragments,
-             EndpointEvents& events)
-      : context_(context),
-        records_(records),
+  RputEngine(EndpointState& state, ControlPlane& control, SendBacklog& backlog, RdmaEngine& rdma,
+             FragmentEngine& fragments)
+      : Component(state),
         control_(control),
         backlog_(backlog),
         rdma_(rdma),
-        fragments_(fragments),
-        events_(events) {}
+        fragments_(fragments) {}
 
   [[nodiscard]] bool asks_for_write(const Transfer& transfer, const IoVec& target) const noexcept;
   [[nodiscard]] Status ask_for_write(Transfer& transfer, const IoVec& target);
@@ -45,13 +39,10 @@ class RputEngine {
  private:
   void start_rput_send(SendOperation& operation);
 
-  EndpointContext& context_;
-  OperationRecords& records_;
   ControlPlane& control_;
   SendBacklog& backlog_;
   RdmaEngine& rdma_;
   FragmentEngine& fragments_;
-  EndpointEvents& events_;
 
   std::deque<SendOperation*> rput_sends_;  // have a CTS, but no transfer yet
 };

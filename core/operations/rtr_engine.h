@@ -7,7 +7,6 @@
 #pragma once
 
 #include "base/split_mix.h"
-#include "core/connection/eviction.h"
 #include "core/messaging/control_plane.h"
 #include "core/operations/fragment_engine.h"
 #include "core/operations/posted_receives.h"
@@ -15,32 +14,23 @@
 #include "core/operations/send_backlog.h"
 #include "core/operations/send_engine.h"
 #include "core/protocol/operation.h"
-#include "core/state/endpoint_context.h"
-#include "core/state/endpoint_events.h"
-#include "core/state/memory_registration.h"
-#include "core/state/operation_records.h"
-#include "core/state/peer.h"
+#include "core/state/component.h"
 #include "core/transport/wire.h"
 
 namespace turnout {
 
-class RtrEngine {
+class RtrEngine : Component {
  public:
-  RtrEngine(EndpointContext& context, ConnectionEviction& eviction, OperationRecords& records,
-            MemoryRegistration& registration, ControlPlane& control, PostedReceives& posted,
+  RtrEngine(EndpointState& state, ControlPlane& control, PostedReceives& posted,
             SendBacklog& backlog, RdmaEngine& rdma, FragmentEngine& fragments,
-            SendEngine& send_engine, EndpointEvents& events)
-      : context_(context),
-        eviction_(eviction),
-        records_(records),
-        registration_(registration),
+            SendEngine& send_engine)
+      : Component(state),
         control_(control),
         posted_(posted),
         backlog_(backlog),
         rdma_(rdma),
         fragments_(fragments),
-        send_engine_(send_engine),
-        events_(events) {}
+        send_engine_(send_engine) {}
 
   void send_rtr(RecvOperation& receive, Peer& peer);
   [[nodiscard]] bool wants_rtr(const RecvRequest& request, const Peer& peer) const noexcept;
@@ -63,17 +53,12 @@ class RtrEngine {
   void close_rtr(Transfer& transfer, bool taken);
   void end_rtr_recv(Transfer& transfer, const Completion& completion, const Status& status);
 
-  EndpointContext& context_;
-  ConnectionEviction& eviction_;
-  OperationRecords& records_;
-  MemoryRegistration& registration_;
   ControlPlane& control_;
   PostedReceives& posted_;
   SendBacklog& backlog_;
   RdmaEngine& rdma_;
   FragmentEngine& fragments_;
   SendEngine& send_engine_;
-  EndpointEvents& events_;
 
   std::uint32_t open_rtrs_ = 0;
   bool sets_sentinels_ = false;

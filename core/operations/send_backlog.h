@@ -7,18 +7,14 @@
 #pragma once
 
 #include "core/protocol/operation.h"
-#include "core/state/endpoint_context.h"
-#include "core/state/endpoint_events.h"
-#include "core/state/operation_records.h"
-#include "core/state/peer.h"
+#include "core/state/component.h"
 #include "core/transport/wire.h"
 
 namespace turnout {
 
-class SendBacklog {
+class SendBacklog : Component {
  public:
-  SendBacklog(EndpointContext& context, OperationRecords& records, EndpointEvents& events)
-      : context_(context), records_(records), events_(events) {}
+  explicit SendBacklog(EndpointState& state) : Component(state) {}
 
   void await_fin(SendOperation& operation);
   void forget_awaiting(SendOperation& operation);
@@ -37,10 +33,6 @@ class SendBacklog {
   [[nodiscard]] std::vector<SendOperation*>& awaiting_fin() noexcept { return awaiting_fin_; }
 
  private:
-  EndpointContext& context_;
-  OperationRecords& records_;
-  EndpointEvents& events_;
-
   LinkedList<SendOperation> fragmented_;  // being sent in fragments
   std::vector<Peer*> backlogged_;
   std::vector<SendOperation*> awaiting_fin_;  // by the low half of the operation's id

@@ -9,29 +9,15 @@
 #include "core/operations/put_engine.h"
 #include "core/operations/send_backlog.h"
 #include "core/protocol/operation.h"
-#include "core/state/endpoint_context.h"
-#include "core/state/endpoint_events.h"
-#include "core/state/memory_registration.h"
-#include "core/state/operation_records.h"
-#include "core/state/peer.h"
-#include "core/state/peer_table.h"
+#include "core/state/component.h"
 #include "core/transport/wire.h"
 
 namespace turnout {
 
-class SendEngine {
+class SendEngine : Component {
  public:
-  SendEngine(EndpointContext& context, PeerTable& peer_table, OperationRecords& records,
-             MemoryRegistration& registration, MessageSender& sender, SendBacklog& backlog,
-             PutEngine& put, EndpointEvents& events)
-      : context_(context),
-        peer_table_(peer_table),
-        records_(records),
-        registration_(registration),
-        sender_(sender),
-        backlog_(backlog),
-        put_(put),
-        events_(events) {}
+  SendEngine(EndpointState& state, MessageSender& sender, SendBacklog& backlog, PutEngine& put)
+      : Component(state), sender_(sender), backlog_(backlog), put_(put) {}
 
   [[nodiscard]] Status send_now(const SendRequest& request);
   [[nodiscard]] static Status too_many_wait();
@@ -46,14 +32,9 @@ class SendEngine {
   // Whether a message of this size uses rendezvous.
   [[nodiscard]] bool is_large(const Peer& peer, std::size_t bytes) const noexcept;
 
-  EndpointContext& context_;
-  PeerTable& peer_table_;
-  OperationRecords& records_;
-  MemoryRegistration& registration_;
   MessageSender& sender_;
   SendBacklog& backlog_;
   PutEngine& put_;
-  EndpointEvents& events_;
 };
 
 }  // namespace turnout

@@ -5,19 +5,13 @@
 // The endpoint owns it; the thread that drives the endpoint calls it.
 #pragma once
 
-#include "core/flow/srq_flow_control.h"
 #include "core/messaging/control_plane.h"
 #include "core/messaging/credits.h"
 #include "core/operations/atomic_engine.h"
 #include "core/operations/posted_receives.h"
 #include "core/operations/rendezvous_receiver.h"
 #include "core/protocol/operation.h"
-#include "core/state/endpoint_context.h"
-#include "core/state/endpoint_events.h"
-#include "core/state/operation_records.h"
-#include "core/state/peer.h"
-#include "core/state/peer_table.h"
-#include "core/state/transport_resources.h"
+#include "core/state/component.h"
 #include "core/transport/wire.h"
 
 namespace turnout {
@@ -26,23 +20,16 @@ struct PendingWireup {
   std::uint32_t buffer, length;
 };
 
-class UnexpectedMessages {
+class UnexpectedMessages : Component {
  public:
-  UnexpectedMessages(EndpointContext& context, SrqFlowControl& flow, PeerTable& peer_table,
-                     OperationRecords& records, TransportResources& resources,
-                     ControlPlane& control, Credits& credits, PostedReceives& posted,
-                     RendezvousReceiver& rndv, AtomicEngine& atomic_engine, EndpointEvents& events)
-      : context_(context),
-        flow_(flow),
-        peer_table_(peer_table),
-        records_(records),
-        resources_(resources),
+  UnexpectedMessages(EndpointState& state, ControlPlane& control, Credits& credits,
+                     PostedReceives& posted, RendezvousReceiver& rndv, AtomicEngine& atomic_engine)
+      : Component(state),
         control_(control),
         credits_(credits),
         posted_(posted),
         rndv_(rndv),
-        atomic_engine_(atomic_engine),
-        events_(events) {}
+        atomic_engine_(atomic_engine) {}
 
   [[nodiscard]] Status peek(const PeekRequest& request);
   [[nodiscard]] Status recv_claimed(const RecvRequest& request);
@@ -68,17 +55,11 @@ class UnexpectedMessages {
   void drop_unexpected(UnexpectedMessage& message);
   void start_waiting(UnexpectedMessage& message, DataPath path);
 
-  EndpointContext& context_;
-  SrqFlowControl& flow_;
-  PeerTable& peer_table_;
-  OperationRecords& records_;
-  TransportResources& resources_;
   ControlPlane& control_;
   Credits& credits_;
   PostedReceives& posted_;
   RendezvousReceiver& rndv_;
   AtomicEngine& atomic_engine_;
-  EndpointEvents& events_;
 
   LinkedList<UnexpectedMessage> claimed_;
   LinkedList<UnexpectedMessage> waiting_;  // large ones that have a receive but no transfer yet

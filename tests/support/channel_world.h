@@ -130,52 +130,38 @@ class ChannelWorld : public ComponentWorld {
     return made;
   }
 
-  ControlSender control_sender{context, resources, events};
-  UdTransport ud{context, resources, control_sender, events};
-  ControlPlane control{context, peers, resources, control_sender, ud, events};
-  Credits credits{flow, peers, control};
-  PrivateReceiveQueues private_receives{context, peers, resources, control, credits, events};
-  MessageSender sender{context, eviction, resources, ud, private_receives, events};
+  ControlSender control_sender{*this};
+  UdTransport ud{*this, control_sender};
+  ControlPlane control{*this, control_sender, ud};
+  Credits credits{*this, control};
+  PrivateReceiveQueues private_receives{*this, control, credits};
+  MessageSender sender{*this, ud, private_receives};
 
-  PostedReceives posted{context, peers,   records,          resources,
-                        control, credits, private_receives, events};
-  SendBacklog backlog{context, records, events};
-  RdmaEngine rdma{context, records, registration, resources, control, posted, backlog, events};
-  FragmentEngine fragments{context, control, sender, backlog, rdma, events};
-  RputEngine rput{context, records, control, backlog, rdma, fragments, events};
-  RendezvousReceiver rndv{context, records, posted, rdma, fragments, rput};
-  PutEngine put{context, records, backlog, rdma, events};
-  SendEngine send_engine{context, peers, records, registration, sender, backlog, put, events};
-  AtomicEngine atomic_engine{context, peers, records,     sender, backlog,
-                             rdma,    put,   send_engine, events};
-  UnexpectedMessages unexpected{context, flow,   peers, records,       resources, control,
-                                credits, posted, rndv,  atomic_engine, events};
+  PostedReceives posted{*this, control, credits, private_receives};
+  SendBacklog backlog{*this};
+  RdmaEngine rdma{*this, control, posted, backlog};
+  FragmentEngine fragments{*this, control, sender, backlog, rdma};
+  RputEngine rput{*this, control, backlog, rdma, fragments};
+  RendezvousReceiver rndv{*this, posted, rdma, fragments, rput};
+  PutEngine put{*this, backlog, rdma};
+  SendEngine send_engine{*this, sender, backlog, put};
+  AtomicEngine atomic_engine{*this, sender, backlog, rdma, put, send_engine};
+  UnexpectedMessages unexpected{*this, control, credits, posted, rndv, atomic_engine};
 
   HeldJobs* const jobs = new HeldJobs;  // RcPool's
 
-  DecisionOutcomes outcomes{context, eviction, events};
-  RcPool rc{context,
-            eviction,
-            peers,
-            resources,
-            private_receives,
-            events,
-            std::unique_ptr<Background>(jobs)};
-  ConnectionSlots slots{context, eviction, peers, resources, control, unexpected, rc, events};
-  XrcConnections xrc_nodes{context, eviction, peers, resources, control, rc, events};
-  ChannelNegotiator negotiator{context, eviction,         rings,  peers,    resources,
-                               control, private_receives, sender, outcomes, rc,
-                               slots,   xrc_nodes,        events};
-  ConnectionRecovery recovery{context, eviction, rings,    resources, ud,         control,
-                              sender,  rdma,     outcomes, rc,        negotiator, events};
-  XrcRecovery xrc_recovery{context, eviction,  rings,      peers,    control, outcomes,
-                           rc,      xrc_nodes, negotiator, recovery, events};
-  ChannelSelector selector{context, eviction, peers,     resources,  control, outcomes,
-                           rc,      slots,    xrc_nodes, negotiator, recovery};
-  DataPaths data_paths{context, eviction, records, sender, rc, slots, selector};
-  KeepAlive keep_alive{context,          peers,  records,    resources, ud,    credits,
-                       private_receives, sender, unexpected, xrc_nodes, events};
-  PeerRejection rejection{context, peers, resources, control_sender, ud, events};
+  DecisionOutcomes outcomes{*this};
+  RcPool rc{*this, private_receives, std::unique_ptr<Background>(jobs)};
+  ConnectionSlots slots{*this, control, unexpected, rc};
+  XrcConnections xrc_nodes{*this, control, rc};
+  ChannelNegotiator negotiator{*this, control, private_receives, sender, outcomes,
+                               rc,    slots,   xrc_nodes};
+  ConnectionRecovery recovery{*this, ud, control, sender, rdma, outcomes, rc, negotiator};
+  XrcRecovery xrc_recovery{*this, control, outcomes, rc, xrc_nodes, negotiator, recovery};
+  ChannelSelector selector{*this, control, outcomes, rc, slots, xrc_nodes, negotiator, recovery};
+  DataPaths data_paths{*this, sender, rc, slots, selector};
+  KeepAlive keep_alive{*this, ud, credits, private_receives, sender, unexpected, xrc_nodes};
+  PeerRejection rejection{*this, control_sender, ud};
 
  private:
   [[nodiscard]] std::unique_ptr<RcQueue> make_queue() {

@@ -13,14 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/connection/eviction.h"
-#include "core/flow/srq_flow_control.h"
-#include "core/state/endpoint_events.h"
-#include "core/state/memory_registration.h"
-#include "core/state/operation_records.h"
-#include "core/state/peer_table.h"
-#include "core/state/polled_rings.h"
-#include "core/state/transport_resources.h"
+#include "core/state/component.h"
 #include "core/transport/message_queue.h"
 
 namespace turnout {
@@ -63,9 +56,26 @@ class RecordedQueue final : public MessageQueue {
   Status result;  // of the next requests
 };
 
-class ComponentWorld {
+// What the state of an endpoint refers to.
+struct Surroundings {
+  explicit Surroundings(Settings wanted) : settings(std::move(wanted)) {
+    options.context_size = 64;
+  }
+
+  struct HandClock final : Clock {
+    [[nodiscard]] Nanoseconds now() noexcept override { return time; }
+    Nanoseconds time = 1;
+  } clock;
+  Settings settings;
+  EndpointOptions options;
+  EndpointParts above;
+};
+
+class ComponentWorld : public Surroundings, public EndpointState {
  public:
-  explicit ComponentWorld(Settings wanted = Settings::defaults()) : settings(std::move(wanted)) {}
+  explicit ComponentWorld(Settings wanted = Settings::defaults())
+      : Surroundings(std::move(wanted)),
+        EndpointState(Surroundings::settings, clock, options, above) {}
 
   // A peer as the table makes it, with no address handle.
   Peer& add_peer() {
@@ -85,23 +95,8 @@ class ComponentWorld {
     return made;
   }
 
-  struct HandClock final : Clock {
-    [[nodiscard]] Nanoseconds now() noexcept override { return time; }
-    Nanoseconds time = 1;
-  } clock;
-  Settings settings;
-  EndpointOptions options;
-  EndpointContext context{settings, clock, options};
-  EndpointParts above;
-  EndpointEvents events{above};
-  MemoryRegistration registration{context};
-  TransportResources resources;
-  PeerTable peers{context, resources};
+  PeerTable& peers = peer_table;
   RemotePort port;
-  OperationRecords records{context, 64};
-  SrqFlowControl flow{clock};
-  ConnectionEviction eviction;
-  PolledRings rings;
 };
 
 }  // namespace turnout

@@ -113,13 +113,13 @@ class MessagingWorld : public ComponentWorld {
   RecordedQueue& data = add_queue(Purpose::data, kDepth);
   RecordedQueue& credit = add_queue(Purpose::credit, kDepth);
   RecordedQueue& establishment = add_queue(Purpose::establishment, kDepth);
-  ControlSender control_sender{context, resources, events};
-  UdTransport ud{context, resources, control_sender, events};
-  ControlPlane control{context, peers, resources, control_sender, ud, events};
-  Credits credits{flow, peers, control};
-  SharedReceiveQueue shared_receives{context, flow, peers, resources, credits};
-  PrivateReceiveQueues private_receives{context, peers, resources, control, credits, events};
-  MessageSender sender{context, eviction, resources, ud, private_receives, events};
+  ControlSender control_sender{*this};
+  UdTransport ud{*this, control_sender};
+  ControlPlane control{*this, control_sender, ud};
+  Credits credits{*this, control};
+  SharedReceiveQueue shared_receives{*this, credits};
+  PrivateReceiveQueues private_receives{*this, control, credits};
+  MessageSender sender{*this, ud, private_receives};
 };
 
 }  // namespace turnout

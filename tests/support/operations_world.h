@@ -88,40 +88,20 @@ class OperationsWorld : public MessagingWorld {
 
   CompletionQueue completions;
   std::uint32_t next_receive = 0;
-  PostedReceives posted{context, peers,   records,          resources,
-                        control, credits, private_receives, events};
-  SendBacklog backlog{context, records, events};
-  RdmaEngine rdma{context, records, registration, resources, control, posted, backlog, events};
-  FragmentEngine fragments{context, control, sender, backlog, rdma, events};
-  RputEngine rput{context, records, control, backlog, rdma, fragments, events};
-  RendezvousReceiver rndv{context, records, posted, rdma, fragments, rput};
-  PutEngine put{context, records, backlog, rdma, events};
-  SendEngine send_engine{context, peers, records, registration, sender, backlog, put, events};
-  RtrEngine rtr{context, eviction, records,   registration, control, posted,
-                backlog, rdma,     fragments, send_engine,  events};
-  AtomicEngine atomics{context, peers, records, sender, backlog, rdma, put, send_engine, events};
-  OneSided one_sided{context, peers, records, resources, rdma, atomics, events};
-  UnexpectedMessages unexpected{context, flow,   peers, records, resources, control,
-                                credits, posted, rndv,  atomics, events};
-  ReceiveEngine receive_engine{context,
-                               flow,
-                               eviction,
-                               rings,
-                               peers,
-                               records,
-                               resources,
-                               ud,
-                               control,
-                               credits,
-                               private_receives,
-                               posted,
-                               backlog,
-                               fragments,
-                               rndv,
-                               rtr,
-                               atomics,
-                               unexpected,
-                               events};
+  PostedReceives posted{*this, control, credits, private_receives};
+  SendBacklog backlog{*this};
+  RdmaEngine rdma{*this, control, posted, backlog};
+  FragmentEngine fragments{*this, control, sender, backlog, rdma};
+  RputEngine rput{*this, control, backlog, rdma, fragments};
+  RendezvousReceiver rndv{*this, posted, rdma, fragments, rput};
+  PutEngine put{*this, backlog, rdma};
+  SendEngine send_engine{*this, sender, backlog, put};
+  RtrEngine rtr{*this, control, posted, backlog, rdma, fragments, send_engine};
+  AtomicEngine atomics{*this, sender, backlog, rdma, put, send_engine};
+  OneSided one_sided{*this, rdma, atomics};
+  UnexpectedMessages unexpected{*this, control, credits, posted, rndv, atomics};
+  ReceiveEngine receive_engine{*this,   ud,        control, credits, private_receives, posted,
+                               backlog, fragments, rndv,    rtr,     atomics,          unexpected};
 };
 
 }  // namespace turnout

@@ -16,7 +16,7 @@ struct BacklogWorld : ComponentWorld {
     return operation;
   }
   CompletionQueue completions;
-  SendBacklog backlog{context, records, events};
+  SendBacklog backlog{*this};
 };
 
 TEST(SendBacklog, FindsAnAnnouncedOperationForItsOwnPeerOnly) {
