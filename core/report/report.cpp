@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include <limits>
+#include <concepts>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -24,48 +24,210 @@ std::string hex(std::uint64_t id) {
   return fmt::format("{:#018x}", id);
 }
 
-Json direction_to_json(const DirectionReport& direction) {
-  Json spans = Json::array();
-  for (const ChannelSpan& span : direction.spans) {
-    spans.push_back({{"channel", std::string(name(span.channel))},
-                     {"since_ns", span.since},
-                     {"messages", span.messages},
-                     {"bytes", span.bytes}});
+// Both directions go through the same lists of fields, describe(): a Writer makes an object of
+// them, a Reader fills them in. What has() guards is missing in reports of older versions.
+class Writer {
+ public:
+  [[nodiscard]] static bool has(const char*) { return true; }
+  template <class T>
+  void operator()(const char* key, const T& value) {
+    json[key] = value;
   }
-  return {{"switches", direction.switches}, {"spans", std::move(spans)}};
-}
+  void operator()(const char* key, double value) { json[key] = finite(value); }
+  void operator()(const char* key, ChannelKind kind) { json[key] = std::string(name(kind)); }
+  template <class T>
+  void operator()(const char* key, const std::optional<T>& value) {
+    json[key] = nullptr;
+    if (value) (*this)(key, *value);
+  }
+  void hex(const char* key, std::uint64_t id) { json[key] = turnout::hex(id); }
+  template <class Part>
+  void object(const char* key, const Part& part) {
+    json[key] = object_of(part);
+  }
+  template <class Part>
+  void list(const char* key, const std::vector<Part>& parts) {
+    Json& array = json[key] = Json::array();
+    for (const Part& part : parts) array.push_back(object_of(part));
+  }
 
-struct Reader : JsonReader {
-  Reader(const Json& object, std::string place, Status* status)
-      : JsonReader("a report", object, std::move(place), status) {}
+  Json json = Json::object();
+
+ private:
+  template <class Part>
+  static Json object_of(const Part& part) {
+    Writer writer;
+    describe(writer, part);
+    return std::move(writer.json);
+  }
 };
 
-void direction_from_json(const Json& json, const std::string& place, DirectionReport* out,
-                         Status* status) {
-  const Reader reader(json, place, status);
-  reader.get("switches", &out->switches);
-  reader.each("spans", [&](const Json& element, const std::string& at) {
-    ChannelSpan span;
-    const Reader r(element, at, status);
-    r.get("channel", &span.channel);
-    r.get("since_ns", &span.since);
-    r.get("messages", &span.messages);
-    r.get("bytes", &span.bytes);
-    out->spans.push_back(span);
-  });
+class Reader : public JsonReader {
+ public:
+  Reader(const Json& object, std::string place, Status* status)
+      : JsonReader("a report", object, std::move(place), status), status_(status) {}
+  template <class T>
+  void operator()(const char* key, T& value) const {
+    get(key, &value);
+  }
+  template <class T>
+  void operator()(const char* key, std::optional<T>& value) const {
+    if (const Json* const v = member(key); v != nullptr && !v->is_null()) {
+      get(key, &value.emplace());
+    }
+  }
+  void hex(const char* key, std::uint64_t& id) const { get_hex(key, &id); }
+  template <class Part>
+  void object(const char* key, Part& part) const {
+    if (const Json* const v = member(key)) {
+      describe(Reader(*v, fmt::format("{}{}.", place(), key), status_), part);
+    }
+  }
+  template <class Part>
+  void list(const char* key, std::vector<Part>& parts) const {
+    each(key, [&](const Json& element, const std::string& at) {
+      describe(Reader(element, at, status_), parts.emplace_back());
+    });
+  }
+
+ private:
+  Status* status_;
+};
+
+template <class T, class Plain>
+concept Is = std::same_as<std::remove_const_t<T>, Plain>;
+
+void describe(auto&& io, Is<ChannelSpan> auto& span) {
+  io("channel", span.channel);
+  io("since_ns", span.since);
+  io("messages", span.messages);
+  io("bytes", span.bytes);
+}
+
+void describe(auto&& io, Is<DirectionReport> auto& direction) {
+  io("switches", direction.switches);
+  io.list("spans", direction.spans);
+}
+
+void describe(auto&& io, Is<PeerReport> auto& peer) {
+  io("peer", peer.peer);
+  io.hex("endpoint", peer.endpoint);
+  io("pid", peer.pid);
+  io.object("send", peer.send);
+  io.object("receive", peer.receive);
+  io("reason", peer.reason);
+  io("predicted_gain_ns", peer.predicted_gain);
+  if (io.has("observed_gain_ns")) io("observed_gain_ns", peer.observed_gain);
+  io("bytes", peer.bytes);
+  io("lost", peer.lost);
+  if (io.has("tear_downs")) io("tear_downs", peer.tear_downs);
+}
+
+void describe(auto&& io, Is<DecisionReport> auto& decision) {
+  io("time_ns", decision.time);
+  io("peer", decision.peer);
+  io("from", decision.from);
+  io("to", decision.to);
+  io("reason", decision.reason);
+  io("outcome", decision.outcome);
+}
+
+void describe(auto&& io, Is<MemoryLine> auto& line) {
+  io("kind", line.kind);
+  io("now", line.now);
+  io("peak", line.peak);
+  if (!io.has("objects")) return;
+  io("objects", line.objects);
+  io("objects_peak", line.objects_peak);
+}
+
+void describe(auto&& io, Is<ReceiveCostLine> auto& line) {
+  io("channel", line.channel);
+  io("messages", line.messages);
+  io("mean_ns", line.mean);
+}
+
+void describe(auto&& io, Is<RegistrationReport> auto& report) {
+  io("off", report.off);
+  io("hits", report.hits);
+  io("misses", report.misses);
+  io("evictions", report.evictions);
+  io("invalidations", report.invalidations);
+  io("bytes", report.bytes);
+  io("bytes_peak", report.bytes_peak);
+}
+
+void describe(auto&& io, Is<SharedReceivesReport> auto& receives) {
+  io("limit_events", receives.limit_events);
+  io("growths", receives.growths);
+  io("shrinks", receives.shrinks);
+  io("credit_waits", receives.credit_waits);
+  io("rnr_naks", receives.rnr_naks);
+}
+
+void describe(auto&& io, Is<PrivateReceivesReport> auto& receives) {
+  io("buffers_peak", receives.buffers_peak);
+  io("growths", receives.growths);
+  io("refused", receives.refused);
+  io("controls", receives.controls);
+}
+
+void describe(auto&& io, Is<ConnectionsReport> auto& connections) {
+  constexpr std::pair<const char*, std::uint64_t ConnectionsReport::*> kFields[] = {
+      {"made", &ConnectionsReport::made},
+      {"tear_downs", &ConnectionsReport::tear_downs},
+      {"tear_downs_by_peers", &ConnectionsReport::tear_downs_by_peers},
+      {"waited", &ConnectionsReport::waited},
+      {"gave_up", &ConnectionsReport::gave_up},
+      {"failed", &ConnectionsReport::failed},
+      {"freed", &ConnectionsReport::freed},
+      {"time_ns", &ConnectionsReport::time},
+      {"time_most_ns", &ConnectionsReport::time_most}};
+  for (const auto& [name, field] : kFields) {
+    if (io.has(name)) io(name, connections.*field);
+  }
+}
+
+// Profile, start, memory over time and history are read and written apart: not all have them.
+void describe(auto&& io, Is<EndpointReport> auto& report) {
+  io("job", report.job);
+  io("rank", report.rank);
+  io("ranks", report.ranks);
+  io("host", report.host);
+  io("pid", report.pid);
+  io.hex("endpoint", report.endpoint);
+  io("device", report.device);
+  io("policy", report.policy);
+  io("lifetime_ns", report.lifetime);
+  io("budget", report.budget);
+  io("used", report.used);
+  io("peak", report.peak);
+  io("unexpected", report.operations.unexpected);
+  io("rendezvous", report.operations.rendezvous);
+  io("offers", report.operations.rtrs);
+  io("puts", report.operations.puts);
+  io("puts_told", report.operations.put_completions);
+  io("credit_messages", report.operations.credit_messages);
+  io("refusals", report.operations.refusals);
+  if (io.has("registrations")) io.object("registrations", report.registrations);
+  io("rc_queue_pairs_peak", report.rc_queue_pairs_peak);
+  if (io.has("shared_receives")) io.object("shared_receives", report.shared_receives);
+  if (io.has("own_receives")) io.object("own_receives", report.private_receives);
+  if (io.has("connections")) io.object("connections", report.connections);
+  io.list("memory", report.memory);
+  io.list("peers", report.peers);
+  io.list("decisions", report.decisions);
+  io("decisions_dropped", report.decisions_dropped);
+  if (io.has("receive_costs")) io.list("receive_costs", report.receive_costs);
 }
 
 Json history_to_json(const std::vector<HistoryInterval>& history) {
   Json intervals = Json::array();
   for (const HistoryInterval& interval : history) {
-    Json sources = Json::array();
-    for (const auto& [peer, messages] : interval.sources) {
-      sources.push_back(Json::array({peer, messages}));
-    }
     intervals.push_back({{"begin_ns", interval.begin},
                          {"end_ns", interval.end},
                          {"messages", interval.messages},
-                         {"sources", std::move(sources)}});
+                         {"sources", interval.sources}});
   }
   return intervals;
 }
@@ -146,100 +308,17 @@ void memory_points_from_json(const Reader& reader, EndpointReport* report, Statu
       EndpointReport::kMaxMemoryPoints);
 }
 
-Json registrations_to_json(const RegistrationReport& report) {
-  return {{"off", report.off},
-          {"hits", report.hits},
-          {"misses", report.misses},
-          {"evictions", report.evictions},
-          {"invalidations", report.invalidations},
-          {"bytes", report.bytes},
-          {"bytes_peak", report.bytes_peak}};
-}
-
-void registrations_from_json(const Json& json, RegistrationReport* out, Status* status) {
-  const Reader reader(json, "registrations.", status);
-  reader.get("off", &out->off);
-  reader.get("hits", &out->hits);
-  reader.get("misses", &out->misses);
-  reader.get("evictions", &out->evictions);
-  reader.get("invalidations", &out->invalidations);
-  reader.get("bytes", &out->bytes);
-  reader.get("bytes_peak", &out->bytes_peak);
-}
-
-constexpr std::pair<const char*, std::uint64_t ConnectionsReport::*> kConnectionFields[] = {
-    {"made", &ConnectionsReport::made},
-    {"tear_downs", &ConnectionsReport::tear_downs},
-    {"tear_downs_by_peers", &ConnectionsReport::tear_downs_by_peers},
-    {"waited", &ConnectionsReport::waited},
-    {"gave_up", &ConnectionsReport::gave_up},
-    {"failed", &ConnectionsReport::failed},
-    {"freed", &ConnectionsReport::freed},
-    {"time_ns", &ConnectionsReport::time},
-    {"time_most_ns", &ConnectionsReport::time_most}};
-
-Json connections_to_json(const ConnectionsReport& report) {
-  Json json = Json::object();
-  for (const auto& [name, field] : kConnectionFields) json[name] = report.*field;
-  return json;
-}
-
-// What reports have only since they can be measured and drawn, and not all of them.
-void optional_parts_from_json(const Reader& reader, EndpointReport* report, Status* status) {
-  if (reader.has("receive_costs")) {
-    reader.each("receive_costs", [&](const Json& element, const std::string& at) {
-      ReceiveCostLine line;
-      const Reader r(element, at, status);
-      r.get("channel", &line.channel);
-      r.get("messages", &line.messages);
-      r.get("mean_ns", &line.mean);
-      report->receive_costs.push_back(line);
-    });
-  }
-  if (reader.has("started_unix_ns")) {
-    reader.get("started_unix_ns", &report->started);
-    if (status->ok() && report->started < 0) reader.wrong("started_unix_ns", "a time since 1970");
-  }
-  if (reader.has("memory_over_time")) memory_points_from_json(reader, report, status);
-  if (const Json* const registrations = reader.optional("registrations")) {
-    registrations_from_json(*registrations, &report->registrations, status);
-  }
-  if (const Json* const profile = reader.optional("profile")) {
-    profile_from_json(*profile, &report->profile.emplace(), status);
-  }
-  if (const Json* const receives = reader.optional("shared_receives")) {
-    const Reader r(*receives, "shared_receives.", status);
-    r.get("limit_events", &report->shared_receives.limit_events);
-    r.get("growths", &report->shared_receives.growths);
-    r.get("shrinks", &report->shared_receives.shrinks);
-    r.get("credit_waits", &report->shared_receives.credit_waits);
-    r.get("rnr_naks", &report->shared_receives.rnr_naks);
-  }
-  if (const Json* const receives = reader.optional("own_receives")) {
-    const Reader r(*receives, "own_receives.", status);
-    r.get("buffers_peak", &report->private_receives.buffers_peak);
-    r.get("growths", &report->private_receives.growths);
-    r.get("refused", &report->private_receives.refused);
-    r.get("controls", &report->private_receives.controls);
-  }
-  if (const Json* const connections = reader.optional("connections")) {
-    const Reader r(*connections, "connections.", status);
-    for (const auto& [name, field] : kConnectionFields) {
-      if (r.has(name)) r.get(name, &(report->connections.*field));
-    }
-  }
-  if (!reader.has("history")) return;
+void history_from_json(const Reader& reader, EndpointReport* report, Status* status) {
   std::set<std::uint32_t> peers;
   for (const PeerReport& peer : report->peers) peers.insert(peer.peer);
   std::size_t entries = 0;
   reader.each("history", [&](const Json& element, const std::string& at) {
-    HistoryInterval interval;
+    HistoryInterval& interval = report->history.emplace_back();
     interval_from_json(element, at, peers, &interval, status);
     entries += interval.sources.size() + 1;
     if (status->ok() && entries > 2 * EndpointReport::kMaxHistory) {
       reader.wrong("history", fmt::format("at most {} sources long", EndpointReport::kMaxHistory));
     }
-    report->history.push_back(std::move(interval));
   });
 }
 
@@ -257,83 +336,10 @@ bool carried_anything(const EndpointReport& report) {
 }
 
 std::string to_json(const EndpointReport& report) {
-  Json peers = Json::array();
-  for (const PeerReport& peer : report.peers) {
-    peers.push_back({{"peer", peer.peer},
-                     {"endpoint", hex(peer.endpoint)},
-                     {"pid", peer.pid},
-                     {"send", direction_to_json(peer.send)},
-                     {"receive", direction_to_json(peer.receive)},
-                     {"reason", peer.reason},
-                     {"predicted_gain_ns", finite(peer.predicted_gain)},
-                     {"observed_gain_ns",
-                      peer.observed_gain ? Json(finite(*peer.observed_gain)) : Json(nullptr)},
-                     {"bytes", peer.bytes},
-                     {"lost", peer.lost},
-                     {"tear_downs", peer.tear_downs}});
-  }
-  Json decisions = Json::array();
-  for (const DecisionReport& decision : report.decisions) {
-    decisions.push_back({{"time_ns", decision.time},
-                         {"peer", decision.peer},
-                         {"from", std::string(name(decision.from))},
-                         {"to", std::string(name(decision.to))},
-                         {"reason", decision.reason},
-                         {"outcome", decision.outcome}});
-  }
-  Json memory = Json::array();
-  for (const MemoryLine& line : report.memory) {
-    memory.push_back({{"kind", line.kind},
-                      {"now", line.now},
-                      {"peak", line.peak},
-                      {"objects", line.objects},
-                      {"objects_peak", line.objects_peak}});
-  }
-  Json costs = Json::array();
-  for (const ReceiveCostLine& line : report.receive_costs) {
-    costs.push_back({{"channel", std::string(name(line.channel))},
-                     {"messages", line.messages},
-                     {"mean_ns", finite(line.mean)}});
-  }
-  Json json = {{"turnout_report", kFormat},
-               {"job", report.job},
-               {"rank", report.rank},
-               {"ranks", report.ranks},
-               {"host", report.host},
-               {"pid", report.pid},
-               {"endpoint", hex(report.endpoint)},
-               {"device", report.device},
-               {"policy", report.policy},
-               {"lifetime_ns", report.lifetime},
-               {"budget", report.budget},
-               {"used", report.used},
-               {"peak", report.peak},
-               {"unexpected", report.operations.unexpected},
-               {"rendezvous", report.operations.rendezvous},
-               {"offers", report.operations.rtrs},
-               {"puts", report.operations.puts},
-               {"puts_told", report.operations.put_completions},
-               {"credit_messages", report.operations.credit_messages},
-               {"refusals", report.operations.refusals},
-               {"registrations", registrations_to_json(report.registrations)},
-               {"rc_queue_pairs_peak", report.rc_queue_pairs_peak},
-               {"shared_receives",
-                {{"limit_events", report.shared_receives.limit_events},
-                 {"growths", report.shared_receives.growths},
-                 {"shrinks", report.shared_receives.shrinks},
-                 {"credit_waits", report.shared_receives.credit_waits},
-                 {"rnr_naks", report.shared_receives.rnr_naks}}},
-               {"own_receives",
-                {{"buffers_peak", report.private_receives.buffers_peak},
-                 {"growths", report.private_receives.growths},
-                 {"refused", report.private_receives.refused},
-                 {"controls", report.private_receives.controls}}},
-               {"connections", connections_to_json(report.connections)},
-               {"memory", std::move(memory)},
-               {"peers", std::move(peers)},
-               {"decisions", std::move(decisions)},
-               {"decisions_dropped", report.decisions_dropped},
-               {"receive_costs", std::move(costs)}};
+  Writer writer;
+  Json& json = writer.json;
+  json["turnout_report"] = kFormat;
+  describe(writer, report);
   if (report.profile) json["profile"] = profile_to_json(*report.profile);
   if (report.started > 0) json["started_unix_ns"] = report.started;
   if (!report.memory_over_time.empty()) {
@@ -350,78 +356,21 @@ Result<EndpointReport> report_from_json(std::string_view text) {
   EndpointReport report;
   const Reader reader(json, "", &status);
   std::uint64_t format = 0;
-  reader.get("turnout_report", &format);
+  reader("turnout_report", format);
   if (status.ok() && format != kFormat) {
     return Status{Code::version,
                   fmt::format("a report of layout {}; this turnout reads {}", format, kFormat)};
   }
-  reader.get("job", &report.job);
-  reader.get("rank", &report.rank);
-  reader.get("ranks", &report.ranks);
-  reader.get("host", &report.host);
-  reader.get("pid", &report.pid);
-  reader.get_hex("endpoint", &report.endpoint);
-  reader.get("device", &report.device);
-  reader.get("policy", &report.policy);
-  reader.get("lifetime_ns", &report.lifetime);
-  reader.get("budget", &report.budget);
-  reader.get("used", &report.used);
-  reader.get("peak", &report.peak);
-  reader.get("unexpected", &report.operations.unexpected);
-  reader.get("rendezvous", &report.operations.rendezvous);
-  reader.get("offers", &report.operations.rtrs);
-  reader.get("puts", &report.operations.puts);
-  reader.get("puts_told", &report.operations.put_completions);
-  reader.get("credit_messages", &report.operations.credit_messages);
-  reader.get("refusals", &report.operations.refusals);
-  reader.get("rc_queue_pairs_peak", &report.rc_queue_pairs_peak);
-  reader.get("decisions_dropped", &report.decisions_dropped);
-  reader.each("memory", [&](const Json& element, const std::string& at) {
-    MemoryLine line;
-    const Reader r(element, at, &status);
-    r.get("kind", &line.kind);
-    r.get("now", &line.now);
-    r.get("peak", &line.peak);
-    if (r.has("objects")) {
-      r.get("objects", &line.objects);
-      r.get("objects_peak", &line.objects_peak);
-    }
-    report.memory.push_back(std::move(line));
-  });
-  reader.each("peers", [&](const Json& element, const std::string& at) {
-    PeerReport peer;
-    const Reader r(element, at, &status);
-    r.get("peer", &peer.peer);
-    r.get_hex("endpoint", &peer.endpoint);
-    r.get("pid", &peer.pid);
-    if (const Json* send = r.member("send")) {
-      direction_from_json(*send, at + "send.", &peer.send, &status);
-    }
-    if (const Json* receive = r.member("receive")) {
-      direction_from_json(*receive, at + "receive.", &peer.receive, &status);
-    }
-    r.get("reason", &peer.reason);
-    r.get("predicted_gain_ns", &peer.predicted_gain);
-    if (r.has("observed_gain_ns") && !r.member("observed_gain_ns")->is_null()) {
-      r.get("observed_gain_ns", &peer.observed_gain.emplace());
-    }
-    r.get("bytes", &peer.bytes);
-    r.get("lost", &peer.lost);
-    if (r.has("tear_downs")) r.get("tear_downs", &peer.tear_downs);
-    report.peers.push_back(std::move(peer));
-  });
-  reader.each("decisions", [&](const Json& element, const std::string& at) {
-    DecisionReport decision;
-    const Reader r(element, at, &status);
-    r.get("time_ns", &decision.time);
-    r.get("peer", &decision.peer);
-    r.get("from", &decision.from);
-    r.get("to", &decision.to);
-    r.get("reason", &decision.reason);
-    r.get("outcome", &decision.outcome);
-    report.decisions.push_back(std::move(decision));
-  });
-  optional_parts_from_json(reader, &report, &status);
+  describe(reader, report);
+  if (reader.has("started_unix_ns")) {
+    reader("started_unix_ns", report.started);
+    if (status.ok() && report.started < 0) reader.wrong("started_unix_ns", "a time since 1970");
+  }
+  if (reader.has("memory_over_time")) memory_points_from_json(reader, &report, &status);
+  if (const Json* const profile = reader.optional("profile")) {
+    profile_from_json(*profile, &report.profile.emplace(), &status);
+  }
+  if (reader.has("history")) history_from_json(reader, &report, &status);
   if (!status.ok()) return status;
   return report;
 }
