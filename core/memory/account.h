@@ -16,6 +16,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/index_of.h"
+
 namespace turnout {
 
 enum class MemoryKind : std::uint8_t {
@@ -34,33 +36,15 @@ enum class MemoryKind : std::uint8_t {
 };
 
 [[nodiscard]] constexpr std::string_view name(MemoryKind kind) noexcept {
-  switch (kind) {
-    case MemoryKind::queue_pairs:
-      return "queue pairs";
-    case MemoryKind::queues:
-      return "completion and receive queues";
-    case MemoryKind::rings:
-      return "rings";
-    case MemoryKind::receive_buffers:
-      return "receive buffers";
-    case MemoryKind::send_buffers:
-      return "send buffers";
-    case MemoryKind::unexpected:
-      return "unexpected messages";
-    case MemoryKind::peers:
-      return "peer records";
-    case MemoryKind::operations:
-      return "operations";
-    case MemoryKind::statistics:
-      return "statistics";
-    case MemoryKind::decisions:
-      return "decisions";
-    case MemoryKind::registrations:
-      return "registrations";
-    case MemoryKind::count:
-      break;
-  }
-  return "?";
+  constexpr std::array<std::string_view, 11> kNames = {
+      "queue pairs",   "completion and receive queues",
+      "rings",         "receive buffers",
+      "send buffers",  "unexpected messages",
+      "peer records",  "operations",
+      "statistics",    "decisions",
+      "registrations",
+  };
+  return name_of(kNames, kind);
 }
 
 class MemoryAccount {

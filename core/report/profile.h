@@ -22,6 +22,8 @@
 #include <optional>
 #include <string_view>
 
+#include "base/index_of.h"
+
 #ifndef TURNOUT_PROFILE
 #define TURNOUT_PROFILE 1
 #endif
@@ -39,19 +41,8 @@ enum class Traffic : std::uint8_t {
 };
 
 [[nodiscard]] constexpr std::string_view name(Traffic traffic) noexcept {
-  switch (traffic) {
-    case Traffic::data:
-      return "data";
-    case Traffic::control:
-      return "control";
-    case Traffic::read:
-      return "read";
-    case Traffic::write:
-      return "write";
-    case Traffic::count:
-      break;
-  }
-  return "?";
+  constexpr std::array<std::string_view, 4> kNames = {"data", "control", "read", "write"};
+  return name_of(kNames, traffic);
 }
 inline constexpr std::size_t kTrafficKinds = static_cast<std::size_t>(Traffic::count);
 

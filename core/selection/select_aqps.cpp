@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/index_of.h"
 #include "core/selection/best_map.h"
 #include "core/selection/costs.h"
 #include "core/selection/source_order.h"
@@ -333,43 +334,26 @@ Plan Selector::plan() {
 }  // namespace
 
 std::string_view explain(Reason reason) noexcept {
-  switch (reason) {
-    case Reason::gain:
-      return "message rate justifies the channel";
-    case Reason::too_few_messages:
-      return "message rate too low for a channel";
-    case Reason::limit_active_rc:
-      return "channel justified, but the RC queue pair limit is reached";
-    case Reason::limit_channels:
-      return "channel justified, but the channel limit is reached";
-    case Reason::limit_budget:
-      return "channel justified, but the memory budget has no room";
-    case Reason::budget_of_source:
-      return "channel justified, but the peer's memory budget has no room";
-    case Reason::below_threshold:
-      return "estimated gain per message is below the threshold";
-    case Reason::refused_by_peer:
-      return "the peer recently refused a channel";
-    case Reason::first_message:
-      return "first message from this peer";
-    case Reason::forced:
-      return "set by configuration";
-    case Reason::idle:
-      return "idle; another peer needs its channel";
-    case Reason::kept:
-      return "idle; kept because no peer needs the slot";
-    case Reason::sender_switches:
-      return "its sender is delayed by DC switches";
-    case Reason::contexts:
-      return "not on RC: the adapters' QP contexts are exhausted";
-    case Reason::too_busy:
-      return "CPU-bound: earlier arrival would save nothing";
-    case Reason::many_messages:
-      return "more messages over its queue pair than the ring threshold";
-    case Reason::not_certain:
-      return "estimated gain is within the measurement error";
-  }
-  return "?";
+  constexpr std::array<std::string_view, 17> kWords = {
+      "message rate justifies the channel",
+      "message rate too low for a channel",
+      "channel justified, but the RC queue pair limit is reached",
+      "channel justified, but the channel limit is reached",
+      "channel justified, but the memory budget has no room",
+      "channel justified, but the peer's memory budget has no room",
+      "estimated gain per message is below the threshold",
+      "the peer recently refused a channel",
+      "first message from this peer",
+      "set by configuration",
+      "idle; another peer needs its channel",
+      "idle; kept because no peer needs the slot",
+      "its sender is delayed by DC switches",
+      "not on RC: the adapters' QP contexts are exhausted",
+      "CPU-bound: earlier arrival would save nothing",
+      "more messages over its queue pair than the ring threshold",
+      "estimated gain is within the measurement error",
+  };
+  return name_of(kWords, reason);
 }
 
 Plan select_aqps(const Input& input) {

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/index_of.h"
+
 namespace turnout::selection {
 
 namespace {
@@ -76,17 +78,9 @@ void add_bystanders(const WindowInput& input, Plan* plan) {
 }  // namespace
 
 std::string_view name(WindowChoice choice) noexcept {
-  switch (choice) {
-    case WindowChoice::none:
-      return "none";
-    case WindowChoice::first:
-      return "first window";
-    case WindowChoice::extended:
-      return "extended window";
-    case WindowChoice::shrunk:
-      return "shrunk window";
-  }
-  return "?";
+  constexpr std::array<std::string_view, 4> kNames = {"none", "first window", "extended window",
+                                                      "shrunk window"};
+  return name_of(kNames, choice);
 }
 
 WindowSelection select_in_windows(const Statistics& statistics, const WindowState& state,

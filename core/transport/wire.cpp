@@ -5,30 +5,23 @@
 
 #include <cstring>
 
+#include "base/index_of.h"
+
 namespace turnout::wire {
 
 std::string_view explain(Refusal refusal) noexcept {
-  switch (refusal) {
-    case Refusal::none:
-      return "accepted";
-    case Refusal::budget:
-      return "no room in its memory budget";
-    case Refusal::limit:
-      return "its limit of active RC queue pairs is reached";
-    case Refusal::busy:
-      return "it is shutting down";
-    case Refusal::device:
-      return "its adapter does not support this channel";
-    case Refusal::disconnecting:
-      return "it is disconnecting";
-    case Refusal::error:
-      return "its connection to this node failed";
-    case Refusal::other:
-      return "the pair has, or is setting up, a connection of the other kind";
-    case Refusal::late:
-      return "its request timed out";
-  }
-  return "unknown reason";
+  constexpr std::array<std::string_view, 9> kWords = {
+      "accepted",
+      "no room in its memory budget",
+      "its limit of active RC queue pairs is reached",
+      "it is shutting down",
+      "its adapter does not support this channel",
+      "it is disconnecting",
+      "its connection to this node failed",
+      "the pair has, or is setting up, a connection of the other kind",
+      "its request timed out",
+  };
+  return name_of(kWords, refusal, "unknown reason");
 }
 
 Status check_header(const Header& header) {
