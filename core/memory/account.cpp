@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/memory/account.h"
 
-#include <algorithm>
 #include <bit>
 
 namespace turnout {

@@ -6,7 +6,6 @@
 
 #include <concepts>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 
 #include "core/report/json_reader.h"

@@ -5,7 +5,6 @@
 #include <array>
 #include <cmath>
 #include <optional>
-#include <utility>
 
 #include "base/index_of.h"
 #include "core/selection/best_map.h"
