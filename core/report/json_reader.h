@@ -35,32 +35,11 @@ class JsonReader {
     if (!object_.is_object()) wrong("", "an object");
   }
 
-  void get(const char* key, std::string* out) const {
-    if (const Json* v = member(key)) {
-      if (v->is_string()) {
-        *out = v->get_ref<const std::string&>();
-      } else {
-        wrong(key, "text");
-      }
-    }
-  }
-  void get(const char* key, bool* out) const {
-    if (const Json* v = member(key)) {
-      if (v->is_boolean()) {
-        *out = v->get<bool>();
-      } else {
-        wrong(key, "true or false");
-      }
-    }
-  }
+  void get(const char* key, std::string* out) const { take(key, &Json::is_string, "text", out); }
+  void get(const char* key, bool* out) const { take(key, &Json::is_boolean, "true or false", out); }
   void get(const char* key, double* out) const {
-    if (const Json* v = member(key)) {
-      if (v->is_number()) {
-        *out = finite(v->get<double>());
-      } else {
-        wrong(key, "a number");
-      }
-    }
+    take(key, &Json::is_number, "a number", out);
+    *out = finite(*out);
   }
   template <class Integer>
   void get(const char* key, Integer* out) const {
@@ -126,7 +105,8 @@ class JsonReader {
   }
   [[nodiscard]] const std::string& place() const { return place_; }
 
-  void wrong(const char* key, std::string_view expected) const {
+  // `key`: of a member, or "key[0]" of one of its elements.
+  void wrong(std::string_view key, std::string_view expected) const {
     if (status_->ok()) {
       *status_ = {Code::invalid,
                   fmt::format("{} whose \"{}{}\" is not {}", what_, place_, key, expected)};
@@ -134,6 +114,18 @@ class JsonReader {
   }
 
  private:
+  template <class T>
+  void take(const char* key, bool (Json::*is)() const noexcept, std::string_view expected,
+            T* out) const {
+    const Json* const v = member(key);
+    if (v == nullptr) return;
+    if ((v->*is)()) {
+      *out = v->get<T>();
+    } else {
+      wrong(key, expected);
+    }
+  }
+
   std::string_view what_;
   const Json& object_;
   std::string place_;

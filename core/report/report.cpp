@@ -39,6 +39,7 @@ class Writer {
     json[key] = nullptr;
     if (value) (*this)(key, *value);
   }
+  void operator()(const char* key, const SizeCounts& sizes) { json[key] = sizes_to_json(sizes); }
   void hex(const char* key, std::uint64_t id) { json[key] = turnout::hex(id); }
   template <class Part>
   void object(const char* key, const Part& part) {
@@ -74,6 +75,9 @@ class Reader : public JsonReader {
     if (const Json* const v = member(key); v != nullptr && !v->is_null()) {
       get(key, &value.emplace());
     }
+  }
+  void operator()(const char* key, SizeCounts& sizes) const {
+    sizes_from_json(*this, key, &sizes, status_);
   }
   void hex(const char* key, std::uint64_t& id) const { get_hex(key, &id); }
   template <class Part>
@@ -187,6 +191,23 @@ void describe(auto&& io, Is<ConnectionsReport> auto& connections) {
   }
 }
 
+void describe(auto&& io, Is<std::array<SizeCounts, kTrafficKinds>> auto& sent) {
+  for (std::size_t kind = 0; kind < kTrafficKinds; ++kind) {
+    io(name(static_cast<Traffic>(kind)).data(), sent[kind]);
+  }
+}
+
+void describe(auto&& io, Is<ProfileReport> auto& profile) {
+  io.object("sent", profile.counts.sent);
+  io("unexpected", profile.counts.unexpected);
+  io("low_watermark_events", profile.counts.low_watermark_events);
+  io("rnr_retries", profile.rnr_retries);
+  io("calls", profile.calls);
+  io("calls_measured", profile.calls_measured);
+  io("library_time_ns", profile.library_time);
+  io("library_time_error_ns", profile.library_time_error);
+}
+
 // Profile, start, memory over time and history are read and written apart: not all have them.
 void describe(auto&& io, Is<EndpointReport> auto& report) {
   io("job", report.job);
@@ -220,17 +241,6 @@ void describe(auto&& io, Is<EndpointReport> auto& report) {
   if (io.has("receive_costs")) io.list("receive_costs", report.receive_costs);
 }
 
-Json history_to_json(const std::vector<HistoryInterval>& history) {
-  Json intervals = Json::array();
-  for (const HistoryInterval& interval : history) {
-    intervals.push_back({{"begin_ns", interval.begin},
-                         {"end_ns", interval.end},
-                         {"messages", interval.messages},
-                         {"sources", interval.sources}});
-  }
-  return intervals;
-}
-
 template <class Integer>
 bool whole(const Json& value, Integer* out) {
   if (!value.is_number_unsigned()) return false;
@@ -240,69 +250,53 @@ bool whole(const Json& value, Integer* out) {
   return true;
 }
 
-void interval_from_json(const Json& json, const std::string& place,
+// `at`: of an element, as JsonReader::each() gives it, with a point at its end.
+void wrong_at(const Reader& report, std::string_view at, std::string_view index,
+              std::string_view expected) {
+  report.wrong(fmt::format("{}{}", at.substr(0, at.size() - 1), index), expected);
+}
+
+void interval_from_json(const Reader& report, const Json& json, const std::string& place,
                         const std::set<std::uint32_t>& peers, HistoryInterval* out,
                         Status* status) {
   const Reader reader(json, place, status);
-  reader.get("begin_ns", &out->begin);
-  reader.get("end_ns", &out->end);
+  reader("begin_ns", out->begin);
+  reader("end_ns", out->end);
   // Reports of others need not know of messages that no source is listed for.
-  if (reader.has("messages")) reader.get("messages", &out->messages);
-  if (status->ok() && out->begin < 0) reader.wrong("begin_ns", "a time since the beginning");
-  if (status->ok() && out->end < out->begin) reader.wrong("end_ns", "after its begin_ns");
-  reader.each("sources", [&](const Json& pair, std::string at) {
-    at.pop_back();  // the point
-    std::pair<std::uint32_t, std::uint64_t> source;
+  if (reader.has("messages")) reader("messages", out->messages);
+  if (out->begin < 0) reader.wrong("begin_ns", "a time since the beginning");
+  if (out->end < out->begin) reader.wrong("end_ns", "after its begin_ns");
+  reader.each("sources", [&](const Json& pair, const std::string& at) {
+    auto& [peer, messages] = out->sources.emplace_back();
     if (!pair.is_array() || pair.size() != 2) {
-      *status = {Code::invalid,
-                 fmt::format("a report whose \"{}\" is not a peer and its messages", at)};
-    } else if (!whole(pair[0], &source.first) || !peers.contains(source.first)) {
-      *status = {Code::invalid,
-                 fmt::format("a report whose \"{}[0]\" is not one of the report's peers", at)};
-    } else if (!whole(pair[1], &source.second)) {
-      *status = {Code::invalid,
-                 fmt::format("a report whose \"{}[1]\" is not a number of messages", at)};
+      wrong_at(report, at, "", "a peer and its messages");
+    } else if (!whole(pair[0], &peer) || !peers.contains(peer)) {
+      wrong_at(report, at, "[0]", "one of the report's peers");
+    } else if (!whole(pair[1], &messages)) {
+      wrong_at(report, at, "[1]", "a number of messages");
     }
-    out->sources.push_back(source);
   });
 }
 
 // Numbers only, a row for each point: time_ns, then the bytes of each line of "memory".
-Json memory_points_to_json(const std::vector<MemoryPoint>& points) {
-  Json rows = Json::array();
-  for (const MemoryPoint& point : points) {
-    Json row = Json::array({point.time});
-    for (const std::uint64_t bytes : point.bytes) row.push_back(bytes);
-    rows.push_back(std::move(row));
-  }
-  return rows;
-}
-
-void memory_points_from_json(const Reader& reader, EndpointReport* report, Status* status) {
-  const auto wrong = [&](std::string place, std::string_view expected) {
-    place.pop_back();  // the point
-    *status = {Code::invalid, fmt::format("a report whose \"{}\" is not {}", place, expected)};
-  };
+void memory_points_from_json(const Reader& reader, EndpointReport* report) {
+  std::int64_t before = 0;
   reader.each(
       "memory_over_time",
       [&](const Json& row, const std::string& at) {
-        MemoryPoint point;
+        MemoryPoint& point = report->memory_over_time.emplace_back();
         if (!row.is_array() || row.size() != report->memory.size() + 1) {
-          wrong(at, "a time and the bytes of each line of \"memory\"");
+          wrong_at(reader, at, "", "a time and the bytes of each line of \"memory\"");
           return;
         }
-        const std::int64_t before =
-            report->memory_over_time.empty() ? 0 : report->memory_over_time.back().time;
         if (!whole(row[0], &point.time) || point.time < before) {
-          wrong(at, "at a time after the one before it");
-          return;
+          wrong_at(reader, at, "", "at a time after the one before it");
         }
+        before = point.time;
         for (std::size_t i = 1; i < row.size(); ++i) {
           if (whole(row[i], &point.bytes.emplace_back())) continue;
-          wrong(fmt::format("{}[{}].", at.substr(0, at.size() - 1), i), "a number of bytes");
-          return;
+          wrong_at(reader, at, fmt::format("[{}]", i), "a number of bytes");
         }
-        report->memory_over_time.push_back(std::move(point));
       },
       EndpointReport::kMaxMemoryPoints);
 }
@@ -313,9 +307,9 @@ void history_from_json(const Reader& reader, EndpointReport* report, Status* sta
   std::size_t entries = 0;
   reader.each("history", [&](const Json& element, const std::string& at) {
     HistoryInterval& interval = report->history.emplace_back();
-    interval_from_json(element, at, peers, &interval, status);
+    interval_from_json(reader, element, at, peers, &interval, status);
     entries += interval.sources.size() + 1;
-    if (status->ok() && entries > 2 * EndpointReport::kMaxHistory) {
+    if (entries > 2 * EndpointReport::kMaxHistory) {
       reader.wrong("history", fmt::format("at most {} sources long", EndpointReport::kMaxHistory));
     }
   });
@@ -339,12 +333,18 @@ std::string to_json(const EndpointReport& report) {
   Json& json = writer.json;
   json["turnout_report"] = kFormat;
   describe(writer, report);
-  if (report.profile) json["profile"] = profile_to_json(*report.profile);
+  if (report.profile) writer.object("profile", *report.profile);
   if (report.started > 0) json["started_unix_ns"] = report.started;
-  if (!report.memory_over_time.empty()) {
-    json["memory_over_time"] = memory_points_to_json(report.memory_over_time);
+  for (const MemoryPoint& point : report.memory_over_time) {
+    Json& row = json["memory_over_time"].emplace_back(Json::array({point.time}));
+    for (const std::uint64_t bytes : point.bytes) row.push_back(bytes);
   }
-  if (!report.history.empty()) json["history"] = history_to_json(report.history);
+  for (const HistoryInterval& interval : report.history) {
+    json["history"].push_back({{"begin_ns", interval.begin},
+                               {"end_ns", interval.end},
+                               {"messages", interval.messages},
+                               {"sources", interval.sources}});
+  }
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -363,11 +363,15 @@ Result<EndpointReport> report_from_json(std::string_view text) {
   describe(reader, report);
   if (reader.has("started_unix_ns")) {
     reader("started_unix_ns", report.started);
-    if (status.ok() && report.started < 0) reader.wrong("started_unix_ns", "a time since 1970");
+    if (report.started < 0) reader.wrong("started_unix_ns", "a time since 1970");
   }
-  if (reader.has("memory_over_time")) memory_points_from_json(reader, &report, &status);
-  if (const Json* const profile = reader.optional("profile")) {
-    profile_from_json(*profile, &report.profile.emplace(), &status);
+  if (reader.has("memory_over_time")) memory_points_from_json(reader, &report);
+  if (reader.has("profile")) {
+    ProfileReport& profile = report.profile.emplace();
+    reader.object("profile", profile);
+    if (profile.calls_measured > profile.calls) {
+      reader.wrong("profile.calls_measured", "at most the calls");
+    }
   }
   if (reader.has("history")) history_from_json(reader, &report, &status);
   if (!status.ok()) return status;
