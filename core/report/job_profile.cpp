@@ -10,6 +10,7 @@
 
 #include "base/value.h"
 #include "core/report/profile_json.h"
+#include "core/report/report_text.h"
 
 namespace turnout {
 
@@ -108,12 +109,20 @@ void line(JobProfile* job, const std::vector<Process>& processes, std::string na
   job->lines.push_back(std::move(line));
 }
 
+// Of those with a profile for which `known` holds.
 template <class Get>
-Value of_profile(Get get) {
-  return [get](const Process& p) -> std::optional<double> {
-    if (!p.profile) return std::nullopt;
+Value of_profile(
+    Get get, bool (*known)(const ProfileReport&) = [](const ProfileReport&) { return true; }) {
+  return [get, known](const Process& p) -> std::optional<double> {
+    if (!p.profile || !known(*p.profile)) return std::nullopt;
     return static_cast<double>(get(*p.profile));
   };
+}
+
+std::uint64_t sum_of(const ProfileReport& profile, std::uint64_t SizeCount::*member) {
+  SizeCounts all;
+  for (const SizeCounts& sizes : profile.counts.sent) all.add(sizes);
+  return all.total().*member;
 }
 
 std::optional<double> share(std::uint64_t part, std::uint64_t whole) {
@@ -123,11 +132,7 @@ std::optional<double> share(std::uint64_t part, std::uint64_t whole) {
 
 void traffic_lines(JobProfile* job, const std::vector<Process>& processes) {
   line(job, processes, "work requests sent", "sent_messages", Unit::number,
-       of_profile([](const ProfileReport& p) {
-         std::uint64_t sum = 0;
-         for (const SizeCounts& sizes : p.counts.sent) sum += sizes.total().messages;
-         return sum;
-       }));
+       of_profile([](const ProfileReport& p) { return sum_of(p, &SizeCount::messages); }));
   for (std::size_t kind = 0; kind < kTrafficKinds; ++kind) {
     const std::string_view word = name(static_cast<Traffic>(kind));
     line(job, processes, fmt::format("  {}", word), fmt::format("sent_{}_messages", word),
@@ -136,11 +141,7 @@ void traffic_lines(JobProfile* job, const std::vector<Process>& processes) {
          }));
   }
   line(job, processes, "bytes of work requests", "sent_bytes", Unit::bytes,
-       of_profile([](const ProfileReport& p) {
-         std::uint64_t sum = 0;
-         for (const SizeCounts& sizes : p.counts.sent) sum += sizes.total().bytes;
-         return sum;
-       }));
+       of_profile([](const ProfileReport& p) { return sum_of(p, &SizeCount::bytes); }));
   line(job, processes, "unexpected messages", "unexpected_messages", Unit::number,
        of_profile([](const ProfileReport& p) { return p.counts.unexpected.total().messages; }));
   line(job, processes, "  share of messages received", "unexpected_share", Unit::share,
@@ -151,10 +152,8 @@ void traffic_lines(JobProfile* job, const std::vector<Process>& processes) {
   line(job, processes, "low-watermark events", "low_watermark_events", Unit::number,
        of_profile([](const ProfileReport& p) { return p.counts.low_watermark_events; }));
   line(job, processes, "RNR retries", "rnr_retries", Unit::number,
-       [](const Process& p) -> std::optional<double> {
-         if (!p.profile || !p.profile->rnr_retries) return std::nullopt;
-         return static_cast<double>(*p.profile->rnr_retries);
-       });
+       of_profile([](const ProfileReport& p) { return *p.rnr_retries; },
+                  [](const ProfileReport& p) { return p.rnr_retries.has_value(); }));
 }
 
 void memory_lines(JobProfile* job, const std::vector<Process>& processes) {
@@ -183,20 +182,14 @@ void memory_lines(JobProfile* job, const std::vector<Process>& processes) {
 }
 
 void time_lines(JobProfile* job, const std::vector<Process>& processes) {
-  const auto measured = [](const Process& p) { return p.profile && p.profile->calls_measured > 0; };
+  const auto measured = [](const ProfileReport& p) { return p.calls_measured > 0; };
   line(job, processes, "time in the library", "library_time_ns", Unit::nanoseconds,
-       [&](const Process& p) -> std::optional<double> {
-         if (!measured(p)) return std::nullopt;
-         return static_cast<double>(p.profile->library_time);
-       });
+       of_profile([](const ProfileReport& p) { return p.library_time; }, measured));
   line(job, processes, "  standard error", "library_time_error_ns", Unit::nanoseconds,
-       [&](const Process& p) -> std::optional<double> {
-         if (!measured(p)) return std::nullopt;
-         return static_cast<double>(p.profile->library_time_error);
-       });
+       of_profile([](const ProfileReport& p) { return p.library_time_error; }, measured));
   line(job, processes, "  share of run time", "library_share", Unit::share,
        [&](const Process& p) -> std::optional<double> {
-         if (!measured(p) || p.lifetime <= 0) return std::nullopt;
+         if (!p.profile || !measured(*p.profile) || p.lifetime <= 0) return std::nullopt;
          return static_cast<double>(p.profile->library_time) / static_cast<double>(p.lifetime);
        });
 }
@@ -211,14 +204,6 @@ std::string value_text(Unit unit, double v) {
   if (v >= 1e9) return fmt::format("{:.3e}", v);
   return v < 1000 && v != static_cast<double>(whole) ? fmt::format("{:.2f}", v)
                                                      : value::human_count(whole);
-}
-
-std::string printable(std::string text) {
-  for (char& c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) c = '?';
-  }
-  return text.substr(0, 44);
 }
 
 // "128 B", "2MiB"
@@ -290,7 +275,7 @@ std::string format_profile(const JobProfile& job) {
   for (const JobProfile::Line& line : job.lines) {
     const Spread& s = line.spread;
     const bool summed = line.unit != Unit::share && line.key != "library_time_error_ns";
-    out += fmt::format("  {:<44} {:>11} {:>11} {:>11} {:>13}\n", printable(line.name),
+    out += fmt::format("  {:<44} {:>11} {:>11} {:>11} {:>13}\n", printable(line.name).substr(0, 44),
                        value_text(line.unit, s.least), value_text(line.unit, s.mean),
                        value_text(line.unit, s.most),
                        summed ? value_text(line.unit, s.sum) : std::string());

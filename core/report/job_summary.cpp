@@ -25,13 +25,6 @@ constexpr std::size_t kFindingLines = 9, kChannelLines = 4, kMemoryLines = 2, kP
 static_assert(2 + 2 + kFindingLines + kChannelLines + kMemoryLines + 2 * kPairs == kSummaryLines);
 constexpr std::size_t kMemoryKinds = 3;
 
-std::string count_text(double count) {
-  return value::human_count(static_cast<std::uint64_t>(std::clamp(count, 0.0, 1e18)));
-}
-std::string bytes_text(double bytes) {
-  return value::human_bytes(static_cast<std::uint64_t>(std::clamp(bytes, 0.0, 1e18)));
-}
-
 // In one line: its end is left out where it is longer.
 std::string line(std::string text) {
   if (text.size() > kSummaryColumns) {

@@ -18,6 +18,9 @@ namespace turnout {
 
 namespace {
 
+using value::human_bytes;
+using value::human_count;
+
 constexpr std::size_t kWidth = 110;
 
 using Names = std::map<std::uint64_t, std::string>;  // endpoint -> "rank 3"
@@ -27,9 +30,18 @@ std::string in_table(const std::string& lead, std::string_view text) {
   return wrap(lead, text, kWidth);
 }
 
+template <class... Args>
+void line(std::string* out, fmt::format_string<Args...> format, Args&&... args) {
+  *out += in_table("  ", fmt::format(format, std::forward<Args>(args)...));
+}
+
+std::string duration(std::uint64_t ns) {
+  return value::human_duration(static_cast<std::int64_t>(std::min<std::uint64_t>(ns, INT64_MAX)));
+}
+
 // In 13 columns.
 std::string messages_text(std::uint64_t count) {
-  return count <= 9'999'999'999 ? value::human_count(count)
+  return count <= 9'999'999'999 ? human_count(count)
                                 : fmt::format("{:.3e}", static_cast<double>(count));
 }
 
@@ -45,73 +57,61 @@ void costs_line(std::string* out, std::span<const ReceiveCostLine> costs) {
   std::string text = "CPU time per received message:";
   for (const ReceiveCostLine& line : costs) {
     text += fmt::format("{} {} {:.0f} ns ({} measured)", &line == &costs.front() ? "" : ",",
-                        name(line.channel), line.mean, value::human_count(line.messages));
+                        name(line.channel), line.mean, human_count(line.messages));
   }
   *out += in_table("  ", text);
 }
 
 void registrations_line(std::string* out, const RegistrationReport& report) {
   if (!report.off.empty()) {
-    *out += in_table("  ", fmt::format("registration cache off: {}", printable(report.off)));
-    return;
+    line(out, "registration cache off: {}", printable(report.off));
+  } else if (report.hits + report.misses > 0) {
+    line(out,
+         "registration cache: {} hits, {} misses, {} evictions, {} invalidations; peak {}, at end "
+         "{}",
+         human_count(report.hits), human_count(report.misses), human_count(report.evictions),
+         human_count(report.invalidations), human_bytes(report.bytes_peak),
+         human_bytes(report.bytes));
   }
-  if (report.hits + report.misses == 0) return;
-  *out += in_table(
-      "  ", fmt::format(
-                "registration cache: {} hits, {} misses, {} evictions, {} invalidations; peak {}, "
-                "at end {}",
-                value::human_count(report.hits), value::human_count(report.misses),
-                value::human_count(report.evictions), value::human_count(report.invalidations),
-                value::human_bytes(report.bytes_peak), value::human_bytes(report.bytes)));
 }
 
 void receives_line(std::string* out, const SharedReceivesReport& receives) {
   if (receives.limit_events + receives.growths + receives.credit_waits + receives.rnr_naks == 0) {
     return;
   }
-  *out += in_table(
-      "  ",
-      fmt::format(
-          "shared receive queue: {} low-watermark events, grown {} times, shrunk {} times; {} "
-          "peers ran out of credits; {} RNR retries",
-          value::human_count(receives.limit_events), value::human_count(receives.growths),
-          value::human_count(receives.shrinks), value::human_count(receives.credit_waits),
-          value::human_count(receives.rnr_naks)));
+  line(out,
+       "shared receive queue: {} low-watermark events, grown {} times, shrunk {} times; {} peers "
+       "ran out of credits; {} RNR retries",
+       human_count(receives.limit_events), human_count(receives.growths),
+       human_count(receives.shrinks), human_count(receives.credit_waits),
+       human_count(receives.rnr_naks));
   *out += '\n';
 }
 
 void private_receives_line(std::string* out, const PrivateReceivesReport& receives) {
   if (receives.buffers_peak == 0) return;
-  *out += in_table(
-      "  ",
-      fmt::format(
-          "private receive queues: peak {} receives, grown for {} peers, refused {} times; {} "
-          "rendezvous control messages received",
-          value::human_count(receives.buffers_peak), value::human_count(receives.growths),
-          value::human_count(receives.refused), value::human_count(receives.controls)));
+  line(out,
+       "private receive queues: peak {} receives, grown for {} peers, refused {} times; {} "
+       "rendezvous control messages received",
+       human_count(receives.buffers_peak), human_count(receives.growths),
+       human_count(receives.refused), human_count(receives.controls));
   *out += '\n';
 }
 
 void connections_line(std::string* out, const ConnectionsReport& connections) {
   if (connections.failed > 0) {
-    *out += in_table("  ", fmt::format("RC connections: {} failed and recovered",
-                                       value::human_count(connections.failed)));
+    line(out, "RC connections: {} failed and recovered", human_count(connections.failed));
     *out += '\n';
   }
   if (connections.tear_downs + connections.tear_downs_by_peers + connections.waited == 0) return;
-  const std::uint64_t mean = connections.freed > 0 ? connections.time / connections.freed : 0;
-  const auto duration = [](std::uint64_t ns) {
-    return value::human_duration(static_cast<std::int64_t>(std::min<std::uint64_t>(ns, INT64_MAX)));
-  };
-  *out += in_table(
-      "  ",
-      fmt::format(
-          "RC connections: {} created, {} evicted here and {} by peers; {} peers waited for a "
-          "connection slot, {} gave up; time to free a slot: mean {}, longest {}",
-          value::human_count(connections.made), value::human_count(connections.tear_downs),
-          value::human_count(connections.tear_downs_by_peers),
-          value::human_count(connections.waited), value::human_count(connections.gave_up),
-          duration(mean), duration(connections.time_most)));
+  line(out,
+       "RC connections: {} created, {} evicted here and {} by peers; {} peers waited for a "
+       "connection slot, {} gave up; time to free a slot: mean {}, longest {}",
+       human_count(connections.made), human_count(connections.tear_downs),
+       human_count(connections.tear_downs_by_peers), human_count(connections.waited),
+       human_count(connections.gave_up),
+       duration(connections.freed > 0 ? connections.time / connections.freed : 0),
+       duration(connections.time_most));
   *out += '\n';
 }
 
@@ -127,6 +127,11 @@ Total total(const DirectionReport& direction) {
   Total sum;
   for (const ChannelSpan& span : direction.spans) sum.add(span);
   return sum;
+}
+
+std::string label_of(const PeerReport& peer, const Names& names) {
+  const auto found = names.find(peer.endpoint);
+  return found != names.end() ? found->second : fmt::format("pid {}", peer.pid);
 }
 
 bool ever_on(const DirectionReport& direction, ChannelKind kind) {
@@ -152,25 +157,22 @@ void peers_table(std::string* out, const EndpointReport& report, const Names& na
                       "predict", "observe");
   for (std::size_t i = 0; i < order.size() && i < most; ++i) {
     const PeerReport& peer = *order[i];
-    const auto found = names.find(peer.endpoint);
-    const std::string label =
-        found != names.end() ? found->second : fmt::format("pid {}", peer.pid);
     const Total sent = total(peer.send), received = total(peer.receive);
-    *out += fmt::format("  {:<11} {:<4} {:<{}} {:>13} {:>9}\n", label, "tx",
+    *out += fmt::format("  {:<11} {:<4} {:<{}} {:>13} {:>9}\n", label_of(peer, names), "tx",
                         channels_over_time(peer.send), kChannelColumns,
-                        messages_text(sent.messages), value::human_bytes(sent.bytes));
+                        messages_text(sent.messages), human_bytes(sent.bytes));
     const std::string predicted =
         peer.predicted_gain != 0 ? gain_text(peer.predicted_gain) : std::string("-");
     const std::string observed =
         peer.observed_gain ? gain_text(*peer.observed_gain) : std::string("-");
-    *out += fmt::format(
-        "  {:<11} {:<4} {:<{}} {:>13} {:>9} {:>9} {:>7} {:>7}\n", peer.lost ? "LOST" : "", "rx",
-        channels_over_time(peer.receive), kChannelColumns, messages_text(received.messages),
-        value::human_bytes(received.bytes), value::human_bytes(peer.bytes), predicted, observed);
+    *out += fmt::format("  {:<11} {:<4} {:<{}} {:>13} {:>9} {:>9} {:>7} {:>7}\n",
+                        peer.lost ? "LOST" : "", "rx", channels_over_time(peer.receive),
+                        kChannelColumns, messages_text(received.messages),
+                        human_bytes(received.bytes), human_bytes(peer.bytes), predicted, observed);
     if (!peer.reason.empty()) *out += in_table("                   why: ", printable(peer.reason));
     if (peer.tear_downs > 0) {
       *out += fmt::format("                   its connection was evicted {} times\n",
-                          value::human_count(peer.tear_downs));
+                          human_count(peer.tear_downs));
     }
   }
   if (order.size() > most) {
@@ -185,10 +187,7 @@ void decisions_table(std::string* out, const EndpointReport& report, const Names
     return;
   }
   std::map<std::uint32_t, std::string> labels;
-  for (const PeerReport& peer : report.peers) {
-    const auto found = names.find(peer.endpoint);
-    labels[peer.peer] = found != names.end() ? found->second : fmt::format("pid {}", peer.pid);
-  }
+  for (const PeerReport& peer : report.peers) labels[peer.peer] = label_of(peer, names);
   const std::size_t count = report.decisions.size();
   const std::size_t first = count > most ? count - most : 0;
   *out += "  decisions";
@@ -213,12 +212,11 @@ void memory_table(std::string* out, const EndpointReport& report) {
   for (const MemoryLine& line : report.memory) {
     if (line.peak == 0) continue;
     *out += fmt::format("  {:<32} {:>9} {:>9} {:>11}\n", printable(line.kind),
-                        value::human_bytes(line.now), value::human_bytes(line.peak),
+                        human_bytes(line.now), human_bytes(line.peak),
                         line.objects_peak > 0 ? messages_text(line.objects_peak) : "");
   }
-  *out += fmt::format("  {:<32} {:>9} {:>9}  of a budget of {}\n", "all",
-                      value::human_bytes(report.used), value::human_bytes(report.peak),
-                      value::human_bytes(report.budget));
+  *out += fmt::format("  {:<32} {:>9} {:>9}  of a budget of {}\n", "all", human_bytes(report.used),
+                      human_bytes(report.peak), human_bytes(report.budget));
 }
 
 // Where its time went, and what the network saw of it.
@@ -229,19 +227,14 @@ void profile_line(std::string* out, const EndpointReport& report) {
   for (std::size_t kind = 0; kind < kTrafficKinds; ++kind) {
     const SizeCount sum = profile.counts.sent[kind].total();
     text += fmt::format("{} {} {} ({})", kind == 0 ? "" : ",", messages_text(sum.messages),
-                        name(static_cast<Traffic>(kind)), value::human_bytes(sum.bytes));
+                        name(static_cast<Traffic>(kind)), human_bytes(sum.bytes));
   }
   *out += in_table("  ", text);
   if (profile.calls_measured == 0) return;
-  const auto duration = [](std::uint64_t ns) {
-    return value::human_duration(static_cast<std::int64_t>(std::min<std::uint64_t>(ns, INT64_MAX)));
-  };
-  *out += in_table(
-      "  ", fmt::format("time in the library: {}, standard error {}, of {} ({} calls, {} "
-                        "measured)",
-                        duration(profile.library_time), duration(profile.library_time_error),
-                        value::human_duration(report.lifetime), value::human_count(profile.calls),
-                        value::human_count(profile.calls_measured)));
+  line(out, "time in the library: {}, standard error {}, of {} ({} calls, {} measured)",
+       duration(profile.library_time), duration(profile.library_time_error),
+       value::human_duration(report.lifetime), human_count(profile.calls),
+       human_count(profile.calls_measured));
 }
 
 void rank_tables(std::string* out, const EndpointReport& report, const Names& names,
@@ -258,25 +251,19 @@ void rank_tables(std::string* out, const EndpointReport& report, const Names& na
   memory_table(out, report);
   costs_line(out, report.receive_costs);
   profile_line(out, report);
-  *out += in_table(
-      "  ",
-      fmt::format("{} unexpected messages, {} rendezvous messages, {} credit messages, {} requests "
-                  "refused",
-                  value::human_count(report.operations.unexpected),
-                  value::human_count(report.operations.rendezvous),
-                  value::human_count(report.operations.credit_messages),
-                  value::human_count(report.operations.refusals)));
+  const OperationCounts& counts = report.operations;
+  line(out,
+       "{} unexpected messages, {} rendezvous messages, {} credit messages, {} requests refused",
+       human_count(counts.unexpected), human_count(counts.rendezvous),
+       human_count(counts.credit_messages), human_count(counts.refusals));
   registrations_line(out, report.registrations);
   *out += '\n';
   receives_line(out, report.shared_receives);
   private_receives_line(out, report.private_receives);
   connections_line(out, report.connections);
-  if (report.operations.rtrs + report.operations.puts == 0) return;
-  *out += in_table("  ", fmt::format("{} RTRs sent; {} messages written to RTRs, {} of them with a "
-                                     "completion message",
-                                     value::human_count(report.operations.rtrs),
-                                     value::human_count(report.operations.puts),
-                                     value::human_count(report.operations.put_completions)));
+  if (counts.rtrs + counts.puts == 0) return;
+  line(out, "{} RTRs sent; {} messages written to RTRs, {} of them with a completion message",
+       human_count(counts.rtrs), human_count(counts.puts), human_count(counts.put_completions));
   *out += '\n';
 }
 
@@ -308,8 +295,7 @@ void sums(std::string* out, std::span<const EndpointReport> reports) {
   const EndpointReport* largest = nullptr;
   for (const EndpointReport& report : reports) {
     decided += report.decisions.size() + report.decisions_dropped;
-    connections.made += report.connections.made;
-    connections.tear_downs += report.connections.tear_downs;
+    connections.add(report.connections);
     if (largest == nullptr || report.peak > largest->peak) largest = &report;
     for (const PeerReport& peer : report.peers) {
       for (const ChannelSpan& span : peer.send.spans) {
@@ -331,24 +317,23 @@ void sums(std::string* out, std::span<const EndpointReport> reports) {
     if (by_channel[k].messages == 0) continue;
     *out += fmt::format(
         "  {:<32} {:>13} {:>9} {:>6.1f}%\n", name(static_cast<ChannelKind>(k)),
-        messages_text(by_channel[k].messages), value::human_bytes(by_channel[k].bytes),
+        messages_text(by_channel[k].messages), human_bytes(by_channel[k].bytes),
         100.0 * static_cast<double>(by_channel[k].messages) / static_cast<double>(all.messages));
   }
   *out += fmt::format("  {:<32} {:>13} {:>9}\n", "all", messages_text(all.messages),
-                      value::human_bytes(all.bytes));
+                      human_bytes(all.bytes));
   *out += fmt::format("  incoming directions on RC-RDMA: {} of {} at end, {} at any time\n", rc_now,
                       receiving_peers, rc_ever);
   costs_line(out, mean_costs(reports));
-  *out += fmt::format("  channel changes: {} requested, {} completed\n",
-                      value::human_count(decided), value::human_count(switches));
+  *out += fmt::format("  channel changes: {} requested, {} completed\n", human_count(decided),
+                      human_count(switches));
   if (connections.tear_downs > 0) {
     *out += fmt::format("  RC connections: {} ends created, {} evicted\n",
-                        value::human_count(connections.made),
-                        value::human_count(connections.tear_downs));
+                        human_count(connections.made), human_count(connections.tear_downs));
   }
   if (largest != nullptr) {
     *out += fmt::format("  highest memory of one process: {} of a budget of {} ({})\n",
-                        value::human_bytes(largest->peak), value::human_bytes(largest->budget),
+                        human_bytes(largest->peak), human_bytes(largest->budget),
                         process_name(*largest));
   }
   if (lost > 0) *out += fmt::format("  peers lost: {}\n", lost);
