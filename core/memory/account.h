@@ -13,8 +13,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string_view>
-#include <utility>
 
 #include "base/index_of.h"
 
@@ -129,42 +129,30 @@ class MemoryAccount {
 // A reservation that ends with its owner. Move-only.
 class Reservation {
  public:
-  Reservation() = default;
-  Reservation(Reservation&& other) noexcept { swap(other); }
-  Reservation& operator=(Reservation&& other) noexcept {
-    Reservation taken(std::move(other));
-    swap(taken);
-    return *this;
-  }
-  ~Reservation() {
-    if (account_ != nullptr) account_->release(kind_, bytes_, objects_);
-  }
   // Empty (false) when the budget refuses.
   [[nodiscard]] static Reservation take(MemoryAccount& account, MemoryKind kind,
                                         std::uint64_t bytes, std::uint64_t spare = 0,
                                         std::uint64_t objects = 0) noexcept {
     Reservation reservation;
     if (account.reserve(kind, bytes, spare, objects)) {
-      reservation.account_ = &account;
-      reservation.kind_ = kind;
-      reservation.bytes_ = bytes;
-      reservation.objects_ = objects;
+      reservation.taken_ = {&account, Release{kind, bytes, objects}};
     }
     return reservation;
   }
-  explicit operator bool() const noexcept { return account_ != nullptr; }
-  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
+  explicit operator bool() const noexcept { return taken_ != nullptr; }
+  [[nodiscard]] std::uint64_t bytes() const noexcept {
+    return taken_ ? taken_.get_deleter().bytes : 0;
+  }
 
  private:
-  void swap(Reservation& other) noexcept {
-    std::swap(account_, other.account_);
-    std::swap(kind_, other.kind_);
-    std::swap(bytes_, other.bytes_);
-    std::swap(objects_, other.objects_);
-  }
-  MemoryAccount* account_ = nullptr;
-  MemoryKind kind_ = MemoryKind::queue_pairs;
-  std::uint64_t bytes_ = 0, objects_ = 0;
+  struct Release {
+    MemoryKind kind;
+    std::uint64_t bytes, objects;
+    void operator()(MemoryAccount* account) const noexcept {
+      account->release(kind, bytes, objects);
+    }
+  };
+  std::unique_ptr<MemoryAccount, Release> taken_;
 };
 
 // What a queue pair takes at an mlx5 adapter: its send queue by rdma-core's providers/mlx5/verbs.c

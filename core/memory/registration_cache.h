@@ -18,7 +18,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <utility>
+#include <memory>
 #include <vector>
 
 #include "core/memory/account.h"
@@ -48,31 +48,23 @@ class Registration {
   Registration() = default;
   // Its own: deregistered with it.
   explicit Registration(ibv_mr* region) noexcept : region_(region) {}
-  Registration(Registration&& other) noexcept { swap(other); }
-  Registration& operator=(Registration&& other) noexcept {
-    Registration taken(std::move(other));
-    swap(taken);
-    return *this;
-  }
-  ~Registration() { reset(); }
 
   explicit operator bool() const noexcept { return region_ != nullptr; }
   [[nodiscard]] std::uint32_t lkey() const noexcept { return region_->lkey; }
   [[nodiscard]] std::uint32_t rkey() const noexcept { return region_->rkey; }
-  void reset() noexcept;
+  void reset() noexcept { region_.reset(); }
   // Ends it, and its region with its last use: a peer may still have requests under way that name
   // it.
   void discard() noexcept;
 
  private:
   friend class RegistrationCache;
-  explicit Registration(RegisteredRange& range) noexcept : region_(range.region), range_(&range) {}
-  void swap(Registration& other) noexcept {
-    std::swap(region_, other.region_);
-    std::swap(range_, other.range_);
-  }
-  ibv_mr* region_ = nullptr;
-  RegisteredRange* range_ = nullptr;  // null: its own
+  struct End {
+    RegisteredRange* range;  // null: its own
+    void operator()(ibv_mr* region) const noexcept;
+  };
+  explicit Registration(RegisteredRange& range) noexcept : region_(range.region, End{&range}) {}
+  std::unique_ptr<ibv_mr, End> region_;
 };
 
 class RegistrationCache {
