@@ -75,49 +75,41 @@ extern "C" long turnout_call_begins(const unsigned long* call) noexcept {
   constexpr unsigned long kShmRemap = 040000;
   // The heap ends at the old break; how far that is nobody needs to know: nothing else follows it.
   constexpr std::uintptr_t kAboveBreak = std::uintptr_t{1} << 40;
+  const std::uintptr_t from = a[0];
+  std::uintptr_t length = a[1];
   switch (call[0]) {
     case SYS_munmap:
     case SYS_remap_file_pages:
-      log.begin();
-      log.note(a[0], a[1]);
-      return 1;
+    case SYS_mremap:
+      break;
     case SYS_mmap:
       if ((a[3] & MAP_FIXED) == 0 || (a[3] & MAP_FIXED_NOREPLACE) == MAP_FIXED_NOREPLACE) return 0;
-      log.begin();
-      log.note(a[0], a[1]);
-      return 1;
-    case SYS_mremap:
-      log.begin();
-      log.note(a[0], a[1]);
-      if ((a[3] & MREMAP_FIXED) != 0) log.note(a[4], a[2]);
-      return 1;
+      break;
     case SYS_madvise:
       if (turnout::keeps_pages(static_cast<long>(a[2]))) return 0;
-      log.begin();
-      log.note(a[0], a[1]);
-      return 1;
+      break;
     case SYS_brk:
-      log.begin();
       // A question for the break takes nothing; page 0 nobody has.
-      log.note(a[0], a[0] == 0 ? 1 : kAboveBreak);
-      return 1;
-    case SYS_shmdt:
-      log.begin();
-      log.note(0, UnmapLog::kEverything);  // its length is the kernel's to know
-      return 1;
+      length = a[0] == 0 ? 1 : kAboveBreak;
+      break;
     case SYS_shmat:
       if ((a[2] & kShmRemap) == 0) return 0;
-      log.begin();
-      log.note(0, UnmapLog::kEverything);
-      return 1;
+      length = UnmapLog::kEverything;
+      break;
+    case SYS_shmdt:
+      length = UnmapLog::kEverything;  // its length is the kernel's to know
+      break;
     case SYS_process_madvise:
       if (turnout::keeps_pages(static_cast<long>(a[3]))) return 0;
-      log.begin();
-      log.note(0, UnmapLog::kEverything);
-      return 1;
+      length = UnmapLog::kEverything;
+      break;
     default:
       return 0;
   }
+  log.begin();
+  log.note(from, length);
+  if (call[0] == SYS_mremap && (a[3] & MREMAP_FIXED) != 0) log.note(a[4], a[2]);
+  return 1;
 }
 
 extern "C" void turnout_call_ends() noexcept {
