@@ -15,11 +15,11 @@
 
 #include <cstdint>
 #include <utility>
-#include <vector>
 
 #include "core/memory/buffer_pool.h"
 #include "core/time/clock.h"
 #include "core/transport/wire.h"
+#include "core/types/growing_queue.h"
 
 namespace turnout {
 
@@ -27,37 +27,6 @@ namespace turnout {
 [[nodiscard]] constexpr bool before(std::uint32_t a, std::uint32_t b) noexcept {
   return static_cast<std::int32_t>(a - b) < 0;
 }
-
-// A queue in one block that doubles when it is full and never shrinks; its size is a power of two.
-template <class T>
-class GrowingQueue {
- public:
-  [[nodiscard]] bool empty() const noexcept { return head_ == tail_; }
-  [[nodiscard]] std::size_t size() const noexcept { return tail_ - head_; }
-  [[nodiscard]] T& operator[](std::size_t i) noexcept {
-    return items_[(head_ + i) & (items_.size() - 1)];
-  }
-  [[nodiscard]] const T& operator[](std::size_t i) const noexcept {
-    return items_[(head_ + i) & (items_.size() - 1)];
-  }
-  void push_back(const T& item) {
-    if (size() == items_.size()) grow();
-    items_[tail_++ & (items_.size() - 1)] = item;
-  }
-  void pop_front() noexcept { ++head_; }
-  void clear() noexcept { head_ = tail_; }
-
- private:
-  void grow() {
-    std::vector<T> items(items_.empty() ? 4 : items_.size() * 2);
-    for (std::size_t i = 0; i < size(); ++i) items[i] = (*this)[i];
-    tail_ = size();
-    head_ = 0;
-    items_ = std::move(items);
-  }
-  std::vector<T> items_;
-  std::size_t head_ = 0, tail_ = 0;
-};
 
 class RoundTrip {
  public:
