@@ -16,13 +16,13 @@ TurnoutSelector::Map TurnoutSelector::best_map() const {
   Map best = fixed_map(&usage);
   std::vector<std::uint32_t> all;
   for (std::uint32_t i = 0; i < sources_.size() && sources_[i].messages > 0; ++i) {
-    if (!fixed(i) && std::max(shares_[i].dc, shares_[i].rc) > 0) all.push_back(i);
+    if (!fixed(sources_[i]) && std::max(shares_[i].dc, shares_[i].rc) > 0) all.push_back(i);
   }
   // Rings over DC first, the best ones that fit.
   Pool pool{std::move(all), {}, {}};
   for (const std::uint32_t i : pool.sources) {
     pool.steps.push_back(
-        {rc_value(i), shares_[i].dc, messages(i), rc_exists(i), over_node(sources_[i])});
+        {rc_value(i), shares_[i].dc, messages(i), rc_exists(sources_[i]), over_node(sources_[i])});
   }
   for (std::uint32_t k = 0; k < pool.sources.size(); ++k) pool.by_dc.push_back(k);
   const auto dc = [&](std::uint32_t k) { return shares_[pool.sources[k]].dc; };
@@ -56,7 +56,8 @@ void TurnoutSelector::refill(const Pool& pool, Trial* trial) const {
   for (const std::uint32_t k : pool.by_dc) {
     const std::uint32_t i = pool.sources[k];
     if (shares_[i].dc <= 0) return;
-    if (!fits(trial->usage, i, ChannelKind::dc_rdma)) return;  // all rings are of one size
+    if (!fits(trial->usage, sources_[i], ChannelKind::dc_rdma))
+      return;  // all rings are of one size
     if (trial->map[k] != input_.default_channel) continue;
     trial->map[k] = ChannelKind::dc_rdma;
     take(&trial->usage, i, ChannelKind::dc_rdma);
@@ -102,12 +103,12 @@ std::optional<TurnoutSelector::Trial> TurnoutSelector::add_queue_pair(const Tria
     const std::uint32_t i = pool.sources[k];
     t.map[k] = input_.default_channel;
     --t.usage.rings;
-    t.usage.bytes -= bytes(i, ChannelKind::dc_rdma);
+    t.usage.bytes -= bytes(sources_[i], ChannelKind::dc_rdma);
     t.value -= shares_[i].dc;
   };
   const std::uint32_t i = pool.sources[added];
   if (t.map[added] == ChannelKind::dc_rdma) drop(added);
-  for (auto at = pool.by_dc.rbegin(); !fits(t.usage, i, ChannelKind::rc_rdma); ++at) {
+  for (auto at = pool.by_dc.rbegin(); !fits(t.usage, sources_[i], ChannelKind::rc_rdma); ++at) {
     while (at != pool.by_dc.rend() && t.map[*at] != ChannelKind::dc_rdma) ++at;
     if (at == pool.by_dc.rend()) return std::nullopt;
     drop(*at);
