@@ -2,7 +2,6 @@
 #include "core/transport/dc_queue.h"
 
 #include "core/transport/path.h"
-#include "core/transport/queue_pair_limits.h"
 
 namespace turnout {
 namespace {

@@ -125,6 +125,12 @@ class SendQueue {
     return false;
   }
   void push(const SendRecord& record) { records_.push_back(record); }
+  // To the adapter, by ibv_post_send(3); `object`: the queue pair, for the error.
+  [[nodiscard]] Status submit(ibv_send_wr* request, const char* object) {
+    ibv_send_wr* bad = nullptr;
+    const int error = ibv_post_send(qp_.get(), request, &bad);
+    return error == 0 ? Status() : verbs::failure("ibv_post_send", object, error);
+  }
 
   verbs::Qp qp_;
 
