@@ -128,36 +128,33 @@ std::string job_of_launching_process() {
 
 LauncherIdentity launcher_identity() {
   LauncherIdentity identity;
-  if (const auto rank = number("OMPI_COMM_WORLD_RANK")) {
-    identity.rank = *rank;
-    identity.ranks = number("OMPI_COMM_WORLD_SIZE").value_or(-1);
-    identity.local_ranks = number("OMPI_COMM_WORLD_LOCAL_SIZE").value_or(-1);
-    identity.job = text("PMIX_NAMESPACE");
-    if (identity.job.empty()) identity.job = text("OMPI_MCA_ess_base_jobid");
-    if (!identity.job.empty()) identity.job = "ompi-" + identity.job;
-  } else if (const auto pmi = number("PMI_RANK")) {
-    identity.rank = *pmi;
-    identity.ranks = number("PMI_SIZE").value_or(-1);
-    identity.local_ranks = number("MPI_LOCALNRANKS").value_or(-1);
-    if (const std::string job = text("SLURM_JOB_ID"); !job.empty() && number("SLURM_PROCID")) {
-      identity.job = fmt::format("slurm-{}-{}", job, text("SLURM_STEP_ID"));
-    } else {
-      identity.job = job_of_launching_process();
-    }
-  } else if (const auto slurm = number("SLURM_PROCID"); slurm && !text("SLURM_JOB_ID").empty()) {
-    identity.rank = *slurm;
-    identity.ranks = number("SLURM_NTASKS").value_or(-1);
-    identity.job = fmt::format("slurm-{}-{}", text("SLURM_JOB_ID"), text("SLURM_STEP_ID"));
+  const auto set = [&](const char* rank, const char* ranks, const char* local_ranks) {
+    identity.rank = *number(rank);
+    identity.ranks = number(ranks).value_or(-1);
+    identity.local_ranks = number(local_ranks).value_or(-1);
+  };
+  const std::string pmix_job = text("PMIX_NAMESPACE"), slurm_id = text("SLURM_JOB_ID");
+  const std::string slurm_job = fmt::format("slurm-{}-{}", slurm_id, text("SLURM_STEP_ID"));
+  const bool slurm = !slurm_id.empty() && number("SLURM_PROCID");
+  if (number("OMPI_COMM_WORLD_RANK")) {
+    set("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE");
+    const std::string job = pmix_job.empty() ? text("OMPI_MCA_ess_base_jobid") : pmix_job;
+    if (!job.empty()) identity.job = "ompi-" + job;
+  } else if (number("PMI_RANK")) {
+    set("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS");
+    identity.job = slurm ? slurm_job : job_of_launching_process();
+  } else if (slurm) {
+    set("SLURM_PROCID", "SLURM_NTASKS", "");
+    identity.job = slurm_job;
     identity.local_ranks =
         slurm_local_tasks().value_or(number("SLURM_NNODES").value_or(0) == 1 ? identity.ranks : -1);
-  } else if (const auto pmix = number("PMIX_RANK")) {
-    identity.rank = *pmix;
-    identity.job = text("PMIX_NAMESPACE");
-    if (!identity.job.empty()) identity.job = "pmix-" + identity.job;
+  } else if (number("PMIX_RANK")) {
+    set("PMIX_RANK", "", "");
+    if (!pmix_job.empty()) identity.job = "pmix-" + pmix_job;
   }
   if (identity.rank >= 0 && identity.ranks >= 0 && identity.rank >= identity.ranks) {
-    identity.ranks = -1;  // they contradict each other: better not to wait for a last one
-    identity.local_ranks = -1;
+    // They contradict each other: better not to wait for a last one.
+    identity.ranks = identity.local_ranks = -1;
   }
   return identity;
 }
