@@ -74,26 +74,21 @@ Knee knee_at(const std::vector<RatePoint>& points, std::size_t at, const Estimat
 
 class Writer {
  public:
-  Writer(CostsFile* out, const Measurements& measured) : out_(*out) {
-    rounds_ = measured.rc_rdma.size();
-  }
+  Writer(CostsFile* out, const Measurements& measured)
+      : out_(*out), rounds_(measured.rc_rdma.size()) {}
   void put(CostValue DeviceCosts::*field, const Estimate& value, const std::string& how,
            double least = kLeastUncertainty) {
     const double part = value.value > 0 ? value.error / value.value : 1;
-    set(field, {value.value, std::clamp(part, least, 100.0)},
-        fmt::format("M {}, median of {}", how, rounds_));
+    out_.set(field, {value.value, std::clamp(part, least, 100.0)},
+             fmt::format("M {}, median of {}", how, rounds_));
   }
   void set(CostValue DeviceCosts::*field, const CostValue& value, const std::string& source) {
-    const auto& rows = cost_table();
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      if (rows[i].field == field) out_.sources[i] = source;
-    }
-    out_.costs.*field = value;
+    out_.set(field, value, source);
   }
 
  private:
   CostsFile& out_;
-  std::size_t rounds_ = 0;
+  const std::size_t rounds_;
 };
 
 void put_context(Writer* writer, const std::vector<RatePoint>& points) {

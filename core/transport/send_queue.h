@@ -67,7 +67,6 @@ class SendQueue {
   SendQueue& operator=(const SendQueue&) = delete;
 
   [[nodiscard]] bool full() const noexcept { return records_.size() == depth_; }
-  [[nodiscard]] std::size_t free_slots() const noexcept { return depth_ - records_.size(); }
   [[nodiscard]] bool idle() const noexcept { return records_.empty(); }
   // The latest record; undefined when idle().
   [[nodiscard]] const SendRecord& newest() const noexcept { return records_[records_.size() - 1]; }
