@@ -110,16 +110,12 @@ double TurnoutSelector::contexts(const Map& map) const {
 }
 
 double TurnoutSelector::gain(const Map& map) const {
-  Contexts contexts{static_cast<double>(input_.terms.sending_rc), 0};
   double sum = 0;
   for (std::size_t i = 0; i < map.size(); ++i) {
     if (map[i] == ChannelKind::dc_rdma) sum += shares_[i].dc;
-    if (map[i] != ChannelKind::rc_rdma) continue;
-    sum += rc_value(i);
-    contexts.active += 1;
-    contexts.operations += messages(i);
+    if (map[i] == ChannelKind::rc_rdma) sum += rc_value(i);
   }
-  return sum - loss(contexts);
+  return sum - loss(contexts_of(map));
 }
 
 std::uint32_t TurnoutSelector::most_new_rc() const {

@@ -6,16 +6,14 @@
 //                      SLURM_NNODES, SLURM_JOB_ID, SLURM_STEP_ID [srun(1)]
 //   any other PMIx     PMIX_RANK, PMIX_NAMESPACE; no size
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
-#include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <fstream>
 #include <optional>
+#include <sstream>
 
 #include "core/types/launcher.h"
 
@@ -66,17 +64,11 @@ std::optional<int> slurm_local_tasks() {
 
 // Small files of /proc: at most `most` bytes.
 std::optional<std::string> read_proc(const std::string& path, std::size_t most) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return std::nullopt;
-  std::string content;
-  std::array<char, 4096> part{};
-  while (content.size() < most) {
-    const ssize_t n = ::read(fd, part.data(), part.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) break;
-    content.append(part.data(), static_cast<std::size_t>(n));
-  }
-  ::close(fd);
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return std::nullopt;
+  std::string content(most, '\0');
+  file.read(content.data(), static_cast<std::streamsize>(most));
+  content.resize(static_cast<std::size_t>(file.gcount()));
   return content;
 }
 
@@ -93,13 +85,11 @@ std::optional<ProcessStat> process(int pid) {
   const auto after_name = stat->rfind(')');
   if (after_name == std::string::npos) return std::nullopt;
   ProcessStat result;
-  std::string_view rest = std::string_view(*stat).substr(after_name + 1);
-  for (int field = 3; field <= 22 && !rest.empty(); ++field) {
-    rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
-    const std::string_view word = rest.substr(0, rest.find(' '));
+  std::istringstream fields(stat->substr(after_name + 1));
+  std::string word;
+  for (int field = 3; field <= 22 && fields >> word; ++field) {
     if (field == 4) std::from_chars(word.data(), word.data() + word.size(), result.parent);
     if (field == 22) std::from_chars(word.data(), word.data() + word.size(), result.start);
-    rest.remove_prefix(word.size());
   }
   return result;
 }
