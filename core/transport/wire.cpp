@@ -118,27 +118,6 @@ Status parse_control(const std::byte* bytes, std::size_t length, ControlMessage*
                         sizeof(ControlMessage) + more, static_cast<unsigned>(message->type))};
   }
   switch (message->type) {
-    case Control::credit:
-    case Control::wireup_reply:
-    case Control::fin:
-    case Control::shutdown:
-    case Control::request:
-    case Control::accept:
-    case Control::ready:
-    case Control::switched:
-    case Control::refuse:
-    case Control::closed:
-    case Control::reject:
-    case Control::fragment_request:
-    case Control::written:
-    case Control::rtr_cancel:
-    case Control::error:
-    case Control::replay:
-    case Control::resumed:
-    case Control::xrc_error:
-    case Control::xrc_replay:
-    case Control::xrc_resumed:
-      return {};
     case Control::disconnect:
       if (message->qp_id != 0) return {};
       return {Code::invalid, "disconnect: invalid queue pair number 0"};
@@ -162,9 +141,11 @@ Status parse_control(const std::byte* bytes, std::size_t length, ControlMessage*
               "range",
               message->credits, message->ring_credits, kWhole, message->ring_entries,
               message->qp_id, static_cast<unsigned>(message->refusal))};
+    default:
+      if (exists(message->type)) return {};
+      return {Code::invalid, fmt::format("control message: unknown type {}",
+                                         static_cast<unsigned>(message->type))};
   }
-  return {Code::invalid,
-          fmt::format("control message: unknown type {}", static_cast<unsigned>(message->type))};
 }
 
 Status parse_rts(const std::byte* payload, std::size_t length, Rts* rts) {
