@@ -171,10 +171,9 @@ Status install() {
        {"munmap", "mmap", "mremap", "madvise", "brk", "shmdt", "syscall"}) {
     if (!status.ok()) break;
     const Function function = function_of(dlsym(libc, name));
-    const auto call =
-        std::find_if(calls.value().begin(), calls.value().end(), [&](const PatchedCall& c) {
-          return function.begin <= c.address && c.address < function.end;
-        });
+    const auto call = std::ranges::find_if(calls.value(), [&](const PatchedCall& c) {
+      return function.begin <= c.address && c.address < function.end;
+    });
     const bool found = call != calls.value().end();
     if (!found && (function.begin == 0 || !is_hooked(function.begin))) {
       status = unsupported(fmt::format("system call in libc's {} not found", name));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <string_view>
 #include <vector>
@@ -35,7 +36,7 @@ std::string line(std::string text) {
 }
 
 std::size_t lines_of(std::string_view text) {
-  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+  return static_cast<std::size_t>(std::ranges::count(text, '\n'));
 }
 
 class Summary {
@@ -70,9 +71,8 @@ class Summary {
       hosts.insert(report.host);
       time = std::max(time, report.lifetime);
     }
-    const auto n = static_cast<std::size_t>(
-        std::count_if(traffic_.processes.begin(), traffic_.processes.end(),
-                      [](const JobTraffic::Process& one) { return !one.reports.empty(); }));
+    const auto n = static_cast<std::size_t>(std::ranges::count_if(
+        traffic_.processes, [](const JobTraffic::Process& one) { return !one.reports.empty(); }));
     out_ += line(fmt::format(
         "-- turnout report: {} process{} on {}, policy {}, adapter {}, {}", n, n == 1 ? "" : "es",
         hosts.size() == 1 ? printable(*hosts.begin()) : fmt::format("{} hosts", hosts.size()),
@@ -117,8 +117,7 @@ class Summary {
     std::vector<Sum> used(sums.begin(), sums.end());
     std::erase_if(used, [](const Sum& sum) { return sum.messages + sum.pairs == 0; });
     if (used.empty()) return;
-    std::stable_sort(used.begin(), used.end(),
-                     [](const Sum& a, const Sum& b) { return a.messages > b.messages; });
+    std::ranges::stable_sort(used, std::greater<>(), &Sum::messages);
     if (used.size() > kChannelLines) used.resize(kChannelLines);
     out_ += fmt::format("{:<14} {:>13} {:>15} {:>7} {:>11}\n", "channel", "pairs at end",
                         "messages", "share", "bytes");
@@ -131,14 +130,9 @@ class Summary {
   }
 
   void memory() {
-    const EndpointReport* fullest = nullptr;
-    for (const EndpointReport& report : reports_) {
-      if (fullest == nullptr || report.peak > fullest->peak) fullest = &report;
-    }
-    if (fullest == nullptr) return;
+    const auto fullest = std::ranges::max_element(reports_, {}, &EndpointReport::peak);
     std::vector<MemoryLine> kinds = fullest->memory;
-    std::stable_sort(kinds.begin(), kinds.end(),
-                     [](const MemoryLine& a, const MemoryLine& b) { return a.peak > b.peak; });
+    std::ranges::stable_sort(kinds, std::greater<>(), &MemoryLine::peak);
     std::string most;
     for (std::size_t i = 0; i < std::min(kinds.size(), kMemoryKinds) && kinds[i].peak > 0; ++i) {
       most += fmt::format("{}{} {}", i == 0 ? "  most of it: " : ", ", printable(kinds[i].kind),

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 
 #include "base/value.h"
@@ -135,8 +136,8 @@ std::string label_of(const PeerReport& peer, const Names& names) {
 }
 
 bool ever_on(const DirectionReport& direction, ChannelKind kind) {
-  return std::any_of(direction.spans.begin(), direction.spans.end(),
-                     [kind](const ChannelSpan& span) { return span.channel == kind; });
+  return std::ranges::any_of(direction.spans,
+                             [kind](const ChannelSpan& span) { return span.channel == kind; });
 }
 
 void peers_table(std::string* out, const EndpointReport& report, const Names& names,
@@ -150,8 +151,7 @@ void peers_table(std::string* out, const EndpointReport& report, const Names& na
   const auto busy = [](const PeerReport* p) {
     return total(p->send).messages + total(p->receive).messages;
   };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](const PeerReport* a, const PeerReport* b) { return busy(a) > busy(b); });
+  std::ranges::stable_sort(order, std::greater<>(), busy);
   *out += fmt::format("  {:<11} {:<4} {:<{}} {:>13} {:>9} {:>9} {:>7} {:>7}\n", "peer", "dir",
                       "channel over time", kChannelColumns, "messages", "bytes", "memory",
                       "predict", "observe");
@@ -357,10 +357,8 @@ std::string format_reports(std::span<const EndpointReport> reports, const TableL
     order.push_back(&report);
     names[report.endpoint] = process_name(report);
   }
-  std::stable_sort(order.begin(), order.end(),
-                   [](const EndpointReport* a, const EndpointReport* b) {
-                     return std::pair(a->rank, a->pid) < std::pair(b->rank, b->pid);
-                   });
+  std::ranges::stable_sort(
+      order, {}, [](const EndpointReport* report) { return std::pair(report->rank, report->pid); });
   const std::string rule = fmt::format("{:-<{}}\n", "-- turnout report ", kWidth);
   std::string out = rule;
   for (const EndpointReport* report : order) rank_tables(&out, *report, names, limits);

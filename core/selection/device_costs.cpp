@@ -83,9 +83,8 @@ class Reader {
                    std::string* out) const {
     const auto* const text = node.as_string();
     if (text == nullptr) return wrong(key, name, "expected text in quotes");
-    const bool printable = std::all_of(text->get().begin(), text->get().end(), [](char c) {
-      return static_cast<unsigned char>(c) >= 0x20 && c != 0x7f;
-    });
+    const bool printable = std::ranges::all_of(
+        text->get(), [](char c) { return static_cast<unsigned char>(c) >= 0x20 && c != 0x7f; });
     if (text->get().size() > kLongestText || !printable) {
       return wrong(key, name,
                    fmt::format("expected one line of at most {} characters", kLongestText));
@@ -151,7 +150,7 @@ class Reader {
     std::string unit, source;
     for (const auto& [inner, entry] : *table) {
       const std::string inner_name = fmt::format("{}.{}", name, inner.str());
-      if (std::find(known.begin(), known.end(), inner.str()) == known.end()) {
+      if (std::ranges::find(known, inner.str()) == known.end()) {
         return unknown(inner, inner_name, "field", known);
       }
       if (inner.str() != "unit" && inner.str() != "source") continue;
@@ -184,7 +183,7 @@ class Reader {
                    fmt::format("expected a fraction of the value, 0 to {:.0f}", kMostUncertainty));
     }
     const std::string_view tag = std::string_view(source).substr(0, source.find(' '));
-    if (std::find(kTags.begin(), kTags.end(), tag) == kTags.end() || tag.size() == source.size()) {
+    if (std::ranges::find(kTags, tag) == kTags.end() || tag.size() == source.size()) {
       return wrong(
           key, name + ".source",
           fmt::format("expected a tag ({}), then the source of the value", fmt::join(kTags, ", ")));
