@@ -54,13 +54,7 @@ std::uint8_t active_port(ibv_context* context, const ibv_device_attr& attributes
   return 0;
 }
 
-struct Found {
-  ibv_context* context = nullptr;
-  ibv_device_attr attributes{};
-  ibv_port_attr port{};
-  std::uint8_t port_number = 0;
-  std::string name;
-  bool dc = false;
+struct Found : Adapter {
   std::string seen;  // what was looked at, for the error
 };
 
@@ -68,45 +62,37 @@ enum class Dc : std::uint8_t { required, tried, ours };  // ours: the virtual ad
 
 // Opens the device of that name, or the first usable one when `wanted` is empty.
 Found find(const std::string& wanted, Dc dc) {
-  Found found;
+  std::string seen;
   const DeviceList list;
   for (int i = 0; i < list.count; ++i) {
-    const std::string name = ibv_get_device_name(list.devices[i]);
-    if (!wanted.empty() && name != wanted) {
-      found.seen += fmt::format("{} ", name);
+    Adapter found;
+    found.name = ibv_get_device_name(list.devices[i]);
+    const auto pass = [&](std::string_view why) {
+      seen += fmt::format("{}{} ", found.name, why);
+      if (found.context != nullptr) ibv_close_device(found.context);
+    };
+    if (!wanted.empty() && found.name != wanted) {
+      pass("");
       continue;
     }
     errno = 0;
-    ibv_context* const context = ibv_open_device(list.devices[i]);
-    if (context == nullptr) {
-      found.seen += fmt::format("{} (open failed: {}) ", name, std::strerror(errno));
+    found.context = ibv_open_device(list.devices[i]);
+    if (found.context == nullptr) {
+      pass(fmt::format(" (open failed: {})", std::strerror(errno)));
       continue;
     }
-    ibv_device_attr attributes{};
-    ibv_port_attr port{};
-    std::uint8_t number = 0;
-    if (ibv_query_device(context, &attributes) == 0) {
-      number = active_port(context, attributes, &port);
+    if (ibv_query_device(found.context, &found.attributes) == 0) {
+      found.port_number = active_port(found.context, found.attributes, &found.port);
     }
-    if (number == 0) {
-      found.seen += fmt::format("{} (no active port) ", name);
-      ibv_close_device(context);
+    if (found.port_number == 0) {
+      pass(" (no active port)");
       continue;
     }
-    found.dc = dc == Dc::ours || makes_dc(list.devices[i], context);
-    if (!found.dc && dc == Dc::required) {
-      found.seen += fmt::format("{} (no DC) ", name);
-      ibv_close_device(context);
-      continue;
-    }
-    found.context = context;
-    found.attributes = attributes;
-    found.port = port;
-    found.port_number = number;
-    found.name = name;
-    return found;
+    found.has_dc = dc == Dc::ours || makes_dc(list.devices[i], found.context);
+    if (found.has_dc || dc != Dc::required) return {std::move(found), std::move(seen)};
+    pass(" (no DC)");
   }
-  return found;
+  return {{}, std::move(seen)};
 }
 
 }  // namespace
@@ -157,9 +143,9 @@ Result<std::unique_ptr<Device>> Device::open(const Settings& settings) {
         found = find(wanted, Dc::tried);
         found.seen = seen;
       }
-      why = !automatic ? "selected by name"
-            : found.dc ? "first real adapter with DC and an active port"
-                       : "first real adapter with an active port";
+      why = !automatic     ? "selected by name"
+            : found.has_dc ? "first real adapter with DC and an active port"
+                           : "first real adapter with an active port";
       reasons = found.seen.empty() ? "no adapter" : found.seen;
     } else {
       reasons = loaded.text();
@@ -198,7 +184,7 @@ Result<std::unique_ptr<Device>> Device::open(const Settings& settings) {
   }
 
   std::unique_ptr<Device> device(new Device());
-  device->context_ = found.context;
+  device->adapter_ = found;
   retain();
   // take_event() must not wait (ibv_get_async_event(3)). Under a virtual clock there is no
   // descriptor.
@@ -208,17 +194,12 @@ Result<std::unique_ptr<Device>> Device::open(const Settings& settings) {
       return failure("fcntl of the asynchronous event descriptor", found.name, errno);
     }
   }
-  device->name_ = found.name;
   device->why_ = std::move(why);
   device->virtual_ = is_virtual;
-  device->has_dc_ = found.dc;
-  device->attributes_ = found.attributes;
-  device->port_ = found.port;
-  device->port_number_ = found.port_number;
   device->choose_gid();
   device->pd_.reset(ibv_alloc_pd(found.context));
-  if (!device->pd_) return failure("ibv_alloc_pd", device->name_, errno);
-  device->rnr_at_open_ = read_rnr_retries(device->context_, device->port_number_);
+  if (!device->pd_) return failure("ibv_alloc_pd", device->adapter_.name, errno);
+  device->rnr_at_open_ = read_rnr_retries(device->adapter_.context, device->adapter_.port_number);
   return device;
 }
 
@@ -236,20 +217,22 @@ void Device::choose_gid() {
     gid_ = gid;
     gid_index_ = static_cast<std::uint8_t>(index);
   };
-  const std::uint32_t length = static_cast<std::uint32_t>(std::max(port_.gid_tbl_len, 0));
+  const std::uint32_t length = static_cast<std::uint32_t>(std::max(adapter_.port.gid_tbl_len, 0));
   if (const auto query = functions()._ibv_query_gid_table_fn;
       query != nullptr && global_addressing()) {
-    std::vector<ibv_gid_entry> entries(std::size_t{length} * attributes_.phys_port_cnt);
-    const ssize_t count = query(context_, entries.data(), entries.size(), 0, sizeof(ibv_gid_entry));
+    std::vector<ibv_gid_entry> entries(std::size_t{length} * adapter_.attributes.phys_port_cnt);
+    const ssize_t count =
+        query(adapter_.context, entries.data(), entries.size(), 0, sizeof(ibv_gid_entry));
     for (ssize_t i = 0; i < count; ++i) {
       const ibv_gid_entry& entry = entries[static_cast<std::size_t>(i)];
-      if (entry.port_num != port_number_) continue;
+      if (entry.port_num != adapter_.port_number) continue;
       consider(entry.gid, entry.gid_index, entry.gid_type == IBV_GID_TYPE_ROCE_V2);
     }
   }
   for (std::uint32_t index = 0; best == 0 && index < std::min(length, kIndices); ++index) {
     union ibv_gid candidate {};
-    if (ibv_query_gid(context_, port_number_, static_cast<int>(index), &candidate) == 0) {
+    if (ibv_query_gid(adapter_.context, adapter_.port_number, static_cast<int>(index),
+                      &candidate) == 0) {
       consider(candidate, index, false);
     }
   }
@@ -264,21 +247,21 @@ bool Device::frees_pages_at_deregistration() const noexcept {
 }
 
 std::optional<std::uint64_t> Device::rnr_retries() const {
-  const std::optional<std::uint64_t> now = read_rnr_retries(context_, port_number_);
+  const std::optional<std::uint64_t> now = read_rnr_retries(adapter_.context, adapter_.port_number);
   if (!now || !rnr_at_open_ || *now < *rnr_at_open_) return std::nullopt;
   return *now - *rnr_at_open_;
 }
 
 bool Device::take_event(ibv_async_event* event) const noexcept {
-  if (ibv_get_async_event(context_, event) != 0) return false;
+  if (ibv_get_async_event(adapter_.context, event) != 0) return false;
   ibv_ack_async_event(event);
   return true;
 }
 
 Device::~Device() {
   pd_.reset();
-  if (context_ != nullptr) {
-    if (ibv_close_device(context_) != 0) log_destroy_failure("ibv_close_device", errno);
+  if (adapter_.context != nullptr) {
+    if (ibv_close_device(adapter_.context) != 0) log_destroy_failure("ibv_close_device", errno);
     release();
   }
 }
