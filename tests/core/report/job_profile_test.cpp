@@ -13,11 +13,7 @@
 namespace turnout {
 namespace {
 
-std::vector<EndpointReport> job(int ranks) {
-  std::vector<EndpointReport> reports;
-  for (int rank = 0; rank < ranks; ++rank) reports.push_back(test::sample_report(rank, ranks));
-  return reports;
-}
+using test::job;
 
 const JobProfile::Line* find(const JobProfile& job, std::string_view key) {
   const auto found = std::find_if(job.lines.begin(), job.lines.end(),
