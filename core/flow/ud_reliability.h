@@ -13,7 +13,9 @@
 // peer's record; one thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <utility>
 
 #include "core/memory/buffer_pool.h"
@@ -30,11 +32,26 @@ namespace turnout {
 
 class RoundTrip {
  public:
-  void sample(Nanoseconds taken) noexcept;
+  void sample(Nanoseconds taken) noexcept {
+    taken = std::max<Nanoseconds>(taken, 1);
+    if (smooth_ == 0) {
+      smooth_ = taken;
+      spread_ = taken / 2;
+      return;
+    }
+    spread_ += (std::abs(smooth_ - taken) - spread_) / 4;
+    smooth_ += (taken - smooth_) / 8;
+  }
   // Time until the retransmission number `backoff`.
-  [[nodiscard]] Nanoseconds timeout(unsigned backoff) const noexcept;
+  [[nodiscard]] Nanoseconds timeout(unsigned backoff) const noexcept {
+    const Nanoseconds once = smooth_ == 0 ? kFirst : std::max(kLeast, smooth_ + 4 * spread_);
+    return std::min(kMost, std::min(once, kMost) << std::min(backoff, 10u));
+  }
 
  private:
+  // The first guess covers a peer that shares its core with others. The least one is above
+  // UdReliability::kAckDelay; the longest bounds how late a peer is that ran out of receives.
+  static constexpr Nanoseconds kFirst = 10'000'000, kLeast = 1'000'000, kMost = 200'000'000;
   Nanoseconds smooth_ = 0, spread_ = 0;  // 0: no sample yet
 };
 
@@ -76,7 +93,16 @@ struct UdReliability {
     }
     return moved;
   }
-  bool take_control_ack(std::uint32_t ack) noexcept;
+  bool take_control_ack(std::uint32_t ack) noexcept {
+    bool moved = false;
+    while (control_sent > 0 && before(control_first, ack)) {
+      control.pop_front();
+      --control_sent;
+      ++control_first;
+      moved = true;
+    }
+    return moved;
+  }
   // A message sent here for the first time; one resent after a failure may have a lower sequence.
   void keep(const Sent& message) {
     sent.push_back(message);

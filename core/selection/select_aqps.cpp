@@ -45,10 +45,16 @@ class Selector : ChannelMaps {
     return kind != ChannelKind::dc_rdma || input_.limits.dc_rdma_available ||
            sources_[i].current == ChannelKind::dc_rdma;
   }
-  [[nodiscard]] double leading() const;  // n_1
+  [[nodiscard]] double leading() const {  // n_1
+    return sources_.empty() ? 0 : static_cast<double>(sources_.front().messages);
+  }
   [[nodiscard]] double poll() const { return poll_share(input_.costs, leading()); }
-  [[nodiscard]] double gain(const Map& map) const;
-  void keep_idle(Map* map, Usage usage) const;
+  [[nodiscard]] double gain(const Map& map, bool of_silent = true) const;
+  // Keeps the channels of silent sources in the room that is left: their place costs nothing while
+  // nobody wants it.
+  void keep_idle(Map* map, Usage usage) const {
+    for (const std::uint32_t i : idle_) keep(map, &usage, i);
+  }
   [[nodiscard]] Map current_as_far_as_it_fits() const;
   [[nodiscard]] RingRoom room_beside(const Usage& usage) const;
   void give(const Group& group, const GroupShare& share, Map* map, Usage* usage) const;
@@ -89,23 +95,13 @@ Selector::Selector(const Input& input)
   if (input.messages > 0) messages_ = input.messages;
 }
 
-double Selector::leading() const {
-  return sources_.empty() ? 0 : static_cast<double>(sources_.front().messages);
-}
-
-double Selector::gain(const Map& map) const {
+double Selector::gain(const Map& map, bool of_silent) const {
   const double each = poll();
   double sum = 0;
   for (std::size_t i = 0; i < map.size(); ++i) {
-    if (over_ring(map[i])) sum += value(i, map[i], each);
+    if (over_ring(map[i]) && (of_silent || sources_[i].messages > 0)) sum += value(i, map[i], each);
   }
   return sum;
-}
-
-// Keeps the channels of silent sources in the room that is left: their place costs nothing while
-// nobody wants it.
-void Selector::keep_idle(Map* map, Usage usage) const {
-  for (const std::uint32_t i : idle_) keep(map, &usage, i);
 }
 
 Selector::Map Selector::current_as_far_as_it_fits() const {
@@ -160,15 +156,7 @@ Selector::Map Selector::best_map() const {
   keep_idle(&best, usage);
   // Nothing changes without a gain. Silent sources kept are polled, so maps are compared by what
   // the others gain.
-  const double each = poll();
-  const auto worth = [&](const Map& map) {
-    double sum = 0;
-    for (std::size_t i = 0; i < map.size() && sources_[i].messages > 0; ++i) {
-      if (over_ring(map[i])) sum += value(i, map[i], each);
-    }
-    return sum;
-  };
-  const double now = worth(current), then = worth(best);
+  const double now = gain(current, false), then = gain(best, false);
   const double rounding =
       1e-12 * leading() *
       std::max(std::abs(input_.costs.saving_rc_rdma), std::abs(input_.costs.saving_dc_rdma));
