@@ -149,17 +149,15 @@ class Finder {
   }
 
   void memory() {
-    const EndpointReport* fullest = nullptr;
     const auto share = [](const EndpointReport& report) {
-      return static_cast<double>(report.peak) / static_cast<double>(report.budget);
+      return report.budget == 0
+                 ? -1.0
+                 : static_cast<double>(report.peak) / static_cast<double>(report.budget);
     };
-    std::size_t near = 0;
-    for (const EndpointReport& report : reports_) {
-      if (report.budget == 0) continue;
-      if (fullest == nullptr || share(report) > share(*fullest)) fullest = &report;
-      if (share(report) >= kNearBudget) ++near;
-    }
-    if (fullest == nullptr) return;
+    const auto fullest = std::ranges::max_element(reports_, {}, share);
+    if (share(*fullest) < 0) return;
+    const auto near = std::ranges::count_if(
+        reports_, [&](const EndpointReport& report) { return share(report) >= kNearBudget; });
     const std::string peak = fmt::format("{} of {}", value::human_bytes(fullest->peak),
                                          value::human_bytes(fullest->budget));
     if (near == 0) {
@@ -189,17 +187,14 @@ class Finder {
 
   // Of real adapters the count is that of a whole port, so that a sum would count it several times.
   void receiver_not_ready() {
-    const EndpointReport* most = nullptr;
-    std::size_t waited = 0;
-    for (const EndpointReport& report : reports_) {
-      if (!report.profile || report.profile->rnr_retries.value_or(0) == 0) continue;
-      ++waited;
-      if (most == nullptr || *report.profile->rnr_retries > *most->profile->rnr_retries) {
-        most = &report;
-      }
-    }
-    if (most == nullptr) return;
-    const auto count = static_cast<double>(*most->profile->rnr_retries);
+    const auto retries = [](const EndpointReport& report) {
+      return report.profile ? report.profile->rnr_retries.value_or(0) : 0;
+    };
+    const auto most = std::ranges::max_element(reports_, {}, retries);
+    if (retries(*most) == 0) return;
+    const auto waited = std::ranges::count_if(
+        reports_, [&](const EndpointReport& report) { return retries(report) > 0; });
+    const auto count = static_cast<double>(retries(*most));
     std::string text = fmt::format("{} resent {} because the receiver was not ready (RNR)",
                                    process_name(*most), some(count, "message"));
     if (waited > 1) {
@@ -214,16 +209,12 @@ class Finder {
   }
 
   void flapping() {
-    std::size_t often = 0;
-    const JobTraffic::Pair* worst = nullptr;
-    for (const JobTraffic::Pair& pair : traffic_.pairs) {
-      if (pair.direction().switches <= kManySwitches) continue;
-      ++often;
-      if (worst == nullptr || pair.direction().switches > worst->direction().switches) {
-        worst = &pair;
-      }
-    }
-    if (worst == nullptr) return;
+    const auto switches = [](const JobTraffic::Pair& pair) { return pair.direction().switches; };
+    const auto often = std::ranges::count_if(traffic_.pairs, [&](const JobTraffic::Pair& pair) {
+      return switches(pair) > kManySwitches;
+    });
+    if (often == 0) return;
+    const auto worst = std::ranges::max_element(traffic_.pairs, {}, switches);
     note(fmt::format("{} changed channels more than {} times; {} to {} did so {} times.",
                      some(often, "pair"), kManySwitches, name(worst->from), name(worst->to),
                      number(worst->direction().switches)));
