@@ -2,16 +2,14 @@
 // CommunicationProfile: what an endpoint gave the network to carry, and what came before anybody
 // waited for it, by size; counted while it runs, for the report.
 //
-// A message here is one that the network saw: a work request of a send queue. An eager message with
-// its headers is one, a credit or an RTS is one, and a large message is its RTS, its reads or
-// writes by segment and its FIN. Who posts a request counts it, a read too, so each is counted once
-// in a job; what UD sends again is counted again. Sizes are the bytes of the request, headers of
-// ours included, those of the network not.
+// A message here is a work request of a send queue: an eager message with its headers is one, a
+// credit or an RTS is one, and a large message is its RTS, its reads or writes by segment and its
+// FIN. Who posts a request counts it, a read too, so each is counted once in a job; what UD sends
+// again is counted again. Sizes include headers of ours, not those of the network.
 //
-// A count is an increment and an addition in one line of the cache, in fixed arrays: there is
-// nothing to switch off. TURNOUT_PROFILE=0 leaves them out when the core is compiled, for the
-// measurement of what they cost only (bench/run_profile_cost.py): a switch at run time would cost a
-// branch where the count costs an addition. Owner: the endpoint; one thread.
+// A count is an increment and an addition in one cache line, in fixed arrays; a switch at run time
+// would cost as much. TURNOUT_PROFILE=0 leaves them out when the core is compiled, to measure what
+// they cost (bench/run_profile_cost.py). Owner: the endpoint; one thread.
 // Source: "profiling mechanism internal to MVAPICH", Koop et al., SC 2006, section 3.
 #pragma once
 

@@ -3,12 +3,12 @@
 // of what they gain is largest under three limits at once: rings, RC queue pairs in use, and bytes,
 // where a ring has one size and a queue pair that must be made another. Exact.
 //
-// Why it is fast: the sources that get queue pairs are part of those that get rings, so for a given
+// Why it is fast: sources that get queue pairs are part of those that get rings, so for a given
 // number f of new queue pairs the bytes limit is one on rings, all limits are nested, and the
 // problem is a flow of greatest value. Sources that differ only in their counts form a group, where
-// the busiest have the better channel, so the state is two numbers a group and the network has six
-// nodes. Raising f or the number of rings by one changes the flow along one best path. The whole is
-// O(rings + h) paths of a fixed cost once counts are sorted.
+// the busiest have the better channel: the state is two numbers a group, the network has six nodes,
+// and raising f or the rings by one changes the flow along one best path. O(rings + h) paths of a
+// fixed cost once counts are sorted.
 //
 // Pure. Any thread. Times are nanoseconds, sizes bytes.
 #pragma once
