@@ -13,6 +13,7 @@
 // Pure. Any thread. Times are nanoseconds, sizes bytes.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -35,8 +36,13 @@ struct RingRoom {
   std::uint64_t bytes_per_ring = 0;
   std::uint64_t bytes_per_rc = 0;
   // As many rings as fit beside this many new queue pairs, which must fit themselves.
-  [[nodiscard]] std::uint64_t rings_beside(std::uint64_t new_queue_pairs) const;
-  [[nodiscard]] bool holds(std::uint64_t new_queue_pairs) const;
+  [[nodiscard]] std::uint64_t rings_beside(std::uint64_t new_queue_pairs) const {
+    if (bytes_per_ring == 0) return rings;
+    return std::min(rings, (bytes - new_queue_pairs * bytes_per_rc) / bytes_per_ring);
+  }
+  [[nodiscard]] bool holds(std::uint64_t new_queue_pairs) const {
+    return bytes_per_rc == 0 || new_queue_pairs <= bytes / bytes_per_rc;
+  }
 };
 
 // What one message saves on each channel (credits taken off), what one ring costs in the window.
@@ -56,7 +62,6 @@ struct GroupShare {
 struct BestShares {
   std::vector<GroupShare> shares;  // of each group
   double gain = 0;
-  std::uint64_t paths = 0;  // work done
 };
 
 [[nodiscard]] BestShares best_shares(std::span<const SourceGroup> groups, const RingValue& value,

@@ -43,9 +43,8 @@ Evaluation evaluate(const WindowCounts& counts, const WindowInput& input, double
                             input.default_channel, static_cast<double>(counts.window.length())})
           : select_aqps({sources, input.costs, input.limits, gain_threshold, counts.messages,
                          input.default_channel});
-  result.gain = {counts.window,         counts.messages,
-                 counts.missing,        result.plan.gain_current,
-                 result.plan.gain_best, 0};
+  result.gain = {counts.window, counts.messages, result.plan.gain_current, result.plan.gain_best,
+                 0};
   if (counts.messages > 0) {
     result.gain.per_message =
         (result.plan.gain_best - result.plan.gain_current) / static_cast<double>(counts.messages);

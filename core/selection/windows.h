@@ -53,7 +53,6 @@ struct WindowInput {
 struct WindowGain {
   TimeWindow window;           // as answered by the statistics
   std::uint64_t messages = 0;  // received in it, from all sources
-  std::uint64_t missing = 0;   // no source's count is too small by more than this
   double gain_current = 0;     // ns, b_cur
   double gain_best = 0;        // ns, b_ext,ext or b_shr,shr
   double per_message = 0;      // ns, g_ext or g_shr
