@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/recording/recording_file.h"
-#include "core/types/launcher.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -10,7 +9,8 @@
 #include <system_error>
 
 #include "base/log.h"
-#include "core/report/report.h"
+#include "base/private_folder.h"
+#include "core/types/launcher.h"
 
 namespace turnout {
 
@@ -75,17 +75,13 @@ bool RecordingFile::open() {
 }
 
 void RecordingFile::flush() {
-  std::string_view text(pending_.data(), pending_.size());
-  while (fd_ >= 0 && !failed_ && !text.empty()) {
-    const ssize_t n = ::write(fd_, text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
+  if (fd_ >= 0 && !failed_) {
+    const Status status = write_all(fd_, {pending_.data(), pending_.size()});
+    if (!status.ok()) {
       failed_ = true;
       TURNOUT_LOG(endpoint, error, "recording failed: {}: {}; the recording ends here", path_,
-                  std::generic_category().message(errno));
-      break;
+                  status.text());
     }
-    text.remove_prefix(static_cast<std::size_t>(n));
   }
   pending_.clear();
 }

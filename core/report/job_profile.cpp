@@ -50,11 +50,7 @@ void add_peer(Process* process, const PeerReport& peer, bool self) {
 }
 
 void add_profile(ProfileReport* sum, const ProfileReport& more) {
-  for (std::size_t kind = 0; kind < kTrafficKinds; ++kind) {
-    sum->counts.sent[kind].add(more.counts.sent[kind]);
-  }
-  sum->counts.unexpected.add(more.counts.unexpected);
-  sum->counts.low_watermark_events += more.counts.low_watermark_events;
+  sum->counts.add(more.counts);
   if (more.rnr_retries) sum->rnr_retries = sum->rnr_retries.value_or(0) + *more.rnr_retries;
   sum->calls += more.calls;
   sum->calls_measured += more.calls_measured;
@@ -215,18 +211,18 @@ std::string below_text(std::size_t bin) {
 // Of what is below each size the share of messages, of bytes and of unexpected messages.
 void size_table(std::string* out, const JobProfile& job) {
   SizeCounts sent;
-  for (const SizeCounts& sizes : job.sent) sent.add(sizes);
+  for (const SizeCounts& sizes : job.counts.sent) sent.add(sizes);
   const SizeCount all = sent.total();
   if (all.messages == 0) return;
-  const std::uint64_t unexpected = job.unexpected.total().messages;
+  const std::uint64_t unexpected = job.counts.unexpected.total().messages;
   *out += fmt::format("  {:<24} {:>13} {:>12} {:>12} {:>13}\n", "sizes below", "sent", "% of sent",
                       "% of bytes", "% unexpected");
   SizeCount so_far;
   std::uint64_t unexpected_so_far = 0;
   for (std::size_t bin = 0; bin < kSizeBins; ++bin) {
     so_far.add(sent[bin]);
-    unexpected_so_far += job.unexpected[bin].messages;
-    if (sent[bin].messages == 0 && job.unexpected[bin].messages == 0) continue;
+    unexpected_so_far += job.counts.unexpected[bin].messages;
+    if (sent[bin].messages == 0 && job.counts.unexpected[bin].messages == 0) continue;
     const auto percent = [](std::uint64_t part, std::uint64_t whole) {
       return whole == 0 ? std::string("-")
                         : fmt::format("{:.1f}%", 100 * share(part, whole).value_or(0));
@@ -247,10 +243,7 @@ JobProfile job_profile(std::span<const EndpointReport> reports) {
   for (const Process& process : processes) {
     if (!process.profile) continue;
     ++job.profiled;
-    for (std::size_t kind = 0; kind < kTrafficKinds; ++kind) {
-      job.sent[kind].add(process.profile->counts.sent[kind]);
-    }
-    job.unexpected.add(process.profile->counts.unexpected);
+    job.counts.add(process.profile->counts);
   }
   const auto number = [&](const char* words, const char* key, std::uint64_t Process::*member) {
     line(&job, processes, words, key, Unit::number,
@@ -300,7 +293,8 @@ std::string jobs_to_json(
     }
     Json sent = Json::object();
     for (std::size_t kind = 0; kind < kTrafficKinds; ++kind) {
-      sent[std::string(turnout::name(static_cast<Traffic>(kind)))] = sizes_to_json(job.sent[kind]);
+      sent[std::string(turnout::name(static_cast<Traffic>(kind)))] =
+          sizes_to_json(job.counts.sent[kind]);
     }
     all.push_back({{"turnout_job", 1},
                    {"job", name},
@@ -308,7 +302,7 @@ std::string jobs_to_json(
                    {"profiled", job.profiled},
                    {"per_process", std::move(lines)},
                    {"sent", std::move(sent)},
-                   {"unexpected", sizes_to_json(job.unexpected)}});
+                   {"unexpected", sizes_to_json(job.counts.unexpected)}});
   }
   return all.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -44,16 +44,19 @@ class JsonReader {
   template <class Integer>
   void get(const char* key, Integer* out) const {
     static_assert(std::is_integral_v<Integer>);
-    const Json* v = member(key);
-    if (v == nullptr) return;
-    if (v->is_number_unsigned() && std::in_range<Integer>(v->get<std::uint64_t>())) {
-      *out = static_cast<Integer>(v->get<std::uint64_t>());
-    } else if (v->is_number_integer() && !v->is_number_unsigned() &&
-               std::in_range<Integer>(v->get<std::int64_t>())) {
-      *out = static_cast<Integer>(v->get<std::int64_t>());
-    } else {
-      wrong(key, "an integer in range");
-    }
+    const Json* const v = member(key);
+    if (v != nullptr && !integer(*v, out)) wrong(key, "an integer in range");
+  }
+  // False: it is none, or not in range.
+  template <class Integer>
+  [[nodiscard]] static bool integer(const Json& value, Integer* out) {
+    const auto fits = [out](auto number) {
+      if (!std::in_range<Integer>(number)) return false;
+      *out = static_cast<Integer>(number);
+      return true;
+    };
+    if (value.is_number_unsigned()) return fits(value.get<std::uint64_t>());
+    return value.is_number_integer() && fits(value.get<std::int64_t>());
   }
   void get_hex(const char* key, std::uint64_t* out) const {
     std::string text;

@@ -90,6 +90,11 @@ struct CommunicationProfile {
   // Times the adapter told that a shared receive queue ran low.
   std::uint64_t low_watermark_events = 0;
 
+  void add(const CommunicationProfile& more) noexcept {
+    for (std::size_t kind = 0; kind < kTrafficKinds; ++kind) sent[kind].add(more.sent[kind]);
+    unexpected.add(more.unexpected);
+    low_watermark_events += more.low_watermark_events;
+  }
   void count_sent(Traffic traffic, std::uint64_t bytes) noexcept {
     sent[static_cast<std::size_t>(traffic)].count(bytes);
   }

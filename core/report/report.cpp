@@ -241,15 +241,6 @@ void describe(auto&& io, Is<EndpointReport> auto& report) {
   if (io.has("receive_costs")) io.list("receive_costs", report.receive_costs);
 }
 
-template <class Integer>
-bool whole(const Json& value, Integer* out) {
-  if (!value.is_number_unsigned()) return false;
-  const auto number = value.get<std::uint64_t>();
-  if (!std::in_range<Integer>(number)) return false;
-  *out = static_cast<Integer>(number);
-  return true;
-}
-
 // `at`: of an element, as JsonReader::each() gives it, with a point at its end.
 void wrong_at(const Reader& report, std::string_view at, std::string_view index,
               std::string_view expected) {
@@ -270,9 +261,9 @@ void interval_from_json(const Reader& report, const Json& json, const std::strin
     auto& [peer, messages] = out->sources.emplace_back();
     if (!pair.is_array() || pair.size() != 2) {
       wrong_at(report, at, "", "a peer and its messages");
-    } else if (!whole(pair[0], &peer) || !peers.contains(peer)) {
+    } else if (!Reader::integer(pair[0], &peer) || !peers.contains(peer)) {
       wrong_at(report, at, "[0]", "one of the report's peers");
-    } else if (!whole(pair[1], &messages)) {
+    } else if (!Reader::integer(pair[1], &messages)) {
       wrong_at(report, at, "[1]", "a number of messages");
     }
   });
@@ -289,12 +280,12 @@ void memory_points_from_json(const Reader& reader, EndpointReport* report) {
           wrong_at(reader, at, "", "a time and the bytes of each line of \"memory\"");
           return;
         }
-        if (!whole(row[0], &point.time) || point.time < before) {
+        if (!Reader::integer(row[0], &point.time) || point.time < before) {
           wrong_at(reader, at, "", "at a time after the one before it");
         }
         before = point.time;
         for (std::size_t i = 1; i < row.size(); ++i) {
-          if (whole(row[i], &point.bytes.emplace_back())) continue;
+          if (Reader::integer(row[i], &point.bytes.emplace_back())) continue;
           wrong_at(reader, at, fmt::format("[{}]", i), "a number of bytes");
         }
       },
