@@ -16,17 +16,6 @@
 namespace turnout::verbs {
 namespace {
 
-struct DeviceList {
-  ibv_device** devices = nullptr;
-  int count = 0;
-  DeviceList() { devices = ibv_get_device_list(&count); }
-  ~DeviceList() {
-    if (devices != nullptr) ibv_free_device_list(devices);
-  }
-  DeviceList(const DeviceList&) = delete;
-  DeviceList& operator=(const DeviceList&) = delete;
-};
-
 // A symbol of the virtual adapter's library, else the kernel's counter.
 std::optional<std::uint64_t> read_rnr_retries(ibv_context* context, std::uint8_t port) {
   using Count = std::uint64_t(ibv_context*);
@@ -63,10 +52,13 @@ enum class Dc : std::uint8_t { required, tried, ours };  // ours: the virtual ad
 // Opens the device of that name, or the first usable one when `wanted` is empty.
 Found find(const std::string& wanted, Dc dc) {
   std::string seen;
-  const DeviceList list;
-  for (int i = 0; i < list.count; ++i) {
+  int count = 0;
+  const auto free_list = [](ibv_device** list) { ibv_free_device_list(list); };
+  const std::unique_ptr<ibv_device*[], decltype(free_list)> list(ibv_get_device_list(&count));
+  for (int i = 0; list != nullptr && i < count; ++i) {
+    ibv_device* const device = list[static_cast<std::size_t>(i)];
     Adapter found;
-    found.name = ibv_get_device_name(list.devices[i]);
+    found.name = ibv_get_device_name(device);
     const auto pass = [&](std::string_view why) {
       seen += fmt::format("{}{} ", found.name, why);
       if (found.context != nullptr) ibv_close_device(found.context);
@@ -76,7 +68,7 @@ Found find(const std::string& wanted, Dc dc) {
       continue;
     }
     errno = 0;
-    found.context = ibv_open_device(list.devices[i]);
+    found.context = ibv_open_device(device);
     if (found.context == nullptr) {
       pass(fmt::format(" (open failed: {})", std::strerror(errno)));
       continue;
@@ -88,7 +80,7 @@ Found find(const std::string& wanted, Dc dc) {
       pass(" (no active port)");
       continue;
     }
-    found.has_dc = dc == Dc::ours || makes_dc(list.devices[i], found.context);
+    found.has_dc = dc == Dc::ours || makes_dc(device, found.context);
     if (found.has_dc || dc != Dc::required) return {std::move(found), std::move(seen)};
     pass(" (no DC)");
   }
@@ -99,26 +91,20 @@ Found find(const std::string& wanted, Dc dc) {
 
 bool makes_dc(ibv_device* device, ibv_context* context) {
   if (!mlx5dv_is_supported(device)) return false;
-  ibv_pd* const pd = ibv_alloc_pd(context);
-  ibv_cq* const cq = ibv_create_cq(context, 1, nullptr, nullptr, 0);
-  ibv_qp* qp = nullptr;
-  if (pd != nullptr && cq != nullptr) {
-    ibv_qp_init_attr_ex attr{};
-    attr.send_cq = attr.recv_cq = cq;
-    attr.cap.max_send_wr = attr.cap.max_send_sge = 1;
-    attr.qp_type = IBV_QPT_DRIVER;
-    attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-    attr.pd = pd;
-    attr.send_ops_flags = IBV_QP_EX_WITH_SEND;
-    mlx5dv_qp_init_attr mlx5{};
-    mlx5.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC;
-    mlx5.dc_init_attr.dc_type = MLX5DV_DCTYPE_DCI;
-    qp = mlx5dv_create_qp(context, &attr, &mlx5);
-  }
-  if (qp != nullptr) ibv_destroy_qp(qp);
-  if (cq != nullptr) ibv_destroy_cq(cq);
-  if (pd != nullptr) ibv_dealloc_pd(pd);
-  return qp != nullptr;
+  const Pd pd(ibv_alloc_pd(context));
+  const Cq cq(ibv_create_cq(context, 1, nullptr, nullptr, 0));
+  if (!pd || !cq) return false;
+  ibv_qp_init_attr_ex attr{};
+  attr.send_cq = attr.recv_cq = cq.get();
+  attr.cap.max_send_wr = attr.cap.max_send_sge = 1;
+  attr.qp_type = IBV_QPT_DRIVER;
+  attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+  attr.pd = pd.get();
+  attr.send_ops_flags = IBV_QP_EX_WITH_SEND;
+  mlx5dv_qp_init_attr mlx5{};
+  mlx5.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC;
+  mlx5.dc_init_attr.dc_type = MLX5DV_DCTYPE_DCI;
+  return Qp(mlx5dv_create_qp(context, &attr, &mlx5)) != nullptr;
 }
 
 Result<std::unique_ptr<Device>> Device::open(const Settings& settings) {
