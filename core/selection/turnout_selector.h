@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// TurnoutSelector: the implementation of select_turnout, shared by turnout_sources.cpp (which
-// sources are considered), turnout_policy.cpp (the value of a channel, the plan) and
-// turnout_map.cpp (the best map). Pure; lives for one selection. Times are nanoseconds, sizes
-// bytes.
+// TurnoutSelector: the implementation of select_turnout, shared by turnout_policy.cpp (the value of
+// a channel, the plan) and turnout_map.cpp (which sources are considered, the best map). Pure;
+// lives for one selection. Times are nanoseconds, sizes bytes.
 #pragma once
 
 #include <array>
