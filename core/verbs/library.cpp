@@ -73,7 +73,7 @@ Status load(Library library, const Settings& settings) {
   void* const mlx5 = handles[1];
 #define OPTIONAL_VERB(from, symbol) \
   table.symbol##_fn = reinterpret_cast<decltype(table.symbol##_fn)>(dlsym(from, #symbol));
-#define VERB(from, symbol)                                                        \
+#define OWN_VERB(from, symbol)                                                    \
   if (from != nullptr) {                                                          \
     OPTIONAL_VERB(from, symbol)                                                   \
   }                                                                               \
@@ -82,8 +82,10 @@ Status load(Library library, const Settings& settings) {
                                            "; rdma-core 34 or newer is required", \
                                            folder)};                              \
   }
+#define VERB(from, result, symbol, parameters, arguments) OWN_VERB(from, symbol)
 #include "core/verbs/functions.def"
 #undef VERB
+#undef OWN_VERB
 #undef OPTIONAL_VERB
   current = table;
   loaded_ibverbs = ibverbs;
