@@ -40,29 +40,15 @@ namespace {
 // Advice after which the pages hold what they held. What is not listed, known or not, may take
 // them.
 bool keeps_pages(long advice) noexcept {
-  switch (advice) {
-    case MADV_NORMAL:
-    case MADV_RANDOM:
-    case MADV_SEQUENTIAL:
-    case MADV_WILLNEED:
-    case MADV_DONTFORK:
-    case MADV_DOFORK:
-    case MADV_MERGEABLE:
-    case MADV_UNMERGEABLE:
-    case MADV_HUGEPAGE:
-    case MADV_NOHUGEPAGE:
-    case MADV_DONTDUMP:
-    case MADV_DODUMP:
-    case MADV_WIPEONFORK:
-    case MADV_KEEPONFORK:
-    case MADV_COLD:
-    case MADV_PAGEOUT:
-    case MADV_POPULATE_READ:
-    case MADV_POPULATE_WRITE:
-      return true;
-    default:
-      return false;
+  static constexpr long kKeeping[] = {
+      MADV_NORMAL,   MADV_RANDOM,        MADV_SEQUENTIAL,    MADV_WILLNEED,   MADV_DONTFORK,
+      MADV_DOFORK,   MADV_MERGEABLE,     MADV_UNMERGEABLE,   MADV_HUGEPAGE,   MADV_NOHUGEPAGE,
+      MADV_DONTDUMP, MADV_DODUMP,        MADV_WIPEONFORK,    MADV_KEEPONFORK, MADV_COLD,
+      MADV_PAGEOUT,  MADV_POPULATE_READ, MADV_POPULATE_WRITE};
+  for (const long keeping : kKeeping) {
+    if (advice == keeping) return true;
   }
+  return false;
 }
 
 }  // namespace
