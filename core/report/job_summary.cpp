@@ -56,28 +56,24 @@ class Summary {
   }
 
  private:
-  // What all reports have in common, or "several".
+  // What all reports have in common, or how many there are.
   template <class Get>
-  std::string common(Get get) const {
+  std::string common(Get get, std::string_view nouns = "kinds") const {
     std::set<std::string> values;
-    for (const EndpointReport& report : reports_) values.insert(get(report));
-    return values.size() == 1 ? printable(*values.begin()) : fmt::format("{} kinds", values.size());
+    for (const EndpointReport& report : reports_) values.insert(std::invoke(get, report));
+    return values.size() == 1 ? printable(*values.begin())
+                              : fmt::format("{} {}", values.size(), nouns);
   }
 
   void head() {
-    std::set<std::string> hosts;
-    std::int64_t time = 0;
-    for (const EndpointReport& report : reports_) {
-      hosts.insert(report.host);
-      time = std::max(time, report.lifetime);
-    }
-    const auto n = static_cast<std::size_t>(std::ranges::count_if(
-        traffic_.processes, [](const JobTraffic::Process& one) { return !one.reports.empty(); }));
-    out_ += line(fmt::format(
-        "-- turnout report: {} process{} on {}, policy {}, adapter {}, {}", n, n == 1 ? "" : "es",
-        hosts.size() == 1 ? printable(*hosts.begin()) : fmt::format("{} hosts", hosts.size()),
-        common([](const EndpointReport& one) { return one.policy; }),
-        common([](const EndpointReport& one) { return one.device; }), value::human_duration(time)));
+    const auto n = std::ranges::count_if(
+        traffic_.processes, [](const JobTraffic::Process& one) { return !one.reports.empty(); });
+    const std::int64_t time =
+        std::ranges::max_element(reports_, {}, &EndpointReport::lifetime)->lifetime;
+    out_ += line(fmt::format("-- turnout report: {} process{} on {}, policy {}, adapter {}, {}", n,
+                             n == 1 ? "" : "es", common(&EndpointReport::host, "hosts"),
+                             common(&EndpointReport::policy), common(&EndpointReport::device),
+                             value::human_duration(std::max<std::int64_t>(time, 0))));
   }
 
   // Whole findings, as many as there is room for.

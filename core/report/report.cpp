@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <concepts>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -17,11 +18,6 @@ namespace {
 
 // What the layout below is; a reader refuses what it does not know.
 constexpr std::uint64_t kFormat = 1;
-
-// 64-bit identifiers are text: other tools' numbers are doubles.
-std::string hex(std::uint64_t id) {
-  return fmt::format("{:#018x}", id);
-}
 
 // Both directions go through the same lists of fields, describe(): a Writer makes an object of
 // them, a Reader fills them in. What has() guards is missing in reports of older versions.
@@ -40,7 +36,8 @@ class Writer {
     if (value) (*this)(key, *value);
   }
   void operator()(const char* key, const SizeCounts& sizes) { json[key] = sizes_to_json(sizes); }
-  void hex(const char* key, std::uint64_t id) { json[key] = turnout::hex(id); }
+  // 64-bit identifiers are text: other tools' numbers are doubles.
+  void hex(const char* key, std::uint64_t id) { json[key] = fmt::format("{:#018x}", id); }
   template <class Part>
   void object(const char* key, const Part& part) {
     json[key] = object_of(part);
@@ -309,14 +306,12 @@ void history_from_json(const Reader& reader, EndpointReport* report, Status* sta
 }  // namespace
 
 bool carried_anything(const EndpointReport& report) {
-  for (const PeerReport& peer : report.peers) {
-    for (const auto* direction : {&peer.send, &peer.receive}) {
-      for (const ChannelSpan& span : direction->spans) {
-        if (span.messages > 0) return true;
-      }
-    }
-  }
-  return false;
+  const auto carried = [](const DirectionReport& direction) {
+    return std::ranges::any_of(direction.spans, [](const auto& span) { return span.messages > 0; });
+  };
+  return std::ranges::any_of(report.peers, [&](const PeerReport& peer) {
+    return carried(peer.send) || carried(peer.receive);
+  });
 }
 
 std::string to_json(const EndpointReport& report) {
