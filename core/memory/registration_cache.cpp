@@ -82,7 +82,7 @@ Registration RegistrationCache::find(std::uintptr_t begin, std::size_t length,
     return {};
   }
   ++counts_.hits;
-  use(*range);
+  if (range->uses++ == 0) leave_unused(*range);
   return Registration(*range);
 }
 
@@ -114,10 +114,6 @@ Registration RegistrationCache::keep(ibv_mr* region, std::uintptr_t begin, std::
   counts_.bytes += length;
   counts_.bytes_peak = std::max(counts_.bytes_peak, counts_.bytes);
   return Registration(*range);
-}
-
-void RegistrationCache::use(RegisteredRange& range) noexcept {
-  if (range.uses++ == 0) leave_unused(range);
 }
 
 void RegistrationCache::leave_unused(RegisteredRange& range) noexcept {

@@ -116,7 +116,6 @@ class RegistrationCache {
   };
   [[nodiscard]] RegisteredRange* covering(std::uintptr_t begin, std::size_t length,
                                           unsigned access) const noexcept;
-  void use(RegisteredRange& range) noexcept;
   void release(RegisteredRange& range) noexcept;
   void discard(RegisteredRange& range) noexcept;
   void destroy(RegisteredRange& range) noexcept;

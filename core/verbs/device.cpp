@@ -109,17 +109,18 @@ bool makes_dc(ibv_device* device, ibv_context* context) {
 
 Result<std::unique_ptr<Device>> Device::open(const Settings& settings) {
   Found found;
-  std::string why;
+  std::string why = "TURNOUT_DEVICE=virtual";
   bool is_virtual = settings.device == "virtual";
-  std::string reasons;
   if (!is_virtual) {
+    std::string reasons = "no adapter";
     const bool automatic = settings.device == "auto";
     // Without this folder the kernel has no adapter to show, and rdma-core need not be loaded.
     const bool none = automatic && access("/sys/class/infiniband_verbs", F_OK) != 0;
     const Status loaded = none ? Status() : load(Library::system, settings);
-    if (none) {
-      reasons = "no adapter";
-    } else if (loaded.ok()) {
+    if (!loaded.ok()) {
+      reasons =
+          loaded.code() == Code::invalid ? "the virtual adapter is already in use" : loaded.text();
+    } else if (!none) {
       // With several adapters one with DC is preferred.
       const std::string wanted = automatic ? std::string() : settings.device;
       const bool ud = settings.default_transport == "ud" || settings.policy == "static:ud-sendrecv";
@@ -132,10 +133,7 @@ Result<std::unique_ptr<Device>> Device::open(const Settings& settings) {
       why = !automatic     ? "selected by name"
             : found.has_dc ? "first real adapter with DC and an active port"
                            : "first real adapter with an active port";
-      reasons = found.seen.empty() ? "no adapter" : found.seen;
-    } else {
-      reasons = loaded.text();
-      if (loaded.code() == Code::invalid) reasons = "the virtual adapter is already in use";
+      if (!found.seen.empty()) reasons = found.seen;
     }
     if (found.context == nullptr) {
       if (!automatic) {
@@ -154,8 +152,6 @@ Result<std::unique_ptr<Device>> Device::open(const Settings& settings) {
                     found.seen);
       }
     }
-  } else {
-    why = "TURNOUT_DEVICE=virtual";
   }
   if (is_virtual) {
     if (Status loaded = load(Library::virtual_adapter, settings); !loaded.ok()) return loaded;
