@@ -64,8 +64,7 @@ class Builder {
       for (const EndpointReport* report : reports) {
         process_of_[report->endpoint] = traffic_.processes.size();
       }
-      traffic_.processes.push_back(
-          {process_name(first), first.rank, first.host, first.pid, std::move(reports)});
+      traffic_.processes.push_back({process_name(first), first.host, std::move(reports)});
     }
   }
 
@@ -89,7 +88,7 @@ class Builder {
     const auto [found, is_new] = process_of_.emplace(endpoint, traffic_.processes.size());
     if (is_new) {
       const std::uint32_t pid = reported != nullptr ? reported->pid : 0;
-      traffic_.processes.push_back({fmt::format("pid {}", pid), -1, "", pid, {}});
+      traffic_.processes.push_back({fmt::format("pid {}", pid), "", {}});
     }
     return found->second;
   }
