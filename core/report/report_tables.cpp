@@ -116,17 +116,9 @@ void connections_line(std::string* out, const ConnectionsReport& connections) {
   *out += '\n';
 }
 
-struct Total {
-  std::uint64_t messages = 0, bytes = 0;
-  void add(const ChannelSpan& span) {
-    messages += span.messages;
-    bytes += span.bytes;
-  }
-};
-
-Total total(const DirectionReport& direction) {
-  Total sum;
-  for (const ChannelSpan& span : direction.spans) sum.add(span);
+SizeCount total(const DirectionReport& direction) {
+  SizeCount sum;
+  for (const ChannelSpan& span : direction.spans) sum.add({span.messages, span.bytes});
   return sum;
 }
 
@@ -148,16 +140,15 @@ void peers_table(std::string* out, const EndpointReport& report, const Names& na
   }
   std::vector<const PeerReport*> order;
   for (const PeerReport& peer : report.peers) order.push_back(&peer);
-  const auto busy = [](const PeerReport* p) {
+  std::ranges::stable_sort(order, std::greater<>(), [](const PeerReport* p) {
     return total(p->send).messages + total(p->receive).messages;
-  };
-  std::ranges::stable_sort(order, std::greater<>(), busy);
+  });
   *out += fmt::format("  {:<11} {:<4} {:<{}} {:>13} {:>9} {:>9} {:>7} {:>7}\n", "peer", "dir",
                       "channel over time", kChannelColumns, "messages", "bytes", "memory",
                       "predict", "observe");
   for (std::size_t i = 0; i < order.size() && i < most; ++i) {
     const PeerReport& peer = *order[i];
-    const Total sent = total(peer.send), received = total(peer.receive);
+    const SizeCount sent = total(peer.send), received = total(peer.receive);
     *out += fmt::format("  {:<11} {:<4} {:<{}} {:>13} {:>9}\n", label_of(peer, names), "tx",
                         channels_over_time(peer.send), kChannelColumns,
                         messages_text(sent.messages), human_bytes(sent.bytes));
@@ -278,30 +269,25 @@ std::vector<ReceiveCostLine> mean_costs(std::span<const EndpointReport> reports)
       sum.messages += line.messages;
     }
   }
-  std::vector<ReceiveCostLine> lines;
-  for (ReceiveCostLine& line : by_channel) {
-    if (line.messages == 0) continue;
-    line.mean /= static_cast<double>(line.messages);
-    lines.push_back(line);
-  }
+  std::vector<ReceiveCostLine> lines(by_channel.begin(), by_channel.end());
+  std::erase_if(lines, [](const ReceiveCostLine& line) { return line.messages == 0; });
+  for (ReceiveCostLine& line : lines) line.mean /= static_cast<double>(line.messages);
   return lines;
 }
 
 void sums(std::string* out, std::span<const EndpointReport> reports) {
-  std::array<Total, kChannelKinds> by_channel{};
-  Total all;
+  std::array<SizeCount, kChannelKinds> by_channel{};
+  SizeCount all;
   std::uint64_t receiving_peers = 0, rc_now = 0, rc_ever = 0, switches = 0, decided = 0, lost = 0;
   ConnectionsReport connections;
-  const EndpointReport* largest = nullptr;
   for (const EndpointReport& report : reports) {
     decided += report.decisions.size() + report.decisions_dropped;
     connections.add(report.connections);
-    if (largest == nullptr || report.peak > largest->peak) largest = &report;
     for (const PeerReport& peer : report.peers) {
       for (const ChannelSpan& span : peer.send.spans) {
-        by_channel[static_cast<std::size_t>(span.channel)].add(span);
-        all.add(span);
+        by_channel[static_cast<std::size_t>(span.channel)].add({span.messages, span.bytes});
       }
+      all.add(total(peer.send));
       switches += peer.receive.switches;
       lost += peer.lost ? 1 : 0;
       if (peer.receive.spans.empty()) continue;
@@ -331,11 +317,10 @@ void sums(std::string* out, std::span<const EndpointReport> reports) {
     *out += fmt::format("  RC connections: {} ends created, {} evicted\n",
                         human_count(connections.made), human_count(connections.tear_downs));
   }
-  if (largest != nullptr) {
-    *out += fmt::format("  highest memory of one process: {} of a budget of {} ({})\n",
-                        human_bytes(largest->peak), human_bytes(largest->budget),
-                        process_name(*largest));
-  }
+  const auto largest = std::ranges::max_element(reports, {}, &EndpointReport::peak);
+  *out +=
+      fmt::format("  highest memory of one process: {} of a budget of {} ({})\n",
+                  human_bytes(largest->peak), human_bytes(largest->budget), process_name(*largest));
   if (lost > 0) *out += fmt::format("  peers lost: {}\n", lost);
 }
 
