@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <tuple>
 
 #include "base/value.h"
@@ -90,19 +91,16 @@ using Value = std::function<std::optional<double>(const Process&)>;
 // A line of what the processes know; none when nobody does.
 void line(JobProfile* job, const std::vector<Process>& processes, std::string name, std::string key,
           Unit unit, const Value& value) {
-  JobProfile::Line line{std::move(name), std::move(key), unit, {}, 0};
-  Spread& spread = line.spread;
+  std::vector<double> values;
   for (const Process& process : processes) {
-    const std::optional<double> v = value(process);
-    if (!v) continue;
-    spread.least = line.processes == 0 ? *v : std::min(spread.least, *v);
-    spread.most = line.processes == 0 ? *v : std::max(spread.most, *v);
-    spread.sum += *v;
-    ++line.processes;
+    if (const std::optional<double> v = value(process)) values.push_back(*v);
   }
-  if (line.processes == 0) return;
-  spread.mean = spread.sum / static_cast<double>(line.processes);
-  job->lines.push_back(std::move(line));
+  if (values.empty()) return;
+  const auto [least, most] = std::ranges::minmax(values);
+  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+  const double mean = sum / static_cast<double>(values.size());
+  job->lines.push_back(
+      {std::move(name), std::move(key), unit, {least, mean, most, sum}, values.size()});
 }
 
 // Of those with a profile for which `known` holds.
@@ -156,10 +154,10 @@ void memory_lines(JobProfile* job, const std::vector<Process>& processes) {
   line(job, processes, "peak memory", "memory_peak", Unit::bytes,
        [](const Process& p) { return std::optional(static_cast<double>(p.peak)); });
   std::vector<std::string> kinds;  // as the first process lists them
-  std::map<std::string, bool> known;
   for (const Process& process : processes) {
     for (const auto& [kind, memory] : process.memory) {
-      if (memory.peak > 0 && !std::exchange(known[kind], true)) kinds.push_back(kind);
+      const bool known = std::ranges::find(kinds, kind) != kinds.end();
+      if (memory.peak > 0 && !known) kinds.push_back(kind);
     }
   }
   for (const std::string& kind : kinds) {
