@@ -10,6 +10,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -69,13 +70,11 @@ class JsonReader {
   void get(const char* key, ChannelKind* out) const {
     std::string text;
     get(key, &text);
-    for (std::uint8_t k = 0; k < kChannelKinds; ++k) {
-      if (name(static_cast<ChannelKind>(k)) == text) {
-        *out = static_cast<ChannelKind>(k);
-        return;
-      }
+    if (const std::optional<std::size_t> kind = index_of(kChannelNames, text)) {
+      *out = static_cast<ChannelKind>(*kind);
+    } else {
+      wrong(key, "a channel name");
     }
-    wrong(key, "a channel name");
   }
   // Calls read(element, place) for every element of the array `key`, which has at most so many.
   template <class Read>

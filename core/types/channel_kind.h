@@ -53,11 +53,10 @@ inline constexpr std::size_t kChannelKinds = 7;
   return over_ring(kind) && over_connection(kind);
 }
 
+inline constexpr std::array<std::string_view, kChannelKinds> kChannelNames = {
+    "DC-sendrecv", "DC-RDMA", "RC-RDMA", "RC-SRQ", "UD-sendrecv", "XRC-RDMA", "RC-SR"};
 [[nodiscard]] constexpr std::string_view name(ChannelKind kind) noexcept {
-  constexpr std::array<std::string_view, kChannelKinds> kNames = {
-      "DC-sendrecv", "DC-RDMA", "RC-RDMA", "RC-SRQ", "UD-sendrecv", "XRC-RDMA", "RC-SR",
-  };
-  return name_of(kNames, kind);
+  return name_of(kChannelNames, kind);
 }
 
 }  // namespace turnout
