@@ -25,7 +25,7 @@ ALLOWED = {
     "core/memory": ["base", "core/types", "core/time", "core/verbs"],
     "core/transport": ["base", "core/types", "core/verbs", "core/memory"],
     "core/receive": ["core/verbs", "core/memory"],
-    "core/flow": ["core/time", "core/memory", "core/transport"],
+    "core/flow": ["core/types", "core/time", "core/memory", "core/transport"],
     "core/protocol": ["base", "core/types", "core/time", "core", "core/memory", "core/transport"],
     "core/selection": ["base", "core/types"],  # pure
     "core/connection": ["base", "core/types", "core/time", "core/report", "core/memory", "core/transport",
@@ -36,7 +36,7 @@ ALLOWED = {
     "core/operations": ["base", "core/memory", "core/transport", "core/protocol", "core/state", "core/messaging"],
     "core/channels": ["base", "core/time", "core/transport", "core/protocol", "core/selection", "core/connection",
                       "core/state", "core/messaging", "core/operations"],
-    "core/recording": ["base", "core/types", "core/time", "core/report", "core"],
+    "core/recording": ["base", "core/types", "core/time", "core"],
     "core/endpoint": ["base", "core/types", "core/report", "core", "core/verbs", "core/memory", "core/flow",
                       "core/connection", "core/state", "core/messaging", "core/operations", "core/channels",
                       "core/recording"],

@@ -202,7 +202,7 @@ class PageData {
     for (std::size_t bin = 0; bin < kSizeBins; ++bin) {
       Json row = Json::array({bin});
       std::uint64_t all = 0;
-      for (const SizeCounts& counts : profile.sent) {
+      for (const SizeCounts& counts : profile.counts.sent) {
         row.push_back(counts[bin].messages);
         all |= counts[bin].messages;
       }

@@ -13,13 +13,15 @@
 // peer's record; one thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <utility>
-#include <vector>
 
 #include "core/memory/buffer_pool.h"
 #include "core/time/clock.h"
 #include "core/transport/wire.h"
+#include "core/types/growing_queue.h"
 
 namespace turnout {
 
@@ -28,44 +30,28 @@ namespace turnout {
   return static_cast<std::int32_t>(a - b) < 0;
 }
 
-// A queue in one block that doubles when it is full and never shrinks; its size is a power of two.
-template <class T>
-class GrowingQueue {
- public:
-  [[nodiscard]] bool empty() const noexcept { return head_ == tail_; }
-  [[nodiscard]] std::size_t size() const noexcept { return tail_ - head_; }
-  [[nodiscard]] T& operator[](std::size_t i) noexcept {
-    return items_[(head_ + i) & (items_.size() - 1)];
-  }
-  [[nodiscard]] const T& operator[](std::size_t i) const noexcept {
-    return items_[(head_ + i) & (items_.size() - 1)];
-  }
-  void push_back(const T& item) {
-    if (size() == items_.size()) grow();
-    items_[tail_++ & (items_.size() - 1)] = item;
-  }
-  void pop_front() noexcept { ++head_; }
-  void clear() noexcept { head_ = tail_; }
-
- private:
-  void grow() {
-    std::vector<T> items(items_.empty() ? 4 : items_.size() * 2);
-    for (std::size_t i = 0; i < size(); ++i) items[i] = (*this)[i];
-    tail_ = size();
-    head_ = 0;
-    items_ = std::move(items);
-  }
-  std::vector<T> items_;
-  std::size_t head_ = 0, tail_ = 0;
-};
-
 class RoundTrip {
  public:
-  void sample(Nanoseconds taken) noexcept;
+  void sample(Nanoseconds taken) noexcept {
+    taken = std::max<Nanoseconds>(taken, 1);
+    if (smooth_ == 0) {
+      smooth_ = taken;
+      spread_ = taken / 2;
+      return;
+    }
+    spread_ += (std::abs(smooth_ - taken) - spread_) / 4;
+    smooth_ += (taken - smooth_) / 8;
+  }
   // Time until the retransmission number `backoff`.
-  [[nodiscard]] Nanoseconds timeout(unsigned backoff) const noexcept;
+  [[nodiscard]] Nanoseconds timeout(unsigned backoff) const noexcept {
+    const Nanoseconds once = smooth_ == 0 ? kFirst : std::max(kLeast, smooth_ + 4 * spread_);
+    return std::min(kMost, std::min(once, kMost) << std::min(backoff, 10u));
+  }
 
  private:
+  // The first guess covers a peer that shares its core with others. The least one is above
+  // UdReliability::kAckDelay; the longest bounds how late a peer is that ran out of receives.
+  static constexpr Nanoseconds kFirst = 10'000'000, kLeast = 1'000'000, kMost = 200'000'000;
   Nanoseconds smooth_ = 0, spread_ = 0;  // 0: no sample yet
 };
 
@@ -107,7 +93,16 @@ struct UdReliability {
     }
     return moved;
   }
-  bool take_control_ack(std::uint32_t ack) noexcept;
+  bool take_control_ack(std::uint32_t ack) noexcept {
+    bool moved = false;
+    while (control_sent > 0 && before(control_first, ack)) {
+      control.pop_front();
+      --control_sent;
+      ++control_first;
+      moved = true;
+    }
+    return moved;
+  }
   // A message sent here for the first time; one resent after a failure may have a lower sequence.
   void keep(const Sent& message) {
     sent.push_back(message);

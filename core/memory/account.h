@@ -11,11 +11,14 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string_view>
-#include <utility>
+
+#include "base/index_of.h"
 
 namespace turnout {
 
@@ -35,33 +38,15 @@ enum class MemoryKind : std::uint8_t {
 };
 
 [[nodiscard]] constexpr std::string_view name(MemoryKind kind) noexcept {
-  switch (kind) {
-    case MemoryKind::queue_pairs:
-      return "queue pairs";
-    case MemoryKind::queues:
-      return "completion and receive queues";
-    case MemoryKind::rings:
-      return "rings";
-    case MemoryKind::receive_buffers:
-      return "receive buffers";
-    case MemoryKind::send_buffers:
-      return "send buffers";
-    case MemoryKind::unexpected:
-      return "unexpected messages";
-    case MemoryKind::peers:
-      return "peer records";
-    case MemoryKind::operations:
-      return "operations";
-    case MemoryKind::statistics:
-      return "statistics";
-    case MemoryKind::decisions:
-      return "decisions";
-    case MemoryKind::registrations:
-      return "registrations";
-    case MemoryKind::count:
-      break;
-  }
-  return "?";
+  constexpr std::array<std::string_view, 11> kNames = {
+      "queue pairs",   "completion and receive queues",
+      "rings",         "receive buffers",
+      "send buffers",  "unexpected messages",
+      "peer records",  "operations",
+      "statistics",    "decisions",
+      "registrations",
+  };
+  return name_of(kNames, kind);
 }
 
 class MemoryAccount {
@@ -146,57 +131,61 @@ class MemoryAccount {
 // A reservation that ends with its owner. Move-only.
 class Reservation {
  public:
-  Reservation() = default;
-  Reservation(Reservation&& other) noexcept { swap(other); }
-  Reservation& operator=(Reservation&& other) noexcept {
-    Reservation taken(std::move(other));
-    swap(taken);
-    return *this;
-  }
-  ~Reservation() {
-    if (account_ != nullptr) account_->release(kind_, bytes_, objects_);
-  }
   // Empty (false) when the budget refuses.
   [[nodiscard]] static Reservation take(MemoryAccount& account, MemoryKind kind,
                                         std::uint64_t bytes, std::uint64_t spare = 0,
                                         std::uint64_t objects = 0) noexcept {
     Reservation reservation;
     if (account.reserve(kind, bytes, spare, objects)) {
-      reservation.account_ = &account;
-      reservation.kind_ = kind;
-      reservation.bytes_ = bytes;
-      reservation.objects_ = objects;
+      reservation.taken_ = {&account, Release{kind, bytes, objects}};
     }
     return reservation;
   }
   // Holds what `other` does, too, which is of the same account and kind.
   void add(Reservation&& other) noexcept {
-    if (account_ == nullptr) return swap(other);
-    assert(account_ == other.account_ && kind_ == other.kind_);
-    bytes_ += other.bytes_;
-    objects_ += other.objects_;
-    other.account_ = nullptr;
+    if (!taken_) {
+      taken_ = std::move(other.taken_);
+      return;
+    }
+    Release &all = taken_.get_deleter(), &more = other.taken_.get_deleter();
+    [[maybe_unused]] const MemoryAccount* const account = other.taken_.release();
+    assert(taken_.get() == account && all.kind == more.kind);
+    all.bytes += more.bytes;
+    all.objects += more.objects;
   }
-  explicit operator bool() const noexcept { return account_ != nullptr; }
-  [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
+  explicit operator bool() const noexcept { return taken_ != nullptr; }
+  [[nodiscard]] std::uint64_t bytes() const noexcept {
+    return taken_ ? taken_.get_deleter().bytes : 0;
+  }
 
  private:
-  void swap(Reservation& other) noexcept {
-    std::swap(account_, other.account_);
-    std::swap(kind_, other.kind_);
-    std::swap(bytes_, other.bytes_);
-    std::swap(objects_, other.objects_);
-  }
-  MemoryAccount* account_ = nullptr;
-  MemoryKind kind_ = MemoryKind::queue_pairs;
-  std::uint64_t bytes_ = 0, objects_ = 0;
+  struct Release {
+    MemoryKind kind;
+    std::uint64_t bytes, objects;
+    void operator()(MemoryAccount* account) const noexcept {
+      account->release(kind, bytes, objects);
+    }
+  };
+  std::unique_ptr<MemoryAccount, Release> taken_;
 };
 
 // What a queue pair takes at an mlx5 adapter: its send queue by rdma-core's providers/mlx5/verbs.c
 // (spec/cost-model.md, Memory) and 4 KiB for context and doorbell record.
 enum class QpService : std::uint8_t { rc, dci, dct, ud };
-[[nodiscard]] std::uint64_t queue_pair_bytes(QpService service, std::uint32_t max_send_wr,
-                                             std::uint32_t max_sge,
-                                             std::uint32_t max_inline) noexcept;
+[[nodiscard]] constexpr std::uint64_t queue_pair_bytes(QpService service, std::uint32_t max_send_wr,
+                                                       std::uint32_t max_sge,
+                                                       std::uint32_t max_inline) noexcept {
+  constexpr std::uint64_t kContext = 4096;
+  if (service == QpService::dct) return kContext;  // a target has no send queue
+  const auto align = [](std::uint64_t value, std::uint64_t to) {
+    return (value + to - 1) / to * to;
+  };
+  std::uint64_t overhead = 16 + 16;              // control and remote-address segments
+  if (service != QpService::rc) overhead += 48;  // address vector
+  const std::uint64_t with_sges = overhead + 16 * std::uint64_t{max_sge};
+  const std::uint64_t with_inline = overhead + align(4 + std::uint64_t{max_inline}, 16);
+  const std::uint64_t entry = align(std::max(with_sges, with_inline), 64);
+  return kContext + std::bit_ceil(std::max<std::uint64_t>(max_send_wr, 1) * entry);
+}
 
 }  // namespace turnout

@@ -19,17 +19,17 @@ std::uint64_t translation_bytes(std::uint64_t length) noexcept {
 
 }  // namespace
 
-void Registration::reset() noexcept {
-  ibv_mr* const region = std::exchange(region_, nullptr);
-  if (RegisteredRange* const range = std::exchange(range_, nullptr)) {
+void Registration::End::operator()(ibv_mr* region) const noexcept {
+  if (range != nullptr) {
     range->cache->release(*range);
-  } else if (region != nullptr) {
+  } else {
     verbs::Mr(region).reset();
   }
 }
 
 void Registration::discard() noexcept {
-  if (range_ != nullptr) range_->cache->discard(*range_);
+  RegisteredRange* const range = region_.get_deleter().range;
+  if (region_ && range != nullptr) range->cache->discard(*range);
   reset();
 }
 
@@ -48,17 +48,13 @@ RegistrationCache::~RegistrationCache() {
 }
 
 std::size_t RegistrationCache::behind(std::uintptr_t address) const noexcept {
-  const auto found =
-      std::upper_bound(rows_.begin(), rows_.end(), address,
-                       [](std::uintptr_t value, const Row& row) { return value < row.begin; });
-  return static_cast<std::size_t>(found - rows_.begin());
+  return static_cast<std::size_t>(std::ranges::upper_bound(rows_, address, {}, &Row::begin) -
+                                  rows_.begin());
 }
 
 std::size_t RegistrationCache::at_or_behind(std::uintptr_t address) const noexcept {
-  const auto found =
-      std::lower_bound(rows_.begin(), rows_.end(), address,
-                       [](const Row& row, std::uintptr_t value) { return row.begin < value; });
-  return static_cast<std::size_t>(found - rows_.begin());
+  return static_cast<std::size_t>(std::ranges::lower_bound(rows_, address, {}, &Row::begin) -
+                                  rows_.begin());
 }
 
 void RegistrationCache::renew_reach(std::size_t from) noexcept {
@@ -86,7 +82,7 @@ Registration RegistrationCache::find(std::uintptr_t begin, std::size_t length,
     return {};
   }
   ++counts_.hits;
-  use(*range);
+  if (range->uses++ == 0) leave_unused(*range);
   return Registration(*range);
 }
 
@@ -118,10 +114,6 @@ Registration RegistrationCache::keep(ibv_mr* region, std::uintptr_t begin, std::
   counts_.bytes += length;
   counts_.bytes_peak = std::max(counts_.bytes_peak, counts_.bytes);
   return Registration(*range);
-}
-
-void RegistrationCache::use(RegisteredRange& range) noexcept {
-  if (range.uses++ == 0) leave_unused(range);
 }
 
 void RegistrationCache::leave_unused(RegisteredRange& range) noexcept {

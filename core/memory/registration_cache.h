@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // RegistrationCache: keeps registrations of user buffers for the next use of the same memory.
 //
-// An entry has exactly the bytes and access rights of one operation. It is not rounded to pages,
-// merged or extended, because a key grants access to everything registered, including neighbours on
-// the same page, and because a read-only mapping refuses write access. A use inside an entry that
-// needs no further rights is a hit. A new entry replaces the entries it covers. Entries in use are
-// counted. Unused ones are kept in LRU order up to a number and bytes. They are dropped when their
-// memory is unmapped (invalidate), when the budget needs their bytes, or when a registration fails
-// for lack of pinned memory. An entry whose memory is unmapped while in use is no longer found, and
-// is deregistered after its last use.
+// An entry has exactly the bytes and access rights of one operation: a key grants access to all
+// that is registered, neighbours on the same page too, and a read-only mapping refuses write
+// access. A use inside an entry that needs no further rights is a hit. A new entry replaces those
+// it covers. Unused ones are kept in LRU order up to a number and bytes; they are dropped when
+// their memory is unmapped (invalidate), when the budget needs their bytes, or when a registration
+// fails for lack of pinned memory. An entry whose memory is unmapped while in use is no longer
+// found, and is deregistered after its last use.
 //
 // Unmapping is detected elsewhere: see unmap_monitor.h and state/memory_registration.cpp. Owns its
 // regions. Bytes. A hit allocates nothing and costs a binary search. One per endpoint, its thread.
@@ -18,7 +17,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <utility>
+#include <memory>
 #include <vector>
 
 #include "core/memory/account.h"
@@ -48,31 +47,23 @@ class Registration {
   Registration() = default;
   // Its own: deregistered with it.
   explicit Registration(ibv_mr* region) noexcept : region_(region) {}
-  Registration(Registration&& other) noexcept { swap(other); }
-  Registration& operator=(Registration&& other) noexcept {
-    Registration taken(std::move(other));
-    swap(taken);
-    return *this;
-  }
-  ~Registration() { reset(); }
 
   explicit operator bool() const noexcept { return region_ != nullptr; }
   [[nodiscard]] std::uint32_t lkey() const noexcept { return region_->lkey; }
   [[nodiscard]] std::uint32_t rkey() const noexcept { return region_->rkey; }
-  void reset() noexcept;
+  void reset() noexcept { region_.reset(); }
   // Ends it, and its region with its last use: a peer may still have requests under way that name
   // it.
   void discard() noexcept;
 
  private:
   friend class RegistrationCache;
-  explicit Registration(RegisteredRange& range) noexcept : region_(range.region), range_(&range) {}
-  void swap(Registration& other) noexcept {
-    std::swap(region_, other.region_);
-    std::swap(range_, other.range_);
-  }
-  ibv_mr* region_ = nullptr;
-  RegisteredRange* range_ = nullptr;  // null: its own
+  struct End {
+    RegisteredRange* range;  // null: its own
+    void operator()(ibv_mr* region) const noexcept;
+  };
+  explicit Registration(RegisteredRange& range) noexcept : region_(range.region, End{&range}) {}
+  std::unique_ptr<ibv_mr, End> region_;
 };
 
 class RegistrationCache {
@@ -125,7 +116,6 @@ class RegistrationCache {
   };
   [[nodiscard]] RegisteredRange* covering(std::uintptr_t begin, std::size_t length,
                                           unsigned access) const noexcept;
-  void use(RegisteredRange& range) noexcept;
   void release(RegisteredRange& range) noexcept;
   void discard(RegisteredRange& range) noexcept;
   void destroy(RegisteredRange& range) noexcept;

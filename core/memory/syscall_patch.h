@@ -4,15 +4,14 @@
 //
 // The patch replaces the instruction before a call, not the entry of a function:
 //   mov $NUMBER, %eax ; syscall        (and, in libc's syscall(): mov 8(%rsp), %r9 ; syscall)
-// Its five bytes have room for a jump. So no thread can be in the middle of the replaced code; the
-// function's errno handling, checks and bookkeeping stay; inlined calls are found too; and hooks at
-// function entries that end in syscall() are covered. The jump leads to a nearby stub that runs the
-// replaced instruction and the call.
+// Its five bytes have room for a jump to a nearby stub that runs the replaced instruction and the
+// call. So no thread can be in the middle of the replaced code; the function's errno handling and
+// bookkeeping stay; inlined calls, and hooks at function entries that end in syscall(), are
+// covered.
 //
-// Other threads may run the code while it is changed. First, two bytes become a jump to itself,
-// written atomically; then the rest is written; then the two bytes. A thread that arrives meanwhile
-// spins there. If the two bytes are in different cache lines, the patch is applied only while there
-// is no other thread.
+// Other threads may run the code while it is changed: two bytes become a jump to itself, written
+// atomically, on which a thread that arrives spins; then the rest is written; then the two bytes.
+// If those are in different cache lines, the patch is applied only while there is no other thread.
 #pragma once
 
 #include <cstdint>

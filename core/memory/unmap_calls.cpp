@@ -40,29 +40,15 @@ namespace {
 // Advice after which the pages hold what they held. What is not listed, known or not, may take
 // them.
 bool keeps_pages(long advice) noexcept {
-  switch (advice) {
-    case MADV_NORMAL:
-    case MADV_RANDOM:
-    case MADV_SEQUENTIAL:
-    case MADV_WILLNEED:
-    case MADV_DONTFORK:
-    case MADV_DOFORK:
-    case MADV_MERGEABLE:
-    case MADV_UNMERGEABLE:
-    case MADV_HUGEPAGE:
-    case MADV_NOHUGEPAGE:
-    case MADV_DONTDUMP:
-    case MADV_DODUMP:
-    case MADV_WIPEONFORK:
-    case MADV_KEEPONFORK:
-    case MADV_COLD:
-    case MADV_PAGEOUT:
-    case MADV_POPULATE_READ:
-    case MADV_POPULATE_WRITE:
-      return true;
-    default:
-      return false;
+  static constexpr long kKeeping[] = {
+      MADV_NORMAL,   MADV_RANDOM,        MADV_SEQUENTIAL,    MADV_WILLNEED,   MADV_DONTFORK,
+      MADV_DOFORK,   MADV_MERGEABLE,     MADV_UNMERGEABLE,   MADV_HUGEPAGE,   MADV_NOHUGEPAGE,
+      MADV_DONTDUMP, MADV_DODUMP,        MADV_WIPEONFORK,    MADV_KEEPONFORK, MADV_COLD,
+      MADV_PAGEOUT,  MADV_POPULATE_READ, MADV_POPULATE_WRITE};
+  for (const long keeping : kKeeping) {
+    if (advice == keeping) return true;
   }
+  return false;
 }
 
 }  // namespace
@@ -75,49 +61,41 @@ extern "C" long turnout_call_begins(const unsigned long* call) noexcept {
   constexpr unsigned long kShmRemap = 040000;
   // The heap ends at the old break; how far that is nobody needs to know: nothing else follows it.
   constexpr std::uintptr_t kAboveBreak = std::uintptr_t{1} << 40;
+  const std::uintptr_t from = a[0];
+  std::uintptr_t length = a[1];
   switch (call[0]) {
     case SYS_munmap:
     case SYS_remap_file_pages:
-      log.begin();
-      log.note(a[0], a[1]);
-      return 1;
+    case SYS_mremap:
+      break;
     case SYS_mmap:
       if ((a[3] & MAP_FIXED) == 0 || (a[3] & MAP_FIXED_NOREPLACE) == MAP_FIXED_NOREPLACE) return 0;
-      log.begin();
-      log.note(a[0], a[1]);
-      return 1;
-    case SYS_mremap:
-      log.begin();
-      log.note(a[0], a[1]);
-      if ((a[3] & MREMAP_FIXED) != 0) log.note(a[4], a[2]);
-      return 1;
+      break;
     case SYS_madvise:
       if (turnout::keeps_pages(static_cast<long>(a[2]))) return 0;
-      log.begin();
-      log.note(a[0], a[1]);
-      return 1;
+      break;
     case SYS_brk:
-      log.begin();
       // A question for the break takes nothing; page 0 nobody has.
-      log.note(a[0], a[0] == 0 ? 1 : kAboveBreak);
-      return 1;
-    case SYS_shmdt:
-      log.begin();
-      log.note(0, UnmapLog::kEverything);  // its length is the kernel's to know
-      return 1;
+      length = a[0] == 0 ? 1 : kAboveBreak;
+      break;
     case SYS_shmat:
       if ((a[2] & kShmRemap) == 0) return 0;
-      log.begin();
-      log.note(0, UnmapLog::kEverything);
-      return 1;
+      length = UnmapLog::kEverything;
+      break;
+    case SYS_shmdt:
+      length = UnmapLog::kEverything;  // its length is the kernel's to know
+      break;
     case SYS_process_madvise:
       if (turnout::keeps_pages(static_cast<long>(a[3]))) return 0;
-      log.begin();
-      log.note(0, UnmapLog::kEverything);
-      return 1;
+      length = UnmapLog::kEverything;
+      break;
     default:
       return 0;
   }
+  log.begin();
+  log.note(from, length);
+  if (call[0] == SYS_mremap && (a[3] & MREMAP_FIXED) != 0) log.note(a[4], a[2]);
+  return 1;
 }
 
 extern "C" void turnout_call_ends() noexcept {

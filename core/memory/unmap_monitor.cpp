@@ -76,45 +76,41 @@ Status try_once() {
   std::byte* memory = map(nullptr, 0);
   if (memory == nullptr) return unsupported("mmap failed in the self-test");
   const char* missed = nullptr;
-  const auto tried_at = [&](const char* call, std::uintptr_t at, std::uint64_t position) {
-    if (missed == nullptr && !noted(position, at, page)) missed = call;
+  std::uint64_t position = 0;
+  const auto expect = [&](const char* call, std::uintptr_t at, std::size_t length) {
+    if (missed == nullptr && !noted(position, at, length)) missed = call;
+    position = unmap_log.position();
   };
-  const auto tried_with = [&](const char* call, const std::byte* at, std::uint64_t position) {
-    tried_at(call, reinterpret_cast<std::uintptr_t>(at), position);
+  const auto page_of = [&](std::size_t n) {
+    return reinterpret_cast<std::uintptr_t>(memory + n * page);
   };
-  std::uint64_t position = unmap_log.position();
-  madvise(memory + page, page, MADV_DONTNEED);
-  tried_with("madvise", memory + page, position);
   position = unmap_log.position();
+  madvise(memory + page, page, MADV_DONTNEED);
+  expect("madvise", page_of(1), page);
   if (map(memory, MAP_FIXED) == nullptr)
     return unsupported("mmap over an existing mapping failed in the self-test");
-  tried_with("mmap", memory + 3 * page, position);
-  position = unmap_log.position();
+  expect("mmap", page_of(3), page);
   void* const moved = mremap(memory, 4 * page, 2 * page, MREMAP_MAYMOVE);
-  tried_with("mremap", memory + 3 * page, position);
+  expect("mremap", page_of(3), page);
   if (moved != MAP_FAILED) memory = static_cast<std::byte*>(moved);
-  position = unmap_log.position();
   munmap(memory, 2 * page);
-  tried_with("munmap", memory + page, position);
+  expect("munmap", page_of(1), page);
   // Both do nothing: 0 asks for the break, and no segment is attached there.
-  position = unmap_log.position();
   [[maybe_unused]] const int none = brk(nullptr);
-  if (missed == nullptr && !noted(position, 0, page)) missed = "brk";
-  position = unmap_log.position();
+  expect("brk", 0, page);
   (void)shmdt(nullptr);
-  if (missed == nullptr && !noted(position, 0, SIZE_MAX)) missed = "shmdt";
+  expect("shmdt", 0, SIZE_MAX);
   if (monitor.watched == Watch::all) {
     // Large, so that it goes back to the kernel where the allocator does that; pages that nobody
     // touches take no memory.
     constexpr std::size_t kLarge = std::size_t{96} << 20;
-    position = unmap_log.position();
     auto* const large = static_cast<std::byte*>(std::malloc(kLarge));
     if (large == nullptr) return unsupported("malloc of 96 MiB failed in the self-test");
     const auto at = reinterpret_cast<std::uintptr_t>(large);
     static_cast<volatile std::byte*>(large)[page] = std::byte{1};
     std::free(large);
     const std::uintptr_t inside = (at + page) / page * page;
-    if (is_gone(inside, page)) tried_at("free", inside, position);
+    if (is_gone(inside, page)) expect("free", inside, page);
   }
   if (missed != nullptr) {
     return unsupported(fmt::format("the self-test's {} was not logged", missed));
@@ -171,10 +167,9 @@ Status install() {
        {"munmap", "mmap", "mremap", "madvise", "brk", "shmdt", "syscall"}) {
     if (!status.ok()) break;
     const Function function = function_of(dlsym(libc, name));
-    const auto call =
-        std::find_if(calls.value().begin(), calls.value().end(), [&](const PatchedCall& c) {
-          return function.begin <= c.address && c.address < function.end;
-        });
+    const auto call = std::ranges::find_if(calls.value(), [&](const PatchedCall& c) {
+      return function.begin <= c.address && c.address < function.end;
+    });
     const bool found = call != calls.value().end();
     if (!found && (function.begin == 0 || !is_hooked(function.begin))) {
       status = unsupported(fmt::format("system call in libc's {} not found", name));

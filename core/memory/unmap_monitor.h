@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Monitors the unmapping of memory in this process, so that a cached registration does not outlive
 // its memory: munmap, mremap, mmap over a mapping, madvise that drops pages, a shrinking heap,
-// shmdt, fork; by any caller, including libc within free() and the dynamic linker. The only header
-// of the memory hooks that other folders include.
+// shmdt, fork; by any caller, libc within free() and the dynamic linker too. The only header of the
+// memory hooks that other folders include.
 //
 //   watch_unmapping() -> patch_calls() (syscall_patch.h): jumps in place of system calls
 //     -> before and after each call (unmap_calls.cpp) -> unmap_log (unmap_log.h) -> its readers
 //
 // It changes code of the process: the system calls in libc, in the dynamic linker and in the
-// library that provides malloc. Nothing is changed before the first watch_unmapping(), which an
-// endpoint calls only if registrations are cached: TURNOUT_REGISTRATION_CACHE=0 turns it off. The
-// patch is process-wide and never undone: the shared object stays loaded (-z nodelete).
-//
-// A self-test runs before first use, and each use checks that the patch is still in place. If
-// monitoring is not possible (not x86-64, a sanitizer's allocator, another library's hooks), the
-// status gives the reason, and registrations are not cached. Any thread.
+// library that provides malloc, from the first watch_unmapping() on, which an endpoint calls only
+// if registrations are cached (TURNOUT_REGISTRATION_CACHE). The patch is process-wide and never
+// undone: the shared object stays loaded (-z nodelete). A self-test runs first, and each use checks
+// that the patch is in place. If monitoring is not possible (not x86-64, a sanitizer's allocator,
+// another library's hooks), the status says why, and registrations are not cached. Any thread.
 // Source: docs/decisions/013-registration-cache.md.
 #pragma once
 

@@ -82,7 +82,6 @@ Status OneSided::rma_now(const RmaRequest& request) {
   transfer->total = request.length;
   transfer->remote[0] = {request.remote_address, request.length,
                          static_cast<std::uint32_t>(request.key), 0};
-  transfer->remote_count = 1;
   transfer->report = request.report;
   transfer->completion.context = request.report.context;
   transfer->completion.length = request.length;

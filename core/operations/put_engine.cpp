@@ -158,7 +158,6 @@ Status PutEngine::put(Peer& peer, const SendRequest& request, const IoVec& iov,
   const bool all = as_announced || rtr.polled == 0 || iov.total < rtr.length;
   transfer.total = iov.total - (all ? 0 : 1);
   transfer.remote[0] = {rtr.address, transfer.total, rtr.rkey, 0};
-  transfer.remote_count = 1;
   transfer.where = message;
   transfer.report = request.report;
   transfer.completion.context = request.report.context;

@@ -60,7 +60,6 @@ void RendezvousReceiver::start_get(RecvOperation& receive, Peer& peer, const wir
   transfer->completion = completion;
   transfer->incoming.overflow = rts.total - length;
   transfer->total = length;
-  transfer->remote_count = rts.segments;
   std::copy_n(rts.segment, rts.segments, transfer->remote.begin());
   if (path == DataPath::fragments) {
     fragments_.request_fragments(*transfer, rts);

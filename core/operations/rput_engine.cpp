@@ -72,7 +72,6 @@ void RputEngine::start_rput_send(SendOperation& operation) {
   transfer->operation = &operation;
   SendBacklog::use_registrations(operation, transfer);
   transfer->remote[0] = {operation.grant.address, operation.grant.length, operation.grant.rkey, 0};
-  transfer->remote_count = 1;
   transfer->total = operation.grant.length;
   operation.writing = true;
   rdma_.pump(*transfer);

@@ -8,7 +8,6 @@
 // MPI's order per (source, tag, communicator). One thread.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 #include "core/types/completion.h"

@@ -172,7 +172,7 @@ struct Transfer {
   bool listed = false;       // in the endpoint's list of those with work left to post
   std::array<Local, kMaxIov> local{};
   std::array<wire::RtsSegment, wire::kMaxSegments> remote{};
-  std::uint32_t local_count = 0, remote_count = 0;
+  std::uint32_t local_count = 0;
   Cursor cursor;
   std::uint64_t total = 0;
   std::uint64_t posted = 0;

@@ -72,11 +72,11 @@ std::uint32_t RecordingEndpoint::next_request() noexcept {
   return last_request_;
 }
 
-RecordingEndpoint::Operation& RecordingEndpoint::begin(const Report& report) {
-  operations_.emplace_back();
-  Operation& operation = operations_.back();
+RecordingEndpoint::Operation& RecordingEndpoint::begin(std::list<Operation>* operations,
+                                                       const Report& report) {
+  Operation& operation = operations->emplace_back();
   operation.report = report;
-  operation.self = std::prev(operations_.end());
+  operation.self = std::prev(operations->end());
   return operation;
 }
 
@@ -89,7 +89,7 @@ template <class Request>
 Status RecordingEndpoint::start(const Request& request, Status (Endpoint::*call)(const Request&),
                                 const std::function<void(Nanoseconds, std::uint32_t)>& write) {
   Visit visit(*this);
-  Operation& operation = begin(request.report);
+  Operation& operation = begin(&operations_, request.report);
   Request own = request;
   // A success that nobody is told of has no entry; it has ended by now.
   const bool silent = request.inject && request.report.queue == nullptr;
@@ -120,7 +120,7 @@ Status RecordingEndpoint::send(const SendRequest& request) {
 
 Status RecordingEndpoint::recv(const RecvRequest& request) {
   Visit visit(*this);
-  Operation& operation = begin(request.report);
+  Operation& operation = begin(&operations_, request.report);
   operation.receives = true;
   operation.multi = request.multi;
   operation.tagged = request.tagged;
@@ -157,10 +157,7 @@ Status RecordingEndpoint::recv_claimed(const RecvRequest& request) {
   RecvRequest own = request;
   own.report.queue = own.report.errors = &claimed_ended_;
   own.report.counter = nullptr;
-  claimed_.emplace_back();
-  Operation& operation = claimed_.back();
-  operation.self = std::prev(claimed_.end());
-  operation.report = request.report;
+  Operation& operation = begin(&claimed_, request.report);
   operation.receives = true;
   operation.tagged = request.tagged;
   if (Status status = endpoint_->recv_claimed(own); !status.ok()) {
@@ -185,23 +182,15 @@ Status RecordingEndpoint::discard_claimed(const Report& report) {
 Status RecordingEndpoint::rma(const RmaRequest& request) {
   return start(request, &Endpoint::rma, [&](Nanoseconds at, std::uint32_t number) {
     if (request.has_remote_data) announcement_errors_ = request.report.errors;
-    if (request.write) {
-      file_.put(at, number, request.peer, request.length);
-    } else {
-      file_.get(at, number, request.peer, request.length);
-    }
+    file_.access(at, number, request.write, request.peer, request.length);
   });
 }
 
 // As what its bytes would be by RDMA.
 Status RecordingEndpoint::atomic(const AtomicRequest& request) {
   return start(request, &Endpoint::atomic, [&](Nanoseconds at, std::uint32_t number) {
-    const std::size_t bytes = request.count * size_of(request.type);
-    if (request.form == AtomicForm::update) {
-      file_.put(at, number, request.peer, bytes);
-    } else {
-      file_.get(at, number, request.peer, bytes);
-    }
+    file_.access(at, number, request.form == AtomicForm::update, request.peer,
+                 request.count * size_of(request.type));
   });
 }
 
@@ -267,45 +256,40 @@ void RecordingEndpoint::hand_on_error(Operation& operation, ErrorCompletion& com
   }
 }
 
-void RecordingEndpoint::hand_on() {
+// Hands on what ended in `queue`; `of` finds the operation of an entry, in `operations`.
+template <class Of>
+void RecordingEndpoint::drain(CompletionQueue& queue, std::list<Operation>& operations, Of&& of) {
   const auto done = [](const Operation& operation, const Completion& completion) {
     return !operation.multi || (completion.flags & kMultiRecvDone) != 0;
   };
-  while (ended_.size() != 0) {
-    Completion completion = ended_.front();
-    ended_.pop();
-    Operation& operation = *static_cast<Operation*>(completion.context);
+  while (queue.size() != 0) {
+    Completion completion = queue.front();
+    queue.pop();
+    Operation& operation = of(completion.context);
     hand_on(operation, completion);
-    if (done(operation, completion)) operations_.erase(operation.self);
+    if (done(operation, completion)) operations.erase(operation.self);
   }
-  while (ended_.has_error()) {
-    ErrorCompletion completion = ended_.pop_error();
-    if (completion.context == nullptr) {  // of no operation: the write itself has ended before
+  while (queue.has_error()) {
+    ErrorCompletion completion = queue.pop_error();
+    if (completion.context == nullptr && &queue == &ended_) {
+      // Of no operation: the write itself has ended before.
       if (announcement_errors_ != nullptr) announcement_errors_->push_error(std::move(completion));
       continue;
     }
-    Operation& operation = *static_cast<Operation*>(completion.context);
+    Operation& operation = of(completion.context);
     const bool last = done(operation, completion);
     hand_on_error(operation, completion);
-    if (last) operations_.erase(operation.self);
+    if (last) operations.erase(operation.self);
   }
-  const auto claimed = [this](void* context) {
-    return std::find_if(claimed_.begin(), claimed_.end(),
-                        [&](const Operation& o) { return o.report.context == context; });
-  };
-  while (claimed_ended_.size() != 0) {
-    Completion completion = claimed_ended_.front();
-    claimed_ended_.pop();
-    const auto at = claimed(completion.context);
-    hand_on(*at, completion);
-    claimed_.erase(at);
-  }
-  while (claimed_ended_.has_error()) {
-    ErrorCompletion completion = claimed_ended_.pop_error();
-    const auto at = claimed(completion.context);
-    hand_on_error(*at, completion);
-    claimed_.erase(at);
-  }
+}
+
+void RecordingEndpoint::hand_on() {
+  drain(ended_, operations_,
+        [](void* context) -> Operation& { return *static_cast<Operation*>(context); });
+  drain(claimed_ended_, claimed_, [this](void* context) -> Operation& {
+    return *std::ranges::find(claimed_, context,
+                              [](const Operation& o) { return o.report.context; });
+  });
 }
 
 }  // namespace turnout

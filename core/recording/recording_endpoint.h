@@ -78,11 +78,13 @@ class RecordingEndpoint final : public Endpoint {
   [[nodiscard]] Nanoseconds time() const noexcept;  // of what the program computes
   [[nodiscard]] Nanoseconds age() noexcept { return clock_.now() - born_; }
   void write_computed();
-  Operation& begin(const Report& report);
+  static Operation& begin(std::list<Operation>* operations, const Report& report);
   template <class Request>
   [[nodiscard]] Status start(const Request& request, Status (Endpoint::*call)(const Request&),
                              const std::function<void(Nanoseconds, std::uint32_t)>& write);
   [[nodiscard]] Report own_report(Operation& operation) noexcept;
+  template <class Of>
+  void drain(CompletionQueue& queue, std::list<Operation>& operations, Of&& of);
   void hand_on();
   void hand_on(Operation& operation, Completion& completion);
   void hand_on_error(Operation& operation, ErrorCompletion& completion);

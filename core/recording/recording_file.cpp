@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/recording/recording_file.h"
-#include "core/types/launcher.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -10,7 +9,8 @@
 #include <system_error>
 
 #include "base/log.h"
-#include "core/report/report.h"
+#include "base/private_folder.h"
+#include "core/types/launcher.h"
 
 namespace turnout {
 
@@ -33,12 +33,12 @@ std::string RecordingFile::path_of(std::string_view setting, int rank, const Add
   if (pattern.ends_with('/')) pattern += "rank-%r.%p.%e.recording";
   std::string path;
   for (std::size_t i = 0; i < pattern.size(); ++i) {
-    const char next = i + 1 < pattern.size() ? pattern[i + 1] : '\0';
-    if (pattern[i] == '%' && next == 'p') {
-      path += fmt::format("{}", self.pid);
-    } else if (pattern[i] == '%' && next == 'r') {
-      path += rank < 0 ? std::string("x") : fmt::format("{}", rank);
-    } else if (pattern[i] == '%' && next == 'e') {
+    const std::string_view field = std::string_view(pattern).substr(i, 2);
+    if (field == "%p") {
+      path += std::to_string(self.pid);
+    } else if (field == "%r") {
+      path += rank < 0 ? std::string("x") : std::to_string(rank);
+    } else if (field == "%e") {
       path += fmt::format("{:016x}", self.id);
     } else {
       path += pattern[i];
@@ -63,7 +63,7 @@ bool RecordingFile::open() {
                 std::generic_category().message(errno));
     return false;
   }
-  const auto number = [](int n) { return n < 0 ? std::string("-") : fmt::format("{}", n); };
+  const auto number = [](int n) { return n < 0 ? std::string("-") : std::to_string(n); };
   fmt::format_to(fmt::appender(pending_),
                  "turnout-recording 2\nendpoint {:016x}\nrank {} {}\n"
                  "pid {}\n",
@@ -75,17 +75,13 @@ bool RecordingFile::open() {
 }
 
 void RecordingFile::flush() {
-  std::string_view text(pending_.data(), pending_.size());
-  while (fd_ >= 0 && !failed_ && !text.empty()) {
-    const ssize_t n = ::write(fd_, text.data(), text.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) {
+  if (fd_ >= 0 && !failed_) {
+    const Status status = write_all(fd_, {pending_.data(), pending_.size()});
+    if (!status.ok()) {
       failed_ = true;
       TURNOUT_LOG(endpoint, error, "recording failed: {}: {}; the recording ends here", path_,
-                  std::generic_category().message(errno));
-      break;
+                  status.text());
     }
-    text.remove_prefix(static_cast<std::size_t>(n));
   }
   pending_.clear();
 }
@@ -116,12 +112,9 @@ void RecordingFile::receive(Nanoseconds at, std::uint32_t request, PeerId from, 
        any_tag ? std::string("*") : fmt::format("{}", tag), tagged ? 0 : 1, at);
 }
 
-void RecordingFile::put(Nanoseconds at, std::uint32_t request, PeerId to, std::uint64_t bytes) {
-  line("u {} {} {} {}\n", request, to, bytes, at);
-}
-
-void RecordingFile::get(Nanoseconds at, std::uint32_t request, PeerId from, std::uint64_t bytes) {
-  line("g {} {} {} {}\n", request, from, bytes, at);
+void RecordingFile::access(Nanoseconds at, std::uint32_t request, bool put, PeerId peer,
+                           std::uint64_t bytes) {
+  line("{} {} {} {} {}\n", put ? 'u' : 'g', request, peer, bytes, at);
 }
 
 void RecordingFile::matched(Nanoseconds at, std::uint32_t request, PeerId from, std::uint64_t bytes,

@@ -29,16 +29,15 @@ class RecordingFile {
   RecordingFile(const RecordingFile&) = delete;
   RecordingFile& operator=(const RecordingFile&) = delete;
 
-  void on_wireup_request(PeerId peer,
-                         const Address& address);  // before its first event; once is enough
+  // Before the peer's first event; once is enough.
+  void on_wireup_request(PeerId peer, const Address& address);
   void send(Nanoseconds at, std::uint32_t request, PeerId to, std::uint64_t bytes,
             std::uint64_t tag, bool tagged);
   // kAnyPeer: from anyone.
   void receive(Nanoseconds at, std::uint32_t request, PeerId from, std::uint64_t bytes,
                std::uint64_t tag, bool any_tag, bool tagged);
-  // One-sided.
-  void put(Nanoseconds at, std::uint32_t request, PeerId to, std::uint64_t bytes);
-  void get(Nanoseconds at, std::uint32_t request, PeerId from, std::uint64_t bytes);
+  // One-sided: a put, or a get.
+  void access(Nanoseconds at, std::uint32_t request, bool put, PeerId peer, std::uint64_t bytes);
   void matched(Nanoseconds at, std::uint32_t request, PeerId from, std::uint64_t bytes,
                std::uint64_t tag);
   void ended(Nanoseconds at, std::uint32_t request);

@@ -2,15 +2,14 @@
 // CallTime: estimates the time that a program spends in its calls by sampling them.
 //
 // About one call in kEvery is measured with two clock reads, at first one in kEveryFirst; the
-// others only decrement a counter. The distance between two measured calls is random, so that a
-// program that repeats a sequence of calls is not sampled always at the same one. Each measured
-// call stands for the calls before it. The sum is unbiased, and its standard error is reported:
-// rare long calls make it large. Preemption within a call counts.
+// others only decrement a counter. The distance is random, so that a program that repeats a
+// sequence of calls is not sampled always at the same one. Each measured call stands for the calls
+// before it: the sum is unbiased, and its standard error, which rare long calls make large, is
+// reported. Preemption within a call counts. A nested call counts as part of the outer one. The
+// layers around the endpoint (libfabric's functions, tens of nanoseconds) are not included.
 //
-// Under a virtual clock reading is free, and every call is measured: the sum is exact and
-// reproducible. One per endpoint, its thread only. Nanoseconds. A nested call counts as part of the
-// outer one. The layers around the endpoint (libfabric's functions, tens of nanoseconds) are not
-// included.
+// Under a virtual clock reading is free, and every call is measured: the sum is exact. One per
+// endpoint, its thread only. Nanoseconds.
 #pragma once
 
 #include <cmath>

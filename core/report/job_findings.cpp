@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/value.h"
+#include "core/report/report_text.h"
 
 namespace turnout {
 
@@ -25,13 +26,20 @@ std::string percent(double share) {
   return fmt::format("{:.0f} %", 100 * share);
 }
 
-std::string number(double count) {
-  return value::human_count(static_cast<std::uint64_t>(std::clamp(count, 0.0, 1e18)));
+template <class Number>
+std::string number(Number count) {
+  return count_text(static_cast<double>(count));
 }
 
-// "1 pair", "2 pairs".
-std::string some(double count, std::string_view noun) {
-  return fmt::format("{} {}{}", number(count), noun, count == 1 ? "" : "s");
+// "1 pair", "2 pairs", "2 processes".
+template <class Number>
+std::string some(Number count, std::string_view noun) {
+  const std::string_view plural = count == 1 ? "" : noun.ends_with('s') ? "es" : "s";
+  return fmt::format("{} {}{}", number(count), noun, plural);
+}
+
+std::size_t largest_of(const std::vector<double>& values) {
+  return static_cast<std::size_t>(std::ranges::max_element(values) - values.begin());
 }
 
 class Finder {
@@ -74,6 +82,12 @@ class Finder {
   void note(std::string text, std::string advice = {}) {
     findings_.push_back({Finding::Level::note, std::move(text), std::move(advice)});
   }
+  template <class Get>
+  [[nodiscard]] double sum(Get get) const {
+    double all = 0;
+    for (const EndpointReport& report : reports_) all += static_cast<double>(get(report));
+    return all;
+  }
   [[nodiscard]] const std::string& name(std::size_t process) const {
     return traffic_.processes[process].name;
   }
@@ -89,16 +103,12 @@ class Finder {
     }
     const std::size_t reported = seen.empty() ? reporting_ : seen.size();
     if (ranks > 0 && reported < static_cast<std::size_t>(ranks)) {
-      warn(fmt::format("{} of {} processes left a report.", number(static_cast<double>(reported)),
-                       number(ranks)),
+      warn(fmt::format("{} of {} processes left a report.", number(reported), number(ranks)),
            "The others did not use Turnout, were killed, or are still running.");
     } else if (ranks > 0) {
       note(fmt::format("{0} of {0} processes used Turnout.", number(ranks)));
     } else {
-      note(fmt::format("{} used Turnout.",
-                       reported == 1
-                           ? "1 process"
-                           : fmt::format("{} processes", number(static_cast<double>(reported)))));
+      note(fmt::format("{} used Turnout.", some(reported, "process")));
     }
     if (messages_ > 0 ||
         std::max<std::size_t>(reporting_, static_cast<std::size_t>(std::max(ranks, 0))) < 2) {
@@ -125,18 +135,13 @@ class Finder {
       }
     }
     if (lost == 0) return;
-    warn(fmt::format("{} lost, first reported by {}.",
-                     lost == 1 ? "1 peer was"
-                               : fmt::format("{} peers were", number(static_cast<double>(lost))),
-                     example),
+    warn(fmt::format("{} {} lost, first reported by {}.", some(lost, "peer"),
+                     lost == 1 ? "was" : "were", example),
          "A lost peer was killed or became unreachable; see its log.");
   }
 
   void failed_connections() {
-    double failed = 0;
-    for (const EndpointReport& report : reports_) {
-      failed += static_cast<double>(report.connections.failed);
-    }
+    const double failed = sum([](const EndpointReport& one) { return one.connections.failed; });
     if (failed == 0) return;
     warn(fmt::format("{} failed and recovered; lost messages were resent.",
                      some(failed, "RC connection")),
@@ -144,17 +149,15 @@ class Finder {
   }
 
   void memory() {
-    const EndpointReport* fullest = nullptr;
     const auto share = [](const EndpointReport& report) {
-      return static_cast<double>(report.peak) / static_cast<double>(report.budget);
+      return report.budget == 0
+                 ? -1.0
+                 : static_cast<double>(report.peak) / static_cast<double>(report.budget);
     };
-    std::size_t near = 0;
-    for (const EndpointReport& report : reports_) {
-      if (report.budget == 0) continue;
-      if (fullest == nullptr || share(report) > share(*fullest)) fullest = &report;
-      if (share(report) >= kNearBudget) ++near;
-    }
-    if (fullest == nullptr) return;
+    const auto fullest = std::ranges::max_element(reports_, {}, share);
+    if (share(*fullest) < 0) return;
+    const auto near = std::ranges::count_if(
+        reports_, [&](const EndpointReport& report) { return share(report) >= kNearBudget; });
     const std::string peak = fmt::format("{} of {}", value::human_bytes(fullest->peak),
                                          value::human_bytes(fullest->budget));
     if (near == 0) {
@@ -165,19 +168,18 @@ class Finder {
     std::string text = fmt::format("The memory of {} peaked at {} of its budget ({})",
                                    process_name(*fullest), percent(share(*fullest)), peak);
     if (near > 1) {
-      text += fmt::format("; {} processes came close to it", number(static_cast<double>(near)));
+      text += fmt::format("; {} processes came close to it", number(near));
     }
     warn(text + ".", "If channels were refused for busy pairs, raise TURNOUT_MEMORY_BUDGET.");
   }
 
   void refusals() {
-    double refused = 0, decided = 0;
-    for (const EndpointReport& report : reports_) {
-      decided += static_cast<double>(report.decisions.size());
-      for (const DecisionReport& decision : report.decisions) {
-        if (decision.outcome.starts_with("refused")) ++refused;
-      }
-    }
+    const double decided = sum([](const EndpointReport& one) { return one.decisions.size(); });
+    const double refused = sum([](const EndpointReport& one) {
+      return std::ranges::count_if(one.decisions, [](const DecisionReport& decision) {
+        return decision.outcome.starts_with("refused");
+      });
+    });
     if (refused == 0) return;
     warn(fmt::format("{} of {} channel changes were refused.", number(refused), number(decided)),
          "The decisions list the reasons.");
@@ -185,45 +187,37 @@ class Finder {
 
   // Of real adapters the count is that of a whole port, so that a sum would count it several times.
   void receiver_not_ready() {
-    const EndpointReport* most = nullptr;
-    std::size_t waited = 0;
-    for (const EndpointReport& report : reports_) {
-      if (!report.profile || report.profile->rnr_retries.value_or(0) == 0) continue;
-      ++waited;
-      if (most == nullptr || *report.profile->rnr_retries > *most->profile->rnr_retries) {
-        most = &report;
-      }
-    }
-    if (most == nullptr) return;
-    const auto count = static_cast<double>(*most->profile->rnr_retries);
+    const auto retries = [](const EndpointReport& report) {
+      return report.profile ? report.profile->rnr_retries.value_or(0) : 0;
+    };
+    const auto most = std::ranges::max_element(reports_, {}, retries);
+    if (retries(*most) == 0) return;
+    const auto waited = std::ranges::count_if(
+        reports_, [&](const EndpointReport& report) { return retries(report) > 0; });
+    const auto count = static_cast<double>(retries(*most));
     std::string text = fmt::format("{} resent {} because the receiver was not ready (RNR)",
                                    process_name(*most), some(count, "message"));
     if (waited > 1) {
-      text += fmt::format(", the most of {} processes", number(static_cast<double>(waited)));
+      text += fmt::format(", the most of {} processes", number(waited));
     }
     text[0] = static_cast<char>(text[0] == 'r' ? 'R' : text[0] == 'p' ? 'P' : text[0]);
-    const std::string advice = "A larger TURNOUT_RECEIVE_BUFFERS posts more receives.";
     if (count > 0.01 * messages_) {
-      warn(text + ".", advice);
+      warn(text + ".", "A larger TURNOUT_RECEIVE_BUFFERS posts more receives.");
     } else {
       note(text + ".");
     }
   }
 
   void flapping() {
-    std::size_t often = 0;
-    const JobTraffic::Pair* worst = nullptr;
-    for (const JobTraffic::Pair& pair : traffic_.pairs) {
-      if (pair.direction().switches <= kManySwitches) continue;
-      ++often;
-      if (worst == nullptr || pair.direction().switches > worst->direction().switches) {
-        worst = &pair;
-      }
-    }
-    if (worst == nullptr) return;
+    const auto switches = [](const JobTraffic::Pair& pair) { return pair.direction().switches; };
+    const auto often = std::ranges::count_if(traffic_.pairs, [&](const JobTraffic::Pair& pair) {
+      return switches(pair) > kManySwitches;
+    });
+    if (often == 0) return;
+    const auto worst = std::ranges::max_element(traffic_.pairs, {}, switches);
     note(fmt::format("{} changed channels more than {} times; {} to {} did so {} times.",
-                     some(static_cast<double>(often), "pair"), kManySwitches, name(worst->from),
-                     name(worst->to), number(static_cast<double>(worst->direction().switches))));
+                     some(often, "pair"), kManySwitches, name(worst->from), name(worst->to),
+                     number(worst->direction().switches)));
   }
 
   // Whether most bytes went to one process, or came from one.
@@ -235,9 +229,7 @@ class Finder {
       in[pair.to] += pair.bytes;
       out[pair.from] += pair.bytes;
     }
-    const auto to = static_cast<std::size_t>(std::max_element(in.begin(), in.end()) - in.begin());
-    const auto from =
-        static_cast<std::size_t>(std::max_element(out.begin(), out.end()) - out.begin());
+    const std::size_t to = largest_of(in), from = largest_of(out);
     if (in[to] > kLargeShare * bytes_) {
       concentrated(to, true, in[to]);
     } else if (out[from] > kLargeShare * bytes_) {
@@ -252,9 +244,8 @@ class Finder {
         others[incoming ? pair.from : pair.to] += pair.bytes;
       }
     }
-    const auto largest =
-        static_cast<std::size_t>(std::max_element(others.begin(), others.end()) - others.begin());
-    std::sort(others.begin(), others.end(), std::greater<>());
+    const std::size_t largest = largest_of(others);
+    std::ranges::sort(others, std::greater<>());
     std::size_t few = 0;
     double theirs = 0;
     while (few < others.size() && theirs < kMostOfThem * bytes) theirs += others[few++];
@@ -307,9 +298,9 @@ class Finder {
   }
 
   void unexpected() {
-    double came = 0, received = 0;
+    const double came = sum([](const EndpointReport& one) { return one.operations.unexpected; });
+    double received = 0;
     for (const EndpointReport& report : reports_) {
-      came += static_cast<double>(report.operations.unexpected);
       for (const PeerReport& peer : report.peers) {
         for (const ChannelSpan& span : peer.receive.spans) {
           received += static_cast<double>(span.messages);

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <tuple>
 
 #include "base/value.h"
 #include "core/report/profile_json.h"
+#include "core/report/report_text.h"
 
 namespace turnout {
 
@@ -49,11 +51,7 @@ void add_peer(Process* process, const PeerReport& peer, bool self) {
 }
 
 void add_profile(ProfileReport* sum, const ProfileReport& more) {
-  for (std::size_t kind = 0; kind < kTrafficKinds; ++kind) {
-    sum->counts.sent[kind].add(more.counts.sent[kind]);
-  }
-  sum->counts.unexpected.add(more.counts.unexpected);
-  sum->counts.low_watermark_events += more.counts.low_watermark_events;
+  sum->counts.add(more.counts);
   if (more.rnr_retries) sum->rnr_retries = sum->rnr_retries.value_or(0) + *more.rnr_retries;
   sum->calls += more.calls;
   sum->calls_measured += more.calls_measured;
@@ -93,27 +91,32 @@ using Value = std::function<std::optional<double>(const Process&)>;
 // A line of what the processes know; none when nobody does.
 void line(JobProfile* job, const std::vector<Process>& processes, std::string name, std::string key,
           Unit unit, const Value& value) {
-  JobProfile::Line line{std::move(name), std::move(key), unit, {}, 0};
-  Spread& spread = line.spread;
+  std::vector<double> values;
   for (const Process& process : processes) {
-    const std::optional<double> v = value(process);
-    if (!v) continue;
-    spread.least = line.processes == 0 ? *v : std::min(spread.least, *v);
-    spread.most = line.processes == 0 ? *v : std::max(spread.most, *v);
-    spread.sum += *v;
-    ++line.processes;
+    if (const std::optional<double> v = value(process)) values.push_back(*v);
   }
-  if (line.processes == 0) return;
-  spread.mean = spread.sum / static_cast<double>(line.processes);
-  job->lines.push_back(std::move(line));
+  if (values.empty()) return;
+  const auto [least, most] = std::ranges::minmax(values);
+  const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+  const double mean = sum / static_cast<double>(values.size());
+  job->lines.push_back(
+      {std::move(name), std::move(key), unit, {least, mean, most, sum}, values.size()});
 }
 
+// Of those with a profile for which `known` holds.
 template <class Get>
-Value of_profile(Get get) {
-  return [get](const Process& p) -> std::optional<double> {
-    if (!p.profile) return std::nullopt;
+Value of_profile(
+    Get get, bool (*known)(const ProfileReport&) = [](const ProfileReport&) { return true; }) {
+  return [get, known](const Process& p) -> std::optional<double> {
+    if (!p.profile || !known(*p.profile)) return std::nullopt;
     return static_cast<double>(get(*p.profile));
   };
+}
+
+std::uint64_t sum_of(const ProfileReport& profile, std::uint64_t SizeCount::*member) {
+  SizeCounts all;
+  for (const SizeCounts& sizes : profile.counts.sent) all.add(sizes);
+  return all.total().*member;
 }
 
 std::optional<double> share(std::uint64_t part, std::uint64_t whole) {
@@ -123,11 +126,7 @@ std::optional<double> share(std::uint64_t part, std::uint64_t whole) {
 
 void traffic_lines(JobProfile* job, const std::vector<Process>& processes) {
   line(job, processes, "work requests sent", "sent_messages", Unit::number,
-       of_profile([](const ProfileReport& p) {
-         std::uint64_t sum = 0;
-         for (const SizeCounts& sizes : p.counts.sent) sum += sizes.total().messages;
-         return sum;
-       }));
+       of_profile([](const ProfileReport& p) { return sum_of(p, &SizeCount::messages); }));
   for (std::size_t kind = 0; kind < kTrafficKinds; ++kind) {
     const std::string_view word = name(static_cast<Traffic>(kind));
     line(job, processes, fmt::format("  {}", word), fmt::format("sent_{}_messages", word),
@@ -136,11 +135,7 @@ void traffic_lines(JobProfile* job, const std::vector<Process>& processes) {
          }));
   }
   line(job, processes, "bytes of work requests", "sent_bytes", Unit::bytes,
-       of_profile([](const ProfileReport& p) {
-         std::uint64_t sum = 0;
-         for (const SizeCounts& sizes : p.counts.sent) sum += sizes.total().bytes;
-         return sum;
-       }));
+       of_profile([](const ProfileReport& p) { return sum_of(p, &SizeCount::bytes); }));
   line(job, processes, "unexpected messages", "unexpected_messages", Unit::number,
        of_profile([](const ProfileReport& p) { return p.counts.unexpected.total().messages; }));
   line(job, processes, "  share of messages received", "unexpected_share", Unit::share,
@@ -151,20 +146,18 @@ void traffic_lines(JobProfile* job, const std::vector<Process>& processes) {
   line(job, processes, "low-watermark events", "low_watermark_events", Unit::number,
        of_profile([](const ProfileReport& p) { return p.counts.low_watermark_events; }));
   line(job, processes, "RNR retries", "rnr_retries", Unit::number,
-       [](const Process& p) -> std::optional<double> {
-         if (!p.profile || !p.profile->rnr_retries) return std::nullopt;
-         return static_cast<double>(*p.profile->rnr_retries);
-       });
+       of_profile([](const ProfileReport& p) { return *p.rnr_retries; },
+                  [](const ProfileReport& p) { return p.rnr_retries.has_value(); }));
 }
 
 void memory_lines(JobProfile* job, const std::vector<Process>& processes) {
   line(job, processes, "peak memory", "memory_peak", Unit::bytes,
        [](const Process& p) { return std::optional(static_cast<double>(p.peak)); });
   std::vector<std::string> kinds;  // as the first process lists them
-  std::map<std::string, bool> known;
   for (const Process& process : processes) {
     for (const auto& [kind, memory] : process.memory) {
-      if (memory.peak > 0 && !std::exchange(known[kind], true)) kinds.push_back(kind);
+      const bool known = std::ranges::find(kinds, kind) != kinds.end();
+      if (memory.peak > 0 && !known) kinds.push_back(kind);
     }
   }
   for (const std::string& kind : kinds) {
@@ -183,20 +176,14 @@ void memory_lines(JobProfile* job, const std::vector<Process>& processes) {
 }
 
 void time_lines(JobProfile* job, const std::vector<Process>& processes) {
-  const auto measured = [](const Process& p) { return p.profile && p.profile->calls_measured > 0; };
+  const auto measured = [](const ProfileReport& p) { return p.calls_measured > 0; };
   line(job, processes, "time in the library", "library_time_ns", Unit::nanoseconds,
-       [&](const Process& p) -> std::optional<double> {
-         if (!measured(p)) return std::nullopt;
-         return static_cast<double>(p.profile->library_time);
-       });
+       of_profile([](const ProfileReport& p) { return p.library_time; }, measured));
   line(job, processes, "  standard error", "library_time_error_ns", Unit::nanoseconds,
-       [&](const Process& p) -> std::optional<double> {
-         if (!measured(p)) return std::nullopt;
-         return static_cast<double>(p.profile->library_time_error);
-       });
+       of_profile([](const ProfileReport& p) { return p.library_time_error; }, measured));
   line(job, processes, "  share of run time", "library_share", Unit::share,
        [&](const Process& p) -> std::optional<double> {
-         if (!measured(p) || p.lifetime <= 0) return std::nullopt;
+         if (!p.profile || !measured(*p.profile) || p.lifetime <= 0) return std::nullopt;
          return static_cast<double>(p.profile->library_time) / static_cast<double>(p.lifetime);
        });
 }
@@ -213,14 +200,6 @@ std::string value_text(Unit unit, double v) {
                                                      : value::human_count(whole);
 }
 
-std::string printable(std::string text) {
-  for (char& c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) c = '?';
-  }
-  return text.substr(0, 44);
-}
-
 // "128 B", "2MiB"
 std::string below_text(std::size_t bin) {
   const std::uint64_t below = std::uint64_t{1} << bin;
@@ -230,18 +209,18 @@ std::string below_text(std::size_t bin) {
 // Of what is below each size the share of messages, of bytes and of unexpected messages.
 void size_table(std::string* out, const JobProfile& job) {
   SizeCounts sent;
-  for (const SizeCounts& sizes : job.sent) sent.add(sizes);
+  for (const SizeCounts& sizes : job.counts.sent) sent.add(sizes);
   const SizeCount all = sent.total();
   if (all.messages == 0) return;
-  const std::uint64_t unexpected = job.unexpected.total().messages;
+  const std::uint64_t unexpected = job.counts.unexpected.total().messages;
   *out += fmt::format("  {:<24} {:>13} {:>12} {:>12} {:>13}\n", "sizes below", "sent", "% of sent",
                       "% of bytes", "% unexpected");
   SizeCount so_far;
   std::uint64_t unexpected_so_far = 0;
   for (std::size_t bin = 0; bin < kSizeBins; ++bin) {
     so_far.add(sent[bin]);
-    unexpected_so_far += job.unexpected[bin].messages;
-    if (sent[bin].messages == 0 && job.unexpected[bin].messages == 0) continue;
+    unexpected_so_far += job.counts.unexpected[bin].messages;
+    if (sent[bin].messages == 0 && job.counts.unexpected[bin].messages == 0) continue;
     const auto percent = [](std::uint64_t part, std::uint64_t whole) {
       return whole == 0 ? std::string("-")
                         : fmt::format("{:.1f}%", 100 * share(part, whole).value_or(0));
@@ -262,10 +241,7 @@ JobProfile job_profile(std::span<const EndpointReport> reports) {
   for (const Process& process : processes) {
     if (!process.profile) continue;
     ++job.profiled;
-    for (std::size_t kind = 0; kind < kTrafficKinds; ++kind) {
-      job.sent[kind].add(process.profile->counts.sent[kind]);
-    }
-    job.unexpected.add(process.profile->counts.unexpected);
+    job.counts.add(process.profile->counts);
   }
   const auto number = [&](const char* words, const char* key, std::uint64_t Process::*member) {
     line(&job, processes, words, key, Unit::number,
@@ -290,7 +266,7 @@ std::string format_profile(const JobProfile& job) {
   for (const JobProfile::Line& line : job.lines) {
     const Spread& s = line.spread;
     const bool summed = line.unit != Unit::share && line.key != "library_time_error_ns";
-    out += fmt::format("  {:<44} {:>11} {:>11} {:>11} {:>13}\n", printable(line.name),
+    out += fmt::format("  {:<44} {:>11} {:>11} {:>11} {:>13}\n", printable(line.name).substr(0, 44),
                        value_text(line.unit, s.least), value_text(line.unit, s.mean),
                        value_text(line.unit, s.most),
                        summed ? value_text(line.unit, s.sum) : std::string());
@@ -315,7 +291,8 @@ std::string jobs_to_json(
     }
     Json sent = Json::object();
     for (std::size_t kind = 0; kind < kTrafficKinds; ++kind) {
-      sent[std::string(turnout::name(static_cast<Traffic>(kind)))] = sizes_to_json(job.sent[kind]);
+      sent[std::string(turnout::name(static_cast<Traffic>(kind)))] =
+          sizes_to_json(job.counts.sent[kind]);
     }
     all.push_back({{"turnout_job", 1},
                    {"job", name},
@@ -323,7 +300,7 @@ std::string jobs_to_json(
                    {"profiled", job.profiled},
                    {"per_process", std::move(lines)},
                    {"sent", std::move(sent)},
-                   {"unexpected", sizes_to_json(job.unexpected)}});
+                   {"unexpected", sizes_to_json(job.counts.unexpected)}});
   }
   return all.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }

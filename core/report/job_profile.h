@@ -6,9 +6,7 @@
 // Pure functions of reports, any thread. The endpoints of one process are added up first.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,9 +31,7 @@ struct JobProfile {
   std::size_t processes = 0;
   std::size_t profiled = 0;  // of them; reports of older versions have no profile
   std::vector<Line> lines;
-  // Of the job.
-  std::array<SizeCounts, kTrafficKinds> sent{};
-  SizeCounts unexpected;
+  CommunicationProfile counts;  // of the job
 };
 
 [[nodiscard]] JobProfile job_profile(std::span<const EndpointReport> reports);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <string_view>
 #include <vector>
@@ -25,13 +26,6 @@ constexpr std::size_t kFindingLines = 9, kChannelLines = 4, kMemoryLines = 2, kP
 static_assert(2 + 2 + kFindingLines + kChannelLines + kMemoryLines + 2 * kPairs == kSummaryLines);
 constexpr std::size_t kMemoryKinds = 3;
 
-std::string count_text(double count) {
-  return value::human_count(static_cast<std::uint64_t>(std::clamp(count, 0.0, 1e18)));
-}
-std::string bytes_text(double bytes) {
-  return value::human_bytes(static_cast<std::uint64_t>(std::clamp(bytes, 0.0, 1e18)));
-}
-
 // In one line: its end is left out where it is longer.
 std::string line(std::string text) {
   if (text.size() > kSummaryColumns) {
@@ -42,7 +36,7 @@ std::string line(std::string text) {
 }
 
 std::size_t lines_of(std::string_view text) {
-  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+  return static_cast<std::size_t>(std::ranges::count(text, '\n'));
 }
 
 class Summary {
@@ -62,29 +56,24 @@ class Summary {
   }
 
  private:
-  // What all reports have in common, or "several".
+  // What all reports have in common, or how many there are.
   template <class Get>
-  std::string common(Get get) const {
+  std::string common(Get get, std::string_view nouns = "kinds") const {
     std::set<std::string> values;
-    for (const EndpointReport& report : reports_) values.insert(get(report));
-    return values.size() == 1 ? printable(*values.begin()) : fmt::format("{} kinds", values.size());
+    for (const EndpointReport& report : reports_) values.insert(std::invoke(get, report));
+    return values.size() == 1 ? printable(*values.begin())
+                              : fmt::format("{} {}", values.size(), nouns);
   }
 
   void head() {
-    std::set<std::string> hosts;
-    std::int64_t time = 0;
-    for (const EndpointReport& report : reports_) {
-      hosts.insert(report.host);
-      time = std::max(time, report.lifetime);
-    }
-    const auto n = static_cast<std::size_t>(
-        std::count_if(traffic_.processes.begin(), traffic_.processes.end(),
-                      [](const JobTraffic::Process& one) { return !one.reports.empty(); }));
-    out_ += line(fmt::format(
-        "-- turnout report: {} process{} on {}, policy {}, adapter {}, {}", n, n == 1 ? "" : "es",
-        hosts.size() == 1 ? printable(*hosts.begin()) : fmt::format("{} hosts", hosts.size()),
-        common([](const EndpointReport& one) { return one.policy; }),
-        common([](const EndpointReport& one) { return one.device; }), value::human_duration(time)));
+    const auto n = std::ranges::count_if(
+        traffic_.processes, [](const JobTraffic::Process& one) { return !one.reports.empty(); });
+    const std::int64_t time =
+        std::ranges::max_element(reports_, {}, &EndpointReport::lifetime)->lifetime;
+    out_ += line(fmt::format("-- turnout report: {} process{} on {}, policy {}, adapter {}, {}", n,
+                             n == 1 ? "" : "es", common(&EndpointReport::host, "hosts"),
+                             common(&EndpointReport::policy), common(&EndpointReport::device),
+                             value::human_duration(std::max<std::int64_t>(time, 0))));
   }
 
   // Whole findings, as many as there is room for.
@@ -124,8 +113,7 @@ class Summary {
     std::vector<Sum> used(sums.begin(), sums.end());
     std::erase_if(used, [](const Sum& sum) { return sum.messages + sum.pairs == 0; });
     if (used.empty()) return;
-    std::stable_sort(used.begin(), used.end(),
-                     [](const Sum& a, const Sum& b) { return a.messages > b.messages; });
+    std::ranges::stable_sort(used, std::greater<>(), &Sum::messages);
     if (used.size() > kChannelLines) used.resize(kChannelLines);
     out_ += fmt::format("{:<14} {:>13} {:>15} {:>7} {:>11}\n", "channel", "pairs at end",
                         "messages", "share", "bytes");
@@ -138,14 +126,9 @@ class Summary {
   }
 
   void memory() {
-    const EndpointReport* fullest = nullptr;
-    for (const EndpointReport& report : reports_) {
-      if (fullest == nullptr || report.peak > fullest->peak) fullest = &report;
-    }
-    if (fullest == nullptr) return;
+    const auto fullest = std::ranges::max_element(reports_, {}, &EndpointReport::peak);
     std::vector<MemoryLine> kinds = fullest->memory;
-    std::stable_sort(kinds.begin(), kinds.end(),
-                     [](const MemoryLine& a, const MemoryLine& b) { return a.peak > b.peak; });
+    std::ranges::stable_sort(kinds, std::greater<>(), &MemoryLine::peak);
     std::string most;
     for (std::size_t i = 0; i < std::min(kinds.size(), kMemoryKinds) && kinds[i].peak > 0; ++i) {
       most += fmt::format("{}{} {}", i == 0 ? "  most of it: " : ", ", printable(kinds[i].kind),

@@ -20,13 +20,7 @@ void count(const DirectionReport& direction, double* messages, double* bytes) {
   }
 }
 
-// One end's word on a direction between two endpoints.
-struct Reported {
-  std::uint64_t from = 0, to = 0;  // endpoints
-  bool by_receiver = false;
-  const EndpointReport* report = nullptr;
-  const PeerReport* peer = nullptr;
-};
+using Pairs = std::map<std::pair<std::uint64_t, std::uint64_t>, JobTraffic::Pair>;  // by endpoints
 
 class Builder {
  public:
@@ -34,26 +28,23 @@ class Builder {
 
   JobTraffic build() {
     find_processes();
-    std::vector<Reported> reported;
+    Pairs pairs;
     for (const auto& process : traffic_.processes) {
-      for (const EndpointReport* report : process.reports) tell(*report, &reported);
+      for (const EndpointReport* report : process.reports) tell(*report, &pairs);
     }
-    std::sort(reported.begin(), reported.end(), [](const Reported& a, const Reported& b) {
-      return std::tie(a.from, a.to, a.by_receiver) < std::tie(b.from, b.to, b.by_receiver);
-    });
-    for (std::size_t i = 0; i < reported.size();) {
-      std::size_t end = i + 1;
-      while (end < reported.size() && reported[end].from == reported[i].from &&
-             reported[end].to == reported[i].to) {
-        ++end;
+    for (auto& [endpoints, pair] : pairs) {
+      pair.from = process(endpoints.first, pair.at_receiver);
+      pair.to = process(endpoints.second, pair.at_sender);
+      if (pair.at_sender != nullptr) {
+        count(pair.at_sender->send, &pair.messages, &pair.bytes);
+      } else {
+        count(pair.at_receiver->receive, &pair.messages, &pair.bytes);
       }
-      add_pair({reported.data() + i, end - i});
-      i = end;
+      traffic_.pairs.push_back(pair);
     }
-    std::stable_sort(traffic_.pairs.begin(), traffic_.pairs.end(),
-                     [](const JobTraffic::Pair& a, const JobTraffic::Pair& b) {
-                       return std::tie(a.from, a.to) < std::tie(b.from, b.to);
-                     });
+    std::ranges::stable_sort(traffic_.pairs, {}, [](const JobTraffic::Pair& pair) {
+      return std::pair(pair.from, pair.to);
+    });
     return std::move(traffic_);
   }
 
@@ -73,41 +64,23 @@ class Builder {
       for (const EndpointReport* report : reports) {
         process_of_[report->endpoint] = traffic_.processes.size();
       }
-      traffic_.processes.push_back(
-          {process_name(first), first.rank, first.host, first.pid, std::move(reports)});
+      traffic_.processes.push_back({process_name(first), first.host, std::move(reports)});
     }
   }
 
-  static void tell(const EndpointReport& report, std::vector<Reported>* reported) {
+  static void tell(const EndpointReport& report, Pairs* pairs) {
     for (const PeerReport& peer : report.peers) {
       if (!peer.send.spans.empty()) {
-        reported->push_back({report.endpoint, peer.endpoint, false, &report, &peer});
+        JobTraffic::Pair& pair = (*pairs)[{report.endpoint, peer.endpoint}];
+        pair.sender = &report;
+        pair.at_sender = &peer;
       }
       if (!peer.receive.spans.empty()) {
-        reported->push_back({peer.endpoint, report.endpoint, true, &report, &peer});
+        JobTraffic::Pair& pair = (*pairs)[{peer.endpoint, report.endpoint}];
+        pair.receiver = &report;
+        pair.at_receiver = &peer;
       }
     }
-  }
-
-  void add_pair(std::span<const Reported> reported) {
-    JobTraffic::Pair pair;
-    for (const Reported& one : reported) {
-      if (one.by_receiver) {
-        pair.receiver = one.report;
-        pair.at_receiver = one.peer;
-      } else {
-        pair.sender = one.report;
-        pair.at_sender = one.peer;
-      }
-    }
-    pair.from = process(reported.front().from, pair.at_receiver);
-    pair.to = process(reported.front().to, pair.at_sender);
-    if (pair.at_sender != nullptr) {
-      count(pair.at_sender->send, &pair.messages, &pair.bytes);
-    } else if (pair.at_receiver != nullptr) {
-      count(pair.at_receiver->receive, &pair.messages, &pair.bytes);
-    }
-    traffic_.pairs.push_back(pair);
   }
 
   // `reported`: what is known of an endpoint without a report.
@@ -115,7 +88,7 @@ class Builder {
     const auto [found, is_new] = process_of_.emplace(endpoint, traffic_.processes.size());
     if (is_new) {
       const std::uint32_t pid = reported != nullptr ? reported->pid : 0;
-      traffic_.processes.push_back({fmt::format("pid {}", pid), -1, "", pid, {}});
+      traffic_.processes.push_back({fmt::format("pid {}", pid), "", {}});
     }
     return found->second;
   }

@@ -21,9 +21,7 @@ namespace turnout {
 struct JobTraffic {
   struct Process {
     std::string name;
-    int rank = -1;
     std::string host;
-    std::uint32_t pid = 0;
     std::vector<const EndpointReport*> reports;  // of its endpoints; none: only others tell of it
   };
   struct Pair {                                // of endpoints, one direction

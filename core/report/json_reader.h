@@ -10,6 +10,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -35,46 +36,28 @@ class JsonReader {
     if (!object_.is_object()) wrong("", "an object");
   }
 
-  void get(const char* key, std::string* out) const {
-    if (const Json* v = member(key)) {
-      if (v->is_string()) {
-        *out = v->get_ref<const std::string&>();
-      } else {
-        wrong(key, "text");
-      }
-    }
-  }
-  void get(const char* key, bool* out) const {
-    if (const Json* v = member(key)) {
-      if (v->is_boolean()) {
-        *out = v->get<bool>();
-      } else {
-        wrong(key, "true or false");
-      }
-    }
-  }
+  void get(const char* key, std::string* out) const { take(key, &Json::is_string, "text", out); }
+  void get(const char* key, bool* out) const { take(key, &Json::is_boolean, "true or false", out); }
   void get(const char* key, double* out) const {
-    if (const Json* v = member(key)) {
-      if (v->is_number()) {
-        *out = finite(v->get<double>());
-      } else {
-        wrong(key, "a number");
-      }
-    }
+    take(key, &Json::is_number, "a number", out);
+    *out = finite(*out);
   }
   template <class Integer>
   void get(const char* key, Integer* out) const {
     static_assert(std::is_integral_v<Integer>);
-    const Json* v = member(key);
-    if (v == nullptr) return;
-    if (v->is_number_unsigned() && std::in_range<Integer>(v->get<std::uint64_t>())) {
-      *out = static_cast<Integer>(v->get<std::uint64_t>());
-    } else if (v->is_number_integer() && !v->is_number_unsigned() &&
-               std::in_range<Integer>(v->get<std::int64_t>())) {
-      *out = static_cast<Integer>(v->get<std::int64_t>());
-    } else {
-      wrong(key, "an integer in range");
-    }
+    const Json* const v = member(key);
+    if (v != nullptr && !integer(*v, out)) wrong(key, "an integer in range");
+  }
+  // False: it is none, or not in range.
+  template <class Integer>
+  [[nodiscard]] static bool integer(const Json& value, Integer* out) {
+    const auto fits = [out](auto number) {
+      if (!std::in_range<Integer>(number)) return false;
+      *out = static_cast<Integer>(number);
+      return true;
+    };
+    if (value.is_number_unsigned()) return fits(value.get<std::uint64_t>());
+    return value.is_number_integer() && fits(value.get<std::int64_t>());
   }
   void get_hex(const char* key, std::uint64_t* out) const {
     std::string text;
@@ -87,13 +70,11 @@ class JsonReader {
   void get(const char* key, ChannelKind* out) const {
     std::string text;
     get(key, &text);
-    for (std::uint8_t k = 0; k < kChannelKinds; ++k) {
-      if (name(static_cast<ChannelKind>(k)) == text) {
-        *out = static_cast<ChannelKind>(k);
-        return;
-      }
+    if (const std::optional<std::size_t> kind = index_of(kChannelNames, text)) {
+      *out = static_cast<ChannelKind>(*kind);
+    } else {
+      wrong(key, "a channel name");
     }
-    wrong(key, "a channel name");
   }
   // Calls read(element, place) for every element of the array `key`, which has at most so many.
   template <class Read>
@@ -126,7 +107,8 @@ class JsonReader {
   }
   [[nodiscard]] const std::string& place() const { return place_; }
 
-  void wrong(const char* key, std::string_view expected) const {
+  // `key`: of a member, or "key[0]" of one of its elements.
+  void wrong(std::string_view key, std::string_view expected) const {
     if (status_->ok()) {
       *status_ = {Code::invalid,
                   fmt::format("{} whose \"{}{}\" is not {}", what_, place_, key, expected)};
@@ -134,6 +116,18 @@ class JsonReader {
   }
 
  private:
+  template <class T>
+  void take(const char* key, bool (Json::*is)() const noexcept, std::string_view expected,
+            T* out) const {
+    const Json* const v = member(key);
+    if (v == nullptr) return;
+    if ((v->*is)()) {
+      *out = v->get<T>();
+    } else {
+      wrong(key, expected);
+    }
+  }
+
   std::string_view what_;
   const Json& object_;
   std::string place_;

@@ -2,16 +2,14 @@
 // CommunicationProfile: what an endpoint gave the network to carry, and what came before anybody
 // waited for it, by size; counted while it runs, for the report.
 //
-// A message here is one that the network saw: a work request of a send queue. An eager message with
-// its headers is one, a credit or an RTS is one, and a large message is its RTS, its reads or
-// writes by segment and its FIN. Who posts a request counts it, a read too, so each is counted once
-// in a job; what UD sends again is counted again. Sizes are the bytes of the request, headers of
-// ours included, those of the network not.
+// A message here is a work request of a send queue: an eager message with its headers is one, a
+// credit or an RTS is one, and a large message is its RTS, its reads or writes by segment and its
+// FIN. Who posts a request counts it, a read too, so each is counted once in a job; what UD sends
+// again is counted again. Sizes include headers of ours, not those of the network.
 //
-// A count is an increment and an addition in one line of the cache, in fixed arrays: there is
-// nothing to switch off. TURNOUT_PROFILE=0 leaves them out when the core is compiled, for the
-// measurement of what they cost only (bench/run_profile_cost.py): a switch at run time would cost a
-// branch where the count costs an addition. Owner: the endpoint; one thread.
+// A count is an increment and an addition in one cache line, in fixed arrays; a switch at run time
+// would cost as much. TURNOUT_PROFILE=0 leaves them out when the core is compiled, to measure what
+// they cost (bench/run_profile_cost.py). Owner: the endpoint; one thread.
 // Source: "profiling mechanism internal to MVAPICH", Koop et al., SC 2006, section 3.
 #pragma once
 
@@ -21,6 +19,8 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+
+#include "base/index_of.h"
 
 #ifndef TURNOUT_PROFILE
 #define TURNOUT_PROFILE 1
@@ -39,19 +39,8 @@ enum class Traffic : std::uint8_t {
 };
 
 [[nodiscard]] constexpr std::string_view name(Traffic traffic) noexcept {
-  switch (traffic) {
-    case Traffic::data:
-      return "data";
-    case Traffic::control:
-      return "control";
-    case Traffic::read:
-      return "read";
-    case Traffic::write:
-      return "write";
-    case Traffic::count:
-      break;
-  }
-  return "?";
+  constexpr std::array<std::string_view, 4> kNames = {"data", "control", "read", "write"};
+  return name_of(kNames, traffic);
 }
 inline constexpr std::size_t kTrafficKinds = static_cast<std::size_t>(Traffic::count);
 
@@ -101,6 +90,11 @@ struct CommunicationProfile {
   // Times the adapter told that a shared receive queue ran low.
   std::uint64_t low_watermark_events = 0;
 
+  void add(const CommunicationProfile& more) noexcept {
+    for (std::size_t kind = 0; kind < kTrafficKinds; ++kind) sent[kind].add(more.sent[kind]);
+    unexpected.add(more.unexpected);
+    low_watermark_events += more.low_watermark_events;
+  }
   void count_sent(Traffic traffic, std::uint64_t bytes) noexcept {
     sent[static_cast<std::size_t>(traffic)].count(bytes);
   }

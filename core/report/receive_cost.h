@@ -6,6 +6,7 @@
 // reading takes no time, and the measured cost is what the core was charged.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -53,9 +54,23 @@ class ReceiveCost {
     open_messages_ = 0;
   }
 
-  [[nodiscard]] std::vector<ReceiveCostLine> lines() const;
+  [[nodiscard]] std::vector<ReceiveCostLine> lines() const {
+    std::vector<ReceiveCostLine> lines;
+    for (std::size_t kind = 0; kind < sums_.size(); ++kind) {
+      const Sum& sum = sums_[kind];
+      if (sum.messages == 0) continue;
+      lines.push_back({static_cast<ChannelKind>(kind), sum.messages, sum.mean()});
+    }
+    return lines;
+  }
   // Of the kind, relative to the default transport; none if one of them has too few samples.
-  [[nodiscard]] std::optional<double> gain(ChannelKind kind) const noexcept;
+  [[nodiscard]] std::optional<double> gain(ChannelKind kind) const noexcept {
+    const Sum& base = sums_[static_cast<std::size_t>(default_channel_)];
+    const Sum& own = sums_[static_cast<std::size_t>(kind)];
+    const bool enough = std::min(base.messages, own.messages) >= kLeastSample;
+    return kind != default_channel_ && enough ? std::optional(base.mean() - own.mean())
+                                              : std::nullopt;
+  }
 
  private:
   struct Sum {

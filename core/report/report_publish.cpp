@@ -90,16 +90,23 @@ std::string file_name(const EndpointReport& report) {
   return fmt::format("rank-{}.{}.{:016x}{}", report.rank, report.pid, report.endpoint, kSuffix);
 }
 
+std::vector<std::string> report_names(const Descriptor& folder) {
+  std::vector<std::string> names = entries(folder);
+  std::erase_if(names, [](const std::string& name) {
+    return !name.ends_with(kSuffix) || name.front() == '.';
+  });
+  return names;
+}
+
 // The reports that wait in the folder.
 std::vector<EndpointReport> collect(const Descriptor& folder) {
   std::vector<EndpointReport> reports;
-  for (const std::string& name : entries(folder)) {
-    if (!name.ends_with(kSuffix) || name.front() == '.') continue;
+  for (const std::string& name : report_names(folder)) {
     const Result<std::string> text = read_report_file(folder, name);
     if (!text) continue;
-    Result<EndpointReport> report = report_from_json(text.value());
-    if (!report) continue;
-    reports.push_back(std::move(report).value());
+    if (Result<EndpointReport> report = report_from_json(text.value())) {
+      reports.push_back(std::move(report).value());
+    }
   }
   // An endpoint that was only opened to be looked at says nothing beside one that worked.
   std::set<std::pair<int, std::uint32_t>> working;
@@ -114,8 +121,7 @@ std::vector<EndpointReport> collect(const Descriptor& folder) {
 
 std::size_t count_processes(const Descriptor& folder) {
   std::set<std::string> seen;
-  for (const std::string& name : entries(folder)) {
-    if (!name.ends_with(kSuffix) || name.front() == '.') continue;
+  for (const std::string& name : report_names(folder)) {
     // rank-3.4711 of rank-3.4711.0123456789abcdef.json
     seen.insert(name.substr(0, name.rfind('.', name.size() - kSuffix.size() - 1)));
   }

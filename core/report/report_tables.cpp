@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
+#include <functional>
 #include <map>
 
 #include "base/value.h"
@@ -19,6 +19,9 @@ namespace turnout {
 
 namespace {
 
+using value::human_bytes;
+using value::human_count;
+
 constexpr std::size_t kWidth = 110;
 
 using Names = std::map<std::uint64_t, std::string>;  // endpoint -> "rank 3"
@@ -28,9 +31,18 @@ std::string in_table(const std::string& lead, std::string_view text) {
   return wrap(lead, text, kWidth);
 }
 
+template <class... Args>
+void line(std::string* out, fmt::format_string<Args...> format, Args&&... args) {
+  *out += in_table("  ", fmt::format(format, std::forward<Args>(args)...));
+}
+
+std::string duration(std::uint64_t ns) {
+  return value::human_duration(static_cast<std::int64_t>(std::min<std::uint64_t>(ns, INT64_MAX)));
+}
+
 // In 13 columns.
 std::string messages_text(std::uint64_t count) {
-  return count <= 9'999'999'999 ? value::human_count(count)
+  return count <= 9'999'999'999 ? human_count(count)
                                 : fmt::format("{:.3e}", static_cast<double>(count));
 }
 
@@ -46,93 +58,78 @@ void costs_line(std::string* out, std::span<const ReceiveCostLine> costs) {
   std::string text = "CPU time per received message:";
   for (const ReceiveCostLine& line : costs) {
     text += fmt::format("{} {} {:.0f} ns ({} measured)", &line == &costs.front() ? "" : ",",
-                        name(line.channel), line.mean, value::human_count(line.messages));
+                        name(line.channel), line.mean, human_count(line.messages));
   }
   *out += in_table("  ", text);
 }
 
 void registrations_line(std::string* out, const RegistrationReport& report) {
   if (!report.off.empty()) {
-    *out += in_table("  ", fmt::format("registration cache off: {}", printable(report.off)));
-    return;
+    line(out, "registration cache off: {}", printable(report.off));
+  } else if (report.hits + report.misses > 0) {
+    line(out,
+         "registration cache: {} hits, {} misses, {} evictions, {} invalidations; peak {}, at end "
+         "{}",
+         human_count(report.hits), human_count(report.misses), human_count(report.evictions),
+         human_count(report.invalidations), human_bytes(report.bytes_peak),
+         human_bytes(report.bytes));
   }
-  if (report.hits + report.misses == 0) return;
-  *out += in_table(
-      "  ", fmt::format(
-                "registration cache: {} hits, {} misses, {} evictions, {} invalidations; peak {}, "
-                "at end {}",
-                value::human_count(report.hits), value::human_count(report.misses),
-                value::human_count(report.evictions), value::human_count(report.invalidations),
-                value::human_bytes(report.bytes_peak), value::human_bytes(report.bytes)));
 }
 
 void receives_line(std::string* out, const SharedReceivesReport& receives) {
   if (receives.limit_events + receives.growths + receives.credit_waits + receives.rnr_naks == 0) {
     return;
   }
-  *out += in_table(
-      "  ",
-      fmt::format(
-          "shared receive queue: {} low-watermark events, grown {} times, shrunk {} times; {} "
-          "peers ran out of credits; {} RNR retries",
-          value::human_count(receives.limit_events), value::human_count(receives.growths),
-          value::human_count(receives.shrinks), value::human_count(receives.credit_waits),
-          value::human_count(receives.rnr_naks)));
+  line(out,
+       "shared receive queue: {} low-watermark events, grown {} times, shrunk {} times; {} peers "
+       "ran out of credits; {} RNR retries",
+       human_count(receives.limit_events), human_count(receives.growths),
+       human_count(receives.shrinks), human_count(receives.credit_waits),
+       human_count(receives.rnr_naks));
   *out += '\n';
 }
 
 void private_receives_line(std::string* out, const PrivateReceivesReport& receives) {
   if (receives.buffers_peak == 0) return;
-  *out += in_table(
-      "  ",
-      fmt::format(
-          "private receive queues: peak {} receives, grown for {} peers, refused {} times; {} "
-          "rendezvous control messages received",
-          value::human_count(receives.buffers_peak), value::human_count(receives.growths),
-          value::human_count(receives.refused), value::human_count(receives.controls)));
+  line(out,
+       "private receive queues: peak {} receives, grown for {} peers, refused {} times; {} "
+       "rendezvous control messages received",
+       human_count(receives.buffers_peak), human_count(receives.growths),
+       human_count(receives.refused), human_count(receives.controls));
   *out += '\n';
 }
 
 void connections_line(std::string* out, const ConnectionsReport& connections) {
   if (connections.failed > 0) {
-    *out += in_table("  ", fmt::format("RC connections: {} failed and recovered",
-                                       value::human_count(connections.failed)));
+    line(out, "RC connections: {} failed and recovered", human_count(connections.failed));
     *out += '\n';
   }
   if (connections.tear_downs + connections.tear_downs_by_peers + connections.waited == 0) return;
-  const std::uint64_t mean = connections.freed > 0 ? connections.time / connections.freed : 0;
-  const auto duration = [](std::uint64_t ns) {
-    return value::human_duration(static_cast<std::int64_t>(std::min<std::uint64_t>(ns, INT64_MAX)));
-  };
-  *out += in_table(
-      "  ",
-      fmt::format(
-          "RC connections: {} created, {} evicted here and {} by peers; {} peers waited for a "
-          "connection slot, {} gave up; time to free a slot: mean {}, longest {}",
-          value::human_count(connections.made), value::human_count(connections.tear_downs),
-          value::human_count(connections.tear_downs_by_peers),
-          value::human_count(connections.waited), value::human_count(connections.gave_up),
-          duration(mean), duration(connections.time_most)));
+  line(out,
+       "RC connections: {} created, {} evicted here and {} by peers; {} peers waited for a "
+       "connection slot, {} gave up; time to free a slot: mean {}, longest {}",
+       human_count(connections.made), human_count(connections.tear_downs),
+       human_count(connections.tear_downs_by_peers), human_count(connections.waited),
+       human_count(connections.gave_up),
+       duration(connections.freed > 0 ? connections.time / connections.freed : 0),
+       duration(connections.time_most));
   *out += '\n';
 }
 
-struct Total {
-  std::uint64_t messages = 0, bytes = 0;
-  void add(const ChannelSpan& span) {
-    messages += span.messages;
-    bytes += span.bytes;
-  }
-};
-
-Total total(const DirectionReport& direction) {
-  Total sum;
-  for (const ChannelSpan& span : direction.spans) sum.add(span);
+SizeCount total(const DirectionReport& direction) {
+  SizeCount sum;
+  for (const ChannelSpan& span : direction.spans) sum.add({span.messages, span.bytes});
   return sum;
 }
 
+std::string label_of(const PeerReport& peer, const Names& names) {
+  const auto found = names.find(peer.endpoint);
+  return found != names.end() ? found->second : fmt::format("pid {}", peer.pid);
+}
+
 bool ever_on(const DirectionReport& direction, ChannelKind kind) {
-  return std::any_of(direction.spans.begin(), direction.spans.end(),
-                     [kind](const ChannelSpan& span) { return span.channel == kind; });
+  return std::ranges::any_of(direction.spans,
+                             [kind](const ChannelSpan& span) { return span.channel == kind; });
 }
 
 void peers_table(std::string* out, const EndpointReport& report, const Names& names,
@@ -143,35 +140,30 @@ void peers_table(std::string* out, const EndpointReport& report, const Names& na
   }
   std::vector<const PeerReport*> order;
   for (const PeerReport& peer : report.peers) order.push_back(&peer);
-  const auto busy = [](const PeerReport* p) {
+  std::ranges::stable_sort(order, std::greater<>(), [](const PeerReport* p) {
     return total(p->send).messages + total(p->receive).messages;
-  };
-  std::stable_sort(order.begin(), order.end(),
-                   [&](const PeerReport* a, const PeerReport* b) { return busy(a) > busy(b); });
+  });
   *out += fmt::format("  {:<11} {:<4} {:<{}} {:>13} {:>9} {:>9} {:>7} {:>7}\n", "peer", "dir",
                       "channel over time", kChannelColumns, "messages", "bytes", "memory",
                       "predict", "observe");
   for (std::size_t i = 0; i < order.size() && i < most; ++i) {
     const PeerReport& peer = *order[i];
-    const auto found = names.find(peer.endpoint);
-    const std::string label =
-        found != names.end() ? found->second : fmt::format("pid {}", peer.pid);
-    const Total sent = total(peer.send), received = total(peer.receive);
-    *out += fmt::format("  {:<11} {:<4} {:<{}} {:>13} {:>9}\n", label, "tx",
+    const SizeCount sent = total(peer.send), received = total(peer.receive);
+    *out += fmt::format("  {:<11} {:<4} {:<{}} {:>13} {:>9}\n", label_of(peer, names), "tx",
                         channels_over_time(peer.send), kChannelColumns,
-                        messages_text(sent.messages), value::human_bytes(sent.bytes));
+                        messages_text(sent.messages), human_bytes(sent.bytes));
     const std::string predicted =
         peer.predicted_gain != 0 ? gain_text(peer.predicted_gain) : std::string("-");
     const std::string observed =
         peer.observed_gain ? gain_text(*peer.observed_gain) : std::string("-");
-    *out += fmt::format(
-        "  {:<11} {:<4} {:<{}} {:>13} {:>9} {:>9} {:>7} {:>7}\n", peer.lost ? "LOST" : "", "rx",
-        channels_over_time(peer.receive), kChannelColumns, messages_text(received.messages),
-        value::human_bytes(received.bytes), value::human_bytes(peer.bytes), predicted, observed);
+    *out += fmt::format("  {:<11} {:<4} {:<{}} {:>13} {:>9} {:>9} {:>7} {:>7}\n",
+                        peer.lost ? "LOST" : "", "rx", channels_over_time(peer.receive),
+                        kChannelColumns, messages_text(received.messages),
+                        human_bytes(received.bytes), human_bytes(peer.bytes), predicted, observed);
     if (!peer.reason.empty()) *out += in_table("                   why: ", printable(peer.reason));
     if (peer.tear_downs > 0) {
       *out += fmt::format("                   its connection was evicted {} times\n",
-                          value::human_count(peer.tear_downs));
+                          human_count(peer.tear_downs));
     }
   }
   if (order.size() > most) {
@@ -186,10 +178,7 @@ void decisions_table(std::string* out, const EndpointReport& report, const Names
     return;
   }
   std::map<std::uint32_t, std::string> labels;
-  for (const PeerReport& peer : report.peers) {
-    const auto found = names.find(peer.endpoint);
-    labels[peer.peer] = found != names.end() ? found->second : fmt::format("pid {}", peer.pid);
-  }
+  for (const PeerReport& peer : report.peers) labels[peer.peer] = label_of(peer, names);
   const std::size_t count = report.decisions.size();
   const std::size_t first = count > most ? count - most : 0;
   *out += "  decisions";
@@ -214,12 +203,11 @@ void memory_table(std::string* out, const EndpointReport& report) {
   for (const MemoryLine& line : report.memory) {
     if (line.peak == 0) continue;
     *out += fmt::format("  {:<32} {:>9} {:>9} {:>11}\n", printable(line.kind),
-                        value::human_bytes(line.now), value::human_bytes(line.peak),
+                        human_bytes(line.now), human_bytes(line.peak),
                         line.objects_peak > 0 ? messages_text(line.objects_peak) : "");
   }
-  *out += fmt::format("  {:<32} {:>9} {:>9}  of a budget of {}\n", "all",
-                      value::human_bytes(report.used), value::human_bytes(report.peak),
-                      value::human_bytes(report.budget));
+  *out += fmt::format("  {:<32} {:>9} {:>9}  of a budget of {}\n", "all", human_bytes(report.used),
+                      human_bytes(report.peak), human_bytes(report.budget));
 }
 
 // Where its time went, and what the network saw of it.
@@ -230,19 +218,14 @@ void profile_line(std::string* out, const EndpointReport& report) {
   for (std::size_t kind = 0; kind < kTrafficKinds; ++kind) {
     const SizeCount sum = profile.counts.sent[kind].total();
     text += fmt::format("{} {} {} ({})", kind == 0 ? "" : ",", messages_text(sum.messages),
-                        name(static_cast<Traffic>(kind)), value::human_bytes(sum.bytes));
+                        name(static_cast<Traffic>(kind)), human_bytes(sum.bytes));
   }
   *out += in_table("  ", text);
   if (profile.calls_measured == 0) return;
-  const auto duration = [](std::uint64_t ns) {
-    return value::human_duration(static_cast<std::int64_t>(std::min<std::uint64_t>(ns, INT64_MAX)));
-  };
-  *out += in_table(
-      "  ", fmt::format("time in the library: {}, standard error {}, of {} ({} calls, {} "
-                        "measured)",
-                        duration(profile.library_time), duration(profile.library_time_error),
-                        value::human_duration(report.lifetime), value::human_count(profile.calls),
-                        value::human_count(profile.calls_measured)));
+  line(out, "time in the library: {}, standard error {}, of {} ({} calls, {} measured)",
+       duration(profile.library_time), duration(profile.library_time_error),
+       value::human_duration(report.lifetime), human_count(profile.calls),
+       human_count(profile.calls_measured));
 }
 
 void rank_tables(std::string* out, const EndpointReport& report, const Names& names,
@@ -259,25 +242,19 @@ void rank_tables(std::string* out, const EndpointReport& report, const Names& na
   memory_table(out, report);
   costs_line(out, report.receive_costs);
   profile_line(out, report);
-  *out += in_table(
-      "  ",
-      fmt::format("{} unexpected messages, {} rendezvous messages, {} credit messages, {} requests "
-                  "refused",
-                  value::human_count(report.operations.unexpected),
-                  value::human_count(report.operations.rendezvous),
-                  value::human_count(report.operations.credit_messages),
-                  value::human_count(report.operations.refusals)));
+  const OperationCounts& counts = report.operations;
+  line(out,
+       "{} unexpected messages, {} rendezvous messages, {} credit messages, {} requests refused",
+       human_count(counts.unexpected), human_count(counts.rendezvous),
+       human_count(counts.credit_messages), human_count(counts.refusals));
   registrations_line(out, report.registrations);
   *out += '\n';
   receives_line(out, report.shared_receives);
   private_receives_line(out, report.private_receives);
   connections_line(out, report.connections);
-  if (report.operations.rtrs + report.operations.puts == 0) return;
-  *out += in_table("  ", fmt::format("{} RTRs sent; {} messages written to RTRs, {} of them with a "
-                                     "completion message",
-                                     value::human_count(report.operations.rtrs),
-                                     value::human_count(report.operations.puts),
-                                     value::human_count(report.operations.put_completions)));
+  if (counts.rtrs + counts.puts == 0) return;
+  line(out, "{} RTRs sent; {} messages written to RTRs, {} of them with a completion message",
+       human_count(counts.rtrs), human_count(counts.puts), human_count(counts.put_completions));
   *out += '\n';
 }
 
@@ -292,31 +269,25 @@ std::vector<ReceiveCostLine> mean_costs(std::span<const EndpointReport> reports)
       sum.messages += line.messages;
     }
   }
-  std::vector<ReceiveCostLine> lines;
-  for (ReceiveCostLine& line : by_channel) {
-    if (line.messages == 0) continue;
-    line.mean /= static_cast<double>(line.messages);
-    lines.push_back(line);
-  }
+  std::vector<ReceiveCostLine> lines(by_channel.begin(), by_channel.end());
+  std::erase_if(lines, [](const ReceiveCostLine& line) { return line.messages == 0; });
+  for (ReceiveCostLine& line : lines) line.mean /= static_cast<double>(line.messages);
   return lines;
 }
 
 void sums(std::string* out, std::span<const EndpointReport> reports) {
-  std::array<Total, kChannelKinds> by_channel{};
-  Total all;
+  std::array<SizeCount, kChannelKinds> by_channel{};
+  SizeCount all;
   std::uint64_t receiving_peers = 0, rc_now = 0, rc_ever = 0, switches = 0, decided = 0, lost = 0;
   ConnectionsReport connections;
-  const EndpointReport* largest = nullptr;
   for (const EndpointReport& report : reports) {
     decided += report.decisions.size() + report.decisions_dropped;
-    connections.made += report.connections.made;
-    connections.tear_downs += report.connections.tear_downs;
-    if (largest == nullptr || report.peak > largest->peak) largest = &report;
+    connections.add(report.connections);
     for (const PeerReport& peer : report.peers) {
       for (const ChannelSpan& span : peer.send.spans) {
-        by_channel[static_cast<std::size_t>(span.channel)].add(span);
-        all.add(span);
+        by_channel[static_cast<std::size_t>(span.channel)].add({span.messages, span.bytes});
       }
+      all.add(total(peer.send));
       switches += peer.receive.switches;
       lost += peer.lost ? 1 : 0;
       if (peer.receive.spans.empty()) continue;
@@ -332,26 +303,24 @@ void sums(std::string* out, std::span<const EndpointReport> reports) {
     if (by_channel[k].messages == 0) continue;
     *out += fmt::format(
         "  {:<32} {:>13} {:>9} {:>6.1f}%\n", name(static_cast<ChannelKind>(k)),
-        messages_text(by_channel[k].messages), value::human_bytes(by_channel[k].bytes),
+        messages_text(by_channel[k].messages), human_bytes(by_channel[k].bytes),
         100.0 * static_cast<double>(by_channel[k].messages) / static_cast<double>(all.messages));
   }
   *out += fmt::format("  {:<32} {:>13} {:>9}\n", "all", messages_text(all.messages),
-                      value::human_bytes(all.bytes));
+                      human_bytes(all.bytes));
   *out += fmt::format("  incoming directions on RC-RDMA: {} of {} at end, {} at any time\n", rc_now,
                       receiving_peers, rc_ever);
   costs_line(out, mean_costs(reports));
-  *out += fmt::format("  channel changes: {} requested, {} completed\n",
-                      value::human_count(decided), value::human_count(switches));
+  *out += fmt::format("  channel changes: {} requested, {} completed\n", human_count(decided),
+                      human_count(switches));
   if (connections.tear_downs > 0) {
     *out += fmt::format("  RC connections: {} ends created, {} evicted\n",
-                        value::human_count(connections.made),
-                        value::human_count(connections.tear_downs));
+                        human_count(connections.made), human_count(connections.tear_downs));
   }
-  if (largest != nullptr) {
-    *out += fmt::format("  highest memory of one process: {} of a budget of {} ({})\n",
-                        value::human_bytes(largest->peak), value::human_bytes(largest->budget),
-                        process_name(*largest));
-  }
+  const auto largest = std::ranges::max_element(reports, {}, &EndpointReport::peak);
+  *out +=
+      fmt::format("  highest memory of one process: {} of a budget of {} ({})\n",
+                  human_bytes(largest->peak), human_bytes(largest->budget), process_name(*largest));
   if (lost > 0) *out += fmt::format("  peers lost: {}\n", lost);
 }
 
@@ -373,10 +342,8 @@ std::string format_reports(std::span<const EndpointReport> reports, const TableL
     order.push_back(&report);
     names[report.endpoint] = process_name(report);
   }
-  std::stable_sort(order.begin(), order.end(),
-                   [](const EndpointReport* a, const EndpointReport* b) {
-                     return std::pair(a->rank, a->pid) < std::pair(b->rank, b->pid);
-                   });
+  std::ranges::stable_sort(
+      order, {}, [](const EndpointReport* report) { return std::pair(report->rank, report->pid); });
   const std::string rule = fmt::format("{:-<{}}\n", "-- turnout report ", kWidth);
   std::string out = rule;
   for (const EndpointReport* report : order) rank_tables(&out, *report, names, limits);

@@ -5,7 +5,17 @@
 
 #include <algorithm>
 
+#include "base/value.h"
+
 namespace turnout {
+
+std::string count_text(double count) {
+  return value::human_count(static_cast<std::uint64_t>(std::clamp(count, 0.0, 1e18)));
+}
+
+std::string bytes_text(double bytes) {
+  return value::human_bytes(static_cast<std::uint64_t>(std::clamp(bytes, 0.0, 1e18)));
+}
 
 std::string seconds_text(std::int64_t nanoseconds) {
   return fmt::format("{:.1f}s", static_cast<double>(nanoseconds) / 1e9);

@@ -21,6 +21,10 @@ namespace turnout {
 // indented as far as the lead reaches.
 [[nodiscard]] std::string wrap(const std::string& lead, std::string_view text, std::size_t columns);
 
+// Of sums that cannot overflow: as value::human_count() and human_bytes() have them.
+[[nodiscard]] std::string count_text(double count);
+[[nodiscard]] std::string bytes_text(double bytes);
+
 // "1.2s"
 [[nodiscard]] std::string seconds_text(std::int64_t nanoseconds);
 

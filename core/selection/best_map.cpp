@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 
 #include "core/selection/policy.h"
 
@@ -42,16 +41,15 @@ class Flow {
     most_rings_ = room_.rings_beside(0);
     while (in(rings) < most_rings_ && follow_best(none, rings)) {
     }
-    BestShares best{shares_, gain_, 0};
+    BestShares best{shares_, gain_};
     for (std::uint64_t f = 1; f <= room_.rc && room_.holds(f); ++f) {
       most_rings_ = room_.rings_beside(f);
       while (in(rings) > most_rings_) follow(path(rings, none));
       most_new_ = f;
       if (!follow_best(queue_pairs, new_rc))
         break;  // a limit that does not bind: no f above either
-      if (gain_ > best.gain + rounding_) best = {shares_, gain_, 0};
+      if (gain_ > best.gain + rounding_) best = {shares_, gain_};
     }
-    best.paths = paths_;
     return best;
   }
 
@@ -132,7 +130,6 @@ class Flow {
 
   // The path of greatest gain. There are no cycles that gain, so it visits no node twice.
   Path path(Node from, Node to) {
-    ++paths_;
     Path path;
     path.edges = edges();
     // Where a new unit of flow begins, undoing another one's way back is no step of its path.
@@ -203,19 +200,9 @@ class Flow {
   std::uint64_t most_new_ = 0;
   double gain_ = 0;
   double rounding_ = 0;
-  std::uint64_t paths_ = 0;
 };
 
 }  // namespace
-
-std::uint64_t RingRoom::rings_beside(std::uint64_t new_queue_pairs) const {
-  if (bytes_per_ring == 0) return rings;
-  return std::min(rings, (bytes - new_queue_pairs * bytes_per_rc) / bytes_per_ring);
-}
-
-bool RingRoom::holds(std::uint64_t new_queue_pairs) const {
-  return bytes_per_rc == 0 || new_queue_pairs <= bytes / bytes_per_rc;
-}
 
 BestShares best_shares(std::span<const SourceGroup> groups, const RingValue& value,
                        const RingRoom& room) {

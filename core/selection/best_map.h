@@ -3,16 +3,17 @@
 // of what they gain is largest under three limits at once: rings, RC queue pairs in use, and bytes,
 // where a ring has one size and a queue pair that must be made another. Exact.
 //
-// Why it is fast: the sources that get queue pairs are part of those that get rings, so for a given
+// Why it is fast: sources that get queue pairs are part of those that get rings, so for a given
 // number f of new queue pairs the bytes limit is one on rings, all limits are nested, and the
 // problem is a flow of greatest value. Sources that differ only in their counts form a group, where
-// the busiest have the better channel, so the state is two numbers a group and the network has six
-// nodes. Raising f or the number of rings by one changes the flow along one best path. The whole is
-// O(rings + h) paths of a fixed cost once counts are sorted.
+// the busiest have the better channel: the state is two numbers a group, the network has six nodes,
+// and raising f or the rings by one changes the flow along one best path. O(rings + h) paths of a
+// fixed cost once counts are sorted.
 //
 // Pure. Any thread. Times are nanoseconds, sizes bytes.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -35,8 +36,13 @@ struct RingRoom {
   std::uint64_t bytes_per_ring = 0;
   std::uint64_t bytes_per_rc = 0;
   // As many rings as fit beside this many new queue pairs, which must fit themselves.
-  [[nodiscard]] std::uint64_t rings_beside(std::uint64_t new_queue_pairs) const;
-  [[nodiscard]] bool holds(std::uint64_t new_queue_pairs) const;
+  [[nodiscard]] std::uint64_t rings_beside(std::uint64_t new_queue_pairs) const {
+    if (bytes_per_ring == 0) return rings;
+    return std::min(rings, (bytes - new_queue_pairs * bytes_per_rc) / bytes_per_ring);
+  }
+  [[nodiscard]] bool holds(std::uint64_t new_queue_pairs) const {
+    return bytes_per_rc == 0 || new_queue_pairs <= bytes / bytes_per_rc;
+  }
 };
 
 // What one message saves on each channel (credits taken off), what one ring costs in the window.
@@ -56,7 +62,6 @@ struct GroupShare {
 struct BestShares {
   std::vector<GroupShare> shares;  // of each group
   double gain = 0;
-  std::uint64_t paths = 0;  // work done
 };
 
 [[nodiscard]] BestShares best_shares(std::span<const SourceGroup> groups, const RingValue& value,

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace turnout::selection {
 
@@ -35,18 +34,12 @@ Estimate floored(const Estimate& a) {
 }
 
 // Squared deviations of log time from the mean of points [first, last).
-struct Level {
-  double mean = 0;
-  double squares = 0;
-};
-Level level(const std::vector<double>& logs, std::size_t first, std::size_t last) {
-  Level result;
-  for (std::size_t i = first; i < last; ++i) result.mean += logs[i];
-  result.mean /= static_cast<double>(last - first);
-  for (std::size_t i = first; i < last; ++i) {
-    result.squares += (logs[i] - result.mean) * (logs[i] - result.mean);
-  }
-  return result;
+double squares(const std::vector<double>& logs, std::size_t first, std::size_t last) {
+  double mean = 0, sum = 0;
+  for (std::size_t i = first; i < last; ++i) mean += logs[i];
+  mean /= static_cast<double>(last - first);
+  for (std::size_t i = first; i < last; ++i) sum += (logs[i] - mean) * (logs[i] - mean);
+  return sum;
 }
 
 // The estimate of several points together.
@@ -75,26 +68,21 @@ Knee knee_at(const std::vector<RatePoint>& points, std::size_t at, const Estimat
 
 class Writer {
  public:
-  Writer(CostsFile* out, const Measurements& measured) : out_(*out) {
-    rounds_ = measured.rc_rdma.size();
-  }
+  Writer(CostsFile* out, const Measurements& measured)
+      : out_(*out), rounds_(measured.rc_rdma.size()) {}
   void put(CostValue DeviceCosts::*field, const Estimate& value, const std::string& how,
            double least = kLeastUncertainty) {
     const double part = value.value > 0 ? value.error / value.value : 1;
-    set(field, {value.value, std::clamp(part, least, 100.0)},
-        fmt::format("M {}, median of {}", how, rounds_));
+    out_.set(field, {value.value, std::clamp(part, least, 100.0)},
+             fmt::format("M {}, median of {}", how, rounds_));
   }
   void set(CostValue DeviceCosts::*field, const CostValue& value, const std::string& source) {
-    const auto& rows = cost_table();
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      if (rows[i].field == field) out_.sources[i] = source;
-    }
-    out_.costs.*field = value;
+    out_.set(field, value, source);
   }
 
  private:
   CostsFile& out_;
-  std::size_t rounds_ = 0;
+  const std::size_t rounds_;
 };
 
 void put_context(Writer* writer, const std::vector<RatePoint>& points) {
@@ -165,17 +153,17 @@ Knees find_knees(const std::vector<RatePoint>& points) {
     logs.push_back(std::log(std::max(all.back().value, 1e-3)));
   }
   // Every place of two steps, the second perhaps at the end: none.
-  double least = level(logs, 0, n).squares;
+  double least = squares(logs, 0, n);
   std::size_t first = n, second = n;
   for (std::size_t a = 1; a < n; ++a) {
     for (std::size_t b = a + 1; b <= n; ++b) {
       const Estimate low = pooled(all, 0, a), middle = pooled(all, a, b);
       if (!significant(low, middle)) continue;
       if (b < n && !significant(middle, pooled(all, b, n))) continue;
-      const double squares = level(logs, 0, a).squares + level(logs, a, b).squares +
-                             (b < n ? level(logs, b, n).squares : 0);
-      if (squares < least) {
-        least = squares;
+      const double left =
+          squares(logs, 0, a) + squares(logs, a, b) + (b < n ? squares(logs, b, n) : 0);
+      if (left < least) {
+        least = left;
         first = a;
         second = b;
       }
@@ -204,21 +192,15 @@ CostsFile costs_of(const Measurements& m, const std::string& device, const std::
     writer.put(&C::receiver_poll, floored(times(more, 2 / (m.extra_rings * m.polls_of_each))),
                fmt::format("pingpong beside {:.0f} idle rings", m.extra_rings));
   }
-  if (!m.credit.empty()) {
-    writer.put(&C::receiver_credit, floored(estimate(m.credit)),
-               "bursts that need a credit message less bursts that do not");
-  }
-  const auto put_setup = [&](const Rounds& lost, CostValue C::*processor) {
-    if (lost.empty()) return;
-    writer.put(processor, floored(times(estimate(lost), 0.5)),
-               "pingpong from its first message on");
+  const auto put = [&](CostValue C::*field, const Rounds& rounds, double part, const char* how) {
+    if (!rounds.empty()) writer.put(field, floored(times(estimate(rounds), part)), how);
   };
-  put_setup(m.setup_dc_lost, &C::setup_dc_processor);
-  put_setup(m.setup_rc_lost, &C::setup_rc_processor);
-  if (!m.setup_rc_time.empty()) {
-    writer.put(&C::setup_rc_time, floored(estimate(m.setup_rc_time)),
-               "pingpong until its first message over RC");
-  }
+  put(&C::receiver_credit, m.credit, 1,
+      "bursts that need a credit message less bursts that do not");
+  put(&C::setup_dc_processor, m.setup_dc_lost, 0.5, "pingpong from its first message on");
+  put(&C::setup_rc_processor, m.setup_rc_lost, 0.5, "pingpong from its first message on");
+  put(&C::setup_rc_time, m.setup_rc_time, 1, "pingpong until its first message over RC");
+  put(&C::sender_dci_switch, m.one_dci, 1, "one DCI, a new target for each message");
   if (!m.post_rc.empty()) {
     const std::string how = "a sender that never waits, many targets";
     writer.put(&C::sender_post_rc, estimate(m.post_rc), how + ", RC");
@@ -230,10 +212,6 @@ CostsFile costs_of(const Measurements& m, const std::string& device, const std::
       writer.put(&C::sender_post_dc, estimate(m.post_dc), how + ", one DCI per target");
       writer.put(&C::sender_post_dc_switch, estimate(m.post_dc_switch), how + ", fewer DCIs");
     }
-  }
-  if (!m.one_dci.empty()) {
-    writer.put(&C::sender_dci_switch, estimate(m.one_dci),
-               "one DCI, a new target for each message");
   }
   if (!m.other_target.empty()) {
     // Only the way out switches: half a round trip has half of it.

@@ -17,14 +17,8 @@ inline constexpr std::uint32_t kSilentRounds = 16;
 // What one message saves on a ring, its share of the credit messages taken off.
 [[nodiscard]] inline double saving(const CostModel& costs, ChannelKind kind) {
   const double credit = costs.credit / static_cast<double>(std::max(costs.ring_entries, 1u));
-  switch (kind) {
-    case ChannelKind::dc_rdma:
-      return costs.saving_dc_rdma - credit;
-    case ChannelKind::rc_rdma:
-      return costs.saving_rc_rdma - credit;
-    default:
-      return 0;
-  }
+  if (kind == ChannelKind::dc_rdma) return costs.saving_dc_rdma - credit;
+  return kind == ChannelKind::rc_rdma ? costs.saving_rc_rdma - credit : 0;
 }
 
 // What one more ring costs in the window: every message of the leading source is waited for, and

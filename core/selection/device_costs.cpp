@@ -59,7 +59,12 @@ class Reader {
       return {Code::invalid,
               fmt::format("{}: device.name is missing; add the adapter's name", file_)};
     }
-    return check_together();
+    const double first = out_.costs.context_first_entries.value;
+    const double second = out_.costs.context_second_entries.value;
+    if (first <= second) return {};
+    return {Code::invalid,
+            fmt::format("{}: context.first_entries {} exceeds context.second_entries {}", file_,
+                        first, second)};
   }
 
  private:
@@ -78,9 +83,8 @@ class Reader {
                    std::string* out) const {
     const auto* const text = node.as_string();
     if (text == nullptr) return wrong(key, name, "expected text in quotes");
-    const bool printable = std::all_of(text->get().begin(), text->get().end(), [](char c) {
-      return static_cast<unsigned char>(c) >= 0x20 && c != 0x7f;
-    });
+    const bool printable = std::ranges::all_of(
+        text->get(), [](char c) { return static_cast<unsigned char>(c) >= 0x20 && c != 0x7f; });
     if (text->get().size() > kLongestText || !printable) {
       return wrong(key, name,
                    fmt::format("expected one line of at most {} characters", kLongestText));
@@ -123,18 +127,17 @@ class Reader {
     for (const auto& [key, node] : table) {
       const std::string name = fmt::format("{}.{}", group.str(), key.str());
       const auto& rows = cost_table();
-      const auto row = std::find_if(rows.begin(), rows.end(), [&, &key = key](const CostRow& r) {
+      const auto row = std::ranges::find_if(rows, [&, &key = key](const CostRow& r) {
         return r.group == group.str() && r.name == key.str();
       });
       if (row == rows.end()) return unknown(key, name, "cost", names);
-      const auto at = static_cast<std::size_t>(row - rows.begin());
-      if (Status s = read_cost(key, name, node, *row, &out_.sources[at]); !s.ok()) return s;
+      if (Status s = read_cost(key, name, node, *row); !s.ok()) return s;
     }
     return {};
   }
 
   Status read_cost(const toml::key& key, const std::string& name, const toml::node& node,
-                   const CostRow& row, std::string* row_source) {
+                   const CostRow& row) {
     const toml::table* const table = node.as_table();
     if (table == nullptr) {
       return wrong(key, name,
@@ -147,7 +150,7 @@ class Reader {
     std::string unit, source;
     for (const auto& [inner, entry] : *table) {
       const std::string inner_name = fmt::format("{}.{}", name, inner.str());
-      if (std::find(known.begin(), known.end(), inner.str()) == known.end()) {
+      if (std::ranges::find(known, inner.str()) == known.end()) {
         return unknown(inner, inner_name, "field", known);
       }
       if (inner.str() != "unit" && inner.str() != "source") continue;
@@ -180,23 +183,12 @@ class Reader {
                    fmt::format("expected a fraction of the value, 0 to {:.0f}", kMostUncertainty));
     }
     const std::string_view tag = std::string_view(source).substr(0, source.find(' '));
-    if (std::find(kTags.begin(), kTags.end(), tag) == kTags.end() || tag.size() == source.size()) {
+    if (std::ranges::find(kTags, tag) == kTags.end() || tag.size() == source.size()) {
       return wrong(
           key, name + ".source",
           fmt::format("expected a tag ({}), then the source of the value", fmt::join(kTags, ", ")));
     }
-    out_.costs.*row.field = cost;
-    *row_source = source;
-    return {};
-  }
-
-  [[nodiscard]] Status check_together() const {
-    const DeviceCosts& c = out_.costs;
-    if (c.context_first_entries.value > c.context_second_entries.value) {
-      return {Code::invalid,
-              fmt::format("{}: context.first_entries {} exceeds context.second_entries {}", file_,
-                          c.context_first_entries.value, c.context_second_entries.value)};
-    }
+    out_.set(row.field, cost, source);
     return {};
   }
 
@@ -232,16 +224,11 @@ std::string figures(double value) {
 
 // Settings that were given replace the table's values.
 void override_with(const Settings& settings, CostsFile* file) {
-  DeviceCosts& c = file->costs;
   const auto put = [&](std::string_view setting, CostValue DeviceCosts::*field, double value) {
     if (!settings.is_given(setting)) return;
-    c.*field = {value, 0};
-    const auto& rows = cost_table();
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      if (rows[i].field == field) file->sources[i] = fmt::format("S the setting {}", setting);
-    }
+    file->set(field, {value, 0}, fmt::format("S the setting {}", setting));
   };
-  const double base = c.receiver_dc_sendrecv.value;
+  const double base = file->costs.receiver_dc_sendrecv.value;
   put("saving_dc_rdma", &DeviceCosts::receiver_dc_rdma,
       base - static_cast<double>(settings.saving_dc_rdma));
   put("saving_rc_rdma", &DeviceCosts::receiver_rc_rdma,
@@ -268,6 +255,13 @@ const std::vector<CostRow>& cost_table() {
 
 CostsFile::CostsFile() {
   for (const CostRow& row : cost_table()) sources.emplace_back(row.built_in_source);
+}
+
+void CostsFile::set(CostValue DeviceCosts::*field, const CostValue& value,
+                    const std::string& source) {
+  costs.*field = value;
+  const auto row = std::ranges::find(cost_table(), field, &CostRow::field);
+  sources[static_cast<std::size_t>(row - cost_table().begin())] = source;
 }
 
 Result<CostsFile> parse_costs(std::string_view text, const std::string& file) {

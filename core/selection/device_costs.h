@@ -53,6 +53,7 @@ struct CostsFile {
   DeviceCosts costs;
   std::vector<std::string> sources;  // by row of cost_table()
   CostsFile();
+  void set(CostValue DeviceCosts::*field, const CostValue& value, const std::string& source);
 };
 
 // `file` is for messages.

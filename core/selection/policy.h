@@ -118,25 +118,9 @@ struct Input {
       ChannelKind::dc_sendrecv;  // the default transport, for sources without a ring
 };
 
-// FIND_MAP (AQPS 3.2, Fig. 6; the reading of spec/aqps.md): the optimum over (l, m), 0 <= m <=
-// min(l, h), l <= tau, by x(l,m) = A(l) + B(m) and a running maximum of B. Exact. Among equals the
-// map with the fewest channels.
-struct MapChoice {
-  std::uint32_t rc = 0;        // m: the first m of the sorted sources
-  std::uint32_t channels = 0;  // l
-  double gain = 0;             // x(l,m), ns
-};
-// O(min(n, tau)); counts_descending needs only its first tau entries.
-[[nodiscard]] MapChoice find_map(std::span<const std::uint64_t> counts_descending,
-                                 const CostModel& costs, std::uint32_t max_rc,
-                                 std::uint32_t max_channels, bool dc_rdma_available);
-// The same for counts in any order: O(n log tau + tau).
-[[nodiscard]] MapChoice find_map_unsorted(std::span<const std::uint64_t> counts,
-                                          const CostModel& costs, std::uint32_t max_rc,
-                                          std::uint32_t max_channels, bool dc_rdma_available);
-
-// Policy `aqps`: FIND_MAP's gain with set-up charged only for channels that do not exist, under all
-// limits, and gamma. O(n) beside sorting counts by digits, and O(tau + h) steps of a fixed cost.
+// Policy `aqps`: the gain of FIND_MAP (AQPS 3.2, Fig. 6; the reading of spec/aqps.md) with set-up
+// charged only for channels that do not exist, under all limits, and gamma. O(n) beside sorting
+// counts by digits, and O(tau + h) steps of a fixed cost.
 //
 // - Exact for every mix of RC-RDMA and DC-RDMA (best_map.h): over the sources that spoke, to one
 //   part in 10^12 of the largest term. n_1, the count whose messages wait for the polls of all

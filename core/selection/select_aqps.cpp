@@ -4,24 +4,16 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <optional>
-#include <utility>
 
+#include "base/index_of.h"
 #include "core/selection/best_map.h"
+#include "core/selection/channel_map.h"
 #include "core/selection/costs.h"
 #include "core/selection/source_order.h"
 
 namespace turnout::selection {
 
 namespace {
-
-struct Usage {
-  std::uint32_t rc = 0;
-  std::uint32_t rings = 0;
-  std::uint64_t bytes = 0;
-};
-
-using Map = std::vector<ChannelKind>;  // by position in Selector::sources_
 
 // Sources alike but for their counts; see best_map.h.
 struct Group {
@@ -31,17 +23,14 @@ struct Group {
 // By whether a ring exists, a queue pair exists, DC-RDMA is allowed.
 constexpr std::size_t kGroups = 8;
 
-class Selector {
+class Selector : ChannelMaps {
  public:
   explicit Selector(const Input& input);
   [[nodiscard]] Plan plan();
 
  private:
-  [[nodiscard]] bool rc_exists(std::size_t i) const {
-    return sources_[i].rc_exists || sources_[i].current == ChannelKind::rc_rdma;
-  }
   [[nodiscard]] double setup(std::size_t i, ChannelKind kind) const {
-    if (kind == ChannelKind::rc_rdma) return rc_exists(i) ? 0 : input_.costs.setup_rc;
+    if (kind == ChannelKind::rc_rdma) return rc_exists(sources_[i]) ? 0 : input_.costs.setup_rc;
     return over_ring(sources_[i].current) ? 0 : input_.costs.setup_dc;
   }
   // This source's own share of the gain.
@@ -55,16 +44,16 @@ class Selector {
     return kind != ChannelKind::dc_rdma || input_.limits.dc_rdma_available ||
            sources_[i].current == ChannelKind::dc_rdma;
   }
-  [[nodiscard]] std::uint64_t bytes(std::size_t i, ChannelKind kind) const;
-  [[nodiscard]] bool fits(const Usage& usage, std::size_t i, ChannelKind kind) const;
-  void take(Usage* usage, std::size_t i, ChannelKind kind) const;
-
-  [[nodiscard]] double leading() const;  // n_1
+  [[nodiscard]] double leading() const {  // n_1
+    return sources_.empty() ? 0 : static_cast<double>(sources_.front().messages);
+  }
   [[nodiscard]] double poll() const { return poll_share(input_.costs, leading()); }
-  [[nodiscard]] double gain(const Map& map) const;
-  [[nodiscard]] std::optional<Usage> usage_of(const Map& map) const;  // none: beyond a limit
-  [[nodiscard]] Map fixed_map(Usage* usage) const;
-  void keep_idle(Map* map, Usage usage) const;
+  [[nodiscard]] double gain(const Map& map, bool of_silent = true) const;
+  // Keeps the channels of silent sources in the room that is left: their place costs nothing while
+  // nobody wants it.
+  void keep_idle(Map* map, Usage usage) const {
+    for (const std::uint32_t i : idle_) keep(map, &usage, i);
+  }
   [[nodiscard]] Map current_as_far_as_it_fits() const;
   [[nodiscard]] RingRoom room_beside(const Usage& usage) const;
   void give(const Group& group, const GroupShare& share, Map* map, Usage* usage) const;
@@ -74,10 +63,7 @@ class Selector {
   [[nodiscard]] Reason reason(const Map& map, const Usage& usage, std::size_t i) const;
 
   const Input& input_;
-  std::vector<SourceView> sources_;   // busiest_first
-  std::vector<std::uint32_t> fixed_;  // not ours to choose: refused, or a kind not chosen from here
-  std::vector<std::uint32_t> spoke_;  // with a ring and messages, not fixed
-  std::vector<std::uint32_t> idle_;   // silent ones with a ring, not fixed
+  std::vector<std::uint32_t> idle_;  // silent ones with a ring, not fixed
   std::array<Group, kGroups> groups_;
   std::uint64_t messages_ = 0;
 };
@@ -87,23 +73,19 @@ constexpr std::size_t group_number(bool ring, bool queue_pair, bool dc_allowed) 
   return (ring ? 0u : 4u) + (queue_pair ? 0u : 2u) + (dc_allowed ? 0u : 1u);
 }
 
-bool is_fixed(const SourceView& source, ChannelKind default_channel) {
-  return source.refused || (source.current != default_channel && !over_ring(source.current));
-}
-
-Selector::Selector(const Input& input) : input_(input), sources_(busiest_first(input.sources)) {
+Selector::Selector(const Input& input)
+    : ChannelMaps(input.limits, input.default_channel), input_(input) {
+  sources_ = busiest_first(input.sources);
+  for (SourceView& source : sources_) source.over_node = false;  // AQPS knows queue pairs only
   for (std::uint32_t i = 0; i < sources_.size(); ++i) {
     const SourceView& source = sources_[i];
     messages_ += source.messages;
-    if (is_fixed(source, input_.default_channel)) {
-      fixed_.push_back(i);
-      continue;
-    }
+    if (fixed(source)) continue;
     const bool ring = over_ring(source.current);
-    if (ring) (source.messages > 0 ? spoke_ : idle_).push_back(i);
+    if (ring && source.messages == 0) idle_.push_back(i);
     if (source.messages == 0) continue;
     const auto messages = static_cast<double>(source.messages);
-    Group& group = groups_[group_number(ring, rc_exists(i), allowed(i, ChannelKind::dc_rdma))];
+    Group& group = groups_[group_number(ring, rc_exists(source), allowed(i, ChannelKind::dc_rdma))];
     // The busiest of a group come first in any map.
     if (group.counts.size() >= input.limits.max_channels) continue;
     group.counts.push_back(messages);
@@ -112,81 +94,18 @@ Selector::Selector(const Input& input) : input_(input), sources_(busiest_first(i
   if (input.messages > 0) messages_ = input.messages;
 }
 
-std::uint64_t Selector::bytes(std::size_t i, ChannelKind kind) const {
-  if (!over_ring(kind)) return 0;
-  const bool queue_pair = kind == ChannelKind::rc_rdma && !rc_exists(i);
-  return input_.limits.bytes_per_ring + (queue_pair ? input_.limits.bytes_per_rc : 0);
-}
-
-bool Selector::fits(const Usage& usage, std::size_t i, ChannelKind kind) const {
-  if (!over_ring(kind)) return true;
-  const Limits& limits = input_.limits;
-  return usage.rings < limits.max_channels &&
-         (kind != ChannelKind::rc_rdma || usage.rc < limits.max_active_rc) &&
-         usage.bytes <= limits.bytes_available &&
-         bytes(i, kind) <= limits.bytes_available - usage.bytes;
-}
-
-void Selector::take(Usage* usage, std::size_t i, ChannelKind kind) const {
-  if (!over_ring(kind)) return;
-  ++usage->rings;
-  if (kind == ChannelKind::rc_rdma) ++usage->rc;
-  usage->bytes += bytes(i, kind);
-}
-
-double Selector::leading() const {
-  return sources_.empty() ? 0 : static_cast<double>(sources_.front().messages);
-}
-
-double Selector::gain(const Map& map) const {
+double Selector::gain(const Map& map, bool of_silent) const {
   const double each = poll();
   double sum = 0;
   for (std::size_t i = 0; i < map.size(); ++i) {
-    if (over_ring(map[i])) sum += value(i, map[i], each);
+    if (over_ring(map[i]) && (of_silent || sources_[i].messages > 0)) sum += value(i, map[i], each);
   }
   return sum;
 }
 
-std::optional<Usage> Selector::usage_of(const Map& map) const {
+Selector::Map Selector::current_as_far_as_it_fits() const {
   Usage usage;
-  for (std::size_t i = 0; i < map.size(); ++i) {
-    if (!over_ring(map[i])) continue;
-    if (!fits(usage, i, map[i])) return std::nullopt;
-    take(&usage, i, map[i]);
-  }
-  return usage;
-}
-
-// The default transport for all sources, except those with a fixed channel. Those keep what they
-// have while the limits, which may have shrunk, leave room for it.
-Map Selector::fixed_map(Usage* usage) const {
-  Map map(sources_.size(), input_.default_channel);
-  for (const std::uint32_t i : fixed_) {
-    if (!fits(*usage, i, sources_[i].current)) continue;
-    map[i] = sources_[i].current;
-    take(usage, i, map[i]);
-  }
-  return map;
-}
-
-// Keeps the channels of silent sources in the room that is left: their place costs nothing while
-// nobody wants it.
-void Selector::keep_idle(Map* map, Usage usage) const {
-  for (const std::uint32_t i : idle_) {
-    if (!fits(usage, i, sources_[i].current)) continue;
-    (*map)[i] = sources_[i].current;
-    take(&usage, i, (*map)[i]);
-  }
-}
-
-Map Selector::current_as_far_as_it_fits() const {
-  Usage usage;
-  Map map = fixed_map(&usage);
-  for (const std::uint32_t i : spoke_) {
-    if (!fits(usage, i, sources_[i].current)) continue;
-    map[i] = sources_[i].current;
-    take(&usage, i, map[i]);
-  }
+  Map map = current_of_busy(&usage);
   keep_idle(&map, usage);
   return map;
 }
@@ -207,14 +126,14 @@ void Selector::give(const Group& group, const GroupShare& share, Map* map, Usage
   for (std::uint32_t k = 0; k < share.rc + share.dc; ++k) {
     const std::size_t i = group.positions[k];
     const ChannelKind kind = (k < first) == rc_first ? ChannelKind::rc_rdma : ChannelKind::dc_rdma;
-    if (!fits(*usage, i, kind)) continue;
+    if (!fits(*usage, sources_[i], kind)) continue;
     (*map)[i] = kind;
     take(usage, i, kind);
   }
 }
 
 // The optimum over the sources that spoke and are ours to choose.
-Map Selector::exact_map(Usage* usage) const {
+Selector::Map Selector::exact_map(Usage* usage) const {
   Map map = fixed_map(usage);
   const CostModel& costs = input_.costs;
   std::vector<SourceGroup> groups;
@@ -229,22 +148,14 @@ Map Selector::exact_map(Usage* usage) const {
   return map;
 }
 
-Map Selector::best_map() const {
+Selector::Map Selector::best_map() const {
   Map current = current_as_far_as_it_fits();
   Usage usage;
   Map best = exact_map(&usage);
   keep_idle(&best, usage);
   // Nothing changes without a gain. Silent sources kept are polled, so maps are compared by what
   // the others gain.
-  const double each = poll();
-  const auto worth = [&](const Map& map) {
-    double sum = 0;
-    for (std::size_t i = 0; i < map.size() && sources_[i].messages > 0; ++i) {
-      if (over_ring(map[i])) sum += value(i, map[i], each);
-    }
-    return sum;
-  };
-  const double now = worth(current), then = worth(best);
+  const double now = gain(current, false), then = gain(best, false);
   const double rounding =
       1e-12 * leading() *
       std::max(std::abs(input_.costs.saving_rc_rdma), std::abs(input_.costs.saving_dc_rdma));
@@ -264,7 +175,7 @@ Reason Selector::reason(const Map& map, const Usage& usage, std::size_t i) const
   const SourceView& source = sources_[i];
   const ChannelKind to = map[i];
   const double poll = this->poll();
-  if (is_fixed(source, input_.default_channel)) {
+  if (fixed(source)) {
     if (to != source.current) return limit_met(usage, i, poll);
     return source.refused ? Reason::refused_by_peer : Reason::forced;
   }
@@ -287,9 +198,7 @@ Reason Selector::reason(const Map& map, const Usage& usage, std::size_t i) const
 
 Plan Selector::plan() {
   Plan plan;
-  Map current;
-  current.reserve(sources_.size());
-  for (const SourceView& source : sources_) current.push_back(source.current);
+  const Map current = this->current();
   const Map best = best_map();
   const Usage usage = *usage_of(best);
   plan.gain_current = gain(current);
@@ -316,16 +225,11 @@ Plan Selector::plan() {
       line.gain_per_message = value(i, line.to, each) / static_cast<double>(line.messages);
     }
   };
-  const auto downgrade = [&](std::size_t i) {
-    return plan.changes && best[i] != current[i] &&
-           (!over_ring(best[i]) || current[i] == ChannelKind::rc_rdma);
-  };
   plan.lines.reserve(sources_.size());
-  for (std::size_t i = 0; i < sources_.size(); ++i) {
-    if (downgrade(i)) add_line(i);
-  }
-  for (std::size_t i = 0; i < sources_.size(); ++i) {
-    if (!downgrade(i)) add_line(i);
+  for (const bool first : {true, false}) {
+    for (std::size_t i = 0; i < sources_.size(); ++i) {
+      if ((plan.changes && is_downgrade(current[i], best[i])) == first) add_line(i);
+    }
   }
   return plan;
 }
@@ -333,43 +237,26 @@ Plan Selector::plan() {
 }  // namespace
 
 std::string_view explain(Reason reason) noexcept {
-  switch (reason) {
-    case Reason::gain:
-      return "message rate justifies the channel";
-    case Reason::too_few_messages:
-      return "message rate too low for a channel";
-    case Reason::limit_active_rc:
-      return "channel justified, but the RC queue pair limit is reached";
-    case Reason::limit_channels:
-      return "channel justified, but the channel limit is reached";
-    case Reason::limit_budget:
-      return "channel justified, but the memory budget has no room";
-    case Reason::budget_of_source:
-      return "channel justified, but the peer's memory budget has no room";
-    case Reason::below_threshold:
-      return "estimated gain per message is below the threshold";
-    case Reason::refused_by_peer:
-      return "the peer recently refused a channel";
-    case Reason::first_message:
-      return "first message from this peer";
-    case Reason::forced:
-      return "set by configuration";
-    case Reason::idle:
-      return "idle; another peer needs its channel";
-    case Reason::kept:
-      return "idle; kept because no peer needs the slot";
-    case Reason::sender_switches:
-      return "its sender is delayed by DC switches";
-    case Reason::contexts:
-      return "not on RC: the adapters' QP contexts are exhausted";
-    case Reason::too_busy:
-      return "CPU-bound: earlier arrival would save nothing";
-    case Reason::many_messages:
-      return "more messages over its queue pair than the ring threshold";
-    case Reason::not_certain:
-      return "estimated gain is within the measurement error";
-  }
-  return "?";
+  constexpr std::array<std::string_view, 17> kWords = {
+      "message rate justifies the channel",
+      "message rate too low for a channel",
+      "channel justified, but the RC queue pair limit is reached",
+      "channel justified, but the channel limit is reached",
+      "channel justified, but the memory budget has no room",
+      "channel justified, but the peer's memory budget has no room",
+      "estimated gain per message is below the threshold",
+      "the peer recently refused a channel",
+      "first message from this peer",
+      "set by configuration",
+      "idle; another peer needs its channel",
+      "idle; kept because no peer needs the slot",
+      "its sender is delayed by DC switches",
+      "not on RC: the adapters' QP contexts are exhausted",
+      "CPU-bound: earlier arrival would save nothing",
+      "more messages over its queue pair than the ring threshold",
+      "estimated gain is within the measurement error",
+  };
+  return name_of(kWords, reason);
 }
 
 Plan select_aqps(const Input& input) {

@@ -10,9 +10,7 @@
 namespace turnout::selection {
 
 std::uint64_t WindowCounts::of(std::uint32_t peer) const {
-  const auto at =
-      std::lower_bound(sources.begin(), sources.end(), peer,
-                       [](const SourceCount& s, std::uint32_t id) { return s.peer < id; });
+  const auto at = std::ranges::lower_bound(sources, peer, {}, &SourceCount::peer);
   return at != sources.end() && at->peer == peer ? at->messages : 0;
 }
 

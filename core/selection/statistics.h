@@ -3,25 +3,24 @@
 // for (T1-T4, see windows.h), in bounded memory.
 //
 // The hot path is not here: it increments one counter in the peer's record. At the end of each
-// interval u its owner, the endpoint, hands the counters over (begin_interval, count, end_interval)
-// and clears them. Pure: no clock, no device. One thread at a time. Times are nanoseconds of any
-// one clock, memory bytes; nothing is allocated for a source that was not heard of.
+// interval u the endpoint hands the counters over (begin_interval, count, end_interval). Pure: no
+// clock, no device. One thread at a time. Times are nanoseconds of any one clock, memory bytes;
+// nothing is allocated for a source that was not heard of.
 //
 // In TimeSlots, the store that make_statistics() gives, intervals are slots of time, each with its
-// busiest sources; old slots are merged with their neighbours, so that they grow wider with age.
-// Never beyond max_bytes, whatever the number of sources and intervals. With k sources a slot and S
-// slots (277 and 24 at the default 60 KiB) what an answer may be off by:
+// busiest sources; old neighbours are merged, so that slots grow wider with age. Never beyond
+// max_bytes. With k sources a slot and S slots (277 and 24 at the default 60 KiB) what an answer
+// may be off by:
 //   * Counts: `messages` of an answer is exact. A source's true count lies between the count
-//     given (0 if it is not listed) and that plus `missing` of the same answer. While no more
-//     than k sources are heard of `missing` is 0: all counts are exact. Cutting one slot to k
-//     sources adds at most 2/(k+2) of that slot's messages to `missing`, half of that where no
-//     listed source has a ring (those rank as if they had twice their messages, so that noise
-//     among many equals does not make the current map look worse than others).
+//     given (0 if it is not listed) and that plus `missing`, which is 0 while no more than k
+//     sources are heard of. Cutting one slot to k sources adds at most 2/(k+2) of its messages to
+//     `missing`, half of that where no listed source has a ring (those rank as if they had twice
+//     their messages, so that noise among many equals does not favour other maps).
 //   * Time: a window begins and ends at borders of slots, and the answer says which. The border
 //     given to keep_border is never merged away, so the extended window is exact. The begin of
-//     any other window that ends now is moved by at most a quarter of its length in up to 3,600
-//     equal intervals (an hour of 1 s) and three eighths in up to 36,000, or by one interval if
-//     that is more. Beyond, the oldest slots widen on.
+//     any other window that ends now moves by at most a quarter of its length in up to 3,600 equal
+//     intervals (an hour of 1 s) and three eighths in up to 36,000, or by one interval if that is
+//     more. Beyond, the oldest slots widen on.
 //   * One source in one slot counts to 2^39 - 1; what is above goes into `missing`.
 //
 // Errors: begin_interval refuses times that run backwards.

@@ -28,7 +28,6 @@ class TimeSlots final : public Statistics {
   [[nodiscard]] std::size_t index_bytes() const override { return 0; }
   [[nodiscard]] std::size_t bytes_during_next(std::size_t heard) const override;
 
-  [[nodiscard]] std::size_t most_slots() const { return most_slots_; }
   [[nodiscard]] std::size_t most_sources() const { return most_sources_; }  // of one slot
 
  private:

@@ -5,7 +5,6 @@
 #include <bit>
 #include <cmath>
 #include <limits>
-#include <vector>
 
 #include "core/selection/turnout_selector.h"
 
@@ -27,7 +26,10 @@ double context_loss(const DeviceCosts& c, double active) {
 }
 
 TurnoutSelector::TurnoutSelector(const TurnoutInput& input)
-    : input_(input), costs_(input.terms.costs), chosen_(input.sources.size()) {
+    : ChannelMaps(input.limits, input.default_channel),
+      input_(input),
+      costs_(input.terms.costs),
+      chosen_(input.sources.size()) {
   for (const SourceView& s : input.sources) {
     lead_ = std::max(lead_, static_cast<double>(s.messages));
     all_messages_ += static_cast<double>(s.messages);
@@ -43,12 +45,12 @@ TurnoutSelector::TurnoutSelector(const TurnoutInput& input)
 bool TurnoutSelector::needs_too_much() const {
   std::uint64_t needed = 0, queue_pairs = 0;
   for (std::size_t i = 0; i < sources_.size(); ++i) {
-    if (fixed(i)) {
-      needed += bytes(i, sources_[i].current);
+    if (fixed(sources_[i])) {
+      needed += bytes(sources_[i], sources_[i].current);
     } else if (std::max(shares_[i].rc, shares_[i].dc) > 0) {
       const bool rc = shares_[i].rc > shares_[i].dc;
       if (rc) ++queue_pairs;
-      needed += bytes(i, rc ? ChannelKind::rc_rdma : ChannelKind::dc_rdma);
+      needed += bytes(sources_[i], rc ? ChannelKind::rc_rdma : ChannelKind::dc_rdma);
     }
   }
   return needed > input_.limits.bytes_available || queue_pairs > input_.limits.max_active_rc;
@@ -108,31 +110,12 @@ double TurnoutSelector::contexts(const Map& map) const {
 }
 
 double TurnoutSelector::gain(const Map& map) const {
-  Contexts contexts{static_cast<double>(input_.terms.sending_rc), 0};
   double sum = 0;
   for (std::size_t i = 0; i < map.size(); ++i) {
     if (map[i] == ChannelKind::dc_rdma) sum += shares_[i].dc;
-    if (map[i] != ChannelKind::rc_rdma) continue;
-    sum += rc_value(i);
-    contexts.active += 1;
-    contexts.operations += messages(i);
+    if (map[i] == ChannelKind::rc_rdma) sum += rc_value(i);
   }
-  return sum - loss(contexts);
-}
-
-std::uint64_t TurnoutSelector::bytes(const SourceView& s, ChannelKind kind) const {
-  if (!over_ring(kind)) return 0;
-  if (kind != ChannelKind::rc_rdma || rc_exists(s)) return input_.limits.bytes_per_ring;
-  return input_.limits.bytes_per_ring +
-         (over_node(s) ? input_.limits.bytes_per_target : input_.limits.bytes_per_rc);
-}
-
-bool TurnoutSelector::fits(const Usage& u, const SourceView& s, ChannelKind kind) const {
-  const Limits& l = input_.limits;
-  return !over_ring(kind) ||
-         (u.rings < l.max_channels &&
-          (kind != ChannelKind::rc_rdma || over_node(s) || u.rc < l.max_active_rc) &&
-          u.bytes <= l.bytes_available && bytes(s, kind) <= l.bytes_available - u.bytes);
+  return sum - loss(contexts_of(map));
 }
 
 std::uint32_t TurnoutSelector::most_new_rc() const {
@@ -154,50 +137,16 @@ std::uint32_t TurnoutSelector::most_new_pairs() const {
   return static_cast<std::uint32_t>(ours - std::min(ours, under_way));
 }
 
-void TurnoutSelector::take(Usage* u, std::size_t i, ChannelKind kind) const {
-  if (!over_ring(kind)) return;
-  ++u->rings;
-  if (kind == ChannelKind::rc_rdma && !over_node(sources_[i])) ++u->rc;
-  u->bytes += bytes(i, kind);
-}
-
-bool TurnoutSelector::within(const Map& map) const {
-  Usage usage;
-  for (std::size_t i = 0; i < map.size(); ++i) {
-    if (!fits(usage, i, map[i])) return false;
-    take(&usage, i, map[i]);
-  }
-  return true;
-}
-
-TurnoutSelector::Map TurnoutSelector::fixed_map(Usage* usage) const {
-  Map map(sources_.size(), input_.default_channel);
-  for (std::size_t i = 0; i < sources_.size(); ++i) {
-    if (!fixed(i) || !fits(*usage, i, sources_[i].current)) continue;
-    map[i] = sources_[i].current;
-    take(usage, i, map[i]);
-  }
-  return map;
-}
-
 // Their place costs nothing while nobody wants it.
 void TurnoutSelector::keep_idle(Map* map, Usage usage) const {
   for (std::size_t i = sources_.size(); i-- > 0 && sources_[i].messages == 0;) {
-    const ChannelKind kind = sources_[i].current;
-    if (fixed(i) || !over_ring(kind) || !fits(usage, i, kind)) continue;
-    (*map)[i] = kind;
-    take(&usage, i, kind);
+    if (!fixed(sources_[i])) keep(map, &usage, i);
   }
 }
 
 TurnoutSelector::Map TurnoutSelector::current_as_far_as_it_fits() const {
   Usage usage;
-  Map map = fixed_map(&usage);
-  for (std::size_t i = 0; i < sources_.size() && sources_[i].messages > 0; ++i) {
-    if (fixed(i) || !fits(usage, i, sources_[i].current)) continue;
-    map[i] = sources_[i].current;
-    take(&usage, i, map[i]);
-  }
+  Map map = current_of_busy(&usage);
   keep_idle(&map, usage);
   return map;
 }
@@ -228,7 +177,7 @@ double TurnoutSelector::error(const Map& from, const Map& to) const {
         post_dc += sign * n * busy_sender * (1 - switched);
         post_switch += sign * n * busy_sender * switched;
         post_rc += sign * n * busy_sender;
-        if (!rc_exists(i)) setup_rc += sign;
+        if (!rc_exists(sources_[i])) setup_rc += sign;
       } else if (!over_ring(sources_[i].current)) {
         setup_dc += sign;
       }
@@ -299,9 +248,7 @@ Reason TurnoutSelector::reason(const SourceView& s, const Share& v, ChannelKind 
 
 Plan TurnoutSelector::plan() const {
   Plan plan;
-  Map current;
-  current.reserve(sources_.size());
-  for (const SourceView& s : sources_) current.push_back(s.current);
+  const Map current = this->current();
   Map best = best_map();
   const Map kept = current_as_far_as_it_fits();
   plan.gain_current = gain(current);
@@ -311,7 +258,7 @@ Plan TurnoutSelector::plan() const {
     best = kept;
     plan.gain_best = gain_kept;
   }
-  plan.forced = !within(current);
+  plan.forced = !usage_of(current).has_value();
   plan.threshold = kConfidence * error(current, best);
   const double improvement = plan.gain_best - plan.gain_current;
   plan.changes =
@@ -331,14 +278,12 @@ Plan TurnoutSelector::plan() const {
     if (line.messages > 0)
       line.gain_per_message = worth(v, line.to) / static_cast<double>(s.messages);
   };
-  const auto downgrade = [&](std::size_t i) {
-    return plan.changes && best[i] != current[i] &&
-           (!over_ring(best[i]) || current[i] == ChannelKind::rc_rdma);
-  };
   plan.lines.reserve(input_.sources.size());
   for (const bool first : {true, false}) {
     for (std::size_t i = 0; i < sources_.size(); ++i) {
-      if (downgrade(i) == first) add_line(sources_[i], shares_[i], best[i]);
+      if ((plan.changes && is_downgrade(current[i], best[i])) == first) {
+        add_line(sources_[i], shares_[i], best[i]);
+      }
     }
   }
   for (std::size_t i = 0; i < input_.sources.size(); ++i) {

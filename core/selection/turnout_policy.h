@@ -2,48 +2,44 @@
 // Policy `turnout`: AQPS's question, which sources get a ring and which an RC queue pair, with both
 // ends' view in the answer (spec/aqps.md, Beyond AQPS). A pure function beside select_aqps.
 //
-// What a message saves. The benchmarks tell how much earlier a message arrives over a ring (d, r),
-// and the additional latency of one that causes a DCI switch (switch latency). A latency is
-// time only for a program that waits for it. A process that does nothing but send or receive does
-// not: what it saves is processor time. So with b the busier of the two ends' shares of time spent
-// on messages, and b_s the sender's,
+// What a message saves. Benchmarks tell how much earlier it arrives over a ring (d, r), and the
+// latency L that a DCI switch adds. Only a program that waits saves a latency; one that does
+// nothing but send or receive saves processor time. With b the busier of the two ends' shares of
+// time spent on messages, b_s the sender's, and s the part of its messages to us that switched a
+// DCI:
 //
 //   over DC-RDMA:  (1 - b) d
 //   over RC-RDMA:  (1 - b) (r + s L) + b_s (post over DC - post over RC)
 //
-// s being the part of the sender's messages to us that switched and L the switch latency; posting
-// over DC costs what the part s says. Credits are taken off a ring's saving, c/s_ring for a
-// message.
+// Posting over DC costs what s says. Credits are taken off a ring's saving, c/s_ring a message.
 //
 // What a channel costs. A ring is polled: n_1 p/2 as in AQPS, n_1 the largest count of all sources.
-// Set-up: the program's own time; a queue pair is made beside it (core/time/background.h), and
-// messages go on meanwhile. Made in a time t it serves the part f = w / (w + t) of what comes after
-// a window of length w, since what has gone on for w goes on for t longer about that often; until
-// then a ring over DC saves d, if it saves anything. It takes memory at both ends: a sender without
-// room says so (SenderFeedback::full), and of our own room half is left for what others ask of us.
-// What a set-up gains is expected with the probability that the latest ones had: where patterns are
-// shorter than windows and set-ups, most of those saved nothing. Queue pairs are made one by one,
-// so no more are asked for than fit into a window. One more active queue pair may push the contexts
-// of the others out of the adapter, ours or the sender's: with k active ones, level e and loss x,
-// every operation over RC pays x max(0, 1 - e/k), for each of the two levels. That, the ring limit
-// and the bytes bound the number of queue pairs; there is no constant h.
+// Set-up: the program's own time; a queue pair is made beside it (core/time/background.h). Made in
+// a time t it serves the part f = w / (w + t) of what comes after a window of length w; until then
+// a ring over DC saves d, if anything. It takes memory at both ends: a sender without room says so
+// (SenderFeedback::full), and half of our own room is left for what others ask of us. What a set-up
+// gains is expected with the probability that the latest ones had: where patterns are shorter than
+// windows and set-ups, most saved nothing. Queue pairs are made one by one, so no more are asked
+// for than fit into a window. One more may push the contexts of others out of the adapter, ours or
+// the sender's: with k active ones, level e and loss x, every operation over RC pays x max(0, 1 -
+// e/k), for each of two levels. That, the ring limit and the bytes bound their number; there is no
+// h.
 //
-// Whose connection. An RC queue pair of the pair's own takes its bytes at both ends; over XRC a
-// sender has one for all processes of our node. Where the queue pairs and rings that pay do not fit
-// into the bytes there are, or the number there may be, a source that sends to two or more of our
-// processes gets RC-RDMA over that connection (PlanLine::over_node): it is no faster, and a process
-// that dies breaks it for all.
+// Whose connection. An RC queue pair takes its bytes at both ends; over XRC a sender has one for
+// all processes of our node. Where the queue pairs and rings that pay do not fit, a source that
+// sends to two or more of our processes gets RC-RDMA over that connection (PlanLine::over_node): it
+// is no faster, and a process that dies breaks it for all.
 //
 // When the map changes. An improvement D must exceed k standard errors of itself (kConfidence = 1)
 // instead of gamma. Its variance is the sum of: each cost's error times how much of it D holds
 // (errors of one cost are common to all sources); the counts', n messages having an error of
-// sqrt(n); and that of the latencies' part, since how much of a latency a program waits for is
-// known between nothing and all of it only: the deviation of a uniform part, 1/sqrt(12).
+// sqrt(n); and that of the latencies, of which a program waits for something between nothing and
+// all: the deviation of a uniform part, 1/sqrt(12).
 //
 // The best map is found by adding queue pairs one by one along the best exchange with what the
-// limits leave to rings over DC, and taking the best of all numbers of them. That is exact where
-// rings, bytes and contexts do not bind, and misses little elsewhere: beyond a level a queue pair's
-// loss depends on the others'; the oracle in the tests bounds how often. O(n) and O(tau^2) beside.
+// limits leave to rings over DC, and taking the best of all numbers of them: exact where rings,
+// bytes and contexts do not bind; the oracle in the tests bounds what is missed elsewhere. O(n) and
+// O(tau^2) beside.
 //
 // Any thread. Times are nanoseconds, sizes bytes.
 #pragma once

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// TurnoutSelector: the implementation of select_turnout, shared by turnout_sources.cpp (which
-// sources are considered), turnout_policy.cpp (the value of a channel, the plan) and
-// turnout_map.cpp (the best map). Pure; lives for one selection. Times are nanoseconds, sizes
-// bytes.
+// TurnoutSelector: the implementation of select_turnout, shared by turnout_policy.cpp (the value of
+// a channel, the plan) and turnout_map.cpp (which sources are considered, the best map). Pure;
+// lives for one selection. Times are nanoseconds, sizes bytes.
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <vector>
 
+#include "core/selection/channel_map.h"
 #include "core/selection/costs.h"
 #include "core/selection/turnout_policy.h"
 
@@ -25,25 +24,12 @@ struct Share {
 // Loss of one operation with so many queue pairs active at an adapter.
 [[nodiscard]] double context_loss(const DeviceCosts& costs, double active);
 
-class TurnoutSelector {
+class TurnoutSelector : ChannelMaps {
  public:
-  using Map = std::vector<ChannelKind>;  // by position in sources_
   explicit TurnoutSelector(const TurnoutInput& input);
   [[nodiscard]] Plan plan() const;
 
  private:
-  [[nodiscard]] bool fixed(const SourceView& s) const {
-    return s.refused || (s.current != input_.default_channel && !over_ring(s.current));
-  }
-  [[nodiscard]] bool fixed(std::size_t i) const { return fixed(sources_[i]); }
-  [[nodiscard]] static bool rc_exists(const SourceView& s) {
-    return s.rc_exists || s.current == ChannelKind::rc_rdma;
-  }
-  [[nodiscard]] bool rc_exists(std::size_t i) const { return rc_exists(sources_[i]); }
-  // RC would be, or is, its connection to our node.
-  [[nodiscard]] bool over_node(const SourceView& s) const {
-    return s.over_node || (nodes_ && !rc_exists(s) && s.feedback.here >= kLeastOfNode);
-  }
   // It would refuse. A connection to our node may exist, and then it needs none.
   [[nodiscard]] static bool has_no_room(const SourceView& s) {
     return s.feedback.full && !rc_exists(s) && s.feedback.here < kLeastOfNode;
@@ -70,16 +56,9 @@ class TurnoutSelector {
   [[nodiscard]] double loss(const Contexts& c) const {
     return c.operations * context_loss(costs_, c.active);
   }
-  [[nodiscard]] std::uint64_t bytes(const SourceView& s, ChannelKind kind) const;
-  [[nodiscard]] std::uint64_t bytes(std::size_t i, ChannelKind kind) const {
-    return bytes(sources_[i], kind);
-  }
   // How many may be made now; and how many of them for pairs of processes.
   [[nodiscard]] std::uint32_t most_new_rc() const;
   [[nodiscard]] std::uint32_t most_new_pairs() const;
-  struct Usage {
-    std::uint64_t rings = 0, rc = 0, bytes = 0;
-  };
   struct Step {
     double rc, dc, messages;  // rc: rc_value()
     bool queue_pair;          // exists
@@ -107,13 +86,6 @@ class TurnoutSelector {
   [[nodiscard]] std::array<std::uint32_t, 4> best_steps(const Pool& pool, const Trial& trial) const;
   [[nodiscard]] std::optional<Trial> add_queue_pair(const Trial& trial, const Pool& pool,
                                                     std::uint32_t added) const;
-  [[nodiscard]] bool fits(const Usage& u, const SourceView& s, ChannelKind kind) const;
-  [[nodiscard]] bool fits(const Usage& u, std::size_t i, ChannelKind kind) const {
-    return fits(u, sources_[i], kind);
-  }
-  void take(Usage* u, std::size_t i, ChannelKind kind) const;
-  [[nodiscard]] bool within(const Map& map) const;
-  [[nodiscard]] Map fixed_map(Usage* usage) const;
   void keep_idle(Map* map, Usage usage) const;
   [[nodiscard]] Map best_map() const;
   [[nodiscard]] Map current_as_far_as_it_fits() const;
@@ -121,18 +93,14 @@ class TurnoutSelector {
   [[nodiscard]] Reason reason(const SourceView& s, const Share& v, ChannelKind to,
                               const Usage& usage, double active) const;
 
-  static constexpr std::uint32_t kLeastOfNode = 2;  // processes that share a connection
-
   const TurnoutInput& input_;
   const DeviceCosts& costs_;
-  // The sources a map can differ in, busiest first, of tens of thousands: those with a channel of
-  // their own now, and those worth a ring, no more than limits could let through.
-  std::vector<SourceView> sources_;
+  // Of sources_: those a map can differ in, of tens of thousands: those with a channel of their own
+  // now, and those worth a ring, no more than limits could let through.
   std::vector<Share> shares_;
   std::vector<bool> chosen_;  // in sources_, by place in the input
   double lead_ = 0;
   double all_messages_ = 0;
-  bool nodes_ = false;  // connections to our node are made rather than queue pairs
 };
 
 }  // namespace turnout::selection

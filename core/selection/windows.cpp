@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/index_of.h"
+
 namespace turnout::selection {
 
 namespace {
@@ -41,9 +43,8 @@ Evaluation evaluate(const WindowCounts& counts, const WindowInput& input, double
                             input.default_channel, static_cast<double>(counts.window.length())})
           : select_aqps({sources, input.costs, input.limits, gain_threshold, counts.messages,
                          input.default_channel});
-  result.gain = {counts.window,         counts.messages,
-                 counts.missing,        result.plan.gain_current,
-                 result.plan.gain_best, 0};
+  result.gain = {counts.window, counts.messages, result.plan.gain_current, result.plan.gain_best,
+                 0};
   if (counts.messages > 0) {
     result.gain.per_message =
         (result.plan.gain_best - result.plan.gain_current) / static_cast<double>(counts.messages);
@@ -76,17 +77,9 @@ void add_bystanders(const WindowInput& input, Plan* plan) {
 }  // namespace
 
 std::string_view name(WindowChoice choice) noexcept {
-  switch (choice) {
-    case WindowChoice::none:
-      return "none";
-    case WindowChoice::first:
-      return "first window";
-    case WindowChoice::extended:
-      return "extended window";
-    case WindowChoice::shrunk:
-      return "shrunk window";
-  }
-  return "?";
+  constexpr std::array<std::string_view, 4> kNames = {"none", "first window", "extended window",
+                                                      "shrunk window"};
+  return name_of(kNames, choice);
 }
 
 WindowSelection select_in_windows(const Statistics& statistics, const WindowState& state,

@@ -1,25 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The windows of AQPS 3.4: which stretch of the past says what is best now (T1-T4).
 //
-// Every u, after the interval's counts were handed to the statistics and with t the end of that
-// interval, the best map is found for two windows and compared with the current map: the extended
-// one [beta, t), which holds if the job goes on as it did, and the shrunk one, the last half of the
-// current window, which holds if it changed. The improvement is divided by the messages received in
-// the window, and the better map is taken if that exceeds gamma.
+// Every u, with t the end of the interval just counted, the best map is found for two windows and
+// compared with the current map: the extended one [beta, t), which holds if the job goes on as it
+// did, and the shrunk one, the last half of the current window, which holds if it changed. The
+// better map is taken if its improvement per message received in the window exceeds gamma.
 //
 // Readings, where the paper leaves room:
 // - T1: the first window is the first interval in which a message came. Its best map is taken
 //   whatever gamma says, if it gains anything.
-// - When the extended window is chosen it becomes the current one, likewise the shrunk one. When
-//   nothing is chosen beta stays and the window goes on growing, so that the shrunk window is the
-//   last half of [beta, t).
-// - The windows differ in length, and so do their gains. Set-up is charged once and in full to
-//   each: a window predicts one more of its own length, so a short window has to repay the set-up
-//   with its own few messages. Only channels not yet established are charged, so the current map is
-//   charged nothing. All messages of the window divide, those of sources not listed too.
-// - A border lies where the statistics have one (statistics.h); what was answered is reported. A
-//   window that moved is shorter or longer, never torn: counts and messages are of the same
-//   stretch.
+// - The window chosen becomes the current one. When none is, beta stays and the window goes on
+//   growing.
+// - Set-up is charged once and in full to each window: it predicts one more of its own length, so a
+//   short one has to repay the set-up with few messages. Established channels are charged nothing.
+//   All messages of the window divide, those of sources not listed too.
+// - A border lies where the statistics have one (statistics.h), and what was answered is reported:
+//   counts and messages are of the same stretch.
 // - If the current map is beyond a limit, the better of the two maps is taken whatever gamma says.
 //
 // Pure: no clock, no device; the statistics are read only. Any thread while nobody changes them.
@@ -57,7 +53,6 @@ struct WindowInput {
 struct WindowGain {
   TimeWindow window;           // as answered by the statistics
   std::uint64_t messages = 0;  // received in it, from all sources
-  std::uint64_t missing = 0;   // no source's count is too small by more than this
   double gain_current = 0;     // ns, b_cur
   double gain_best = 0;        // ns, b_ext,ext or b_shr,shr
   double per_message = 0;      // ns, g_ext or g_shr

@@ -16,6 +16,8 @@ namespace {
 
 class BackgroundThread final : public Background {
  public:
+  // Not `threaded`: jobs run in start().
+  explicit BackgroundThread(bool threaded) noexcept : threaded_(threaded) {}
   ~BackgroundThread() override {
     {
       const std::lock_guard guard(mutex_);
@@ -29,8 +31,7 @@ class BackgroundThread final : public Background {
     if (!thread_.joinable() && !make_thread()) {
       job->run();
       const std::lock_guard guard(mutex_);
-      done_.push_back(std::move(job));
-      any_done_.store(true, std::memory_order_release);
+      end(std::move(job));
       return;
     }
     {
@@ -52,6 +53,7 @@ class BackgroundThread final : public Background {
  private:
   // Where no thread can be had, jobs run in start().
   bool make_thread() {
+    if (!threaded_) return false;
     Result<std::thread> made = start_signal_free_thread("turnout-setup", [this] { main(); });
     if (!made.ok()) {
       TURNOUT_LOG(connection, warn,
@@ -74,11 +76,16 @@ class BackgroundThread final : public Background {
       guard.unlock();
       job->run();
       guard.lock();
-      done_.push_back(std::move(job));
-      any_done_.store(true, std::memory_order_release);
+      end(std::move(job));
     }
   }
 
+  void end(std::unique_ptr<Job> job) {
+    done_.push_back(std::move(job));
+    any_done_.store(true, std::memory_order_release);
+  }
+
+  const bool threaded_;
   std::mutex mutex_;
   std::condition_variable wanted_;
   std::deque<std::unique_ptr<Job>> started_, done_;
@@ -87,31 +94,14 @@ class BackgroundThread final : public Background {
   std::thread thread_;
 };
 
-class Foreground final : public Background {
- public:
-  void start(std::unique_ptr<Job> job) override {
-    job->run();
-    done_.push_back(std::move(job));
-  }
-  std::unique_ptr<Job> done() override {
-    if (done_.empty()) return nullptr;
-    std::unique_ptr<Job> job = std::move(done_.front());
-    done_.pop_front();
-    return job;
-  }
-
- private:
-  std::deque<std::unique_ptr<Job>> done_;
-};
-
 }  // namespace
 
 std::unique_ptr<Background> make_background_thread() {
-  return std::make_unique<BackgroundThread>();
+  return std::make_unique<BackgroundThread>(true);
 }
 
 std::unique_ptr<Background> make_foreground() {
-  return std::make_unique<Foreground>();
+  return std::make_unique<BackgroundThread>(false);
 }
 
 }  // namespace turnout

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <ctime>
 
 namespace turnout {
 
@@ -19,6 +20,15 @@ class Clock {
 };
 
 // CLOCK_MONOTONIC of this machine; any thread.
-[[nodiscard]] Clock& live_clock() noexcept;
+[[nodiscard]] inline Clock& live_clock() noexcept {
+  static struct : Clock {
+    Nanoseconds now() noexcept override {
+      timespec t{};
+      clock_gettime(CLOCK_MONOTONIC, &t);
+      return Nanoseconds{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+    }
+  } clock;
+  return clock;
+}
 
 }  // namespace turnout

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/transport/dc_queue.h"
 
-#include <fmt/format.h>
-
 #include "core/transport/path.h"
-#include "core/transport/queue_pair_limits.h"
 
 namespace turnout {
 namespace {

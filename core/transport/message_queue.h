@@ -7,6 +7,12 @@
 
 namespace turnout {
 
+// What every connected queue pair of Turnout is given. IBTA: 7 retries for want of a receive mean
+// "for ever": a slow receiver loses nothing.
+inline constexpr std::uint8_t kRnrRetryForever = 7;
+// READs in flight per queue pair; what mlx5 adapters offer (max_qp_rd_atom).
+inline constexpr std::uint8_t kMaxReads = 16;
+
 struct QpTuning {
   std::uint8_t ack_timeout = 14;  // IBTA code: 4.096 us * 2^code
   std::uint8_t retry_count = 6;

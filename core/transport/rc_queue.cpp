@@ -2,61 +2,55 @@
 #include "core/transport/rc_queue.h"
 
 #include "core/transport/path.h"
-#include "core/transport/queue_pair_limits.h"
 
 namespace turnout {
 namespace {
 // Records of inline writes hold nothing: few completions are enough. Below half the depth.
 constexpr std::uint32_t kSignalInlineEvery = 32;
 constexpr std::uint32_t kSignalBufferEvery = 8;
-
-// Adapters tell only by refusing how many bytes a request may hold, and some take less than 100:
-// tuning says how many it became.
-verbs::Qp make_queue_pair(const verbs::Device& device, ibv_qp_init_attr attr, QpTuning* tuning) {
-  constexpr std::uint32_t kLeastInline = 32;
-  for (;;) {
-    attr.cap.max_inline_data = tuning->max_inline;
-    ibv_qp_init_attr tried = attr;
-    verbs::Qp qp(ibv_create_qp(device.pd(), &tried));
-    if (qp || errno != EINVAL || tuning->max_inline == 0) return qp;
-    tuning->max_inline = tuning->max_inline > kLeastInline ? tuning->max_inline / 2 : 0;
-  }
-}
 }  // namespace
 
 Status RcQueue::create(const verbs::Device& device, ibv_cq* cq, ibv_cq* receive_cq, ibv_srq* srq,
                        std::uint32_t receives, std::uint32_t depth, const QpTuning& tuning) {
-  device_ = &device;
-  tuning_ = tuning;
   ibv_qp_init_attr attr{};
-  attr.send_cq = cq;
   attr.recv_cq = receive_cq;
   attr.srq = srq;
-  attr.cap.max_send_wr = depth;
-  attr.cap.max_send_sge = 2;
   if (srq == nullptr) {
     attr.cap.max_recv_wr = receives;
     attr.cap.max_recv_sge = 1;
   }
   attr.qp_type = IBV_QPT_RC;
-  qp_ = make_queue_pair(device, attr, &tuning_);
-  if (!qp_) return verbs::failure("ibv_create_qp", "RC queue pair", errno);
-  return {};
+  return create(device, cq, depth, tuning, attr, "RC queue pair");
 }
 
 Status RcQueue::create_initiator(const verbs::Device& device, ibv_cq* cq, std::uint32_t depth,
                                  const QpTuning& tuning) {
-  device_ = &device;
-  tuning_ = tuning;
   initiator_ = true;
   ibv_qp_init_attr attr{};
+  attr.qp_type = IBV_QPT_XRC_SEND;
+  return create(device, cq, depth, tuning, attr, "XRC initiator");
+}
+
+// Adapters tell only by refusing how many bytes a request may hold, and some take less than 100:
+// tuning_ says how many it became.
+Status RcQueue::create(const verbs::Device& device, ibv_cq* cq, std::uint32_t depth,
+                       const QpTuning& tuning, ibv_qp_init_attr attr, const char* object) {
+  constexpr std::uint32_t kLeastInline = 32;
+  device_ = &device;
+  tuning_ = tuning;
   attr.send_cq = cq;
   attr.cap.max_send_wr = depth;
   attr.cap.max_send_sge = 2;
-  attr.qp_type = IBV_QPT_XRC_SEND;
-  qp_ = make_queue_pair(device, attr, &tuning_);
-  if (!qp_) return verbs::failure("ibv_create_qp", "XRC initiator", errno);
-  return {};
+  for (;;) {
+    attr.cap.max_inline_data = tuning_.max_inline;
+    ibv_qp_init_attr tried = attr;
+    qp_.reset(ibv_create_qp(device.pd(), &tried));
+    if (qp_) return {};
+    if (errno != EINVAL || tuning_.max_inline == 0) {
+      return verbs::failure("ibv_create_qp", object, errno);
+    }
+    tuning_.max_inline = tuning_.max_inline > kLeastInline ? tuning_.max_inline / 2 : 0;
+  }
 }
 
 // A state that takes no attributes.
@@ -157,9 +151,7 @@ Status RcQueue::post_inline(ibv_send_wr request, const ibv_sge* sges, int count,
   request.num_sge = count;
   request.send_flags = static_cast<unsigned>(IBV_SEND_INLINE) |
                        (record.signalled ? static_cast<unsigned>(IBV_SEND_SIGNALED) : 0u);
-  ibv_send_wr* bad = nullptr;
-  const int error = ibv_post_send(qp_.get(), &request, &bad);
-  if (error != 0) return verbs::failure("ibv_post_send", "RC queue pair", error);
+  if (Status status = submit(&request, "RC queue pair"); !status.ok()) return status;
   record.local = log_.append(sges, count);
   push(record);
   return {};
@@ -185,9 +177,7 @@ Status RcQueue::post(SendRecord record) {
   request.wr.rdma.remote_addr = record.remote;
   request.wr.rdma.rkey = record.rkey;
   if (initiator_) request.qp_type.xrc.remote_srqn = record.dct;
-  ibv_send_wr* bad = nullptr;
-  const int error = ibv_post_send(qp_.get(), &request, &bad);
-  if (error != 0) return verbs::failure("ibv_post_send", "RC queue pair", error);
+  if (Status status = submit(&request, "RC queue pair"); !status.ok()) return status;
   push(record);
   return {};
 }

@@ -13,11 +13,11 @@
 #include <infiniband/verbs.h>
 
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "base/status.h"
 #include "core/types/completion.h"
+#include "core/types/growing_queue.h"
 #include "core/verbs/handles.h"
 
 namespace turnout {
@@ -66,19 +66,15 @@ class SendQueue {
   SendQueue(const SendQueue&) = delete;
   SendQueue& operator=(const SendQueue&) = delete;
 
-  [[nodiscard]] bool full() const noexcept { return tail_ - head_ == depth_; }
-  [[nodiscard]] std::size_t free_slots() const noexcept {
-    return depth_ - static_cast<std::size_t>(tail_ - head_);
-  }
-  [[nodiscard]] bool idle() const noexcept { return tail_ == head_; }
+  [[nodiscard]] bool full() const noexcept { return records_.size() == depth_; }
+  [[nodiscard]] bool idle() const noexcept { return records_.empty(); }
   // The latest record; undefined when idle().
-  [[nodiscard]] const SendRecord& newest() const noexcept { return record_at(tail_ - 1); }
+  [[nodiscard]] const SendRecord& newest() const noexcept { return records_[records_.size() - 1]; }
   // The newest record that matches; null: none.
   template <class Condition>
   [[nodiscard]] const SendRecord* find_newest(Condition&& condition) const {
-    for (std::uint64_t at = tail_; at != head_; --at) {
-      const SendRecord& record = record_at(at - 1);
-      if (condition(record)) return &record;
+    for (std::size_t i = records_.size(); i-- > 0;) {
+      if (condition(records_[i])) return &records_[i];
     }
     return nullptr;
   }
@@ -91,25 +87,20 @@ class SendQueue {
   }
   // True if the entry belongs to a request that is still recorded.
   [[nodiscard]] bool current(std::uint64_t wr_id) const noexcept {
-    const auto position = static_cast<std::uint32_t>(wr_id);
     return static_cast<std::uint8_t>(wr_id >> 32) == epoch_ &&
-           position - static_cast<std::uint32_t>(head_) < static_cast<std::uint32_t>(tail_ - head_);
+           static_cast<std::uint32_t>(wr_id) - head_ < records_.size();
   }
   // Retires every record before `wr_id`'s through `done`, and that one too if `inclusive`.
   template <class Done>
   void retire(std::uint64_t wr_id, bool inclusive, Done&& done) {
-    std::uint32_t n = static_cast<std::uint32_t>(wr_id) - static_cast<std::uint32_t>(head_);
+    std::uint32_t n = static_cast<std::uint32_t>(wr_id) - head_;
     if (inclusive) ++n;
-    for (; n > 0; --n) {
-      const SendRecord record = record_at(head_);
-      ++head_;
-      done(record);
-    }
+    for (; n > 0; --n) done(take_first());
   }
   // Takes out all records, oldest first; entries still to come for them are stale from now on.
   [[nodiscard]] std::vector<SendRecord> take_all() {
     std::vector<SendRecord> all;
-    for (; head_ != tail_; ++head_) all.push_back(record_at(head_));
+    while (!records_.empty()) all.push_back(take_first());
     ++epoch_;
     signalled();
     return all;
@@ -118,7 +109,7 @@ class SendQueue {
  protected:
   [[nodiscard]] std::uint64_t next_wr_id() const noexcept {
     return std::uint64_t{id_} << 40 | std::uint64_t{epoch_} << 32 |
-           static_cast<std::uint32_t>(tail_);
+           static_cast<std::uint32_t>(head_ + records_.size());
   }
   // Signalled now? At least every `every`-th request is, or its records would never retire.
   bool decide_signal(bool wanted, bool holds_buffer, std::uint32_t every) noexcept {
@@ -132,9 +123,12 @@ class SendQueue {
     }
     return false;
   }
-  void push(const SendRecord& record) {
-    if (tail_ - head_ == records_.size()) grow();
-    record_at(tail_++) = record;
+  void push(const SendRecord& record) { records_.push_back(record); }
+  // To the adapter, by ibv_post_send(3); `object`: the queue pair, for the error.
+  [[nodiscard]] Status submit(ibv_send_wr* request, const char* object) {
+    ibv_send_wr* bad = nullptr;
+    const int error = ibv_post_send(qp_.get(), request, &bad);
+    return error == 0 ? Status() : verbs::failure("ibv_post_send", object, error);
   }
 
   verbs::Qp qp_;
@@ -145,29 +139,17 @@ class SendQueue {
     buffers_.held -= held_;
     held_ = 0;
   }
-  // The size of the ring is a power of two.
-  [[nodiscard]] SendRecord& record_at(std::uint64_t position) noexcept {
-    return records_[position & (records_.size() - 1)];
-  }
-  [[nodiscard]] const SendRecord& record_at(std::uint64_t position) const noexcept {
-    return records_[position & (records_.size() - 1)];
-  }
-  // Most queues never fill: the ring of records grows on demand, up to the depth or the next power
-  // of two.
-  void grow() {
-    const std::size_t size = records_.empty() ? 8 : records_.size() * 2;
-    std::vector<SendRecord> records(size);
-    for (std::uint64_t i = head_; i != tail_; ++i) {
-      records[i & (size - 1)] = record_at(i);
-    }
-    records_ = std::move(records);
+  SendRecord take_first() {
+    const SendRecord record = records_[0];
+    records_.pop_front();
+    ++head_;
+    return record;
   }
   std::size_t depth_;
-  std::vector<SendRecord> records_;
+  GrowingQueue<SendRecord> records_;  // most queues never fill
   UnsignalledBuffers& buffers_;
   std::uint32_t held_ = 0;
-  std::uint64_t head_ = 0;
-  std::uint64_t tail_ = 0;
+  std::uint32_t head_ = 0;  // position of the first record
   std::uint32_t id_;
   std::uint32_t unsignalled_ = 0;
   std::uint8_t epoch_;

@@ -56,9 +56,7 @@ Status UdQueue::post(SendRecord record) {
   request.wr.ud.ah = record.ah;
   request.wr.ud.remote_qpn = record.dct;
   request.wr.ud.remote_qkey = datagram_key(record.dc_key);
-  ibv_send_wr* bad = nullptr;
-  const int error = ibv_post_send(qp_.get(), &request, &bad);
-  if (error != 0) return verbs::failure("ibv_post_send", "UD queue pair", error);
+  if (Status status = submit(&request, "UD queue pair"); !status.ok()) return status;
   push(record);
   return {};
 }

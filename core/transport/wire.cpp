@@ -5,30 +5,23 @@
 
 #include <cstring>
 
+#include "base/index_of.h"
+
 namespace turnout::wire {
 
 std::string_view explain(Refusal refusal) noexcept {
-  switch (refusal) {
-    case Refusal::none:
-      return "accepted";
-    case Refusal::budget:
-      return "no room in its memory budget";
-    case Refusal::limit:
-      return "its limit of active RC queue pairs is reached";
-    case Refusal::busy:
-      return "it is shutting down";
-    case Refusal::device:
-      return "its adapter does not support this channel";
-    case Refusal::disconnecting:
-      return "it is disconnecting";
-    case Refusal::error:
-      return "its connection to this node failed";
-    case Refusal::other:
-      return "the pair has, or is setting up, a connection of the other kind";
-    case Refusal::late:
-      return "its request timed out";
-  }
-  return "unknown reason";
+  constexpr std::array<std::string_view, 9> kWords = {
+      "accepted",
+      "no room in its memory budget",
+      "its limit of active RC queue pairs is reached",
+      "it is shutting down",
+      "its adapter does not support this channel",
+      "it is disconnecting",
+      "its connection to this node failed",
+      "the pair has, or is setting up, a connection of the other kind",
+      "its request timed out",
+  };
+  return name_of(kWords, refusal, "unknown reason");
 }
 
 Status check_header(const Header& header) {
@@ -125,27 +118,6 @@ Status parse_control(const std::byte* bytes, std::size_t length, ControlMessage*
                         sizeof(ControlMessage) + more, static_cast<unsigned>(message->type))};
   }
   switch (message->type) {
-    case Control::credit:
-    case Control::wireup_reply:
-    case Control::fin:
-    case Control::shutdown:
-    case Control::request:
-    case Control::accept:
-    case Control::ready:
-    case Control::switched:
-    case Control::refuse:
-    case Control::closed:
-    case Control::reject:
-    case Control::fragment_request:
-    case Control::written:
-    case Control::rtr_cancel:
-    case Control::error:
-    case Control::replay:
-    case Control::resumed:
-    case Control::xrc_error:
-    case Control::xrc_replay:
-    case Control::xrc_resumed:
-      return {};
     case Control::disconnect:
       if (message->qp_id != 0) return {};
       return {Code::invalid, "disconnect: invalid queue pair number 0"};
@@ -169,9 +141,11 @@ Status parse_control(const std::byte* bytes, std::size_t length, ControlMessage*
               "range",
               message->credits, message->ring_credits, kWhole, message->ring_entries,
               message->qp_id, static_cast<unsigned>(message->refusal))};
+    default:
+      if (exists(message->type)) return {};
+      return {Code::invalid, fmt::format("control message: unknown type {}",
+                                         static_cast<unsigned>(message->type))};
   }
-  return {Code::invalid,
-          fmt::format("control message: unknown type {}", static_cast<unsigned>(message->type))};
 }
 
 Status parse_rts(const std::byte* payload, std::size_t length, Rts* rts) {

@@ -195,6 +195,11 @@ enum class Control : std::uint8_t {
   xrc_resumed = 32,  // they were resent; the stream continues on `kind`
 };
 
+[[nodiscard]] constexpr bool exists(Control type) noexcept {
+  return (type >= Control::credit && type <= Control::shutdown) ||
+         (type >= Control::request && type <= Control::rtr_cancel) ||
+         (type >= Control::disconnect && type <= Control::xrc_resumed);
+}
 // Part of a change of a direction's channel.
 [[nodiscard]] constexpr bool changes_channel(Control type) noexcept {
   return (type >= Control::request && type <= Control::closed) || type == Control::disconnect;

@@ -5,12 +5,17 @@
 
 #include <cstring>
 
-#include "core/types/crc32.h"
-
 namespace turnout {
 namespace {
+// CRC-32 (IEEE 802.3, reflected polynomial 0xEDB88320) of all that lies before it.
 std::uint32_t checksum(const Address& address) noexcept {
-  return crc32(&address, offsetof(Address, check));
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(&address);
+  std::uint32_t crc = 0xffffffffu;
+  for (std::size_t i = 0; i < offsetof(Address, check); ++i) {
+    crc ^= bytes[i];
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1u) != 0 ? 0xEDB88320u : 0u);
+  }
+  return ~crc;
 }
 }  // namespace
 

@@ -69,20 +69,9 @@ inline constexpr std::size_t kAtomicLimit = 256;
 inline constexpr std::uint32_t kAtomicWindow = 16;
 
 [[nodiscard]] constexpr std::size_t size_of(AtomicType type) noexcept {
-  constexpr std::uint8_t sizes[kAtomicTypes] = {1,
-                                                1,
-                                                2,
-                                                2,
-                                                4,
-                                                4,
-                                                8,
-                                                8,
-                                                sizeof(float),
-                                                8,
-                                                8,
-                                                16,
-                                                sizeof(long double),
-                                                2 * sizeof(long double)};
+  constexpr std::size_t kLong = sizeof(long double);
+  constexpr std::size_t sizes[kAtomicTypes] = {1, 1, 2, 2, 4,  4,     8,
+                                               8, 4, 8, 8, 16, kLong, 2 * kLong};
   return sizes[static_cast<std::size_t>(type)];
 }
 [[nodiscard]] constexpr bool is_integer(AtomicType type) noexcept {

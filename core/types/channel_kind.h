@@ -3,9 +3,12 @@
 // (AQPS 3.1 and its future work). Values travel in establishment messages: never renumber.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+
+#include "base/index_of.h"
 
 namespace turnout {
 
@@ -50,24 +53,10 @@ inline constexpr std::size_t kChannelKinds = 7;
   return over_ring(kind) && over_connection(kind);
 }
 
+inline constexpr std::array<std::string_view, kChannelKinds> kChannelNames = {
+    "DC-sendrecv", "DC-RDMA", "RC-RDMA", "RC-SRQ", "UD-sendrecv", "XRC-RDMA", "RC-SR"};
 [[nodiscard]] constexpr std::string_view name(ChannelKind kind) noexcept {
-  switch (kind) {
-    case ChannelKind::dc_sendrecv:
-      return "DC-sendrecv";
-    case ChannelKind::dc_rdma:
-      return "DC-RDMA";
-    case ChannelKind::rc_rdma:
-      return "RC-RDMA";
-    case ChannelKind::rc_srq:
-      return "RC-SRQ";
-    case ChannelKind::ud_sendrecv:
-      return "UD-sendrecv";
-    case ChannelKind::xrc_rdma:
-      return "XRC-RDMA";
-    case ChannelKind::rc_sr:
-      return "RC-SR";
-  }
-  return "?";
+  return name_of(kChannelNames, kind);
 }
 
 }  // namespace turnout

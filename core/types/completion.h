@@ -11,9 +11,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <vector>
+#include <utility>
 
 #include "base/status.h"
+#include "core/types/growing_queue.h"
 
 namespace turnout {
 
@@ -51,23 +52,16 @@ struct ErrorCompletion : Completion {
 
 class CompletionQueue {
  public:
-  explicit CompletionQueue(std::size_t expected = 1024) : ring_(round_up(expected)) {}
+  explicit CompletionQueue(std::size_t expected = 1024) : completions_(expected) {}
 
-  void push(const Completion& completion) {
-    if (count_ == ring_.size()) grow();
-    ring_[(head_ + count_) & (ring_.size() - 1)] = completion;
-    ++count_;
-  }
+  void push(const Completion& completion) { completions_.push_back(completion); }
   void push_error(ErrorCompletion completion) { errors_.push_back(std::move(completion)); }
 
-  [[nodiscard]] std::size_t size() const noexcept { return count_; }
+  [[nodiscard]] std::size_t size() const noexcept { return completions_.size(); }
   [[nodiscard]] bool has_error() const noexcept { return !errors_.empty(); }
   // Undefined when empty: ask first.
-  [[nodiscard]] const Completion& front() const noexcept { return ring_[head_]; }
-  void pop() noexcept {
-    head_ = (head_ + 1) & (ring_.size() - 1);
-    --count_;
-  }
+  [[nodiscard]] const Completion& front() const noexcept { return completions_[0]; }
+  void pop() noexcept { completions_.pop_front(); }
   [[nodiscard]] ErrorCompletion pop_error() {
     ErrorCompletion e = std::move(errors_.front());
     errors_.pop_front();
@@ -75,20 +69,7 @@ class CompletionQueue {
   }
 
  private:
-  static std::size_t round_up(std::size_t n) {
-    std::size_t size = 16;
-    while (size < n) size *= 2;
-    return size;
-  }
-  void grow() {
-    std::vector<Completion> bigger(ring_.size() * 2);
-    for (std::size_t i = 0; i < count_; ++i) bigger[i] = ring_[(head_ + i) & (ring_.size() - 1)];
-    ring_.swap(bigger);
-    head_ = 0;
-  }
-  std::vector<Completion> ring_;
-  std::size_t head_ = 0;
-  std::size_t count_ = 0;
+  GrowingQueue<Completion> completions_;
   std::deque<ErrorCompletion> errors_;
 };
 

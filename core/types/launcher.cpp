@@ -6,16 +6,14 @@
 //                      SLURM_NNODES, SLURM_JOB_ID, SLURM_STEP_ID [srun(1)]
 //   any other PMIx     PMIX_RANK, PMIX_NAMESPACE; no size
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
-#include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <fstream>
 #include <optional>
+#include <sstream>
 
 #include "core/types/launcher.h"
 
@@ -66,17 +64,11 @@ std::optional<int> slurm_local_tasks() {
 
 // Small files of /proc: at most `most` bytes.
 std::optional<std::string> read_proc(const std::string& path, std::size_t most) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return std::nullopt;
-  std::string content;
-  std::array<char, 4096> part{};
-  while (content.size() < most) {
-    const ssize_t n = ::read(fd, part.data(), part.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) break;
-    content.append(part.data(), static_cast<std::size_t>(n));
-  }
-  ::close(fd);
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return std::nullopt;
+  std::string content(most, '\0');
+  file.read(content.data(), static_cast<std::streamsize>(most));
+  content.resize(static_cast<std::size_t>(file.gcount()));
   return content;
 }
 
@@ -93,13 +85,11 @@ std::optional<ProcessStat> process(int pid) {
   const auto after_name = stat->rfind(')');
   if (after_name == std::string::npos) return std::nullopt;
   ProcessStat result;
-  std::string_view rest = std::string_view(*stat).substr(after_name + 1);
-  for (int field = 3; field <= 22 && !rest.empty(); ++field) {
-    rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
-    const std::string_view word = rest.substr(0, rest.find(' '));
+  std::istringstream fields(stat->substr(after_name + 1));
+  std::string word;
+  for (int field = 3; field <= 22 && fields >> word; ++field) {
     if (field == 4) std::from_chars(word.data(), word.data() + word.size(), result.parent);
     if (field == 22) std::from_chars(word.data(), word.data() + word.size(), result.start);
-    rest.remove_prefix(word.size());
   }
   return result;
 }
@@ -128,36 +118,33 @@ std::string job_of_launching_process() {
 
 LauncherIdentity launcher_identity() {
   LauncherIdentity identity;
-  if (const auto rank = number("OMPI_COMM_WORLD_RANK")) {
-    identity.rank = *rank;
-    identity.ranks = number("OMPI_COMM_WORLD_SIZE").value_or(-1);
-    identity.local_ranks = number("OMPI_COMM_WORLD_LOCAL_SIZE").value_or(-1);
-    identity.job = text("PMIX_NAMESPACE");
-    if (identity.job.empty()) identity.job = text("OMPI_MCA_ess_base_jobid");
-    if (!identity.job.empty()) identity.job = "ompi-" + identity.job;
-  } else if (const auto pmi = number("PMI_RANK")) {
-    identity.rank = *pmi;
-    identity.ranks = number("PMI_SIZE").value_or(-1);
-    identity.local_ranks = number("MPI_LOCALNRANKS").value_or(-1);
-    if (const std::string job = text("SLURM_JOB_ID"); !job.empty() && number("SLURM_PROCID")) {
-      identity.job = fmt::format("slurm-{}-{}", job, text("SLURM_STEP_ID"));
-    } else {
-      identity.job = job_of_launching_process();
-    }
-  } else if (const auto slurm = number("SLURM_PROCID"); slurm && !text("SLURM_JOB_ID").empty()) {
-    identity.rank = *slurm;
-    identity.ranks = number("SLURM_NTASKS").value_or(-1);
-    identity.job = fmt::format("slurm-{}-{}", text("SLURM_JOB_ID"), text("SLURM_STEP_ID"));
+  const auto set = [&](const char* rank, const char* ranks, const char* local_ranks) {
+    identity.rank = *number(rank);
+    identity.ranks = number(ranks).value_or(-1);
+    identity.local_ranks = number(local_ranks).value_or(-1);
+  };
+  const std::string pmix_job = text("PMIX_NAMESPACE"), slurm_id = text("SLURM_JOB_ID");
+  const std::string slurm_job = fmt::format("slurm-{}-{}", slurm_id, text("SLURM_STEP_ID"));
+  const bool slurm = !slurm_id.empty() && number("SLURM_PROCID");
+  if (number("OMPI_COMM_WORLD_RANK")) {
+    set("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE");
+    const std::string job = pmix_job.empty() ? text("OMPI_MCA_ess_base_jobid") : pmix_job;
+    if (!job.empty()) identity.job = "ompi-" + job;
+  } else if (number("PMI_RANK")) {
+    set("PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS");
+    identity.job = slurm ? slurm_job : job_of_launching_process();
+  } else if (slurm) {
+    set("SLURM_PROCID", "SLURM_NTASKS", "");
+    identity.job = slurm_job;
     identity.local_ranks =
         slurm_local_tasks().value_or(number("SLURM_NNODES").value_or(0) == 1 ? identity.ranks : -1);
-  } else if (const auto pmix = number("PMIX_RANK")) {
-    identity.rank = *pmix;
-    identity.job = text("PMIX_NAMESPACE");
-    if (!identity.job.empty()) identity.job = "pmix-" + identity.job;
+  } else if (number("PMIX_RANK")) {
+    set("PMIX_RANK", "", "");
+    if (!pmix_job.empty()) identity.job = "pmix-" + pmix_job;
   }
   if (identity.rank >= 0 && identity.ranks >= 0 && identity.rank >= identity.ranks) {
-    identity.ranks = -1;  // they contradict each other: better not to wait for a last one
-    identity.local_ranks = -1;
+    // They contradict each other: better not to wait for a last one.
+    identity.ranks = identity.local_ranks = -1;
   }
   return identity;
 }

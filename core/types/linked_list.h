@@ -10,20 +10,8 @@ namespace turnout {
 template <class T>
 class LinkedList {
  public:
-  void push_back(T* item) noexcept {
-    item->previous = last_;
-    item->next = nullptr;
-    (last_ != nullptr ? last_->next : first_) = item;
-    last_ = item;
-    ++size_;
-  }
-  void push_front(T* item) noexcept {
-    item->previous = nullptr;
-    item->next = first_;
-    (first_ != nullptr ? first_->previous : last_) = item;
-    first_ = item;
-    ++size_;
-  }
+  void push_back(T* item) noexcept { insert(last_, item, nullptr); }
+  void push_front(T* item) noexcept { insert(nullptr, item, first_); }
   void remove(T* item) noexcept {
     (item->previous != nullptr ? item->previous->next : first_) = item->next;
     (item->next != nullptr ? item->next->previous : last_) = item->previous;
@@ -41,6 +29,13 @@ class LinkedList {
   [[nodiscard]] std::size_t size() const noexcept { return size_; }
 
  private:
+  void insert(T* previous, T* item, T* next) noexcept {
+    item->previous = previous;
+    item->next = next;
+    (previous != nullptr ? previous->next : first_) = item;
+    (next != nullptr ? next->previous : last_) = item;
+    ++size_;
+  }
   T* first_ = nullptr;
   T* last_ = nullptr;
   std::size_t size_ = 0;

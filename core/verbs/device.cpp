@@ -16,17 +16,6 @@
 namespace turnout::verbs {
 namespace {
 
-struct DeviceList {
-  ibv_device** devices = nullptr;
-  int count = 0;
-  DeviceList() { devices = ibv_get_device_list(&count); }
-  ~DeviceList() {
-    if (devices != nullptr) ibv_free_device_list(devices);
-  }
-  DeviceList(const DeviceList&) = delete;
-  DeviceList& operator=(const DeviceList&) = delete;
-};
-
 // A symbol of the virtual adapter's library, else the kernel's counter.
 std::optional<std::uint64_t> read_rnr_retries(ibv_context* context, std::uint8_t port) {
   using Count = std::uint64_t(ibv_context*);
@@ -54,13 +43,7 @@ std::uint8_t active_port(ibv_context* context, const ibv_device_attr& attributes
   return 0;
 }
 
-struct Found {
-  ibv_context* context = nullptr;
-  ibv_device_attr attributes{};
-  ibv_port_attr port{};
-  std::uint8_t port_number = 0;
-  std::string name;
-  bool dc = false;
+struct Found : Adapter {
   std::string seen;  // what was looked at, for the error
 };
 
@@ -68,86 +51,76 @@ enum class Dc : std::uint8_t { required, tried, ours };  // ours: the virtual ad
 
 // Opens the device of that name, or the first usable one when `wanted` is empty.
 Found find(const std::string& wanted, Dc dc) {
-  Found found;
-  const DeviceList list;
-  for (int i = 0; i < list.count; ++i) {
-    const std::string name = ibv_get_device_name(list.devices[i]);
-    if (!wanted.empty() && name != wanted) {
-      found.seen += fmt::format("{} ", name);
+  std::string seen;
+  int count = 0;
+  const auto free_list = [](ibv_device** list) { ibv_free_device_list(list); };
+  const std::unique_ptr<ibv_device*[], decltype(free_list)> list(ibv_get_device_list(&count));
+  for (int i = 0; list != nullptr && i < count; ++i) {
+    ibv_device* const device = list[static_cast<std::size_t>(i)];
+    Adapter found;
+    found.name = ibv_get_device_name(device);
+    const auto pass = [&](std::string_view why) {
+      seen += fmt::format("{}{} ", found.name, why);
+      if (found.context != nullptr) ibv_close_device(found.context);
+    };
+    if (!wanted.empty() && found.name != wanted) {
+      pass("");
       continue;
     }
     errno = 0;
-    ibv_context* const context = ibv_open_device(list.devices[i]);
-    if (context == nullptr) {
-      found.seen += fmt::format("{} (open failed: {}) ", name, std::strerror(errno));
+    found.context = ibv_open_device(device);
+    if (found.context == nullptr) {
+      pass(fmt::format(" (open failed: {})", std::strerror(errno)));
       continue;
     }
-    ibv_device_attr attributes{};
-    ibv_port_attr port{};
-    std::uint8_t number = 0;
-    if (ibv_query_device(context, &attributes) == 0) {
-      number = active_port(context, attributes, &port);
+    if (ibv_query_device(found.context, &found.attributes) == 0) {
+      found.port_number = active_port(found.context, found.attributes, &found.port);
     }
-    if (number == 0) {
-      found.seen += fmt::format("{} (no active port) ", name);
-      ibv_close_device(context);
+    if (found.port_number == 0) {
+      pass(" (no active port)");
       continue;
     }
-    found.dc = dc == Dc::ours || makes_dc(list.devices[i], context);
-    if (!found.dc && dc == Dc::required) {
-      found.seen += fmt::format("{} (no DC) ", name);
-      ibv_close_device(context);
-      continue;
-    }
-    found.context = context;
-    found.attributes = attributes;
-    found.port = port;
-    found.port_number = number;
-    found.name = name;
-    return found;
+    found.has_dc = dc == Dc::ours || makes_dc(device, found.context);
+    if (found.has_dc || dc != Dc::required) return {std::move(found), std::move(seen)};
+    pass(" (no DC)");
   }
-  return found;
+  return {{}, std::move(seen)};
 }
 
 }  // namespace
 
 bool makes_dc(ibv_device* device, ibv_context* context) {
   if (!mlx5dv_is_supported(device)) return false;
-  ibv_pd* const pd = ibv_alloc_pd(context);
-  ibv_cq* const cq = ibv_create_cq(context, 1, nullptr, nullptr, 0);
-  ibv_qp* qp = nullptr;
-  if (pd != nullptr && cq != nullptr) {
-    ibv_qp_init_attr_ex attr{};
-    attr.send_cq = attr.recv_cq = cq;
-    attr.cap.max_send_wr = attr.cap.max_send_sge = 1;
-    attr.qp_type = IBV_QPT_DRIVER;
-    attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-    attr.pd = pd;
-    attr.send_ops_flags = IBV_QP_EX_WITH_SEND;
-    mlx5dv_qp_init_attr mlx5{};
-    mlx5.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC;
-    mlx5.dc_init_attr.dc_type = MLX5DV_DCTYPE_DCI;
-    qp = mlx5dv_create_qp(context, &attr, &mlx5);
-  }
-  if (qp != nullptr) ibv_destroy_qp(qp);
-  if (cq != nullptr) ibv_destroy_cq(cq);
-  if (pd != nullptr) ibv_dealloc_pd(pd);
-  return qp != nullptr;
+  const Pd pd(ibv_alloc_pd(context));
+  const Cq cq(ibv_create_cq(context, 1, nullptr, nullptr, 0));
+  if (!pd || !cq) return false;
+  ibv_qp_init_attr_ex attr{};
+  attr.send_cq = attr.recv_cq = cq.get();
+  attr.cap.max_send_wr = attr.cap.max_send_sge = 1;
+  attr.qp_type = IBV_QPT_DRIVER;
+  attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+  attr.pd = pd.get();
+  attr.send_ops_flags = IBV_QP_EX_WITH_SEND;
+  mlx5dv_qp_init_attr mlx5{};
+  mlx5.comp_mask = MLX5DV_QP_INIT_ATTR_MASK_DC;
+  mlx5.dc_init_attr.dc_type = MLX5DV_DCTYPE_DCI;
+  return Qp(mlx5dv_create_qp(context, &attr, &mlx5)) != nullptr;
 }
 
 Result<std::unique_ptr<Device>> Device::open(const Settings& settings) {
   Found found;
-  std::string why;
+  std::string why = "TURNOUT_DEVICE=virtual";
   bool is_virtual = settings.device == "virtual";
-  std::string reasons;
   if (!is_virtual) {
+    std::string reasons = "no adapter";
     const bool automatic = settings.device == "auto";
     // Without this folder the kernel has no adapter to show, and rdma-core need not be loaded.
     const bool none = automatic && access("/sys/class/infiniband_verbs", F_OK) != 0;
     const Status loaded = none ? Status() : load(Library::system, settings);
-    if (none) {
-      reasons = "no adapter";
-    } else if (loaded.ok()) {
+    if (!loaded.ok()) {
+      reasons =
+          loaded.code() == Code::invalid ? "the virtual adapter is already in use" : loaded.text();
+    } else if (!none) {
       // With several adapters one with DC is preferred.
       const std::string wanted = automatic ? std::string() : settings.device;
       const bool ud = settings.default_transport == "ud" || settings.policy == "static:ud-sendrecv";
@@ -157,13 +130,10 @@ Result<std::unique_ptr<Device>> Device::open(const Settings& settings) {
         found = find(wanted, Dc::tried);
         found.seen = seen;
       }
-      why = !automatic ? "selected by name"
-            : found.dc ? "first real adapter with DC and an active port"
-                       : "first real adapter with an active port";
-      reasons = found.seen.empty() ? "no adapter" : found.seen;
-    } else {
-      reasons = loaded.text();
-      if (loaded.code() == Code::invalid) reasons = "the virtual adapter is already in use";
+      why = !automatic     ? "selected by name"
+            : found.has_dc ? "first real adapter with DC and an active port"
+                           : "first real adapter with an active port";
+      if (!found.seen.empty()) reasons = found.seen;
     }
     if (found.context == nullptr) {
       if (!automatic) {
@@ -182,8 +152,6 @@ Result<std::unique_ptr<Device>> Device::open(const Settings& settings) {
                     found.seen);
       }
     }
-  } else {
-    why = "TURNOUT_DEVICE=virtual";
   }
   if (is_virtual) {
     if (Status loaded = load(Library::virtual_adapter, settings); !loaded.ok()) return loaded;
@@ -198,7 +166,7 @@ Result<std::unique_ptr<Device>> Device::open(const Settings& settings) {
   }
 
   std::unique_ptr<Device> device(new Device());
-  device->context_ = found.context;
+  device->adapter_ = found;
   retain();
   // take_event() must not wait (ibv_get_async_event(3)). Under a virtual clock there is no
   // descriptor.
@@ -208,17 +176,12 @@ Result<std::unique_ptr<Device>> Device::open(const Settings& settings) {
       return failure("fcntl of the asynchronous event descriptor", found.name, errno);
     }
   }
-  device->name_ = found.name;
   device->why_ = std::move(why);
   device->virtual_ = is_virtual;
-  device->has_dc_ = found.dc;
-  device->attributes_ = found.attributes;
-  device->port_ = found.port;
-  device->port_number_ = found.port_number;
   device->choose_gid();
   device->pd_.reset(ibv_alloc_pd(found.context));
-  if (!device->pd_) return failure("ibv_alloc_pd", device->name_, errno);
-  device->rnr_at_open_ = read_rnr_retries(device->context_, device->port_number_);
+  if (!device->pd_) return failure("ibv_alloc_pd", device->adapter_.name, errno);
+  device->rnr_at_open_ = read_rnr_retries(device->adapter_.context, device->adapter_.port_number);
   return device;
 }
 
@@ -236,20 +199,22 @@ void Device::choose_gid() {
     gid_ = gid;
     gid_index_ = static_cast<std::uint8_t>(index);
   };
-  const std::uint32_t length = static_cast<std::uint32_t>(std::max(port_.gid_tbl_len, 0));
+  const std::uint32_t length = static_cast<std::uint32_t>(std::max(adapter_.port.gid_tbl_len, 0));
   if (const auto query = functions()._ibv_query_gid_table_fn;
       query != nullptr && global_addressing()) {
-    std::vector<ibv_gid_entry> entries(std::size_t{length} * attributes_.phys_port_cnt);
-    const ssize_t count = query(context_, entries.data(), entries.size(), 0, sizeof(ibv_gid_entry));
+    std::vector<ibv_gid_entry> entries(std::size_t{length} * adapter_.attributes.phys_port_cnt);
+    const ssize_t count =
+        query(adapter_.context, entries.data(), entries.size(), 0, sizeof(ibv_gid_entry));
     for (ssize_t i = 0; i < count; ++i) {
       const ibv_gid_entry& entry = entries[static_cast<std::size_t>(i)];
-      if (entry.port_num != port_number_) continue;
+      if (entry.port_num != adapter_.port_number) continue;
       consider(entry.gid, entry.gid_index, entry.gid_type == IBV_GID_TYPE_ROCE_V2);
     }
   }
   for (std::uint32_t index = 0; best == 0 && index < std::min(length, kIndices); ++index) {
     union ibv_gid candidate {};
-    if (ibv_query_gid(context_, port_number_, static_cast<int>(index), &candidate) == 0) {
+    if (ibv_query_gid(adapter_.context, adapter_.port_number, static_cast<int>(index),
+                      &candidate) == 0) {
       consider(candidate, index, false);
     }
   }
@@ -264,21 +229,21 @@ bool Device::frees_pages_at_deregistration() const noexcept {
 }
 
 std::optional<std::uint64_t> Device::rnr_retries() const {
-  const std::optional<std::uint64_t> now = read_rnr_retries(context_, port_number_);
+  const std::optional<std::uint64_t> now = read_rnr_retries(adapter_.context, adapter_.port_number);
   if (!now || !rnr_at_open_ || *now < *rnr_at_open_) return std::nullopt;
   return *now - *rnr_at_open_;
 }
 
 bool Device::take_event(ibv_async_event* event) const noexcept {
-  if (ibv_get_async_event(context_, event) != 0) return false;
+  if (ibv_get_async_event(adapter_.context, event) != 0) return false;
   ibv_ack_async_event(event);
   return true;
 }
 
 Device::~Device() {
   pd_.reset();
-  if (context_ != nullptr) {
-    if (ibv_close_device(context_) != 0) log_destroy_failure("ibv_close_device", errno);
+  if (adapter_.context != nullptr) {
+    if (ibv_close_device(adapter_.context) != 0) log_destroy_failure("ibv_close_device", errno);
     release();
   }
 }

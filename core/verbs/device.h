@@ -22,6 +22,16 @@ namespace turnout::verbs {
 // driver do not.
 [[nodiscard]] bool makes_dc(ibv_device* device, ibv_context* context);
 
+// One that was opened, and its first active port.
+struct Adapter {
+  ibv_context* context = nullptr;
+  std::string name;
+  ibv_device_attr attributes{};
+  ibv_port_attr port{};
+  std::uint8_t port_number = 0;
+  bool has_dc = false;
+};
+
 class Device {
  public:
   // Devices that have DC come first, unless the setting `default_transport` is ud; it may be dc.
@@ -31,21 +41,21 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  [[nodiscard]] ibv_context* context() const noexcept { return context_; }
+  [[nodiscard]] ibv_context* context() const noexcept { return adapter_.context; }
   [[nodiscard]] ibv_pd* pd() const noexcept { return pd_.get(); }
-  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] const std::string& name() const noexcept { return adapter_.name; }
   [[nodiscard]] const std::string& why() const noexcept { return why_; }  // it was chosen
   [[nodiscard]] bool is_virtual() const noexcept { return virtual_; }
   // All its peers are in this process, under a virtual clock.
   [[nodiscard]] bool is_simulated() const noexcept {
-    return virtual_ && std::string_view(attributes_.fw_ver) == "virtual clock";
+    return virtual_ && std::string_view(adapter_.attributes.fw_ver) == "virtual clock";
   }
   // rdma-core was asked to keep registered pages from children (ibv_fork_init): then it gives them
   // to children again when they are deregistered, which has to be before they are unmapped.
   [[nodiscard]] bool frees_pages_at_deregistration() const noexcept;
-  [[nodiscard]] const ibv_device_attr& attributes() const noexcept { return attributes_; }
-  [[nodiscard]] const ibv_port_attr& port() const noexcept { return port_; }
-  [[nodiscard]] std::uint8_t port_number() const noexcept { return port_number_; }
+  [[nodiscard]] const ibv_device_attr& attributes() const noexcept { return adapter_.attributes; }
+  [[nodiscard]] const ibv_port_attr& port() const noexcept { return adapter_.port; }
+  [[nodiscard]] std::uint8_t port_number() const noexcept { return adapter_.port_number; }
   [[nodiscard]] const Gid& gid() const noexcept { return gid_; }
   [[nodiscard]] std::uint8_t gid_index() const noexcept { return gid_index_; }
   // Requests that found no receive at their target and were made again, since the device was
@@ -56,27 +66,23 @@ class Device {
   // an adapter's driver it is a system call.
   [[nodiscard]] bool take_event(ibv_async_event* event) const noexcept;
   // Dynamically connected queue pairs can be made.
-  [[nodiscard]] bool has_dc() const noexcept { return has_dc_; }
+  [[nodiscard]] bool has_dc() const noexcept { return adapter_.has_dc; }
   [[nodiscard]] std::uint32_t mtu() const noexcept {  // bytes of the longest datagram
-    return 128u << static_cast<unsigned>(port_.active_mtu);
+    return 128u << static_cast<unsigned>(adapter_.port.active_mtu);
   }
   // True when destinations must be named by GID (RoCE).
   [[nodiscard]] bool global_addressing() const noexcept {
-    return port_.link_layer == IBV_LINK_LAYER_ETHERNET;
+    return adapter_.port.link_layer == IBV_LINK_LAYER_ETHERNET;
   }
 
  private:
   Device() = default;
   void choose_gid();
 
-  ibv_context* context_ = nullptr;
+  Adapter adapter_;
   Pd pd_;
-  std::string name_, why_;
+  std::string why_;
   bool virtual_ = false;
-  bool has_dc_ = false;
-  ibv_device_attr attributes_{};
-  ibv_port_attr port_{};
-  std::uint8_t port_number_ = 0;
   std::uint8_t gid_index_ = 0;
   Gid gid_{};
   std::optional<std::uint64_t> rnr_at_open_;

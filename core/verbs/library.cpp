@@ -49,31 +49,26 @@ Status load(Library library, const Settings& settings) {
             "another verbs library is in use in this process; close its endpoints before changing "
             "TURNOUT_DEVICE"};
   }
-  const std::string folder =
-      library == Library::virtual_adapter ? virtual_folder(settings) + "/" : std::string();
-  void* handles[2];
-  const char* names[2] = {"libibverbs.so.1", "libmlx5.so.1"};
-  for (int i = 0; i < 2; ++i) {
-    const std::string path = folder + names[i];
-    handles[i] = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    // Without mlx5's library there is no DC, but every other adapter of the host.
-    if (handles[i] == nullptr && i == 1 && library == Library::system) continue;
-    if (handles[i] == nullptr) {
-      const char* why = dlerror();
-      return {Code::no_device,
-              fmt::format(
-                  "loading {} failed: {}; {}", path, why ? why : "unknown reason",
-                  library == Library::virtual_adapter
-                      ? "set TURNOUT_VERBS_PATH to the folder of the virtual adapter"
-                      : "install rdma-core (ibverbs-providers), or use TURNOUT_DEVICE=virtual")};
-    }
+  const bool is_virtual = library == Library::virtual_adapter;
+  const std::string folder = is_virtual ? virtual_folder(settings) + "/" : std::string();
+  const std::string names[] = {folder + "libibverbs.so.1", folder + "libmlx5.so.1"};
+  void* const ibverbs = dlopen(names[0].c_str(), RTLD_NOW | RTLD_LOCAL);
+  // Without mlx5's library there is no DC, but every other adapter of the host.
+  void* const mlx5 = ibverbs != nullptr ? dlopen(names[1].c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
+  if (ibverbs == nullptr || (mlx5 == nullptr && is_virtual)) {
+    const char* const why = dlerror();
+    return {
+        Code::no_device,
+        fmt::format("loading {} failed: {}; {}", names[ibverbs == nullptr ? 0 : 1],
+                    why != nullptr ? why : "unknown reason",
+                    is_virtual
+                        ? "set TURNOUT_VERBS_PATH to the folder of the virtual adapter"
+                        : "install rdma-core (ibverbs-providers), or use TURNOUT_DEVICE=virtual")};
   }
   Functions table;
-  void* const ibverbs = handles[0];
-  void* const mlx5 = handles[1];
 #define OPTIONAL_VERB(from, symbol) \
   table.symbol##_fn = reinterpret_cast<decltype(table.symbol##_fn)>(dlsym(from, #symbol));
-#define VERB(from, symbol)                                                        \
+#define OWN_VERB(from, symbol)                                                    \
   if (from != nullptr) {                                                          \
     OPTIONAL_VERB(from, symbol)                                                   \
   }                                                                               \
@@ -82,8 +77,10 @@ Status load(Library library, const Settings& settings) {
                                            "; rdma-core 34 or newer is required", \
                                            folder)};                              \
   }
+#define VERB(from, result, symbol, parameters, arguments) OWN_VERB(from, symbol)
 #include "core/verbs/functions.def"
 #undef VERB
+#undef OWN_VERB
 #undef OPTIONAL_VERB
   current = table;
   loaded_ibverbs = ibverbs;

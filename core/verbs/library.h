@@ -24,11 +24,13 @@ namespace turnout::verbs {
 enum class Library { system, virtual_adapter };
 
 struct Functions {
-#define VERB(library, symbol) decltype(&::symbol) symbol##_fn = nullptr;
-#define OPTIONAL_VERB VERB
+#define OWN_VERB(library, symbol) decltype(&::symbol) symbol##_fn = nullptr;
+#define OPTIONAL_VERB OWN_VERB
+#define VERB(library, result, symbol, parameters, arguments) OWN_VERB(library, symbol)
 #include "core/verbs/functions.def"
-#undef OPTIONAL_VERB
 #undef VERB
+#undef OPTIONAL_VERB
+#undef OWN_VERB
 };
 
 // The functions in use; null entries until load() succeeded.

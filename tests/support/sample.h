@@ -90,4 +90,10 @@ inline EndpointReport sample_report(int rank, int ranks) {
   return report;
 }
 
+inline std::vector<EndpointReport> job(int ranks) {
+  std::vector<EndpointReport> reports;
+  for (int rank = 0; rank < ranks; ++rank) reports.push_back(sample_report(rank, ranks));
+  return reports;
+}
+
 }  // namespace turnout::test

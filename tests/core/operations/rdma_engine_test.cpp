@@ -23,7 +23,6 @@ struct RdmaWorld : OperationsWorld {
     transfer.total = memory.size();
     transfer.remote[0] = {0x1000, 30, 1, 0};
     transfer.remote[1] = {0x9000, 25, 2, 0};
-    transfer.remote_count = 2;
     transfer.report = report(&transfer);
     transfer.completion.context = &transfer;
   }

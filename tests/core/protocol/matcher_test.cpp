@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
 #include <random>
 #include <vector>
@@ -66,6 +67,12 @@ TEST(Matcher, EarliestUnexpectedIsFound) {
   EXPECT_EQ(matcher.find_unexpected({kAnyPeer, 5, 0, true}), &second);
 }
 
+template <class T, class Fits>
+T* first(const std::vector<T*>& of, Fits fits) {
+  const auto found = std::find_if(of.begin(), of.end(), fits);
+  return found == of.end() ? nullptr : *found;
+}
+
 // Against a plain re-statement of MPI's rules over two vectors.
 TEST(Matcher, AgreesWithTheRulesOnRandomHistories) {
   for (unsigned seed = 0; seed < 200; ++seed) {
@@ -82,15 +89,10 @@ TEST(Matcher, AgreesWithTheRulesOnRandomHistories) {
         Receive& r = receives.emplace_back();
         r.match = {random() % 3 == 0 ? kAnyPeer : peer, tag,
                    random() % 3 == 0 ? ~std::uint64_t{0} : 0, true};
-        Message* expected = nullptr;
-        for (Message* m : waiting) {
-          if (r.match.accepts(m->peer, m->tag)) {
-            expected = m;
-            break;
-          }
-        }
         Message* const found = matcher.find_unexpected(r.match);
-        ASSERT_EQ(found, expected) << "seed " << seed << " step " << step;
+        ASSERT_EQ(found,
+                  first(waiting, [&](Message* m) { return r.match.accepts(m->peer, m->tag); }))
+            << "seed " << seed << " step " << step;
         if (found != nullptr) {
           matcher.remove_unexpected(found);
           std::erase(waiting, found);
@@ -99,15 +101,9 @@ TEST(Matcher, AgreesWithTheRulesOnRandomHistories) {
           posted.push_back(&r);
         }
       } else {
-        Receive* expected = nullptr;
-        for (Receive* r : posted) {
-          if (r->match.accepts(peer, tag)) {
-            expected = r;
-            break;
-          }
-        }
         Receive* const found = matcher.find_posted(peer, true, tag);
-        ASSERT_EQ(found, expected) << "seed " << seed << " step " << step;
+        ASSERT_EQ(found, first(posted, [&](Receive* r) { return r->match.accepts(peer, tag); }))
+            << "seed " << seed << " step " << step;
         if (found != nullptr) {
           matcher.remove(found);
           std::erase(posted, found);

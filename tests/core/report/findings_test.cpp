@@ -9,11 +9,7 @@
 namespace turnout {
 namespace {
 
-std::vector<EndpointReport> job(int ranks) {
-  std::vector<EndpointReport> reports;
-  for (int rank = 0; rank < ranks; ++rank) reports.push_back(test::sample_report(rank, ranks));
-  return reports;
-}
+using test::job;
 
 std::vector<Finding> find(const std::vector<EndpointReport>& reports) {
   return job_findings(reports, job_traffic(reports));

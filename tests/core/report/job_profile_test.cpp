@@ -13,11 +13,7 @@
 namespace turnout {
 namespace {
 
-std::vector<EndpointReport> job(int ranks) {
-  std::vector<EndpointReport> reports;
-  for (int rank = 0; rank < ranks; ++rank) reports.push_back(test::sample_report(rank, ranks));
-  return reports;
-}
+using test::job;
 
 const JobProfile::Line* find(const JobProfile& job, std::string_view key) {
   const auto found = std::find_if(job.lines.begin(), job.lines.end(),
@@ -62,7 +58,7 @@ TEST(JobProfile, LeastMeanMostAndSum) {
   expect_spread(profile, "library_time_ns", 5e8, 5e8, 5e8, 2e9);
   // 3 sources of 1000 messages for rank 0; the others had 250,000 more of each lower rank.
   EXPECT_DOUBLE_EQ(find(profile, "unexpected_share")->spread.most, 400.0 / 3000);
-  EXPECT_EQ(profile.sent[2].total().bytes, 4000ull << 20);
+  EXPECT_EQ(profile.counts.sent[2].total().bytes, 4000ull << 20);
 }
 
 TEST(JobProfile, EndpointsOfOneProcessAreAddedUp) {

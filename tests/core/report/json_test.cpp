@@ -63,63 +63,50 @@ TEST(ReportJson, ExtremesSurvive) {
 
 TEST(ReportJson, DamageIsNamed) {
   const std::string text = to_json(test::sample_report(1, 3));
-  const auto changed = [&](const std::string& from, const std::string& to) {
-    std::string copy = text;
-    const auto at = copy.find(from);
-    EXPECT_NE(at, std::string::npos) << from;
-    return copy.replace(at, from.size(), to);
-  };
-  for (const auto& [damaged, words] :
-       {std::pair{text.substr(0, text.size() / 2), std::string("cut off")},
-        std::pair{std::string(), std::string("not JSON")},
-        std::pair{std::string("[]"), std::string("not an object")},
-        std::pair{std::string("{}"), std::string("without \"turnout_report\"")},
-        std::pair{changed("\"turnout_report\": 1", "\"turnout_report\": 2"),
-                  std::string("layout 2")},
-        std::pair{changed("\"hits\": 900", "\"hits\": -1"), std::string("registrations.hits")},
-        std::pair{changed("\"rank\": 1", "\"rank\": 99999999999"), std::string("\"rank\"")},
-        std::pair{changed("\"rank\": 1", "\"rank\": 1.5"), std::string("\"rank\"")},
-        std::pair{changed("\"pid\": 5001", "\"pid\": -1"), std::string("\"pid\"")},
-        std::pair{changed("DC-sendrecv", "carrier pigeon"),
-                  std::string("peers[0].send.spans[0].channel")},
-        std::pair{changed("0xabcd000000000001", "0xnothing"), std::string("\"endpoint\"")},
-        std::pair{changed("\"observed_gain_ns\": 140.5", "\"observed_gain_ns\": \"x\""),
-                  std::string("peers[0].observed_gain_ns")},
-        std::pair{changed("\"mean_ns\": 330.25", "\"mean_ns\": []"),
-                  std::string("receive_costs[0].mean_ns")},
-        std::pair{changed("\"end_ns\": 1000000000", "\"end_ns\": -5"),
-                  std::string("history[0].end_ns")},
-        std::pair{changed("\"lost\": false", "\"lost\": 0"), std::string("peers[0].lost")},
-        std::pair{changed("\"objects_peak\": 16", "\"objects_peak\": -16"),
-                  std::string("memory[0].objects_peak")},
-        std::pair{changed("\"below\": 128", "\"below\": 129"),
-                  std::string("profile.sent.control[0].below")},
-        std::pair{changed("\"below\": 128", "\"below\": 0"),
-                  std::string("profile.sent.control[0].below")},
-        std::pair{changed("\"below\": 128", "\"below\": 4398046511104"),
-                  std::string("profile.sent.control[0].below")},
-        std::pair{changed("\"below\": 16", "\"below\": 1"),
-                  std::string("profile.unexpected[1].below")},
-        std::pair{changed("\"rnr_retries\": 1", "\"rnr_retries\": \"1\""),
-                  std::string("profile.rnr_retries")},
-        std::pair{changed("\"calls_measured\": 2000", "\"calls_measured\": 2000000"),
-                  std::string("profile.calls_measured")},
-        std::pair{changed("\"library_time_ns\": 500000000", "\"library_time_ns\": -1"),
-                  std::string("profile.library_time_ns")},
-        std::pair{changed("\"unexpected\": [", "\"unexpected\": 1, \"x\": ["),
-                  std::string("profile.unexpected")},
-        std::pair{changed("\"started_unix_ns\": 17", "\"started_unix_ns\": -17"),
-                  std::string("started_unix_ns")},
-        std::pair{changed("\"memory_over_time\": [", "\"memory_over_time\": 1, \"x\": ["),
-                  std::string("memory_over_time")},
-        std::pair{changed("   131072,", "   -131072,"), std::string("memory_over_time[2][2]")},
-        std::pair{changed("   131072,", ""), std::string("memory_over_time[2]\"")},
-        std::pair{changed("   1000000,", "   2000000000,"), std::string("memory_over_time[2]\"")},
-        std::pair{changed("\"spans\": [", "\"spans\": 7, \"x\": ["),
-                  std::string("peers[0].send.spans")}}) {
+  const auto expect_named = [](const std::string& damaged, const std::string& words) {
     const Result<EndpointReport> read = report_from_json(damaged);
     ASSERT_FALSE(read.ok()) << damaged.substr(0, 200);
     EXPECT_NE(read.status().text().find(words), std::string::npos) << read.status().text();
+  };
+  expect_named(text.substr(0, text.size() / 2), "cut off");
+  expect_named("", "not JSON");
+  expect_named("[]", "not an object");
+  expect_named("{}", "without \"turnout_report\"");
+  struct Change {
+    std::string from, to, words;
+  };
+  for (const auto& [from, to, words] : std::initializer_list<Change>{
+           {R"("turnout_report": 1)", R"("turnout_report": 2)", "layout 2"},
+           {R"("hits": 900)", R"("hits": -1)", "registrations.hits"},
+           {R"("rank": 1)", R"("rank": 99999999999)", R"("rank")"},
+           {R"("rank": 1)", R"("rank": 1.5)", R"("rank")"},
+           {R"("pid": 5001)", R"("pid": -1)", R"("pid")"},
+           {"DC-sendrecv", "carrier pigeon", "peers[0].send.spans[0].channel"},
+           {"0xabcd000000000001", "0xnothing", R"("endpoint")"},
+           {R"("observed_gain_ns": 140.5)", R"("observed_gain_ns": "x")",
+            "peers[0].observed_gain_ns"},
+           {R"("mean_ns": 330.25)", R"("mean_ns": [])", "receive_costs[0].mean_ns"},
+           {R"("end_ns": 1000000000)", R"("end_ns": -5)", "history[0].end_ns"},
+           {R"("lost": false)", R"("lost": 0)", "peers[0].lost"},
+           {R"("objects_peak": 16)", R"("objects_peak": -16)", "memory[0].objects_peak"},
+           {R"("below": 128)", R"("below": 129)", "profile.sent.control[0].below"},
+           {R"("below": 128)", R"("below": 0)", "profile.sent.control[0].below"},
+           {R"("below": 128)", R"("below": 4398046511104)", "profile.sent.control[0].below"},
+           {R"("below": 16)", R"("below": 1)", "profile.unexpected[1].below"},
+           {R"("rnr_retries": 1)", R"("rnr_retries": "1")", "profile.rnr_retries"},
+           {R"("calls_measured": 2000)", R"("calls_measured": 2000000)", "profile.calls_measured"},
+           {R"("library_time_ns": 500000000)", R"("library_time_ns": -1)",
+            "profile.library_time_ns"},
+           {R"("unexpected": [)", R"("unexpected": 1, "x": [)", "profile.unexpected"},
+           {R"("started_unix_ns": 17)", R"("started_unix_ns": -17)", "started_unix_ns"},
+           {R"("memory_over_time": [)", R"("memory_over_time": 1, "x": [)", "memory_over_time"},
+           {"   131072,", "   -131072,", "memory_over_time[2][2]"},
+           {"   131072,", "", R"(memory_over_time[2]")"},
+           {"   1000000,", "   2000000000,", R"(memory_over_time[2]")"},
+           {R"("spans": [)", R"("spans": 7, "x": [)", "peers[0].send.spans"}}) {
+    const auto at = text.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    expect_named(std::string(text).replace(at, from.size(), to), words);
   }
 }
 

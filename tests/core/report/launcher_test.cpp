@@ -37,12 +37,16 @@ class Launcher : public ::testing::Test {
   } variables_;
 };
 
-TEST_F(Launcher, None) {
+void expect_identity(int rank, int ranks, int local_ranks, const std::string& job) {
   const LauncherIdentity identity = launcher_identity();
-  EXPECT_EQ(identity.rank, -1);
-  EXPECT_EQ(identity.ranks, -1);
-  EXPECT_EQ(identity.local_ranks, -1);
-  EXPECT_EQ(identity.job, "");
+  EXPECT_EQ(identity.rank, rank);
+  EXPECT_EQ(identity.ranks, ranks);
+  EXPECT_EQ(identity.local_ranks, local_ranks);
+  EXPECT_EQ(identity.job, job);
+}
+
+TEST_F(Launcher, None) {
+  expect_identity(-1, -1, -1, "");
 }
 
 TEST_F(Launcher, OpenMpi) {
@@ -50,11 +54,7 @@ TEST_F(Launcher, OpenMpi) {
   set("OMPI_COMM_WORLD_SIZE", "8");
   set("OMPI_COMM_WORLD_LOCAL_SIZE", "4");
   set("PMIX_NAMESPACE", "1273692161");
-  const LauncherIdentity identity = launcher_identity();
-  EXPECT_EQ(identity.rank, 3);
-  EXPECT_EQ(identity.ranks, 8);
-  EXPECT_EQ(identity.local_ranks, 4);
-  EXPECT_EQ(identity.job, "ompi-1273692161");
+  expect_identity(3, 8, 4, "ompi-1273692161");
 }
 
 TEST_F(Launcher, HydraNamesItsJobByTheProcessThatStartedIt) {
@@ -88,10 +88,7 @@ TEST_F(Launcher, Slurm) {
   set("SLURM_JOB_ID", "4711");
   set("SLURM_STEP_ID", "2");
   set("SLURM_NNODES", "1");
-  const LauncherIdentity identity = launcher_identity();
-  EXPECT_EQ(identity.rank, 5);
-  EXPECT_EQ(identity.local_ranks, 6);
-  EXPECT_EQ(identity.job, "slurm-4711-2");
+  expect_identity(5, 6, 6, "slurm-4711-2");
 }
 
 TEST_F(Launcher, SlurmSaysHowManyAreOnEachNode) {

@@ -12,11 +12,7 @@
 namespace turnout {
 namespace {
 
-std::vector<EndpointReport> job(int ranks) {
-  std::vector<EndpointReport> reports;
-  for (int rank = 0; rank < ranks; ++rank) reports.push_back(test::sample_report(rank, ranks));
-  return reports;
-}
+using test::job;
 
 void expect_fits(const std::string& text) {
   std::istringstream in(text);

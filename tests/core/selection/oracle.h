@@ -30,6 +30,12 @@ inline double x(const std::vector<std::uint64_t>& n, std::size_t l, std::size_t 
   return gain;
 }
 
+struct MapChoice {
+  std::uint32_t rc = 0;        // m: the first m of the sorted sources
+  std::uint32_t channels = 0;  // l
+  double gain = 0;             // x(l,m), ns
+};
+
 inline MapChoice find_map(std::vector<std::uint64_t> n, const CostModel& costs, std::uint32_t h,
                           std::uint32_t tau, bool dc_rdma_available) {
   std::sort(n.begin(), n.end(), std::greater<>());

@@ -127,8 +127,8 @@ TEST(SelectAqpsProperty, FromNothingItIsFindMap) {
       s.rc_exists = s.refused = false;
       counts.push_back(s.messages);
     }
-    const MapChoice choice = find_map_unsorted(counts, w.costs, w.limits.max_active_rc,
-                                               w.limits.max_channels, w.limits.dc_rdma_available);
+    const oracle::MapChoice choice = oracle::find_map(
+        counts, w.costs, w.limits.max_active_rc, w.limits.max_channels, w.limits.dc_rdma_available);
     const Plan plan = select_aqps(w.input());
     ASSERT_NEAR(plan.gain_best, choice.gain, 1e-3) << "seed " << kSeed << ", round " << round;
     const auto rings = static_cast<std::uint32_t>(

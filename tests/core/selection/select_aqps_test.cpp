@@ -86,6 +86,36 @@ TEST(SelectAqps, SetUpIsChargedOnlyForWhatDoesNotExist) {
   expect_line(stays, 0, kRc, Reason::gain);
 }
 
+// spec/aqps.md: at Table 2's values a ring pays from 80 messages (RC) or 132 (DC) per window for
+// equal sources. r - c/s = 131.25 ns and a poll of 5 ns a message leave 126.25 ns: 10 us / 126.25
+// ns = 79.2.
+TEST(SelectAqps, RingPaysFrom80Or132Messages) {
+  World world;
+  world.gamma = 0;
+  EXPECT_TRUE(World(world).source(80).plan().changes);
+  world.limits.max_active_rc = 0;
+  world.limits.dc_rdma_available = true;
+  EXPECT_FALSE(World(world).source(131).plan().changes);
+  EXPECT_TRUE(World(world).source(132).plan().changes);
+}
+
+// A source joins only above 3.8 % (RC) or 6.2 % (DC) of the busiest one's count: 5 / 131.25 = 3.81
+// %, 5 / 81.25 = 6.15 % once the counts are so large that set-up does not matter.
+TEST(SelectAqps, SourceJoinsAbove38Or62PermilleOfTheBusiest) {
+  World world;
+  world.gamma = world.costs.setup_dc = world.costs.setup_rc = 0;
+  const auto joins = [&](std::uint64_t messages) {
+    const Plan plan = World(world).source(10'000'000).source(messages).plan();
+    return over_ring(line_of(plan, 1).to);
+  };
+  EXPECT_FALSE(joins(380'000));
+  EXPECT_TRUE(joins(382'000));
+  world.limits.max_active_rc = 0;
+  world.limits.dc_rdma_available = true;
+  EXPECT_FALSE(joins(615'000));
+  EXPECT_TRUE(joins(616'000));
+}
+
 TEST(SelectAqps, GammaHoldsBackASmallGain) {
   World world;
   world.source(100'000, kRc).source(5000);

@@ -138,6 +138,13 @@ TEST(Wire, RtsNamesTheRtrItReplaces) {
   EXPECT_FALSE(wire::parse_rts(bytes.data(), length, &parsed).ok());
 }
 
+// The message as it is received, of so many bytes.
+template <class Sent>
+Status parse(const Sent& sent, wire::ControlMessage* message, wire::Detail* detail,
+             std::size_t length = sizeof(Sent)) {
+  return wire::parse_control(reinterpret_cast<const std::byte*>(&sent), length, message, detail);
+}
+
 TEST(Wire, RtrAndCtsHaveADetailAndOthersNone) {
   struct {
     wire::ControlMessage message;
@@ -145,10 +152,7 @@ TEST(Wire, RtrAndCtsHaveADetailAndOthersNone) {
   } sent;
   wire::ControlMessage message;
   wire::Detail detail;
-  const auto ok = [&](std::size_t length) {
-    return wire::parse_control(reinterpret_cast<const std::byte*>(&sent), length, &message, &detail)
-        .ok();
-  };
+  const auto ok = [&](std::size_t length) { return parse(sent, &message, &detail, length).ok(); };
   for (const wire::Control type : {wire::Control::cts, wire::Control::rtr}) {
     sent.message.type = type;
     sent.detail.address = 4096;
@@ -220,11 +224,7 @@ TEST(Wire, FeedbackIsRangeChecked) {
   wire::ControlMessage feedback, parsed;
   wire::Detail detail;
   feedback.type = wire::Control::feedback;
-  const auto ok = [&] {
-    return wire::parse_control(reinterpret_cast<const std::byte*>(&feedback), sizeof feedback,
-                               &parsed, &detail)
-        .ok();
-  };
+  const auto ok = [&] { return parse(feedback, &parsed, &detail).ok(); };
   feedback.credits = feedback.ring_credits = wire::kWhole;
   feedback.ring_entries = wire::kMostQueuePairs;
   EXPECT_TRUE(ok());
@@ -247,13 +247,10 @@ TEST(Wire, LeaveNamesAQueuePair) {
   wire::ControlMessage disconnect, parsed;
   wire::Detail detail;
   disconnect.type = wire::Control::disconnect;
-  const auto parse = [&] {
-    return wire::parse_control(reinterpret_cast<const std::byte*>(&disconnect), sizeof disconnect,
-                               &parsed, &detail);
-  };
-  EXPECT_NE(parse().text().find("queue pair number 0"), std::string::npos);
+  EXPECT_NE(parse(disconnect, &parsed, &detail).text().find("queue pair number 0"),
+            std::string::npos);
   disconnect.qp_id = 77;
-  EXPECT_TRUE(parse().ok());
+  EXPECT_TRUE(parse(disconnect, &parsed, &detail).ok());
   EXPECT_EQ(parsed.qp_id, 77u);
 }
 
