@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 #include "base/log.h"
 #include "hca/cm/connection.h"
@@ -198,6 +199,21 @@ TURNOUT_EXPORT int rdma_ack_cm_event(rdma_cm_event* event) {
   if (event == nullptr) return failure(EINVAL);
   acknowledge(reinterpret_cast<Event*>(event));
   return 0;
+}
+
+TURNOUT_EXPORT const char* rdma_event_str(rdma_cm_event_type event) {
+  static constexpr const char* kNames[] = {
+      "RDMA_CM_EVENT_ADDR_RESOLVED",   "RDMA_CM_EVENT_ADDR_ERROR",
+      "RDMA_CM_EVENT_ROUTE_RESOLVED",  "RDMA_CM_EVENT_ROUTE_ERROR",
+      "RDMA_CM_EVENT_CONNECT_REQUEST", "RDMA_CM_EVENT_CONNECT_RESPONSE",
+      "RDMA_CM_EVENT_CONNECT_ERROR",   "RDMA_CM_EVENT_UNREACHABLE",
+      "RDMA_CM_EVENT_REJECTED",        "RDMA_CM_EVENT_ESTABLISHED",
+      "RDMA_CM_EVENT_DISCONNECTED",    "RDMA_CM_EVENT_DEVICE_REMOVAL",
+      "RDMA_CM_EVENT_MULTICAST_JOIN",  "RDMA_CM_EVENT_MULTICAST_ERROR",
+      "RDMA_CM_EVENT_ADDR_CHANGE",     "RDMA_CM_EVENT_TIMEWAIT_EXIT"};
+  static_assert(std::size(kNames) == RDMA_CM_EVENT_TIMEWAIT_EXIT + 1);
+  const auto index = static_cast<std::size_t>(event);
+  return index < std::size(kNames) ? kNames[index] : "UNKNOWN EVENT";
 }
 
 TURNOUT_EXPORT int rdma_create_id(rdma_event_channel* channel, rdma_cm_id** id, void* context,
