@@ -15,7 +15,6 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "hca/abi/verbs.h"
-#include "hca/device/failed.h"
 #include "hca/device/open_adapter.h"
 
 using namespace turnout;
@@ -139,10 +138,7 @@ ibv_context* open_context(ibv_device* device, const std::string& fabric, int com
 TURNOUT_EXPORT ibv_device** ibv_get_device_list(int* num_devices) {
   auto** list = static_cast<ibv_device**>(std::calloc(2, sizeof(ibv_device*)));
   if (num_devices != nullptr) *num_devices = list != nullptr ? 1 : 0;
-  if (list == nullptr) {
-    errno = ENOMEM;
-    return nullptr;
-  }
+  if (list == nullptr) return failed(ENOMEM);
   list[0] = &the_device().verbs;
   return list;
 }
@@ -171,8 +167,8 @@ TURNOUT_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
 TURNOUT_EXPORT ibv_context* ibv_import_device(int cmd_fd) {
   int process = 0;
   std::string fabric;
-  if (has_virtual_clock()) return failed<ibv_context>(EOPNOTSUPP);
-  if (!read_command_file(cmd_fd, process, fabric)) return failed<ibv_context>(EINVAL);
+  if (has_virtual_clock()) return failed(EOPNOTSUPP);
+  if (!read_command_file(cmd_fd, process, fabric)) return failed(EINVAL);
   return open_context(&the_device().verbs, fabric, cmd_fd, process);
 }
 

@@ -18,7 +18,6 @@
 #include "base/file_descriptor.h"
 #include "hca/abi/verbs.h"
 #include "hca/device/copy_in_order.h"
-#include "hca/device/failed.h"
 #include "hca/device/identity.h"
 #include "hca/device/rules.h"
 
@@ -83,12 +82,12 @@ namespace turnout::hca {
 
 ibv_dm* alloc_dm(ibv_context* context, ibv_alloc_dm_attr* attr) {
   const std::uint64_t limit = identity().device_memory;
-  if (limit == 0) return failed<ibv_dm>(EOPNOTSUPP);
-  if (attr->comp_mask != 0 || attr->length == 0) return failed<ibv_dm>(EINVAL);
+  if (limit == 0) return failed(EOPNOTSUPP);
+  if (attr->comp_mask != 0 || attr->length == 0) return failed(EINVAL);
   const std::uint64_t length = attr->length;
   std::uint64_t before = given.load();
   do {
-    if (length > limit || before > limit - length) return failed<ibv_dm>(ENOMEM);
+    if (length > limit || before > limit - length) return failed(ENOMEM);
   } while (!given.compare_exchange_weak(before, before + length));
   const int fd = memfd_create(kName, MFD_CLOEXEC);
   Dm* dm = nullptr;
@@ -97,7 +96,7 @@ ibv_dm* alloc_dm(ibv_context* context, ibv_alloc_dm_attr* attr) {
     const int error = errno;
     if (fd >= 0) ::close(fd);
     given -= length;
-    return failed<ibv_dm>(error);
+    return failed(error);
   }
   return &dm->verbs;
 }
@@ -118,12 +117,9 @@ ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* verbs, std::uint64_t offset, std::size_t l
   const Dm& dm = of(verbs);
   // mlx5 has no address for it: keys of it count from zero.
   if ((access & IBV_ACCESS_ZERO_BASED) == 0 || !covers(0, dm.length, offset, length)) {
-    return failed<ibv_mr>(EINVAL);
+    return failed(EINVAL);
   }
-  Mr* mr =
-      context_of(pd->context)
-          .objects->register_file(*reinterpret_cast<Pd*>(pd), offset, length, 0, dm.fd, access);
-  return mr != nullptr ? &mr->verbs : nullptr;
+  return verbs_of(objects_of(pd).register_file(pd_of(pd), offset, length, 0, dm.fd, access));
 }
 
 }  // namespace turnout::hca
@@ -134,20 +130,20 @@ TURNOUT_EXPORT ibv_dm* ibv_import_dm(ibv_context* context, std::uint32_t handle)
   char target[64] = {};
   const ssize_t n = readlink(path.c_str(), target, sizeof target - 1);
   if (n <= 0 || !std::string_view(target).starts_with(std::string("/memfd:") + kName)) {
-    return failed<ibv_dm>(EINVAL);
+    return failed(EINVAL);
   }
   const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   struct stat st {};
   if (fd < 0 || fstat(fd, &st) != 0 || st.st_size <= 0) {
     const int error = errno;
     if (fd >= 0) ::close(fd);
-    return failed<ibv_dm>(error);
+    return failed(error);
   }
   Dm* dm = map(context, fd, static_cast<std::uint64_t>(st.st_size));
   if (dm == nullptr) {
     const int error = errno;
     ::close(fd);
-    return failed<ibv_dm>(error);
+    return failed(error);
   }
   dm->imported = true;
   return &dm->verbs;

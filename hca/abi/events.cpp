@@ -21,22 +21,16 @@ void acknowledge(pthread_mutex_t& mutex, pthread_cond_t& cond, std::uint32_t& co
 }  // namespace
 
 TURNOUT_EXPORT ibv_comp_channel* ibv_create_comp_channel(ibv_context* context) {
-  Channel* channel = context_of(context).objects->create_channel(context_of(context));
-  return channel != nullptr ? &channel->verbs : nullptr;
+  return verbs_of(objects_of(context).create_channel(context_of(context)));
 }
 
 TURNOUT_EXPORT int ibv_destroy_comp_channel(ibv_comp_channel* channel) {
-  return context_of(channel->context)
-      .objects->destroy_channel(*reinterpret_cast<Channel*>(channel));
+  return objects_of(channel).destroy_channel(*reinterpret_cast<Channel*>(channel));
 }
 
 TURNOUT_EXPORT int ibv_get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) {
-  const int error =
-      context_of(channel->context)
-          .data_path->get_cq_event(*reinterpret_cast<Channel*>(channel), cq, cq_context);
-  if (error == 0) return 0;
-  errno = error;
-  return -1;
+  auto& from = *reinterpret_cast<Channel*>(channel);
+  return result_of(data_path_of(channel).get_cq_event(from, cq, cq_context));
 }
 
 TURNOUT_EXPORT void ibv_ack_cq_events(ibv_cq* cq, unsigned int nevents) {
@@ -44,10 +38,7 @@ TURNOUT_EXPORT void ibv_ack_cq_events(ibv_cq* cq, unsigned int nevents) {
 }
 
 TURNOUT_EXPORT int ibv_get_async_event(ibv_context* context, ibv_async_event* event) {
-  const int error = context_of(context).objects->get_async_event(context_of(context), *event);
-  if (error == 0) return 0;
-  errno = error;
-  return -1;
+  return result_of(objects_of(context).get_async_event(context_of(context), *event));
 }
 
 TURNOUT_EXPORT void ibv_ack_async_event(ibv_async_event* event) {

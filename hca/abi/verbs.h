@@ -11,8 +11,37 @@
 
 namespace turnout::hca {
 
+// What of a context serves an object; a context is its own.
+[[nodiscard]] inline ObjectVerbs& objects_of(ibv_context* context) noexcept {
+  return *context_of(context).objects;
+}
+template <class T>
+[[nodiscard]] ObjectVerbs& objects_of(const T* object) noexcept {
+  return objects_of(object->context);
+}
+template <class T>
+[[nodiscard]] DataPath& data_path_of(const T* object) noexcept {
+  return *context_of(object->context).data_path;
+}
+// What the program is given of an object, null of none.
+template <class T>
+[[nodiscard]] auto* verbs_of(T* object) noexcept {
+  return object != nullptr ? &object->verbs : nullptr;
+}
+// The result of verbs that tell an errno value by -1 and errno; 0 of none.
+[[nodiscard]] inline int result_of(int error) noexcept {
+  if (error == 0) return 0;
+  errno = error;
+  return -1;
+}
+
 // Fills the op tables of a fresh context.
 void fill_ops(Context& context);
+// The beginning of a request, with no data and no address.
+void begin_request(SendWqe& wqe, std::uint64_t id, ibv_wr_opcode opcode, unsigned flags) noexcept;
+// Where a datagram goes.
+void set_datagram_address(const Qp& qp, SendWqe& wqe, const ibv_ah* ah, std::uint32_t number,
+                          std::uint32_t qkey) noexcept;
 // Fills the work-request builders of a queue pair.
 void fill_builders(Qp& qp, std::uint64_t send_ops);
 

@@ -6,31 +6,28 @@
 #include <cerrno>
 
 #include "hca/abi/verbs.h"
-#include "hca/device/failed.h"
 
 namespace turnout::hca {
 ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* attr) {
-  if (attr->comp_mask >= IBV_XRCD_INIT_ATTR_RESERVED) return failed<ibv_xrcd>(EOPNOTSUPP);
+  if (attr->comp_mask >= IBV_XRCD_INIT_ATTR_RESERVED) return failed(EOPNOTSUPP);
   constexpr unsigned needed = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
-  if ((attr->comp_mask & needed) != needed) return failed<ibv_xrcd>(EINVAL);
-  Xrcd* xrcd = context_of(context).objects->open_xrcd(context_of(context), attr->fd, attr->oflags);
-  return xrcd != nullptr ? &xrcd->verbs : nullptr;
+  if ((attr->comp_mask & needed) != needed) return failed(EINVAL);
+  return verbs_of(objects_of(context).open_xrcd(context_of(context), attr->fd, attr->oflags));
 }
 
 int close_xrcd(ibv_xrcd* xrcd) {
-  return context_of(xrcd->context).objects->close_xrcd(*reinterpret_cast<Xrcd*>(xrcd));
+  return objects_of(xrcd).close_xrcd(*reinterpret_cast<Xrcd*>(xrcd));
 }
 
 ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr) {
-  if (attr->comp_mask >= IBV_QP_OPEN_ATTR_RESERVED) return failed<ibv_qp>(EOPNOTSUPP);
+  if (attr->comp_mask >= IBV_QP_OPEN_ATTR_RESERVED) return failed(EOPNOTSUPP);
   constexpr unsigned needed = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
   if ((attr->comp_mask & needed) != needed || attr->xrcd == nullptr ||
       attr->xrcd->context != context || attr->qp_type != IBV_QPT_XRC_RECV) {
-    return failed<ibv_qp>(EINVAL);
+    return failed(EINVAL);
   }
   void* own = (attr->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT) != 0 ? attr->qp_context : nullptr;
-  Qp* qp =
-      context_of(context).objects->open_qp(*reinterpret_cast<Xrcd*>(attr->xrcd), attr->qp_num, own);
+  Qp* qp = objects_of(context).open_qp(*reinterpret_cast<Xrcd*>(attr->xrcd), attr->qp_num, own);
   return qp != nullptr ? &qp->verbs.qp_base : nullptr;
 }
 

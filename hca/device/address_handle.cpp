@@ -25,7 +25,7 @@ Ah* make_address_handle(Pd& pd, const ibv_ah_attr& attr, bool reachable) {
 }
 
 void destroy_address_handle(Ah& ah) noexcept {
-  --reinterpret_cast<Pd*>(ah.verbs.pd)->users;
+  --pd_of(ah.verbs.pd).users;
   delete &ah;
 }
 

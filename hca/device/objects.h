@@ -12,6 +12,8 @@
 #include <infiniband/verbs.h>
 
 #include <atomic>
+#include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -26,6 +28,12 @@ class ObjectVerbs;
 struct Mlx5Ops;
 
 inline constexpr std::uint64_t kObjectMagic = 0x7475'726e'6f75'7431ULL;  // "turnout1"
+
+// The result of a verb that fails to create an object: null, and errno.
+[[nodiscard]] inline std::nullptr_t failed(int error) noexcept {
+  errno = error;
+  return nullptr;
+}
 
 struct Device {
   ibv_device verbs;
@@ -78,6 +86,10 @@ struct Pd {
   Pd* parent_of;  // null: no parent domain
   ibv_td* td;     // of a parent domain, or null
 };
+
+[[nodiscard]] inline Pd& pd_of(ibv_pd* pd) noexcept {
+  return *reinterpret_cast<Pd*>(pd);
+}
 
 struct Mr {
   ibv_mr verbs;
@@ -165,6 +177,9 @@ struct Srq {
   std::atomic<std::uint32_t> users;
   std::uint32_t events_read;  // guarded by verbs.mutex
 };
+[[nodiscard]] inline Srq& srq_of(ibv_srq* srq) noexcept {
+  return *reinterpret_cast<Srq*>(srq);
+}
 
 // One work request of a send queue, whichever call built it.
 struct SendWqe {

@@ -89,10 +89,10 @@ void begin_qp(Qp& qp, Context& context, const ibv_qp_init_attr_ex& attr, QpKind 
   v.qp_type = attr.qp_type;
   pthread_mutex_init(&v.mutex, nullptr);
   pthread_cond_init(&v.cond, nullptr);
-  if (attr.pd != nullptr) ++reinterpret_cast<Pd*>(attr.pd)->users;
+  if (attr.pd != nullptr) ++pd_of(attr.pd).users;
   if (attr.send_cq != nullptr) ++cq_of(attr.send_cq).users;
   if (attr.recv_cq != nullptr) ++cq_of(attr.recv_cq).users;
-  if (kind != QpKind::dci && attr.srq != nullptr) ++reinterpret_cast<Srq*>(attr.srq)->users;
+  if (kind != QpKind::dci && attr.srq != nullptr) ++srq_of(attr.srq).users;
   if (kind == QpKind::xrc_tgt) {
     qp.xrcd = reinterpret_cast<Xrcd*>(attr.xrcd);
     ++qp.xrcd->users;
@@ -101,10 +101,10 @@ void begin_qp(Qp& qp, Context& context, const ibv_qp_init_attr_ex& attr, QpKind 
 
 void end_qp(Qp& qp) noexcept {
   const ibv_qp& v = qp.verbs.qp_base;
-  if (v.pd != nullptr) --reinterpret_cast<Pd*>(v.pd)->users;
+  if (v.pd != nullptr) --pd_of(v.pd).users;
   if (v.send_cq != nullptr) --cq_of(v.send_cq).users;
   if (v.recv_cq != nullptr) --cq_of(v.recv_cq).users;
-  if (qp.kind != QpKind::dci && v.srq != nullptr) --reinterpret_cast<Srq*>(v.srq)->users;
+  if (qp.kind != QpKind::dci && v.srq != nullptr) --srq_of(v.srq).users;
   if (qp.xrcd != nullptr) --qp.xrcd->users;
 }
 

@@ -8,15 +8,14 @@
 #include <cerrno>
 #include <memory>
 
-#include "hca/device/failed.h"
 #include "hca/live/fork_guard.h"
 
 namespace turnout::hca {
 
 Channel* LiveChannels::create(Context& context) {
-  if (const int error = refuse_child(context); error != 0) return failed<Channel>(error);
+  if (const int error = refuse_child(context); error != 0) return failed(error);
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return failed<Channel>(errno);
+  if (pipe2(ends, O_CLOEXEC) != 0) return failed(errno);
   fcntl(ends[1], F_SETFL, O_NONBLOCK);
   struct stat st {};
   fstat(ends[1], &st);

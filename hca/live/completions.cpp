@@ -9,20 +9,19 @@
 #include <cstring>
 #include <memory>
 
-#include "hca/device/failed.h"
 #include "hca/live/fork_guard.h"
 #include "hca/live/repair.h"
 
 namespace turnout::hca {
 
 Cq* LiveCompletions::create(Context& context, const ibv_cq_init_attr_ex& attr) {
-  if (const int error = refuse_child(context); error != 0) return failed<Cq>(error);
+  if (const int error = refuse_child(context); error != 0) return failed(error);
   if (attr.cqe == 0 || attr.cqe > kMaxCqe || attr.comp_vector >= kCompletionVectors) {
-    return failed<Cq>(EINVAL);
+    return failed(EINVAL);
   }
   const std::uint32_t slots = std::bit_ceil(attr.cqe);
   const std::uint64_t ring = fabric_.allocate(slots * sizeof(Cqe));
-  if (ring == 0) return failed<Cq>(ENOMEM);
+  if (ring == 0) return failed(ENOMEM);
   auto cq = std::make_unique<Cq>();
   auto* channel = reinterpret_cast<Channel*>(attr.channel);
   std::uint32_t index = kMaxCqs;
@@ -60,7 +59,7 @@ Cq* LiveCompletions::create(Context& context, const ibv_cq_init_attr_ex& attr) {
   }
   if (index == kMaxCqs) {
     fabric_.release(ring, slots * sizeof(Cqe));
-    return failed<Cq>(ENOMEM);
+    return failed(ENOMEM);
   }
   cq->index = index;
   cq->record = &fabric_.cq(index);

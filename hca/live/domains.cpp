@@ -4,13 +4,12 @@
 #include <cerrno>
 #include <memory>
 
-#include "hca/device/failed.h"
 #include "hca/live/fork_guard.h"
 
 namespace turnout::hca {
 
 Pd* LiveDomains::alloc(Context& context) {
-  if (const int error = refuse_child(context); error != 0) return failed<Pd>(error);
+  if (const int error = refuse_child(context); error != 0) return failed(error);
   auto pd = std::make_unique<Pd>();
   pd->verbs.context = &context.verbs.context;
   pd->number = static_cast<std::uint32_t>(fabric_.header().next_pd.fetch_add(1));
@@ -22,8 +21,8 @@ Pd* LiveDomains::alloc(Context& context) {
 // Domains have no record: a handle that was given out may be of one that is gone, and then its
 // regions and queue pairs are, too.
 Pd* LiveDomains::import(Context& context, std::uint32_t handle) {
-  if (const int error = refuse_child(context); error != 0) return failed<Pd>(error);
-  if (handle >= fabric_.header().next_pd.load()) return failed<Pd>(EINVAL);
+  if (const int error = refuse_child(context); error != 0) return failed(error);
+  if (handle >= fabric_.header().next_pd.load()) return failed(EINVAL);
   auto pd = std::make_unique<Pd>();
   pd->verbs.context = &context.verbs.context;
   pd->number = pd->verbs.handle = handle;

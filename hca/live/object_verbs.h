@@ -102,7 +102,7 @@ class LiveObjectVerbs final : public ObjectVerbs {
   }
   Ah* create_ah(Pd& pd, const ibv_ah_attr& attr) override {
     Context& context = context_of(pd.verbs.context);
-    if (const int error = refuse_child(context); error != 0) return failed<Ah>(error);
+    if (const int error = refuse_child(context); error != 0) return failed(error);
     return make_address_handle(pd, attr, names_this_port(attr, context));
   }
   int destroy_ah(Ah& ah) override {

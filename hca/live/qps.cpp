@@ -8,7 +8,6 @@
 #include <memory>
 
 #include "base/log.h"
-#include "hca/device/failed.h"
 #include "hca/device/qp_state.h"
 #include "hca/device/queue_pair.h"
 #include "hca/live/fork_guard.h"
@@ -19,15 +18,15 @@ namespace turnout::hca {
 
 Qp* LiveQueuePairs::create(Context& context, ibv_qp_init_attr_ex& attr,
                            const mlx5dv_qp_init_attr* dc) {
-  if (const int error = refuse_child(context); error != 0) return failed<Qp>(error);
+  if (const int error = refuse_child(context); error != 0) return failed(error);
   const QpKind kind = kind_of(attr, dc);
   if (kind == QpKind::none) {
     TURNOUT_LOG(hca, info, "ibv_create_qp failed: type {}: not one of RC, UC, UD, DCI, DCT and XRC",
                 static_cast<int>(attr.qp_type));
-    return failed<Qp>(EOPNOTSUPP);
+    return failed(EOPNOTSUPP);
   }
   ibv_qp_init_attr_ex used = used_attributes(kind, attr);
-  if (const int error = check_creation(kind, used); error != 0) return failed<Qp>(error);
+  if (const int error = check_creation(kind, used); error != 0) return failed(error);
   Qp* const qp = kind == QpKind::xrc_tgt ? xrc_.create_target(context, used)
                                          : create_own(context, used, kind, dc);
   if (qp != nullptr) attr.cap = used.cap;
@@ -43,7 +42,7 @@ Qp* LiveQueuePairs::create_own(Context& context, ibv_qp_init_attr_ex& attr, QpKi
   std::unique_ptr<Qp> qp(new Qp{});
 
   const std::uint32_t index = numbers_.reserve_index();
-  if (index == kNone) return failed<Qp>(ENOMEM);
+  if (index == kNone) return failed(ENOMEM);
   QpRecord& r = fabric_.qp(index);
   r.kind = kind;
   r.min_rnr_timer = 0;
@@ -66,7 +65,7 @@ Qp* LiveQueuePairs::create_own(Context& context, ibv_qp_init_attr_ex& attr, QpKi
                                                  pd->number, qp->own_ring);
         error != 0) {
       r.owner.store(0, std::memory_order_release);
-      return failed<Qp>(error);
+      return failed(error);
     }
   } else {
     if (!own_receives) cap.max_recv_wr = cap.max_recv_sge = 0;

@@ -105,9 +105,7 @@ Taken LiveReceives::take(Qp& qp, const RequestTarget& target, TakenReceive& out)
     repair(fabric_, queue);
     if (!same() || (srq != kNone && fabric_.srq(srq).owner.load() != out.owner)) return Taken::gone;
     // An XRC SRQ goes when it likes: the next attempt is refused.
-    if (target.srq_name != 0 && fabric_.srq(srq).name.load() != target.srq_name) {
-      return Taken::gone;
-    }
+    if (target.srq_name != 0 && fabric_.srq(srq).name.load() != target.srq_name) return Taken::gone;
     if (queue.slots == 0) return Taken::empty;  // none, or being destroyed
     const ReceiveRing ring = fabric_.ring(queue);
     if (ring.start == nullptr) return Taken::damaged;

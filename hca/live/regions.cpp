@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "base/log.h"
-#include "hca/device/failed.h"
 #include "hca/device/rules.h"
 #include "hca/live/fork_guard.h"
 #include "hca/live/region_table.h"
@@ -52,7 +51,7 @@ Mr* LiveRegions::publish(Pd& pd, void* address, std::uint64_t length, std::uint6
     const std::uint32_t index = reserve_region(fabric_);
     if (index == kNone) {
       files_.release(backing.fd);
-      return failed<Mr>(ENOMEM);
+      return failed(ENOMEM);
     }
     MrRecord& r = fabric_.mr(index);
     r.window = static_cast<std::uint32_t>(WindowKind::none);
@@ -84,14 +83,12 @@ Mr* LiveRegions::publish(Pd& pd, void* address, std::uint64_t length, std::uint6
 Mr* LiveRegions::add(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
                      unsigned access) {
   if (const int error = refuse_child(context_of(pd.verbs.context)); error != 0) {
-    return failed<Mr>(error);
+    return failed(error);
   }
   // All of the address space, whatever will be mapped in it: implicit on-demand paging.
   const bool implicit =
       (access & IBV_ACCESS_ON_DEMAND) != 0 && address == nullptr && length == SIZE_MAX;
-  if (!valid_access(access) || (!valid_range(address, length) && !implicit)) {
-    return failed<Mr>(EINVAL);
-  }
+  if (!valid_access(access) || (!valid_range(address, length) && !implicit)) return failed(EINVAL);
   // With on-demand paging it is the addresses that are registered, whatever they show later.
   const bool on_demand = (access & IBV_ACCESS_ON_DEMAND) != 0;
   return publish(pd, address, length, iova, access,
@@ -101,30 +98,30 @@ Mr* LiveRegions::add(Pd& pd, void* address, std::uint64_t length, std::uint64_t 
 Mr* LiveRegions::add_file(Pd& pd, std::uint64_t offset, std::uint64_t length, std::uint64_t iova,
                           int fd, unsigned access) {
   if (const int error = refuse_child(context_of(pd.verbs.context)); error != 0) {
-    return failed<Mr>(error);
+    return failed(error);
   }
   struct stat st {};
-  if (!valid_access(access) || length > kMaxMrBytes) return failed<Mr>(EINVAL);
-  if (fstat(fd, &st) != 0) return failed<Mr>(errno);
+  if (!valid_access(access) || length > kMaxMrBytes) return failed(EINVAL);
+  if (fstat(fd, &st) != 0) return failed(errno);
   if (!S_ISREG(st.st_mode) || !covers(0, static_cast<std::uint64_t>(st.st_size), offset, length)) {
     TURNOUT_LOG(
         hca, warn,
         "registering memory failed: the file is too short or cannot be mapped; use a memfd");
-    return failed<Mr>(EINVAL);
+    return failed(EINVAL);
   }
   const int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-  if (own < 0) return failed<Mr>(errno);
+  if (own < 0) return failed(errno);
   return publish(pd, nullptr, length, iova, access, back(nullptr, {own, offset}));
 }
 
 Mr* LiveRegions::import(Pd& pd, std::uint32_t handle) {
   if (const int error = refuse_child(context_of(pd.verbs.context)); error != 0) {
-    return failed<Mr>(error);
+    return failed(error);
   }
-  if (handle == 0 || handle >= kMaxMrs) return failed<Mr>(EINVAL);
+  if (handle == 0 || handle >= kMaxMrs) return failed(EINVAL);
   const MrRecord& r = fabric_.mr(handle);
   const std::uint32_t key = r.key.load(std::memory_order_acquire);
-  if (key == 0 || r.window != 0 || r.pd != pd.number) return failed<Mr>(EINVAL);
+  if (key == 0 || r.window != 0 || r.pd != pd.number) return failed(EINVAL);
   auto mr = std::make_unique<Mr>();
   mr->index = handle;
   mr->fd = -1;
@@ -141,7 +138,7 @@ Mr* LiveRegions::import(Pd& pd, std::uint32_t handle) {
 int LiveRegions::remove(Mr& mr) {
   if (const int error = refuse_child(context_of(mr.verbs.context)); error != 0) return error;
   if (mr.imported) {
-    --reinterpret_cast<Pd*>(mr.verbs.pd)->users;
+    --pd_of(mr.verbs.pd).users;
     delete &mr;
     return 0;
   }
@@ -154,7 +151,7 @@ int LiveRegions::remove(Mr& mr) {
   r.owner.store(0, std::memory_order_release);
   files_.release(mr.fd);
   if (mapped) fabric_.wake_all();  // so that the peers unmap it
-  --reinterpret_cast<Pd*>(mr.verbs.pd)->users;
+  --pd_of(mr.verbs.pd).users;
   delete &mr;
   return 0;
 }
@@ -180,7 +177,7 @@ int LiveRegions::change(Mr& mr, const Reregistration& change) {
   r.registration.fetch_add(1, std::memory_order_relaxed);
   if (change.pd != nullptr) {
     r.pd = change.pd->number;
-    --reinterpret_cast<Pd*>(mr.verbs.pd)->users;
+    --pd_of(mr.verbs.pd).users;
     ++change.pd->users;
     mr.verbs.pd = &change.pd->verbs;
   }

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <memory>
 
-#include "hca/device/failed.h"
 #include "hca/live/fork_guard.h"
 
 namespace turnout::hca {
@@ -16,10 +15,8 @@ namespace turnout::hca {
 Srq* LiveSrqs::create(Pd& pd, ibv_srq_init_attr& attr, Xrcd* xrcd, Cq* cq) {
   assert((xrcd == nullptr) == (cq == nullptr));
   Context& context = context_of(pd.verbs.context);
-  if (const int error = refuse_child(context); error != 0) return failed<Srq>(error);
-  if (attr.attr.max_wr > kMaxSrqWr || attr.attr.max_sge > kMaxSge) {
-    return failed<Srq>(EINVAL);
-  }
+  if (const int error = refuse_child(context); error != 0) return failed(error);
+  if (attr.attr.max_wr > kMaxSrqWr || attr.attr.max_sge > kMaxSge) return failed(EINVAL);
   // A queue of nothing is asked for, too; a driver gives at least what was asked.
   attr.attr.max_wr = std::max(attr.attr.max_wr, 1U);
   const std::uint32_t max_sge = std::max(attr.attr.max_sge, 1U);
@@ -32,7 +29,7 @@ Srq* LiveSrqs::create(Pd& pd, ibv_srq_init_attr& attr, Xrcd* xrcd, Cq* cq) {
       const std::uint32_t at = (slot_of(fabric_.me()) * 4 + n) % kMaxSrqs;
       if (fabric_.srq(at).owner.load(std::memory_order_acquire) == 0) index = at;
     }
-    if (index == kMaxSrqs) return failed<Srq>(ENOMEM);
+    if (index == kMaxSrqs) return failed(ENOMEM);
     if (h.srq_high.load() < index + 1) h.srq_high.store(index + 1);
     fabric_.srq(index).owner.store(fabric_.me(), std::memory_order_release);
   }
@@ -45,7 +42,7 @@ Srq* LiveSrqs::create(Pd& pd, ibv_srq_init_attr& attr, Xrcd* xrcd, Cq* cq) {
           receives_.create_queue(r.rq, attr.attr.max_wr, max_sge, pd.number, srq->own_ring);
       error != 0) {
     r.owner.store(0, std::memory_order_release);
-    return failed<Srq>(error);
+    return failed(error);
   }
   r.phase.store(ObjectPhase::live, std::memory_order_release);
   srq->index = index;
@@ -123,7 +120,7 @@ int LiveSrqs::destroy(Srq& srq) {
     --srq.cq->users;
   }
   srq.record->owner.store(0, std::memory_order_release);
-  --reinterpret_cast<Pd*>(srq.verbs.pd)->users;
+  --pd_of(srq.verbs.pd).users;
   delete &srq;
   return 0;
 }

@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <memory>
 
-#include "hca/device/failed.h"
 #include "hca/device/rules.h"
 #include "hca/live/fork_guard.h"
 #include "hca/live/region_table.h"
@@ -26,14 +25,14 @@ bool may_allow(unsigned wanted, unsigned region) {
 
 Mw* LiveWindows::alloc(Pd& pd, ibv_mw_type type) {
   if (const int error = refuse_child(context_of(pd.verbs.context)); error != 0) {
-    return failed<Mw>(error);
+    return failed(error);
   }
-  if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2) return failed<Mw>(EINVAL);
+  if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2) return failed(EINVAL);
   auto mw = std::make_unique<Mw>();
   {
     const TableGuard guard(fabric_);
     const std::uint32_t index = reserve_region(fabric_);
-    if (index == kNone) return failed<Mw>(ENOMEM);
+    if (index == kNone) return failed(ENOMEM);
     MrRecord& r = fabric_.mr(index);
     r.window =
         static_cast<std::uint32_t>(type == IBV_MW_TYPE_1 ? WindowKind::type_1 : WindowKind::type_2);
@@ -63,7 +62,7 @@ int LiveWindows::dealloc(Mw& mw) {
   memory_.disown(mw.index);
   r.bound_to = 0;
   r.owner.store(0, std::memory_order_release);
-  --reinterpret_cast<Pd*>(mw.verbs.pd)->users;
+  --pd_of(mw.verbs.pd).users;
   delete &mw;
   return 0;
 }

@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <memory>
 
-#include "hca/device/failed.h"
 #include "hca/device/qp_state.h"
 #include "hca/device/queue_pair.h"
 #include "hca/live/fork_guard.h"
@@ -48,7 +47,7 @@ void begin_domain(const Fabric& fabric, XrcdRecord& r, const struct stat* file) 
 }  // namespace
 
 Xrcd* LiveXrc::open(Context& context, int fd, int oflags) {
-  if (const int error = refuse_child(context); error != 0) return failed<Xrcd>(error);
+  if (const int error = refuse_child(context); error != 0) return failed(error);
   struct stat file {};
   int own = -1;
   if (fd != -1) {
@@ -56,7 +55,7 @@ Xrcd* LiveXrc::open(Context& context, int fd, int oflags) {
     if (own < 0 || fstat(own, &file) != 0) {
       const int error = errno;
       if (own >= 0) ::close(own);
-      return failed<Xrcd>(error);
+      return failed(error);
     }
     // Whether it exists must not depend on whether the dead have been noticed.
     if ((oflags & O_EXCL) != 0 || (oflags & O_CREAT) == 0) fabric_.reap_dead();
@@ -89,7 +88,7 @@ Xrcd* LiveXrc::open(Context& context, int fd, int oflags) {
   }
   if (error != 0) {
     if (own >= 0) ::close(own);
-    return failed<Xrcd>(error);
+    return failed(error);
   }
   xrcd->verbs.context = &context.verbs.context;
   xrcd->fd = own;
@@ -115,10 +114,10 @@ int LiveXrc::close(Xrcd& xrcd) {
 
 Qp* LiveXrc::create_target(Context& context, const ibv_qp_init_attr_ex& attr) {
   auto& xrcd = *reinterpret_cast<Xrcd*>(attr.xrcd);
-  if (attr.xrcd->context != &context.verbs.context) return failed<Qp>(EINVAL);
+  if (attr.xrcd->context != &context.verbs.context) return failed(EINVAL);
   std::unique_ptr<Qp> qp(new Qp{});
   const std::uint32_t index = numbers_.reserve_index();
-  if (index == kNone) return failed<Qp>(ENOMEM);
+  if (index == kNone) return failed(ENOMEM);
   QpRecord& r = fabric_.qp(index);
   r.kind = QpKind::xrc_tgt;
   r.min_rnr_timer = 0;
@@ -147,7 +146,7 @@ Qp* LiveXrc::create_target(Context& context, const ibv_qp_init_attr_ex& attr) {
   }
   if (qp->handle == kNone) {
     r.owner.store(0, std::memory_order_release);
-    return failed<Qp>(ENOMEM);
+    return failed(ENOMEM);
   }
   begin_target(*qp, context, attr, index, number);
   return qp.release();
@@ -155,7 +154,7 @@ Qp* LiveXrc::create_target(Context& context, const ibv_qp_init_attr_ex& attr) {
 
 Qp* LiveXrc::open_target(Xrcd& xrcd, std::uint32_t number, void* qp_context) {
   Context& context = context_of(xrcd.verbs.context);
-  if (const int error = refuse_child(context); error != 0) return failed<Qp>(error);
+  if (const int error = refuse_child(context); error != 0) return failed(error);
   std::unique_ptr<Qp> qp(new Qp{});
   const std::uint32_t index = number & (kMaxQps - 1);
   {
@@ -163,11 +162,11 @@ Qp* LiveXrc::open_target(Xrcd& xrcd, std::uint32_t number, void* qp_context) {
     const QpRecord& r = fabric_.qp(index);
     if (number > 0xff'ffff || r.owner.load(std::memory_order_acquire) != kShared ||
         r.identity.load(std::memory_order_acquire) >> 8 != number || r.xrcd != xrcd.number) {
-      return failed<Qp>(EINVAL);  // as the kernel's ib_open_qp
+      return failed(EINVAL);  // as the kernel's ib_open_qp
     }
     qp->handle = add_xrc_handle(fabric_, XrcHandleKind::target, number,
                                 reinterpret_cast<std::uint64_t>(qp.get()), context.async);
-    if (qp->handle == kNone) return failed<Qp>(ENOMEM);
+    if (qp->handle == kNone) return failed(ENOMEM);
   }
   ibv_qp_init_attr_ex attr{};
   attr.qp_context = qp_context;

@@ -6,8 +6,6 @@
 #include <cerrno>
 #include <memory>
 
-#include "hca/device/failed.h"
-
 namespace turnout::hca {
 
 namespace {
@@ -20,7 +18,7 @@ void show_gate(VirtualCq& cq) {
 
 Cq* Completions::create(Context& context, const ibv_cq_init_attr_ex& attr) {
   if (attr.cqe == 0 || attr.cqe > kMaxCqe || attr.comp_vector >= kCompletionVectors) {
-    return failed<Cq>(EINVAL);
+    return failed(EINVAL);
   }
   auto cq = std::make_unique<VirtualCq>();
   auto* channel = reinterpret_cast<Channel*>(attr.channel);

@@ -36,7 +36,7 @@ class VirtualObjectVerbs final : public ObjectVerbs {
   }
   // Pages of a file are needed between processes only; here all share one address space.
   Mr* register_file(Pd&, std::uint64_t, std::uint64_t, std::uint64_t, int, unsigned) override {
-    return failed<Mr>(EOPNOTSUPP);
+    return failed(EOPNOTSUPP);
   }
   int deregister(Mr& mr) override { return regions_.remove(mr); }
   Channel* create_channel(Context& context) override { return Channels::create(context); }

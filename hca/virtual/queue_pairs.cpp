@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <memory>
 
-#include "hca/device/failed.h"
 #include "hca/device/qp_state.h"
 #include "hca/device/queue_pair.h"
 #include "hca/device/rules.h"
@@ -25,13 +24,13 @@ VirtualQp* real(Qp& qp) noexcept {
 Qp* QueuePairs::create(Context& context, ibv_qp_init_attr_ex& asked,
                        const mlx5dv_qp_init_attr* dc) {
   const QpKind kind = kind_of(asked, dc);
-  if (kind == QpKind::none || kind == QpKind::uc) return failed<Qp>(EOPNOTSUPP);
+  if (kind == QpKind::none || kind == QpKind::uc) return failed(EOPNOTSUPP);
   ibv_qp_init_attr_ex attr = used_attributes(kind, asked);
-  if (const int error = check_creation(kind, attr); error != 0) return failed<Qp>(error);
+  if (const int error = check_creation(kind, attr); error != 0) return failed(error);
   processes_.charge(profile_.setup_create_qp);
-  if (kernel_.chance(profile_.fault_refuse)) return failed<Qp>(ENOMEM);
+  if (kernel_.chance(profile_.fault_refuse)) return failed(ENOMEM);
   const std::uint32_t number = qps_.reserve();
-  if (number == 0) return failed<Qp>(ENOMEM);
+  if (number == 0) return failed(ENOMEM);
   ++kernel_.statistics().qps_created;
   ++kernel_.statistics().qps_alive;
   ibv_qp_cap& cap = attr.cap;
@@ -41,7 +40,7 @@ Qp* QueuePairs::create(Context& context, ibv_qp_init_attr_ex& asked,
   auto qp = std::make_unique<VirtualQp>();
   begin_qp(*qp, context, attr, kind, number, number);
   qp->process = context.process;
-  qp->pd = reinterpret_cast<Pd*>(attr.pd)->number;
+  qp->pd = pd_of(attr.pd).number;
   qp->max_recv_wr = cap.max_recv_wr;
   qp->max_recv_sge = std::max(cap.max_recv_sge, 1U);
   qp->send_cq = static_cast<VirtualCq*>(reinterpret_cast<Cq*>(attr.send_cq));

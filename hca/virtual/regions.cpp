@@ -5,17 +5,16 @@
 #include <cerrno>
 #include <memory>
 
-#include "hca/device/failed.h"
 #include "hca/device/rules.h"
 
 namespace turnout::hca {
 
 Mr* Regions::add(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova, unsigned access) {
-  if (!valid_access(access) || length > kMaxMrBytes) return failed<Mr>(EINVAL);
+  if (!valid_access(access) || length > kMaxMrBytes) return failed(EINVAL);
   processes_.charge(profile_.setup_register + time_of(profile_.setup_register_rate, length));
-  if (kernel_.chance(profile_.fault_refuse)) return failed<Mr>(ENOMEM);
+  if (kernel_.chance(profile_.fault_refuse)) return failed(ENOMEM);
   const std::uint32_t index = table_.reserve();
-  if (index == 0) return failed<Mr>(ENOMEM);
+  if (index == 0) return failed(ENOMEM);
   Region& region = table_[index];
   ++region.generation;
   region.key = index << 8 | region.generation;
@@ -45,7 +44,7 @@ int Regions::remove(Mr& mr) {
   table_[mr.index].key = 0;
   table_.release(mr.index);
   --kernel_.statistics().regions_alive;
-  --reinterpret_cast<Pd*>(mr.verbs.pd)->users;
+  --pd_of(mr.verbs.pd).users;
   delete &mr;
   return 0;
 }

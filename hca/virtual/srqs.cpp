@@ -8,18 +8,16 @@
 #include <cerrno>
 #include <memory>
 
-#include "hca/device/failed.h"
-
 namespace turnout::hca {
 
 Srq* SharedReceiveQueues::create(Pd& pd, ibv_srq_init_attr& attr, Xrcd* xrcd, Cq* cq) {
   assert((xrcd == nullptr) == (cq == nullptr));
-  if (attr.attr.max_wr > kMaxSrqWr || attr.attr.max_sge > kMaxSge) return failed<Srq>(EINVAL);
+  if (attr.attr.max_wr > kMaxSrqWr || attr.attr.max_sge > kMaxSge) return failed(EINVAL);
   attr.attr.max_wr = std::max(attr.attr.max_wr, 1U);
   attr.attr.max_sge = std::max(attr.attr.max_sge, 1U);
   auto srq = std::make_unique<VirtualSrq>();
   srq->number = table_.reserve();
-  if (srq->number == 0) return failed<Srq>(ENOMEM);
+  if (srq->number == 0) return failed(ENOMEM);
   table_[srq->number] = srq.get();
   srq->xrcd = xrcd;
   srq->cq = cq;
@@ -73,7 +71,7 @@ int SharedReceiveQueues::destroy(Srq& base) {
   }
   table_[srq.number] = nullptr;
   table_.release(srq.number);
-  --reinterpret_cast<Pd*>(srq.verbs.pd)->users;
+  --pd_of(srq.verbs.pd).users;
   delete &srq;
   return 0;
 }

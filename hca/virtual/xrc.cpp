@@ -7,7 +7,6 @@
 
 #include <cerrno>
 
-#include "hca/device/failed.h"
 #include "hca/device/qp_state.h"
 #include "hca/device/queue_pair.h"
 
@@ -16,7 +15,7 @@ namespace turnout::hca {
 Xrcd* XrcDomains::open(Context& context, int fd, int oflags) {
   const std::uint32_t node = processes_[context.process].node;
   struct stat file {};
-  if (fd != -1 && fstat(fd, &file) != 0) return failed<Xrcd>(errno);
+  if (fd != -1 && fstat(fd, &file) != 0) return failed(errno);
   XrcDomain* domain = nullptr;
   for (const auto& one : domains_) {
     if (fd != -1 && one->named && one->node == node && one->device == file.st_dev &&
@@ -25,8 +24,8 @@ Xrcd* XrcDomains::open(Context& context, int fd, int oflags) {
     }
   }
   // The errors are the kernel's (ib_uverbs_open_xrcd).
-  if (fd != -1 && domain == nullptr && (oflags & O_CREAT) == 0) return failed<Xrcd>(EAGAIN);
-  if (domain != nullptr && (oflags & O_EXCL) != 0) return failed<Xrcd>(EINVAL);
+  if (fd != -1 && domain == nullptr && (oflags & O_CREAT) == 0) return failed(EAGAIN);
+  if (domain != nullptr && (oflags & O_EXCL) != 0) return failed(EINVAL);
   if (domain == nullptr) {
     domains_.push_back(std::make_unique<XrcDomain>());
     domain = domains_.back().get();
@@ -92,7 +91,7 @@ Qp* XrcDomains::open_target(Xrcd& base, std::uint32_t number, void* qp_context) 
   VirtualQp* const found = qps_.find(number);
   if (found == nullptr || found->kind != QpKind::xrc_tgt ||
       static_cast<VirtualTarget*>(found)->domain != xrcd.domain) {
-    return failed<Qp>(EINVAL);  // as the kernel's ib_open_qp
+    return failed(EINVAL);  // as the kernel's ib_open_qp
   }
   ibv_qp_init_attr_ex attr{};
   attr.qp_context = qp_context;
