@@ -114,7 +114,7 @@ int poll_cq(ibv_cq* verbs, int entries, ibv_wc* wc) {
   std::unique_lock lock(cq.poll_lock, std::defer_lock);
   if (!cq.single_threaded) lock.lock();
   int n = 0;
-  Cqe entry;
+  Completion entry;
   while (n < entries && data_path.take(cq, entry)) to_verbs(entry, wc[n++]);
   return n;
 }

@@ -184,7 +184,8 @@ struct alignas(64) QpRecord {
 };
 static_assert(sizeof(QpRecord) == 448);
 
-struct alignas(64) Cqe {
+// What a completion says.
+struct Completion {
   std::uint64_t wr_id;
   std::uint64_t timestamp;  // CLOCK_MONOTONIC, ns; 0 unless the CQ asks for it
   std::uint32_t qpn;
@@ -199,6 +200,9 @@ struct alignas(64) Cqe {
   std::uint32_t vendor_err;
   std::uint8_t send;  // 1: releases send-queue entries
   std::uint8_t unused[3];
+};
+
+struct alignas(64) Cqe : Completion {
   // Position + 1 once the entry is whole: written last.
   std::atomic<std::uint64_t> sequence;
 };
@@ -356,16 +360,16 @@ struct Layout {
 
   static constexpr std::uint32_t hash() {
     std::uint64_t h = 1469598103934665603ULL;  // FNV-1a
-    for (std::uint64_t v : {std::uint64_t{sizeof(Header)},
-                            std::uint64_t{sizeof(ProcessRecord)},
-                            std::uint64_t{sizeof(QpRecord)},
-                            std::uint64_t{sizeof(CqRecord)},
-                            std::uint64_t{sizeof(SrqRecord)},
-                            std::uint64_t{sizeof(MrRecord)},
-                            std::uint64_t{sizeof(Cqe)},
-                            std::uint64_t{sizeof(XrcdRecord)},
-                            std::uint64_t{sizeof(XrcHandleRecord)},
-                            std::uint64_t{sizeof(MulticastRecord)},
+    for (std::uint64_t v : {sizeof(Header),
+                            sizeof(ProcessRecord),
+                            sizeof(QpRecord),
+                            sizeof(CqRecord),
+                            sizeof(SrqRecord),
+                            sizeof(MrRecord),
+                            sizeof(Cqe),
+                            sizeof(XrcdRecord),
+                            sizeof(XrcHandleRecord),
+                            sizeof(MulticastRecord),
                             processes,
                             hazards,
                             qps,

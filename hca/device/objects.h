@@ -137,7 +137,7 @@ struct Cq {
   SpinLock poll_lock;                   // consumers of this process
   bool single_threaded;                 // IBV_CREATE_CQ_ATTR_SINGLE_THREADED: no poll_lock
   bool extended;
-  Cqe current;                            // start_poll .. end_poll
+  Completion current;                     // start_poll .. end_poll
   std::atomic<std::uint32_t> idle_polls;  // that found nothing since one did not; a hint
   std::atomic<std::uint32_t> users;
   std::uint32_t comp_events_read;  // guarded by verbs.mutex

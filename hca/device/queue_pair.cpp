@@ -6,8 +6,32 @@
 #include <cerrno>
 
 #include "hca/device/identity.h"
+#include "hca/device/rules.h"
 
 namespace turnout::hca {
+namespace {
+
+ibv_wc_opcode completion_opcode(std::uint8_t wr_opcode) noexcept {
+  switch (wr_opcode) {
+    case IBV_WR_RDMA_WRITE:
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+      return IBV_WC_RDMA_WRITE;
+    case IBV_WR_RDMA_READ:
+      return IBV_WC_RDMA_READ;
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+      return IBV_WC_COMP_SWAP;
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+      return IBV_WC_FETCH_ADD;
+    case IBV_WR_LOCAL_INV:
+      return IBV_WC_LOCAL_INV;
+    case IBV_WR_BIND_MW:
+      return IBV_WC_BIND_MW;
+    default:
+      return IBV_WC_SEND;
+  }
+}
+
+}  // namespace
 
 QpKind kind_of(const ibv_qp_init_attr_ex& attr, const mlx5dv_qp_init_attr* dc) noexcept {
   if (attr.qp_type == IBV_QPT_RC && dc == nullptr) return QpKind::rc;
@@ -155,6 +179,27 @@ int check_request(const Qp& qp, QpPhase phase, const SendWqe& w) noexcept {
       return EOPNOTSUPP;
   }
   return qp.kind != QpKind::rc && qp.kind != QpKind::uc && !w.addressed ? EINVAL : 0;
+}
+
+Completion completion_of(const SendWqe& w, std::uint32_t number, ibv_wc_status status) noexcept {
+  Completion entry{};
+  entry.wr_id = w.wr_id;
+  entry.qpn = number;
+  entry.byte_len = w.opcode == IBV_WR_RDMA_READ || is_atomic(w.opcode) ? w.length : 0;
+  entry.opcode = static_cast<std::uint8_t>(completion_opcode(w.opcode));
+  entry.status = static_cast<std::uint8_t>(status);
+  entry.sq_position = w.position;
+  entry.send = 1;
+  return entry;
+}
+
+Completion flushed_receive(std::uint64_t id, std::uint32_t number, ibv_wc_opcode opcode) noexcept {
+  Completion entry{};
+  entry.wr_id = id;
+  entry.qpn = number;
+  entry.status = IBV_WC_WR_FLUSH_ERR;
+  entry.opcode = static_cast<std::uint8_t>(opcode);
+  return entry;
 }
 
 }  // namespace turnout::hca

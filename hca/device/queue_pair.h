@@ -61,4 +61,10 @@ inline void begin_connection(Qp& qp, std::uint32_t connection) noexcept {
 // May this request be posted to the queue pair in this phase? 0 or errno.
 [[nodiscard]] int check_request(const Qp& qp, QpPhase phase, const SendWqe& wqe) noexcept;
 
+// The completion of a request of the queue pair with this number; of a receive that is flushed.
+[[nodiscard]] Completion completion_of(const SendWqe& wqe, std::uint32_t number,
+                                       ibv_wc_status status) noexcept;
+[[nodiscard]] Completion flushed_receive(std::uint64_t id, std::uint32_t number,
+                                         ibv_wc_opcode opcode) noexcept;
+
 }  // namespace turnout::hca

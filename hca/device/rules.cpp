@@ -16,27 +16,7 @@ std::uint64_t ack_wait(std::uint8_t code) noexcept {
   return code == 0 ? 0 : std::uint64_t{4096} << (code & 31);
 }
 
-ibv_wc_opcode completion_opcode(std::uint8_t wr_opcode) noexcept {
-  switch (wr_opcode) {
-    case IBV_WR_RDMA_WRITE:
-    case IBV_WR_RDMA_WRITE_WITH_IMM:
-      return IBV_WC_RDMA_WRITE;
-    case IBV_WR_RDMA_READ:
-      return IBV_WC_RDMA_READ;
-    case IBV_WR_ATOMIC_CMP_AND_SWP:
-      return IBV_WC_COMP_SWAP;
-    case IBV_WR_ATOMIC_FETCH_AND_ADD:
-      return IBV_WC_FETCH_ADD;
-    case IBV_WR_LOCAL_INV:
-      return IBV_WC_LOCAL_INV;
-    case IBV_WR_BIND_MW:
-      return IBV_WC_BIND_MW;
-    default:
-      return IBV_WC_SEND;
-  }
-}
-
-void to_verbs(const Cqe& entry, ibv_wc& out) noexcept {
+void to_verbs(const Completion& entry, ibv_wc& out) noexcept {
   out.wr_id = entry.wr_id;
   out.status = static_cast<ibv_wc_status>(entry.status);
   out.opcode = static_cast<ibv_wc_opcode>(entry.opcode);

@@ -35,10 +35,8 @@ namespace turnout::hca {
          ((access & writes) == 0 || (access & IBV_ACCESS_LOCAL_WRITE) != 0);
 }
 
-// The opcode of the sender's completion.
-[[nodiscard]] ibv_wc_opcode completion_opcode(std::uint8_t wr_opcode) noexcept;
 // Fills `out` from an entry.
-void to_verbs(const Cqe& entry, ibv_wc& out) noexcept;
+void to_verbs(const Completion& entry, ibv_wc& out) noexcept;
 
 [[nodiscard]] constexpr bool is_send(std::uint8_t opcode) noexcept {
   return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_SEND_WITH_INV;

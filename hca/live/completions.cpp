@@ -163,8 +163,8 @@ int LiveCompletions::destroy(Cq& cq) {
   return 0;
 }
 
-bool LiveCompletions::push(std::uint32_t index, Token owner, const Cqe& entry, bool solicited,
-                           Qp* taker) noexcept {
+bool LiveCompletions::push(std::uint32_t index, Token owner, const Completion& entry,
+                           bool solicited, Qp* taker) noexcept {
   if (index >= kMaxCqs) return false;
   CqRecord& cq = fabric_.cq(index);
   EventRecord event{};
@@ -198,19 +198,8 @@ bool LiveCompletions::push(std::uint32_t index, Token owner, const Cqe& entry, b
         taker->record->entry_position = tail;
         cq.pusher.store(taker->index + 1, std::memory_order_release);
       }
-      slot.wr_id = entry.wr_id;
-      slot.timestamp = cq.timestamps != 0 ? monotonic() : 0;
-      slot.qpn = entry.qpn;
-      slot.src_qp = entry.src_qp;
-      slot.byte_len = entry.byte_len;
-      slot.imm = entry.imm;
-      slot.sq_position = entry.sq_position;
-      slot.status = entry.status;
-      slot.opcode = entry.opcode;
-      slot.flags = entry.flags;
-      slot.dropped = 0;
-      slot.vendor_err = entry.vendor_err;
-      slot.send = entry.send;
+      static_cast<Completion&>(slot) = entry;
+      if (cq.timestamps != 0) slot.timestamp = monotonic();
       slot.sequence.store(tail + 1, std::memory_order_release);
       cq.tail = tail + 1;
       if (taker != nullptr) {
@@ -234,27 +223,16 @@ bool LiveCompletions::push(std::uint32_t index, Token owner, const Cqe& entry, b
   return event.type != IBV_EVENT_CQ_ERR || event.object == 0;
 }
 
-bool LiveCompletions::take(Cq& cq, Cqe& out) {
+bool LiveCompletions::take(Cq& cq, Completion& out) {
   for (;;) {
-    Cqe& slot = cq.ring[cq.head & cq.mask];
+    const Cqe& slot = cq.ring[cq.head & cq.mask];
     if (slot.sequence.load(std::memory_order_acquire) != cq.head + 1) return false;
-    out.wr_id = slot.wr_id;
-    out.timestamp = slot.timestamp;
-    out.qpn = slot.qpn;
-    out.src_qp = slot.src_qp;
-    out.byte_len = slot.byte_len;
-    out.imm = slot.imm;
-    out.sq_position = slot.sq_position;
-    out.status = slot.status;
-    out.opcode = slot.opcode;
-    out.flags = slot.flags;
-    out.vendor_err = slot.vendor_err;
-    const bool send = slot.send != 0, dropped = slot.dropped != 0;
+    out = slot;
     cq.record->head.store(++cq.head, std::memory_order_release);
     set_next(cq);
     cq.idle_polls.store(0, std::memory_order_relaxed);
-    if (dropped) continue;
-    if (send) {
+    if (out.dropped != 0) continue;
+    if (out.send != 0) {
       Qp* qp = objects_.qps[out.qpn & (kMaxQps - 1)].load(std::memory_order_acquire);
       if (qp != nullptr && qp->number == out.qpn) {
         qp->reclaimed.store(out.sq_position, std::memory_order_release);

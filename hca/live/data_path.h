@@ -29,7 +29,7 @@ class LiveDataPath final : public DataPath {
   int post_srq_recv(Srq& srq, ibv_recv_wr* wr, ibv_recv_wr** bad) override {
     return receives_.post_shared(srq, wr, bad);
   }
-  bool take(Cq& cq, Cqe& out) override { return completions_.take(cq, out); }
+  bool take(Cq& cq, Completion& out) override { return completions_.take(cq, out); }
   int idle(Cq& cq) override;
   int request_notify(Cq& cq, bool solicited_only) override {
     return LiveCompletions::request_notify(cq, solicited_only);

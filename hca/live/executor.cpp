@@ -224,12 +224,8 @@ Step Executor::run_rdma(Qp& qp, SendWqe& wqe, const RequestTarget& target, Segme
                                              : memory_.write(place, part.data, part.length));
     if (moved != Access::ok) {
       if (receives && moved != Access::unreachable) {
-        Cqe flushed{};
-        flushed.wr_id = receive.wr_id;
-        flushed.qpn = target.number;
-        flushed.opcode = static_cast<std::uint8_t>(IBV_WC_RECV_RDMA_WITH_IMM);
-        flushed.status = IBV_WC_WR_FLUSH_ERR;
-        deliver(qp, wqe, target, receive, flushed);
+        deliver(qp, wqe, target, receive,
+                flushed_receive(receive.wr_id, target.number, IBV_WC_RECV_RDMA_WITH_IMM));
       }
       qp.record->taken.store(0, std::memory_order_release);
       if (moved == Access::unreachable) return Step::no_answer;
@@ -240,7 +236,7 @@ Step Executor::run_rdma(Qp& qp, SendWqe& wqe, const RequestTarget& target, Segme
     place.remote += part.length;
   }
   if (receives) {
-    Cqe entry{};
+    Completion entry{};
     entry.wr_id = receive.wr_id;
     entry.qpn = target.number;
     entry.src_qp = qp.number;
@@ -340,7 +336,7 @@ Step Executor::run_send(Qp& qp, SendWqe& wqe, const RequestTarget& target, Segme
     status = IBV_WC_REM_OP_ERR;
     return Step::done;
   }
-  Cqe entry{};
+  Completion entry{};
   entry.wr_id = receive.wr_id;
   entry.qpn = target.number;  // of XRC, too: mlx5 reports the target, whoever's SRQ it was
   entry.src_qp = qp.number;
@@ -392,7 +388,7 @@ Step Executor::run_send(Qp& qp, SendWqe& wqe, const RequestTarget& target, Segme
 }
 
 void Executor::deliver(Qp& qp, const SendWqe& wqe, const RequestTarget& target,
-                       const TakenReceive& receive, const Cqe& entry) noexcept {
+                       const TakenReceive& receive, const Completion& entry) noexcept {
   const bool solicited = (wqe.flags & IBV_SEND_SOLICITED) != 0;
   if (completions_.push(receive.cq, receive.owner, entry, solicited, &qp)) return;
   qp.record->taken.store(0, std::memory_order_release);

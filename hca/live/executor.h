@@ -69,7 +69,7 @@ class Executor {
   [[nodiscard]] Access judge(const RequestTarget& target, Access access) const noexcept;
   // Completes the receive taken from `target`.
   void deliver(Qp& qp, const SendWqe& wqe, const RequestTarget& target, const TakenReceive& receive,
-               const Cqe& entry) noexcept;
+               const Completion& entry) noexcept;
 
   Fabric& fabric_;
   Memory& memory_;

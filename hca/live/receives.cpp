@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "hca/device/qp_state.h"
+#include "hca/device/queue_pair.h"
 #include "hca/live/repair.h"
 
 namespace turnout::hca {
@@ -161,11 +162,7 @@ void LiveReceives::flush(QpRecord& record, std::uint32_t number) noexcept {
   if (ring.start == nullptr) return;
   // No more than there can be, whatever head and tail say.
   for (std::uint32_t n = 0; n <= ring.mask && record.rq.head != record.rq.tail; ++n) {
-    Cqe done{};
-    done.wr_id = ring.entry(record.rq.head)->wr_id;
-    done.qpn = number;
-    done.status = IBV_WC_WR_FLUSH_ERR;
-    done.opcode = IBV_WC_RECV;
+    const Completion done = flushed_receive(ring.entry(record.rq.head)->wr_id, number, IBV_WC_RECV);
     ++record.rq.head;
     if (!completions_.push(record.recv_cq, owner, done, false, nullptr)) return;
   }

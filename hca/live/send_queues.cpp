@@ -12,15 +12,7 @@
 namespace turnout::hca {
 
 void LiveSendQueues::complete(Qp& qp, const SendWqe& wqe, ibv_wc_status status) noexcept {
-  Cqe entry{};
-  entry.wr_id = wqe.wr_id;
-  entry.qpn = qp.number;
-  entry.src_qp = 0;
-  entry.byte_len = wqe.opcode == IBV_WR_RDMA_READ || is_atomic(wqe.opcode) ? wqe.length : 0;
-  entry.opcode = static_cast<std::uint8_t>(completion_opcode(wqe.opcode));
-  entry.status = static_cast<std::uint8_t>(status);
-  entry.sq_position = wqe.position;
-  entry.send = 1;
+  const Completion entry = completion_of(wqe, qp.number, status);
   const bool pushed = completions_.push(qp.record->send_cq, fabric_.me(), entry, false, nullptr);
   if (status != IBV_WC_SUCCESS && status != IBV_WC_WR_FLUSH_ERR) {
     // An unacknowledged one only stops sending (IBTA 10.3.1: SQE); the others go to error whole.

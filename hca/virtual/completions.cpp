@@ -66,28 +66,18 @@ int Completions::destroy(Cq& base) {
   return 0;
 }
 
-bool Completions::take(Cq& base, Cqe& out) {
+bool Completions::take(Cq& base, Completion& out) {
   auto& cq = static_cast<VirtualCq&>(base);
   while (!cq.entries.empty()) {
-    const CompletionEntry entry = cq.entries.front();
+    out = cq.entries.front();
     cq.entries.pop_front();
     show_gate(cq);
-    if (entry.dropped) continue;
+    if (out.dropped != 0) continue;
     processes_.charge(profile_.processor_entry);
-    out.wr_id = entry.wr_id;
     out.timestamp = static_cast<std::uint64_t>(kernel_.now() / kNanosecond);
-    out.qpn = entry.qpn;
-    out.src_qp = entry.src_qp;
-    out.byte_len = entry.byte_len;
-    out.imm = entry.imm;
-    out.sq_position = entry.sq_position;
-    out.status = entry.status;
-    out.opcode = entry.opcode;
-    out.flags = entry.flags;
-    out.vendor_err = 0;
-    if (entry.send) {
-      if (VirtualQp* qp = qps_.find(entry.qpn); qp != nullptr) {
-        qp->reclaimed.store(entry.sq_position, std::memory_order_relaxed);
+    if (out.send != 0) {
+      if (VirtualQp* qp = qps_.find(out.qpn); qp != nullptr) {
+        qp->reclaimed.store(out.sq_position, std::memory_order_relaxed);
       }
     }
     return true;
@@ -100,7 +90,7 @@ int Completions::idle(Cq& base) {
   return static_cast<VirtualCq&>(base).overflowed ? -1 : 0;
 }
 
-void Completions::push(VirtualCq* cq, const CompletionEntry& entry, bool solicited) {
+void Completions::push(VirtualCq* cq, const Completion& entry, bool solicited) {
   if (cq == nullptr) return;
   if (cq->entries.size() >= cq->slots) {  // IBTA 11.5.3: the entry is lost, the queue unusable
     cq->overflowed = true;
@@ -136,7 +126,7 @@ int Completions::request_notify(Cq& base, bool solicited_only) {
 void Completions::forget(VirtualCq* cq, std::uint32_t number) {
   if (cq == nullptr) return;
   for (std::size_t i = 0; i < cq->entries.size(); ++i) {
-    if (cq->entries[i].qpn == number) cq->entries[i].dropped = true;
+    if (cq->entries[i].qpn == number) cq->entries[i].dropped = 1;
   }
 }
 

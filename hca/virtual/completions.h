@@ -22,12 +22,12 @@ class Completions {
   [[nodiscard]] static int destroy(Cq& cq);
 
   // Takes the next entry; false: empty.
-  [[nodiscard]] bool take(Cq& cq, Cqe& out);
+  [[nodiscard]] bool take(Cq& cq, Completion& out);
   // A poll found nothing. -1: the queue is in error.
   [[nodiscard]] int idle(Cq& cq);
   [[nodiscard]] static int request_notify(Cq& cq, bool solicited_only);
   // cq: null for a queue pair that has none: nothing.
-  void push(VirtualCq* cq, const CompletionEntry& entry, bool solicited);
+  void push(VirtualCq* cq, const Completion& entry, bool solicited);
   // Drops the entries of a queue pair.
   static void forget(VirtualCq* cq, std::uint32_t number);
 

@@ -33,7 +33,7 @@ void DataMover::gather(const Operation& operation) {
   }
 }
 
-void DataMover::to_receive(Operation& operation, CompletionEntry& entry) {
+void DataMover::to_receive(Operation& operation, Completion& entry) {
   const VirtualReceive& receive = operation.receive;
   std::uint8_t grh[kGrhBytes] = {};
   gather(operation);

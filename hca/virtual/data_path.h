@@ -35,7 +35,7 @@ class VirtualDataPath final : public DataPath {
   int post_srq_recv(Srq& srq, ibv_recv_wr* wr, ibv_recv_wr** bad) override {
     return receives_.post_shared(srq, wr, bad);
   }
-  bool take(Cq& cq, Cqe& out) override { return completions_.take(cq, out); }
+  bool take(Cq& cq, Completion& out) override { return completions_.take(cq, out); }
   int idle(Cq& cq) override { return completions_.idle(cq); }
   int request_notify(Cq& cq, bool solicited_only) override {
     return Completions::request_notify(cq, solicited_only);

@@ -67,20 +67,11 @@ struct VirtualReceive {
   std::vector<ibv_sge> more;  // from the second on
 };
 
-struct CompletionEntry {
-  std::uint64_t wr_id = 0;
-  std::uint32_t qpn = 0, src_qp = 0, byte_len = 0, imm = 0;
-  std::uint32_t sq_position = 0;
-  std::uint8_t status = 0, opcode = 0, flags = 0;
-  bool send = false;
-  bool dropped = false;  // its queue pair was reset or destroyed
-};
-
 struct VirtualCq : Cq {
   ProcessIndex process = 0;
   std::uint32_t slots = 0;
   Cqe gate{};  // what the exported poll looks at: its sequence tells whether there are entries
-  Fifo<CompletionEntry> entries;
+  Fifo<Completion> entries;
   bool overflowed = false;
   Armed armed = Armed::no;
 };

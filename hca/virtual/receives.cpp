@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "hca/device/queue_pair.h"
+
 namespace turnout::hca {
 
 namespace {
@@ -99,11 +101,7 @@ void Receives::put_back(Operation& operation) {
 
 void Receives::flush(VirtualQp& qp) {
   while (!qp.receives.empty()) {
-    CompletionEntry entry;
-    entry.wr_id = qp.receives.front().wr_id;
-    entry.qpn = qp.number;
-    entry.status = IBV_WC_WR_FLUSH_ERR;
-    entry.opcode = IBV_WC_RECV;
+    const Completion entry = flushed_receive(qp.receives.front().wr_id, qp.number, IBV_WC_RECV);
     qp.receives.pop_front();
     completions_.push(qp.recv_cq, entry, false);
   }

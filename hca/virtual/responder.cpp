@@ -209,7 +209,7 @@ void Responder::land(Operation& operation) {
     return;
   }
   const std::uint8_t opcode = operation.wqe.opcode;
-  CompletionEntry entry;
+  Completion entry{};
   entry.wr_id = operation.receive.wr_id;
   entry.qpn = target->number;
   entry.src_qp = operation.source;

@@ -4,7 +4,7 @@
 #include <cassert>
 #include <utility>
 
-#include "hca/device/rules.h"
+#include "hca/device/queue_pair.h"
 
 namespace turnout::hca {
 
@@ -46,14 +46,12 @@ void WorkQueues::complete(Operation& operation) {
   assert(operation.place == Operation::Place::completing);
   VirtualQp& qp = *operation.qp;
   trace_.note(Trace::Kind::complete, qp, operation, operation.wqe.length);
+  completions_.push(qp.send_cq, completion_of(operation.wqe, qp.number, operation.status), false);
+  operation.place = Operation::Place::done;
   if (operation.status == IBV_WC_SUCCESS) {
-    completions_.push(qp.send_cq, entry_of(operation, IBV_WC_SUCCESS), false);
-    operation.place = Operation::Place::done;
     drop_done(qp);
     return;
   }
-  completions_.push(qp.send_cq, entry_of(operation, operation.status), false);
-  operation.place = Operation::Place::done;
   // A datagram queue pair only stops sending (IBTA 10.3.1: SQE); the others go to error whole.
   fail(qp, qp.kind == QpKind::ud ? QpPhase::sqe : QpPhase::err);
 }
@@ -84,7 +82,8 @@ void WorkQueues::fail(VirtualQp& qp, QpPhase to) {
   for (std::size_t i = 0; i < operations.size(); ++i) {
     Operation* const operation = operations[i];
     if (operation->place != Operation::Place::done) {
-      completions_.push(qp.send_cq, entry_of(*operation, IBV_WC_WR_FLUSH_ERR), false);
+      completions_.push(qp.send_cq, completion_of(operation->wqe, qp.number, IBV_WC_WR_FLUSH_ERR),
+                        false);
     }
     contexts_.leave(*operation);
     operation->qp = nullptr;
@@ -122,19 +121,6 @@ void WorkQueues::forget(VirtualQp& qp) {
   qps_[qp.number] = nullptr;
   qps_.release(qp.number);
   --kernel_.statistics().qps_alive;
-}
-
-CompletionEntry WorkQueues::entry_of(const Operation& operation, ibv_wc_status status) {
-  CompletionEntry entry;
-  const SendWqe& w = operation.wqe;
-  entry.wr_id = w.wr_id;
-  entry.qpn = operation.source;
-  entry.byte_len = w.opcode == IBV_WR_RDMA_READ || is_atomic(w.opcode) ? w.length : 0;
-  entry.opcode = static_cast<std::uint8_t>(completion_opcode(w.opcode));
-  entry.status = static_cast<std::uint8_t>(status);
-  entry.sq_position = w.position;
-  entry.send = true;
-  return entry;
 }
 
 }  // namespace turnout::hca

@@ -41,7 +41,6 @@ class WorkQueues {
   void forget(VirtualQp& qp);
 
  private:
-  [[nodiscard]] static CompletionEntry entry_of(const Operation& operation, ibv_wc_status status);
   void drop_done(VirtualQp& qp);
 
   Kernel& kernel_;

@@ -88,7 +88,7 @@ class Movers : public ::testing::Test {
   char memory_[64] = {};
   DataMover data_{parts_.regions};
   Operation operation_;
-  CompletionEntry entry_;
+  Completion entry_{};
 };
 
 TEST_F(Movers, FillAReceive) {

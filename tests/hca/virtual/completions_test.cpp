@@ -28,7 +28,7 @@ class VirtualCompletions : public ::testing::Test {
     EXPECT_EQ(parts_.contexts[0].users.load(), 0U);
   }
   void push(std::uint32_t qpn, bool solicited = false) {
-    CompletionEntry entry;
+    Completion entry{};
     entry.qpn = qpn;
     entry.wr_id = qpn;
     parts_.completions.push(cq_, entry, solicited);
