@@ -73,10 +73,10 @@ bool Completions::take(Cq& base, Completion& out) {
     cq.entries.pop_front();
     show_gate(cq);
     if (out.dropped != 0) continue;
-    processes_.charge(profile_.processor_entry);
-    out.timestamp = static_cast<std::uint64_t>(kernel_.now() / kNanosecond);
+    processes.charge(profile.processor_entry);
+    out.timestamp = static_cast<std::uint64_t>(kernel.now() / kNanosecond);
     if (out.send != 0) {
-      if (VirtualQp* qp = qps_.find(out.qpn); qp != nullptr) {
+      if (VirtualQp* qp = qps.find(out.qpn); qp != nullptr) {
         qp->reclaimed.store(out.sq_position, std::memory_order_relaxed);
       }
     }
@@ -86,7 +86,7 @@ bool Completions::take(Cq& base, Completion& out) {
 }
 
 int Completions::idle(Cq& base) {
-  processes_.charge(profile_.processor_poll);
+  processes.charge(profile.processor_poll);
   return static_cast<VirtualCq&>(base).overflowed ? -1 : 0;
 }
 
@@ -107,10 +107,10 @@ void Completions::push(VirtualCq* cq, const Completion& entry, bool solicited) {
        (cq->armed == Armed::solicited && (solicited || entry.status != IBV_WC_SUCCESS)))) {
     cq->armed = Armed::no;
     reinterpret_cast<VirtualChannel*>(cq->verbs.channel)->events.push_back(cq);
-    kernel_.schedule(kernel_.now() + profile_.processor_interrupt, EventKind::notify, nullptr,
-                     cq->process);
+    kernel.schedule(kernel.now() + profile.processor_interrupt, EventKind::notify, nullptr,
+                    cq->process);
   }
-  processes_.wake(cq->process);
+  processes.wake(cq->process);
 }
 
 int Completions::request_notify(Cq& base, bool solicited_only) {

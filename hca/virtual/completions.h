@@ -6,16 +6,13 @@
 #pragma once
 
 #include "hca/virtual/async_events.h"
-#include "hca/virtual/number_table.h"
 #include "hca/virtual/processes.h"
 
 namespace turnout::hca {
 
-class Completions {
+class Completions : WorldParts {
  public:
-  Completions(Kernel& kernel, const Profile& profile, Processes& processes, AsyncEvents& events,
-              const NumberTable<VirtualQp*>& qps)
-      : kernel_(kernel), profile_(profile), processes_(processes), events_(events), qps_(qps) {}
+  Completions(const WorldParts& parts, AsyncEvents& events) : WorldParts(parts), events_(events) {}
 
   [[nodiscard]] static Cq* create(Context& context, const ibv_cq_init_attr_ex& attr);
   [[nodiscard]] static int resize(Cq& cq, int entries);
@@ -32,11 +29,7 @@ class Completions {
   static void forget(VirtualCq* cq, std::uint32_t number);
 
  private:
-  Kernel& kernel_;
-  const Profile& profile_;
-  Processes& processes_;
   AsyncEvents& events_;
-  const NumberTable<VirtualQp*>& qps_;
 };
 
 }  // namespace turnout::hca

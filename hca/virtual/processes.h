@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "hca/virtual/kernel.h"
+#include "hca/virtual/number_table.h"
 #include "hca/virtual/objects.h"
 
 namespace turnout::hca {
@@ -51,6 +52,15 @@ class Processes {
   std::vector<Node> nodes_;
   std::vector<Process> processes_;
   ProcessIndex current_ = 0;
+};
+
+// What the components of a world stand on. They derive from it, or from EngineParts, and name each
+// part without a prefix.
+struct WorldParts {
+  Kernel& kernel;
+  const Profile& profile;
+  Processes& processes;
+  NumberTable<VirtualQp*>& qps;
 };
 
 }  // namespace turnout::hca

@@ -41,7 +41,7 @@ int add(Fifo<VirtualReceive>& queue, std::uint32_t max_wr, std::uint32_t max_sge
 
 int Receives::post_shared(Srq& base, ibv_recv_wr* wr, ibv_recv_wr** bad) {
   auto& srq = static_cast<VirtualSrq&>(base);
-  processes_.charge(profile_.processor_post_receive);
+  processes.charge(profile.processor_post_receive);
   return add(srq.receives, srq.max_wr, srq.max_sge, wr, bad);
 }
 
@@ -51,7 +51,7 @@ int Receives::post(Qp& base, ibv_recv_wr* wr, ibv_recv_wr** bad) {
     return EINVAL;
   }
   auto& qp = static_cast<VirtualQp&>(base);
-  processes_.charge(profile_.processor_post_receive);
+  processes.charge(profile.processor_post_receive);
   if (qp.phase == QpPhase::reset || qp.srq != nullptr || qp.max_recv_wr == 0) {
     *bad = wr;
     return EINVAL;
@@ -84,7 +84,7 @@ void Receives::put_back(Operation& operation) {
     if (srq != nullptr) srq->receives.push_back(std::move(operation.receive));
     return;
   }
-  VirtualQp* const target = qps_.find(operation.target);
+  VirtualQp* const target = qps.find(operation.target);
   if (target == nullptr) return;
   if (target->srq != nullptr) {
     target->srq->receives.push_back(std::move(operation.receive));

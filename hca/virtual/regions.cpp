@@ -11,8 +11,8 @@ namespace turnout::hca {
 
 Mr* Regions::add(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova, unsigned access) {
   if (!valid_access(access) || length > kMaxMrBytes) return failed(EINVAL);
-  processes_.charge(profile_.setup_register + time_of(profile_.setup_register_rate, length));
-  if (kernel_.chance(profile_.fault_refuse)) return failed(ENOMEM);
+  processes.charge(profile.setup_register + time_of(profile.setup_register_rate, length));
+  if (kernel.chance(profile.fault_refuse)) return failed(ENOMEM);
   const std::uint32_t index = table_.reserve();
   if (index == 0) return failed(ENOMEM);
   Region& region = table_[index];
@@ -24,7 +24,7 @@ Mr* Regions::add(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova
   region.iova = iova;
   region.length = length;
   region.address = reinterpret_cast<std::uint64_t>(address);
-  ++kernel_.statistics().regions_alive;
+  ++kernel.statistics().regions_alive;
   auto mr = std::make_unique<Mr>();
   mr->index = index;
   mr->fd = -1;
@@ -39,11 +39,11 @@ Mr* Regions::add(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova
 }
 
 int Regions::remove(Mr& mr) {
-  processes_.charge(profile_.setup_deregister);
+  processes.charge(profile.setup_deregister);
   assert(table_[mr.index].key == mr.verbs.rkey);
   table_[mr.index].key = 0;
   table_.release(mr.index);
-  --kernel_.statistics().regions_alive;
+  --kernel.statistics().regions_alive;
   --pd_of(mr.verbs.pd).users;
   delete &mr;
   return 0;

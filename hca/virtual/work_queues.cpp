@@ -11,12 +11,11 @@ namespace turnout::hca {
 // The target's answer is at the sender's adapter.
 void WorkQueues::answered(Operation& operation) {
   VirtualQp& qp = *operation.qp;
-  contexts_.leave(operation);
+  contexts.leave(operation);
   if (qp.kind == QpKind::dci && qp.unanswered > 0 && --qp.unanswered == 0) {
-    qp.answered_at = kernel_.now();
+    qp.answered_at = kernel.now();
     if (qp.waits)
-      kernel_.schedule(kernel_.now() + profile_.dc_disconnect, EventKind::restart, nullptr,
-                       qp.number);
+      kernel.schedule(kernel.now() + profile.dc_disconnect, EventKind::restart, nullptr, qp.number);
   }
   operation.place = Operation::Place::answered;
   settle(qp);
@@ -36,7 +35,7 @@ void WorkQueues::settle(VirtualQp& qp) {
       continue;
     }
     operation.place = Operation::Place::completing;
-    operations_.schedule(kernel_.now() + profile_.pcie_write, EventKind::complete, operation);
+    operations.schedule(kernel.now() + profile.pcie_write, EventKind::complete, operation);
     if (operation.status != IBV_WC_SUCCESS) break;  // the others are flushed then
   }
   drop_done(qp);
@@ -45,8 +44,8 @@ void WorkQueues::settle(VirtualQp& qp) {
 void WorkQueues::complete(Operation& operation) {
   assert(operation.place == Operation::Place::completing);
   VirtualQp& qp = *operation.qp;
-  trace_.note(Trace::Kind::complete, qp, operation, operation.wqe.length);
-  completions_.push(qp.send_cq, completion_of(operation.wqe, qp.number, operation.status), false);
+  trace.note(Trace::Kind::complete, qp, operation, operation.wqe.length);
+  completions.push(qp.send_cq, completion_of(operation.wqe, qp.number, operation.status), false);
   operation.place = Operation::Place::done;
   if (operation.status == IBV_WC_SUCCESS) {
     drop_done(qp);
@@ -62,7 +61,7 @@ void WorkQueues::drop_done(VirtualQp& qp) {
     qp.operations.pop_front();
     if (qp.started > 0) --qp.started;
     first->qp = nullptr;
-    if (first->events == 0) operations_.free(first);
+    if (first->events == 0) operations.free(first);
   }
 }
 
@@ -71,40 +70,40 @@ void WorkQueues::fail(VirtualQp& qp, QpPhase to) {
   const bool fresh = qp.phase != QpPhase::err;
   if (fresh) qp.phase = to;
   qp.verbs.qp_base.state = qp.phase == QpPhase::sqe ? IBV_QPS_SQE : IBV_QPS_ERR;
-  Fifo<Operation*> operations = std::move(qp.operations);
+  Fifo<Operation*> dropped = std::move(qp.operations);
   qp.operations = Fifo<Operation*>();
-  contexts_.release(qp);
+  contexts.release(qp);
   qp.refused.clear();
   qp.started = 0;
   qp.connected = qp.unanswered = 0;
   qp.waits = false;
   qp.broken = false;
-  for (std::size_t i = 0; i < operations.size(); ++i) {
-    Operation* const operation = operations[i];
+  for (std::size_t i = 0; i < dropped.size(); ++i) {
+    Operation* const operation = dropped[i];
     if (operation->place != Operation::Place::done) {
-      completions_.push(qp.send_cq, completion_of(operation->wqe, qp.number, IBV_WC_WR_FLUSH_ERR),
-                        false);
+      completions.push(qp.send_cq, completion_of(operation->wqe, qp.number, IBV_WC_WR_FLUSH_ERR),
+                       false);
     }
-    contexts_.leave(*operation);
+    contexts.leave(*operation);
     operation->qp = nullptr;
-    if (operation->events == 0) operations_.free(operation);
+    if (operation->events == 0) operations.free(operation);
   }
   if (to != QpPhase::err || !fresh) return;
   if (qp.srq == nullptr) {
-    receives_.flush(qp);
+    receives.flush(qp);
   } else if (qp.kind == QpKind::rc) {
-    events_.raise_qp(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
+    events.raise_qp(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
   }
 }
 
 // The operations vanish without completions; events that still name them find nobody.
 void WorkQueues::drop(VirtualQp& qp) {
-  contexts_.release(qp);
+  contexts.release(qp);
   for (std::size_t i = 0; i < qp.operations.size(); ++i) {
     Operation* const operation = qp.operations[i];
-    contexts_.leave(*operation);
+    contexts.leave(*operation);
     operation->qp = nullptr;
-    if (operation->events == 0) operations_.free(operation);
+    if (operation->events == 0) operations.free(operation);
   }
   qp.operations.clear();
   qp.refused.clear();
@@ -117,10 +116,10 @@ void WorkQueues::forget(VirtualQp& qp) {
   drop(qp);
   Completions::forget(qp.send_cq, qp.number);
   if (qp.recv_cq != qp.send_cq) Completions::forget(qp.recv_cq, qp.number);
-  processes_.node_of(qp).contexts.forget(qp.number);
-  qps_[qp.number] = nullptr;
-  qps_.release(qp.number);
-  --kernel_.statistics().qps_alive;
+  processes.node_of(qp).contexts.forget(qp.number);
+  qps[qp.number] = nullptr;
+  qps.release(qp.number);
+  --kernel.statistics().qps_alive;
 }
 
 }  // namespace turnout::hca

@@ -17,8 +17,7 @@ TEST(AdapterContexts, AreLimitedAndGivenUpWhereTheirInitiatorWaitsForNothing) {
   AdapterParts parts;
   parts.profile.dc_responder_contexts = 1;
   parts.profile.dc_nack_wait = 10;
-  Tracer trace(parts.kernel, parts.qps, parts.srqs);
-  AdapterContexts contexts(parts.kernel, parts.profile, parts.processes, parts.qps, trace);
+  AdapterContexts& contexts = parts.adapter_contexts;
   VirtualQp& target = parts.add_qp(1, QpKind::dct);
   Node& node = parts.processes.node_of(target);
   VirtualQp &one = parts.add_qp(0, QpKind::dci), &two = parts.add_qp(0, QpKind::dci);
@@ -47,7 +46,7 @@ TEST(Network, ANodesLinkServesOneAfterTheOther) {
   parts.profile.wire_packet = 4096;
   parts.profile.wire_hop = 1000;
   parts.profile.wire_loopback = 7;
-  Network network(parts.kernel, parts.profile, parts.processes, parts.qps);
+  Network& network = parts.network;
   VirtualQp &a = parts.add_qp(0), &near = parts.add_qp(0), &far = parts.add_qp(1);
   Operation operation;
   operation.source = a.number;
