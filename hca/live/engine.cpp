@@ -43,28 +43,6 @@ struct ExitHook {
 
 }  // namespace
 
-LiveEngine::LiveEngine(std::shared_ptr<Fabric> fabric)
-    : fabric_(std::move(fabric)),
-      memory_(*fabric_),
-      events_(*fabric_, local_),
-      hazards_(*fabric_, local_),
-      completions_(*fabric_, local_, events_),
-      receives_(*fabric_, events_, completions_),
-      regions_(*fabric_, memory_, hazards_),
-      windows_(*fabric_, memory_, hazards_),
-      multicast_(*fabric_),
-      executor_(*fabric_, memory_, completions_, receives_, windows_, multicast_),
-      send_queues_(*fabric_, events_, completions_, receives_, executor_),
-      numbers_(*fabric_),
-      xrc_(*fabric_, local_, events_, hazards_, receives_, numbers_),
-      queue_pairs_(*fabric_, local_, events_, hazards_, completions_, receives_, send_queues_, xrc_,
-                   numbers_),
-      srqs_(*fabric_, local_, events_, hazards_, receives_),
-      firmware_(*fabric_, memory_, send_queues_),
-      data_path_(events_, completions_, receives_, executor_, send_queues_),
-      objects_(*this, *fabric_, events_, completions_, regions_, windows_, multicast_, srqs_,
-               queue_pairs_, xrc_, numbers_) {}
-
 Result<LiveEngine*> LiveEngine::open(Context& context, const std::string& name) {
   auto loaded = Settings::load(UnknownNames::ignore);  // the provider's copy warns
   if (!loaded) return loaded.status();

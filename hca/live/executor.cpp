@@ -41,7 +41,7 @@ RequestTarget Executor::find_target(Qp& qp, const SendWqe& wqe) noexcept {
   const bool to_one = sends_to_one(qp.kind);
   const std::uint32_t number = to_one ? qp.attr.dest_qp_num : wqe.dest_qpn;
   if (!(to_one ? qp.reachable : wqe.reachable) || number > 0xffffff) return target;
-  QpRecord& record = fabric_.qp(number & (kMaxQps - 1));
+  QpRecord& record = fabric.qp(number & (kMaxQps - 1));
   qp.hazard->exchange(hazard_of(number, wqe.rkey), std::memory_order_seq_cst);
   const std::uint64_t identity = record.identity.load(std::memory_order_acquire);
   if (identity >> 8 != number || !can_receive(static_cast<QpPhase>(identity & 0xff))) return target;
@@ -81,7 +81,7 @@ bool Executor::find_srq(const SendWqe& wqe, RequestTarget& target) const noexcep
   if (wqe.srqn > 0xff'ffff) return false;
   const std::uint64_t name = srq_name(target.record->xrcd, wqe.srqn);
   target.srq = wqe.srqn & (kMaxSrqs - 1);
-  const SrqRecord& srq = fabric_.srq(target.srq);
+  const SrqRecord& srq = fabric.srq(target.srq);
   if (srq.name.load(std::memory_order_acquire) != name) return false;
   target.pd = srq.rq.pd;
   target.cq = srq.cq;
@@ -102,10 +102,10 @@ ibv_wc_status Executor::gather(Qp& qp, SendWqe& wqe, unsigned rights, Segments& 
     const ibv_sge& sge = wqe.sge[i];
     if (sge.length == 0) continue;
     Place place;
-    const Access access = memory_.find(sge.lkey, pd, sge.addr, sge.length, rights, place);
+    const Access access = memory.find(sge.lkey, pd, sge.addr, sge.length, rights, place);
     // A local key of another process's region would be a guess: only our own count.
     if (access != Access::ok || place.direct == nullptr ||
-        fabric_.mr(sge.lkey >> 8).owner.load(std::memory_order_relaxed) != fabric_.me()) {
+        fabric.mr(sge.lkey >> 8).owner.load(std::memory_order_relaxed) != fabric.me()) {
       return IBV_WC_LOC_PROT_ERR;
     }
     out.add(place.direct, sge.length);
@@ -115,7 +115,7 @@ ibv_wc_status Executor::gather(Qp& qp, SendWqe& wqe, unsigned rights, Segments& 
 
 Step Executor::execute(Qp& qp, SendWqe& wqe, ibv_wc_status& status) noexcept {
   if (is_local(wqe.opcode)) {
-    status = wqe.opcode == IBV_WR_BIND_MW ? windows_.bind(qp, wqe) : windows_.invalidate(qp, wqe);
+    status = wqe.opcode == IBV_WR_BIND_MW ? windows.bind(qp, wqe) : windows.invalidate(qp, wqe);
     return Step::done;
   }
   if (qp.streams.failed != 0 && stream_failed(qp, wqe)) {
@@ -177,14 +177,14 @@ ibv_wc_status Executor::remote_failure(const RequestTarget& target, Access acces
   // A responder of RC or XRC fails with the request (IBTA 9.9.3); a DCT serves others and survives,
   // one of UC drops what it refuses.
   if (target.record->kind != QpKind::dct && target.record->kind != QpKind::uc)
-    receives_.fail_target(*target.record, target.number, event);
+    receives.fail_target(*target.record, target.number, event);
   return status;
 }
 
 Access Executor::judge(const RequestTarget& target, Access access) const noexcept {
   if (access == Access::ok || access == Access::unreachable) return access;
   const bool gone = target.record->identity.load(std::memory_order_acquire) >> 8 != target.number ||
-                    fabric_.is_ending(target.owner);
+                    fabric.is_ending(target.owner);
   return gone ? Access::unreachable : access;
 }
 
@@ -198,8 +198,8 @@ Step Executor::run_rdma(Qp& qp, SendWqe& wqe, const RequestTarget& target, Segme
     return Step::done;
   }
   if (local.length > 0) {  // IBTA 9.7.4.1.1: no key check for zero bytes
-    const Access found = judge(target, memory_.find(wqe.rkey, target.pd, wqe.remote, local.length,
-                                                    right, place, target.number));
+    const Access found = judge(target, memory.find(wqe.rkey, target.pd, wqe.remote, local.length,
+                                                   right, place, target.number));
     if (found == Access::unreachable) return Step::no_answer;
     if (found != Access::ok) {
       status = remote_failure(target, found, IBV_EVENT_QP_ACCESS_ERR);
@@ -207,9 +207,9 @@ Step Executor::run_rdma(Qp& qp, SendWqe& wqe, const RequestTarget& target, Segme
     }
   }
   TakenReceive receive;
-  const bool receives = has_imm(wqe.opcode);
-  if (receives) {
-    const Taken taken = receives_.take(qp, target, receive);
+  const bool takes = has_imm(wqe.opcode);
+  if (takes) {
+    const Taken taken = receives.take(qp, target, receive);
     if (taken == Taken::empty) return Step::receiver_not_ready;
     if (taken == Taken::gone) return Step::no_answer;
     if (taken == Taken::damaged) {
@@ -220,10 +220,10 @@ Step Executor::run_rdma(Qp& qp, SendWqe& wqe, const RequestTarget& target, Segme
   for (std::uint32_t i = 0; i < local.count; ++i) {
     const Segment& part = local.part[i];
     if (part.length == 0) continue;
-    const Access moved = judge(target, reads ? memory_.read(part.data, place, part.length)
-                                             : memory_.write(place, part.data, part.length));
+    const Access moved = judge(target, reads ? memory.read(part.data, place, part.length)
+                                             : memory.write(place, part.data, part.length));
     if (moved != Access::ok) {
-      if (receives && moved != Access::unreachable) {
+      if (takes && moved != Access::unreachable) {
         deliver(qp, wqe, target, receive,
                 flushed_receive(receive.wr_id, target.number, IBV_WC_RECV_RDMA_WITH_IMM));
       }
@@ -235,7 +235,7 @@ Step Executor::run_rdma(Qp& qp, SendWqe& wqe, const RequestTarget& target, Segme
     if (place.direct != nullptr) place.direct += part.length;
     place.remote += part.length;
   }
-  if (receives) {
+  if (takes) {
     Completion entry{};
     entry.wr_id = receive.wr_id;
     entry.qpn = target.number;
@@ -260,16 +260,16 @@ Step Executor::run_atomic(SendWqe& wqe, const RequestTarget& target, Segments& l
     return Step::done;
   }
   Place place;
-  Access access = memory_.find(wqe.rkey, target.pd, wqe.remote, 8, IBV_ACCESS_REMOTE_ATOMIC, place,
-                               target.number);
+  Access access = memory.find(wqe.rkey, target.pd, wqe.remote, 8, IBV_ACCESS_REMOTE_ATOMIC, place,
+                              target.number);
   std::uint64_t old = 0;
   if (access == Access::ok && place.direct != nullptr &&
       (reinterpret_cast<std::uintptr_t>(place.direct) & 7) != 0) {
     access = Access::failed;  // an iova aligned otherwise than its memory
   }
   if (access == Access::ok) {
-    access = memory_.atomic(place, wqe.opcode == IBV_WR_ATOMIC_CMP_AND_SWP, wqe.compare_add,
-                            wqe.swap, old);
+    access = memory.atomic(place, wqe.opcode == IBV_WR_ATOMIC_CMP_AND_SWP, wqe.compare_add,
+                           wqe.swap, old);
   }
   access = judge(target, access);
   if (access == Access::unreachable) return Step::no_answer;
@@ -293,7 +293,7 @@ Access Executor::scatter(Qp& qp, std::uint32_t number, const TakenReceive& recei
     qp.hazard->store(hazard_of(number, sge.key), std::memory_order_seq_cst);
     Place place;
     if (const Access found =
-            memory_.find(sge.key, receive.pd, sge.address, room, IBV_ACCESS_LOCAL_WRITE, place);
+            memory.find(sge.key, receive.pd, sge.address, room, IBV_ACCESS_LOCAL_WRITE, place);
         found != Access::ok) {
       return found;
     }
@@ -302,7 +302,7 @@ Access Executor::scatter(Qp& qp, std::uint32_t number, const TakenReceive& recei
       const Segment& from = data.part[part];
       const std::uint64_t n = std::min(room, from.length - used);
       if (n > 0) {
-        if (const Access moved = memory_.write(place, from.data + used, n); moved != Access::ok) {
+        if (const Access moved = memory.write(place, from.data + used, n); moved != Access::ok) {
           return moved;
         }
       }
@@ -324,12 +324,12 @@ Step Executor::run_send(Qp& qp, SendWqe& wqe, const RequestTarget& target, Segme
   const bool datagram = qp.kind == QpKind::ud;
   if (datagram && target.record->qkey != wqe.qkey) return Step::done;  // IBTA 10.2.5: dropped
   const bool invalidates = wqe.opcode == IBV_WR_SEND_WITH_INV;
-  if (invalidates && !windows_.may_invalidate(wqe.imm, target)) {
+  if (invalidates && !windows.may_invalidate(wqe.imm, target)) {
     status = remote_failure(target, Access::denied, IBV_EVENT_QP_ACCESS_ERR);
     return Step::done;
   }
   TakenReceive receive;
-  const Taken taken = receives_.take(qp, target, receive);
+  const Taken taken = receives.take(qp, target, receive);
   if (taken == Taken::empty) return Step::receiver_not_ready;
   if (taken == Taken::gone) return Step::no_answer;
   if (taken == Taken::damaged) {
@@ -376,13 +376,13 @@ Step Executor::run_send(Qp& qp, SendWqe& wqe, const RequestTarget& target, Segme
   } else if (invalidates) {
     // Only this connection may use the window, and its requests are in order: nobody uses it now.
     std::uint32_t bound = wqe.imm;
-    fabric_.mr(bound >> 8).key.compare_exchange_strong(bound, 0);
+    fabric.mr(bound >> 8).key.compare_exchange_strong(bound, 0);
     entry.flags = static_cast<std::uint8_t>(entry.flags | IBV_WC_WITH_INV);
   }
   deliver(qp, wqe, target, receive, entry);
   if (entry.status != IBV_WC_SUCCESS) {
     if (target.record->kind != QpKind::dct)
-      receives_.fail_target(*target.record, target.number, event);
+      receives.fail_target(*target.record, target.number, event);
   }
   return Step::done;
 }
@@ -390,16 +390,16 @@ Step Executor::run_send(Qp& qp, SendWqe& wqe, const RequestTarget& target, Segme
 void Executor::deliver(Qp& qp, const SendWqe& wqe, const RequestTarget& target,
                        const TakenReceive& receive, const Completion& entry) noexcept {
   const bool solicited = (wqe.flags & IBV_SEND_SOLICITED) != 0;
-  if (completions_.push(receive.cq, receive.owner, entry, solicited, &qp)) return;
+  if (completions.push(receive.cq, receive.owner, entry, solicited, &qp)) return;
   qp.record->taken.store(0, std::memory_order_release);
   // Its CQ overflowed, or is gone.
   if (target.record->kind != QpKind::dct) {
-    receives_.fail_target(*target.record, target.number, IBV_EVENT_QP_FATAL);
+    receives.fail_target(*target.record, target.number, IBV_EVENT_QP_FATAL);
   }
 }
 
 void Executor::send_to_group(Qp& qp, const SendWqe& wqe, const Segments& local) noexcept {
-  multicast_.for_each_member(wqe.group, [&](std::uint32_t number) {
+  multicast.for_each_member(wqe.group, [&](std::uint32_t number) {
     if (number == qp.number && !qp.hears_itself) return;
     // Each has its own receives, key and buffers: a datagram of its own that may be lost.
     SendWqe one = wqe;

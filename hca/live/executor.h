@@ -9,26 +9,16 @@
 // All with the sq_lock of the queue pair held.
 #pragma once
 
-#include "hca/live/memory.h"
-#include "hca/live/multicast.h"
-#include "hca/live/receives.h"
-#include "hca/live/windows.h"
+#include "hca/live/parts.h"
 
 namespace turnout::hca {
 
 // How an attempt at a request ended.
 enum class Step : std::uint8_t { done, receiver_not_ready, no_answer };
 
-class Executor {
+class Executor : LiveParts {
  public:
-  Executor(Fabric& fabric, Memory& memory, LiveCompletions& completions, LiveReceives& receives,
-           LiveWindows& windows, LiveMulticast& multicast)
-      : fabric_(fabric),
-        memory_(memory),
-        completions_(completions),
-        receives_(receives),
-        windows_(windows),
-        multicast_(multicast) {}
+  explicit Executor(const LiveParts& parts) : LiveParts(parts) {}
 
   // One attempt; `status` is set when it is done.
   [[nodiscard]] Step execute(Qp& qp, SendWqe& wqe, ibv_wc_status& status) noexcept;
@@ -70,13 +60,6 @@ class Executor {
   // Completes the receive taken from `target`.
   void deliver(Qp& qp, const SendWqe& wqe, const RequestTarget& target, const TakenReceive& receive,
                const Completion& entry) noexcept;
-
-  Fabric& fabric_;
-  Memory& memory_;
-  LiveCompletions& completions_;
-  LiveReceives& receives_;
-  LiveWindows& windows_;
-  LiveMulticast& multicast_;
 };
 
 }  // namespace turnout::hca

@@ -41,9 +41,9 @@ Qp* LiveQueuePairs::create_own(Context& context, ibv_qp_init_attr_ex& attr, QpKi
   auto* srq = kind == QpKind::dci ? nullptr : reinterpret_cast<Srq*>(attr.srq);
   std::unique_ptr<Qp> qp(new Qp{});
 
-  const std::uint32_t index = numbers_.reserve_index();
+  const std::uint32_t index = numbers.reserve_index();
   if (index == kNone) return failed(ENOMEM);
-  QpRecord& r = fabric_.qp(index);
+  QpRecord& r = fabric.qp(index);
   r.kind = kind;
   r.min_rnr_timer = 0;
   r.access = 0;
@@ -58,18 +58,18 @@ Qp* LiveQueuePairs::create_own(Context& context, ibv_qp_init_attr_ex& attr, QpKi
   r.async = context.async;
   r.taken.store(0, std::memory_order_relaxed);
   r.taken_cq = kNone;
-  fabric_.hazard(index).store(0, std::memory_order_relaxed);
+  fabric.hazard(index).store(0, std::memory_order_relaxed);
   if (own_receives && cap.max_recv_wr > 0) {
     cap.max_recv_sge = std::max(cap.max_recv_sge, 1U);
-    if (const int error = receives_.create_queue(r.rq, cap.max_recv_wr, cap.max_recv_sge,
-                                                 pd->number, qp->own_ring);
+    if (const int error = receives.create_queue(r.rq, cap.max_recv_wr, cap.max_recv_sge, pd->number,
+                                                qp->own_ring);
         error != 0) {
       r.owner.store(0, std::memory_order_release);
       return failed(error);
     }
   } else {
     if (!own_receives) cap.max_recv_wr = cap.max_recv_sge = 0;
-    receives_.destroy_queue(r.rq, qp->own_ring);
+    receives.destroy_queue(r.rq, qp->own_ring);
   }
   const std::uint32_t number = std::uint32_t{r.salt} << 16 | index;
   r.identity.store(QpRecord::identity_of(number, QpPhase::reset), std::memory_order_release);
@@ -80,8 +80,8 @@ Qp* LiveQueuePairs::create_own(Context& context, ibv_qp_init_attr_ex& attr, QpKi
     qp->streams.errors_allowed = 1U << dc->dc_init_attr.dci_streams.log_num_errored;
   }
   qp->record = &r;
-  qp->hazard = &fabric_.hazard(index);
-  objects_.qps[index].store(qp.get(), std::memory_order_release);
+  qp->hazard = &fabric.hazard(index);
+  objects.qps[index].store(qp.get(), std::memory_order_release);
   fork_guard_add(*qp);
   return qp.release();
 }
@@ -102,22 +102,22 @@ int LiveQueuePairs::modify(Qp& qp, const ibv_qp_attr& attr, int mask) {
              !r.identity.compare_exchange_weak(identity,
                                                QpRecord::identity_of(qp.number, QpPhase::err))) {
       }
-      hazards_.wait_unused(0, qp.number, &qp);  // nothing may succeed behind the flush
+      hazards.wait_unused(0, qp.number, &qp);  // nothing may succeed behind the flush
       send_queues_.fail(qp, QpPhase::err);
     }
   } else if (to == QpPhase::reset) {
     r.identity.store(QpRecord::identity_of(qp.number, QpPhase::reset), std::memory_order_seq_cst);
-    hazards_.wait_unused(0, qp.number, &qp);
+    hazards.wait_unused(0, qp.number, &qp);
     qp.queue.clear();
     qp.stalled.store(false, std::memory_order_release);
     send_queues_.forget(qp);
     {
-      const SharedGuard guard(fabric_, r.rq.lock);
+      const SharedGuard guard(fabric, r.rq.lock);
       r.rq.head = r.rq.tail;
     }
-    if (qp.init.send_cq != nullptr) completions_.drop(cq_of(qp.init.send_cq), qp.number);
+    if (qp.init.send_cq != nullptr) completions.drop(cq_of(qp.init.send_cq), qp.number);
     if (qp.init.recv_cq != nullptr && qp.init.recv_cq != qp.init.send_cq) {
-      completions_.drop(cq_of(qp.init.recv_cq), qp.number);
+      completions.drop(cq_of(qp.init.recv_cq), qp.number);
     }
     qp.posted = 0;
     qp.reclaimed.store(0, std::memory_order_release);
@@ -149,7 +149,7 @@ int LiveQueuePairs::modify(Qp& qp, const ibv_qp_attr& attr, int mask) {
     if (to == QpPhase::rts && from == QpPhase::sqd) send_queues_.progress(qp, Caller::program);
     if (to == QpPhase::sqd && from == QpPhase::rts && (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0 &&
         attr.en_sqd_async_notify != 0 && qp.queue.empty()) {
-      events_.raise_qp(r, qp.number, IBV_EVENT_SQ_DRAINED);
+      events.raise_qp(r, qp.number, IBV_EVENT_SQ_DRAINED);
     }
   }
   qp.verbs.qp_base.state = to_verbs(to);
@@ -161,7 +161,7 @@ int LiveQueuePairs::query(Qp& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init) {
     return error;
   const std::lock_guard lock(qp.sq_lock);
   if (qp.kind == QpKind::xrc_tgt) {
-    const SharedGuard guard(fabric_, qp.record->rq.lock);
+    const SharedGuard guard(fabric, qp.record->rq.lock);
     attr = qp.record->attr;
   } else {
     attr = qp.attr;
@@ -185,20 +185,20 @@ int LiveQueuePairs::destroy(Qp& qp) {
   fork_guard_remove(qp);
   qp.sq_lock.lock();
   r.identity.store(static_cast<std::uint64_t>(QpPhase::free), std::memory_order_seq_cst);
-  hazards_.wait_unused(0, qp.number, &qp);
+  hazards.wait_unused(0, qp.number, &qp);
   qp.queue.clear();
   qp.stalled.store(false, std::memory_order_release);
   send_queues_.forget(qp);
   qp.sq_lock.unlock();
-  receives_.destroy_queue(r.rq, qp.own_ring);
-  if (qp.init.send_cq != nullptr) completions_.drop(cq_of(qp.init.send_cq), qp.number);
+  receives.destroy_queue(r.rq, qp.own_ring);
+  if (qp.init.send_cq != nullptr) completions.drop(cq_of(qp.init.send_cq), qp.number);
   if (qp.init.recv_cq != nullptr && qp.init.recv_cq != qp.init.send_cq) {
-    completions_.drop(cq_of(qp.init.recv_cq), qp.number);
+    completions.drop(cq_of(qp.init.recv_cq), qp.number);
   }
   std::uint32_t read = 0;
   {
-    const std::lock_guard lock(objects_.mutex);
-    objects_.qps[qp.index].store(nullptr, std::memory_order_release);
+    const std::lock_guard lock(objects.mutex);
+    objects.qps[qp.index].store(nullptr, std::memory_order_release);
     read = qp.events_read;
   }
   pthread_mutex_lock(&v.mutex);

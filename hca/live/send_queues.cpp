@@ -13,7 +13,7 @@ namespace turnout::hca {
 
 void LiveSendQueues::complete(Qp& qp, const SendWqe& wqe, ibv_wc_status status) noexcept {
   const Completion entry = completion_of(wqe, qp.number, status);
-  const bool pushed = completions_.push(qp.record->send_cq, fabric_.me(), entry, false, nullptr);
+  const bool pushed = completions.push(qp.record->send_cq, fabric.me(), entry, false, nullptr);
   if (status != IBV_WC_SUCCESS && status != IBV_WC_WR_FLUSH_ERR) {
     // An unacknowledged one only stops sending (IBTA 10.3.1: SQE); the others go to error whole.
     TURNOUT_LOG(hca, debug, "work request failed: {:#x} of queue pair {:#x}: status {}", wqe.wr_id,
@@ -21,7 +21,7 @@ void LiveSendQueues::complete(Qp& qp, const SendWqe& wqe, ibv_wc_status status) 
     if (fails_alone(qp, wqe)) return;
     fail(qp, is_unacknowledged(qp.kind) ? QpPhase::sqe : QpPhase::err);
   } else if (!pushed && status == IBV_WC_SUCCESS) {
-    events_.raise_qp(*qp.record, qp.number, IBV_EVENT_QP_FATAL);
+    events.raise_qp(*qp.record, qp.number, IBV_EVENT_QP_FATAL);
     fail(qp, is_unacknowledged(qp.kind) ? QpPhase::sqe : QpPhase::err);
   }
 }
@@ -34,9 +34,9 @@ void LiveSendQueues::fail(Qp& qp, QpPhase to) noexcept {
   }
   if (to == QpPhase::err) {
     if (qp.record->srq == kNone) {
-      receives_.flush(*qp.record, qp.number);
+      receives.flush(*qp.record, qp.number);
     } else if (qp.kind == QpKind::rc) {
-      events_.raise_qp(*qp.record, qp.number, IBV_EVENT_QP_LAST_WQE_REACHED);
+      events.raise_qp(*qp.record, qp.number, IBV_EVENT_QP_LAST_WQE_REACHED);
     }
   }
   flush(qp);
@@ -65,7 +65,7 @@ void LiveSendQueues::stall(Qp& qp, Step why, Caller caller) noexcept {
       if (qp.attr.rnr_retry != kForever) --qp.retry.rnr_left;
       const std::uint32_t number =
           sends_to_one(qp.kind) ? qp.attr.dest_qp_num : qp.queue.front().dest_qpn;
-      wait = rnr_wait(fabric_.qp(number & (kMaxQps - 1)).min_rnr_timer);
+      wait = rnr_wait(fabric.qp(number & (kMaxQps - 1)).min_rnr_timer);
     }
     qp.retry.waiting_rnr = true;
   } else {
@@ -100,7 +100,7 @@ void LiveSendQueues::stall(Qp& qp, Step why, Caller caller) noexcept {
     sooner = qp.retry.at < next_retry_.load(std::memory_order_relaxed);
     if (sooner) next_retry_.store(qp.retry.at, std::memory_order_relaxed);
   }
-  if (sooner && caller == Caller::program) fabric_.wake(fabric_.me());
+  if (sooner && caller == Caller::program) fabric.wake(fabric.me());
 }
 
 void LiveSendQueues::forget(Qp& qp) noexcept {

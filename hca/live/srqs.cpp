@@ -23,23 +23,23 @@ Srq* LiveSrqs::create(Pd& pd, ibv_srq_init_attr& attr, Xrcd* xrcd, Cq* cq) {
   auto srq = std::make_unique<Srq>();
   std::uint32_t index = kMaxSrqs;
   {
-    const TableGuard guard(fabric_);
-    Header& h = fabric_.header();
+    const TableGuard guard(fabric);
+    Header& h = fabric.header();
     for (std::uint32_t n = 0; n < kMaxSrqs && index == kMaxSrqs; ++n) {
-      const std::uint32_t at = (slot_of(fabric_.me()) * 4 + n) % kMaxSrqs;
-      if (fabric_.srq(at).owner.load(std::memory_order_acquire) == 0) index = at;
+      const std::uint32_t at = (slot_of(fabric.me()) * 4 + n) % kMaxSrqs;
+      if (fabric.srq(at).owner.load(std::memory_order_acquire) == 0) index = at;
     }
     if (index == kMaxSrqs) return failed(ENOMEM);
     if (h.srq_high.load() < index + 1) h.srq_high.store(index + 1);
-    fabric_.srq(index).owner.store(fabric_.me(), std::memory_order_release);
+    fabric.srq(index).owner.store(fabric.me(), std::memory_order_release);
   }
-  SrqRecord& r = fabric_.srq(index);
+  SrqRecord& r = fabric.srq(index);
   ++r.generation;
   r.cq = cq != nullptr ? cq->index : kNone;
   r.cookie = reinterpret_cast<std::uint64_t>(srq.get());
   r.async = context.async;
   if (const int error =
-          receives_.create_queue(r.rq, attr.attr.max_wr, max_sge, pd.number, srq->own_ring);
+          receives.create_queue(r.rq, attr.attr.max_wr, max_sge, pd.number, srq->own_ring);
       error != 0) {
     r.owner.store(0, std::memory_order_release);
     return failed(error);
@@ -63,8 +63,8 @@ Srq* LiveSrqs::create(Pd& pd, ibv_srq_init_attr& attr, Xrcd* xrcd, Cq* cq) {
   pthread_cond_init(&srq->verbs.cond, nullptr);
   attr.attr.max_sge = max_sge;
   ++pd.users;
-  const std::lock_guard lock(objects_.mutex);
-  objects_.srqs[index] = srq.get();
+  const std::lock_guard lock(objects.mutex);
+  objects.srqs[index] = srq.get();
   return srq.release();
 }
 
@@ -76,21 +76,21 @@ int LiveSrqs::modify(Srq& srq, const ibv_srq_attr& attr, int mask) {
   SrqRecord& r = *srq.record;
   bool below = false;
   {
-    const SharedGuard guard(fabric_, r.rq.lock);
+    const SharedGuard guard(fabric, r.rq.lock);
     if (attr.srq_limit > r.rq.max_wr) return EINVAL;
     below = attr.srq_limit != 0 && r.rq.tail - r.rq.head < attr.srq_limit;
     r.rq.limit = below ? 0 : attr.srq_limit;
   }
   if (below) {
-    events_.raise(fabric_.me(), r.async,
-                  {r.cookie, srq.index, r.generation, IBV_EVENT_SRQ_LIMIT_REACHED, kSrqEvent});
+    events.raise(fabric.me(), r.async,
+                 {r.cookie, srq.index, r.generation, IBV_EVENT_SRQ_LIMIT_REACHED, kSrqEvent});
   }
   return 0;
 }
 
 int LiveSrqs::query(Srq& srq, ibv_srq_attr& attr) {
   if (const int error = refuse_child(context_of(srq.verbs.context)); error != 0) return error;
-  const SharedGuard guard(fabric_, srq.record->rq.lock);
+  const SharedGuard guard(fabric, srq.record->rq.lock);
   attr.max_wr = srq.record->rq.max_wr;
   attr.max_sge = srq.record->rq.max_sge;
   attr.srq_limit = srq.record->rq.limit;
@@ -103,19 +103,19 @@ int LiveSrqs::destroy(Srq& srq) {
   srq.record->name.store(0, std::memory_order_seq_cst);
   std::uint32_t read = 0;
   {
-    const std::lock_guard lock(objects_.mutex);
-    objects_.srqs.erase(srq.index);
+    const std::lock_guard lock(objects.mutex);
+    objects.srqs.erase(srq.index);
     read = srq.events_read;
   }
   pthread_mutex_lock(&srq.verbs.mutex);
   while (srq.verbs.events_completed != read) pthread_cond_wait(&srq.verbs.cond, &srq.verbs.mutex);
   pthread_mutex_unlock(&srq.verbs.mutex);
   srq.record->phase.store(ObjectPhase::free, std::memory_order_release);
-  receives_.destroy_queue(srq.record->rq, srq.own_ring);
+  receives.destroy_queue(srq.record->rq, srq.own_ring);
   if (srq.xrcd != nullptr) {
     // The queue pairs that receive into it live on: what they have taken completes first, for after
     // this the completion queue may go.
-    hazards_.wait_untaken(srq.index);
+    hazards.wait_untaken(srq.index);
     --srq.xrcd->users;
     --srq.cq->users;
   }
