@@ -141,6 +141,11 @@ struct alignas(64) QpRecord {
     return std::uint64_t{number} << 8 | static_cast<std::uint64_t>(phase);
   }
 
+  [[nodiscard]] static constexpr QpPhase phase_of(std::uint64_t identity) {
+    return static_cast<QpPhase>(identity & 0xff);
+  }
+  [[nodiscard]] QpPhase phase() const noexcept { return phase_of(identity.load()); }
+
   // number (24 bits) << 8 | QpPhase: one load tells a peer whether this is still the QP it means.
   std::atomic<std::uint64_t> identity;
   std::atomic<Token> owner;

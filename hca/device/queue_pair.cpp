@@ -5,7 +5,9 @@
 
 #include <cerrno>
 
+#include "base/log.h"
 #include "hca/device/identity.h"
+#include "hca/device/qp_state.h"
 #include "hca/device/rules.h"
 
 namespace turnout::hca {
@@ -148,6 +150,17 @@ void remember_attributes(ibv_qp_attr& kept, const ibv_qp_attr& attr, int mask) n
   if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0) kept.max_dest_rd_atomic = attr.max_dest_rd_atomic;
   if ((mask & IBV_QP_MIN_RNR_TIMER) != 0) kept.min_rnr_timer = attr.min_rnr_timer;
   if ((mask & IBV_QP_DEST_QPN) != 0) kept.dest_qp_num = attr.dest_qp_num;
+}
+
+int checked_phase(const Qp& qp, QpPhase from, const ibv_qp_attr& attr, int mask, QpPhase& to) {
+  const char* why = "";
+  const int error = check_modification(qp.kind, from, attr, mask, to, &why);
+  if (error != 0) {
+    TURNOUT_LOG(hca, info,
+                "ibv_modify_qp failed: queue pair {:#x}: from state {} to {}, mask {:#x}: {}",
+                qp.number, static_cast<int>(from), static_cast<int>(to), mask, why);
+  }
+  return error;
 }
 
 int check_request(const Qp& qp, QpPhase phase, const SendWqe& w) noexcept {

@@ -38,6 +38,11 @@ void end_qp(Qp& qp) noexcept;
 // Takes over the attributes of `mask`, which were checked.
 void remember_attributes(ibv_qp_attr& kept, const ibv_qp_attr& attr, int mask) noexcept;
 
+// check_modification() of a queue pair that is in phase `from`, with a line in the log where it is
+// refused. `to`: the phase that `attr` asks for. 0 or EINVAL.
+[[nodiscard]] int checked_phase(const Qp& qp, QpPhase from, const ibv_qp_attr& attr, int mask,
+                                QpPhase& to);
+
 // It becomes ready to send: a connection of its own, `connection` of all that its number has had.
 inline void begin_connection(Qp& qp, std::uint32_t connection) noexcept {
   qp.connection = connection;

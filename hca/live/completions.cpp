@@ -2,13 +2,13 @@
 #include "hca/live/completions.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 
 #include <bit>
 #include <cerrno>
 #include <cstring>
 #include <memory>
 
+#include "hca/device/common_objects.h"
 #include "hca/live/fork_guard.h"
 #include "hca/live/repair.h"
 
@@ -16,9 +16,7 @@ namespace turnout::hca {
 
 Cq* LiveCompletions::create(Context& context, const ibv_cq_init_attr_ex& attr) {
   if (const int error = refuse_child(context); error != 0) return failed(error);
-  if (attr.cqe == 0 || attr.cqe > kMaxCqe || attr.comp_vector >= kCompletionVectors) {
-    return failed(EINVAL);
-  }
+  if (const int error = check_creation(attr); error != 0) return failed(error);
   const std::uint32_t slots = std::bit_ceil(attr.cqe);
   const std::uint64_t ring = fabric_.allocate(slots * sizeof(Cqe));
   if (ring == 0) return failed(ENOMEM);
@@ -69,32 +67,23 @@ Cq* LiveCompletions::create(Context& context, const ibv_cq_init_attr_ex& attr) {
   set_next(*cq);
   cq->single_threaded = (attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 &&
                         (attr.flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) != 0;
-  ibv_cq_ex& v = cq->verbs;
-  v.context = &context.verbs.context;
-  v.channel = attr.channel;
-  v.cq_context = attr.cq_context;
-  v.handle = index;
-  v.cqe = static_cast<int>(slots);
-  pthread_mutex_init(&v.mutex, nullptr);
-  pthread_cond_init(&v.cond, nullptr);
+  begin_cq(*cq, context, attr, slots);
+  cq->verbs.handle = index;
   if (channel != nullptr) {
-    const std::uint32_t queues = ++channel->users;
-    ++channel->verbs.refcnt;
     // One record for each armed CQ may wait. Enlarged only when needed: the system limits the sum
     // of a user's pipes.
-    const auto bytes = static_cast<int>(queues * sizeof(EventRecord));
+    const auto bytes = static_cast<int>(channel->users * sizeof(EventRecord));
     if (fcntl(channel->write, F_GETPIPE_SZ) < bytes) {
       fcntl(channel->write, F_SETPIPE_SZ, 2 * bytes);
     }
   }
-  ++context.users;
   const std::lock_guard lock(objects_.mutex);
   objects_.cqs[index] = cq.get();
   return cq.release();
 }
 
 int LiveCompletions::resize(Cq& cq, int entries) {
-  if (const int error = refuse_child(context_of(cq.verbs.context)); error != 0) return error;
+  if (const int error = refuse_child(cq.verbs.context); error != 0) return error;
   if (entries <= 0 || static_cast<std::uint32_t>(entries) > kMaxCqe) return EINVAL;
   const std::uint64_t slots = std::bit_ceil(static_cast<std::uint32_t>(entries));
   const std::uint64_t ring = fabric_.allocate(slots * sizeof(Cqe));
@@ -131,7 +120,7 @@ int LiveCompletions::resize(Cq& cq, int entries) {
 }
 
 int LiveCompletions::destroy(Cq& cq) {
-  if (const int error = refuse_child(context_of(cq.verbs.context)); error != 0) return error;
+  if (const int error = refuse_child(cq.verbs.context); error != 0) return error;
   if (cq.users.load() != 0) return EBUSY;
   std::uint32_t comp_read = 0, async_read = 0;
   {
@@ -140,12 +129,8 @@ int LiveCompletions::destroy(Cq& cq) {
     comp_read = cq.comp_events_read;
     async_read = cq.async_events_read;
   }
-  pthread_mutex_lock(&cq.verbs.mutex);
-  while (cq.verbs.comp_events_completed != comp_read ||
-         cq.verbs.async_events_completed != async_read) {
-    pthread_cond_wait(&cq.verbs.cond, &cq.verbs.mutex);
-  }
-  pthread_mutex_unlock(&cq.verbs.mutex);
+  wait_acknowledged(cq.verbs, cq.verbs.comp_events_completed, comp_read);
+  wait_acknowledged(cq.verbs, cq.verbs.async_events_completed, async_read);
   CqRecord& r = *cq.record;
   {
     const SharedGuard guard(fabric_, r.lock);
@@ -154,11 +139,7 @@ int LiveCompletions::destroy(Cq& cq) {
   }
   fabric_.release(cq.own_ring.offset, cq.own_ring.bytes);
   r.owner.store(0, std::memory_order_release);
-  if (auto* channel = reinterpret_cast<Channel*>(cq.verbs.channel)) {
-    --channel->verbs.refcnt;
-    --channel->users;
-  }
-  --context_of(cq.verbs.context).users;
+  end_cq(cq);
   delete &cq;
   return 0;
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "hca/live/engine.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cassert>
@@ -62,15 +60,9 @@ Result<LiveEngine*> LiveEngine::open(Context& context, const std::string& name) 
     }
     slot = engine.release();
   }
-  int ends[2];
-  struct stat st {};
-  if (pipe2(ends, O_CLOEXEC) != 0 || fstat(ends[1], &st) != 0) {
+  if (!open_event_pipe(context.verbs.context.async_fd, context.async_write, context.async)) {
     return Status(Code::system, "creating the pipe for asynchronous events failed", errno);
   }
-  fcntl(ends[1], F_SETFL, O_NONBLOCK);
-  context.verbs.context.async_fd = ends[0];
-  context.async_write = ends[1];
-  context.async = PipeRef{st.st_ino, ends[1], 0};
   context.objects = &slot->objects_;
   context.data_path = &slot->data_path_;
   context.pid = getpid();

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "hca/live/events.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <memory>
 
 #include "base/log.h"
+#include "hca/live/fork_guard.h"
 
 namespace turnout::hca {
 namespace {
@@ -43,6 +47,35 @@ bool fits(const EventRecord& event) noexcept {
 }
 
 }  // namespace
+
+bool open_event_pipe(int& read_end, int& write_end, PipeRef& pipe) noexcept {
+  int ends[2];
+  struct stat st {};
+  if (pipe2(ends, O_CLOEXEC) != 0 || fstat(ends[1], &st) != 0) return false;
+  fcntl(ends[1], F_SETFL, O_NONBLOCK);
+  read_end = ends[0];
+  write_end = ends[1];
+  pipe = PipeRef{st.st_ino, ends[1], 0};
+  return true;
+}
+
+Channel* LiveEvents::create_channel(Context& context) {
+  if (const int error = refuse_child(context); error != 0) return failed(error);
+  auto channel = std::make_unique<Channel>();
+  if (!open_event_pipe(channel->verbs.fd, channel->write, channel->pipe)) return nullptr;
+  channel->verbs.context = &context.verbs.context;
+  ++context.users;
+  return channel.release();
+}
+
+int LiveEvents::destroy_channel(Channel& channel) {
+  if (channel.users.load() != 0) return EBUSY;
+  ::close(channel.verbs.fd);
+  ::close(channel.write);
+  --context_of(channel.verbs.context).users;
+  delete &channel;
+  return 0;
+}
 
 void LiveEvents::raise(Token owner, const PipeRef& pipe, const EventRecord& event) noexcept {
   if (!fabric_.pipes().write(owner, pipe, &event, sizeof event)) {

@@ -44,7 +44,7 @@ RequestTarget Executor::find_target(Qp& qp, const SendWqe& wqe) noexcept {
   QpRecord& record = fabric.qp(number & (kMaxQps - 1));
   qp.hazard->exchange(hazard_of(number, wqe.rkey), std::memory_order_seq_cst);
   const std::uint64_t identity = record.identity.load(std::memory_order_acquire);
-  if (identity >> 8 != number || !can_receive(static_cast<QpPhase>(identity & 0xff))) return target;
+  if (identity >> 8 != number || !can_receive(QpRecord::phase_of(identity))) return target;
   bool right = false;
   switch (qp.kind) {
     case QpKind::rc:

@@ -18,8 +18,7 @@ int check_membership(const Qp& qp, const ibv_gid& group) noexcept {
 }  // namespace
 
 int LiveMulticast::attach(Qp& qp, const ibv_gid& group) {
-  if (const int error = refuse_child(context_of(qp.verbs.qp_base.context)); error != 0)
-    return error;
+  if (const int error = refuse_child(qp.verbs.qp_base.context); error != 0) return error;
   if (const int error = check_membership(qp, group); error != 0) return error;
   std::uint64_t gid[2];
   std::memcpy(gid, group.raw, sizeof gid);
@@ -50,8 +49,7 @@ int LiveMulticast::attach(Qp& qp, const ibv_gid& group) {
 }
 
 int LiveMulticast::detach(Qp& qp, const ibv_gid& group) {
-  if (const int error = refuse_child(context_of(qp.verbs.qp_base.context)); error != 0)
-    return error;
+  if (const int error = refuse_child(qp.verbs.qp_base.context); error != 0) return error;
   if (const int error = check_membership(qp, group); error != 0) return error;
   std::uint64_t gid[2];
   std::memcpy(gid, group.raw, sizeof gid);

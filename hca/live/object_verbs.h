@@ -5,12 +5,9 @@
 // Any thread.
 #pragma once
 
-#include "hca/device/address_handle.h"
+#include "hca/device/common_objects.h"
 #include "hca/device/object_verbs.h"
-#include "hca/live/channels.h"
-#include "hca/live/domains.h"
 #include "hca/live/fork_guard.h"
-#include "hca/live/port.h"
 #include "hca/live/qps.h"
 #include "hca/live/srqs.h"
 #include "hca/live/streams.h"
@@ -25,10 +22,17 @@ class LiveObjectVerbs final : public ObjectVerbs, LiveParts {
                   LiveQueuePairs& queue_pairs, LiveXrc& xrc)
       : LiveParts(parts), engine_(engine), srqs_(srqs), queue_pairs_(queue_pairs), xrc_(xrc) {}
 
-  Pd* alloc_pd(Context& context) override { return domains_.alloc(context); }
-  int dealloc_pd(Pd& pd) override { return LiveDomains::dealloc(pd); }
+  // Domains are numbers that are unique on the fabric; they have no record. A handle that was given
+  // out may be of one that is gone, and then its regions and queue pairs are, too.
+  Pd* alloc_pd(Context& context) override {
+    if (const int error = refuse_child(context); error != 0) return failed(error);
+    return make_domain(context, static_cast<std::uint32_t>(fabric.header().next_pd.fetch_add(1)));
+  }
+  int dealloc_pd(Pd& pd) override { return destroy_domain(pd); }
   Pd* import_pd(Context& context, std::uint32_t handle) override {
-    return domains_.import(context, handle);
+    if (const int error = refuse_child(context); error != 0) return failed(error);
+    if (handle >= fabric.header().next_pd.load()) return failed(EINVAL);
+    return make_domain(context, handle);
   }
   Mr* register_memory(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
                       unsigned access) override {
@@ -50,8 +54,8 @@ class LiveObjectVerbs final : public ObjectVerbs, LiveParts {
   int dealloc_window(Mw& mw) override { return windows.dealloc(mw); }
   int attach(Qp& qp, const ibv_gid& group) override { return multicast.attach(qp, group); }
   int detach(Qp& qp, const ibv_gid& group) override { return multicast.detach(qp, group); }
-  Channel* create_channel(Context& context) override { return LiveChannels::create(context); }
-  int destroy_channel(Channel& channel) override { return LiveChannels::destroy(channel); }
+  Channel* create_channel(Context& context) override { return LiveEvents::create_channel(context); }
+  int destroy_channel(Channel& channel) override { return LiveEvents::destroy_channel(channel); }
   Cq* create_cq(Context& context, const ibv_cq_init_attr_ex& attr) override {
     return completions.create(context, attr);
   }
@@ -103,7 +107,6 @@ class LiveObjectVerbs final : public ObjectVerbs, LiveParts {
 
  private:
   LiveEngine& engine_;
-  LiveDomains domains_{fabric};
   LiveSrqs& srqs_;
   LiveQueuePairs& queue_pairs_;
   LiveXrc& xrc_;

@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "hca/live/qps.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <memory>
 
 #include "base/log.h"
+#include "hca/device/common_objects.h"
 #include "hca/device/qp_state.h"
 #include "hca/device/queue_pair.h"
 #include "hca/live/fork_guard.h"
-#include "hca/live/modification.h"
-#include "hca/live/port.h"
 
 namespace turnout::hca {
 
@@ -87,18 +84,17 @@ Qp* LiveQueuePairs::create_own(Context& context, ibv_qp_init_attr_ex& attr, QpKi
 }
 
 int LiveQueuePairs::modify(Qp& qp, const ibv_qp_attr& attr, int mask) {
-  if (const int error = refuse_child(context_of(qp.verbs.qp_base.context)); error != 0)
-    return error;
+  if (const int error = refuse_child(qp.verbs.qp_base.context); error != 0) return error;
   if (qp.kind == QpKind::xrc_tgt) return xrc_.modify_target(qp, attr, mask);
   const std::lock_guard lock(qp.sq_lock);
   QpRecord& r = *qp.record;
   std::uint64_t identity = r.identity.load(std::memory_order_acquire);
-  const auto from = static_cast<QpPhase>(identity & 0xff);
+  const auto from = QpRecord::phase_of(identity);
   QpPhase to = from;
   if (const int error = checked_phase(qp, from, attr, mask, to); error != 0) return error;
   if (to == QpPhase::err) {
     if (from != QpPhase::err) {
-      while (static_cast<QpPhase>(identity & 0xff) != QpPhase::err &&
+      while (QpRecord::phase_of(identity) != QpPhase::err &&
              !r.identity.compare_exchange_weak(identity,
                                                QpRecord::identity_of(qp.number, QpPhase::err))) {
       }
@@ -157,8 +153,7 @@ int LiveQueuePairs::modify(Qp& qp, const ibv_qp_attr& attr, int mask) {
 }
 
 int LiveQueuePairs::query(Qp& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init) {
-  if (const int error = refuse_child(context_of(qp.verbs.qp_base.context)); error != 0)
-    return error;
+  if (const int error = refuse_child(qp.verbs.qp_base.context); error != 0) return error;
   const std::lock_guard lock(qp.sq_lock);
   if (qp.kind == QpKind::xrc_tgt) {
     const SharedGuard guard(fabric, qp.record->rq.lock);
@@ -166,7 +161,7 @@ int LiveQueuePairs::query(Qp& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init) {
   } else {
     attr = qp.attr;
   }
-  const auto phase = static_cast<QpPhase>(qp.record->identity.load() & 0xff);
+  const auto phase = qp.record->phase();
   attr.qp_state = attr.cur_qp_state = to_verbs(phase);
   attr.cap = qp.init.cap;
   attr.path_mig_state = IBV_MIG_MIGRATED;
@@ -178,7 +173,7 @@ int LiveQueuePairs::query(Qp& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init) {
 
 int LiveQueuePairs::destroy(Qp& qp) {
   ibv_qp& v = qp.verbs.qp_base;
-  if (const int error = refuse_child(context_of(v.context)); error != 0) return error;
+  if (const int error = refuse_child(v.context); error != 0) return error;
   if (qp.kind == QpKind::xrc_tgt) return xrc_.destroy_target(qp);
   if (qp.attached.load() != 0) return EBUSY;  // as the kernel's uverbs
   QpRecord& r = *qp.record;
@@ -201,9 +196,7 @@ int LiveQueuePairs::destroy(Qp& qp) {
     objects.qps[qp.index].store(nullptr, std::memory_order_release);
     read = qp.events_read;
   }
-  pthread_mutex_lock(&v.mutex);
-  while (v.events_completed != read) pthread_cond_wait(&v.cond, &v.mutex);
-  pthread_mutex_unlock(&v.mutex);
+  wait_acknowledged(v, v.events_completed, read);
   ++r.salt;
   r.owner.store(0, std::memory_order_release);
   end_qp(qp);

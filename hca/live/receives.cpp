@@ -69,14 +69,14 @@ int LiveReceives::post(ReceiveQueue& queue, ibv_recv_wr* wr, ibv_recv_wr** bad) 
 }
 
 int LiveReceives::post_own(Qp& qp, ibv_recv_wr* wr, ibv_recv_wr** bad) {
-  const QpPhase phase = static_cast<QpPhase>(qp.record->identity.load() & 0xff);
+  const QpPhase phase = qp.record->phase();
   if (phase == QpPhase::reset || qp.verbs.qp_base.srq != nullptr || qp.record->rq.slots == 0) {
     *bad = wr;
     return EINVAL;
   }
   const int error = post(qp.record->rq, wr, bad);
   // A queue in error completes what is posted at once; it may have become so meanwhile.
-  if (static_cast<QpPhase>(qp.record->identity.load() & 0xff) == QpPhase::err) {
+  if (qp.record->phase() == QpPhase::err) {
     flush(*qp.record, qp.number);
   }
   return error;
@@ -171,10 +171,9 @@ void LiveReceives::flush(QpRecord& record, std::uint32_t number) noexcept {
 void LiveReceives::fail_target(QpRecord& target, std::uint32_t number,
                                ibv_event_type event) noexcept {
   std::uint64_t identity = target.identity.load(std::memory_order_acquire);
-  const std::uint64_t failed =
-      std::uint64_t{number} << 8 | static_cast<std::uint64_t>(QpPhase::err);
+  const std::uint64_t failed = QpRecord::identity_of(number, QpPhase::err);
   do {
-    if (identity >> 8 != number || !can_receive(static_cast<QpPhase>(identity & 0xff))) return;
+    if (identity >> 8 != number || !can_receive(QpRecord::phase_of(identity))) return;
   } while (!target.identity.compare_exchange_weak(identity, failed, std::memory_order_acq_rel));
   if (target.kind == QpKind::xrc_tgt) {
     events_.raise_target(number, event);

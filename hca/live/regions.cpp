@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "hca/device/common_objects.h"
 #include "hca/device/rules.h"
 #include "hca/live/fork_guard.h"
 #include "hca/live/region_table.h"
@@ -67,24 +68,15 @@ Mr* LiveRegions::publish(Pd& pd, void* address, std::uint64_t length, std::uint6
       memory_.own(key, {reinterpret_cast<std::uint64_t>(address), iova, length, access});
     }
     r.key.store(key, std::memory_order_release);
-    mr->index = index;
+    begin_region(*mr, pd, address, length, index, key);
   }
   mr->fd = backing.fd;
-  mr->verbs.context = pd.verbs.context;
-  mr->verbs.pd = &pd.verbs;
-  mr->verbs.addr = address;
-  mr->verbs.length = length;
-  mr->verbs.handle = mr->index;
-  mr->verbs.lkey = mr->verbs.rkey = key;
-  ++pd.users;
   return mr.release();
 }
 
 Mr* LiveRegions::add(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
                      unsigned access) {
-  if (const int error = refuse_child(context_of(pd.verbs.context)); error != 0) {
-    return failed(error);
-  }
+  if (const int error = refuse_child(pd.verbs.context); error != 0) return failed(error);
   // All of the address space, whatever will be mapped in it: implicit on-demand paging.
   const bool implicit =
       (access & IBV_ACCESS_ON_DEMAND) != 0 && address == nullptr && length == SIZE_MAX;
@@ -97,9 +89,7 @@ Mr* LiveRegions::add(Pd& pd, void* address, std::uint64_t length, std::uint64_t 
 
 Mr* LiveRegions::add_file(Pd& pd, std::uint64_t offset, std::uint64_t length, std::uint64_t iova,
                           int fd, unsigned access) {
-  if (const int error = refuse_child(context_of(pd.verbs.context)); error != 0) {
-    return failed(error);
-  }
+  if (const int error = refuse_child(pd.verbs.context); error != 0) return failed(error);
   struct stat st {};
   if (!valid_access(access) || length > kMaxMrBytes) return failed(EINVAL);
   if (fstat(fd, &st) != 0) return failed(errno);
@@ -115,28 +105,20 @@ Mr* LiveRegions::add_file(Pd& pd, std::uint64_t offset, std::uint64_t length, st
 }
 
 Mr* LiveRegions::import(Pd& pd, std::uint32_t handle) {
-  if (const int error = refuse_child(context_of(pd.verbs.context)); error != 0) {
-    return failed(error);
-  }
+  if (const int error = refuse_child(pd.verbs.context); error != 0) return failed(error);
   if (handle == 0 || handle >= kMaxMrs) return failed(EINVAL);
   const MrRecord& r = fabric_.mr(handle);
   const std::uint32_t key = r.key.load(std::memory_order_acquire);
   if (key == 0 || r.window != 0 || r.pd != pd.number) return failed(EINVAL);
   auto mr = std::make_unique<Mr>();
-  mr->index = handle;
+  begin_region(*mr, pd, nullptr, r.length, handle, key);  // its address means nothing elsewhere
   mr->fd = -1;
   mr->imported = true;
-  mr->verbs.context = pd.verbs.context;
-  mr->verbs.pd = &pd.verbs;
-  mr->verbs.length = r.length;  // its address means nothing elsewhere
-  mr->verbs.handle = handle;
-  mr->verbs.lkey = mr->verbs.rkey = key;
-  ++pd.users;
   return mr.release();
 }
 
 int LiveRegions::remove(Mr& mr) {
-  if (const int error = refuse_child(context_of(mr.verbs.context)); error != 0) return error;
+  if (const int error = refuse_child(mr.verbs.context); error != 0) return error;
   if (mr.imported) {
     --pd_of(mr.verbs.pd).users;
     delete &mr;
@@ -157,7 +139,7 @@ int LiveRegions::remove(Mr& mr) {
 }
 
 int LiveRegions::change(Mr& mr, const Reregistration& change) {
-  if (const int error = refuse_child(context_of(mr.verbs.context)); error != 0) return error;
+  if (const int error = refuse_child(mr.verbs.context); error != 0) return error;
   MrRecord& r = fabric_.mr(mr.index);
   // A file registered as one has no address that could be another one. Nor has another process's.
   const bool addressed = mr.imported ? static_cast<MrKind>(r.kind) == MrKind::process

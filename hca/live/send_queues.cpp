@@ -28,8 +28,8 @@ void LiveSendQueues::complete(Qp& qp, const SendWqe& wqe, ibv_wc_status status) 
 
 void LiveSendQueues::fail(Qp& qp, QpPhase to) noexcept {
   std::uint64_t identity = qp.record->identity.load(std::memory_order_acquire);
-  const std::uint64_t failed = std::uint64_t{qp.number} << 8 | static_cast<std::uint64_t>(to);
-  while (static_cast<QpPhase>(identity & 0xff) != QpPhase::err &&
+  const std::uint64_t failed = QpRecord::identity_of(qp.number, to);
+  while (QpRecord::phase_of(identity) != QpPhase::err &&
          !qp.record->identity.compare_exchange_weak(identity, failed)) {
   }
   if (to == QpPhase::err) {
@@ -110,8 +110,7 @@ void LiveSendQueues::forget(Qp& qp) noexcept {
 
 void LiveSendQueues::progress(Qp& qp, Caller caller) noexcept {
   for (;;) {
-    const auto phase =
-        static_cast<QpPhase>(qp.record->identity.load(std::memory_order_acquire) & 0xff);
+    const auto phase = qp.record->phase();
     if (phase == QpPhase::err || phase == QpPhase::sqe) {
       flush(qp);
       return;
@@ -157,8 +156,7 @@ void LiveSendQueues::retry_due(Caller caller) noexcept {
       ++i;
       continue;
     }
-    const auto phase =
-        static_cast<QpPhase>(qp->record->identity.load(std::memory_order_acquire) & 0xff);
+    const auto phase = qp->record->phase();
     const bool over = phase == QpPhase::err || phase == QpPhase::sqe;
     if (!qp->stalled.load(std::memory_order_relaxed) || over || qp->retry.at <= now) {
       run.push_back(qp);  // its sq_lock stays ours

@@ -27,8 +27,7 @@ bool fails_alone(Qp& qp, const SendWqe& wqe) noexcept {
 }
 
 int reset_stream(Qp& qp, std::uint16_t stream) {
-  if (const int error = refuse_child(context_of(qp.verbs.qp_base.context)); error != 0)
-    return error;
+  if (const int error = refuse_child(qp.verbs.qp_base.context); error != 0) return error;
   const std::lock_guard lock(qp.sq_lock);
   if (qp.streams.count == 0 || (qp.streams.failed & bit_of(qp, stream)) == 0) return EINVAL;
   qp.streams.failed &= ~bit_of(qp, stream);

@@ -24,9 +24,7 @@ bool may_allow(unsigned wanted, unsigned region) {
 }  // namespace
 
 Mw* LiveWindows::alloc(Pd& pd, ibv_mw_type type) {
-  if (const int error = refuse_child(context_of(pd.verbs.context)); error != 0) {
-    return failed(error);
-  }
+  if (const int error = refuse_child(pd.verbs.context); error != 0) return failed(error);
   if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2) return failed(EINVAL);
   auto mw = std::make_unique<Mw>();
   {
@@ -55,7 +53,7 @@ Mw* LiveWindows::alloc(Pd& pd, ibv_mw_type type) {
 }
 
 int LiveWindows::dealloc(Mw& mw) {
-  if (const int error = refuse_child(context_of(mw.verbs.context)); error != 0) return error;
+  if (const int error = refuse_child(mw.verbs.context); error != 0) return error;
   MrRecord& r = fabric_.mr(mw.index);
   const std::uint32_t key = r.key.exchange(0, std::memory_order_seq_cst);
   if (key != 0) hazards_.wait_unused(key, 0);

@@ -2,17 +2,16 @@
 #include "hca/live/xrc.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <memory>
 
+#include "hca/device/common_objects.h"
 #include "hca/device/qp_state.h"
 #include "hca/device/queue_pair.h"
 #include "hca/live/fork_guard.h"
-#include "hca/live/modification.h"
 #include "hca/live/xrc_handles.h"
 
 namespace turnout::hca {
@@ -173,8 +172,7 @@ Qp* LiveXrc::open_target(Xrcd& xrcd, std::uint32_t number, void* qp_context) {
   attr.qp_type = IBV_QPT_XRC_RECV;
   attr.xrcd = &xrcd.verbs;
   begin_target(*qp, context, attr, index, number);
-  qp->verbs.qp_base.state =
-      to_verbs(static_cast<QpPhase>(qp->record->identity.load(std::memory_order_acquire) & 0xff));
+  qp->verbs.qp_base.state = to_verbs(qp->record->phase());
   return qp.release();
 }
 
@@ -208,7 +206,7 @@ int LiveXrc::change_target(const Qp& qp, QpRecord& r, const ibv_qp_attr& attr, i
                            QpPhase& from, QpPhase& to) {
   const SharedGuard guard(fabric, r.rq.lock);
   std::uint64_t identity = r.identity.load(std::memory_order_acquire);
-  from = static_cast<QpPhase>(identity & 0xff);
+  from = QpRecord::phase_of(identity);
   if (const int error = checked_phase(qp, from, attr, mask, to); error != 0) return error;
   if (to == QpPhase::err || to == QpPhase::reset) {
     r.identity.store(QpRecord::identity_of(qp.number, to), std::memory_order_seq_cst);
@@ -256,9 +254,7 @@ int LiveXrc::destroy_target(Qp& qp) {
     ++r.salt;
     r.owner.store(0, std::memory_order_release);
   }
-  pthread_mutex_lock(&v.mutex);
-  while (v.events_completed != read) pthread_cond_wait(&v.cond, &v.mutex);
-  pthread_mutex_unlock(&v.mutex);
+  wait_acknowledged(v, v.events_completed, read);
   end_qp(qp);
   delete &qp;
   return 0;

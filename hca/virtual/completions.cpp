@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "hca/virtual/completions.h"
 
-#include <pthread.h>
-
 #include <cerrno>
 #include <memory>
+
+#include "hca/device/common_objects.h"
 
 namespace turnout::hca {
 
@@ -16,30 +16,43 @@ void show_gate(VirtualCq& cq) {
 
 }  // namespace
 
+Channel* Completions::create_channel(Context& context) {
+  auto channel = std::make_unique<VirtualChannel>();
+  channel->verbs.context = &context.verbs.context;
+  channel->verbs.fd = -1;  // nothing can sleep in virtual time: ask with get_event()
+  channel->write = -1;
+  ++context.users;
+  return channel.release();
+}
+
+int Completions::destroy_channel(Channel& channel) {
+  if (channel.users.load() != 0) return EBUSY;
+  --context_of(channel.verbs.context).users;
+  delete static_cast<VirtualChannel*>(&channel);
+  return 0;
+}
+
+int Completions::get_event(Channel& base, ibv_cq** cq, void** cq_context) {
+  auto& channel = static_cast<VirtualChannel&>(base);
+  if (channel.events.empty()) return EAGAIN;
+  VirtualCq& of = *channel.events.front();
+  channel.events.pop_front();
+  ++of.comp_events_read;
+  *cq = ibv_cq_ex_to_cq(&of.verbs);
+  *cq_context = of.verbs.cq_context;
+  return 0;
+}
+
 Cq* Completions::create(Context& context, const ibv_cq_init_attr_ex& attr) {
-  if (attr.cqe == 0 || attr.cqe > kMaxCqe || attr.comp_vector >= kCompletionVectors) {
-    return failed(EINVAL);
-  }
+  if (const int error = check_creation(attr); error != 0) return failed(error);
   auto cq = std::make_unique<VirtualCq>();
-  auto* channel = reinterpret_cast<Channel*>(attr.channel);
   cq->process = context.process;
   cq->slots = attr.cqe;
   cq->next.store(&cq->gate, std::memory_order_relaxed);
   cq->expected.store(1, std::memory_order_relaxed);
   show_gate(*cq);
   cq->single_threaded = true;
-  ibv_cq_ex& v = cq->verbs;
-  v.context = &context.verbs.context;
-  v.channel = attr.channel;
-  v.cq_context = attr.cq_context;
-  v.cqe = static_cast<int>(attr.cqe);
-  pthread_mutex_init(&v.mutex, nullptr);
-  pthread_cond_init(&v.cond, nullptr);
-  if (channel != nullptr) {
-    ++channel->users;
-    ++channel->verbs.refcnt;
-  }
-  ++context.users;
+  begin_cq(*cq, context, attr, attr.cqe);
   return cq.release();
 }
 
@@ -57,11 +70,7 @@ int Completions::resize(Cq& base, int entries) {
 int Completions::destroy(Cq& base) {
   auto& cq = static_cast<VirtualCq&>(base);
   if (cq.users.load() != 0) return EBUSY;
-  if (auto* channel = reinterpret_cast<Channel*>(cq.verbs.channel)) {
-    --channel->verbs.refcnt;
-    --channel->users;
-  }
-  --context_of(cq.verbs.context).users;
+  end_cq(cq);
   delete &cq;
   return 0;
 }

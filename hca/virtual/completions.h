@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Completions: the completion queues of a world.
+// Completions: the completion queues and channels of a world (ibv_create_comp_channel(3)).
 //
-// A queue is its program's until destroy(). Polling takes the time that the profile says. A full
-// queue loses the entry and is unusable (IBTA 11.5.3). One thread.
+// Both are their program's until they are destroyed. Nothing sleeps in virtual time: a channel has
+// no descriptor to wait on, and get_event() returns EAGAIN where a live one waits. Polling takes
+// the time that the profile says. A full queue loses the entry and is unusable (IBTA 11.5.3). One
+// thread.
 #pragma once
 
 #include "hca/virtual/async_events.h"
@@ -14,6 +16,9 @@ class Completions : WorldParts {
  public:
   Completions(const WorldParts& parts, AsyncEvents& events) : WorldParts(parts), events_(events) {}
 
+  [[nodiscard]] static Channel* create_channel(Context& context);
+  [[nodiscard]] static int destroy_channel(Channel& channel);
+  [[nodiscard]] static int get_event(Channel& channel, ibv_cq** cq, void** cq_context);
   [[nodiscard]] static Cq* create(Context& context, const ibv_cq_init_attr_ex& attr);
   [[nodiscard]] static int resize(Cq& cq, int entries);
   [[nodiscard]] static int destroy(Cq& cq);

@@ -6,7 +6,6 @@
 #pragma once
 
 #include "hca/device/data_path.h"
-#include "hca/virtual/channels.h"
 #include "hca/virtual/work_queues.h"
 
 namespace turnout::hca {
@@ -30,7 +29,7 @@ class VirtualDataPath final : public DataPath, EngineParts {
     return Completions::request_notify(cq, solicited_only);
   }
   int get_cq_event(Channel& channel, ibv_cq** cq, void** cq_context) override {
-    return Channels::get_event(channel, cq, cq_context);
+    return Completions::get_event(channel, cq, cq_context);
   }
 
  private:

@@ -8,11 +8,9 @@
 
 #include <cerrno>
 
-#include "hca/device/address_handle.h"
+#include "hca/device/common_objects.h"
 #include "hca/device/object_verbs.h"
 #include "hca/device/rules.h"
-#include "hca/virtual/channels.h"
-#include "hca/virtual/domains.h"
 #include "hca/virtual/queue_pairs.h"
 
 namespace turnout::hca {
@@ -22,8 +20,8 @@ class VirtualObjectVerbs final : public ObjectVerbs, EngineParts {
   VirtualObjectVerbs(const EngineParts& parts, QueuePairs& queue_pairs, XrcDomains& xrc)
       : EngineParts(parts), queue_pairs_(queue_pairs), xrc_(xrc) {}
 
-  Pd* alloc_pd(Context& context) override { return domains_.alloc(context); }
-  int dealloc_pd(Pd& pd) override { return domains_.dealloc(pd); }
+  Pd* alloc_pd(Context& context) override { return make_domain(context, next_domain_++); }
+  int dealloc_pd(Pd& pd) override { return destroy_domain(pd); }
   Mr* register_memory(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
                       unsigned access) override {
     return regions.add(pd, address, length, iova, access);
@@ -33,8 +31,10 @@ class VirtualObjectVerbs final : public ObjectVerbs, EngineParts {
     return failed(EOPNOTSUPP);
   }
   int deregister(Mr& mr) override { return regions.remove(mr); }
-  Channel* create_channel(Context& context) override { return Channels::create(context); }
-  int destroy_channel(Channel& channel) override { return Channels::destroy(channel); }
+  Channel* create_channel(Context& context) override {
+    return Completions::create_channel(context);
+  }
+  int destroy_channel(Channel& channel) override { return Completions::destroy_channel(channel); }
   Cq* create_cq(Context& context, const ibv_cq_init_attr_ex& attr) override {
     return Completions::create(context, attr);
   }
@@ -87,7 +87,7 @@ class VirtualObjectVerbs final : public ObjectVerbs, EngineParts {
  private:
   QueuePairs& queue_pairs_;
   XrcDomains& xrc_;
-  Domains domains_;
+  std::uint32_t next_domain_ = 1;
 };
 
 }  // namespace turnout::hca

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <memory>
 
+#include "hca/device/common_objects.h"
 #include "hca/device/rules.h"
 
 namespace turnout::hca {
@@ -26,15 +27,8 @@ Mr* Regions::add(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova
   region.address = reinterpret_cast<std::uint64_t>(address);
   ++kernel.statistics().regions_alive;
   auto mr = std::make_unique<Mr>();
-  mr->index = index;
+  begin_region(*mr, pd, address, length, index, region.key);
   mr->fd = -1;
-  mr->verbs.context = pd.verbs.context;
-  mr->verbs.pd = &pd.verbs;
-  mr->verbs.addr = address;
-  mr->verbs.length = length;
-  mr->verbs.handle = index;
-  mr->verbs.lkey = mr->verbs.rkey = region.key;
-  ++pd.users;
   return mr.release();
 }
 

@@ -4,9 +4,9 @@
 
 #include <cstring>
 
+#include "hca/device/common_objects.h"
 #include "hca/virtual/adapter_contexts.h"
 #include "hca/virtual/data_mover.h"
-#include "hca/virtual/domains.h"
 #include "hca/virtual/network.h"
 #include "tests/hca/virtual/adapter_parts.h"
 
@@ -64,7 +64,7 @@ TEST(Network, ANodesLinkServesOneAfterTheOther) {
 class Movers : public ::testing::Test {
  protected:
   void SetUp() override {
-    pd_ = domains_.alloc(parts_.contexts[0]);
+    pd_ = make_domain(parts_.contexts[0], 1);
     mr_ = parts_.regions.add(*pd_, memory_, sizeof memory_, 0, IBV_ACCESS_LOCAL_WRITE);
     operation_.wqe.is_inline = true;
     operation_.wqe.length = 4;
@@ -74,14 +74,13 @@ class Movers : public ::testing::Test {
   }
   void TearDown() override {
     EXPECT_EQ(parts_.regions.remove(*mr_), 0);
-    EXPECT_EQ(domains_.dealloc(*pd_), 0);
+    EXPECT_EQ(destroy_domain(*pd_), 0);
   }
   void receive_into(std::uint64_t address, std::uint32_t length) {
     operation_.receive.first = {address, length, mr_->verbs.lkey};
     operation_.receive.room = length;
   }
   AdapterParts parts_;
-  Domains domains_;
   Pd* pd_ = nullptr;
   Mr* mr_ = nullptr;
   char memory_[64] = {};

@@ -5,7 +5,7 @@
 
 #include <cerrno>
 
-#include "hca/virtual/domains.h"
+#include "hca/device/common_objects.h"
 #include "tests/hca/virtual/adapter_parts.h"
 
 namespace turnout::hca::test {
@@ -63,8 +63,7 @@ TEST(VirtualReceives, OfAQueueInErrorCompleteAtOnce) {
 
 TEST(VirtualSrqs, AreToldOnceThatFewReceivesAreLeft) {
   AdapterParts parts;
-  Domains domains;
-  Pd* const pd = domains.alloc(parts.contexts[0]);
+  Pd* const pd = make_domain(parts.contexts[0], 1);
   ibv_srq_init_attr attr{};
   attr.attr.max_wr = 4;
   auto* const srq = static_cast<VirtualSrq*>(parts.srqs.create(*pd, attr, nullptr, nullptr));
@@ -87,7 +86,7 @@ TEST(VirtualSrqs, AreToldOnceThatFewReceivesAreLeft) {
   Operation none;
   EXPECT_FALSE(parts.receives.take(qp, srq, none));
   EXPECT_EQ(parts.srqs.destroy(*srq), 0);
-  EXPECT_EQ(domains.dealloc(*pd), 0);
+  EXPECT_EQ(destroy_domain(*pd), 0);
 }
 
 }  // namespace
