@@ -49,10 +49,6 @@ struct Channel {
   std::multimap<Clock::time_point, Id*> deadlines;
   unsigned waiters = 0;    // threads in next_event()
   bool destroyed = false;  // by the user: the last of them frees it
-
-  Channel() = default;
-  Channel(const Channel&) = delete;
-  Channel& operator=(const Channel&) = delete;
   ~Channel();
 };
 

@@ -23,8 +23,6 @@ class LiveEngine {
   // Fabric::open's and those of the settings.
   static Result<LiveEngine*> open(Context& context, const std::string& fabric = {});
   [[nodiscard]] const std::string& fabric_name() const noexcept { return fabric_->name(); }
-  LiveEngine(const LiveEngine&) = delete;
-  LiveEngine& operator=(const LiveEngine&) = delete;
   ~LiveEngine();
   // The engine ends with its last context.
   void close(Context& context);

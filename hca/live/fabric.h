@@ -29,8 +29,6 @@ class Fabric : public Tables {
   // namespace of processes), invalid (name, size, damaged), system.
   static Result<std::shared_ptr<Fabric>> open(const std::string& name, std::uint64_t size);
   ~Fabric();
-  Fabric(const Fabric&) = delete;
-  Fabric& operator=(const Fabric&) = delete;
 
   [[nodiscard]] Token me() const noexcept { return me_; }
   [[nodiscard]] int pid() const noexcept { return pid_; }
@@ -76,7 +74,6 @@ class Fabric : public Tables {
   static void leave_all_at_exit() noexcept;
 
  private:
-  friend class TableGuard;
   Fabric() = default;
   Status attach(std::uint64_t size);
   // Maps the memory of those who are attached, if anybody is. permission: somebody seems to be.
@@ -104,20 +101,6 @@ class Fabric : public Tables {
   PeerPipes pipes_{*this};
 };
 
-// Holds Header::table_lock.
-class TableGuard {
- public:
-  explicit TableGuard(const Fabric& fabric) noexcept : fabric_(fabric) {
-    fabric_.lock(fabric_.header().table_lock);
-  }
-  ~TableGuard() { fabric_.unlock(fabric_.header().table_lock); }
-  TableGuard(const TableGuard&) = delete;
-  TableGuard& operator=(const TableGuard&) = delete;
-
- private:
-  const Fabric& fabric_;
-};
-
 // Holds one lock of the shared state.
 class SharedGuard {
  public:
@@ -131,6 +114,13 @@ class SharedGuard {
  private:
   const Fabric& fabric_;
   Lock& lock_;
+};
+
+// Holds Header::table_lock.
+class TableGuard : SharedGuard {
+ public:
+  explicit TableGuard(const Fabric& fabric) noexcept
+      : SharedGuard(fabric, fabric.header().table_lock) {}
 };
 
 // CLOCK_MONOTONIC in nanoseconds: the one clock of all processes of a host.

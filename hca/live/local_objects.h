@@ -16,9 +16,6 @@
 namespace turnout::hca {
 
 struct LocalObjects {
-  LocalObjects() = default;
-  LocalObjects(const LocalObjects&) = delete;
-  LocalObjects& operator=(const LocalObjects&) = delete;
   ~LocalObjects();
   // Before anything else. Errors: system (no address space).
   Status start();

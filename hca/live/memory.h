@@ -38,8 +38,6 @@ class Memory {
  public:
   explicit Memory(Fabric& fabric);
   ~Memory();
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
 
   // Checks key, domain, bounds and rights (IBV_ACCESS_* of the region that must all be set) and
   // finds the bytes. For a peer's region the caller's hazard names `key` already. Windows are found

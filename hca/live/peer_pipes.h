@@ -18,8 +18,6 @@ namespace turnout::hca {
 class PeerPipes {
  public:
   explicit PeerPipes(const Tables& tables) : tables_(tables) {}
-  PeerPipes(const PeerPipes&) = delete;
-  PeerPipes& operator=(const PeerPipes&) = delete;
   ~PeerPipes();
 
   // Opens file descriptor `fd` of this process; -1 and errno. flags as for open(2).

@@ -30,10 +30,7 @@ struct SharedPages {
 // regions it has.
 class SharedFiles {
  public:
-  SharedFiles() = default;
   ~SharedFiles();
-  SharedFiles(const SharedFiles&) = delete;
-  SharedFiles& operator=(const SharedFiles&) = delete;
   // Takes `fd` over; the result is open until release() was called for it as often. st: of fd.
   // Throws std::bad_alloc, and then fd is still the caller's.
   [[nodiscard]] int keep(int fd, const struct stat& st);

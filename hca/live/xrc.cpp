@@ -176,7 +176,6 @@ Qp* LiveXrc::open_target(Xrcd& xrcd, std::uint32_t number, void* qp_context) {
   return qp.release();
 }
 
-// The object of a handle.
 void LiveXrc::begin_target(Qp& qp, Context& context, const ibv_qp_init_attr_ex& attr,
                            std::uint32_t index, std::uint32_t number) {
   begin_qp(qp, context, attr, QpKind::xrc_tgt, index, number);

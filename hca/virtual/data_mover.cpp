@@ -75,8 +75,6 @@ void DataMover::to_receive(Operation& operation, Completion& entry) {
   }
 }
 
-// Of the sender's data the bytes [from, to), to where they belong in the
-// target's memory.
 void DataMover::place(const Operation& operation, std::uint8_t* target, std::uint64_t from,
                       std::uint64_t to) {
   gather(operation);

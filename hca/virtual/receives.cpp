@@ -74,8 +74,6 @@ bool Receives::take(VirtualQp& target, VirtualSrq* srq, Operation& operation) {
   return true;
 }
 
-// The message will not come: its receive serves another, or is flushed with the
-// others.
 void Receives::put_back(Operation& operation) {
   if (!operation.took_receive) return;
   operation.took_receive = false;

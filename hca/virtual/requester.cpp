@@ -7,7 +7,6 @@
 
 namespace turnout::hca {
 
-// Lets go what may go, in order.
 void Requester::start(VirtualQp& qp) {
   while (qp.started < qp.operations.size()) {
     Operation& operation = *qp.operations[qp.started];
@@ -24,7 +23,6 @@ void Requester::start(VirtualQp& qp) {
   }
 }
 
-// A request with its data.
 Stream Requester::leave(const VirtualQp& qp, Operation& operation, Picoseconds at) {
   const SendWqe& w = operation.wqe;
   const bool fetches = w.opcode == IBV_WR_RDMA_READ || is_atomic(w.opcode);
@@ -32,13 +30,11 @@ Stream Requester::leave(const VirtualQp& qp, Operation& operation, Picoseconds a
                         !w.is_inline);
 }
 
-// The target had no receive for it: it is sent once more.
 void Requester::send_again(Operation& operation) {
   operations.schedule(leave(*operation.qp, operation, kernel.now()).head, EventKind::arrive,
                       operation);
 }
 
-// False: the request must wait; start() is called again.
 bool Requester::depart(VirtualQp& qp, Operation& operation) {
   Node& node = processes.node_of(qp);
   Picoseconds occupancy = sends_to_one(qp.kind) ? profile.adapter_send_rc : profile.adapter_send_ud;

@@ -140,7 +140,6 @@ void Responder::arrive(Operation& operation) {
   operations.schedule(landing, EventKind::land, operation);
 }
 
-// The request comes again, or is sent again (RNR), after the wait; what follows waits behind it.
 void Responder::again(VirtualQp& qp, Operation& operation, Picoseconds wait, EventKind as) {
   if (qp.refused.empty()) qp.refused.push_back(&operation);
   ++operation.events;
@@ -162,7 +161,6 @@ void Responder::receiver_not_ready(VirtualQp& qp, const VirtualQp& target, Opera
   again(qp, operation, network.hop(operation) + wait, EventKind::resend);
 }
 
-// The target says no: nothing behind this request is executed.
 void Responder::refuse(Operation& operation, ibv_wc_status status) {
   operation.qp->break_at(operation);
   operation.status = status;
@@ -317,7 +315,6 @@ bool Responder::land_rdma(VirtualQp& target, const VirtualSrq* xrc, Operation& o
   return true;
 }
 
-// The data of a read, at the sender's adapter.
 void Responder::give_back(Operation& operation) {
   if (!operation.received) {
     // Into memory together with the completion, which tells of it.

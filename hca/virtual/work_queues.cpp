@@ -8,7 +8,6 @@
 
 namespace turnout::hca {
 
-// The target's answer is at the sender's adapter.
 void WorkQueues::answered(Operation& operation) {
   VirtualQp& qp = *operation.qp;
   contexts.leave(operation);
@@ -96,7 +95,6 @@ void WorkQueues::fail(VirtualQp& qp, QpPhase to) {
   }
 }
 
-// The operations vanish without completions; events that still name them find nobody.
 void WorkQueues::drop(VirtualQp& qp) {
   contexts.release(qp);
   for (std::size_t i = 0; i < qp.operations.size(); ++i) {
