@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The functions that the shim stands before (functions.def). struct stat and struct stat64 are one
-// on x86-64, as are dirent and dirent64.
+// The functions that the shim stands before (functions.def).
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -37,7 +36,18 @@ using Order = int (*)(const dirent**, const dirent**);
 
 extern "C" {
 
-// What opens files and folders. The mode is an int to callers with a variable number of arguments.
+#define SHIM_PATH(result, name, parameters, ...)           \
+  TURNOUT_SHIM(result, name, parameters) {                 \
+    return call_path<result>(Function::name, __VA_ARGS__); \
+  }
+#define SHIM_AT(result, name, parameters, ...)                \
+  TURNOUT_SHIM(result, name, parameters) {                    \
+    return call_path_at<result>(Function::name, __VA_ARGS__); \
+  }
+#define SHIM_OTHER(name)
+#include "hca/shim/functions.def"
+
+// The mode is an int to callers with a variable number of arguments.
 #define TURNOUT_SHIM_OPEN(name)                                 \
   TURNOUT_SHIM(int, name, (const char* path, int flags, ...)) { \
     va_list rest;                                               \
@@ -60,51 +70,6 @@ TURNOUT_SHIM_OPEN(open64)
 TURNOUT_SHIM_OPENAT(openat)
 TURNOUT_SHIM_OPENAT(openat64)
 
-TURNOUT_SHIM_PATH(int, __open_2, (const char* path, int flags), path, flags)
-TURNOUT_SHIM_PATH(int, __open64_2, (const char* path, int flags), path, flags)
-TURNOUT_SHIM_AT(int, __openat_2, (int folder, const char* path, int flags), folder, path, flags)
-TURNOUT_SHIM_AT(int, __openat64_2, (int folder, const char* path, int flags), folder, path, flags)
-TURNOUT_SHIM_PATH(int, creat, (const char* path, mode_t mode), path, mode)
-TURNOUT_SHIM_PATH(int, creat64, (const char* path, mode_t mode), path, mode)
-TURNOUT_SHIM_PATH(FILE*, fopen, (const char* path, const char* mode), path, mode)
-TURNOUT_SHIM_PATH(FILE*, fopen64, (const char* path, const char* mode), path, mode)
-TURNOUT_SHIM_PATH(FILE*, freopen, (const char* path, const char* mode, FILE* file), path, mode,
-                  file)
-TURNOUT_SHIM_PATH(FILE*, freopen64, (const char* path, const char* mode, FILE* file), path, mode,
-                  file)
-TURNOUT_SHIM_PATH(DIR*, opendir, (const char* path), path)
-// The C library's own scandir() does not come by opendir() above.
-TURNOUT_SHIM_PATH(int, scandir, (const char* path, dirent*** list, Filter filter, Order order),
-                  path, list, filter, order)
-TURNOUT_SHIM_PATH(int, scandir64, (const char* path, dirent*** list, Filter filter, Order order),
-                  path, list, filter, order)
-TURNOUT_SHIM_AT(int, scandirat,
-                (int folder, const char* path, dirent*** list, Filter filter, Order order), folder,
-                path, list, filter, order)
-TURNOUT_SHIM_AT(int, scandirat64,
-                (int folder, const char* path, dirent*** list, Filter filter, Order order), folder,
-                path, list, filter, order)
-
-// What asks about files.
-TURNOUT_SHIM_PATH(int, stat, (const char* path, struct stat* to), path, to)
-TURNOUT_SHIM_PATH(int, stat64, (const char* path, struct stat* to), path, to)
-TURNOUT_SHIM_PATH(int, lstat, (const char* path, struct stat* to), path, to)
-TURNOUT_SHIM_PATH(int, lstat64, (const char* path, struct stat* to), path, to)
-TURNOUT_SHIM_PATH(int, statfs, (const char* path, struct statfs* to), path, to)
-TURNOUT_SHIM_PATH(int, statfs64, (const char* path, struct statfs* to), path, to)
-TURNOUT_SHIM_AT(int, fstatat, (int folder, const char* path, struct stat* to, int flags), folder,
-                path, to, flags)
-TURNOUT_SHIM_AT(int, fstatat64, (int folder, const char* path, struct stat* to, int flags), folder,
-                path, to, flags)
-TURNOUT_SHIM_AT(int, statx,
-                (int folder, const char* path, int flags, unsigned mask, struct statx* to), folder,
-                path, flags, mask, to)
-TURNOUT_SHIM_PATH(int, access, (const char* path, int mode), path, mode)
-TURNOUT_SHIM_PATH(int, euidaccess, (const char* path, int mode), path, mode)
-TURNOUT_SHIM_PATH(int, eaccess, (const char* path, int mode), path, mode)
-TURNOUT_SHIM_AT(int, faccessat, (int folder, const char* path, int mode, int flags), folder, path,
-                mode, flags)
-
 // The C library has these for old programs only, where dlsym() does not find them.
 #define TURNOUT_SHIM_XSTAT(name, function)                                            \
   TURNOUT_SHIM(int, name, (int version, const char* path, struct stat* to)) {         \
@@ -123,25 +88,6 @@ TURNOUT_SHIM_XSTAT(__lxstat64, lstat64)
   }
 TURNOUT_SHIM_XSTATAT(__fxstatat, fstatat)
 TURNOUT_SHIM_XSTATAT(__fxstatat64, fstatat64)
-
-// `ls -l` complains of files that it has found and whose attributes it cannot ask for.
-TURNOUT_SHIM_PATH(ssize_t, getxattr, (const char* path, const char* key, void* to, size_t space),
-                  path, key, to, space)
-TURNOUT_SHIM_PATH(ssize_t, lgetxattr, (const char* path, const char* key, void* to, size_t space),
-                  path, key, to, space)
-TURNOUT_SHIM_PATH(ssize_t, listxattr, (const char* path, char* to, size_t space), path, to, space)
-TURNOUT_SHIM_PATH(ssize_t, llistxattr, (const char* path, char* to, size_t space), path, to, space)
-
-// What turns paths into other paths: links, real paths, the working folder.
-TURNOUT_SHIM_PATH(ssize_t, readlink, (const char* path, char* to, size_t space), path, to, space)
-TURNOUT_SHIM_PATH(ssize_t, __readlink_chk, (const char* path, char* to, size_t space, size_t there),
-                  path, to, space, there)
-TURNOUT_SHIM_AT(ssize_t, readlinkat, (int folder, const char* path, char* to, size_t space), folder,
-                path, to, space)
-TURNOUT_SHIM_AT(ssize_t, __readlinkat_chk,
-                (int folder, const char* path, char* to, size_t space, size_t there), folder, path,
-                to, space, there)
-TURNOUT_SHIM_PATH(int, chdir, (const char* path), path)
 
 TURNOUT_SHIM(char*, realpath, (const char* path, char* to)) {
   return shown(call_path<char*>(Function::realpath, path, to));

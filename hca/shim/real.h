@@ -15,9 +15,13 @@
 namespace turnout::shim {
 
 enum class Function : unsigned {
-#define SHIM_FUNCTION(name) name,
+#define SHIM_PATH(result, name, ...) name,
+#define SHIM_AT(result, name, ...) name,
+#define SHIM_OTHER(name) name,
 #include "hca/shim/functions.def"
-#undef SHIM_FUNCTION
+#undef SHIM_PATH
+#undef SHIM_AT
+#undef SHIM_OTHER
 };
 
 [[nodiscard]] void* real_address(Function function) noexcept;
@@ -79,12 +83,3 @@ Result call_path_at(Function function, int folder, const char* path, Rest... res
 #define TURNOUT_SHIM(result, name, parameters)                                         \
   result shim_##name parameters __asm__(#name) __attribute__((visibility("default"))); \
   result shim_##name parameters
-// A function of a path, or of a folder and a path: its arguments are handed on as they are.
-#define TURNOUT_SHIM_PATH(result, name, parameters, ...)   \
-  TURNOUT_SHIM(result, name, parameters) {                 \
-    return call_path<result>(Function::name, __VA_ARGS__); \
-  }
-#define TURNOUT_SHIM_AT(result, name, parameters, ...)        \
-  TURNOUT_SHIM(result, name, parameters) {                    \
-    return call_path_at<result>(Function::name, __VA_ARGS__); \
-  }
