@@ -113,57 +113,60 @@ ibv_wc_status Executor::gather(Qp& qp, SendWqe& wqe, unsigned rights, Segments& 
   return out.length > kMaxMessage ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
 }
 
-Step Executor::execute(Qp& qp, SendWqe& wqe, ibv_wc_status& status) noexcept {
+Attempt Executor::execute(Qp& qp, SendWqe& wqe) noexcept {
   if (is_local(wqe.opcode)) {
-    status = wqe.opcode == IBV_WR_BIND_MW ? windows.bind(qp, wqe) : windows.invalidate(qp, wqe);
-    return Step::done;
+    return wqe.opcode == IBV_WR_BIND_MW ? windows.bind(qp, wqe) : windows.invalidate(qp, wqe);
   }
-  if (qp.streams.failed != 0 && stream_failed(qp, wqe)) {
-    status = IBV_WC_WR_FLUSH_ERR;
-    return Step::done;
-  }
+  if (qp.streams.failed != 0 && stream_failed(qp, wqe)) return IBV_WC_WR_FLUSH_ERR;
   const bool fetches = wqe.opcode == IBV_WR_RDMA_READ || is_atomic(wqe.opcode);
   Segments local;
-  status = gather(qp, wqe, fetches ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U, local);
-  if (status != IBV_WC_SUCCESS) return Step::done;
+  const ibv_wc_status found =
+      gather(qp, wqe, fetches ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U, local);
+  if (found != IBV_WC_SUCCESS) return found;
   if (!wqe.is_inline) wqe.length = static_cast<std::uint32_t>(local.length);
-  if (qp.kind == QpKind::ud && wqe.length > kMtu) {
-    status = IBV_WC_LOC_LEN_ERR;
-    return Step::done;
-  }
+  if (qp.kind == QpKind::ud && wqe.length > kMtu) return IBV_WC_LOC_LEN_ERR;
   if (is_send(wqe.opcode)) wqe.rkey = 0;
   if (qp.kind == QpKind::ud && wqe.multicast) {
     send_to_group(qp, wqe, local);
     return Step::done;
   }
-  const Step step = run(qp, wqe, local, status);
-  if (!is_unacknowledged(qp.kind)) return step;
+  const Attempt attempt = run(qp, wqe, local);
   // Nothing comes back to the sender: what finds nobody, no receive or no right is lost.
-  status = IBV_WC_SUCCESS;
-  return Step::done;
+  return is_unacknowledged(qp.kind) ? Attempt(Step::done) : attempt;
 }
 
-Step Executor::run(Qp& qp, SendWqe& wqe, Segments& local, ibv_wc_status& status) noexcept {
+Attempt Executor::run(Qp& qp, SendWqe& wqe, Segments& local) noexcept {
   RequestTarget target = find_target(qp, wqe);
-  Step step = Step::no_answer;
+  Attempt attempt = Step::no_answer;
   if (target.record == nullptr) {
     // Nobody answers.
   } else if (qp.kind == QpKind::dci && target.record->dc_key != wqe.dc_key) {
-    status = IBV_WC_REM_ACCESS_ERR;
-    step = Step::done;
+    attempt = IBV_WC_REM_ACCESS_ERR;
   } else if (qp.kind == QpKind::xrc_ini && !find_srq(wqe, target)) {
     // IBTA A14: an XRC request that names no SRQ of the target's domain is an invalid request.
-    status = remote_failure(target, Access::denied, IBV_EVENT_QP_REQ_ERR);
-    step = Step::done;
+    attempt = remote_failure(target, Access::denied, IBV_EVENT_QP_REQ_ERR);
   } else if (is_send(wqe.opcode)) {
-    step = run_send(qp, wqe, target, local, status);
+    attempt = run_send(qp, wqe, target, local);
   } else if (is_atomic(wqe.opcode)) {
-    step = run_atomic(wqe, target, local, status);
+    attempt = run_atomic(wqe, target, local);
   } else {
-    step = run_rdma(qp, wqe, target, local, status);
+    attempt = run_rdma(qp, wqe, target, local);
   }
   qp.hazard->store(0, std::memory_order_release);
-  return step;
+  return attempt;
+}
+
+Attempt Executor::take(Qp& qp, const RequestTarget& target, TakenReceive& receive) noexcept {
+  switch (receives.take(qp, target, receive)) {
+    case Taken::empty:
+      return Step::receiver_not_ready;
+    case Taken::gone:
+      return Step::no_answer;
+    case Taken::damaged:
+      return IBV_WC_REM_OP_ERR;
+    default:
+      return Step::done;
+  }
 }
 
 ibv_wc_status Executor::remote_failure(const RequestTarget& target, Access access,
@@ -188,34 +191,25 @@ Access Executor::judge(const RequestTarget& target, Access access) const noexcep
   return gone ? Access::unreachable : access;
 }
 
-Step Executor::run_rdma(Qp& qp, SendWqe& wqe, const RequestTarget& target, Segments& local,
-                        ibv_wc_status& status) noexcept {
+Attempt Executor::run_rdma(Qp& qp, SendWqe& wqe, const RequestTarget& target,
+                           Segments& local) noexcept {
   const bool reads = wqe.opcode == IBV_WR_RDMA_READ;
   const unsigned right = reads ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
   Place place;
   if ((target.record->access & right) == 0) {  // IBTA 9.9.3: not set up for it
-    status = remote_failure(target, Access::denied, IBV_EVENT_QP_REQ_ERR);
-    return Step::done;
+    return remote_failure(target, Access::denied, IBV_EVENT_QP_REQ_ERR);
   }
   if (local.length > 0) {  // IBTA 9.7.4.1.1: no key check for zero bytes
     const Access found = judge(target, memory.find(wqe.rkey, target.pd, wqe.remote, local.length,
                                                    right, place, target.number));
     if (found == Access::unreachable) return Step::no_answer;
-    if (found != Access::ok) {
-      status = remote_failure(target, found, IBV_EVENT_QP_ACCESS_ERR);
-      return Step::done;
-    }
+    if (found != Access::ok) return remote_failure(target, found, IBV_EVENT_QP_ACCESS_ERR);
   }
   TakenReceive receive;
   const bool takes = has_imm(wqe.opcode);
   if (takes) {
-    const Taken taken = receives.take(qp, target, receive);
-    if (taken == Taken::empty) return Step::receiver_not_ready;
-    if (taken == Taken::gone) return Step::no_answer;
-    if (taken == Taken::damaged) {
-      status = IBV_WC_REM_OP_ERR;
-      return Step::done;
-    }
+    const Attempt taken = take(qp, target, receive);
+    if (taken.step != Step::done || taken.status != IBV_WC_SUCCESS) return taken;
   }
   for (std::uint32_t i = 0; i < local.count; ++i) {
     const Segment& part = local.part[i];
@@ -229,8 +223,7 @@ Step Executor::run_rdma(Qp& qp, SendWqe& wqe, const RequestTarget& target, Segme
       }
       qp.record->taken.store(0, std::memory_order_release);
       if (moved == Access::unreachable) return Step::no_answer;
-      status = remote_failure(target, moved, IBV_EVENT_QP_FATAL);
-      return Step::done;
+      return remote_failure(target, moved, IBV_EVENT_QP_FATAL);
     }
     if (place.direct != nullptr) place.direct += part.length;
     place.remote += part.length;
@@ -249,15 +242,10 @@ Step Executor::run_rdma(Qp& qp, SendWqe& wqe, const RequestTarget& target, Segme
   return Step::done;
 }
 
-Step Executor::run_atomic(SendWqe& wqe, const RequestTarget& target, Segments& local,
-                          ibv_wc_status& status) noexcept {
-  if (local.length != 8 || local.count != 1) {
-    status = IBV_WC_LOC_LEN_ERR;
-    return Step::done;
-  }
+Attempt Executor::run_atomic(SendWqe& wqe, const RequestTarget& target, Segments& local) noexcept {
+  if (local.length != 8 || local.count != 1) return IBV_WC_LOC_LEN_ERR;
   if ((wqe.remote & 7) != 0 || (target.record->access & IBV_ACCESS_REMOTE_ATOMIC) == 0) {
-    status = remote_failure(target, Access::denied, IBV_EVENT_QP_REQ_ERR);
-    return Step::done;
+    return remote_failure(target, Access::denied, IBV_EVENT_QP_REQ_ERR);
   }
   Place place;
   Access access = memory.find(wqe.rkey, target.pd, wqe.remote, 8, IBV_ACCESS_REMOTE_ATOMIC, place,
@@ -273,10 +261,7 @@ Step Executor::run_atomic(SendWqe& wqe, const RequestTarget& target, Segments& l
   }
   access = judge(target, access);
   if (access == Access::unreachable) return Step::no_answer;
-  if (access != Access::ok) {
-    status = remote_failure(target, access, IBV_EVENT_QP_ACCESS_ERR);
-    return Step::done;
-  }
+  if (access != Access::ok) return remote_failure(target, access, IBV_EVENT_QP_ACCESS_ERR);
   std::memcpy(local.part[0].data, &old, 8);
   return Step::done;
 }
@@ -319,23 +304,17 @@ Access Executor::scatter(Qp& qp, std::uint32_t number, const TakenReceive& recei
   return Access::ok;
 }
 
-Step Executor::run_send(Qp& qp, SendWqe& wqe, const RequestTarget& target, Segments& local,
-                        ibv_wc_status& status) noexcept {
+Attempt Executor::run_send(Qp& qp, SendWqe& wqe, const RequestTarget& target,
+                           Segments& local) noexcept {
   const bool datagram = qp.kind == QpKind::ud;
   if (datagram && target.record->qkey != wqe.qkey) return Step::done;  // IBTA 10.2.5: dropped
   const bool invalidates = wqe.opcode == IBV_WR_SEND_WITH_INV;
   if (invalidates && !windows.may_invalidate(wqe.imm, target)) {
-    status = remote_failure(target, Access::denied, IBV_EVENT_QP_ACCESS_ERR);
-    return Step::done;
+    return remote_failure(target, Access::denied, IBV_EVENT_QP_ACCESS_ERR);
   }
   TakenReceive receive;
-  const Taken taken = receives.take(qp, target, receive);
-  if (taken == Taken::empty) return Step::receiver_not_ready;
-  if (taken == Taken::gone) return Step::no_answer;
-  if (taken == Taken::damaged) {
-    status = IBV_WC_REM_OP_ERR;
-    return Step::done;
-  }
+  const Attempt taken = take(qp, target, receive);
+  if (taken.step != Step::done || taken.status != IBV_WC_SUCCESS) return taken;
   Completion entry{};
   entry.wr_id = receive.wr_id;
   entry.qpn = target.number;  // of XRC, too: mlx5 reports the target, whoever's SRQ it was
@@ -360,6 +339,7 @@ Step Executor::run_send(Qp& qp, SendWqe& wqe, const RequestTarget& target, Segme
     data = &framed;
   }
   entry.byte_len = static_cast<std::uint32_t>(data->length);
+  ibv_wc_status status = IBV_WC_SUCCESS;
   ibv_event_type event = IBV_EVENT_QP_FATAL;
   if (data->length > receive.room) {
     entry.status = IBV_WC_LOC_LEN_ERR;
@@ -380,11 +360,10 @@ Step Executor::run_send(Qp& qp, SendWqe& wqe, const RequestTarget& target, Segme
     entry.flags = static_cast<std::uint8_t>(entry.flags | IBV_WC_WITH_INV);
   }
   deliver(qp, wqe, target, receive, entry);
-  if (entry.status != IBV_WC_SUCCESS) {
-    if (target.record->kind != QpKind::dct)
-      receives.fail_target(*target.record, target.number, event);
+  if (entry.status != IBV_WC_SUCCESS && target.record->kind != QpKind::dct) {
+    receives.fail_target(*target.record, target.number, event);
   }
-  return Step::done;
+  return status;
 }
 
 void Executor::deliver(Qp& qp, const SendWqe& wqe, const RequestTarget& target,
@@ -406,8 +385,7 @@ void Executor::send_to_group(Qp& qp, const SendWqe& wqe, const Segments& local) 
     one.dest_qpn = number;
     one.reachable = true;
     Segments data = local;
-    ibv_wc_status status = IBV_WC_SUCCESS;
-    (void)run(qp, one, data, status);
+    (void)run(qp, one, data);
   });
 }
 

@@ -117,8 +117,7 @@ void LiveSendQueues::progress(Qp& qp, Caller caller) noexcept {
     }
     if (phase != QpPhase::rts || qp.queue.empty()) break;
     SendWqe& head = qp.queue.front();
-    ibv_wc_status status = IBV_WC_SUCCESS;
-    const Step step = executor_.execute(qp, head, status);
+    const auto [step, status] = executor_.execute(qp, head);
     if (step != Step::done) {
       stall(qp, step, caller);
       return;
