@@ -22,19 +22,12 @@ Cq* LiveCompletions::create(Context& context, const ibv_cq_init_attr_ex& attr) {
   if (ring == 0) return failed(ENOMEM);
   auto cq = std::make_unique<Cq>();
   auto* channel = reinterpret_cast<Channel*>(attr.channel);
-  std::uint32_t index = kMaxCqs;
+  std::uint32_t index = kNone;
   {
     const TableGuard guard(fabric_);
-    Header& h = fabric_.header();
-    for (std::uint32_t n = 0; n < kMaxCqs; ++n) {
-      const std::uint32_t at = (slot_of(fabric_.me()) * 16 + n) % kMaxCqs;
-      if (fabric_.cq(at).owner.load(std::memory_order_acquire) == 0) {
-        index = at;
-        break;
-      }
-    }
-    if (index < kMaxCqs) {
-      if (h.cq_high.load() < index + 1) h.cq_high.store(index + 1);
+    index = fabric_.find_free(&Tables::cq, kMaxCqs, fabric_.header().cq_high,
+                              slot_of(fabric_.me()) * 16);
+    if (index != kNone) {
       CqRecord& r = fabric_.cq(index);
       const SharedGuard lock(fabric_, r.lock);
       r.owner.store(fabric_.me(), std::memory_order_release);
@@ -55,7 +48,7 @@ Cq* LiveCompletions::create(Context& context, const ibv_cq_init_attr_ex& attr) {
       r.phase.store(ObjectPhase::live, std::memory_order_release);
     }
   }
-  if (index == kMaxCqs) {
+  if (index == kNone) {
     fabric_.release(ring, slots * sizeof(Cqe));
     return failed(ENOMEM);
   }

@@ -50,6 +50,24 @@ class Fabric : public Tables {
   }
   void unlock(Lock& l) const noexcept { l.owner.store(0, std::memory_order_release); }
 
+  // A free record of a table, from `start` on: each process begins at a place of its own, because
+  // neighbours in a cache line have one owner. None has an index below `first`. kNone: the table is
+  // full. table_lock held.
+  template <class Record>
+  [[nodiscard]] std::uint32_t find_free(Record& (Tables::*table)(std::uint32_t) const noexcept,
+                                        std::uint32_t size, std::atomic<std::uint32_t>& high,
+                                        std::uint32_t start,
+                                        std::uint32_t first = 0) const noexcept {
+    for (std::uint32_t n = 0; n < size; ++n) {
+      const std::uint32_t index = (start + n) % size;
+      const Record& record = (this->*table)(index);
+      if (index < first || record.owner.load(std::memory_order_acquire) != 0) continue;
+      if (high.load() < index + 1) high.store(index + 1);
+      return index;
+    }
+    return kNone;
+  }
+
   // Whole pages for a ring, zeroed, tagged as ours. 0 and errno ENOMEM when the heap or the
   // machine's memory is full. Takes table_lock.
   [[nodiscard]] std::uint64_t allocate(std::uint64_t bytes) noexcept;

@@ -7,15 +7,10 @@ namespace turnout::hca {
 
 std::uint32_t QpNumbers::reserve_index() noexcept {
   const TableGuard guard(fabric_);
-  Header& h = fabric_.header();
-  for (std::uint32_t n = 0; n < kMaxQps; ++n) {
-    const std::uint32_t at = (slot_of(fabric_.me()) * 64 + n) % kMaxQps;
-    if (at < kFirstQp || fabric_.qp(at).owner.load(std::memory_order_acquire) != 0) continue;
-    if (h.qp_high.load() < at + 1) h.qp_high.store(at + 1);
-    fabric_.qp(at).owner.store(fabric_.me(), std::memory_order_release);
-    return at;
-  }
-  return kNone;
+  const std::uint32_t index = fabric_.find_free(&Tables::qp, kMaxQps, fabric_.header().qp_high,
+                                                slot_of(fabric_.me()) * 64, kFirstQp);
+  if (index != kNone) fabric_.qp(index).owner.store(fabric_.me(), std::memory_order_release);
+  return index;
 }
 
 int QpNumbers::reserve(std::uint32_t& number) {

@@ -6,18 +6,10 @@
 namespace turnout::hca {
 
 std::uint32_t reserve_region(const Fabric& fabric) noexcept {
-  Header& h = fabric.header();
-  // Each process begins at a place of its own: neighbours in a cache line have one owner.
-  const std::uint32_t start = 1 + slot_of(fabric.me()) * 64;
-  for (std::uint32_t n = 0; n < kMaxMrs; ++n) {
-    const std::uint32_t index = (start + n) % kMaxMrs;
-    MrRecord& r = fabric.mr(index);
-    if (index == 0 || r.owner.load(std::memory_order_acquire) != 0) continue;
-    if (h.mr_high.load() < index + 1) h.mr_high.store(index + 1);
-    r.owner.store(fabric.me(), std::memory_order_release);
-    return index;
-  }
-  return kNone;
+  const std::uint32_t index = fabric.find_free(&Tables::mr, kMaxMrs, fabric.header().mr_high,
+                                               1 + slot_of(fabric.me()) * 64, 1);
+  if (index != kNone) fabric.mr(index).owner.store(fabric.me(), std::memory_order_release);
+  return index;
 }
 
 bool has_windows(const Fabric& fabric, std::uint32_t region) noexcept {

@@ -14,16 +14,12 @@ Srq* LiveSrqs::create(Pd& pd, ibv_srq_init_attr& attr, Xrcd* xrcd, Cq* cq) {
   if (const int error = refuse_child(context); error != 0) return failed(error);
   if (const int error = check_creation(attr); error != 0) return failed(error);
   auto srq = std::make_unique<Srq>();
-  std::uint32_t index = kMaxSrqs;
+  std::uint32_t index = kNone;
   {
     const TableGuard guard(fabric);
-    Header& h = fabric.header();
-    for (std::uint32_t n = 0; n < kMaxSrqs && index == kMaxSrqs; ++n) {
-      const std::uint32_t at = (slot_of(fabric.me()) * 4 + n) % kMaxSrqs;
-      if (fabric.srq(at).owner.load(std::memory_order_acquire) == 0) index = at;
-    }
-    if (index == kMaxSrqs) return failed(ENOMEM);
-    if (h.srq_high.load() < index + 1) h.srq_high.store(index + 1);
+    index = fabric.find_free(&Tables::srq, kMaxSrqs, fabric.header().srq_high,
+                             slot_of(fabric.me()) * 4);
+    if (index == kNone) return failed(ENOMEM);
     fabric.srq(index).owner.store(fabric.me(), std::memory_order_release);
   }
   SrqRecord& r = fabric.srq(index);
