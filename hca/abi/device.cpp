@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "base/file_descriptor.h"
 #include "base/log.h"
 #include "base/settings.h"
 #include "hca/abi/verbs.h"
@@ -42,11 +43,10 @@ unsigned verbs_number() {
   for (unsigned number = 0;; ++number) {
     char path[64];
     std::snprintf(path, sizeof path, "/sys/class/infiniband_verbs/uverbs%u/ibdev", number);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return number;
+    const Descriptor fd(open(path, O_RDONLY | O_CLOEXEC));
+    if (!fd) return number;
     char name[IBV_SYSFS_NAME_MAX] = {};
-    const ssize_t size = read(fd, name, sizeof name - 1);
-    close(fd);
+    const ssize_t size = read(fd.get(), name, sizeof name - 1);
     name[std::strcspn(name, "\n")] = '\0';
     if (size > 0 && std::strcmp(name, kDeviceName) == 0) return number;
   }
@@ -82,12 +82,9 @@ Device& the_device() {
 constexpr char kCommandFile[] = "turnout-uverbs %d %s\n";
 
 int make_command_file(const std::string& fabric) {
-  const int fd = memfd_create("turnout-uverbs", MFD_CLOEXEC);
-  if (fd >= 0 && dprintf(fd, kCommandFile, getpid(), fabric.c_str()) < 0) {
-    ::close(fd);
-    return -1;
-  }
-  return fd;
+  Descriptor fd(memfd_create("turnout-uverbs", MFD_CLOEXEC));
+  const bool written = fd && dprintf(fd.get(), kCommandFile, getpid(), fabric.c_str()) >= 0;
+  return written ? fd.release() : -1;
 }
 
 // False: not a file of ours.

@@ -14,6 +14,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/file_descriptor.h"
 #include "hca/abi/verbs.h"
@@ -29,7 +30,7 @@ constexpr std::uint64_t kUnit = 4;
 
 struct Dm {
   ibv_dm verbs;
-  int fd;
+  turnout::Descriptor fd;
   std::uint8_t* bytes;
   std::uint64_t length;
   bool imported;
@@ -60,16 +61,16 @@ int copy_from(void* to, ibv_dm* verbs, std::uint64_t offset, std::size_t length)
 
 constexpr char kName[] = "turnout-dm";
 
-// Null and errno; takes the descriptor over.
-Dm* map(ibv_context* context, int fd, std::uint64_t length) {
-  void* bytes = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+// Null and errno.
+Dm* map(ibv_context* context, turnout::Descriptor fd, std::uint64_t length) {
+  void* bytes = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (bytes == MAP_FAILED) return nullptr;
   auto dm = std::make_unique<Dm>();
   dm->verbs.context = context;
   dm->verbs.memcpy_to_dm = copy_to;
   dm->verbs.memcpy_from_dm = copy_from;
-  dm->verbs.handle = static_cast<std::uint32_t>(fd);
-  dm->fd = fd;
+  dm->verbs.handle = static_cast<std::uint32_t>(fd.get());
+  dm->fd = std::move(fd);
   dm->bytes = static_cast<std::uint8_t*>(bytes);
   dm->length = length;
   ++context_of(context).users;
@@ -89,16 +90,11 @@ ibv_dm* alloc_dm(ibv_context* context, ibv_alloc_dm_attr* attr) {
   do {
     if (length > limit || before > limit - length) return failed(ENOMEM);
   } while (!given.compare_exchange_weak(before, before + length));
-  const int fd = memfd_create(kName, MFD_CLOEXEC);
+  Descriptor fd(memfd_create(kName, MFD_CLOEXEC));
   Dm* dm = nullptr;
-  if (fd >= 0 && set_size(fd, length)) dm = map(context, fd, length);
-  if (dm == nullptr) {
-    const int error = errno;
-    if (fd >= 0) ::close(fd);
-    given -= length;
-    return failed(error);
-  }
-  return &dm->verbs;
+  if (fd && set_size(fd.get(), length)) dm = map(context, std::move(fd), length);
+  if (dm == nullptr) given -= length;
+  return verbs_of(dm);
 }
 
 // Regions of it keep their own descriptor, and a peer its mapping: memory goes with the last.
@@ -106,7 +102,6 @@ int free_dm(ibv_dm* verbs) {
   Dm& dm = of(verbs);
   if (!dm.imported) given -= dm.length;
   munmap(dm.bytes, dm.length);
-  ::close(dm.fd);
   --context_of(verbs->context).users;
   delete &dm;
   return 0;
@@ -119,7 +114,7 @@ ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* verbs, std::uint64_t offset, std::size_t l
   if ((access & IBV_ACCESS_ZERO_BASED) == 0 || !covers(0, dm.length, offset, length)) {
     return failed(EINVAL);
   }
-  return verbs_of(objects_of(pd).register_file(pd_of(pd), offset, length, 0, dm.fd, access));
+  return verbs_of(objects_of(pd).register_file(pd_of(pd), offset, length, 0, dm.fd.get(), access));
 }
 
 }  // namespace turnout::hca
@@ -132,19 +127,11 @@ TURNOUT_EXPORT ibv_dm* ibv_import_dm(ibv_context* context, std::uint32_t handle)
   if (n <= 0 || !std::string_view(target).starts_with(std::string("/memfd:") + kName)) {
     return failed(EINVAL);
   }
-  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  turnout::Descriptor fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   struct stat st {};
-  if (fd < 0 || fstat(fd, &st) != 0 || st.st_size <= 0) {
-    const int error = errno;
-    if (fd >= 0) ::close(fd);
-    return failed(error);
-  }
-  Dm* dm = map(context, fd, static_cast<std::uint64_t>(st.st_size));
-  if (dm == nullptr) {
-    const int error = errno;
-    ::close(fd);
-    return failed(error);
-  }
+  if (!fd || fstat(fd.get(), &st) != 0 || st.st_size <= 0) return nullptr;
+  Dm* dm = map(context, std::move(fd), static_cast<std::uint64_t>(st.st_size));
+  if (dm == nullptr) return nullptr;
   dm->imported = true;
   return &dm->verbs;
 }

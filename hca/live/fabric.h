@@ -17,6 +17,7 @@
 #include <set>
 #include <string>
 
+#include "base/file_descriptor.h"
 #include "base/status.h"
 #include "hca/live/peer_pipes.h"
 #include "hca/live/tables.h"
@@ -35,7 +36,7 @@ class Fabric : public Tables {
   // Its name and whose it is: no two of a process have the same.
   [[nodiscard]] const std::string& label() const noexcept { return label_; }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  [[nodiscard]] int wake_read() const noexcept { return wake_read_; }
+  [[nodiscard]] int wake_read() const noexcept { return wake_read_.get(); }
 
   // Is the process behind `token` attached and running? A system call or three.
   [[nodiscard]] bool alive(Token token) const noexcept;
@@ -97,7 +98,7 @@ class Fabric : public Tables {
   // Maps the memory of those who are attached, if anybody is. permission: somebody seems to be.
   Status find_memory(std::set<std::string>& ours);
   Status make_memory(std::uint64_t size);
-  Status map(int fd, std::uint64_t size);  // takes fd over
+  Status map(Descriptor fd, std::uint64_t size);
   void unmap() noexcept;
   Status initialise(int fd, std::uint64_t size) const;
   Status check(int fd, std::uint64_t& size) const;
@@ -110,12 +111,10 @@ class Fabric : public Tables {
   void free_pages(std::uint64_t first, std::uint64_t pages) noexcept;
 
   std::string label_, name_;
-  int fd_ = -1;
-  int name_socket_ = -1;
+  Descriptor fd_, name_socket_, wake_read_, wake_write_;
   Token me_ = 0;
   int pid_ = 0;
   bool left_ = false;  // at exit
-  int wake_read_ = -1, wake_write_ = -1;
   PeerPipes pipes_{*this};
 };
 

@@ -11,7 +11,9 @@
 #include <cassert>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
+#include "base/file_descriptor.h"
 #include "base/log.h"
 #include "base/signal_free_thread.h"
 
@@ -41,7 +43,7 @@ void Firmware::main() noexcept {
 
   struct Watch {
     Token token;
-    int pidfd;  // -1: it could not be had (seccomp, no descriptor is free)
+    Descriptor pidfd;  // none: it could not be had (seccomp, no descriptor is free)
   };
   // How often those without a pidfd are looked at: no person notices, and it takes less than a
   // thousandth of a processor.
@@ -54,7 +56,6 @@ void Firmware::main() noexcept {
     const std::uint32_t high = std::min(fabric_.header().process_high.load(), kMaxProcesses);
     std::erase_if(watches, [&](const Watch& w) {
       if (fabric_.process(slot_of(w.token)).token.load() == w.token) return false;
-      if (w.pidfd >= 0) ::close(w.pidfd);
       fabric_.pipes().forget(w.token);  // another process reaped it
       return true;
     });
@@ -65,9 +66,9 @@ void Firmware::main() noexcept {
                       [&](const Watch& w) { return w.token == token; })) {
         continue;
       }
-      const int fd = static_cast<int>(
-          syscall(SYS_pidfd_open, static_cast<pid_t>(fabric_.process(slot).pid), 0));
-      if (fd < 0) {
+      Descriptor fd(static_cast<int>(
+          syscall(SYS_pidfd_open, static_cast<pid_t>(fabric_.process(slot).pid), 0)));
+      if (!fd) {
         const int error = errno;
         fabric_.reap(token);  // does nothing when the process lives
         if (fabric_.process(slot).token.load() != token) continue;
@@ -78,17 +79,17 @@ void Firmware::main() noexcept {
                       fabric_.process(slot).pid, std::strerror(error), kLook / 1'000'000);
         }
       }
-      watches.push_back({token, fd});
+      watches.push_back({token, std::move(fd)});
     }
   };
   refresh();
   while (!stop_.load(std::memory_order_acquire)) {
     polls.clear();
     polls.push_back({fabric_.wake_read(), POLLIN, 0});
-    for (const Watch& w : watches) polls.push_back({w.pidfd, POLLIN, 0});
+    for (const Watch& w : watches) polls.push_back({w.pidfd.get(), POLLIN, 0});
     std::uint64_t next = send_queues_.next_retry();
     const bool looks =
-        std::any_of(watches.begin(), watches.end(), [](const Watch& w) { return w.pidfd < 0; });
+        std::any_of(watches.begin(), watches.end(), [](const Watch& w) { return !w.pidfd; });
     timespec wait{};
     timespec* limit = nullptr;
     if (looks || next < UINT64_MAX - 1) {
@@ -113,15 +114,14 @@ void Firmware::main() noexcept {
       if (polls[i + 1].revents == 0) continue;
       fabric_.reap(watches[i].token);
       // Where a damaged record named another process it lives on: refresh() watches the right one.
-      ::close(watches[i].pidfd);
-      watches[i].pidfd = -1;
+      watches[i].pidfd.reset();
       changed = true;
     }
     const bool look = looks && monotonic() >= look_at;
     if (changed || look) {
       look_at = monotonic() + kLook;
       // refresh() tries again for those that have no pidfd, and reaps those that have ended.
-      std::erase_if(watches, [](const Watch& w) { return w.pidfd < 0; });
+      std::erase_if(watches, [](const Watch& w) { return !w.pidfd; });
       refresh();
       memory_.sweep(
           [](void* self, std::uint32_t key) {
@@ -135,9 +135,6 @@ void Firmware::main() noexcept {
           this);
     }
     send_queues_.retry_due(Caller::firmware);
-  }
-  for (const Watch& w : watches) {
-    if (w.pidfd >= 0) ::close(w.pidfd);
   }
 }
 

@@ -59,10 +59,9 @@ int move_bytes(bool out, std::uint32_t pid, std::uint8_t* local, std::uint64_t r
 // kernel.yama.ptrace_scope; 0: this kernel has none.
 int yama_scope() noexcept {
   char text[8];
-  const int fd = ::open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return 0;
-  const ssize_t n = ::read(fd, text, sizeof text - 1);
-  ::close(fd);
+  const Descriptor fd(::open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC));
+  if (!fd) return 0;
+  const ssize_t n = ::read(fd.get(), text, sizeof text - 1);
   int scope = 0;
   if (n > 0) std::from_chars(text, text + n, scope);
   return scope;
@@ -281,14 +280,13 @@ std::uint8_t* Memory::map(MrRecord& record, std::uint64_t length, std::uint32_t 
     }
   }
   // First use of this file: map all of it, further regions of it come for free.
-  const int fd = owner == fabric_.me() ? fcntl(record.fd, F_DUPFD_CLOEXEC, 0)
-                                       : fabric_.pipes().open_fd(owner, record.fd, O_RDWR);
+  const Descriptor fd(owner == fabric_.me() ? fcntl(record.fd, F_DUPFD_CLOEXEC, 0)
+                                            : fabric_.pipes().open_fd(owner, record.fd, O_RDWR));
   struct stat st {};
   const bool same =
-      fd >= 0 && fstat(fd, &st) == 0 && fold(st.st_dev) == device && st.st_ino == inode;
+      fd && fstat(fd.get(), &st) == 0 && fold(st.st_dev) == device && st.st_ino == inode;
   if (!same || record.key.load(std::memory_order_acquire) != key) {
-    const int error = fd < 0 ? errno : 0;
-    if (fd >= 0) close(fd);
+    const int error = fd ? 0 : errno;
     if (record.key.load(std::memory_order_acquire) != key) {
       why = Access::bad_key;
     } else if (fabric_.is_ending(owner)) {
@@ -299,16 +297,15 @@ std::uint8_t* Memory::map(MrRecord& record, std::uint64_t length, std::uint32_t 
                   "dumpable (PR_SET_DUMPABLE), and run both processes as one user",
                   record.fd,
                   slot_of(owner) < kMaxProcesses ? fabric_.process(slot_of(owner)).pid : 0,
-                  fd < 0 ? std::strerror(error) : "the file number was reused");
+                  !fd ? std::strerror(error) : "the file number was reused");
       why = Access::failed;
     }
     return nullptr;
   }
   const auto size = static_cast<std::uint64_t>(st.st_size);
   void* address = covers(0, size, offset, length) ? mmap(nullptr, size, PROT_READ | PROT_WRITE,
-                                                         MAP_SHARED | MAP_NORESERVE, fd, 0)
+                                                         MAP_SHARED | MAP_NORESERVE, fd.get(), 0)
                                                   : MAP_FAILED;
-  close(fd);
   if (address == MAP_FAILED) {
     TURNOUT_LOG(
         hca, error,

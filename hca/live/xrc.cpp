@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <memory>
 
+#include "base/file_descriptor.h"
 #include "hca/device/common_objects.h"
 #include "hca/device/qp_state.h"
 #include "hca/device/queue_pair.h"
@@ -48,14 +49,10 @@ void begin_domain(const Fabric& fabric, XrcdRecord& r, const struct stat* file) 
 Xrcd* LiveXrc::open(Context& context, int fd, int oflags) {
   if (const int error = refuse_child(context); error != 0) return failed(error);
   struct stat file {};
-  int own = -1;
+  Descriptor own;
   if (fd != -1) {
-    own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    if (own < 0 || fstat(own, &file) != 0) {
-      const int error = errno;
-      if (own >= 0) ::close(own);
-      return failed(error);
-    }
+    own = Descriptor(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    if (!own || fstat(own.get(), &file) != 0) return nullptr;
     // Whether it exists must not depend on whether the dead have been noticed.
     if ((oflags & O_EXCL) != 0 || (oflags & O_CREAT) == 0) fabric.reap_dead();
   }
@@ -85,12 +82,9 @@ Xrcd* LiveXrc::open(Context& context, int fd, int oflags) {
       }
     }
   }
-  if (error != 0) {
-    if (own >= 0) ::close(own);
-    return failed(error);
-  }
+  if (error != 0) return failed(error);
   xrcd->verbs.context = &context.verbs.context;
-  xrcd->fd = own;
+  xrcd->fd = own.release();
   ++context.users;
   return xrcd.release();
 }
