@@ -139,39 +139,36 @@ int LiveEvents::take(Context& context, ibv_async_event& out) {
     if (event.type == kCompletion || !fits(event)) continue;
     const std::lock_guard lock(objects_.mutex);
     out.event_type = static_cast<ibv_event_type>(event.type);
+    const auto find = [&event](const auto& objects) {
+      const auto found = objects.find(event.index);
+      return found != objects.end() ? found->second : nullptr;
+    };
     if (event.object == kCqEvent) {
-      const auto found = objects_.cqs.find(event.index);
-      if (found == objects_.cqs.end() || found->second->record->generation != event.generation)
-        continue;
-      ++found->second->async_events_read;
-      out.element.cq = reinterpret_cast<ibv_cq*>(&found->second->verbs);
+      Cq* const cq = find(objects_.cqs);
+      if (cq == nullptr || cq->record->generation != event.generation) continue;
+      ++cq->async_events_read;
+      out.element.cq = reinterpret_cast<ibv_cq*>(&cq->verbs);
       return 0;
     }
     if (event.object == kSrqEvent) {
-      const auto found = objects_.srqs.find(event.index);
-      if (found == objects_.srqs.end() || found->second->record->generation != event.generation)
-        continue;
-      ++found->second->events_read;
-      out.element.srq = &found->second->verbs;
+      Srq* const srq = find(objects_.srqs);
+      if (srq == nullptr || srq->record->generation != event.generation) continue;
+      ++srq->events_read;
+      out.element.srq = &srq->verbs;
       return 0;
     }
+    Qp* qp = nullptr;
     if (event.object == kXrcEvent) {
-      const auto found = objects_.targets.find(event.index);
-      if (found == objects_.targets.end() ||
-          fabric_.xrc_handle(event.index).generation != event.generation) {
-        continue;
-      }
-      ++found->second->events_read;
-      out.element.qp = &found->second->verbs.qp_base;
-      return 0;
+      qp = find(objects_.targets);
+      if (qp != nullptr && fabric_.xrc_handle(event.index).generation != event.generation) continue;
+    } else {
+      qp = objects_.qps[event.index & (kMaxQps - 1)].load(std::memory_order_acquire);
+      if (qp != nullptr && qp->number != event.generation) continue;
     }
-    if (event.object == kQpEvent) {
-      Qp* qp = objects_.qps[event.index & (kMaxQps - 1)].load(std::memory_order_acquire);
-      if (qp == nullptr || qp->number != event.generation) continue;
-      ++qp->events_read;
-      out.element.qp = &qp->verbs.qp_base;
-      return 0;
-    }
+    if (qp == nullptr) continue;
+    ++qp->events_read;
+    out.element.qp = &qp->verbs.qp_base;
+    return 0;
   }
 }
 

@@ -191,9 +191,7 @@ void Memory::own(std::uint32_t key, const Own& where) noexcept {
   const std::lock_guard lock(mutex_);
   View& view = views_[key >> 8];
   drop(view);
-  view.direct.store(where.direct, std::memory_order_relaxed);
-  view.iova.store(where.iova, std::memory_order_relaxed);
-  view.length.store(where.length, std::memory_order_relaxed);
+  view.place(where.direct, where.iova, where.length);
   view.access.store(where.access, std::memory_order_relaxed);
   view.base_of.store(0, std::memory_order_relaxed);
   view.of.store(name(key, fabric_.mr(key >> 8)), std::memory_order_release);
@@ -225,10 +223,7 @@ bool Memory::own_window(std::uint32_t key, std::uint32_t of, std::uint64_t part,
   }
   view.of.store(0, std::memory_order_release);
   std::atomic_thread_fence(std::memory_order_release);
-  view.direct.store(base.direct.load(std::memory_order_relaxed) + (part - base_iova),
-                    std::memory_order_relaxed);
-  view.iova.store(iova, std::memory_order_relaxed);
-  view.length.store(length, std::memory_order_relaxed);
+  view.place(base.direct.load(std::memory_order_relaxed) + (part - base_iova), iova, length);
   view.access.store(window_rights(base.access.load(std::memory_order_relaxed)),
                     std::memory_order_relaxed);
   view.base.store(of >> 8, std::memory_order_relaxed);
@@ -255,9 +250,7 @@ Access Memory::make_view(View& view, std::uint32_t key, MrRecord& record) noexce
   const std::uint8_t* const direct = map(record, length, key, mapping, why);
   if (direct == nullptr) return why;
   view.mapping.store(mapping, std::memory_order_relaxed);
-  view.direct.store(reinterpret_cast<std::uint64_t>(direct), std::memory_order_relaxed);
-  view.iova.store(iova, std::memory_order_relaxed);
-  view.length.store(length, std::memory_order_relaxed);
+  view.place(reinterpret_cast<std::uint64_t>(direct), iova, length);
   view.of.store(of, std::memory_order_release);
   used_.push_back(key >> 8);
   return Access::ok;

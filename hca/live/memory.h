@@ -82,6 +82,12 @@ class Memory {
     // Of a window of our own memory: its region, which must still be registered as it was.
     std::atomic<std::uint64_t> base_of;
     std::atomic<std::uint32_t> base;
+
+    void place(std::uint64_t at, std::uint64_t first, std::uint64_t bytes) noexcept {
+      direct.store(at, std::memory_order_relaxed);
+      iova.store(first, std::memory_order_relaxed);
+      length.store(bytes, std::memory_order_relaxed);
+    }
   };
   static_assert(sizeof(View) == 64);
   struct Mapping {

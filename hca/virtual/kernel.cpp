@@ -1,27 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "hca/virtual/kernel.h"
 
+#include <algorithm>
 #include <cassert>
 
 namespace turnout::hca {
 
 void Kernel::at(Picoseconds time, World::Callback callback, void* context, std::uint64_t argument) {
-  Event event;
-  event.time = time < now_ ? now_ : time;
-  event.kind = EventKind::callback;
-  event.callback = callback;
-  event.object = context;
-  event.argument = argument;
-  events_.push(event);
+  events_.push({std::max(time, now_), 0, context, argument, callback, EventKind::callback});
 }
 
 void Kernel::schedule(Picoseconds time, EventKind kind, void* object, std::uint64_t argument) {
-  Event event;
-  event.time = time < now_ ? now_ : time;
-  event.kind = kind;
-  event.object = object;
-  event.argument = argument;
-  events_.push(event);
+  events_.push({std::max(time, now_), 0, object, argument, nullptr, kind});
 }
 
 bool Kernel::chance(std::int64_t ppm) noexcept {
