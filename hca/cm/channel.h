@@ -29,6 +29,7 @@ namespace turnout::cm {
 struct Id;
 struct Group;
 using Clock = std::chrono::steady_clock;
+using Lock = std::unique_lock<std::mutex>;
 
 [[nodiscard]] std::mutex& state_lock();
 // Signalled, under the lock, whenever an event is acknowledged.

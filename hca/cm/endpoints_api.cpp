@@ -13,7 +13,6 @@
 #include "hca/cm/export.h"
 
 using namespace turnout::cm;
-using Lock = std::unique_lock<std::mutex>;
 
 namespace {
 
