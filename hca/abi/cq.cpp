@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <mutex>
 
-#include "hca/abi/queue_memory.h"
 #include "hca/abi/verbs.h"
 #include "hca/device/identity.h"
 #include "hca/device/rules.h"

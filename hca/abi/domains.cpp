@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Protection domains, thread domains, and parent domains, which pair one of each.
+// Protection domains, thread domains, and parent domains, which pair one of each; XRC domains.
 //
 // A thread domain promises that its objects are used by one thread: nothing of ours gets cheaper.
 // A parent domain's allocators are for memory that a driver would take for queues; ours lie in the
@@ -55,6 +55,18 @@ ibv_pd* alloc_parent_domain(ibv_context* context, ibv_parent_domain_init_attr* a
   if (attr->td != nullptr) ++reinterpret_cast<Td*>(attr->td)->users;
   ++context_of(context).users;
   return &pd.release()->verbs;
+}
+
+// ibv_open_xrcd(3); which masks are refused, and how, is rdma-core's.
+ibv_xrcd* open_xrcd(ibv_context* context, ibv_xrcd_init_attr* attr) {
+  if (attr->comp_mask >= IBV_XRCD_INIT_ATTR_RESERVED) return failed(EOPNOTSUPP);
+  constexpr unsigned needed = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+  if ((attr->comp_mask & needed) != needed) return failed(EINVAL);
+  return verbs_of(objects_of(context).open_xrcd(context_of(context), attr->fd, attr->oflags));
+}
+
+int close_xrcd(ibv_xrcd* xrcd) {
+  return objects_of(xrcd).close_xrcd(*reinterpret_cast<Xrcd*>(xrcd));
 }
 
 }  // namespace turnout::hca

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <mutex>
 
-#include "hca/abi/queue_memory.h"
 #include "hca/abi/verbs.h"
 #include "hca/device/identity.h"
 #include "hca/device/qp_state.h"
@@ -140,6 +139,19 @@ ibv_qp* create_qp_dc(ibv_context* context, ibv_qp_init_attr_ex* attr, mlx5dv_qp_
     }
   }
   return create(context, *attr, (dc->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_DC) != 0 ? dc : nullptr);
+}
+
+// A further handle of an XRC target, ibv_open_qp(3); refused as by rdma-core.
+ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr) {
+  if (attr->comp_mask >= IBV_QP_OPEN_ATTR_RESERVED) return failed(EOPNOTSUPP);
+  constexpr unsigned needed = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
+  if ((attr->comp_mask & needed) != needed || attr->xrcd == nullptr ||
+      attr->xrcd->context != context || attr->qp_type != IBV_QPT_XRC_RECV) {
+    return failed(EINVAL);
+  }
+  void* own = (attr->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT) != 0 ? attr->qp_context : nullptr;
+  Qp* qp = objects_of(context).open_qp(*reinterpret_cast<Xrcd*>(attr->xrcd), attr->qp_num, own);
+  return qp != nullptr ? &qp->verbs.qp_base : nullptr;
 }
 
 int post_send(ibv_qp* verbs, ibv_send_wr* wr, ibv_send_wr** bad) {

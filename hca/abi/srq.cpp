@@ -2,7 +2,6 @@
 // Shared receive queues, and posting of receives.
 #include <cerrno>
 
-#include "hca/abi/queue_memory.h"
 #include "hca/abi/verbs.h"
 
 using namespace turnout::hca;

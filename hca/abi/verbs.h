@@ -5,6 +5,10 @@
 
 #include <infiniband/verbs.h>
 
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
 #include "hca/abi/export.h"
 #include "hca/device/data_path.h"
 #include "hca/device/object_verbs.h"
@@ -35,8 +39,6 @@ template <class T>
   return -1;
 }
 
-// Fills the op tables of a fresh context.
-void fill_ops(Context& context);
 // The beginning of a request, with no data and no address.
 void begin_request(SendWqe& wqe, std::uint64_t id, ibv_wr_opcode opcode, unsigned flags) noexcept;
 // Where a datagram goes.
@@ -79,6 +81,14 @@ int req_notify_cq(ibv_cq* cq, int solicited_only);
 int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad);
 int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad);
 int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad);
+
+// Where queues lie, as MLX_CQ_ALLOC_TYPE, MLX_QP_ALLOC_TYPE and MLX_SRQ_ALLOC_TYPE of rdma-core's
+// mlx5 say (its README). Here that is the fabric's shared memory, never huge pages: HUGE makes the
+// creation of a queue fail, all other values have no effect. 0, or ENOMEM.
+[[nodiscard]] inline int check_queue_memory(const char* variable) noexcept {
+  const char* kind = std::getenv(variable);
+  return kind != nullptr && std::strcmp(kind, "HUGE") == 0 ? ENOMEM : 0;
+}
 
 // One line, once for each name; returns EOPNOTSUPP.
 int unsupported(const char* name);

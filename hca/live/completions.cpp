@@ -10,7 +10,6 @@
 
 #include "hca/device/common_objects.h"
 #include "hca/live/fork_guard.h"
-#include "hca/live/repair.h"
 
 namespace turnout::hca {
 

@@ -9,6 +9,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <charconv>
@@ -114,6 +115,25 @@ Memory::~Memory() {
     if (m.address != nullptr) munmap(m.address, m.length);
   }
   if (views_ != nullptr) munmap(views_, kMaxMrs * sizeof(View));
+}
+
+std::uint32_t Memory::reserve_record() noexcept {
+  const std::uint32_t index = fabric_.find_free(&Tables::mr, kMaxMrs, fabric_.header().mr_high,
+                                                1 + slot_of(fabric_.me()) * 64, 1);
+  if (index != kNone) fabric_.mr(index).owner.store(fabric_.me(), std::memory_order_release);
+  return index;
+}
+
+bool Memory::has_windows(std::uint32_t region) const noexcept {
+  const std::uint32_t high = std::min(fabric_.header().mr_high.load(), kMaxMrs);
+  for (std::uint32_t i = 1; i < high; ++i) {
+    const MrRecord& r = fabric_.mr(i);
+    if (r.owner.load(std::memory_order_relaxed) == fabric_.me() && r.window != 0 &&
+        r.bound_to == region && r.key.load(std::memory_order_relaxed) != 0) {
+      return true;
+    }
+  }
+  return false;
 }
 
 Access Memory::find(std::uint32_t key, std::uint32_t pd, std::uint64_t address,

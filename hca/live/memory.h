@@ -39,6 +39,12 @@ class Memory {
   explicit Memory(Fabric& fabric);
   ~Memory();
 
+  // A free record for a region or a window, ours from now on; kNone: the table is full. table_lock
+  // held.
+  [[nodiscard]] std::uint32_t reserve_record() noexcept;
+  // Is a window bound to this region of ours?
+  [[nodiscard]] bool has_windows(std::uint32_t region) const noexcept;
+
   // Checks key, domain, bounds and rights (IBV_ACCESS_* of the region that must all be set) and
   // finds the bytes. For a peer's region the caller's hazard names `key` already. Windows are found
   // for a queue pair `number` that a request has reached, not for local keys (0).

@@ -5,7 +5,6 @@
 
 #include "base/log.h"
 #include "hca/live/fabric.h"
-#include "hca/live/repair.h"
 #include "hca/live/xrc_handles.h"
 
 namespace turnout::hca {

@@ -8,7 +8,6 @@
 #include "base/log.h"
 #include "hca/device/qp_state.h"
 #include "hca/device/queue_pair.h"
-#include "hca/live/repair.h"
 
 namespace turnout::hca {
 

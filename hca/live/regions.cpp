@@ -14,7 +14,6 @@
 #include "hca/device/common_objects.h"
 #include "hca/device/rules.h"
 #include "hca/live/fork_guard.h"
-#include "hca/live/region_table.h"
 
 namespace turnout::hca {
 namespace {
@@ -49,7 +48,7 @@ Mr* LiveRegions::publish(Pd& pd, void* address, std::uint64_t length, std::uint6
   std::uint32_t key = 0;
   {
     const TableGuard guard(fabric_);
-    const std::uint32_t index = reserve_region(fabric_);
+    const std::uint32_t index = memory_.reserve_record();
     if (index == kNone) {
       files_.release(backing.fd);
       return failed(ENOMEM);
@@ -125,7 +124,7 @@ int LiveRegions::remove(Mr& mr) {
     return 0;
   }
   MrRecord& r = fabric_.mr(mr.index);
-  if ((r.access & IBV_ACCESS_MW_BIND) != 0 && has_windows(fabric_, mr.index)) return EBUSY;
+  if ((r.access & IBV_ACCESS_MW_BIND) != 0 && memory_.has_windows(mr.index)) return EBUSY;
   r.key.store(0, std::memory_order_seq_cst);
   hazards_.wait_unused(mr.verbs.rkey, 0);
   memory_.disown(mr.index);

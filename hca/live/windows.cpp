@@ -6,7 +6,6 @@
 
 #include "hca/device/rules.h"
 #include "hca/live/fork_guard.h"
-#include "hca/live/region_table.h"
 
 namespace turnout::hca {
 namespace {
@@ -29,7 +28,7 @@ Mw* LiveWindows::alloc(Pd& pd, ibv_mw_type type) {
   auto mw = std::make_unique<Mw>();
   {
     const TableGuard guard(fabric_);
-    const std::uint32_t index = reserve_region(fabric_);
+    const std::uint32_t index = memory_.reserve_record();
     if (index == kNone) return failed(ENOMEM);
     MrRecord& r = fabric_.mr(index);
     r.window =
