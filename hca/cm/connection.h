@@ -3,8 +3,7 @@
 // and the steps of the user's calls. IBTA 12.9; events as in rdma_get_cm_event(3).
 //
 // connection.cpp handles events from peers, steps.cpp the user's calls, reports.cpp what ends a
-// connection. All under state_lock();
-// errors are errno values.
+// connection. All under state_lock(); errors are errno values.
 #pragma once
 
 #include <chrono>

@@ -3,8 +3,7 @@
 // streams have failed.
 //
 // Source: mlx5dv_create_qp(3), mlx5dv_wr_post(3), mlx5dv_dci_stream_id_reset(3). A stream's number
-// is any; those that are equal modulo the number of streams are one.
-// With the queue pair's sq_lock.
+// is any; those that are equal modulo the number of streams are one. With the queue pair's sq_lock.
 #pragma once
 
 #include "hca/device/objects.h"

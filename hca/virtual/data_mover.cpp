@@ -7,8 +7,7 @@
 
 namespace turnout::hca {
 
-// Where the sender's data lie, into spans_. Checked when the request was
-// posted.
+// Where the sender's data lie, into spans_. Checked when the request was posted.
 void DataMover::gather(const Operation& operation) {
   spans_.clear();
   if (operation.datagram) {

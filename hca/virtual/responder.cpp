@@ -97,8 +97,7 @@ void Responder::arrive(Operation& operation) {
   if (qp != nullptr && !qp->refused.empty()) {  // it is the first of those, and through
     qp->refused.pop_front();
     qp->nack_wait = 0;
-    // One after the other: what arrives at this very time keeps its place
-    // behind them.
+    // One after the other: what arrives at this very time keeps its place behind them.
     if (!qp->refused.empty()) {
       ++qp->refused.front()->events;
       kernel.schedule(kernel.now(), EventKind::arrive, qp->refused.front());
@@ -126,9 +125,8 @@ void Responder::arrive(Operation& operation) {
     qp->last_landing = landing;
   }
   if (is_write(opcode) && operation.wqe.length > 1 && kernel.chance(profile.fault_reorder)) {
-    // The tail lands now, the head as if it had taken the way once more. What
-    // follows lands behind both: a receive completed by it must find the whole
-    // write.
+    // The tail lands now, the head as if it had taken the way once more. What follows lands behind
+    // both: a receive completed by it must find the whole write.
     operation.tail_first = true;
     operations.schedule(landing, EventKind::land, operation);
     const Picoseconds later = network.hop(operation);
@@ -168,8 +166,7 @@ void Responder::refuse(Operation& operation, ibv_wc_status status) {
   operations.answer(operation);
 }
 
-// Nobody is there: the sender's adapter tries until its retries are over
-// (IBTA 9.7.6.1.3).
+// Nobody is there: the sender's adapter tries until its retries are over (IBTA 9.7.6.1.3).
 void Responder::no_answer(Operation& operation) {
   VirtualQp& qp = *operation.qp;
   qp.break_at(operation);
@@ -182,8 +179,7 @@ void Responder::no_answer(Operation& operation) {
 }
 
 void Responder::land(Operation& operation) {
-  // Flushed when the sender knows; or answered already, when its tail was not
-  // placed.
+  // Flushed when the sender knows; or answered already, when its tail was not placed.
   if (operation.qp != nullptr && operation.qp->behind_failure(operation)) {
     receives.put_back(operation);
     return;
@@ -254,8 +250,7 @@ void Responder::land(Operation& operation) {
   operations.answer(operation);
 }
 
-// Memory that the request names by its remote key. False: more is to come
-// before the answer.
+// Memory that the request names by its remote key. False: more is to come before the answer.
 bool Responder::land_rdma(VirtualQp& target, const VirtualSrq* xrc, Operation& operation) {
   const SendWqe& w = operation.wqe;
   const std::uint32_t pd = xrc != nullptr ? xrc->pd : target.pd;
