@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Completion queues: creation, polling in both styles.
-#include <pthread.h>
 #include <time.h>
 
 #include <cerrno>

@@ -2,8 +2,6 @@
 // Completion channels, completion events and asynchronous events, with their acknowledgements.
 #include <pthread.h>
 
-#include <cerrno>
-
 #include "hca/abi/verbs.h"
 
 using namespace turnout::hca;

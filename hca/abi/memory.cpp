@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "hca/abi/verbs.h"
 #include "hca/device/identity.h"

@@ -4,7 +4,6 @@
 #include <rdma/rdma_verbs.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "hca/cm/export.h"
 #include "hca/cm/qp.h"

@@ -16,9 +16,7 @@
 #include <infiniband/verbs.h>
 
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 
 #include "hca/device/limits.h"
 

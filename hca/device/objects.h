@@ -15,7 +15,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "hca/device/fifo.h"
 #include "hca/device/layout.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "hca/live/receives.h"
 
-#include <algorithm>
 #include <bit>
 #include <cerrno>
 

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <vector>
 
 #include "hca/device/fifo.h"
