@@ -40,29 +40,17 @@ TURNOUT_EXPORT int ibv_get_async_event(ibv_context* context, ibv_async_event* ev
 }
 
 TURNOUT_EXPORT void ibv_ack_async_event(ibv_async_event* event) {
-  switch (event->event_type) {
-    case IBV_EVENT_CQ_ERR: {
-      ibv_cq& cq = *event->element.cq;
-      acknowledge(cq.mutex, cq.cond, cq.async_events_completed, 1);
-      break;
-    }
-    case IBV_EVENT_SRQ_ERR:
-    case IBV_EVENT_SRQ_LIMIT_REACHED: {
-      ibv_srq& srq = *event->element.srq;
-      acknowledge(srq.mutex, srq.cond, srq.events_completed, 1);
-      break;
-    }
-    case IBV_EVENT_QP_FATAL:
-    case IBV_EVENT_QP_REQ_ERR:
-    case IBV_EVENT_QP_ACCESS_ERR:
-    case IBV_EVENT_COMM_EST:
-    case IBV_EVENT_SQ_DRAINED:
-    case IBV_EVENT_QP_LAST_WQE_REACHED: {
-      ibv_qp& qp = *event->element.qp;
-      acknowledge(qp.mutex, qp.cond, qp.events_completed, 1);
-      break;
-    }
-    default:
-      break;  // of the device or port: nothing waits for it
+  const auto of = [](auto& object, std::uint32_t& count) {
+    acknowledge(object.mutex, object.cond, count, 1);
+  };
+  switch (object_of(event->event_type)) {
+    case EventObject::cq:
+      return of(*event->element.cq, event->element.cq->async_events_completed);
+    case EventObject::srq:
+      return of(*event->element.srq, event->element.srq->events_completed);
+    case EventObject::qp:
+      return of(*event->element.qp, event->element.qp->events_completed);
+    case EventObject::none:
+      return;  // nothing waits for it
   }
 }

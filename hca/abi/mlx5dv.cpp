@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // libmlx5.so.1: the part of mlx5dv that Turnout implements. See export.h for how it reaches us.
-#include <time.h>
-
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -122,16 +120,9 @@ TURNOUT_EXPORT int mlx5dv_map_ah_to_qp(ibv_ah* ah, std::uint32_t) {
 // CLOCK_REALTIME, as mlx5's does.
 TURNOUT_EXPORT int mlx5dv_get_clock_info(ibv_context* context, mlx5dv_clock_info* info) {
   if (ops_of(context) == nullptr) return EOPNOTSUPP;
-  timespec real{}, monotonic{};
-  clock_gettime(CLOCK_REALTIME, &real);
-  clock_gettime(CLOCK_MONOTONIC, &monotonic);
-  const auto ns = [](const timespec& t) {
-    return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000U +
-           static_cast<std::uint64_t>(t.tv_nsec);
-  };
   *info = {};
-  info->nsec = ns(real);
-  info->last_cycles = ns(monotonic);
+  info->nsec = clock_ns(CLOCK_REALTIME);
+  info->last_cycles = clock_ns(CLOCK_MONOTONIC);
   info->mult = 1;
   info->mask = ~std::uint64_t{0};
   return 0;

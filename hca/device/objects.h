@@ -10,6 +10,7 @@
 
 #include <infiniband/mlx5dv.h>
 #include <infiniband/verbs.h>
+#include <time.h>
 
 #include <atomic>
 #include <cerrno>
@@ -32,6 +33,35 @@ inline constexpr std::uint64_t kObjectMagic = 0x7475'726e'6f75'7431ULL;  // "tur
 [[nodiscard]] inline std::nullptr_t failed(int error) noexcept {
   errno = error;
   return nullptr;
+}
+
+// A clock of the system (clock_gettime(2)) in nanoseconds.
+[[nodiscard]] inline std::uint64_t clock_ns(clockid_t clock) noexcept {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U +
+         static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+// What an asynchronous event is of; none: the device or its port.
+enum class EventObject : std::uint8_t { none, cq, srq, qp };
+[[nodiscard]] constexpr EventObject object_of(std::uint32_t event_type) noexcept {
+  switch (event_type) {
+    case IBV_EVENT_CQ_ERR:
+      return EventObject::cq;
+    case IBV_EVENT_SRQ_ERR:
+    case IBV_EVENT_SRQ_LIMIT_REACHED:
+      return EventObject::srq;
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+    case IBV_EVENT_COMM_EST:
+    case IBV_EVENT_SQ_DRAINED:
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+      return EventObject::qp;
+    default:
+      return EventObject::none;
+  }
 }
 
 struct Device {

@@ -27,19 +27,13 @@ int read_record(int fd, EventRecord& event) {
 // Does an object of this kind have such an event? What a damaged record sends elsewhere could be
 // taken for any: acknowledged as an event of another kind of object it would destroy this one.
 bool fits(const EventRecord& event) noexcept {
-  switch (event.type) {
-    case kCompletion:
-    case IBV_EVENT_CQ_ERR:
+  if (event.type == kCompletion) return event.object == kCqEvent;
+  switch (object_of(event.type)) {
+    case EventObject::cq:
       return event.object == kCqEvent;
-    case IBV_EVENT_SRQ_ERR:
-    case IBV_EVENT_SRQ_LIMIT_REACHED:
+    case EventObject::srq:
       return event.object == kSrqEvent;
-    case IBV_EVENT_QP_FATAL:
-    case IBV_EVENT_QP_REQ_ERR:
-    case IBV_EVENT_QP_ACCESS_ERR:
-    case IBV_EVENT_COMM_EST:
-    case IBV_EVENT_SQ_DRAINED:
-    case IBV_EVENT_QP_LAST_WQE_REACHED:
+    case EventObject::qp:
       return event.object == kQpEvent || event.object == kXrcEvent;
     default:
       return false;

@@ -18,6 +18,7 @@
 
 #include "base/file_descriptor.h"
 #include "base/status.h"
+#include "hca/device/objects.h"
 #include "hca/live/peer_pipes.h"
 #include "hca/live/tables.h"
 
@@ -140,6 +141,8 @@ class TableGuard : SharedGuard {
 };
 
 // CLOCK_MONOTONIC in nanoseconds: the one clock of all processes of a host.
-[[nodiscard]] std::uint64_t monotonic() noexcept;
+[[nodiscard]] inline std::uint64_t monotonic() noexcept {
+  return clock_ns(CLOCK_MONOTONIC);
+}
 
 }  // namespace turnout::hca

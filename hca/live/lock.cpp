@@ -11,13 +11,6 @@
 
 namespace turnout::hca {
 
-std::uint64_t monotonic() noexcept {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U +
-         static_cast<std::uint64_t>(now.tv_nsec);
-}
-
 void Fabric::lock_slow(Lock& l) const noexcept {
   // Spin for about the length of a section, then let the holder run, then sleep and look whether it
   // still lives. Sections take well under a microsecond; only a preempted holder is slower.
