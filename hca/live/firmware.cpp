@@ -122,16 +122,7 @@ void Firmware::main() noexcept {
       // refresh() tries again for those that have no pidfd, and reaps those that have ended.
       std::erase_if(watches, [](const Watch& w) { return !w.pidfd; });
       refresh();
-      memory_.sweep(
-          [](void* self, std::uint32_t key) {
-            const auto& fabric = static_cast<const Firmware*>(self)->fabric_;
-            const std::uint32_t high = std::min(fabric.header().qp_high.load(), kMaxQps);
-            for (std::uint32_t i = 0; i < high; ++i) {
-              if (static_cast<std::uint32_t>(fabric.hazard(i).load()) == key) return true;
-            }
-            return false;
-          },
-          this);
+      memory_.sweep();
     }
     send_queues_.retry_due(Caller::firmware);
   }

@@ -348,7 +348,7 @@ void Memory::drop(View& view) noexcept {
   }
 }
 
-void Memory::sweep(bool (*own_busy)(void*, std::uint32_t), void* argument) noexcept {
+void Memory::sweep() noexcept {
   const std::lock_guard lock(mutex_);
   const std::vector<std::uint32_t> indices = used_;
   for (const std::uint32_t index : indices) {
@@ -359,8 +359,12 @@ void Memory::sweep(bool (*own_busy)(void*, std::uint32_t), void* argument) noexc
         view.of.load(std::memory_order_relaxed) == name(key, record)) {
       continue;
     }
-    if (own_busy(argument, key)) continue;  // the next sweep finds it
-    drop(view);
+    const std::uint32_t high = std::min(fabric_.header().qp_high.load(), kMaxQps);
+    const Hazard* const hazards = &fabric_.hazard(0);
+    const bool busy = std::any_of(hazards, hazards + high, [key](const Hazard& hazard) {
+      return static_cast<std::uint32_t>(hazard.load()) == key;
+    });
+    if (!busy) drop(view);  // else the next sweep finds it
   }
 }
 

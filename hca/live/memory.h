@@ -75,8 +75,8 @@ class Memory {
   [[nodiscard]] Access atomic(const Place& at, bool swap, std::uint64_t add_or_compare,
                               std::uint64_t value, std::uint64_t& old) noexcept;
 
-  // Drops mappings of regions that are gone. own_busy: is this key named by one of our hazards?
-  void sweep(bool (*own_busy)(void*, std::uint32_t), void* argument) noexcept;
+  // Drops mappings of regions that are gone and that no hazard names.
+  void sweep() noexcept;
 
  private:
   struct alignas(64) View {

@@ -91,10 +91,9 @@ struct VirtualChannel : Channel {
   Fifo<VirtualCq*> events;
 };
 
-// One work request on its way.
-struct Operation {
+// Where a work request is on its way.
+struct Flight {
   enum class Place : std::uint8_t { queued, flying, answered, completing, done };
-  SendWqe wqe;
   VirtualQp* qp = nullptr;  // null: nobody waits for it any more
   Place place = Place::queued;
   Picoseconds ready = 0;       // at the adapter
@@ -112,10 +111,14 @@ struct Operation {
   bool received = false;      // all its data have come through the port
   bool at_responder = false;  // DC: counted in Node::responders
   bool xrc = false;           // its receive and its memory are those of the SRQ that it names
-  VirtualReceive receive;     // taken at the target
   bool took_receive = false;
-  bool tail_first = false;         // its bytes are placed out of order, in two steps
-  bool tail_placed = false;        // the first of these is done
+  bool tail_first = false;   // its bytes are placed out of order, in two steps
+  bool tail_placed = false;  // the first of these is done
+};
+// One work request on its way, with its data.
+struct Operation : Flight {
+  SendWqe wqe;
+  VirtualReceive receive;          // taken at the target
   std::vector<std::uint8_t> copy;  // of a datagram's data
   Operation* next_free = nullptr;
 };

@@ -31,16 +31,7 @@ class Operations {
     }
     Operation* const operation = free_;
     free_ = operation->next_free;
-    operation->qp = nullptr;
-    operation->place = Operation::Place::queued;
-    operation->status = IBV_WC_SUCCESS;
-    operation->answer_at = 0;
-    operation->events = operation->attempts = 0;
-    operation->signalled = operation->datagram = operation->lost = false;
-    operation->local = operation->received = false;
-    operation->spread = 0;
-    operation->at_responder = operation->xrc = operation->took_receive = false;
-    operation->tail_first = operation->tail_placed = false;
+    static_cast<Flight&>(*operation) = {};
     operation->copy.clear();
     return operation;
   }
