@@ -50,22 +50,14 @@ TURNOUT_EXPORT const char* ibv_get_sysfs_path() {
 TURNOUT_EXPORT int ibv_read_sysfs_file(const char*, const char*, char*, std::size_t) {
   return result_of(ENOENT);
 }
-struct ib_uverbs_qp_attr;
-struct ib_uverbs_ah_attr;
-struct ib_user_path_rec;
-struct ibv_sa_path_rec;
-TURNOUT_EXPORT void ibv_copy_qp_attr_from_kern(ibv_qp_attr*, ib_uverbs_qp_attr*) {
-  unsupported("ibv_copy_qp_attr_from_kern");
-}
-TURNOUT_EXPORT void ibv_copy_ah_attr_from_kern(ibv_ah_attr*, ib_uverbs_ah_attr*) {
-  unsupported("ibv_copy_ah_attr_from_kern");
-}
-TURNOUT_EXPORT void ibv_copy_path_rec_from_kern(ibv_sa_path_rec*, ib_user_path_rec*) {
-  unsupported("ibv_copy_path_rec_from_kern");
-}
-TURNOUT_EXPORT void ibv_copy_path_rec_to_kern(ib_user_path_rec*, ibv_sa_path_rec*) {
-  unsupported("ibv_copy_path_rec_to_kern");
-}
+#define TURNOUT_NO_COPY(name)  \
+  TURNOUT_EXPORT void name() { \
+    unsupported(#name);        \
+  }
+TURNOUT_NO_COPY(ibv_copy_qp_attr_from_kern)
+TURNOUT_NO_COPY(ibv_copy_ah_attr_from_kern)
+TURNOUT_NO_COPY(ibv_copy_path_rec_from_kern)
+TURNOUT_NO_COPY(ibv_copy_path_rec_to_kern)
 
 // A function that returns EOPNOTSUPP (or null and errno) whatever it is given, bound to an old
 // version.
