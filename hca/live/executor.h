@@ -14,10 +14,10 @@
 namespace turnout::hca {
 
 enum class Step : std::uint8_t { done, receiver_not_ready, no_answer };
-// How an attempt at a request ended; with a status it is done.
+// How an attempt at a request ended, by either of the two; with a status it is done.
 struct Attempt {
-  Attempt(Step how) : step(how) {}                   // NOLINT: an attempt is one of the two
-  Attempt(ibv_wc_status result) : status(result) {}  // NOLINT
+  Attempt(Step how) : step(how) {}
+  Attempt(ibv_wc_status result) : status(result) {}
   Step step = Step::done;
   ibv_wc_status status = IBV_WC_SUCCESS;
 };

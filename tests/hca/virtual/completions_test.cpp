@@ -35,7 +35,7 @@ class VirtualCompletions : public ::testing::Test {
   AdapterParts parts_;
   Channel* channel_ = nullptr;
   VirtualCq* cq_ = nullptr;
-  Cqe out_{};
+  Completion out_{};
 };
 
 TEST_F(VirtualCompletions, ComeInOrderAndWakeTheirProcess) {

@@ -54,7 +54,7 @@ TEST(VirtualReceives, OfAQueueInErrorCompleteAtOnce) {
   qp.phase = QpPhase::err;
   ibv_recv_wr wr = request(5), *bad = nullptr;
   EXPECT_EQ(parts.receives.post(qp, &wr, &bad), 0);
-  Cqe out{};
+  Completion out{};
   ASSERT_TRUE(parts.completions.take(*qp.recv_cq, out));
   EXPECT_EQ(out.wr_id, 5U);
   EXPECT_EQ(out.status, IBV_WC_WR_FLUSH_ERR);

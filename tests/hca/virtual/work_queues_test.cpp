@@ -40,7 +40,8 @@ class VirtualWorkQueues : public ::testing::Test {
   // wr_id and status of what has completed.
   std::vector<std::pair<std::uint64_t, int>> completed() {
     std::vector<std::pair<std::uint64_t, int>> all;
-    for (Cqe out{}; parts_.completions.take(*cq_, out);) all.emplace_back(out.wr_id, out.status);
+    for (Completion out{}; parts_.completions.take(*cq_, out);)
+      all.emplace_back(out.wr_id, out.status);
     return all;
   }
   using All = std::vector<std::pair<std::uint64_t, int>>;
