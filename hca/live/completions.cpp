@@ -65,9 +65,7 @@ Cq* LiveCompletions::create(Context& context, const ibv_cq_init_attr_ex& attr) {
     // One record for each armed CQ may wait. Enlarged only when needed: the system limits the sum
     // of a user's pipes.
     const auto bytes = static_cast<int>(channel->users * sizeof(EventRecord));
-    if (fcntl(channel->write, F_GETPIPE_SZ) < bytes) {
-      fcntl(channel->write, F_SETPIPE_SZ, 2 * bytes);
-    }
+    if (fcntl(channel->write, F_GETPIPE_SZ) < bytes) fcntl(channel->write, F_SETPIPE_SZ, 2 * bytes);
   }
   const std::lock_guard lock(objects_.mutex);
   objects_.cqs[index] = cq.get();

@@ -74,9 +74,7 @@ int LiveReceives::post_own(Qp& qp, ibv_recv_wr* wr, ibv_recv_wr** bad) {
   }
   const int error = post(qp.record->rq, wr, bad);
   // A queue in error completes what is posted at once; it may have become so meanwhile.
-  if (qp.record->phase() == QpPhase::err) {
-    flush(*qp.record, qp.number);
-  }
+  if (qp.record->phase() == QpPhase::err) flush(*qp.record, qp.number);
   return error;
 }
 

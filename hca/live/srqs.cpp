@@ -39,9 +39,7 @@ Srq* LiveSrqs::create(Pd& pd, ibv_srq_init_attr& attr, Xrcd* xrcd, Cq* cq) {
   srq->record = &r;
   begin_srq(*srq, pd, attr, xrcd, cq);
   srq->verbs.handle = index;
-  if (xrcd != nullptr) {
-    r.name.store(srq_name(xrcd->number, srq->number), std::memory_order_release);
-  }
+  if (xrcd != nullptr) r.name.store(srq_name(xrcd->number, srq->number), std::memory_order_release);
   const std::lock_guard lock(objects.mutex);
   objects.srqs[index] = srq.get();
   return srq.release();
