@@ -23,19 +23,8 @@ void start(ibv_qp_ex* ex) {
 SendWqe& begin(ibv_qp_ex* ex, ibv_wr_opcode opcode) {
   Qp& qp = qp_of(ex);
   if (qp.build.count++ != 0) qp.build.batch.push_back(qp.scratch);
-  SendWqe& w = qp.scratch;
-  w.wr_id = ex->wr_id;
-  w.opcode = static_cast<std::uint8_t>(opcode);
-  w.flags = static_cast<std::uint8_t>(ex->wr_flags);
-  w.num_sge = 0;
-  w.is_inline = false;
-  w.reachable = true;
-  w.multicast = false;
-  w.addressed = false;
-  w.length = 0;
-  w.rkey = 0;
-  w.imm = 0;
-  return w;
+  begin_request(qp.scratch, ex->wr_id, opcode, ex->wr_flags);
+  return qp.scratch;
 }
 
 void send(ibv_qp_ex* ex) {
@@ -116,16 +105,7 @@ void set_inline(ibv_qp_ex* ex, void* address, std::size_t length) {
 }
 
 void set_ud_addr(ibv_qp_ex* ex, ibv_ah* ah, std::uint32_t number, std::uint32_t qkey) {
-  Qp& qp = qp_of(ex);
-  SendWqe& w = qp.scratch;
-  const auto* to = reinterpret_cast<const Ah*>(ah);
-  w.addressed = true;
-  w.reachable = to->reachable;
-  w.global = to->attr.is_global != 0;
-  w.multicast = to->multicast;
-  if (w.multicast) std::memcpy(w.group, to->attr.grh.dgid.raw, sizeof w.group);
-  w.dest_qpn = number;
-  w.qkey = (qkey & 0x8000'0000U) != 0 ? qp.attr.qkey : qkey;
+  set_datagram_address(qp_of(ex), qp_of(ex).scratch, ah, number, qkey);
 }
 void set_xrc_srqn(ibv_qp_ex* ex, std::uint32_t number) {
   SendWqe& w = qp_of(ex).scratch;
@@ -155,7 +135,7 @@ void finish(Qp& qp) {
 
 int complete(ibv_qp_ex* ex) {
   Qp& qp = qp_of(ex);
-  DataPath& data_path = *context_of(qp.verbs.qp_base.context).data_path;
+  DataPath& data_path = data_path_of(&qp.verbs.qp_base);
   int error = qp.build.error;
   if (error == 0 && qp.build.count == 1) [[likely]] {
     error = data_path.send(qp, qp.scratch);
@@ -187,6 +167,33 @@ void abort_batch(ibv_qp_ex* ex) {
 }
 
 }  // namespace
+
+void begin_request(SendWqe& w, std::uint64_t id, ibv_wr_opcode opcode, unsigned flags) noexcept {
+  w.wr_id = id;
+  w.opcode = static_cast<std::uint8_t>(opcode);
+  w.flags = static_cast<std::uint8_t>(flags);
+  w.num_sge = 0;
+  w.is_inline = false;
+  w.reachable = true;
+  w.multicast = false;
+  w.addressed = false;
+  w.length = 0;
+  w.rkey = 0;
+  w.imm = 0;
+}
+
+void set_datagram_address(const Qp& qp, SendWqe& w, const ibv_ah* ah, std::uint32_t number,
+                          std::uint32_t qkey) noexcept {
+  const auto& to = *reinterpret_cast<const Ah*>(ah);
+  w.addressed = true;
+  w.reachable = to.reachable;
+  w.global = to.attr.is_global != 0;
+  w.multicast = to.multicast;
+  if (w.multicast) std::memcpy(w.group, to.attr.grh.dgid.raw, sizeof w.group);
+  w.dest_qpn = number;
+  // IBTA 10.2.5: the top bit asks for the queue pair's own key.
+  w.qkey = (qkey & 0x8000'0000U) != 0 ? qp.attr.qkey : qkey;
+}
 
 void fill_builders(Qp& qp, std::uint64_t send_ops) {
   ibv_qp_ex& v = qp.verbs;

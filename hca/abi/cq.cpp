@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Completion queues: creation, polling in both styles.
-#include <pthread.h>
-#include <time.h>
-
 #include <cerrno>
+#include <mutex>
 
-#include "hca/abi/queue_memory.h"
 #include "hca/abi/verbs.h"
-#include "hca/device/failed.h"
 #include "hca/device/identity.h"
 #include "hca/device/rules.h"
 
@@ -15,33 +11,12 @@ using namespace turnout::hca;
 
 namespace {
 
-DataPath& data_path_of(const Cq& cq) {
-  return *context_of(cq.verbs.context).data_path;
-}
-ObjectVerbs& objects_of(ibv_cq* cq) {
-  return *context_of(cq->context).objects;
-}
 Cq& of(ibv_cq_ex* cq) {
   return *reinterpret_cast<Cq*>(cq);
 }
 
-class PollGuard {
- public:
-  explicit PollGuard(Cq& cq) : cq_(cq) {
-    if (!cq_.single_threaded) cq_.poll_lock.lock();
-  }
-  ~PollGuard() {
-    if (!cq_.single_threaded) cq_.poll_lock.unlock();
-  }
-  PollGuard(const PollGuard&) = delete;
-  PollGuard& operator=(const PollGuard&) = delete;
-
- private:
-  Cq& cq_;
-};
-
 bool next_entry(Cq& cq) {
-  if (!data_path_of(cq).take(cq, cq.current)) return false;
+  if (!data_path_of(&cq.verbs).take(cq, cq.current)) return false;
   cq.verbs.wr_id = cq.current.wr_id;
   cq.verbs.status = static_cast<ibv_wc_status>(cq.current.status);
   return true;
@@ -51,7 +26,7 @@ bool next_entry(Cq& cq) {
 int start_poll(ibv_cq_ex* current, ibv_poll_cq_attr* attr) {
   if (attr->comp_mask != 0) return EINVAL;
   Cq& cq = of(current);
-  if (!may_have_entry(cq) && data_path_of(cq).idle(cq) < 0) return EIO;
+  if (!may_have_entry(cq) && data_path_of(current).idle(cq) < 0) return EIO;
   if (!may_have_entry(cq)) return ENOENT;
   if (!cq.single_threaded) cq.poll_lock.lock();
   if (next_entry(cq)) return 0;
@@ -81,23 +56,15 @@ void fill_readers(ibv_cq_ex& v) {
   v.read_dlid_path_bits = [](ibv_cq_ex*) { return std::uint8_t{0}; };
   v.read_completion_ts = [](ibv_cq_ex* c) { return of(c).current.timestamp; };
   v.read_completion_wallclock_ns = [](ibv_cq_ex* c) {
-    timespec real{}, mono{};
-    clock_gettime(CLOCK_REALTIME, &real);
-    clock_gettime(CLOCK_MONOTONIC, &mono);
-    const auto ns = [](const timespec& t) {
-      return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000U +
-             static_cast<std::uint64_t>(t.tv_nsec);
-    };
-    return of(c).current.timestamp + (ns(real) - ns(mono));
+    const std::uint64_t real = clock_ns(CLOCK_REALTIME), mono = clock_ns(CLOCK_MONOTONIC);
+    return of(c).current.timestamp + (real - mono);
   };
 }
 
 Cq* create(ibv_context* context, const ibv_cq_init_attr_ex& attr) {
-  if (attr.cqe > identity().max_cqe) return failed<Cq>(EINVAL);
-  if (const int error = check_queue_memory("MLX_CQ_ALLOC_TYPE"); error != 0) {
-    return failed<Cq>(error);
-  }
-  return context_of(context).objects->create_cq(context_of(context), attr);
+  if (attr.cqe > identity().max_cqe) return failed(EINVAL);
+  if (const int error = check_queue_memory("MLX_CQ_ALLOC_TYPE"); error != 0) return failed(error);
+  return objects_of(context).create_cq(context_of(context), attr);
 }
 
 }  // namespace
@@ -111,8 +78,7 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) {
   // A parent domain says who allocates and who locks: memory of queues is not the program's here.
   constexpr unsigned known_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
   if ((attr->wc_flags & ~known) != 0 || (attr->comp_mask & ~known_mask) != 0) {
-    errno = EOPNOTSUPP;
-    return nullptr;
+    return failed(EOPNOTSUPP);
   }
   Cq* cq = create(context, *attr);
   if (cq == nullptr) return nullptr;
@@ -128,33 +94,30 @@ int modify_cq(ibv_cq*, ibv_modify_cq_attr* attr) {
 
 int poll_cq(ibv_cq* verbs, int entries, ibv_wc* wc) {
   Cq& cq = cq_of(verbs);
-  DataPath& data_path = data_path_of(cq);
+  DataPath& data_path = data_path_of(verbs);
   if (!may_have_entry(cq)) {
     // It may have let others run meanwhile: "empty" must not be what was so before that. Who polls
     // and then looks at its connections would else find a peer gone whose last message it lost.
     const int result = data_path.idle(cq);
     if (result < 0 || !may_have_entry(cq)) return result;
   }
-  const PollGuard guard(cq);
+  std::unique_lock lock(cq.poll_lock, std::defer_lock);
+  if (!cq.single_threaded) lock.lock();
   int n = 0;
-  Cqe entry;
+  Completion entry;
   while (n < entries && data_path.take(cq, entry)) to_verbs(entry, wc[n++]);
   return n;
 }
 
 int req_notify_cq(ibv_cq* verbs, int solicited_only) {
-  Cq& cq = cq_of(verbs);
-  return data_path_of(cq).request_notify(cq, solicited_only != 0);
+  return data_path_of(verbs).request_notify(cq_of(verbs), solicited_only != 0);
 }
 
 }  // namespace turnout::hca
 
 TURNOUT_EXPORT ibv_cq* ibv_create_cq(ibv_context* context, int cqe, void* cq_context,
                                      ibv_comp_channel* channel, int comp_vector) {
-  if (cqe <= 0 || comp_vector < 0) {
-    errno = EINVAL;
-    return nullptr;
-  }
+  if (cqe <= 0 || comp_vector < 0) return failed(EINVAL);
   ibv_cq_init_attr_ex attr{};
   attr.cqe = static_cast<std::uint32_t>(cqe);
   attr.cq_context = cq_context;

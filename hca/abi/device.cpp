@@ -12,10 +12,11 @@
 #include <memory>
 #include <string>
 
+#include "base/file_descriptor.h"
 #include "base/log.h"
 #include "base/settings.h"
 #include "hca/abi/verbs.h"
-#include "hca/device/failed.h"
+#include "hca/device/identity.h"
 #include "hca/device/open_adapter.h"
 
 using namespace turnout;
@@ -43,11 +44,10 @@ unsigned verbs_number() {
   for (unsigned number = 0;; ++number) {
     char path[64];
     std::snprintf(path, sizeof path, "/sys/class/infiniband_verbs/uverbs%u/ibdev", number);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return number;
+    const Descriptor fd(open(path, O_RDONLY | O_CLOEXEC));
+    if (!fd) return number;
     char name[IBV_SYSFS_NAME_MAX] = {};
-    const ssize_t size = read(fd, name, sizeof name - 1);
-    close(fd);
+    const ssize_t size = read(fd.get(), name, sizeof name - 1);
     name[std::strcspn(name, "\n")] = '\0';
     if (size > 0 && std::strcmp(name, kDeviceName) == 0) return number;
   }
@@ -83,12 +83,9 @@ Device& the_device() {
 constexpr char kCommandFile[] = "turnout-uverbs %d %s\n";
 
 int make_command_file(const std::string& fabric) {
-  const int fd = memfd_create("turnout-uverbs", MFD_CLOEXEC);
-  if (fd >= 0 && dprintf(fd, kCommandFile, getpid(), fabric.c_str()) < 0) {
-    ::close(fd);
-    return -1;
-  }
-  return fd;
+  Descriptor fd(memfd_create("turnout-uverbs", MFD_CLOEXEC));
+  const bool written = fd && dprintf(fd.get(), kCommandFile, getpid(), fabric.c_str()) >= 0;
+  return written ? fd.release() : -1;
 }
 
 // False: not a file of ours.
@@ -100,6 +97,41 @@ bool read_command_file(int fd, int& process, std::string& fabric) {
   if (std::sscanf(text, "turnout-uverbs %d %511[^\n]", &process, name) != 2) return false;
   fabric = name;
   return process > 0;
+}
+
+// The op tables, through which verbs.h's inline functions call.
+void fill_ops(Context& context) {
+  verbs_context& v = context.verbs;
+  v.query_port = query_port;
+  v.query_device_ex = query_device_ex;
+  v.query_rt_values = query_rt_values;
+  v.create_cq_ex = create_cq_ex;
+  v.modify_cq = modify_cq;
+  v.create_qp_ex = create_qp_ex;
+  v.create_srq_ex = create_srq_ex;
+  v.get_srq_num = get_srq_num;
+  if (identity().xrc) {
+    v.open_xrcd = open_xrcd;
+    v.close_xrcd = close_xrcd;
+    v.open_qp = open_qp;
+  }
+  v.alloc_td = alloc_td;
+  v.dealloc_td = dealloc_td;
+  v.alloc_parent_domain = alloc_parent_domain;
+  v.advise_mr = advise_mr;
+  v.alloc_dm = alloc_dm;
+  v.free_dm = free_dm;
+  v.reg_dm_mr = reg_dm_mr;
+  ibv_context_ops& o = v.context.ops;
+  o.poll_cq = poll_cq;
+  o.req_notify_cq = req_notify_cq;
+  o.post_send = post_send;
+  o.post_recv = post_recv;
+  o.post_srq_recv = post_srq_recv;
+  o.alloc_mw = alloc_mw;
+  o.bind_mw = bind_mw;
+  o.dealloc_mw = dealloc_mw;
+  // Left null, which verbs.h answers with EOPNOTSUPP: flows, counters, work queues, tag matching.
 }
 
 // fabric: empty for that of the settings. command: the file of a device that is imported, or -1.
@@ -139,10 +171,7 @@ ibv_context* open_context(ibv_device* device, const std::string& fabric, int com
 TURNOUT_EXPORT ibv_device** ibv_get_device_list(int* num_devices) {
   auto** list = static_cast<ibv_device**>(std::calloc(2, sizeof(ibv_device*)));
   if (num_devices != nullptr) *num_devices = list != nullptr ? 1 : 0;
-  if (list == nullptr) {
-    errno = ENOMEM;
-    return nullptr;
-  }
+  if (list == nullptr) return failed(ENOMEM);
   list[0] = &the_device().verbs;
   return list;
 }
@@ -171,8 +200,8 @@ TURNOUT_EXPORT ibv_context* ibv_open_device(ibv_device* device) {
 TURNOUT_EXPORT ibv_context* ibv_import_device(int cmd_fd) {
   int process = 0;
   std::string fabric;
-  if (has_virtual_clock()) return failed<ibv_context>(EOPNOTSUPP);
-  if (!read_command_file(cmd_fd, process, fabric)) return failed<ibv_context>(EINVAL);
+  if (has_virtual_clock()) return failed(EOPNOTSUPP);
+  if (!read_command_file(cmd_fd, process, fabric)) return failed(EINVAL);
   return open_context(&the_device().verbs, fabric, cmd_fd, process);
 }
 

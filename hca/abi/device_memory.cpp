@@ -14,11 +14,11 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/file_descriptor.h"
 #include "hca/abi/verbs.h"
 #include "hca/device/copy_in_order.h"
-#include "hca/device/failed.h"
 #include "hca/device/identity.h"
 #include "hca/device/rules.h"
 
@@ -30,7 +30,7 @@ constexpr std::uint64_t kUnit = 4;
 
 struct Dm {
   ibv_dm verbs;
-  int fd;
+  turnout::Descriptor fd;
   std::uint8_t* bytes;
   std::uint64_t length;
   bool imported;
@@ -61,16 +61,16 @@ int copy_from(void* to, ibv_dm* verbs, std::uint64_t offset, std::size_t length)
 
 constexpr char kName[] = "turnout-dm";
 
-// Null and errno; takes the descriptor over.
-Dm* map(ibv_context* context, int fd, std::uint64_t length) {
-  void* bytes = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+// Null and errno.
+Dm* map(ibv_context* context, turnout::Descriptor fd, std::uint64_t length) {
+  void* bytes = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (bytes == MAP_FAILED) return nullptr;
   auto dm = std::make_unique<Dm>();
   dm->verbs.context = context;
   dm->verbs.memcpy_to_dm = copy_to;
   dm->verbs.memcpy_from_dm = copy_from;
-  dm->verbs.handle = static_cast<std::uint32_t>(fd);
-  dm->fd = fd;
+  dm->verbs.handle = static_cast<std::uint32_t>(fd.get());
+  dm->fd = std::move(fd);
   dm->bytes = static_cast<std::uint8_t*>(bytes);
   dm->length = length;
   ++context_of(context).users;
@@ -83,23 +83,18 @@ namespace turnout::hca {
 
 ibv_dm* alloc_dm(ibv_context* context, ibv_alloc_dm_attr* attr) {
   const std::uint64_t limit = identity().device_memory;
-  if (limit == 0) return failed<ibv_dm>(EOPNOTSUPP);
-  if (attr->comp_mask != 0 || attr->length == 0) return failed<ibv_dm>(EINVAL);
+  if (limit == 0) return failed(EOPNOTSUPP);
+  if (attr->comp_mask != 0 || attr->length == 0) return failed(EINVAL);
   const std::uint64_t length = attr->length;
   std::uint64_t before = given.load();
   do {
-    if (length > limit || before > limit - length) return failed<ibv_dm>(ENOMEM);
+    if (length > limit || before > limit - length) return failed(ENOMEM);
   } while (!given.compare_exchange_weak(before, before + length));
-  const int fd = memfd_create(kName, MFD_CLOEXEC);
+  Descriptor fd(memfd_create(kName, MFD_CLOEXEC));
   Dm* dm = nullptr;
-  if (fd >= 0 && set_size(fd, length)) dm = map(context, fd, length);
-  if (dm == nullptr) {
-    const int error = errno;
-    if (fd >= 0) ::close(fd);
-    given -= length;
-    return failed<ibv_dm>(error);
-  }
-  return &dm->verbs;
+  if (fd && set_size(fd.get(), length)) dm = map(context, std::move(fd), length);
+  if (dm == nullptr) given -= length;
+  return verbs_of(dm);
 }
 
 // Regions of it keep their own descriptor, and a peer its mapping: memory goes with the last.
@@ -107,7 +102,6 @@ int free_dm(ibv_dm* verbs) {
   Dm& dm = of(verbs);
   if (!dm.imported) given -= dm.length;
   munmap(dm.bytes, dm.length);
-  ::close(dm.fd);
   --context_of(verbs->context).users;
   delete &dm;
   return 0;
@@ -118,12 +112,9 @@ ibv_mr* reg_dm_mr(ibv_pd* pd, ibv_dm* verbs, std::uint64_t offset, std::size_t l
   const Dm& dm = of(verbs);
   // mlx5 has no address for it: keys of it count from zero.
   if ((access & IBV_ACCESS_ZERO_BASED) == 0 || !covers(0, dm.length, offset, length)) {
-    return failed<ibv_mr>(EINVAL);
+    return failed(EINVAL);
   }
-  Mr* mr =
-      context_of(pd->context)
-          .objects->register_file(*reinterpret_cast<Pd*>(pd), offset, length, 0, dm.fd, access);
-  return mr != nullptr ? &mr->verbs : nullptr;
+  return verbs_of(objects_of(pd).register_file(pd_of(pd), offset, length, 0, dm.fd.get(), access));
 }
 
 }  // namespace turnout::hca
@@ -134,21 +125,13 @@ TURNOUT_EXPORT ibv_dm* ibv_import_dm(ibv_context* context, std::uint32_t handle)
   char target[64] = {};
   const ssize_t n = readlink(path.c_str(), target, sizeof target - 1);
   if (n <= 0 || !std::string_view(target).starts_with(std::string("/memfd:") + kName)) {
-    return failed<ibv_dm>(EINVAL);
+    return failed(EINVAL);
   }
-  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  turnout::Descriptor fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   struct stat st {};
-  if (fd < 0 || fstat(fd, &st) != 0 || st.st_size <= 0) {
-    const int error = errno;
-    if (fd >= 0) ::close(fd);
-    return failed<ibv_dm>(error);
-  }
-  Dm* dm = map(context, fd, static_cast<std::uint64_t>(st.st_size));
-  if (dm == nullptr) {
-    const int error = errno;
-    ::close(fd);
-    return failed<ibv_dm>(error);
-  }
+  if (!fd || fstat(fd.get(), &st) != 0 || st.st_size <= 0) return nullptr;
+  Dm* dm = map(context, std::move(fd), static_cast<std::uint64_t>(st.st_size));
+  if (dm == nullptr) return nullptr;
   dm->imported = true;
   return &dm->verbs;
 }

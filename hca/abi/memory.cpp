@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "hca/abi/verbs.h"
 #include "hca/device/identity.h"
@@ -15,19 +14,10 @@ using namespace turnout::hca;
 
 namespace {
 
-ObjectVerbs& objects_of(const ibv_pd* pd) {
-  return *context_of(pd->context).objects;
-}
-
 ibv_mr* region(ibv_pd* pd, void* address, std::size_t length, std::uint64_t iova, unsigned access) {
-  if ((access & IBV_ACCESS_ON_DEMAND) != 0 && !identity().on_demand) {
-    errno = EOPNOTSUPP;
-    return nullptr;
-  }
+  if ((access & IBV_ACCESS_ON_DEMAND) != 0 && !identity().on_demand) return failed(EOPNOTSUPP);
   if ((access & IBV_ACCESS_ZERO_BASED) != 0) iova = 0;
-  Mr* mr =
-      objects_of(pd).register_memory(*reinterpret_cast<Pd*>(pd), address, length, iova, access);
-  return mr != nullptr ? &mr->verbs : nullptr;
+  return verbs_of(objects_of(pd).register_memory(pd_of(pd), address, length, iova, access));
 }
 
 }  // namespace
@@ -44,9 +34,9 @@ int advise_mr(ibv_pd* pd, ibv_advise_mr_advice advice, std::uint32_t flags, ibv_
     return EOPNOTSUPP;
   }
   for (std::uint32_t i = 0; i < count; ++i) {
-    const int error = objects_of(pd).prefetch(*reinterpret_cast<Pd*>(pd), list[i],
-                                              advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE,
-                                              advice != IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT);
+    const int error =
+        objects_of(pd).prefetch(pd_of(pd), list[i], advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE,
+                                advice != IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT);
     if (error != 0) return error;
   }
   return 0;
@@ -71,9 +61,8 @@ TURNOUT_EXPORT ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* address, std::size_t l
 
 TURNOUT_EXPORT ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, std::uint64_t offset, std::size_t length,
                                          std::uint64_t iova, int fd, int access) {
-  Mr* mr = objects_of(pd).register_file(*reinterpret_cast<Pd*>(pd), offset, length, iova, fd,
-                                        static_cast<unsigned>(access));
-  return mr != nullptr ? &mr->verbs : nullptr;
+  return verbs_of(objects_of(pd).register_file(pd_of(pd), offset, length, iova, fd,
+                                               static_cast<unsigned>(access)));
 }
 
 TURNOUT_EXPORT int ibv_dereg_mr(ibv_mr* mr) {
@@ -88,31 +77,35 @@ TURNOUT_EXPORT int ibv_rereg_mr(ibv_mr* mr, int flags, ibv_pd* pd, void* address
   const bool moves = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0;
   const bool changes_domain = (flags & IBV_REREG_MR_CHANGE_PD) != 0;
   if (flags == 0 || (flags & ~kKnown) != 0 || (changes_domain && pd == nullptr) ||
-      (moves && (length == 0 || address == nullptr))) {
+      (moves && (length == 0 || address == nullptr)) ||
+      (changes_domain && pd->context != mr->context)) {
     errno = EINVAL;
     return IBV_REREG_MR_ERR_INPUT;
   }
-  if (changes_domain && pd->context != mr->context) {
-    errno = EINVAL;
-    return IBV_REREG_MR_ERR_INPUT;
-  }
-  Mr& region = *reinterpret_cast<Mr*>(mr);
   Reregistration change;
-  change.pd = changes_domain ? reinterpret_cast<Pd*>(pd) : nullptr;
+  change.pd = changes_domain ? &pd_of(pd) : nullptr;
   change.moves = moves;
   change.address = address;
   change.length = length;
   change.changes_access = (flags & IBV_REREG_MR_CHANGE_ACCESS) != 0;
   change.access = static_cast<unsigned>(access);
-  const int error = context_of(mr->context).objects->reregister(region, change);
+  const int error = objects_of(mr).reregister(*reinterpret_cast<Mr*>(mr), change);
   if (error == 0) return 0;
   errno = error;
   return IBV_REREG_MR_ERR_INPUT;
 }
 
+// Of another context, or another process.
+TURNOUT_EXPORT ibv_mr* ibv_import_mr(ibv_pd* pd, std::uint32_t handle) {
+  return verbs_of(objects_of(pd).import_region(pd_of(pd), handle));
+}
+
+TURNOUT_EXPORT void ibv_unimport_mr(ibv_mr* mr) {
+  ibv_dereg_mr(mr);
+}
+
 TURNOUT_EXPORT ibv_ah* ibv_create_ah(ibv_pd* pd, ibv_ah_attr* attr) {
-  Ah* ah = objects_of(pd).create_ah(*reinterpret_cast<Pd*>(pd), *attr);
-  return ah != nullptr ? &ah->verbs : nullptr;
+  return verbs_of(objects_of(pd).create_ah(pd_of(pd), *attr));
 }
 
 TURNOUT_EXPORT int ibv_destroy_ah(ibv_ah* ah) {

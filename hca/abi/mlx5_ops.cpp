@@ -6,7 +6,6 @@
 
 #include "base/settings.h"
 #include "hca/abi/verbs.h"
-#include "hca/device/failed.h"
 #include "hca/device/identity.h"
 
 namespace turnout::hca {
@@ -16,7 +15,7 @@ ibv_cq_ex* create_cq(ibv_context* context, ibv_cq_init_attr_ex* attr) {
   // A variable of mlx5's, which programs' scripts may set.
   const char* size = std::getenv("MLX5_CQE_SIZE");
   if (size != nullptr && std::strcmp(size, "64") != 0 && std::strcmp(size, "128") != 0) {
-    return failed<ibv_cq_ex>(EINVAL);
+    return failed(EINVAL);
   }
   return create_cq_ex(context, attr);
 }
@@ -24,25 +23,23 @@ ibv_cq_ex* create_cq(ibv_context* context, ibv_cq_init_attr_ex* attr) {
 mlx5dv_qp_ex* qp_ex(ibv_qp_ex* ex) {
   Qp& qp = qp_of(ex);
   if (qp.magic == kObjectMagic && qp.extended) return &qp.dv;
-  errno = EOPNOTSUPP;
-  return nullptr;
+  return failed(EOPNOTSUPP);
 }
 
 ibv_context* open_device(ibv_device* device) {
-  return identity().dynamically_connected ? ibv_open_device(device)
-                                          : failed<ibv_context>(EOPNOTSUPP);
+  return identity().dynamically_connected ? ibv_open_device(device) : failed(EOPNOTSUPP);
 }
 
 int reset_stream(ibv_qp* qp, std::uint16_t stream) {
-  return context_of(qp->context).objects->reset_stream(qp_of(qp), stream);
+  return objects_of(qp).reset_stream(qp_of(qp), stream);
 }
 
 int reserve_number(ibv_context* context, std::uint32_t* number) {
-  return context_of(context).objects->reserve_number(*number);
+  return objects_of(context).reserve_number(*number);
 }
 
 int release_number(ibv_context* context, std::uint32_t number) {
-  return context_of(context).objects->release_number(number);
+  return objects_of(context).release_number(number);
 }
 
 void capabilities(ibv_context* context, mlx5dv_dci_streams_caps* streams, std::uint32_t* paging) {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // libmlx5.so.1: the part of mlx5dv that Turnout implements. See export.h for how it reaches us.
-#include <time.h>
-
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -26,12 +24,6 @@ const Mlx5Ops* ops_of(ibv_device* device) {
   if (device == nullptr || std::strcmp(device->name, kDeviceName) != 0) return nullptr;
   const auto* d = reinterpret_cast<const Device*>(device);
   return d->magic == kObjectMagic && d->mlx5->size >= sizeof(Mlx5Ops) ? d->mlx5 : nullptr;
-}
-
-template <class T>
-T* none(int error) {
-  errno = error;
-  return nullptr;
 }
 
 // Compression, size and padding are about entries in memory that nobody but us reads: what is valid
@@ -63,9 +55,9 @@ TURNOUT_EXPORT bool mlx5dv_is_supported(ibv_device* device) {
 
 TURNOUT_EXPORT ibv_context* mlx5dv_open_device(ibv_device* device, mlx5dv_context_attr* attr) {
   if (attr != nullptr && (attr->comp_mask != 0 || attr->flags != 0)) {
-    return none<ibv_context>(EOPNOTSUPP);  // DEVX
+    return failed(EOPNOTSUPP);  // DEVX
   }
-  if (ops_of(device) == nullptr) return none<ibv_context>(EOPNOTSUPP);
+  if (ops_of(device) == nullptr) return failed(EOPNOTSUPP);
   return ops_of(device)->open_device(device);
 }
 
@@ -97,23 +89,21 @@ TURNOUT_EXPORT int mlx5dv_query_device(ibv_context* context, mlx5dv_context* att
 TURNOUT_EXPORT ibv_qp* mlx5dv_create_qp(ibv_context* context, ibv_qp_init_attr_ex* attr,
                                         mlx5dv_qp_init_attr* dc) {
   const Mlx5Ops* ops = ops_of(context);
-  return ops != nullptr ? ops->create_qp(context, attr, dc) : none<ibv_qp>(EOPNOTSUPP);
+  return ops != nullptr ? ops->create_qp(context, attr, dc) : failed(EOPNOTSUPP);
 }
 
 TURNOUT_EXPORT ibv_cq_ex* mlx5dv_create_cq(ibv_context* context, ibv_cq_init_attr_ex* attr,
                                            mlx5dv_cq_init_attr* dv) {
   const Mlx5Ops* ops = ops_of(context);
-  if (ops == nullptr) return none<ibv_cq_ex>(EOPNOTSUPP);
-  if (const int error = dv != nullptr ? check_layout(*dv) : 0; error != 0) {
-    return none<ibv_cq_ex>(error);
-  }
+  if (ops == nullptr) return failed(EOPNOTSUPP);
+  if (const int error = dv != nullptr ? check_layout(*dv) : 0; error != 0) return failed(error);
   return ops->create_cq(context, attr);
 }
 
 TURNOUT_EXPORT mlx5dv_qp_ex* mlx5dv_qp_ex_from_ibv_qp_ex(ibv_qp_ex* qp) {
-  if (qp == nullptr) return none<mlx5dv_qp_ex>(EINVAL);  // perftest asks so for a DCT
+  if (qp == nullptr) return failed(EINVAL);  // perftest asks so for a DCT
   const Mlx5Ops* ops = ops_of(qp->qp_base.context);
-  return ops != nullptr ? ops->qp_ex(qp) : none<mlx5dv_qp_ex>(EOPNOTSUPP);
+  return ops != nullptr ? ops->qp_ex(qp) : failed(EOPNOTSUPP);
 }
 
 TURNOUT_EXPORT int mlx5dv_dci_stream_id_reset(ibv_qp* qp, std::uint16_t stream) {
@@ -130,16 +120,9 @@ TURNOUT_EXPORT int mlx5dv_map_ah_to_qp(ibv_ah* ah, std::uint32_t) {
 // CLOCK_REALTIME, as mlx5's does.
 TURNOUT_EXPORT int mlx5dv_get_clock_info(ibv_context* context, mlx5dv_clock_info* info) {
   if (ops_of(context) == nullptr) return EOPNOTSUPP;
-  timespec real{}, monotonic{};
-  clock_gettime(CLOCK_REALTIME, &real);
-  clock_gettime(CLOCK_MONOTONIC, &monotonic);
-  const auto ns = [](const timespec& t) {
-    return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000U +
-           static_cast<std::uint64_t>(t.tv_nsec);
-  };
   *info = {};
-  info->nsec = ns(real);
-  info->last_cycles = ns(monotonic);
+  info->nsec = clock_ns(CLOCK_REALTIME);
+  info->last_cycles = clock_ns(CLOCK_MONOTONIC);
   info->mult = 1;
   info->mask = ~std::uint64_t{0};
   return 0;

@@ -11,10 +11,9 @@
 using namespace turnout::hca;
 
 #define TURNOUT_PRIVATE extern "C" __attribute__((visibility("default"), used))
-#define TURNOUT_NO_POINTER(name) \
-  TURNOUT_PRIVATE void* name() { \
-    errno = unsupported(#name);  \
-    return nullptr;              \
+#define TURNOUT_NO_POINTER(name)       \
+  TURNOUT_PRIVATE void* name() {       \
+    return failed(unsupported(#name)); \
   }
 #define TURNOUT_NO_INT(name)   \
   TURNOUT_PRIVATE int name() { \
@@ -44,19 +43,15 @@ TURNOUT_PRIVATE ibv_context* verbs_open_device(ibv_device* device, void*) {
 TURNOUT_PRIVATE int ibv_query_gid_type(ibv_context* context, std::uint8_t port, unsigned index,
                                        unsigned* type) {
   ibv_gid_entry entry;
-  if (const int error = _ibv_query_gid_ex(context, port, index, &entry, 0, sizeof entry);
-      error != 0) {
-    errno = error == ENODATA ? EINVAL : error;
-    return -1;
-  }
+  const int error = _ibv_query_gid_ex(context, port, index, &entry, 0, sizeof entry);
+  if (error != 0) return result_of(error == ENODATA ? EINVAL : error);
   *type = entry.gid_type == IBV_GID_TYPE_ROCE_V2 ? 1 : 0;
   return 0;
 }
 
 // There is no sysfs entry of ours.
 TURNOUT_PRIVATE int ibv_read_ibdev_sysfs_file(char*, std::size_t, void*, const char*, ...) {
-  errno = ENOENT;
-  return -1;
+  return result_of(ENOENT);
 }
 
 TURNOUT_PRIVATE unsigned __ioctl_final_num_attrs(unsigned) {  // NOLINT: rdma-core's name

@@ -4,9 +4,7 @@
 #include <cstring>
 #include <mutex>
 
-#include "hca/abi/queue_memory.h"
 #include "hca/abi/verbs.h"
-#include "hca/device/failed.h"
 #include "hca/device/identity.h"
 #include "hca/device/qp_state.h"
 #include "hca/device/rules.h"
@@ -15,21 +13,11 @@ using namespace turnout::hca;
 
 namespace {
 
-ObjectVerbs& objects_of(const ibv_qp* qp) {
-  return *context_of(qp->context).objects;
-}
-
 // Turns a classic work request into ours. 0 or errno.
 int convert(const Qp& qp, const ibv_send_wr& wr, SendWqe& w) {
-  w.wr_id = wr.wr_id;
-  w.opcode = static_cast<std::uint8_t>(wr.opcode);
-  w.flags = static_cast<std::uint8_t>(wr.send_flags);
+  begin_request(w, wr.wr_id, wr.opcode, wr.send_flags);
   w.imm = wr.imm_data;
-  w.is_inline = false;
-  w.reachable = true;
-  w.multicast = false;
   w.addressed = qp.kind == QpKind::rc || qp.kind == QpKind::uc;
-  w.length = 0;
   if (wr.num_sge < 0) return EINVAL;
   switch (wr.opcode) {
     case IBV_WR_RDMA_WRITE:
@@ -51,15 +39,11 @@ int convert(const Qp& qp, const ibv_send_wr& wr, SendWqe& w) {
         return EINVAL;
       }
       set_binding(w, *wr.bind_mw.mw, wr.bind_mw.rkey, wr.bind_mw.bind_info);
-      w.num_sge = 0;
-      w.addressed = true;
-      return 0;
+      [[fallthrough]];
     case IBV_WR_LOCAL_INV:
-      w.num_sge = 0;
       w.addressed = true;
       return 0;
     default:
-      w.rkey = 0;
       break;
   }
   if (qp.kind == QpKind::xrc_ini) {
@@ -68,15 +52,7 @@ int convert(const Qp& qp, const ibv_send_wr& wr, SendWqe& w) {
   }
   if (qp.kind == QpKind::ud) {
     if (wr.wr.ud.ah == nullptr) return EINVAL;
-    const auto* ah = reinterpret_cast<const Ah*>(wr.wr.ud.ah);
-    w.addressed = true;
-    w.reachable = ah->reachable;
-    w.global = ah->attr.is_global != 0;
-    w.multicast = ah->multicast;
-    if (w.multicast) std::memcpy(w.group, ah->attr.grh.dgid.raw, sizeof w.group);
-    w.dest_qpn = wr.wr.ud.remote_qpn;
-    // IBTA 10.2.5: the top bit asks for the queue pair's own key.
-    w.qkey = (wr.wr.ud.remote_qkey & 0x8000'0000U) != 0 ? qp.attr.qkey : wr.wr.ud.remote_qkey;
+    set_datagram_address(qp, w, wr.wr.ud.ah, wr.wr.ud.remote_qpn, wr.wr.ud.remote_qkey);
   }
   if ((wr.send_flags & IBV_SEND_INLINE) != 0 && (is_send(static_cast<std::uint8_t>(wr.opcode)) ||
                                                  is_write(static_cast<std::uint8_t>(wr.opcode)))) {
@@ -88,7 +64,6 @@ int convert(const Qp& qp, const ibv_send_wr& wr, SendWqe& w) {
       length += sge.length;
     }
     w.is_inline = true;
-    w.num_sge = 0;
     w.length = static_cast<std::uint32_t>(length);
     return 0;
   }
@@ -115,25 +90,16 @@ ibv_qp* create(ibv_context* context, ibv_qp_init_attr_ex& attr, const mlx5dv_qp_
                                        IBV_QP_INIT_ATTR_SEND_OPS_FLAGS |
                                        IBV_QP_INIT_ATTR_CREATE_FLAGS;
   if ((attr.comp_mask & ~known_mask) != 0 || (builders && (attr.send_ops_flags & ~known) != 0) ||
-      ((attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && !may_have_flags(attr))) {
-    errno = EOPNOTSUPP;
-    return nullptr;
+      ((attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && !may_have_flags(attr)) ||
+      (!identity().xrc && (attr.qp_type == IBV_QPT_XRC_SEND || attr.qp_type == IBV_QPT_XRC_RECV))) {
+    return failed(EOPNOTSUPP);
   }
-  if (!identity().xrc && (attr.qp_type == IBV_QPT_XRC_SEND || attr.qp_type == IBV_QPT_XRC_RECV)) {
-    errno = EOPNOTSUPP;
-    return nullptr;
-  }
-  if (const int error = check_queue_memory("MLX_QP_ALLOC_TYPE"); error != 0) {
-    return failed<ibv_qp>(error);
-  }
+  if (const int error = check_queue_memory("MLX_QP_ALLOC_TYPE"); error != 0) return failed(error);
   // An XRC target belongs to a domain and never sends; all others belong to a PD.
   const bool target = attr.qp_type == IBV_QPT_XRC_RECV;
   const std::uint32_t needed = target ? IBV_QP_INIT_ATTR_XRCD : IBV_QP_INIT_ATTR_PD;
-  if ((attr.comp_mask & needed) == 0 || (target && builders)) {
-    errno = EINVAL;
-    return nullptr;
-  }
-  Qp* qp = context_of(context).objects->create_qp(context_of(context), attr, dc);
+  if ((attr.comp_mask & needed) == 0 || (target && builders)) return failed(EINVAL);
+  Qp* qp = objects_of(context).create_qp(context_of(context), attr, dc);
   if (qp == nullptr) return nullptr;
   qp->extended = builders;
   qp->hears_itself =
@@ -151,7 +117,7 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
 }
 
 ibv_qp* create_qp_dc(ibv_context* context, ibv_qp_init_attr_ex* attr, mlx5dv_qp_init_attr* dc) {
-  if (!identity().dynamically_connected) return failed<ibv_qp>(EOPNOTSUPP);
+  if (!identity().dynamically_connected) return failed(EOPNOTSUPP);
   if (dc == nullptr || dc->comp_mask == 0) return create(context, *attr, nullptr);
   constexpr std::uint64_t known = MLX5DV_QP_INIT_ATTR_MASK_DC |
                                   MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS |
@@ -162,23 +128,35 @@ ibv_qp* create_qp_dc(ibv_context* context, ibv_qp_init_attr_ex* attr, mlx5dv_qp_
   if ((dc->comp_mask & ~known) != 0 ||
       ((dc->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_QP_CREATE_FLAGS) != 0 &&
        (dc->create_flags & ~known_flags) != 0)) {
-    errno = EOPNOTSUPP;
-    return nullptr;
+    return failed(EOPNOTSUPP);
   }
   if ((dc->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_DCI_STREAMS) != 0) {
     const mlx5dv_dci_streams& streams = dc->dc_init_attr.dci_streams;
-    if (context_of(context).virtual_clock) return failed<ibv_qp>(EOPNOTSUPP);
+    if (context_of(context).virtual_clock) return failed(EOPNOTSUPP);
     if (dc->dc_init_attr.dc_type != MLX5DV_DCTYPE_DCI ||
         streams.log_num_concurent > kMaxLogStreams || streams.log_num_errored > kMaxLogStreams) {
-      return failed<ibv_qp>(EINVAL);
+      return failed(EINVAL);
     }
   }
   return create(context, *attr, (dc->comp_mask & MLX5DV_QP_INIT_ATTR_MASK_DC) != 0 ? dc : nullptr);
 }
 
+// A further handle of an XRC target, ibv_open_qp(3); refused as by rdma-core.
+ibv_qp* open_qp(ibv_context* context, ibv_qp_open_attr* attr) {
+  if (attr->comp_mask >= IBV_QP_OPEN_ATTR_RESERVED) return failed(EOPNOTSUPP);
+  constexpr unsigned needed = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
+  if ((attr->comp_mask & needed) != needed || attr->xrcd == nullptr ||
+      attr->xrcd->context != context || attr->qp_type != IBV_QPT_XRC_RECV) {
+    return failed(EINVAL);
+  }
+  void* own = (attr->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT) != 0 ? attr->qp_context : nullptr;
+  Qp* qp = objects_of(context).open_qp(*reinterpret_cast<Xrcd*>(attr->xrcd), attr->qp_num, own);
+  return qp != nullptr ? &qp->verbs.qp_base : nullptr;
+}
+
 int post_send(ibv_qp* verbs, ibv_send_wr* wr, ibv_send_wr** bad) {
   Qp& qp = qp_of(verbs);
-  DataPath& data_path = *context_of(verbs->context).data_path;
+  DataPath& data_path = data_path_of(verbs);
   const std::lock_guard lock(qp.sq_lock);
   for (; wr != nullptr; wr = wr->next) {
     // A DCI's address is not in a classic request.

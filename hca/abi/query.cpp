@@ -157,10 +157,7 @@ TURNOUT_EXPORT int ibv_query_port(ibv_context* context, std::uint8_t port,
 }
 
 TURNOUT_EXPORT int ibv_query_gid(ibv_context* context, std::uint8_t port, int index, ibv_gid* gid) {
-  if (port != kPort || index < 0 || index >= kGids) {
-    errno = EINVAL;
-    return -1;
-  }
+  if (port != kPort || index < 0 || index >= kGids) return result_of(EINVAL);
   *gid = {};
   if (index != 0) return 0;  // an entry that nobody has filled
   gid->global.subnet_prefix = htobe64(0xfe80'0000'0000'0000ULL);
@@ -190,18 +187,13 @@ TURNOUT_EXPORT ssize_t _ibv_query_gid_table(ibv_context* context, ibv_gid_entry*
 }
 
 TURNOUT_EXPORT int ibv_query_pkey(ibv_context*, std::uint8_t port, int index, __be16* pkey) {
-  if (port != kPort || index != 0) {
-    errno = EINVAL;
-    return -1;
-  }
+  if (port != kPort || index != 0) return result_of(EINVAL);
   *pkey = kDefaultPkey;
   return 0;
 }
 
 TURNOUT_EXPORT int ibv_get_pkey_index(ibv_context*, std::uint8_t port, __be16 pkey) {
-  if (port == kPort && pkey == kDefaultPkey) return 0;
-  errno = EINVAL;
-  return -1;
+  return result_of(port == kPort && pkey == kDefaultPkey ? 0 : EINVAL);
 }
 
 // Attempts of the queue pairs of this context that found no receive at their target: what a kernel

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Names of enumerations and rates. Texts are our own; rates are IBTA's (PortInfo, table 146).
-#include <cerrno>
+#include <algorithm>
 #include <cstddef>
+#include <iterator>
 
 #include "hca/abi/verbs.h"
 
@@ -30,6 +31,14 @@ constexpr Rate kRates[] = {
 template <std::size_t N>
 const char* name(const char* const (&names)[N], int value) {
   return value >= 0 && static_cast<std::size_t>(value) < N ? names[value] : "unknown";
+}
+
+// The rate of which `member` is `value`.
+template <class T>
+const Rate& find(T Rate::*member, T value) {
+  static constexpr Rate kNone{IBV_RATE_MAX, -1, -1};
+  const auto* const found = std::ranges::find(kRates, value, member);
+  return found != std::end(kRates) ? *found : kNone;
 }
 
 }  // namespace
@@ -101,26 +110,14 @@ TURNOUT_EXPORT const char* ibv_event_type_str(ibv_event_type event) {
 }
 
 TURNOUT_EXPORT int ibv_rate_to_mult(ibv_rate rate) {
-  for (const Rate& r : kRates) {
-    if (r.rate == rate) return r.mult;
-  }
-  return -1;
+  return find(&Rate::rate, rate).mult;
 }
 TURNOUT_EXPORT ibv_rate mult_to_ibv_rate(int mult) {
-  for (const Rate& r : kRates) {
-    if (r.mult == mult) return r.rate;
-  }
-  return IBV_RATE_MAX;
+  return find(&Rate::mult, mult).rate;
 }
 TURNOUT_EXPORT int ibv_rate_to_mbps(ibv_rate rate) {
-  for (const Rate& r : kRates) {
-    if (r.rate == rate) return r.mbps;
-  }
-  return -1;
+  return find(&Rate::rate, rate).mbps;
 }
 TURNOUT_EXPORT ibv_rate mbps_to_ibv_rate(int mbps) {
-  for (const Rate& r : kRates) {
-    if (r.mbps == mbps) return r.rate;
-  }
-  return IBV_RATE_MAX;
+  return find(&Rate::mbps, mbps).rate;
 }

@@ -26,8 +26,7 @@ int unsupported(const char* name) {
 }  // namespace turnout::hca
 
 TURNOUT_EXPORT int ibv_resolve_eth_l2_from_gid(ibv_context*, ibv_ah_attr*, uint8_t*, uint16_t*) {
-  errno = unsupported("ibv_resolve_eth_l2_from_gid");
-  return -1;
+  return result_of(unsupported("ibv_resolve_eth_l2_from_gid"));
 }
 
 // Nothing is pinned, so nothing needs to be kept from a fork's child.
@@ -49,32 +48,22 @@ TURNOUT_EXPORT const char* ibv_get_sysfs_path() {
   return "/sys";
 }
 TURNOUT_EXPORT int ibv_read_sysfs_file(const char*, const char*, char*, std::size_t) {
-  errno = ENOENT;
-  return -1;
+  return result_of(ENOENT);
 }
-struct ib_uverbs_qp_attr;
-struct ib_uverbs_ah_attr;
-struct ib_user_path_rec;
-struct ibv_sa_path_rec;
-TURNOUT_EXPORT void ibv_copy_qp_attr_from_kern(ibv_qp_attr*, ib_uverbs_qp_attr*) {
-  unsupported("ibv_copy_qp_attr_from_kern");
-}
-TURNOUT_EXPORT void ibv_copy_ah_attr_from_kern(ibv_ah_attr*, ib_uverbs_ah_attr*) {
-  unsupported("ibv_copy_ah_attr_from_kern");
-}
-TURNOUT_EXPORT void ibv_copy_path_rec_from_kern(ibv_sa_path_rec*, ib_user_path_rec*) {
-  unsupported("ibv_copy_path_rec_from_kern");
-}
-TURNOUT_EXPORT void ibv_copy_path_rec_to_kern(ib_user_path_rec*, ibv_sa_path_rec*) {
-  unsupported("ibv_copy_path_rec_to_kern");
-}
+#define TURNOUT_NO_COPY(name)  \
+  TURNOUT_EXPORT void name() { \
+    unsupported(#name);        \
+  }
+TURNOUT_NO_COPY(ibv_copy_qp_attr_from_kern)
+TURNOUT_NO_COPY(ibv_copy_ah_attr_from_kern)
+TURNOUT_NO_COPY(ibv_copy_path_rec_from_kern)
+TURNOUT_NO_COPY(ibv_copy_path_rec_to_kern)
 
 // A function that returns EOPNOTSUPP (or null and errno) whatever it is given, bound to an old
 // version.
 #define TURNOUT_OLD_POINTER(symbol, version)                                             \
   extern "C" __attribute__((visibility("default"), used)) void* turnout_old_##symbol() { \
-    errno = unsupported(#symbol "@" version);                                            \
-    return nullptr;                                                                      \
+    return failed(unsupported(#symbol "@" version));                                     \
   }                                                                                      \
   __asm__(".symver turnout_old_" #symbol "," #symbol "@" version);
 #define TURNOUT_OLD_INT(symbol, version)                                               \

@@ -5,14 +5,45 @@
 
 #include <infiniband/verbs.h>
 
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
 #include "hca/abi/export.h"
 #include "hca/device/data_path.h"
 #include "hca/device/object_verbs.h"
 
 namespace turnout::hca {
 
-// Fills the op tables of a fresh context.
-void fill_ops(Context& context);
+// What of a context serves an object; a context is its own.
+[[nodiscard]] inline ObjectVerbs& objects_of(ibv_context* context) noexcept {
+  return *context_of(context).objects;
+}
+template <class T>
+[[nodiscard]] ObjectVerbs& objects_of(const T* object) noexcept {
+  return objects_of(object->context);
+}
+template <class T>
+[[nodiscard]] DataPath& data_path_of(const T* object) noexcept {
+  return *context_of(object->context).data_path;
+}
+// What the program is given of an object, null of none.
+template <class T>
+[[nodiscard]] auto* verbs_of(T* object) noexcept {
+  return object != nullptr ? &object->verbs : nullptr;
+}
+// The result of verbs that tell an errno value by -1 and errno; 0 of none.
+[[nodiscard]] inline int result_of(int error) noexcept {
+  if (error == 0) return 0;
+  errno = error;
+  return -1;
+}
+
+// The beginning of a request, with no data and no address.
+void begin_request(SendWqe& wqe, std::uint64_t id, ibv_wr_opcode opcode, unsigned flags) noexcept;
+// Where a datagram goes.
+void set_datagram_address(const Qp& qp, SendWqe& wqe, const ibv_ah* ah, std::uint32_t number,
+                          std::uint32_t qkey) noexcept;
 // Fills the work-request builders of a queue pair.
 void fill_builders(Qp& qp, std::uint64_t send_ops);
 
@@ -50,6 +81,14 @@ int req_notify_cq(ibv_cq* cq, int solicited_only);
 int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad);
 int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad);
 int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad);
+
+// Where queues lie, as MLX_CQ_ALLOC_TYPE, MLX_QP_ALLOC_TYPE and MLX_SRQ_ALLOC_TYPE of rdma-core's
+// mlx5 say (its README). Here that is the fabric's shared memory, never huge pages: HUGE makes the
+// creation of a queue fail, all other values have no effect. 0, or ENOMEM.
+[[nodiscard]] inline int check_queue_memory(const char* variable) noexcept {
+  const char* kind = std::getenv(variable);
+  return kind != nullptr && std::strcmp(kind, "HUGE") == 0 ? ENOMEM : 0;
+}
 
 // One line, once for each name; returns EOPNOTSUPP.
 int unsupported(const char* name);

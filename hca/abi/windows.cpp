@@ -4,7 +4,6 @@
 #include <mutex>
 
 #include "hca/abi/verbs.h"
-#include "hca/device/failed.h"
 #include "hca/device/identity.h"
 
 using namespace turnout::hca;
@@ -12,13 +11,12 @@ using namespace turnout::hca;
 namespace turnout::hca {
 
 ibv_mw* alloc_mw(ibv_pd* pd, ibv_mw_type type) {
-  if (!identity().windows) return failed<ibv_mw>(EOPNOTSUPP);
-  Mw* mw = context_of(pd->context).objects->alloc_window(*reinterpret_cast<Pd*>(pd), type);
-  return mw != nullptr ? &mw->verbs : nullptr;
+  if (!identity().windows) return failed(EOPNOTSUPP);
+  return verbs_of(objects_of(pd).alloc_window(pd_of(pd), type));
 }
 
 int dealloc_mw(ibv_mw* mw) {
-  return context_of(mw->context).objects->dealloc_window(*reinterpret_cast<Mw*>(mw));
+  return objects_of(mw).dealloc_window(*reinterpret_cast<Mw*>(mw));
 }
 
 void set_binding(SendWqe& wqe, const ibv_mw& mw, std::uint32_t key,
@@ -38,16 +36,9 @@ int bind_mw(ibv_qp* verbs, ibv_mw* mw, ibv_mw_bind* bind) {
   const std::uint32_t key = ibv_inc_rkey(mw->rkey);
   const std::lock_guard lock(qp.sq_lock);
   SendWqe& w = qp.scratch;
-  w.wr_id = bind->wr_id;
-  w.opcode = IBV_WR_BIND_MW;
-  w.flags = static_cast<std::uint8_t>(bind->send_flags);
-  w.num_sge = 0;
-  w.is_inline = false;
-  w.multicast = false;
-  w.addressed = false;
-  w.length = 0;
+  begin_request(w, bind->wr_id, IBV_WR_BIND_MW, bind->send_flags);
   set_binding(w, *mw, key, bind->bind_info);
-  const int error = context_of(verbs->context).data_path->send(qp, w);
+  const int error = data_path_of(verbs).send(qp, w);
   if (error == 0) mw->rkey = key;
   return error;
 }
@@ -55,9 +46,9 @@ int bind_mw(ibv_qp* verbs, ibv_mw* mw, ibv_mw_bind* bind) {
 }  // namespace turnout::hca
 
 TURNOUT_EXPORT int ibv_attach_mcast(ibv_qp* qp, const ibv_gid* gid, std::uint16_t) {
-  return context_of(qp->context).objects->attach(qp_of(qp), *gid);
+  return objects_of(qp).attach(qp_of(qp), *gid);
 }
 
 TURNOUT_EXPORT int ibv_detach_mcast(ibv_qp* qp, const ibv_gid* gid, std::uint16_t) {
-  return context_of(qp->context).objects->detach(qp_of(qp), *gid);
+  return objects_of(qp).detach(qp_of(qp), *gid);
 }

@@ -57,6 +57,18 @@ void append(Channel& c, std::unique_ptr<Event> event) {
   if (c.queue.size() == 1) show_queued(c);
 }
 
+// Takes the queued events out that `chosen` says.
+template <class Chosen>
+std::vector<std::unique_ptr<Event>> extract(Channel& c, const Chosen& chosen) {
+  std::vector<std::unique_ptr<Event>> taken;
+  for (auto& event : c.queue) {
+    if (chosen(*event)) taken.push_back(std::move(event));
+  }
+  std::erase(c.queue, nullptr);
+  if (!taken.empty() && c.queue.empty()) show_empty(c);
+  return taken;
+}
+
 // What the real library does when an event is taken, not when it happens. False: there is no event
 // after all.
 bool deliver(Event& event) {
@@ -181,33 +193,18 @@ void move_to(Id& id, Channel& to) {
   for (const auto& child : id.silent) move_to(*child, to);
 
   std::vector<Id*> told;  // identifiers of requests whose event moves
-  const bool had = !from.queue.empty();
-  for (auto it = from.queue.begin(); it != from.queue.end();) {
-    if ((*it)->owner != &id) {
-      ++it;
-      continue;
-    }
-    if ((*it)->verbs.id != &id.verbs) told.push_back(&id_of((*it)->verbs.id));
-    append(to, std::move(*it));
-    it = from.queue.erase(it);
+  for (auto& event : extract(from, [&](const Event& e) { return e.owner == &id; })) {
+    if (event->verbs.id != &id.verbs) told.push_back(&id_of(event->verbs.id));
+    append(to, std::move(event));
   }
-  if (had && from.queue.empty()) show_empty(from);
   for (Id* child : told) move_to(*child, to);
 }
 
 void drop_events(Id& id, const Group* group) {
-  Channel& c = *id.channel;
-  std::vector<std::unique_ptr<Event>> dropped;
-  for (auto it = c.queue.begin(); it != c.queue.end();) {
-    if ((*it)->owner != &id || (group != nullptr && (*it)->group != group)) {
-      ++it;
-      continue;
-    }
-    dropped.push_back(std::move(*it));
-    it = c.queue.erase(it);
-  }
-  if (!dropped.empty() && c.queue.empty()) show_empty(c);
-  for (const auto& event : dropped) {
+  const auto chosen = [&](const Event& e) {
+    return e.owner == &id && (group == nullptr || e.group == group);
+  };
+  for (const auto& event : extract(*id.channel, chosen)) {
     if (event->verbs.id == &id.verbs) continue;
     Id* const child = &id_of(event->verbs.id);
     retire(*child);

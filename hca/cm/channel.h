@@ -29,6 +29,7 @@ namespace turnout::cm {
 struct Id;
 struct Group;
 using Clock = std::chrono::steady_clock;
+using Lock = std::unique_lock<std::mutex>;
 
 [[nodiscard]] std::mutex& state_lock();
 // Signalled, under the lock, whenever an event is acknowledged.
@@ -49,10 +50,6 @@ struct Channel {
   std::multimap<Clock::time_point, Id*> deadlines;
   unsigned waiters = 0;    // threads in next_event()
   bool destroyed = false;  // by the user: the last of them frees it
-
-  Channel() = default;
-  Channel(const Channel&) = delete;
-  Channel& operator=(const Channel&) = delete;
   ~Channel();
 };
 

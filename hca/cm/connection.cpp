@@ -9,7 +9,6 @@
 #include "hca/cm/multicast.h"
 #include "hca/cm/port.h"
 #include "hca/cm/qp.h"
-#include "hca/cm/reports.h"
 
 namespace turnout::cm {
 namespace {

@@ -8,19 +8,8 @@
 #include "hca/cm/multicast.h"
 
 using namespace turnout::cm;
-using Lock = std::unique_lock<std::mutex>;
 
 namespace {
-
-// Runs a step under the lock, then waits for what it leads to if the identifier is synchronous.
-template <class Step>
-int run(Id& id, Step step) {
-  {
-    const Lock lock(state_lock());
-    if (const int error = step(); error != 0) return failure(error);
-  }
-  return complete(id);
-}
 
 int join(Id& id, const sockaddr* to, bool send_only, void* context) {
   Address address;
@@ -59,13 +48,12 @@ int reject_for(rdma_cm_id* verbs, const void* data, std::uint8_t length, Reason 
 }  // namespace
 
 TURNOUT_EXPORT int rdma_connect(rdma_cm_id* verbs, rdma_conn_param* param) {
-  Id& id = id_of(verbs);
-  return run(id, [&] { return connect(id, param); });
+  return run(id_of(verbs), [&](Id& id) { return connect(id, param); });
 }
 
 TURNOUT_EXPORT int rdma_accept(rdma_cm_id* verbs, rdma_conn_param* param) {
   Id& id = id_of(verbs);
-  if (!id.datagram()) return run(id, [&] { return accept(id, param); });
+  if (!id.datagram()) return run(id, [&](Id&) { return accept(id, param); });
   {
     const Lock lock(state_lock());
     if (const int error = accept(id, param); error != 0) return failure(error);
@@ -88,8 +76,7 @@ TURNOUT_EXPORT int rdma_establish(rdma_cm_id* verbs) {
 }
 
 TURNOUT_EXPORT int rdma_disconnect(rdma_cm_id* verbs) {
-  Id& id = id_of(verbs);
-  return run(id, [&] { return disconnect(id); });
+  return run(id_of(verbs), [](Id& id) { return disconnect(id); });
 }
 
 TURNOUT_EXPORT int rdma_notify(rdma_cm_id* verbs, ibv_event_type type) {
@@ -106,24 +93,21 @@ TURNOUT_EXPORT int rdma_notify(rdma_cm_id* verbs, ibv_event_type type) {
 }
 
 TURNOUT_EXPORT int rdma_set_local_ece(rdma_cm_id* verbs, ibv_ece* ece) {
-  Id& id = id_of(verbs);
   if (ece == nullptr || ece->comp_mask != 0 || verbs->qp != nullptr) return failure(EINVAL);
   const Lock lock(state_lock());
-  id.local_ece = *ece;
+  id_of(verbs).local_ece = *ece;
   return 0;
 }
 
 TURNOUT_EXPORT int rdma_get_remote_ece(rdma_cm_id* verbs, ibv_ece* ece) {
-  Id& id = id_of(verbs);
   if (ece == nullptr || verbs->qp != nullptr) return failure(EINVAL);
   const Lock lock(state_lock());
-  *ece = id.remote_ece;
+  *ece = id_of(verbs).remote_ece;
   return 0;
 }
 
 TURNOUT_EXPORT int rdma_join_multicast(rdma_cm_id* verbs, sockaddr* address, void* context) {
-  Id& id = id_of(verbs);
-  return run(id, [&] { return join(id, address, false, context); });
+  return run(id_of(verbs), [&](Id& id) { return join(id, address, false, context); });
 }
 
 TURNOUT_EXPORT int rdma_join_multicast_ex(rdma_cm_id* verbs, rdma_cm_join_mc_attr_ex* attr,
@@ -133,9 +117,8 @@ TURNOUT_EXPORT int rdma_join_multicast_ex(rdma_cm_id* verbs, rdma_cm_join_mc_att
       attr->join_flags >= RDMA_MC_JOIN_FLAG_RESERVED) {
     return failure(EINVAL);
   }
-  Id& id = id_of(verbs);
   const bool send_only = attr->join_flags == RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER;
-  return run(id, [&] { return join(id, attr->addr, send_only, context); });
+  return run(id_of(verbs), [&](Id& id) { return join(id, attr->addr, send_only, context); });
 }
 
 TURNOUT_EXPORT int rdma_leave_multicast(rdma_cm_id* verbs, sockaddr* to) {

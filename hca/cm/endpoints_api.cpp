@@ -2,7 +2,6 @@
 // The exported functions that resolve names and make endpoints of the answer: rdma_getaddrinfo(3),
 // rdma_create_ep(3), rdma_get_request(3).
 #include <netdb.h>
-#include <netinet/in.h>
 #include <rdma/rdma_verbs.h>
 
 #include <cerrno>
@@ -13,7 +12,6 @@
 #include "hca/cm/export.h"
 
 using namespace turnout::cm;
-using Lock = std::unique_lock<std::mutex>;
 
 namespace {
 

@@ -2,7 +2,6 @@
 #include "hca/cm/identifier.h"
 
 #include <cerrno>
-#include <cstring>
 
 #include "hca/cm/multicast.h"
 

@@ -127,4 +127,15 @@ inline int result(int error) {
   return error == 0 ? 0 : failure(error);
 }
 
+// For the user's calls: runs a step under the lock, which gives an errno value, then waits for what
+// it leads to if the identifier is synchronous.
+template <class Step>
+int run(Id& id, Step step) {
+  {
+    const Lock lock(state_lock());
+    if (const int error = step(id); error != 0) return failure(error);
+  }
+  return complete(id);
+}
+
 }  // namespace turnout::cm

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 #include "base/log.h"
 #include "hca/cm/connection.h"
@@ -15,7 +16,6 @@
 #include "hca/cm/port.h"
 
 using namespace turnout::cm;
-using Lock = std::unique_lock<std::mutex>;
 
 namespace {
 
@@ -161,9 +161,7 @@ int set_id_option(Id& id, int name, const void* value, std::size_t length) {
   }
 }
 
-// A path that the user has found by other means. All lead to the same port.
-int set_path(Id& id, const void* value, std::size_t length) {
-  if (value == nullptr || length == 0 || length % sizeof(ibv_path_data) != 0) return EINVAL;
+int resolve_route(Id& id) {
   if (id.state != State::addr_resolved) return EINVAL;
   set_route(id);
   id.state = State::route_resolved;
@@ -171,8 +169,10 @@ int set_path(Id& id, const void* value, std::size_t length) {
   return 0;
 }
 
-__be16 port_of(const Address& address) {
-  return htons(address.port);
+// A path that the user has found by other means. All lead to the same port.
+int set_path(Id& id, const void* value, std::size_t length) {
+  if (value == nullptr || length == 0 || length % sizeof(ibv_path_data) != 0) return EINVAL;
+  return resolve_route(id);
 }
 
 }  // namespace
@@ -198,6 +198,21 @@ TURNOUT_EXPORT int rdma_ack_cm_event(rdma_cm_event* event) {
   if (event == nullptr) return failure(EINVAL);
   acknowledge(reinterpret_cast<Event*>(event));
   return 0;
+}
+
+TURNOUT_EXPORT const char* rdma_event_str(rdma_cm_event_type event) {
+  static constexpr const char* kNames[] = {
+      "RDMA_CM_EVENT_ADDR_RESOLVED",   "RDMA_CM_EVENT_ADDR_ERROR",
+      "RDMA_CM_EVENT_ROUTE_RESOLVED",  "RDMA_CM_EVENT_ROUTE_ERROR",
+      "RDMA_CM_EVENT_CONNECT_REQUEST", "RDMA_CM_EVENT_CONNECT_RESPONSE",
+      "RDMA_CM_EVENT_CONNECT_ERROR",   "RDMA_CM_EVENT_UNREACHABLE",
+      "RDMA_CM_EVENT_REJECTED",        "RDMA_CM_EVENT_ESTABLISHED",
+      "RDMA_CM_EVENT_DISCONNECTED",    "RDMA_CM_EVENT_DEVICE_REMOVAL",
+      "RDMA_CM_EVENT_MULTICAST_JOIN",  "RDMA_CM_EVENT_MULTICAST_ERROR",
+      "RDMA_CM_EVENT_ADDR_CHANGE",     "RDMA_CM_EVENT_TIMEWAIT_EXIT"};
+  static_assert(std::size(kNames) == RDMA_CM_EVENT_TIMEWAIT_EXIT + 1);
+  const auto index = static_cast<std::size_t>(event);
+  return index < std::size(kNames) ? kNames[index] : "UNKNOWN EVENT";
 }
 
 TURNOUT_EXPORT int rdma_create_id(rdma_event_channel* channel, rdma_cm_id** id, void* context,
@@ -250,24 +265,11 @@ TURNOUT_EXPORT int rdma_bind_addr(rdma_cm_id* verbs, sockaddr* address) {
 }
 
 TURNOUT_EXPORT int rdma_resolve_addr(rdma_cm_id* verbs, sockaddr* from, sockaddr* to, int) {
-  Id& id = id_of(verbs);
-  {
-    const Lock lock(state_lock());
-    if (const int error = resolve(id, from, to); error != 0) return failure(error);
-  }
-  return complete(id);
+  return run(id_of(verbs), [&](Id& id) { return resolve(id, from, to); });
 }
 
 TURNOUT_EXPORT int rdma_resolve_route(rdma_cm_id* verbs, int) {
-  Id& id = id_of(verbs);
-  {
-    const Lock lock(state_lock());
-    if (id.state != State::addr_resolved) return failure(EINVAL);
-    set_route(id);
-    id.state = State::route_resolved;
-    queue_event(id, RDMA_CM_EVENT_ROUTE_RESOLVED);
-  }
-  return complete(id);
+  return run(id_of(verbs), resolve_route);
 }
 
 TURNOUT_EXPORT int rdma_listen(rdma_cm_id* verbs, int backlog) {
@@ -277,22 +279,20 @@ TURNOUT_EXPORT int rdma_listen(rdma_cm_id* verbs, int backlog) {
 
 TURNOUT_EXPORT int rdma_set_option(rdma_cm_id* verbs, int level, int name, void* value,
                                    std::size_t length) {
-  Id& id = id_of(verbs);
-  {
+  if (level == RDMA_OPTION_ID) {
     const Lock lock(state_lock());
-    if (level == RDMA_OPTION_ID) return result(set_id_option(id, name, value, length));
-    if (level != RDMA_OPTION_IB || name != RDMA_OPTION_IB_PATH) return failure(ENOSYS);
-    if (const int error = set_path(id, value, length); error != 0) return failure(error);
+    return result(set_id_option(id_of(verbs), name, value, length));
   }
-  return complete(id);
+  if (level != RDMA_OPTION_IB || name != RDMA_OPTION_IB_PATH) return failure(ENOSYS);
+  return run(id_of(verbs), [&](Id& id) { return set_path(id, value, length); });
 }
 
 TURNOUT_EXPORT __be16 rdma_get_src_port(rdma_cm_id* verbs) {
-  return port_of(local_address(id_of(verbs)));
+  return htons(local_address(id_of(verbs)).port);
 }
 
 TURNOUT_EXPORT __be16 rdma_get_dst_port(rdma_cm_id* verbs) {
-  return port_of(peer_address(id_of(verbs)));
+  return htons(peer_address(id_of(verbs)).port);
 }
 
 TURNOUT_EXPORT ibv_context** rdma_get_devices(int* count) {

@@ -32,20 +32,8 @@ enum SidrStatus : std::uint32_t { kSidrValid = 0, kSidrNoService = 1, kSidrRejec
 // of the IP port spaces spends 36 bytes of the CM's field on addresses (IBTA annex A11).
 inline constexpr std::uint8_t kMaxPrivate = 196;
 [[nodiscard]] constexpr std::uint8_t private_limit(Kind kind) noexcept {
-  switch (kind) {
-    case Kind::req:
-      return 56;
-    case Kind::rep:
-      return kMaxPrivate;
-    case Kind::rej:
-      return 148;
-    case Kind::sidr_req:
-      return 180;
-    case Kind::sidr_rep:
-      return 136;
-    default:
-      return 0;
-  }
+  constexpr std::uint8_t kByKind[] = {0, 56, kMaxPrivate, 0, 148, 0, 0, 180, 136};
+  return kByKind[static_cast<std::uint8_t>(kind)];
 }
 
 struct Message {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "hca/cm/multicast.h"
 
-#include <endian.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>

@@ -17,17 +17,8 @@ unsigned access_of(const Id& id) {
 }
 
 bool knows_peer(const Id& id) {
-  switch (id.state) {
-    case State::responded:
-    case State::requested:
-    case State::accepted:
-    case State::established:
-    case State::disconnecting:
-    case State::disconnected:
-      return true;
-    default:
-      return false;
-  }
+  return id.state == State::responded ||
+         (id.state >= State::requested && id.state <= State::disconnected);
 }
 
 int datagram_attributes(const Id& id, ibv_qp_attr& attr, int& mask) {

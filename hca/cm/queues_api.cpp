@@ -4,13 +4,11 @@
 #include <rdma/rdma_verbs.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "hca/cm/export.h"
 #include "hca/cm/qp.h"
 
 using namespace turnout::cm;
-using Lock = std::unique_lock<std::mutex>;
 
 namespace {
 
@@ -60,18 +58,21 @@ int fail_create(rdma_cm_id& id, int error) {
   return failure(error);
 }
 
+// The domain of an XRC target or SRQ, where the user left it out: 0 or errno.
+template <class Attributes>
+int add_xrcd(const Id& id, Attributes& a, std::uint32_t mask_bit) {
+  if ((a.comp_mask & mask_bit) != 0 && a.xrcd != nullptr) return 0;
+  const Lock lock(state_lock());
+  a.xrcd = default_xrcd(*id.adapter);
+  if (a.xrcd == nullptr) return errno;
+  a.comp_mask |= mask_bit;
+  return 0;
+}
+
 // What the user left out: the protection domain, or for an XRC target the domain.
 int add_domain(Id& id, ibv_qp_init_attr_ex& a) {
   rdma_cm_id& v = id.verbs;
-  if (a.qp_type == IBV_QPT_XRC_RECV) {
-    if ((a.comp_mask & IBV_QP_INIT_ATTR_XRCD) == 0 || a.xrcd == nullptr) {
-      const Lock lock(state_lock());
-      a.xrcd = default_xrcd(*id.adapter);
-      if (a.xrcd == nullptr) return errno;
-      a.comp_mask |= IBV_QP_INIT_ATTR_XRCD;
-    }
-    return 0;
-  }
+  if (a.qp_type == IBV_QPT_XRC_RECV) return add_xrcd(id, a, IBV_QP_INIT_ATTR_XRCD);
   if ((a.comp_mask & IBV_QP_INIT_ATTR_PD) == 0 || a.pd == nullptr) {
     a.comp_mask |= IBV_QP_INIT_ATTR_PD;
     a.pd = v.pd;
@@ -171,12 +172,8 @@ TURNOUT_EXPORT int rdma_create_srq_ex(rdma_cm_id* verbs, ibv_srq_init_attr_ex* a
   const bool xrc =
       (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0 && attr->srq_type == IBV_SRQT_XRC;
   if (xrc) {
-    if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_XRCD) == 0 || attr->xrcd == nullptr) {
-      const Lock lock(state_lock());
-      attr->xrcd = default_xrcd(*id.adapter);
-      if (attr->xrcd == nullptr) return -1;
-      attr->comp_mask |= IBV_SRQ_INIT_ATTR_XRCD;
-    }
+    if (const int error = add_xrcd(id, *attr, IBV_SRQ_INIT_ATTR_XRCD); error != 0)
+      return failure(error);
     if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_CQ) == 0 || attr->cq == nullptr) {
       if (verbs->recv_cq == nullptr && !create(*verbs, receive_of(*verbs), attr->attr.max_wr)) {
         return fail_create(*verbs, errno);
@@ -218,6 +215,5 @@ TURNOUT_EXPORT void rdma_destroy_srq(rdma_cm_id* verbs) {
 TURNOUT_EXPORT int rdma_init_qp_attr(rdma_cm_id* verbs, ibv_qp_attr* attr, int* mask) {
   if (attr == nullptr || mask == nullptr) return failure(EINVAL);
   const Lock lock(state_lock());
-  const int error = attributes(id_of(verbs), *attr, *mask);
-  return error == 0 ? 0 : failure(error);
+  return result(attributes(id_of(verbs), *attr, *mask));
 }

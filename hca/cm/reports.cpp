@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "hca/cm/reports.h"
+#include "hca/cm/connection.h"
 
 #include <sys/random.h>
 

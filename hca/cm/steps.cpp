@@ -8,7 +8,6 @@
 #include "hca/cm/multicast.h"
 #include "hca/cm/port.h"
 #include "hca/cm/qp.h"
-#include "hca/cm/reports.h"
 
 namespace turnout::cm {
 namespace {
@@ -36,6 +35,12 @@ void add_private(Message& m, const void* data, std::size_t length) {
   if (length == 0) return;
   std::memcpy(m.private_data + m.private_length, data, length);
   m.private_length = static_cast<std::uint8_t>(m.private_length + length);
+}
+
+// What the user asks of the connection; what it leaves to us stays as it is.
+void set_depths(Id& id, const rdma_conn_param& p) {
+  if (p.responder_resources != RDMA_MAX_RESP_RES) id.responder_resources = p.responder_resources;
+  if (p.initiator_depth != RDMA_MAX_INIT_DEPTH) id.initiator_depth = p.initiator_depth;
 }
 
 void fill_qp(const Id& id, const rdma_conn_param* p, Message& m) {
@@ -84,10 +89,7 @@ int connect(Id& id, const rdma_conn_param* p) {
   Message m = message_of(id, kind);
   m.retry_count = m.rnr_retry_count = 7;
   if (p != nullptr) {
-    if (p->responder_resources != RDMA_MAX_RESP_RES) {
-      id.responder_resources = p->responder_resources;
-    }
-    if (p->initiator_depth != RDMA_MAX_INIT_DEPTH) id.initiator_depth = p->initiator_depth;
+    set_depths(id, *p);
     m.flow_control = p->flow_control;
     m.retry_count = std::min<std::uint8_t>(p->retry_count, 7);
     m.rnr_retry_count = std::min<std::uint8_t>(p->rnr_retry_count, 7);
@@ -124,10 +126,7 @@ int accept(Id& id, const rdma_conn_param* p) {
     return error == EPIPE ? 0 : error;  // who asked has gone
   }
   if (p != nullptr) {
-    if (p->responder_resources != RDMA_MAX_RESP_RES) {
-      id.responder_resources = p->responder_resources;
-    }
-    if (p->initiator_depth != RDMA_MAX_INIT_DEPTH) id.initiator_depth = p->initiator_depth;
+    set_depths(id, *p);
     m.flow_control = p->flow_control;
   }
   m.rnr_retry_count =

@@ -22,7 +22,7 @@ class DataPath {
   virtual int post_recv(Qp& qp, ibv_recv_wr* wr, ibv_recv_wr** bad) = 0;
   virtual int post_srq_recv(Srq& srq, ibv_recv_wr* wr, ibv_recv_wr** bad) = 0;
   // Takes the next entry; false: empty. The caller holds the CQ's poll_lock.
-  virtual bool take(Cq& cq, Cqe& out) = 0;
+  virtual bool take(Cq& cq, Completion& out) = 0;
   // Called when a poll found nothing: -1 if the CQ is in error, else 0 after retries that are due.
   virtual int idle(Cq& cq) = 0;
   virtual int request_notify(Cq& cq, bool solicited_only) = 0;

@@ -16,9 +16,7 @@
 #include <infiniband/verbs.h>
 
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 
 #include "hca/device/limits.h"
 
@@ -141,6 +139,11 @@ struct alignas(64) QpRecord {
     return std::uint64_t{number} << 8 | static_cast<std::uint64_t>(phase);
   }
 
+  [[nodiscard]] static constexpr QpPhase phase_of(std::uint64_t identity) {
+    return static_cast<QpPhase>(identity & 0xff);
+  }
+  [[nodiscard]] QpPhase phase() const noexcept { return phase_of(identity.load()); }
+
   // number (24 bits) << 8 | QpPhase: one load tells a peer whether this is still the QP it means.
   std::atomic<std::uint64_t> identity;
   std::atomic<Token> owner;
@@ -184,7 +187,8 @@ struct alignas(64) QpRecord {
 };
 static_assert(sizeof(QpRecord) == 448);
 
-struct alignas(64) Cqe {
+// What a completion says.
+struct Completion {
   std::uint64_t wr_id;
   std::uint64_t timestamp;  // CLOCK_MONOTONIC, ns; 0 unless the CQ asks for it
   std::uint32_t qpn;
@@ -199,6 +203,9 @@ struct alignas(64) Cqe {
   std::uint32_t vendor_err;
   std::uint8_t send;  // 1: releases send-queue entries
   std::uint8_t unused[3];
+};
+
+struct alignas(64) Cqe : Completion {
   // Position + 1 once the entry is whole: written last.
   std::atomic<std::uint64_t> sequence;
 };
@@ -356,16 +363,16 @@ struct Layout {
 
   static constexpr std::uint32_t hash() {
     std::uint64_t h = 1469598103934665603ULL;  // FNV-1a
-    for (std::uint64_t v : {std::uint64_t{sizeof(Header)},
-                            std::uint64_t{sizeof(ProcessRecord)},
-                            std::uint64_t{sizeof(QpRecord)},
-                            std::uint64_t{sizeof(CqRecord)},
-                            std::uint64_t{sizeof(SrqRecord)},
-                            std::uint64_t{sizeof(MrRecord)},
-                            std::uint64_t{sizeof(Cqe)},
-                            std::uint64_t{sizeof(XrcdRecord)},
-                            std::uint64_t{sizeof(XrcHandleRecord)},
-                            std::uint64_t{sizeof(MulticastRecord)},
+    for (std::uint64_t v : {sizeof(Header),
+                            sizeof(ProcessRecord),
+                            sizeof(QpRecord),
+                            sizeof(CqRecord),
+                            sizeof(SrqRecord),
+                            sizeof(MrRecord),
+                            sizeof(Cqe),
+                            sizeof(XrcdRecord),
+                            sizeof(XrcHandleRecord),
+                            sizeof(MulticastRecord),
                             processes,
                             hazards,
                             qps,

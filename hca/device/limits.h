@@ -6,7 +6,6 @@
 // rdma-core's mlx5 on a ConnectX-5, except where the virtual adapter limits them.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 namespace turnout::hca {

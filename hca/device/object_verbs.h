@@ -12,7 +12,6 @@
 #include <cerrno>
 #include <cstdint>
 
-#include "hca/device/failed.h"
 #include "hca/device/objects.h"
 
 namespace turnout::hca {
@@ -40,8 +39,8 @@ class ObjectVerbs {
   virtual int deregister(Mr& mr) = 0;
   // A further object of a domain or a region that exists (ibv_import_pd(3)), by its handle; the end
   // of one leaves the original alone. Not under the virtual clock.
-  virtual Pd* import_pd(Context&, std::uint32_t /*handle*/) { return failed<Pd>(EOPNOTSUPP); }
-  virtual Mr* import_region(Pd&, std::uint32_t /*handle*/) { return failed<Mr>(EOPNOTSUPP); }
+  virtual Pd* import_pd(Context&, std::uint32_t /*handle*/) { return failed(EOPNOTSUPP); }
+  virtual Mr* import_region(Pd&, std::uint32_t /*handle*/) { return failed(EOPNOTSUPP); }
   // The keys stay. Not under the virtual clock.
   virtual int reregister(Mr&, const Reregistration&) { return EOPNOTSUPP; }
   // Checks that `part` lies in a region of this domain (with `write` a writable one) and brings its
@@ -50,7 +49,7 @@ class ObjectVerbs {
     return EOPNOTSUPP;
   }
   // Memory windows and multicast groups: not under the virtual clock.
-  virtual Mw* alloc_window(Pd&, ibv_mw_type) { return failed<Mw>(EOPNOTSUPP); }
+  virtual Mw* alloc_window(Pd&, ibv_mw_type) { return failed(EOPNOTSUPP); }
   virtual int dealloc_window(Mw&) { return EOPNOTSUPP; }
   virtual int attach(Qp&, const ibv_gid&) { return EOPNOTSUPP; }
   virtual int detach(Qp&, const ibv_gid&) { return EOPNOTSUPP; }

@@ -10,10 +10,12 @@
 
 #include <infiniband/mlx5dv.h>
 #include <infiniband/verbs.h>
+#include <time.h>
 
 #include <atomic>
+#include <cerrno>
+#include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "hca/device/fifo.h"
 #include "hca/device/layout.h"
@@ -26,6 +28,41 @@ class ObjectVerbs;
 struct Mlx5Ops;
 
 inline constexpr std::uint64_t kObjectMagic = 0x7475'726e'6f75'7431ULL;  // "turnout1"
+
+// The result of a verb that fails to create an object: null, and errno.
+[[nodiscard]] inline std::nullptr_t failed(int error) noexcept {
+  errno = error;
+  return nullptr;
+}
+
+// A clock of the system (clock_gettime(2)) in nanoseconds.
+[[nodiscard]] inline std::uint64_t clock_ns(clockid_t clock) noexcept {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U +
+         static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+// What an asynchronous event is of; none: the device or its port.
+enum class EventObject : std::uint8_t { none, cq, srq, qp };
+[[nodiscard]] constexpr EventObject object_of(std::uint32_t event_type) noexcept {
+  switch (event_type) {
+    case IBV_EVENT_CQ_ERR:
+      return EventObject::cq;
+    case IBV_EVENT_SRQ_ERR:
+    case IBV_EVENT_SRQ_LIMIT_REACHED:
+      return EventObject::srq;
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+    case IBV_EVENT_COMM_EST:
+    case IBV_EVENT_SQ_DRAINED:
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+      return EventObject::qp;
+    default:
+      return EventObject::none;
+  }
+}
 
 struct Device {
   ibv_device verbs;
@@ -79,6 +116,10 @@ struct Pd {
   ibv_td* td;     // of a parent domain, or null
 };
 
+[[nodiscard]] inline Pd& pd_of(ibv_pd* pd) noexcept {
+  return *reinterpret_cast<Pd*>(pd);
+}
+
 struct Mr {
   ibv_mr verbs;
   std::uint32_t index;
@@ -125,7 +166,7 @@ struct Cq {
   SpinLock poll_lock;                   // consumers of this process
   bool single_threaded;                 // IBV_CREATE_CQ_ATTR_SINGLE_THREADED: no poll_lock
   bool extended;
-  Cqe current;                            // start_poll .. end_poll
+  Completion current;                     // start_poll .. end_poll
   std::atomic<std::uint32_t> idle_polls;  // that found nothing since one did not; a hint
   std::atomic<std::uint32_t> users;
   std::uint32_t comp_events_read;  // guarded by verbs.mutex
@@ -165,6 +206,9 @@ struct Srq {
   std::atomic<std::uint32_t> users;
   std::uint32_t events_read;  // guarded by verbs.mutex
 };
+[[nodiscard]] inline Srq& srq_of(ibv_srq* srq) noexcept {
+  return *reinterpret_cast<Srq*>(srq);
+}
 
 // One work request of a send queue, whichever call built it.
 struct SendWqe {

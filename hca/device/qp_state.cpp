@@ -7,99 +7,67 @@ namespace turnout::hca {
 namespace {
 
 struct Rule {
-  QpKind kind;
+  unsigned kinds;  // a bit for each
   QpPhase from, to;
   int required, optional;
 };
 
-constexpr int kAlternate = IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE;
+constexpr unsigned bit_of(QpKind kind) {
+  return 1U << static_cast<unsigned>(kind);
+}
+constexpr unsigned rc = bit_of(QpKind::rc), uc = bit_of(QpKind::uc), ud = bit_of(QpKind::ud),
+                   dci = bit_of(QpKind::dci), dct = bit_of(QpKind::dct),
+                   initiator = bit_of(QpKind::xrc_ini), target = bit_of(QpKind::xrc_tgt),
+                   connected = rc | uc | initiator | target;
 constexpr QpPhase reset = QpPhase::reset, init = QpPhase::init, rtr = QpPhase::rtr,
                   rts = QpPhase::rts, sqd = QpPhase::sqd, sqe = QpPhase::sqe;
 
+constexpr int kAtPort = IBV_QP_PKEY_INDEX | IBV_QP_PORT;
+constexpr int kAccess = IBV_QP_ACCESS_FLAGS;
+constexpr int kPeer = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+constexpr int kAnswers = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+constexpr int kRequests =
+    IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_TIMEOUT;
+constexpr int kAlternate = IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE;
+constexpr int kAnyTime = IBV_QP_CUR_STATE | kAccess | kAlternate;
+
 // Transitions to reset and err are in check_transition: they are alike for all.
 constexpr Rule kRules[] = {
-    {QpKind::rc, reset, init, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0},
-    {QpKind::rc, init, init, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS},
-    {QpKind::rc, init, rtr,
-     IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-         IBV_QP_MIN_RNR_TIMER,
-     IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS | IBV_QP_ALT_PATH},
-    {QpKind::rc, rtr, rts,
-     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_TIMEOUT,
-     IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER | kAlternate},
-    {QpKind::rc, rts, rts, 0,
-     IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER | kAlternate},
-    {QpKind::rc, rts, sqd, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
-    {QpKind::rc, sqd, rts, 0,
-     IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER | kAlternate},
-    {QpKind::rc, sqd, sqd, 0,
-     IBV_QP_PORT | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_AV | IBV_QP_MAX_QP_RD_ATOMIC |
-         IBV_QP_MIN_RNR_TIMER | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-         IBV_QP_MAX_DEST_RD_ATOMIC | kAlternate},
+    {connected | dct, reset, init, kAtPort | kAccess, 0},
+    {connected, init, init, 0, kAtPort | kAccess},
+    {rc | target, init, rtr, kPeer | kAnswers, IBV_QP_PKEY_INDEX | kAccess | IBV_QP_ALT_PATH},
+    {uc | initiator, init, rtr, kPeer, IBV_QP_PKEY_INDEX | kAccess | IBV_QP_ALT_PATH},
+    {rc, rtr, rts, IBV_QP_SQ_PSN | kRequests, kAnyTime | IBV_QP_MIN_RNR_TIMER},
+    {initiator, rtr, rts, IBV_QP_SQ_PSN | kRequests, kAnyTime},
+    {target, rtr, rts, IBV_QP_SQ_PSN | IBV_QP_TIMEOUT, kAnyTime | IBV_QP_MIN_RNR_TIMER},
+    {uc, rtr, rts, IBV_QP_SQ_PSN, kAnyTime},
+    {rc | target, rts, rts, 0, kAnyTime | IBV_QP_MIN_RNR_TIMER},
+    {uc | initiator, rts, rts, 0, kAnyTime},
+    {connected | ud, rts, sqd, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
+    {rc | target, sqd, rts, 0, kAnyTime | IBV_QP_MIN_RNR_TIMER},
+    {uc | initiator, sqd, rts, 0, kAnyTime},
+    {rc, sqd, sqd, 0, kAtPort | kAccess | IBV_QP_AV | kRequests | kAnswers | kAlternate},
+    {initiator, sqd, sqd, 0, kAtPort | kAccess | IBV_QP_AV | kRequests | kAlternate},
+    {target, sqd, sqd, 0, kAtPort | kAccess | IBV_QP_AV | IBV_QP_TIMEOUT | kAnswers | kAlternate},
+    {uc, sqd, sqd, 0, kAtPort | kAccess | IBV_QP_AV | kAlternate},
+    {uc, sqe, rts, 0, IBV_QP_CUR_STATE | kAccess},
 
-    {QpKind::uc, reset, init, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0},
-    {QpKind::uc, init, init, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS},
-    {QpKind::uc, init, rtr, IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN,
-     IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS | IBV_QP_ALT_PATH},
-    {QpKind::uc, rtr, rts, IBV_QP_SQ_PSN, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | kAlternate},
-    {QpKind::uc, rts, rts, 0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | kAlternate},
-    {QpKind::uc, rts, sqd, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
-    {QpKind::uc, sqd, rts, 0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | kAlternate},
-    {QpKind::uc, sqd, sqd, 0,
-     IBV_QP_PORT | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_AV | kAlternate},
-    {QpKind::uc, sqe, rts, 0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS},
+    {ud, reset, init, kAtPort | IBV_QP_QKEY, 0},
+    {ud, init, init, 0, kAtPort | IBV_QP_QKEY},
+    {ud, init, rtr, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY},
+    {ud, rtr, rts, IBV_QP_SQ_PSN, IBV_QP_CUR_STATE | IBV_QP_QKEY},
+    {ud, rts, rts, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY},
+    {ud, sqd, rts, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY},
+    {ud, sqd, sqd, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY},
+    {ud, sqe, rts, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY},
 
-    {QpKind::xrc_ini, reset, init, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0},
-    {QpKind::xrc_ini, init, init, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS},
-    {QpKind::xrc_ini, init, rtr, IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN,
-     IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS | IBV_QP_ALT_PATH},
-    {QpKind::xrc_ini, rtr, rts,
-     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_TIMEOUT,
-     IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | kAlternate},
-    {QpKind::xrc_ini, rts, rts, 0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | kAlternate},
-    {QpKind::xrc_ini, rts, sqd, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
-    {QpKind::xrc_ini, sqd, rts, 0, IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | kAlternate},
-    {QpKind::xrc_ini, sqd, sqd, 0,
-     IBV_QP_PORT | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_AV | IBV_QP_MAX_QP_RD_ATOMIC |
-         IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | kAlternate},
+    {dci, reset, init, kAtPort, 0},
+    {dci, init, init, 0, kAtPort},
+    {dci, init, rtr, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX | IBV_QP_AV},
+    {dci, rtr, rts, IBV_QP_SQ_PSN | kRequests, IBV_QP_MIN_RNR_TIMER},
+    {dci, rts, rts, 0, IBV_QP_MIN_RNR_TIMER},
 
-    {QpKind::xrc_tgt, reset, init, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0},
-    {QpKind::xrc_tgt, init, init, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS},
-    {QpKind::xrc_tgt, init, rtr,
-     IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-         IBV_QP_MIN_RNR_TIMER,
-     IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS | IBV_QP_ALT_PATH},
-    {QpKind::xrc_tgt, rtr, rts, IBV_QP_SQ_PSN | IBV_QP_TIMEOUT,
-     IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER | kAlternate},
-    {QpKind::xrc_tgt, rts, rts, 0,
-     IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER | kAlternate},
-    {QpKind::xrc_tgt, rts, sqd, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
-    {QpKind::xrc_tgt, sqd, rts, 0,
-     IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER | kAlternate},
-    {QpKind::xrc_tgt, sqd, sqd, 0,
-     IBV_QP_PORT | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_AV | IBV_QP_TIMEOUT |
-         IBV_QP_MIN_RNR_TIMER | IBV_QP_MAX_DEST_RD_ATOMIC | kAlternate},
-
-    {QpKind::ud, reset, init, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY, 0},
-    {QpKind::ud, init, init, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY},
-    {QpKind::ud, init, rtr, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY},
-    {QpKind::ud, rtr, rts, IBV_QP_SQ_PSN, IBV_QP_CUR_STATE | IBV_QP_QKEY},
-    {QpKind::ud, rts, rts, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY},
-    {QpKind::ud, rts, sqd, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY},
-    {QpKind::ud, sqd, rts, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY},
-    {QpKind::ud, sqd, sqd, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY},
-    {QpKind::ud, sqe, rts, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY},
-
-    {QpKind::dci, reset, init, IBV_QP_PKEY_INDEX | IBV_QP_PORT, 0},
-    {QpKind::dci, init, init, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT},
-    {QpKind::dci, init, rtr, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX | IBV_QP_AV},
-    {QpKind::dci, rtr, rts,
-     IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_SQ_PSN,
-     IBV_QP_MIN_RNR_TIMER},
-    {QpKind::dci, rts, rts, 0, IBV_QP_MIN_RNR_TIMER},
-
-    {QpKind::dct, reset, init, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0},
-    {QpKind::dct, init, rtr, IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_MIN_RNR_TIMER, 0},
+    {dct, init, rtr, IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_MIN_RNR_TIMER, 0},
 };
 
 }  // namespace
@@ -135,7 +103,7 @@ int check_transition(QpKind kind, QpPhase from, QpPhase to, int mask, const char
     return (given & ~IBV_QP_CUR_STATE) == 0 ? 0 : EINVAL;
   }
   for (const Rule& rule : kRules) {
-    if (rule.kind != kind || rule.from != from || rule.to != to) continue;
+    if ((rule.kinds & bit_of(kind)) == 0 || rule.from != from || rule.to != to) continue;
     *why = "a required attribute is missing in the mask";
     if ((given & rule.required) != rule.required) return EINVAL;
     *why = "the mask has an attribute that this transition does not allow";

@@ -5,9 +5,35 @@
 
 #include <cerrno>
 
+#include "base/log.h"
 #include "hca/device/identity.h"
+#include "hca/device/qp_state.h"
+#include "hca/device/rules.h"
 
 namespace turnout::hca {
+namespace {
+
+ibv_wc_opcode completion_opcode(std::uint8_t wr_opcode) noexcept {
+  switch (wr_opcode) {
+    case IBV_WR_RDMA_WRITE:
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+      return IBV_WC_RDMA_WRITE;
+    case IBV_WR_RDMA_READ:
+      return IBV_WC_RDMA_READ;
+    case IBV_WR_ATOMIC_CMP_AND_SWP:
+      return IBV_WC_COMP_SWAP;
+    case IBV_WR_ATOMIC_FETCH_AND_ADD:
+      return IBV_WC_FETCH_ADD;
+    case IBV_WR_LOCAL_INV:
+      return IBV_WC_LOCAL_INV;
+    case IBV_WR_BIND_MW:
+      return IBV_WC_BIND_MW;
+    default:
+      return IBV_WC_SEND;
+  }
+}
+
+}  // namespace
 
 QpKind kind_of(const ibv_qp_init_attr_ex& attr, const mlx5dv_qp_init_attr* dc) noexcept {
   if (attr.qp_type == IBV_QPT_RC && dc == nullptr) return QpKind::rc;
@@ -89,10 +115,10 @@ void begin_qp(Qp& qp, Context& context, const ibv_qp_init_attr_ex& attr, QpKind 
   v.qp_type = attr.qp_type;
   pthread_mutex_init(&v.mutex, nullptr);
   pthread_cond_init(&v.cond, nullptr);
-  if (attr.pd != nullptr) ++reinterpret_cast<Pd*>(attr.pd)->users;
+  if (attr.pd != nullptr) ++pd_of(attr.pd).users;
   if (attr.send_cq != nullptr) ++cq_of(attr.send_cq).users;
   if (attr.recv_cq != nullptr) ++cq_of(attr.recv_cq).users;
-  if (kind != QpKind::dci && attr.srq != nullptr) ++reinterpret_cast<Srq*>(attr.srq)->users;
+  if (kind != QpKind::dci && attr.srq != nullptr) ++srq_of(attr.srq).users;
   if (kind == QpKind::xrc_tgt) {
     qp.xrcd = reinterpret_cast<Xrcd*>(attr.xrcd);
     ++qp.xrcd->users;
@@ -101,10 +127,10 @@ void begin_qp(Qp& qp, Context& context, const ibv_qp_init_attr_ex& attr, QpKind 
 
 void end_qp(Qp& qp) noexcept {
   const ibv_qp& v = qp.verbs.qp_base;
-  if (v.pd != nullptr) --reinterpret_cast<Pd*>(v.pd)->users;
+  if (v.pd != nullptr) --pd_of(v.pd).users;
   if (v.send_cq != nullptr) --cq_of(v.send_cq).users;
   if (v.recv_cq != nullptr) --cq_of(v.recv_cq).users;
-  if (qp.kind != QpKind::dci && v.srq != nullptr) --reinterpret_cast<Srq*>(v.srq)->users;
+  if (qp.kind != QpKind::dci && v.srq != nullptr) --srq_of(v.srq).users;
   if (qp.xrcd != nullptr) --qp.xrcd->users;
 }
 
@@ -124,6 +150,17 @@ void remember_attributes(ibv_qp_attr& kept, const ibv_qp_attr& attr, int mask) n
   if ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) != 0) kept.max_dest_rd_atomic = attr.max_dest_rd_atomic;
   if ((mask & IBV_QP_MIN_RNR_TIMER) != 0) kept.min_rnr_timer = attr.min_rnr_timer;
   if ((mask & IBV_QP_DEST_QPN) != 0) kept.dest_qp_num = attr.dest_qp_num;
+}
+
+int checked_phase(const Qp& qp, QpPhase from, const ibv_qp_attr& attr, int mask, QpPhase& to) {
+  const char* why = "";
+  const int error = check_modification(qp.kind, from, attr, mask, to, &why);
+  if (error != 0) {
+    TURNOUT_LOG(hca, info,
+                "ibv_modify_qp failed: queue pair {:#x}: from state {} to {}, mask {:#x}: {}",
+                qp.number, static_cast<int>(from), static_cast<int>(to), mask, why);
+  }
+  return error;
 }
 
 int check_request(const Qp& qp, QpPhase phase, const SendWqe& w) noexcept {
@@ -155,6 +192,27 @@ int check_request(const Qp& qp, QpPhase phase, const SendWqe& w) noexcept {
       return EOPNOTSUPP;
   }
   return qp.kind != QpKind::rc && qp.kind != QpKind::uc && !w.addressed ? EINVAL : 0;
+}
+
+Completion completion_of(const SendWqe& w, std::uint32_t number, ibv_wc_status status) noexcept {
+  Completion entry{};
+  entry.wr_id = w.wr_id;
+  entry.qpn = number;
+  entry.byte_len = w.opcode == IBV_WR_RDMA_READ || is_atomic(w.opcode) ? w.length : 0;
+  entry.opcode = static_cast<std::uint8_t>(completion_opcode(w.opcode));
+  entry.status = static_cast<std::uint8_t>(status);
+  entry.sq_position = w.position;
+  entry.send = 1;
+  return entry;
+}
+
+Completion flushed_receive(std::uint64_t id, std::uint32_t number, ibv_wc_opcode opcode) noexcept {
+  Completion entry{};
+  entry.wr_id = id;
+  entry.qpn = number;
+  entry.status = IBV_WC_WR_FLUSH_ERR;
+  entry.opcode = static_cast<std::uint8_t>(opcode);
+  return entry;
 }
 
 }  // namespace turnout::hca

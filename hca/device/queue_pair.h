@@ -38,6 +38,11 @@ void end_qp(Qp& qp) noexcept;
 // Takes over the attributes of `mask`, which were checked.
 void remember_attributes(ibv_qp_attr& kept, const ibv_qp_attr& attr, int mask) noexcept;
 
+// check_modification() of a queue pair that is in phase `from`, with a line in the log where it is
+// refused. `to`: the phase that `attr` asks for. 0 or EINVAL.
+[[nodiscard]] int checked_phase(const Qp& qp, QpPhase from, const ibv_qp_attr& attr, int mask,
+                                QpPhase& to);
+
 // It becomes ready to send: a connection of its own, `connection` of all that its number has had.
 inline void begin_connection(Qp& qp, std::uint32_t connection) noexcept {
   qp.connection = connection;
@@ -60,5 +65,11 @@ inline void begin_connection(Qp& qp, std::uint32_t connection) noexcept {
 
 // May this request be posted to the queue pair in this phase? 0 or errno.
 [[nodiscard]] int check_request(const Qp& qp, QpPhase phase, const SendWqe& wqe) noexcept;
+
+// The completion of a request of the queue pair with this number; of a receive that is flushed.
+[[nodiscard]] Completion completion_of(const SendWqe& wqe, std::uint32_t number,
+                                       ibv_wc_status status) noexcept;
+[[nodiscard]] Completion flushed_receive(std::uint64_t id, std::uint32_t number,
+                                         ibv_wc_opcode opcode) noexcept;
 
 }  // namespace turnout::hca

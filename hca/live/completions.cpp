@@ -2,42 +2,31 @@
 #include "hca/live/completions.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 
 #include <bit>
 #include <cerrno>
 #include <cstring>
 #include <memory>
 
-#include "hca/device/failed.h"
+#include "hca/device/common_objects.h"
 #include "hca/live/fork_guard.h"
-#include "hca/live/repair.h"
 
 namespace turnout::hca {
 
 Cq* LiveCompletions::create(Context& context, const ibv_cq_init_attr_ex& attr) {
-  if (const int error = refuse_child(context); error != 0) return failed<Cq>(error);
-  if (attr.cqe == 0 || attr.cqe > kMaxCqe || attr.comp_vector >= kCompletionVectors) {
-    return failed<Cq>(EINVAL);
-  }
+  if (const int error = refuse_child(context); error != 0) return failed(error);
+  if (const int error = check_creation(attr); error != 0) return failed(error);
   const std::uint32_t slots = std::bit_ceil(attr.cqe);
   const std::uint64_t ring = fabric_.allocate(slots * sizeof(Cqe));
-  if (ring == 0) return failed<Cq>(ENOMEM);
+  if (ring == 0) return failed(ENOMEM);
   auto cq = std::make_unique<Cq>();
   auto* channel = reinterpret_cast<Channel*>(attr.channel);
-  std::uint32_t index = kMaxCqs;
+  std::uint32_t index = kNone;
   {
     const TableGuard guard(fabric_);
-    Header& h = fabric_.header();
-    for (std::uint32_t n = 0; n < kMaxCqs; ++n) {
-      const std::uint32_t at = (slot_of(fabric_.me()) * 16 + n) % kMaxCqs;
-      if (fabric_.cq(at).owner.load(std::memory_order_acquire) == 0) {
-        index = at;
-        break;
-      }
-    }
-    if (index < kMaxCqs) {
-      if (h.cq_high.load() < index + 1) h.cq_high.store(index + 1);
+    index = fabric_.find_free(&Tables::cq, kMaxCqs, fabric_.header().cq_high,
+                              slot_of(fabric_.me()) * 16);
+    if (index != kNone) {
       CqRecord& r = fabric_.cq(index);
       const SharedGuard lock(fabric_, r.lock);
       r.owner.store(fabric_.me(), std::memory_order_release);
@@ -58,9 +47,9 @@ Cq* LiveCompletions::create(Context& context, const ibv_cq_init_attr_ex& attr) {
       r.phase.store(ObjectPhase::live, std::memory_order_release);
     }
   }
-  if (index == kMaxCqs) {
+  if (index == kNone) {
     fabric_.release(ring, slots * sizeof(Cqe));
-    return failed<Cq>(ENOMEM);
+    return failed(ENOMEM);
   }
   cq->index = index;
   cq->record = &fabric_.cq(index);
@@ -70,32 +59,21 @@ Cq* LiveCompletions::create(Context& context, const ibv_cq_init_attr_ex& attr) {
   set_next(*cq);
   cq->single_threaded = (attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 &&
                         (attr.flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED) != 0;
-  ibv_cq_ex& v = cq->verbs;
-  v.context = &context.verbs.context;
-  v.channel = attr.channel;
-  v.cq_context = attr.cq_context;
-  v.handle = index;
-  v.cqe = static_cast<int>(slots);
-  pthread_mutex_init(&v.mutex, nullptr);
-  pthread_cond_init(&v.cond, nullptr);
+  begin_cq(*cq, context, attr, slots);
+  cq->verbs.handle = index;
   if (channel != nullptr) {
-    const std::uint32_t queues = ++channel->users;
-    ++channel->verbs.refcnt;
     // One record for each armed CQ may wait. Enlarged only when needed: the system limits the sum
     // of a user's pipes.
-    const auto bytes = static_cast<int>(queues * sizeof(EventRecord));
-    if (fcntl(channel->write, F_GETPIPE_SZ) < bytes) {
-      fcntl(channel->write, F_SETPIPE_SZ, 2 * bytes);
-    }
+    const auto bytes = static_cast<int>(channel->users * sizeof(EventRecord));
+    if (fcntl(channel->write, F_GETPIPE_SZ) < bytes) fcntl(channel->write, F_SETPIPE_SZ, 2 * bytes);
   }
-  ++context.users;
   const std::lock_guard lock(objects_.mutex);
   objects_.cqs[index] = cq.get();
   return cq.release();
 }
 
 int LiveCompletions::resize(Cq& cq, int entries) {
-  if (const int error = refuse_child(context_of(cq.verbs.context)); error != 0) return error;
+  if (const int error = refuse_child(cq.verbs.context); error != 0) return error;
   if (entries <= 0 || static_cast<std::uint32_t>(entries) > kMaxCqe) return EINVAL;
   const std::uint64_t slots = std::bit_ceil(static_cast<std::uint32_t>(entries));
   const std::uint64_t ring = fabric_.allocate(slots * sizeof(Cqe));
@@ -132,7 +110,7 @@ int LiveCompletions::resize(Cq& cq, int entries) {
 }
 
 int LiveCompletions::destroy(Cq& cq) {
-  if (const int error = refuse_child(context_of(cq.verbs.context)); error != 0) return error;
+  if (const int error = refuse_child(cq.verbs.context); error != 0) return error;
   if (cq.users.load() != 0) return EBUSY;
   std::uint32_t comp_read = 0, async_read = 0;
   {
@@ -141,12 +119,8 @@ int LiveCompletions::destroy(Cq& cq) {
     comp_read = cq.comp_events_read;
     async_read = cq.async_events_read;
   }
-  pthread_mutex_lock(&cq.verbs.mutex);
-  while (cq.verbs.comp_events_completed != comp_read ||
-         cq.verbs.async_events_completed != async_read) {
-    pthread_cond_wait(&cq.verbs.cond, &cq.verbs.mutex);
-  }
-  pthread_mutex_unlock(&cq.verbs.mutex);
+  wait_acknowledged(cq.verbs, cq.verbs.comp_events_completed, comp_read);
+  wait_acknowledged(cq.verbs, cq.verbs.async_events_completed, async_read);
   CqRecord& r = *cq.record;
   {
     const SharedGuard guard(fabric_, r.lock);
@@ -155,17 +129,13 @@ int LiveCompletions::destroy(Cq& cq) {
   }
   fabric_.release(cq.own_ring.offset, cq.own_ring.bytes);
   r.owner.store(0, std::memory_order_release);
-  if (auto* channel = reinterpret_cast<Channel*>(cq.verbs.channel)) {
-    --channel->verbs.refcnt;
-    --channel->users;
-  }
-  --context_of(cq.verbs.context).users;
+  end_cq(cq);
   delete &cq;
   return 0;
 }
 
-bool LiveCompletions::push(std::uint32_t index, Token owner, const Cqe& entry, bool solicited,
-                           Qp* taker) noexcept {
+bool LiveCompletions::push(std::uint32_t index, Token owner, const Completion& entry,
+                           bool solicited, Qp* taker) noexcept {
   if (index >= kMaxCqs) return false;
   CqRecord& cq = fabric_.cq(index);
   EventRecord event{};
@@ -199,19 +169,8 @@ bool LiveCompletions::push(std::uint32_t index, Token owner, const Cqe& entry, b
         taker->record->entry_position = tail;
         cq.pusher.store(taker->index + 1, std::memory_order_release);
       }
-      slot.wr_id = entry.wr_id;
-      slot.timestamp = cq.timestamps != 0 ? monotonic() : 0;
-      slot.qpn = entry.qpn;
-      slot.src_qp = entry.src_qp;
-      slot.byte_len = entry.byte_len;
-      slot.imm = entry.imm;
-      slot.sq_position = entry.sq_position;
-      slot.status = entry.status;
-      slot.opcode = entry.opcode;
-      slot.flags = entry.flags;
-      slot.dropped = 0;
-      slot.vendor_err = entry.vendor_err;
-      slot.send = entry.send;
+      static_cast<Completion&>(slot) = entry;
+      if (cq.timestamps != 0) slot.timestamp = monotonic();
       slot.sequence.store(tail + 1, std::memory_order_release);
       cq.tail = tail + 1;
       if (taker != nullptr) {
@@ -235,27 +194,16 @@ bool LiveCompletions::push(std::uint32_t index, Token owner, const Cqe& entry, b
   return event.type != IBV_EVENT_CQ_ERR || event.object == 0;
 }
 
-bool LiveCompletions::take(Cq& cq, Cqe& out) {
+bool LiveCompletions::take(Cq& cq, Completion& out) {
   for (;;) {
-    Cqe& slot = cq.ring[cq.head & cq.mask];
+    const Cqe& slot = cq.ring[cq.head & cq.mask];
     if (slot.sequence.load(std::memory_order_acquire) != cq.head + 1) return false;
-    out.wr_id = slot.wr_id;
-    out.timestamp = slot.timestamp;
-    out.qpn = slot.qpn;
-    out.src_qp = slot.src_qp;
-    out.byte_len = slot.byte_len;
-    out.imm = slot.imm;
-    out.sq_position = slot.sq_position;
-    out.status = slot.status;
-    out.opcode = slot.opcode;
-    out.flags = slot.flags;
-    out.vendor_err = slot.vendor_err;
-    const bool send = slot.send != 0, dropped = slot.dropped != 0;
+    out = slot;
     cq.record->head.store(++cq.head, std::memory_order_release);
     set_next(cq);
     cq.idle_polls.store(0, std::memory_order_relaxed);
-    if (dropped) continue;
-    if (send) {
+    if (out.dropped != 0) continue;
+    if (out.send != 0) {
       Qp* qp = objects_.qps[out.qpn & (kMaxQps - 1)].load(std::memory_order_acquire);
       if (qp != nullptr && qp->number == out.qpn) {
         qp->reclaimed.store(out.sq_position, std::memory_order_release);

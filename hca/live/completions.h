@@ -21,9 +21,10 @@ class LiveCompletions {
 
   // False: the queue is full or gone. taker: the queue pair whose taken receive this completes, or
   // null.
-  bool push(std::uint32_t cq, Token owner, const Cqe& entry, bool solicited, Qp* taker) noexcept;
+  bool push(std::uint32_t cq, Token owner, const Completion& entry, bool solicited,
+            Qp* taker) noexcept;
   // Takes the next entry; false: empty.
-  [[nodiscard]] bool take(Cq& cq, Cqe& out);
+  [[nodiscard]] bool take(Cq& cq, Completion& out);
   [[nodiscard]] static int request_notify(Cq& cq, bool solicited_only);
   // Drops the entries of a queue pair.
   void drop(Cq& cq, std::uint32_t number) noexcept;

@@ -7,25 +7,16 @@
 
 namespace turnout::hca {
 
-namespace {
-
-QpPhase phase_of(const Qp& qp) noexcept {
-  return static_cast<QpPhase>(qp.record->identity.load(std::memory_order_acquire) & 0xff);
-}
-
-}  // namespace
-
 int LiveDataPath::check(const Qp& qp, const SendWqe& wqe) {
-  return check_request(qp, phase_of(qp), wqe);
+  return check_request(qp, qp.record->phase(), wqe);
 }
 
 int LiveDataPath::send(Qp& qp, SendWqe& wqe) {
-  const QpPhase phase = phase_of(qp);
+  const QpPhase phase = qp.record->phase();
   if (const int error = check_request(qp, phase, wqe); error != 0) return error;
   wqe.position = ++qp.posted;
   if (phase == QpPhase::rts && !qp.stalled.load(std::memory_order_relaxed)) [[likely]] {
-    ibv_wc_status status = IBV_WC_SUCCESS;
-    const Step step = executor_.execute(qp, wqe, status);
+    const auto [step, status] = executor_.execute(qp, wqe);
     if (step == Step::done) [[likely]] {
       if (status != IBV_WC_SUCCESS || qp.signal_all || (wqe.flags & IBV_SEND_SIGNALED) != 0) {
         send_queues_.complete(qp, wqe, status);

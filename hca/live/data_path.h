@@ -11,37 +11,29 @@
 
 namespace turnout::hca {
 
-class LiveDataPath final : public DataPath {
+class LiveDataPath final : public DataPath, LiveParts {
  public:
-  LiveDataPath(LiveEvents& events, LiveCompletions& completions, LiveReceives& receives,
-               Executor& executor, LiveSendQueues& send_queues)
-      : events_(events),
-        completions_(completions),
-        receives_(receives),
-        executor_(executor),
-        send_queues_(send_queues) {}
+  LiveDataPath(const LiveParts& parts, Executor& executor, LiveSendQueues& send_queues)
+      : LiveParts(parts), executor_(executor), send_queues_(send_queues) {}
 
   int check(const Qp& qp, const SendWqe& wqe) override;
   int send(Qp& qp, SendWqe& wqe) override;
   int post_recv(Qp& qp, ibv_recv_wr* wr, ibv_recv_wr** bad) override {
-    return receives_.post_own(qp, wr, bad);
+    return receives.post_own(qp, wr, bad);
   }
   int post_srq_recv(Srq& srq, ibv_recv_wr* wr, ibv_recv_wr** bad) override {
-    return receives_.post_shared(srq, wr, bad);
+    return receives.post_shared(srq, wr, bad);
   }
-  bool take(Cq& cq, Cqe& out) override { return completions_.take(cq, out); }
+  bool take(Cq& cq, Completion& out) override { return completions.take(cq, out); }
   int idle(Cq& cq) override;
   int request_notify(Cq& cq, bool solicited_only) override {
     return LiveCompletions::request_notify(cq, solicited_only);
   }
   int get_cq_event(Channel& channel, ibv_cq** cq, void** cq_context) override {
-    return events_.take_completion(channel, cq, cq_context);
+    return events.take_completion(channel, cq, cq_context);
   }
 
  private:
-  LiveEvents& events_;
-  LiveCompletions& completions_;
-  LiveReceives& receives_;
   Executor& executor_;
   LiveSendQueues& send_queues_;
 };

@@ -35,21 +35,16 @@ std::string prefix(const std::string& fabric) {
   return fmt::format("turnout/{:x}/{}/", geteuid(), fabric);
 }
 
-// A socket that listens at this abstract name, so that who comes can ask whose it is; -1 and errno,
-// EADDRINUSE when somebody has it.
-int bind_name(const std::string& name) noexcept {
-  if (name.size() > AbstractName::kLongest) {
-    errno = ENAMETOOLONG;
-    return -1;
-  }
+// A socket that listens at this abstract name, so that who comes can ask whose it is; none and
+// errno, EADDRINUSE when somebody has it.
+Descriptor bind_name(const std::string& name) noexcept {
+  errno = ENAMETOOLONG;
+  if (name.size() > AbstractName::kLongest) return {};
   const AbstractName bound(name);
-  const int fd = above_standard(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (fd < 0) return -1;
-  if (bind(fd, bound.address(), bound.length()) == 0 && listen(fd, SOMAXCONN) == 0) return fd;
-  const int error = errno;
-  close(fd);
-  errno = error;
-  return -1;
+  Descriptor fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const bool listens = fd && bind(fd.get(), bound.address(), bound.length()) == 0 &&
+                       listen(fd.get(), SOMAXCONN) == 0;
+  return listens ? std::move(fd) : Descriptor();
 }
 
 // A connection to the name, if a process of this user listens there, and that process.
@@ -158,49 +153,41 @@ Result<std::vector<Member>> list_members(const std::string& fabric) {
   return members;
 }
 
-int open_memory(const std::string& fabric, const Member& member) noexcept {
+Descriptor open_memory(const std::string& fabric, const Member& member) noexcept {
   char path[64], target[128], wanted[128];
   std::snprintf(path, sizeof path, "/proc/%d/fd/%d", member.pid, member.fd);
   std::snprintf(wanted, sizeof wanted, "/memfd:turnout-%s (deleted)", fabric.c_str());
   const ssize_t n = readlink(path, target, sizeof target - 1);
-  if (n < 0) return -1;
+  if (n < 0) return {};
   target[n] = '\0';
-  int fd = -1;
   if (std::strcmp(target, wanted) == 0) {
-    fd = above_standard(::open(path, O_RDWR | O_CLOEXEC | O_NOCTTY));
-    if (fd < 0) return -1;
+    Descriptor fd(::open(path, O_RDWR | O_CLOEXEC | O_NOCTTY));
+    if (!fd) return fd;
     struct stat st {};
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid()) return fd;
-    close(fd);
+    if (fstat(fd.get(), &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid()) return fd;
   }
   errno = ENOENT;
-  return -1;
+  return {};
 }
 
-int create_memory(const std::string& fabric, std::uint64_t size) noexcept {
+Descriptor create_memory(const std::string& fabric, std::uint64_t size) noexcept {
   char name[128];
   std::snprintf(name, sizeof name, "turnout-%s", fabric.c_str());
-  const int fd = above_standard(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (fd < 0) return -1;
-  if (set_size(fd, size) &&
-      fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
-    return fd;
-  }
-  const int error = errno;
-  close(fd);
-  errno = error;
-  return -1;
+  Descriptor fd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  const bool made = fd && set_size(fd.get(), size) &&
+                    fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
+  return made ? std::move(fd) : Descriptor();
 }
 
-int announce(const std::string& fabric, int fd) noexcept {
+Descriptor announce(const std::string& fabric, int fd) noexcept {
   // A fork's child may still have the name that its parent had for a descriptor of this number.
   constexpr unsigned kCopies = 256;
   for (unsigned copy = 0; copy < kCopies; ++copy) {
-    const int socket = bind_name(fmt::format("{}{:x}/{:x}/{:x}/{:x}", prefix(fabric),
-                                             own_pid_namespace(), getpid(), fd, copy));
-    if (socket >= 0 || errno != EADDRINUSE) return socket;
+    Descriptor socket = bind_name(fmt::format("{}{:x}/{:x}/{:x}/{:x}", prefix(fabric),
+                                              own_pid_namespace(), getpid(), fd, copy));
+    if (socket || errno != EADDRINUSE) return socket;
   }
-  return -1;
+  return {};
 }
 
 bool is_of_this_user(const std::string& name) noexcept {
@@ -216,7 +203,7 @@ Result<Descriptor> lock_directory(const std::string& fabric) {
   constexpr int kKeyBits = 48;
   if (getrandom(&own.key, sizeof own.key, 0) != sizeof own.key) return failure("getrandom");
   own.key >>= 64 - kKeyBits;
-  Descriptor chooses(bind_name(name_of(begins, own)));
+  Descriptor chooses = bind_name(name_of(begins, own));
   if (!chooses) return failure("binding the name");
   auto tickets = list_tickets(begins);
   if (!tickets) return tickets.status();
@@ -226,7 +213,7 @@ Result<Descriptor> lock_directory(const std::string& fabric) {
     own.number = ticket->number + 1;
     break;
   }
-  Descriptor held(bind_name(name_of(begins, own)));
+  Descriptor held = bind_name(name_of(begins, own));
   if (!held) return failure("binding the name");
   chooses.reset();
 

@@ -10,8 +10,8 @@
 // cannot block a fabric.
 //
 // Sources: unix(7) (abstract sockets, SO_PEERCRED), memfd_create(2), proc(5); L. Lamport, "A New
-// Solution of Dijkstra's Concurrent Programming Problem", CACM 17(8), 1974. Any thread. The caller
-// closes descriptors. The processes of a fabric share one PID namespace and one network namespace.
+// Solution of Dijkstra's Concurrent Programming Problem", CACM 17(8), 1974. Any thread. The
+// processes of a fabric share one PID namespace and one network namespace.
 #pragma once
 
 #include <sys/types.h>
@@ -37,16 +37,16 @@ struct Member {
 // Who says to have the memory of this fabric. Errors: system.
 [[nodiscard]] Result<std::vector<Member>> list_members(const std::string& fabric);
 
-// The memory that this member has; -1 and errno: ENOENT it is not there or not this fabric's,
+// The memory that this member has; none and errno: ENOENT it is not there or not this fabric's,
 // EACCES the process refuses to be looked at (as does one that is ending).
-[[nodiscard]] int open_memory(const std::string& fabric, const Member& member) noexcept;
+[[nodiscard]] Descriptor open_memory(const std::string& fabric, const Member& member) noexcept;
 
-// New memory of `size` bytes, zero, which nobody can make smaller or larger; -1 and errno.
-[[nodiscard]] int create_memory(const std::string& fabric, std::uint64_t size) noexcept;
+// New memory of `size` bytes, zero, which nobody can make smaller or larger; none and errno.
+[[nodiscard]] Descriptor create_memory(const std::string& fabric, std::uint64_t size) noexcept;
 
 // A name for this process, which has the memory at `fd`, until the result is closed by it and by
-// all processes that inherited it; -1 and errno.
-[[nodiscard]] int announce(const std::string& fabric, int fd) noexcept;
+// all processes that inherited it; none and errno.
+[[nodiscard]] Descriptor announce(const std::string& fabric, int fd) noexcept;
 
 // A process of this user has bound this name, and lives. Each call takes a place among those that
 // wait to be accepted at the socket, for as long as that has its name: not for a question that is

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "hca/live/engine.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cassert>
@@ -43,28 +41,6 @@ struct ExitHook {
 
 }  // namespace
 
-LiveEngine::LiveEngine(std::shared_ptr<Fabric> fabric)
-    : fabric_(std::move(fabric)),
-      memory_(*fabric_),
-      events_(*fabric_, local_),
-      hazards_(*fabric_, local_),
-      completions_(*fabric_, local_, events_),
-      receives_(*fabric_, events_, completions_),
-      regions_(*fabric_, memory_, hazards_),
-      windows_(*fabric_, memory_, hazards_),
-      multicast_(*fabric_),
-      executor_(*fabric_, memory_, completions_, receives_, windows_, multicast_),
-      send_queues_(*fabric_, events_, completions_, receives_, executor_),
-      numbers_(*fabric_),
-      xrc_(*fabric_, local_, events_, hazards_, receives_, numbers_),
-      queue_pairs_(*fabric_, local_, events_, hazards_, completions_, receives_, send_queues_, xrc_,
-                   numbers_),
-      srqs_(*fabric_, local_, events_, hazards_, receives_),
-      firmware_(*fabric_, memory_, send_queues_),
-      data_path_(events_, completions_, receives_, executor_, send_queues_),
-      objects_(*this, *fabric_, events_, completions_, regions_, windows_, multicast_, srqs_,
-               queue_pairs_, xrc_, numbers_) {}
-
 Result<LiveEngine*> LiveEngine::open(Context& context, const std::string& name) {
   auto loaded = Settings::load(UnknownNames::ignore);  // the provider's copy warns
   if (!loaded) return loaded.status();
@@ -84,15 +60,9 @@ Result<LiveEngine*> LiveEngine::open(Context& context, const std::string& name) 
     }
     slot = engine.release();
   }
-  int ends[2];
-  struct stat st {};
-  if (pipe2(ends, O_CLOEXEC) != 0 || fstat(ends[1], &st) != 0) {
+  if (!open_event_pipe(context.verbs.context.async_fd, context.async_write, context.async)) {
     return Status(Code::system, "creating the pipe for asynchronous events failed", errno);
   }
-  fcntl(ends[1], F_SETFL, O_NONBLOCK);
-  context.verbs.context.async_fd = ends[0];
-  context.async_write = ends[1];
-  context.async = PipeRef{st.st_ino, ends[1], 0};
   context.objects = &slot->objects_;
   context.data_path = &slot->data_path_;
   context.pid = getpid();

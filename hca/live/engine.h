@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "base/status.h"
 #include "hca/live/data_path.h"
@@ -22,8 +23,6 @@ class LiveEngine {
   // Fabric::open's and those of the settings.
   static Result<LiveEngine*> open(Context& context, const std::string& fabric = {});
   [[nodiscard]] const std::string& fabric_name() const noexcept { return fabric_->name(); }
-  LiveEngine(const LiveEngine&) = delete;
-  LiveEngine& operator=(const LiveEngine&) = delete;
   ~LiveEngine();
   // The engine ends with its last context.
   void close(Context& context);
@@ -34,29 +33,31 @@ class LiveEngine {
   void stop() noexcept { firmware_.stop(); }
 
  private:
-  explicit LiveEngine(std::shared_ptr<Fabric> fabric);
+  explicit LiveEngine(std::shared_ptr<Fabric> fabric) : fabric_(std::move(fabric)) {}
   Status start();
 
   std::shared_ptr<Fabric> fabric_;
   std::uint32_t contexts_ = 0;  // guarded by the registry's mutex
-  Memory memory_;
+  Memory memory_{*fabric_};
   LocalObjects local_;
-  LiveEvents events_;
-  Hazards hazards_;
-  LiveCompletions completions_;
-  LiveReceives receives_;
-  LiveRegions regions_;
-  LiveWindows windows_;
-  LiveMulticast multicast_;
-  Executor executor_;
-  LiveSendQueues send_queues_;
-  QpNumbers numbers_;
-  LiveXrc xrc_;
-  LiveQueuePairs queue_pairs_;
-  LiveSrqs srqs_;
-  Firmware firmware_;
-  LiveDataPath data_path_;
-  LiveObjectVerbs objects_;
+  LiveEvents events_{*fabric_, local_};
+  Hazards hazards_{*fabric_, local_};
+  LiveCompletions completions_{*fabric_, local_, events_};
+  LiveReceives receives_{*fabric_, events_, completions_};
+  LiveRegions regions_{*fabric_, memory_, hazards_};
+  LiveWindows windows_{*fabric_, memory_, hazards_};
+  LiveMulticast multicast_{*fabric_};
+  QpNumbers numbers_{*fabric_};
+  LiveParts parts_{*fabric_,  local_,   memory_,  events_,    hazards_, completions_,
+                   receives_, regions_, windows_, multicast_, numbers_};
+  Executor executor_{parts_};
+  LiveSendQueues send_queues_{parts_, executor_};
+  LiveXrc xrc_{parts_};
+  LiveQueuePairs queue_pairs_{parts_, send_queues_, xrc_};
+  LiveSrqs srqs_{parts_};
+  Firmware firmware_{*fabric_, memory_, send_queues_};
+  LiveDataPath data_path_{parts_, executor_, send_queues_};
+  LiveObjectVerbs objects_{parts_, *this, srqs_, queue_pairs_, xrc_};
 };
 
 }  // namespace turnout::hca

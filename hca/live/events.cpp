@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "hca/live/events.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <memory>
 
 #include "base/log.h"
+#include "hca/live/fork_guard.h"
 
 namespace turnout::hca {
 namespace {
@@ -23,19 +27,13 @@ int read_record(int fd, EventRecord& event) {
 // Does an object of this kind have such an event? What a damaged record sends elsewhere could be
 // taken for any: acknowledged as an event of another kind of object it would destroy this one.
 bool fits(const EventRecord& event) noexcept {
-  switch (event.type) {
-    case kCompletion:
-    case IBV_EVENT_CQ_ERR:
+  if (event.type == kCompletion) return event.object == kCqEvent;
+  switch (object_of(event.type)) {
+    case EventObject::cq:
       return event.object == kCqEvent;
-    case IBV_EVENT_SRQ_ERR:
-    case IBV_EVENT_SRQ_LIMIT_REACHED:
+    case EventObject::srq:
       return event.object == kSrqEvent;
-    case IBV_EVENT_QP_FATAL:
-    case IBV_EVENT_QP_REQ_ERR:
-    case IBV_EVENT_QP_ACCESS_ERR:
-    case IBV_EVENT_COMM_EST:
-    case IBV_EVENT_SQ_DRAINED:
-    case IBV_EVENT_QP_LAST_WQE_REACHED:
+    case EventObject::qp:
       return event.object == kQpEvent || event.object == kXrcEvent;
     default:
       return false;
@@ -43,6 +41,35 @@ bool fits(const EventRecord& event) noexcept {
 }
 
 }  // namespace
+
+bool open_event_pipe(int& read_end, int& write_end, PipeRef& pipe) noexcept {
+  int ends[2];
+  struct stat st {};
+  if (pipe2(ends, O_CLOEXEC) != 0 || fstat(ends[1], &st) != 0) return false;
+  fcntl(ends[1], F_SETFL, O_NONBLOCK);
+  read_end = ends[0];
+  write_end = ends[1];
+  pipe = PipeRef{st.st_ino, ends[1], 0};
+  return true;
+}
+
+Channel* LiveEvents::create_channel(Context& context) {
+  if (const int error = refuse_child(context); error != 0) return failed(error);
+  auto channel = std::make_unique<Channel>();
+  if (!open_event_pipe(channel->verbs.fd, channel->write, channel->pipe)) return nullptr;
+  channel->verbs.context = &context.verbs.context;
+  ++context.users;
+  return channel.release();
+}
+
+int LiveEvents::destroy_channel(Channel& channel) {
+  if (channel.users.load() != 0) return EBUSY;
+  ::close(channel.verbs.fd);
+  ::close(channel.write);
+  --context_of(channel.verbs.context).users;
+  delete &channel;
+  return 0;
+}
 
 void LiveEvents::raise(Token owner, const PipeRef& pipe, const EventRecord& event) noexcept {
   if (!fabric_.pipes().write(owner, pipe, &event, sizeof event)) {
@@ -106,39 +133,36 @@ int LiveEvents::take(Context& context, ibv_async_event& out) {
     if (event.type == kCompletion || !fits(event)) continue;
     const std::lock_guard lock(objects_.mutex);
     out.event_type = static_cast<ibv_event_type>(event.type);
+    const auto find = [&event](const auto& objects) {
+      const auto found = objects.find(event.index);
+      return found != objects.end() ? found->second : nullptr;
+    };
     if (event.object == kCqEvent) {
-      const auto found = objects_.cqs.find(event.index);
-      if (found == objects_.cqs.end() || found->second->record->generation != event.generation)
-        continue;
-      ++found->second->async_events_read;
-      out.element.cq = reinterpret_cast<ibv_cq*>(&found->second->verbs);
+      Cq* const cq = find(objects_.cqs);
+      if (cq == nullptr || cq->record->generation != event.generation) continue;
+      ++cq->async_events_read;
+      out.element.cq = reinterpret_cast<ibv_cq*>(&cq->verbs);
       return 0;
     }
     if (event.object == kSrqEvent) {
-      const auto found = objects_.srqs.find(event.index);
-      if (found == objects_.srqs.end() || found->second->record->generation != event.generation)
-        continue;
-      ++found->second->events_read;
-      out.element.srq = &found->second->verbs;
+      Srq* const srq = find(objects_.srqs);
+      if (srq == nullptr || srq->record->generation != event.generation) continue;
+      ++srq->events_read;
+      out.element.srq = &srq->verbs;
       return 0;
     }
+    Qp* qp = nullptr;
     if (event.object == kXrcEvent) {
-      const auto found = objects_.targets.find(event.index);
-      if (found == objects_.targets.end() ||
-          fabric_.xrc_handle(event.index).generation != event.generation) {
-        continue;
-      }
-      ++found->second->events_read;
-      out.element.qp = &found->second->verbs.qp_base;
-      return 0;
+      qp = find(objects_.targets);
+      if (qp != nullptr && fabric_.xrc_handle(event.index).generation != event.generation) continue;
+    } else {
+      qp = objects_.qps[event.index & (kMaxQps - 1)].load(std::memory_order_acquire);
+      if (qp != nullptr && qp->number != event.generation) continue;
     }
-    if (event.object == kQpEvent) {
-      Qp* qp = objects_.qps[event.index & (kMaxQps - 1)].load(std::memory_order_acquire);
-      if (qp == nullptr || qp->number != event.generation) continue;
-      ++qp->events_read;
-      out.element.qp = &qp->verbs.qp_base;
-      return 0;
-    }
+    if (qp == nullptr) continue;
+    ++qp->events_read;
+    out.element.qp = &qp->verbs.qp_base;
+    return 0;
   }
 }
 

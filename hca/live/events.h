@@ -25,9 +25,16 @@ static_assert(sizeof(EventRecord) == 24);
 enum : std::uint32_t { kCqEvent = 1, kQpEvent = 2, kSrqEvent = 3, kXrcEvent = 4 };
 inline constexpr std::uint32_t kCompletion = 0xffff;
 
+// A pipe whose write end never blocks, and how peers name that. False and errno.
+[[nodiscard]] bool open_event_pipe(int& read_end, int& write_end, PipeRef& pipe) noexcept;
+
 class LiveEvents {
  public:
   LiveEvents(Fabric& fabric, LocalObjects& objects) : fabric_(fabric), objects_(objects) {}
+
+  // Completion channels (ibv_create_comp_channel(3)): their program's until they are destroyed.
+  [[nodiscard]] static Channel* create_channel(Context& context);
+  [[nodiscard]] static int destroy_channel(Channel& channel);
 
   // To the process `owner`; dropped when nobody reads.
   void raise(Token owner, const PipeRef& pipe, const EventRecord& event) noexcept;

@@ -41,10 +41,10 @@ RequestTarget Executor::find_target(Qp& qp, const SendWqe& wqe) noexcept {
   const bool to_one = sends_to_one(qp.kind);
   const std::uint32_t number = to_one ? qp.attr.dest_qp_num : wqe.dest_qpn;
   if (!(to_one ? qp.reachable : wqe.reachable) || number > 0xffffff) return target;
-  QpRecord& record = fabric_.qp(number & (kMaxQps - 1));
+  QpRecord& record = fabric.qp(number & (kMaxQps - 1));
   qp.hazard->exchange(hazard_of(number, wqe.rkey), std::memory_order_seq_cst);
   const std::uint64_t identity = record.identity.load(std::memory_order_acquire);
-  if (identity >> 8 != number || !can_receive(static_cast<QpPhase>(identity & 0xff))) return target;
+  if (identity >> 8 != number || !can_receive(QpRecord::phase_of(identity))) return target;
   bool right = false;
   switch (qp.kind) {
     case QpKind::rc:
@@ -81,7 +81,7 @@ bool Executor::find_srq(const SendWqe& wqe, RequestTarget& target) const noexcep
   if (wqe.srqn > 0xff'ffff) return false;
   const std::uint64_t name = srq_name(target.record->xrcd, wqe.srqn);
   target.srq = wqe.srqn & (kMaxSrqs - 1);
-  const SrqRecord& srq = fabric_.srq(target.srq);
+  const SrqRecord& srq = fabric.srq(target.srq);
   if (srq.name.load(std::memory_order_acquire) != name) return false;
   target.pd = srq.rq.pd;
   target.cq = srq.cq;
@@ -102,10 +102,10 @@ ibv_wc_status Executor::gather(Qp& qp, SendWqe& wqe, unsigned rights, Segments& 
     const ibv_sge& sge = wqe.sge[i];
     if (sge.length == 0) continue;
     Place place;
-    const Access access = memory_.find(sge.lkey, pd, sge.addr, sge.length, rights, place);
+    const Access access = memory.find(sge.lkey, pd, sge.addr, sge.length, rights, place);
     // A local key of another process's region would be a guess: only our own count.
     if (access != Access::ok || place.direct == nullptr ||
-        fabric_.mr(sge.lkey >> 8).owner.load(std::memory_order_relaxed) != fabric_.me()) {
+        fabric.mr(sge.lkey >> 8).owner.load(std::memory_order_relaxed) != fabric.me()) {
       return IBV_WC_LOC_PROT_ERR;
     }
     out.add(place.direct, sge.length);
@@ -113,57 +113,60 @@ ibv_wc_status Executor::gather(Qp& qp, SendWqe& wqe, unsigned rights, Segments& 
   return out.length > kMaxMessage ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
 }
 
-Step Executor::execute(Qp& qp, SendWqe& wqe, ibv_wc_status& status) noexcept {
+Attempt Executor::execute(Qp& qp, SendWqe& wqe) noexcept {
   if (is_local(wqe.opcode)) {
-    status = wqe.opcode == IBV_WR_BIND_MW ? windows_.bind(qp, wqe) : windows_.invalidate(qp, wqe);
-    return Step::done;
+    return wqe.opcode == IBV_WR_BIND_MW ? windows.bind(qp, wqe) : windows.invalidate(qp, wqe);
   }
-  if (qp.streams.failed != 0 && stream_failed(qp, wqe)) {
-    status = IBV_WC_WR_FLUSH_ERR;
-    return Step::done;
-  }
+  if (qp.streams.failed != 0 && stream_failed(qp, wqe)) return IBV_WC_WR_FLUSH_ERR;
   const bool fetches = wqe.opcode == IBV_WR_RDMA_READ || is_atomic(wqe.opcode);
   Segments local;
-  status = gather(qp, wqe, fetches ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U, local);
-  if (status != IBV_WC_SUCCESS) return Step::done;
+  const ibv_wc_status found =
+      gather(qp, wqe, fetches ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U, local);
+  if (found != IBV_WC_SUCCESS) return found;
   if (!wqe.is_inline) wqe.length = static_cast<std::uint32_t>(local.length);
-  if (qp.kind == QpKind::ud && wqe.length > kMtu) {
-    status = IBV_WC_LOC_LEN_ERR;
-    return Step::done;
-  }
+  if (qp.kind == QpKind::ud && wqe.length > kMtu) return IBV_WC_LOC_LEN_ERR;
   if (is_send(wqe.opcode)) wqe.rkey = 0;
   if (qp.kind == QpKind::ud && wqe.multicast) {
     send_to_group(qp, wqe, local);
     return Step::done;
   }
-  const Step step = run(qp, wqe, local, status);
-  if (!is_unacknowledged(qp.kind)) return step;
+  const Attempt attempt = run(qp, wqe, local);
   // Nothing comes back to the sender: what finds nobody, no receive or no right is lost.
-  status = IBV_WC_SUCCESS;
-  return Step::done;
+  return is_unacknowledged(qp.kind) ? Attempt(Step::done) : attempt;
 }
 
-Step Executor::run(Qp& qp, SendWqe& wqe, Segments& local, ibv_wc_status& status) noexcept {
+Attempt Executor::run(Qp& qp, SendWqe& wqe, Segments& local) noexcept {
   RequestTarget target = find_target(qp, wqe);
-  Step step = Step::no_answer;
+  Attempt attempt = Step::no_answer;
   if (target.record == nullptr) {
     // Nobody answers.
   } else if (qp.kind == QpKind::dci && target.record->dc_key != wqe.dc_key) {
-    status = IBV_WC_REM_ACCESS_ERR;
-    step = Step::done;
+    attempt = IBV_WC_REM_ACCESS_ERR;
   } else if (qp.kind == QpKind::xrc_ini && !find_srq(wqe, target)) {
     // IBTA A14: an XRC request that names no SRQ of the target's domain is an invalid request.
-    status = remote_failure(target, Access::denied, IBV_EVENT_QP_REQ_ERR);
-    step = Step::done;
+    attempt = remote_failure(target, Access::denied, IBV_EVENT_QP_REQ_ERR);
   } else if (is_send(wqe.opcode)) {
-    step = run_send(qp, wqe, target, local, status);
+    attempt = run_send(qp, wqe, target, local);
   } else if (is_atomic(wqe.opcode)) {
-    step = run_atomic(wqe, target, local, status);
+    attempt = run_atomic(wqe, target, local);
   } else {
-    step = run_rdma(qp, wqe, target, local, status);
+    attempt = run_rdma(qp, wqe, target, local);
   }
   qp.hazard->store(0, std::memory_order_release);
-  return step;
+  return attempt;
+}
+
+Attempt Executor::take(Qp& qp, const RequestTarget& target, TakenReceive& receive) noexcept {
+  switch (receives.take(qp, target, receive)) {
+    case Taken::empty:
+      return Step::receiver_not_ready;
+    case Taken::gone:
+      return Step::no_answer;
+    case Taken::damaged:
+      return IBV_WC_REM_OP_ERR;
+    default:
+      return Step::done;
+  }
 }
 
 ibv_wc_status Executor::remote_failure(const RequestTarget& target, Access access,
@@ -177,70 +180,56 @@ ibv_wc_status Executor::remote_failure(const RequestTarget& target, Access acces
   // A responder of RC or XRC fails with the request (IBTA 9.9.3); a DCT serves others and survives,
   // one of UC drops what it refuses.
   if (target.record->kind != QpKind::dct && target.record->kind != QpKind::uc)
-    receives_.fail_target(*target.record, target.number, event);
+    receives.fail_target(*target.record, target.number, event);
   return status;
 }
 
 Access Executor::judge(const RequestTarget& target, Access access) const noexcept {
   if (access == Access::ok || access == Access::unreachable) return access;
   const bool gone = target.record->identity.load(std::memory_order_acquire) >> 8 != target.number ||
-                    fabric_.is_ending(target.owner);
+                    fabric.is_ending(target.owner);
   return gone ? Access::unreachable : access;
 }
 
-Step Executor::run_rdma(Qp& qp, SendWqe& wqe, const RequestTarget& target, Segments& local,
-                        ibv_wc_status& status) noexcept {
+Attempt Executor::run_rdma(Qp& qp, SendWqe& wqe, const RequestTarget& target,
+                           Segments& local) noexcept {
   const bool reads = wqe.opcode == IBV_WR_RDMA_READ;
   const unsigned right = reads ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_WRITE;
   Place place;
   if ((target.record->access & right) == 0) {  // IBTA 9.9.3: not set up for it
-    status = remote_failure(target, Access::denied, IBV_EVENT_QP_REQ_ERR);
-    return Step::done;
+    return remote_failure(target, Access::denied, IBV_EVENT_QP_REQ_ERR);
   }
   if (local.length > 0) {  // IBTA 9.7.4.1.1: no key check for zero bytes
-    const Access found = judge(target, memory_.find(wqe.rkey, target.pd, wqe.remote, local.length,
-                                                    right, place, target.number));
+    const Access found = judge(target, memory.find(wqe.rkey, target.pd, wqe.remote, local.length,
+                                                   right, place, target.number));
     if (found == Access::unreachable) return Step::no_answer;
-    if (found != Access::ok) {
-      status = remote_failure(target, found, IBV_EVENT_QP_ACCESS_ERR);
-      return Step::done;
-    }
+    if (found != Access::ok) return remote_failure(target, found, IBV_EVENT_QP_ACCESS_ERR);
   }
   TakenReceive receive;
-  const bool receives = has_imm(wqe.opcode);
-  if (receives) {
-    const Taken taken = receives_.take(qp, target, receive);
-    if (taken == Taken::empty) return Step::receiver_not_ready;
-    if (taken == Taken::gone) return Step::no_answer;
-    if (taken == Taken::damaged) {
-      status = IBV_WC_REM_OP_ERR;
-      return Step::done;
-    }
+  const bool takes = has_imm(wqe.opcode);
+  if (takes) {
+    const Attempt taken = take(qp, target, receive);
+    if (taken.step != Step::done || taken.status != IBV_WC_SUCCESS) return taken;
   }
   for (std::uint32_t i = 0; i < local.count; ++i) {
     const Segment& part = local.part[i];
     if (part.length == 0) continue;
-    const Access moved = judge(target, reads ? memory_.read(part.data, place, part.length)
-                                             : memory_.write(place, part.data, part.length));
+    const Access moved = judge(target, reads ? memory.read(part.data, place, part.length)
+                                             : memory.write(place, part.data, part.length));
     if (moved != Access::ok) {
-      if (receives && moved != Access::unreachable) {
-        Cqe flushed{};
-        flushed.wr_id = receive.wr_id;
-        flushed.qpn = target.number;
-        flushed.opcode = static_cast<std::uint8_t>(IBV_WC_RECV_RDMA_WITH_IMM);
-        flushed.status = IBV_WC_WR_FLUSH_ERR;
-        deliver(qp, wqe, target, receive, flushed);
+      if (takes && moved != Access::unreachable) {
+        deliver(qp, wqe, target, receive,
+                flushed_receive(receive.wr_id, target.number, IBV_WC_RECV_RDMA_WITH_IMM));
       }
       qp.record->taken.store(0, std::memory_order_release);
       if (moved == Access::unreachable) return Step::no_answer;
-      status = remote_failure(target, moved, IBV_EVENT_QP_FATAL);
-      return Step::done;
+      return remote_failure(target, moved, IBV_EVENT_QP_FATAL);
     }
     if (place.direct != nullptr) place.direct += part.length;
     place.remote += part.length;
   }
-  if (receives) {
-    Cqe entry{};
+  if (takes) {
+    Completion entry{};
     entry.wr_id = receive.wr_id;
     entry.qpn = target.number;
     entry.src_qp = qp.number;
@@ -253,34 +242,26 @@ Step Executor::run_rdma(Qp& qp, SendWqe& wqe, const RequestTarget& target, Segme
   return Step::done;
 }
 
-Step Executor::run_atomic(SendWqe& wqe, const RequestTarget& target, Segments& local,
-                          ibv_wc_status& status) noexcept {
-  if (local.length != 8 || local.count != 1) {
-    status = IBV_WC_LOC_LEN_ERR;
-    return Step::done;
-  }
+Attempt Executor::run_atomic(SendWqe& wqe, const RequestTarget& target, Segments& local) noexcept {
+  if (local.length != 8 || local.count != 1) return IBV_WC_LOC_LEN_ERR;
   if ((wqe.remote & 7) != 0 || (target.record->access & IBV_ACCESS_REMOTE_ATOMIC) == 0) {
-    status = remote_failure(target, Access::denied, IBV_EVENT_QP_REQ_ERR);
-    return Step::done;
+    return remote_failure(target, Access::denied, IBV_EVENT_QP_REQ_ERR);
   }
   Place place;
-  Access access = memory_.find(wqe.rkey, target.pd, wqe.remote, 8, IBV_ACCESS_REMOTE_ATOMIC, place,
-                               target.number);
+  Access access = memory.find(wqe.rkey, target.pd, wqe.remote, 8, IBV_ACCESS_REMOTE_ATOMIC, place,
+                              target.number);
   std::uint64_t old = 0;
   if (access == Access::ok && place.direct != nullptr &&
       (reinterpret_cast<std::uintptr_t>(place.direct) & 7) != 0) {
     access = Access::failed;  // an iova aligned otherwise than its memory
   }
   if (access == Access::ok) {
-    access = memory_.atomic(place, wqe.opcode == IBV_WR_ATOMIC_CMP_AND_SWP, wqe.compare_add,
-                            wqe.swap, old);
+    access = memory.atomic(place, wqe.opcode == IBV_WR_ATOMIC_CMP_AND_SWP, wqe.compare_add,
+                           wqe.swap, old);
   }
   access = judge(target, access);
   if (access == Access::unreachable) return Step::no_answer;
-  if (access != Access::ok) {
-    status = remote_failure(target, access, IBV_EVENT_QP_ACCESS_ERR);
-    return Step::done;
-  }
+  if (access != Access::ok) return remote_failure(target, access, IBV_EVENT_QP_ACCESS_ERR);
   std::memcpy(local.part[0].data, &old, 8);
   return Step::done;
 }
@@ -297,7 +278,7 @@ Access Executor::scatter(Qp& qp, std::uint32_t number, const TakenReceive& recei
     qp.hazard->store(hazard_of(number, sge.key), std::memory_order_seq_cst);
     Place place;
     if (const Access found =
-            memory_.find(sge.key, receive.pd, sge.address, room, IBV_ACCESS_LOCAL_WRITE, place);
+            memory.find(sge.key, receive.pd, sge.address, room, IBV_ACCESS_LOCAL_WRITE, place);
         found != Access::ok) {
       return found;
     }
@@ -306,7 +287,7 @@ Access Executor::scatter(Qp& qp, std::uint32_t number, const TakenReceive& recei
       const Segment& from = data.part[part];
       const std::uint64_t n = std::min(room, from.length - used);
       if (n > 0) {
-        if (const Access moved = memory_.write(place, from.data + used, n); moved != Access::ok) {
+        if (const Access moved = memory.write(place, from.data + used, n); moved != Access::ok) {
           return moved;
         }
       }
@@ -323,24 +304,18 @@ Access Executor::scatter(Qp& qp, std::uint32_t number, const TakenReceive& recei
   return Access::ok;
 }
 
-Step Executor::run_send(Qp& qp, SendWqe& wqe, const RequestTarget& target, Segments& local,
-                        ibv_wc_status& status) noexcept {
+Attempt Executor::run_send(Qp& qp, SendWqe& wqe, const RequestTarget& target,
+                           Segments& local) noexcept {
   const bool datagram = qp.kind == QpKind::ud;
   if (datagram && target.record->qkey != wqe.qkey) return Step::done;  // IBTA 10.2.5: dropped
   const bool invalidates = wqe.opcode == IBV_WR_SEND_WITH_INV;
-  if (invalidates && !windows_.may_invalidate(wqe.imm, target)) {
-    status = remote_failure(target, Access::denied, IBV_EVENT_QP_ACCESS_ERR);
-    return Step::done;
+  if (invalidates && !windows.may_invalidate(wqe.imm, target)) {
+    return remote_failure(target, Access::denied, IBV_EVENT_QP_ACCESS_ERR);
   }
   TakenReceive receive;
-  const Taken taken = receives_.take(qp, target, receive);
-  if (taken == Taken::empty) return Step::receiver_not_ready;
-  if (taken == Taken::gone) return Step::no_answer;
-  if (taken == Taken::damaged) {
-    status = IBV_WC_REM_OP_ERR;
-    return Step::done;
-  }
-  Cqe entry{};
+  const Attempt taken = take(qp, target, receive);
+  if (taken.step != Step::done || taken.status != IBV_WC_SUCCESS) return taken;
+  Completion entry{};
   entry.wr_id = receive.wr_id;
   entry.qpn = target.number;  // of XRC, too: mlx5 reports the target, whoever's SRQ it was
   entry.src_qp = qp.number;
@@ -364,6 +339,7 @@ Step Executor::run_send(Qp& qp, SendWqe& wqe, const RequestTarget& target, Segme
     data = &framed;
   }
   entry.byte_len = static_cast<std::uint32_t>(data->length);
+  ibv_wc_status status = IBV_WC_SUCCESS;
   ibv_event_type event = IBV_EVENT_QP_FATAL;
   if (data->length > receive.room) {
     entry.status = IBV_WC_LOC_LEN_ERR;
@@ -380,38 +356,36 @@ Step Executor::run_send(Qp& qp, SendWqe& wqe, const RequestTarget& target, Segme
   } else if (invalidates) {
     // Only this connection may use the window, and its requests are in order: nobody uses it now.
     std::uint32_t bound = wqe.imm;
-    fabric_.mr(bound >> 8).key.compare_exchange_strong(bound, 0);
+    fabric.mr(bound >> 8).key.compare_exchange_strong(bound, 0);
     entry.flags = static_cast<std::uint8_t>(entry.flags | IBV_WC_WITH_INV);
   }
   deliver(qp, wqe, target, receive, entry);
-  if (entry.status != IBV_WC_SUCCESS) {
-    if (target.record->kind != QpKind::dct)
-      receives_.fail_target(*target.record, target.number, event);
+  if (entry.status != IBV_WC_SUCCESS && target.record->kind != QpKind::dct) {
+    receives.fail_target(*target.record, target.number, event);
   }
-  return Step::done;
+  return status;
 }
 
 void Executor::deliver(Qp& qp, const SendWqe& wqe, const RequestTarget& target,
-                       const TakenReceive& receive, const Cqe& entry) noexcept {
+                       const TakenReceive& receive, const Completion& entry) noexcept {
   const bool solicited = (wqe.flags & IBV_SEND_SOLICITED) != 0;
-  if (completions_.push(receive.cq, receive.owner, entry, solicited, &qp)) return;
+  if (completions.push(receive.cq, receive.owner, entry, solicited, &qp)) return;
   qp.record->taken.store(0, std::memory_order_release);
   // Its CQ overflowed, or is gone.
   if (target.record->kind != QpKind::dct) {
-    receives_.fail_target(*target.record, target.number, IBV_EVENT_QP_FATAL);
+    receives.fail_target(*target.record, target.number, IBV_EVENT_QP_FATAL);
   }
 }
 
 void Executor::send_to_group(Qp& qp, const SendWqe& wqe, const Segments& local) noexcept {
-  multicast_.for_each_member(wqe.group, [&](std::uint32_t number) {
+  multicast.for_each_member(wqe.group, [&](std::uint32_t number) {
     if (number == qp.number && !qp.hears_itself) return;
     // Each has its own receives, key and buffers: a datagram of its own that may be lost.
     SendWqe one = wqe;
     one.dest_qpn = number;
     one.reachable = true;
     Segments data = local;
-    ibv_wc_status status = IBV_WC_SUCCESS;
-    (void)run(qp, one, data, status);
+    (void)run(qp, one, data);
   });
 }
 

@@ -9,29 +9,24 @@
 // All with the sq_lock of the queue pair held.
 #pragma once
 
-#include "hca/live/memory.h"
-#include "hca/live/multicast.h"
-#include "hca/live/receives.h"
-#include "hca/live/windows.h"
+#include "hca/live/parts.h"
 
 namespace turnout::hca {
 
-// How an attempt at a request ended.
 enum class Step : std::uint8_t { done, receiver_not_ready, no_answer };
+// How an attempt at a request ended, by either of the two; with a status it is done.
+struct Attempt {
+  Attempt(Step how) : step(how) {}
+  Attempt(ibv_wc_status result) : status(result) {}
+  Step step = Step::done;
+  ibv_wc_status status = IBV_WC_SUCCESS;
+};
 
-class Executor {
+class Executor : LiveParts {
  public:
-  Executor(Fabric& fabric, Memory& memory, LiveCompletions& completions, LiveReceives& receives,
-           LiveWindows& windows, LiveMulticast& multicast)
-      : fabric_(fabric),
-        memory_(memory),
-        completions_(completions),
-        receives_(receives),
-        windows_(windows),
-        multicast_(multicast) {}
+  explicit Executor(const LiveParts& parts) : LiveParts(parts) {}
 
-  // One attempt; `status` is set when it is done.
-  [[nodiscard]] Step execute(Qp& qp, SendWqe& wqe, ibv_wc_status& status) noexcept;
+  [[nodiscard]] Attempt execute(Qp& qp, SendWqe& wqe) noexcept;
 
  private:
   struct Segment {
@@ -48,17 +43,17 @@ class Executor {
     }
   };
   // One that goes to a peer, as far as its answer.
-  [[nodiscard]] Step run(Qp& qp, SendWqe& wqe, Segments& local, ibv_wc_status& status) noexcept;
+  [[nodiscard]] Attempt run(Qp& qp, SendWqe& wqe, Segments& local) noexcept;
   [[nodiscard]] RequestTarget find_target(Qp& qp, const SendWqe& wqe) noexcept;
   // XRC: completes `target` by the SRQ that the request names. False: there is no such SRQ.
   [[nodiscard]] bool find_srq(const SendWqe& wqe, RequestTarget& target) const noexcept;
   [[nodiscard]] ibv_wc_status gather(Qp& qp, SendWqe& wqe, unsigned rights, Segments& out) noexcept;
-  [[nodiscard]] Step run_rdma(Qp& qp, SendWqe& wqe, const RequestTarget& target, Segments& local,
-                              ibv_wc_status& status) noexcept;
-  [[nodiscard]] Step run_atomic(SendWqe& wqe, const RequestTarget& target, Segments& local,
-                                ibv_wc_status& status) noexcept;
-  [[nodiscard]] Step run_send(Qp& qp, SendWqe& wqe, const RequestTarget& target, Segments& local,
-                              ibv_wc_status& status) noexcept;
+  [[nodiscard]] Attempt run_rdma(Qp& qp, SendWqe& wqe, const RequestTarget& target,
+                                 Segments& local) noexcept;
+  [[nodiscard]] Attempt run_atomic(SendWqe& wqe, const RequestTarget& target,
+                                   Segments& local) noexcept;
+  [[nodiscard]] Attempt run_send(Qp& qp, SendWqe& wqe, const RequestTarget& target,
+                                 Segments& local) noexcept;
   void send_to_group(Qp& qp, const SendWqe& wqe, const Segments& local) noexcept;
   [[nodiscard]] Access scatter(Qp& qp, std::uint32_t number, const TakenReceive& receive,
                                const Segments& data) noexcept;
@@ -67,16 +62,11 @@ class Executor {
   // What kept a request from the target's memory, which goes when its owner dies: then nobody
   // answers, whatever it looked like.
   [[nodiscard]] Access judge(const RequestTarget& target, Access access) const noexcept;
+  // Takes a receive of the target for this request. Done with success: it was taken.
+  [[nodiscard]] Attempt take(Qp& qp, const RequestTarget& target, TakenReceive& receive) noexcept;
   // Completes the receive taken from `target`.
   void deliver(Qp& qp, const SendWqe& wqe, const RequestTarget& target, const TakenReceive& receive,
-               const Cqe& entry) noexcept;
-
-  Fabric& fabric_;
-  Memory& memory_;
-  LiveCompletions& completions_;
-  LiveReceives& receives_;
-  LiveWindows& windows_;
-  LiveMulticast& multicast_;
+               const Completion& entry) noexcept;
 };
 
 }  // namespace turnout::hca

@@ -17,9 +17,9 @@
 #include <cstring>
 #include <map>
 #include <new>
+#include <utility>
 #include <vector>
 
-#include "base/file_descriptor.h"
 #include "base/log.h"
 #include "hca/live/directory.h"
 
@@ -37,7 +37,11 @@ Attached& attached() {
   return *one;
 }
 
-Status failure(Code code, std::string text, int error = 0) {
+// error: an errno value, 0: none of the system's.
+template <class... Arguments>
+Status failure(Code code, int error, fmt::format_string<Arguments...> format,
+               Arguments&&... arguments) {
+  std::string text = fmt::format(format, std::forward<Arguments>(arguments)...);
   if (error != 0) {  // before the remedy
     text.insert(std::min(text.find("; "), text.size()), fmt::format(": {}", std::strerror(error)));
   }
@@ -54,10 +58,9 @@ struct ProcessStat {
 bool read_stat(std::uint32_t pid, ProcessStat& stat) noexcept {
   char path[32], text[1024];
   std::snprintf(path, sizeof path, "/proc/%u/stat", pid);
-  const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return errno == ENOENT || errno == ESRCH;
-  const ssize_t n = read(fd, text, sizeof text - 1);
-  close(fd);
+  const Descriptor fd(::open(path, O_RDONLY | O_CLOEXEC));
+  if (!fd) return errno == ENOENT || errno == ESRCH;
+  const ssize_t n = read(fd.get(), text, sizeof text - 1);
   if (n <= 0) return true;
   text[n] = '\0';
   const char* p = std::strrchr(text, ')');  // the name may hold anything
@@ -88,15 +91,13 @@ Result<std::shared_ptr<Fabric>> Fabric::open(const std::string& name, std::uint6
   if (name.empty() || name.size() > 64 ||
       name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") !=
           std::string::npos) {
-    return failure(
-        Code::invalid,
-        fmt::format("TURNOUT_FABRIC=\"{}\": expected 1 to 64 letters, digits, '.', '_' or '-'",
-                    name));
+    return failure(Code::invalid, 0,
+                   "TURNOUT_FABRIC=\"{}\": expected 1 to 64 letters, digits, '.', '_' or '-'",
+                   name);
   }
   if (size < Layout::minimum_size) {
-    return failure(Code::invalid,
-                   fmt::format("TURNOUT_FABRIC_SIZE={}: at least {} bytes are required", size,
-                               Layout::minimum_size));
+    return failure(Code::invalid, 0, "TURNOUT_FABRIC_SIZE={}: at least {} bytes are required", size,
+                   Layout::minimum_size);
   }
   Attached& all = attached();
   const std::lock_guard lock(all.mutex);
@@ -150,28 +151,24 @@ Status Fabric::find_memory(std::set<std::string>& ours) {
     if (member.pid_namespace != pid_namespace) {
       if (!is_ours(member.name)) continue;
       return failure(
-          Code::unsupported,
-          fmt::format(
-              "joining fabric {} failed: it is used from another PID namespace (a container); run "
-              "all processes in the same one, or choose another fabric with TURNOUT_FABRIC",
-              label_),
-          EXDEV);
+          Code::unsupported, EXDEV,
+          "joining fabric {} failed: it is used from another PID namespace (a container); run "
+          "all processes in the same one, or choose another fabric with TURNOUT_FABRIC",
+          label_);
     }
-    Descriptor memory(open_memory(name_, member));
+    Descriptor memory = open_memory(name_, member);
     if (!memory) {
       const int error = errno;
       if ((error != EACCES && error != EPERM) || !is_ours(member.name)) continue;
-      refused = failure(
-          Code::permission,
-          fmt::format("attaching to process {} of fabric {} failed; keep that process dumpable "
-                      "(PR_SET_DUMPABLE), or choose another fabric with TURNOUT_FABRIC",
-                      member.pid, label_),
-          error);
+      refused = failure(Code::permission, error,
+                        "attaching to process {} of fabric {} failed; keep that process dumpable "
+                        "(PR_SET_DUMPABLE), or choose another fabric with TURNOUT_FABRIC",
+                        member.pid, label_);
       continue;
     }
     std::uint64_t size = 0;
     if (Status s = check(memory.get(), size); !s) return s;
-    if (Status s = map(memory.release(), size); !s) return s;
+    if (Status s = map(std::move(memory), size); !s) return s;
     if (others_attached()) return {};
     unmap();  // of those who are leaving it
   }
@@ -183,39 +180,35 @@ Status Fabric::make_memory(std::uint64_t size) {
   if (rlimit most{}; getrlimit(RLIMIT_FSIZE, &most) == 0 && most.rlim_cur < size) {
     const std::uint64_t allowed = most.rlim_cur / kPage * kPage;
     if (allowed < Layout::minimum_size) {
-      return failure(Code::system,
-                     fmt::format("creating fabric {} failed: the file-size limit is {} bytes, at "
-                                 "least {} are required; raise it (ulimit -f)",
-                                 label_, most.rlim_cur, Layout::minimum_size),
-                     EFBIG);
+      return failure(Code::system, EFBIG,
+                     "creating fabric {} failed: the file-size limit is {} bytes, at "
+                     "least {} are required; raise it (ulimit -f)",
+                     label_, most.rlim_cur, Layout::minimum_size);
     }
     TURNOUT_LOG(hca, info,
                 "fabric {} has {} bytes instead of {}: file-size limit; raise it (ulimit -f)",
                 label_, allowed, size);
     size = allowed;
   }
-  Descriptor memory(create_memory(name_, size));
+  Descriptor memory = create_memory(name_, size);
   if (!memory) {
-    return failure(
-        Code::system,
-        fmt::format("allocating {} bytes for fabric {} failed; lower TURNOUT_FABRIC_SIZE", size,
-                    label_),
-        errno);
+    return failure(Code::system, errno,
+                   "allocating {} bytes for fabric {} failed; lower TURNOUT_FABRIC_SIZE", size,
+                   label_);
   }
   if (Status s = initialise(memory.get(), size); !s) return s;
-  return map(memory.release(), size);
+  return map(std::move(memory), size);
 }
 
-Status Fabric::map(int fd, std::uint64_t size) {
-  fd_ = fd;
-  void* mapped = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+Status Fabric::map(Descriptor fd, std::uint64_t size) {
+  fd_ = std::move(fd);
+  void* mapped =
+      mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd_.get(), 0);
   if (mapped == MAP_FAILED) {
-    return failure(
-        Code::system,
-        fmt::format("mapping {} bytes of fabric {} failed; raise the address-space limit (ulimit "
-                    "-v), or lower TURNOUT_FABRIC_SIZE in the first process",
-                    size, label_),
-        errno);
+    return failure(Code::system, errno,
+                   "mapping {} bytes of fabric {} failed; raise the address-space limit (ulimit "
+                   "-v), or lower TURNOUT_FABRIC_SIZE in the first process",
+                   size, label_);
   }
   madvise(mapped, size, MADV_DONTDUMP);
   view(static_cast<std::byte*>(mapped), size);
@@ -225,10 +218,7 @@ Status Fabric::map(int fd, std::uint64_t size) {
 void Fabric::unmap() noexcept {
   if (base() != nullptr) munmap(base(), size());
   view(nullptr, 0);
-  for (int* fd : {&name_socket_, &wake_read_, &wake_write_, &fd_}) {
-    if (*fd >= 0) close(*fd);
-    *fd = -1;
-  }
+  for (Descriptor* fd : {&name_socket_, &wake_read_, &wake_write_, &fd_}) fd->reset();
 }
 
 Status Fabric::initialise(int fd, std::uint64_t size) const {
@@ -246,7 +236,7 @@ Status Fabric::initialise(int fd, std::uint64_t size) const {
   h->qp_high.store(kFirstQp);
   h->mr_high.store(1);
   if (pwrite(fd, bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes)) {
-    return failure(Code::system, fmt::format("writing to fabric {} failed", label_), errno);
+    return failure(Code::system, errno, "writing to fabric {} failed", label_);
   }
   return {};
 }
@@ -255,27 +245,23 @@ Status Fabric::check(int fd, std::uint64_t& size) const {
   alignas(Header) std::byte bytes[sizeof(Header)];
   struct stat st {};
   const auto damaged = [&](const char* what) {
-    return failure(
-        Code::invalid,
-        fmt::format("joining fabric {} failed: it is damaged ({}) and in use; end the processes "
-                    "that use it, or choose another fabric with TURNOUT_FABRIC",
-                    label_, what),
-        EBADF);
+    return failure(Code::invalid, EBADF,
+                   "joining fabric {} failed: it is damaged ({}) and in use; end the processes "
+                   "that use it, or choose another fabric with TURNOUT_FABRIC",
+                   label_, what);
   };
-  if (fstat(fd, &st) != 0)
-    return failure(Code::system, fmt::format("fstat failed: fabric {}", label_), errno);
+  if (fstat(fd, &st) != 0) return failure(Code::system, errno, "fstat failed: fabric {}", label_);
   if (pread(fd, bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes)) {
     return damaged("truncated header");
   }
   const auto* h = reinterpret_cast<const Header*>(bytes);
   if (h->magic != kMagic) return damaged("no header");
   if (h->version != kLayoutVersion || h->layout != Layout::hash()) {
-    return failure(Code::version,
-                   fmt::format("joining fabric {} failed: another version of Turnout uses it "
-                               "(layout {}.{:08x}, expected {}.{:08x}); use the same version for "
-                               "all processes, or choose another fabric with TURNOUT_FABRIC",
-                               label_, h->version, h->layout, kLayoutVersion, Layout::hash()),
-                   EPROTO);
+    return failure(Code::version, EPROTO,
+                   "joining fabric {} failed: another version of Turnout uses it "
+                   "(layout {}.{:08x}, expected {}.{:08x}); use the same version for "
+                   "all processes, or choose another fabric with TURNOUT_FABRIC",
+                   label_, h->version, h->layout, kLayoutVersion, Layout::hash());
   }
   if (h->file_size != static_cast<std::uint64_t>(st.st_size) ||
       h->file_size < Layout::minimum_size) {
@@ -294,30 +280,29 @@ Status Fabric::check(int fd, std::uint64_t& size) const {
 Status Fabric::join() {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) {
-    return failure(Code::system, "creating the firmware thread's pipe failed", errno);
+    return failure(Code::system, errno, "creating the firmware thread's pipe failed");
   }
-  wake_read_ = ends[0];
-  wake_write_ = ends[1];
-  name_socket_ = announce(name_, fd_);
-  if (name_socket_ < 0) {
-    return failure(Code::system, "registering this process in the fabric failed", errno);
+  wake_read_ = Descriptor(ends[0]);
+  wake_write_ = Descriptor(ends[1]);
+  name_socket_ = announce(name_, fd_.get());
+  if (!name_socket_) {
+    return failure(Code::system, errno, "registering this process in the fabric failed");
   }
   ProcessStat stat;
   if (!read_stat(static_cast<std::uint32_t>(pid_), stat) || stat.start_time == 0) {
-    return failure(Code::system, "reading the start time of this process failed: /proc/self/stat",
-                   errno);
+    return failure(Code::system, errno,
+                   "reading the start time of this process failed: /proc/self/stat");
   }
   struct stat st {};
-  fstat(wake_write_, &st);
+  fstat(wake_write_.get(), &st);
   // Slots are taken under the directory's lock, which we hold. Those of dead processes are reaped
   // by the living, so a full table is full of living processes.
   std::uint32_t slot = 0;
   while (slot < kMaxProcesses && process(slot).token.load(std::memory_order_acquire) != 0) ++slot;
   if (slot == kMaxProcesses) {
-    return failure(Code::system,
-                   fmt::format("joining fabric {} failed: the limit of {} processes is reached",
-                               label_, kMaxProcesses),
-                   EMFILE);
+    return failure(Code::system, EMFILE,
+                   "joining fabric {} failed: the limit of {} processes is reached", label_,
+                   kMaxProcesses);
   }
   ProcessRecord& p = process(slot);
   const std::uint32_t generation = (p.generation + 1) & 0xffff;
@@ -326,7 +311,7 @@ Status Fabric::join() {
   p.pid = static_cast<std::uint32_t>(pid_);
   p.start_time = stat.start_time;
   p.leaving.store(0);
-  p.wake = PipeRef{st.st_ino, wake_write_, 0};
+  p.wake = PipeRef{st.st_ino, wake_write_.get(), 0};
   // p.atomics stays: a peer may hold it that has not noticed its last user's death. One who died
   // with it loses it to the next.
   p.token.store(me_, std::memory_order_release);
@@ -379,7 +364,7 @@ void Fabric::wake(Token token) noexcept {
   const std::uint32_t slot = slot_of(token);
   if (slot >= kMaxProcesses) return;
   if (token == me_) {
-    [[maybe_unused]] const ssize_t n = ::write(wake_write_, "w", 1);
+    [[maybe_unused]] const ssize_t n = ::write(wake_write_.get(), "w", 1);
     return;
   }
   const PipeRef ref = process(slot).wake;
@@ -428,9 +413,7 @@ void Fabric::leave_at_exit() noexcept {
 
 Fabric::~Fabric() {
   if (base() == nullptr) return;
-  if (pid_ == getpid()) {
-    if (!left_) leave();
-  }
+  if (pid_ == getpid() && !left_) leave();
   unmap();
 }
 

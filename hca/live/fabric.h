@@ -13,11 +13,12 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 
+#include "base/file_descriptor.h"
 #include "base/status.h"
+#include "hca/device/objects.h"
 #include "hca/live/peer_pipes.h"
 #include "hca/live/tables.h"
 
@@ -29,15 +30,13 @@ class Fabric : public Tables {
   // namespace of processes), invalid (name, size, damaged), system.
   static Result<std::shared_ptr<Fabric>> open(const std::string& name, std::uint64_t size);
   ~Fabric();
-  Fabric(const Fabric&) = delete;
-  Fabric& operator=(const Fabric&) = delete;
 
   [[nodiscard]] Token me() const noexcept { return me_; }
   [[nodiscard]] int pid() const noexcept { return pid_; }
   // Its name and whose it is: no two of a process have the same.
   [[nodiscard]] const std::string& label() const noexcept { return label_; }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
-  [[nodiscard]] int wake_read() const noexcept { return wake_read_; }
+  [[nodiscard]] int wake_read() const noexcept { return wake_read_.get(); }
 
   // Is the process behind `token` attached and running? A system call or three.
   [[nodiscard]] bool alive(Token token) const noexcept;
@@ -51,6 +50,24 @@ class Fabric : public Tables {
     if (!l.owner.compare_exchange_strong(expected, me_, std::memory_order_acquire)) lock_slow(l);
   }
   void unlock(Lock& l) const noexcept { l.owner.store(0, std::memory_order_release); }
+
+  // A free record of a table, from `start` on: each process begins at a place of its own, because
+  // neighbours in a cache line have one owner. None has an index below `first`. kNone: the table is
+  // full. table_lock held.
+  template <class Record>
+  [[nodiscard]] std::uint32_t find_free(Record& (Tables::*table)(std::uint32_t) const noexcept,
+                                        std::uint32_t size, std::atomic<std::uint32_t>& high,
+                                        std::uint32_t start,
+                                        std::uint32_t first = 0) const noexcept {
+    for (std::uint32_t n = 0; n < size; ++n) {
+      const std::uint32_t index = (start + n) % size;
+      const Record& record = (this->*table)(index);
+      if (index < first || record.owner.load(std::memory_order_acquire) != 0) continue;
+      if (high.load() < index + 1) high.store(index + 1);
+      return index;
+    }
+    return kNone;
+  }
 
   // Whole pages for a ring, zeroed, tagged as ours. 0 and errno ENOMEM when the heap or the
   // machine's memory is full. Takes table_lock.
@@ -76,13 +93,12 @@ class Fabric : public Tables {
   static void leave_all_at_exit() noexcept;
 
  private:
-  friend class TableGuard;
   Fabric() = default;
   Status attach(std::uint64_t size);
   // Maps the memory of those who are attached, if anybody is. permission: somebody seems to be.
   Status find_memory(std::set<std::string>& ours);
   Status make_memory(std::uint64_t size);
-  Status map(int fd, std::uint64_t size);  // takes fd over
+  Status map(Descriptor fd, std::uint64_t size);
   void unmap() noexcept;
   Status initialise(int fd, std::uint64_t size) const;
   Status check(int fd, std::uint64_t& size) const;
@@ -95,27 +111,11 @@ class Fabric : public Tables {
   void free_pages(std::uint64_t first, std::uint64_t pages) noexcept;
 
   std::string label_, name_;
-  int fd_ = -1;
-  int name_socket_ = -1;
+  Descriptor fd_, name_socket_, wake_read_, wake_write_;
   Token me_ = 0;
   int pid_ = 0;
   bool left_ = false;  // at exit
-  int wake_read_ = -1, wake_write_ = -1;
   PeerPipes pipes_{*this};
-};
-
-// Holds Header::table_lock.
-class TableGuard {
- public:
-  explicit TableGuard(const Fabric& fabric) noexcept : fabric_(fabric) {
-    fabric_.lock(fabric_.header().table_lock);
-  }
-  ~TableGuard() { fabric_.unlock(fabric_.header().table_lock); }
-  TableGuard(const TableGuard&) = delete;
-  TableGuard& operator=(const TableGuard&) = delete;
-
- private:
-  const Fabric& fabric_;
 };
 
 // Holds one lock of the shared state.
@@ -133,7 +133,16 @@ class SharedGuard {
   Lock& lock_;
 };
 
+// Holds Header::table_lock.
+class TableGuard : SharedGuard {
+ public:
+  explicit TableGuard(const Fabric& fabric) noexcept
+      : SharedGuard(fabric, fabric.header().table_lock) {}
+};
+
 // CLOCK_MONOTONIC in nanoseconds: the one clock of all processes of a host.
-[[nodiscard]] std::uint64_t monotonic() noexcept;
+[[nodiscard]] inline std::uint64_t monotonic() noexcept {
+  return clock_ns(CLOCK_MONOTONIC);
+}
 
 }  // namespace turnout::hca

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "hca/live/firmware.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -11,7 +10,9 @@
 #include <cassert>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
+#include "base/file_descriptor.h"
 #include "base/log.h"
 #include "base/signal_free_thread.h"
 
@@ -41,7 +42,7 @@ void Firmware::main() noexcept {
 
   struct Watch {
     Token token;
-    int pidfd;  // -1: it could not be had (seccomp, no descriptor is free)
+    Descriptor pidfd;  // none: it could not be had (seccomp, no descriptor is free)
   };
   // How often those without a pidfd are looked at: no person notices, and it takes less than a
   // thousandth of a processor.
@@ -54,7 +55,6 @@ void Firmware::main() noexcept {
     const std::uint32_t high = std::min(fabric_.header().process_high.load(), kMaxProcesses);
     std::erase_if(watches, [&](const Watch& w) {
       if (fabric_.process(slot_of(w.token)).token.load() == w.token) return false;
-      if (w.pidfd >= 0) ::close(w.pidfd);
       fabric_.pipes().forget(w.token);  // another process reaped it
       return true;
     });
@@ -65,9 +65,9 @@ void Firmware::main() noexcept {
                       [&](const Watch& w) { return w.token == token; })) {
         continue;
       }
-      const int fd = static_cast<int>(
-          syscall(SYS_pidfd_open, static_cast<pid_t>(fabric_.process(slot).pid), 0));
-      if (fd < 0) {
+      Descriptor fd(static_cast<int>(
+          syscall(SYS_pidfd_open, static_cast<pid_t>(fabric_.process(slot).pid), 0)));
+      if (!fd) {
         const int error = errno;
         fabric_.reap(token);  // does nothing when the process lives
         if (fabric_.process(slot).token.load() != token) continue;
@@ -78,17 +78,17 @@ void Firmware::main() noexcept {
                       fabric_.process(slot).pid, std::strerror(error), kLook / 1'000'000);
         }
       }
-      watches.push_back({token, fd});
+      watches.push_back({token, std::move(fd)});
     }
   };
   refresh();
   while (!stop_.load(std::memory_order_acquire)) {
     polls.clear();
     polls.push_back({fabric_.wake_read(), POLLIN, 0});
-    for (const Watch& w : watches) polls.push_back({w.pidfd, POLLIN, 0});
+    for (const Watch& w : watches) polls.push_back({w.pidfd.get(), POLLIN, 0});
     std::uint64_t next = send_queues_.next_retry();
     const bool looks =
-        std::any_of(watches.begin(), watches.end(), [](const Watch& w) { return w.pidfd < 0; });
+        std::any_of(watches.begin(), watches.end(), [](const Watch& w) { return !w.pidfd; });
     timespec wait{};
     timespec* limit = nullptr;
     if (looks || next < UINT64_MAX - 1) {
@@ -113,31 +113,18 @@ void Firmware::main() noexcept {
       if (polls[i + 1].revents == 0) continue;
       fabric_.reap(watches[i].token);
       // Where a damaged record named another process it lives on: refresh() watches the right one.
-      ::close(watches[i].pidfd);
-      watches[i].pidfd = -1;
+      watches[i].pidfd.reset();
       changed = true;
     }
     const bool look = looks && monotonic() >= look_at;
     if (changed || look) {
       look_at = monotonic() + kLook;
       // refresh() tries again for those that have no pidfd, and reaps those that have ended.
-      std::erase_if(watches, [](const Watch& w) { return w.pidfd < 0; });
+      std::erase_if(watches, [](const Watch& w) { return !w.pidfd; });
       refresh();
-      memory_.sweep(
-          [](void* self, std::uint32_t key) {
-            const auto& fabric = static_cast<const Firmware*>(self)->fabric_;
-            const std::uint32_t high = std::min(fabric.header().qp_high.load(), kMaxQps);
-            for (std::uint32_t i = 0; i < high; ++i) {
-              if (static_cast<std::uint32_t>(fabric.hazard(i).load()) == key) return true;
-            }
-            return false;
-          },
-          this);
+      memory_.sweep();
     }
     send_queues_.retry_due(Caller::firmware);
-  }
-  for (const Watch& w : watches) {
-    if (w.pidfd >= 0) ::close(w.pidfd);
   }
 }
 

@@ -42,17 +42,8 @@ int no_notify(ibv_cq*, int) {
   complain();
   return EPERM;
 }
-int no_send(ibv_qp*, ibv_send_wr* wr, ibv_send_wr** bad) {
-  complain();
-  *bad = wr;
-  return EPERM;
-}
-int no_recv(ibv_qp*, ibv_recv_wr* wr, ibv_recv_wr** bad) {
-  complain();
-  *bad = wr;
-  return EPERM;
-}
-int no_srq_recv(ibv_srq*, ibv_recv_wr* wr, ibv_recv_wr** bad) {
+template <class Queue, class Request>
+int no_post(Queue*, Request* wr, Request** bad) {
   complain();
   *bad = wr;
   return EPERM;
@@ -79,9 +70,9 @@ void in_child() {
     ibv_context_ops& ops = context->verbs.context.ops;
     ops.poll_cq = no_poll;
     ops.req_notify_cq = no_notify;
-    ops.post_send = no_send;
-    ops.post_recv = no_recv;
-    ops.post_srq_recv = no_srq_recv;
+    ops.post_send = no_post;
+    ops.post_recv = no_post;
+    ops.post_srq_recv = no_post;
   }
   for (Qp* qp : all.qps) {
     qp->verbs.wr_start = no_start;

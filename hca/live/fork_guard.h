@@ -19,5 +19,8 @@ void fork_guard_add(Qp& qp);
 void fork_guard_remove(Qp& qp);
 // EPERM in a child of the process that opened `context`, else 0. Control path: one system call.
 [[nodiscard]] int refuse_child(const Context& context) noexcept;
+[[nodiscard]] inline int refuse_child(ibv_context* context) noexcept {
+  return refuse_child(context_of(context));
+}
 
 }  // namespace turnout::hca

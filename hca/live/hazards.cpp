@@ -4,9 +4,23 @@
 #include <time.h>
 
 #include <algorithm>
-#include <cassert>
 
 namespace turnout::hca {
+
+namespace {
+
+// Waits for a moment; true: in the first rounds, when it is too early to ask for the reason.
+bool waits_shortly(int round) noexcept {
+  if (round < 100) {
+    __builtin_ia32_pause();
+    return true;
+  }
+  const timespec nap{0, 20'000};
+  nanosleep(&nap, nullptr);
+  return false;
+}
+
+}  // namespace
 
 bool Hazards::executes(std::uint32_t index) noexcept {
   {
@@ -35,12 +49,7 @@ void Hazards::wait_unused(std::uint32_t key, std::uint32_t number, const Qp* hel
       const bool busy = (key != 0 && static_cast<std::uint32_t>(h) == key) ||
                         (number != 0 && static_cast<std::uint32_t>(h >> 32) == number);
       if (!busy) break;
-      if (round < 100) {
-        __builtin_ia32_pause();
-        continue;
-      }
-      const timespec nap{0, 20'000};
-      nanosleep(&nap, nullptr);
+      if (waits_shortly(round)) continue;
       if (round % 64 == 0 && !executes(i)) break;
     }
   }
@@ -55,12 +64,7 @@ void Hazards::wait_untaken(std::uint32_t srq) noexcept {
     for (int round = 0; q.taken.load(std::memory_order_acquire) == kOfSrq && q.taken_index == srq &&
                         q.taken_owner == fabric_.me();
          ++round) {
-      if (round < 100) {
-        __builtin_ia32_pause();
-        continue;
-      }
-      const timespec nap{0, 20'000};
-      nanosleep(&nap, nullptr);
+      if (waits_shortly(round)) continue;
       // What a dead one had taken must be put back before the record has another queue.
       if (round % 64 != 0 || executes(i)) continue;
       fabric_.reap(q.owner.load());

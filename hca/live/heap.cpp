@@ -53,7 +53,7 @@ std::uint64_t Fabric::allocate(std::uint64_t bytes) noexcept {
 
 void Fabric::free_pages(std::uint64_t first, std::uint64_t pages) noexcept {
   std::byte* memory = base() + heap_begin() + first * kPage;
-  if (pages < kPunchPages || fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+  if (pages < kPunchPages || fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                                        static_cast<off_t>(heap_begin() + first * kPage),
                                        static_cast<off_t>(pages * kPage)) != 0) {
     std::memset(memory, 0, pages * kPage);

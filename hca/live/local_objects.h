@@ -5,7 +5,10 @@
 // by whoever keeps the queue pair from ending. Any thread.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <atomic>
+#include <cassert>
 #include <cstdint>
 #include <mutex>
 #include <unordered_map>
@@ -16,12 +19,20 @@
 namespace turnout::hca {
 
 struct LocalObjects {
-  LocalObjects() = default;
-  LocalObjects(const LocalObjects&) = delete;
-  LocalObjects& operator=(const LocalObjects&) = delete;
-  ~LocalObjects();
+  ~LocalObjects() {
+    if (qps != nullptr) munmap(qps, kMaxQps * sizeof *qps);
+  }
   // Before anything else. Errors: system (no address space).
-  Status start();
+  Status start() {
+    assert(qps == nullptr);
+    void* p = mmap(nullptr, kMaxQps * sizeof *qps, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) {
+      return Status(Code::system, "allocating the queue pair table failed", errno);
+    }
+    qps = static_cast<std::atomic<Qp*>*>(p);
+    return {};
+  }
 
   std::atomic<Qp*>* qps = nullptr;  // kMaxQps
 

@@ -11,13 +11,6 @@
 
 namespace turnout::hca {
 
-std::uint64_t monotonic() noexcept {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U +
-         static_cast<std::uint64_t>(now.tv_nsec);
-}
-
 void Fabric::lock_slow(Lock& l) const noexcept {
   // Spin for about the length of a section, then let the holder run, then sleep and look whether it
   // still lives. Sections take well under a microsecond; only a preempted holder is slower.
@@ -49,6 +42,32 @@ void Fabric::lock_slow(Lock& l) const noexcept {
     const timespec nap{0, 50'000};
     nanosleep(&nap, nullptr);
   }
+}
+
+void repair(const Tables& tables, ReceiveQueue& queue) noexcept {
+  const std::uint32_t taker = *static_cast<volatile std::uint32_t*>(&queue.taker);
+  if (taker == 0) return;
+  if (taker - 1 < kMaxQps) {
+    QpRecord& dead = tables.qp(taker - 1);
+    // It noted what it takes and died before it advanced the queue: nothing was taken.
+    if (dead.taken_position == queue.head) dead.taken.store(0, std::memory_order_release);
+  }
+  queue.taker = 0;
+}
+
+void repair(const Tables& tables, CqRecord& cq) noexcept {
+  const std::uint32_t pusher = cq.pusher.load(std::memory_order_acquire);
+  if (pusher == 0) return;
+  const CompletionRing all = tables.ring(cq);
+  if (pusher - 1 < kMaxQps && all.start != nullptr) {
+    QpRecord& dead = tables.qp(pusher - 1);
+    const std::uint64_t position = dead.entry_position;
+    // It published the completion and died before it said so: the receive is done.
+    if (all.entry(position).sequence.load(std::memory_order_acquire) == position + 1) {
+      dead.taken.store(0, std::memory_order_release);
+    }
+  }
+  cq.pusher.store(0, std::memory_order_release);
 }
 
 }  // namespace turnout::hca

@@ -9,6 +9,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <charconv>
@@ -59,10 +60,9 @@ int move_bytes(bool out, std::uint32_t pid, std::uint8_t* local, std::uint64_t r
 // kernel.yama.ptrace_scope; 0: this kernel has none.
 int yama_scope() noexcept {
   char text[8];
-  const int fd = ::open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return 0;
-  const ssize_t n = ::read(fd, text, sizeof text - 1);
-  ::close(fd);
+  const Descriptor fd(::open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC));
+  if (!fd) return 0;
+  const ssize_t n = ::read(fd.get(), text, sizeof text - 1);
   int scope = 0;
   if (n > 0) std::from_chars(text, text + n, scope);
   return scope;
@@ -115,6 +115,25 @@ Memory::~Memory() {
     if (m.address != nullptr) munmap(m.address, m.length);
   }
   if (views_ != nullptr) munmap(views_, kMaxMrs * sizeof(View));
+}
+
+std::uint32_t Memory::reserve_record() noexcept {
+  const std::uint32_t index = fabric_.find_free(&Tables::mr, kMaxMrs, fabric_.header().mr_high,
+                                                1 + slot_of(fabric_.me()) * 64, 1);
+  if (index != kNone) fabric_.mr(index).owner.store(fabric_.me(), std::memory_order_release);
+  return index;
+}
+
+bool Memory::has_windows(std::uint32_t region) const noexcept {
+  const std::uint32_t high = std::min(fabric_.header().mr_high.load(), kMaxMrs);
+  for (std::uint32_t i = 1; i < high; ++i) {
+    const MrRecord& r = fabric_.mr(i);
+    if (r.owner.load(std::memory_order_relaxed) == fabric_.me() && r.window != 0 &&
+        r.bound_to == region && r.key.load(std::memory_order_relaxed) != 0) {
+      return true;
+    }
+  }
+  return false;
 }
 
 Access Memory::find(std::uint32_t key, std::uint32_t pd, std::uint64_t address,
@@ -192,9 +211,7 @@ void Memory::own(std::uint32_t key, const Own& where) noexcept {
   const std::lock_guard lock(mutex_);
   View& view = views_[key >> 8];
   drop(view);
-  view.direct.store(where.direct, std::memory_order_relaxed);
-  view.iova.store(where.iova, std::memory_order_relaxed);
-  view.length.store(where.length, std::memory_order_relaxed);
+  view.place(where.direct, where.iova, where.length);
   view.access.store(where.access, std::memory_order_relaxed);
   view.base_of.store(0, std::memory_order_relaxed);
   view.of.store(name(key, fabric_.mr(key >> 8)), std::memory_order_release);
@@ -226,10 +243,7 @@ bool Memory::own_window(std::uint32_t key, std::uint32_t of, std::uint64_t part,
   }
   view.of.store(0, std::memory_order_release);
   std::atomic_thread_fence(std::memory_order_release);
-  view.direct.store(base.direct.load(std::memory_order_relaxed) + (part - base_iova),
-                    std::memory_order_relaxed);
-  view.iova.store(iova, std::memory_order_relaxed);
-  view.length.store(length, std::memory_order_relaxed);
+  view.place(base.direct.load(std::memory_order_relaxed) + (part - base_iova), iova, length);
   view.access.store(window_rights(base.access.load(std::memory_order_relaxed)),
                     std::memory_order_relaxed);
   view.base.store(of >> 8, std::memory_order_relaxed);
@@ -256,9 +270,7 @@ Access Memory::make_view(View& view, std::uint32_t key, MrRecord& record) noexce
   const std::uint8_t* const direct = map(record, length, key, mapping, why);
   if (direct == nullptr) return why;
   view.mapping.store(mapping, std::memory_order_relaxed);
-  view.direct.store(reinterpret_cast<std::uint64_t>(direct), std::memory_order_relaxed);
-  view.iova.store(iova, std::memory_order_relaxed);
-  view.length.store(length, std::memory_order_relaxed);
+  view.place(reinterpret_cast<std::uint64_t>(direct), iova, length);
   view.of.store(of, std::memory_order_release);
   used_.push_back(key >> 8);
   return Access::ok;
@@ -281,14 +293,13 @@ std::uint8_t* Memory::map(MrRecord& record, std::uint64_t length, std::uint32_t 
     }
   }
   // First use of this file: map all of it, further regions of it come for free.
-  const int fd = owner == fabric_.me() ? fcntl(record.fd, F_DUPFD_CLOEXEC, 0)
-                                       : fabric_.pipes().open_fd(owner, record.fd, O_RDWR);
+  const Descriptor fd(owner == fabric_.me() ? fcntl(record.fd, F_DUPFD_CLOEXEC, 0)
+                                            : fabric_.pipes().open_fd(owner, record.fd, O_RDWR));
   struct stat st {};
   const bool same =
-      fd >= 0 && fstat(fd, &st) == 0 && fold(st.st_dev) == device && st.st_ino == inode;
+      fd && fstat(fd.get(), &st) == 0 && fold(st.st_dev) == device && st.st_ino == inode;
   if (!same || record.key.load(std::memory_order_acquire) != key) {
-    const int error = fd < 0 ? errno : 0;
-    if (fd >= 0) close(fd);
+    const int error = fd ? 0 : errno;
     if (record.key.load(std::memory_order_acquire) != key) {
       why = Access::bad_key;
     } else if (fabric_.is_ending(owner)) {
@@ -299,16 +310,15 @@ std::uint8_t* Memory::map(MrRecord& record, std::uint64_t length, std::uint32_t 
                   "dumpable (PR_SET_DUMPABLE), and run both processes as one user",
                   record.fd,
                   slot_of(owner) < kMaxProcesses ? fabric_.process(slot_of(owner)).pid : 0,
-                  fd < 0 ? std::strerror(error) : "the file number was reused");
+                  !fd ? std::strerror(error) : "the file number was reused");
       why = Access::failed;
     }
     return nullptr;
   }
   const auto size = static_cast<std::uint64_t>(st.st_size);
   void* address = covers(0, size, offset, length) ? mmap(nullptr, size, PROT_READ | PROT_WRITE,
-                                                         MAP_SHARED | MAP_NORESERVE, fd, 0)
+                                                         MAP_SHARED | MAP_NORESERVE, fd.get(), 0)
                                                   : MAP_FAILED;
-  close(fd);
   if (address == MAP_FAILED) {
     TURNOUT_LOG(
         hca, error,
@@ -338,7 +348,7 @@ void Memory::drop(View& view) noexcept {
   }
 }
 
-void Memory::sweep(bool (*own_busy)(void*, std::uint32_t), void* argument) noexcept {
+void Memory::sweep() noexcept {
   const std::lock_guard lock(mutex_);
   const std::vector<std::uint32_t> indices = used_;
   for (const std::uint32_t index : indices) {
@@ -349,8 +359,12 @@ void Memory::sweep(bool (*own_busy)(void*, std::uint32_t), void* argument) noexc
         view.of.load(std::memory_order_relaxed) == name(key, record)) {
       continue;
     }
-    if (own_busy(argument, key)) continue;  // the next sweep finds it
-    drop(view);
+    const std::uint32_t high = std::min(fabric_.header().qp_high.load(), kMaxQps);
+    const Hazard* const hazards = &fabric_.hazard(0);
+    const bool busy = std::any_of(hazards, hazards + high, [key](const Hazard& hazard) {
+      return static_cast<std::uint32_t>(hazard.load()) == key;
+    });
+    if (!busy) drop(view);  // else the next sweep finds it
   }
 }
 

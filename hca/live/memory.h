@@ -38,8 +38,12 @@ class Memory {
  public:
   explicit Memory(Fabric& fabric);
   ~Memory();
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
+
+  // A free record for a region or a window, ours from now on; kNone: the table is full. table_lock
+  // held.
+  [[nodiscard]] std::uint32_t reserve_record() noexcept;
+  // Is a window bound to this region of ours?
+  [[nodiscard]] bool has_windows(std::uint32_t region) const noexcept;
 
   // Checks key, domain, bounds and rights (IBV_ACCESS_* of the region that must all be set) and
   // finds the bytes. For a peer's region the caller's hazard names `key` already. Windows are found
@@ -71,8 +75,8 @@ class Memory {
   [[nodiscard]] Access atomic(const Place& at, bool swap, std::uint64_t add_or_compare,
                               std::uint64_t value, std::uint64_t& old) noexcept;
 
-  // Drops mappings of regions that are gone. own_busy: is this key named by one of our hazards?
-  void sweep(bool (*own_busy)(void*, std::uint32_t), void* argument) noexcept;
+  // Drops mappings of regions that are gone and that no hazard names.
+  void sweep() noexcept;
 
  private:
   struct alignas(64) View {
@@ -84,6 +88,12 @@ class Memory {
     // Of a window of our own memory: its region, which must still be registered as it was.
     std::atomic<std::uint64_t> base_of;
     std::atomic<std::uint32_t> base;
+
+    void place(std::uint64_t at, std::uint64_t first, std::uint64_t bytes) noexcept {
+      direct.store(at, std::memory_order_relaxed);
+      iova.store(first, std::memory_order_relaxed);
+      length.store(bytes, std::memory_order_relaxed);
+    }
   };
   static_assert(sizeof(View) == 64);
   struct Mapping {

@@ -9,20 +9,19 @@
 namespace turnout::hca {
 namespace {
 
-// 0, or why this queue pair cannot be in this group.
-int check_membership(const Qp& qp, const ibv_gid& group) noexcept {
+// 0, or why this queue pair cannot be in this group. gid: how records name the group.
+int check_membership(const Qp& qp, const ibv_gid& group, std::uint64_t (&gid)[2]) {
+  if (const int error = refuse_child(qp.verbs.qp_base.context); error != 0) return error;
   constexpr std::uint8_t kMulticastPrefix = 0xff;
+  std::memcpy(gid, group.raw, sizeof gid);
   return qp.kind == QpKind::ud && group.raw[0] == kMulticastPrefix ? 0 : EINVAL;
 }
 
 }  // namespace
 
 int LiveMulticast::attach(Qp& qp, const ibv_gid& group) {
-  if (const int error = refuse_child(context_of(qp.verbs.qp_base.context)); error != 0)
-    return error;
-  if (const int error = check_membership(qp, group); error != 0) return error;
   std::uint64_t gid[2];
-  std::memcpy(gid, group.raw, sizeof gid);
+  if (const int error = check_membership(qp, group, gid); error != 0) return error;
   const TableGuard guard(fabric_);
   Header& h = fabric_.header();
   const std::uint32_t high = std::min(h.multicast_high.load(), kMaxMulticasts);
@@ -50,11 +49,8 @@ int LiveMulticast::attach(Qp& qp, const ibv_gid& group) {
 }
 
 int LiveMulticast::detach(Qp& qp, const ibv_gid& group) {
-  if (const int error = refuse_child(context_of(qp.verbs.qp_base.context)); error != 0)
-    return error;
-  if (const int error = check_membership(qp, group); error != 0) return error;
   std::uint64_t gid[2];
-  std::memcpy(gid, group.raw, sizeof gid);
+  if (const int error = check_membership(qp, group, gid); error != 0) return error;
   const TableGuard guard(fabric_);
   const std::uint32_t high = std::min(fabric_.header().multicast_high.load(), kMaxMulticasts);
   for (std::uint32_t i = 0; i < high; ++i) {

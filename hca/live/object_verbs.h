@@ -5,14 +5,10 @@
 // Any thread.
 #pragma once
 
-#include "hca/device/address_handle.h"
+#include "hca/device/common_objects.h"
 #include "hca/device/object_verbs.h"
-#include "hca/live/channels.h"
-#include "hca/live/domains.h"
 #include "hca/live/fork_guard.h"
-#include "hca/live/port.h"
 #include "hca/live/qps.h"
-#include "hca/live/regions.h"
 #include "hca/live/srqs.h"
 #include "hca/live/streams.h"
 
@@ -20,56 +16,51 @@ namespace turnout::hca {
 
 class LiveEngine;
 
-class LiveObjectVerbs final : public ObjectVerbs {
+class LiveObjectVerbs final : public ObjectVerbs, LiveParts {
  public:
-  LiveObjectVerbs(LiveEngine& engine, Fabric& fabric, LiveEvents& events,
-                  LiveCompletions& completions, LiveRegions& regions, LiveWindows& windows,
-                  LiveMulticast& multicast, LiveSrqs& srqs, LiveQueuePairs& queue_pairs,
-                  LiveXrc& xrc, QpNumbers& numbers)
-      : engine_(engine),
-        domains_(fabric),
-        events_(events),
-        completions_(completions),
-        regions_(regions),
-        windows_(windows),
-        multicast_(multicast),
-        srqs_(srqs),
-        queue_pairs_(queue_pairs),
-        xrc_(xrc),
-        numbers_(numbers) {}
+  LiveObjectVerbs(const LiveParts& parts, LiveEngine& engine, LiveSrqs& srqs,
+                  LiveQueuePairs& queue_pairs, LiveXrc& xrc)
+      : LiveParts(parts), engine_(engine), srqs_(srqs), queue_pairs_(queue_pairs), xrc_(xrc) {}
 
-  Pd* alloc_pd(Context& context) override { return domains_.alloc(context); }
-  int dealloc_pd(Pd& pd) override { return LiveDomains::dealloc(pd); }
+  // Domains are numbers that are unique on the fabric; they have no record. A handle that was given
+  // out may be of one that is gone, and then its regions and queue pairs are, too.
+  Pd* alloc_pd(Context& context) override {
+    if (const int error = refuse_child(context); error != 0) return failed(error);
+    return make_domain(context, static_cast<std::uint32_t>(fabric.header().next_pd.fetch_add(1)));
+  }
+  int dealloc_pd(Pd& pd) override { return destroy_domain(pd); }
   Pd* import_pd(Context& context, std::uint32_t handle) override {
-    return domains_.import(context, handle);
+    if (const int error = refuse_child(context); error != 0) return failed(error);
+    if (handle >= fabric.header().next_pd.load()) return failed(EINVAL);
+    return make_domain(context, handle);
   }
   Mr* register_memory(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
                       unsigned access) override {
-    return regions_.add(pd, address, length, iova, access);
+    return regions.add(pd, address, length, iova, access);
   }
   Mr* register_file(Pd& pd, std::uint64_t offset, std::uint64_t length, std::uint64_t iova, int fd,
                     unsigned access) override {
-    return regions_.add_file(pd, offset, length, iova, fd, access);
+    return regions.add_file(pd, offset, length, iova, fd, access);
   }
-  int deregister(Mr& mr) override { return regions_.remove(mr); }
-  Mr* import_region(Pd& pd, std::uint32_t handle) override { return regions_.import(pd, handle); }
+  int deregister(Mr& mr) override { return regions.remove(mr); }
+  Mr* import_region(Pd& pd, std::uint32_t handle) override { return regions.import(pd, handle); }
   int reregister(Mr& mr, const Reregistration& change) override {
-    return regions_.change(mr, change);
+    return regions.change(mr, change);
   }
   int prefetch(Pd& pd, const ibv_sge& part, bool write, bool faults) override {
-    return regions_.prefetch(pd, part, write, faults);
+    return regions.prefetch(pd, part, write, faults);
   }
-  Mw* alloc_window(Pd& pd, ibv_mw_type type) override { return windows_.alloc(pd, type); }
-  int dealloc_window(Mw& mw) override { return windows_.dealloc(mw); }
-  int attach(Qp& qp, const ibv_gid& group) override { return multicast_.attach(qp, group); }
-  int detach(Qp& qp, const ibv_gid& group) override { return multicast_.detach(qp, group); }
-  Channel* create_channel(Context& context) override { return LiveChannels::create(context); }
-  int destroy_channel(Channel& channel) override { return LiveChannels::destroy(channel); }
+  Mw* alloc_window(Pd& pd, ibv_mw_type type) override { return windows.alloc(pd, type); }
+  int dealloc_window(Mw& mw) override { return windows.dealloc(mw); }
+  int attach(Qp& qp, const ibv_gid& group) override { return multicast.attach(qp, group); }
+  int detach(Qp& qp, const ibv_gid& group) override { return multicast.detach(qp, group); }
+  Channel* create_channel(Context& context) override { return LiveEvents::create_channel(context); }
+  int destroy_channel(Channel& channel) override { return LiveEvents::destroy_channel(channel); }
   Cq* create_cq(Context& context, const ibv_cq_init_attr_ex& attr) override {
-    return completions_.create(context, attr);
+    return completions.create(context, attr);
   }
-  int resize_cq(Cq& cq, int entries) override { return completions_.resize(cq, entries); }
-  int destroy_cq(Cq& cq) override { return completions_.destroy(cq); }
+  int resize_cq(Cq& cq, int entries) override { return completions.resize(cq, entries); }
+  int destroy_cq(Cq& cq) override { return completions.destroy(cq); }
   Srq* create_srq(Pd& pd, ibv_srq_init_attr& attr, Xrcd* xrcd, Cq* cq) override {
     return srqs_.create(pd, attr, xrcd, cq);
   }
@@ -90,8 +81,8 @@ class LiveObjectVerbs final : public ObjectVerbs {
   }
   int destroy_qp(Qp& qp) override { return queue_pairs_.destroy(qp); }
   int reset_stream(Qp& qp, std::uint16_t stream) override { return hca::reset_stream(qp, stream); }
-  int reserve_number(std::uint32_t& number) override { return numbers_.reserve(number); }
-  int release_number(std::uint32_t number) override { return numbers_.release(number); }
+  int reserve_number(std::uint32_t& number) override { return numbers.reserve(number); }
+  int release_number(std::uint32_t number) override { return numbers.release(number); }
   [[nodiscard]] bool data_in_order(ibv_wr_opcode) const noexcept override { return true; }
   Xrcd* open_xrcd(Context& context, int fd, int oflags) override {
     return xrc_.open(context, fd, oflags);
@@ -102,7 +93,7 @@ class LiveObjectVerbs final : public ObjectVerbs {
   }
   Ah* create_ah(Pd& pd, const ibv_ah_attr& attr) override {
     Context& context = context_of(pd.verbs.context);
-    if (const int error = refuse_child(context); error != 0) return failed<Ah>(error);
+    if (const int error = refuse_child(context); error != 0) return failed(error);
     return make_address_handle(pd, attr, names_this_port(attr, context));
   }
   int destroy_ah(Ah& ah) override {
@@ -110,22 +101,15 @@ class LiveObjectVerbs final : public ObjectVerbs {
     return 0;
   }
   int get_async_event(Context& context, ibv_async_event& event) override {
-    return events_.take(context, event);
+    return events.take(context, event);
   }
   void close(Context& context) override;
 
  private:
   LiveEngine& engine_;
-  LiveDomains domains_;
-  LiveEvents& events_;
-  LiveCompletions& completions_;
-  LiveRegions& regions_;
-  LiveWindows& windows_;
-  LiveMulticast& multicast_;
   LiveSrqs& srqs_;
   LiveQueuePairs& queue_pairs_;
   LiveXrc& xrc_;
-  QpNumbers& numbers_;
 };
 
 }  // namespace turnout::hca

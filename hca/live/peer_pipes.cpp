@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <utility>
 
 namespace turnout::hca {
 namespace {
@@ -38,44 +39,33 @@ int PeerPipes::open_fd(Token token, int fd, int flags) const noexcept {
   return -1;
 }
 
-PeerPipes::~PeerPipes() {
-  for (const auto& [inode, pipe] : pipes_) close(pipe.fd);
-}
-
 bool PeerPipes::write(Token token, const PipeRef& ref, const void* bytes,
                       std::size_t length) noexcept {
   if (ref.fd < 0) return false;
   const std::lock_guard lock(mutex_);
   auto found = pipes_.find(ref.inode);
   if (found != pipes_.end() && found->second.token != token) {
-    close(found->second.fd);  // the inode was reused by another process's pipe
-    pipes_.erase(found);
+    pipes_.erase(found);  // the inode was reused by another process's pipe
     found = pipes_.end();
   }
   if (found == pipes_.end()) {
     // Opened for reading, too: so it never breaks, and a peer's death cannot send us SIGPIPE.
-    int fd = open_fd(token, ref.fd, O_RDWR | O_NONBLOCK);
-    if (fd >= 0 && (fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDWR) {  // a duplicate: open it anew
+    Descriptor fd(open_fd(token, ref.fd, O_RDWR | O_NONBLOCK));
+    if (fd && (fcntl(fd.get(), F_GETFL) & O_ACCMODE) != O_RDWR) {  // a duplicate: open it anew
       char path[64];
-      std::snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-      const int whole = ::open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
-      close(fd);
-      fd = whole;
+      std::snprintf(path, sizeof path, "/proc/self/fd/%d", fd.get());
+      fd = Descriptor(::open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC));
     }
     struct stat st {};
-    if (fd < 0) return false;
-    if (pipes_.size() >= kMaxOpenPipes) {  // of channels long destroyed, most likely
-      for (const auto& [inode, pipe] : pipes_) close(pipe.fd);
-      pipes_.clear();
-    }
-    if (fstat(fd, &st) != 0 || !S_ISFIFO(st.st_mode) || st.st_ino != ref.inode) {
-      close(fd);
-      return false;
-    }
-    found = pipes_.emplace(ref.inode, OpenPipe{token, ref, fd}).first;
+    if (!fd) return false;
+    // Of channels long destroyed, most likely.
+    if (pipes_.size() >= kMaxOpenPipes) pipes_.clear();
+    if (fstat(fd.get(), &st) != 0 || !S_ISFIFO(st.st_mode) || st.st_ino != ref.inode) return false;
+    found = pipes_.emplace(ref.inode, OpenPipe{token, std::move(fd)}).first;
   }
   for (;;) {
-    const ssize_t n = ::write(found->second.fd, bytes, length);  // <= PIPE_BUF: whole or not at all
+    const ssize_t n =
+        ::write(found->second.fd.get(), bytes, length);  // <= PIPE_BUF: whole or not at all
     if (n == static_cast<ssize_t>(length)) return true;
     if (n < 0 && errno == EINTR) continue;
     return false;
@@ -84,11 +74,7 @@ bool PeerPipes::write(Token token, const PipeRef& ref, const void* bytes,
 
 void PeerPipes::forget(Token token) noexcept {
   const std::lock_guard lock(mutex_);
-  std::erase_if(pipes_, [&](const auto& entry) {
-    if (entry.second.token != token) return false;
-    close(entry.second.fd);
-    return true;
-  });
+  std::erase_if(pipes_, [&](const auto& entry) { return entry.second.token == token; });
 }
 
 }  // namespace turnout::hca

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/file_descriptor.h"
 #include "hca/live/tables.h"
 
 namespace turnout::hca {
@@ -18,9 +19,6 @@ namespace turnout::hca {
 class PeerPipes {
  public:
   explicit PeerPipes(const Tables& tables) : tables_(tables) {}
-  PeerPipes(const PeerPipes&) = delete;
-  PeerPipes& operator=(const PeerPipes&) = delete;
-  ~PeerPipes();
 
   // Opens file descriptor `fd` of this process; -1 and errno. flags as for open(2).
   [[nodiscard]] int open_fd(Token token, int fd, int flags) const noexcept;
@@ -33,8 +31,7 @@ class PeerPipes {
  private:
   struct OpenPipe {
     Token token;
-    PipeRef ref;
-    int fd;
+    Descriptor fd;
   };
   const Tables& tables_;
   std::mutex mutex_;

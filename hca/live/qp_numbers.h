@@ -4,6 +4,7 @@
 // A number is 8 bits of the record's salt and its index. Any thread; takes table_lock.
 #pragma once
 
+#include <cerrno>
 #include <mutex>
 #include <unordered_set>
 
@@ -16,11 +17,36 @@ class QpNumbers {
   explicit QpNumbers(Fabric& fabric) : fabric_(fabric) {}
 
   // The index of a record, ours from now on; kNone: the table is full.
-  [[nodiscard]] std::uint32_t reserve_index() noexcept;
+  [[nodiscard]] std::uint32_t reserve_index() noexcept {
+    const TableGuard guard(fabric_);
+    const std::uint32_t index = fabric_.find_free(&Tables::qp, kMaxQps, fabric_.header().qp_high,
+                                                  slot_of(fabric_.me()) * 64, kFirstQp);
+    if (index != kNone) fabric_.qp(index).owner.store(fabric_.me(), std::memory_order_release);
+    return index;
+  }
   // 0 or ENOMEM: a number that no queue pair will have until it is released.
-  [[nodiscard]] int reserve(std::uint32_t& number);
+  [[nodiscard]] int reserve(std::uint32_t& number) {
+    const std::uint32_t index = reserve_index();
+    if (index == kNone) return ENOMEM;
+    QpRecord& r = fabric_.qp(index);
+    r.kind = QpKind::none;
+    r.identity.store(static_cast<std::uint64_t>(QpPhase::free), std::memory_order_release);
+    number = std::uint32_t{r.salt} << 16 | index;
+    const std::lock_guard lock(mutex_);
+    reserved_.insert(number);
+    return 0;
+  }
   // EINVAL: it was not reserved so.
-  [[nodiscard]] int release(std::uint32_t number);
+  [[nodiscard]] int release(std::uint32_t number) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (reserved_.erase(number) == 0) return EINVAL;
+    }
+    QpRecord& r = fabric_.qp(number & (kMaxQps - 1));
+    ++r.salt;
+    r.owner.store(0, std::memory_order_release);
+    return 0;
+  }
 
  private:
   Fabric& fabric_;

@@ -1,33 +1,29 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "hca/live/qps.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <memory>
 
 #include "base/log.h"
-#include "hca/device/failed.h"
+#include "hca/device/common_objects.h"
 #include "hca/device/qp_state.h"
 #include "hca/device/queue_pair.h"
 #include "hca/live/fork_guard.h"
-#include "hca/live/modification.h"
-#include "hca/live/port.h"
 
 namespace turnout::hca {
 
 Qp* LiveQueuePairs::create(Context& context, ibv_qp_init_attr_ex& attr,
                            const mlx5dv_qp_init_attr* dc) {
-  if (const int error = refuse_child(context); error != 0) return failed<Qp>(error);
+  if (const int error = refuse_child(context); error != 0) return failed(error);
   const QpKind kind = kind_of(attr, dc);
   if (kind == QpKind::none) {
     TURNOUT_LOG(hca, info, "ibv_create_qp failed: type {}: not one of RC, UC, UD, DCI, DCT and XRC",
                 static_cast<int>(attr.qp_type));
-    return failed<Qp>(EOPNOTSUPP);
+    return failed(EOPNOTSUPP);
   }
   ibv_qp_init_attr_ex used = used_attributes(kind, attr);
-  if (const int error = check_creation(kind, used); error != 0) return failed<Qp>(error);
+  if (const int error = check_creation(kind, used); error != 0) return failed(error);
   Qp* const qp = kind == QpKind::xrc_tgt ? xrc_.create_target(context, used)
                                          : create_own(context, used, kind, dc);
   if (qp != nullptr) attr.cap = used.cap;
@@ -42,9 +38,9 @@ Qp* LiveQueuePairs::create_own(Context& context, ibv_qp_init_attr_ex& attr, QpKi
   auto* srq = kind == QpKind::dci ? nullptr : reinterpret_cast<Srq*>(attr.srq);
   std::unique_ptr<Qp> qp(new Qp{});
 
-  const std::uint32_t index = numbers_.reserve_index();
-  if (index == kNone) return failed<Qp>(ENOMEM);
-  QpRecord& r = fabric_.qp(index);
+  const std::uint32_t index = numbers.reserve_index();
+  if (index == kNone) return failed(ENOMEM);
+  QpRecord& r = fabric.qp(index);
   r.kind = kind;
   r.min_rnr_timer = 0;
   r.access = 0;
@@ -59,18 +55,18 @@ Qp* LiveQueuePairs::create_own(Context& context, ibv_qp_init_attr_ex& attr, QpKi
   r.async = context.async;
   r.taken.store(0, std::memory_order_relaxed);
   r.taken_cq = kNone;
-  fabric_.hazard(index).store(0, std::memory_order_relaxed);
+  fabric.hazard(index).store(0, std::memory_order_relaxed);
   if (own_receives && cap.max_recv_wr > 0) {
     cap.max_recv_sge = std::max(cap.max_recv_sge, 1U);
-    if (const int error = receives_.create_queue(r.rq, cap.max_recv_wr, cap.max_recv_sge,
-                                                 pd->number, qp->own_ring);
+    if (const int error = receives.create_queue(r.rq, cap.max_recv_wr, cap.max_recv_sge, pd->number,
+                                                qp->own_ring);
         error != 0) {
       r.owner.store(0, std::memory_order_release);
-      return failed<Qp>(error);
+      return failed(error);
     }
   } else {
     if (!own_receives) cap.max_recv_wr = cap.max_recv_sge = 0;
-    receives_.destroy_queue(r.rq, qp->own_ring);
+    receives.destroy_queue(r.rq, qp->own_ring);
   }
   const std::uint32_t number = std::uint32_t{r.salt} << 16 | index;
   r.identity.store(QpRecord::identity_of(number, QpPhase::reset), std::memory_order_release);
@@ -81,44 +77,43 @@ Qp* LiveQueuePairs::create_own(Context& context, ibv_qp_init_attr_ex& attr, QpKi
     qp->streams.errors_allowed = 1U << dc->dc_init_attr.dci_streams.log_num_errored;
   }
   qp->record = &r;
-  qp->hazard = &fabric_.hazard(index);
-  objects_.qps[index].store(qp.get(), std::memory_order_release);
+  qp->hazard = &fabric.hazard(index);
+  objects.qps[index].store(qp.get(), std::memory_order_release);
   fork_guard_add(*qp);
   return qp.release();
 }
 
 int LiveQueuePairs::modify(Qp& qp, const ibv_qp_attr& attr, int mask) {
-  if (const int error = refuse_child(context_of(qp.verbs.qp_base.context)); error != 0)
-    return error;
+  if (const int error = refuse_child(qp.verbs.qp_base.context); error != 0) return error;
   if (qp.kind == QpKind::xrc_tgt) return xrc_.modify_target(qp, attr, mask);
   const std::lock_guard lock(qp.sq_lock);
   QpRecord& r = *qp.record;
   std::uint64_t identity = r.identity.load(std::memory_order_acquire);
-  const auto from = static_cast<QpPhase>(identity & 0xff);
+  const auto from = QpRecord::phase_of(identity);
   QpPhase to = from;
   if (const int error = checked_phase(qp, from, attr, mask, to); error != 0) return error;
   if (to == QpPhase::err) {
     if (from != QpPhase::err) {
-      while (static_cast<QpPhase>(identity & 0xff) != QpPhase::err &&
+      while (QpRecord::phase_of(identity) != QpPhase::err &&
              !r.identity.compare_exchange_weak(identity,
                                                QpRecord::identity_of(qp.number, QpPhase::err))) {
       }
-      hazards_.wait_unused(0, qp.number, &qp);  // nothing may succeed behind the flush
+      hazards.wait_unused(0, qp.number, &qp);  // nothing may succeed behind the flush
       send_queues_.fail(qp, QpPhase::err);
     }
   } else if (to == QpPhase::reset) {
     r.identity.store(QpRecord::identity_of(qp.number, QpPhase::reset), std::memory_order_seq_cst);
-    hazards_.wait_unused(0, qp.number, &qp);
+    hazards.wait_unused(0, qp.number, &qp);
     qp.queue.clear();
     qp.stalled.store(false, std::memory_order_release);
     send_queues_.forget(qp);
     {
-      const SharedGuard guard(fabric_, r.rq.lock);
+      const SharedGuard guard(fabric, r.rq.lock);
       r.rq.head = r.rq.tail;
     }
-    if (qp.init.send_cq != nullptr) completions_.drop(cq_of(qp.init.send_cq), qp.number);
+    if (qp.init.send_cq != nullptr) completions.drop(cq_of(qp.init.send_cq), qp.number);
     if (qp.init.recv_cq != nullptr && qp.init.recv_cq != qp.init.send_cq) {
-      completions_.drop(cq_of(qp.init.recv_cq), qp.number);
+      completions.drop(cq_of(qp.init.recv_cq), qp.number);
     }
     qp.posted = 0;
     qp.reclaimed.store(0, std::memory_order_release);
@@ -150,7 +145,7 @@ int LiveQueuePairs::modify(Qp& qp, const ibv_qp_attr& attr, int mask) {
     if (to == QpPhase::rts && from == QpPhase::sqd) send_queues_.progress(qp, Caller::program);
     if (to == QpPhase::sqd && from == QpPhase::rts && (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0 &&
         attr.en_sqd_async_notify != 0 && qp.queue.empty()) {
-      events_.raise_qp(r, qp.number, IBV_EVENT_SQ_DRAINED);
+      events.raise_qp(r, qp.number, IBV_EVENT_SQ_DRAINED);
     }
   }
   qp.verbs.qp_base.state = to_verbs(to);
@@ -158,16 +153,15 @@ int LiveQueuePairs::modify(Qp& qp, const ibv_qp_attr& attr, int mask) {
 }
 
 int LiveQueuePairs::query(Qp& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init) {
-  if (const int error = refuse_child(context_of(qp.verbs.qp_base.context)); error != 0)
-    return error;
+  if (const int error = refuse_child(qp.verbs.qp_base.context); error != 0) return error;
   const std::lock_guard lock(qp.sq_lock);
   if (qp.kind == QpKind::xrc_tgt) {
-    const SharedGuard guard(fabric_, qp.record->rq.lock);
+    const SharedGuard guard(fabric, qp.record->rq.lock);
     attr = qp.record->attr;
   } else {
     attr = qp.attr;
   }
-  const auto phase = static_cast<QpPhase>(qp.record->identity.load() & 0xff);
+  const auto phase = qp.record->phase();
   attr.qp_state = attr.cur_qp_state = to_verbs(phase);
   attr.cap = qp.init.cap;
   attr.path_mig_state = IBV_MIG_MIGRATED;
@@ -179,32 +173,30 @@ int LiveQueuePairs::query(Qp& qp, ibv_qp_attr& attr, ibv_qp_init_attr& init) {
 
 int LiveQueuePairs::destroy(Qp& qp) {
   ibv_qp& v = qp.verbs.qp_base;
-  if (const int error = refuse_child(context_of(v.context)); error != 0) return error;
+  if (const int error = refuse_child(v.context); error != 0) return error;
   if (qp.kind == QpKind::xrc_tgt) return xrc_.destroy_target(qp);
   if (qp.attached.load() != 0) return EBUSY;  // as the kernel's uverbs
   QpRecord& r = *qp.record;
   fork_guard_remove(qp);
   qp.sq_lock.lock();
   r.identity.store(static_cast<std::uint64_t>(QpPhase::free), std::memory_order_seq_cst);
-  hazards_.wait_unused(0, qp.number, &qp);
+  hazards.wait_unused(0, qp.number, &qp);
   qp.queue.clear();
   qp.stalled.store(false, std::memory_order_release);
   send_queues_.forget(qp);
   qp.sq_lock.unlock();
-  receives_.destroy_queue(r.rq, qp.own_ring);
-  if (qp.init.send_cq != nullptr) completions_.drop(cq_of(qp.init.send_cq), qp.number);
+  receives.destroy_queue(r.rq, qp.own_ring);
+  if (qp.init.send_cq != nullptr) completions.drop(cq_of(qp.init.send_cq), qp.number);
   if (qp.init.recv_cq != nullptr && qp.init.recv_cq != qp.init.send_cq) {
-    completions_.drop(cq_of(qp.init.recv_cq), qp.number);
+    completions.drop(cq_of(qp.init.recv_cq), qp.number);
   }
   std::uint32_t read = 0;
   {
-    const std::lock_guard lock(objects_.mutex);
-    objects_.qps[qp.index].store(nullptr, std::memory_order_release);
+    const std::lock_guard lock(objects.mutex);
+    objects.qps[qp.index].store(nullptr, std::memory_order_release);
     read = qp.events_read;
   }
-  pthread_mutex_lock(&v.mutex);
-  while (v.events_completed != read) pthread_cond_wait(&v.cond, &v.mutex);
-  pthread_mutex_unlock(&v.mutex);
+  wait_acknowledged(v, v.events_completed, read);
   ++r.salt;
   r.owner.store(0, std::memory_order_release);
   end_qp(qp);

@@ -10,20 +10,10 @@
 
 namespace turnout::hca {
 
-class LiveQueuePairs {
+class LiveQueuePairs : LiveParts {
  public:
-  LiveQueuePairs(Fabric& fabric, LocalObjects& objects, LiveEvents& events, Hazards& hazards,
-                 LiveCompletions& completions, LiveReceives& receives, LiveSendQueues& send_queues,
-                 LiveXrc& xrc, QpNumbers& numbers)
-      : fabric_(fabric),
-        objects_(objects),
-        events_(events),
-        hazards_(hazards),
-        completions_(completions),
-        receives_(receives),
-        send_queues_(send_queues),
-        xrc_(xrc),
-        numbers_(numbers) {}
+  LiveQueuePairs(const LiveParts& parts, LiveSendQueues& send_queues, LiveXrc& xrc)
+      : LiveParts(parts), send_queues_(send_queues), xrc_(xrc) {}
 
   // dc: null for a kind of InfiniBand's own. attr.cap becomes what was given.
   [[nodiscard]] Qp* create(Context& context, ibv_qp_init_attr_ex& attr,
@@ -37,15 +27,8 @@ class LiveQueuePairs {
   [[nodiscard]] Qp* create_own(Context& context, ibv_qp_init_attr_ex& attr, QpKind kind,
                                const mlx5dv_qp_init_attr* dc);
 
-  Fabric& fabric_;
-  LocalObjects& objects_;
-  LiveEvents& events_;
-  Hazards& hazards_;
-  LiveCompletions& completions_;
-  LiveReceives& receives_;
   LiveSendQueues& send_queues_;
   LiveXrc& xrc_;
-  QpNumbers& numbers_;
 };
 
 }  // namespace turnout::hca

@@ -5,7 +5,6 @@
 
 #include "base/log.h"
 #include "hca/live/fabric.h"
-#include "hca/live/repair.h"
 #include "hca/live/xrc_handles.h"
 
 namespace turnout::hca {
@@ -51,14 +50,19 @@ void put_back(const Fabric& fabric, QpRecord& qp) noexcept {
 
 void Fabric::reap_locked(std::uint32_t slot, Token token) noexcept {
   Header& h = header();
-  const auto high = [](const std::atomic<std::uint32_t>& n, std::uint32_t limit) {
-    return std::min(n.load(std::memory_order_acquire), limit);
+  // Ends each record of a table that was its, then gives it back.
+  const auto reap_table = [token](auto& first, const std::atomic<std::uint32_t>& high,
+                                  std::uint32_t limit, const auto& end) {
+    const std::uint32_t count = std::min(high.load(std::memory_order_acquire), limit);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      auto& record = (&first)[i];
+      if (record.owner.load(std::memory_order_acquire) != token) continue;
+      end(record, i);
+      record.owner.store(0, std::memory_order_release);
+    }
   };
   // Queue pairs first: without one nobody looks up the rest.
-  const std::uint32_t qps = high(h.qp_high, kMaxQps);
-  for (std::uint32_t i = 0; i < qps; ++i) {
-    QpRecord& q = qp(i);
-    if (q.owner.load(std::memory_order_acquire) != token) continue;
+  reap_table(qp(0), h.qp_high, kMaxQps, [this](QpRecord& q, std::uint32_t i) {
     {
       const SharedGuard guard(*this, q.rq.lock);
       q.identity.store(static_cast<std::uint64_t>(QpPhase::free), std::memory_order_release);
@@ -67,46 +71,23 @@ void Fabric::reap_locked(std::uint32_t slot, Token token) noexcept {
     put_back(*this, q);
     hazard(i).store(0, std::memory_order_release);
     ++q.salt;
-    q.owner.store(0, std::memory_order_release);
-  }
-  const std::uint32_t multicasts = high(h.multicast_high, kMaxMulticasts);
-  for (std::uint32_t i = 0; i < multicasts; ++i) {
-    MulticastRecord& m = multicast(i);
-    if (m.owner.load(std::memory_order_acquire) != token) continue;
-    m.qpn.store(0, std::memory_order_release);
-    m.owner.store(0, std::memory_order_release);
-  }
-  const std::uint32_t srqs = high(h.srq_high, kMaxSrqs);
-  for (std::uint32_t i = 0; i < srqs; ++i) {
-    SrqRecord& s = srq(i);
-    if (s.owner.load(std::memory_order_acquire) != token) continue;
-    {
-      const SharedGuard guard(*this, s.rq.lock);
-      s.name.store(0, std::memory_order_release);
-      s.phase.store(ObjectPhase::free, std::memory_order_release);
-      s.rq.slots = 0;
-    }
-    s.owner.store(0, std::memory_order_release);
-  }
+  });
+  reap_table(multicast(0), h.multicast_high, kMaxMulticasts,
+             [](MulticastRecord& m, std::uint32_t) { m.qpn.store(0, std::memory_order_release); });
+  reap_table(srq(0), h.srq_high, kMaxSrqs, [this](SrqRecord& s, std::uint32_t) {
+    const SharedGuard guard(*this, s.rq.lock);
+    s.name.store(0, std::memory_order_release);
+    s.phase.store(ObjectPhase::free, std::memory_order_release);
+    s.rq.slots = 0;
+  });
   reap_xrc(*this, token);
-  const std::uint32_t cqs = high(h.cq_high, kMaxCqs);
-  for (std::uint32_t i = 0; i < cqs; ++i) {
-    CqRecord& c = cq(i);
-    if (c.owner.load(std::memory_order_acquire) != token) continue;
-    {
-      const SharedGuard guard(*this, c.lock);
-      c.phase.store(ObjectPhase::free, std::memory_order_release);
-      c.slots = 0;
-    }
-    c.owner.store(0, std::memory_order_release);
-  }
-  const std::uint32_t mrs = high(h.mr_high, kMaxMrs);
-  for (std::uint32_t i = 0; i < mrs; ++i) {
-    MrRecord& m = mr(i);
-    if (m.owner.load(std::memory_order_acquire) != token) continue;
-    m.key.store(0, std::memory_order_release);
-    m.owner.store(0, std::memory_order_release);
-  }
+  reap_table(cq(0), h.cq_high, kMaxCqs, [this](CqRecord& c, std::uint32_t) {
+    const SharedGuard guard(*this, c.lock);
+    c.phase.store(ObjectPhase::free, std::memory_order_release);
+    c.slots = 0;
+  });
+  reap_table(mr(0), h.mr_high, kMaxMrs,
+             [](MrRecord& m, std::uint32_t) { m.key.store(0, std::memory_order_release); });
   const std::uint64_t pages = std::min(h.heap_high, Layout::heap_pages(size()));
   PageTag* tag = tags();
   for (std::uint64_t page = 0; page < pages;) {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "hca/live/receives.h"
 
-#include <algorithm>
 #include <bit>
 #include <cerrno>
 
 #include "base/log.h"
 #include "hca/device/qp_state.h"
-#include "hca/live/repair.h"
+#include "hca/device/queue_pair.h"
 
 namespace turnout::hca {
 
@@ -68,16 +67,14 @@ int LiveReceives::post(ReceiveQueue& queue, ibv_recv_wr* wr, ibv_recv_wr** bad) 
 }
 
 int LiveReceives::post_own(Qp& qp, ibv_recv_wr* wr, ibv_recv_wr** bad) {
-  const QpPhase phase = static_cast<QpPhase>(qp.record->identity.load() & 0xff);
+  const QpPhase phase = qp.record->phase();
   if (phase == QpPhase::reset || qp.verbs.qp_base.srq != nullptr || qp.record->rq.slots == 0) {
     *bad = wr;
     return EINVAL;
   }
   const int error = post(qp.record->rq, wr, bad);
   // A queue in error completes what is posted at once; it may have become so meanwhile.
-  if (static_cast<QpPhase>(qp.record->identity.load() & 0xff) == QpPhase::err) {
-    flush(*qp.record, qp.number);
-  }
+  if (qp.record->phase() == QpPhase::err) flush(*qp.record, qp.number);
   return error;
 }
 
@@ -105,9 +102,7 @@ Taken LiveReceives::take(Qp& qp, const RequestTarget& target, TakenReceive& out)
     repair(fabric_, queue);
     if (!same() || (srq != kNone && fabric_.srq(srq).owner.load() != out.owner)) return Taken::gone;
     // An XRC SRQ goes when it likes: the next attempt is refused.
-    if (target.srq_name != 0 && fabric_.srq(srq).name.load() != target.srq_name) {
-      return Taken::gone;
-    }
+    if (target.srq_name != 0 && fabric_.srq(srq).name.load() != target.srq_name) return Taken::gone;
     if (queue.slots == 0) return Taken::empty;  // none, or being destroyed
     const ReceiveRing ring = fabric_.ring(queue);
     if (ring.start == nullptr) return Taken::damaged;
@@ -163,11 +158,7 @@ void LiveReceives::flush(QpRecord& record, std::uint32_t number) noexcept {
   if (ring.start == nullptr) return;
   // No more than there can be, whatever head and tail say.
   for (std::uint32_t n = 0; n <= ring.mask && record.rq.head != record.rq.tail; ++n) {
-    Cqe done{};
-    done.wr_id = ring.entry(record.rq.head)->wr_id;
-    done.qpn = number;
-    done.status = IBV_WC_WR_FLUSH_ERR;
-    done.opcode = IBV_WC_RECV;
+    const Completion done = flushed_receive(ring.entry(record.rq.head)->wr_id, number, IBV_WC_RECV);
     ++record.rq.head;
     if (!completions_.push(record.recv_cq, owner, done, false, nullptr)) return;
   }
@@ -176,10 +167,9 @@ void LiveReceives::flush(QpRecord& record, std::uint32_t number) noexcept {
 void LiveReceives::fail_target(QpRecord& target, std::uint32_t number,
                                ibv_event_type event) noexcept {
   std::uint64_t identity = target.identity.load(std::memory_order_acquire);
-  const std::uint64_t failed =
-      std::uint64_t{number} << 8 | static_cast<std::uint64_t>(QpPhase::err);
+  const std::uint64_t failed = QpRecord::identity_of(number, QpPhase::err);
   do {
-    if (identity >> 8 != number || !can_receive(static_cast<QpPhase>(identity & 0xff))) return;
+    if (identity >> 8 != number || !can_receive(QpRecord::phase_of(identity))) return;
   } while (!target.identity.compare_exchange_weak(identity, failed, std::memory_order_acq_rel));
   if (target.kind == QpKind::xrc_tgt) {
     events_.raise_target(number, event);

@@ -11,10 +11,9 @@
 #include <utility>
 
 #include "base/log.h"
-#include "hca/device/failed.h"
+#include "hca/device/common_objects.h"
 #include "hca/device/rules.h"
 #include "hca/live/fork_guard.h"
-#include "hca/live/region_table.h"
 
 namespace turnout::hca {
 namespace {
@@ -49,10 +48,10 @@ Mr* LiveRegions::publish(Pd& pd, void* address, std::uint64_t length, std::uint6
   std::uint32_t key = 0;
   {
     const TableGuard guard(fabric_);
-    const std::uint32_t index = reserve_region(fabric_);
+    const std::uint32_t index = memory_.reserve_record();
     if (index == kNone) {
       files_.release(backing.fd);
-      return failed<Mr>(ENOMEM);
+      return failed(ENOMEM);
     }
     MrRecord& r = fabric_.mr(index);
     r.window = static_cast<std::uint32_t>(WindowKind::none);
@@ -68,30 +67,19 @@ Mr* LiveRegions::publish(Pd& pd, void* address, std::uint64_t length, std::uint6
       memory_.own(key, {reinterpret_cast<std::uint64_t>(address), iova, length, access});
     }
     r.key.store(key, std::memory_order_release);
-    mr->index = index;
+    begin_region(*mr, pd, address, length, index, key);
   }
   mr->fd = backing.fd;
-  mr->verbs.context = pd.verbs.context;
-  mr->verbs.pd = &pd.verbs;
-  mr->verbs.addr = address;
-  mr->verbs.length = length;
-  mr->verbs.handle = mr->index;
-  mr->verbs.lkey = mr->verbs.rkey = key;
-  ++pd.users;
   return mr.release();
 }
 
 Mr* LiveRegions::add(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
                      unsigned access) {
-  if (const int error = refuse_child(context_of(pd.verbs.context)); error != 0) {
-    return failed<Mr>(error);
-  }
+  if (const int error = refuse_child(pd.verbs.context); error != 0) return failed(error);
   // All of the address space, whatever will be mapped in it: implicit on-demand paging.
   const bool implicit =
       (access & IBV_ACCESS_ON_DEMAND) != 0 && address == nullptr && length == SIZE_MAX;
-  if (!valid_access(access) || (!valid_range(address, length) && !implicit)) {
-    return failed<Mr>(EINVAL);
-  }
+  if (!valid_access(access) || (!valid_range(address, length) && !implicit)) return failed(EINVAL);
   // With on-demand paging it is the addresses that are registered, whatever they show later.
   const bool on_demand = (access & IBV_ACCESS_ON_DEMAND) != 0;
   return publish(pd, address, length, iova, access,
@@ -100,53 +88,43 @@ Mr* LiveRegions::add(Pd& pd, void* address, std::uint64_t length, std::uint64_t 
 
 Mr* LiveRegions::add_file(Pd& pd, std::uint64_t offset, std::uint64_t length, std::uint64_t iova,
                           int fd, unsigned access) {
-  if (const int error = refuse_child(context_of(pd.verbs.context)); error != 0) {
-    return failed<Mr>(error);
-  }
+  if (const int error = refuse_child(pd.verbs.context); error != 0) return failed(error);
   struct stat st {};
-  if (!valid_access(access) || length > kMaxMrBytes) return failed<Mr>(EINVAL);
-  if (fstat(fd, &st) != 0) return failed<Mr>(errno);
+  if (!valid_access(access) || length > kMaxMrBytes) return failed(EINVAL);
+  if (fstat(fd, &st) != 0) return failed(errno);
   if (!S_ISREG(st.st_mode) || !covers(0, static_cast<std::uint64_t>(st.st_size), offset, length)) {
     TURNOUT_LOG(
         hca, warn,
         "registering memory failed: the file is too short or cannot be mapped; use a memfd");
-    return failed<Mr>(EINVAL);
+    return failed(EINVAL);
   }
   const int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-  if (own < 0) return failed<Mr>(errno);
+  if (own < 0) return failed(errno);
   return publish(pd, nullptr, length, iova, access, back(nullptr, {own, offset}));
 }
 
 Mr* LiveRegions::import(Pd& pd, std::uint32_t handle) {
-  if (const int error = refuse_child(context_of(pd.verbs.context)); error != 0) {
-    return failed<Mr>(error);
-  }
-  if (handle == 0 || handle >= kMaxMrs) return failed<Mr>(EINVAL);
+  if (const int error = refuse_child(pd.verbs.context); error != 0) return failed(error);
+  if (handle == 0 || handle >= kMaxMrs) return failed(EINVAL);
   const MrRecord& r = fabric_.mr(handle);
   const std::uint32_t key = r.key.load(std::memory_order_acquire);
-  if (key == 0 || r.window != 0 || r.pd != pd.number) return failed<Mr>(EINVAL);
+  if (key == 0 || r.window != 0 || r.pd != pd.number) return failed(EINVAL);
   auto mr = std::make_unique<Mr>();
-  mr->index = handle;
+  begin_region(*mr, pd, nullptr, r.length, handle, key);  // its address means nothing elsewhere
   mr->fd = -1;
   mr->imported = true;
-  mr->verbs.context = pd.verbs.context;
-  mr->verbs.pd = &pd.verbs;
-  mr->verbs.length = r.length;  // its address means nothing elsewhere
-  mr->verbs.handle = handle;
-  mr->verbs.lkey = mr->verbs.rkey = key;
-  ++pd.users;
   return mr.release();
 }
 
 int LiveRegions::remove(Mr& mr) {
-  if (const int error = refuse_child(context_of(mr.verbs.context)); error != 0) return error;
+  if (const int error = refuse_child(mr.verbs.context); error != 0) return error;
   if (mr.imported) {
-    --reinterpret_cast<Pd*>(mr.verbs.pd)->users;
+    --pd_of(mr.verbs.pd).users;
     delete &mr;
     return 0;
   }
   MrRecord& r = fabric_.mr(mr.index);
-  if ((r.access & IBV_ACCESS_MW_BIND) != 0 && has_windows(fabric_, mr.index)) return EBUSY;
+  if ((r.access & IBV_ACCESS_MW_BIND) != 0 && memory_.has_windows(mr.index)) return EBUSY;
   r.key.store(0, std::memory_order_seq_cst);
   hazards_.wait_unused(mr.verbs.rkey, 0);
   memory_.disown(mr.index);
@@ -154,13 +132,13 @@ int LiveRegions::remove(Mr& mr) {
   r.owner.store(0, std::memory_order_release);
   files_.release(mr.fd);
   if (mapped) fabric_.wake_all();  // so that the peers unmap it
-  --reinterpret_cast<Pd*>(mr.verbs.pd)->users;
+  --pd_of(mr.verbs.pd).users;
   delete &mr;
   return 0;
 }
 
 int LiveRegions::change(Mr& mr, const Reregistration& change) {
-  if (const int error = refuse_child(context_of(mr.verbs.context)); error != 0) return error;
+  if (const int error = refuse_child(mr.verbs.context); error != 0) return error;
   MrRecord& r = fabric_.mr(mr.index);
   // A file registered as one has no address that could be another one. Nor has another process's.
   const bool addressed = mr.imported ? static_cast<MrKind>(r.kind) == MrKind::process
@@ -180,7 +158,7 @@ int LiveRegions::change(Mr& mr, const Reregistration& change) {
   r.registration.fetch_add(1, std::memory_order_relaxed);
   if (change.pd != nullptr) {
     r.pd = change.pd->number;
-    --reinterpret_cast<Pd*>(mr.verbs.pd)->users;
+    --pd_of(mr.verbs.pd).users;
     ++change.pd->users;
     mr.verbs.pd = &change.pd->verbs;
   }

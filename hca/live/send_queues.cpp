@@ -12,16 +12,8 @@
 namespace turnout::hca {
 
 void LiveSendQueues::complete(Qp& qp, const SendWqe& wqe, ibv_wc_status status) noexcept {
-  Cqe entry{};
-  entry.wr_id = wqe.wr_id;
-  entry.qpn = qp.number;
-  entry.src_qp = 0;
-  entry.byte_len = wqe.opcode == IBV_WR_RDMA_READ || is_atomic(wqe.opcode) ? wqe.length : 0;
-  entry.opcode = static_cast<std::uint8_t>(completion_opcode(wqe.opcode));
-  entry.status = static_cast<std::uint8_t>(status);
-  entry.sq_position = wqe.position;
-  entry.send = 1;
-  const bool pushed = completions_.push(qp.record->send_cq, fabric_.me(), entry, false, nullptr);
+  const Completion entry = completion_of(wqe, qp.number, status);
+  const bool pushed = completions.push(qp.record->send_cq, fabric.me(), entry, false, nullptr);
   if (status != IBV_WC_SUCCESS && status != IBV_WC_WR_FLUSH_ERR) {
     // An unacknowledged one only stops sending (IBTA 10.3.1: SQE); the others go to error whole.
     TURNOUT_LOG(hca, debug, "work request failed: {:#x} of queue pair {:#x}: status {}", wqe.wr_id,
@@ -29,22 +21,22 @@ void LiveSendQueues::complete(Qp& qp, const SendWqe& wqe, ibv_wc_status status) 
     if (fails_alone(qp, wqe)) return;
     fail(qp, is_unacknowledged(qp.kind) ? QpPhase::sqe : QpPhase::err);
   } else if (!pushed && status == IBV_WC_SUCCESS) {
-    events_.raise_qp(*qp.record, qp.number, IBV_EVENT_QP_FATAL);
+    events.raise_qp(*qp.record, qp.number, IBV_EVENT_QP_FATAL);
     fail(qp, is_unacknowledged(qp.kind) ? QpPhase::sqe : QpPhase::err);
   }
 }
 
 void LiveSendQueues::fail(Qp& qp, QpPhase to) noexcept {
   std::uint64_t identity = qp.record->identity.load(std::memory_order_acquire);
-  const std::uint64_t failed = std::uint64_t{qp.number} << 8 | static_cast<std::uint64_t>(to);
-  while (static_cast<QpPhase>(identity & 0xff) != QpPhase::err &&
+  const std::uint64_t failed = QpRecord::identity_of(qp.number, to);
+  while (QpRecord::phase_of(identity) != QpPhase::err &&
          !qp.record->identity.compare_exchange_weak(identity, failed)) {
   }
   if (to == QpPhase::err) {
     if (qp.record->srq == kNone) {
-      receives_.flush(*qp.record, qp.number);
+      receives.flush(*qp.record, qp.number);
     } else if (qp.kind == QpKind::rc) {
-      events_.raise_qp(*qp.record, qp.number, IBV_EVENT_QP_LAST_WQE_REACHED);
+      events.raise_qp(*qp.record, qp.number, IBV_EVENT_QP_LAST_WQE_REACHED);
     }
   }
   flush(qp);
@@ -73,7 +65,7 @@ void LiveSendQueues::stall(Qp& qp, Step why, Caller caller) noexcept {
       if (qp.attr.rnr_retry != kForever) --qp.retry.rnr_left;
       const std::uint32_t number =
           sends_to_one(qp.kind) ? qp.attr.dest_qp_num : qp.queue.front().dest_qpn;
-      wait = rnr_wait(fabric_.qp(number & (kMaxQps - 1)).min_rnr_timer);
+      wait = rnr_wait(fabric.qp(number & (kMaxQps - 1)).min_rnr_timer);
     }
     qp.retry.waiting_rnr = true;
   } else {
@@ -108,7 +100,7 @@ void LiveSendQueues::stall(Qp& qp, Step why, Caller caller) noexcept {
     sooner = qp.retry.at < next_retry_.load(std::memory_order_relaxed);
     if (sooner) next_retry_.store(qp.retry.at, std::memory_order_relaxed);
   }
-  if (sooner && caller == Caller::program) fabric_.wake(fabric_.me());
+  if (sooner && caller == Caller::program) fabric.wake(fabric.me());
 }
 
 void LiveSendQueues::forget(Qp& qp) noexcept {
@@ -118,16 +110,14 @@ void LiveSendQueues::forget(Qp& qp) noexcept {
 
 void LiveSendQueues::progress(Qp& qp, Caller caller) noexcept {
   for (;;) {
-    const auto phase =
-        static_cast<QpPhase>(qp.record->identity.load(std::memory_order_acquire) & 0xff);
+    const auto phase = qp.record->phase();
     if (phase == QpPhase::err || phase == QpPhase::sqe) {
       flush(qp);
       return;
     }
     if (phase != QpPhase::rts || qp.queue.empty()) break;
     SendWqe& head = qp.queue.front();
-    ibv_wc_status status = IBV_WC_SUCCESS;
-    const Step step = executor_.execute(qp, head, status);
+    const auto [step, status] = executor_.execute(qp, head);
     if (step != Step::done) {
       stall(qp, step, caller);
       return;
@@ -165,8 +155,7 @@ void LiveSendQueues::retry_due(Caller caller) noexcept {
       ++i;
       continue;
     }
-    const auto phase =
-        static_cast<QpPhase>(qp->record->identity.load(std::memory_order_acquire) & 0xff);
+    const auto phase = qp->record->phase();
     const bool over = phase == QpPhase::err || phase == QpPhase::sqe;
     if (!qp->stalled.load(std::memory_order_relaxed) || over || qp->retry.at <= now) {
       run.push_back(qp);  // its sq_lock stays ours

@@ -22,15 +22,10 @@ namespace turnout::hca {
 // Whose thread it is: the firmware thread looks at the times again by itself.
 enum class Caller : std::uint8_t { program, firmware };
 
-class LiveSendQueues {
+class LiveSendQueues : LiveParts {
  public:
-  LiveSendQueues(Fabric& fabric, LiveEvents& events, LiveCompletions& completions,
-                 LiveReceives& receives, Executor& executor)
-      : fabric_(fabric),
-        events_(events),
-        completions_(completions),
-        receives_(receives),
-        executor_(executor) {}
+  LiveSendQueues(const LiveParts& parts, Executor& executor)
+      : LiveParts(parts), executor_(executor) {}
 
   // The request at the head, or one that ran at once, is done.
   void complete(Qp& qp, const SendWqe& wqe, ibv_wc_status status) noexcept;
@@ -51,10 +46,6 @@ class LiveSendQueues {
   void forget(Qp& qp) noexcept;
 
  private:
-  Fabric& fabric_;
-  LiveEvents& events_;
-  LiveCompletions& completions_;
-  LiveReceives& receives_;
   Executor& executor_;
   std::mutex stalled_mutex_;
   std::vector<Qp*> stalled_;

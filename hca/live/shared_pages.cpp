@@ -49,13 +49,13 @@ bool parse(char* text, MapLine& line) noexcept {
 // instead of a list of all mappings. False also when that cannot be told.
 bool is_ordinary(const void* address) noexcept {
   constexpr std::uint64_t kPresent = std::uint64_t{1} << 63, kOfFile = std::uint64_t{1} << 61;
-  const int fd = ::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
+  const Descriptor fd(::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
+  if (!fd) return false;
   std::uint64_t entry = 0;
   const auto page = reinterpret_cast<std::uintptr_t>(address) / kPage;
-  const bool read = pread(fd, &entry, sizeof entry, static_cast<off_t>(page * sizeof entry)) ==
-                    static_cast<ssize_t>(sizeof entry);
-  close(fd);
+  const bool read =
+      pread(fd.get(), &entry, sizeof entry, static_cast<off_t>(page * sizeof entry)) ==
+      static_cast<ssize_t>(sizeof entry);
   return read && (entry & kPresent) != 0 && (entry & kOfFile) == 0;
 }
 
@@ -127,28 +127,22 @@ SharedPages find_shared_pages(const void* address, std::uint64_t length) noexcep
   return {open_pages(found), found.offset + (first - found.start)};
 }
 
-SharedFiles::~SharedFiles() {
-  for (const File& file : files_) close(file.fd);
-}
-
 int SharedFiles::keep(int fd, const struct stat& st) {
   const std::lock_guard lock(mutex_);
   for (File& file : files_) {
     if (file.device != st.st_dev || file.inode != st.st_ino) continue;
     ++file.users;
     close(fd);
-    return file.fd;
+    return file.fd.get();
   }
-  files_.push_back({fd, st.st_dev, st.st_ino, 1});
-  return fd;
+  return files_.emplace_back(File{Descriptor(fd), st.st_dev, st.st_ino, 1}).fd.get();
 }
 
 void SharedFiles::release(int fd) noexcept {
   const std::lock_guard lock(mutex_);
   const auto file =
-      std::find_if(files_.begin(), files_.end(), [&](const File& f) { return f.fd == fd; });
+      std::find_if(files_.begin(), files_.end(), [&](const File& f) { return f.fd.get() == fd; });
   if (file == files_.end() || --file->users != 0) return;
-  close(fd);
   files_.erase(file);
 }
 

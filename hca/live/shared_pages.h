@@ -13,6 +13,8 @@
 #include <mutex>
 #include <vector>
 
+#include "base/file_descriptor.h"
+
 namespace turnout::hca {
 
 struct SharedPages {
@@ -30,18 +32,13 @@ struct SharedPages {
 // regions it has.
 class SharedFiles {
  public:
-  SharedFiles() = default;
-  ~SharedFiles();
-  SharedFiles(const SharedFiles&) = delete;
-  SharedFiles& operator=(const SharedFiles&) = delete;
   // Takes `fd` over; the result is open until release() was called for it as often. st: of fd.
-  // Throws std::bad_alloc, and then fd is still the caller's.
   [[nodiscard]] int keep(int fd, const struct stat& st);
   void release(int fd) noexcept;
 
  private:
   struct File {
-    int fd;
+    Descriptor fd;
     dev_t device;
     ino_t inode;
     std::uint32_t users;

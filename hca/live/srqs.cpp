@@ -1,99 +1,73 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "hca/live/srqs.h"
 
-#include <pthread.h>
-
-#include <algorithm>
-#include <cassert>
 #include <cerrno>
 #include <memory>
 
-#include "hca/device/failed.h"
+#include "hca/device/common_objects.h"
 #include "hca/live/fork_guard.h"
 
 namespace turnout::hca {
 
 Srq* LiveSrqs::create(Pd& pd, ibv_srq_init_attr& attr, Xrcd* xrcd, Cq* cq) {
-  assert((xrcd == nullptr) == (cq == nullptr));
   Context& context = context_of(pd.verbs.context);
-  if (const int error = refuse_child(context); error != 0) return failed<Srq>(error);
-  if (attr.attr.max_wr > kMaxSrqWr || attr.attr.max_sge > kMaxSge) {
-    return failed<Srq>(EINVAL);
-  }
-  // A queue of nothing is asked for, too; a driver gives at least what was asked.
-  attr.attr.max_wr = std::max(attr.attr.max_wr, 1U);
-  const std::uint32_t max_sge = std::max(attr.attr.max_sge, 1U);
+  if (const int error = refuse_child(context); error != 0) return failed(error);
+  if (const int error = check_creation(attr); error != 0) return failed(error);
   auto srq = std::make_unique<Srq>();
-  std::uint32_t index = kMaxSrqs;
+  std::uint32_t index = kNone;
   {
-    const TableGuard guard(fabric_);
-    Header& h = fabric_.header();
-    for (std::uint32_t n = 0; n < kMaxSrqs && index == kMaxSrqs; ++n) {
-      const std::uint32_t at = (slot_of(fabric_.me()) * 4 + n) % kMaxSrqs;
-      if (fabric_.srq(at).owner.load(std::memory_order_acquire) == 0) index = at;
-    }
-    if (index == kMaxSrqs) return failed<Srq>(ENOMEM);
-    if (h.srq_high.load() < index + 1) h.srq_high.store(index + 1);
-    fabric_.srq(index).owner.store(fabric_.me(), std::memory_order_release);
+    const TableGuard guard(fabric);
+    index = fabric.find_free(&Tables::srq, kMaxSrqs, fabric.header().srq_high,
+                             slot_of(fabric.me()) * 4);
+    if (index == kNone) return failed(ENOMEM);
+    fabric.srq(index).owner.store(fabric.me(), std::memory_order_release);
   }
-  SrqRecord& r = fabric_.srq(index);
+  SrqRecord& r = fabric.srq(index);
   ++r.generation;
   r.cq = cq != nullptr ? cq->index : kNone;
   r.cookie = reinterpret_cast<std::uint64_t>(srq.get());
   r.async = context.async;
-  if (const int error =
-          receives_.create_queue(r.rq, attr.attr.max_wr, max_sge, pd.number, srq->own_ring);
+  if (const int error = receives.create_queue(r.rq, attr.attr.max_wr, attr.attr.max_sge, pd.number,
+                                              srq->own_ring);
       error != 0) {
     r.owner.store(0, std::memory_order_release);
-    return failed<Srq>(error);
+    return failed(error);
   }
   r.phase.store(ObjectPhase::live, std::memory_order_release);
   srq->index = index;
   srq->number = srq_number(index, r.generation);
   srq->record = &r;
-  srq->xrcd = xrcd;
-  srq->cq = cq;
-  if (xrcd != nullptr) {
-    ++xrcd->users;
-    ++cq->users;
-    r.name.store(srq_name(xrcd->number, srq->number), std::memory_order_release);
-  }
-  srq->verbs.context = pd.verbs.context;
-  srq->verbs.srq_context = attr.srq_context;
-  srq->verbs.pd = &pd.verbs;
+  begin_srq(*srq, pd, attr, xrcd, cq);
   srq->verbs.handle = index;
-  pthread_mutex_init(&srq->verbs.mutex, nullptr);
-  pthread_cond_init(&srq->verbs.cond, nullptr);
-  attr.attr.max_sge = max_sge;
-  ++pd.users;
-  const std::lock_guard lock(objects_.mutex);
-  objects_.srqs[index] = srq.get();
+  if (xrcd != nullptr) r.name.store(srq_name(xrcd->number, srq->number), std::memory_order_release);
+  const std::lock_guard lock(objects.mutex);
+  objects.srqs[index] = srq.get();
   return srq.release();
 }
 
 int LiveSrqs::modify(Srq& srq, const ibv_srq_attr& attr, int mask) {
-  if (const int error = refuse_child(context_of(srq.verbs.context)); error != 0) return error;
+  if (const int error = refuse_child(srq.verbs.context); error != 0) return error;
   if ((mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT)) != 0) return EINVAL;
   if ((mask & IBV_SRQ_MAX_WR) != 0) return EOPNOTSUPP;  // not in device_cap_flags either
   if ((mask & IBV_SRQ_LIMIT) == 0) return 0;
   SrqRecord& r = *srq.record;
   bool below = false;
   {
-    const SharedGuard guard(fabric_, r.rq.lock);
+    const SharedGuard guard(fabric, r.rq.lock);
     if (attr.srq_limit > r.rq.max_wr) return EINVAL;
     below = attr.srq_limit != 0 && r.rq.tail - r.rq.head < attr.srq_limit;
     r.rq.limit = below ? 0 : attr.srq_limit;
   }
   if (below) {
-    events_.raise(fabric_.me(), r.async,
-                  {r.cookie, srq.index, r.generation, IBV_EVENT_SRQ_LIMIT_REACHED, kSrqEvent});
+    events.raise(fabric.me(), r.async,
+                 {r.cookie, srq.index, r.generation, IBV_EVENT_SRQ_LIMIT_REACHED, kSrqEvent});
   }
   return 0;
 }
 
 int LiveSrqs::query(Srq& srq, ibv_srq_attr& attr) {
-  if (const int error = refuse_child(context_of(srq.verbs.context)); error != 0) return error;
-  const SharedGuard guard(fabric_, srq.record->rq.lock);
+  if (const int error = refuse_child(srq.verbs.context); error != 0) return error;
+  const SharedGuard guard(fabric, srq.record->rq.lock);
   attr.max_wr = srq.record->rq.max_wr;
   attr.max_sge = srq.record->rq.max_sge;
   attr.srq_limit = srq.record->rq.limit;
@@ -101,29 +75,25 @@ int LiveSrqs::query(Srq& srq, ibv_srq_attr& attr) {
 }
 
 int LiveSrqs::destroy(Srq& srq) {
-  if (const int error = refuse_child(context_of(srq.verbs.context)); error != 0) return error;
+  if (const int error = refuse_child(srq.verbs.context); error != 0) return error;
   if (srq.users.load() != 0) return EBUSY;
   srq.record->name.store(0, std::memory_order_seq_cst);
   std::uint32_t read = 0;
   {
-    const std::lock_guard lock(objects_.mutex);
-    objects_.srqs.erase(srq.index);
+    const std::lock_guard lock(objects.mutex);
+    objects.srqs.erase(srq.index);
     read = srq.events_read;
   }
-  pthread_mutex_lock(&srq.verbs.mutex);
-  while (srq.verbs.events_completed != read) pthread_cond_wait(&srq.verbs.cond, &srq.verbs.mutex);
-  pthread_mutex_unlock(&srq.verbs.mutex);
+  wait_acknowledged(srq.verbs, srq.verbs.events_completed, read);
   srq.record->phase.store(ObjectPhase::free, std::memory_order_release);
-  receives_.destroy_queue(srq.record->rq, srq.own_ring);
+  receives.destroy_queue(srq.record->rq, srq.own_ring);
   if (srq.xrcd != nullptr) {
     // The queue pairs that receive into it live on: what they have taken completes first, for after
     // this the completion queue may go.
-    hazards_.wait_untaken(srq.index);
-    --srq.xrcd->users;
-    --srq.cq->users;
+    hazards.wait_untaken(srq.index);
   }
   srq.record->owner.store(0, std::memory_order_release);
-  --reinterpret_cast<Pd*>(srq.verbs.pd)->users;
+  end_srq(srq);
   delete &srq;
   return 0;
 }

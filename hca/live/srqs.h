@@ -4,33 +4,19 @@
 // A queue is its program's until destroy(). Errors: null and errno, or an errno value. Any thread.
 #pragma once
 
-#include "hca/live/hazards.h"
-#include "hca/live/receives.h"
+#include "hca/live/parts.h"
 
 namespace turnout::hca {
 
-class LiveSrqs {
+class LiveSrqs : LiveParts {
  public:
-  LiveSrqs(Fabric& fabric, LocalObjects& objects, LiveEvents& events, Hazards& hazards,
-           LiveReceives& receives)
-      : fabric_(fabric),
-        objects_(objects),
-        events_(events),
-        hazards_(hazards),
-        receives_(receives) {}
+  explicit LiveSrqs(const LiveParts& parts) : LiveParts(parts) {}
 
   // xrcd, cq: both or neither.
   [[nodiscard]] Srq* create(Pd& pd, ibv_srq_init_attr& attr, Xrcd* xrcd, Cq* cq);
   [[nodiscard]] int modify(Srq& srq, const ibv_srq_attr& attr, int mask);
   [[nodiscard]] int query(Srq& srq, ibv_srq_attr& attr);
   [[nodiscard]] int destroy(Srq& srq);
-
- private:
-  Fabric& fabric_;
-  LocalObjects& objects_;
-  LiveEvents& events_;
-  Hazards& hazards_;
-  LiveReceives& receives_;
 };
 
 }  // namespace turnout::hca

@@ -4,10 +4,8 @@
 #include <cerrno>
 #include <memory>
 
-#include "hca/device/failed.h"
 #include "hca/device/rules.h"
 #include "hca/live/fork_guard.h"
-#include "hca/live/region_table.h"
 
 namespace turnout::hca {
 namespace {
@@ -25,15 +23,13 @@ bool may_allow(unsigned wanted, unsigned region) {
 }  // namespace
 
 Mw* LiveWindows::alloc(Pd& pd, ibv_mw_type type) {
-  if (const int error = refuse_child(context_of(pd.verbs.context)); error != 0) {
-    return failed<Mw>(error);
-  }
-  if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2) return failed<Mw>(EINVAL);
+  if (const int error = refuse_child(pd.verbs.context); error != 0) return failed(error);
+  if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2) return failed(EINVAL);
   auto mw = std::make_unique<Mw>();
   {
     const TableGuard guard(fabric_);
-    const std::uint32_t index = reserve_region(fabric_);
-    if (index == kNone) return failed<Mw>(ENOMEM);
+    const std::uint32_t index = memory_.reserve_record();
+    if (index == kNone) return failed(ENOMEM);
     MrRecord& r = fabric_.mr(index);
     r.window =
         static_cast<std::uint32_t>(type == IBV_MW_TYPE_1 ? WindowKind::type_1 : WindowKind::type_2);
@@ -56,14 +52,14 @@ Mw* LiveWindows::alloc(Pd& pd, ibv_mw_type type) {
 }
 
 int LiveWindows::dealloc(Mw& mw) {
-  if (const int error = refuse_child(context_of(mw.verbs.context)); error != 0) return error;
+  if (const int error = refuse_child(mw.verbs.context); error != 0) return error;
   MrRecord& r = fabric_.mr(mw.index);
   const std::uint32_t key = r.key.exchange(0, std::memory_order_seq_cst);
   if (key != 0) hazards_.wait_unused(key, 0);
   memory_.disown(mw.index);
   r.bound_to = 0;
   r.owner.store(0, std::memory_order_release);
-  --reinterpret_cast<Pd*>(mw.verbs.pd)->users;
+  --pd_of(mw.verbs.pd).users;
   delete &mw;
   return 0;
 }

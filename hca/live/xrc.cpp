@@ -2,18 +2,17 @@
 #include "hca/live/xrc.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <memory>
 
-#include "hca/device/failed.h"
+#include "base/file_descriptor.h"
+#include "hca/device/common_objects.h"
 #include "hca/device/qp_state.h"
 #include "hca/device/queue_pair.h"
 #include "hca/live/fork_guard.h"
-#include "hca/live/modification.h"
 #include "hca/live/xrc_handles.h"
 
 namespace turnout::hca {
@@ -48,25 +47,21 @@ void begin_domain(const Fabric& fabric, XrcdRecord& r, const struct stat* file) 
 }  // namespace
 
 Xrcd* LiveXrc::open(Context& context, int fd, int oflags) {
-  if (const int error = refuse_child(context); error != 0) return failed<Xrcd>(error);
+  if (const int error = refuse_child(context); error != 0) return failed(error);
   struct stat file {};
-  int own = -1;
+  Descriptor own;
   if (fd != -1) {
-    own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    if (own < 0 || fstat(own, &file) != 0) {
-      const int error = errno;
-      if (own >= 0) ::close(own);
-      return failed<Xrcd>(error);
-    }
+    own = Descriptor(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    if (!own || fstat(own.get(), &file) != 0) return nullptr;
     // Whether it exists must not depend on whether the dead have been noticed.
-    if ((oflags & O_EXCL) != 0 || (oflags & O_CREAT) == 0) fabric_.reap_dead();
+    if ((oflags & O_EXCL) != 0 || (oflags & O_CREAT) == 0) fabric.reap_dead();
   }
   auto xrcd = std::make_unique<Xrcd>();
   int error = 0;
   {
-    const TableGuard guard(fabric_);
+    const TableGuard guard(fabric);
     XrcdRecord* free = nullptr;
-    XrcdRecord* domain = find_domain(fabric_, file, free);
+    XrcdRecord* domain = find_domain(fabric, file, free);
     if (fd == -1) domain = nullptr;
     // The errors are the kernel's (ib_uverbs_open_xrcd).
     if (fd != -1 && domain == nullptr && (oflags & O_CREAT) == 0) {
@@ -78,21 +73,18 @@ Xrcd* LiveXrc::open(Context& context, int fd, int oflags) {
     } else {
       if (domain == nullptr) {
         domain = free;
-        begin_domain(fabric_, *domain, fd != -1 ? &file : nullptr);
+        begin_domain(fabric, *domain, fd != -1 ? &file : nullptr);
       }
       xrcd->number = domain->number.load(std::memory_order_relaxed);
-      xrcd->handle = add_xrc_handle(fabric_, XrcHandleKind::domain, xrcd->number, 0, PipeRef{});
+      xrcd->handle = add_xrc_handle(fabric, XrcHandleKind::domain, xrcd->number, 0, PipeRef{});
       if (xrcd->handle == kNone) {
         error = ENOMEM;  // where the domain is fresh the next reaping takes it
       }
     }
   }
-  if (error != 0) {
-    if (own >= 0) ::close(own);
-    return failed<Xrcd>(error);
-  }
+  if (error != 0) return failed(error);
   xrcd->verbs.context = &context.verbs.context;
-  xrcd->fd = own;
+  xrcd->fd = own.release();
   ++context.users;
   return xrcd.release();
 }
@@ -102,9 +94,9 @@ int LiveXrc::close(Xrcd& xrcd) {
   if (const int error = refuse_child(context); error != 0) return error;
   if (xrcd.users.load() != 0) return EBUSY;
   {
-    const TableGuard guard(fabric_);
-    if (drop_xrc_handle(fabric_, xrcd.handle)) {
-      fabric_.xrcd(xrcd.number % kMaxXrcds).number.store(0, std::memory_order_release);
+    const TableGuard guard(fabric);
+    if (drop_xrc_handle(fabric, xrcd.handle)) {
+      fabric.xrcd(xrcd.number % kMaxXrcds).number.store(0, std::memory_order_release);
     }
   }
   if (xrcd.fd >= 0) ::close(xrcd.fd);
@@ -115,11 +107,11 @@ int LiveXrc::close(Xrcd& xrcd) {
 
 Qp* LiveXrc::create_target(Context& context, const ibv_qp_init_attr_ex& attr) {
   auto& xrcd = *reinterpret_cast<Xrcd*>(attr.xrcd);
-  if (attr.xrcd->context != &context.verbs.context) return failed<Qp>(EINVAL);
+  if (attr.xrcd->context != &context.verbs.context) return failed(EINVAL);
   std::unique_ptr<Qp> qp(new Qp{});
-  const std::uint32_t index = numbers_.reserve_index();
-  if (index == kNone) return failed<Qp>(ENOMEM);
-  QpRecord& r = fabric_.qp(index);
+  const std::uint32_t index = numbers.reserve_index();
+  if (index == kNone) return failed(ENOMEM);
+  QpRecord& r = fabric.qp(index);
   r.kind = QpKind::xrc_tgt;
   r.min_rnr_timer = 0;
   r.access = 0;
@@ -132,13 +124,13 @@ Qp* LiveXrc::create_target(Context& context, const ibv_qp_init_attr_ex& attr) {
   r.async = PipeRef{};
   r.attr = {};
   r.taken.store(0, std::memory_order_relaxed);
-  fabric_.hazard(index).store(0, std::memory_order_relaxed);
-  receives_.destroy_queue(r.rq, {});
+  fabric.hazard(index).store(0, std::memory_order_relaxed);
+  receives.destroy_queue(r.rq, {});
   const std::uint32_t number = std::uint32_t{r.salt} << 16 | index;
   {
-    const TableGuard guard(fabric_);
+    const TableGuard guard(fabric);
     // The handle first: from the change of the owner on it is what keeps the queue pair.
-    qp->handle = add_xrc_handle(fabric_, XrcHandleKind::target, number,
+    qp->handle = add_xrc_handle(fabric, XrcHandleKind::target, number,
                                 reinterpret_cast<std::uint64_t>(qp.get()), context.async);
     if (qp->handle != kNone) {
       r.identity.store(QpRecord::identity_of(number, QpPhase::reset), std::memory_order_release);
@@ -147,7 +139,7 @@ Qp* LiveXrc::create_target(Context& context, const ibv_qp_init_attr_ex& attr) {
   }
   if (qp->handle == kNone) {
     r.owner.store(0, std::memory_order_release);
-    return failed<Qp>(ENOMEM);
+    return failed(ENOMEM);
   }
   begin_target(*qp, context, attr, index, number);
   return qp.release();
@@ -155,39 +147,37 @@ Qp* LiveXrc::create_target(Context& context, const ibv_qp_init_attr_ex& attr) {
 
 Qp* LiveXrc::open_target(Xrcd& xrcd, std::uint32_t number, void* qp_context) {
   Context& context = context_of(xrcd.verbs.context);
-  if (const int error = refuse_child(context); error != 0) return failed<Qp>(error);
+  if (const int error = refuse_child(context); error != 0) return failed(error);
   std::unique_ptr<Qp> qp(new Qp{});
   const std::uint32_t index = number & (kMaxQps - 1);
   {
-    const TableGuard guard(fabric_);
-    const QpRecord& r = fabric_.qp(index);
+    const TableGuard guard(fabric);
+    const QpRecord& r = fabric.qp(index);
     if (number > 0xff'ffff || r.owner.load(std::memory_order_acquire) != kShared ||
         r.identity.load(std::memory_order_acquire) >> 8 != number || r.xrcd != xrcd.number) {
-      return failed<Qp>(EINVAL);  // as the kernel's ib_open_qp
+      return failed(EINVAL);  // as the kernel's ib_open_qp
     }
-    qp->handle = add_xrc_handle(fabric_, XrcHandleKind::target, number,
+    qp->handle = add_xrc_handle(fabric, XrcHandleKind::target, number,
                                 reinterpret_cast<std::uint64_t>(qp.get()), context.async);
-    if (qp->handle == kNone) return failed<Qp>(ENOMEM);
+    if (qp->handle == kNone) return failed(ENOMEM);
   }
   ibv_qp_init_attr_ex attr{};
   attr.qp_context = qp_context;
   attr.qp_type = IBV_QPT_XRC_RECV;
   attr.xrcd = &xrcd.verbs;
   begin_target(*qp, context, attr, index, number);
-  qp->verbs.qp_base.state =
-      to_verbs(static_cast<QpPhase>(qp->record->identity.load(std::memory_order_acquire) & 0xff));
+  qp->verbs.qp_base.state = to_verbs(qp->record->phase());
   return qp.release();
 }
 
-// The object of a handle.
 void LiveXrc::begin_target(Qp& qp, Context& context, const ibv_qp_init_attr_ex& attr,
                            std::uint32_t index, std::uint32_t number) {
   begin_qp(qp, context, attr, QpKind::xrc_tgt, index, number);
-  qp.record = &fabric_.qp(index);
-  qp.hazard = &fabric_.hazard(index);
+  qp.record = &fabric.qp(index);
+  qp.hazard = &fabric.hazard(index);
   {
-    const std::lock_guard lock(objects_.mutex);
-    objects_.targets[qp.handle] = &qp;
+    const std::lock_guard lock(objects.mutex);
+    objects.targets[qp.handle] = &qp;
   }
   fork_guard_add(qp);
 }
@@ -200,20 +190,20 @@ int LiveXrc::modify_target(Qp& qp, const ibv_qp_attr& attr, int mask) {
   // It has no send queue to drain.
   if (to == QpPhase::sqd && from == QpPhase::rts && (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0 &&
       attr.en_sqd_async_notify != 0) {
-    events_.raise_target(qp.number, IBV_EVENT_SQ_DRAINED);
+    events.raise_target(qp.number, IBV_EVENT_SQ_DRAINED);
   }
   return 0;
 }
 
 int LiveXrc::change_target(const Qp& qp, QpRecord& r, const ibv_qp_attr& attr, int mask,
                            QpPhase& from, QpPhase& to) {
-  const SharedGuard guard(fabric_, r.rq.lock);
+  const SharedGuard guard(fabric, r.rq.lock);
   std::uint64_t identity = r.identity.load(std::memory_order_acquire);
-  from = static_cast<QpPhase>(identity & 0xff);
+  from = QpRecord::phase_of(identity);
   if (const int error = checked_phase(qp, from, attr, mask, to); error != 0) return error;
   if (to == QpPhase::err || to == QpPhase::reset) {
     r.identity.store(QpRecord::identity_of(qp.number, to), std::memory_order_seq_cst);
-    hazards_.wait_unused(0, qp.number);  // nothing succeeds from here on
+    hazards.wait_unused(0, qp.number);  // nothing succeeds from here on
     if (to == QpPhase::reset) {
       r.attr = {};
       r.dest_qpn = kNone;
@@ -238,28 +228,26 @@ int LiveXrc::destroy_target(Qp& qp) {
   fork_guard_remove(qp);
   std::uint32_t read = 0;
   {
-    const std::lock_guard lock(objects_.mutex);
-    objects_.targets.erase(qp.handle);  // from here on its events are not handed out any more
+    const std::lock_guard lock(objects.mutex);
+    objects.targets.erase(qp.handle);  // from here on its events are not handed out any more
     read = qp.events_read;
   }
   bool last = false;
   {
-    const TableGuard guard(fabric_);
-    last = drop_xrc_handle(fabric_, qp.handle);
+    const TableGuard guard(fabric);
+    last = drop_xrc_handle(fabric, qp.handle);
     if (last) {  // nobody can open it any more
-      r.owner.store(fabric_.me(), std::memory_order_release);
+      r.owner.store(fabric.me(), std::memory_order_release);
       r.identity.store(static_cast<std::uint64_t>(QpPhase::free), std::memory_order_seq_cst);
     }
   }
   if (last) {
     // Not under table_lock: who still executes a request of it may need that for an event.
-    hazards_.wait_unused(0, qp.number);
+    hazards.wait_unused(0, qp.number);
     ++r.salt;
     r.owner.store(0, std::memory_order_release);
   }
-  pthread_mutex_lock(&v.mutex);
-  while (v.events_completed != read) pthread_cond_wait(&v.cond, &v.mutex);
-  pthread_mutex_unlock(&v.mutex);
+  wait_acknowledged(v, v.events_completed, read);
   end_qp(qp);
   delete &qp;
   return 0;

@@ -8,22 +8,13 @@
 // Errors: null and errno, or an errno value. Any thread.
 #pragma once
 
-#include "hca/live/hazards.h"
-#include "hca/live/qp_numbers.h"
-#include "hca/live/receives.h"
+#include "hca/live/parts.h"
 
 namespace turnout::hca {
 
-class LiveXrc {
+class LiveXrc : LiveParts {
  public:
-  LiveXrc(Fabric& fabric, LocalObjects& objects, LiveEvents& events, Hazards& hazards,
-          LiveReceives& receives, QpNumbers& numbers)
-      : fabric_(fabric),
-        objects_(objects),
-        events_(events),
-        hazards_(hazards),
-        receives_(receives),
-        numbers_(numbers) {}
+  explicit LiveXrc(const LiveParts& parts) : LiveParts(parts) {}
 
   // fd: -1 for a domain of this handle alone. oflags: O_CREAT, O_EXCL.
   [[nodiscard]] Xrcd* open(Context& context, int fd, int oflags);
@@ -40,13 +31,6 @@ class LiveXrc {
                     std::uint32_t number);
   [[nodiscard]] int change_target(const Qp& qp, QpRecord& r, const ibv_qp_attr& attr, int mask,
                                   QpPhase& from, QpPhase& to);
-
-  Fabric& fabric_;
-  LocalObjects& objects_;
-  LiveEvents& events_;
-  Hazards& hazards_;
-  LiveReceives& receives_;
-  QpNumbers& numbers_;
 };
 
 }  // namespace turnout::hca

@@ -8,21 +8,18 @@ namespace turnout::hca {
 
 std::uint32_t add_xrc_handle(const Fabric& fabric, XrcHandleKind kind, std::uint32_t of,
                              std::uint64_t cookie, const PipeRef& async) noexcept {
-  for (std::uint32_t n = 0; n < kMaxXrcHandles; ++n) {
-    const std::uint32_t index = (slot_of(fabric.me()) * 16 + n) % kMaxXrcHandles;
-    XrcHandleRecord& r = fabric.xrc_handle(index);
-    if (r.owner.load(std::memory_order_acquire) != 0) continue;
-    Header& h = fabric.header();
-    if (h.xrc_handle_high.load() < index + 1) h.xrc_handle_high.store(index + 1);
-    r.kind = kind;
-    r.of.store(of, std::memory_order_relaxed);
-    ++r.generation;
-    r.cookie = cookie;
-    r.async = async;
-    r.owner.store(fabric.me(), std::memory_order_release);
-    return index;
-  }
-  return kNone;
+  const std::uint32_t index =
+      fabric.find_free(&Tables::xrc_handle, kMaxXrcHandles, fabric.header().xrc_handle_high,
+                       slot_of(fabric.me()) * 16);
+  if (index == kNone) return kNone;
+  XrcHandleRecord& r = fabric.xrc_handle(index);
+  r.kind = kind;
+  r.of.store(of, std::memory_order_relaxed);
+  ++r.generation;
+  r.cookie = cookie;
+  r.async = async;
+  r.owner.store(fabric.me(), std::memory_order_release);
+  return index;
 }
 
 bool drop_xrc_handle(const Tables& tables, std::uint32_t handle) noexcept {

@@ -12,9 +12,13 @@ namespace turnout::shim {
 namespace {
 
 constexpr const char* kNames[] = {
-#define SHIM_FUNCTION(name) #name,
+#define SHIM_PATH(result, name, ...) #name,
+#define SHIM_AT(result, name, ...) #name,
+#define SHIM_OTHER(name) #name,
 #include "hca/shim/functions.def"
-#undef SHIM_FUNCTION
+#undef SHIM_PATH
+#undef SHIM_AT
+#undef SHIM_OTHER
 };
 
 constinit std::atomic<void*> addresses[std::size(kNames)] = {};

@@ -6,6 +6,8 @@
 // Nothing is allocated. A function that this C library does not have answers ENOSYS.
 #pragma once
 
+#include <fcntl.h>
+
 #include <type_traits>
 
 #include "hca/shim/redirect.h"
@@ -13,9 +15,13 @@
 namespace turnout::shim {
 
 enum class Function : unsigned {
-#define SHIM_FUNCTION(name) name,
+#define SHIM_PATH(result, name, ...) name,
+#define SHIM_AT(result, name, ...) name,
+#define SHIM_OTHER(name) name,
 #include "hca/shim/functions.def"
-#undef SHIM_FUNCTION
+#undef SHIM_PATH
+#undef SHIM_AT
+#undef SHIM_OTHER
 };
 
 [[nodiscard]] void* real_address(Function function) noexcept;
@@ -55,8 +61,25 @@ auto redirect(int folder, const char* path, const Call& call) noexcept {
   return may_be_ours(path) ? with_place(folder, path, call) : call(path);
 }
 
+// `function` with the path, or with that of the tree, and what follows it.
+template <class Result, class... Rest>
+Result call_path(Function function, const char* path, Rest... rest) noexcept {
+  return redirect(AT_FDCWD, path,
+                  [=](const char* p) { return call_real<Result>(function, p, rest...); });
+}
+
+// The same of a function that takes the folder of relative paths.
+template <class Result, class... Rest>
+Result call_path_at(Function function, int folder, const char* path, Rest... rest) noexcept {
+  return redirect(folder, path,
+                  [=](const char* p) { return call_real<Result>(function, folder, p, rest...); });
+}
+
 }  // namespace turnout::shim
 
-// The name under which the dynamic linker finds a function. The sources call theirs otherwise: the
-// C library's declarations promise things (no null pointer, no exceptions) that nobody checked yet.
-#define TURNOUT_SHIM(name) __asm__(name) __attribute__((visibility("default")))
+// Begins a definition under the name by which the dynamic linker finds the function. The sources
+// call theirs otherwise: the C library's declarations promise things (no null pointer, no
+// exceptions) that nobody checked yet.
+#define TURNOUT_SHIM(result, name, parameters)                                         \
+  result shim_##name parameters __asm__(#name) __attribute__((visibility("default"))); \
+  result shim_##name parameters

@@ -11,15 +11,15 @@ Picoseconds AdapterContexts::cost(Node& node, std::uint64_t context, Picoseconds
     case ContextCache::Found::first:
       return 0;
     case ContextCache::Found::second:
-      ++kernel_.statistics().first_misses;
+      ++kernel.statistics().first_misses;
       return first_miss;
     case ContextCache::Found::memory:
       break;
   }
-  ++kernel_.statistics().second_misses;
+  ++kernel.statistics().second_misses;
   const auto fetcher = std::min_element(node.fetches.begin(), node.fetches.end());
-  *fetcher = std::max(*fetcher, kernel_.now()) + profile_.cache_second_miss;
-  *latency += *fetcher - kernel_.now();
+  *fetcher = std::max(*fetcher, kernel.now()) + profile.cache_second_miss;
+  *latency += *fetcher - kernel.now();
   return first_miss;
 }
 
@@ -27,7 +27,7 @@ Picoseconds AdapterContexts::cost(Node& node, std::uint64_t context, Picoseconds
 bool AdapterContexts::admit(Node& node, VirtualQp& qp, Operation& operation) {
   auto found = node.responders.find(qp.number);
   if (found == node.responders.end()) {
-    const auto limit = static_cast<std::size_t>(profile_.dc_responder_contexts);
+    const auto limit = static_cast<std::size_t>(profile.dc_responder_contexts);
     bool room = limit == 0 || node.responders.size() < limit;
     if (!room) {  // one whose initiator waits for nothing is given up
       for (auto idle = node.responders.begin(); idle != node.responders.end(); ++idle) {
@@ -38,18 +38,18 @@ bool AdapterContexts::admit(Node& node, VirtualQp& qp, Operation& operation) {
         break;
       }
     }
-    if (!room || kernel_.chance(profile_.fault_nack)) {
-      ++kernel_.statistics().dc_nacks;
+    if (!room || kernel.chance(profile.fault_nack)) {
+      ++kernel.statistics().dc_nacks;
       trace_.note(Trace::Kind::nack, qp, operation.target, 0);
-      qp.nack_wait = qp.nack_wait == 0 ? profile_.dc_nack_wait : qp.nack_wait * 2;
-      if (profile_.dc_nack_wait_most > 0) {
-        qp.nack_wait = std::min(qp.nack_wait, profile_.dc_nack_wait_most);
+      qp.nack_wait = qp.nack_wait == 0 ? profile.dc_nack_wait : qp.nack_wait * 2;
+      if (profile.dc_nack_wait_most > 0) {
+        qp.nack_wait = std::min(qp.nack_wait, profile.dc_nack_wait_most);
       }
       return false;
     }
     found = node.responders.emplace(qp.number, 0).first;
     // Made here by the connect, not fetched.
-    if (profile_.cache_by_initiator != 0) (void)node.contexts.use(kResponder | qp.number);
+    if (profile.cache_by_initiator != 0) (void)node.contexts.use(kResponder | qp.number);
   }
   ++found->second;
   operation.at_responder = true;
@@ -59,9 +59,9 @@ bool AdapterContexts::admit(Node& node, VirtualQp& qp, Operation& operation) {
 void AdapterContexts::leave(Operation& operation) {
   if (!operation.at_responder) return;
   operation.at_responder = false;
-  const VirtualQp* const target = qps_.find(operation.target);
+  const VirtualQp* const target = qps.find(operation.target);
   if (target == nullptr) return;
-  Node& node = processes_.node_of(*target);
+  Node& node = processes.node_of(*target);
   const auto found = node.responders.find(operation.source);
   if (found != node.responders.end() && found->second > 0) --found->second;
 }
@@ -69,8 +69,8 @@ void AdapterContexts::leave(Operation& operation) {
 // The former target's adapter need not keep a context for this initiator any more.
 void AdapterContexts::release(VirtualQp& qp) {
   if (qp.connected == 0) return;
-  if (const VirtualQp* target = qps_.find(qp.connected); target != nullptr) {
-    Node& node = processes_.node_of(*target);
+  if (const VirtualQp* target = qps.find(qp.connected); target != nullptr) {
+    Node& node = processes.node_of(*target);
     node.responders.erase(qp.number);
     node.contexts.forget(kResponder | qp.number);
   }

@@ -11,14 +11,12 @@
 
 namespace turnout::hca {
 
-class AdapterContexts {
+class AdapterContexts : WorldParts {
  public:
   // Names the context of a DC initiator at its target's adapter.
   static constexpr std::uint64_t kResponder = std::uint64_t{1} << 32;
 
-  AdapterContexts(Kernel& kernel, const Profile& profile, Processes& processes,
-                  const NumberTable<VirtualQp*>& qps, Tracer& trace)
-      : kernel_(kernel), profile_(profile), processes_(processes), qps_(qps), trace_(trace) {}
+  AdapterContexts(const WorldParts& parts, Tracer& trace) : WorldParts(parts), trace_(trace) {}
 
   // The adapter's time for a use of a context. first_miss: that of the side which asks. *latency
   // grows by what the use waits for.
@@ -32,10 +30,6 @@ class AdapterContexts {
   void release(VirtualQp& qp);
 
  private:
-  Kernel& kernel_;
-  const Profile& profile_;
-  Processes& processes_;
-  const NumberTable<VirtualQp*>& qps_;
   Tracer& trace_;
 };
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "hca/virtual/async_events.h"
 
+#include <algorithm>
 #include <cerrno>
-#include <utility>
 
 namespace turnout::hca {
 
@@ -34,32 +34,22 @@ void AsyncEvents::raise_qp(VirtualQp& qp, ibv_event_type type) {
 }
 
 int AsyncEvents::take(Context& context, ibv_async_event& event) {
-  for (std::size_t i = 0; i < entries_.size(); ++i) {
-    if (entries_[i].context != &context || entries_[i].at > kernel_.now()) continue;
-    event = entries_[i].event;
-    ++*entries_[i].read;
-    Fifo<Entry> kept;
-    for (std::size_t k = 0; k < entries_.size(); ++k) {
-      if (k != i) kept.push_back(entries_[k]);
-    }
-    entries_ = std::move(kept);
-    return 0;
-  }
-  return EAGAIN;
+  const auto entry = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) {
+    return e.context == &context && e.at <= kernel_.now();
+  });
+  if (entry == entries_.end()) return EAGAIN;
+  event = entry->event;
+  ++*entry->read;
+  entries_.erase(entry);
+  return 0;
 }
 
 void AsyncEvents::forget(const Context& context) {
-  Fifo<Entry> kept;
-  for (std::size_t i = 0; i < entries_.size(); ++i) {
-    if (entries_[i].context != &context) kept.push_back(entries_[i]);
-  }
-  entries_ = std::move(kept);
+  std::erase_if(entries_, [&](const Entry& e) { return e.context == &context; });
 }
 
 void AsyncEvents::forget(const std::uint32_t* read) noexcept {
-  for (std::size_t i = 0; i < entries_.size(); ++i) {
-    if (entries_[i].read == read) entries_[i].context = nullptr;
-  }
+  std::erase_if(entries_, [&](const Entry& e) { return e.read == read; });
 }
 
 }  // namespace turnout::hca

@@ -4,6 +4,8 @@
 // Owns what has not been read. A process can know of an event after an interrupt. One thread.
 #pragma once
 
+#include <vector>
+
 #include "hca/virtual/kernel.h"
 #include "hca/virtual/objects.h"
 
@@ -26,14 +28,14 @@ class AsyncEvents {
 
  private:
   struct Entry {
-    Context* context;  // null: forgotten
+    Context* context;
     ibv_async_event event;
     std::uint32_t* read;
     Picoseconds at;
   };
   Kernel& kernel_;
   const Profile& profile_;
-  Fifo<Entry> entries_;
+  std::vector<Entry> entries_;
 };
 
 }  // namespace turnout::hca

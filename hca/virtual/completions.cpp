@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "hca/virtual/completions.h"
 
-#include <pthread.h>
-
 #include <cerrno>
 #include <memory>
 
-#include "hca/device/failed.h"
+#include "hca/device/common_objects.h"
 
 namespace turnout::hca {
 
@@ -18,30 +16,43 @@ void show_gate(VirtualCq& cq) {
 
 }  // namespace
 
+Channel* Completions::create_channel(Context& context) {
+  auto channel = std::make_unique<VirtualChannel>();
+  channel->verbs.context = &context.verbs.context;
+  channel->verbs.fd = -1;  // nothing can sleep in virtual time: ask with get_event()
+  channel->write = -1;
+  ++context.users;
+  return channel.release();
+}
+
+int Completions::destroy_channel(Channel& channel) {
+  if (channel.users.load() != 0) return EBUSY;
+  --context_of(channel.verbs.context).users;
+  delete static_cast<VirtualChannel*>(&channel);
+  return 0;
+}
+
+int Completions::get_event(Channel& base, ibv_cq** cq, void** cq_context) {
+  auto& channel = static_cast<VirtualChannel&>(base);
+  if (channel.events.empty()) return EAGAIN;
+  VirtualCq& of = *channel.events.front();
+  channel.events.pop_front();
+  ++of.comp_events_read;
+  *cq = ibv_cq_ex_to_cq(&of.verbs);
+  *cq_context = of.verbs.cq_context;
+  return 0;
+}
+
 Cq* Completions::create(Context& context, const ibv_cq_init_attr_ex& attr) {
-  if (attr.cqe == 0 || attr.cqe > kMaxCqe || attr.comp_vector >= kCompletionVectors) {
-    return failed<Cq>(EINVAL);
-  }
+  if (const int error = check_creation(attr); error != 0) return failed(error);
   auto cq = std::make_unique<VirtualCq>();
-  auto* channel = reinterpret_cast<Channel*>(attr.channel);
   cq->process = context.process;
   cq->slots = attr.cqe;
   cq->next.store(&cq->gate, std::memory_order_relaxed);
   cq->expected.store(1, std::memory_order_relaxed);
   show_gate(*cq);
   cq->single_threaded = true;
-  ibv_cq_ex& v = cq->verbs;
-  v.context = &context.verbs.context;
-  v.channel = attr.channel;
-  v.cq_context = attr.cq_context;
-  v.cqe = static_cast<int>(attr.cqe);
-  pthread_mutex_init(&v.mutex, nullptr);
-  pthread_cond_init(&v.cond, nullptr);
-  if (channel != nullptr) {
-    ++channel->users;
-    ++channel->verbs.refcnt;
-  }
-  ++context.users;
+  begin_cq(*cq, context, attr, attr.cqe);
   return cq.release();
 }
 
@@ -59,37 +70,23 @@ int Completions::resize(Cq& base, int entries) {
 int Completions::destroy(Cq& base) {
   auto& cq = static_cast<VirtualCq&>(base);
   if (cq.users.load() != 0) return EBUSY;
-  if (auto* channel = reinterpret_cast<Channel*>(cq.verbs.channel)) {
-    --channel->verbs.refcnt;
-    --channel->users;
-  }
-  --context_of(cq.verbs.context).users;
+  end_cq(cq);
   delete &cq;
   return 0;
 }
 
-bool Completions::take(Cq& base, Cqe& out) {
+bool Completions::take(Cq& base, Completion& out) {
   auto& cq = static_cast<VirtualCq&>(base);
   while (!cq.entries.empty()) {
-    const CompletionEntry entry = cq.entries.front();
+    out = cq.entries.front();
     cq.entries.pop_front();
     show_gate(cq);
-    if (entry.dropped) continue;
-    processes_.charge(profile_.processor_entry);
-    out.wr_id = entry.wr_id;
-    out.timestamp = static_cast<std::uint64_t>(kernel_.now() / kNanosecond);
-    out.qpn = entry.qpn;
-    out.src_qp = entry.src_qp;
-    out.byte_len = entry.byte_len;
-    out.imm = entry.imm;
-    out.sq_position = entry.sq_position;
-    out.status = entry.status;
-    out.opcode = entry.opcode;
-    out.flags = entry.flags;
-    out.vendor_err = 0;
-    if (entry.send) {
-      if (VirtualQp* qp = qps_.find(entry.qpn); qp != nullptr) {
-        qp->reclaimed.store(entry.sq_position, std::memory_order_relaxed);
+    if (out.dropped != 0) continue;
+    processes.charge(profile.processor_entry);
+    out.timestamp = static_cast<std::uint64_t>(kernel.now() / kNanosecond);
+    if (out.send != 0) {
+      if (VirtualQp* qp = qps.find(out.qpn); qp != nullptr) {
+        qp->reclaimed.store(out.sq_position, std::memory_order_relaxed);
       }
     }
     return true;
@@ -98,11 +95,11 @@ bool Completions::take(Cq& base, Cqe& out) {
 }
 
 int Completions::idle(Cq& base) {
-  processes_.charge(profile_.processor_poll);
+  processes.charge(profile.processor_poll);
   return static_cast<VirtualCq&>(base).overflowed ? -1 : 0;
 }
 
-void Completions::push(VirtualCq* cq, const CompletionEntry& entry, bool solicited) {
+void Completions::push(VirtualCq* cq, const Completion& entry, bool solicited) {
   if (cq == nullptr) return;
   if (cq->entries.size() >= cq->slots) {  // IBTA 11.5.3: the entry is lost, the queue unusable
     cq->overflowed = true;
@@ -119,10 +116,10 @@ void Completions::push(VirtualCq* cq, const CompletionEntry& entry, bool solicit
        (cq->armed == Armed::solicited && (solicited || entry.status != IBV_WC_SUCCESS)))) {
     cq->armed = Armed::no;
     reinterpret_cast<VirtualChannel*>(cq->verbs.channel)->events.push_back(cq);
-    kernel_.schedule(kernel_.now() + profile_.processor_interrupt, EventKind::notify, nullptr,
-                     cq->process);
+    kernel.schedule(kernel.now() + profile.processor_interrupt, EventKind::notify, nullptr,
+                    cq->process);
   }
-  processes_.wake(cq->process);
+  processes.wake(cq->process);
 }
 
 int Completions::request_notify(Cq& base, bool solicited_only) {
@@ -138,7 +135,7 @@ int Completions::request_notify(Cq& base, bool solicited_only) {
 void Completions::forget(VirtualCq* cq, std::uint32_t number) {
   if (cq == nullptr) return;
   for (std::size_t i = 0; i < cq->entries.size(); ++i) {
-    if (cq->entries[i].qpn == number) cq->entries[i].dropped = true;
+    if (cq->entries[i].qpn == number) cq->entries[i].dropped = 1;
   }
 }
 

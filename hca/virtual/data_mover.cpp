@@ -7,8 +7,7 @@
 
 namespace turnout::hca {
 
-// Where the sender's data lie, into spans_. Checked when the request was
-// posted.
+// Where the sender's data lie, into spans_. Checked when the request was posted.
 void DataMover::gather(const Operation& operation) {
   spans_.clear();
   if (operation.datagram) {
@@ -33,7 +32,7 @@ void DataMover::gather(const Operation& operation) {
   }
 }
 
-void DataMover::to_receive(Operation& operation, CompletionEntry& entry) {
+void DataMover::to_receive(Operation& operation, Completion& entry) {
   const VirtualReceive& receive = operation.receive;
   std::uint8_t grh[kGrhBytes] = {};
   gather(operation);
@@ -75,8 +74,6 @@ void DataMover::to_receive(Operation& operation, CompletionEntry& entry) {
   }
 }
 
-// Of the sender's data the bytes [from, to), to where they belong in the
-// target's memory.
 void DataMover::place(const Operation& operation, std::uint8_t* target, std::uint64_t from,
                       std::uint64_t to) {
   gather(operation);

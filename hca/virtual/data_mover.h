@@ -17,7 +17,7 @@ class DataMover {
   explicit DataMover(const Regions& regions) : regions_(regions) {}
 
   // Into the receive that the operation took. What goes wrong is the status of both.
-  void to_receive(Operation& operation, CompletionEntry& entry);
+  void to_receive(Operation& operation, Completion& entry);
   // Of the sender's data the bytes [from, to), to where they belong in the target's memory.
   void place(const Operation& operation, std::uint8_t* target, std::uint64_t from,
              std::uint64_t to);

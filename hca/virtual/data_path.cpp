@@ -33,11 +33,11 @@ int VirtualDataPath::send(Qp& base, SendWqe& wqe) {
   if (const int error = check(base, wqe); error != 0) return error;
   auto& qp = static_cast<VirtualQp&>(base);
   wqe.position = ++qp.posted;
-  processes_.charge(profile_.processor_post + profile_.processor_doorbell +
-                    (qp.kind == QpKind::dci  ? profile_.processor_post_dc
-                     : qp.kind == QpKind::ud ? profile_.processor_post_ud
-                                             : 0));
-  Operation* const operation = operations_.create();
+  processes.charge(profile.processor_post + profile.processor_doorbell +
+                   (qp.kind == QpKind::dci  ? profile.processor_post_dc
+                    : qp.kind == QpKind::ud ? profile.processor_post_ud
+                                            : 0));
+  Operation* const operation = operations.create();
   copy_request(operation->wqe, wqe);
   SendWqe& w = operation->wqe;
   operation->qp = &qp;
@@ -52,27 +52,27 @@ int VirtualDataPath::send(Qp& base, SendWqe& wqe) {
     for (std::uint32_t i = 0; i < w.num_sge; ++i) {
       length += w.sge[i].length;
       if (w.sge[i].length > 0 &&
-          regions_.find(w.sge[i].lkey, w.sge[i].addr, w.sge[i].length,
-                        fetches ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U) == nullptr) {
+          regions.find(w.sge[i].lkey, w.sge[i].addr, w.sge[i].length,
+                       fetches ? unsigned{IBV_ACCESS_LOCAL_WRITE} : 0U) == nullptr) {
         operation->status = IBV_WC_LOC_PROT_ERR;
       }
     }
     w.length = static_cast<std::uint32_t>(length);
   }
   if (length > (qp.kind == QpKind::ud ? kMtu : kMaxMessage)) operation->status = IBV_WC_LOC_LEN_ERR;
-  ++kernel_.statistics().operations;
-  kernel_.statistics().bytes += length;
+  ++kernel.statistics().operations;
+  kernel.statistics().bytes += length;
   qp.operations.push_back(operation);
   if (qp.phase == QpPhase::err || qp.phase == QpPhase::sqe) {
     work_queues_.fail(qp, qp.phase);
     return 0;
   }
-  Picoseconds ready = processes_.time() + profile_.pcie_doorbell;
-  if (!w.is_inline && !fetches && length > 0) ready += profile_.pcie_read;
+  Picoseconds ready = processes.time() + profile.pcie_doorbell;
+  if (!w.is_inline && !fetches && length > 0) ready += profile.pcie_read;
   // The adapter takes the requests of a queue in their order.
   qp.last_ready = operation->ready = std::max(ready, qp.last_ready);
-  trace_.note(Trace::Kind::post, qp, *operation, length);
-  operations_.schedule(operation->ready, EventKind::ready, *operation);
+  trace.note(Trace::Kind::post, qp, *operation, length);
+  operations.schedule(operation->ready, EventKind::ready, *operation);
   return 0;
 }
 

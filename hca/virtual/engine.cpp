@@ -16,28 +16,7 @@ VirtualEngine* VirtualEngine::present() noexcept {
 VirtualEngine::VirtualEngine(const WorldOptions& options)
     : profile_(options.profile),
       kernel_(options.seed),
-      processes_(kernel_, profile_, options.nodes),
-      operations_(kernel_),
-      events_(kernel_, profile_),
-      regions_(kernel_, profile_, processes_),
-      srqs_(processes_, events_),
-      trace_(kernel_, qps_, srqs_),
-      completions_(kernel_, profile_, processes_, events_, qps_),
-      receives_(profile_, processes_, events_, completions_, qps_, srqs_),
-      contexts_(kernel_, profile_, processes_, qps_, trace_),
-      network_(kernel_, profile_, processes_, qps_),
-      data_(regions_),
-      work_queues_(kernel_, profile_, processes_, operations_, events_, completions_, receives_,
-                   contexts_, trace_, qps_),
-      requester_(kernel_, profile_, processes_, operations_, contexts_, network_, data_,
-                 work_queues_, trace_, qps_),
-      responder_(kernel_, profile_, processes_, operations_, events_, completions_, receives_,
-                 contexts_, network_, data_, regions_, work_queues_, trace_, qps_, srqs_),
-      xrc_(profile_, processes_, work_queues_, qps_),
-      queue_pairs_(kernel_, profile_, processes_, events_, work_queues_, requester_, xrc_, qps_),
-      data_path_(kernel_, profile_, processes_, operations_, regions_, completions_, receives_,
-                 work_queues_, trace_),
-      objects_(profile_, events_, regions_, srqs_, queue_pairs_, xrc_) {
+      processes_(kernel_, profile_, options.nodes) {
   assert(world == nullptr);
   world = this;
 }

@@ -66,23 +66,26 @@ class VirtualEngine final : public World {
   Kernel kernel_;
   Processes processes_;
   NumberTable<VirtualQp*> qps_{kFirstQp, 1024};
-  Operations operations_;
-  AsyncEvents events_;
-  Regions regions_;
-  SharedReceiveQueues srqs_;
-  Tracer trace_;
-  Completions completions_;
-  Receives receives_;
-  AdapterContexts contexts_;
-  Network network_;
-  DataMover data_;
-  WorkQueues work_queues_;
-  Requester requester_;
-  Responder responder_;
-  XrcDomains xrc_;
-  QueuePairs queue_pairs_;
-  VirtualDataPath data_path_;
-  VirtualObjectVerbs objects_;
+  WorldParts world_{kernel_, profile_, processes_, qps_};
+  Operations operations_{kernel_};
+  AsyncEvents events_{kernel_, profile_};
+  Regions regions_{world_};
+  SharedReceiveQueues srqs_{processes_, events_};
+  Tracer trace_{kernel_, qps_, srqs_};
+  Completions completions_{world_, events_};
+  Receives receives_{world_, events_, completions_, srqs_};
+  AdapterContexts contexts_{world_, trace_};
+  Network network_{world_};
+  DataMover data_{regions_};
+  EngineParts parts_{world_,       operations_, events_,   regions_, srqs_, trace_,
+                     completions_, receives_,   contexts_, network_, data_};
+  WorkQueues work_queues_{parts_};
+  Requester requester_{parts_, work_queues_};
+  Responder responder_{parts_, work_queues_};
+  XrcDomains xrc_{parts_, work_queues_};
+  QueuePairs queue_pairs_{parts_, work_queues_, requester_, xrc_};
+  VirtualDataPath data_path_{parts_, work_queues_};
+  VirtualObjectVerbs objects_{parts_, queue_pairs_, xrc_};
 };
 
 }  // namespace turnout::hca

@@ -4,35 +4,35 @@
 namespace turnout::hca {
 
 PacketTimes Network::on_wire(std::uint64_t bytes) const noexcept {
-  const auto packet = static_cast<std::uint64_t>(profile_.wire_packet);
-  const auto header = static_cast<std::uint64_t>(profile_.wire_overhead);
+  const auto packet = static_cast<std::uint64_t>(profile.wire_packet);
+  const auto header = static_cast<std::uint64_t>(profile.wire_overhead);
   const std::uint64_t packets = bytes <= packet ? 1 : (bytes + packet - 1) / packet;
-  const Picoseconds all = time_of(profile_.wire_rate, bytes + packets * header);
+  const Picoseconds all = time_of(profile.wire_rate, bytes + packets * header);
   if (packets == 1) return {all, all, all};
-  return {time_of(profile_.wire_rate, packet + header),
-          time_of(profile_.wire_rate, bytes - (packets - 1) * packet + header), all};
+  return {time_of(profile.wire_rate, packet + header),
+          time_of(profile.wire_rate, bytes - (packets - 1) * packet + header), all};
 }
 
 PacketTimes Network::on_pcie(std::uint64_t bytes) const noexcept {
-  const auto packet = static_cast<std::uint64_t>(profile_.wire_packet);
-  const Picoseconds all = time_of(profile_.pcie_rate, bytes);
+  const auto packet = static_cast<std::uint64_t>(profile.wire_packet);
+  const Picoseconds all = time_of(profile.pcie_rate, bytes);
   if (bytes <= packet) return {all, all, all};
-  return {time_of(profile_.pcie_rate, packet),
-          time_of(profile_.pcie_rate, (bytes - 1) % packet + 1), all};
+  return {time_of(profile.pcie_rate, packet), time_of(profile.pcie_rate, (bytes - 1) % packet + 1),
+          all};
 }
 
 Stream Network::travel(Operation& operation, const VirtualQp& from, const VirtualQp* to,
                        Picoseconds leaves, std::uint64_t bytes, bool from_memory) {
-  Node& node = processes_.node_of(from);
+  Node& node = processes.node_of(from);
   Stream stream{leaves, leaves};
   if (from_memory && bytes > 0) stream = node.memory_reads.pass(stream, on_pcie(bytes));
-  operation.local = to != nullptr && processes_.same_node(from, *to);
+  operation.local = to != nullptr && processes.same_node(from, *to);
   operation.received = false;
   if (operation.local) {
-    stream.shift(profile_.wire_loopback);
+    stream.shift(profile.wire_loopback);
   } else {
     stream = node.link_out.pass(stream, on_wire(bytes));
-    stream.shift(profile_.wire_hop);
+    stream.shift(profile.wire_hop);
   }
   operation.spread = stream.tail - stream.head;
   return stream;
@@ -40,17 +40,17 @@ Stream Network::travel(Operation& operation, const VirtualQp& from, const Virtua
 
 Stream Network::receive(Node& node, Operation& operation, std::uint64_t bytes) noexcept {
   operation.received = true;
-  Stream in{kernel_.now(), kernel_.now() + operation.spread};
+  Stream in{kernel.now(), kernel.now() + operation.spread};
   if (!operation.local) in = node.link_in.cut_through(in, on_wire(bytes));
   operation.spread = in.tail - in.head;
   return in;
 }
 
 Picoseconds Network::hop(const Operation& operation) const noexcept {
-  const VirtualQp* const from = qps_.find(operation.source);
-  const VirtualQp* const to = qps_.find(operation.target);
-  const bool local = from != nullptr && to != nullptr && processes_.same_node(*from, *to);
-  return local ? profile_.wire_loopback : profile_.wire_hop;
+  const VirtualQp* const from = qps.find(operation.source);
+  const VirtualQp* const to = qps.find(operation.target);
+  const bool local = from != nullptr && to != nullptr && processes.same_node(*from, *to);
+  return local ? profile.wire_loopback : profile.wire_hop;
 }
 
 }  // namespace turnout::hca

@@ -6,17 +6,13 @@
 // thread.
 #pragma once
 
-#include "hca/virtual/kernel.h"
-#include "hca/virtual/number_table.h"
 #include "hca/virtual/processes.h"
 
 namespace turnout::hca {
 
-class Network {
+class Network : WorldParts {
  public:
-  Network(const Kernel& kernel, const Profile& profile, Processes& processes,
-          const NumberTable<VirtualQp*>& qps)
-      : kernel_(kernel), profile_(profile), processes_(processes), qps_(qps) {}
+  explicit Network(const WorldParts& parts) : WorldParts(parts) {}
 
   // When data that leave `from`'s adapter for `to` (null: nobody) have come to its port.
   // from_memory: they are read from it, not inline.
@@ -28,12 +24,6 @@ class Network {
   [[nodiscard]] PacketTimes on_pcie(std::uint64_t bytes) const noexcept;
   // Of a packet without data, between the two ends of an operation.
   [[nodiscard]] Picoseconds hop(const Operation& operation) const noexcept;
-
- private:
-  const Kernel& kernel_;
-  const Profile& profile_;
-  Processes& processes_;
-  const NumberTable<VirtualQp*>& qps_;
 };
 
 }  // namespace turnout::hca

@@ -8,54 +8,48 @@
 
 #include <cerrno>
 
-#include "hca/device/address_handle.h"
+#include "hca/device/common_objects.h"
 #include "hca/device/object_verbs.h"
 #include "hca/device/rules.h"
-#include "hca/virtual/channels.h"
-#include "hca/virtual/domains.h"
 #include "hca/virtual/queue_pairs.h"
 
 namespace turnout::hca {
 
-class VirtualObjectVerbs final : public ObjectVerbs {
+class VirtualObjectVerbs final : public ObjectVerbs, EngineParts {
  public:
-  VirtualObjectVerbs(const Profile& profile, AsyncEvents& events, Regions& regions,
-                     SharedReceiveQueues& srqs, QueuePairs& queue_pairs, XrcDomains& xrc)
-      : profile_(profile),
-        events_(events),
-        regions_(regions),
-        srqs_(srqs),
-        queue_pairs_(queue_pairs),
-        xrc_(xrc) {}
+  VirtualObjectVerbs(const EngineParts& parts, QueuePairs& queue_pairs, XrcDomains& xrc)
+      : EngineParts(parts), queue_pairs_(queue_pairs), xrc_(xrc) {}
 
-  Pd* alloc_pd(Context& context) override { return domains_.alloc(context); }
-  int dealloc_pd(Pd& pd) override { return domains_.dealloc(pd); }
+  Pd* alloc_pd(Context& context) override { return make_domain(context, next_domain_++); }
+  int dealloc_pd(Pd& pd) override { return destroy_domain(pd); }
   Mr* register_memory(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
                       unsigned access) override {
-    return regions_.add(pd, address, length, iova, access);
+    return regions.add(pd, address, length, iova, access);
   }
   // Pages of a file are needed between processes only; here all share one address space.
   Mr* register_file(Pd&, std::uint64_t, std::uint64_t, std::uint64_t, int, unsigned) override {
-    return failed<Mr>(EOPNOTSUPP);
+    return failed(EOPNOTSUPP);
   }
-  int deregister(Mr& mr) override { return regions_.remove(mr); }
-  Channel* create_channel(Context& context) override { return Channels::create(context); }
-  int destroy_channel(Channel& channel) override { return Channels::destroy(channel); }
+  int deregister(Mr& mr) override { return regions.remove(mr); }
+  Channel* create_channel(Context& context) override {
+    return Completions::create_channel(context);
+  }
+  int destroy_channel(Channel& channel) override { return Completions::destroy_channel(channel); }
   Cq* create_cq(Context& context, const ibv_cq_init_attr_ex& attr) override {
     return Completions::create(context, attr);
   }
   int resize_cq(Cq& cq, int entries) override { return Completions::resize(cq, entries); }
   int destroy_cq(Cq& cq) override { return Completions::destroy(cq); }
   Srq* create_srq(Pd& pd, ibv_srq_init_attr& attr, Xrcd* xrcd, Cq* cq) override {
-    return srqs_.create(pd, attr, xrcd, cq);
+    return srqs.create(pd, attr, xrcd, cq);
   }
   int modify_srq(Srq& srq, const ibv_srq_attr& attr, int mask) override {
-    return srqs_.modify(srq, attr, mask);
+    return srqs.modify(srq, attr, mask);
   }
   int query_srq(Srq& srq, ibv_srq_attr& attr) override {
     return SharedReceiveQueues::query(srq, attr);
   }
-  int destroy_srq(Srq& srq) override { return srqs_.destroy(srq); }
+  int destroy_srq(Srq& srq) override { return srqs.destroy(srq); }
   Qp* create_qp(Context& context, ibv_qp_init_attr_ex& attr,
                 const mlx5dv_qp_init_attr* dc) override {
     return queue_pairs_.create(context, attr, dc);
@@ -68,7 +62,7 @@ class VirtualObjectVerbs final : public ObjectVerbs {
   }
   int destroy_qp(Qp& qp) override { return queue_pairs_.destroy(qp); }
   [[nodiscard]] bool data_in_order(ibv_wr_opcode opcode) const noexcept override {
-    return !is_write(static_cast<std::uint8_t>(opcode)) || profile_.fault_reorder <= 0;
+    return !is_write(static_cast<std::uint8_t>(opcode)) || profile.fault_reorder <= 0;
   }
   Xrcd* open_xrcd(Context& context, int fd, int oflags) override {
     return xrc_.open(context, fd, oflags);
@@ -86,18 +80,14 @@ class VirtualObjectVerbs final : public ObjectVerbs {
     return 0;
   }
   int get_async_event(Context& context, ibv_async_event& event) override {
-    return events_.take(context, event);
+    return events.take(context, event);
   }
-  void close(Context& context) override { events_.forget(context); }
+  void close(Context& context) override { events.forget(context); }
 
  private:
-  const Profile& profile_;
-  AsyncEvents& events_;
-  Regions& regions_;
-  SharedReceiveQueues& srqs_;
   QueuePairs& queue_pairs_;
   XrcDomains& xrc_;
-  Domains domains_;
+  std::uint32_t next_domain_ = 1;
 };
 
 }  // namespace turnout::hca

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <vector>
 
 #include "hca/device/fifo.h"
@@ -67,20 +66,11 @@ struct VirtualReceive {
   std::vector<ibv_sge> more;  // from the second on
 };
 
-struct CompletionEntry {
-  std::uint64_t wr_id = 0;
-  std::uint32_t qpn = 0, src_qp = 0, byte_len = 0, imm = 0;
-  std::uint32_t sq_position = 0;
-  std::uint8_t status = 0, opcode = 0, flags = 0;
-  bool send = false;
-  bool dropped = false;  // its queue pair was reset or destroyed
-};
-
 struct VirtualCq : Cq {
   ProcessIndex process = 0;
   std::uint32_t slots = 0;
   Cqe gate{};  // what the exported poll looks at: its sequence tells whether there are entries
-  Fifo<CompletionEntry> entries;
+  Fifo<Completion> entries;
   bool overflowed = false;
   Armed armed = Armed::no;
 };
@@ -101,10 +91,9 @@ struct VirtualChannel : Channel {
   Fifo<VirtualCq*> events;
 };
 
-// One work request on its way.
-struct Operation {
+// Where a work request is on its way.
+struct Flight {
   enum class Place : std::uint8_t { queued, flying, answered, completing, done };
-  SendWqe wqe;
   VirtualQp* qp = nullptr;  // null: nobody waits for it any more
   Place place = Place::queued;
   Picoseconds ready = 0;       // at the adapter
@@ -122,10 +111,14 @@ struct Operation {
   bool received = false;      // all its data have come through the port
   bool at_responder = false;  // DC: counted in Node::responders
   bool xrc = false;           // its receive and its memory are those of the SRQ that it names
-  VirtualReceive receive;     // taken at the target
   bool took_receive = false;
-  bool tail_first = false;         // its bytes are placed out of order, in two steps
-  bool tail_placed = false;        // the first of these is done
+  bool tail_first = false;   // its bytes are placed out of order, in two steps
+  bool tail_placed = false;  // the first of these is done
+};
+// One work request on its way, with its data.
+struct Operation : Flight {
+  SendWqe wqe;
+  VirtualReceive receive;          // taken at the target
   std::vector<std::uint8_t> copy;  // of a datagram's data
   Operation* next_free = nullptr;
 };

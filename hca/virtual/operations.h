@@ -6,6 +6,7 @@
 // thread.
 #pragma once
 
+#include <cassert>
 #include <memory>
 #include <vector>
 
@@ -19,8 +20,27 @@ class Operations {
   explicit Operations(Kernel& kernel) : kernel_(kernel) {}
 
   // One without a request, a queue pair or events.
-  [[nodiscard]] Operation* create();
-  void free(Operation* operation) noexcept;
+  [[nodiscard]] Operation* create() {
+    constexpr std::size_t kBlock = 256;
+    if (free_ == nullptr) {
+      blocks_.push_back(std::make_unique<Operation[]>(kBlock));
+      for (std::size_t i = 0; i < kBlock; ++i) {
+        blocks_.back()[i].next_free = free_;
+        free_ = &blocks_.back()[i];
+      }
+    }
+    Operation* const operation = free_;
+    free_ = operation->next_free;
+    static_cast<Flight&>(*operation) = {};
+    operation->copy.clear();
+    return operation;
+  }
+  void free(Operation* operation) noexcept {
+    assert(operation->events == 0);
+    operation->qp = nullptr;
+    operation->next_free = free_;
+    free_ = operation;
+  }
   void schedule(Picoseconds time, EventKind kind, Operation& operation) {
     ++operation.events;
     kernel_.schedule(time, kind, &operation);

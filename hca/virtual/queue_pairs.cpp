@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <memory>
 
-#include "hca/device/failed.h"
 #include "hca/device/qp_state.h"
 #include "hca/device/queue_pair.h"
 #include "hca/device/rules.h"
@@ -25,15 +24,15 @@ VirtualQp* real(Qp& qp) noexcept {
 Qp* QueuePairs::create(Context& context, ibv_qp_init_attr_ex& asked,
                        const mlx5dv_qp_init_attr* dc) {
   const QpKind kind = kind_of(asked, dc);
-  if (kind == QpKind::none || kind == QpKind::uc) return failed<Qp>(EOPNOTSUPP);
+  if (kind == QpKind::none || kind == QpKind::uc) return failed(EOPNOTSUPP);
   ibv_qp_init_attr_ex attr = used_attributes(kind, asked);
-  if (const int error = check_creation(kind, attr); error != 0) return failed<Qp>(error);
-  processes_.charge(profile_.setup_create_qp);
-  if (kernel_.chance(profile_.fault_refuse)) return failed<Qp>(ENOMEM);
-  const std::uint32_t number = qps_.reserve();
-  if (number == 0) return failed<Qp>(ENOMEM);
-  ++kernel_.statistics().qps_created;
-  ++kernel_.statistics().qps_alive;
+  if (const int error = check_creation(kind, attr); error != 0) return failed(error);
+  processes.charge(profile.setup_create_qp);
+  if (kernel.chance(profile.fault_refuse)) return failed(ENOMEM);
+  const std::uint32_t number = qps.reserve();
+  if (number == 0) return failed(ENOMEM);
+  ++kernel.statistics().qps_created;
+  ++kernel.statistics().qps_alive;
   ibv_qp_cap& cap = attr.cap;
   if (!has_own_receives(kind, attr)) cap.max_recv_wr = cap.max_recv_sge = 0;
   asked.cap = cap;
@@ -41,14 +40,14 @@ Qp* QueuePairs::create(Context& context, ibv_qp_init_attr_ex& asked,
   auto qp = std::make_unique<VirtualQp>();
   begin_qp(*qp, context, attr, kind, number, number);
   qp->process = context.process;
-  qp->pd = reinterpret_cast<Pd*>(attr.pd)->number;
+  qp->pd = pd_of(attr.pd).number;
   qp->max_recv_wr = cap.max_recv_wr;
   qp->max_recv_sge = std::max(cap.max_recv_sge, 1U);
   qp->send_cq = static_cast<VirtualCq*>(reinterpret_cast<Cq*>(attr.send_cq));
   qp->recv_cq = static_cast<VirtualCq*>(reinterpret_cast<Cq*>(attr.recv_cq));
   if (kind != QpKind::dci) qp->srq = static_cast<VirtualSrq*>(reinterpret_cast<Srq*>(attr.srq));
   qp->dc_key = kind == QpKind::dct ? dc->dc_init_attr.dct_access_key : 0;
-  qps_[number] = qp.get();
+  qps[number] = qp.get();
   return qp.release();
 }
 
@@ -60,7 +59,7 @@ int QueuePairs::modify(Qp& base, const ibv_qp_attr& attr, int mask) {
   QpPhase to = from;
   const char* why = "";
   if (check_modification(qp.kind, from, attr, mask, to, &why) != 0) return EINVAL;
-  processes_.charge(profile_.setup_modify_qp);
+  processes.charge(profile.setup_modify_qp);
   if (to == QpPhase::err) {
     if (from != QpPhase::err) work_queues_.fail(qp, QpPhase::err);
   } else if (to == QpPhase::reset) {
@@ -100,13 +99,13 @@ int QueuePairs::query(Qp& base, ibv_qp_attr& attr, ibv_qp_init_attr& init) {
 }
 
 int QueuePairs::destroy(Qp& base) {
-  events_.forget(&base.events_read);
+  events.forget(&base.events_read);
   if (base.kind == QpKind::xrc_tgt) {
     xrc_.destroy_handle(static_cast<TargetHandle&>(base));
     return 0;
   }
   auto& qp = static_cast<VirtualQp&>(base);
-  processes_.charge(profile_.setup_destroy_qp);
+  processes.charge(profile.setup_destroy_qp);
   work_queues_.forget(qp);
   end_qp(qp);
   delete &qp;

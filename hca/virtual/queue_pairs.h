@@ -10,19 +10,11 @@
 
 namespace turnout::hca {
 
-class QueuePairs {
+class QueuePairs : EngineParts {
  public:
-  QueuePairs(Kernel& kernel, const Profile& profile, Processes& processes, AsyncEvents& events,
-             WorkQueues& work_queues, Requester& requester, XrcDomains& xrc,
-             NumberTable<VirtualQp*>& qps)
-      : kernel_(kernel),
-        profile_(profile),
-        processes_(processes),
-        events_(events),
-        work_queues_(work_queues),
-        requester_(requester),
-        xrc_(xrc),
-        qps_(qps) {}
+  QueuePairs(const EngineParts& parts, WorkQueues& work_queues, Requester& requester,
+             XrcDomains& xrc)
+      : EngineParts(parts), work_queues_(work_queues), requester_(requester), xrc_(xrc) {}
 
   // dc: null for a kind of InfiniBand's own. asked.cap becomes what was given.
   [[nodiscard]] Qp* create(Context& context, ibv_qp_init_attr_ex& asked,
@@ -32,14 +24,9 @@ class QueuePairs {
   [[nodiscard]] int destroy(Qp& qp);
 
  private:
-  Kernel& kernel_;
-  const Profile& profile_;
-  Processes& processes_;
-  AsyncEvents& events_;
   WorkQueues& work_queues_;
   Requester& requester_;
   XrcDomains& xrc_;
-  NumberTable<VirtualQp*>& qps_;
   std::uint32_t connections_ = 0;  // made so far
 };
 

@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "hca/device/queue_pair.h"
+
 namespace turnout::hca {
 
 namespace {
@@ -39,7 +41,7 @@ int add(Fifo<VirtualReceive>& queue, std::uint32_t max_wr, std::uint32_t max_sge
 
 int Receives::post_shared(Srq& base, ibv_recv_wr* wr, ibv_recv_wr** bad) {
   auto& srq = static_cast<VirtualSrq&>(base);
-  processes_.charge(profile_.processor_post_receive);
+  processes.charge(profile.processor_post_receive);
   return add(srq.receives, srq.max_wr, srq.max_sge, wr, bad);
 }
 
@@ -49,7 +51,7 @@ int Receives::post(Qp& base, ibv_recv_wr* wr, ibv_recv_wr** bad) {
     return EINVAL;
   }
   auto& qp = static_cast<VirtualQp&>(base);
-  processes_.charge(profile_.processor_post_receive);
+  processes.charge(profile.processor_post_receive);
   if (qp.phase == QpPhase::reset || qp.srq != nullptr || qp.max_recv_wr == 0) {
     *bad = wr;
     return EINVAL;
@@ -72,8 +74,6 @@ bool Receives::take(VirtualQp& target, VirtualSrq* srq, Operation& operation) {
   return true;
 }
 
-// The message will not come: its receive serves another, or is flushed with the
-// others.
 void Receives::put_back(Operation& operation) {
   if (!operation.took_receive) return;
   operation.took_receive = false;
@@ -82,7 +82,7 @@ void Receives::put_back(Operation& operation) {
     if (srq != nullptr) srq->receives.push_back(std::move(operation.receive));
     return;
   }
-  VirtualQp* const target = qps_.find(operation.target);
+  VirtualQp* const target = qps.find(operation.target);
   if (target == nullptr) return;
   if (target->srq != nullptr) {
     target->srq->receives.push_back(std::move(operation.receive));
@@ -99,11 +99,7 @@ void Receives::put_back(Operation& operation) {
 
 void Receives::flush(VirtualQp& qp) {
   while (!qp.receives.empty()) {
-    CompletionEntry entry;
-    entry.wr_id = qp.receives.front().wr_id;
-    entry.qpn = qp.number;
-    entry.status = IBV_WC_WR_FLUSH_ERR;
-    entry.opcode = IBV_WC_RECV;
+    const Completion entry = flushed_receive(qp.receives.front().wr_id, qp.number, IBV_WC_RECV);
     qp.receives.pop_front();
     completions_.push(qp.recv_cq, entry, false);
   }

@@ -10,17 +10,11 @@
 
 namespace turnout::hca {
 
-class Receives {
+class Receives : WorldParts {
  public:
-  Receives(const Profile& profile, Processes& processes, AsyncEvents& events,
-           Completions& completions, const NumberTable<VirtualQp*>& qps,
+  Receives(const WorldParts& parts, AsyncEvents& events, Completions& completions,
            const SharedReceiveQueues& srqs)
-      : profile_(profile),
-        processes_(processes),
-        events_(events),
-        completions_(completions),
-        qps_(qps),
-        srqs_(srqs) {}
+      : WorldParts(parts), events_(events), completions_(completions), srqs_(srqs) {}
 
   // 0, or errno with *bad; a queue in error completes what is posted at once.
   [[nodiscard]] int post(Qp& qp, ibv_recv_wr* wr, ibv_recv_wr** bad);
@@ -32,11 +26,8 @@ class Receives {
   void flush(VirtualQp& qp);
 
  private:
-  const Profile& profile_;
-  Processes& processes_;
   AsyncEvents& events_;
   Completions& completions_;
-  const NumberTable<VirtualQp*>& qps_;
   const SharedReceiveQueues& srqs_;
 };
 

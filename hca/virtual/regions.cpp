@@ -5,17 +5,17 @@
 #include <cerrno>
 #include <memory>
 
-#include "hca/device/failed.h"
+#include "hca/device/common_objects.h"
 #include "hca/device/rules.h"
 
 namespace turnout::hca {
 
 Mr* Regions::add(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova, unsigned access) {
-  if (!valid_access(access) || length > kMaxMrBytes) return failed<Mr>(EINVAL);
-  processes_.charge(profile_.setup_register + time_of(profile_.setup_register_rate, length));
-  if (kernel_.chance(profile_.fault_refuse)) return failed<Mr>(ENOMEM);
+  if (!valid_access(access) || length > kMaxMrBytes) return failed(EINVAL);
+  processes.charge(profile.setup_register + time_of(profile.setup_register_rate, length));
+  if (kernel.chance(profile.fault_refuse)) return failed(ENOMEM);
   const std::uint32_t index = table_.reserve();
-  if (index == 0) return failed<Mr>(ENOMEM);
+  if (index == 0) return failed(ENOMEM);
   Region& region = table_[index];
   ++region.generation;
   region.key = index << 8 | region.generation;
@@ -25,27 +25,20 @@ Mr* Regions::add(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova
   region.iova = iova;
   region.length = length;
   region.address = reinterpret_cast<std::uint64_t>(address);
-  ++kernel_.statistics().regions_alive;
+  ++kernel.statistics().regions_alive;
   auto mr = std::make_unique<Mr>();
-  mr->index = index;
+  begin_region(*mr, pd, address, length, index, region.key);
   mr->fd = -1;
-  mr->verbs.context = pd.verbs.context;
-  mr->verbs.pd = &pd.verbs;
-  mr->verbs.addr = address;
-  mr->verbs.length = length;
-  mr->verbs.handle = index;
-  mr->verbs.lkey = mr->verbs.rkey = region.key;
-  ++pd.users;
   return mr.release();
 }
 
 int Regions::remove(Mr& mr) {
-  processes_.charge(profile_.setup_deregister);
+  processes.charge(profile.setup_deregister);
   assert(table_[mr.index].key == mr.verbs.rkey);
   table_[mr.index].key = 0;
   table_.release(mr.index);
-  --kernel_.statistics().regions_alive;
-  --reinterpret_cast<Pd*>(mr.verbs.pd)->users;
+  --kernel.statistics().regions_alive;
+  --pd_of(mr.verbs.pd).users;
   delete &mr;
   return 0;
 }

@@ -5,17 +5,13 @@
 // profile says. Errors of add(): null and errno. One thread.
 #pragma once
 
-#include "hca/virtual/kernel.h"
-#include "hca/virtual/number_table.h"
-#include "hca/virtual/objects.h"
 #include "hca/virtual/processes.h"
 
 namespace turnout::hca {
 
-class Regions {
+class Regions : WorldParts {
  public:
-  Regions(Kernel& kernel, const Profile& profile, Processes& processes)
-      : kernel_(kernel), profile_(profile), processes_(processes) {}
+  explicit Regions(const WorldParts& parts) : WorldParts(parts) {}
 
   [[nodiscard]] Mr* add(Pd& pd, void* address, std::uint64_t length, std::uint64_t iova,
                         unsigned access);
@@ -25,9 +21,6 @@ class Regions {
                                    unsigned rights) const noexcept;
 
  private:
-  Kernel& kernel_;
-  const Profile& profile_;
-  Processes& processes_;
   NumberTable<Region> table_{1, 256};  // by key >> 8; key 0 is none
 };
 

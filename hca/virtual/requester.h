@@ -7,27 +7,14 @@
 // switching between destinations). One thread.
 #pragma once
 
-#include "hca/virtual/data_mover.h"
-#include "hca/virtual/network.h"
 #include "hca/virtual/work_queues.h"
 
 namespace turnout::hca {
 
-class Requester {
+class Requester : EngineParts {
  public:
-  Requester(Kernel& kernel, const Profile& profile, Processes& processes, Operations& operations,
-            AdapterContexts& contexts, Network& network, DataMover& data, WorkQueues& work_queues,
-            Tracer& trace, const NumberTable<VirtualQp*>& qps)
-      : kernel_(kernel),
-        profile_(profile),
-        processes_(processes),
-        operations_(operations),
-        contexts_(contexts),
-        network_(network),
-        data_(data),
-        work_queues_(work_queues),
-        trace_(trace),
-        qps_(qps) {}
+  Requester(const EngineParts& parts, WorkQueues& work_queues)
+      : EngineParts(parts), work_queues_(work_queues) {}
 
   // Lets go what may go, in order.
   void start(VirtualQp& qp);
@@ -41,16 +28,7 @@ class Requester {
   // A request with its data.
   [[nodiscard]] Stream leave(const VirtualQp& qp, Operation& operation, Picoseconds at);
 
-  Kernel& kernel_;
-  const Profile& profile_;
-  Processes& processes_;
-  Operations& operations_;
-  AdapterContexts& contexts_;
-  Network& network_;
-  DataMover& data_;
   WorkQueues& work_queues_;
-  Tracer& trace_;
-  const NumberTable<VirtualQp*>& qps_;
 };
 
 }  // namespace turnout::hca

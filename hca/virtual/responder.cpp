@@ -11,10 +11,10 @@
 namespace turnout::hca {
 
 VirtualQp* Responder::target_of(const Operation& operation) noexcept {
-  VirtualQp* const target = qps_.find(operation.target);
+  VirtualQp* const target = qps.find(operation.target);
   if (target == nullptr || !can_receive(target->phase)) return nullptr;
   // An XRC target outlives the process that created it.
-  if (target->kind != QpKind::xrc_tgt && !processes_[target->process].alive) return nullptr;
+  if (target->kind != QpKind::xrc_tgt && !processes[target->process].alive) return nullptr;
   if (operation.datagram) return target->kind == QpKind::ud ? target : nullptr;
   if (operation.qp == nullptr) return nullptr;
   if (operation.qp->kind == QpKind::dci) return target->kind == QpKind::dct ? target : nullptr;
@@ -34,8 +34,8 @@ void Responder::arrive(Operation& operation) {
   }
   if (operation.lost) {  // nothing has arrived: its sender gives up
     qp->break_at(operation);
-    operation.answer_at = kernel_.now();
-    operations_.answer(operation);
+    operation.answer_at = kernel.now();
+    operations.answer(operation);
     return;
   }
   if (operation.status != IBV_WC_SUCCESS) {  // a fault on its way
@@ -45,50 +45,50 @@ void Responder::arrive(Operation& operation) {
   VirtualQp* const target = target_of(operation);
   if (target == nullptr) {
     if (operation.datagram) {
-      operations_.free(&operation);
+      operations.free(&operation);
     } else {
       no_answer(operation);
     }
     return;
   }
-  Node& node = processes_.node_of(*target);
+  Node& node = processes.node_of(*target);
   if (!operation.received) {
     const bool fetches =
         operation.wqe.opcode == IBV_WR_RDMA_READ || is_atomic(operation.wqe.opcode);
-    const Stream in = network_.receive(node, operation, fetches ? 0 : operation.wqe.length);
-    if (in.tail > kernel_.now()) {
-      operations_.schedule(in.tail, EventKind::arrive, operation);
+    const Stream in = network.receive(node, operation, fetches ? 0 : operation.wqe.length);
+    if (in.tail > kernel.now()) {
+      operations.schedule(in.tail, EventKind::arrive, operation);
       return;
     }
   }
-  Picoseconds occupancy = profile_.adapter_receive_rc;
+  Picoseconds occupancy = profile.adapter_receive_rc;
   std::uint64_t context = target->number;
   if (operation.datagram) {
-    occupancy = profile_.adapter_receive_ud;
+    occupancy = profile.adapter_receive_ud;
   } else if (qp->kind == QpKind::dci) {
     if (target->dc_key != operation.wqe.dc_key) {
       refuse(operation, IBV_WC_REM_ACCESS_ERR);
       return;
     }
-    occupancy = profile_.adapter_receive_dc;
-    if (profile_.cache_by_initiator != 0) context = AdapterContexts::kResponder | qp->number;
-    if (!contexts_.admit(node, *qp, operation)) {
-      again(*qp, operation, 2 * network_.hop(operation) + qp->nack_wait, EventKind::arrive);
+    occupancy = profile.adapter_receive_dc;
+    if (profile.cache_by_initiator != 0) context = AdapterContexts::kResponder | qp->number;
+    if (!contexts.admit(node, *qp, operation)) {
+      again(*qp, operation, 2 * network.hop(operation) + qp->nack_wait, EventKind::arrive);
       return;
     }
   }
   const std::uint8_t opcode = operation.wqe.opcode;
-  const bool receives = is_send(opcode) || has_imm(opcode);
+  const bool takes = is_send(opcode) || has_imm(opcode);
   if (operation.datagram && target->attr.qkey != operation.wqe.qkey) {  // IBTA 10.2.5: dropped
-    operations_.free(&operation);
+    operations.free(&operation);
     return;
   }
   // What names no SRQ of the target's domain is refused where it would land: in its turn.
-  VirtualSrq* const srq = operation.xrc ? srqs_.serving(operation, *target) : target->srq;
+  VirtualSrq* const srq = operation.xrc ? srqs.serving(operation, *target) : target->srq;
   const bool invalid = operation.xrc && srq == nullptr;
-  if (receives && !invalid && !receives_.take(*target, srq, operation)) {
+  if (takes && !invalid && !receives.take(*target, srq, operation)) {
     if (operation.datagram) {
-      operations_.free(&operation);
+      operations.free(&operation);
     } else {
       receiver_not_ready(*qp, *target, operation);
     }
@@ -97,26 +97,25 @@ void Responder::arrive(Operation& operation) {
   if (qp != nullptr && !qp->refused.empty()) {  // it is the first of those, and through
     qp->refused.pop_front();
     qp->nack_wait = 0;
-    // One after the other: what arrives at this very time keeps its place
-    // behind them.
+    // One after the other: what arrives at this very time keeps its place behind them.
     if (!qp->refused.empty()) {
       ++qp->refused.front()->events;
-      kernel_.schedule(kernel_.now(), EventKind::arrive, qp->refused.front());
+      kernel.schedule(kernel.now(), EventKind::arrive, qp->refused.front());
     }
   }
   Picoseconds latency = 0;
-  occupancy += contexts_.cost(node, context, profile_.cache_first_miss_receive, &latency);
-  node.receive_free = std::max(kernel_.now(), node.receive_free) + occupancy;
+  occupancy += contexts.cost(node, context, profile.cache_first_miss_receive, &latency);
+  node.receive_free = std::max(kernel.now(), node.receive_free) + occupancy;
   Picoseconds done = node.receive_free + latency;
-  if (receives && srq != nullptr) done += profile_.adapter_shared_receive;
-  trace_.note_arrival(*target, operation);
+  if (takes && srq != nullptr) done += profile.adapter_shared_receive;
+  trace.note_arrival(*target, operation);
   const bool reads = opcode == IBV_WR_RDMA_READ || is_atomic(opcode);
-  Picoseconds landing = done + profile_.pcie_read;  // what is read there passes when it is read
+  Picoseconds landing = done + profile.pcie_read;  // what is read there passes when it is read
   if (!reads) {
-    const PacketTimes data = network_.on_pcie(operation.wqe.length);
-    const Stream written = node.memory_writes.pass({done - operation.spread, done}, data);
-    done = written.tail - data.last;  // the adapter has taken it
-    landing = written.tail + profile_.pcie_write;
+    const PacketTimes work = network.on_pcie(operation.wqe.length);
+    const Stream written = node.memory_writes.pass({done - operation.spread, done}, work);
+    done = written.tail - work.last;  // the adapter has taken it
+    landing = written.tail + profile.pcie_write;
   }
   if (qp != nullptr) {  // what one queue pair sent takes effect in its order
     if (landing < qp->last_landing) {
@@ -125,91 +124,86 @@ void Responder::arrive(Operation& operation) {
     }
     qp->last_landing = landing;
   }
-  if (is_write(opcode) && operation.wqe.length > 1 && kernel_.chance(profile_.fault_reorder)) {
-    // The tail lands now, the head as if it had taken the way once more. What
-    // follows lands behind both: a receive completed by it must find the whole
-    // write.
+  if (is_write(opcode) && operation.wqe.length > 1 && kernel.chance(profile.fault_reorder)) {
+    // The tail lands now, the head as if it had taken the way once more. What follows lands behind
+    // both: a receive completed by it must find the whole write.
     operation.tail_first = true;
-    operations_.schedule(landing, EventKind::land, operation);
-    const Picoseconds later = network_.hop(operation);
+    operations.schedule(landing, EventKind::land, operation);
+    const Picoseconds later = network.hop(operation);
     landing = qp->last_landing = landing + later;
     done += later;
-    trace_.note(Trace::Kind::fault, *qp, operation, operation.wqe.length);
+    trace.note(Trace::Kind::fault, *qp, operation, operation.wqe.length);
   }
-  operation.answer_at = done + profile_.adapter_acknowledge + network_.hop(operation);
-  operations_.schedule(landing, EventKind::land, operation);
+  operation.answer_at = done + profile.adapter_acknowledge + network.hop(operation);
+  operations.schedule(landing, EventKind::land, operation);
 }
 
-// The request comes again, or is sent again (RNR), after the wait; what follows waits behind it.
 void Responder::again(VirtualQp& qp, Operation& operation, Picoseconds wait, EventKind as) {
   if (qp.refused.empty()) qp.refused.push_back(&operation);
   ++operation.events;
-  kernel_.schedule(kernel_.now() + wait, as, &operation);
+  kernel.schedule(kernel.now() + wait, as, &operation);
 }
 
 void Responder::receiver_not_ready(VirtualQp& qp, const VirtualQp& target, Operation& operation) {
-  ++kernel_.statistics().rnr_waits;
+  ++kernel.statistics().rnr_waits;
   context_of(qp.verbs.qp_base.context).rnr_retries.fetch_add(1, std::memory_order_relaxed);
-  ++processes_[srqs_.receiver_of(operation, target)].rnr_waits;
-  trace_.note(Trace::Kind::rnr, qp, operation, 0);
-  contexts_.leave(operation);
+  ++processes[srqs.receiver_of(operation, target)].rnr_waits;
+  trace.note(Trace::Kind::rnr, qp, operation, 0);
+  contexts.leave(operation);
   constexpr std::uint32_t kForEver = 7;
   if (qp.attr.rnr_retry != kForEver && operation.attempts++ >= qp.attr.rnr_retry) {
     refuse(operation, IBV_WC_RNR_RETRY_EXC_ERR);
     return;
   }
   const auto wait = static_cast<Picoseconds>(rnr_wait(target.attr.min_rnr_timer)) * kNanosecond;
-  again(qp, operation, network_.hop(operation) + wait, EventKind::resend);
+  again(qp, operation, network.hop(operation) + wait, EventKind::resend);
 }
 
-// The target says no: nothing behind this request is executed.
 void Responder::refuse(Operation& operation, ibv_wc_status status) {
   operation.qp->break_at(operation);
   operation.status = status;
-  operation.answer_at = kernel_.now() + profile_.adapter_acknowledge + network_.hop(operation);
-  operations_.answer(operation);
+  operation.answer_at = kernel.now() + profile.adapter_acknowledge + network.hop(operation);
+  operations.answer(operation);
 }
 
-// Nobody is there: the sender's adapter tries until its retries are over
-// (IBTA 9.7.6.1.3).
+// Nobody is there: the sender's adapter tries until its retries are over (IBTA 9.7.6.1.3).
 void Responder::no_answer(Operation& operation) {
   VirtualQp& qp = *operation.qp;
   qp.break_at(operation);
   if (qp.attr.timeout == 0) return;  // for ever
-  kernel_.statistics().retransmissions += qp.attr.retry_cnt;
+  kernel.statistics().retransmissions += qp.attr.retry_cnt;
   operation.status = IBV_WC_RETRY_EXC_ERR;
-  operation.answer_at = kernel_.now() + static_cast<Picoseconds>(ack_wait(qp.attr.timeout)) *
-                                            kNanosecond * (qp.attr.retry_cnt + 1);
-  operations_.answer(operation);
+  operation.answer_at = kernel.now() + static_cast<Picoseconds>(ack_wait(qp.attr.timeout)) *
+                                           kNanosecond * (qp.attr.retry_cnt + 1);
+  operations.answer(operation);
 }
 
 void Responder::land(Operation& operation) {
-  // Flushed when the sender knows; or answered already, when its tail was not
-  // placed.
+  // Flushed when the sender knows; or answered already, when its tail was not placed.
   if (operation.qp != nullptr && operation.qp->behind_failure(operation)) {
-    receives_.put_back(operation);
+    receives.put_back(operation);
     return;
   }
   if (operation.status != IBV_WC_SUCCESS) return;
   VirtualQp* const target = target_of(operation);
   if (target == nullptr) {  // it died with the data on the adapter
-    receives_.put_back(operation);
+    receives.put_back(operation);
     if (operation.datagram) {
-      operations_.free(&operation);
+      operations.free(&operation);
     } else {
       no_answer(operation);
     }
     return;
   }
-  const VirtualSrq* const xrc = operation.xrc ? srqs_.serving(operation, *target) : nullptr;
+  const VirtualSrq* const xrc = operation.xrc ? srqs.serving(operation, *target) : nullptr;
   if (operation.xrc && xrc == nullptr) {  // IBTA A14: an invalid request, as a wrong opcode is
-    receives_.put_back(operation);
+    receives.put_back(operation);
     refuse(operation, IBV_WC_REM_INV_REQ_ERR);
     fail_target(*target, IBV_EVENT_QP_REQ_ERR);
     return;
   }
   const std::uint8_t opcode = operation.wqe.opcode;
-  CompletionEntry entry;
+  Completion entry{};
   entry.wr_id = operation.receive.wr_id;
   entry.qpn = target->number;
   entry.src_qp = operation.source;
@@ -217,7 +211,7 @@ void Responder::land(Operation& operation) {
   entry.flags = has_imm(opcode) ? static_cast<std::uint8_t>(IBV_WC_WITH_IMM) : std::uint8_t{0};
   if (is_send(opcode)) {
     entry.opcode = IBV_WC_RECV;
-    data_.to_receive(operation, entry);
+    data.to_receive(operation, entry);
   } else if (!land_rdma(*target, xrc, operation)) {
     return;  // a read: its data are on the way back; a tail: the head is to come
   } else {
@@ -227,13 +221,13 @@ void Responder::land(Operation& operation) {
   }
   if (operation.took_receive) {
     operation.took_receive = false;
-    completions_.push(xrc != nullptr ? static_cast<VirtualCq*>(xrc->cq) : target->recv_cq, entry,
-                      (operation.wqe.flags & IBV_SEND_SOLICITED) != 0);
+    completions.push(xrc != nullptr ? static_cast<VirtualCq*>(xrc->cq) : target->recv_cq, entry,
+                     (operation.wqe.flags & IBV_SEND_SOLICITED) != 0);
   } else {
-    processes_.wake(xrc != nullptr ? xrc->process : target->process);
+    processes.wake(xrc != nullptr ? xrc->process : target->process);
   }
   if (operation.datagram) {
-    operations_.free(&operation);
+    operations.free(&operation);
     return;
   }
   if (operation.status != IBV_WC_SUCCESS) {
@@ -253,11 +247,10 @@ void Responder::land(Operation& operation) {
     work_queues_.settle(*operation.qp);
     return;
   }
-  operations_.answer(operation);
+  operations.answer(operation);
 }
 
-// Memory that the request names by its remote key. False: more is to come
-// before the answer.
+// Memory that the request names by its remote key. False: more is to come before the answer.
 bool Responder::land_rdma(VirtualQp& target, const VirtualSrq* xrc, Operation& operation) {
   const SendWqe& w = operation.wqe;
   const std::uint32_t pd = xrc != nullptr ? xrc->pd : target.pd;
@@ -267,7 +260,7 @@ bool Responder::land_rdma(VirtualQp& target, const VirtualSrq* xrc, Operation& o
                          : is_atomic(w.opcode) ? unsigned{IBV_ACCESS_REMOTE_ATOMIC}
                                                : unsigned{IBV_ACCESS_REMOTE_WRITE};
   const Region* region = nullptr;
-  if (w.length > 0) region = regions_.find(w.rkey, w.remote, w.length, right);
+  if (w.length > 0) region = regions.find(w.rkey, w.remote, w.length, right);
   if ((target.attr.qp_access_flags & right) == 0) {  // IBTA 9.9.3: not set up for it
     operation.status = IBV_WC_REM_INV_REQ_ERR;
     return true;
@@ -296,51 +289,50 @@ bool Responder::land_rdma(VirtualQp& target, const VirtualSrq* xrc, Operation& o
         value = w.swap;
       }
       std::memcpy(at, &value, sizeof value);
-      processes_.wake(process);
+      processes.wake(process);
     }
     const Stream back =
-        network_.travel(operation, target, operation.qp, kernel_.now(), w.length, true);
-    operations_.schedule(back.head, EventKind::send_back, operation);
+        network.travel(operation, target, operation.qp, kernel.now(), w.length, true);
+    operations.schedule(back.head, EventKind::send_back, operation);
     return false;
   }
   const std::uint32_t half = w.length / 2;
   if (!operation.tail_first) {
-    data_.place(operation, at, 0, w.length);
+    data.place(operation, at, 0, w.length);
   } else if (operation.tail_placed) {
-    data_.place(operation, at, 0, half);
+    data.place(operation, at, 0, half);
   } else {
     operation.tail_placed = true;
-    data_.place(operation, at, half, w.length);
-    processes_.wake(process);
+    data.place(operation, at, half, w.length);
+    processes.wake(process);
     return false;
   }
   return true;
 }
 
-// The data of a read, at the sender's adapter.
 void Responder::give_back(Operation& operation) {
   if (!operation.received) {
     // Into memory together with the completion, which tells of it.
-    Node& node = processes_.node_of(*operation.qp);
-    const Stream in = network_.receive(node, operation, operation.wqe.length);
+    Node& node = processes.node_of(*operation.qp);
+    const Stream in = network.receive(node, operation, operation.wqe.length);
     const Picoseconds there =
-        node.memory_writes.pass(in, network_.on_pcie(operation.wqe.length)).tail;
-    if (there > kernel_.now()) {
-      operations_.schedule(there, EventKind::send_back, operation);
+        node.memory_writes.pass(in, network.on_pcie(operation.wqe.length)).tail;
+    if (there > kernel.now()) {
+      operations.schedule(there, EventKind::send_back, operation);
       return;
     }
   }
-  if (!data_.copy_back(operation)) operation.status = IBV_WC_LOC_PROT_ERR;
-  operation.answer_at = kernel_.now();
-  operations_.answer(operation);
+  if (!data.copy_back(operation)) operation.status = IBV_WC_LOC_PROT_ERR;
+  operation.answer_at = kernel.now();
+  operations.answer(operation);
 }
 
 void Responder::fail_target(VirtualQp& target, ibv_event_type event) {
   if (target.phase != QpPhase::err) {
-    events_.raise_qp(target, event);
+    events.raise_qp(target, event);
     work_queues_.fail(target, QpPhase::err);
   } else {
-    receives_.flush(target);
+    receives.flush(target);
   }
 }
 

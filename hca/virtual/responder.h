@@ -7,34 +7,14 @@
 // sender gives up when its retries are over. One thread.
 #pragma once
 
-#include "hca/virtual/data_mover.h"
-#include "hca/virtual/network.h"
 #include "hca/virtual/work_queues.h"
 
 namespace turnout::hca {
 
-class Responder {
+class Responder : EngineParts {
  public:
-  Responder(Kernel& kernel, const Profile& profile, Processes& processes, Operations& operations,
-            AsyncEvents& events, Completions& completions, Receives& receives,
-            AdapterContexts& contexts, Network& network, DataMover& data, const Regions& regions,
-            WorkQueues& work_queues, Tracer& trace, const NumberTable<VirtualQp*>& qps,
-            const SharedReceiveQueues& srqs)
-      : kernel_(kernel),
-        profile_(profile),
-        processes_(processes),
-        operations_(operations),
-        events_(events),
-        completions_(completions),
-        receives_(receives),
-        contexts_(contexts),
-        network_(network),
-        data_(data),
-        regions_(regions),
-        work_queues_(work_queues),
-        trace_(trace),
-        qps_(qps),
-        srqs_(srqs) {}
+  Responder(const EngineParts& parts, WorkQueues& work_queues)
+      : EngineParts(parts), work_queues_(work_queues) {}
 
   // A request, at the port.
   void arrive(Operation& operation);
@@ -56,21 +36,7 @@ class Responder {
   void no_answer(Operation& operation);
   void fail_target(VirtualQp& target, ibv_event_type event);
 
-  Kernel& kernel_;
-  const Profile& profile_;
-  Processes& processes_;
-  Operations& operations_;
-  AsyncEvents& events_;
-  Completions& completions_;
-  Receives& receives_;
-  AdapterContexts& contexts_;
-  Network& network_;
-  DataMover& data_;
-  const Regions& regions_;
   WorkQueues& work_queues_;
-  Tracer& trace_;
-  const NumberTable<VirtualQp*>& qps_;
-  const SharedReceiveQueues& srqs_;
 };
 
 }  // namespace turnout::hca

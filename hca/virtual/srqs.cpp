@@ -1,43 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "hca/virtual/srqs.h"
 
-#include <pthread.h>
-
-#include <algorithm>
-#include <cassert>
 #include <cerrno>
 #include <memory>
 
-#include "hca/device/failed.h"
+#include "hca/device/common_objects.h"
 
 namespace turnout::hca {
 
 Srq* SharedReceiveQueues::create(Pd& pd, ibv_srq_init_attr& attr, Xrcd* xrcd, Cq* cq) {
-  assert((xrcd == nullptr) == (cq == nullptr));
-  if (attr.attr.max_wr > kMaxSrqWr || attr.attr.max_sge > kMaxSge) return failed<Srq>(EINVAL);
-  attr.attr.max_wr = std::max(attr.attr.max_wr, 1U);
-  attr.attr.max_sge = std::max(attr.attr.max_sge, 1U);
+  if (const int error = check_creation(attr); error != 0) return failed(error);
   auto srq = std::make_unique<VirtualSrq>();
   srq->number = table_.reserve();
-  if (srq->number == 0) return failed<Srq>(ENOMEM);
+  if (srq->number == 0) return failed(ENOMEM);
   table_[srq->number] = srq.get();
-  srq->xrcd = xrcd;
-  srq->cq = cq;
-  if (xrcd != nullptr) {
-    ++xrcd->users;
-    ++cq->users;
-  }
+  begin_srq(*srq, pd, attr, xrcd, cq);
   srq->process = context_of(pd.verbs.context).process;
   srq->pd = pd.number;
   srq->max_wr = attr.attr.max_wr;
   srq->max_sge = attr.attr.max_sge;
-  ibv_srq& v = srq->verbs;
-  v.context = pd.verbs.context;
-  v.srq_context = attr.srq_context;
-  v.pd = &pd.verbs;
-  pthread_mutex_init(&v.mutex, nullptr);
-  pthread_cond_init(&v.cond, nullptr);
-  ++pd.users;
   return srq.release();
 }
 
@@ -67,13 +48,9 @@ int SharedReceiveQueues::destroy(Srq& base) {
   auto& srq = static_cast<VirtualSrq&>(base);
   if (srq.users.load() != 0) return EBUSY;
   events_.forget(&srq.events_read);
-  if (srq.xrcd != nullptr) {
-    --srq.xrcd->users;
-    --srq.cq->users;
-  }
+  end_srq(srq);
   table_[srq.number] = nullptr;
   table_.release(srq.number);
-  --reinterpret_cast<Pd*>(srq.verbs.pd)->users;
   delete &srq;
   return 0;
 }

@@ -20,12 +20,37 @@ class Tracer {
   // Null: no trace.
   void set(std::function<void(const Trace&)> trace) { trace_ = std::move(trace); }
   // peer: number of a queue pair.
-  void note(Trace::Kind kind, const VirtualQp& qp, std::uint32_t peer, std::uint64_t bytes);
+  void note(Trace::Kind kind, const VirtualQp& qp, std::uint32_t peer, std::uint64_t bytes) {
+    if (!trace_) [[likely]]
+      return;
+    const VirtualQp* other = qps_.find(peer);
+    tell(kind, qp, qp.process, other != nullptr ? other->process : qp.process, bytes);
+  }
   // The same of an operation, at its sender.
-  void note(Trace::Kind kind, const VirtualQp& qp, const Operation& operation, std::uint64_t bytes);
-  void note_arrival(const VirtualQp& target, const Operation& operation);
+  void note(Trace::Kind kind, const VirtualQp& qp, const Operation& operation,
+            std::uint64_t bytes) {
+    if (!trace_) [[likely]]
+      return;
+    const VirtualQp* target = qps_.find(operation.target);
+    const ProcessIndex peer =
+        target != nullptr ? srqs_.receiver_of(operation, *target) : qp.process;
+    tell(kind, qp, qp.process, peer, bytes);
+  }
+  void note_arrival(const VirtualQp& target, const Operation& operation) {
+    if (!trace_) [[likely]]
+      return;
+    const ProcessIndex process = srqs_.receiver_of(operation, target);
+    const VirtualQp* sender = qps_.find(operation.source);
+    tell(Trace::Kind::arrive, target, process, sender != nullptr ? sender->process : process,
+         operation.wqe.length);
+  }
 
  private:
+  void tell(Trace::Kind kind, const VirtualQp& qp, ProcessIndex process, ProcessIndex peer,
+            std::uint64_t bytes) {
+    trace_({kind, kernel_.now(), process, peer, qp.number, static_cast<std::uint32_t>(bytes)});
+  }
+
   const Kernel& kernel_;
   const NumberTable<VirtualQp*>& qps_;
   const SharedReceiveQueues& srqs_;

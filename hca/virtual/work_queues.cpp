@@ -4,19 +4,17 @@
 #include <cassert>
 #include <utility>
 
-#include "hca/device/rules.h"
+#include "hca/device/queue_pair.h"
 
 namespace turnout::hca {
 
-// The target's answer is at the sender's adapter.
 void WorkQueues::answered(Operation& operation) {
   VirtualQp& qp = *operation.qp;
-  contexts_.leave(operation);
+  contexts.leave(operation);
   if (qp.kind == QpKind::dci && qp.unanswered > 0 && --qp.unanswered == 0) {
-    qp.answered_at = kernel_.now();
+    qp.answered_at = kernel.now();
     if (qp.waits)
-      kernel_.schedule(kernel_.now() + profile_.dc_disconnect, EventKind::restart, nullptr,
-                       qp.number);
+      kernel.schedule(kernel.now() + profile.dc_disconnect, EventKind::restart, nullptr, qp.number);
   }
   operation.place = Operation::Place::answered;
   settle(qp);
@@ -36,7 +34,7 @@ void WorkQueues::settle(VirtualQp& qp) {
       continue;
     }
     operation.place = Operation::Place::completing;
-    operations_.schedule(kernel_.now() + profile_.pcie_write, EventKind::complete, operation);
+    operations.schedule(kernel.now() + profile.pcie_write, EventKind::complete, operation);
     if (operation.status != IBV_WC_SUCCESS) break;  // the others are flushed then
   }
   drop_done(qp);
@@ -45,15 +43,13 @@ void WorkQueues::settle(VirtualQp& qp) {
 void WorkQueues::complete(Operation& operation) {
   assert(operation.place == Operation::Place::completing);
   VirtualQp& qp = *operation.qp;
-  trace_.note(Trace::Kind::complete, qp, operation, operation.wqe.length);
+  trace.note(Trace::Kind::complete, qp, operation, operation.wqe.length);
+  completions.push(qp.send_cq, completion_of(operation.wqe, qp.number, operation.status), false);
+  operation.place = Operation::Place::done;
   if (operation.status == IBV_WC_SUCCESS) {
-    completions_.push(qp.send_cq, entry_of(operation, IBV_WC_SUCCESS), false);
-    operation.place = Operation::Place::done;
     drop_done(qp);
     return;
   }
-  completions_.push(qp.send_cq, entry_of(operation, operation.status), false);
-  operation.place = Operation::Place::done;
   // A datagram queue pair only stops sending (IBTA 10.3.1: SQE); the others go to error whole.
   fail(qp, qp.kind == QpKind::ud ? QpPhase::sqe : QpPhase::err);
 }
@@ -64,7 +60,7 @@ void WorkQueues::drop_done(VirtualQp& qp) {
     qp.operations.pop_front();
     if (qp.started > 0) --qp.started;
     first->qp = nullptr;
-    if (first->events == 0) operations_.free(first);
+    if (first->events == 0) operations.free(first);
   }
 }
 
@@ -73,39 +69,39 @@ void WorkQueues::fail(VirtualQp& qp, QpPhase to) {
   const bool fresh = qp.phase != QpPhase::err;
   if (fresh) qp.phase = to;
   qp.verbs.qp_base.state = qp.phase == QpPhase::sqe ? IBV_QPS_SQE : IBV_QPS_ERR;
-  Fifo<Operation*> operations = std::move(qp.operations);
+  Fifo<Operation*> dropped = std::move(qp.operations);
   qp.operations = Fifo<Operation*>();
-  contexts_.release(qp);
+  contexts.release(qp);
   qp.refused.clear();
   qp.started = 0;
   qp.connected = qp.unanswered = 0;
   qp.waits = false;
   qp.broken = false;
-  for (std::size_t i = 0; i < operations.size(); ++i) {
-    Operation* const operation = operations[i];
+  for (std::size_t i = 0; i < dropped.size(); ++i) {
+    Operation* const operation = dropped[i];
     if (operation->place != Operation::Place::done) {
-      completions_.push(qp.send_cq, entry_of(*operation, IBV_WC_WR_FLUSH_ERR), false);
+      completions.push(qp.send_cq, completion_of(operation->wqe, qp.number, IBV_WC_WR_FLUSH_ERR),
+                       false);
     }
-    contexts_.leave(*operation);
+    contexts.leave(*operation);
     operation->qp = nullptr;
-    if (operation->events == 0) operations_.free(operation);
+    if (operation->events == 0) operations.free(operation);
   }
   if (to != QpPhase::err || !fresh) return;
   if (qp.srq == nullptr) {
-    receives_.flush(qp);
+    receives.flush(qp);
   } else if (qp.kind == QpKind::rc) {
-    events_.raise_qp(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
+    events.raise_qp(qp, IBV_EVENT_QP_LAST_WQE_REACHED);
   }
 }
 
-// The operations vanish without completions; events that still name them find nobody.
 void WorkQueues::drop(VirtualQp& qp) {
-  contexts_.release(qp);
+  contexts.release(qp);
   for (std::size_t i = 0; i < qp.operations.size(); ++i) {
     Operation* const operation = qp.operations[i];
-    contexts_.leave(*operation);
+    contexts.leave(*operation);
     operation->qp = nullptr;
-    if (operation->events == 0) operations_.free(operation);
+    if (operation->events == 0) operations.free(operation);
   }
   qp.operations.clear();
   qp.refused.clear();
@@ -118,23 +114,10 @@ void WorkQueues::forget(VirtualQp& qp) {
   drop(qp);
   Completions::forget(qp.send_cq, qp.number);
   if (qp.recv_cq != qp.send_cq) Completions::forget(qp.recv_cq, qp.number);
-  processes_.node_of(qp).contexts.forget(qp.number);
-  qps_[qp.number] = nullptr;
-  qps_.release(qp.number);
-  --kernel_.statistics().qps_alive;
-}
-
-CompletionEntry WorkQueues::entry_of(const Operation& operation, ibv_wc_status status) {
-  CompletionEntry entry;
-  const SendWqe& w = operation.wqe;
-  entry.wr_id = w.wr_id;
-  entry.qpn = operation.source;
-  entry.byte_len = w.opcode == IBV_WR_RDMA_READ || is_atomic(w.opcode) ? w.length : 0;
-  entry.opcode = static_cast<std::uint8_t>(completion_opcode(w.opcode));
-  entry.status = static_cast<std::uint8_t>(status);
-  entry.sq_position = w.position;
-  entry.send = true;
-  return entry;
+  processes.node_of(qp).contexts.forget(qp.number);
+  qps[qp.number] = nullptr;
+  qps.release(qp.number);
+  --kernel.statistics().qps_alive;
 }
 
 }  // namespace turnout::hca

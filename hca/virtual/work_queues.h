@@ -5,28 +5,13 @@
 // Owns nothing: the queues are parts of the queue pairs. One thread.
 #pragma once
 
-#include "hca/virtual/adapter_contexts.h"
-#include "hca/virtual/completions.h"
-#include "hca/virtual/operations.h"
-#include "hca/virtual/receives.h"
+#include "hca/virtual/engine_parts.h"
 
 namespace turnout::hca {
 
-class WorkQueues {
+class WorkQueues : EngineParts {
  public:
-  WorkQueues(Kernel& kernel, const Profile& profile, Processes& processes, Operations& operations,
-             AsyncEvents& events, Completions& completions, Receives& receives,
-             AdapterContexts& contexts, Tracer& trace, NumberTable<VirtualQp*>& qps)
-      : kernel_(kernel),
-        profile_(profile),
-        processes_(processes),
-        operations_(operations),
-        events_(events),
-        completions_(completions),
-        receives_(receives),
-        contexts_(contexts),
-        trace_(trace),
-        qps_(qps) {}
+  explicit WorkQueues(const EngineParts& parts) : EngineParts(parts) {}
 
   // The target's answer is at the sender's adapter.
   void answered(Operation& operation);
@@ -41,19 +26,7 @@ class WorkQueues {
   void forget(VirtualQp& qp);
 
  private:
-  [[nodiscard]] static CompletionEntry entry_of(const Operation& operation, ibv_wc_status status);
   void drop_done(VirtualQp& qp);
-
-  Kernel& kernel_;
-  const Profile& profile_;
-  Processes& processes_;
-  Operations& operations_;
-  AsyncEvents& events_;
-  Completions& completions_;
-  Receives& receives_;
-  AdapterContexts& contexts_;
-  Tracer& trace_;
-  NumberTable<VirtualQp*>& qps_;
 };
 
 }  // namespace turnout::hca

@@ -7,16 +7,15 @@
 
 #include <cerrno>
 
-#include "hca/device/failed.h"
 #include "hca/device/qp_state.h"
 #include "hca/device/queue_pair.h"
 
 namespace turnout::hca {
 
 Xrcd* XrcDomains::open(Context& context, int fd, int oflags) {
-  const std::uint32_t node = processes_[context.process].node;
+  const std::uint32_t node = processes[context.process].node;
   struct stat file {};
-  if (fd != -1 && fstat(fd, &file) != 0) return failed<Xrcd>(errno);
+  if (fd != -1 && fstat(fd, &file) != 0) return failed(errno);
   XrcDomain* domain = nullptr;
   for (const auto& one : domains_) {
     if (fd != -1 && one->named && one->node == node && one->device == file.st_dev &&
@@ -25,8 +24,8 @@ Xrcd* XrcDomains::open(Context& context, int fd, int oflags) {
     }
   }
   // The errors are the kernel's (ib_uverbs_open_xrcd).
-  if (fd != -1 && domain == nullptr && (oflags & O_CREAT) == 0) return failed<Xrcd>(EAGAIN);
-  if (domain != nullptr && (oflags & O_EXCL) != 0) return failed<Xrcd>(EINVAL);
+  if (fd != -1 && domain == nullptr && (oflags & O_CREAT) == 0) return failed(EAGAIN);
+  if (domain != nullptr && (oflags & O_EXCL) != 0) return failed(EINVAL);
   if (domain == nullptr) {
     domains_.push_back(std::make_unique<XrcDomain>());
     domain = domains_.back().get();
@@ -72,7 +71,7 @@ Qp* XrcDomains::create_target(Context& context, const ibv_qp_init_attr_ex& attr,
   target->index = target->number = number;
   target->process = context.process;
   target->domain = static_cast<VirtualXrcd*>(reinterpret_cast<Xrcd*>(attr.xrcd))->domain;
-  qps_[number] = target.get();
+  qps[number] = target.get();
   return add_handle(*target.release(), context, attr);
 }
 
@@ -89,10 +88,10 @@ Qp* XrcDomains::add_handle(VirtualTarget& target, Context& context,
 
 Qp* XrcDomains::open_target(Xrcd& base, std::uint32_t number, void* qp_context) {
   const auto& xrcd = static_cast<VirtualXrcd&>(base);
-  VirtualQp* const found = qps_.find(number);
+  VirtualQp* const found = qps.find(number);
   if (found == nullptr || found->kind != QpKind::xrc_tgt ||
       static_cast<VirtualTarget*>(found)->domain != xrcd.domain) {
-    return failed<Qp>(EINVAL);  // as the kernel's ib_open_qp
+    return failed(EINVAL);  // as the kernel's ib_open_qp
   }
   ibv_qp_init_attr_ex attr{};
   attr.qp_context = qp_context;
@@ -102,7 +101,7 @@ Qp* XrcDomains::open_target(Xrcd& base, std::uint32_t number, void* qp_context) 
 }
 
 void XrcDomains::destroy_handle(TargetHandle& handle) {
-  if (drop_handle(handle)) processes_.charge(profile_.setup_destroy_qp);
+  if (drop_handle(handle)) processes.charge(profile.setup_destroy_qp);
   end_qp(handle);
   delete &handle;
 }
@@ -119,7 +118,7 @@ bool XrcDomains::drop_handle(TargetHandle& handle) {
 }
 
 void XrcDomains::close_all(ProcessIndex process) {
-  for (VirtualQp* qp : qps_) {
+  for (VirtualQp* qp : qps) {
     if (qp == nullptr || qp->kind != QpKind::xrc_tgt) continue;
     // A copy: the target may go with its last handle.
     for (TargetHandle* handle : std::vector(static_cast<VirtualTarget*>(qp)->handles)) {

@@ -14,11 +14,10 @@
 
 namespace turnout::hca {
 
-class XrcDomains {
+class XrcDomains : EngineParts {
  public:
-  XrcDomains(const Profile& profile, Processes& processes, WorkQueues& work_queues,
-             NumberTable<VirtualQp*>& qps)
-      : profile_(profile), processes_(processes), work_queues_(work_queues), qps_(qps) {}
+  XrcDomains(const EngineParts& parts, WorkQueues& work_queues)
+      : EngineParts(parts), work_queues_(work_queues) {}
 
   // fd: -1 for a domain of this handle alone. oflags: O_CREAT, O_EXCL.
   [[nodiscard]] Xrcd* open(Context& context, int fd, int oflags);
@@ -39,10 +38,7 @@ class XrcDomains {
   bool drop_handle(TargetHandle& handle);
   void drop(VirtualXrcd& xrcd);
 
-  const Profile& profile_;
-  Processes& processes_;
   WorkQueues& work_queues_;
-  NumberTable<VirtualQp*>& qps_;
   std::vector<std::unique_ptr<XrcDomain>> domains_;
 };
 

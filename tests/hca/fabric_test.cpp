@@ -156,25 +156,25 @@ TEST_F(State, NamesThatLie) {
   const std::string fabric = getenv("TURNOUT_FABRIC");
   const int garbage = memfd_create("turnout", MFD_CLOEXEC);
   ASSERT_EQ(write(garbage, "garbage", 7), 7);
-  std::vector<int> names = {announce(fabric, garbage), announce(fabric, 999)};
+  std::vector<int> names = {announce(fabric, garbage).release(), announce(fabric, 999).release()};
   const int null = ::open("/dev/null", O_RDWR);
-  names.push_back(announce(fabric, null));
+  names.push_back(announce(fabric, null).release());
   for (const int name : names) ASSERT_GE(name, 0);
   EXPECT_EQ(list_members(fabric)->size(), names.size());
   EXPECT_FALSE(fabric_exists());
   EXPECT_EQ(open_text(), "");
   // Of the right name, but of another user; only root can make one, and open it.
   if (geteuid() == 0) {
-    const int foreign = create_memory(fabric, 4096);
+    const int foreign = create_memory(fabric, 4096).release();
     ASSERT_EQ(fchown(foreign, 65534, 65534), 0);
-    names.push_back(announce(fabric, foreign));
+    names.push_back(announce(fabric, foreign).release());
     EXPECT_FALSE(fabric_exists());
     EXPECT_EQ(open_text(), "");
     close(foreign);
   }
   // Of the right name and ours: somebody is there, and what they have is damaged.
-  const int short_one = create_memory(fabric, 4096);
-  names.push_back(announce(fabric, short_one));
+  const int short_one = create_memory(fabric, 4096).release();
+  names.push_back(announce(fabric, short_one).release());
   EXPECT_NE(open_text().find("damaged"), std::string::npos);
   for (const int fd : {garbage, null, short_one}) close(fd);
   for (const int name : names) close(name);

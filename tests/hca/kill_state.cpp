@@ -30,7 +30,7 @@ StateView::StateView(const std::string& fabric, pid_t pid) {
   int fd = -1;
   if (members) {
     for (const Member& member : *members) {
-      if (member.pid == pid && fd < 0) fd = open_memory(fabric, member);
+      if (member.pid == pid && fd < 0) fd = open_memory(fabric, member).release();
     }
   }
   struct stat st {};

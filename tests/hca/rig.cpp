@@ -37,7 +37,7 @@ int open_fabric(const std::string& name) {
   auto members = list_members(name);
   EXPECT_TRUE(members.ok());
   for (const Member& member : *members) {
-    if (const int fd = open_memory(name, member); fd >= 0) return fd;
+    if (const int fd = open_memory(name, member).release(); fd >= 0) return fd;
   }
   return -1;
 }

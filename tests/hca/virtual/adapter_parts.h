@@ -6,10 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "hca/virtual/completions.h"
-#include "hca/virtual/operations.h"
-#include "hca/virtual/receives.h"
-#include "hca/virtual/regions.h"
+#include "hca/virtual/engine_parts.h"
 
 namespace turnout::hca::test {
 
@@ -48,12 +45,19 @@ struct AdapterParts {
   Kernel kernel{1};
   Processes processes{kernel, profile, 2};
   NumberTable<VirtualQp*> qps{kFirstQp, 1024};
+  WorldParts world{kernel, profile, processes, qps};
   Operations operations{kernel};
   AsyncEvents events{kernel, profile};
-  Regions regions{kernel, profile, processes};
+  Regions regions{world};
   SharedReceiveQueues srqs{processes, events};
-  Completions completions{kernel, profile, processes, events, qps};
-  Receives receives{profile, processes, events, completions, qps, srqs};
+  Tracer trace{kernel, qps, srqs};
+  Completions completions{world, events};
+  Receives receives{world, events, completions, srqs};
+  AdapterContexts adapter_contexts{world, trace};
+  Network network{world};
+  DataMover data{regions};
+  EngineParts engine{world,       operations, events,           regions, srqs, trace,
+                     completions, receives,   adapter_contexts, network, data};
   Context contexts[2];
   std::vector<ProcessIndex> woken;
   std::vector<std::unique_ptr<VirtualQp>> owned;

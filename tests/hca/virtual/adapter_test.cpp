@@ -4,9 +4,9 @@
 
 #include <cstring>
 
+#include "hca/device/common_objects.h"
 #include "hca/virtual/adapter_contexts.h"
 #include "hca/virtual/data_mover.h"
-#include "hca/virtual/domains.h"
 #include "hca/virtual/network.h"
 #include "tests/hca/virtual/adapter_parts.h"
 
@@ -17,8 +17,7 @@ TEST(AdapterContexts, AreLimitedAndGivenUpWhereTheirInitiatorWaitsForNothing) {
   AdapterParts parts;
   parts.profile.dc_responder_contexts = 1;
   parts.profile.dc_nack_wait = 10;
-  Tracer trace(parts.kernel, parts.qps, parts.srqs);
-  AdapterContexts contexts(parts.kernel, parts.profile, parts.processes, parts.qps, trace);
+  AdapterContexts& contexts = parts.adapter_contexts;
   VirtualQp& target = parts.add_qp(1, QpKind::dct);
   Node& node = parts.processes.node_of(target);
   VirtualQp &one = parts.add_qp(0, QpKind::dci), &two = parts.add_qp(0, QpKind::dci);
@@ -47,7 +46,7 @@ TEST(Network, ANodesLinkServesOneAfterTheOther) {
   parts.profile.wire_packet = 4096;
   parts.profile.wire_hop = 1000;
   parts.profile.wire_loopback = 7;
-  Network network(parts.kernel, parts.profile, parts.processes, parts.qps);
+  Network& network = parts.network;
   VirtualQp &a = parts.add_qp(0), &near = parts.add_qp(0), &far = parts.add_qp(1);
   Operation operation;
   operation.source = a.number;
@@ -65,7 +64,7 @@ TEST(Network, ANodesLinkServesOneAfterTheOther) {
 class Movers : public ::testing::Test {
  protected:
   void SetUp() override {
-    pd_ = domains_.alloc(parts_.contexts[0]);
+    pd_ = make_domain(parts_.contexts[0], 1);
     mr_ = parts_.regions.add(*pd_, memory_, sizeof memory_, 0, IBV_ACCESS_LOCAL_WRITE);
     operation_.wqe.is_inline = true;
     operation_.wqe.length = 4;
@@ -75,20 +74,19 @@ class Movers : public ::testing::Test {
   }
   void TearDown() override {
     EXPECT_EQ(parts_.regions.remove(*mr_), 0);
-    EXPECT_EQ(domains_.dealloc(*pd_), 0);
+    EXPECT_EQ(destroy_domain(*pd_), 0);
   }
   void receive_into(std::uint64_t address, std::uint32_t length) {
     operation_.receive.first = {address, length, mr_->verbs.lkey};
     operation_.receive.room = length;
   }
   AdapterParts parts_;
-  Domains domains_;
   Pd* pd_ = nullptr;
   Mr* mr_ = nullptr;
   char memory_[64] = {};
   DataMover data_{parts_.regions};
   Operation operation_;
-  CompletionEntry entry_;
+  Completion entry_{};
 };
 
 TEST_F(Movers, FillAReceive) {

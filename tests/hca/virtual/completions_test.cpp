@@ -5,7 +5,6 @@
 
 #include <cerrno>
 
-#include "hca/virtual/channels.h"
 #include "tests/hca/virtual/adapter_parts.h"
 
 namespace turnout::hca::test {
@@ -14,7 +13,7 @@ namespace {
 class VirtualCompletions : public ::testing::Test {
  protected:
   void SetUp() override {
-    channel_ = Channels::create(parts_.contexts[0]);
+    channel_ = Completions::create_channel(parts_.contexts[0]);
     ibv_cq_init_attr_ex attr{};
     attr.cqe = 2;
     attr.channel = &channel_->verbs;
@@ -22,13 +21,13 @@ class VirtualCompletions : public ::testing::Test {
     ASSERT_NE(cq_, nullptr);
   }
   void TearDown() override {
-    EXPECT_EQ(Channels::destroy(*channel_), EBUSY);
+    EXPECT_EQ(Completions::destroy_channel(*channel_), EBUSY);
     EXPECT_EQ(Completions::destroy(*cq_), 0);
-    EXPECT_EQ(Channels::destroy(*channel_), 0);
+    EXPECT_EQ(Completions::destroy_channel(*channel_), 0);
     EXPECT_EQ(parts_.contexts[0].users.load(), 0U);
   }
   void push(std::uint32_t qpn, bool solicited = false) {
-    CompletionEntry entry;
+    Completion entry{};
     entry.qpn = qpn;
     entry.wr_id = qpn;
     parts_.completions.push(cq_, entry, solicited);
@@ -36,7 +35,7 @@ class VirtualCompletions : public ::testing::Test {
   AdapterParts parts_;
   Channel* channel_ = nullptr;
   VirtualCq* cq_ = nullptr;
-  Cqe out_{};
+  Completion out_{};
 };
 
 TEST_F(VirtualCompletions, ComeInOrderAndWakeTheirProcess) {
@@ -75,11 +74,11 @@ TEST_F(VirtualCompletions, AnArmedQueueTellsItsChannelOnce) {
   void* context = nullptr;
   EXPECT_EQ(Completions::request_notify(*cq_, true), 0);
   push(1);
-  EXPECT_EQ(Channels::get_event(*channel_, &which, &context), EAGAIN);
+  EXPECT_EQ(Completions::get_event(*channel_, &which, &context), EAGAIN);
   push(2, true);
-  EXPECT_EQ(Channels::get_event(*channel_, &which, &context), 0);
+  EXPECT_EQ(Completions::get_event(*channel_, &which, &context), 0);
   EXPECT_EQ(which, ibv_cq_ex_to_cq(&cq_->verbs));
-  EXPECT_EQ(Channels::get_event(*channel_, &which, &context), EAGAIN);
+  EXPECT_EQ(Completions::get_event(*channel_, &which, &context), EAGAIN);
 }
 
 TEST_F(VirtualCompletions, ASmallerQueueMustHoldWhatIsThere) {

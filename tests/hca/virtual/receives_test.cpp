@@ -5,7 +5,7 @@
 
 #include <cerrno>
 
-#include "hca/virtual/domains.h"
+#include "hca/device/common_objects.h"
 #include "tests/hca/virtual/adapter_parts.h"
 
 namespace turnout::hca::test {
@@ -54,7 +54,7 @@ TEST(VirtualReceives, OfAQueueInErrorCompleteAtOnce) {
   qp.phase = QpPhase::err;
   ibv_recv_wr wr = request(5), *bad = nullptr;
   EXPECT_EQ(parts.receives.post(qp, &wr, &bad), 0);
-  Cqe out{};
+  Completion out{};
   ASSERT_TRUE(parts.completions.take(*qp.recv_cq, out));
   EXPECT_EQ(out.wr_id, 5U);
   EXPECT_EQ(out.status, IBV_WC_WR_FLUSH_ERR);
@@ -63,8 +63,7 @@ TEST(VirtualReceives, OfAQueueInErrorCompleteAtOnce) {
 
 TEST(VirtualSrqs, AreToldOnceThatFewReceivesAreLeft) {
   AdapterParts parts;
-  Domains domains;
-  Pd* const pd = domains.alloc(parts.contexts[0]);
+  Pd* const pd = make_domain(parts.contexts[0], 1);
   ibv_srq_init_attr attr{};
   attr.attr.max_wr = 4;
   auto* const srq = static_cast<VirtualSrq*>(parts.srqs.create(*pd, attr, nullptr, nullptr));
@@ -87,7 +86,7 @@ TEST(VirtualSrqs, AreToldOnceThatFewReceivesAreLeft) {
   Operation none;
   EXPECT_FALSE(parts.receives.take(qp, srq, none));
   EXPECT_EQ(parts.srqs.destroy(*srq), 0);
-  EXPECT_EQ(domains.dealloc(*pd), 0);
+  EXPECT_EQ(destroy_domain(*pd), 0);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 #include <cerrno>
 
-#include "hca/virtual/domains.h"
+#include "hca/device/common_objects.h"
 #include "tests/hca/virtual/adapter_parts.h"
 
 namespace turnout::hca::test {
@@ -13,10 +13,9 @@ namespace {
 
 class VirtualRegions : public ::testing::Test {
  protected:
-  void SetUp() override { pd_ = domains_.alloc(parts_.contexts[0]); }
-  void TearDown() override { EXPECT_EQ(domains_.dealloc(*pd_), 0); }
+  void SetUp() override { pd_ = make_domain(parts_.contexts[0], 1); }
+  void TearDown() override { EXPECT_EQ(destroy_domain(*pd_), 0); }
   AdapterParts parts_;
-  Domains domains_;
   Pd* pd_ = nullptr;
   std::uint8_t bytes_[64] = {};
 };
@@ -32,7 +31,7 @@ TEST_F(VirtualRegions, AreFoundByKeyBoundsAndRights) {
   EXPECT_EQ(parts_.regions.find(key, 1000, 1, IBV_ACCESS_REMOTE_READ), nullptr);
   EXPECT_EQ(parts_.regions.find(key + 1, 1000, 1, 0), nullptr);
   EXPECT_EQ(parts_.regions.find(0, 1000, 1, 0), nullptr);
-  EXPECT_EQ(domains_.dealloc(*pd_), EBUSY);
+  EXPECT_EQ(destroy_domain(*pd_), EBUSY);
   EXPECT_EQ(parts_.regions.remove(*mr), 0);
   EXPECT_EQ(parts_.regions.find(key, 1000, 1, 0), nullptr);
   EXPECT_EQ(parts_.kernel.statistics().regions_alive, 0U);

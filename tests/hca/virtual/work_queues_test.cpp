@@ -40,17 +40,14 @@ class VirtualWorkQueues : public ::testing::Test {
   // wr_id and status of what has completed.
   std::vector<std::pair<std::uint64_t, int>> completed() {
     std::vector<std::pair<std::uint64_t, int>> all;
-    for (Cqe out{}; parts_.completions.take(*cq_, out);) all.emplace_back(out.wr_id, out.status);
+    for (Completion out{}; parts_.completions.take(*cq_, out);)
+      all.emplace_back(out.wr_id, out.status);
     return all;
   }
   using All = std::vector<std::pair<std::uint64_t, int>>;
 
   AdapterParts parts_;
-  Tracer trace_{parts_.kernel, parts_.qps, parts_.srqs};
-  AdapterContexts contexts_{parts_.kernel, parts_.profile, parts_.processes, parts_.qps, trace_};
-  WorkQueues queues_{parts_.kernel, parts_.profile,     parts_.processes, parts_.operations,
-                     parts_.events, parts_.completions, parts_.receives,  contexts_,
-                     trace_,        parts_.qps};
+  WorkQueues queues_{parts_.engine};
   VirtualQp& qp_ = parts_.add_qp(0);
   VirtualCq* cq_ = nullptr;
 };
