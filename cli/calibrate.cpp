@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "cli/calibrate.h"
-
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cstdio>
-
+#include "cli/calibrate_live.h"
 #include "cli/command_line.h"
-#include "cli/sim.h"
+#include "cli/commands.h"
+#include "cli/sim_progress.h"
 #include "core/verbs/device.h"
 #include "sim/calibration/calibration.h"
 #include "sim/runtime/simulation.h"
@@ -17,10 +14,12 @@ namespace turnout::cli {
 
 namespace {
 
-int complain(const Status& status) {
-  fmt::print(stderr, "turnout calibrate: {}\n", status.text());
-  return exit_code(status);
-}
+struct CalibrateOptions {
+  std::string device, profile, default_transport, output;
+  std::uint32_t rounds = 9;
+  std::uint32_t most_queue_pairs = 16384;
+  std::uint64_t seed = 1;
+};
 
 Result<selection::CostsFile> on_profile(const CalibrateOptions& o) {
   Result<sim::ProfileFile> profile = sim::find_profile(o.profile);
@@ -55,11 +54,25 @@ Result<selection::CostsFile> on_device(const CalibrateOptions& o) {
       fmt::format("measured by turnout calibrate on {}, endpoints of one process", device));
 }
 
+int run_calibrate(const CalibrateOptions& o) {
+  const Result<selection::CostsFile> costs = o.profile.empty() ? on_device(o) : on_profile(o);
+  if (!costs) return complain("turnout calibrate", costs.status());
+  const std::string text = selection::print_costs(costs.value());
+  if (o.output.empty()) {
+    fmt::print("{}", text);
+    return 0;
+  }
+  if (Status s = sim::write_text_file(o.output, text); !s.ok())
+    return complain("turnout calibrate", s);
+  fmt::print("{}\n", o.output);
+  return 0;
+}
+
 }  // namespace
 
-CLI::App* add_calibrate(CLI::App& app, CalibrateOptions* o) {
-  auto* const calibrate =
-      app.add_subcommand("calibrate", "measure an adapter's costs for TURNOUT_COSTS");
+void add_calibrate(CLI::App& app) {
+  const auto [calibrate, o] = add_command<CalibrateOptions>(
+      app, "calibrate", "measure an adapter's costs for TURNOUT_COSTS", run_calibrate);
   calibrate->add_option("-d,--device", o->device, "adapter, as in TURNOUT_DEVICE");
   calibrate
       ->add_option("--profile", o->profile, "modelled adapter to measure instead, in virtual time")
@@ -79,20 +92,6 @@ CLI::App* add_calibrate(CLI::App& app, CalibrateOptions* o) {
       ->capture_default_str()
       ->check(CLI::Range(8, 65536));
   calibrate->add_option("--seed", o->seed, "with --profile: random seed")->capture_default_str();
-  return calibrate;
-}
-
-int run_calibrate(const CalibrateOptions& o) {
-  const Result<selection::CostsFile> costs = o.profile.empty() ? on_device(o) : on_profile(o);
-  if (!costs) return complain(costs.status());
-  const std::string text = selection::print_costs(costs.value());
-  if (o.output.empty()) {
-    fmt::print("{}", text);
-    return 0;
-  }
-  if (Status s = sim::write_text_file(o.output, text); !s.ok()) return complain(s);
-  fmt::print("{}\n", o.output);
-  return 0;
 }
 
 }  // namespace turnout::cli

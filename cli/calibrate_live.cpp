@@ -3,14 +3,12 @@
 // this process, driven by one thread, so that nothing depends on how processes are placed. What a
 // message takes is therefore the work of both ends and the adapter between them, without waiting
 // processes.
-
-#include <fmt/format.h>
+#include "cli/calibrate_live.h"
 
 #include <array>
 #include <chrono>
 #include <memory>
 
-#include "cli/calibrate.h"
 #include "core/endpoint.h"
 
 namespace turnout::cli {

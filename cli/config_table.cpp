@@ -6,29 +6,13 @@
 #include <cstdio>
 #include <string_view>
 
+#include "base/settings.h"
 #include "cli/commands.h"
+#include "core/report/report_text.h"
 
 namespace turnout::cli {
 
 namespace {
-
-constexpr std::size_t kWidth = 100;
-
-// Help texts in lines of kWidth, indented by four.
-std::string wrapped(std::string_view text) {
-  std::string out;
-  while (!text.empty()) {
-    std::size_t cut = text.size();
-    if (cut > kWidth - 4) {
-      cut = text.rfind(' ', kWidth - 4);
-      if (cut == std::string_view::npos || cut == 0) cut = kWidth - 4;
-    }
-    out += fmt::format("    {}\n", text.substr(0, cut));
-    text.remove_prefix(cut);
-    while (text.starts_with(' ')) text.remove_prefix(1);
-  }
-  return out;
-}
 
 // '|' ends a cell, '<' begins a tag.
 std::string cell(std::string_view text) {
@@ -124,13 +108,9 @@ gives, sizes that the defaults fit. They have no variable of their own.
 
 }  // namespace
 
-std::string configuration_page() {
-  return std::string(kPageBegin) + rows(false) + std::string(kPageTuning) + rows(true);
-}
-
 int config_table(const ConfigOptions& options) {
   if (options.markdown) {
-    fmt::print("{}", configuration_page());
+    fmt::print("{}{}{}{}", kPageBegin, rows(false), kPageTuning, rows(true));
     return 0;
   }
   int code = 0;
@@ -158,7 +138,7 @@ int config_table(const ConfigOptions& options) {
         changed
             ? fmt::format(", default {}", row.default_value.empty() ? "(empty)" : row.default_value)
             : std::string(", the default"),
-        wrapped(row.help));
+        wrap("    ", row.help, 100));
   }
   if (shown == 0) {
     fmt::print("{}\n", options.changed ? "every setting has its default"

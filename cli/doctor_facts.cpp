@@ -20,7 +20,7 @@
 #include "base/installation.h"
 #include "cli/mpi_launch.h"
 #include "cli/port_text.h"
-#include "cli/run.h"
+#include "cli/run_program.h"
 #include "core/memory/node_share.h"
 #include "core/selection/device_costs.h"
 #include "core/verbs/device.h"
@@ -257,7 +257,7 @@ void gather_software(Facts& facts) {
   for (const char* launcher : {"mpirun", "mpiexec", "srun"}) {
     facts.launcher = on_path(launcher);
     if (facts.launcher.empty()) continue;
-    facts.mpi = mpi_of(launcher_version_text(facts.launcher)).name;
+    facts.mpi = mpi_of(version_text(facts.launcher)).name;
     break;
   }
   if (const auto on = number_in("/proc/sys/kernel/sched_autogroup_enabled")) {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -19,6 +20,17 @@
 namespace turnout::cli {
 
 namespace {
+
+struct InfoOptions {
+  ConfigOptions config;
+  bool costs = false;
+  const CLI::Option* config_given = nullptr;
+};
+
+int fail(const Status& status) {
+  complain("turnout", status);
+  return kFailed;
+}
 
 constexpr std::string_view link_layer(std::uint8_t layer) {
   switch (layer) {
@@ -153,18 +165,54 @@ int show_selection(const Settings& s) {
   return code;
 }
 
-}  // namespace
-
-int info() {
-  const Result<Settings> settings = Settings::load();
-  if (!settings) {
-    fmt::print(stderr, "turnout: {}\n", settings.status().text());
-    return 1;
+// What the selection knows of the device: values in force and their sources, or for
+// docs/device-costs.md (built in).
+int costs_table(bool markdown) {
+  if (markdown) {
+    fmt::print("{}", selection::costs_page());
+    return 0;
   }
+  const Result<Settings> settings = Settings::load();
+  if (!settings) return fail(settings.status());
+  const Result<selection::CostsFile> costs = selection::load_costs(settings.value());
+  if (!costs) return fail(costs.status());
+  fmt::print("{}", selection::print_costs(costs.value()));
+  return 0;
+}
+
+int run_info(const InfoOptions& options) {
+  const bool config = options.config_given->count() > 0;
+  if ((options.config.markdown && !config && !options.costs) || (config && options.costs) ||
+      (options.config.changed && !config)) {
+    fmt::print(stderr,
+               "turnout info: --markdown needs one of --config and --costs; --changed needs "
+               "--config\n");
+    return kWrongUse;
+  }
+  if (config) return config_table(options.config);
+  if (options.costs) return costs_table(options.config.markdown);
+  const Result<Settings> settings = Settings::load();
+  if (!settings) return fail(settings.status());
   fmt::print("turnout {}\n", TURNOUT_VERSION);
   show_devices(settings.value());
   const int code = show_chosen(settings.value());
   return std::max(code, show_selection(settings.value()));
+}
+
+}  // namespace
+
+void add_info(CLI::App& app) {
+  const auto [info, o] = add_command<InfoOptions>(
+      app, "info", "the adapter in use and why, adapters found, costs, limits, settings", run_info);
+  o->config_given = info->add_option("-c,--config", o->config.word,
+                                     "settings: value, default, meaning; =WORD: those that match")
+                        ->expected(0, 1)
+                        ->type_name("[=WORD]");
+  info->add_flag("--changed", o->config.changed,
+                 "with --config: only settings that differ from their default");
+  info->add_flag("--costs", o->costs, "device costs that the selection uses, with sources");
+  info->add_flag("--markdown", o->config.markdown,
+                 "with --config or --costs: docs/configuration.md or device-costs.md");
 }
 
 }  // namespace turnout::cli

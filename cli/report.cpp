@@ -10,6 +10,7 @@
 #include <iterator>
 #include <map>
 
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/html/page.h"
 #include "core/report/job_profile.h"
@@ -112,7 +113,18 @@ std::string page_of_jobs(std::vector<EndpointReport> reports) {
   return report_page(by_job(std::move(reports)));
 }
 
-int report(const ReportOptions& options) {
+namespace {
+
+struct ReportOptions {
+  std::vector<std::string> paths;  // files, or folders of *.json
+  std::size_t peers = SIZE_MAX;
+  std::size_t decisions = SIZE_MAX;
+  std::string html;   // a file for the page of the jobs instead of text; empty: none
+  bool full = false;  // all tables instead of the summary
+  bool json = false;  // the profiles of the jobs instead of tables
+};
+
+int run_report(const ReportOptions& options) {
   std::vector<EndpointReport> reports;
   bool good = true;
   for (const std::string& path : options.paths) {
@@ -130,7 +142,23 @@ int report(const ReportOptions& options) {
   } else {
     fmt::print("{}", summarize_jobs(std::move(reports)));
   }
-  return good ? 0 : 1;
+  return good ? 0 : kFailed;
+}
+
+}  // namespace
+
+void add_report(CLI::App& app) {
+  const auto [report, o] = add_command<ReportOptions>(
+      app, "report", "summary of the JSON reports that TURNOUT_REPORT=FOLDER wrote", run_report);
+  report->add_option("path", o->paths, "report files, or folders of them")->required();
+  report->add_flag("-f,--full", o->full, "all tables of each rank, and the sums");
+  report->add_option("-p,--peers", o->peers,
+                     "with --full: at most this many peers of each rank, the busiest");
+  report->add_option("-d,--decisions", o->decisions,
+                     "with --full: at most this many decisions of each rank, the latest");
+  auto* const json = report->add_flag("-j,--json", o->json, "the profile of each job as JSON");
+  report->add_option("--html", o->html, "write one HTML page with charts to this file")
+      ->excludes(json);
 }
 
 }  // namespace turnout::cli

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "cli/sim.h"
-
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,9 +8,12 @@
 #include <limits>
 #include <optional>
 
+#include "base/settings.h"
 #include "base/value.h"
 #include "cli/command_line.h"
-#include "cli/plot_script.h"
+#include "cli/commands.h"
+#include "cli/sim_files.h"
+#include "cli/sim_progress.h"
 #include "sim/analysis/partner_table.h"
 #include "sim/calibration/calibration.h"
 #include "sim/experiments/experiment.h"
@@ -34,9 +36,28 @@ constexpr std::uint32_t kMostSeeds = 1000;
 constexpr std::string_view kDefaultProfile = "connect-ib";
 constexpr std::uint32_t kDefaultRanks = 64, kMostRanks = 1U << 20;
 
-int complain(const Status& status) {
-  fmt::print(stderr, "turnout sim: {}\n", status.text());
-  return exit_code(status);
+struct SimOptions {
+  std::string workload;
+  std::optional<std::uint32_t> ranks;  // not given: 64, of a replay the trace's
+  std::uint32_t ranks_per_node = 1;
+  std::string policies;
+  std::string profile;  // empty: the experiment's, else connect-ib
+  std::uint64_t seed = 1;
+  std::string trace;  // to replay
+  std::vector<std::string> settings, options;
+  std::string json, csv, timeline;
+  std::string experiment, folder = ".", sizes, seeds;
+  std::string save, experiment_workloads, budgets;
+  std::string commit;
+  std::string limits;
+  std::uint32_t jobs = 1;
+  std::string time_limit;
+  std::string show_profile;
+  bool list = false, profiles_page = false, no_check = false;
+};
+
+int fail(const Status& status) {
+  return complain("turnout sim", status);
 }
 
 Status invalid(std::string text) {
@@ -143,12 +164,12 @@ Result<std::vector<std::uint64_t>> counts_of(std::string_view option, const std:
 }
 
 int run_workload(const SimOptions& o) {
-  if (Status s = check(o); !s.ok()) return complain(s);
+  if (Status s = check(o); !s.ok()) return fail(s);
   const Result<std::vector<std::uint64_t>> limits =
       counts_of("--limits", o.limits, 1, UINT64_MAX, "numbers of connections from 1 on");
-  if (!limits) return complain(limits.status());
+  if (!limits) return fail(limits.status());
   Result<Common> shared = common(o, kDefaultProfile);
-  if (!shared) return complain(shared.status());
+  if (!shared) return fail(shared.status());
   Progress progress;
   sim::StudyOptions study;
   study.keep_reports = !o.json.empty();  // for the messages of each pair
@@ -158,7 +179,7 @@ int run_workload(const SimOptions& o) {
   study.place = {o.ranks.value_or(kDefaultRanks), o.ranks_per_node, o.seed};
   if (!o.trace.empty()) {
     progress.say(fmt::format("reading {}", o.trace));
-    if (Status s = add_replay(o, &study); !s.ok()) return complain(s);
+    if (Status s = add_replay(o, &study); !s.ok()) return fail(s);
   }
   study.profile = std::move(shared->profile);
   study.settings = shared->settings;
@@ -168,10 +189,9 @@ int run_workload(const SimOptions& o) {
   if (!o.time_limit.empty()) {
     const Result<std::int64_t> limit = value::parse_duration(o.time_limit);
     if (!limit)
-      return complain(
-          invalid(fmt::format("--time-limit {}: {}", o.time_limit, limit.status().text())));
+      return fail(invalid(fmt::format("--time-limit {}: {}", o.time_limit, limit.status().text())));
     if (limit.value() <= 0 || limit.value() > 3'600'000'000'000) {
-      return complain(invalid(fmt::format("--time-limit {}: expected 1ns to 1h", o.time_limit)));
+      return fail(invalid(fmt::format("--time-limit {}: expected 1ns to 1h", o.time_limit)));
     }
     study.time_limit = limit.value() * hca::kNanosecond;
   }
@@ -190,11 +210,11 @@ int run_workload(const SimOptions& o) {
   progress.clear();
   int code = 0;
   const auto write = [&](const Status& s) {
-    if (!s.ok()) code = complain(s);
+    if (!s.ok()) code = fail(s);
   };
   // Of a run that failed too: it shows where it stood.
   if (timelines) write(timelines->end());
-  if (!result) return complain(result.status());
+  if (!result) return fail(result.status());
   fmt::print("{}", sim::format_table(result.value()));
   if (study.keep_partners) fmt::print("{}", sim::format_partners(result.value(), limits.value()));
   if (!o.json.empty()) write(sim::write_text_file(o.json, sim::to_json(result.value())));
@@ -229,29 +249,13 @@ Status write_costs(const sim::ExperimentOptions& options, const std::string& fil
   return sim::write_text_file(file, selection::print_costs(costs.value()));
 }
 
-// Gone with the program.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(std::string name) : name_(std::move(name)) {}
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  ~TemporaryFile() {
-    std::error_code ignored;
-    std::filesystem::remove(name_, ignored);
-  }
-  [[nodiscard]] const std::string& name() const noexcept { return name_; }
-
- private:
-  std::string name_;
-};
-
 int run_experiment(const SimOptions& o) {
   const Result<const sim::Experiment*> experiment = sim::find_experiment(o.experiment);
-  if (!experiment) return complain(experiment.status());
-  if (Status s = check_experiment(o, *experiment.value()); !s.ok()) return complain(s);
+  if (!experiment) return fail(experiment.status());
+  if (Status s = check_experiment(o, *experiment.value()); !s.ok()) return fail(s);
   Result<Common> shared = common(
       o, experiment.value()->profile.empty() ? kDefaultProfile : experiment.value()->profile);
-  if (!shared) return complain(shared.status());
+  if (!shared) return fail(shared.status());
   Progress progress;
   sim::ExperimentOptions options;
   options.profile = std::move(shared->profile);
@@ -261,11 +265,11 @@ int run_experiment(const SimOptions& o) {
   options.settings = std::move(shared->settings);
   const Result<std::vector<std::uint64_t>> sizes = counts_of(
       "--sizes", o.sizes, 2, kMostRanks, fmt::format("numbers of ranks from 2 to {}", kMostRanks));
-  if (!sizes) return complain(sizes.status());
+  if (!sizes) return fail(sizes.status());
   options.sizes.assign(sizes.value().begin(), sizes.value().end());
   const Result<std::vector<std::uint64_t>> seeds = counts_of(
       "--seeds", o.seeds, 1, kMostSeeds, fmt::format("numbers of seeds from 1 to {}", kMostSeeds));
-  if (!seeds) return complain(seeds.status());
+  if (!seeds) return fail(seeds.status());
   options.seeds.assign(seeds.value().begin(), seeds.value().end());
   options.workloads = sim::split(o.experiment_workloads);
   options.budgets = sim::split(o.budgets);
@@ -273,7 +277,7 @@ int run_experiment(const SimOptions& o) {
   std::optional<sim::KeptResults> kept;
   if (!o.save.empty()) {
     Result<sim::KeptResults> opened = sim::KeptResults::open(o.save, TURNOUT_VERSION);
-    if (!opened) return complain(opened.status());
+    if (!opened) return fail(opened.status());
     options.kept = &kept.emplace(std::move(opened).value());
   }
   options.told = [&](const std::string& line) {
@@ -289,14 +293,14 @@ int run_experiment(const SimOptions& o) {
   const bool used = options.policies.empty() ||
                     std::find(options.policies.begin(), options.policies.end(), "turnout") !=
                         options.policies.end();
-  std::optional<TemporaryFile> costs;
+  TemporaryFile costs;
   if (experiment.value()->several && used && !given) {
-    costs.emplace(std::filesystem::temp_directory_path() /
-                  fmt::format("turnout-costs-{}.toml", getpid()));
+    options.costs =
+        std::filesystem::temp_directory_path() / fmt::format("turnout-costs-{}.toml", getpid());
+    costs.reset(new std::string(options.costs));
     options.told(
         fmt::format("measuring the costs of {} for the policy turnout", options.profile.name));
-    if (Status s = write_costs(options, costs->name()); !s.ok()) return complain(s);
-    options.costs = costs->name();
+    if (Status s = write_costs(options, options.costs); !s.ok()) return fail(s);
   }
   sim::SentinelCollector collector(options.costs);
   if (!o.commit.empty()) {
@@ -306,13 +310,13 @@ int run_experiment(const SimOptions& o) {
   }
   const Result<sim::ExperimentResult> result = experiment.value()->run(options, sim::run);
   progress.clear();
-  if (!result) return complain(result.status());
+  if (!result) return fail(result.status());
   const sim::Sentinels sentinels{o.experiment, o.commit,
                                  sim::choose_sentinels(collector.studies())};
   const Result<sim::Written> written =
       sim::write_experiment(o.folder, o.experiment, result.value(), plot_script(),
                             o.commit.empty() ? nullptr : &sentinels);
-  if (!written) return complain(written.status());
+  if (!written) return fail(written.status());
   for (const std::string& file : written.value().files) fmt::print("{}\n", file);
   if (!written.value().plot_skipped.empty()) {
     fmt::print(stderr, "turnout sim: drawing the plot failed: {}\n", written.value().plot_skipped);
@@ -322,7 +326,7 @@ int run_experiment(const SimOptions& o) {
 
 int show_profile(const std::string& name) {
   const Result<sim::ProfileFile> profile = sim::find_profile(name);
-  if (!profile) return complain(profile.status());
+  if (!profile) return fail(profile.status());
   const sim::ProfileFile& p = profile.value();
   fmt::print("{}: {}\n", p.name, p.device);
   if (!p.inherits.empty()) fmt::print("inherits {}\n", p.inherits);
@@ -334,11 +338,48 @@ int show_profile(const std::string& name) {
   return 0;
 }
 
+// What there is: workloads with their options, experiments, policies, profiles.
+void list_all() {
+  fmt::print("workloads (turnout sim NAME --option name=value)\n");
+  for (const sim::Workload& w : sim::workloads()) {
+    fmt::print("  {:<14} {}\n", w.name, w.help);
+    for (const sim::Parameter& p : w.parameters) {
+      fmt::print("  {:<14}   {} = {}: {}\n", "", p.name, p.print(p.default_value), p.help);
+    }
+  }
+  fmt::print("  replay         the messages of a trace (--trace FILE)\n");
+  fmt::print("experiments (turnout sim --experiment NAME)\n");
+  for (const sim::Experiment& e : sim::experiments()) {
+    fmt::print("  {:<14} {}\n", e.name, e.help);
+  }
+  fmt::print("policies: {}\n", fmt::join(kPolicyNames, ", "));
+  fmt::print("profiles: {}\n", fmt::join(sim::list_profiles(), ", "));
+}
+
+int run_sim(const SimOptions& o) {
+  if (o.list) {
+    list_all();
+    return 0;
+  }
+  if (!o.show_profile.empty()) return show_profile(o.show_profile);
+  if (o.profiles_page) {
+    const Result<std::string> page = sim::profile_markdown();
+    if (!page) return fail(page.status());
+    fmt::print("{}", page.value());
+    return 0;
+  }
+  if (o.workload.empty() == o.experiment.empty()) {
+    return fail(invalid("expected a workload or --experiment NAME; --list shows both"));
+  }
+  return o.workload.empty() ? run_experiment(o) : run_workload(o);
+}
+
 }  // namespace
 
-CLI::App* add_sim(CLI::App& app, SimOptions* o) {
-  auto* const sim = app.add_subcommand(
-      "sim", "run a workload or an experiment in virtual time, on a modelled adapter");
+void add_sim(CLI::App& app) {
+  const auto [sim, o] = add_command<SimOptions>(
+      app, "sim", "run a workload or an experiment in virtual time, on a modelled adapter",
+      run_sim);
   sim->add_option("workload", o->workload, "what the ranks do; --list shows all");
   sim->add_option("-n,--ranks", o->ranks, "number of ranks [64; replay: the trace's]");
   sim->add_option("--ranks-per-node", o->ranks_per_node, "ranks that share one adapter")
@@ -390,25 +431,6 @@ CLI::App* add_sim(CLI::App& app, SimOptions* o) {
   sim->add_option("--show-profile", o->show_profile,
                   "print the values of a profile and their sources");
   sim->add_flag("--profiles-page", o->profiles_page, "print the page docs/profiles.md");
-  return sim;
-}
-
-int run_sim(const SimOptions& o) {
-  if (o.list) {
-    fmt::print("{}", sim_list());
-    return 0;
-  }
-  if (!o.show_profile.empty()) return show_profile(o.show_profile);
-  if (o.profiles_page) {
-    const Result<std::string> page = sim::profile_markdown();
-    if (!page) return complain(page.status());
-    fmt::print("{}", page.value());
-    return 0;
-  }
-  if (o.workload.empty() == o.experiment.empty()) {
-    return complain(invalid("expected a workload or --experiment NAME; --list shows both"));
-  }
-  return o.workload.empty() ? run_experiment(o) : run_workload(o);
 }
 
 }  // namespace turnout::cli
