@@ -16,6 +16,7 @@
 
 namespace turnout::cli {
 
+[[nodiscard]] Line memory_line(const TopMemory& memory, std::size_t width);
 [[nodiscard]] Lines job_summary(const TopJob& job, std::size_t width);
 
 class ProcessTable {
