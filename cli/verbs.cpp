@@ -14,6 +14,7 @@
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/run_program.h"
+#include "cli/split.h"
 #include "cli/verbs_folder.h"
 #include "cli/verbs_tree.h"
 #include "core/verbs/device.h"
@@ -86,15 +87,9 @@ Result<Libraries> find_libraries(const Settings& settings) {
 std::string put_before(std::vector<std::string> first, const char* variable,
                        std::string_view separators) {
   const char* const old = std::getenv(variable);
-  const std::string_view rest = old == nullptr ? "" : old;
-  std::size_t at = 0;
-  while (at < rest.size()) {
-    const std::size_t end = std::min(rest.find_first_of(separators, at), rest.size());
-    std::string word(rest.substr(at, end - at));
-    if (!word.empty() && std::find(first.begin(), first.end(), word) == first.end()) {
+  for (std::string& word : split(old == nullptr ? "" : old, separators)) {
+    if (std::find(first.begin(), first.end(), word) == first.end())
       first.push_back(std::move(word));
-    }
-    at = end + 1;
   }
   return fmt::format("{}", fmt::join(first, ":"));
 }
