@@ -213,17 +213,7 @@ const char* error_text(fid_cq* f, int prov_errno, const void* /*err_data*/, char
   return buffer;
 }
 
-int close_queue(fid* f) {
-  Cq& cq = Cq::of(f);
-  {
-    const Guard guard(cq.domain.lock);
-    if (cq.in_use()) return -FI_EBUSY;
-  }
-  delete &cq;
-  return 0;
-}
-
-fi_ops cq_fid_ops = object_ops(close_queue);
+fi_ops cq_fid_ops = object_ops(Cq::close);
 
 template <class Entry>
 fi_ops_cq cq_ops = {
@@ -238,18 +228,12 @@ fi_ops_cq cq_ops = {
 };
 
 fi_ops_cq* ops_for(fi_cq_format format) noexcept {
-  switch (format) {
-    case FI_CQ_FORMAT_UNSPEC:
-    case FI_CQ_FORMAT_CONTEXT:
-      return &cq_ops<fi_cq_entry>;
-    case FI_CQ_FORMAT_MSG:
-      return &cq_ops<fi_cq_msg_entry>;
-    case FI_CQ_FORMAT_DATA:
-      return &cq_ops<fi_cq_data_entry>;
-    case FI_CQ_FORMAT_TAGGED:
-      return &cq_ops<fi_cq_tagged_entry>;
-  }
-  return nullptr;
+  constexpr std::array kTables = {&cq_ops<fi_cq_entry>, &cq_ops<fi_cq_entry>,
+                                  &cq_ops<fi_cq_msg_entry>, &cq_ops<fi_cq_data_entry>,
+                                  &cq_ops<fi_cq_tagged_entry>};
+  static_assert(FI_CQ_FORMAT_UNSPEC == 0 && FI_CQ_FORMAT_TAGGED + 1 == kTables.size());
+  const auto place = static_cast<std::size_t>(format);
+  return place < kTables.size() ? kTables[place] : nullptr;
 }
 
 }  // namespace
@@ -265,9 +249,7 @@ int Cq::open(Domain& domain, fi_cq_attr* attr, fid_cq** cq, void* context) {
   if (!can_wait(attr->wait_obj)) return -FI_ENOSYS;
   if ((attr->flags & FI_PEER) != 0) return -FI_EOPNOTSUPP;
   auto made = std::make_unique<Cq>(domain);
-  made->fid.fclass = FI_CLASS_CQ;
-  made->fid.context = context;
-  made->fid.ops = &cq_fid_ops;
+  made->fid = {FI_CLASS_CQ, context, &cq_fid_ops};
   made->ops = table;
   // A program's size is a hint from outside; the queue grows by itself beyond what is reserved.
   made->expected = attr->size == 0 ? kContextSize : std::min(attr->size, kContextSize);

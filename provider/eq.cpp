@@ -83,9 +83,7 @@ int EventQueue::open(Fabric& fabric, fi_eq_attr* attr, fid_eq** eq, void* contex
   const fi_wait_obj wait = attr != nullptr ? attr->wait_obj : FI_WAIT_NONE;
   if (!can_wait(wait)) return -FI_ENOSYS;
   auto made = std::make_unique<EventQueue>(fabric);
-  made->fid.fclass = FI_CLASS_EQ;
-  made->fid.context = context;
-  made->fid.ops = &eq_fid_ops;
+  made->fid = {FI_CLASS_EQ, context, &eq_fid_ops};
   made->ops = &eq_ops;
   made->may_write = attr != nullptr && (attr->flags & FI_WRITE) != 0;
   made->may_wait = wait != FI_WAIT_NONE;

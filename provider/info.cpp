@@ -86,31 +86,22 @@ using Refusal = const char*;  // null: fits
 // What follows agrees with the checks of libfabric's own providers (prov/util/src/util_attr.c,
 // ofi_check_info) where fi_getinfo(3) leaves a question open.
 
-Refusal check_tx(const Wanted& w, const Offer& offer, std::uint64_t caps) noexcept {
-  if (w.tx == nullptr) return nullptr;
-  const fi_tx_attr& a = *w.tx;
-  if ((a.caps & ~(caps | kDomainCapabilities)) != 0) return "tx_attr->caps beyond caps";
-  if ((a.op_flags & ~kTxOpFlags) != 0) return "tx_attr->op_flags";
-  if ((a.msg_order & ~kOrder) != 0) return "tx_attr->msg_order other than SAS and ATOMIC_*";
-  if (a.comp_order != FI_ORDER_NONE) return "tx_attr->comp_order";
-  if (a.inject_size > kInjectLimit) return "tx_attr->inject_size";
-  if (a.iov_limit > kIovLimit) return "tx_attr->iov_limit";
-  if (a.rma_iov_limit > kRmaIovLimit) return "tx_attr->rma_iov_limit";
-  if (a.size > offer.most_context_size)
-    return "tx_attr->size exceeds what TURNOUT_MEMORY_BUDGET allows";
-  return nullptr;
-}
-
-Refusal check_rx(const Wanted& w, const Offer& offer, std::uint64_t caps) noexcept {
-  if (w.rx == nullptr) return nullptr;
-  const fi_rx_attr& a = *w.rx;
-  if ((a.caps & ~(caps | kDomainCapabilities)) != 0) return "rx_attr->caps beyond caps";
-  if ((a.op_flags & ~kRxOpFlags) != 0) return "rx_attr->op_flags";
-  if ((a.msg_order & ~kOrder) != 0) return "rx_attr->msg_order other than SAS and ATOMIC_*";
-  if (a.comp_order != FI_ORDER_NONE) return "rx_attr->comp_order";
-  if (a.iov_limit > kIovLimit) return "rx_attr->iov_limit";
-  if (a.size > offer.most_context_size)
-    return "rx_attr->size exceeds what TURNOUT_MEMORY_BUDGET allows";
+// Of either direction; the field, without the name of its structure.
+template <class Attr>
+Refusal check_context(const Attr* asked, std::uint64_t op_flags, const Offer& offer,
+                      std::uint64_t caps) noexcept {
+  if (asked == nullptr) return nullptr;
+  const Attr& a = *asked;
+  if ((a.caps & ~(caps | kDomainCapabilities)) != 0) return "caps beyond caps";
+  if ((a.op_flags & ~op_flags) != 0) return "op_flags";
+  if ((a.msg_order & ~kOrder) != 0) return "msg_order other than SAS and ATOMIC_*";
+  if (a.comp_order != FI_ORDER_NONE) return "comp_order";
+  if constexpr (requires { a.inject_size; }) {
+    if (a.inject_size > kInjectLimit) return "inject_size";
+    if (a.rma_iov_limit > kRmaIovLimit) return "rma_iov_limit";
+  }
+  if (a.iov_limit > kIovLimit) return "iov_limit";
+  if (a.size > offer.most_context_size) return "size exceeds what TURNOUT_MEMORY_BUDGET allows";
   return nullptr;
 }
 
@@ -157,7 +148,8 @@ Refusal check_domain(const Wanted& w, const Offer& offer) noexcept {
   return nullptr;
 }
 
-Refusal check(const Wanted& w, const Offer& offer, std::uint64_t caps) noexcept {
+// Empty: fits.
+std::string check(const Wanted& w, const Offer& offer, std::uint64_t caps) {
   if (w.hints != nullptr) {
     const fi_info& h = *w.hints;
     if ((h.caps & ~kCapabilities) != 0) return "capabilities";
@@ -174,30 +166,23 @@ Refusal check(const Wanted& w, const Offer& offer, std::uint64_t caps) noexcept 
     if (w.fabric->name != nullptr && offer.fabric != w.fabric->name) return "fabric name";
     if (w.fabric->prov_version > kProviderVersion) return "prov_version";
   }
-  if (Refusal r = check_tx(w, offer, caps)) return r;
-  if (Refusal r = check_rx(w, offer, caps)) return r;
+  if (Refusal r = check_context(w.tx, kTxOpFlags, offer, caps))
+    return fmt::format("tx_attr->{}", r);
+  if (Refusal r = check_context(w.rx, kRxOpFlags, offer, caps))
+    return fmt::format("rx_attr->{}", r);
   if (Refusal r = check_endpoint(w, caps)) return r;
-  return check_domain(w, offer);
+  const Refusal r = check_domain(w, offer);
+  return r != nullptr ? r : "";
 }
 
-void fill_contexts(const Wanted& w, const Offer& offer, std::uint64_t caps, fi_tx_attr& tx,
-                   fi_rx_attr& rx) noexcept {
-  tx.caps = caps & kTxCapabilities;
-  tx.op_flags = w.tx != nullptr ? w.tx->op_flags : 0;
-  tx.msg_order = kOrder;
-  tx.comp_order = FI_ORDER_NONE;
-  tx.inject_size = kInjectLimit;
-  tx.size = std::max(w.tx != nullptr ? w.tx->size : 0, offer.context_size);
-  tx.iov_limit = kIovLimit;
-  tx.rma_iov_limit = (caps & kOneSided) != 0 ? kRmaIovLimit : 0;
-  tx.tclass = FI_TC_UNSPEC;
-
-  rx.caps = caps & kRxCapabilities;
-  rx.op_flags = w.rx != nullptr ? w.rx->op_flags : 0;
-  rx.msg_order = kOrder;
-  rx.comp_order = FI_ORDER_NONE;
-  rx.size = std::max(w.rx != nullptr ? w.rx->size : 0, offer.context_size);
-  rx.iov_limit = kIovLimit;
+template <class Attr>
+void fill_context(const Attr* asked, const Offer& offer, std::uint64_t caps, Attr& out) noexcept {
+  out.caps = caps;
+  out.op_flags = asked != nullptr ? asked->op_flags : 0;
+  out.msg_order = kOrder;
+  out.comp_order = FI_ORDER_NONE;
+  out.size = std::max(asked != nullptr ? asked->size : 0, offer.context_size);
+  out.iov_limit = kIovLimit;
 }
 
 void fill_endpoint(const Wanted& w, std::uint64_t caps, fi_ep_attr& ep) noexcept {
@@ -260,7 +245,11 @@ int build(const Wanted& w, const Offer& offer, std::uint64_t caps, int mr_mode,
   info->caps = caps;
   info->mode = 0;
   info->addr_format = kAddressFormat;
-  fill_contexts(w, offer, caps, *info->tx_attr, *info->rx_attr);
+  fill_context(w.tx, offer, caps & kTxCapabilities, *info->tx_attr);
+  info->tx_attr->inject_size = kInjectLimit;
+  info->tx_attr->rma_iov_limit = (caps & kOneSided) != 0 ? kRmaIovLimit : 0;
+  info->tx_attr->tclass = FI_TC_UNSPEC;
+  fill_context(w.rx, offer, caps & kRxCapabilities, *info->rx_attr);
   fill_endpoint(w, caps, *info->ep_attr);
   fill_domain(w, mr_mode, *info->domain_attr);
   if (w.domain != nullptr) info->domain_attr->domain = w.domain->domain;
@@ -315,21 +304,17 @@ int answer(const Settings& settings, std::uint32_t api, const char* node, std::u
                     offered_by(settings), operation_limits(budget).promised,
                     operation_limits(budget, SIZE_MAX).promised};
   std::uint64_t caps = granted(w.hints != nullptr ? w.hints->caps : 0, offer.caps);
-  Refusal refusal = nullptr;
-  if (node != nullptr) {
-    refusal = "a node name (programs exchange addresses themselves)";
-  } else {
-    refusal = check(w, offer, caps);
-  }
+  std::string refusal = node != nullptr ? "a node name (programs exchange addresses themselves)"
+                                        : check(w, offer, caps);
   int mr_mode = registration_mode(w, caps);
   if (mr_mode < 0 && w.hints->caps == 0) {  // neither was asked for: offer the rest
     caps &= ~(kOneSided | kAccess);
     mr_mode = registration_mode(w, caps);
   }
-  if (refusal == nullptr && mr_mode < 0) {
+  if (refusal.empty() && mr_mode < 0) {
     refusal = "mr_mode without FI_MR_VIRT_ADDR, FI_MR_ALLOCATED and FI_MR_PROV_KEY";
   }
-  if (refusal != nullptr) {
+  if (!refusal.empty()) {
     TURNOUT_LOG(provider, info,
                 "fi_getinfo failed: hints (API {}.{}): {}; ask for no more than fi_info -v lists",
                 FI_MAJOR(api), FI_MINOR(api), refusal);

@@ -72,9 +72,7 @@ int open_region(fid* f, const Registration& wanted, fid_mr** mr) {
     Domain& domain = Domain::of(f);
     const Guard guard(domain.lock);
     auto made = std::make_unique<Region>(domain);
-    made->fid.fclass = FI_CLASS_MR;
-    made->fid.context = wanted.context;
-    made->fid.ops = &region_fid_ops;
+    made->fid = {FI_CLASS_MR, wanted.context, &region_fid_ops};
     made->mem_desc = made.get();
     made->key = FI_KEY_NOTAVAIL;
     unsigned access = kAccessLocal;

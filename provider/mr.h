@@ -15,17 +15,11 @@
 
 namespace turnout::provider {
 
-struct Region final : fid_mr {
-  explicit Region(Domain& in) : domain(in) { domain.references.fetch_add(1); }
-  ~Region() { domain.references.fetch_sub(1); }
+struct Region final : ObjectOfDomain<Region, fid_mr> {
+  using ObjectOfDomain::ObjectOfDomain;
 
-  Domain& domain;
   MemoryDomain* registered_with = nullptr;  // null: local access only
   MemoryKey memory;
-
-  [[nodiscard]] static Region& of(::fid* f) noexcept {
-    return *static_cast<Region*>(reinterpret_cast<fid_mr*>(f));
-  }
 };
 
 // The registration calls of a domain.
