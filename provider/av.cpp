@@ -98,10 +98,7 @@ const char* address_text(fid_av*, const void* address, char* buffer, std::size_t
   } catch (const std::exception&) {
     text.clear();
   }
-  if (buffer != nullptr && *length > 0) {
-    const std::size_t n = text.copy(buffer, *length - 1);
-    buffer[n] = '\0';
-  }
+  static_cast<void>(put_text(text, buffer, *length));
   *length = text.size() + 1;
   return buffer;
 }

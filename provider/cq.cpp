@@ -208,9 +208,7 @@ const char* error_text(fid_cq* f, int prov_errno, const void* /*err_data*/, char
   const Guard guard(cq.domain.lock);
   std::string_view text = provider_error_text(prov_errno);
   if (prov_errno == cq.error_number && !cq.error_text.empty()) text = cq.error_text;
-  if (buffer == nullptr || length == 0) return text.data();  // terminated: a literal or error_text
-  buffer[text.copy(buffer, length - 1)] = '\0';
-  return buffer;
+  return put_text(text, buffer, length);
 }
 
 fi_ops cq_fid_ops = object_ops(Cq::close);

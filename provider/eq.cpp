@@ -57,13 +57,7 @@ ssize_t wait_event(fid_eq* f, std::uint32_t* number, void* buffer, std::size_t l
 }
 
 const char* error_text(fid_eq*, int prov_errno, const void*, char* buffer, std::size_t length) {
-  const std::string_view text = provider_error_text(prov_errno);
-  if (buffer != nullptr && length > 0) {
-    const std::size_t n = text.copy(buffer, length - 1);
-    buffer[n] = '\0';
-    return buffer;
-  }
-  return text.data();  // literals of the C library and of this one: terminated
+  return put_text(provider_error_text(prov_errno), buffer, length);
 }
 
 fi_ops eq_fid_ops = object_ops(close_event_queue);

@@ -13,15 +13,6 @@
 namespace turnout::provider {
 namespace {
 
-struct Registration {
-  const iovec* memory;
-  std::size_t count;
-  std::uint64_t access;
-  std::uint64_t offset;
-  std::uint64_t flags;
-  void* context;
-};
-
 constexpr std::uint64_t kLocalAccess = FI_SEND | FI_RECV | FI_READ | FI_WRITE;
 constexpr std::uint64_t kRemoteAccess = FI_REMOTE_READ | FI_REMOTE_WRITE;
 
@@ -48,26 +39,25 @@ int control_region(fid*, int command, void*) {
 
 fi_ops region_fid_ops = object_ops(close_region, bind_region, control_region);
 
-int check(const Registration& wanted) {
-  if (wanted.memory == nullptr || wanted.count != 1) return -FI_EINVAL;  // mr_iov_limit is 1
+int check(const fi_mr_attr& wanted, std::uint64_t flags) {
+  if (wanted.mr_iov == nullptr || wanted.iov_count != 1) return -FI_EINVAL;  // mr_iov_limit is 1
   if (wanted.offset != 0) return -FI_EINVAL;
-  if (wanted.flags != 0)
-    return -FI_EBADFLAGS;  // none of the capabilities they belong to is offered
+  if (flags != 0) return -FI_EBADFLAGS;  // none of the capabilities they belong to is offered
   if ((wanted.access & ~(kLocalAccess | kRemoteAccess)) != 0) return -FI_EINVAL;
-  const auto start = reinterpret_cast<std::uintptr_t>(wanted.memory->iov_base);
-  if (wanted.memory->iov_len == std::numeric_limits<std::size_t>::max()) {
+  const auto start = reinterpret_cast<std::uintptr_t>(wanted.mr_iov->iov_base);
+  if (wanted.mr_iov->iov_len == std::numeric_limits<std::size_t>::max()) {
     TURNOUT_LOG(provider, info,
                 "fi_mr_reg failed: the whole address space: not supported on this device; register "
                 "the regions that peers access");
     return -FI_EOPNOTSUPP;
   }
-  if (start + wanted.memory->iov_len < start) return -FI_EINVAL;
+  if (start + wanted.mr_iov->iov_len < start) return -FI_EINVAL;
   return 0;
 }
 
-int open_region(fid* f, const Registration& wanted, fid_mr** mr) {
+int open_region(fid* f, const fi_mr_attr& wanted, std::uint64_t flags, fid_mr** mr) {
   if (f->fclass != FI_CLASS_DOMAIN) return -FI_EINVAL;
-  if (const int error = check(wanted)) return error;
+  if (const int error = check(wanted, flags)) return error;
   return contain([&] {
     Domain& domain = Domain::of(f);
     const Guard guard(domain.lock);
@@ -82,7 +72,7 @@ int open_region(fid* f, const Registration& wanted, fid_mr** mr) {
       const auto memory = domain.memory();
       if (!memory.ok()) return -fi_error(memory.status());
       const auto key =
-          memory.value()->register_memory(wanted.memory->iov_base, wanted.memory->iov_len, access);
+          memory.value()->register_memory(wanted.mr_iov->iov_base, wanted.mr_iov->iov_len, access);
       if (!key.ok()) return -fi_error(key.status());
       made->registered_with = memory.value().get();
       made->memory = key.value();
@@ -93,21 +83,25 @@ int open_region(fid* f, const Registration& wanted, fid_mr** mr) {
   });
 }
 
-int reg(fid* f, const void* buffer, std::size_t length, std::uint64_t access, std::uint64_t offset,
-        std::uint64_t /*requested_key*/, std::uint64_t flags, fid_mr** mr, void* context) {
-  const iovec memory{const_cast<void*>(buffer), length};
-  return open_region(f, {&memory, 1, access, offset, flags, context}, mr);
-}
-
 int regv(fid* f, const iovec* memory, std::size_t count, std::uint64_t access, std::uint64_t offset,
          std::uint64_t /*requested_key*/, std::uint64_t flags, fid_mr** mr, void* context) {
-  return open_region(f, {memory, count, access, offset, flags, context}, mr);
+  fi_mr_attr wanted{};
+  wanted.mr_iov = memory;
+  wanted.iov_count = count;
+  wanted.access = access;
+  wanted.offset = offset;
+  wanted.context = context;
+  return open_region(f, wanted, flags, mr);
+}
+
+int reg(fid* f, const void* buffer, std::size_t length, std::uint64_t access, std::uint64_t offset,
+        std::uint64_t requested_key, std::uint64_t flags, fid_mr** mr, void* context) {
+  const iovec memory{const_cast<void*>(buffer), length};
+  return regv(f, &memory, 1, access, offset, requested_key, flags, mr, context);
 }
 
 int regattr(fid* f, const fi_mr_attr* attr, std::uint64_t flags, fid_mr** mr) {
-  if (attr == nullptr) return -FI_EINVAL;
-  return open_region(
-      f, {attr->mr_iov, attr->iov_count, attr->access, attr->offset, flags, attr->context}, mr);
+  return attr == nullptr ? -FI_EINVAL : open_region(f, *attr, flags, mr);
 }
 
 }  // namespace
