@@ -33,22 +33,9 @@ int fail(const Status& status) {
 }
 
 constexpr std::string_view link_layer(std::uint8_t layer) {
-  switch (layer) {
-    case IBV_LINK_LAYER_INFINIBAND:
-      return "InfiniBand";
-    case IBV_LINK_LAYER_ETHERNET:
-      return "Ethernet (RoCE)";
-    default:
-      return "unspecified link layer";
-  }
-}
-
-std::string gid_text(const std::array<std::uint8_t, 16>& gid) {
-  std::string text;
-  for (std::size_t i = 0; i < gid.size(); i += 2) {
-    text += fmt::format("{}{:02x}{:02x}", i == 0 ? "" : ":", gid[i], gid[i + 1]);
-  }
-  return text;
+  return layer == IBV_LINK_LAYER_INFINIBAND ? "InfiniBand"
+         : layer == IBV_LINK_LAYER_ETHERNET ? "Ethernet (RoCE)"
+                                            : "unspecified link layer";
 }
 
 void line(std::string_view what, std::string_view value) {
@@ -105,19 +92,15 @@ int show_chosen(const Settings& settings) {
   line("port", fmt::format("{} of {}, {}, {}, LID {}", device.port_number(), a.phys_port_cnt,
                            link_layer(port.link_layer), port_state(port.state), port.lid));
   line("GID", fmt::format("{} (index {})", gid_text(device.gid()), device.gid_index()));
-  line("queue pairs", fmt::format("{}, with up to {} work requests",
-                                  value::human_count(static_cast<std::uint64_t>(a.max_qp)),
-                                  value::human_count(static_cast<std::uint64_t>(a.max_qp_wr))));
-  line("shared receive queues",
-       fmt::format("{}, with up to {} entries",
-                   value::human_count(static_cast<std::uint64_t>(a.max_srq)),
-                   value::human_count(static_cast<std::uint64_t>(a.max_srq_wr))));
-  line("completion queues", fmt::format("{}, with up to {} entries",
-                                        value::human_count(static_cast<std::uint64_t>(a.max_cq)),
-                                        value::human_count(static_cast<std::uint64_t>(a.max_cqe))));
+  const auto count = [](int n) { return value::human_count(static_cast<std::uint64_t>(n)); };
+  const auto limits = [&](std::string_view what, int number, int entries, std::string_view kind) {
+    line(what, fmt::format("{}, with up to {} {}", count(number), count(entries), kind));
+  };
+  limits("queue pairs", a.max_qp, a.max_qp_wr, "work requests");
+  limits("shared receive queues", a.max_srq, a.max_srq_wr, "entries");
+  limits("completion queues", a.max_cq, a.max_cqe, "entries");
   line("memory regions",
-       fmt::format("{}, of up to {}", value::human_count(static_cast<std::uint64_t>(a.max_mr)),
-                   value::human_bytes(a.max_mr_size)));
+       fmt::format("{}, of up to {}", count(a.max_mr), value::human_bytes(a.max_mr_size)));
   line("reads in flight per QP", fmt::format("{}", a.max_qp_rd_atom));
   return 0;
 }
@@ -128,24 +111,21 @@ int show_selection(const Settings& s) {
   fmt::print("selection\n");
   line("policy", fmt::format("{}, every {}", s.policy, time(s.interval)));
   if (auto costs = selection::load_costs(s)) {
-    using selection::CostValue;
     const selection::DeviceCosts& c = costs->costs;
-    const auto cost = [](const CostValue& v) {
-      return value::human_duration(std::llround(v.value));
+    const auto cost = [](double nanoseconds) {
+      return value::human_duration(std::llround(nanoseconds));
     };
     const selection::CostModel model =
         selection::cost_model(c, static_cast<std::uint32_t>(s.ring_entries));
     line("costs of", fmt::format("{} ({}); sources: turnout info --costs", costs->device,
                                  s.costs.empty() ? "built in" : s.costs));
-    line("saved per message",
-         fmt::format("{} on DC-RDMA, {} on RC-RDMA",
-                     value::human_duration(std::llround(model.saving_dc_rdma)),
-                     value::human_duration(std::llround(model.saving_rc_rdma))));
+    line("saved per message", fmt::format("{} on DC-RDMA, {} on RC-RDMA",
+                                          cost(model.saving_dc_rdma), cost(model.saving_rc_rdma)));
     line("paid",
          fmt::format(
              "{} per failed poll, {} per credit message, {} or {} to set up DC-RDMA or RC-RDMA",
-             cost(c.receiver_poll), cost(c.receiver_credit), cost(c.setup_dc_processor),
-             cost(c.setup_rc_processor)));
+             cost(c.receiver_poll.value), cost(c.receiver_credit.value),
+             cost(c.setup_dc_processor.value), cost(c.setup_rc_processor.value)));
   } else {
     line("costs", costs.status().text());
     code = kFailed;  // a job would not start
