@@ -6,7 +6,6 @@
 #include "cli/calibrate_live.h"
 
 #include <array>
-#include <chrono>
 #include <memory>
 
 #include "core/endpoint.h"

@@ -3,11 +3,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/value.h"

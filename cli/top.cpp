@@ -3,12 +3,10 @@
 #include <fmt/format.h>
 #include <signal.h>
 
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <set>
-#include <string_view>
 
 #include "cli/command_line.h"
 #include "cli/commands.h"

@@ -12,7 +12,6 @@
 #include "provider/errors.h"
 #include "provider/info.h"
 #include "provider/mr.h"
-#include "provider/ops.h"
 
 namespace turnout::provider {
 namespace {

@@ -5,7 +5,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <cassert>
 #include <chrono>
 #include <cstring>
 #include <thread>

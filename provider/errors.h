@@ -7,7 +7,6 @@
 
 #include <rdma/fi_errno.h>
 
-#include <exception>
 #include <new>
 #include <string_view>
 

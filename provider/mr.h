@@ -8,8 +8,6 @@
 
 #include <rdma/fi_domain.h>
 
-#include <cstddef>
-
 #include "core/types/memory_domain.h"
 #include "provider/domain.h"
 
