@@ -27,30 +27,31 @@ double now() {
   return static_cast<double>(live_clock().now());
 }
 
-// Endpoints of this process; the first is the one that is measured.
+using Own = std::vector<std::pair<std::string, std::string>>;  // settings
+
+// Endpoints of this process; the first is the one that is measured. The first failure stays: from
+// then on the calls do nothing.
 class Ends {
  public:
-  static Result<std::unique_ptr<Ends>> create(
-      Settings settings, std::size_t count, const std::string& policy,
-      const std::vector<std::pair<std::string, std::string>>& own) {
-    std::vector<std::pair<std::string, std::string>> all = {
-        {"policy", policy},        {"memory_budget", "4GiB"}, {"max_active_rc", "4096"},
-        {"max_channels", "4096"},  {"rc_pool", "4096"},       {"ring_entries", "16"},
-        {"interval", "3600s"},     {"report", "0"},           {"receive_buffers", "64"},
-        {"control_buffers", "64"}, {"setup_thread", "0"}};
+  Ends(Settings settings, std::size_t count, const std::string& policy, const Own& own = {}) {
+    Own all = {{"policy", policy},        {"memory_budget", "4GiB"}, {"max_active_rc", "4096"},
+               {"max_channels", "4096"},  {"rc_pool", "4096"},       {"ring_entries", "16"},
+               {"interval", "3600s"},     {"report", "0"},           {"receive_buffers", "64"},
+               {"control_buffers", "64"}, {"setup_thread", "0"}};
     all.insert(all.end(), own.begin(), own.end());
     for (const auto& [name, value] : all) {
-      if (Status s = settings.set(name, value); !s.ok()) return s;
+      if (status_.ok()) status_ = settings.set(name, value);
     }
-    auto ends = std::make_unique<Ends>();
-    for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t i = 0; i < count && status_.ok(); ++i) {
       auto endpoint = Endpoint::create(settings, live_clock());
-      if (!endpoint) return endpoint.status();
-      ends->ends_.push_back({std::move(endpoint).value(), std::make_unique<CompletionQueue>(), {}});
+      status_ = endpoint.status();
+      if (endpoint) {
+        ends_.push_back({std::move(endpoint).value(), std::make_unique<CompletionQueue>(), {}});
+      }
     }
-    return ends;
   }
-
+  Ends(const Ends&) = delete;
+  Ends& operator=(const Ends&) = delete;
   // Together: one that closes waits for what it sent to the others.
   ~Ends() {
     for (bool all = false; !all;) {
@@ -59,28 +60,28 @@ class Ends {
     }
   }
 
-  [[nodiscard]] EndpointReport report(std::size_t end) const {
-    return ends_[end].endpoint->report();
-  }
+  [[nodiscard]] const Status& status() const { return status_; }
+  // Of the first; precondition: status() is ok.
+  [[nodiscard]] EndpointReport report() const { return ends_.front().endpoint->report(); }
+  [[nodiscard]] bool datagrams() const { return ends_.front().endpoint->address().datagrams(); }
 
-  Status send(std::size_t from, std::size_t to) {
-    auto id = peer(from, to);
-    if (!id) return id.status();
+  void send(std::size_t from, std::size_t to) {
+    if (!status_.ok()) return;
     iovec piece{data_.data(), kBytes};
     SendRequest request;
-    request.peer = id.value();
+    status_ = find(from, to, &request.peer);
     request.data = {&piece, 1};
     request.tagged = request.inject = true;
-    const double begin = now();
-    for (;;) {
-      Status s = ends_[from].endpoint->send(request);
-      if (s.code() != Code::again) return s;
+    for (const double begin = now(); status_.ok();) {
+      status_ = ends_[from].endpoint->send(request);
+      if (status_.code() != Code::again) return;
+      status_ = now() - begin > kPatience ? late() : Status{};
       progress_all();
-      if (now() - begin > kPatience) return late();
     }
   }
   // Waits at `at` for a message from anybody; makes progress there only, and at `also`.
-  Status receive(std::size_t at, std::size_t also) {
+  void receive(std::size_t at, std::size_t also) {
+    if (!status_.ok()) return;
     End& end = ends_[at];
     iovec piece{data_.data(), kBytes};
     RecvRequest request;
@@ -88,43 +89,36 @@ class Ends {
     request.tagged = true;
     request.ignore = ~std::uint64_t{0};
     request.report.queue = request.report.errors = end.queue.get();
-    if (Status s = end.endpoint->recv(request); !s.ok()) return s;
+    status_ = end.endpoint->recv(request);
     const double begin = now();
-    for (std::uint64_t spins = 1; end.queue->size() == 0; ++spins) {
-      if (end.queue->has_error()) return end.queue->pop_error().status;
+    for (std::uint64_t spins = 1; status_.ok() && end.queue->size() == 0; ++spins) {
+      if (end.queue->has_error()) {
+        status_ = end.queue->pop_error().status;
+        return;
+      }
       end.endpoint->progress();
       if (also != at) ends_[also].endpoint->progress();
       // A peer that a channel is being made with may have to act.
       if (spins % 1024 == 0) progress_all();
-      if (spins % 65536 == 0 && now() - begin > kPatience) return late();
+      if (spins % 65536 == 0 && now() - begin > kPatience) status_ = late();
     }
-    end.queue->pop();
-    return {};
+    if (status_.ok()) end.queue->pop();
   }
   // `both`: the two make progress together, as a channel that is being made needs.
-  Status trip(std::size_t to, bool both = false) {
-    Status s = send(0, to);
-    if (s.ok()) s = receive(to, both ? 0 : to);
-    if (s.ok()) s = send(to, 0);
-    if (s.ok()) s = receive(0, both ? to : 0);
-    return s;
+  void trip(std::size_t to, bool both = false) {
+    send(0, to);
+    receive(to, both ? 0 : to);
+    send(to, 0);
+    receive(0, both ? to : 0);
   }
   // Trips to ends 1..targets until their channels stand.
-  Status warm_up(std::size_t targets) {
+  void warm_up(std::size_t targets) {
     for (int i = 0; i < 50; ++i) {
-      for (std::size_t t = 1; t <= targets; ++t) {
-        if (Status s = trip(t); !s.ok()) return s;
-      }
+      for (std::size_t t = 1; t <= targets; ++t) trip(t);
       for (int k = 0; k < 10; ++k) progress_all();
     }
-    return {};
   }
-  void progress(std::size_t at) { ends_[at].endpoint->progress(); }
-  void progress_all() {
-    for (End& end : ends_) end.endpoint->progress();
-  }
-  [[nodiscard]] bool datagrams() const { return ends_.front().endpoint->address().datagrams(); }
-  [[nodiscard]] std::string device() const { return ends_.front().endpoint->report().device; }
+  void progress() { ends_.front().endpoint->progress(); }  // of the first
 
  private:
   struct End {
@@ -132,7 +126,10 @@ class Ends {
     std::unique_ptr<CompletionQueue> queue;
     std::vector<PeerId> peers;  // by end; kAnyPeer: not asked yet
   };
-  Result<PeerId> peer(std::size_t from, std::size_t to) {
+  void progress_all() {
+    for (End& end : ends_) end.endpoint->progress();
+  }
+  Status find(std::size_t from, std::size_t to, PeerId* peer) {
     std::vector<PeerId>& peers = ends_[from].peers;
     peers.resize(ends_.size(), kAnyPeer);
     if (peers[to] == kAnyPeer) {
@@ -140,12 +137,14 @@ class Ends {
       if (!made) return made.status();
       peers[to] = made.value();
     }
-    return peers[to];
+    *peer = peers[to];
+    return {};
   }
   static Status late() { return {Code::system, "benchmark failed: a message did not arrive"}; }
 
   std::vector<End> ends_;
   std::array<std::byte, kBytes> data_{};
+  Status status_;
 };
 
 class LiveBench {
@@ -171,14 +170,12 @@ class LiveBench {
   }
 
  private:
-  using Own = std::vector<std::pair<std::string, std::string>>;
-
   // Which adapter, and does every pair start on UD there?
   Status look(std::string* device) {
-    auto ends = Ends::create(settings_, 1, "turnout", {});
-    if (!ends) return ends.status();
-    *device = ends.value()->device();
-    datagrams_ = ends.value()->datagrams();
+    const Ends ends(settings_, 1, "turnout");
+    if (!ends.status().ok()) return ends.status();
+    *device = ends.report().device;
+    datagrams_ = ends.datagrams();
     return {};
   }
 
@@ -195,32 +192,25 @@ class LiveBench {
 
   Status trips(const std::string& policy, const Own& own, std::size_t targets, std::size_t extra,
                Rounds* out) {
-    auto ends = Ends::create(settings_, 1 + targets + extra, policy, own);
-    if (!ends) return ends.status();
-    Ends& e = *ends.value();
+    Ends e(settings_, 1 + targets + extra, policy, own);
     for (std::size_t i = 0; i < extra; ++i) {
-      Status s = e.send(1 + targets + i, 0);
-      if (s.ok()) s = e.receive(0, 1 + targets + i);
-      if (!s.ok()) return s;
+      e.send(1 + targets + i, 0);
+      e.receive(0, 1 + targets + i);
     }
-    if (Status s = e.warm_up(targets); !s.ok()) return s;
-    constexpr int kBatch = 400;
+    e.warm_up(targets);
+    constexpr std::size_t kBatch = 400;
     for (std::uint32_t r = 0; r < rounds_; ++r) {
       const double begin = now();
-      for (int i = 0; i < kBatch; ++i) {
-        if (Status s = e.trip(1 + static_cast<std::size_t>(i) % targets); !s.ok()) return s;
-      }
+      for (std::size_t i = 0; i < kBatch; ++i) e.trip(1 + i % targets);
       out->push_back((now() - begin) / (2 * kBatch));
     }
-    return {};
+    return e.status();
   }
 
   // As in virtual time: a burst of ten needs a credit message, one of seven does not.
   Status credits(const std::string& ring, Rounds* out) {
-    auto ends = Ends::create(settings_, 2, ring, {});
-    if (!ends) return ends.status();
-    Ends& e = *ends.value();
-    if (Status s = e.warm_up(1); !s.ok()) return s;
+    Ends e(settings_, 2, ring);
+    e.warm_up(1);
     constexpr int kBatch = 200;
     for (std::uint32_t r = 0; r < rounds_; ++r) {
       std::array<double, 3> times{};
@@ -228,18 +218,16 @@ class LiveBench {
         const int length = std::array{3, 7, 10}[k];
         const double begin = now();
         for (int i = 0; i < kBatch; ++i) {
-          Status s;
-          for (int n = 0; n < length && s.ok(); ++n) s = e.send(0, 1);
-          for (int n = 0; n < length && s.ok(); ++n) s = e.receive(1, 0);
-          if (s.ok()) s = e.send(1, 0);
-          if (s.ok()) s = e.receive(0, 0);
-          if (!s.ok()) return s;
+          for (int n = 0; n < length; ++n) e.send(0, 1);
+          for (int n = 0; n < length; ++n) e.receive(1, 0);
+          e.send(1, 0);
+          e.receive(0, 0);
         }
         times[k] = (now() - begin) / kBatch;
       }
       out->push_back(times[2] - times[1] - 3 * (times[1] - times[0]) / 4);
     }
-    return {};
+    return e.status();
   }
 
   Status setups(Measurements* m) {
@@ -257,14 +245,14 @@ class LiveBench {
     return {};
   }
   Status cold(const std::string& policy, double without, Rounds* lost, Rounds* time = nullptr) {
-    auto ends = Ends::create(settings_, 2, policy, {{"setup_thread", "1"}});
-    if (!ends) return ends.status();
+    Ends ends(settings_, 2, policy, {{"setup_thread", "1"}});
     std::vector<double> times;
     for (std::uint32_t i = 0; i < kColdTrips; ++i) {
       const double begin = now();
-      if (Status s = ends.value()->trip(1, true); !s.ok()) return s;
+      ends.trip(1, true);
       times.push_back(now() - begin);
     }
+    if (!ends.status().ok()) return ends.status();
     const double steady = selection::estimate({times.begin() + kColdTrips / 2, times.end()}).value;
     if (slow_ == 0) slow_ = steady;
     // Up to the last slow one they take what they do over DC-sendrecv; only those that took far
@@ -275,7 +263,7 @@ class LiveBench {
     }
     lost->push_back(sum - without);
     if (time == nullptr) return {};
-    const EndpointReport report = ends.value()->report(0);
+    const EndpointReport report = ends.report();
     for (const DecisionReport& decision : report.decisions) {
       for (const PeerReport& peer : report.peers) {
         const ChannelSpan& last = peer.receive.spans.back();
@@ -290,59 +278,44 @@ class LiveBench {
   // Only the sender's calls are timed; the others make progress in between.
   Status posts(const std::string& policy, const std::string& dcis, Rounds* out) {
     constexpr std::size_t targets = kTargets;
-    auto ends = Ends::create(settings_, 1 + targets, policy, {{"data_qps", dcis}});
-    if (!ends) return ends.status();
-    Ends& e = *ends.value();
-    if (Status s = e.warm_up(targets); !s.ok()) return s;
+    Ends e(settings_, 1 + targets, policy, {{"data_qps", dcis}});
+    e.warm_up(targets);
     constexpr int kBatch = 200;
     for (std::uint32_t r = 0; r < rounds_; ++r) {
       double time = 0;
       for (int i = 0; i < kBatch; ++i) {
         const double begin = now();
-        for (std::size_t t = 1; t <= targets; ++t) {
-          if (Status s = e.send(0, t); !s.ok()) return s;
-        }
+        for (std::size_t t = 1; t <= targets; ++t) e.send(0, t);
         time += now() - begin;
-        for (std::size_t t = 1; t <= targets; ++t) {
-          if (Status s = e.receive(t, 0); !s.ok()) return s;
-        }
+        for (std::size_t t = 1; t <= targets; ++t) e.receive(t, 0);
       }
       out->push_back(time / (kBatch * static_cast<double>(targets)));
     }
-    return {};
+    return e.status();
   }
 
   Status one_dci(Rounds* out) {
     constexpr std::size_t kFew = 8;
-    auto ends = Ends::create(settings_, 1 + kFew, "static:dc-rdma", {{"data_qps", "1"}});
-    if (!ends) return ends.status();
-    Ends& e = *ends.value();
-    if (Status s = e.warm_up(kFew); !s.ok()) return s;
+    Ends e(settings_, 1 + kFew, "static:dc-rdma", {{"data_qps", "1"}});
+    e.warm_up(kFew);
     constexpr int kBatch = 50;
     for (std::uint32_t r = 0; r < rounds_; ++r) {
       const double begin = now();
       for (int i = 0; i < kBatch; ++i) {
         // Two for each target under way: the initiator always has work.
-        for (std::size_t t = 0; t < 2 * kFew; ++t) {
-          if (Status s = e.send(0, 1 + t % kFew); !s.ok()) return s;
-        }
-        for (std::size_t t = 0; t < 2 * kFew; ++t) {
-          if (Status s = e.receive(1 + t % kFew, 0); !s.ok()) return s;
-        }
+        for (std::size_t t = 0; t < 2 * kFew; ++t) e.send(0, 1 + t % kFew);
+        for (std::size_t t = 0; t < 2 * kFew; ++t) e.receive(1 + t % kFew, 0);
       }
       out->push_back((now() - begin) / (kBatch * 2.0 * kFew));
     }
-    return {};
+    return e.status();
   }
 
   // Trips over more and more queue pairs in turn; the adapter holds both ends of each.
   Status contexts(Measurements* m) {
     for (const std::size_t targets : {4U, 8U, 16U, 32U, 64U}) {
-      auto ends =
-          Ends::create(settings_, 1 + targets, "static:rc-rdma", {{"ring_entry_size", "512B"}});
-      if (!ends) return ends.status();
-      Ends& e = *ends.value();
-      if (Status s = e.warm_up(targets); !s.ok()) return s;
+      Ends e(settings_, 1 + targets, "static:rc-rdma", {{"ring_entry_size", "512B"}});
+      e.warm_up(targets);
       // One direction only: the first end's own rings, which grow in number, are not polled.
       selection::RatePoint point{2.0 * static_cast<double>(targets), {}};
       for (std::uint32_t r = 0; r < rounds_; ++r) {
@@ -351,11 +324,11 @@ class LiveBench {
         for (std::size_t i = 0; i < count; ++i) {
           const std::size_t to = 1 + i % targets;
           const double begin = now();
-          Status s = e.send(0, to);
-          if (s.ok()) s = e.receive(to, to);
-          if (!s.ok()) return s;
+          e.send(0, to);
+          e.receive(to, to);
           time += now() - begin;
-          e.progress(0);  // takes the credits that came back
+          if (!e.status().ok()) return e.status();
+          e.progress();  // takes the credits that came back
         }
         point.second.push_back(time / static_cast<double>(count));
       }
