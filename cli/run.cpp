@@ -112,26 +112,19 @@ bool write_file(const std::string& path, const std::string& text) {
 
 // The report of the job, in the form that was asked for. False: it could not be written.
 bool write_report(const RunOptions& options, std::vector<EndpointReport> reports) {
-  const auto text = [&] {
-    return options.full ? format_jobs(std::move(reports), {}) : summarize_jobs(std::move(reports));
-  };
-  switch (form_of(options)) {
-    case ReportForm::none:
-      return true;
-    case ReportForm::text_file:
-      return write_file(options.report, text());
-    case ReportForm::page: {
-      const std::string path = options.report == "html" ? "turnout-report.html" : options.report;
-      if (!write_file(path, page_of_jobs(std::move(reports)))) return false;
-      fmt::print(stderr, "turnout run: report: {}\n", path);
-      return true;
-    }
-    case ReportForm::text:
-    case ReportForm::folder:
-      fmt::print("{}", text());
-      std::fflush(stdout);
-      return true;
+  const ReportForm form = form_of(options);
+  if (form == ReportForm::none) return true;
+  if (form == ReportForm::page) {
+    const std::string path = options.report == "html" ? "turnout-report.html" : options.report;
+    if (!write_file(path, page_of_jobs(std::move(reports)))) return false;
+    fmt::print(stderr, "turnout run: report: {}\n", path);
+    return true;
   }
+  const std::string text =
+      options.full ? format_jobs(std::move(reports), {}) : summarize_jobs(std::move(reports));
+  if (form == ReportForm::text_file) return write_file(options.report, text);
+  fmt::print("{}", text);
+  std::fflush(stdout);
   return true;
 }
 

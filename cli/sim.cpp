@@ -147,26 +147,28 @@ Status add_replay(const SimOptions& o, sim::StudyOptions* study) {
 }
 
 // What an option lists, with commas between; `expected` says what it may be.
-Result<std::vector<std::uint64_t>> counts_of(std::string_view option, const std::string& list,
-                                             std::uint64_t least, std::uint64_t most,
-                                             const std::string& expected) {
-  std::vector<std::uint64_t> counts;
+template <class T>
+Status parse_counts(std::string_view option, const std::string& list, T least, T most,
+                    const std::string& expected, std::vector<T>* counts) {
   for (const std::string& text : sim::split(list)) {
     const Result<std::uint64_t> count = value::parse_count(text);
     if (!count || count.value() < least || count.value() > most) {
       return invalid(
           fmt::format("{} {}: expected {}, separated by commas", option, list, expected));
     }
-    counts.push_back(count.value());
+    counts->push_back(static_cast<T>(count.value()));
   }
-  return counts;
+  return {};
 }
 
 int run_workload(const SimOptions& o) {
   if (Status s = check(o); !s.ok()) return fail(s);
-  const Result<std::vector<std::uint64_t>> limits =
-      counts_of("--limits", o.limits, 1, UINT64_MAX, "numbers of connections from 1 on");
-  if (!limits) return fail(limits.status());
+  std::vector<std::uint64_t> limits;
+  if (Status s = parse_counts<std::uint64_t>("--limits", o.limits, 1, UINT64_MAX,
+                                             "numbers of connections from 1 on", &limits);
+      !s.ok()) {
+    return fail(s);
+  }
   Result<Common> shared = common(o, kDefaultProfile);
   if (!shared) return fail(shared.status());
   Progress progress;
@@ -215,7 +217,7 @@ int run_workload(const SimOptions& o) {
   if (timelines) write(timelines->end());
   if (!result) return fail(result.status());
   fmt::print("{}", sim::format_table(result.value()));
-  if (study.keep_partners) fmt::print("{}", sim::format_partners(result.value(), limits.value()));
+  if (study.keep_partners) fmt::print("{}", sim::format_partners(result.value(), limits));
   if (!o.json.empty()) write(sim::write_text_file(o.json, sim::to_json(result.value())));
   if (!o.csv.empty()) write(sim::write_text_file(o.csv, sim::to_csv(result.value())));
   return code;
@@ -262,14 +264,14 @@ int run_experiment(const SimOptions& o) {
   options.policies = std::move(shared->policies);
   options.options = std::move(shared->options);
   options.settings = std::move(shared->settings);
-  const Result<std::vector<std::uint64_t>> sizes = counts_of(
-      "--sizes", o.sizes, 2, kMostRanks, fmt::format("numbers of ranks from 2 to {}", kMostRanks));
-  if (!sizes) return fail(sizes.status());
-  options.sizes.assign(sizes.value().begin(), sizes.value().end());
-  const Result<std::vector<std::uint64_t>> seeds = counts_of(
-      "--seeds", o.seeds, 1, kMostSeeds, fmt::format("numbers of seeds from 1 to {}", kMostSeeds));
-  if (!seeds) return fail(seeds.status());
-  options.seeds.assign(seeds.value().begin(), seeds.value().end());
+  Status listed =
+      parse_counts("--sizes", o.sizes, 2U, kMostRanks,
+                   fmt::format("numbers of ranks from 2 to {}", kMostRanks), &options.sizes);
+  if (listed.ok()) {
+    listed = parse_counts("--seeds", o.seeds, 1U, kMostSeeds,
+                          fmt::format("numbers of seeds from 1 to {}", kMostSeeds), &options.seeds);
+  }
+  if (!listed.ok()) return fail(listed);
   options.workloads = sim::split(o.experiment_workloads);
   options.budgets = sim::split(o.budgets);
   options.jobs = o.jobs;

@@ -91,9 +91,20 @@ class Writer {
     fs::create_directories(path(name), error);
     if (error) status_ = folder_failure("create", path(name), error.value());
   }
-  // A value of sysfs: a line.
+  // A value of sysfs: a file with a line.
   void line(const std::string& name, std::string_view value) {
-    file(name, fmt::format("{}\n", value));
+    folder(fs::path(name).parent_path().string());
+    if (!status_.ok()) return;
+    const std::string whole = path(name), part = fmt::format("{}.{}", whole, ::getpid());
+    const Descriptor fd(
+        ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
+    const Status written =
+        fd ? write_all(fd.get(), fmt::format("{}\n", value)) : folder_failure("write", part, errno);
+    if (!written.ok()) {
+      status_ = folder_failure("write", part, written.sys_errno());
+    } else if (::fchmod(fd.get(), 0444) != 0 || ::rename(part.c_str(), whole.c_str()) != 0) {
+      status_ = folder_failure("write", whole, errno);
+    }
   }
   // UCX looks whether it is a character device. Nobody's commands go there: the libraries that
   // would send them are ours.
@@ -111,23 +122,6 @@ class Writer {
 
  private:
   [[nodiscard]] std::string path(const std::string& name) const { return root_ + "/" + name; }
-
-  void file(const std::string& name, std::string_view text) {
-    folder(fs::path(name).parent_path().string());
-    if (!status_.ok()) return;
-    const std::string whole = path(name), part = fmt::format("{}.{}", whole, ::getpid());
-    const Descriptor fd(
-        ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
-    if (!fd) {
-      status_ = folder_failure("write", part, errno);
-      return;
-    }
-    if (const Status s = write_all(fd.get(), text); !s.ok()) {
-      status_ = folder_failure("write", part, s.sys_errno());
-    } else if (::fchmod(fd.get(), 0444) != 0 || ::rename(part.c_str(), whole.c_str()) != 0) {
-      status_ = folder_failure("write", whole, errno);
-    }
-  }
 
   std::string root_;
   Status status_;

@@ -10,7 +10,6 @@
 #include "base/value.h"
 #include "cli/html/escape.h"
 #include "cli/html/page_data.h"
-#include "cli/html/parts.h"
 #include "core/report/job_findings.h"
 
 namespace turnout::cli {

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The HTML page of reports: `turnout report --html`. One file without any resource besides: its
-// template, style and script (page.html, page.css, page.js) are compiled in.
+// template, style and script are compiled in.
 #pragma once
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "core/report/report.h"
 
 namespace turnout::cli {
+
+// page.html, page.css and page.js as text, made by CMake.
+extern const std::string_view kPageTemplate, kPageStyle, kPageScript;
 
 inline constexpr std::size_t kMaxPageJobs = 16;  // the others are counted
 
