@@ -37,9 +37,7 @@ class Judge {
     chosen();
     locked_memory();
     budget();
-    open_files();
-    mappings();
-    scheduling();
+    system_limits();
     fork();
     costs();
     provider();
@@ -227,7 +225,7 @@ class Judge {
            "TURNOUT_MEMORY_BUDGET");
   }
 
-  void open_files() {
+  void system_limits() {
     const auto number = [](std::uint64_t n) {
       return n == kNoLimit ? std::string("unlimited") : std::to_string(n);
     };
@@ -235,6 +233,19 @@ class Judge {
            f_.limits.files_hard >= kFewFiles
                ? fmt::format("ulimit -n {}", number(f_.limits.files_hard))
                : "as root, add 'nofile 65536' in /etc/security/limits.d/");
+    if (f_.limits.maps != 0) {
+      add_if(f_.limits.maps < kUsualMaps, Level::warning, "memory mappings",
+             fmt::format("{} per process", value::human_count(f_.limits.maps)),
+             fmt::format("as root, sysctl vm.max_map_count={}", kUsualMaps));
+    }
+    if (f_.autogroup) {
+      add_if(*f_.autogroup, Level::note, "autogroups",
+             *f_.autogroup
+                 ? "on: the scheduler shares CPUs between sessions first, so with more ranks than "
+                   "CPUs a rank that yields may not free its CPU for a rank of another session"
+                 : "off",
+             "as root, sysctl kernel.sched_autogroup_enabled=0, if ranks outnumber CPUs");
+    }
   }
 
   void fork() {
@@ -254,23 +265,6 @@ class Judge {
         {Level::good, "fork", "safe: the kernel copies registered pages for child processes", ""},
     }};
     findings_.push_back(found[static_cast<std::size_t>(f_.fork)]);
-  }
-
-  void mappings() {
-    if (f_.limits.maps == 0) return;
-    add_if(f_.limits.maps < kUsualMaps, Level::warning, "memory mappings",
-           fmt::format("{} per process", value::human_count(f_.limits.maps)),
-           fmt::format("as root, sysctl vm.max_map_count={}", kUsualMaps));
-  }
-
-  void scheduling() {
-    if (!f_.autogroup.has_value()) return;
-    add_if(*f_.autogroup, Level::note, "autogroups",
-           *f_.autogroup
-               ? "on: the scheduler shares CPUs between sessions first, so with more ranks than "
-                 "CPUs a rank that yields may not free its CPU for a rank of another session"
-               : "off",
-           "as root, sysctl kernel.sched_autogroup_enabled=0, if ranks outnumber CPUs");
   }
 
   void costs() {

@@ -7,6 +7,7 @@
 #include <cctype>
 #include <charconv>
 #include <optional>
+#include <set>
 
 namespace turnout::cli {
 namespace {
@@ -32,13 +33,6 @@ std::string number_behind(std::string_view text, std::string_view mark) {
   return std::string(text.substr(begin, end - begin));
 }
 
-std::optional<unsigned> count(std::string_view text) {
-  unsigned value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 // The value of one of these options, "-n 4", "--ntasks=4" or "-n4" alike.
 std::optional<std::string> value_of(const std::vector<std::string>& command,
                                     std::initializer_list<std::string_view> names) {
@@ -55,8 +49,11 @@ std::optional<std::string> value_of(const std::vector<std::string>& command,
 }
 
 unsigned ranks_of(const std::vector<std::string>& command) {
-  const auto text = value_of(command, {"-n", "-np", "--np", "--n", "-c", "--ntasks", "-ntasks"});
-  return text ? count(*text).value_or(0) : 0;
+  const std::string text =
+      value_of(command, {"-n", "-np", "--np", "--n", "-c", "--ntasks", "-ntasks"}).value_or("");
+  unsigned ranks = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ranks);
+  return error == std::errc{} && end == text.data() + text.size() ? ranks : 0;
 }
 
 bool names_hosts(const LaunchFacts& facts) {
@@ -77,28 +74,7 @@ bool is_open_mpi(Mpi mpi) {
   return mpi == Mpi::open_mpi_4 || mpi == Mpi::open_mpi_5;
 }
 
-class Variables {
- public:
-  Variables(const LaunchFacts& facts, Launch* launch) : facts_(facts), launch_(launch) {}
-
-  // Unless the user has set it.
-  void set(std::string name, std::string value) {
-    if (facts_.environment.contains(name)) return;
-    launch_->variables.emplace_back(std::move(name), std::move(value));
-  }
-  void put_before(const std::string& name, const std::string& folder) {
-    const auto old = facts_.environment.find(name);
-    std::string value = folder;
-    if (old != facts_.environment.end() && !old->second.empty() && old->second != folder) {
-      value += ":" + old->second;
-    }
-    launch_->variables.emplace_back(name, std::move(value));
-  }
-
- private:
-  const LaunchFacts& facts_;
-  Launch* launch_;
-};
+using Variables = std::vector<std::pair<std::string, std::string>>;
 
 // Open MPI refuses to run as root unless that is allowed; this is the user's decision, not ours.
 bool allows_root(const LaunchFacts& facts) {
@@ -109,34 +85,34 @@ bool allows_root(const LaunchFacts& facts) {
   return false;
 }
 
-void set_open_mpi(Variables& variables, bool crowded, bool root) {
+void set_open_mpi(Variables* variables, bool crowded, bool root) {
   // pml cm: whatever leaves a rank goes through the MTL, none through Open MPI's own transports.
-  variables.set("OMPI_MCA_pml", "cm");
-  variables.set("OMPI_MCA_mtl", "ofi");
-  variables.set("OMPI_MCA_mtl_ofi_provider_include", "turnout");          // Open MPI 4
-  variables.set("OMPI_MCA_opal_common_ofi_provider_include", "turnout");  // Open MPI 5
+  variables->emplace_back("OMPI_MCA_pml", "cm");
+  variables->emplace_back("OMPI_MCA_mtl", "ofi");
+  variables->emplace_back("OMPI_MCA_mtl_ofi_provider_include", "turnout");          // Open MPI 4
+  variables->emplace_back("OMPI_MCA_opal_common_ofi_provider_include", "turnout");  // Open MPI 5
   if (root) {  // mpirun wants both, and those of the other version
     for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
                              "PRTE_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM"}) {
-      variables.set(name, "1");
+      variables->emplace_back(name, "1");
     }
   }
   if (!crowded) return;
-  variables.set("OMPI_MCA_mpi_yield_when_idle", "1");
-  variables.set("OMPI_MCA_rmaps_base_oversubscribe", "1");                   // Open MPI 4
-  variables.set("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");  // Open MPI 5
-  variables.set("OMPI_MCA_hwloc_base_binding_policy", "none");               // Open MPI 4
-  variables.set("PRTE_MCA_hwloc_default_binding_policy", "none");            // Open MPI 5
+  variables->emplace_back("OMPI_MCA_mpi_yield_when_idle", "1");
+  variables->emplace_back("OMPI_MCA_rmaps_base_oversubscribe", "1");                   // Open MPI 4
+  variables->emplace_back("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");  // Open MPI 5
+  variables->emplace_back("OMPI_MCA_hwloc_base_binding_policy", "none");               // Open MPI 4
+  variables->emplace_back("PRTE_MCA_hwloc_default_binding_policy", "none");            // Open MPI 5
 }
 
-void set_mpich(Variables& variables, bool crowded, bool one_host) {
-  variables.set("MPIR_CVAR_CH4_NETMOD", "ofi");
-  variables.set("FI_PROVIDER", "turnout");
+void set_mpich(Variables* variables, bool crowded, bool one_host) {
+  variables->emplace_back("MPIR_CVAR_CH4_NETMOD", "ofi");
+  variables->emplace_back("FI_PROVIDER", "turnout");
   // Else messages inside a host go through MPICH's shared memory: all of them, where there is one.
-  if (one_host) variables.set("MPIR_CVAR_NOLOCAL", "1");
+  if (one_host) variables->emplace_back("MPIR_CVAR_NOLOCAL", "1");
   if (!crowded) return;
-  variables.set("MPIR_CVAR_CH4_PROGRESS_THROTTLE", "1");
-  variables.set("MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT", "16");
+  variables->emplace_back("MPIR_CVAR_CH4_PROGRESS_THROTTLE", "1");
+  variables->emplace_back("MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT", "16");
 }
 
 // Intel MPI brought its own libfabric until 2021.18. An unknown version counts as one of these.
@@ -149,13 +125,13 @@ bool has_own_libfabric(const MpiVersion& version) {
   return std::pair(year, update) < std::pair(2021u, 19u);
 }
 
-void set_intel_mpi(Variables& variables, const MpiVersion& version) {
-  variables.set("I_MPI_FABRICS", "ofi");
-  variables.set("FI_PROVIDER", "turnout");
-  variables.set("I_MPI_OFI_PROVIDER", "turnout");
+void set_intel_mpi(Variables* variables, const MpiVersion& version) {
+  variables->emplace_back("I_MPI_FABRICS", "ofi");
+  variables->emplace_back("FI_PROVIDER", "turnout");
+  variables->emplace_back("I_MPI_OFI_PROVIDER", "turnout");
   // The start scripts of Intel MPI's own libfabric replace FI_PROVIDER_PATH unless this is 0.
   // Versions without one warn about the variable.
-  if (has_own_libfabric(version)) variables.set("I_MPI_OFI_LIBRARY_INTERNAL", "0");
+  if (has_own_libfabric(version)) variables->emplace_back("I_MPI_OFI_LIBRARY_INTERNAL", "0");
 }
 
 }  // namespace
@@ -187,26 +163,32 @@ Launch plan_launch(const LaunchFacts& facts) {
   launch.ranks = ranks_of(facts.command);
   launch.one_host = !names_hosts(facts);
   const bool crowded = launch.one_host && launch.ranks > facts.processors;
-  Variables variables(facts, &launch);
-  variables.put_before("FI_PROVIDER_PATH", facts.provider_folder);
+  Variables variables;
   const Mpi mpi = facts.version.mpi;
   const bool any = mpi == Mpi::unknown || mpi == Mpi::slurm;  // the names of all do not collide
   if (any || is_open_mpi(mpi)) {
-    set_open_mpi(variables, crowded, allows_root(facts) && mpi != Mpi::slurm);
+    set_open_mpi(&variables, crowded, allows_root(facts) && mpi != Mpi::slurm);
   }
-  if (any || mpi == Mpi::mpich) set_mpich(variables, crowded, launch.one_host);
-  if (any || mpi == Mpi::intel_mpi) set_intel_mpi(variables, facts.version);
+  if (any || mpi == Mpi::mpich) set_mpich(&variables, crowded, launch.one_host);
+  if (any || mpi == Mpi::intel_mpi) set_intel_mpi(&variables, facts.version);
+  // What the user has set stays, but for one that gets a folder more.
+  std::erase_if(variables, [&](const auto& one) { return facts.environment.contains(one.first); });
+  std::string paths = facts.provider_folder;
+  const auto old = facts.environment.find("FI_PROVIDER_PATH");
+  if (old != facts.environment.end() && !old->second.empty() && old->second != paths) {
+    paths += ":" + old->second;
+  }
+  launch.variables.emplace_back("FI_PROVIDER_PATH", std::move(paths));
+  launch.variables.insert(launch.variables.end(), variables.begin(), variables.end());
   if (!facts.report_folder.empty()) {
     launch.variables.emplace_back("TURNOUT_REPORT", facts.report_folder + "/");
   }
   launch.variables.insert(launch.variables.end(), facts.settings.begin(), facts.settings.end());
   // Open MPI hands its own variables to other hosts; the others have to be named.
   if (is_open_mpi(mpi) && !launch.one_host) {
-    std::vector<std::string> names;
-    for (const auto& [name, value] : launch.variables) names.push_back(name);
-    for (const auto& [name, value] : facts.environment) names.push_back(name);
-    std::sort(names.begin(), names.end());
-    names.erase(std::unique(names.begin(), names.end()), names.end());
+    std::set<std::string> names;
+    for (const auto& [name, value] : launch.variables) names.insert(name);
+    for (const auto& [name, value] : facts.environment) names.insert(name);
     std::vector<std::string> exported;
     for (const std::string& name : names) {
       if (!name.starts_with("TURNOUT_") && !name.starts_with("FI_")) continue;

@@ -64,13 +64,8 @@ Status invalid(std::string text) {
 }
 
 // What both kinds of run share.
-struct Common {
-  sim::ProfileFile profile;
-  sim::NamedValues settings, options;
-  std::vector<std::string> policies;
-};
-
-Result<Common> common(const SimOptions& o, std::string_view usual_profile) {
+template <class Options>
+Status read_common(const SimOptions& o, std::string_view usual_profile, Options* out) {
   Result<sim::ProfileFile> profile =
       sim::find_profile(o.profile.empty() ? std::string(usual_profile) : o.profile);
   if (!profile) return profile.status();
@@ -78,42 +73,36 @@ Result<Common> common(const SimOptions& o, std::string_view usual_profile) {
   if (!settings) return settings.status();
   Result<sim::NamedValues> options = sim::parse_pairs(o.options, "--option");
   if (!options) return options.status();
-  return Common{std::move(profile).value(), std::move(settings).value(), std::move(options).value(),
-                sim::split(o.policies)};
+  out->profile = std::move(profile).value();
+  out->settings = std::move(settings).value();
+  out->options = std::move(options).value();
+  out->policies = sim::split(o.policies);
+  return {};
 }
 
 // The timelines of the policies, one at a time.
 class Timelines {
  public:
-  Timelines(std::string path, std::string title, bool several)
-      : path_(std::move(path)), title_(std::move(title)), several_(several) {}
-
-  std::function<void(const hca::Trace&)> start(const std::string& policy) {
+  std::function<void(const hca::Trace&)> start(const std::string& path, const std::string& title) {
     if (!end().ok()) return {};
-    Result<std::unique_ptr<sim::Timeline>> made =
-        sim::Timeline::create(sim::timeline_path(path_, policy, several_), title_ + ", " + policy);
-    if (!made) {
-      if (status_.ok()) status_ = made.status();
-      return {};
-    }
+    Result<std::unique_ptr<sim::Timeline>> made = sim::Timeline::create(path, title);
+    status_ = made.status();
+    if (!made) return {};
     current_ = std::move(made).value();
     return [this](const hca::Trace& trace) { current_->add(trace); };
   }
   Status end() {
-    if (current_) {
-      if (Status s = current_->finish(); !s.ok() && status_.ok()) status_ = s;
-      if (current_->cut()) {
-        fmt::print(stderr, "turnout sim: writing the timeline ended early: its file reached {}\n",
-                   value::human_bytes(sim::Timeline::kDefaultLimit));
-      }
-      current_.reset();
+    if (!current_) return status_;
+    if (Status s = current_->finish(); status_.ok()) status_ = s;
+    if (current_->cut()) {
+      fmt::print(stderr, "turnout sim: writing the timeline ended early: its file reached {}\n",
+                 value::human_bytes(sim::Timeline::kDefaultLimit));
     }
+    current_.reset();
     return status_;
   }
 
  private:
-  std::string path_, title_;
-  bool several_;
   std::unique_ptr<sim::Timeline> current_;
   Status status_;
 };
@@ -169,22 +158,17 @@ int run_workload(const SimOptions& o) {
       !s.ok()) {
     return fail(s);
   }
-  Result<Common> shared = common(o, kDefaultProfile);
-  if (!shared) return fail(shared.status());
-  Progress progress;
   sim::StudyOptions study;
+  if (Status s = read_common(o, kDefaultProfile, &study); !s.ok()) return fail(s);
+  Progress progress;
   study.keep_reports = !o.json.empty();  // for the messages of each pair
   study.keep_partners = !o.limits.empty();
   study.workload = o.workload;
-  study.options = shared->options;
   study.place = {o.ranks.value_or(kDefaultRanks), o.ranks_per_node, o.seed};
   if (!o.trace.empty()) {
     progress.say(fmt::format("reading {}", o.trace));
     if (Status s = add_replay(o, &study); !s.ok()) return fail(s);
   }
-  study.profile = std::move(shared->profile);
-  study.settings = shared->settings;
-  study.policies = std::move(shared->policies);
   if (study.policies.empty()) study.policies = {"turnout"};
   study.check_content = !o.no_check;
   if (!o.time_limit.empty()) {
@@ -200,12 +184,13 @@ int run_workload(const SimOptions& o) {
                        std::uint64_t events) {
     progress.show(policy, ended, study.place.ranks, now, events);
   };
-  std::optional<Timelines> timelines;
+  Timelines timelines;
   if (!o.timeline.empty()) {
-    timelines.emplace(o.timeline,
-                      fmt::format("{} on {} (modelled)", o.workload, study.profile.name),
-                      study.policies.size() > 1);
-    study.trace = [&](const std::string& policy) { return timelines->start(policy); };
+    study.trace = [&](const std::string& policy) {
+      return timelines.start(
+          sim::timeline_path(o.timeline, policy, study.policies.size() > 1),
+          fmt::format("{} on {} (modelled), {}", o.workload, study.profile.name, policy));
+    };
   }
   const Result<sim::Study> result = sim::run_study(study, sim::run);
   progress.clear();
@@ -214,7 +199,7 @@ int run_workload(const SimOptions& o) {
     if (!s.ok()) code = fail(s);
   };
   // Of a run that failed too: it shows where it stood.
-  if (timelines) write(timelines->end());
+  write(timelines.end());
   if (!result) return fail(result.status());
   fmt::print("{}", sim::format_table(result.value()));
   if (study.keep_partners) fmt::print("{}", sim::format_partners(result.value(), limits));
@@ -254,16 +239,13 @@ int run_experiment(const SimOptions& o) {
   const Result<const sim::Experiment*> experiment = sim::find_experiment(o.experiment);
   if (!experiment) return fail(experiment.status());
   if (Status s = check_experiment(o, *experiment.value()); !s.ok()) return fail(s);
-  Result<Common> shared = common(
-      o, experiment.value()->profile.empty() ? kDefaultProfile : experiment.value()->profile);
-  if (!shared) return fail(shared.status());
-  Progress progress;
   sim::ExperimentOptions options;
-  options.profile = std::move(shared->profile);
+  const std::string_view own = experiment.value()->profile;
+  if (Status s = read_common(o, own.empty() ? kDefaultProfile : own, &options); !s.ok()) {
+    return fail(s);
+  }
+  Progress progress;
   options.seed = o.seed;
-  options.policies = std::move(shared->policies);
-  options.options = std::move(shared->options);
-  options.settings = std::move(shared->settings);
   Status listed =
       parse_counts("--sizes", o.sizes, 2U, kMostRanks,
                    fmt::format("numbers of ranks from 2 to {}", kMostRanks), &options.sizes);

@@ -77,9 +77,7 @@ ssize_t read_locked(Cq& cq, void* buffer, std::size_t count, fi_addr_t* addresse
     }
   }
   if (n != 0) return static_cast<ssize_t>(n);
-  for (auto& source : cq.sources) {
-    if (source->queue.has_error()) return -FI_EAVAIL;
-  }
+  if (cq.failed()) return -FI_EAVAIL;
   if (count == 0 && cq.unread() != 0) return 0;
   return -FI_EAGAIN;
 }
@@ -105,11 +103,6 @@ ssize_t read_from(fid_cq* f, void* buffer, std::size_t count, fi_addr_t* address
   });
 }
 
-template <class Entry>
-ssize_t read_entries(fid_cq* f, void* buffer, std::size_t count) {
-  return read_from<Entry>(f, buffer, count, nullptr);
-}
-
 // Waits by polling: every event of this provider comes from progress, and progress from this
 // thread.
 template <class Entry>
@@ -130,9 +123,7 @@ ssize_t wait_from(fid_cq* f, void* buffer, std::size_t count, fi_addr_t* address
       {
         const Guard guard(cq.domain.lock);
         cq.progress();
-        const bool failed = std::any_of(cq.sources.begin(), cq.sources.end(),
-                                        [](auto& s) { return s->queue.has_error(); });
-        if (cq.unread() >= least || failed || late) {
+        if (cq.unread() >= least || cq.failed() || late) {
           return read_locked<Entry>(cq, buffer, count, addresses);
         }
       }
@@ -143,12 +134,6 @@ ssize_t wait_from(fid_cq* f, void* buffer, std::size_t count, fi_addr_t* address
       sched_yield();
     }
   });
-}
-
-template <class Entry>
-ssize_t wait_entries(fid_cq* f, void* buffer, std::size_t count, const void* condition,
-                     int timeout) {
-  return wait_from<Entry>(f, buffer, count, nullptr, condition, timeout);
 }
 
 // Never writes to memory that err_data of the program's entry points to: programs that leave the
@@ -216,10 +201,14 @@ fi_ops cq_fid_ops = object_ops(Cq::close);
 template <class Entry>
 fi_ops_cq cq_ops = {
     .size = sizeof(fi_ops_cq),
-    .read = read_entries<Entry>,
+    .read = [](fid_cq* f, void* buffer,
+               std::size_t count) { return read_from<Entry>(f, buffer, count, nullptr); },
     .readfrom = read_from<Entry>,
     .readerr = read_error,
-    .sread = wait_entries<Entry>,
+    .sread =
+        [](fid_cq* f, void* buffer, std::size_t count, const void* condition, int timeout) {
+          return wait_from<Entry>(f, buffer, count, nullptr, condition, timeout);
+        },
     .sreadfrom = wait_from<Entry>,
     .signal = signal_queue,
     .strerror = error_text,
@@ -279,6 +268,11 @@ void Cq::leave(DataPath& endpoint) noexcept {
 bool Cq::in_use() const noexcept {
   return std::any_of(sources.begin(), sources.end(),
                      [](const auto& s) { return s->endpoint != nullptr; });
+}
+
+bool Cq::failed() const noexcept {
+  return std::any_of(sources.begin(), sources.end(),
+                     [](const auto& s) { return s->queue.has_error(); });
 }
 
 std::size_t Cq::unread() const noexcept {

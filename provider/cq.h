@@ -46,6 +46,7 @@ struct Cq final : ObjectOfDomain<Cq, fid_cq> {
   [[nodiscard]] CompletionQueue& join(DataPath& endpoint);
   void leave(DataPath& endpoint) noexcept;
   [[nodiscard]] bool in_use() const noexcept;
+  [[nodiscard]] bool failed() const noexcept;  // an error entry is unread
   [[nodiscard]] std::size_t unread() const noexcept;
   // Moves every bound endpoint once.
   void progress();
