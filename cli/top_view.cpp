@@ -179,22 +179,17 @@ Line TopView::title(const TopModel& model, std::size_t columns) const {
 
 Line TopView::keys(std::size_t columns) const {
   const bool wide = columns >= 60;
-  Line line;
-  switch (page_) {
-    case Page::list:
-      line.add(wide ? "Up/Down select  Enter open  s sort  Space pause  ? help  q quit"
-                    : "Enter open  s sort  ? help  q quit",
-               Style::label);
-      break;
-    case Page::process:
-      line.add(wide ? (all_ ? "Up/Down scroll  Esc back  a first few  Space pause  ? help  q quit"
-                            : "Up/Down scroll  Esc back  a show all  Space pause  ? help  q quit")
-                    : "Esc back  a all  ? help  q quit",
-               Style::label);
-      break;
-    case Page::help:
-      line.add("Up/Down scroll  Esc back  q quit", Style::label);
+  std::string text = "Up/Down scroll  Esc back  q quit";
+  if (page_ == Page::list) {
+    text = wide ? "Up/Down select  Enter open  s sort  Space pause  ? help  q quit"
+                : "Enter open  s sort  ? help  q quit";
+  } else if (page_ == Page::process) {
+    text = wide ? fmt::format("Up/Down scroll  Esc back  a {}  Space pause  ? help  q quit",
+                              all_ ? "first few" : "show all")
+                : "Esc back  a all  ? help  q quit";
   }
+  Line line;
+  line.add(text, Style::label);
   return line;
 }
 
