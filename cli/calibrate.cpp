@@ -11,7 +11,6 @@
 #include "sim/study/result_writer.h"
 
 namespace turnout::cli {
-
 namespace {
 
 struct CalibrateOptions {

@@ -11,7 +11,6 @@
 #include "core/endpoint.h"
 
 namespace turnout::cli {
-
 namespace {
 
 using selection::Measurements;

@@ -11,7 +11,6 @@
 #include "core/report/report_text.h"
 
 namespace turnout::cli {
-
 namespace {
 
 // '|' ends a cell, '<' begins a tag.

@@ -6,7 +6,7 @@
 
 #include "cli/command_line.h"
 #include "cli/commands.h"
-#include "cli/doctor_findings.h"
+#include "cli/doctor.h"
 
 namespace turnout::cli {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "cli/doctor_facts.h"
+#include "cli/doctor.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>

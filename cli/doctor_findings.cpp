@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "cli/doctor_findings.h"
+#include "cli/doctor.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -17,7 +17,6 @@
 #include "core/verbs/library.h"
 
 namespace turnout::cli {
-
 namespace {
 
 struct InfoOptions {

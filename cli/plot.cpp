@@ -19,7 +19,6 @@
 #include "sim/study/result_writer.h"
 
 namespace turnout::cli {
-
 namespace {
 
 namespace fs = std::filesystem;

@@ -18,7 +18,6 @@
 #include "core/report/report_text.h"
 
 namespace turnout::cli {
-
 namespace {
 
 namespace fs = std::filesystem;
@@ -117,8 +116,7 @@ namespace {
 
 struct ReportOptions {
   std::vector<std::string> paths;  // files, or folders of *.json
-  std::size_t peers = SIZE_MAX;
-  std::size_t decisions = SIZE_MAX;
+  TableLimits limits;
   std::string html;   // a file for the page of the jobs instead of text; empty: none
   bool full = false;  // all tables instead of the summary
   bool json = false;  // the profiles of the jobs instead of tables
@@ -137,8 +135,9 @@ int run_report(const ReportOptions& options) {
     good = write_page(options.html, std::move(reports)) && good;
   } else if (options.json) {
     fmt::print("{}", jobs_to_json(by_job(std::move(reports))));
-  } else if (options.full || options.peers != SIZE_MAX || options.decisions != SIZE_MAX) {
-    fmt::print("{}", format_jobs(std::move(reports), {options.peers, options.decisions}));
+  } else if (options.full || options.limits.peers != SIZE_MAX ||
+             options.limits.decisions != SIZE_MAX) {
+    fmt::print("{}", format_jobs(std::move(reports), options.limits));
   } else {
     fmt::print("{}", summarize_jobs(std::move(reports)));
   }
@@ -152,9 +151,9 @@ void add_report(CLI::App& app) {
       app, "report", "summary of the JSON reports that TURNOUT_REPORT=FOLDER wrote", run_report);
   report->add_option("path", o->paths, "report files, or folders of them")->required();
   report->add_flag("-f,--full", o->full, "all tables of each rank, and the sums");
-  report->add_option("-p,--peers", o->peers,
+  report->add_option("-p,--peers", o->limits.peers,
                      "with --full: at most this many peers of each rank, the busiest");
-  report->add_option("-d,--decisions", o->decisions,
+  report->add_option("-d,--decisions", o->limits.decisions,
                      "with --full: at most this many decisions of each rank, the latest");
   auto* const json = report->add_flag("-j,--json", o->json, "the profile of each job as JSON");
   report->add_option("--html", o->html, "write one HTML page with charts to this file")

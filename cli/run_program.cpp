@@ -17,7 +17,6 @@
 #include "base/file_descriptor.h"
 
 namespace turnout::cli {
-
 namespace {
 
 constexpr int kHandedOn[] = {SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2};

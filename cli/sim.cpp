@@ -27,7 +27,6 @@
 #include "sim/workloads/replay.h"
 
 namespace turnout::cli {
-
 namespace {
 
 constexpr std::uint32_t kMostJobs = 1024;

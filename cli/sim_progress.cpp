@@ -10,7 +10,6 @@
 #include "sim/study/result_writer.h"
 
 namespace turnout::cli {
-
 namespace {
 
 // Nanoseconds.

@@ -17,7 +17,6 @@
 #include "cli/watch.h"
 
 namespace turnout::cli {
-
 namespace {
 
 constexpr long kSecond = 1'000'000'000, kLook = 100'000'000;  // ns

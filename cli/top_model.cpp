@@ -12,7 +12,6 @@
 #include "core/report/job_traffic.h"
 
 namespace turnout::cli {
-
 namespace {
 
 struct Both {

@@ -10,7 +10,6 @@
 #include "base/value.h"
 
 namespace turnout::cli {
-
 namespace {
 
 constexpr std::size_t kRate = 7, kBytes = 9, kPercent = 4;      // columns

@@ -8,7 +8,6 @@
 #include "cli/top_pages.h"
 
 namespace turnout::cli {
-
 namespace {
 
 std::string at(std::int64_t nanoseconds) {

@@ -20,7 +20,6 @@
 #include <initializer_list>
 
 namespace turnout::cli {
-
 namespace {
 
 constexpr int kEscape = 27;

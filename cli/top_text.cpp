@@ -10,7 +10,6 @@
 #include "base/value.h"
 
 namespace turnout::cli {
-
 namespace {
 
 constexpr double kMinute = 60, kHour = 3600, kDay = 86400;  // seconds

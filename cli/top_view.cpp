@@ -7,7 +7,6 @@
 #include <array>
 
 namespace turnout::cli {
-
 namespace {
 
 constexpr std::array kSortNames = {"rank", "rate", "memory"};  // of TopSort

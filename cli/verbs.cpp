@@ -21,7 +21,6 @@
 #include "core/verbs/library.h"
 
 namespace turnout::cli {
-
 namespace {
 
 namespace fs = std::filesystem;

@@ -18,7 +18,6 @@
 #include "base/private_folder.h"
 
 namespace turnout::cli {
-
 namespace {
 
 namespace fs = std::filesystem;

@@ -20,7 +20,6 @@
 #include "cli/split.h"
 
 namespace turnout::cli {
-
 namespace {
 
 namespace fs = std::filesystem;

@@ -11,7 +11,6 @@
 #include "provider/eq.h"
 #include "provider/errors.h"
 #include "provider/info.h"
-#include "provider/mr.h"
 
 namespace turnout::provider {
 namespace {

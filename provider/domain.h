@@ -84,4 +84,7 @@ struct ObjectOfDomain : Object<T, Fid> {
   Domain& domain;
 };
 
+// The registration calls (mr.cpp).
+[[nodiscard]] fi_ops_mr& region_ops() noexcept;
+
 }  // namespace turnout::provider

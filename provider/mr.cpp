@@ -1,17 +1,30 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "provider/mr.h"
+// Memory that peers may read or write: libfabric's fid_mr, and the registration calls of a domain.
+//
+// A region is registered with the domain, so its key is valid at every endpoint of it. One without
+// remote access costs nothing: the core registers local buffers when they are used. Source:
+// fi_mr(3).
+#include <rdma/fi_domain.h>
 
 #include <cstdint>
 #include <limits>
 #include <memory>
 
 #include "base/log.h"
+#include "core/types/memory_domain.h"
 #include "provider/endpoint.h"
 #include "provider/errors.h"
 #include "provider/ops.h"
 
 namespace turnout::provider {
 namespace {
+
+struct Region final : ObjectOfDomain<Region, fid_mr> {
+  using ObjectOfDomain::ObjectOfDomain;
+
+  MemoryDomain* registered_with = nullptr;  // null: local access only
+  MemoryKey memory;
+};
 
 constexpr std::uint64_t kLocalAccess = FI_SEND | FI_RECV | FI_READ | FI_WRITE;
 constexpr std::uint64_t kRemoteAccess = FI_REMOTE_READ | FI_REMOTE_WRITE;

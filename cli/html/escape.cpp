@@ -6,7 +6,6 @@
 #include <utility>
 
 namespace turnout::cli {
-
 namespace {
 
 // What some characters are replaced by.

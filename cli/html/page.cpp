@@ -9,11 +9,9 @@
 
 #include "base/value.h"
 #include "cli/html/escape.h"
-#include "cli/html/page_data.h"
 #include "core/report/job_findings.h"
 
 namespace turnout::cli {
-
 namespace {
 
 std::string date(std::int64_t nanoseconds) {

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "cli/html/page_data.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 
 #include "cli/html/escape.h"
+#include "cli/html/page.h"
 #include "core/report/job_profile.h"
 
 namespace turnout::cli {
-
 namespace {
 
 using Json = nlohmann::ordered_json;
