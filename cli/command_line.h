@@ -6,6 +6,8 @@
 // `turnout run` and `turnout verbs` return the program's. Called from main() only.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
@@ -17,6 +19,11 @@
 namespace turnout::cli {
 
 inline constexpr int kFailed = 1, kWrongUse = 2;
+
+template <class... Args>
+[[nodiscard]] Status invalid(fmt::format_string<Args...> format, Args&&... args) {
+  return {Code::invalid, fmt::format(format, std::forward<Args>(args)...)};
+}
 
 // Says on standard error what is wrong. kWrongUse for what is invalid, else kFailed.
 int complain(std::string_view program, const Status& status);

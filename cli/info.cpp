@@ -36,8 +36,9 @@ constexpr std::string_view link_layer(std::uint8_t layer) {
                                             : "unspecified link layer";
 }
 
-void line(std::string_view what, std::string_view value) {
-  fmt::print("  {:<26} {}\n", what, value);
+template <class... Args>
+void line(std::string_view what, fmt::format_string<Args...> format, Args&&... args) {
+  fmt::print("  {:<26} {}\n", what, fmt::format(format, std::forward<Args>(args)...));
 }
 
 // Every device that the library loaded now can see.
@@ -53,7 +54,7 @@ void list_devices(std::string_view origin) {
     ibv_device* const device = devices.get()[i];
     std::string text = ibv_get_device_name(device);
     if (!mlx5dv_is_supported(device)) text += ", no DC: the default transport is UD";
-    line(i == 0 ? origin : "", text);
+    line(i == 0 ? origin : "", "{}", text);
   }
 }
 
@@ -64,7 +65,7 @@ void show_devices(const Settings& settings) {
     if (const Status loaded = verbs::load(library, settings); loaded.ok()) {
       list_devices(name);
     } else {
-      line(name, loaded.text());
+      line(name, "{}", loaded.text());
     }
   }
 }
@@ -73,33 +74,31 @@ int show_chosen(const Settings& settings) {
   fmt::print("adapter chosen (TURNOUT_DEVICE={})\n", settings.device);
   const Result<std::unique_ptr<verbs::Device>> opened = verbs::Device::open(settings);
   if (!opened) {
-    line("none", opened.status().text());
+    line("none", "{}", opened.status().text());
     return 1;
   }
   const verbs::Device& device = *opened.value();
   const ibv_device_attr& a = device.attributes();
   const ibv_port_attr& port = device.port();
-  line("name", device.name());
-  line("because", device.why());
+  line("name", "{}", device.name());
+  line("because", "{}", device.why());
   if (device.is_virtual()) {
-    line("fabric",
-         fmt::format("{}, up to {}", settings.fabric, value::print_bytes(settings.fabric_size)));
-    line("libraries", verbs::virtual_folder(settings));
+    line("fabric", "{}, up to {}", settings.fabric, value::print_bytes(settings.fabric_size));
+    line("libraries", "{}", verbs::virtual_folder(settings));
   }
-  line("firmware", std::string_view(a.fw_ver, strnlen(a.fw_ver, sizeof a.fw_ver)));
-  line("port", fmt::format("{} of {}, {}, {}, LID {}", device.port_number(), a.phys_port_cnt,
-                           link_layer(port.link_layer), port_state(port.state), port.lid));
-  line("GID", fmt::format("{} (index {})", gid_text(device.gid()), device.gid_index()));
+  line("firmware", "{}", std::string_view(a.fw_ver, strnlen(a.fw_ver, sizeof a.fw_ver)));
+  line("port", "{} of {}, {}, {}, LID {}", device.port_number(), a.phys_port_cnt,
+       link_layer(port.link_layer), port_state(port.state), port.lid);
+  line("GID", "{} (index {})", gid_text(device.gid()), device.gid_index());
   const auto count = [](int n) { return value::human_count(static_cast<std::uint64_t>(n)); };
   const auto limits = [&](std::string_view what, int number, int entries, std::string_view kind) {
-    line(what, fmt::format("{}, with up to {} {}", count(number), count(entries), kind));
+    line(what, "{}, with up to {} {}", count(number), count(entries), kind);
   };
   limits("queue pairs", a.max_qp, a.max_qp_wr, "work requests");
   limits("shared receive queues", a.max_srq, a.max_srq_wr, "entries");
   limits("completion queues", a.max_cq, a.max_cqe, "entries");
-  line("memory regions",
-       fmt::format("{}, of up to {}", count(a.max_mr), value::human_bytes(a.max_mr_size)));
-  line("reads in flight per QP", fmt::format("{}", a.max_qp_rd_atom));
+  line("memory regions", "{}, of up to {}", count(a.max_mr), value::human_bytes(a.max_mr_size));
+  line("reads in flight per QP", "{}", a.max_qp_rd_atom);
   return 0;
 }
 
@@ -107,7 +106,7 @@ int show_selection(const Settings& s) {
   int code = 0;
   const auto time = [](std::int64_t t) { return value::print_duration(t); };
   fmt::print("selection\n");
-  line("policy", fmt::format("{}, every {}", s.policy, time(s.interval)));
+  line("policy", "{}, every {}", s.policy, time(s.interval));
   if (auto costs = selection::load_costs(s)) {
     const selection::DeviceCosts& c = costs->costs;
     const auto cost = [](double nanoseconds) {
@@ -115,30 +114,28 @@ int show_selection(const Settings& s) {
     };
     const selection::CostModel model =
         selection::cost_model(c, static_cast<std::uint32_t>(s.ring_entries));
-    line("costs of", fmt::format("{} ({}); sources: turnout info --costs", costs->device,
-                                 s.costs.empty() ? "built in" : s.costs));
-    line("saved per message", fmt::format("{} on DC-RDMA, {} on RC-RDMA",
-                                          cost(model.saving_dc_rdma), cost(model.saving_rc_rdma)));
-    line("paid",
-         fmt::format(
-             "{} per failed poll, {} per credit message, {} or {} to set up DC-RDMA or RC-RDMA",
-             cost(c.receiver_poll.value), cost(c.receiver_credit.value),
-             cost(c.setup_dc_processor.value), cost(c.setup_rc_processor.value)));
+    line("costs of", "{} ({}); sources: turnout info --costs", costs->device,
+         s.costs.empty() ? "built in" : s.costs);
+    line("saved per message", "{} on DC-RDMA, {} on RC-RDMA", cost(model.saving_dc_rdma),
+         cost(model.saving_rc_rdma));
+    line("paid", "{} per failed poll, {} per credit message, {} or {} to set up DC-RDMA or RC-RDMA",
+         cost(c.receiver_poll.value), cost(c.receiver_credit.value),
+         cost(c.setup_dc_processor.value), cost(c.setup_rc_processor.value));
   } else {
-    line("costs", costs.status().text());
+    line("costs", "{}", costs.status().text());
     code = kFailed;  // a job would not start
   }
-  line("gain threshold", fmt::format("{} per message", time(s.gain_threshold)));
+  line("gain threshold", "{} per message", time(s.gain_threshold));
   fmt::print("limits\n");
-  line("memory per process", value::print_bytes(budget_of_process(s).bytes));
-  line("RDMA channels", fmt::format("{}, up to {} of them with an active RC queue pair",
-                                    s.max_channels, std::min(s.max_active_rc, s.max_channels)));
-  line("ring", fmt::format("{} entries of {} = {} per channel", s.ring_entries,
-                           value::print_bytes(s.ring_entry_size),
-                           value::human_bytes(s.ring_entries * s.ring_entry_size)));
-  line("receives posted", fmt::format("{} of {}, {} for control messages", s.receive_buffers,
-                                      value::print_bytes(s.ring_entry_size), s.control_buffers));
-  line("unexpected messages", value::print_bytes(s.unexpected_memory));
+  line("memory per process", "{}", value::print_bytes(budget_of_process(s).bytes));
+  line("RDMA channels", "{}, up to {} of them with an active RC queue pair", s.max_channels,
+       std::min(s.max_active_rc, s.max_channels));
+  line("ring", "{} entries of {} = {} per channel", s.ring_entries,
+       value::print_bytes(s.ring_entry_size),
+       value::human_bytes(s.ring_entries * s.ring_entry_size));
+  line("receives posted", "{} of {}, {} for control messages", s.receive_buffers,
+       value::print_bytes(s.ring_entry_size), s.control_buffers);
+  line("unexpected messages", "{}", value::print_bytes(s.unexpected_memory));
   fmt::print("\nAll settings: turnout info --config\n");
   return code;
 }

@@ -40,10 +40,6 @@ int fail(const Status& status) {
   return complain("turnout plot", status);
 }
 
-Status invalid(std::string text) {
-  return {Code::invalid, std::move(text)};
-}
-
 // The files given, folders opened, by what they are.
 struct Inputs {
   std::vector<std::string> recordings, reports, traces;
@@ -73,9 +69,8 @@ Status add_folder(const fs::path& folder, Inputs* inputs) {
             error.value()};
   }
   if (found.recordings.empty() && found.reports.empty()) {
-    return invalid(
-        fmt::format("{}: no recordings (TURNOUT_TRACE={}/) or reports (TURNOUT_REPORT={}) found",
-                    folder.string(), folder.string(), folder.string()));
+    return invalid("{}: no recordings (TURNOUT_TRACE={}/) or reports (TURNOUT_REPORT={}) found",
+                   folder.string(), folder.string(), folder.string());
   }
   // A folder that both were written to: recordings tell more.
   auto& from = found.recordings.empty() ? found.reports : found.recordings;
@@ -89,8 +84,7 @@ Result<Inputs> sort_out(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
     std::error_code error;
     if (!fs::exists(path, error)) {
-      return invalid(
-          fmt::format("opening failed: {}: {}", path, error ? error.message() : "no such file"));
+      return invalid("opening failed: {}: {}", path, error ? error.message() : "no such file");
     }
     if (!fs::is_directory(path, error)) {
       add(path, &inputs);
@@ -109,18 +103,16 @@ Result<Inputs> sort_out(const std::vector<std::string>& paths) {
 Result<EndpointReport> read_report(const std::string& path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error))
-    return invalid(fmt::format("reading a report failed: {}: not a regular file", path));
+    return invalid("reading a report failed: {}: not a regular file", path);
   if (fs::file_size(path, error) > kMaxReport)
-    return invalid(fmt::format("reading a report failed: {}: larger than {}", path,
-                               value::human_bytes(kMaxReport)));
+    return invalid("reading a report failed: {}: larger than {}", path,
+                   value::human_bytes(kMaxReport));
   std::ifstream file(path, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   if (!file)
-    return invalid(fmt::format("reading a report failed: {}: {}", path,
-                               std::generic_category().message(errno)));
+    return invalid("reading a report failed: {}: {}", path, std::generic_category().message(errno));
   Result<EndpointReport> report = report_from_json(text);
-  if (!report)
-    return invalid(fmt::format("reading a report failed: {}: {}", path, report.status().text()));
+  if (!report) return invalid("reading a report failed: {}: {}", path, report.status().text());
   return report;
 }
 

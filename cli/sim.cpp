@@ -58,10 +58,6 @@ int fail(const Status& status) {
   return complain("turnout sim", status);
 }
 
-Status invalid(std::string text) {
-  return {Code::invalid, std::move(text)};
-}
-
 // What both kinds of run share.
 template <class Options>
 Status read_common(const SimOptions& o, std::string_view usual_profile, Options* out) {
@@ -108,14 +104,15 @@ class Timelines {
 
 Status check(const SimOptions& o) {
   if (o.ranks.value_or(1) == 0 || o.ranks.value_or(1) > kMostRanks) {
-    return invalid(fmt::format("--ranks {}: expected 1 to {}", *o.ranks, kMostRanks));
+    return invalid("--ranks {}: expected 1 to {}", *o.ranks, kMostRanks);
   }
   if (o.ranks_per_node == 0 || o.ranks_per_node > 1024) {
-    return invalid(fmt::format("--ranks-per-node {}: expected 1 to 1024", o.ranks_per_node));
+    return invalid("--ranks-per-node {}: expected 1 to 1024", o.ranks_per_node);
   }
   const bool replay = o.workload == "replay";
   if (replay != !o.trace.empty()) {
-    return invalid(replay ? "replay needs --trace FILE" : "--trace goes with the workload replay");
+    return invalid("{}",
+                   replay ? "replay needs --trace FILE" : "--trace goes with the workload replay");
   }
   return {};
 }
@@ -141,8 +138,7 @@ Status parse_counts(std::string_view option, const std::string& list, T least, T
   for (const std::string& text : sim::split(list)) {
     const Result<std::uint64_t> count = value::parse_count(text);
     if (!count || count.value() < least || count.value() > most) {
-      return invalid(
-          fmt::format("{} {}: expected {}, separated by commas", option, list, expected));
+      return invalid("{} {}: expected {}, separated by commas", option, list, expected);
     }
     counts->push_back(static_cast<T>(count.value()));
   }
@@ -172,10 +168,9 @@ int run_workload(const SimOptions& o) {
   study.check_content = !o.no_check;
   if (!o.time_limit.empty()) {
     const Result<std::int64_t> limit = value::parse_duration(o.time_limit);
-    if (!limit)
-      return fail(invalid(fmt::format("--time-limit {}: {}", o.time_limit, limit.status().text())));
+    if (!limit) return fail(invalid("--time-limit {}: {}", o.time_limit, limit.status().text()));
     if (limit.value() <= 0 || limit.value() > 3'600'000'000'000) {
-      return fail(invalid(fmt::format("--time-limit {}: expected 1ns to 1h", o.time_limit)));
+      return fail(invalid("--time-limit {}: expected 1ns to 1h", o.time_limit));
     }
     study.time_limit = limit.value() * hca::kNanosecond;
   }
@@ -209,14 +204,13 @@ int run_workload(const SimOptions& o) {
 
 Status check_experiment(const SimOptions& o, const sim::Experiment& experiment) {
   if (!experiment.several && (!o.experiment_workloads.empty() || !o.budgets.empty())) {
-    return invalid(fmt::format("--workloads and --budgets: the experiment {} has one of each",
-                               experiment.name));
+    return invalid("--workloads and --budgets: the experiment {} has one of each", experiment.name);
   }
   if (!o.seeds.empty() && !experiment.repeats) {
-    return invalid(fmt::format("--seeds: the experiment {} runs once", experiment.name));
+    return invalid("--seeds: the experiment {} runs once", experiment.name);
   }
   if (o.jobs == 0 || o.jobs > kMostJobs) {
-    return invalid(fmt::format("--jobs {}: expected 1 to {}", o.jobs, kMostJobs));
+    return invalid("--jobs {}: expected 1 to {}", o.jobs, kMostJobs);
   }
   if (o.jobs > 1 && o.save.empty()) {
     return invalid("--jobs: several processes need a folder for their results, --save FOLDER");

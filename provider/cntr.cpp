@@ -22,11 +22,7 @@ std::uint64_t read_value(fid_cntr* f) {
     const Guard guard(cntr.domain.lock);
     cntr.progress();
     const std::uint64_t before = std::exchange(cntr.read, cntr.counter.value.load());
-    if (cntr.read != before) {
-      cntr.idle_backoff.found_something();
-    } else {
-      others_first = cntr.idle_backoff.found_nothing();
-    }
+    others_first = cntr.idle_backoff.looked(cntr.read != before);
     return 0;
   });
   static_cast<void>(failed);  // this call has no way to answer an error; the value is still right

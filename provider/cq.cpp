@@ -91,11 +91,7 @@ ssize_t read_from(fid_cq* f, void* buffer, std::size_t count, fi_addr_t* address
     {
       const Guard guard(cq.domain.lock);
       n = read_locked<Entry>(cq, buffer, count, addresses);
-      if (n != -FI_EAGAIN) {
-        cq.idle_backoff.found_something();
-      } else {
-        others_first = cq.idle_backoff.found_nothing();
-      }
+      others_first = cq.idle_backoff.looked(n != -FI_EAGAIN);
     }
     if (others_first) [[unlikely]]
       sched_yield();
