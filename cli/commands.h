@@ -38,14 +38,6 @@ void add_plot(CLI::App& app);
 // Workloads and experiments on the virtual clock.
 void add_sim(CLI::App& app);
 
-struct ConfigOptions {
-  std::string word;       // only settings with it in name or text; empty: all but tuning parameters
-  bool changed = false;   // only settings that differ from their default
-  bool markdown = false;  // docs/configuration.md instead (defaults)
-};
-// Prints the table of settings and their values in force.
-int config_table(const ConfigOptions& options);
-
 // Adds the report in a file. False: there is none; why is on standard error.
 bool read_report(const std::filesystem::path& path, std::vector<EndpointReport>* reports);
 // All tables of each job.

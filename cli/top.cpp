@@ -19,8 +19,7 @@
 namespace turnout::cli {
 namespace {
 
-constexpr long kSecond = 1'000'000'000, kLook = 100'000'000;  // ns
-constexpr double kRefresh = 1;                                // seconds
+constexpr double kRefresh = 1, kLook = 0.1;  // seconds
 // How long no new process has to appear before `--once` takes it that all have reported.
 constexpr double kSettled = 1.3;
 
@@ -42,11 +41,6 @@ void catch_signals() {
   struct sigaction action {};
   action.sa_handler = on_signal;
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::sigaction(signal, &action, nullptr);
-}
-
-void pause_for(long nanoseconds) {
-  const timespec time{nanoseconds / kSecond, nanoseconds % kSecond};
-  ::nanosleep(&time, nullptr);
 }
 
 double seconds() {
@@ -115,7 +109,7 @@ int once(Watch* watch, const TopOptions& options) {
       if (known.insert(one.report.endpoint).second) changed = now;
     }
     if (!known.empty() ? now - changed > kSettled : now - start > options.wait) break;
-    pause_for(kLook);
+    sleep_for(kLook);
   }
   fmt::print("{}", page(seen, options));
   return seen.reports.empty() ? 1 : 0;
@@ -128,7 +122,7 @@ int print_each_second(Watch* watch, const TopOptions& options) {
     fmt::print("{}", page(look(*watch, options), options));
     // A reader that left (head) ends it.
     if (std::fflush(stdout) != 0) break;
-    pause_for(kSecond);
+    sleep_for(kRefresh);
   }
   return 0;
 }

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <tuple>
 
 #include "cli/top_text.h"
@@ -179,20 +178,17 @@ TopJob TopModel::make_job(const std::string& name, std::vector<const Watched*> r
   TopJob job;
   job.name = name;
   std::map<std::tuple<unsigned, std::string, std::uint32_t>, std::vector<const Watched*>> processes;
-  std::set<std::string> hosts, policies;
   std::vector<EndpointReport> copies;  // what the findings are made of
   for (const Watched* one : reports) {
     const EndpointReport& report = one->report;
     // An unknown rank, -1, sorts last.
     processes[{static_cast<unsigned>(report.rank), report.host, report.pid}].push_back(one);
-    hosts.insert(report.host);
-    policies.insert(report.policy);
+    job.hosts.insert(report.host);
+    job.policies.insert(report.policy);
     job.ranks = std::max(job.ranks, report.ranks);
     job.so_far += sums_of(report).sent;
     copies.push_back(report);
   }
-  job.hosts.assign(hosts.begin(), hosts.end());
-  job.policies.assign(policies.begin(), policies.end());
   for (auto& [key, endpoints] : processes) {
     const TopProcess& process = job.processes.emplace_back(make_process(std::move(endpoints)));
     if (!process.stale()) add_rate(&job.sent, process.sent);

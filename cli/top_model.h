@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -79,7 +80,7 @@ struct TopJob {
   std::string name;
   std::vector<TopProcess> processes;  // by rank, then process
   int ranks = -1;                     // of the whole job, on all hosts; -1: unknown
-  std::vector<std::string> hosts, policies;
+  std::set<std::string> hosts, policies;
   std::optional<TopTraffic> sent;                  // rate
   TopTraffic so_far;                               // sent
   std::array<std::size_t, kChannelKinds> pairs{};  // with messages, by the channel in use

@@ -22,7 +22,7 @@ std::string processes_text(const TopJob& job) {
       : job.processes.size() == 1 ? std::string("1 process")
                                   : fmt::format("{} processes", job.processes.size());
   std::string hosts = plural(job.hosts.size(), "host");
-  if (job.hosts.size() == 1) hosts = fmt::format("host {}", short_word(job.hosts.front()));
+  if (job.hosts.size() == 1) hosts = fmt::format("host {}", short_word(*job.hosts.begin()));
   std::vector<std::string> policies;
   for (const std::string& policy : job.policies) policies.push_back(short_word(policy));
   return fmt::format("{} on {}, {} {}, running {}", count, hosts,

@@ -61,13 +61,13 @@ bool no_colour() {
   return set != nullptr && *set != '\0';
 }
 
+}  // namespace
+
 void sleep_for(double seconds) {
   const double whole = static_cast<double>(static_cast<time_t>(seconds));
   const timespec time{static_cast<time_t>(whole), static_cast<long>((seconds - whole) * 1e9)};
   ::nanosleep(&time, nullptr);
 }
-
-}  // namespace
 
 bool TopScreen::open() {
   if (::isatty(STDOUT_FILENO) != 1) return false;
