@@ -244,23 +244,20 @@ class PageData {
     }
     std::stable_sort(lines.begin(), lines.end(),
                      [](const Line& a, const Line& b) { return a.time < b.time; });
-    std::map<std::pair<const EndpointReport*, std::uint32_t>, std::string> peers;
-    for (const EndpointReport& report : reports_) {
-      for (const PeerReport& peer : report.peers) {
-        const auto found = names.find(peer.endpoint);
-        peers[{&report, peer.peer}] =
-            found != names.end() ? found->second : fmt::format("pid {}", peer.pid);
-      }
-    }
+    const auto peer_name = [&](const EndpointReport& report, std::uint32_t id) {
+      const auto peer = std::find_if(report.peers.begin(), report.peers.end(),
+                                     [&](const PeerReport& one) { return one.peer == id; });
+      if (peer == report.peers.end()) return fmt::format("peer {}", id);
+      const auto found = names.find(peer->endpoint);
+      return found != names.end() ? found->second : fmt::format("pid {}", peer->pid);
+    };
     Json list = Json::array();
     for (const Line& line : lines) {
       const DecisionReport& decision = *line.decision;
-      const auto peer = peers.find({line.report, decision.peer});
-      list.push_back(
-          Json::array({line.time, process_name(*line.report),
-                       peer != peers.end() ? peer->second : fmt::format("peer {}", decision.peer),
-                       static_cast<int>(decision.from), static_cast<int>(decision.to),
-                       text(decision.outcome), text(decision.reason)}));
+      list.push_back(Json::array({line.time, process_name(*line.report),
+                                  peer_name(*line.report, decision.peer),
+                                  static_cast<int>(decision.from), static_cast<int>(decision.to),
+                                  text(decision.outcome), text(decision.reason)}));
     }
     return {{"all", all}, {"list", std::move(list)}};
   }
