@@ -160,8 +160,8 @@ void tell(const std::vector<EndpointReport>& reports, const Launch& launch,
   }
 }
 
-Status prepare_folder(const RunOptions& options, const Launch& launch,
-                      std::unique_ptr<PassingFolder>* passing, std::string* folder) {
+Status prepare_folder(const RunOptions& options, const Launch& launch, PassingFolder* passing,
+                      std::string* folder) {
   std::error_code error;
   if (form_of(options) == ReportForm::folder) {
     fs::create_directories(options.report, error);
@@ -176,10 +176,10 @@ Status prepare_folder(const RunOptions& options, const Launch& launch,
     return error ? folder_failure("create", *folder, error.value()) : Status{};
   }
   sweep_folders();
-  Result<PassingFolder> made = PassingFolder::make();
+  Result<PassingFolder> made = make_passing_folder();
   if (!made) return made.status();
-  *passing = std::make_unique<PassingFolder>(std::move(made).value());
-  *folder = (*passing)->path();
+  *passing = std::move(made).value();
+  *folder = **passing;
   return {};
 }
 
@@ -223,7 +223,7 @@ int run_job(const RunOptions& options) {
     fmt::print("{}\n", fmt::join(words, " "));
     return 0;
   }
-  std::unique_ptr<PassingFolder> passing;
+  PassingFolder passing;
   Status status = prepare_folder(options, launch, &passing, &facts.report_folder);
   if (!status.ok()) return complain(status.text());
   launch = plan_launch(facts);

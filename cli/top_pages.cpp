@@ -133,7 +133,7 @@ Line ProcessTable::heading() const {
     line.add(" ", Style::heading)
         .right(text, std::max<std::size_t>(text.size(), 4), Style::heading);
   }
-  if (messages_) line.add(" ", Style::heading).right("msg/s", kRate, Style::heading);
+  line.add(" ", Style::heading).right("msg/s", kRate, Style::heading);
   if (bytes_) line.add(" ", Style::heading).right("bytes/s", kBytes, Style::heading);
   if (bar_ > 0) {
     line.add(" ", Style::heading).left("memory", bar_, Style::heading);

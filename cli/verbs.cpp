@@ -155,9 +155,9 @@ int run_verbs(const VerbsOptions& options) {
   if (options.env) return print_environment(options, libraries.value(), *device.value());
 
   sweep_folders();
-  Result<PassingFolder> folder = PassingFolder::make();
+  Result<PassingFolder> folder = make_passing_folder();
   if (!folder) return fail(folder.status());
-  const std::string& tree = folder->path();
+  const std::string& tree = **folder;
   Status status = write_tree(tree, *device.value(), libraries.value().connection_manager);
   if (!status.ok()) return fail(status);
   // Before the program begins: a fabric without processes is made anew.
