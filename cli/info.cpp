@@ -22,15 +22,12 @@
 namespace turnout::cli {
 namespace {
 
-struct ConfigOptions {
-  std::string word;       // only settings with it in name or text; empty: all but tuning parameters
-  bool changed = false;   // only settings that differ from their default
-  bool markdown = false;  // docs/configuration.md instead (defaults)
-};
 struct InfoOptions {
-  ConfigOptions config;
-  const CLI::Option* config_given = nullptr;
+  const CLI::Option* config = nullptr;  // asks for settings
+  std::string word;      // only settings with it in name or text; empty: all but tuning parameters
+  bool changed = false;  // only settings that differ from their default
   bool costs = false;
+  bool markdown = false;  // a page of the documentation instead (defaults)
 };
 
 int fail(const Status& status) {
@@ -241,7 +238,7 @@ gives, sizes that the defaults fit. They have no variable of their own.
 )";
 
 // Prints the table of settings and their values in force.
-int config_table(const ConfigOptions& options) {
+int config_table(const InfoOptions& options) {
   if (options.markdown) {
     fmt::print("{}{}{}{}", kPageBegin, rows(false), kPageTuning, rows(true));
     return 0;
@@ -296,16 +293,16 @@ int costs_table(bool markdown) {
 }
 
 int run_info(const InfoOptions& options) {
-  const bool config = options.config_given->count() > 0;
-  if ((options.config.markdown && !config && !options.costs) || (config && options.costs) ||
-      (options.config.changed && !config)) {
+  const bool config = options.config->count() > 0;
+  if ((options.markdown && !config && !options.costs) || (config && options.costs) ||
+      (options.changed && !config)) {
     fmt::print(stderr,
                "turnout info: --markdown needs one of --config and --costs; --changed needs "
                "--config\n");
     return kWrongUse;
   }
-  if (config) return config_table(options.config);
-  if (options.costs) return costs_table(options.config.markdown);
+  if (config) return config_table(options);
+  if (options.costs) return costs_table(options.markdown);
   const Result<Settings> settings = Settings::load();
   if (!settings) return fail(settings.status());
   fmt::print("turnout {}\n", TURNOUT_VERSION);
@@ -319,14 +316,14 @@ int run_info(const InfoOptions& options) {
 void add_info(CLI::App& app) {
   const auto [info, o] = add_command<InfoOptions>(
       app, "info", "the adapter in use and why, adapters found, costs, limits, settings", run_info);
-  o->config_given = info->add_option("-c,--config", o->config.word,
-                                     "settings: value, default, meaning; =WORD: those that match")
-                        ->expected(0, 1)
-                        ->type_name("[=WORD]");
-  info->add_flag("--changed", o->config.changed,
+  o->config = info->add_option("-c,--config", o->word,
+                               "settings: value, default, meaning; =WORD: those that match")
+                  ->expected(0, 1)
+                  ->type_name("[=WORD]");
+  info->add_flag("--changed", o->changed,
                  "with --config: only settings that differ from their default");
   info->add_flag("--costs", o->costs, "device costs that the selection uses, with sources");
-  info->add_flag("--markdown", o->config.markdown,
+  info->add_flag("--markdown", o->markdown,
                  "with --config or --costs: docs/configuration.md or device-costs.md");
 }
 
