@@ -228,8 +228,7 @@ std::uint64_t entry_flags(std::uint32_t flags) noexcept {
 int Cq::open(Domain& domain, fi_cq_attr* attr, fid_cq** cq, void* context) {
   if (attr == nullptr) return -FI_EINVAL;
   fi_ops_cq* table = ops_for(attr->format);
-  if (table == nullptr) return -FI_ENOSYS;
-  if (!can_wait(attr->wait_obj)) return -FI_ENOSYS;
+  if (table == nullptr || !can_wait(attr->wait_obj)) return -FI_ENOSYS;
   if ((attr->flags & FI_PEER) != 0) return -FI_EOPNOTSUPP;
   auto made = std::make_unique<Cq>(domain);
   made->fid = {FI_CLASS_CQ, context, &cq_fid_ops};
