@@ -108,9 +108,7 @@ int get_name(fid* f, void* out, std::size_t* length) {
   const std::size_t room = *length;
   *length = sizeof(Address);
   if (room != 0 && out == nullptr) return -FI_EINVAL;
-  if (out != nullptr && room != 0) {
-    std::memcpy(out, &ep.core->address(), std::min(room, sizeof(Address)));
-  }
+  if (room != 0) std::memcpy(out, &ep.core->address(), std::min(room, sizeof(Address)));
   return room < sizeof(Address) ? -FI_ETOOSMALL : 0;
 }
 
