@@ -3,11 +3,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/value.h"
@@ -78,29 +75,33 @@ int explain(const CLI::App& app, const CLI::ParseError& error) {
   return wrong_use(command, error.what());
 }
 
-}  // namespace
-
-int exit_code(const Status& status) noexcept {
-  return status.code() == Code::invalid ? kWrongUse : kFailed;
-}
-
-std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv) {
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success& success) {  // help, version
-    return finish(app.exit(success));
-  } catch (const CLI::ParseError& error) {
-    return explain(app, error);
-  }
-  return std::nullopt;
-}
-
+// Output that nobody received (a full disk) is a failure; a reader that left (head) is none.
 int finish(int code) {
   if (std::fflush(stdout) != 0 && errno != EPIPE) {
     std::perror("turnout: standard output");
     return kFailed;
   }
   return code;
+}
+
+}  // namespace
+
+int complain(std::string_view program, const Status& status) {
+  fmt::print(stderr, "{}: {}\n", program, status.text());
+  return status.code() == Code::invalid ? kWrongUse : kFailed;
+}
+
+int run_command_line(CLI::App& app, int argc, char** argv) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::RuntimeError& end) {  // of a subcommand
+    return finish(end.get_exit_code());
+  } catch (const CLI::Success& success) {  // help, version
+    return finish(app.exit(success));
+  } catch (const CLI::ParseError& error) {
+    return finish(explain(app, error));
+  }
+  return finish(0);
 }
 
 }  // namespace turnout::cli

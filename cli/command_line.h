@@ -6,8 +6,13 @@
 // `turnout run` and `turnout verbs` return the program's. Called from main() only.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
-#include <optional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "base/status.h"
 
@@ -15,14 +20,26 @@ namespace turnout::cli {
 
 inline constexpr int kFailed = 1, kWrongUse = 2;
 
-// kWrongUse for what is invalid, else kFailed.
-[[nodiscard]] int exit_code(const Status& status) noexcept;
+template <class... Args>
+[[nodiscard]] Status invalid(fmt::format_string<Args...> format, Args&&... args) {
+  return {Code::invalid, fmt::format(format, std::forward<Args>(args)...)};
+}
 
-// Nothing: go on. Else the exit code: help or the version was printed, or the use is wrong.
-[[nodiscard]] std::optional<int> parse_command_line(CLI::App& app, int argc, char** argv);
+// Says on standard error what is wrong. kWrongUse for what is invalid, else kFailed.
+int complain(std::string_view program, const Status& status);
 
-// Flushes standard output. Output that nobody received (a full disk) is a failure; a reader that
-// left (head) is none.
-[[nodiscard]] int finish(int code);
+// Adds a subcommand whose options are an Options; `run` returns the exit code.
+template <class Options>
+std::pair<CLI::App*, Options*> add_command(CLI::App& app, std::string name, std::string help,
+                                           int (*run)(const Options&)) {
+  const auto options = std::make_shared<Options>();
+  CLI::App* const command = app.add_subcommand(std::move(name), std::move(help));
+  command->callback([=] { throw CLI::RuntimeError(run(*options)); });
+  return {command, options.get()};
+}
+
+// Runs the subcommand that the command line names, or prints help or the version. Gives the exit
+// code.
+[[nodiscard]] int run_command_line(CLI::App& app, int argc, char** argv);
 
 }  // namespace turnout::cli

@@ -1,39 +1,42 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The subcommands of `turnout`. Each prints to standard output, what is wrong to standard error,
-// and returns the process's exit code (command_line.h).
+// The subcommands of `turnout`. Each add_*() declares the options of one; it prints to standard
+// output, what is wrong to standard error, and gives the process's exit code (command_line.h).
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
 
-#include "base/settings.h"
 #include "core/report/report.h"
+
+namespace CLI {
+class App;
+}
 
 namespace turnout::cli {
 
-// The adapter chosen and why, the others found, costs and limits.
-int info();
+// Starts an MPI job with Turnout as its provider, and says at the end whether its processes used
+// it. Takes the launcher's words out of the command line.
+void add_run(CLI::App& app, int* argc, char** argv);
+// Tables of the reports that processes wrote.
+void add_report(CLI::App& app);
+// What running processes of this user did so far, again each second, until it is interrupted.
+void add_top(CLI::App& app);
 // What is wrong with this machine for Turnout, and how to mend it. 1: something will not work.
-int doctor(bool json);
-struct ConfigOptions {
-  std::string word;       // only settings with it in name or text; empty: all but tuning parameters
-  bool changed = false;   // only settings that differ from their default
-  bool markdown = false;  // docs/configuration.md instead (defaults)
-};
-// The table of settings and their values in force.
-int config_table(const ConfigOptions& options);
+void add_doctor(CLI::App& app);
+// The adapter chosen and why, the others found, costs, limits, settings.
+void add_info(CLI::App& app);
+// Runs an unmodified verbs program on the virtual adapter: with our libraries preloaded, and a shim
+// that redirects the files of a kernel driver (hca/shim/) to a temporary tree, removed when the
+// program ends. Takes the program's words out of the command line.
+void add_verbs(CLI::App& app, int* argc, char** argv);
 
-struct ReportOptions {
-  std::vector<std::string> paths;  // files, or folders of *.json
-  std::size_t peers = SIZE_MAX;
-  std::size_t decisions = SIZE_MAX;
-  std::string html;   // a file for the page of the jobs instead of text; empty: none
-  bool full = false;  // all tables instead of the summary
-  bool json = false;  // the profiles of the jobs instead of tables
-};
-int report(const ReportOptions& options);
+// Of turnout-sim: measures the costs of a device and writes a file for the setting `costs`.
+void add_calibrate(CLI::App& app);
+// Plots recordings, traces and reports.
+void add_plot(CLI::App& app);
+// Workloads and experiments on the virtual clock.
+void add_sim(CLI::App& app);
 
 // Adds the report in a file. False: there is none; why is on standard error.
 bool read_report(const std::filesystem::path& path, std::vector<EndpointReport>* reports);
@@ -44,23 +47,5 @@ bool read_report(const std::filesystem::path& path, std::vector<EndpointReport>*
 [[nodiscard]] std::string summarize_jobs(std::vector<EndpointReport> reports);
 // The HTML page of all jobs (html/page.h).
 [[nodiscard]] std::string page_of_jobs(std::vector<EndpointReport> reports);
-
-struct TopOptions {
-  bool once = false;
-  double wait = 10;       // seconds, with `once`, until somebody tells something
-  std::string job;        // only this one; empty: all
-  std::uint32_t pid = 0;  // only this process; 0: all
-  std::size_t peers = 8;
-  std::size_t decisions = 4;
-};
-// What running processes of this user did so far, again each second, until it is interrupted.
-int top(const TopOptions& options);
-
-// What the selection knows of the device: values in force and their sources, or for
-// docs/device-costs.md (built in).
-int costs_table(bool markdown);
-
-// The text of docs/configuration.md.
-[[nodiscard]] std::string configuration_page();
 
 }  // namespace turnout::cli

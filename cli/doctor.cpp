@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "cli/command_line.h"
 #include "cli/commands.h"
-#include "cli/doctor_findings.h"
+#include "cli/doctor.h"
 
 namespace turnout::cli {
 namespace {
@@ -30,23 +31,33 @@ void print_json(const std::vector<Finding>& findings) {
   fmt::print("{}\n", list.dump(1));
 }
 
-}  // namespace
+struct DoctorOptions {
+  bool json = false;
+};
 
-int doctor(bool json) {
+int run_doctor(const DoctorOptions& options) {
   const std::vector<Finding> findings = judge(gather_facts());
   const auto count = [&](Level level) {
     return std::count_if(findings.begin(), findings.end(),
                          [&](const Finding& finding) { return finding.level == level; });
   };
   const auto problems = count(Level::problem), warnings = count(Level::warning);
-  if (json) {
+  if (options.json) {
     print_json(findings);
   } else {
     print_table(findings);
     fmt::print("\n{} problem{}, {} warning{}\n", problems, problems == 1 ? "" : "s", warnings,
                warnings == 1 ? "" : "s");
   }
-  return problems == 0 ? 0 : 1;
+  return problems == 0 ? 0 : kFailed;
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app) {
+  const auto [doctor, options] = add_command<DoctorOptions>(
+      app, "doctor", "check this machine for problems, with remedies", run_doctor);
+  doctor->add_flag("--json", options->json, "print the findings as JSON");
 }
 
 }  // namespace turnout::cli

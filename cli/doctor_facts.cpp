@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "cli/doctor_facts.h"
+#include "cli/doctor.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -20,7 +20,8 @@
 #include "base/installation.h"
 #include "cli/mpi_launch.h"
 #include "cli/port_text.h"
-#include "cli/run.h"
+#include "cli/run_program.h"
+#include "cli/split.h"
 #include "core/memory/node_share.h"
 #include "core/selection/device_costs.h"
 #include "core/verbs/device.h"
@@ -191,15 +192,11 @@ DeviceFacts gather_device(ibv_device* device, std::uint64_t bytes) {
 ForkSafety fork_safety() {
   auto* const told = verbs::functions().ibv_is_fork_initialized_fn;
   if (told == nullptr) return ForkSafety::unknown;
-  switch (told()) {
-    case IBV_FORK_DISABLED:
-      return ForkSafety::off;
-    case IBV_FORK_ENABLED:
-      return ForkSafety::on;
-    case IBV_FORK_UNNEEDED:
-      return ForkSafety::not_needed;
-  }
-  return ForkSafety::unknown;
+  const ibv_fork_status state = told();
+  return state == IBV_FORK_DISABLED   ? ForkSafety::off
+         : state == IBV_FORK_ENABLED  ? ForkSafety::on
+         : state == IBV_FORK_UNNEEDED ? ForkSafety::not_needed
+                                      : ForkSafety::unknown;
 }
 
 void gather_devices(Facts& facts, const Settings& settings) {
@@ -223,26 +220,20 @@ void gather_provider(Facts& facts) {
   if (const char* path = std::getenv("FI_PROVIDER_PATH")) facts.provider.path = path;
   facts.provider.file = provider_file();
   // libfabric 2: "+FILE" is one library besides the default folder.
-  std::string_view rest = facts.provider.path;
-  while (!rest.empty()) {
-    const std::size_t end = std::min(rest.find(':'), rest.size());
-    std::string_view one = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    if (one.starts_with('+')) one.remove_prefix(1);
+  for (std::string& one : split(facts.provider.path, ":")) {
+    if (one.starts_with('+')) one.erase(0, 1);
     std::error_code error;
-    if (!one.empty() && !fs::exists(one, error)) facts.provider.missing_paths.emplace_back(one);
+    if (!one.empty() && !fs::exists(one, error))
+      facts.provider.missing_paths.push_back(std::move(one));
   }
 }
 
 // As a shell finds it; empty: it is not on the PATH.
 std::string on_path(std::string_view program) {
   const char* const path = std::getenv("PATH");
-  std::string_view rest = path == nullptr ? "" : path;
-  while (!rest.empty()) {
-    const std::size_t end = std::min(rest.find(':'), rest.size());
-    const std::string file = fmt::format("{}/{}", rest.substr(0, end), program);
-    if (end > 0 && ::access(file.c_str(), X_OK) == 0) return file;
-    rest.remove_prefix(std::min(end + 1, rest.size()));
+  for (const std::string& folder : split(path == nullptr ? "" : path, ":")) {
+    std::string file = fmt::format("{}/{}", folder, program);
+    if (::access(file.c_str(), X_OK) == 0) return file;
   }
   return {};
 }
@@ -257,7 +248,7 @@ void gather_software(Facts& facts) {
   for (const char* launcher : {"mpirun", "mpiexec", "srun"}) {
     facts.launcher = on_path(launcher);
     if (facts.launcher.empty()) continue;
-    facts.mpi = mpi_of(launcher_version_text(facts.launcher)).name;
+    facts.mpi = mpi_of(version_text(facts.launcher)).name;
     break;
   }
   if (const auto on = number_in("/proc/sys/kernel/sched_autogroup_enabled")) {

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "cli/doctor_findings.h"
+#include "cli/doctor.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
 #include "base/value.h"
+#include "cli/split.h"
 
 namespace turnout::cli {
 namespace {
@@ -35,9 +37,7 @@ class Judge {
     chosen();
     locked_memory();
     budget();
-    open_files();
-    mappings();
-    scheduling();
+    system_limits();
     fork();
     costs();
     provider();
@@ -48,6 +48,12 @@ class Judge {
  private:
   void add(Level level, std::string what, std::string found, std::string fix = {}) {
     findings_.push_back({level, std::move(what), std::move(found), std::move(fix)});
+  }
+
+  // `level` and a remedy if something is wrong, else good.
+  void add_if(bool wrong, Level level, std::string what, std::string found, std::string fix) {
+    add(wrong ? level : Level::good, std::move(what), std::move(found),
+        wrong ? std::move(fix) : std::string());
   }
 
   static std::string or_none(const std::string& text) { return text.empty() ? "none" : text; }
@@ -97,13 +103,10 @@ class Judge {
                     value::human_count(device.max_qp), value::human_count(device.max_qp_wr),
                     value::human_count(device.max_srq), value::human_count(device.max_cqe)));
     judge_ports(device);
-    if (device.dc) {
-      add(Level::good, device.name + " DC", "yes");
-    } else {
-      add(Level::note, device.name + " DC",
-          fmt::format("not supported; the default transport is UD{}",
-                      device.xrc ? "; XRC is supported" : ""));
-    }
+    add(device.dc ? Level::good : Level::note, device.name + " DC",
+        device.dc ? std::string("yes")
+                  : fmt::format("not supported; the default transport is UD{}",
+                                device.xrc ? "; XRC is supported" : ""));
     judge_ordering(device);
     judge_registration(device);
   }
@@ -113,12 +116,12 @@ class Judge {
     const std::string what = device.name + " relaxed ordering";
     if (!device.relaxed_ordering) {
       add(Level::note, what, "unknown", "run as root to read the PCI device's setting");
-    } else if (*device.relaxed_ordering) {
-      add(Level::good, what,
-          "on; it speeds up memory registered with IBV_ACCESS_RELAXED_ORDERING, which Turnout's "
-          "rings do not use");
     } else {
-      add(Level::good, what, "off");
+      add(Level::good, what,
+          *device.relaxed_ordering
+              ? "on; it speeds up memory registered with IBV_ACCESS_RELAXED_ORDERING, which "
+                "Turnout's rings do not use"
+              : "off");
     }
   }
 
@@ -217,75 +220,51 @@ class Judge {
         fmt::format("{} per process{}, {} available on this machine", value::human_bytes(f_.budget),
                     f_.processes > 1 ? fmt::format(", {} processes", f_.processes) : "",
                     value::human_bytes(f_.available));
-    if (f_.available != 0 && all > f_.available) {
-      add(Level::warning, "memory budget", text,
-          "processes that use all of it would swap; set TURNOUT_NODE_BUDGET, or lower "
-          "TURNOUT_MEMORY_BUDGET");
-    } else {
-      add(Level::good, "memory budget", text);
-    }
+    add_if(f_.available != 0 && all > f_.available, Level::warning, "memory budget", text,
+           "processes that use all of it would swap; set TURNOUT_NODE_BUDGET, or lower "
+           "TURNOUT_MEMORY_BUDGET");
   }
 
-  void open_files() {
+  void system_limits() {
     const auto number = [](std::uint64_t n) {
       return n == kNoLimit ? std::string("unlimited") : std::to_string(n);
     };
-    if (f_.limits.files < kFewFiles) {
-      add(Level::warning, "open files", number(f_.limits.files),
-          f_.limits.files_hard >= kFewFiles
-              ? fmt::format("ulimit -n {}", number(f_.limits.files_hard))
-              : "as root, add 'nofile 65536' in /etc/security/limits.d/");
-    } else {
-      add(Level::good, "open files", number(f_.limits.files));
+    add_if(f_.limits.files < kFewFiles, Level::warning, "open files", number(f_.limits.files),
+           f_.limits.files_hard >= kFewFiles
+               ? fmt::format("ulimit -n {}", number(f_.limits.files_hard))
+               : "as root, add 'nofile 65536' in /etc/security/limits.d/");
+    if (f_.limits.maps != 0) {
+      add_if(f_.limits.maps < kUsualMaps, Level::warning, "memory mappings",
+             fmt::format("{} per process", value::human_count(f_.limits.maps)),
+             fmt::format("as root, sysctl vm.max_map_count={}", kUsualMaps));
+    }
+    if (f_.autogroup) {
+      add_if(*f_.autogroup, Level::note, "autogroups",
+             *f_.autogroup
+                 ? "on: the scheduler shares CPUs between sessions first, so with more ranks than "
+                   "CPUs a rank that yields may not free its CPU for a rank of another session"
+                 : "off",
+             "as root, sysctl kernel.sched_autogroup_enabled=0, if ranks outnumber CPUs");
     }
   }
 
   void fork() {
     if (f_.devices.empty()) return;
-    switch (f_.fork) {
-      case ForkSafety::not_needed:
-        add(Level::good, "fork", "safe: the kernel copies registered pages for child processes");
-        break;
-      case ForkSafety::on:
-        add(Level::note, "fork",
-            "registered pages are not mapped in child processes (RDMAV_FORK_SAFE or IBV_FORK_SAFE "
-            "is set); a child that accesses them crashes");
-        break;
-      case ForkSafety::off:
-        add(Level::warning, "fork",
-            "not safe: after fork(), copy-on-write can separate the parent's memory from its "
-            "registration",
-            "use kernel 5.12 or later with rdma-core 35 or later, or set IBV_FORK_SAFE=1");
-        break;
-      case ForkSafety::unknown:
-        add(Level::note, "fork", "unknown: rdma-core is older than version 35",
-            "set IBV_FORK_SAFE=1 if programs fork");
-        break;
-    }
-  }
-
-  void mappings() {
-    if (f_.limits.maps == 0) return;
-    const std::string text = fmt::format("{} per process", value::human_count(f_.limits.maps));
-    if (f_.limits.maps < kUsualMaps) {
-      add(Level::warning, "memory mappings", text,
-          fmt::format("as root, sysctl vm.max_map_count={}", kUsualMaps));
-    } else {
-      add(Level::good, "memory mappings", text);
-    }
-  }
-
-  void scheduling() {
-    if (!f_.autogroup.has_value()) return;
-    if (*f_.autogroup) {
-      add(Level::note, "autogroups",
-          "on: the scheduler shares CPUs between sessions first, so with more ranks than CPUs a "
-          "rank "
-          "that yields may not free its CPU for a rank of another session",
-          "as root, sysctl kernel.sched_autogroup_enabled=0, if ranks outnumber CPUs");
-    } else {
-      add(Level::good, "autogroups", "off");
-    }
+    const std::array<Finding, 4> found = {{
+        // by ForkSafety
+        {Level::note, "fork", "unknown: rdma-core is older than version 35",
+         "set IBV_FORK_SAFE=1 if programs fork"},
+        {Level::warning, "fork",
+         "not safe: after fork(), copy-on-write can separate the parent's memory from its "
+         "registration",
+         "use kernel 5.12 or later with rdma-core 35 or later, or set IBV_FORK_SAFE=1"},
+        {Level::note, "fork",
+         "registered pages are not mapped in child processes (RDMAV_FORK_SAFE or IBV_FORK_SAFE is "
+         "set); a child that accesses them crashes",
+         ""},
+        {Level::good, "fork", "safe: the kernel copies registered pages for child processes", ""},
+    }};
+    findings_.push_back(found[static_cast<std::size_t>(f_.fork)]);
   }
 
   void costs() {
@@ -326,15 +305,11 @@ class Judge {
       return;
     }
     const std::string folder = f_.provider.file.substr(0, f_.provider.file.rfind('/'));
-    std::string_view rest = f_.provider.path;
-    bool named = false;
-    while (!rest.empty() && !named) {
-      const std::size_t end = std::min(rest.find(':'), rest.size());
-      std::string_view one = rest.substr(0, end);
+    const std::vector<std::string> paths = split(f_.provider.path, ":");
+    const bool named = std::any_of(paths.begin(), paths.end(), [&](std::string_view one) {
       while (one.size() > 1 && one.ends_with('/')) one.remove_suffix(1);
-      named = one == folder;
-      rest.remove_prefix(std::min(end + 1, rest.size()));
-    }
+      return one == folder;
+    });
     if (named) {
       add(Level::good, "libfabric provider", f_.provider.file);
     } else {
@@ -352,17 +327,8 @@ class Judge {
 }  // namespace
 
 std::string_view level_name(Level level) noexcept {
-  switch (level) {
-    case Level::good:
-      return "good";
-    case Level::note:
-      return "note";
-    case Level::warning:
-      return "warning";
-    case Level::problem:
-      return "problem";
-  }
-  return "?";
+  constexpr std::array<std::string_view, 4> kNames = {"good", "note", "warning", "problem"};
+  return kNames[static_cast<std::size_t>(level)];
 }
 
 std::vector<Finding> judge(const Facts& facts) {

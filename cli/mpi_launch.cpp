@@ -7,6 +7,7 @@
 #include <cctype>
 #include <charconv>
 #include <optional>
+#include <set>
 
 namespace turnout::cli {
 namespace {
@@ -32,13 +33,6 @@ std::string number_behind(std::string_view text, std::string_view mark) {
   return std::string(text.substr(begin, end - begin));
 }
 
-std::optional<unsigned> count(std::string_view text) {
-  unsigned value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 // The value of one of these options, "-n 4", "--ntasks=4" or "-n4" alike.
 std::optional<std::string> value_of(const std::vector<std::string>& command,
                                     std::initializer_list<std::string_view> names) {
@@ -55,8 +49,17 @@ std::optional<std::string> value_of(const std::vector<std::string>& command,
 }
 
 unsigned ranks_of(const std::vector<std::string>& command) {
-  const auto text = value_of(command, {"-n", "-np", "--np", "--n", "-c", "--ntasks", "-ntasks"});
-  return text ? count(*text).value_or(0) : 0;
+  const std::string text =
+      value_of(command, {"-n", "-np", "--np", "--n", "-c", "--ntasks", "-ntasks"}).value_or("");
+  unsigned ranks = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ranks);
+  return error == std::errc{} && end == text.data() + text.size() ? ranks : 0;
+}
+
+// A variable of the environment.
+std::optional<std::string> given(const LaunchFacts& facts, const std::string& name) {
+  const auto found = facts.environment.find(name);
+  return found == facts.environment.end() ? std::nullopt : std::optional(found->second);
 }
 
 bool names_hosts(const LaunchFacts& facts) {
@@ -69,74 +72,17 @@ bool names_hosts(const LaunchFacts& facts) {
   if (const auto nodes = value_of(facts.command, {"-N", "--nodes"}); nodes && *nodes != "1") {
     return true;
   }
-  const auto nodes = facts.environment.find("SLURM_JOB_NUM_NODES");
-  return nodes != facts.environment.end() && nodes->second != "1";
+  return given(facts, "SLURM_JOB_NUM_NODES").value_or("1") != "1";
 }
 
 bool is_open_mpi(Mpi mpi) {
   return mpi == Mpi::open_mpi_4 || mpi == Mpi::open_mpi_5;
 }
 
-class Variables {
- public:
-  Variables(const LaunchFacts& facts, Launch* launch) : facts_(facts), launch_(launch) {}
-
-  // Unless the user has set it.
-  void set(std::string name, std::string value) {
-    if (facts_.environment.contains(name)) return;
-    launch_->variables.emplace_back(std::move(name), std::move(value));
-  }
-  void put_before(const std::string& name, const std::string& folder) {
-    const auto old = facts_.environment.find(name);
-    std::string value = folder;
-    if (old != facts_.environment.end() && !old->second.empty() && old->second != folder) {
-      value += ":" + old->second;
-    }
-    launch_->variables.emplace_back(name, std::move(value));
-  }
-
- private:
-  const LaunchFacts& facts_;
-  Launch* launch_;
-};
-
 // Open MPI refuses to run as root unless that is allowed; this is the user's decision, not ours.
 bool allows_root(const LaunchFacts& facts) {
-  for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT"}) {
-    const auto found = facts.environment.find(name);
-    if (found != facts.environment.end() && found->second == "1") return true;
-  }
-  return false;
-}
-
-void set_open_mpi(Variables& variables, bool crowded, bool root) {
-  // pml cm: whatever leaves a rank goes through the MTL, none through Open MPI's own transports.
-  variables.set("OMPI_MCA_pml", "cm");
-  variables.set("OMPI_MCA_mtl", "ofi");
-  variables.set("OMPI_MCA_mtl_ofi_provider_include", "turnout");          // Open MPI 4
-  variables.set("OMPI_MCA_opal_common_ofi_provider_include", "turnout");  // Open MPI 5
-  if (root) {  // mpirun wants both, and those of the other version
-    for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
-                             "PRTE_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM"}) {
-      variables.set(name, "1");
-    }
-  }
-  if (!crowded) return;
-  variables.set("OMPI_MCA_mpi_yield_when_idle", "1");
-  variables.set("OMPI_MCA_rmaps_base_oversubscribe", "1");                   // Open MPI 4
-  variables.set("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");  // Open MPI 5
-  variables.set("OMPI_MCA_hwloc_base_binding_policy", "none");               // Open MPI 4
-  variables.set("PRTE_MCA_hwloc_default_binding_policy", "none");            // Open MPI 5
-}
-
-void set_mpich(Variables& variables, bool crowded, bool one_host) {
-  variables.set("MPIR_CVAR_CH4_NETMOD", "ofi");
-  variables.set("FI_PROVIDER", "turnout");
-  // Else messages inside a host go through MPICH's shared memory: all of them, where there is one.
-  if (one_host) variables.set("MPIR_CVAR_NOLOCAL", "1");
-  if (!crowded) return;
-  variables.set("MPIR_CVAR_CH4_PROGRESS_THROTTLE", "1");
-  variables.set("MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT", "16");
+  return given(facts, "OMPI_ALLOW_RUN_AS_ROOT") == "1" ||
+         given(facts, "PRTE_ALLOW_RUN_AS_ROOT") == "1";
 }
 
 // Intel MPI brought its own libfabric until 2021.18. An unknown version counts as one of these.
@@ -149,13 +95,51 @@ bool has_own_libfabric(const MpiVersion& version) {
   return std::pair(year, update) < std::pair(2021u, 19u);
 }
 
-void set_intel_mpi(Variables& variables, const MpiVersion& version) {
-  variables.set("I_MPI_FABRICS", "ofi");
-  variables.set("FI_PROVIDER", "turnout");
-  variables.set("I_MPI_OFI_PROVIDER", "turnout");
-  // The start scripts of Intel MPI's own libfabric replace FI_PROVIDER_PATH unless this is 0.
-  // Versions without one warn about the variable.
-  if (has_own_libfabric(version)) variables.set("I_MPI_OFI_LIBRARY_INTERNAL", "0");
+// What the MPI library needs, and the user has not set.
+void add_variables(const LaunchFacts& facts, Launch* launch) {
+  const Mpi mpi = facts.version.mpi;
+  const bool any = mpi == Mpi::unknown || mpi == Mpi::slurm;  // the names of all do not collide
+  const bool open_mpi = any || is_open_mpi(mpi), mpich = any || mpi == Mpi::mpich;
+  const bool intel_mpi = any || mpi == Mpi::intel_mpi;
+  // mpirun wants both, and those of the other version.
+  const bool root = open_mpi && allows_root(facts) && mpi != Mpi::slurm;
+  const bool crowded = launch->one_host && launch->ranks > facts.processors;
+  struct Variable {
+    bool needed;
+    const char* name;
+    const char* value;
+  };
+  for (const auto& [needed, name, value] : {
+           // pml cm: whatever leaves a rank goes through the MTL, none through Open MPI's own
+           // transports. OMPI_* are of version 4 or of both, PRTE_* and opal_common_* of 5.
+           Variable{open_mpi, "OMPI_MCA_pml", "cm"},
+           {open_mpi, "OMPI_MCA_mtl", "ofi"},
+           {open_mpi, "OMPI_MCA_mtl_ofi_provider_include", "turnout"},
+           {open_mpi, "OMPI_MCA_opal_common_ofi_provider_include", "turnout"},
+           {root, "OMPI_ALLOW_RUN_AS_ROOT", "1"},
+           {root, "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+           {root, "PRTE_ALLOW_RUN_AS_ROOT", "1"},
+           {root, "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+           {open_mpi && crowded, "OMPI_MCA_mpi_yield_when_idle", "1"},
+           {open_mpi && crowded, "OMPI_MCA_rmaps_base_oversubscribe", "1"},
+           {open_mpi && crowded, "PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"},
+           {open_mpi && crowded, "OMPI_MCA_hwloc_base_binding_policy", "none"},
+           {open_mpi && crowded, "PRTE_MCA_hwloc_default_binding_policy", "none"},
+           {mpich, "MPIR_CVAR_CH4_NETMOD", "ofi"},
+           {mpich, "FI_PROVIDER", "turnout"},
+           // Else messages inside a host go through MPICH's shared memory: all, where there is one.
+           {mpich && launch->one_host, "MPIR_CVAR_NOLOCAL", "1"},
+           {mpich && crowded, "MPIR_CVAR_CH4_PROGRESS_THROTTLE", "1"},
+           {mpich && crowded, "MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT", "16"},
+           {intel_mpi, "I_MPI_FABRICS", "ofi"},
+           {intel_mpi, "FI_PROVIDER", "turnout"},
+           {intel_mpi, "I_MPI_OFI_PROVIDER", "turnout"},
+           // The start scripts of Intel MPI's own libfabric replace FI_PROVIDER_PATH unless this is
+           // 0. Versions without one warn about the variable.
+           {intel_mpi && has_own_libfabric(facts.version), "I_MPI_OFI_LIBRARY_INTERNAL", "0"},
+       }) {
+    if (needed && !given(facts, name)) launch->variables.emplace_back(name, value);
+  }
 }
 
 }  // namespace
@@ -186,27 +170,20 @@ Launch plan_launch(const LaunchFacts& facts) {
   launch.command = facts.command;
   launch.ranks = ranks_of(facts.command);
   launch.one_host = !names_hosts(facts);
-  const bool crowded = launch.one_host && launch.ranks > facts.processors;
-  Variables variables(facts, &launch);
-  variables.put_before("FI_PROVIDER_PATH", facts.provider_folder);
-  const Mpi mpi = facts.version.mpi;
-  const bool any = mpi == Mpi::unknown || mpi == Mpi::slurm;  // the names of all do not collide
-  if (any || is_open_mpi(mpi)) {
-    set_open_mpi(variables, crowded, allows_root(facts) && mpi != Mpi::slurm);
-  }
-  if (any || mpi == Mpi::mpich) set_mpich(variables, crowded, launch.one_host);
-  if (any || mpi == Mpi::intel_mpi) set_intel_mpi(variables, facts.version);
+  std::string paths = facts.provider_folder;
+  const std::string old = given(facts, "FI_PROVIDER_PATH").value_or("");
+  if (!old.empty() && old != paths) paths += ":" + old;
+  launch.variables.emplace_back("FI_PROVIDER_PATH", std::move(paths));
+  add_variables(facts, &launch);
   if (!facts.report_folder.empty()) {
     launch.variables.emplace_back("TURNOUT_REPORT", facts.report_folder + "/");
   }
   launch.variables.insert(launch.variables.end(), facts.settings.begin(), facts.settings.end());
   // Open MPI hands its own variables to other hosts; the others have to be named.
-  if (is_open_mpi(mpi) && !launch.one_host) {
-    std::vector<std::string> names;
-    for (const auto& [name, value] : launch.variables) names.push_back(name);
-    for (const auto& [name, value] : facts.environment) names.push_back(name);
-    std::sort(names.begin(), names.end());
-    names.erase(std::unique(names.begin(), names.end()), names.end());
+  if (is_open_mpi(facts.version.mpi) && !launch.one_host) {
+    std::set<std::string> names;
+    for (const auto& [name, value] : launch.variables) names.insert(name);
+    for (const auto& [name, value] : facts.environment) names.insert(name);
     std::vector<std::string> exported;
     for (const std::string& name : names) {
       if (!name.starts_with("TURNOUT_") && !name.starts_with("FI_")) continue;
@@ -220,10 +197,6 @@ Launch plan_launch(const LaunchFacts& facts) {
 
 std::vector<std::string> reasons_of_absence(const LaunchFacts& facts) {
   std::vector<std::string> reasons;
-  const auto given = [&](const char* name) -> std::string {
-    const auto found = facts.environment.find(name);
-    return found == facts.environment.end() ? std::string() : found->second;
-  };
   for (const auto& [name, wanted] : {std::pair{"FI_PROVIDER", "turnout"},
                                      {"OMPI_MCA_pml", "cm"},
                                      {"OMPI_MCA_mtl", "ofi"},
@@ -231,7 +204,7 @@ std::vector<std::string> reasons_of_absence(const LaunchFacts& facts) {
                                      {"MPIR_CVAR_CH4_NETMOD", "ofi"},
                                      {"I_MPI_FABRICS", "ofi"},
                                      {"I_MPI_OFI_PROVIDER", "turnout"}}) {
-    const std::string value = given(name);
+    const std::string value = given(facts, name).value_or("");
     if (!value.empty() && value != wanted) {
       reasons.push_back(
           fmt::format("{} is set to {}; Turnout needs {}, or unset it", name, value, wanted));

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "cli/plot.h"
-
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -11,7 +9,8 @@
 
 #include "base/value.h"
 #include "cli/command_line.h"
-#include "cli/plot_script.h"
+#include "cli/commands.h"
+#include "cli/sim_files.h"
 #include "sim/analysis/source_history.h"
 #include "sim/analysis/sources.h"
 #include "sim/experiments/draw.h"
@@ -20,20 +19,25 @@
 #include "sim/study/result_writer.h"
 
 namespace turnout::cli {
-
 namespace {
 
 namespace fs = std::filesystem;
 
 constexpr std::uintmax_t kMaxReport = std::uintmax_t{64} << 20;
 
-int complain(const Status& status) {
-  fmt::print(stderr, "turnout plot: {}\n", status.text());
-  return exit_code(status);
-}
+struct PlotSourcesOptions {
+  std::vector<std::string> paths;  // recordings, traces or reports, or folders of them
+  int rank = 0;
+  const CLI::Option* rank_given = nullptr;
+  std::uint32_t periods = 100, groups = 100;
+  std::string axis;  // empty: the usual one
+  std::string title;
+  std::string picture = "sources.svg";
+  std::string data;  // also keep the data here
+};
 
-Status invalid(std::string text) {
-  return {Code::invalid, std::move(text)};
+int fail(const Status& status) {
+  return complain("turnout plot", status);
 }
 
 // The files given, folders opened, by what they are.
@@ -41,13 +45,12 @@ struct Inputs {
   std::vector<std::string> recordings, reports, traces;
 };
 
-Status add(const fs::path& path, Inputs* inputs) {
+void add(const fs::path& path, Inputs* inputs) {
   const std::string extension = path.extension().string();
   auto& list = extension == ".recording" ? inputs->recordings
                : extension == ".json"    ? inputs->reports
                                          : inputs->traces;
   list.push_back(path.string());
-  return {};
 }
 
 Status add_folder(const fs::path& folder, Inputs* inputs) {
@@ -58,7 +61,7 @@ Status add_folder(const fs::path& folder, Inputs* inputs) {
     if (name.starts_with('.') || !(name.ends_with(".recording") || name.ends_with(".json"))) {
       continue;
     }
-    if (Status s = add(at->path(), &found); !s.ok()) return s;
+    add(at->path(), &found);
   }
   if (error) {
     return {Code::system,
@@ -66,9 +69,8 @@ Status add_folder(const fs::path& folder, Inputs* inputs) {
             error.value()};
   }
   if (found.recordings.empty() && found.reports.empty()) {
-    return invalid(
-        fmt::format("{}: no recordings (TURNOUT_TRACE={}/) or reports (TURNOUT_REPORT={}) found",
-                    folder.string(), folder.string(), folder.string()));
+    return invalid("{}: no recordings (TURNOUT_TRACE={}/) or reports (TURNOUT_REPORT={}) found",
+                   folder.string(), folder.string(), folder.string());
   }
   // A folder that both were written to: recordings tell more.
   auto& from = found.recordings.empty() ? found.reports : found.recordings;
@@ -82,11 +84,13 @@ Result<Inputs> sort_out(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
     std::error_code error;
     if (!fs::exists(path, error)) {
-      return invalid(
-          fmt::format("opening failed: {}: {}", path, error ? error.message() : "no such file"));
+      return invalid("opening failed: {}: {}", path, error ? error.message() : "no such file");
     }
-    Status s = fs::is_directory(path, error) ? add_folder(path, &inputs) : add(path, &inputs);
-    if (!s.ok()) return s;
+    if (!fs::is_directory(path, error)) {
+      add(path, &inputs);
+    } else if (Status s = add_folder(path, &inputs); !s.ok()) {
+      return s;
+    }
   }
   const int kinds =
       int{!inputs.recordings.empty()} + int{!inputs.reports.empty()} + int{!inputs.traces.empty()};
@@ -99,18 +103,16 @@ Result<Inputs> sort_out(const std::vector<std::string>& paths) {
 Result<EndpointReport> read_report(const std::string& path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error))
-    return invalid(fmt::format("reading a report failed: {}: not a regular file", path));
+    return invalid("reading a report failed: {}: not a regular file", path);
   if (fs::file_size(path, error) > kMaxReport)
-    return invalid(fmt::format("reading a report failed: {}: larger than {}", path,
-                               value::human_bytes(kMaxReport)));
+    return invalid("reading a report failed: {}: larger than {}", path,
+                   value::human_bytes(kMaxReport));
   std::ifstream file(path, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   if (!file)
-    return invalid(fmt::format("reading a report failed: {}: {}", path,
-                               std::generic_category().message(errno)));
+    return invalid("reading a report failed: {}: {}", path, std::generic_category().message(errno));
   Result<EndpointReport> report = report_from_json(text);
-  if (!report)
-    return invalid(fmt::format("reading a report failed: {}: {}", path, report.status().text()));
+  if (!report) return invalid("reading a report failed: {}: {}", path, report.status().text());
   return report;
 }
 
@@ -124,7 +126,7 @@ Result<sim::Arrivals> read_arrivals(const PlotSourcesOptions& o) {
       if (!report) return report.status();
       reports.push_back(std::move(report).value());
     }
-    const bool only = reports.size() == 1 && !o.rank_given;
+    const bool only = reports.size() == 1 && o.rank_given->count() == 0;
     return sim::arrivals_of_reports(reports, only ? -1 : o.rank);
   }
   const Result<sim::Trace> trace = inputs->traces.empty()
@@ -139,40 +141,46 @@ Result<sim::Arrivals> read_arrivals(const PlotSourcesOptions& o) {
   return sim::arrivals_of_trace(trace.value(), rank, axis);
 }
 
-// Where the data lie while the picture is made: where they were asked for, or beside the picture.
-class DataFile {
- public:
-  DataFile(const PlotSourcesOptions& o)
-      : kept_(!o.data.empty()),
-        path_(kept_ ? o.data : fmt::format("{}.{}.json", o.picture, ::getpid())) {}
-  ~DataFile() {
-    std::error_code ignored;
-    if (!kept_) fs::remove(path_, ignored);
+int plot_sources(const PlotSourcesOptions& o) {
+  const Result<sim::Arrivals> arrivals = read_arrivals(o);
+  if (!arrivals) return fail(arrivals.status());
+  const Result<sim::SourceGrid> grid = sim::SourceGrid::make(arrivals.value(), o.periods, o.groups);
+  if (!grid) return fail(grid.status());
+  const std::string title =
+      o.title.empty() ? fmt::format("Who sends to rank {}, and how much over time", o.rank)
+                      : o.title;
+  // Where the data lie while the picture is made: where they were asked for, or beside the picture.
+  const TemporaryFile beside(
+      o.data.empty() ? new std::string(fmt::format("{}.{}.json", o.picture, ::getpid())) : nullptr);
+  const std::string& data = beside ? *beside : o.data;
+  if (Status s =
+          sim::write_text_file(data, sim::to_plot_json(grid.value(), arrivals.value(), title));
+      !s.ok()) {
+    return fail(s);
   }
-  DataFile(const DataFile&) = delete;
-  DataFile& operator=(const DataFile&) = delete;
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  bool kept_;
-  std::string path_;
-};
+  fmt::print("{:.0f} messages of {} sources in {} periods and {} groups\n", grid.value().total(),
+             arrivals.value().sources, grid.value().periods(), grid.value().groups());
+  if (!o.data.empty()) fmt::print("{}\n", o.data);
+  if (Status s = sim::draw(plot_script(), data, o.picture); !s.ok()) return fail(s);
+  fmt::print("{}\n", o.picture);
+  return 0;
+}
 
 }  // namespace
 
-CLI::App* add_plot(CLI::App& app, PlotSourcesOptions* o) {
+void add_plot(CLI::App& app) {
   auto* const plot = app.add_subcommand("plot", "plot recordings, traces and reports");
   plot->require_subcommand(1);
-  auto* const sources = plot->add_subcommand("sources", "plot who sends to a rank over time");
+  const auto [sources, o] = add_command<PlotSourcesOptions>(
+      *plot, "sources", "plot who sends to a rank over time", plot_sources);
   sources
       ->add_option("path", o->paths,
                    "recordings (TURNOUT_TRACE) or reports (TURNOUT_REPORT) of a job, or their "
                    "folder; or a trace, a GOAL schedule (*.goal) or an OTF2 archive (*.otf2)")
       ->required();
-  sources->add_option("-r,--rank", o->rank, "receiving rank")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber)
-      ->each([o](const std::string&) { o->rank_given = true; });
+  o->rank_given = sources->add_option("-r,--rank", o->rank, "receiving rank")
+                      ->capture_default_str()
+                      ->check(CLI::NonNegativeNumber);
   const auto cells = CLI::Range(1U, sim::SourceGrid::kMostCells);
   sources->add_option("--periods", o->periods, "columns")->capture_default_str()->check(cells);
   sources->add_option("--groups", o->groups, "maximum number of rows")
@@ -186,29 +194,6 @@ CLI::App* add_plot(CLI::App& app, PlotSourcesOptions* o) {
   sources->add_option("--title", o->title, "title of the plot");
   sources->add_option("-o,--output", o->picture, "output file, SVG")->capture_default_str();
   sources->add_option("--json", o->data, "save the data of the plot in this file");
-  return sources;
-}
-
-int plot_sources(const PlotSourcesOptions& o) {
-  const Result<sim::Arrivals> arrivals = read_arrivals(o);
-  if (!arrivals) return complain(arrivals.status());
-  const Result<sim::SourceGrid> grid = sim::SourceGrid::make(arrivals.value(), o.periods, o.groups);
-  if (!grid) return complain(grid.status());
-  const std::string title =
-      o.title.empty() ? fmt::format("Who sends to rank {}, and how much over time", o.rank)
-                      : o.title;
-  const DataFile data(o);
-  if (Status s = sim::write_text_file(data.path(),
-                                      sim::to_plot_json(grid.value(), arrivals.value(), title));
-      !s.ok()) {
-    return complain(s);
-  }
-  fmt::print("{:.0f} messages of {} sources in {} periods and {} groups\n", grid.value().total(),
-             arrivals.value().sources, grid.value().periods(), grid.value().groups());
-  if (!o.data.empty()) fmt::print("{}\n", o.data);
-  if (Status s = sim::draw(plot_script(), data.path(), o.picture); !s.ok()) return complain(s);
-  fmt::print("{}\n", o.picture);
-  return 0;
 }
 
 }  // namespace turnout::cli

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <map>
 
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/html/page.h"
 #include "core/report/job_profile.h"
@@ -17,7 +18,6 @@
 #include "core/report/report_text.h"
 
 namespace turnout::cli {
-
 namespace {
 
 namespace fs = std::filesystem;
@@ -112,7 +112,17 @@ std::string page_of_jobs(std::vector<EndpointReport> reports) {
   return report_page(by_job(std::move(reports)));
 }
 
-int report(const ReportOptions& options) {
+namespace {
+
+struct ReportOptions {
+  std::vector<std::string> paths;  // files, or folders of *.json
+  TableLimits limits;
+  std::string html;   // a file for the page of the jobs instead of text; empty: none
+  bool full = false;  // all tables instead of the summary
+  bool json = false;  // the profiles of the jobs instead of tables
+};
+
+int run_report(const ReportOptions& options) {
   std::vector<EndpointReport> reports;
   bool good = true;
   for (const std::string& path : options.paths) {
@@ -125,12 +135,29 @@ int report(const ReportOptions& options) {
     good = write_page(options.html, std::move(reports)) && good;
   } else if (options.json) {
     fmt::print("{}", jobs_to_json(by_job(std::move(reports))));
-  } else if (options.full || options.peers != SIZE_MAX || options.decisions != SIZE_MAX) {
-    fmt::print("{}", format_jobs(std::move(reports), {options.peers, options.decisions}));
+  } else if (options.full || options.limits.peers != SIZE_MAX ||
+             options.limits.decisions != SIZE_MAX) {
+    fmt::print("{}", format_jobs(std::move(reports), options.limits));
   } else {
     fmt::print("{}", summarize_jobs(std::move(reports)));
   }
-  return good ? 0 : 1;
+  return good ? 0 : kFailed;
+}
+
+}  // namespace
+
+void add_report(CLI::App& app) {
+  const auto [report, o] = add_command<ReportOptions>(
+      app, "report", "summary of the JSON reports that TURNOUT_REPORT=FOLDER wrote", run_report);
+  report->add_option("path", o->paths, "report files, or folders of them")->required();
+  report->add_flag("-f,--full", o->full, "all tables of each rank, and the sums");
+  report->add_option("-p,--peers", o->limits.peers,
+                     "with --full: at most this many peers of each rank, the busiest");
+  report->add_option("-d,--decisions", o->limits.decisions,
+                     "with --full: at most this many decisions of each rank, the latest");
+  auto* const json = report->add_flag("-j,--json", o->json, "the profile of each job as JSON");
+  report->add_option("--html", o->html, "write one HTML page with charts to this file")
+      ->excludes(json);
 }
 
 }  // namespace turnout::cli

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "cli/run.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sched.h>
@@ -8,7 +6,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -37,24 +34,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kVersionText = 64 << 10;
+struct RunOptions {
+  std::vector<std::string> command;  // the launcher and its arguments
+  // "-": the summary on standard output; "html" or *.html: a page; *.txt: the summary in that file;
+  // else a folder for the reports, besides the summary.
+  std::string report = "-";
+  const CLI::Option* report_given = nullptr;
+  bool full = false;  // all tables instead of the summary
+  std::string budget, policy, trace;
+  bool dry_run = false;
+};
+
 constexpr std::uint64_t kMaxNodeFile = 16 << 20;  // a line for each of some 100,000 processes
 
 int complain(std::string_view text, int code = kFailed) {
   fmt::print(stderr, "turnout run: {}\n", text);
   return code;
-}
-
-// One word to a shell, whatever is in it.
-std::string shell_word(std::string_view text) {
-  constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
-  if (!text.empty() && text.find_first_not_of(kPlain) == std::string_view::npos) {
-    return std::string(text);
-  }
-  std::string word = "'";
-  for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return word + "'";
 }
 
 std::map<std::string, std::string> environment() {
@@ -100,7 +95,7 @@ bool read_reports(const std::string& folder, std::vector<EndpointReport>* report
 enum class ReportForm { none, text, text_file, page, folder };
 
 ReportForm form_of(const RunOptions& options) {
-  if (!options.tells) return ReportForm::none;
+  if (options.report_given->count() == 0 && !options.full) return ReportForm::none;
   if (options.report == "-") return ReportForm::text;
   if (options.report == "html" || options.report.ends_with(".html")) return ReportForm::page;
   return options.report.ends_with(".txt") ? ReportForm::text_file : ReportForm::folder;
@@ -117,26 +112,19 @@ bool write_file(const std::string& path, const std::string& text) {
 
 // The report of the job, in the form that was asked for. False: it could not be written.
 bool write_report(const RunOptions& options, std::vector<EndpointReport> reports) {
-  const auto text = [&] {
-    return options.full ? format_jobs(std::move(reports), {}) : summarize_jobs(std::move(reports));
-  };
-  switch (form_of(options)) {
-    case ReportForm::none:
-      return true;
-    case ReportForm::text_file:
-      return write_file(options.report, text());
-    case ReportForm::page: {
-      const std::string path = options.report == "html" ? "turnout-report.html" : options.report;
-      if (!write_file(path, page_of_jobs(std::move(reports)))) return false;
-      fmt::print(stderr, "turnout run: report: {}\n", path);
-      return true;
-    }
-    case ReportForm::text:
-    case ReportForm::folder:
-      fmt::print("{}", text());
-      std::fflush(stdout);
-      return true;
+  const ReportForm form = form_of(options);
+  if (form == ReportForm::none) return true;
+  if (form == ReportForm::page) {
+    const std::string path = options.report == "html" ? "turnout-report.html" : options.report;
+    if (!write_file(path, page_of_jobs(std::move(reports)))) return false;
+    fmt::print(stderr, "turnout run: report: {}\n", path);
+    return true;
   }
+  const std::string text =
+      options.full ? format_jobs(std::move(reports), {}) : summarize_jobs(std::move(reports));
+  if (form == ReportForm::text_file) return write_file(options.report, text);
+  fmt::print("{}", text);
+  std::fflush(stdout);
   return true;
 }
 
@@ -172,8 +160,8 @@ void tell(const std::vector<EndpointReport>& reports, const Launch& launch,
   }
 }
 
-Status prepare_folder(const RunOptions& options, const Launch& launch,
-                      std::unique_ptr<PassingFolder>* passing, std::string* folder) {
+Status prepare_folder(const RunOptions& options, const Launch& launch, PassingFolder* passing,
+                      std::string* folder) {
   std::error_code error;
   if (form_of(options) == ReportForm::folder) {
     fs::create_directories(options.report, error);
@@ -188,51 +176,11 @@ Status prepare_folder(const RunOptions& options, const Launch& launch,
     return error ? folder_failure("create", *folder, error.value()) : Status{};
   }
   sweep_folders();
-  Result<PassingFolder> made = PassingFolder::make();
+  Result<PassingFolder> made = make_passing_folder();
   if (!made) return made.status();
-  *passing = std::make_unique<PassingFolder>(std::move(made).value());
-  *folder = (*passing)->path();
+  *passing = std::move(made).value();
+  *folder = **passing;
   return {};
-}
-
-}  // namespace
-
-std::string launcher_version_text(const std::string& launcher) {
-  const std::string line = fmt::format("{} --version 2>&1 </dev/null", shell_word(launcher));
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(line.c_str(), "r"), &::pclose);
-  std::string text;
-  std::array<char, 4096> part;
-  while (pipe && text.size() < kVersionText) {
-    const std::size_t n = std::fread(part.data(), 1, part.size(), pipe.get());
-    if (n == 0) break;
-    text.append(part.data(), n);
-  }
-  return text;
-}
-
-CLI::App* add_run(CLI::App& app, RunOptions* options) {
-  auto* const run = app.add_subcommand(
-      "run", "start an MPI job with Turnout as its provider: turnout run -- mpirun ...");
-  run->add_option(
-         "-r,--report", options->report,
-         "print a summary at exit: each channel, and why. =FOLDER also keeps the reports; =html or "
-         "=FILE.html writes a page, =FILE.txt the summary")
-      ->expected(0, 1)
-      ->type_name("[=WHERE]")
-      ->default_str("-");
-  run->add_flag("-f,--full", options->full, "all tables of each rank instead of the summary");
-  run->add_option("-b,--budget", options->budget,
-                  "memory limit for each process (TURNOUT_MEMORY_BUDGET)");
-  run->add_option("-p,--policy", options->policy, "how channels are chosen (TURNOUT_POLICY)");
-  run->add_option("-t,--trace", options->trace,
-                  "record the messages into this folder (TURNOUT_TRACE)");
-  run->add_flag("--dry-run", options->dry_run,
-                "print the variables and the command instead of starting it");
-  run->footer(
-      "The command after -- is a launcher of MPICH, Open MPI or Intel MPI: mpirun, mpiexec, srun "
-      "or\n"
-      "prterun. Variables that are already set are kept.");
-  return run;
 }
 
 int run_job(const RunOptions& options) {
@@ -251,7 +199,7 @@ int run_job(const RunOptions& options) {
         "libturnout-fi.so not found beside this program; run make build or make install");
   }
   facts.provider_folder = fs::path(provider).parent_path().string();
-  const std::string text = launcher_version_text(facts.command.front());
+  const std::string text = version_text(facts.command.front());
   facts.version = mpi_of(text);
   if (facts.version.mpi == Mpi::unknown) {
     complain(fmt::format("{} --version: unknown MPI library; setting the variables of all of them",
@@ -275,7 +223,7 @@ int run_job(const RunOptions& options) {
     fmt::print("{}\n", fmt::join(words, " "));
     return 0;
   }
-  std::unique_ptr<PassingFolder> passing;
+  PassingFolder passing;
   Status status = prepare_folder(options, launch, &passing, &facts.report_folder);
   if (!status.ok()) return complain(status.text());
   launch = plan_launch(facts);
@@ -294,6 +242,35 @@ int run_job(const RunOptions& options) {
     fs::remove_all(facts.report_folder, error);
   }
   return code == 0 && !written ? kFailed : code;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, int* argc, char** argv) {
+  const auto [run, options] = add_command<RunOptions>(
+      app, "run", "start an MPI job with Turnout as its provider: turnout run -- mpirun ...",
+      run_job);
+  options->command =
+      take_program(argc, argv, "run", {"-b", "--budget", "-p", "--policy", "-t", "--trace"});
+  options->report_given = run->add_option("-r,--report", options->report,
+                                          "print a summary at exit: each channel, and why. =FOLDER "
+                                          "also keeps the reports; =html or "
+                                          "=FILE.html writes a page, =FILE.txt the summary")
+                              ->expected(0, 1)
+                              ->type_name("[=WHERE]")
+                              ->default_str("-");
+  run->add_flag("-f,--full", options->full, "all tables of each rank instead of the summary");
+  run->add_option("-b,--budget", options->budget,
+                  "memory limit for each process (TURNOUT_MEMORY_BUDGET)");
+  run->add_option("-p,--policy", options->policy, "how channels are chosen (TURNOUT_POLICY)");
+  run->add_option("-t,--trace", options->trace,
+                  "record the messages into this folder (TURNOUT_TRACE)");
+  run->add_flag("--dry-run", options->dry_run,
+                "print the variables and the command instead of starting it");
+  run->footer(
+      "The command after -- is a launcher of MPICH, Open MPI or Intel MPI: mpirun, mpiexec, srun "
+      "or\n"
+      "prterun. Variables that are already set are kept.");
 }
 
 }  // namespace turnout::cli

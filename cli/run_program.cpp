@@ -8,13 +8,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstdio>
+#include <memory>
 #include <system_error>
 
 #include "base/file_descriptor.h"
 
 namespace turnout::cli {
-
 namespace {
 
 constexpr int kHandedOn[] = {SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2};
@@ -94,6 +96,33 @@ int run_program(const std::vector<std::string>& words, std::string_view who) {
   }
   const int status = hand_signals_on(child, signals);
   return WIFSIGNALED(status) ? kOfSignals + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+std::string shell_quoted(std::string_view text) {
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return word + "'";
+}
+
+std::string shell_word(std::string_view text) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%";
+  const bool plain = !text.empty() && text.find_first_not_of(kPlain) == std::string_view::npos;
+  return plain ? std::string(text) : shell_quoted(text);
+}
+
+std::string version_text(const std::string& program) {
+  constexpr std::size_t kMost = 64 << 10;
+  const std::string line = fmt::format("{} --version 2>&1 </dev/null", shell_word(program));
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(line.c_str(), "r"), &::pclose);
+  std::string text;
+  std::array<char, 4096> part;
+  while (pipe && text.size() < kMost) {
+    const std::size_t n = std::fread(part.data(), 1, part.size(), pipe.get());
+    if (n == 0) break;
+    text.append(part.data(), n);
+  }
+  return text;
 }
 
 std::vector<std::string> take_program(int* argc, char** argv, std::string_view subcommand,

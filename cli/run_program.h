@@ -19,6 +19,14 @@ namespace turnout::cli {
 // `who` says it: "turnout verbs".
 [[nodiscard]] int run_program(const std::vector<std::string>& words, std::string_view who);
 
+// One word to a shell, in quotes, whatever is in it.
+[[nodiscard]] std::string shell_quoted(std::string_view text);
+// The same, without quotes where a shell needs none.
+[[nodiscard]] std::string shell_word(std::string_view text);
+
+// What `PROGRAM --version` prints, on either stream; empty: it cannot be started.
+[[nodiscard]] std::string version_text(const std::string& program);
+
 // The words behind "--", or from the first on that is no option, of a subcommand that starts a
 // program; argc and argv lose them. Empty: it is another subcommand, or there are none.
 // `with_value`: options whose next word is their value.

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "cli/sim.h"
-
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <limits>
 #include <optional>
 
+#include "base/settings.h"
 #include "base/value.h"
 #include "cli/command_line.h"
-#include "cli/plot_script.h"
+#include "cli/commands.h"
+#include "cli/sim_files.h"
+#include "cli/sim_progress.h"
 #include "sim/analysis/partner_table.h"
 #include "sim/calibration/calibration.h"
 #include "sim/experiments/experiment.h"
@@ -26,7 +27,6 @@
 #include "sim/workloads/replay.h"
 
 namespace turnout::cli {
-
 namespace {
 
 constexpr std::uint32_t kMostJobs = 1024;
@@ -34,23 +34,33 @@ constexpr std::uint32_t kMostSeeds = 1000;
 constexpr std::string_view kDefaultProfile = "connect-ib";
 constexpr std::uint32_t kDefaultRanks = 64, kMostRanks = 1U << 20;
 
-int complain(const Status& status) {
-  fmt::print(stderr, "turnout sim: {}\n", status.text());
-  return exit_code(status);
-}
+struct SimOptions {
+  std::string workload;
+  std::optional<std::uint32_t> ranks;  // not given: 64, of a replay the trace's
+  std::uint32_t ranks_per_node = 1;
+  std::string policies;
+  std::string profile;  // empty: the experiment's, else connect-ib
+  std::uint64_t seed = 1;
+  std::string trace;  // to replay
+  std::vector<std::string> settings, options;
+  std::string json, csv, timeline;
+  std::string experiment, folder = ".", sizes, seeds;
+  std::string save, experiment_workloads, budgets;
+  std::string commit;
+  std::string limits;
+  std::uint32_t jobs = 1;
+  std::string time_limit;
+  std::string show_profile;
+  bool list = false, profiles_page = false, no_check = false;
+};
 
-Status invalid(std::string text) {
-  return {Code::invalid, std::move(text)};
+int fail(const Status& status) {
+  return complain("turnout sim", status);
 }
 
 // What both kinds of run share.
-struct Common {
-  sim::ProfileFile profile;
-  sim::NamedValues settings, options;
-  std::vector<std::string> policies;
-};
-
-Result<Common> common(const SimOptions& o, std::string_view usual_profile) {
+template <class Options>
+Status read_common(const SimOptions& o, std::string_view usual_profile, Options* out) {
   Result<sim::ProfileFile> profile =
       sim::find_profile(o.profile.empty() ? std::string(usual_profile) : o.profile);
   if (!profile) return profile.status();
@@ -58,56 +68,51 @@ Result<Common> common(const SimOptions& o, std::string_view usual_profile) {
   if (!settings) return settings.status();
   Result<sim::NamedValues> options = sim::parse_pairs(o.options, "--option");
   if (!options) return options.status();
-  return Common{std::move(profile).value(), std::move(settings).value(), std::move(options).value(),
-                sim::split(o.policies)};
+  out->profile = std::move(profile).value();
+  out->settings = std::move(settings).value();
+  out->options = std::move(options).value();
+  out->policies = sim::split(o.policies);
+  return {};
 }
 
 // The timelines of the policies, one at a time.
 class Timelines {
  public:
-  Timelines(std::string path, std::string title, bool several)
-      : path_(std::move(path)), title_(std::move(title)), several_(several) {}
-
-  std::function<void(const hca::Trace&)> start(const std::string& policy) {
+  std::function<void(const hca::Trace&)> start(const std::string& path, const std::string& title) {
     if (!end().ok()) return {};
-    Result<std::unique_ptr<sim::Timeline>> made =
-        sim::Timeline::create(sim::timeline_path(path_, policy, several_), title_ + ", " + policy);
-    if (!made) {
-      if (status_.ok()) status_ = made.status();
-      return {};
-    }
+    Result<std::unique_ptr<sim::Timeline>> made = sim::Timeline::create(path, title);
+    status_ = made.status();
+    if (!made) return {};
     current_ = std::move(made).value();
     return [this](const hca::Trace& trace) { current_->add(trace); };
   }
   Status end() {
-    if (current_) {
-      if (Status s = current_->finish(); !s.ok() && status_.ok()) status_ = s;
-      if (current_->cut()) {
-        fmt::print(stderr, "turnout sim: writing the timeline ended early: its file reached {}\n",
-                   value::human_bytes(sim::Timeline::kDefaultLimit));
-      }
-      current_.reset();
+    if (!current_) return status_;
+    if (Status s = current_->finish(); status_.ok()) status_ = s;
+    if (current_->cut()) {
+      fmt::print(stderr, "turnout sim: writing the timeline ended early: its file reached {}\n",
+                 value::human_bytes(sim::Timeline::kDefaultLimit));
     }
+    current_.reset();
     return status_;
   }
 
  private:
-  std::string path_, title_;
-  bool several_;
   std::unique_ptr<sim::Timeline> current_;
   Status status_;
 };
 
 Status check(const SimOptions& o) {
   if (o.ranks.value_or(1) == 0 || o.ranks.value_or(1) > kMostRanks) {
-    return invalid(fmt::format("--ranks {}: expected 1 to {}", *o.ranks, kMostRanks));
+    return invalid("--ranks {}: expected 1 to {}", *o.ranks, kMostRanks);
   }
   if (o.ranks_per_node == 0 || o.ranks_per_node > 1024) {
-    return invalid(fmt::format("--ranks-per-node {}: expected 1 to 1024", o.ranks_per_node));
+    return invalid("--ranks-per-node {}: expected 1 to 1024", o.ranks_per_node);
   }
   const bool replay = o.workload == "replay";
   if (replay != !o.trace.empty()) {
-    return invalid(replay ? "replay needs --trace FILE" : "--trace goes with the workload replay");
+    return invalid("{}",
+                   replay ? "replay needs --trace FILE" : "--trace goes with the workload replay");
   }
   return {};
 }
@@ -127,51 +132,45 @@ Status add_replay(const SimOptions& o, sim::StudyOptions* study) {
 }
 
 // What an option lists, with commas between; `expected` says what it may be.
-Result<std::vector<std::uint64_t>> counts_of(std::string_view option, const std::string& list,
-                                             std::uint64_t least, std::uint64_t most,
-                                             const std::string& expected) {
-  std::vector<std::uint64_t> counts;
+template <class T>
+Status parse_counts(std::string_view option, const std::string& list, T least, T most,
+                    const std::string& expected, std::vector<T>* counts) {
   for (const std::string& text : sim::split(list)) {
     const Result<std::uint64_t> count = value::parse_count(text);
     if (!count || count.value() < least || count.value() > most) {
-      return invalid(
-          fmt::format("{} {}: expected {}, separated by commas", option, list, expected));
+      return invalid("{} {}: expected {}, separated by commas", option, list, expected);
     }
-    counts.push_back(count.value());
+    counts->push_back(static_cast<T>(count.value()));
   }
-  return counts;
+  return {};
 }
 
 int run_workload(const SimOptions& o) {
-  if (Status s = check(o); !s.ok()) return complain(s);
-  const Result<std::vector<std::uint64_t>> limits =
-      counts_of("--limits", o.limits, 1, UINT64_MAX, "numbers of connections from 1 on");
-  if (!limits) return complain(limits.status());
-  Result<Common> shared = common(o, kDefaultProfile);
-  if (!shared) return complain(shared.status());
-  Progress progress;
+  if (Status s = check(o); !s.ok()) return fail(s);
+  std::vector<std::uint64_t> limits;
+  if (Status s = parse_counts<std::uint64_t>("--limits", o.limits, 1, UINT64_MAX,
+                                             "numbers of connections from 1 on", &limits);
+      !s.ok()) {
+    return fail(s);
+  }
   sim::StudyOptions study;
+  if (Status s = read_common(o, kDefaultProfile, &study); !s.ok()) return fail(s);
+  Progress progress;
   study.keep_reports = !o.json.empty();  // for the messages of each pair
   study.keep_partners = !o.limits.empty();
   study.workload = o.workload;
-  study.options = shared->options;
   study.place = {o.ranks.value_or(kDefaultRanks), o.ranks_per_node, o.seed};
   if (!o.trace.empty()) {
     progress.say(fmt::format("reading {}", o.trace));
-    if (Status s = add_replay(o, &study); !s.ok()) return complain(s);
+    if (Status s = add_replay(o, &study); !s.ok()) return fail(s);
   }
-  study.profile = std::move(shared->profile);
-  study.settings = shared->settings;
-  study.policies = std::move(shared->policies);
   if (study.policies.empty()) study.policies = {"turnout"};
   study.check_content = !o.no_check;
   if (!o.time_limit.empty()) {
     const Result<std::int64_t> limit = value::parse_duration(o.time_limit);
-    if (!limit)
-      return complain(
-          invalid(fmt::format("--time-limit {}: {}", o.time_limit, limit.status().text())));
+    if (!limit) return fail(invalid("--time-limit {}: {}", o.time_limit, limit.status().text()));
     if (limit.value() <= 0 || limit.value() > 3'600'000'000'000) {
-      return complain(invalid(fmt::format("--time-limit {}: expected 1ns to 1h", o.time_limit)));
+      return fail(invalid("--time-limit {}: expected 1ns to 1h", o.time_limit));
     }
     study.time_limit = limit.value() * hca::kNanosecond;
   }
@@ -179,24 +178,25 @@ int run_workload(const SimOptions& o) {
                        std::uint64_t events) {
     progress.show(policy, ended, study.place.ranks, now, events);
   };
-  std::optional<Timelines> timelines;
+  Timelines timelines;
   if (!o.timeline.empty()) {
-    timelines.emplace(o.timeline,
-                      fmt::format("{} on {} (modelled)", o.workload, study.profile.name),
-                      study.policies.size() > 1);
-    study.trace = [&](const std::string& policy) { return timelines->start(policy); };
+    study.trace = [&](const std::string& policy) {
+      return timelines.start(
+          sim::timeline_path(o.timeline, policy, study.policies.size() > 1),
+          fmt::format("{} on {} (modelled), {}", o.workload, study.profile.name, policy));
+    };
   }
   const Result<sim::Study> result = sim::run_study(study, sim::run);
   progress.clear();
   int code = 0;
   const auto write = [&](const Status& s) {
-    if (!s.ok()) code = complain(s);
+    if (!s.ok()) code = fail(s);
   };
   // Of a run that failed too: it shows where it stood.
-  if (timelines) write(timelines->end());
-  if (!result) return complain(result.status());
+  write(timelines.end());
+  if (!result) return fail(result.status());
   fmt::print("{}", sim::format_table(result.value()));
-  if (study.keep_partners) fmt::print("{}", sim::format_partners(result.value(), limits.value()));
+  if (study.keep_partners) fmt::print("{}", sim::format_partners(result.value(), limits));
   if (!o.json.empty()) write(sim::write_text_file(o.json, sim::to_json(result.value())));
   if (!o.csv.empty()) write(sim::write_text_file(o.csv, sim::to_csv(result.value())));
   return code;
@@ -204,14 +204,13 @@ int run_workload(const SimOptions& o) {
 
 Status check_experiment(const SimOptions& o, const sim::Experiment& experiment) {
   if (!experiment.several && (!o.experiment_workloads.empty() || !o.budgets.empty())) {
-    return invalid(fmt::format("--workloads and --budgets: the experiment {} has one of each",
-                               experiment.name));
+    return invalid("--workloads and --budgets: the experiment {} has one of each", experiment.name);
   }
   if (!o.seeds.empty() && !experiment.repeats) {
-    return invalid(fmt::format("--seeds: the experiment {} runs once", experiment.name));
+    return invalid("--seeds: the experiment {} runs once", experiment.name);
   }
   if (o.jobs == 0 || o.jobs > kMostJobs) {
-    return invalid(fmt::format("--jobs {}: expected 1 to {}", o.jobs, kMostJobs));
+    return invalid("--jobs {}: expected 1 to {}", o.jobs, kMostJobs);
   }
   if (o.jobs > 1 && o.save.empty()) {
     return invalid("--jobs: several processes need a folder for their results, --save FOLDER");
@@ -229,51 +228,32 @@ Status write_costs(const sim::ExperimentOptions& options, const std::string& fil
   return sim::write_text_file(file, selection::print_costs(costs.value()));
 }
 
-// Gone with the program.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(std::string name) : name_(std::move(name)) {}
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  ~TemporaryFile() {
-    std::error_code ignored;
-    std::filesystem::remove(name_, ignored);
-  }
-  [[nodiscard]] const std::string& name() const noexcept { return name_; }
-
- private:
-  std::string name_;
-};
-
 int run_experiment(const SimOptions& o) {
   const Result<const sim::Experiment*> experiment = sim::find_experiment(o.experiment);
-  if (!experiment) return complain(experiment.status());
-  if (Status s = check_experiment(o, *experiment.value()); !s.ok()) return complain(s);
-  Result<Common> shared = common(
-      o, experiment.value()->profile.empty() ? kDefaultProfile : experiment.value()->profile);
-  if (!shared) return complain(shared.status());
-  Progress progress;
+  if (!experiment) return fail(experiment.status());
+  if (Status s = check_experiment(o, *experiment.value()); !s.ok()) return fail(s);
   sim::ExperimentOptions options;
-  options.profile = std::move(shared->profile);
+  const std::string_view own = experiment.value()->profile;
+  if (Status s = read_common(o, own.empty() ? kDefaultProfile : own, &options); !s.ok()) {
+    return fail(s);
+  }
+  Progress progress;
   options.seed = o.seed;
-  options.policies = std::move(shared->policies);
-  options.options = std::move(shared->options);
-  options.settings = std::move(shared->settings);
-  const Result<std::vector<std::uint64_t>> sizes = counts_of(
-      "--sizes", o.sizes, 2, kMostRanks, fmt::format("numbers of ranks from 2 to {}", kMostRanks));
-  if (!sizes) return complain(sizes.status());
-  options.sizes.assign(sizes.value().begin(), sizes.value().end());
-  const Result<std::vector<std::uint64_t>> seeds = counts_of(
-      "--seeds", o.seeds, 1, kMostSeeds, fmt::format("numbers of seeds from 1 to {}", kMostSeeds));
-  if (!seeds) return complain(seeds.status());
-  options.seeds.assign(seeds.value().begin(), seeds.value().end());
+  Status listed =
+      parse_counts("--sizes", o.sizes, 2U, kMostRanks,
+                   fmt::format("numbers of ranks from 2 to {}", kMostRanks), &options.sizes);
+  if (listed.ok()) {
+    listed = parse_counts("--seeds", o.seeds, 1U, kMostSeeds,
+                          fmt::format("numbers of seeds from 1 to {}", kMostSeeds), &options.seeds);
+  }
+  if (!listed.ok()) return fail(listed);
   options.workloads = sim::split(o.experiment_workloads);
   options.budgets = sim::split(o.budgets);
   options.jobs = o.jobs;
   std::optional<sim::KeptResults> kept;
   if (!o.save.empty()) {
     Result<sim::KeptResults> opened = sim::KeptResults::open(o.save, TURNOUT_VERSION);
-    if (!opened) return complain(opened.status());
+    if (!opened) return fail(opened.status());
     options.kept = &kept.emplace(std::move(opened).value());
   }
   options.told = [&](const std::string& line) {
@@ -289,14 +269,14 @@ int run_experiment(const SimOptions& o) {
   const bool used = options.policies.empty() ||
                     std::find(options.policies.begin(), options.policies.end(), "turnout") !=
                         options.policies.end();
-  std::optional<TemporaryFile> costs;
+  TemporaryFile costs;
   if (experiment.value()->several && used && !given) {
-    costs.emplace(std::filesystem::temp_directory_path() /
-                  fmt::format("turnout-costs-{}.toml", getpid()));
+    options.costs =
+        std::filesystem::temp_directory_path() / fmt::format("turnout-costs-{}.toml", getpid());
+    costs.reset(new std::string(options.costs));
     options.told(
         fmt::format("measuring the costs of {} for the policy turnout", options.profile.name));
-    if (Status s = write_costs(options, costs->name()); !s.ok()) return complain(s);
-    options.costs = costs->name();
+    if (Status s = write_costs(options, options.costs); !s.ok()) return fail(s);
   }
   sim::SentinelCollector collector(options.costs);
   if (!o.commit.empty()) {
@@ -306,13 +286,13 @@ int run_experiment(const SimOptions& o) {
   }
   const Result<sim::ExperimentResult> result = experiment.value()->run(options, sim::run);
   progress.clear();
-  if (!result) return complain(result.status());
+  if (!result) return fail(result.status());
   const sim::Sentinels sentinels{o.experiment, o.commit,
                                  sim::choose_sentinels(collector.studies())};
   const Result<sim::Written> written =
       sim::write_experiment(o.folder, o.experiment, result.value(), plot_script(),
                             o.commit.empty() ? nullptr : &sentinels);
-  if (!written) return complain(written.status());
+  if (!written) return fail(written.status());
   for (const std::string& file : written.value().files) fmt::print("{}\n", file);
   if (!written.value().plot_skipped.empty()) {
     fmt::print(stderr, "turnout sim: drawing the plot failed: {}\n", written.value().plot_skipped);
@@ -322,7 +302,7 @@ int run_experiment(const SimOptions& o) {
 
 int show_profile(const std::string& name) {
   const Result<sim::ProfileFile> profile = sim::find_profile(name);
-  if (!profile) return complain(profile.status());
+  if (!profile) return fail(profile.status());
   const sim::ProfileFile& p = profile.value();
   fmt::print("{}: {}\n", p.name, p.device);
   if (!p.inherits.empty()) fmt::print("inherits {}\n", p.inherits);
@@ -334,11 +314,48 @@ int show_profile(const std::string& name) {
   return 0;
 }
 
+// What there is: workloads with their options, experiments, policies, profiles.
+void list_all() {
+  fmt::print("workloads (turnout sim NAME --option name=value)\n");
+  for (const sim::Workload& w : sim::workloads()) {
+    fmt::print("  {:<14} {}\n", w.name, w.help);
+    for (const sim::Parameter& p : w.parameters) {
+      fmt::print("  {:<14}   {} = {}: {}\n", "", p.name, p.print(p.default_value), p.help);
+    }
+  }
+  fmt::print("  replay         the messages of a trace (--trace FILE)\n");
+  fmt::print("experiments (turnout sim --experiment NAME)\n");
+  for (const sim::Experiment& e : sim::experiments()) {
+    fmt::print("  {:<14} {}\n", e.name, e.help);
+  }
+  fmt::print("policies: {}\n", fmt::join(kPolicyNames, ", "));
+  fmt::print("profiles: {}\n", fmt::join(sim::list_profiles(), ", "));
+}
+
+int run_sim(const SimOptions& o) {
+  if (o.list) {
+    list_all();
+    return 0;
+  }
+  if (!o.show_profile.empty()) return show_profile(o.show_profile);
+  if (o.profiles_page) {
+    const Result<std::string> page = sim::profile_markdown();
+    if (!page) return fail(page.status());
+    fmt::print("{}", page.value());
+    return 0;
+  }
+  if (o.workload.empty() == o.experiment.empty()) {
+    return fail(invalid("expected a workload or --experiment NAME; --list shows both"));
+  }
+  return o.workload.empty() ? run_experiment(o) : run_workload(o);
+}
+
 }  // namespace
 
-CLI::App* add_sim(CLI::App& app, SimOptions* o) {
-  auto* const sim = app.add_subcommand(
-      "sim", "run a workload or an experiment in virtual time, on a modelled adapter");
+void add_sim(CLI::App& app) {
+  const auto [sim, o] = add_command<SimOptions>(
+      app, "sim", "run a workload or an experiment in virtual time, on a modelled adapter",
+      run_sim);
   sim->add_option("workload", o->workload, "what the ranks do; --list shows all");
   sim->add_option("-n,--ranks", o->ranks, "number of ranks [64; replay: the trace's]");
   sim->add_option("--ranks-per-node", o->ranks_per_node, "ranks that share one adapter")
@@ -390,25 +407,6 @@ CLI::App* add_sim(CLI::App& app, SimOptions* o) {
   sim->add_option("--show-profile", o->show_profile,
                   "print the values of a profile and their sources");
   sim->add_flag("--profiles-page", o->profiles_page, "print the page docs/profiles.md");
-  return sim;
-}
-
-int run_sim(const SimOptions& o) {
-  if (o.list) {
-    fmt::print("{}", sim_list());
-    return 0;
-  }
-  if (!o.show_profile.empty()) return show_profile(o.show_profile);
-  if (o.profiles_page) {
-    const Result<std::string> page = sim::profile_markdown();
-    if (!page) return complain(page.status());
-    fmt::print("{}", page.value());
-    return 0;
-  }
-  if (o.workload.empty() == o.experiment.empty()) {
-    return complain(invalid("expected a workload or --experiment NAME; --list shows both"));
-  }
-  return o.workload.empty() ? run_experiment(o) : run_workload(o);
 }
 
 }  // namespace turnout::cli

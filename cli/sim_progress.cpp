@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "cli/sim_progress.h"
+
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
 
-#include "cli/sim.h"
 #include "sim/study/result_writer.h"
 
 namespace turnout::cli {
-
 namespace {
 
 // Nanoseconds.
@@ -25,10 +25,6 @@ std::int64_t now() {
 }  // namespace
 
 Progress::Progress() : terminal_(::isatty(STDERR_FILENO) == 1) {}
-
-Progress::~Progress() {
-  clear();
-}
 
 void Progress::show(const std::string& what, std::uint32_t ended, std::uint32_t ranks,
                     std::int64_t picoseconds, std::uint64_t events) {
@@ -48,29 +44,25 @@ void Progress::show(const std::string& what, std::uint32_t ended, std::uint32_t 
     fmt::print(stderr, "turnout sim: {}: {}\n", what, done);
     return;
   }
-  drawn_ = true;
   const std::uint32_t filled =
       ranks == 0 ? 0 : static_cast<std::uint32_t>(std::uint64_t{ended} * kWidth / ranks);
   const double seconds = static_cast<double>(time - began_) / 1e9;
   std::string line =
-      fmt::format("\r{} [{:#<{}}{:.<{}}] {}", what, "", filled, "", kWidth - filled, done);
+      fmt::format("{} [{:#<{}}{:.<{}}] {}", what, "", filled, "", kWidth - filled, done);
   if (seconds > 0) line += fmt::format(", {:.2f} M/s", static_cast<double>(events) / 1e6 / seconds);
-  fmt::print(stderr, "{}\033[K", line);
-  std::fflush(stderr);
+  draw(line);
 }
 
-void Progress::say(const std::string& what) {
+void Progress::draw(const std::string& line) {
   if (!terminal_) return;
   drawn_ = true;
-  fmt::print(stderr, "\r{}\033[K", what);
+  fmt::print(stderr, "\r{}\033[K", line);
   std::fflush(stderr);
 }
 
 void Progress::clear() {
-  if (!drawn_) return;
+  if (drawn_) draw("");
   drawn_ = false;
-  fmt::print(stderr, "\r\033[K");
-  std::fflush(stderr);
 }
 
 }  // namespace turnout::cli

@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 #include <signal.h>
 
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <set>
-#include <string_view>
 
+#include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/top_model.h"
 #include "cli/top_screen.h"
@@ -18,13 +17,19 @@
 #include "cli/watch.h"
 
 namespace turnout::cli {
-
 namespace {
 
-constexpr long kSecond = 1'000'000'000, kLook = 100'000'000;  // ns
-constexpr double kRefresh = 1;                                // seconds
+constexpr double kRefresh = 1, kLook = 0.1;  // seconds
 // How long no new process has to appear before `--once` takes it that all have reported.
 constexpr double kSettled = 1.3;
+
+struct TopOptions {
+  bool once = false;
+  double wait = 10;       // seconds, with `once`, until somebody tells something
+  std::string job;        // only this one; empty: all
+  std::uint32_t pid = 0;  // only this process; 0: all
+  PageLimits limits;
+};
 
 volatile sig_atomic_t interrupted = 0;
 
@@ -36,11 +41,6 @@ void catch_signals() {
   struct sigaction action {};
   action.sa_handler = on_signal;
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::sigaction(signal, &action, nullptr);
-}
-
-void pause_for(long nanoseconds) {
-  const timespec time{nanoseconds / kSecond, nanoseconds % kSecond};
-  ::nanosleep(&time, nullptr);
 }
 
 double seconds() {
@@ -83,7 +83,7 @@ std::string page(const Seen& seen, const TopOptions& options) {
     if (!options.job.empty()) out += fmt::format(" of job {}", options.job);
     out += " reports: none runs over Turnout, or none calls the library now\n";
   } else {
-    out += format_jobs(std::move(reports), {options.peers, options.decisions, false});
+    out += format_jobs(std::move(reports), {options.limits.peers, options.limits.decisions, false});
   }
   out += late;
   for (const std::string& text : seen.damaged) out += fmt::format("{}\n", printable(text));
@@ -91,8 +91,8 @@ std::string page(const Seen& seen, const TopOptions& options) {
 }
 
 int failed(const Status& status) {
-  fmt::print(stderr, "turnout top: {}\n", status.text());
-  return 1;
+  complain("turnout top", status);
+  return kFailed;
 }
 
 int once(Watch* watch, const TopOptions& options) {
@@ -109,7 +109,7 @@ int once(Watch* watch, const TopOptions& options) {
       if (known.insert(one.report.endpoint).second) changed = now;
     }
     if (!known.empty() ? now - changed > kSettled : now - start > options.wait) break;
-    pause_for(kLook);
+    sleep_for(kLook);
   }
   fmt::print("{}", page(seen, options));
   return seen.reports.empty() ? 1 : 0;
@@ -122,14 +122,14 @@ int print_each_second(Watch* watch, const TopOptions& options) {
     fmt::print("{}", page(look(*watch, options), options));
     // A reader that left (head) ends it.
     if (std::fflush(stdout) != 0) break;
-    pause_for(kSecond);
+    sleep_for(kRefresh);
   }
   return 0;
 }
 
 Status draw_until_quit(Watch* watch, const TopOptions& options, TopScreen* screen) {
   TopModel model;
-  TopView view({options.peers, options.decisions});
+  TopView view(options.limits);
   double next = 0;
   while (interrupted == 0) {
     if (const double now = seconds(); now >= next) {
@@ -147,9 +147,7 @@ Status draw_until_quit(Watch* watch, const TopOptions& options, TopScreen* scree
   return {};
 }
 
-}  // namespace
-
-int top(const TopOptions& options) {
+int run_top(const TopOptions& options) {
   Result<Watch> watch = Watch::open();
   if (!watch) return failed(watch.status());
   catch_signals();
@@ -161,6 +159,22 @@ int top(const TopOptions& options) {
     status = draw_until_quit(&watch.value(), options, &screen);
   }  // the terminal is restored before anything is printed
   return status.ok() ? 0 : failed(status);
+}
+
+}  // namespace
+
+void add_top(CLI::App& app) {
+  const auto [top, o] = add_command<TopOptions>(app, "top", "watch running programs", run_top);
+  top->add_flag("-1,--once", o->once, "print all tables once and exit");
+  top->add_option("-w,--wait", o->wait, "with --once: wait at most this many seconds for a report")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 3600.0));
+  top->add_option("-j,--job", o->job, "only this job");
+  top->add_option("-p,--pid", o->pid, "only this process");
+  top->add_option("--peers", o->limits.peers, "peers of each process, the busiest")
+      ->capture_default_str();
+  top->add_option("-d,--decisions", o->limits.decisions, "decisions of each process, the latest")
+      ->capture_default_str();
 }
 
 }  // namespace turnout::cli

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <tuple>
 
 #include "cli/top_text.h"
@@ -12,50 +11,31 @@
 #include "core/report/job_traffic.h"
 
 namespace turnout::cli {
-
 namespace {
 
-// Counts of reports may be anything: they are added as numbers that cannot overflow.
-struct Sum {
-  double messages = 0, bytes = 0;
-  void add(const DirectionReport& direction) {
-    for (const ChannelSpan& span : direction.spans) {
-      messages += static_cast<double>(span.messages);
-      bytes += static_cast<double>(span.bytes);
-    }
-  }
-};
-
-Sum sum_of(const DirectionReport& direction) {
-  Sum sum;
-  sum.add(direction);
-  return sum;
-}
-
 struct Both {
-  Sum sent, received;
+  TopTraffic sent, received;
 };
 
 Both sums_of(const EndpointReport& report) {
   Both sums;
   for (const PeerReport& peer : report.peers) {
-    sums.sent.add(peer.send);
-    sums.received.add(peer.receive);
+    sums.sent += sum_of(peer.send);
+    sums.received += sum_of(peer.receive);
   }
   return sums;
 }
 
-std::optional<TopRate> rate_between(const Sum& before, const Sum& now, std::int64_t elapsed) {
+std::optional<TopTraffic> rate_between(const TopTraffic& before, const TopTraffic& now,
+                                       std::int64_t elapsed) {
   if (elapsed <= 0 || now.messages < before.messages || now.bytes < before.bytes) return {};
   const double seconds = static_cast<double>(elapsed) / 1e9;
-  return TopRate{(now.messages - before.messages) / seconds, (now.bytes - before.bytes) / seconds};
+  return TopTraffic{(now.messages - before.messages) / seconds,
+                    (now.bytes - before.bytes) / seconds};
 }
 
-void add_rate(std::optional<TopRate>* sum, const std::optional<TopRate>& rate) {
-  if (!rate) return;
-  if (!*sum) sum->emplace();
-  (*sum)->messages += rate->messages;
-  (*sum)->bytes += rate->bytes;
+void add_rate(std::optional<TopTraffic>* sum, const std::optional<TopTraffic>& rate) {
+  if (rate) *sum = sum->value_or(TopTraffic{}) += *rate;
 }
 
 // Neither number can be trusted to be in order, or positive.
@@ -73,18 +53,12 @@ std::uint64_t added(std::uint64_t a, std::uint64_t b) {
   return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-double busy(const TopPeer& peer) {
-  return (peer.sent ? peer.sent->messages : 0) + (peer.received ? peer.received->messages : 0);
-}
-
-double total(const PeerReport& peer) {
-  return sum_of(peer.send).messages + sum_of(peer.receive).messages;
-}
-
-void count_pairs(const JobTraffic& traffic, TopJob* job) {
-  for (const JobTraffic::Pair& pair : traffic.pairs) {
-    if (pair.messages > 0) ++job->pairs[static_cast<std::size_t>(pair.last_channel())];
-  }
+// By the rate, then by all messages.
+std::pair<double, double> activity(const TopPeer& peer) {
+  TopTraffic now = peer.sent.value_or(TopTraffic{}), ever = sum_of(peer.report->send);
+  now += peer.received.value_or(TopTraffic{});
+  ever += sum_of(peer.report->receive);
+  return {now.messages, ever.messages};
 }
 
 std::string stale_text(const TopJob& job) {
@@ -129,13 +103,25 @@ TopNotice notice_of(const TopJob& job, const std::vector<Finding>& findings) {
 
 }  // namespace
 
-TopRate TopProcess::rate() const {
-  std::optional<TopRate> sum;
-  if (!stale()) {
-    add_rate(&sum, sent);
-    add_rate(&sum, received);
+TopMemory& TopMemory::operator+=(const TopMemory& other) {
+  used = added(used, other.used);
+  peak = added(peak, other.peak);
+  budget = added(budget, other.budget);
+  return *this;
+}
+
+TopTraffic TopProcess::rate() const {
+  TopTraffic sum = sent.value_or(TopTraffic{});
+  sum += received.value_or(TopTraffic{});
+  return stale() ? TopTraffic{} : sum;
+}
+
+TopTraffic sum_of(const DirectionReport& direction) {
+  TopTraffic sum;
+  for (const ChannelSpan& span : direction.spans) {
+    sum += {static_cast<double>(span.messages), static_cast<double>(span.bytes)};
   }
-  return sum.value_or(TopRate{});
+  return sum;
 }
 
 std::optional<ChannelKind> peer_channel(const PeerReport& peer) {
@@ -192,54 +178,41 @@ TopJob TopModel::make_job(const std::string& name, std::vector<const Watched*> r
   TopJob job;
   job.name = name;
   std::map<std::tuple<unsigned, std::string, std::uint32_t>, std::vector<const Watched*>> processes;
-  std::set<std::string> hosts, policies;
   std::vector<EndpointReport> copies;  // what the findings are made of
   for (const Watched* one : reports) {
     const EndpointReport& report = one->report;
     // An unknown rank, -1, sorts last.
     processes[{static_cast<unsigned>(report.rank), report.host, report.pid}].push_back(one);
-    hosts.insert(report.host);
-    policies.insert(report.policy);
+    job.hosts.insert(report.host);
+    job.policies.insert(report.policy);
     job.ranks = std::max(job.ranks, report.ranks);
-    const Both sums = sums_of(report);
-    job.messages += sums.sent.messages;
-    job.bytes += sums.sent.bytes;
+    job.so_far += sums_of(report).sent;
     copies.push_back(report);
   }
-  job.hosts.assign(hosts.begin(), hosts.end());
-  job.policies.assign(policies.begin(), policies.end());
   for (auto& [key, endpoints] : processes) {
     const TopProcess& process = job.processes.emplace_back(make_process(std::move(endpoints)));
     if (!process.stale()) add_rate(&job.sent, process.sent);
-    job.used = added(job.used, process.used);
-    job.peak = added(job.peak, process.peak);
-    job.budget = added(job.budget, process.budget);
+    job.memory += process.memory;
     job.lifetime = std::max(job.lifetime, process.lifetime);
   }
   const JobTraffic traffic = job_traffic(copies);
-  count_pairs(traffic, &job);
+  for (const JobTraffic::Pair& pair : traffic.pairs) {
+    if (pair.messages > 0) ++job.pairs[static_cast<std::size_t>(pair.last_channel())];
+  }
   job.notice = notice_of(job, job_findings(copies, traffic));
   return job;
 }
 
 TopProcess TopModel::make_process(std::vector<const Watched*> endpoints) const {
-  const EndpointReport& first = endpoints.front()->report;
   TopProcess process;
-  process.name = process_name(first);
-  process.rank = first.rank;
-  process.ranks = first.ranks;
-  process.pid = first.pid;
-  process.host = first.host;
-  process.device = first.device;
-  process.policy = first.policy;
-  process.age = endpoints.front()->age;
-  for (const Watched* one : endpoints) {
+  process.endpoints = std::move(endpoints);
+  process.name = process_name(process.report());
+  process.age = process.endpoints.front()->age;
+  for (const Watched* one : process.endpoints) {
     const EndpointReport& report = one->report;
     process.age = std::min(process.age, one->age);
     process.lifetime = std::max(process.lifetime, static_cast<double>(report.lifetime) / 1e9);
-    process.used = added(process.used, report.used);
-    process.peak = added(process.peak, report.peak);
-    process.budget = added(process.budget, report.budget);
+    process.memory += {report.used, report.peak, report.budget};
     for (const PeerReport& peer : report.peers) {
       if (const auto channel = peer_channel(peer)) {
         ++process.peers[static_cast<std::size_t>(*channel)];
@@ -247,12 +220,11 @@ TopProcess TopModel::make_process(std::vector<const Watched*> endpoints) const {
     }
     if (const EndpointReport* const before = earlier(report)) {
       const Both then = sums_of(*before), now = sums_of(report);
-      add_rate(&process.sent, rate_between(then.sent, now.sent, elapsed(*before, report)));
-      add_rate(&process.received,
-               rate_between(then.received, now.received, elapsed(*before, report)));
+      const std::int64_t time = elapsed(*before, report);
+      add_rate(&process.sent, rate_between(then.sent, now.sent, time));
+      add_rate(&process.received, rate_between(then.received, now.received, time));
     }
   }
-  process.endpoints = std::move(endpoints);
   process.decision = last_decision(process);
   return process;
 }
@@ -294,9 +266,8 @@ std::vector<TopPeer> TopModel::peers(const TopProcess& process) const {
       line.received = rate_between(sum_of(old.receive), sum_of(peer.receive), time);
     }
   }
-  std::stable_sort(peers.begin(), peers.end(), [](const TopPeer& a, const TopPeer& b) {
-    return std::pair(busy(a), total(*a.report)) > std::pair(busy(b), total(*b.report));
-  });
+  std::stable_sort(peers.begin(), peers.end(),
+                   [](const TopPeer& a, const TopPeer& b) { return activity(a) > activity(b); });
   return peers;
 }
 

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,14 +26,25 @@ namespace turnout::cli {
 // A process that calls the library writes once a second.
 constexpr double kStaleAge = 3;
 
-struct TopRate {
+// Counts of reports may be anything: doubles add without overflow. A rate's are per second.
+struct TopTraffic {
   double messages = 0, bytes = 0;
+  TopTraffic& operator+=(const TopTraffic& other) {
+    messages += other.messages;
+    bytes += other.bytes;
+    return *this;
+  }
+};
+
+struct TopMemory {
+  std::uint64_t used = 0, peak = 0, budget = 0;
+  TopMemory& operator+=(const TopMemory& other);  // at most UINT64_MAX
 };
 
 struct TopPeer {
   std::string name;  // "rank 3"
   const PeerReport* report = nullptr;
-  std::optional<TopRate> sent, received;  // absent before the second report
+  std::optional<TopTraffic> sent, received;  // rates; absent before the second report
 };
 
 struct TopDecision {
@@ -42,21 +54,20 @@ struct TopDecision {
 };
 
 struct TopProcess {
-  std::string name;  // "rank 3", or "pid 4711"
-  int rank = -1, ranks = -1;
-  std::uint32_t pid = 0;
-  std::string host, device, policy;
+  std::string name;                                // "rank 3", or "pid 4711"
   double lifetime = 0;                             // seconds, of its oldest endpoint
   std::vector<const Watched*> endpoints;           // at least one
   std::array<std::size_t, kChannelKinds> peers{};  // by the channel in use, see peer_channel()
-  std::optional<TopRate> sent, received;           // absent before the second report
-  std::uint64_t used = 0, peak = 0, budget = 0;
+  std::optional<TopTraffic> sent, received;        // rates; absent before the second report
+  TopMemory memory;
   double age = 0;                       // of the latest report
   std::optional<TopDecision> decision;  // the last one
 
+  // Of the first endpoint: for what all have in common.
+  [[nodiscard]] const EndpointReport& report() const { return endpoints.front()->report; }
   [[nodiscard]] bool stale() const { return age > kStaleAge; }
   // Sent and received; 0 where unknown or stale.
-  [[nodiscard]] TopRate rate() const;
+  [[nodiscard]] TopTraffic rate() const;
 };
 
 // The most important thing to know of a job now.
@@ -69,14 +80,16 @@ struct TopJob {
   std::string name;
   std::vector<TopProcess> processes;  // by rank, then process
   int ranks = -1;                     // of the whole job, on all hosts; -1: unknown
-  std::vector<std::string> hosts, policies;
-  std::optional<TopRate> sent;
-  double messages = 0, bytes = 0;                  // sent so far
+  std::set<std::string> hosts, policies;
+  std::optional<TopTraffic> sent;                  // rate
+  TopTraffic so_far;                               // sent
   std::array<std::size_t, kChannelKinds> pairs{};  // with messages, by the channel in use
-  std::uint64_t used = 0, peak = 0, budget = 0;    // sums
+  TopMemory memory;                                // sums
   double lifetime = 0;
   TopNotice notice;
 };
+
+[[nodiscard]] TopTraffic sum_of(const DirectionReport& direction);
 
 // The channel that we receive from the peer over; of a peer that we only send to, that we send
 // over. Absent: no message yet.

@@ -10,17 +10,11 @@
 #include "base/value.h"
 
 namespace turnout::cli {
-
 namespace {
 
 constexpr std::size_t kRate = 7, kBytes = 9, kPercent = 4;      // columns
 constexpr std::size_t kBarLeast = 8, kBarMost = 22;             // with the brackets
 constexpr std::size_t kDecisionLeast = 17, kDecisionLong = 42;  // of its two forms
-constexpr std::size_t kLabel = 11;
-
-void labelled(Lines* lines, std::string_view label, std::string_view text, std::size_t width) {
-  wrap(lines, fmt::format("{:<{}}", label, kLabel), text, width);
-}
 
 std::string processes_text(const TopJob& job) {
   const std::string count =
@@ -28,7 +22,7 @@ std::string processes_text(const TopJob& job) {
       : job.processes.size() == 1 ? std::string("1 process")
                                   : fmt::format("{} processes", job.processes.size());
   std::string hosts = plural(job.hosts.size(), "host");
-  if (job.hosts.size() == 1) hosts = fmt::format("host {}", short_word(job.hosts.front()));
+  if (job.hosts.size() == 1) hosts = fmt::format("host {}", short_word(*job.hosts.begin()));
   std::vector<std::string> policies;
   for (const std::string& policy : job.policies) policies.push_back(short_word(policy));
   return fmt::format("{} on {}, {} {}, running {}", count, hosts,
@@ -41,19 +35,8 @@ std::string traffic_text(const TopJob& job) {
       job.sent ? fmt::format("{} messages/s, {}/s sent", short_count(job.sent->messages),
                              short_bytes(job.sent->bytes))
                : std::string("- messages/s, - bytes/s sent");
-  return fmt::format("{}; so far {} messages, {}", now, short_count(job.messages),
-                     short_bytes(job.bytes));
-}
-
-void memory_line(Lines* lines, const TopJob& job, std::size_t width) {
-  Line line;
-  line.left("Memory", kLabel, Style::label)
-      .add(bar(job.used, job.budget, std::clamp<std::size_t>(width / 6, 5, 16)),
-           fill_style(job.used, job.budget))
-      .add(fmt::format(" {} used, {} peak, {} budget", value::human_bytes(job.used),
-                       value::human_bytes(job.peak), value::human_bytes(job.budget)));
-  line.cut(width);
-  lines->push_back(std::move(line));
+  return fmt::format("{}; so far {} messages, {}", now, short_count(job.so_far.messages),
+                     short_bytes(job.so_far.bytes));
 }
 
 std::string pairs_text(const TopJob& job) {
@@ -84,22 +67,32 @@ std::string short_name(ChannelKind kind) {
   return text;
 }
 
+Line memory_line(const TopMemory& memory, std::size_t width) {
+  Line line;
+  line.left("Memory", kLabel, Style::label)
+      .add(bar(memory.used, memory.budget, std::clamp<std::size_t>(width / 6, 5, 16)),
+           fill_style(memory.used, memory.budget))
+      .add(fmt::format(" {} used, {} peak, {} budget", value::human_bytes(memory.used),
+                       value::human_bytes(memory.peak), value::human_bytes(memory.budget)));
+  line.cut(width);
+  return line;
+}
+
 Lines job_summary(const TopJob& job, std::size_t width) {
   Lines lines;
   labelled(&lines, "Processes", processes_text(job), width);
   labelled(&lines, "Traffic", traffic_text(job), width);
-  memory_line(&lines, job, width);
+  lines.push_back(memory_line(job.memory, width));
   labelled(&lines, "Pairs", pairs_text(job), width);
-  const Style style = job.notice.warning ? Style::warning : Style::plain;
-  wrap(&lines, fmt::format("{:<{}}", job.notice.warning ? "Warning" : "Status", kLabel),
-       job.notice.text, width, job.notice.warning ? Style::warning : Style::label, style);
+  labelled(&lines, job.notice.warning ? "Warning" : "Status", job.notice.text, width,
+           job.notice.warning ? Style::warning : Style::plain);
   return lines;
 }
 
 ProcessTable::ProcessTable(const TopJob& job, std::size_t width) : width_(width) {
   std::array<bool, kChannelKinds> used{};
   ranks_ = std::any_of(job.processes.begin(), job.processes.end(),
-                       [](const TopProcess& process) { return process.rank >= 0; });
+                       [](const TopProcess& process) { return process.report().rank >= 0; });
   for (const TopProcess& process : job.processes) {
     name_ = std::max(name_, row_name(process).size());
     for (std::size_t k = 0; k < kChannelKinds; ++k) used[k] = used[k] || process.peers[k] > 0;
@@ -140,7 +133,7 @@ Line ProcessTable::heading() const {
     line.add(" ", Style::heading)
         .right(text, std::max<std::size_t>(text.size(), 4), Style::heading);
   }
-  if (messages_) line.add(" ", Style::heading).right("msg/s", kRate, Style::heading);
+  line.add(" ", Style::heading).right("msg/s", kRate, Style::heading);
   if (bytes_) line.add(" ", Style::heading).right("bytes/s", kBytes, Style::heading);
   if (bar_ > 0) {
     line.add(" ", Style::heading).left("memory", bar_, Style::heading);
@@ -163,9 +156,10 @@ Line ProcessTable::row(const TopProcess& process) const {
                         std::max<std::size_t>(short_name(kind).size(), 4));
   }
   rates(process, &line);
-  const Style fill = fill_style(process.used, process.budget);
-  if (bar_ > 0) line.add(" ").add(bar(process.used, process.budget, bar_), fill);
-  if (percent_) line.add(" ").right(percent(process.used, process.budget), kPercent, fill);
+  const Style fill = fill_style(process.memory.used, process.memory.budget);
+  if (bar_ > 0) line.add(" ").add(bar(process.memory.used, process.memory.budget, bar_), fill);
+  if (percent_)
+    line.add(" ").right(percent(process.memory.used, process.memory.budget), kPercent, fill);
   if (decision_ > 0) decision(process, &line);
   line.cut(width_);
   return line;
@@ -180,7 +174,7 @@ void ProcessTable::rates(const TopProcess& process, Line* line) const {
     return;
   }
   const bool known = process.sent || process.received;
-  const TopRate rate = process.rate();
+  const TopTraffic rate = process.rate();
   line->add(" ").right(known ? short_count(rate.messages) : "-", kRate);
   if (bytes_) line->add(" ").right(known ? short_bytes(rate.bytes) : "-", kBytes);
 }

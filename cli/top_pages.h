@@ -16,6 +16,7 @@
 
 namespace turnout::cli {
 
+[[nodiscard]] Line memory_line(const TopMemory& memory, std::size_t width);
 [[nodiscard]] Lines job_summary(const TopJob& job, std::size_t width);
 
 class ProcessTable {
@@ -34,7 +35,7 @@ class ProcessTable {
   bool ranks_ = true;                  // false: no launcher numbered the processes
   std::size_t name_ = 4;               // columns
   std::vector<ChannelKind> channels_;  // those in use
-  bool messages_ = true, bytes_ = true, percent_ = true;
+  bool bytes_ = true, percent_ = true;
   std::size_t bar_ = 0, decision_ = 0;  // columns; 0: left out
 };
 

@@ -8,26 +8,10 @@
 #include "cli/top_pages.h"
 
 namespace turnout::cli {
-
 namespace {
-
-constexpr std::size_t kLabel = 11;
 
 std::string at(std::int64_t nanoseconds) {
   return fmt::format("@{:.1f}s", static_cast<double>(nanoseconds) / 1e9);
-}
-
-struct Sum {
-  double messages = 0, bytes = 0;
-};
-
-Sum sum_of(const DirectionReport& direction) {
-  Sum sum;
-  for (const ChannelSpan& span : direction.spans) {
-    sum.messages += static_cast<double>(span.messages);
-    sum.bytes += static_cast<double>(span.bytes);
-  }
-  return sum;
 }
 
 // "DC -> RC-RDMA @4.9s"; where there is no room, only the last change and the number of all.
@@ -85,8 +69,8 @@ struct PeerColumns {
   // `first`: with what belongs to the peer, not to a direction.
   [[nodiscard]] Line row(const TopPeer& peer, bool tx, bool first) const {
     const DirectionReport& direction = tx ? peer.report->send : peer.report->receive;
-    const std::optional<TopRate>& rate = tx ? peer.sent : peer.received;
-    const Sum sum = sum_of(direction);
+    const std::optional<TopTraffic>& rate = tx ? peer.sent : peer.received;
+    const TopTraffic sum = sum_of(direction);
     Line line;
     line.left(first               ? peer.name
               : peer.report->lost ? "LOST"
@@ -109,7 +93,7 @@ class Page {
 
   Lines make(const PageLimits& limits) {
     about();
-    memory_summary();
+    lines_.push_back(memory_line(process_.memory, width_));
     peers(limits.peers);
     decisions(limits.decisions);
     memory();
@@ -118,42 +102,31 @@ class Page {
   }
 
  private:
-  void labelled(std::string_view label, std::string_view text, Style style = Style::plain) {
-    wrap(&lines_, fmt::format("{:<{}}", label, kLabel), text, width_,
-         style == Style::plain ? Style::label : style, style);
-  }
   void section(std::string_view title) {
     lines_.emplace_back();
     lines_.emplace_back().add(title, Style::title);
   }
 
   void about() {
-    labelled("Process",
-             fmt::format("pid {} on host {}, device {}, policy {}, running {}", process_.pid,
-                         short_word(process_.host), short_word(process_.device),
-                         short_word(process_.policy), long_age(process_.lifetime)));
+    const EndpointReport& report = process_.report();
+    labelled(&lines_, "Process",
+             fmt::format("pid {} on host {}, device {}, policy {}, running {}", report.pid,
+                         short_word(report.host), short_word(report.device),
+                         short_word(report.policy), long_age(process_.lifetime)),
+             width_);
     if (process_.stale()) {
-      labelled("Stale",
+      labelled(&lines_, "Stale",
                fmt::format("The process has not called the library for {}: its numbers "
                            "are from then.",
                            long_age(process_.age)),
-               Style::warning);
+               width_, Style::warning);
     }
-    const auto rate = [](const std::optional<TopRate>& r) {
+    const auto rate = [](const std::optional<TopTraffic>& r) {
       return r ? fmt::format("{} messages/s, {}/s", short_count(r->messages), short_bytes(r->bytes))
                : std::string("- messages/s");
     };
-    labelled("Traffic", fmt::format("tx {}; rx {}", rate(process_.sent), rate(process_.received)));
-  }
-
-  void memory_summary() {
-    Line line;
-    line.left("Memory", kLabel, Style::label)
-        .add(bar(process_.used, process_.budget, std::clamp<std::size_t>(width_ / 6, 5, 16)),
-             fill_style(process_.used, process_.budget))
-        .add(fmt::format(" {} used, {} peak, {} budget", value::human_bytes(process_.used),
-                         value::human_bytes(process_.peak), value::human_bytes(process_.budget)));
-    lines_.push_back(std::move(line));
+    labelled(&lines_, "Traffic",
+             fmt::format("tx {}; rx {}", rate(process_.sent), rate(process_.received)), width_);
   }
 
   static std::string counted(std::string_view title, std::size_t shown, std::size_t all,

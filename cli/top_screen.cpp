@@ -16,9 +16,10 @@
 #undef columns
 
 #include <algorithm>
+#include <array>
+#include <initializer_list>
 
 namespace turnout::cli {
-
 namespace {
 
 constexpr int kEscape = 27;
@@ -27,52 +28,32 @@ constexpr int kEscapeDelay = 25;  // ms: how long a key's further bytes may take
 // Numbers of ncurses' colour pairs.
 enum Pair : short { pair_label = 1, pair_good, pair_warning, pair_bad };
 
+struct Keys {
+  TopKey key;
+  std::initializer_list<int> codes;
+};
+constexpr Keys kKeys[] = {
+    {TopKey::up, {KEY_UP, 'k'}},
+    {TopKey::down, {KEY_DOWN, 'j'}},
+    {TopKey::page_up, {KEY_PPAGE}},
+    {TopKey::page_down, {KEY_NPAGE}},
+    {TopKey::home, {KEY_HOME, 'g'}},
+    {TopKey::end, {KEY_END, 'G'}},
+    {TopKey::open, {KEY_ENTER, KEY_RIGHT, '\n', '\r'}},
+    {TopKey::back, {KEY_BACKSPACE, KEY_LEFT, kEscape, '\b', 0x7f}},
+    {TopKey::sort, {'s'}},
+    {TopKey::all, {'a'}},
+    {TopKey::next_job, {'n'}},
+    {TopKey::pause, {' '}},
+    {TopKey::help, {'?', 'h'}},
+    {TopKey::quit, {'q', 'Q'}},
+};
+
 TopKey key_of(int code) {
-  switch (code) {
-    case KEY_UP:
-    case 'k':
-      return TopKey::up;
-    case KEY_DOWN:
-    case 'j':
-      return TopKey::down;
-    case KEY_PPAGE:
-      return TopKey::page_up;
-    case KEY_NPAGE:
-      return TopKey::page_down;
-    case KEY_HOME:
-    case 'g':
-      return TopKey::home;
-    case KEY_END:
-    case 'G':
-      return TopKey::end;
-    case KEY_ENTER:
-    case KEY_RIGHT:
-    case '\n':
-    case '\r':
-      return TopKey::open;
-    case KEY_BACKSPACE:
-    case KEY_LEFT:
-    case kEscape:
-    case '\b':
-    case 0x7f:
-      return TopKey::back;
-    case 's':
-      return TopKey::sort;
-    case 'a':
-      return TopKey::all;
-    case 'n':
-      return TopKey::next_job;
-    case ' ':
-      return TopKey::pause;
-    case '?':
-    case 'h':
-      return TopKey::help;
-    case 'q':
-    case 'Q':
-      return TopKey::quit;
-    default:
-      return TopKey::none;
+  for (const auto& [key, codes] : kKeys) {
+    if (std::find(codes.begin(), codes.end(), code) != codes.end()) return key;
   }
+  return TopKey::none;
 }
 
 bool no_colour() {
@@ -80,13 +61,13 @@ bool no_colour() {
   return set != nullptr && *set != '\0';
 }
 
+}  // namespace
+
 void sleep_for(double seconds) {
   const double whole = static_cast<double>(static_cast<time_t>(seconds));
   const timespec time{static_cast<time_t>(whole), static_cast<long>((seconds - whole) * 1e9)};
   ::nanosleep(&time, nullptr);
 }
-
-}  // namespace
 
 bool TopScreen::open() {
   if (::isatty(STDOUT_FILENO) != 1) return false;
@@ -144,23 +125,16 @@ int TopScreen::look(const Line::Piece& piece) const {
   const auto colour = [this](Pair pair) {
     return colours_ ? static_cast<int>(COLOR_PAIR(pair)) : 0;
   };
-  switch (piece.style) {
-    case Style::plain:
-      return 0;
-    case Style::title:
-      return static_cast<int>(A_BOLD);
-    case Style::label:
-      return colour(pair_label);
-    case Style::heading:
-      return static_cast<int>(A_UNDERLINE);
-    case Style::good:
-      return colour(pair_good);
-    case Style::warning:
-      return colour(pair_warning) | static_cast<int>(A_BOLD);
-    case Style::bad:
-      return colour(pair_bad) | static_cast<int>(A_BOLD);
-  }
-  return 0;
+  constexpr int kBold = static_cast<int>(A_BOLD), kUnderline = static_cast<int>(A_UNDERLINE);
+  const std::array<int, 7> looks = {// by Style
+                                    0,
+                                    kBold,
+                                    colour(pair_label),
+                                    kUnderline,
+                                    colour(pair_good),
+                                    colour(pair_warning) | kBold,
+                                    colour(pair_bad) | kBold};
+  return looks[static_cast<std::size_t>(piece.style)];
 }
 
 void TopScreen::show(const Lines& lines) {

@@ -16,6 +16,9 @@ struct screen;  // of ncurses
 
 namespace turnout::cli {
 
+// Less, if a signal comes.
+void sleep_for(double seconds);
+
 class TopScreen {
  public:
   TopScreen() = default;

@@ -10,21 +10,20 @@
 #include "base/value.h"
 
 namespace turnout::cli {
-
 namespace {
 
 constexpr double kMinute = 60, kHour = 3600, kDay = 86400;  // seconds
 constexpr double kMostBytes = 9e18;                         // fits std::uint64_t
-
-double share(std::uint64_t part, std::uint64_t whole) {
-  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
-}
 
 std::string three_figures(double number) {
   return fmt::format("{:.{}f}", number, number < 9.995 ? 2 : number < 99.95 ? 1 : 0);
 }
 
 }  // namespace
+
+double share(std::uint64_t part, std::uint64_t whole) {
+  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+}
 
 std::string printable(std::string_view text) {
   std::string out;
@@ -102,6 +101,12 @@ void wrap(Lines* lines, std::string_view label, std::string_view text, std::size
     rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
     first = false;
   } while (!rest.empty());
+}
+
+void labelled(Lines* lines, std::string_view label, std::string_view text, std::size_t width,
+              Style style) {
+  wrap(lines, fmt::format("{:<{}}", label, kLabel), text, width,
+       style == Style::plain ? Style::label : style, style);
 }
 
 std::string short_count(double count) {

@@ -48,6 +48,11 @@ using Lines = std::vector<Line>;
 void wrap(Lines* lines, std::string_view label, std::string_view text, std::size_t width,
           Style label_style = Style::label, Style text_style = Style::plain);
 
+// The same after a label of kLabel columns; plain text has a label of its own style.
+inline constexpr std::size_t kLabel = 11;
+void labelled(Lines* lines, std::string_view label, std::string_view text, std::size_t width,
+              Style style = Style::plain);
+
 // "0", "0.25", "9.5", "123", "45.1k", "2.31M": at most 6 columns below 10^18.
 [[nodiscard]] std::string short_count(double count);
 // As value::human_bytes, of any number.
@@ -56,6 +61,8 @@ void wrap(Lines* lines, std::string_view label, std::string_view text, std::size
 [[nodiscard]] std::string short_age(double seconds);
 // "5 s", "3 min 12 s", "2 h 5 min".
 [[nodiscard]] std::string long_age(double seconds);
+// 0 of nothing.
+[[nodiscard]] double share(std::uint64_t part, std::uint64_t whole);
 // "41%", "<1%"; "-" of nothing.
 [[nodiscard]] std::string percent(std::uint64_t part, std::uint64_t whole);
 // "[|||   ]" of `width` columns, at least 3.

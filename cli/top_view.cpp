@@ -4,11 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 namespace turnout::cli {
-
 namespace {
 
+constexpr std::array kSortNames = {"rank", "rate", "memory"};  // of TopSort
 constexpr std::size_t kListLeast = 3;  // processes on the screen, if it is high enough
 
 // Where a key moves to from `at` among `count` places.
@@ -34,21 +35,7 @@ std::size_t moved(TopKey key, std::size_t at, std::size_t count, std::size_t scr
 }
 
 double fill(const TopProcess& process) {
-  return process.budget == 0
-             ? 0
-             : static_cast<double>(process.used) / static_cast<double>(process.budget);
-}
-
-std::string_view sort_name(TopSort sort) {
-  switch (sort) {
-    case TopSort::rank:
-      return "rank";
-    case TopSort::rate:
-      return "rate";
-    case TopSort::memory:
-      return "memory";
-  }
-  return "";
+  return share(process.memory.used, process.memory.budget);
 }
 
 void problem_line(const TopModel& model, std::size_t columns, Lines* lines) {
@@ -57,10 +44,7 @@ void problem_line(const TopModel& model, std::size_t columns, Lines* lines) {
   if (const std::size_t more = model.problems().size() - 1; more > 0) {
     text += fmt::format(" (and {} more)", more);
   }
-  Line line;
-  line.left("Problem", 11, Style::bad).add(text, Style::bad);
-  line.cut(columns);
-  lines->push_back(std::move(line));
+  lines->emplace_back().left("Problem", kLabel, Style::bad).add(text, Style::bad).cut(columns);
 }
 
 }  // namespace
@@ -84,14 +68,14 @@ std::vector<const TopProcess*> TopView::sorted(const TopJob& job) const {
 
 std::size_t TopView::selected(const std::vector<const TopProcess*>& order) const {
   for (std::size_t i = 0; i < order.size(); ++i) {
-    if (process_ == Identity{order[i]->host, order[i]->pid}) return i;
+    if (process_ == identity(*order[i])) return i;
   }
   return order.empty() ? 0 : std::min(index_, order.size() - 1);
 }
 
 void TopView::select(const std::vector<const TopProcess*>& order, std::size_t index) {
   index_ = index;
-  if (index < order.size()) process_ = {order[index]->host, order[index]->pid};
+  if (index < order.size()) process_ = identity(*order[index]);
 }
 
 bool TopView::press(TopKey key, const TopModel& model) {
@@ -175,14 +159,15 @@ Line TopView::title(const TopModel& model, std::size_t columns) const {
   if (page_ == Page::process) {
     if (const TopProcess* const shown = process(model)) {
       text += fmt::format(" - {}", shown->name);
-      if (shown->ranks >= 0) text += fmt::format(" of {}", shown->ranks);
+      if (shown->report().ranks >= 0) text += fmt::format(" of {}", shown->report().ranks);
     }
   } else if (model.jobs().size() > 1) {
     text += fmt::format(" ({} of {}, n: next)", now - model.jobs().data() + 1, model.jobs().size());
   }
   std::string right = paused_ ? "paused" : "";
   if (page_ == Page::list && now != nullptr) {
-    right += fmt::format("{}sorted by {}", paused_ ? ", " : "", sort_name(sort_));
+    right += fmt::format("{}sorted by {}", paused_ ? ", " : "",
+                         kSortNames[static_cast<std::size_t>(sort_)]);
   }
   Line line;
   const std::size_t room = columns > right.size() + 1 ? columns - right.size() - 1 : columns;
@@ -193,22 +178,17 @@ Line TopView::title(const TopModel& model, std::size_t columns) const {
 
 Line TopView::keys(std::size_t columns) const {
   const bool wide = columns >= 60;
-  Line line;
-  switch (page_) {
-    case Page::list:
-      line.add(wide ? "Up/Down select  Enter open  s sort  Space pause  ? help  q quit"
-                    : "Enter open  s sort  ? help  q quit",
-               Style::label);
-      break;
-    case Page::process:
-      line.add(wide ? (all_ ? "Up/Down scroll  Esc back  a first few  Space pause  ? help  q quit"
-                            : "Up/Down scroll  Esc back  a show all  Space pause  ? help  q quit")
-                    : "Esc back  a all  ? help  q quit",
-               Style::label);
-      break;
-    case Page::help:
-      line.add("Up/Down scroll  Esc back  q quit", Style::label);
+  std::string text = "Up/Down scroll  Esc back  q quit";
+  if (page_ == Page::list) {
+    text = wide ? "Up/Down select  Enter open  s sort  Space pause  ? help  q quit"
+                : "Enter open  s sort  ? help  q quit";
+  } else if (page_ == Page::process) {
+    text = wide ? fmt::format("Up/Down scroll  Esc back  a {}  Space pause  ? help  q quit",
+                              all_ ? "first few" : "show all")
+                : "Esc back  a all  ? help  q quit";
   }
+  Line line;
+  line.add(text, Style::label);
   return line;
 }
 
@@ -249,7 +229,7 @@ const TopProcess* TopView::process(const TopModel& model) const {
   const TopJob* const now = job(model);
   if (now == nullptr) return nullptr;
   for (const TopProcess& one : now->processes) {
-    if (process_ == Identity{one.host, one.pid}) return &one;
+    if (process_ == identity(one)) return &one;
   }
   return nullptr;
 }

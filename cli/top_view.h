@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/top_model.h"
@@ -50,11 +51,10 @@ class TopView {
 
  private:
   enum class Page : std::uint8_t { list, process, help };
-  struct Identity {  // of a process
-    std::string host;
-    std::uint32_t pid = 0;
-    bool operator==(const Identity&) const = default;
-  };
+  using Identity = std::pair<std::string, std::uint32_t>;  // of a process: host and pid
+  static Identity identity(const TopProcess& process) {
+    return {process.report().host, process.report().pid};
+  }
 
   [[nodiscard]] const TopJob* job(const TopModel& model) const;
   [[nodiscard]] const TopProcess* process(const TopModel& model) const;  // selected; null: ended

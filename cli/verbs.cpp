@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "cli/verbs.h"
-
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -14,21 +12,30 @@
 
 #include "base/settings.h"
 #include "cli/command_line.h"
+#include "cli/commands.h"
 #include "cli/run_program.h"
+#include "cli/split.h"
 #include "cli/verbs_folder.h"
 #include "cli/verbs_tree.h"
 #include "core/verbs/device.h"
 #include "core/verbs/library.h"
 
 namespace turnout::cli {
-
 namespace {
 
 namespace fs = std::filesystem;
 
-int complain(const Status& status) {
-  fmt::print(stderr, "turnout verbs: {}\n", status.text());
-  return 1;
+struct VerbsOptions {
+  bool env = false;     // print what a shell can take over, instead of running a program
+  std::string fabric;   // TURNOUT_FABRIC; empty: as it is
+  std::string profile;  // TURNOUT_ADAPTER; empty: as it is
+  bool mlx5dv = false;  // the program may hear that mlx5dv is there
+  std::vector<std::string> program;  // with its arguments
+};
+
+int fail(const Status& status) {
+  complain("turnout verbs", status);
+  return kFailed;
 }
 
 struct Library {
@@ -79,15 +86,9 @@ Result<Libraries> find_libraries(const Settings& settings) {
 std::string put_before(std::vector<std::string> first, const char* variable,
                        std::string_view separators) {
   const char* const old = std::getenv(variable);
-  const std::string_view rest = old == nullptr ? "" : old;
-  std::size_t at = 0;
-  while (at < rest.size()) {
-    const std::size_t end = std::min(rest.find_first_of(separators, at), rest.size());
-    std::string word(rest.substr(at, end - at));
-    if (!word.empty() && std::find(first.begin(), first.end(), word) == first.end()) {
+  for (std::string& word : split(old == nullptr ? "" : old, separators)) {
+    if (std::find(first.begin(), first.end(), word) == first.end())
       first.push_back(std::move(word));
-    }
-    at = end + 1;
   }
   return fmt::format("{}", fmt::join(first, ":"));
 }
@@ -119,46 +120,16 @@ Variables variables_of(const VerbsOptions& options, const Libraries& libraries,
   return variables;
 }
 
-// One word to a shell, whatever is in it.
-std::string shell_word(std::string_view text) {
-  std::string word = "'";
-  for (const char c : text) {
-    if (c == '\'') {
-      word += "'\\''";
-    } else {
-      word += c;
-    }
-  }
-  return word + "'";
-}
-
 int print_environment(const VerbsOptions& options, const Libraries& libraries,
                       const verbs::Device& device) {
   const Result<std::string> folder = keep_folder(be64toh(device.attributes().node_guid));
-  if (!folder) return complain(folder.status());
+  if (!folder) return fail(folder.status());
   const Status status = write_tree(folder.value(), device, libraries.connection_manager);
-  if (!status.ok()) return complain(status);
+  if (!status.ok()) return fail(status);
   for (const auto& [name, value] : variables_of(options, libraries, folder.value())) {
-    fmt::print("export {}={}\n", name, shell_word(value));
+    fmt::print("export {}={}\n", name, shell_quoted(value));
   }
   return 0;
-}
-
-}  // namespace
-
-CLI::App* add_verbs(CLI::App& app, VerbsOptions* options) {
-  auto* const verbs = app.add_subcommand(
-      "verbs", "run a verbs program on the virtual adapter: turnout verbs -- PROGRAM ARGS...");
-  verbs->add_flag("--env", options->env,
-                  "print export lines for a shell and exit: eval \"$(turnout verbs --env)\"");
-  verbs->add_option("--fabric", options->fabric, "virtual fabric (TURNOUT_FABRIC)");
-  verbs->add_option("--profile", options->profile, "adapter model (TURNOUT_ADAPTER)");
-  verbs->add_flag("--mlx5dv", options->mlx5dv,
-                  "report mlx5dv support (TURNOUT_MLX5DV): for programs that use DC through "
-                  "mlx5dv, but no direct access to mlx5 queues");
-  verbs->footer(
-      "Everything after -- or after the first positional argument is passed to the program.");
-  return verbs;
 }
 
 int run_verbs(const VerbsOptions& options) {
@@ -174,27 +145,45 @@ int run_verbs(const VerbsOptions& options) {
   if (!options.profile.empty()) set_variable("TURNOUT_ADAPTER", options.profile);
   // The program's libraries tell of names that nobody knows.
   Result<Settings> settings = Settings::load(UnknownNames::ignore);
-  if (!settings) return complain(settings.status());
+  if (!settings) return fail(settings.status());
   const Result<Libraries> libraries = find_libraries(settings.value());
-  if (!libraries) return complain(libraries.status());
-  if (Status s = settings->set("device", "virtual"); !s.ok()) return complain(s);
-  if (Status s = settings->set("verbs_path", libraries.value().folder); !s.ok()) return complain(s);
+  if (!libraries) return fail(libraries.status());
+  if (Status s = settings->set("device", "virtual"); !s.ok()) return fail(s);
+  if (Status s = settings->set("verbs_path", libraries.value().folder); !s.ok()) return fail(s);
   Result<std::unique_ptr<verbs::Device>> device = verbs::Device::open(settings.value());
-  if (!device) return complain(device.status());
+  if (!device) return fail(device.status());
   if (options.env) return print_environment(options, libraries.value(), *device.value());
 
   sweep_folders();
-  Result<PassingFolder> folder = PassingFolder::make();
-  if (!folder) return complain(folder.status());
-  const std::string& tree = folder->path();
+  Result<PassingFolder> folder = make_passing_folder();
+  if (!folder) return fail(folder.status());
+  const std::string& tree = **folder;
   Status status = write_tree(tree, *device.value(), libraries.value().connection_manager);
-  if (!status.ok()) return complain(status);
+  if (!status.ok()) return fail(status);
   // Before the program begins: a fabric without processes is made anew.
   device.value().reset();
   for (const auto& [name, value] : variables_of(options, libraries.value(), tree)) {
     set_variable(name, value);
   }
   return run_program(options.program, "turnout verbs");
+}
+
+}  // namespace
+
+void add_verbs(CLI::App& app, int* argc, char** argv) {
+  const auto [verbs, options] = add_command<VerbsOptions>(
+      app, "verbs", "run a verbs program on the virtual adapter: turnout verbs -- PROGRAM ARGS...",
+      run_verbs);
+  options->program = take_program(argc, argv, "verbs", {"--fabric", "--profile"});
+  verbs->add_flag("--env", options->env,
+                  "print export lines for a shell and exit: eval \"$(turnout verbs --env)\"");
+  verbs->add_option("--fabric", options->fabric, "virtual fabric (TURNOUT_FABRIC)");
+  verbs->add_option("--profile", options->profile, "adapter model (TURNOUT_ADAPTER)");
+  verbs->add_flag("--mlx5dv", options->mlx5dv,
+                  "report mlx5dv support (TURNOUT_MLX5DV): for programs that use DC through "
+                  "mlx5dv, but no direct access to mlx5 queues");
+  verbs->footer(
+      "Everything after -- or after the first positional argument is passed to the program.");
 }
 
 }  // namespace turnout::cli

@@ -18,7 +18,6 @@
 #include "base/private_folder.h"
 
 namespace turnout::cli {
-
 namespace {
 
 namespace fs = std::filesystem;
@@ -70,19 +69,19 @@ bool is_left_over(std::string rest) {
 
 }  // namespace
 
-Result<PassingFolder> PassingFolder::make() {
+Result<PassingFolder> make_passing_folder() {
   std::string path =
       fmt::format("{}/{}{}-{}-{}-XXXXXX", temporary_folder(), beginning_of_names(), pid_namespace(),
                   ::getpid(), start_of(static_cast<std::uint64_t>(::getpid())));
   if (::mkdtemp(path.data()) == nullptr) return folder_failure("create", path, errno);
-  return PassingFolder(std::move(path));
+  return PassingFolder(new std::string(std::move(path)));
 }
 
-PassingFolder::~PassingFolder() {
-  if (path_.empty()) return;
+void RemoveFolder::operator()(const std::string* path) const {
   std::error_code error;
-  fs::remove_all(path_, error);
-  if (error) fmt::print(stderr, "turnout verbs: removing {} failed: {}\n", path_, error.message());
+  fs::remove_all(*path, error);
+  if (error) fmt::print(stderr, "turnout verbs: removing {} failed: {}\n", *path, error.message());
+  delete path;
 }
 
 void sweep_folders() {

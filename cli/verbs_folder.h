@@ -9,26 +9,19 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
-#include <utility>
 
 #include "base/status.h"
 
 namespace turnout::cli {
 
-class PassingFolder {
- public:
-  // In TMPDIR, or /tmp where that is no folder.
-  [[nodiscard]] static Result<PassingFolder> make();
-  PassingFolder(PassingFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-  PassingFolder& operator=(PassingFolder&&) = delete;
-  ~PassingFolder();
-  [[nodiscard]] const std::string& path() const noexcept { return path_; }  // without links
-
- private:
-  explicit PassingFolder(std::string path) : path_(std::move(path)) {}
-  std::string path_;
+struct RemoveFolder {
+  void operator()(const std::string* path) const;
 };
+using PassingFolder = std::unique_ptr<const std::string, RemoveFolder>;  // its path, without links
+// In TMPDIR, or /tmp where that is no folder.
+[[nodiscard]] Result<PassingFolder> make_passing_folder();
 
 // Removes folders of processes of this user that are no more. What cannot be removed stays.
 void sweep_folders();

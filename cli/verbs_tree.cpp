@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <filesystem>
@@ -15,9 +16,10 @@
 #include <system_error>
 
 #include "base/private_folder.h"
+#include "cli/port_text.h"
+#include "cli/split.h"
 
 namespace turnout::cli {
-
 namespace {
 
 namespace fs = std::filesystem;
@@ -31,27 +33,13 @@ constexpr std::array<std::string_view, 6> kStates = {"NOP",   "DOWN",   "INIT",
 constexpr std::array<std::string_view, 8> kPhysicalStates = {
     "<unknown>",         "Sleep",   "Polling", "Disabled", "PortConfigurationTraining", "LinkUp",
     "LinkErrorRecovery", "Phy Test"};
-constexpr std::array<std::string_view, 21> kCounters = {"symbol_error",
-                                                        "port_rcv_errors",
-                                                        "port_rcv_remote_physical_errors",
-                                                        "port_rcv_switch_relay_errors",
-                                                        "link_error_recovery",
-                                                        "port_xmit_constraint_errors",
-                                                        "port_rcv_constraint_errors",
-                                                        "local_link_integrity_errors",
-                                                        "excessive_buffer_overrun_errors",
-                                                        "port_xmit_data",
-                                                        "port_rcv_data",
-                                                        "port_xmit_packets",
-                                                        "port_rcv_packets",
-                                                        "unicast_rcv_packets",
-                                                        "unicast_xmit_packets",
-                                                        "multicast_rcv_packets",
-                                                        "multicast_xmit_packets",
-                                                        "link_downed",
-                                                        "port_xmit_discards",
-                                                        "VL15_dropped",
-                                                        "port_xmit_wait"};
+constexpr std::string_view kCounters =
+    "symbol_error port_rcv_errors port_rcv_remote_physical_errors port_rcv_switch_relay_errors "
+    "link_error_recovery port_xmit_constraint_errors port_rcv_constraint_errors "
+    "local_link_integrity_errors excessive_buffer_overrun_errors port_xmit_data port_rcv_data "
+    "port_xmit_packets port_rcv_packets unicast_rcv_packets unicast_xmit_packets "
+    "multicast_rcv_packets multicast_xmit_packets link_downed port_xmit_discards VL15_dropped "
+    "port_xmit_wait";
 
 struct Speed {
   int code;
@@ -79,36 +67,13 @@ std::string guid_text(std::uint64_t network_order) {
                      guid >> 16 & 0xffff, guid & 0xffff);
 }
 
-std::string gid_text(const ibv_gid& gid) {
-  std::string text;
-  for (std::size_t i = 0; i < sizeof gid.raw; i += 2) {
-    text += fmt::format("{}{:02x}{:02x}", i == 0 ? "" : ":", gid.raw[i], gid.raw[i + 1]);
-  }
-  return text;
-}
-
 std::string rate_text(const ibv_port_attr& port) {
-  int width = 4;
-  switch (port.active_width) {  // IBTA 14.2.5.6: LinkWidthActive
-    case 1:
-      width = 1;
-      break;
-    case 4:
-      width = 8;
-      break;
-    case 8:
-      width = 12;
-      break;
-    case 16:
-      width = 2;
-      break;
-    default:
-      break;
-  }
-  Speed speed = kSpeeds[0];
-  for (const Speed& s : kSpeeds) {
-    if (s.code == port.active_speed) speed = s;
-  }
+  // IBTA 14.2.5.6: LinkWidthActive.
+  const int code = port.active_width;
+  const int width = code == 1 ? 1 : code == 4 ? 8 : code == 8 ? 12 : code == 16 ? 2 : 4;
+  const auto* const found = std::find_if(
+      kSpeeds.begin(), kSpeeds.end(), [&](const Speed& s) { return s.code == port.active_speed; });
+  const Speed& speed = found != kSpeeds.end() ? *found : kSpeeds.front();
   const int rate = speed.tenths * width;
   return fmt::format("{}{} Gb/sec ({}X{})", rate / 10, rate % 10 == 0 ? "" : ".5", width,
                      speed.name);
@@ -125,9 +90,20 @@ class Writer {
     fs::create_directories(path(name), error);
     if (error) status_ = folder_failure("create", path(name), error.value());
   }
-  // A value of sysfs: a line.
+  // A value of sysfs: a file with a line.
   void line(const std::string& name, std::string_view value) {
-    file(name, fmt::format("{}\n", value));
+    folder(fs::path(name).parent_path().string());
+    if (!status_.ok()) return;
+    const std::string whole = path(name), part = fmt::format("{}.{}", whole, ::getpid());
+    const Descriptor fd(
+        ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
+    const Status written =
+        fd ? write_all(fd.get(), fmt::format("{}\n", value)) : folder_failure("write", part, errno);
+    if (!written.ok()) {
+      status_ = folder_failure("write", part, written.sys_errno());
+    } else if (::fchmod(fd.get(), 0444) != 0 || ::rename(part.c_str(), whole.c_str()) != 0) {
+      status_ = folder_failure("write", whole, errno);
+    }
   }
   // UCX looks whether it is a character device. Nobody's commands go there: the libraries that
   // would send them are ours.
@@ -145,23 +121,6 @@ class Writer {
 
  private:
   [[nodiscard]] std::string path(const std::string& name) const { return root_ + "/" + name; }
-
-  void file(const std::string& name, std::string_view text) {
-    folder(fs::path(name).parent_path().string());
-    if (!status_.ok()) return;
-    const std::string whole = path(name), part = fmt::format("{}.{}", whole, ::getpid());
-    const Descriptor fd(
-        ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
-    if (!fd) {
-      status_ = folder_failure("write", part, errno);
-      return;
-    }
-    if (const Status s = write_all(fd.get(), text); !s.ok()) {
-      status_ = folder_failure("write", part, s.sys_errno());
-    } else if (::fchmod(fd.get(), 0444) != 0 || ::rename(part.c_str(), whole.c_str()) != 0) {
-      status_ = folder_failure("write", whole, errno);
-    }
-  }
 
   std::string root_;
   Status status_;
@@ -193,7 +152,7 @@ void write_port(Writer& writer, const std::string& folder, const verbs::Device& 
   for (int i = 0; i < port.gid_tbl_len; ++i) {
     ibv_gid gid{};
     if (ibv_query_gid(device.context(), device.port_number(), i, &gid) != 0) break;
-    writer.line(fmt::format("{}gids/{}", folder, i), gid_text(gid));
+    writer.line(fmt::format("{}gids/{}", folder, i), gid_text(gid.raw));
     writer.line(fmt::format("{}gid_attrs/types/{}", folder, i),
                 gid_type(device.context(), device.port_number(), static_cast<unsigned>(i)));
     writer.line(fmt::format("{}gid_attrs/ndevs/{}", folder, i), kInterface);
@@ -206,7 +165,7 @@ void write_port(Writer& writer, const std::string& folder, const verbs::Device& 
       writer.line(fmt::format("{}pkeys/{}", folder, i), fmt::format("{:#06x}", ntohs(key)));
     }
   }
-  for (const std::string_view name : kCounters) {
+  for (const std::string& name : split(kCounters, " ")) {
     writer.line(fmt::format("{}counters/{}", folder, name), "0");
   }
 }

@@ -18,7 +18,6 @@
 #include "core/report/report_live.h"
 
 namespace turnout::cli {
-
 namespace {
 
 // 4711 of 4711.0123456789abcdef.json

@@ -6,8 +6,6 @@
 // processes that have ended. Errors: those of open_private().
 #pragma once
 
-#include <cstdint>
-#include <ctime>
 #include <string>
 #include <vector>
 

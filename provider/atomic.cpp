@@ -86,8 +86,8 @@ Elements operands_of(AtomicForm form, fi_op op, Ioc list) noexcept {
 
 // `there`: elements of the remote range, where the call names them.
 ssize_t start(fid_ep* f, AtomicForm form, const Target& target, const Call& call,
-              Elements&& operands, Elements&& compare, Elements&& result, std::uint64_t data = 0,
-              std::optional<std::size_t> there = {}) noexcept {
+              Elements&& operands, Elements&& result = {}, Elements&& compare = {},
+              std::uint64_t data = 0, std::optional<std::size_t> there = {}) noexcept {
   if (!operands.valid || !compare.valid || !result.valid) return -FI_EINVAL;
   const std::size_t count = form == AtomicForm::update ? operands.count : result.count;
   if (there.value_or(count) != count) return -FI_EINVAL;
@@ -112,16 +112,16 @@ ssize_t start(fid_ep* f, AtomicForm form, const Target& target, const Call& call
   return post(f, request, call);
 }
 
-ssize_t start(fid_ep* f, AtomicForm form, const fi_msg_atomic& msg, Ioc compare, Ioc result,
-              std::uint64_t flags) noexcept {
+ssize_t start(fid_ep* f, AtomicForm form, const fi_msg_atomic& msg, std::uint64_t flags,
+              Ioc result = {}, Ioc compare = {}) noexcept {
   const std::uint64_t taken = form == AtomicForm::update ? kUpdateFlags : kFetchFlags;
   if ((flags & ~taken) != 0) return -FI_EBADFLAGS;
   if (msg.rma_iov_count != 1) return -FI_EINVAL;
   const fi_rma_ioc& remote = msg.rma_iov[0];
   return start(f, form, {remote.addr, remote.key, msg.datatype, msg.op},
                {msg.addr, flags | Ep::of(f).options.tx_msg_flags(), msg.context},
-               operands_of(form, msg.op, {msg.msg_iov, msg.iov_count}), Elements(compare),
-               Elements(result), msg.data, remote.count);
+               operands_of(form, msg.op, {msg.msg_iov, msg.iov_count}), Elements(result),
+               Elements(compare), msg.data, remote.count);
 }
 
 // FI_INJECT of the endpoint's own flags is for buffers that nothing comes back to.
@@ -132,27 +132,24 @@ std::uint64_t own_flags(fid_ep* f, AtomicForm form) noexcept {
 ssize_t write(fid_ep* f, const void* buffer, std::size_t count, void*, fi_addr_t to,
               std::uint64_t address, std::uint64_t key, fi_datatype type, fi_op op, void* context) {
   return start(f, AtomicForm::update, {address, key, type, op},
-               {to, own_flags(f, AtomicForm::update), context}, Elements{buffer, count}, Elements{},
-               Elements{});
+               {to, own_flags(f, AtomicForm::update), context}, Elements{buffer, count});
 }
 
 ssize_t writev(fid_ep* f, const fi_ioc* iov, void**, std::size_t count, fi_addr_t to,
                std::uint64_t address, std::uint64_t key, fi_datatype type, fi_op op,
                void* context) {
   return start(f, AtomicForm::update, {address, key, type, op},
-               {to, own_flags(f, AtomicForm::update), context}, Elements(Ioc{iov, count}),
-               Elements{}, Elements{});
+               {to, own_flags(f, AtomicForm::update), context}, Elements(Ioc{iov, count}));
 }
 
 ssize_t writemsg(fid_ep* f, const fi_msg_atomic* msg, std::uint64_t flags) {
-  return start(f, AtomicForm::update, *msg, {}, {}, flags);
+  return start(f, AtomicForm::update, *msg, flags);
 }
 
 ssize_t inject(fid_ep* f, const void* buffer, std::size_t count, fi_addr_t to,
                std::uint64_t address, std::uint64_t key, fi_datatype type, fi_op op) {
   return start(f, AtomicForm::update, {address, key, type, op},
-               {to, Ep::of(f).options.tx_inject_flags()}, Elements{buffer, count}, Elements{},
-               Elements{});
+               {to, Ep::of(f).options.tx_inject_flags()}, Elements{buffer, count});
 }
 
 ssize_t readwrite(fid_ep* f, const void* buffer, std::size_t count, void*, void* result, void*,
@@ -160,7 +157,7 @@ ssize_t readwrite(fid_ep* f, const void* buffer, std::size_t count, void*, void*
                   fi_op op, void* context) {
   return start(f, AtomicForm::fetch, {address, key, type, op},
                {with, own_flags(f, AtomicForm::fetch), context}, Elements{buffer, count},
-               Elements{}, Elements{result, count});
+               Elements{result, count});
 }
 
 ssize_t readwritev(fid_ep* f, const fi_ioc* iov, void**, std::size_t count, fi_ioc* resultv, void**,
@@ -168,13 +165,13 @@ ssize_t readwritev(fid_ep* f, const fi_ioc* iov, void**, std::size_t count, fi_i
                    std::uint64_t key, fi_datatype type, fi_op op, void* context) {
   return start(f, AtomicForm::fetch, {address, key, type, op},
                {with, own_flags(f, AtomicForm::fetch), context},
-               operands_of(AtomicForm::fetch, op, {iov, count}), Elements{},
+               operands_of(AtomicForm::fetch, op, {iov, count}),
                Elements(Ioc{resultv, result_count}));
 }
 
 ssize_t readwritemsg(fid_ep* f, const fi_msg_atomic* msg, fi_ioc* resultv, void**,
                      std::size_t result_count, std::uint64_t flags) {
-  return start(f, AtomicForm::fetch, *msg, {}, {resultv, result_count}, flags);
+  return start(f, AtomicForm::fetch, *msg, flags, {resultv, result_count});
 }
 
 ssize_t compwrite(fid_ep* f, const void* buffer, std::size_t count, void*, const void* compare,
@@ -182,7 +179,7 @@ ssize_t compwrite(fid_ep* f, const void* buffer, std::size_t count, void*, const
                   std::uint64_t key, fi_datatype type, fi_op op, void* context) {
   return start(f, AtomicForm::compare, {address, key, type, op},
                {with, own_flags(f, AtomicForm::compare), context}, Elements{buffer, count},
-               Elements{compare, count}, Elements{result, count});
+               Elements{result, count}, Elements{compare, count});
 }
 
 ssize_t compwritev(fid_ep* f, const fi_ioc* iov, void**, std::size_t count, const fi_ioc* comparev,
@@ -191,14 +188,14 @@ ssize_t compwritev(fid_ep* f, const fi_ioc* iov, void**, std::size_t count, cons
                    std::uint64_t key, fi_datatype type, fi_op op, void* context) {
   return start(f, AtomicForm::compare, {address, key, type, op},
                {with, own_flags(f, AtomicForm::compare), context}, Elements(Ioc{iov, count}),
-               Elements(Ioc{comparev, compare_count}), Elements(Ioc{resultv, result_count}));
+               Elements(Ioc{resultv, result_count}), Elements(Ioc{comparev, compare_count}));
 }
 
 ssize_t compwritemsg(fid_ep* f, const fi_msg_atomic* msg, const fi_ioc* comparev, void**,
                      std::size_t compare_count, fi_ioc* resultv, void**, std::size_t result_count,
                      std::uint64_t flags) {
-  return start(f, AtomicForm::compare, *msg, {comparev, compare_count}, {resultv, result_count},
-               flags);
+  return start(f, AtomicForm::compare, *msg, flags, {resultv, result_count},
+               {comparev, compare_count});
 }
 
 template <AtomicForm kForm>
@@ -245,11 +242,10 @@ fi_ops_atomic& atomic_ops(bool offered, bool enabled) noexcept {
 
 int describe_atomic(fi_datatype type, fi_op op, std::uint64_t flags,
                     fi_atomic_attr* attr) noexcept {
-  if ((flags & ~(FI_FETCH_ATOMIC | FI_COMPARE_ATOMIC)) != 0) return -FI_EBADFLAGS;
-  AtomicForm form = AtomicForm::update;
-  if (flags == FI_FETCH_ATOMIC) form = AtomicForm::fetch;
-  if (flags == FI_COMPARE_ATOMIC) form = AtomicForm::compare;
-  if (flags == (FI_FETCH_ATOMIC | FI_COMPARE_ATOMIC)) return -FI_EBADFLAGS;
+  if (flags != 0 && flags != FI_FETCH_ATOMIC && flags != FI_COMPARE_ATOMIC) return -FI_EBADFLAGS;
+  const AtomicForm form = flags == 0                 ? AtomicForm::update
+                          : flags == FI_FETCH_ATOMIC ? AtomicForm::fetch
+                                                     : AtomicForm::compare;
   if (!known(form, type, op)) return -FI_EOPNOTSUPP;
   if (attr == nullptr) return -FI_EINVAL;
   attr->count = most_elements(form, static_cast<AtomicType>(type));

@@ -24,16 +24,6 @@ std::size_t spread(std::uint64_t id) noexcept {
   return id * 0x9e3779b97f4a7c15ull >> 32;
 }
 
-int close_vector(fid* f) {
-  AddressVector& av = AddressVector::of(f);
-  {
-    const Guard guard(av.domain.lock);
-    if (!av.resolvers.empty()) return -FI_EBUSY;
-  }
-  delete &av;
-  return 0;
-}
-
 int bind_vector(fid* f, fid* other, std::uint64_t /*flags*/) {
   if (other->fclass != FI_CLASS_EQ) return -FI_EINVAL;
   AddressVector::of(f).events = &EventQueue::of(other);
@@ -108,15 +98,12 @@ const char* address_text(fid_av*, const void* address, char* buffer, std::size_t
   } catch (const std::exception&) {
     text.clear();
   }
-  if (buffer != nullptr && *length > 0) {
-    const std::size_t n = text.copy(buffer, *length - 1);
-    buffer[n] = '\0';
-  }
+  static_cast<void>(put_text(text, buffer, *length));
   *length = text.size() + 1;
   return buffer;
 }
 
-fi_ops av_fid_ops = object_ops(close_vector, bind_vector);
+fi_ops av_fid_ops = object_ops(AddressVector::close, bind_vector);
 
 fi_ops_av av_ops = {
     .size = sizeof(fi_ops_av),
@@ -140,9 +127,7 @@ int AddressVector::open(Domain& domain, fi_av_attr* attr, fid_av** av, void* con
   if ((attr->flags & ~(FI_EVENT | FI_SYMMETRIC)) != 0) return -FI_EBADFLAGS;
   if (attr->rx_ctx_bits < 0 || attr->rx_ctx_bits > 32) return -FI_EINVAL;
   auto made = std::make_unique<AddressVector>(domain);
-  made->fid.fclass = FI_CLASS_AV;
-  made->fid.context = context;
-  made->fid.ops = &av_fid_ops;
+  made->fid = {FI_CLASS_AV, context, &av_fid_ops};
   made->ops = &av_ops;
   made->asynchronous = (attr->flags & FI_EVENT) != 0;
   if (attr->rx_ctx_bits > 0) made->index_mask >>= attr->rx_ctx_bits;

@@ -20,19 +20,16 @@ namespace turnout::provider {
 struct EventQueue;
 class PeerResolver;
 
-struct AddressVector final : fid_av {
-  explicit AddressVector(Domain& owner) : domain(owner) { domain.references.fetch_add(1); }
-  ~AddressVector() {
-    assert(resolvers.empty());
-    domain.references.fetch_sub(1);
-  }
+struct AddressVector final : ObjectOfDomain<AddressVector, fid_av> {
+  using ObjectOfDomain::ObjectOfDomain;
+  ~AddressVector() { assert(!in_use()); }
 
-  Domain& domain;
   std::vector<PeerResolver*> resolvers;  // of bound endpoints: they forget what is removed
   EventQueue* events = nullptr;
   bool asynchronous = false;  // opened with FI_EVENT: insertions report to `events`
   std::uint64_t index_mask = ~std::uint64_t{0};  // without the bits of fi_rx_addr
 
+  [[nodiscard]] bool in_use() const noexcept { return !resolvers.empty(); }
   [[nodiscard]] std::uint64_t insert(const Address& address);
   // False if there is none.
   [[nodiscard]] bool remove(std::uint64_t index);
@@ -44,12 +41,6 @@ struct AddressVector final : fid_av {
   [[nodiscard]] std::size_t size() const noexcept { return addresses_.size(); }
 
   static int open(Domain& domain, fi_av_attr* attr, fid_av** av, void* context);
-  [[nodiscard]] static AddressVector& of(fid_av* f) noexcept {
-    return *static_cast<AddressVector*>(f);
-  }
-  [[nodiscard]] static AddressVector& of(::fid* f) noexcept {
-    return of(reinterpret_cast<fid_av*>(f));
-  }
 
  private:
   void rehash();

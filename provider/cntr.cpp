@@ -15,31 +15,17 @@
 namespace turnout::provider {
 namespace {
 
-int close_counter(fid* f) {
-  Cntr& cntr = Cntr::of(f);
-  {
-    const Guard guard(cntr.domain.lock);
-    if (!cntr.endpoints.empty()) return -FI_EBUSY;
-  }
-  delete &cntr;
-  return 0;
-}
-
 std::uint64_t read_value(fid_cntr* f) {
   Cntr& cntr = Cntr::of(f);
   bool others_first = false;
-  const int failed = contain([&] {
+  // This call has no way to answer an error; the value is still right.
+  static_cast<void>(contain([&] {
     const Guard guard(cntr.domain.lock);
     cntr.progress();
     const std::uint64_t before = std::exchange(cntr.read, cntr.counter.value.load());
-    if (cntr.read != before) {
-      cntr.idle_backoff.found_something();
-    } else {
-      others_first = cntr.idle_backoff.found_nothing();
-    }
+    others_first = cntr.idle_backoff.looked(cntr.read != before);
     return 0;
-  });
-  static_cast<void>(failed);  // this call has no way to answer an error; the value is still right
+  }));
   if (others_first) sched_yield();
   return cntr.counter.value.load(std::memory_order_acquire);
 }
@@ -48,23 +34,15 @@ std::uint64_t read_errors(fid_cntr* f) {
   return Cntr::of(f).counter.errors.load(std::memory_order_acquire);
 }
 
-int add_value(fid_cntr* f, std::uint64_t value) {
-  Cntr::of(f).counter.value.fetch_add(value);
+template <auto kPart>
+int add(fid_cntr* f, std::uint64_t value) {
+  (Cntr::of(f).counter.*kPart).fetch_add(value);
   return 0;
 }
 
-int set_value(fid_cntr* f, std::uint64_t value) {
-  Cntr::of(f).counter.value.store(value);
-  return 0;
-}
-
-int add_errors(fid_cntr* f, std::uint64_t value) {
-  Cntr::of(f).counter.errors.fetch_add(value);
-  return 0;
-}
-
-int set_errors(fid_cntr* f, std::uint64_t value) {
-  Cntr::of(f).counter.errors.store(value);
+template <auto kPart>
+int set(fid_cntr* f, std::uint64_t value) {
+  (Cntr::of(f).counter.*kPart).store(value);
   return 0;
 }
 
@@ -83,17 +61,17 @@ int wait_value(fid_cntr* f, std::uint64_t threshold, int timeout) {
   }
 }
 
-fi_ops cntr_fid_ops = object_ops(close_counter);
+fi_ops cntr_fid_ops = object_ops(Cntr::close);
 
 fi_ops_cntr cntr_ops = {
     .size = sizeof(fi_ops_cntr),
     .read = read_value,
     .readerr = read_errors,
-    .add = add_value,
-    .set = set_value,
+    .add = add<&Counter::value>,
+    .set = set<&Counter::value>,
     .wait = wait_value,
-    .adderr = add_errors,
-    .seterr = set_errors,
+    .adderr = add<&Counter::errors>,
+    .seterr = set<&Counter::errors>,
 };
 
 }  // namespace
@@ -103,9 +81,7 @@ int Cntr::open(Domain& domain, fi_cntr_attr* attr, fid_cntr** cntr, void* contex
   if (!can_wait(attr->wait_obj)) return -FI_ENOSYS;
   if (attr->flags != 0) return -FI_EBADFLAGS;
   auto made = std::make_unique<Cntr>(domain);
-  made->fid.fclass = FI_CLASS_CNTR;
-  made->fid.context = context;
-  made->fid.ops = &cntr_fid_ops;
+  made->fid = {FI_CLASS_CNTR, context, &cntr_fid_ops};
   made->ops = &cntr_ops;
   *cntr = made.release();
   return 0;

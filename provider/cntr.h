@@ -18,14 +18,10 @@ namespace turnout::provider {
 
 class DataPath;
 
-struct Cntr final : fid_cntr {
-  explicit Cntr(Domain& owner) : domain(owner) { domain.references.fetch_add(1); }
-  ~Cntr() {
-    assert(endpoints.empty());
-    domain.references.fetch_sub(1);
-  }
+struct Cntr final : ObjectOfDomain<Cntr, fid_cntr> {
+  using ObjectOfDomain::ObjectOfDomain;
+  ~Cntr() { assert(!in_use()); }
 
-  Domain& domain;
   Counter counter;
   IdleBackoff idle_backoff;  // of who reads without waiting
   std::uint64_t read = 0;    // the value at the last look
@@ -33,11 +29,10 @@ struct Cntr final : fid_cntr {
 
   void join(DataPath& endpoint);
   void leave(DataPath& endpoint) noexcept;
+  [[nodiscard]] bool in_use() const noexcept { return !endpoints.empty(); }
   void progress();
 
   static int open(Domain& domain, fi_cntr_attr* attr, fid_cntr** cntr, void* context);
-  [[nodiscard]] static Cntr& of(fid_cntr* f) noexcept { return *static_cast<Cntr*>(f); }
-  [[nodiscard]] static Cntr& of(::fid* f) noexcept { return of(reinterpret_cast<fid_cntr*>(f)); }
 };
 
 }  // namespace turnout::provider

@@ -38,23 +38,8 @@ struct CqErrEntry120 {
   fi_addr_t src_addr;
 };
 
-// fi_mr(3), from API 1.20 on (hmem_data) and 2.0 on (the rest). Only `base` is ever read.
-struct MrAttr20 {
-  fi_mr_attr base;
-  std::uint64_t hmem_data;
-  std::size_t page_size;
-  const fid_mr* base_mr;
-  std::size_t sub_mr_cnt;
-};
-
-// fi_av(3), from 1.20 on: three calls more. Callers look at fi_ops_av::size before they use them,
-// so a table of the old size is a complete answer.
-struct AvOps120 {
-  fi_ops_av base;
-  void (*insert_auth_key)();
-  void (*lookup_auth_key)();
-  void (*set_user_id)();
-};
+// fi_mr_attr and fi_ops_av grew, too. What was added to the first is never read; callers look at
+// fi_ops_av::size before they use more of the second, so a table of the old size is complete.
 
 inline constexpr std::uint32_t kApi15 = FI_VERSION(1, 5);    // err_data_size; mr_mode as bits
 inline constexpr std::uint32_t kApi120 = FI_VERSION(1, 20);  // src_addr in error entries
@@ -65,8 +50,7 @@ static_assert(offsetof(DomainAttr25, max_ep_auth_key) == 192);
 static_assert(offsetof(DomainAttr25, max_cntr_value) == 208);
 static_assert(sizeof(fi_cq_err_entry) == 80 && sizeof(CqErrEntry120) == 88);
 static_assert(offsetof(fi_cq_err_entry, err_data_size) == 72);
-static_assert(sizeof(fi_mr_attr) == 80 && sizeof(MrAttr20) == 112);
-static_assert(sizeof(fi_ops_av) == 64 && sizeof(AvOps120) == 88);
+static_assert(sizeof(fi_mr_attr) == 80 && sizeof(fi_ops_av) == 64);
 static_assert(sizeof(fi_info) == 120 && sizeof(fi_tx_attr) == 80 && sizeof(fi_rx_attr) == 64);
 static_assert(sizeof(fi_ep_attr) == 96 && sizeof(fi_fabric_attr) == 32);
 static_assert(sizeof(fi_cq_tagged_entry) == 48 && sizeof(fid_ep) == 80);

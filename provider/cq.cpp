@@ -77,9 +77,7 @@ ssize_t read_locked(Cq& cq, void* buffer, std::size_t count, fi_addr_t* addresse
     }
   }
   if (n != 0) return static_cast<ssize_t>(n);
-  for (auto& source : cq.sources) {
-    if (source->queue.has_error()) return -FI_EAVAIL;
-  }
+  if (cq.failed()) return -FI_EAVAIL;
   if (count == 0 && cq.unread() != 0) return 0;
   return -FI_EAGAIN;
 }
@@ -93,21 +91,12 @@ ssize_t read_from(fid_cq* f, void* buffer, std::size_t count, fi_addr_t* address
     {
       const Guard guard(cq.domain.lock);
       n = read_locked<Entry>(cq, buffer, count, addresses);
-      if (n != -FI_EAGAIN) {
-        cq.idle_backoff.found_something();
-      } else {
-        others_first = cq.idle_backoff.found_nothing();
-      }
+      others_first = cq.idle_backoff.looked(n != -FI_EAGAIN);
     }
     if (others_first) [[unlikely]]
       sched_yield();
     return n;
   });
-}
-
-template <class Entry>
-ssize_t read_entries(fid_cq* f, void* buffer, std::size_t count) {
-  return read_from<Entry>(f, buffer, count, nullptr);
 }
 
 // Waits by polling: every event of this provider comes from progress, and progress from this
@@ -130,9 +119,7 @@ ssize_t wait_from(fid_cq* f, void* buffer, std::size_t count, fi_addr_t* address
       {
         const Guard guard(cq.domain.lock);
         cq.progress();
-        const bool failed = std::any_of(cq.sources.begin(), cq.sources.end(),
-                                        [](auto& s) { return s->queue.has_error(); });
-        if (cq.unread() >= least || failed || late) {
+        if (cq.unread() >= least || cq.failed() || late) {
           return read_locked<Entry>(cq, buffer, count, addresses);
         }
       }
@@ -143,12 +130,6 @@ ssize_t wait_from(fid_cq* f, void* buffer, std::size_t count, fi_addr_t* address
       sched_yield();
     }
   });
-}
-
-template <class Entry>
-ssize_t wait_entries(fid_cq* f, void* buffer, std::size_t count, const void* condition,
-                     int timeout) {
-  return wait_from<Entry>(f, buffer, count, nullptr, condition, timeout);
 }
 
 // Never writes to memory that err_data of the program's entry points to: programs that leave the
@@ -208,48 +189,34 @@ const char* error_text(fid_cq* f, int prov_errno, const void* /*err_data*/, char
   const Guard guard(cq.domain.lock);
   std::string_view text = provider_error_text(prov_errno);
   if (prov_errno == cq.error_number && !cq.error_text.empty()) text = cq.error_text;
-  if (buffer == nullptr || length == 0) return text.data();  // terminated: a literal or error_text
-  buffer[text.copy(buffer, length - 1)] = '\0';
-  return buffer;
+  return put_text(text, buffer, length);
 }
 
-int close_queue(fid* f) {
-  Cq& cq = Cq::of(f);
-  {
-    const Guard guard(cq.domain.lock);
-    if (cq.in_use()) return -FI_EBUSY;
-  }
-  delete &cq;
-  return 0;
-}
-
-fi_ops cq_fid_ops = object_ops(close_queue);
+fi_ops cq_fid_ops = object_ops(Cq::close);
 
 template <class Entry>
 fi_ops_cq cq_ops = {
     .size = sizeof(fi_ops_cq),
-    .read = read_entries<Entry>,
+    .read = [](fid_cq* f, void* buffer,
+               std::size_t count) { return read_from<Entry>(f, buffer, count, nullptr); },
     .readfrom = read_from<Entry>,
     .readerr = read_error,
-    .sread = wait_entries<Entry>,
+    .sread =
+        [](fid_cq* f, void* buffer, std::size_t count, const void* condition, int timeout) {
+          return wait_from<Entry>(f, buffer, count, nullptr, condition, timeout);
+        },
     .sreadfrom = wait_from<Entry>,
     .signal = signal_queue,
     .strerror = error_text,
 };
 
 fi_ops_cq* ops_for(fi_cq_format format) noexcept {
-  switch (format) {
-    case FI_CQ_FORMAT_UNSPEC:
-    case FI_CQ_FORMAT_CONTEXT:
-      return &cq_ops<fi_cq_entry>;
-    case FI_CQ_FORMAT_MSG:
-      return &cq_ops<fi_cq_msg_entry>;
-    case FI_CQ_FORMAT_DATA:
-      return &cq_ops<fi_cq_data_entry>;
-    case FI_CQ_FORMAT_TAGGED:
-      return &cq_ops<fi_cq_tagged_entry>;
-  }
-  return nullptr;
+  constexpr std::array kTables = {&cq_ops<fi_cq_entry>, &cq_ops<fi_cq_entry>,
+                                  &cq_ops<fi_cq_msg_entry>, &cq_ops<fi_cq_data_entry>,
+                                  &cq_ops<fi_cq_tagged_entry>};
+  static_assert(FI_CQ_FORMAT_UNSPEC == 0 && FI_CQ_FORMAT_TAGGED + 1 == kTables.size());
+  const auto place = static_cast<std::size_t>(format);
+  return place < kTables.size() ? kTables[place] : nullptr;
 }
 
 }  // namespace
@@ -261,13 +228,10 @@ std::uint64_t entry_flags(std::uint32_t flags) noexcept {
 int Cq::open(Domain& domain, fi_cq_attr* attr, fid_cq** cq, void* context) {
   if (attr == nullptr) return -FI_EINVAL;
   fi_ops_cq* table = ops_for(attr->format);
-  if (table == nullptr) return -FI_ENOSYS;
-  if (!can_wait(attr->wait_obj)) return -FI_ENOSYS;
+  if (table == nullptr || !can_wait(attr->wait_obj)) return -FI_ENOSYS;
   if ((attr->flags & FI_PEER) != 0) return -FI_EOPNOTSUPP;
   auto made = std::make_unique<Cq>(domain);
-  made->fid.fclass = FI_CLASS_CQ;
-  made->fid.context = context;
-  made->fid.ops = &cq_fid_ops;
+  made->fid = {FI_CLASS_CQ, context, &cq_fid_ops};
   made->ops = table;
   // A program's size is a hint from outside; the queue grows by itself beyond what is reserved.
   made->expected = attr->size == 0 ? kContextSize : std::min(attr->size, kContextSize);
@@ -299,6 +263,11 @@ void Cq::leave(DataPath& endpoint) noexcept {
 bool Cq::in_use() const noexcept {
   return std::any_of(sources.begin(), sources.end(),
                      [](const auto& s) { return s->endpoint != nullptr; });
+}
+
+bool Cq::failed() const noexcept {
+  return std::any_of(sources.begin(), sources.end(),
+                     [](const auto& s) { return s->queue.has_error(); });
 }
 
 std::size_t Cq::unread() const noexcept {

@@ -24,19 +24,15 @@ namespace turnout::provider {
 
 class DataPath;
 
-struct Cq final : fid_cq {
+struct Cq final : ObjectOfDomain<Cq, fid_cq> {
   struct Source {
     DataPath* endpoint;  // null once it is closed
     CompletionQueue queue;
   };
 
-  explicit Cq(Domain& owner) : domain(owner) { domain.references.fetch_add(1); }
-  ~Cq() {
-    assert(!in_use());
-    domain.references.fetch_sub(1);
-  }
+  using ObjectOfDomain::ObjectOfDomain;
+  ~Cq() { assert(!in_use()); }
 
-  Domain& domain;
   std::size_t expected = 0;  // completions an endpoint is likely to have unread
   bool may_wait = false;
   bool by_threshold = false;         // waiting reads are given the least number of entries
@@ -50,13 +46,12 @@ struct Cq final : fid_cq {
   [[nodiscard]] CompletionQueue& join(DataPath& endpoint);
   void leave(DataPath& endpoint) noexcept;
   [[nodiscard]] bool in_use() const noexcept;
+  [[nodiscard]] bool failed() const noexcept;  // an error entry is unread
   [[nodiscard]] std::size_t unread() const noexcept;
   // Moves every bound endpoint once.
   void progress();
 
   static int open(Domain& domain, fi_cq_attr* attr, fid_cq** cq, void* context);
-  [[nodiscard]] static Cq& of(fid_cq* f) noexcept { return *static_cast<Cq*>(f); }
-  [[nodiscard]] static Cq& of(::fid* f) noexcept { return of(reinterpret_cast<fid_cq*>(f)); }
 };
 
 // The FI_* flags of an entry for the core's CompletionFlag bits.

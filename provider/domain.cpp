@@ -11,8 +11,6 @@
 #include "provider/eq.h"
 #include "provider/errors.h"
 #include "provider/info.h"
-#include "provider/mr.h"
-#include "provider/ops.h"
 
 namespace turnout::provider {
 namespace {
@@ -77,9 +75,7 @@ int Domain::open(Fabric& fabric, fi_info* info, fid_domain** domain, void* conte
     return -FI_ENODATA;
   }
   auto made = std::make_unique<Domain>(fabric);
-  made->fid.fclass = FI_CLASS_DOMAIN;
-  made->fid.context = context;
-  made->fid.ops = &domain_fid_ops;
+  made->fid = {FI_CLASS_DOMAIN, context, &domain_fid_ops};
   made->ops = &domain_ops;
   made->mr = &region_ops();
   made->api = fabric.api_version;

@@ -22,6 +22,7 @@
 #include "core/endpoint.h"
 #include "provider/domain_lock.h"
 #include "provider/fabric.h"
+#include "provider/ops.h"
 #include "provider/progress_thread.h"
 
 namespace turnout::provider {
@@ -29,7 +30,7 @@ namespace turnout::provider {
 struct Ep;
 struct EventQueue;
 
-struct Domain final : fid_domain {
+struct Domain final : Object<Domain, fid_domain> {
   explicit Domain(Fabric& owner) : fabric(owner) { fabric.references.fetch_add(1); }
   ~Domain() {
     assert(references.load() == 0);
@@ -54,13 +55,36 @@ struct Domain final : fid_domain {
   [[nodiscard]] Result<std::shared_ptr<MemoryDomain>> memory();
 
   static int open(Fabric& fabric, fi_info* info, fid_domain** domain, void* context);
-  [[nodiscard]] static Domain& of(fid_domain* f) noexcept { return *static_cast<Domain*>(f); }
-  [[nodiscard]] static Domain& of(::fid* f) noexcept {
-    return of(reinterpret_cast<fid_domain*>(f));
-  }
 
  private:
   std::shared_ptr<MemoryDomain> memory_;  // null: not opened yet
 };
+
+// An object that is opened on a domain.
+template <class T, class Fid>
+struct ObjectOfDomain : Object<T, Fid> {
+  explicit ObjectOfDomain(Domain& owner) noexcept : domain(owner) {
+    domain.references.fetch_add(1);
+  }
+  ObjectOfDomain(const ObjectOfDomain&) = delete;
+  ObjectOfDomain& operator=(const ObjectOfDomain&) = delete;
+  ~ObjectOfDomain() { domain.references.fetch_sub(1); }
+
+  // fi_close of what endpoints are bound to.
+  static int close(::fid* f) {
+    T& object = T::of(f);
+    {
+      const Guard guard(object.domain.lock);
+      if (object.in_use()) return -FI_EBUSY;
+    }
+    delete &object;
+    return 0;
+  }
+
+  Domain& domain;
+};
+
+// The registration calls (mr.cpp).
+[[nodiscard]] fi_ops_mr& region_ops() noexcept;
 
 }  // namespace turnout::provider

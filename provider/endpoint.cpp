@@ -5,7 +5,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <cassert>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -49,7 +48,7 @@ int close_endpoint(fid* f) {
   });
   {
     const Guard guard(ep.domain.lock);
-    ep.close();
+    ep.end();
   }
   delete &ep;
   return result;
@@ -109,9 +108,7 @@ int get_name(fid* f, void* out, std::size_t* length) {
   const std::size_t room = *length;
   *length = sizeof(Address);
   if (room != 0 && out == nullptr) return -FI_EINVAL;
-  if (out != nullptr && room != 0) {
-    std::memcpy(out, &ep.core->address(), std::min(room, sizeof(Address)));
-  }
+  if (room != 0) std::memcpy(out, &ep.core->address(), std::min(room, sizeof(Address)));
   return room < sizeof(Address) ? -FI_ETOOSMALL : 0;
 }
 
@@ -168,26 +165,23 @@ int Ep::open(Domain& domain, fi_info* info, fid_ep** ep, void* context) {
 }
 
 Ep::Ep(Domain& owner, std::unique_ptr<Endpoint> made, const fi_info& info)
-    : fid_ep{},
-      domain(owner),
+    : ObjectOfDomain(owner),
       caps(info.caps != 0 ? info.caps : kCapabilities),
       core(std::move(made)),
       options(op_flags_of(info.tx_attr), op_flags_of(info.rx_attr)),
       path(*core, options, caps) {
-  domain.references.fetch_add(1);
   fid.fclass = FI_CLASS_EP;
   fid.ops = &ep_fid_ops;
   ops = &ep_ops;
   cm = &cm_ops;
-  msg = &message_ops(false);
-  tagged = &tagged_ops(false);
-  rma = &rma_ops(false);
-  atomic = &atomic_ops((caps & FI_ATOMIC) != 0, false);
+  set_calls(false);
 }
 
-Ep::~Ep() {
-  assert(core == nullptr);
-  domain.references.fetch_sub(1);
+void Ep::set_calls(bool after_enable) noexcept {
+  msg = &message_ops(after_enable);
+  tagged = &tagged_ops(after_enable);
+  rma = &rma_ops(after_enable);
+  atomic = &atomic_ops((caps & FI_ATOMIC) != 0, after_enable);
 }
 
 int Ep::bind(Cq& cq, std::uint64_t flags) {
@@ -240,16 +234,13 @@ int Ep::enable() {
   }
   if (receives && rx_cq == nullptr && (counted & FI_RECV) == 0) return -FI_ENOCQ;
   path.report_remote_writes();
-  msg = &message_ops(true);
-  tagged = &tagged_ops(true);
-  rma = &rma_ops(true);
-  atomic = &atomic_ops((caps & FI_ATOMIC) != 0, true);
+  set_calls(true);
   enabled = true;
   if (domain.progress_thread != nullptr) domain.progress_thread->start();
   return 0;
 }
 
-void Ep::close() noexcept {
+void Ep::end() noexcept {
   for (Cq* cq : {tx_cq, rx_cq}) {
     if (cq != nullptr) cq->leave(path);
   }

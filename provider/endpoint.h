@@ -13,6 +13,7 @@
 #include <rdma/fi_rma.h>
 #include <rdma/fi_tagged.h>
 
+#include <cassert>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -26,12 +27,11 @@
 
 namespace turnout::provider {
 
-struct Ep final : fid_ep {
+struct Ep final : ObjectOfDomain<Ep, fid_ep> {
   // Precondition: `info` has passed the checks of open().
   Ep(Domain& owner, std::unique_ptr<Endpoint> made, const fi_info& info);
-  ~Ep();
+  ~Ep() { assert(core == nullptr); }
 
-  Domain& domain;
   const std::uint64_t caps;
   std::unique_ptr<Endpoint> core;  // null once it is closed
   EpOptions options;
@@ -48,11 +48,12 @@ struct Ep final : fid_ep {
   [[nodiscard]] int bind(AddressVector& av);
   [[nodiscard]] int enable();
   // Takes this endpoint out of every object that could drive it, and ends the core endpoint.
-  void close() noexcept;
+  void end() noexcept;
 
   static int open(Domain& domain, fi_info* info, fid_ep** ep, void* context);
-  [[nodiscard]] static Ep& of(fid_ep* f) noexcept { return *static_cast<Ep*>(f); }
-  [[nodiscard]] static Ep& of(::fid* f) noexcept { return of(reinterpret_cast<fid_ep*>(f)); }
+
+ private:
+  void set_calls(bool after_enable) noexcept;
 };
 
 // The tables of calls before fi_enable and after it.

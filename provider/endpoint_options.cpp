@@ -13,7 +13,6 @@ namespace turnout::provider {
 EpOptions::EpOptions(std::uint64_t tx_op_flags, std::uint64_t rx_op_flags) noexcept
     : tx_op_flags_(tx_op_flags), rx_op_flags_(rx_op_flags) {
   assert((tx_op_flags & ~kTxOpFlags) == 0 && (rx_op_flags & ~kRxOpFlags) == 0);
-  derive();
 }
 
 int EpOptions::get(int level, int name, void* value, std::size_t* length) const noexcept {
@@ -49,7 +48,6 @@ int EpOptions::control(int command, void* argument) noexcept {
   const std::uint64_t wanted = flags & ~direction;
   if ((wanted & ~(transmits ? kTxOpFlags : kRxOpFlags)) != 0) return -FI_EBADFLAGS;
   own = wanted;
-  derive();
   return 0;
 }
 
@@ -58,19 +56,10 @@ void EpOptions::bind_queue(std::uint64_t flags) noexcept {
   const std::uint64_t added = (flags & FI_SELECTIVE_COMPLETION) != 0 ? 0 : FI_COMPLETION;
   if ((flags & FI_TRANSMIT) != 0) tx_msg_flags_ = added;
   if ((flags & FI_RECV) != 0) rx_msg_flags_ = added;
-  derive();
 }
 
 void EpOptions::bind_counter(std::uint64_t flags) noexcept {
-  counted_ |= (flags & (FI_SEND | FI_WRITE)) != 0;
-  derive();
-}
-
-void EpOptions::derive() noexcept {
-  tx_flags_ = tx_op_flags_ | tx_msg_flags_;
-  rx_flags_ = rx_op_flags_ | rx_msg_flags_;
-  // An injected operation has no entry; how far it must have come matters to counters only.
-  tx_inject_flags_ = FI_INJECT | (counted_ ? tx_op_flags_ & kCompletionLevels : 0);
+  if ((flags & (FI_SEND | FI_WRITE)) != 0) counted_levels_ = kCompletionLevels;
 }
 
 }  // namespace turnout::provider

@@ -35,21 +35,21 @@ class EpOptions {
 
   // What calls without flags use, what is added to the flags of calls that have them, and what
   // calls that inject use.
-  [[nodiscard]] std::uint64_t tx_flags() const noexcept { return tx_flags_; }
+  [[nodiscard]] std::uint64_t tx_flags() const noexcept { return tx_op_flags_ | tx_msg_flags_; }
   [[nodiscard]] std::uint64_t tx_msg_flags() const noexcept { return tx_msg_flags_; }
-  [[nodiscard]] std::uint64_t tx_inject_flags() const noexcept { return tx_inject_flags_; }
-  [[nodiscard]] std::uint64_t rx_flags() const noexcept { return rx_flags_; }
+  // An injected operation has no entry; how far it must have come matters to counters only.
+  [[nodiscard]] std::uint64_t tx_inject_flags() const noexcept {
+    return FI_INJECT | (tx_op_flags_ & counted_levels_);
+  }
+  [[nodiscard]] std::uint64_t rx_flags() const noexcept { return rx_op_flags_ | rx_msg_flags_; }
   [[nodiscard]] std::uint64_t rx_msg_flags() const noexcept { return rx_msg_flags_; }
   // Bytes that a multi-receive buffer must have free to stay in use.
   [[nodiscard]] std::size_t min_multi_recv() const noexcept { return min_multi_recv_; }
 
  private:
-  void derive() noexcept;
-
   std::uint64_t tx_op_flags_, rx_op_flags_;
   std::uint64_t tx_msg_flags_ = FI_COMPLETION, rx_msg_flags_ = FI_COMPLETION;  // 0: selective
-  bool counted_ = false;  // a counter counts sends or writes
-  std::uint64_t tx_flags_ = 0, tx_inject_flags_ = 0, rx_flags_ = 0;
+  std::uint64_t counted_levels_ = 0;           // all, once a counter counts sends or writes
   std::size_t min_multi_recv_ = kInjectLimit;  // until set: one injected message must still fit
 };
 

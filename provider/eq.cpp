@@ -57,13 +57,7 @@ ssize_t wait_event(fid_eq* f, std::uint32_t* number, void* buffer, std::size_t l
 }
 
 const char* error_text(fid_eq*, int prov_errno, const void*, char* buffer, std::size_t length) {
-  const std::string_view text = provider_error_text(prov_errno);
-  if (buffer != nullptr && length > 0) {
-    const std::size_t n = text.copy(buffer, length - 1);
-    buffer[n] = '\0';
-    return buffer;
-  }
-  return text.data();  // literals of the C library and of this one: terminated
+  return put_text(provider_error_text(prov_errno), buffer, length);
 }
 
 fi_ops eq_fid_ops = object_ops(close_event_queue);
@@ -83,9 +77,7 @@ int EventQueue::open(Fabric& fabric, fi_eq_attr* attr, fid_eq** eq, void* contex
   const fi_wait_obj wait = attr != nullptr ? attr->wait_obj : FI_WAIT_NONE;
   if (!can_wait(wait)) return -FI_ENOSYS;
   auto made = std::make_unique<EventQueue>(fabric);
-  made->fid.fclass = FI_CLASS_EQ;
-  made->fid.context = context;
-  made->fid.ops = &eq_fid_ops;
+  made->fid = {FI_CLASS_EQ, context, &eq_fid_ops};
   made->ops = &eq_ops;
   made->may_write = attr != nullptr && (attr->flags & FI_WRITE) != 0;
   made->may_wait = wait != FI_WAIT_NONE;

@@ -16,7 +16,7 @@
 
 namespace turnout::provider {
 
-struct EventQueue final : fid_eq {
+struct EventQueue final : Object<EventQueue, fid_eq> {
   explicit EventQueue(Fabric& owner) : fabric(owner) { fabric.references.fetch_add(1); }
   ~EventQueue() { fabric.references.fetch_sub(1); }
 
@@ -43,10 +43,6 @@ struct EventQueue final : fid_eq {
   ssize_t take(std::uint32_t* number, void* buffer, std::size_t length, std::uint64_t flags);
 
   static int open(Fabric& fabric, fi_eq_attr* attr, fid_eq** eq, void* context);
-  [[nodiscard]] static EventQueue& of(fid_eq* f) noexcept { return *static_cast<EventQueue*>(f); }
-  [[nodiscard]] static EventQueue& of(::fid* f) noexcept {
-    return of(reinterpret_cast<fid_eq*>(f));
-  }
 };
 
 }  // namespace turnout::provider

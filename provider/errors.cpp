@@ -2,46 +2,25 @@
 #include "provider/errors.h"
 
 #include <cstring>
+#include <iterator>
 
 namespace turnout::provider {
 
-int fi_error(const Status& status) noexcept {
-  switch (status.code()) {
-    case Code::ok:
-      return FI_SUCCESS;
-    case Code::again:
-      return FI_EAGAIN;
-    case Code::no_message:
-      return FI_ENOMSG;
-    case Code::canceled:
-      return FI_ECANCELED;
-    case Code::truncated:
-      return FI_ETRUNC;
-    case Code::peer_lost:
-      return FI_ECONNRESET;
-    case Code::over_budget:
-      return FI_ENOMEM;
-    case Code::no_device:
-      return FI_ENODEV;
-    case Code::invalid:
-      return FI_EINVAL;
-    case Code::version:
-      return FI_EOPNOTSUPP;
-    case Code::permission:
-      return FI_EACCES;
-    case Code::unsupported:
-      return FI_EOPNOTSUPP;
-    case Code::system:
-      return status.sys_errno() > 0 ? status.sys_errno() : FI_EIO;
-    case Code::internal:
-      return FI_EOTHER;
-  }
-  return FI_EOTHER;
-}
-
-// Codes are small and lie above every errno, so that one number tells which of the two it is.
 namespace {
+
+// By Code.
+constexpr int kErrors[] = {FI_SUCCESS,    FI_EAGAIN,     FI_ENOMSG, FI_ECANCELED, FI_ETRUNC,
+                           FI_ECONNRESET, FI_ENOMEM,     FI_ENODEV, FI_EINVAL,    FI_EOPNOTSUPP,
+                           FI_EACCES,     FI_EOPNOTSUPP, FI_EIO,    FI_EOTHER};
+static_assert(std::size(kErrors) == static_cast<std::size_t>(Code::internal) + 1);
+// Codes are small and lie above every errno, so that one number tells which of the two it is.
 constexpr int kCodeBase = 1 << 16;
+
+}  // namespace
+
+int fi_error(const Status& status) noexcept {
+  if (status.code() == Code::system && status.sys_errno() > 0) return status.sys_errno();
+  return kErrors[static_cast<std::size_t>(status.code())];
 }
 
 int provider_errno(const Status& status) noexcept {

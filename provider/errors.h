@@ -7,7 +7,6 @@
 
 #include <rdma/fi_errno.h>
 
-#include <exception>
 #include <new>
 #include <string_view>
 
@@ -21,6 +20,15 @@ namespace turnout::provider {
 [[nodiscard]] int provider_errno(const Status& status) noexcept;
 // Words for a prov_errno whose Status is no longer at hand.
 [[nodiscard]] std::string_view provider_error_text(int prov_errno) noexcept;
+
+// The answer of fi_cq_strerror and its like: the text in the buffer, itself where there is none.
+// Precondition: the text is terminated.
+[[nodiscard]] inline const char* put_text(std::string_view text, char* buffer,
+                                          std::size_t length) noexcept {
+  if (buffer == nullptr || length == 0) return text.data();
+  buffer[text.copy(buffer, length - 1)] = '\0';
+  return buffer;
+}
 
 // No exception may leave through a C interface: runs f, turns what it throws into -FI_E*.
 template <class F>

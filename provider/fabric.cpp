@@ -12,7 +12,6 @@
 #include "provider/eq.h"
 #include "provider/errors.h"
 #include "provider/info.h"
-#include "provider/ops.h"
 
 namespace turnout::provider {
 namespace {
@@ -62,9 +61,7 @@ int Fabric::open(fi_fabric_attr* attr, fid_fabric** fabric, void* context) {
     return -FI_ENODATA;
   }
   auto made = std::make_unique<Fabric>();
-  made->fid.fclass = FI_CLASS_FABRIC;
-  made->fid.context = context;
-  made->fid.ops = &fabric_fid_ops;
+  made->fid = {FI_CLASS_FABRIC, context, &fabric_fid_ops};
   made->ops = &fabric_ops;
   made->api_version = attr->api_version;
   *fabric = made.release();

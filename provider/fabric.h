@@ -8,21 +8,18 @@
 
 #include <atomic>
 #include <cassert>
-#include <cstdint>
+
+#include "provider/ops.h"
 
 namespace turnout::provider {
 
-struct Fabric final : fid_fabric {
+struct Fabric final : Object<Fabric, fid_fabric> {
   std::atomic<unsigned> references{0};
 
   ~Fabric() { assert(references.load() == 0); }
 
   // Errors: -FI_ENODATA for a name or settings that are not ours.
   static int open(fi_fabric_attr* attr, fid_fabric** fabric, void* context);
-  [[nodiscard]] static Fabric& of(fid_fabric* f) noexcept { return *static_cast<Fabric*>(f); }
-  [[nodiscard]] static Fabric& of(::fid* f) noexcept {
-    return of(reinterpret_cast<fid_fabric*>(f));
-  }
 };
 
 }  // namespace turnout::provider

@@ -4,6 +4,7 @@
 #include <rdma/providers/fi_log.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <string>
 #include <string_view>
@@ -22,44 +23,22 @@ constexpr std::size_t kLongest = 800;
 
 std::atomic<const fi_provider*> joined{nullptr};
 
-// FI_LOG_TRACE is coarser than FI_LOG_INFO.
+// By Level; FI_LOG_TRACE is coarser than FI_LOG_INFO.
+constexpr std::array kLevels = {FI_LOG_DEBUG, FI_LOG_DEBUG, FI_LOG_INFO, FI_LOG_WARN, FI_LOG_WARN};
+static_assert(kLevels.size() == static_cast<std::size_t>(Level::off));
+
+// By Subsystem: base, hca and so on.
+constexpr std::array kSubsystems = {FI_LOG_CORE,    FI_LOG_DOMAIN,  FI_LOG_DOMAIN,  FI_LOG_EP_DATA,
+                                    FI_LOG_EP_CTRL, FI_LOG_EP_DATA, FI_LOG_EP_CTRL, FI_LOG_MR,
+                                    FI_LOG_EP_CTRL, FI_LOG_FABRIC,  FI_LOG_CORE};
+static_assert(kSubsystems.size() == static_cast<std::size_t>(Subsystem::count));
+
 fi_log_level level_of(Level level) noexcept {
-  switch (level) {
-    case Level::trace:
-    case Level::debug:
-      return FI_LOG_DEBUG;
-    case Level::info:
-      return FI_LOG_INFO;
-    case Level::warn:
-    case Level::error:
-    case Level::off:
-      break;
-  }
-  return FI_LOG_WARN;
+  return kLevels[static_cast<std::size_t>(level)];
 }
 
 fi_log_subsys subsystem_of(Subsystem subsystem) noexcept {
-  switch (subsystem) {
-    case Subsystem::hca:
-    case Subsystem::verbs:
-      return FI_LOG_DOMAIN;
-    case Subsystem::connection:
-    case Subsystem::selection:
-    case Subsystem::endpoint:
-      return FI_LOG_EP_CTRL;
-    case Subsystem::channel:
-    case Subsystem::protocol:
-      return FI_LOG_EP_DATA;
-    case Subsystem::memory:
-      return FI_LOG_MR;
-    case Subsystem::provider:
-      return FI_LOG_FABRIC;
-    case Subsystem::base:
-    case Subsystem::cli:
-    case Subsystem::count:
-      break;
-  }
-  return FI_LOG_CORE;
+  return kSubsystems[static_cast<std::size_t>(subsystem)];
 }
 
 bool takes(Subsystem subsystem, Level level) noexcept {

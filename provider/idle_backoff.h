@@ -16,10 +16,10 @@ class IdleBackoff {
   static constexpr unsigned kLater = 64;
   static_assert(kLater <= kLooks);
 
-  void found_something() noexcept { vain_ = 0; }
-  // True: call sched_yield, without the lock.
-  [[nodiscard]] bool found_nothing() noexcept {
-    if (++vain_ < kLooks) return false;
+  // Of each look, whether it found something. True: call sched_yield, without the lock.
+  [[nodiscard]] bool looked(bool found) noexcept {
+    vain_ = found ? 0 : vain_ + 1;
+    if (vain_ < kLooks) return false;
     vain_ = kLooks - kLater;
     return true;
   }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -29,14 +28,15 @@ constexpr std::uint64_t kOrder = FI_ORDER_SAS | kAtomicOrder;
 constexpr std::uint64_t kAccess = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
 constexpr std::uint32_t kHighestThreading = FI_THREAD_ENDPOINT;
 
-struct Wanted {  // the hints, with absent structures replaced by "anything"
+struct Wanted {  // the hints; zeros ask for nothing
   std::uint32_t api = 0;
-  const fi_info* hints = nullptr;
-  const fi_tx_attr* tx = nullptr;
-  const fi_rx_attr* rx = nullptr;
-  const fi_ep_attr* ep = nullptr;
-  const fi_domain_attr* domain = nullptr;
-  const fi_fabric_attr* fabric = nullptr;
+  fi_info hints{};
+  fi_tx_attr tx{};
+  fi_rx_attr rx{};
+  fi_ep_attr ep{};
+  bool has_domain = false;
+  fi_domain_attr domain{};
+  fi_fabric_attr fabric{};
 };
 
 struct Offer {
@@ -72,8 +72,8 @@ std::size_t ordered_size(std::uint64_t caps) noexcept {
 int registration_mode(const Wanted& w, std::uint64_t caps) noexcept {
   const bool target = (caps & kOneSided) != 0 && (caps & (FI_REMOTE_READ | FI_REMOTE_WRITE)) != 0;
   if (!target) return w.api < kApi15 ? FI_MR_UNSPEC : 0;
-  if (w.domain == nullptr) return w.api < kApi15 ? FI_MR_BASIC : kMrMode;
-  const int offered = w.domain->mr_mode;
+  if (!w.has_domain) return w.api < kApi15 ? FI_MR_BASIC : kMrMode;
+  const int offered = w.domain.mr_mode;
   if (w.api < kApi15) {
     return offered == FI_MR_UNSPEC || offered == FI_MR_BASIC ? FI_MR_BASIC : -1;
   }
@@ -86,37 +86,25 @@ using Refusal = const char*;  // null: fits
 // What follows agrees with the checks of libfabric's own providers (prov/util/src/util_attr.c,
 // ofi_check_info) where fi_getinfo(3) leaves a question open.
 
-Refusal check_tx(const Wanted& w, const Offer& offer, std::uint64_t caps) noexcept {
-  if (w.tx == nullptr) return nullptr;
-  const fi_tx_attr& a = *w.tx;
-  if ((a.caps & ~(caps | kDomainCapabilities)) != 0) return "tx_attr->caps beyond caps";
-  if ((a.op_flags & ~kTxOpFlags) != 0) return "tx_attr->op_flags";
-  if ((a.msg_order & ~kOrder) != 0) return "tx_attr->msg_order other than SAS and ATOMIC_*";
-  if (a.comp_order != FI_ORDER_NONE) return "tx_attr->comp_order";
-  if (a.inject_size > kInjectLimit) return "tx_attr->inject_size";
-  if (a.iov_limit > kIovLimit) return "tx_attr->iov_limit";
-  if (a.rma_iov_limit > kRmaIovLimit) return "tx_attr->rma_iov_limit";
-  if (a.size > offer.most_context_size)
-    return "tx_attr->size exceeds what TURNOUT_MEMORY_BUDGET allows";
-  return nullptr;
-}
-
-Refusal check_rx(const Wanted& w, const Offer& offer, std::uint64_t caps) noexcept {
-  if (w.rx == nullptr) return nullptr;
-  const fi_rx_attr& a = *w.rx;
-  if ((a.caps & ~(caps | kDomainCapabilities)) != 0) return "rx_attr->caps beyond caps";
-  if ((a.op_flags & ~kRxOpFlags) != 0) return "rx_attr->op_flags";
-  if ((a.msg_order & ~kOrder) != 0) return "rx_attr->msg_order other than SAS and ATOMIC_*";
-  if (a.comp_order != FI_ORDER_NONE) return "rx_attr->comp_order";
-  if (a.iov_limit > kIovLimit) return "rx_attr->iov_limit";
-  if (a.size > offer.most_context_size)
-    return "rx_attr->size exceeds what TURNOUT_MEMORY_BUDGET allows";
+// Of either direction; the field, without the name of its structure.
+template <class Attr>
+Refusal check_context(const Attr& a, std::uint64_t op_flags, const Offer& offer,
+                      std::uint64_t caps) noexcept {
+  if ((a.caps & ~(caps | kDomainCapabilities)) != 0) return "caps beyond caps";
+  if ((a.op_flags & ~op_flags) != 0) return "op_flags";
+  if ((a.msg_order & ~kOrder) != 0) return "msg_order other than SAS and ATOMIC_*";
+  if (a.comp_order != FI_ORDER_NONE) return "comp_order";
+  if constexpr (requires { a.inject_size; }) {
+    if (a.inject_size > kInjectLimit) return "inject_size";
+    if (a.rma_iov_limit > kRmaIovLimit) return "rma_iov_limit";
+  }
+  if (a.iov_limit > kIovLimit) return "iov_limit";
+  if (a.size > offer.most_context_size) return "size exceeds what TURNOUT_MEMORY_BUDGET allows";
   return nullptr;
 }
 
 Refusal check_endpoint(const Wanted& w, std::uint64_t caps) noexcept {
-  if (w.ep == nullptr) return nullptr;
-  const fi_ep_attr& a = *w.ep;
+  const fi_ep_attr& a = w.ep;
   if (a.type != FI_EP_UNSPEC && a.type != FI_EP_RDM) return "endpoint type other than FI_EP_RDM";
   if (a.protocol != FI_PROTO_UNSPEC && a.protocol != kProtocol) return "protocol";
   if (a.protocol != FI_PROTO_UNSPEC && a.protocol_version > Address::kVersion) {
@@ -136,8 +124,7 @@ Refusal check_endpoint(const Wanted& w, std::uint64_t caps) noexcept {
 }
 
 Refusal check_domain(const Wanted& w, const Offer& offer) noexcept {
-  if (w.domain == nullptr) return nullptr;
-  const fi_domain_attr& a = *w.domain;
+  const fi_domain_attr& a = w.domain;
   if (a.name != nullptr && offer.domain != a.name) return "domain name";
   if (static_cast<std::uint32_t>(a.threading) > kHighestThreading) return "threading";
   if (a.data_progress == FI_PROGRESS_AUTO) return "FI_PROGRESS_AUTO for data";
@@ -157,47 +144,35 @@ Refusal check_domain(const Wanted& w, const Offer& offer) noexcept {
   return nullptr;
 }
 
-Refusal check(const Wanted& w, const Offer& offer, std::uint64_t caps) noexcept {
-  if (w.hints != nullptr) {
-    const fi_info& h = *w.hints;
-    if ((h.caps & ~kCapabilities) != 0) return "capabilities";
-    if ((h.caps & ~offer.caps) != 0) {
-      return "FI_RMA needs DC or connections; the policy static:ud-sendrecv has neither";
-    }
-    if (h.addr_format != FI_FORMAT_UNSPEC && h.addr_format != kAddressFormat) {
-      return "address format";
-    }
-    if (h.src_addr != nullptr) return "a source address (endpoints choose their own)";
-    if (h.dest_addr != nullptr && h.dest_addrlen != sizeof(Address)) return "destination address";
+// Empty: fits.
+std::string check(const Wanted& w, const Offer& offer, std::uint64_t caps) {
+  const fi_info& h = w.hints;
+  if ((h.caps & ~kCapabilities) != 0) return "capabilities";
+  if ((h.caps & ~offer.caps) != 0) {
+    return "FI_RMA needs DC or connections; the policy static:ud-sendrecv has neither";
   }
-  if (w.fabric != nullptr) {
-    if (w.fabric->name != nullptr && offer.fabric != w.fabric->name) return "fabric name";
-    if (w.fabric->prov_version > kProviderVersion) return "prov_version";
-  }
-  if (Refusal r = check_tx(w, offer, caps)) return r;
-  if (Refusal r = check_rx(w, offer, caps)) return r;
+  if (h.addr_format != FI_FORMAT_UNSPEC && h.addr_format != kAddressFormat) return "address format";
+  if (h.src_addr != nullptr) return "a source address (endpoints choose their own)";
+  if (h.dest_addr != nullptr && h.dest_addrlen != sizeof(Address)) return "destination address";
+  if (w.fabric.name != nullptr && offer.fabric != w.fabric.name) return "fabric name";
+  if (w.fabric.prov_version > kProviderVersion) return "prov_version";
+  if (Refusal r = check_context(w.tx, kTxOpFlags, offer, caps))
+    return fmt::format("tx_attr->{}", r);
+  if (Refusal r = check_context(w.rx, kRxOpFlags, offer, caps))
+    return fmt::format("rx_attr->{}", r);
   if (Refusal r = check_endpoint(w, caps)) return r;
-  return check_domain(w, offer);
+  const Refusal r = check_domain(w, offer);
+  return r != nullptr ? r : "";
 }
 
-void fill_contexts(const Wanted& w, const Offer& offer, std::uint64_t caps, fi_tx_attr& tx,
-                   fi_rx_attr& rx) noexcept {
-  tx.caps = caps & kTxCapabilities;
-  tx.op_flags = w.tx != nullptr ? w.tx->op_flags : 0;
-  tx.msg_order = kOrder;
-  tx.comp_order = FI_ORDER_NONE;
-  tx.inject_size = kInjectLimit;
-  tx.size = std::max(w.tx != nullptr ? w.tx->size : 0, offer.context_size);
-  tx.iov_limit = kIovLimit;
-  tx.rma_iov_limit = (caps & kOneSided) != 0 ? kRmaIovLimit : 0;
-  tx.tclass = FI_TC_UNSPEC;
-
-  rx.caps = caps & kRxCapabilities;
-  rx.op_flags = w.rx != nullptr ? w.rx->op_flags : 0;
-  rx.msg_order = kOrder;
-  rx.comp_order = FI_ORDER_NONE;
-  rx.size = std::max(w.rx != nullptr ? w.rx->size : 0, offer.context_size);
-  rx.iov_limit = kIovLimit;
+template <class Attr>
+void fill_context(const Attr& asked, const Offer& offer, std::uint64_t caps, Attr& out) noexcept {
+  out.caps = caps;
+  out.op_flags = asked.op_flags;
+  out.msg_order = kOrder;
+  out.comp_order = FI_ORDER_NONE;
+  out.size = std::max(asked.size, offer.context_size);
+  out.iov_limit = kIovLimit;
 }
 
 void fill_endpoint(const Wanted& w, std::uint64_t caps, fi_ep_attr& ep) noexcept {
@@ -206,15 +181,13 @@ void fill_endpoint(const Wanted& w, std::uint64_t caps, fi_ep_attr& ep) noexcept
   ep.protocol_version = Address::kVersion;
   ep.max_msg_size = kMaxMessage;
   ep.max_order_raw_size = ep.max_order_war_size = ep.max_order_waw_size = ordered_size(caps);
-  ep.mem_tag_format =
-      w.ep != nullptr && w.ep->mem_tag_format != 0 ? w.ep->mem_tag_format : kAnyTagFormat;
-  ep.tx_ctx_cnt = 1;
-  ep.rx_ctx_cnt = 1;
+  ep.mem_tag_format = w.ep.mem_tag_format != 0 ? w.ep.mem_tag_format : kAnyTagFormat;
+  ep.tx_ctx_cnt = ep.rx_ctx_cnt = 1;
 }
 
 void fill_domain(const Wanted& w, int mr_mode, fi_domain_attr& domain) noexcept {
-  const fi_domain_attr none{};
-  const fi_domain_attr& asked = w.domain != nullptr ? *w.domain : none;
+  const fi_domain_attr& asked = w.domain;
+  domain.domain = asked.domain;
   // An MPI library refuses a provider that answers another threading than it asked for.
   domain.threading = asked.threading != FI_THREAD_UNSPEC ? asked.threading : FI_THREAD_SAFE;
   domain.control_progress =
@@ -225,21 +198,16 @@ void fill_domain(const Wanted& w, int mr_mode, fi_domain_attr& domain) noexcept 
   domain.mr_mode = mr_mode;
   domain.mr_key_size = sizeof(MemoryKey::remote);
   domain.cq_data_size = kRemoteDataSize;
-  domain.cq_cnt = kContextSize;
-  domain.ep_cnt = kContextSize;
-  domain.tx_ctx_cnt = kContextSize;
-  domain.rx_ctx_cnt = kContextSize;
-  domain.max_ep_tx_ctx = 1;
-  domain.max_ep_rx_ctx = 1;
-  domain.cntr_cnt = kContextSize;
+  domain.cq_cnt = domain.cntr_cnt = domain.ep_cnt = kContextSize;
+  domain.tx_ctx_cnt = domain.rx_ctx_cnt = kContextSize;
+  domain.max_ep_tx_ctx = domain.max_ep_rx_ctx = 1;
   domain.mr_iov_limit = 1;
   domain.caps = kDomainCapabilities;
   domain.max_err_data = kMaxErrorText;
   domain.mr_cnt = kMaxRegions;
   if (library().version >= kApi25) {
     auto& grown = reinterpret_cast<DomainAttr25&>(domain);
-    grown.max_cntr_value = std::numeric_limits<std::uint64_t>::max();
-    grown.max_err_cntr_value = std::numeric_limits<std::uint64_t>::max();
+    grown.max_cntr_value = grown.max_err_cntr_value = std::numeric_limits<std::uint64_t>::max();
   }
 }
 
@@ -260,20 +228,23 @@ int build(const Wanted& w, const Offer& offer, std::uint64_t caps, int mr_mode,
   info->caps = caps;
   info->mode = 0;
   info->addr_format = kAddressFormat;
-  fill_contexts(w, offer, caps, *info->tx_attr, *info->rx_attr);
+  fill_context(w.tx, offer, caps & kTxCapabilities, *info->tx_attr);
+  info->tx_attr->inject_size = kInjectLimit;
+  info->tx_attr->rma_iov_limit = (caps & kOneSided) != 0 ? kRmaIovLimit : 0;
+  info->tx_attr->tclass = FI_TC_UNSPEC;
+  fill_context(w.rx, offer, caps & kRxCapabilities, *info->rx_attr);
   fill_endpoint(w, caps, *info->ep_attr);
   fill_domain(w, mr_mode, *info->domain_attr);
-  if (w.domain != nullptr) info->domain_attr->domain = w.domain->domain;
-  if (w.fabric != nullptr) info->fabric_attr->fabric = w.fabric->fabric;
+  info->fabric_attr->fabric = w.fabric.fabric;
   // prov_name stays null: libfabric fills it in.
   info->fabric_attr->prov_version = kProviderVersion;
   info->fabric_attr->api_version = w.api;
   if (!set_text(info->fabric_attr->name, offer.fabric)) return -FI_ENOMEM;
   if (!set_text(info->domain_attr->name, offer.domain)) return -FI_ENOMEM;
-  if (w.hints != nullptr && w.hints->dest_addr != nullptr) {
+  if (w.hints.dest_addr != nullptr) {
     info->dest_addr = std::malloc(sizeof(Address));
     if (info->dest_addr == nullptr) return -FI_ENOMEM;
-    std::memcpy(info->dest_addr, w.hints->dest_addr, sizeof(Address));
+    std::memcpy(info->dest_addr, w.hints.dest_addr, sizeof(Address));
     info->dest_addrlen = sizeof(Address);
   }
   *result = info.release();
@@ -303,33 +274,30 @@ int answer(const Settings& settings, std::uint32_t api, const char* node, std::u
   w.api = api;
   // With FI_PROV_ATTR_ONLY the hints say no more than which provider is meant (fi_getinfo(3)).
   if ((flags & FI_PROV_ATTR_ONLY) == 0 && hints != nullptr) {
-    w.hints = hints;
-    w.tx = hints->tx_attr;
-    w.rx = hints->rx_attr;
-    w.ep = hints->ep_attr;
-    w.domain = hints->domain_attr;
-    w.fabric = hints->fabric_attr;
+    w.hints = *hints;
+    if (hints->tx_attr != nullptr) w.tx = *hints->tx_attr;
+    if (hints->rx_attr != nullptr) w.rx = *hints->rx_attr;
+    if (hints->ep_attr != nullptr) w.ep = *hints->ep_attr;
+    w.has_domain = hints->domain_attr != nullptr;
+    if (w.has_domain) w.domain = *hints->domain_attr;
+    if (hints->fabric_attr != nullptr) w.fabric = *hints->fabric_attr;
   }
   const std::uint64_t budget = budget_of_process(settings).bytes;
   const Offer offer{"turnout-" + settings.fabric, "turnout-" + settings.device,
                     offered_by(settings), operation_limits(budget).promised,
                     operation_limits(budget, SIZE_MAX).promised};
-  std::uint64_t caps = granted(w.hints != nullptr ? w.hints->caps : 0, offer.caps);
-  Refusal refusal = nullptr;
-  if (node != nullptr) {
-    refusal = "a node name (programs exchange addresses themselves)";
-  } else {
-    refusal = check(w, offer, caps);
-  }
+  std::uint64_t caps = granted(w.hints.caps, offer.caps);
+  std::string refusal = node != nullptr ? "a node name (programs exchange addresses themselves)"
+                                        : check(w, offer, caps);
   int mr_mode = registration_mode(w, caps);
-  if (mr_mode < 0 && w.hints->caps == 0) {  // neither was asked for: offer the rest
+  if (mr_mode < 0 && w.hints.caps == 0) {  // neither was asked for: offer the rest
     caps &= ~(kOneSided | kAccess);
     mr_mode = registration_mode(w, caps);
   }
-  if (refusal == nullptr && mr_mode < 0) {
+  if (refusal.empty() && mr_mode < 0) {
     refusal = "mr_mode without FI_MR_VIRT_ADDR, FI_MR_ALLOCATED and FI_MR_PROV_KEY";
   }
-  if (refusal != nullptr) {
+  if (!refusal.empty()) {
     TURNOUT_LOG(provider, info,
                 "fi_getinfo failed: hints (API {}.{}): {}; ask for no more than fi_info -v lists",
                 FI_MAJOR(api), FI_MINOR(api), refusal);

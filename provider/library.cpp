@@ -3,8 +3,6 @@
 
 #include <dlfcn.h>
 
-#include <cstring>
-
 #include "base/log.h"
 
 namespace turnout::provider {
@@ -12,11 +10,7 @@ namespace {
 
 template <class Function>
 Function symbol(void* handle, const char* name) noexcept {
-  void* address = dlsym(handle, name);
-  Function function = nullptr;
-  static_assert(sizeof(function) == sizeof(address));
-  std::memcpy(&function, &address, sizeof(function));
-  return function;
+  return reinterpret_cast<Function>(dlsym(handle, name));
 }
 
 bool load_from(void* handle, Library& library) noexcept {

@@ -27,12 +27,18 @@ struct MessageCalls {
                             std::uint64_t tag = 0, std::uint64_t ignore = 0) noexcept {
     // Many messages go to one buffer, not to many.
     if ((call.flags & FI_MULTI_RECV) != 0 && buffer.size() != 1) return -FI_EINVAL;
+    RecvRequest request = receive_of(buffer, tag, ignore);
+    return post(f, request, call);
+  }
+
+  static RecvRequest receive_of(std::span<const iovec> buffer, std::uint64_t tag,
+                                std::uint64_t ignore) noexcept {
     RecvRequest request;
     request.buffer = buffer;
     request.tagged = kWithTag;
     request.tag = tag;
     request.ignore = ignore;
-    return post(f, request, call);
+    return request;
   }
 
   static std::uint64_t recv_flags(fid_ep* f) noexcept {
@@ -75,11 +81,7 @@ struct MessageCalls {
     return contain([&] {
       Ep& ep = Ep::of(f);
       const Guard guard(ep.domain.lock);
-      RecvRequest request;
-      request.buffer = {msg.msg_iov, msg.iov_count};
-      request.tagged = true;
-      request.tag = msg.tag;
-      request.ignore = msg.ignore;
+      RecvRequest request = receive_of({msg.msg_iov, msg.iov_count}, msg.tag, msg.ignore);
       return ep.path.receive_claimed(request, call);
     });
   }

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "provider/mr.h"
+// Memory that peers may read or write: libfabric's fid_mr, and the registration calls of a domain.
+//
+// A region is registered with the domain, so its key is valid at every endpoint of it. One without
+// remote access costs nothing: the core registers local buffers when they are used. Source:
+// fi_mr(3).
+#include <rdma/fi_domain.h>
 
 #include <cstdint>
 #include <limits>
 #include <memory>
 
 #include "base/log.h"
+#include "core/types/memory_domain.h"
 #include "provider/endpoint.h"
 #include "provider/errors.h"
 #include "provider/ops.h"
@@ -13,13 +19,11 @@
 namespace turnout::provider {
 namespace {
 
-struct Registration {
-  const iovec* memory;
-  std::size_t count;
-  std::uint64_t access;
-  std::uint64_t offset;
-  std::uint64_t flags;
-  void* context;
+struct Region final : ObjectOfDomain<Region, fid_mr> {
+  using ObjectOfDomain::ObjectOfDomain;
+
+  MemoryDomain* registered_with = nullptr;  // null: local access only
+  MemoryKey memory;
 };
 
 constexpr std::uint64_t kLocalAccess = FI_SEND | FI_RECV | FI_READ | FI_WRITE;
@@ -48,33 +52,30 @@ int control_region(fid*, int command, void*) {
 
 fi_ops region_fid_ops = object_ops(close_region, bind_region, control_region);
 
-int check(const Registration& wanted) {
-  if (wanted.memory == nullptr || wanted.count != 1) return -FI_EINVAL;  // mr_iov_limit is 1
+int check(const fi_mr_attr& wanted, std::uint64_t flags) {
+  if (wanted.mr_iov == nullptr || wanted.iov_count != 1) return -FI_EINVAL;  // mr_iov_limit is 1
   if (wanted.offset != 0) return -FI_EINVAL;
-  if (wanted.flags != 0)
-    return -FI_EBADFLAGS;  // none of the capabilities they belong to is offered
+  if (flags != 0) return -FI_EBADFLAGS;  // none of the capabilities they belong to is offered
   if ((wanted.access & ~(kLocalAccess | kRemoteAccess)) != 0) return -FI_EINVAL;
-  const auto start = reinterpret_cast<std::uintptr_t>(wanted.memory->iov_base);
-  if (wanted.memory->iov_len == std::numeric_limits<std::size_t>::max()) {
+  const auto start = reinterpret_cast<std::uintptr_t>(wanted.mr_iov->iov_base);
+  if (wanted.mr_iov->iov_len == std::numeric_limits<std::size_t>::max()) {
     TURNOUT_LOG(provider, info,
                 "fi_mr_reg failed: the whole address space: not supported on this device; register "
                 "the regions that peers access");
     return -FI_EOPNOTSUPP;
   }
-  if (start + wanted.memory->iov_len < start) return -FI_EINVAL;
+  if (start + wanted.mr_iov->iov_len < start) return -FI_EINVAL;
   return 0;
 }
 
-int open_region(fid* f, const Registration& wanted, fid_mr** mr) {
+int open_region(fid* f, const fi_mr_attr& wanted, std::uint64_t flags, fid_mr** mr) {
   if (f->fclass != FI_CLASS_DOMAIN) return -FI_EINVAL;
-  if (const int error = check(wanted)) return error;
+  if (const int error = check(wanted, flags)) return error;
   return contain([&] {
     Domain& domain = Domain::of(f);
     const Guard guard(domain.lock);
     auto made = std::make_unique<Region>(domain);
-    made->fid.fclass = FI_CLASS_MR;
-    made->fid.context = wanted.context;
-    made->fid.ops = &region_fid_ops;
+    made->fid = {FI_CLASS_MR, wanted.context, &region_fid_ops};
     made->mem_desc = made.get();
     made->key = FI_KEY_NOTAVAIL;
     unsigned access = kAccessLocal;
@@ -84,7 +85,7 @@ int open_region(fid* f, const Registration& wanted, fid_mr** mr) {
       const auto memory = domain.memory();
       if (!memory.ok()) return -fi_error(memory.status());
       const auto key =
-          memory.value()->register_memory(wanted.memory->iov_base, wanted.memory->iov_len, access);
+          memory.value()->register_memory(wanted.mr_iov->iov_base, wanted.mr_iov->iov_len, access);
       if (!key.ok()) return -fi_error(key.status());
       made->registered_with = memory.value().get();
       made->memory = key.value();
@@ -95,21 +96,25 @@ int open_region(fid* f, const Registration& wanted, fid_mr** mr) {
   });
 }
 
-int reg(fid* f, const void* buffer, std::size_t length, std::uint64_t access, std::uint64_t offset,
-        std::uint64_t /*requested_key*/, std::uint64_t flags, fid_mr** mr, void* context) {
-  const iovec memory{const_cast<void*>(buffer), length};
-  return open_region(f, {&memory, 1, access, offset, flags, context}, mr);
-}
-
 int regv(fid* f, const iovec* memory, std::size_t count, std::uint64_t access, std::uint64_t offset,
          std::uint64_t /*requested_key*/, std::uint64_t flags, fid_mr** mr, void* context) {
-  return open_region(f, {memory, count, access, offset, flags, context}, mr);
+  fi_mr_attr wanted{};
+  wanted.mr_iov = memory;
+  wanted.iov_count = count;
+  wanted.access = access;
+  wanted.offset = offset;
+  wanted.context = context;
+  return open_region(f, wanted, flags, mr);
+}
+
+int reg(fid* f, const void* buffer, std::size_t length, std::uint64_t access, std::uint64_t offset,
+        std::uint64_t requested_key, std::uint64_t flags, fid_mr** mr, void* context) {
+  const iovec memory{const_cast<void*>(buffer), length};
+  return regv(f, &memory, 1, access, offset, requested_key, flags, mr, context);
 }
 
 int regattr(fid* f, const fi_mr_attr* attr, std::uint64_t flags, fid_mr** mr) {
-  if (attr == nullptr) return -FI_EINVAL;
-  return open_region(
-      f, {attr->mr_iov, attr->iov_count, attr->access, attr->offset, flags, attr->context}, mr);
+  return attr == nullptr ? -FI_EINVAL : open_region(f, *attr, flags, mr);
 }
 
 }  // namespace

@@ -13,6 +13,14 @@
 
 namespace turnout::provider {
 
+// An object of libfabric, whose structure there is Fid.
+template <class T, class Fid>
+struct Object : Fid {
+  Object() noexcept : Fid{} {}
+  [[nodiscard]] static T& of(Fid* f) noexcept { return *static_cast<T*>(f); }
+  [[nodiscard]] static T& of(::fid* f) noexcept { return of(reinterpret_cast<Fid*>(f)); }
+};
+
 // Converts to a function of any signature that answers this number.
 template <int kAnswer>
 struct Answers {

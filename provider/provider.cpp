@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The entry point that libfabric finds in libturnout-fi.so (fi_provider(3), fi_provider(7)).
+#include <fmt/format.h>
 #include <rdma/providers/fi_prov.h>
 
-#include <cstring>
+#include <string>
 
+#include "base/settings.h"
 #include "provider/errors.h"
 #include "provider/fabric.h"
 #include "provider/fabric_log.h"
 #include "provider/info.h"
 #include "provider/library.h"
-#include "provider/parameters.h"
 
 namespace turnout::provider {
 namespace {
@@ -38,6 +39,26 @@ void cleanup() {
   leave_fabric_log();
 }
 
+// Values with units are text to libfabric, which knows none.
+fi_param_type type_of(std::string_view kind) noexcept {
+  if (kind == "boolean") return FI_PARAM_BOOL;
+  return kind == "count" ? FI_PARAM_SIZE_T : FI_PARAM_STRING;
+}
+
+// Every setting as a parameter of libfabric, for `fi_info -e`. Only tells: Settings::load reads
+// FI_TURNOUT_* by itself, as the other programs of Turnout do where there is no libfabric.
+void define_parameters() {
+  if (library().param_define == nullptr) return;
+  for (const SettingInfo& row : describe(Settings::defaults())) {
+    if (row.tuning) continue;
+    // libfabric copies both texts (fi_provider(3)). A refusal takes nothing but a line of fi_info.
+    const std::string help = fmt::format("{} (default: {})", row.help,
+                                         row.default_value.empty() ? "empty" : row.default_value);
+    static_cast<void>(library().param_define(&description, std::string(row.name).c_str(),
+                                             type_of(row.kind), "%s", help.c_str()));
+  }
+}
+
 }  // namespace
 }  // namespace turnout::provider
 
@@ -53,6 +74,6 @@ extern "C" __attribute__((visibility("default"))) fi_provider* fi_prov_ini(void)
   description.getinfo = getinfo;
   description.fabric = fabric;
   description.cleanup = cleanup;
-  contain([] { define_parameters(description); });
+  contain([] { define_parameters(); });
   return &description;
 }

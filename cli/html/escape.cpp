@@ -1,51 +1,44 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "cli/html/escape.h"
 
+#include <algorithm>
+#include <initializer_list>
+#include <utility>
+
 namespace turnout::cli {
+namespace {
 
-std::string html_text(std::string_view text) {
+// What some characters are replaced by.
+using Replacements = std::initializer_list<std::pair<char, std::string_view>>;
+
+std::string escaped(std::string_view text, const Replacements& replacements) {
   std::string out;
+  out.reserve(text.size());
   for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    switch (c) {
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '&':
-        out += "&amp;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += byte < 0x20 || byte == 0x7f ? ' ' : c;
-    }
-  }
-  return out;
-}
-
-// These characters stand in strings only, where JSON allows their numbers instead.
-std::string script_json(std::string_view json) {
-  std::string out;
-  out.reserve(json.size());
-  for (const char c : json) {
-    if (c == '<') {
-      out += "\\u003c";
-    } else if (c == '>') {
-      out += "\\u003e";
-    } else if (c == '&') {
-      out += "\\u0026";
+    const auto* const found = std::find_if(replacements.begin(), replacements.end(),
+                                           [&](const auto& one) { return one.first == c; });
+    if (found != replacements.end()) {
+      out += found->second;
     } else {
       out += c;
     }
   }
   return out;
+}
+
+}  // namespace
+
+std::string html_text(std::string_view text) {
+  std::string out = escaped(
+      text, {{'<', "&lt;"}, {'>', "&gt;"}, {'&', "&amp;"}, {'"', "&quot;"}, {'\'', "&#39;"}});
+  std::replace_if(
+      out.begin(), out.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+  return out;
+}
+
+// These characters stand in strings only, where JSON allows their numbers instead.
+std::string script_json(std::string_view json) {
+  return escaped(json, {{'<', "\\u003c"}, {'>', "\\u003e"}, {'&', "\\u0026"}});
 }
 
 std::string shortened(std::string_view text, std::size_t most) {

@@ -9,12 +9,9 @@
 
 #include "base/value.h"
 #include "cli/html/escape.h"
-#include "cli/html/page_data.h"
-#include "cli/html/parts.h"
 #include "core/report/job_findings.h"
 
 namespace turnout::cli {
-
 namespace {
 
 std::string date(std::int64_t nanoseconds) {
@@ -91,10 +88,8 @@ std::string report_page(std::span<const std::pair<std::string, std::vector<Endpo
   const std::string json = script_json(data.dump(-1, ' ', true, ErrorHandler::replace));
   replace(&page, "{{SCRIPT}}", kPageScript);
   replace(&page, "{{STYLE}}", kPageStyle);
-  const std::size_t words_at = page.find("{{FINDINGS}}");
-  const std::size_t data_at = page.find("{{DATA}}");
-  if (data_at != std::string::npos) page.replace(data_at, 8, json);
-  if (words_at != std::string::npos) page.replace(words_at, 12, words);
+  replace(&page, "{{DATA}}", json);
+  replace(&page, "{{FINDINGS}}", words);
   return page;
 }
 

@@ -1,22 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "cli/html/page_data.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 
 #include "cli/html/escape.h"
+#include "cli/html/page.h"
 #include "core/report/job_profile.h"
 
 namespace turnout::cli {
-
 namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr std::size_t kPairs = 60;   // on the timeline, the busiest
+constexpr std::size_t kSide = 64;    // rows of the matrix; more processes are grouped
+constexpr std::size_t kSeries = 64;  // processes whose memory is shown over time
+constexpr std::size_t kDecisions = 2000;
+constexpr std::size_t kProcesses = 8192;  // in the chart of memory peaks
+
 std::string text(std::string_view of_report) {
-  return shortened(of_report, PageLimits::kText);
+  return shortened(of_report, 240);
 }
 
 class PageData {
@@ -36,7 +40,7 @@ class PageData {
   Json make() {
     Json channels = Json::array();
     for (std::size_t k = 0; k < kChannelKinds; ++k) {
-      channels.push_back(std::string(name(static_cast<ChannelKind>(k))));
+      channels.push_back(name(static_cast<ChannelKind>(k)));
     }
     return {{"channels", std::move(channels)},
             {"aligned", aligned_},
@@ -55,7 +59,7 @@ class PageData {
     const double began = aligned_ ? static_cast<double>(report.started - began_) : 0;
     return std::max(0.0, (began + static_cast<double>(time)) / 1e3);
   }
-  [[nodiscard]] std::string name_of(std::size_t process) const {
+  [[nodiscard]] const std::string& name_of(std::size_t process) const {
     return traffic_.processes[process].name;
   }
 
@@ -67,7 +71,7 @@ class PageData {
     const std::size_t all = busy.size();
     std::stable_sort(busy.begin(), busy.end(),
                      [](const auto* a, const auto* b) { return a->messages > b->messages; });
-    if (busy.size() > PageLimits::kPairs) busy.resize(PageLimits::kPairs);
+    if (busy.size() > kPairs) busy.resize(kPairs);
     std::sort(busy.begin(), busy.end());  // as they are in traffic_: by sender and receiver
     Json list = Json::array();
     for (const JobTraffic::Pair* pair : busy) {
@@ -93,7 +97,7 @@ class PageData {
   std::vector<std::size_t> group(std::vector<std::string>* names, std::string* of) const {
     const std::size_t n = traffic_.processes.size();
     std::vector<std::size_t> row(n);
-    if (n <= PageLimits::kSide) {
+    if (n <= kSide) {
       for (std::size_t i = 0; i < n; ++i) {
         row[i] = i;
         names->push_back(name_of(i));
@@ -109,9 +113,9 @@ class PageData {
       if (is_new) names->push_back(host.empty() ? "no report" : shortened(host, 24));
     }
     *of = "node";
-    if (nodes.size() >= 4 && nodes.size() <= PageLimits::kSide) return row;
+    if (nodes.size() >= 4 && nodes.size() <= kSide) return row;
     names->clear();
-    const std::size_t each = (n + PageLimits::kSide - 1) / PageLimits::kSide;
+    const std::size_t each = (n + kSide - 1) / kSide;
     for (std::size_t i = 0; i < n; ++i) {
       row[i] = i / each;
       if (i % each == 0) {
@@ -140,10 +144,7 @@ class PageData {
     }
     Json list = Json::array();
     for (const auto& [at, cell] : cells) {
-      Json pairs = Json::array();
-      for (const double count : cell.pairs) pairs.push_back(count);
-      list.push_back(
-          Json::array({at.first, at.second, cell.messages, cell.bytes, std::move(pairs)}));
+      list.push_back(Json::array({at.first, at.second, cell.messages, cell.bytes, cell.pairs}));
     }
     return {{"of", of}, {"names", names}, {"cells", std::move(list)}};
   }
@@ -152,7 +153,7 @@ class PageData {
     Json list = Json::array();
     for (const JobTraffic::Process& process : traffic_.processes) {
       for (const EndpointReport* report : process.reports) {
-        if (list.size() == PageLimits::kProcesses) break;
+        if (list.size() == kProcesses) break;
         list.push_back(Json::array({process.name, report->peak, report->budget}));
       }
     }
@@ -171,7 +172,7 @@ class PageData {
     };
     std::stable_sort(fullest.begin(), fullest.end(),
                      [&](const auto* a, const auto* b) { return share(a) > share(b); });
-    if (fullest.size() > PageLimits::kSeries) fullest.resize(PageLimits::kSeries);
+    if (fullest.size() > kSeries) fullest.resize(kSeries);
     Json list = Json::array();
     for (const EndpointReport* report : fullest) {
       Json kinds = Json::array(), points = Json::array();
@@ -210,7 +211,7 @@ class PageData {
     }
     Json kinds = Json::array();
     for (std::size_t kind = 0; kind < kTrafficKinds; ++kind) {
-      kinds.push_back(std::string(turnout::name(static_cast<Traffic>(kind))));
+      kinds.push_back(turnout::name(static_cast<Traffic>(kind)));
     }
     return {{"kinds", std::move(kinds)}, {"bins", std::move(bins)}};
   }
@@ -224,8 +225,8 @@ class PageData {
     };
     std::map<std::uint64_t, std::string> names;
     for (const EndpointReport& report : reports_) names[report.endpoint] = process_name(report);
-    const std::size_t each = std::max<std::size_t>(
-        PageLimits::kDecisions / std::max<std::size_t>(reports_.size(), 1), 1);
+    const std::size_t each =
+        std::max<std::size_t>(kDecisions / std::max<std::size_t>(reports_.size(), 1), 1);
     double all = 0;
     std::size_t kept = 0;
     for (const EndpointReport& report : reports_) {
@@ -236,30 +237,27 @@ class PageData {
     std::vector<Line> lines;
     for (const EndpointReport& report : reports_) {
       const std::size_t count = report.decisions.size();
-      for (std::size_t i = kept > PageLimits::kDecisions && count > each ? count - each : 0;
-           i < count && lines.size() < PageLimits::kDecisions; ++i) {
+      for (std::size_t i = kept > kDecisions && count > each ? count - each : 0;
+           i < count && lines.size() < kDecisions; ++i) {
         lines.push_back({when(report, report.decisions[i].time), &report, &report.decisions[i]});
       }
     }
     std::stable_sort(lines.begin(), lines.end(),
                      [](const Line& a, const Line& b) { return a.time < b.time; });
-    std::map<std::pair<const EndpointReport*, std::uint32_t>, std::string> peers;
-    for (const EndpointReport& report : reports_) {
-      for (const PeerReport& peer : report.peers) {
-        const auto found = names.find(peer.endpoint);
-        peers[{&report, peer.peer}] =
-            found != names.end() ? found->second : fmt::format("pid {}", peer.pid);
-      }
-    }
+    const auto peer_name = [&](const EndpointReport& report, std::uint32_t id) {
+      const auto peer = std::find_if(report.peers.begin(), report.peers.end(),
+                                     [&](const PeerReport& one) { return one.peer == id; });
+      if (peer == report.peers.end()) return fmt::format("peer {}", id);
+      const auto found = names.find(peer->endpoint);
+      return found != names.end() ? found->second : fmt::format("pid {}", peer->pid);
+    };
     Json list = Json::array();
     for (const Line& line : lines) {
       const DecisionReport& decision = *line.decision;
-      const auto peer = peers.find({line.report, decision.peer});
-      list.push_back(
-          Json::array({line.time, process_name(*line.report),
-                       peer != peers.end() ? peer->second : fmt::format("peer {}", decision.peer),
-                       static_cast<int>(decision.from), static_cast<int>(decision.to),
-                       text(decision.outcome), text(decision.reason)}));
+      list.push_back(Json::array({line.time, process_name(*line.report),
+                                  peer_name(*line.report, decision.peer),
+                                  static_cast<int>(decision.from), static_cast<int>(decision.to),
+                                  text(decision.outcome), text(decision.reason)}));
     }
     return {{"all", all}, {"list", std::move(list)}};
   }

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "cli/doctor_findings.h"
+#include "cli/doctor.h"
 
 namespace turnout::cli {
 namespace {

@@ -226,7 +226,7 @@ TEST(TopModel, PeersAndPairsByChannel) {
   ASSERT_TRUE(job.processes[2].decision);
   EXPECT_EQ(job.processes[2].decision->peer, "rank 1");
   EXPECT_NEAR(job.processes[2].decision->age, 2.21 + 0.5, 1e-9);
-  EXPECT_EQ(job.used, 4 * 365'536u);
+  EXPECT_EQ(job.memory.used, 4 * 365'536u);
 }
 
 TEST(TopModel, EndpointsOfAProcessAreOneLine) {
@@ -240,7 +240,7 @@ TEST(TopModel, EndpointsOfAProcessAreOneLine) {
   ASSERT_EQ(model.jobs()[0].processes.size(), 2u);
   const TopProcess& process = model.jobs()[0].processes[0];
   EXPECT_EQ(process.endpoints.size(), 2u);
-  EXPECT_EQ(process.used, 2 * 365'536u);
+  EXPECT_EQ(process.memory.used, 2 * 365'536u);
   EXPECT_FALSE(process.stale());
   EXPECT_EQ(model.peers(process).size(), 2u);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What `turnout doctor` looks at: the machine, its adapters, the limits of a process, the software.
-// Gathering changes nothing that lasts; an adapter is opened, and memory of the budget's size is
-// registered there for a moment.
+// What `turnout doctor` looks at: the machine, its adapters, the limits of a process, the software;
+// and its findings: the consequences for Turnout, and remedies. Gathering changes nothing that
+// lasts; an adapter is opened, and memory of the budget's size is registered there for a moment.
+// Findings are pure: equal facts give equal ones.
 //
 // Sources: getrlimit(2), capabilities(7), proc(5), ibv_query_device(3), ibv_query_port(3),
 // ibv_is_fork_initialized(3); proc(5) (sched_autogroup_enabled, max_map_count), sched(7); PCI
@@ -11,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/settings.h"
@@ -84,5 +86,18 @@ struct Facts {
 };
 
 [[nodiscard]] Facts gather_facts();
+
+// problem: something will not work; warning: it works, worse than it could; note: good to know.
+enum class Level : std::uint8_t { good, note, warning, problem };
+[[nodiscard]] std::string_view level_name(Level level) noexcept;
+
+struct Finding {
+  Level level = Level::good;
+  std::string what;   // a short name, the same for the same check
+  std::string found;  // one line
+  std::string fix;    // what to do; empty when there is nothing to do
+};
+
+[[nodiscard]] std::vector<Finding> judge(const Facts& facts);
 
 }  // namespace turnout::cli
