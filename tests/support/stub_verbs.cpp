@@ -68,6 +68,11 @@ STUB int ibv_query_device(ibv_context* /*context*/, ibv_device_attr* attributes)
   *attributes = {};
   std::strcpy(attributes->fw_ver, "virtual clock");  // all memory is this process's
   attributes->phys_port_cnt = 1;
+  attributes->max_qp = 1 << 16;
+  attributes->max_qp_wr = attributes->max_srq_wr = 1 << 15;
+  attributes->max_cqe = 1 << 22;
+  attributes->max_srq = attributes->max_cq = 1 << 16;
+  attributes->max_sge = attributes->max_srq_sge = 30;
   return 0;
 }
 STUB int ibv_query_port(ibv_context* /*context*/, std::uint8_t /*port*/,
