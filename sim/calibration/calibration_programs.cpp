@@ -70,8 +70,7 @@ Task take_bursts(Rank rank, Bursts p, std::vector<std::vector<double>>* times) {
       for (std::uint32_t i = 0; i < batch; ++i) {
         receives.clear();
         for (std::uint32_t n = 0; n < p.lengths[k] * p.senders; ++n) {
-          const Request request = co_await rank.irecv(kAnySource, kBytes, kAnswerTag);
-          receives.push_back(request);
+          receives.push_back(co_await rank.irecv(kAnySource, kBytes, kAnswerTag));
         }
         for (std::uint32_t s = 1; s <= p.senders; ++s) co_await rank.send(s, kBytes, kDataTag);
         for (const Request request : receives) co_await rank.wait(request);
@@ -88,8 +87,7 @@ Task send_bursts(Rank rank, Bursts p) {
       for (std::uint32_t i = 0; i < (r == 0 ? p.warmup : p.batch); ++i) {
         co_await rank.recv(0, kBytes, kDataTag);
         for (std::uint32_t m = 0; m < length; ++m) {
-          const Request request = co_await rank.isend(0, kBytes, kAnswerTag);
-          sends.push(request);
+          sends.push(co_await rank.isend(0, kBytes, kAnswerTag));
         }
         while (!sends.empty()) co_await rank.wait(sends.pop());
       }
@@ -105,8 +103,7 @@ Task scatter_out(Rank rank, Scatter p, std::vector<std::vector<double>>* times) 
       for (std::uint32_t i = 0; i < p.batch; ++i) {
         answers.clear();
         for (std::uint32_t t = 1; t <= p.targets[k]; ++t) {
-          const Request answer = co_await rank.irecv(t, kBytes, kAnswerTag);
-          answers.push_back(answer);
+          answers.push_back(co_await rank.irecv(t, kBytes, kAnswerTag));
         }
         for (std::uint32_t t = 1; t <= p.targets[k]; ++t) co_await rank.send(t, kBytes, kDataTag);
         for (const Request answer : answers) co_await rank.wait(answer);
@@ -139,9 +136,7 @@ Task stream_out(Rank rank, Streams p, std::vector<double>* times) {
     for (std::uint32_t n = 0; n < share(p, b); ++n) {
       for (std::uint32_t i = 0; i < p.each; ++i) {
         if (sends.full()) co_await rank.wait(sends.pop());
-        const Request request =
-            co_await rank.isend(target(p, rank.id(), i), kBytes, kBatchTags + b);
-        sends.push(request);
+        sends.push(co_await rank.isend(target(p, rank.id(), i), kBytes, kBatchTags + b));
       }
     }
     while (!sends.empty()) co_await rank.wait(sends.pop());
@@ -165,8 +160,7 @@ Task stream_in(Rank rank, Streams p) {
   for (std::uint32_t b = 0; b < batches(p); ++b) {
     for (std::uint32_t left = from * share(p, b), posted = left; left > 0; --left) {
       for (; posted > 0 && !receives.full(); --posted) {
-        const Request request = co_await rank.irecv(kAnySource, kBytes, kBatchTags + b);
-        receives.push(request);
+        receives.push(co_await rank.irecv(kAnySource, kBytes, kBatchTags + b));
       }
       co_await rank.wait(receives.pop());
     }

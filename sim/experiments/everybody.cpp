@@ -28,20 +28,18 @@ Task exchange(Rank rank, const Everybody& p) {
     const std::uint32_t from = (rank.id() + rank.size() - step) % rank.size();
     if (std::min(from, rank.id()) < p.senders) {
       if (receives.full()) co_await rank.wait(receives.pop());
-      const Request in = co_await rank.irecv(from, p.bytes, kDataTag);
-      receives.push(in);
+      receives.push(co_await rank.irecv(from, p.bytes, kDataTag));
     }
     if (std::min(to, rank.id()) < p.senders) {
       if (sends.full()) co_await rank.wait(sends.pop());
-      const Request out = co_await rank.isend(to, p.bytes, kDataTag);
-      sends.push(out);
+      sends.push(co_await rank.isend(to, p.bytes, kDataTag));
     }
   }
   while (!receives.empty()) co_await rank.wait(receives.pop());
   while (!sends.empty()) co_await rank.wait(sends.pop());
 }
 
-Task everybody(Rank rank, Everybody p, std::shared_ptr<Phases> phases) {
+Task everybody(Rank rank, Everybody p, SharedPhases phases) {
   // What the first messages ask for is made while all compute.
   if (rank.id() == 0) phases->begin("warmup", rank.now());
   co_await exchange(rank, p);
@@ -62,15 +60,14 @@ Task everybody(Rank rank, Everybody p, std::shared_ptr<Phases> phases) {
 }  // namespace
 
 const Workload& everybody_workload() {
+  using namespace parameter;
   static const Workload workload = {
       "everybody",
       "each rank to every other, or the first ones to all and back",
-      2,
-      {parameter::rounds(4),
-       parameter::bytes(64),
-       {"senders", Parameter::Unit::count, kMostSenders, 1, kMostSenders,
-        "ranks that exchange messages with all; others do so with these alone"}},
-      [](const Values& v, const Place&, const std::shared_ptr<Phases>& phases) -> Result<Program> {
+      {rounds(4), bytes(64),
+       count("senders", kMostSenders, 1, kMostSenders,
+             "ranks that exchange messages with all; others do so with these alone")},
+      [](const Values& v, const Place&, const SharedPhases& phases) -> Result<Program> {
         const Everybody p{v["rounds"], v["bytes"], v.small("senders")};
         return Program([p, phases](Rank rank) { return everybody(rank, p, phases); });
       }};

@@ -29,8 +29,7 @@ Task receive_from(Rank rank, std::uint32_t first, std::uint32_t last, std::uint6
   for (std::uint64_t i = 0; i < count; ++i) {
     for (std::uint32_t from = first; from <= last; ++from) {
       if (receives.full()) co_await rank.wait(receives.pop());
-      const Request in = co_await rank.irecv(from, 1, kData);
-      receives.push(in);
+      receives.push(co_await rank.irecv(from, 1, kData));
     }
   }
   while (!receives.empty()) co_await rank.wait(receives.pop());
@@ -40,8 +39,7 @@ Task send_to_hearer(Rank rank, std::uint64_t count) {
   Window sends(kUnderWay);
   for (std::uint64_t i = 0; i < count; ++i) {
     if (sends.full()) co_await rank.wait(sends.pop());
-    const Request out = co_await rank.isend(0, 1, kData);
-    sends.push(out);
+    sends.push(co_await rank.isend(0, 1, kData));
   }
   while (!sends.empty()) co_await rank.wait(sends.pop());
 }
@@ -109,30 +107,24 @@ Program memory_program(const MemoryProgram& shape) {
 }
 
 const Workload& memory_workload() {
+  using namespace parameter;
   constexpr MemoryProgram kUsual;
   constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
-  constexpr auto count = [](std::string_view name, std::uint64_t value, std::string_view help) {
-    return Parameter{name, Parameter::Unit::count, value, 0, kMost, help};
-  };
   constexpr auto in_ns = [](Picoseconds time) {
     return static_cast<std::uint64_t>(time / hca::kNanosecond);
   };
   static const Workload workload = {
       "aqps-memory",
       "every rank sends to rank 0, in waves of sources that send much",
-      2,
-      {count("first", kUsual.first_messages, "messages of every source at first"),
-       parameter::time("apart", in_ns(kUsual.apart), "time between the beginnings of two sources"),
-       {"wave", Parameter::Unit::count, kUsual.wave, 1, kMost, "sources of a wave"},
-       count("waves", kUsual.waves, "number of waves"),
-       count("burst", kUsual.burst, "messages of each source of a wave"),
-       parameter::time("busy", in_ns(kUsual.busy), "what such a source computes afterwards")},
-      [](const Values& v, const Place&, const std::shared_ptr<Phases>&) -> Result<Program> {
-        const auto time = [&](const char* name) {
-          return static_cast<Picoseconds>(v[name]) * hca::kNanosecond;
-        };
-        return memory_program({v.small("first"), time("apart"), v.small("wave"), v.small("waves"),
-                               v.small("burst"), time("busy")});
+      {count("first", kUsual.first_messages, 0, kMost, "messages of every source at first"),
+       time("apart", in_ns(kUsual.apart), "time between the beginnings of two sources"),
+       count("wave", kUsual.wave, 1, kMost, "sources of a wave"),
+       count("waves", kUsual.waves, 0, kMost, "number of waves"),
+       count("burst", kUsual.burst, 0, kMost, "messages of each source of a wave"),
+       time("busy", in_ns(kUsual.busy), "what such a source computes afterwards")},
+      [](const Values& v, const Place&, const SharedPhases&) -> Result<Program> {
+        return memory_program({v.small("first"), v.time("apart"), v.small("wave"), v.small("waves"),
+                               v.small("burst"), v.time("busy")});
       }};
   return workload;
 }

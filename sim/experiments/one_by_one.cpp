@@ -23,15 +23,15 @@ Task one_by_one(Rank rank, std::uint64_t messages, Picoseconds apart) {
 }  // namespace
 
 const Workload& one_by_one_workload() {
+  using namespace parameter;
   static const Workload workload = {
       "one-by-one",
       "rank 0 sends to each other rank in turn, each by itself",
-      2,
-      {{"messages", Parameter::Unit::count, 8, 1, parameter::kMostCount, "messages to each rank"},
+      {count("messages", 8, 1, kMostCount, "messages to each rank"),
        // Setting up a connection takes less.
-       parameter::time("apart", 4'000'000, "time between two ranks")},
-      [](const Values& v, const Place&, const std::shared_ptr<Phases>&) -> Result<Program> {
-        const auto apart = static_cast<Picoseconds>(v["apart"]) * hca::kNanosecond;
+       time("apart", 4'000'000, "time between two ranks")},
+      [](const Values& v, const Place&, const SharedPhases&) -> Result<Program> {
+        const auto apart = v.time("apart");
         return Program([messages = v["messages"], apart](Rank rank) {
           return one_by_one(rank, messages, apart);
         });

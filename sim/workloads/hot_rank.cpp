@@ -44,8 +44,7 @@ Task send_to_hot(Rank rank, Pattern p, std::uint64_t count, std::uint64_t full,
   Window sends(p.window);
   for (std::uint64_t i = 1; i <= count; ++i) {
     if (sends.full()) co_await rank.wait(sends.pop());
-    const Request request = co_await rank.isend(0, p.bytes, kDataTag);
-    sends.push(request);
+    sends.push(co_await rank.isend(0, p.bytes, kDataTag));
     if (every != 0 && i <= full && i % every == 0) {
       co_await drain(rank, sends);
       co_await rank.barrier();
@@ -60,8 +59,7 @@ Task receive_from_hot(Rank rank, Pattern p, std::uint64_t count, std::uint64_t f
   std::uint64_t posted = 0;
   for (std::uint64_t i = 1; i <= count; ++i) {
     for (; posted < count && !receives.full(); ++posted) {
-      const Request request = co_await rank.irecv(0, p.bytes, kDataTag);
-      receives.push(request);
+      receives.push(co_await rank.irecv(0, p.bytes, kDataTag));
     }
     co_await rank.wait(receives.pop());
     if (every != 0 && i <= full && i % every == 0) co_await rank.barrier();
@@ -75,8 +73,7 @@ Task hot_sends(Rank rank, Pattern p, std::uint64_t every) {
   std::uint32_t to = 0;
   for (std::uint64_t i = 0; i < p.messages; ++i) {
     if (sends.full()) co_await rank.wait(sends.pop());
-    const Request request = co_await rank.isend(1 + to, p.bytes, kDataTag);
-    sends.push(request);
+    sends.push(co_await rank.isend(1 + to, p.bytes, kDataTag));
     if (++to < peers) continue;
     to = 0;
     if (every != 0 && ++series % every == 0) {
@@ -95,8 +92,7 @@ Task hot_receives(Rank rank, Pattern p, std::uint64_t every) {
   for (std::uint64_t i = 1; i <= p.messages; ++i) {
     for (; posted < p.messages && !receives.full(); ++posted) {
       const auto from = p.any_source ? kAnySource : 1 + static_cast<std::uint32_t>(posted % peers);
-      const Request request = co_await rank.irecv(from, p.bytes, kDataTag);
-      receives.push(request);
+      receives.push(co_await rank.irecv(from, p.bytes, kDataTag));
     }
     co_await rank.wait(receives.pop());
     if (every != 0 && i <= full && i % per_barrier == 0) co_await rank.barrier();
@@ -126,7 +122,7 @@ Task all_to_one(Rank rank, Pattern p) {
 
 using Body = Task (*)(Rank, Pattern);
 
-Task timed(Rank rank, Body body, Pattern p, std::string_view name, std::shared_ptr<Phases> phases) {
+Task timed(Rank rank, Body body, Pattern p, std::string_view name, SharedPhases phases) {
   const bool times = rank.id() == 0;
   if (times) phases->begin(name, rank.now());
   co_await body(rank, p);
@@ -135,7 +131,7 @@ Task timed(Rank rank, Body body, Pattern p, std::string_view name, std::shared_p
 
 // A first part that is not counted gives the selection time to choose.
 Task warmed(Rank rank, Body body, Pattern p, std::uint64_t warmup, std::string_view name,
-            std::shared_ptr<Phases> phases) {
+            SharedPhases phases) {
   if (warmup > 0) {
     Pattern first = p;
     first.messages = warmup;
@@ -145,7 +141,7 @@ Task warmed(Rank rank, Body body, Pattern p, std::uint64_t warmup, std::string_v
 }
 
 Task repeated(Rank rank, Pattern one, Pattern all, std::uint64_t warmup, std::uint64_t times,
-              std::shared_ptr<Phases> phases) {
+              SharedPhases phases) {
   for (std::uint64_t i = 0; i < warmup + times; ++i) {
     const bool counts = i >= warmup;
     co_await timed(rank, one_to_all, one, counts ? "onetoall" : "warmup", phases);
@@ -158,77 +154,57 @@ Pattern pattern(const Values& v, std::string_view messages) {
           v.small("window"), v.small("ahead"), v["any_source"] != 0};
 }
 
-Result<Program> make_one_to_all(const Values& v, const Place&,
-                                const std::shared_ptr<Phases>& phases) {
+Result<Program> make_one_to_all(const Values& v, const Place&, const SharedPhases& phases) {
   return Program([p = pattern(v, "messages"), warmup = v["warmup"], phases](Rank rank) {
     return warmed(rank, one_to_all, p, warmup, "onetoall", phases);
   });
 }
 
-Result<Program> make_all_to_one(const Values& v, const Place&,
-                                const std::shared_ptr<Phases>& phases) {
+Result<Program> make_all_to_one(const Values& v, const Place&, const SharedPhases& phases) {
   return Program([p = pattern(v, "messages"), warmup = v["warmup"], phases](Rank rank) {
     return warmed(rank, all_to_one, p, warmup, "alltoone", phases);
   });
 }
 
-Result<Program> make_repeat(const Values& v, const Place&, const std::shared_ptr<Phases>& phases) {
+Result<Program> make_repeat(const Values& v, const Place&, const SharedPhases& phases) {
   return Program([one = pattern(v, "messages_out"), all = pattern(v, "messages_in"),
                   warmup = v["warmup"], times = v["times"],
                   phases](Rank rank) { return repeated(rank, one, all, warmup, times, phases); });
 }
 
 constexpr Parameter count_of(std::string_view name, std::uint64_t value, std::string_view help) {
-  return {name, Parameter::Unit::count, value, 1, parameter::kMostCount, help};
+  return parameter::count(name, value, 1, parameter::kMostCount, help);
 }
-constexpr Parameter kWarmup = {"warmup", Parameter::Unit::count, 0,
-                               0,        parameter::kMostCount,  "untimed messages at the start"};
-constexpr Parameter kBarrierAfter = {
-    "barrier_after",
-    Parameter::Unit::count,
-    128,
-    0,
-    parameter::kMostCount,
-    "barrier when a rank has received more messages than this; 0: none"};
-constexpr Parameter kAnySourceFlag = {
-    "any_source",
-    Parameter::Unit::count,
-    0,
-    0,
-    1,
-    "1: rank 0 receives from any source; 0: from the ranks in turn"};
+constexpr Parameter kWarmup =
+    parameter::count("warmup", 0, 0, parameter::kMostCount, "untimed messages at the start");
+constexpr Parameter kBarrierAfter =
+    parameter::count("barrier_after", 128, 0, parameter::kMostCount,
+                     "barrier when a rank has received more messages than this; 0: none");
+constexpr Parameter kAnySourceFlag = parameter::count(
+    "any_source", 0, 0, 1, "1: rank 0 receives from any source; 0: from the ranks in turn");
 
 }  // namespace
 
 std::vector<Workload> hot_rank_family() {
+  using namespace parameter;
   return {
       {"onetoall",
        "rank 0 sends to all others in turn [AQPS 4.3]",
-       2,
        {count_of("messages", 320'000, "messages of rank 0 [AQPS: multiples of 320000]"), kWarmup,
-        parameter::bytes(1), kBarrierAfter, parameter::window(16), parameter::ahead(16),
-        kAnySourceFlag},
+        bytes(1), kBarrierAfter, window(16), ahead(16), kAnySourceFlag},
        make_one_to_all},
       {"alltoone",
        "all others send to rank 0 [AQPS 4.3]",
-       2,
        {count_of("messages", 48'000, "total number of messages [AQPS: multiples of 48000]"),
-        kWarmup, parameter::bytes(1), kBarrierAfter, parameter::window(16), parameter::ahead(64),
-        kAnySourceFlag},
+        kWarmup, bytes(1), kBarrierAfter, window(16), ahead(64), kAnySourceFlag},
        make_all_to_one},
       {"repeat",
        "onetoall, then alltoone, repeated [AQPS 4.3]",
-       2,
        {count_of("times", 5, "number of repetitions"),
-        {"warmup", Parameter::Unit::count, 0, 0, parameter::kMostCount,
-         "untimed repetitions at the start"},
+        count("warmup", 0, 0, kMostCount, "untimed repetitions at the start"),
         count_of("messages_out", 320'000, "messages per onetoall"),
-        count_of("messages_in", 48'000, "messages per alltoone"),
-        parameter::bytes(1),
-        kBarrierAfter,
-        parameter::window(16),
-        parameter::ahead(64),
-        kAnySourceFlag},
+        count_of("messages_in", 48'000, "messages per alltoone"), bytes(1), kBarrierAfter,
+        window(16), ahead(64), kAnySourceFlag},
        make_repeat},
   };
 }

@@ -19,7 +19,7 @@ struct Pattern {
   std::uint32_t neighbours;
 };
 
-Task neighbours(Rank rank, Pattern p, std::shared_ptr<Phases> phases) {
+Task neighbours(Rank rank, Pattern p, SharedPhases phases) {
   const std::uint64_t n = rank.size();
   std::vector<std::uint32_t> to, from;
   Random keys(p.seed);
@@ -37,19 +37,17 @@ Task neighbours(Rank rank, Pattern p, std::shared_ptr<Phases> phases) {
     requests.clear();
     // Two circles may give the same neighbour: the circle is the tag.
     for (std::uint64_t k = 0; k < turn; ++k) {
-      const Request in = co_await rank.irecv(from[k], p.bytes, kDataTag + k);
-      requests.push_back(in);
+      requests.push_back(co_await rank.irecv(from[k], p.bytes, kDataTag + k));
     }
     for (std::uint64_t k = 0; k < turn; ++k) {
-      const Request out = co_await rank.isend(to[k], p.bytes, kDataTag + k);
-      requests.push_back(out);
+      requests.push_back(co_await rank.isend(to[k], p.bytes, kDataTag + k));
     }
     co_await rank.wait_all(requests);
   }
   if (rank.id() == 0) phases->end(rank.now(), p.messages * n);
 }
 
-Result<Program> make(const Values& v, const Place& place, const std::shared_ptr<Phases>& phases) {
+Result<Program> make(const Values& v, const Place& place, const SharedPhases& phases) {
   const Pattern p{v["messages"], v["bytes"], place.seed, v.small("neighbours")};
   return Program([p, phases](Rank rank) { return neighbours(rank, p, phases); });
 }
@@ -57,15 +55,12 @@ Result<Program> make(const Values& v, const Place& place, const std::shared_ptr<
 }  // namespace
 
 std::vector<Workload> neighbour_family() {
-  return {
-      {"random",
-       "every rank exchanges messages with a few randomly chosen ranks",
-       2,
-       {{"messages", Parameter::Unit::count, 100, 1, parameter::kMostCount, "messages per rank"},
-        {"neighbours", Parameter::Unit::count, 10, 1, parameter::kMostRequests,
-         "ranks that each rank sends to"},
-        parameter::bytes(8)},
-       make}};
+  using namespace parameter;
+  return {{"random",
+           "every rank exchanges messages with a few randomly chosen ranks",
+           {count("messages", 100, 1, kMostCount, "messages per rank"),
+            count("neighbours", 10, 1, kMostRequests, "ranks that each rank sends to"), bytes(8)},
+           make}};
 }
 
 }  // namespace turnout::sim

@@ -82,7 +82,6 @@ struct NwchemCounts {
 // `counts` may be null. A task taken twice or by nobody, or a sum that is wrong, ends the program
 // with a SimulationError.
 [[nodiscard]] Program make_nwchem(const NwchemShape& shape, const Place& place,
-                                  const std::shared_ptr<Phases>& phases,
-                                  std::shared_ptr<NwchemCounts> counts);
+                                  const SharedPhases& phases, std::shared_ptr<NwchemCounts> counts);
 
 }  // namespace turnout::sim

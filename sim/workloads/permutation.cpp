@@ -2,6 +2,7 @@
 #include "sim/workloads/permutation.h"
 
 #include <bit>
+#include <utility>
 
 #include "sim/runtime/rank.h"
 
@@ -17,33 +18,17 @@ std::uint32_t Permutation::round(std::uint32_t half, std::uint32_t number) const
   return static_cast<std::uint32_t>(mixed.next() & ((std::uint64_t{1} << bits_) - 1));
 }
 
-std::uint32_t Permutation::operator()(std::uint32_t value) const noexcept {
+std::uint32_t Permutation::walk(std::uint32_t value, bool back) const noexcept {
   const std::uint64_t mask = (std::uint64_t{1} << bits_) - 1;
   std::uint64_t v = value;
   do {
     auto left = static_cast<std::uint32_t>(v >> bits_),
          right = static_cast<std::uint32_t>(v & mask);
+    if (back) std::swap(left, right);  // the way back is the same with the halves exchanged
     for (std::uint32_t i = 0; i < kRounds; ++i) {
-      const std::uint32_t next = left ^ round(right, i);
-      left = right;
-      right = next;
+      left = std::exchange(right, left ^ round(right, back ? kRounds - 1 - i : i));
     }
-    v = std::uint64_t{left} << bits_ | right;
-  } while (v >= n_);
-  return static_cast<std::uint32_t>(v);
-}
-
-std::uint32_t Permutation::inverse(std::uint32_t value) const noexcept {
-  const std::uint64_t mask = (std::uint64_t{1} << bits_) - 1;
-  std::uint64_t v = value;
-  do {
-    auto left = static_cast<std::uint32_t>(v >> bits_),
-         right = static_cast<std::uint32_t>(v & mask);
-    for (std::uint32_t i = kRounds; i-- > 0;) {
-      const std::uint32_t former = right ^ round(left, i);
-      right = left;
-      left = former;
-    }
+    if (back) std::swap(left, right);
     v = std::uint64_t{left} << bits_ | right;
   } while (v >= n_);
   return static_cast<std::uint32_t>(v);

@@ -13,10 +13,15 @@ class Permutation {
  public:
   Permutation(std::uint32_t n, std::uint64_t key) noexcept;
 
-  [[nodiscard]] std::uint32_t operator()(std::uint32_t value) const noexcept;
-  [[nodiscard]] std::uint32_t inverse(std::uint32_t value) const noexcept;
+  [[nodiscard]] std::uint32_t operator()(std::uint32_t value) const noexcept {
+    return walk(value, /*back=*/false);
+  }
+  [[nodiscard]] std::uint32_t inverse(std::uint32_t value) const noexcept {
+    return walk(value, /*back=*/true);
+  }
 
  private:
+  [[nodiscard]] std::uint32_t walk(std::uint32_t value, bool back) const noexcept;
   [[nodiscard]] std::uint32_t round(std::uint32_t half, std::uint32_t number) const noexcept;
   static constexpr std::uint32_t kRounds = 4;
   std::uint32_t n_;

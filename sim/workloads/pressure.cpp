@@ -46,7 +46,7 @@ Task transfers(Rank rank, Overlap p, bool computes) {
 }
 
 // Rank 0 times the phases; one ends when all have ended. The words that start the transfers count.
-Task overlap(Rank rank, Overlap p, std::shared_ptr<Phases> phases) {
+Task overlap(Rank rank, Overlap p, SharedPhases phases) {
   struct Step {
     std::string_view name;
     bool sender, receiver;  // computes
@@ -72,15 +72,14 @@ Task send_all(Rank rank, const Many& p) {
   Window sends(p.window);
   for (std::uint64_t i = 0; i < p.messages; ++i) {
     if (sends.full()) co_await rank.wait(sends.pop());
-    const Request out = co_await rank.isend(0, p.bytes, kDataTag);
-    sends.push(out);
+    sends.push(co_await rank.isend(0, p.bytes, kDataTag));
   }
   while (!sends.empty()) co_await rank.wait(sends.pop());
 }
 
 // Rank 0 looks at the library now and then, but receives nothing until it has computed. What it
 // looks for comes from rank 1 at the end.
-Task flood(Rank rank, Many p, std::shared_ptr<Phases> phases) {
+Task flood(Rank rank, Many p, SharedPhases phases) {
   if (rank.id() != 0) {
     co_await send_all(rank, p);
     if (rank.id() == 1) co_await rank.send(0, 1, kGoTag);
@@ -103,7 +102,7 @@ Task flood(Rank rank, Many p, std::shared_ptr<Phases> phases) {
   phases->end(rank.now(), p.messages * (rank.size() - 1) + 1);
 }
 
-Task incast(Rank rank, Many p, std::shared_ptr<Phases> phases) {
+Task incast(Rank rank, Many p, SharedPhases phases) {
   if (rank.id() != 0) {
     co_await send_all(rank, p);
     co_return;
@@ -114,21 +113,19 @@ Task incast(Rank rank, Many p, std::shared_ptr<Phases> phases) {
   std::uint64_t posted = 0;
   for (std::uint64_t i = 0; i < all; ++i) {
     for (; posted < all && !receives.full(); ++posted) {
-      const Request in = co_await rank.irecv(kAnySource, p.bytes, kDataTag);
-      receives.push(in);
+      receives.push(co_await rank.irecv(kAnySource, p.bytes, kDataTag));
     }
     co_await rank.wait(receives.pop());
   }
   phases->end(rank.now(), all);
 }
 
-Result<Program> make_overlap(const Values& v, const Place& place,
-                             const std::shared_ptr<Phases>& phases) {
+Result<Program> make_overlap(const Values& v, const Place& place, const SharedPhases& phases) {
   if (place.ranks % 2 != 0) {
     return Status{Code::invalid, "overlap needs an even number of ranks"};
   }
   const std::uint32_t half = place.ranks / 2;
-  const auto compute = static_cast<Picoseconds>(v["compute"]) * hca::kNanosecond;
+  const auto compute = v.time("compute");
   const Overlap p{v["rounds"], v["bytes"], compute, v["slices"], half, false};
   return Program([p, phases](Rank rank) {
     Overlap own = p;
@@ -142,14 +139,14 @@ Many many(const Values& v) {
   return {v["messages"], v["bytes"], 0, v.small("window"), 0, 1};
 }
 
-Result<Program> make_flood(const Values& v, const Place&, const std::shared_ptr<Phases>& phases) {
+Result<Program> make_flood(const Values& v, const Place&, const SharedPhases& phases) {
   Many p = many(v);
-  p.compute = static_cast<Picoseconds>(v["compute"]) * hca::kNanosecond;
+  p.compute = v.time("compute");
   p.looks = v["looks"];
   return Program([p, phases](Rank rank) { return flood(rank, p, phases); });
 }
 
-Result<Program> make_incast(const Values& v, const Place&, const std::shared_ptr<Phases>& phases) {
+Result<Program> make_incast(const Values& v, const Place&, const SharedPhases& phases) {
   Many p = many(v);
   p.ahead = v.small("ahead");
   return Program([p, phases](Rank rank) { return incast(rank, p, phases); });
@@ -158,32 +155,27 @@ Result<Program> make_incast(const Values& v, const Place&, const std::shared_ptr
 }  // namespace
 
 std::vector<Workload> pressure_family() {
-  constexpr Parameter messages{"messages", Parameter::Unit::count, 1000,
-                               1,          parameter::kMostCount,  "of each rank except rank 0"};
+  using namespace parameter;
+  constexpr Parameter messages =
+      count("messages", 1000, 1, kMostCount, "of each rank except rank 0");
   return {
       {"overlap",
        "rank i sends to rank i + n/2: alone, while the sender computes, while the receiver "
        "computes; hidden is 1 - (phase - compute) / alone",
-       2,
-       {parameter::rounds(20),
-        parameter::bytes(std::uint64_t{1} << 20),
-        parameter::time("compute", 1'000'000, "computation of one side during each transfer"),
-        {"slices", Parameter::Unit::count, 1, 1, 1'000'000,
-         "parts of the computation, with a poll between them; many: as with a progress thread"}},
+       {rounds(20), bytes(std::uint64_t{1} << 20),
+        time("compute", 1'000'000, "computation of one side during each transfer"),
+        count(
+            "slices", 1, 1, 1'000'000,
+            "parts of the computation, with a poll between them; many: as with a progress thread")},
        make_overlap},
       {"flood",
        "all send to rank 0, which computes first and then receives the unexpected messages",
-       2,
-       {messages,
-        parameter::bytes(8),
-        parameter::window(64),
-        parameter::time("compute", 10'000'000, "computation of rank 0"),
-        {"looks", Parameter::Unit::count, 1000, 1, 1'000'000, "polls of rank 0 while it computes"}},
+       {messages, bytes(8), window(64), time("compute", 10'000'000, "computation of rank 0"),
+        count("looks", 1000, 1, 1'000'000, "polls of rank 0 while it computes")},
        make_flood},
       {"incast",
        "all send to rank 0 as fast as they can; it receives from any source",
-       2,
-       {messages, parameter::bytes(1024), parameter::window(16), parameter::ahead(64)},
+       {messages, bytes(1024), window(16), ahead(64)},
        make_incast},
   };
 }

@@ -28,14 +28,11 @@ Task master(Rank rank, Pattern p) {
   std::uint64_t posted = 0;
   for (std::uint64_t i = 0; i < answers; ++i) {
     for (; posted < answers && !receives.full(); ++posted) {
-      const Request in = co_await rank.irecv(kAnySource, p.result_bytes, kResultTag);
-      receives.push(in);
+      receives.push(co_await rank.irecv(kAnySource, p.result_bytes, kResultTag));
     }
     const Received result = co_await rank.wait(receives.pop());
     if (sends.full()) co_await rank.wait(sends.pop());
-    const Request out =
-        co_await rank.isend(result.source, i < p.tasks ? p.task_bytes : 0, kTaskTag);
-    sends.push(out);
+    sends.push(co_await rank.isend(result.source, i < p.tasks ? p.task_bytes : 0, kTaskTag));
   }
   while (!sends.empty()) co_await rank.wait(sends.pop());
 }
@@ -55,7 +52,7 @@ Task worker(Rank rank, Pattern p) {
   }
 }
 
-Task master_worker(Rank rank, Pattern p, std::shared_ptr<Phases> phases) {
+Task master_worker(Rank rank, Pattern p, SharedPhases phases) {
   if (rank.id() != 0) {
     co_await worker(rank, p);
     co_return;
@@ -65,7 +62,7 @@ Task master_worker(Rank rank, Pattern p, std::shared_ptr<Phases> phases) {
   phases->end(rank.now(), 2 * (p.tasks + rank.size() - 1));
 }
 
-Result<Program> make(const Values& v, const Place&, const std::shared_ptr<Phases>& phases) {
+Result<Program> make(const Values& v, const Place&, const SharedPhases& phases) {
   const Pattern p{v["tasks"], v["task_bytes"],   v["result_bytes"],
                   v["work"],  v.small("window"), v.small("ahead")};
   return Program([p, phases](Rank rank) { return master_worker(rank, p, phases); });
@@ -74,18 +71,16 @@ Result<Program> make(const Values& v, const Place&, const std::shared_ptr<Phases
 }  // namespace
 
 std::vector<Workload> task_family() {
-  return {
-      {"masterworker",
-       "rank 0 hands out tasks to idle ranks",
-       2,
-       {{"tasks", Parameter::Unit::count, 10'000, 1, parameter::kMostCount,
-         "total number of tasks"},
-        {"task_bytes", Parameter::Unit::bytes, 256, 1, parameter::kMostBytes, "bytes per task"},
-        {"result_bytes", Parameter::Unit::bytes, 64, 0, parameter::kMostBytes, "bytes per result"},
-        parameter::time("work", 10'000, "mean time per task"),
-        parameter::window(16),
-        parameter::ahead(16)},
-       make}};
+  using namespace parameter;
+  return {{"masterworker",
+           "rank 0 hands out tasks to idle ranks",
+           {count("tasks", 10'000, 1, kMostCount, "total number of tasks"),
+            {"task_bytes", Parameter::Unit::bytes, 256, 1, kMostBytes, "bytes per task"},
+            {"result_bytes", Parameter::Unit::bytes, 64, 0, kMostBytes, "bytes per result"},
+            time("work", 10'000, "mean time per task"),
+            window(16),
+            ahead(16)},
+           make}};
 }
 
 }  // namespace turnout::sim

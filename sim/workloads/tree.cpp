@@ -31,13 +31,12 @@ Task broadcast_once(Rank rank, Pattern p) {
   std::vector<Request> sends;
   for (bit >>= 1; bit > 0; bit >>= 1) {
     if (relative + bit >= n) continue;
-    const Request request = co_await rank.isend(absolute(relative + bit), p.bytes, kDataTag);
-    sends.push_back(request);
+    sends.push_back(co_await rank.isend(absolute(relative + bit), p.bytes, kDataTag));
   }
   co_await rank.wait_all(sends);
 }
 
-Task broadcast(Rank rank, Pattern p, std::shared_ptr<Phases> phases) {
+Task broadcast(Rank rank, Pattern p, SharedPhases phases) {
   if (rank.id() == 0) phases->begin("broadcast", rank.now());
   for (std::uint64_t i = 0; i < p.rounds; ++i) {
     co_await broadcast_once(rank, p);
@@ -47,7 +46,7 @@ Task broadcast(Rank rank, Pattern p, std::shared_ptr<Phases> phases) {
 }
 
 // Step i: to the rank 2^i further on, from the one 2^i before.
-Task trees(Rank rank, Pattern p, std::shared_ptr<Phases> phases) {
+Task trees(Rank rank, Pattern p, SharedPhases phases) {
   const std::uint64_t n = rank.size(), id = rank.id();
   if (id == 0) phases->begin("trees", rank.now());
   std::uint64_t steps = 0;
@@ -64,8 +63,7 @@ Task trees(Rank rank, Pattern p, std::shared_ptr<Phases> phases) {
   if (id == 0) phases->end(rank.now(), steps * n);
 }
 
-Result<Program> make_broadcast(const Values& v, const Place& place,
-                               const std::shared_ptr<Phases>& phases) {
+Result<Program> make_broadcast(const Values& v, const Place& place, const SharedPhases& phases) {
   if (v["root"] >= place.ranks) {
     return Status{Code::invalid, fmt::format("broadcast, root = {}: expected a rank from 0 to {}",
                                              v["root"], place.ranks - 1)};
@@ -74,7 +72,7 @@ Result<Program> make_broadcast(const Values& v, const Place& place,
   return Program([p, phases](Rank rank) { return broadcast(rank, p, phases); });
 }
 
-Result<Program> make_trees(const Values& v, const Place&, const std::shared_ptr<Phases>& phases) {
+Result<Program> make_trees(const Values& v, const Place&, const SharedPhases& phases) {
   const Pattern p{v["rounds"], v["bytes"], 0, false};
   return Program([p, phases](Rank rank) { return trees(rank, p, phases); });
 }
@@ -82,19 +80,16 @@ Result<Program> make_trees(const Values& v, const Place&, const std::shared_ptr<
 }  // namespace
 
 std::vector<Workload> tree_family() {
+  using namespace parameter;
   return {
       {"broadcast",
        "down a binomial tree, one message per edge",
-       2,
-       {parameter::rounds(1),
-        parameter::bytes(8),
-        {"root", Parameter::Unit::count, 0, 0, UINT32_MAX, "rank that has the data"},
-        {"barrier", Parameter::Unit::count, 0, 0, 1, "1: a barrier after each round"}},
+       {rounds(1), bytes(8), count("root", 0, 0, UINT32_MAX, "rank that has the data"),
+        count("barrier", 0, 0, 1, "1: a barrier after each round")},
        make_broadcast},
       {"trees",
        "rank i sends to rank i + 2^k for every k, as collectives do [AQPS 2.2]",
-       2,
-       {parameter::rounds(100), parameter::bytes(8)},
+       {rounds(100), bytes(8)},
        make_trees},
   };
 }

@@ -118,9 +118,10 @@ Result<Values> parse_values(const Workload& workload, const NamedValues& given) 
 }
 
 Result<Instance> make_instance(const Workload& workload, const Values& values, const Place& place) {
-  if (place.ranks < workload.least_ranks) {
+  constexpr std::uint32_t kLeastRanks = 2;
+  if (place.ranks < kLeastRanks) {
     return Status{Code::invalid, fmt::format("{} needs {} ranks or more, not {}", workload.name,
-                                             workload.least_ranks, place.ranks)};
+                                             kLeastRanks, place.ranks)};
   }
   const auto phases = std::make_shared<Phases>();
   Result<Program> program = workload.make(values, place, phases);
