@@ -7,10 +7,12 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
+#include "core/report/report.h"
 #include "sim/formats/trace.h"
 
 namespace turnout::sim {
@@ -78,5 +80,15 @@ class SourceGrid {
 // A file of tools/plot.py; `title` above the picture.
 [[nodiscard]] std::string to_plot_json(const SourceGrid& grid, const Arrivals& arrivals,
                                        const std::string& title);
+
+// The history of a report: the messages per source in each interval of a process's life. In its
+// JSON it is "history", an array of
+//   {"begin_ns": N, "end_ns": N, "messages": N, "sources": [[PEER, MESSAGES], ...]}
+// with PEER as in the report's "peers"; report_from_json() checks it. The sources are ranks if the
+// reports of all peers are given, else peers in the order in which the process heard of them.
+// `rank` -1: of the only report. Errors: invalid: no report of that rank, or one without a history,
+// saying what to do instead.
+[[nodiscard]] Result<Arrivals> arrivals_of_reports(std::span<const EndpointReport> reports,
+                                                   int rank);
 
 }  // namespace turnout::sim

@@ -11,8 +11,6 @@
 #include <algorithm>
 #include <map>
 
-#include "sim/experiments/claims.h"
-#include "sim/experiments/list.h"
 #include "sim/experiments/page.h"
 #include "sim/study/result_writer.h"
 #include "sim/study/study_set.h"

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // AQPS figure 8: memory of one process by number of processes.
 //
-// Rank 0 hears from everyone (memory_program.h). What it holds is read from the account of its real
-// endpoint, in which the profile says how large a queue pair is; the paper's figures stand beside.
+// Rank 0 hears from everyone (sim/study/programs.h). What it holds is read from the account of its
+// real endpoint, in which the profile says how large a queue pair is; the paper's figures stand
+// beside.
 
 #include <fmt/format.h>
 
@@ -14,9 +15,6 @@
 #include "base/settings.h"
 #include "base/value.h"
 #include "core/memory/account.h"
-#include "sim/experiments/claims.h"
-#include "sim/experiments/list.h"
-#include "sim/experiments/memory_program.h"
 #include "sim/experiments/page.h"
 #include "sim/experiments/paper_memory.h"
 #include "sim/experiments/paper_table.h"
@@ -411,8 +409,8 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
 
 }  // namespace
 
-std::vector<Experiment> memory_experiments() {
-  return {{"aqps-memory", "AQPS figure 8: memory by number of processes (claims A4 to A8)", run}};
+Experiment memory_experiment() {
+  return {"aqps-memory", "AQPS figure 8: memory by number of processes (claims A4 to A8)", run};
 }
 
 }  // namespace turnout::sim

@@ -9,7 +9,6 @@
 #include "base/settings.h"
 #include "base/value.h"
 #include "core/memory/account.h"
-#include "sim/experiments/list.h"
 #include "sim/experiments/page.h"
 #include "sim/study/programs.h"
 
@@ -23,7 +22,7 @@ constexpr const char* kNoBudget = "1048576GiB";
 constexpr std::uint64_t kEach = 400;           // messages to each rank
 constexpr std::uint32_t kIntervalPerRank = 5;  // microseconds: some 20 decisions in a run
 
-// Without a budget, to each rank by itself (one_by_one.cpp).
+// Without a budget, to each rank by itself (sim/study/programs.h).
 constexpr std::uint32_t kFirst = 8;  // messages
 
 struct Row {
@@ -224,8 +223,8 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
 
 }  // namespace
 
-std::vector<Experiment> budget_experiments() {
-  return {{"budget", "onetoall within 32 MB per process, and its memory without a budget", run}};
+Experiment budget_experiment() {
+  return {"budget", "onetoall within 32 MB per process, and its memory without a budget", run};
 }
 
 }  // namespace turnout::sim

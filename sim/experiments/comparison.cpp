@@ -13,7 +13,6 @@
 
 #include "base/value.h"
 #include "sim/experiments/comparison_runs.h"
-#include "sim/experiments/list.h"
 #include "sim/experiments/page.h"
 #include "sim/experiments/scenarios.h"
 #include "sim/study/result_writer.h"
@@ -203,8 +202,8 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
 
 }  // namespace
 
-std::vector<Experiment> comparison_experiments() {
-  return {{"policies", "every policy on many workloads at several budgets", run, true}};
+Experiment comparison_experiment() {
+  return {"policies", "every policy on many workloads at several budgets", run, true};
 }
 
 }  // namespace turnout::sim

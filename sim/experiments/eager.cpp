@@ -10,9 +10,7 @@
 
 #include "base/settings.h"
 #include "base/value.h"
-#include "sim/experiments/eager_claims.h"
 #include "sim/experiments/eager_runs.h"
-#include "sim/experiments/list.h"
 #include "sim/experiments/page.h"
 #include "sim/study/result_writer.h"
 #include "sim/study/study_set.h"
@@ -391,9 +389,8 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
 
 }  // namespace
 
-std::vector<Experiment> eager_experiments() {
-  return {{"eager", "SC'06: receive buffers by design on NAS-like skeletons (claims E1 to E6)",
-           [](const ExperimentOptions& o, const Runner& r) { return run(o, r); }}};
+Experiment eager_experiment() {
+  return {"eager", "SC'06: receive buffers by design on NAS-like skeletons (claims E1 to E6)", run};
 }
 
 }  // namespace turnout::sim

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One run of the experiment eager: a program under one design, and what its buffers took.
+// One run of the experiment eager: a program under one design, and what its buffers took; the
+// claims about them.
 //
 // Sizes are bytes, times picoseconds. Plain values; any thread.
 #pragma once
@@ -10,8 +11,9 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
-#include "sim/experiments/experiment.h"
+#include "sim/experiments/page.h"
 
 namespace turnout::sim::eager {
 
@@ -92,5 +94,18 @@ inline constexpr std::string_view kRoundsOfMany = "2";
 
 using Key = std::pair<std::string, std::uint32_t>;       // program, ranks
 using Runs = std::map<Key, std::map<std::string, Run>>;  // by design
+
+using Ratios = std::map<std::string, double>;  // ardma-sr against srq, by program
+// What the claims need beside the runs.
+struct Measured {
+  Ratios paper, source;
+  std::vector<double> flood;  // low-watermark events of a process, by kBurstSizes
+  double slower = 0;          // E6, picoseconds
+};
+
+// The claims E1 to E6 [SC'06] beside it. `runs` has the designs srq and ardma-srq at least; bytes
+// of a ring.
+[[nodiscard]] std::vector<Claim> claims_of(const Runs& runs, const Measured& measured,
+                                           double ring_bytes);
 
 }  // namespace turnout::sim::eager

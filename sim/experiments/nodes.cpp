@@ -7,7 +7,6 @@
 
 #include "base/value.h"
 #include "core/memory/account.h"
-#include "sim/experiments/list.h"
 #include "sim/experiments/page.h"
 #include "sim/study/programs.h"
 #include "sim/study/study_set.h"
@@ -169,8 +168,8 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
 
 }  // namespace
 
-std::vector<Experiment> node_experiments() {
-  return {{"nodes", "connections and memory where many processes share a node", run}};
+Experiment node_experiment() {
+  return {"nodes", "connections and memory where many processes share a node", run};
 }
 
 }  // namespace turnout::sim

@@ -15,8 +15,6 @@
 #include <tuple>
 
 #include "base/settings.h"
-#include "sim/experiments/claims.h"
-#include "sim/experiments/list.h"
 #include "sim/experiments/page.h"
 #include "sim/study/result_writer.h"
 #include "sim/study/study_set.h"
@@ -414,10 +412,11 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
 
 }  // namespace
 
-std::vector<Experiment> rendezvous_experiments() {
-  return {{"rendezvous",
-           "EuroMPI'13: rendezvous protocols (claims R1 to R5), and auto against the best", run,
-           false, true, "connectx-3"}};
+Experiment rendezvous_experiment() {
+  return {
+      "rendezvous", "EuroMPI'13: rendezvous protocols (claims R1 to R5), and auto against the best",
+      run,          false,
+      true,         "connectx-3"};
 }
 
 }  // namespace turnout::sim

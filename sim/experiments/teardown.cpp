@@ -17,8 +17,6 @@
 #include "base/value.h"
 #include "core/memory/account.h"
 #include "sim/analysis/victim_bound.h"
-#include "sim/experiments/claims.h"
-#include "sim/experiments/list.h"
 #include "sim/experiments/page.h"
 #include "sim/experiments/teardown_claims.h"
 #include "sim/study/study_set.h"
@@ -330,10 +328,10 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
 
 }  // namespace
 
-std::vector<Experiment> teardown_experiments() {
-  return {{"teardown",
-           "ACTS: nwchem with a connection limit and three eviction orders (claims T1 to T6)", run,
-           false, true}};
+Experiment teardown_experiment() {
+  return {"teardown",
+          "ACTS: nwchem with a connection limit and three eviction orders (claims T1 to T6)", run,
+          false, true};
 }
 
 }  // namespace turnout::sim

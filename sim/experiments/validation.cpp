@@ -10,7 +10,6 @@
 #include <optional>
 
 #include "sim/calibration/verbs_bench.h"
-#include "sim/experiments/list.h"
 #include "sim/experiments/page.h"
 #include "sim/experiments/published.h"
 #include "sim/workloads/window.h"
@@ -290,8 +289,8 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
 
 }  // namespace
 
-std::vector<Experiment> validation_experiments() {
-  return {{"validation", "published figures that no profile was fitted to, predicted", run}};
+Experiment validation_experiment() {
+  return {"validation", "published figures that no profile was fitted to, predicted", run};
 }
 
 }  // namespace turnout::sim

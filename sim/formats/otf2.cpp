@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "sim/formats/otf2.h"
+#include "sim/formats/trace.h"
 
 #ifdef TURNOUT_HAVE_OTF2
 
