@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "sim/runtime/content.h"
-
 namespace turnout::sim {
 namespace {
 constexpr std::size_t kNumberBytes = 4;  // a message begins with its number

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "sim/runtime/content.h"
+#include "sim/runtime/content_checker.h"
 #include "sim/runtime/rank_operations.h"
-#include "sim/runtime/setup_thread.h"
+#include "sim/runtime/rank_scheduler.h"
 #include "sim/runtime/virtual_world.h"
 
 namespace turnout::sim {

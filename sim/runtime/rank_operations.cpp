@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "sim/runtime/content.h"
+#include "sim/runtime/content_checker.h"
 
 namespace turnout::sim {
 namespace {

@@ -2,6 +2,7 @@
 #include "sim/runtime/rank_scheduler.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace turnout::sim {
 
@@ -32,6 +33,23 @@ void RankScheduler::sleep_until(Picoseconds deadline) {
   if (timer_ >= 0 && timer_ <= deadline && timer_ > world_.now()) return;
   timer_ = deadline;
   wake_at(deadline);
+}
+
+void SetupThread::start(std::unique_ptr<Job> job) {
+  const Picoseconds now = world_.process_time();
+  job->run();
+  const Picoseconds took = world_.process_time() - now;
+  world_.charge(-took);
+  free_ = std::max(free_, now) + took;
+  jobs_.push_back({free_, std::move(job)});
+  rank_.wake_at(free_);
+}
+
+std::unique_ptr<Background::Job> SetupThread::done() {
+  if (jobs_.empty() || jobs_.front().done > world_.process_time()) return nullptr;
+  std::unique_ptr<Job> job = std::move(jobs_.front().job);
+  jobs_.pop_front();
+  return job;
 }
 
 }  // namespace turnout::sim

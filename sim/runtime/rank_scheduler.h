@@ -6,6 +6,10 @@
 // the rank's end. Times are virtual.
 #pragma once
 
+#include <deque>
+#include <memory>
+
+#include "core/endpoint.h"
 #include "hca/virtual/world.h"
 
 namespace turnout::sim {
@@ -35,6 +39,29 @@ class RankScheduler {
   Picoseconds scheduled_ = -1;  // when it runs; -1: not
   Picoseconds timer_ = -1;
   bool stopped_ = false;
+};
+
+// SetupThread: a simulated process's thread that makes queue pairs. A job changes the adapter when
+// it is started and is done after the time that takes, one after the other; the program's own time
+// goes on beside it.
+//
+// Owned by the rank's endpoint; in the simulation's thread. World and scheduler outlive it.
+class SetupThread final : public Background {
+ public:
+  // `rank` is woken when a job is done.
+  SetupThread(hca::World& world, RankScheduler& rank) noexcept : world_(world), rank_(rank) {}
+  void start(std::unique_ptr<Job> job) override;
+  std::unique_ptr<Job> done() override;
+
+ private:
+  struct Started {
+    Picoseconds done;
+    std::unique_ptr<Job> job;
+  };
+  hca::World& world_;
+  RankScheduler& rank_;
+  std::deque<Started> jobs_;
+  Picoseconds free_ = 0;
 };
 
 }  // namespace turnout::sim

@@ -9,14 +9,34 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/endpoint.h"
+#include "sim/runtime/job.h"
+#include "sim/runtime/rank_environment.h"
 #include "sim/runtime/rank_operations.h"
 #include "sim/runtime/rank_program.h"
 #include "sim/runtime/rank_scheduler.h"
-#include "sim/runtime/simulation_state.h"
 
 namespace turnout::sim {
+
+// SimulationState: the ranks of a simulation, and how far they are. Owned by run(); one thread.
+class RankState;
+
+struct SimulationState {
+  SimulationState(const Options& options, hca::World& world, RankSettings settings);
+  ~SimulationState();
+
+  Job job;
+  RankEnvironment environment;
+  std::vector<std::unique_ptr<RankState>> ranks;
+  std::uint32_t ended = 0, closed = 0;  // ranks
+  std::vector<Picoseconds> ended_at;
+  Picoseconds last_step = 0;                                  // when a program last went on
+  std::string error;                                          // of the first rank that failed
+  std::vector<std::pair<std::uint32_t, std::string>> errors;  // with go_on_after_errors
+};
 
 class RankState {
  public:

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "sim/runtime/content_checker.h"
+#include "sim/runtime/one_sided_memory.h"
 #include "sim/runtime/rank.h"
-#include "sim/runtime/reached_memory.h"
 
 namespace turnout::sim {
 
