@@ -34,18 +34,31 @@ std::uint64_t share(std::uint64_t messages, std::uint64_t peers, std::uint32_t i
   return messages / peers + (id - 1 < messages % peers ? 1 : 0);
 }
 
+// What one side sends or receives: a barrier after each `every` of the first `full` messages.
+struct Side {
+  std::uint64_t count, full, every;  // every 0: no barriers
+};
+Side side_of(Rank rank, const Pattern& p, std::uint64_t per_series) {
+  const std::uint64_t peers = rank.size() - 1, every = series_of(p, per_series);
+  if (rank.id() == 0) return {p.messages, p.messages / peers * peers, every * peers};
+  return {share(p.messages, peers, rank.id()), p.messages / peers, every};
+}
+
+// Of the i-th message: rank 0, or for rank 0 the others in turn.
+std::uint32_t partner(Rank rank, std::uint64_t i) {
+  return rank.id() == 0 ? 1 + static_cast<std::uint32_t>(i % (rank.size() - 1)) : 0;
+}
+
 Task drain(Rank rank, Window& window) {
   while (!window.empty()) co_await rank.wait(window.pop());
 }
 
-// `count` messages to or from rank 0, a barrier after each `every` of the first `full` ones.
-Task send_to_hot(Rank rank, Pattern p, std::uint64_t count, std::uint64_t full,
-                 std::uint64_t every) {
+Task send(Rank rank, Pattern p, Side side) {
   Window sends(p.window);
-  for (std::uint64_t i = 1; i <= count; ++i) {
+  for (std::uint64_t i = 0; i < side.count;) {
     if (sends.full()) co_await rank.wait(sends.pop());
-    sends.push(co_await rank.isend(0, p.bytes, kDataTag));
-    if (every != 0 && i <= full && i % every == 0) {
+    sends.push(co_await rank.isend(partner(rank, i), p.bytes, kDataTag));
+    if (++i <= side.full && side.every != 0 && i % side.every == 0) {
       co_await drain(rank, sends);
       co_await rank.barrier();
     }
@@ -53,80 +66,38 @@ Task send_to_hot(Rank rank, Pattern p, std::uint64_t count, std::uint64_t full,
   co_await drain(rank, sends);
 }
 
-Task receive_from_hot(Rank rank, Pattern p, std::uint64_t count, std::uint64_t full,
-                      std::uint64_t every) {
+Task receive(Rank rank, Pattern p, Side side) {
   Window receives(p.ahead);
   std::uint64_t posted = 0;
-  for (std::uint64_t i = 1; i <= count; ++i) {
-    for (; posted < count && !receives.full(); ++posted) {
-      receives.push(co_await rank.irecv(0, p.bytes, kDataTag));
+  for (std::uint64_t i = 1; i <= side.count; ++i) {
+    for (; posted < side.count && !receives.full(); ++posted) {
+      const bool any = p.any_source && rank.id() == 0;
+      receives.push(
+          co_await rank.irecv(any ? kAnySource : partner(rank, posted), p.bytes, kDataTag));
     }
     co_await rank.wait(receives.pop());
-    if (every != 0 && i <= full && i % every == 0) co_await rank.barrier();
-  }
-}
-
-Task hot_sends(Rank rank, Pattern p, std::uint64_t every) {
-  const std::uint32_t peers = rank.size() - 1;
-  Window sends(p.window);
-  std::uint64_t series = 0;
-  std::uint32_t to = 0;
-  for (std::uint64_t i = 0; i < p.messages; ++i) {
-    if (sends.full()) co_await rank.wait(sends.pop());
-    sends.push(co_await rank.isend(1 + to, p.bytes, kDataTag));
-    if (++to < peers) continue;
-    to = 0;
-    if (every != 0 && ++series % every == 0) {
-      co_await drain(rank, sends);
-      co_await rank.barrier();
-    }
-  }
-  co_await drain(rank, sends);
-}
-
-Task hot_receives(Rank rank, Pattern p, std::uint64_t every) {
-  const std::uint32_t peers = rank.size() - 1;
-  const std::uint64_t per_barrier = every * peers, full = p.messages / peers * peers;
-  Window receives(p.ahead);
-  std::uint64_t posted = 0;
-  for (std::uint64_t i = 1; i <= p.messages; ++i) {
-    for (; posted < p.messages && !receives.full(); ++posted) {
-      const auto from = p.any_source ? kAnySource : 1 + static_cast<std::uint32_t>(posted % peers);
-      receives.push(co_await rank.irecv(from, p.bytes, kDataTag));
-    }
-    co_await rank.wait(receives.pop());
-    if (every != 0 && i <= full && i % per_barrier == 0) co_await rank.barrier();
+    if (i <= side.full && side.every != 0 && i % side.every == 0) co_await rank.barrier();
   }
 }
 
 Task one_to_all(Rank rank, Pattern p) {
-  const std::uint64_t peers = rank.size() - 1, every = series_of(p, 1);
-  if (rank.id() == 0) {
-    co_await hot_sends(rank, p, every);
-  } else {
-    co_await receive_from_hot(rank, p, share(p.messages, peers, rank.id()), p.messages / peers,
-                              every);
-  }
+  const Side side = side_of(rank, p, 1);
+  co_await (rank.id() == 0 ? send(rank, p, side) : receive(rank, p, side));
   co_await rank.barrier();
 }
 
 Task all_to_one(Rank rank, Pattern p) {
-  const std::uint64_t peers = rank.size() - 1, every = series_of(p, peers);
-  if (rank.id() == 0) {
-    co_await hot_receives(rank, p, every);
-  } else {
-    co_await send_to_hot(rank, p, share(p.messages, peers, rank.id()), p.messages / peers, every);
-  }
+  const Side side = side_of(rank, p, rank.size() - 1);
+  co_await (rank.id() == 0 ? receive(rank, p, side) : send(rank, p, side));
   co_await rank.barrier();
 }
 
 using Body = Task (*)(Rank, Pattern);
 
 Task timed(Rank rank, Body body, Pattern p, std::string_view name, SharedPhases phases) {
-  const bool times = rank.id() == 0;
-  if (times) phases->begin(name, rank.now());
+  if (rank.id() == 0) phases->begin(name, rank.now());
   co_await body(rank, p);
-  if (times) phases->end(rank.now(), p.messages);
+  if (rank.id() == 0) phases->end(rank.now(), p.messages);
 }
 
 // A first part that is not counted gives the selection time to choose.
