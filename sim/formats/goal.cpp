@@ -13,7 +13,7 @@
 #include <system_error>
 #include <unordered_map>
 
-#include "sim/formats/text_stream.h"
+#include "sim/formats/text_fields.h"
 
 namespace turnout::sim {
 

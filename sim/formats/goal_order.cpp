@@ -135,10 +135,7 @@ class Player {
     std::uint8_t& state = ranks_[rank].state[op];
     if (operation(rank, op).kind == TraceEvent::Kind::compute || (state & kWaited) != 0) return;
     state |= kWaited;
-    TraceEvent event;
-    event.kind = TraceEvent::Kind::wait;
-    event.request = op;
-    trace_.programs[rank].push_back(event);
+    trace_.programs[rank].push_back({.request = op, .kind = TraceEvent::Kind::wait});
   }
 
   void start(std::uint64_t time, std::uint32_t rank, std::uint32_t op) {
@@ -149,9 +146,7 @@ class Player {
     for (std::uint32_t i = r.needs_at[op]; i < r.needs_at[op + 1]; ++i) wait_for(rank, r.needs[i]);
     r.state[op] |= kStarted;
     ++r.started;
-    TraceEvent event;
-    event.kind = o.kind;
-    event.amount = o.amount;
+    TraceEvent event{.amount = o.amount, .kind = o.kind};
     if (o.kind != TraceEvent::Kind::compute) {
       event.request = op;
       event.peer = o.peer;

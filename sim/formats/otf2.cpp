@@ -211,9 +211,7 @@ class Archive {
     if (!mpi_regions_.contains(region) || inside_mpi_++ != 0) return OTF2_CALLBACK_SUCCESS;
     const std::uint64_t computed = time > left_ ? nanoseconds(time - left_) : 0;
     if (computed == 0) return OTF2_CALLBACK_SUCCESS;
-    TraceEvent event;
-    event.amount = computed;
-    return add(event);
+    return add({.amount = computed, .kind = Kind::compute});
   }
   OTF2_CallbackCode leave(OTF2_TimeStamp time, OTF2_RegionRef region) {
     if (mpi_regions_.contains(region) && inside_mpi_ > 0 && --inside_mpi_ == 0) left_ = time;
@@ -226,10 +224,7 @@ class Archive {
     return OTF2_CALLBACK_SUCCESS;
   }
   OTF2_CallbackCode add_wait(std::uint32_t request) {
-    TraceEvent event;
-    event.kind = Kind::wait;
-    event.request = request;
-    return add(event);
+    return add({.request = request, .kind = Kind::wait});
   }
 
   // The rank that `peer` of a communicator is; false when there is none.
@@ -259,9 +254,7 @@ class Archive {
 
   OTF2_CallbackCode message(Kind kind, std::uint32_t peer, OTF2_CommRef comm, std::uint32_t tag,
                             std::uint64_t bytes, bool blocking, std::uint64_t id) {
-    TraceEvent event;
-    event.kind = kind;
-    event.request = next_request_++;
+    TraceEvent event{.request = next_request_++, .kind = kind};
     if (!fill(&event, peer, comm, tag, bytes)) return fail("peer or length is out of range");
     if (add(event) != OTF2_CALLBACK_SUCCESS) return OTF2_CALLBACK_INTERRUPT;
     if (blocking) return add_wait(event.request);
@@ -276,9 +269,7 @@ class Archive {
     return add_wait(request);
   }
   OTF2_CallbackCode receive_posted(std::uint64_t id) {
-    TraceEvent event;
-    event.kind = Kind::receive;
-    event.request = next_request_++;
+    const TraceEvent event{.request = next_request_++, .kind = Kind::receive};
     if (!posted_.emplace(id, trace_.programs[rank_].size()).second) {
       return fail("the request is already pending");
     }

@@ -9,7 +9,6 @@
 #include <unordered_set>
 
 #include "sim/formats/text_fields.h"
-#include "sim/formats/text_stream.h"
 
 namespace turnout::sim {
 
@@ -135,8 +134,7 @@ class TraceReader {
     } else if (version_ >= 2 && (word == "u" || word == "g")) {
       read_one_sided(fields, word == "u");
     } else if (word == "w") {
-      TraceEvent event;
-      event.kind = TraceEvent::Kind::wait;
+      TraceEvent event{.kind = TraceEvent::Kind::wait};
       event.request = fields.number<std::uint32_t>("request", 0, kMostRequest);
       read_time(fields, fields.word(), &event);
       if (fields.ok() && pending_.erase(event.request) == 0) {
@@ -144,7 +142,7 @@ class TraceReader {
       }
       program_->push_back(event);
     } else if (word == "c") {
-      TraceEvent event;
+      TraceEvent event{.kind = TraceEvent::Kind::compute};
       event.amount = fields.number<std::uint64_t>("nanoseconds", 0, kMostTraceCompute);
       read_time(fields, fields.word(), &event);
       program_->push_back(event);
@@ -191,16 +189,14 @@ class TraceReader {
   }
 
   void read_one_sided(Fields& fields, bool puts) {
-    TraceEvent event;
-    event.kind = puts ? TraceEvent::Kind::put : TraceEvent::Kind::get;
+    TraceEvent event{.kind = puts ? TraceEvent::Kind::put : TraceEvent::Kind::get};
     read_transfer(fields, puts ? "destination" : "source", &event);
     read_time(fields, fields.word(), &event);
     begin(fields, event);
   }
 
   void read_message(Fields& fields, bool sends) {
-    TraceEvent event;
-    event.kind = sends ? TraceEvent::Kind::send : TraceEvent::Kind::receive;
+    TraceEvent event{.kind = sends ? TraceEvent::Kind::send : TraceEvent::Kind::receive};
     read_transfer(fields, sends ? "destination" : "source", &event);
     event.tag = fields.number<std::uint64_t>("tag", 0, std::numeric_limits<std::uint64_t>::max());
     event.communicator =
