@@ -13,8 +13,6 @@ namespace turnout::sim {
 
 namespace {
 
-using Process = std::unique_ptr<VerbsProcess>;
-
 constexpr std::uint32_t kWarmup = 20, kTrips = 100;
 constexpr std::uint32_t kGrh = 40;  // in front of a datagram
 constexpr std::uint32_t kDepth = 16;
@@ -40,29 +38,26 @@ class Stage {
   }
   ~Stage() { processes_.clear(); }
 
-  Result<VerbsProcess*> add(std::uint32_t node, std::size_t bytes) {
+  Status add(std::uint32_t node, std::size_t bytes, VerbsProcess** out) {
     auto made = VerbsProcess::create(*world_, node, settings_, bytes);
     if (!made) return made.status();
     processes_.push_back(std::move(made).value());
-    return processes_.back().get();
+    *out = processes_.back().get();
+    return {};
   }
   [[nodiscard]] hca::World& world() { return *world_; }
 
  private:
   Settings settings_ = Settings::defaults();
   std::unique_ptr<hca::World> world_;
-  std::vector<Process> processes_;
+  std::vector<std::unique_ptr<VerbsProcess>> processes_;
 };
 
 Status connect(VerbsProcess& a, VerbsProcess& b, std::uint32_t depth, ibv_qp** at_a,
                ibv_qp** at_b) {
-  const Result<ibv_qp*> first = a.make_rc(depth);
-  if (!first) return first.status();
-  const Result<ibv_qp*> second = b.make_rc(depth);
-  if (!second) return second.status();
-  *at_a = first.value();
-  *at_b = second.value();
-  Status s = a.connect(*at_a, (*at_b)->qp_num);
+  Status s = a.make_rc(depth, at_a);
+  if (s.ok()) s = b.make_rc(depth, at_b);
+  if (s.ok()) s = a.connect(*at_a, (*at_b)->qp_num);
   if (s.ok()) s = b.connect(*at_b, (*at_a)->qp_num);
   return s;
 }
@@ -76,17 +71,11 @@ struct Pair {
   Status open(const hca::Profile& profile, VerbsTransport transport, std::size_t bytes) {
     if (Status s = stage.open(profile, 2); !s.ok()) return s;
     for (std::uint32_t i = 0; i < 2; ++i) {
-      const Result<VerbsProcess*> made = stage.add(i, bytes);
-      if (!made) return made.status();
-      side[i] = made.value();
+      if (Status s = stage.add(i, bytes, &side[i]); !s.ok()) return s;
     }
     if (transport == VerbsTransport::rc) return connect(*side[0], *side[1], kDepth, &qp[0], &qp[1]);
-    for (std::size_t i = 0; i < 2; ++i) {
-      const Result<ibv_qp*> made = side[i]->make_ud(kDepth);
-      if (!made) return made.status();
-      qp[i] = made.value();
-    }
-    return {};
+    Status s = side[0]->make_ud(kDepth, &qp[0]);
+    return s.ok() ? side[1]->make_ud(kDepth, &qp[1]) : s;
   }
 };
 
@@ -177,19 +166,17 @@ Result<double> dc_read_latency(const hca::Profile& profile, std::uint32_t target
   constexpr std::uint32_t kBytes = 8;
   Stage stage;
   if (Status s = stage.open(profile, 1 + targets); !s.ok()) return s;
-  const Result<VerbsProcess*> reader = stage.add(0, kBytes);
-  if (!reader) return reader.status();
-  if (Status s = reader.value()->make_dc_initiator(); !s.ok()) return s;
-  std::vector<VerbsProcess*> all;
+  VerbsProcess* reader = nullptr;
+  if (Status s = stage.add(0, kBytes, &reader); !s.ok()) return s;
+  if (Status s = reader->make_dc_initiator(); !s.ok()) return s;
+  std::vector<VerbsProcess*> all(targets);
   for (std::uint32_t i = 0; i < targets; ++i) {
-    const Result<VerbsProcess*> made = stage.add(1 + i, kBytes);
-    if (!made) return made.status();
-    if (Status s = made.value()->make_dc_target(); !s.ok()) return s;
-    all.push_back(made.value());
+    if (Status s = stage.add(1 + i, kBytes, &all[i]); !s.ok()) return s;
+    if (Status s = all[i]->make_dc_target(); !s.ok()) return s;
   }
-  return timed(stage.world(), *reader.value(), [&](std::uint32_t i) {
-    Status s = reader.value()->read_dc(*all[i % targets], kBytes);
-    return s.ok() ? reader.value()->wait(IBV_WC_RDMA_READ) : s;
+  return timed(stage.world(), *reader, [&](std::uint32_t i) {
+    Status s = reader->read_dc(*all[i % targets], kBytes);
+    return s.ok() ? reader->wait(IBV_WC_RDMA_READ) : s;
   });
 }
 
@@ -205,15 +192,11 @@ Result<std::vector<double>> write_times(const hca::Profile& profile, const Write
   if (Status s = stage.open(profile, 1 + targets); !s.ok()) return s;
   std::vector<Sender> senders(streams.processes);
   for (Sender& sender : senders) {
-    const Result<VerbsProcess*> made = stage.add(0, streams.bytes);
-    if (!made) return made.status();
-    sender.process = made.value();
+    if (Status s = stage.add(0, streams.bytes, &sender.process); !s.ok()) return s;
   }
-  std::vector<VerbsProcess*> receivers;
+  std::vector<VerbsProcess*> receivers(targets);
   for (std::uint32_t i = 0; i < targets; ++i) {
-    const Result<VerbsProcess*> made = stage.add(1 + i, streams.bytes);
-    if (!made) return made.status();
-    receivers.push_back(made.value());
+    if (Status s = stage.add(1 + i, streams.bytes, &receivers[i]); !s.ok()) return s;
   }
   for (std::uint32_t i = 0; i < streams.queue_pairs; ++i) {
     Sender& sender = senders[i % streams.processes];

@@ -44,7 +44,7 @@ Result<std::unique_ptr<VerbsProcess>> VerbsProcess::create(hca::World& world, st
   return p;
 }
 
-Result<ibv_qp*> VerbsProcess::make(ibv_qp_type type, std::uint32_t depth) {
+Status VerbsProcess::make(ibv_qp_type type, std::uint32_t depth, ibv_qp** out) {
   enter();
   ibv_qp_init_attr attr{};
   attr.send_cq = attr.recv_cq = cq_.get();
@@ -52,12 +52,8 @@ Result<ibv_qp*> VerbsProcess::make(ibv_qp_type type, std::uint32_t depth) {
   attr.qp_type = type;
   verbs::Qp qp(ibv_create_qp(device_->pd(), &attr));
   if (qp == nullptr) return verbs::failure("ibv_create_qp", device_->name(), errno);
-  qps_.push_back(std::move(qp));
-  return qps_.back().get();
-}
-
-Result<ibv_qp*> VerbsProcess::make_rc(std::uint32_t depth) {
-  return make(IBV_QPT_RC, depth);
+  *out = qps_.emplace_back(std::move(qp)).get();
+  return {};
 }
 
 Status VerbsProcess::connect(ibv_qp* qp, std::uint32_t peer) {
@@ -90,10 +86,9 @@ Status VerbsProcess::connect(ibv_qp* qp, std::uint32_t peer) {
   return error == 0 ? Status() : verbs::failure("ibv_modify_qp", device_->name(), error);
 }
 
-Result<ibv_qp*> VerbsProcess::make_ud(std::uint32_t depth) {
-  const Result<ibv_qp*> made = make(IBV_QPT_UD, depth);
-  if (!made) return made;
-  ibv_qp* const qp = made.value();
+Status VerbsProcess::make_ud(std::uint32_t depth, ibv_qp** out) {
+  if (Status s = make(IBV_QPT_UD, depth, out); !s.ok()) return s;
+  ibv_qp* const qp = *out;
   ibv_qp_attr change{};
   change.qp_state = IBV_QPS_INIT;
   change.port_num = 1;
@@ -104,8 +99,7 @@ Result<ibv_qp*> VerbsProcess::make_ud(std::uint32_t depth) {
   if (error == 0) error = ibv_modify_qp(qp, &change, IBV_QP_STATE);
   change.qp_state = IBV_QPS_RTS;
   if (error == 0) error = ibv_modify_qp(qp, &change, IBV_QP_STATE | IBV_QP_SQ_PSN);
-  if (error != 0) return verbs::failure("ibv_modify_qp", device_->name(), error);
-  return qp;
+  return error == 0 ? Status() : verbs::failure("ibv_modify_qp", device_->name(), error);
 }
 
 Status VerbsProcess::make_dc_target() {

@@ -35,9 +35,11 @@ class VerbsProcess {
   void enter() { world_.enter(index_); }
 
   // RC: to be connected. UD: ready to send. At most `depth` requests and receives under way.
-  [[nodiscard]] Result<ibv_qp*> make_rc(std::uint32_t depth);
+  [[nodiscard]] Status make_rc(std::uint32_t depth, ibv_qp** out) {
+    return make(IBV_QPT_RC, depth, out);
+  }
   [[nodiscard]] Status connect(ibv_qp* qp, std::uint32_t peer);
-  [[nodiscard]] Result<ibv_qp*> make_ud(std::uint32_t depth);
+  [[nodiscard]] Status make_ud(std::uint32_t depth, ibv_qp** out);
   [[nodiscard]] Status make_dc_target();
   [[nodiscard]] Status make_dc_initiator();
 
@@ -65,7 +67,7 @@ class VerbsProcess {
 
  private:
   explicit VerbsProcess(hca::World& world) : world_(world) {}
-  [[nodiscard]] Result<ibv_qp*> make(ibv_qp_type type, std::uint32_t depth);
+  [[nodiscard]] Status make(ibv_qp_type type, std::uint32_t depth, ibv_qp** out);
 
   hca::World& world_;
   hca::ProcessIndex index_ = 0;
