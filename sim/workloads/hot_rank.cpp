@@ -82,13 +82,21 @@ Task receive(Rank rank, Pattern p, Side side) {
 
 Task one_to_all(Rank rank, Pattern p) {
   const Side side = side_of(rank, p, 1);
-  co_await (rank.id() == 0 ? send(rank, p, side) : receive(rank, p, side));
+  if (rank.id() == 0) {
+    co_await send(rank, p, side);
+  } else {
+    co_await receive(rank, p, side);
+  }
   co_await rank.barrier();
 }
 
 Task all_to_one(Rank rank, Pattern p) {
   const Side side = side_of(rank, p, rank.size() - 1);
-  co_await (rank.id() == 0 ? receive(rank, p, side) : send(rank, p, side));
+  if (rank.id() == 0) {
+    co_await receive(rank, p, side);
+  } else {
+    co_await send(rank, p, side);
+  }
   co_await rank.barrier();
 }
 
