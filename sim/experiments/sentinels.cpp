@@ -58,94 +58,84 @@ constexpr std::size_t kMostStudies = 65536, kMostRuns = 1024, kMostValues = 1024
 struct Reader : JsonReader {
   Reader(const Json& object, std::string place, Status* status)
       : JsonReader("a file of sentinels", object, std::move(place), status) {}
+  using JsonReader::get;
+  void get(const char* key, NamedValues* out) const {
+    each(
+        key,
+        [&](const Json& element, const std::string&) {
+          const std::string text = element.is_string() ? element.get<std::string>() : std::string();
+          const auto equals = text.find('=');
+          if (equals == 0 || equals == std::string::npos) {
+            return wrong(key, "a list of name=value");
+          }
+          out->emplace_back(text.substr(0, equals), text.substr(equals + 1));
+        },
+        kMostValues);
+  }
 };
 
+// The members of both by name, for both ways.
+template <class RunOf, class Each>
+void each_of_run(RunOf& run, Each each) {
+  each("policy", run.policy);
+  each("own_settings", run.own_settings);
+  each("calibrated", run.calibrated);
+  each("time_ps", run.result.time);
+  each("timed_ps", run.result.timed);
+  each("messages", run.result.messages);
+  each("memory_peak", run.result.memory_peak);
+  each("connections", run.result.connections);
+  each("events", run.events);
+}
+template <class StudyOf, class Each>
+void each_of_study(StudyOf& study, Each each) {
+  each("title", study.title);
+  each("workload", study.workload);
+  each("profile", study.profile);
+  each("options", study.options);
+  each("settings", study.settings);
+  each("ranks", study.place.ranks);
+  each("ranks_per_node", study.place.ranks_per_node);
+  each("seed", study.place.seed);
+  each("check_content", study.check_content);
+  each("data_servers", study.data_servers);
+  each("time_limit_ps", study.time_limit);
+  each("quick", study.quick);
+}
+
+template <class Value>
+Json json_of(const Value& value) {
+  return value;
+}
 Json json_of(const NamedValues& values) {
   Json list = Json::array();
   for (const auto& [name, value] : values) list.push_back(fmt::format("{}={}", name, value));
   return list;
 }
 
-NamedValues values_of(const Reader& reader, const char* key) {
-  NamedValues values;
-  const Json* const list = reader.member(key);
-  if (list == nullptr) return values;
-  if (!list->is_array() || list->size() > kMostValues) {
-    reader.wrong(key, "an array");
-    return values;
+Json json_of_study(const SentinelStudy& study) {
+  Json json, runs = Json::array();
+  each_of_study(study, [&](const char* key, const auto& value) { json[key] = json_of(value); });
+  for (const SentinelRun& run : study.runs) {
+    Json one;
+    each_of_run(run, [&](const char* key, const auto& value) { one[key] = json_of(value); });
+    runs.push_back(std::move(one));
   }
-  for (const Json& element : *list) {
-    const std::string text = element.is_string() ? element.get<std::string>() : std::string();
-    const auto equals = text.find('=');
-    if (equals == 0 || equals == std::string::npos) {
-      reader.wrong(key, "a list of name=value");
-      return values;
-    }
-    values.emplace_back(text.substr(0, equals), text.substr(equals + 1));
-  }
-  return values;
-}
-
-Json json_of(const SentinelRun& run) {
-  return {{"policy", run.policy},
-          {"own_settings", json_of(run.own_settings)},
-          {"calibrated", run.calibrated},
-          {"time_ps", run.result.time},
-          {"timed_ps", run.result.timed},
-          {"messages", run.result.messages},
-          {"memory_peak", run.result.memory_peak},
-          {"connections", run.result.connections},
-          {"events", run.events}};
+  json["runs"] = std::move(runs);
+  return json;
 }
 
 SentinelRun run_of(const Reader& reader) {
   SentinelRun run;
-  reader.get("policy", &run.policy);
-  run.own_settings = values_of(reader, "own_settings");
-  reader.get("calibrated", &run.calibrated);
-  reader.get("time_ps", &run.result.time);
-  reader.get("timed_ps", &run.result.timed);
-  reader.get("messages", &run.result.messages);
-  reader.get("memory_peak", &run.result.memory_peak);
-  reader.get("connections", &run.result.connections);
-  reader.get("events", &run.events);
+  each_of_run(run, [&](const char* key, auto& value) { reader.get(key, &value); });
   if (run.result.time < 0) reader.wrong("time_ps", "a time");
   if (run.result.timed < 0) reader.wrong("timed_ps", "a time");
   return run;
 }
 
-Json json_of(const SentinelStudy& study) {
-  Json runs = Json::array();
-  for (const SentinelRun& run : study.runs) runs.push_back(json_of(run));
-  return {{"title", study.title},
-          {"workload", study.workload},
-          {"profile", study.profile},
-          {"options", json_of(study.options)},
-          {"settings", json_of(study.settings)},
-          {"ranks", study.place.ranks},
-          {"ranks_per_node", study.place.ranks_per_node},
-          {"seed", study.place.seed},
-          {"check_content", study.check_content},
-          {"data_servers", study.data_servers},
-          {"time_limit_ps", study.time_limit},
-          {"quick", study.quick},
-          {"runs", std::move(runs)}};
-}
-
 SentinelStudy study_of(const Reader& reader, Status* status) {
   SentinelStudy study;
-  reader.get("title", &study.title);
-  reader.get("workload", &study.workload);
-  reader.get("profile", &study.profile);
-  study.options = values_of(reader, "options");
-  study.settings = values_of(reader, "settings");
-  reader.get("ranks", &study.place.ranks);
-  reader.get("ranks_per_node", &study.place.ranks_per_node);
-  reader.get("seed", &study.place.seed);
-  reader.get("check_content", &study.check_content);
-  reader.get("data_servers", &study.data_servers);
-  reader.get("time_limit_ps", &study.time_limit);
-  reader.get("quick", &study.quick);
+  each_of_study(study, [&](const char* key, auto& value) { reader.get(key, &value); });
   if (study.time_limit < 0) reader.wrong("time_limit_ps", "a time");
   reader.each(
       "runs",
@@ -183,15 +173,9 @@ void SentinelCollector::add(const StudyOptions& study, const PolicyResult& resul
       study.check_content, study.data_servers, study.time_limit);
   SentinelStudy& kept = studies_[shared];
   if (kept.runs.empty()) {
-    kept.title = study.title.empty() ? study.workload : study.title;
-    kept.workload = study.workload;
+    static_cast<StudyInput&>(kept) = study;
+    if (kept.title.empty()) kept.title = study.workload;
     kept.profile = study.profile.name;
-    kept.options = study.options;
-    kept.settings = study.settings;
-    kept.place = study.place;
-    kept.check_content = study.check_content;
-    kept.data_servers = study.data_servers;
-    kept.time_limit = study.time_limit;
   }
   const bool known = std::any_of(kept.runs.begin(), kept.runs.end(), [&](const SentinelRun& r) {
     return r.policy == run.policy && r.own_settings == run.own_settings;
@@ -262,14 +246,7 @@ std::string sentinels_section(const Sentinels& sentinels) {
 StudyOptions again(const SentinelStudy& study, const SentinelRun& run, const ProfileFile& profile,
                    const std::string& costs) {
   StudyOptions options;
-  options.title = study.title;
-  options.workload = study.workload;
-  options.options = study.options;
-  options.settings = study.settings;
-  options.place = study.place;
-  options.check_content = study.check_content;
-  options.data_servers = study.data_servers;
-  options.time_limit = study.time_limit;
+  static_cast<StudyInput&>(options) = study;
   options.profile = profile;
   options.policies = {run.policy};
   options.own_settings[run.policy] = run.own_settings;
@@ -291,7 +268,7 @@ double lead_of_turnout(const SentinelStudy& study) {
 
 std::string to_json(const Sentinels& sentinels) {
   Json studies = Json::array();
-  for (const SentinelStudy& study : sentinels.studies) studies.push_back(json_of(study));
+  for (const SentinelStudy& study : sentinels.studies) studies.push_back(json_of_study(study));
   return Json{{"turnout_sentinels", kLayout},
               {"page", sentinels.page},
               {"commit", sentinels.commit},

@@ -30,22 +30,26 @@ inline constexpr std::string_view kStatisticsEntries = "statistics_entries";
 // How a program is run: sim::run, or a test's own.
 using Runner = std::function<Result<Outcome>(const Options&, const Program&)>;
 
-struct StudyOptions {
+// What stands in a file about runs: all that they follow from but the profile and the policy.
+struct StudyInput {
   std::string title;  // for progress; may be empty
   std::string workload;
-  NamedValues options;  // of the workload
+  NamedValues options;   // of the workload
+  NamedValues settings;  // of Turnout, without "policy"
+  Place place;
+  bool check_content = true;
+  bool data_servers = false;  // as in Options
+  Picoseconds time_limit = 0;
+};
+
+struct StudyOptions : StudyInput {
   // Makes what is run, once for each policy; empty: the workload of that name.
   std::function<Result<Instance>(const Place&)> make;
-  Place place;
   ProfileFile profile;
-  NamedValues settings;  // of Turnout, without "policy"
   std::vector<std::string> policies;
   std::map<std::string, NamedValues> own_settings;  // of one policy, over `settings`
-  bool check_content = true;
   bool keep_reports = false;
   bool keep_partners = false;  // not of results that are read back
-  bool data_servers = false;   // as in Options
-  Picoseconds time_limit = 0;
   // Of the run under way; may be empty.
   std::function<void(const std::string& policy, std::uint32_t ended, Picoseconds now,
                      std::uint64_t events)>
