@@ -13,7 +13,6 @@
 
 #include "sim/experiments/page.h"
 #include "sim/study/result_writer.h"
-#include "sim/study/study_set.h"
 
 namespace turnout::sim {
 
@@ -53,7 +52,7 @@ double measure(const PolicyResult& r, bool whole) {
 using Measured = std::map<std::uint32_t, std::map<std::string, double>>;
 
 std::string results_table(const Measured& measured, const std::vector<std::string>& policies) {
-  std::vector<std::vector<std::string>> rows(1, {"processes"});
+  Rows rows(1, {"processes"});
   for (const std::string& p : policies) rows[0].push_back(p);
   for (const std::string& p : policies) {
     if (p != "aqps") rows[0].push_back("aqps vs " + p);
@@ -101,9 +100,8 @@ std::vector<Claim> claims_of(const Figure& figure, const Measured& measured, boo
 
 // What served the timed messages, for the largest run.
 std::string channels_table(const Study& study) {
-  std::vector<std::vector<std::string>> rows = {{"policy", "channel", "messages", "DC connects",
-                                                 "first-level misses", "second-level misses",
-                                                 "RC queue pairs"}};
+  Rows rows = {{"policy", "channel", "messages", "DC connects", "first-level misses",
+                "second-level misses", "RC queue pairs"}};
   for (const PolicyResult& r : study.results) {
     std::string first = r.policy;
     for (const Channels& c : r.outcome.channels) {
@@ -172,8 +170,7 @@ Result<ExperimentResult> run(const Figure& figure, const ExperimentOptions& opti
   const NamedValues settings = overlaid(
       {{"interval", std::string(figure.interval)}, {"memory_budget", "1GiB"}}, options.settings);
   const NamedValues workload_options = overlaid(figure.options, options.options);
-  std::vector<std::uint32_t> sizes = options.sizes;
-  if (sizes.empty()) sizes = {8, 16, 32, 64};
+  const std::vector<std::uint32_t> sizes = sizes_of(options, {8, 16, 32, 64});
   std::vector<StudyOptions> studies;
   for (const std::uint32_t ranks : sizes) {
     StudyOptions study = begin_study(options, ranks);
@@ -184,17 +181,15 @@ Result<ExperimentResult> run(const Figure& figure, const ExperimentOptions& opti
     study.own_settings = settings_of_paper(options.settings, ranks);
     studies.push_back(std::move(study));
   }
-  Result<std::vector<Result<Study>>> results =
-      run_studies(studies, {options.jobs, options.told}, runner);
+  const Result<std::vector<Study>> results = results_of(studies, options, runner);
   if (!results) return results.status();
   Measured measured;
-  for (const Result<Study>& result : results.value()) {
-    if (!result) return result.status();
-    for (const PolicyResult& r : result.value().results) {
-      measured[result.value().place.ranks][r.policy] = measure(r, figure.whole);
+  for (const Study& study : results.value()) {
+    for (const PolicyResult& r : study.results) {
+      measured[study.place.ranks][r.policy] = measure(r, figure.whole);
     }
   }
-  const Study& last = results.value().back().value();
+  const Study& last = results.value().back();
   const std::vector<std::string>& names = policies.value();
   std::string page = fmt::format("# {}\n\n{} [AQPS {}].\n\n{}\n", figure.name, figure.title,
                                  figure.figure, provenance(options.profile));
@@ -212,8 +207,7 @@ Result<ExperimentResult> run(const Figure& figure, const ExperimentOptions& opti
   page +=
       fmt::format("## Channels used in the largest run ({} processes, including warm-up)\n\n{}\n",
                   last.place.ranks, channels_table(last));
-  page += fmt::format("## How it was run\n\n{}",
-                      how_it_was_run(figure.name, options, workload_options, settings));
+  page += how_it_was_run(figure.name, options, workload_options, settings);
   page += kSettingsOfPaper;
   page +=
       "\nThe paper decides once per second and runs for minutes. The interval is shorter here, so "

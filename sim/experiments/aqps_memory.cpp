@@ -81,9 +81,8 @@ std::string agreement(double pairs_off, double table_off, double row) {
 
 // Figure 8: its two parts and their sum, the paper's beside what the account of rank 0 has.
 std::string figure_table(const Measured& measured) {
-  std::vector<std::vector<std::string>> rows = {
-      {"policy", "processes", "RC queue pairs", "queue pairs: paper", "ours", "residual",
-       "statistics: paper", "ours", "residual", "figure 8: paper", "ours", "agrees"}};
+  Rows rows = {{"policy", "processes", "RC queue pairs", "queue pairs: paper", "ours", "residual",
+                "statistics: paper", "ours", "residual", "figure 8: paper", "ours", "agrees"}};
   for (const auto& [policy, sizes] : measured) {
     for (const auto& [n, h] : sizes) {
       const std::optional<double> expected = paper_queue_pairs(policy, n);
@@ -142,7 +141,7 @@ class MemoryClaims {
                        std::move(what),
                        std::move(in_paper),
                        fmt::format("{} ({})", ours, how),
-                       agrees ? Verdict::met : Verdict::missed,
+                       met_if(agrees),
                        {}});
   }
   [[nodiscard]] const Sizes* of(const char* policy) const {
@@ -218,12 +217,8 @@ class MemoryClaims {
 // A8: what figure 8 leaves out, and figure 9 has.
 void add_buffers(const Measured& measured, const Settings& settings, std::vector<Claim>* claims) {
   const auto add = [&](std::string what, std::string in_paper, std::string ours, bool agrees) {
-    claims->push_back({"A8",
-                       std::move(what),
-                       std::move(in_paper),
-                       std::move(ours),
-                       agrees ? Verdict::met : Verdict::missed,
-                       {}});
+    claims->push_back(
+        {"A8", std::move(what), std::move(in_paper), std::move(ours), met_if(agrees), {}});
   };
   if (const auto od = measured.find("rc-rdma-od"); od != measured.end()) {
     const Holdings& h = od->second.rbegin()->second;
@@ -247,12 +242,8 @@ void add_buffers(const Measured& measured, const Settings& settings, std::vector
 std::vector<Claim> claims_of(const Measured& measured, const Settings& settings) {
   std::vector<Claim> claims = MemoryClaims(measured).all();
   for (const paper::Check& c : paper::checks()) {
-    claims.push_back({c.claim,
-                      c.what,
-                      c.paper,
-                      fmt::format("{} (from Table 4)", c.ours),
-                      c.agrees ? Verdict::met : Verdict::missed,
-                      {}});
+    claims.push_back(
+        {c.claim, c.what, c.paper, fmt::format("{} (from Table 4)", c.ours), met_if(c.agrees), {}});
   }
   add_buffers(measured, settings, &claims);
   std::stable_sort(claims.begin(), claims.end(),
@@ -261,9 +252,8 @@ std::vector<Claim> claims_of(const Measured& measured, const Settings& settings)
 }
 
 std::string others_table(const Measured& measured) {
-  std::vector<std::vector<std::string>> rows = {{"policy", "processes", "queue pairs", "statistics",
-                                                 "decisions", "rings", "posted receives",
-                                                 "total peak"}};
+  Rows rows = {{"policy", "processes", "queue pairs", "statistics", "decisions", "rings",
+                "posted receives", "total peak"}};
   for (const auto& [policy, sizes] : measured) {
     for (const auto& [n, h] : sizes) {
       rows.push_back({policy, fmt::format("{}", n), value::human_bytes(h.queue_pairs),
@@ -368,8 +358,7 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   if (!policies) return policies.status();
   const NamedValues settings =
       overlaid({{"memory_budget", "128GiB"}, {"receive_first", "32768"}}, options.settings);
-  std::vector<std::uint32_t> sizes = options.sizes;
-  if (sizes.empty()) sizes = {8, 16, 32, 64, 128, 256, 1024, 4096};
+  const std::vector<std::uint32_t> sizes = sizes_of(options, {8, 16, 32, 64, 128, 256, 1024, 4096});
   for (const std::uint32_t ranks : sizes) {
     if (ranks < 2) return Status{Code::invalid, "aqps-memory: --sizes: at least 2 processes"};
   }
@@ -398,8 +387,7 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   page += fmt::format("## The claims\n\n{}\n", claims_table(claims_of(measured, used)));
   page += fmt::format("## Total memory of rank 0\n\nPeaks, in binary units.\n\n{}\n",
                       others_table(measured));
-  page += fmt::format("## How it was run\n\n{}",
-                      how_it_was_run("aqps-memory", options, options.options, settings));
+  page += how_it_was_run("aqps-memory", options, options.options, settings);
   page += kSettingsOfPaper;
   page +=
       "`dc-rdma-od` uses 28 DC queue pairs for data; `aqps` decides once per millisecond and keeps "

@@ -59,7 +59,7 @@ using Lines = std::vector<std::pair<const ComparedLine*, Optimum>>;
 
 std::string ratios(const Lines& lines, std::uint32_t ranks,
                    const std::vector<std::string>& policies) {
-  std::vector<std::vector<std::string>> rows = {{"workload", "budget", "best maps found"}};
+  Rows rows = {{"workload", "budget", "best maps found"}};
   for (const std::string& policy : policies) rows[0].push_back(policy);
   for (const auto& [line, optimum] : lines) {
     if (line->ranks != ranks) continue;
@@ -76,8 +76,7 @@ std::string ratios(const Lines& lines, std::uint32_t ranks,
 
 std::string summary(const Lines& lines, const std::vector<std::uint32_t>& sizes,
                     const std::vector<std::string>& policies) {
-  std::vector<std::vector<std::string>> rows = {
-      {"policy", "processes", "geometric mean", "below 1.1", "worst"}};
+  Rows rows = {{"policy", "processes", "geometric mean", "below 1.1", "worst"}};
   for (const std::string& policy : policies) {
     for (const std::uint32_t ranks : sizes) {
       double logs = 0, worst = 0;
@@ -101,9 +100,8 @@ std::string summary(const Lines& lines, const std::vector<std::uint32_t>& sizes,
 
 // What was found for each part.
 std::string maps(const Lines& lines, std::uint32_t ranks) {
-  std::vector<std::vector<std::string>> rows = {{"workload", "budget", "part", "starting map",
-                                                 "time / time of start", "DC-sendrecv", "DC-RDMA",
-                                                 "RC-RDMA", "DC initiators", "maps simulated"}};
+  Rows rows = {{"workload", "budget", "part", "starting map", "time / time of start", "DC-sendrecv",
+                "DC-RDMA", "RC-RDMA", "DC initiators", "maps simulated"}};
   for (const auto& [line, optimum] : lines) {
     if (line->ranks != ranks) continue;
     for (const auto& [part, found] : optimum.parts) {
@@ -141,8 +139,7 @@ std::string page_of(const Lines& lines, const std::vector<std::uint32_t>& sizes,
     page += fmt::format("## {0} processes\n\n{1}\n### Maps found, {0} processes\n\n{2}\n", ranks,
                         ratios(lines, ranks, policies), maps(lines, ranks));
   }
-  page += fmt::format("## How it was run\n\n{}",
-                      how_it_was_run("clairvoyant", options, {}, options.settings));
+  page += how_it_was_run("clairvoyant", options, {}, options.settings);
   for (const std::uint32_t ranks : sizes) {
     page += fmt::format(
         "With {} processes the decision interval is `interval={}` unless stated above.\n", ranks,
@@ -175,8 +172,7 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   if (!simulations) return simulations.status();
   const Result<std::vector<Scenario>> chosen = scenarios_of(options.workloads);
   if (!chosen) return chosen.status();
-  std::vector<std::uint32_t> sizes = options.sizes;
-  if (sizes.empty()) sizes = {8, 16};
+  const std::vector<std::uint32_t> sizes = sizes_of(options, {8, 16});
   const Result<std::vector<ComparedLine>> compared =
       compare(chosen.value(), sizes, policies.value(), options, runner);
   if (!compared) return compared.status();

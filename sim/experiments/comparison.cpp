@@ -29,7 +29,7 @@ std::string milliseconds(double time) {
 
 std::string table(const std::vector<ComparedLine>& lines, std::uint32_t ranks,
                   const std::vector<std::string>& policies) {
-  std::vector<std::vector<std::string>> rows = {{"workload", "budget", "best"}};
+  Rows rows = {{"workload", "budget", "best"}};
   for (const std::string& policy : policies) rows[0].push_back(policy);
   for (const ComparedLine& line : lines) {
     if (line.ranks != ranks) continue;
@@ -49,9 +49,8 @@ std::string table(const std::vector<ComparedLine>& lines, std::uint32_t ranks,
 // How often each is within 2 % of the best, and how far it is at worst.
 std::string summary(const std::vector<ComparedLine>& lines, const std::vector<std::uint32_t>& sizes,
                     const std::vector<std::string>& policies) {
-  std::vector<std::vector<std::string>> rows = {{"policy", "processes", "best or within 2 %",
-                                                 "geometric mean of time / best", "worst",
-                                                 "failed"}};
+  Rows rows = {{"policy", "processes", "best or within 2 %", "geometric mean of time / best",
+                "worst", "failed"}};
   for (const std::string& policy : policies) {
     for (const std::uint32_t ranks : sizes) {
       std::size_t all = 0, good = 0, ran = 0;
@@ -88,9 +87,8 @@ std::string share_on(const PolicyResult& result, ChannelKind kind) {
 
 // What each policy did there, counted over the whole run.
 std::string facts(const ComparedLine& line, const std::vector<std::string>& policies) {
-  std::vector<std::vector<std::string>> rows = {{"policy", "time / best", "DC-sendrecv", "DC-RDMA",
-                                                 "RC-RDMA", "channel changes", "RC usable",
-                                                 "RC queue pairs", "peak memory"}};
+  Rows rows = {{"policy", "time / best", "DC-sendrecv", "DC-RDMA", "RC-RDMA", "channel changes",
+                "RC usable", "RC queue pairs", "peak memory"}};
   for (const std::string& policy : policies) {
     const auto found = line.results.find(policy);
     if (found == line.results.end()) {
@@ -164,8 +162,7 @@ std::string page_of(const std::vector<ComparedLine>& lines, const std::vector<Sc
   if (!failures.empty()) page += fmt::format("## Failed runs\n\n{}\n", failures);
   page += "## Workloads\n\n";
   for (const Scenario& scenario : chosen) page += describe(scenario, sizes);
-  page += fmt::format("\n## How it was run\n\n{}",
-                      how_it_was_run("policies", options, {}, options.settings));
+  page += "\n" + how_it_was_run("policies", options, {}, options.settings);
   for (const std::uint32_t ranks : sizes) {
     page += fmt::format(
         "With {} processes the decision interval is `interval={}` unless stated above.\n", ranks,
@@ -183,8 +180,7 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   }
   const Result<std::vector<Scenario>> chosen = scenarios_of(options.workloads);
   if (!chosen) return chosen.status();
-  std::vector<std::uint32_t> sizes = options.sizes;
-  if (sizes.empty()) sizes = {64};
+  const std::vector<std::uint32_t> sizes = sizes_of(options, {64});
   const Result<std::vector<ComparedLine>> lines =
       compare(chosen.value(), sizes, policies.value(), options, runner);
   if (!lines) return lines.status();

@@ -8,7 +8,6 @@
 #include <limits>
 
 #include "sim/experiments/page.h"
-#include "sim/study/study_set.h"
 
 namespace turnout::sim {
 

@@ -34,7 +34,7 @@ Claim claim_of_e1(const Runs& runs) {
           "srq: buffers of NAS, at most",
           "below 5 MB",
           fmt::format("{:.2f} MB", most),
-          most < kMost ? Verdict::met : Verdict::missed,
+          met_if(most < kMost),
           {}};
 }
 
@@ -56,7 +56,7 @@ Claim claim_of_e1_time(const Runs& runs) {
           "srq: time against the best of the three designs, at worst",
           "a few percent",
           fmt::format("{} ({})", print_percent(most), at),
-          most <= kFewPercent ? Verdict::met : Verdict::missed,
+          met_if(most <= kFewPercent),
           "the skeletons do not compute, so all of their time is communication"};
 }
 
@@ -91,7 +91,7 @@ Claim claim_of_e3(const Runs& runs, double ring_bytes) {
           "ardma-srq minus srq, against rings x their size: largest residual",
           "15 %",
           print_percent(worst),
-          std::abs(worst) <= 100 * kPart ? Verdict::met : Verdict::missed,
+          met_if(std::abs(worst) <= 100 * kPart),
           "peaks of different processes at different times are added"};
 }
 
@@ -108,7 +108,7 @@ Claim claim_of_e4(const Runs& runs) {
           "srq: largest / smallest memory over the numbers of processes",
           "6.1 / 5.2 = 1.17 (NAMD)",
           fmt::format("{:.2f}", ratio),
-          ratio <= 6.1 / 5.2 ? Verdict::met : Verdict::missed,
+          met_if(ratio <= 6.1 / 5.2),
           "neither NAMD nor SuperLU is among the workloads"};
 }
 

@@ -16,8 +16,9 @@
 
 namespace turnout::sim {
 
+using Rows = std::vector<std::vector<std::string>>;
 // The first row is the head; numbers are aligned to the right.
-[[nodiscard]] std::string markdown_table(const std::vector<std::vector<std::string>>& rows);
+[[nodiscard]] std::string markdown_table(const Rows& rows);
 
 // "-19.3 %": by how much `ours` is below (-) or above (+) `other`.
 [[nodiscard]] double change_percent(double ours, double other);
@@ -25,10 +26,10 @@ namespace turnout::sim {
 
 // "Modelled, not measured": profile, device, and the values of the profile that were fitted.
 [[nodiscard]] std::string provenance(const ProfileFile& profile);
-// The command that makes the page again, the settings and options it ran with.
+// The section with the command that makes the page again, the settings and options it ran with.
 [[nodiscard]] std::string how_it_was_run(std::string_view name, const ExperimentOptions& options,
                                          const NamedValues& workload_options,
-                                         const NamedValues& settings);
+                                         const NamedValues& settings, std::string_view before = {});
 
 // `own` with what the user gave in the place of values of the same name, or after them.
 [[nodiscard]] NamedValues overlaid(NamedValues own, const NamedValues& given);
@@ -51,6 +52,15 @@ inline constexpr std::string_view kSettingsOfPaper =
 // settings and policies are the caller's.
 [[nodiscard]] StudyOptions begin_study(const ExperimentOptions& options, std::uint32_t ranks,
                                        const std::string& what = {});
+
+// The numbers of ranks asked for; none: the usual ones.
+[[nodiscard]] std::vector<std::uint32_t> sizes_of(const ExperimentOptions& options,
+                                                  std::vector<std::uint32_t> usual);
+
+// run_studies() with the options' jobs. Errors: the first one's that failed.
+[[nodiscard]] Result<std::vector<Study>> results_of(std::span<const StudyOptions> studies,
+                                                    const ExperimentOptions& options,
+                                                    const Runner& runner);
 
 // Of all phases but the warm-up.
 struct Timed {
@@ -77,11 +87,14 @@ enum class Verdict : std::uint8_t {
   not_run,       // this experiment has nothing to compare
 };
 [[nodiscard]] std::string_view name(Verdict verdict) noexcept;
+[[nodiscard]] constexpr Verdict met_if(bool agrees) noexcept {
+  return agrees ? Verdict::met : Verdict::missed;
+}
 
 struct Claim {
   std::string id, what, paper, ours;
   Verdict verdict = Verdict::not_run;
-  std::string cause;  // of any verdict but met; not printed if met
+  std::string cause = {};  // of any verdict but met; not printed if met
 };
 
 // Of several seeds.

@@ -17,7 +17,6 @@
 #include "base/settings.h"
 #include "sim/experiments/page.h"
 #include "sim/study/result_writer.h"
-#include "sim/study/study_set.h"
 
 namespace turnout::sim {
 
@@ -227,8 +226,7 @@ std::vector<Claim> claims_of(const std::map<Cell, Times>& measured,
 
 // R3 by size: the paper says where there is a difference, and where almost none.
 std::string sizes_table(const std::map<Cell, Times>& measured) {
-  std::vector<std::vector<std::string>> rows = {
-      {"size", "bowtie: put vs get", "get vs getcqe", "alltoall: put vs get"}};
+  Rows rows = {{"size", "bowtie: put vs get", "get vs getcqe", "alltoall: put vs get"}};
   for (const auto& [cell, times] : measured) {
     if (cell.pattern != "bowtie") continue;
     const Times& alltoall = measured.at({"alltoall", cell.pairs, cell.bytes});
@@ -252,7 +250,7 @@ void add_times(const Times& times, std::vector<std::string>* row) {
 }
 
 std::string times_table(const std::map<Cell, Times>& measured, std::string_view pattern) {
-  std::vector<std::vector<std::string>> rows = {head({"size"})};
+  Rows rows = {head({"size"})};
   for (const auto& [cell, times] : measured) {
     if (cell.pattern != pattern) continue;
     rows.push_back({size_of(cell.bytes)});
@@ -262,7 +260,7 @@ std::string times_table(const std::map<Cell, Times>& measured, std::string_view 
 }
 
 std::string nas_table(const std::map<Cell, Times>& measured) {
-  std::vector<std::vector<std::string>> rows = {head({"program"})};
+  Rows rows = {head({"program"})};
   rows[0].emplace_back("put vs get");
   for (const auto& [cell, times] : measured) {
     rows.push_back({cell.pattern});
@@ -280,7 +278,7 @@ struct AutoTable {
 
 AutoTable auto_table(const std::map<Cell, Times>& measured) {
   AutoTable result;
-  std::vector<std::vector<std::string>> rows = {head({"receiver", "pairs", "size"})};
+  Rows rows = {head({"receiver", "pairs", "size"})};
   rows[0].emplace_back("auto / best");
   for (const auto& [cell, times] : measured) {
     double best = 0;
@@ -339,17 +337,15 @@ Result<std::map<Cell, Times>> measure(const std::vector<Cell>& cells, std::uint3
       }
     }
   }
-  const Result<std::vector<Result<Study>>> results =
-      run_studies(studies, {options.jobs, options.told}, runner);
+  const Result<std::vector<Study>> results = results_of(studies, options, runner);
   if (!results) return results.status();
   std::map<Cell, Times> measured;
   std::size_t i = 0;
   for (const Cell& cell : cells) {
     for (const std::string_view way : kRendezvousNames) {
       for (std::uint32_t nth = 0; nth < seeds; ++nth) {
-        const Result<Study>& study = results.value()[i++];
-        if (!study) return study.status();
-        measured[cell][std::string(way)].push_back(time_of(cell, study.value().results.front()));
+        const PolicyResult& result = results.value()[i++].results.front();
+        measured[cell][std::string(way)].push_back(time_of(cell, result));
       }
     }
   }
@@ -402,10 +398,9 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
       "starts together with its sender (the wait is\nsubtracted). `auto` is within 2 % of the best "
       "other protocol in {} of {} cells, and {:.3f} times the best at worst.\n\n{}\n",
       kApart, ours.within, ours.cells, ours.worst, ours.table);
-  page += fmt::format("## How it was run\n\n{}",
-                      how_it_was_run("rendezvous", options, options.options,
-                                     overlaid({{"rendezvous_threshold", std::string(kThreshold)}},
-                                              options.settings)));
+  page += how_it_was_run(
+      "rendezvous", options, options.options,
+      overlaid({{"rendezvous_threshold", std::string(kThreshold)}}, options.settings));
   return ExperimentResult{std::move(page),
                           {plot_of(paper.value(), "bowtie", "bowtie, 16 pairs, two adapters")}};
 }

@@ -222,8 +222,7 @@ std::vector<SentinelStudy> choose_sentinels(std::vector<SentinelStudy> all, Sent
 
 std::string sentinels_section(const Sentinels& sentinels) {
   std::size_t quick = 0, all = 0;
-  std::vector<std::vector<std::string>> rows = {
-      {"run", "processes", "policy", "time", "timed part", "messages"}};
+  Rows rows = {{"run", "processes", "policy", "time", "timed part", "messages"}};
   for (const SentinelStudy& study : sentinels.studies) {
     for (const SentinelRun& run : study.runs) {
       ++all;

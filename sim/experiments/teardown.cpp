@@ -19,7 +19,6 @@
 #include "sim/analysis/victim_bound.h"
 #include "sim/experiments/page.h"
 #include "sim/experiments/teardown_claims.h"
-#include "sim/study/study_set.h"
 
 namespace turnout::sim {
 
@@ -44,10 +43,9 @@ std::string print_change(const TeardownRow& row, const TeardownRow& unlimited) {
 }
 
 std::string runs_table(const TeardownRuns& runs) {
-  std::vector<std::vector<std::string>> table = {
-      {"connections", "order", "time", "vs no limit", "made per process", "disconnects per process",
-       "eviction time per process", "per eviction", "longest eviction", "maximum at one time",
-       "queue pair memory"}};
+  Rows table = {{"connections", "order", "time", "vs no limit", "made per process",
+                 "disconnects per process", "eviction time per process", "per eviction",
+                 "longest eviction", "maximum at one time", "queue pair memory"}};
   const double n = runs.processes();
   for (const TeardownRow& row : runs.rows) {
     const auto of = [&row](auto&& what) {
@@ -72,8 +70,7 @@ std::string runs_table(const TeardownRuns& runs) {
 
 // From the order in which processes needed their partners in the run without a limit.
 std::string bounds_table(const Outcome& outcome) {
-  std::vector<std::vector<std::string>> table = {
-      {"connections", "LRU", "LRU-M", "clairvoyant", "LRU / clairvoyant", "LRU-M / LRU"}};
+  Rows table = {{"connections", "LRU", "LRU-M", "clairvoyant", "LRU / clairvoyant", "LRU-M / LRU"}};
   double processes = 0;
   for (const auto& partners : outcome.partners) processes += partners.empty() ? 0 : 1;
   processes = std::max(processes, 1.0);
@@ -106,7 +103,7 @@ std::string bounds_of(const TeardownRuns& runs) {
 // Mean over the limits that all orders were run with of how much longer runs take than without a
 // limit.
 std::string orders_table(const std::vector<TeardownRuns>& all) {
-  std::vector<std::vector<std::string>> table = {
+  Rows table = {
       {"mode", "processes", "order", "time vs no limit, mean", "eviction time per process, mean"}};
   struct Sums {
     double change = 0, time = 0;
@@ -164,12 +161,10 @@ Result<std::vector<Outcome>> outcomes_of(const std::vector<StudyOptions>& studie
   const std::size_t at_once =
       !studies.empty() && studies.front().place.ranks >= kMost ? 1 : studies.size();
   for (std::size_t i = 0; i < studies.size(); i += at_once) {
-    const auto results =
-        run_studies(std::span(studies).subspan(i, at_once), {options.jobs, options.told}, runner);
+    const auto results = results_of(std::span(studies).subspan(i, at_once), options, runner);
     if (!results) return results.status();
-    for (const Result<Study>& result : results.value()) {
-      if (!result) return result.status();
-      outcomes.push_back(result.value().results.front().outcome);
+    for (const Study& study : results.value()) {
+      outcomes.push_back(study.results.front().outcome);
     }
   }
   return outcomes;
@@ -256,8 +251,7 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
                   "teardown: --policy: expected one that connects on demand: srq, rc-rdma-od, "
                   "ardma-srq or ardma-sr"};
   }
-  std::vector<std::uint32_t> sizes = options.sizes;
-  if (sizes.empty()) sizes = {512, 2048, 4096};
+  const std::vector<std::uint32_t> sizes = sizes_of(options, {512, 2048, 4096});
   // Buffers so small that thousands of endpoints fit; memory limits nothing else here: all 4096
   // connect to the counter.
   const NamedValues settings = overlaid({{"ring_entries", "2"},
@@ -321,8 +315,7 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
       "time.\n- {} tasks per process, about as many as make the paper's 93 to 121 connections at "
       "4096 processes, and a barrier\n  after {} of them.\n\n",
       kTasks, kTasksOfIteration);
-  page +=
-      fmt::format("## How it was run\n\n{}", how_it_was_run("teardown", options, shape, settings));
+  page += how_it_was_run("teardown", options, shape, settings);
   return ExperimentResult{std::move(page), {}};
 }
 

@@ -170,14 +170,13 @@ class Claims {
     const double each = bytes_of_connection(runs);
     claims_.push_back({"T6", "memory of one connection", "up to 44 KB",
                        value::human_bytes(static_cast<std::uint64_t>(each)),
-                       each <= kBytesOfConnection ? Verdict::met : Verdict::missed,
-                       std::string(kOfT6)});
+                       met_if(each <= kBytesOfConnection), std::string(kOfT6)});
     const TeardownRow& row = *row_of(runs, 32, "lru");
     const double freed = median(row, [](const Outcome& o) { return o.connections.freed; });
     const double us = freed > 0 ? eviction_seconds(row, freed) * 1e6 : 0;
-    claims_.push_back(
-        {"T6", "one eviction (max_conn 32, lru)", "hundreds of us", fmt::format("{:.0f} us", us),
-         us >= 100 && us < 1000 ? Verdict::met : Verdict::missed, std::string(kOfT3)});
+    claims_.push_back({"T6", "one eviction (max_conn 32, lru)", "hundreds of us",
+                       fmt::format("{:.0f} us", us), met_if(us >= 100 && us < 1000),
+                       std::string(kOfT3)});
   }
 
   // T5: eviction time of LRU-M against LRU, seed by seed.

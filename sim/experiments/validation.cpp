@@ -255,8 +255,7 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   std::array<std::size_t, 3> count{};
   Predictor predictor(options, runner);
   for (const Source& source : published_sources()) {
-    std::vector<std::vector<std::string>> table = {
-        {"figure", "profile", "published", "modelled", "residual", "verdict"}};
+    Rows table = {{"figure", "profile", "published", "modelled", "residual", "verdict"}};
     for (const Figure& figure : source.figures) {
       const Result<double> ours = predictor.predict(figure);
       if (!ours) return ours.status();
@@ -282,8 +281,8 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
       kNear, kNearPoints);
   page += sections;
   page += fmt::format("## Not compared\n\n{}\n", kNotCompared);
-  page += fmt::format("## How it was run\n\nThe profiles are those of the tables.\n\n{}",
-                      how_it_was_run("validation", options, options.options, options.settings));
+  page += how_it_was_run("validation", options, options.options, options.settings,
+                         "The profiles are those of the tables.\n\n");
   return ExperimentResult{std::move(page), {}};
 }
 

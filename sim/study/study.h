@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -94,5 +95,22 @@ struct Study {
 // "name=value" pairs. Errors: invalid, naming the option they were given to.
 [[nodiscard]] Result<NamedValues> parse_pairs(const std::vector<std::string>& given,
                                               std::string_view option);
+
+// Many studies in several processes, with the results in a folder. The virtual adapter allows one
+// world per process, so parallel runs are child processes, one for each run, which write the
+// results to the folder; their memory is free again when they end. The caller must have one thread
+// and no world. A child that exits early ends the set with an error; finished results stay in the
+// folder.
+struct SetOptions {
+  std::uint32_t jobs = 1;  // more than one: all studies have `kept`
+  // Told of each run that was made, in a line; from children too. May be empty.
+  std::function<void(const std::string& line)> told;
+};
+
+// One result for each study, in their order; a study whose run failed has its failure.
+// Errors: invalid (jobs without a folder), system, internal (a child ended early).
+[[nodiscard]] Result<std::vector<Result<Study>>> run_studies(std::span<const StudyOptions> studies,
+                                                             const SetOptions& options,
+                                                             const Runner& runner);
 
 }  // namespace turnout::sim
