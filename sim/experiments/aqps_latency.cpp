@@ -215,55 +215,54 @@ Result<ExperimentResult> run(const Figure& figure, const ExperimentOptions& opti
   return ExperimentResult{std::move(page), {std::move(plot)}};
 }
 
-const Figure& one_to_all() {
-  static const Figure figure = {"aqps-onetoall",
-                                "onetoall",
-                                "Rank 0 sends 1-byte messages to all others round robin",
-                                "figure 10",
-                                {{"messages", "320000"}, {"warmup", "3200000"}},
-                                "100ms",
-                                {{"A1", "dc-rdma-od", -19}, {"A1", "rc-rdma-od", -24}},
-                                false,
-                                kOfFit};
-  return figure;
+constexpr std::string_view kOfRepeat =
+    "the claim is outside of A1 and A2, which bound every mix of them [spec/claims.md]";
+
+const std::vector<Figure>& figures() {
+  static const std::vector<Figure> all = {{"aqps-onetoall",
+                                           "onetoall",
+                                           "Rank 0 sends 1-byte messages to all others round robin",
+                                           "figure 10",
+                                           {{"messages", "320000"}, {"warmup", "3200000"}},
+                                           "100ms",
+                                           {{"A1", "dc-rdma-od", -19}, {"A1", "rc-rdma-od", -24}},
+                                           false,
+                                           kOfFit},
+                                          {"aqps-alltoone",
+                                           "alltoone",
+                                           "All others send 1-byte messages to rank 0",
+                                           "figure 11",
+                                           {{"messages", "240000"}, {"warmup", "1440000"}},
+                                           "100ms",
+                                           {{"A2", "dc-rdma-od", -13}, {"A2", "rc-rdma-od", -13}},
+                                           false,
+                                           kOfFit},
+                                          {"aqps-repeat",
+                                           "repeat",
+                                           "onetoall, then alltoone, five times",
+                                           "figure 12",
+                                           {{"messages_out", "320000"}, {"warmup", "2"}},
+                                           "25ms",
+                                           {{"A3", "dc-rdma-od", -21}, {"A3", "rc-rdma-od", -24}},
+                                           true,
+                                           kOfRepeat}};
+  return all;
 }
 
-const Figure& all_to_one() {
-  static const Figure figure = {"aqps-alltoone",
-                                "alltoone",
-                                "All others send 1-byte messages to rank 0",
-                                "figure 11",
-                                {{"messages", "240000"}, {"warmup", "1440000"}},
-                                "100ms",
-                                {{"A2", "dc-rdma-od", -13}, {"A2", "rc-rdma-od", -13}},
-                                false,
-                                kOfFit};
-  return figure;
-}
-
-const Figure& repeat() {
-  static const Figure figure = {
-      "aqps-repeat",
-      "repeat",
-      "onetoall, then alltoone, five times",
-      "figure 12",
-      {{"messages_out", "320000"}, {"warmup", "2"}},
-      "25ms",
-      {{"A3", "dc-rdma-od", -21}, {"A3", "rc-rdma-od", -24}},
-      true,
-      "the claim is outside of A1 and A2, which bound every mix of them [spec/claims.md]"};
-  return figure;
+template <std::size_t kFigure>
+Result<ExperimentResult> run_figure(const ExperimentOptions& options, const Runner& runner) {
+  return run(figures()[kFigure], options, runner);
 }
 
 }  // namespace
 
 std::vector<Experiment> latency_experiments() {
   return {{"aqps-onetoall", "AQPS figure 10: latency of one send in onetoall (claim A1)",
-           [](const ExperimentOptions& o, const Runner& r) { return run(one_to_all(), o, r); }},
+           run_figure<0>},
           {"aqps-alltoone", "AQPS figure 11: latency of one send in alltoone (claim A2)",
-           [](const ExperimentOptions& o, const Runner& r) { return run(all_to_one(), o, r); }},
+           run_figure<1>},
           {"aqps-repeat", "AQPS figure 12: time of repeat (claim A3, held out of any fit)",
-           [](const ExperimentOptions& o, const Runner& r) { return run(repeat(), o, r); }}};
+           run_figure<2>}};
 }
 
 }  // namespace turnout::sim

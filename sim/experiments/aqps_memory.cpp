@@ -137,12 +137,8 @@ class MemoryClaims {
  private:
   void add(std::string claim, std::string what, std::string in_paper, std::string ours,
            std::string how, bool agrees) {
-    claims_.push_back({std::move(claim),
-                       std::move(what),
-                       std::move(in_paper),
-                       fmt::format("{} ({})", ours, how),
-                       met_if(agrees),
-                       {}});
+    claims_.push_back({std::move(claim), std::move(what), std::move(in_paper),
+                       fmt::format("{} ({})", ours, how), met_if(agrees)});
   }
   [[nodiscard]] const Sizes* of(const char* policy) const {
     const auto found = measured_.find(policy);
@@ -218,7 +214,7 @@ class MemoryClaims {
 void add_buffers(const Measured& measured, const Settings& settings, std::vector<Claim>* claims) {
   const auto add = [&](std::string what, std::string in_paper, std::string ours, bool agrees) {
     claims->push_back(
-        {"A8", std::move(what), std::move(in_paper), std::move(ours), met_if(agrees), {}});
+        {"A8", std::move(what), std::move(in_paper), std::move(ours), met_if(agrees)});
   };
   if (const auto od = measured.find("rc-rdma-od"); od != measured.end()) {
     const Holdings& h = od->second.rbegin()->second;
@@ -243,7 +239,7 @@ std::vector<Claim> claims_of(const Measured& measured, const Settings& settings)
   std::vector<Claim> claims = MemoryClaims(measured).all();
   for (const paper::Check& c : paper::checks()) {
     claims.push_back(
-        {c.claim, c.what, c.paper, fmt::format("{} (from Table 4)", c.ours), met_if(c.agrees), {}});
+        {c.claim, c.what, c.paper, fmt::format("{} (from Table 4)", c.ours), met_if(c.agrees)});
   }
   add_buffers(measured, settings, &claims);
   std::stable_sort(claims.begin(), claims.end(),

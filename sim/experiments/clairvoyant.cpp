@@ -140,12 +140,7 @@ std::string page_of(const Lines& lines, const std::vector<std::uint32_t>& sizes,
                         ratios(lines, ranks, policies), maps(lines, ranks));
   }
   page += how_it_was_run("clairvoyant", options, {}, options.settings);
-  for (const std::uint32_t ranks : sizes) {
-    page += fmt::format(
-        "With {} processes the decision interval is `interval={}` unless stated above.\n", ranks,
-        usual_interval(ranks));
-  }
-  return page + std::string(kSettingsOfPaper) + costs_of_turnout(options) +
+  return page + settings_text(sizes, options) +
          "Workload lengths are those of the experiment `policies`.\n";
 }
 
@@ -188,17 +183,12 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
     }
     lines.emplace_back(&line, std::move(optimum).value());
   }
-  std::vector<const ComparedLine*> all;
-  for (const auto& [line, optimum] : lines) all.push_back(line);
-  std::vector<Plot> plots;
-  for (const std::uint32_t ranks : sizes) {
-    plots.push_back(ratio_plot(all, ranks, policies.value(), "best maps found",
-                               [&](std::size_t line, const std::string& policy) {
-                                 return ratio_of(*lines[line].first, lines[line].second, policy);
-                               }));
-  }
   return ExperimentResult{page_of(lines, sizes, policies.value(), options, simulations.value()),
-                          std::move(plots)};
+                          ratio_plots(compared.value(), sizes, policies.value(), "best maps found",
+                                      [&](std::size_t line, const std::string& policy) {
+                                        return ratio_of(*lines[line].first, lines[line].second,
+                                                        policy);
+                                      })};
 }
 
 }  // namespace

@@ -163,12 +163,7 @@ std::string page_of(const std::vector<ComparedLine>& lines, const std::vector<Sc
   page += "## Workloads\n\n";
   for (const Scenario& scenario : chosen) page += describe(scenario, sizes);
   page += "\n" + how_it_was_run("policies", options, {}, options.settings);
-  for (const std::uint32_t ranks : sizes) {
-    page += fmt::format(
-        "With {} processes the decision interval is `interval={}` unless stated above.\n", ranks,
-        usual_interval(ranks));
-  }
-  return page + std::string(kSettingsOfPaper) + costs_of_turnout(options);
+  return page + settings_text(sizes, options);
 }
 
 Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& runner) {
@@ -184,16 +179,11 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   const Result<std::vector<ComparedLine>> lines =
       compare(chosen.value(), sizes, policies.value(), options, runner);
   if (!lines) return lines.status();
-  std::vector<const ComparedLine*> all;
-  for (const ComparedLine& line : lines.value()) all.push_back(&line);
-  std::vector<Plot> plots;
-  for (const std::uint32_t ranks : sizes) {
-    plots.push_back(ratio_plot(
-        all, ranks, policies.value(), "best policy",
-        [&](std::size_t line, const std::string& policy) { return all[line]->ratio(policy); }));
-  }
   return ExperimentResult{page_of(lines.value(), chosen.value(), sizes, policies.value(), options),
-                          std::move(plots)};
+                          ratio_plots(lines.value(), sizes, policies.value(), "best policy",
+                                      [&](std::size_t line, const std::string& policy) {
+                                        return lines.value()[line].ratio(policy);
+                                      })};
 }
 
 }  // namespace

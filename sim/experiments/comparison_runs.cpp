@@ -64,7 +64,8 @@ bool ComparedLine::behind(const std::string& policy) const {
   return ratio(policy).value_or(kAsGood + 1) > kAsGood;
 }
 
-Plot ratio_plot(const std::vector<const ComparedLine*>& lines, std::uint32_t ranks,
+namespace {
+Plot ratio_plot(const std::vector<ComparedLine>& lines, std::uint32_t ranks,
                 const std::vector<std::string>& policies, std::string_view best,
                 const RatioOf& ratio) {
   Plot plot;
@@ -74,7 +75,7 @@ Plot ratio_plot(const std::vector<const ComparedLine*>& lines, std::uint32_t ran
   for (const std::string& policy : policies) plot.series.push_back({policy, {}, false});
   std::vector<std::string> budgets;
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    const ComparedLine& line = *lines[i];
+    const ComparedLine& line = lines[i];
     if (line.ranks != ranks) continue;
     const std::string title(line.scenario->title);
     if (plot.rows.empty() || plot.rows.back() != title) plot.rows.push_back(title);
@@ -90,6 +91,29 @@ Plot ratio_plot(const std::vector<const ComparedLine*>& lines, std::uint32_t ran
   plot.x_label = fmt::format("time / {}, log scale\nsmall to large marker: budget {}", best,
                              fmt::join(budgets, ", "));
   return plot;
+}
+}  // namespace
+
+std::vector<Plot> ratio_plots(const std::vector<ComparedLine>& lines,
+                              const std::vector<std::uint32_t>& sizes,
+                              const std::vector<std::string>& policies, std::string_view best,
+                              const RatioOf& ratio) {
+  std::vector<Plot> plots;
+  for (const std::uint32_t ranks : sizes) {
+    plots.push_back(ratio_plot(lines, ranks, policies, best, ratio));
+  }
+  return plots;
+}
+
+std::string settings_text(const std::vector<std::uint32_t>& sizes,
+                          const ExperimentOptions& options) {
+  std::string text;
+  for (const std::uint32_t ranks : sizes) {
+    text += fmt::format(
+        "With {} processes the decision interval is `interval={}` unless stated above.\n", ranks,
+        usual_interval(ranks));
+  }
+  return text + std::string(kSettingsOfPaper) + costs_of_turnout(options);
 }
 
 NamedValues settings_of(const ComparedLine& line, const ExperimentOptions& options) {

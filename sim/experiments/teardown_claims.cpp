@@ -105,10 +105,8 @@ class Claims {
           {"T1",
            fmt::format("max_conn {}: memory of connections, against one to each of 512 nodes",
                        paper.connections),
-           fmt::format("1/{:.0f}", paper.memory),
-           fmt::format("1/{:.2f}", less),
-           of_value(paper.memory, less),
-           {}});
+           fmt::format("1/{:.0f}", paper.memory), fmt::format("1/{:.2f}", less),
+           of_value(paper.memory, less)});
     }
   }
 
