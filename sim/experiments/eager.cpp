@@ -29,15 +29,12 @@ constexpr std::string_view kOfE2 =
     "the shared\nqueue, which carries the default transport here and which the paper's `ardma-sr` "
     "does not have. SP and BT:\nthe skeletons communicate with 14 peers, so 64 receives for each "
     "are 7 MB at most, and the ratio to `srq` is\nat most 2.7. MG: faces are large messages on "
-    "fine "
-    "grids and small ones on coarse grids, so some peers have\nboth 64 receives and a ring.\n";
+    "fine grids and small ones on coarse grids, so some peers have\nboth 64 receives and a ring.\n";
 constexpr std::string_view kOfSource =
-    "The source of a later version than the paper's [mvapich-cce, "
-    "mpid/ch_gen2/viaparam.c and\nviacheck.c](https://github.com/grondo/mvapich-cce) has other "
-    "numbers: 12 receives for each of the other processes\nfrom the start, 72 from the first "
-    "message "
-    "over send/receive on, a ring of 32 after 10 messages, a shared queue\nof 256 to 512, all "
-    "buffers of 12 KB. With these:\n";
+    "The source of a later version than the paper's [mvapich-cce, mpid/ch_gen2/viaparam.c and\n"
+    "viacheck.c](https://github.com/grondo/mvapich-cce) has other numbers: 12 receives for each of "
+    "the other processes\nfrom the start, 72 from the first message over send/receive on, a ring "
+    "of 32 after 10 messages, a shared queue\nof 256 to 512, all buffers of 12 KB. With these:\n";
 constexpr std::string_view kOfRest =
     "*As MVAPICH*: without the shared queue, and with the 12 receives of the peers that a process "
     "never speaks to,\nwhich are made on demand here. *With R3*: 64 receives more for each peer, "
@@ -346,10 +343,9 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
       kPaperCompute, ratios);
   page += kOfE2;
   page += fmt::format("\n{}\n{}\n{}", kOfSource, of_source, kOfRest);
-  page += fmt::format(
-      "\nThe largest process with Turnout's default sizes, which are "
-      "smaller:\n\n{}\n",
-      ratio_table(runs, designs.value()));
+  page +=
+      fmt::format("\nThe largest process with Turnout's default sizes, which are smaller:\n\n{}\n",
+                  ratio_table(runs, designs.value()));
   page += fmt::format("## E3: ring memory\n\nA ring is {} bytes here, 500 KB in the paper.\n\n{}\n",
                       ring_bytes, ring_table(runs, ring_bytes));
   page += fmt::format(

@@ -19,8 +19,7 @@ constexpr double kFewPercent = 5;           // E1
 
 constexpr std::string_view kOfTen =
     "no one set of parameters gives a program with 63 peers and one with 14 the same factor; see "
-    "E2 "
-    "below";
+    "E2 below";
 constexpr std::string_view kOfTwo = "12 receives for each process never spoken to, see E2 below";
 
 Claim claim_of_e1(const Runs& runs) {

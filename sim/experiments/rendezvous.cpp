@@ -385,11 +385,10 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
                       times_table(paper.value(), "alltoall"));
   page += fmt::format(
       "## NAS-like programs, class W, 64 processes on four nodes (claim R5)\n\nThirty iterations "
-      "of the skeletons. Messages above 4047 bytes use rendezvous, as in the paper. The "
-      "skeletons\ndo not compute, so their time is waiting time, including that of small messages. "
-      "`dt` is not among the\nskeletons. `put` registers each receive before the program "
-      "continues, "
-      "which delays ft's alltoall with 31\npartners at once; with registrations that take no time "
+      "of the skeletons. Messages above 4047 bytes use rendezvous, as in the paper. The skeletons\n"
+      "do not compute, so their time is waiting time, including that of small messages. `dt` is "
+      "not among the\nskeletons. `put` registers each receive before the program continues, which "
+      "delays ft's alltoall with 31\npartners at once; with registrations that take no time "
       "(second row of ft) it does not. `auto` sends one RTR at\na time until the buffers are "
       "registered.\n\n{}\n",
       nas_table(nas.value()));

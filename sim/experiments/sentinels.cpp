@@ -237,8 +237,7 @@ std::string sentinels_section(const Sentinels& sentinels) {
   return text +
          fmt::format(
              " `make test` repeats {} of its runs and compares them to the last\ndigit, `make "
-             "test-all` {} ([{}.sentinels.json]({}.sentinels.json)). Those of `make "
-             "test`:\n\n{}",
+             "test-all` {} ([{}.sentinels.json]({}.sentinels.json)). Those of `make test`:\n\n{}",
              quick, all, sentinels.page, sentinels.page, markdown_table(rows));
 }
 

@@ -289,16 +289,13 @@ Result<ExperimentResult> run(const ExperimentOptions& options, const Runner& run
   std::string page = fmt::format(
       "# teardown\n\nThe workload [nwchem](../nwchem.md) under `{}`, with a limit on the "
       "connections per process (`max_conn`) and\nthree eviction orders (`eviction`), in two "
-      "modes:\n\n"
-      "- **ACTS's**: as in the paper, only processes have a limit. The first process of a node is "
-      "its "
-      "data server as\n  well; it has no limit, evicts nobody, and every connection is to one. The "
-      "default transport is UD, so a get or\n  a put waits until its connection is made, and where "
-      "the limit is reached until another's is gone. Numbers are\n  of the processes with a limit; "
-      "times are of the whole run.\n"
-      "- **Turnout's**: everyone has the limit, and nothing waits for a connection: while one is "
-      "set "
-      "up or evicted,\n  operations and messages use DC.\n\n{}\n",
+      "modes:\n\n- **ACTS's**: as in the paper, only processes have a limit. The first process of "
+      "a node is its data server as\n  well; it has no limit, evicts nobody, and every connection "
+      "is to one. The default transport is UD, so a get or\n  a put waits until its connection is "
+      "made, and where the limit is reached until another's is gone. Numbers are\n  of the "
+      "processes with a limit; times are of the whole run.\n- **Turnout's**: everyone has the "
+      "limit, and nothing waits for a connection: while one is set up or evicted,\n  operations "
+      "and messages use DC.\n\n{}\n",
       policies.value().front(), provenance(options.profile));
   page += fmt::format("## Against the paper\n\n{}\n", claims_table(teardown_claims(all)));
   page += fmt::format(

@@ -36,19 +36,16 @@ constexpr double kBytesOfConnection = 44 * 1024;          // T6
 
 constexpr std::string_view kOfT2 =
     "how often a process needs a new partner is assumed (nwchem.md), and all processes need the "
-    "same "
-    "servers at a time";
+    "same servers at a time";
 constexpr std::string_view kOfT3 =
     "how many evictions there are follows from the assumed pattern (nwchem.md), and what one takes "
     "from the profile's times of queue pairs";
 constexpr std::string_view kOfT5 =
     "LRU-M keeps peers that were evicted before and evicts new ones, even those that the next "
-    "tasks "
-    "need (nwchem.md)";
+    "tasks need (nwchem.md)";
 constexpr std::string_view kOfT6 =
     "a queue pair of the model is as large as AQPS's Table 4 has it; the sizes of ARMCI's queues "
-    "are "
-    "not told";
+    "are not told";
 
 const TeardownRow* row_of(const TeardownRuns& runs, std::uint32_t limit, std::string_view order) {
   for (const TeardownRow& row : runs.rows) {

@@ -53,12 +53,11 @@ class Archive {
     if (local) OTF2_Reader_CloseDefFiles(reader_.get());
     OTF2_Reader_CloseEvtFiles(reader_.get());
     if (!read) return failure(fmt::format("reading rank {} failed", rank_ - 1));
-    trace_.source = collectives_ == 0
-                        ? std::string("imported from OTF2")
-                        : fmt::format(
-                              "imported from OTF2 without its collective operations, {} "
-                              "calls",
-                              collectives_);
+    trace_.source =
+        collectives_ == 0
+            ? std::string("imported from OTF2")
+            : fmt::format("imported from OTF2 without its collective operations, {} calls",
+                          collectives_);
     if (Status s = check_trace(trace_, limits_); !s.ok()) return wrong(s.text());
     return std::move(trace_);
   }
