@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Patterns that change while the program runs: new partners in every phase, hot spots that move.
+// Partners drawn at random: a few for the whole run, as sparse solvers and graph programs have
+// them, or new ones in every phase, and hot spots that move.
 //
+// A pattern puts all ranks on a circle in the order of a permutation drawn from the simulation's
+// seed; each sends to the next one on it. So everyone knows who sends, and nobody sends to itself.
 // What a phase does follows from the simulation's seed and its number, so that everyone knows who
 // sends to whom. A barrier ends each phase.
 
@@ -105,6 +108,44 @@ constexpr Parameter kPhases =
 constexpr Parameter kFirst = parameter::count(
     "first", 0, 0, 1 << 20, "number of the first phase: one phase of a longer run by itself");
 
+struct Neighbours {
+  std::uint64_t messages, bytes, seed;
+  std::uint32_t neighbours;
+};
+
+Task neighbours(Rank rank, Neighbours p, SharedPhases phases) {
+  const std::uint64_t n = rank.size();
+  std::vector<std::uint32_t> to, from;
+  Random keys(p.seed);
+  for (std::uint32_t k = 0; k < p.neighbours; ++k) {
+    const Permutation circle(rank.size(), keys.next());
+    const std::uint64_t place = circle.inverse(rank.id());
+    to.push_back(circle(static_cast<std::uint32_t>((place + 1) % n)));
+    from.push_back(circle(static_cast<std::uint32_t>((place + n - 1) % n)));
+  }
+  if (rank.id() == 0) phases->begin("random", rank.now());
+  std::vector<Request> requests;
+  requests.reserve(2 * std::size_t{p.neighbours});
+  for (std::uint64_t done = 0; done < p.messages; done += p.neighbours) {
+    const std::uint64_t turn = std::min<std::uint64_t>(p.neighbours, p.messages - done);
+    requests.clear();
+    // Two circles may give the same neighbour: the circle is the tag.
+    for (std::uint64_t k = 0; k < turn; ++k) {
+      requests.push_back(co_await rank.irecv(from[k], p.bytes, kDataTag + k));
+    }
+    for (std::uint64_t k = 0; k < turn; ++k) {
+      requests.push_back(co_await rank.isend(to[k], p.bytes, kDataTag + k));
+    }
+    co_await rank.wait_all(requests);
+  }
+  if (rank.id() == 0) phases->end(rank.now(), p.messages * n);
+}
+
+Result<Program> make_random(const Values& v, const Place& place, const SharedPhases& phases) {
+  const Neighbours p{v["messages"], v["bytes"], place.seed, v.small("neighbours")};
+  return Program([p, phases](Rank rank) { return neighbours(rank, p, phases); });
+}
+
 }  // namespace
 
 std::vector<Workload> changing_family() {
@@ -122,7 +163,12 @@ std::vector<Workload> changing_family() {
         count("messages", 1000, 1, kMostCount, "messages of each rank to each hot rank per phase"),
         count("hot", 2, 1, 1024, "hot ranks per phase, at most all but one"), bytes(8), window(16),
         ahead(64)},
-       make_moving}};
+       make_moving},
+      {"random",
+       "every rank exchanges messages with a few randomly chosen ranks",
+       {count("messages", 100, 1, kMostCount, "messages per rank"),
+        count("neighbours", 10, 1, kMostRequests, "ranks that each rank sends to"), bytes(8)},
+       make_random}};
 }
 
 }  // namespace turnout::sim

@@ -68,9 +68,9 @@ const Parameter* Workload::parameter(std::string_view wanted) const noexcept {
 std::span<const Workload> workloads() {
   static const std::vector<Workload> all = [] {
     std::vector<Workload> list;
-    for (auto family : {hot_rank_family, pair_family, tree_family, exchange_family, stencil_family,
-                        neighbour_family, task_family, steal_family, changing_family, nas_family,
-                        pressure_family, nwchem_family}) {
+    for (auto family :
+         {hot_rank_family, pair_family, exchange_family, stencil_family, task_family, steal_family,
+          changing_family, nas_family, pressure_family, nwchem_family}) {
       std::vector<Workload> members = family();
       std::move(members.begin(), members.end(), std::back_inserter(list));
     }
@@ -127,6 +127,21 @@ Result<Instance> make_instance(const Workload& workload, const Values& values, c
   Result<Program> program = workload.make(values, place, phases);
   if (!program) return program.status();
   return Instance{std::move(program).value(), phases};
+}
+
+Task play_timed(Rank rank, TimedRounds timed, std::function<Task(Rank, std::uint64_t rounds)> body,
+                SharedPhases phases) {
+  const bool tells = rank.id() == 0;
+  if (timed.warmup > 0) {
+    if (tells) phases->begin("warmup", rank.now());
+    co_await body(rank, timed.warmup);
+    co_await rank.barrier();
+    if (tells) phases->end(rank.now(), timed.warmup * timed.messages);
+  }
+  if (tells) phases->begin(timed.name, rank.now());
+  co_await body(rank, timed.rounds);
+  co_await rank.barrier();
+  if (tells) phases->end(rank.now(), timed.rounds * timed.messages);
 }
 
 }  // namespace turnout::sim
