@@ -7,14 +7,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include "base/settings.h"
-#include "base/status.h"
 #include "core/transport/dc_queue.h"
 #include "core/verbs/device.h"
 #include "core/verbs/handles.h"

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "sim/experiments/page.h"
 #include "sim/study/result_writer.h"
 
 namespace turnout::sim::eager {

@@ -12,10 +12,8 @@ using selection::SourceCount;
 using selection::TimeWindow;
 using selection::WindowCounts;
 
-namespace {
 // A node of the hash table and its place in the buckets, which may be as many as the nodes twice.
 constexpr std::size_t kIndexPerSource = 48;
-}  // namespace
 
 Result<std::unique_ptr<selection::Statistics>> PaperTable::create(std::uint32_t sigma,
                                                                   std::size_t max_bytes) {

@@ -7,7 +7,6 @@
 // waits. How much is run of the paper's program is chosen by what it costs; spec/claims.md has its
 // numbers.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>

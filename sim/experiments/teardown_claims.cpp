@@ -5,12 +5,10 @@
 #include <fmt/ranges.h>
 
 #include <array>
-#include <optional>
 #include <string_view>
 
 #include "base/value.h"
 #include "core/memory/account.h"
-#include "sim/experiments/page.h"
 
 namespace turnout::sim {
 

@@ -7,7 +7,6 @@
 #include <array>
 #include <cmath>
 #include <memory>
-#include <optional>
 
 #include "sim/calibration/verbs_bench.h"
 #include "sim/experiments/page.h"

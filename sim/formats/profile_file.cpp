@@ -8,7 +8,6 @@
 #include <cctype>
 #include <cmath>
 #include <cstddef>
-#include <optional>
 
 #include "base/toml.h"
 #include "base/value.h"

@@ -3,13 +3,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cstring>
-
 namespace turnout::sim {
-namespace {
+
 constexpr std::size_t kNumberBytes = 4;  // a message begins with its number
-}
 
 std::uint64_t ContentChecker::key_of(std::uint32_t peer, std::uint64_t tag) noexcept {
   return mix(peer, tag);

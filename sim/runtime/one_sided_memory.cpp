@@ -10,13 +10,9 @@
 
 namespace turnout::sim {
 
-namespace {
-
 constexpr std::uint64_t kLeastRegion = 64 << 10;
 constexpr std::uint64_t kGuardBytes = 8;
 constexpr std::byte kGuard{0xa5};
-
-}  // namespace
 
 void CellCount::keep(std::uint32_t at_least) {
   if (at_least <= count) return;

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "sim/runtime/rank.h"
 
-#include <vector>
-
 #include "sim/runtime/rank_state.h"
 
 namespace turnout::sim {
-namespace {
+
 constexpr std::uint64_t kBarrierTags = std::uint64_t{1} << 48;
-}
 
 std::uint32_t Rank::id() const noexcept {
   return state_->id();

@@ -12,11 +12,8 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <initializer_list>
-#include <memory>
 #include <span>
 #include <stdexcept>
-#include <string>
 
 #include "base/split_mix.h"
 #include "base/status.h"

@@ -6,7 +6,6 @@
 
 #include "sim/runtime/content_checker.h"
 #include "sim/runtime/rank_operations.h"
-#include "sim/runtime/rank_scheduler.h"
 #include "sim/runtime/virtual_world.h"
 
 namespace turnout::sim {

@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include "sim/runtime/content_checker.h"
-
 namespace turnout::sim {
 namespace {
 

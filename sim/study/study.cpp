@@ -10,12 +10,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <ctime>
-#include <memory>
 #include <new>
 #include <optional>
 #include <system_error>

@@ -7,8 +7,6 @@
 // are of all messages of the pattern, in onetoall those of rank 0, in alltoone those of all
 // senders together.
 
-#include <algorithm>
-
 #include "sim/workloads/families.h"
 #include "sim/workloads/window.h"
 

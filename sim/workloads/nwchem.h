@@ -17,7 +17,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "sim/workloads/workload.h"
 

@@ -2,8 +2,6 @@
 // What strains one side: large transfers behind computation, messages before their receives, all to
 // one. bench/mpi has the same patterns as MPI programs.
 
-#include <algorithm>
-
 #include "sim/workloads/families.h"
 #include "sim/workloads/window.h"
 

@@ -3,9 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
-
 #include "sim/workloads/families.h"
 #include "sim/workloads/grid.h"
 
