@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -185,22 +183,10 @@ void SourceGrid::add(const Arrivals::Batch& batch) {
   }
 }
 
-std::uint32_t SourceGrid::period_of(double position) const noexcept {
-  return std::min(static_cast<std::uint32_t>(position * periods_), periods_ - 1);
-}
-
-std::uint32_t SourceGrid::group_of(std::uint32_t source) const noexcept {
-  return static_cast<std::uint32_t>(std::uint64_t{source} * groups_ / sources_);
-}
-
 double SourceGrid::total() const noexcept {
   double sum = 0;
   for (const double cell : cells_) sum += cell;
   return sum;
-}
-
-double SourceGrid::darkness(double messages) const noexcept {
-  return most_ > 0 ? std::log1p(messages) / std::log1p(most_) : 0;
 }
 
 std::string to_plot_json(const SourceGrid& grid, const Arrivals& arrivals,

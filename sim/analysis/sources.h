@@ -6,6 +6,8 @@
 // of the rank's activity; `axis` describes its meaning.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -65,12 +67,18 @@ class SourceGrid {
   [[nodiscard]] double most() const noexcept { return most_; }
   [[nodiscard]] double total() const noexcept;
   // Normalised logarithm: 0 for no message, 1 for the cell with the most.
-  [[nodiscard]] double darkness(double messages) const noexcept;
+  [[nodiscard]] double darkness(double messages) const noexcept {
+    return most_ > 0 ? std::log1p(messages) / std::log1p(most_) : 0;
+  }
 
  private:
   void add(const Arrivals::Batch& batch);
-  [[nodiscard]] std::uint32_t period_of(double position) const noexcept;
-  [[nodiscard]] std::uint32_t group_of(std::uint32_t source) const noexcept;
+  [[nodiscard]] std::uint32_t period_of(double position) const noexcept {
+    return std::min(static_cast<std::uint32_t>(position * periods_), periods_ - 1);
+  }
+  [[nodiscard]] std::uint32_t group_of(std::uint32_t source) const noexcept {
+    return static_cast<std::uint32_t>(std::uint64_t{source} * groups_ / sources_);
+  }
 
   std::uint32_t periods_ = 0, groups_ = 0, sources_ = 0;
   std::vector<double> cells_;  // by group, then period

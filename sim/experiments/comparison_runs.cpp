@@ -60,10 +60,6 @@ std::optional<double> ComparedLine::ratio(const std::string& policy) const {
   return best() > 0 ? *own / best() : 1.0;
 }
 
-bool ComparedLine::behind(const std::string& policy) const {
-  return ratio(policy).value_or(kAsGood + 1) > kAsGood;
-}
-
 namespace {
 Plot ratio_plot(const std::vector<ComparedLine>& lines, std::uint32_t ranks,
                 const std::vector<std::string>& policies, std::string_view best,

@@ -34,7 +34,9 @@ struct ComparedLine {
   [[nodiscard]] double best() const;
   // Time divided by the best; none: the run failed.
   [[nodiscard]] std::optional<double> ratio(const std::string& policy) const;
-  [[nodiscard]] bool behind(const std::string& policy) const;
+  [[nodiscard]] bool behind(const std::string& policy) const {
+    return ratio(policy).value_or(kAsGood + 1) > kAsGood;
+  }
 };
 
 // In the order of the sizes, the scenarios, the budgets.

@@ -76,7 +76,9 @@ class ContentChecker {
   void sent(std::uint32_t peer, std::uint64_t tag) { ++sent_[key_of(peer, tag)]; }
   // The same of a receive.
   void expect(std::uint32_t source, std::uint64_t tag, MessageContent* receive);
-  void posted(std::uint32_t source, std::uint64_t tag, const MessageContent& receive);
+  void posted(std::uint32_t source, std::uint64_t tag, const MessageContent& receive) {
+    if (receive.ordered) ++posted_[key_of(source, tag)];
+  }
   void check(const MessageContent& receive, const Received& received);
 
  private:
@@ -84,7 +86,9 @@ class ContentChecker {
     std::uint32_t below = 0;  // all of them
     std::vector<std::uint32_t> beyond;
   };
-  [[nodiscard]] static std::uint64_t key_of(std::uint32_t peer, std::uint64_t tag) noexcept;
+  [[nodiscard]] static std::uint64_t key_of(std::uint32_t peer, std::uint64_t tag) noexcept {
+    return mix(peer, tag);
+  }
   [[nodiscard]] static bool note(Checked* checked, std::uint32_t number);  // false: a second time
 
   std::uint32_t rank_;

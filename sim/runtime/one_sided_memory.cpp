@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "sim/runtime/content_checker.h"
-
 namespace turnout::sim {
 
 constexpr std::uint64_t kLeastRegion = 64 << 10;
@@ -91,10 +89,6 @@ std::optional<ReachedMemory::Place> ReachedMemory::take(std::uint64_t bytes) {
   return place;
 }
 
-void ReachedMemory::give_back(const Place& place) {
-  regions_[place.region].used.erase(place.at);
-}
-
 std::uint64_t ReachedMemory::least(std::uint64_t bytes) const noexcept {
   const std::uint64_t size = std::max(std::bit_ceil(bytes + kGuardBytes), kLeastRegion);
   return regions_.empty() ? size : std::max(size, 2 * regions_.back().size);
@@ -108,22 +102,10 @@ std::byte* ReachedMemory::add_region(std::uint64_t size) {
   return regions_.back().memory.get();
 }
 
-std::byte* ReachedMemory::data(const Place& place) noexcept {
-  return regions_[place.region].memory.get() + place.at;
-}
-
-const MemoryKey& ReachedMemory::key(const Place& place) const noexcept {
-  return regions_[place.region].key;
-}
-
 void ReachedMemory::spoil(const Place& place, std::uint64_t content) noexcept {
   fill(place, content);
   std::byte* const to = data(place);
   for (std::uint64_t i = 0; i < place.bytes; ++i) to[i] = ~to[i];
-}
-
-void ReachedMemory::fill(const Place& place, std::uint64_t content) noexcept {
-  fill_content(data(place), 0, place.bytes, content);
 }
 
 std::optional<std::uint64_t> ReachedMemory::first_wrong(const Place& place,

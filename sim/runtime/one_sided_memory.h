@@ -18,6 +18,7 @@
 
 #include "base/status.h"
 #include "core/endpoint.h"
+#include "sim/runtime/content_checker.h"
 #include "sim/runtime/rank.h"
 
 namespace turnout::sim {
@@ -35,18 +36,24 @@ class ReachedMemory {
 
   // Nothing: a region of least() bytes is wanted.
   [[nodiscard]] std::optional<Place> take(std::uint64_t bytes);
-  void give_back(const Place& place);
+  void give_back(const Place& place) { regions_[place.region].used.erase(place.at); }
   [[nodiscard]] std::uint64_t least(std::uint64_t bytes) const noexcept;
   // Made before it is registered; the key is told then.
   [[nodiscard]] std::byte* add_region(std::uint64_t size);
   void set_key(const MemoryKey& key) noexcept { regions_.back().key = key; }
 
-  [[nodiscard]] std::byte* data(const Place& place) noexcept;
-  [[nodiscard]] const MemoryKey& key(const Place& place) const noexcept;
+  [[nodiscard]] std::byte* data(const Place& place) noexcept {
+    return regions_[place.region].memory.get() + place.at;
+  }
+  [[nodiscard]] const MemoryKey& key(const Place& place) const noexcept {
+    return regions_[place.region].key;
+  }
 
   // What an operation that writes has to change, and one that reads has to find.
   void spoil(const Place& place, std::uint64_t content) noexcept;
-  void fill(const Place& place, std::uint64_t content) noexcept;
+  void fill(const Place& place, std::uint64_t content) noexcept {
+    fill_content(data(place), 0, place.bytes, content);
+  }
   // The first byte that is not `content`; bytes and beyond: of the guard.
   [[nodiscard]] std::optional<std::uint64_t> first_wrong(const Place& place,
                                                          std::uint64_t content) noexcept;

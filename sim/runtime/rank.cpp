@@ -23,21 +23,6 @@ void Rank::end_messages_with(int byte) noexcept {
   state_->job().last_byte = byte;
 }
 
-Rank::StartAwaiter Rank::isend(std::uint32_t to, std::uint64_t bytes, std::uint64_t tag) {
-  return {state_, to, bytes, tag, StartAwaiter::Kind::send, {}};
-}
-Rank::StartAwaiter Rank::irecv(std::uint32_t from, std::uint64_t bytes, std::uint64_t tag) {
-  return {state_, from, bytes, tag, StartAwaiter::Kind::receive, {}};
-}
-Rank::StartAwaiter Rank::iput(std::uint32_t to, std::uint64_t bytes) {
-  return {state_, to, bytes, 0, StartAwaiter::Kind::put, {}};
-}
-Rank::StartAwaiter Rank::iget(std::uint32_t from, std::uint64_t bytes) {
-  return {state_, from, bytes, 0, StartAwaiter::Kind::get, {}};
-}
-Rank::StartAwaiter Rank::iadd(std::uint32_t to, std::uint32_t cell, std::uint64_t value) {
-  return {state_, to, sizeof(std::uint64_t), cell, StartAwaiter::Kind::add, {}, value};
-}
 std::uint64_t Rank::add_in_node(std::uint32_t to, std::uint32_t cell, std::uint64_t value) {
   return state_->operations().add_in_node(to, cell, value);
 }
@@ -55,9 +40,6 @@ Request Rank::StartAwaiter::await_resume() {
   return request;
 }
 
-Rank::WaitAwaiter Rank::wait(Request request) {
-  return {state_, request};
-}
 bool Rank::WaitAwaiter::await_ready() {
   return !request.valid() || state->operations().requests().is_done(request);
 }
@@ -68,23 +50,9 @@ Received Rank::WaitAwaiter::await_resume() {
   return state->operations().requests().take(request);
 }
 
-Task Rank::wait_all(std::span<const Request> requests) {
-  for (const Request request : requests) co_await wait(request);
-}
-
 bool Rank::test(Request request) {
   state_->progress();
   return state_->operations().requests().is_done(request);
-}
-
-Task Rank::send(std::uint32_t to, std::uint64_t bytes, std::uint64_t tag) {
-  const Request request = co_await isend(to, bytes, tag);
-  co_await wait(request);
-}
-
-Task Rank::recv(std::uint32_t from, std::uint64_t bytes, std::uint64_t tag) {
-  const Request request = co_await irecv(from, bytes, tag);
-  co_await wait(request);
 }
 
 Task Rank::barrier() {
@@ -97,12 +65,6 @@ Task Rank::barrier() {
   }
 }
 
-Rank::ComputeAwaiter Rank::compute(Picoseconds time) {
-  return {state_, time, false};
-}
-Rank::ComputeAwaiter Rank::compute_beside_thread(Picoseconds time) {
-  return {state_, time, true};
-}
 void Rank::ComputeAwaiter::await_suspend(std::coroutine_handle<> handle) {
   state->compute(time, beside_thread, handle);
 }

@@ -52,10 +52,6 @@ void RequestTable::make_room(Entry& entry) {
   buffer.resize(entry.bytes);
 }
 
-bool RequestTable::is_done(Request request) const noexcept {
-  return request.index() < entries_.size() && entries_[request.index()]->done;
-}
-
 Received RequestTable::take(Request request) {
   if (request.index() >= entries_.size() || !entry(request).used) {
     throw SimulationError("waiting for a request that has already completed");

@@ -47,7 +47,9 @@ class RequestTable {
   [[nodiscard]] Entry& entry(Request request) noexcept { return *entries_[request.index()]; }
   // Gives the buffer the operation's bytes.
   void make_room(Entry& entry);
-  [[nodiscard]] bool is_done(Request request) const noexcept;
+  [[nodiscard]] bool is_done(Request request) const noexcept {
+    return request.index() < entries_.size() && entries_[request.index()]->done;
+  }
   // Ends the request. OperationError if it failed.
   [[nodiscard]] Received take(Request request);
   [[nodiscard]] std::string text(Request request) const;

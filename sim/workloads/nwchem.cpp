@@ -235,10 +235,6 @@ NwchemTask NwchemPlan::task(std::uint64_t number) const {
   return task;
 }
 
-std::uint64_t NwchemPlan::value(std::uint64_t task) const {
-  return 1 + draw(task, 2) % 1000;
-}
-
 Picoseconds NwchemPlan::compute(std::uint64_t task) const {
   const std::uint64_t time = shape_.work / 2 + draw(task, 3) % (shape_.work + 1);
   return static_cast<Picoseconds>(time) * hca::kNanosecond;
@@ -248,10 +244,6 @@ std::uint64_t NwchemPlan::first(std::uint32_t iteration) const {
   const std::uint64_t each = shape_.tasks / shape_.iterations;
   const std::uint64_t rest = shape_.tasks % shape_.iterations;  // one more in the first ones
   return each * iteration + std::min<std::uint64_t>(iteration, rest);
-}
-
-std::uint64_t NwchemPlan::chunks(std::uint32_t iteration) const {
-  return (first(iteration + 1) - first(iteration) + shape_.chunk - 1) / shape_.chunk;
 }
 
 NwchemPlan::Tile NwchemPlan::tile(std::uint32_t i, std::uint32_t j) const {
