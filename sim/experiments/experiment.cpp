@@ -84,11 +84,7 @@ Result<const Experiment*> find_experiment(std::string_view name) {
     if (one.name == name) return &one;
     names.push_back(one.name);
   }
-  const std::string_view near = value::nearest_name(name, names);
-  return Status{Code::invalid,
-                fmt::format("unknown experiment \"{}\"{} Available: {}", name,
-                            near.empty() ? "." : fmt::format("; did you mean {}?", near),
-                            fmt::join(names, ", "))};
+  return unknown("unknown experiment", name, names);
 }
 
 std::string to_json(std::span<const Plot> plots) {

@@ -108,14 +108,10 @@ class TraceReader {
   }
 
   static std::string text(Fields& fields, std::string_view key) {
-    const std::string_view found = fields.rest();
-    for (const char c : found) {
-      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f || found.size() > 1000) {
-        fields.wrong(key, "expected at most 1000 characters without control characters");
-        return {};
-      }
-    }
-    return std::string(found);
+    std::string found(fields.rest());
+    if (one_line(found)) return found;
+    fields.wrong(key, "expected at most 1000 characters without control characters");
+    return {};
   }
 
   void read_line(Fields& fields) {

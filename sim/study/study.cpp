@@ -29,14 +29,6 @@ namespace turnout::sim {
 
 namespace {
 
-Status unknown_policy(std::string_view policy) {
-  const auto& known = kPolicyNames;
-  const std::string_view near = value::nearest_name(policy, known);
-  return {Code::invalid, fmt::format("unknown policy \"{}\"{} Available: {}", policy,
-                                     near.empty() ? "." : fmt::format("; did you mean {}?", near),
-                                     fmt::join(known, ", "))};
-}
-
 Result<Instance> make_from_registry(const StudyOptions& options) {
   const Result<const Workload*> workload = find_program(options.workload);
   if (!workload) return workload.status();
@@ -225,7 +217,9 @@ Options options_at(const Place& place, const ProfileFile& profile) {
 
 Status check_settings(const std::string& policy, const NamedValues& given) {
   const auto& known = kPolicyNames;
-  if (std::find(known.begin(), known.end(), policy) == known.end()) return unknown_policy(policy);
+  if (std::find(known.begin(), known.end(), policy) == known.end()) {
+    return unknown("unknown policy", policy, known);
+  }
   Settings settings = Settings::defaults();
   const std::vector<SettingInfo> table = describe(settings);
   for (const auto& [name, text] : given) {

@@ -49,19 +49,19 @@ Task stencil(Rank rank, Pattern p, SharedPhases phases) {
   if (rank.id() == 0) phases->end(rank.now(), p.rounds * faces_of(p.extents, p.periodic));
 }
 
-Result<Program> make(const Values& v, const Place& place, const SharedPhases& phases,
-                     std::size_t dimensions) {
+template <std::size_t kDimensions>
+Result<Program> make(const Values& v, const Place& place, const SharedPhases& phases) {
   std::uint64_t bytes = v["cell_bytes"] * v["halo"];
-  for (std::size_t d = 1; d < dimensions; ++d) bytes *= v["cells"];
+  for (std::size_t d = 1; d < kDimensions; ++d) bytes *= v["cells"];
   if (bytes > parameter::kMostBytes) {
     return Status{
         Code::invalid,
         fmt::format(
             "stencil: cells^{} x halo x cell_bytes is {} bytes; a message may have at most {}",
-            dimensions - 1, bytes, parameter::kMostBytes)};
+            kDimensions - 1, bytes, parameter::kMostBytes)};
   }
   const Pattern p{v["rounds"], bytes, v.time("work"), v["periodic"] != 0,
-                  balanced(place.ranks, dimensions)};
+                  balanced(place.ranks, kDimensions)};
   return Program([p, phases](Rank rank) { return stencil(rank, p, phases); });
 }
 
@@ -77,14 +77,9 @@ std::vector<Parameter> parameters(std::uint64_t cells) {
 }  // namespace
 
 std::vector<Workload> stencil_family() {
-  return {{"stencil2d", "halo exchange with 4 neighbours on a grid of ranks", parameters(512),
-           [](const Values& v, const Place& place, const SharedPhases& phases) {
-             return make(v, place, phases, 2);
-           }},
-          {"stencil3d", "halo exchange with 6 neighbours on a grid of ranks", parameters(32),
-           [](const Values& v, const Place& place, const SharedPhases& phases) {
-             return make(v, place, phases, 3);
-           }}};
+  return {
+      {"stencil2d", "halo exchange with 4 neighbours on a grid of ranks", parameters(512), make<2>},
+      {"stencil3d", "halo exchange with 6 neighbours on a grid of ranks", parameters(32), make<3>}};
 }
 
 }  // namespace turnout::sim

@@ -31,12 +31,6 @@ Result<std::uint64_t> parse(const Parameter& parameter, std::string_view text) {
   return value::parse_count(text);
 }
 
-// What follows a name that is not known.
-std::string meant(std::string_view name, std::span<const std::string_view> known) {
-  const std::string_view near = value::nearest_name(name, known);
-  return near.empty() ? std::string(".") : fmt::format("; did you mean {}?", near);
-}
-
 }  // namespace
 
 std::string Parameter::print(std::uint64_t v) const {
@@ -81,14 +75,21 @@ std::span<const Workload> workloads() {
   return all;
 }
 
+Status unknown(std::string_view what, std::string_view name,
+               std::span<const std::string_view> known) {
+  const std::string_view near = value::nearest_name(name, known);
+  return {Code::invalid, fmt::format("{} \"{}\"{} Available: {}", what, name,
+                                     near.empty() ? "." : fmt::format("; did you mean {}?", near),
+                                     fmt::join(known, ", "))};
+}
+
 Result<const Workload*> find_workload(std::string_view name) {
   std::vector<std::string_view> names;
   for (const Workload& workload : workloads()) {
     if (workload.name == name) return &workload;
     names.push_back(workload.name);
   }
-  return Status{Code::invalid, fmt::format("unknown workload \"{}\"{} Available: {}", name,
-                                           meant(name, names), fmt::join(names, ", "))};
+  return unknown("unknown workload", name, names);
 }
 
 Result<Values> parse_values(const Workload& workload, const NamedValues& given) {
@@ -99,9 +100,7 @@ Result<Values> parse_values(const Workload& workload, const NamedValues& given) 
     if (p == nullptr) {
       std::vector<std::string_view> names;
       for (const Parameter& known : workload.parameters) names.push_back(known.name);
-      return Status{Code::invalid,
-                    fmt::format("workload {} has no option \"{}\"{} Available: {}", workload.name,
-                                name, meant(name, names), fmt::join(names, ", "))};
+      return unknown(fmt::format("workload {} has no option", workload.name), name, names);
     }
     const Result<std::uint64_t> value = parse(*p, text);
     if (!value) {

@@ -103,6 +103,10 @@ struct Workload {
   [[nodiscard]] const Parameter* parameter(std::string_view name) const noexcept;
 };
 
+// The error of a name that is none of those known, with the nearest; `what`: "unknown workload".
+[[nodiscard]] Status unknown(std::string_view what, std::string_view name,
+                             std::span<const std::string_view> known);
+
 // Sorted by name.
 [[nodiscard]] std::span<const Workload> workloads();
 [[nodiscard]] Result<const Workload*> find_workload(std::string_view name);
