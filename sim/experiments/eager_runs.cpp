@@ -152,13 +152,13 @@ Setup paper_setup() {
 
 Setup source_setup() {
   return {paper_setup().options,
-          {{"ring_entries", std::string(kSourceEntries)},
-           {"ring_entry_size", std::string(kSourceEntry)},
-           {"ring_threshold", std::string(kSourceThreshold)},
-           {"receive_first", std::string(kSourceShared)},
-           {"receive_buffers", std::string(kSourceSharedMost)},
+          {{"ring_entries", "32"},
+           {"ring_entry_size", "12KiB"},
+           {"ring_threshold", "10"},
+           {"receive_first", "256"},
+           {"receive_buffers", "512"},
            {"private_receive_first", fmt::format("{}", kSourceFirst)},
-           {"private_receive_buffers", fmt::format("{}", kSourceLater)},
+           {"private_receive_buffers", "72"},
            {"private_receive_threshold", "1"}}};
 }
 

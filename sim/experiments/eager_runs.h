@@ -35,10 +35,7 @@ inline constexpr std::string_view kPaperRounds = "30", kPaperCompute = "10ms";
 // receives are added: viacheck.c, viadev_handle_flow_control_sr]: 12 receives for each of the other
 // processes from the start, 64 + 8 from the first message over send/receive on, and 64 more for
 // R3; a ring of 32 after 10 messages; a shared queue of 256 to 512; all buffers of 12 KB.
-inline constexpr std::string_view kSourceEntry = "12KiB", kSourceEntries = "32",
-                                  kSourceThreshold = "10";
-inline constexpr std::string_view kSourceShared = "256", kSourceSharedMost = "512";
-inline constexpr std::uint32_t kSourceFirst = 12, kSourceLater = 64 + 8, kSourceR3 = 64;
+inline constexpr std::uint32_t kSourceFirst = 12, kSourceR3 = 64;
 inline constexpr double kSourceBytes = 12 * 1024;
 // What the paper says of ardma-sr at 64 and 81 processes, in multiples of srq.
 inline constexpr std::array<std::pair<std::string_view, double>, 7> kPaperRatios = {

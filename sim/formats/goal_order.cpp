@@ -35,17 +35,9 @@ class Player {
     while (!events_.empty()) {
       const Event event = events_.top();
       events_.pop();
-      switch (event.kind) {
-        case Event::Kind::start:
-          start(event.time, event.rank, event.op);
-          break;
-        case Event::Kind::end:
-          end(event.time, event.rank, event.op);
-          break;
-        case Event::Kind::arrive:
-          arrive(event.time, event.rank, event.op);
-          break;
-      }
+      constexpr void (Player::*kHandlers[])(std::uint64_t, std::uint32_t, std::uint32_t) = {
+          &Player::start, &Player::end, &Player::arrive};  // by Event::Kind
+      (this->*kHandlers[static_cast<std::size_t>(event.kind)])(event.time, event.rank, event.op);
     }
     if (Status s = check_all_ended(); !s.ok()) return s;
     for (std::uint32_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -156,27 +148,18 @@ class Player {
     }
     trace_.programs[rank].push_back(event);
     met(time, rank, op, true);
-    switch (o.kind) {
-      case TraceEvent::Kind::compute:
-        r.busy_until = later(time, o.amount);
-        push(r.busy_until, Event::Kind::end, rank, op);
-        break;
-      case TraceEvent::Kind::send: {
-        // Messages of one pair do not overtake one another.
-        std::uint64_t& last = last_arrival_[std::uint64_t{rank} << 32 | o.peer];
-        last = std::max(last, later(time, kLatency + o.amount / kBytesPerNanosecond));
-        push(last, Event::Kind::arrive, rank, op);
-        push(time, Event::Kind::end, rank, op);
-        break;
-      }
-      case TraceEvent::Kind::receive:
-        place_of_[key(rank, op)] = trace_.programs[rank].size() - 1;
-        match_posted(time, rank, op);
-        break;
-      case TraceEvent::Kind::wait:
-      case TraceEvent::Kind::put:
-      case TraceEvent::Kind::get:
-        break;  // GOAL has none
+    if (o.kind == TraceEvent::Kind::compute) {
+      r.busy_until = later(time, o.amount);
+      push(r.busy_until, Event::Kind::end, rank, op);
+    } else if (o.kind == TraceEvent::Kind::send) {
+      // Messages of one pair do not overtake one another.
+      std::uint64_t& last = last_arrival_[key(rank, o.peer)];
+      last = std::max(last, later(time, kLatency + o.amount / kBytesPerNanosecond));
+      push(last, Event::Kind::arrive, rank, op);
+      push(time, Event::Kind::end, rank, op);
+    } else {  // a receive
+      place_of_[key(rank, op)] = trace_.programs[rank].size() - 1;
+      match_posted(time, rank, op);
     }
   }
 

@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <istream>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -131,9 +132,27 @@ class Lines {
 // The first line of a file: its magic word and the version of its layout, 1 to `newest`. `what`
 // names the kind of file in messages ("trace"). Errors: invalid, naming the line and field;
 // version.
-[[nodiscard]] Result<std::uint64_t> read_first_line(Lines& lines, const std::string& file,
-                                                    std::string_view magic, std::uint64_t newest,
-                                                    std::string_view what);
+[[nodiscard]] inline Result<std::uint64_t> read_first_line(Lines& lines, const std::string& file,
+                                                           std::string_view magic,
+                                                           std::uint64_t newest,
+                                                           std::string_view what) {
+  if (!lines.next()) {
+    if (!lines.status().ok()) return lines.status();
+    return Status{Code::invalid, fmt::format("{}: empty file; expected a {}", file, what)};
+  }
+  Fields first = lines.fields();
+  if (first.word() != magic) {
+    first.wrong("first line", fmt::format("expected \"{} {}\"", magic, newest));
+  }
+  const auto found =
+      first.number<std::uint64_t>("version", 1, std::numeric_limits<std::uint32_t>::max());
+  first.at_end();
+  if (!first.ok()) return first.status();
+  if (found <= newest) return found;
+  return Status{Code::version,
+                fmt::format("{}: a {} of format version {}; this turnout reads versions up to {}",
+                            file, what, found, newest)};
+}
 
 // A file of any size as a stream: traces, recordings, GOAL schedules. Errors: permission, system
 // (with errno); invalid for a folder; those of `read`.

@@ -129,24 +129,36 @@ class Table {
   std::vector<Line> lines_;
 };
 
-// All items of all policies, in the order of their first appearance.
-template <class Get>
-std::vector<std::string> items(const Study& study, Get get) {
-  std::vector<std::string> all;
-  for (const PolicyResult& r : study.results) {
-    for (const std::string& item : get(r)) {
-      if (std::find(all.begin(), all.end(), item) == all.end()) all.push_back(item);
-    }
-  }
-  return all;
-}
-
 std::string count(std::uint64_t n) {
   return value::human_count(n);
 }
 
 std::string per_second(double n) {
   return n >= 1e6 ? fmt::format("{:.2f} M", n / 1e6) : fmt::format("{:.0f} k", n / 1e3);
+}
+
+// A line for each part of a name that a policy has, in the order of their first appearance; `none`:
+// where another policy has none.
+template <class Part, class Print>
+void add_parts(const Study& study, Table& table, const char* prefix,
+               std::vector<Part> Outcome::*parts, std::string Part::*name, const char* none,
+               Print print) {
+  std::vector<std::string> names;
+  for (const PolicyResult& r : study.results) {
+    for (const Part& part : r.outcome.*parts) {
+      if (std::find(names.begin(), names.end(), part.*name) == names.end()) {
+        names.push_back(part.*name);
+      }
+    }
+  }
+  for (const std::string& wanted : names) {
+    table.line(prefix + wanted, [&](const PolicyResult& r) {
+      for (const Part& part : r.outcome.*parts) {
+        if (part.*name == wanted) return print(part);
+      }
+      return std::string(none);
+    });
+  }
 }
 
 void add_times(const Study& study, Table& table) {
@@ -181,19 +193,8 @@ void add_times(const Study& study, Table& table) {
 
 void add_messages(const Study& study, Table& table) {
   table.line("messages", [](const PolicyResult& r) { return count(r.outcome.messages); });
-  const auto channels = items(study, [](const PolicyResult& r) {
-    std::vector<std::string> names;
-    for (const Channels& c : r.outcome.channels) names.push_back(c.channel);
-    return names;
-  });
-  for (const std::string& name : channels) {
-    table.line("  on " + name, [&](const PolicyResult& r) {
-      for (const Channels& c : r.outcome.channels) {
-        if (c.channel == name) return count(c.messages);
-      }
-      return std::string("0");
-    });
-  }
+  add_parts(study, table, "  on ", &Outcome::channels, &Channels::channel, "0",
+            [](const Channels& c) { return count(c.messages); });
   table.line("channel changes", [](const PolicyResult& r) { return count(r.outcome.switches); });
   table.line("RC queue pairs, all ranks",
              [](const PolicyResult& r) { return count(r.outcome.rc_connections); });
@@ -225,19 +226,8 @@ void add_memory(const Study& study, Table& table) {
   table.line("  budget", [](const PolicyResult& r) {
     return r.outcome.budget == 0 ? std::string("-") : value::human_bytes(r.outcome.budget);
   });
-  const auto kinds = items(study, [](const PolicyResult& r) {
-    std::vector<std::string> names;
-    for (const MemoryByKind& m : r.outcome.memory) names.push_back(m.kind);
-    return names;
-  });
-  for (const std::string& name : kinds) {
-    table.line("  " + name, [&](const PolicyResult& r) {
-      for (const MemoryByKind& m : r.outcome.memory) {
-        if (m.kind == name) return value::human_bytes(m.largest);
-      }
-      return std::string("-");
-    });
-  }
+  add_parts(study, table, "  ", &Outcome::memory, &MemoryByKind::kind, "-",
+            [](const MemoryByKind& m) { return value::human_bytes(m.largest); });
 }
 
 void add_simulator(Table& table) {

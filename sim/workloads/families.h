@@ -18,11 +18,10 @@ namespace turnout::sim {
 [[nodiscard]] std::vector<Workload> pair_family();      // pingpong, bowtie, transfer
 [[nodiscard]] std::vector<Workload> exchange_family();  // ring, shifts, alltoall, broadcast, trees
 [[nodiscard]] std::vector<Workload> stencil_family();   // stencil2d, stencil3d
-[[nodiscard]] std::vector<Workload> task_family();      // masterworker
 [[nodiscard]] std::vector<Workload> steal_family();     // steal
 [[nodiscard]] std::vector<Workload> changing_family();  // random, phases, hotspots
 [[nodiscard]] std::vector<Workload> nas_family();       // nas-is, nas-ft, nas-cg, ...
-[[nodiscard]] std::vector<Workload> pressure_family();  // overlap, flood, incast
+[[nodiscard]] std::vector<Workload> pressure_family();  // overlap, flood, incast, masterworker
 [[nodiscard]] std::vector<Workload> nwchem_family();    // nwchem
 
 namespace parameter {

@@ -62,9 +62,8 @@ const Parameter* Workload::parameter(std::string_view wanted) const noexcept {
 std::span<const Workload> workloads() {
   static const std::vector<Workload> all = [] {
     std::vector<Workload> list;
-    for (auto family :
-         {hot_rank_family, pair_family, exchange_family, stencil_family, task_family, steal_family,
-          changing_family, nas_family, pressure_family, nwchem_family}) {
+    for (auto family : {hot_rank_family, pair_family, exchange_family, stencil_family, steal_family,
+                        changing_family, nas_family, pressure_family, nwchem_family}) {
       std::vector<Workload> members = family();
       std::move(members.begin(), members.end(), std::back_inserter(list));
     }
