@@ -284,12 +284,8 @@ class Calibration {
 
 }  // namespace
 
-Result<Measurements> measure_costs(const CalibrationOptions& options, const Runner& runner) {
-  return Calibration(options, runner).measure();
-}
-
 Result<selection::CostsFile> calibrate(const CalibrationOptions& options, const Runner& runner) {
-  Result<Measurements> measured = measure_costs(options, runner);
+  Result<Measurements> measured = Calibration(options, runner).measure();
   if (!measured) return measured.status();
   return selection::costs_of(
       measured.value(), options.profile.name,

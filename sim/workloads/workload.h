@@ -55,9 +55,6 @@ class Values {
   [[nodiscard]] Picoseconds time(std::string_view name) const {
     return static_cast<Picoseconds>((*this)[name]) * hca::kNanosecond;
   }
-  [[nodiscard]] const std::map<std::string, std::uint64_t, std::less<>>& all() const {
-    return values_;
-  }
 
  private:
   std::map<std::string, std::uint64_t, std::less<>> values_;
