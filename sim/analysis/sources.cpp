@@ -10,7 +10,6 @@
 #include <utility>
 
 namespace turnout::sim {
-
 namespace {
 
 using Kind = TraceEvent::Kind;

@@ -12,7 +12,6 @@
 #include <utility>
 
 namespace turnout::sim {
-
 namespace {
 
 // The smallest goes first.

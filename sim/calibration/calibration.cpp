@@ -11,7 +11,6 @@
 #include "sim/calibration/verbs_bench.h"
 
 namespace turnout::sim {
-
 namespace {
 
 using calibration::Bursts;

@@ -5,7 +5,6 @@
 #include "sim/workloads/window.h"
 
 namespace turnout::sim::calibration {
-
 namespace {
 
 constexpr std::uint64_t kBytes = 8;

@@ -19,7 +19,6 @@
 #include "sim/runtime/virtual_world.h"
 
 namespace turnout::sim {
-
 namespace {
 
 constexpr unsigned kRights =

@@ -15,7 +15,6 @@
 #include "sim/study/result_writer.h"
 
 namespace turnout::sim {
-
 namespace {
 
 struct Compared {

@@ -21,7 +21,6 @@
 #include "sim/study/programs.h"
 
 namespace turnout::sim {
-
 namespace {
 
 constexpr std::uint32_t kLargest = 65536;

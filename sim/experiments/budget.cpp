@@ -13,7 +13,6 @@
 #include "sim/study/programs.h"
 
 namespace turnout::sim {
-
 namespace {
 
 constexpr std::uint32_t kRanks = 4096;

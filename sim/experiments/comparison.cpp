@@ -18,7 +18,6 @@
 #include "sim/study/result_writer.h"
 
 namespace turnout::sim {
-
 namespace {
 
 constexpr std::string_view kOurs = "turnout";

@@ -10,7 +10,6 @@
 #include "sim/experiments/page.h"
 
 namespace turnout::sim {
-
 namespace {
 
 std::vector<StudyOptions> studies_of(const std::vector<ComparedLine>& lines,

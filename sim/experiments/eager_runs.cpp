@@ -10,7 +10,6 @@
 #include "sim/study/result_writer.h"
 
 namespace turnout::sim::eager {
-
 namespace {
 
 constexpr std::uint32_t kLargestOfE1 = 81;  // processes

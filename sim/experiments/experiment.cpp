@@ -18,7 +18,6 @@
 #include "sim/study/result_writer.h"
 
 namespace turnout::sim {
-
 namespace {
 
 std::string_view name_of(Plot::Kind kind) {

@@ -17,7 +17,6 @@
 #include "sim/experiments/page.h"
 
 namespace turnout::sim {
-
 namespace {
 
 using enum ChannelKind;

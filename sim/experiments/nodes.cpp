@@ -11,7 +11,6 @@
 #include "sim/study/programs.h"
 
 namespace turnout::sim {
-
 namespace {
 
 constexpr std::uint32_t kPerNode = 16;

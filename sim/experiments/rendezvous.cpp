@@ -19,7 +19,6 @@
 #include "sim/study/result_writer.h"
 
 namespace turnout::sim {
-
 namespace {
 
 constexpr std::uint64_t kKiB = 1024;

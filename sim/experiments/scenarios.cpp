@@ -11,7 +11,6 @@
 #include "sim/experiments/page.h"
 
 namespace turnout::sim {
-
 namespace {
 
 constexpr std::uint32_t kFew = 16, kSome = 128;

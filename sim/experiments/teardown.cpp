@@ -20,7 +20,6 @@
 #include "sim/experiments/teardown_claims.h"
 
 namespace turnout::sim {
-
 namespace {
 
 constexpr std::uint32_t kPerNode = 4;  // [ACTS V.A]

@@ -11,7 +11,6 @@
 #include "core/memory/account.h"
 
 namespace turnout::sim {
-
 namespace {
 
 constexpr std::uint32_t kT1 = 2048, kT4 = 4096;  // processes

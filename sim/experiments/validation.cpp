@@ -14,7 +14,6 @@
 #include "sim/workloads/window.h"
 
 namespace turnout::sim {
-
 namespace {
 
 constexpr std::uint64_t kTag = 1, kAckTag = 2;

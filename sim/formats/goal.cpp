@@ -16,7 +16,6 @@
 #include "sim/formats/text_fields.h"
 
 namespace turnout::sim {
-
 namespace {
 
 constexpr std::size_t kLongestWord = 256;

@@ -10,7 +10,6 @@
 #include "sim/formats/goal.h"
 
 namespace turnout::sim {
-
 namespace {
 
 // What the run is played with. Only the order of events counts, and any is a right one.

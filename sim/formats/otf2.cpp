@@ -13,7 +13,6 @@
 #include <unordered_set>
 
 namespace turnout::sim {
-
 namespace {
 
 // Our messages name the archive; libotf2's own go to standard error.

@@ -13,7 +13,6 @@
 #include "base/value.h"
 
 namespace turnout::sim {
-
 namespace {
 
 enum class Unit : std::uint8_t { ns, rate, count, bytes, ppm };

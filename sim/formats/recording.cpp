@@ -9,7 +9,6 @@
 #include "sim/formats/text_fields.h"
 
 namespace turnout::sim {
-
 namespace {
 
 constexpr std::string_view kRecordingMagic = "turnout-recording";

@@ -6,7 +6,6 @@
 #include <system_error>
 
 namespace turnout::sim {
-
 namespace {
 
 constexpr std::size_t kBuffer = 1 << 16;

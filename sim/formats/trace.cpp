@@ -11,7 +11,6 @@
 #include "sim/formats/text_fields.h"
 
 namespace turnout::sim {
-
 namespace {
 
 bool one_line(const std::string& text) {

@@ -10,7 +10,6 @@
 #include "sim/runtime/virtual_world.h"
 
 namespace turnout::sim {
-
 namespace {
 
 // Endpoints of a simulation are told apart by an id whose low half is the rank, so that the pools'

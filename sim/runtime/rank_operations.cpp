@@ -6,7 +6,6 @@
 #include <array>
 
 namespace turnout::sim {
-
 namespace {
 
 template <class... Values>

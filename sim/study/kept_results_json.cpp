@@ -10,7 +10,6 @@
 #include "sim/study/kept_results.h"
 
 namespace turnout::sim {
-
 namespace {
 
 // What the layout below is; a reader refuses what it does not know.

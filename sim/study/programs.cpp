@@ -8,7 +8,6 @@
 #include "sim/workloads/window.h"
 
 namespace turnout::sim {
-
 namespace {
 
 // aqps-memory.

@@ -13,7 +13,6 @@
 #include "base/value.h"
 
 namespace turnout::sim {
-
 namespace {
 
 using Json = nlohmann::ordered_json;

@@ -26,7 +26,6 @@
 #include "sim/study/result_writer.h"
 
 namespace turnout::sim {
-
 namespace {
 
 Result<Instance> make_from_registry(const StudyOptions& options) {

@@ -14,7 +14,6 @@
 #include "sim/workloads/window.h"
 
 namespace turnout::sim {
-
 namespace {
 
 struct Pattern {

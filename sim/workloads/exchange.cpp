@@ -11,7 +11,6 @@
 #include "sim/workloads/window.h"
 
 namespace turnout::sim {
-
 namespace {
 
 struct Pattern {

@@ -21,7 +21,6 @@
 #include "sim/workloads/grid.h"
 
 namespace turnout::sim {
-
 namespace {
 
 struct Class {

@@ -11,7 +11,6 @@
 #include "sim/workloads/grid.h"
 
 namespace turnout::sim {
-
 namespace {
 
 constexpr std::uint64_t kHaloTag = 1, kUpTag = 2, kDownTag = 3;

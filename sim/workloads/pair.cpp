@@ -6,7 +6,6 @@
 #include "sim/workloads/families.h"
 
 namespace turnout::sim {
-
 namespace {
 
 struct Pattern {

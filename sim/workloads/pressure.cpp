@@ -9,7 +9,6 @@
 #include "sim/workloads/window.h"
 
 namespace turnout::sim {
-
 namespace {
 
 constexpr std::uint64_t kGoTag = kDataTag + 1;

@@ -8,7 +8,6 @@
 #include <utility>
 
 namespace turnout::sim {
-
 namespace {
 
 // Requests under way by their number in the trace; those never waited for end in their order.

@@ -14,7 +14,6 @@
 #include "sim/workloads/families.h"
 
 namespace turnout::sim {
-
 namespace {
 
 constexpr std::uint64_t kQuestionTag = 1, kAnswerTag = 2, kTokenTag = 3;

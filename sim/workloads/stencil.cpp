@@ -7,7 +7,6 @@
 #include "sim/workloads/grid.h"
 
 namespace turnout::sim {
-
 namespace {
 
 struct Pattern {

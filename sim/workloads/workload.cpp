@@ -12,7 +12,6 @@
 #include "sim/workloads/families.h"
 
 namespace turnout::sim {
-
 namespace {
 
 Result<std::uint64_t> parse(const Parameter& parameter, std::string_view text) {
