@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "base/value.h"
-#include "sim/experiments/comparison_runs.h"
+#include "sim/experiments/comparison.h"
 #include "sim/experiments/map_search.h"
 #include "sim/experiments/page.h"
 #include "sim/study/result_writer.h"
