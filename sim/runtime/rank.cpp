@@ -55,6 +55,20 @@ bool Rank::test(Request request) {
   return state_->operations().requests().is_done(request);
 }
 
+Task Rank::wait_all(std::span<const Request> requests) {
+  for (const Request request : requests) co_await wait(request);
+}
+
+Task Rank::send(std::uint32_t to, std::uint64_t bytes, std::uint64_t tag) {
+  const Request request = co_await isend(to, bytes, tag);
+  co_await wait(request);
+}
+
+Task Rank::recv(std::uint32_t from, std::uint64_t bytes, std::uint64_t tag) {
+  const Request request = co_await irecv(from, bytes, tag);
+  co_await wait(request);
+}
+
 Task Rank::barrier() {
   const std::uint64_t tag = kBarrierTags + state_->next_barrier();
   for (std::uint32_t distance = 1; distance < size(); distance *= 2) {

@@ -141,21 +141,13 @@ class Rank {
 
   // co_await rank.wait(request) gives a Received (zeros unless it receives or adds).
   [[nodiscard]] WaitAwaiter wait(Request request) { return {state_, request}; }
-  [[nodiscard]] Task wait_all(std::span<const Request> requests) {
-    for (const Request request : requests) co_await wait(request);
-  }
+  [[nodiscard]] Task wait_all(std::span<const Request> requests);
   // Has it ended? Makes progress once. An ended request stays valid until waited for.
   [[nodiscard]] bool test(Request request);
 
-  [[nodiscard]] Task send(std::uint32_t to, std::uint64_t bytes, std::uint64_t tag) {
-    const Request request = co_await isend(to, bytes, tag);
-    co_await wait(request);
-  }
+  [[nodiscard]] Task send(std::uint32_t to, std::uint64_t bytes, std::uint64_t tag);
   // co_await gives nothing; use irecv and wait for what was received.
-  [[nodiscard]] Task recv(std::uint32_t from, std::uint64_t bytes, std::uint64_t tag) {
-    const Request request = co_await irecv(from, bytes, tag);
-    co_await wait(request);
-  }
+  [[nodiscard]] Task recv(std::uint32_t from, std::uint64_t bytes, std::uint64_t tag);
   // Dissemination over messages of 1 byte; tags from 2^48 upwards are its own.
   [[nodiscard]] Task barrier();
   // The rank computes: no progress is made meanwhile.

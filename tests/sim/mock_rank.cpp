@@ -249,6 +249,17 @@ Received Rank::WaitAwaiter::await_resume() {
 bool Rank::test(Request request) {
   return request.valid() && state_->slot(request).done;
 }
+Task Rank::wait_all(std::span<const Request> requests) {
+  for (const Request request : requests) co_await wait(request);
+}
+Task Rank::send(std::uint32_t to, std::uint64_t bytes, std::uint64_t tag) {
+  const Request request = co_await isend(to, bytes, tag);
+  co_await wait(request);
+}
+Task Rank::recv(std::uint32_t from, std::uint64_t bytes, std::uint64_t tag) {
+  const Request request = co_await irecv(from, bytes, tag);
+  co_await wait(request);
+}
 Task Rank::barrier() {
   struct Barrier {
     RankState::World* world;
